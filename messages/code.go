@@ -1,0 +1,131 @@
+package messages
+
+// Code names a failure (ERR_…) or a remark (LINT_…). Every code of the product
+// is in the table below and nowhere else (design.md §12, aeiou.md §16).
+type Code string
+
+// Failures of the AEIOU protocol.
+const (
+	ErrEnvMarkersInvalid Code = "ERR_ENV_MARKERS_INVALID"
+	ErrEnvSectionMissing Code = "ERR_ENV_SECTION_MISSING"
+	ErrEnvOrder          Code = "ERR_ENV_ORDER"
+	ErrEnvSectionDup     Code = "ERR_ENV_SECTION_DUP"
+	ErrEnvSize           Code = "ERR_ENV_SIZE"
+	ErrUserdataSchema    Code = "ERR_USERDATA_SCHEMA"
+	ErrTokenParse        Code = "ERR_TOKEN_PARSE"
+	ErrTokenVerify       Code = "ERR_TOKEN_VERIFY"
+	ErrTokenScope        Code = "ERR_TOKEN_SCOPE"
+	ErrTokenTTL          Code = "ERR_TOKEN_TTL"
+	ErrTokenReplay       Code = "ERR_TOKEN_REPLAY"
+	ErrTokenMissing      Code = "ERR_TOKEN_MISSING"
+	ErrMagicToolInternal Code = "ERR_MAGIC_TOOL_INTERNAL"
+	ErrTimeout           Code = "ERR_TIMEOUT"
+	ErrQuota             Code = "ERR_QUOTA"
+	ErrNoProgress        Code = "ERR_NO_PROGRESS"
+	ErrActionsParse      Code = "ERR_ACTIONS_PARSE"
+	ErrActionsRuntime    Code = "ERR_ACTIONS_RUNTIME"
+	ErrCrash             Code = "ERR_CRASH"
+	ErrCancelled         Code = "ERR_CANCELLED"
+	ErrMaxTurns          Code = "ERR_MAX_TURNS"
+	ErrBusy              Code = "ERR_BUSY"
+)
+
+// Failures of the runtime around the protocols.
+const (
+	ErrModel    Code = "ERR_MODEL"
+	ErrJournal  Code = "ERR_JOURNAL"
+	ErrFenced   Code = "ERR_FENCED"
+	ErrLoop     Code = "ERR_LOOP"
+	ErrApproval Code = "ERR_APPROVAL"
+	ErrConfig   Code = "ERR_CONFIG"
+	ErrDialect  Code = "ERR_DIALECT"
+	ErrDenied   Code = "ERR_DENIED"
+)
+
+// Lints never change a decision.
+const (
+	LintPostTokenText       Code = "LINT_POST_TOKEN_TEXT"
+	LintMultiTokens         Code = "LINT_MULTI_TOKENS"
+	LintDupSectionIgnored   Code = "LINT_DUP_SECTION_IGNORED"
+	LintMarkerEscaped       Code = "LINT_MARKER_ESCAPED"
+	LintCarryTruncated      Code = "LINT_CARRY_TRUNCATED"
+)
+
+// Actor says who can do something about a code.
+type Actor string
+
+// Who acts.
+const (
+	ActorAuthor   Actor = "author"   // whoever wrote the reply: the model
+	ActorClient   Actor = "client"   // whoever called the door
+	ActorOperator Actor = "operator" // whoever runs the host
+	ActorNobody   Actor = "nobody"   // a remark, or a stop that was asked for
+)
+
+// CodeInfo describes a code.
+type CodeInfo struct {
+	Code      Code
+	Layer     string // the room that raises it
+	HTTP      int    // status at the HTTP door
+	Retryable bool   // the same request may succeed later
+	Acts      Actor
+	Meaning   string // one sentence
+}
+
+var codes = []CodeInfo{
+	{ErrEnvMarkersInvalid, "parse/aeiou", 422, false, ActorAuthor, "The envelope's marker lines are wrong, or its bytes are not UTF-8."},
+	{ErrEnvSectionMissing, "parse/aeiou", 422, false, ActorAuthor, "USERDATA or ACTIONS is missing."},
+	{ErrEnvOrder, "parse/aeiou", 422, false, ActorAuthor, "The sections are not in the order USERDATA, SCRATCHPAD, OUTPUT, ACTIONS."},
+	{ErrEnvSectionDup, "parse/aeiou", 422, false, ActorOperator, "A section is repeated and strict duplicates are on."},
+	{ErrEnvSize, "parse/aeiou", 413, false, ActorAuthor, "An envelope, section, stream or emitted line is over its limit."},
+	{ErrUserdataSchema, "parse/aeiou", 422, false, ActorClient, "USERDATA is not the object the schema asks for."},
+	{ErrTokenParse, "crypto/token", 422, false, ActorAuthor, "A control token line is malformed."},
+	{ErrTokenVerify, "crypto/token", 422, false, ActorAuthor, "A control token does not verify under any key it may use."},
+	{ErrTokenScope, "crypto/token", 422, false, ActorAuthor, "A control token belongs to another session or turn."},
+	{ErrTokenTTL, "crypto/token", 422, false, ActorAuthor, "A control token is expired or from the future."},
+	{ErrTokenReplay, "crypto/token", 422, false, ActorAuthor, "A control token was used before."},
+	{ErrTokenMissing, "parse/aeiou", 422, false, ActorAuthor, "The turn emitted no control token."},
+	{ErrMagicToolInternal, "crypto/token", 500, true, ActorOperator, "No signer could mint a control token, not even the fallback."},
+	{ErrTimeout, "turn", 504, true, ActorAuthor, "A clock ran out."},
+	{ErrQuota, "turn", 422, false, ActorAuthor, "A meter ran out."},
+	{ErrNoProgress, "turn", 422, false, ActorAuthor, "The session repeated itself too often."},
+	{ErrActionsParse, "neuroscript", 422, false, ActorAuthor, "The ACTIONS program does not parse."},
+	{ErrActionsRuntime, "neuroscript", 422, false, ActorAuthor, "The ACTIONS program failed with an error nothing handled."},
+	{ErrCrash, "supervisor", 500, true, ActorOperator, "A part of the turn panicked, or the process died under it."},
+	{ErrCancelled, "turn", 409, true, ActorNobody, "The turn was cancelled."},
+	{ErrMaxTurns, "turn", 422, false, ActorOperator, "The run used all the turns it was allowed."},
+	{ErrBusy, "turn", 409, true, ActorClient, "A run is in flight and the policy does not wait, or the queue is full."},
+	{ErrModel, "llm", 502, true, ActorOperator, "The model or its transport failed after retries and fallback."},
+	{ErrJournal, "journal", 503, true, ActorOperator, "The journal cannot be read or appended to."},
+	{ErrFenced, "journal", 409, false, ActorNobody, "Another owner has taken the session; this one stops."},
+	{ErrLoop, "turn", 422, false, ActorAuthor, "The same call keeps giving the same result."},
+	{ErrApproval, "tools", 409, false, ActorClient, "An approval is unknown, late, changed or not this caller's to give."},
+	{ErrConfig, "stile", 400, false, ActorOperator, "A manifest, key file, script or setting is wrong."},
+	{ErrDialect, "parse", 422, false, ActorAuthor, "The reply breaks a rule of its dialect."},
+	{ErrDenied, "tools", 403, false, ActorOperator, "Policy does not allow it."},
+
+	{LintPostTokenText, "parse/aeiou", 200, false, ActorAuthor, "Text follows the chosen control token."},
+	{LintMultiTokens, "parse/aeiou", 200, false, ActorAuthor, "More than one valid control token was emitted."},
+	{LintDupSectionIgnored, "parse/aeiou", 200, false, ActorAuthor, "A repeated section was ignored; the first one counts."},
+	{LintMarkerEscaped, "parse/aeiou", 200, false, ActorAuthor, "A carried line that looked like a marker was indented by one space."},
+	{LintCarryTruncated, "parse/aeiou", 200, false, ActorAuthor, "A carried stream was cut to its tail to fit the envelope."},
+}
+
+var codeIndex = func() map[Code]*CodeInfo {
+	m := make(map[Code]*CodeInfo, len(codes))
+	for i := range codes {
+		m[codes[i].Code] = &codes[i]
+	}
+	return m
+}()
+
+// Codes lists every code in the order of the documentation. The slice is a copy.
+func Codes() []CodeInfo { return append([]CodeInfo(nil), codes...) }
+
+// Info describes c; ok is false for a code that is not in the table.
+func (c Code) Info() (info CodeInfo, ok bool) {
+	if p := codeIndex[c]; p != nil {
+		return *p, true
+	}
+	return CodeInfo{}, false
+}

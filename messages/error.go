@@ -1,0 +1,87 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Error is the one error type that crosses rooms. Code says what, the place says
+// where, Detail says it in words. Zero places are unknown.
+//
+// Who acts on it is in the code's table (Code.Info). It is safe to share: nothing
+// changes an Error after it is made.
+type Error struct {
+	Code   Code
+	Reason string // a constant of the specification behind the code, such as EXPIRED or GAS; may be empty
+	Detail string // for people; holds no secret, no host path
+
+	File   string // as the caller named it
+	Line   int    // 1-based
+	Col    int    // 1-based, in bytes
+	Field  string // a key path such as model.provider
+	Offset int64  // byte offset, meaningful when HasOffset
+	// HasOffset tells offset 0 from no offset.
+	HasOffset bool
+
+	Cause error
+}
+
+// Errorf makes an Error with a formatted detail.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Error gives "place: CODE/REASON: detail: cause".
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.File != "" {
+		b.WriteString(e.File)
+		if e.Line > 0 {
+			fmt.Fprintf(&b, ":%d", e.Line)
+			if e.Col > 0 {
+				fmt.Fprintf(&b, ":%d", e.Col)
+			}
+		}
+		b.WriteString(": ")
+	} else if e.Line > 0 {
+		fmt.Fprintf(&b, "line %d", e.Line)
+		if e.Col > 0 {
+			fmt.Fprintf(&b, ":%d", e.Col)
+		}
+		b.WriteString(": ")
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field)
+		b.WriteString(": ")
+	}
+	b.WriteString(string(e.Code))
+	if e.Reason != "" {
+		b.WriteByte('/')
+		b.WriteString(e.Reason)
+	}
+	if e.HasOffset {
+		fmt.Fprintf(&b, " at byte %d", e.Offset)
+	}
+	if e.Detail != "" {
+		b.WriteString(": ")
+		b.WriteString(e.Detail)
+	}
+	if e.Cause != nil {
+		b.WriteString(": ")
+		b.WriteString(e.Cause.Error())
+	}
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// CodeOf finds the code of err, or "" when it carries none.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
