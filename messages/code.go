@@ -44,11 +44,11 @@ const (
 
 // Lints never change a decision.
 const (
-	LintPostTokenText       Code = "LINT_POST_TOKEN_TEXT"
-	LintMultiTokens         Code = "LINT_MULTI_TOKENS"
-	LintDupSectionIgnored   Code = "LINT_DUP_SECTION_IGNORED"
-	LintMarkerEscaped       Code = "LINT_MARKER_ESCAPED"
-	LintCarryTruncated      Code = "LINT_CARRY_TRUNCATED"
+	LintPostTokenText     Code = "LINT_POST_TOKEN_TEXT"
+	LintMultiTokens       Code = "LINT_MULTI_TOKENS"
+	LintDupSectionIgnored Code = "LINT_DUP_SECTION_IGNORED"
+	LintMarkerEscaped     Code = "LINT_MARKER_ESCAPED"
+	LintCarryTruncated    Code = "LINT_CARRY_TRUNCATED"
 )
 
 // Actor says who can do something about a code.

@@ -1,0 +1,167 @@
+package messages
+
+// EventKind is what a decoder found in a reply.
+type EventKind uint8
+
+// The decoder's events.
+const (
+	EventUnitBegin  EventKind = iota + 1 // a unit opens: Unit, UnitKind
+	EventUnitText                        // more of the open unit: Unit, Text
+	EventUnitEnd                         // it closes: Unit, Final, Complete
+	EventProgram                         // an ACTIONS program: Text is its source
+	EventParseError                      // Fault
+	EventLint                            // Fault, with a LINT_ code
+)
+
+// Event is one thing a decoder found. Text aliases the pushed bytes and is valid
+// only during the call that hands it out; a receiver that keeps it copies it.
+type Event struct {
+	Kind     EventKind
+	Unit     int // ordinal in the turn, 0-based
+	UnitKind UnitKind
+	Text     []byte
+	Offset   int64 // byte offset in the reply
+	Final    bool
+	Complete bool
+	Fault    ParseError
+}
+
+// ParseError is a complaint about a reply, placed by byte offset.
+type ParseError struct {
+	Code   Code
+	Offset int64
+	Line   int // 1-based, 0 unknown
+	Col    int
+	Detail string
+}
+
+// TurnInfo is what a decoder knows of its turn.
+type TurnInfo struct {
+	Turn  int64
+	Pass  int
+	State []byte // the dialect's memory within the run
+	// MaxReplyBytes bounds what a decoder may hold back.
+	MaxReplyBytes int64
+}
+
+// Traits are a dialect's fixed properties (design.md §5).
+type Traits struct {
+	InStreamActions bool   // acts before the reply ends
+	AppendOnly      bool   // the prompt can grow by appending alone (resume mode)
+	Carry           bool   // history goes back as OUTPUT and SCRATCHPAD of the last turn, not as a transcript
+	GuardFinal      bool   // guards judge DONE and ABORT too
+	MaxTurns        int64  // turns a run may take; 0 none
+	Busy            Policy // default submit policy
+}
+
+// Unit is a finished text of the reply.
+type Unit struct {
+	ID       UnitID
+	Kind     UnitKind
+	Text     string
+	Final    bool
+	Complete bool
+}
+
+// Call is a finished action as guards and dialects see it.
+type Call struct {
+	ID     string
+	Name   string
+	Args   string // canonical JSON
+	Class  Class
+	State  ActionState
+	Reason string
+	Value  string // canonical JSON
+}
+
+// TokenCheck is the verification of one candidate line.
+type TokenCheck struct {
+	Line    int    // 0-based physical line of OUTPUT
+	Action  string // continue, done or abort, when valid
+	KID     string
+	JTI     string
+	Failure Code   // "" when valid
+	Reason  string // detail such as EXPIRED
+}
+
+// Facts is all a dialect may judge a turn by.
+type Facts struct {
+	Turn        int64
+	Pass        int
+	Finish      Finish
+	Breach      Code
+	Units       []Unit
+	Final       bool
+	Calls       []Call
+	Errors      []ParseError
+	Out, Scr    []byte // every emitted line closed by LF
+	Tokens      []TokenCheck
+	MagicFailed bool
+	State       []byte
+}
+
+// Verdict is what a dialect makes of the facts.
+type Verdict struct {
+	Decision Decision
+	Code     Code // for HALT
+	Detail   string
+	Token    int // index into Facts.Tokens of the chosen one, -1 for none
+	Lints    []Code
+	Retract  []UnitID
+	State    []byte
+}
+
+// ToolSpec describes a callable tool to a model.
+type ToolSpec struct {
+	Name        string // as a call spells it, such as "str.ToUpper"
+	Signature   string // "(s, old, new, count?)"
+	Description string
+	Schema      string // JSON schema of the arguments object; may be empty
+	Class       Class
+}
+
+// Projection is the history a dialect renders for the model.
+type Projection struct {
+	SID       string
+	Turn      int64
+	Pass      int
+	Text      string // this turn's input as text
+	Userdata  string // this turn's input as a JSON object
+	Out, Scr  []byte // the previous turn's streams
+	History   []Item
+	Tools     []ToolSpec
+	LastError string // why the previous turn of the run did not go through, if it did not
+}
+
+// Item is one entry of the transcript.
+type Item struct {
+	Role Role
+	Text string
+	Run  int64
+	Turn int64
+}
+
+// Message is one message to the model.
+type Message struct {
+	Role Role
+	Text string
+	// Lints tells what rendering had to change.
+	Lints []Code
+}
+
+// Update is what a subscriber of a session gets: a durable record, or a delta of
+// a unit that is still growing. Exactly one of Record and Delta is set.
+type Update struct {
+	Record *Record
+	Delta  *Delta
+}
+
+// Delta is a piece of shown text. Seq is the last record sent before it, Off the
+// bytes of the unit shown including this piece (design.md §2).
+type Delta struct {
+	Seq  int64
+	Unit UnitID
+	Kind UnitKind
+	Off  int64
+	Text string
+}

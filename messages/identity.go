@@ -1,0 +1,114 @@
+package messages
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// MaxSIDBytes bounds tenant:user:id together (design.md §1).
+const MaxSIDBytes = 128
+
+// SessionKey names a session. Tenant and user come from authentication, never
+// from a request body. The parts match [A-Za-z0-9._-]+.
+type SessionKey struct {
+	Tenant string
+	User   string
+	ID     string
+}
+
+// SID is the AEIOU session identifier tenant:user:id.
+func (k SessionKey) SID() string { return k.Tenant + ":" + k.User + ":" + k.ID }
+
+// String is the SID.
+func (k SessionKey) String() string { return k.SID() }
+
+// Validate reports the first part that breaks the rules, as ERR_CONFIG with the
+// part's name as Field.
+func (k SessionKey) Validate() error {
+	for _, p := range []struct{ name, v string }{{"tenant", k.Tenant}, {"user", k.User}, {"id", k.ID}} {
+		if p.v == "" {
+			return &Error{Code: ErrConfig, Field: p.name, Detail: "must not be empty"}
+		}
+		for i := 0; i < len(p.v); i++ {
+			if !sidPart(p.v[i]) {
+				return &Error{Code: ErrConfig, Field: p.name, Offset: int64(i), HasOffset: true,
+					Detail: "only letters, digits, '.', '_' and '-' are allowed"}
+			}
+		}
+	}
+	if n := len(k.SID()); n > MaxSIDBytes {
+		return &Error{Code: ErrConfig, Field: "id", Detail: "tenant:user:id has " + strconv.Itoa(n) + " bytes; the limit is 128"}
+	}
+	return nil
+}
+
+func sidPart(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+}
+
+// ParseSID splits tenant:user:id. A bare id gets the embedded defaults, tenant
+// and user "local" (design.md §11).
+func ParseSID(s string) (SessionKey, error) {
+	k := SessionKey{Tenant: "local", User: "local", ID: s}
+	if strings.Contains(s, ":") {
+		parts := strings.Split(s, ":")
+		if len(parts) != 3 {
+			return SessionKey{}, &Error{Code: ErrConfig, Field: "sid", Detail: "want tenant:user:id or a bare id"}
+		}
+		k = SessionKey{Tenant: parts[0], User: parts[1], ID: parts[2]}
+	}
+	return k, k.Validate()
+}
+
+// Incarnation is the UUIDv7 made when a session is created. Two sessions of the
+// same name, one after the other, differ in it.
+type Incarnation = uuid.UUID
+
+// UnitID names one growing text of a reply: the turn and the ordinal in it.
+type UnitID struct {
+	Turn int64
+	N    int
+}
+
+// String is "T.n".
+func (u UnitID) String() string {
+	return strconv.FormatInt(u.Turn, 10) + "." + strconv.Itoa(u.N)
+}
+
+// Digest is a SHA-256.
+type Digest [32]byte
+
+// IsZero tells an absent digest.
+func (d Digest) IsZero() bool { return d == Digest{} }
+
+// String is lower-case hex.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// MarshalText is the hex form; the zero digest is empty.
+func (d Digest) MarshalText() ([]byte, error) {
+	if d.IsZero() {
+		return []byte{}, nil
+	}
+	return hex.AppendEncode(nil, d[:]), nil
+}
+
+// UnmarshalText takes 64 lower-case hex digits, or nothing for the zero digest.
+func (d *Digest) UnmarshalText(b []byte) error {
+	if len(b) == 0 {
+		*d = Digest{}
+		return nil
+	}
+	if len(b) != 64 {
+		return Errorf(ErrJournal, "a digest has 64 hex digits, not %d", len(b))
+	}
+	for i, c := range b {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return Errorf(ErrJournal, "byte %d of a digest is no lower-case hex digit", i)
+		}
+	}
+	_, err := hex.Decode(d[:], b)
+	return err
+}

@@ -1,0 +1,370 @@
+package messages
+
+import (
+	"time"
+)
+
+// Kind is the type of a record (design.md §6).
+type Kind string
+
+// The record kinds of this release.
+const (
+	KindSessionOpened  Kind = "session.opened"
+	KindSessionClosed  Kind = "session.closed"
+	KindInput          Kind = "input"
+	KindRunBegin       Kind = "run.begin"
+	KindRunEnd         Kind = "run.end"
+	KindTurnBegin      Kind = "turn.begin"
+	KindModelRequest   Kind = "model.request"
+	KindModelChunk     Kind = "model.chunk"
+	KindModelReply     Kind = "model.reply"
+	KindModelFallback  Kind = "model.fallback"
+	KindThought        Kind = "thought"
+	KindResponse       Kind = "response"
+	KindText           Kind = "text"
+	KindEmit           Kind = "emit"
+	KindWhisper        Kind = "whisper"
+	KindActionDeclared Kind = "action.declared"
+	KindActionApproval Kind = "action.approval"
+	KindActionStarted  Kind = "action.started"
+	KindActionEnded    Kind = "action.ended"
+	KindParseError     Kind = "parse.error"
+	KindLint           Kind = "lint"
+	KindTurnDecided    Kind = "turn.decided"
+	KindControl        Kind = "control"
+	KindAudit          Kind = "audit"
+	KindNote           Kind = "note"
+)
+
+// Record is one entry of a session's journal. The machine fills Seq, Run, Turn,
+// TS and Body; sealing fills the rest. A sealed record is immutable and shared by
+// store and subscribers.
+type Record struct {
+	SID   string
+	Inc   Incarnation
+	Seq   int64 // position, 1-based, without gaps
+	Epoch int64 // activation that wrote it
+	Run   int64 // ordinal of the run, 0 for none
+	Turn  int64 // turn_index, 0 for none
+	TS    time.Time
+	Body  Body
+
+	Raw  []byte   // canonical JSON of Body; nil once erased
+	Salt [16]byte // of the body digest; zero once erased
+	// BodyDigest is SHA-256(Salt ‖ Raw). It stays when the body is erased.
+	BodyDigest Digest
+	Prev       Digest
+	Hash       Digest
+	Sig        *Receipt // beside the record, outside the hash; nil when unsigned
+}
+
+// Receipt signs a record's hash (design.md §7).
+type Receipt struct {
+	KID string `json:"kid"`
+	Sig []byte `json:"sig"` // Ed25519, 64 bytes
+}
+
+// Blob is bytes kept beside the records under their SHA-256, per incarnation.
+type Blob struct {
+	Digest Digest
+	Data   []byte
+}
+
+// Body is the typed content of a record. Implementations are pointers to the
+// structs below; their JSON names are the names on disk. Integers stay within
+// ±(2^53−1); text that came from models and tools is carried as strings.
+type Body interface{ Kind() Kind }
+
+// SessionOpened is the first record of every session.
+type SessionOpened struct {
+	Dialect     string      `json:"dialect"`
+	Incarnation string      `json:"incarnation"`
+	Manifest    Digest      `json:"manifest"`
+	Name        string      `json:"name,omitzero"`   // of the manifest
+	Origin      *ForkOrigin `json:"origin,omitzero"` // set on a fork
+}
+
+// ForkOrigin says what a forked session continues.
+type ForkOrigin struct {
+	Hash        Digest `json:"hash"` // of the last record taken over
+	Incarnation string `json:"incarnation"`
+	Seq         int64  `json:"seq"`
+	SID         string `json:"sid"`
+}
+
+// SessionClosed ends a session.
+type SessionClosed struct {
+	Reason string `json:"reason"`
+}
+
+// Input is an accepted submit. Exactly one of Text and Userdata is used.
+type Input struct {
+	Key      string `json:"key,omitzero"` // idempotency key
+	Policy   Policy `json:"policy"`
+	Text     string `json:"text,omitzero"`
+	User     string `json:"user"`
+	Userdata string `json:"userdata,omitzero"` // JSON object, verbatim
+}
+
+// RunBegin opens a run.
+type RunBegin struct {
+	Input int64 `json:"input"` // seq of the input record it answers
+}
+
+// RunEnd closes a run with the decision of its last turn.
+type RunEnd struct {
+	Decision Decision `json:"decision"`
+	Detail   string   `json:"detail,omitzero"`
+	Reason   Code     `json:"reason,omitzero"`
+	Turns    int64    `json:"turns"`
+}
+
+// TurnBegin opens a turn and fixes what it runs under.
+type TurnBegin struct {
+	Dialect  string `json:"dialect"`
+	Library  Digest `json:"library"`  // of the host function libraries
+	Limits   Digest `json:"limits"`   // of quotas and loop settings
+	Manifest Digest `json:"manifest"` // as parsed
+	Nonce    string `json:"nonce"`
+	Pass     int64  `json:"pass"` // 1-based turn within the run
+	Tools    Digest `json:"tools"`
+}
+
+// ModelRequest says what was asked of which model.
+type ModelRequest struct {
+	Lints    []Code `json:"lints,omitzero"` // of rendering the prompt
+	Messages int64  `json:"messages"`
+	Mode     string `json:"mode"`
+	Model    string `json:"model"`
+	Prompt   Digest `json:"prompt"`
+	Provider string `json:"provider"`
+}
+
+// ModelChunk keeps reply bytes that were shown before the reply ended.
+type ModelChunk struct {
+	Bytes []byte `json:"bytes"` // base64 on disk
+	Off   int64  `json:"off"`
+}
+
+// ModelReply ends a reply; its exact bytes are the blob.
+type ModelReply struct {
+	Blob    Digest `json:"blob"`
+	CostUSD int64  `json:"cost_micro_usd,omitzero"`
+	Error   string `json:"error,omitzero"`
+	Finish  Finish `json:"finish"`
+	Length  int64  `json:"length"`
+	Usage   Usage  `json:"usage"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+// ModelFallback says that another model was tried.
+type ModelFallback struct {
+	From   string `json:"from"`
+	Reason string `json:"reason"`
+	To     string `json:"to"`
+}
+
+// UnitText is a finished text of a reply: kinds response, thought and text.
+type UnitText struct {
+	UnitKind UnitKind `json:"-"`
+	Complete bool     `json:"complete"`
+	Final    bool     `json:"final,omitzero"`
+	Text     string   `json:"text"`
+	Unit     string   `json:"unit"` // UnitID
+}
+
+// Emit is one emission of a program, without its final LF. Candidate marks a
+// text that holds a control token line: operators see it, users do not.
+type Emit struct {
+	Candidate bool   `json:"candidate,omitzero"`
+	Text      string `json:"text"`
+}
+
+// Whisper is one private note of a program.
+type Whisper struct {
+	Target string `json:"target"`
+	Text   string `json:"text"`
+}
+
+// ActionDeclared announces a call.
+type ActionDeclared struct {
+	Args       string `json:"args"` // canonical JSON
+	ArgsDigest Digest `json:"args_digest"`
+	Class      Class  `json:"class"`
+	ID         string `json:"id"` // "#k" in aeiou
+	Mode       string `json:"mode"`
+	Name       string `json:"name"`
+	Type       string `json:"type"`
+}
+
+// ActionApproval is the gate's answer.
+type ActionApproval struct {
+	By     string     `json:"by"`
+	Digest Digest     `json:"digest"` // of the args it judged
+	ID     string     `json:"id"`
+	Reason string     `json:"reason,omitzero"`
+	State  GateAnswer `json:"state"`
+}
+
+// ActionStarted precedes the effect.
+type ActionStarted struct {
+	Attempt int64  `json:"attempt"`
+	ID      string `json:"id"`
+	Key     string `json:"key"`
+}
+
+// ActionEnded is the one terminal record of an action.
+type ActionEnded struct {
+	ErrorCode int64       `json:"error_code,omitzero"` // the tool's number, failed only
+	ID        string      `json:"id"`
+	MS        int64       `json:"ms"`
+	Reason    string      `json:"reason,omitzero"`
+	Result    string      `json:"result,omitzero"` // canonical JSON
+	State     ActionState `json:"state"`
+}
+
+// ParseFault is a decoder's complaint: kind parse.error.
+type ParseFault struct {
+	Code   Code   `json:"code"`
+	Detail string `json:"detail,omitzero"`
+	Offset int64  `json:"offset"`
+}
+
+// Lint is a remark that changes nothing.
+type Lint struct {
+	Code   Code   `json:"code"`
+	Detail string `json:"detail,omitzero"`
+	Offset int64  `json:"offset"`
+}
+
+// TurnDecided is the commit point of a turn. With the header's ts and sid it
+// holds the fields of the decision log (aeiou.md §17).
+type TurnDecided struct {
+	Decision     Decision `json:"decision"`
+	Detail       string   `json:"detail,omitzero"`
+	Digest       Digest   `json:"digest"` // progress guard's
+	Failures     []string `json:"failures,omitzero"`
+	GasUsed      int64    `json:"gas_used,omitzero"`
+	JTI          string   `json:"jti,omitzero"`
+	KID          string   `json:"kid,omitzero"`
+	LatencyMS    int64    `json:"latency_ms"`
+	Lints        []Code   `json:"lints,omitzero"`
+	Minted       Digest   `json:"minted,omitzero"` // blob: minted token lines, LF after each
+	Output       Digest   `json:"output,omitzero"` // blob of OUTPUT; absent when empty
+	OutputBytes  int64    `json:"output_bytes"`
+	Reason       Code     `json:"reason,omitzero"`
+	Resumed      bool     `json:"resumed,omitzero"` // the turn ended because the process had died
+	Scratch      Digest   `json:"scratch,omitzero"` // blob of SCRATCHPAD; absent when empty
+	ScratchBytes int64    `json:"scratch_bytes"`
+	State        []byte   `json:"state,omitzero"` // the dialect's memory; base64 on disk
+	TurnIndex    int64    `json:"turn_index"`
+	Verification string   `json:"verification_failure_reason,omitzero"`
+}
+
+// ControlWhat names what else made the machine step.
+type ControlWhat string
+
+// The controls.
+const (
+	ControlTimer      ControlWhat = "timer"
+	ControlCancel     ControlWhat = "cancel"
+	ControlCrash      ControlWhat = "crash"
+	ControlModelError ControlWhat = "model_error"
+	ControlBreach     ControlWhat = "breach"
+)
+
+// Control records a cause that no other record carries.
+type Control struct {
+	By     string      `json:"by,omitzero"`
+	Code   Code        `json:"code,omitzero"`
+	Detail string      `json:"detail,omitzero"`
+	Name   string      `json:"name,omitzero"` // clock, child or meter
+	What   ControlWhat `json:"what"`
+}
+
+// Audit records an access decision.
+type Audit struct {
+	Allowed bool   `json:"allowed"`
+	Text    string `json:"text,omitzero"`
+	What    string `json:"what"`
+	Who     string `json:"who"`
+}
+
+// Note is a sentence for operators.
+type Note struct {
+	Text string `json:"text"`
+}
+
+// Kind implements Body.
+func (*SessionOpened) Kind() Kind { return KindSessionOpened }
+
+// Kind implements Body.
+func (*SessionClosed) Kind() Kind { return KindSessionClosed }
+
+// Kind implements Body.
+func (*Input) Kind() Kind { return KindInput }
+
+// Kind implements Body.
+func (*RunBegin) Kind() Kind { return KindRunBegin }
+
+// Kind implements Body.
+func (*RunEnd) Kind() Kind { return KindRunEnd }
+
+// Kind implements Body.
+func (*TurnBegin) Kind() Kind { return KindTurnBegin }
+
+// Kind implements Body.
+func (*ModelRequest) Kind() Kind { return KindModelRequest }
+
+// Kind implements Body.
+func (*ModelChunk) Kind() Kind { return KindModelChunk }
+
+// Kind implements Body.
+func (*ModelReply) Kind() Kind { return KindModelReply }
+
+// Kind implements Body.
+func (*ModelFallback) Kind() Kind { return KindModelFallback }
+
+// Kind implements Body; it is the unit's own kind.
+func (u *UnitText) Kind() Kind { return Kind(u.UnitKind) }
+
+// Kind implements Body.
+func (*Emit) Kind() Kind { return KindEmit }
+
+// Kind implements Body.
+func (*Whisper) Kind() Kind { return KindWhisper }
+
+// Kind implements Body.
+func (*ActionDeclared) Kind() Kind { return KindActionDeclared }
+
+// Kind implements Body.
+func (*ActionApproval) Kind() Kind { return KindActionApproval }
+
+// Kind implements Body.
+func (*ActionStarted) Kind() Kind { return KindActionStarted }
+
+// Kind implements Body.
+func (*ActionEnded) Kind() Kind { return KindActionEnded }
+
+// Kind implements Body.
+func (*ParseFault) Kind() Kind { return KindParseError }
+
+// Kind implements Body.
+func (*Lint) Kind() Kind { return KindLint }
+
+// Kind implements Body.
+func (*TurnDecided) Kind() Kind { return KindTurnDecided }
+
+// Kind implements Body.
+func (*Control) Kind() Kind { return KindControl }
+
+// Kind implements Body.
+func (*Audit) Kind() Kind { return KindAudit }
+
+// Kind implements Body.
+func (*Note) Kind() Kind { return KindNote }

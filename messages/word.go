@@ -1,0 +1,113 @@
+package messages
+
+// Decision ends a turn. HALT is the host's alone and carries a Code.
+type Decision string
+
+// The four decisions.
+const (
+	Continue Decision = "CONTINUE"
+	Done     Decision = "DONE"
+	Abort    Decision = "ABORT"
+	Halt     Decision = "HALT"
+)
+
+// Finish says how a model reply ended.
+type Finish string
+
+// The ways a reply ends. Stop is a stop sequence or tool stop asked for by us.
+const (
+	FinishComplete  Finish = "complete"
+	FinishStop      Finish = "stop"
+	FinishLength    Finish = "length"
+	FinishCancelled Finish = "cancelled"
+	FinishError     Finish = "error"
+)
+
+// Class says what repeating an action would do (design.md §7).
+type Class string
+
+// The effect classes, mildest first. An undeclared tool is Effectful.
+const (
+	Pure       Class = "pure"
+	ReadOnly   Class = "read_only"
+	Idempotent Class = "idempotent"
+	Keyed      Class = "keyed"
+	Effectful  Class = "effectful"
+)
+
+// Durable tells whether action.started must be on disk before the effect begins.
+func (c Class) Durable() bool { return c == Keyed || c == Effectful || c == "" }
+
+// ActionState is how an action ended.
+type ActionState string
+
+// The terminal states of an action.
+const (
+	ActionOK        ActionState = "ok"
+	ActionFailed    ActionState = "failed"
+	ActionSkipped   ActionState = "skipped"
+	ActionCancelled ActionState = "cancelled"
+	ActionUnknown   ActionState = "unknown"
+)
+
+// UnknownText is what the model is told of an action in state unknown.
+const UnknownText = "Outcome unknown: the host lost contact after this action began; it may have happened. Check before repeating."
+
+// Policy says what a submit meets when a run is in flight (design.md §9).
+type Policy string
+
+// The policies this release accepts.
+const (
+	Reject  Policy = "reject"
+	Enqueue Policy = "enqueue"
+)
+
+// QueueLimit bounds the runs that wait in a session (design.md §9).
+const QueueLimit = 16
+
+// Recovery says what follows a turn that a crash ended.
+type Recovery string
+
+// The recoveries.
+const (
+	RecoverResume Recovery = "resume"
+	RecoverHalt   Recovery = "halt"
+)
+
+// OnPanic says what a panicking tool does to its turn.
+type OnPanic string
+
+// The answers to a tool's panic.
+const (
+	PanicHalt OnPanic = "halt"
+	PanicFail OnPanic = "fail"
+)
+
+// GateAnswer is what the gate says of a call.
+type GateAnswer string
+
+// The answers of the gate.
+const (
+	GateApprove GateAnswer = "approve"
+	GateDeny    GateAnswer = "deny"
+)
+
+// Role of a message to the model.
+type Role string
+
+// The roles.
+const (
+	RoleSystem    Role = "system"
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+)
+
+// UnitKind is the sort of a growing text.
+type UnitKind string
+
+// The unit kinds; their names are those of their records.
+const (
+	ResponseUnit UnitKind = "response"
+	ThoughtUnit  UnitKind = "thought"
+	TextUnit     UnitKind = "text"
+)
