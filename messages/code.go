@@ -129,3 +129,21 @@ func (c Code) Info() (info CodeInfo, ok bool) {
 	}
 	return CodeInfo{}, false
 }
+
+// TokenStage orders the verification failures by how far the token got: PARSE <
+// VERIFY < SCOPE < TTL < REPLAY (aeiou.md §10). Other codes are −1.
+func TokenStage(c Code) int {
+	switch c {
+	case ErrTokenParse:
+		return 0
+	case ErrTokenVerify:
+		return 1
+	case ErrTokenScope:
+		return 2
+	case ErrTokenTTL:
+		return 3
+	case ErrTokenReplay:
+		return 4
+	}
+	return -1
+}

@@ -1,0 +1,74 @@
+package turn
+
+import (
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Judge is what the machine asks of a dialect. Implementations are pure.
+type Judge interface {
+	Traits() messages.Traits
+	Decide(messages.Facts) messages.Verdict
+	Digest(messages.Facts) (out, scr []byte)
+}
+
+// Durability says when shown text must be on disk (design.md §2).
+type Durability string
+
+// The durabilities of a reply's text.
+const (
+	Strict     Durability = "strict"     // chunk records before their deltas
+	Checkpoint Durability = "checkpoint" // deltas at once, chunk records lazily
+	WholeUnit  Durability = "unit"       // no deltas, the unit's record alone
+)
+
+// Bounds that no configuration lifts.
+const (
+	MaxReplyBytes      = 8 << 20                // design.md §7
+	MaxGenerationCalls = 64                     // actions of one generation, design.md §8
+	CancelGrace        = 2 * time.Second        // design.md §9
+	ProgramGrace       = 250 * time.Millisecond // a stopped program answers within its next poll
+	LazyHold           = 250 * time.Millisecond // design.md §2
+	LazyBytes          = 4 << 10                // design.md §2
+	EndedHold          = 5 * time.Millisecond   // see Persist.Hold
+	MaxSettlements     = 3                      // per run, design.md §7
+	MaxPanics          = 3                      // of one action name in a run under on_panic: fail
+	KeyMemory          = 64                     // idempotency keys a session remembers
+)
+
+// Limits are the clocks and counts of a session (design.md §8). A zero clock
+// does not run; a zero count does not bound.
+type Limits struct {
+	ProgramWall    time.Duration
+	GenerationWall time.Duration
+	TurnWall       time.Duration
+	RunWall        time.Duration
+	Actions        int64 // recorded actions per run
+	Tokens         int64 // model tokens per run, input and output
+	CostMicroUSD   int64 // per run
+}
+
+// Config fixes a session's rules for the life of its machine.
+type Config struct {
+	Key         messages.SessionKey
+	Inc         messages.Incarnation
+	Dialect     string
+	Judge       Judge
+	Limits      Limits
+	NoProgressN int   // ≥ 2
+	MaxTurns    int64 // per run, 0 none
+	// ExemptFinal keeps the progress guard from overriding DONE and ABORT.
+	ExemptFinal bool
+	Recovery    messages.Recovery
+	OnPanic     messages.OnPanic
+	Durability  Durability
+	Provider    string
+	Model       string
+	Mode        string
+
+	ManifestDigest messages.Digest
+	LibraryDigest  messages.Digest
+	ToolsDigest    messages.Digest
+	LimitsDigest   messages.Digest
+}

@@ -1,0 +1,147 @@
+package turn
+
+import (
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Effect is something the shell must do. Effects of one Step are done in order.
+// One with a position After may be done only when the journal has acknowledged
+// the record of that number; the Outbox sees to it.
+type Effect interface{ after() int64 }
+
+// Persist appends a record. Seq, Run, Turn, TS and Body are filled; sealing adds
+// the rest.
+//
+// Hold says how long the record may wait for a later one to share its commit:
+// zero goes at once (eager); LazyHold is the lazy records of design.md §2. The
+// end of an effectful action has EndedHold: waiting costs nothing when the next
+// effect starts at once, and a crash within it turns a known result into an
+// unknown one.
+type Persist struct {
+	Record *messages.Record
+	Blobs  []messages.Blob
+	Hold   time.Duration
+}
+
+// Publish shows an update to subscribers. The Outbox makes those of records; the
+// machine makes deltas.
+type Publish struct {
+	After  int64
+	Update messages.Update
+}
+
+// Answer answers a Submit, Open or Cancel. Err is set on refusal.
+type Answer struct {
+	After  int64
+	Handle uint64
+	Run    int64 // ordinal
+	Seq    int64 // of the input record
+	Joined bool  // an idempotency key named an earlier run
+	Err    error
+}
+
+// OpenModel asks for a reply. Out and Scr are the previous turn's streams when
+// the machine still has them; else the digests name their blobs.
+type OpenModel struct {
+	After int64
+	Ident
+	Run       int64
+	Pass      int
+	Ordinal   int64 // model.request records of the session before this one
+	Text      string
+	Userdata  string
+	HaveCarry bool
+	Out, Scr  []byte
+	OutDigest messages.Digest
+	ScrDigest messages.Digest
+	State     []byte
+	LastError string
+}
+
+// CancelModel ends the stream; nothing it says later counts.
+type CancelModel struct{ Ident }
+
+// RunProgram executes an ACTIONS program in a fresh interpreter.
+type RunProgram struct {
+	Ident
+	Source   []byte
+	Userdata string
+}
+
+// StopProgram stops the program; it answers with ProgramEnd.
+type StopProgram struct {
+	Ident
+	Code messages.Code
+}
+
+// AskGate asks the gate about a call; the answer is Judged.
+type AskGate struct {
+	Ident
+	ID         string
+	Name       string
+	Args       string
+	ArgsDigest messages.Digest
+	Class      messages.Class
+}
+
+// StartAction begins the effect.
+type StartAction struct {
+	After int64
+	Ident
+	ID       string
+	Name     string
+	Args     string
+	Class    messages.Class
+	Key      string
+	Attempt  int64
+	Deadline time.Time
+}
+
+// CancelAction asks a running action to stop; it still answers ActionEnded.
+type CancelAction struct {
+	Ident
+	ID string
+}
+
+// AnswerCall lets the program go on.
+type AnswerCall struct {
+	Ident
+	ID        string
+	State     messages.ActionState
+	Result    string
+	ErrorCode int64
+	Reason    string
+}
+
+// Verify asks for the verification of the candidate lines of Out, in order.
+type Verify struct {
+	Ident
+	Out []byte
+}
+
+// SetTimer arms a clock, replacing what it was set to.
+type SetTimer struct {
+	Clock Clock
+	Gen   uint64
+	At    time.Time
+}
+
+// StopTimer disarms a clock.
+type StopTimer struct{ Clock Clock }
+
+func (*Persist) after() int64       { return 0 }
+func (e *Publish) after() int64     { return e.After }
+func (e *Answer) after() int64      { return e.After }
+func (e *OpenModel) after() int64   { return e.After }
+func (*CancelModel) after() int64   { return 0 }
+func (*RunProgram) after() int64    { return 0 }
+func (*StopProgram) after() int64   { return 0 }
+func (*AskGate) after() int64       { return 0 }
+func (e *StartAction) after() int64 { return e.After }
+func (*CancelAction) after() int64  { return 0 }
+func (*AnswerCall) after() int64    { return 0 }
+func (*Verify) after() int64        { return 0 }
+func (*SetTimer) after() int64      { return 0 }
+func (*StopTimer) after() int64     { return 0 }

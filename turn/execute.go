@@ -1,0 +1,256 @@
+package turn
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Reasons an action failed for, as they stand in records.
+const (
+	reasonPanic     = "panic"
+	reasonQuota     = "quota"
+	reasonDenied    = "denied"
+	reasonCancelled = "cancelled"
+	reasonLost      = "lost"
+	reasonCrash     = "crash"
+)
+
+// CodeDenied and CodeToolFailed are the script error numbers of neuroscript.md
+// §8.2 that the host itself raises.
+const (
+	CodeToolFailed = 21
+	CodeDenied     = 1003
+)
+
+// emissions records what a program said, in order.
+func (m *Machine) emissions(ems []Emission) {
+	f := m.flight
+	for i := range ems {
+		e := &ems[i]
+		if e.Whisper {
+			f.scrSoFar = append(append(f.scrSoFar, e.Text...), '\n')
+			m.persist(&messages.Whisper{Target: e.Target, Text: e.Text}, LazyHold)
+			continue
+		}
+		f.outSoFar = append(append(f.outSoFar, e.Text...), '\n')
+		m.persist(&messages.Emit{Text: e.Text, Candidate: e.Candidate}, LazyHold)
+	}
+}
+
+// programInput tells whether an input of the program still counts.
+func (m *Machine) programInput(id Ident) bool {
+	if !m.current(id) {
+		return false
+	}
+	if f := m.flight; !f.ran || f.ended || (m.phase != Running && m.phase != Draining) {
+		m.dropped++
+		return false
+	}
+	return true
+}
+
+func (m *Machine) emittedLive(in *Emitted) {
+	if m.programInput(in.Ident) {
+		m.emissions(in.Emissions)
+	}
+}
+
+// programCall declares an action and asks the gate.
+func (m *Machine) programCall(in *ProgramCall) {
+	if !m.programInput(in.Ident) {
+		return
+	}
+	f := m.flight
+	m.emissions(in.Emissions)
+	class := in.Class
+	if class == "" {
+		class = messages.Effectful
+	}
+	digest := messages.Digest(sha256.Sum256([]byte(in.Args)))
+	m.persist(&messages.ActionDeclared{
+		ID: in.ID, Type: "tool", Name: in.Name, Mode: "sync", Args: in.Args, ArgsDigest: digest, Class: class,
+	}, LazyHold)
+	c := call{Call: messages.Call{ID: in.ID, Name: in.Name, Args: in.Args, Class: class}}
+	c.key = m.actionKey(in.ID, digest)
+	f.calls = append(f.calls, c)
+	p := &f.calls[len(f.calls)-1]
+	switch {
+	case m.phase == Draining:
+		m.endCall(p, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
+	case m.cfg.Limits.Actions > 0 && m.state.Open.Actions > m.cfg.Limits.Actions:
+		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota})
+		m.stop(messages.ErrQuota, "actions: the run used more than its limit")
+	case len(f.calls) > MaxGenerationCalls:
+		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota, ErrorCode: CodeToolFailed,
+			Result: `"more than 64 actions in one turn"`})
+	default:
+		p.judging = true
+		m.do(&AskGate{Ident: f.Ident, ID: in.ID, Name: in.Name, Args: in.Args, ArgsDigest: digest, Class: class})
+	}
+}
+
+// actionKey is stable across attempts and owners and opaque to tools (design.md
+// §7). The array is canonical JSON: every part is free of characters to escape
+// but the id, which hosts make.
+func (m *Machine) actionKey(id string, args messages.Digest) string {
+	b := make([]byte, 0, 192)
+	b = append(b, '[', '"')
+	b = append(b, m.cfg.Key.Tenant...)
+	b = append(b, `","`...)
+	b = append(b, m.cfg.Inc.String()...)
+	b = append(b, `",`...)
+	b = appendInt(b, m.flight.Turn)
+	b = append(b, `,"`...)
+	b = append(b, id...)
+	b = append(b, `","`...)
+	b = append(b, args.String()...)
+	b = append(b, '"', ']')
+	sum := sha256.Sum256(b)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func (m *Machine) judged(in *Judged) {
+	if !m.current(in.Ident) {
+		return
+	}
+	c := m.call(in.ID)
+	if c == nil || !c.judging {
+		m.dropped++
+		return
+	}
+	c.judging = false
+	if in.Record {
+		m.persist(&messages.ActionApproval{
+			ID: c.ID, State: in.Answer, By: in.By, Reason: in.Reason, Digest: sha256.Sum256([]byte(c.Args)),
+		}, LazyHold)
+	}
+	if in.Answer != messages.GateApprove {
+		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonDenied, ErrorCode: CodeDenied, Result: quote(in.Reason)})
+		return
+	}
+	hold := LazyHold
+	if c.Class.Durable() {
+		hold = 0
+	}
+	r := m.persist(&messages.ActionStarted{ID: c.ID, Attempt: 1, Key: c.key}, hold)
+	c.started = true
+	start := &StartAction{Ident: m.flight.Ident, ID: c.ID, Name: c.Name, Args: c.Args, Class: c.Class, Key: c.key, Attempt: 1,
+		Deadline: m.deadline()}
+	if c.Class.Durable() {
+		start.After = r.Seq
+	}
+	m.do(start)
+}
+
+// call finds an action of the turn in flight that has no terminal record.
+func (m *Machine) call(id string) *call {
+	for i := range m.flight.calls {
+		if c := &m.flight.calls[i]; c.ID == id && !c.done {
+			return c
+		}
+	}
+	return nil
+}
+
+// actionEnded takes an action's answer.
+func (m *Machine) actionEnded(in *ActionEnded) {
+	if !m.current(in.Ident) {
+		return
+	}
+	c := m.call(in.ID)
+	if c == nil || !c.started {
+		m.dropped++
+		return
+	}
+	for i := range in.Audits {
+		a := in.Audits[i]
+		m.persist(&a, LazyHold)
+	}
+	if in.Reason == reasonPanic {
+		m.panicked(c, "tool "+c.Name+" panicked")
+		m.drained()
+		return
+	}
+	m.endCall(c, in)
+	m.drained()
+}
+
+// endCall writes the one terminal record of an action and lets the program go on.
+func (m *Machine) endCall(c *call, end *ActionEnded) {
+	state := end.State
+	if state == messages.ActionCancelled && c.started && c.Class.Durable() && end.Reason == reasonLost {
+		state = messages.ActionUnknown
+	}
+	c.done, c.State, c.Reason, c.Value = true, state, end.Reason, end.Result
+	if state == messages.ActionUnknown && c.Value == "" {
+		c.Value = quote(messages.UnknownText)
+	}
+	hold := LazyHold
+	if c.Class.Durable() {
+		hold = EndedHold
+	}
+	m.persist(&messages.ActionEnded{
+		ID: c.ID, State: state, Reason: end.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
+	}, hold)
+	if m.flight.ran && !m.flight.ended {
+		m.do(&AnswerCall{Ident: m.flight.Ident, ID: c.ID, State: state, Result: c.Value, ErrorCode: end.ErrorCode, Reason: end.Reason})
+	}
+}
+
+// panicked ends an action whose tool panicked: a failed attempt under on_panic:
+// fail, until the third of one name in a run; else the turn's crash.
+func (m *Machine) panicked(c *call, why string) {
+	state := messages.ActionFailed
+	if c.Class.Durable() {
+		state = messages.ActionUnknown // it may have happened
+	}
+	m.endCall(c, &ActionEnded{State: state, Reason: reasonPanic, ErrorCode: CodeToolFailed})
+	if m.cfg.OnPanic == messages.PanicFail && m.state.Open.Panics[c.Name] < MaxPanics && m.phase == Running {
+		return
+	}
+	m.persist(&messages.Control{What: messages.ControlCrash, Name: string(ChildAction), Code: messages.ErrCrash, Detail: why}, LazyHold)
+	m.stop(messages.ErrCrash, why)
+}
+
+// programEnd takes the program's streams and asks for verification.
+func (m *Machine) programEnd(in *ProgramEnd) {
+	if !m.programInput(in.Ident) {
+		return
+	}
+	f := m.flight
+	m.emissions(in.Emissions)
+	f.ended, f.end = true, in
+	m.stopTimer(ClockProgram)
+	if m.phase == Draining {
+		m.drained()
+		return
+	}
+	if in.Code != "" {
+		f.breach, f.breachWhy = in.Code, in.Detail
+		if in.Code == messages.ErrQuota || in.Code == messages.ErrEnvSize {
+			m.persist(&messages.Control{What: messages.ControlBreach, Name: in.Reason, Code: in.Code, Detail: in.Detail}, LazyHold)
+		}
+		m.stopRest()
+		return
+	}
+	m.to(Verifying)
+	if in.MagicFailed {
+		m.decide()
+		return
+	}
+	m.do(&Verify{Ident: f.Ident, Out: in.Out})
+}
+
+func (m *Machine) verified(in *Verified) {
+	if !m.current(in.Ident) {
+		return
+	}
+	if m.phase != Verifying {
+		m.illegal()
+		return
+	}
+	m.flight.checks = in.Checks
+	m.decide()
+}

@@ -1,0 +1,193 @@
+package turn
+
+import (
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Input is something that happened. Inputs that answer an effect carry the turn
+// and nonce of the turn they belong to.
+type Input interface{ input() string }
+
+// Open creates the session: the first input of a new journal.
+type Open struct {
+	Handle uint64
+	Name   string // of the manifest
+}
+
+// Submit asks for a run. Text or Userdata is set. Handle comes back in Answer.
+type Submit struct {
+	Handle uint64
+	Input  messages.Input
+}
+
+// Cancel asks to stop the run in flight (Run 0) or a named one, also a waiting one.
+type Cancel struct {
+	Handle uint64
+	By     string
+	Run    int64
+}
+
+// Ident says which turn an answer belongs to.
+type Ident struct {
+	Turn  int64
+	Nonce string
+}
+
+// ModelOpened says what was asked of the model.
+type ModelOpened struct {
+	Ident
+	Request messages.ModelRequest
+}
+
+// ModelSwitched says that another model is tried.
+type ModelSwitched struct {
+	Ident
+	Fallback messages.ModelFallback
+}
+
+// Decoded brings reply bytes and what the decoder made of them. The machine
+// keeps both: texts must not alias the decoder's buffers.
+type Decoded struct {
+	Ident
+	Bytes  []byte
+	Events []messages.Event
+}
+
+// ReplyEnd ends the reply. Events are those of the decoder's end.
+type ReplyEnd struct {
+	Ident
+	Events       []messages.Event
+	Finish       messages.Finish
+	Usage        messages.Usage
+	CostMicroUSD int64
+	Err          string // for FinishError, without secrets
+}
+
+// Emission is one emit or whisper of a program.
+type Emission struct {
+	Whisper   bool
+	Target    string
+	Text      string // without its final LF
+	Candidate bool   // holds a control token line
+}
+
+// Emitted brings emissions while the program goes on.
+type Emitted struct {
+	Ident
+	Emissions []Emission
+}
+
+// ProgramCall asks for an action on behalf of the running program, which waits
+// for AnswerCall. Emissions are those made before it.
+type ProgramCall struct {
+	Ident
+	Emissions []Emission
+	ID        string // "#k"
+	Name      string
+	Args      string // canonical JSON array
+	Class     messages.Class
+}
+
+// Judged is the gate's answer to AskGate.
+type Judged struct {
+	Ident
+	ID     string
+	Answer messages.GateAnswer
+	By     string
+	Reason string
+	Record bool // a rule was applied, not just the default
+}
+
+// ActionEnded ends an action. Audits are access decisions taken on the way.
+type ActionEnded struct {
+	Ident
+	ID        string
+	State     messages.ActionState
+	Reason    string
+	Result    string
+	ErrorCode int64
+	MS        int64
+	Audits    []messages.Audit
+}
+
+// ProgramEnd ends the program. Code "" is completion.
+type ProgramEnd struct {
+	Ident
+	Emissions   []Emission
+	Code        messages.Code
+	Reason      string // meter
+	Detail      string
+	Out, Scr    []byte // whole streams, LF after each line
+	Minted      []byte // minted token lines, LF after each
+	MagicFailed bool
+	Gas         int64
+}
+
+// Verified answers Verify.
+type Verified struct {
+	Ident
+	Checks []messages.TokenCheck
+}
+
+// Timer says that a clock ran out; a stale generation is dropped.
+type Timer struct {
+	Clock Clock
+	Gen   uint64
+}
+
+// ChildDown says that a child ended without an answer. Detail holds no stack.
+type ChildDown struct {
+	Ident
+	Child  Child
+	ID     string // of the action
+	Detail string
+}
+
+// Settle puts an end to what a dead process left open; the first input after a
+// restore that found an open run or a waiting input.
+type Settle struct{}
+
+func (*Open) input() string          { return "Open" }
+func (*Submit) input() string        { return "Submit" }
+func (*Cancel) input() string        { return "Cancel" }
+func (*ModelOpened) input() string   { return "ModelOpened" }
+func (*ModelSwitched) input() string { return "ModelSwitched" }
+func (*Decoded) input() string       { return "Decoded" }
+func (*ReplyEnd) input() string      { return "ReplyEnd" }
+func (*Emitted) input() string       { return "Emitted" }
+func (*ProgramCall) input() string   { return "ProgramCall" }
+func (*Judged) input() string        { return "Judged" }
+func (*ActionEnded) input() string   { return "ActionEnded" }
+func (*ProgramEnd) input() string    { return "ProgramEnd" }
+func (*Verified) input() string      { return "Verified" }
+func (*Timer) input() string         { return "Timer" }
+func (*ChildDown) input() string     { return "ChildDown" }
+func (*Settle) input() string        { return "Settle" }
+
+// Clock names a timer of the machine.
+type Clock uint8
+
+// The clocks.
+const (
+	ClockProgram Clock = iota
+	ClockGeneration
+	ClockTurn
+	ClockRun
+	ClockGrace
+	NumClocks
+)
+
+// String is the clock's name in records and settings.
+func (c Clock) String() string {
+	return [...]string{"program_wall", "generation_wall", "turn_wall", "run_wall", "cancel_grace", "?"}[min(c, NumClocks)]
+}
+
+// Child names a kind of child actor.
+type Child string
+
+// The children of a session.
+const (
+	ChildModel       Child = "model"
+	ChildInterpreter Child = "interpreter"
+	ChildAction      Child = "action"
+)

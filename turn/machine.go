@@ -1,0 +1,296 @@
+package turn
+
+import (
+	"encoding/base64"
+	"io"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Machine is one session's turn machine. It is not safe for concurrent use; its
+// owner calls Step with one input at a time.
+//
+//	0 ≤ state.Open.Turn.Index == flight.Turn while a turn is in flight
+//	flight == nil  ⇔  phase == Idle between Steps
+type Machine struct {
+	cfg    Config
+	traits messages.Traits
+	rand   io.Reader
+	state  State
+
+	phase  Phase
+	flight *flight
+	gens   [NumClocks]uint64
+
+	// Dropped counts late answers.
+	dropped int64
+
+	// Of the current Step.
+	now time.Time
+	in  string
+	out []Effect
+	err error
+}
+
+// flight is what only the running process knows of the turn in flight.
+type flight struct {
+	Ident
+	pass  int
+	began time.Time
+
+	reply    []byte
+	recorded int // reply bytes in chunk records
+	chunked  time.Time
+	replied  bool
+	finish   messages.Finish
+	modelErr string
+
+	units  []messages.Unit
+	open   int // index into units of the growing one, -1 none
+	final  bool
+	errors []messages.ParseError
+	lints  []messages.Code
+
+	program  []byte
+	ran      bool // the program has been handed out
+	ended    bool // and has answered
+	outSoFar []byte
+	scrSoFar []byte
+	end      *ProgramEnd
+
+	calls  []call
+	checks []messages.TokenCheck
+
+	breach    messages.Code
+	breachWhy string
+}
+
+// call is an action of the turn in flight.
+type call struct {
+	messages.Call
+	judging bool
+	started bool
+	done    bool
+	key     string
+}
+
+// New makes the machine of a session whose records are folded in state. rand
+// gives nonces: 16 bytes a turn, in order. A read error of rand becomes the
+// Step's error; nothing is recorded then.
+func New(cfg Config, state State, rand io.Reader) *Machine {
+	return &Machine{cfg: cfg, traits: cfg.Judge.Traits(), state: state, rand: rand}
+}
+
+// State is the durable part, for snapshots and listings. It is the machine's
+// own; the caller must not change it.
+func (m *Machine) State() *State { return &m.state }
+
+// Phase tells where the session stands.
+func (m *Machine) Phase() Phase { return m.phase }
+
+// Dropped counts the late answers seen so far.
+func (m *Machine) Dropped() int64 { return m.dropped }
+
+// Unsettled tells that a restored state needs a Settle input.
+func (m *Machine) Unsettled() bool {
+	return m.flight == nil && (m.state.Open != nil || len(m.state.Queue) > 0)
+}
+
+// Flight names the turn in flight; ok is false between turns.
+func (m *Machine) Flight() (id Ident, ok bool) {
+	if m.flight == nil {
+		return Ident{}, false
+	}
+	return m.flight.Ident, true
+}
+
+// Step takes one input at the given time. The effects are to be done in order;
+// the slice is valid until the next Step. An error means that the input was
+// illegal or randomness failed: no effect is returned, and the machine must be
+// discarded and restored from the journal.
+func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
+	clear(m.out)
+	m.out, m.now, m.in, m.err = m.out[:0], now.UTC(), in.input(), nil
+	switch in := in.(type) {
+	case *Open:
+		m.opened(in)
+	case *Submit:
+		m.submit(in)
+	case *Cancel:
+		m.cancel(in)
+	case *ModelOpened:
+		m.modelOpened(in)
+	case *ModelSwitched:
+		m.modelSwitched(in)
+	case *Decoded:
+		m.decoded(in)
+	case *ReplyEnd:
+		m.replyEnd(in)
+	case *Emitted:
+		m.emittedLive(in)
+	case *ProgramCall:
+		m.programCall(in)
+	case *Judged:
+		m.judged(in)
+	case *ActionEnded:
+		m.actionEnded(in)
+	case *ProgramEnd:
+		m.programEnd(in)
+	case *Verified:
+		m.verified(in)
+	case *Timer:
+		m.timer(in)
+	case *ChildDown:
+		m.childDown(in)
+	case *Settle:
+		m.settle()
+	default:
+		m.illegal()
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	return m.out, nil
+}
+
+// current tells whether an answer belongs to the turn in flight.
+func (m *Machine) current(id Ident) bool {
+	if m.flight != nil && m.flight.Ident == id {
+		return true
+	}
+	m.dropped++
+	return false
+}
+
+func (m *Machine) do(e Effect) { m.out = append(m.out, e) }
+
+// persist numbers a record, folds it and asks for its append.
+func (m *Machine) persist(body messages.Body, hold time.Duration, blobs ...messages.Blob) *messages.Record {
+	r := &messages.Record{
+		SID: m.cfg.Key.SID(), Inc: m.cfg.Inc, Seq: m.state.Seq + 1, TS: m.now, Body: body,
+	}
+	if m.state.Open != nil {
+		r.Run = m.state.Open.Run
+	}
+	if m.flight != nil {
+		r.Turn = m.flight.Turn
+	}
+	return m.append(r, hold, blobs...)
+}
+
+func (m *Machine) append(r *messages.Record, hold time.Duration, blobs ...messages.Blob) *messages.Record {
+	if err := m.state.Apply(r); err != nil && m.err == nil {
+		m.err = err
+	}
+	m.do(&Persist{Record: r, Blobs: blobs, Hold: hold})
+	return r
+}
+
+func (m *Machine) setTimer(c Clock, at time.Time) {
+	m.gens[c]++
+	m.do(&SetTimer{Clock: c, Gen: m.gens[c], At: at})
+}
+
+func (m *Machine) stopTimer(c Clock) {
+	m.gens[c]++
+	m.do(&StopTimer{Clock: c})
+}
+
+func (m *Machine) opened(in *Open) {
+	if m.state.Seq != 0 {
+		m.illegal()
+		return
+	}
+	r := m.persist(&messages.SessionOpened{
+		Dialect: m.cfg.Dialect, Incarnation: m.cfg.Inc.String(), Manifest: m.cfg.ManifestDigest, Name: in.Name,
+	}, 0)
+	m.do(&Answer{After: r.Seq, Handle: in.Handle, Seq: r.Seq})
+}
+
+// submit accepts a run, joins one, or refuses (design.md §9).
+func (m *Machine) submit(in *Submit) {
+	if k := m.state.key(in.Input.Key); k != nil {
+		m.do(&Answer{After: k.Seq, Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true})
+		return
+	}
+	if err := m.refusal(in); err != nil {
+		m.do(&Answer{Handle: in.Handle, Err: err})
+		return
+	}
+	body := in.Input
+	idle := m.state.Open == nil && len(m.state.Queue) == 0
+	r := m.append(&messages.Record{
+		SID: m.cfg.Key.SID(), Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: m.state.Runs + 1, TS: m.now, Body: &body,
+	}, 0)
+	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: r.Run, Seq: r.Seq})
+	if idle {
+		m.nextRun()
+	}
+}
+
+func (m *Machine) refusal(in *Submit) error {
+	if m.state.Closed {
+		return messages.Errorf(messages.ErrDenied, "the session is closed")
+	}
+	if m.state.Open == nil && len(m.state.Queue) == 0 {
+		return nil
+	}
+	switch in.Input.Policy {
+	case messages.Reject:
+		return messages.Errorf(messages.ErrBusy, "a run is in flight")
+	case messages.Enqueue:
+		if len(m.state.Queue) >= messages.QueueLimit {
+			return messages.Errorf(messages.ErrBusy, "%d runs are waiting already", len(m.state.Queue))
+		}
+		return nil
+	}
+	return &messages.Error{Code: messages.ErrConfig, Field: "policy", Detail: "this release knows reject and enqueue"}
+}
+
+// nextRun begins the first waiting run, if any.
+func (m *Machine) nextRun() {
+	if m.state.Open != nil || len(m.state.Queue) == 0 {
+		return
+	}
+	w := m.state.Queue[0]
+	m.append(&messages.Record{
+		SID: m.cfg.Key.SID(), Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: w.Run, TS: m.now,
+		Body: &messages.RunBegin{Input: w.Seq},
+	}, 0)
+	if m.cfg.Limits.RunWall > 0 {
+		m.setTimer(ClockRun, m.now.Add(m.cfg.Limits.RunWall))
+	}
+	m.beginTurn()
+}
+
+// beginTurn takes the session from IDLE into a new turn.
+func (m *Machine) beginTurn() {
+	var raw [16]byte
+	if _, err := io.ReadFull(m.rand, raw[:]); err != nil {
+		m.err = &messages.Error{Code: messages.ErrCrash, Detail: "no randomness for a nonce", Cause: err}
+		return
+	}
+	run := m.state.Open
+	f := &flight{
+		Ident: Ident{Turn: m.state.Turn + 1, Nonce: base64.RawURLEncoding.EncodeToString(raw[:])},
+		pass:  int(run.Turns) + 1, began: m.now, chunked: m.now, open: -1,
+	}
+	m.flight = f
+	m.to(Generating)
+	begin := m.persist(&messages.TurnBegin{
+		Dialect: m.cfg.Dialect, Nonce: f.Nonce, Pass: int64(f.pass),
+		Manifest: m.cfg.ManifestDigest, Library: m.cfg.LibraryDigest, Tools: m.cfg.ToolsDigest, Limits: m.cfg.LimitsDigest,
+	}, 0)
+	m.do(&OpenModel{
+		After: begin.Seq, Ident: f.Ident, Run: run.Run, Pass: f.pass, Ordinal: m.state.Requests,
+		Text: run.Text, Userdata: run.Userdata, State: run.State, LastError: run.LastError,
+		OutDigest: m.state.OutDigest, ScrDigest: m.state.ScrDigest,
+	})
+	if d := m.cfg.Limits.GenerationWall; d > 0 {
+		m.setTimer(ClockGeneration, m.now.Add(d))
+	}
+	if d := m.cfg.Limits.TurnWall; d > 0 {
+		m.setTimer(ClockTurn, m.now.Add(d))
+	}
+}

@@ -1,0 +1,87 @@
+package turn
+
+import (
+	"fmt"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Phase is where a session's turn stands.
+type Phase uint8
+
+// The phases: IDLE → EXECUTING(generating | running | draining) → VERIFYING →
+// DECIDED → (EMIT_NEXT | FINAL), as in aeiou.md §13 and design.md §5.
+const (
+	Idle Phase = iota
+	Generating
+	Running
+	Draining // stopping children after a breach, a cancel or a crash
+	Verifying
+	Decided
+	EmitNext
+	Final
+	numPhases
+)
+
+// String is the phase's name in errors and listings.
+func (p Phase) String() string {
+	return [...]string{"IDLE", "EXECUTING(generating)", "EXECUTING(running)", "EXECUTING(draining)",
+		"VERIFYING", "DECIDED", "EMIT_NEXT", "FINAL", "?"}[min(p, numPhases)]
+}
+
+// legal is the one table of transitions.
+var legal = [numPhases][]Phase{
+	Idle:       {Generating, Decided}, // Decided: settlement of a turn a dead process left
+	Generating: {Running, Draining, Verifying, Decided},
+	Running:    {Draining, Verifying, Decided},
+	Draining:   {Decided},
+	Verifying:  {Decided},
+	Decided:    {EmitNext, Final},
+	EmitNext:   {Idle},
+	Final:      {Idle},
+}
+
+// IllegalError is a broken invariant: an input or a step of the machine that the
+// table does not allow. The shell treats it as a crash of the turn.
+type IllegalError struct {
+	From  Phase
+	To    Phase
+	Input string
+}
+
+// Error names both phases and the input.
+func (e *IllegalError) Error() string {
+	if e.To == e.From {
+		return fmt.Sprintf("turn: input %s is illegal in %s", e.Input, e.From)
+	}
+	return fmt.Sprintf("turn: %s → %s is illegal on input %s", e.From, e.To, e.Input)
+}
+
+// As makes every IllegalError an ERR_CRASH to callers that look for codes.
+func (e *IllegalError) As(target any) bool {
+	p, ok := target.(**messages.Error)
+	if ok {
+		*p = messages.Errorf(messages.ErrCrash, "%s", e.Error())
+	}
+	return ok
+}
+
+// to moves to the next phase; err keeps the first illegal move.
+func (m *Machine) to(next Phase) {
+	for _, p := range legal[m.phase] {
+		if p == next {
+			m.phase = next
+			return
+		}
+	}
+	if m.err == nil {
+		m.err = &IllegalError{From: m.phase, To: next, Input: m.in}
+	}
+}
+
+// illegal refuses the current input in the current phase.
+func (m *Machine) illegal() {
+	if m.err == nil {
+		m.err = &IllegalError{From: m.phase, To: m.phase, Input: m.in}
+	}
+}

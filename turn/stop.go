@@ -1,0 +1,197 @@
+package turn
+
+import (
+	"strconv"
+	"time"
+
+	json "github.com/go-json-experiment/json"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// stop ends the turn before its time: the first code wins, the children are told
+// to stop, and when they have answered or the grace is over the turn is decided.
+func (m *Machine) stop(code messages.Code, why string) {
+	f := m.flight
+	if f.breach == "" {
+		f.breach, f.breachWhy = code, why
+	}
+	m.stopRest()
+}
+
+// stopRest stops what still runs and decides as soon as nothing does.
+func (m *Machine) stopRest() {
+	f := m.flight
+	if m.phase == Draining || m.phase == Verifying {
+		return
+	}
+	if m.phase == Generating && !f.replied {
+		m.do(&CancelModel{Ident: f.Ident})
+		if f.open >= 0 {
+			m.unitEnd(&messages.Event{})
+		}
+		m.seal(messages.FinishCancelled, messages.Usage{}, 0)
+	}
+	m.to(Draining)
+	m.stopTimer(ClockGeneration)
+	m.stopTimer(ClockProgram)
+	if f.ran && !f.ended {
+		m.do(&StopProgram{Ident: f.Ident, Code: f.breach})
+	}
+	grace := time.Duration(0)
+	if f.ran && !f.ended {
+		grace = ProgramGrace
+	}
+	for i := range f.calls {
+		c := &f.calls[i]
+		switch {
+		case c.done:
+		case !c.started:
+			c.judging = false
+			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
+		case c.Class.Durable():
+			m.do(&CancelAction{Ident: f.Ident, ID: c.ID})
+			grace = CancelGrace
+		default: // nothing is lost with its answer
+			m.do(&CancelAction{Ident: f.Ident, ID: c.ID})
+			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
+		}
+	}
+	if grace > 0 {
+		m.setTimer(ClockGrace, m.now.Add(grace))
+	}
+	m.drained()
+}
+
+// drained decides when every child has answered.
+func (m *Machine) drained() {
+	f := m.flight
+	if m.phase != Draining || f.ran && !f.ended {
+		return
+	}
+	for i := range f.calls {
+		if !f.calls[i].done {
+			return
+		}
+	}
+	m.decide()
+}
+
+// graceOver decides without those who did not answer: effects that may have
+// happened become unknown.
+func (m *Machine) graceOver() {
+	f := m.flight
+	if m.phase != Draining {
+		return
+	}
+	f.ended = true
+	for i := range f.calls {
+		if c := &f.calls[i]; !c.done {
+			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonLost})
+		}
+	}
+	m.decide()
+}
+
+// timer handles a clock of the current generation.
+func (m *Machine) timer(in *Timer) {
+	if in.Clock >= NumClocks || in.Gen != m.gens[in.Clock] || m.flight == nil {
+		m.dropped++
+		return
+	}
+	if in.Clock == ClockGrace {
+		m.graceOver()
+		return
+	}
+	if m.phase == Draining {
+		return
+	}
+	m.persist(&messages.Control{What: messages.ControlTimer, Name: in.Clock.String(), Code: messages.ErrTimeout}, LazyHold)
+	m.stop(messages.ErrTimeout, in.Clock.String())
+}
+
+// cancel stops the run in flight, or takes a waiting one out of the queue.
+func (m *Machine) cancel(in *Cancel) {
+	run := in.Run
+	if run == 0 && m.state.Open != nil {
+		run = m.state.Open.Run
+	}
+	if m.state.Open != nil && m.state.Open.Run == run && m.flight != nil {
+		if m.phase != Draining {
+			m.persist(&messages.Control{What: messages.ControlCancel, By: in.By, Code: messages.ErrCancelled}, LazyHold)
+			m.stop(messages.ErrCancelled, "cancelled by "+in.By)
+		}
+		m.do(&Answer{Handle: in.Handle, Run: run})
+		return
+	}
+	if i := m.state.waiting(run); i >= 0 {
+		r := m.append(&messages.Record{
+			SID: m.cfg.Key.SID(), Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, TS: m.now,
+			Body: &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "cancelled by " + in.By + " before it began"},
+		}, 0)
+		m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: run})
+		return
+	}
+	m.do(&Answer{Handle: in.Handle, Run: run, Err: messages.Errorf(messages.ErrDenied, "run %d is not in flight", run)})
+}
+
+// childDown turns a crash into a decision (design.md §4).
+func (m *Machine) childDown(in *ChildDown) {
+	if !m.current(in.Ident) {
+		return
+	}
+	f := m.flight
+	switch in.Child {
+	case ChildAction:
+		if c := m.call(in.ID); c != nil && c.started {
+			m.panicked(c, in.Detail)
+			m.drained()
+		}
+		return
+	case ChildInterpreter:
+		if !f.ran || f.ended {
+			m.dropped++
+			return
+		}
+		f.ended = true
+	case ChildModel:
+		if f.replied {
+			m.dropped++
+			return
+		}
+	}
+	m.persist(&messages.Control{What: messages.ControlCrash, Name: string(in.Child), Code: messages.ErrCrash, Detail: in.Detail}, LazyHold)
+	if m.phase == Draining {
+		m.drained()
+		return
+	}
+	m.stop(messages.ErrCrash, in.Detail)
+}
+
+// deadline is the nearest clock that bounds an action started now.
+func (m *Machine) deadline() time.Time {
+	f, l := m.flight, m.cfg.Limits
+	var at time.Time
+	nearer := func(t time.Time, d time.Duration) {
+		if d > 0 && (at.IsZero() || t.Add(d).Before(at)) {
+			at = t.Add(d)
+		}
+	}
+	nearer(f.began, l.TurnWall)
+	nearer(time.Unix(0, m.state.Open.Began).UTC(), l.RunWall)
+	return at
+}
+
+func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
+
+// quote is s as a JSON string; "" stays "".
+func quote(s string) string {
+	if s == "" {
+		return ""
+	}
+	b, err := json.Marshal(s)
+	if err != nil { // invalid UTF-8: say so rather than lose the record
+		return `"(text that is not UTF-8)"`
+	}
+	return string(b)
+}
