@@ -49,10 +49,16 @@ type Limits struct {
 	CostMicroUSD   int64 // per run
 }
 
-// Config fixes a session's rules for the life of its machine.
+// Config is one session's identity and the rules it runs under.
 type Config struct {
-	Key         messages.SessionKey
-	Inc         messages.Incarnation
+	Key messages.SessionKey
+	Inc messages.Incarnation
+	*Rules
+}
+
+// Rules are an agent's. They are immutable, and all sessions of the agent share
+// them: an idle session pays for none of it.
+type Rules struct {
 	Dialect     string
 	Judge       Judge
 	Limits      Limits

@@ -57,7 +57,7 @@ func (m *Machine) decide() {
 // guard lets the host's guards override the verdict; first match wins (design.md
 // §5). Outside GuardFinal dialects they judge CONTINUE only.
 func (m *Machine) guard(v *messages.Verdict, digest messages.Digest) {
-	if v.Decision == messages.Halt || v.Decision != messages.Continue && !m.traits.GuardFinal {
+	if v.Decision == messages.Halt || v.Decision != messages.Continue && !m.cfg.Judge.Traits().GuardFinal {
 		return
 	}
 	run := m.state.Open

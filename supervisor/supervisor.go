@@ -1,0 +1,154 @@
+// Package supervisor says what a failure becomes: strategies are values, and a
+// failure of a child is one Failure that its parent turns into a HALT (design.md
+// §4).
+//
+// Invariants:
+//   - the reason of a failure, its stack and the child it hit always reach the
+//     parent: protoactor gives them to a strategy alone, so ours pass them on;
+//   - nothing escalates past a session. A child of a turn is stopped, never
+//     restarted; a session is restarted from the journal within a budget, then
+//     stopped and reported;
+//   - a stack goes to the log, never into a record or a message to a user.
+package supervisor
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Failure tells a parent that a child failed. Panic is what it panicked with.
+type Failure struct {
+	Who   *actor.PID
+	Panic any
+	Stack []byte
+	// Stopped tells that the child is gone; otherwise it is being restarted.
+	Stopped bool
+}
+
+// Crash is the panic of foreign code, carried from the goroutine it happened on
+// to the actor that answers for it: the actor panics with it, so that one path
+// leads from every crash to the strategy.
+type Crash struct {
+	Panic any
+	Stack []byte
+}
+
+// Error makes a Crash readable in protoactor's own log lines, without the stack.
+func (c *Crash) Error() string { return Detail(c.Panic) }
+
+// Guard runs f and returns its panic as a Crash, or nil. A runtime.Goexit in f is
+// a crash too: it would otherwise leave a turn without an answer.
+func Guard(f func()) (crash *Crash) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		p := recover()
+		if p == nil {
+			p = "the goroutine ended with runtime.Goexit"
+		}
+		crash = &Crash{Panic: p, Stack: debug.Stack()}
+	}()
+	f()
+	returned = true
+	return nil
+}
+
+// maxDetailBytes bounds what of a panic's text goes into a record.
+const maxDetailBytes = 200
+
+// Detail is the text of a panic for records and users: its type and message,
+// bounded, without a stack.
+func Detail(p any) string {
+	if c, ok := p.(*Crash); ok {
+		p = c.Panic
+	}
+	var s string
+	switch p := p.(type) {
+	case error:
+		s = p.Error()
+	case string:
+		s = p
+	default:
+		s = fmt.Sprintf("%v", p)
+	}
+	if len(s) > maxDetailBytes {
+		s = s[:maxDetailBytes] + "…"
+	}
+	return "panic: " + s
+}
+
+// Halt is the code a failure of each kind ends a turn with (design.md §4). A nil
+// error is no failure.
+func Halt(err error) messages.Code {
+	if err == nil {
+		return ""
+	}
+	if c := messages.CodeOf(err); c != "" {
+		return c
+	}
+	return messages.ErrCrash
+}
+
+// OfTurn is the strategy of a session over the children of its turns: stop the
+// child and tell the session.
+type OfTurn struct{}
+
+// HandleFailure implements actor.SupervisorStrategy.
+func (OfTurn) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	sup.StopChildren(child)
+	report(sys, sup, failureOf(child, reason, true))
+}
+
+// OfSessions is the strategy of the root over the sessions: restart from the
+// journal, at most Restarts times within Within, then stop.
+type OfSessions struct {
+	Restarts int           // 0 is 3
+	Within   time.Duration // 0 is a minute
+}
+
+// HandleFailure implements actor.SupervisorStrategy.
+func (s OfSessions) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, _ any) {
+	restarts, within := s.Restarts, s.Within
+	if restarts == 0 {
+		restarts = 3
+	}
+	if within == 0 {
+		within = time.Minute
+	}
+	rs.Fail()
+	stop := rs.NumberOfFailures(within) > restarts
+	if stop {
+		rs.Reset()
+		sup.StopChildren(child)
+	} else {
+		sup.RestartChildren(child)
+	}
+	report(sys, sup, failureOf(child, reason, stop))
+}
+
+func failureOf(child *actor.PID, reason any, stopped bool) *Failure {
+	f := &Failure{Who: child, Panic: reason, Stopped: stopped}
+	if c, ok := reason.(*Crash); ok {
+		f.Panic, f.Stack = c.Panic, c.Stack
+	} else {
+		// The strategy runs on the failing child's goroutine or its parent's; this
+		// stack still shows where the report came from when the panic had no Crash.
+		f.Stack = debug.Stack()
+	}
+	return f
+}
+
+// report sends the failure to the supervising actor. Supervisor does not expose
+// its PID, but every supervisor is an actor's context.
+func report(sys *actor.ActorSystem, sup actor.Supervisor, f *Failure) {
+	if c, ok := sup.(interface{ Self() *actor.PID }); ok {
+		sys.Root.Send(c.Self(), f)
+	}
+}
