@@ -53,6 +53,10 @@ func Guard(f func()) (crash *Crash) {
 		if p == nil {
 			p = "the goroutine ended with runtime.Goexit"
 		}
+		if c, ok := p.(*Crash); ok { // passed on from another goroutine
+			crash = c
+			return
+		}
 		crash = &Crash{Panic: p, Stack: debug.Stack()}
 	}()
 	f()

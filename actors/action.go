@@ -1,0 +1,213 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/supervisor"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// actionRun is a running action as its session sees it.
+type actionRun struct {
+	pid    *actor.PID
+	cancel context.CancelCauseFunc
+}
+
+func (s *session) startAction(c actor.Context, e *turn.StartAction) {
+	ctx, cancel := context.WithCancelCause(s.air.ctx)
+	if s.air.actions == nil {
+		s.air.actions = map[string]*actionRun{}
+	}
+	a := &action{host: s.host, agent: s.agent, box: s.box, sid: s.sid, start: e, ctx: ctx, epoch: s.sealer.Epoch()}
+	run := &actionRun{cancel: cancel}
+	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); a.run() })
+	s.air.actions[e.ID] = run
+}
+
+// action is the work of an action actor: one attempt of one tool call.
+type action struct {
+	host  *Host
+	agent *Agent
+	box   *inbox
+	sid   string
+	start *turn.StartAction
+	ctx   context.Context
+	epoch int64
+
+	mu     sync.Mutex // audits come from the tool's goroutines
+	audits []messages.Audit
+	closed bool
+}
+
+// overrunGrace is how long a tool whose time is up may take to say so.
+const overrunGrace = 100 * time.Millisecond
+
+func (a *action) run() {
+	began := a.host.cfg.Now()
+	end := a.attempt()
+	end.Ident, end.ID = a.start.Ident, a.start.ID
+	end.MS = max(0, a.host.cfg.Now().Sub(began).Milliseconds())
+	a.mu.Lock()
+	end.Audits, a.closed = a.audits, true
+	a.mu.Unlock()
+	a.box.post(end)
+}
+
+// attempt runs the tool within its time. A tool that overruns it is left behind
+// as an orphan: the action ends without it, and what it says later is dropped.
+func (a *action) attempt() *turn.ActionEnded {
+	t, err := a.agent.Tools.Lookup(a.start.Name)
+	if err != nil || t == nil || t.Run == nil {
+		return failed("unavailable", neuroscript.CodeToolNotFound, "tool."+a.start.Name+" is not available")
+	}
+	args, err := neuroscript.FromJSON([]byte(a.start.Args))
+	if err != nil {
+		return failed("arguments", neuroscript.CodeArgument, err.Error())
+	}
+	list, _ := args.AsList()
+	ctx := a.ctx
+	deadline := a.start.Deadline
+	if t.Timeout > 0 {
+		if at := a.host.cfg.Now().Add(t.Timeout); deadline.IsZero() || at.Before(deadline) {
+			deadline = at
+		}
+	}
+	if !deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, deadline, messages.Errorf(messages.ErrTimeout, "the action's time is up"))
+		defer cancel()
+	}
+	call := &tools.Call{
+		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Epoch: a.epoch,
+		Attempt: a.start.Attempt, Args: list, Session: reader{a.host}, Audit: a.audit,
+	}
+	done := make(chan outcome, 1)
+	a.host.work.Go(func() {
+		var o outcome
+		o.crash = supervisor.Guard(func() { o.end = conclude(t.Run(ctx, call)) })
+		done <- o
+	})
+	select {
+	case o := <-done:
+		return a.timely(ctx, o)
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(overrunGrace)
+	defer grace.Stop()
+	select {
+	case o := <-done:
+		return a.timely(ctx, o)
+	case <-grace.C:
+		a.host.counters.Orphans.Add(1)
+		a.host.log.Warn("a tool overran its time and was left behind", zap.String("SID", a.sid), zap.String("tool", t.Name))
+		return a.lost(ctx)
+	}
+}
+
+// outcome is how a tool ended on its own goroutine.
+type outcome struct {
+	end   *turn.ActionEnded
+	crash *supervisor.Crash
+}
+
+// timely keeps the answer of a tool that ended. One that gave up because its
+// time was over is a time-out, not a failure of its own. A panic goes on to the
+// action's actor, and so to its supervisor.
+func (a *action) timely(ctx context.Context, o outcome) *turn.ActionEnded {
+	if o.crash != nil {
+		panic(o.crash)
+	}
+	end := o.end
+	if end.State != messages.ActionFailed || ctx.Err() == nil {
+		return end
+	}
+	return a.lost(ctx)
+}
+
+// lost is the end of an action whose tool gave no answer: unknown when it may
+// have happened, else cancelled or failed.
+func (a *action) lost(ctx context.Context) *turn.ActionEnded {
+	reason, state := "timeout", messages.ActionFailed
+	if cause := context.Cause(ctx); messages.CodeOf(cause) == messages.ErrCancelled {
+		reason, state = "cancelled", messages.ActionCancelled
+	}
+	if a.start.Class.Durable() {
+		state = messages.ActionUnknown
+	}
+	return &turn.ActionEnded{State: state, Reason: reason, ErrorCode: neuroscript.CodeToolFailed}
+}
+
+func conclude(v neuroscript.Value, err error) *turn.ActionEnded {
+	if err != nil {
+		code, text := tools.Failure(err)
+		return failed("error", code, text)
+	}
+	raw, err := neuroscript.AppendJSON(nil, v)
+	if err != nil {
+		return failed("result", neuroscript.CodeToolFailed, err.Error())
+	}
+	return &turn.ActionEnded{State: messages.ActionOK, Result: string(raw)}
+}
+
+func failed(reason string, code int, text string) *turn.ActionEnded {
+	raw, err := neuroscript.AppendJSON(nil, neuroscript.String(text))
+	if err != nil {
+		raw = nil
+	}
+	return &turn.ActionEnded{State: messages.ActionFailed, Reason: reason, ErrorCode: int64(code), Result: string(raw)}
+}
+
+func (a *action) audit(entry messages.Audit) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.audits = append(a.audits, entry)
+	}
+}
+
+// reader serves tools that read other sessions. The tool has checked the grant.
+type reader struct{ host *Host }
+
+// Output gives the OUTPUT of a session's last decided turn.
+func (r reader) Output(ctx context.Context, of messages.SessionKey) (string, bool, error) {
+	head, err := r.host.cfg.Store.Head(ctx, of.SID())
+	if journal.IsNotFound(err) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	var last *messages.TurnDecided
+	for rec, err := range r.host.cfg.Store.Read(ctx, head.Inc, 0, 0) {
+		if err != nil {
+			return "", false, err
+		}
+		if rec.Body.Kind() != messages.KindTurnDecided {
+			continue
+		}
+		if rec, err = decoded(rec); err != nil {
+			return "", false, err
+		}
+		if b, ok := rec.Body.(*messages.TurnDecided); ok {
+			last = b
+		}
+	}
+	if last == nil || last.Output.IsZero() {
+		return "", true, nil
+	}
+	b, err := r.host.cfg.Store.Blob(ctx, head.Inc, last.Output)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return "", false, err
+	}
+	return string(b), true, nil
+}

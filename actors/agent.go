@@ -1,0 +1,56 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// Route is one way to a model: the agent's own, or a fallback.
+type Route struct {
+	Provider string
+	Model    string
+	Port     llm.Model
+}
+
+// Agent is everything the sessions of one manifest share. It is immutable.
+type Agent struct {
+	Name     string
+	Rules    *turn.Rules
+	Dialect  parse.Dialect
+	Routes   []Route // at least one
+	Retry    llm.Policy
+	Tools    *tools.Set
+	Gate     tools.Gate
+	Specs    []messages.ToolSpec
+	Library  *neuroscript.Library
+	Limits   neuroscript.Limits
+	Receipts journal.Receipts
+
+	TokenTTL    time.Duration // 0: the default of aeiou.md §18, as for those below
+	TokenMaxTTL time.Duration
+	TokenSkew   time.Duration
+	KeyGrace    time.Duration
+	ReplayCap   int
+	ReplayTTL   time.Duration
+	MagicCalls  int // per turn
+}
+
+// magicCalls is the bound in effect (aeiou.md §18).
+func (a *Agent) magicCalls() int {
+	if a.MagicCalls > 0 {
+		return a.MagicCalls
+	}
+	return 32
+}
+
+func (a *Agent) policy() token.Policy {
+	return token.Policy{Skew: a.TokenSkew, MaxTTL: a.TokenMaxTTL, Grace: a.KeyGrace}
+}

@@ -1,0 +1,19 @@
+// Package actors holds the thin shells around the pure rooms: they receive a
+// message, let the turn machine decide, and do its effects in order (design.md
+// §§2, 4). Anything that can be decided without a goroutine is decided elsewhere.
+//
+//	root ─ supervises the sessions; owns the map from SID to actor
+//	 └─ session/<sid>        one machine, one turn in flight; restarted from the journal
+//	     ├─ model/<turn>      reads one reply
+//	     ├─ interpreter/<turn> runs one program; stopped on crash
+//	     └─ action/<turn>/<id> runs one tool call; stopped on crash
+//
+// Invariants:
+//   - a session never blocks in Receive: what waits (loading, models, programs,
+//     tools) waits on a goroutine of its own and answers with turn and nonce;
+//   - foreign code never runs on an actor's goroutine. Its panic is carried to the
+//     child actor, whose supervisor turns it into an input of the machine;
+//   - what a session persists goes out in the order of its machine, and nothing an
+//     effect waits for is assumed durable before the journal said so;
+//   - everything started here ends when Host.Stop returns.
+package actors

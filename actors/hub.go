@@ -1,0 +1,283 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Hub is the publisher: it hands the updates of sessions to their subscribers.
+// It is keyed by session and lives apart from the actors, so a subscriber keeps
+// no session awake and a slow one holds none up: what a subscriber does not fetch
+// in time it reads back from the journal. All methods are safe for concurrent use.
+type Hub struct {
+	seed   maphash.Seed
+	shards [64]hubShard
+}
+
+type hubShard struct {
+	mu    sync.Mutex
+	subs  map[string][]*Subscription
+	waits map[string][]*Waiter
+	// closed refuses new ones.
+	closed bool
+}
+
+// NewHub makes an empty hub.
+func NewHub() *Hub {
+	h := &Hub{seed: maphash.MakeSeed()}
+	for i := range h.shards {
+		h.shards[i].subs = map[string][]*Subscription{}
+		h.shards[i].waits = map[string][]*Waiter{}
+	}
+	return h
+}
+
+func (h *Hub) shard(sid string) *hubShard {
+	return &h.shards[maphash.String(h.seed, sid)%uint64(len(h.shards))]
+}
+
+// subscriptionLimit bounds the updates a subscription holds; beyond it records
+// are dropped here and read from the journal, deltas are gone.
+const subscriptionLimit = 256
+
+// ErrStopped ends subscriptions and waits when the host stops.
+var ErrStopped = errors.New("actors: the host has stopped")
+
+// Subscription is one subscriber's queue. Next may be called from one goroutine
+// at a time; Close from any.
+type Subscription struct {
+	hub    *Hub
+	sid    string
+	wake   chan struct{}
+	mu     sync.Mutex
+	queue  []messages.Update
+	missed bool // records were dropped: catch up from the journal
+	closed bool
+	err    error // why it ended, instead of ErrStopped
+}
+
+// Subscribe registers for what sid publishes from now on.
+func (h *Hub) Subscribe(sid string) *Subscription {
+	s := &Subscription{hub: h, sid: sid, wake: make(chan struct{}, 1)}
+	sh := h.shard(sid)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.closed {
+		s.closed = true
+		s.signal()
+		return s
+	}
+	sh.subs[sid] = append(sh.subs[sid], s)
+	return s
+}
+
+// Close ends the subscription and wakes Next.
+func (s *Subscription) Close() {
+	sh := s.hub.shard(s.sid)
+	sh.mu.Lock()
+	list := sh.subs[s.sid]
+	for i, o := range list {
+		if o == s {
+			list = append(list[:i:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(sh.subs, s.sid)
+	} else {
+		sh.subs[s.sid] = list
+	}
+	sh.mu.Unlock()
+	s.end(nil)
+}
+
+func (s *Subscription) end(err error) {
+	s.mu.Lock()
+	s.closed = true
+	if s.err == nil {
+		s.err = err
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Subscription) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Subscription) push(u messages.Update) {
+	s.mu.Lock()
+	if len(s.queue) >= subscriptionLimit {
+		s.missed = true
+	} else {
+		s.queue = append(s.queue, u)
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+// Next waits for updates. missed tells that records were dropped in front of
+// them. It ends with ErrStopped, with the failure of the session's journal, or
+// with the context's error.
+func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, missed bool, err error) {
+	for {
+		s.mu.Lock()
+		batch, missed = s.queue, s.missed
+		s.queue, s.missed = nil, false
+		closed, cause := s.closed, s.err
+		s.mu.Unlock()
+		if len(batch) > 0 || missed {
+			return batch, missed, nil
+		}
+		if closed {
+			if cause != nil {
+				return nil, false, cause
+			}
+			return nil, false, ErrStopped
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+// Waiter waits for the end of one run.
+type Waiter struct {
+	hub     *Hub
+	sid     string
+	run     int64
+	done    chan struct{}
+	decided *messages.Record
+	ended   *messages.Record
+	err     error
+}
+
+// Await registers for the end of a run of sid. Register before the journal is
+// asked, or the end may slip through between.
+func (h *Hub) Await(sid string, run int64) *Waiter {
+	w := &Waiter{hub: h, sid: sid, run: run, done: make(chan struct{})}
+	sh := h.shard(sid)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.closed {
+		w.err = ErrStopped
+		close(w.done)
+		return w
+	}
+	sh.waits[sid] = append(sh.waits[sid], w)
+	return w
+}
+
+// Wait gives the records turn.decided (nil when the run ended without a turn)
+// and run.end.
+func (w *Waiter) Wait(ctx context.Context) (decided, ended *messages.Record, err error) {
+	select {
+	case <-w.done:
+		return w.decided, w.ended, w.err
+	case <-ctx.Done():
+		w.Cancel()
+		return nil, nil, ctx.Err()
+	}
+}
+
+// Cancel forgets the waiter.
+func (w *Waiter) Cancel() {
+	sh := w.hub.shard(w.sid)
+	sh.mu.Lock()
+	sh.drop(w)
+	sh.mu.Unlock()
+}
+
+func (sh *hubShard) drop(w *Waiter) {
+	list := sh.waits[w.sid]
+	for i, o := range list {
+		if o == w {
+			list = append(list[:i:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(sh.waits, w.sid)
+	} else {
+		sh.waits[w.sid] = list
+	}
+}
+
+// Publish hands an update of sid to whoever waits for it. It never blocks.
+func (h *Hub) Publish(sid string, u messages.Update) {
+	sh := h.shard(sid)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for _, s := range sh.subs[sid] {
+		s.push(u)
+	}
+	waits := sh.waits[sid]
+	if len(waits) == 0 || u.Record == nil {
+		return
+	}
+	switch u.Record.Body.(type) {
+	case *messages.TurnDecided:
+		for _, w := range waits {
+			if w.run == u.Record.Run {
+				w.decided = u.Record
+			}
+		}
+	case *messages.RunEnd:
+		for i := len(waits) - 1; i >= 0; i-- {
+			if w := waits[i]; w.run == u.Record.Run {
+				w.ended = u.Record
+				close(w.done)
+				sh.drop(w)
+			}
+		}
+	}
+}
+
+// Fail ends the subscriptions and waiters of one session: its journal refused, so
+// nothing will be published until it is opened again.
+func (h *Hub) Fail(sid string, err error) {
+	sh := h.shard(sid)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for _, s := range sh.subs[sid] {
+		s.end(err)
+	}
+	for _, w := range sh.waits[sid] {
+		w.err = err
+		close(w.done)
+	}
+	delete(sh.subs, sid)
+	delete(sh.waits, sid)
+}
+
+// Close ends every subscription and waiter and refuses new ones.
+func (h *Hub) Close() {
+	for i := range h.shards {
+		sh := &h.shards[i]
+		sh.mu.Lock()
+		sh.closed = true
+		for _, list := range sh.subs {
+			for _, s := range list {
+				s.end(nil)
+			}
+		}
+		for _, list := range sh.waits {
+			for _, w := range list {
+				w.err = ErrStopped
+				close(w.done)
+			}
+		}
+		clear(sh.subs)
+		clear(sh.waits)
+		sh.mu.Unlock()
+	}
+}

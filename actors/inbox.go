@@ -1,0 +1,56 @@
+package actors
+
+import (
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/seed14be6753/stile/turn"
+)
+
+// inbox carries inputs from the goroutines of a session's children to its actor.
+// A child posts as often as it likes; the actor gets one message for all that
+// gathered before it looked, because a message to an idle mailbox costs a
+// goroutine start and an append to this queue does not.
+type inbox struct {
+	system *actor.ActorSystem
+	pid    *actor.PID
+	mu     sync.Mutex
+	queue  []turn.Input
+	asked  bool // a wake is on its way
+	closed bool
+}
+
+// wake tells a session to look into its inbox.
+type wake struct{ box *inbox }
+
+// post queues inputs in order. After close it drops them.
+func (b *inbox) post(in ...turn.Input) {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return
+	}
+	b.queue = append(b.queue, in...)
+	ask := !b.asked
+	b.asked = true
+	b.mu.Unlock()
+	if ask {
+		b.system.Root.Send(b.pid, &wake{box: b})
+	}
+}
+
+// take empties the queue. spare is the slice to go on with.
+func (b *inbox) take(spare []turn.Input) []turn.Input {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.queue
+	b.queue, b.asked = spare[:0], false
+	return q
+}
+
+func (b *inbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.queue = true, nil
+}

@@ -1,0 +1,261 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// programRun is a running program as its session sees it.
+type programRun struct {
+	pid     *actor.PID
+	cancel  context.CancelCauseFunc
+	answers chan *turn.AnswerCall // one call at a time, so one place is enough
+}
+
+// deliver hands the result of a call to the program. A program that does not
+// wait any more does not miss it.
+func (p *programRun) deliver(a *turn.AnswerCall) {
+	select {
+	case p.answers <- a:
+	default:
+	}
+}
+
+func (s *session) runProgram(c actor.Context, e *turn.RunProgram) *programRun {
+	ctx, cancel := context.WithCancelCause(s.air.ctx)
+	run := &programRun{cancel: cancel, answers: make(chan *turn.AnswerCall, 1)}
+	p := &program{host: s.host, agent: s.agent, box: s.box, sid: s.sid, start: e, ctx: ctx, answers: run.answers}
+	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); p.run() })
+	return run
+}
+
+// program is the work of an interpreter actor: a fresh interpreter for one turn.
+type program struct {
+	host    *Host
+	agent   *Agent
+	box     *inbox
+	sid     string
+	start   *turn.RunProgram
+	ctx     context.Context
+	answers chan *turn.AnswerCall
+
+	out, scr    []byte
+	minted      []byte
+	magic       int
+	magicFailed bool
+	calls       int
+	pending     []turn.Emission
+	flushed     time.Time
+}
+
+// emitHold bounds how long an emission of a program that goes on computing may
+// wait to be shown; emitBatch bounds how many wait.
+const (
+	emitHold  = 10 * time.Millisecond
+	emitBatch = 64
+)
+
+func (p *program) run() {
+	end := p.execute()
+	end.Ident = p.start.Ident
+	end.Emissions, end.Out, end.Scr, end.Minted, end.MagicFailed = p.pending, p.out, p.scr, p.minted, p.magicFailed
+	p.box.post(end)
+}
+
+func (p *program) execute() *turn.ProgramEnd {
+	prog, err := p.host.cfg.Programs.Compile(p.start.Source)
+	if err != nil {
+		return &turn.ProgramEnd{Code: messages.ErrActionsParse, Detail: err.Error()}
+	}
+	var userdata neuroscript.Value
+	if p.start.Userdata != "" {
+		userdata, err = neuroscript.FromJSON([]byte(p.start.Userdata))
+		if err != nil {
+			return &turn.ProgramEnd{Code: messages.ErrUserdataSchema, Detail: err.Error()}
+		}
+	}
+	p.flushed = p.host.cfg.Now()
+	bound := p.agent.Tools.Bind(tools.Binding{Act: p.act, Turn: []*neuroscript.Tool{p.magicTool()}})
+	res := prog.Run(p.ctx, &neuroscript.Env{
+		SID: p.sid, TurnIndex: p.start.Turn, Userdata: userdata, Tools: bound,
+		Library: p.agent.Library, Limits: p.agent.Limits, Emit: p.emit, Whisper: p.whisper,
+	})
+	end := &turn.ProgramEnd{Gas: res.Gas}
+	switch {
+	case res.Breach != nil:
+		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()
+	case p.magicFailed:
+		// aeiou.md §6.1: the turn ends with that, whether or not the script caught it.
+	case res.Err != nil:
+		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()
+	}
+	return end
+}
+
+func (p *program) emit(text string) {
+	p.out = append(append(p.out, text...), '\n')
+	p.say(turn.Emission{Text: text, Candidate: holdsCandidate(text)})
+}
+
+func (p *program) whisper(target, text string) {
+	p.scr = append(append(p.scr, text...), '\n')
+	p.say(turn.Emission{Whisper: true, Target: target, Text: text})
+}
+
+// say queues an emission and shows what has waited long enough. A program that
+// ends soon sends everything with its end, which is one message instead of many.
+func (p *program) say(e turn.Emission) {
+	p.pending = append(p.pending, e)
+	if len(p.pending) < emitBatch && p.host.cfg.Now().Sub(p.flushed) < emitHold {
+		return
+	}
+	p.flushed = p.host.cfg.Now()
+	p.box.post(&turn.Emitted{Ident: p.start.Ident, Emissions: p.pending})
+	p.pending = nil
+}
+
+func holdsCandidate(text string) bool {
+	if !strings.Contains(text, "<<<NSMAG:") {
+		return false
+	}
+	for line := range strings.Lines(text) {
+		if token.Candidate([]byte(strings.TrimSuffix(line, "\n"))) {
+			return true
+		}
+	}
+	return false
+}
+
+// act asks the session for an action and waits for its end.
+func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Value) (neuroscript.Value, error) {
+	raw, err := neuroscript.AppendJSON(nil, neuroscript.List(args))
+	if err != nil {
+		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeArgument, "arguments of %s: %v", t.Name, err)
+	}
+	p.calls++
+	call := &turn.ProgramCall{
+		Ident: p.start.Ident, Emissions: p.pending, ID: "#" + strconv.Itoa(p.calls), Name: t.Name, Args: string(raw), Class: t.Class,
+	}
+	p.pending, p.flushed = nil, p.host.cfg.Now()
+	p.box.post(call)
+	for {
+		select {
+		case a := <-p.answers:
+			if a.ID != call.ID {
+				continue // of an earlier call, answered twice
+			}
+			return result(c, t, a)
+		case <-c.Context().Done():
+			// The interpreter polls after every tool call and reports the breach.
+			return neuroscript.Value{}, nil
+		}
+	}
+}
+
+// result turns an action's end into a value or a script error.
+func result(c *neuroscript.Call, t *tools.Tool, a *turn.AnswerCall) (neuroscript.Value, error) {
+	var v neuroscript.Value
+	if a.Result != "" {
+		if err := c.ChargeBytes(int64(len(a.Result))); err != nil {
+			return neuroscript.Value{}, err
+		}
+		var err error
+		if v, err = neuroscript.FromJSON([]byte(a.Result)); err != nil {
+			return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "result of %s: %v", t.Name, err)
+		}
+	}
+	if a.State == messages.ActionOK {
+		return v, nil
+	}
+	code := int(a.ErrorCode)
+	if code == 0 {
+		code = neuroscript.CodeToolFailed
+	}
+	text, ok := v.AsString()
+	if !ok || text == "" {
+		text = "tool." + t.Name + ": " + string(a.State)
+		if a.Reason != "" {
+			text += " (" + a.Reason + ")"
+		}
+	}
+	return neuroscript.Value{}, neuroscript.Errorf(code, "%s", text)
+}
+
+// magicTool is tool.aeiou.magic of this turn (aeiou.md §6).
+func (p *program) magicTool() *neuroscript.Tool {
+	return &neuroscript.Tool{
+		Name: "aeiou.magic",
+		Params: []neuroscript.Param{
+			{Name: "kind", Type: "string"}, {Name: "payload", Type: "map"}, {Name: "opts", Type: "map", Optional: true},
+		},
+		Func: p.mint,
+	}
+}
+
+func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
+	if p.magic++; p.magic > p.agent.magicCalls() {
+		return neuroscript.Value{}, &neuroscript.Breach{
+			Code: messages.ErrQuota, Meter: neuroscript.MeterMagic, Limit: int64(p.agent.magicCalls()),
+		}
+	}
+	kind, _ := args[0].AsString()
+	payload, err := neuroscript.AppendJSON(nil, args[1])
+	if err != nil {
+		return neuroscript.Value{}, neuroscript.Errorf(token.ScriptArgumentCode, "magic: payload: %v", err)
+	}
+	ttl, err := ttlOf(args[2])
+	if err != nil {
+		return neuroscript.Value{}, err
+	}
+	m := token.Minter{Signers: p.host.cfg.Keys, Rand: p.host.cfg.Rand, TTL: p.agent.TokenTTL, MaxTTL: p.agent.TokenMaxTTL}
+	scope := token.Scope{SID: p.sid, TurnIndex: p.start.Turn, Nonce: p.start.Nonce}
+	minted, err := m.Mint(kind, payload, ttl, scope, p.host.cfg.Now())
+	if err != nil {
+		var fault *token.ArgumentError
+		if errors.As(err, &fault) {
+			return neuroscript.Value{}, neuroscript.Errorf(token.ScriptArgumentCode, "%s", fault.Error())
+		}
+		p.magicFailed = true
+		p.host.log.Error("no signer could mint a token", zap.String("SID", p.sid), zap.Int64("turn_index", p.start.Turn), zap.Error(err))
+		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeInternal, "tool.aeiou.magic: no signer is available")
+	}
+	if minted.Fallback {
+		p.host.counters.Fallbacks.Add(1)
+		p.host.log.Warn("the fallback signer minted a token", zap.String("SID", p.sid), zap.String("kid", minted.KID),
+			zap.String("jti", minted.JTI), zap.NamedError("primary", minted.PrimaryErr))
+	}
+	p.minted = append(append(p.minted, minted.Line...), '\n')
+	return neuroscript.String(minted.Line), nil
+}
+
+// ttlOf reads opts, which knows ttl alone.
+func ttlOf(opts neuroscript.Value) (*int64, error) {
+	if opts.IsNil() {
+		return nil, nil
+	}
+	var ttl *int64
+	for _, key := range opts.MapKeys() {
+		v, _ := opts.MapGet(key)
+		n, ok := v.AsInt()
+		if key != "ttl" {
+			return nil, neuroscript.Errorf(token.ScriptArgumentCode, "magic: opts has the unknown member %q; it knows ttl", key)
+		}
+		if !ok {
+			return nil, neuroscript.Errorf(token.ScriptArgumentCode, "magic: opts.ttl must be an integer of seconds")
+		}
+		ttl = &n
+	}
+	return ttl, nil
+}

@@ -1,0 +1,178 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// lane is a session's way to the journal: eager records go at once and take the
+// lazy ones before them along; lazy ones alone wait until due (design.md §2).
+type lane struct {
+	inputs []turn.Input // of the step loop
+	busy   bool
+
+	recs     []*messages.Record
+	blobs    []messages.Blob
+	bytes    int
+	eager    bool
+	due      time.Time  // of the oldest lazy record; zero when there is none
+	inFlight int        // batches without an answer
+	flushes  []*request // wait until nothing is pending
+}
+
+func (l *lane) pending() bool { return len(l.recs) > 0 || l.inFlight > 0 }
+
+// recordBytes estimates a record's size beside its blobs: sealing knows it
+// exactly, but only when the record already goes.
+const recordBytes = 256
+
+// hold takes a record in.
+func (l *lane) hold(p *turn.Persist, now time.Time) {
+	l.recs = append(l.recs, p.Record)
+	l.blobs = append(l.blobs, p.Blobs...)
+	l.bytes += recordBytes
+	for i := range p.Blobs {
+		l.bytes += len(p.Blobs[i].Data)
+	}
+	if p.Hold <= 0 {
+		l.eager = true
+		return
+	}
+	if at := now.Add(p.Hold); l.due.IsZero() || at.Before(l.due) {
+		l.due = at
+	}
+	// A lazy batch over its limit goes at once, whatever it is made of.
+	if l.bytes >= turn.LazyBytes+recordBytes*lazyRecords {
+		l.eager = true
+	}
+}
+
+// lazyRecords is how many small lazy records may gather before the bytes count.
+const lazyRecords = 16
+
+// flushEager sends what must go. It reports whether an answer came at once and
+// gave the machine something to do.
+func (s *session) flushEager(c actor.Context) (more bool) {
+	if s.dead != nil {
+		return false
+	}
+	if !s.out.eager {
+		if !s.out.due.IsZero() {
+			s.clock.wake(s, s.out.due)
+		}
+		return false
+	}
+	return s.flush(c)
+}
+
+// flush seals and appends everything that was held.
+func (s *session) flush(c actor.Context) (more bool) {
+	l := &s.out
+	if len(l.recs) == 0 {
+		return false
+	}
+	before, unsigned := s.sealer.Head().Seq, s.sealer.Unsigned()
+	if err := s.sealer.Seal(l.recs, s.host.cfg.Now()); err != nil {
+		panic(err) // a defect or no randomness: nothing was appended, restart from the journal
+	}
+	if n := s.sealer.Unsigned() - unsigned; n > 0 {
+		s.host.counters.Unsigned.Add(n)
+		s.host.log.Warn("committed without a receipt", zap.String("SID", s.sid), zap.Int64("records", n))
+	}
+	batch := journal.Batch{
+		SID: s.sid, Inc: s.inc, ExpectSeq: before, Epoch: s.sealer.Epoch(), Records: l.recs, Blobs: l.blobs,
+	}
+	seq := s.sealer.Head().Seq
+	l.recs, l.blobs, l.bytes, l.eager, l.due = nil, nil, 0, false, time.Time{}
+	l.inFlight++
+	if s.host.inline {
+		var failed error
+		s.host.cfg.Writer.Append(batch, func(err error) { failed = err })
+		return s.acknowledge(c, seq, failed)
+	}
+	system, self := s.host.system, c.Self()
+	s.host.cfg.Writer.Append(batch, func(err error) {
+		system.Root.Send(self, &acked{of: s, seq: seq, err: err})
+	})
+	return false
+}
+
+// acknowledged takes the journal's answer from the mailbox.
+func (s *session) acknowledged(c actor.Context, seq int64, err error) {
+	if s.dead != nil {
+		return
+	}
+	if s.acknowledge(c, seq, err) {
+		s.resume(c)
+	}
+	s.settleDown()
+}
+
+// acknowledge releases what waited for seq. It reports whether that gave the
+// machine inputs.
+func (s *session) acknowledge(c actor.Context, seq int64, err error) (more bool) {
+	s.out.inFlight--
+	if err != nil {
+		s.refused(c, err)
+		return false
+	}
+	for _, e := range s.outbox.Ack(seq, nil) {
+		s.perform(c, e)
+	}
+	if !s.out.pending() {
+		for _, req := range s.out.flushes {
+			req.answer(Reply{Inc: s.inc, Seq: seq})
+		}
+		s.out.flushes = nil
+	}
+	return len(s.out.inputs) > 0
+}
+
+// resume runs the step loop for inputs that effects have queued.
+func (s *session) resume(c actor.Context) {
+	if s.out.busy || len(s.out.inputs) == 0 {
+		return
+	}
+	in := s.out.inputs[0]
+	s.out.inputs = s.out.inputs[1:]
+	rest := s.out.inputs
+	s.out.inputs = nil
+	s.step(c, in)
+	for _, in := range rest {
+		s.step(c, in)
+	}
+}
+
+// refused ends this activation: what was not committed did not happen. The next
+// request wakes a new one, which reads the head again.
+func (s *session) refused(c actor.Context, err error) {
+	code := messages.CodeOf(err)
+	if code == "" {
+		code = messages.ErrJournal
+	}
+	s.host.log.Error("the journal refused", zap.String("SID", s.sid), zap.Error(err))
+	why := &messages.Error{Code: code, Detail: "the session's journal refused an append", Cause: err}
+	for _, req := range s.out.flushes {
+		req.answer(Reply{Err: why})
+	}
+	s.out.flushes = nil
+	s.release(why)
+	s.host.hub.Fail(s.sid, why)
+	s.goodbye(c)
+}
+
+// flushFor sends lazy records for a caller that wants them on disk.
+func (s *session) flushFor(c actor.Context, req *request) {
+	s.flush(c)
+	if !s.out.pending() {
+		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
+		return
+	}
+	s.out.flushes = append(s.out.flushes, req)
+}

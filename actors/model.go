@@ -1,0 +1,250 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/prompt"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// modelRun reads one reply: it assembles the prompt, asks the routes in turn,
+// decodes what comes and posts it.
+type modelRun struct {
+	pid    *actor.PID
+	cancel context.CancelCauseFunc
+}
+
+func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
+	ctx, cancel := context.WithCancelCause(s.air.ctx)
+	r := &reply{host: s.host, agent: s.agent, box: s.box, sid: s.sid, inc: s.inc, open: e, ctx: ctx}
+	run := &modelRun{cancel: cancel}
+	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); r.run() })
+	return run
+}
+
+// reply is the work of a model actor.
+type reply struct {
+	host  *Host
+	agent *Agent
+	box   *inbox
+	sid   string
+	inc   messages.Incarnation
+	open  *turn.OpenModel
+	ctx   context.Context
+
+	decoder   parse.Decoder
+	events    []messages.Event
+	delivered int64
+	requests  int64 // model.request records of this turn
+}
+
+func (r *reply) run() {
+	msgs, err := r.assemble()
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	r.decoder = r.agent.Dialect.NewDecoder(messages.TurnInfo{
+		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, MaxReplyBytes: turn.MaxReplyBytes,
+	})
+	digest := prompt.Digest(msgs)
+	var lints []messages.Code
+	for i := range msgs {
+		lints = append(lints, msgs[i].Lints...)
+	}
+	for i := 0; ; i++ {
+		again, err := r.ask(i, msgs, digest, lints)
+		if err == nil || !again {
+			if err != nil {
+				r.fail(err)
+			}
+			return
+		}
+		from, to := r.agent.Routes[i], r.agent.Routes[i+1]
+		r.box.post(&turn.ModelSwitched{Ident: r.open.Ident, Fallback: messages.ModelFallback{
+			From: from.Provider + "/" + from.Model, To: to.Provider + "/" + to.Model, Reason: reasonOf(err),
+		}})
+	}
+}
+
+// ask tries one route until its policy says otherwise. again asks for the next.
+func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lints []messages.Code) (again bool, err error) {
+	route := r.agent.Routes[i]
+	for n := 1; ; n++ {
+		req := llm.Request{
+			Session: r.sid, Turn: r.open.Turn, Ordinal: r.open.Ordinal + r.requests,
+			Provider: route.Provider, Model: route.Model, Messages: msgs, MaxReplyBytes: turn.MaxReplyBytes,
+		}
+		r.requests++
+		r.box.post(&turn.ModelOpened{Ident: r.open.Ident, Request: messages.ModelRequest{
+			Provider: route.Provider, Model: route.Model, Mode: "replay", Prompt: digest, Messages: int64(len(msgs)), Lints: lints,
+		}})
+		lints = nil // once per turn
+		err := r.read(route.Port.Stream(r.ctx, req))
+		if err == nil {
+			return false, nil
+		}
+		step := r.agent.Retry.Next(llm.Attempt{N: n, Delivered: r.delivered, Models: len(r.agent.Routes) - i - 1}, llm.FailureOf(err))
+		switch step.Do {
+		case llm.Retry:
+			if !r.pause(step.Wait) {
+				return false, err
+			}
+		case llm.Fallback:
+			return true, err
+		default:
+			return false, err
+		}
+	}
+}
+
+func (r *reply) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// read decodes one stream to its end. An error is the attempt's.
+func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
+	var usage messages.Usage
+	var cost int64
+	for chunk, err := range stream {
+		if err != nil {
+			return err
+		}
+		if chunk.Usage != (messages.Usage{}) {
+			usage = chunk.Usage
+		}
+		if chunk.CostMicroUSD != 0 {
+			cost = chunk.CostMicroUSD
+		}
+		if len(chunk.Text) > 0 {
+			r.delivered += int64(len(chunk.Text))
+			r.decoder.Push(chunk.Text, r.collect)
+			r.box.post(&turn.Decoded{Ident: r.open.Ident, Bytes: chunk.Text, Events: r.take()})
+		}
+		if chunk.Finish != "" {
+			r.decoder.End(chunk.Finish, r.collect)
+			r.box.post(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Usage: usage, CostMicroUSD: cost})
+			return nil
+		}
+	}
+	return llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
+}
+
+// collect copies an event: its text aliases the decoder's buffers.
+func (r *reply) collect(ev messages.Event) {
+	ev.Text = slices.Clone(ev.Text)
+	r.events = append(r.events, ev)
+}
+
+func (r *reply) take() []messages.Event {
+	evs := r.events
+	r.events = nil
+	return evs
+}
+
+// fail ends the reply with an error, or as cancelled when that is why.
+func (r *reply) fail(err error) {
+	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error()}
+	if r.ctx.Err() != nil {
+		end.Finish, end.Err = messages.FinishCancelled, ""
+	}
+	if r.decoder != nil {
+		r.decoder.End(end.Finish, r.collect)
+		end.Events = r.take()
+	}
+	r.box.post(end)
+}
+
+func reasonOf(err error) string {
+	var e *messages.Error
+	if errors.As(err, &e) && e.Reason != "" {
+		return e.Reason
+	}
+	return string(messages.CodeOf(err))
+}
+
+// assemble builds the messages of the turn: from the carried streams where the
+// dialect's history is those, else from the journal.
+func (r *reply) assemble() ([]messages.Message, error) {
+	if !r.agent.Dialect.Traits().Carry {
+		p, err := r.transcript()
+		if err != nil {
+			return nil, err
+		}
+		return prompt.Assemble(r.agent.Dialect, p), nil
+	}
+	e := r.open
+	p := messages.Projection{
+		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
+		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, LastError: e.LastError,
+	}
+	if !e.HaveCarry {
+		var err error
+		if p.Out, err = r.blob(e.OutDigest); err != nil {
+			return nil, err
+		}
+		if p.Scr, err = r.blob(e.ScrDigest); err != nil {
+			return nil, err
+		}
+	}
+	return prompt.Assemble(r.agent.Dialect, p), nil
+}
+
+func (r *reply) blob(d messages.Digest) ([]byte, error) {
+	if d.IsZero() {
+		return nil, nil
+	}
+	return r.host.cfg.Store.Blob(r.ctx, r.inc, d)
+}
+
+// transcript projects the journal up to this turn's begin. The records are
+// durable: OpenModel waited for turn.begin.
+func (r *reply) transcript() (messages.Projection, error) {
+	var failed error
+	records := func(yield func(*messages.Record) bool) {
+		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, 0, 0) {
+			if err != nil {
+				failed = err
+				return
+			}
+			if rec, err = decoded(rec); err != nil {
+				failed = err
+				return
+			}
+			if !yield(rec) {
+				return
+			}
+		}
+	}
+	p := prompt.Project(records, prompt.Spec{
+		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs,
+	})
+	return p, failed
+}
+
+// decoded gives a record read from a store with its typed body. Erased bodies
+// have none and come back as they are.
+func decoded(rec *messages.Record) (*messages.Record, error) {
+	if _, ok := rec.Body.(*messages.Undecoded); !ok || rec.Raw == nil {
+		return rec, nil
+	}
+	own := *rec
+	return &own, journal.Decode(&own)
+}

@@ -1,0 +1,204 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// air is the turn in flight as the shell sees it: its children and the context
+// that ends with it.
+type air struct {
+	turn.Ident
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	model   *modelRun
+	program *programRun
+	actions map[string]*actionRun
+}
+
+// who names the child behind a PID.
+func (a *air) who(pid *actor.PID) (*turn.ChildDown, bool) {
+	if a.model != nil && a.model.pid.Equal(pid) {
+		return &turn.ChildDown{Child: turn.ChildModel}, true
+	}
+	if a.program != nil && a.program.pid.Equal(pid) {
+		return &turn.ChildDown{Child: turn.ChildInterpreter}, true
+	}
+	for id, run := range a.actions {
+		if run.pid.Equal(pid) {
+			return &turn.ChildDown{Child: turn.ChildAction, ID: id}, true
+		}
+	}
+	return nil, false
+}
+
+// takeOff makes room for a turn.
+func (s *session) takeOff(id turn.Ident) {
+	s.endAir()
+	ctx, cancel := context.WithCancelCause(s.host.ctx)
+	s.air = &air{Ident: id, ctx: ctx, cancel: cancel}
+	s.host.counters.InFlight.Add(1)
+}
+
+// endAir stops what still runs for a turn that is over. Late answers are dropped
+// by the machine.
+func (s *session) endAir() {
+	a := s.air
+	if a == nil {
+		return
+	}
+	s.air = nil
+	a.cancel(messages.Errorf(messages.ErrCancelled, "the turn is over"))
+	if a.model != nil {
+		s.host.system.Root.Stop(a.model.pid)
+	}
+	if a.program != nil {
+		s.host.system.Root.Stop(a.program.pid)
+	}
+	for _, run := range a.actions {
+		s.host.system.Root.Stop(run.pid)
+	}
+	s.host.counters.InFlight.Add(-1)
+}
+
+// perform does one effect. It never waits; what the effect brings about comes
+// back as an input.
+func (s *session) perform(c actor.Context, e turn.Effect) {
+	switch e := e.(type) {
+	case *turn.Persist:
+		s.out.hold(e, s.host.cfg.Now())
+	case *turn.Publish:
+		s.publish(e)
+	case *turn.Answer:
+		s.answer(e)
+	case *turn.OpenModel:
+		s.takeOff(e.Ident)
+		s.air.model = s.openModel(c, e)
+	case *turn.CancelModel:
+		if s.flying(e.Ident) && s.air.model != nil {
+			s.air.model.cancel(messages.Errorf(messages.ErrCancelled, "the reply is not wanted any more"))
+		}
+	case *turn.RunProgram:
+		if s.flying(e.Ident) {
+			s.air.program = s.runProgram(c, e)
+		}
+	case *turn.StopProgram:
+		if s.flying(e.Ident) && s.air.program != nil {
+			s.air.program.cancel(messages.Errorf(e.Code, "the turn is stopped"))
+		}
+	case *turn.AskGate:
+		s.askGate(e)
+	case *turn.StartAction:
+		if s.flying(e.Ident) {
+			s.startAction(c, e)
+		}
+	case *turn.CancelAction:
+		if s.flying(e.Ident) && s.air.actions[e.ID] != nil {
+			s.air.actions[e.ID].cancel(messages.Errorf(messages.ErrCancelled, "the turn is stopped"))
+		}
+	case *turn.AnswerCall:
+		if s.flying(e.Ident) && s.air.program != nil {
+			s.air.program.deliver(e)
+		}
+	case *turn.Verify:
+		s.verify(e)
+	case *turn.SetTimer:
+		s.clock.set(s, e)
+	case *turn.StopTimer:
+		s.clock.clear(e.Clock)
+	default:
+		s.host.log.Error("an effect nobody does", zap.String("type", typeName(e)))
+	}
+}
+
+func (s *session) flying(id turn.Ident) bool { return s.air != nil && s.air.Ident == id }
+
+// input queues what an effect brought about at once; the step loop takes it.
+func (s *session) input(in turn.Input) { s.out.inputs = append(s.out.inputs, in) }
+
+func (s *session) publish(e *turn.Publish) {
+	u := e.Update
+	if u.Record == nil {
+		if u.Delta != nil {
+			u.Delta.Seq = s.outbox.Acked()
+		}
+		s.host.hub.Publish(s.sid, u)
+		return
+	}
+	if s.host.cfg.Observer != nil {
+		s.host.cfg.Observer.ObserveRecord(u.Record)
+	}
+	if _, ok := u.Record.Body.(*messages.RunEnd); ok && s.machine.Phase() == turn.Idle {
+		s.endAir()
+		s.clock.stop()
+	}
+	s.host.hub.Publish(s.sid, u)
+}
+
+func (s *session) answer(e *turn.Answer) {
+	req, ok := s.asks[e.Handle]
+	if !ok {
+		return
+	}
+	delete(s.asks, e.Handle)
+	req.answer(Reply{Inc: s.inc, Run: e.Run, Seq: e.Seq, Joined: e.Joined, Err: e.Err})
+}
+
+func (s *session) askGate(e *turn.AskGate) {
+	q := tools.Request{SID: s.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest}
+	if s.agent.Gate.Hook != nil { // the rules look at the name alone
+		if v, err := neuroscript.FromJSON([]byte(e.Args)); err == nil {
+			q.Args, _ = v.AsList()
+		}
+	}
+	v := s.agent.Gate.Decide(q)
+	s.input(&turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault})
+}
+
+// verify judges the candidate lines of a turn. The clock is read once, as
+// aeiou.md §10 wants it.
+func (s *session) verify(e *turn.Verify) {
+	now := s.host.cfg.Now()
+	keys := s.host.cfg.Keys.TokenKeys(now)
+	scope := token.Scope{SID: s.sid, TurnIndex: e.Turn, Nonce: e.Nonce}
+	policy := s.agent.policy()
+	var checks []messages.TokenCheck
+	n := 0
+	for line := range bytes.Lines(e.Out) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if token.Candidate(line) {
+			ck := token.Verify(line, scope, keys, s.replay, policy, now)
+			checks = append(checks, messages.TokenCheck{
+				Line: n, Action: ck.Action, KID: ck.KID, JTI: ck.JTI, Failure: ck.Failure, Reason: ck.Reason,
+			})
+		}
+		n++
+	}
+	s.input(&turn.Verified{Ident: e.Ident, Checks: checks})
+}
+
+// newIncarnation makes a UUIDv7 from the host's clock and randomness.
+func newIncarnation(rand io.Reader, now time.Time) (messages.Incarnation, error) {
+	id, err := uuid.NewRandomFromReader(rand)
+	if err != nil {
+		return id, &messages.Error{Code: messages.ErrCrash, Detail: "no randomness for an incarnation", Cause: err}
+	}
+	ms := now.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6] = id[6]&0x0f | 0x70
+	return id, nil
+}

@@ -1,0 +1,48 @@
+package actors
+
+import (
+	"github.com/seed14be6753/stile/messages"
+)
+
+// request is a message from outside to a session. It is answered exactly once,
+// also when the session cannot take it; reply has room for the answer.
+type request struct {
+	key   messages.SessionKey
+	agent *Agent
+	op    operation
+	input messages.Input // submit
+	by    string         // cancel
+	run   int64          // cancel
+	reply chan Reply
+	hops  int // times it was sent on after a dead letter
+}
+
+// operation is what a request wants.
+type operation uint8
+
+const (
+	opOpen operation = iota
+	opSubmit
+	opCancel
+	opFlush
+)
+
+// Reply answers a request.
+type Reply struct {
+	Inc    messages.Incarnation
+	Run    int64
+	Seq    int64
+	Joined bool
+	Err    error
+}
+
+func (r *request) answer(rep Reply) {
+	select {
+	case r.reply <- rep:
+	default: // answered already: the first answer counts
+	}
+}
+
+func (r *request) refuse(code messages.Code, why string) {
+	r.answer(Reply{Err: messages.Errorf(code, "%s", why)})
+}

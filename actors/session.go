@@ -1,0 +1,399 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/supervisor"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// session is the shell of one turn machine.
+//
+//	accepts                 in state
+//	*loaded                 loading
+//	*request                any; kept in order while loading
+//	*wake                   ready: inputs of the children
+//	*acked                  ready: the journal's answer
+//	*alarm                  ready: a clock, or the lazy records' limit
+//	*sleep                  ready and idle
+//	*supervisor.Failure     ready: a child crashed
+//
+//	sends: *retired and passed-on *request to the root, updates to the hub,
+//	batches to the journal's writer.
+//
+// One value lives for one activation: a restart makes a new one, which reads the
+// head again and writes under a higher epoch.
+type session struct {
+	host  *Host
+	ref   *sessionRef
+	agent *Agent
+	sid   string
+
+	// loading
+	waiting []*request
+	loadErr error
+
+	// ready
+	machine *turn.Machine
+	sealer  *journal.Sealer
+	outbox  turn.Outbox
+	replay  *token.ReplaySet
+	inc     messages.Incarnation
+	snapped int64 // seq of the last snapshot known
+	box     *inbox
+	retired bool
+	dead    error // the journal refused: nothing more is done
+
+	asks  map[uint64]*request
+	last  uint64
+	air   *air  // the turn in flight
+	out   lane  // records on their way to the journal
+	clock clock // timers of the turn in flight
+}
+
+// loaded brings what the journal knows.
+type loaded struct {
+	of    *session
+	head  journal.Head
+	state turn.State
+	err   error
+}
+
+// acked is the journal's answer to a batch.
+type acked struct {
+	of  *session
+	seq int64
+	err error
+}
+
+// sleep asks an idle session to retire.
+type sleep struct{}
+
+func newSession(h *Host, ref *sessionRef, agent *Agent) *session {
+	return &session{host: h, ref: ref, agent: agent, sid: ref.key.SID()}
+}
+
+// Receive implements actor.Actor.
+func (s *session) Receive(c actor.Context) {
+	switch msg := c.Message().(type) {
+	case *actor.Started:
+		s.started(c)
+	case *request:
+		s.requested(c, msg)
+	case *loaded:
+		s.ready(c, msg)
+	case *wake:
+		if msg.box == s.box {
+			s.drain(c)
+		}
+	case *acked:
+		if msg.of == s {
+			s.acknowledged(c, msg.seq, msg.err)
+		}
+	case *alarm:
+		if msg.of == s {
+			s.rang(c)
+		}
+	case *sleep:
+		s.retire(c)
+	case *supervisor.Failure:
+		s.childFailed(c, msg)
+	case *actor.Restarting:
+		s.host.counters.Crashes.Add(1)
+		s.release(messages.Errorf(messages.ErrCrash, "the session restarts from its journal"))
+	case *actor.Stopping:
+		s.release(messages.Errorf(messages.ErrCancelled, "the session has stopped"))
+	case *actor.Stopped, *actor.Terminated:
+	default:
+		s.host.log.Warn("session: unknown message", zap.String("SID", s.sid), zap.String("type", typeName(msg)))
+	}
+}
+
+// started begins loading. Nothing here can fail: a panic in Started would use up
+// the restarts at once.
+func (s *session) started(c actor.Context) {
+	s.box = &inbox{system: s.host.system, pid: c.Self()}
+	self, h := c.Self(), s.host
+	h.work.Go(func() {
+		msg := &loaded{of: s}
+		if crash := supervisor.Guard(func() { msg.head, msg.state, msg.err = load(h.ctx, h, s.ref.key) }); crash != nil {
+			h.log.Error("loading a session panicked", zap.String("SID", s.sid), zap.ByteString("stack", crash.Stack))
+			msg.err = messages.Errorf(messages.ErrCrash, "%s", supervisor.Detail(crash))
+		}
+		h.system.Root.Send(self, msg)
+	})
+}
+
+// load reads the live incarnation of key behind everything the writer has queued,
+// from its snapshot if that can be trusted. A session that does not exist or was
+// closed gets the head of a new incarnation.
+func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, turn.State, error) {
+	sid := key.SID()
+	head, err := h.cfg.Writer.Activate(ctx, sid)
+	if journal.IsNotFound(err) || err == nil && head.Closed {
+		inc, err := newIncarnation(h.cfg.Rand, h.cfg.Now())
+		if err != nil {
+			return journal.Head{}, turn.State{}, err
+		}
+		return journal.NewHead(sid, inc), turn.State{}, nil
+	}
+	if err != nil {
+		return journal.Head{}, turn.State{}, err
+	}
+	if snap, err := h.cfg.Store.Snapshot(ctx, head.Inc); err == nil && snap.Format == turn.StateFormat {
+		if state, err := turn.DecodeState(snap.State); err == nil && state.Seq == snap.Seq {
+			head, tail, err := journal.LoadAfter(ctx, h.cfg.Store, head.Inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash})
+			if err == nil {
+				return head, state, fold(&state, tail)
+			}
+		}
+	}
+	head, recs, err := journal.Load(ctx, h.cfg.Store, head.Inc)
+	if err != nil {
+		return journal.Head{}, turn.State{}, err
+	}
+	var state turn.State
+	return head, state, fold(&state, recs)
+}
+
+func fold(state *turn.State, recs []*messages.Record) error {
+	for _, r := range recs {
+		if err := state.Apply(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready takes over what was loaded, settles what a dead process left, and answers
+// those who waited.
+func (s *session) ready(c actor.Context, msg *loaded) {
+	if msg.of != s || s.machine != nil {
+		return
+	}
+	if msg.err != nil {
+		s.loadErr = msg.err
+		for _, req := range s.waiting {
+			req.answer(Reply{Err: msg.err})
+		}
+		s.waiting = nil
+		s.goodbye(c)
+		return
+	}
+	s.inc, s.snapped = msg.head.Inc, 0
+	s.sealer = journal.NewSealer(journal.SealerConfig{
+		Head: msg.head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: s.agent.Receipts,
+	})
+	s.outbox = turn.NewOutbox(msg.head.Seq)
+	s.replay = token.NewReplaySet(s.agent.ReplayCap, s.agent.ReplayTTL)
+	s.machine = turn.New(turn.Config{Key: s.ref.key, Inc: s.inc, Rules: s.agent.Rules}, msg.state, s.host.cfg.Rand)
+	if s.machine.Unsettled() {
+		s.step(c, &turn.Settle{})
+	}
+	waiting := s.waiting
+	s.waiting = nil
+	for _, req := range waiting {
+		s.requested(c, req)
+	}
+	s.settleDown()
+}
+
+// requested handles a message from outside.
+func (s *session) requested(c actor.Context, req *request) {
+	switch {
+	case s.retired:
+		c.Send(s.host.root, req)
+		return
+	case s.dead != nil:
+		req.answer(Reply{Err: s.dead})
+		return
+	case s.machine == nil:
+		if s.loadErr != nil {
+			req.answer(Reply{Err: s.loadErr})
+			return
+		}
+		if len(s.waiting) >= messages.QueueLimit*4 {
+			req.refuse(messages.ErrBusy, "the session is still loading")
+			return
+		}
+		s.waiting = append(s.waiting, req)
+		return
+	}
+	s.ref.busy()
+	switch req.op {
+	case opOpen:
+		if s.machine.State().Seq > 0 {
+			req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
+			break
+		}
+		s.step(c, &turn.Open{Handle: s.expect(req), Name: s.agent.Name})
+	case opSubmit:
+		if s.machine.State().Seq == 0 {
+			s.step(c, &turn.Open{Name: s.agent.Name})
+		}
+		s.step(c, &turn.Submit{Handle: s.expect(req), Input: req.input})
+	case opCancel:
+		s.step(c, &turn.Cancel{Handle: s.expect(req), Run: req.run, By: req.by})
+	case opFlush:
+		s.flushFor(c, req)
+	}
+	s.settleDown()
+}
+
+// expect keeps a request until the machine answers its handle.
+func (s *session) expect(req *request) uint64 {
+	if s.asks == nil {
+		s.asks = map[uint64]*request{}
+	}
+	s.last++
+	s.asks[s.last] = req
+	return s.last
+}
+
+// drain feeds the machine what the children posted.
+func (s *session) drain(c actor.Context) {
+	if s.machine == nil || s.dead != nil {
+		s.box.take(nil)
+		return
+	}
+	for _, in := range s.box.take(nil) {
+		s.step(c, in)
+	}
+	s.settleDown()
+}
+
+// childFailed turns a crash into an input. The strategy has stopped the child.
+func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
+	if s.machine == nil || s.dead != nil || s.air == nil {
+		return
+	}
+	down, ok := s.air.who(f.Who)
+	if !ok {
+		return
+	}
+	s.host.log.Error("a child of a turn crashed", zap.String("SID", s.sid), zap.Int64("turn_index", s.air.Turn),
+		zap.String("child", string(down.Child)), zap.String("panic", supervisor.Detail(f.Panic)), zap.ByteString("stack", f.Stack))
+	down.Ident, down.Detail = s.air.Ident, supervisor.Detail(f.Panic)
+	s.step(c, down)
+	s.settleDown()
+}
+
+// step lets the machine decide and does what it says, until nothing is left that
+// can be done without waiting.
+func (s *session) step(c actor.Context, in turn.Input) {
+	if s.dead != nil {
+		return
+	}
+	s.out.inputs = append(s.out.inputs, in)
+	if s.out.busy {
+		return // further down the stack the loop below goes on
+	}
+	s.out.busy = true
+	defer func() { s.out.busy = false }()
+	for {
+		for len(s.out.inputs) > 0 && s.dead == nil {
+			in := s.out.inputs[0]
+			s.out.inputs = s.out.inputs[1:]
+			late := s.machine.Dropped()
+			effects, err := s.machine.Step(s.host.cfg.Now(), in)
+			if err != nil {
+				// A broken invariant: the supervisor restarts the session from its
+				// journal, and the turn is settled there.
+				panic(err)
+			}
+			s.host.counters.Late.Add(s.machine.Dropped() - late)
+			for _, e := range s.outbox.Add(effects, nil) {
+				s.perform(c, e)
+			}
+		}
+		s.out.inputs = nil
+		if !s.flushEager(c) {
+			return
+		}
+	}
+}
+
+// settleDown tells the idle wheel whether there is something to do, and drops
+// what an idle session does not need.
+func (s *session) settleDown() {
+	if s.machine == nil || s.dead != nil {
+		return
+	}
+	if s.busy() {
+		s.ref.busy()
+		return
+	}
+	s.asks = nil
+	s.ref.idleSince(s.host.cfg.Now())
+}
+
+func (s *session) busy() bool {
+	return s.air != nil || s.machine.Phase() != turn.Idle || !s.outbox.Idle() || s.out.pending() || len(s.asks) > 0
+}
+
+// retire puts an idle session to sleep: a snapshot is left, the root forgets the
+// actor and stops it, and what still arrives is passed on to the root.
+func (s *session) retire(c actor.Context) {
+	if s.retired || s.machine == nil || s.dead != nil || s.busy() {
+		return
+	}
+	s.snapshot()
+	s.goodbye(c)
+}
+
+func (s *session) goodbye(c actor.Context) {
+	s.retired = true
+	c.Send(s.host.root, &retired{sid: s.sid, pid: c.Self()})
+}
+
+// snapshot leaves the state beside the log when enough was appended since the
+// last one. It is droppable, so a failure is only logged.
+func (s *session) snapshot() {
+	state := s.machine.State()
+	if state.Seq-s.snapped < s.host.cfg.SnapshotEvery {
+		return
+	}
+	b, err := turn.EncodeState(state)
+	if err != nil {
+		s.host.log.Warn("snapshot", zap.String("SID", s.sid), zap.Error(err))
+		return
+	}
+	h, inc, head := s.host, s.inc, s.sealer.Head()
+	h.work.Go(func() {
+		ctx, cancel := context.WithTimeout(h.ctx, 10*time.Second)
+		defer cancel()
+		err := h.cfg.Store.PutSnapshot(ctx, inc, journal.Snapshot{Seq: head.Seq, Hash: head.Hash, Format: turn.StateFormat, State: b})
+		if err != nil && h.ctx.Err() == nil {
+			h.log.Warn("snapshot", zap.Error(err))
+		}
+	})
+}
+
+// release ends everything this activation started and answers everyone who
+// waits for it. A panic here would resurrect the actor.
+func (s *session) release(why *messages.Error) {
+	if crash := supervisor.Guard(func() {
+		s.box.close()
+		s.clock.stop()
+		s.endAir()
+		for _, req := range s.asks {
+			req.answer(Reply{Err: why})
+		}
+		for _, req := range s.waiting {
+			req.answer(Reply{Err: why})
+		}
+		s.asks, s.waiting = nil, nil
+		if s.dead == nil {
+			s.dead = why
+		}
+	}); crash != nil {
+		s.host.log.Error("releasing a session panicked", zap.String("SID", s.sid), zap.ByteString("stack", crash.Stack))
+	}
+}

@@ -1,0 +1,252 @@
+package stile
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// Agent is what sessions run: a manifest, and what Go adds to it. Set it up, then
+// share one pointer among all sessions; it must not be changed after the first
+// Open.
+type Agent struct {
+	// Manifest is the agent's description; nil stands for the defaults of Dialect,
+	// with all of Tools allowed.
+	Manifest *manifest.Manifest
+	// Dialect is used when Manifest is nil: "plain" or "aeiou".
+	Dialect string
+	// Name goes into session.opened when Manifest has none.
+	Name string
+	// Dir is the folder of the manifest: scripts are read from it, and the file
+	// tools see it and nothing else. "" means neither.
+	Dir string
+	// Model answers instead of the manifest's provider.
+	Model llm.Model
+	// Tools are added to the built-in ones. A manifest must import them by name.
+	Tools []tools.Tool
+	// Library holds trusted function libraries (neuroscript.md §12).
+	Library []neuroscript.Source
+	// Gate decides before the manifest's approval rules; may be nil. It must be
+	// pure: replay asks it again.
+	Gate func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
+}
+
+// LoadAgent reads a manifest file. All mistakes are reported at once, each with
+// file, line and key.
+func LoadAgent(path string) (*Agent, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot read the manifest", Cause: err}
+	}
+	m, err := manifest.ParseEnv(path, data, os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{Manifest: m, Dir: filepath.Dir(path)}, nil
+}
+
+// compiled is an agent ready for the actors.
+type compiled struct {
+	agent   *actors.Agent
+	checker func(messages.Input) (messages.Input, error)
+	busy    messages.Policy
+	err     error
+}
+
+// compile makes an agent ready, once.
+func (rt *Runtime) compile(a *Agent) (*compiled, error) {
+	if c, ok := rt.agents.Load(a); ok {
+		c := c.(*compiled)
+		return c, c.err
+	}
+	c := &compiled{}
+	c.err = rt.build(a, c)
+	actual, _ := rt.agents.LoadOrStore(a, c)
+	c = actual.(*compiled)
+	return c, c.err
+}
+
+func (rt *Runtime) build(a *Agent, c *compiled) error {
+	m := a.Manifest
+	if m == nil {
+		m = manifest.Default(a.Dialect)
+		m.Name = a.Name
+		for i := range a.Tools {
+			m.Import.Tools = append(m.Import.Tools, a.Tools[i].Name)
+		}
+	} else {
+		m = m.WithDefaults()
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	dialect, err := rt.dialects.Lookup(m.Dialect)
+	if err != nil {
+		return err
+	}
+	registry, err := rt.registry(a, m)
+	if err != nil {
+		return err
+	}
+	set, err := registry.Apply(tools.Policy{Allow: append(tools.AllowStandard(), m.Import.Tools...)})
+	if err != nil {
+		return err
+	}
+	routes, err := rt.routes(a, m)
+	if err != nil {
+		return err
+	}
+	library, err := neuroscript.CompileLibrary(a.Library...)
+	if err != nil {
+		return err
+	}
+	gate := tools.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Hook: a.Gate}
+	if err := gate.Validate(); err != nil {
+		return err
+	}
+	name := m.Name
+	if name == "" {
+		name = a.Name
+	}
+	c.busy = m.Loop.Busy
+	if checker, ok := dialect.(interface {
+		CheckInput(messages.Input) (messages.Input, error)
+	}); ok {
+		c.checker = checker.CheckInput
+	}
+	c.agent = &actors.Agent{
+		Name: name, Dialect: dialect, Routes: routes, Tools: set, Gate: gate, Specs: set.Specs(),
+		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts),
+		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
+		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
+		Rules: &turn.Rules{
+			Dialect: dialect.Name(), Judge: dialect, Limits: turnLimits(m.Quotas),
+			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: m.Loop.MaxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
+			Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
+			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
+			ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
+		},
+	}
+	return nil
+}
+
+// libraryDigest names the function libraries of a turn: each source's name and
+// text, length-prefixed. No library is the zero digest.
+func libraryDigest(sources []neuroscript.Source) (d messages.Digest) {
+	if len(sources) == 0 {
+		return d
+	}
+	h := sha256.New()
+	for _, src := range sources {
+		fmt.Fprintf(h, "%d:%s%d:%s", len(src.Name), src.Name, len(src.Text), src.Text)
+	}
+	h.Sum(d[:0])
+	return d
+}
+
+// registry gathers the built-in tools, those of the agent's folder, and its own.
+func (rt *Runtime) registry(a *Agent, m *manifest.Manifest) (*tools.Registry, error) {
+	var grants tools.Grants
+	for _, g := range m.Grants {
+		grants = append(grants, tools.Grant{Session: g.Session, Access: g.Access})
+	}
+	if err := grants.Validate(); err != nil {
+		return nil, err
+	}
+	all := append(tools.Standard(), tools.SessionOutput(grants), tools.TimeNow(rt.cfg.Now), tools.DemoPanic())
+	if a.Dir != "" {
+		files, err := tools.NewFiles(a.Dir)
+		if err != nil {
+			return nil, err
+		}
+		rt.keep(files)
+		all = append(all, files.Tools()...)
+	}
+	return tools.New(append(all, a.Tools...)...)
+}
+
+// routes resolves the manifest's providers: its own, then the fallbacks.
+func (rt *Runtime) routes(a *Agent, m *manifest.Manifest) ([]actors.Route, error) {
+	if a.Model != nil {
+		return []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: a.Model}}, nil
+	}
+	port, err := rt.provider(a, m.Model.Provider, m.Model.Script, "model.script")
+	if err != nil {
+		return nil, err
+	}
+	routes := []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: port}}
+	for _, f := range m.Model.Fallback {
+		port, err := rt.provider(a, f.Provider, f.Script, "model.fallback.script")
+		if err != nil {
+			return nil, err
+		}
+		routes = append(routes, actors.Route{Provider: f.Provider, Model: f.Model, Port: port})
+	}
+	return routes, nil
+}
+
+func (rt *Runtime) provider(a *Agent, name, script, field string) (llm.Model, error) {
+	if p, ok := rt.cfg.Models[name]; ok {
+		return p, nil
+	}
+	if name != "scripted" {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "model.provider", Detail: "there is no provider " + name + " here; configured are scripted and those of Config.Models"}
+	}
+	if script == "" {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: field, Detail: "the scripted provider needs a script"}
+	}
+	path := script
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(a.Dir, path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: field, File: script, Detail: "cannot read the script", Cause: unwrapPath(err)}
+	}
+	return scripted.Parse(script, data)
+}
+
+// unwrapPath takes the path out of a file error: it is the host's business.
+func unwrapPath(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+func programLimits(q manifest.Quotas) neuroscript.Limits {
+	return neuroscript.Limits{
+		Gas: q.Gas, Alloc: q.Alloc, Value: q.Value, Depth: q.Depth, Output: q.Output, Scratch: q.Output,
+	}
+}
+
+func turnLimits(q manifest.Quotas) turn.Limits {
+	return turn.Limits{
+		ProgramWall: q.ProgramWall, GenerationWall: q.GenerationWall, TurnWall: q.TurnWall, RunWall: q.RunWall,
+		Actions: q.Actions, Tokens: q.Tokens, CostMicroUSD: q.CostMicroUSD,
+	}
+}
+
+// Retention is how long a retired token key verifies under this agent's rules.
+func (a *Agent) Retention() time.Duration {
+	m := a.Manifest
+	if m == nil {
+		m = manifest.Default(a.Dialect)
+	}
+	m = m.WithDefaults()
+	return m.Token.MaxTTL + m.Key.Grace
+}

@@ -1,0 +1,177 @@
+package stile
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Run is what one submit started.
+type Run struct {
+	session *Session
+	ordinal int64
+	seq     int64
+	joined  bool
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	Decision Decision
+	Reason   messages.Code // for HALT
+	Detail   string
+	Turns    int64
+	// Turn is the decision of the last turn; nil when the run was cancelled before
+	// it began one.
+	Turn *messages.TurnDecided
+	// Records are the positions of turn.decided (0 without a turn) and run.end.
+	DecidedSeq, EndSeq int64
+}
+
+// Ordinal is the run's number in its session, from 1.
+func (r *Run) Ordinal() int64 { return r.ordinal }
+
+// Joined tells that an idempotency key named an earlier submit.
+func (r *Run) Joined() bool { return r.joined }
+
+// Decision waits until the run has ended and its end is on disk. It may be called
+// at any time and as often as one likes.
+func (r *Run) Decision(ctx context.Context) (Outcome, error) {
+	s := r.session
+	w := s.rt.host.Hub().Await(s.sid, r.ordinal)
+	decided, ended, err := s.rt.ended(ctx, s.inc, r.ordinal, r.seq)
+	if err != nil || ended != nil {
+		w.Cancel()
+	} else {
+		var waited *Record
+		waited, ended, err = w.Wait(ctx)
+		if waited != nil {
+			decided = waited
+		}
+	}
+	if err != nil {
+		return Outcome{}, closedError(err)
+	}
+	return outcome(decided, ended), nil
+}
+
+func outcome(decided, ended *Record) Outcome {
+	end := ended.Body.(*messages.RunEnd)
+	o := Outcome{Decision: end.Decision, Reason: end.Reason, Detail: end.Detail, Turns: end.Turns, EndSeq: ended.Seq}
+	if decided != nil {
+		o.Turn, _ = decided.Body.(*messages.TurnDecided)
+		o.DecidedSeq = decided.Seq
+	}
+	return o
+}
+
+// ended looks for the end of a run in the journal.
+func (rt *Runtime) ended(ctx context.Context, inc messages.Incarnation, run, from int64) (decided, ended *Record, err error) {
+	head, err := rt.store.HeadOf(ctx, inc)
+	if err != nil {
+		return nil, nil, err
+	}
+	if head.Run == run && head.Open || head.Run < run && head.Queued > 0 {
+		return nil, nil, nil // in flight or waiting: no need to read
+	}
+	for r, err := range readRecords(ctx, rt.store, inc, from) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if r.Run != run {
+			continue
+		}
+		switch r.Body.(type) {
+		case *messages.TurnDecided:
+			decided = r
+		case *messages.RunEnd:
+			return decided, r, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// Cancel stops the run, also one that still waits.
+func (r *Run) Cancel(ctx context.Context, by string) error {
+	_, err := r.session.rt.host.Cancel(ctx, r.session.key, r.session.agent.agent, r.ordinal, by)
+	return err
+}
+
+// Events follows the run from its input to its run.end. Ranging over it again
+// starts from the input again; records come from the journal, deltas only live.
+func (r *Run) Events(ctx context.Context) iter.Seq2[Update, error] {
+	mine := func(u Update) bool { return u.Delta != nil || u.Record.Run == r.ordinal }
+	last := func(u Update) bool {
+		return u.Record != nil && u.Record.Run == r.ordinal && u.Record.Body.Kind() == messages.KindRunEnd
+	}
+	return r.session.rt.follow(ctx, r.session.sid, r.session.inc, max(0, r.seq-1), mine, last)
+}
+
+// follow yields the records after a position and then the live updates, without a
+// gap or a repetition of records: it subscribes first, reads the journal, and
+// skips what it has seen.
+func (rt *Runtime) follow(ctx context.Context, sid string, inc messages.Incarnation, after int64,
+	keep, last func(Update) bool) iter.Seq2[Update, error] {
+	return func(yield func(Update, error) bool) {
+		sub := rt.host.Hub().Subscribe(sid)
+		defer sub.Close()
+		seen := after
+		show := func(u Update) (more bool) {
+			if u.Record != nil {
+				if u.Record.Seq <= seen || u.Record.Inc != inc {
+					return true
+				}
+				seen = u.Record.Seq
+			}
+			if !keep(u) {
+				return true
+			}
+			return yield(u, nil) && !last(u)
+		}
+		catchUp := func() bool {
+			for r, err := range readRecords(ctx, rt.store, inc, seen+1) {
+				if err != nil {
+					yield(Update{}, err)
+					return false
+				}
+				if !show(Update{Record: r}) {
+					return false
+				}
+			}
+			return true
+		}
+		if !catchUp() {
+			return
+		}
+		for {
+			batch, missed, err := sub.Next(ctx)
+			if err != nil {
+				yield(Update{}, closedError(err))
+				return
+			}
+			for _, u := range batch {
+				// A record that does not follow what was shown: the ones between are in
+				// the journal.
+				if u.Record != nil && u.Record.Seq > seen+1 && !catchUp() {
+					return
+				}
+				if !show(u) {
+					return
+				}
+			}
+			if missed && !catchUp() {
+				return
+			}
+		}
+	}
+}
+
+// closedError makes the end of the runtime a typed error.
+func closedError(err error) error {
+	if errors.Is(err, actors.ErrStopped) {
+		return messages.Errorf(messages.ErrCancelled, "the runtime has closed")
+	}
+	return err
+}

@@ -1,0 +1,155 @@
+package stile
+
+import (
+	"context"
+	"iter"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Types of the runtime's vocabulary, for embedders that import this package alone.
+type (
+	// Update is what subscribers get: a record, or a delta of growing text.
+	Update = messages.Update
+	// Record is one entry of a session's journal.
+	Record = messages.Record
+	// Error is the one error type; its Code says what happened.
+	Error = messages.Error
+	// Decision ends a turn.
+	Decision = messages.Decision
+)
+
+// The decisions.
+const (
+	Continue = messages.Continue
+	Done     = messages.Done
+	Abort    = messages.Abort
+	Halt     = messages.Halt
+)
+
+// Session is a handle on a session. It holds no resource and needs no closing;
+// the session itself sleeps when it has nothing to do.
+type Session struct {
+	rt    *Runtime
+	agent *compiled
+	key   messages.SessionKey
+	sid   string
+	inc   messages.Incarnation
+}
+
+// Open opens a session, and creates it when it does not exist: name is
+// tenant:user:id, or a bare id of the local user. A run that a crash left open is
+// settled before Open returns or soon after. Errors: ERR_CONFIG (name, agent),
+// ERR_JOURNAL.
+func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Session, error) {
+	key, err := messages.ParseSID(name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := rt.compile(agent)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := rt.host.Open(ctx, key, c.agent)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{rt: rt, agent: c, key: key, sid: key.SID(), inc: rep.Inc}, nil
+}
+
+// SID is the session's id, tenant:user:id.
+func (s *Session) SID() string { return s.sid }
+
+// Incarnation tells this session from an earlier one of the same name.
+func (s *Session) Incarnation() messages.Incarnation { return s.inc }
+
+// SubmitOption changes how a submit is taken.
+type SubmitOption func(*messages.Input)
+
+// Policy says what happens when a run is in flight; the manifest's loop.busy is
+// the default.
+func Policy(p messages.Policy) SubmitOption { return func(in *messages.Input) { in.Policy = p } }
+
+// IdempotencyKey makes a repeated submit join the run the first one started. A
+// session remembers the last 64 keys.
+func IdempotencyKey(key string) SubmitOption { return func(in *messages.Input) { in.Key = key } }
+
+// User names who submits; the session's user is the default.
+func User(name string) SubmitOption { return func(in *messages.Input) { in.User = name } }
+
+// Submit starts a run, or queues one, by policy. It returns when the input is
+// durable. Errors: ERR_BUSY, ERR_USERDATA_SCHEMA or what else the dialect says of
+// the text, ERR_JOURNAL; none of them changes the session.
+func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption) (*Run, error) {
+	in := messages.Input{Text: text, User: s.key.User, Policy: s.agent.busy}
+	for _, o := range opts {
+		o(&in)
+	}
+	if s.agent.checker != nil {
+		var err error
+		if in, err = s.agent.checker(in); err != nil {
+			return nil, err
+		}
+	}
+	rep, err := s.rt.host.Submit(ctx, s.key, s.agent.agent, in)
+	if err != nil {
+		return nil, err
+	}
+	return &Run{session: s, ordinal: rep.Run, seq: rep.Seq, joined: rep.Joined}, nil
+}
+
+// Cancel stops the run in flight; its turn ends HALT(ERR_CANCELLED).
+func (s *Session) Cancel(ctx context.Context, by string) error {
+	_, err := s.rt.host.Cancel(ctx, s.key, s.agent.agent, 0, by)
+	return err
+}
+
+// Run is the handle on a run by its ordinal, for callers that kept the number.
+func (s *Session) Run(ordinal int64) *Run { return &Run{session: s, ordinal: ordinal} }
+
+// Flush writes records that still wait for company, and returns when they are on
+// disk.
+func (s *Session) Flush(ctx context.Context) error {
+	return s.rt.host.Flush(ctx, s.key, s.agent.agent)
+}
+
+// Records reads the session's journal from the first record on. Bodies are typed;
+// erased ones are *messages.Undecoded. It ends at the first error.
+func (s *Session) Records(ctx context.Context) iter.Seq2[*Record, error] {
+	return readRecords(ctx, s.rt.store, s.inc, 0)
+}
+
+// Blob gives bytes that a record names: a reply, an OUTPUT, a SCRATCHPAD.
+func (s *Session) Blob(ctx context.Context, d messages.Digest) ([]byte, error) {
+	return s.rt.store.Blob(ctx, s.inc, d)
+}
+
+// Events follows the session: every record after the position after, then what
+// comes, until ctx ends or the runtime closes. Deltas of growing text come between
+// records; a subscriber that is too slow loses deltas, never records.
+func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[Update, error] {
+	return s.rt.follow(ctx, s.sid, s.inc, after, func(Update) bool { return true }, func(Update) bool { return false })
+}
+
+func readRecords(ctx context.Context, store journal.Store, inc messages.Incarnation, from int64) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		for r, err := range store.Read(ctx, inc, from, 0) {
+			if err == nil {
+				r, err = typed(r)
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// typed gives a record its typed body.
+func typed(r *Record) (*Record, error) {
+	if _, ok := r.Body.(*messages.Undecoded); !ok || r.Raw == nil {
+		return r, nil
+	}
+	own := *r
+	return &own, journal.Decode(&own)
+}

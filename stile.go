@@ -1,0 +1,233 @@
+// Package stile hosts sessions of language-model agents inside a Go program: one
+// turn in flight per session, the model's reply acted on while it streams, every
+// turn ended by exactly one decision that is verified, journaled and replayable.
+//
+//	rt, err := stile.New(ctx, stile.Config{})      // SQLite in ./stile-data
+//	s, err := rt.Open(ctx, "support-42", agent)
+//	run, err := s.Submit(ctx, "hello")
+//	d, err := run.Decision(ctx)
+//
+// A Runtime owns what it starts: Close ends it all, and is safe to call twice.
+// Every method is safe for concurrent use unless it says otherwise. Failures are
+// *messages.Error values; compare codes, not texts.
+//
+// What a decision promises: it is on disk before anyone sees it, nothing that was
+// acknowledged is forgotten by a restart, and a turn that could not end well ends
+// as HALT with a code. What it does not promise is in docs/reference.md.
+package stile
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/journal/sqlite"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/aeiou"
+	"github.com/seed14be6753/stile/parse/plain"
+	"github.com/seed14be6753/stile/telemetry"
+)
+
+// DefaultDir is where a Runtime keeps its journal and keys.
+const DefaultDir = "stile-data"
+
+// JournalFile is the journal's name inside the data directory.
+const JournalFile = "journal.db"
+
+// Config says how to run. The zero value works: SQLite and generated keys in
+// ./stile-data, the scripted model, no logs.
+type Config struct {
+	// Dir is the data directory; "" is DefaultDir. It is made with mode 0700.
+	Dir string
+	// InMemory keeps journal and keys in memory: nothing survives Close.
+	InMemory bool
+	// Store replaces the journal's store. It stays the caller's to close.
+	Store journal.Store
+	// Keys replaces the key file. It must hold a token key, a fallback and, unless
+	// receipts are off, a receipt key.
+	Keys *keyring.Ring
+	// Passphrase seals the key file; empty leaves it protected by its mode alone.
+	Passphrase []byte
+	// Models are the providers that manifests may name. "scripted" is built in.
+	Models map[string]llm.Model
+	// Dialects are further ones, beside plain and aeiou.
+	Dialects []parse.Dialect
+	// Log gets what operators want to know; nil is silent.
+	Log *zap.Logger
+	// DecisionLog gets one JSON object per decided turn (aeiou.md §17); may be nil.
+	DecisionLog io.Writer
+	// IdleTimeout is how long a session without work stays in memory; 0 is ten
+	// minutes, negative for ever.
+	IdleTimeout time.Duration
+	// ProgramCacheBytes bounds the cache of parsed programs; 0 is 32 MiB.
+	ProgramCacheBytes int64
+	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
+	// concurrent use.
+	Rand io.Reader
+	Now  func() time.Time
+}
+
+// Runtime runs sessions.
+type Runtime struct {
+	cfg      Config
+	log      *zap.Logger
+	store    journal.Store
+	ownStore bool
+	writer   *journal.Writer
+	keys     *keyring.Ring
+	dialects *parse.Registry
+	metrics  *telemetry.Metrics
+	host     *actors.Host
+
+	agents sync.Map // *Agent → *compiled
+
+	mu      sync.Mutex
+	files   []io.Closer // folders that file tools hold open
+	closing sync.Once
+	closed  error
+}
+
+// keep closes c when the runtime closes.
+func (rt *Runtime) keep(c io.Closer) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.files = append(rt.files, c)
+}
+
+const defaultProgramCache = 32 << 20
+
+// New starts a runtime. Errors are ERR_CONFIG (a setting or key file), or
+// ERR_JOURNAL (the store refuses).
+func New(ctx context.Context, cfg Config) (*Runtime, error) {
+	if cfg.Dir == "" {
+		cfg.Dir = DefaultDir
+	}
+	cfg = cfg.withClock()
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	if cfg.ProgramCacheBytes == 0 {
+		cfg.ProgramCacheBytes = defaultProgramCache
+	}
+	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics()}
+	var err error
+	if rt.dialects, err = parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}}, cfg.Dialects...)...); err != nil {
+		return nil, err
+	}
+	if err := rt.openStore(); err != nil {
+		return nil, err
+	}
+	if err := rt.openKeys(ctx); err != nil {
+		return nil, errors.Join(err, rt.closeStore())
+	}
+	rt.writer = journal.NewWriter(rt.store, journal.WriterOptions{})
+	rt.host = actors.Start(actors.Config{
+		Store: rt.store, Writer: rt.writer, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
+		Observer: newObserver(rt), Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
+		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
+	})
+	return rt, nil
+}
+
+// withClock fills in clock and randomness.
+func (c Config) withClock() Config {
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+func (rt *Runtime) openStore() error {
+	switch {
+	case rt.cfg.Store != nil:
+		rt.store = rt.cfg.Store
+		return nil
+	case rt.cfg.InMemory:
+		rt.store, rt.ownStore = memory.New(), true
+		return nil
+	}
+	if err := makeDir(rt.cfg.Dir); err != nil {
+		return err
+	}
+	store, err := sqlite.Open(sqlite.Options{Path: filepath.Join(rt.cfg.Dir, JournalFile)})
+	if err != nil {
+		return err
+	}
+	rt.store, rt.ownStore = store, true
+	return nil
+}
+
+func (rt *Runtime) closeStore() error {
+	if !rt.ownStore {
+		return nil
+	}
+	return rt.store.Close()
+}
+
+// Metrics are the runtime's, in a registry of their own.
+func (rt *Runtime) Metrics() *telemetry.Metrics { return rt.metrics }
+
+// Journal counts commits and records since New.
+func (rt *Runtime) Journal() *journal.Metrics { return rt.writer.Metrics() }
+
+// Host counters: turns in flight, late answers, orphans and the like.
+func (rt *Runtime) Counters() *actors.Counters { return rt.host.Counters() }
+
+// SessionsInMemory counts the sessions that are awake.
+func (rt *Runtime) SessionsInMemory() int { return rt.host.Sessions() }
+
+// Close stops every session, writes what was accepted, and closes the journal
+// last. Turns in flight are settled by the next start. When ctx ends first, the
+// error is its own and the rest of the work goes on in the background.
+func (rt *Runtime) Close(ctx context.Context) error {
+	if err := rt.host.Stop(ctx); err != nil {
+		return err
+	}
+	rt.closing.Do(func() {
+		rt.writer.Close()
+		rt.mu.Lock()
+		defer rt.mu.Unlock()
+		for _, c := range rt.files {
+			rt.closed = errors.Join(rt.closed, c.Close())
+		}
+		rt.closed = errors.Join(rt.closed, rt.closeStore())
+	})
+	return rt.closed
+}
+
+// ringKeys gives the shells their view of the key ring.
+type ringKeys struct{ ring *keyring.Ring }
+
+func (k ringKeys) TokenSigner(now time.Time) token.Signer   { return k.ring.TokenSigner(now) }
+func (k ringKeys) TokenFallback(now time.Time) token.Signer { return k.ring.TokenFallback(now) }
+func (k ringKeys) TokenKeys(time.Time) token.KeySource      { return k.ring.TokenKeys() }
+
+// Receipt implements journal.Signer.
+func (k ringKeys) Receipt(inc string, seq int64, hash [32]byte, ts time.Time) (*messages.Receipt, error) {
+	id, err := parseInc(inc)
+	if err != nil {
+		return nil, err
+	}
+	kid, sig, err := k.ring.SignReceipt(id, seq, hash, ts)
+	if err != nil {
+		return nil, err
+	}
+	return &messages.Receipt{KID: kid, Sig: sig}, nil
+}
