@@ -1,0 +1,162 @@
+package keyring
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Ring is the host's keys: an immutable [Set] that rotation replaces. Reading is
+// one atomic load; a reader that needs several answers to agree takes [Ring.Set]
+// once and asks that. It is safe from any goroutine.
+type Ring struct {
+	set     atomic.Pointer[Set]
+	writing sync.Mutex // held by whoever replaces the set
+}
+
+// New gives a ring of keys. It may be empty.
+func New(keys ...*Key) (*Ring, error) {
+	s, err := NewSet(keys...)
+	if err != nil {
+		return nil, err
+	}
+	r := &Ring{}
+	r.set.Store(s)
+	return r, nil
+}
+
+// Set gives the present state.
+func (r *Ring) Set() *Set { return r.set.Load() }
+
+// TokenKeys gives the present state as the token verifier's source of keys.
+func (r *Ring) TokenKeys() *Set { return r.set.Load() }
+
+// TokenKey finds the key a token names, see [Set.TokenKey].
+func (r *Ring) TokenKey(kid string) (key TokenKey, ok bool) { return r.Set().TokenKey(kid) }
+
+// TokenSigner gives the signer for tokens in force at now, or nil.
+func (r *Ring) TokenSigner(now time.Time) Signer { return r.Set().TokenSigner(now) }
+
+// TokenFallback gives the abort-only signer in force at now, or nil.
+func (r *Ring) TokenFallback(now time.Time) Signer { return r.Set().TokenFallback(now) }
+
+// ReceiptSigner gives the signer for receipts in force at now, or nil.
+func (r *Ring) ReceiptSigner(now time.Time) Signer { return r.Set().ReceiptSigner(now) }
+
+// SignReceipt signs a record's position and hash, see [Set.SignReceipt].
+func (r *Ring) SignReceipt(inc uuid.UUID, seq int64, hash [32]byte, ts time.Time) (kid string, sig []byte, err error) {
+	return r.Set().SignReceipt(inc, seq, hash, ts)
+}
+
+// VerifyReceipt checks a receipt, see [Set.VerifyReceipt].
+func (r *Ring) VerifyReceipt(inc uuid.UUID, seq int64, hash [32]byte, ts time.Time, kid string, sig []byte) error {
+	return r.Set().VerifyReceipt(inc, seq, hash, ts, kid, sig)
+}
+
+// Add puts a key into the ring. A key that can sign and is not retired takes over
+// its role – tokens, fallback for tokens, or receipts – and retires the others of
+// that role: now, or when it begins, if that is later. A key that cannot sign
+// retires nothing.
+//
+// A token key's private half stays until [Ring.Erase], so that a turn in flight
+// keeps working. A receipt key's private half is erased as soon as it is retired,
+// and its public half stays. The caller writes the key file afterwards: what was
+// erased here is in the old file still.
+func (r *Ring) Add(k *Key, now time.Time) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	old := r.Set()
+	keys := old.Keys()
+	var gone []*material
+	if _, retired := k.RetiredAt(); !retired && k.CanSign() {
+		from := max(now.Unix(), k.NotBefore())
+		for i, o := range keys {
+			if o.Purpose() != k.Purpose() || o.AbortOnly() != k.AbortOnly() {
+				continue
+			}
+			at := max(from, o.NotBefore())
+			if already, is := o.RetiredAt(); !is || already > at {
+				keys[i] = o.retired(at)
+			}
+			if spent(keys[i], now.Unix()) {
+				gone = append(gone, keys[i].private)
+				keys[i] = keys[i].without()
+			}
+		}
+	}
+	s, err := NewSet(append(keys, k)...)
+	if err != nil {
+		return err
+	}
+	r.replace(s, gone)
+	return nil
+}
+
+// Erase does what the clock has made due and gives the ids of the keys it
+// touched. Token keys beyond retired_at + retention seconds are forgotten, private
+// and public half, so that their tokens become UNKNOWN_KID; receipt keys beyond
+// their retirement lose the private half. retention is token.max_ttl + key.grace.
+// It is cheap when nothing is due. The caller writes the key file when something
+// was.
+func (r *Ring) Erase(now time.Time, retention time.Duration) []string {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	at := now.Unix()
+	keep := int64((max(retention, 0) + time.Second - 1) / time.Second)
+	var (
+		kids []string
+		keys []*Key
+		gone []*material
+	)
+	for _, k := range r.Set().keys {
+		retired, is := k.RetiredAt()
+		switch {
+		case k.Purpose() == Token && is && at > retired+keep:
+			kids, gone = append(kids, k.KID()), append(gone, k.private)
+		case spent(k, at):
+			kids, gone = append(kids, k.KID()), append(gone, k.private)
+			keys = append(keys, k.without())
+		default:
+			keys = append(keys, k)
+		}
+	}
+	if len(kids) == 0 {
+		return nil
+	}
+	s := &Set{keys: keys, byKID: make(map[string]*Key, len(keys))}
+	for _, k := range keys {
+		s.byKID[k.KID()] = k
+	}
+	r.replace(s, gone)
+	return kids
+}
+
+// spent tells of a receipt key that has retired and still has a private half.
+func spent(k *Key, at int64) bool {
+	retired, is := k.RetiredAt()
+	return k.Purpose() == Receipt && is && retired <= at && (k.private != nil || k.outside != nil)
+}
+
+// replace swaps the set, then erases what is in it no more: whoever reads the new
+// set never meets an erased key.
+func (r *Ring) replace(s *Set, gone []*material) {
+	r.set.Store(s)
+	for _, m := range gone {
+		if m != nil {
+			m.erase()
+		}
+	}
+}
+
+// MarshalJSON shows the records, never their material.
+func (r *Ring) MarshalJSON() ([]byte, error) { return r.Set().MarshalJSON() }
+
+// String shows the ids.
+func (r *Ring) String() string { return r.Set().String() }
+
+// Format writes String for every verb.
+func (r *Ring) Format(f fmt.State, _ rune) { io.WriteString(f, r.String()) }
