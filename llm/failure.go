@@ -1,0 +1,95 @@
+package llm
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Reasons of ERR_MODEL that stand for no HTTP status. With a status the reason is
+// STATUS_ and its number.
+const (
+	ReasonTransport = "TRANSPORT" // no answer, or it broke off
+	ReasonExhausted = "EXHAUSTED" // a script has no reply left
+	ReasonProtocol  = "PROTOCOL"  // the provider's answer makes no sense
+)
+
+// StatusOverloaded is the status some providers answer with when they are out of
+// capacity; no standard names it.
+const StatusOverloaded = 529
+
+// Failure is what a model's failure looked like from outside. It is the cause of
+// every ERR_MODEL of this port and holds nothing secret: no key, no address, no
+// body of the answer.
+type Failure struct {
+	Status     int           // HTTP status; 0 when no answer came
+	Code       string        // the provider's own word for it, such as rate_limit_exceeded
+	RetryAfter time.Duration // how long the provider asks to wait; 0 if it does not say
+	Retryable  bool          // the same request may succeed later
+}
+
+// Error names status and code.
+func (f *Failure) Error() string {
+	switch {
+	case f.Status != 0 && f.Code != "":
+		return fmt.Sprintf("status %d, %s", f.Status, f.Code)
+	case f.Status != 0:
+		return "status " + strconv.Itoa(f.Status)
+	case f.Code != "":
+		return f.Code
+	}
+	return "no answer"
+}
+
+// Reason is the constant of ERR_MODEL for f: STATUS_429, or without a status
+// the code in capitals, or TRANSPORT.
+func (f *Failure) Reason() string {
+	if f.Status != 0 {
+		return "STATUS_" + strconv.Itoa(f.Status)
+	}
+	if f.Code != "" {
+		return strings.Map(func(r rune) rune {
+			switch {
+			case r >= 'a' && r <= 'z':
+				return r - 'a' + 'A'
+			case r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
+				return r
+			}
+			return '_'
+		}, f.Code)
+	}
+	return ReasonTransport
+}
+
+// Fail makes the ERR_MODEL of f. detail is for people and may be empty; it must
+// hold no secret.
+func Fail(f Failure, detail string) *messages.Error {
+	return &messages.Error{Code: messages.ErrModel, Reason: f.Reason(), Detail: detail, Cause: &f}
+}
+
+// FailureOf finds the failure behind err. An error without one counts as a
+// failure that is not worth a retry, so that an adapter's mistake cannot loop.
+func FailureOf(err error) Failure {
+	var f *Failure
+	if errors.As(err, &f) {
+		return *f
+	}
+	return Failure{Code: string(messages.CodeOf(err))}
+}
+
+// RetryableStatus tells whether a request answered with this HTTP status may
+// succeed when repeated unchanged.
+func RetryableStatus(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout, StatusOverloaded:
+		return true
+	}
+	return false
+}

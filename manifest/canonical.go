@@ -1,0 +1,83 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Canonical is the effective manifest as canonical JSON (RFC 8785): every key,
+// defaults filled in, durations, sizes and prices as the file would write them. It
+// is a manifest that Parse reads back to the same value.
+func (m *Manifest) Canonical() []byte {
+	b, err := json.Marshal(tree(reflect.ValueOf(m.WithDefaults()).Elem(), &field{}))
+	if err == nil {
+		v := jsontext.Value(b)
+		if err = v.Canonicalize(); err == nil {
+			return v
+		}
+	}
+	// tree makes nothing but maps, slices, strings, numbers and booleans.
+	panic(fmt.Sprintf("manifest: no canonical form: %v", err))
+}
+
+// Digest is the SHA-256 of Canonical: the manifest digest of session.opened and
+// turn.begin. Comments, order, spelling and x-* keys do not change it.
+func (m *Manifest) Digest() messages.Digest { return sha256.Sum256(m.Canonical()) }
+
+// LimitsDigest is the SHA-256 of the canonical form of loop and quotas alone: the
+// limits digest of turn.begin.
+func (m *Manifest) LimitsDigest() messages.Digest {
+	d := m.WithDefaults()
+	return (&Manifest{Dialect: d.Dialect, Loop: d.Loop, Quotas: d.Quotas}).Digest()
+}
+
+// tree is v as encoding/json knows it.
+func tree(v reflect.Value, f *field) any {
+	switch v.Kind() {
+	case reflect.Struct:
+		out := map[string]any{}
+		for _, f := range fieldsOf(v.Type()) {
+			if e := v.Field(f.index); !omitted(&f, e) {
+				out[f.key] = tree(e, &f)
+			}
+		}
+		return out
+	case reflect.Slice:
+		out := make([]any, v.Len())
+		for i := range out {
+			out[i] = tree(v.Index(i), f)
+		}
+		return out
+	case reflect.Map:
+		out := map[string]any{}
+		for _, k := range v.MapKeys() {
+			out[k.String()] = tree(v.MapIndex(k), f)
+		}
+		return out
+	case reflect.Int64:
+		switch {
+		case v.Type() == durationType:
+			return time.Duration(v.Int()).String()
+		case f.unit == "usd":
+			return FormatUSD(v.Int())
+		}
+		return v.Int()
+	case reflect.String:
+		return v.String()
+	case reflect.Bool:
+		return v.Bool()
+	}
+	return v.Interface()
+}
+
+// omitted tells a field without a value where the file may not write that.
+func omitted(f *field, v reflect.Value) bool {
+	return f.optional && v.IsZero() || v.Kind() == reflect.String && v.Len() == 0
+}

@@ -1,0 +1,247 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Reasons of the ERR_CONFIG of a manifest.
+const (
+	ReasonSyntax       = "SYNTAX"         // no YAML, or more than one document
+	ReasonUnknownKey   = "UNKNOWN_KEY"    // no key of the manifest, and not x-*
+	ReasonDuplicate    = "DUPLICATE"      // a key given twice, also by its alias, or a list item repeated
+	ReasonWrongType    = "WRONG_TYPE"     // such as a list where text belongs
+	ReasonBadValue     = "BAD_VALUE"      // out of bounds, not in the list, contradicting another key
+	ReasonMissing      = "MISSING"        // a key that must be there
+	ReasonUndefinedEnv = "UNDEFINED_ENV"  // ${NAME} stands for nothing
+	ReasonNotInRelease = "NOT_IN_RELEASE" // right, but this release cannot honour it
+)
+
+// Validate checks a manifest made in Go as Parse checks a file; fields without a
+// value count as defaulted. All mistakes are joined, each a *messages.Error with
+// ERR_CONFIG and Field.
+func (m *Manifest) Validate() error {
+	var all []error
+	for _, e := range check(m.WithDefaults()) {
+		all = append(all, e)
+	}
+	return errors.Join(all...)
+}
+
+// WithDefaults is a copy in which every field without a value has its default;
+// loop.max_turns and the booleans, whose zero says something, stay.
+func (m *Manifest) WithDefaults() *Manifest {
+	out := *m
+	fill(reflect.ValueOf(&out).Elem(), reflect.ValueOf(Default(m.Dialect)).Elem())
+	out.Loop.MaxTurns = m.Loop.MaxTurns
+	if out.Loop.NoProgressN <= 0 {
+		out.Loop.NoProgressN = DefaultNoProgressN
+	}
+	return &out
+}
+
+func fill(v, d reflect.Value) {
+	for i := 0; i < v.NumField(); i++ {
+		switch f := v.Field(i); {
+		case f.Kind() == reflect.Struct:
+			fill(f, d.Field(i))
+		case f.IsZero():
+			f.Set(d.Field(i))
+		}
+	}
+}
+
+// checker collects what is wrong with values, by key path.
+type checker struct{ found []*messages.Error }
+
+func check(m *Manifest) []*messages.Error {
+	var c checker
+	c.structure("", reflect.ValueOf(m).Elem())
+	c.across(m)
+	return c.found
+}
+
+func (c *checker) add(path, reason, format string, args ...any) {
+	c.found = append(c.found, &messages.Error{Code: messages.ErrConfig, Reason: reason, Field: path, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) structure(path string, v reflect.Value) {
+	for _, f := range fieldsOf(v.Type()) {
+		c.value(join(path, f.key), &f, v.Field(f.index))
+	}
+}
+
+func (c *checker) value(path string, f *field, v reflect.Value) {
+	if len(f.later) == 1 && f.later[0] == "*" && !isEmpty(v) {
+		c.add(path, ReasonNotInRelease, "not in this release; leave it out")
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		c.structure(path, v)
+	case reflect.Int64:
+		c.number(path, f, v)
+	case reflect.String:
+		c.text(path, f, v.String())
+	case reflect.Slice:
+		seen := map[string]bool{}
+		for i := 0; i < v.Len(); i++ {
+			at := index(path, i)
+			switch e := v.Index(i); e.Kind() {
+			case reflect.Struct:
+				c.structure(at, e)
+			case reflect.String:
+				c.text(at, f, e.String())
+				if seen[e.String()] {
+					c.add(at, ReasonDuplicate, "%q is in the list already", clip(e.String()))
+				}
+				seen[e.String()] = true
+			}
+		}
+	case reflect.Map:
+		if v.Type().Elem().Kind() == reflect.Interface {
+			return
+		}
+		for _, k := range v.MapKeys() {
+			at := join(path, k.String())
+			c.form(at, f.shape, k.String())
+			if f.enum != nil {
+				c.choice(at, f, v.MapIndex(k).String())
+			}
+		}
+	}
+}
+
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
+func (c *checker) text(path string, f *field, s string) {
+	if s == "" {
+		// A single string without a value; the reader refuses an empty one in the file.
+		if f.required {
+			c.add(path, ReasonMissing, "missing")
+		} else if strings.HasSuffix(path, "]") {
+			c.form(path, f.shape, s)
+		}
+		return
+	}
+	if f.enum != nil {
+		c.choice(path, f, s)
+	}
+	c.form(path, f.shape, s)
+}
+
+func (c *checker) choice(path string, f *field, s string) {
+	switch {
+	case !slices.Contains(f.enum, s):
+		c.add(path, ReasonBadValue, "%q is none of %s", clip(s), strings.Join(f.enum, ", "))
+	case slices.Contains(f.later, s):
+		c.add(path, ReasonNotInRelease, "%q is not in this release", s)
+	}
+}
+
+func (c *checker) form(path, name, s string) {
+	if sh, ok := shapes[name]; ok && !sh.re.MatchString(s) {
+		c.add(path, ReasonBadValue, "%q is not %s", clip(s), sh.words)
+	}
+}
+
+func (c *checker) number(path string, f *field, v reflect.Value) {
+	n := v.Int()
+	if n == 0 && f.optional {
+		return
+	}
+	if (f.min != nil && n < *f.min) || (f.max != nil && n > *f.max) {
+		c.add(path, ReasonBadValue, "%s is outside %s", show(f, v.Type(), n), bounds(f, v.Type()))
+		return
+	}
+	if f.unit == "seconds" && n%int64(time.Second) != 0 {
+		c.add(path, ReasonBadValue, "%s is not a whole number of seconds", time.Duration(n))
+	}
+}
+
+func bounds(f *field, t reflect.Type) string {
+	switch {
+	case f.min == nil:
+		return "its limit of " + show(f, t, *f.max)
+	case f.max == nil || *f.max == maxInteger:
+		return "its bound: at least " + show(f, t, *f.min)
+	}
+	return "its bounds " + show(f, t, *f.min) + " to " + show(f, t, *f.max)
+}
+
+// show writes a number as the file would.
+func show(f *field, t reflect.Type, n int64) string {
+	switch {
+	case t == durationType:
+		return time.Duration(n).String()
+	case f.unit == "usd" && n >= 0:
+		return FormatUSD(n)
+	}
+	return fmt.Sprint(n)
+}
+
+// across checks what one field cannot say alone.
+func (c *checker) across(m *Manifest) {
+	if m.Dialect == "" {
+		c.add("dialect", ReasonMissing, "missing")
+	}
+	if m.Loop.NoProgressN == 1 {
+		c.add("loop.no_progress_n", ReasonBadValue, "1 would halt every first turn; use 2 or more, or 0 for the default %d", DefaultNoProgressN)
+	}
+	if m.Quotas.ProgramWall >= m.Token.TTL {
+		c.add("quotas.program_wall", ReasonBadValue, "%s must be less than token.ttl, which is %s: a token must outlive its program", m.Quotas.ProgramWall, m.Token.TTL)
+	}
+	if m.Token.TTL > m.Token.MaxTTL {
+		c.add("token.ttl", ReasonBadValue, "%s is more than token.max_ttl, which is %s", m.Token.TTL, m.Token.MaxTTL)
+	}
+	if keep := m.Token.MaxTTL + m.Key.Grace; m.Replay.TTL < keep {
+		c.add("replay.ttl", ReasonBadValue, "%s is less than token.max_ttl and key.grace together, which is %s: a token could be used twice", m.Replay.TTL, keep)
+	}
+	c.script("model", m.Model.Provider, m.Model.Script)
+	for i, f := range m.Model.Fallback {
+		c.script(index("model.fallback", i), f.Provider, f.Script)
+	}
+	for i, g := range m.Grants {
+		if strings.HasSuffix(g.Session, ":*") && len(g.Session) <= messages.MaxSIDBytes || g.Session == "" {
+			continue
+		}
+		if _, err := messages.ParseSID(g.Session); err != nil && shapes["grant"].re.MatchString(g.Session) {
+			c.add(join(index("grants", i), "session"), ReasonBadValue, "tenant:user:id is over its limit of %d bytes", messages.MaxSIDBytes)
+		}
+	}
+}
+
+func (c *checker) script(path, provider, script string) {
+	if script != "" && provider != "scripted" {
+		c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip(provider))
+	}
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
+// clip keeps a message readable when the value is not.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

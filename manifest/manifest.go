@@ -1,0 +1,274 @@
+// Package manifest reads what an agent is made of: one YAML file with one shape
+// (design.md §11).
+//
+// Invariants:
+//   - the struct Manifest is the shape: its tags drive the reader, the checks, the
+//     canonical form and the published schema, so the four cannot differ;
+//   - all mistakes of a file are reported at once, each with file, line, column
+//     and key;
+//   - a value this release cannot honour is refused, never ignored. Which ones is
+//     in the tag "later" of the field;
+//   - a manifest with mistakes is never handed out.
+//
+// It opens no file and reads no environment: the caller passes the bytes and a
+// lookup, and resolves script paths against the manifest's folder. Whether a tool
+// or provider exists is for those to say who have the registries.
+package manifest
+
+import (
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Manifest is an agent. The zero value of a field takes the default of Default;
+// WithDefaults fills them in. It must not be changed once a session runs under it.
+//
+// Tags: yaml is the key; doc the sentence in the schema; enum the values, parted
+// by '|'; min and max the bounds of a number, duration or size; unit says how an
+// int64 is written ("bytes": 64MiB, "usd": "1.00", "seconds": whole ones);
+// required keys must be there in an item of a list, and of optional numbers 0
+// stands for absent; shape names a pattern of
+// shapes for a string, a list's items or a map's keys; later lists the values
+// that later releases honour, '*' for every value but the empty one.
+type Manifest struct {
+	Kind    string `yaml:"kind" enum:"Agent" doc:"Always Agent."`
+	Version string `yaml:"version" shape:"scalar" doc:"Version of the agent, for people."`
+	Name    string `yaml:"name" shape:"name" doc:"Name of the agent; session.opened records it."`
+	Summary string `yaml:"summary" doc:"One line about the agent."`
+	Author  string `yaml:"author" doc:"Who wrote the manifest."`
+	State   string `yaml:"state" doc:"Stage of life of the agent, for people."`
+
+	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" later:"cortex|cogency|kitsu" doc:"How the model speaks."`
+	Model   Model  `yaml:"model" doc:"Which model answers."`
+	Import  Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
+
+	ContextFeeds    []Feed          `yaml:"context_feeds" later:"*" doc:"Named context kept fresh."`
+	InternalActions InternalActions `yaml:"internal_actions" doc:"Actions on the session itself."`
+	Loop            Loop            `yaml:"loop" doc:"How runs go on and end."`
+	Quotas          Quotas          `yaml:"quotas" doc:"Clocks and meters."`
+	Approval        Approval        `yaml:"approval" doc:"What the gate says of calls."`
+	Memory          Memory          `yaml:"memory" doc:"What is remembered across runs."`
+	Environment     Environment     `yaml:"environment" doc:"What ${NAME} in this file may stand for."`
+	Grants          []Grant         `yaml:"grants" doc:"Explicit, audited access to other sessions."`
+
+	Token    Token    `yaml:"token" doc:"Control tokens."`
+	Replay   Replay   `yaml:"replay" doc:"The set of control tokens seen."`
+	Key      Key      `yaml:"key" doc:"Signing keys."`
+	Magic    Magic    `yaml:"magic" doc:"tool.aeiou.magic."`
+	Envelope Envelope `yaml:"envelope" doc:"AEIOU envelopes."`
+	Receipts Receipts `yaml:"receipts" enum:"decision|run|off" doc:"Which records are signed: every decision, the end of every run, or none."`
+	Stream   Stream   `yaml:"stream" doc:"How growing text is shown."`
+}
+
+// Model says which model answers, and which ones stand in for it.
+type Model struct {
+	Provider string     `yaml:"provider" shape:"name" doc:"Key of the provider; scripted needs no network."`
+	Model    string     `yaml:"model" doc:"The provider's name for the model."`
+	Script   string     `yaml:"script" doc:"Script of the scripted provider, relative to the manifest's folder."`
+	Mode     Mode       `yaml:"mode" enum:"auto|resume|replay" later:"resume" doc:"How the history gets to the model."`
+	Fallback []Fallback `yaml:"fallback" doc:"Models asked in turn when the one before fails."`
+}
+
+// Fallback is a model that stands in.
+type Fallback struct {
+	Provider string `yaml:"provider" required:"true" shape:"name" doc:"Key of the provider."`
+	Model    string `yaml:"model" doc:"The provider's name for the model."`
+	Script   string `yaml:"script" doc:"Script of the scripted provider."`
+}
+
+// Mode is how the history gets to the model. In this release auto is replay.
+type Mode string
+
+// The modes.
+const (
+	ModeAuto   Mode = "auto"
+	ModeResume Mode = "resume"
+	ModeReplay Mode = "replay"
+)
+
+// Import lists what may be called, by kind.
+type Import struct {
+	Tools     []string `yaml:"tools" shape:"tool" doc:"Tools, spelled as a call spells them."`
+	Agents    []string `yaml:"agents" shape:"tool" later:"*" doc:"Agents that may be run as child sessions."`
+	Relics    []string `yaml:"relics" shape:"tool" later:"*" doc:"Relics."`
+	Workflows []string `yaml:"workflows" shape:"tool" later:"*" doc:"Workflows."`
+	LLMs      []string `yaml:"llms" shape:"tool" later:"*" doc:"Prompt templates with a model."`
+	MCP       []any    `yaml:"mcp" later:"*" doc:"MCP servers."`
+}
+
+// Feed is a context feed (streaming.md §7.1).
+type Feed struct {
+	ID           string         `yaml:"id" required:"true" shape:"id" doc:"Unique name of the feed."`
+	Type         string         `yaml:"type" enum:"on_demand|periodic|internal|tool|relic|workflow|llm" doc:"Trigger, or kind of source."`
+	Interval     int64          `yaml:"interval" min:"1" optional:"true" doc:"Seconds between fetches of a periodic feed."`
+	CacheTTL     int64          `yaml:"cache_ttl" min:"0" doc:"Seconds a value may be served."`
+	MaxTokens    int64          `yaml:"max_tokens" min:"1" optional:"true" doc:"Longest value in tokens."`
+	MaxSizeBytes int64          `yaml:"max_size_bytes" min:"1" optional:"true" doc:"Longest value in bytes."`
+	Enabled      string         `yaml:"enabled" shape:"scalar" doc:"Whether the feed is fetched, after expansion."`
+	Pinned       bool           `yaml:"pinned" doc:"Keeps the model from changing the feed."`
+	Source       FeedSource     `yaml:"source" doc:"Where values come from."`
+	Params       map[string]any `yaml:"params" doc:"Parameters of the source."`
+}
+
+// FeedSource is where a feed's values come from.
+type FeedSource struct {
+	Type   string         `yaml:"type" enum:"internal|tool|relic|workflow|llm" doc:"Kind of source."`
+	Name   string         `yaml:"name" doc:"Target in the registry of that kind."`
+	Action string         `yaml:"action" doc:"Internal source."`
+	Params map[string]any `yaml:"params" doc:"Parameters of the source."`
+}
+
+// InternalActions allows actions on the session itself.
+type InternalActions struct {
+	Enabled bool     `yaml:"enabled" later:"*" doc:"Switches internal actions on."`
+	Allowed []string `yaml:"allowed_actions" shape:"id" later:"*" doc:"Those allowed."`
+	Blocked []string `yaml:"blocked_actions" shape:"id" later:"*" doc:"Those blocked, also when allowed."`
+}
+
+// Loop says how runs go on and end.
+type Loop struct {
+	// NoProgressN is how many equal turns in a row halt a session; ≤ 0 is the
+	// default and 1 is refused (aeiou.md §12).
+	NoProgressN              int64             `yaml:"no_progress_n" max:"1000000" doc:"Equal turns in a row that halt a session; 0 and less are the default 3, 1 is refused."`
+	NoProgressExemptTerminal bool              `yaml:"no_progress_exempt_terminal" doc:"Keeps the progress guard from overriding DONE and ABORT."`
+	MaxTurns                 int64             `yaml:"max_turns" min:"0" max:"1000000000" doc:"Turns a run may take, 0 for no limit; iteration_cap is an alias."`
+	Busy                     messages.Policy   `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" later:"interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
+	Recovery                 messages.Recovery `yaml:"recovery" enum:"resume|halt" doc:"What follows a turn that a crash ended."`
+	OnPanic                  messages.OnPanic  `yaml:"on_panic" enum:"halt|fail" doc:"What a panicking tool does to its turn."`
+}
+
+// Quotas are the clocks and meters of design.md §8.
+type Quotas struct {
+	ProgramWall    time.Duration `yaml:"program_wall" min:"1ms" max:"720h" doc:"Longest run of one ACTIONS program; below token.ttl."`
+	GenerationWall time.Duration `yaml:"generation_wall" min:"1ms" max:"720h" doc:"Longest model reply."`
+	TurnWall       time.Duration `yaml:"turn_wall" min:"1ms" max:"720h" doc:"Longest turn."`
+	RunWall        time.Duration `yaml:"run_wall" min:"1ms" max:"720h" doc:"Longest run."`
+	Gas            int64         `yaml:"gas" min:"1" max:"9007199254740991" doc:"Steps of a program."`
+	Alloc          int64         `yaml:"alloc" unit:"bytes" min:"1" max:"9007199254740991" doc:"Bytes a program may allocate in all."`
+	Value          int64         `yaml:"value" unit:"bytes" min:"1" max:"9007199254740991" doc:"Size of one value of a program."`
+	Depth          int64         `yaml:"depth" min:"1" max:"1024" doc:"Nested calls of a program."`
+	Output         int64         `yaml:"output" unit:"bytes" min:"1" max:"524288" doc:"Bytes of OUTPUT and of SCRATCHPAD, each."`
+	Actions        int64         `yaml:"actions" min:"1" max:"9007199254740991" doc:"Recorded actions of a run."`
+	Tokens         int64         `yaml:"tokens" min:"1" max:"9007199254740991" doc:"Model tokens of a run."`
+	CostMicroUSD   int64         `yaml:"cost_usd" unit:"usd" min:"1" max:"9007199254740991" doc:"Price of a run in US dollars, at most six decimals."`
+}
+
+// Approval is what the gate says of calls.
+type Approval struct {
+	Default messages.GateAnswer            `yaml:"default" enum:"approve|deny|confirm" later:"confirm" doc:"The answer for tools not named."`
+	Tools   map[string]messages.GateAnswer `yaml:"tools" shape:"tool" enum:"approve|deny|confirm" later:"confirm" doc:"The answer by tool."`
+}
+
+// Memory is what is remembered across runs.
+type Memory struct {
+	Profile       bool  `yaml:"profile" later:"*" doc:"Keeps a profile of the user."`
+	Recall        bool  `yaml:"recall" later:"*" doc:"Lets the model search earlier sessions of the user."`
+	HistoryWindow int64 `yaml:"history_window" min:"0" max:"1000000000" later:"*" doc:"Messages sent back to the model, 0 for all."`
+}
+
+// Environment says what ${NAME} may stand for.
+type Environment struct {
+	Allow     []string          `yaml:"allow" shape:"env" doc:"Variables of the process that ${NAME} may read."`
+	Variables map[string]string `yaml:"variables" shape:"env" doc:"Further variables; they go before those of the process."`
+}
+
+// Grant allows access to another session.
+type Grant struct {
+	Session string `yaml:"session" required:"true" shape:"grant" doc:"tenant:user:id, a bare id, or tenant:user:* for all of a user."`
+	Access  string `yaml:"access" required:"true" enum:"read" doc:"What is allowed."`
+}
+
+// Token bounds control tokens (aeiou.md §18).
+type Token struct {
+	TTL    time.Duration `yaml:"ttl" unit:"seconds" min:"1s" max:"24h" doc:"Life of a token that asks for none; whole seconds."`
+	MaxTTL time.Duration `yaml:"max_ttl" unit:"seconds" min:"1s" max:"24h" doc:"Longest life a program may ask for; whole seconds."`
+	Skew   time.Duration `yaml:"skew" unit:"seconds" min:"1s" max:"24h" doc:"How far in the future a token may be issued; whole seconds."`
+}
+
+// Replay bounds the set of tokens seen.
+type Replay struct {
+	TTL time.Duration `yaml:"ttl" min:"1s" max:"96h" doc:"How long a token is remembered; at least token.max_ttl and key.grace together."`
+	Cap int64         `yaml:"cap" min:"1" max:"1048576" doc:"How many tokens are remembered."`
+}
+
+// Key is about signing keys.
+type Key struct {
+	Grace time.Duration `yaml:"grace" unit:"seconds" min:"1s" max:"24h" doc:"How much longer than token.max_ttl a retired key verifies; whole seconds."`
+}
+
+// Magic bounds tool.aeiou.magic.
+type Magic struct {
+	MaxPerTurn int64 `yaml:"max_per_turn" min:"1" max:"1024" doc:"Tokens a turn may mint."`
+}
+
+// Envelope is about AEIOU envelopes.
+type Envelope struct {
+	StrictDuplicates bool `yaml:"strict_duplicates" doc:"Refuses repeated sections instead of ignoring them."`
+}
+
+// Receipts says which records are signed.
+type Receipts string
+
+// The receipts.
+const (
+	ReceiptsDecision Receipts = "decision"
+	ReceiptsRun      Receipts = "run"
+	ReceiptsOff      Receipts = "off"
+)
+
+// Stream says how growing text is shown.
+type Stream struct {
+	Durability Durability `yaml:"durability" enum:"strict|checkpoint|unit" doc:"What must be on disk before text is shown."`
+}
+
+// Durability is when text may be shown (design.md §2).
+type Durability string
+
+// The durabilities.
+const (
+	DurabilityStrict     Durability = "strict"
+	DurabilityCheckpoint Durability = "checkpoint"
+	DurabilityUnit       Durability = "unit"
+)
+
+// DefaultNoProgressN is loop.no_progress_n when nothing is said (aeiou.md §18).
+const DefaultNoProgressN = 3
+
+// Default is the manifest of an agent that says nothing but its dialect. An
+// unknown dialect gets the values all dialects share; Validate refuses it.
+func Default(dialect string) *Manifest {
+	m := &Manifest{
+		Kind:    "Agent",
+		Dialect: dialect,
+		Model:   Model{Provider: "scripted", Mode: ModeAuto},
+		Loop: Loop{
+			NoProgressN: DefaultNoProgressN,
+			Busy:        messages.Enqueue,
+			Recovery:    messages.RecoverResume,
+			OnPanic:     messages.PanicHalt,
+		},
+		Quotas: Quotas{
+			ProgramWall: 30 * time.Second, GenerationWall: 5 * time.Minute,
+			TurnWall: 15 * time.Minute, RunWall: time.Hour,
+			Gas: 1_000_000, Alloc: 64 << 20, Value: 8 << 20, Depth: 64, Output: 512 << 10,
+			Actions: 256, Tokens: 200_000, CostMicroUSD: 1_000_000,
+		},
+		Approval: Approval{Default: messages.GateApprove},
+		Token:    Token{TTL: 120 * time.Second, MaxTTL: 240 * time.Second, Skew: 60 * time.Second},
+		Replay:   Replay{TTL: 300 * time.Second, Cap: 4096},
+		Key:      Key{Grace: 60 * time.Second},
+		Magic:    Magic{MaxPerTurn: 32},
+		Receipts: ReceiptsDecision,
+		Stream:   Stream{Durability: DurabilityCheckpoint},
+	}
+	switch dialect {
+	case "plain":
+		m.Loop.MaxTurns = 1
+	case "cortex", "cogency":
+		m.Loop.MaxTurns = 10
+	case "kitsu":
+		m.Loop.Busy = "interrupt"
+	}
+	return m
+}

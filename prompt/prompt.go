@@ -1,0 +1,245 @@
+// Package prompt turns a session's journal into what a model is asked: records
+// become a projection, a dialect renders the projection, and the rendered
+// messages get a digest (design.md §§3, 5, 6).
+//
+// Invariants:
+//   - pure: the same records and spec give the same messages and the same digest;
+//   - for a dialect that renders a transcript, the messages of a run are a prefix
+//     of those of the next one, up to this turn's input, as long as no run between
+//     them was withdrawn and the tools stayed the same. Resume mode and the
+//     providers' prompt caches live on that;
+//   - nothing of a withdrawn run, no thought, and no text between blocks gets into
+//     a projection.
+//
+// It does not know a dialect by name, cut to a window, or fetch anything: bytes
+// that lie outside the records come in with the spec.
+package prompt
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"iter"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Dialect is what assembly needs of a dialect.
+type Dialect interface {
+	// Render writes the history and this turn's input as messages.
+	Render(messages.Projection) []messages.Message
+	// Primer tells the model how to speak the dialect.
+	Primer([]messages.ToolSpec) string
+}
+
+// kindRunWithdrawn is the record that takes a run out of every projection
+// (design.md §9). No policy of this release writes it; journals of later ones
+// hold it, and a projection that ignored it would show what was taken back.
+const kindRunWithdrawn messages.Kind = "run.withdrawn"
+
+// Spec says which turn is to be asked for, and brings what is not in the records.
+type Spec struct {
+	SID  string
+	Run  int64 // ordinal of the run; 0 is the last one begun
+	Turn int64 // turn_index; 0 is a turn after all records
+	Pass int   // 1-based turn within the run
+	// Carry is the trait of dialects whose history is the streams of the turn
+	// before (messages.Traits.Carry): Out and Scr are taken over and the
+	// transcript is left empty.
+	Carry    bool
+	Out, Scr []byte
+	Tools    []messages.ToolSpec
+}
+
+// Project builds the projection of a turn from the session's records, which come
+// in order of their seq, with their bodies decoded; an erased body is passed over. Records from the turn.begin of spec.Turn on are ignored, so
+// the projection of an old turn can be rebuilt from the whole journal.
+//
+// Of a finished run the transcript has the user's text and the final responses;
+// a run that ended without one, because it was halted, has what responses there
+// are. A run given as USERDATA has that JSON as its user text. Of the run itself
+// only the input and the failure of the turn before are taken.
+func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection {
+	runs := gather(records, &spec)
+	p := messages.Projection{
+		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Tools: spec.Tools,
+	}
+	for _, r := range runs {
+		switch {
+		case r.ordinal == spec.Run:
+			if r.input != nil {
+				p.Text, p.Userdata = r.input.Text, r.input.Userdata
+			}
+			p.LastError = r.lastError
+		case r.withdrawn || !r.ended || spec.Carry:
+		default:
+			p.History = r.items(p.History)
+		}
+	}
+	if spec.Carry {
+		p.Out, p.Scr = spec.Out, spec.Scr
+	}
+	return p
+}
+
+// run is what the records say of one run.
+type run struct {
+	ordinal   int64
+	turn      int64 // its first
+	input     *messages.Input
+	responses []response
+	final     bool // one of the responses is
+	ended     bool
+	withdrawn bool
+	lastError string
+}
+
+type response struct {
+	turn int64
+	*messages.UnitText
+}
+
+func (r *run) items(to []messages.Item) []messages.Item {
+	if r.input != nil {
+		text := r.input.Text
+		if text == "" {
+			text = r.input.Userdata
+		}
+		to = append(to, messages.Item{Role: messages.RoleUser, Text: text, Run: r.ordinal, Turn: r.turn})
+	}
+	for _, u := range r.responses {
+		if (u.Final || !r.final) && u.Text != "" {
+			to = append(to, messages.Item{Role: messages.RoleAssistant, Text: u.Text, Run: r.ordinal, Turn: u.turn})
+		}
+	}
+	return to
+}
+
+// gather sorts the records into runs, in order, and settles spec.Run. Inputs are
+// kept only until their run begins: a journal holds few that wait.
+func gather(records iter.Seq[*messages.Record], spec *Spec) []*run {
+	var (
+		runs    []*run
+		byRun   = map[int64]*run{}
+		waiting = map[int64]*messages.Input{} // by seq
+	)
+	for rec := range records {
+		if rec.Turn == spec.Turn && spec.Turn != 0 {
+			if _, begins := rec.Body.(*messages.TurnBegin); begins {
+				break
+			}
+		}
+		switch b := rec.Body.(type) {
+		case nil:
+			// An erased body says nothing any more.
+		case *messages.Input:
+			waiting[rec.Seq] = b
+		case *messages.RunBegin:
+			r := &run{ordinal: rec.Run, input: waiting[b.Input]}
+			delete(waiting, b.Input)
+			runs = append(runs, r)
+			byRun[rec.Run] = r
+		default:
+			if r := byRun[rec.Run]; r != nil {
+				r.add(rec)
+			}
+		}
+	}
+	if spec.Run == 0 && len(runs) > 0 {
+		spec.Run = runs[len(runs)-1].ordinal
+	}
+	return runs
+}
+
+func (r *run) add(rec *messages.Record) {
+	switch b := rec.Body.(type) {
+	case *messages.TurnBegin:
+		if r.turn == 0 {
+			r.turn = rec.Turn
+		}
+	case *messages.UnitText:
+		if b.UnitKind == messages.ResponseUnit {
+			r.responses = append(r.responses, response{rec.Turn, b})
+			r.final = r.final || b.Final
+		}
+	case *messages.TurnDecided:
+		r.lastError = failure(b)
+	case *messages.RunEnd:
+		r.ended = true
+	default:
+		if rec.Body.Kind() == kindRunWithdrawn {
+			r.withdrawn = true
+		}
+	}
+}
+
+// failure says in one line why a turn did not go through, or nothing.
+func failure(d *messages.TurnDecided) string {
+	if d.Decision != messages.Halt {
+		return ""
+	}
+	s := string(d.Reason)
+	if d.Detail != "" {
+		s += ": " + d.Detail
+	}
+	return s
+}
+
+// Assemble renders p and puts the dialect's primer in front as the system message
+// unless the dialect rendered one itself, or has none.
+func Assemble(d Dialect, p messages.Projection) []messages.Message {
+	rendered := d.Render(p)
+	for i := range rendered {
+		if rendered[i].Role == messages.RoleSystem {
+			return rendered
+		}
+	}
+	primer := d.Primer(p.Tools)
+	if primer == "" {
+		return rendered
+	}
+	out := make([]messages.Message, 0, 1+len(rendered))
+	out = append(out, messages.Message{Role: messages.RoleSystem, Text: primer})
+	return append(out, rendered...)
+}
+
+// digestDomain keeps the digest apart from every other SHA-256 of the product.
+const digestDomain = "stile-prompt/1\n"
+
+// Digest is the SHA-256 of what is sent: the domain line, the number of messages,
+// and for each its role and its text, every string led by its length in bytes and
+// every number as 8 bytes, big end first. Two lists have the same digest only if
+// they are the same list. Lints are the host's remarks, are not sent, and do not
+// count.
+func Digest(ms []messages.Message) messages.Digest {
+	w := digester{h: sha256.New()}
+	w.text(digestDomain)
+	w.number(len(ms))
+	for i := range ms {
+		w.number(len(ms[i].Role))
+		w.text(string(ms[i].Role))
+		w.number(len(ms[i].Text))
+		w.text(ms[i].Text)
+	}
+	return messages.Digest(w.h.Sum(nil))
+}
+
+// digester feeds strings to a hash through one buffer, so that a prompt of
+// megabytes is not copied as a whole.
+type digester struct {
+	h   hash.Hash
+	buf [4096]byte
+}
+
+func (w *digester) number(n int) {
+	binary.BigEndian.PutUint64(w.buf[:8], uint64(n))
+	w.h.Write(w.buf[:8])
+}
+
+func (w *digester) text(s string) {
+	for len(s) > 0 {
+		n := copy(w.buf[:], s)
+		w.h.Write(w.buf[:n])
+		s = s[n:]
+	}
+}

@@ -1,0 +1,284 @@
+package telemetry
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+const namespace = "stile"
+
+// latencyBuckets spread a turn's latency in milliseconds, from a scripted one to
+// the default turn_wall of fifteen minutes.
+var latencyBuckets = []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000}
+
+// Metrics counts what the runtime does, in a registry of its own (aeiou.md §17).
+// Names carry the prefix stile_. Everything is safe for concurrent use.
+//
+// What records tell is counted by ObserveRecord; the other methods are for what
+// leaves no record.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	decisions   family2
+	verifyFail  family
+	lints       family
+	quotaBreach family
+
+	ttlExpired      prometheus.Counter
+	jtiDup          prometheus.Counter
+	noProgress      prometheus.Counter
+	fallbackMint    prometheus.Counter
+	journalCommits  prometheus.Counter
+	journalRecords  prometheus.Counter
+	orphans         prometheus.Counter
+	receiptsMissing prometheus.Counter
+	sessions        prometheus.Gauge
+	turnsInFlight   prometheus.Gauge
+	latency         prometheus.Histogram
+
+	mu sync.Mutex
+	// open holds the incarnations whose turn this process saw begin. A turn that
+	// another process began and this one decided was never counted up, so it must
+	// not be counted down.
+	open map[messages.Incarnation]struct{}
+}
+
+// NewMetrics makes a registry with all of the runtime's metrics, beside those of
+// the Go runtime and the process.
+func NewMetrics() *Metrics {
+	r := prometheus.NewRegistry()
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+		r.MustRegister(c)
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+		r.MustRegister(g)
+		return g
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+		r.MustRegister(v)
+		return v
+	}
+	m := &Metrics{
+		registry:        r,
+		decisions:       family2{vec: vec("decisions_total", "Turns decided, by decision and, for HALT, reason.", "decision", "reason")},
+		verifyFail:      family{vec: vec("verify_fail_total", "Control token candidates that failed, by CODE/DETAIL.", "reason")},
+		lints:           family{vec: vec("lints_total", "Lints of decided turns, by code.", "code")},
+		quotaBreach:     family{vec: vec("quota_breach_total", "Meters and clocks that ran out, by name.", "kind")},
+		ttlExpired:      counter("ttl_expired_total", "Control tokens that had expired."),
+		jtiDup:          counter("jti_dup_total", "Control tokens whose jti was seen before."),
+		noProgress:      counter("no_progress_total", "Turns halted because the session repeated itself."),
+		fallbackMint:    counter("fallback_mint_total", "Control tokens minted by the fallback signer."),
+		journalCommits:  counter("journal_commits_total", "Commits of the journal."),
+		journalRecords:  counter("journal_records_total", "Records committed to the journal."),
+		orphans:         counter("orphans_total", "Tools that were still running when their turn had ended."),
+		receiptsMissing: counter("receipts_missing_total", "Records committed unsigned although receipts are on."),
+		sessions:        gauge("sessions", "Sessions that are awake."),
+		turnsInFlight:   gauge("turns_in_flight", "Turns begun and not yet decided."),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "turn_latency_ms",
+			Help: "Time from the begin of a turn to its decision, in milliseconds.", Buckets: latencyBuckets}),
+		open: map[messages.Incarnation]struct{}{},
+	}
+	r.MustRegister(m.latency, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Registry is where the metrics are, for those who add their own or gather them.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// Handler serves the metrics in the text formats of Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+// ObserveRecord counts what rec tells. It must be given every record once, after
+// the journal acknowledged it, and none that was only read back.
+//
+// Counted are: decisions, latency, failed tokens, lints and no progress from
+// turn.decided; turns in flight from turn.begin, turn.decided and session.closed;
+// breaches from control. Lints are taken from turn.decided alone, so that the
+// counter is the sum over the decision log.
+func (m *Metrics) ObserveRecord(rec *messages.Record) {
+	switch b := rec.Body.(type) {
+	case *messages.TurnBegin:
+		m.begin(rec.Inc)
+	case *messages.TurnDecided:
+		m.end(rec.Inc)
+		m.decided(b)
+	case *messages.SessionClosed:
+		m.end(rec.Inc)
+	case *messages.Control:
+		// A clock's control is a breach only where it ended something: other timers
+		// are the machine's own.
+		if b.What == messages.ControlBreach || b.What == messages.ControlTimer && b.Code == messages.ErrTimeout {
+			m.quotaBreach.inc(kindLabel(b.Name))
+		}
+	}
+}
+
+func (m *Metrics) decided(d *messages.TurnDecided) {
+	m.decisions.inc(decisionReason{d.Decision, d.Reason})
+	m.latency.Observe(float64(d.LatencyMS))
+	if d.Decision == messages.Halt && d.Reason == messages.ErrNoProgress {
+		m.noProgress.Inc()
+	}
+	for _, f := range d.Failures {
+		m.verifyFail.inc(f)
+		switch f {
+		case "ERR_TOKEN_TTL/EXPIRED":
+			m.ttlExpired.Inc()
+		case "ERR_TOKEN_REPLAY/JTI":
+			m.jtiDup.Inc()
+		}
+	}
+	for _, l := range d.Lints {
+		m.lints.inc(string(l))
+	}
+}
+
+func (m *Metrics) begin(inc messages.Incarnation) {
+	m.mu.Lock()
+	m.open[inc] = struct{}{}
+	m.turnsInFlight.Set(float64(len(m.open)))
+	m.mu.Unlock()
+}
+
+func (m *Metrics) end(inc messages.Incarnation) {
+	m.mu.Lock()
+	delete(m.open, inc)
+	m.turnsInFlight.Set(float64(len(m.open)))
+	m.mu.Unlock()
+}
+
+// Adopted says that this process goes on with a turn of inc that another one
+// began.
+func (m *Metrics) Adopted(inc messages.Incarnation) { m.begin(inc) }
+
+// Abandoned says that this process lets go of inc, with or without an open turn:
+// another owner has it, or it sleeps while suspended.
+func (m *Metrics) Abandoned(inc messages.Incarnation) { m.end(inc) }
+
+// SessionAwake counts a session that was activated.
+func (m *Metrics) SessionAwake() { m.sessions.Inc() }
+
+// SessionAsleep counts a session that was passivated or closed.
+func (m *Metrics) SessionAsleep() { m.sessions.Dec() }
+
+// FallbackMint counts a token of the fallback signer.
+func (m *Metrics) FallbackMint() { m.fallbackMint.Inc() }
+
+// Orphan counts a tool that did not end with its turn.
+func (m *Metrics) Orphan() { m.orphans.Inc() }
+
+// ReceiptMissing counts a record that should have been signed.
+func (m *Metrics) ReceiptMissing() { m.receiptsMissing.Inc() }
+
+// Committed counts a commit of the journal and its records.
+func (m *Metrics) Committed(records int) {
+	m.journalCommits.Inc()
+	m.journalRecords.Add(float64(records))
+}
+
+// kindLabel makes one spelling of a meter's or clock's name: meters are named GAS
+// in the codes and gas in the manifest.
+func kindLabel(name string) string {
+	if name == "" {
+		return overflow
+	}
+	return strings.ToLower(name)
+}
+
+// maxChildren caps the label values of one family. Those of this release stay
+// well below; the cap is for a mistake upstream, which must cost a wrong label
+// and not the memory of the scraper.
+const maxChildren = 128
+
+// overflow is the label of everything beyond the cap.
+const overflow = "other"
+
+// family is a counter with one label, and family2 one with decision and reason.
+// Looking a child up in the library hashes and locks; both keep the children they
+// have met in a map that is replaced, never changed, so a hit is one load and one
+// lookup.
+type family struct {
+	vec      *prometheus.CounterVec
+	children cache[string]
+}
+
+func (f *family) inc(label string) {
+	f.children.get(label, func(known bool) prometheus.Counter {
+		if !known {
+			return f.vec.WithLabelValues(overflow)
+		}
+		return f.vec.WithLabelValues(strings.ToValidUTF8(label, "\uFFFD"))
+	}).Inc()
+}
+
+type decisionReason struct {
+	decision messages.Decision
+	reason   messages.Code
+}
+
+type family2 struct {
+	vec      *prometheus.CounterVec
+	children cache[decisionReason]
+}
+
+func (f *family2) inc(k decisionReason) {
+	f.children.get(k, func(known bool) prometheus.Counter {
+		if !known {
+			return f.vec.WithLabelValues(overflow, overflow)
+		}
+		return f.vec.WithLabelValues(strings.ToValidUTF8(string(k.decision), "\uFFFD"), strings.ToValidUTF8(string(k.reason), "\uFFFD"))
+	}).Inc()
+}
+
+// cache is a copy-on-write map of counters. The zero value is empty.
+type cache[K comparable] struct {
+	mu  sync.Mutex
+	now atomic.Pointer[map[K]prometheus.Counter]
+}
+
+// get gives the counter of k and asks child for it the first time; child is
+// told whether there is room for k.
+func (c *cache[K]) get(k K, child func(known bool) prometheus.Counter) prometheus.Counter {
+	if m := c.now.Load(); m != nil {
+		if x, ok := (*m)[k]; ok {
+			return x
+		}
+	}
+	return c.add(k, child)
+}
+
+func (c *cache[K]) add(k K, child func(known bool) prometheus.Counter) prometheus.Counter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := map[K]prometheus.Counter{}
+	if m := c.now.Load(); m != nil {
+		if x, ok := (*m)[k]; ok {
+			return x
+		}
+		if len(*m) >= maxChildren {
+			return child(false)
+		}
+		for k, x := range *m {
+			next[k] = x
+		}
+	}
+	x := child(true)
+	next[k] = x
+	c.now.Store(&next)
+	return x
+}
