@@ -1,0 +1,49 @@
+package aeiou
+
+import (
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+)
+
+// Dialect is AEIOU v3. The zero value is ready and safe for concurrent use.
+type Dialect struct{}
+
+var (
+	_ parse.Dialect      = Dialect{}
+	_ parse.InputChecker = Dialect{}
+)
+
+// Name is "aeiou".
+func (Dialect) Name() string { return "aeiou" }
+
+// Traits: history travels as the streams of the last turn, guards judge every
+// decision (§12), and a run may take any number of turns.
+func (Dialect) Traits() messages.Traits {
+	return messages.Traits{Carry: true, GuardFinal: true, Busy: messages.Enqueue}
+}
+
+// Decide is aeiou.md §13 step 4 and 5: whatever kept the program from completing
+// is the reason to halt, and its tokens do not count; otherwise the tokens decide.
+func (Dialect) Decide(f messages.Facts) messages.Verdict {
+	halt := func(c messages.Code, detail string) messages.Verdict {
+		return messages.Verdict{Decision: messages.Halt, Code: c, Detail: detail, Token: -1}
+	}
+	switch {
+	case f.Breach != "":
+		return halt(f.Breach, "")
+	case len(f.Errors) > 0:
+		return halt(f.Errors[0].Code, f.Errors[0].Detail)
+	case f.Finish == messages.FinishError:
+		return halt(messages.ErrModel, "")
+	case f.Finish == messages.FinishCancelled:
+		return halt(messages.ErrCancelled, "")
+	case f.MagicFailed:
+		return halt(messages.ErrMagicToolInternal, "no signer could mint a token")
+	}
+	return Select(f.Tokens, f.Out)
+}
+
+// Digest gives the normalised streams (§12).
+func (Dialect) Digest(f messages.Facts) (out, scr []byte) {
+	return Normal(nil, f.Out), Normal(nil, f.Scr)
+}

@@ -1,0 +1,88 @@
+package aeiou
+
+import (
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// CheckInput gives a submit as USERDATA (design.md §10), so that Text is empty
+// and Userdata set in what it returns. A text that is a JSON object with subject
+// and fields is taken as it is; any other text m becomes
+// {"subject":"message","fields":{"text":m}}.
+//
+// Refusals are *messages.Error with the byte offset in what was submitted:
+// ERR_ENV_SIZE when the USERDATA would exceed 524,288 bytes,
+// ERR_ENV_MARKERS_INVALID for a line that would be a marker, ERR_USERDATA_SCHEMA
+// otherwise (reason NON_UTF8 for bytes that are no UTF-8). Field is "userdata" or
+// "text". A refused input is returned unchanged.
+func (Dialect) CheckInput(in messages.Input) (messages.Input, error) {
+	if in.Text != "" && in.Userdata != "" {
+		return in, &messages.Error{Code: messages.ErrUserdataSchema, Field: "text", Detail: "give a text or userdata, not both"}
+	}
+	field, given := "text", in.Text
+	if in.Userdata != "" {
+		field, given = "userdata", in.Userdata
+	}
+	body := []byte(given)
+	refuse := func(f fault) (messages.Input, error) {
+		e := f.err(body)
+		if f.field != "" && f.field != userdata.String() {
+			e.Detail = f.field + " " + e.Detail
+		}
+		e.Field = field
+		return in, e
+	}
+	if len(body) > MaxSectionBytes {
+		return refuse(sizeOfUserdata(len(body)))
+	}
+	if !utf8.Valid(body) {
+		return refuse(notUTF8(body))
+	}
+	if field == "text" && !looksLikeUserdata(body) {
+		wrapped := TextUserdata(given)
+		if len(wrapped) > MaxSectionBytes {
+			return refuse(sizeOfUserdata(len(wrapped)))
+		}
+		in.Text, in.Userdata = "", wrapped
+		return in, nil
+	}
+	if m, ok := nextMark(body, 0); ok {
+		return refuse(fault{code: messages.ErrEnvMarkersInvalid, offset: m.line, detail: "the line would be read as a marker"})
+	}
+	if f := checkUserdata(body); f.detail != "" {
+		return refuse(f)
+	}
+	in.Text, in.Userdata = "", given
+	return in, nil
+}
+
+// TextUserdata is the USERDATA of a submitted text: valid by construction for
+// valid UTF-8, on one line.
+func TextUserdata(text string) string {
+	const head, foot = `{"subject":"message","fields":{"text":"`, `"}}`
+	b := make([]byte, 0, len(head)+len(text)+len(text)/16+len(foot))
+	b = append(b, head...)
+	const hex = "0123456789abcdef"
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c == '\n':
+			b = append(b, '\\', 'n')
+		case c == '\r':
+			b = append(b, '\\', 'r')
+		case c == '\t':
+			b = append(b, '\\', 't')
+		case c == '\b':
+			b = append(b, '\\', 'b')
+		case c == '\f':
+			b = append(b, '\\', 'f')
+		case c < 0x20:
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(append(b, foot...))
+}

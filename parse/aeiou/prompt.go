@@ -1,0 +1,95 @@
+package aeiou
+
+import (
+	"bytes"
+	_ "embed"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// emptyProgram is the ACTIONS of an author message: where the author writes.
+const emptyProgram = "command\nendcommand"
+
+// maxErrorBytes bounds what of a previous error is repeated to the author.
+const maxErrorBytes = 2048
+
+//go:embed primer.txt
+var primerText string
+
+// Primer teaches the author rules of aeiou.md §19 and enough NeuroScript to write
+// a program, then lists the tools, one a line, in the order given.
+func (Dialect) Primer(tools []messages.ToolSpec) string {
+	var b strings.Builder
+	b.WriteString(primerText)
+	b.WriteString("\n## Tools\n\n")
+	if len(tools) == 0 {
+		b.WriteString("None besides tool.aeiou.magic.\n")
+	}
+	for _, t := range tools {
+		b.WriteString("- tool." + oneLine(t.Name) + oneLine(t.Signature))
+		if d := oneLine(t.Description); d != "" {
+			b.WriteString(": " + d)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// Render gives the primer and one author message: an envelope with the turn's
+// USERDATA, the previous turn's streams and an empty command block (design.md
+// §10). Transcript items are not used, the streams are this dialect's history. A
+// last error follows behind END, where no parser looks. Lints of composing are in
+// the author message.
+//
+// Render cannot fail: bytes of a stream that are not UTF-8 become U+FFFD, and
+// should the input be no USERDATA, which CheckInput prevents, the author gets an
+// empty one and is told why.
+func (d Dialect) Render(p messages.Projection) []messages.Message {
+	input := p.Userdata
+	if input == "" {
+		input = TextUserdata(strings.ToValidUTF8(p.Text, "\ufffd"))
+	}
+	env := Envelope{
+		Userdata:   []byte(input),
+		Scratchpad: bytes.ToValidUTF8(Carry(p.Scr), []byte("\ufffd")),
+		Output:     bytes.ToValidUTF8(Carry(p.Out), []byte("\ufffd")),
+		Actions:    []byte(emptyProgram),
+	}
+	var remarks []string
+	if err := CheckUserdata(env.Userdata); err != nil {
+		env.Userdata = []byte(`{"subject":"error","fields":{}}`)
+		remarks = append(remarks, "This turn's input could not be passed on: "+oneLine(err.Error()))
+	}
+	if p.LastError != "" {
+		remarks = append(remarks, "The previous turn did not go through: "+oneLine(p.LastError))
+	}
+	text, lints, err := Compose(env)
+	if err != nil {
+		// USERDATA has passed its check, and JSON holds no marker line; ACTIONS
+		// is a constant; the streams are UTF-8 now and cut to fit.
+		panic("aeiou: a checked envelope does not compose: " + err.Error())
+	}
+	for _, r := range remarks {
+		text = append(text, "\n"+r+"\n"...)
+	}
+	return []messages.Message{
+		{Role: messages.RoleSystem, Text: d.Primer(p.Tools)},
+		{Role: messages.RoleUser, Text: string(text), Lints: lints},
+	}
+}
+
+// oneLine makes text from elsewhere harmless in a list: white space runs, line
+// ends among them, become one space, and it is cut at maxErrorBytes.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " ")
+	if len(s) <= maxErrorBytes {
+		return s
+	}
+	cut := maxErrorBytes
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
