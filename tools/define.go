@@ -1,0 +1,358 @@
+package tools
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+// Define makes a tool of a Go function. The fields of the struct In are its
+// parameters, in the order of their declaration and under their JSON names; one
+// that is a pointer or has omitempty or omitzero is optional, and optional ones
+// come last. A `jsonschema:"…"` tag describes a field to the model.
+//
+// A program calls it with arguments in that order, or with one map that names
+// them; a map is taken for the first parameter only if that takes maps.
+// Arguments are coerced as those of other tools are (neuroscript.md §11), and
+// inside them nothing may be missing, unknown or of another type: code 4, naming
+// the field. Out becomes a value by way of its JSON.
+//
+// The error of Define is ERR_CONFIG: In is no struct, a type has no JSON form, a
+// required field follows an optional one, the name is bad. A panic of do is not
+// recovered here.
+func Define[In, Out any](name, description string, class messages.Class, do func(context.Context, In) (Out, error)) (Tool, error) {
+	s, err := signatureOf(reflect.TypeFor[In]())
+	if err == nil {
+		_, err = jsonschema.For[Out](nil)
+	}
+	if err != nil {
+		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "tools." + name, Detail: err.Error()}
+	}
+	t := Tool{Name: name, Description: description, Class: class, Params: s.params, schema: s.text, prepare: s.prepare}
+	call := func(ctx context.Context, args []neuroscript.Value) ([]byte, error) {
+		var in In
+		if err := s.decode(args, &in); err != nil {
+			return nil, err
+		}
+		out, err := do(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(out, json.Deterministic(true))
+	}
+	if t.class() == messages.Pure {
+		t.Pure = func(c *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
+			b, err := call(c.Context(), args)
+			if err != nil {
+				return neuroscript.Value{}, err
+			}
+			return c.ParseJSON(string(b))
+		}
+	} else {
+		t.Run = func(ctx context.Context, c *Call) (neuroscript.Value, error) {
+			// Calls that do not come from a program were not prepared; preparing
+			// twice changes nothing.
+			args, err := s.prepare(c.Args)
+			if err != nil {
+				return neuroscript.Value{}, err
+			}
+			b, err := call(ctx, args)
+			if err != nil {
+				return neuroscript.Value{}, err
+			}
+			return neuroscript.FromJSON(b)
+		}
+	}
+	if detail := t.check(); detail != "" {
+		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "tools." + name, Detail: detail}
+	}
+	return t, nil
+}
+
+// signature is what Define knows of In.
+type signature struct {
+	schema *jsonschema.Schema
+	text   string // schema as JSON
+	params []neuroscript.Param
+}
+
+func signatureOf(in reflect.Type) (*signature, error) {
+	if in.Kind() != reflect.Struct {
+		return nil, errors.New("the argument type is " + in.String() + "; want a struct")
+	}
+	schema, err := jsonschema.ForType(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	relax(schema, in)
+	b, err := stdjson.Marshal(schema) // a Schema writes its properties in their order
+	if err != nil {
+		return nil, err
+	}
+	s := &signature{schema: schema, text: string(b)}
+	for _, name := range schema.PropertyOrder {
+		s.params = append(s.params, neuroscript.Param{
+			Name: name, Type: paramType(schema.Properties[name]), Optional: !slices.Contains(schema.Required, name),
+		})
+	}
+	return s, nil
+}
+
+// relax makes pointer fields optional, at every depth; the schema follows the
+// types, which have no cycles.
+func relax(schema *jsonschema.Schema, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Slice, reflect.Array:
+		if schema.Items != nil {
+			relax(schema.Items, t.Elem())
+		}
+	case reflect.Map:
+		if schema.AdditionalProperties != nil {
+			relax(schema.AdditionalProperties, t.Elem())
+		}
+	case reflect.Struct:
+		if schema.Properties == nil {
+			return // a type with a JSON form of its own, such as time.Time
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" {
+				name = f.Name
+			}
+			property := schema.Properties[name]
+			if f.Anonymous || !f.IsExported() || property == nil {
+				continue
+			}
+			if f.Type.Kind() == reflect.Pointer {
+				schema.Required = slices.DeleteFunc(schema.Required, func(r string) bool { return r == name })
+			}
+			relax(property, f.Type)
+		}
+	}
+}
+
+// schemaType gives the one type of a schema that is not null, or "".
+func schemaType(s *jsonschema.Schema) string {
+	if s.Type != "" {
+		return s.Type
+	}
+	for _, t := range s.Types {
+		if t != "null" {
+			return t
+		}
+	}
+	return ""
+}
+
+// paramType gives the parameter type (neuroscript.md §11) of a schema.
+func paramType(s *jsonschema.Schema) string {
+	switch schemaType(s) {
+	case "string":
+		return "string"
+	case "integer":
+		return "int"
+	case "number":
+		return "float"
+	case "boolean":
+		return "bool"
+	case "object":
+		return "map"
+	case "array":
+		if s.Items == nil {
+			return "list"
+		}
+		if inner := paramType(s.Items); !strings.HasPrefix(inner, "list") && inner != "any" {
+			return "list<" + inner + ">"
+		}
+		return "list"
+	}
+	return "any"
+}
+
+// prepare gives one coerced value per parameter, nil for an absent optional one.
+func (s *signature) prepare(args []neuroscript.Value) ([]neuroscript.Value, error) {
+	if len(args) > len(s.params) {
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "want %d arguments at most, not %d", len(s.params), len(args))
+	}
+	given := make([]neuroscript.Value, len(s.params))
+	copy(given, args)
+	if named, ok := s.named(given); ok {
+		clear(given)
+		for _, e := range named {
+			i := slices.IndexFunc(s.params, func(p neuroscript.Param) bool { return p.Name == e.Key })
+			if i < 0 {
+				return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: there is no such parameter", e.Key)
+			}
+			given[i] = e.Value
+		}
+	}
+	for i, p := range s.params {
+		if given[i].IsNil() {
+			if !p.Optional {
+				return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: missing", p.Name)
+			}
+			continue
+		}
+		v, ok := coerce(p.Type, given[i])
+		if !ok {
+			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: want %s, not a %s", p.Name, p.Type, given[i].Kind())
+		}
+		if path, why := misfit(s.schema.Properties[p.Name], v, p.Name); path != "" {
+			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", path, why)
+		}
+		given[i] = v
+	}
+	return given, nil
+}
+
+// named tells whether the arguments are one map of options.
+func (s *signature) named(given []neuroscript.Value) ([]neuroscript.Entry, bool) {
+	if len(given) == 0 || given[0].Kind() != neuroscript.KindMap || s.params[0].Type == "map" || s.params[0].Type == "any" {
+		return nil, false
+	}
+	for _, v := range given[1:] {
+		if !v.IsNil() {
+			return nil, false
+		}
+	}
+	return given[0].AsMap()
+}
+
+// misfit finds a member that is missing or that nobody knows. Its recursion
+// follows the value, which nests MaxValueDepth deep at most.
+func misfit(schema *jsonschema.Schema, v neuroscript.Value, path string) (where, why string) {
+	if schema == nil {
+		return "", ""
+	}
+	for i, e := range elems(v) {
+		if where, why = misfit(schema.Items, e, path+"."+strconv.Itoa(i)); where != "" {
+			return where, why
+		}
+	}
+	if v.Kind() != neuroscript.KindMap {
+		return "", ""
+	}
+	for _, name := range schema.Required {
+		if m, _ := v.MapGet(name); m.IsNil() {
+			return path + "." + name, "missing"
+		}
+	}
+	for _, e := range entries(v) {
+		member := schema.Properties[e.Key]
+		if member == nil && schema.Properties != nil {
+			return path + "." + e.Key, "there is no such member"
+		}
+		if member == nil {
+			member = schema.AdditionalProperties
+		}
+		if where, why = misfit(member, e.Value, path+"."+e.Key); where != "" {
+			return where, why
+		}
+	}
+	return "", ""
+}
+
+// decode fills the struct in points to from prepared arguments.
+func (s *signature) decode(args []neuroscript.Value, in any) error {
+	b := []byte{'{'}
+	var err error
+	for i, p := range s.params {
+		if args[i].IsNil() {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, quote(p.Name)...)
+		b = append(b, ':')
+		if b, err = neuroscript.AppendJSON(b, args[i]); err != nil {
+			return neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", p.Name, err)
+		}
+	}
+	b = append(b, '}')
+	err = json.Unmarshal(b, in, json.RejectUnknownMembers(true))
+	if err == nil {
+		return nil
+	}
+	path, why := "", "does not fit"
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		path = strings.ReplaceAll(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/", ".")
+		if semantic.GoType != nil {
+			why = "does not fit " + semantic.GoType.String()
+		}
+		if semantic.Err != nil {
+			why += ": " + semantic.Err.Error()
+		}
+	}
+	return neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", path, why)
+}
+
+// coerce turns v into a parameter type, by the rules of neuroscript.md §11.
+func coerce(typ string, v neuroscript.Value) (neuroscript.Value, bool) {
+	if inner, ok := strings.CutPrefix(typ, "list<"); ok {
+		l, ok := v.AsList()
+		if !ok {
+			return v, false
+		}
+		out := make([]neuroscript.Value, len(l))
+		for i := range l {
+			if out[i], ok = coerce(strings.TrimSuffix(inner, ">"), l[i]); !ok {
+				return v, false
+			}
+		}
+		return neuroscript.List(out), true
+	}
+	switch typ {
+	case "string":
+		_, ok := v.AsString()
+		return v, ok
+	case "int", "float":
+		f, ok := v.AsNumber()
+		if s, text := v.AsString(); text {
+			f, ok = neuroscript.ParseNumber(s)
+		}
+		if !ok || typ == "int" && f != math.Trunc(f) {
+			return v, false
+		}
+		return neuroscript.Number(f), true
+	case "bool":
+		return coerceBool(v)
+	case "list":
+		return v, v.Kind() == neuroscript.KindList
+	case "map":
+		return v, v.Kind() == neuroscript.KindMap
+	}
+	return v, true
+}
+
+func coerceBool(v neuroscript.Value) (neuroscript.Value, bool) {
+	if f, ok := v.AsNumber(); ok {
+		return neuroscript.Bool(f != 0), true
+	}
+	if s, ok := v.AsString(); ok {
+		switch {
+		case s == "1" || strings.EqualFold(s, "true"):
+			return neuroscript.Bool(true), true
+		case s == "0" || strings.EqualFold(s, "false"):
+			return neuroscript.Bool(false), true
+		}
+		return v, false
+	}
+	_, ok := v.AsBool()
+	return v, ok
+}

@@ -1,0 +1,27 @@
+package tools
+
+import (
+	"context"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+// DemoPanic gives demo.panic(message), a tool with a bug: it panics. Examples,
+// the gallery and end-to-end tests call it to show that the turn ends in
+// HALT(ERR_CRASH) and the session lives on (neuroscript.md §8.3). It is in no
+// default set.
+func DemoPanic() Tool {
+	return Tool{
+		Name: "demo.panic", Class: messages.ReadOnly,
+		Description: "Panics with the message, to show what the host makes of it.",
+		Params:      []neuroscript.Param{req("message", "string")},
+		Run: func(_ context.Context, c *Call) (neuroscript.Value, error) {
+			message, err := stringArg(c, 0, "message")
+			if err != nil {
+				return neuroscript.Value{}, err
+			}
+			panic("demo.panic: " + message)
+		},
+	}
+}

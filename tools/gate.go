@@ -1,0 +1,130 @@
+package tools
+
+import (
+	"strings"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+// Gate answers for each single call of an action, after the policy let its tool
+// exist. It is pure: the same request gets the same verdict, as far as its Hook
+// does the same. The zero Gate approves (design.md §11). It must not be changed
+// while in use and is safe for concurrent use.
+type Gate struct {
+	Default messages.GateAnswer // empty: approve
+	// ByTool answers for the tools an entry names, as in Policy. A name beats a
+	// group, a longer group a shorter one.
+	ByTool map[string]messages.GateAnswer
+	// Deny lists what is denied whatever else says otherwise.
+	Deny []string
+	// Hook is the host's own judgement; with ok false it leaves the answer to
+	// ByTool and Default. It cannot lift a denial of Deny or ByTool.
+	Hook func(Request) (answer messages.GateAnswer, reason string, ok bool)
+}
+
+// Request is a call as the gate sees it.
+type Request struct {
+	SID        string
+	Tool       string // as registered
+	Class      messages.Class
+	Args       []neuroscript.Value
+	ArgsDigest messages.Digest // of the canonical JSON of the arguments
+}
+
+// Verdict is the gate's answer.
+type Verdict struct {
+	Answer messages.GateAnswer // approve or deny
+	By     string              // deny, tool, hook or default: which part of the gate spoke
+	Reason string              // for the model and the journal; may be empty on approval
+	Rule   bool                // a configured rule spoke, not the hook
+}
+
+// Who spoke, in Verdict.By.
+const (
+	ByDeny    = "deny"
+	ByTool    = "tool"
+	ByHook    = "hook"
+	ByDefault = "default"
+)
+
+// Decide answers a request. An answer that is neither approve nor deny is a
+// denial: what the gate does not understand does not happen.
+func (g *Gate) Decide(q Request) Verdict {
+	for _, pattern := range g.Deny {
+		if matches(pattern, q.Tool) {
+			return rule(messages.GateDeny, ByDeny)
+		}
+	}
+	answer, ruled := g.byTool(q.Tool)
+	if ruled && answer != messages.GateApprove {
+		return rule(answer, ByTool)
+	}
+	if g.Hook != nil {
+		if a, reason, ok := g.Hook(q); ok {
+			v := rule(a, ByHook)
+			v.Rule = false
+			if reason != "" {
+				v.Reason = reason
+			}
+			return v
+		}
+	}
+	if ruled {
+		return rule(answer, ByTool)
+	}
+	if g.Default == "" {
+		return rule(messages.GateApprove, ByDefault)
+	}
+	return rule(g.Default, ByDefault)
+}
+
+func rule(answer messages.GateAnswer, by string) Verdict {
+	switch answer {
+	case messages.GateApprove:
+		return Verdict{Answer: messages.GateApprove, By: by, Rule: true}
+	case messages.GateDeny:
+		return Verdict{Answer: messages.GateDeny, By: by, Rule: true, Reason: "denied by policy"}
+	}
+	return Verdict{Answer: messages.GateDeny, By: by, Rule: true, Reason: "denied: the gate knows no answer " + quote(string(answer))}
+}
+
+// byTool finds the most telling entry. Entries that differ in case alone are the
+// same entry; if they disagree, the one that does not approve counts.
+func (g *Gate) byTool(name string) (answer messages.GateAnswer, ok bool) {
+	best := -1
+	for pattern, a := range g.ByTool {
+		if !matches(pattern, name) {
+			continue
+		}
+		weight := len(pattern)
+		if !strings.HasSuffix(pattern, ".*") {
+			weight += MaxNameBytes // a name beats every group
+		}
+		if weight > best || weight == best && a != messages.GateApprove {
+			best, answer = weight, a
+		}
+	}
+	return answer, best >= 0
+}
+
+// Validate reports the first answer that is not one, as ERR_CONFIG with the
+// entry as Field.
+func (g *Gate) Validate() error {
+	if !known(g.Default) && g.Default != "" {
+		return &messages.Error{Code: messages.ErrConfig, Field: "approval.default", Detail: "there is no answer " + quote(string(g.Default))}
+	}
+	first := ""
+	for pattern, a := range g.ByTool {
+		if !known(a) && (first == "" || pattern < first) {
+			first = pattern
+		}
+	}
+	if first != "" {
+		return &messages.Error{Code: messages.ErrConfig, Field: "approval.tools." + first,
+			Detail: "there is no answer " + quote(string(g.ByTool[first]))}
+	}
+	return nil
+}
+
+func known(a messages.GateAnswer) bool { return a == messages.GateApprove || a == messages.GateDeny }
