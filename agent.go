@@ -1,11 +1,14 @@
 package stile
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed14be6753/stile/actors"
@@ -42,6 +45,8 @@ type Agent struct {
 	// Gate decides before the manifest's approval rules; may be nil. It must be
 	// pure: replay asks it again.
 	Gate func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
+
+	replayed bool // calls nothing: declares tools and answers from the journal
 }
 
 // LoadAgent reads a manifest file. All mistakes are reported at once, each with
@@ -61,6 +66,7 @@ func LoadAgent(path string) (*Agent, error) {
 // compiled is an agent ready for the actors.
 type compiled struct {
 	agent   *actors.Agent
+	man     *manifest.Manifest // effective
 	checker func(messages.Input) (messages.Input, error)
 	busy    messages.Policy
 	err     error
@@ -74,6 +80,9 @@ func (rt *Runtime) compile(a *Agent) (*compiled, error) {
 	}
 	c := &compiled{}
 	c.err = rt.build(a, c)
+	if c.err == nil && rt.store != nil {
+		c.err = rt.keepManifest(c)
+	}
 	actual, _ := rt.agents.LoadOrStore(a, c)
 	c = actual.(*compiled)
 	return c, c.err
@@ -121,14 +130,14 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	if name == "" {
 		name = a.Name
 	}
-	c.busy = m.Loop.Busy
+	c.busy, c.man = m.Loop.Busy, m
 	if checker, ok := dialect.(interface {
 		CheckInput(messages.Input) (messages.Input, error)
 	}); ok {
 		c.checker = checker.CheckInput
 	}
 	c.agent = &actors.Agent{
-		Name: name, Dialect: dialect, Routes: routes, Tools: set, Gate: gate, Specs: set.Specs(),
+		Name: name, Dialect: dialect, Routes: routes, Tools: set, Gate: gate, Specs: set.Specs(), Primer: dialect.Primer(set.Specs()),
 		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts),
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
@@ -141,6 +150,17 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 		},
 	}
 	return nil
+}
+
+// keepManifest leaves the effective manifest beside the records, for replay.
+func (rt *Runtime) keepManifest(c *compiled) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	key := manifestKey(c.agent.Rules.ManifestDigest)
+	if _, err := rt.store.Meta(ctx, key); !journal.IsNotFound(err) {
+		return err
+	}
+	return rt.store.PutMeta(ctx, key, c.man.Canonical())
 }
 
 // libraryDigest names the function libraries of a turn: each source's name and
@@ -167,8 +187,8 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest) (*tools.Registry, er
 		return nil, err
 	}
 	all := append(tools.Standard(), tools.SessionOutput(grants), tools.TimeNow(rt.cfg.Now), tools.DemoPanic())
-	if a.Dir != "" {
-		files, err := tools.NewFiles(a.Dir)
+	if imports(m, "file.") {
+		files, err := a.openFiles()
 		if err != nil {
 			return nil, err
 		}
@@ -176,6 +196,23 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest) (*tools.Registry, er
 		all = append(all, files.Tools()...)
 	}
 	return tools.New(append(all, a.Tools...)...)
+}
+
+// imports tells whether a manifest imports a tool of a group.
+func imports(m *manifest.Manifest, group string) bool {
+	return slices.ContainsFunc(m.Import.Tools, func(name string) bool { return strings.HasPrefix(strings.ToLower(name), group) })
+}
+
+// openFiles opens the folder that file tools see. A replay declares them and calls
+// none.
+func (a *Agent) openFiles() (*tools.Files, error) {
+	if a.replayed {
+		return tools.NewFiles(os.TempDir())
+	}
+	if a.Dir == "" {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "import.tools", Detail: "file tools need Agent.Dir, the folder they may see"}
+	}
+	return tools.NewFiles(a.Dir)
 }
 
 // routes resolves the manifest's providers: its own, then the fallbacks.

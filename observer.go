@@ -5,20 +5,21 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/telemetry"
 )
 
 // observer hands every durable record to the metrics and the decision log.
 type observer struct {
-	metrics   *telemetry.Metrics
+	*telemetry.Metrics
 	decisions *telemetry.DecisionLog
 	log       *zap.Logger
 	failing   sync.Once
 }
 
 func newObserver(rt *Runtime) *observer {
-	o := &observer{metrics: rt.metrics, log: rt.log}
+	o := &observer{Metrics: rt.metrics, log: rt.log}
 	if rt.cfg.DecisionLog != nil {
 		o.decisions = telemetry.NewDecisionLog(rt.cfg.DecisionLog)
 	}
@@ -27,11 +28,30 @@ func newObserver(rt *Runtime) *observer {
 
 // ObserveRecord implements actors.Observer.
 func (o *observer) ObserveRecord(r *messages.Record) {
-	o.metrics.ObserveRecord(r)
+	o.Metrics.ObserveRecord(r)
 	if o.decisions == nil || r.Body.Kind() != messages.KindTurnDecided {
 		return
 	}
 	if err := o.decisions.Write(r); err != nil {
 		o.failing.Do(func() { o.log.Error("the decision log cannot be written", zap.Error(err)) })
 	}
+}
+
+// counted tells the metrics of every commit.
+type counted struct {
+	journal.Store
+	metrics *telemetry.Metrics
+}
+
+// Commit implements journal.Store.
+func (c counted) Commit(batches []journal.Batch) []error {
+	errs := c.Store.Commit(batches)
+	records := 0
+	for i := range batches {
+		if errs[i] == nil {
+			records += len(batches[i].Records)
+		}
+	}
+	c.metrics.Committed(records)
+	return errs
 }

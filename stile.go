@@ -101,6 +101,33 @@ type Runtime struct {
 	closed  error
 }
 
+func (rt *Runtime) closeFiles() (err error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, c := range rt.files {
+		err = errors.Join(err, c.Close())
+	}
+	rt.files = nil
+	return err
+}
+
+// newCompiler makes a runtime that only compiles agents: it has no store and runs
+// nothing.
+func newCompiler() (*Runtime, error) {
+	rt := &Runtime{cfg: Config{}.withClock()}
+	var err error
+	rt.dialects, err = rt.dialectSet()
+	return rt, err
+}
+
+func (rt *Runtime) dialectSet() (*parse.Registry, error) {
+	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}}, rt.cfg.Dialects...)...)
+}
+
+func (rt *Runtime) newIncarnation() (messages.Incarnation, error) {
+	return actors.NewIncarnation(rt.cfg.Rand, rt.cfg.Now())
+}
+
 // keep closes c when the runtime closes.
 func (rt *Runtime) keep(c io.Closer) {
 	rt.mu.Lock()
@@ -125,7 +152,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	}
 	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics()}
 	var err error
-	if rt.dialects, err = parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}}, cfg.Dialects...)...); err != nil {
+	if rt.dialects, err = rt.dialectSet(); err != nil {
 		return nil, err
 	}
 	if err := rt.openStore(); err != nil {
@@ -134,7 +161,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := rt.openKeys(ctx); err != nil {
 		return nil, errors.Join(err, rt.closeStore())
 	}
-	rt.writer = journal.NewWriter(rt.store, journal.WriterOptions{})
+	rt.writer = journal.NewWriter(counted{rt.store, rt.metrics}, journal.WriterOptions{})
 	rt.host = actors.Start(actors.Config{
 		Store: rt.store, Writer: rt.writer, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
 		Observer: newObserver(rt), Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
@@ -202,12 +229,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	}
 	rt.closing.Do(func() {
 		rt.writer.Close()
-		rt.mu.Lock()
-		defer rt.mu.Unlock()
-		for _, c := range rt.files {
-			rt.closed = errors.Join(rt.closed, c.Close())
-		}
-		rt.closed = errors.Join(rt.closed, rt.closeStore())
+		rt.closed = errors.Join(rt.closeFiles(), rt.closeStore())
 	})
 	return rt.closed
 }

@@ -108,7 +108,7 @@ func (a *action) attempt() *turn.ActionEnded {
 	case o := <-done:
 		return a.timely(ctx, o)
 	case <-grace.C:
-		a.host.counters.Orphans.Add(1)
+		a.host.cfg.Observer.Orphan()
 		a.host.log.Warn("a tool overran its time and was left behind", zap.String("SID", a.sid), zap.String("tool", t.Name))
 		return a.lost(ctx)
 	}

@@ -30,6 +30,7 @@ type Agent struct {
 	Tools    *tools.Set
 	Gate     tools.Gate
 	Specs    []messages.ToolSpec
+	Primer   string // of Specs
 	Library  *neuroscript.Library
 	Limits   neuroscript.Limits
 	Receipts journal.Receipts

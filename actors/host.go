@@ -26,21 +26,25 @@ type Keys interface {
 	TokenKeys(now time.Time) token.KeySource
 }
 
-// Observer sees every record after it became durable, in the order of its
-// session. It is called from many sessions at once and must not block.
+// Observer sees what happens, for metrics and logs. It is called from many
+// sessions at once and must not block.
 type Observer interface {
+	// ObserveRecord gets every record after it became durable, in the order of its
+	// session.
 	ObserveRecord(*messages.Record)
+	SessionAwake()
+	SessionAsleep()
+	FallbackMint()   // the fallback signer minted a token
+	Orphan()         // a tool overran its time and was left behind
+	ReceiptMissing() // a record that should bear a receipt does not
 }
 
-// Counters are what a host counts besides records. All are safe to read at any
-// time.
+// Counters are what a host counts besides what it tells its Observer. All are
+// safe to read at any time.
 type Counters struct {
-	InFlight  atomic.Int64 // turns
-	Late      atomic.Int64 // answers that came too late and were dropped
-	Orphans   atomic.Int64 // tools that overran their deadline and still run
-	Unsigned  atomic.Int64 // records that should bear a receipt and do not
-	Fallbacks atomic.Int64 // tokens minted by the fallback signer
-	Crashes   atomic.Int64 // sessions restarted from the journal
+	InFlight atomic.Int64 // turns
+	Late     atomic.Int64 // answers that came too late and were dropped
+	Crashes  atomic.Int64 // sessions restarted from the journal
 }
 
 // Config is what a Host is made of. Writer and Store are the caller's to close,
@@ -50,7 +54,7 @@ type Config struct {
 	Writer   *journal.Writer
 	Keys     Keys
 	Receipts journal.Signer
-	Observer Observer // may be nil
+	Observer Observer
 	Log      *zap.Logger
 	SLog     *slog.Logger // for the actor library
 	Programs *neuroscript.Cache

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/journal/replay"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
@@ -156,41 +157,12 @@ func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Val
 			if a.ID != call.ID {
 				continue // of an earlier call, answered twice
 			}
-			return result(c, t, a)
+			return replay.Answer(c, t.Name, a, t.Result)
 		case <-c.Context().Done():
 			// The interpreter polls after every tool call and reports the breach.
 			return neuroscript.Value{}, nil
 		}
 	}
-}
-
-// result turns an action's end into a value or a script error.
-func result(c *neuroscript.Call, t *tools.Tool, a *turn.AnswerCall) (neuroscript.Value, error) {
-	var v neuroscript.Value
-	if a.Result != "" {
-		if err := c.ChargeBytes(int64(len(a.Result))); err != nil {
-			return neuroscript.Value{}, err
-		}
-		var err error
-		if v, err = neuroscript.FromJSON([]byte(a.Result)); err != nil {
-			return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "result of %s: %v", t.Name, err)
-		}
-	}
-	if a.State == messages.ActionOK {
-		return v, nil
-	}
-	code := int(a.ErrorCode)
-	if code == 0 {
-		code = neuroscript.CodeToolFailed
-	}
-	text, ok := v.AsString()
-	if !ok || text == "" {
-		text = "tool." + t.Name + ": " + string(a.State)
-		if a.Reason != "" {
-			text += " (" + a.Reason + ")"
-		}
-	}
-	return neuroscript.Value{}, neuroscript.Errorf(code, "%s", text)
 }
 
 // magicTool is tool.aeiou.magic of this turn (aeiou.md §6).
@@ -232,7 +204,7 @@ func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscri
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeInternal, "tool.aeiou.magic: no signer is available")
 	}
 	if minted.Fallback {
-		p.host.counters.Fallbacks.Add(1)
+		p.host.cfg.Observer.FallbackMint()
 		p.host.log.Warn("the fallback signer minted a token", zap.String("SID", p.sid), zap.String("kid", minted.KID),
 			zap.String("jti", minted.JTI), zap.NamedError("primary", minted.PrimaryErr))
 	}

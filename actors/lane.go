@@ -82,7 +82,9 @@ func (s *session) flush(c actor.Context) (more bool) {
 		panic(err) // a defect or no randomness: nothing was appended, restart from the journal
 	}
 	if n := s.sealer.Unsigned() - unsigned; n > 0 {
-		s.host.counters.Unsigned.Add(n)
+		for range n {
+			s.host.cfg.Observer.ReceiptMissing()
+		}
 		s.host.log.Warn("committed without a receipt", zap.String("SID", s.sid), zap.Int64("records", n))
 	}
 	batch := journal.Batch{

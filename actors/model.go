@@ -45,7 +45,7 @@ type reply struct {
 	decoder   parse.Decoder
 	events    []messages.Event
 	delivered int64
-	requests  int64 // model.request records of this turn
+	requests  int64 // model.request records of this turn that move the cursor
 }
 
 func (r *reply) run() {
@@ -85,9 +85,14 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 			Session: r.sid, Turn: r.open.Turn, Ordinal: r.open.Ordinal + r.requests,
 			Provider: route.Provider, Model: route.Model, Messages: msgs, MaxReplyBytes: turn.MaxReplyBytes,
 		}
-		r.requests++
+		// A script's rule answers as often as it matches and moves no cursor.
+		script, ok := route.Port.(interface{ Ordered(llm.Request) bool })
+		matched := ok && !script.Ordered(req)
+		if !matched {
+			r.requests++
+		}
 		r.box.post(&turn.ModelOpened{Ident: r.open.Ident, Request: messages.ModelRequest{
-			Provider: route.Provider, Model: route.Model, Mode: "replay", Prompt: digest, Messages: int64(len(msgs)), Lints: lints,
+			Provider: route.Provider, Model: route.Model, Mode: "replay", Prompt: digest, Messages: int64(len(msgs)), Lints: lints, Matched: matched,
 		}})
 		lints = nil // once per turn
 		err := r.read(route.Port.Stream(r.ctx, req))
@@ -193,7 +198,7 @@ func (r *reply) assemble() ([]messages.Message, error) {
 	e := r.open
 	p := messages.Projection{
 		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
-		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, LastError: e.LastError,
+		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, Primer: r.agent.Primer, LastError: e.LastError,
 	}
 	if !e.HaveCarry {
 		var err error
@@ -234,7 +239,7 @@ func (r *reply) transcript() (messages.Projection, error) {
 		}
 	}
 	p := prompt.Project(records, prompt.Spec{
-		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs,
+		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer,
 	})
 	return p, failed
 }

@@ -105,7 +105,9 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 			s.startAction(c, e)
 		}
 	case *turn.CancelAction:
-		if s.flying(e.Ident) && s.air.actions[e.ID] != nil {
+		if e.Withdrawn { // it never began
+			s.input(&turn.ActionEnded{Ident: e.Ident, ID: e.ID, State: messages.ActionCancelled, Reason: "cancelled"})
+		} else if s.flying(e.Ident) && s.air.actions[e.ID] != nil {
 			s.air.actions[e.ID].cancel(messages.Errorf(messages.ErrCancelled, "the turn is stopped"))
 		}
 	case *turn.AnswerCall:
@@ -137,9 +139,7 @@ func (s *session) publish(e *turn.Publish) {
 		s.host.hub.Publish(s.sid, u)
 		return
 	}
-	if s.host.cfg.Observer != nil {
-		s.host.cfg.Observer.ObserveRecord(u.Record)
-	}
+	s.host.cfg.Observer.ObserveRecord(u.Record)
 	if _, ok := u.Record.Body.(*messages.RunEnd); ok && s.machine.Phase() == turn.Idle {
 		s.endAir()
 		s.clock.stop()
@@ -189,8 +189,8 @@ func (s *session) verify(e *turn.Verify) {
 	s.input(&turn.Verified{Ident: e.Ident, Checks: checks})
 }
 
-// newIncarnation makes a UUIDv7 from the host's clock and randomness.
-func newIncarnation(rand io.Reader, now time.Time) (messages.Incarnation, error) {
+// NewIncarnation makes a UUIDv7 from the host's clock and randomness.
+func NewIncarnation(rand io.Reader, now time.Time) (messages.Incarnation, error) {
 	id, err := uuid.NewRandomFromReader(rand)
 	if err != nil {
 		return id, &messages.Error{Code: messages.ErrCrash, Detail: "no randomness for an incarnation", Cause: err}

@@ -63,6 +63,7 @@ func (r *root) forget(pid *actor.PID) {
 	if sid, ok := r.sids[pid.Id]; ok {
 		delete(r.sids, pid.Id)
 		r.host.dir.delete(sid)
+		r.host.cfg.Observer.SessionAsleep()
 	}
 }
 
@@ -93,6 +94,7 @@ func (r *root) pass(c actor.Context, req *request) {
 		ref.pid = c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newSession(r.host, ref, agent) },
 			actor.WithSupervisor(supervisor.OfTurn{})))
 		r.sids[ref.pid.Id] = sid
+		r.host.cfg.Observer.SessionAwake()
 		r.host.dir.put(sid, ref)
 	}
 	c.Send(ref.pid, req)

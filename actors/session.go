@@ -138,7 +138,7 @@ func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, 
 	sid := key.SID()
 	head, err := h.cfg.Writer.Activate(ctx, sid)
 	if journal.IsNotFound(err) || err == nil && head.Closed {
-		inc, err := newIncarnation(h.cfg.Rand, h.cfg.Now())
+		inc, err := NewIncarnation(h.cfg.Rand, h.cfg.Now())
 		if err != nil {
 			return journal.Head{}, turn.State{}, err
 		}

@@ -20,6 +20,7 @@ import (
 	"encoding/binary"
 	"hash"
 	"iter"
+	"unsafe"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -49,6 +50,7 @@ type Spec struct {
 	Carry    bool
 	Out, Scr []byte
 	Tools    []messages.ToolSpec
+	Primer   string // for Tools, where the caller keeps it
 }
 
 // Project builds the projection of a turn from the session's records, which come
@@ -62,7 +64,7 @@ type Spec struct {
 func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection {
 	runs := gather(records, &spec)
 	p := messages.Projection{
-		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Tools: spec.Tools,
+		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Tools: spec.Tools, Primer: spec.Primer,
 	}
 	for _, r := range runs {
 		switch {
@@ -194,7 +196,10 @@ func Assemble(d Dialect, p messages.Projection) []messages.Message {
 			return rendered
 		}
 	}
-	primer := d.Primer(p.Tools)
+	primer := p.Primer
+	if primer == "" {
+		primer = d.Primer(p.Tools)
+	}
 	if primer == "" {
 		return rendered
 	}
@@ -224,22 +229,18 @@ func Digest(ms []messages.Message) messages.Digest {
 	return messages.Digest(w.h.Sum(nil))
 }
 
-// digester feeds strings to a hash through one buffer, so that a prompt of
-// megabytes is not copied as a whole.
+// digester feeds a hash without copying what it is fed.
 type digester struct {
 	h   hash.Hash
-	buf [4096]byte
+	num [8]byte
 }
 
 func (w *digester) number(n int) {
-	binary.BigEndian.PutUint64(w.buf[:8], uint64(n))
-	w.h.Write(w.buf[:8])
+	binary.BigEndian.PutUint64(w.num[:], uint64(n))
+	w.h.Write(w.num[:])
 }
 
+// text lends the hash the string's own bytes: a hash reads and does not keep them.
 func (w *digester) text(s string) {
-	for len(s) > 0 {
-		n := copy(w.buf[:], s)
-		w.h.Write(w.buf[:n])
-		s = s[n:]
-	}
+	w.h.Write(unsafe.Slice(unsafe.StringData(s), len(s)))
 }

@@ -74,8 +74,12 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 	for _, r := range remarks {
 		text = append(text, "\n"+r+"\n"...)
 	}
+	primer := p.Primer
+	if primer == "" {
+		primer = d.Primer(p.Tools)
+	}
 	return []messages.Message{
-		{Role: messages.RoleSystem, Text: d.Primer(p.Tools)},
+		{Role: messages.RoleSystem, Text: primer},
 		{Role: messages.RoleUser, Text: string(text), Lints: lints},
 	}
 }

@@ -1,0 +1,175 @@
+package stile
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/sqlite"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Archive reads a data directory without running anything: no key file, no model,
+// no network. It may be used beside a running host. Its methods are safe for
+// concurrent use.
+type Archive struct {
+	store journal.Store
+	own   bool
+}
+
+// OpenArchive opens the journal of a data directory. A missing one is ERR_CONFIG;
+// a file that is no journal of ours, or of a newer format, is ERR_JOURNAL.
+func OpenArchive(dir string) (*Archive, error) {
+	if dir == "" {
+		dir = DefaultDir
+	}
+	path := filepath.Join(dir, JournalFile)
+	if _, err := os.Stat(path); err != nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: unwrapPath(err)}
+	}
+	store, err := sqlite.Open(sqlite.Options{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	return &Archive{store: store, own: true}, nil
+}
+
+// Archive is the runtime's own journal, read the same way. Closing it does nothing.
+func (rt *Runtime) Archive() *Archive { return &Archive{store: rt.store} }
+
+// Close releases the journal.
+func (a *Archive) Close() error {
+	if !a.own {
+		return nil
+	}
+	return a.store.Close()
+}
+
+// Sessions lists the sessions whose SID begins with prefix, in order of SID.
+func (a *Archive) Sessions(ctx context.Context, prefix string) iter.Seq2[journal.Head, error] {
+	return func(yield func(journal.Head, error) bool) {
+		q := journal.Query{Prefix: prefix, Retired: true}
+		for {
+			page, err := a.store.Sessions(ctx, q)
+			if err != nil {
+				yield(journal.Head{}, err)
+				return
+			}
+			for _, h := range page {
+				if !yield(h, nil) {
+					return
+				}
+			}
+			if len(page) < q.Page() {
+				return
+			}
+			last := page[len(page)-1]
+			q.AfterSID, q.AfterInc = last.SID, last.Inc
+		}
+	}
+}
+
+// Head finds a session by name: tenant:user:id, or a bare id of the local user.
+func (a *Archive) Head(ctx context.Context, name string) (journal.Head, error) {
+	key, err := messages.ParseSID(name)
+	if err != nil {
+		return journal.Head{}, err
+	}
+	return a.store.Head(ctx, key.SID())
+}
+
+// Records reads a session from its first record on, bodies typed.
+func (a *Archive) Records(ctx context.Context, inc messages.Incarnation) iter.Seq2[*Record, error] {
+	return readRecords(ctx, a.store, inc, 0)
+}
+
+// Blob gives bytes that a record names.
+func (a *Archive) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
+	return a.store.Blob(ctx, inc, d)
+}
+
+// PublicKeys are the receipt keys the journal was signed with, public halves only.
+func (a *Archive) PublicKeys(ctx context.Context) (*keyring.Set, error) {
+	doc, err := a.store.Meta(ctx, journal.MetaReceiptKeys)
+	if err != nil {
+		if journal.IsNotFound(err) {
+			return keyring.NewSet()
+		}
+		return nil, err
+	}
+	return keyring.ParseJWKS(doc)
+}
+
+// VerifyOptions say against what Verify judges.
+type VerifyOptions struct {
+	// Keys are the public receipt keys; nil takes those kept beside the records,
+	// which proves only that nobody without the private keys changed a record and
+	// left the keys alone. Pass keys that were exported to prove more.
+	Keys *keyring.Set
+	// Head is an exported head; with it a cut tail is found.
+	Head journal.Anchor
+	// Receipts is the policy the session ran under; "" is decision.
+	Receipts journal.Receipts
+}
+
+// Verify checks a session's chain, salted bodies and receipts, offline. The report
+// names every problem; the error is for a journal that cannot be read at all.
+func (a *Archive) Verify(ctx context.Context, inc messages.Incarnation, opts VerifyOptions) (journal.Report, error) {
+	if opts.Keys == nil {
+		var err error
+		if opts.Keys, err = a.PublicKeys(ctx); err != nil {
+			return journal.Report{}, err
+		}
+	}
+	head, err := a.store.HeadOf(ctx, inc)
+	if err != nil {
+		return journal.Report{}, err
+	}
+	if opts.Head == (journal.Anchor{}) {
+		opts.Head = journal.Anchor{Seq: head.Seq, Hash: head.Hash}
+	}
+	if opts.Receipts == "" {
+		opts.Receipts = journal.ReceiptsDecision
+	}
+	return journal.Verify(a.store.Read(ctx, inc, 0, 0), journal.VerifyOptions{
+		SID: head.SID, Inc: inc, Keys: setKeys{opts.Keys}, Receipts: opts.Receipts, Head: opts.Head,
+	}), nil
+}
+
+// setKeys gives the journal its view of public receipt keys.
+type setKeys struct{ set *keyring.Set }
+
+// VerifyReceipt implements journal.ReceiptKeys.
+func (k setKeys) VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig []byte, ts time.Time) error {
+	id, err := parseInc(inc)
+	if err != nil {
+		return err
+	}
+	return k.set.VerifyReceipt(id, seq, hash, ts, kid, sig)
+}
+
+// Export writes a session as JSON lines, one record each: the header, the body,
+// the salt, the hashes and the receipt. Erased bodies are null.
+func (a *Archive) Export(ctx context.Context, inc messages.Incarnation, w io.Writer) error {
+	var buf []byte
+	for r, err := range a.store.Read(ctx, inc, 0, 0) {
+		if err != nil {
+			return err
+		}
+		buf = append(journal.AppendRecord(buf[:0], r), '\n')
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrNoManifest tells that a journal does not hold the manifest a session ran
+// under, so that the caller must pass an agent.
+var ErrNoManifest = errors.New("stile: the journal does not hold the session's manifest")

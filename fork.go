@@ -1,0 +1,131 @@
+package stile
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Fork makes a new session that continues name from the decision of turn atTurn on
+// (0: from its last decision). The records up to there are taken over under the new
+// session's chain, with their own times; session.opened names where they came from. A run
+// that goes on at that turn goes on in the fork when it is opened; inputs that were
+// waiting are left behind. Errors: ERR_CONFIG (no such turn, the new name exists),
+// ERR_JOURNAL (an erased body cannot be taken over).
+func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*journal.Head, error) {
+	key, err := messages.ParseSID(newName)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := rt.store.Head(ctx, key.SID()); !journal.IsNotFound(err) {
+		if err == nil {
+			err = &messages.Error{Code: messages.ErrConfig, Field: "as", Detail: "the session " + key.SID() + " exists already"}
+		}
+		return nil, err
+	}
+	from, err := rt.Archive().Head(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	_, recs, err := journal.Load(ctx, rt.store, from.Inc)
+	if err != nil {
+		return nil, err
+	}
+	cut, err := cutAt(recs, atTurn)
+	if err != nil {
+		return nil, err
+	}
+	inc, err := rt.newIncarnation()
+	if err != nil {
+		return nil, err
+	}
+	batch := journal.Batch{SID: key.SID(), Inc: inc, Epoch: 1}
+	if batch.Blobs, err = rt.blobsOf(ctx, from.Inc, recs[:cut]); err != nil {
+		return nil, err
+	}
+	origin := &messages.ForkOrigin{SID: from.SID, Incarnation: from.Inc.String(), Seq: int64(cut), Hash: recs[cut-1].Hash}
+	for _, r := range recs[:cut] {
+		own := &messages.Record{Seq: r.Seq, Run: r.Run, Turn: r.Turn, TS: r.TS, Body: r.Body}
+		if b, ok := r.Body.(*messages.SessionOpened); ok {
+			opened := *b
+			opened.Incarnation, opened.Origin = inc.String(), origin
+			own.Body = &opened
+		}
+		batch.Records = append(batch.Records, own)
+	}
+	sealer := journal.NewSealer(journal.SealerConfig{
+		Head: journal.NewHead(key.SID(), inc), Epoch: 1, Rand: rt.cfg.Rand, Signer: ringKeys{rt.keys}, Receipts: receiptsOf(recs),
+	})
+	if err := sealer.Seal(batch.Records, rt.cfg.Now()); err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	rt.writer.Append(batch, func(err error) { done <- err })
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	head, err := rt.store.HeadOf(ctx, inc)
+	return &head, err
+}
+
+// receiptsOf signs the copy as the original was signed: what was taken over keeps
+// a receipt only if it had one.
+func receiptsOf(recs []*messages.Record) journal.Receipts {
+	for _, r := range recs {
+		if r.Sig == nil {
+			continue
+		}
+		if _, ok := r.Body.(*messages.TurnDecided); ok {
+			return journal.ReceiptsDecision
+		}
+		return journal.ReceiptsRun
+	}
+	return journal.ReceiptsOff
+}
+
+// cutAt gives how many records belong to the fork: through the decision of the
+// turn, and the end of its run when that follows at once.
+func cutAt(recs []*messages.Record, turn int64) (int, error) {
+	at := -1
+	for i, r := range recs {
+		if _, ok := r.Body.(*messages.TurnDecided); ok && (turn == 0 || r.Turn == turn) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return 0, &messages.Error{Code: messages.ErrConfig, Field: "at", Detail: "the session has no decided turn of that number"}
+	}
+	if at+1 < len(recs) {
+		if _, ok := recs[at+1].Body.(*messages.RunEnd); ok && recs[at+1].Run == recs[at].Run {
+			at++
+		}
+	}
+	return at + 1, nil
+}
+
+// blobsOf reads what the records name.
+func (rt *Runtime) blobsOf(ctx context.Context, inc messages.Incarnation, recs []*messages.Record) ([]messages.Blob, error) {
+	var blobs []messages.Blob
+	seen := map[messages.Digest]bool{}
+	for _, r := range recs {
+		for _, d := range journal.Blobs(r.Body) {
+			if seen[d] {
+				continue
+			}
+			seen[d] = true
+			data, err := rt.store.Blob(ctx, inc, d)
+			if err != nil {
+				return nil, errors.Join(messages.Errorf(messages.ErrJournal, "record %d names bytes that cannot be read", r.Seq), err)
+			}
+			blobs = append(blobs, messages.Blob{Digest: d, Data: data})
+		}
+	}
+	return blobs, nil
+}
