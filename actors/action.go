@@ -92,10 +92,8 @@ func (a *action) attempt() *turn.ActionEnded {
 		Attempt: a.start.Attempt, Args: list, Session: reader{a.host}, Audit: a.audit,
 	}
 	done := make(chan outcome, 1)
-	a.host.work.Go(func() {
-		var o outcome
-		o.crash = supervisor.Guard(func() { o.end = conclude(t.Run(ctx, call)) })
-		done <- o
+	a.host.run(func() {
+		supervisor.Guard(func() { done <- outcome{end: conclude(t.Run(ctx, call))} }, func(crash *supervisor.Crash) { done <- outcome{crash: crash} })
 	})
 	select {
 	case o := <-done:

@@ -6,33 +6,27 @@ import (
 	"github.com/seed14be6753/stile/supervisor"
 )
 
-// child is the actor of a turn's child: it runs its work on a goroutine of its
-// own and answers for its crash, so that the supervisor sees it.
+// child is the actor of a turn's child: its work runs on a goroutine of its own,
+// and the actor answers for the crash, so that the supervisor sees it.
 //
-//	accepts: *actor.Started (begin), *supervisor.Crash (fail with it)
-//	sends:   what the work posts to the session's inbox
-type child struct {
-	host *Host
-	work func()
-}
+//	accepts: *supervisor.Crash (fail with it)
+//	sends:   nothing; the work posts to the session's inbox
+type child struct{}
 
-// spawnChild starts work under a new child of the session.
+// spawnChild starts work under a new child of the session. The work begins beside
+// the actor, not after its first message: nothing of the actor is needed until a
+// crash is reported.
 func (h *Host) spawnChild(c actor.Context, work func()) *actor.PID {
-	return c.Spawn(actor.PropsFromProducer(func() actor.Actor { return &child{host: h, work: work} },
-		actor.WithMailbox(actor.UnboundedLockfree())))
+	pid := c.Spawn(h.childProps)
+	h.run(func() {
+		supervisor.Guard(work, func(crash *supervisor.Crash) { h.system.Root.Send(pid, crash) })
+	})
+	return pid
 }
 
 // Receive implements actor.Actor.
-func (k *child) Receive(c actor.Context) {
-	switch msg := c.Message().(type) {
-	case *actor.Started:
-		self := c.Self()
-		k.host.work.Go(func() {
-			if crash := supervisor.Guard(k.work); crash != nil {
-				k.host.system.Root.Send(self, crash)
-			}
-		})
-	case *supervisor.Crash:
-		panic(msg)
+func (child) Receive(c actor.Context) {
+	if crash, ok := c.Message().(*supervisor.Crash); ok {
+		panic(crash)
 	}
 }

@@ -73,21 +73,23 @@ type Config struct {
 // Host runs sessions. One process needs one: an actor system costs megabytes.
 // Its methods are safe for concurrent use.
 type Host struct {
-	cfg      Config
-	log      *zap.Logger
-	system   *actor.ActorSystem
-	root     *actor.PID
-	dir      *directory
-	hub      *Hub
-	counters Counters
-	ctx      context.Context // ends when Stop begins; parent of all children's work
-	cancel   context.CancelFunc
-	work     sync.WaitGroup // goroutines of children and loaders
-	lost     func()
-	wheel    chan struct{}
-	inline   bool // the writer answers before Append returns
-	stop     sync.Once
-	stopped  chan struct{}
+	cfg        Config
+	log        *zap.Logger
+	system     *actor.ActorSystem
+	root       *actor.PID
+	dir        *directory
+	hub        *Hub
+	counters   Counters
+	ctx        context.Context // ends when Stop begins; parent of all children's work
+	cancel     context.CancelFunc
+	pool       pool
+	work       sync.WaitGroup // functions of children and loaders at work
+	childProps *actor.Props
+	lost       func()
+	wheel      chan struct{}
+	inline     bool // the writer answers before Append returns
+	stop       sync.Once
+	stopped    chan struct{}
 }
 
 // Start makes a host. Nothing runs in it until a session is opened.
@@ -112,10 +114,12 @@ func Start(cfg Config) *Host {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }),
 		actor.WithDeadLetterRequestLogging(false))
+	h.childProps = actor.PropsFromProducer(func() actor.Actor { return child{} },
+		actor.WithMailbox(actor.UnboundedLockfree()), actor.WithDispatcher(&h.pool))
 	sub := h.system.EventStream.Subscribe(h.deadLetter)
 	h.lost = func() { h.system.EventStream.Unsubscribe(sub) }
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
-		actor.WithSupervisor(supervisor.OfSessions{})))
+		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	go h.idleWheel()
 	return h
 }
@@ -248,6 +252,16 @@ func (h *Host) shutdown() {
 	_ = h.system.Root.StopFuture(h.root).Wait()
 	h.lost()
 	h.system.Shutdown()
+	h.pool.Close()
+}
+
+// run runs f on a goroutine that Stop waits for.
+func (h *Host) run(f func()) {
+	h.work.Add(1)
+	h.pool.Run(func() {
+		defer h.work.Done()
+		f()
+	})
 }
 
 // typeName names an unknown message without printing what it holds.

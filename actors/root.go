@@ -92,7 +92,7 @@ func (r *root) pass(c actor.Context, req *request) {
 		ref = &sessionRef{key: req.key}
 		agent := req.agent
 		ref.pid = c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newSession(r.host, ref, agent) },
-			actor.WithSupervisor(supervisor.OfTurn{})))
+			actor.WithSupervisor(supervisor.OfTurn{}), actor.WithDispatcher(&r.host.pool)))
 		r.sids[ref.pid.Id] = sid
 		r.host.cfg.Observer.SessionAwake()
 		r.host.dir.put(sid, ref)

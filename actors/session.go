@@ -121,13 +121,15 @@ func (s *session) Receive(c actor.Context) {
 func (s *session) started(c actor.Context) {
 	s.box = &inbox{system: s.host.system, pid: c.Self()}
 	self, h := c.Self(), s.host
-	h.work.Go(func() {
-		msg := &loaded{of: s}
-		if crash := supervisor.Guard(func() { msg.head, msg.state, msg.err = load(h.ctx, h, s.ref.key) }); crash != nil {
+	h.run(func() {
+		supervisor.Guard(func() {
+			msg := &loaded{of: s}
+			msg.head, msg.state, msg.err = load(h.ctx, h, s.ref.key)
+			h.system.Root.Send(self, msg)
+		}, func(crash *supervisor.Crash) {
 			h.log.Error("loading a session panicked", zap.String("SID", s.sid), zap.ByteString("stack", crash.Stack))
-			msg.err = messages.Errorf(messages.ErrCrash, "%s", supervisor.Detail(crash))
-		}
-		h.system.Root.Send(self, msg)
+			h.system.Root.Send(self, &loaded{of: s, err: messages.Errorf(messages.ErrCrash, "%s", supervisor.Detail(crash))})
+		})
 	})
 }
 
@@ -366,7 +368,7 @@ func (s *session) snapshot() {
 		return
 	}
 	h, inc, head := s.host, s.inc, s.sealer.Head()
-	h.work.Go(func() {
+	h.run(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, 10*time.Second)
 		defer cancel()
 		err := h.cfg.Store.PutSnapshot(ctx, inc, journal.Snapshot{Seq: head.Seq, Hash: head.Hash, Format: turn.StateFormat, State: b})
@@ -379,7 +381,7 @@ func (s *session) snapshot() {
 // release ends everything this activation started and answers everyone who
 // waits for it. A panic here would resurrect the actor.
 func (s *session) release(why *messages.Error) {
-	if crash := supervisor.Guard(func() {
+	supervisor.Guard(func() {
 		s.box.close()
 		s.clock.stop()
 		s.endAir()
@@ -393,7 +395,7 @@ func (s *session) release(why *messages.Error) {
 		if s.dead == nil {
 			s.dead = why
 		}
-	}); crash != nil {
+	}, func(crash *supervisor.Crash) {
 		s.host.log.Error("releasing a session panicked", zap.String("SID", s.sid), zap.ByteString("stack", crash.Stack))
-	}
+	})
 }

@@ -41,27 +41,26 @@ type Crash struct {
 // Error makes a Crash readable in protoactor's own log lines, without the stack.
 func (c *Crash) Error() string { return Detail(c.Panic) }
 
-// Guard runs f and returns its panic as a Crash, or nil. A runtime.Goexit in f is
-// a crash too: it would otherwise leave a turn without an answer.
-func Guard(f func()) (crash *Crash) {
+// Guard runs f and reports its panic. A runtime.Goexit in f is a crash too: it
+// would otherwise leave a turn without an answer. report runs before the goroutine
+// ends, also then, when nothing behind the call of Guard does.
+func Guard(f func(), report func(*Crash)) {
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
-		p := recover()
-		if p == nil {
-			p = "the goroutine ended with runtime.Goexit"
+		switch p := recover().(type) {
+		case nil:
+			report(&Crash{Panic: "the goroutine ended with runtime.Goexit", Stack: debug.Stack()})
+		case *Crash: // passed on from another goroutine
+			report(p)
+		default:
+			report(&Crash{Panic: p, Stack: debug.Stack()})
 		}
-		if c, ok := p.(*Crash); ok { // passed on from another goroutine
-			crash = c
-			return
-		}
-		crash = &Crash{Panic: p, Stack: debug.Stack()}
 	}()
 	f()
 	returned = true
-	return nil
 }
 
 // maxDetailBytes bounds what of a panic's text goes into a record.
