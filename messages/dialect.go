@@ -122,14 +122,17 @@ type ToolSpec struct {
 
 // Projection is the history a dialect renders for the model.
 type Projection struct {
-	SID       string
-	Turn      int64
-	Pass      int
-	Text      string // this turn's input as text
-	Userdata  string // this turn's input as a JSON object
-	Out, Scr  []byte // the previous turn's streams
-	History   []Item
-	Tools     []ToolSpec
+	SID      string
+	Turn     int64
+	Pass     int
+	Text     string // this turn's input as text
+	Userdata string // this turn's input as a JSON object
+	Out, Scr []byte // the previous turn's streams
+	History  []Item
+	Tools    []ToolSpec
+	// Primer is the dialect's primer for Tools where the caller keeps it; empty
+	// lets the dialect write it again.
+	Primer    string
 	LastError string // why the previous turn of the run did not go through, if it did not
 }
 

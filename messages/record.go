@@ -132,7 +132,10 @@ type TurnBegin struct {
 
 // ModelRequest says what was asked of which model.
 type ModelRequest struct {
-	Lints    []Code `json:"lints,omitzero"` // of rendering the prompt
+	Lints []Code `json:"lints,omitzero"` // of rendering the prompt
+	// Matched tells that a scripted model answered by a rule on the input: such a
+	// request does not move the script's cursor (design.md §10).
+	Matched  bool   `json:"matched,omitzero"`
 	Messages int64  `json:"messages"`
 	Mode     string `json:"mode"`
 	Model    string `json:"model"`
@@ -247,7 +250,8 @@ type Lint struct {
 type TurnDecided struct {
 	Decision     Decision `json:"decision"`
 	Detail       string   `json:"detail,omitzero"`
-	Digest       Digest   `json:"digest"` // progress guard's
+	Digest       Digest   `json:"digest"`                 // progress guard's
+	FailureLines []int64  `json:"failure_lines,omitzero"` // 0-based lines of OUTPUT the failures stand on
 	Failures     []string `json:"failures,omitzero"`
 	GasUsed      int64    `json:"gas_used,omitzero"`
 	JTI          string   `json:"jti,omitzero"`
@@ -368,3 +372,11 @@ func (*Audit) Kind() Kind { return KindAudit }
 
 // Kind implements Body.
 func (*Note) Kind() Kind { return KindNote }
+
+// Undecoded stands in for a body that was read from a store and not decoded yet:
+// its bytes are the record's Raw, or were erased when Raw is nil. It never
+// reaches a journal.
+type Undecoded struct{ Of Kind }
+
+// Kind implements Body; it is the kind of the body it stands for.
+func (u *Undecoded) Kind() Kind { return u.Of }

@@ -35,6 +35,8 @@ const (
 	MaxSettlements     = 3                      // per run, design.md §7
 	MaxPanics          = 3                      // of one action name in a run under on_panic: fail
 	KeyMemory          = 64                     // idempotency keys a session remembers
+	MaxStateBytes      = 4 << 10                // a dialect's memory, design.md §5
+	NoProgressN        = 3                      // when Rules.NoProgressN is not set, aeiou.md §12
 )
 
 // Limits are the clocks and counts of a session (design.md §8). A zero clock
@@ -62,7 +64,7 @@ type Rules struct {
 	Dialect     string
 	Judge       Judge
 	Limits      Limits
-	NoProgressN int   // ≥ 2
+	NoProgressN int   // ≥ 2; ≤ 0 means the default
 	MaxTurns    int64 // per run, 0 none
 	// ExemptFinal keeps the progress guard from overriding DONE and ABORT.
 	ExemptFinal bool
@@ -77,4 +79,11 @@ type Rules struct {
 	LibraryDigest  messages.Digest
 	ToolsDigest    messages.Digest
 	LimitsDigest   messages.Digest
+}
+
+func (r *Rules) noProgressN() int {
+	if r.NoProgressN <= 0 {
+		return NoProgressN
+	}
+	return r.NoProgressN
 }

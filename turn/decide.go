@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"strconv"
+
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -23,35 +25,51 @@ func (m *Machine) facts() messages.Facts {
 
 // decide ends the turn: verdict, guards, the commit point, and what follows.
 func (m *Machine) decide() {
-	f, run := m.flight, m.state.Open
+	f := m.flight
 	fs := m.facts()
-	v := m.cfg.Judge.Decide(fs)
-	if f.breach != "" {
-		v.Decision, v.Code = messages.Halt, f.breach
-	}
-	if v.Decision == messages.Halt && v.Detail == "" {
-		v.Detail = f.breachWhy
-		if v.Code == messages.ErrModel && v.Detail == "" {
-			v.Detail = f.modelErr
-		}
-	}
+	v := m.verdict(fs)
 	var digest messages.Digest
 	if f.breach == "" && !fs.MagicFailed {
 		digest = ProgressDigest(m.cfg.Judge.Digest(fs))
 	}
 	m.guard(&v, digest)
 	m.commit(fs, v, digest)
-	run = m.state.Open
-	f.reply, f.units = nil, nil
 	if v.Decision == messages.Continue {
 		m.to(EmitNext)
-		m.nextTurn(f, fs)
+		m.nextTurn(fs)
 		return
 	}
-	m.to(Final)
-	m.persistRunEnd(v, run)
-	m.rest()
+	m.endRun(v)
 	m.nextRun()
+}
+
+// verdict asks the dialect, and holds it to its contract: a breach is the host's
+// decision whatever the dialect says, a HALT has a reason, the memory its limit.
+func (m *Machine) verdict(fs messages.Facts) messages.Verdict {
+	f := m.flight
+	v := m.cfg.Judge.Decide(fs)
+	if f.breach != "" {
+		v.Token = -1 // tokens of a turn that did not complete do not count
+		v.Decision, v.Code, v.Detail = messages.Halt, f.breach, f.breachWhy
+	}
+	if len(v.State) > MaxStateBytes {
+		v.State = nil
+		m.override(&v, messages.ErrDialect, "the dialect's memory is over 4 KiB")
+	}
+	switch v.Decision {
+	case messages.Continue, messages.Done, messages.Abort:
+	case messages.Halt:
+		if v.Code == "" {
+			m.override(&v, messages.ErrCrash, "the dialect halted without a reason")
+		}
+		if v.Code == messages.ErrModel && v.Detail == "" {
+			v.Detail = f.modelErr
+		}
+	default:
+		m.override(&v, messages.ErrCrash, "the dialect gave no decision")
+	}
+	v.Detail = clean(v.Detail)
+	return v
 }
 
 // guard lets the host's guards override the verdict; first match wins (design.md
@@ -62,13 +80,14 @@ func (m *Machine) guard(v *messages.Verdict, digest messages.Digest) {
 	}
 	run := m.state.Open
 	final := v.Decision != messages.Continue
+	n := m.cfg.noProgressN()
 	switch {
-	case !(final && m.cfg.ExemptFinal) && !digest.IsZero() && run.Progress.next(digest) >= m.cfg.NoProgressN:
-		m.override(v, messages.ErrNoProgress, "the same output for "+string(appendInt(nil, int64(m.cfg.NoProgressN)))+" turns in a row")
+	case !(final && m.cfg.ExemptFinal) && !digest.IsZero() && run.Progress.next(digest) >= n:
+		m.override(v, messages.ErrNoProgress, "the same output for "+strconv.Itoa(n)+" turns in a row")
 	case run.Loop.fires(run.Turn.Calls):
 		m.override(v, messages.ErrLoop, "the same call keeps giving the same result")
 	case !final && m.cfg.MaxTurns > 0 && run.Turns >= m.cfg.MaxTurns:
-		m.override(v, messages.ErrMaxTurns, "the run used all "+string(appendInt(nil, m.cfg.MaxTurns))+" turns")
+		m.override(v, messages.ErrMaxTurns, "the run used all "+strconv.FormatInt(m.cfg.MaxTurns, 10)+" turns")
 	}
 }
 
@@ -90,7 +109,7 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 	if v.Token >= 0 && v.Token < len(fs.Tokens) {
 		body.KID, body.JTI = fs.Tokens[v.Token].KID, fs.Tokens[v.Token].JTI
 	}
-	body.Failures, body.Verification = failures(fs.Tokens)
+	body.Failures, body.FailureLines, body.Verification = failures(fs.Tokens)
 	var blobs []messages.Blob
 	keep := func(b []byte, d *messages.Digest) {
 		if len(b) > 0 {
@@ -109,9 +128,10 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 	m.persist(body, 0, blobs...)
 }
 
-// failures lists every failed candidate as CODE/REASON in emission order, and
+// failures lists every failed candidate as CODE/REASON in emission order, with the
+// line of OUTPUT it stands on, and
 // the one that got furthest (aeiou.md §§11, 17).
-func failures(checks []messages.TokenCheck) (all []string, furthest string) {
+func failures(checks []messages.TokenCheck) (all []string, lines []int64, furthest string) {
 	best := -1
 	for _, c := range checks {
 		if c.Failure == "" {
@@ -121,17 +141,16 @@ func failures(checks []messages.TokenCheck) (all []string, furthest string) {
 		if c.Reason != "" {
 			text += "/" + c.Reason
 		}
-		all = append(all, text)
+		all, lines = append(all, text), append(lines, int64(c.Line))
 		if r := messages.TokenStage(c.Failure); r >= best {
 			best, furthest = r, text
 		}
 	}
-	return all, furthest
+	return all, lines, furthest
 }
 
 // nextTurn carries on after CONTINUE; turn.begin shares the decision's batch.
-func (m *Machine) nextTurn(old *flight, fs messages.Facts) {
-	m.stopTimer(ClockTurn)
+func (m *Machine) nextTurn(fs messages.Facts) {
 	m.flight = nil
 	m.to(Idle)
 	m.beginTurn()
@@ -146,16 +165,19 @@ func (m *Machine) nextTurn(old *flight, fs messages.Facts) {
 	}
 }
 
-func (m *Machine) persistRunEnd(v messages.Verdict, run *OpenRun) {
+// endRun records the run's end, its last turn's, and releases turn and clocks.
+func (m *Machine) endRun(v messages.Verdict) {
+	m.to(Final)
+	run := m.state.Open
 	end := &messages.RunEnd{Decision: v.Decision, Detail: v.Detail, Turns: run.Turns}
 	if v.Decision == messages.Halt {
 		end.Reason = v.Code
 	}
-	m.persist(end, 0)
-}
-
-// rest releases the turn and every clock.
-func (m *Machine) rest() {
+	r := &messages.Record{SID: m.sid, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run.Run, TS: m.now, Body: end}
+	if run.Turns > 0 {
+		r.Turn = m.state.Turn
+	}
+	m.append(r, 0)
 	for c := range NumClocks {
 		m.stopTimer(c)
 	}

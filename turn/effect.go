@@ -32,7 +32,8 @@ type Publish struct {
 	Update messages.Update
 }
 
-// Answer answers a Submit, Open or Cancel. Err is set on refusal.
+// Answer answers a Submit, Open or Cancel. Err is set on refusal. What it
+// promises is durable: a cancel that was answered survives a crash.
 type Answer struct {
 	After  int64
 	Handle uint64
@@ -60,7 +61,8 @@ type OpenModel struct {
 	LastError string
 }
 
-// CancelModel ends the stream; nothing it says later counts.
+// CancelModel ends the stream; nothing it says later counts. An OpenModel that
+// still waits for the journal is withdrawn by the Outbox.
 type CancelModel struct{ Ident }
 
 // RunProgram executes an ACTIONS program in a fresh interpreter.
@@ -100,9 +102,14 @@ type StartAction struct {
 }
 
 // CancelAction asks a running action to stop; it still answers ActionEnded.
+//
+// The Outbox sets Withdrawn when the action's StartAction was still waiting for
+// the journal: it will not come any more, so nothing began, and the shell itself
+// answers ActionEnded in state cancelled.
 type CancelAction struct {
 	Ident
-	ID string
+	ID        string
+	Withdrawn bool
 }
 
 // AnswerCall lets the program go on.

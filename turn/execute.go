@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -63,17 +65,23 @@ func (m *Machine) programCall(in *ProgramCall) {
 		return
 	}
 	f := m.flight
-	m.emissions(in.Emissions)
-	class := in.Class
-	if class == "" {
-		class = messages.Effectful
+	id, name, args := clean(in.ID), clean(in.Name), clean(in.Args)
+	if _, again := f.byID[id]; again {
+		m.dropped++ // an id names one action of a turn: the same call came twice
+		return
 	}
-	digest := messages.Digest(sha256.Sum256([]byte(in.Args)))
+	m.emissions(in.Emissions)
+	class := classOf(in.Class)
+	digest := messages.Digest(sha256.Sum256([]byte(args)))
 	m.persist(&messages.ActionDeclared{
-		ID: in.ID, Type: "tool", Name: in.Name, Mode: "sync", Args: in.Args, ArgsDigest: digest, Class: class,
+		ID: id, Type: "tool", Name: name, Mode: "sync", Args: args, ArgsDigest: digest, Class: class,
 	}, LazyHold)
-	c := call{Call: messages.Call{ID: in.ID, Name: in.Name, Args: in.Args, Class: class}}
-	c.key = m.actionKey(in.ID, digest)
+	c := call{Call: messages.Call{ID: id, Name: name, Args: args, Class: class}}
+	c.key = m.actionKey(id, digest)
+	if f.byID == nil {
+		f.byID = map[string]int{}
+	}
+	f.byID[id] = len(f.calls)
 	f.calls = append(f.calls, c)
 	p := &f.calls[len(f.calls)-1]
 	switch {
@@ -81,19 +89,28 @@ func (m *Machine) programCall(in *ProgramCall) {
 		m.endCall(p, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
 	case m.cfg.Limits.Actions > 0 && m.state.Open.Actions > m.cfg.Limits.Actions:
 		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota})
-		m.stop(messages.ErrQuota, "actions: the run used more than its limit")
+		m.overrun("actions", m.cfg.Limits.Actions, "a run")
 	case len(f.calls) > MaxGenerationCalls:
 		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota, ErrorCode: CodeToolFailed,
 			Result: `"more than 64 actions in one turn"`})
 	default:
 		p.judging = true
-		m.do(&AskGate{Ident: f.Ident, ID: in.ID, Name: in.Name, Args: in.Args, ArgsDigest: digest, Class: class})
+		m.do(&AskGate{Ident: f.Ident, ID: id, Name: name, Args: args, ArgsDigest: digest, Class: class})
 	}
 }
 
+// classOf reads a class; what it does not know may do anything.
+func classOf(c messages.Class) messages.Class {
+	switch c {
+	case messages.Pure, messages.ReadOnly, messages.Idempotent, messages.Keyed:
+		return c
+	}
+	return messages.Effectful
+}
+
 // actionKey is stable across attempts and owners and opaque to tools (design.md
-// §7). The array is canonical JSON: every part is free of characters to escape
-// but the id, which hosts make.
+// §7). The array is canonical JSON: no part but the id holds a character to
+// escape.
 func (m *Machine) actionKey(id string, args messages.Digest) string {
 	b := make([]byte, 0, 192)
 	b = append(b, '[', '"')
@@ -102,9 +119,9 @@ func (m *Machine) actionKey(id string, args messages.Digest) string {
 	b = append(b, m.cfg.Inc.String()...)
 	b = append(b, `",`...)
 	b = appendInt(b, m.flight.Turn)
+	b = append(b, ',')
+	b, _ = jsontext.AppendQuote(b, id) // id is valid UTF-8, nothing else can fail
 	b = append(b, `,"`...)
-	b = append(b, id...)
-	b = append(b, `","`...)
 	b = append(b, args.String()...)
 	b = append(b, '"', ']')
 	sum := sha256.Sum256(b)
@@ -146,10 +163,8 @@ func (m *Machine) judged(in *Judged) {
 
 // call finds an action of the turn in flight that has no terminal record.
 func (m *Machine) call(id string) *call {
-	for i := range m.flight.calls {
-		if c := &m.flight.calls[i]; c.ID == id && !c.done {
-			return c
-		}
+	if i, ok := m.flight.byID[id]; ok && !m.flight.calls[i].done {
+		return &m.flight.calls[i]
 	}
 	return nil
 }
@@ -168,11 +183,6 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		a := in.Audits[i]
 		m.persist(&a, LazyHold)
 	}
-	if in.Reason == reasonPanic {
-		m.panicked(c, "tool "+c.Name+" panicked")
-		m.drained()
-		return
-	}
 	m.endCall(c, in)
 	m.drained()
 }
@@ -183,19 +193,19 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	if state == messages.ActionCancelled && c.started && c.Class.Durable() && end.Reason == reasonLost {
 		state = messages.ActionUnknown
 	}
-	c.done, c.State, c.Reason, c.Value = true, state, end.Reason, end.Result
+	c.done, c.State, c.Reason, c.Value = true, state, clean(end.Reason), clean(end.Result)
 	if state == messages.ActionUnknown && c.Value == "" {
 		c.Value = quote(messages.UnknownText)
 	}
 	hold := LazyHold
-	if c.Class.Durable() {
+	if c.started && c.Class.Durable() {
 		hold = EndedHold
 	}
 	m.persist(&messages.ActionEnded{
-		ID: c.ID, State: state, Reason: end.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
+		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
 	}, hold)
 	if m.flight.ran && !m.flight.ended {
-		m.do(&AnswerCall{Ident: m.flight.Ident, ID: c.ID, State: state, Result: c.Value, ErrorCode: end.ErrorCode, Reason: end.Reason})
+		m.do(&AnswerCall{Ident: m.flight.Ident, ID: c.ID, State: state, Result: c.Value, ErrorCode: end.ErrorCode, Reason: c.Reason})
 	}
 }
 
@@ -210,8 +220,7 @@ func (m *Machine) panicked(c *call, why string) {
 	if m.cfg.OnPanic == messages.PanicFail && m.state.Open.Panics[c.Name] < MaxPanics && m.phase == Running {
 		return
 	}
-	m.persist(&messages.Control{What: messages.ControlCrash, Name: string(ChildAction), Code: messages.ErrCrash, Detail: why}, LazyHold)
-	m.stop(messages.ErrCrash, why)
+	m.crash(ChildAction, why)
 }
 
 // programEnd takes the program's streams and asks for verification.
@@ -228,11 +237,18 @@ func (m *Machine) programEnd(in *ProgramEnd) {
 		return
 	}
 	if in.Code != "" {
-		f.breach, f.breachWhy = in.Code, in.Detail
-		if in.Code == messages.ErrQuota || in.Code == messages.ErrEnvSize {
-			m.persist(&messages.Control{What: messages.ControlBreach, Name: in.Reason, Code: in.Code, Detail: in.Detail}, LazyHold)
+		why := clean(in.Detail)
+		switch in.Code {
+		case messages.ErrQuota, messages.ErrEnvSize:
+			m.persist(&messages.Control{What: messages.ControlBreach, Name: in.Reason, Code: in.Code, Detail: why}, LazyHold)
+		case messages.ErrTimeout:
+			m.persist(&messages.Control{What: messages.ControlTimer, Name: ClockProgram.String(), Code: in.Code, Detail: why}, LazyHold)
 		}
-		m.stopRest()
+		m.stop(in.Code, why)
+		return
+	}
+	if f.openCalls() {
+		m.crash(ChildInterpreter, "the program ended before the actions it waits for")
 		return
 	}
 	m.to(Verifying)

@@ -2,12 +2,26 @@ package turn
 
 import (
 	"crypto/sha256"
+	"strings"
 
 	"github.com/seed14be6753/stile/messages"
 )
 
+// generating tells whether an input of the model still counts: in draining it is
+// late, the reply is sealed at its length of that moment.
+func (m *Machine) generating(id Ident) bool {
+	if !m.current(id) {
+		return false
+	}
+	if m.phase != Generating {
+		m.dropped++
+		return false
+	}
+	return true
+}
+
 func (m *Machine) modelOpened(in *ModelOpened) {
-	if !m.current(in.Ident) || m.phase != Generating {
+	if !m.generating(in.Ident) {
 		return
 	}
 	req := in.Request
@@ -16,64 +30,69 @@ func (m *Machine) modelOpened(in *ModelOpened) {
 }
 
 func (m *Machine) modelSwitched(in *ModelSwitched) {
-	if !m.current(in.Ident) || m.phase != Generating {
+	if !m.generating(in.Ident) {
 		return
 	}
 	fb := in.Fallback
 	m.persist(&fb, LazyHold)
 }
 
-// decoded takes reply bytes. In draining they are late and dropped: the reply is
-// sealed at its length of that moment.
+// decoded takes reply bytes.
 func (m *Machine) decoded(in *Decoded) {
-	if !m.current(in.Ident) {
+	if !m.generating(in.Ident) {
 		return
 	}
 	f := m.flight
-	if m.phase != Generating || f.replied {
-		m.dropped++
-		return
-	}
 	if len(f.reply)+len(in.Bytes) > MaxReplyBytes {
-		m.stop(messages.ErrQuota, "reply: over 8 MiB")
+		m.overrun("reply", MaxReplyBytes, "bytes a reply")
 		return
 	}
 	f.reply = append(f.reply, in.Bytes...)
-	m.chunk(false)
-	m.events(in.Events)
+	m.chunk()
+	if fault := m.events(in.Events); fault != "" {
+		m.crash(ChildModel, fault)
+	}
 }
 
 // chunk records the reply bytes that are not yet in a record: always in strict
 // mode, else when a lazy batch is full or old enough.
-func (m *Machine) chunk(force bool) (seq int64) {
+func (m *Machine) chunk() {
 	f := m.flight
 	n := len(f.reply) - f.recorded
 	strict := m.cfg.Durability == Strict
-	due := strict || force || n >= LazyBytes || m.now.Sub(f.chunked) >= LazyHold
-	if n == 0 || !due {
-		return 0
+	if n == 0 || !strict && n < LazyBytes && m.now.Sub(f.chunked) < LazyHold {
+		return
 	}
 	hold := LazyHold
 	if strict {
 		hold = 0
 	}
-	r := m.persist(&messages.ModelChunk{Off: int64(f.recorded), Bytes: append([]byte(nil), f.reply[f.recorded:]...)}, hold)
+	m.persist(&messages.ModelChunk{Off: int64(f.recorded), Bytes: append([]byte(nil), f.reply[f.recorded:]...)}, hold)
 	f.recorded, f.chunked = len(f.reply), m.now
-	return r.Seq
 }
 
-// events folds what the decoder found.
-func (m *Machine) events(evs []messages.Event) {
+// events folds what the decoder found. An order of events that makes no sense is
+// a defect of the decoder and comes back as the reason for a crash.
+func (m *Machine) events(evs []messages.Event) (fault string) {
 	f := m.flight
 	for i := range evs {
 		ev := &evs[i]
 		switch ev.Kind {
 		case messages.EventUnitBegin:
+			if f.open >= 0 {
+				return "decoder: a unit begins inside another"
+			}
 			f.units = append(f.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
 			f.open = len(f.units) - 1
 		case messages.EventUnitText:
+			if f.open < 0 {
+				return "decoder: text outside a unit"
+			}
 			m.unitText(ev)
 		case messages.EventUnitEnd:
+			if f.open < 0 {
+				return "decoder: a unit ends that never began"
+			}
 			m.unitEnd(ev)
 		case messages.EventProgram:
 			f.program = append([]byte(nil), ev.Text...)
@@ -85,21 +104,18 @@ func (m *Machine) events(evs []messages.Event) {
 			m.persist(&messages.Lint{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail}, LazyHold)
 		}
 	}
+	return ""
 }
 
 func (m *Machine) unitText(ev *messages.Event) {
 	f := m.flight
-	if f.open < 0 {
-		m.illegal()
-		return
-	}
 	u := &f.units[f.open]
-	u.Text += string(ev.Text)
+	f.text.Write(ev.Text)
 	if m.cfg.Durability == WholeUnit {
 		return
 	}
 	p := &Publish{Update: messages.Update{Delta: &messages.Delta{
-		Unit: u.ID, Kind: u.Kind, Off: int64(len(u.Text)), Text: string(ev.Text),
+		Unit: u.ID, Kind: u.Kind, Off: int64(f.text.Len()), Text: string(ev.Text),
 	}}}
 	if m.cfg.Durability == Strict {
 		p.After = m.state.Seq
@@ -109,11 +125,9 @@ func (m *Machine) unitText(ev *messages.Event) {
 
 func (m *Machine) unitEnd(ev *messages.Event) {
 	f := m.flight
-	if f.open < 0 {
-		m.illegal()
-		return
-	}
 	u := &f.units[f.open]
+	u.Text = f.text.String()
+	f.text = strings.Builder{}
 	u.Final, u.Complete = ev.Final, ev.Complete
 	f.final = f.final || u.Final && u.Complete
 	f.open = -1
@@ -122,23 +136,22 @@ func (m *Machine) unitEnd(ev *messages.Event) {
 
 // replyEnd seals the reply and hands over to the program, if there is one.
 func (m *Machine) replyEnd(in *ReplyEnd) {
-	if !m.current(in.Ident) {
+	if !m.generating(in.Ident) {
 		return
 	}
 	f := m.flight
-	if m.phase != Generating || f.replied {
-		m.dropped++
+	if fault := m.events(in.Events); fault != "" {
+		m.crash(ChildModel, fault)
 		return
 	}
-	m.events(in.Events)
+	m.closeUnit()
 	m.stopTimer(ClockGeneration)
-	f.modelErr = in.Err
+	f.modelErr = clean(in.Err)
 	if in.Finish == messages.FinishError {
-		m.persist(&messages.Control{What: messages.ControlModelError, Code: messages.ErrModel, Detail: in.Err}, LazyHold)
+		m.persist(&messages.Control{What: messages.ControlModelError, Code: messages.ErrModel, Detail: f.modelErr}, LazyHold)
 	}
 	m.seal(in.Finish, in.Usage, in.CostMicroUSD)
-	if what := m.overBudget(); what != "" {
-		m.stop(messages.ErrQuota, what)
+	if m.overBudget() {
 		return
 	}
 	if f.program != nil && len(f.errors) == 0 && in.Finish != messages.FinishError && in.Finish != messages.FinishCancelled {
@@ -167,15 +180,24 @@ func (m *Machine) seal(finish messages.Finish, usage messages.Usage, cost int64)
 	m.persist(body, LazyHold, blobs...)
 }
 
-func (m *Machine) overBudget() string {
+// closeUnit ends a unit that its decoder left open: incomplete, never final.
+func (m *Machine) closeUnit() {
+	if m.flight.open >= 0 {
+		m.unitEnd(&messages.Event{})
+	}
+}
+
+func (m *Machine) overBudget() bool {
 	run, l := m.state.Open, m.cfg.Limits
 	switch {
 	case l.Tokens > 0 && run.Tokens > l.Tokens:
-		return "tokens: the run used more than its limit"
+		m.overrun("tokens", l.Tokens, "a run")
 	case l.CostMicroUSD > 0 && run.Cost > l.CostMicroUSD:
-		return "cost_usd: the run cost more than its limit"
+		m.overrun("cost_usd", l.CostMicroUSD, "micro-USD a run")
+	default:
+		return false
 	}
-	return ""
+	return true
 }
 
 func blobOf(b []byte) messages.Blob { return messages.Blob{Digest: sha256.Sum256(b), Data: b} }

@@ -78,7 +78,7 @@ type Emitted struct {
 }
 
 // ProgramCall asks for an action on behalf of the running program, which waits
-// for AnswerCall. Emissions are those made before it.
+// for AnswerCall. Emissions are those made before it. ID is unique in the turn.
 type ProgramCall struct {
 	Ident
 	Emissions []Emission
@@ -98,7 +98,8 @@ type Judged struct {
 	Record bool // a rule was applied, not just the default
 }
 
-// ActionEnded ends an action. Audits are access decisions taken on the way.
+// ActionEnded ends an action. Audits are access decisions taken on the way. A
+// panic is not an end: it comes as ChildDown of the action.
 type ActionEnded struct {
 	Ident
 	ID        string

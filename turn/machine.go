@@ -1,9 +1,12 @@
 package turn
 
 import (
+	"cmp"
 	"encoding/base64"
 	"io"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -22,6 +25,7 @@ type Machine struct {
 	phase  Phase
 	flight *flight
 	gens   [NumClocks]uint64
+	armed  [NumClocks]bool
 
 	// Dropped counts late answers.
 	dropped int64
@@ -47,7 +51,8 @@ type flight struct {
 	modelErr string
 
 	units  []messages.Unit
-	open   int // index into units of the growing one, -1 none
+	open   int             // index into units of the growing one, -1 none
+	text   strings.Builder // of the growing one
 	final  bool
 	errors []messages.ParseError
 	lints  []messages.Code
@@ -60,6 +65,7 @@ type flight struct {
 	end      *ProgramEnd
 
 	calls  []call
+	byID   map[string]int // index into calls
 	checks []messages.TokenCheck
 
 	breach    messages.Code
@@ -151,7 +157,11 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
-	return m.out, nil
+	out := m.out
+	if m.phase == Idle {
+		m.out = nil // an idle session keeps neither the buffer nor what is in it
+	}
+	return out, nil
 }
 
 // current tells whether an answer belongs to the turn in flight.
@@ -189,12 +199,24 @@ func (m *Machine) append(r *messages.Record, hold time.Duration, blobs ...messag
 
 func (m *Machine) setTimer(c Clock, at time.Time) {
 	m.gens[c]++
+	m.armed[c] = true
 	m.do(&SetTimer{Clock: c, Gen: m.gens[c], At: at})
 }
 
 func (m *Machine) stopTimer(c Clock) {
-	m.gens[c]++
-	m.do(&StopTimer{Clock: c})
+	if m.armed[c] {
+		m.armed[c] = false
+		m.do(&StopTimer{Clock: c})
+	}
+}
+
+// clean repairs text that is not UTF-8 as the journal does, one U+FFFD for each
+// offending byte: the live state must not know what the journal cannot tell.
+func clean(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }
 
 func (m *Machine) opened(in *Open) {
@@ -210,15 +232,27 @@ func (m *Machine) opened(in *Open) {
 
 // submit accepts a run, joins one, or refuses (design.md §9).
 func (m *Machine) submit(in *Submit) {
-	if k := m.state.key(in.Input.Key); k != nil {
-		m.do(&Answer{After: k.Seq, Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true})
-		return
-	}
-	if err := m.refusal(in); err != nil {
-		m.do(&Answer{Handle: in.Handle, Err: err})
+	if m.state.Seq == 0 {
+		m.illegal() // session.opened is the first record
 		return
 	}
 	body := in.Input
+	body.Text, body.Userdata, body.User = clean(body.Text), clean(body.Userdata), clean(body.User)
+	if !utf8.ValidString(body.Key) { // a repair could make two keys one
+		m.do(&Answer{Handle: in.Handle, Err: &messages.Error{Code: messages.ErrConfig, Field: "key", Detail: "not UTF-8"}})
+		return
+	}
+	if k := m.state.key(body.Key); k != nil {
+		m.do(&Answer{After: k.Seq, Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true})
+		return
+	}
+	if body.Policy == "" {
+		body.Policy = cmp.Or(m.cfg.Judge.Traits().Busy, messages.Enqueue)
+	}
+	if err := m.refusal(body.Policy); err != nil {
+		m.do(&Answer{Handle: in.Handle, Err: err})
+		return
+	}
 	idle := m.state.Open == nil && len(m.state.Queue) == 0
 	r := m.append(&messages.Record{
 		SID: m.sid, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: m.state.Runs + 1, TS: m.now, Body: &body,
@@ -229,23 +263,23 @@ func (m *Machine) submit(in *Submit) {
 	}
 }
 
-func (m *Machine) refusal(in *Submit) error {
+func (m *Machine) refusal(policy messages.Policy) error {
 	if m.state.Closed {
 		return messages.Errorf(messages.ErrDenied, "the session is closed")
 	}
-	if m.state.Open == nil && len(m.state.Queue) == 0 {
-		return nil
-	}
-	switch in.Input.Policy {
+	switch policy {
 	case messages.Reject:
-		return messages.Errorf(messages.ErrBusy, "a run is in flight")
+		if m.state.Open != nil || len(m.state.Queue) > 0 {
+			return messages.Errorf(messages.ErrBusy, "a run is in flight")
+		}
 	case messages.Enqueue:
 		if len(m.state.Queue) >= messages.QueueLimit {
 			return messages.Errorf(messages.ErrBusy, "%d runs are waiting already", len(m.state.Queue))
 		}
-		return nil
+	default:
+		return &messages.Error{Code: messages.ErrConfig, Field: "policy", Detail: "this release knows reject and enqueue"}
 	}
-	return &messages.Error{Code: messages.ErrConfig, Field: "policy", Detail: "this release knows reject and enqueue"}
+	return nil
 }
 
 // nextRun begins the first waiting run, if any.

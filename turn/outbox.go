@@ -7,14 +7,20 @@ import "github.com/seed14be6753/stile/messages"
 // record to subscribers exactly when it is durable. Shells and the simulator use
 // the same one. It is not safe for concurrent use.
 //
-// Invariant: held is sorted by position; acked ≤ every position in held.
+// A cancel overtakes what it cancels: an OpenModel or StartAction that is still
+// held when its CancelModel or CancelAction comes is withdrawn, so that nothing
+// begins after somebody asked it to stop.
+//
+// Invariant: held is sorted by position; acked < every position in held;
+// shown ≤ acked.
 type Outbox struct {
 	acked int64
+	shown int64 // the last record handed out for publication
 	held  []Effect
 }
 
 // NewOutbox starts at the restored head: records up to acked are durable.
-func NewOutbox(acked int64) Outbox { return Outbox{acked: acked} }
+func NewOutbox(acked int64) Outbox { return Outbox{acked: acked, shown: acked} }
 
 // Acked is the highest acknowledged position.
 func (o *Outbox) Acked() int64 { return o.acked }
@@ -26,16 +32,27 @@ func (o *Outbox) Idle() bool { return len(o.held) == 0 }
 // now. A Persist is always ready, and its record's publication is queued.
 func (o *Outbox) Add(effects, ready []Effect) []Effect {
 	for _, e := range effects {
-		if p, ok := e.(*Persist); ok {
+		switch e := e.(type) {
+		case *Persist:
 			ready = append(ready, e)
-			o.hold(&Publish{After: p.Record.Seq, Update: messages.Update{Record: p.Record}})
+			o.hold(&Publish{After: e.Record.Seq, Update: messages.Update{Record: e.Record}})
 			continue
+		case *CancelModel:
+			o.withdraw(func(h Effect) bool { s, ok := h.(*OpenModel); return ok && s.Ident == e.Ident })
+		case *CancelAction:
+			if o.withdraw(func(h Effect) bool {
+				s, ok := h.(*StartAction)
+				return ok && s.Ident == e.Ident && s.ID == e.ID
+			}) {
+				ready = append(ready, &CancelAction{Ident: e.Ident, ID: e.ID, Withdrawn: true})
+				continue
+			}
 		}
 		if e.after() > o.acked {
 			o.hold(e)
 			continue
 		}
-		ready = append(ready, e)
+		ready = append(ready, o.release(e))
 	}
 	return ready
 }
@@ -52,6 +69,32 @@ func (o *Outbox) hold(e Effect) {
 	o.held[i] = e
 }
 
+// withdraw takes the held effect that match names out, if there is one.
+func (o *Outbox) withdraw(match func(Effect) bool) bool {
+	for i, h := range o.held {
+		if match(h) {
+			copy(o.held[i:], o.held[i+1:])
+			o.held[len(o.held)-1] = nil
+			o.held = o.held[:len(o.held)-1]
+			return true
+		}
+	}
+	return false
+}
+
+// release stamps an effect on its way out: a delta's id names the last record
+// sent before it, which is not the last one acknowledged when a batch is large.
+func (o *Outbox) release(e Effect) Effect {
+	if p, ok := e.(*Publish); ok {
+		if p.Update.Record != nil {
+			o.shown = p.Update.Record.Seq
+		} else if p.Update.Delta != nil {
+			p.Update.Delta.Seq = o.shown
+		}
+	}
+	return e
+}
+
 // Ack says that every record up to seq is durable and appends to ready what
 // waited for it. A lower or repeated seq is ignored.
 func (o *Outbox) Ack(seq int64, ready []Effect) []Effect {
@@ -61,7 +104,7 @@ func (o *Outbox) Ack(seq int64, ready []Effect) []Effect {
 	o.acked = seq
 	n := 0
 	for n < len(o.held) && o.held[n].after() <= seq {
-		ready = append(ready, o.held[n])
+		ready = append(ready, o.release(o.held[n]))
 		n++
 	}
 	rest := copy(o.held, o.held[n:])

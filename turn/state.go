@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"bytes"
 	"slices"
 
 	json "github.com/go-json-experiment/json"
@@ -57,7 +56,25 @@ type OpenRun struct {
 	Progress    Progress         `json:"progress"`
 	Loop        Loop             `json:"loop"`
 	Panics      map[string]int64 `json:"panics,omitzero"`
+	Cancel      *Cancelled       `json:"cancel,omitzero"`
+	Ending      *Ending          `json:"ending,omitzero"`
 	Turn        *OpenTurn        `json:"turn,omitzero"`
+}
+
+// Cancelled remembers that a cancel of the run was accepted: a crash before the
+// decision must not bring the run back.
+type Cancelled struct {
+	Seq int64  `json:"seq"` // of the control record
+	By  string `json:"by,omitzero"`
+}
+
+// Ending is the decision of the run's last turn when no other turn follows it.
+// The run's end shares its batch, so only a log that was cut between the two (a
+// fork, an anchor) shows it.
+type Ending struct {
+	Decision messages.Decision `json:"decision"`
+	Reason   messages.Code     `json:"reason,omitzero"`
+	Detail   string            `json:"detail,omitzero"`
 }
 
 // OpenTurn is a turn that has begun and is not decided.
@@ -92,16 +109,60 @@ func EncodeState(s *State) ([]byte, error) { return json.Marshal(s, json.Determi
 // snapshot is droppable, the log is not.
 func DecodeState(b []byte) (State, error) {
 	var s State
-	if err := json.UnmarshalRead(bytes.NewReader(b), &s, json.RejectUnknownMembers(true)); err != nil {
+	if err := json.Unmarshal(b, &s, json.RejectUnknownMembers(true)); err != nil {
 		return State{}, &messages.Error{Code: messages.ErrJournal, Detail: "snapshot", Cause: err}
+	}
+	if field := s.impossible(); field != "" {
+		return State{}, &messages.Error{Code: messages.ErrJournal, Field: field, Detail: "snapshot: no fold of records gives this value"}
 	}
 	return s, nil
 }
 
-// Apply folds one record. Records must come in order; a gap is ERR_JOURNAL.
+// impossible names a field that contradicts the invariants of a fold, or "".
+func (s *State) impossible() string {
+	switch {
+	case s.Seq < 0:
+		return "seq"
+	case s.Turn < 0:
+		return "turn"
+	case s.Runs < 0:
+		return "runs"
+	case s.Requests < 0:
+		return "requests"
+	case len(s.Keys) > KeyMemory:
+		return "keys"
+	}
+	for _, w := range s.Queue {
+		if w.Run < 1 || w.Run > s.Runs || w.Seq < 1 || w.Seq > s.Seq {
+			return "queue"
+		}
+	}
+	run := s.Open
+	if run == nil {
+		return ""
+	}
+	switch {
+	case run.Run < 1 || run.Run > s.Runs || s.waiting(run.Run) >= 0:
+		return "open.run"
+	case run.Turns < 0 || run.Turns > s.Turn:
+		return "open.turns"
+	case run.Actions < 0 || run.Tokens < 0 || run.Cost < 0 || run.Settlements < 0 || run.Progress.N < 0:
+		return "open"
+	case run.Turn != nil && (run.Turn.Index < 1 || run.Turn.Index != s.Turn):
+		return "open.turn.index"
+	}
+	return ""
+}
+
+// Apply folds one record. Records must come in order, and decoded; a gap or an
+// erased body is ERR_JOURNAL.
 func (s *State) Apply(r *messages.Record) error {
 	if r.Seq != s.Seq+1 {
 		return messages.Errorf(messages.ErrJournal, "record %d follows record %d", r.Seq, s.Seq)
+	}
+	switch r.Body.(type) {
+	case nil, *messages.Undecoded:
+		return messages.Errorf(messages.ErrJournal, "record %d has no decoded body", r.Seq)
 	}
 	s.Seq = r.Seq
 	switch b := r.Body.(type) {
@@ -125,6 +186,10 @@ func (s *State) Apply(r *messages.Record) error {
 			s.unqueue(i)
 		}
 		s.Open = run
+	case *messages.Control:
+		if b.What == messages.ControlCancel && s.Open != nil && s.Open.Run == r.Run && s.Open.Cancel == nil {
+			s.Open.Cancel = &Cancelled{Seq: r.Seq, By: b.By}
+		}
 	case *messages.RunEnd:
 		if s.Open != nil && s.Open.Run == r.Run {
 			s.Open = nil
@@ -148,7 +213,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		}
 		return
 	}
-	if _, ok := r.Body.(*messages.ModelRequest); ok {
+	if b, ok := r.Body.(*messages.ModelRequest); ok && !b.Matched {
 		s.Requests++
 	}
 	if s.Open == nil || s.Open.Turn == nil || s.Open.Turn.Index != r.Turn {
@@ -183,7 +248,10 @@ func (s *State) applyTurn(r *messages.Record) {
 		}
 	case *messages.TurnDecided:
 		s.OutDigest, s.ScrDigest = s.carried(b)
-		run.State = b.State
+		run.State = nil
+		if len(b.State) > 0 {
+			run.State = b.State
+		}
 		run.LastError = ""
 		if b.Resumed {
 			run.Settlements++
@@ -193,6 +261,10 @@ func (s *State) applyTurn(r *messages.Record) {
 			run.Progress.count(b.Digest)
 		}
 		run.Loop.count(t.Calls)
+		run.Ending = nil
+		if b.Decision != messages.Continue && !b.Resumed {
+			run.Ending = &Ending{Decision: b.Decision, Reason: b.Reason, Detail: b.Detail}
+		}
 		run.Turn = nil
 	}
 }

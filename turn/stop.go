@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,6 +20,22 @@ func (m *Machine) stop(code messages.Code, why string) {
 	m.stopRest()
 }
 
+// crash ends the turn because a child of it broke.
+func (m *Machine) crash(who Child, why string) {
+	why = clean(why)
+	m.persist(&messages.Control{What: messages.ControlCrash, Name: string(who), Code: messages.ErrCrash, Detail: why}, LazyHold)
+	m.stop(messages.ErrCrash, why)
+}
+
+// overrun ends the turn because a meter of the machine ran out. The reason names
+// meter, limit and place.
+func (m *Machine) overrun(meter string, limit int64, per string) {
+	why := meter + ": over the limit of " + strconv.FormatInt(limit, 10) + " " + per +
+		", in turn " + strconv.FormatInt(m.flight.Turn, 10)
+	m.persist(&messages.Control{What: messages.ControlBreach, Name: meter, Code: messages.ErrQuota, Detail: why}, LazyHold)
+	m.stop(messages.ErrQuota, why)
+}
+
 // stopRest stops what still runs and decides as soon as nothing does.
 func (m *Machine) stopRest() {
 	f := m.flight
@@ -27,9 +44,7 @@ func (m *Machine) stopRest() {
 	}
 	if m.phase == Generating && !f.replied {
 		m.do(&CancelModel{Ident: f.Ident})
-		if f.open >= 0 {
-			m.unitEnd(&messages.Event{})
-		}
+		m.closeUnit()
 		m.seal(messages.FinishCancelled, messages.Usage{}, 0)
 	}
 	m.to(Draining)
@@ -66,15 +81,14 @@ func (m *Machine) stopRest() {
 // drained decides when every child has answered.
 func (m *Machine) drained() {
 	f := m.flight
-	if m.phase != Draining || f.ran && !f.ended {
-		return
+	if m.phase == Draining && (!f.ran || f.ended) && !f.openCalls() {
+		m.decide()
 	}
-	for i := range f.calls {
-		if !f.calls[i].done {
-			return
-		}
-	}
-	m.decide()
+}
+
+// openCalls tells whether an action has no terminal record yet.
+func (f *flight) openCalls() bool {
+	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.done })
 }
 
 // graceOver decides without those who did not answer: effects that may have
@@ -95,10 +109,11 @@ func (m *Machine) graceOver() {
 
 // timer handles a clock of the current generation.
 func (m *Machine) timer(in *Timer) {
-	if in.Clock >= NumClocks || in.Gen != m.gens[in.Clock] || m.flight == nil {
+	if in.Clock >= NumClocks || !m.armed[in.Clock] || in.Gen != m.gens[in.Clock] || m.flight == nil {
 		m.dropped++
 		return
 	}
+	m.armed[in.Clock] = false
 	if in.Clock == ClockGrace {
 		m.graceOver()
 		return
@@ -110,29 +125,43 @@ func (m *Machine) timer(in *Timer) {
 	m.stop(messages.ErrTimeout, in.Clock.String())
 }
 
-// cancel stops the run in flight, or takes a waiting one out of the queue.
+// cancel stops the run in flight, or takes a waiting one out of the queue. It is
+// answered when its record is durable, and the fold keeps it: whoever was told
+// that a run is cancelled will not see it resumed after a crash.
 func (m *Machine) cancel(in *Cancel) {
 	run := in.Run
 	if run == 0 && m.state.Open != nil {
 		run = m.state.Open.Run
 	}
-	if m.state.Open != nil && m.state.Open.Run == run && m.flight != nil {
-		if m.phase != Draining {
-			m.persist(&messages.Control{What: messages.ControlCancel, By: in.By, Code: messages.ErrCancelled}, LazyHold)
-			m.stop(messages.ErrCancelled, "cancelled by "+in.By)
+	by := clean(in.By)
+	if open := m.state.Open; open != nil && open.Run == run {
+		if open.Cancel != nil {
+			m.do(&Answer{After: open.Cancel.Seq, Handle: in.Handle, Run: run})
+			return
 		}
-		m.do(&Answer{Handle: in.Handle, Run: run})
+		r := m.persist(&messages.Control{What: messages.ControlCancel, By: by, Code: messages.ErrCancelled}, 0)
+		m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: run})
+		if m.flight != nil { // else the run is to be settled, and settle sees the cancel
+			m.stop(messages.ErrCancelled, cancelledBy(by))
+		}
 		return
 	}
 	if i := m.state.waiting(run); i >= 0 {
 		r := m.append(&messages.Record{
 			SID: m.sid, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, TS: m.now,
-			Body: &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "cancelled by " + in.By + " before it began"},
+			Body: &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: cancelledBy(by) + " before it began"},
 		}, 0)
 		m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: run})
 		return
 	}
 	m.do(&Answer{Handle: in.Handle, Run: run, Err: messages.Errorf(messages.ErrDenied, "run %d is not in flight", run)})
+}
+
+func cancelledBy(by string) string {
+	if by == "" {
+		return "cancelled"
+	}
+	return "cancelled by " + by
 }
 
 // childDown turns a crash into a decision (design.md §4).
@@ -143,10 +172,13 @@ func (m *Machine) childDown(in *ChildDown) {
 	f := m.flight
 	switch in.Child {
 	case ChildAction:
-		if c := m.call(in.ID); c != nil && c.started {
-			m.panicked(c, in.Detail)
-			m.drained()
+		c := m.call(in.ID)
+		if c == nil || !c.started {
+			m.dropped++
+			return
 		}
+		m.panicked(c, in.Detail)
+		m.drained()
 		return
 	case ChildInterpreter:
 		if !f.ran || f.ended {
@@ -159,13 +191,12 @@ func (m *Machine) childDown(in *ChildDown) {
 			m.dropped++
 			return
 		}
-	}
-	m.persist(&messages.Control{What: messages.ControlCrash, Name: string(in.Child), Code: messages.ErrCrash, Detail: in.Detail}, LazyHold)
-	if m.phase == Draining {
-		m.drained()
+	default:
+		m.illegal()
 		return
 	}
-	m.stop(messages.ErrCrash, in.Detail)
+	m.crash(in.Child, in.Detail)
+	m.drained()
 }
 
 // deadline is the nearest clock that bounds an action started now.

@@ -1,0 +1,216 @@
+package turn
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// render is one line for an effect: "+seq" is an eager record, "~seq" a lazy
+// one, "-seq" one that may wait shortly.
+func render(e Effect, now time.Time) string {
+	w := &words{}
+	switch e := e.(type) {
+	case *Persist:
+		sign := map[time.Duration]string{0: "+", LazyHold: "~", EndedHold: "-"}[e.Hold]
+		w.put(fmt.Sprintf("%s%d %s", sign, e.Record.Seq, e.Record.Body.Kind()))
+		if e.Record.Run > 0 {
+			w.put(fmt.Sprintf("r%d", e.Record.Run))
+		}
+		if e.Record.Turn > 0 {
+			w.put(fmt.Sprintf("t%d", e.Record.Turn))
+		}
+		renderBody(w, e.Record.Body)
+		if len(e.Blobs) > 0 {
+			w.str("blobs", fmt.Sprint(len(e.Blobs)))
+		}
+	case *Publish:
+		if r := e.Update.Record; r != nil {
+			w.put(fmt.Sprintf("publish %d %s", r.Seq, r.Body.Kind()))
+		} else {
+			d := e.Update.Delta
+			w.put(fmt.Sprintf("delta %d.%s.%d %q", d.Seq, d.Unit, d.Off, cut(d.Text)))
+		}
+	case *Answer:
+		w.put(fmt.Sprintf("answer h%d", e.Handle))
+		if e.Err != nil {
+			w.put("refused " + e.Err.Error())
+			break
+		}
+		w.num("run", e.Run)
+		w.num("seq", e.Seq)
+		w.flag("joined", e.Joined)
+	case *OpenModel:
+		w.put(fmt.Sprintf("open-model t%d r%d pass=%d ordinal=%d", e.Turn, e.Run, e.Pass, e.Ordinal))
+		w.quoted("text", e.Text)
+		w.quoted("userdata", e.Userdata)
+		w.quoted("out", string(e.Out))
+		w.quoted("scr", string(e.Scr))
+		w.flag("out-blob", !e.HaveCarry && !e.OutDigest.IsZero())
+		w.flag("scr-blob", !e.HaveCarry && !e.ScrDigest.IsZero())
+		w.quoted("memory", string(e.State))
+		w.quoted("last_error", e.LastError)
+	case *CancelModel:
+		w.put(fmt.Sprintf("cancel-model t%d", e.Turn))
+	case *RunProgram:
+		w.put(fmt.Sprintf("run-program t%d %q", e.Turn, cut(string(e.Source))))
+		w.quoted("userdata", e.Userdata)
+	case *StopProgram:
+		w.put(fmt.Sprintf("stop-program t%d %s", e.Turn, e.Code))
+	case *AskGate:
+		w.put(fmt.Sprintf("ask-gate %s %s %s %s", e.ID, e.Name, e.Class, e.Args))
+	case *StartAction:
+		w.put(fmt.Sprintf("start-action %s %s %s", e.ID, e.Name, e.Class))
+		if !e.Deadline.IsZero() {
+			w.str("within", e.Deadline.Sub(now).String())
+		}
+	case *CancelAction:
+		w.put("cancel-action " + e.ID)
+		w.flag("withdrawn", e.Withdrawn)
+	case *AnswerCall:
+		w.put(fmt.Sprintf("answer-call %s %s", e.ID, e.State))
+		w.quoted("result", e.Result)
+		w.num("error_code", e.ErrorCode)
+		w.str("reason", e.Reason)
+	case *Verify:
+		w.put(fmt.Sprintf("verify t%d %q", e.Turn, cut(string(e.Out))))
+	case *SetTimer:
+		w.put(fmt.Sprintf("set-timer %s %s", e.Clock, e.At.Sub(now)))
+	case *StopTimer:
+		w.put("stop-timer " + e.Clock.String())
+	default:
+		w.put(fmt.Sprintf("%T", e))
+	}
+	return w.String()
+}
+
+func renderBody(w *words, body messages.Body) {
+	switch b := body.(type) {
+	case *messages.SessionOpened:
+		w.str("dialect", b.Dialect)
+	case *messages.Input:
+		w.str("policy", string(b.Policy))
+		w.str("key", b.Key)
+		w.quoted("text", b.Text)
+		w.quoted("userdata", b.Userdata)
+	case *messages.RunBegin:
+		w.num("input", b.Input)
+	case *messages.RunEnd:
+		w.put(string(b.Decision))
+		w.put(string(b.Reason))
+		w.quoted("detail", b.Detail)
+		w.put(fmt.Sprintf("turns=%d", b.Turns))
+	case *messages.TurnBegin:
+		w.num("pass", b.Pass)
+	case *messages.ModelChunk:
+		w.put(fmt.Sprintf("off=%d bytes=%d", b.Off, len(b.Bytes)))
+	case *messages.ModelReply:
+		w.put(string(b.Finish))
+		w.put(fmt.Sprintf("length=%d", b.Length))
+		w.num("in", b.Usage.Input)
+		w.num("out", b.Usage.Output)
+		w.num("cost", b.CostUSD)
+		w.quoted("error", b.Error)
+	case *messages.ModelFallback:
+		w.put(b.From + "→" + b.To)
+	case *messages.UnitText:
+		w.put(b.Unit + fmt.Sprintf(" %q", cut(b.Text)))
+		w.flag("final", b.Final)
+		w.flag("incomplete", !b.Complete)
+	case *messages.Emit:
+		w.put(fmt.Sprintf("%q", b.Text))
+		w.flag("candidate", b.Candidate)
+	case *messages.Whisper:
+		w.put(b.Target + fmt.Sprintf(" %q", b.Text))
+	case *messages.ActionDeclared:
+		w.put(b.ID + " " + b.Name + " " + string(b.Class))
+	case *messages.ActionApproval:
+		w.put(b.ID + " " + string(b.State))
+		w.str("by", b.By)
+		w.quoted("reason", b.Reason)
+	case *messages.ActionStarted:
+		w.put(b.ID)
+	case *messages.ActionEnded:
+		w.put(b.ID + " " + string(b.State))
+		w.str("reason", b.Reason)
+		w.quoted("result", b.Result)
+		w.num("error_code", b.ErrorCode)
+	case *messages.ParseFault:
+		w.put(string(b.Code))
+	case *messages.Lint:
+		w.put(string(b.Code))
+	case *messages.TurnDecided:
+		w.put(string(b.Decision))
+		w.put(string(b.Reason))
+		w.quoted("detail", b.Detail)
+		w.flag("resumed", b.Resumed)
+		w.flag("counted", !b.Digest.IsZero())
+		w.num("output_bytes", b.OutputBytes)
+		w.num("scratch_bytes", b.ScratchBytes)
+		w.num("latency_ms", b.LatencyMS)
+		w.num("gas_used", b.GasUsed)
+		w.str("kid", b.KID)
+		w.str("jti", b.JTI)
+		w.str("verification", b.Verification)
+		w.str("failures", strings.Join(b.Failures, ","))
+		for _, l := range b.Lints {
+			w.put(string(l))
+		}
+	case *messages.Control:
+		w.put(string(b.What))
+		w.str("name", b.Name)
+		w.put(string(b.Code))
+		w.str("by", b.By)
+		w.quoted("detail", b.Detail)
+	case *messages.Audit:
+		w.put(b.Who + " " + b.What)
+	}
+}
+
+// words joins what is not empty.
+type words struct{ b strings.Builder }
+
+func (w *words) String() string { return w.b.String() }
+
+func (w *words) put(s string) {
+	if s == "" {
+		return
+	}
+	if w.b.Len() > 0 {
+		w.b.WriteByte(' ')
+	}
+	w.b.WriteString(s)
+}
+
+func (w *words) str(name, v string) {
+	if v != "" {
+		w.put(name + "=" + v)
+	}
+}
+
+func (w *words) quoted(name, v string) {
+	if v != "" {
+		w.put(fmt.Sprintf("%s=%q", name, cut(v)))
+	}
+}
+
+func (w *words) num(name string, n int64) {
+	if n != 0 {
+		w.put(fmt.Sprintf("%s=%d", name, n))
+	}
+}
+
+func (w *words) flag(name string, on bool) {
+	if on {
+		w.put(name)
+	}
+}
+
+func cut(s string) string {
+	if len(s) > 60 {
+		return s[:24] + "…" + s[len(s)-24:]
+	}
+	return s
+}

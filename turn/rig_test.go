@@ -1,0 +1,381 @@
+package turn
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// rig is a machine with what stands around it: a journal that acknowledges on
+// demand, the outbox, timers, and a twin machine that must agree byte for byte.
+// It checks the room's invariants at every step.
+type rig struct {
+	t     testing.TB
+	rules Rules
+	m     *Machine
+	twin  *Machine
+	box   Outbox
+	now   time.Time
+	seed  uint64
+
+	log    []*messages.Record // of the journal: durable up to acked, then on their way
+	audit  audit
+	folded State // of log
+	groups int   // steps with an eager record since the last look
+
+	timers [NumClocks]*SetTimer
+	shown  int64 // last record published, over all activations
+}
+
+var rigKey = messages.SessionKey{Tenant: "t", User: "u", ID: "s"}
+
+func newRig(t testing.TB, rules Rules, seed uint64) *rig {
+	r := &rig{t: t, rules: rules, seed: seed, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("east", 3600))}
+	r.activate()
+	return r
+}
+
+func nonces(seed uint64) *rand.ChaCha8 {
+	var key [32]byte
+	for i := range 8 {
+		key[i] = byte(seed >> (8 * i))
+	}
+	return rand.NewChaCha8(key)
+}
+
+// activate makes the machine from the durable part of the log, as a restart does.
+func (r *rig) activate() {
+	r.seed++
+	r.log = r.log[:r.box.Acked()]
+	r.folded, r.audit = State{}, audit{}
+	for _, rec := range r.log {
+		r.fold(rec)
+	}
+	live, twin := foldOf(r.t, r.log), foldOf(r.t, r.log)
+	cfg := Config{Key: rigKey, Rules: &r.rules}
+	r.m, r.twin = New(cfg, live, nonces(r.seed)), New(cfg, twin, nonces(r.seed))
+	r.box = NewOutbox(int64(len(r.log)))
+	r.timers = [NumClocks]*SetTimer{}
+}
+
+func foldOf(t testing.TB, log []*messages.Record) State {
+	t.Helper()
+	var s State
+	for _, rec := range log {
+		if err := s.Apply(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func (r *rig) fold(rec *messages.Record) {
+	r.t.Helper()
+	if err := r.audit.apply(rec); err != nil {
+		r.t.Fatalf("record %d %s: %v", rec.Seq, rec.Body.Kind(), err)
+	}
+	if err := r.folded.Apply(rec); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// step feeds the machine and its twin. ready is what the outbox let through.
+func (r *rig) step(in Input) (effects, ready []Effect, err error) {
+	r.t.Helper()
+	if rang, ok := in.(*Timer); ok && rang.Clock < NumClocks && r.timers[rang.Clock] != nil && r.timers[rang.Clock].Gen == rang.Gen {
+		r.timers[rang.Clock] = nil
+	}
+	effects, err = r.m.Step(r.now, in)
+	again, err2 := r.twin.Step(r.now, in)
+	if !reflect.DeepEqual(effects, again) || !reflect.DeepEqual(err, err2) {
+		r.t.Fatalf("%s: the same inputs gave other effects\n%v\n%v", in.input(), effects, again)
+	}
+	if err != nil {
+		var e *messages.Error
+		if !errors.As(err, &e) || e.Code == "" {
+			r.t.Fatalf("%s: an error without a code: %v", in.input(), err)
+		}
+		if len(effects) > 0 {
+			r.t.Fatalf("%s: effects beside the error %v", in.input(), err)
+		}
+		return nil, nil, err
+	}
+	eager := false
+	for _, e := range effects {
+		switch e := e.(type) {
+		case *Persist:
+			rec := e.Record
+			if rec.TS.Location() != time.UTC || !rec.TS.Equal(r.now) {
+				r.t.Fatalf("record %d: ts %v at %v", rec.Seq, rec.TS, r.now)
+			}
+			r.log = append(r.log, rec)
+			r.fold(rec)
+			eager = eager || e.Hold == 0
+		case *SetTimer:
+			r.timers[e.Clock] = e
+		case *StopTimer:
+			r.timers[e.Clock] = nil
+		}
+		if e.after() > int64(len(r.log)) {
+			r.t.Fatalf("%s waits for record %d of %d", render(e, r.now), e.after(), len(r.log))
+		}
+	}
+	if eager {
+		r.groups++
+	}
+	r.agree(in.input())
+	ready = r.box.Add(effects, nil)
+	r.released(ready)
+	return effects, ready, nil
+}
+
+// agree checks the machine against the records.
+func (r *rig) agree(what string) {
+	r.t.Helper()
+	live, folded := encoded(r.t, r.m.State()), encoded(r.t, &r.folded)
+	if !bytes.Equal(live, folded) {
+		r.t.Fatalf("%s: the live state is not the fold of the records\n%s\n%s", what, live, folded)
+	}
+	id, flying := r.m.Flight()
+	if flying != (r.m.Phase() != Idle) {
+		r.t.Fatalf("%s: phase %s, in flight %v", what, r.m.Phase(), flying)
+	}
+	if flying && (r.audit.turn != id.Turn || r.audit.nonce != id.Nonce) {
+		r.t.Fatalf("%s: turn %d in flight, %d in the records", what, id.Turn, r.audit.turn)
+	}
+	if !flying && r.m.out != nil {
+		r.t.Fatalf("%s: an idle machine keeps its last effects", what)
+	}
+	if s := r.m.State(); s.Open == nil && s.Queue != nil && len(s.Queue) == 0 {
+		r.t.Fatalf("%s: an idle state keeps an empty queue", what)
+	}
+	for c, at := range r.timers {
+		if at != nil && !flying && !r.m.Unsettled() {
+			r.t.Fatalf("%s: %s runs in an idle session", what, Clock(c))
+		}
+	}
+}
+
+func (r *rig) ack(seq int64) []Effect {
+	ready := r.box.Ack(seq, nil)
+	r.released(ready)
+	return ready
+}
+
+// released checks the order contract on what the outbox lets through.
+func (r *rig) released(ready []Effect) {
+	r.t.Helper()
+	acked := r.box.Acked()
+	early := func(what string, seq int64) {
+		r.t.Helper()
+		if seq > acked {
+			r.t.Fatalf("%s before its record %d is durable (%d)", what, seq, acked)
+		}
+	}
+	for _, e := range ready {
+		switch e := e.(type) {
+		case *Publish:
+			if rec := e.Update.Record; rec != nil {
+				early("publish", rec.Seq)
+				if rec.Seq != r.shown+1 {
+					r.t.Fatalf("record %d published after %d", rec.Seq, r.shown)
+				}
+				r.shown = rec.Seq
+				continue
+			}
+			d := e.Update.Delta
+			if d.Seq != r.shown {
+				r.t.Fatalf("delta says record %d was the last one, it was %d", d.Seq, r.shown)
+			}
+			if r.rules.Durability == Strict {
+				if n := r.chunked(d.Unit.Turn); n < d.Off {
+					r.t.Fatalf("a strict delta shows %d bytes, %d are durable", d.Off, n)
+				}
+			}
+		case *Answer:
+			if e.Err == nil {
+				early("answer", e.Seq)
+				early("answer", e.After)
+			}
+		case *OpenModel:
+			early("open-model", r.find(messages.KindTurnBegin, e.Turn, ""))
+			if r.audit.turn != e.Turn {
+				r.t.Fatalf("the model of turn %d is opened in turn %d", e.Turn, r.audit.turn)
+			}
+		case *StartAction:
+			if !r.audit.open[e.ID] {
+				r.t.Fatalf("action %s begins after its end", e.ID)
+			}
+			if e.Class.Durable() {
+				early("start-action", r.find(messages.KindActionStarted, e.Turn, e.ID))
+			}
+		}
+	}
+}
+
+func (r *rig) find(kind messages.Kind, turn int64, id string) int64 {
+	for i := len(r.log) - 1; i >= 0; i-- {
+		rec := r.log[i]
+		if rec.Turn == turn && rec.Body.Kind() == kind {
+			if a, ok := rec.Body.(*messages.ActionStarted); !ok || a.ID == id {
+				return rec.Seq
+			}
+		}
+	}
+	r.t.Fatalf("no %s of turn %d", kind, turn)
+	return 0
+}
+
+// chunked counts the reply bytes of a turn in durable chunk records.
+func (r *rig) chunked(turn int64) (n int64) {
+	for i := r.box.Acked() - 1; i >= 0 && (r.log[i].Turn == 0 || r.log[i].Turn >= turn); i-- {
+		if c, ok := r.log[i].Body.(*messages.ModelChunk); ok && r.log[i].Turn == turn {
+			n += int64(len(c.Bytes))
+		}
+	}
+	return n
+}
+
+// due is the armed clock that runs out first, if one does until then.
+func (r *rig) due(until time.Time) *SetTimer {
+	var next *SetTimer
+	for _, s := range r.timers {
+		if s != nil && !s.At.After(until) && (next == nil || s.At.Before(next.At)) {
+			next = s
+		}
+	}
+	return next
+}
+
+func encoded(t testing.TB, s *State) []byte {
+	t.Helper()
+	b, err := EncodeState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// audit reads a journal as a stranger would and finds what no journal may hold.
+type audit struct {
+	seq, lastTurn int64
+	turn          int64 // open, 0 none
+	nonce         string
+	run           int64           // open, 0 none
+	open          map[string]bool // actions of the turn without an end
+	started       map[string]bool
+	ended         map[string]bool
+	waiting       map[int64]bool // accepted, without an end
+	over          map[int64]bool
+	cancelled     map[int64]bool
+	declared      int
+	requests      int64
+}
+
+func (a *audit) apply(r *messages.Record) error {
+	if r.Seq != a.seq+1 {
+		return fmt.Errorf("seq %d after %d", r.Seq, a.seq)
+	}
+	a.seq = r.Seq
+	if a.waiting == nil {
+		a.waiting, a.over, a.cancelled = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+	}
+	inTurn := func() error {
+		if r.Turn == 0 || r.Turn != a.turn || r.Run == 0 || r.Run != a.run {
+			return fmt.Errorf("run %d turn %d, open are run %d turn %d", r.Run, r.Turn, a.run, a.turn)
+		}
+		return nil
+	}
+	switch b := r.Body.(type) {
+	case *messages.SessionOpened:
+		if r.Seq != 1 || r.Run != 0 || r.Turn != 0 {
+			return errors.New("not the first record")
+		}
+	case *messages.Input:
+		if a.waiting[r.Run] || a.over[r.Run] || r.Run != int64(len(a.waiting)+len(a.over)+1) || r.Turn != 0 {
+			return fmt.Errorf("run ordinal %d", r.Run)
+		}
+		a.waiting[r.Run] = true
+	case *messages.RunBegin:
+		if a.run != 0 || !a.waiting[r.Run] || r.Turn != 0 {
+			return fmt.Errorf("run %d begins, %d is open", r.Run, a.run)
+		}
+		a.run = r.Run
+	case *messages.RunEnd:
+		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] {
+			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
+		}
+		if b.Decision == messages.Continue || (b.Decision == messages.Halt) != (b.Reason != "") {
+			return fmt.Errorf("run ends with %s %s", b.Decision, b.Reason)
+		}
+		delete(a.waiting, r.Run)
+		a.over[r.Run] = true
+		if a.run == r.Run {
+			a.run = 0
+		}
+	case *messages.TurnBegin:
+		if a.turn != 0 || r.Turn != a.lastTurn+1 || r.Run != a.run || a.run == 0 || b.Nonce == "" {
+			return fmt.Errorf("turn %d of run %d begins; turn %d of run %d is open", r.Turn, r.Run, a.turn, a.run)
+		}
+		if a.cancelled[r.Run] {
+			return fmt.Errorf("run %d was cancelled and goes on", r.Run)
+		}
+		a.turn, a.lastTurn, a.nonce = r.Turn, r.Turn, b.Nonce
+		a.open, a.started, a.ended, a.declared = map[string]bool{}, map[string]bool{}, map[string]bool{}, 0
+	case *messages.TurnDecided:
+		if err := inTurn(); err != nil {
+			return err
+		}
+		if len(a.open) > 0 || len(a.ended) != a.declared {
+			return fmt.Errorf("decided with %d open actions of %d", len(a.open), a.declared)
+		}
+		if b.TurnIndex != r.Turn || (b.Decision == messages.Halt) != (b.Reason != "") || b.Decision == "" {
+			return fmt.Errorf("decision %q %q of turn %d", b.Decision, b.Reason, b.TurnIndex)
+		}
+		a.turn = 0
+	case *messages.ActionDeclared:
+		if a.open[b.ID] || a.ended[b.ID] {
+			return fmt.Errorf("action %s declared twice", b.ID)
+		}
+		a.open[b.ID] = true
+		a.declared++
+		return inTurn()
+	case *messages.ActionStarted:
+		if !a.open[b.ID] || a.started[b.ID] {
+			return fmt.Errorf("action %s started", b.ID)
+		}
+		a.started[b.ID] = true
+		return inTurn()
+	case *messages.ActionEnded:
+		if !a.open[b.ID] {
+			return fmt.Errorf("action %s has no place for a terminal record", b.ID)
+		}
+		if b.State == messages.ActionUnknown && !a.started[b.ID] {
+			return fmt.Errorf("action %s is unknown and never began", b.ID)
+		}
+		delete(a.open, b.ID)
+		a.ended[b.ID] = true
+		return inTurn()
+	case *messages.ModelRequest:
+		a.requests++
+		return inTurn()
+	case *messages.Control:
+		if b.What != messages.ControlCancel {
+			return inTurn()
+		}
+		if a.cancelled[r.Run] || r.Run != a.run {
+			return fmt.Errorf("cancel of run %d", r.Run)
+		}
+		a.cancelled[r.Run] = true
+	case *messages.Audit:
+	default:
+		return inTurn()
+	}
+	return nil
+}

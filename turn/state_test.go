@@ -1,0 +1,183 @@
+package turn
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// fullState has every field set.
+func fullState() State {
+	d := messages.Digest{1}
+	return State{
+		Seq: 40, Turn: 7, Runs: 4, Requests: 9, Closed: true, OutDigest: d, ScrDigest: d,
+		Queue: []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
+		Keys:  []KeyUse{{Key: "k", Run: 3, Seq: 30}},
+		Open: &OpenRun{
+			Waiting: Waiting{Run: 3, Seq: 30, Text: "t"}, Began: 1, Turns: 2, Actions: 3, Tokens: 4, Cost: 5, Settlements: 1,
+			State: []byte{0, 255}, LastError: "e", Progress: Progress{Digest: d, N: 2},
+			Loop:   Loop{Seen: []Seen{{Call: d, N: 2}}, Last: []messages.Digest{d}},
+			Panics: map[string]int64{"b": 1, "a": 2}, Cancel: &Cancelled{Seq: 38, By: "u"},
+			Ending: &Ending{Decision: messages.Halt, Reason: messages.ErrCrash, Detail: "x"},
+			Turn: &OpenTurn{
+				Index: 7, Nonce: "n", Began: 2, Replied: true,
+				Actions: []OpenAction{{ID: "#1", Name: "x", Args: "[]", Class: messages.Keyed, Started: true}},
+				Calls:   []ActionShape{{Call: d, Counts: true}},
+			},
+		},
+	}
+}
+
+func TestSnapshotRoundTrip(t *testing.T) {
+	for _, s := range []State{{}, fullState()} {
+		b := encoded(t, &s)
+		got, err := DecodeState(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, s) {
+			t.Errorf("decoded %+v\nwant %+v", got, s)
+		}
+		if again := encoded(t, &got); !bytes.Equal(again, b) {
+			t.Errorf("encoded again %s\nwant %s", again, b)
+		}
+	}
+	// A field added without a place in this test would be added without a thought.
+	full := fullState()
+	var empty func(v reflect.Value, path string)
+	empty = func(v reflect.Value, path string) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			empty(v.Elem(), path)
+		case reflect.Struct:
+			for i := range v.NumField() {
+				f := v.Type().Field(i)
+				if v.Field(i).IsZero() && path+"."+f.Name != ".Open.Waiting.Userdata" {
+					t.Errorf("fullState leaves %s.%s empty", path, f.Name)
+					continue
+				}
+				empty(v.Field(i), path+"."+f.Name)
+			}
+		}
+	}
+	empty(reflect.ValueOf(full), "")
+}
+
+func TestSnapshotRefused(t *testing.T) {
+	open := func(body string) string { return `{"seq":9,"turn":2,"runs":2,"requests":0,"open":` + body + `}` }
+	for name, c := range map[string]struct{ in, field string }{
+		"empty":         {"", ""},
+		"not an object": {"[]", ""},
+		"unknown":       {`{"seq":0,"new":1}`, ""},
+		"twice":         {`{"seq":0,"seq":0}`, ""},
+		"trailing":      {`{"seq":0} {}`, ""},
+		"digest":        {`{"seq":0,"out":"ABC"}`, ""},
+		"not UTF-8":     {"{\"seq\":0,\"keys\":[{\"key\":\"\xff\"}]}", ""},
+		"seq":           {`{"seq":-1}`, "seq"},
+		"turn":          {`{"turn":-1}`, "turn"},
+		"runs":          {`{"runs":-1}`, "runs"},
+		"requests":      {`{"requests":-1}`, "requests"},
+		"keys":          {`{"keys":[` + strings.TrimSuffix(strings.Repeat(`{"key":"k"},`, KeyMemory+1), ",") + `]}`, "keys"},
+		"queue run":     {`{"seq":9,"runs":1,"queue":[{"run":2,"seq":1}]}`, "queue"},
+		"queue seq":     {`{"seq":9,"runs":1,"queue":[{"run":1,"seq":10}]}`, "queue"},
+		"open run":      {open(`{"run":3,"seq":1}`), "open.run"},
+		"open waiting":  {`{"seq":9,"runs":2,"queue":[{"run":2,"seq":1}],"open":{"run":2,"seq":1}}`, "open.run"},
+		"open turns":    {open(`{"run":1,"seq":1,"turns":3}`), "open.turns"},
+		"open tokens":   {open(`{"run":1,"seq":1,"tokens":-1}`), "open"},
+		"open turn":     {open(`{"run":1,"seq":1,"turn":{"index":1}}`), "open.turn.index"},
+	} {
+		_, err := DecodeState([]byte(c.in))
+		var e *messages.Error
+		if !errors.As(err, &e) || e.Code != messages.ErrJournal || e.Field != c.field {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzDecodeState(f *testing.F) {
+	full := fullState()
+	b, err := EncodeState(&full)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"seq":9,"turn":2,"runs":2,"open":{"run":1,"seq":1,"turn":{"index":2,"nonce":"n","actions":[{"id":"#1"}]}}}`))
+	f.Add([]byte(`{"seq":9,"runs":1,"queue":[{"run":1,"seq":1,"text":"t"}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := DecodeState(b)
+		if err != nil {
+			if messages.CodeOf(err) != messages.ErrJournal {
+				t.Fatalf("untyped: %v", err)
+			}
+			return
+		}
+		one := encoded(t, &s)
+		again, err := DecodeState(one)
+		if err != nil || !bytes.Equal(encoded(t, &again), one) {
+			t.Fatalf("round trip: %v", err)
+		}
+		// Whatever a snapshot says, a machine made of it settles or refuses.
+		m := New(Config{Key: rigKey, Rules: &Rules{Judge: programJudge{}}}, again, nonces(1))
+		now := time.Unix(1, 0)
+		if _, err := m.Step(now, &Settle{}); err != nil {
+			return
+		}
+		if id, ok := m.Flight(); ok {
+			if _, err := m.Step(now, &ReplyEnd{Ident: id, Finish: messages.FinishComplete}); err != nil && messages.CodeOf(err) == "" {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestFoldRefuses(t *testing.T) {
+	s := State{Seq: 3}
+	for name, r := range map[string]*messages.Record{
+		"gap":       {Seq: 5, Body: &messages.Note{}},
+		"again":     {Seq: 3, Body: &messages.Note{}},
+		"undecoded": {Seq: 4, Body: &messages.Undecoded{Of: messages.KindInput}},
+		"no body":   {Seq: 4},
+	} {
+		if err := s.Apply(r); messages.CodeOf(err) != messages.ErrJournal || s.Seq != 3 {
+			t.Errorf("%s: %v, seq %d", name, err, s.Seq)
+		}
+	}
+}
+
+func TestClosedSession(t *testing.T) {
+	r := newRig(t, Rules{Judge: textJudge{}}, 1)
+	if _, _, err := r.step(&Submit{}); err == nil {
+		t.Error("a submit before session.opened was taken")
+	}
+	r = newRig(t, Rules{Judge: textJudge{}}, 1)
+	if _, _, err := r.step(&Open{}); err != nil {
+		t.Fatal(err)
+	}
+	state := *r.m.State()
+	if err := state.Apply(&messages.Record{Seq: 2, Body: &messages.SessionClosed{}}); err != nil {
+		t.Fatal(err)
+	}
+	m := New(Config{Key: rigKey, Rules: &r.rules}, state, nonces(1))
+	effects, err := m.Step(r.now, &Submit{Handle: 4, Input: messages.Input{Policy: messages.Enqueue}})
+	if err != nil || len(effects) != 1 || messages.CodeOf(effects[0].(*Answer).Err) != messages.ErrDenied {
+		t.Errorf("a closed session answers %v %v", effects, err)
+	}
+}
+
+// TestNoRandomness: nothing is recorded when there is no nonce.
+func TestNoRandomness(t *testing.T) {
+	m := New(Config{Key: rigKey, Rules: &Rules{Judge: textJudge{}}}, State{}, bytes.NewReader(make([]byte, 15)))
+	if _, err := m.Step(time.Unix(1, 0), &Open{}); err != nil {
+		t.Fatal(err)
+	}
+	effects, err := m.Step(time.Unix(1, 0), &Submit{})
+	if messages.CodeOf(err) != messages.ErrCrash || effects != nil {
+		t.Errorf("%v %v", effects, err)
+	}
+}
