@@ -214,7 +214,7 @@ func (rt *Runtime) Metrics() *telemetry.Metrics { return rt.metrics }
 // Journal counts commits and records since New.
 func (rt *Runtime) Journal() *journal.Metrics { return rt.writer.Metrics() }
 
-// Host counters: turns in flight, late answers, orphans and the like.
+// Counters counts what leaves no record: turns in flight, late answers, orphans and the like.
 func (rt *Runtime) Counters() *actors.Counters { return rt.host.Counters() }
 
 // SessionsInMemory counts the sessions that are awake.

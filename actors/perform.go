@@ -133,9 +133,6 @@ func (s *session) input(in turn.Input) { s.out.inputs = append(s.out.inputs, in)
 func (s *session) publish(e *turn.Publish) {
 	u := e.Update
 	if u.Record == nil {
-		if u.Delta != nil {
-			u.Delta.Seq = s.outbox.Acked()
-		}
 		s.host.hub.Publish(s.sid, u)
 		return
 	}

@@ -16,8 +16,8 @@ var (
 // Name is "aeiou".
 func (Dialect) Name() string { return "aeiou" }
 
-// Traits: history travels as the streams of the last turn, guards judge every
-// decision (§12), and a run may take any number of turns.
+// Traits says that history travels as the streams of the last turn, guards judge every
+// decision (§12), and that a run may take any number of turns.
 func (Dialect) Traits() messages.Traits {
 	return messages.Traits{Carry: true, GuardFinal: true, Busy: messages.Enqueue}
 }

@@ -54,6 +54,9 @@ func checkUserdata(b []byte) fault {
 // fields, of whatever kind and however wrong otherwise: the shape that design.md
 // §10 takes as it is.
 func looksLikeUserdata(b []byte) bool {
+	if t := bytes.TrimLeft(b, " \t\r\n"); len(t) == 0 || t[0] != '{' {
+		return false // most submits are plain text
+	}
 	w := walker{b: b, tolerant: true}
 	w.walk()
 	return w.syntax.detail == "" && w.object && w.seen[subject] && w.seen[fields]

@@ -25,7 +25,7 @@ var _ parse.Dialect = Dialect{}
 // Name is "plain".
 func (Dialect) Name() string { return "plain" }
 
-// Traits: one turn a run, guards judge CONTINUE only and so never, and the
+// Traits says: one turn a run, guards judge CONTINUE only and so never, and the
 // prompt grows at its end.
 func (Dialect) Traits() messages.Traits {
 	return messages.Traits{AppendOnly: true, MaxTurns: 1, Busy: messages.Enqueue}

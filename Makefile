@@ -1,0 +1,60 @@
+# Targets:
+#   make run     compile and run the tour: real sessions on the scripted model
+#   make test    all tests
+#   make check   what CI asks for: format, vet, lint, race, vectors, short fuzzing
+#   make bench   the benchmarks behind docs/benchmarks.md
+#   make fuzz    every fuzz target, FUZZTIME each (default 1m)
+#   make clean   remove what the others made
+
+GO         ?= go
+PKGS       ?= ./...
+DATA       ?= stile-data
+FUZZTIME   ?= 1m
+BENCHTIME  ?= 1s
+BENCHCOUNT ?= 5
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
+
+.PHONY: run test check format vet lint race vectors bench fuzz clean
+
+run:
+	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
+
+test:
+	$(GO) test $(PKGS)
+
+check: format vet lint race vectors
+	$(MAKE) fuzz FUZZTIME=2s
+
+format:
+	@out="$$($(GO) run $(GOFUMPT) -l $$(git ls-files '*.go'))"; \
+	if [ -n "$$out" ]; then echo "not formatted (gofumpt -w):"; echo "$$out"; exit 1; fi
+
+vet:
+	$(GO) vet $(PKGS)
+	CGO_ENABLED=0 $(GO) vet -tags lite ./cmd/...
+
+lint:
+	$(GO) run $(STATICCHECK) $(PKGS)
+
+race:
+	$(GO) test -race $(PKGS)
+
+vectors:
+	$(GO) run ./cmd/stile conform tests/testdata/vectors
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn
+
+fuzz:
+	@set -e; for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
+		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | awk '{print $$2}' | sort -u); do \
+			echo "fuzz $$pkg $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x ./$$pkg; \
+		done; \
+	done
+
+clean:
+	rm -rf $(DATA) bin
+	$(GO) clean -testcache

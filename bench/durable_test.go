@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/seed14be6753/stile"
+)
+
+// BenchmarkDurableTurns_SQLite_64Sessions runs AEIOU turns in 64 sessions at once,
+// each acknowledged after fsync. records/turn and commits/turn say what it cost the
+// journal; the floor beside it is the cryptography alone on both cores.
+func BenchmarkDurableTurns_SQLite_64Sessions(b *testing.B) {
+	b.Run("floor=2sign+1verify/parallel", func(b *testing.B) {
+		pub, priv, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.RunParallel(func(pb *testing.PB) {
+			msg := make([]byte, 300)
+			for pb.Next() {
+				floorTurn(pub, priv, msg)
+			}
+		})
+	})
+	b.Run("turns", func(b *testing.B) {
+		const sessions = 64
+		ctx := context.Background()
+		rt, err := stile.New(ctx, stile.Config{Dir: b.TempDir()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer rt.Close(ctx)
+		agent := &stile.Agent{Dialect: "aeiou", Model: script(b, doneProgram)}
+		var all [sessions]*stile.Session
+		for i := range all {
+			if all[i], err = rt.Open(ctx, fmt.Sprintf("durable-%02d", i), agent); err != nil {
+				b.Fatal(err)
+			}
+		}
+		commits, records := rt.Journal().Commits.Load(), rt.Journal().Records.Load()
+		var left atomic.Int64
+		left.Store(int64(b.N))
+		b.ReportAllocs()
+		b.ResetTimer()
+		var wg sync.WaitGroup
+		for _, s := range all {
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					oneTurn(b, s, "hello")
+				}
+			})
+		}
+		wg.Wait()
+		b.StopTimer()
+		n := float64(b.N)
+		b.ReportMetric(n/b.Elapsed().Seconds(), "turns/s")
+		b.ReportMetric(float64(rt.Journal().Commits.Load()-commits)/n, "commits/turn")
+		b.ReportMetric(float64(rt.Journal().Records.Load()-records)/n, "records/turn")
+	})
+}
