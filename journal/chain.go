@@ -1,0 +1,317 @@
+package journal
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Receipts says which records are signed.
+type Receipts string
+
+// The receipt policies. Under run the record run.end is signed, under decision
+// every turn.decided (design.md §7).
+const (
+	ReceiptsDecision Receipts = "decision" // default
+	ReceiptsRun      Receipts = "run"
+	ReceiptsOff      Receipts = "off"
+)
+
+// signs tells whether a record of that kind bears a receipt.
+func (p Receipts) signs(k messages.Kind) bool {
+	switch p {
+	case ReceiptsRun:
+		return k == messages.KindRunEnd
+	case ReceiptsOff:
+		return false
+	}
+	return k == messages.KindTurnDecided
+}
+
+// Signer makes receipts over "stile-receipt/1\n" inc "\n" seq "\n" hash. The time
+// is the record's own, so that the key it picks is one whose interval holds it.
+type Signer interface {
+	Receipt(inc string, seq int64, hash [32]byte, ts time.Time) (*messages.Receipt, error)
+}
+
+// Genesis is the Prev of a session's first record:
+// SHA-256("stile/1\n" sid "\n" inc), inc in its usual text form.
+func Genesis(sid string, inc messages.Incarnation) messages.Digest {
+	b := append(make([]byte, 0, 192), "stile/1\n"...)
+	b = append(b, sid...)
+	b = append(b, '\n')
+	b = appendInc(b, inc)
+	return sha256.Sum256(b)
+}
+
+// Anchor names a place in a chain.
+type Anchor struct {
+	Seq  int64
+	Hash messages.Digest
+}
+
+// saltBytes salts a body digest, so that an erased body cannot be found by
+// guessing.
+const saltBytes = 16
+
+// bodyDigest is SHA-256(salt ‖ body); buf is scratch space.
+func bodyDigest(buf []byte, salt *[saltBytes]byte, body []byte) (messages.Digest, []byte) {
+	buf = append(buf[:0], salt[:]...)
+	buf = append(buf, body...)
+	return sha256.Sum256(buf), buf
+}
+
+// appendHeader appends the canonical header, whose SHA-256 is the record's hash.
+// Its members: body (the digest), epoch, inc, prev, run, seq, sid, ts, turn, type.
+func appendHeader(dst []byte, r *messages.Record, kind messages.Kind) []byte {
+	dst = append(dst, `{"body":"`...)
+	dst = hex.AppendEncode(dst, r.BodyDigest[:])
+	dst = append(dst, `","epoch":`...)
+	dst = strconv.AppendInt(dst, r.Epoch, 10)
+	dst = append(dst, `,"inc":"`...)
+	dst = appendInc(dst, r.Inc)
+	dst = append(dst, `","prev":"`...)
+	dst = hex.AppendEncode(dst, r.Prev[:])
+	dst = append(dst, `","run":`...)
+	dst = strconv.AppendInt(dst, r.Run, 10)
+	dst = append(dst, `,"seq":`...)
+	dst = strconv.AppendInt(dst, r.Seq, 10)
+	dst = append(dst, `,"sid":`...)
+	dst, _ = appendText(dst, r.SID)
+	dst = append(dst, `,"ts":"`...)
+	dst = appendTime(dst, r.TS)
+	dst = append(dst, `","turn":`...)
+	dst = strconv.AppendInt(dst, r.Turn, 10)
+	dst = append(dst, `,"type":`...)
+	dst, _ = appendText(dst, string(kind))
+	return append(dst, '}')
+}
+
+// appendInc appends the usual text form of a UUID.
+func appendInc(dst []byte, inc messages.Incarnation) []byte {
+	dst = hex.AppendEncode(dst, inc[0:4])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, inc[4:6])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, inc[6:8])
+	dst = append(dst, '-')
+	dst = hex.AppendEncode(dst, inc[8:10])
+	dst = append(dst, '-')
+	return hex.AppendEncode(dst, inc[10:16])
+}
+
+// appendTime appends RFC 3339 in UTC with all nine digits of the fraction. All
+// nine, because one instant must have one form and the texts then sort like the
+// instants.
+func appendTime(dst []byte, t time.Time) []byte {
+	t = t.UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	dst = appendDigits(dst, year, 4)
+	dst = append(dst, '-')
+	dst = appendDigits(dst, int(month), 2)
+	dst = append(dst, '-')
+	dst = appendDigits(dst, day, 2)
+	dst = append(dst, 'T')
+	dst = appendDigits(dst, hour, 2)
+	dst = append(dst, ':')
+	dst = appendDigits(dst, minute, 2)
+	dst = append(dst, ':')
+	dst = appendDigits(dst, second, 2)
+	dst = append(dst, '.')
+	dst = appendDigits(dst, t.Nanosecond(), 9)
+	return append(dst, 'Z')
+}
+
+func appendDigits(dst []byte, v, width int) []byte {
+	var b [9]byte
+	for i := width - 1; i >= 0; i-- {
+		b[i] = byte('0' + v%10)
+		v /= 10
+	}
+	return append(dst, b[:width]...)
+}
+
+// firstTime and endTime bound what a record's time may be: what fits 64 bits of
+// nanoseconds around 1970, in whole years.
+var (
+	firstTime = time.Date(1678, 1, 1, 0, 0, 0, 0, time.UTC)
+	endTime   = time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// SealerConfig says what a Sealer continues.
+type SealerConfig struct {
+	Head  Head  // as loaded
+	Epoch int64 // of this activation; 0 is Head.Epoch + 1
+	// Rand gives the salts.
+	Rand io.Reader
+	// Signer makes the receipts; nil commits unsigned.
+	Signer   Signer
+	Receipts Receipts // "" is ReceiptsDecision
+}
+
+// Sealer turns the machine's records into chained, hashed ones. One belongs to one
+// activation of one session. It is not safe for concurrent use.
+type Sealer struct {
+	cfg      SealerConfig
+	sid      string
+	inc      messages.Incarnation
+	incText  string
+	epoch    int64
+	head     Anchor
+	unsigned int64
+
+	scratch []byte // salt and body, then header, of one record
+	arena   []byte // bodies of the batch at hand
+	salts   [32 * saltBytes]byte
+	unused  int // bytes of salts at the end that were not given out yet
+}
+
+// maxScratchBytes bounds what a sealer keeps between two calls.
+const maxScratchBytes = 64 << 10
+
+// NewSealer starts at a head.
+func NewSealer(cfg SealerConfig) *Sealer {
+	s := &Sealer{cfg: cfg, sid: cfg.Head.SID, inc: cfg.Head.Inc, epoch: cfg.Epoch,
+		head: Anchor{Seq: cfg.Head.Seq, Hash: cfg.Head.Hash}}
+	if s.epoch == 0 {
+		s.epoch = cfg.Head.Epoch + 1
+	}
+	s.incText = string(appendInc(nil, s.inc))
+	return s
+}
+
+// Head is where the next record goes.
+func (s *Sealer) Head() Anchor { return s.head }
+
+// Epoch is the activation's.
+func (s *Sealer) Epoch() int64 { return s.epoch }
+
+// Unsigned counts the records that should bear a receipt and do not, because
+// there is no signer or it failed.
+func (s *Sealer) Unsigned() int64 { return s.unsigned }
+
+// Seal fills what the machine left open: SID, Inc, Epoch, Raw, Salt, BodyDigest,
+// Prev, Hash and, by policy, Sig; a zero TS becomes now. The records must continue
+// the head in Seq. A body whose text was not UTF-8 is replaced by what its bytes
+// decode to, so that live and restored readers see the same.
+//
+// On an error (ERR_JOURNAL/INVALID: a defect; IO: no randomness) the sealer has
+// not moved and the records must be thrown away. The machine then is, too.
+func (s *Sealer) Seal(recs []*messages.Record, now time.Time) error {
+	head, unsigned := s.head, s.unsigned
+	if err := s.seal(recs, now); err != nil {
+		s.head, s.unsigned = head, unsigned
+		return err
+	}
+	return nil
+}
+
+func (s *Sealer) seal(recs []*messages.Record, now time.Time) error {
+	s.arena = s.arena[:0]
+	for _, r := range recs {
+		if err := s.one(r, now); err != nil {
+			return err
+		}
+	}
+	// The bodies move from the arena to one piece of exactly their size.
+	own := make([]byte, len(s.arena))
+	copy(own, s.arena)
+	for _, r := range recs {
+		n := len(r.Raw)
+		r.Raw, own = own[:n:n], own[n:]
+	}
+	if cap(s.arena) > maxScratchBytes {
+		s.arena = nil
+	}
+	if cap(s.scratch) > maxScratchBytes {
+		s.scratch = nil
+	}
+	return nil
+}
+
+// one seals r and leaves its bytes at the end of the arena.
+func (s *Sealer) one(r *messages.Record, now time.Time) error {
+	if r == nil || r.Body == nil {
+		return Fail(ReasonInvalid, nil, "session %s: a record without a body", s.sid)
+	}
+	if r.Seq != s.head.Seq+1 || r.Seq > MaxSeq {
+		return Fail(ReasonInvalid, nil, "session %s: record %d where %d belongs", s.sid, r.Seq, s.head.Seq+1)
+	}
+	if r.TS.IsZero() {
+		r.TS = now
+	}
+	if r.TS.Before(firstTime) || !r.TS.Before(endTime) {
+		return Fail(ReasonInvalid, nil, "session %s: record %d has a time out of range", s.sid, r.Seq)
+	}
+	if r.Run < 0 || r.Run > maxInt || r.Turn < 0 || r.Turn > maxInt || s.epoch > maxInt {
+		return Fail(ReasonInvalid, nil, "session %s: record %d has a run, turn or epoch out of range", s.sid, r.Seq)
+	}
+	r.TS = time.Unix(0, r.TS.UnixNano()).UTC() // without monotonic reading, as it will be read back
+	r.SID, r.Inc, r.Epoch, r.Prev = s.sid, s.inc, s.epoch, s.head.Hash
+
+	if err := s.salt(&r.Salt); err != nil {
+		return err
+	}
+	start := len(s.arena)
+	e := encoder{dst: s.arena}
+	e.body(r.Body)
+	s.arena = e.dst
+	if e.fault != "" {
+		return Fail(ReasonInvalid, nil, "session %s: record %d, %s: member %s cannot be written", s.sid, r.Seq, r.Body.Kind(), e.fault)
+	}
+	kind := r.Body.Kind()
+	raw := s.arena[start:]
+	if e.repaired {
+		b, err := DecodeBody(kind, raw)
+		if err != nil {
+			return err
+		}
+		r.Body = b
+	}
+	r.Raw = raw
+	r.BodyDigest, s.scratch = bodyDigest(s.scratch, &r.Salt, raw)
+	s.scratch = appendHeader(s.scratch[:0], r, kind)
+	r.Hash = sha256.Sum256(s.scratch)
+	r.Sig = nil
+	if s.cfg.Receipts.signs(kind) {
+		s.sign(r)
+	}
+	s.head = Anchor{Seq: r.Seq, Hash: r.Hash}
+	return nil
+}
+
+// sign leaves r unsigned and counts it when there is no receipt to be had: a
+// decision is not lost for want of a signature (design.md §7).
+func (s *Sealer) sign(r *messages.Record) {
+	if s.cfg.Signer != nil {
+		sig, err := s.cfg.Signer.Receipt(s.incText, r.Seq, r.Hash, r.TS)
+		if err == nil && sig != nil {
+			r.Sig = sig
+			return
+		}
+	}
+	s.unsigned++
+}
+
+// salt takes the next salt; random bytes are read for many salts at once.
+func (s *Sealer) salt(dst *[saltBytes]byte) error {
+	if s.unused == 0 {
+		if s.cfg.Rand == nil {
+			return Fail(ReasonInvalid, nil, "session %s: no source of salts", s.sid)
+		}
+		if _, err := io.ReadFull(s.cfg.Rand, s.salts[:]); err != nil {
+			return Fail(ReasonIO, err, "session %s: no randomness for salts", s.sid)
+		}
+		s.unused = len(s.salts)
+	}
+	at := len(s.salts) - s.unused
+	copy(dst[:], s.salts[at:])
+	clear(s.salts[at : at+saltBytes])
+	s.unused -= saltBytes
+	return nil
+}

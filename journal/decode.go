@@ -1,0 +1,547 @@
+package journal
+
+import (
+	"encoding/base64"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// How this file is organised: DecodeBody mirrors encoder.body member by member.
+// The decoder is a cursor that expects the next member by name, so it accepts the
+// canonical bytes and nothing else: no spaces, no other order, no other escapes,
+// no member it does not know. The first fault stays; after it nothing moves.
+
+// DecodeBody reads what AppendBody wrote, strictly: it accepts raw if and only if
+// AppendBody of the result gives raw again. A member or kind that a newer format
+// added is refused. Failures are ERR_JOURNAL/CORRUPT with the kind as Field and
+// the byte offset. The result shares nothing with raw.
+func DecodeBody(kind messages.Kind, raw []byte) (messages.Body, error) {
+	d := decoder{raw: raw, kind: kind}
+	d.lit("{")
+	b := d.body()
+	d.lit("}")
+	if d.err == nil && d.pos != len(raw) {
+		d.fail("bytes after the body")
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	return b, nil
+}
+
+// Decode gives r its typed body if it was read undecoded; ERASED when the bytes
+// are gone. It changes r, which must not be shared yet.
+func Decode(r *messages.Record) error {
+	u, ok := r.Body.(*messages.Undecoded)
+	if !ok {
+		return nil
+	}
+	if r.Raw == nil {
+		return Fail(ReasonErased, nil, "session %s: the body of record %d was erased", r.SID, r.Seq)
+	}
+	b, err := DecodeBody(u.Of, r.Raw)
+	if err != nil {
+		return Fail(ReasonCorrupt, err, "session %s: record %d", r.SID, r.Seq)
+	}
+	r.Body = b
+	return nil
+}
+
+type decoder struct {
+	raw  []byte
+	pos  int
+	kind messages.Kind
+	err  *messages.Error
+}
+
+func (d *decoder) body() messages.Body {
+	switch d.kind {
+	case messages.KindSessionOpened:
+		b := &messages.SessionOpened{
+			Dialect:     d.str("dialect"),
+			Incarnation: d.str("incarnation"),
+			Manifest:    d.digest("manifest"),
+			Name:        d.strz("name"),
+		}
+		if d.has("origin") {
+			d.lit("{")
+			b.Origin = &messages.ForkOrigin{
+				Hash:        d.digest("hash"),
+				Incarnation: d.str("incarnation"),
+				Seq:         d.num("seq"),
+				SID:         d.str("sid"),
+			}
+			d.lit("}")
+		}
+		return b
+	case messages.KindSessionClosed:
+		return &messages.SessionClosed{Reason: d.str("reason")}
+	case messages.KindInput:
+		return &messages.Input{
+			Key:      d.strz("key"),
+			Policy:   messages.Policy(d.str("policy")),
+			Text:     d.strz("text"),
+			User:     d.str("user"),
+			Userdata: d.strz("userdata"),
+		}
+	case messages.KindRunBegin:
+		return &messages.RunBegin{Input: d.num("input")}
+	case messages.KindRunEnd:
+		return &messages.RunEnd{
+			Decision: messages.Decision(d.str("decision")),
+			Detail:   d.strz("detail"),
+			Reason:   messages.Code(d.strz("reason")),
+			Turns:    d.num("turns"),
+		}
+	case messages.KindTurnBegin:
+		return &messages.TurnBegin{
+			Dialect:  d.str("dialect"),
+			Library:  d.digest("library"),
+			Limits:   d.digest("limits"),
+			Manifest: d.digest("manifest"),
+			Nonce:    d.str("nonce"),
+			Pass:     d.num("pass"),
+			Tools:    d.digest("tools"),
+		}
+	case messages.KindModelRequest:
+		return &messages.ModelRequest{
+			Lints:    decodeListz(d, "lints", decodeText[messages.Code]),
+			Matched:  d.booleanz("matched"),
+			Messages: d.num("messages"),
+			Mode:     d.str("mode"),
+			Model:    d.str("model"),
+			Prompt:   d.digest("prompt"),
+			Provider: d.str("provider"),
+		}
+	case messages.KindModelChunk:
+		return &messages.ModelChunk{Bytes: d.bytes("bytes"), Off: d.num("off")}
+	case messages.KindModelReply:
+		b := &messages.ModelReply{
+			Blob:    d.digest("blob"),
+			CostUSD: d.numz("cost_micro_usd"),
+			Error:   d.strz("error"),
+			Finish:  messages.Finish(d.str("finish")),
+			Length:  d.num("length"),
+		}
+		d.need("usage")
+		d.lit("{")
+		b.Usage = messages.Usage{Input: d.num("input"), Output: d.num("output")}
+		d.lit("}")
+		return b
+	case messages.KindModelFallback:
+		return &messages.ModelFallback{From: d.str("from"), Reason: d.str("reason"), To: d.str("to")}
+	case messages.KindResponse, messages.KindThought, messages.KindText:
+		return &messages.UnitText{
+			UnitKind: messages.UnitKind(d.kind),
+			Complete: d.boolean("complete"),
+			Final:    d.booleanz("final"),
+			Text:     d.str("text"),
+			Unit:     d.str("unit"),
+		}
+	case messages.KindEmit:
+		return &messages.Emit{Candidate: d.booleanz("candidate"), Text: d.str("text")}
+	case messages.KindWhisper:
+		return &messages.Whisper{Target: d.str("target"), Text: d.str("text")}
+	case messages.KindActionDeclared:
+		return &messages.ActionDeclared{
+			Args:       d.str("args"),
+			ArgsDigest: d.digest("args_digest"),
+			Class:      messages.Class(d.str("class")),
+			ID:         d.str("id"),
+			Mode:       d.str("mode"),
+			Name:       d.str("name"),
+			Type:       d.str("type"),
+		}
+	case messages.KindActionApproval:
+		return &messages.ActionApproval{
+			By:     d.str("by"),
+			Digest: d.digest("digest"),
+			ID:     d.str("id"),
+			Reason: d.strz("reason"),
+			State:  messages.GateAnswer(d.str("state")),
+		}
+	case messages.KindActionStarted:
+		return &messages.ActionStarted{Attempt: d.num("attempt"), ID: d.str("id"), Key: d.str("key")}
+	case messages.KindActionEnded:
+		return &messages.ActionEnded{
+			ErrorCode: d.numz("error_code"),
+			ID:        d.str("id"),
+			MS:        d.num("ms"),
+			Reason:    d.strz("reason"),
+			Result:    d.strz("result"),
+			State:     messages.ActionState(d.str("state")),
+		}
+	case messages.KindParseError:
+		return &messages.ParseFault{Code: messages.Code(d.str("code")), Detail: d.strz("detail"), Offset: d.num("offset")}
+	case messages.KindLint:
+		return &messages.Lint{Code: messages.Code(d.str("code")), Detail: d.strz("detail"), Offset: d.num("offset")}
+	case messages.KindTurnDecided:
+		return d.turnDecided()
+	case messages.KindControl:
+		return &messages.Control{
+			By:     d.strz("by"),
+			Code:   messages.Code(d.strz("code")),
+			Detail: d.strz("detail"),
+			Name:   d.strz("name"),
+			What:   messages.ControlWhat(d.str("what")),
+		}
+	case messages.KindAudit:
+		return &messages.Audit{
+			Allowed: d.boolean("allowed"),
+			Text:    d.strz("text"),
+			What:    d.str("what"),
+			Who:     d.str("who"),
+		}
+	case messages.KindNote:
+		return &messages.Note{Text: d.str("text")}
+	}
+	d.fail("this version knows no record of that kind")
+	return nil
+}
+
+func (d *decoder) turnDecided() messages.Body {
+	return &messages.TurnDecided{
+		Decision:     messages.Decision(d.str("decision")),
+		Detail:       d.strz("detail"),
+		Digest:       d.digest("digest"),
+		FailureLines: decodeListz(d, "failure_lines", (*decoder).integer),
+		Failures:     decodeListz(d, "failures", (*decoder).text),
+		GasUsed:      d.numz("gas_used"),
+		JTI:          d.strz("jti"),
+		KID:          d.strz("kid"),
+		LatencyMS:    d.num("latency_ms"),
+		Lints:        decodeListz(d, "lints", decodeText[messages.Code]),
+		Minted:       d.digestz("minted"),
+		Output:       d.digestz("output"),
+		OutputBytes:  d.num("output_bytes"),
+		Reason:       messages.Code(d.strz("reason")),
+		Resumed:      d.booleanz("resumed"),
+		Scratch:      d.digestz("scratch"),
+		ScratchBytes: d.num("scratch_bytes"),
+		State:        d.bytesz("state"),
+		TurnIndex:    d.num("turn_index"),
+		Verification: d.strz("verification_failure_reason"),
+	}
+}
+
+func (d *decoder) fail(what string) {
+	if d.err == nil {
+		d.err = &messages.Error{Code: messages.ErrJournal, Reason: ReasonCorrupt, Field: string(d.kind),
+			Offset: int64(d.pos), HasOffset: true, Detail: what}
+	}
+}
+
+// lit takes exactly s.
+func (d *decoder) lit(s string) {
+	if d.err != nil {
+		return
+	}
+	if len(d.raw)-d.pos < len(s) || string(d.raw[d.pos:d.pos+len(s)]) != s {
+		if s == "}" {
+			d.fail("a member that this version does not know, or the end is missing")
+		} else {
+			d.fail("want " + s)
+		}
+		return
+	}
+	d.pos += len(s)
+}
+
+// has takes the name of the next member if it is k.
+func (d *decoder) has(k string) bool {
+	if d.err != nil {
+		return false
+	}
+	p := d.pos
+	if p > 0 && d.raw[p-1] != '{' {
+		if p >= len(d.raw) || d.raw[p] != ',' {
+			return false
+		}
+		p++
+	}
+	if len(d.raw)-p < len(k)+3 || d.raw[p] != '"' || string(d.raw[p+1:p+1+len(k)]) != k ||
+		d.raw[p+1+len(k)] != '"' || d.raw[p+2+len(k)] != ':' {
+		return false
+	}
+	d.pos = p + len(k) + 3
+	return true
+}
+
+func (d *decoder) need(k string) {
+	if !d.has(k) {
+		d.fail("want member " + k)
+	}
+}
+
+// zero refuses a zero value where the encoder would have left the member out.
+func (d *decoder) zero(isZero bool, k string) {
+	if isZero {
+		d.fail("member " + k + " is zero and should be absent")
+	}
+}
+
+func (d *decoder) str(k string) string {
+	d.need(k)
+	return d.text()
+}
+
+func (d *decoder) strz(k string) string {
+	if !d.has(k) {
+		return ""
+	}
+	s := d.text()
+	d.zero(s == "", k)
+	return s
+}
+
+func (d *decoder) num(k string) int64 {
+	d.need(k)
+	return d.integer()
+}
+
+func (d *decoder) numz(k string) int64 {
+	if !d.has(k) {
+		return 0
+	}
+	n := d.integer()
+	d.zero(n == 0, k)
+	return n
+}
+
+func (d *decoder) boolean(k string) bool {
+	d.need(k)
+	if d.err == nil && d.pos < len(d.raw) && d.raw[d.pos] == 't' {
+		d.lit("true")
+		return true
+	}
+	d.lit("false")
+	return false
+}
+
+func (d *decoder) booleanz(k string) bool {
+	if !d.has(k) {
+		return false
+	}
+	d.lit("true")
+	return true
+}
+
+func (d *decoder) digest(k string) messages.Digest {
+	d.need(k)
+	return d.hex()
+}
+
+func (d *decoder) digestz(k string) messages.Digest {
+	if !d.has(k) {
+		return messages.Digest{}
+	}
+	v := d.hex()
+	d.zero(v.IsZero(), k)
+	return v
+}
+
+func (d *decoder) bytes(k string) []byte {
+	d.need(k)
+	return d.base64()
+}
+
+func (d *decoder) bytesz(k string) []byte {
+	if !d.has(k) {
+		return nil
+	}
+	return d.base64()
+}
+
+func decodeText[T ~string](d *decoder) T { return T(d.text()) }
+
+func decodeListz[T any](d *decoder, k string, one func(*decoder) T) []T {
+	if !d.has(k) {
+		return nil
+	}
+	d.lit("[")
+	list := []T{}
+	for d.err == nil {
+		if d.pos < len(d.raw) && d.raw[d.pos] == ']' {
+			break
+		}
+		if len(list) > 0 {
+			d.lit(",")
+		}
+		list = append(list, one(d))
+	}
+	d.lit("]")
+	return list
+}
+
+// quoted takes a string and gives the bytes between its quotes, unread.
+func (d *decoder) quoted() []byte {
+	d.lit(`"`)
+	if d.err != nil {
+		return nil
+	}
+	start := d.pos
+	for i := start; i < len(d.raw); i++ {
+		switch c := d.raw[i]; {
+		case c == '"':
+			d.pos = i + 1
+			return d.raw[start:i]
+		case c == '\\':
+			i++
+		case c < ' ':
+			d.pos = i
+			d.fail("a control character in a string")
+			return nil
+		}
+	}
+	d.fail("a string without an end")
+	return nil
+}
+
+func (d *decoder) text() string {
+	start := d.pos + 1
+	q := d.quoted()
+	if d.err != nil {
+		return ""
+	}
+	end := d.pos
+	plain := true
+	for _, c := range q {
+		if c == '\\' {
+			plain = false
+			break
+		}
+	}
+	if !utf8.Valid(q) {
+		d.pos = start
+		d.fail("a string that is not UTF-8")
+		return ""
+	}
+	if plain {
+		return string(q)
+	}
+	out := make([]byte, 0, len(q))
+	for i := 0; i < len(q); i++ {
+		if q[i] != '\\' {
+			out = append(out, q[i])
+			continue
+		}
+		c, n := unescape(q[i:])
+		if n == 0 {
+			d.pos = start + i
+			d.fail("an escape that the canonical form does not use")
+			return ""
+		}
+		out = append(out, c)
+		i += n - 1
+	}
+	d.pos = end
+	return string(out)
+}
+
+// unescape reads one canonical escape at the start of q; n is 0 for any other.
+func unescape(q []byte) (c byte, n int) {
+	if len(q) < 2 {
+		return 0, 0
+	}
+	switch q[1] {
+	case '"', '\\':
+		return q[1], 2
+	case 'b':
+		return '\b', 2
+	case 't':
+		return '\t', 2
+	case 'n':
+		return '\n', 2
+	case 'f':
+		return '\f', 2
+	case 'r':
+		return '\r', 2
+	case 'u':
+		if len(q) < 6 || q[2] != '0' || q[3] != '0' || q[4] != '0' && q[4] != '1' {
+			return 0, 0
+		}
+		low := digit(q[5])
+		if low < 0 {
+			return 0, 0
+		}
+		c = (q[4]-'0')<<4 | byte(low)
+		switch c {
+		case '\b', '\t', '\n', '\f', '\r': // these have a shorter form
+			return 0, 0
+		}
+		return c, 6
+	}
+	return 0, 0
+}
+
+// digit is the value of a lower-case hex digit, or -1.
+func digit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	}
+	return -1
+}
+
+func (d *decoder) integer() int64 {
+	if d.err != nil {
+		return 0
+	}
+	p, negative := d.pos, false
+	if p < len(d.raw) && d.raw[p] == '-' {
+		negative = true
+		p++
+	}
+	first := p
+	var n int64
+	for ; p < len(d.raw) && d.raw[p] >= '0' && d.raw[p] <= '9'; p++ {
+		n = n*10 + int64(d.raw[p]-'0')
+		if n > maxInt {
+			d.fail("an integer beyond 2^53-1")
+			return 0
+		}
+	}
+	if p == first || d.raw[first] == '0' && (p > first+1 || negative) {
+		d.fail("want an integer")
+		return 0
+	}
+	d.pos = p
+	if negative {
+		return -n
+	}
+	return n
+}
+
+func (d *decoder) hex() (v messages.Digest) {
+	start := d.pos
+	q := d.quoted()
+	if d.err != nil {
+		return v
+	}
+	err := v.UnmarshalText(q)
+	if err != nil || v.IsZero() && len(q) > 0 {
+		d.pos = start
+		d.fail("want 64 lower-case hex digits")
+	}
+	return v
+}
+
+func (d *decoder) base64() []byte {
+	start := d.pos
+	q := d.quoted()
+	if d.err != nil {
+		return nil
+	}
+	out := make([]byte, base64.StdEncoding.DecodedLen(len(q)))
+	n, err := base64.StdEncoding.Strict().Decode(out, q)
+	// The decoder of the standard library skips line ends; quoted has none.
+	if err != nil {
+		d.pos = start
+		d.fail("want base64")
+		return nil
+	}
+	return out[:n]
+}

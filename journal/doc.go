@@ -1,0 +1,27 @@
+// Package journal keeps the append-only truth of every session (design.md §7).
+//
+// One idea: a session's history is a chain of hashed records, and a batch of new
+// ones is accepted if and only if it continues the head its writer believes in.
+//
+// Invariants:
+//   - the bytes of a record are written once, by AppendBody, and shared by hash,
+//     store and subscriber; DecodeBody accepts these bytes and no others, so that
+//     AppendBody(DecodeBody(raw)) == raw always holds;
+//   - a record's hash covers its header and, through the salted body digest, its
+//     body. Salt and body can be erased together and the chain still verifies;
+//   - an acknowledged batch is durable, as far as the store promises it, and a
+//     refused batch has left no trace. A refusal concerns one session alone;
+//   - batches of one session are decided in the order in which they were
+//     appended, and after a refused one every later batch of that activation is
+//     refused as well;
+//   - after a failed write or sync nothing is written until the store has been
+//     reopened and its heads have been read again.
+//
+// The parts: encode.go and decode.go the canonical form, chain.go sealing,
+// verify.go the check after the fact, store.go what a store must do, writer.go
+// the group commit, load.go reading a history back. Stores are in memory/ and
+// sqlite/; journaltest/ is the suite both pass.
+//
+// It does not judge what the records mean beyond the summary a boot scan needs,
+// it holds no keys, and it does not retry.
+package journal

@@ -1,0 +1,368 @@
+package journal
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// How this file is organised: AppendBody switches over the body types; each case
+// writes its members in the order of their names, which is the order of RFC 8785
+// because all names are ASCII. The encoder's methods write one member each, those
+// ending in z leave it out when zero, as `omitzero` does. A test holds the result
+// equal to an independent RFC 8785 transformation of the reflected JSON.
+
+// maxInt is 2^53−1, the largest integer every JSON reader keeps (design.md §7).
+const maxInt = 1<<53 - 1
+
+// AppendBody appends the canonical JSON (RFC 8785) of b, the bytes that are
+// hashed, stored and published. It allocates nothing but the growth of dst.
+//
+// Text that is not UTF-8 is repaired: each offending byte becomes U+FFFD. A nil
+// ModelChunk.Bytes is the empty string. A body of a foreign type, or nil, gives
+// null, and an integer beyond ±(2^53−1) is written as it is; sealing refuses both.
+func AppendBody(dst []byte, b messages.Body) []byte {
+	e := encoder{dst: dst}
+	e.body(b)
+	return e.dst
+}
+
+type encoder struct {
+	dst      []byte
+	repaired bool   // some text was not UTF-8
+	fault    string // what cannot be sealed: a member's name or "type"
+}
+
+func (e *encoder) body(b messages.Body) {
+	e.dst = append(e.dst, '{')
+	switch b := b.(type) {
+	case *messages.SessionOpened:
+		e.str("dialect", b.Dialect)
+		e.str("incarnation", b.Incarnation)
+		e.digest("manifest", b.Manifest)
+		e.strz("name", b.Name)
+		if o := b.Origin; o != nil {
+			e.name("origin")
+			e.dst = append(e.dst, '{')
+			e.digest("hash", o.Hash)
+			e.str("incarnation", o.Incarnation)
+			e.num("seq", o.Seq)
+			e.str("sid", o.SID)
+			e.dst = append(e.dst, '}')
+		}
+	case *messages.SessionClosed:
+		e.str("reason", b.Reason)
+	case *messages.Input:
+		e.strz("key", b.Key)
+		e.str("policy", string(b.Policy))
+		e.strz("text", b.Text)
+		e.str("user", b.User)
+		e.strz("userdata", b.Userdata)
+	case *messages.RunBegin:
+		e.num("input", b.Input)
+	case *messages.RunEnd:
+		e.str("decision", string(b.Decision))
+		e.strz("detail", b.Detail)
+		e.strz("reason", string(b.Reason))
+		e.num("turns", b.Turns)
+	case *messages.TurnBegin:
+		e.str("dialect", b.Dialect)
+		e.digest("library", b.Library)
+		e.digest("limits", b.Limits)
+		e.digest("manifest", b.Manifest)
+		e.str("nonce", b.Nonce)
+		e.num("pass", b.Pass)
+		e.digest("tools", b.Tools)
+	case *messages.ModelRequest:
+		appendListz(e, "lints", b.Lints)
+		e.booleanz("matched", b.Matched)
+		e.num("messages", b.Messages)
+		e.str("mode", b.Mode)
+		e.str("model", b.Model)
+		e.digest("prompt", b.Prompt)
+		e.str("provider", b.Provider)
+	case *messages.ModelChunk:
+		e.bytes("bytes", b.Bytes)
+		e.num("off", b.Off)
+	case *messages.ModelReply:
+		e.digest("blob", b.Blob)
+		e.numz("cost_micro_usd", b.CostUSD)
+		e.strz("error", b.Error)
+		e.str("finish", string(b.Finish))
+		e.num("length", b.Length)
+		e.name("usage")
+		e.dst = append(e.dst, '{')
+		e.num("input", b.Usage.Input)
+		e.num("output", b.Usage.Output)
+		e.dst = append(e.dst, '}')
+	case *messages.ModelFallback:
+		e.str("from", b.From)
+		e.str("reason", b.Reason)
+		e.str("to", b.To)
+	case *messages.UnitText:
+		if !unitKind(b.UnitKind) {
+			e.fail("type")
+		}
+		e.boolean("complete", b.Complete)
+		e.booleanz("final", b.Final)
+		e.str("text", b.Text)
+		e.str("unit", b.Unit)
+	case *messages.Emit:
+		e.booleanz("candidate", b.Candidate)
+		e.str("text", b.Text)
+	case *messages.Whisper:
+		e.str("target", b.Target)
+		e.str("text", b.Text)
+	case *messages.ActionDeclared:
+		e.str("args", b.Args)
+		e.digest("args_digest", b.ArgsDigest)
+		e.str("class", string(b.Class))
+		e.str("id", b.ID)
+		e.str("mode", b.Mode)
+		e.str("name", b.Name)
+		e.str("type", b.Type)
+	case *messages.ActionApproval:
+		e.str("by", b.By)
+		e.digest("digest", b.Digest)
+		e.str("id", b.ID)
+		e.strz("reason", b.Reason)
+		e.str("state", string(b.State))
+	case *messages.ActionStarted:
+		e.num("attempt", b.Attempt)
+		e.str("id", b.ID)
+		e.str("key", b.Key)
+	case *messages.ActionEnded:
+		e.numz("error_code", b.ErrorCode)
+		e.str("id", b.ID)
+		e.num("ms", b.MS)
+		e.strz("reason", b.Reason)
+		e.strz("result", b.Result)
+		e.str("state", string(b.State))
+	case *messages.ParseFault:
+		e.str("code", string(b.Code))
+		e.strz("detail", b.Detail)
+		e.num("offset", b.Offset)
+	case *messages.Lint:
+		e.str("code", string(b.Code))
+		e.strz("detail", b.Detail)
+		e.num("offset", b.Offset)
+	case *messages.TurnDecided:
+		e.turnDecided(b)
+	case *messages.Control:
+		e.strz("by", b.By)
+		e.strz("code", string(b.Code))
+		e.strz("detail", b.Detail)
+		e.strz("name", b.Name)
+		e.str("what", string(b.What))
+	case *messages.Audit:
+		e.boolean("allowed", b.Allowed)
+		e.strz("text", b.Text)
+		e.str("what", b.What)
+		e.str("who", b.Who)
+	case *messages.Note:
+		e.str("text", b.Text)
+	default:
+		e.dst = append(e.dst[:len(e.dst)-1], "null"...)
+		e.fail("type")
+		return
+	}
+	e.dst = append(e.dst, '}')
+}
+
+func (e *encoder) turnDecided(b *messages.TurnDecided) {
+	e.str("decision", string(b.Decision))
+	e.strz("detail", b.Detail)
+	e.digest("digest", b.Digest)
+	e.numsz("failure_lines", b.FailureLines)
+	appendListz(e, "failures", b.Failures)
+	e.numz("gas_used", b.GasUsed)
+	e.strz("jti", b.JTI)
+	e.strz("kid", b.KID)
+	e.num("latency_ms", b.LatencyMS)
+	appendListz(e, "lints", b.Lints)
+	e.digestz("minted", b.Minted)
+	e.digestz("output", b.Output)
+	e.num("output_bytes", b.OutputBytes)
+	e.strz("reason", string(b.Reason))
+	e.booleanz("resumed", b.Resumed)
+	e.digestz("scratch", b.Scratch)
+	e.num("scratch_bytes", b.ScratchBytes)
+	if b.State != nil {
+		e.bytes("state", b.State)
+	}
+	e.num("turn_index", b.TurnIndex)
+	e.strz("verification_failure_reason", b.Verification)
+}
+
+func (e *encoder) fail(what string) {
+	if e.fault == "" {
+		e.fault = what
+	}
+}
+
+// name begins a member. The byte before tells whether it is the first: a value
+// never ends in an opening brace.
+func (e *encoder) name(k string) {
+	if e.dst[len(e.dst)-1] != '{' {
+		e.dst = append(e.dst, ',')
+	}
+	e.dst = append(e.dst, '"')
+	e.dst = append(e.dst, k...)
+	e.dst = append(e.dst, '"', ':')
+}
+
+func (e *encoder) str(k, v string) {
+	e.name(k)
+	e.text(v)
+}
+
+func (e *encoder) strz(k, v string) {
+	if v != "" {
+		e.str(k, v)
+	}
+}
+
+func (e *encoder) num(k string, v int64) {
+	if v > maxInt || v < -maxInt {
+		e.fail(k)
+	}
+	e.name(k)
+	e.dst = strconv.AppendInt(e.dst, v, 10)
+}
+
+func (e *encoder) numz(k string, v int64) {
+	if v != 0 {
+		e.num(k, v)
+	}
+}
+
+// numsz leaves out a nil list; an empty one is [].
+func (e *encoder) numsz(k string, v []int64) {
+	if v == nil {
+		return
+	}
+	e.name(k)
+	e.dst = append(e.dst, '[')
+	for i, n := range v {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		if n > maxInt || n < -maxInt {
+			e.fail(k)
+		}
+		e.dst = strconv.AppendInt(e.dst, n, 10)
+	}
+	e.dst = append(e.dst, ']')
+}
+
+func (e *encoder) boolean(k string, v bool) {
+	e.name(k)
+	e.dst = strconv.AppendBool(e.dst, v)
+}
+
+func (e *encoder) booleanz(k string, v bool) {
+	if v {
+		e.boolean(k, v)
+	}
+}
+
+func (e *encoder) digest(k string, d messages.Digest) {
+	e.name(k)
+	e.dst = append(e.dst, '"')
+	if !d.IsZero() {
+		e.dst = hex.AppendEncode(e.dst, d[:])
+	}
+	e.dst = append(e.dst, '"')
+}
+
+func (e *encoder) digestz(k string, d messages.Digest) {
+	if !d.IsZero() {
+		e.digest(k, d)
+	}
+}
+
+func (e *encoder) bytes(k string, v []byte) {
+	e.name(k)
+	e.dst = append(e.dst, '"')
+	e.dst = base64.StdEncoding.AppendEncode(e.dst, v)
+	e.dst = append(e.dst, '"')
+}
+
+// appendListz leaves out a nil list; an empty one is [].
+func appendListz[T ~string](e *encoder, k string, v []T) {
+	if v == nil {
+		return
+	}
+	e.name(k)
+	e.dst = append(e.dst, '[')
+	for i, s := range v {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		e.text(string(s))
+	}
+	e.dst = append(e.dst, ']')
+}
+
+func (e *encoder) text(s string) {
+	var repaired bool
+	e.dst, repaired = appendText(e.dst, s)
+	e.repaired = e.repaired || repaired
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendText appends a JSON string with the escapes of RFC 8785 §3.2.2.2 and
+// tells whether it had to repair it.
+func appendText(dst []byte, s string) (out []byte, repaired bool) {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && n == 1 {
+				dst = append(dst, s[start:i]...)
+				dst = append(dst, "\uFFFD"...)
+				start = i + 1
+				repaired = true
+			}
+			i += n
+			continue
+		}
+		if c >= ' ' && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\f':
+			dst = append(dst, '\\', 'f')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+		i++
+		start = i
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"'), repaired
+}
+
+func unitKind(k messages.UnitKind) bool {
+	return k == messages.ResponseUnit || k == messages.ThoughtUnit || k == messages.TextUnit
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,62 @@
+package journal
+
+import (
+	"errors"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Reasons beside ERR_JOURNAL, for messages.Error.Reason. A batch of a superseded
+// owner is ERR_FENCED, without a reason.
+const (
+	// ReasonStaleHead: the batch does not continue the head, and no higher epoch
+	// explains it. Discard the machine and load again; never retry the batch.
+	ReasonStaleHead = "STALE_HEAD"
+	// ReasonBusy: another process held the file too long. Not sticky.
+	ReasonBusy = "BUSY"
+	// ReasonIO: a write or sync failed. Sticky until the store is reopened.
+	ReasonIO = "IO"
+	// ReasonOverload: the writer's queue is over its hard limit. Not sticky.
+	ReasonOverload = "OVERLOAD"
+	// ReasonClosed: the store or writer was closed.
+	ReasonClosed = "CLOSED"
+	// ReasonInvalid: the caller's batch, record or query is malformed; a defect.
+	ReasonInvalid = "INVALID"
+	// ReasonNotFound: no such session, blob, snapshot or key.
+	ReasonNotFound = "NOT_FOUND"
+	// ReasonCorrupt: stored bytes are not what was written.
+	ReasonCorrupt = "CORRUPT"
+	// ReasonErased: the bodies asked for have been erased.
+	ReasonErased = "ERASED"
+	// ReasonFormat: the file is foreign, or a newer version wrote it.
+	ReasonFormat = "FORMAT"
+	// ReasonOwned: another process owns the file exclusively.
+	ReasonOwned = "OWNED"
+)
+
+// Fail makes an ERR_JOURNAL with a reason; cause may be nil. Stores use it so
+// that every store fails with the same words.
+func Fail(reason string, cause error, format string, args ...any) *messages.Error {
+	e := messages.Errorf(messages.ErrJournal, format, args...)
+	e.Reason = reason
+	e.Cause = cause
+	return e
+}
+
+// ReasonOf finds the reason of an ERR_JOURNAL in err, or "".
+func ReasonOf(err error) string {
+	var e *messages.Error
+	if errors.As(err, &e) && e.Code == messages.ErrJournal {
+		return e.Reason
+	}
+	return ""
+}
+
+// IsNotFound tells an absent session, blob, snapshot or meta value from failure.
+func IsNotFound(err error) bool { return ReasonOf(err) == ReasonNotFound }
+
+// IsStale tells a batch that did not continue the head: load again.
+func IsStale(err error) bool { return ReasonOf(err) == ReasonStaleHead }
+
+// IsFenced tells a batch of a superseded owner: stop.
+func IsFenced(err error) bool { return messages.CodeOf(err) == messages.ErrFenced }

@@ -1,0 +1,80 @@
+package journal
+
+import (
+	"context"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Load reads a whole history, checks its chain against the head, and gives the
+// head and the records, decoded. The records are shared with the store: read only.
+//
+// Failures: NOT_FOUND; ERASED when a body is gone; CORRUPT, naming the first
+// record that is not what was written, or the place where the history ends too
+// early. It never gives a record whose chain does not hold.
+func Load(ctx context.Context, s Store, inc messages.Incarnation) (Head, []*messages.Record, error) {
+	head, err := s.HeadOf(ctx, inc)
+	if err != nil {
+		return Head{}, nil, err
+	}
+	recs, err := load(ctx, s, &head, Anchor{Hash: Genesis(head.SID, inc)})
+	if err != nil {
+		return Head{}, nil, err
+	}
+	// The summary in the head is derived; a wrong one would hide work from the scan.
+	derived := NewHead(head.SID, inc)
+	derived.Live, derived.Epoch = head.Live, head.Epoch
+	for _, r := range recs {
+		derived.advance(r)
+	}
+	if derived != head {
+		return Head{}, nil, Fail(ReasonCorrupt, nil, "session %s: the head does not summarise the %d records", head.SID, head.Seq)
+	}
+	return head, recs, nil
+}
+
+// LoadAfter reads what follows an anchor, which is usually a snapshot's: the state
+// there and these records are the session. CORRUPT when the chain does not go
+// through the anchor.
+func LoadAfter(ctx context.Context, s Store, inc messages.Incarnation, from Anchor) (Head, []*messages.Record, error) {
+	head, err := s.HeadOf(ctx, inc)
+	if err != nil {
+		return Head{}, nil, err
+	}
+	recs, err := load(ctx, s, &head, from)
+	if err != nil {
+		return Head{}, nil, err
+	}
+	return head, recs, nil
+}
+
+func load(ctx context.Context, s Store, head *Head, from Anchor) ([]*messages.Record, error) {
+	c := chain{sid: head.SID, inc: head.Inc, at: from}
+	var recs []*messages.Record
+	// The count comes from the file: it does not size an allocation by itself.
+	if n := head.Seq - from.Seq; n > 0 {
+		recs = make([]*messages.Record, 0, min(n, 4096))
+	}
+	if head.Seq > from.Seq {
+		for r, err := range s.Read(ctx, head.Inc, from.Seq+1, head.Seq) {
+			if err != nil {
+				return nil, err
+			}
+			if what, detail := c.next(r); what != "" {
+				return nil, Fail(ReasonCorrupt, nil, "session %s: record %d: %s: %s", head.SID, r.Seq, what, detail)
+			}
+			if _, ok := r.Body.(*messages.Undecoded); ok {
+				own := *r
+				if err := Decode(&own); err != nil {
+					return nil, err
+				}
+				r = &own
+			}
+			recs = append(recs, r)
+		}
+	}
+	if c.at.Seq != head.Seq || c.at.Hash != head.Hash {
+		return nil, Fail(ReasonCorrupt, nil, "session %s: the chain ends at %d and does not meet the head at %d", head.SID, c.at.Seq, head.Seq)
+	}
+	return recs, nil
+}

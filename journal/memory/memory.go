@@ -1,0 +1,421 @@
+// Package memory is the journal store that forgets with the process: for tests,
+// simulation and sessions nobody wants to keep.
+//
+// Invariant: records are shared, not copied; what a reader was given never
+// changes, erasure replaces a record by a copy without body. It promises no
+// durability and says so by being Immediate.
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Store implements journal.Store. Use New.
+type Store struct {
+	mu       sync.RWMutex
+	sessions map[messages.Incarnation]*session
+	live     map[string]messages.Incarnation
+	meta     map[string][]byte
+	closed   bool
+}
+
+type session struct {
+	head     journal.Head
+	records  []*messages.Record
+	blobs    map[messages.Digest][]byte
+	snapshot *journal.Snapshot
+}
+
+var _ journal.Store = (*Store)(nil)
+
+// New makes an empty store.
+func New() *Store {
+	return &Store{
+		sessions: make(map[messages.Incarnation]*session),
+		live:     make(map[string]messages.Incarnation),
+		meta:     make(map[string][]byte),
+	}
+}
+
+func errClosed() error { return journal.Fail(journal.ReasonClosed, nil, "the store is closed") }
+
+func errUnknown(inc messages.Incarnation) error {
+	return journal.Fail(journal.ReasonNotFound, nil, "no session %s", inc)
+}
+
+// open takes the lock for reading, unless the store is closed or ctx is over.
+func (s *Store) open(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.RLock()
+	if s.closed {
+		s.mu.RUnlock()
+		return errClosed()
+	}
+	return nil
+}
+
+// openWrite takes the lock for writing.
+func (s *Store) openWrite(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed()
+	}
+	return nil
+}
+
+// Commit implements journal.Store.
+func (s *Store) Commit(batches []journal.Batch) []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := make([]error, len(batches))
+	for i := range batches {
+		if s.closed {
+			errs[i] = errClosed()
+			continue
+		}
+		errs[i] = s.commit(&batches[i])
+	}
+	return errs
+}
+
+func (s *Store) commit(b *journal.Batch) error {
+	ses, known := s.sessions[b.Inc]
+	if !known {
+		fresh := journal.NewHead(b.SID, b.Inc)
+		if err := journal.Judge(&fresh, b); err != nil {
+			return err
+		}
+		if inc, taken := s.live[b.SID]; taken && !s.sessions[inc].head.Closed {
+			return journal.Fail(journal.ReasonStaleHead, nil, "session %s: incarnation %s is live", b.SID, inc)
+		}
+		ses = s.create(b.SID, b.Inc)
+	} else {
+		if ses.head.SID != b.SID {
+			return journal.Fail(journal.ReasonInvalid, nil, "session %s: the incarnation is %s's", b.SID, ses.head.SID)
+		}
+		if err := journal.Judge(&ses.head, b); err != nil {
+			return err
+		}
+	}
+	ses.head = ses.head.Advance(b)
+	ses.records = append(ses.records, b.Records...)
+	for _, blob := range b.Blobs {
+		if _, ok := ses.blobs[blob.Digest]; !ok {
+			if ses.blobs == nil {
+				ses.blobs = make(map[messages.Digest][]byte)
+			}
+			ses.blobs[blob.Digest] = blob.Data
+		}
+	}
+	if b.Snapshot != nil {
+		snap := *b.Snapshot
+		ses.snapshot = &snap
+	}
+	return nil
+}
+
+// create makes inc the live incarnation of sid, in place of a closed one.
+func (s *Store) create(sid string, inc messages.Incarnation) *session {
+	if old, ok := s.live[sid]; ok {
+		s.sessions[old].head.Live = false
+	}
+	ses := &session{head: journal.NewHead(sid, inc)}
+	s.sessions[inc] = ses
+	s.live[sid] = inc
+	return ses
+}
+
+// Create implements journal.Store.
+func (s *Store) Create(ctx context.Context, key messages.SessionKey, inc messages.Incarnation) (journal.Head, error) {
+	if err := key.Validate(); err != nil {
+		return journal.Head{}, err
+	}
+	if inc == (messages.Incarnation{}) {
+		return journal.Head{}, journal.Fail(journal.ReasonInvalid, nil, "session %s: no incarnation", key)
+	}
+	if err := s.openWrite(ctx); err != nil {
+		return journal.Head{}, err
+	}
+	defer s.mu.Unlock()
+	if old, ok := s.live[key.SID()]; ok && !s.sessions[old].head.Closed {
+		return s.sessions[old].head, nil
+	}
+	if _, ok := s.sessions[inc]; ok {
+		return journal.Head{}, journal.Fail(journal.ReasonInvalid, nil, "session %s: incarnation %s was used before", key, inc)
+	}
+	return s.create(key.SID(), inc).head, nil
+}
+
+// Head implements journal.Store.
+func (s *Store) Head(ctx context.Context, sid string) (journal.Head, error) {
+	if err := s.open(ctx); err != nil {
+		return journal.Head{}, err
+	}
+	defer s.mu.RUnlock()
+	inc, ok := s.live[sid]
+	if !ok {
+		return journal.Head{}, journal.Fail(journal.ReasonNotFound, nil, "no session %s", sid)
+	}
+	return s.sessions[inc].head, nil
+}
+
+// HeadOf implements journal.Store.
+func (s *Store) HeadOf(ctx context.Context, inc messages.Incarnation) (journal.Head, error) {
+	if err := s.open(ctx); err != nil {
+		return journal.Head{}, err
+	}
+	defer s.mu.RUnlock()
+	ses, ok := s.sessions[inc]
+	if !ok {
+		return journal.Head{}, errUnknown(inc)
+	}
+	return ses.head, nil
+}
+
+// Sessions implements journal.Store.
+func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, error) {
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.RUnlock()
+	var heads []journal.Head
+	for _, ses := range s.sessions {
+		h := &ses.head
+		if !strings.HasPrefix(h.SID, q.Prefix) || q.Pending && !h.Pending() || !q.Retired && !h.Live {
+			continue
+		}
+		if order(h.SID, h.Inc, q.AfterSID, q.AfterInc) > 0 {
+			heads = append(heads, *h)
+		}
+	}
+	slices.SortFunc(heads, func(a, b journal.Head) int { return order(a.SID, a.Inc, b.SID, b.Inc) })
+	return heads[:min(len(heads), q.Page())], nil
+}
+
+func order(sid string, inc messages.Incarnation, sid2 string, inc2 messages.Incarnation) int {
+	return cmp.Or(cmp.Compare(sid, sid2), bytes.Compare(inc[:], inc2[:]))
+}
+
+// Read implements journal.Store.
+func (s *Store) Read(ctx context.Context, inc messages.Incarnation, from, to int64) iter.Seq2[*messages.Record, error] {
+	return func(yield func(*messages.Record, error) bool) {
+		if err := s.open(ctx); err != nil {
+			yield(nil, err)
+			return
+		}
+		ses, ok := s.sessions[inc]
+		var recs []*messages.Record
+		if ok {
+			recs = ses.records // erasure makes a new slice, appending never changes this part
+		}
+		s.mu.RUnlock()
+		if !ok {
+			yield(nil, errUnknown(inc))
+			return
+		}
+		from = max(from, 1)
+		if to <= 0 || to > int64(len(recs)) {
+			to = int64(len(recs))
+		}
+		for seq := from; seq <= to; seq++ {
+			if ctx.Err() != nil {
+				yield(nil, context.Cause(ctx))
+				return
+			}
+			if !yield(recs[seq-1], nil) {
+				return
+			}
+		}
+	}
+}
+
+// Blob implements journal.Store.
+func (s *Store) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.RUnlock()
+	ses, ok := s.sessions[inc]
+	if !ok {
+		return nil, errUnknown(inc)
+	}
+	data, ok := ses.blobs[d]
+	if !ok {
+		return nil, journal.Fail(journal.ReasonNotFound, nil, "session %s: no blob %s", ses.head.SID, d)
+	}
+	if messages.Digest(sha256.Sum256(data)) != d {
+		return nil, journal.Fail(journal.ReasonCorrupt, nil, "session %s: blob %s has other bytes", ses.head.SID, d)
+	}
+	return data, nil
+}
+
+// PutSnapshot implements journal.Store.
+func (s *Store) PutSnapshot(ctx context.Context, inc messages.Incarnation, snap journal.Snapshot) error {
+	if err := s.openWrite(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	ses, ok := s.sessions[inc]
+	if !ok {
+		return errUnknown(inc)
+	}
+	if snap.Seq < 1 || snap.Seq > int64(len(ses.records)) || ses.records[snap.Seq-1].Hash != snap.Hash {
+		return journal.Fail(journal.ReasonInvalid, nil, "session %s: a snapshot of record %d, which is another or not there", ses.head.SID, snap.Seq)
+	}
+	ses.snapshot = &snap
+	return nil
+}
+
+// Snapshot implements journal.Store.
+func (s *Store) Snapshot(ctx context.Context, inc messages.Incarnation) (journal.Snapshot, error) {
+	if err := s.open(ctx); err != nil {
+		return journal.Snapshot{}, err
+	}
+	defer s.mu.RUnlock()
+	ses, ok := s.sessions[inc]
+	if !ok {
+		return journal.Snapshot{}, errUnknown(inc)
+	}
+	if ses.snapshot == nil {
+		return journal.Snapshot{}, journal.Fail(journal.ReasonNotFound, nil, "session %s: no snapshot", ses.head.SID)
+	}
+	return *ses.snapshot, nil
+}
+
+// DropSnapshot implements journal.Store.
+func (s *Store) DropSnapshot(ctx context.Context, inc messages.Incarnation) error {
+	if err := s.openWrite(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	ses, ok := s.sessions[inc]
+	if !ok {
+		return errUnknown(inc)
+	}
+	ses.snapshot = nil
+	return nil
+}
+
+// Erase implements journal.Store.
+func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error) {
+	if err := s.openWrite(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	ses, ok := s.sessions[inc]
+	if !ok {
+		return 0, errUnknown(inc)
+	}
+	from = max(from, 1)
+	if to <= 0 || to > int64(len(ses.records)) {
+		to = int64(len(ses.records))
+	}
+	recs := slices.Clone(ses.records)
+	drop := make(map[messages.Digest]bool)
+	var n int64
+	for seq := from; seq <= to; seq++ {
+		r := recs[seq-1]
+		if r.Raw == nil {
+			continue
+		}
+		for _, d := range journal.Blobs(r.Body) {
+			drop[d] = true
+		}
+		gone := *r
+		gone.Raw, gone.Salt = nil, [16]byte{}
+		gone.Body = &messages.Undecoded{Of: r.Body.Kind()}
+		recs[seq-1] = &gone
+		n++
+	}
+	for _, r := range recs {
+		for _, d := range journal.Blobs(r.Body) {
+			delete(drop, d)
+		}
+	}
+	for d := range drop {
+		delete(ses.blobs, d)
+	}
+	if from == 1 && to == int64(len(recs)) {
+		ses.blobs = nil
+	}
+	ses.records = recs
+	ses.snapshot = nil
+	return n, nil
+}
+
+// Delete implements journal.Store.
+func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
+	if err := s.openWrite(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	ses, ok := s.sessions[inc]
+	if !ok {
+		return errUnknown(inc)
+	}
+	delete(s.sessions, inc)
+	if s.live[ses.head.SID] == inc {
+		delete(s.live, ses.head.SID)
+	}
+	return nil
+}
+
+// Meta implements journal.Store.
+func (s *Store) Meta(ctx context.Context, key string) ([]byte, error) {
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.RUnlock()
+	v, ok := s.meta[key]
+	if !ok {
+		return nil, journal.Fail(journal.ReasonNotFound, nil, "no value %s", key)
+	}
+	return slices.Clone(v), nil
+}
+
+// PutMeta implements journal.Store.
+func (s *Store) PutMeta(ctx context.Context, key string, value []byte) error {
+	if err := s.openWrite(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	s.meta[key] = append([]byte{}, value...)
+	return nil
+}
+
+// Immediate implements journal.Store: there is nothing to wait for.
+func (s *Store) Immediate() bool { return true }
+
+// Reopen implements journal.Store; there is nothing to reopen.
+func (s *Store) Reopen() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed()
+	}
+	return nil
+}
+
+// Close implements journal.Store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}

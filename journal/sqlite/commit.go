@@ -1,0 +1,443 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// writer is the one connection that writes, with its statements.
+type writer struct {
+	db   *sql.DB
+	conn *sql.Conn
+
+	begin, commit, rollback prepared
+	version                 prepared
+	head, create, retire    prepared
+	advance, record, blob   prepared
+	snapshot                prepared
+	args                    []driver.NamedValue
+
+	// heads are rows as the last transactions of this connection left them. They
+	// hold as long as no other connection has written: seen is the data_version
+	// that SQLite keeps for this question, read inside each transaction.
+	heads map[messages.Incarnation]*session
+	seen  int64
+}
+
+// maxHeads bounds the heads kept, about 300 bytes each.
+const maxHeads = 2048
+
+const (
+	headColumns = "id, sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed"
+	headWidth   = 12
+)
+
+func newWriter(dsn string) (*writer, error) {
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, failure(err, "opening the journal for writing")
+	}
+	db.SetMaxOpenConns(1)
+	w := &writer{db: db, heads: make(map[messages.Incarnation]*session)}
+	w.conn, err = db.Conn(context.Background())
+	if err == nil {
+		err = w.raw(func(c driver.ConnPrepareContext) error { return w.prepare(c) })
+	}
+	if err != nil {
+		w.close()
+		return nil, failure(err, "opening the journal for writing")
+	}
+	return w, nil
+}
+
+// raw runs f with the driver's connection.
+func (w *writer) raw(f func(driver.ConnPrepareContext) error) error {
+	var failed error
+	err := w.conn.Raw(func(c any) error {
+		failed = f(c.(driver.ConnPrepareContext))
+		return nil // an error here would let database/sql drop the connection
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+func (w *writer) prepare(c driver.ConnPrepareContext) error {
+	for _, p := range []struct {
+		to  *prepared
+		sql string
+	}{
+		{&w.begin, "BEGIN IMMEDIATE"},
+		{&w.commit, "COMMIT"},
+		{&w.rollback, "ROLLBACK"},
+		{&w.version, "PRAGMA data_version"},
+		{&w.head, "SELECT " + headColumns + " FROM sessions WHERE inc = ?"},
+		{&w.create, `INSERT INTO sessions (sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed)
+			VALUES (?, ?, 1, 0, ?, 0, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING`},
+		{&w.retire, "UPDATE sessions SET live = 0 WHERE sid = ? AND live = 1 AND closed = 1"},
+		{&w.advance, `UPDATE sessions SET seq = ?, hash = ?, epoch = ?, run = ?, turn = ?, open = ?, queued = ?, closed = ?
+			WHERE id = ?`},
+		{&w.record, `INSERT INTO records (pos, epoch, run, turn, type, ts, salt, body, hash, kid, sig)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.blob, "INSERT OR IGNORE INTO blobs (session, digest, data) VALUES (?, ?, ?)"},
+		{&w.snapshot, "INSERT OR REPLACE INTO snapshots (session, seq, hash, format, state, sum) VALUES (?, ?, ?, ?, ?, ?)"},
+	} {
+		s, err := c.PrepareContext(context.Background(), p.sql)
+		if err != nil {
+			return err
+		}
+		*p.to = prepared{s}
+	}
+	return nil
+}
+
+func (w *writer) close() error {
+	var errs []error
+	if w.conn != nil {
+		errs = append(errs, w.raw(func(driver.ConnPrepareContext) error {
+			for _, p := range []prepared{w.begin, w.commit, w.rollback, w.version, w.head, w.create, w.retire, w.advance,
+				w.record, w.blob, w.snapshot} {
+				if p.Stmt != nil {
+					p.Stmt.Close()
+				}
+			}
+			return nil
+		}), w.conn.Close())
+	}
+	return errors.Join(append(errs, w.db.Close())...)
+}
+
+// bind fills the reused argument list.
+func (w *writer) bind(values ...driver.Value) []driver.NamedValue {
+	w.args = w.args[:0]
+	for i, v := range values {
+		w.args = append(w.args, driver.NamedValue{Ordinal: i + 1, Value: v})
+	}
+	return w.args
+}
+
+// Commit implements journal.Store.
+func (s *Store) Commit(batches []journal.Batch) []error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	errs := make([]error, len(batches))
+	if len(batches) == 0 {
+		return errs
+	}
+	err := s.writable()
+	if err == nil {
+		err = s.w.raw(func(driver.ConnPrepareContext) error { return s.transaction(batches, errs) })
+	}
+	switch {
+	case err == nil:
+	case len(batches) > 1 && !wholesale(err):
+		// One batch met a state of its rows that the fence cannot explain. The
+		// transaction is gone, so each gets one of its own; the others must not pay.
+		for i := range batches {
+			errs[i] = s.single(&batches[i])
+		}
+	default:
+		s.stick(err)
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+func (s *Store) single(b *journal.Batch) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	var verdict [1]error
+	err := s.w.raw(func(driver.ConnPrepareContext) error { return s.transaction([]journal.Batch{*b}, verdict[:]) })
+	if err != nil {
+		s.stick(err)
+		return err
+	}
+	return verdict[0]
+}
+
+// wholesale tells a failure that is not one batch's.
+func wholesale(err error) bool {
+	r := journal.ReasonOf(err)
+	return r != journal.ReasonCorrupt && r != journal.ReasonInvalid
+}
+
+// writable tells why nothing can be written, under s.write.
+func (s *Store) writable() error {
+	if s.closed {
+		return errClosed()
+	}
+	return s.failed
+}
+
+// stick remembers an I/O failure, under s.write.
+func (s *Store) stick(err error) {
+	if s.failed == nil && journal.ReasonOf(err) == journal.ReasonIO {
+		s.failed = err
+	}
+}
+
+// step lets a test fail.
+func (s *Store) step(name string) error {
+	if s.opts.fail != nil {
+		return s.opts.fail(name)
+	}
+	return nil
+}
+
+// session is a row of sessions within one transaction.
+type session struct {
+	id   int64
+	head journal.Head
+}
+
+// transaction decides the batches in order. Its error is one of the whole
+// transaction, of which then nothing remains; verdicts go to errs.
+func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
+	w := s.w
+	if err := s.step("begin"); err != nil {
+		return failure(err, "beginning a commit")
+	}
+	if err := w.begin.exec(nil); err != nil {
+		return failure(err, "beginning a commit")
+	}
+	defer func() {
+		if err != nil {
+			// After a failed commit there may be nothing left to roll back.
+			_ = w.rollback.exec(nil)
+			clear(w.heads)
+		}
+	}()
+	if err := w.refresh(); err != nil {
+		return failure(err, "reading the data version")
+	}
+	touched := make(map[messages.Incarnation]*session, len(batches))
+	for i := range batches {
+		b := &batches[i]
+		ses, err := s.admit(touched, b)
+		if err != nil {
+			// A refusal has written nothing; anything else ends the transaction.
+			if reason := journal.ReasonOf(err); journal.IsFenced(err) || reason == journal.ReasonStaleHead || reason == journal.ReasonInvalid {
+				errs[i] = err
+				continue
+			}
+			return err
+		}
+		if err := s.insert(ses, b); err != nil {
+			return failure(err, "writing records")
+		}
+		ses.head = ses.head.Advance(b)
+	}
+	for _, ses := range touched {
+		h := &ses.head
+		if err := w.advance.exec(w.bind(h.Seq, h.Hash[:], h.Epoch, h.Run, h.Turn, flag(h.Open), h.Queued, flag(h.Closed), ses.id)); err != nil {
+			return failure(err, "writing a head")
+		}
+	}
+	if err := s.step("commit"); err != nil {
+		return failure(err, "committing")
+	}
+	if err := w.commit.exec(nil); err != nil {
+		return failure(err, "committing")
+	}
+	for inc, ses := range touched {
+		w.heads[inc] = ses
+	}
+	return nil
+}
+
+// refresh forgets the heads if they may be wrong, inside a transaction.
+func (w *writer) refresh() error {
+	rows, err := w.version.query(nil)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var row [1]driver.Value
+	if err := rows.Next(row[:]); err != nil {
+		return err
+	}
+	var now int64
+	if !take(row[0], &now) || now != w.seen || len(w.heads) > maxHeads {
+		clear(w.heads)
+	}
+	w.seen = now
+	return nil
+}
+
+// admit judges b against its row, which it creates for a first batch.
+func (s *Store) admit(touched map[messages.Incarnation]*session, b *journal.Batch) (*session, error) {
+	ses := touched[b.Inc]
+	if ses == nil {
+		ses = s.w.heads[b.Inc]
+	}
+	if ses == nil {
+		var err error
+		if ses, err = s.w.session(b.Inc); err != nil {
+			return nil, failure(err, "reading a head")
+		}
+	}
+	if ses == nil {
+		fresh := journal.NewHead(b.SID, b.Inc)
+		if err := journal.Judge(&fresh, b); err != nil {
+			return nil, err
+		}
+		id, err := s.w.register(b.SID, b.Inc)
+		if err != nil {
+			return nil, failure(err, "creating a session")
+		}
+		if id == 0 {
+			return nil, journal.Fail(journal.ReasonStaleHead, nil, "session %s: another incarnation is live", b.SID)
+		}
+		ses = &session{id: id, head: fresh}
+	} else {
+		if ses.head.SID != b.SID {
+			return nil, journal.Fail(journal.ReasonInvalid, nil, "session %s: the incarnation is %s's", b.SID, ses.head.SID)
+		}
+		if err := journal.Judge(&ses.head, b); err != nil {
+			return nil, err
+		}
+	}
+	touched[b.Inc] = ses
+	return ses, nil
+}
+
+// session reads the row of an incarnation; nil without one.
+func (w *writer) session(inc messages.Incarnation) (*session, error) {
+	rows, err := w.head.query(w.bind(inc[:]))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var row [headWidth]driver.Value
+	if err := rows.Next(row[:]); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	ses := new(session)
+	if !ses.take(row[:]) {
+		return nil, journal.Fail(journal.ReasonCorrupt, nil, "the row of session %s is damaged", inc)
+	}
+	return ses, nil
+}
+
+// take reads a row of headColumns and tells whether it makes sense.
+func (ses *session) take(row []driver.Value) bool {
+	h := &ses.head
+	var inc, hash []byte
+	var live, open, closed int64
+	ok := take(row[0], &ses.id) && take(row[1], &h.SID) && take(row[2], &inc) && take(row[3], &live) &&
+		take(row[4], &h.Seq) && take(row[5], &hash) && take(row[6], &h.Epoch) && take(row[7], &h.Run) &&
+		take(row[8], &h.Turn) && take(row[9], &open) && take(row[10], &h.Queued) && take(row[11], &closed)
+	if !ok || len(inc) != len(h.Inc) || len(hash) != len(h.Hash) || ses.id <= 0 || ses.id >= 1<<31 ||
+		h.Seq < 0 || h.Seq > journal.MaxSeq {
+		return false
+	}
+	copy(h.Inc[:], inc)
+	copy(h.Hash[:], hash)
+	h.Live, h.Open, h.Closed = live == 1, open == 1, closed == 1
+	return true
+}
+
+// take moves a column into a variable of its type.
+func take[T any](v driver.Value, to *T) bool {
+	t, ok := v.(T)
+	*to = t
+	return ok
+}
+
+// register makes inc the live incarnation of sid and gives its row's id, or 0 when
+// another one is live, or inc was used before.
+func (w *writer) register(sid string, inc messages.Incarnation) (int64, error) {
+	if err := w.retire.exec(w.bind(sid)); err != nil {
+		return 0, err
+	}
+	genesis := journal.Genesis(sid, inc)
+	res, err := w.create.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), w.bind(sid, inc[:], genesis[:]))
+	if err != nil {
+		return 0, err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return 0, err
+	}
+	id, err := res.LastInsertId()
+	if err == nil && id >= 1<<31 {
+		return 0, journal.Fail(journal.ReasonIO, nil, "the file has had too many sessions")
+	}
+	return id, err
+}
+
+func (s *Store) insert(ses *session, b *journal.Batch) error {
+	w := s.w
+	if err := s.step("insert"); err != nil {
+		return err
+	}
+	for _, r := range b.Records {
+		var kid, sig driver.Value
+		if r.Sig != nil {
+			kid, sig = r.Sig.KID, r.Sig.Sig
+		}
+		err := w.record.exec(w.bind(position(ses.id, r.Seq), r.Epoch, r.Run, r.Turn, string(r.Body.Kind()), r.TS.UnixNano(),
+			r.Salt[:], string(r.Raw), r.Hash[:], kid, sig))
+		if err != nil {
+			return err
+		}
+	}
+	for i := range b.Blobs {
+		if err := w.blob.exec(w.bind(ses.id, b.Blobs[i].Digest[:], present(b.Blobs[i].Data))); err != nil {
+			return err
+		}
+	}
+	if b.Snapshot != nil {
+		return w.putSnapshot(ses, b.Snapshot)
+	}
+	return nil
+}
+
+func (w *writer) putSnapshot(ses *session, snap *journal.Snapshot) error {
+	sum := snapshotSum(ses.head.Inc, snap)
+	return w.snapshot.exec(w.bind(ses.id, snap.Seq, snap.Hash[:], snap.Format, present(snap.State), sum[:]))
+}
+
+// snapshotSum guards a snapshot, which no chain covers, against decay. It is no
+// signature: whoever can write the file can write the sum.
+func snapshotSum(inc messages.Incarnation, snap *journal.Snapshot) [32]byte {
+	h := sha256.New()
+	h.Write(inc[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(snap.Seq)))
+	h.Write(snap.Hash[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(snap.Format)))
+	h.Write(snap.State)
+	return [32]byte(h.Sum(nil))
+}
+
+// position packs a session's row id and a seq into a key.
+func position(id, seq int64) int64 { return id<<32 | seq }
+
+// present keeps an empty value from being NULL.
+func present(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/seed14be6753/stile/journal"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// claim makes sure that the file is ours before anything is changed in it: an
+// empty one is marked, a foreign one refused.
+func claim(dsn string) error {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return failure(err, "opening the journal")
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if id, _, err := identity(ctx, db); err != nil || id == applicationID {
+		return err
+	}
+	// Another process may be making this file right now: only what one transaction
+	// sees of id and tables can be judged together.
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return foreign(err)
+	}
+	defer tx.Rollback()
+	id, tables, err := identity(ctx, tx)
+	if err != nil || id == applicationID {
+		return err
+	}
+	if id != 0 || tables != 0 {
+		return journal.Fail(journal.ReasonFormat, nil, "the file is a SQLite database of something else")
+	}
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", applicationID)); err != nil {
+		return failure(err, "marking the journal")
+	}
+	if err := tx.Commit(); err != nil {
+		return failure(err, "marking the journal")
+	}
+	return nil
+}
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// identity is the file's application_id and how many things are in it.
+func identity(ctx context.Context, q querier) (id, tables int64, err error) {
+	if err := q.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
+		return 0, 0, foreign(err)
+	}
+	if err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master").Scan(&tables); err != nil {
+		return 0, 0, foreign(err)
+	}
+	return id, tables, nil
+}
+
+// foreign turns "this is no database" into a refusal by format.
+func foreign(err error) error {
+	typed := readFailure(err, "opening the journal")
+	if journal.ReasonOf(typed) == journal.ReasonCorrupt {
+		return journal.Fail(journal.ReasonFormat, err, "the file is no journal, or it is damaged")
+	}
+	return typed
+}
+
+// migrate brings the file to this version's format.
+func migrate(dsn string) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return failure(err, "reading the migrations")
+	}
+	want, err := newest(dir)
+	if err != nil {
+		return failure(err, "reading the migrations")
+	}
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return failure(err, "opening the journal")
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	// Two processes may find the same new file. The loser of that race fails inside
+	// a migration that has been applied by then, and succeeds when it looks again.
+	for try := 0; ; try++ {
+		have, err := format(db)
+		switch {
+		case err != nil:
+			return err
+		case have > want:
+			return journal.Fail(journal.ReasonFormat, nil, "the file has format %d; this version knows %d", have, want)
+		case have == want:
+			return nil
+		}
+		if err = up(db, dir); err != nil && try == 3 {
+			return err
+		}
+	}
+}
+
+// newest is the highest version among the migrations.
+func newest(dir fs.FS) (int64, error) {
+	var top int64
+	entries, err := fs.ReadDir(dir, ".")
+	for _, e := range entries {
+		v, err := goose.NumericComponent(e.Name())
+		if err != nil {
+			return 0, err
+		}
+		top = max(top, v)
+	}
+	return top, err
+}
+
+// format is the file's version, 0 for a file without one. It looks by itself
+// before goose does: goose takes seconds to give up on a damaged table.
+func format(db *sql.DB) (int64, error) {
+	var tables int64
+	if err := db.QueryRow("SELECT count(*) FROM sqlite_master WHERE name = ?", goose.DefaultTablename).Scan(&tables); err != nil {
+		return 0, foreign(err)
+	}
+	if tables == 0 {
+		return 0, nil
+	}
+	var version sql.NullInt64
+	if err := db.QueryRow("SELECT max(version_id) FROM " + goose.DefaultTablename + " WHERE is_applied").Scan(&version); err != nil {
+		return 0, foreign(err)
+	}
+	return version.Int64, nil
+}
+
+func up(db *sql.DB, dir fs.FS) error {
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir)
+	if err != nil {
+		return failure(err, "reading the format version")
+	}
+	if _, err := p.Up(context.Background()); err != nil {
+		return failure(err, "migrating the journal")
+	}
+	return nil
+}

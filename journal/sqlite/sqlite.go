@@ -1,0 +1,318 @@
+// Package sqlite is the journal store in one SQLite file, the embedded default
+// (dependencies.md, Storage).
+//
+// Invariants:
+//   - one connection writes, under one lock, with synchronous=FULL in WAL mode: an
+//     accepted batch has been synced. Readers have connections of their own and
+//     keep no transaction open between two records;
+//   - the fence is judged inside the writing transaction, against the rows, so two
+//     processes on one file are safe. They are slow, though; Options.Exclusive
+//     refuses the second one;
+//   - a file is ours when its application_id says so. Any other file, and a newer
+//     format, is refused and left as it was;
+//   - after a failed write or sync nothing is written before Reopen.
+//
+// Rows are kept in the order of commit and found through an index by position.
+// Clustered by session instead, every session of a group commit dirties a page of
+// its own: at 64 sessions with one record each that wrote half as fast.
+//
+// It does not search: recall and ad-hoc questions are SQL over the view journal.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// FileName is the journal's name when Options.Path is a directory.
+const FileName = "journal.db"
+
+// applicationID marks our files: "stil" as PRAGMA application_id.
+const applicationID = 0x7374696c
+
+// Options say where the file is and how it is shared.
+type Options struct {
+	// Path of the file, or of a directory to hold FileName. The directory is
+	// created when it is missing, both for the owner alone.
+	Path string
+	// BusyTimeout is how long to wait for another process; 0 is 5 s.
+	BusyTimeout time.Duration
+	// Readers bounds the reading connections; 0 is 4.
+	Readers int
+	// Exclusive takes a lock beside the file, and fails (OWNED) when another
+	// store of this or another process holds it.
+	Exclusive bool
+
+	// fail, in tests, is asked before each step of a commit.
+	fail func(step string) error
+}
+
+// Store implements journal.Store. Use Open.
+type Store struct {
+	opts  Options
+	path  string
+	owner *os.File // of the exclusive lock; nil without
+
+	write  sync.Mutex // held by whoever writes; guards w and failed
+	w      *writer
+	failed error
+
+	pool   sync.RWMutex // guards r against Reopen and Close
+	r      *readers     // nil once closed
+	closed bool         // under both locks
+}
+
+var _ journal.Store = (*Store)(nil)
+
+// Open opens the file, or makes it. Failures are ERR_JOURNAL: FORMAT for a
+// foreign file or a newer format, OWNED, BUSY, or IO; ERR_CONFIG for the options.
+func Open(opts Options) (*Store, error) {
+	if opts.Path == "" {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "path", Detail: "the journal needs a path"}
+	}
+	if opts.BusyTimeout <= 0 {
+		opts.BusyTimeout = 5 * time.Second
+	}
+	if opts.Readers <= 0 {
+		opts.Readers = 4
+	}
+	path, err := place(opts.Path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{opts: opts, path: path}
+	if opts.Exclusive {
+		if s.owner, err = own(path + ".lock"); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.open(); err != nil {
+		if s.owner != nil {
+			s.owner.Close()
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// place finds the file and makes it when there is none. It never opens a file
+// that is there: closing it again would drop the locks that SQLite holds on it in
+// this process.
+func place(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", journal.Fail(journal.ReasonIO, err, "the journal's path")
+	}
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		path = filepath.Join(path, FileName)
+	} else if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", journal.Fail(journal.ReasonIO, bare(err), "the journal's directory cannot be made")
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return path, nil
+	}
+	if err != nil {
+		return "", journal.Fail(journal.ReasonIO, bare(err), "the journal file cannot be made")
+	}
+	return path, f.Close()
+}
+
+// bare drops the path from an error of package os: errors name no host path.
+func bare(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// open waits for other processes as long as BusyTimeout says. SQLite's own waiting
+// does not cover the change into WAL mode, which two makers of one file both try.
+func (s *Store) open() error {
+	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		err := s.connect()
+		if journal.ReasonOf(err) != journal.ReasonBusy || time.Since(start) > s.opts.BusyTimeout {
+			return err
+		}
+	}
+}
+
+func (s *Store) connect() error {
+	if err := claim(s.dsn()); err != nil {
+		return err
+	}
+	if err := migrate(s.dsn("journal_mode(WAL)", "synchronous(FULL)")); err != nil {
+		return err
+	}
+	w, err := newWriter(s.dsn("journal_mode(WAL)", "synchronous(FULL)", "secure_delete(ON)", "wal_autocheckpoint(2000)"))
+	if err != nil {
+		return err
+	}
+	r, err := newReaders(s.dsn("query_only(1)"), s.opts.Readers)
+	if err != nil {
+		w.close()
+		return err
+	}
+	s.w, s.r = w, r
+	return nil
+}
+
+// dsn names the file to the driver, with pragmas for each connection.
+func (s *Store) dsn(pragmas ...string) string {
+	u := (&url.URL{Path: s.path}).EscapedPath()
+	q := "?_txlock=immediate&_pragma=busy_timeout(" + strconv.FormatInt(s.opts.BusyTimeout.Milliseconds(), 10) + ")"
+	for _, p := range pragmas {
+		q += "&_pragma=" + p
+	}
+	return "file:" + u + q
+}
+
+// failure classifies an error of the driver. Everything that is not known to be
+// harmless is IO, and so sticky.
+func failure(err error, what string) error {
+	var typed *messages.Error
+	if errors.As(err, &typed) {
+		return err
+	}
+	reason := journal.ReasonIO
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		switch e.Code() & 0xff {
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+			reason = journal.ReasonBusy
+		case sqlite3.SQLITE_CONSTRAINT:
+			reason = journal.ReasonCorrupt // the heads say it cannot happen
+		case sqlite3.SQLITE_TOOBIG:
+			reason = journal.ReasonInvalid
+		}
+	}
+	return journal.Fail(reason, err, "%s", what)
+}
+
+// readFailure classifies what a reader met: bytes that are no table, or that have
+// other types than the table, are corruption.
+func readFailure(err error, what string) error {
+	var typed *messages.Error
+	if errors.As(err, &typed) {
+		return err
+	}
+	reason := journal.ReasonCorrupt
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		switch e.Code() & 0xff {
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+			reason = journal.ReasonBusy
+		case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY:
+			reason = journal.ReasonIO
+		}
+	}
+	return journal.Fail(reason, err, "%s", what)
+}
+
+func errClosed() error { return journal.Fail(journal.ReasonClosed, nil, "the store is closed") }
+
+// Immediate implements journal.Store: a commit waits for the disk.
+func (s *Store) Immediate() bool { return false }
+
+// Reopen implements journal.Store.
+func (s *Store) Reopen() error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	s.pool.Lock()
+	defer s.pool.Unlock()
+	if s.closed {
+		return errClosed()
+	}
+	if s.w != nil {
+		s.w.close()
+		s.w = nil
+	}
+	if s.r != nil {
+		s.r.close()
+		s.r = nil
+	}
+	if err := s.open(); err != nil {
+		s.failed = err
+		return err
+	}
+	s.failed = nil
+	return nil
+}
+
+// Close implements journal.Store. It may be called twice.
+func (s *Store) Close() error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	s.pool.Lock()
+	defer s.pool.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var errs []error
+	if s.r != nil {
+		errs = append(errs, s.r.close())
+	}
+	if s.w != nil {
+		errs = append(errs, s.w.close())
+	}
+	s.r, s.w = nil, nil
+	if s.owner != nil {
+		errs = append(errs, s.owner.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return failure(err, "closing the journal")
+	}
+	return nil
+}
+
+// Check lets SQLite examine the whole file: pages, indexes, constraints. It takes
+// as long as reading the file. CORRUPT names the first thing found.
+func (s *Store) Check(ctx context.Context) error {
+	return s.reading(ctx, func(r *readers) error {
+		var verdict string
+		if err := r.db.QueryRow("PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
+			return readFailure(err, "checking the file")
+		}
+		if verdict != "ok" {
+			return journal.Fail(journal.ReasonCorrupt, nil, "%s", verdict)
+		}
+		return nil
+	})
+}
+
+// prepared is a statement on the writing connection, without database/sql in
+// between: its locks and conversions cost about as much as a small insert.
+type prepared struct{ driver.Stmt }
+
+func (p prepared) exec(args []driver.NamedValue) error {
+	_, err := p.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), args)
+	return err
+}
+
+func (p prepared) query(args []driver.NamedValue) (driver.Rows, error) {
+	return p.Stmt.(driver.StmtQueryContext).QueryContext(context.Background(), args)
+}
+
+// checkpoint moves the log into the file and empties it, as far as readers let
+// it: erased bytes must not stay in the log.
+func checkpoint(c *sql.Conn) {
+	var busy, log, done int64
+	// A reader that is in the way leaves it to the next checkpoint; nothing is lost.
+	_ = c.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &log, &done)
+}
