@@ -22,15 +22,27 @@ type clock struct {
 // alarm says that the timer rang.
 type alarm struct{ of *session }
 
-func (k *clock) set(s *session, e *turn.SetTimer) {
+func (s *session) setTimer(e *turn.SetTimer) {
+	if s.clock == nil {
+		s.clock = &clock{}
+	}
+	k := s.clock
 	k.at[e.Clock], k.gen[e.Clock] = e.At, e.Gen
-	k.wake(s, e.At)
+	s.ring(e.At)
 }
 
-func (k *clock) clear(c turn.Clock) { k.at[c] = time.Time{} }
+func (s *session) stopTimer(c turn.Clock) {
+	if s.clock != nil {
+		s.clock.at[c] = time.Time{}
+	}
+}
 
-// wake makes the timer ring at t or before.
-func (k *clock) wake(s *session, t time.Time) {
+// ring makes the timer ring at t or before.
+func (s *session) ring(t time.Time) {
+	if s.clock == nil {
+		s.clock = &clock{}
+	}
+	k := s.clock
 	if !k.armed.IsZero() && !t.Before(k.armed) {
 		return
 	}
@@ -44,42 +56,50 @@ func (k *clock) wake(s *session, t time.Time) {
 	k.timer = time.AfterFunc(d, func() { system.Root.Send(self, msg) })
 }
 
-// stop releases the timer.
-func (k *clock) stop() {
-	if k.timer != nil {
-		k.timer.Stop()
+// stopClock releases the timer.
+func (s *session) stopClock() {
+	if s.clock != nil && s.clock.timer != nil {
+		s.clock.timer.Stop()
 	}
-	*k = clock{}
+	s.clock = nil
 }
 
 // rang feeds the machine the clocks that ran out, sends lazy records that are
 // due, and arms the timer for what is left.
 func (s *session) rang(c actor.Context) {
-	if s.dead != nil || s.machine == nil {
+	if s.dead != nil || s.machine == nil || s.clock == nil {
 		return
 	}
 	s.clock.armed = time.Time{}
 	now := s.host.cfg.Now()
 	for id := range turn.NumClocks {
-		if at := s.clock.at[id]; !at.IsZero() && !at.After(now) {
-			s.clock.at[id] = time.Time{}
-			s.step(c, &turn.Timer{Clock: id, Gen: s.clock.gen[id]})
+		if k := s.clock; k != nil && !k.at[id].IsZero() && !k.at[id].After(now) {
+			k.at[id] = time.Time{}
+			s.step(c, &turn.Timer{Clock: id, Gen: k.gen[id]})
 		}
 	}
-	if s.dead == nil && !s.out.due.IsZero() && !s.out.due.After(now) {
+	if l := s.out; s.dead == nil && l != nil && !l.due.IsZero() && !l.due.After(now) {
 		if s.flush(c) {
 			s.resume(c)
 		}
 	}
-	if s.dead == nil {
-		for id := range turn.NumClocks {
-			if at := s.clock.at[id]; !at.IsZero() {
-				s.clock.wake(s, at)
+	s.rearm()
+	s.settleDown()
+}
+
+// rearm sets the timer to the nearest of what is due.
+func (s *session) rearm() {
+	if s.dead != nil {
+		return
+	}
+	if k := s.clock; k != nil {
+		for _, at := range k.at {
+			if !at.IsZero() {
+				s.ring(at)
 			}
 		}
-		if !s.out.due.IsZero() {
-			s.clock.wake(s, s.out.due)
-		}
 	}
-	s.settleDown()
+	if l := s.out; l != nil && !l.due.IsZero() {
+		s.ring(l.due)
+	}
 }

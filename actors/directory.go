@@ -13,8 +13,10 @@ import (
 
 // sessionRef is what the host knows of a live session.
 type sessionRef struct {
-	key messages.SessionKey
-	pid *actor.PID
+	key   messages.SessionKey
+	sid   string
+	agent *Agent
+	pid   *actor.PID
 	// idle is the Unix nanosecond since which the session has had nothing to do;
 	// 0 while it has.
 	idle atomic.Int64
@@ -23,46 +25,90 @@ type sessionRef struct {
 func (r *sessionRef) busy()                 { r.idle.Store(0) }
 func (r *sessionRef) idleSince(t time.Time) { r.idle.Store(t.UnixNano()) }
 
-// directory maps SIDs to live sessions. The root alone writes; every door reads.
+// directory maps SIDs, and the ids of their actors, to live sessions. The root
+// alone writes; every door reads, and a session reads who it is.
 type directory struct {
 	seed   maphash.Seed
-	shards [64]struct {
-		mu   sync.RWMutex
-		refs map[string]*sessionRef
-	}
+	shards [64]directoryShard
+}
+
+type directoryShard struct {
+	mu   sync.RWMutex
+	sids map[string]*sessionRef
+	pids map[string]*sessionRef
 }
 
 func newDirectory() *directory {
 	d := &directory{seed: maphash.MakeSeed()}
 	for i := range d.shards {
-		d.shards[i].refs = map[string]*sessionRef{}
+		d.shards[i].sids = map[string]*sessionRef{}
+		d.shards[i].pids = map[string]*sessionRef{}
 	}
 	return d
 }
 
-func (d *directory) at(sid string) int {
-	return int(maphash.String(d.seed, sid) % uint64(len(d.shards)))
+func (d *directory) at(key string) *directoryShard {
+	return &d.shards[maphash.String(d.seed, key)%uint64(len(d.shards))]
 }
 
+// get finds a session by its SID.
 func (d *directory) get(sid string) *sessionRef {
-	s := &d.shards[d.at(sid)]
+	s := d.at(sid)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.refs[sid]
+	return s.sids[sid]
 }
 
-func (d *directory) put(sid string, ref *sessionRef) {
-	s := &d.shards[d.at(sid)]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refs[sid] = ref
+// who finds a session by its actor.
+func (d *directory) who(pid string) *sessionRef {
+	s := d.at(pid)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.pids[pid]
 }
 
-func (d *directory) delete(sid string) {
-	s := &d.shards[d.at(sid)]
+// introduce enters a session under the id its actor will have, so that the actor
+// finds out who it is.
+func (d *directory) introduce(ref *sessionRef, pid string) {
+	s := d.at(pid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.refs, sid)
+	s.pids[pid] = ref
+}
+
+// put enters a session under its SID; its actor runs.
+func (d *directory) put(ref *sessionRef) {
+	s := d.at(ref.sid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sids[ref.sid] = ref
+}
+
+// forget takes the session of an actor out and tells whether it was there.
+func (d *directory) forget(pid string) bool {
+	s := d.at(pid)
+	s.mu.Lock()
+	ref := s.pids[pid]
+	s.pids = without(s.pids, pid)
+	s.mu.Unlock()
+	if ref == nil {
+		return false
+	}
+	s = d.at(ref.sid)
+	s.mu.Lock()
+	s.sids = without(s.sids, ref.sid)
+	s.mu.Unlock()
+	return true
+}
+
+// without deletes a key and gives the map to go on with: a map does not shrink by
+// itself, so an empty one is made anew.
+func without(m map[string]*sessionRef, key string) map[string]*sessionRef {
+	delete(m, key)
+	if len(m) == 0 {
+		return map[string]*sessionRef{}
+	}
+	return m
 }
 
 // idleBefore lists the sessions that have been idle since before t.
@@ -72,7 +118,7 @@ func (d *directory) idleBefore(t time.Time) []*sessionRef {
 	for i := range d.shards {
 		s := &d.shards[i]
 		s.mu.RLock()
-		for _, ref := range s.refs {
+		for _, ref := range s.sids {
 			if at := ref.idle.Load(); at != 0 && at < limit {
 				out = append(out, ref)
 			}
@@ -87,7 +133,7 @@ func (d *directory) len() int {
 	for i := range d.shards {
 		s := &d.shards[i]
 		s.mu.RLock()
-		n += len(s.refs)
+		n += len(s.sids)
 		s.mu.RUnlock()
 	}
 	return n

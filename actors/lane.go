@@ -26,7 +26,15 @@ type lane struct {
 	flushes  []*request // wait until nothing is pending
 }
 
-func (l *lane) pending() bool { return len(l.recs) > 0 || l.inFlight > 0 }
+func (l *lane) pending() bool { return l != nil && (len(l.recs) > 0 || l.inFlight > 0) }
+
+// lane is where records go; it is made when the first one comes.
+func (s *session) lane() *lane {
+	if s.out == nil {
+		s.out = &lane{}
+	}
+	return s.out
+}
 
 // recordBytes estimates a record's size beside its blobs: sealing knows it
 // exactly, but only when the record already goes.
@@ -62,9 +70,10 @@ func (s *session) flushEager(c actor.Context) (more bool) {
 	if s.dead != nil {
 		return false
 	}
-	if !s.out.eager {
-		if !s.out.due.IsZero() {
-			s.clock.wake(s, s.out.due)
+	l := s.lane()
+	if !l.eager {
+		if !l.due.IsZero() {
+			s.ring(l.due)
 		}
 		return false
 	}
@@ -73,7 +82,7 @@ func (s *session) flushEager(c actor.Context) (more bool) {
 
 // flush seals and appends everything that was held.
 func (s *session) flush(c actor.Context) (more bool) {
-	l := &s.out
+	l := s.lane()
 	if len(l.recs) == 0 {
 		return false
 	}
@@ -119,7 +128,8 @@ func (s *session) acknowledged(c actor.Context, seq int64, err error) {
 // acknowledge releases what waited for seq. It reports whether that gave the
 // machine inputs.
 func (s *session) acknowledge(c actor.Context, seq int64, err error) (more bool) {
-	s.out.inFlight--
+	l := s.lane()
+	l.inFlight--
 	if err != nil {
 		s.refused(c, err)
 		return false
@@ -127,26 +137,24 @@ func (s *session) acknowledge(c actor.Context, seq int64, err error) (more bool)
 	for _, e := range s.outbox.Ack(seq, nil) {
 		s.perform(c, e)
 	}
-	if !s.out.pending() {
-		for _, req := range s.out.flushes {
+	if !l.pending() {
+		for _, req := range l.flushes {
 			req.answer(Reply{Inc: s.inc, Seq: seq})
 		}
-		s.out.flushes = nil
+		l.flushes = nil
 	}
-	return len(s.out.inputs) > 0
+	return len(l.inputs) > 0
 }
 
 // resume runs the step loop for inputs that effects have queued.
 func (s *session) resume(c actor.Context) {
-	if s.out.busy || len(s.out.inputs) == 0 {
+	l := s.lane()
+	if l.busy || len(l.inputs) == 0 {
 		return
 	}
-	in := s.out.inputs[0]
-	s.out.inputs = s.out.inputs[1:]
-	rest := s.out.inputs
-	s.out.inputs = nil
-	s.step(c, in)
-	for _, in := range rest {
+	inputs := l.inputs
+	l.inputs = nil
+	for _, in := range inputs {
 		s.step(c, in)
 	}
 }
@@ -160,10 +168,11 @@ func (s *session) refused(c actor.Context, err error) {
 	}
 	s.host.log.Error("the journal refused", zap.String("SID", s.sid), zap.Error(err))
 	why := &messages.Error{Code: code, Detail: "the session's journal refused an append", Cause: err}
-	for _, req := range s.out.flushes {
+	l := s.lane()
+	for _, req := range l.flushes {
 		req.answer(Reply{Err: why})
 	}
-	s.out.flushes = nil
+	l.flushes = nil
 	s.release(why)
 	s.host.hub.Fail(s.sid, why)
 	s.goodbye(c)
@@ -176,5 +185,6 @@ func (s *session) flushFor(c actor.Context, req *request) {
 		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
 		return
 	}
-	s.out.flushes = append(s.out.flushes, req)
+	l := s.lane()
+	l.flushes = append(l.flushes, req)
 }

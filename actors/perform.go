@@ -78,7 +78,7 @@ func (s *session) endAir() {
 func (s *session) perform(c actor.Context, e turn.Effect) {
 	switch e := e.(type) {
 	case *turn.Persist:
-		s.out.hold(e, s.host.cfg.Now())
+		s.lane().hold(e, s.host.cfg.Now())
 	case *turn.Publish:
 		s.publish(e)
 	case *turn.Answer:
@@ -117,9 +117,9 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case *turn.Verify:
 		s.verify(e)
 	case *turn.SetTimer:
-		s.clock.set(s, e)
+		s.setTimer(e)
 	case *turn.StopTimer:
-		s.clock.clear(e.Clock)
+		s.stopTimer(e.Clock)
 	default:
 		s.host.log.Error("an effect nobody does", zap.String("type", typeName(e)))
 	}
@@ -128,7 +128,10 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 func (s *session) flying(id turn.Ident) bool { return s.air != nil && s.air.Ident == id }
 
 // input queues what an effect brought about at once; the step loop takes it.
-func (s *session) input(in turn.Input) { s.out.inputs = append(s.out.inputs, in) }
+func (s *session) input(in turn.Input) {
+	l := s.lane()
+	l.inputs = append(l.inputs, in)
+}
 
 func (s *session) publish(e *turn.Publish) {
 	u := e.Update
@@ -139,7 +142,7 @@ func (s *session) publish(e *turn.Publish) {
 	s.host.cfg.Observer.ObserveRecord(u.Record)
 	if _, ok := u.Record.Body.(*messages.RunEnd); ok && s.machine.Phase() == turn.Idle {
 		s.endAir()
-		s.clock.stop()
+		s.stopClock()
 	}
 	s.host.hub.Publish(s.sid, u)
 }

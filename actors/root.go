@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"strconv"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
@@ -15,11 +17,20 @@ import (
 // *actor.Terminated.
 type root struct {
 	host     *Host
+	props    *actor.Props // of every session
+	spawned  uint64
+	alive    int // session actors that have not terminated
 	stopping *stopAll
-	sids     map[string]string // by the id of the PID
 }
 
-func newRoot(h *Host) *root { return &root{host: h, sids: map[string]string{}} }
+func newRoot(h *Host) *root {
+	r := &root{host: h}
+	// One Props for all: an idle session does not pay for its own. A session finds
+	// out who it is by its PID, also after a restart.
+	r.props = actor.PropsFromProducer(func() actor.Actor { return &session{host: h} },
+		actor.WithSupervisor(supervisor.OfTurn{}), actor.WithDispatcher(&h.pool), actor.WithMailbox(actor.UnboundedLockfree()))
+	return r
+}
 
 // retired says that a session has nothing left to do and forwards what it still
 // gets.
@@ -44,31 +55,28 @@ func (r *root) Receive(c actor.Context) {
 		for _, pid := range c.Children() {
 			c.Stop(pid)
 		}
-		r.maybeDone(c)
+		r.maybeDone()
 	case *supervisor.Failure:
 		r.host.log.Error("session failed", zap.String("pid", msg.Who.Id), zap.String("panic", supervisor.Detail(msg.Panic)),
 			zap.Bool("stopped", msg.Stopped), zap.ByteString("stack", msg.Stack))
 	case *actor.Terminated:
+		r.alive--
 		r.forget(msg.Who)
-		r.maybeDone(c)
+		r.maybeDone()
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		r.host.log.Warn("root: unknown message", zap.Any("type", typeName(msg)))
 	}
 }
 
-// forget takes a session out of the directory; a second call for the same actor
-// finds nothing.
 func (r *root) forget(pid *actor.PID) {
-	if sid, ok := r.sids[pid.Id]; ok {
-		delete(r.sids, pid.Id)
-		r.host.dir.delete(sid)
+	if r.host.dir.forget(pid.Id) {
 		r.host.cfg.Observer.SessionAsleep()
 	}
 }
 
-func (r *root) maybeDone(c actor.Context) {
-	if r.stopping != nil && len(c.Children()) == 0 {
+func (r *root) maybeDone() {
+	if r.stopping != nil && r.alive == 0 {
 		select {
 		case <-r.stopping.done:
 		default:
@@ -89,13 +97,30 @@ func (r *root) pass(c actor.Context, req *request) {
 			req.refuse(messages.ErrConfig, "the session is not open here")
 			return
 		}
-		ref = &sessionRef{key: req.key}
-		agent := req.agent
-		ref.pid = c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newSession(r.host, ref, agent) },
-			actor.WithSupervisor(supervisor.OfTurn{}), actor.WithDispatcher(&r.host.pool)))
-		r.sids[ref.pid.Id] = sid
-		r.host.cfg.Observer.SessionAwake()
-		r.host.dir.put(sid, ref)
+		var err error
+		if ref, err = r.wake(c, req, sid); err != nil {
+			req.refuse(messages.ErrCrash, "the session's actor cannot be spawned")
+			return
+		}
 	}
 	c.Send(ref.pid, req)
+}
+
+// wake spawns a session. Its actor knows who it is before it runs.
+func (r *root) wake(c actor.Context, req *request, sid string) (*sessionRef, error) {
+	r.spawned++
+	name := "s" + strconv.FormatUint(r.spawned, 36)
+	ref := &sessionRef{key: req.key, sid: sid, agent: req.agent}
+	id := c.Self().Id + "/" + name
+	r.host.dir.introduce(ref, id)
+	pid, err := c.SpawnNamed(r.props, name)
+	if err != nil {
+		r.host.dir.forget(id)
+		return nil, err
+	}
+	ref.pid = pid
+	r.host.dir.put(ref)
+	r.alive++
+	r.host.cfg.Observer.SessionAwake()
+	return ref, nil
 }

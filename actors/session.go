@@ -32,7 +32,7 @@ import (
 // head again and writes under a higher epoch.
 type session struct {
 	host  *Host
-	ref   *sessionRef
+	ref   *sessionRef // nil until Started
 	agent *Agent
 	sid   string
 
@@ -53,9 +53,9 @@ type session struct {
 
 	asks  map[uint64]*request
 	last  uint64
-	air   *air  // the turn in flight
-	out   lane  // records on their way to the journal
-	clock clock // timers of the turn in flight
+	air   *air   // the turn in flight
+	out   *lane  // records on their way to the journal; nil when there are none
+	clock *clock // timers of the turn in flight; nil without any
 }
 
 // loaded brings what the journal knows.
@@ -75,10 +75,6 @@ type acked struct {
 
 // sleep asks an idle session to retire.
 type sleep struct{}
-
-func newSession(h *Host, ref *sessionRef, agent *Agent) *session {
-	return &session{host: h, ref: ref, agent: agent, sid: ref.key.SID()}
-}
 
 // Receive implements actor.Actor.
 func (s *session) Receive(c actor.Context) {
@@ -119,6 +115,12 @@ func (s *session) Receive(c actor.Context) {
 // started begins loading. Nothing here can fail: a panic in Started would use up
 // the restarts at once.
 func (s *session) started(c actor.Context) {
+	s.ref = s.host.dir.who(c.Self().Id)
+	if s.ref == nil { // retired meanwhile; the root stops the actor
+		s.retired = true
+		return
+	}
+	s.agent, s.sid = s.ref.agent, s.ref.sid
 	s.box = &inbox{system: s.host.system, pid: c.Self()}
 	self, h := c.Self(), s.host
 	h.run(func() {
@@ -195,7 +197,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	})
 	s.outbox = turn.NewOutbox(msg.head.Seq)
 	s.replay = token.NewReplaySet(s.agent.ReplayCap, s.agent.ReplayTTL)
-	s.machine = turn.New(turn.Config{Key: s.ref.key, Inc: s.inc, Rules: s.agent.Rules}, msg.state, s.host.cfg.Rand)
+	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.sid, Inc: s.inc, Rules: s.agent.Rules}, msg.state, s.host.cfg.Rand)
 	if s.machine.Unsettled() {
 		s.step(c, &turn.Settle{})
 	}
@@ -293,16 +295,17 @@ func (s *session) step(c actor.Context, in turn.Input) {
 	if s.dead != nil {
 		return
 	}
-	s.out.inputs = append(s.out.inputs, in)
-	if s.out.busy {
+	l := s.lane()
+	l.inputs = append(l.inputs, in)
+	if l.busy {
 		return // further down the stack the loop below goes on
 	}
-	s.out.busy = true
-	defer func() { s.out.busy = false }()
+	l.busy = true
+	defer func() { l.busy = false }()
 	for {
-		for len(s.out.inputs) > 0 && s.dead == nil {
-			in := s.out.inputs[0]
-			s.out.inputs = s.out.inputs[1:]
+		for len(l.inputs) > 0 && s.dead == nil {
+			in := l.inputs[0]
+			l.inputs = l.inputs[1:]
 			late := s.machine.Dropped()
 			effects, err := s.machine.Step(s.host.cfg.Now(), in)
 			if err != nil {
@@ -315,7 +318,7 @@ func (s *session) step(c actor.Context, in turn.Input) {
 				s.perform(c, e)
 			}
 		}
-		s.out.inputs = nil
+		l.inputs = nil
 		if !s.flushEager(c) {
 			return
 		}
@@ -332,7 +335,8 @@ func (s *session) settleDown() {
 		s.ref.busy()
 		return
 	}
-	s.asks = nil
+	s.asks, s.out = nil, nil
+	s.stopClock()
 	s.ref.idleSince(s.host.cfg.Now())
 }
 
@@ -382,8 +386,10 @@ func (s *session) snapshot() {
 // waits for it. A panic here would resurrect the actor.
 func (s *session) release(why *messages.Error) {
 	supervisor.Guard(func() {
-		s.box.close()
-		s.clock.stop()
+		if s.box != nil {
+			s.box.close()
+		}
+		s.stopClock()
 		s.endAir()
 		for _, req := range s.asks {
 			req.answer(Reply{Err: why})

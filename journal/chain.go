@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
@@ -157,31 +158,42 @@ type SealerConfig struct {
 // Sealer turns the machine's records into chained, hashed ones. One belongs to one
 // activation of one session. It is not safe for concurrent use.
 type Sealer struct {
-	cfg      SealerConfig
+	rand     io.Reader
+	signer   Signer
+	receipts Receipts
 	sid      string
 	inc      messages.Incarnation
-	incText  string
 	epoch    int64
 	head     Anchor
 	unsigned int64
 
-	scratch []byte // salt and body, then header, of one record
-	arena   []byte // bodies of the batch at hand
-	salts   [32 * saltBytes]byte
-	unused  int // bytes of salts at the end that were not given out yet
+	salts  [saltsAtOnce * saltBytes]byte
+	unused int8 // salts at the end that were not given out yet
 }
 
-// maxScratchBytes bounds what a sealer keeps between two calls.
+// saltsAtOnce is how many salts one read of randomness brings: few, because they
+// wait in every idle session.
+const saltsAtOnce = 4
+
+// sealing is the working memory of one Seal. Sealers share it through a pool, so
+// that an idle session holds none.
+type sealing struct {
+	scratch []byte // salt and body, then header, of one record
+	arena   []byte // bodies of the batch at hand
+}
+
+var sealings = sync.Pool{New: func() any { return new(sealing) }}
+
+// maxScratchBytes bounds what a pooled piece of working memory keeps.
 const maxScratchBytes = 64 << 10
 
 // NewSealer starts at a head.
 func NewSealer(cfg SealerConfig) *Sealer {
-	s := &Sealer{cfg: cfg, sid: cfg.Head.SID, inc: cfg.Head.Inc, epoch: cfg.Epoch,
+	s := &Sealer{rand: cfg.Rand, signer: cfg.Signer, receipts: cfg.Receipts, sid: cfg.Head.SID, inc: cfg.Head.Inc, epoch: cfg.Epoch,
 		head: Anchor{Seq: cfg.Head.Seq, Hash: cfg.Head.Hash}}
 	if s.epoch == 0 {
 		s.epoch = cfg.Head.Epoch + 1
 	}
-	s.incText = string(appendInc(nil, s.inc))
 	return s
 }
 
@@ -212,30 +224,36 @@ func (s *Sealer) Seal(recs []*messages.Record, now time.Time) error {
 }
 
 func (s *Sealer) seal(recs []*messages.Record, now time.Time) error {
-	s.arena = s.arena[:0]
+	w := sealings.Get().(*sealing)
+	defer w.release()
+	w.arena = w.arena[:0]
 	for _, r := range recs {
-		if err := s.one(r, now); err != nil {
+		if err := s.one(w, r, now); err != nil {
 			return err
 		}
 	}
 	// The bodies move from the arena to one piece of exactly their size.
-	own := make([]byte, len(s.arena))
-	copy(own, s.arena)
+	own := make([]byte, len(w.arena))
+	copy(own, w.arena)
 	for _, r := range recs {
 		n := len(r.Raw)
 		r.Raw, own = own[:n:n], own[n:]
 	}
-	if cap(s.arena) > maxScratchBytes {
-		s.arena = nil
-	}
-	if cap(s.scratch) > maxScratchBytes {
-		s.scratch = nil
-	}
 	return nil
 }
 
+func (w *sealing) release() {
+	if cap(w.arena) > maxScratchBytes {
+		w.arena = nil
+	}
+	if cap(w.scratch) > maxScratchBytes {
+		w.scratch = nil
+	}
+	sealings.Put(w)
+}
+
 // one seals r and leaves its bytes at the end of the arena.
-func (s *Sealer) one(r *messages.Record, now time.Time) error {
+func (s *Sealer) one(w *sealing, r *messages.Record, now time.Time) error {
 	if r == nil || r.Body == nil {
 		return Fail(ReasonInvalid, nil, "session %s: a record without a body", s.sid)
 	}
@@ -257,15 +275,15 @@ func (s *Sealer) one(r *messages.Record, now time.Time) error {
 	if err := s.salt(&r.Salt); err != nil {
 		return err
 	}
-	start := len(s.arena)
-	e := encoder{dst: s.arena}
+	start := len(w.arena)
+	e := encoder{dst: w.arena}
 	e.body(r.Body)
-	s.arena = e.dst
+	w.arena = e.dst
 	if e.fault != "" {
 		return Fail(ReasonInvalid, nil, "session %s: record %d, %s: member %s cannot be written", s.sid, r.Seq, r.Body.Kind(), e.fault)
 	}
 	kind := r.Body.Kind()
-	raw := s.arena[start:]
+	raw := w.arena[start:]
 	if e.repaired {
 		b, err := DecodeBody(kind, raw)
 		if err != nil {
@@ -274,11 +292,11 @@ func (s *Sealer) one(r *messages.Record, now time.Time) error {
 		r.Body = b
 	}
 	r.Raw = raw
-	r.BodyDigest, s.scratch = bodyDigest(s.scratch, &r.Salt, raw)
-	s.scratch = appendHeader(s.scratch[:0], r, kind)
-	r.Hash = sha256.Sum256(s.scratch)
+	r.BodyDigest, w.scratch = bodyDigest(w.scratch, &r.Salt, raw)
+	w.scratch = appendHeader(w.scratch[:0], r, kind)
+	r.Hash = sha256.Sum256(w.scratch)
 	r.Sig = nil
-	if s.cfg.Receipts.signs(kind) {
+	if s.receipts.signs(kind) {
 		s.sign(r)
 	}
 	s.head = Anchor{Seq: r.Seq, Hash: r.Hash}
@@ -288,8 +306,8 @@ func (s *Sealer) one(r *messages.Record, now time.Time) error {
 // sign leaves r unsigned and counts it when there is no receipt to be had: a
 // decision is not lost for want of a signature (design.md §7).
 func (s *Sealer) sign(r *messages.Record) {
-	if s.cfg.Signer != nil {
-		sig, err := s.cfg.Signer.Receipt(s.incText, r.Seq, r.Hash, r.TS)
+	if s.signer != nil {
+		sig, err := s.signer.Receipt(string(appendInc(nil, s.inc)), r.Seq, r.Hash, r.TS)
 		if err == nil && sig != nil {
 			r.Sig = sig
 			return
@@ -301,17 +319,17 @@ func (s *Sealer) sign(r *messages.Record) {
 // salt takes the next salt; random bytes are read for many salts at once.
 func (s *Sealer) salt(dst *[saltBytes]byte) error {
 	if s.unused == 0 {
-		if s.cfg.Rand == nil {
+		if s.rand == nil {
 			return Fail(ReasonInvalid, nil, "session %s: no source of salts", s.sid)
 		}
-		if _, err := io.ReadFull(s.cfg.Rand, s.salts[:]); err != nil {
+		if _, err := io.ReadFull(s.rand, s.salts[:]); err != nil {
 			return Fail(ReasonIO, err, "session %s: no randomness for salts", s.sid)
 		}
-		s.unused = len(s.salts)
+		s.unused = saltsAtOnce
 	}
-	at := len(s.salts) - s.unused
+	at := (saltsAtOnce - int(s.unused)) * saltBytes
 	copy(dst[:], s.salts[at:])
 	clear(s.salts[at : at+saltBytes])
-	s.unused -= saltBytes
+	s.unused--
 	return nil
 }

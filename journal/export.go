@@ -47,7 +47,7 @@ func AppendRecord(dst []byte, r *messages.Record) []byte {
 		dst = append(dst, `,"sig":{"kid":`...)
 		dst, _ = appendText(dst, r.Sig.KID)
 		dst = append(dst, `,"sig":"`...)
-		dst = base64.RawURLEncoding.AppendEncode(dst, r.Sig.Sig)
+		dst = base64.StdEncoding.AppendEncode(dst, r.Sig.Sig)
 		dst = append(dst, `"}`...)
 	}
 	dst = append(dst, `,"ts":"`...)

@@ -46,7 +46,7 @@ func TestAppendRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r.Sig == nil != (m["sig"] == nil) || r.Sig != nil && (sig.KID != r.Sig.KID || sig.Sig != base64.RawURLEncoding.EncodeToString(r.Sig.Sig)) {
+		if r.Sig == nil != (m["sig"] == nil) || r.Sig != nil && (sig.KID != r.Sig.KID || sig.Sig != base64.StdEncoding.EncodeToString(r.Sig.Sig)) {
 			t.Errorf("record %d: receipt %s", r.Seq, m["sig"])
 		}
 		// The header is what is left when body, salt, hash and receipt are taken out.

@@ -97,7 +97,11 @@ func (h *Head) advance(r *messages.Record) {
 			h.Queued--
 		}
 	case messages.KindRunEnd:
-		h.Open = false
+		if r.Run == h.Run {
+			h.Open = false
+		} else if h.Queued > 0 { // cancelled before it began
+			h.Queued--
+		}
 	case messages.KindTurnBegin:
 		h.Turn = r.Turn
 	case messages.KindSessionClosed:

@@ -63,7 +63,7 @@ type Report struct {
 }
 
 // OK tells that nothing was changed, cut, or falsely signed.
-func (r *Report) OK() bool { return r.Found == 0 }
+func (rep *Report) OK() bool { return rep.Found == 0 }
 
 // VerifyOptions say against what to verify.
 type VerifyOptions struct {

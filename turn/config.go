@@ -54,6 +54,8 @@ type Limits struct {
 // Config is one session's identity and the rules it runs under.
 type Config struct {
 	Key messages.SessionKey
+	// SID is Key.SID() where the caller has it at hand; "" makes it.
+	SID string
 	Inc messages.Incarnation
 	*Rules
 }

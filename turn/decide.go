@@ -173,7 +173,7 @@ func (m *Machine) endRun(v messages.Verdict) {
 	if v.Decision == messages.Halt {
 		end.Reason = v.Code
 	}
-	r := &messages.Record{SID: m.sid, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run.Run, TS: m.now, Body: end}
+	r := &messages.Record{SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run.Run, TS: m.now, Body: end}
 	if run.Turns > 0 {
 		r.Turn = m.state.Turn
 	}

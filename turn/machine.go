@@ -18,7 +18,6 @@ import (
 //	flight == nil  ⇔  phase == Idle between Steps
 type Machine struct {
 	cfg   Config
-	sid   string
 	rand  io.Reader
 	state State
 
@@ -85,7 +84,10 @@ type call struct {
 // gives nonces: 16 bytes a turn, in order. A read error of rand becomes the
 // Step's error; nothing is recorded then.
 func New(cfg Config, state State, rand io.Reader) *Machine {
-	return &Machine{cfg: cfg, sid: cfg.Key.SID(), state: state, rand: rand}
+	if cfg.SID == "" {
+		cfg.SID = cfg.Key.SID()
+	}
+	return &Machine{cfg: cfg, state: state, rand: rand}
 }
 
 // State is the durable part, for snapshots and listings. It is the machine's
@@ -178,7 +180,7 @@ func (m *Machine) do(e Effect) { m.out = append(m.out, e) }
 // persist numbers a record, folds it and asks for its append.
 func (m *Machine) persist(body messages.Body, hold time.Duration, blobs ...messages.Blob) *messages.Record {
 	r := &messages.Record{
-		SID: m.sid, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, TS: m.now, Body: body,
+		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, TS: m.now, Body: body,
 	}
 	if m.state.Open != nil {
 		r.Run = m.state.Open.Run
@@ -255,7 +257,7 @@ func (m *Machine) submit(in *Submit) {
 	}
 	idle := m.state.Open == nil && len(m.state.Queue) == 0
 	r := m.append(&messages.Record{
-		SID: m.sid, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: m.state.Runs + 1, TS: m.now, Body: &body,
+		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: m.state.Runs + 1, TS: m.now, Body: &body,
 	}, 0)
 	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: r.Run, Seq: r.Seq})
 	if idle {
@@ -289,7 +291,7 @@ func (m *Machine) nextRun() {
 	}
 	w := m.state.Queue[0]
 	m.append(&messages.Record{
-		SID: m.sid, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: w.Run, TS: m.now,
+		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: w.Run, TS: m.now,
 		Body: &messages.RunBegin{Input: w.Seq},
 	}, 0)
 	if m.cfg.Limits.RunWall > 0 {

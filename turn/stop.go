@@ -148,7 +148,7 @@ func (m *Machine) cancel(in *Cancel) {
 	}
 	if i := m.state.waiting(run); i >= 0 {
 		r := m.append(&messages.Record{
-			SID: m.sid, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, TS: m.now,
+			SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, TS: m.now,
 			Body: &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: cancelledBy(by) + " before it began"},
 		}, 0)
 		m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: run})
