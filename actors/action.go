@@ -28,7 +28,7 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	if s.air.actions == nil {
 		s.air.actions = map[string]*actionRun{}
 	}
-	a := &action{host: s.host, agent: s.agent, box: s.box, sid: s.sid, start: e, ctx: ctx, epoch: s.sealer.Epoch()}
+	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, epoch: s.sealer.Epoch()}
 	run := &actionRun{cancel: cancel}
 	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); a.run() })
 	s.air.actions[e.ID] = run

@@ -37,7 +37,7 @@ func (p *programRun) deliver(a *turn.AnswerCall) {
 func (s *session) runProgram(c actor.Context, e *turn.RunProgram) *programRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	run := &programRun{cancel: cancel, answers: make(chan *turn.AnswerCall, 1)}
-	p := &program{host: s.host, agent: s.agent, box: s.box, sid: s.sid, start: e, ctx: ctx, answers: run.answers}
+	p := &program{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, answers: run.answers}
 	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); p.run() })
 	return run
 }

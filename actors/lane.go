@@ -94,10 +94,10 @@ func (s *session) flush(c actor.Context) (more bool) {
 		for range n {
 			s.host.cfg.Observer.ReceiptMissing()
 		}
-		s.host.log.Warn("committed without a receipt", zap.String("SID", s.sid), zap.Int64("records", n))
+		s.host.log.Warn("committed without a receipt", zap.String("SID", s.ref.sid), zap.Int64("records", n))
 	}
 	batch := journal.Batch{
-		SID: s.sid, Inc: s.inc, ExpectSeq: before, Epoch: s.sealer.Epoch(), Records: l.recs, Blobs: l.blobs,
+		SID: s.ref.sid, Inc: s.inc, ExpectSeq: before, Epoch: s.sealer.Epoch(), Records: l.recs, Blobs: l.blobs,
 	}
 	seq := s.sealer.Head().Seq
 	l.recs, l.blobs, l.bytes, l.eager, l.due = nil, nil, 0, false, time.Time{}
@@ -166,7 +166,7 @@ func (s *session) refused(c actor.Context, err error) {
 	if code == "" {
 		code = messages.ErrJournal
 	}
-	s.host.log.Error("the journal refused", zap.String("SID", s.sid), zap.Error(err))
+	s.host.log.Error("the journal refused", zap.String("SID", s.ref.sid), zap.Error(err))
 	why := &messages.Error{Code: code, Detail: "the session's journal refused an append", Cause: err}
 	l := s.lane()
 	for _, req := range l.flushes {
@@ -174,7 +174,7 @@ func (s *session) refused(c actor.Context, err error) {
 	}
 	l.flushes = nil
 	s.release(why)
-	s.host.hub.Fail(s.sid, why)
+	s.host.hub.Fail(s.ref.sid, why)
 	s.goodbye(c)
 }
 

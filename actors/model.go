@@ -26,7 +26,7 @@ type modelRun struct {
 
 func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
-	r := &reply{host: s.host, agent: s.agent, box: s.box, sid: s.sid, inc: s.inc, open: e, ctx: ctx}
+	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx}
 	run := &modelRun{cancel: cancel}
 	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); r.run() })
 	return run

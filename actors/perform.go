@@ -136,7 +136,7 @@ func (s *session) input(in turn.Input) {
 func (s *session) publish(e *turn.Publish) {
 	u := e.Update
 	if u.Record == nil {
-		s.host.hub.Publish(s.sid, u)
+		s.host.hub.Publish(s.ref.sid, u)
 		return
 	}
 	s.host.cfg.Observer.ObserveRecord(u.Record)
@@ -144,7 +144,7 @@ func (s *session) publish(e *turn.Publish) {
 		s.endAir()
 		s.stopClock()
 	}
-	s.host.hub.Publish(s.sid, u)
+	s.host.hub.Publish(s.ref.sid, u)
 }
 
 func (s *session) answer(e *turn.Answer) {
@@ -157,13 +157,13 @@ func (s *session) answer(e *turn.Answer) {
 }
 
 func (s *session) askGate(e *turn.AskGate) {
-	q := tools.Request{SID: s.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest}
-	if s.agent.Gate.Hook != nil { // the rules look at the name alone
+	q := tools.Request{SID: s.ref.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest}
+	if s.ref.agent.Gate.Hook != nil { // the rules look at the name alone
 		if v, err := neuroscript.FromJSON([]byte(e.Args)); err == nil {
 			q.Args, _ = v.AsList()
 		}
 	}
-	v := s.agent.Gate.Decide(q)
+	v := s.ref.agent.Gate.Decide(q)
 	s.input(&turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault})
 }
 
@@ -172,8 +172,8 @@ func (s *session) askGate(e *turn.AskGate) {
 func (s *session) verify(e *turn.Verify) {
 	now := s.host.cfg.Now()
 	keys := s.host.cfg.Keys.TokenKeys(now)
-	scope := token.Scope{SID: s.sid, TurnIndex: e.Turn, Nonce: e.Nonce}
-	policy := s.agent.policy()
+	scope := token.Scope{SID: s.ref.sid, TurnIndex: e.Turn, Nonce: e.Nonce}
+	policy := s.ref.agent.policy()
 	var checks []messages.TokenCheck
 	n := 0
 	for line := range bytes.Lines(e.Out) {

@@ -31,14 +31,11 @@ import (
 // One value lives for one activation: a restart makes a new one, which reads the
 // head again and writes under a higher epoch.
 type session struct {
-	host  *Host
-	ref   *sessionRef // nil until Started
-	agent *Agent
-	sid   string
+	host *Host
+	ref  *sessionRef // nil until Started
 
 	// loading
 	waiting []*request
-	loadErr error
 
 	// ready
 	machine *turn.Machine
@@ -49,7 +46,7 @@ type session struct {
 	snapped int64 // seq of the last snapshot known
 	box     *inbox
 	retired bool
-	dead    error // the journal refused: nothing more is done
+	dead    error // loading failed or the journal refused: nothing more is done
 
 	asks  map[uint64]*request
 	last  uint64
@@ -108,7 +105,7 @@ func (s *session) Receive(c actor.Context) {
 		s.release(messages.Errorf(messages.ErrCancelled, "the session has stopped"))
 	case *actor.Stopped, *actor.Terminated:
 	default:
-		s.host.log.Warn("session: unknown message", zap.String("SID", s.sid), zap.String("type", typeName(msg)))
+		s.host.log.Warn("session: unknown message", zap.String("pid", c.Self().Id), zap.String("type", typeName(msg)))
 	}
 }
 
@@ -120,7 +117,6 @@ func (s *session) started(c actor.Context) {
 		s.retired = true
 		return
 	}
-	s.agent, s.sid = s.ref.agent, s.ref.sid
 	s.box = &inbox{system: s.host.system, pid: c.Self()}
 	self, h := c.Self(), s.host
 	h.run(func() {
@@ -129,7 +125,7 @@ func (s *session) started(c actor.Context) {
 			msg.head, msg.state, msg.err = load(h.ctx, h, s.ref.key)
 			h.system.Root.Send(self, msg)
 		}, func(crash *supervisor.Crash) {
-			h.log.Error("loading a session panicked", zap.String("SID", s.sid), zap.ByteString("stack", crash.Stack))
+			h.log.Error("loading a session panicked", zap.String("SID", s.ref.sid), zap.ByteString("stack", crash.Stack))
 			h.system.Root.Send(self, &loaded{of: s, err: messages.Errorf(messages.ErrCrash, "%s", supervisor.Detail(crash))})
 		})
 	})
@@ -183,7 +179,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 		return
 	}
 	if msg.err != nil {
-		s.loadErr = msg.err
+		s.dead = msg.err
 		for _, req := range s.waiting {
 			req.answer(Reply{Err: msg.err})
 		}
@@ -193,11 +189,11 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	}
 	s.inc, s.snapped = msg.head.Inc, 0
 	s.sealer = journal.NewSealer(journal.SealerConfig{
-		Head: msg.head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: s.agent.Receipts,
+		Head: msg.head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: s.ref.agent.Receipts,
 	})
 	s.outbox = turn.NewOutbox(msg.head.Seq)
-	s.replay = token.NewReplaySet(s.agent.ReplayCap, s.agent.ReplayTTL)
-	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.sid, Inc: s.inc, Rules: s.agent.Rules}, msg.state, s.host.cfg.Rand)
+	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
+	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.state, s.host.cfg.Rand)
 	if s.machine.Unsettled() {
 		s.step(c, &turn.Settle{})
 	}
@@ -219,10 +215,6 @@ func (s *session) requested(c actor.Context, req *request) {
 		req.answer(Reply{Err: s.dead})
 		return
 	case s.machine == nil:
-		if s.loadErr != nil {
-			req.answer(Reply{Err: s.loadErr})
-			return
-		}
 		if len(s.waiting) >= messages.QueueLimit*4 {
 			req.refuse(messages.ErrBusy, "the session is still loading")
 			return
@@ -237,10 +229,10 @@ func (s *session) requested(c actor.Context, req *request) {
 			req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
 			break
 		}
-		s.step(c, &turn.Open{Handle: s.expect(req), Name: s.agent.Name})
+		s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.agent.Name})
 	case opSubmit:
 		if s.machine.State().Seq == 0 {
-			s.step(c, &turn.Open{Name: s.agent.Name})
+			s.step(c, &turn.Open{Name: s.ref.agent.Name})
 		}
 		s.step(c, &turn.Submit{Handle: s.expect(req), Input: req.input})
 	case opCancel:
@@ -282,7 +274,7 @@ func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
 	if !ok {
 		return
 	}
-	s.host.log.Error("a child of a turn crashed", zap.String("SID", s.sid), zap.Int64("turn_index", s.air.Turn),
+	s.host.log.Error("a child of a turn crashed", zap.String("SID", s.ref.sid), zap.Int64("turn_index", s.air.Turn),
 		zap.String("child", string(down.Child)), zap.String("panic", supervisor.Detail(f.Panic)), zap.ByteString("stack", f.Stack))
 	down.Ident, down.Detail = s.air.Ident, supervisor.Detail(f.Panic)
 	s.step(c, down)
@@ -356,7 +348,7 @@ func (s *session) retire(c actor.Context) {
 
 func (s *session) goodbye(c actor.Context) {
 	s.retired = true
-	c.Send(s.host.root, &retired{sid: s.sid, pid: c.Self()})
+	c.Send(s.host.root, &retired{sid: s.ref.sid, pid: c.Self()})
 }
 
 // snapshot leaves the state beside the log when enough was appended since the
@@ -368,7 +360,7 @@ func (s *session) snapshot() {
 	}
 	b, err := turn.EncodeState(state)
 	if err != nil {
-		s.host.log.Warn("snapshot", zap.String("SID", s.sid), zap.Error(err))
+		s.host.log.Warn("snapshot", zap.String("SID", s.ref.sid), zap.Error(err))
 		return
 	}
 	h, inc, head := s.host, s.inc, s.sealer.Head()
@@ -402,6 +394,6 @@ func (s *session) release(why *messages.Error) {
 			s.dead = why
 		}
 	}, func(crash *supervisor.Crash) {
-		s.host.log.Error("releasing a session panicked", zap.String("SID", s.sid), zap.ByteString("stack", crash.Stack))
+		s.host.log.Error("releasing a session panicked", zap.String("SID", s.ref.sid), zap.ByteString("stack", crash.Stack))
 	})
 }

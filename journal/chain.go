@@ -173,7 +173,7 @@ type Sealer struct {
 
 // saltsAtOnce is how many salts one read of randomness brings: few, because they
 // wait in every idle session.
-const saltsAtOnce = 4
+const saltsAtOnce = 3
 
 // sealing is the working memory of one Seal. Sealers share it through a pool, so
 // that an idle session holds none.
