@@ -18,6 +18,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
 )
@@ -136,8 +137,9 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	}); ok {
 		c.checker = checker.CheckInput
 	}
+	primer := dialect.Primer(set.Specs())
 	c.agent = &actors.Agent{
-		Name: name, Dialect: dialect, Routes: routes, Tools: set, Gate: gate, Specs: set.Specs(), Primer: dialect.Primer(set.Specs()),
+		Name: name, Dialect: dialect, Routes: routes, Tools: set, Gate: gate, Specs: set.Specs(), Primer: primer, Digester: prompt.NewDigester(primer),
 		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts),
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),

@@ -9,6 +9,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
 )
@@ -30,7 +31,8 @@ type Agent struct {
 	Tools    *tools.Set
 	Gate     tools.Gate
 	Specs    []messages.ToolSpec
-	Primer   string // of Specs
+	Primer   string           // of Specs
+	Digester *prompt.Digester // knows Primer; may be nil
 	Library  *neuroscript.Library
 	Limits   neuroscript.Limits
 	Receipts journal.Receipts

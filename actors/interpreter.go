@@ -167,13 +167,11 @@ func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Val
 
 // magicTool is tool.aeiou.magic of this turn (aeiou.md §6).
 func (p *program) magicTool() *neuroscript.Tool {
-	return &neuroscript.Tool{
-		Name: "aeiou.magic",
-		Params: []neuroscript.Param{
-			{Name: "kind", Type: "string"}, {Name: "payload", Type: "map"}, {Name: "opts", Type: "map", Optional: true},
-		},
-		Func: p.mint,
-	}
+	return &neuroscript.Tool{Name: "aeiou.magic", Params: magicParams, Func: p.mint}
+}
+
+var magicParams = []neuroscript.Param{
+	{Name: "kind", Type: "string"}, {Name: "payload", Type: "map"}, {Name: "opts", Type: "map", Optional: true},
 }
 
 func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -14,7 +15,8 @@ import (
 // lane is a session's way to the journal: eager records go at once and take the
 // lazy ones before them along; lazy ones alone wait until due (design.md §2).
 type lane struct {
-	inputs []turn.Input // of the step loop
+	inputs []turn.Input  // of the step loop
+	ready  []turn.Effect // of the step loop, reused
 	busy   bool
 
 	recs     []*messages.Record
@@ -31,9 +33,25 @@ func (l *lane) pending() bool { return l != nil && (len(l.recs) > 0 || l.inFligh
 // lane is where records go; it is made when the first one comes.
 func (s *session) lane() *lane {
 	if s.out == nil {
-		s.out = &lane{}
+		s.out = lanes.Get().(*lane)
 	}
 	return s.out
+}
+
+// lanes keeps the lanes of sessions that have gone idle.
+var lanes = sync.Pool{New: func() any { return new(lane) }}
+
+// leave gives the lane back.
+func (s *session) leave() {
+	l := s.out
+	if l == nil || l.busy {
+		return
+	}
+	s.out = nil
+	clear(l.inputs[:cap(l.inputs)])
+	clear(l.ready[:cap(l.ready)])
+	*l = lane{inputs: l.inputs[:0], ready: l.ready[:0]}
+	lanes.Put(l)
 }
 
 // recordBytes estimates a record's size beside its blobs: sealing knows it

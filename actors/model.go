@@ -57,7 +57,7 @@ func (r *reply) run() {
 	r.decoder = r.agent.Dialect.NewDecoder(messages.TurnInfo{
 		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, MaxReplyBytes: turn.MaxReplyBytes,
 	})
-	digest := prompt.Digest(msgs)
+	digest := r.agent.Digester.Digest(msgs)
 	var lints []messages.Code
 	for i := range msgs {
 		lints = append(lints, msgs[i].Lints...)

@@ -295,9 +295,8 @@ func (s *session) step(c actor.Context, in turn.Input) {
 	l.busy = true
 	defer func() { l.busy = false }()
 	for {
-		for len(l.inputs) > 0 && s.dead == nil {
-			in := l.inputs[0]
-			l.inputs = l.inputs[1:]
+		for i := 0; i < len(l.inputs) && s.dead == nil; i++ {
+			in := l.inputs[i]
 			late := s.machine.Dropped()
 			effects, err := s.machine.Step(s.host.cfg.Now(), in)
 			if err != nil {
@@ -306,11 +305,12 @@ func (s *session) step(c actor.Context, in turn.Input) {
 				panic(err)
 			}
 			s.host.counters.Late.Add(s.machine.Dropped() - late)
-			for _, e := range s.outbox.Add(effects, nil) {
+			l.ready = s.outbox.Add(effects, l.ready[:0])
+			for _, e := range l.ready {
 				s.perform(c, e)
 			}
 		}
-		l.inputs = nil
+		l.inputs = l.inputs[:0]
 		if !s.flushEager(c) {
 			return
 		}
@@ -327,7 +327,8 @@ func (s *session) settleDown() {
 		s.ref.busy()
 		return
 	}
-	s.asks, s.out = nil, nil
+	s.asks = nil
+	s.leave()
 	s.stopClock()
 	s.ref.idleSince(s.host.cfg.Now())
 }

@@ -212,11 +212,26 @@ func Assemble(d Dialect, p messages.Projection) []messages.Message {
 const digestDomain = "stile-prompt/1\n"
 
 // Digest is the SHA-256 of what is sent: the domain line, the number of messages,
-// and for each its role and its text, every string led by its length in bytes and
-// every number as 8 bytes, big end first. Two lists have the same digest only if
-// they are the same list. Lints are the host's remarks, are not sent, and do not
-// count.
-func Digest(ms []messages.Message) messages.Digest {
+// and for each its role and the SHA-256 of its text, every string led by its
+// length in bytes and every number as 8 bytes, big end first. Two lists have the
+// same digest only if they are the same list. Lints are the host's remarks, are
+// not sent, and do not count.
+func Digest(ms []messages.Message) messages.Digest { return (*Digester)(nil).Digest(ms) }
+
+// Digester gives the same digests as Digest and spares hashing one text that
+// every prompt of an agent has: its primer. It is immutable; a nil one is valid.
+type Digester struct {
+	known string
+	sum   [sha256.Size]byte
+}
+
+// NewDigester knows one text.
+func NewDigester(known string) *Digester {
+	return &Digester{known: known, sum: sumText(known)}
+}
+
+// Digest digests a prompt.
+func (d *Digester) Digest(ms []messages.Message) messages.Digest {
 	w := digester{h: sha256.New()}
 	w.text(digestDomain)
 	w.number(len(ms))
@@ -224,15 +239,28 @@ func Digest(ms []messages.Message) messages.Digest {
 		w.number(len(ms[i].Role))
 		w.text(string(ms[i].Role))
 		w.number(len(ms[i].Text))
-		w.text(ms[i].Text)
+		if d != nil && ms[i].Text == d.known { // the same string: no byte is compared
+			w.sum = d.sum
+		} else {
+			w.sum = sumText(ms[i].Text)
+		}
+		w.h.Write(w.sum[:])
 	}
-	return messages.Digest(w.h.Sum(nil))
+	var out messages.Digest
+	w.h.Sum(out[:0])
+	return out
+}
+
+// sumText hashes a string without copying it: a hash reads and does not keep.
+func sumText(s string) [sha256.Size]byte {
+	return sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
 // digester feeds a hash without copying what it is fed.
 type digester struct {
 	h   hash.Hash
 	num [8]byte
+	sum [sha256.Size]byte
 }
 
 func (w *digester) number(n int) {

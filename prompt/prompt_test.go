@@ -240,8 +240,9 @@ func TestDigest(t *testing.T) {
 		return messages.Message{Role: role, Text: text}
 	}
 	// Worked out by hand from the sentence above Digest.
+	hi := sha256.Sum256([]byte("hi"))
 	sum := sha256.Sum256([]byte("stile-prompt/1\n" +
-		"\x00\x00\x00\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00\x00\x00\x00\x04user" + "\x00\x00\x00\x00\x00\x00\x00\x02hi"))
+		"\x00\x00\x00\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00\x00\x00\x00\x04user" + "\x00\x00\x00\x00\x00\x00\x00\x02" + string(hi[:])))
 	if got := Digest([]messages.Message{m("user", "hi")}); got.String() != hex.EncodeToString(sum[:]) {
 		t.Errorf("%s", got)
 	}
@@ -252,6 +253,9 @@ func TestDigest(t *testing.T) {
 	seen := map[messages.Digest]int{}
 	for i, l := range lists {
 		d := Digest(l)
+		if known := NewDigester("hi").Digest(l); known != d {
+			t.Errorf("list %d: a digester that knows a text gives %s, not %s", i, known, d)
+		}
 		if k, ok := seen[d]; ok {
 			t.Errorf("lists %d and %d have one digest", k, i)
 		}

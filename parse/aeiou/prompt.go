@@ -53,8 +53,8 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 	}
 	env := Envelope{
 		Userdata:   []byte(input),
-		Scratchpad: bytes.ToValidUTF8(Carry(p.Scr), []byte("\ufffd")),
-		Output:     bytes.ToValidUTF8(Carry(p.Out), []byte("\ufffd")),
+		Scratchpad: validUTF8(Carry(p.Scr)),
+		Output:     validUTF8(Carry(p.Out)),
 		Actions:    []byte(emptyProgram),
 	}
 	var remarks []string
@@ -82,6 +82,14 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 		{Role: messages.RoleSystem, Text: primer},
 		{Role: messages.RoleUser, Text: string(text), Lints: lints},
 	}
+}
+
+// validUTF8 gives b itself, or a copy with U+FFFD for what is not UTF-8.
+func validUTF8(b []byte) []byte {
+	if utf8.Valid(b) {
+		return b
+	}
+	return bytes.ToValidUTF8(b, []byte("\ufffd"))
 }
 
 // oneLine makes text from elsewhere harmless in a list: white space runs, line

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
@@ -45,9 +46,21 @@ func notUTF8(b []byte) fault {
 
 // checkUserdata is CheckUserdata for bytes known to be UTF-8 and within the size.
 func checkUserdata(b []byte) fault {
-	w := walker{b: b}
+	w := walkers.Get().(*walker)
+	defer walkers.Put(w)
+	w.reset(b, false)
 	w.walk()
 	return w.verdict()
+}
+
+// walkers keeps the working memory of checks: every turn makes one or two.
+var walkers = sync.Pool{New: func() any { return new(walker) }}
+
+// reset readies w for b. The stacks' first room stays as it is: walk cuts it.
+func (w *walker) reset(b []byte, tolerant bool) {
+	w.b, w.i, w.tolerant = b, 0, tolerant
+	w.text, w.role, w.seen, w.object = nil, 0, [brief + 1]bool{}, false
+	w.syntax, w.rule = fault{}, fault{}
 }
 
 // looksLikeUserdata tells whether b is a JSON object with members subject and
@@ -57,7 +70,9 @@ func looksLikeUserdata(b []byte) bool {
 	if t := bytes.TrimLeft(b, " \t\r\n"); len(t) == 0 || t[0] != '{' {
 		return false // most submits are plain text
 	}
-	w := walker{b: b, tolerant: true}
+	w := walkers.Get().(*walker)
+	defer walkers.Put(w)
+	w.reset(b, true)
 	w.walk()
 	return w.syntax.detail == "" && w.object && w.seen[subject] && w.seen[fields]
 }
