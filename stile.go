@@ -144,6 +144,9 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		cfg.Dir = DefaultDir
 	}
 	cfg = cfg.withClock()
+	if len(cfg.Passphrase) == 0 {
+		cfg.Passphrase = nil // to the key ring an empty passphrase is a mistake
+	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}

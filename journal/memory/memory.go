@@ -1,9 +1,9 @@
 // Package memory is the journal store that forgets with the process: for tests,
 // simulation and sessions nobody wants to keep.
 //
-// Invariant: records are shared, not copied; what a reader was given never
-// changes, erasure replaces a record by a copy without body. It promises no
-// durability and says so by being Immediate.
+// Invariant: what a reader was given never changes; erasure writes the session
+// anew, without the bodies, and lets the old bytes go. It promises no durability and
+// says so by being Immediate.
 package memory
 
 import (
@@ -31,8 +31,8 @@ type Store struct {
 
 type session struct {
 	head     journal.Head
-	records  []*messages.Record
-	blobs    map[messages.Digest][]byte
+	log      packed
+	blobs    map[messages.Digest]place
 	snapshot *journal.Snapshot
 }
 
@@ -114,13 +114,15 @@ func (s *Store) commit(b *journal.Batch) error {
 		}
 	}
 	ses.head = ses.head.Advance(b)
-	ses.records = append(ses.records, b.Records...)
+	for _, r := range b.Records {
+		ses.log.add(r)
+	}
 	for _, blob := range b.Blobs {
 		if _, ok := ses.blobs[blob.Digest]; !ok {
 			if ses.blobs == nil {
-				ses.blobs = make(map[messages.Digest][]byte)
+				ses.blobs = make(map[messages.Digest]place)
 			}
-			ses.blobs[blob.Digest] = blob.Data
+			ses.blobs[blob.Digest] = ses.log.keep(blob.Data)
 		}
 	}
 	if b.Snapshot != nil {
@@ -220,9 +222,10 @@ func (s *Store) Read(ctx context.Context, inc messages.Incarnation, from, to int
 			return
 		}
 		ses, ok := s.sessions[inc]
-		var recs []*messages.Record
+		var log packed
+		var sid string
 		if ok {
-			recs = ses.records // erasure makes a new slice, appending never changes this part
+			log, sid = ses.log, ses.head.SID // erasure makes a new log, appending never changes this part
 		}
 		s.mu.RUnlock()
 		if !ok {
@@ -230,15 +233,15 @@ func (s *Store) Read(ctx context.Context, inc messages.Incarnation, from, to int
 			return
 		}
 		from = max(from, 1)
-		if to <= 0 || to > int64(len(recs)) {
-			to = int64(len(recs))
+		if to <= 0 || to > int64(len(log.at)) {
+			to = int64(len(log.at))
 		}
 		for seq := from; seq <= to; seq++ {
 			if ctx.Err() != nil {
 				yield(nil, context.Cause(ctx))
 				return
 			}
-			if !yield(recs[seq-1], nil) {
+			if !yield(log.record(sid, inc, seq), nil) {
 				return
 			}
 		}
@@ -255,10 +258,11 @@ func (s *Store) Blob(ctx context.Context, inc messages.Incarnation, d messages.D
 	if !ok {
 		return nil, errUnknown(inc)
 	}
-	data, ok := ses.blobs[d]
+	at, ok := ses.blobs[d]
 	if !ok {
 		return nil, journal.Fail(journal.ReasonNotFound, nil, "session %s: no blob %s", ses.head.SID, d)
 	}
+	data := ses.log.bytes(at)
 	if messages.Digest(sha256.Sum256(data)) != d {
 		return nil, journal.Fail(journal.ReasonCorrupt, nil, "session %s: blob %s has other bytes", ses.head.SID, d)
 	}
@@ -275,7 +279,7 @@ func (s *Store) PutSnapshot(ctx context.Context, inc messages.Incarnation, snap 
 	if !ok {
 		return errUnknown(inc)
 	}
-	if snap.Seq < 1 || snap.Seq > int64(len(ses.records)) || ses.records[snap.Seq-1].Hash != snap.Hash {
+	if snap.Seq < 1 || snap.Seq > int64(len(ses.log.at)) || ses.log.hash(snap.Seq) != snap.Hash {
 		return journal.Fail(journal.ReasonInvalid, nil, "session %s: a snapshot of record %d, which is another or not there", ses.head.SID, snap.Seq)
 	}
 	ses.snapshot = &snap
@@ -322,41 +326,58 @@ func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to in
 	if !ok {
 		return 0, errUnknown(inc)
 	}
-	from = max(from, 1)
-	if to <= 0 || to > int64(len(ses.records)) {
-		to = int64(len(ses.records))
+	return ses.erase(max(from, 1), to)
+}
+
+// erase writes the session's log anew without the bodies from..to and without the
+// blobs that only they named.
+func (ses *session) erase(from, to int64) (int64, error) {
+	last := int64(len(ses.log.at))
+	if to <= 0 || to > last {
+		to = last
 	}
-	recs := slices.Clone(ses.records)
-	drop := make(map[messages.Digest]bool)
+	var log packed
+	named := map[messages.Digest]bool{} // by a body that stays
+	dropped := map[messages.Digest]bool{}
 	var n int64
-	for seq := from; seq <= to; seq++ {
-		r := recs[seq-1]
-		if r.Raw == nil {
-			continue
+	for seq := int64(1); seq <= last; seq++ {
+		r := ses.log.record(ses.head.SID, ses.head.Inc, seq)
+		names := named
+		if seq >= from && seq <= to && r.Raw != nil {
+			names = dropped
+			n++
 		}
-		for _, d := range journal.Blobs(r.Body) {
-			drop[d] = true
+		if err := blobs(r, names); err != nil {
+			return 0, err
 		}
-		gone := *r
-		gone.Raw, gone.Salt = nil, [16]byte{}
-		gone.Body = &messages.Undecoded{Of: r.Body.Kind()}
-		recs[seq-1] = &gone
-		n++
+		if seq >= from && seq <= to {
+			r.Raw, r.Salt = nil, [16]byte{}
+		}
+		log.add(r)
 	}
-	for _, r := range recs {
-		for _, d := range journal.Blobs(r.Body) {
-			delete(drop, d)
+	kept := map[messages.Digest]place{}
+	for d, at := range ses.blobs {
+		// What no body names any more goes, too, when nothing is left that could.
+		if gone := dropped[d] && !named[d]; !gone && (from > 1 || to < last) {
+			kept[d] = log.keep(ses.log.bytes(at))
 		}
 	}
-	for d := range drop {
-		delete(ses.blobs, d)
-	}
-	if from == 1 && to == int64(len(recs)) {
-		ses.blobs = nil
-	}
-	ses.records = recs
-	ses.snapshot = nil
+	ses.log, ses.blobs, ses.snapshot = log, kept, nil
 	return n, nil
+}
+
+// blobs adds to names what the record's body names.
+func blobs(r *messages.Record, names map[messages.Digest]bool) error {
+	if r.Raw == nil {
+		return nil
+	}
+	if err := journal.Decode(r); err != nil {
+		return err
+	}
+	for _, d := range journal.Blobs(r.Body) {
+		names[d] = true
+	}
+	return nil
 }
 
 // Delete implements journal.Store.

@@ -1,0 +1,509 @@
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile"
+)
+
+const envelopeHead = "<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n{\"subject\":\"s\",\"fields\":{\"n\":2}}\n<<<NSENV:V3:ACTIONS>>>\n"
+
+func envelope(lines ...string) string {
+	return envelopeHead + "command\n" + strings.Join(lines, "\n") + "\nendcommand\n<<<NSENV:V3:END>>>\n"
+}
+
+func decides(action string) string {
+	return `emit tool.aeiou.magic("LOOP", {"action": "` + action + `"})`
+}
+
+// What people type wrongly is named with place and code, and ends with status 2.
+func TestMistakes(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	must(t, "run", example("plain/agent.yaml"), "hello", "--dir", data, "--session", "one")
+	wrong := write(t, dir, "wrong.yaml", "dialect: aeiou\nmodel: {provider: scripted, script: none.jsonl}\nquotas: {gas: many}\nloop: {max_turns: -1}\ncolour: blue\n")
+	noScript := write(t, dir, "noscript.yaml", "dialect: plain\nmodel: {provider: scripted, script: none.jsonl}\n")
+	badScript := write(t, dir, "badscript.yaml", "dialect: plain\nmodel: {provider: scripted, script: bad.jsonl}\n")
+	write(t, dir, "bad.jsonl", "{\"chunks\":[{\"txt\":\"x\"}]}\n")
+	unknownTool := write(t, dir, "tool.yaml", "dialect: aeiou\nimport: {tools: [sea.chest]}\nmodel: {provider: scripted, script: ok.jsonl}\n")
+	write(t, dir, "ok.jsonl", "{\"chunks\":[{\"text\":\"x\"}]}\n")
+	notKeys := write(t, dir, "notkeys.json", "{\"keys\":7}")
+	empty := write(t, dir, "empty", "\n")
+	plain := example("plain/agent.yaml")
+	for name, c := range map[string]struct {
+		args []string
+		in   string
+		want []string // on stderr, in order
+	}{
+		"unknown command":            {[]string{"sail"}, "", []string{`unknown command "sail"`, "stile --help"}},
+		"unknown subcommand":         {[]string{"keys", "sail"}, "", []string{`unknown command "sail"`, "stile keys --help"}},
+		"unknown flag":               {[]string{"verify", "--deep"}, "", []string{"unknown flag: --deep", "stile verify --help"}},
+		"no manifest named":          {[]string{"run"}, "", []string{"arg(s)", "stile run --help"}},
+		"too many arguments":         {[]string{"run", "a", "b", "c"}, "", []string{"arg(s)"}},
+		"no such manifest":           {[]string{"run", "nowhere.yaml", "x"}, "", []string{"nowhere.yaml: ERR_CONFIG", "no such file"}},
+		"manifest, all mistakes":     {[]string{"run", wrong, "x", "--memory"}, "", []string{"wrong.yaml:3:", "quotas.gas", "wrong.yaml:4:", "loop.max_turns", "wrong.yaml:5:", "colour"}},
+		"no such script":             {[]string{"run", noScript, "x", "--memory"}, "", []string{"none.jsonl: model.script: ERR_CONFIG"}},
+		"bad script":                 {[]string{"run", badScript, "x", "--memory"}, "", []string{"bad.jsonl:1:", "chunks[0].txt: ERR_CONFIG"}},
+		"unknown tool":               {[]string{"run", unknownTool, "x", "--memory"}, "", []string{"ERR_CONFIG", "sea.chest"}},
+		"no message":                 {[]string{"run", plain, "--memory"}, "\n", []string{"standard input: ERR_CONFIG", "empty"}},
+		"empty message":              {[]string{"run", plain, "", "--memory"}, "", []string{"MESSAGE: ERR_CONFIG"}},
+		"message too long":           {[]string{"run", plain, "--memory"}, strings.Repeat("x", maxMessageBytes+1), []string{"standard input: ERR_CONFIG", "more than 512.0 KiB"}},
+		"bad session":                {[]string{"run", plain, "x", "--memory", "--session", "a b"}, "", []string{"id: ERR_CONFIG at byte 1"}},
+		"bad policy":                 {[]string{"run", plain, "x", "--memory", "--policy", "shout"}, "", []string{"policy: ERR_CONFIG"}},
+		"bad userdata":               {[]string{"run", example("gallery/no-token.yaml"), `{"subject":1,"fields":{}}`, "--memory"}, "", []string{"ERR_USERDATA_SCHEMA"}},
+		"exec, no file":              {[]string{"exec", "nowhere.env"}, "", []string{"nowhere.env: ERR_CONFIG"}},
+		"exec, no manifest":          {[]string{"exec", "-", "--manifest", "nowhere.yaml"}, "", []string{"nowhere.yaml: ERR_CONFIG"}},
+		"verify, no directory":       {[]string{"verify", "--dir", "nowhere"}, "", []string{"nowhere: dir: ERR_CONFIG"}},
+		"verify, no session":         {[]string{"verify", "two", "--dir", data}, "", []string{"ERR_JOURNAL/NOT_FOUND", "local:local:two"}},
+		"verify, no keys":            {[]string{"verify", "--dir", data, "--keys", "nowhere.jwks"}, "", []string{"nowhere.jwks: ERR_CONFIG"}},
+		"verify, bad keys":           {[]string{"verify", "--dir", data, "--keys", notKeys}, "", []string{"notkeys.json: ", "ERR_CONFIG/JWKS"}},
+		"verify, head for all":       {[]string{"verify", "--dir", data, "--head", "1:00"}, "", []string{"head: ERR_CONFIG", "name it"}},
+		"verify, bad head":           {[]string{"verify", "one", "--dir", data, "--head", "1:00"}, "", []string{"head: ERR_CONFIG", "SEQ:HASH"}},
+		"verify, bad receipts":       {[]string{"verify", "--dir", data, "--receipts", "some"}, "", []string{"receipts: ERR_CONFIG"}},
+		"replay, no session":         {[]string{"replay", "two", "--dir", data}, "", []string{"ERR_JOURNAL/NOT_FOUND"}},
+		"replay, no manifest":        {[]string{"replay", "one", "--dir", data, "--manifest", "nowhere.yaml"}, "", []string{"nowhere.yaml: ERR_CONFIG"}},
+		"fork, no session":           {[]string{"fork", "two", "--dir", data}, "", []string{"ERR_JOURNAL/NOT_FOUND"}},
+		"fork, no turn":              {[]string{"fork", "one", "--at", "9", "--dir", data}, "", []string{"at: ERR_CONFIG"}},
+		"fork, bad turn":             {[]string{"fork", "one", "--at", "-1", "--dir", data}, "", []string{"at: ERR_CONFIG"}},
+		"fork, onto itself":          {[]string{"fork", "one", "--as", "one", "--dir", data}, "", []string{"as: ERR_CONFIG", "exists already"}},
+		"show, no session":           {[]string{"sessions", "show", "two", "--dir", data}, "", []string{"ERR_JOURNAL/NOT_FOUND"}},
+		"export, no session":         {[]string{"sessions", "export", "a:b", "--dir", data}, "", []string{"sid: ERR_CONFIG"}},
+		"keys, there already":        {[]string{"keys", "generate", "--dir", data}, "", []string{"keys.json: ERR_CONFIG", "rotate"}},
+		"keys, none":                 {[]string{"keys", "list", "--dir", dir}, "", []string{"keys.json: ERR_CONFIG", "generate"}},
+		"keys, none to rotate":       {[]string{"keys", "rotate", "--dir", dir}, "", []string{"keys.json: ERR_CONFIG", "generate"}},
+		"keys, retention":            {[]string{"keys", "rotate", "--dir", data, "--retention", "-1s"}, "", []string{"retention: ERR_CONFIG"}},
+		"keys, no passphrase file":   {[]string{"keys", "list", "--dir", data, "--passphrase-file", "nowhere"}, "", []string{"nowhere: ERR_CONFIG"}},
+		"keys, empty passphrase":     {[]string{"keys", "list", "--dir", data, "--passphrase-file", empty}, "", []string{"empty: ERR_CONFIG", "passphrase is empty"}},
+		"conform, nothing named":     {[]string{"conform"}, "", []string{"arg(s)"}},
+		"conform, no such path":      {[]string{"conform", "nowhere"}, "", []string{"nowhere: ERR_CONFIG"}},
+		"tour, examples not there":   {[]string{"tour", "--examples", "nowhere", "--dir", data}, "", []string{"nowhere/plain/agent.yaml: ERR_CONFIG", "examples: ERR_CONFIG"}},
+		"passphrase as an argument?": {[]string{"keys", "list", "--passphrase", "secret"}, "", []string{"unknown flag: --passphrase"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := call{args: c.args, in: c.in}.do(t)
+			if a.status != int(exitUsage) {
+				t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
+			}
+			holds(t, a.err, c.want...)
+			for _, line := range strings.Split(strings.TrimSpace(a.err), "\n") {
+				if strings.Contains(line, "ERR_") && !strings.HasPrefix(line, "stile: ") {
+					t.Errorf("a line of its own for every mistake: %q", line)
+				}
+			}
+		})
+	}
+	if _, err := os.Stat("nowhere"); err == nil {
+		t.Error("a mistyped directory was made")
+	}
+}
+
+// Errors name files as they were typed: the directory one stands in is the host's
+// business.
+func TestErrorsShowNoHostPath(t *testing.T) {
+	here := t.TempDir()
+	t.Chdir(here)
+	write(t, here, "agent.yaml", "dialect: plain\nmodel: {provider: scripted, script: none.jsonl}\n")
+	write(t, here, "file", "")
+	for _, args := range [][]string{
+		{"keys", "list"},
+		{"verify"},
+		{"run", "none.yaml", "x"},
+		{"run", "agent.yaml", "x"},
+		{"run", "agent.yaml", "x", "--dir", "file/below"},
+		{"keys", "generate", "--dir", "file/below"},
+		{"verify", "--dir", "file"},
+		{"exec", "none"},
+		{"exec", "."},
+		{"conform", "none"},
+		{"tour"},
+	} {
+		a := stileDo(t, args...)
+		if a.status != int(exitUsage) && a.status != int(exitFailure) || a.err == "" {
+			t.Errorf("%q: status %d, %q", args, a.status, a.err)
+		}
+		if strings.Contains(a.err, here) {
+			t.Errorf("%q shows where it runs: %s", args, a.err)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	out := must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--dir", data, "--session", "acme:ann:chat")
+	holds(t, out, "session  acme:ann:chat\n", "input    I am Ada.\n", "turn     1\n", "says     Good morning, Ada.", "DONE     (", "run      1 ended DONE after 1 turn\n")
+	if strings.Contains(out, "\x1b") {
+		t.Error("colours without a terminal")
+	}
+	// The session goes on, with the message on standard input.
+	a := call{args: []string{"run", example("plain/agent.yaml"), "--dir", data, "--session", "acme:ann:chat"}, in: "And now?\n"}.do(t)
+	if a.status != 0 {
+		t.Fatal(a.err)
+	}
+	holds(t, a.out, "input    And now?\n", "turn     2\n", "says     You said it yourself", "run      2 ended DONE")
+
+	// JSON lines: records as exports have them, deltas between them.
+	out = must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--memory", "--json")
+	var types []string
+	deltas := ""
+	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+		var u struct{ Type, Text string }
+		if err := json.Unmarshal([]byte(line), &u); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if u.Type == "delta" {
+			deltas += u.Text
+		} else {
+			types = append(types, u.Type)
+		}
+	}
+	if got := strings.Join(types, " "); got != "input run.begin turn.begin model.request response model.reply turn.decided run.end" {
+		t.Error(got)
+	}
+	if deltas != "Good morning, Ada. A stile is the step in a fence that lets people over one at a time." {
+		t.Errorf("deltas %q", deltas)
+	}
+	if _, err := os.Stat(stile.DefaultDir); err == nil {
+		t.Error("--memory made a data directory")
+	}
+	// Without a name the session is a new one, every time.
+	first, second := must(t, "run", example("plain/agent.yaml"), "x", "--dir", data), must(t, "run", example("plain/agent.yaml"), "x", "--dir", data)
+	one, _, _ := strings.Cut(first, "\n")
+	if two, _, _ := strings.Cut(second, "\n"); one == two || !strings.HasPrefix(one, "session  local:local:plain-") {
+		t.Errorf("%q and %q", one, two)
+	}
+}
+
+func TestRunInATerminal(t *testing.T) {
+	for name, c := range map[string]struct {
+		env     map[string]string
+		colours bool
+	}{
+		"terminal": {nil, true}, "NO_COLOR": {map[string]string{"NO_COLOR": "1"}, false},
+		"NO_COLOR without a value": {map[string]string{"NO_COLOR": ""}, true}, "dumb": {map[string]string{"TERM": "dumb"}, false},
+	} {
+		a := call{args: []string{"run", example("plain/agent.yaml"), "x", "--memory"}, terminal: true, env: c.env}.do(t)
+		if a.status != 0 || strings.Contains(a.out, "\x1b[") != c.colours {
+			t.Errorf("%s: status %d, %q", name, a.status, a.out)
+		}
+		if strings.Count(a.out, "Good morning, Ada. A stile is the step in a fence that lets people over one at a time.\n") != 1 {
+			t.Errorf("%s: the text is not there once: %q", name, a.out)
+		}
+	}
+	a := call{args: []string{"run", example("plain/agent.yaml"), "--memory"}, terminal: true}.do(t)
+	if a.status != int(exitUsage) || !strings.Contains(a.err, "MESSAGE") {
+		t.Errorf("waits for a message from the keyboard: %d %q", a.status, a.err)
+	}
+}
+
+// Decisions are exit statuses.
+func TestRunStatuses(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "abort.jsonl", `{"chunks":[{"text":"command\nemit \"no\"\n emit tool.aeiou.magic(\"LOOP\", {\"action\": \"abort\"})\nendcommand"}]}`)
+	abort := write(t, dir, "abort.yaml", "dialect: aeiou\nmodel: {provider: scripted, script: abort.jsonl}\n")
+	for _, c := range []struct {
+		manifest string
+		status   status
+		want     string
+	}{
+		{example("gallery/no-token.yaml"), exitHalt, "HALT     ERR_TOKEN_MISSING: "},
+		{example("gallery/panicking-tool.yaml"), exitHalt, "HALT     ERR_CRASH: "},
+		{abort, exitAbort, "ABORT    ("},
+	} {
+		a := stileDo(t, "run", c.manifest, "Go on.", "--memory")
+		if a.status != int(c.status) || a.err != "" {
+			t.Errorf("%s: status %d, %q", c.manifest, a.status, a.err)
+		}
+		holds(t, a.out, c.want)
+	}
+}
+
+// An interrupt cancels the run: a control record, a HALT, the end of the run.
+func TestInterrupt(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	write(t, dir, "slow.jsonl", `{"chunks":[{"text":"One moment"},{"at_ms":600000,"text":", please."}]}`)
+	manifest := write(t, dir, "slow.yaml", "dialect: plain\nmodel: {provider: scripted, script: slow.jsonl}\n")
+	a := call{args: []string{"run", manifest, "x", "--dir", data, "--session", "slow"}, interruptAt: "turn     "}.do(t)
+	if a.status != int(exitInterrupted) {
+		t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
+	}
+	holds(t, a.out, "turn     1", "control  cancel", "interrupt", "HALT     ERR_CANCELLED", "run      1 ended HALT")
+	holds(t, must(t, "sessions", "show", "slow", "--dir", data), "control  cancel", "HALT     ERR_CANCELLED", "run      1 ended HALT")
+	must(t, "verify", "slow", "--dir", data)
+	holds(t, must(t, "sessions", "list", "--dir", data), "local:local:slow", "idle")
+	// Before anything began, an interrupt is one too.
+	a = call{args: []string{"tour", "--dir", filepath.Join(dir, "tour"), "--examples", examples}, interruptAt: "input"}.do(t)
+	if a.status != int(exitInterrupted) || !strings.Contains(a.err, "interrupted") {
+		t.Errorf("tour: status %d, %q", a.status, a.err)
+	}
+}
+
+func TestExec(t *testing.T) {
+	dir := t.TempDir()
+	reader := write(t, dir, "reader.yaml", "dialect: aeiou\nimport: {tools: [file.read]}\nquotas: {gas: 2000}\n")
+	write(t, dir, "log.txt", "fair wind")
+	long := strings.Repeat("x", 2<<20)
+	for name, c := range map[string]struct {
+		in       string
+		args     []string
+		status   status
+		decision stile.Decision
+		reason   string
+		output   string
+	}{
+		"done":           {envelope(`emit userdata.fields.n * 21`, decides("done")), nil, exitOK, stile.Done, "", "42\n"},
+		"continue":       {envelope(`whisper self, "w"`, decides("continue")), nil, exitOK, stile.Continue, "", ""},
+		"abort":          {envelope(decides("abort")), nil, exitAbort, stile.Abort, "", ""},
+		"no token":       {envelope(`emit "x"`), nil, exitHalt, stile.Halt, "ERR_TOKEN_MISSING", "x\n"},
+		"program error":  {envelope(`emit 1`, `emit 1/0`), nil, exitHalt, stile.Halt, "ERR_ACTIONS_RUNTIME", "1\n"},
+		"no program":     {envelope(`emit`), nil, exitHalt, stile.Halt, "ERR_ACTIONS_PARSE", ""},
+		"no file tools":  {envelope(`emit tool.file.read("log.txt")`), nil, exitHalt, stile.Halt, "ERR_ACTIONS_RUNTIME", ""},
+		"with manifest":  {envelope(`emit tool.file.read("log.txt")`, decides("done")), []string{"--manifest", reader}, exitOK, stile.Done, "", "fair wind\n"},
+		"its quotas":     {envelope(`while true`, `set x = 1`, `endwhile`), []string{"--manifest", reader}, exitHalt, stile.Halt, "ERR_QUOTA", ""},
+		"no envelope":    {"hello", nil, exitHalt, stile.Halt, "ERR_ENV_MARKERS_INVALID", ""},
+		"not even":       {"", nil, exitHalt, stile.Halt, "ERR_ENV_MARKERS_INVALID", ""},
+		"bad userdata":   {strings.Replace(envelope(), `"s"`, "7", 1), nil, exitHalt, stile.Halt, "ERR_USERDATA_SCHEMA", ""},
+		"too large":      {strings.Replace(envelope(), "command\n", "command\n# "+long+"\n", 1), nil, exitHalt, stile.Halt, "ERR_ENV_SIZE", ""},
+		"long afterword": {envelope(`emit 1`, decides("done")) + long, nil, exitOK, stile.Done, "", "1\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := call{args: append([]string{"exec", "-"}, c.args...), in: c.in}.do(t)
+			var got stile.ExecResult
+			if err := json.Unmarshal([]byte(a.out), &got); err != nil {
+				t.Fatalf("%v\n%s%s", err, a.out, a.err)
+			}
+			if a.status != int(c.status) || a.err != "" || got.Decision != c.decision || string(got.Reason) != c.reason {
+				t.Errorf("status %d, %+v, %q", a.status, got, a.err)
+			}
+			if got.Decision == stile.Halt && got.Output != c.output || !strings.HasPrefix(got.Output, c.output) {
+				t.Errorf("OUTPUT %q", got.Output)
+			}
+		})
+	}
+	file := write(t, dir, "turn.env", envelope(decides("done")))
+	holds(t, must(t, "exec", file), `"decision":"DONE"`)
+}
+
+// alter changes the journal behind the runtime's back.
+func alter(t *testing.T, data, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(data, stile.JournalFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := db.Exec(statement)
+	if err == nil {
+		var n int64
+		if n, err = res.RowsAffected(); err == nil && n == 0 {
+			t.Errorf("%s changed nothing", statement)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVerifyFindsWhatWasChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		statement string
+		want      []string
+	}{
+		"a body":       {`UPDATE records SET body = replace(body, 'Good morning', 'Good evening') WHERE type = 'response'`, []string{"record 6: hash"}},
+		"a type":       {`UPDATE records SET type = 'note' WHERE type = 'response'`, []string{"record 6: hash"}},
+		"a record":     {`DELETE FROM records WHERE type = 'model.request'`, []string{"record 6: gap"}},
+		"the end":      {`DELETE FROM records WHERE type = 'run.end'`, []string{"tail"}},
+		"a receipt":    {`UPDATE records SET sig = zeroblob(64) WHERE sig IS NOT NULL`, []string{"record 8: receipt"}},
+		"another time": {`UPDATE records SET ts = ts + 1 WHERE type = 'input'`, []string{"record 2: hash"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := filepath.Join(t.TempDir(), "data")
+			must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--dir", data, "--session", "a")
+			must(t, "run", example("plain/agent.yaml"), "I am Bob.", "--dir", data, "--session", "b")
+			holds(t, must(t, "verify", "--dir", data), "ok       local:local:a  ", "ok       local:local:b  ", "2 sessions, 0 with problems")
+			alter(t, data, c.statement+` AND pos >> 32 = (SELECT id FROM sessions WHERE sid = 'local:local:a')`)
+			a := stileDo(t, "verify", "--dir", data)
+			if a.status != int(exitDifference) {
+				t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
+			}
+			holds(t, a.out, append(append([]string{"FAIL     local:local:a  "}, c.want...), "ok       local:local:b  ", "2 sessions, 1 with problems")...)
+			if a := stileDo(t, "verify", "b", "--dir", data); a.status != 0 {
+				t.Errorf("b: status %d", a.status)
+			}
+			a = stileDo(t, "verify", "a", "--dir", data, "--json")
+			var rep verifyJSON
+			if err := json.Unmarshal([]byte(a.out), &rep); err != nil || a.status != int(exitDifference) || rep.OK || len(rep.Problems) == 0 {
+				t.Errorf("status %d, %+v, %v", a.status, rep, err)
+			}
+		})
+	}
+}
+
+// Keys and heads that were exported prove what the directory alone cannot.
+func TestVerifyAgainstExports(t *testing.T) {
+	dir := t.TempDir()
+	data, other := filepath.Join(dir, "data"), filepath.Join(dir, "other")
+	must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--dir", data, "--session", "a")
+	jwks := write(t, dir, "keys.jwks", must(t, "keys", "export", "--dir", data))
+	must(t, "keys", "generate", "--dir", other)
+	foreign := write(t, dir, "foreign.jwks", must(t, "keys", "export", "--dir", other))
+	var session sessionJSON
+	if err := json.Unmarshal([]byte(must(t, "sessions", "list", "--dir", data, "--json")), &session); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "verify", "a", "--dir", data, "--keys", jwks, "--head", session.Head)
+	if a := stileDo(t, "verify", "a", "--dir", data, "--keys", foreign); a.status != int(exitDifference) || !strings.Contains(a.out, "receipt") {
+		t.Errorf("foreign keys: status %d\n%s", a.status, a.out)
+	}
+	// The key file and its passphrase are not needed.
+	if err := os.Remove(filepath.Join(data, stile.KeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "verify", "a", "--dir", data)
+	// A cut tail with a head to match is found by the exported head alone.
+	alter(t, data, `DELETE FROM records WHERE type = 'run.end'`)
+	alter(t, data, `UPDATE sessions SET seq = seq - 1, hash = (SELECT hash FROM records ORDER BY pos DESC LIMIT 1)`)
+	must(t, "verify", "a", "--dir", data)
+	if a := stileDo(t, "verify", "a", "--dir", data, "--head", session.Head); a.status != int(exitDifference) || !strings.Contains(a.out, "tail") {
+		t.Errorf("a cut tail: status %d\n%s", a.status, a.out)
+	}
+}
+
+func TestReplayAndFork(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	must(t, "run", example("ledger/agent.yaml"), "Which entries are wrong?", "--dir", data, "--session", "ledger")
+	holds(t, must(t, "replay", "ledger", "--dir", data), "ok       local:local:ledger  ", "3 turns decided again, 3 programs run again")
+	var rep replayJSON
+	if err := json.Unmarshal([]byte(must(t, "replay", "ledger", "--dir", data, "--json", "--manifest", example("ledger/agent.yaml"))), &rep); err != nil || !rep.OK || rep.Turns != 3 {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	// Under another manifest it goes otherwise, and the first record that does is named.
+	a := stileDo(t, "replay", "ledger", "--dir", data, "--manifest", example("gallery/no-token.yaml"))
+	if a.status != int(exitDifference) {
+		t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
+	}
+	holds(t, a.out, "FAIL     local:local:ledger", "record ")
+
+	holds(t, must(t, "fork", "ledger", "--at", "2", "--dir", data), "local:local:ledger-fork-2  1 run, 2 turns, head ")
+	var fork sessionJSON
+	if err := json.Unmarshal([]byte(must(t, "fork", "ledger", "--as", "acme:ann:again", "--dir", data, "--json")), &fork); err != nil || fork.SID != "acme:ann:again" || fork.Turns != 3 {
+		t.Errorf("%+v, %v", fork, err)
+	}
+	holds(t, must(t, "sessions", "show", "ledger-fork-2", "--dir", data), "forked from local:local:ledger at record ", "turn     2", "wrong lines: 101, 182, 264", "CONTINUE")
+	must(t, "verify", "--dir", data)
+	must(t, "replay", "acme:ann:again", "--dir", data)
+	if a := stileDo(t, "fork", "ledger", "--at", "2", "--dir", data); a.status != int(exitUsage) || !strings.Contains(a.err, "exists already") {
+		t.Errorf("status %d, %q", a.status, a.err)
+	}
+}
+
+func TestSessions(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	for _, name := range []string{"acme:ann:x", "acme:bob:x", "x"} {
+		must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--dir", data, "--session", name)
+	}
+	holds(t, must(t, "sessions", "list", "--dir", data), "SESSION", "RUNS", "TURNS", "STATE", "HEAD", "acme:ann:x", "acme:bob:x", "local:local:x", "idle", "9:")
+	out := must(t, "sessions", "list", "--dir", data, "--prefix", "acme:", "--json")
+	if strings.Count(out, "\n") != 2 || strings.Contains(out, "local:") {
+		t.Error(out)
+	}
+	holds(t, must(t, "sessions", "show", "x", "--dir", data), "session  local:local:x, 1 run, 1 turn, idle\n", "opened   plain (plain)\n", "input    I am Ada.\n", "says     Good morning", "DONE")
+	exported := must(t, "sessions", "export", "x", "--dir", data)
+	if shown := must(t, "sessions", "show", "x", "--dir", data, "--json"); shown != exported || strings.Count(exported, "\n") != 9 {
+		t.Errorf("%q", exported)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	env := map[string]string{"STILE_PASSPHRASE": "ropes and sails"}
+	do := func(status status, env map[string]string, args ...string) answer {
+		t.Helper()
+		a := call{args: append(args, "--dir", data), env: env}.do(t)
+		if a.status != int(status) {
+			t.Fatalf("%q: status %d\n%s%s", args, a.status, a.out, a.err)
+		}
+		if strings.Contains(a.out+a.err, "ropes") || strings.Contains(a.out+a.err, "tar and") {
+			t.Errorf("%q shows the passphrase", args)
+		}
+		return a
+	}
+	out := do(exitOK, env, "keys", "generate").out
+	holds(t, out, "KEY", "SIGNS", "PRIVATE", "tok-", "token", "here", "fbk-", "abort only", "rcp-", "receipt")
+	refused := func(env map[string]string, args ...string) {
+		t.Helper()
+		if a := do(exitUsage, env, args...); !strings.Contains(a.err, "ERR_CONFIG") || !strings.Contains(a.err, stile.KeyFile) {
+			t.Errorf("%q: %q", args, a.err)
+		}
+	}
+	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate"}, {"keys", "export"}, {"run", example("plain/agent.yaml"), "x"}, {"tour", "--examples", examples}} {
+		refused(nil, args...)
+	}
+	// Trying a passphrase is slow on purpose.
+	refused(map[string]string{"STILE_PASSPHRASE": "tar and tallow"}, "keys", "list")
+	file := write(t, dir, "pass", "ropes and sails\nsecond line\n")
+	if do(exitOK, nil, "keys", "list", "--passphrase-file", file).out != out {
+		t.Error("the list has changed")
+	}
+	// The file goes before the environment.
+	do(exitOK, map[string]string{"STILE_PASSPHRASE": "tar and tallow"}, "keys", "list", "--passphrase-file", file)
+	do(exitOK, env, "run", example("plain/agent.yaml"), "I am Ada.", "--session", "before")
+	out = do(exitOK, env, "keys", "rotate").out
+	if strings.Count(out, "\n") != 7 || strings.Count(out, "gone") != 1 {
+		t.Error(out)
+	}
+	do(exitOK, env, "run", example("plain/agent.yaml"), "I am Ada.", "--session", "after")
+	do(exitOK, nil, "verify") // public keys alone, of before and after
+	var shown struct{ Keys []struct{ KID string } }
+	if err := json.Unmarshal([]byte(do(exitOK, env, "keys", "list", "--json").out), &shown); err != nil || len(shown.Keys) != 6 {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	exported := do(exitOK, env, "keys", "export").out
+	if strings.Contains(exported, `"d":`) || strings.Count(exported, `"kid"`) != 6 {
+		t.Error(exported)
+	}
+	if fi, err := os.Stat(filepath.Join(data, stile.KeyFile)); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", fi, err)
+	}
+}
+
+func TestConform(t *testing.T) {
+	vectors := filepath.Join("..", "..", "tests", "testdata", "vectors")
+	holds(t, must(t, "conform", filepath.Join(vectors, "turns.json"), filepath.Join(vectors, "envelopes.json")), "turns: ", " passed, 0 failed")
+	var sum conformJSON
+	if err := json.Unmarshal([]byte(must(t, "conform", filepath.Join(vectors, "turns.json"), "--json")), &sum); err != nil || !sum.OK || sum.Passed == 0 || sum.Formats[0].Format != "turns" {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	dir := t.TempDir()
+	failing := write(t, dir, "failing.json", `[{"name":"no envelope","input":"aGVsbG8=","expect":{"ok":true}}]`)
+	a := stileDo(t, "conform", failing)
+	if a.status != int(exitConform) || a.err != "" {
+		t.Errorf("status %d, %q", a.status, a.err)
+	}
+	holds(t, a.out, "FAIL", "no envelope", "ERR_ENV_MARKERS_INVALID", "0 passed, 1 failed")
+	unknown := write(t, dir, "unknown.json", `[{"sails":3}]`)
+	a = stileDo(t, "conform", unknown, "--json")
+	if err := json.Unmarshal([]byte(a.out), &sum); err != nil || a.status != int(exitConform) || sum.OK || len(sum.Problems) == 0 {
+		t.Errorf("status %d, %+v, %v", a.status, sum, err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	holds(t, must(t, "version"), "stile ", "go1")
+	var v version
+	if err := json.Unmarshal([]byte(must(t, "version", "--json")), &v); err != nil || v.Version == "" || v.Revision == "" || v.Platform == "" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if v := versionOf(nil, false); v.Version != "(devel)" || v.Revision != "unknown" {
+		t.Errorf("%+v", v)
+	}
+}

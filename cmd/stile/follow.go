@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// cancelWait is how long a cancelled run may take to end before it is left behind;
+// the next start settles it then.
+const cancelWait = 5 * time.Second
+
+// follow shows a run until it has ended and gives its outcome. When ctx ends, the
+// run is cancelled and followed on to its end: the cancel and the HALT are records
+// like all others.
+func follow(ctx context.Context, run *stile.Run, show func(stile.Update) error) (stile.Outcome, error) {
+	watch, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(cancelWait, func() { stop(ctx.Err()) })
+		// It fails when the run has ended meanwhile, which is as good.
+		_ = run.Cancel(watch, "interrupt")
+	})()
+	for u, err := range run.Events(watch) {
+		if err == nil {
+			err = show(u)
+		}
+		if err != nil {
+			return stile.Outcome{}, err
+		}
+	}
+	return run.Decision(watch)
+}
+
+// updateJSON is an update as a line of JSON: a record as exports have it, or
+// {"type":"delta"} with unit, offset and text.
+func updateJSON(buf []byte, u stile.Update) ([]byte, error) {
+	if u.Record != nil {
+		return append(journal.AppendRecord(buf, u.Record), '\n'), nil
+	}
+	d := u.Delta
+	b, err := json.Marshal(struct {
+		Kind messages.UnitKind `json:"kind"`
+		Off  int64             `json:"off"`
+		Seq  int64             `json:"seq"`
+		Text string            `json:"text"`
+		Type string            `json:"type"`
+		Unit string            `json:"unit"`
+	}{d.Kind, d.Off, d.Seq, d.Text, "delta", d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
+	return append(append(buf, b...), '\n'), err
+}
+
+// shower gives what shows updates: JSON lines, or the printer.
+func (a *app) shower(asJSON bool) func(stile.Update) error {
+	if !asJSON {
+		return a.printer("").update
+	}
+	var buf []byte
+	return func(u stile.Update) (err error) {
+		if buf, err = updateJSON(buf[:0], u); err == nil {
+			_, err = a.out.Write(buf)
+		}
+		return err
+	}
+}
+
+// conclude gives a run's exit status: an interrupt that ended it counts as one.
+func conclude(ctx context.Context, d stile.Outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil && d.Reason == messages.ErrCancelled {
+		return exitInterrupted
+	}
+	return statusOf(d.Decision)
+}

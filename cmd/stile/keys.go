@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/messages"
+)
+
+const passphraseHelp = `The key file is sealed when there is a passphrase, in $STILE_PASSPHRASE or in the
+file of --passphrase-file; without one its mode alone protects it.`
+
+func (a *app) keysCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Make, rotate, list and export keys",
+		Long: `Keys sign control tokens (with an abort-only fallback) and receipts.
+
+` + passphraseHelp,
+		Example: `  STILE_PASSPHRASE=... stile keys generate
+  stile keys export > keys.jwks`,
+		Args: cobra.NoArgs,
+		RunE: group,
+	}
+	for _, c := range []*cobra.Command{a.keysGenerateCommand(), a.keysRotateCommand(), a.keysListCommand(), a.keysExportCommand()} {
+		a.dirFlag(c)
+		a.keyFlag(c)
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+func (a *app) keyPath() string { return filepath.Join(a.dir, stile.KeyFile) }
+
+// ring reads the key file.
+func (a *app) ring() (*keyring.Ring, error) {
+	pass, err := a.passphrase()
+	if err != nil {
+		return nil, err
+	}
+	ring, err := stile.ReadKeys(a.keyPath(), pass)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, a.noKeys()
+	}
+	return ring, err
+}
+
+func (a *app) noKeys() error {
+	return &messages.Error{Code: messages.ErrConfig, File: a.keyPath(), Detail: "there is no key file; stile keys generate makes one"}
+}
+
+func (a *app) keysGenerateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "generate",
+		Short: "Make the key file",
+		Long: `Makes a key file with a token key, its fallback and a receipt key, in a data
+directory that has none. stile run does the same on its own.
+
+` + passphraseHelp,
+		Example: `  stile keys generate --dir stile-data
+  stile keys generate --passphrase-file /run/secrets/stile`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(context.Context, []string) error { return a.keysGenerate() }),
+	}
+}
+
+func (a *app) keysGenerate() error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(a.keyPath()); err == nil {
+		return &messages.Error{Code: messages.ErrConfig, File: a.keyPath(), Detail: "there are keys already; stile keys rotate replaces them"}
+	}
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return unwritable(a.dir, err)
+	}
+	ring, err := stile.GenerateKeys(cfg)
+	if err != nil {
+		return err
+	}
+	if err := stile.WriteKeys(a.keyPath(), ring, cfg); err != nil {
+		return err
+	}
+	return a.keyTable(ring)
+}
+
+func unwritable(path string, err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot be made", Cause: err}
+}
+
+func (a *app) keysRotateCommand() *cobra.Command {
+	var retention time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace all keys, with grace for the old ones",
+		Long: `Makes new keys and retires the old ones. A retired token key verifies for
+--retention more; a retired receipt key loses its private half at once, its public
+half stays in the key file and the journal. A running host reads its keys when it
+starts.
+
+` + passphraseHelp,
+		Example: `  stile keys rotate
+  stile keys rotate --retention 10m`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(ctx context.Context, _ []string) error { return a.keysRotate(ctx, retention) }),
+	}
+	cmd.Flags().DurationVar(&retention, "retention", (&stile.Agent{Dialect: "aeiou"}).Retention(),
+		"token.max_ttl and key.grace of the manifests together")
+	return cmd
+}
+
+func (a *app) keysRotate(ctx context.Context, retention time.Duration) error {
+	if retention < 0 {
+		return configError("retention", "is not negative")
+	}
+	if _, err := os.Lstat(a.keyPath()); err != nil {
+		return a.noKeys() // New would make some, and rotating those is not what was asked for
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	return withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
+		if err := rt.RotateKeys(ctx, retention); err != nil {
+			return err
+		}
+		return a.keyTable(rt.Keys())
+	})
+}
+
+func (a *app) keysListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the keys, without their material",
+		Example: `  stile keys list --json`,
+		Args:    cobra.NoArgs,
+		RunE: a.do(func(context.Context, []string) error {
+			ring, err := a.ring()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.writeJSON(ring)
+			}
+			return a.keyTable(ring)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) keyTable(ring *keyring.Ring) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tSIGNS\tALG\tFROM\tRETIRED\tPRIVATE")
+	for _, k := range ring.Set().Keys() {
+		signs, private, retired := string(k.Purpose()), "here", "-"
+		if k.AbortOnly() {
+			signs = "abort only"
+		}
+		if !k.CanSign() {
+			private = "gone"
+		}
+		if at, ok := k.RetiredAt(); ok {
+			retired = unixText(at)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.KID(), signs, k.Alg(), unixText(k.NotBefore()), retired, private)
+	}
+	return w.Flush()
+}
+
+func unixText(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
+
+func (a *app) keysExportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export",
+		Short: "Print the public keys as a JSON Web Key Set",
+		Long: `Prints the public keys as a JSON Web Key Set, with the interval in which each one's
+signatures are believed. stile verify --keys takes it.`,
+		Example: `  stile keys export > keys.jwks`,
+		Args:    cobra.NoArgs,
+		RunE: a.do(func(context.Context, []string) error {
+			ring, err := a.ring()
+			if err != nil {
+				return err
+			}
+			doc, err := ring.JWKS()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s\n", doc)
+			return err
+		}),
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mattn/go-isatty"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the second one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(execute(ctx, os.Args[1:], console{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv,
+		inTerminal: isatty.IsTerminal(os.Stdin.Fd()), outTerminal: isatty.IsTerminal(os.Stdout.Fd()),
+	}))
+}
+
+// console is the world as a command sees it.
+type console struct {
+	in       io.Reader
+	out, err io.Writer
+	env      func(string) string
+
+	inTerminal, outTerminal bool
+}
+
+// colour tells whether to paint: on a terminal that can, unless NO_COLOR has a
+// value (no-color.org).
+func (c console) colour() bool {
+	return c.outTerminal && c.env("NO_COLOR") == "" && c.env("TERM") != "dumb"
+}
+
+// execute runs one command line and gives the exit status.
+func execute(ctx context.Context, args []string, c console) int {
+	a := &app{console: c}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(c.in)
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.report(ctx, cmd, err)
+}

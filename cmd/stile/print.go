@@ -1,0 +1,322 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// printer writes a session's updates for people, one line each, under a column of
+// labels. With growing, text of the model appears as it comes; without, when its
+// record is there. It is not safe for concurrent use. Errors of the writer stick.
+type printer struct {
+	w       io.Writer
+	colour  bool
+	growing bool
+	indent  string
+	err     error
+
+	// The unit whose text stands on the last line, still growing.
+	open  messages.UnitID
+	shown int64  // bytes of it that were printed or are held in cut
+	cut   string // the first bytes of a character that is not complete yet
+
+	out, scr int64             // bytes the next prompt carries over
+	names    map[string]string // of the actions of this turn
+}
+
+func (a *app) printer(indent string) *printer {
+	return &printer{w: a.out, colour: a.colour(), growing: a.outTerminal, indent: indent}
+}
+
+// The colours: SGR parameters.
+const (
+	bold   = "1"
+	dim    = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+)
+
+func (p *printer) paint(sgr, s string) string {
+	if !p.colour || s == "" {
+		return s
+	}
+	return "\x1b[" + sgr + "m" + s + "\x1b[0m"
+}
+
+func (p *printer) print(s string) {
+	if p.err == nil {
+		_, p.err = io.WriteString(p.w, s)
+	}
+}
+
+// labelWidth is the column at which the text begins.
+const labelWidth = 9
+
+// shownLines bounds the lines of one emission or text that are shown at once.
+const shownLines = 200
+
+// line writes text under a label; further lines are indented as far.
+func (p *printer) line(sgr, label, text string) {
+	p.finish()
+	p.print(p.indent + p.paint(sgr, fmt.Sprintf("%-*s", labelWidth, label)))
+	p.print(p.hang(harmless(text)) + "\n")
+}
+
+// hang indents the lines of a text but the first.
+func (p *printer) hang(s string) string {
+	return strings.ReplaceAll(s, "\n", "\n"+p.indent+strings.Repeat(" ", labelWidth))
+}
+
+// finish ends the line of a growing text.
+func (p *printer) finish() {
+	if p.open != (messages.UnitID{}) {
+		p.print(harmless(p.cut) + "\n")
+		p.open, p.shown, p.cut = messages.UnitID{}, 0, ""
+	}
+}
+
+// update shows one update.
+func (p *printer) update(u stile.Update) error {
+	switch {
+	case u.Delta != nil:
+		p.delta(u.Delta)
+	case u.Record != nil:
+		p.record(u.Record)
+	}
+	return p.err
+}
+
+func (p *printer) delta(d *messages.Delta) {
+	if !p.growing {
+		return
+	}
+	if p.open != d.Unit {
+		p.finish()
+		p.open = d.Unit
+		p.print(p.indent + p.paint(unitColour(d.Kind), fmt.Sprintf("%-*s", labelWidth, unitLabel(d.Kind))))
+	}
+	from := d.Off - int64(len(d.Text))
+	if from > p.shown || d.Off <= p.shown {
+		return // a piece was lost, and the record brings it; or it is known
+	}
+	p.grow(d.Text[p.shown-from:])
+}
+
+// grow adds to the growing text, without cutting a character.
+func (p *printer) grow(text string) {
+	p.shown += int64(len(text))
+	text = p.cut + text
+	whole := len(text)
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRuneInString(tail) {
+				whole -= i
+			}
+			break
+		}
+	}
+	p.cut = text[whole:]
+	p.print(p.hang(harmless(text[:whole])))
+}
+
+func unitLabel(k messages.UnitKind) string {
+	switch k {
+	case messages.ThoughtUnit:
+		return "thought"
+	case messages.TextUnit:
+		return "text"
+	}
+	return "says"
+}
+
+func unitColour(k messages.UnitKind) string {
+	if k == messages.ResponseUnit {
+		return green
+	}
+	return dim
+}
+
+// unit shows a finished text, or what of it has not been shown.
+func (p *printer) unit(b *messages.UnitText) {
+	if p.open.String() == b.Unit && p.shown <= int64(len(b.Text)) {
+		p.grow(b.Text[p.shown:])
+		p.finish()
+	} else {
+		p.line(unitColour(b.UnitKind), unitLabel(b.UnitKind), b.Text)
+	}
+	if !b.Complete {
+		p.line(yellow, "", "(cut off)")
+	}
+}
+
+// record shows one record. Those that only the host needs are left out.
+func (p *printer) record(r *messages.Record) {
+	switch b := r.Body.(type) {
+	case *messages.Undecoded:
+		p.line(dim, "erased", fmt.Sprintf("record %d, %s", r.Seq, b.Of))
+	case *messages.SessionOpened:
+		p.opened(b)
+	case *messages.SessionClosed:
+		p.line(dim, "closed", b.Reason)
+	case *messages.Input:
+		p.line(cyan, "input", b.Text+b.Userdata)
+	case *messages.TurnBegin:
+		p.begin(r, b)
+	case *messages.ModelReply:
+		if b.Finish != messages.FinishComplete {
+			p.line(yellow, "model", "the reply ended: "+string(b.Finish))
+		}
+	case *messages.ModelFallback:
+		p.line(yellow, "model", b.From+" failed, asking "+b.To+": "+b.Reason)
+	case *messages.UnitText:
+		p.unit(b)
+	case *messages.Emit:
+		if b.Candidate {
+			p.line(dim, "token", oneLine(b.Text, 60))
+		} else {
+			p.line(green, "emit", firstLines(b.Text))
+		}
+	case *messages.Whisper:
+		p.line(dim, "whisper", firstLines(b.Text))
+	case *messages.ActionDeclared:
+		if p.names == nil {
+			p.names = map[string]string{}
+		}
+		p.names[b.ID] = b.Name
+		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100))
+	case *messages.ActionApproval:
+		if b.State != messages.GateApprove {
+			p.line(yellow, "gate", b.ID+" "+p.names[b.ID]+": "+string(b.State)+" by "+b.By+reasonText(b.Reason))
+		}
+	case *messages.ActionEnded:
+		p.ended(b)
+	case *messages.ParseFault:
+		p.line(yellow, "fault", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
+	case *messages.Lint:
+		p.line(yellow, "lint", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
+	case *messages.TurnDecided:
+		p.decided(b)
+	case *messages.RunEnd:
+		p.line(dim, "run", fmt.Sprintf("%d ended %s after %s", r.Run, b.Decision, count(b.Turns, "turn")))
+	case *messages.Control:
+		p.control(b)
+	case *messages.Audit:
+		word := "denied"
+		if b.Allowed {
+			word = "allowed"
+		}
+		p.line(dim, "audit", word+": "+b.What+reasonText(b.Text))
+	case *messages.Note:
+		p.line(dim, "note", b.Text)
+	}
+}
+
+func (p *printer) opened(b *messages.SessionOpened) {
+	text := strings.TrimSpace(b.Name + " (" + b.Dialect + ")")
+	if b.Origin != nil {
+		text += fmt.Sprintf(", forked from %s at record %d", b.Origin.SID, b.Origin.Seq)
+	}
+	p.line(dim, "opened", text)
+}
+
+func (p *printer) begin(r *messages.Record, b *messages.TurnBegin) {
+	text := fmt.Sprintf("%d", r.Turn)
+	if b.Dialect == "aeiou" {
+		var carried []string
+		if p.out > 0 {
+			carried = append(carried, "OUTPUT "+sizeText(p.out))
+		}
+		if p.scr > 0 {
+			carried = append(carried, "SCRATCHPAD "+sizeText(p.scr))
+		}
+		if carried != nil {
+			text += p.paint(dim, "  the prompt carries "+strings.Join(carried, ", "))
+		}
+	}
+	p.finish()
+	p.print(p.indent + p.paint(bold, fmt.Sprintf("%-*s", labelWidth, "turn")) + text + "\n")
+}
+
+func (p *printer) ended(b *messages.ActionEnded) {
+	text := b.ID + " " + string(b.State) + reasonText(b.Reason)
+	if b.ErrorCode != 0 {
+		text += fmt.Sprintf(" (code %d)", b.ErrorCode)
+	}
+	if b.State == messages.ActionOK {
+		text += fmt.Sprintf(", %s: %s", sizeText(int64(len(b.Result))), oneLine(b.Result, 60))
+	}
+	sgr := dim
+	if b.State != messages.ActionOK {
+		sgr = yellow
+	}
+	p.line(sgr, "", text)
+}
+
+func (p *printer) control(b *messages.Control) {
+	text := string(b.What)
+	for _, s := range []string{b.Name, string(b.Code), b.Detail} {
+		if s != "" {
+			text += " " + s
+		}
+	}
+	if b.By != "" {
+		text += " by " + b.By
+	}
+	p.line(yellow, "control", text)
+}
+
+func (p *printer) decided(b *messages.TurnDecided) {
+	p.out, p.scr, p.names = b.OutputBytes, b.ScratchBytes, nil
+	sgr, text := green, ""
+	switch b.Decision {
+	case messages.Halt:
+		sgr, text = red, oneLine(b.Detail, 160)
+		if !strings.HasPrefix(text, string(b.Reason)) {
+			text = string(b.Reason) + reasonText(text)
+		}
+		if b.Verification != "" && !strings.Contains(b.Detail, b.Verification) {
+			text += " (" + b.Verification + ")"
+		}
+	case messages.Abort:
+		sgr = yellow
+	}
+	facts := fmt.Sprintf("%d ms", b.LatencyMS)
+	if b.GasUsed > 0 {
+		facts += fmt.Sprintf(", gas %d", b.GasUsed)
+	}
+	for _, l := range b.Lints {
+		facts += ", " + string(l)
+	}
+	if text != "" {
+		text += " "
+	}
+	p.finish()
+	p.print(p.indent + p.paint(bold+";"+sgr, fmt.Sprintf("%-*s", labelWidth, b.Decision)) + harmless(text) + p.paint(dim, "("+facts+")") + "\n")
+}
+
+func reasonText(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+// firstLines cuts a long text.
+func firstLines(s string) string {
+	at := 0
+	for range shownLines {
+		i := strings.IndexByte(s[at:], '\n')
+		if i < 0 {
+			return s
+		}
+		at += i + 1
+	}
+	return s[:at] + "…"
+}

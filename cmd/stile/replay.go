@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/replay"
+)
+
+func (a *app) replayCommand() *cobra.Command {
+	var manifest string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "replay SID",
+		Short: "Run a session again from its journal and compare every hash",
+		Long: `Runs a session again from its journal, without model, tools or network: inputs,
+replies and results are fed from the records, everything else is done again, and
+every record must come out with the same hash. Exit status 4 says where it did not.
+
+The manifest is taken from the journal; --manifest names another one, such as an
+edited one, to see where it would have gone differently.`,
+		Example: `  stile replay ledger
+  stile replay ledger --manifest examples/ledger/agent.yaml --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.replay(ctx, args[0], manifest, asJSON) }),
+	}
+	a.dirFlag(cmd)
+	cmd.Flags().StringVar(&manifest, "manifest", "", "manifest to replay under (default the session's own)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	return cmd
+}
+
+type replayJSON struct {
+	SID        string          `json:"sid"`
+	OK         bool            `json:"ok"`
+	Records    int64           `json:"records"`
+	Turns      int64           `json:"turns"`
+	Programs   int64           `json:"programs"`
+	Taken      int64           `json:"programs_taken"`
+	Head       string          `json:"head"` // hash of the last record that was made again
+	Divergence *divergenceJSON `json:"divergence,omitempty"`
+}
+
+type divergenceJSON struct {
+	Seq     int64  `json:"seq"`
+	Type    string `json:"type"`
+	Why     string `json:"why"`
+	Journal string `json:"journal"`
+	Replay  string `json:"replay"`
+}
+
+func (a *app) replay(ctx context.Context, name, manifest string, asJSON bool) error {
+	var agent *stile.Agent
+	if manifest != "" {
+		var err error
+		if agent, err = stile.LoadAgent(manifest); err != nil {
+			return err
+		}
+	}
+	return a.withArchive(func(ar *stile.Archive) error {
+		head, err := ar.Head(ctx, name)
+		if err != nil {
+			return err
+		}
+		rep, err := ar.Replay(ctx, head.Inc, agent)
+		var differs *replay.Divergence
+		switch {
+		case errors.As(err, &differs):
+		case journal.ReasonOf(err) == journal.ReasonCorrupt:
+			return errors.Join(err, exitDifference)
+		case err != nil:
+			return err
+		}
+		if asJSON {
+			err = a.writeJSON(replayJSONOf(head.SID, rep, differs))
+		} else {
+			err = a.replayText(head.SID, rep, differs)
+		}
+		if differs != nil {
+			err = errors.Join(err, exitDifference)
+		}
+		return err
+	})
+}
+
+func replayJSONOf(sid string, rep replay.Report, d *replay.Divergence) replayJSON {
+	out := replayJSON{
+		SID: sid, OK: d == nil, Records: rep.Records, Turns: rep.Turns, Programs: rep.Programs, Taken: rep.Taken, Head: rep.Head.String(),
+	}
+	if d != nil {
+		out.Divergence = &divergenceJSON{d.Seq, string(d.Kind), d.Why, d.Want, d.Got}
+	}
+	return out
+}
+
+func (a *app) replayText(sid string, rep replay.Report, d *replay.Divergence) error {
+	p := a.printer("")
+	what := fmt.Sprintf("%s  %s made again, %s decided again, %s run again", sid,
+		count(rep.Records, "record"), count(rep.Turns, "turn"), count(rep.Programs, "program"))
+	if d == nil {
+		p.line(green, "ok", what+", head "+rep.Head.String())
+	} else {
+		p.line(red, "FAIL", what)
+		p.line(red, "", d.Error())
+	}
+	if rep.Taken > 0 {
+		p.line(dim, "", fmt.Sprintf("emissions of %s were taken from the journal: a clock, a cancel or a crash had stopped them", count(rep.Taken, "program")))
+	}
+	return p.err
+}

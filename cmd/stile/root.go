@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// app is one command line.
+type app struct {
+	console
+	dir            string
+	passphraseFile string
+
+	ran bool // the command began: what fails from here on is no usage mistake by itself
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "stile",
+		Short: "Host sessions of language-model agents",
+		Long: `stile hosts sessions of language-model agents: one turn in flight per session,
+every turn ended by exactly one decision (CONTINUE, DONE, ABORT or HALT) that is
+journaled, signed, verifiable and replayable.
+
+` + exitHelp,
+		Example: `  stile tour
+  stile run examples/plain/agent.yaml "I am Ada."
+  stile verify`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(a.runCommand(), a.execCommand(), a.sessionsCommand(), a.verifyCommand(), a.replayCommand(),
+		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.tourCommand(), a.versionCommand())
+	return root
+}
+
+// do makes a command's body out of f.
+func (a *app) do(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.ran = true
+		return f(cmd.Context(), args)
+	}
+}
+
+// group is the body of a command that is only the name of its subcommands.
+func group(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// dirFlag gives a command the data directory.
+func (a *app) dirFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.dir, "dir", stile.DefaultDir, "data directory: journal and keys")
+}
+
+// keyFlag gives a command the way to the passphrase.
+func (a *app) keyFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.passphraseFile, "passphrase-file", "", "file with the passphrase of the key file (default $STILE_PASSPHRASE)")
+}
+
+// maxPassphraseBytes bounds a passphrase file; a larger one is the wrong file.
+const maxPassphraseBytes = 4096
+
+// passphrase reads the passphrase: the file's first line, or the environment.
+func (a *app) passphrase() ([]byte, error) {
+	if a.passphraseFile == "" {
+		if pass := a.env("STILE_PASSPHRASE"); pass != "" {
+			return []byte(pass), nil
+		}
+		return nil, nil
+	}
+	b, err := readFile(a.passphraseFile, maxPassphraseBytes)
+	if err != nil {
+		return nil, err
+	}
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	if line = bytes.TrimSuffix(line, []byte("\r")); len(line) == 0 {
+		return nil, &messages.Error{Code: messages.ErrConfig, File: a.passphraseFile, Detail: "the passphrase is empty"}
+	}
+	return line, nil
+}
+
+// config is how this command line wants its runtime.
+func (a *app) config() (stile.Config, error) {
+	pass, err := a.passphrase()
+	return stile.Config{Dir: a.dir, Passphrase: pass}, err
+}
+
+// closeWait is how long a runtime may take to close.
+const closeWait = 10 * time.Second
+
+// withRuntime runs f with a runtime and closes it, also after an interrupt.
+func withRuntime(ctx context.Context, cfg stile.Config, f func(*stile.Runtime) error) error {
+	rt, err := stile.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	err = f(rt)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	return errors.Join(err, rt.Close(end))
+}
+
+// withArchive runs f with the journal of the data directory.
+func (a *app) withArchive(f func(*stile.Archive) error) error {
+	ar, err := stile.OpenArchive(a.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(ar), ar.Close())
+}
+
+// readFile reads a file the user named, at most limit bytes of it.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	defer f.Close()
+	b, err := readAll(f, limit)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	return b, nil
+}
+
+// readAll reads at most limit bytes and refuses more.
+func readAll(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = errors.New("more than " + sizeText(limit))
+	}
+	return b, err
+}
+
+// unreadable names the file as the user did, and not as the system does.
+func unreadable(path string, err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot be read", Cause: err}
+}
+
+// writeJSON writes v as one line.
+func (a *app) writeJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
+)
+
+func (a *app) sessionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List, show and export the sessions of a journal",
+		Example: `  stile sessions list
+  stile sessions show ledger
+  stile sessions export ledger > ledger.jsonl`,
+		Args: cobra.NoArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand())
+	return cmd
+}
+
+func (a *app) sessionsListCommand() *cobra.Command {
+	var prefix string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the sessions",
+		Long: `Lists the sessions in the order of their names, retired incarnations included.
+HEAD is the position and hash that verify --head takes: keep it elsewhere, and a cut
+tail will be found.`,
+		Example: `  stile sessions list
+  stile sessions list --prefix acme:ann: --json`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(ctx context.Context, _ []string) error {
+			return a.withArchive(func(ar *stile.Archive) error { return a.sessionsList(ctx, ar, prefix, asJSON) })
+		}),
+	}
+	a.dirFlag(cmd)
+	cmd.Flags().StringVar(&prefix, "prefix", "", "only sessions whose tenant:user:id begins so")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a session")
+	return cmd
+}
+
+// sessionJSON is a session in a list.
+type sessionJSON struct {
+	SID         string `json:"sid"`
+	Incarnation string `json:"incarnation"`
+	Head        string `json:"head"`
+	Runs        int64  `json:"runs"`
+	Turns       int64  `json:"turns"`
+	State       string `json:"state"`
+	Queued      int64  `json:"queued"`
+}
+
+// stateOf says in a word what a session is about.
+func stateOf(h journal.Head) string {
+	switch {
+	case !h.Live:
+		return "retired"
+	case h.Closed:
+		return "closed"
+	case h.Open:
+		return "running"
+	case h.Queued > 0:
+		return "waiting"
+	}
+	return "idle"
+}
+
+func headText(at journal.Anchor) string { return fmt.Sprintf("%d:%s", at.Seq, at.Hash) }
+
+func (a *app) sessionsList(ctx context.Context, ar *stile.Archive, prefix string, asJSON bool) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if !asJSON {
+		fmt.Fprintln(w, "SESSION\tRUNS\tTURNS\tSTATE\tHEAD")
+	}
+	for h, err := range ar.Sessions(ctx, prefix) {
+		if err != nil {
+			return err
+		}
+		head := headText(journal.Anchor{Seq: h.Seq, Hash: h.Hash})
+		if !asJSON {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", h.SID, h.Run, h.Turn, stateOf(h), head)
+			continue
+		}
+		if err := a.writeJSON(sessionJSON{h.SID, h.Inc.String(), head, h.Run, h.Turn, stateOf(h), h.Queued}); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (a *app) sessionsShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show SID",
+		Short: "Show what happened in a session",
+		Long: `Shows a session from its first record on, as stile run showed it. SID is
+tenant:user:id, or a bare id of the local user.`,
+		Example: `  stile sessions show ledger`,
+		Args:    cobra.ExactArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			return a.withArchive(func(ar *stile.Archive) error { return a.sessionsShow(ctx, ar, args[0], asJSON) })
+		}),
+	}
+	a.dirFlag(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print records as JSON lines")
+	return cmd
+}
+
+func (a *app) sessionsShow(ctx context.Context, ar *stile.Archive, name string, asJSON bool) error {
+	head, err := ar.Head(ctx, name)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return ar.Export(ctx, head.Inc, a.out)
+	}
+	if _, err := fmt.Fprintf(a.out, "session  %s, %s, %s, %s\n", head.SID, count(head.Run, "run"), count(head.Turn, "turn"), stateOf(head)); err != nil {
+		return err
+	}
+	show := a.shower(false)
+	for r, err := range ar.Records(ctx, head.Inc) {
+		if err == nil {
+			err = show(stile.Update{Record: r})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) sessionsExportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export SID",
+		Short: "Write a session as JSON lines",
+		Long: `Writes a session to standard output as JSON lines, one record each, with body,
+salt, hashes and receipt: with them anyone can compute the chain again.`,
+		Example: `  stile sessions export ledger > ledger.jsonl`,
+		Args:    cobra.ExactArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			return a.withArchive(func(ar *stile.Archive) error {
+				head, err := ar.Head(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return ar.Export(ctx, head.Inc, a.out)
+			})
+		}),
+	}
+	a.dirFlag(cmd)
+	return cmd
+}
+
+// pick gives the sessions that a command is about: the named one, or all.
+func pick(ctx context.Context, ar *stile.Archive, names []string, each func(journal.Head) error) error {
+	if len(names) > 0 {
+		head, err := ar.Head(ctx, names[0])
+		if err != nil {
+			return err
+		}
+		return each(head)
+	}
+	for h, err := range ar.Sessions(ctx, "") {
+		if err == nil {
+			err = each(h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseHead reads SEQ:HASH.
+func parseHead(s string) (at journal.Anchor, err error) {
+	seq, hash, ok := strings.Cut(s, ":")
+	at.Seq, err = strconv.ParseInt(seq, 10, 64)
+	if !ok || err != nil || at.Seq <= 0 || at.Hash.UnmarshalText([]byte(hash)) != nil || at.Hash.IsZero() {
+		return at, configError("head", "want SEQ:HASH, a position and 64 lower-case hex digits, as sessions list prints it")
+	}
+	return at, nil
+}

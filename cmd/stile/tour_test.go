@@ -1,0 +1,74 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// The tour runs, twice in one directory, and every session ends as it must, in
+// the order of the decisions; what it wrote verifies and replays.
+func TestTour(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	for _, prefix := range []string{"tour-1-", "tour-2-"} {
+		out := must(t, "tour", "--dir", data, "--examples", examples)
+		var decisions []string
+		for _, line := range strings.Split(out, "\n") {
+			f := strings.Fields(line)
+			if len(f) < 2 || !strings.HasPrefix(line, "  ") {
+				continue
+			}
+			switch f[0] {
+			case "CONTINUE", "DONE", "ABORT":
+				decisions = append(decisions, f[0])
+			case "HALT":
+				decisions = append(decisions, f[0]+" "+strings.TrimSuffix(f[1], ":"))
+			}
+		}
+		want := []string{
+			"DONE", "DONE",
+			"CONTINUE", "CONTINUE", "DONE",
+			"HALT ERR_TOKEN_MISSING",
+			"HALT ERR_TOKEN_VERIFY/UNKNOWN_KID",
+			"CONTINUE", "HALT ERR_TOKEN_SCOPE/TURN",
+			"HALT ERR_QUOTA",
+			"HALT ERR_QUOTA",
+			"HALT ERR_CRASH", "DONE",
+			"CONTINUE", "CONTINUE", "HALT ERR_NO_PROGRESS",
+			"HALT ERR_MAGIC_TOOL_INTERNAL",
+		}
+		if !slices.Equal(decisions, want) {
+			t.Errorf("decisions\n%q\nwant\n%q", decisions, want)
+		}
+		// What the ledger's turns say, in order, and that the streams are carried.
+		holds(t, out, "ledger  ", "turn     1\n", "call     #1 file.read", "stores.csv: 360 entries, 60 days", "CONTINUE",
+			"turn     2  the prompt carries OUTPUT ", "SCRATCHPAD", "line 101, day 17: rum should be 5313, book says 5217", "CONTINUE",
+			"turn     3  the prompt carries", `file.read ["stores.csv",101,1]`, "missing: 96 gills of rum", "DONE")
+		// The meters of the two breaches.
+		holds(t, out, "endless-loop  ", "HALT ", "ERR_QUOTA/GAS", "memory-bomb  ", "HALT ", "ERR_QUOTA/VALUE")
+		for _, s := range slices.Concat(sound, crippled) {
+			holds(t, out, "RESULT", prefix+s.name+" ", " ok\n")
+		}
+		if strings.Contains(out, "WRONG") {
+			t.Error("a session is called wrong")
+		}
+		holds(t, out, "go run ./cmd/stile verify --dir "+data+"\n", "go run ./cmd/stile replay "+prefix+"ledger --dir "+data+"\n")
+		must(t, "replay", prefix+"ledger", "--dir", data)
+	}
+	holds(t, must(t, "verify", "--dir", data), "20 sessions, 0 with problems")
+}
+
+// A session that ends otherwise than expected makes the tour fail, by name.
+func TestTourNoticesAWrongEnd(t *testing.T) {
+	before := sound[2].runs[0].want
+	defer func() { sound[2].runs[0].want = before }()
+	sound[2].runs[0].want = []ending{halts(messages.ErrTokenParse)}
+	a := stileDo(t, "tour", "--dir", filepath.Join(t.TempDir(), "data"), "--examples", examples)
+	if a.status != int(exitFailure) || !strings.Contains(a.err, "1 session ended otherwise than expected") {
+		t.Errorf("status %d, %q", a.status, a.err)
+	}
+	holds(t, a.out, "tour-1-no-token", "HALT ERR_TOKEN_PARSE", "HALT ERR_TOKEN_MISSING", "WRONG")
+}

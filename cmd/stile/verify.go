@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+func (a *app) verifyCommand() *cobra.Command {
+	var opts verifyOptions
+	cmd := &cobra.Command{
+		Use:   "verify [SID]",
+		Short: "Check sessions against change, offline, with public keys alone",
+		Long: `Checks the hash chain, the salted bodies and the receipts of a session, or of all
+sessions. It needs no key file and no network. Exit status 4 says that something was
+changed, removed, added or falsely signed, and the report names every such record.
+
+Without --keys the public keys kept beside the records are used: that finds what
+was changed by someone who left the keys alone. Pass keys exported earlier (stile
+keys export) to trust nothing in the directory. Only an exported head (stile
+sessions list) shows that the end was cut off; --head needs SID.`,
+		Example: `  stile verify
+  stile verify ledger --keys keys.jwks --head 42:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.verify(ctx, args, opts) }),
+	}
+	a.dirFlag(cmd)
+	cmd.Flags().StringVar(&opts.keys, "keys", "", "JWKS file with the public receipt keys")
+	cmd.Flags().StringVar(&opts.head, "head", "", "exported head of the session, SEQ:HASH")
+	cmd.Flags().StringVar(&opts.receipts, "receipts", string(journal.ReceiptsDecision), "what the sessions' manifests have signed: decision, run or off")
+	cmd.Flags().BoolVar(&opts.json, "json", false, "print one JSON object a session")
+	return cmd
+}
+
+type verifyOptions struct {
+	keys, head, receipts string
+	json                 bool
+}
+
+// maxJWKSBytes bounds a file of public keys.
+const maxJWKSBytes = 16 << 20
+
+func (o verifyOptions) against(names []string) (stile.VerifyOptions, error) {
+	out := stile.VerifyOptions{Receipts: journal.Receipts(o.receipts)}
+	switch out.Receipts {
+	case journal.ReceiptsDecision, journal.ReceiptsRun, journal.ReceiptsOff:
+	default:
+		return out, configError("receipts", "want decision, run or off")
+	}
+	if o.head != "" {
+		if len(names) == 0 {
+			return out, configError("head", "a head belongs to one session: name it")
+		}
+		var err error
+		if out.Head, err = parseHead(o.head); err != nil {
+			return out, err
+		}
+	}
+	if o.keys == "" {
+		return out, nil
+	}
+	b, err := readFile(o.keys, maxJWKSBytes)
+	if err != nil {
+		return out, err
+	}
+	if out.Keys, err = keyring.ParseJWKS(b); err != nil {
+		return out, inFile(o.keys, err)
+	}
+	return out, nil
+}
+
+func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) error {
+	against, err := opts.against(names)
+	if err != nil {
+		return err
+	}
+	return a.withArchive(func(ar *stile.Archive) error {
+		var sessions, bad int64
+		err := pick(ctx, ar, names, func(h journal.Head) error {
+			rep, err := ar.Verify(ctx, h.Inc, against)
+			if err != nil {
+				return err
+			}
+			sessions++
+			if !rep.OK() {
+				bad++
+			}
+			if opts.json {
+				return a.writeJSON(verifyJSONOf(rep))
+			}
+			return a.verifyText(rep)
+		})
+		if err == nil && !opts.json && len(names) == 0 {
+			_, err = fmt.Fprintf(a.out, "%s, %d with problems\n", count(sessions, "session"), bad)
+		}
+		if bad > 0 || journal.ReasonOf(err) == journal.ReasonCorrupt {
+			err = errors.Join(err, exitDifference)
+		}
+		return err
+	})
+}
+
+func (a *app) verifyText(r journal.Report) error {
+	p := a.printer("")
+	word, sgr := "ok", green
+	if !r.OK() {
+		word, sgr = "FAIL", red
+	}
+	p.line(sgr, word, fmt.Sprintf("%s  %s, %s valid, head %s", r.SID, count(r.Records, "record"), count(r.Valid, "receipt"), headText(r.Last)))
+	for _, x := range r.Problems {
+		p.line(red, "", fmt.Sprintf("record %d: %s: %s", x.Seq, x.What, x.Detail))
+	}
+	if more := r.Found - int64(len(r.Problems)); more > 0 {
+		p.line(red, "", fmt.Sprintf("and %s more", count(more, "problem")))
+	}
+	if r.Missing > 0 {
+		p.line(yellow, "", fmt.Sprintf("%s without a receipt, the first is %d: there was no signer", count(r.Missing, "record"), r.FirstMissing))
+	}
+	for _, e := range r.Erased {
+		p.line(dim, "", fmt.Sprintf("records %d to %d are erased", e.From, e.To))
+	}
+	return p.err
+}
+
+type verifyJSON struct {
+	SID         string        `json:"sid"`
+	Incarnation string        `json:"incarnation"`
+	OK          bool          `json:"ok"`
+	Records     int64         `json:"records"`
+	Head        string        `json:"head"`
+	Through     string        `json:"through"` // the chain holds up to here
+	Valid       int64         `json:"receipts_valid"`
+	Bad         int64         `json:"receipts_bad"`
+	Missing     int64         `json:"receipts_missing"`
+	Found       int64         `json:"problems_found"`
+	Problems    []problemJSON `json:"problems"`
+	Erased      [][2]int64    `json:"erased"`
+}
+
+type problemJSON struct {
+	Seq    int64        `json:"seq"`
+	What   journal.What `json:"what"`
+	Detail string       `json:"detail"`
+}
+
+func verifyJSONOf(r journal.Report) verifyJSON {
+	out := verifyJSON{
+		SID: r.SID, Incarnation: r.Inc.String(), OK: r.OK(), Records: r.Records, Head: headText(r.Last), Through: headText(r.Through),
+		Valid: r.Valid, Bad: r.Bad, Missing: r.Missing, Found: r.Found, Problems: []problemJSON{}, Erased: [][2]int64{},
+	}
+	for _, p := range r.Problems {
+		out.Problems = append(out.Problems, problemJSON(p))
+	}
+	for _, e := range r.Erased {
+		out.Erased = append(out.Erased, [2]int64{e.From, e.To})
+	}
+	return out
+}
+
+// configError is a mistake in a flag or argument.
+func configError(field, detail string) error {
+	return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
+}
+
+// inFile adds the file to an error that has none.
+func inFile(path string, err error) error {
+	var e *messages.Error
+	if errors.As(err, &e) && e.File == "" {
+		placed := *e
+		placed.File = path
+		return &placed
+	}
+	return err
+}
