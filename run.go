@@ -15,6 +15,7 @@ type Run struct {
 	ordinal int64
 	seq     int64
 	joined  bool
+	end     *actors.Waiter // nil for a handle that came later than the run
 }
 
 // Outcome is how a run ended.
@@ -39,12 +40,19 @@ func (r *Run) Joined() bool { return r.joined }
 // Decision waits until the run has ended and its end is on disk. It may be called
 // at any time and as often as one likes.
 func (r *Run) Decision(ctx context.Context) (Outcome, error) {
+	if r.end != nil {
+		if decided, ended, err := r.end.Wait(ctx); err == nil {
+			return outcome(decided, ended), nil
+		} else if ctx.Err() != nil {
+			return Outcome{}, err
+		}
+		// The session's journal refused meanwhile: the journal knows how it ended.
+	}
 	s := r.session
 	w := s.rt.host.Hub().Await(s.sid, r.ordinal)
+	defer w.Cancel()
 	decided, ended, err := s.rt.ended(ctx, s.inc, r.ordinal, r.seq)
-	if err != nil || ended != nil {
-		w.Cancel()
-	} else {
+	if err == nil && ended == nil {
 		var waited *Record
 		waited, ended, err = w.Wait(ctx)
 		if waited != nil {

@@ -96,7 +96,7 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	if err != nil {
 		return nil, err
 	}
-	return &Run{session: s, ordinal: rep.Run, seq: rep.Seq, joined: rep.Joined}, nil
+	return &Run{session: s, ordinal: rep.Run, seq: rep.Seq, joined: rep.Joined, end: rep.End}, nil
 }
 
 // Cancel stops the run in flight; its turn ends HALT(ERR_CANCELLED).

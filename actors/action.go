@@ -30,7 +30,7 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	}
 	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, epoch: s.sealer.Epoch()}
 	run := &actionRun{cancel: cancel}
-	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); a.run() })
+	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) })
 	s.air.actions[e.ID] = run
 }
 
@@ -52,7 +52,7 @@ type action struct {
 // overrunGrace is how long a tool whose time is up may take to say so.
 const overrunGrace = 100 * time.Millisecond
 
-func (a *action) run() {
+func (a *action) run(last func()) {
 	began := a.host.cfg.Now()
 	end := a.attempt()
 	end.Ident, end.ID = a.start.Ident, a.start.ID
@@ -60,6 +60,7 @@ func (a *action) run() {
 	a.mu.Lock()
 	end.Audits, a.closed = a.audits, true
 	a.mu.Unlock()
+	last()
 	a.box.post(end)
 }
 

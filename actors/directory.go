@@ -2,6 +2,7 @@ package actors
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,10 @@ type sessionRef struct {
 	// idle is the Unix nanosecond since which the session has had nothing to do;
 	// 0 while it has.
 	idle atomic.Int64
+	// sent lists the requests on their way to the actor, latest first, under the
+	// lock of the sid's shard.
+	sent *request
+	left atomic.Bool // the session has retired
 }
 
 func (r *sessionRef) busy()                 { r.idle.Store(0) }
@@ -51,12 +56,33 @@ func (d *directory) at(key string) *directoryShard {
 	return &d.shards[maphash.String(d.seed, key)%uint64(len(d.shards))]
 }
 
-// get finds a session by its SID.
-func (d *directory) get(sid string) *sessionRef {
+// aim finds the session a request is for, and notes that the request is on its way
+// there until arrived. Without the note a request would be lost that reaches the
+// mailbox when the actor has just been told to stop: the library drops what is
+// queued there without a word.
+func (d *directory) aim(req *request) *sessionRef {
+	sid := req.key.SID()
 	s := d.at(sid)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.sids[sid]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ref := s.sids[sid]
+	if ref != nil {
+		req.next, ref.sent = ref.sent, req
+	}
+	return ref
+}
+
+// arrived says that the session has the request: now it answers for it.
+func (d *directory) arrived(ref *sessionRef, req *request) {
+	s := d.at(ref.sid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := &ref.sent; *p != nil; p = &(*p).next {
+		if *p == req {
+			*p, req.next = req.next, nil
+			return
+		}
+	}
 }
 
 // who finds a session by its actor.
@@ -84,21 +110,37 @@ func (d *directory) put(ref *sessionRef) {
 	s.sids[ref.sid] = ref
 }
 
-// forget takes the session of an actor out and tells whether it was there.
-func (d *directory) forget(pid string) bool {
-	s := d.at(pid)
+// retire takes a session out from under its SID and tells whether it was there.
+// Nothing is sent to it from then on.
+func (d *directory) retire(ref *sessionRef) bool {
+	s := d.at(ref.sid)
 	s.mu.Lock()
-	ref := s.pids[pid]
-	s.pids = without(s.pids, pid)
-	s.mu.Unlock()
-	if ref == nil {
+	defer s.mu.Unlock()
+	ref.left.Store(true)
+	if s.sids[ref.sid] != ref {
 		return false
 	}
+	s.sids = without(s.sids, ref.sid)
+	return true
+}
+
+// forget takes a session out whose actor has stopped, and gives the requests that
+// never arrived, in the order they were sent.
+func (d *directory) forget(ref *sessionRef, pid string) (stranded []*request) {
+	s := d.at(pid)
+	s.mu.Lock()
+	s.pids = without(s.pids, pid)
+	s.mu.Unlock()
 	s = d.at(ref.sid)
 	s.mu.Lock()
-	s.sids = without(s.sids, ref.sid)
-	s.mu.Unlock()
-	return true
+	defer s.mu.Unlock()
+	for ref.sent != nil {
+		req := ref.sent
+		ref.sent, req.next = req.next, nil
+		stranded = append(stranded, req)
+	}
+	slices.Reverse(stranded)
+	return stranded
 }
 
 // without deletes a key and gives the map to go on with: a map does not shrink by

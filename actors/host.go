@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/eventstream"
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
@@ -80,12 +81,12 @@ type Host struct {
 	dir        *directory
 	hub        *Hub
 	counters   Counters
-	ctx        context.Context // ends when Stop begins; parent of all children's work
+	closing    chan struct{}   // closed when Stop begins
+	ctx        context.Context // ends when all sessions have ended; parent of all children's work
 	cancel     context.CancelFunc
 	pool       pool
 	work       sync.WaitGroup // functions of children and loaders at work
 	childProps *actor.Props
-	lost       func()
 	wheel      chan struct{}
 	inline     bool // the writer answers before Append returns
 	stop       sync.Once
@@ -109,15 +110,16 @@ func Start(cfg Config) *Host {
 	if cfg.SLog == nil {
 		cfg.SLog = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: NewHub(), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: NewHub(), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.inline = cfg.Store.Immediate()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }),
-		actor.WithDeadLetterRequestLogging(false))
+	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
+	// Nobody listens to dead letters. A request cannot become one unnoticed (see
+	// directory.aim), the other messages mean nothing to a stopped actor, and the
+	// library's own listener prints what is in them and leaves a goroutine behind.
+	h.system.EventStream = eventstream.NewEventStream()
 	h.childProps = actor.PropsFromProducer(func() actor.Actor { return child{} },
-		actor.WithMailbox(actor.UnboundedLockfree()), actor.WithDispatcher(&h.pool))
-	sub := h.system.EventStream.Subscribe(h.deadLetter)
-	h.lost = func() { h.system.EventStream.Unsubscribe(sub) }
+		actor.WithMailbox(actor.UnboundedLockfree()), actor.WithDispatcher(actor.NewSynchronizedDispatcher(300)))
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	go h.idleWheel()
@@ -132,27 +134,6 @@ func (h *Host) Counters() *Counters { return &h.counters }
 
 // Sessions counts the sessions in memory.
 func (h *Host) Sessions() int { return h.dir.len() }
-
-// maxHops bounds how often a request is sent on after a dead letter.
-const maxHops = 8
-
-// deadLetter brings back what was sent to a session that had just gone to sleep:
-// the root wakes the session again and passes the request on.
-func (h *Host) deadLetter(evt any) {
-	dead, ok := evt.(*actor.DeadLetterEvent)
-	if !ok {
-		return
-	}
-	req, ok := dead.Message.(*request)
-	if !ok {
-		return
-	}
-	if req.hops++; req.hops > maxHops || dead.PID.Equal(h.root) {
-		req.refuse(messages.ErrCrash, "the session does not come up")
-		return
-	}
-	h.system.Root.Send(h.root, req)
-}
 
 // Open makes sure that the session exists, and creates it durably when it does
 // not.
@@ -179,11 +160,11 @@ func (h *Host) Flush(ctx context.Context, key messages.SessionKey, agent *Agent)
 func (h *Host) ask(ctx context.Context, req *request) (Reply, error) {
 	req.reply = make(chan Reply, 1)
 	select {
-	case <-h.ctx.Done():
+	case <-h.closing:
 		return Reply{}, messages.Errorf(messages.ErrCancelled, "the host is stopping")
 	default:
 	}
-	if ref := h.dir.get(req.key.SID()); ref != nil {
+	if ref := h.dir.aim(req); ref != nil {
 		h.system.Root.Send(ref.pid, req)
 	} else {
 		h.system.Root.Send(h.root, req)
@@ -208,14 +189,14 @@ func (h *Host) ask(ctx context.Context, req *request) (Reply, error) {
 func (h *Host) idleWheel() {
 	defer close(h.wheel)
 	if h.cfg.IdleTimeout < 0 {
-		<-h.ctx.Done()
+		<-h.closing
 		return
 	}
 	tick := time.NewTicker(max(h.cfg.IdleTimeout/4, 10*time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
-		case <-h.ctx.Done():
+		case <-h.closing:
 			return
 		case <-tick.C:
 			for _, ref := range h.dir.idleBefore(h.cfg.Now().Add(-h.cfg.IdleTimeout)) {
@@ -230,7 +211,7 @@ func (h *Host) idleWheel() {
 // here runs any more, or with ctx's error. Calling it again waits as well.
 func (h *Host) Stop(ctx context.Context) error {
 	h.stop.Do(func() {
-		h.cancel()
+		close(h.closing)
 		go h.shutdown()
 	})
 	select {
@@ -246,11 +227,13 @@ func (h *Host) shutdown() {
 	all := &stopAll{done: make(chan struct{})}
 	h.system.Root.Send(h.root, all)
 	<-all.done
+	// Not before: a session that is still there would take what its children say of
+	// being cancelled for the end of its turn, and no next activation would settle it.
+	h.cancel()
 	h.work.Wait()
 	h.hub.Close()
 	<-h.wheel
 	_ = h.system.Root.StopFuture(h.root).Wait()
-	h.lost()
 	h.system.Shutdown()
 	h.pool.Close()
 }
@@ -258,7 +241,7 @@ func (h *Host) shutdown() {
 // run runs f on a goroutine that Stop waits for.
 func (h *Host) run(f func()) {
 	h.work.Add(1)
-	h.pool.Run(func() {
+	h.pool.Run(func(*worker) {
 		defer h.work.Done()
 		f()
 	})

@@ -178,13 +178,13 @@ func (h *Hub) Await(sid string, run int64) *Waiter {
 }
 
 // Wait gives the records turn.decided (nil when the run ended without a turn)
-// and run.end.
+// and run.end. Any number of goroutines may wait, before or after the end; a
+// context that ends leaves the waiter registered.
 func (w *Waiter) Wait(ctx context.Context) (decided, ended *messages.Record, err error) {
 	select {
 	case <-w.done:
 		return w.decided, w.ended, w.err
 	case <-ctx.Done():
-		w.Cancel()
 		return nil, nil, ctx.Err()
 	}
 }

@@ -38,7 +38,7 @@ func (s *session) runProgram(c actor.Context, e *turn.RunProgram) *programRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	run := &programRun{cancel: cancel, answers: make(chan *turn.AnswerCall, 1)}
 	p := &program{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, answers: run.answers}
-	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); p.run() })
+	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); p.run(last) })
 	return run
 }
 
@@ -68,10 +68,11 @@ const (
 	emitBatch = 64
 )
 
-func (p *program) run() {
+func (p *program) run(last func()) {
 	end := p.execute()
 	end.Ident = p.start.Ident
 	end.Emissions, end.Out, end.Scr, end.Minted, end.MagicFailed = p.pending, p.out, p.scr, p.minted, p.magicFailed
+	last()
 	p.box.post(end)
 }
 

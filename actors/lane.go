@@ -60,6 +60,9 @@ const recordBytes = 256
 
 // hold takes a record in.
 func (l *lane) hold(p *turn.Persist, now time.Time) {
+	if l.recs == nil {
+		l.recs = make([]*messages.Record, 0, 8)
+	}
 	l.recs = append(l.recs, p.Record)
 	l.blobs = append(l.blobs, p.Blobs...)
 	l.bytes += recordBytes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -28,7 +29,7 @@ func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx}
 	run := &modelRun{cancel: cancel}
-	run.pid = s.host.spawnChild(c, func() { defer cancel(nil); r.run() })
+	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run() })
 	return run
 }
 
@@ -41,6 +42,12 @@ type reply struct {
 	inc   messages.Incarnation
 	open  *turn.OpenModel
 	ctx   context.Context
+
+	last func()
+
+	mu   sync.Mutex // the timer flushes, too
+	held []turn.Input
+	due  *time.Timer
 
 	decoder   parse.Decoder
 	events    []messages.Event
@@ -71,7 +78,7 @@ func (r *reply) run() {
 			return
 		}
 		from, to := r.agent.Routes[i], r.agent.Routes[i+1]
-		r.box.post(&turn.ModelSwitched{Ident: r.open.Ident, Fallback: messages.ModelFallback{
+		r.post(&turn.ModelSwitched{Ident: r.open.Ident, Fallback: messages.ModelFallback{
 			From: from.Provider + "/" + from.Model, To: to.Provider + "/" + to.Model, Reason: reasonOf(err),
 		}})
 	}
@@ -91,7 +98,7 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 		if !matched {
 			r.requests++
 		}
-		r.box.post(&turn.ModelOpened{Ident: r.open.Ident, Request: messages.ModelRequest{
+		r.post(&turn.ModelOpened{Ident: r.open.Ident, Request: messages.ModelRequest{
 			Provider: route.Provider, Model: route.Model, Mode: "replay", Prompt: digest, Messages: int64(len(msgs)), Lints: lints, Matched: matched,
 		}})
 		lints = nil // once per turn
@@ -111,6 +118,56 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 			return false, err
 		}
 	}
+}
+
+// holdBack bounds how long an input that nobody waits for is held back.
+const holdBack = 20 * time.Millisecond
+
+// post hands an input over. One that nobody waits for – what was asked, bytes that
+// made no event – is held back until something follows that is wanted, or the reply
+// ends: waking a session for each would cost a short reply more than itself.
+func (r *reply) post(in turn.Input) {
+	wanted := true
+	switch in := in.(type) {
+	case *turn.ModelOpened:
+		wanted = false
+	case *turn.Decoded:
+		wanted = len(in.Events) > 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = append(r.held, in)
+	switch {
+	case wanted:
+		r.flush()
+	case r.due == nil:
+		r.due = time.AfterFunc(holdBack, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.flush()
+		})
+	}
+}
+
+// flush posts what is held. r.mu is held.
+func (r *reply) flush() {
+	if r.due != nil {
+		r.due.Stop()
+		r.due = nil
+	}
+	if len(r.held) > 0 {
+		r.box.post(r.held...)
+		r.held = nil
+	}
+}
+
+// end posts the last input of the reply.
+func (r *reply) end(in *turn.ReplyEnd) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = append(r.held, in)
+	r.last()
+	r.flush()
 }
 
 func (r *reply) pause(d time.Duration) bool {
@@ -141,11 +198,11 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 		if len(chunk.Text) > 0 {
 			r.delivered += int64(len(chunk.Text))
 			r.decoder.Push(chunk.Text, r.collect)
-			r.box.post(&turn.Decoded{Ident: r.open.Ident, Bytes: chunk.Text, Events: r.take()})
+			r.post(&turn.Decoded{Ident: r.open.Ident, Bytes: chunk.Text, Events: r.take()})
 		}
 		if chunk.Finish != "" {
 			r.decoder.End(chunk.Finish, r.collect)
-			r.box.post(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Usage: usage, CostMicroUSD: cost})
+			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Usage: usage, CostMicroUSD: cost})
 			return nil
 		}
 	}
@@ -174,7 +231,7 @@ func (r *reply) fail(err error) {
 		r.decoder.End(end.Finish, r.collect)
 		end.Events = r.take()
 	}
-	r.box.post(end)
+	r.end(end)
 }
 
 func reasonOf(err error) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
 )
@@ -140,10 +141,6 @@ func (s *session) publish(e *turn.Publish) {
 		return
 	}
 	s.host.cfg.Observer.ObserveRecord(u.Record)
-	if _, ok := u.Record.Body.(*messages.RunEnd); ok && s.machine.Phase() == turn.Idle {
-		s.endAir()
-		s.stopClock()
-	}
 	s.host.hub.Publish(s.ref.sid, u)
 }
 
@@ -153,18 +150,35 @@ func (s *session) answer(e *turn.Answer) {
 		return
 	}
 	delete(s.asks, e.Handle)
-	req.answer(Reply{Inc: s.inc, Run: e.Run, Seq: e.Seq, Joined: e.Joined, Err: e.Err})
+	rep := Reply{Inc: s.inc, Run: e.Run, Seq: e.Seq, Joined: e.Joined, Err: e.Err}
+	if req.op == opSubmit && e.Err == nil && !e.Joined {
+		rep.End = s.host.hub.Await(s.ref.sid, e.Run)
+	}
+	req.answer(rep)
 }
 
 func (s *session) askGate(e *turn.AskGate) {
+	gate := s.ref.agent.Gate
 	q := tools.Request{SID: s.ref.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest}
-	if s.ref.agent.Gate.Hook != nil { // the rules look at the name alone
-		if v, err := neuroscript.FromJSON([]byte(e.Args)); err == nil {
-			q.Args, _ = v.AsList()
-		}
+	judge := func() *turn.Judged {
+		v := gate.Decide(q)
+		return &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault}
 	}
-	v := s.ref.agent.Gate.Decide(q)
-	s.input(&turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault})
+	if gate.Hook == nil { // the rules look at the name alone, and are ours
+		s.input(judge())
+		return
+	}
+	if v, err := neuroscript.FromJSON([]byte(e.Args)); err == nil {
+		q.Args, _ = v.AsList()
+	}
+	// The hook is foreign code: it may take its time, panic, or end its goroutine.
+	box := s.box
+	s.host.run(func() {
+		supervisor.Guard(func() { box.post(judge()) }, func(crash *supervisor.Crash) {
+			s.host.log.Error("the gate's hook crashed", zap.String("SID", q.SID), zap.String("tool", q.Tool), zap.ByteString("stack", crash.Stack))
+			box.post(&turn.ChildDown{Ident: e.Ident, Child: turn.ChildInterpreter, Detail: "the gate's hook: " + supervisor.Detail(crash)})
+		})
+	})
 }
 
 // verify judges the candidate lines of a turn. The clock is read once, as

@@ -4,47 +4,134 @@ import "sync"
 
 // pool runs functions on goroutines that it keeps. A turn passes through several
 // goroutines, and each does work with deep frames (a signature, a verification, a
-// program): on a fresh goroutine the stack would grow and be copied every time,
-// which costs about as much as the rest of the turn.
+// program): on a fresh goroutine the stack would grow and be copied every time.
+// And waking an idle processor costs more than the bookkeeping of a whole turn, so
+// what follows from a function runs, where it can, on the goroutine that is just
+// done with it: see Defer and worker.leaving.
 //
-// It implements actor.Dispatcher. Run never blocks and never queues: without an
-// idle worker it starts one.
+// It implements actor.Dispatcher. Nothing here blocks or queues without bound:
+// without an idle worker a new one starts.
 type pool struct {
-	mu     sync.Mutex
-	idle   []chan func() // latest last: its stack and caches are warm
-	closed bool
-	all    sync.WaitGroup
+	mu       sync.Mutex
+	idle     []*worker // latest last: its stack and caches are warm
+	deferred []func(*worker)
+	closed   bool
+	all      sync.WaitGroup
+}
+
+// worker is one goroutine of a pool. Its fields but next are guarded by the pool's
+// lock.
+type worker struct {
+	pool    *pool
+	next    chan func(*worker) // room for one: the sender never waits for the worker
+	early   bool               // in the idle list although at work, see leaving
+	claimed bool               // taken from the idle list: next gets a function
 }
 
 // maxIdleWorkers bounds the goroutines that wait for work.
 const maxIdleWorkers = 64
 
 // Run runs f soon, on some goroutine.
-func (p *pool) Run(f func()) {
+func (p *pool) Run(f func(*worker)) {
 	p.mu.Lock()
 	if n := len(p.idle); n > 0 {
 		w := p.idle[n-1]
+		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
+		w.claimed = true
 		p.mu.Unlock()
-		w <- f
+		w.next <- f
 		return
 	}
 	p.mu.Unlock()
 	p.all.Go(func() { p.work(f) })
 }
 
-func (p *pool) work(f func()) {
-	own := make(chan func(), 1) // the sender never waits for the worker to wake
+// Defer runs f when a worker, usually the one that calls, is done with what it is
+// doing. It is for actors on a worker: they never block, so theirs is done in a
+// moment. One that goes on with further messages calls Kick first.
+func (p *pool) Defer(f func(*worker)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deferred = append(p.deferred, f)
+}
+
+// Kick has another worker take what is still deferred.
+func (p *pool) Kick() {
+	p.mu.Lock()
+	n := len(p.deferred)
+	p.mu.Unlock()
+	if n > 0 {
+		p.Run(func(*worker) {})
+	}
+}
+
+// leaving says that the function the worker is running is about to return: what
+// is run next may wait for it. Call it last but for the message that hands over.
+func (w *worker) leaving() {
+	p := w.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !w.early && !p.closed {
+		w.early = true
+		p.idle = append(p.idle, w)
+	}
+}
+
+func (p *pool) work(f func(*worker)) {
+	w := &worker{pool: p, next: make(chan func(*worker), 1)}
 	for f != nil {
-		f()
-		p.mu.Lock()
-		if p.closed || len(p.idle) >= maxIdleWorkers {
+		f(w)
+		f = p.after(w)
+	}
+}
+
+// after gives the worker's next function, and nil when it is to end. What was
+// handed to a worker that was leaving comes before what is deferred: the first is
+// an actor's messages, the second may be a whole reply.
+func (p *pool) after(w *worker) func(*worker) {
+	p.mu.Lock()
+	if w.early {
+		w.early = false
+		if w.claimed {
+			w.claimed = false
 			p.mu.Unlock()
+			return <-w.next
+		}
+		p.unlist(w)
+	}
+	if len(p.deferred) > 0 {
+		f := p.deferred[0]
+		p.deferred[0] = nil
+		p.deferred = p.deferred[1:]
+		more := len(p.deferred) > 0
+		p.mu.Unlock()
+		if more {
+			p.Kick()
+		}
+		return f
+	}
+	p.deferred = nil
+	if p.closed || len(p.idle) >= maxIdleWorkers {
+		p.mu.Unlock()
+		return nil
+	}
+	p.idle = append(p.idle, w)
+	p.mu.Unlock()
+	f := <-w.next
+	p.mu.Lock()
+	w.claimed = false
+	p.mu.Unlock()
+	return f
+}
+
+// unlist takes a worker out of the idle list; it is near the end.
+func (p *pool) unlist(w *worker) {
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if p.idle[i] == w {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
 			return
 		}
-		p.idle = append(p.idle, own)
-		p.mu.Unlock()
-		f = <-own
 	}
 }
 
@@ -55,15 +142,18 @@ func (p *pool) Close() {
 	p.closed = true
 	idle := p.idle
 	p.idle = nil
+	for _, w := range idle {
+		w.claimed = true
+	}
 	p.mu.Unlock()
 	for _, w := range idle {
-		w <- nil
+		w.next <- nil
 	}
 	p.all.Wait()
 }
 
 // Schedule implements actor.Dispatcher.
-func (p *pool) Schedule(f func()) { p.Run(f) }
+func (p *pool) Schedule(f func()) { p.Run(func(*worker) { f() }) }
 
 // Throughput implements actor.Dispatcher: messages an actor may handle before the
 // others get a turn.

@@ -14,7 +14,8 @@ type request struct {
 	by    string         // cancel
 	run   int64          // cancel
 	reply chan Reply
-	hops  int // times it was sent on after a dead letter
+	hops  int      // times it was sent on because a session stopped before it came
+	next  *request // in sessionRef.sent
 }
 
 // operation is what a request wants.
@@ -33,7 +34,10 @@ type Reply struct {
 	Run    int64
 	Seq    int64
 	Joined bool
-	Err    error
+	// End waits for the end of the run a submit started; nil when the run was
+	// there before. It was registered before the run could end.
+	End *Waiter
+	Err error
 }
 
 func (r *request) answer(rep Reply) {

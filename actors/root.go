@@ -34,10 +34,7 @@ func newRoot(h *Host) *root {
 
 // retired says that a session has nothing left to do and forwards what it still
 // gets.
-type retired struct {
-	sid string
-	pid *actor.PID
-}
+type retired struct{ ref *sessionRef }
 
 // stopAll ends every session; done is closed when none is left.
 type stopAll struct{ done chan struct{} }
@@ -48,8 +45,8 @@ func (r *root) Receive(c actor.Context) {
 	case *request:
 		r.pass(c, msg)
 	case *retired:
-		r.forget(msg.pid)
-		c.Stop(msg.pid)
+		r.retire(msg.ref)
+		c.Stop(msg.ref.pid)
 	case *stopAll:
 		r.stopping = msg
 		for _, pid := range c.Children() {
@@ -60,19 +57,44 @@ func (r *root) Receive(c actor.Context) {
 		r.host.log.Error("session failed", zap.String("pid", msg.Who.Id), zap.String("panic", supervisor.Detail(msg.Panic)),
 			zap.Bool("stopped", msg.Stopped), zap.ByteString("stack", msg.Stack))
 	case *actor.Terminated:
-		r.alive--
-		r.forget(msg.Who)
-		r.maybeDone()
+		r.terminated(c, msg.Who)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		r.host.log.Warn("root: unknown message", zap.Any("type", typeName(msg)))
 	}
 }
 
-func (r *root) forget(pid *actor.PID) {
-	if r.host.dir.forget(pid.Id) {
-		r.host.cfg.Observer.SessionAsleep()
+// retire takes a session out of the directory and tells whether it was there.
+func (r *root) retire(ref *sessionRef) bool {
+	if !r.host.dir.retire(ref) {
+		return false
 	}
+	r.host.cfg.Observer.SessionAsleep()
+	return true
+}
+
+// maxHops bounds how often a request is sent on because its session stopped.
+const maxHops = 8
+
+// terminated lets go of a session whose actor has stopped, and wakes it again for
+// what was still on its way to it.
+func (r *root) terminated(c actor.Context, pid *actor.PID) {
+	r.alive--
+	if ref := r.host.dir.who(pid.Id); ref != nil {
+		if r.retire(ref) && r.stopping == nil {
+			// It did not leave by itself: it crashed too often. Nobody goes on with its
+			// runs until it is opened again, so nobody shall wait for them.
+			r.host.hub.Fail(ref.sid, messages.Errorf(messages.ErrCrash, "the session crashed too often and was stopped"))
+		}
+		for _, req := range r.host.dir.forget(ref, pid.Id) {
+			if req.hops++; req.hops > maxHops {
+				req.refuse(messages.ErrCrash, "the session does not come up")
+				continue
+			}
+			r.pass(c, req)
+		}
+	}
+	r.maybeDone()
 }
 
 func (r *root) maybeDone() {
@@ -90,37 +112,36 @@ func (r *root) pass(c actor.Context, req *request) {
 		req.refuse(messages.ErrCancelled, "the host is stopping")
 		return
 	}
-	sid := req.key.SID()
-	ref := r.host.dir.get(sid)
+	ref := r.host.dir.aim(req)
 	if ref == nil {
 		if req.agent == nil {
 			req.refuse(messages.ErrConfig, "the session is not open here")
 			return
 		}
-		var err error
-		if ref, err = r.wake(c, req, sid); err != nil {
+		if err := r.wake(c, req); err != nil {
 			req.refuse(messages.ErrCrash, "the session's actor cannot be spawned")
 			return
 		}
+		ref = r.host.dir.aim(req)
 	}
 	c.Send(ref.pid, req)
 }
 
 // wake spawns a session. Its actor knows who it is before it runs.
-func (r *root) wake(c actor.Context, req *request, sid string) (*sessionRef, error) {
+func (r *root) wake(c actor.Context, req *request) error {
 	r.spawned++
 	name := "s" + strconv.FormatUint(r.spawned, 36)
-	ref := &sessionRef{key: req.key, sid: sid, agent: req.agent}
+	ref := &sessionRef{key: req.key, sid: req.key.SID(), agent: req.agent}
 	id := c.Self().Id + "/" + name
 	r.host.dir.introduce(ref, id)
 	pid, err := c.SpawnNamed(r.props, name)
 	if err != nil {
-		r.host.dir.forget(id)
-		return nil, err
+		r.host.dir.forget(ref, id)
+		return err
 	}
 	ref.pid = pid
 	r.host.dir.put(ref)
 	r.alive++
 	r.host.cfg.Observer.SessionAwake()
-	return ref, nil
+	return nil
 }

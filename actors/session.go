@@ -38,15 +38,16 @@ type session struct {
 	waiting []*request
 
 	// ready
-	machine *turn.Machine
-	sealer  *journal.Sealer
-	outbox  turn.Outbox
-	replay  *token.ReplaySet
-	inc     messages.Incarnation
-	snapped int64 // seq of the last snapshot known
-	box     *inbox
-	retired bool
-	dead    error // loading failed or the journal refused: nothing more is done
+	machine  *turn.Machine
+	sealer   *journal.Sealer
+	outbox   turn.Outbox
+	replay   *token.ReplaySet
+	inc      messages.Incarnation
+	snapped  int64 // seq of the last snapshot known
+	box      *inbox
+	retired  bool
+	deferred bool  // a child's work was put off until the message at hand is done
+	dead     error // loading failed or the journal refused: nothing more is done
 
 	asks  map[uint64]*request
 	last  uint64
@@ -75,10 +76,17 @@ type sleep struct{}
 
 // Receive implements actor.Actor.
 func (s *session) Receive(c actor.Context) {
+	if s.deferred { // a child's work waits for this goroutine, which goes on
+		s.deferred = false
+		s.host.pool.Kick()
+	}
 	switch msg := c.Message().(type) {
 	case *actor.Started:
 		s.started(c)
 	case *request:
+		if s.ref != nil {
+			s.host.dir.arrived(s.ref, msg)
+		}
 		s.requested(c, msg)
 	case *loaded:
 		s.ready(c, msg)
@@ -113,7 +121,7 @@ func (s *session) Receive(c actor.Context) {
 // the restarts at once.
 func (s *session) started(c actor.Context) {
 	s.ref = s.host.dir.who(c.Self().Id)
-	if s.ref == nil { // retired meanwhile; the root stops the actor
+	if s.ref == nil || s.ref.left.Load() { // retired meanwhile; the root stops the actor
 		s.retired = true
 		return
 	}
@@ -184,6 +192,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 			req.answer(Reply{Err: msg.err})
 		}
 		s.waiting = nil
+		s.host.hub.Fail(s.ref.sid, msg.err) // after a restart somebody may wait for a run
 		s.goodbye(c)
 		return
 	}
@@ -323,6 +332,9 @@ func (s *session) settleDown() {
 	if s.machine == nil || s.dead != nil {
 		return
 	}
+	if s.machine.Phase() == turn.Idle {
+		s.endAir() // after the decision was shown: stopping children is nobody's wait
+	}
 	if s.busy() {
 		s.ref.busy()
 		return
@@ -349,7 +361,7 @@ func (s *session) retire(c actor.Context) {
 
 func (s *session) goodbye(c actor.Context) {
 	s.retired = true
-	c.Send(s.host.root, &retired{sid: s.ref.sid, pid: c.Self()})
+	c.Send(s.host.root, &retired{ref: s.ref})
 }
 
 // snapshot leaves the state beside the log when enough was appended since the
