@@ -5,7 +5,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/telemetry"
 )
@@ -35,23 +34,4 @@ func (o *observer) ObserveRecord(r *messages.Record) {
 	if err := o.decisions.Write(r); err != nil {
 		o.failing.Do(func() { o.log.Error("the decision log cannot be written", zap.Error(err)) })
 	}
-}
-
-// counted tells the metrics of every commit.
-type counted struct {
-	journal.Store
-	metrics *telemetry.Metrics
-}
-
-// Commit implements journal.Store.
-func (c counted) Commit(batches []journal.Batch) []error {
-	errs := c.Store.Commit(batches)
-	records := 0
-	for i := range batches {
-		if errs[i] == nil {
-			records += len(batches[i].Records)
-		}
-	}
-	c.metrics.Committed(records)
-	return errs
 }

@@ -87,6 +87,7 @@ type Runtime struct {
 	log      *zap.Logger
 	store    journal.Store
 	ownStore bool
+	watched  *watched // store, as the shells see it
 	writer   *journal.Writer
 	keys     *keyring.Ring
 	dialects *parse.Registry
@@ -113,8 +114,8 @@ func (rt *Runtime) closeFiles() (err error) {
 
 // newCompiler makes a runtime that only compiles agents: it has no store and runs
 // nothing.
-func newCompiler() (*Runtime, error) {
-	rt := &Runtime{cfg: Config{}.withClock()}
+func newCompiler(dialects []parse.Dialect) (*Runtime, error) {
+	rt := &Runtime{cfg: Config{Dialects: dialects}.withClock()}
 	var err error
 	rt.dialects, err = rt.dialectSet()
 	return rt, err
@@ -164,9 +165,12 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := rt.openKeys(ctx); err != nil {
 		return nil, errors.Join(err, rt.closeStore())
 	}
-	rt.writer = journal.NewWriter(counted{rt.store, rt.metrics}, journal.WriterOptions{})
+	if rt.watched, err = watch(rt.store, rt.metrics); err != nil {
+		return nil, errors.Join(err, rt.closeStore())
+	}
+	rt.writer = journal.NewWriter(rt.watched, journal.WriterOptions{})
 	rt.host = actors.Start(actors.Config{
-		Store: rt.store, Writer: rt.writer, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
+		Store: rt.watched, Writer: rt.writer, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
 		Observer: newObserver(rt), Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
 	})
@@ -232,6 +236,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	}
 	rt.closing.Do(func() {
 		rt.writer.Close()
+		rt.watched.release()
 		rt.closed = errors.Join(rt.closeFiles(), rt.closeStore())
 	})
 	return rt.closed

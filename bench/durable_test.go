@@ -14,7 +14,8 @@ import (
 
 // BenchmarkDurableTurns_SQLite_64Sessions runs AEIOU turns in 64 sessions at once,
 // each acknowledged after fsync. records/turn and commits/turn say what it cost the
-// journal; the floor beside it is the cryptography alone on both cores.
+// journal. Beside it: the cryptography alone on both cores, and the same batches
+// appended by sessions that do nothing else.
 func BenchmarkDurableTurns_SQLite_64Sessions(b *testing.B) {
 	b.Run("floor=2sign+1verify/parallel", func(b *testing.B) {
 		pub, priv, err := ed25519.GenerateKey(rand.Reader)
@@ -28,8 +29,9 @@ func BenchmarkDurableTurns_SQLite_64Sessions(b *testing.B) {
 			}
 		})
 	})
+	const sessions = 64
+	b.Run("store alone", func(b *testing.B) { storeAlone(b, sessions) })
 	b.Run("turns", func(b *testing.B) {
-		const sessions = 64
 		ctx := context.Background()
 		rt, err := stile.New(ctx, stile.Config{Dir: b.TempDir()})
 		if err != nil {
@@ -43,6 +45,10 @@ func BenchmarkDurableTurns_SQLite_64Sessions(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+		for _, s := range all { // the first turn of each warms caches and pools
+			oneTurn(b, s, "hello")
+		}
+		cpu := cpuTime()
 		commits, records := rt.Journal().Commits.Load(), rt.Journal().Records.Load()
 		var left atomic.Int64
 		left.Store(int64(b.N))
@@ -59,6 +65,7 @@ func BenchmarkDurableTurns_SQLite_64Sessions(b *testing.B) {
 		wg.Wait()
 		b.StopTimer()
 		n := float64(b.N)
+		b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/n, "cpu-us/turn")
 		b.ReportMetric(n/b.Elapsed().Seconds(), "turns/s")
 		b.ReportMetric(float64(rt.Journal().Commits.Load()-commits)/n, "commits/turn")
 		b.ReportMetric(float64(rt.Journal().Records.Load()-records)/n, "records/turn")
