@@ -13,19 +13,22 @@ import (
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 )
 
 // Archive reads a data directory without running anything: no key file, no model,
 // no network. It may be used beside a running host. Its methods are safe for
 // concurrent use.
 type Archive struct {
-	store journal.Store
-	own   bool
+	store    journal.Store
+	own      bool
+	dialects []parse.Dialect
 }
 
-// OpenArchive opens the journal of a data directory. A missing one is ERR_CONFIG;
-// a file that is no journal of ours, or of a newer format, is ERR_JOURNAL.
-func OpenArchive(dir string) (*Archive, error) {
+// OpenArchive opens the journal of a data directory. Dialects are those of
+// Config.Dialects, which a replay needs. A missing directory is ERR_CONFIG; a file
+// that is no journal of ours, or of a newer format, is ERR_JOURNAL.
+func OpenArchive(dir string, dialects ...parse.Dialect) (*Archive, error) {
 	if dir == "" {
 		dir = DefaultDir
 	}
@@ -37,11 +40,11 @@ func OpenArchive(dir string) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Archive{store: store, own: true}, nil
+	return &Archive{store: store, own: true, dialects: dialects}, nil
 }
 
 // Archive is the runtime's own journal, read the same way. Closing it does nothing.
-func (rt *Runtime) Archive() *Archive { return &Archive{store: rt.store} }
+func (rt *Runtime) Archive() *Archive { return &Archive{store: rt.store, dialects: rt.cfg.Dialects} }
 
 // Close releases the journal.
 func (a *Archive) Close() error {

@@ -9,6 +9,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // manifestKey is where the journal keeps the manifests its sessions ran under, so
@@ -16,9 +17,11 @@ import (
 func manifestKey(d messages.Digest) string { return "manifest/" + d.String() }
 
 // Replay runs a session again from its journal, without model, tools or network,
-// and compares every record and hash. agent nil takes the manifest kept in the
-// journal, which is enough for sessions whose agent had no Go code of its own. A
-// *replay.Divergence says where this build and the journal disagree.
+// and compares every record and hash. agent nil takes the manifests kept in the
+// journal, which is enough for sessions whose agents had no Go tools or library of
+// their own. A *replay.Divergence says where this build and the journal disagree;
+// other errors why nothing could be compared: ERR_CONFIG when the agent or a Go tool
+// of it must be passed, ERR_JOURNAL when the history is damaged or erased.
 func (rt *Runtime) Replay(ctx context.Context, name string, agent *Agent) (replay.Report, error) {
 	a := rt.Archive()
 	head, err := a.Head(ctx, name)
@@ -38,33 +41,55 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 	if err != nil {
 		return replay.Report{}, err
 	}
-	if agent == nil {
-		if agent, err = a.agentOf(ctx, recs); err != nil {
-			return replay.Report{}, err
-		}
-	}
-	rt, err := newCompiler()
+	rt, err := newCompiler(a.dialects)
 	if err != nil {
 		return replay.Report{}, err
 	}
 	defer rt.closeFiles()
-	c, err := rt.compile(agent.offline())
-	if err != nil {
-		return replay.Report{}, err
-	}
 	src := replay.Source{Key: key, Inc: inc, Records: recs, From: forkPoint(recs), Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
 		return a.store.Blob(ctx, inc, d)
 	}}
-	set := c.agent.Tools
-	return replay.Run(ctx, src, &replay.Agent{
-		Name: c.agent.Name, Rules: c.agent.Rules, Dialect: c.agent.Dialect, Specs: c.agent.Specs, Primer: c.agent.Primer,
-		Library: c.agent.Library, Limits: c.agent.Limits, MagicCalls: c.agent.MagicCalls,
+	agents := map[messages.Digest]*replay.Agent{}
+	return replay.Run(ctx, src, func(d messages.Digest) (*replay.Agent, error) {
+		if agent != nil {
+			d = messages.Digest{} // the one that was passed, whatever the journal says
+		}
+		if ra := agents[d]; ra != nil {
+			return ra, nil
+		}
+		own := agent
+		if own == nil {
+			var err error
+			if own, err = a.agentOf(ctx, d); err != nil {
+				return nil, err
+			}
+		}
+		c, err := rt.compile(own.offline())
+		if err != nil {
+			return nil, err
+		}
+		agents[d] = c.again()
+		return agents[d], nil
+	})
+}
+
+// again is the agent as a replay needs it.
+func (c *compiled) again() *replay.Agent {
+	set, rules := c.agent.Tools, tools.Gate{Default: c.man.Approval.Default, ByTool: c.man.Approval.Tools}
+	return &replay.Agent{
+		Rules: c.agent.Rules, Dialect: c.agent.Dialect, Specs: c.agent.Specs, Primer: c.agent.Primer,
+		Library: c.agent.Library, Limits: c.agent.Limits,
+		MagicCalls: c.agent.MagicCalls, TokenTTL: c.agent.TokenTTL, TokenMaxTTL: c.agent.TokenMaxTTL,
+		Gate: func(e *turn.AskGate) turn.Judged {
+			v := rules.Decide(tools.Request{Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest})
+			return turn.Judged{Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault}
+		},
 		Tools: func(act replay.Act, own []*neuroscript.Tool) neuroscript.ToolSet {
 			return set.Bind(tools.Binding{Turn: own, Act: func(call *neuroscript.Call, t *tools.Tool, args []neuroscript.Value) (neuroscript.Value, error) {
 				return act(call, t.Name, t.Class, args, t.Result)
 			}})
 		},
-	})
+	}
 }
 
 // offline is the agent without what would reach out: the model answers from the
@@ -75,24 +100,23 @@ func (a *Agent) offline() *Agent {
 	return &b
 }
 
-// agentOf rebuilds an agent from the manifest that the session's first turn names.
-func (a *Archive) agentOf(ctx context.Context, recs []*messages.Record) (*Agent, error) {
-	for _, r := range recs {
-		b, ok := r.Body.(*messages.TurnBegin)
-		if !ok {
-			continue
-		}
-		doc, err := a.store.Meta(ctx, manifestKey(b.Manifest))
-		if err != nil {
-			return nil, &messages.Error{Code: messages.ErrConfig, Detail: "the manifest of the session", Cause: ErrNoManifest}
-		}
-		m, err := manifest.Parse("manifest", doc)
-		if err != nil {
-			return nil, err
-		}
-		return &Agent{Manifest: m}, nil
+// agentOf rebuilds an agent from its manifest, as the journal keeps it.
+func (a *Archive) agentOf(ctx context.Context, d messages.Digest) (*Agent, error) {
+	if d.IsZero() {
+		return &Agent{Dialect: "plain"}, nil // nothing of the agent matters
 	}
-	return &Agent{Dialect: "plain"}, nil // no turn, so nothing of the agent matters
+	doc, err := a.store.Meta(ctx, manifestKey(d))
+	if err != nil {
+		if journal.IsNotFound(err) {
+			err = &messages.Error{Code: messages.ErrConfig, Detail: "pass the agent of the session", Cause: ErrNoManifest}
+		}
+		return nil, err
+	}
+	m, err := manifest.Parse("manifest", doc)
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{Manifest: m}, nil
 }
 
 // forkPoint is the last record a forked session took over; 0 for others.

@@ -12,7 +12,7 @@ import (
 
 // recentBlobBytes bounds the blobs a runtime keeps at hand. What a run carries into
 // the next one is nearly always among them: it was written a moment ago.
-const recentBlobBytes = 16 << 20
+const recentBlobBytes = 4 << 20
 
 // watched is the runtime's view of its store: it tells the metrics of every commit
 // and keeps recent blobs at hand. The cache may drop anything at any time, and

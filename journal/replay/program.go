@@ -1,11 +1,10 @@
 package replay
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -15,182 +14,277 @@ import (
 	"github.com/seed14be6753/stile/turn"
 )
 
-// program runs an ACTIONS program again, in the middle of the machine's Steps: its
-// calls feed the machine and go on with the recorded ends of their actions.
-func (p *player) program(e *turn.RunProgram) error {
-	decided := p.decided(e.Turn)
-	if decided == nil || !repeatable(decided) {
-		return p.take(e, decided)
+// program is an ACTIONS program being run again. It runs as a coroutine: it goes on
+// only when the next record is one that a program makes, and so never further than
+// it came then, but for its end.
+type program struct {
+	p      *player
+	start  *turn.RunProgram
+	next   func() (said, bool)
+	stop   func()
+	cancel context.CancelCauseFunc
+	halted bool // it is being stopped: nobody listens any more
+
+	answers map[string]*turn.AnswerCall
+	calls   int
+	tokens  int // calls of magic
+	minted  []string
+	used    []byte // lines of minted that were given out, LF after each
+	whole   bool   // minted holds every line: the program had answered
+	failed  bool   // magic failed
+
+	out, scr []byte // what was fed
+	blind    bool   // what it says is taken from the journal
+	ended    bool   // its end was fed
+	fault    string // why it cannot go on
+}
+
+// said is what a program does next; one of the fields is set.
+type said struct {
+	emission *turn.Emission
+	call     *turn.ProgramCall
+	end      *turn.ProgramEnd
+	blind    bool // it cannot go on without lines that nobody kept
+}
+
+// String describes it in a divergence.
+func (s said) String() string {
+	switch {
+	case s.emission != nil && s.emission.Whisper:
+		return "whispers " + strconv.Quote(s.emission.Text)
+	case s.emission != nil:
+		return "emits " + strconv.Quote(s.emission.Text)
+	case s.call != nil:
+		return "calls " + s.call.Name
+	case s.end != nil && s.end.Code != "":
+		return "ends with " + string(s.end.Code) + ": " + s.end.Detail
+	}
+	return "ends"
+}
+
+// run prepares a program; nothing of it runs until a record asks for it.
+func (p *player) run(e *turn.RunProgram) error {
+	x := &program{p: p, start: e, answers: map[string]*turn.AnswerCall{}}
+	if d := p.ahead.decided; d != nil {
+		x.whole = !d.Resumed && d.GasUsed > 0
+		lines, err := p.blob(d.Minted)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(lines)) {
+			x.minted = append(x.minted, strings.TrimSuffix(line, "\n"))
+		}
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
-	defer cancel(nil)
-	p.running = &run{cancel: cancel, answers: map[string]*turn.AnswerCall{}}
-	defer func() { p.running = nil }()
-	p.report.Programs++
-	minted, err := p.blob(decided.Minted)
+	x.cancel = cancel
+	x.next, x.stop = iter.Pull(func(yield func(said) bool) {
+		tell := func(s said) bool {
+			x.halted = x.halted || !yield(s)
+			return !x.halted
+		}
+		if end := x.execute(ctx, tell); end != nil && !x.halted {
+			tell(said{end: end})
+		}
+	})
+	p.prog = x
+	return nil
+}
+
+// leaveProgram lets go of the program, if there is one.
+func (p *player) leaveProgram() {
+	x := p.prog
+	if x == nil {
+		return
+	}
+	p.prog = nil
+	if x.ended {
+		p.report.Programs++
+	} else {
+		p.report.Taken++
+	}
+	x.halt()
+}
+
+func (x *program) halt() {
+	x.halted = true
+	x.cancel(errHalted)
+	x.stop()
+}
+
+var errHalted = errors.New("the replay goes on without the program")
+
+// proceed feeds what leads to record r, if the program makes it.
+func (p *player) proceed(r *messages.Record) (done bool, err error) {
+	x := p.prog
+	switch b := r.Body.(type) {
+	case *messages.Emit, *messages.Whisper, *messages.ActionDeclared:
+		s, err := x.goOn(r)
+		if err != nil {
+			return false, err
+		}
+		return true, x.tell(r, s)
+	case *messages.Control:
+		if b.What == messages.ControlBreach && b.Name != "actions" || b.What == messages.ControlTimer && b.Detail != "" {
+			return true, x.finish(r)
+		}
+	case *messages.TurnDecided:
+		if p.machine.Phase() == turn.Running {
+			return true, x.finish(r)
+		}
+		return true, x.give(r, b)
+	case *messages.ActionEnded, *messages.Audit:
+		if d := p.sameStep(r); d != nil && !x.ended {
+			// The decision came with the action's end, so the program had stopped before.
+			if b, ok := b.(*messages.ActionEnded); !ok || b.Reason != "lost" || d.GasUsed > 0 || !d.Minted.IsZero() {
+				return true, x.give(r, d)
+			}
+		}
+	}
+	return false, nil
+}
+
+// sameStep finds the decision that the Step of r made as its last but the run's end,
+// when the turn is being stopped.
+func (p *player) sameStep(r *messages.Record) *messages.TurnDecided {
+	if p.machine.Phase() != turn.Draining {
+		return nil
+	}
+	for _, o := range p.src.Records[p.at:] {
+		if !o.TS.Equal(r.TS) || o.Turn != r.Turn || o.Epoch != r.Epoch {
+			return nil
+		}
+		switch b := o.Body.(type) {
+		case *messages.Audit, *messages.ActionEnded, *messages.Control:
+		case *messages.TurnDecided:
+			return b
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// goOn lets the program run to the next thing it says. One that is blind says what
+// the record says.
+func (x *program) goOn(r *messages.Record) (said, error) {
+	if x.ended {
+		return said{}, x.p.stuck(r, "the program has ended")
+	}
+	if !x.blind {
+		s, ok := x.next()
+		switch {
+		case x.fault != "":
+			return said{}, x.p.stuck(r, x.fault)
+		case !ok:
+			return said{}, x.p.stuck(r, "the program has ended")
+		case !s.blind:
+			return s, nil
+		}
+		x.blind = true
+		x.halt()
+	}
+	switch b := r.Body.(type) {
+	case *messages.Emit:
+		return said{emission: &turn.Emission{Text: b.Text, Candidate: b.Candidate}}, nil
+	case *messages.Whisper:
+		return said{emission: &turn.Emission{Whisper: true, Target: b.Target, Text: b.Text}}, nil
+	case *messages.ActionDeclared:
+		return said{call: &turn.ProgramCall{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}}, nil
+	}
+	return said{end: &turn.ProgramEnd{}}, nil
+}
+
+// tell feeds an emission or a call.
+func (x *program) tell(r *messages.Record, s said) error {
+	switch {
+	case s.emission != nil:
+		to := &x.out
+		if s.emission.Whisper {
+			to = &x.scr
+		}
+		*to = append(append(*to, s.emission.Text...), '\n')
+		return x.p.step(r.TS, &turn.Emitted{Ident: x.start.Ident, Emissions: []turn.Emission{*s.emission}})
+	case s.call != nil:
+		s.call.Ident = x.start.Ident
+		return x.p.step(r.TS, s.call)
+	}
+	return x.p.stuck(r, "the program "+s.String()+" instead")
+}
+
+// finish runs the program to its end, which leads to r.
+func (x *program) finish(r *messages.Record) error {
+	if x.ended {
+		return x.p.stuck(r, "the program has ended and the turn is not decided")
+	}
+	s, err := x.goOn(r)
 	if err != nil {
 		return err
 	}
-	x := &execution{p: p, e: e, minted: strings.Split(strings.TrimSuffix(string(minted), "\n"), "\n")}
-	if len(minted) == 0 {
-		x.minted = nil
+	if s.end == nil {
+		return x.p.stuck(r, "the program goes on: it "+s.String())
 	}
-	end := x.run(ctx)
-	if x.err != nil {
-		return x.err
-	}
-	end.Ident = e.Ident
-	end.Minted = minted
-	end.MagicFailed = x.magicFailed
-	p.inputs = append(p.inputs, end)
-	return nil
+	end := *s.end
+	end.Ident, end.Out, end.Scr, end.Minted, end.MagicFailed = x.start.Ident, x.out, x.scr, x.used, x.failed
+	x.ended = true
+	return x.p.step(r.TS, &end)
 }
 
-// repeatable tells whether a turn's program came to its end by itself.
-func repeatable(d *messages.TurnDecided) bool {
-	if d.Resumed {
-		return false
+// give ends a program that was stopped with what the decision says of it.
+func (x *program) give(r *messages.Record, d *messages.TurnDecided) error {
+	if x.ended {
+		return x.p.stuck(r, "nothing in the journal brings it about")
 	}
-	switch d.Reason {
-	case messages.ErrTimeout, messages.ErrCancelled, messages.ErrCrash, messages.ErrFenced, messages.ErrJournal:
-		return false
-	case messages.ErrQuota:
-		// Meters of the program trip at the same step again; those of the run do not
-		// stop it at a step of its own.
-		return d.GasUsed > 0
-	}
-	return true
-}
-
-func (p *player) decided(turnIndex int64) *messages.TurnDecided {
-	for _, r := range p.src.Records[p.at:] {
-		if b, ok := r.Body.(*messages.TurnDecided); ok && r.Turn == turnIndex {
-			return b
-		}
-	}
-	return nil
-}
-
-// take plays a program that was stopped from outside: its emissions and calls
-// stand in the journal, and so does the stream it left.
-func (p *player) take(e *turn.RunProgram, decided *messages.TurnDecided) error {
-	p.report.Taken++
-	_, cancel := context.WithCancelCause(p.ctx)
-	defer cancel(nil)
-	p.running = &run{cancel: cancel, answers: map[string]*turn.AnswerCall{}, taken: true}
-	defer func() { p.running = nil }()
-	for {
-		if len(p.inputs) > 0 {
-			if err := p.advance(); err != nil {
-				return err
-			}
-			continue
-		}
-		r := p.peek()
-		if r == nil || r.Epoch != p.epoch {
-			return nil // the process died here
-		}
-		switch b := r.Body.(type) {
-		case *messages.Emit, *messages.Whisper:
-			if err := p.step(&turn.Emitted{Ident: e.Ident, Emissions: []turn.Emission{emissionOf(r.Body)}}); err != nil {
-				return err
-			}
-		case *messages.ActionDeclared:
-			in := &turn.ProgramCall{Ident: e.Ident, ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}
-			if err := p.step(in); err != nil {
-				return err
-			}
-		case *messages.TurnDecided:
-			if r.Turn != e.Turn {
-				return nil
-			}
-			return p.takeEnd(e, b)
-		default:
-			if p.machine.Phase() == turn.Idle {
-				return nil
-			}
-			if err := p.advance(); err != nil {
-				return err
-			}
-			if id, ok := p.machine.Flight(); !ok || id != e.Ident {
-				return nil // the turn was decided on the way
-			}
-		}
-	}
-}
-
-// takeEnd ends a taken program as its record says.
-func (p *player) takeEnd(e *turn.RunProgram, b *messages.TurnDecided) error {
-	end := &turn.ProgramEnd{Ident: e.Ident, Code: b.Reason, Detail: b.Detail, Gas: b.GasUsed}
+	end := &turn.ProgramEnd{Ident: x.start.Ident, Out: x.out, Scr: x.scr, Gas: d.GasUsed}
 	var err error
-	if end.Out, err = p.blob(b.Output); err != nil {
+	if end.Minted, err = x.p.blob(d.Minted); err != nil {
 		return err
 	}
-	if end.Scr, err = p.blob(b.Scratch); err != nil {
-		return err
-	}
-	if end.Minted, err = p.blob(b.Minted); err != nil {
-		return err
-	}
-	if b.GasUsed == 0 {
-		// It never answered: the grace ran out.
-		return p.step(p.timer(turn.ClockGrace.String()))
-	}
-	return p.step(end)
+	p := x.p
+	p.leaveProgram()
+	return p.step(r.TS, end)
 }
 
-func emissionOf(b messages.Body) turn.Emission {
-	switch b := b.(type) {
-	case *messages.Emit:
-		return turn.Emission{Text: b.Text, Candidate: b.Candidate}
-	case *messages.Whisper:
-		return turn.Emission{Whisper: true, Target: b.Target, Text: b.Text}
-	}
-	return turn.Emission{}
-}
-
-// execution is one program being run again.
-type execution struct {
-	p           *player
-	e           *turn.RunProgram
-	minted      []string
-	out, scr    []byte
-	calls       int
-	magicFailed bool
-	err         error // why the replay cannot go on
-}
-
-func (x *execution) run(ctx context.Context) *turn.ProgramEnd {
-	prog, err := neuroscript.Compile(x.e.Source)
+// execute runs the program on its coroutine, as the interpreter's actor does.
+func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.ProgramEnd) {
+	defer func() {
+		if crash := recover(); crash != nil {
+			end, x.fault = nil, fmt.Sprintf("the program panics: %v", crash)
+		}
+	}()
+	prog, err := neuroscript.Compile(x.start.Source)
 	if err != nil {
 		return &turn.ProgramEnd{Code: messages.ErrActionsParse, Detail: err.Error()}
 	}
 	var userdata neuroscript.Value
-	if x.e.Userdata != "" {
-		if userdata, err = neuroscript.FromJSON([]byte(x.e.Userdata)); err != nil {
+	if x.start.Userdata != "" {
+		if userdata, err = neuroscript.FromJSON([]byte(x.start.Userdata)); err != nil {
 			return &turn.ProgramEnd{Code: messages.ErrUserdataSchema, Detail: err.Error()}
 		}
 	}
-	magic := &neuroscript.Tool{Name: "aeiou.magic", Func: x.magic, Params: []neuroscript.Param{
-		{Name: "kind", Type: "string"}, {Name: "payload", Type: "map"}, {Name: "opts", Type: "map", Optional: true},
-	}}
+	say := func(e turn.Emission) {
+		if !x.halted {
+			tell(said{emission: &e})
+		}
+	}
+	magic := &neuroscript.Tool{Name: "aeiou.magic", Params: magicParams,
+		Func: func(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) { return x.mint(tell, args) }}
+	act := func(c *neuroscript.Call, name string, class messages.Class, args []neuroscript.Value, decode Decode) (neuroscript.Value, error) {
+		return x.act(tell, c, name, class, args, decode)
+	}
+	agent := x.p.agent
 	res := prog.Run(ctx, &neuroscript.Env{
-		SID: x.p.src.Key.SID(), TurnIndex: x.e.Turn, Userdata: userdata, Library: x.p.agent.Library, Limits: x.p.agent.Limits,
-		Tools: x.p.agent.Tools(x.act, []*neuroscript.Tool{magic}),
-		Emit: func(text string) {
-			x.out = append(append(x.out, text...), '\n')
-			x.say(turn.Emission{Text: text, Candidate: candidate(text)})
-		},
-		Whisper: func(target, text string) {
-			x.scr = append(append(x.scr, text...), '\n')
-			x.say(turn.Emission{Whisper: true, Target: target, Text: text})
-		},
+		SID: x.p.src.Key.SID(), TurnIndex: x.start.Turn, Userdata: userdata, Library: agent.Library, Limits: agent.Limits,
+		Tools:   agent.Tools(act, []*neuroscript.Tool{magic}),
+		Emit:    func(text string) { say(turn.Emission{Text: text, Candidate: candidate(text)}) },
+		Whisper: func(target, text string) { say(turn.Emission{Whisper: true, Target: target, Text: text}) },
 	})
-	end := &turn.ProgramEnd{Gas: res.Gas, Out: x.out, Scr: x.scr}
+	end = &turn.ProgramEnd{Gas: res.Gas}
 	switch {
+	case x.fault != "":
+		return nil
 	case res.Breach != nil:
 		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()
-	case x.magicFailed:
+	case x.failed:
 	case res.Err != nil:
 		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()
 	}
@@ -206,65 +300,28 @@ func candidate(text string) bool {
 	return false
 }
 
-// say feeds one emission at the time of its record. Causes that came between, such
-// as a submit that was queued, go first.
-func (x *execution) say(em turn.Emission) {
-	if x.err != nil {
-		return
-	}
-	if x.err = x.catchUp(messages.KindEmit, messages.KindWhisper); x.err == nil {
-		x.err = x.p.step(&turn.Emitted{Ident: x.e.Ident, Emissions: []turn.Emission{em}})
-	}
-}
-
-// catchUp feeds causes until the next record is one of the kinds.
-func (x *execution) catchUp(kinds ...messages.Kind) error {
-	for {
-		r := x.p.peek()
-		if r == nil {
-			return nil
-		}
-		for _, k := range kinds {
-			if r.Body.Kind() == k {
-				return nil
-			}
-		}
-		if _, ok := r.Body.(*messages.Input); !ok {
-			return nil
-		}
-		if err := x.p.advance(); err != nil {
-			return err
-		}
-	}
-}
-
-var errReplay = errors.New("the replay has diverged")
-
-// act feeds the call and plays the journal until it is answered.
-func (x *execution) act(c *neuroscript.Call, name string, class messages.Class, args []neuroscript.Value, decode Decode) (neuroscript.Value, error) {
-	if x.err != nil {
-		return neuroscript.Value{}, errReplay
-	}
+// act tells of a call. When the program is to go on, the journal has had its end.
+func (x *program) act(tell func(said) bool, c *neuroscript.Call, name string, class messages.Class, args []neuroscript.Value, decode Decode) (neuroscript.Value, error) {
 	raw, err := neuroscript.AppendJSON(nil, neuroscript.List(args))
 	if err != nil {
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeArgument, "arguments of %s: %v", name, err)
 	}
 	x.calls++
 	id := "#" + strconv.Itoa(x.calls)
-	if x.err = x.catchUp(messages.KindActionDeclared); x.err == nil {
-		x.err = x.p.step(&turn.ProgramCall{Ident: x.e.Ident, ID: id, Name: name, Args: string(raw), Class: class})
+	if x.halted || !tell(said{call: &turn.ProgramCall{ID: id, Name: name, Args: string(raw), Class: class}}) {
+		return neuroscript.Value{}, errHalted
 	}
-	for x.err == nil && c.Context().Err() == nil {
-		if a := x.p.running.answers[id]; a != nil {
-			return Answer(c, name, a, decode)
-		}
-		if x.p.peek() == nil {
-			x.err = &Divergence{Seq: int64(x.p.at), Kind: messages.KindActionEnded, Why: "the journal ends before the action " + id}
-			break
-		}
-		x.err = x.p.advance()
+	if a := x.answers[id]; a != nil {
+		return Answer(c, name, a, decode)
 	}
-	return neuroscript.Value{}, errReplay
+	return neuroscript.Value{}, x.broken("the program waits for the end of the action " + id)
+}
+
+// broken ends the program because the replay cannot go on.
+func (x *program) broken(why string) error {
+	x.halted, x.fault = true, why
+	x.cancel(errHalted)
+	return errHalted
 }
 
 // Answer turns the end of an action into what its call gives the program: a value,
@@ -295,64 +352,4 @@ func Answer(c *neuroscript.Call, name string, a *turn.AnswerCall, decode Decode)
 		}
 	}
 	return neuroscript.Value{}, neuroscript.Errorf(code, "%s", text)
-}
-
-// magic gives the lines that were minted then. A call that was refused then is
-// refused again for its arguments, which are the program's own.
-func (x *execution) magic(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
-	if len(x.minted) == 0 {
-		x.magicFailed = true
-		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeInternal, "tool.aeiou.magic: no signer is available")
-	}
-	line := x.minted[0]
-	x.minted = x.minted[1:]
-	return neuroscript.String(line), nil
-}
-
-// verify restores the outcome of the checks: which candidates failed and how
-// stands in the decision; the rest were valid and are read for what they say.
-func (p *player) verify(e *turn.Verify) {
-	in := &turn.Verified{Ident: e.Ident}
-	decided := p.decided(e.Turn)
-	failed := map[int64]string{}
-	if decided != nil {
-		for i, text := range decided.Failures {
-			if i < len(decided.FailureLines) {
-				failed[decided.FailureLines[i]] = text
-			}
-		}
-	}
-	for n, line := range aeiou.Candidates(e.Out) {
-		ck := messages.TokenCheck{Line: n}
-		if text, ok := failed[int64(n)]; ok {
-			code, reason, _ := strings.Cut(text, "/")
-			ck.Failure, ck.Reason = messages.Code(code), reason
-		} else {
-			ck.Action, ck.KID, ck.JTI = read(line)
-		}
-		in.Checks = append(in.Checks, ck)
-	}
-	p.inputs = append(p.inputs, in)
-}
-
-// read takes a token's words without judging it: it was judged then.
-func read(line []byte) (action, kid, jti string) {
-	_, rest, _ := bytes.Cut(line, []byte("<<<NSMAG:V3:"))
-	_, rest, _ = bytes.Cut(rest, []byte(":"))
-	payload, _, _ := bytes.Cut(rest, []byte("."))
-	raw, err := base64.RawURLEncoding.DecodeString(string(payload))
-	if err != nil {
-		return "", "", ""
-	}
-	var t struct {
-		KID     string `json:"kid"`
-		JTI     string `json:"jti"`
-		Payload struct {
-			Action string `json:"action"`
-		} `json:"payload"`
-	}
-	if json.Unmarshal(raw, &t) != nil {
-		return "", "", ""
-	}
-	return t.Payload.Action, t.KID, t.JTI
 }

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
-	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/turn"
 )
 
@@ -30,9 +28,8 @@ type Decode func(recorded string) (neuroscript.Value, error)
 // others, and own are those the turn itself brings along.
 type Tools func(act Act, own []*neuroscript.Tool) neuroscript.ToolSet
 
-// Agent is what the session ran under.
+// Agent is what an activation of the session ran under.
 type Agent struct {
-	Name    string
 	Rules   *turn.Rules
 	Dialect parse.Dialect
 	Specs   []messages.ToolSpec
@@ -40,9 +37,18 @@ type Agent struct {
 	Tools   Tools
 	Library *neuroscript.Library
 	Limits  neuroscript.Limits
+	// Gate gives the answer of the gate's rules; its hook is not asked, what it
+	// answered stands in the journal. nil takes every answer from there.
+	Gate func(*turn.AskGate) turn.Judged
 	// MagicCalls bounds the tokens of a turn; 0 is the default of aeiou.md §18.
 	MagicCalls int
+	// TokenTTL and TokenMaxTTL are those of minted tokens; 0 is the default.
+	TokenTTL, TokenMaxTTL time.Duration
 }
+
+// Agents finds the agent whose effective manifest has a digest. The zero digest
+// asks for an activation that did nothing an agent matters for.
+type Agents func(manifest messages.Digest) (*Agent, error)
 
 // Source is a session's history. Records are complete and typed; an erased body
 // makes a replay impossible.
@@ -60,10 +66,10 @@ type Source struct {
 type Report struct {
 	Records int64 // made again and equal
 	Turns   int64 // decided again
-	// Programs counts those that ran again; Taken those whose emissions were taken
-	// from the journal because a clock, a cancel or a crash had stopped them.
+	// Programs counts those that ran again to their end; Taken those that a clock, a
+	// cancel or a crash had stopped and whose end was taken from the journal.
 	Programs, Taken int64
-	Head            messages.Digest
+	Head            messages.Digest // of the last record that was made again
 }
 
 // Divergence is the first difference: a record that the journal has and the
@@ -85,11 +91,13 @@ func (d *Divergence) Error() string {
 }
 
 // Run replays. A *Divergence means that the journal and this build disagree; other
-// errors say why there was nothing to compare (ERR_JOURNAL, ERR_CONFIG).
-func Run(ctx context.Context, src Source, agent *Agent) (Report, error) {
-	p := &player{ctx: ctx, src: src, agent: agent, nonces: &draws{}}
+// errors say why there was nothing to compare (ERR_JOURNAL, ERR_CONFIG, the
+// context's). The report says how far it came. Run keeps nothing and may be called
+// from many goroutines.
+func Run(ctx context.Context, src Source, agents Agents) (Report, error) {
+	p := &player{ctx: ctx, src: src, agents: agents, nonces: &draws{}}
 	for _, r := range src.Records {
-		if _, ok := r.Body.(*messages.Undecoded); ok || r.Raw == nil {
+		if _, ok := r.Body.(*messages.Undecoded); ok || r.Body == nil || r.Raw == nil {
 			return Report{}, messages.Errorf(messages.ErrJournal, "record %d was erased: the session cannot be replayed", r.Seq)
 		}
 		if b, ok := r.Body.(*messages.TurnBegin); ok && r.Seq > src.From {
@@ -101,13 +109,13 @@ func Run(ctx context.Context, src Source, agent *Agent) (Report, error) {
 			}
 			p.at++
 			p.anchor = journal.Anchor{Seq: r.Seq, Hash: r.Hash}
-			p.epoch = r.Epoch
 		}
 	}
 	if p.at == 0 {
 		p.anchor = journal.Anchor{Hash: journal.Genesis(src.Key.SID(), src.Inc)}
 	}
 	err := p.play()
+	p.leaveProgram()
 	p.report.Head = p.anchor.Hash
 	return p.report, err
 }
@@ -116,33 +124,34 @@ func Run(ctx context.Context, src Source, agent *Agent) (Report, error) {
 type player struct {
 	ctx    context.Context
 	src    Source
-	agent  *Agent
+	agents Agents
 	nonces *draws
 
-	at      int // next record of the journal to be made
+	at     int // next record of the journal to be made
+	anchor journal.Anchor
+	report Report
+
+	// Of the activation.
 	epoch   int64
-	state   turn.State
-	anchor  journal.Anchor
+	agent   *Agent
+	state   turn.State // before the first one
 	machine *turn.Machine
 	sealer  *journal.Sealer
-	report  Report
-
 	inputs  []turn.Input // brought about by effects, fed before further causes
 	gens    [turn.NumClocks]uint64
-	started map[string]bool // actions whose effect was begun and not ended
-	open    *turn.OpenModel
-	decoder parse.Decoder
-	fed     int64 // reply bytes fed
-	opened  int64 // model.request records made in this turn
-	replied bool
-	running *run
+
+	// Of the turn.
+	gen   *generation
+	prog  *program
+	ahead outlook
 }
 
-// run is the program being run again.
-type run struct {
-	cancel  context.CancelCauseFunc
-	answers map[string]*turn.AnswerCall
-	taken   bool
+// outlook is what the journal holds of the turn that begins, as far as the same
+// activation wrote it.
+type outlook struct {
+	chunks  []byte // bytes of its chunk records
+	reply   *messages.ModelReply
+	decided *messages.TurnDecided
 }
 
 // peek is the next record of the journal, nil at its end.
@@ -153,31 +162,69 @@ func (p *player) peek() *messages.Record {
 	return p.src.Records[p.at]
 }
 
+// maxIdleSteps bounds the steps in a row that make no record. A program's end and
+// the verification after it are two, and more there never are.
+const maxIdleSteps = 4
+
 func (p *player) play() error {
+	idle := 0
 	for {
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
 		r := p.peek()
 		if r == nil {
 			return nil
 		}
-		if r.Epoch != p.epoch || p.machine == nil {
-			if err := p.activate(r.Epoch); err != nil {
-				return err
-			}
-			if p.machine.Unsettled() {
-				if err := p.step(&turn.Settle{}); err != nil {
-					return err
-				}
-				continue
-			}
-		}
-		if err := p.advance(); err != nil {
+		at := p.at
+		if err := p.one(r); err != nil {
 			return err
+		}
+		if idle++; p.at > at {
+			idle = 0
+		}
+		if idle > maxIdleSteps {
+			return p.stuck(r, "what should bring it about has no effect")
 		}
 	}
 }
 
+// one feeds one input, the one that leads to record r.
+func (p *player) one(r *messages.Record) error {
+	if p.machine == nil || r.Epoch != p.epoch {
+		if err := p.activate(r.Epoch); err != nil {
+			return err
+		}
+		if p.machine.Unsettled() {
+			return p.step(r.TS, &turn.Settle{})
+		}
+	}
+	if in := p.meanwhile(r); in != nil {
+		return p.step(r.TS, in)
+	}
+	if len(p.inputs) > 0 {
+		in := p.inputs[0]
+		p.inputs = p.inputs[1:]
+		return p.step(r.TS, in)
+	}
+	if p.gen != nil && p.machine.Phase() == turn.Generating {
+		return p.generate(r)
+	}
+	if p.prog != nil {
+		if done, err := p.proceed(r); done || err != nil {
+			return err
+		}
+	}
+	in, err := p.cause(r)
+	if err != nil {
+		return err
+	}
+	return p.step(r.TS, in)
+}
+
 // activate begins a new activation, as a restart would.
 func (p *player) activate(epoch int64) error {
+	p.leaveProgram()
 	if p.machine != nil {
 		p.state = *p.machine.State()
 	}
@@ -185,13 +232,36 @@ func (p *player) activate(epoch int64) error {
 	if err != nil {
 		return err
 	}
+	if p.agent, err = p.agentOf(epoch); err != nil {
+		return err
+	}
 	p.epoch = epoch
 	p.machine = turn.New(turn.Config{Key: p.src.Key, Inc: p.src.Inc, Rules: p.agent.Rules}, state, p.nonces)
 	p.sealer = journal.NewSealer(journal.SealerConfig{
 		Head: journal.Head{SID: p.src.Key.SID(), Inc: p.src.Inc, Seq: p.anchor.Seq, Hash: p.anchor.Hash}, Epoch: epoch, Rand: salts{p}, Receipts: journal.ReceiptsOff,
 	})
-	p.inputs, p.started, p.open, p.decoder, p.running = nil, map[string]bool{}, nil, nil, nil
+	p.inputs, p.gen = nil, nil
 	return nil
+}
+
+// agentOf finds the agent of an activation by the first manifest it named. One that
+// named none goes on under the one before, or under the first that comes.
+func (p *player) agentOf(epoch int64) (*Agent, error) {
+	for _, r := range p.src.Records[p.at:] {
+		if r.Epoch != epoch && p.agent != nil {
+			return p.agent, nil
+		}
+		switch b := r.Body.(type) {
+		case *messages.SessionOpened:
+			return p.agents(b.Manifest)
+		case *messages.TurnBegin:
+			return p.agents(b.Manifest)
+		}
+	}
+	if p.agent != nil {
+		return p.agent, nil
+	}
+	return p.agents(messages.Digest{})
 }
 
 // clone keeps the old activation's state from being shared with the new one's.
@@ -203,18 +273,18 @@ func clone(s *turn.State) (turn.State, error) {
 	return turn.DecodeState(b)
 }
 
-// step feeds one input at the time of the next record, and checks every record
-// the machine makes.
-func (p *player) step(in turn.Input) error {
-	now := p.now()
+// step feeds one input, checks every record the machine makes, and then does the
+// effects as far as a replay does them.
+func (p *player) step(now time.Time, in turn.Input) error {
+	r := p.peek()
 	effects, err := p.machine.Step(now, in)
 	if err != nil {
-		return err
+		return p.stuck(r, err.Error())
 	}
 	effects = slices.Clone(effects)
 	for _, e := range effects {
 		if made, ok := e.(*turn.Persist); ok {
-			if err := p.check(made); err != nil {
+			if err := p.check(made.Record); err != nil {
 				return err
 			}
 		}
@@ -224,35 +294,25 @@ func (p *player) step(in turn.Input) error {
 			return err
 		}
 	}
+	if p.prog != nil {
+		if id, ok := p.machine.Flight(); !ok || id != p.prog.start.Ident {
+			p.leaveProgram()
+		}
+	}
 	return nil
 }
 
-// now is the time of the Step that made the next record.
-func (p *player) now() time.Time {
-	if r := p.peek(); r != nil {
-		return r.TS
-	}
-	return p.src.Records[len(p.src.Records)-1].TS
-}
-
-// check seals the record as it was sealed and compares the hashes.
-func (p *player) check(made *turn.Persist) error {
+// check seals a record as it was sealed and compares the hashes.
+func (p *player) check(got *messages.Record) error {
 	want := p.peek()
 	if want == nil {
-		// The journal ends inside this Step: its tail was never acknowledged.
-		return io.EOF
+		return &Divergence{Seq: got.Seq, Kind: got.Body.Kind(), Why: "the journal ends in the middle of a step: this record is missing"}
 	}
-	got := made.Record
 	if err := p.sealer.Seal([]*messages.Record{got}, got.TS); err != nil {
-		return err
+		return p.stuck(want, err.Error())
 	}
 	if got.Hash != want.Hash {
 		return &Divergence{Seq: want.Seq, Kind: want.Body.Kind(), Want: string(want.Raw), Got: string(got.Raw), Why: difference(want, got)}
-	}
-	for _, b := range made.Blobs {
-		if !slices.Contains(journal.Blobs(want.Body), b.Digest) {
-			return &Divergence{Seq: want.Seq, Kind: want.Body.Kind(), Why: "a blob the record does not name"}
-		}
 	}
 	p.at++
 	p.anchor = journal.Anchor{Seq: want.Seq, Hash: want.Hash}
@@ -267,320 +327,51 @@ func difference(want, got *messages.Record) string {
 	switch {
 	case want.Body.Kind() != got.Body.Kind():
 		return "the replay makes " + string(got.Body.Kind())
+	case want.Epoch != got.Epoch:
+		return "another activation wrote it"
 	case want.Turn != got.Turn || want.Run != got.Run:
 		return "another turn or run"
 	case !want.TS.Equal(got.TS):
 		return "another time"
+	case !bytes.Equal(want.Raw, got.Raw):
+		return "another body"
 	}
-	return "another body"
+	return "another place in the chain"
 }
 
-// advance feeds what comes next: what effects brought about, else the cause that
-// the next record names.
-func (p *player) advance() error {
-	if len(p.inputs) > 0 {
-		in := p.inputs[0]
-		p.inputs = p.inputs[1:]
-		return p.step(in)
+func (p *player) stuck(r *messages.Record, why string) *Divergence {
+	d := &Divergence{Seq: r.Seq, Kind: r.Body.Kind(), Want: string(r.Raw), Why: why}
+	if p.machine != nil {
+		d.Why += ", in " + p.machine.Phase().String()
 	}
-	r := p.peek()
-	if r == nil {
-		return nil
-	}
-	if p.open != nil && !p.replied && r.Turn == p.open.Turn {
-		if done, err := p.generation(r); done || err != nil {
-			return err
-		}
-	}
-	in, err := p.cause(r)
-	if err != nil {
-		return err
-	}
-	return p.step(in)
+	return d
 }
 
-// cause is the input that record r must have come from.
-func (p *player) cause(r *messages.Record) (turn.Input, error) {
-	id, _ := p.machine.Flight()
-	switch b := r.Body.(type) {
-	case *messages.SessionOpened:
-		return &turn.Open{Name: b.Name}, nil
-	case *messages.Input:
-		return &turn.Submit{Input: *b}, nil
-	case *messages.RunEnd:
-		by := strings.TrimSuffix(strings.TrimPrefix(b.Detail, "cancelled by "), " before it began")
-		return &turn.Cancel{Run: r.Run, By: by}, nil
-	case *messages.Control:
-		switch b.What {
-		case messages.ControlTimer:
-			return p.timer(b.Name), nil
-		case messages.ControlCancel:
-			return &turn.Cancel{By: b.By}, nil
-		case messages.ControlCrash:
-			return &turn.ChildDown{Ident: id, Child: turn.Child(b.Name), Detail: b.Detail}, nil
-		}
-	case *messages.ActionApproval:
-		return nil, p.stuck(r, "an approval nobody asked for")
-	case *messages.Audit, *messages.ActionEnded:
-		return p.actionEnded(r)
-	case *messages.TurnDecided:
-		if p.machine.Phase() == turn.Draining {
-			return p.timer(turn.ClockGrace.String()), nil
-		}
-	}
-	return nil, p.stuck(r, "nothing in the journal brings it about")
-}
-
-func (p *player) stuck(r *messages.Record, why string) error {
-	return &Divergence{Seq: r.Seq, Kind: r.Body.Kind(), Want: string(r.Raw), Why: why + " in " + p.machine.Phase().String()}
-}
-
-func (p *player) timer(name string) turn.Input {
-	for c := range turn.NumClocks {
-		if c.String() == name {
-			return &turn.Timer{Clock: c, Gen: p.gens[c]}
-		}
-	}
-	return &turn.Timer{Clock: turn.NumClocks}
-}
-
-// actionEnded gathers the audits in front of an action's end.
-func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
-	id, _ := p.machine.Flight()
-	in := &turn.ActionEnded{Ident: id}
-	for i := p.at; i < len(p.src.Records); i++ {
-		switch b := p.src.Records[i].Body.(type) {
-		case *messages.Audit:
-			in.Audits = append(in.Audits, *b)
-		case *messages.ActionEnded:
-			if b.Reason == "panic" {
-				return p.panicked(id, b, i), nil
-			}
-			if b.Reason == "lost" {
-				return p.timer(turn.ClockGrace.String()), nil
-			}
-			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
-			delete(p.started, b.ID)
-			return in, nil
-		default:
-			return nil, p.stuck(r, "an audit without the action it belongs to")
-		}
-	}
-	return nil, p.stuck(r, "the journal ends inside an action's end")
-}
-
-// panicked restores the crash of an action; its text stands in the control record
-// that follows when the crash ended the turn.
-func (p *player) panicked(id turn.Ident, b *messages.ActionEnded, at int) turn.Input {
-	down := &turn.ChildDown{Ident: id, Child: turn.ChildAction, ID: b.ID}
-	if at+1 < len(p.src.Records) {
-		if c, ok := p.src.Records[at+1].Body.(*messages.Control); ok && c.What == messages.ControlCrash {
-			down.Detail = c.Detail
-		}
-	}
-	return down
-}
-
-// perform does an effect as far as a replay does it.
-func (p *player) perform(e turn.Effect) error {
-	switch e := e.(type) {
-	case *turn.SetTimer:
-		p.gens[e.Clock] = e.Gen
-	case *turn.OpenModel:
-		p.open, p.fed, p.opened, p.replied = e, 0, 0, false
-		p.decoder = p.agent.Dialect.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, MaxReplyBytes: turn.MaxReplyBytes})
-	case *turn.AskGate:
-		p.gate(e)
-	case *turn.StartAction:
-		p.started[e.ID] = true
-	case *turn.CancelAction:
-		if e.Withdrawn {
-			p.inputs = append(p.inputs, &turn.ActionEnded{Ident: e.Ident, ID: e.ID, State: messages.ActionCancelled, Reason: "cancelled"})
-		}
-	case *turn.Verify:
-		p.verify(e)
-	case *turn.RunProgram:
-		return p.program(e)
-	case *turn.StopProgram:
-		if p.running != nil {
-			p.running.cancel(messages.Errorf(e.Code, "the turn is stopped"))
-		}
-	case *turn.AnswerCall:
-		if p.running != nil {
-			p.running.answers[e.ID] = e
-		}
-	}
-	return nil
-}
-
-// gate answers as the gate did: an answer by a rule stands in the journal, the
-// default's does not, and approves.
-func (p *player) gate(e *turn.AskGate) {
-	in := &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: messages.GateApprove}
-	if r := p.peek(); r != nil {
-		switch b := r.Body.(type) {
-		case *messages.ActionApproval:
-			if b.ID == e.ID {
-				in.Answer, in.By, in.Reason, in.Record = b.State, b.By, b.Reason, true
-			}
-		case *messages.ActionEnded: // denied by default
-			if b.ID == e.ID && b.Reason == "denied" {
-				in.Answer = messages.GateDeny
-				if s, err := unquote(b.Result); err == nil {
-					in.Reason = s
-				}
-			}
-		}
-	}
-	p.inputs = append(p.inputs, in)
-}
-
-func unquote(s string) (string, error) {
-	if s == "" {
-		return "", nil
-	}
-	v, err := neuroscript.FromJSON([]byte(s))
-	if err != nil {
-		return "", err
-	}
-	text, _ := v.AsString()
-	return text, nil
-}
-
-// generation feeds the reply. done tells that an input was fed.
-func (p *player) generation(r *messages.Record) (done bool, err error) {
-	id := p.open.Ident
-	switch b := r.Body.(type) {
-	case *messages.ModelRequest:
-		if err := p.comparePrompt(r, b); err != nil {
-			return false, err
-		}
-		p.opened++
-		return true, p.step(&turn.ModelOpened{Ident: id, Request: *b})
-	case *messages.ModelFallback:
-		return true, p.step(&turn.ModelSwitched{Ident: id, Fallback: *b})
-	case *messages.ModelChunk:
-		return true, p.feed(b.Bytes, r.TS)
-	case *messages.Control:
-		if b.What != messages.ControlModelError {
-			return false, p.rest(b.What) // then the control itself, which seals the reply
-		}
-	case *messages.Input, *messages.RunEnd, *messages.Note:
-		return false, nil // of another run, meanwhile
-	}
-	reply := p.reply()
-	if reply == nil {
-		return false, nil
-	}
-	if err := p.rest(""); err != nil {
-		return false, err
-	}
-	end := &turn.ReplyEnd{Ident: id, Finish: reply.Finish, Usage: reply.Usage, CostMicroUSD: reply.CostUSD, Err: reply.Error}
-	p.decoder.End(reply.Finish, func(ev messages.Event) { end.Events = append(end.Events, own(ev)) })
-	p.replied = true
-	return true, p.step(end)
-}
-
-// reply finds the turn's model.reply.
-func (p *player) reply() *messages.ModelReply {
+// look reads what lies ahead of a turn that begins.
+func (p *player) look(turnIndex int64) {
+	p.ahead = outlook{}
 	for _, r := range p.src.Records[p.at:] {
-		if b, ok := r.Body.(*messages.ModelReply); ok && r.Turn == p.open.Turn {
-			return b
+		if r.Epoch != p.epoch {
+			return
 		}
-	}
-	return nil
-}
-
-// rest feeds the reply bytes that no chunk record holds. Their own time is not
-// recorded; the time of the chunk before keeps the machine from making a chunk
-// record of them that the session did not make.
-func (p *player) rest(what messages.ControlWhat) error {
-	reply := p.reply()
-	if reply == nil || reply.Blob.IsZero() || reply.Length <= p.fed {
-		p.replied = p.replied || what != ""
-		return nil
-	}
-	b, err := p.src.Blob(p.ctx, reply.Blob)
-	if err != nil {
-		return err
-	}
-	p.replied = what != ""
-	return p.feed(b[p.fed:], p.lastChunk())
-}
-
-// lastChunk is the time of the turn's latest chunk record, or of its begin.
-func (p *player) lastChunk() time.Time {
-	for i := p.at - 1; i >= 0; i-- {
-		r := p.src.Records[i]
-		if r.Turn != p.open.Turn {
+		if r.Turn != turnIndex {
+			if _, begins := r.Body.(*messages.TurnBegin); begins {
+				return
+			}
 			continue
 		}
-		switch r.Body.(type) {
-		case *messages.ModelChunk, *messages.TurnBegin:
-			return r.TS
-		}
-	}
-	return p.now()
-}
-
-func (p *player) feed(b []byte, now time.Time) error {
-	in := &turn.Decoded{Ident: p.open.Ident, Bytes: b}
-	p.decoder.Push(b, func(ev messages.Event) { in.Events = append(in.Events, own(ev)) })
-	p.fed += int64(len(b))
-	effects, err := p.machine.Step(now, in)
-	if err != nil {
-		return err
-	}
-	for _, e := range slices.Clone(effects) {
-		if made, ok := e.(*turn.Persist); ok {
-			if err := p.check(made); err != nil {
-				return err
+		switch b := r.Body.(type) {
+		case *messages.ModelChunk:
+			if p.ahead.reply == nil {
+				p.ahead.chunks = append(p.ahead.chunks, b.Bytes...)
 			}
-		}
-		if err := p.perform(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func own(ev messages.Event) messages.Event {
-	ev.Text = bytes.Clone(ev.Text)
-	return ev
-}
-
-// comparePrompt renders the prompt again.
-func (p *player) comparePrompt(r *messages.Record, want *messages.ModelRequest) error {
-	e := p.open
-	proj := messages.Projection{
-		SID: p.src.Key.SID(), Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
-		Out: e.Out, Scr: e.Scr, Tools: p.agent.Specs, Primer: p.agent.Primer, LastError: e.LastError,
-	}
-	if !p.agent.Dialect.Traits().Carry {
-		proj = prompt.Project(slices.Values(p.src.Records[:p.at]), prompt.Spec{
-			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Tools: p.agent.Specs, Primer: p.agent.Primer,
-		})
-	} else if !e.HaveCarry {
-		var err error
-		if proj.Out, err = p.blob(e.OutDigest); err != nil {
-			return err
-		}
-		if proj.Scr, err = p.blob(e.ScrDigest); err != nil {
-			return err
+		case *messages.ModelReply:
+			p.ahead.reply = b
+		case *messages.TurnDecided:
+			p.ahead.decided = b
+			return
 		}
 	}
-	got := prompt.Digest(prompt.Assemble(p.agent.Dialect, proj))
-	if got != want.Prompt {
-		return &Divergence{Seq: r.Seq, Kind: r.Body.Kind(), Want: string(r.Raw), Why: "another prompt: the agent, its tools or the dialect's words have changed"}
-	}
-	return nil
-}
-
-func (p *player) blob(d messages.Digest) ([]byte, error) {
-	if d.IsZero() {
-		return nil, nil
-	}
-	return p.src.Blob(p.ctx, d)
 }
 
 // draws gives the machine the nonces it drew then.
@@ -611,8 +402,6 @@ func (s salts) Read(b []byte) (int, error) {
 	for i := s.p.at; i < len(s.p.src.Records) && n+16 <= len(b); i++ {
 		n += copy(b[n:], s.p.src.Records[i].Salt[:])
 	}
-	for ; n < len(b); n++ {
-		b[n] = 0
-	}
-	return n, nil
+	clear(b[n:])
+	return len(b), nil
 }

@@ -1,0 +1,159 @@
+package replay
+
+import (
+	"strings"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// meanwhile is what may happen at any time beside the run in flight: a submit that
+// is queued, and the cancel of a run that waits.
+func (p *player) meanwhile(r *messages.Record) turn.Input {
+	switch b := r.Body.(type) {
+	case *messages.Input:
+		return &turn.Submit{Input: *b}
+	case *messages.RunEnd:
+		if open := p.machine.State().Open; open == nil || open.Run != r.Run {
+			return &turn.Cancel{Run: r.Run, By: by(strings.TrimSuffix(b.Detail, " before it began"))}
+		}
+	}
+	return nil
+}
+
+// by reads who cancelled out of a sentence of the machine.
+func by(detail string) string {
+	name, _ := strings.CutPrefix(detail, "cancelled by ")
+	if name == detail {
+		return ""
+	}
+	return name
+}
+
+// cause is the input that record r must have come from.
+func (p *player) cause(r *messages.Record) (turn.Input, error) {
+	id, _ := p.machine.Flight()
+	switch b := r.Body.(type) {
+	case *messages.SessionOpened:
+		return &turn.Open{Name: b.Name}, nil
+	case *messages.Control:
+		switch b.What {
+		case messages.ControlTimer:
+			return p.timer(b.Name), nil
+		case messages.ControlCancel:
+			return &turn.Cancel{By: b.By}, nil
+		case messages.ControlCrash:
+			return &turn.ChildDown{Ident: id, Child: turn.Child(b.Name), Detail: b.Detail}, nil
+		}
+	case *messages.Audit, *messages.ActionEnded:
+		return p.actionEnded(r)
+	}
+	return nil, p.stuck(r, "nothing in the journal brings it about")
+}
+
+func (p *player) timer(name string) turn.Input {
+	for c := range turn.NumClocks {
+		if c.String() == name {
+			return &turn.Timer{Clock: c, Gen: p.gens[c]}
+		}
+	}
+	return &turn.Timer{Clock: turn.NumClocks}
+}
+
+// actionEnded gathers the audits in front of an action's end.
+func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
+	id, _ := p.machine.Flight()
+	in := &turn.ActionEnded{Ident: id}
+	for i := p.at; i < len(p.src.Records); i++ {
+		switch b := p.src.Records[i].Body.(type) {
+		case *messages.Audit:
+			in.Audits = append(in.Audits, *b)
+		case *messages.ActionEnded:
+			switch b.Reason {
+			case "panic":
+				return p.panicked(id, b, i), nil
+			case "lost":
+				return p.timer(turn.ClockGrace.String()), nil
+			}
+			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
+			return in, nil
+		default:
+			return nil, p.stuck(r, "an audit without the action it belongs to")
+		}
+	}
+	return nil, p.stuck(r, "the journal ends inside an action's end")
+}
+
+// panicked restores the crash of an action; its text stands in the control record
+// that follows when the crash ended the turn.
+func (p *player) panicked(id turn.Ident, b *messages.ActionEnded, at int) turn.Input {
+	down := &turn.ChildDown{Ident: id, Child: turn.ChildAction, ID: b.ID}
+	if at+1 < len(p.src.Records) {
+		if c, ok := p.src.Records[at+1].Body.(*messages.Control); ok && c.What == messages.ControlCrash {
+			down.Detail = c.Detail
+		}
+	}
+	return down
+}
+
+// perform does an effect as far as a replay does it. Publishing, answering and
+// starting actions are the outside's, and the journal knows what came of them.
+func (p *player) perform(e turn.Effect) error {
+	switch e := e.(type) {
+	case *turn.SetTimer:
+		p.gens[e.Clock] = e.Gen
+	case *turn.OpenModel:
+		p.look(e.Turn)
+		return p.open(e)
+	case *turn.AskGate:
+		p.judge(e)
+	case *turn.Verify:
+		p.verify(e)
+	case *turn.RunProgram:
+		return p.run(e)
+	case *turn.AnswerCall:
+		if p.prog != nil {
+			p.prog.answers[e.ID] = e
+		}
+	}
+	return nil
+}
+
+// judge answers as the gate did: by its rules, which are asked again, or by its
+// hook, whose answer stands in the journal. An answer that no record shows is the
+// default's.
+func (p *player) judge(e *turn.AskGate) {
+	var in turn.Judged
+	if p.agent.Gate != nil {
+		in = p.agent.Gate(e)
+	} else {
+		in.Answer = messages.GateApprove
+	}
+	in.Ident, in.ID = e.Ident, e.ID
+	if r := p.peek(); r != nil {
+		switch b := r.Body.(type) {
+		case *messages.ActionApproval:
+			if b.ID == e.ID && (b.By == byHook || p.agent.Gate == nil) {
+				in.Answer, in.By, in.Reason, in.Record = b.State, b.By, b.Reason, true
+			}
+		case *messages.ActionEnded: // denied by default
+			if b.ID == e.ID && b.Reason == "denied" && p.agent.Gate == nil {
+				in.Answer, in.Reason = messages.GateDeny, unquote(b.Result)
+			}
+		}
+	}
+	p.inputs = append(p.inputs, &in)
+}
+
+// byHook is what an approval says that the gate's hook spoke.
+const byHook = "hook"
+
+func unquote(s string) string {
+	v, err := neuroscript.FromJSON([]byte(s))
+	if err != nil {
+		return ""
+	}
+	text, _ := v.AsString()
+	return text
+}
