@@ -18,6 +18,8 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
@@ -43,8 +45,8 @@ type Agent struct {
 	Tools []tools.Tool
 	// Library holds trusted function libraries (neuroscript.md §12).
 	Library []neuroscript.Source
-	// Gate decides before the manifest's approval rules; may be nil. It must be
-	// pure: replay asks it again.
+	// Gate decides where no rule of the manifest denies; may be nil. Its answers are
+	// recorded, and a replay takes them from there.
 	Gate func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
 
 	replayed bool // calls nothing: declares tools and answers from the journal
@@ -70,23 +72,41 @@ type compiled struct {
 	man     *manifest.Manifest // effective
 	checker func(messages.Input) (messages.Input, error)
 	busy    messages.Policy
-	err     error
 }
 
-// compile makes an agent ready, once.
-func (rt *Runtime) compile(a *Agent) (*compiled, error) {
+// Check tells whether an agent could be opened, without a runtime: what it names
+// must exist and its files must be readable. dialects and models are those of the
+// Config it is meant for. Errors are ERR_CONFIG, naming the field.
+func Check(a *Agent, dialects []parse.Dialect, models map[string]llm.Model) error {
+	rt, err := newCompiler(dialects)
+	if err != nil {
+		return err
+	}
+	rt.cfg.Models = models
+	_, err = rt.compile(context.Background(), a)
+	return errors.Join(err, rt.closeFiles())
+}
+
+// compile makes an agent ready, once. A failure is not kept: what was missing may
+// be there the next time.
+func (rt *Runtime) compile(ctx context.Context, a *Agent) (*compiled, error) {
+	if a == nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "there is none"}
+	}
 	if c, ok := rt.agents.Load(a); ok {
-		c := c.(*compiled)
-		return c, c.err
+		return c.(*compiled), nil
 	}
 	c := &compiled{}
-	c.err = rt.build(a, c)
-	if c.err == nil && rt.store != nil {
-		c.err = rt.keepManifest(c)
+	if err := rt.build(a, c); err != nil {
+		return nil, err
+	}
+	if rt.store != nil {
+		if err := rt.keepManifest(ctx, c); err != nil {
+			return nil, closedError(err)
+		}
 	}
 	actual, _ := rt.agents.LoadOrStore(a, c)
-	c = actual.(*compiled)
-	return c, c.err
+	return actual.(*compiled), nil
 }
 
 func (rt *Runtime) build(a *Agent, c *compiled) error {
@@ -100,7 +120,7 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	} else {
 		m = m.WithDefaults()
 	}
-	if err := m.Validate(); err != nil {
+	if err := rt.validate(m); err != nil {
 		return err
 	}
 	dialect, err := rt.dialects.Lookup(m.Dialect)
@@ -154,10 +174,21 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	return nil
 }
 
+// validate checks a manifest. The manifest knows the dialects of this product
+// alone; one of the configuration is as good.
+func (rt *Runtime) validate(m *manifest.Manifest) error {
+	for _, d := range rt.cfg.Dialects {
+		if d.Name() == m.Dialect {
+			known := *m
+			known.Dialect = plain.Dialect{}.Name()
+			return known.Validate()
+		}
+	}
+	return m.Validate()
+}
+
 // keepManifest leaves the effective manifest beside the records, for replay.
-func (rt *Runtime) keepManifest(c *compiled) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
+func (rt *Runtime) keepManifest(ctx context.Context, c *compiled) error {
 	key := manifestKey(c.agent.Rules.ManifestDigest)
 	if _, err := rt.store.Meta(ctx, key); !journal.IsNotFound(err) {
 		return err
@@ -194,7 +225,9 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest) (*tools.Registry, er
 		if err != nil {
 			return nil, err
 		}
-		rt.keep(files)
+		if err := rt.keep(files); err != nil {
+			return nil, err
+		}
 		all = append(all, files.Tools()...)
 	}
 	return tools.New(append(all, a.Tools...)...)
@@ -222,13 +255,13 @@ func (rt *Runtime) routes(a *Agent, m *manifest.Manifest) ([]actors.Route, error
 	if a.Model != nil {
 		return []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: a.Model}}, nil
 	}
-	port, err := rt.provider(a, m.Model.Provider, m.Model.Script, "model.script")
+	port, err := rt.provider(a, m.Model.Provider, m.Model.Script, "model")
 	if err != nil {
 		return nil, err
 	}
 	routes := []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: port}}
-	for _, f := range m.Model.Fallback {
-		port, err := rt.provider(a, f.Provider, f.Script, "model.fallback.script")
+	for i, f := range m.Model.Fallback {
+		port, err := rt.provider(a, f.Provider, f.Script, fmt.Sprintf("model.fallback[%d]", i))
 		if err != nil {
 			return nil, err
 		}
@@ -237,15 +270,16 @@ func (rt *Runtime) routes(a *Agent, m *manifest.Manifest) ([]actors.Route, error
 	return routes, nil
 }
 
-func (rt *Runtime) provider(a *Agent, name, script, field string) (llm.Model, error) {
+// provider finds a model; at is its place in the manifest.
+func (rt *Runtime) provider(a *Agent, name, script, at string) (llm.Model, error) {
 	if p, ok := rt.cfg.Models[name]; ok {
 		return p, nil
 	}
 	if name != "scripted" {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "model.provider", Detail: "there is no provider " + name + " here; configured are scripted and those of Config.Models"}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".provider", Detail: "there is no provider " + name + " here; configured are scripted and those of Config.Models"}
 	}
 	if script == "" {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: field, Detail: "the scripted provider needs a script"}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".script", Detail: "the scripted provider needs a script"}
 	}
 	path := script
 	if !filepath.IsAbs(path) {
@@ -253,7 +287,7 @@ func (rt *Runtime) provider(a *Agent, name, script, field string) (llm.Model, er
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: field, File: script, Detail: "cannot read the script", Cause: unwrapPath(err)}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".script", File: script, Detail: "cannot read the script", Cause: unwrapPath(err)}
 	}
 	return scripted.Parse(script, data)
 }

@@ -41,10 +41,13 @@ func Exec(ctx context.Context, envelope []byte, agent *Agent) (ExecResult, error
 	if err != nil {
 		return ExecResult{}, err
 	}
-	defer rt.Close(context.WithoutCancel(ctx))
+	defer rt.Close(ctx) // a tool that does not heed ctx goes on in the background
 	own := Agent{Dialect: "aeiou", Name: "exec"}
 	if agent != nil {
 		own = *agent
+	}
+	if own.Dialect = "aeiou"; own.Manifest != nil && own.Manifest.Dialect != own.Dialect {
+		return ExecResult{}, &messages.Error{Code: messages.ErrConfig, Field: "dialect", Detail: "an envelope is run under aeiou, not under " + own.Manifest.Dialect}
 	}
 	own.Model = said(env.Actions)
 	s, err := rt.Open(ctx, "exec", &own)

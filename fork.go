@@ -3,6 +3,8 @@ package stile
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -12,7 +14,7 @@ import (
 // (0: from its last decision). The records up to there are taken over under the new
 // session's chain, with their own times; session.opened names where they came from. A run
 // that goes on at that turn goes on in the fork when it is opened; inputs that were
-// waiting are left behind. Errors: ERR_CONFIG (no such turn, the new name exists),
+// waiting are left behind, cancelled. Errors: ERR_CONFIG (no such turn, the new name exists),
 // ERR_JOURNAL (an erased body cannot be taken over).
 func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*journal.Head, error) {
 	key, err := messages.ParseSID(newName)
@@ -41,7 +43,7 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 	if err != nil {
 		return nil, err
 	}
-	batch := journal.Batch{SID: key.SID(), Inc: inc, Epoch: 1}
+	batch := journal.Batch{SID: key.SID(), Inc: inc, Epoch: forkEpoch}
 	if batch.Blobs, err = rt.blobsOf(ctx, from.Inc, recs[:cut]); err != nil {
 		return nil, err
 	}
@@ -55,8 +57,9 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 		}
 		batch.Records = append(batch.Records, own)
 	}
+	batch.Records = append(batch.Records, leftBehind(recs[:cut], rt.cfg.Now())...)
 	sealer := journal.NewSealer(journal.SealerConfig{
-		Head: journal.NewHead(key.SID(), inc), Epoch: 1, Rand: rt.cfg.Rand, Signer: ringKeys{rt.keys}, Receipts: receiptsOf(recs),
+		Head: journal.NewHead(key.SID(), inc), Epoch: forkEpoch, Rand: rt.cfg.Rand, Signer: ringKeys{rt.keys}, Receipts: receiptsOf(recs),
 	})
 	if err := sealer.Seal(batch.Records, rt.cfg.Now()); err != nil {
 		return nil, err
@@ -69,10 +72,32 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 		err = ctx.Err()
 	}
 	if err != nil {
-		return nil, err
+		return nil, closedError(err)
 	}
 	head, err := rt.store.HeadOf(ctx, inc)
 	return &head, err
+}
+
+// forkEpoch is the activation under which a fork is written; no session runs in it.
+const forkEpoch = 1
+
+// leftBehind cancels the runs that were waiting at the cut.
+func leftBehind(recs []*messages.Record, now time.Time) (ends []*messages.Record) {
+	var waiting []int64
+	for _, r := range recs {
+		switch r.Body.(type) {
+		case *messages.Input:
+			waiting = append(waiting, r.Run)
+		case *messages.RunBegin, *messages.RunEnd:
+			waiting = slices.DeleteFunc(waiting, func(run int64) bool { return run == r.Run })
+		}
+	}
+	for _, run := range waiting {
+		ends = append(ends, &messages.Record{Seq: int64(len(recs) + len(ends) + 1), Run: run, TS: now, Body: &messages.RunEnd{
+			Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "cancelled by the fork before it began",
+		}})
+	}
+	return ends
 }
 
 // receiptsOf signs the copy as the original was signed: what was taken over keeps

@@ -26,18 +26,36 @@ func (rt *Runtime) openKeys(ctx context.Context) (err error) {
 	case rt.cfg.InMemory:
 		rt.keys, err = GenerateKeys(rt.cfg)
 	default:
-		path := filepath.Join(rt.cfg.Dir, KeyFile)
-		rt.keys, err = ReadKeys(path, rt.cfg.Passphrase)
-		if errors.Is(err, fs.ErrNotExist) {
-			if rt.keys, err = GenerateKeys(rt.cfg); err == nil {
-				err = WriteKeys(path, rt.keys, rt.cfg)
-			}
-		}
+		rt.keys, err = rt.keyFile()
 	}
 	if err != nil {
 		return err
 	}
 	return PublishReceiptKeys(ctx, rt.store, rt.keys)
+}
+
+// keyFile reads the key file of the data directory, or makes one. Of two hosts that
+// start at once in a new directory one makes it and both read it.
+func (rt *Runtime) keyFile() (*keyring.Ring, error) {
+	path := filepath.Join(rt.cfg.Dir, KeyFile)
+	ring, err := ReadKeys(path, rt.cfg.Passphrase)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ring, err
+	}
+	if err := makeDir(rt.cfg.Dir); err != nil {
+		return nil, err
+	}
+	if ring, err = GenerateKeys(rt.cfg); err != nil {
+		return nil, err
+	}
+	b, err := keyring.Marshal(ring, rt.cfg.Passphrase, rt.cfg.Rand)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(path, b, os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return ReadKeys(path, rt.cfg.Passphrase)
 }
 
 // GenerateKeys makes a ring with a token key, a fallback signer and a receipt key.
@@ -90,11 +108,12 @@ func WriteKeys(path string, ring *keyring.Ring, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(path, b)
+	return writeFile(path, b, os.Rename)
 }
 
-// replaceFile writes b durably beside path and moves it there.
-func replaceFile(path string, b []byte) (err error) {
+// writeFile writes b durably beside path and puts it there: os.Rename replaces what
+// is there, os.Link refuses to.
+func writeFile(path string, b []byte, put func(from, to string) error) (err error) {
 	defer func() {
 		if err != nil {
 			err = &messages.Error{Code: messages.ErrConfig, File: filepath.Base(path), Detail: "cannot write the file", Cause: err}
@@ -104,11 +123,7 @@ func replaceFile(path string, b []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
+	defer os.Remove(f.Name()) // gone when it was renamed
 	if _, err = f.Write(b); err == nil {
 		err = f.Sync()
 	}
@@ -118,7 +133,7 @@ func replaceFile(path string, b []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err = put(f.Name(), path); err != nil {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(path))
@@ -187,8 +202,11 @@ func (rt *Runtime) Keys() *keyring.Ring { return rt.keys }
 
 // RotateKeys makes a new token key, fallback signer and receipt key, retires the
 // old ones with their grace, forgets what is due, and writes the key file if the
-// runtime has one.
+// runtime has one. retention is how long a retired token key verifies: that of
+// Agent.Retention.
 func (rt *Runtime) RotateKeys(ctx context.Context, retention time.Duration) error {
+	rt.rotating.Lock()
+	defer rt.rotating.Unlock()
 	fresh, err := GenerateKeys(rt.cfg)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 				return nil, err
 			}
 		}
-		c, err := rt.compile(own.offline())
+		c, err := rt.compile(ctx, own.offline())
 		if err != nil {
 			return nil, err
 		}
@@ -119,13 +119,20 @@ func (a *Archive) agentOf(ctx context.Context, d messages.Digest) (*Agent, error
 	return &Agent{Manifest: m}, nil
 }
 
-// forkPoint is the last record a forked session took over; 0 for others.
-func forkPoint(recs []*messages.Record) int64 {
+// forkPoint is the last record that a fork wrote by itself, before anything ran: what
+// it took over, and the ends of what it left behind. 0 for other sessions.
+func forkPoint(recs []*messages.Record) (seq int64) {
 	if len(recs) == 0 {
 		return 0
 	}
-	if b, ok := recs[0].Body.(*messages.SessionOpened); ok && b.Origin != nil {
-		return b.Origin.Seq
+	if b, ok := recs[0].Body.(*messages.SessionOpened); !ok || b.Origin == nil {
+		return 0
 	}
-	return 0
+	for _, r := range recs {
+		if r.Epoch != forkEpoch {
+			break
+		}
+		seq = r.Seq
+	}
+	return seq
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strconv"
+	"sync/atomic"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -16,6 +19,7 @@ type Run struct {
 	seq     int64
 	joined  bool
 	end     *actors.Waiter // nil for a handle that came later than the run
+	failed  atomic.Bool    // end gave an error: ask the journal from now on
 }
 
 // Outcome is how a run ended.
@@ -40,13 +44,21 @@ func (r *Run) Joined() bool { return r.joined }
 // Decision waits until the run has ended and its end is on disk. It may be called
 // at any time and as often as one likes.
 func (r *Run) Decision(ctx context.Context) (Outcome, error) {
-	if r.end != nil {
-		if decided, ended, err := r.end.Wait(ctx); err == nil {
+	if r.end != nil && !r.failed.Load() {
+		decided, ended, err := r.end.Wait(ctx)
+		if err == nil {
 			return outcome(decided, ended), nil
-		} else if ctx.Err() != nil {
-			return Outcome{}, err
 		}
-		// The session's journal refused meanwhile: the journal knows how it ended.
+		if ctx.Err() == nil {
+			// The session's journal refused, or the runtime closed. The run may have
+			// ended all the same; what has not may end under a later activation, which
+			// a later call waits for.
+			if decided, ended, look := r.session.rt.ended(ctx, r.session.inc, r.ordinal, r.seq); look == nil && ended != nil {
+				return outcome(decided, ended), nil
+			}
+		}
+		r.failed.Store(true)
+		return Outcome{}, closedError(err)
 	}
 	s := r.session
 	w := s.rt.host.Hub().Await(s.sid, r.ordinal)
@@ -75,15 +87,17 @@ func outcome(decided, ended *Record) Outcome {
 	return o
 }
 
-// ended looks for the end of a run in the journal.
+// ended looks for the end of a run in the journal; nil for one that is in flight or
+// waits. A run that nobody submitted is ERR_CONFIG.
 func (rt *Runtime) ended(ctx context.Context, inc messages.Incarnation, run, from int64) (decided, ended *Record, err error) {
 	head, err := rt.store.HeadOf(ctx, inc)
 	if err != nil {
 		return nil, nil, err
 	}
-	if head.Run == run && head.Open || head.Run < run && head.Queued > 0 {
-		return nil, nil, nil // in flight or waiting: no need to read
+	if head.Run == run && head.Open {
+		return nil, nil, nil // in flight: no need to read
 	}
+	known := from > 0
 	for r, err := range readRecords(ctx, rt.store, inc, from) {
 		if err != nil {
 			return nil, nil, err
@@ -92,11 +106,16 @@ func (rt *Runtime) ended(ctx context.Context, inc messages.Incarnation, run, fro
 			continue
 		}
 		switch r.Body.(type) {
+		case *messages.Input:
+			known = true
 		case *messages.TurnDecided:
 			decided = r
 		case *messages.RunEnd:
 			return decided, r, nil
 		}
+	}
+	if !known {
+		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "run", Detail: "the session has no run " + strconv.FormatInt(run, 10)}
 	}
 	return nil, nil, nil
 }
@@ -110,7 +129,22 @@ func (r *Run) Cancel(ctx context.Context, by string) error {
 // Events follows the run from its input to its run.end. Ranging over it again
 // starts from the input again; records come from the journal, deltas only live.
 func (r *Run) Events(ctx context.Context) iter.Seq2[Update, error] {
-	mine := func(u Update) bool { return u.Delta != nil || u.Record.Run == r.ordinal }
+	turn := int64(0) // of this run, in flight
+	mine := func(u Update) bool {
+		if u.Delta != nil {
+			return u.Delta.Unit.Turn == turn
+		}
+		if u.Record.Run != r.ordinal {
+			return false
+		}
+		switch u.Record.Body.(type) {
+		case *messages.TurnBegin:
+			turn = u.Record.Turn
+		case *messages.TurnDecided:
+			turn = 0
+		}
+		return true
+	}
 	last := func(u Update) bool {
 		return u.Record != nil && u.Record.Run == r.ordinal && u.Record.Body.Kind() == messages.KindRunEnd
 	}
@@ -178,8 +212,8 @@ func (rt *Runtime) follow(ctx context.Context, sid string, inc messages.Incarnat
 
 // closedError makes the end of the runtime a typed error.
 func closedError(err error) error {
-	if errors.Is(err, actors.ErrStopped) {
-		return messages.Errorf(messages.ErrCancelled, "the runtime has closed")
+	if errors.Is(err, actors.ErrStopped) || journal.ReasonOf(err) == journal.ReasonClosed {
+		return errClosed()
 	}
 	return err
 }

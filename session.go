@@ -47,7 +47,7 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 	if err != nil {
 		return nil, err
 	}
-	c, err := rt.compile(agent)
+	c, err := rt.compile(ctx, agent)
 	if err != nil {
 		return nil, err
 	}

@@ -96,9 +96,13 @@ type Runtime struct {
 
 	agents sync.Map // *Agent → *compiled
 
+	rotating sync.Mutex // held by RotateKeys
+
 	mu      sync.Mutex
 	files   []io.Closer // folders that file tools hold open
+	over    bool        // files are closed
 	closing sync.Once
+	done    chan struct{} // closed when Close has done everything
 	closed  error
 }
 
@@ -108,7 +112,7 @@ func (rt *Runtime) closeFiles() (err error) {
 	for _, c := range rt.files {
 		err = errors.Join(err, c.Close())
 	}
-	rt.files = nil
+	rt.files, rt.over = nil, true
 	return err
 }
 
@@ -129,12 +133,18 @@ func (rt *Runtime) newIncarnation() (messages.Incarnation, error) {
 	return actors.NewIncarnation(rt.cfg.Rand, rt.cfg.Now())
 }
 
-// keep closes c when the runtime closes.
-func (rt *Runtime) keep(c io.Closer) {
+// keep closes c when the runtime closes, or at once when it has.
+func (rt *Runtime) keep(c io.Closer) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
+	if rt.over {
+		return errors.Join(errClosed(), c.Close())
+	}
 	rt.files = append(rt.files, c)
+	return nil
 }
+
+func errClosed() error { return messages.Errorf(messages.ErrCancelled, "the runtime has closed") }
 
 const defaultProgramCache = 32 << 20
 
@@ -154,7 +164,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.ProgramCacheBytes == 0 {
 		cfg.ProgramCacheBytes = defaultProgramCache
 	}
-	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics()}
+	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(), done: make(chan struct{})}
 	var err error
 	if rt.dialects, err = rt.dialectSet(); err != nil {
 		return nil, err
@@ -228,18 +238,27 @@ func (rt *Runtime) Counters() *actors.Counters { return rt.host.Counters() }
 func (rt *Runtime) SessionsInMemory() int { return rt.host.Sessions() }
 
 // Close stops every session, writes what was accepted, and closes the journal
-// last. Turns in flight are settled by the next start. When ctx ends first, the
-// error is its own and the rest of the work goes on in the background.
+// last. Turns in flight are settled by the next start. It waits for tools that do
+// not heed their context; when ctx ends first, the error is its own and the rest of
+// the work goes on in the background.
 func (rt *Runtime) Close(ctx context.Context) error {
-	if err := rt.host.Stop(ctx); err != nil {
-		return err
-	}
 	rt.closing.Do(func() {
-		rt.writer.Close()
-		rt.watched.release()
-		rt.closed = errors.Join(rt.closeFiles(), rt.closeStore())
+		go func() {
+			defer close(rt.done)
+			if rt.closed = rt.host.Stop(context.WithoutCancel(ctx)); rt.closed != nil {
+				return
+			}
+			rt.writer.Close()
+			rt.watched.release()
+			rt.closed = errors.Join(rt.closeFiles(), rt.closeStore())
+		}()
 	})
-	return rt.closed
+	select {
+	case <-rt.done:
+		return rt.closed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ringKeys gives the shells their view of the key ring.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -23,6 +24,7 @@ type programRun struct {
 	pid     *actor.PID
 	cancel  context.CancelCauseFunc
 	answers chan *turn.AnswerCall // one call at a time, so one place is enough
+	ended   atomic.Bool           // it answered, or crashed
 }
 
 // deliver hands the result of a call to the program. A program that does not
@@ -37,8 +39,12 @@ func (p *programRun) deliver(a *turn.AnswerCall) {
 func (s *session) runProgram(c actor.Context, e *turn.RunProgram) *programRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	run := &programRun{cancel: cancel, answers: make(chan *turn.AnswerCall, 1)}
-	p := &program{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, answers: run.answers}
-	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); p.run(last) })
+	p := &program{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, running: run}
+	run.pid = s.spawnChild(c, func(last func()) {
+		defer cancel(nil)
+		defer run.ended.Store(true)
+		p.run(last)
+	})
 	return run
 }
 
@@ -50,7 +56,7 @@ type program struct {
 	sid     string
 	start   *turn.RunProgram
 	ctx     context.Context
-	answers chan *turn.AnswerCall
+	running *programRun
 
 	out, scr    []byte
 	minted      []byte
@@ -70,6 +76,7 @@ const (
 
 func (p *program) run(last func()) {
 	end := p.execute()
+	p.running.ended.Store(true)
 	end.Ident = p.start.Ident
 	end.Emissions, end.Out, end.Scr, end.Minted, end.MagicFailed = p.pending, p.out, p.scr, p.minted, p.magicFailed
 	last()
@@ -154,7 +161,7 @@ func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Val
 	p.box.post(call)
 	for {
 		select {
-		case a := <-p.answers:
+		case a := <-p.running.answers:
 			if a.ID != call.ID {
 				continue // of an earlier call, answered twice
 			}

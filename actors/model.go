@@ -29,7 +29,7 @@ func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx}
 	run := &modelRun{cancel: cancel}
-	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run() })
+	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run(); r.ended() })
 	return run
 }
 
@@ -140,7 +140,14 @@ func (r *reply) post(in turn.Input) {
 	switch {
 	case wanted:
 		r.flush()
-	case r.due == nil:
+	default:
+		r.flushSoon()
+	}
+}
+
+// flushSoon posts what is held in a moment, if nothing else does. r.mu is held.
+func (r *reply) flushSoon() {
+	if r.due == nil {
 		r.due = time.AfterFunc(holdBack, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -161,13 +168,25 @@ func (r *reply) flush() {
 	}
 }
 
-// end posts the last input of the reply.
+// end takes the last input of the reply; ended posts it. Between the two the
+// model's code runs once more, to let go of its connection: should that take long,
+// the timer does not wait for it.
 func (r *reply) end(in *turn.ReplyEnd) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = append(r.held, in)
-	r.last()
-	r.flush()
+	r.flushSoon()
+}
+
+// ended hands over to the session. Nothing of the model may run on this goroutine
+// from here on: the session's next messages are waiting for it.
+func (r *reply) ended() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.held) > 0 {
+		r.last()
+		r.flush()
+	}
 }
 
 func (r *reply) pause(d time.Duration) bool {

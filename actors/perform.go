@@ -66,6 +66,11 @@ func (s *session) endAir() {
 		s.host.system.Root.Stop(a.model.pid)
 	}
 	if a.program != nil {
+		if id, flying := s.machine.Flight(); !a.program.ended.Load() && (!flying || id != a.Ident) {
+			// The turn is over and its interpreter is not: a pure tool holds it.
+			s.host.cfg.Observer.Orphan()
+			s.host.log.Warn("an interpreter overran its time and was left behind", zap.String("SID", s.ref.sid), zap.Int64("turn_index", a.Turn))
+		}
 		s.host.system.Root.Stop(a.program.pid)
 	}
 	for _, run := range a.actions {
@@ -172,10 +177,10 @@ func (s *session) askGate(e *turn.AskGate) {
 		q.Args, _ = v.AsList()
 	}
 	// The hook is foreign code: it may take its time, panic, or end its goroutine.
-	box := s.box
-	s.host.run(func() {
+	h, box := s.host, s.box
+	h.run(func() {
 		supervisor.Guard(func() { box.post(judge()) }, func(crash *supervisor.Crash) {
-			s.host.log.Error("the gate's hook crashed", zap.String("SID", q.SID), zap.String("tool", q.Tool), zap.ByteString("stack", crash.Stack))
+			h.log.Error("the gate's hook crashed", zap.String("SID", q.SID), zap.String("tool", q.Tool), zap.ByteString("stack", crash.Stack))
 			box.post(&turn.ChildDown{Ident: e.Ident, Child: turn.ChildInterpreter, Detail: "the gate's hook: " + supervisor.Detail(crash)})
 		})
 	})

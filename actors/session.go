@@ -71,6 +71,8 @@ type acked struct {
 	err error
 }
 
+var errSessionStopped = messages.Errorf(messages.ErrCancelled, "the session has stopped")
+
 // sleep asks an idle session to retire.
 type sleep struct{}
 
@@ -110,8 +112,12 @@ func (s *session) Receive(c actor.Context) {
 		s.host.counters.Crashes.Add(1)
 		s.release(messages.Errorf(messages.ErrCrash, "the session restarts from its journal"))
 	case *actor.Stopping:
-		s.release(messages.Errorf(messages.ErrCancelled, "the session has stopped"))
-	case *actor.Stopped, *actor.Terminated:
+		s.release(errSessionStopped)
+	case *actor.Stopped:
+		// The actor library keeps stopped children in the slack of a slice until new
+		// ones take their place: what it keeps must not hold a session.
+		*s = session{host: s.host, retired: true, dead: errSessionStopped}
+	case *actor.Terminated:
 	default:
 		s.host.log.Warn("session: unknown message", zap.String("pid", c.Self().Id), zap.String("type", typeName(msg)))
 	}
@@ -126,14 +132,14 @@ func (s *session) started(c actor.Context) {
 		return
 	}
 	s.box = &inbox{system: s.host.system, pid: c.Self()}
-	self, h := c.Self(), s.host
+	self, h, ref := c.Self(), s.host, s.ref // the goroutine may outlive what is in s
 	h.run(func() {
 		supervisor.Guard(func() {
 			msg := &loaded{of: s}
-			msg.head, msg.state, msg.err = load(h.ctx, h, s.ref.key)
+			msg.head, msg.state, msg.err = load(h.ctx, h, ref.key)
 			h.system.Root.Send(self, msg)
 		}, func(crash *supervisor.Crash) {
-			h.log.Error("loading a session panicked", zap.String("SID", s.ref.sid), zap.ByteString("stack", crash.Stack))
+			h.log.Error("loading a session panicked", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))
 			h.system.Root.Send(self, &loaded{of: s, err: messages.Errorf(messages.ErrCrash, "%s", supervisor.Detail(crash))})
 		})
 	})

@@ -82,8 +82,10 @@ func (a *appender) turn(b *testing.B) {
 		&messages.ModelReply{Blob: d, Length: int64(len(reply.Data)), Finish: messages.FinishComplete},
 		&messages.Emit{Text: "got 5"},
 		&messages.Emit{Text: a.token, Candidate: true},
-		&messages.TurnDecided{Decision: messages.Done, Digest: d, GasUsed: 80, JTI: uuid.Nil.String(), KID: "tok-20261121-000000",
-			Minted: minted.Digest, Output: out.Digest, OutputBytes: int64(len(out.Data)), TurnIndex: a.run},
+		&messages.TurnDecided{
+			Decision: messages.Done, Digest: d, GasUsed: 80, JTI: uuid.Nil.String(), KID: "tok-20261121-000000",
+			Minted: minted.Digest, Output: out.Digest, OutputBytes: int64(len(out.Data)), TurnIndex: a.run,
+		},
 		&messages.RunEnd{Decision: messages.Done, Turns: 1})
 }
 

@@ -189,8 +189,10 @@ const maxScratchBytes = 64 << 10
 
 // NewSealer starts at a head.
 func NewSealer(cfg SealerConfig) *Sealer {
-	s := &Sealer{rand: cfg.Rand, signer: cfg.Signer, receipts: cfg.Receipts, sid: cfg.Head.SID, inc: cfg.Head.Inc, epoch: cfg.Epoch,
-		head: Anchor{Seq: cfg.Head.Seq, Hash: cfg.Head.Hash}}
+	s := &Sealer{
+		rand: cfg.Rand, signer: cfg.Signer, receipts: cfg.Receipts, sid: cfg.Head.SID, inc: cfg.Head.Inc, epoch: cfg.Epoch,
+		head: Anchor{Seq: cfg.Head.Seq, Hash: cfg.Head.Hash},
+	}
 	if s.epoch == 0 {
 		s.epoch = cfg.Head.Epoch + 1
 	}

@@ -58,8 +58,10 @@ func (n *notary) VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig []
 }
 
 func typical() *messages.TurnDecided {
-	return &messages.TurnDecided{Decision: messages.Continue, Digest: sha256.Sum256([]byte("d")), LatencyMS: 1234,
-		Output: sha256.Sum256([]byte("o")), OutputBytes: 512, TurnIndex: 42, KID: "k1"}
+	return &messages.TurnDecided{
+		Decision: messages.Continue, Digest: sha256.Sum256([]byte("d")), LatencyMS: 1234,
+		Output: sha256.Sum256([]byte("o")), OutputBytes: 512, TurnIndex: 42, KID: "k1",
+	}
 }
 
 // The header of design.md §7, spelled out once by hand.
@@ -75,8 +77,10 @@ func TestHashByHand(t *testing.T) {
 	head := journal.NewHead(sid, inc)
 	head.Epoch = 6
 	s := journal.NewSealer(journal.SealerConfig{Head: head, Rand: bytes.NewReader(bytes.Repeat([]byte{7}, 4096))})
-	r := &messages.Record{Seq: 1, Run: 2, Turn: 3, Body: &messages.Note{Text: "é\n"},
-		TS: time.Date(2026, 2, 3, 4, 5, 6, 7000, time.FixedZone("x", 3600))}
+	r := &messages.Record{
+		Seq: 1, Run: 2, Turn: 3, Body: &messages.Note{Text: "é\n"},
+		TS: time.Date(2026, 2, 3, 4, 5, 6, 7000, time.FixedZone("x", 3600)),
+	}
 	if err := s.Seal([]*messages.Record{r}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +91,10 @@ func TestHashByHand(t *testing.T) {
 	if canonical, err := jcs.Transform([]byte(header)); err != nil || string(canonical) != header {
 		t.Fatalf("the header by hand is not canonical: %s, %v", canonical, err)
 	}
-	want := &messages.Record{SID: sid, Inc: inc, Seq: 1, Epoch: 7, Run: 2, Turn: 3, TS: time.Date(2026, 2, 3, 3, 5, 6, 7000, time.UTC),
-		Body: &messages.Note{Text: "é\n"}, Raw: []byte(body), Salt: [16]byte(salt), BodyDigest: digest, Prev: genesis, Hash: sha256.Sum256([]byte(header))}
+	want := &messages.Record{
+		SID: sid, Inc: inc, Seq: 1, Epoch: 7, Run: 2, Turn: 3, TS: time.Date(2026, 2, 3, 3, 5, 6, 7000, time.UTC),
+		Body: &messages.Note{Text: "é\n"}, Raw: []byte(body), Salt: [16]byte(salt), BodyDigest: digest, Prev: genesis, Hash: sha256.Sum256([]byte(header)),
+	}
 	if d := cmp.Diff(want, r); d != "" {
 		t.Fatal(d)
 	}
@@ -110,8 +116,10 @@ func TestSealRandom(t *testing.T) {
 			bodies = append(bodies, b)
 		}
 		for i, r := range ses.Batch(bodies...).Records {
-			fields := map[string]any{"body": r.BodyDigest, "epoch": r.Epoch, "inc": r.Inc.String(), "prev": prev, "run": r.Run, "seq": r.Seq,
-				"sid": r.SID, "ts": r.TS.Format("2006-01-02T15:04:05.000000000Z07:00"), "turn": r.Turn, "type": bodies[i].Kind()}
+			fields := map[string]any{
+				"body": r.BodyDigest, "epoch": r.Epoch, "inc": r.Inc.String(), "prev": prev, "run": r.Run, "seq": r.Seq,
+				"sid": r.SID, "ts": r.TS.Format("2006-01-02T15:04:05.000000000Z07:00"), "turn": r.Turn, "type": bodies[i].Kind(),
+			}
 			plain, err := json.Marshal(fields)
 			if err != nil {
 				t.Fatal(err)
@@ -269,8 +277,10 @@ func TestSealAllocations(t *testing.T) {
 // hashes alone.
 func BenchmarkSeal_Typical300B(b *testing.B) {
 	b.Run("seal", func(b *testing.B) {
-		s := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("local:local:support-42", journaltest.Inc(1)),
-			Rand: journaltest.Random(1), Receipts: journal.ReceiptsOff})
+		s := journal.NewSealer(journal.SealerConfig{
+			Head: journal.NewHead("local:local:support-42", journaltest.Inc(1)),
+			Rand: journaltest.Random(1), Receipts: journal.ReceiptsOff,
+		})
 		r := &messages.Record{Body: typical(), TS: journaltest.Epoch, Run: 3, Turn: 42}
 		recs := []*messages.Record{r}
 		b.ReportAllocs()

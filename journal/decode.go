@@ -227,8 +227,10 @@ func (d *decoder) turnDecided() messages.Body {
 
 func (d *decoder) fail(what string) {
 	if d.err == nil {
-		d.err = &messages.Error{Code: messages.ErrJournal, Reason: ReasonCorrupt, Field: string(d.kind),
-			Offset: int64(d.pos), HasOffset: true, Detail: what}
+		d.err = &messages.Error{
+			Code: messages.ErrJournal, Reason: ReasonCorrupt, Field: string(d.kind),
+			Offset: int64(d.pos), HasOffset: true, Detail: what,
+		}
 	}
 }
 

@@ -64,10 +64,12 @@ func TestEveryKindIsCovered(t *testing.T) {
 			t.Errorf("zero %s: %v", b.Kind(), err)
 		}
 	}
-	for _, k := range []messages.Kind{"session.opened", "session.closed", "input", "run.begin", "run.end", "turn.begin",
+	for _, k := range []messages.Kind{
+		"session.opened", "session.closed", "input", "run.begin", "run.end", "turn.begin",
 		"model.request", "model.chunk", "model.reply", "model.fallback", "thought", "response", "text", "emit", "whisper",
 		"action.declared", "action.approval", "action.started", "action.ended", "parse.error", "lint", "turn.decided",
-		"control", "audit", "note"} {
+		"control", "audit", "note",
+	} {
 		if !seen[k] {
 			t.Errorf("no body of kind %s", k)
 		}

@@ -122,8 +122,10 @@ func Judge(h *Head, b *Batch) error {
 		return err
 	}
 	if h.Epoch > b.Epoch {
-		return &messages.Error{Code: messages.ErrFenced,
-			Detail: "session " + h.SID + ": epoch " + itoa(b.Epoch) + " was superseded by " + itoa(h.Epoch)}
+		return &messages.Error{
+			Code:   messages.ErrFenced,
+			Detail: "session " + h.SID + ": epoch " + itoa(b.Epoch) + " was superseded by " + itoa(h.Epoch),
+		}
 	}
 	if h.Seq != b.ExpectSeq {
 		return Fail(ReasonStaleHead, nil, "session %s: the head is at %d, not %d", h.SID, h.Seq, b.ExpectSeq)

@@ -97,8 +97,10 @@ func TestVerifyNamesTampering(t *testing.T) {
 		{"cut", func(recs []*messages.Record) []*messages.Record { return recs[:7] }, one(10, journal.WhatTail)},
 		{"all gone", func([]*messages.Record) []*messages.Record { return nil }, one(10, journal.WhatTail)},
 		{"repeated", func(recs []*messages.Record) []*messages.Record { return slices.Insert(recs, 5, recs[4]) }, one(5, journal.WhatOrder, journal.WhatPrev)},
-		{"swapped", func(recs []*messages.Record) []*messages.Record { recs[2], recs[1] = recs[1], recs[2]; return recs },
-			both(one(3, journal.WhatGap, journal.WhatPrev), one(2, journal.WhatOrder, journal.WhatPrev), one(4, journal.WhatGap, journal.WhatPrev))},
+		{
+			"swapped", func(recs []*messages.Record) []*messages.Record { recs[2], recs[1] = recs[1], recs[2]; return recs },
+			both(one(3, journal.WhatGap, journal.WhatPrev), one(2, journal.WhatOrder, journal.WhatPrev), one(4, journal.WhatGap, journal.WhatPrev)),
+		},
 		{"resealed without the key", func(recs []*messages.Record) []*messages.Record {
 			head := journal.Head{SID: recs[2].SID, Inc: recs[2].Inc, Seq: 2, Hash: recs[1].Hash}
 			forged := journaltest.Continue(t, head, nil).Batch(&messages.Note{}, &messages.TurnDecided{}).Records

@@ -87,8 +87,10 @@ type loader struct {
 }
 
 func (l *loader) add(p place, path, reason, format string, args ...any) {
-	l.found = append(l.found, &messages.Error{Code: messages.ErrConfig, Reason: reason, Field: path,
-		Line: p.line, Col: p.col, Detail: fmt.Sprintf(format, args...)})
+	l.found = append(l.found, &messages.Error{
+		Code: messages.ErrConfig, Reason: reason, Field: path,
+		Line: p.line, Col: p.col, Detail: fmt.Sprintf(format, args...),
+	})
 }
 
 func at(n *yaml.Node) place { return place{n.Line, n.Column} }

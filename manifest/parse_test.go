@@ -63,10 +63,14 @@ func TestParseFull(t *testing.T) {
 		Kind: "Agent", Version: "1.0", Name: "adder", Summary: "one line", Author: "someone", State: "draft", Dialect: "aeiou",
 		Model:  Model{Provider: "scripted", Script: "adder.jsonl", Mode: ModeReplay, Fallback: []Fallback{{Provider: "scripted", Script: "other.jsonl"}}},
 		Import: Import{Tools: []string{"aeiou.magic", "str.ToUpper"}},
-		Loop: Loop{NoProgressN: 4, NoProgressExemptTerminal: true, MaxTurns: 7, Busy: messages.Reject,
-			Recovery: messages.RecoverHalt, OnPanic: messages.PanicFail},
-		Quotas: Quotas{ProgramWall: 20 * time.Second, GenerationWall: time.Minute, TurnWall: 2 * time.Minute, RunWall: 30 * time.Minute,
-			Gas: 1_000_000, Alloc: 32 << 20, Value: 1 << 20, Depth: 32, Output: 65536, Actions: 10, Tokens: 5000, CostMicroUSD: 250_000},
+		Loop: Loop{
+			NoProgressN: 4, NoProgressExemptTerminal: true, MaxTurns: 7, Busy: messages.Reject,
+			Recovery: messages.RecoverHalt, OnPanic: messages.PanicFail,
+		},
+		Quotas: Quotas{
+			ProgramWall: 20 * time.Second, GenerationWall: time.Minute, TurnWall: 2 * time.Minute, RunWall: 30 * time.Minute,
+			Gas: 1_000_000, Alloc: 32 << 20, Value: 1 << 20, Depth: 32, Output: 65536, Actions: 10, Tokens: 5000, CostMicroUSD: 250_000,
+		},
 		Approval:    Approval{Default: messages.GateDeny, Tools: map[string]messages.GateAnswer{"str.ToUpper": messages.GateApprove}},
 		Environment: Environment{Allow: []string{"HOME"}, Variables: map[string]string{"ROOT": "/srv"}},
 		Grants:      []Grant{{"acme:ann:notes", "read"}, {"acme:bob:*", "read"}},
@@ -124,34 +128,58 @@ func TestMistakes(t *testing.T) {
 		{"merge key", ok + "x-a: &a {busy: reject}\nloop: {<<: *a}\n", []string{"3:8 loop.<< UNKNOWN_KEY"}},
 		{"duplicate keys", ok + "name: a\nname: b\nloop:\n  busy: reject\n  busy: reject\n", []string{"3:1 name DUPLICATE", "6:3 loop.busy DUPLICATE"}},
 		{"key that is a list", ok + "? [a]\n: b\n", []string{"2:3  WRONG_TYPE"}},
-		{"wrong types", ok + "name: 12\nmodel: scripted\nloop: [a]\nimport: {tools: read}\nsummary: ~\nauthor: 2020-01-01\nversion: [1]\nstate: true\n",
-			[]string{"2:7 name WRONG_TYPE", "3:8 model WRONG_TYPE", "4:7 loop WRONG_TYPE", "5:17 import.tools WRONG_TYPE", "6:10 summary WRONG_TYPE", "7:9 author WRONG_TYPE", "8:10 version WRONG_TYPE", "9:8 state WRONG_TYPE"}},
-		{"enums", "dialect: klingon\nkind: Tool\nloop: {busy: maybe, recovery: x, on_panic: \"\"}\nmodel: {mode: fast}\nreceipts: all\nstream: {durability: none}\napproval: {default: ask, tools: {a: perhaps}}\n",
-			[]string{"1:10 dialect BAD_VALUE", "2:7 kind BAD_VALUE", "3:14 loop.busy BAD_VALUE", "3:31 loop.recovery BAD_VALUE", "3:44 loop.on_panic BAD_VALUE", "4:15 model.mode BAD_VALUE",
-				"5:11 receipts BAD_VALUE", "6:22 stream.durability BAD_VALUE", "7:21 approval.default BAD_VALUE", "7:34 approval.tools.a BAD_VALUE"}},
-		{"later", "dialect: cortex\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a], mcp: [{name: x, url: y}]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
-			[]string{"1:10 dialect NOT_IN_RELEASE", "2:15 model.mode NOT_IN_RELEASE", "3:14 loop.busy NOT_IN_RELEASE", "4:18 import.agents NOT_IN_RELEASE", "4:28 import.mcp NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
+		{
+			"wrong types", ok + "name: 12\nmodel: scripted\nloop: [a]\nimport: {tools: read}\nsummary: ~\nauthor: 2020-01-01\nversion: [1]\nstate: true\n",
+			[]string{"2:7 name WRONG_TYPE", "3:8 model WRONG_TYPE", "4:7 loop WRONG_TYPE", "5:17 import.tools WRONG_TYPE", "6:10 summary WRONG_TYPE", "7:9 author WRONG_TYPE", "8:10 version WRONG_TYPE", "9:8 state WRONG_TYPE"},
+		},
+		{
+			"enums", "dialect: klingon\nkind: Tool\nloop: {busy: maybe, recovery: x, on_panic: \"\"}\nmodel: {mode: fast}\nreceipts: all\nstream: {durability: none}\napproval: {default: ask, tools: {a: perhaps}}\n",
+			[]string{
+				"1:10 dialect BAD_VALUE", "2:7 kind BAD_VALUE", "3:14 loop.busy BAD_VALUE", "3:31 loop.recovery BAD_VALUE", "3:44 loop.on_panic BAD_VALUE", "4:15 model.mode BAD_VALUE",
+				"5:11 receipts BAD_VALUE", "6:22 stream.durability BAD_VALUE", "7:21 approval.default BAD_VALUE", "7:34 approval.tools.a BAD_VALUE",
+			},
+		},
+		{
+			"later", "dialect: cortex\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a], mcp: [{name: x, url: y}]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
+			[]string{
+				"1:10 dialect NOT_IN_RELEASE", "2:15 model.mode NOT_IN_RELEASE", "3:14 loop.busy NOT_IN_RELEASE", "4:18 import.agents NOT_IN_RELEASE", "4:28 import.mcp NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
 				"6:29 internal_actions.enabled NOT_IN_RELEASE", "6:52 internal_actions.allowed_actions NOT_IN_RELEASE", "7:21 approval.default NOT_IN_RELEASE", "7:38 approval.tools.shell NOT_IN_RELEASE",
-				"8:19 memory.profile NOT_IN_RELEASE", "8:33 memory.recall NOT_IN_RELEASE", "8:55 memory.history_window NOT_IN_RELEASE"}},
-		{"later and wrong", ok + "context_feeds: [{type: tool, intervall: 3}, 5]\n",
-			[]string{"2:16 context_feeds NOT_IN_RELEASE", "2:17 context_feeds[0].id MISSING", "2:30 context_feeds[0].intervall UNKNOWN_KEY", "2:45 context_feeds[1] WRONG_TYPE"}},
+				"8:19 memory.profile NOT_IN_RELEASE", "8:33 memory.recall NOT_IN_RELEASE", "8:55 memory.history_window NOT_IN_RELEASE",
+			},
+		},
+		{
+			"later and wrong", ok + "context_feeds: [{type: tool, intervall: 3}, 5]\n",
+			[]string{"2:16 context_feeds NOT_IN_RELEASE", "2:17 context_feeds[0].id MISSING", "2:30 context_feeds[0].intervall UNKNOWN_KEY", "2:45 context_feeds[1] WRONG_TYPE"},
+		},
 		{"other dialects", "dialect: kitsu\n", []string{"1:10 dialect NOT_IN_RELEASE", "1:1 loop.busy NOT_IN_RELEASE"}},
-		{"alias and key", ok + "import: {tools: [a]}\ntools: [b]\niteration_cap: 3\nloop: {max_turns: 2, iteration_cap: 4}\n",
-			[]string{"3:1 tools DUPLICATE", "5:8 loop.max_turns DUPLICATE", "5:22 loop.iteration_cap DUPLICATE"}},
+		{
+			"alias and key", ok + "import: {tools: [a]}\ntools: [b]\niteration_cap: 3\nloop: {max_turns: 2, iteration_cap: 4}\n",
+			[]string{"3:1 tools DUPLICATE", "5:8 loop.max_turns DUPLICATE", "5:22 loop.iteration_cap DUPLICATE"},
+		},
 		{"names", ok + "name: a b\ntools: [\"a b\", c, c, 7, \"\"]\n", []string{"2:7 name BAD_VALUE", "3:9 import.tools[0] BAD_VALUE", "3:19 import.tools[2] DUPLICATE", "3:22 import.tools[3] WRONG_TYPE", "3:25 import.tools[4] BAD_VALUE"}},
-		{"numbers", ok + "loop: {no_progress_n: 1, max_turns: -1}\nquotas: {gas: 1.5, depth: 0, actions: a, tokens: 9007199254740992, alloc: .inf, value: 64MB, output: 1MiB}\n",
-			[]string{"2:23 loop.no_progress_n BAD_VALUE", "2:37 loop.max_turns BAD_VALUE", "3:15 quotas.gas BAD_VALUE", "3:27 quotas.depth BAD_VALUE", "3:39 quotas.actions WRONG_TYPE",
-				"3:50 quotas.tokens BAD_VALUE", "3:75 quotas.alloc BAD_VALUE", "3:88 quotas.value BAD_VALUE", "3:102 quotas.output BAD_VALUE"}},
-		{"clocks", ok + "quotas: {program_wall: 30, turn_wall: soon, run_wall: -1s, generation_wall: 1000h}\n",
-			[]string{"2:24 quotas.program_wall WRONG_TYPE", "2:39 quotas.turn_wall BAD_VALUE", "2:55 quotas.run_wall BAD_VALUE", "2:77 quotas.generation_wall BAD_VALUE"}},
+		{
+			"numbers", ok + "loop: {no_progress_n: 1, max_turns: -1}\nquotas: {gas: 1.5, depth: 0, actions: a, tokens: 9007199254740992, alloc: .inf, value: 64MB, output: 1MiB}\n",
+			[]string{
+				"2:23 loop.no_progress_n BAD_VALUE", "2:37 loop.max_turns BAD_VALUE", "3:15 quotas.gas BAD_VALUE", "3:27 quotas.depth BAD_VALUE", "3:39 quotas.actions WRONG_TYPE",
+				"3:50 quotas.tokens BAD_VALUE", "3:75 quotas.alloc BAD_VALUE", "3:88 quotas.value BAD_VALUE", "3:102 quotas.output BAD_VALUE",
+			},
+		},
+		{
+			"clocks", ok + "quotas: {program_wall: 30, turn_wall: soon, run_wall: -1s, generation_wall: 1000h}\n",
+			[]string{"2:24 quotas.program_wall WRONG_TYPE", "2:39 quotas.turn_wall BAD_VALUE", "2:55 quotas.run_wall BAD_VALUE", "2:77 quotas.generation_wall BAD_VALUE"},
+		},
 		{"price", ok + "quotas: {cost_usd: \"1.0000001\"}\n", []string{"2:20 quotas.cost_usd BAD_VALUE"}},
 		{"wall against ttl", ok + "quotas: {program_wall: 120s}\n", []string{"2:24 quotas.program_wall BAD_VALUE"}},
 		{"ttl against max", ok + "token: {ttl: 300s, skew: 1500ms}\nkey: {grace: 61s}\n", []string{"1:1 replay.ttl BAD_VALUE", "2:14 token.ttl BAD_VALUE", "2:26 token.skew BAD_VALUE"}},
 		{"script", ok + "model: {provider: openai, script: a, fallback: [{script: b}]}\n", []string{"2:35 model.script BAD_VALUE", "2:49 model.fallback[0].provider MISSING", "2:58 model.fallback[0].script BAD_VALUE"}},
-		{"grants", ok + "grants:\n- {session: \"a:b\", access: read}\n- {session: \"*\", access: write}\n- {access: read}\n- ~\n- {session: \"a:*:c\", access: read}\n- {session: " + strings.Repeat("s", 120) + ", access: read}\n",
-			[]string{"3:13 grants[0].session BAD_VALUE", "4:13 grants[1].session BAD_VALUE", "4:26 grants[1].access BAD_VALUE", "5:3 grants[2].session MISSING", "6:3 grants[3] WRONG_TYPE", "7:13 grants[4].session BAD_VALUE", "8:13 grants[5].session BAD_VALUE"}},
-		{"environment", ok + "environment: {allow: [A, B-C]}\nsummary: ${HOME} ${A} ${A:-x}\nauthor: ${A\nmodel: {model: \"${a b}\"}\n",
-			[]string{"2:26 environment.allow[1] BAD_VALUE", "3:10 summary UNDEFINED_ENV", "4:9 author BAD_VALUE", "5:16 model.model BAD_VALUE"}},
+		{
+			"grants", ok + "grants:\n- {session: \"a:b\", access: read}\n- {session: \"*\", access: write}\n- {access: read}\n- ~\n- {session: \"a:*:c\", access: read}\n- {session: " + strings.Repeat("s", 120) + ", access: read}\n",
+			[]string{"3:13 grants[0].session BAD_VALUE", "4:13 grants[1].session BAD_VALUE", "4:26 grants[1].access BAD_VALUE", "5:3 grants[2].session MISSING", "6:3 grants[3] WRONG_TYPE", "7:13 grants[4].session BAD_VALUE", "8:13 grants[5].session BAD_VALUE"},
+		},
+		{
+			"environment", ok + "environment: {allow: [A, B-C]}\nsummary: ${HOME} ${A} ${A:-x}\nauthor: ${A\nmodel: {model: \"${a b}\"}\n",
+			[]string{"2:26 environment.allow[1] BAD_VALUE", "3:10 summary UNDEFINED_ENV", "4:9 author BAD_VALUE", "5:16 model.model BAD_VALUE"},
+		},
 		{"recursive alias", "&a\ndialect: plain\nloop: *a\n", []string{"2:1 loop.dialect UNKNOWN_KEY", "3:1 loop.loop UNKNOWN_KEY"}},
 		{"too big", ok + "summary: " + strings.Repeat("x", MaxFileBytes), []string{"0:0  BAD_VALUE"}},
 	} {
@@ -303,8 +331,10 @@ func TestValidateGo(t *testing.T) {
 	if err := (&Manifest{Dialect: "plain"}).Validate(); err != nil {
 		t.Error(err)
 	}
-	err := (&Manifest{Dialect: "plain", Loop: Loop{NoProgressN: 1}, Quotas: Quotas{Depth: -1}, Import: Import{Tools: []string{""}},
-		Approval: Approval{Tools: map[string]messages.GateAnswer{"a b": "x"}}}).Validate()
+	err := (&Manifest{
+		Dialect: "plain", Loop: Loop{NoProgressN: 1}, Quotas: Quotas{Depth: -1}, Import: Import{Tools: []string{""}},
+		Approval: Approval{Tools: map[string]messages.GateAnswer{"a b": "x"}},
+	}).Validate()
 	got := map[string]bool{}
 	for _, e := range mistakes(t, err) {
 		got[e.Field+" "+e.Reason] = true
@@ -445,10 +475,12 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 			t.Errorf("the schema refuses\n%s", src)
 		}
 	}
-	for _, src := range []string{"name: a", "dialect: klingon", "dialect: plain\nnam: a", "dialect: plain\nloop: {bussy: reject}", "dialect: plain\nname: 3",
+	for _, src := range []string{
+		"name: a", "dialect: klingon", "dialect: plain\nnam: a", "dialect: plain\nloop: {bussy: reject}", "dialect: plain\nname: 3",
 		"dialect: plain\ntools: [a b]", "dialect: plain\ntools: [a, a]", "dialect: plain\nquotas: {depth: 0}", "dialect: plain\nquotas: {alloc: 64MB}",
 		"dialect: plain\nquotas: {turn_wall: soon}", "dialect: plain\nquotas: {turn_wall: 3}", "dialect: plain\ngrants: [{session: a}]",
-		"dialect: plain\ngrants: [{session: 'a:*:c', access: read}]", "dialect: plain\nquotas: {cost_usd: '1.0000001'}", "dialect: plain\napproval: {tools: {a: x}}"} {
+		"dialect: plain\ngrants: [{session: 'a:*:c', access: read}]", "dialect: plain\nquotas: {cost_usd: '1.0000001'}", "dialect: plain\napproval: {tools: {a: x}}",
+	} {
 		if valid([]byte(src)) {
 			t.Errorf("the schema takes\n%s", src)
 		}
@@ -485,9 +517,11 @@ func TestEveryFieldIsTagged(t *testing.T) {
 // is taken again and means the same.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(full))
-	for _, s := range []string{"", "dialect: plain", "- a", "a: [", "&a\nloop: *a", "dialect: !!int plain", "{dialect: plain, ? [a] : b}", "dialect: plain\ntools: [a, *b]",
+	for _, s := range []string{
+		"", "dialect: plain", "- a", "a: [", "&a\nloop: *a", "dialect: !!int plain", "{dialect: plain, ? [a] : b}", "dialect: plain\ntools: [a, *b]",
 		"dialect: plain\nimport: {mcp: [{a: [1, 2.5, ~]}]}", "dialect: plain\nsummary: ${A:-${B}}", "%YAML 1.1\n---\ndialect: plain\n...\n", "\xff", "dialect: plain\nquotas: {gas: !!float 3}",
-		"dialect: plain\nenvironment: {allow: [A], variables: {B: $$}}"} {
+		"dialect: plain\nenvironment: {allow: [A], variables: {B: $$}}",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -34,8 +34,10 @@ func (k SessionKey) Validate() error {
 		}
 		for i := 0; i < len(p.v); i++ {
 			if !sidPart(p.v[i]) {
-				return &Error{Code: ErrConfig, Field: p.name, Offset: int64(i), HasOffset: true,
-					Detail: "only letters, digits, '.', '_' and '-' are allowed"}
+				return &Error{
+					Code: ErrConfig, Field: p.name, Offset: int64(i), HasOffset: true,
+					Detail: "only letters, digits, '.', '_' and '-' are allowed",
+				}
 			}
 		}
 	}

@@ -176,8 +176,15 @@ func TestNothingAllocated(t *testing.T) {
 		env   Env
 		want  string
 	}{
-		{`emit "a" * 1e9`, Env{}, "!GAS"}, {`emit "a" * 1e300`, Env{}, "!GAS"}, {`emit "a" * 1e300`, huge, "!GAS"}, {`emit "abc" * 9007199254740992`, huge, "!ALLOC"}, {`emit "abc" * 1e13`, huge, "!VALUE"},
-		{`emit "" * 1e300`, Env{}, ""}, {"set l[99999] = 1", Env{Limits: Limits{Gas: 1000}}, "!GAS"}, {"set l[99999] = 1", Env{Limits: Limits{Alloc: 1000}}, "!ALLOC"}, {"set l[99999] = 1", Env{Limits: Limits{Value: 1000}}, "!VALUE"},
+		{`emit "a" * 1e9`, Env{}, "!GAS"},
+		{`emit "a" * 1e300`, Env{}, "!GAS"},
+		{`emit "a" * 1e300`, huge, "!GAS"},
+		{`emit "abc" * 9007199254740992`, huge, "!ALLOC"},
+		{`emit "abc" * 1e13`, huge, "!VALUE"},
+		{`emit "" * 1e300`, Env{}, ""},
+		{"set l[99999] = 1", Env{Limits: Limits{Gas: 1000}}, "!GAS"},
+		{"set l[99999] = 1", Env{Limits: Limits{Alloc: 1000}}, "!ALLOC"},
+		{"set l[99999] = 1", Env{Limits: Limits{Value: 1000}}, "!VALUE"},
 		{`set s = "a" * 30000000`, Env{Limits: Limits{Alloc: 30_000_015}}, "!ALLOC"},
 	} {
 		p, err := Compile([]byte(program(c.lines)))
@@ -215,20 +222,44 @@ func TestMeters(t *testing.T) {
 		want   string
 		code   messages.Code
 	}{
-		{"emit down(63)", Limits{}, "bottom", ""}, {h + "emit down(64)", Limits{}, "!DEPTH", messages.ErrQuota}, {"emit down(2)", Limits{Depth: 2}, "!DEPTH", messages.ErrQuota}, {"emit down(1)", Limits{Depth: 2}, "bottom", ""}, {"emit down(1)", Limits{Depth: -1}, "!DEPTH", messages.ErrQuota},
-		{h + "for each i in [1,2,3] / call tool.test.none() / endfor / emit 1", Limits{Tools: 3}, "1", ""}, {h + "for each i in [1,2,3] / call tool.test.none() / endfor", Limits{Tools: 2}, "!TOOLS", messages.ErrQuota},
-		{"set i = 0 / while i < 256 / set i = i + 1 / call tool.test.none() / endwhile / emit 1 / call tool.test.none()", Limits{}, "1|!TOOLS", messages.ErrQuota}, {"call tool.test.nope()", Limits{Tools: -1}, "!3", ""},
-		{h + "emit 1 / whisper self, 2 / emit 3", Limits{Emits: 3}, "1|3", ""}, {h + "emit 1 / whisper self, 2 / emit 3", Limits{Emits: 2}, "1|!EMITS", messages.ErrQuota}, {h + "emit 1 / whisper self, 2", Limits{Emits: 1}, "1|!EMITS", messages.ErrQuota},
-		{"emit \"abc\" / emit \"d\"", Limits{Output: 6}, "abc|d", ""}, {h + "emit \"abc\" / emit \"d\"", Limits{Output: 5}, "abc|!OUTPUT", messages.ErrEnvSize}, {"whisper self, \"abc\"", Limits{Scratch: 3}, "!OUTPUT", messages.ErrEnvSize}, {"whisper self, \"abc\" / emit 1", Limits{Scratch: 4, Output: 2}, "1", ""},
-		{"emit \"x\" * 8192", Limits{}, strings.Repeat("x", 8192), ""}, {h + "emit \"x\" * 8193", Limits{}, "!LINE", messages.ErrEnvSize}, {"emit \"x\" * 5 + \"\\n\" + \"y\" * 5", Limits{Line: 5}, "xxxxx\nyyyyy", ""}, {"emit \"x\" * 5 + \"\\n\" + \"y\" * 6", Limits{Line: 5}, "!LINE", messages.ErrEnvSize},
-		{"emit \"x\\n\" + \"y\" * 9000", Limits{Line: 1 << 30}, "!LINE", messages.ErrEnvSize}, {"whisper self, \"x\" * 9000 / emit 1", Limits{}, "1", ""},
-		{"set s = \"x\" * 524287 / whisper self, s / emit 1", Limits{}, "1", ""}, {"set s = \"x\" * 524288 / whisper self, s", Limits{Scratch: 1 << 30}, "!OUTPUT", messages.ErrEnvSize},
-		{"set s = \"x\" * 84", Limits{Value: 100}, "", ""}, {"set s = \"x\" * 85", Limits{Value: 100}, "!VALUE", messages.ErrQuota}, {"set l = [\"xxxxx\", 1]", Limits{Value: 77}, "", ""}, {"set l = [\"xxxxx\", 1]", Limits{Value: 76}, "!VALUE", messages.ErrQuota},
-		{"set m.k = \"xxxxx\"", Limits{Value: 102}, "", ""}, {"set m.k = \"xxxxx\"", Limits{Value: 101}, "!VALUE", messages.ErrQuota}, {"set a = [1, 2, 3] / set a[0] = a", Limits{Value: 144}, "", ""}, {"set a = [1, 2, 3] / set a[0] = a", Limits{Value: 143}, "!VALUE", messages.ErrQuota},
+		{"emit down(63)", Limits{}, "bottom", ""},
+		{h + "emit down(64)", Limits{}, "!DEPTH", messages.ErrQuota},
+		{"emit down(2)", Limits{Depth: 2}, "!DEPTH", messages.ErrQuota},
+		{"emit down(1)", Limits{Depth: 2}, "bottom", ""},
+		{"emit down(1)", Limits{Depth: -1}, "!DEPTH", messages.ErrQuota},
+		{h + "for each i in [1,2,3] / call tool.test.none() / endfor / emit 1", Limits{Tools: 3}, "1", ""},
+		{h + "for each i in [1,2,3] / call tool.test.none() / endfor", Limits{Tools: 2}, "!TOOLS", messages.ErrQuota},
+		{"set i = 0 / while i < 256 / set i = i + 1 / call tool.test.none() / endwhile / emit 1 / call tool.test.none()", Limits{}, "1|!TOOLS", messages.ErrQuota},
+		{"call tool.test.nope()", Limits{Tools: -1}, "!3", ""},
+		{h + "emit 1 / whisper self, 2 / emit 3", Limits{Emits: 3}, "1|3", ""},
+		{h + "emit 1 / whisper self, 2 / emit 3", Limits{Emits: 2}, "1|!EMITS", messages.ErrQuota},
+		{h + "emit 1 / whisper self, 2", Limits{Emits: 1}, "1|!EMITS", messages.ErrQuota},
+		{"emit \"abc\" / emit \"d\"", Limits{Output: 6}, "abc|d", ""},
+		{h + "emit \"abc\" / emit \"d\"", Limits{Output: 5}, "abc|!OUTPUT", messages.ErrEnvSize},
+		{"whisper self, \"abc\"", Limits{Scratch: 3}, "!OUTPUT", messages.ErrEnvSize},
+		{"whisper self, \"abc\" / emit 1", Limits{Scratch: 4, Output: 2}, "1", ""},
+		{"emit \"x\" * 8192", Limits{}, strings.Repeat("x", 8192), ""},
+		{h + "emit \"x\" * 8193", Limits{}, "!LINE", messages.ErrEnvSize},
+		{"emit \"x\" * 5 + \"\\n\" + \"y\" * 5", Limits{Line: 5}, "xxxxx\nyyyyy", ""},
+		{"emit \"x\" * 5 + \"\\n\" + \"y\" * 6", Limits{Line: 5}, "!LINE", messages.ErrEnvSize},
+		{"emit \"x\\n\" + \"y\" * 9000", Limits{Line: 1 << 30}, "!LINE", messages.ErrEnvSize},
+		{"whisper self, \"x\" * 9000 / emit 1", Limits{}, "1", ""},
+		{"set s = \"x\" * 524287 / whisper self, s / emit 1", Limits{}, "1", ""},
+		{"set s = \"x\" * 524288 / whisper self, s", Limits{Scratch: 1 << 30}, "!OUTPUT", messages.ErrEnvSize},
+		{"set s = \"x\" * 84", Limits{Value: 100}, "", ""},
+		{"set s = \"x\" * 85", Limits{Value: 100}, "!VALUE", messages.ErrQuota},
+		{"set l = [\"xxxxx\", 1]", Limits{Value: 77}, "", ""},
+		{"set l = [\"xxxxx\", 1]", Limits{Value: 76}, "!VALUE", messages.ErrQuota},
+		{"set m.k = \"xxxxx\"", Limits{Value: 102}, "", ""},
+		{"set m.k = \"xxxxx\"", Limits{Value: 101}, "!VALUE", messages.ErrQuota},
+		{"set a = [1, 2, 3] / set a[0] = a", Limits{Value: 144}, "", ""},
+		{"set a = [1, 2, 3] / set a[0] = a", Limits{Value: 143}, "!VALUE", messages.ErrQuota},
 		// One charge that would trip several: gas, alloc, value (§13.6).
-		{"set s = \"x\" * 1000", Limits{Gas: 10, Alloc: 10, Value: 10}, "!GAS", messages.ErrQuota}, {"set s = \"x\" * 1000", Limits{Alloc: 10, Value: 10}, "!ALLOC", messages.ErrQuota},
+		{"set s = \"x\" * 1000", Limits{Gas: 10, Alloc: 10, Value: 10}, "!GAS", messages.ErrQuota},
+		{"set s = \"x\" * 1000", Limits{Alloc: 10, Value: 10}, "!ALLOC", messages.ErrQuota},
 		// Nothing happens after a breach.
-		{h + "emit 1 / set s = \"x\" * 1000 / emit 2", Limits{Alloc: 10}, "1|!ALLOC", messages.ErrQuota}, {"on error do / set s = \"x\" * 1000 / emit 2 / endon / emit 1 / fail", Limits{Alloc: 100}, "1|!ALLOC", messages.ErrQuota},
+		{h + "emit 1 / set s = \"x\" * 1000 / emit 2", Limits{Alloc: 10}, "1|!ALLOC", messages.ErrQuota},
+		{"on error do / set s = \"x\" * 1000 / emit 2 / endon / emit 1 / fail", Limits{Alloc: 100}, "1|!ALLOC", messages.ErrQuota},
 	} {
 		out := runProgram(t, program(c.lines), Env{Limits: c.limits, Tools: tools, Library: lib})
 		if got := brief(out); got != c.want {
@@ -284,9 +315,11 @@ func TestDeepest(t *testing.T) {
 // TestLongChains: length is not depth.
 func TestLongChains(t *testing.T) {
 	checkAll(t, Env{}, []example{
-		{"emit 0" + strings.Repeat(" + 1", 40_000), "40000"}, {"emit 0" + strings.Repeat(" or 0", 40_000), "false"},
+		{"emit 0" + strings.Repeat(" + 1", 40_000), "40000"},
+		{"emit 0" + strings.Repeat(" or 0", 40_000), "false"},
 		{"set x = 0 / if 0" + strings.Repeat(" / else if 0", 20_000) + " / else / emit 1 / endif", "1"},
-		{"emit x" + strings.Repeat(".a", 30_000), "!7"}, {"set x" + strings.Repeat(".a", 30_000) + " = 1", "!17"},
+		{"emit x" + strings.Repeat(".a", 30_000), "!7"},
+		{"set x" + strings.Repeat(".a", 30_000) + " = 1", "!17"},
 		{"set v = 0 / set i = 0 / while i < 64 / set v = [v] / set i = i + 1 / endwhile / emit len(v) / set v = [v]", "1|!17"},
 		{"set v = 0 / set i = 0 / while i < 64 / set v = {\"k\": v} / set i = i + 1 / endwhile / emit len(v) / set w = [1, v]", "1|!17"},
 		// The depth of a container falls again when its deepest member goes.

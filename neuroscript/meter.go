@@ -36,9 +36,15 @@ func (l Limits) withDefaults() Limits {
 		have      *int64
 		def, most int64
 	}{
-		{&l.Gas, d.Gas, 1 << 53}, {&l.Alloc, d.Alloc, 1 << 53}, {&l.Value, d.Value, 1 << 32},
-		{&l.Depth, d.Depth, 256}, {&l.Tools, d.Tools, math.MaxInt64}, {&l.Emits, d.Emits, math.MaxInt64},
-		{&l.Output, d.Output, d.Output}, {&l.Scratch, d.Scratch, d.Scratch}, {&l.Line, d.Line, d.Line},
+		{&l.Gas, d.Gas, 1 << 53},
+		{&l.Alloc, d.Alloc, 1 << 53},
+		{&l.Value, d.Value, 1 << 32},
+		{&l.Depth, d.Depth, 256},
+		{&l.Tools, d.Tools, math.MaxInt64},
+		{&l.Emits, d.Emits, math.MaxInt64},
+		{&l.Output, d.Output, d.Output},
+		{&l.Scratch, d.Scratch, d.Scratch},
+		{&l.Line, d.Line, d.Line},
 	} {
 		switch {
 		case *f.have == 0:

@@ -17,25 +17,57 @@ func typedTools() testTools {
 	tools := newTestTools()
 	for _, typ := range []string{"string", "int", "float", "bool", "list", "map", "any", "list<int>", "list<string>", "list<list<bool>>", "error", "timedate"} {
 		name := "t." + strings.NewReplacer("<", "", ">", "").Replace(typ)
-		tools[name] = &Tool{Name: name, Params: []Param{{Name: "v", Type: typ}, {Name: "o", Type: typ, Optional: true}},
+		tools[name] = &Tool{
+			Name: name, Params: []Param{{Name: "v", Type: typ}, {Name: "o", Type: typ, Optional: true}},
 			Func: func(_ *Call, a []Value) (Value, error) {
 				if len(a) != 2 {
 					return Value{}, errors.New("two arguments are always passed")
 				}
 				return List(a), nil
-			}}
+			},
+		}
 	}
 	return tools
 }
 
 func TestCoercion(t *testing.T) {
 	checkAll(t, Env{Tools: typedTools()}, []example{
-		{`emit tool.t.string("x")`, `["x", nil]`}, {`emit tool.t.string("x", nil)`, `["x", nil]`}, {`emit tool.t.string("x", "y")`, `["x", "y"]`}, {"emit tool.t.string(1)", "!4"}, {"emit tool.t.string(nil)", "!4"}, {"emit tool.t.string()", "!4"}, {`emit tool.t.string("x", "y", "z")`, "!4"}, {`emit tool.t.string("x", 1)`, "!4"},
-		{`emit tool.t.int(" 5 ", 1e3)`, "[5, 1000]"}, {"emit tool.t.int(1.5)", "!4"}, {`emit tool.t.int("1.5")`, "!4"}, {`emit tool.t.int("x")`, "!4"}, {"emit tool.t.int(true)", "!4"}, {`emit tool.t.float("1.5", 2)`, "[1.5, 2]"}, {"emit tool.t.float([])", "!4"},
-		{`emit tool.t.bool(true, 0)`, "[true, false]"}, {`emit tool.t.bool("TRUE", "0")`, "[true, false]"}, {`emit tool.t.bool("1", "False")`, "[true, false]"}, {`emit tool.t.bool(-1, 0.5)`, "[true, true]"}, {`emit tool.t.bool("yes")`, "!4"}, {`emit tool.t.bool("")`, "!4"}, {"emit tool.t.bool([])", "!4"},
-		{"emit tool.t.list([1])", "[[1], nil]"}, {"emit tool.t.list({})", "!4"}, {"emit tool.t.map({})", "[{}, nil]"}, {"emit tool.t.map([])", "!4"}, {"emit tool.t.any(false, [nil])", "[false, [nil]]"}, {"emit tool.t.any(nil)", "!4"},
-		{`set l = ["1", 2, " 3"] / emit tool.t.listint(l) / emit l`, `[[1, 2, 3], nil]|["1", 2, " 3"]`}, {"emit tool.t.listint([])", "[[], nil]"}, {"emit tool.t.listint([1, nil])", "!4"}, {"emit tool.t.listint(1)", "!4"}, {`emit tool.t.liststring(["a", 1])`, "!4"}, {`emit tool.t.listlistbool([["true", 0], []])`, "[[[true, false], []], nil]"},
-		{"emit tool.t.error(1)", "!4"}, {"emit tool.t.timedate(1)", "!4"},
+		{`emit tool.t.string("x")`, `["x", nil]`},
+		{`emit tool.t.string("x", nil)`, `["x", nil]`},
+		{`emit tool.t.string("x", "y")`, `["x", "y"]`},
+		{"emit tool.t.string(1)", "!4"},
+		{"emit tool.t.string(nil)", "!4"},
+		{"emit tool.t.string()", "!4"},
+		{`emit tool.t.string("x", "y", "z")`, "!4"},
+		{`emit tool.t.string("x", 1)`, "!4"},
+		{`emit tool.t.int(" 5 ", 1e3)`, "[5, 1000]"},
+		{"emit tool.t.int(1.5)", "!4"},
+		{`emit tool.t.int("1.5")`, "!4"},
+		{`emit tool.t.int("x")`, "!4"},
+		{"emit tool.t.int(true)", "!4"},
+		{`emit tool.t.float("1.5", 2)`, "[1.5, 2]"},
+		{"emit tool.t.float([])", "!4"},
+		{`emit tool.t.bool(true, 0)`, "[true, false]"},
+		{`emit tool.t.bool("TRUE", "0")`, "[true, false]"},
+		{`emit tool.t.bool("1", "False")`, "[true, false]"},
+		{`emit tool.t.bool(-1, 0.5)`, "[true, true]"},
+		{`emit tool.t.bool("yes")`, "!4"},
+		{`emit tool.t.bool("")`, "!4"},
+		{"emit tool.t.bool([])", "!4"},
+		{"emit tool.t.list([1])", "[[1], nil]"},
+		{"emit tool.t.list({})", "!4"},
+		{"emit tool.t.map({})", "[{}, nil]"},
+		{"emit tool.t.map([])", "!4"},
+		{"emit tool.t.any(false, [nil])", "[false, [nil]]"},
+		{"emit tool.t.any(nil)", "!4"},
+		{`set l = ["1", 2, " 3"] / emit tool.t.listint(l) / emit l`, `[[1, 2, 3], nil]|["1", 2, " 3"]`},
+		{"emit tool.t.listint([])", "[[], nil]"},
+		{"emit tool.t.listint([1, nil])", "!4"},
+		{"emit tool.t.listint(1)", "!4"},
+		{`emit tool.t.liststring(["a", 1])`, "!4"},
+		{`emit tool.t.listlistbool([["true", 0], []])`, "[[[true, false], []], nil]"},
+		{"emit tool.t.error(1)", "!4"},
+		{"emit tool.t.timedate(1)", "!4"},
 		{"on error as e do / emit e.message / clear_error / endon / call tool.t.int(1, \"x\")", "tool.t.int: o must be int, not the string \"x\""},
 	})
 }
@@ -61,7 +93,12 @@ func TestToolOrder(t *testing.T) {
 	}}
 	checkAll(t, Env{Tools: set}, []example{
 		// Arguments, then lookup, then policy, then coercion.
-		{"call tool.t.nope(1/0)", "!14"}, {"call tool.t.nope()", "!3"}, {"call tool.t.map()", "!1003"}, {"call tool.t.int()", "!4"}, {"call tool.T.Any()", "!MAGIC"}, {"call tool.t.list()", "!21"},
+		{"call tool.t.nope(1/0)", "!14"},
+		{"call tool.t.nope()", "!3"},
+		{"call tool.t.map()", "!1003"},
+		{"call tool.t.int()", "!4"},
+		{"call tool.T.Any()", "!MAGIC"},
+		{"call tool.t.list()", "!21"},
 		{"on error as e do / emit e.message / clear_error / endon / call tool.t.map(1) / call tool.t.nope() / call tool.Test.Boom(\"b\")", "not allowed|there is no tool.t.nope|b"},
 	})
 	if want := "t.nope t.map t.int t.any t.list t.map t.nope test.boom"; strings.Join(set.log, " ") != want {
@@ -88,11 +125,22 @@ func TestToolResults(t *testing.T) {
 	}
 	h := "on error as e do / emit \"[\" + e.code + \" \" + e.message + \"]\" / clear_error / endon / "
 	checkAll(t, Env{Tools: tools}, []example{
-		{"set x = tool.r.time() / emit x / emit [x] / emit typeof x / emit is_timedate(x) / emit some x / emit x == tool.r.time() / emit x < tool.r.zero() / emit len(x)", `2026-03-04T04:06:07.12Z|["2026-03-04T04:06:07.12Z"]|timedate|true|true|true|false|1`}, {"emit some tool.r.zero() / emit tool.r.zero() == tool.r.time()", "false|false"}, {"emit tool.r.time() < 1", "!7"},
+		{"set x = tool.r.time() / emit x / emit [x] / emit typeof x / emit is_timedate(x) / emit some x / emit x == tool.r.time() / emit x < tool.r.zero() / emit len(x)", `2026-03-04T04:06:07.12Z|["2026-03-04T04:06:07.12Z"]|timedate|true|true|true|false|1`},
+		{"emit some tool.r.zero() / emit tool.r.zero() == tool.r.time()", "false|false"},
+		{"emit tool.r.time() < 1", "!7"},
 		{"set x = tool.r.error() / emit x / emit typeof x / emit x.code / emit x.details / emit x.line == nil / emit is_error(x) / emit some x / emit {\"e\": x}", "error: expected|error|2002|d|true|true|false|{\"e\": error: expected}"},
 		{h + "must tool.r.error() / emit e.details.code / set y = must tool.r.error() / fail tool.r.error()", "[5 must failed: expected]|2002|[5 must failed: expected]|[2002 expected]"},
-		{"emit tool.r.nan()", "!17"}, {"emit tool.r.deep()", "!17"}, {"emit tool.r.bytes()", "!21"}, {"emit tool.r.key()", "!21"}, {h + "call tool.r.raise() / emit e.details / emit e.line", "[2001 shared]|[1]|6"}, {h + "call tool.r.plain()", "[21 plain \uFFFD]"}, {"call tool.r.zerocode()", "!21"},
-		{"call tool.r.deepdetails()", "!17"}, {"call tool.r.baddetails()", "!21"}, {h + "call tool.r.breach()", "!MAGIC"}, {h + "set x = tool.r.big()", "!VALUE"},
+		{"emit tool.r.nan()", "!17"},
+		{"emit tool.r.deep()", "!17"},
+		{"emit tool.r.bytes()", "!21"},
+		{"emit tool.r.key()", "!21"},
+		{h + "call tool.r.raise() / emit e.details / emit e.line", "[2001 shared]|[1]|6"},
+		{h + "call tool.r.plain()", "[21 plain \uFFFD]"},
+		{"call tool.r.zerocode()", "!21"},
+		{"call tool.r.deepdetails()", "!17"},
+		{"call tool.r.baddetails()", "!21"},
+		{h + "call tool.r.breach()", "!MAGIC"},
+		{h + "set x = tool.r.big()", "!VALUE"},
 	})
 	if shared.Line != 0 {
 		t.Error("a tool's own error was changed")
@@ -153,10 +201,27 @@ func TestCallMeters(t *testing.T) {
 		want   string
 		gas    int64
 	}{
-		{"call tool.gas()", Limits{}, "", 552}, {"call tool.gas()", Limits{Gas: 551}, "!GAS", 551}, {"call tool.quiet()", Limits{}, "!GAS", 1_000_000}, {"call tool.silent() / emit 1", Limits{}, "!GAS", 1_000_000}, {"call tool.bytes()", Limits{Alloc: 99}, "!ALLOC", 52}, {"call tool.bytes()", Limits{}, "", 52},
-		{"call tool.value()", Limits{Value: 99}, "!VALUE", 52}, {"call tool.value()", Limits{Value: 100}, "", 52}, {"call tool.value()", Limits{Alloc: 99}, "!ALLOC", 52}, {"call tool.value()", Limits{Gas: 52}, "!GAS", 52},
-		{"call tool.most()", Limits{Gas: 60}, "", 52}, {"call tool.none()", Limits{Gas: 60}, "!GAS", 60}, {"call tool.most()", Limits{Alloc: 10}, "", 52}, {"call tool.most()", Limits{Value: 10}, "", 52}, {"call tool.env()", Limits{}, "", 52}, {"call tool.late()", Limits{}, "!ALLOC", 52},
-		{"call tool.equal()", Limits{}, "", 54}, {"call tool.json()", Limits{}, "", 54}, {"call tool.json()", Limits{Value: 87}, "!VALUE", 54}, {"call tool.json()", Limits{Value: 88}, "", 54}, {"call tool.json()", Limits{Alloc: 50}, "!ALLOC", 54},
+		{"call tool.gas()", Limits{}, "", 552},
+		{"call tool.gas()", Limits{Gas: 551}, "!GAS", 551},
+		{"call tool.quiet()", Limits{}, "!GAS", 1_000_000},
+		{"call tool.silent() / emit 1", Limits{}, "!GAS", 1_000_000},
+		{"call tool.bytes()", Limits{Alloc: 99}, "!ALLOC", 52},
+		{"call tool.bytes()", Limits{}, "", 52},
+		{"call tool.value()", Limits{Value: 99}, "!VALUE", 52},
+		{"call tool.value()", Limits{Value: 100}, "", 52},
+		{"call tool.value()", Limits{Alloc: 99}, "!ALLOC", 52},
+		{"call tool.value()", Limits{Gas: 52}, "!GAS", 52},
+		{"call tool.most()", Limits{Gas: 60}, "", 52},
+		{"call tool.none()", Limits{Gas: 60}, "!GAS", 60},
+		{"call tool.most()", Limits{Alloc: 10}, "", 52},
+		{"call tool.most()", Limits{Value: 10}, "", 52},
+		{"call tool.env()", Limits{}, "", 52},
+		{"call tool.late()", Limits{}, "!ALLOC", 52},
+		{"call tool.equal()", Limits{}, "", 54},
+		{"call tool.json()", Limits{}, "", 54},
+		{"call tool.json()", Limits{Value: 87}, "!VALUE", 54},
+		{"call tool.json()", Limits{Value: 88}, "", 54},
+		{"call tool.json()", Limits{Alloc: 50}, "!ALLOC", 54},
 	} {
 		out := runProgram(t, program(c.lines), Env{Tools: tools, Limits: c.limits, SID: "a:b:c", TurnIndex: 3})
 		if brief(out) != c.want || out.Gas != c.gas {
@@ -193,9 +258,18 @@ func TestLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkAll(t, Env{Library: lib, SID: "S"}, []example{
-		{"emit add(1, 2) / emit add(1, 2, 3) / emit add(1, 2, nil)", "3|6|3"}, {"emit add(1)", "!4"}, {"emit add(1, 2, 3, 4)", "!4"}, {"emit ADD(1, 2)", "!2"}, {"emit even(10) / emit odd(7)", "true|true"},
-		{"emit many() / emit void() == nil / emit bare() == nil", "[1, [2], nil]|true|true"}, {"set x = 9 / call len(\"ab\") / emit scope() / emit last", `[nil, nil, "S", "self"]|[nil, nil, "S", "self"]`}, {"set x = 1 / emit tpl(\"me\")", "me local  S"}, {"emit loop([1, 2, 3]) / emit loop([])", "2|"},
-		{"call len(\"abc\") / on error do / clear_error / endon / call add() / emit last", "3"}, {"call add(1, 2) / call void() / emit typeof last", "nil"}, {"emit add(1/0)", "!14"},
+		{"emit add(1, 2) / emit add(1, 2, 3) / emit add(1, 2, nil)", "3|6|3"},
+		{"emit add(1)", "!4"},
+		{"emit add(1, 2, 3, 4)", "!4"},
+		{"emit ADD(1, 2)", "!2"},
+		{"emit even(10) / emit odd(7)", "true|true"},
+		{"emit many() / emit void() == nil / emit bare() == nil", "[1, [2], nil]|true|true"},
+		{"set x = 9 / call len(\"ab\") / emit scope() / emit last", `[nil, nil, "S", "self"]|[nil, nil, "S", "self"]`},
+		{"set x = 1 / emit tpl(\"me\")", "me local  S"},
+		{"emit loop([1, 2, 3]) / emit loop([])", "2|"},
+		{"call len(\"abc\") / on error do / clear_error / endon / call add() / emit last", "3"},
+		{"call add(1, 2) / call void() / emit typeof last", "nil"},
+		{"emit add(1/0)", "!14"},
 	})
 	for _, c := range []struct{ sources, detail string }{
 		{"func len2() means\nendfunc\n|func len2() means\nendfunc\n", "already defined"}, {"func Is_Nil() means\nendfunc", "built-in"}, {"func CHAR() means\nendfunc", "built-in"}, {"func len() means\nendfunc", "keyword"}, {"func a() means\nendfunc\nfunc a() means\nendfunc", "already defined"}, {"emit 1", "expected `func`"},

@@ -58,10 +58,21 @@ func TestAccessors(t *testing.T) {
 		depth int
 		truth bool
 	}{
-		{Value{}, "nil", 0, 0, false}, {Bool(true), "boolean", 0, 0, true}, {Bool(false), "boolean", 0, 0, false}, {Number(0), "number", 0, 0, false}, {Number(-1), "number", 0, 0, true},
-		{String(""), "string", 16, 0, false}, {String("0"), "string", 17, 0, true}, {List(nil), "list", 24, 1, false}, {List([]Value{String("ab"), List(nil)}), "list", 24 + 32 + 18 + 24, 2, true},
-		{Map(nil), "map", 48, 1, false}, {Map(map[string]Value{"k": String("v")}), "map", 48 + 33 + 17, 1, true}, {NewErrorValue(1, "abc", Value{}), "error", 67, 1, false}, {NewErrorValue(1, "", List(nil)), "error", 88, 2, false},
-		{TimeDate(now), "timedate", 0, 0, true}, {TimeDate(time.Time{}), "timedate", 0, 0, false},
+		{Value{}, "nil", 0, 0, false},
+		{Bool(true), "boolean", 0, 0, true},
+		{Bool(false), "boolean", 0, 0, false},
+		{Number(0), "number", 0, 0, false},
+		{Number(-1), "number", 0, 0, true},
+		{String(""), "string", 16, 0, false},
+		{String("0"), "string", 17, 0, true},
+		{List(nil), "list", 24, 1, false},
+		{List([]Value{String("ab"), List(nil)}), "list", 24 + 32 + 18 + 24, 2, true},
+		{Map(nil), "map", 48, 1, false},
+		{Map(map[string]Value{"k": String("v")}), "map", 48 + 33 + 17, 1, true},
+		{NewErrorValue(1, "abc", Value{}), "error", 67, 1, false},
+		{NewErrorValue(1, "", List(nil)), "error", 88, 2, false},
+		{TimeDate(now), "timedate", 0, 0, true},
+		{TimeDate(time.Time{}), "timedate", 0, 0, false},
 	} {
 		if c.v.Kind().String() != c.kind || c.v.Size() != c.size || c.v.Depth() != c.depth || c.v.Truthy() != c.truth {
 			t.Errorf("%s: %s size %d depth %d %v", c.kind, c.v.Kind(), c.v.Size(), c.v.Depth(), c.v.Truthy())
@@ -141,7 +152,17 @@ func TestNumberText(t *testing.T) {
 func TestJSON(t *testing.T) {
 	for _, c := range [][2]string{
 		{` {"b": [1, 2.50, -0, 1e2], "a": null, "é": "\u00e9\ud83d\ude00\/\n"} `, `{"a":null,"b":[1,2.5,0,100],"é":"é😀/\n"}`},
-		{`{"a":1,"a":{"x":true}}`, `{"a":{"x":true}}`}, {`[]`, `[]`}, {`{}`, `{}`}, {`"\"\\\b\f\n\r\t\u0001\u007f"`, "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\x7f\""}, {"1e21", "1e+21"}, {"1e-7", "1e-7"}, {"123456789012345680000", "123456789012345680000"}, {"0.000001", "0.000001"}, {"1.5e300", "1.5e+300"}, {"false", "false"}, {"-1E+2", "-100"},
+		{`{"a":1,"a":{"x":true}}`, `{"a":{"x":true}}`},
+		{`[]`, `[]`},
+		{`{}`, `{}`},
+		{`"\"\\\b\f\n\r\t\u0001\u007f"`, "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\x7f\""},
+		{"1e21", "1e+21"},
+		{"1e-7", "1e-7"},
+		{"123456789012345680000", "123456789012345680000"},
+		{"0.000001", "0.000001"},
+		{"1.5e300", "1.5e+300"},
+		{"false", "false"},
+		{"-1E+2", "-100"},
 		{strings.Repeat("[", 64) + strings.Repeat("]", 64), strings.Repeat("[", 64) + strings.Repeat("]", 64)},
 	} {
 		v, err := FromJSON([]byte(c[0]))
@@ -242,13 +263,15 @@ func TestRandomValues(t *testing.T) {
 func TestRandomWrites(t *testing.T) {
 	seed := rand.Int63()
 	r := rand.New(rand.NewSource(seed))
-	tools := testTools{"r.any": {Name: "r.any", Func: func(*Call, []Value) (Value, error) { return randomValue(r, 0), nil }},
+	tools := testTools{
+		"r.any": {Name: "r.any", Func: func(*Call, []Value) (Value, error) { return randomValue(r, 0), nil }},
 		"r.check": {Name: "r.check", Params: []Param{{Name: "v", Type: "any", Optional: true}}, Func: func(_ *Call, a []Value) (Value, error) {
 			if fresh := rebuilt(a[0]); fresh.Size() != a[0].Size() || fresh.Depth() != a[0].Depth() {
 				return Value{}, &Breach{Code: "DIFFERS", Meter: "SIZE"}
 			}
 			return Value{}, nil
-		}}}
+		}},
+	}
 	steps := []string{".a", ".b", "[0]", "[1]", "[5]", `["1"]`, `["k"]`, ".c"}
 	for range 300 {
 		var b strings.Builder

@@ -20,20 +20,27 @@ func (t testTools) Lookup(name string) (*Tool, error) { return t[name], nil }
 func newTestTools() testTools {
 	tools := testTools{}
 	add := func(key string, tool *Tool) { tools[key] = tool }
-	add("test.echo", &Tool{Name: "test.Echo", Params: []Param{{Name: "value", Type: "any"}},
-		Func: func(_ *Call, a []Value) (Value, error) { return a[0], nil }})
-	add("test.add", &Tool{Name: "test.Add", Params: []Param{{Name: "a", Type: "float"}, {Name: "b", Type: "float"}},
+	add("test.echo", &Tool{
+		Name: "test.Echo", Params: []Param{{Name: "value", Type: "any"}},
+		Func: func(_ *Call, a []Value) (Value, error) { return a[0], nil },
+	})
+	add("test.add", &Tool{
+		Name: "test.Add", Params: []Param{{Name: "a", Type: "float"}, {Name: "b", Type: "float"}},
 		Func: func(_ *Call, a []Value) (Value, error) {
 			x, _ := a[0].AsNumber()
 			y, _ := a[1].AsNumber()
 			return Number(x + y), nil
-		}})
-	add("test.boom", &Tool{Name: "test.Boom", Params: []Param{{Name: "message", Type: "string"}},
+		},
+	})
+	add("test.boom", &Tool{
+		Name: "test.Boom", Params: []Param{{Name: "message", Type: "string"}},
 		Func: func(_ *Call, a []Value) (Value, error) {
 			s, _ := a[0].AsString()
 			return Value{}, Errorf(CodeToolFailed, "%s", s)
-		}})
-	add("test.greet", &Tool{Name: "test.Greet", Params: []Param{{Name: "name", Type: "string"}, {Name: "greeting", Type: "string", Optional: true}},
+		},
+	})
+	add("test.greet", &Tool{
+		Name: "test.Greet", Params: []Param{{Name: "name", Type: "string"}, {Name: "greeting", Type: "string", Optional: true}},
 		Func: func(_ *Call, a []Value) (Value, error) {
 			name, _ := a[0].AsString()
 			greeting, ok := a[1].AsString()
@@ -41,15 +48,18 @@ func newTestTools() testTools {
 				greeting = "hello"
 			}
 			return String(greeting + ", " + name), nil
-		}})
+		},
+	})
 	add("test.none", &Tool{Name: "test.None", Func: func(*Call, []Value) (Value, error) { return Value{}, nil }})
 	add("test.pair", &Tool{Name: "test.Pair", Func: func(*Call, []Value) (Value, error) {
 		return List([]Value{Number(1), String("two")}), nil
 	}})
-	add("test.record", &Tool{Name: "test.Record", Params: []Param{{Name: "id", Type: "int"}},
+	add("test.record", &Tool{
+		Name: "test.Record", Params: []Param{{Name: "id", Type: "int"}},
 		Func: func(_ *Call, a []Value) (Value, error) {
 			return Map(map[string]Value{"id": a[0], "tags": List([]Value{String("x"), String("y")})}), nil
-		}})
+		},
+	})
 	return tools
 }
 

@@ -59,10 +59,27 @@ func TestCapabilities(t *testing.T) {
 func TestAppendNormal(t *testing.T) {
 	drop := func(l []byte) bool { return strings.HasPrefix(string(l), "!") }
 	for _, c := range []struct{ in, want string }{
-		{"", ""}, {"\n", ""}, {"\n\n", "\n"}, {"\r\n", ""}, {"\r", ""}, {"a", "a"}, {"a\n", "a"},
-		{"a\r\nb\rc\n", "a\nb\nc"}, {"a\r\r\n", "a\n"}, {"a\n\r\n", "a\n"}, {"a \t\nb\t", "a\nb"},
-		{"a\u00a0 ", "a\u00a0"}, {"!x\na", "a"}, {"a\n!x", "a"}, {"!x\n!y\n", ""}, {"!x\n\n", ""},
-		{"a\n!x\r\n\nb", "a\n\nb"}, {"a\r!x\rb", "a\nb"}, {" !x", " !x"}, {" \n ", "\n"}, {"a\v \n", "a\v"},
+		{"", ""},
+		{"\n", ""},
+		{"\n\n", "\n"},
+		{"\r\n", ""},
+		{"\r", ""},
+		{"a", "a"},
+		{"a\n", "a"},
+		{"a\r\nb\rc\n", "a\nb\nc"},
+		{"a\r\r\n", "a\n"},
+		{"a\n\r\n", "a\n"},
+		{"a \t\nb\t", "a\nb"},
+		{"a\u00a0 ", "a\u00a0"},
+		{"!x\na", "a"},
+		{"a\n!x", "a"},
+		{"!x\n!y\n", ""},
+		{"!x\n\n", ""},
+		{"a\n!x\r\n\nb", "a\n\nb"},
+		{"a\r!x\rb", "a\nb"},
+		{" !x", " !x"},
+		{" \n ", "\n"},
+		{"a\v \n", "a\v"},
 	} {
 		if got := string(parse.AppendNormal(nil, []byte(c.in), drop)); got != c.want {
 			t.Errorf("norm(%q) = %q, want %q", c.in, got, c.want)

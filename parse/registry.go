@@ -48,8 +48,10 @@ func (r *Registry) Lookup(name string) (Dialect, error) {
 	if len(r.names) > 0 {
 		known = strings.Join(r.names, ", ")
 	}
-	return nil, &messages.Error{Code: messages.ErrConfig, Field: "dialect",
-		Detail: "there is no dialect " + strconv.Quote(name) + "; known: " + known}
+	return nil, &messages.Error{
+		Code: messages.ErrConfig, Field: "dialect",
+		Detail: "there is no dialect " + strconv.Quote(name) + "; known: " + known,
+	}
 }
 
 // Names lists the dialects in alphabetical order. The slice is a copy.

@@ -247,8 +247,17 @@ func TestDigest(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	lists := [][]messages.Message{
-		nil, {m("", "")}, {m("", ""), m("", "")}, {m("user", "hi")}, {m("userh", "i")}, {m("", "userhi")}, {m("user", "hi"), m("", "")},
-		{m("user", "h"), m("user", "i")}, {m("user", strings.Repeat("x", 4096))}, {m("user", strings.Repeat("x", 4097))}, {m("assistant", "hi")},
+		nil,
+		{m("", "")},
+		{m("", ""), m("", "")},
+		{m("user", "hi")},
+		{m("userh", "i")},
+		{m("", "userhi")},
+		{m("user", "hi"), m("", "")},
+		{m("user", "h"), m("user", "i")},
+		{m("user", strings.Repeat("x", 4096))},
+		{m("user", strings.Repeat("x", 4097))},
+		{m("assistant", "hi")},
 	}
 	seen := map[messages.Digest]int{}
 	for i, l := range lists {

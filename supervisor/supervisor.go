@@ -14,6 +14,7 @@ package supervisor
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -82,7 +83,7 @@ func Detail(p any) string {
 		s = fmt.Sprintf("%v", p)
 	}
 	if len(s) > maxDetailBytes {
-		s = s[:maxDetailBytes] + "…"
+		s = strings.ToValidUTF8(s[:maxDetailBytes], "") + "…" // no half of a character
 	}
 	return "panic: " + s
 }

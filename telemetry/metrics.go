@@ -86,8 +86,10 @@ func NewMetrics() *Metrics {
 		receiptsMissing: counter("receipts_missing_total", "Records committed unsigned although receipts are on."),
 		sessions:        gauge("sessions", "Sessions that are awake."),
 		turnsInFlight:   gauge("turns_in_flight", "Turns begun and not yet decided."),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "turn_latency_ms",
-			Help: "Time from the begin of a turn to its decision, in milliseconds.", Buckets: latencyBuckets}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "turn_latency_ms",
+			Help: "Time from the begin of a turn to its decision, in milliseconds.", Buckets: latencyBuckets,
+		}),
 		open: map[messages.Incarnation]struct{}{},
 	}
 	r.MustRegister(m.latency, collectors.NewGoCollector(),

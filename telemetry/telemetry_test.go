@@ -24,8 +24,10 @@ import (
 )
 
 func decided(d messages.TurnDecided) *messages.Record {
-	return &messages.Record{SID: "t:u:s", Inc: uuid.UUID{1}, Turn: d.TurnIndex, Body: &d,
-		TS: time.Date(2026, 11, 21, 13, 4, 5, 60_000_000, time.FixedZone("x", 3600))}
+	return &messages.Record{
+		SID: "t:u:s", Inc: uuid.UUID{1}, Turn: d.TurnIndex, Body: &d,
+		TS: time.Date(2026, 11, 21, 13, 4, 5, 60_000_000, time.FixedZone("x", 3600)),
+	}
 }
 
 func TestDecisionLog(t *testing.T) {
@@ -34,15 +36,26 @@ func TestDecisionLog(t *testing.T) {
 		d    messages.TurnDecided
 		want string
 	}{
-		{"all members", messages.TurnDecided{TurnIndex: 7, Decision: messages.Halt, Reason: messages.ErrNoProgress, Detail: "not logged", KID: "k1", JTI: "j1", LatencyMS: 12,
-			OutputBytes: 3, ScratchBytes: 4, Verification: "ERR_TOKEN_TTL/EXPIRED", Lints: []messages.Code{messages.LintMultiTokens, messages.LintPostTokenText},
-			Failures: []string{"ERR_TOKEN_PARSE/BAD_SHAPE", "ERR_TOKEN_TTL/EXPIRED"}, GasUsed: 99, State: []byte("x")},
+		{
+			"all members",
+			messages.TurnDecided{
+				TurnIndex: 7, Decision: messages.Halt, Reason: messages.ErrNoProgress, Detail: "not logged", KID: "k1", JTI: "j1", LatencyMS: 12,
+				OutputBytes: 3, ScratchBytes: 4, Verification: "ERR_TOKEN_TTL/EXPIRED", Lints: []messages.Code{messages.LintMultiTokens, messages.LintPostTokenText},
+				Failures: []string{"ERR_TOKEN_PARSE/BAD_SHAPE", "ERR_TOKEN_TTL/EXPIRED"}, GasUsed: 99, State: []byte("x"),
+			},
 			`{"ts":"2026-11-21T12:04:05.060000000Z","SID":"t:u:s","turn_index":7,"decision":"HALT","reason":"ERR_NO_PROGRESS","kid":"k1","jti":"j1","latency_ms":12,"output_bytes":3,"scratch_bytes":4,` +
-				`"verification_failure_reason":"ERR_TOKEN_TTL/EXPIRED","lints":["LINT_MULTI_TOKENS","LINT_POST_TOKEN_TEXT"],"failures":["ERR_TOKEN_PARSE/BAD_SHAPE","ERR_TOKEN_TTL/EXPIRED"],"gas_used":99}`},
-		{"no optional member", messages.TurnDecided{TurnIndex: 1, Decision: messages.Done},
-			`{"ts":"2026-11-21T12:04:05.060000000Z","SID":"t:u:s","turn_index":1,"decision":"DONE","latency_ms":0,"output_bytes":0,"scratch_bytes":0}`},
-		{"escapes", messages.TurnDecided{TurnIndex: 1, Decision: messages.Halt, Reason: "A\"\nB", Failures: []string{"\xff<"}},
-			`{"ts":"2026-11-21T12:04:05.060000000Z","SID":"t:u:s","turn_index":1,"decision":"HALT","reason":"A\"\nB","latency_ms":0,"output_bytes":0,"scratch_bytes":0,"failures":["\ufffd<"]}`},
+				`"verification_failure_reason":"ERR_TOKEN_TTL/EXPIRED","lints":["LINT_MULTI_TOKENS","LINT_POST_TOKEN_TEXT"],"failures":["ERR_TOKEN_PARSE/BAD_SHAPE","ERR_TOKEN_TTL/EXPIRED"],"gas_used":99}`,
+		},
+		{
+			"no optional member",
+			messages.TurnDecided{TurnIndex: 1, Decision: messages.Done},
+			`{"ts":"2026-11-21T12:04:05.060000000Z","SID":"t:u:s","turn_index":1,"decision":"DONE","latency_ms":0,"output_bytes":0,"scratch_bytes":0}`,
+		},
+		{
+			"escapes",
+			messages.TurnDecided{TurnIndex: 1, Decision: messages.Halt, Reason: "A\"\nB", Failures: []string{"\xff<"}},
+			`{"ts":"2026-11-21T12:04:05.060000000Z","SID":"t:u:s","turn_index":1,"decision":"HALT","reason":"A\"\nB","latency_ms":0,"output_bytes":0,"scratch_bytes":0,"failures":["\ufffd<"]}`,
+		},
 	} {
 		var b bytes.Buffer
 		l := NewDecisionLog(&b)
@@ -129,9 +142,11 @@ func TestObserveRecord(t *testing.T) {
 	observe(&messages.Control{What: messages.ControlTimer, Name: "lazy"})
 	observe(&messages.Control{What: messages.ControlBreach})
 	observe(&messages.Control{What: messages.ControlCancel, Name: "x"})
-	observe(&messages.TurnDecided{Decision: messages.Halt, Reason: messages.ErrNoProgress, LatencyMS: 30,
+	observe(&messages.TurnDecided{
+		Decision: messages.Halt, Reason: messages.ErrNoProgress, LatencyMS: 30,
 		Failures: []string{"ERR_TOKEN_TTL/EXPIRED", "ERR_TOKEN_TTL/EXPIRED", "ERR_TOKEN_TTL/FUTURE", "ERR_TOKEN_REPLAY/JTI", "ERR_TOKEN_REPLAY/JTI"},
-		Lints:    []messages.Code{messages.LintMultiTokens, messages.LintPostTokenText}})
+		Lints:    []messages.Code{messages.LintMultiTokens, messages.LintPostTokenText},
+	})
 	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 5})
 	observe(&messages.TurnDecided{Decision: messages.Done, LatencyMS: 5})
 	// The guard's reason counts only where it halted the turn.
@@ -169,12 +184,16 @@ func TestTurnsInFlight(t *testing.T) {
 		do   func()
 		want float64
 	}{
-		{func() { begin(1) }, 1}, {func() { begin(2) }, 2},
+		{func() { begin(1) }, 1},
+		{func() { begin(2) }, 2},
 		{func() { decide(3) }, 2}, // begun by another process
-		{func() { decide(1) }, 1}, {func() { decide(1) }, 1},
+		{func() { decide(1) }, 1},
+		{func() { decide(1) }, 1},
 		{func() { begin(2) }, 1}, // restored: the same turn begins again
-		{func() { m.Adopted(uuid.UUID{4}) }, 2}, {func() { decide(4) }, 1},
-		{func() { m.Abandoned(uuid.UUID{2}) }, 0}, {func() { begin(5) }, 1},
+		{func() { m.Adopted(uuid.UUID{4}) }, 2},
+		{func() { decide(4) }, 1},
+		{func() { m.Abandoned(uuid.UUID{2}) }, 0},
+		{func() { begin(5) }, 1},
 		{func() { m.ObserveRecord(&messages.Record{Inc: uuid.UUID{5}, Body: &messages.SessionClosed{}}) }, 0},
 	} {
 		c.do()
@@ -330,8 +349,10 @@ func TestSecretsStaySecret(t *testing.T) {
 func BenchmarkObserveRecord(b *testing.B) {
 	rec := decided(messages.TurnDecided{Decision: messages.Continue, LatencyMS: 40})
 	begin := &messages.Record{Inc: rec.Inc, Body: &messages.TurnBegin{}}
-	halted := decided(messages.TurnDecided{Decision: messages.Halt, Reason: messages.ErrTokenTTL, LatencyMS: 40,
-		Failures: []string{"ERR_TOKEN_TTL/EXPIRED"}, Lints: []messages.Code{messages.LintPostTokenText}})
+	halted := decided(messages.TurnDecided{
+		Decision: messages.Halt, Reason: messages.ErrTokenTTL, LatencyMS: 40,
+		Failures: []string{"ERR_TOKEN_TTL/EXPIRED"}, Lints: []messages.Code{messages.LintPostTokenText},
+	})
 	m := NewMetrics()
 	b.Run("turn_begin_and_decided", func(b *testing.B) {
 		b.ReportAllocs()
@@ -383,8 +404,10 @@ func BenchmarkDecisionLog(b *testing.B) {
 		d := rec.Body.(*messages.TurnDecided)
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := json.Marshal(map[string]any{"ts": rec.TS, "SID": rec.SID, "turn_index": d.TurnIndex, "decision": d.Decision, "kid": d.KID, "jti": d.JTI,
-				"latency_ms": d.LatencyMS, "output_bytes": d.OutputBytes, "scratch_bytes": d.ScratchBytes, "gas_used": d.GasUsed}); err != nil {
+			if _, err := json.Marshal(map[string]any{
+				"ts": rec.TS, "SID": rec.SID, "turn_index": d.TurnIndex, "decision": d.Decision, "kid": d.KID, "jti": d.JTI,
+				"latency_ms": d.LatencyMS, "output_bytes": d.OutputBytes, "scratch_bytes": d.ScratchBytes, "gas_used": d.GasUsed,
+			}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -25,10 +25,12 @@ type function func(m budget, a []neuroscript.Value) (neuroscript.Value, error)
 
 // standard declares a tool of the default set.
 func standard(name, description string, do function, params ...neuroscript.Param) Tool {
-	return Tool{Name: name, Description: description, Params: params, Class: classPure,
+	return Tool{
+		Name: name, Description: description, Params: params, Class: classPure,
 		Pure: func(c *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
 			return do(c, args)
-		}}
+		},
+	}
 }
 
 func req(name, typ string) neuroscript.Param { return neuroscript.Param{Name: name, Type: typ} }

@@ -89,7 +89,8 @@ func TestDefineCalls(t *testing.T) {
 	}
 	maps, err := Define("shop.sum", "", messages.Pure, func(_ context.Context, in struct {
 		Parts map[string]float64 `json:"parts"`
-	}) (float64, error) {
+	},
+	) (float64, error) {
 		return in.Parts["parts"] + in.Parts["a"], nil
 	})
 	if err != nil {
@@ -98,7 +99,8 @@ func TestDefineCalls(t *testing.T) {
 	twice, err := Define("shop.twice", "", messages.Pure, func(_ context.Context, in struct {
 		N  int   `json:"n"`
 		Of []int `json:"of,omitempty"`
-	}) (int, error) {
+	},
+	) (int, error) {
 		for _, n := range in.Of {
 			in.N += n
 		}

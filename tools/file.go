@@ -50,15 +50,21 @@ func (f *Files) Close() error { return f.root.Close() }
 // Tools gives the tools. They only read.
 func (f *Files) Tools() []Tool {
 	return []Tool{
-		{Name: "file.read", Class: messages.ReadOnly, Run: f.read,
+		{
+			Name: "file.read", Class: messages.ReadOnly, Run: f.read,
 			Description: "The text of a file, or max_lines of its lines from line from_line on (the first is 1).",
-			Params:      []neuroscript.Param{req("path", "string"), opt("from_line", "int"), opt("max_lines", "int")}},
-		{Name: "file.list", Class: messages.ReadOnly, Run: f.list,
+			Params:      []neuroscript.Param{req("path", "string"), opt("from_line", "int"), opt("max_lines", "int")},
+		},
+		{
+			Name: "file.list", Class: messages.ReadOnly, Run: f.list,
 			Description: "The names in a directory, in ascending order; those of directories end in a slash.",
-			Params:      []neuroscript.Param{opt("path", "string")}},
-		{Name: "file.stat", Class: messages.ReadOnly, Run: f.stat,
+			Params:      []neuroscript.Param{opt("path", "string")},
+		},
+		{
+			Name: "file.stat", Class: messages.ReadOnly, Run: f.stat,
 			Description: "A map of type (file, directory, other), size in bytes and modified; nil if there is no such file.",
-			Params:      []neuroscript.Param{req("path", "string")}},
+			Params:      []neuroscript.Param{req("path", "string")},
+		},
 	}
 }
 

@@ -121,8 +121,10 @@ func (g *Gate) Validate() error {
 		}
 	}
 	if first != "" {
-		return &messages.Error{Code: messages.ErrConfig, Field: "approval.tools." + first,
-			Detail: "there is no answer " + quote(string(g.ByTool[first]))}
+		return &messages.Error{
+			Code: messages.ErrConfig, Field: "approval.tools." + first,
+			Detail: "there is no answer " + quote(string(g.ByTool[first])),
+		}
 	}
 	return nil
 }

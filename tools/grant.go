@@ -31,12 +31,16 @@ func (g Grants) Validate() error {
 	for i, grant := range g {
 		field := "grants[" + strconv.Itoa(i) + "]."
 		if grant.Access != AccessRead {
-			return &messages.Error{Code: messages.ErrConfig, Field: field + "access",
-				Detail: "there is no access " + quote(grant.Access) + "; known: read"}
+			return &messages.Error{
+				Code: messages.ErrConfig, Field: field + "access",
+				Detail: "there is no access " + quote(grant.Access) + "; known: read",
+			}
 		}
 		if _, _, err := grant.pattern(); err != nil {
-			return &messages.Error{Code: messages.ErrConfig, Field: field + "session",
-				Detail: "want tenant:user:id or tenant:user:*", Cause: err}
+			return &messages.Error{
+				Code: messages.ErrConfig, Field: field + "session",
+				Detail: "want tenant:user:id or tenant:user:*", Cause: err,
+			}
 		}
 	}
 	return nil

@@ -165,8 +165,15 @@ func TestHugeResultsAreNotMade(t *testing.T) {
 
 func TestSizesDoNotOverflow(t *testing.T) {
 	for _, c := range []struct{ got, want int64 }{
-		{sum(), 0}, {sum(1, 2), 3}, {sum(math.MaxInt64, 1), math.MaxInt64}, {sum(math.MaxInt64, math.MaxInt64, math.MaxInt64), math.MaxInt64},
-		{product(0, 5), 0}, {product(5, 0), 0}, {product(3, 4), 12}, {product(1<<40, 1<<40), math.MaxInt64}, {product(math.MaxInt64, 1), math.MaxInt64},
+		{sum(), 0},
+		{sum(1, 2), 3},
+		{sum(math.MaxInt64, 1), math.MaxInt64},
+		{sum(math.MaxInt64, math.MaxInt64, math.MaxInt64), math.MaxInt64},
+		{product(0, 5), 0},
+		{product(5, 0), 0},
+		{product(3, 4), 12},
+		{product(1<<40, 1<<40), math.MaxInt64},
+		{product(math.MaxInt64, 1), math.MaxInt64},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %d, want %d", c.got, c.want)

@@ -75,8 +75,10 @@ func (r *Registry) Apply(p Policy) (*Set, error) {
 	}
 	for _, pattern := range p.Deny {
 		if inTurnGroup(pattern) {
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "policy.deny",
-				Detail: "the tools of group aeiou belong to the turn and cannot be denied"}
+			return nil, &messages.Error{
+				Code: messages.ErrConfig, Field: "policy.deny",
+				Detail: "the tools of group aeiou belong to the turn and cannot be denied",
+			}
 		}
 		if err := mark("policy.deny", pattern, func(e *entry) { e.allowed = false }); err != nil {
 			return nil, err
@@ -88,8 +90,10 @@ func (r *Registry) Apply(p Policy) (*Set, error) {
 			return nil, &messages.Error{Code: messages.ErrConfig, Field: "policy.max_calls." + pattern, Detail: "must not be negative"}
 		}
 		if inTurnGroup(pattern) {
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "policy.max_calls." + pattern,
-				Detail: "the tools of group aeiou have the limits of the turn"}
+			return nil, &messages.Error{
+				Code: messages.ErrConfig, Field: "policy.max_calls." + pattern,
+				Detail: "the tools of group aeiou have the limits of the turn",
+			}
 		}
 		err := mark("policy.max_calls", pattern, func(e *entry) {
 			if e.limit < 0 || limit < e.limit {
@@ -161,6 +165,8 @@ func denied(t *Tool) *neuroscript.ScriptError {
 }
 
 func overLimit(t *Tool, limit int64) *neuroscript.ScriptError {
-	return &neuroscript.ScriptError{Code: neuroscript.CodeDenied,
-		Message: fmt.Sprintf("tool %s may be called %d times in one program", t.Name, limit)}
+	return &neuroscript.ScriptError{
+		Code:    neuroscript.CodeDenied,
+		Message: fmt.Sprintf("tool %s may be called %d times in one program", t.Name, limit),
+	}
 }

@@ -36,8 +36,10 @@ func New(declared ...Tool) (*Registry, error) {
 		}
 		key := strings.ToLower(t.Name)
 		if _, dup := r.index[key]; dup {
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "tools." + t.Name,
-				Detail: "two tools have this name; names are compared without regard to case"}
+			return nil, &messages.Error{
+				Code: messages.ErrConfig, Field: "tools." + t.Name,
+				Detail: "two tools have this name; names are compared without regard to case",
+			}
 		}
 		r.index[key] = 0
 		r.tools = append(r.tools, &t)
@@ -122,8 +124,10 @@ func digestOf(sorted []*Tool) messages.Digest {
 	h.Write([]byte("stile/tools/1\n"))
 	enc := json.NewEncoder(h) // ends each object with LF, which JSON text itself never holds
 	for _, t := range sorted {
-		d := tool{Class: t.Class, Description: t.Description, Gas: t.Gas, MaxCalls: t.MaxCalls, Name: t.Name,
-			Params: []param{}, Returns: t.Returns, Schema: t.schema, TimeoutNS: int64(t.Timeout)}
+		d := tool{
+			Class: t.Class, Description: t.Description, Gas: t.Gas, MaxCalls: t.MaxCalls, Name: t.Name,
+			Params: []param{}, Returns: t.Returns, Schema: t.schema, TimeoutNS: int64(t.Timeout),
+		}
 		for _, p := range t.Params {
 			d.Params = append(d.Params, param{Name: p.Name, Optional: p.Optional, Type: p.Type})
 		}

@@ -54,8 +54,10 @@ func TestSessionOutput(t *testing.T) {
 		"empty":               {nil, "", "code 4", false, ""},
 	} {
 		var audits []messages.Audit
-		call := &Call{SID: me, Args: []neuroscript.Value{neuroscript.String(c.sid)}, Session: store,
-			Audit: func(a messages.Audit) { audits = append(audits, a) }}
+		call := &Call{
+			SID: me, Args: []neuroscript.Value{neuroscript.String(c.sid)}, Session: store,
+			Audit: func(a messages.Audit) { audits = append(audits, a) },
+		}
 		got := perform(t, []Tool{SessionOutput(c.grants)}, "session.output", call)
 		if !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)

@@ -58,7 +58,8 @@ func init() {
 // for a dialect that breaks its contract. ack=manual leaves acknowledging to the
 // script; brief leaves publications of records, clocks and held effects out.
 func (s *script) session(c *command) {
-	rules := Rules{Dialect: "test", NoProgressN: int(c.num("no_progress_n", 0)), MaxTurns: c.num("max_turns", 0),
+	rules := Rules{
+		Dialect: "test", NoProgressN: int(c.num("no_progress_n", 0)), MaxTurns: c.num("max_turns", 0),
 		ExemptFinal: c.flag("exempt_final"), Recovery: messages.Recovery(c.str("recovery", "resume")),
 		OnPanic: messages.OnPanic(c.str("on_panic", "halt")), Durability: Durability(c.str("durability", "checkpoint")),
 		Limits: Limits{
@@ -209,8 +210,10 @@ func (s *script) emit(c *command) {
 }
 
 func (s *script) call(c *command) {
-	s.step(&ProgramCall{Ident: s.id(c), ID: c.word(0), Name: c.str("name", "x"), Args: c.str("args", "[]"),
-		Class: messages.Class(c.str("class", "effectful"))})
+	s.step(&ProgramCall{
+		Ident: s.id(c), ID: c.word(0), Name: c.str("name", "x"), Args: c.str("args", "[]"),
+		Class: messages.Class(c.str("class", "effectful")),
+	})
 }
 
 func (s *script) judge(c *command) {
@@ -222,8 +225,10 @@ func (s *script) judge(c *command) {
 }
 
 func (s *script) end(c *command) {
-	s.step(&ActionEnded{Ident: s.id(c), ID: c.word(0), State: messages.ActionState(c.str("state", "ok")),
-		Result: c.str("result", ""), Reason: c.str("reason", ""), ErrorCode: c.num("code", 0), MS: 7})
+	s.step(&ActionEnded{
+		Ident: s.id(c), ID: c.word(0), State: messages.ActionState(c.str("state", "ok")),
+		Result: c.str("result", ""), Reason: c.str("reason", ""), ErrorCode: c.num("code", 0), MS: 7,
+	})
 }
 
 func (s *script) action(c *command) {
@@ -258,9 +263,11 @@ func (s *script) program(c *command) {
 	}
 	id := s.id(c)
 	checks := s.tokens(c)
-	s.step(&ProgramEnd{Ident: id, Code: messages.Code(code), Reason: c.str("reason", ""), Detail: c.str("detail", ""),
+	s.step(&ProgramEnd{
+		Ident: id, Code: messages.Code(code), Reason: c.str("reason", ""), Detail: c.str("detail", ""),
 		Out: []byte(c.str("out", "")), Scr: []byte(c.str("scr", "")), Gas: c.num("gas", 0), MagicFailed: c.flag("magic_failed"),
-		Minted: []byte(c.str("minted", ""))})
+		Minted: []byte(c.str("minted", "")),
+	})
 	if c.str("verify", "now") == "now" && s.r.m.Phase() == Verifying {
 		s.step(&Verified{Ident: id, Checks: checks})
 	}

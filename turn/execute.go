@@ -91,8 +91,10 @@ func (m *Machine) programCall(in *ProgramCall) {
 		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota})
 		m.overrun("actions", m.cfg.Limits.Actions, "a run")
 	case len(f.calls) > MaxGenerationCalls:
-		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota, ErrorCode: CodeToolFailed,
-			Result: `"more than 64 actions in one turn"`})
+		m.endCall(p, &ActionEnded{
+			State: messages.ActionFailed, Reason: reasonQuota, ErrorCode: CodeToolFailed,
+			Result: `"more than 64 actions in one turn"`,
+		})
 	default:
 		p.judging = true
 		m.do(&AskGate{Ident: f.Ident, ID: id, Name: name, Args: args, ArgsDigest: digest, Class: class})
@@ -153,8 +155,10 @@ func (m *Machine) judged(in *Judged) {
 	}
 	r := m.persist(&messages.ActionStarted{ID: c.ID, Attempt: 1, Key: c.key}, hold)
 	c.started = true
-	start := &StartAction{Ident: m.flight.Ident, ID: c.ID, Name: c.Name, Args: c.Args, Class: c.Class, Key: c.key, Attempt: 1,
-		Deadline: m.deadline()}
+	start := &StartAction{
+		Ident: m.flight.Ident, ID: c.ID, Name: c.Name, Args: c.Args, Class: c.Class, Key: c.key, Attempt: 1,
+		Deadline: m.deadline(),
+	}
 	if c.Class.Durable() {
 		start.After = r.Seq
 	}

@@ -25,8 +25,10 @@ const (
 
 // String is the phase's name in errors and listings.
 func (p Phase) String() string {
-	return [...]string{"IDLE", "EXECUTING(generating)", "EXECUTING(running)", "EXECUTING(draining)",
-		"VERIFYING", "DECIDED", "EMIT_NEXT", "FINAL", "?"}[min(p, numPhases)]
+	return [...]string{
+		"IDLE", "EXECUTING(generating)", "EXECUTING(running)", "EXECUTING(draining)",
+		"VERIFYING", "DECIDED", "EMIT_NEXT", "FINAL", "?",
+	}[min(p, numPhases)]
 }
 
 // legal is the one table of transitions. Every edge is taken by some script in

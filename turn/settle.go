@@ -52,8 +52,10 @@ func (m *Machine) ended() (v messages.Verdict, over bool) {
 
 // broken is the verdict of a turn that a restart found open.
 func (m *Machine) broken() messages.Verdict {
-	v := messages.Verdict{Decision: messages.Halt, Code: messages.ErrCrash, Token: -1,
-		Detail: "the host restarted while the turn was in flight"}
+	v := messages.Verdict{
+		Decision: messages.Halt, Code: messages.ErrCrash, Token: -1,
+		Detail: "the host restarted while the turn was in flight",
+	}
 	if c := m.state.Open.Cancel; c != nil {
 		v.Code, v.Detail = messages.ErrCancelled, cancelledBy(c.By)
 	}

@@ -252,8 +252,10 @@ func (s *sim) work(id Ident, f *flight) {
 			return
 		}
 		states := []messages.ActionState{messages.ActionOK, messages.ActionOK, messages.ActionFailed, messages.ActionUnknown}
-		s.step(&ActionEnded{Ident: id, ID: call, State: states[s.rnd.IntN(4)], Result: `"` + s.word() + `"`, MS: 3,
-			Audits: []messages.Audit{{Who: "t", What: "w"}}})
+		s.step(&ActionEnded{
+			Ident: id, ID: call, State: states[s.rnd.IntN(4)], Result: `"` + s.word() + `"`, MS: 3,
+			Audits: []messages.Audit{{Who: "t", What: "w"}},
+		})
 	case f.ended || n == 18:
 		s.step(&Emitted{Ident: id, Emissions: []Emission{{Text: s.word()}, {Whisper: true, Target: "self", Text: s.word()}}})
 	case n == 19 && !s.calm:

@@ -172,8 +172,12 @@ func TestNothingShowsMaterial(t *testing.T) {
 	var texts []string
 	for _, v := range []any{
 		ed, hs, ring, ring.Set(), ed.private, hs.private, ed.signer(), hs.signer(), ring.TokenSigner(at(0)), ring.ReceiptSigner(at(0)),
-		inside{ed, hs, []*Key{ed, hs}, map[string]*Key{"x": hs}, hs.signer()}, &inside{key: hs, s: ed.signer()},
-		[]*Key{ed, hs}, map[string]any{"ring": ring}, struct{ k heldSigner }{heldSigner{hs}}, struct{ m *material }{hs.private},
+		inside{ed, hs, []*Key{ed, hs}, map[string]*Key{"x": hs}, hs.signer()},
+		&inside{key: hs, s: ed.signer()},
+		[]*Key{ed, hs},
+		map[string]any{"ring": ring},
+		struct{ k heldSigner }{heldSigner{hs}},
+		struct{ m *material }{hs.private},
 		fmt.Errorf("wrapped: %v", hs),
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
@@ -189,9 +193,11 @@ func TestNothingShowsMaterial(t *testing.T) {
 	jwks, err := ring.JWKS()
 	texts = append(texts, string(must(t, jwks, err)))
 	for _, m := range [][]byte{seed, secret} {
-		spellings := []string{string(m[:8]), hex.EncodeToString(m[:8]), strings.ToUpper(hex.EncodeToString(m[:8])),
+		spellings := []string{
+			string(m[:8]), hex.EncodeToString(m[:8]), strings.ToUpper(hex.EncodeToString(m[:8])),
 			base64.RawStdEncoding.EncodeToString(m[:9]), base64.RawURLEncoding.EncodeToString(m[:9]), strings.Trim(fmt.Sprint(m[:6]), "[]"),
-			strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%#v", m[:6]), "[]byte{"), "}")}
+			strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%#v", m[:6]), "[]byte{"), "}"),
+		}
 		for _, text := range texts {
 			for _, s := range spellings {
 				if strings.Contains(text, s) {

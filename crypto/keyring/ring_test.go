@@ -144,8 +144,15 @@ func TestSignerChoice(t *testing.T) {
 		unix                       int64
 		primary, fallback, receipt string
 	}{
-		{9, "-", "-", "-"}, {10, "old", "-", "-"}, {15, "old", "fbk", "-"}, {20, "new", "fbk", "-"}, {30, "new", "fbk", "rcp"},
-		{50, "gone", "fbk", "rcp"}, {59, "gone", "fbk", "rcp"}, {60, "new", "fbk", "rcp"}, {95, "new", "fbk", "rcp"},
+		{9, "-", "-", "-"},
+		{10, "old", "-", "-"},
+		{15, "old", "fbk", "-"},
+		{20, "new", "fbk", "-"},
+		{30, "new", "fbk", "rcp"},
+		{50, "gone", "fbk", "rcp"},
+		{59, "gone", "fbk", "rcp"},
+		{60, "new", "fbk", "rcp"},
+		{95, "new", "fbk", "rcp"},
 	} {
 		now := at(c.unix).Add(999 * time.Millisecond)
 		if p, f, rc := kidOf(r.TokenSigner(now)), kidOf(r.TokenFallback(now)), kidOf(r.ReceiptSigner(now)); p != c.primary || f != c.fallback || rc != c.receipt {

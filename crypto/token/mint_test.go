@@ -261,8 +261,11 @@ func TestMintInternal(t *testing.T) {
 		{"no turn", Minter{Signers: both, Rand: &counter{}}, Scope{SID: "s", Nonce: "n"}},
 		{"turn too large", Minter{Signers: both, Rand: &counter{}}, Scope{SID: "s", Nonce: "n", TurnIndex: 1 << 53}},
 		{"session id not UTF-8", Minter{Signers: both, Rand: &counter{}}, Scope{SID: "\xff", Nonce: "n", TurnIndex: 1}},
-		{"the fallback token itself is too long", Minter{Signers: &signers{fallback: both.fallback}, Rand: &counter{}},
-			Scope{SID: strings.Repeat("s", 490), Nonce: "n", TurnIndex: 1}},
+		{
+			"the fallback token itself is too long",
+			Minter{Signers: &signers{fallback: both.fallback}, Rand: &counter{}},
+			Scope{SID: strings.Repeat("s", 490), Nonce: "n", TurnIndex: 1},
+		},
 	} {
 		got, err := c.minter.Mint("LOOP", ok, nil, c.scope, at(testUnix))
 		var fault *ArgumentError

@@ -132,8 +132,10 @@ func Inc(n int) messages.Incarnation {
 
 // Continue starts an activation at a head.
 func Continue(tb testing.TB, head journal.Head, signer journal.Signer) *Session {
-	return &Session{tb: tb, SID: head.SID, Inc: head.Inc, now: Epoch.Add(time.Duration(head.Seq) * time.Millisecond),
-		Sealer: journal.NewSealer(journal.SealerConfig{Head: head, Rand: Random(uint64(head.Epoch) + 7), Signer: signer})}
+	return &Session{
+		tb: tb, SID: head.SID, Inc: head.Inc, now: Epoch.Add(time.Duration(head.Seq) * time.Millisecond),
+		Sealer: journal.NewSealer(journal.SealerConfig{Head: head, Rand: Random(uint64(head.Epoch) + 7), Signer: signer}),
+	}
 }
 
 // Start starts the first activation of a session.

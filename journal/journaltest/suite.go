@@ -478,8 +478,18 @@ func readRanges(t *testing.T, s journal.Store) {
 		}
 	}
 	n := int64(len(hashes))
-	for _, c := range [][4]int64{{0, 0, 1, n}, {-5, -1, 1, n}, {1, 1, 1, 1}, {n, 0, n, n}, {2, 3, 2, 3}, {255, 258, 255, 258},
-		{256, 600, 256, 600}, {n + 1, 0, 0, -1}, {5, 4, 0, -1}, {700, n + 50, 700, n}} {
+	for _, c := range [][4]int64{
+		{0, 0, 1, n},
+		{-5, -1, 1, n},
+		{1, 1, 1, 1},
+		{n, 0, n, n},
+		{2, 3, 2, 3},
+		{255, 258, 255, 258},
+		{256, 600, 256, 600},
+		{n + 1, 0, 0, -1},
+		{5, 4, 0, -1},
+		{700, n + 50, 700, n},
+	} {
 		recs := collect(t, s.Read(ctx, ses.Inc, c[0], c[1]))
 		if int64(len(recs)) != c[3]-c[2]+1 {
 			t.Fatalf("%v: %d records", c, len(recs))
@@ -821,8 +831,10 @@ func closed(t *testing.T, s journal.Store) {
 	var read error
 	for _, read = range s.Read(ctx, ses.Inc, 0, 0) {
 	}
-	for i, err := range []error{head, of, list, erase, blob, snap, get, made, read, s.PutMeta(ctx, "k", nil), s.Delete(ctx, ses.Inc),
-		s.DropSnapshot(ctx, ses.Inc), s.PutSnapshot(ctx, ses.Inc, journal.Snapshot{}), s.Reopen(), s.Commit([]journal.Batch{ses.Notes(1)})[0]} {
+	for i, err := range []error{
+		head, of, list, erase, blob, snap, get, made, read, s.PutMeta(ctx, "k", nil), s.Delete(ctx, ses.Inc),
+		s.DropSnapshot(ctx, ses.Inc), s.PutSnapshot(ctx, ses.Inc, journal.Snapshot{}), s.Reopen(), s.Commit([]journal.Batch{ses.Notes(1)})[0],
+	} {
 		if journal.ReasonOf(err) != journal.ReasonClosed {
 			t.Errorf("call %d: %v", i, err)
 		}

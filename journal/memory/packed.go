@@ -11,10 +11,11 @@ import (
 // pieces. A journal in memory only grows: as structs it would be most of what the
 // collector has to look at, as bytes it is nothing.
 //
-// A piece is never written again once the length up to there was handed out, so
-// readers need no lock for what they hold.
+// Readers work on a copy of this struct without a lock: neither an element of its
+// slices nor a byte that was handed out is ever written again.
 type packed struct {
 	pieces [][]byte
+	used   int     // of the last piece
 	at     []place // of record seq, at seq-1
 }
 
@@ -30,16 +31,17 @@ const (
 // room gives n bytes at the end of the last piece, in a new one if need be.
 func (p *packed) room(n int) ([]byte, place) {
 	last := len(p.pieces) - 1
-	if last < 0 || cap(p.pieces[last])-len(p.pieces[last]) < n {
+	if last < 0 || len(p.pieces[last])-p.used < n {
 		size := firstPieceBytes
 		if last >= 0 {
-			size = min(2*cap(p.pieces[last]), lastPieceBytes)
+			size = min(2*len(p.pieces[last]), lastPieceBytes)
 		}
-		p.pieces = append(p.pieces, make([]byte, 0, max(size, n)))
+		p.pieces = append(p.pieces, make([]byte, max(size, n)))
+		p.used = 0
 		last++
 	}
-	off := len(p.pieces[last])
-	p.pieces[last] = p.pieces[last][:off+n]
+	off := p.used
+	p.used += n
 	return p.pieces[last][off : off+n : off+n], place{uint32(last), uint32(off), uint32(n)}
 }
 

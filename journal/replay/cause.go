@@ -70,12 +70,10 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 		case *messages.Audit:
 			in.Audits = append(in.Audits, *b)
 		case *messages.ActionEnded:
-			switch b.Reason {
-			case "panic":
+			if b.Reason == "panic" {
 				return p.panicked(id, b, i), nil
-			case "lost":
-				return p.timer(turn.ClockGrace.String()), nil
 			}
+			// Also one that was lost when the grace was over: what came of it is the same.
 			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
 			return in, nil
 		default:
@@ -104,12 +102,16 @@ func (p *player) perform(e turn.Effect) error {
 	case *turn.SetTimer:
 		p.gens[e.Clock] = e.Gen
 	case *turn.OpenModel:
+		p.asks, p.checks = nil, nil
 		p.look(e.Turn)
 		return p.open(e)
 	case *turn.AskGate:
-		p.judge(e)
+		if p.asks == nil {
+			p.asks = map[string]*turn.AskGate{}
+		}
+		p.asks[e.ID] = e
 	case *turn.Verify:
-		p.verify(e)
+		p.checks = e
 	case *turn.RunProgram:
 		return p.run(e)
 	case *turn.AnswerCall:
@@ -120,30 +122,51 @@ func (p *player) perform(e turn.Effect) error {
 	return nil
 }
 
-// judge answers as the gate did: by its rules, which are asked again, or by its
+// answer is what the gate or the verification says, when r comes of that. The gate
+// may take its time, and anything may happen meanwhile.
+func (p *player) answer(r *messages.Record) turn.Input {
+	id := ""
+	switch b := r.Body.(type) {
+	case *messages.TurnDecided:
+		if e := p.checks; e != nil {
+			p.checks = nil
+			return p.verified(e)
+		}
+	case *messages.ActionApproval:
+		id = b.ID
+	case *messages.ActionStarted:
+		id = b.ID
+	case *messages.ActionEnded:
+		id = b.ID
+	}
+	e := p.asks[id]
+	if e == nil {
+		return nil
+	}
+	delete(p.asks, id)
+	return p.judged(r, e)
+}
+
+// judged answers as the gate did: by its rules, which are asked again, or by its
 // hook, whose answer stands in the journal. An answer that no record shows is the
 // default's.
-func (p *player) judge(e *turn.AskGate) {
-	var in turn.Judged
+func (p *player) judged(r *messages.Record, e *turn.AskGate) *turn.Judged {
+	in := turn.Judged{Answer: messages.GateApprove}
 	if p.agent.Gate != nil {
 		in = p.agent.Gate(e)
-	} else {
-		in.Answer = messages.GateApprove
 	}
 	in.Ident, in.ID = e.Ident, e.ID
-	if r := p.peek(); r != nil {
-		switch b := r.Body.(type) {
-		case *messages.ActionApproval:
-			if b.ID == e.ID && (b.By == byHook || p.agent.Gate == nil) {
-				in.Answer, in.By, in.Reason, in.Record = b.State, b.By, b.Reason, true
-			}
-		case *messages.ActionEnded: // denied by default
-			if b.ID == e.ID && b.Reason == "denied" && p.agent.Gate == nil {
-				in.Answer, in.Reason = messages.GateDeny, unquote(b.Result)
-			}
+	switch b := r.Body.(type) {
+	case *messages.ActionApproval:
+		if b.By == byHook || p.agent.Gate == nil {
+			in.Answer, in.By, in.Reason, in.Record = b.State, b.By, b.Reason, true
+		}
+	case *messages.ActionEnded: // denied by default
+		if p.agent.Gate == nil {
+			in.Answer, in.Reason = messages.GateDeny, unquote(b.Result)
 		}
 	}
-	p.inputs = append(p.inputs, &in)
+	return &in
 }
 
 // byHook is what an approval says that the gate's hook spoke.

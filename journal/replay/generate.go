@@ -211,8 +211,10 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 	}
 	g.asked = true
 	if req.Prompt != was.Prompt {
-		return req, &Divergence{Seq: r.Seq, Kind: r.Body.Kind(), Want: string(r.Raw),
-			Why: "another prompt: the agent, its tools or the dialect's words have changed, or what was said before"}
+		return req, &Divergence{
+			Seq: r.Seq, Kind: r.Body.Kind(), Want: string(r.Raw),
+			Why: "another prompt: the agent, its tools or the dialect's words have changed, or what was said before",
+		}
 	}
 	return req, nil
 }

@@ -133,10 +133,10 @@ func ttlOf(opts neuroscript.Value) (*int64, error) {
 	return ttl, nil
 }
 
-// verify restores the outcome of the checks: which candidates failed and how
+// verified restores the outcome of the checks: which candidates failed and how
 // stands in the decision that follows; the rest were valid and are read for what
 // they say.
-func (p *player) verify(e *turn.Verify) {
+func (p *player) verified(e *turn.Verify) *turn.Verified {
 	in := &turn.Verified{Ident: e.Ident}
 	failed := map[int64]string{}
 	if d := p.ahead.decided; d != nil {
@@ -157,7 +157,7 @@ func (p *player) verify(e *turn.Verify) {
 		}
 		in.Checks = append(in.Checks, ck)
 	}
-	p.inputs = append(p.inputs, in)
+	return in
 }
 
 // words are what a token says.
@@ -196,7 +196,8 @@ func (w words) program() (p struct {
 	Request struct {
 		Reason any `json:"reason"`
 	} `json:"request"`
-}) {
+},
+) {
 	if json.Unmarshal(w.Payload, &p) != nil {
 		p.Action = ""
 	}

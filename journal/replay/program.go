@@ -132,36 +132,8 @@ func (p *player) proceed(r *messages.Record) (done bool, err error) {
 			return true, x.finish(r)
 		}
 		return true, x.give(r, b)
-	case *messages.ActionEnded, *messages.Audit:
-		if d := p.sameStep(r); d != nil && !x.ended {
-			// The decision came with the action's end, so the program had stopped before.
-			if b, ok := b.(*messages.ActionEnded); !ok || b.Reason != "lost" || d.GasUsed > 0 || !d.Minted.IsZero() {
-				return true, x.give(r, d)
-			}
-		}
 	}
 	return false, nil
-}
-
-// sameStep finds the decision that the Step of r made as its last but the run's end,
-// when the turn is being stopped.
-func (p *player) sameStep(r *messages.Record) *messages.TurnDecided {
-	if p.machine.Phase() != turn.Draining {
-		return nil
-	}
-	for _, o := range p.src.Records[p.at:] {
-		if !o.TS.Equal(r.TS) || o.Turn != r.Turn || o.Epoch != r.Epoch {
-			return nil
-		}
-		switch b := o.Body.(type) {
-		case *messages.Audit, *messages.ActionEnded, *messages.Control:
-		case *messages.TurnDecided:
-			return b
-		default:
-			return nil
-		}
-	}
-	return nil
 }
 
 // goOn lets the program run to the next thing it says. One that is blind says what
@@ -266,8 +238,12 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 			tell(said{emission: &e})
 		}
 	}
-	magic := &neuroscript.Tool{Name: "aeiou.magic", Params: magicParams,
-		Func: func(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) { return x.mint(tell, args) }}
+	magic := &neuroscript.Tool{
+		Name: "aeiou.magic", Params: magicParams,
+		Func: func(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
+			return x.mint(tell, args)
+		},
+	}
 	act := func(c *neuroscript.Call, name string, class messages.Class, args []neuroscript.Value, decode Decode) (neuroscript.Value, error) {
 		return x.act(tell, c, name, class, args, decode)
 	}

@@ -137,8 +137,9 @@ type player struct {
 	state   turn.State // before the first one
 	machine *turn.Machine
 	sealer  *journal.Sealer
-	inputs  []turn.Input // brought about by effects, fed before further causes
 	gens    [turn.NumClocks]uint64
+	asks    map[string]*turn.AskGate // not answered yet
+	checks  *turn.Verify             // not answered yet
 
 	// Of the turn.
 	gen   *generation
@@ -202,9 +203,7 @@ func (p *player) one(r *messages.Record) error {
 	if in := p.meanwhile(r); in != nil {
 		return p.step(r.TS, in)
 	}
-	if len(p.inputs) > 0 {
-		in := p.inputs[0]
-		p.inputs = p.inputs[1:]
+	if in := p.answer(r); in != nil {
 		return p.step(r.TS, in)
 	}
 	if p.gen != nil && p.machine.Phase() == turn.Generating {
@@ -240,7 +239,7 @@ func (p *player) activate(epoch int64) error {
 	p.sealer = journal.NewSealer(journal.SealerConfig{
 		Head: journal.Head{SID: p.src.Key.SID(), Inc: p.src.Inc, Seq: p.anchor.Seq, Hash: p.anchor.Hash}, Epoch: epoch, Rand: salts{p}, Receipts: journal.ReceiptsOff,
 	})
-	p.inputs, p.gen = nil, nil
+	p.gen, p.asks, p.checks = nil, nil, nil
 	return nil
 }
 

@@ -15,8 +15,10 @@ import (
 
 // typical is a body of about 300 bytes.
 func typical() messages.Body {
-	return &messages.TurnDecided{Decision: messages.Continue, Digest: sha256.Sum256([]byte("d")), LatencyMS: 1234,
-		Output: sha256.Sum256([]byte("o")), OutputBytes: 512, TurnIndex: 42, KID: "k1"}
+	return &messages.TurnDecided{
+		Decision: messages.Continue, Digest: sha256.Sum256([]byte("d")), LatencyMS: 1234,
+		Output: sha256.Sum256([]byte("o")), OutputBytes: 512, TurnIndex: 42, KID: "k1",
+	}
 }
 
 // 64 sessions append durably, each waiting for its acknowledgement before its next

@@ -104,8 +104,10 @@ func (w *writer) close() error {
 	var errs []error
 	if w.conn != nil {
 		errs = append(errs, w.raw(func(driver.ConnPrepareContext) error {
-			for _, p := range []prepared{w.begin, w.commit, w.rollback, w.version, w.head, w.create, w.retire, w.advance,
-				w.record, w.blob, w.snapshot} {
+			for _, p := range []prepared{
+				w.begin, w.commit, w.rollback, w.version, w.head, w.create, w.retire, w.advance,
+				w.record, w.blob, w.snapshot,
+			} {
 				if p.Stmt != nil {
 					p.Stmt.Close()
 				}

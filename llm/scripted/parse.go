@@ -35,8 +35,10 @@ func Parse(name string, b []byte) (*Script, error) {
 	p := parser{name: name}
 	s := &Script{name: name}
 	if len(b) > MaxScriptBytes {
-		return nil, &messages.Error{Code: messages.ErrConfig, File: name,
-			Detail: fmt.Sprintf("the script has %d bytes; the limit is %d", len(b), MaxScriptBytes)}
+		return nil, &messages.Error{
+			Code: messages.ErrConfig, File: name,
+			Detail: fmt.Sprintf("the script has %d bytes; the limit is %d", len(b), MaxScriptBytes),
+		}
 	}
 	for off := 0; off < len(b); p.line++ {
 		line := b[off:]

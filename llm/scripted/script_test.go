@@ -27,8 +27,11 @@ func parse(t testing.TB, src string) *Script {
 
 func user(text string, ordinal int64) llm.Request {
 	return llm.Request{Ordinal: ordinal, Messages: []messages.Message{
-		{Role: messages.RoleSystem, Text: "sys"}, {Role: messages.RoleUser, Text: "old"},
-		{Role: messages.RoleUser, Text: text}, {Role: messages.RoleAssistant, Text: "hi"}}}
+		{Role: messages.RoleSystem, Text: "sys"},
+		{Role: messages.RoleUser, Text: "old"},
+		{Role: messages.RoleUser, Text: text},
+		{Role: messages.RoleAssistant, Text: "hi"},
+	}}
 }
 
 // played is a stream written down: "text@ms" per chunk, then how it ended.
@@ -132,8 +135,17 @@ func TestChoice(t *testing.T) {
 		want    string
 		ordered bool
 	}{
-		{"hello", 0, "first", true}, {"hello", 1, "second", true}, {"what time", 0, "noon", false}, {"time", 9, "noon", false},
-		{"42", 0, "number", false}, {"42 ", 0, "first", true}, {"", 0, "nothing", false}, {"abc", 0, "letters", false}, {"abd", 0, "first", true}, {"hello", 2, "", true}, {"hello", -1, "", true},
+		{"hello", 0, "first", true},
+		{"hello", 1, "second", true},
+		{"what time", 0, "noon", false},
+		{"time", 9, "noon", false},
+		{"42", 0, "number", false},
+		{"42 ", 0, "first", true},
+		{"", 0, "nothing", false},
+		{"abc", 0, "letters", false},
+		{"abd", 0, "first", true},
+		{"hello", 2, "", true},
+		{"hello", -1, "", true},
 	} {
 		req := user(c.input, c.ordinal)
 		if got := s.Ordered(req); got != c.ordered {
@@ -320,19 +332,29 @@ func TestMistakes(t *testing.T) {
 		{"array", `[1]`, []string{"1:1 "}},
 		{"two values", `{"chunks":[]} {}`, []string{"1:15 "}},
 		{"nothing said", `{}`, []string{"1:1 chunks"}},
-		{"unknown members", `{"chunks":[{"text":"a","at":1}],"cuts":[{"a":1}],"match":{"glob":"*"},"usage":{"x":1},"error":{"y":1}}`,
-			[]string{"1:24 chunks[0].at", "1:33 cuts", "1:58 match", "1:59 match.glob", "1:80 usage.x", "1:95 error", "1:96 error.y"}},
+		{
+			"unknown members", `{"chunks":[{"text":"a","at":1}],"cuts":[{"a":1}],"match":{"glob":"*"},"usage":{"x":1},"error":{"y":1}}`,
+			[]string{"1:24 chunks[0].at", "1:33 cuts", "1:58 match", "1:59 match.glob", "1:80 usage.x", "1:95 error", "1:96 error.y"},
+		},
 		{"twice", `{"chunks":[],"chunks":[],"match":{"equals":"a","equals":"b"}}`, []string{"1:14 chunks", "1:48 match.equals"}},
-		{"types", `{"chunks":{},"cut":"x","finish":1,"usage":[],"error":"e","on_cancel":null,"match":true}`,
-			[]string{"1:11 chunks", "1:20 cut", "1:33 finish", "1:43 usage", "1:54 error", "1:70 on_cancel", "1:83 match"}},
-		{"elements", `{"chunks":["a",{"text":1},{"at_ms":1.5,"text":"b"},{"at_ms":-1,"text":""},{}]}`,
-			[]string{"1:12 chunks[0]", "1:24 chunks[1].text", "1:36 chunks[2].at_ms", "1:61 chunks[3].at_ms", "1:75 chunks[4].text"}},
+		{
+			"types", `{"chunks":{},"cut":"x","finish":1,"usage":[],"error":"e","on_cancel":null,"match":true}`,
+			[]string{"1:11 chunks", "1:20 cut", "1:33 finish", "1:43 usage", "1:54 error", "1:70 on_cancel", "1:83 match"},
+		},
+		{
+			"elements", `{"chunks":["a",{"text":1},{"at_ms":1.5,"text":"b"},{"at_ms":-1,"text":""},{}]}`,
+			[]string{"1:12 chunks[0]", "1:24 chunks[1].text", "1:36 chunks[2].at_ms", "1:61 chunks[3].at_ms", "1:75 chunks[4].text"},
+		},
 		{"time", `{"chunks":[{"at_ms":5,"text":"a"},{"at_ms":4,"text":"b"},{"at_ms":86400001,"text":"c"}]}`, []string{"1:44 chunks[1].at_ms", "1:67 chunks[2].at_ms"}},
 		{"words", `{"chunks":[],"finish":"done","on_cancel":"go"}`, []string{"1:23 finish", "1:42 on_cancel"}},
-		{"match", `{"chunks":[],"match":{"equals":"a","contains":"b"}}` + "\n" + `{"chunks":[],"match":{}}` + "\n" + `{"chunks":[],"match":{"re2":"("}}` + "\n" + `{"chunks":[],"match":{"contains":""}}`,
-			[]string{"1:22 match", "2:22 match", "3:29 match.re2", "4:34 match.contains"}},
-		{"error", `{"error":{}}` + "\n" + `{"error":{"status":99}}` + "\n" + `{"error":{"code":"a b"}}` + "\n" + `{"chunks":[{"text":"abc"}],"error":{"status":500,"after_bytes":4}}` + "\n" + `{"error":{"status":500},"finish":"stop"}`,
-			[]string{"1:10 error", "2:10 error", "2:20 error.status", "3:18 error.code", "4:64 error.after_bytes", "5:34 finish"}},
+		{
+			"match", `{"chunks":[],"match":{"equals":"a","contains":"b"}}` + "\n" + `{"chunks":[],"match":{}}` + "\n" + `{"chunks":[],"match":{"re2":"("}}` + "\n" + `{"chunks":[],"match":{"contains":""}}`,
+			[]string{"1:22 match", "2:22 match", "3:29 match.re2", "4:34 match.contains"},
+		},
+		{
+			"error", `{"error":{}}` + "\n" + `{"error":{"status":99}}` + "\n" + `{"error":{"code":"a b"}}` + "\n" + `{"chunks":[{"text":"abc"}],"error":{"status":500,"after_bytes":4}}` + "\n" + `{"error":{"status":500},"finish":"stop"}`,
+			[]string{"1:10 error", "2:10 error", "2:20 error.status", "3:18 error.code", "4:64 error.after_bytes", "5:34 finish"},
+		},
 		{"numbers", `{"chunks":[],"cut":-1,"usage":{"input":1e3,"output":9007199254740992}}`, []string{"1:20 cut", "1:40 usage.input", "1:53 usage.output"}},
 		{"lines go on after a broken one", "{\n\n# c\r\n{\"x\":1}\n{\"chunks\":[]}\n", []string{"1:2 ", "4:1 chunks", "4:2 x"}},
 	} {

@@ -26,8 +26,10 @@ import (
 func Compose(e Envelope) ([]byte, []messages.Code, error) {
 	for k, body := range e.bodies() {
 		if !utf8.Valid(body) {
-			return nil, nil, fault{code: messages.ErrEnvMarkersInvalid, reason: "NON_UTF8", offset: firstInvalid(body),
-				field: kind(k).String(), detail: "the bytes are not UTF-8"}.err(body)
+			return nil, nil, fault{
+				code: messages.ErrEnvMarkersInvalid, reason: "NON_UTF8", offset: firstInvalid(body),
+				field: kind(k).String(), detail: "the bytes are not UTF-8",
+			}.err(body)
 		}
 	}
 	for _, own := range []struct {
@@ -35,12 +37,16 @@ func Compose(e Envelope) ([]byte, []messages.Code, error) {
 		body []byte
 	}{{userdata, e.Userdata}, {actions, e.Actions}} {
 		if m, ok := nextMark(own.body, 0); ok {
-			return nil, nil, fault{code: messages.ErrEnvMarkersInvalid, offset: m.line, field: own.k.String(),
-				detail: "the line would be read as a marker"}.err(own.body)
+			return nil, nil, fault{
+				code: messages.ErrEnvMarkersInvalid, offset: m.line, field: own.k.String(),
+				detail: "the line would be read as a marker",
+			}.err(own.body)
 		}
 		if n := len(own.body); n > MaxSectionBytes {
-			return nil, nil, fault{code: messages.ErrEnvSize, offset: MaxSectionBytes, field: own.k.String(),
-				detail: fmt.Sprintf("%d bytes; the limit is %d", n, MaxSectionBytes)}.err(own.body)
+			return nil, nil, fault{
+				code: messages.ErrEnvSize, offset: MaxSectionBytes, field: own.k.String(),
+				detail: fmt.Sprintf("%d bytes; the limit is %d", n, MaxSectionBytes),
+			}.err(own.body)
 		}
 	}
 
@@ -54,8 +60,10 @@ func Compose(e Envelope) ([]byte, []messages.Code, error) {
 	room := MaxEnvelopeBytes - len(markStart) - 1 - len(markEnd) -
 		sectionBytes(userdata, e.Userdata) - sectionBytes(actions, e.Actions)
 	if room < 0 {
-		return nil, nil, fault{code: messages.ErrEnvSize,
-			detail: fmt.Sprintf("USERDATA and ACTIONS leave no room within %d bytes", MaxEnvelopeBytes)}.err(nil)
+		return nil, nil, fault{
+			code:   messages.ErrEnvSize,
+			detail: fmt.Sprintf("USERDATA and ACTIONS leave no room within %d bytes", MaxEnvelopeBytes),
+		}.err(nil)
 	}
 	out = fit(output, out, room-optionalBytes(scratchpad, scr))
 	scr = fit(scratchpad, scr, room-optionalBytes(output, out))

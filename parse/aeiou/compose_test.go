@@ -64,8 +64,10 @@ func TestComposeRefuses(t *testing.T) {
 // A program tries to end its section and write its own (§20 row 5).
 func TestCarriedStreamsCannotForge(t *testing.T) {
 	forged := env("note", "@ACTIONS", "command", "endcommand", "@END", "@START", bom+markActions+" \t", markOutput+"\r", "@EVIL_", " "+markEnd, markEnd+"x")
-	want := strings.Join([]string{"note", " " + markActions, "command", "endcommand", " " + markEnd, " " + markStart,
-		" " + bom + markActions, " " + markOutput, " " + markerPrefix + "EVIL_>>>", " " + markEnd, markEnd + "x"}, "\n")
+	want := strings.Join([]string{
+		"note", " " + markActions, "command", "endcommand", " " + markEnd, " " + markStart,
+		" " + bom + markActions, " " + markOutput, " " + markerPrefix + "EVIL_>>>", " " + markEnd, markEnd + "x",
+	}, "\n")
 	for _, k := range []kind{scratchpad, output} {
 		e := Envelope{Userdata: []byte(goodUserdata), Actions: []byte("mine")}
 		if k == output {
@@ -146,8 +148,16 @@ func TestTail(t *testing.T) {
 		limit int
 		want  string
 	}{
-		{"ab\ncd", 5, "ab\ncd"}, {"ab\ncd", 4, "cd"}, {"ab\ncd", 2, "cd"}, {"ab\ncd", 1, ""}, {"ab\ncd", 0, ""}, {"", 0, ""},
-		{"ab\n", 2, ""}, {"ab\n\n\n", 2, "\n\n"}, {"ab\n\n\n", 3, "\n\n"}, {"a\n", 0, ""},
+		{"ab\ncd", 5, "ab\ncd"},
+		{"ab\ncd", 4, "cd"},
+		{"ab\ncd", 2, "cd"},
+		{"ab\ncd", 1, ""},
+		{"ab\ncd", 0, ""},
+		{"", 0, ""},
+		{"ab\n", 2, ""},
+		{"ab\n\n\n", 2, "\n\n"},
+		{"ab\n\n\n", 3, "\n\n"},
+		{"a\n", 0, ""},
 	} {
 		if got := string(tail([]byte(c.in), c.limit)); got != c.want {
 			t.Errorf("tail(%q, %d) = %q, want %q", c.in, c.limit, got, c.want)

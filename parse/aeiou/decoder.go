@@ -147,8 +147,10 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	}
 	switch {
 	case f == messages.FinishLength && !d.ended && !d.tooBig():
-		d.fail(emit, messages.ParseError{Code: messages.ErrActionsParse, Offset: d.n, Line: d.lines + 1,
-			Detail: "the reply was cut at the model's length limit; nothing was run"})
+		d.fail(emit, messages.ParseError{
+			Code: messages.ErrActionsParse, Offset: d.n, Line: d.lines + 1,
+			Detail: "the reply was cut at the model's length limit; nothing was run",
+		})
 	case d.started:
 		d.envelope(emit)
 	default:
@@ -182,7 +184,8 @@ func (d *decoder) envelope(emit func(messages.Event)) {
 	}
 	for _, lint := range l.lints {
 		emit(messages.Event{Kind: messages.EventLint, Offset: d.base + int64(lint.Offset), Fault: messages.ParseError{
-			Code: lint.Code, Offset: d.base + int64(lint.Offset), Line: d.before + lint.Line, Col: 1, Detail: lint.Section}})
+			Code: lint.Code, Offset: d.base + int64(lint.Offset), Line: d.before + lint.Line, Col: 1, Detail: lint.Section,
+		}})
 	}
 	d.program(emit, l.body(d.buf, actions), l.at[actions].lo)
 }
@@ -190,15 +193,19 @@ func (d *decoder) envelope(emit func(messages.Event)) {
 // whole takes a reply without START as the program, outer white space removed.
 func (d *decoder) whole(emit func(messages.Event)) {
 	if d.tooBig() {
-		d.fail(emit, messages.ParseError{Code: messages.ErrEnvSize, Line: 1, Col: 1,
-			Detail: fmt.Sprintf("the reply is larger than %d bytes", d.limit)})
+		d.fail(emit, messages.ParseError{
+			Code: messages.ErrEnvSize, Line: 1, Col: 1,
+			Detail: fmt.Sprintf("the reply is larger than %d bytes", d.limit),
+		})
 		return
 	}
 	if !utf8.Valid(d.buf) {
 		at := firstInvalid(d.buf)
 		line, col := place(d.buf, at)
-		d.fail(emit, messages.ParseError{Code: messages.ErrEnvMarkersInvalid, Offset: int64(at), Line: line, Col: col,
-			Detail: "NON_UTF8: the bytes are not UTF-8"})
+		d.fail(emit, messages.ParseError{
+			Code: messages.ErrEnvMarkersInvalid, Offset: int64(at), Line: line, Col: col,
+			Detail: "NON_UTF8: the bytes are not UTF-8",
+		})
 		return
 	}
 	const white = " \t\n\v\f\r"
@@ -214,11 +221,15 @@ func (d *decoder) program(emit func(messages.Event), src []byte, at int) {
 	line += d.before
 	switch {
 	case len(src) == 0:
-		d.fail(emit, messages.ParseError{Code: messages.ErrActionsParse, Offset: d.base + int64(at), Line: line, Col: col,
-			Detail: "there is no program; ACTIONS needs one command block"})
+		d.fail(emit, messages.ParseError{
+			Code: messages.ErrActionsParse, Offset: d.base + int64(at), Line: line, Col: col,
+			Detail: "there is no program; ACTIONS needs one command block",
+		})
 	case len(src) > MaxSectionBytes:
-		d.fail(emit, messages.ParseError{Code: messages.ErrEnvSize, Offset: d.base + int64(at), Line: line, Col: col,
-			Detail: fmt.Sprintf("ACTIONS: the body has %d bytes; the limit is %d", len(src), MaxSectionBytes)})
+		d.fail(emit, messages.ParseError{
+			Code: messages.ErrEnvSize, Offset: d.base + int64(at), Line: line, Col: col,
+			Detail: fmt.Sprintf("ACTIONS: the body has %d bytes; the limit is %d", len(src), MaxSectionBytes),
+		})
 	default:
 		emit(messages.Event{Kind: messages.EventProgram, Text: src, Offset: d.base + int64(at), Complete: true})
 	}

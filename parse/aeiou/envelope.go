@@ -107,8 +107,10 @@ func (f *fault) first(g fault) {
 
 func (f fault) err(b []byte) *messages.Error {
 	line, col := place(b, f.offset)
-	return &messages.Error{Code: f.code, Reason: f.reason, Field: f.field, Detail: f.detail,
-		Offset: int64(f.offset), HasOffset: true, Line: line, Col: col}
+	return &messages.Error{
+		Code: f.code, Reason: f.reason, Field: f.field, Detail: f.detail,
+		Offset: int64(f.offset), HasOffset: true, Line: line, Col: col,
+	}
 }
 
 // place gives the 1-based line and byte column of an offset.
@@ -147,8 +149,10 @@ func read(b []byte, o Options, lim limits) (l layout, f fault) {
 		if preamble && m.kind != unknown && m.kind != start {
 			preamble = false
 			if at := stray(b[first.next:m.line]); at >= 0 {
-				markers.first(fault{code: messages.ErrEnvMarkersInvalid, offset: first.next + at,
-					detail: "text between START and the first section"})
+				markers.first(fault{
+					code: messages.ErrEnvMarkersInvalid, offset: first.next + at,
+					detail: "text between START and the first section",
+				})
 			}
 		}
 		switch m.kind {
@@ -156,8 +160,10 @@ func read(b []byte, o Options, lim limits) (l layout, f fault) {
 			markers.first(fault{code: messages.ErrEnvMarkersInvalid, offset: m.line, detail: "a second START before END"})
 			continue
 		case unknown:
-			markers.first(fault{code: messages.ErrEnvMarkersInvalid, offset: m.line,
-				detail: fmt.Sprintf("no such marker: %.60q", b[m.text:m.close])})
+			markers.first(fault{
+				code: messages.ErrEnvMarkersInvalid, offset: m.line,
+				detail: fmt.Sprintf("no such marker: %.60q", b[m.text:m.close]),
+			})
 			continue
 		}
 		if open != start {
@@ -173,8 +179,10 @@ func read(b []byte, o Options, lim limits) (l layout, f fault) {
 			dup.first(fault{code: messages.ErrEnvSectionDup, offset: m.line, field: m.kind.String(), detail: "the section is repeated"})
 			l.lints = append(l.lints, Lint{Code: messages.LintDupSectionIgnored, Section: m.kind.String(), Offset: m.line})
 		case int(m.kind) < reached:
-			order.first(fault{code: messages.ErrEnvOrder, offset: m.line, field: m.kind.String(),
-				detail: "comes after " + kind(reached).String()})
+			order.first(fault{
+				code: messages.ErrEnvOrder, offset: m.line, field: m.kind.String(),
+				detail: "comes after " + kind(reached).String(),
+			})
 			l.have[m.kind] = true
 		default:
 			reached = int(m.kind)
@@ -226,13 +234,17 @@ func (l *layout) close(b []byte, k kind, lo, next int, dup bool, size *fault) {
 		l.at[k] = span{lo, hi}
 	}
 	if hi-lo > MaxSectionBytes {
-		size.first(fault{code: messages.ErrEnvSize, offset: lo, field: k.String(),
-			detail: fmt.Sprintf("the body has %d bytes; the limit is %d", hi-lo, MaxSectionBytes)})
+		size.first(fault{
+			code: messages.ErrEnvSize, offset: lo, field: k.String(),
+			detail: fmt.Sprintf("the body has %d bytes; the limit is %d", hi-lo, MaxSectionBytes),
+		})
 	}
 	if k == output {
 		if at := overlongLine(b[lo:hi]); at >= 0 {
-			size.first(fault{code: messages.ErrEnvSize, offset: lo + at, field: k.String(),
-				detail: fmt.Sprintf("a line is longer than %d bytes", MaxLineBytes)})
+			size.first(fault{
+				code: messages.ErrEnvSize, offset: lo + at, field: k.String(),
+				detail: fmt.Sprintf("a line is longer than %d bytes", MaxLineBytes),
+			})
 		}
 	}
 }

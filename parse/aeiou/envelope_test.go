@@ -108,14 +108,20 @@ func TestParseAccepts(t *testing.T) {
 		{"blanks on every marker", strings.ReplaceAll(minimal(), ">>>\n", ">>> \t\r\n"), Options{}, "command\nendcommand", 0},
 		{"BOM on every marker", bom + strings.ReplaceAll(minimal(), "\n<<<", "\n"+bom+"<<<"), Options{}, "command\nendcommand", 0},
 		{"blank lines behind START", env("@START", "", " \t\r", "@USERDATA", goodUserdata, "@ACTIONS", "x", "@END"), Options{}, "x", 0},
-		{"look-alikes are content", minimal("<<<NSENV:V4:END>>>", " "+markEnd, markEnd+".", "<<<NSENV:V3:>>>", "<<<NSENV:V3:a>>>", "<<<NSENV:V3:A1>>>", "<<<NSENV:V3:END>>", bom+bom+markEnd, "x"+bom+markEnd, markEnd+"\v", markEnd+"\u00a0"),
-			Options{}, "", 0},
+		{
+			"look-alikes are content", minimal("<<<NSENV:V4:END>>>", " "+markEnd, markEnd+".", "<<<NSENV:V3:>>>", "<<<NSENV:V3:a>>>", "<<<NSENV:V3:A1>>>", "<<<NSENV:V3:END>>", bom+bom+markEnd, "x"+bom+markEnd, markEnd+"\v", markEnd+"\u00a0"),
+			Options{},
+			"", 0,
+		},
 		{"a BOM before LF before a marker stays", env("@START", "@USERDATA", goodUserdata, "@ACTIONS", "x", bom, "@END"), Options{}, "x\n" + bom, 0},
 		{"END without LF", strings.TrimSuffix(minimal(), "\n"), Options{}, "command\nendcommand", 0},
 		{"END with blanks at the end", strings.TrimSuffix(minimal(), "\n") + " \r", Options{}, "command\nendcommand", 0},
 		{"nothing after END is looked at", minimal() + "\xff\n" + env("@START", "@NOPE"), Options{}, "command\nendcommand", 0},
-		{"one lint per repetition", env("@START", "@USERDATA", goodUserdata, "@USERDATA", "@USERDATA", "@ACTIONS", "x", "@ACTIONS", "y", "@OUTPUT", "@OUTPUT", "@END"),
-			Options{}, "", -1}, // OUTPUT comes first after ACTIONS: order
+		{
+			"one lint per repetition", env("@START", "@USERDATA", goodUserdata, "@USERDATA", "@USERDATA", "@ACTIONS", "x", "@ACTIONS", "y", "@OUTPUT", "@OUTPUT", "@END"),
+			Options{},
+			"", -1,
+		}, // OUTPUT comes first after ACTIONS: order
 		{"late repetitions", env("@START", "@USERDATA", goodUserdata, "@USERDATA", "@OUTPUT", "@ACTIONS", "x", "@ACTIONS", "y", "@OUTPUT", "@USERDATA", "@END"), Options{}, "x", 4},
 		{"extract", "Sure!\n```\n" + minimal() + "```\n", Options{Extract: true}, "command\nendcommand", 0},
 		{"extract: bytes before START are not read", "\xff\n" + minimal(), Options{Extract: true}, "command\nendcommand", 0},
@@ -219,8 +225,13 @@ func TestOverlongLine(t *testing.T) {
 		in   string
 		want int
 	}{
-		{"", -1}, {x(MaxLineBytes), -1}, {x(MaxLineBytes) + "\n", -1}, {x(MaxLineBytes + 1), 0},
-		{"\n" + x(MaxLineBytes), -1}, {"\n" + x(MaxLineBytes+1), 1}, {x(MaxLineBytes) + "\n" + x(MaxLineBytes) + "\n", -1},
+		{"", -1},
+		{x(MaxLineBytes), -1},
+		{x(MaxLineBytes) + "\n", -1},
+		{x(MaxLineBytes + 1), 0},
+		{"\n" + x(MaxLineBytes), -1},
+		{"\n" + x(MaxLineBytes+1), 1},
+		{x(MaxLineBytes) + "\n" + x(MaxLineBytes) + "\n", -1},
 		{"a\n" + x(MaxLineBytes) + "\nb\n" + x(MaxLineBytes+1) + "\n", 2 + MaxLineBytes + 1 + 2},
 	} {
 		if got := overlongLine([]byte(c.in)); got != c.want {

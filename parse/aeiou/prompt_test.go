@@ -86,7 +86,10 @@ func TestRenderFirstTurn(t *testing.T) {
 // Render has no error to give, so it must cope with what should not reach it.
 func TestRenderCopes(t *testing.T) {
 	for _, p := range []messages.Projection{
-		{Userdata: "no json"}, {Userdata: "\xff"}, {Userdata: "{\n" + markEnd + "\n}"}, {Text: strings.Repeat("x", MaxSectionBytes)},
+		{Userdata: "no json"},
+		{Userdata: "\xff"},
+		{Userdata: "{\n" + markEnd + "\n}"},
+		{Text: strings.Repeat("x", MaxSectionBytes)},
 		{Text: "a", Out: []byte(strings.Repeat("\xff", MaxSectionBytes)), Scr: []byte("\xff\n")},
 		{Userdata: goodUserdata + strings.Repeat(" ", MaxSectionBytes-len(goodUserdata)), Out: []byte(strings.Repeat(markEnd+"\n", 20000)), Scr: []byte(strings.Repeat(markEnd+"\n", 20000))},
 	} {

@@ -35,13 +35,17 @@ func CheckUserdata(b []byte) error {
 }
 
 func sizeOfUserdata(n int) fault {
-	return fault{code: messages.ErrEnvSize, field: userdata.String(),
-		detail: fmt.Sprintf("%d bytes; the limit is %d", n, MaxSectionBytes)}
+	return fault{
+		code: messages.ErrEnvSize, field: userdata.String(),
+		detail: fmt.Sprintf("%d bytes; the limit is %d", n, MaxSectionBytes),
+	}
 }
 
 func notUTF8(b []byte) fault {
-	return fault{code: messages.ErrUserdataSchema, reason: "NON_UTF8", field: userdata.String(),
-		offset: firstInvalid(b), detail: "the bytes are not UTF-8"}
+	return fault{
+		code: messages.ErrUserdataSchema, reason: "NON_UTF8", field: userdata.String(),
+		offset: firstInvalid(b), detail: "the bytes are not UTF-8",
+	}
 }
 
 // checkUserdata is CheckUserdata for bytes known to be UTF-8 and within the size.

@@ -63,9 +63,15 @@ func TestFinishes(t *testing.T) {
 		f           messages.Finish
 		reply, want string
 	}{
-		{messages.FinishComplete, "hi", "()FC"}, {messages.FinishStop, "hi", "()FC"}, {messages.FinishLength, "hi", "()"},
-		{messages.FinishError, "hi", "()"}, {messages.FinishCancelled, "hi", "()"},
-		{messages.FinishComplete, "", "()FC"}, {messages.FinishLength, "", "()"}, {messages.FinishError, "", ""}, {messages.FinishCancelled, "", ""},
+		{messages.FinishComplete, "hi", "()FC"},
+		{messages.FinishStop, "hi", "()FC"},
+		{messages.FinishLength, "hi", "()"},
+		{messages.FinishError, "hi", "()"},
+		{messages.FinishCancelled, "hi", "()"},
+		{messages.FinishComplete, "", "()FC"},
+		{messages.FinishLength, "", "()"},
+		{messages.FinishError, "", ""},
+		{messages.FinishCancelled, "", ""},
 	} {
 		if text, ev := run(t, c.f, []byte(c.reply)); text != c.reply || ev != c.want {
 			t.Errorf("%s of %q: %q %s, want %s", c.f, c.reply, text, ev, c.want)

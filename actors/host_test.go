@@ -1,0 +1,386 @@
+package actors_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"iter"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/plain"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What an embedder can see is tested in tests/. Here is what the facade keeps from
+// happening, such as a dialect that breaks.
+
+// noKeys is a key ring for dialects that mint nothing.
+type noKeys struct{}
+
+func (noKeys) TokenSigner(time.Time) token.Signer   { return nil }
+func (noKeys) TokenFallback(time.Time) token.Signer { return nil }
+func (noKeys) TokenKeys(time.Time) token.KeySource  { return nil }
+
+// silent observes nothing.
+type silent struct{}
+
+func (silent) ObserveRecord(*messages.Record) {}
+func (silent) SessionAwake()                  {}
+func (silent) SessionAsleep()                 {}
+func (silent) FallbackMint()                  {}
+func (silent) Orphan()                        {}
+func (silent) ReceiptMissing()                {}
+
+var key = messages.SessionKey{Tenant: "t", User: "u", ID: "i"}
+
+// start runs a host on a journal in memory until the test ends.
+func start(t *testing.T, store journal.Store) *actors.Host {
+	t.Helper()
+	w := journal.NewWriter(store, journal.WriterOptions{})
+	h := actors.Start(actors.Config{
+		Store: store, Writer: w, Keys: noKeys{}, Observer: silent{}, SLog: slog.New(slog.DiscardHandler),
+		Programs: neuroscript.NewCache(1 << 20), Rand: rand.Reader,
+	})
+	t.Cleanup(func() {
+		for range 2 { // stopping twice is fine
+			if err := h.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		w.Close()
+	})
+	return h
+}
+
+type says string
+
+func (m says) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		yield(llm.Chunk{Text: []byte(m), Finish: messages.FinishComplete}, nil)
+	}
+}
+
+// agent speaks a dialect, with a model that says hello.
+func agent(t *testing.T, d parse.Dialect) *actors.Agent {
+	t.Helper()
+	registry, err := tools.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := registry.Apply(tools.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &actors.Agent{
+		Name: "tested", Dialect: d, Tools: set, Receipts: journal.ReceiptsOff,
+		Routes: []actors.Route{{Provider: "p", Model: "m", Port: says("hello")}},
+		Rules: &turn.Rules{
+			Dialect: d.Name(), Judge: d, MaxTurns: 1, Recovery: messages.RecoverResume, OnPanic: messages.PanicHalt,
+			Durability: turn.Checkpoint, Provider: "p", Model: "m", Mode: "replay",
+		},
+	}
+}
+
+// run submits and waits for the end.
+func run(t *testing.T, h *actors.Host, a *actors.Agent) (*messages.RunEnd, error) {
+	t.Helper()
+	rep, err := h.Submit(t.Context(), key, a, messages.Input{Text: "go", User: "u"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ended, err := rep.End.Wait(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	return ended.Body.(*messages.RunEnd), nil
+}
+
+// decoder breaks in one of its calls.
+type decoder struct {
+	parse.Decoder
+	push, end func(emit func(messages.Event))
+}
+
+func (d decoder) Push(p []byte, emit func(messages.Event)) {
+	if d.push != nil {
+		d.push(emit)
+	}
+	d.Decoder.Push(p, emit)
+}
+
+func (d decoder) End(f messages.Finish, emit func(messages.Event)) {
+	if d.end != nil {
+		d.end(emit)
+	}
+	d.Decoder.End(f, emit)
+}
+
+// faulty is the plain dialect, broken in one place.
+type faulty struct {
+	plain.Dialect
+	fresh, render, decide, digest func()
+	push, end                     func(emit func(messages.Event))
+}
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+func (f faulty) NewDecoder(i messages.TurnInfo) parse.Decoder {
+	call(f.fresh)
+	return decoder{f.Dialect.NewDecoder(i), f.push, f.end}
+}
+
+func (f faulty) Render(p messages.Projection) []messages.Message {
+	call(f.render)
+	return f.Dialect.Render(p)
+}
+
+func (f faulty) Decide(fs messages.Facts) messages.Verdict {
+	call(f.decide)
+	return f.Dialect.Decide(fs)
+}
+
+func (f faulty) Digest(fs messages.Facts) (out, scr []byte) {
+	call(f.digest)
+	return f.Dialect.Digest(fs)
+}
+
+// What breaks in the reading of a reply halts the turn; the session's actor does
+// not even notice.
+func TestParserBreaks(t *testing.T) {
+	boom := func() { panic("the parser is broken") }
+	nonsense := func(kind messages.EventKind) func(func(messages.Event)) {
+		return func(emit func(messages.Event)) { emit(messages.Event{Kind: kind, UnitKind: messages.ResponseUnit}) }
+	}
+	for name, f := range map[string]faulty{
+		"panic in NewDecoder":   {fresh: boom},
+		"panic in Render":       {render: boom},
+		"panic in Push":         {push: func(func(messages.Event)) { boom() }},
+		"panic in End":          {end: func(func(messages.Event)) { boom() }},
+		"text outside a unit":   {push: nonsense(messages.EventUnitText)},
+		"a unit ends unbegun":   {push: nonsense(messages.EventUnitEnd)},
+		"a unit inside another": {end: nonsense(messages.EventUnitBegin)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := start(t, memory.New())
+				for range 2 {
+					end, err := run(t, h, agent(t, f))
+					if err != nil || end.Decision != messages.Halt || end.Reason != messages.ErrCrash || end.Detail == "" {
+						t.Errorf("the run ended %+v, %v", end, err)
+					}
+				}
+				synctest.Wait() // what is over is cleaned up after it was shown
+				if n := h.Counters().Crashes.Load(); n != 0 {
+					t.Errorf("the session restarted %d times", n)
+				}
+				if n := h.Counters().InFlight.Load(); n != 0 {
+					t.Errorf("%d turns in flight", n)
+				}
+			})
+		})
+	}
+}
+
+// What breaks the session's own actor, such as a dialect's judgement, restarts it
+// from the journal: the turn is settled, the run tried again and, when that does
+// not help, given up.
+func TestSessionBreaks(t *testing.T) {
+	for name, times := range map[string]int{"once": 1, "twice": 2, "for ever": 1 << 30} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				left := times
+				boom := func() {
+					if left--; left >= 0 {
+						panic("no judgement")
+					}
+				}
+				store := memory.New()
+				h := start(t, store)
+				end, err := run(t, h, agent(t, faulty{decide: boom}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := messages.Done
+				if times > turn.MaxSettlements {
+					want = messages.Halt
+				}
+				if end.Decision != want || want == messages.Halt && end.Reason != messages.ErrCrash {
+					t.Errorf("the run ended %s(%s), want %s", end.Decision, end.Reason, want)
+				}
+				if n, want := h.Counters().Crashes.Load(), int64(min(times, turn.MaxSettlements)); n != want {
+					t.Errorf("the session restarted %d times, want %d", n, want)
+				}
+				left = 0
+				if end, err = run(t, h, agent(t, faulty{})); err != nil || end.Decision != messages.Done {
+					t.Errorf("the next run ended %+v, %v", end, err)
+				}
+				head, err := store.Head(t.Context(), key.SID())
+				if err != nil || head.Open || head.Queued != 0 {
+					t.Errorf("head %+v, %v", head, err)
+				}
+			})
+		})
+	}
+}
+
+// broken is a store that cannot be read.
+type broken struct{ journal.Store }
+
+var errBroken = journal.Fail(journal.ReasonCorrupt, nil, "not what was written")
+
+func (broken) Head(context.Context, string) (journal.Head, error) { return journal.Head{}, errBroken }
+
+// panics is a store with a bug.
+type panics struct{ journal.Store }
+
+func (panics) Head(context.Context, string) (journal.Head, error) { panic("the store is broken") }
+
+// A session that cannot be loaded answers with the reason, each time anew.
+func TestLoadingFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		store journal.Store
+		want  messages.Code
+	}{"error": {broken{memory.New()}, messages.ErrJournal}, "panic": {panics{memory.New()}, messages.ErrCrash}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := start(t, c.store)
+				for range 3 {
+					if _, err := h.Open(t.Context(), key, agent(t, plain.Dialect{})); messages.CodeOf(err) != c.want {
+						t.Errorf("open: %v", err)
+					}
+				}
+				synctest.Wait()
+				if n := h.Sessions(); n != 0 {
+					t.Errorf("%d sessions are kept", n)
+				}
+			})
+		})
+	}
+}
+
+// After Stop everything answers with a typed error, and nothing hangs.
+func TestAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, memory.New())
+		a := agent(t, plain.Dialect{})
+		if _, err := h.Open(t.Context(), key, a); err != nil {
+			t.Fatal(err)
+		}
+		sub := h.Hub().Subscribe(key.SID())
+		wait := h.Hub().Await(key.SID(), 7)
+		if err := h.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Submit(t.Context(), key, a, messages.Input{Text: "x"}); messages.CodeOf(err) != messages.ErrCancelled {
+			t.Errorf("submit: %v", err)
+		}
+		if _, _, err := sub.Next(t.Context()); !errors.Is(err, actors.ErrStopped) {
+			t.Errorf("the subscription ended with %v", err)
+		}
+		if _, _, err := wait.Wait(t.Context()); !errors.Is(err, actors.ErrStopped) {
+			t.Errorf("the waiter ended with %v", err)
+		}
+		if _, _, err := h.Hub().Await(key.SID(), 7).Wait(t.Context()); !errors.Is(err, actors.ErrStopped) {
+			t.Errorf("a late waiter ended with %v", err)
+		}
+		if _, _, err := h.Hub().Subscribe(key.SID()).Next(t.Context()); !errors.Is(err, actors.ErrStopped) {
+			t.Errorf("a late subscription ended with %v", err)
+		}
+	})
+}
+
+// A request for a session nobody opened names what is missing.
+func TestNoAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, memory.New())
+		if _, err := h.Cancel(t.Context(), key, nil, 0, "ada"); messages.CodeOf(err) != messages.ErrConfig {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// late is a store that answers when nobody wants to know any more, and badly.
+type late struct{ journal.Store }
+
+func (late) Head(ctx context.Context, _ string) (journal.Head, error) {
+	<-ctx.Done()
+	panic("the store is broken")
+}
+
+// A session that is stopped while it loads takes nothing with it.
+func TestStopWhileLoading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, late{memory.New()})
+		answered := make(chan error, 1)
+		go func() {
+			_, err := h.Open(t.Context(), key, agent(t, plain.Dialect{}))
+			answered <- err
+		}()
+		synctest.Wait()
+		if err := h.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answered; messages.CodeOf(err) != messages.ErrCancelled {
+			t.Errorf("the one who waited got %v", err)
+		}
+	})
+}
+
+// A session that has got work meanwhile does not go to sleep, however late the
+// call to sleep comes.
+func TestBusySessionIsNotPutToSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, memory.New())
+		hold := make(chan struct{})
+		a := agent(t, plain.Dialect{})
+		a.Routes[0].Port = held{hold}
+		rep, err := h.Submit(t.Context(), key, a, messages.Input{Text: "go", User: "u"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.PutToSleep(key)
+		synctest.Wait()
+		if n := h.Sessions(); n != 1 {
+			t.Errorf("%d sessions awake during a turn", n)
+		}
+		close(hold)
+		_, ended, err := rep.End.Wait(t.Context())
+		if err != nil || ended.Body.(*messages.RunEnd).Turns != 1 {
+			t.Errorf("the run ended %+v, %v", ended, err)
+		}
+		synctest.Wait()
+		h.PutToSleep(key)
+		synctest.Wait()
+		if n := h.Sessions(); n != 0 {
+			t.Errorf("%d sessions awake that were put to sleep", n)
+		}
+	})
+}
+
+// held is a model that answers when it may.
+type held struct{ until chan struct{} }
+
+func (m held) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	<-m.until
+	return says("hello").Stream(ctx, req)
+}

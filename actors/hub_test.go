@@ -1,0 +1,83 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/messages"
+)
+
+func record(seq, run int64, body messages.Body) messages.Update {
+	return messages.Update{Record: &messages.Record{Seq: seq, Run: run, Body: body}}
+}
+
+// A slow subscriber's queue is bounded: what does not fit is announced as missed,
+// once, in front of nothing that came later.
+func TestSlowSubscriber(t *testing.T) {
+	h := actors.NewHub()
+	sub := h.Subscribe("s")
+	other := h.Subscribe("other")
+	for i := range int64(1000) {
+		h.Publish("s", record(i+1, 1, &messages.Note{}))
+	}
+	batch, missed, err := sub.Next(t.Context())
+	if err != nil || !missed || len(batch) == 0 || len(batch) >= 1000 {
+		t.Fatalf("%d updates, missed %v, %v", len(batch), missed, err)
+	}
+	for i, u := range batch {
+		if u.Record.Seq != int64(i+1) {
+			t.Fatalf("update %d is record %d", i, u.Record.Seq)
+		}
+	}
+	h.Publish("s", record(1001, 1, &messages.Note{}))
+	if batch, missed, err = sub.Next(t.Context()); err != nil || missed || len(batch) != 1 {
+		t.Errorf("%d updates, missed %v, %v", len(batch), missed, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := other.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("another session's subscriber got %v", err)
+	}
+	sub.Close()
+	h.Publish("s", record(1002, 1, &messages.Note{}))
+	if _, _, err := sub.Next(t.Context()); !errors.Is(err, actors.ErrStopped) {
+		t.Errorf("a closed subscription got %v", err)
+	}
+}
+
+// A waiter gets the decision and the end of its own run, and a failure of its
+// session alone.
+func TestWaiters(t *testing.T) {
+	h := actors.NewHub()
+	first, second, foreign := h.Await("s", 1), h.Await("s", 2), h.Await("other", 1)
+	cancelled := h.Await("s", 1)
+	cancelled.Cancel()
+	h.Publish("s", record(5, 1, &messages.TurnDecided{TurnIndex: 3}))
+	h.Publish("s", record(6, 1, &messages.RunEnd{Decision: messages.Done}))
+	decided, ended, err := first.Wait(t.Context())
+	if err != nil || decided.Seq != 5 || ended.Seq != 6 {
+		t.Errorf("%v %v %v", decided, ended, err)
+	}
+	why := messages.Errorf(messages.ErrJournal, "refused")
+	sub := h.Subscribe("s")
+	h.Fail("s", why)
+	if _, _, err := second.Wait(t.Context()); !errors.Is(err, why) {
+		t.Errorf("the waiter got %v", err)
+	}
+	if _, _, err := sub.Next(t.Context()); !errors.Is(err, why) {
+		t.Errorf("the subscriber got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, w := range []*actors.Waiter{foreign, cancelled} {
+		if _, _, err := w.Wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a waiter that nothing happened to got %v", err)
+		}
+	}
+	h.Close()
+	if _, _, err := foreign.Wait(t.Context()); !errors.Is(err, actors.ErrStopped) {
+		t.Errorf("after Close: %v", err)
+	}
+}

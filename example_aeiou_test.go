@@ -1,0 +1,42 @@
+package stile_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm/scripted"
+)
+
+// An aeiou session: the model writes programs, and a signed control token in what a
+// program emits says how the turn ends. Here the first turn goes on, the second is
+// done.
+func Example_aeiou() {
+	ctx := context.Background()
+	rt, err := stile.New(ctx, stile.Config{InMemory: true})
+	if err != nil {
+		panic(err)
+	}
+	defer rt.Close(ctx)
+	agent := &stile.Agent{Dialect: "aeiou", Model: scripted.New(
+		`command
+			emit "looking around"
+			emit tool.aeiou.magic("LOOP", {"action": "continue"})
+		endcommand`,
+		`command
+			emit "found it"
+			emit tool.aeiou.magic("LOOP", {"action": "done"})
+		endcommand`,
+	)}
+	s, err := rt.Open(ctx, "search", agent)
+	if err != nil {
+		panic(err)
+	}
+	run, err := s.Submit(ctx, "Where is the rope?")
+	if err != nil {
+		panic(err)
+	}
+	d, err := run.Decision(ctx)
+	fmt.Println(d.Decision, "after", d.Turns, "turns", err)
+	// Output: DONE after 2 turns <nil>
+}

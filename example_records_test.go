@@ -1,0 +1,47 @@
+package stile_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// The journal is the truth about a session. A decision names its position there, why
+// it was taken, and the digests of what the turn wrote.
+func Example_records() {
+	ctx := context.Background()
+	rt, err := stile.New(ctx, stile.Config{InMemory: true})
+	if err != nil {
+		panic(err)
+	}
+	defer rt.Close(ctx)
+	agent := &stile.Agent{Dialect: "aeiou", Model: scripted.New("command\n emit \"no token\"\nendcommand")}
+	s, err := rt.Open(ctx, "forgetful", agent)
+	if err != nil {
+		panic(err)
+	}
+	run, err := s.Submit(ctx, "go")
+	if err != nil {
+		panic(err)
+	}
+	d, err := run.Decision(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(d.Decision, d.Reason)
+	for r, err := range s.Records(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		if b, ok := r.Body.(*messages.TurnDecided); ok && r.Seq == d.DecidedSeq {
+			out, err := s.Blob(ctx, b.Output)
+			fmt.Printf("turn %d, %d bytes of OUTPUT: %q %v, signed: %v\n", b.TurnIndex, b.OutputBytes, out, err, r.Sig != nil)
+		}
+	}
+	// Output:
+	// HALT ERR_TOKEN_MISSING
+	// turn 1, 9 bytes of OUTPUT: "no token\n" <nil>, signed: true
+}

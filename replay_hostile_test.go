@@ -1,0 +1,304 @@
+package stile_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/journal/replay"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// history is a session taken out of its journal, to be tampered with.
+type history struct {
+	head  journal.Head
+	recs  []*stile.Record
+	blobs []messages.Blob
+	agent *stile.Agent
+}
+
+func taken(t testing.TB, ar *stile.Archive, head journal.Head, agent *stile.Agent) *history {
+	t.Helper()
+	h := &history{head: head, recs: all(t, ar, head.Inc), agent: agent}
+	for _, r := range h.recs {
+		for _, d := range journal.Blobs(r.Body) {
+			b, err := ar.Blob(context.Background(), head.Inc, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.blobs = append(h.blobs, messages.Blob{Digest: d, Data: b})
+		}
+	}
+	return h
+}
+
+// replay chains records anew and replays them.
+func (h *history) replay(t testing.TB, recs []*stile.Record) (replay.Report, error) {
+	t.Helper()
+	store := memory.New()
+	if err := reseal(t, h.head, recs, h.blobs, store); err != nil {
+		return replay.Report{}, err
+	}
+	return stile.ArchiveOf(store).Replay(context.Background(), h.head.Inc, h.agent)
+}
+
+// causes are the members that say what happened outside, by kind: changed, they tell
+// another story that may be as true. Everything else the replay makes itself, and
+// must find changed.
+var causes = map[messages.Kind][]string{
+	messages.KindSessionOpened:  {"name", "origin"},
+	messages.KindInput:          {"key", "policy", "text", "user", "userdata"},
+	messages.KindTurnBegin:      {"nonce"},
+	messages.KindModelRequest:   {"matched"},
+	messages.KindModelReply:     {"cost_micro_usd", "error", "finish", "usage"},
+	messages.KindModelFallback:  {"reason", "to"},
+	messages.KindActionEnded:    {"error_code", "ms", "reason", "result", "state"},
+	messages.KindActionApproval: {"by", "reason", "state"},
+	messages.KindAudit:          {"allowed", "text", "what", "who"},
+	messages.KindControl:        {"by", "detail", "name", "what"},
+	messages.KindTurnDecided:    {"failure_lines", "failures", "gas_used", "minted", "resumed"},
+	messages.KindRunEnd:         {"detail"},
+}
+
+// One changed value in any record, with the chain made to fit, is found, and the
+// record is named.
+func TestReplayFindsChanges(t *testing.T) {
+	changed, found, tolerated := 0, 0, 0
+	missed := map[string]int{}
+	for _, seed := range []uint64{0, 3, 7, 12} {
+		synctest.Test(t, func(t *testing.T) {
+			w := randomSession(t, seed)
+			ar := w.archive(t)
+			rnd := rand.New(rand.NewPCG(seed, 2))
+			for head := range ar.Sessions(context.Background(), "") {
+				h := taken(t, ar, head, w.agent)
+				from := 0
+				if o := h.recs[0].Body.(*messages.SessionOpened).Origin; o != nil {
+					from = len(slices.DeleteFunc(slices.Clone(h.recs), func(r *stile.Record) bool { return r.Epoch > 1 }))
+				}
+				lost := lostTurns(h.recs)
+				for i := from; i < len(h.recs); i += 1 + rnd.IntN(6) {
+					kind := h.recs[i].Body.Kind()
+					for member, body := range changes(t, h.recs[i], rnd) {
+						recs := slices.Clone(h.recs)
+						own := *recs[i]
+						own.Body, recs[i] = body, &own
+						changed++
+						_, err := h.replay(t, recs)
+						var d *replay.Divergence
+						isCause := slices.Contains(causes[kind], member)
+						switch {
+						case errors.As(err, &d) && d.Seq <= own.Seq: // or at one of the same step
+							found++
+						case isCause, lost[own.Turn] && (kind == messages.KindEmit || kind == messages.KindActionDeclared):
+							tolerated++ // found later, or as true as before
+						case err != nil && !errors.As(err, &d) && (member == "blob" || member == "manifest"):
+							found++ // it cannot even be begun
+						default:
+							missed[fmt.Sprint(kind, ".", member, " ", h.recs[i].Seq, " ", string(h.recs[i].Raw), err)]++
+						}
+					}
+				}
+			}
+		})
+	}
+	t.Logf("%d changes: %d found at their record, %d of causes", changed, found, tolerated)
+	for m, n := range missed {
+		t.Errorf("missed %d of %.400s", n, m)
+	}
+	if found < 50 {
+		t.Error("hardly anything was changed")
+	}
+}
+
+// lostTurns are those whose program never answered, so that nobody kept the tokens
+// it had minted: what it said after the first is taken as the journal has it.
+func lostTurns(recs []*stile.Record) map[int64]bool {
+	lost := map[int64]bool{}
+	for _, r := range recs {
+		if r.Turn > 0 {
+			lost[r.Turn] = true
+		}
+	}
+	for _, r := range recs {
+		if d, ok := r.Body.(*messages.TurnDecided); ok && d.GasUsed > 0 {
+			lost[r.Turn] = false
+		}
+	}
+	return lost
+}
+
+// changes gives the body with one member changed, for each member.
+func changes(t testing.TB, r *stile.Record, rnd *rand.Rand) map[string]messages.Body {
+	var members map[string]any
+	dec := json.NewDecoder(strings.NewReader(string(r.Raw)))
+	dec.UseNumber()
+	if err := dec.Decode(&members); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]messages.Body{}
+	for name, was := range members {
+		now, ok := change(was, rnd)
+		if !ok {
+			continue
+		}
+		members[name] = now
+		raw, err := json.Marshal(members)
+		members[name] = was
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := journal.DecodeBody(r.Body.Kind(), raw); err == nil { // else it is no record any more
+			out[name] = body
+		}
+	}
+	return out
+}
+
+func change(v any, rnd *rand.Rand) (any, bool) {
+	switch v := v.(type) {
+	case bool:
+		return !v, true
+	case json.Number:
+		n, _ := v.Int64()
+		return n + 1, true
+	case string:
+		if v == "" {
+			return "x", true
+		}
+		b := []byte(v)
+		i := rnd.IntN(len(b))
+		b[i] = "0123456789abcdef"[(strings.IndexByte("0123456789abcdef", b[i])+1)%16]
+		return string(b), true
+	case []any:
+		if len(v) == 0 {
+			return nil, false
+		}
+		first, ok := change(v[0], rnd)
+		return append([]any{first}, v[1:]...), ok
+	case map[string]any:
+		for k, e := range v {
+			if now, ok := change(e, rnd); ok {
+				c := map[string]any{k: now}
+				for o, e := range v {
+					if o != k {
+						c[o] = e
+					}
+				}
+				return c, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// A program that was changed to ask for another token than it got is found, though
+// every record fits.
+func TestReplayFindsOtherToken(t *testing.T) {
+	rt := start(t, stile.Config{})
+	program := func(n string) string {
+		return "command\n emit tool.aeiou.magic(\"LOOP\", {\"action\": \"done\", \"request\": {\"n\": " + n + "}})\nendcommand"
+	}
+	agent := &stile.Agent{Dialect: "aeiou", Model: said(program("1"))}
+	decided(t, submitted(t, opened(t, rt, "s", agent), "go"))
+	head, err := rt.Archive().Head(context.Background(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := taken(t, rt.Archive(), head, agent)
+	other := []byte(program("2"))
+	h.blobs = append(h.blobs, messages.Blob{Digest: sha256.Sum256(other), Data: other})
+	for i, r := range h.recs {
+		if b, ok := r.Body.(*messages.ModelReply); ok {
+			changed, own := *b, *r
+			changed.Blob = sha256.Sum256(other)
+			own.Body, h.recs[i] = &changed, &own
+		}
+	}
+	_, err = h.replay(t, h.recs)
+	var d *replay.Divergence
+	if !errors.As(err, &d) || d.Kind != messages.KindEmit || !strings.Contains(d.Why, "minted") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Records that were cut, swapped, doubled, dropped, or moved between turns and runs
+// end a replay with a divergence or a typed error: never with a panic, and always.
+func FuzzReplayHostile(f *testing.F) {
+	histories := map[uint64]*history{}
+	for seed := range uint64(4) {
+		f.Add(seed, uint64(1), []byte{0, 1, 2})
+		f.Add(seed, uint64(5), []byte{7, 9, 30, 4, 4})
+	}
+	f.Fuzz(func(t *testing.T, seed, pick uint64, edits []byte) {
+		seed %= 16
+		synctest.Test(t, func(t *testing.T) {
+			h := histories[seed]
+			if h == nil {
+				w := randomSession(t, seed)
+				ar := w.archive(t)
+				head, err := ar.Head(context.Background(), "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				h = taken(t, ar, head, w.agent)
+				histories[seed] = h
+			}
+			rnd := rand.New(rand.NewPCG(pick, 3))
+			recs := slices.Clone(h.recs)
+			for _, e := range edits[:min(len(edits), 12)] {
+				if len(recs) < 3 {
+					break
+				}
+				i, j := 1+rnd.IntN(len(recs)-1), 1+rnd.IntN(len(recs)-1)
+				own := *recs[i]
+				switch e % 9 {
+				case 0:
+					recs = recs[:i]
+				case 1:
+					recs[i], recs[j] = recs[j], recs[i]
+				case 2:
+					recs = slices.Insert(recs, j, recs[i])
+				case 3:
+					recs = slices.Delete(recs, i, i+1)
+				case 4:
+					own.Turn = recs[j].Turn
+					recs[i] = &own
+				case 5:
+					own.Run = recs[j].Run
+					recs[i] = &own
+				case 6:
+					own.TS = own.TS.Add(time.Duration(int(e)-100) * time.Second)
+					recs[i] = &own
+				case 7:
+					own.Body = recs[j].Body
+					recs[i] = &own
+				case 8:
+					for k := i; k < len(recs); k++ {
+						moved := *recs[k]
+						moved.Epoch++
+						recs[k] = &moved
+					}
+				}
+			}
+			// A journal refuses what does not even look like a session; the rest is
+			// replayed, and the test ends.
+			_, err := h.replay(t, recs)
+			var d *replay.Divergence
+			if err != nil && !errors.As(err, &d) && messages.CodeOf(err) == "" {
+				t.Fatalf("an error without a type: %v", err)
+			}
+		})
+	})
+}

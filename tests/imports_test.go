@@ -1,0 +1,274 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/seed14be6753/stile"
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath string
+	Imports    []string // of files that are no tests
+}
+
+func goList(t *testing.T, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list %v: %s", args, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	return out
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	var all []listed
+	dec := json.NewDecoder(bytes.NewReader(goList(t, "-json=ImportPath,Imports", "./...")))
+	for {
+		var p listed
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// layers of design.md §3, lowest first. A package belongs to the first whose
+// pattern fits; a pattern that ends in /... means the folder and all in it.
+var layers = []struct {
+	name  string
+	rooms []string
+}{
+	{"words", []string{"messages"}},
+	{"pure", []string{"parse/...", "crypto/...", "turn", "plan", "neuroscript/...", "prompt"}},
+	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "telemetry", "manifest"}},
+	{"shells", []string{"supervisor", "actors"}},
+	{"facade", []string{""}},
+	{"doors", []string{"host/...", "cluster", "bench"}},
+	{"proofs", []string{"sim", "conform"}},
+	{"command", []string{"cmd/..."}},
+	{"outside", []string{"tests/...", "examples/...", "docs/..."}}, // as an embedder would
+}
+
+// room is a package's path in the module; ok is false for foreign ones.
+func room(importPath string) (string, bool) {
+	if importPath == module {
+		return "", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+func within(pattern, room string) bool {
+	if folder, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return room == folder || strings.HasPrefix(room, folder+"/")
+	}
+	return room == pattern
+}
+
+func withinAny(room string, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return within(p, room) })
+}
+
+func layerOf(room string) string {
+	for _, l := range layers {
+		if withinAny(room, l.rooms...) {
+			return l.name
+		}
+	}
+	return ""
+}
+
+// edge forbids imports, with the reason. from names layers in angle brackets, or
+// rooms; to names layers, rooms (with a leading ./), packages from elsewhere, or
+// *foreign* for all that come neither from here nor from the standard library.
+type edge struct {
+	from   []string
+	to     []string
+	except []string // what to does not mean
+	reason string
+}
+
+// foreign to the module, by purpose.
+var (
+	outsideWorld = []string{"os/...", "net/...", "log/...", "syscall", "time/tzdata", "math/rand/...", "crypto/rand", "database/sql/...", "sync/...", "go.uber.org/zap/..."}
+	protoactor   = "github.com/asynkron/protoactor-go/..."
+)
+
+var forbidden = []edge{
+	{from: []string{"<words>"}, to: []string{"<pure>", "<ports>", "<shells>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
+		reason: "words are what all rooms say to each other, so they know none of them"},
+	{from: []string{"<words>"}, to: []string{"*foreign*"}, except: []string{"github.com/google/uuid"},
+		reason: "whoever imports a word imports what it imports"},
+	{from: []string{"<pure>"}, to: []string{"<ports>", "<shells>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
+		reason: "pure rooms decide and act on nothing"},
+	{from: []string{"<pure>"}, to: outsideWorld, except: []string{"sync", "sync/atomic"},
+		reason: "a pure room does no I/O, writes no log and draws no randomness: the same inputs give the same outputs"},
+	{from: []string{"<pure>"}, to: []string{"*foreign*"},
+		except: []string{"github.com/google/uuid", "github.com/gowebpki/jcs", "github.com/go-json-experiment/json/...", "golang.org/x/crypto/...", "github.com/dgraph-io/ristretto/..."},
+		reason: "pure rooms stand on a short list of pure libraries"},
+	{from: []string{"turn"}, to: []string{"./parse/...", "./crypto/...", "./neuroscript/...", "./prompt"}, reason: "the machine knows no dialect, token or language by name (edge allowed: plan)"},
+	{from: []string{"parse"}, to: []string{"./parse/aeiou", "./parse/plain", "./parse/kitsu", "./parse/cortex", "./parse/cogency"}, reason: "the registry is filled by the facade"},
+	{from: []string{"parse/..."}, to: []string{"./crypto/...", "./turn", "./plan", "./neuroscript/...", "./prompt"}, reason: "a dialect is a codec and judges facts; verification, language and machine are others' (edges allowed: parse, parse/scan)"},
+	{from: []string{"parse/aeiou"}, to: []string{"./parse/plain", "./parse/kitsu", "./parse/cortex", "./parse/cogency"}, reason: "dialects do not know each other"},
+	{from: []string{"parse/plain"}, to: []string{"./parse/aeiou", "./parse/kitsu", "./parse/cortex", "./parse/cogency"}, reason: "dialects do not know each other"},
+	{from: []string{"crypto/token"}, to: []string{"./crypto/keyring", "./parse/...", "./turn", "./plan", "./neuroscript/...", "./prompt"}, reason: "keys reach the verifier through an interface of its own"},
+	{from: []string{"crypto/keyring"}, to: []string{"./crypto/token", "./parse/...", "./turn", "./plan", "./neuroscript/...", "./prompt"}, reason: "keys sign bytes and do not know what for"},
+	{from: []string{"neuroscript/..."}, to: []string{"./crypto/...", "./parse/...", "./turn", "./plan", "./prompt"}, reason: "the language reaches nothing but its tools"},
+	{from: []string{"neuroscript/syntax"}, to: []string{"./neuroscript"}, reason: "syntax is below the interpreter"},
+	{from: []string{"prompt"}, to: []string{"./crypto/...", "./parse/...", "./turn", "./plan", "./neuroscript/..."}, reason: "prompt declares the small interface of a dialect that it needs"},
+	{from: []string{"plan"}, to: []string{"./crypto/...", "./parse/...", "./turn", "./neuroscript/...", "./prompt"}, reason: "the dependency graph is a value"},
+	{from: []string{"<ports>"}, to: []string{"<shells>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
+		reason: "a port is used by the shells and does not know them"},
+	{from: []string{"llm/..."}, to: []string{"./tools/...", "./feeds/...", "./journal/...", "./telemetry", "./manifest"}, reason: "ports never import each other: the facade wires"},
+	{from: []string{"tools/..."}, to: []string{"./llm/...", "./feeds/...", "./journal/...", "./telemetry", "./manifest"}, reason: "ports never import each other: the facade wires"},
+	{from: []string{"feeds/..."}, to: []string{"./llm/...", "./tools/...", "./journal/...", "./telemetry", "./manifest"}, reason: "ports never import each other: the facade wires"},
+	{from: []string{"journal/..."}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./telemetry", "./manifest"}, reason: "ports never import each other: the facade wires"},
+	{from: []string{"telemetry"}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./journal/...", "./manifest"}, reason: "ports never import each other: the facade wires"},
+	{from: []string{"manifest"}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./journal/...", "./telemetry"}, reason: "ports never import each other: the facade wires"},
+	{from: []string{"manifest", "journal", "journal/memory", "journal/sqlite", "journal/journaltest"}, to: []string{"<pure>"},
+		reason: "records and manifests are words; only journal/replay runs the pure rooms again"},
+	{from: []string{"<shells>"}, to: []string{"<facade>", "<doors>", "<proofs>", "<command>", "<outside>"}, reason: "shells are wired by the facade"},
+	{from: []string{"supervisor"}, to: []string{"./actors"}, reason: "strategies are values that the shells use"},
+	{from: []string{"<facade>"}, to: []string{"<doors>", "<proofs>", "<command>", "<outside>"}, reason: "the facade is what they import"},
+	{from: []string{"<facade>"}, to: []string{"./llm/openai", "./llm/anthropic", "./llm/gemini"}, reason: "vendor SDKs come in through Config.Models alone"},
+	{from: []string{"<doors>"}, to: []string{"<pure>", "<ports>", "<shells>", "<proofs>", "<command>", "<outside>"}, except: []string{"./supervisor", "./actors"},
+		reason: "a door translates; what it may do is the facade's to say"},
+	{from: []string{"host/...", "bench"}, to: []string{"<shells>"}, reason: "of the doors cluster alone places actors"},
+	{from: []string{"<proofs>"}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./telemetry", "./manifest", "<shells>", "<facade>", "<doors>", "<command>", "<outside>"},
+		reason: "proofs check the pure rooms and the journal against the specification"},
+	{from: []string{"<command>"}, to: []string{"<shells>", protoactor}, reason: "the command drives the facade and must not reach around it"},
+	{from: []string{"<outside>"}, to: []string{"<shells>"}, reason: "embedders see the facade"},
+	{from: []string{"<words>", "<pure>", "<ports>", "<facade>", "host/...", "bench", "<proofs>", "<command>", "<outside>"}, to: []string{protoactor},
+		reason: "the actor library is supervisor's and actors' to know"},
+}
+
+func (e *edge) leaves(room string) bool {
+	return slices.ContainsFunc(e.from, func(f string) bool { return f == "<"+layerOf(room)+">" || within(f, room) })
+}
+
+func (e *edge) meets(importPath string) bool {
+	target, own := room(importPath)
+	fits := func(pattern string) bool {
+		switch {
+		case pattern == "*foreign*":
+			return !own && strings.Contains(strings.Split(importPath, "/")[0], ".")
+		case strings.HasPrefix(pattern, "<"):
+			return own && pattern == "<"+layerOf(target)+">"
+		case strings.HasPrefix(pattern, "./"):
+			return own && within(pattern[2:], target)
+		}
+		return !own && within(pattern, importPath)
+	}
+	if slices.ContainsFunc(e.except, fits) {
+		return false
+	}
+	return slices.ContainsFunc(e.to, fits)
+}
+
+// No package imports what the table forbids, and every package has a layer.
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		name, ok := room(p.ImportPath)
+		if !ok {
+			continue
+		}
+		if layerOf(name) == "" {
+			t.Errorf("%s belongs to no layer of design.md §3", p.ImportPath)
+		}
+		for _, imported := range p.Imports {
+			for i := range forbidden {
+				if e := &forbidden[i]; e.leaves(name) && e.meets(imported) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, imported, e.reason)
+				}
+			}
+		}
+	}
+}
+
+// The table itself: it catches what it is there for, and lets through what design.md
+// names as allowed.
+func TestImportTable(t *testing.T) {
+	refused := func(from, to string) bool {
+		return slices.ContainsFunc(forbidden, func(e edge) bool { return e.leaves(from) && e.meets(to) })
+	}
+	for _, c := range []struct {
+		from, to string
+		refused  bool
+	}{
+		{"turn", "os", true}, {"turn", "net/http", true}, {"turn", "log/slog", true}, {"turn", "math/rand/v2", true}, {"turn", "time", false},
+		{"turn", module + "/plan", false}, {"turn", module + "/parse/aeiou", true}, {"turn", module + "/messages", false},
+		{"parse/aeiou", module + "/parse", false}, {"parse/aeiou", module + "/parse/scan", false}, {"parse/aeiou", module + "/parse/plain", true},
+		{"parse/aeiou", module + "/crypto/token", true}, {"crypto/keyring", "golang.org/x/crypto/scrypt", false}, {"neuroscript", module + "/neuroscript/syntax", false},
+		{"neuroscript/syntax", module + "/neuroscript", true}, {"prompt", protoactorOf("actor"), true}, {"messages", "github.com/google/uuid", false},
+		{"messages", module + "/turn", true}, {"llm", module + "/tools", true}, {"llm", "net/http", false}, {"tools", module + "/neuroscript", false},
+		{"journal/replay", module + "/turn", false}, {"journal/replay", module + "/parse/aeiou", false}, {"journal/sqlite", module + "/turn", true},
+		{"journal/replay", module + "/tools", true}, {"manifest", module + "/messages", false}, {"manifest", module + "/llm", true},
+		{"actors", module + "/journal", false}, {"actors", module, true}, {"supervisor", protoactorOf("actor"), false}, {"supervisor", module + "/actors", true},
+		{"", module + "/actors", false}, {"", module + "/llm/openai", true}, {"", protoactorOf("actor"), true}, {"", module + "/llm/scripted", false},
+		{"host", module, false}, {"host", module + "/messages", false}, {"host", module + "/journal", true}, {"host", module + "/actors", true},
+		{"cluster", module + "/actors", false}, {"cluster", protoactorOf("cluster"), false}, {"conform", module + "/turn", false},
+		{"conform", module + "/journal", false}, {"conform", module + "/actors", true}, {"conform", module + "/tools", true},
+		{"cmd/stile", module + "/actors", true}, {"cmd/stile", module + "/supervisor", true}, {"cmd/stile", protoactorOf("actor"), true},
+		{"cmd/stile", module + "/conform", false}, {"cmd/stile", module + "/journal", false}, {"tools", protoactorOf("actor"), true},
+	} {
+		if got := refused(c.from, c.to); got != c.refused {
+			t.Errorf("%s → %s: refused %v, want %v", path.Join(module, c.from), c.to, got, c.refused)
+		}
+	}
+	for _, e := range forbidden {
+		if e.reason == "" || len(e.from) == 0 || len(e.to) == 0 {
+			t.Errorf("edge %v → %v has no reason", e.from, e.to)
+		}
+	}
+}
+
+func protoactorOf(name string) string { return strings.TrimSuffix(protoactor, "...") + name }
+
+// modernc.org/sqlite is generated against one version of its libc and breaks in
+// quiet ways with another: go.mod must name the very version that sqlite's own
+// go.mod names.
+func TestSQLiteAndLibcBelongTogether(t *testing.T) {
+	var sqlite, libc struct{ Version, GoMod string }
+	for name, to := range map[string]any{"modernc.org/sqlite": &sqlite, "modernc.org/libc": &libc} {
+		if err := json.Unmarshal(goList(t, "-m", "-json", name), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, err := os.ReadFile(sqlite.GoMod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	for line := range strings.Lines(string(own)) {
+		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(fields) >= 2 && fields[0] == "modernc.org/libc" {
+			want = fields[1]
+		}
+	}
+	if want == "" {
+		t.Fatal("the go.mod of modernc.org/sqlite names no libc")
+	}
+	if libc.Version != want {
+		t.Errorf("modernc.org/sqlite %s wants modernc.org/libc %s, go.mod pairs it with %s", sqlite.Version, want, libc.Version)
+	}
+}
