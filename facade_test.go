@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -187,6 +188,28 @@ func TestDecision(t *testing.T) {
 	}
 }
 
+// heard is a model whose first turn is short and whose second waits, after its first
+// byte, until somebody has heard it.
+type heard struct {
+	gated
+	heard chan struct{}
+}
+
+// Stream implements llm.Model.
+func (m *heard) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		switch req.Turn {
+		case 1:
+			(&gated{m.open, said("yes")}).Stream(ctx, req)(yield)
+		default:
+			if yield(llm.Chunk{Text: []byte("-")}, nil) {
+				<-m.heard
+				m.Model.Stream(ctx, req)(yield)
+			}
+		}
+	}
+}
+
 // A subscriber sees its run alone: records from the position it asks for, and deltas
 // of its own turns, also when it is slow.
 func TestEvents(t *testing.T) {
@@ -194,7 +217,7 @@ func TestEvents(t *testing.T) {
 	rt := start(t, stile.Config{})
 	m := manifest.Default("plain")
 	m.Stream.Durability = manifest.DurabilityStrict
-	model := &gated{open: make(chan struct{}), Model: slowLines{text: strings.Repeat("x", 600), piece: 1}}
+	model := &heard{gated: gated{open: make(chan struct{}), Model: slowLines{text: strings.Repeat("x", 600), piece: 1}}, heard: make(chan struct{})}
 	agent := &stile.Agent{Manifest: m, Model: model}
 	s := opened(t, rt, "s", agent)
 	first, second := submitted(t, s, "one"), submitted(t, s, "two")
@@ -228,7 +251,9 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		if u.Delta != nil {
-			deltas++
+			if deltas++; deltas == 1 {
+				close(model.heard)
+			}
 			if u.Delta.Unit.Turn != turn || turn == 0 {
 				t.Fatalf("a delta of turn %d in turn %d", u.Delta.Unit.Turn, turn)
 			}

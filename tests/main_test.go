@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -345,15 +346,6 @@ type quiet struct{ journal.Store }
 
 // Immediate implements journal.Store.
 func (quiet) Immediate() bool { return false }
-
-// stores are the journals a test may run on; each call makes a fresh one.
-func stores(t testing.TB) map[string]stile.Config {
-	return map[string]stile.Config{
-		"memory":        {Store: memory.New()},
-		"memory+writer": {Store: quiet{memory.New()}},
-		"sqlite":        {Dir: t.TempDir()},
-	}
-}
 
 // soon is a time that is longer than anything a bubble does by itself.
 const soon = time.Second
