@@ -57,7 +57,7 @@ func TestReplayRandom(t *testing.T) {
 	for _, want := range []string{
 		"ERR_CANCELLED", "ERR_TIMEOUT", "ERR_QUOTA", "ERR_CRASH", "ERR_MODEL", "ERR_ACTIONS_RUNTIME", "ERR_ACTIONS_PARSE", "ERR_MAGIC_TOOL_INTERNAL",
 		"ERR_TOKEN_MISSING", "DONE", "ABORT", "CONTINUE", "resumed", "withdrawn", "model.chunk", "model.fallback", "audit", "unknown",
-		"denied", "hook", "panic", "grace over", "program_wall", "generation_wall", "turn_wall", "run_wall", "fork", "replayed token", "MAGIC", "interleaved",
+		"denied", "hook", "panic", "program_wall", "generation_wall", "turn_wall", "run_wall", "fork", "replayed token", "MAGIC", "interleaved",
 	} {
 		if seen[want] == 0 {
 			t.Errorf("no session had %s", want)
@@ -371,7 +371,7 @@ func (w *world) reply(r *rand.Rand) string {
 		`set y = tool.aeiou.magic("POOL", {"action": "done"})`, `set y = tool.aeiou.magic("LOOP", {"action": "go"})`,
 		`set y = tool.aeiou.magic("LOOP", {"action": "done"}, {"ttl": 9999})`, `set y = tool.aeiou.magic("LOOP", {"action": "done"}, {"tll": 1})`,
 		`set y = tool.aeiou.magic("LOOP", {"action": "done", "request": {"text": "` + strings.Repeat("long ", 150+r.IntN(5)) + `"}})`,
-		"emit \"before\"\nset x = tool.t.stuck()\nemit \"after\"", `emit 1/0`, "set n = 0\nwhile n < 40\n set t = tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\n set n = n + 1\nendwhile",
+		"emit \"before\"\nset x = tool.t.stuck()\nemit \"after\"", "emit \"once more\"\nset x = tool.t.stuck()\nemit \"after\"", `emit 1/0`, "set n = 0\nwhile n < 40\n set t = tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\n set n = n + 1\nendwhile",
 		"set n = 0\nwhile true\n set n = n + 1\nendwhile", "while true\n emit \"" + strings.Repeat("much ", 500) + "\"\nendwhile",
 		"while true\n set x = tool.t.read()\nendwhile",
 	}

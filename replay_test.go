@@ -214,6 +214,33 @@ func TestReplaySnapshot(t *testing.T) {
 	})
 }
 
+// A program that does not come back within the grace: nobody knows what it used or
+// minted, and what it had said is taken from the journal.
+func TestReplayGraceOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := tools.Tool{Name: "own.stuck", Class: messages.Pure, Pure: func(*neuroscript.Call, []neuroscript.Value) (neuroscript.Value, error) {
+			time.Sleep(time.Minute)
+			return neuroscript.Value{}, nil
+		}}
+		m := manifest.Default("aeiou")
+		read := tools.Tool{Name: "own.read", Class: messages.ReadOnly, Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
+			return neuroscript.Number(7), nil
+		}}
+		m.Import.Tools = []string{"own.stuck", "own.read"}
+		agent := &stile.Agent{Manifest: m, Tools: []tools.Tool{stuck, read}, Model: said("command\n emit \"before\"\n" +
+			" set y = tool.aeiou.magic(\"LOOP\", {\"action\": \"abort\"})\n emit tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\n" +
+			" emit tool.own.read()\n set x = tool.own.stuck()\n emit \"after\"\nendcommand")}
+		rt := start(t, stile.Config{})
+		d := decided(t, submitted(t, opened(t, rt, "s", agent), "go"))
+		if d.Reason != messages.ErrTimeout || d.Turn.GasUsed != 0 || d.Turn.OutputBytes == 0 {
+			t.Fatalf("%+v %+v", d, d.Turn)
+		}
+		if _, _, taken := replays(t, rt.Archive(), agent); taken != 1 {
+			t.Errorf("%d programs taken", taken)
+		}
+	})
+}
+
 // A replay calls nothing: no tool, no model, no gate.
 func TestReplayCallsNothing(t *testing.T) {
 	calls := 0

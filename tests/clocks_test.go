@@ -206,6 +206,7 @@ func TestStuckInterpreter(t *testing.T) {
 		if took := time.Since(began); took != 30*time.Second+250*time.Millisecond {
 			t.Errorf("took %s", took)
 		}
+		synctest.Wait() // what is over is cleaned up after it was shown
 		if n := metric(t, rt, "orphans_total"); n != 1 {
 			t.Errorf("%v orphans, want 1", n)
 		}

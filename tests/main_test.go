@@ -19,7 +19,6 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"

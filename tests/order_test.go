@@ -259,8 +259,8 @@ func TestCancelOvertakesAnEffect(t *testing.T) {
 			return neuroscript.Value{}, nil
 		})
 		s := open(t, rt, "overtaken", agent(says(program("set x = tool.test.write()", sayDone)), nil, writes))
-		run := submit(t, s, "go")
 		g.hold(with(messages.KindActionStarted))
+		run := submit(t, s, "go")
 		synctest.Wait()
 		if g.waiting() == nil {
 			t.Fatal("no start waits for the disk")
