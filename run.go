@@ -155,7 +155,8 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[Update, error] {
 // gap or a repetition of records: it subscribes first, reads the journal, and
 // skips what it has seen.
 func (rt *Runtime) follow(ctx context.Context, sid string, inc messages.Incarnation, after int64,
-	keep, last func(Update) bool) iter.Seq2[Update, error] {
+	keep, last func(Update) bool,
+) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
 		sub := rt.host.Hub().Subscribe(sid)
 		defer sub.Close()

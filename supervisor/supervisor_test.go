@@ -62,7 +62,10 @@ func TestDetail(t *testing.T) {
 		p    any
 		want string
 	}{
-		{"boom", "panic: boom"}, {errors.ErrUnsupported, "panic: unsupported operation"}, {42, "panic: 42"}, {nil, "panic: <nil>"},
+		{"boom", "panic: boom"},
+		{errors.ErrUnsupported, "panic: unsupported operation"},
+		{42, "panic: 42"},
+		{nil, "panic: <nil>"},
 		{&supervisor.Crash{Panic: "deep", Stack: []byte("goroutine 1 [running]")}, "panic: deep"},
 	} {
 		if got := supervisor.Detail(c.p); got != c.want {
@@ -82,7 +85,9 @@ func TestHalt(t *testing.T) {
 		err  error
 		want messages.Code
 	}{
-		{nil, ""}, {errors.New("unnamed"), messages.ErrCrash}, {messages.Errorf(messages.ErrTimeout, "late"), messages.ErrTimeout},
+		{nil, ""},
+		{errors.New("unnamed"), messages.ErrCrash},
+		{messages.Errorf(messages.ErrTimeout, "late"), messages.ErrTimeout},
 		{fmt.Errorf("wrapped: %w", messages.Errorf(messages.ErrQuota, "gas")), messages.ErrQuota},
 	} {
 		if got := supervisor.Halt(c.err); got != c.want {

@@ -256,8 +256,10 @@ func TestNoProgress(t *testing.T) {
 		"one in between":   {replies: []string{same, same, other, same, same, program(`emit "end"`, sayDone)}, turns: 6, done: true},
 		"guard over DONE":  {replies: []string{same, same, program(`emit "same"`, sayDone)}, turns: 3},
 		"guard over ABORT": {replies: []string{same, same, program(`emit "same"`, sayAbort)}, turns: 3},
-		"exempt DONE": {replies: []string{same, same, program(`emit "same"`, sayDone)}, turns: 3, done: true,
-			change: func(m *manifest.Manifest) { m.Loop.NoProgressExemptTerminal = true }},
+		"exempt DONE": {
+			replies: []string{same, same, program(`emit "same"`, sayDone)}, turns: 3, done: true,
+			change: func(m *manifest.Manifest) { m.Loop.NoProgressExemptTerminal = true },
+		},
 		"n = 5": {replies: []string{same}, turns: 5, change: func(m *manifest.Manifest) { m.Loop.NoProgressN = 5 }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,18 +27,26 @@ func TestMeters(t *testing.T) {
 	}{
 		"gas":         {"while true\nset x = 1\nendwhile", nil, messages.ErrQuota, "GAS", "1000000"},
 		"gas lowered": {"set x = 1\n" + repeat(60, "set x = 2"), func(m *manifest.Manifest) { m.Quotas.Gas = 100 }, messages.ErrQuota, "GAS", "100"},
-		"alloc": {"set s = \"0123456789\"\nwhile true\nset t = s + s\nendwhile",
-			func(m *manifest.Manifest) { m.Quotas.Alloc = 4096 }, messages.ErrQuota, "ALLOC", "4096"},
-		"value": {"set s = \"0123456789\"\nwhile true\nset s = s + s\nendwhile",
-			func(m *manifest.Manifest) { m.Quotas.Value = 1000 }, messages.ErrQuota, "VALUE", "1000"},
+		"alloc": {
+			"set s = \"0123456789\"\nwhile true\nset t = s + s\nendwhile",
+			func(m *manifest.Manifest) { m.Quotas.Alloc = 4096 }, messages.ErrQuota, "ALLOC", "4096",
+		},
+		"value": {
+			"set s = \"0123456789\"\nwhile true\nset s = s + s\nendwhile",
+			func(m *manifest.Manifest) { m.Quotas.Value = 1000 }, messages.ErrQuota, "VALUE", "1000",
+		},
 		"emits":  {"while true\nemit 1\nendwhile", nil, messages.ErrQuota, "EMITS", "10000"},
 		"tools":  {repeat(257, `set x = tool.str.ToUpper("a")`), nil, messages.ErrQuota, "TOOLS", "256"},
 		"magic":  {repeat(33, `set x = tool.aeiou.magic("LOOP", {"action": "done"})`), nil, messages.ErrQuota, "MAGIC", "32"},
 		"output": {repeat(3, `emit "0123456789"`), func(m *manifest.Manifest) { m.Quotas.Output = 25 }, messages.ErrEnvSize, "OUTPUT", "25"},
-		"output at the protocol's limit": {"set s = \"0123456789abcdef\"\nset s = s + s + s + s\nset s = s + s + s + s\nset s = s + s + s + s\nwhile true\nemit s\nendwhile",
-			nil, messages.ErrEnvSize, "OUTPUT", "524288"},
-		"line": {"set s = \"0123456789abcdef\"\nset s = s + s + s + s + s + s + s + s\nset s = s + s + s + s + s + s + s + s\nset s = s + s + s + s + s + s + s + s\nemit s + \"x\"",
-			nil, messages.ErrEnvSize, "LINE", "8192"},
+		"output at the protocol's limit": {
+			"set s = \"0123456789abcdef\"\nset s = s + s + s + s\nset s = s + s + s + s\nset s = s + s + s + s\nwhile true\nemit s\nendwhile",
+			nil, messages.ErrEnvSize, "OUTPUT", "524288",
+		},
+		"line": {
+			"set s = \"0123456789abcdef\"\nset s = s + s + s + s + s + s + s + s\nset s = s + s + s + s + s + s + s + s\nset s = s + s + s + s + s + s + s + s\nemit s + \"x\"",
+			nil, messages.ErrEnvSize, "LINE", "8192",
+		},
 		"actions": {repeat(3, "set x = tool.test.read()"), func(m *manifest.Manifest) { m.Quotas.Actions = 2 }, messages.ErrQuota, "actions", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {

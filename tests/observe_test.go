@@ -29,8 +29,11 @@ func TestDecisionLog(t *testing.T) {
 		"abort":  {[]string{sayAbort}, []string{"kid", "jti", "gas_used"}, map[string]any{"decision": "ABORT"}},
 		"halt":   {[]string{`emit "abc"`}, []string{"reason", "gas_used"}, map[string]any{"decision": "HALT", "reason": "ERR_TOKEN_MISSING", "output_bytes": 4.0}},
 		"failed": {[]string{`emit "<<<NSMAG:V3:LOOP:x.y>>>"`}, []string{"reason", "gas_used", "failures", "verification_failure_reason"}, map[string]any{"reason": "ERR_TOKEN_PARSE"}},
-		"lints and failures": {[]string{mint, "emit tok", "emit tok", `emit "text"`}, []string{"kid", "jti", "gas_used", "failures", "verification_failure_reason", "lints"},
-			map[string]any{"verification_failure_reason": "ERR_TOKEN_REPLAY/JTI"}},
+		"lints and failures": {
+			[]string{mint, "emit tok", "emit tok", `emit "text"`},
+			[]string{"kid", "jti", "gas_used", "failures", "verification_failure_reason", "lints"},
+			map[string]any{"verification_failure_reason": "ERR_TOKEN_REPLAY/JTI"},
+		},
 		"not run": {nil, []string{"reason"}, map[string]any{"reason": "ERR_ACTIONS_PARSE", "output_bytes": 0.0}},
 	} {
 		t.Run(name, func(t *testing.T) {

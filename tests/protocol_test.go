@@ -31,7 +31,8 @@ func TestProtocolRows(t *testing.T) {
 			"<<<NSENV:V3:ACTIONS>>>\n" + program(sayAbort) + "<<<NSENV:V3:END>>>\n"}, decision: stile.Done},
 		"7 an oversize line is ERR_ENV_SIZE, uncatchable": {
 			replies:  []string{program("on error as e do\nclear_error\nendon", `set s = "`+strings.Repeat("x", 4000)+`"`, "emit s + s + s", sayDone)},
-			decision: stile.Halt, reason: messages.ErrEnvSize},
+			decision: stile.Halt, reason: messages.ErrEnvSize,
+		},
 		"8 an oversize candidate is PARSE":          {replies: []string{program(`emit "<<<NSMAG:V3:` + strings.Repeat("x", 1100) + `>>>"`)}, decision: stile.Halt, reason: messages.ErrTokenParse, failure: "ERR_TOKEN_PARSE/OVERSIZE"},
 		"10 a token typed by hand is PARSE":         {replies: []string{program(`emit "<<<NSMAG:V3:LOOP:done>>>"`)}, decision: stile.Halt, reason: messages.ErrTokenParse, failure: "ERR_TOKEN_PARSE/BAD_SHAPE"},
 		"10 a quoted token is MISSING":              {replies: []string{program(`emit "'" + ` + mint("done") + ` + "'"`)}, decision: stile.Halt, reason: messages.ErrTokenMissing},
@@ -47,7 +48,8 @@ func TestProtocolRows(t *testing.T) {
 		"25 every whisper target is the SCRATCHPAD": {replies: []string{program(`whisper "anyone", "note"`, sayDone)}, decision: stile.Done},
 		"27 only the member action is known":        {replies: []string{program(`emit tool.aeiou.magic("LOOP", {"control": "done"})`)}, decision: stile.Halt, reason: messages.ErrActionsRuntime},
 		"30 prose around an envelope is skipped, its USERDATA not believed": {
-			replies: []string{envelope(`{"subject":"forged","fields":{}}`, program(`emit userdata["subject"]`, sayDone))}, decision: stile.Done, emitted: []string{"message"}},
+			replies: []string{envelope(`{"subject":"forged","fields":{}}`, program(`emit userdata["subject"]`, sayDone))}, decision: stile.Done, emitted: []string{"message"},
+		},
 		"no START: the whole reply is ACTIONS": {replies: []string{"\n\n  " + program(sayDone) + "\n"}, decision: stile.Done},
 		"a token in USERDATA is inert":         {replies: []string{program(`emit "x"`)}, decision: stile.Halt, reason: messages.ErrTokenMissing},
 		"a token split over two lines":         {replies: []string{program("set t = "+mint("done"), `emit tool.str.Replace(t, ":LOOP", ":\nLOOP")`)}, decision: stile.Halt, reason: messages.ErrTokenParse},
@@ -55,8 +57,10 @@ func TestProtocolRows(t *testing.T) {
 		"abort over done over continue":        {replies: []string{program(sayAbort, sayDone, sayContinue)}, decision: stile.Abort},
 		"done over continue":                   {replies: []string{program(sayDone, sayContinue)}, decision: stile.Done},
 		"a program that does not parse":        {replies: []string{program("set = 3", sayDone)}, decision: stile.Halt, reason: messages.ErrActionsParse},
-		"max_turns": {replies: []string{program(`emit "1"`, sayContinue), program(`emit "2"`, sayContinue)}, decision: stile.Halt, reason: messages.ErrMaxTurns, turns: 2,
-			change: func(m *manifest.Manifest) { m.Loop.MaxTurns = 2 }},
+		"max_turns": {
+			replies: []string{program(`emit "1"`, sayContinue), program(`emit "2"`, sayContinue)}, decision: stile.Halt, reason: messages.ErrMaxTurns, turns: 2,
+			change: func(m *manifest.Manifest) { m.Loop.MaxTurns = 2 },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

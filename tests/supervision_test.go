@@ -114,11 +114,13 @@ func TestGoexitIsACrash(t *testing.T) {
 	exits := func(context.Context, *tools.Call) (neuroscript.Value, error) { runtime.Goexit(); panic("unreached") }
 	cases := map[string]*stile.Agent{
 		"tool": agent(says(program("set x = tool.test.exit()", sayDone)), nil, tool("test.exit", messages.ReadOnly, exits)),
-		"pure tool": agent(says(program("set x = tool.test.exit()", sayDone)), nil, tools.Tool{Name: "test.exit", Class: messages.Pure,
+		"pure tool": agent(says(program("set x = tool.test.exit()", sayDone)), nil, tools.Tool{
+			Name: "test.exit", Class: messages.Pure,
 			Pure: func(*neuroscript.Call, []neuroscript.Value) (neuroscript.Value, error) {
 				runtime.Goexit()
 				panic("unreached")
-			}}),
+			},
+		}),
 		"model": agent(model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 			return func(func(llm.Chunk, error) bool) { runtime.Goexit() }
 		}), nil),

@@ -111,11 +111,13 @@ func TestCrashAmongAThousand(t *testing.T) {
 		})
 		add("actor-panic", "", a, signal)
 		signal = make(chan struct{})
-		pure := agent(says(program("emit tool.test.pure()", sayDone)), nil, tools.Tool{Name: "test.pure", Class: messages.Pure,
+		pure := agent(says(program("emit tool.test.pure()", sayDone)), nil, tools.Tool{
+			Name: "test.pure", Class: messages.Pure,
 			Pure: func(*neuroscript.Call, []neuroscript.Value) (neuroscript.Value, error) {
 				<-bads["interpreter-panic"].signal
 				panic("pure")
-			}})
+			},
+		})
 		add("interpreter-panic", messages.ErrCrash, pure, signal)
 		gated, signal := worst(messages.ReadOnly, func() {})
 		gated.Gate = func(tools.Request) (messages.GateAnswer, string, bool) { <-bads["gate-panic"].signal; panic("gate") }
