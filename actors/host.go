@@ -230,8 +230,8 @@ func (h *Host) shutdown() {
 	// Not before: a session that is still there would take what its children say of
 	// being cancelled for the end of its turn, and no next activation would settle it.
 	h.cancel()
+	h.hub.Close() // nobody waits behind a tool that is deaf to its context
 	h.work.Wait()
-	h.hub.Close()
 	<-h.wheel
 	_ = h.system.Root.StopFuture(h.root).Wait()
 	h.system.Shutdown()

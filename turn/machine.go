@@ -119,7 +119,7 @@ func (m *Machine) Flight() (id Ident, ok bool) {
 // discarded and restored from the journal.
 func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 	clear(m.out)
-	m.out, m.now, m.in, m.err = m.out[:0], now.UTC(), in.input(), nil
+	m.out, m.now, m.in, m.err = m.out[:0], now.UTC().Round(0), in.input(), nil
 	switch in := in.(type) {
 	case *Open:
 		m.opened(in)
