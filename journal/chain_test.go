@@ -256,23 +256,6 @@ func TestReceiptPolicies(t *testing.T) {
 	}
 }
 
-func TestSealAllocations(t *testing.T) {
-	s := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("local:local:a", journaltest.Inc(1)), Rand: journaltest.Random(1), Receipts: journal.ReceiptsOff})
-	r := &messages.Record{Body: typical(), TS: journaltest.Epoch}
-	recs := []*messages.Record{r}
-	seq := int64(0)
-	n := testing.AllocsPerRun(200, func() {
-		seq++
-		r.Seq = seq
-		if err := s.Seal(recs, journaltest.Epoch); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if n > 3 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // One turn.decided of about 300 bytes, without signature; the floor is the two
 // hashes alone.
 func BenchmarkSeal_Typical300B(b *testing.B) {

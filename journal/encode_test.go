@@ -110,17 +110,6 @@ func TestAppendBodyOfNothing(t *testing.T) {
 	}
 }
 
-func TestAppendBodyAllocatesNothing(t *testing.T) {
-	rng := journaltest.Seed(t)
-	buf := make([]byte, 0, 64<<10)
-	for _, b := range journaltest.Bodies() {
-		journaltest.Fill(rng, b)
-		if n := testing.AllocsPerRun(20, func() { buf = journal.AppendBody(buf[:0], b) }); n != 0 {
-			t.Errorf("%s: %v allocations", b.Kind(), n)
-		}
-	}
-}
-
 func TestDecodeBodyRefuses(t *testing.T) {
 	const input = `{"policy":"reject","user":"u"}`
 	for _, c := range []struct {
