@@ -19,7 +19,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
-	"github.com/seed14be6753/stile/parse/plain"
+	"github.com/seed14be6753/stile/parse/aeiou"
 	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
@@ -52,14 +52,15 @@ type Agent struct {
 	replayed bool // calls nothing: declares tools and answers from the journal
 }
 
-// LoadAgent reads a manifest file. All mistakes are reported at once, each with
-// file, line and key.
-func LoadAgent(path string) (*Agent, error) {
+// LoadAgent reads a manifest file, which may name a dialect of the product or one of
+// dialects, those of the Config it is meant for. All mistakes are reported at once,
+// each with file, line and key.
+func LoadAgent(path string, dialects ...parse.Dialect) (*Agent, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot read the manifest", Cause: err}
 	}
-	m, err := manifest.ParseEnv(path, data, os.LookupEnv)
+	m, err := manifest.ParseEnv(path, data, os.LookupEnv, names(dialects)...)
 	if err != nil {
 		return nil, err
 	}
@@ -120,12 +121,16 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	} else {
 		m = m.WithDefaults()
 	}
-	if err := rt.validate(m); err != nil {
+	if err := m.Validate(names(rt.cfg.Dialects)...); err != nil {
 		return err
 	}
 	dialect, err := rt.dialects.Lookup(m.Dialect)
 	if err != nil {
 		return err
+	}
+	if d, ok := dialect.(aeiou.Dialect); ok {
+		d.StrictDuplicates = m.Envelope.StrictDuplicates
+		dialect = d
 	}
 	registry, err := rt.registry(a, m)
 	if err != nil {
@@ -174,17 +179,13 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	return nil
 }
 
-// validate checks a manifest. The manifest knows the dialects of this product
-// alone; one of the configuration is as good.
-func (rt *Runtime) validate(m *manifest.Manifest) error {
-	for _, d := range rt.cfg.Dialects {
-		if d.Name() == m.Dialect {
-			known := *m
-			known.Dialect = plain.Dialect{}.Name()
-			return known.Validate()
-		}
+// names are what a manifest calls the dialects of a configuration.
+func names(dialects []parse.Dialect) []string {
+	out := make([]string, len(dialects))
+	for i, d := range dialects {
+		out[i] = d.Name()
 	}
-	return m.Validate()
+	return out
 }
 
 // keepManifest leaves the effective manifest beside the records, for replay.

@@ -112,7 +112,7 @@ func (a *Archive) agentOf(ctx context.Context, d messages.Digest) (*Agent, error
 		}
 		return nil, err
 	}
-	m, err := manifest.Parse("manifest", doc)
+	m, err := manifest.Parse("manifest", doc, names(a.dialects)...)
 	if err != nil {
 		return nil, err
 	}

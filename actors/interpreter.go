@@ -175,11 +175,7 @@ func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Val
 
 // magicTool is tool.aeiou.magic of this turn (aeiou.md §6).
 func (p *program) magicTool() *neuroscript.Tool {
-	return &neuroscript.Tool{Name: "aeiou.magic", Params: magicParams, Func: p.mint}
-}
-
-var magicParams = []neuroscript.Param{
-	{Name: "kind", Type: "string"}, {Name: "payload", Type: "map"}, {Name: "opts", Type: "map", Optional: true},
+	return &neuroscript.Tool{Name: "aeiou.magic", Params: replay.MagicParams(), Func: p.mint}
 }
 
 func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
@@ -188,12 +184,7 @@ func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscri
 			Code: messages.ErrQuota, Meter: neuroscript.MeterMagic, Limit: int64(p.agent.magicCalls()),
 		}
 	}
-	kind, _ := args[0].AsString()
-	payload, err := neuroscript.AppendJSON(nil, args[1])
-	if err != nil {
-		return neuroscript.Value{}, neuroscript.Errorf(token.ScriptArgumentCode, "magic: payload: %v", err)
-	}
-	ttl, err := ttlOf(args[2])
+	kind, payload, ttl, err := replay.MagicArguments(args)
 	if err != nil {
 		return neuroscript.Value{}, err
 	}
@@ -216,24 +207,4 @@ func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscri
 	}
 	p.minted = append(append(p.minted, minted.Line...), '\n')
 	return neuroscript.String(minted.Line), nil
-}
-
-// ttlOf reads opts, which knows ttl alone.
-func ttlOf(opts neuroscript.Value) (*int64, error) {
-	if opts.IsNil() {
-		return nil, nil
-	}
-	var ttl *int64
-	for _, key := range opts.MapKeys() {
-		v, _ := opts.MapGet(key)
-		n, ok := v.AsInt()
-		if key != "ttl" {
-			return nil, neuroscript.Errorf(token.ScriptArgumentCode, "magic: opts has the unknown member %q; it knows ttl", key)
-		}
-		if !ok {
-			return nil, neuroscript.Errorf(token.ScriptArgumentCode, "magic: opts.ttl must be an integer of seconds")
-		}
-		ttl = &n
-	}
-	return ttl, nil
 }

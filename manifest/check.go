@@ -25,10 +25,11 @@ const (
 
 // Validate checks a manifest made in Go as Parse checks a file; fields without a
 // value count as defaulted. All mistakes are joined, each a *messages.Error with
-// ERR_CONFIG and Field.
-func (m *Manifest) Validate() error {
+// ERR_CONFIG and Field. dialects are the names of further ones that the host was
+// given.
+func (m *Manifest) Validate(dialects ...string) error {
 	var all []error
-	for _, e := range check(m.WithDefaults()) {
+	for _, e := range check(m.WithDefaults(), dialects) {
 		all = append(all, e)
 	}
 	return errors.Join(all...)
@@ -58,10 +59,13 @@ func fill(v, d reflect.Value) {
 }
 
 // checker collects what is wrong with values, by key path.
-type checker struct{ found []*messages.Error }
+type checker struct {
+	dialects []string // known beside the product's
+	found    []*messages.Error
+}
 
-func check(m *Manifest) []*messages.Error {
-	var c checker
+func check(m *Manifest, dialects []string) []*messages.Error {
+	c := checker{dialects: dialects}
 	c.structure("", reflect.ValueOf(m).Elem())
 	c.across(m)
 	return c.found
@@ -143,6 +147,7 @@ func (c *checker) text(path string, f *field, s string) {
 
 func (c *checker) choice(path string, f *field, s string) {
 	switch {
+	case path == "dialect" && slices.Contains(c.dialects, s):
 	case !slices.Contains(f.enum, s):
 		c.add(path, ReasonBadValue, "%q is none of %s", clip(s), strings.Join(f.enum, ", "))
 	case slices.Contains(f.later, s):

@@ -147,7 +147,7 @@ type Quotas struct {
 	Gas            int64         `yaml:"gas" min:"1" max:"9007199254740991" doc:"Steps of a program."`
 	Alloc          int64         `yaml:"alloc" unit:"bytes" min:"1" max:"9007199254740991" doc:"Bytes a program may allocate in all."`
 	Value          int64         `yaml:"value" unit:"bytes" min:"1" max:"9007199254740991" doc:"Size of one value of a program."`
-	Depth          int64         `yaml:"depth" min:"1" max:"1024" doc:"Nested calls of a program."`
+	Depth          int64         `yaml:"depth" min:"1" max:"256" doc:"Nested calls of a program."`
 	Output         int64         `yaml:"output" unit:"bytes" min:"1" max:"524288" doc:"Bytes of OUTPUT and of SCRATCHPAD, each."`
 	Actions        int64         `yaml:"actions" min:"1" max:"9007199254740991" doc:"Recorded actions of a run."`
 	Tokens         int64         `yaml:"tokens" min:"1" max:"9007199254740991" doc:"Model tokens of a run."`
@@ -204,7 +204,7 @@ type Magic struct {
 
 // Envelope is about AEIOU envelopes.
 type Envelope struct {
-	StrictDuplicates bool `yaml:"strict_duplicates" doc:"Refuses repeated sections instead of ignoring them."`
+	StrictDuplicates bool `yaml:"strict_duplicates" doc:"Refuses a reply that repeats a section instead of reading the first with a lint."`
 }
 
 // Receipts says which records are signed.

@@ -35,17 +35,17 @@ var aliases = map[string]string{
 //
 // All mistakes come together, joined, sorted by line: each a *messages.Error with
 // ERR_CONFIG, one of the Reason constants, File, Line, Col and Field. The result
-// is nil then.
-func Parse(file string, data []byte) (*Manifest, error) {
-	return ParseEnv(file, data, func(string) (string, bool) { return "", false })
+// is nil then. dialects are the names of further ones that the host was given.
+func Parse(file string, data []byte, dialects ...string) (*Manifest, error) {
+	return ParseEnv(file, data, func(string) (string, bool) { return "", false }, dialects...)
 }
 
 // ParseEnv reads a manifest whose texts may name variables of the process:
 // ${NAME}, or ${NAME:-text} for when NAME is empty or undefined; $$ is one $, and
 // any other $ itself. lookup is asked for nothing but what environment.allow
 // names. Keys and environment.allow are not expanded.
-func ParseEnv(file string, data []byte, lookup func(name string) (string, bool)) (*Manifest, error) {
-	l := loader{file: file, places: map[string]place{}, lookup: lookup}
+func ParseEnv(file string, data []byte, lookup func(name string) (string, bool), dialects ...string) (*Manifest, error) {
+	l := loader{file: file, places: map[string]place{}, lookup: lookup, dialects: dialects}
 	m := l.load(data)
 	for _, e := range l.found {
 		e.File = file
@@ -75,15 +75,16 @@ type place struct{ line, col int }
 // loader fills a Manifest from YAML nodes and collects mistakes. It descends only
 // as deep as the manifest's shape, whatever the file does.
 type loader struct {
-	file   string
-	found  []*messages.Error
-	places map[string]place // of every value read, by key path
-	root   reflect.Value
-	lookup func(string) (string, bool)
-	allow  []string
-	vars   map[string]string
-	nodes  int // read into values without a shape
-	grown  int // bytes put in for variables
+	file     string
+	found    []*messages.Error
+	places   map[string]place // of every value read, by key path
+	root     reflect.Value
+	lookup   func(string) (string, bool)
+	dialects []string // known beside the product's
+	allow    []string
+	vars     map[string]string
+	nodes    int // read into values without a shape
+	grown    int // bytes put in for variables
 }
 
 func (l *loader) add(p place, path, reason, format string, args ...any) {
@@ -123,7 +124,7 @@ func (l *loader) load(data []byte) *Manifest {
 		reported[e.Field] = true
 		unread[e.Field] = e.Reason == ReasonWrongType
 	}
-	for _, e := range check(m) {
+	for _, e := range check(m, l.dialects) {
 		// What could not be read kept its default and has been reported.
 		if reported[e.Field] || inside(unread, e.Field) {
 			continue

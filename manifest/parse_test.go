@@ -349,6 +349,27 @@ func TestValidateGo(t *testing.T) {
 	}
 }
 
+func TestDialectsOfTheHost(t *testing.T) {
+	const file = "dialect: mine\nmodel: {script: s.jsonl}\n"
+	if _, err := Parse("agent.yaml", []byte(file)); err == nil || !strings.Contains(err.Error(), "mine") {
+		t.Errorf("an unknown dialect: %v", err)
+	}
+	m, err := Parse("agent.yaml", []byte(file), "other", "mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Validate(); err == nil {
+		t.Error("the dialect is nobody's, and Validate does not say so")
+	}
+	if err := m.Validate("mine"); err != nil {
+		t.Error(err)
+	}
+	// A name lets no other value through.
+	if _, err := Parse("agent.yaml", []byte("dialect: mine\nloop: {busy: mine}\n"), "mine"); err == nil {
+		t.Error("busy: mine is taken")
+	}
+}
+
 func TestCanonicalRoundTrip(t *testing.T) {
 	for _, src := range []string{full, "dialect: plain", "dialect: aeiou\nquotas: {cost_usd: 0.000001}"} {
 		m, err := Parse("a", []byte(src))

@@ -15,8 +15,25 @@ import (
 	"github.com/seed14be6753/stile/turn"
 )
 
+// MagicParams are the parameters of tool.aeiou.magic (aeiou.md §6).
+func MagicParams() []neuroscript.Param { return magicParams }
+
 var magicParams = []neuroscript.Param{
 	{Name: "kind", Type: "string"}, {Name: "payload", Type: "map"}, {Name: "opts", Type: "map", Optional: true},
+}
+
+// MagicArguments reads what a program asks of tool.aeiou.magic: the kind, the payload
+// as JSON, and the seconds to live, nil when nothing is said. What cannot be read is
+// an error of the script.
+func MagicArguments(args []neuroscript.Value) (kind string, payload []byte, ttl *int64, err error) {
+	kind, _ = args[0].AsString()
+	if payload, err = neuroscript.AppendJSON(nil, args[1]); err != nil {
+		return "", nil, nil, neuroscript.Errorf(token.ScriptArgumentCode, "magic: payload: %v", err)
+	}
+	if ttl, err = ttlOf(args[2]); err != nil {
+		return "", nil, nil, err
+	}
+	return kind, payload, ttl, nil
 }
 
 // defaultMagicCalls is magic.max_per_turn when nothing is said (aeiou.md §18).
@@ -32,12 +49,7 @@ func (x *program) mint(tell func(said) bool, args []neuroscript.Value) (neuroscr
 	if x.tokens++; x.tokens > limit {
 		return neuroscript.Value{}, &neuroscript.Breach{Code: messages.ErrQuota, Meter: neuroscript.MeterMagic, Limit: int64(limit)}
 	}
-	kind, _ := args[0].AsString()
-	payload, err := neuroscript.AppendJSON(nil, args[1])
-	if err != nil {
-		return neuroscript.Value{}, neuroscript.Errorf(token.ScriptArgumentCode, "magic: payload: %v", err)
-	}
-	ttl, err := ttlOf(args[2])
+	kind, payload, ttl, err := MagicArguments(args)
 	if err != nil {
 		return neuroscript.Value{}, err
 	}

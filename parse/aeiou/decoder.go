@@ -23,6 +23,7 @@ import (
 //	0 ≤ lineAt ≤ len(buf) ≤ hold,  base ≤ line ≤ n
 type decoder struct {
 	limit  int // bytes of an envelope
+	strict bool
 	buf    []byte
 	base   int64 // of buf[0] in the reply
 	before int   // LFs in the reply before base
@@ -44,8 +45,8 @@ func (d *decoder) hold() int { return d.limit + 1 + len(bom) }
 
 // NewDecoder reads one reply. info.MaxReplyBytes lowers the envelope limit when
 // it is positive and smaller; the rest of info means nothing here.
-func (Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
-	d := &decoder{limit: MaxEnvelopeBytes}
+func (dialect Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
+	d := &decoder{limit: MaxEnvelopeBytes, strict: dialect.StrictDuplicates}
 	if m := info.MaxReplyBytes; m > 0 && m < int64(d.limit) {
 		d.limit = int(m)
 	}
@@ -168,7 +169,7 @@ func (d *decoder) envelope(emit func(messages.Event)) {
 	var l layout
 	f := tooBig(markAt(d.buf), d.limit)
 	if !d.over {
-		l, f = read(d.buf, Options{Extract: true}, limits{whole: d.limit, input: d.n})
+		l, f = read(d.buf, Options{Extract: true, StrictDuplicates: d.strict}, limits{whole: d.limit, input: d.n})
 	}
 	if f.code != "" {
 		e := f.err(d.buf)

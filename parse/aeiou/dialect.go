@@ -6,7 +6,11 @@ import (
 )
 
 // Dialect is AEIOU v3. The zero value is ready and safe for concurrent use.
-type Dialect struct{}
+type Dialect struct {
+	// StrictDuplicates refuses a reply that repeats a section, instead of reading
+	// the first and saying so in a lint (aeiou.md §3.1).
+	StrictDuplicates bool
+}
 
 var (
 	_ parse.Dialect      = Dialect{}
