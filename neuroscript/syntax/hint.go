@@ -116,15 +116,15 @@ func forbidden(t token) string {
 func (s *scanner) describe() string {
 	switch s.tok {
 	case tokEOF:
-		return "the end of the program"
+		return "end of the program"
 	case tokNL:
-		return "the line end"
+		return "line end"
 	case tokString, tokTemplate:
-		return "a string"
+		return "string"
 	case tokMeta:
-		return "a metadata line"
+		return "metadata line"
 	case tokNumber:
-		return "the number " + short(s.src[s.start:s.pos])
+		return "number " + short(s.src[s.start:s.pos])
 	}
 	return "`" + short(s.src[s.start:s.pos]) + "`"
 }
