@@ -10,17 +10,18 @@ import (
 	"github.com/seed14be6753/stile/telemetry"
 )
 
-// recentBlobBytes bounds the blobs a runtime keeps at hand. What a run carries into
-// the next one is nearly always among them: it was written a moment ago.
-const recentBlobBytes = 4 << 20
+// carriedBytes bounds the streams that a runtime keeps at hand between runs.
+const carriedBytes = 4 << 20
 
 // watched is the runtime's view of its store: it tells the metrics of every commit
-// and keeps recent blobs at hand. The cache may drop anything at any time, and
-// holds nothing that a commit did not make durable.
+// and keeps at hand what the next run of a session will carry, OUTPUT and SCRATCHPAD
+// of its last turn. A carried stream is read once, so it leaves the cache then: kept
+// on, what nobody reads again would crowd out what is new. The cache may drop
+// anything at any time, and holds nothing that a commit did not make durable.
 type watched struct {
 	journal.Store
 	metrics *telemetry.Metrics
-	recent  *ristretto.Cache[string, []byte] // nil for a store that is memory itself
+	carried *ristretto.Cache[string, []byte] // nil for a store that is memory itself
 }
 
 func watch(store journal.Store, metrics *telemetry.Metrics) (*watched, error) {
@@ -29,8 +30,8 @@ func watch(store journal.Store, metrics *telemetry.Metrics) (*watched, error) {
 		return w, nil
 	}
 	var err error
-	w.recent, err = ristretto.NewCache(&ristretto.Config[string, []byte]{
-		NumCounters: 10 * recentBlobBytes / 1024, MaxCost: recentBlobBytes, BufferItems: 64,
+	w.carried, err = ristretto.NewCache(&ristretto.Config[string, []byte]{
+		NumCounters: 10 * carriedBytes / 1024, MaxCost: carriedBytes, BufferItems: 64,
 	})
 	return w, err
 }
@@ -48,21 +49,36 @@ func (w *watched) Commit(batches []journal.Batch) []error {
 			continue
 		}
 		records += len(batches[i].Records)
-		if w.recent == nil {
-			continue
-		}
-		for _, b := range batches[i].Blobs {
-			w.recent.Set(blobKey(batches[i].Inc, b.Digest), b.Data, int64(len(b.Data))+64)
+		if w.carried != nil {
+			w.keep(&batches[i])
 		}
 	}
 	w.metrics.Committed(records)
 	return errs
 }
 
+// keep puts the carried streams of a batch at hand: those of its last decision.
+func (w *watched) keep(b *journal.Batch) {
+	for i := len(b.Records) - 1; i >= 0; i-- {
+		d, ok := b.Records[i].Body.(*messages.TurnDecided)
+		if !ok {
+			continue
+		}
+		for _, blob := range b.Blobs {
+			if blob.Digest == d.Output || blob.Digest == d.Scratch {
+				w.carried.Set(blobKey(b.Inc, blob.Digest), blob.Data, int64(len(blob.Data))+64)
+			}
+		}
+		return
+	}
+}
+
 // Blob implements journal.Store.
 func (w *watched) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
-	if w.recent != nil {
-		if b, ok := w.recent.Get(blobKey(inc, d)); ok {
+	if w.carried != nil {
+		key := blobKey(inc, d)
+		if b, ok := w.carried.Get(key); ok {
+			w.carried.Del(key)
 			return b, nil
 		}
 	}
@@ -84,15 +100,15 @@ func (w *watched) Delete(ctx context.Context, inc messages.Incarnation) error {
 }
 
 func (w *watched) forget() {
-	if w.recent != nil {
-		w.recent.Wait() // what is on its way in counts as in
-		w.recent.Clear()
+	if w.carried != nil {
+		w.carried.Wait() // what is on its way in counts as in
+		w.carried.Clear()
 	}
 }
 
 // release lets the cache go. The store is its owner's to close.
 func (w *watched) release() {
-	if w.recent != nil {
-		w.recent.Close()
+	if w.carried != nil {
+		w.carried.Close()
 	}
 }

@@ -1,0 +1,64 @@
+package stile
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/telemetry"
+)
+
+// slow is a store on some disk that accepts everything and counts what is read.
+type slow struct {
+	journal.Store
+	reads int
+}
+
+func (*slow) Immediate() bool { return false }
+
+func (*slow) Commit(batches []journal.Batch) []error { return make([]error, len(batches)) }
+
+func (s *slow) Blob(context.Context, messages.Incarnation, messages.Digest) ([]byte, error) {
+	s.reads++
+	return []byte("from the disk"), nil
+}
+
+// What a session carries is at hand for its next run, however many turns others
+// took before; what nobody reads again is not kept.
+func TestCarriedStreamsAreAtHand(t *testing.T) {
+	disk := &slow{}
+	w, err := watch(disk, telemetry.NewMetrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.release()
+	blob := func(text string) messages.Blob {
+		return messages.Blob{Digest: sha256.Sum256([]byte(text)), Data: []byte(text)}
+	}
+	inc := uuid.MustParse("01900000-0000-7000-8000-000000000001")
+	ctx := context.Background()
+	const turns = 3 * carriedBytes / 1024 // of 1 KiB each: three times what fits
+	text := func(i int) string { return fmt.Sprintf("%01000d", i) }
+	for i := range turns {
+		out, reply := blob(text(i)), blob("reply "+text(i))
+		w.Commit([]journal.Batch{{Inc: inc, Blobs: []messages.Blob{reply, out}, Records: []*messages.Record{
+			{Body: &messages.TurnDecided{Output: out.Digest}}, {Body: &messages.RunEnd{}},
+		}}})
+		w.carried.Wait()
+		got, err := w.Blob(ctx, inc, out.Digest)
+		if err != nil || string(got) != text(i) {
+			t.Fatalf("turn %d: %q, %v", i, got, err)
+		}
+	}
+	if disk.reads != 0 {
+		t.Errorf("%d of %d carried streams were read from the disk", disk.reads, turns)
+	}
+	if got, _ := w.Blob(ctx, inc, blob("reply "+text(turns-1)).Digest); string(got) != "from the disk" {
+		t.Errorf("a reply was kept: %.20q", got)
+	}
+}
