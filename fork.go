@@ -14,7 +14,8 @@ import (
 // (0: from its last decision). The records up to there are taken over under the new
 // session's chain, with their own times; session.opened names where they came from. A run
 // that goes on at that turn goes on in the fork when it is opened; inputs that were
-// waiting are left behind, cancelled. Errors: ERR_CONFIG (no such turn, the new name exists),
+// waiting are left behind, cancelled and without their idempotency keys, so that a
+// client may send them again there. Errors: ERR_CONFIG (no such turn, the new name exists),
 // ERR_JOURNAL (an erased body cannot be taken over).
 func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*journal.Head, error) {
 	key, err := messages.ParseSID(newName)
@@ -48,6 +49,7 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 		return nil, err
 	}
 	origin := &messages.ForkOrigin{SID: from.SID, Incarnation: from.Inc.String(), Seq: int64(cut), Hash: recs[cut-1].Hash}
+	waiting := waitingAt(recs[:cut])
 	for _, r := range recs[:cut] {
 		own := &messages.Record{Seq: r.Seq, Run: r.Run, Turn: r.Turn, TS: r.TS, Body: r.Body}
 		if b, ok := r.Body.(*messages.SessionOpened); ok {
@@ -55,9 +57,14 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 			opened.Incarnation, opened.Origin = inc.String(), origin
 			own.Body = &opened
 		}
+		if b, ok := r.Body.(*messages.Input); ok && b.Key != "" && slices.Contains(waiting, r.Run) {
+			input := *b
+			input.Key = ""
+			own.Body = &input
+		}
 		batch.Records = append(batch.Records, own)
 	}
-	batch.Records = append(batch.Records, leftBehind(recs[:cut], rt.cfg.Now())...)
+	batch.Records = append(batch.Records, leftBehind(waiting, cut, rt.cfg.Now())...)
 	sealer := journal.NewSealer(journal.SealerConfig{
 		Head: journal.NewHead(key.SID(), inc), Epoch: forkEpoch, Rand: rt.cfg.Rand, Signer: ringKeys{rt.keys}, Receipts: receiptsOf(recs),
 	})
@@ -81,9 +88,8 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 // forkEpoch is the activation under which a fork is written; no session runs in it.
 const forkEpoch = 1
 
-// leftBehind cancels the runs that were waiting at the cut.
-func leftBehind(recs []*messages.Record, now time.Time) (ends []*messages.Record) {
-	var waiting []int64
+// waitingAt are the runs whose input was accepted and that had not begun.
+func waitingAt(recs []*messages.Record) (waiting []int64) {
 	for _, r := range recs {
 		switch r.Body.(type) {
 		case *messages.Input:
@@ -92,8 +98,13 @@ func leftBehind(recs []*messages.Record, now time.Time) (ends []*messages.Record
 			waiting = slices.DeleteFunc(waiting, func(run int64) bool { return run == r.Run })
 		}
 	}
+	return waiting
+}
+
+// leftBehind cancels the runs that were waiting at the cut.
+func leftBehind(waiting []int64, cut int, now time.Time) (ends []*messages.Record) {
 	for _, run := range waiting {
-		ends = append(ends, &messages.Record{Seq: int64(len(recs) + len(ends) + 1), Run: run, TS: now, Body: &messages.RunEnd{
+		ends = append(ends, &messages.Record{Seq: int64(cut + len(ends) + 1), Run: run, TS: now, Body: &messages.RunEnd{
 			Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "cancelled by the fork before it began",
 		}})
 	}

@@ -316,3 +316,36 @@ func TestReplayForks(t *testing.T) {
 	wantCode(t, err, messages.ErrConfig)
 	replays(t, rt.Archive(), agent)
 }
+
+// A key of an input that a fork left behind may be used again there; one of a run
+// that it took over still names that run.
+func TestForkForgetsKeysLeftBehind(t *testing.T) {
+	ctx := context.Background()
+	rt := start(t, stile.Config{})
+	model := &gated{open: make(chan struct{}), Model: said("yes")}
+	agent := &stile.Agent{Dialect: "plain", Model: model}
+	s := opened(t, rt, "a", agent)
+	submit := func(s *stile.Session, key string) *stile.Run {
+		t.Helper()
+		run, err := s.Submit(ctx, "text of "+key, stile.Policy(messages.Enqueue), stile.IdempotencyKey(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	first, second := submit(s, "one"), submit(s, "two")
+	close(model.open)
+	decided(t, first)
+	decided(t, second)
+	if _, err := rt.Fork(ctx, "a", 1, "b"); err != nil {
+		t.Fatal(err)
+	}
+	fork := opened(t, rt, "b", agent)
+	if run := submit(fork, "one"); run.Ordinal() != first.Ordinal() {
+		t.Errorf("the key of a run taken over began run %d", run.Ordinal())
+	}
+	if d := decided(t, submit(fork, "two")); d.Decision != stile.Done {
+		t.Errorf("the key left behind: %s(%s)", d.Decision, d.Reason)
+	}
+	replays(t, rt.Archive(), agent)
+}
