@@ -155,11 +155,21 @@ func (d *decoder) body() messages.Body {
 		}
 	case messages.KindActionApproval:
 		return &messages.ActionApproval{
-			By:     d.str("by"),
-			Digest: d.digest("digest"),
-			ID:     d.str("id"),
-			Reason: d.strz("reason"),
-			State:  messages.GateAnswer(d.str("state")),
+			Approval: d.strz("approval"),
+			By:       d.str("by"),
+			Digest:   d.digest("digest"),
+			Expires:  d.strz("expires"),
+			ID:       d.str("id"),
+			Reason:   d.strz("reason"),
+			State:    messages.GateAnswer(d.str("state")),
+		}
+	case messages.KindTurnSuspended:
+		return &messages.TurnSuspended{Until: d.str("until"), Waiting: decodeListz(d, "waiting", decodeText[string])}
+	case messages.KindTurnRestored:
+		return &messages.TurnRestored{
+			Cause: messages.RestoreCause(d.str("cause")),
+			Count: d.num("count"),
+			Nonce: d.str("nonce"),
 		}
 	case messages.KindActionStarted:
 		return &messages.ActionStarted{Attempt: d.num("attempt"), ID: d.str("id"), Key: d.str("key")}

@@ -125,11 +125,20 @@ func (e *encoder) body(b messages.Body) {
 		e.str("name", b.Name)
 		e.str("type", b.Type)
 	case *messages.ActionApproval:
+		e.strz("approval", b.Approval)
 		e.str("by", b.By)
 		e.digest("digest", b.Digest)
+		e.strz("expires", b.Expires)
 		e.str("id", b.ID)
 		e.strz("reason", b.Reason)
 		e.str("state", string(b.State))
+	case *messages.TurnSuspended:
+		e.str("until", b.Until)
+		appendListz(e, "waiting", b.Waiting)
+	case *messages.TurnRestored:
+		e.str("cause", string(b.Cause))
+		e.num("count", b.Count)
+		e.str("nonce", b.Nonce)
 	case *messages.ActionStarted:
 		e.num("attempt", b.Attempt)
 		e.str("id", b.ID)

@@ -68,6 +68,7 @@ func TestEveryKindIsCovered(t *testing.T) {
 		"session.opened", "session.closed", "input", "run.begin", "run.end", "turn.begin",
 		"model.request", "model.chunk", "model.reply", "model.fallback", "thought", "response", "text", "emit", "whisper",
 		"action.declared", "action.approval", "action.started", "action.ended", "parse.error", "lint", "turn.decided",
+		"turn.suspended", "turn.restored",
 		"control", "audit", "note",
 	} {
 		if !seen[k] {

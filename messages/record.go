@@ -31,6 +31,8 @@ const (
 	KindParseError     Kind = "parse.error"
 	KindLint           Kind = "lint"
 	KindTurnDecided    Kind = "turn.decided"
+	KindTurnSuspended  Kind = "turn.suspended"
+	KindTurnRestored   Kind = "turn.restored"
 	KindControl        Kind = "control"
 	KindAudit          Kind = "audit"
 	KindNote           Kind = "note"
@@ -205,13 +207,17 @@ type ActionDeclared struct {
 	Type       string `json:"type"`
 }
 
-// ActionApproval is the gate's answer.
+// ActionApproval is the gate's answer, or that of whoever it asked. A call that
+// needs confirmation has two: state confirm opens the question, and approve, deny
+// or expired closes it; both bear the question's id in Approval.
 type ActionApproval struct {
-	By     string     `json:"by"`
-	Digest Digest     `json:"digest"` // of the args it judged
-	ID     string     `json:"id"`
-	Reason string     `json:"reason,omitzero"`
-	State  GateAnswer `json:"state"`
+	Approval string     `json:"approval,omitzero"` // 128 random bits in base64url
+	By       string     `json:"by"`
+	Digest   Digest     `json:"digest"`           // of the args it judged
+	Expires  string     `json:"expires,omitzero"` // RFC 3339, UTC; of state confirm
+	ID       string     `json:"id"`               // of the action
+	Reason   string     `json:"reason,omitzero"`
+	State    GateAnswer `json:"state"`
 }
 
 // ActionStarted precedes the effect.
@@ -268,6 +274,30 @@ type TurnDecided struct {
 	State        []byte   `json:"state,omitzero"` // the dialect's memory; base64 on disk
 	TurnIndex    int64    `json:"turn_index"`
 	Verification string   `json:"verification_failure_reason,omitzero"`
+}
+
+// TurnSuspended says that the turn goes on when somebody has answered: its reply
+// is complete and its open actions wait for approval. Clocks stand still.
+type TurnSuspended struct {
+	Until   string   `json:"until"`            // RFC 3339, UTC: the first question expires
+	Waiting []string `json:"waiting,omitzero"` // ids of actions
+}
+
+// RestoreCause says why a turn was restored.
+type RestoreCause string
+
+// The causes.
+const (
+	RestoreCrash    RestoreCause = "crash"    // the process had died
+	RestoreApproval RestoreCause = "approval" // a question was answered, or expired
+)
+
+// TurnRestored says that a turn goes on from what the journal holds of it, under
+// the same turn_index and a new nonce (design.md §7).
+type TurnRestored struct {
+	Cause RestoreCause `json:"cause"`
+	Count int64        `json:"count"` // of this turn, from 1
+	Nonce string       `json:"nonce"`
 }
 
 // ControlWhat names what else made the machine step.
@@ -363,6 +393,12 @@ func (*Lint) Kind() Kind { return KindLint }
 
 // Kind implements Body.
 func (*TurnDecided) Kind() Kind { return KindTurnDecided }
+
+// Kind implements Body.
+func (*TurnSuspended) Kind() Kind { return KindTurnSuspended }
+
+// Kind implements Body.
+func (*TurnRestored) Kind() Kind { return KindTurnRestored }
 
 // Kind implements Body.
 func (*Control) Kind() Kind { return KindControl }

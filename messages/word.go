@@ -86,10 +86,13 @@ const (
 // GateAnswer is what the gate says of a call.
 type GateAnswer string
 
-// The answers of the gate.
+// The answers of the gate. Confirm asks somebody who may answer approve or deny;
+// expired is the answer of the clock when nobody did.
 const (
 	GateApprove GateAnswer = "approve"
 	GateDeny    GateAnswer = "deny"
+	GateConfirm GateAnswer = "confirm"
+	GateExpired GateAnswer = "expired"
 )
 
 // Role of a message to the model.

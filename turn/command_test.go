@@ -24,7 +24,7 @@ import (
 //	source "…"                               opened and replyend with a program
 //	emit "…" candidate | whisper "…"         the program speaks
 //	call #1 name= class= args=               the program calls
-//	judge #1 approve|deny reason= record     the gate answers
+//	judge #1 approve|deny|confirm reason= record     the gate answers
 //	end #1 state=ok result= reason= code=    the action ends
 //	action #1 …                              call, judge and ack in one
 //	program code= reason= out= scr= token=… gas= magic_failed
@@ -35,7 +35,10 @@ import (
 //	crash model|interpreter|action|#1 detail=
 //	restart                                  the process dies with what is not acknowledged
 //	lose N                                   as restart, the journal ends at N
-//	settle
+//	restart bare                             and the open turn is not read from the journal
+//	settle                                   with what the journal has of the open turn
+//	approve #1 deny by= reason= digest= id=  an answer to the question about an action, or to id
+//	expire                                   questions may have expired
 //	repeat N …; … | quiet …                  $i counts; nothing is printed
 //	show phase|queue|state|groups|dropped|blobs
 var commands map[string]func(*script, *command)
@@ -50,6 +53,7 @@ func init() {
 		"end": (*script).end, "action": (*script).action, "program": (*script).program, "verified": (*script).verified,
 		"turn": (*script).turn, "tick": (*script).tick, "timer": (*script).timer, "crash": (*script).crash,
 		"restart": (*script).restart, "lose": (*script).restart, "settle": (*script).settle, "show": (*script).show,
+		"approve": (*script).approve, "expire": (*script).expire,
 	}
 }
 
@@ -221,8 +225,32 @@ func (s *script) judge(c *command) {
 	if c.flag("deny") {
 		in.Answer = messages.GateDeny
 	}
+	if c.flag("confirm") {
+		in.Answer = messages.GateConfirm
+	}
 	s.step(in)
 }
+
+func (s *script) approve(c *command) {
+	s.handle++
+	in := &Approve{Handle: s.handle, Approval: c.str("id", ""), Answer: messages.GateApprove, By: c.str("by", "ann"), Reason: c.str("reason", "")}
+	if c.flag("deny") {
+		in.Answer = messages.GateDeny
+	}
+	if in.Approval == "" { // the latest question about the action
+		for _, r := range s.r.log {
+			if b, ok := r.Body.(*messages.ActionApproval); ok && b.ID == c.word(0) && b.Approval != "" {
+				in.Approval, in.Digest = b.Approval, b.Digest
+			}
+		}
+	}
+	if c.str("digest", "") != "" {
+		in.Digest = messages.Digest{1}
+	}
+	s.step(in)
+}
+
+func (s *script) expire(*command) { s.step(&Expire{}) }
 
 func (s *script) end(c *command) {
 	s.step(&ActionEnded{
@@ -332,11 +360,15 @@ func (s *script) restart(c *command) {
 	s.r.activate()
 	s.printf("at %d unsettled %v", s.r.box.Acked(), s.r.m.Unsettled())
 	if s.r.m.Unsettled() && !c.flag("unsettled") {
-		s.step(&Settle{})
+		in := s.r.recorded()
+		if c.flag("bare") {
+			in = &Settle{}
+		}
+		s.step(in)
 	}
 }
 
-func (s *script) settle(*command) { s.step(&Settle{}) }
+func (s *script) settle(*command) { s.step(s.r.recorded()) }
 
 func (s *script) show(c *command) {
 	for _, w := range c.words {

@@ -32,7 +32,9 @@ const (
 	LazyHold           = 250 * time.Millisecond // design.md §2
 	LazyBytes          = 4 << 10                // design.md §2
 	EndedHold          = 5 * time.Millisecond   // see Persist.Hold
-	MaxSettlements     = 3                      // per run, design.md §7
+	MaxSettlements     = 3                      // per run, restores included, design.md §7
+	ApprovalWait       = 24 * time.Hour         // when Rules.ApprovalWait is not set, design.md §7
+	QuestionMemory     = 16                     // closed questions a session remembers
 	MaxPanics          = 3                      // of one action name in a run under on_panic: fail
 	KeyMemory          = 64                     // idempotency keys a session remembers
 	MaxStateBytes      = 4 << 10                // a dialect's memory, design.md §5
@@ -73,9 +75,12 @@ type Rules struct {
 	Recovery    messages.Recovery
 	OnPanic     messages.OnPanic
 	Durability  Durability
-	Provider    string
-	Model       string
-	Mode        string
+	// ApprovalWait is how long a call that needs confirmation waits for it; ≤ 0
+	// means the default.
+	ApprovalWait time.Duration
+	Provider     string
+	Model        string
+	Mode         string
 
 	ManifestDigest messages.Digest
 	LibraryDigest  messages.Digest

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -15,7 +16,10 @@ func (m *Machine) facts() messages.Facts {
 		Out: f.outSoFar, Scr: f.scrSoFar,
 	}
 	if f.end != nil {
-		fs.Out, fs.Scr, fs.MagicFailed = f.end.Out, f.end.Scr, f.end.MagicFailed
+		fs.MagicFailed = f.end.MagicFailed
+		if !f.behind() { // else it was stopped before it had said again what it had said
+			fs.Out, fs.Scr = f.end.Out, f.end.Scr
+		}
 	}
 	for i := range f.calls {
 		fs.Calls = append(fs.Calls, f.calls[i].Call)
@@ -100,7 +104,7 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 	f := m.flight
 	body := &messages.TurnDecided{
 		Decision: v.Decision, Detail: v.Detail, Digest: digest, TurnIndex: f.Turn,
-		LatencyMS: max(0, m.now.Sub(f.began).Milliseconds()), OutputBytes: int64(len(fs.Out)), ScratchBytes: int64(len(fs.Scr)),
+		LatencyMS: m.latency(), OutputBytes: int64(len(fs.Out)), ScratchBytes: int64(len(fs.Scr)),
 		Lints: append(f.lints, v.Lints...), State: v.State,
 	}
 	if v.Decision == messages.Halt {
@@ -126,6 +130,16 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 	}
 	m.to(Decided)
 	m.persist(body, 0, blobs...)
+}
+
+// latency is how long the turn took, without the time nobody ran it.
+func (m *Machine) latency() int64 {
+	t, now := m.state.Open.Turn, m.now.UnixNano()
+	if t.Suspended {
+		now = t.Last
+	}
+	took := now - m.flight.began.UnixNano() - t.Away
+	return max(0, took/int64(time.Millisecond))
 }
 
 // failures lists every failed candidate as CODE/REASON in emission order, with the

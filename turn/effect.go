@@ -66,10 +66,31 @@ type OpenModel struct {
 type CancelModel struct{ Ident }
 
 // RunProgram executes an ACTIONS program in a fresh interpreter.
+//
+// Of a restored turn it says what the journal has of the program already (design.md
+// §7): the program says and calls all of it again, the machine compares, answers
+// the calls from Results, and shows and records nothing twice. A shell needs to do
+// nothing about it. After is then the position of turn.restored: a program that
+// kills its host must not be run again without being counted.
 type RunProgram struct {
+	After int64
 	Ident
-	Source   []byte
-	Userdata string
+	Source    []byte
+	Userdata  string
+	Emissions int        // recorded ones
+	Results   []Recorded // recorded calls, in the order of their ordinals
+}
+
+// Recorded is a call of a program that the journal knows. State is empty while the
+// action has no end.
+type Recorded struct {
+	ID         string
+	Name       string
+	ArgsDigest messages.Digest
+	State      messages.ActionState
+	Result     string
+	ErrorCode  int64
+	Reason     string
 }
 
 // StopProgram stops the program; it answers with ProgramEnd.
@@ -143,7 +164,7 @@ func (e *Publish) after() int64     { return e.After }
 func (e *Answer) after() int64      { return e.After }
 func (e *OpenModel) after() int64   { return e.After }
 func (*CancelModel) after() int64   { return 0 }
-func (*RunProgram) after() int64    { return 0 }
+func (e *RunProgram) after() int64  { return e.After }
 func (*StopProgram) after() int64   { return 0 }
 func (*AskGate) after() int64       { return 0 }
 func (e *StartAction) after() int64 { return e.After }

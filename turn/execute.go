@@ -17,6 +17,7 @@ const (
 	reasonCancelled = "cancelled"
 	reasonLost      = "lost"
 	reasonCrash     = "crash"
+	reasonExpired   = "expired"
 )
 
 // CodeDenied and CodeToolFailed are the script error numbers of neuroscript.md
@@ -26,19 +27,34 @@ const (
 	CodeDenied     = 1003
 )
 
-// emissions records what a program said, in order.
+// emissions records what a program said, in order, but for what it said before it
+// was run again.
 func (m *Machine) emissions(ems []Emission) {
 	f := m.flight
 	for i := range ems {
 		e := &ems[i]
-		if e.Whisper {
-			f.scrSoFar = append(append(f.scrSoFar, e.Text...), '\n')
+		switch {
+		case f.ended: // it diverged
+		case f.again.said < f.again.emissions:
+			m.repeated(e)
+		case e.Whisper:
+			f.say(e)
 			m.persist(&messages.Whisper{Target: e.Target, Text: e.Text}, LazyHold)
-			continue
+		default:
+			f.say(e)
+			m.persist(&messages.Emit{Text: e.Text, Candidate: e.Candidate}, LazyHold)
 		}
-		f.outSoFar = append(append(f.outSoFar, e.Text...), '\n')
-		m.persist(&messages.Emit{Text: e.Text, Candidate: e.Candidate}, LazyHold)
 	}
+}
+
+// say adds an emission to what is recorded.
+func (f *flight) say(e *Emission) {
+	f.said = append(f.said, *e)
+	to := &f.outSoFar
+	if e.Whisper {
+		to = &f.scrSoFar
+	}
+	*to = append(append(*to, e.Text...), '\n')
 }
 
 // programInput tells whether an input of the program still counts.
@@ -66,24 +82,30 @@ func (m *Machine) programCall(in *ProgramCall) {
 	}
 	f := m.flight
 	id, name, args := clean(in.ID), clean(in.Name), clean(in.Args)
-	if _, again := f.byID[id]; again {
+	repeats := m.phase == Running && f.again.called < f.again.calls
+	if _, known := f.byID[id]; known && !repeats {
 		m.dropped++ // an id names one action of a turn: the same call came twice
 		return
 	}
 	m.emissions(in.Emissions)
+	switch {
+	case f.ended:
+		return // it diverged
+	case repeats:
+		m.calledAgain(id, name, args)
+		return
+	case m.phase == Running && f.behind():
+		m.diverged("it does not say again what it had said")
+		return
+	}
 	class := classOf(in.Class)
 	digest := messages.Digest(sha256.Sum256([]byte(args)))
 	m.persist(&messages.ActionDeclared{
 		ID: id, Type: "tool", Name: name, Mode: "sync", Args: args, ArgsDigest: digest, Class: class,
 	}, LazyHold)
-	c := call{Call: messages.Call{ID: id, Name: name, Args: args, Class: class}}
-	c.key = m.actionKey(id, digest)
-	if f.byID == nil {
-		f.byID = map[string]int{}
-	}
-	f.byID[id] = len(f.calls)
-	f.calls = append(f.calls, c)
-	p := &f.calls[len(f.calls)-1]
+	p := f.declare(call{
+		Call: messages.Call{ID: id, Name: name, Args: args, Class: class}, key: m.actionKey(id, digest), asked: true,
+	})
 	switch {
 	case m.phase == Draining:
 		m.endCall(p, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
@@ -99,6 +121,17 @@ func (m *Machine) programCall(in *ProgramCall) {
 		p.judging = true
 		m.do(&AskGate{Ident: f.Ident, ID: id, Name: name, Args: args, ArgsDigest: digest, Class: class})
 	}
+}
+
+// declare adds a call.
+func (f *flight) declare(c call) *call {
+	if f.byID == nil {
+		f.byID = map[string]int{}
+	}
+	c.said = len(f.said)
+	f.byID[c.ID] = len(f.calls)
+	f.calls = append(f.calls, c)
+	return &f.calls[len(f.calls)-1]
 }
 
 // classOf reads a class; what it does not know may do anything.
@@ -140,23 +173,39 @@ func (m *Machine) judged(in *Judged) {
 		return
 	}
 	c.judging = false
+	if in.Answer == messages.GateConfirm {
+		m.ask(c, in)
+		return
+	}
 	if in.Record {
 		m.persist(&messages.ActionApproval{
 			ID: c.ID, State: in.Answer, By: in.By, Reason: in.Reason, Digest: sha256.Sum256([]byte(c.Args)),
 		}, LazyHold)
 	}
 	if in.Answer != messages.GateApprove {
-		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonDenied, ErrorCode: CodeDenied, Result: quote(in.Reason)})
+		m.deny(c, in.Reason)
+		m.proceed()
 		return
 	}
+	m.begin(c)
+}
+
+// deny ends a call that must not begin.
+func (m *Machine) deny(c *call, why string) {
+	m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonDenied, ErrorCode: CodeDenied, Result: quote(clean(why))})
+}
+
+// begin starts an attempt of an action.
+func (m *Machine) begin(c *call) {
 	hold := LazyHold
 	if c.Class.Durable() {
 		hold = 0
 	}
-	r := m.persist(&messages.ActionStarted{ID: c.ID, Attempt: 1, Key: c.key}, hold)
+	c.attempt++
+	r := m.persist(&messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key}, hold)
 	c.started = true
 	start := &StartAction{
-		Ident: m.flight.Ident, ID: c.ID, Name: c.Name, Args: c.Args, Class: c.Class, Key: c.key, Attempt: 1,
+		Ident: m.flight.Ident, ID: c.ID, Name: c.Name, Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt,
 		Deadline: m.deadline(),
 	}
 	if c.Class.Durable() {
@@ -166,9 +215,11 @@ func (m *Machine) judged(in *Judged) {
 }
 
 // call finds an action of the turn in flight that has no terminal record.
-func (m *Machine) call(id string) *call {
-	if i, ok := m.flight.byID[id]; ok && !m.flight.calls[i].done {
-		return &m.flight.calls[i]
+func (m *Machine) call(id string) *call { return m.flight.call(id) }
+
+func (f *flight) call(id string) *call {
+	if i, ok := f.byID[id]; ok && !f.calls[i].done {
+		return &f.calls[i]
 	}
 	return nil
 }
@@ -188,7 +239,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		m.persist(&a, LazyHold)
 	}
 	m.endCall(c, in)
-	m.drained()
+	m.proceed()
 }
 
 // endCall writes the one terminal record of an action and lets the program go on.
@@ -197,7 +248,7 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	if state == messages.ActionCancelled && c.started && c.Class.Durable() && end.Reason == reasonLost {
 		state = messages.ActionUnknown
 	}
-	c.done, c.State, c.Reason, c.Value = true, state, clean(end.Reason), clean(end.Result)
+	c.done, c.State, c.Reason, c.Value, c.code = true, state, clean(end.Reason), clean(end.Result), end.ErrorCode
 	if state == messages.ActionUnknown && c.Value == "" {
 		c.Value = quote(messages.UnknownText)
 	}
@@ -208,9 +259,14 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	m.persist(&messages.ActionEnded{
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
 	}, hold)
-	if m.flight.ran && !m.flight.ended {
-		m.do(&AnswerCall{Ident: m.flight.Ident, ID: c.ID, State: state, Result: c.Value, ErrorCode: end.ErrorCode, Reason: c.Reason})
+	if c.asked && m.flight.ran && !m.flight.ended {
+		m.answerCall(c)
 	}
+}
+
+// answerCall gives the program the end of the call it waits for.
+func (m *Machine) answerCall(c *call) {
+	m.do(&AnswerCall{Ident: m.flight.Ident, ID: c.ID, State: c.State, Result: c.Value, ErrorCode: c.code, Reason: c.Reason})
 }
 
 // panicked ends an action whose tool panicked: a failed attempt under on_panic:
@@ -234,6 +290,13 @@ func (m *Machine) programEnd(in *ProgramEnd) {
 	}
 	f := m.flight
 	m.emissions(in.Emissions)
+	if f.ended {
+		return // it diverged
+	}
+	if f.behind() && m.phase == Running && in.Code != messages.ErrTimeout {
+		m.diverged("it ends before it comes to where it was")
+		return
+	}
 	f.ended, f.end = true, in
 	m.stopTimer(ClockProgram)
 	if m.phase == Draining {

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"crypto/sha256"
-	"strings"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -125,12 +124,7 @@ func (m *Machine) unitText(ev *messages.Event) {
 
 func (m *Machine) unitEnd(ev *messages.Event) {
 	f := m.flight
-	u := &f.units[f.open]
-	u.Text = f.text.String()
-	f.text = strings.Builder{}
-	u.Final, u.Complete = ev.Final, ev.Complete
-	f.final = f.final || u.Final && u.Complete
-	f.open = -1
+	u := f.shut(ev.Final, ev.Complete)
 	m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
 }
 
@@ -154,7 +148,7 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 	if m.overBudget() {
 		return
 	}
-	if f.program != nil && len(f.errors) == 0 && in.Finish != messages.FinishError && in.Finish != messages.FinishCancelled {
+	if f.runnable() {
 		m.to(Running)
 		f.ran = true
 		m.do(&RunProgram{Ident: f.Ident, Source: f.program, Userdata: m.state.Open.Userdata})
@@ -165,6 +159,11 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 	}
 	m.to(Verifying)
 	m.decide()
+}
+
+// runnable tells that the reply holds a program that may be run.
+func (f *flight) runnable() bool {
+	return f.program != nil && len(f.errors) == 0 && f.finish != messages.FinishError && f.finish != messages.FinishCancelled
 }
 
 // seal records the reply's end; its exact bytes become a blob.

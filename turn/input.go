@@ -144,9 +144,34 @@ type ChildDown struct {
 	Detail string
 }
 
-// Settle puts an end to what a dead process left open; the first input after a
-// restore that found an open run or a waiting input.
-type Settle struct{}
+// Settle puts an end to what a dead process left open, or takes a suspended turn
+// up again; the first input after a restore that found an open run or a waiting
+// input.
+//
+// Turn holds the journal's records of the open turn, decoded, from turn.begin
+// (State.Open.Turn.Seq) to the head; records of other turns among them are skipped.
+// Events is what a fresh decoder makes of the reply bytes in them: of the blob of
+// model.reply with its Finish, or of the model.chunk records pushed without an end.
+// Without Turn nothing can be restored, and the turn is settled as one without a
+// reply.
+type Settle struct {
+	Turn   []*messages.Record
+	Events []messages.Event
+}
+
+// Approve answers the question of a call that needs confirmation. Digest is that of
+// the arguments the answer was given for.
+type Approve struct {
+	Handle   uint64
+	Approval string // the question's id
+	Answer   messages.GateAnswer
+	By       string
+	Reason   string
+	Digest   messages.Digest
+}
+
+// Expire says that questions may have expired.
+type Expire struct{}
 
 func (*Open) input() string          { return "Open" }
 func (*Submit) input() string        { return "Submit" }
@@ -164,6 +189,8 @@ func (*Verified) input() string      { return "Verified" }
 func (*Timer) input() string         { return "Timer" }
 func (*ChildDown) input() string     { return "ChildDown" }
 func (*Settle) input() string        { return "Settle" }
+func (*Approve) input() string       { return "Approve" }
+func (*Expire) input() string        { return "Expire" }
 
 // Clock names a timer of the machine.
 type Clock uint8

@@ -61,6 +61,17 @@ func (j programJudge) Decide(f messages.Facts) messages.Verdict {
 	return v
 }
 
+// Comparable leaves lines out that begin with <<tok.
+func (programJudge) Comparable(text string) string {
+	var kept []string
+	for _, line := range strings.Split(text, "\n") {
+		if !strings.HasPrefix(line, "<<tok") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
 func (programJudge) Digest(f messages.Facts) (out, scr []byte) { return f.Out, f.Scr }
 
 // textJudge decides by the last word of the reply, which its digest leaves out.

@@ -62,6 +62,8 @@ type flight struct {
 	outSoFar []byte
 	scrSoFar []byte
 	end      *ProgramEnd
+	said     []Emission // all that is recorded
+	again    repeat
 
 	calls  []call
 	byID   map[string]int // index into calls
@@ -77,11 +79,18 @@ type call struct {
 	judging bool
 	started bool
 	done    bool
+	asked   bool // the program waits for it
 	key     string
+	attempt int64 // of the latest start
+	code    int64 // of its end
+	said    int   // emissions recorded before it was declared
+	// ruled is the gate's recorded answer of a call that did not begin.
+	ruled  messages.GateAnswer
+	reason string // of ruled
 }
 
 // New makes the machine of a session whose records are folded in state. rand
-// gives nonces: 16 bytes a turn, in order. A read error of rand becomes the
+// gives 16 bytes for each turn, restoration and question, in order. A read error of rand becomes the
 // Step's error; nothing is recorded then.
 func New(cfg Config, state State, rand io.Reader) *Machine {
 	if cfg.SID == "" {
@@ -152,7 +161,11 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 	case *ChildDown:
 		m.childDown(in)
 	case *Settle:
-		m.settle()
+		m.settle(in)
+	case *Approve:
+		m.approve(in)
+	case *Expire:
+		m.expire()
 	default:
 		m.illegal()
 	}
@@ -294,22 +307,32 @@ func (m *Machine) nextRun() {
 		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: w.Run, TS: m.now,
 		Body: &messages.RunBegin{Input: w.Seq},
 	}, 0)
-	if m.cfg.Limits.RunWall > 0 {
-		m.setTimer(ClockRun, m.now.Add(m.cfg.Limits.RunWall))
-	}
+	m.runClock()
 	m.beginTurn()
+}
+
+// draw gives 128 random bits in base64url; ok is false when there are none, which
+// is the Step's error.
+func (m *Machine) draw() (text string, ok bool) {
+	var raw [16]byte
+	if _, err := io.ReadFull(m.rand, raw[:]); err != nil {
+		if m.err == nil {
+			m.err = &messages.Error{Code: messages.ErrCrash, Detail: "no randomness for a nonce", Cause: err}
+		}
+		return "", false
+	}
+	return base64.RawURLEncoding.EncodeToString(raw[:]), true
 }
 
 // beginTurn takes the session from IDLE into a new turn.
 func (m *Machine) beginTurn() {
-	var raw [16]byte
-	if _, err := io.ReadFull(m.rand, raw[:]); err != nil {
-		m.err = &messages.Error{Code: messages.ErrCrash, Detail: "no randomness for a nonce", Cause: err}
+	nonce, ok := m.draw()
+	if !ok {
 		return
 	}
 	run := m.state.Open
 	f := &flight{
-		Ident: Ident{Turn: m.state.Turn + 1, Nonce: base64.RawURLEncoding.EncodeToString(raw[:])},
+		Ident: Ident{Turn: m.state.Turn + 1, Nonce: nonce},
 		pass:  int(run.Turns) + 1, began: m.now, chunked: m.now, open: -1,
 	}
 	m.flight = f
@@ -326,7 +349,5 @@ func (m *Machine) beginTurn() {
 	if d := m.cfg.Limits.GenerationWall; d > 0 {
 		m.setTimer(ClockGeneration, m.now.Add(d))
 	}
-	if d := m.cfg.Limits.TurnWall; d > 0 {
-		m.setTimer(ClockTurn, m.now.Add(d))
-	}
+	m.turnClock()
 }

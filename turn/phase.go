@@ -9,13 +9,14 @@ import (
 // Phase is where a session's turn stands.
 type Phase uint8
 
-// The phases: IDLE → EXECUTING(generating | running | draining) → VERIFYING →
-// DECIDED → (EMIT_NEXT | FINAL), as in aeiou.md §13 and design.md §5.
+// The phases: IDLE → EXECUTING(generating | running | draining | suspended) →
+// VERIFYING → DECIDED → (EMIT_NEXT | FINAL), as in aeiou.md §13 and design.md §5.
 const (
 	Idle Phase = iota
 	Generating
 	Running
-	Draining // stopping children after a breach, a cancel or a crash
+	Draining  // stopping children after a breach, a cancel or a crash
+	Suspended // the open actions wait for approval: nothing runs, no clock counts
 	Verifying
 	Decided
 	EmitNext
@@ -27,17 +28,20 @@ const (
 func (p Phase) String() string {
 	return [...]string{
 		"IDLE", "EXECUTING(generating)", "EXECUTING(running)", "EXECUTING(draining)",
-		"VERIFYING", "DECIDED", "EMIT_NEXT", "FINAL", "?",
+		"EXECUTING(suspended)", "VERIFYING", "DECIDED", "EMIT_NEXT", "FINAL", "?",
 	}[min(p, numPhases)]
 }
 
 // legal is the one table of transitions. Every edge is taken by some script in
 // testdata, and a test says so.
 var legal = [numPhases][]Phase{
-	Idle:       {Generating, Decided}, // Decided: settlement of what a dead process left
+	// From Idle also what a dead process left: Decided is its settlement, Running
+	// and Suspended its restoration.
+	Idle:       {Generating, Running, Suspended, Decided},
 	Generating: {Running, Draining, Verifying},
-	Running:    {Draining, Verifying},
+	Running:    {Draining, Suspended, Verifying},
 	Draining:   {Decided},
+	Suspended:  {Running, Draining},
 	Verifying:  {Decided},
 	Decided:    {EmitNext, Final},
 	EmitNext:   {Idle},

@@ -23,6 +23,7 @@ func inputsAt(id Ident) []Input {
 		&Verified{Ident: id}, &Timer{Clock: ClockTurn, Gen: 1}, &Timer{Clock: ClockGrace, Gen: 1},
 		&ChildDown{Ident: id, Child: ChildModel}, &ChildDown{Ident: id, Child: ChildInterpreter},
 		&ChildDown{Ident: id, Child: ChildAction, ID: "#1"}, &ChildDown{Ident: id, Child: "?"}, &Settle{},
+		&Approve{Approval: "x", Answer: messages.GateApprove, By: "u"}, &Expire{},
 	}
 }
 
@@ -53,6 +54,10 @@ func rigAt(t testing.TB, p Phase) *rig {
 		return r
 	}
 	do(&ProgramCall{Ident: id, ID: "#1"})
+	if p == Suspended {
+		do(&Judged{Ident: id, ID: "#1", Answer: messages.GateConfirm})
+		return r
+	}
 	do(&Judged{Ident: id, ID: "#1", Answer: messages.GateApprove})
 	do(&ProgramCall{Ident: id, ID: "#2", Class: messages.ReadOnly})
 	if p == Draining {
@@ -69,13 +74,15 @@ func rigAt(t testing.TB, p Phase) *rig {
 func TestEveryInputInEveryPhase(t *testing.T) {
 	//                          Open Submit Cancel | ModelOpened ModelSwitched Decoded ReplyEnd | Emitted
 	//                          ProgramCall Judged ActionEnded ProgramEnd | Verified | Timer turn, grace |
-	//                          ChildDown model, interpreter, action, unknown | Settle
+	//                          ChildDown model, interpreter, action, unknown | Settle |
+	//                          Approve (refused by an answer), Expire
 	want := map[Phase]string{
-		Idle:       "ihh dddd ddddd d dd dddd h",
-		Generating: "ihh hhhh ddddd i hd hddi i",
-		Running:    "ihh dddd hhhhh i hd dhhi i",
-		Draining:   "ihh dddd hhdhh i hh dhhi i",
-		Verifying:  "ihh dddd ddddd h hd dddi i",
+		Idle:       "ihh dddd ddddd d dd dddd h hh",
+		Generating: "ihh hhhh ddddd i hd hddi i hh",
+		Running:    "ihh dddd hhhhh i hd dhhi i hh",
+		Draining:   "ihh dddd hhdhh i hh dhhi i hh",
+		Suspended:  "ihh dddd ddddd i dd dddi i hh",
+		Verifying:  "ihh dddd ddddd h hd dddi i hh",
 	}
 	for phase, row := range want {
 		row = strings.ReplaceAll(row, " ", "")
@@ -119,7 +126,7 @@ func TestEveryInputInEveryPhase(t *testing.T) {
 // and without what should be there, under answers of this and of another turn.
 func TestNoPhasePanics(t *testing.T) {
 	for forced := Idle; forced < numPhases; forced++ {
-		for _, from := range []Phase{Idle, Generating, Running, Draining, Verifying} {
+		for _, from := range []Phase{Idle, Generating, Running, Draining, Suspended, Verifying} {
 			for i := range inputsAt(Ident{}) {
 				r := rigAt(t, from)
 				id, _ := r.m.Flight()

@@ -57,6 +57,10 @@ func render(e Effect, now time.Time) string {
 	case *RunProgram:
 		w.put(fmt.Sprintf("run-program t%d %q", e.Turn, cut(string(e.Source))))
 		w.quoted("userdata", e.Userdata)
+		w.num("emissions", int64(e.Emissions))
+		for _, r := range e.Results {
+			w.put(r.ID + ":" + string(r.State))
+		}
 	case *StopProgram:
 		w.put(fmt.Sprintf("stop-program t%d %s", e.Turn, e.Code))
 	case *AskGate:
@@ -130,8 +134,20 @@ func renderBody(w *words, body messages.Body) {
 		w.put(b.ID + " " + string(b.State))
 		w.str("by", b.By)
 		w.quoted("reason", b.Reason)
+		w.flag("asked", b.Approval != "")
+	case *messages.TurnSuspended:
+		w.put(strings.Join(b.Waiting, ","))
+		if at, err := time.Parse(time.RFC3339Nano, b.Until); err == nil {
+			w.str("until", at.Format("02T15:04:05"))
+		}
+	case *messages.TurnRestored:
+		w.put(string(b.Cause))
+		w.num("count", b.Count)
 	case *messages.ActionStarted:
 		w.put(b.ID)
+		if b.Attempt > 1 {
+			w.num("attempt", b.Attempt)
+		}
 	case *messages.ActionEnded:
 		w.put(b.ID + " " + string(b.State))
 		w.str("reason", b.Reason)

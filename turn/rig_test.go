@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,9 +30,20 @@ type rig struct {
 	folded State // of log
 	groups int   // steps with an eager record since the last look
 
+	heard  map[int64][]hearing // by turn: what a decoder would say again
 	timers [NumClocks]*SetTimer
 	shown  int64 // last record published, over all activations
 }
+
+// hearing is a push of reply bytes, or their end, that the machine took.
+type hearing struct {
+	bytes  int
+	events []Event
+	end    bool
+}
+
+// Event is short for what a decoder says.
+type Event = messages.Event
 
 var rigKey = messages.SessionKey{Tenant: "t", User: "u", ID: "s"}
 
@@ -91,6 +103,7 @@ func (r *rig) step(in Input) (effects, ready []Effect, err error) {
 	if rang, ok := in.(*Timer); ok && rang.Clock < NumClocks && r.timers[rang.Clock] != nil && r.timers[rang.Clock].Gen == rang.Gen {
 		r.timers[rang.Clock] = nil
 	}
+	r.hear(in)
 	effects, err = r.m.Step(r.now, in)
 	again, err2 := r.twin.Step(r.now, in)
 	if !reflect.DeepEqual(effects, again) || !reflect.DeepEqual(err, err2) {
@@ -133,6 +146,50 @@ func (r *rig) step(in Input) (effects, ready []Effect, err error) {
 	ready = r.box.Add(effects, nil)
 	r.released(ready)
 	return effects, ready, nil
+}
+
+// hear remembers what the machine hears of a reply.
+func (r *rig) hear(in Input) {
+	id, _ := r.m.Flight()
+	if r.m.Phase() != Generating {
+		return
+	}
+	if r.heard == nil {
+		r.heard = map[int64][]hearing{}
+	}
+	switch in := in.(type) {
+	case *Decoded:
+		if in.Ident == id {
+			r.heard[id.Turn] = append(r.heard[id.Turn], hearing{bytes: len(in.Bytes), events: in.Events})
+		}
+	case *ReplyEnd:
+		if in.Ident == id {
+			r.heard[id.Turn] = append(r.heard[id.Turn], hearing{events: in.Events, end: true})
+		}
+	}
+}
+
+// recorded is the input of a restart that reads the open turn from the journal.
+func (r *rig) recorded() *Settle {
+	in := &Settle{}
+	if r.folded.Open == nil || r.folded.Open.Turn == nil {
+		return in
+	}
+	t := r.folded.Open.Turn
+	in.Turn = append(in.Turn, r.log[t.Seq-1:]...)
+	left := 0
+	for _, rec := range in.Turn {
+		if c, ok := rec.Body.(*messages.ModelChunk); ok && rec.Turn == t.Index {
+			left += len(c.Bytes)
+		}
+	}
+	for _, h := range r.heard[t.Index] {
+		if left -= h.bytes; !t.Replied && (left < 0 || h.end) {
+			break
+		}
+		in.Events = append(in.Events, h.events...)
+	}
+	return in
 }
 
 // agree checks the machine against the records.
@@ -267,9 +324,12 @@ type audit struct {
 	seq, lastTurn int64
 	turn          int64 // open, 0 none
 	nonce         string
-	run           int64           // open, 0 none
-	open          map[string]bool // actions of the turn without an end
-	started       map[string]bool
+	run           int64            // open, 0 none
+	open          map[string]bool  // actions of the turn without an end
+	started       map[string]int64 // attempts
+	class         map[string]messages.Class
+	questions     map[string]bool // open ones
+	suspended     bool
 	ended         map[string]bool
 	waiting       map[int64]bool // accepted, without an end
 	over          map[int64]bool
@@ -327,7 +387,8 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("run %d was cancelled and goes on", r.Run)
 		}
 		a.turn, a.lastTurn, a.nonce = r.Turn, r.Turn, b.Nonce
-		a.open, a.started, a.ended, a.declared = map[string]bool{}, map[string]bool{}, map[string]bool{}, 0
+		a.open, a.started, a.ended, a.declared = map[string]bool{}, map[string]int64{}, map[string]bool{}, 0
+		a.class, a.questions, a.suspended = map[string]messages.Class{}, map[string]bool{}, false
 	case *messages.TurnDecided:
 		if err := inTurn(); err != nil {
 			return err
@@ -344,19 +405,47 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("action %s declared twice", b.ID)
 		}
 		a.open[b.ID] = true
+		a.class[b.ID] = b.Class
 		a.declared++
 		return inTurn()
 	case *messages.ActionStarted:
-		if !a.open[b.ID] || a.started[b.ID] {
-			return fmt.Errorf("action %s started", b.ID)
+		again := a.started[b.ID] > 0
+		if !a.open[b.ID] || b.Attempt != a.started[b.ID]+1 || again && a.class[b.ID] == messages.Effectful || a.suspended || b.Key == "" {
+			return fmt.Errorf("action %s started, attempt %d", b.ID, b.Attempt)
 		}
-		a.started[b.ID] = true
+		a.started[b.ID]++
+		return inTurn()
+	case *messages.ActionApproval:
+		if b.Approval == "" {
+			return inTurn()
+		}
+		if asks := b.State == messages.GateConfirm; asks == a.questions[b.Approval] || !a.open[b.ID] || a.started[b.ID] > 0 || asks && b.Expires == "" {
+			return fmt.Errorf("question %s about %s: %s", b.Approval, b.ID, b.State)
+		}
+		a.questions[b.Approval] = b.State == messages.GateConfirm
+		return inTurn()
+	case *messages.TurnSuspended:
+		if a.suspended || len(b.Waiting) == 0 || b.Until == "" {
+			return fmt.Errorf("suspended again, or for nothing: %v until %q", b.Waiting, b.Until)
+		}
+		for id := range a.open {
+			if !slices.Contains(b.Waiting, id) || a.started[id] > 0 {
+				return fmt.Errorf("suspended while action %s is open", id)
+			}
+		}
+		a.suspended = true
+		return inTurn()
+	case *messages.TurnRestored:
+		if (b.Cause == messages.RestoreApproval) != a.suspended || b.Nonce == "" || b.Nonce == a.nonce {
+			return fmt.Errorf("restored by %q, suspended %v, nonce %q", b.Cause, a.suspended, b.Nonce)
+		}
+		a.suspended, a.nonce = false, b.Nonce
 		return inTurn()
 	case *messages.ActionEnded:
 		if !a.open[b.ID] {
 			return fmt.Errorf("action %s has no place for a terminal record", b.ID)
 		}
-		if b.State == messages.ActionUnknown && !a.started[b.ID] {
+		if b.State == messages.ActionUnknown && a.started[b.ID] == 0 {
 			return fmt.Errorf("action %s is unknown and never began", b.ID)
 		}
 		delete(a.open, b.ID)

@@ -1,15 +1,18 @@
 package turn
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
 )
 
-// settle ends what a dead process left open (design.md §7): every open action
-// gets its terminal record, the turn ends HALT(ERR_CRASH, resumed), and the run
-// goes on in a fresh turn, unless something ended it (ended).
-func (m *Machine) settle() {
+// settle deals with what a dead process left open (design.md §7). A suspended turn
+// waits on. A turn whose reply is durable is restored. Any other ends: its stream
+// is sealed at the last durable byte, every open action gets its terminal record,
+// the turn is HALT(ERR_CRASH, resumed), and the run goes on in a fresh turn, unless
+// something ended it (ended).
+func (m *Machine) settle(in *Settle) {
 	if m.flight != nil || m.phase != Idle {
 		m.illegal()
 		return
@@ -19,9 +22,12 @@ func (m *Machine) settle() {
 		m.nextRun()
 		return
 	}
+	if m.takeUp(in) {
+		return
+	}
 	m.to(Decided)
 	if run.Turn != nil {
-		m.settleTurn(run.Turn)
+		m.settleTurn(run.Turn, in)
 	}
 	if v, over := m.ended(); over {
 		m.endRun(v)
@@ -30,9 +36,7 @@ func (m *Machine) settle() {
 	}
 	m.to(EmitNext)
 	m.to(Idle)
-	if m.cfg.Limits.RunWall > 0 {
-		m.setTimer(ClockRun, time.Unix(0, run.Began).UTC().Add(m.cfg.Limits.RunWall))
-	}
+	m.runClock()
 	m.beginTurn()
 }
 
@@ -42,28 +46,36 @@ func (m *Machine) settle() {
 func (m *Machine) ended() (v messages.Verdict, over bool) {
 	run := m.state.Open
 	switch {
-	case run.Cancel != nil:
-		return m.broken(), true
 	case run.Ending != nil:
 		return messages.Verdict{Decision: run.Ending.Decision, Code: run.Ending.Reason, Detail: run.Ending.Detail, Token: -1}, true
+	case run.Cancel != nil:
+		return m.broken(), true
 	}
 	return m.broken(), m.cfg.Recovery == messages.RecoverHalt || run.Settlements >= MaxSettlements
 }
 
-// broken is the verdict of a turn that a restart found open.
+// broken is the verdict of a turn that a restart found open: what was about to end
+// it, or the restart itself.
 func (m *Machine) broken() messages.Verdict {
 	v := messages.Verdict{
 		Decision: messages.Halt, Code: messages.ErrCrash, Token: -1,
 		Detail: "the host restarted while the turn was in flight",
 	}
-	if c := m.state.Open.Cancel; c != nil {
-		v.Code, v.Detail = messages.ErrCancelled, cancelledBy(c.By)
+	run := m.state.Open
+	switch {
+	case run.Turn != nil && run.Turn.Breach != nil:
+		v.Code, v.Detail = run.Turn.Breach.Code, run.Turn.Breach.Detail
+	case run.Cancel != nil:
+		v.Code, v.Detail = messages.ErrCancelled, cancelledBy(run.Cancel.By)
 	}
 	return v
 }
 
-func (m *Machine) settleTurn(t *OpenTurn) {
+func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
 	m.flight = &flight{Ident: Ident{Turn: t.Index, Nonce: t.Nonce}, began: time.Unix(0, t.Began).UTC(), open: -1}
+	if !t.Replied {
+		m.sealDurable(in)
+	}
 	for _, a := range append([]OpenAction(nil), t.Actions...) {
 		end := &messages.ActionEnded{ID: a.ID, State: messages.ActionCancelled, Reason: reasonCrash}
 		if a.Started && a.Class.Durable() {
@@ -74,7 +86,39 @@ func (m *Machine) settleTurn(t *OpenTurn) {
 	v := m.broken()
 	m.persist(&messages.TurnDecided{
 		Decision: v.Decision, Reason: v.Code, Detail: v.Detail, TurnIndex: t.Index, Resumed: true,
-		LatencyMS: max(0, m.now.Sub(m.flight.began).Milliseconds()), State: m.state.Open.State,
+		LatencyMS: m.latency(), State: m.state.Open.State,
 	}, 0)
 	m.flight = nil
+}
+
+// sealDurable ends the reply of a turn that a crash cut off at its last durable
+// byte, and records the texts that those bytes show and no record has.
+func (m *Machine) sealDurable(in *Settle) {
+	f, t := m.flight, m.state.Open.Turn
+	var reply bytes.Buffer
+	asked, units := false, 0
+	for _, r := range ofTurn(in.Turn, t) {
+		switch b := r.Body.(type) {
+		case *messages.ModelRequest:
+			asked = true
+		case *messages.ModelChunk:
+			if b.Off == int64(reply.Len()) {
+				reply.Write(b.Bytes)
+			}
+		case *messages.UnitText:
+			units++
+		}
+	}
+	if !asked {
+		return // as far as the journal knows nobody spoke
+	}
+	f.reply = reply.Bytes()
+	if m.recall(in.Events) != "" {
+		f.units = nil
+	}
+	for i := units; i < len(f.units); i++ {
+		u := &f.units[i]
+		m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
+	}
+	m.seal(messages.FinishCancelled, messages.Usage{}, 0)
 }

@@ -41,13 +41,15 @@ func TestSimulation(t *testing.T) {
 	}
 	t.Logf("seeds 0..%d and %d+: %+v", simSeeds, first, total)
 	if total.steps < 20000 || total.crashes < 100 || total.decided < 1000 || total.actions < 500 || total.unknown < 20 ||
-		total.late < 500 || total.illegal < 20 || total.resumed < 50 || total.joined < 20 || total.withdrawn < 10 {
+		total.late < 500 || total.illegal < 20 || total.resumed < 50 || total.joined < 20 || total.withdrawn < 10 ||
+		total.restored < 50 || total.suspended < 50 || total.answers < 50 || total.diverged < 10 {
 		t.Errorf("the simulation went nowhere: %+v", total)
 	}
 }
 
 type simStats struct {
 	steps, crashes, decided, actions, unknown, resumed, illegal, joined, withdrawn int
+	restored, suspended, answers, diverged                                         int
 	late                                                                           int64
 	sum                                                                            [32]byte
 }
@@ -62,6 +64,10 @@ func (s *simStats) add(o simStats) {
 	s.illegal += o.illegal
 	s.joined += o.joined
 	s.withdrawn += o.withdrawn
+	s.restored += o.restored
+	s.suspended += o.suspended
+	s.answers += o.answers
+	s.diverged += o.diverged
 	s.late += o.late
 }
 
@@ -79,7 +85,6 @@ type sim struct {
 	calls  []string // ids at the gate
 	acting []string // ids that run
 	nextID int
-	turn   int64 // that calls and acting belong to
 	opened int64 // turn whose model was asked
 }
 
@@ -173,9 +178,6 @@ func (s *sim) word() string { return string(rune('a' + s.rnd.IntN(4))) }
 // answer is what a child would say now.
 func (s *sim) answer() {
 	id := s.id()
-	if id.Turn != s.turn {
-		s.turn, s.calls, s.acting, s.nextID = id.Turn, nil, nil, 0
-	}
 	f := s.r.m.flight
 	switch s.r.m.Phase() {
 	case Generating:
@@ -185,7 +187,13 @@ func (s *sim) answer() {
 		}
 		s.speak(id, f)
 	case Running, Draining:
+		if f.behind() && f.ran && !f.ended && s.r.m.Phase() == Running && s.rnd.IntN(3) > 0 {
+			s.repeat(id, f)
+			return
+		}
 		s.work(id, f)
+	case Suspended:
+		s.decideQuestion()
 	case Verifying:
 		var checks []messages.TokenCheck
 		switch n := s.rnd.IntN(10); {
@@ -233,6 +241,44 @@ func (s *sim) speak(id Ident, f *flight) {
 	}
 }
 
+// repeat lets a program that runs again say and call what it had; now and then it
+// does not.
+func (s *sim) repeat(id Ident, f *flight) {
+	if s.rnd.IntN(12) == 0 && !s.calm {
+		s.stats.diverged++
+		s.step(&Emitted{Ident: id, Emissions: []Emission{{Text: "another world"}}})
+		return
+	}
+	if n := f.again.called; n < f.again.calls && (f.calls[n].said == f.again.said || f.again.said == f.again.emissions) {
+		s.step(&ProgramCall{Ident: id, ID: f.calls[n].ID, Name: f.calls[n].Name, Args: f.calls[n].Args, Class: f.calls[n].Class})
+		return
+	}
+	s.step(&Emitted{Ident: id, Emissions: []Emission{f.said[f.again.said]}})
+}
+
+// decideQuestion answers the questions of a suspended turn, or lets time pass.
+func (s *sim) decideQuestion() {
+	for _, a := range s.r.m.State().Open.Turn.Actions {
+		if a.Question == nil || a.Question.Answer != "" {
+			continue
+		}
+		in := &Approve{Handle: 1, Approval: a.Question.ID, Answer: messages.GateApprove, By: "ann", Digest: sha256.Sum256([]byte(a.Args))}
+		switch s.rnd.IntN(8) {
+		case 0:
+			in.Answer, in.Reason = messages.GateDeny, "no"
+		case 1:
+			in.Digest = messages.Digest{}
+		case 2:
+			s.r.now = s.r.now.Add(ApprovalWait)
+			s.step(&Expire{})
+			return
+		}
+		s.stats.answers++
+		s.step(in)
+		return
+	}
+}
+
 // work is the program's, the gate's and the tools'.
 func (s *sim) work(id Ident, f *flight) {
 	switch n := s.rnd.IntN(20); {
@@ -240,8 +286,11 @@ func (s *sim) work(id Ident, f *flight) {
 		call := s.calls[0]
 		s.calls = s.calls[1:]
 		in := &Judged{Ident: id, ID: call, Answer: messages.GateApprove, Record: n < 3}
-		if n == 0 {
+		switch {
+		case n == 0:
 			in.Answer, in.Reason = messages.GateDeny, "no"
+		case n < 4 && !s.calm:
+			in.Answer = messages.GateConfirm
 		}
 		s.step(in)
 	case len(s.acting) > 0 && n < 12:
@@ -307,12 +356,16 @@ func (s *sim) die(anywhere bool) {
 		s.perform(s.r.ack(s.r.box.Acked() + s.rnd.Int64N(n+1)))
 	}
 	s.r.activate()
-	s.edges, s.turn, s.opened = nil, -1, -1
+	s.edges, s.opened, s.calls, s.acting = nil, -1, nil, nil
 	if s.r.m.Unsettled() {
 		if s.rnd.IntN(8) == 0 {
 			s.step(&Cancel{By: "early"})
 		}
-		s.step(&Settle{})
+		in := s.r.recorded()
+		if s.rnd.IntN(8) == 0 {
+			in = &Settle{}
+		}
+		s.step(in)
 	}
 	if s.r.box.Acked() == 0 && len(s.r.log) == 0 {
 		s.step(&Open{})
@@ -341,6 +394,15 @@ func (s *sim) step(in Input) {
 		switch e := e.(type) {
 		case *Persist:
 			switch b := e.Record.Body.(type) {
+			case *messages.TurnBegin:
+				s.calls, s.acting, s.nextID = nil, nil, 0
+			case *messages.TurnSuspended:
+				s.stats.suspended++
+			case *messages.TurnRestored:
+				s.calls, s.acting, s.nextID = nil, nil, s.r.audit.declared
+				if b.Cause == messages.RestoreCrash {
+					s.stats.restored++
+				}
 			case *messages.TurnDecided:
 				s.stats.decided++
 				if b.Resumed {

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"slices"
+	"time"
 
 	json "github.com/go-json-experiment/json"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // StateFormat numbers the encoding of State in snapshots.
-const StateFormat = 1
+const StateFormat = 2
 
 // State is what the journal knows of a session: the fold of its records, and
 // nothing that a restart would forget. A snapshot is its encoding.
@@ -25,6 +26,24 @@ type State struct {
 	Queue []Waiting `json:"queue,omitzero"`
 	Keys  []KeyUse  `json:"keys,omitzero"`
 	Open  *OpenRun  `json:"open,omitzero"`
+	// Questions remembers the latest ones that are closed.
+	Questions []ClosedQuestion `json:"questions,omitzero"`
+}
+
+// Question is what a call that needs confirmation asks.
+type Question struct {
+	ID      string              `json:"id"`      // 128 random bits in base64url
+	Asked   int64               `json:"asked"`   // unix nanoseconds
+	Expires int64               `json:"expires"` // unix nanoseconds
+	Answer  messages.GateAnswer `json:"answer,omitzero"`
+	Reason  string              `json:"reason,omitzero"`
+}
+
+// ClosedQuestion is a question that cannot be answered any more. Answer is empty
+// for one whose action was cancelled.
+type ClosedQuestion struct {
+	ID     string              `json:"id"`
+	Answer messages.GateAnswer `json:"answer,omitzero"`
 }
 
 // Waiting is an accepted input.
@@ -45,7 +64,8 @@ type KeyUse struct {
 // OpenRun is a run that has begun and not ended.
 type OpenRun struct {
 	Waiting
-	Began       int64            `json:"began"` // unix nanoseconds of run.begin
+	Began       int64            `json:"began"`         // unix nanoseconds of run.begin
+	Away        int64            `json:"away,omitzero"` // nanoseconds suspended, which no clock counts
 	Turns       int64            `json:"turns"`
 	Actions     int64            `json:"actions,omitzero"`
 	Tokens      int64            `json:"tokens,omitzero"`
@@ -79,12 +99,29 @@ type Ending struct {
 
 // OpenTurn is a turn that has begun and is not decided.
 type OpenTurn struct {
-	Index   int64         `json:"index"`
-	Nonce   string        `json:"nonce"`
-	Began   int64         `json:"began"`
-	Replied bool          `json:"replied,omitzero"`
+	Index   int64  `json:"index"`
+	Seq     int64  `json:"seq"` // of turn.begin
+	Nonce   string `json:"nonce"`
+	Began   int64  `json:"began"`         // unix nanoseconds of turn.begin
+	Last    int64  `json:"last"`          // unix nanoseconds of its latest record, or of turn.suspended
+	Away    int64  `json:"away,omitzero"` // nanoseconds in which nobody ran it
+	Replied bool   `json:"replied,omitzero"`
+	// Restores counts how often the turn was restored.
+	Restores int64 `json:"restores,omitzero"`
+	// Suspended tells that the turn waits for an answer until Until, in unix
+	// nanoseconds.
+	Suspended bool  `json:"suspended,omitzero"`
+	Until     int64 `json:"until,omitzero"`
+	// Breach is what was to end the turn before the process died.
+	Breach  *Breach       `json:"breach,omitzero"`
 	Actions []OpenAction  `json:"actions,omitzero"`
 	Calls   []ActionShape `json:"calls,omitzero"` // ended ones, for the loop guard
+}
+
+// Breach is why a turn ends before its time.
+type Breach struct {
+	Code   messages.Code `json:"code"`
+	Detail string        `json:"detail,omitzero"`
 }
 
 // OpenAction is an action that has no terminal record yet.
@@ -94,6 +131,9 @@ type OpenAction struct {
 	Args    string         `json:"args"`
 	Class   messages.Class `json:"class"`
 	Started bool           `json:"started,omitzero"`
+	// Attempt is that of the latest action.started.
+	Attempt  int64     `json:"attempt,omitzero"`
+	Question *Question `json:"question,omitzero"`
 }
 
 // ActionShape is what the loop guard keeps of an ended action.
@@ -131,6 +171,8 @@ func (s *State) impossible() string {
 		return "requests"
 	case len(s.Keys) > KeyMemory:
 		return "keys"
+	case len(s.Questions) > QuestionMemory:
+		return "questions"
 	}
 	for _, w := range s.Queue {
 		if w.Run < 1 || w.Run > s.Runs || w.Seq < 1 || w.Seq > s.Seq {
@@ -146,10 +188,14 @@ func (s *State) impossible() string {
 		return "open.run"
 	case run.Turns < 0 || run.Turns > s.Turn:
 		return "open.turns"
-	case run.Actions < 0 || run.Tokens < 0 || run.Cost < 0 || run.Settlements < 0 || run.Progress.N < 0:
+	case run.Actions < 0 || run.Tokens < 0 || run.Cost < 0 || run.Settlements < 0 || run.Progress.N < 0 || run.Away < 0:
 		return "open"
 	case run.Turn != nil && (run.Turn.Index < 1 || run.Turn.Index != s.Turn):
 		return "open.turn.index"
+	case run.Turn != nil && (run.Turn.Seq < 1 || run.Turn.Seq > s.Seq):
+		return "open.turn.seq"
+	case run.Turn != nil && (run.Turn.Away < 0 || run.Turn.Restores < 0):
+		return "open.turn"
 	}
 	return ""
 }
@@ -189,6 +235,11 @@ func (s *State) Apply(r *messages.Record) error {
 	case *messages.Control:
 		if b.What == messages.ControlCancel && s.Open != nil && s.Open.Run == r.Run && s.Open.Cancel == nil {
 			s.Open.Cancel = &Cancelled{Seq: r.Seq, By: b.By}
+		} else if t := s.turn(r); t != nil {
+			t.seen(r)
+			if b.What != messages.ControlModelError && b.What != messages.ControlCancel && t.Breach == nil {
+				t.Breach = &Breach{Code: b.Code, Detail: breachDetail(b)}
+			}
 		}
 	case *messages.RunEnd:
 		if s.Open != nil && s.Open.Run == r.Run {
@@ -209,17 +260,20 @@ func (s *State) applyTurn(r *messages.Record) {
 		s.Turn = r.Turn
 		if s.Open != nil {
 			s.Open.Turns = b.Pass
-			s.Open.Turn = &OpenTurn{Index: r.Turn, Nonce: b.Nonce, Began: r.TS.UnixNano()}
+			at := r.TS.UnixNano()
+			s.Open.Turn = &OpenTurn{Index: r.Turn, Seq: r.Seq, Nonce: b.Nonce, Began: at, Last: at}
 		}
 		return
 	}
 	if b, ok := r.Body.(*messages.ModelRequest); ok && !b.Matched {
 		s.Requests++
 	}
-	if s.Open == nil || s.Open.Turn == nil || s.Open.Turn.Index != r.Turn {
+	t := s.turn(r)
+	if t == nil {
 		return
 	}
-	run, t := s.Open, s.Open.Turn
+	run := s.Open
+	t.seen(r)
 	switch b := r.Body.(type) {
 	case *messages.ModelReply:
 		t.Replied = true
@@ -230,8 +284,26 @@ func (s *State) applyTurn(r *messages.Record) {
 		t.Actions = append(t.Actions, OpenAction{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class})
 	case *messages.ActionStarted:
 		if a := t.action(b.ID); a != nil {
-			a.Started = true
+			a.Started, a.Attempt = true, b.Attempt
 		}
+	case *messages.ActionApproval:
+		if a := t.action(b.ID); a != nil && b.Approval != "" {
+			a.asked(r, b)
+		}
+	case *messages.TurnSuspended:
+		t.Suspended, t.Until = true, nanos(b.Until)
+	case *messages.TurnRestored:
+		away := max(0, r.TS.UnixNano()-t.Last)
+		t.Away += away
+		t.Last = r.TS.UnixNano()
+		if t.Suspended {
+			run.Away += away
+		}
+		if b.Cause == messages.RestoreCrash {
+			run.Settlements++
+		}
+		t.Nonce, t.Restores = b.Nonce, b.Count
+		t.Suspended, t.Until = false, 0
 	case *messages.ActionEnded:
 		i := slices.IndexFunc(t.Actions, func(a OpenAction) bool { return a.ID == b.ID })
 		if i < 0 {
@@ -239,6 +311,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		}
 		a := t.Actions[i]
 		t.Actions = slices.Delete(t.Actions, i, i+1)
+		s.close(a.Question)
 		t.Calls = append(t.Calls, shapeOf(a, b))
 		if b.Reason == reasonPanic {
 			if run.Panics == nil {
@@ -253,7 +326,7 @@ func (s *State) applyTurn(r *messages.Record) {
 			run.State = b.State
 		}
 		run.LastError = ""
-		if b.Resumed {
+		if b.Resumed && t.Breach == nil {
 			run.Settlements++
 			run.LastError = "the host restarted during the previous turn; its effects may or may not have happened"
 		}
@@ -262,7 +335,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		}
 		run.Loop.count(t.Calls)
 		run.Ending = nil
-		if b.Decision != messages.Continue && !b.Resumed {
+		if b.Decision != messages.Continue && (!b.Resumed || t.Breach != nil) {
 			run.Ending = &Ending{Decision: b.Decision, Reason: b.Reason, Detail: b.Detail}
 		}
 		run.Turn = nil
@@ -276,6 +349,60 @@ func (s *State) carried(b *messages.TurnDecided) (out, scr messages.Digest) {
 		return s.OutDigest, s.ScrDigest
 	}
 	return b.Output, b.Scratch
+}
+
+// turn is the open turn if record r belongs to it.
+func (s *State) turn(r *messages.Record) *OpenTurn {
+	if s.Open == nil || s.Open.Turn == nil || r.Turn == 0 || s.Open.Turn.Index != r.Turn {
+		return nil
+	}
+	return s.Open.Turn
+}
+
+// breachDetail is what the turn's decision says of a breach that a control record
+// shows.
+func breachDetail(b *messages.Control) string {
+	if b.What == messages.ControlTimer && b.Detail == "" {
+		return b.Name
+	}
+	return b.Detail
+}
+
+// seen notes when the turn was last at work.
+func (t *OpenTurn) seen(r *messages.Record) {
+	if _, restored := r.Body.(*messages.TurnRestored); !restored && !t.Suspended {
+		t.Last = r.TS.UnixNano()
+	}
+}
+
+// asked takes a question or its answer.
+func (a *OpenAction) asked(r *messages.Record, b *messages.ActionApproval) {
+	switch q := a.Question; {
+	case b.State == messages.GateConfirm:
+		a.Question = &Question{ID: b.Approval, Asked: r.TS.UnixNano(), Expires: nanos(b.Expires)}
+	case q != nil && q.ID == b.Approval && q.Answer == "":
+		q.Answer, q.Reason = b.State, b.Reason
+	}
+}
+
+// close remembers that a question cannot be answered any more.
+func (s *State) close(q *Question) {
+	if q == nil {
+		return
+	}
+	if len(s.Questions) >= QuestionMemory {
+		s.Questions = slices.Delete(s.Questions, 0, 1)
+	}
+	s.Questions = append(s.Questions, ClosedQuestion{ID: q.ID, Answer: q.Answer})
+}
+
+// nanos reads a time of a record. One that is none is long past.
+func nanos(text string) int64 {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return 0
+	}
+	return at.UnixNano()
 }
 
 func (s *State) waiting(run int64) int {

@@ -16,18 +16,24 @@ func fullState() State {
 	d := messages.Digest{1}
 	return State{
 		Seq: 40, Turn: 7, Runs: 4, Requests: 9, Closed: true, OutDigest: d, ScrDigest: d,
-		Queue: []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
-		Keys:  []KeyUse{{Key: "k", Run: 3, Seq: 30}},
+		Queue:     []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
+		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
+		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},
 		Open: &OpenRun{
+			Away:    9,
 			Waiting: Waiting{Run: 3, Seq: 30, Text: "t"}, Began: 1, Turns: 2, Actions: 3, Tokens: 4, Cost: 5, Settlements: 1,
 			State: []byte{0, 255}, LastError: "e", Progress: Progress{Digest: d, N: 2},
 			Loop:   Loop{Seen: []Seen{{Call: d, N: 2}}, Last: []messages.Digest{d}},
 			Panics: map[string]int64{"b": 1, "a": 2}, Cancel: &Cancelled{Seq: 38, By: "u"},
 			Ending: &Ending{Decision: messages.Halt, Reason: messages.ErrCrash, Detail: "x"},
 			Turn: &OpenTurn{
-				Index: 7, Nonce: "n", Began: 2, Replied: true,
-				Actions: []OpenAction{{ID: "#1", Name: "x", Args: "[]", Class: messages.Keyed, Started: true}},
-				Calls:   []ActionShape{{Call: d, Counts: true}},
+				Index: 7, Seq: 33, Nonce: "n", Began: 2, Last: 5, Away: 3, Replied: true, Restores: 2, Suspended: true, Until: 8,
+				Breach: &Breach{Code: messages.ErrTimeout, Detail: "turn_wall"},
+				Actions: []OpenAction{{
+					ID: "#1", Name: "x", Args: "[]", Class: messages.Keyed, Started: true, Attempt: 2,
+					Question: &Question{ID: "q", Asked: 6, Expires: 8, Answer: messages.GateApprove, Reason: "r"},
+				}},
+				Calls: []ActionShape{{Call: d, Counts: true}},
 			},
 		},
 	}
@@ -90,6 +96,10 @@ func TestSnapshotRefused(t *testing.T) {
 		"open turns":    {open(`{"run":1,"seq":1,"turns":3}`), "open.turns"},
 		"open tokens":   {open(`{"run":1,"seq":1,"tokens":-1}`), "open"},
 		"open turn":     {open(`{"run":1,"seq":1,"turn":{"index":1}}`), "open.turn.index"},
+		"open turn seq": {open(`{"run":1,"seq":1,"turn":{"index":2,"seq":10}}`), "open.turn.seq"},
+		"open away":     {open(`{"run":1,"seq":1,"away":-1}`), "open"},
+		"turn restores": {open(`{"run":1,"seq":1,"turn":{"index":2,"seq":1,"restores":-1}}`), "open.turn"},
+		"questions":     {`{"questions":[` + strings.TrimSuffix(strings.Repeat(`{"id":"q"},`, QuestionMemory+1), ",") + `]}`, "questions"},
 	} {
 		_, err := DecodeState([]byte(c.in))
 		var e *messages.Error
@@ -107,7 +117,7 @@ func FuzzDecodeState(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add([]byte(`{}`))
-	f.Add([]byte(`{"seq":9,"turn":2,"runs":2,"open":{"run":1,"seq":1,"turn":{"index":2,"nonce":"n","actions":[{"id":"#1"}]}}}`))
+	f.Add([]byte(`{"seq":9,"turn":2,"runs":2,"open":{"run":1,"seq":1,"turn":{"index":2,"seq":1,"nonce":"n","actions":[{"id":"#1"}]}}}`))
 	f.Add([]byte(`{"seq":9,"runs":1,"queue":[{"run":1,"seq":1,"text":"t"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := DecodeState(b)

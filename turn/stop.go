@@ -178,7 +178,7 @@ func (m *Machine) childDown(in *ChildDown) {
 			return
 		}
 		m.panicked(c, in.Detail)
-		m.drained()
+		m.proceed()
 		return
 	case ChildInterpreter:
 		if !f.ran || f.ended {
@@ -201,16 +201,42 @@ func (m *Machine) childDown(in *ChildDown) {
 
 // deadline is the nearest clock that bounds an action started now.
 func (m *Machine) deadline() time.Time {
-	f, l := m.flight, m.cfg.Limits
+	l := m.cfg.Limits
 	var at time.Time
-	nearer := func(t time.Time, d time.Duration) {
-		if d > 0 && (at.IsZero() || t.Add(d).Before(at)) {
-			at = t.Add(d)
+	if l.TurnWall > 0 {
+		at = m.turnEnds()
+	}
+	if l.RunWall > 0 {
+		if t := m.runEnds(); at.IsZero() || t.Before(at) {
+			at = t
 		}
 	}
-	nearer(f.began, l.TurnWall)
-	nearer(time.Unix(0, m.state.Open.Began).UTC(), l.RunWall)
 	return at
+}
+
+// turnEnds and runEnds are when the clocks of turn and run ring. Time in which
+// the turn was suspended is not counted, nor, in the turn, the time between a crash
+// and its restoration.
+func (m *Machine) turnEnds() time.Time {
+	t := m.state.Open.Turn
+	return time.Unix(0, t.Began+t.Away).UTC().Add(m.cfg.Limits.TurnWall)
+}
+
+func (m *Machine) runEnds() time.Time {
+	run := m.state.Open
+	return time.Unix(0, run.Began+run.Away).UTC().Add(m.cfg.Limits.RunWall)
+}
+
+func (m *Machine) turnClock() {
+	if m.cfg.Limits.TurnWall > 0 {
+		m.setTimer(ClockTurn, m.turnEnds())
+	}
+}
+
+func (m *Machine) runClock() {
+	if m.cfg.Limits.RunWall > 0 {
+		m.setTimer(ClockRun, m.runEnds())
+	}
 }
 
 func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }

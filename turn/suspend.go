@@ -1,0 +1,196 @@
+package turn
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Reasons of ERR_APPROVAL: why an answer does not count.
+const (
+	ReasonUnknown   = "UNKNOWN"   // the session has no such question: it is another's, or long over
+	ReasonLate      = "LATE"      // it expired
+	ReasonAnswered  = "ANSWERED"  // somebody was quicker, or the action was cancelled
+	ReasonChanged   = "CHANGED"   // the answer is about other arguments
+	ReasonPrincipal = "PRINCIPAL" // nobody says whose answer it is
+)
+
+// ByClock is who answers a question that expired.
+const ByClock = "clock"
+
+// ask opens a question about a call that needs confirmation.
+func (m *Machine) ask(c *call, in *Judged) {
+	id, ok := m.draw()
+	if !ok {
+		return
+	}
+	wait := m.cfg.ApprovalWait
+	if wait <= 0 {
+		wait = ApprovalWait
+	}
+	m.persist(&messages.ActionApproval{
+		Approval: id, ID: c.ID, State: messages.GateConfirm, By: in.By, Reason: clean(in.Reason), Digest: sha256.Sum256([]byte(c.Args)),
+		Expires: m.now.Add(wait).Format(time.RFC3339Nano),
+	}, 0)
+	m.proceed()
+}
+
+// waits tells that the turn can only go on when somebody answers: the reply is
+// complete, and every open action waits for approval.
+func (m *Machine) waits() bool {
+	f := m.flight
+	n := 0
+	for i := range f.calls {
+		if c := &f.calls[i]; !c.done {
+			a := m.state.Open.Turn.action(c.ID)
+			if c.started || c.judging || a == nil || a.Question == nil || a.Question.Answer != "" {
+				return false
+			}
+			n++
+		}
+	}
+	return n > 0 && f.replied
+}
+
+// suspend lets the turn rest until a question is answered or expires. Its program
+// is stopped, and run again then.
+func (m *Machine) suspend() {
+	f, t := m.flight, m.state.Open.Turn
+	body := &messages.TurnSuspended{}
+	until := int64(0)
+	for i := range t.Actions {
+		a := &t.Actions[i]
+		if a.Question == nil || a.Question.Answer != "" {
+			continue
+		}
+		body.Waiting = append(body.Waiting, a.ID)
+		if until == 0 || a.Question.Expires < until {
+			until = a.Question.Expires
+		}
+	}
+	body.Until = time.Unix(0, until).UTC().Format(time.RFC3339Nano)
+	if f.ran && !f.ended {
+		m.do(&StopProgram{Ident: f.Ident, Code: messages.ErrCancelled})
+		f.ran = false
+	}
+	for c := range NumClocks {
+		m.stopTimer(c)
+	}
+	m.to(Suspended)
+	m.persist(body, 0)
+}
+
+// approve takes the answer to a question (design.md §9).
+func (m *Machine) approve(in *Approve) {
+	a, err := m.question(in)
+	if err != nil {
+		m.do(&Answer{Handle: in.Handle, Err: err})
+		m.expire()
+		return
+	}
+	run := m.state.Open.Run
+	r := m.persist(&messages.ActionApproval{
+		Approval: in.Approval, ID: a.ID, State: in.Answer, By: clean(in.By), Reason: clean(in.Reason), Digest: in.Digest,
+	}, 0)
+	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: run, Seq: r.Seq})
+	m.answered()
+}
+
+// question finds what an answer is about, or says why it does not count.
+func (m *Machine) question(in *Approve) (*OpenAction, *messages.Error) {
+	refuse := func(reason, why string) (*OpenAction, *messages.Error) {
+		return nil, &messages.Error{Code: messages.ErrApproval, Reason: reason, Detail: why}
+	}
+	if in.Answer != messages.GateApprove && in.Answer != messages.GateDeny {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "answer", Detail: "it is neither approve nor deny"}
+	}
+	if clean(in.By) == "" {
+		return refuse(ReasonPrincipal, "nobody says whose answer it is")
+	}
+	closed := func(answer messages.GateAnswer) (*OpenAction, *messages.Error) {
+		switch answer {
+		case messages.GateExpired:
+			return refuse(ReasonLate, "the question has expired")
+		case "":
+			return refuse(ReasonAnswered, "the action was cancelled")
+		}
+		return refuse(ReasonAnswered, "somebody has answered already: "+string(answer))
+	}
+	for _, q := range m.state.Questions {
+		if q.ID == in.Approval {
+			return closed(q.Answer)
+		}
+	}
+	if m.flight == nil {
+		return refuse(ReasonUnknown, "the session has no such question")
+	}
+	for i := range m.state.Open.Turn.Actions {
+		a := &m.state.Open.Turn.Actions[i]
+		q := a.Question
+		switch {
+		case q == nil || q.ID != in.Approval:
+		case q.Answer != "":
+			return closed(q.Answer)
+		case m.now.UnixNano() >= q.Expires:
+			return closed(messages.GateExpired)
+		case in.Digest != sha256.Sum256([]byte(a.Args)):
+			return refuse(ReasonChanged, "the call has other arguments than those the answer is about")
+		default:
+			return a, nil
+		}
+	}
+	return refuse(ReasonUnknown, "the session has no such question")
+}
+
+// expire answers the questions whose time is over.
+func (m *Machine) expire() {
+	if m.flight == nil {
+		return
+	}
+	some := false
+	for _, a := range append([]OpenAction(nil), m.state.Open.Turn.Actions...) {
+		if q := a.Question; q != nil && q.Answer == "" && q.Expires <= m.now.UnixNano() {
+			some = true
+			m.persist(&messages.ActionApproval{
+				Approval: q.ID, ID: a.ID, State: messages.GateExpired, By: ByClock, Digest: sha256.Sum256([]byte(a.Args)),
+			}, 0)
+		}
+	}
+	if some {
+		m.answered()
+	}
+}
+
+// answered goes on after answers: in a new life of a suspended turn, or, while
+// other actions run, with the actions that were asked about.
+func (m *Machine) answered() {
+	switch m.phase {
+	case Suspended:
+		m.resume(messages.RestoreApproval)
+	case Running:
+		f := m.flight
+		for i := range f.calls {
+			c := &f.calls[i]
+			if a := m.state.Open.Turn.action(c.ID); !c.done && !c.started && a != nil && a.Question != nil && a.Question.Answer != "" {
+				m.settleCall(c)
+			}
+		}
+		m.proceed()
+	}
+}
+
+// proceed does what is next when an action has ended or waits for approval.
+func (m *Machine) proceed() {
+	f := m.flight
+	switch {
+	case m.phase == Draining:
+		m.drained()
+	case m.phase != Running:
+	case m.waits():
+		m.suspend()
+	case !f.ran && !f.runnable() && !f.openCalls(): // a restored turn without a program
+		m.to(Verifying)
+		m.decide()
+	}
+}
