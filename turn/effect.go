@@ -33,7 +33,8 @@ type Publish struct {
 }
 
 // Answer answers a Submit, Open or Cancel. Err is set on refusal. What it
-// promises is durable: a cancel that was answered survives a crash.
+// promises is durable: a cancel that was answered survives a crash, and so does
+// what a refusal was refused for.
 type Answer struct {
 	After  int64
 	Handle uint64

@@ -28,6 +28,8 @@ type Machine struct {
 
 	// Dropped counts late answers.
 	dropped int64
+	// lastEnd is the position of the last run.end written here.
+	lastEnd int64
 
 	// Of the current Step.
 	now time.Time
@@ -208,6 +210,9 @@ func (m *Machine) append(r *messages.Record, hold time.Duration, blobs ...messag
 	if err := m.state.Apply(r); err != nil && m.err == nil {
 		m.err = err
 	}
+	if _, ok := r.Body.(*messages.RunEnd); ok {
+		m.lastEnd = r.Seq
+	}
 	m.do(&Persist{Record: r, Blobs: blobs, Hold: hold})
 	return r
 }
@@ -264,8 +269,8 @@ func (m *Machine) submit(in *Submit) {
 	if body.Policy == "" {
 		body.Policy = cmp.Or(m.cfg.Judge.Traits().Busy, messages.Enqueue)
 	}
-	if err := m.refusal(body.Policy); err != nil {
-		m.do(&Answer{Handle: in.Handle, Err: err})
+	if after, err := m.refusal(body.Policy); err != nil {
+		m.do(&Answer{After: after, Handle: in.Handle, Err: err})
 		return
 	}
 	idle := m.state.Open == nil && len(m.state.Queue) == 0
@@ -278,23 +283,28 @@ func (m *Machine) submit(in *Submit) {
 	}
 }
 
-func (m *Machine) refusal(policy messages.Policy) error {
+// refusal says whether a submit under policy is refused now, and which record says
+// so: a refusal that a restart would forget must not be seen either.
+func (m *Machine) refusal(policy messages.Policy) (after int64, err error) {
 	if m.state.Closed {
-		return messages.Errorf(messages.ErrDenied, "the session is closed")
+		return 0, messages.Errorf(messages.ErrDenied, "the session is closed")
 	}
 	switch policy {
 	case messages.Reject:
-		if m.state.Open != nil || len(m.state.Queue) > 0 {
-			return messages.Errorf(messages.ErrBusy, "a run is in flight")
+		switch {
+		case m.state.Open != nil:
+			return m.state.Open.Seq, messages.Errorf(messages.ErrBusy, "a run is in flight")
+		case len(m.state.Queue) > 0:
+			return m.state.Queue[0].Seq, messages.Errorf(messages.ErrBusy, "a run is in flight")
 		}
 	case messages.Enqueue:
-		if len(m.state.Queue) >= messages.QueueLimit {
-			return messages.Errorf(messages.ErrBusy, "%d runs are waiting already", len(m.state.Queue))
+		if n := len(m.state.Queue); n >= messages.QueueLimit {
+			return m.state.Queue[n-1].Seq, messages.Errorf(messages.ErrBusy, "%d runs are waiting already", n)
 		}
 	default:
-		return &messages.Error{Code: messages.ErrConfig, Field: "policy", Detail: "this release knows reject and enqueue"}
+		return 0, &messages.Error{Code: messages.ErrConfig, Field: "policy", Detail: "this release knows reject and enqueue"}
 	}
-	return nil
+	return 0, nil
 }
 
 // nextRun begins the first waiting run, if any.

@@ -154,7 +154,8 @@ func (m *Machine) cancel(in *Cancel) {
 		m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: run})
 		return
 	}
-	m.do(&Answer{Handle: in.Handle, Run: run, Err: messages.Errorf(messages.ErrDenied, "run %d is not in flight", run)})
+	// Who is told that a run has ended must not see it resumed either.
+	m.do(&Answer{After: m.lastEnd, Handle: in.Handle, Run: run, Err: messages.Errorf(messages.ErrDenied, "run %d is not in flight", run)})
 }
 
 func cancelledBy(by string) string {

@@ -1,0 +1,70 @@
+package history
+
+import (
+	"encoding/json"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// abstraction makes the abstract log out of a session's records, one after the other.
+type abstraction struct {
+	log  []event
+	said map[int64]string // what the last turn of a run emitted, control lines aside
+	seq  int64
+}
+
+// add takes the next record and reports whether the log grew. A record that was seen
+// before, or a gap, is a mistake of whoever showed it: the log then holds an event
+// that no session has.
+func (a *abstraction) add(r *stile.Record) bool {
+	if a.said == nil {
+		a.said = map[int64]string{}
+	}
+	if r.Seq != a.seq+1 {
+		a.log = append(a.log, event{kind: "gap", run: r.Seq})
+		return true
+	}
+	a.seq = r.Seq
+	before := len(a.log)
+	switch b := r.Body.(type) {
+	case *messages.Input:
+		a.log = append(a.log, event{kind: accepted, run: r.Run, text: textOf(b), key: b.Key})
+	case *messages.RunBegin:
+		a.log = append(a.log, event{kind: begun, run: r.Run})
+	case *messages.TurnBegin:
+		delete(a.said, r.Run)
+	case *messages.Emit:
+		if !b.Candidate {
+			a.said[r.Run] += b.Text
+		}
+	case *messages.Control:
+		if b.What == messages.ControlCancel {
+			a.log = append(a.log, event{kind: cancelled, run: r.Run})
+		}
+	case *messages.RunEnd:
+		e := event{kind: ended, run: r.Run, how: outcome(b.Decision, b.Reason)}
+		if b.Decision == stile.Done {
+			e.text = a.said[r.Run]
+		}
+		delete(a.said, r.Run)
+		a.log = append(a.log, e)
+	}
+	return len(a.log) > before
+}
+
+func outcome(d stile.Decision, reason messages.Code) string {
+	if reason == "" {
+		return string(d)
+	}
+	return string(d) + "(" + string(reason) + ")"
+}
+
+// textOf is what was submitted: aeiou keeps it as USERDATA.
+func textOf(in *messages.Input) string {
+	var userdata struct{ Fields struct{ Text string } }
+	if err := json.Unmarshal([]byte(in.Userdata), &userdata); err != nil {
+		return "not what was submitted: " + in.Userdata
+	}
+	return userdata.Fields.Text
+}
