@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -49,9 +50,8 @@ type world struct {
 
 	mu    sync.Mutex
 	ops   map[string][]porcupine.Operation
-	lost  []*porcupine.Operation // unknown ones of the process that lives
-	runs  map[string]int64       // known ordinals, for cancels and waits
-	seen  map[string]int         // what the history holds, for coverage
+	runs  map[string]int64 // known ordinals, for cancels and waits
+	seen  map[string]int   // what the history holds, for coverage
 	final map[string][]event
 }
 
@@ -283,7 +283,9 @@ func (w *world) finish(t testing.TB) {
 		}
 		for _, e := range a.log {
 			if e.kind == accepted {
-				p.wait(sid, 90, p.sessions[sid].Run(e.run))
+				if err := p.wait(sid, 90, p.sessions[sid].Run(e.run)); err != nil && !w.lies {
+					t.Errorf("run %d of %s does not end: %v", e.run, sid, err)
+				}
 			}
 		}
 		call := w.tick()
@@ -301,21 +303,25 @@ func (w *world) finish(t testing.TB) {
 // client does things at random until the process ends.
 func (p *process) client(sid string, id int) {
 	r := p.rand(uint64(10_000 + id))
-	s := p.sessions[sid]
+	s, names := p.sessions[sid], slices.Sorted(maps.Keys(policies))
 	var mine []*stile.Run
 	for range 4 + r.IntN(20) {
-		switch n := r.IntN(20); {
+		switch n := r.IntN(21); {
+		case n == 20: // more than may wait
+			for range messages.QueueLimit + 2 {
+				p.submit(sid, id, r, messages.Enqueue)
+			}
 		case n < 9:
-			if run := p.submit(sid, id, r); run != nil {
+			if run := p.submit(sid, id, r, names[r.IntN(len(names))]); run != nil {
 				mine = append(mine, run)
 			}
 		case n < 11:
 			p.cancelOne(sid, id, r)
 		case n < 14 && len(mine) > 0:
-			p.wait(sid, id, mine[r.IntN(len(mine))])
+			_ = p.wait(sid, id, mine[r.IntN(len(mine))]) // may be cut short by the end of the process
 		case n < 15:
 			if known := p.known(sid); known > 0 {
-				p.wait(sid, id, s.Run(1+r.Int64N(known)))
+				_ = p.wait(sid, id, s.Run(1+r.Int64N(known))) // as above
 			}
 		case n < 17:
 			a, call := abstraction{}, p.tick()
@@ -339,14 +345,8 @@ func (p *process) client(sid string, id int) {
 	}
 }
 
-func (p *process) submit(sid string, id int, r *rand.Rand) *stile.Run {
-	in := submit{text: fmt.Sprint("t", p.asked.Add(1)), policy: messages.Enqueue}
-	of := make([]string, 0, len(policies))
-	for name := range policies {
-		of = append(of, string(name))
-	}
-	slices.Sort(of)
-	in.policy = messages.Policy(of[r.IntN(len(of))])
+func (p *process) submit(sid string, id int, r *rand.Rand, policy messages.Policy) *stile.Run {
+	in := submit{text: fmt.Sprint("t", p.asked.Add(1)), policy: policy}
 	opts := []stile.SubmitOption{stile.Policy(in.policy)}
 	if r.IntN(4) == 0 {
 		in.key = fmt.Sprint("k", r.IntN(4))
@@ -378,13 +378,19 @@ func (p *process) cancelOne(sid string, id int, r *rand.Rand) {
 	p.record(sid, id, call, in, answerOf(err))
 }
 
+// patience is how long a client waits for the end of a run, which takes milliseconds.
+const patience = 30 * time.Second
+
 // wait waits for a run's end; without an answer nothing was learned.
-func (p *process) wait(sid string, id int, run *stile.Run) {
+func (p *process) wait(sid string, id int, run *stile.Run) error {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
 	call := p.tick()
-	o, err := run.Decision(p.ctx)
+	o, err := run.Decision(ctx)
 	if err == nil {
 		p.record(sid, id, call, wait{run.Ordinal()}, waited{outcome(o.Decision, o.Reason)})
 	}
+	return err
 }
 
 // read reads the journal as it is.

@@ -1,0 +1,312 @@
+package history
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// note makes operations one after the other; together makes them overlap.
+type note struct {
+	now int64
+	ops []porcupine.Operation
+}
+
+func (n *note) then(in, out any) *note {
+	n.ops = append(n.ops, porcupine.Operation{Input: in, Output: out, Call: n.now + 1, Return: n.now + 2})
+	n.now += 2
+	return n
+}
+
+func (n *note) together(ins ...[2]any) *note {
+	for i, io := range ins {
+		n.ops = append(n.ops, porcupine.Operation{ClientId: i, Input: io[0], Output: io[1], Call: n.now + 1, Return: n.now + 2})
+	}
+	n.now += 2
+	return n
+}
+
+// logged reads the abstract log that a line describes: "a1 b1 e1 a2:key b2 c2 x2".
+// a accepts, b begins, c cancels, e ends with DONE, x with ERR_CANCELLED, ! with
+// ERR_CRASH; the text of run n is its digit.
+func logged(line string) (log []event) {
+	for word := range strings.FieldsSeq(line) {
+		name, key, _ := strings.Cut(word[1:], ":")
+		n := int64(0)
+		for _, c := range name {
+			n = 10*n + int64(c-'0')
+		}
+		log = append(log, map[byte]event{
+			'a': {kind: accepted, run: n, text: name, key: key},
+			'b': {kind: begun, run: n},
+			'c': {kind: cancelled, run: n},
+			'e': {kind: ended, run: n, how: endDone, text: name},
+			'x': {kind: ended, run: n, how: endCancelled},
+			'!': {kind: ended, run: n, how: endCrashed},
+		}[word[0]])
+	}
+	return log
+}
+
+func ask(text string, p messages.Policy, key ...string) submit {
+	return submit{text: text, policy: p, key: strings.Join(key, "")}
+}
+
+func ok(run int64) submitted     { return submitted{answer: answered, run: run} }
+func joined(run int64) submitted { return submitted{answer: answered, run: run, joined: true} }
+func no(a answer) submitted      { return submitted{answer: a} }
+
+// Every rule of the model is broken by one history and kept by another that differs
+// in that alone.
+func TestModelRefuses(t *testing.T) {
+	const reject, enqueue = messages.Reject, messages.Enqueue
+	full := func() *note { // one in flight, sixteen wait
+		n := new(note)
+		for i := range int64(1 + messages.QueueLimit) {
+			n.then(ask(numeral(i+1), enqueue), ok(i+1))
+		}
+		return n
+	}
+	fullLog, drained := "", ""
+	for i := range int64(1 + messages.QueueLimit) {
+		fullLog += " a" + numeral(i+1)
+		if i == 0 {
+			fullLog += " b1"
+		}
+		if i > 0 {
+			drained += " b" + numeral(i+1)
+		}
+		drained += " e" + numeral(i+1)
+	}
+	for name, c := range map[string]struct {
+		good, bad       *note
+		goodLog, badLog string // badLog "" is goodLog
+	}{
+		"reject accepts beside a run": {
+			good: new(note).then(ask("1", reject), ok(1)).then(ask("2", reject), no(busy)), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", reject), ok(1)).then(ask("2", reject), ok(2)).then(head{}, summary{run: 1, open: true, queued: 1}), badLog: "a1 b1 a2 e1 b2 e2",
+		},
+		"reject refuses when idle": {
+			good: new(note).then(ask("1", reject), ok(1)), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", reject), no(busy)), badLog: " ",
+		},
+		"reject refuses after the end was told": {
+			good:    new(note).then(ask("1", reject), ok(1)).then(wait{1}, waited{endDone}).then(ask("2", reject), ok(2)),
+			goodLog: "a1 b1 e1 a2 b2 e2",
+			bad:     new(note).then(ask("1", reject), ok(1)).then(wait{1}, waited{endDone}).then(ask("2", reject), no(busy)),
+			badLog:  "a1 b1 e1",
+		},
+		"enqueue refuses with room": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)), goodLog: "a1 b1 a2 e1 b2 e2",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), no(busy)), badLog: "a1 b1 e1",
+		},
+		"enqueue accepts over the limit": {
+			good: full().then(ask("18", enqueue), no(busy)), goodLog: fullLog + drained,
+			bad: full().then(ask("18", enqueue), ok(18)), badLog: fullLog + " a18" + drained + " b18 e18",
+		},
+		"runs out of order": {
+			good:    new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)).then(ask("3", enqueue), ok(3)),
+			goodLog: "a1 b1 a2 a3 e1 b2 e2 b3 e3",
+			bad:     new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)).then(ask("3", enqueue), ok(3)),
+			badLog:  "a1 b1 a2 a3 e1 b3 e3 b2 e2",
+		},
+		"two runs at once": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)), goodLog: "a1 b1 a2 e1 b2 e2",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)), badLog: "a1 b1 a2 b2 e1 e2",
+		},
+		"a run begins twice": {
+			good: new(note).then(ask("1", enqueue), ok(1)), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)), badLog: "a1 b1 e1 b1 e1",
+		},
+		"a run never begins": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)), goodLog: "a1 b1 a2 e1 b2 e2",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)), badLog: "a1 b1 a2 e1",
+		},
+		"an answered submit is forgotten": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(restart{}, nil), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(restart{}, nil), badLog: " ",
+		},
+		"an input nobody gave": {
+			good: new(note).then(ask("1", enqueue), ok(1)), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)), badLog: "a1 b1 e1 a2 b2 e2",
+		},
+		"a run of another text": {
+			good: new(note).then(ask("1", enqueue), ok(1)), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("7", enqueue), ok(1)), badLog: "a1 b1 e1",
+		},
+		"two submits, one run": {
+			good:    new(note).together([2]any{ask("1", enqueue), ok(1)}, [2]any{ask("2", enqueue), ok(2)}),
+			goodLog: "a1 b1 a2 e1 b2 e2",
+			bad:     new(note).together([2]any{ask("1", enqueue), ok(1)}, [2]any{ask("1", enqueue), ok(1)}),
+			badLog:  "a1 b1 e1",
+		},
+		"a known key runs again": {
+			good: new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "k"), joined(1)), goodLog: "a1:k b1 e1",
+			bad: new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "k"), ok(2)), badLog: "a1:k b1 a2:k e1 b2 e2",
+		},
+		"a key joins another's run": {
+			good:    new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "l"), ok(2)).then(ask("3", reject, "l"), joined(2)),
+			goodLog: "a1:k b1 a2:l e1 b2 e2",
+			bad:     new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "l"), ok(2)).then(ask("3", reject, "l"), joined(1)),
+		},
+		"a new key joins": {
+			good: new(note).then(ask("1", enqueue, "k"), ok(1)), goodLog: "a1:k b1 e1",
+			bad: new(note).then(ask("1", enqueue, "k"), joined(1)),
+		},
+		"a key is forgotten over a restart": {
+			good: new(note).then(ask("1", enqueue, "k"), ok(1)).then(restart{}, nil).then(ask("2", reject, "k"), joined(1)), goodLog: "a1:k b1 e1",
+			bad: new(note).then(ask("1", enqueue, "k"), ok(1)).then(restart{}, nil).then(ask("2", reject, "k"), no(busy)),
+		},
+		"a cancelled run is done": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(cancel{1}, answered), goodLog: "a1 b1 c1 x1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(cancel{1}, answered), badLog: "a1 b1 c1 e1",
+		},
+		"a cancelled run comes back after a restart": {
+			good:    new(note).then(ask("1", enqueue), ok(1)).then(cancel{0}, answered).then(restart{}, nil).then(wait{1}, waited{endCancelled}),
+			goodLog: "a1 b1 c1 x1",
+			bad:     new(note).then(ask("1", enqueue), ok(1)).then(cancel{0}, answered).then(restart{}, nil).then(wait{1}, waited{endDone}),
+			badLog:  "a1 b1 e1",
+		},
+		"a cancel ends another run": {
+			good:    new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)).then(cancel{2}, answered),
+			goodLog: "a1 b1 a2 x2 e1",
+			bad:     new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)).then(cancel{2}, answered),
+			badLog:  "a1 b1 a2 c1 x1 b2 e2",
+		},
+		"a run is cancelled by nobody": {
+			good: new(note).then(ask("1", enqueue), ok(1)), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)), badLog: "a1 b1 x1",
+		},
+		"a cancel of an ended run is taken": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(wait{1}, waited{endDone}).then(cancel{1}, denied), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(wait{1}, waited{endDone}).then(cancel{1}, answered),
+		},
+		"a cancel of the run in flight is refused": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(cancel{1}, answered).then(look{}, seen{logged("a1 b1 c1")}), goodLog: "a1 b1 c1 x1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(cancel{1}, denied).then(head{}, summary{run: 1, open: true}), badLog: "a1 b1 e1",
+		},
+		"a refused cancel cancels": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(cancel{2}, denied), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(cancel{1}, denied), badLog: "a1 b1 c1 x1",
+		},
+		"an end before the end": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(wait{1}, waited{endDone}).then(head{}, summary{run: 1}), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(wait{1}, waited{endDone}).then(head{}, summary{run: 1, open: true}),
+		},
+		"another end": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(wait{1}, waited{endDone}), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(wait{1}, waited{endCancelled}),
+		},
+		"a read goes back": {
+			good:    new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{logged("a1 b1")}).then(read{}, seen{logged("a1 b1 e1")}),
+			goodLog: "a1 b1 e1",
+			bad:     new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{logged("a1 b1 e1")}).then(read{}, seen{logged("a1 b1")}),
+		},
+		"a read misses what was answered": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{logged("a1 b1")}), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{}),
+		},
+		"a read of what nobody wrote": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{logged("a1 b1")}), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{logged("a1:k b1")}),
+		},
+		"shown and taken back": {
+			good:    new(note).then(ask("1", enqueue), ok(1)).then(look{}, seen{logged("a1 b1 e1")}).then(ask("2", enqueue), ok(2)),
+			goodLog: "a1 b1 e1 a2 b2 e2",
+			bad:     new(note).then(ask("1", enqueue), ok(1)).then(look{}, seen{logged("a1 b1 e1")}).then(ask("2", enqueue), ok(2)),
+			badLog:  "a1 b1 a2 e1 b2 e2",
+		},
+		"a head goes back": {
+			good: new(note).then(ask("1", enqueue), ok(1)).then(head{}, summary{run: 1, open: true}).then(head{}, summary{run: 1}), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), ok(1)).then(head{}, summary{run: 1}).then(head{}, summary{run: 1, open: true}),
+		},
+		"a crash without restarts enough": {
+			good:    new(note).then(ask("1", enqueue), ok(1)).then(restart{}, nil).then(restart{}, nil).then(restart{}, nil),
+			goodLog: "a1 b1 !1",
+			bad:     new(note).then(ask("1", enqueue), ok(1)).then(restart{}, nil).then(restart{}, nil),
+			badLog:  "a1 b1 !1",
+		},
+		"an unanswered submit runs twice": {
+			good: new(note).then(ask("1", enqueue), no(unknown)).then(restart{}, nil), goodLog: "a1 b1 e1",
+			bad: new(note).then(ask("1", enqueue), no(unknown)).then(restart{}, nil), badLog: "a1 b1 e1 a2 b2 e2",
+		},
+		"an unanswered submit happens after the process has gone": {
+			good: new(note).then(ask("1", enqueue), no(unknown)).then(restart{}, nil).then(read{}, seen{}), goodLog: " ",
+			bad: new(note).then(ask("1", enqueue), no(unknown)).then(read{}, seen{}).then(restart{}, nil), badLog: "a1 b1 e1",
+		},
+		"an unanswered cancel is half done": {
+			good:    new(note).then(ask("1", enqueue), ok(1)).then(cancel{1}, unknown).then(restart{}, nil),
+			goodLog: "a1 b1 e1",
+			bad:     new(note).then(ask("1", enqueue), ok(1)).then(cancel{1}, unknown).then(restart{}, nil),
+			badLog:  "a1 b1 x1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			goodLog := logged(c.goodLog)
+			badLog := goodLog
+			if c.badLog != "" {
+				badLog = logged(c.badLog)
+			}
+			c.good.then(read{}, seen{goodLog})
+			c.bad.then(read{}, seen{badLog})
+			if why := refused(goodLog, c.good.ops); why != "" {
+				t.Errorf("the good history is refused: %s", why)
+			}
+			if refused(badLog, c.bad.ops) == "" {
+				t.Error("the bad history is not refused")
+			}
+		})
+	}
+}
+
+// Sixty-four keys are remembered, and no more.
+func TestModelForgetsKeys(t *testing.T) {
+	n, line := new(note), ""
+	for i := int64(1); i <= keyMemory+1; i++ {
+		n.then(ask(numeral(i), messages.Enqueue, "k"+numeral(i)), ok(i)).then(wait{i}, waited{endDone})
+		line += " a" + numeral(i) + ":k" + numeral(i) + " b" + numeral(i) + " e" + numeral(i)
+	}
+	first := slices.Clone(n.ops)
+	n.then(ask("x", messages.Reject, "k2"), joined(2)).then(read{}, seen{logged(line)})
+	if why := refused(logged(line), n.ops); why != "" {
+		t.Error(why)
+	}
+	n.ops = first
+	n.then(ask("x", messages.Reject, "k1"), joined(1)).then(read{}, seen{logged(line)})
+	if refused(logged(line), n.ops) == "" {
+		t.Error("a key that was forgotten joins")
+	}
+}
+
+func numeral(n int64) string {
+	s := ""
+	for ; n > 0; n /= 10 {
+		s = string(rune('0'+n%10)) + s
+	}
+	return s
+}
+
+// A store that acknowledges first and commits later loses what was answered, and shows
+// what is not there yet. The checker must see it in real runtimes, or it sees nothing.
+func TestCheckerFindsALyingStore(t *testing.T) {
+	for _, v := range []variant{{name: "memory", lies: true}, {name: "memory+writer", writer: true, lies: true}} {
+		found := 0
+		seed := uint64(time.Now().UnixNano())
+		for i := range uint64(5) {
+			w := history(t, v, seed+i)
+			for _, sid := range w.sids {
+				if refused(w.final[sid], w.ops[sid]) != "" {
+					found++
+				}
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: five histories on a lying store (from seed %d) pass for right", v.name, seed)
+		}
+	}
+}
