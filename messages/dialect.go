@@ -5,12 +5,14 @@ type EventKind uint8
 
 // The decoder's events.
 const (
-	EventUnitBegin  EventKind = iota + 1 // a unit opens: Unit, UnitKind
+	EventUnitBegin  EventKind = iota + 1 // a unit opens: Unit, UnitKind; Final as its opener has it
 	EventUnitText                        // more of the open unit: Unit, Text
 	EventUnitEnd                         // it closes: Unit, Final, Complete
 	EventProgram                         // an ACTIONS program: Text is its source
 	EventParseError                      // Fault
 	EventLint                            // Fault, with a LINT_ code
+	EventAction                          // an action is complete and may start: Action
+	EventFeed                            // the model wrote a feed: ID, Text; for logs, never a feed's value
 )
 
 // Event is one thing a decoder found. Text aliases the pushed bytes and is valid
@@ -24,6 +26,8 @@ type Event struct {
 	Final    bool
 	Complete bool
 	Fault    ParseError
+	Action   *Action // outlives the call, unlike Text
+	ID       string
 }
 
 // ParseError is a complaint about a reply, placed by byte offset.
@@ -33,6 +37,14 @@ type ParseError struct {
 	Line   int // 1-based, 0 unknown
 	Col    int
 	Detail string
+
+	// Reason is the dialect's own word behind Code, such as bad_field, and the
+	// rest says of what; both are what the model is told (streaming.md §5.4).
+	Reason string
+	ID     string // of an action or feed
+	Tag    string
+	Name   string // of an attribute
+	Field  string // of an action's body
 }
 
 // TurnInfo is what a decoder knows of its turn.

@@ -1,0 +1,63 @@
+package messages
+
+import "time"
+
+// ActionType says whose registry an action's name is looked up in.
+type ActionType string
+
+// The action types (streaming.md §3.1).
+const (
+	TypeTool     ActionType = "tool"
+	TypeAgent    ActionType = "agent"
+	TypeRelic    ActionType = "relic"
+	TypeWorkflow ActionType = "workflow"
+	TypeLLM      ActionType = "llm"
+	TypeInternal ActionType = "internal"
+)
+
+// ActionMode says what waits for an action (streaming.md §4).
+type ActionMode string
+
+// The action modes.
+const (
+	ModeSync          ActionMode = "sync"            // what follows it in the reply waits
+	ModeAsync         ActionMode = "async"           // the end of the turn waits
+	ModeFireAndForget ActionMode = "fire_and_forget" // nothing waits, nothing can read it
+)
+
+// OnError says what follows the last failed attempt of an action.
+type OnError string
+
+// The answers to a failed action (streaming.md §5.3).
+const (
+	OnErrorFail  OnError = "fail"
+	OnErrorSkip  OnError = "skip"  // failed, but tolerated: dependents run
+	OnErrorRetry OnError = "retry" // as fail, with three further attempts unless said otherwise
+)
+
+// Show says who sees an action in streams and the console.
+type Show string
+
+// The audiences of an action.
+const (
+	ShowUser     Show = "user"
+	ShowOperator Show = "operator"
+	ShowNone     Show = "none"
+)
+
+// Action is an action that a decoder read from a reply, checked and with every
+// default applied (streaming.md §3). It is handed over: nobody changes it.
+type Action struct {
+	ID        string // unique in the reply; "#N" when the model gave none
+	Type      ActionType
+	Mode      ActionMode
+	Name      string // in the registry of Type
+	Args      string // JSON object in normal form (design.md §10)
+	OutputKey string // "" for none
+	DependsOn []string
+	Timeout   time.Duration // of one attempt; above 0
+	Retry     int           // further attempts after the first
+	OnError   OnError
+	Show      Show
+	InThought bool
+}

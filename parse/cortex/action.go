@@ -1,0 +1,287 @@
+package cortex
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// block is the action whose body is read. The slices alias src; nil is absent.
+type block struct {
+	at                  int64
+	ordinal             int // of the action blocks of the reply, from 1
+	inThought           bool
+	src                 []byte // the opener
+	id, typ, mode, show []byte
+	depends             []byte // trimmed; a list in brackets is in normal form
+	dependsBad          bool
+}
+
+// span is a string in the decoder's arena.
+type span struct{ from, to int }
+
+// beginAction keeps what the opener says until the body has come.
+func (d *decoder) beginAction(p []byte, at int64) {
+	d.actions++
+	b := &d.action
+	b.src = append(b.src[:0], p...)
+	b.at, b.ordinal, b.inThought = at, d.actions, d.depth > 0
+	b.id, b.typ, b.mode, b.show = d.attr(b.src, "id"), d.attr(b.src, "type"), d.attr(b.src, "mode"), d.attr(b.src, "show")
+	d.readDepends(trim(d.attr(b.src, "depends_on")))
+	d.json.Reset()
+	d.raw, d.white, d.bodyBytes = false, true, 0
+	d.state = inAction
+	if d.tag.SelfClosing() {
+		d.endAction()
+	}
+}
+
+// readDepends takes the attribute depends_on: nothing, ids between commas, or a
+// JSON array.
+func (d *decoder) readDepends(v []byte) {
+	b := &d.action
+	b.depends, b.dependsBad = v, false
+	if len(v) > 0 && v[0] == '[' {
+		d.json.Reset()
+		b.dependsBad = d.json.Write(v) < len(v) || !d.json.End()
+		b.depends = append(b.src, d.json.Bytes()...)[len(b.src):] // src stays as it is
+	}
+}
+
+// body gives the JSON scanner what it takes of p, within the limit of a body.
+func (d *decoder) body(p []byte) int {
+	n := d.json.Write(p[:min(len(p), d.limits.BodyBytes-d.bodyBytes)])
+	d.bodyBytes += n
+	return n
+}
+
+// forgotten tells that an opener, known by the byte behind its name, stands where
+// the closer of the action is missing.
+func (d *decoder) forgotten() bool {
+	return d.state == inAction && d.tag.Known() && !d.tag.Closing()
+}
+
+// forgot gives up the open action.
+func (d *decoder) forgot() {
+	d.reject(UnclosedAction, "")
+}
+
+// endAction checks the action at its closer, in the order of streaming.md §3.1: the
+// first failure wins, and nothing runs.
+func (d *decoder) endAction() {
+	b := &d.action
+	valid := !d.raw && d.json.End()
+	if d.json.Blank() && d.white {
+		d.reject(MissingBody, "")
+		return
+	}
+	if !valid {
+		d.reject(InvalidJSON, "")
+		return
+	}
+	text := d.json.Bytes()
+	if text[0] != '{' {
+		d.reject(InvalidBody, "")
+		return
+	}
+	if len(b.id) > 0 && !isID(b.id) {
+		d.reject(BadID, "")
+		return
+	}
+	a := &messages.Action{InThought: b.inThought}
+	var ok bool
+	if a.Type, ok = typeOf(b.typ); !ok {
+		d.reject(UnknownType, "")
+		return
+	}
+	if a.Mode, ok = modeOf(b.mode); !ok {
+		d.reject(UnknownMode, "")
+		return
+	}
+	f := d.fields(text)
+	d.arena, d.spans = d.arena[:0], d.spans[:0]
+	d.keepID()
+	if !d.keepName(f.name) {
+		d.reject(MissingName, "")
+		return
+	}
+	if field := d.readFields(&f, a); field != "" {
+		d.reject(BadField, field)
+		return
+	}
+	d.intern(a)
+	if d.taken(a.ID) {
+		d.reject(DuplicateID, "")
+		return
+	}
+	d.state = d.enclosing()
+	d.emit(messages.Event{Kind: messages.EventAction, Offset: b.at, Action: a, Complete: true})
+}
+
+// reject ends the action with an error. Its id stays taken.
+func (d *decoder) reject(reason, field string) {
+	b := &d.action
+	f := fault(reason, b.at)
+	f.Field = field
+	if field != "" {
+		f.Detail += ": " + field
+	}
+	f.ID = "#" + strconv.Itoa(b.ordinal)
+	if len(b.id) > 0 {
+		f.ID = string(b.id)
+		d.taken(f.ID)
+	}
+	d.state = d.enclosing()
+	d.fault(f)
+}
+
+// taken takes an id and tells whether it was taken already. Those of the form #N
+// differ by themselves.
+func (d *decoder) taken(id string) bool {
+	if id[0] == '#' {
+		return false
+	}
+	if _, ok := d.ids[id]; ok {
+		return true
+	}
+	if d.ids == nil {
+		d.ids = make(map[string]struct{})
+	}
+	d.ids[id] = struct{}{}
+	return false
+}
+
+// The strings of an action lie one behind the other in arena and become one
+// string: id, name, output key, arguments, dependencies. mark closes one of them.
+func (d *decoder) mark() {
+	from := 0
+	if n := len(d.spans); n > 0 {
+		from = d.spans[n-1].to
+	}
+	d.spans = append(d.spans, span{from, len(d.arena)})
+}
+
+func (d *decoder) keepID() {
+	if b := &d.action; len(b.id) > 0 {
+		d.arena = append(d.arena, b.id...)
+	} else {
+		d.arena = strconv.AppendInt(append(d.arena, '#'), int64(b.ordinal), 10)
+	}
+	d.mark()
+}
+
+// intern makes the strings.
+func (d *decoder) intern(a *messages.Action) {
+	all := string(d.arena)
+	at := func(i int) string { return all[d.spans[i].from:d.spans[i].to] }
+	a.ID, a.Name, a.OutputKey, a.Args = at(0), at(1), at(2), at(3)
+	if n := len(d.spans) - 4; n > 0 {
+		a.DependsOn = make([]string, n)
+		for i := range a.DependsOn {
+			a.DependsOn[i] = at(4 + i)
+		}
+		a.DependsOn = distinct(a.DependsOn)
+	}
+}
+
+// distinct drops repeated ids and keeps the order.
+func distinct(ids []string) []string {
+	if len(ids) < 2 {
+		return ids
+	}
+	const few = 16 // below it, looking beats hashing
+	var seen map[string]struct{}
+	if len(ids) > few {
+		seen = make(map[string]struct{}, len(ids))
+	}
+	kept := ids[:0]
+	for _, id := range ids {
+		if seen != nil {
+			if _, again := seen[id]; again {
+				continue
+			}
+			seen[id] = struct{}{}
+		} else if contains(kept, id) {
+			continue
+		}
+		kept = append(kept, id)
+	}
+	return kept
+}
+
+func contains(ids []string, id string) bool {
+	for _, have := range ids {
+		if have == id {
+			return true
+		}
+	}
+	return false
+}
+
+// typeOf reads the attribute type.
+func typeOf(v []byte) (messages.ActionType, bool) {
+	if v == nil {
+		return messages.TypeTool, true
+	}
+	if string(v) == names[tagFeed] { // the spelling of older drafts
+		return messages.TypeInternal, true
+	}
+	for _, t := range [...]messages.ActionType{
+		messages.TypeTool, messages.TypeAgent, messages.TypeRelic, messages.TypeWorkflow, messages.TypeLLM, messages.TypeInternal,
+	} {
+		if string(v) == string(t) {
+			return t, true
+		}
+	}
+	return "", false
+}
+
+// modeOf reads the attribute mode.
+func modeOf(v []byte) (messages.ActionMode, bool) {
+	if v == nil {
+		return messages.ModeSync, true
+	}
+	for _, m := range [...]messages.ActionMode{messages.ModeSync, messages.ModeAsync, messages.ModeFireAndForget} {
+		if string(v) == string(m) {
+			return m, true
+		}
+	}
+	return "", false
+}
+
+// showOf reads show: the attribute before the body, anything unknown as default.
+func showOf(attr, field []byte) messages.Show {
+	v := attr
+	if v == nil && len(field) > 2 && field[0] == '"' {
+		v = field[1 : len(field)-1]
+	}
+	for _, s := range [...]messages.Show{messages.ShowOperator, messages.ShowNone} {
+		if string(v) == string(s) {
+			return s
+		}
+	}
+	return messages.ShowUser
+}
+
+// isID tells an action id: [A-Za-z_][A-Za-z0-9_.-]{0,63}.
+func isID(p []byte) bool { return isName(p, ".-") }
+
+// isKey tells an output key: [A-Za-z_][A-Za-z0-9_]{0,63}.
+func isKey(p []byte) bool { return isName(p, "") }
+
+// maxNameBytes bounds ids and output keys.
+const maxNameBytes = 64
+
+func isName(p []byte, also string) bool {
+	if len(p) == 0 || len(p) > maxNameBytes {
+		return false
+	}
+	for i, c := range p {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_'
+		if !letter && (i == 0 || (c < '0' || c > '9') && !bytes.ContainsRune([]byte(also), rune(c))) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,404 @@
+package cortex
+
+import (
+	"bytes"
+	"cmp"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/scan"
+)
+
+// state is where in the reply the decoder is (streaming.md §2).
+type state uint8
+
+const (
+	inTop state = iota // between blocks
+	inThought
+	inResponse
+	inAction
+	inFeed
+	inSkip // in an element that is discarded
+	inOver // behind a final response
+)
+
+// decoder reads one reply.
+//
+// Bytes come in segments of whole characters. A segment is cut at each "<": what is
+// before it goes where the state wants it, what begins there is followed by tag
+// until it is a tag or text. Only a tag that a push ends in is copied, to held. The
+// body of an action goes to json first, which knows a "<" in a string from one that
+// is none; from the first byte it refuses, the body is raw.
+//
+//	len(held) ≤ limits.TagBytes    bodyBytes ≤ limits.BodyBytes    depth > 0 ⇔ a thought is open
+type decoder struct {
+	emit   func(messages.Event) // during Push and End
+	limits Limits
+	hold   int64 // bytes of white space or of a feed that are kept
+
+	utf8    scan.UTF8
+	grammar scan.Grammar
+	off     int64 // bytes of the reply taken
+	blank   bool  // only spaces and tabs since the last LF
+	state   state
+
+	tag       scan.Tag
+	inTag     bool // the last push ended in a tag
+	held      []byte
+	heldAt    int64
+	heldBlank bool
+	spare     []byte // what held becomes while its old bytes are read again
+
+	open  bool // a unit is
+	unit  int  // its ordinal, or the next one's
+	kind  messages.UnitKind
+	space []byte // between blocks: white space that text may follow
+	over  bool   // after_final has been said
+
+	depth     int // open thoughts
+	thoughtAt int64
+	response  struct {
+		at    int64
+		final bool
+	}
+	unsaid bool // whether a response without final is final
+	feed   struct {
+		at   int64
+		id   string
+		text []byte
+	}
+	skip struct {
+		at    int64
+		tag   int
+		depth int
+	}
+
+	actions   int // blocks so far
+	action    block
+	json      scan.JSON
+	raw       bool // the body is no JSON
+	white     bool // and white space alone
+	bodyBytes int
+	ids       map[string]struct{}
+	arena     []byte
+	spans     []span
+}
+
+// NewDecoder reads one reply. info.MaxReplyBytes, when it is positive, bounds what
+// is held back of a feed and of white space between blocks; the rest of info means
+// nothing here.
+func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
+	d := &decoder{limits: x.Limits.or(), hold: MaxReplyBytes, blank: true}
+	if info.MaxReplyBytes > 0 {
+		d.hold = info.MaxReplyBytes
+	}
+	d.unsaid = !x.NotFinal
+	d.grammar = scan.Grammar{Names: names, MaxBytes: d.limits.TagBytes}
+	d.json.MaxDepth = d.limits.JSONDepth
+	return d
+}
+
+// Push takes the next bytes.
+func (d *decoder) Push(p []byte, emit func(messages.Event)) {
+	d.emit = emit
+	for {
+		text, n, rest := d.utf8.Next(p)
+		if n == 0 {
+			break
+		}
+		d.take(text, n)
+		p = rest
+	}
+	d.emit = nil
+}
+
+// take reads text that stands for n bytes of the reply.
+func (d *decoder) take(text []byte, n int) {
+	d.segment(text, d.off, d.blank)
+	d.off += int64(n)
+	d.blank = lineStart(text, d.blank)
+}
+
+// segment reads whole characters from off on; blank tells whether only spaces and
+// tabs stand before them on their line.
+func (d *decoder) segment(seg []byte, off int64, blank bool) {
+	for i := 0; i < len(seg); {
+		if d.inTag {
+			i += d.resume(seg[i:])
+			continue
+		}
+		if d.state == inAction && !d.raw {
+			if i += d.body(seg[i:]); i == len(seg) {
+				return
+			}
+			d.raw = seg[i] != '<'
+		}
+		k := bytes.IndexByte(seg[i:], '<')
+		switch {
+		case k == 0 && d.state != inOver:
+			i = d.tagAt(seg, i, off, blank)
+		case k <= 0:
+			d.text(seg[i:], off+int64(i))
+			return
+		default:
+			d.text(seg[i:i+k], off+int64(i))
+			i += k
+		}
+	}
+}
+
+// text takes bytes that are no tag.
+func (d *decoder) text(p []byte, at int64) {
+	switch d.state {
+	case inTop:
+		d.topText(p, at)
+	case inThought:
+		d.unitText(messages.ThoughtUnit, p, at)
+	case inResponse:
+		d.unitText(messages.ResponseUnit, p, at)
+	case inFeed:
+		d.feed.text = append(d.feed.text, p[:min(int64(len(p)), d.hold-int64(len(d.feed.text)))]...)
+	case inAction:
+		d.raw = true
+		d.white = d.white && len(trim(p)) == 0
+	case inOver:
+		if rest := trimLeft(p); len(rest) > 0 && !d.over {
+			d.over = true
+			d.fault(fault(AfterFinal, at+int64(len(p)-len(rest))))
+		}
+	}
+}
+
+// End reads what was held back and reports what is open, from the inside out.
+func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
+	d.emit = emit
+	for {
+		text, n := d.utf8.End()
+		if n == 0 {
+			break
+		}
+		d.take(text, n)
+	}
+	if d.inTag {
+		d.inTag = false
+		d.cutTag()
+	}
+	switch d.state {
+	case inTop:
+		d.endUnit(d.off, f == messages.FinishComplete || f == messages.FinishStop)
+	case inResponse:
+		d.endResponse(d.off, false, false)
+		d.fault(fault(UnclosedResponse, d.response.at))
+	case inFeed:
+		e := fault(UnclosedFeed, d.feed.at)
+		e.ID = d.feed.id
+		d.fault(e)
+	case inAction:
+		d.forgot()
+	case inSkip:
+		e := fault(UnclosedTag, d.skip.at)
+		e.Tag = names[d.skip.tag]
+		d.fault(e)
+	}
+	if d.depth > 0 {
+		d.endUnit(d.off, false)
+		d.fault(fault(UnclosedThought, d.thoughtAt))
+	}
+	d.emit = nil
+}
+
+// cutTag judges a tag that the end of the reply has cut.
+func (d *decoder) cutTag() {
+	switch {
+	case d.state == inAction || d.state == inSkip || d.state == inFeed || d.state == inResponse:
+		// Of no interest, or the beginning of the block's own closer.
+	case d.state == inThought && d.tag.Closing():
+	case d.state == inThought && len(d.held) == 1:
+	case d.tag.Known():
+		d.endUnit(d.heldAt, true)
+		f := fault(UnclosedTag, d.heldAt)
+		f.Tag = names[d.tag.Name()]
+		d.fault(f)
+	default:
+		d.text(d.held, d.heldAt)
+	}
+}
+
+// topText takes text between blocks: outer white space is dropped, so what may be
+// outer waits.
+func (d *decoder) topText(p []byte, at int64) {
+	if !d.open {
+		core := trimLeft(p)
+		at += int64(len(p) - len(core))
+		p = core
+	}
+	core := trimRight(p)
+	if len(core) > 0 {
+		if len(d.space) > 0 {
+			d.unitText(messages.TextUnit, d.space, at-int64(len(d.space)))
+			d.space = d.space[:0]
+		}
+		d.unitText(messages.TextUnit, core, at)
+	}
+	if d.open {
+		rest := p[len(core):]
+		d.space = append(d.space, rest[:min(int64(len(rest)), d.hold-int64(len(d.space)))]...)
+	}
+}
+
+// unitText emits text of a unit, which its first text begins.
+func (d *decoder) unitText(kind messages.UnitKind, p []byte, at int64) {
+	if len(p) == 0 {
+		return
+	}
+	if !d.open {
+		d.beginUnit(kind, at, false)
+	}
+	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: kind, Text: p, Offset: at})
+}
+
+func (d *decoder) beginUnit(kind messages.UnitKind, at int64, final bool) {
+	d.open, d.kind = true, kind
+	d.emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: kind, Offset: at, Final: final})
+}
+
+// endUnit ends a thought's or a text's segment, if there is one.
+func (d *decoder) endUnit(at int64, complete bool) {
+	d.space = d.space[:0]
+	d.closeUnit(at, false, complete)
+}
+
+func (d *decoder) closeUnit(at int64, final, complete bool) {
+	if !d.open {
+		return
+	}
+	d.open = false
+	d.emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: d.kind, Offset: at, Final: final, Complete: complete})
+	d.unit++
+}
+
+func (d *decoder) beginThought(at int64) {
+	if d.tag.SelfClosing() {
+		return
+	}
+	d.depth++
+	switch {
+	case d.depth == 1:
+		d.state, d.thoughtAt = inThought, at
+	case d.depth > d.limits.ThoughtDepth:
+		d.fault(fault(TooDeep, at))
+	default:
+		d.fault(fault(NestedThought, at))
+	}
+}
+
+func (d *decoder) beginResponse(p []byte, at int64) {
+	d.response.at, d.response.final = at, d.unsaid
+	if v := d.attr(p, "final"); v != nil {
+		d.response.final = isWord(v, "true")
+		if !d.response.final && !isWord(v, "false") {
+			f := fault(BadAttribute, at)
+			f.Name = "final"
+			d.fault(f)
+		}
+	}
+	d.state = inResponse
+	d.beginUnit(messages.ResponseUnit, at, d.response.final)
+	if d.tag.SelfClosing() {
+		d.endResponse(at, d.response.final, true)
+	}
+}
+
+func (d *decoder) endResponse(at int64, final, complete bool) {
+	d.closeUnit(at, final, complete)
+	d.state = inTop
+	if final {
+		d.state = inOver
+	}
+}
+
+func (d *decoder) beginFeed(p []byte, at int64) {
+	d.feed.at, d.feed.id, d.feed.text = at, string(d.attr(p, "id")), d.feed.text[:0]
+	if d.feed.id == "" {
+		f := fault(MissingID, at)
+		f.Tag = names[tagFeed]
+		d.fault(f)
+	}
+	d.state = inFeed
+	if d.tag.SelfClosing() {
+		d.endFeed()
+	}
+}
+
+func (d *decoder) endFeed() {
+	d.state = inTop
+	if d.feed.id != "" {
+		d.emit(messages.Event{Kind: messages.EventFeed, Offset: d.feed.at, ID: d.feed.id, Text: trim(d.feed.text), Complete: true})
+	}
+}
+
+// beginSkip begins an element that is discarded.
+func (d *decoder) beginSkip(name int, at int64) {
+	reason := UnsupportedTag
+	if name == tagResult {
+		reason = ReservedTag
+	}
+	f := fault(reason, at)
+	f.Tag = names[name]
+	d.fault(f)
+	if d.tag.SelfClosing() {
+		return
+	}
+	d.skip.at, d.skip.tag, d.skip.depth = at, name, 1
+	d.state = inSkip
+}
+
+// nested counts the tags of a discarded element's own name.
+func (d *decoder) nested(closing bool) {
+	switch {
+	case closing:
+		if d.skip.depth--; d.skip.depth == 0 {
+			d.state = d.enclosing()
+		}
+	case !d.tag.SelfClosing():
+		d.skip.depth++
+	}
+}
+
+// enclosing is the state that actions and discarded elements stand in.
+func (d *decoder) enclosing() state {
+	if d.depth > 0 {
+		return inThought
+	}
+	return inTop
+}
+
+// The white space of streaming.md §1.
+const white = " \t\r\n"
+
+func trim(p []byte) []byte      { return bytes.Trim(p, white) }
+func trimLeft(p []byte) []byte  { return bytes.TrimLeft(p, white) }
+func trimRight(p []byte) []byte { return bytes.TrimRight(p, white) }
+
+// isWord compares with a lower-case word, ASCII letters in any case.
+func isWord(p []byte, word string) bool {
+	if len(p) != len(word) {
+		return false
+	}
+	for i, c := range p {
+		if c|0x20 != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// or fills in the defaults.
+func (l Limits) or() Limits {
+	return Limits{
+		TagBytes:     cmp.Or(l.TagBytes, scan.MaxTagBytes),
+		BodyBytes:    cmp.Or(l.BodyBytes, MaxBodyBytes),
+		JSONDepth:    cmp.Or(l.JSONDepth, scan.MaxJSONDepth),
+		ThoughtDepth: cmp.Or(l.ThoughtDepth, MaxThoughtDepth),
+	}
+}

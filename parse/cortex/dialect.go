@@ -1,0 +1,86 @@
+package cortex
+
+import (
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+)
+
+// Limits of a reply (streaming.md §10). Those of tags and JSON are parse/scan's.
+const (
+	MaxBodyBytes    = 256 << 10 // of an action's body
+	MaxThoughtDepth = 8
+	// MaxReplyBytes bounds what is held back of a feed, and of white space between
+	// blocks, when the turn names no bound: a longer one is cut there. The machine
+	// halts a turn whose reply is longer.
+	MaxReplyBytes = 8 << 20
+)
+
+// Dialect is the Streaming Execution Protocol. The zero value is ready; it is
+// safe for concurrent use as long as nobody changes it.
+type Dialect struct {
+	// NotFinal makes a response that does not say so not final, as in the first
+	// draft of the protocol (host option default_final: false).
+	NotFinal bool
+	Limits   Limits
+}
+
+// Limits lower or raise what a reply may have; 0 is the default of each.
+type Limits struct {
+	TagBytes     int // 0 is 4096
+	BodyBytes    int // of an action; 0 is 256 KiB
+	JSONDepth    int // of a body; 0 is 64
+	ThoughtDepth int // 0 is 8
+}
+
+var _ parse.Dialect = Dialect{}
+
+// maxTurns is how many turns a run takes when the manifest does not say
+// (design.md §11).
+const maxTurns = 10
+
+// Name is "cortex".
+func (Dialect) Name() string { return "cortex" }
+
+// Traits says that actions start while the reply streams, and that the prompt is no
+// mere appendix of the last one: thoughts leave it after their run, feeds change.
+func (Dialect) Traits() messages.Traits {
+	return messages.Traits{InStreamActions: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
+}
+
+// idle is the dialect's memory of a turn without action and response.
+const idle = "idle"
+
+// Decide is DONE for a complete final response, whatever came after it, and else
+// CONTINUE; two turns in a row without an action and without a response, even an
+// incomplete one, are ERR_NO_PROGRESS (streaming.md §4, design.md §5). Errors of
+// the reply halt nothing: the model is told of them. An action that was rejected is
+// none.
+func (Dialect) Decide(f messages.Facts) messages.Verdict {
+	v := messages.Verdict{Decision: messages.Halt, Token: -1}
+	responses := 0
+	for i := range f.Units {
+		if f.Units[i].Kind == messages.ResponseUnit {
+			responses++
+		}
+	}
+	switch {
+	case f.Breach != "":
+		v.Code = f.Breach
+	case f.Final:
+		v.Decision = messages.Done
+	case f.Finish == messages.FinishError:
+		v.Code = messages.ErrModel
+	case f.Finish == messages.FinishCancelled:
+		v.Code = messages.ErrCancelled
+	case responses > 0 || len(f.Calls) > 0:
+		v.Decision = messages.Continue
+	case string(f.State) == idle:
+		v.Code, v.Detail = messages.ErrNoProgress, "two replies in a row had neither an action nor a response"
+	default:
+		v.Decision, v.State = messages.Continue, []byte(idle)
+	}
+	return v
+}
+
+// Digest is the one all dialects but aeiou share.
+func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }

@@ -1,0 +1,19 @@
+// Package cortex is the dialect of the Streaming Execution Protocol: thoughts,
+// actions, responses and feeds as tags in a growing reply (streaming.md).
+//
+// Invariants:
+//   - the events depend on the bytes of the reply alone, never on how they were cut
+//     into pushes, and an error never stops the decoder;
+//   - an action's event is out with the last byte of its closer, and text with the
+//     first byte behind it that cannot be a tag;
+//   - the content of thoughts and responses is verbatim and passes without copying.
+//     What is held back is one character (3 bytes), one tag (4096 bytes, normally
+//     below 18: the longest opener, "<action_template", and the byte behind it), the
+//     body of one action (256 KiB), white space between blocks and one feed (8 MiB
+//     each);
+//   - work is linear in the reply.
+//
+// It runs nothing: order, gates, dependencies and variables are the machine's and
+// room plan's, and what the model writes as a feed or as a result never becomes
+// one. The control tags of the extensions (streaming.md §9) are known and skipped.
+package cortex

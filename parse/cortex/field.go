@@ -1,0 +1,287 @@
+package cortex
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/scan"
+)
+
+// Defaults and bounds of an action's fields (streaming.md §3.1).
+const (
+	DefaultTimeout = 300 * time.Second
+	MaxTimeout     = 3600 * time.Second
+	MaxRetry       = 5
+	OnErrorRetries = 3 // further attempts when on_error is retry and nothing says how many
+)
+
+// fields are the members of a body, as JSON in normal form; nil is absent or null.
+type fields struct {
+	name, parameters, outputKey, dependsOn, onError, skipOnError, retry, retryCount, timeout, show []byte
+}
+
+// fields finds the known members; others are ignored.
+func (d *decoder) fields(text []byte) (f fields) {
+	for _, m := range d.json.Members() {
+		v := text[m.Value:m.ValueEnd]
+		if v[0] == 'n' {
+			continue
+		}
+		switch string(text[m.Key:m.KeyEnd]) {
+		case `"name"`:
+			f.name = v
+		case `"parameters"`:
+			f.parameters = v
+		case `"output_key"`:
+			f.outputKey = v
+		case `"depends_on"`:
+			f.dependsOn = v
+		case `"on_error"`:
+			f.onError = v
+		case `"skip_on_error"`:
+			f.skipOnError = v
+		case `"retry"`:
+			f.retry = v
+		case `"retry_count"`:
+			f.retryCount = v
+		case `"timeout"`:
+			f.timeout = v
+		case `"show"`:
+			f.show = v
+		}
+	}
+	return f
+}
+
+// keepName puts the name into the arena; it must not be blank.
+func (d *decoder) keepName(v []byte) bool {
+	if len(v) == 0 || v[0] != '"' {
+		return false
+	}
+	from := len(d.arena)
+	d.arena = scan.AppendString(d.arena, v)
+	if len(bytes.TrimSpace(d.arena[from:])) == 0 {
+		return false
+	}
+	d.mark()
+	return true
+}
+
+// readFields reads the fields behind the name, in the order in which a bad one is
+// reported, and gives the first of those. Strings go to the arena: output key,
+// arguments, dependencies.
+func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
+	args := f.parameters
+	if args == nil {
+		args = []byte("{}")
+	}
+	if args[0] != '{' {
+		return "parameters"
+	}
+	if f.outputKey != nil {
+		key, ok := plainString(f.outputKey)
+		if !ok || !isKey(key) {
+			return "output_key"
+		}
+		d.arena = append(d.arena, key...)
+	}
+	d.mark()
+	d.arena = append(d.arena, args...)
+	d.mark()
+	if !d.keepDepends(f.dependsOn) {
+		return "depends_on"
+	}
+	var ok bool
+	if a.OnError, ok = onErrorOf(f); !ok {
+		return "on_error"
+	}
+	if a.Retry, ok = retryOf(f, a.OnError); !ok {
+		return "retry"
+	}
+	a.Timeout = DefaultTimeout
+	if f.timeout != nil {
+		if a.Timeout, ok = seconds(f.timeout); !ok {
+			return "timeout"
+		}
+	}
+	a.Show = showOf(d.action.show, f.show)
+	return ""
+}
+
+// plainString gives the content of a string that holds no escape: no word that is
+// looked for has one.
+func plainString(v []byte) ([]byte, bool) {
+	if len(v) < 2 || v[0] != '"' || v[len(v)-1] != '"' {
+		return nil, false
+	}
+	return v[1 : len(v)-1], true
+}
+
+// keepDepends puts the ids of the attribute and then of the body into the arena.
+func (d *decoder) keepDepends(body []byte) bool {
+	b := &d.action
+	switch {
+	case b.dependsBad:
+		return false
+	case len(b.depends) == 0:
+	case b.depends[0] == '[':
+		if !d.keepIDs(b.depends) {
+			return false
+		}
+	default:
+		for item := range bytes.SplitSeq(b.depends, []byte{','}) {
+			if !d.keepID1(trim(item)) {
+				return false
+			}
+		}
+	}
+	switch {
+	case body == nil:
+		return true
+	case body[0] == '[':
+		return d.keepIDs(body)
+	}
+	id, ok := plainString(body)
+	return ok && d.keepID1(id)
+}
+
+// keepIDs keeps an array of ids in normal form. No id holds a byte that has a
+// meaning in JSON, so whatever stands between the commas is an id in quotes or
+// none.
+func (d *decoder) keepIDs(list []byte) bool {
+	list = list[1 : len(list)-1]
+	if len(list) == 0 {
+		return true
+	}
+	for item := range bytes.SplitSeq(list, []byte{','}) {
+		id, ok := plainString(item)
+		if !ok || !d.keepID1(id) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *decoder) keepID1(id []byte) bool {
+	if !isID(id) {
+		return false
+	}
+	d.arena = append(d.arena, id...)
+	d.mark()
+	return true
+}
+
+// onErrorOf reads on_error, or its alias.
+func onErrorOf(f *fields) (messages.OnError, bool) {
+	if f.onError == nil {
+		switch {
+		case f.skipOnError == nil || string(f.skipOnError) == "false":
+			return messages.OnErrorFail, true
+		case string(f.skipOnError) == "true":
+			return messages.OnErrorSkip, true
+		}
+		return "", false
+	}
+	word, _ := plainString(f.onError)
+	for _, o := range [...]messages.OnError{messages.OnErrorFail, messages.OnErrorSkip, messages.OnErrorRetry} {
+		if string(word) == string(o) {
+			return o, true
+		}
+	}
+	return "", false
+}
+
+// retryOf reads retry, or its alias.
+func retryOf(f *fields, o messages.OnError) (int, bool) {
+	v := f.retry
+	if v == nil {
+		v = f.retryCount
+	}
+	switch {
+	case v != nil:
+		return count(v, MaxRetry)
+	case o == messages.OnErrorRetry:
+		return OnErrorRetries, true
+	}
+	return 0, true
+}
+
+// count reads a number that is an integer ≥ 0, however it is written, and caps it.
+// It is exact: no literal passes through a float.
+func count(v []byte, limit int) (int, bool) {
+	n, ok := numberOf(v)
+	switch {
+	case !ok, n.negative && !n.zero, n.point < len(n.digits) && !n.zero:
+		return 0, false
+	case n.zero:
+		return 0, true
+	}
+	value := 0
+	for i := range n.point {
+		value *= 10
+		if i < len(n.digits) {
+			value += int(n.digits[i] - '0')
+		}
+		if value >= limit {
+			return limit, true
+		}
+	}
+	return value, true
+}
+
+// number is 0.digits × 10^point. digits begin and end with another digit than 0,
+// unless zero.
+type number struct {
+	negative bool
+	zero     bool
+	digits   []byte
+	point    int
+}
+
+// maxExponent stands for every larger exponent: far beyond all that is asked of a
+// number here, and of a body's length.
+const maxExponent = 1 << 30
+
+// numberOf takes a JSON number apart.
+func numberOf(v []byte) (n number, ok bool) {
+	if c := v[0]; c != '-' && (c < '0' || c > '9') {
+		return n, false
+	}
+	if v[0] == '-' {
+		n.negative = true
+		v = v[1:]
+	}
+	exp := 0
+	if i := bytes.IndexAny(v, "eE"); i >= 0 {
+		e, err := strconv.Atoi(string(v[i+1:]))
+		if err != nil { // beyond an int; Atoi gives its nearest
+			e = min(max(e, -maxExponent), maxExponent)
+		}
+		exp, v = min(max(e, -maxExponent), maxExponent), v[:i]
+	}
+	whole, fraction, _ := bytes.Cut(v, []byte{'.'})
+	n.point = len(whole) + exp
+	n.digits = append(append(make([]byte, 0, len(v)), whole...), fraction...)
+	lead := len(n.digits) - len(bytes.TrimLeft(n.digits, "0"))
+	n.digits = bytes.TrimRight(n.digits[lead:], "0")
+	n.point -= lead
+	n.zero = len(n.digits) == 0
+	return n, true
+}
+
+// seconds reads a number of seconds above 0 and caps it. What is shorter than a
+// nanosecond is one.
+func seconds(v []byte) (time.Duration, bool) {
+	n, ok := numberOf(v)
+	if !ok || n.zero || n.negative {
+		return 0, false
+	}
+	f, _ := strconv.ParseFloat(string(v), 64) // out of range is 0 or infinite
+	if f >= MaxTimeout.Seconds() {
+		return MaxTimeout, true
+	}
+	return max(time.Duration(math.Round(f*float64(time.Second))), 1), true
+}

@@ -1,0 +1,252 @@
+package cortex
+
+import (
+	"bytes"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/scan"
+)
+
+// The known tags (streaming.md §1), as indices of the grammar's names.
+const (
+	tagThought = iota
+	tagAction
+	tagResponse
+	tagFeed
+	tagResult
+	tagIf
+	tagForeach
+	tagParallel
+	tagRollback
+	tagTemplate
+)
+
+var names = []string{
+	tagThought:  "thought",
+	tagAction:   "action",
+	tagResponse: "response",
+	tagFeed:     "context_feed",
+	tagResult:   "action_result",
+	tagIf:       "if",
+	tagForeach:  "foreach",
+	tagParallel: "parallel",
+	tagRollback: "rollback",
+	tagTemplate: "action_template",
+}
+
+// Sets of tags.
+const (
+	setAll      scan.Set = 1<<(tagTemplate+1) - 1
+	setThought  scan.Set = 1 << tagThought
+	setResponse scan.Set = 1 << tagResponse
+	setFeed     scan.Set = 1 << tagFeed
+
+	// setSkipped are the elements that are discarded whole: the host's own, and
+	// those of extensions. One that is switched on leaves this set.
+	setSkipped scan.Set = 1<<tagResult | 1<<tagIf | 1<<tagForeach | 1<<tagParallel | 1<<tagRollback | 1<<tagTemplate
+)
+
+// meaningful are the openers and closers that mean something to the state in which
+// the "<" at seg[i] is; all others are text (streaming.md §2).
+func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close scan.Set) {
+	switch d.state {
+	case inThought:
+		open = setThought | 1<<tagAction | setSkipped
+		if lineStart(seg[:i], blank) {
+			open |= setResponse
+		}
+		return open, setThought
+	case inResponse:
+		return 0, setResponse
+	case inFeed:
+		return 0, setFeed
+	case inSkip:
+		return 1 << d.skip.tag, 1 << d.skip.tag
+	}
+	return setAll, setAll
+}
+
+// lineStart tells whether only spaces and tabs have come since the last LF of the
+// input, which goes on with p; blank says so of what was before p.
+func lineStart(p []byte, blank bool) bool {
+	for i := len(p) - 1; i >= 0; i-- {
+		switch p[i] {
+		case '\n':
+			return true
+		case ' ', '\t':
+		default:
+			return false
+		}
+	}
+	return blank
+}
+
+// tagAt follows the tag that may begin at seg[i] and gives the index to go on from:
+// behind the tag, or at it when it is to be read again in another state.
+func (d *decoder) tagAt(seg []byte, i int, off int64, blank bool) int {
+	open, close := d.meaningful(seg, i, blank)
+	d.tag.Begin(&d.grammar, open, close)
+	at := off + int64(i)
+	for j := i + 1; j < len(seg); j++ {
+		switch r := d.tag.Step(seg[j]); r {
+		case scan.More:
+			if d.forgotten() {
+				d.forgot()
+				return i
+			}
+		case scan.Done:
+			if !d.complete(seg[i:j+1], at) {
+				return i
+			}
+			return j + 1
+		default:
+			d.refused(r, seg[i:j], at)
+			return j
+		}
+	}
+	d.held = append(d.held[:0], seg[i:]...)
+	d.heldAt, d.heldBlank = at, lineStart(seg[:i], blank)
+	d.inTag = true
+	return len(seg)
+}
+
+// resume goes on with the tag that an earlier push has begun.
+func (d *decoder) resume(seg []byte) int {
+	for j, c := range seg {
+		r := d.tag.Step(c)
+		if r > scan.Done {
+			d.inTag = false
+			d.refused(r, d.held, d.heldAt)
+			return j
+		}
+		d.held = append(d.held, c)
+		switch {
+		case r == scan.More && d.forgotten():
+			d.forgot()
+			d.again()
+			return j + 1
+		case r == scan.Done:
+			d.inTag = false
+			if !d.complete(d.held, d.heldAt) {
+				d.again()
+			}
+			return j + 1
+		}
+	}
+	return len(seg)
+}
+
+// again reads what is held once more, in the state it now means something to.
+func (d *decoder) again() {
+	d.inTag = false
+	p := d.held
+	d.held, d.spare = d.spare[:0], p
+	d.segment(p, d.heldAt, d.heldBlank)
+}
+
+// refused makes text of what turned out not to be a tag.
+func (d *decoder) refused(r scan.Result, p []byte, at int64) {
+	if r == scan.Bad && (d.state == inTop || d.state == inThought) {
+		d.endUnit(at, true)
+		f := fault(BadTag, at)
+		f.Tag = names[d.tag.Name()]
+		d.fault(f)
+	}
+	d.text(p, at)
+}
+
+// complete acts on a whole tag p. It is false when the tag has only ended what it
+// stands in and is to be read again.
+func (d *decoder) complete(p []byte, at int64) bool {
+	name, closing := d.tag.Name(), d.tag.Closing()
+	switch d.state {
+	case inAction:
+		if !closing || name != tagAction {
+			d.forgot()
+			return false
+		}
+		d.endAction()
+	case inResponse:
+		d.endResponse(at, d.response.final, true)
+	case inFeed:
+		d.endFeed()
+	case inSkip:
+		d.nested(closing)
+	default:
+		d.endUnit(at, true)
+		if closing {
+			d.closer(name, at)
+		} else {
+			d.opener(name, p, at)
+		}
+	}
+	return true
+}
+
+// closer acts on a closer between blocks or in a thought.
+func (d *decoder) closer(name int, at int64) {
+	if d.state == inTop {
+		f := fault(StrayClose, at)
+		f.Tag = names[name]
+		d.fault(f)
+		return
+	}
+	if d.depth--; d.depth == 0 {
+		d.state = inTop
+	}
+}
+
+// opener acts on an opener between blocks or in a thought. The errors come in the
+// order of streaming.md §1: a thought left open, repeated keys, the tag's own.
+func (d *decoder) opener(name int, p []byte, at int64) {
+	if name == tagResponse && d.state == inThought {
+		d.fault(fault(UnclosedThought, d.thoughtAt))
+		d.depth, d.state = 0, inTop
+	}
+	d.repeated(p, at)
+	switch name {
+	case tagThought:
+		d.beginThought(at)
+	case tagAction:
+		d.beginAction(p, at)
+	case tagResponse:
+		d.beginResponse(p, at)
+	case tagFeed:
+		d.beginFeed(p, at)
+	default:
+		d.beginSkip(name, at)
+	}
+}
+
+// repeated reports keys that a tag repeats, each once. Tags have few attributes.
+func (d *decoder) repeated(p []byte, at int64) {
+	attrs := d.tag.Attrs()
+	for i, a := range attrs {
+		earlier := 0
+		for _, b := range attrs[:i] {
+			if bytes.Equal(p[a.Key:a.KeyEnd], p[b.Key:b.KeyEnd]) {
+				earlier++
+			}
+		}
+		if earlier == 1 {
+			f := fault(DuplicateAttribute, at)
+			f.Name = string(p[a.Key:a.KeyEnd])
+			d.fault(f)
+		}
+	}
+}
+
+// attr gives the first value of a key, nil without one.
+func (d *decoder) attr(p []byte, key string) []byte {
+	for _, a := range d.tag.Attrs() {
+		if string(p[a.Key:a.KeyEnd]) == key {
+			return p[a.Value:a.ValueEnd]
+		}
+	}
+	return nil
+}
+
+// fault emits an error.
+func (d *decoder) fault(f messages.ParseError) {
+	d.emit(messages.Event{Kind: messages.EventParseError, Offset: f.Offset, Fault: f})
+}

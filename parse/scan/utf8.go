@@ -1,0 +1,103 @@
+package scan
+
+import "unicode/utf8"
+
+// UTF8 mends a stream of bytes: each byte that belongs to no character becomes one
+// U+FFFD. It holds back at most three bytes, the beginning of one character. The
+// zero value is ready.
+type UTF8 struct {
+	cut [utf8.UTFMax]byte // cut[:n] began a character in an earlier push
+	n   int
+	at  int // bytes of cut the caller still looks at
+}
+
+var replacement = []byte("\ufffd")
+
+// Next takes the beginning of p. text is whole characters that stand for the next
+// n bytes of the stream, and rest is what it has not taken. Call it until n is 0,
+// also with nothing left: then all of p is taken, but for what is held back. text
+// aliases p or the scanner and holds until the next call.
+func (u *UTF8) Next(p []byte) (text []byte, n int, rest []byte) {
+	u.drop()
+	for u.n > 0 {
+		if utf8.FullRune(u.cut[:u.n]) {
+			text, n = u.first()
+			return text, n, p
+		}
+		if len(p) == 0 {
+			return nil, 0, nil
+		}
+		u.cut[u.n] = p[0]
+		u.n++
+		p = p[1:]
+	}
+	whole := len(p) - tail(p)
+	if utf8.Valid(p[:whole]) {
+		if whole == 0 {
+			u.n = copy(u.cut[:], p)
+			return nil, 0, nil
+		}
+		return p[:whole], whole, p[whole:]
+	}
+	if i := valid(p); i > 0 {
+		return p[:i], i, p[i:]
+	}
+	return replacement, 1, p[1:]
+}
+
+// End gives what is held back, one byte a call, and then nothing.
+func (u *UTF8) End() (text []byte, n int) {
+	u.drop()
+	if u.n == 0 {
+		return nil, 0
+	}
+	return u.first()
+}
+
+// first gives the character cut begins with, or U+FFFD for its first byte.
+func (u *UTF8) first() (text []byte, n int) {
+	r, size := utf8.DecodeRune(u.cut[:u.n])
+	u.at = size
+	if r == utf8.RuneError && size == 1 {
+		return replacement, 1
+	}
+	return u.cut[:size], size
+}
+
+// drop lets go of what the last call handed out.
+func (u *UTF8) drop() {
+	if u.at > 0 {
+		u.n = copy(u.cut[:], u.cut[u.at:u.n])
+		u.at = 0
+	}
+}
+
+// tail counts the last bytes of p that begin a character without ending it.
+func tail(p []byte) int {
+	for i := 1; i < utf8.UTFMax && i <= len(p); i++ {
+		if c := p[len(p)-i]; utf8.RuneStart(c) {
+			if !utf8.FullRune(p[len(p)-i:]) {
+				return i
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// valid counts the bytes of p before the first one that belongs to no character.
+func valid(p []byte) int {
+	i := 0
+	for i < len(p) {
+		if p[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(p[i:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		i += size
+	}
+	return i
+}
