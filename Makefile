@@ -4,6 +4,7 @@
 #   make check   what CI asks for: format, vet, lint, race, vectors, short fuzzing
 #   make bench   the benchmarks behind docs/benchmarks.md
 #   make fuzz    every fuzz target, FUZZTIME each (default 1m)
+#   make crash-sweep  kill a reference set of turns at every point; minutes
 #   make clean   remove what the others made
 
 GO         ?= go
@@ -16,7 +17,7 @@ BENCHCOUNT ?= 5
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test check format vet lint race vectors bench fuzz clean
+.PHONY: run test check format vet lint race vectors bench fuzz crash-sweep clean
 
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
@@ -54,6 +55,9 @@ fuzz:
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x ./$$pkg; \
 		done; \
 	done
+
+crash-sweep:
+	$(GO) test -count=1 -timeout 60m -v ./tests/crash -args -full
 
 clean:
 	rm -rf $(DATA) bin

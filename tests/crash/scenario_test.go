@@ -1,0 +1,147 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// scenario is one turn, or a few, of the reference set.
+type scenario struct {
+	name    string
+	dialect string
+	classes []messages.Class // of the calls of each turn
+	change  func(*manifest.Manifest)
+	reply   func(*scenario, llm.Request) string
+	submits int
+	halts   bool // recovery: halt
+}
+
+// every class of effect (design.md §7).
+var every = []messages.Class{messages.Pure, messages.ReadOnly, messages.Idempotent, messages.Keyed, messages.Effectful}
+
+// reference is the reference set. A dialect that is added gets its turns here.
+func reference() []scenario {
+	var set []scenario
+	for _, class := range every {
+		set = append(set, scenario{name: "aeiou/" + string(class), dialect: "aeiou", classes: []messages.Class{class, class}, reply: program, submits: 1})
+	}
+	set = append(set,
+		scenario{name: "aeiou/mixed", dialect: "aeiou", classes: every, reply: program, submits: 2},
+		scenario{
+			name: "aeiou/halt", dialect: "aeiou", classes: []messages.Class{messages.Effectful, messages.Keyed}, reply: program, submits: 2, halts: true,
+			change: func(m *manifest.Manifest) { m.Loop.Recovery = messages.RecoverHalt },
+		},
+	)
+	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
+		set = append(set, scenario{
+			name: "plain/" + string(d), dialect: "plain", reply: poem, submits: 2,
+			change: func(m *manifest.Manifest) { m.Stream.Durability = d },
+		})
+	}
+	return set
+}
+
+// agent makes the scenario's agent for one life.
+func (sc *scenario) agent(o outside, g *gate) *stile.Agent {
+	m := manifest.Default(sc.dialect)
+	m.Name = "killed"
+	var own []tools.Tool
+	if sc.dialect == "aeiou" {
+		for _, class := range every {
+			t := act(o, g, class)
+			own = append(own, t)
+			m.Import.Tools = append(m.Import.Tools, t.Name)
+		}
+	}
+	if sc.change != nil {
+		sc.change(m)
+	}
+	return &stile.Agent{Manifest: m, Tools: own, Model: speaker{sc, g}}
+}
+
+// speaker is the scenario's model. It is a function of what it is told, as a model
+// is; a crash is nothing to it but a sentence in its prompt.
+type speaker struct {
+	sc   *scenario
+	gate *gate
+}
+
+// pieces is into how many pieces a reply is cut.
+const pieces = 4
+
+// Stream implements llm.Model.
+func (m speaker) Stream(_ context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		text := m.sc.reply(m.sc, req)
+		if err := m.gate.at(beforeReply); err != nil {
+			yield(llm.Chunk{}, err)
+			return
+		}
+		for i := range pieces {
+			if !yield(llm.Chunk{Text: []byte(text[i*len(text)/pieces : (i+1)*len(text)/pieces])}, nil) {
+				return
+			}
+			if i == pieces/2 {
+				if err := m.gate.at(midReply); err != nil {
+					yield(llm.Chunk{}, err)
+					return
+				}
+			}
+		}
+		if err := m.gate.at(afterReply); err != nil {
+			yield(llm.Chunk{}, err)
+			return
+		}
+		yield(llm.Chunk{Finish: messages.FinishComplete, Usage: messages.Usage{Input: 1, Output: 2}}, nil)
+	}
+}
+
+// turns is how many turns a run of the aeiou scenarios takes.
+const turns = 3
+
+var stepped = regexp.MustCompile(`step (\d) ends`)
+
+// program does the scenario's calls in the first turns and ends with the last. What
+// a crash cut off it does not do again: it says so and goes on, as the model is told
+// to.
+func program(sc *scenario, req llm.Request) string {
+	told := req.Messages[len(req.Messages)-1].Text
+	step := 1
+	if m := stepped.FindAllStringSubmatch(told, -1); m != nil {
+		n, _ := strconv.Atoi(m[len(m)-1][1])
+		step = n%turns + 1
+	}
+	lines := []string{
+		"command", " on error as e do", `  emit "error " + e.code`, "  clear_error", " endon",
+		fmt.Sprintf(` emit "step %d begins"`, step), ` whisper self, "so far so good"`,
+	}
+	switch {
+	case strings.Contains(told, "restarted"):
+		lines = append(lines, ` emit "what was cut off is not done again"`)
+	case step < turns:
+		for i, class := range sc.classes {
+			lines = append(lines, fmt.Sprintf(` set r = tool.world.%s("%d-%d")`, class, step, i), ` emit "it " + r`)
+		}
+	}
+	action := "continue"
+	if step == turns {
+		action = "done"
+	}
+	return strings.Join(append(lines, fmt.Sprintf(` emit "step %d ends"`, step),
+		fmt.Sprintf(` emit tool.aeiou.magic("LOOP", {"action": "%s"})`, action), "endcommand\n"), "\n")
+}
+
+// poem is a text long enough for chunk records of its own.
+func poem(_ *scenario, req llm.Request) string {
+	return fmt.Sprintf("An answer to %d messages.\n", len(req.Messages)) + strings.Repeat("And the rope went over the stile.\n", 250)
+}

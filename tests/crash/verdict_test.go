@@ -1,0 +1,335 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// verdict is what came of a kill.
+type verdict struct {
+	lost, doubled, unknown int
+	problems               []string
+}
+
+func (v *verdict) add(o verdict) {
+	v.lost, v.doubled, v.unknown = v.lost+o.lost, v.doubled+o.doubled, v.unknown+o.unknown
+	v.problems = append(v.problems, o.problems...)
+}
+
+func (v *verdict) fault(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	switch {
+	case strings.HasPrefix(text, "lost"):
+		v.lost++
+	case strings.HasPrefix(text, "doubled"):
+		v.doubled++
+	}
+	v.problems = append(v.problems, text)
+}
+
+// trial is the evidence: the journal after recovery, what clients were told, what
+// happened outside, and the run that nobody killed.
+type trial struct {
+	sc      *scenario
+	agent   *stile.Agent
+	archive *stile.Archive
+	told    *witness
+	deeds   []deed
+	unhurt  *calm // nil while the calm run itself is judged
+	torn    bool  // a kill parted records that are committed together
+}
+
+// calm is the run that nobody killed.
+type calm struct {
+	decisions []string
+	texts     []string // what users were shown, run by run
+	deeds     int
+	points    []point
+	heard     int
+}
+
+// judge holds the evidence against the promises.
+func (tr *trial) judge(ctx context.Context) (v verdict, found calm) {
+	head, err := tr.archive.Head(ctx, session)
+	if err != nil {
+		v.fault("the session is gone: %v", err)
+		return v, found
+	}
+	var recs []*stile.Record
+	for r, err := range tr.archive.Records(ctx, head.Inc) {
+		if err != nil {
+			v.fault("the journal cannot be read: %v", err)
+			return v, found
+		}
+		recs = append(recs, r)
+	}
+	tr.proved(ctx, &v, head)
+	tr.kept(&v, recs)
+	tr.shown(ctx, &v, head, recs)
+	tr.ended(&v, recs)
+	tr.happened(&v, recs)
+	found = tr.outcome(&v, recs)
+	return v, found
+}
+
+// proved: the journal verifies, every decision signed, and replays.
+func (tr *trial) proved(ctx context.Context, v *verdict, head journal.Head) {
+	rep, err := tr.archive.Verify(ctx, head.Inc, stile.VerifyOptions{})
+	if err != nil || !rep.OK() || rep.Missing > 0 || rep.Valid == 0 {
+		v.fault("verify: %+v, %v", rep, err)
+	}
+	if tr.torn { // a replay makes whole steps, and this journal has a part of one
+		return
+	}
+	again, err := tr.archive.Replay(ctx, head.Inc, tr.agent)
+	if err != nil {
+		v.fault("replay: %v", err)
+	} else if again.Head != head.Hash {
+		v.fault("the replay ends at another head than %d", head.Seq)
+	}
+}
+
+// kept: what somebody was told is in the journal.
+func (tr *trial) kept(v *verdict, recs []*stile.Record) {
+	for _, p := range tr.told.problems {
+		v.fault("%s", p)
+	}
+	for seq, s := range tr.told.records {
+		switch {
+		case seq > int64(len(recs)):
+			v.fault("lost: record %d (%s) was shown, the journal ends at %d", seq, s.Kind, len(recs))
+		case hex.EncodeToString(recs[seq-1].Hash[:]) != s.Hash:
+			v.fault("lost: record %d (%s) was shown and is another now", seq, s.Kind)
+		}
+	}
+	for i, run := range tr.told.runs {
+		ok := slices.ContainsFunc(recs, func(r *stile.Record) bool {
+			b, is := r.Body.(*messages.Input)
+			return is && r.Run == run && b.Key == fmt.Sprint("submit-", i)
+		})
+		if !ok {
+			v.fault("lost: submit %d was answered as run %d", i, run)
+		}
+	}
+}
+
+// shown: in strict durability every byte of a delta was on disk before; in the other
+// modes a turn that came to its end by itself has what was shown of it.
+func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs []*stile.Record) {
+	if len(tr.told.deltas) == 0 {
+		return
+	}
+	said, settled := map[int64][]byte{}, map[int64]bool{}
+	strict := tr.agent.Manifest.Stream.Durability == "strict"
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.ModelChunk:
+			said[r.Turn] = append(said[r.Turn][:b.Off:b.Off], b.Bytes...)
+		case *messages.ModelReply:
+			whole, err := tr.archive.Blob(ctx, head.Inc, b.Blob)
+			if err != nil {
+				v.fault("lost: the reply of turn %d: %v", r.Turn, err)
+			}
+			said[r.Turn] = whole
+		case *messages.TurnDecided:
+			settled[r.Turn] = b.Resumed
+		}
+	}
+	for _, d := range tr.told.deltas {
+		if settled[d.Turn] && !strict {
+			continue
+		}
+		text := said[d.Turn] // Off is where the delta ends
+		if int(d.Off) > len(text) || !bytes.HasSuffix(text[:d.Off], []byte(d.Text)) {
+			v.fault("lost: %d bytes up to %d of turn %d were shown", len(d.Text), d.Off, d.Turn)
+		}
+	}
+}
+
+// ended: every run, turn and action has one end, and the right one.
+func (tr *trial) ended(v *verdict, recs []*stile.Record) {
+	type action struct {
+		class   messages.Class
+		started int
+		ends    []*messages.ActionEnded
+	}
+	runs, turns, actions := map[int64]int{}, map[int64]int{}, map[string]*action{}
+	for _, r := range recs {
+		id := func(of string) string { return fmt.Sprint(r.Turn, of) }
+		switch b := r.Body.(type) {
+		case *messages.Input:
+			runs[r.Run] += 0
+		case *messages.RunEnd:
+			runs[r.Run]++
+		case *messages.TurnBegin:
+			turns[r.Turn] += 0
+		case *messages.TurnDecided:
+			turns[r.Turn]++
+		case *messages.ActionDeclared:
+			actions[id(b.ID)] = &action{class: b.Class}
+		case *messages.ActionStarted:
+			actions[id(b.ID)].started++
+		case *messages.ActionEnded:
+			actions[id(b.ID)].ends = append(actions[id(b.ID)].ends, b)
+			if b.State == messages.ActionUnknown {
+				v.unknown++
+			}
+		}
+	}
+	for n, ends := range runs {
+		if ends != 1 {
+			v.fault("run %d has %d ends", n, ends)
+		}
+	}
+	for n, ends := range turns {
+		if ends != 1 {
+			v.fault("turn %d has %d decisions", n, ends)
+		}
+	}
+	did := map[string]int{}
+	for _, d := range tr.deeds {
+		did[fmt.Sprint(d.Turn, d.ID)]++
+	}
+	for id, a := range actions {
+		if len(a.ends) != 1 {
+			v.fault("action %s has %d ends", id, len(a.ends))
+			continue
+		}
+		switch a.ends[0].State {
+		case messages.ActionOK:
+			if a.started == 0 || tr.sc.classes != nil && did[id] == 0 {
+				v.fault("action %s is ok and never happened", id)
+			}
+		case messages.ActionCancelled:
+			if a.class.Durable() && did[id] > 0 {
+				v.fault("lost: action %s is cancelled and happened", id)
+			}
+		case messages.ActionUnknown:
+			if a.started == 0 || !a.class.Durable() {
+				v.fault("action %s (%s) is unknown and was started %d times", id, a.class, a.started)
+			}
+		default:
+			v.fault("action %s ended %s(%s)", id, a.ends[0].State, a.ends[0].Reason)
+		}
+	}
+}
+
+// happened: effects are counted in the world outside.
+func (tr *trial) happened(v *verdict, recs []*stile.Record) {
+	keys := map[string]string{} // of the actions that the journal knows as started
+	for _, r := range recs {
+		if b, ok := r.Body.(*messages.ActionStarted); ok {
+			keys[fmt.Sprint(r.Turn, b.ID)] = b.Key
+		}
+	}
+	byID, byKey, byWhat := map[string]string{}, map[string]int{}, map[string]int{}
+	for _, d := range tr.deeds {
+		id := fmt.Sprint(d.Turn, d.ID)
+		if was, ok := byID[id]; ok && was != d.Key {
+			v.fault("doubled: %s %s (%s) happened under two keys", d.Tool, d.What, id)
+		}
+		byID[id] = d.Key
+		byKey[d.Key]++
+		if d.Class == messages.Effectful && byKey[d.Key] > 1 {
+			v.fault("doubled: %s %s (%s) happened %d times", d.Tool, d.What, id, byKey[d.Key])
+		}
+		if d.Class.Durable() {
+			if key, ok := keys[id]; !ok {
+				v.fault("lost: %s %s (%s) happened and the journal has no start of it", d.Tool, d.What, id)
+			} else if key != d.Key {
+				v.fault("doubled: %s %s (%s) happened under another key than the journal's", d.Tool, d.What, id)
+			}
+			// The scenario's model never asks for the same thing twice in one run.
+			if byWhat[d.What] += 1; d.Class == messages.Effectful && byWhat[d.What] > tr.sc.submits {
+				v.fault("doubled: %s %s happened %d times in %d runs", d.Tool, d.What, byWhat[d.What], tr.sc.submits)
+			}
+		}
+	}
+}
+
+// outcome: the decisions are those of the run nobody killed, or the settled ones.
+func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
+	found.deeds, found.heard = len(tr.deeds), tr.told.heard
+	ends := map[int64]*messages.RunEnd{}
+	resumed := map[int64]int{}
+	last := map[int64]*messages.TurnDecided{}
+	var text strings.Builder
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.TurnDecided:
+			last[r.Run] = b
+			if b.Resumed {
+				resumed[r.Run]++
+				if b.Decision != messages.Halt || b.Reason != messages.ErrCrash {
+					v.fault("turn %d was settled %s(%s)", r.Turn, b.Decision, b.Reason)
+				}
+			}
+		case *messages.Emit:
+			if !b.Candidate {
+				text.WriteString(b.Text + "\n")
+			}
+		case *messages.UnitText:
+			if b.UnitKind == messages.ResponseUnit && b.Complete {
+				text.WriteString(b.Text)
+			}
+		case *messages.RunEnd:
+			ends[r.Run] = b
+			found.texts = append(found.texts, text.String())
+			text.Reset()
+		}
+	}
+	total := 0 // what an earlier run said is what a later one goes on from
+	for run := range int64(len(ends)) {
+		e := ends[run+1]
+		if e == nil {
+			v.fault("run %d is missing", run+1)
+			continue
+		}
+		said := string(e.Decision)
+		if e.Reason != "" {
+			said += "(" + string(e.Reason) + ")"
+		}
+		found.decisions = append(found.decisions, said)
+		if told, ok := tr.told.ends[run+1]; ok && told != said {
+			v.fault("lost: run %d was told to end %s, the journal says %s", run+1, told, said)
+		}
+		if d := last[run+1]; d != nil && !tr.torn && (d.Decision != e.Decision || d.Reason != e.Reason) {
+			v.fault("run %d ended %s, its last turn %s(%s)", run+1, said, d.Decision, d.Reason)
+		}
+		if tr.unhurt == nil {
+			continue
+		}
+		total += resumed[run+1]
+		switch want := tr.unhurt.decisions[run]; {
+		case tr.torn && tr.sc.halts && said == "HALT(ERR_CRASH)": // between two turns of it
+			total++
+		case resumed[run+1] == 0:
+			if said != want {
+				v.fault("run %d ended %s, unhurt %s", run+1, said, want)
+			} else if total == 0 && found.texts[run] != tr.unhurt.texts[run] {
+				v.fault("lost: run %d said %q, unhurt %q", run+1, found.texts[run], tr.unhurt.texts[run])
+			}
+		case tr.sc.halts || resumed[run+1] >= maxSettlements:
+			if said != "HALT(ERR_CRASH)" {
+				v.fault("run %d was settled %d times and ended %s", run+1, resumed[run+1], said)
+			}
+		case said != want:
+			v.fault("run %d was resumed and ended %s, unhurt %s", run+1, said, want)
+		}
+	}
+	if len(found.decisions) != tr.sc.submits {
+		v.fault("%d runs, %d submits", len(found.decisions), tr.sc.submits)
+	}
+	return found
+}
+
+// maxSettlements is how often a run is settled before it is given up (design.md §7).
+const maxSettlements = 3
