@@ -2,6 +2,7 @@
 #   make run     compile and run the tour: real sessions on the scripted model
 #   make test    all tests
 #   make check   what CI asks for: format, vet, lint, race, vectors, short fuzzing
+#   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
 #   make bench   the benchmarks behind docs/benchmarks.md
 #   make fuzz    every fuzz target, FUZZTIME each (default 1m)
 #   make crash-sweep  kill a reference set of turns at every point; minutes
@@ -13,11 +14,13 @@ DATA       ?= stile-data
 FUZZTIME   ?= 1m
 BENCHTIME  ?= 1s
 BENCHCOUNT ?= 5
+SIMTURNS   ?= 1000000
+SIMFLAGS   ?=
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test check format vet lint race vectors bench fuzz crash-sweep clean
+.PHONY: run test check format vet lint race vectors sim sim-short crash-sweep bench fuzz clean
 
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
@@ -25,7 +28,7 @@ run:
 test:
 	$(GO) test $(PKGS)
 
-check: format vet lint race vectors
+check: format vet lint race vectors sim-short
 	$(MAKE) fuzz FUZZTIME=2s
 
 format:
@@ -44,6 +47,12 @@ race:
 
 vectors:
 	$(GO) run ./cmd/stile conform tests/testdata/vectors
+
+sim:
+	$(GO) run -tags lite ./cmd/stile sim --turns $(SIMTURNS) $(SIMFLAGS)
+
+sim-short:
+	$(MAKE) sim SIMTURNS=30000
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn

@@ -23,7 +23,7 @@ const (
 	exitUsage       status = 2   // flags, files, settings, names
 	exitHalt        status = 3   // HALT
 	exitDifference  status = 4   // verify or replay found one
-	exitConform     status = 5   // a conformance vector failed or could not be run
+	exitConform     status = 5   // a conformance vector failed or could not be run; of sim: an invariant did not hold
 	exitAbort       status = 6   // ABORT
 	exitInterrupted status = 130 // as shells have it for SIGINT
 )
@@ -34,7 +34,7 @@ const exitHelp = `Exit status:
   2    usage or configuration: flags, files, manifests, keys, names of sessions
   3    the decision was HALT
   4    verify or replay found a difference
-  5    a conformance vector failed or could not be run
+  5    a conformance vector failed or could not be run; of sim: an invariant did not hold
   6    the decision was ABORT
   130  interrupted`
 

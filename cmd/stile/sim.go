@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/sim"
+)
+
+// simFlags are what sim was asked for.
+type simFlags struct {
+	seed    uint64
+	turns   int64
+	workers int
+	trace   bool
+	json    bool
+}
+
+func (a *app) simCommand() *cobra.Command {
+	var f simFlags
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Run simulated sessions under a seed and check every step",
+		Long: `Runs sessions of the real core – the turn machine, the dialects, the interpreter, the
+journal's writer, chain and fence – in simulated worlds where models talk nonsense,
+tools hang and panic, clocks jump, hosts crash and the disk loses what was not synced.
+After every step the invariants are checked: one turn in flight, nothing shown or begun
+before it is durable, one decision a turn, one end an action, no effect twice, the chain
+verifies, the state is what the journal says, every accepted run ends.
+
+World N is made of seed N alone: the same seed gives the same journals, byte for byte.
+Worlds from --seed on are run until enough turns were decided. Exit status 5 says that
+an invariant did not hold, and the seed of that world is printed.`,
+		Example: `  stile sim --turns 20000
+  stile sim --seed 42 --turns 1 --trace`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.do(func(ctx context.Context, _ []string) error {
+		if !cmd.Flags().Changed("seed") {
+			f.seed = freshSeed()
+		}
+		return a.sim(ctx, f)
+	})
+	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "seed of the first world (default a fresh one, which is printed)")
+	cmd.Flags().Int64Var(&f.turns, "turns", sim.DefaultTurns, "stop when this many turns were decided")
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "worlds at a time (default the number of processors)")
+	cmd.Flags().BoolVar(&f.trace, "trace", false, "print every step of the world that fails, or of the first")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary alone, as JSON")
+	return cmd
+}
+
+// freshSeed is short enough to be typed again.
+func freshSeed() uint64 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // it never fails, and if it did any seed would do
+	return uint64(binary.BigEndian.Uint32(b[:]))
+}
+
+type simJSON struct {
+	OK          bool                        `json:"ok"`
+	Seed        uint64                      `json:"seed"`
+	Digest      messages.Digest             `json:"digest"`
+	Millis      int64                       `json:"ms"`
+	Worlds      int64                       `json:"worlds"`
+	Sessions    int64                       `json:"sessions"`
+	Runs        int64                       `json:"runs"`
+	Turns       int64                       `json:"turns"`
+	Actions     int64                       `json:"actions"`
+	Unknown     int64                       `json:"unknown"`
+	Resumed     int64                       `json:"resumed"`
+	Records     int64                       `json:"records"`
+	Steps       int64                       `json:"steps"`
+	Crashes     int64                       `json:"crashes"`
+	Power       int64                       `json:"power_failures"`
+	Activations int64                       `json:"activations"`
+	Commits     int64                       `json:"commits"`
+	Refused     int64                       `json:"refused"`
+	Effects     int64                       `json:"effects"`
+	Late        int64                       `json:"late"`
+	Decisions   map[messages.Decision]int64 `json:"decisions"`
+	Reasons     map[messages.Code]int64     `json:"reasons"`
+	Failure     *simFailureJSON             `json:"failure,omitempty"`
+}
+
+type simFailureJSON struct {
+	Seed      uint64 `json:"seed"`
+	Step      int64  `json:"step"`
+	Invariant string `json:"invariant"`
+	Detail    string `json:"detail"`
+	Command   string `json:"command"`
+}
+
+func (a *app) sim(ctx context.Context, f simFlags) error {
+	if f.turns <= 0 {
+		return &messages.Error{Code: messages.ErrConfig, Field: "turns", Detail: "at least 1"}
+	}
+	if f.workers < 0 {
+		return &messages.Error{Code: messages.ErrConfig, Field: "workers", Detail: "at least 1"}
+	}
+	opts := sim.Options{Seed: f.seed, Turns: f.turns, Workers: f.workers}
+	if !f.json {
+		fmt.Fprintf(a.out, "seed %d\n", f.seed)
+	}
+	if f.trace {
+		opts.Trace = a.out
+		if f.json {
+			opts.Trace = a.err
+		}
+	}
+	began := time.Now()
+	rep, err := sim.Run(ctx, opts)
+	return a.simulated(f, rep, time.Since(began), err)
+}
+
+// simulated prints what a simulation came to.
+func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err error) error {
+	var failed *sim.Failure
+	if err != nil && !errors.As(err, &failed) {
+		return err
+	}
+	if f.json {
+		out := simJSON{
+			OK: failed == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
+			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Resumed: rep.Resumed, Records: rep.Records,
+			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
+			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
+		}
+		if failed != nil {
+			out.Failure = &simFailureJSON{failed.Seed, failed.Step, failed.Invariant, failed.Detail, failed.Command()}
+		}
+		if err := a.writeJSON(out); err != nil {
+			return err
+		}
+	} else {
+		printSim(a.out, rep, took)
+		if failed != nil {
+			fmt.Fprintf(a.out, "FAIL %v\nsee it again: %s\n", harmless(failed.Error()), failed.Command())
+		}
+	}
+	if failed != nil {
+		return exitConform
+	}
+	return nil
+}
+
+func printSim(w io.Writer, rep sim.Report, took time.Duration) {
+	rate := float64(rep.Turns) / max(took.Seconds(), 1e-3)
+	fmt.Fprintf(w, "%d turns of %d runs in %d sessions of %d worlds, %s (%.0f turns/s)\n",
+		rep.Turns, rep.Runs, rep.Sessions, rep.Worlds, took.Round(time.Millisecond), rate)
+	fmt.Fprintf(w, "  decisions: %s\n", counts(rep.Decisions))
+	fmt.Fprintf(w, "  reasons of HALT: %s\n", counts(rep.Reasons))
+	fmt.Fprintf(w, "  actions: %d, %d unknown, %d begun outside; %d late answers\n", rep.Actions, rep.Unknown, rep.Effects, rep.Late)
+	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d of %d batches refused\n",
+		rep.Crashes, rep.PowerFailures, rep.Activations, rep.Snapshots, rep.Resumed, rep.Refused, rep.Refused+rep.Commits)
+	fmt.Fprintf(w, "  %d inputs, %d records, digest of the journals %s\n", rep.Steps, rep.Records, rep.Digest)
+}
+
+// counts lists a tally in the order of its names.
+func counts[K ~string](tally map[K]int64) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(tally)) {
+		parts = append(parts, fmt.Sprintf("%s %d", k, tally[k]))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"hash"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
+)
+
+var bg = context.Background()
+
+// client is the users of one session: what they asked, what they were promised,
+// and what they saw.
+type client struct {
+	w       *world
+	n       int
+	key     messages.SessionKey
+	sid     string
+	dialect *dialect
+	rules   turn.Rules
+	policy  journal.Receipts
+
+	asked     map[uint64]*asked
+	last      uint64
+	promised  []*asked         // accepted, in the order of the answers
+	cancelled []int64          // runs whose cancel was answered well
+	keyed     map[string]int64 // idempotency keys: the run they were answered with
+	seen      journal.Anchor   // the last record shown
+	inc       messages.Incarnation
+
+	minted map[string]*stamp
+	forged string // a token of an earlier turn
+}
+
+// asked is one submit or cancel.
+type asked struct {
+	in     messages.Input
+	cancel bool
+	run    int64
+	seq    int64
+	joined bool
+}
+
+// stamp is a token as its minter remembers it.
+type stamp struct {
+	turn.Ident
+	action string
+	used   int64 // turn it decided
+}
+
+func (w *world) newClient(n int) *client {
+	d := w.pickDialect()
+	pick := func(of ...int64) int64 { return of[w.rnd.IntN(len(of))] }
+	c := &client{
+		w: w, n: n, key: messages.SessionKey{Tenant: "t", User: "u", ID: fmt.Sprintf("s%d", n)}, dialect: d,
+		asked: map[uint64]*asked{}, keyed: map[string]int64{}, minted: map[string]*stamp{},
+		policy: []journal.Receipts{journal.ReceiptsDecision, journal.ReceiptsRun, journal.ReceiptsOff}[w.rnd.IntN(3)],
+	}
+	c.sid = c.key.SID()
+	c.rules = turn.Rules{
+		Dialect: d.Name(), Judge: d, Provider: "sim", Model: "author",
+		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0,
+		Recovery:   []messages.Recovery{messages.RecoverResume, messages.RecoverResume, messages.RecoverHalt}[w.rnd.IntN(3)],
+		OnPanic:    []messages.OnPanic{messages.PanicHalt, messages.PanicFail}[w.rnd.IntN(2)],
+		Durability: []turn.Durability{turn.Strict, turn.Checkpoint, turn.WholeUnit}[w.rnd.IntN(3)],
+		Limits: turn.Limits{
+			ProgramWall: time.Duration(pick(0, 2, 30)) * time.Second, GenerationWall: time.Duration(pick(0, 5, 300)) * time.Second,
+			TurnWall: time.Duration(pick(0, 20, 900)) * time.Second, RunWall: time.Duration(pick(0, 120, 3600)) * time.Second,
+			Actions: pick(0, 5, 256), Tokens: pick(0, 0, 200), CostMicroUSD: pick(0, 0, 200),
+		},
+	}
+	if most := d.Traits().MaxTurns; most > 0 {
+		c.rules.MaxTurns = most
+	}
+	w.stats.Sessions++
+	return c
+}
+
+// ask has a user do something, at the door of h.
+func (c *client) ask(h *host) {
+	w := c.w
+	s := h.wake(c)
+	if s == nil {
+		return
+	}
+	a := &asked{}
+	c.last++
+	handle := c.last
+	if w.happens(w.weather.cancel) {
+		a.cancel = true
+		run := int64(0)
+		if runs := s.machine.State().Runs; runs > 0 && w.rnd.IntN(3) == 0 {
+			run = 1 + w.rnd.Int64N(runs)
+		}
+		c.asked[handle] = a
+		w.log.say("client %d cancels run %d on host %d", c.n, run, h.n)
+		s.step(&turn.Cancel{Handle: handle, By: "user", Run: run})
+		s.settleDown()
+		return
+	}
+	in := messages.Input{
+		Text: "hello " + fmt.Sprint(w.rnd.IntN(100)), User: "u",
+		Policy: []messages.Policy{"", messages.Enqueue, messages.Enqueue, messages.Reject, "merge"}[w.rnd.IntN(5)],
+		Key:    []string{"", "", fmt.Sprintf("k%d", w.rnd.IntN(40))}[w.rnd.IntN(3)],
+	}
+	in, err := c.dialect.input(in)
+	if err != nil {
+		w.violated("step", "the dialect refuses a text: %v", err)
+	}
+	a.in = in
+	c.asked[handle] = a
+	w.log.say("client %d submits on host %d", c.n, h.n)
+	if s.machine.State().Seq == 0 {
+		s.step(&turn.Open{Name: "sim"})
+	}
+	if !s.dead {
+		s.step(&turn.Submit{Handle: handle, Input: in})
+	}
+	s.settleDown()
+}
+
+// answered takes an answer at the door.
+func (c *client) answered(s *shell, e *turn.Answer) {
+	a := c.asked[e.Handle]
+	if a == nil {
+		if e.Handle != 0 {
+			c.w.violated("order", "handle %d is answered and nobody asked, or twice", e.Handle)
+		}
+		return
+	}
+	delete(c.asked, e.Handle)
+	if e.Err != nil {
+		if messages.CodeOf(e.Err) == "" {
+			c.w.violated("step", "a refusal without a code: %v", e.Err)
+		}
+		return
+	}
+	if a.cancel {
+		c.cancelled = append(c.cancelled, e.Run)
+		return
+	}
+	a.run, a.seq, a.joined = e.Run, e.Seq, e.Joined
+	c.promised = append(c.promised, a)
+}
+
+// saw takes a record that was shown. It must be on the disk, whoever shows it.
+func (c *client) saw(r *messages.Record) {
+	if !c.onDisk(r.Inc, r.Seq, r.Hash) {
+		c.w.violated("order", "record %d %s of session %d is shown before it is on the disk", r.Seq, r.Body.Kind(), c.n)
+	}
+	if r.Seq > c.seen.Seq {
+		c.seen, c.inc = journal.Anchor{Seq: r.Seq, Hash: r.Hash}, r.Inc
+	}
+}
+
+// onDisk tells whether the disk has that very record.
+func (c *client) onDisk(inc messages.Incarnation, seq int64, hash messages.Digest) bool {
+	r := c.record(inc, seq)
+	return r != nil && r.Hash == hash
+}
+
+// record reads one record from the disk, nil when it is not there.
+func (c *client) record(inc messages.Incarnation, seq int64) *messages.Record {
+	for r, err := range c.w.disk.Read(bg, inc, seq, seq) {
+		if err == nil && r.Seq == seq {
+			return r
+		}
+	}
+	return nil
+}
+
+// remembered checks after a crash that nothing shown was forgotten.
+func (w *world) remembered() {
+	for _, c := range w.clients {
+		if c.seen.Seq > 0 && !c.onDisk(c.inc, c.seen.Seq, c.seen.Hash) {
+			w.violated("forgotten", "record %d of session %d was shown and is gone", c.seen.Seq, c.n)
+		}
+	}
+}
+
+// judge looks at the session at rest: the journal from its first byte, and every
+// promise.
+func (c *client) judge(sum hash.Hash) {
+	w := c.w
+	head, err := w.disk.Head(bg, c.sid)
+	if journal.IsNotFound(err) {
+		if len(c.promised) > 0 || c.seen.Seq > 0 {
+			w.violated("forgotten", "session %d is gone", c.n)
+		}
+		return
+	}
+	if err != nil {
+		w.violated("chain", "%v", err)
+	}
+	rep := journal.Verify(w.disk.Read(bg, head.Inc, 0, 0), journal.VerifyOptions{
+		SID: c.sid, Inc: head.Inc, Keys: seal{}, Receipts: c.policy, Head: journal.Anchor{Seq: head.Seq, Hash: head.Hash},
+	})
+	if !rep.OK() || rep.Missing > 0 {
+		w.violated("chain", "verify finds %d problems, %d receipts missing: %+v", rep.Found, rep.Missing, rep.Problems)
+	}
+	_, recs, err := journal.Load(bg, w.disk, head.Inc)
+	if err != nil {
+		w.violated("chain", "%v", err)
+	}
+	a := newAudit()
+	var line []byte
+	ends := map[int64]int{}
+	inputs := map[int64]*messages.Record{}
+	for _, r := range recs {
+		if err := a.apply(r); err != nil {
+			w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
+		}
+		line = append(journal.AppendRecord(line[:0], r), '\n')
+		sum.Write(line)
+		switch b := r.Body.(type) {
+		case *messages.RunEnd:
+			ends[r.Run]++
+			w.stats.Runs++
+		case *messages.Input:
+			inputs[r.Run] = r
+		case *messages.TurnDecided:
+			w.stats.Turns++
+			w.stats.Decisions[b.Decision]++
+			if b.Reason != "" {
+				w.stats.Reasons[b.Reason]++
+			}
+			if b.Resumed {
+				w.stats.Resumed++
+			}
+			c.stood(r, b)
+		case *messages.ActionEnded:
+			w.stats.Actions++
+			if b.State == messages.ActionUnknown {
+				w.stats.Unknown++
+			}
+		}
+		w.stats.Records++
+	}
+	if len(a.waiting) > 0 || a.run != 0 || a.turn != 0 {
+		w.violated("rest", "session %d is at rest and %d runs have no end", c.n, len(a.waiting))
+	}
+	for _, p := range c.promised {
+		in := inputs[p.run]
+		if in == nil || in.Seq != p.seq || !p.joined && !sameInput(in.Body.(*messages.Input), &p.in) {
+			w.violated("forgotten", "run %d of session %d was accepted as record %d and is not there", p.run, c.n, p.seq)
+		}
+		if ends[p.run] != 1 {
+			w.violated("rest", "run %d of session %d has %d ends", p.run, c.n, ends[p.run])
+		}
+	}
+}
+
+func sameInput(have, want *messages.Input) bool {
+	return have.Text == want.Text && have.Userdata == want.Userdata && have.Key == want.Key && have.User == want.User
+}
+
+// stood checks what a decision of the journal stands on.
+func (c *client) stood(r *messages.Record, b *messages.TurnDecided) {
+	w := c.w
+	if b.JTI == "" {
+		if c.dialect.Name() == "aeiou" && b.Decision != messages.Halt {
+			w.violated("decision", "turn %d is %s without a token", r.Turn, b.Decision)
+		}
+		return
+	}
+	t := c.minted[b.JTI]
+	if t == nil || t.Turn != r.Turn {
+		w.violated("decision", "turn %d is decided by token %s, which is not its own", r.Turn, b.JTI)
+	}
+	if t.used != 0 {
+		w.violated("decision", "token %s decides turns %d and %d", b.JTI, t.used, r.Turn)
+	}
+	t.used = r.Turn
+	if b.Decision != messages.Halt && !strings.EqualFold(string(b.Decision), t.action) {
+		w.violated("decision", "turn %d is %s by a token of %s", r.Turn, b.Decision, t.action)
+	}
+}
+
+// seal makes receipts that cost nothing and can be told from forged ones.
+type seal struct{}
+
+// Receipt implements journal.Signer.
+func (seal) Receipt(inc string, seq int64, hash [32]byte, _ time.Time) (*messages.Receipt, error) {
+	return &messages.Receipt{KID: "sim", Sig: append([]byte(fmt.Sprintf("%s %d ", inc, seq)), hash[:]...)}, nil
+}
+
+// VerifyReceipt implements journal.ReceiptKeys.
+func (s seal) VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig []byte, ts time.Time) error {
+	want, _ := s.Receipt(inc, seq, hash, ts)
+	if kid != want.KID || string(sig) != string(want.Sig) {
+		return fmt.Errorf("the receipt of record %d is another's", seq)
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+// Package sim runs sessions under a seed, in a world where everything that can
+// go wrong does, and checks after every step that nothing went wrong for good.
+//
+// A world is made of what the product itself uses – turn.Machine, turn.Outbox, the
+// dialects, the interpreter, journal.Writer, Sealer and Judge – and of what stands
+// around it, simulated: two hosts with clocks of their own, a disk that loses,
+// tears and reorders what was not synced, a model that writes at random, tools
+// that fail, hang, panic and answer late, users who submit twice and cancel. One
+// random sequence decides what happens next.
+//
+// Invariants held after every step (the names are those of a Failure):
+//
+//	single-flight  at most one turn is in flight per session and owner
+//	order          nothing is published, answered, asked of a model or begun
+//	               outside before the record it needs is on the disk
+//	forgotten      what a subscriber saw or a client was promised is never lost
+//	history        one decision per turn, one end per action and run, in order
+//	chain          the journal's chain verifies and its head summarises it
+//	projection     the machine's state is the fold of the encoded records, and
+//	               snapshot and tail give the same as all records
+//	effect         an effectful action begins once, a keyed one under one key
+//	               alone, and no record says what the outside does not know
+//	decision       a decision stands on a token of its own turn, used once
+//	rest           at the end every accepted run has exactly one end
+//	step           the machine refuses no input and nothing panics
+//
+// The same seed gives the same journal, byte for byte, on any number of cores.
+//
+// It does not test the shells, the stores on disk or the doors: it takes their
+// places.
+package sim

@@ -1,0 +1,220 @@
+package sim
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/memory"
+)
+
+// host is a process: a writer of its own on the shared disk, a clock of its own,
+// and the sessions it has awake.
+//
+//	out > 0 and the writer has a commit open  ⇔  busy
+//
+// holds whenever the world looks: the writer runs on its own goroutine, but only
+// between handing it something and hearing from it, so that what it groups follows
+// from the seed.
+type host struct {
+	w      *world
+	n      int
+	skew   time.Duration // of its clock
+	store  *port
+	writer *journal.Writer
+	out    int  // batches without an answer
+	busy   bool // the writer has a commit open
+	failed bool // its disk gave an error: it must be reopened
+	acks   []ack
+	shells []*shell // by session; nil where asleep
+}
+
+// ack is the writer's answer on its way to a shell.
+type ack struct {
+	to  *shell
+	seq int64
+	err error
+}
+
+// signal is the writer's goroutine saying where it is.
+type signal struct {
+	entered bool // it is in Commit and waits
+	ack     ack
+}
+
+// port is the store as one host's writer sees it: Commit waits until the world
+// says what became of it.
+type port struct {
+	*memory.Store
+	batches []journal.Batch
+	signals chan signal
+	release chan []error
+	gone    bool // its process is dead
+}
+
+// Commit implements journal.Store.
+func (p *port) Commit(batches []journal.Batch) []error {
+	if p.gone {
+		return failures(len(batches), errGone())
+	}
+	p.batches = batches
+	p.signals <- signal{entered: true}
+	return <-p.release
+}
+
+// Immediate implements journal.Store.
+func (p *port) Immediate() bool { return false }
+
+// Reopen implements journal.Store: what is on the disk was decided when it failed.
+func (p *port) Reopen() error { return nil }
+
+// Close implements journal.Store; the disk is the world's.
+func (p *port) Close() error { return nil }
+
+func errGone() error { return journal.Fail(journal.ReasonClosed, nil, "the process is dead") }
+
+func failures(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+func (w *world) newHost(n int) *host {
+	h := &host{w: w, n: n, shells: make([]*shell, len(w.clients))}
+	h.boot()
+	return h
+}
+
+// boot starts the process.
+func (h *host) boot() {
+	h.store = &port{Store: h.w.disk, signals: make(chan signal), release: make(chan []error)}
+	h.writer = journal.NewWriter(h.store, journal.WriterOptions{GroupBatches: h.w.groups})
+}
+
+// now is the host's clock.
+func (h *host) now() time.Time { return h.w.now.Add(h.skew) }
+
+// rand is the world's randomness; now and then there is none.
+func (h *host) rand() io.Reader { return &h.w.entropy }
+
+// append hands a batch to the writer.
+func (h *host) append(b journal.Batch, to *shell) {
+	seq := b.Records[len(b.Records)-1].Seq
+	h.out++
+	signals := h.store.signals
+	h.writer.Append(b, func(err error) { signals <- signal{ack: ack{to, seq, err}} })
+	h.listen()
+}
+
+// listen waits until the writer waits.
+func (h *host) listen() {
+	for !h.busy && h.out > 0 {
+		s := <-h.store.signals
+		if s.entered {
+			h.busy = true
+			continue
+		}
+		h.out--
+		h.acks = append(h.acks, s.ack)
+	}
+}
+
+// commit ends the open commit well: Judge decides every batch.
+func (h *host) commit() {
+	errs := h.w.disk.Commit(h.store.batches)
+	for _, err := range errs {
+		if err == nil {
+			h.w.stats.Commits++
+		} else {
+			h.w.stats.Refused++
+		}
+	}
+	h.tell(errs)
+}
+
+// tell answers the open commit.
+func (h *host) tell(errs []error) {
+	h.busy = false
+	h.store.release <- errs
+	h.listen()
+}
+
+// lose ends the open commit badly: of what was written and not synced, any part
+// may be there when somebody looks next, in any order. What is torn has a wrong
+// checksum, and what does not continue the head is nobody's.
+func (h *host) lose() {
+	w := h.w
+	var left []journal.Batch
+	for _, b := range h.store.batches {
+		if w.rnd.IntN(2) == 0 {
+			left = append(left, b)
+		}
+	}
+	w.rnd.Shuffle(len(left), func(i, j int) {
+		if w.rnd.IntN(3) == 0 {
+			left[i], left[j] = left[j], left[i]
+		}
+	})
+	for i := range left {
+		_ = w.disk.Commit(left[i : i+1])
+	}
+}
+
+// fail is an I/O error of the open commit.
+func (h *host) fail() {
+	n := len(h.store.batches)
+	h.lose()
+	h.failed = true
+	h.tell(failures(n, journal.Fail(journal.ReasonIO, nil, "the disk does not answer")))
+}
+
+// die ends the process. Its commit may have got through or not.
+func (h *host) die() {
+	h.store.gone = true
+	if h.busy {
+		n := len(h.store.batches)
+		h.lose()
+		h.busy = false
+		h.store.release <- failures(n, errGone())
+	}
+	for ; h.out > 0; h.out-- {
+		<-h.store.signals
+	}
+	h.writer.Close()
+	h.acks = nil
+	for i, s := range h.shells {
+		if s != nil {
+			s.release()
+			h.shells[i] = nil
+		}
+	}
+	h.failed = false
+}
+
+// drain is the barrier of an activation: what was handed over before is decided.
+func (h *host) drain() {
+	for h.busy {
+		h.commit()
+	}
+}
+
+// wake gives the activation of a session on this host, loading it if need be.
+func (h *host) wake(c *client) *shell {
+	if s := h.shells[c.n]; s != nil {
+		return s
+	}
+	h.drain()
+	if h.failed {
+		if err := h.writer.Reopen(context.Background()); err != nil {
+			h.w.violated("step", "the journal does not open again: %v", err)
+		}
+		h.failed = false
+	}
+	s := h.load(c)
+	h.shells[c.n] = s
+	s.begin()
+	return s
+}

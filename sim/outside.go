@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// outside is the world behind the tools: it counts what is done to it, and knows
+// what it answered.
+type outside struct {
+	deeds map[string]*deed  // by action
+	byKey map[string]string // key → action
+}
+
+// deed is one action as the outside saw it.
+type deed struct {
+	class     messages.Class
+	key       string
+	starts    int
+	done      int // times the effect happened
+	answers   map[string]bool
+	confirmed bool // told that it was cancelled, or never began
+}
+
+func newOutside() outside {
+	return outside{deeds: map[string]*deed{}, byKey: map[string]string{}}
+}
+
+// action names an action of a session for good: a turn that a crash forgot gives its
+// index away, so the arguments belong to the name.
+func action(s *shell, turnIndex int64, id, args string) string {
+	return fmt.Sprintf("%d/%s/%d/%s/%s", s.client.n, s.inc, turnIndex, id, args)
+}
+
+func (o *outside) deed(name string) *deed {
+	d := o.deeds[name]
+	if d == nil {
+		d = &deed{answers: map[string]bool{}}
+		o.deeds[name] = d
+	}
+	return d
+}
+
+// begin is an attempt that may have its effect from now on.
+func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
+	w := s.host.w
+	name := action(s, e.Turn, e.ID, e.Args)
+	d := o.deed(name)
+	if d.starts > 0 && d.key != e.Key {
+		w.violated("effect", "action %s begins again under another key", name)
+	}
+	if of, ok := o.byKey[e.Key]; ok && of != name {
+		w.violated("effect", "actions %s and %s have one key", of, name)
+	}
+	if want := classOf(e.Name); e.Class != want {
+		w.violated("effect", "action %s is %s, its tool is %s", name, e.Class, want)
+	}
+	d.class, d.key = e.Class, e.Key
+	o.byKey[e.Key] = name
+	d.starts++
+	w.stats.Effects++
+	if d.class == messages.Effectful && d.starts > 1 {
+		w.violated("effect", "effectful action %s begins %d times", name, d.starts)
+	}
+	if d.confirmed {
+		w.violated("effect", "action %s begins after it was cancelled", name)
+	}
+	return d
+}
+
+// happen is the effect itself. A keyed tool knows its keys.
+func (d *deed) happen() {
+	if d.class == messages.Keyed && d.done > 0 {
+		return
+	}
+	d.done++
+}
+
+func classOf(tool string) messages.Class {
+	for _, t := range tools {
+		if t.name == tool && t.class != "" {
+			return t.class
+		}
+	}
+	return messages.Effectful
+}
+
+// said remembers an answer of a tool.
+func (d *deed) said(state messages.ActionState, result string) {
+	d.answers[string(state)+" "+result] = true
+	if state == messages.ActionCancelled {
+		d.confirmed = true
+	}
+}
+
+// recorded checks the terminal record of an action against what the outside knows.
+func (o *outside) recorded(s *shell, name string, class messages.Class, started bool, b *messages.ActionEnded) {
+	w := s.host.w
+	d := o.deed(name)
+	if !started {
+		if d.starts > 0 && class.Durable() {
+			w.violated("effect", "action %s ends %s, as if it had not begun", name, b.State)
+		}
+		if b.State == messages.ActionOK || b.State == messages.ActionUnknown {
+			w.violated("effect", "action %s is %s and never began", name, b.State)
+		}
+		return
+	}
+	switch b.State {
+	case messages.ActionOK, messages.ActionFailed:
+		if !d.answers[string(b.State)+" "+b.Result] {
+			w.violated("effect", "action %s is recorded %s %s, which no tool said", name, b.State, b.Result)
+		}
+	case messages.ActionCancelled:
+		if class.Durable() && !d.confirmed {
+			w.violated("effect", "action %s is recorded as cancelled, and it may have happened", name)
+		}
+	case messages.ActionUnknown:
+	default:
+		w.violated("effect", "action %s ends in state %q", name, b.State)
+	}
+}
+
+// judge counts at the end.
+func (o *outside) judge(w *world) {
+	for _, name := range slices.Sorted(maps.Keys(o.deeds)) {
+		d := o.deeds[name]
+		if d.done > 1 && (d.class == messages.Effectful || d.class == messages.Keyed) {
+			w.violated("effect", "%s action %s happened %d times", d.class, name, d.done)
+		}
+		if d.confirmed && d.class.Durable() && d.done > 0 {
+			w.violated("effect", "action %s was cancelled and happened", name)
+		}
+	}
+}

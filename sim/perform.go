@@ -1,0 +1,256 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// perform does one effect, having checked that it may be done now.
+func (s *shell) perform(e turn.Effect) {
+	if s.dead {
+		return
+	}
+	w := s.host.w
+	switch e := e.(type) {
+	case *turn.Persist:
+		s.hold(e)
+	case *turn.Publish:
+		s.publish(e)
+	case *turn.Answer:
+		if e.Err == nil {
+			s.durable("answer", max(e.After, e.Seq))
+		}
+		s.client.answered(s, e)
+	case *turn.OpenModel:
+		s.openModel(e)
+	case *turn.CancelModel:
+		if s.flies(e.Ident) && s.model != nil {
+			s.model.cancelled = true
+		}
+	case *turn.RunProgram:
+		if s.flies(e.Ident) {
+			s.program = s.runProgram(e)
+		}
+	case *turn.StopProgram:
+		if s.flies(e.Ident) && s.program != nil {
+			s.program.cancel(messages.Errorf(e.Code, "the turn is stopped"))
+			s.program.stopped = true
+		}
+	case *turn.AskGate:
+		s.askGate(e)
+	case *turn.StartAction:
+		s.startAction(e)
+	case *turn.CancelAction:
+		s.cancelAction(e)
+	case *turn.AnswerCall:
+		if p := s.program; p != nil && s.flies(e.Ident) && p.waiting == e.ID {
+			p.answer = e
+		}
+	case *turn.Verify:
+		in := s.verify(e)
+		if w.rnd.IntN(4) == 0 {
+			s.slow = append(s.slow, in)
+		} else {
+			s.inputs = append(s.inputs, in)
+		}
+	case *turn.SetTimer:
+		s.clocks[e.Clock] = e
+	case *turn.StopTimer:
+		s.clocks[e.Clock] = nil
+	default:
+		w.violated("step", "an effect nobody does: %T", e)
+	}
+}
+
+func (s *shell) flies(id turn.Ident) bool { return s.flying && s.air == id }
+
+// durable checks that a record is on the disk, as this activation knows it.
+func (s *shell) durable(what string, seq int64) {
+	if seq == 0 {
+		return
+	}
+	if r := s.client.record(s.inc, seq); r == nil {
+		s.host.w.violated("order", "%s before record %d is on the disk", what, seq)
+	}
+}
+
+func (s *shell) publish(e *turn.Publish) {
+	w := s.host.w
+	if r := e.Update.Record; r != nil {
+		if r.Seq != s.published+1 {
+			w.violated("order", "record %d is shown after record %d", r.Seq, s.published)
+		}
+		s.published = r.Seq
+		s.client.saw(r)
+		if u, ok := r.Body.(*messages.UnitText); ok && s.flying && r.Turn == s.air.Turn && s.client.rules.Durability != turn.WholeUnit {
+			if so := s.shown[u.Unit]; so != u.Text {
+				w.violated("order", "unit %s is %q, and %q was shown", u.Unit, cut(u.Text), cut(so))
+			}
+		}
+		return
+	}
+	d := e.Update.Delta
+	if d.Seq != s.published {
+		w.violated("order", "a delta says that record %d was the last one shown, it was %d", d.Seq, s.published)
+	}
+	so := s.shown[d.Unit.String()] + d.Text
+	if int64(len(so)) != d.Off {
+		w.violated("order", "a delta of unit %s ends at %d, %d bytes were shown", d.Unit, d.Off, len(so))
+	}
+	s.shown[d.Unit.String()] = so
+	if s.client.rules.Durability == turn.Strict && s.audit.turn == d.Unit.Turn && e.After > 0 {
+		s.durable("strict delta", e.After)
+	}
+}
+
+func (s *shell) openModel(e *turn.OpenModel) {
+	w := s.host.w
+	a := s.audit
+	if a.turn != e.Turn || a.nonce != e.Nonce || a.replied {
+		w.violated("single-flight", "the model of turn %d is asked in turn %d", e.Turn, a.turn)
+	}
+	s.durable("open-model", a.begin)
+	if !e.HaveCarry {
+		for _, d := range []messages.Digest{e.OutDigest, e.ScrDigest} {
+			if d.IsZero() {
+				continue
+			}
+			if _, err := w.disk.Blob(bg, s.inc, d); err != nil {
+				w.violated("forgotten", "the streams of the turn before: %v", err)
+			}
+		}
+	}
+	s.land()
+	s.flying, s.air = true, e.Ident
+	clear(s.shown)
+	clear(s.gates)
+	s.model = s.newModel(e)
+}
+
+func (s *shell) askGate(e *turn.AskGate) {
+	w := s.host.w
+	in := &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: messages.GateApprove}
+	switch n := w.rnd.IntN(20); {
+	case n < 2:
+		in.Answer, in.By, in.Reason, in.Record = messages.GateDeny, "rule", "not here", true
+	case n < 5:
+		in.By, in.Record = "hook", true
+	}
+	s.gates[e.ID] = in.Answer
+	if w.rnd.IntN(4) == 0 {
+		s.slow = append(s.slow, in)
+		return
+	}
+	s.inputs = append(s.inputs, in)
+}
+
+// attempt is a call of a tool that has been begun.
+type attempt struct {
+	s         *shell
+	start     *turn.StartAction
+	deed      *deed
+	happened  bool
+	cancelled bool
+	silent    bool // it never answers
+	over      bool
+}
+
+func (s *shell) startAction(e *turn.StartAction) {
+	w := s.host.w
+	if !s.flies(e.Ident) {
+		w.violated("order", "action %s of turn %d begins in another turn", e.ID, e.Turn)
+	}
+	c := s.audit.calls[e.ID]
+	if c == nil || !c.started || c.ended || c.key != e.Key {
+		w.violated("order", "action %s begins outside its records", e.ID)
+	}
+	if s.gates[e.ID] != messages.GateApprove {
+		w.violated("effect", "action %s begins and was denied", e.ID)
+	}
+	if e.Class.Durable() {
+		s.durable("start-action", c.startSeq)
+	}
+	a := &attempt{s: s, start: e, deed: w.outside.begin(s, e), silent: w.happens(w.weather.hang)}
+	s.attempts = append(s.attempts, a)
+}
+
+func (s *shell) cancelAction(e *turn.CancelAction) {
+	if e.Withdrawn { // it never began
+		w := s.host.w
+		if c := s.audit.calls[e.ID]; c != nil {
+			w.outside.deed(action(s, e.Turn, e.ID, c.args)).confirmed = true
+		}
+		s.inputs = append(s.inputs, &turn.ActionEnded{Ident: e.Ident, ID: e.ID, State: messages.ActionCancelled, Reason: "cancelled"})
+		return
+	}
+	for _, a := range s.attempts {
+		if s.flies(e.Ident) && a.start.ID == e.ID {
+			a.cancelled = true
+		}
+	}
+}
+
+// abandon leaves an attempt to itself: it may still have its effect.
+func (a *attempt) abandon() {
+	if !a.over && !a.happened && !a.deed.confirmed && a.s.host.w.rnd.IntN(2) == 0 {
+		a.deed.happen()
+	}
+	a.over = true
+}
+
+// goOn takes an attempt a step further; nil when it said nothing.
+func (a *attempt) goOn() turn.Input {
+	w := a.s.host.w
+	durable := a.start.Class.Durable()
+	end := &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, MS: w.rnd.Int64N(50)}
+	if w.rnd.IntN(4) == 0 {
+		end.Audits = []messages.Audit{{Who: "sim", What: "outside", Allowed: true}}
+	}
+	finish := func(state messages.ActionState, reason, result string) turn.Input {
+		a.over = true
+		end.State, end.Reason, end.Result = state, reason, result
+		if state == messages.ActionFailed {
+			end.ErrorCode = turn.CodeToolFailed
+		}
+		a.deed.said(state, result)
+		return end
+	}
+	if a.cancelled && w.rnd.IntN(2) == 0 {
+		switch {
+		case !a.happened && !a.deed.wasDone() && a.deed.starts == 1 && w.rnd.IntN(2) == 0:
+			return finish(messages.ActionCancelled, "cancelled", "")
+		case durable:
+			a.abandon()
+			return finish(messages.ActionUnknown, "cancelled", "")
+		}
+		return finish(messages.ActionCancelled, "cancelled", "")
+	}
+	if !a.happened {
+		switch n := w.rnd.IntN(4); {
+		case !w.happens(3 * w.weather.fault):
+		case n < 2: // refused outside, nothing done
+			return finish(messages.ActionFailed, "error", `"refused"`)
+		case n < 3: // its time is up
+			a.abandon()
+			if durable {
+				return finish(messages.ActionUnknown, "timeout", "")
+			}
+			return finish(messages.ActionFailed, "timeout", "")
+		default:
+			a.abandon()
+			a.deed.said(messages.ActionFailed, "")
+			return &turn.ChildDown{Ident: a.start.Ident, Child: turn.ChildAction, ID: a.start.ID, Detail: "the tool panicked"}
+		}
+		a.happened = true
+		a.deed.happen()
+		return nil
+	}
+	result := fmt.Sprintf(`"%s %d"`, strings.TrimPrefix(a.start.Name, "w."), w.rnd.IntN(3))
+	return finish(messages.ActionOK, "", result)
+}
+
+// wasDone tells whether the effect happened before.
+func (d *deed) wasDone() bool { return d.done > 0 }

@@ -1,0 +1,411 @@
+package sim
+
+import (
+	"bytes"
+	"reflect"
+	"time"
+
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// shell is one activation of one session on one host: what actors are outside of
+// a simulation, with the same order of doing things.
+//
+//	dead  ⇒  nothing of it reaches anyone any more
+type shell struct {
+	host   *host
+	client *client
+	inc    messages.Incarnation
+	epoch  int64
+	dead   bool
+
+	machine *turn.Machine
+	sealer  *journal.Sealer
+	box     turn.Outbox
+	replay  *token.ReplaySet
+	folded  turn.State // of the records as they are encoded
+	audit   *audit     // of the same
+
+	// The lane to the journal.
+	inputs   []turn.Input
+	stepping bool
+	recs     []*messages.Record
+	blobs    []messages.Blob
+	bytes    int
+	eager    bool
+	due      time.Time
+	inFlight int
+
+	clocks [turn.NumClocks]*turn.SetTimer
+
+	// The turn in flight.
+	air      turn.Ident
+	flying   bool
+	model    *model
+	program  *program
+	attempts []*attempt
+	slow     []turn.Input // answers of the gate and the verifier that take their time
+	gates    map[string]messages.GateAnswer
+	shown    map[string]string // by unit
+
+	past      []turn.Input // said before: to be said again
+	published int64
+	snapped   int64
+}
+
+// load reads what the journal knows of a session, from its snapshot and from its
+// first record: both must give the same.
+func (h *host) load(c *client) *shell {
+	w := h.w
+	w.stats.Activations++
+	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}}
+	head, err := h.writer.Activate(bg, c.sid)
+	var state turn.State
+	switch {
+	case journal.IsNotFound(err):
+		var inc messages.Incarnation
+		_, _ = h.w.jti.Read(inc[:])
+		inc[6], inc[8] = inc[6]&0x0f|0x70, inc[8]&0x3f|0x80
+		head = journal.NewHead(c.sid, inc)
+	case err != nil:
+		w.violated("chain", "activation: %v", err)
+	default:
+		var recs []*messages.Record
+		if head, recs, err = journal.Load(bg, w.disk, head.Inc); err != nil {
+			w.violated("chain", "%v", err)
+		}
+		for _, r := range recs {
+			if err := state.Apply(r); err != nil {
+				w.violated("projection", "%v", err)
+			}
+			if err := s.audit.apply(r); err != nil {
+				w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
+			}
+		}
+		s.snapshot(head, &state)
+	}
+	s.inc, s.snapped, s.published = head.Inc, head.Seq, head.Seq
+	s.sealer = journal.NewSealer(journal.SealerConfig{Head: head, Rand: h.rand(), Signer: seal{}, Receipts: c.policy})
+	s.epoch = s.sealer.Epoch()
+	s.box = turn.NewOutbox(head.Seq)
+	s.folded = clone(w, &state)
+	s.machine = turn.New(turn.Config{Key: c.key, SID: c.sid, Inc: s.inc, Rules: &c.rules}, state, h.rand())
+	w.log.say("host %d: session %d awake at record %d, epoch %d", h.n, c.n, head.Seq, s.epoch)
+	return s
+}
+
+// snapshot restores from the session's snapshot, if it has one, and compares.
+func (s *shell) snapshot(head journal.Head, all *turn.State) {
+	w := s.host.w
+	snap, err := w.disk.Snapshot(bg, head.Inc)
+	if err != nil {
+		return
+	}
+	state, err := turn.DecodeState(snap.State)
+	if err != nil {
+		w.violated("projection", "the snapshot at %d: %v", snap.Seq, err)
+	}
+	_, tail, err := journal.LoadAfter(bg, w.disk, head.Inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash})
+	if err != nil {
+		w.violated("chain", "behind the snapshot at %d: %v", snap.Seq, err)
+	}
+	for _, r := range tail {
+		if err := state.Apply(r); err != nil {
+			w.violated("projection", "%v", err)
+		}
+	}
+	if a, b := encoded(w, &state), encoded(w, all); !bytes.Equal(a, b) {
+		w.violated("projection", "the snapshot at %d and its tail give\n%s\nall records give\n%s", snap.Seq, a, b)
+	}
+	w.stats.Snapshots++
+}
+
+func encoded(w *world, s *turn.State) []byte {
+	b, err := turn.EncodeState(s)
+	if err != nil {
+		w.violated("projection", "%v", err)
+	}
+	return b
+}
+
+// clone gives a state that shares nothing: by way of a snapshot.
+func clone(w *world, s *turn.State) turn.State {
+	c, err := turn.DecodeState(encoded(w, s))
+	if err != nil {
+		w.violated("projection", "the state does not survive its snapshot: %v", err)
+	}
+	return c
+}
+
+// begin settles what a dead process left open.
+func (s *shell) begin() {
+	if s.machine.Unsettled() {
+		s.step(&turn.Settle{})
+	}
+	s.settleDown()
+}
+
+// step lets the machine decide and does what it says, until nothing is left that
+// can be done without waiting.
+func (s *shell) step(in turn.Input) {
+	if s.dead {
+		return
+	}
+	s.inputs = append(s.inputs, in)
+	if s.stepping {
+		return
+	}
+	s.stepping = true
+	defer func() { s.stepping = false }()
+	for i := 0; i < len(s.inputs) && !s.dead; i++ {
+		s.one(s.inputs[i])
+	}
+	s.inputs = s.inputs[:0]
+	if s.eager && !s.dead {
+		s.flush()
+	}
+}
+
+// one is one step of the machine.
+func (s *shell) one(in turn.Input) {
+	w := s.host.w
+	w.stats.Steps++
+	if w.log != nil {
+		w.log.say("%d.%d %s", s.host.n, s.client.n, describe(in))
+	}
+	late := s.machine.Dropped()
+	noRandom := w.entropy.fails
+	effects, err := s.machine.Step(s.host.now(), in)
+	if err != nil {
+		if noRandom && !w.entropy.fails { // nothing was recorded; the supervisor restarts the session
+			s.discard()
+			return
+		}
+		w.violated("step", "%s in %s: %v", describe(in), s.machine.Phase(), err)
+	}
+	w.stats.Late += s.machine.Dropped() - late
+	persisted := false
+	for _, e := range effects {
+		if w.log != nil {
+			w.log.say("     %s", describeEffect(e))
+		}
+		if p, ok := e.(*turn.Persist); ok {
+			persisted = true
+			s.record(p.Record)
+		}
+	}
+	s.agree(persisted)
+	for _, e := range s.box.Add(effects, nil) {
+		s.perform(e)
+	}
+}
+
+// record folds a record as the journal will give it back, and judges it.
+func (s *shell) record(r *messages.Record) {
+	w := s.host.w
+	body, err := journal.DecodeBody(r.Body.Kind(), journal.AppendBody(nil, r.Body))
+	if err != nil {
+		w.violated("projection", "record %d: %v", r.Seq, err)
+	}
+	back := *r
+	back.Body = body
+	a := s.audit
+	if end, ok := body.(*messages.ActionEnded); ok {
+		if call := a.calls[end.ID]; call != nil {
+			w.outside.recorded(s, action(s, r.Turn, end.ID, call.args), call.class, call.started, end)
+		}
+	}
+	if err := a.apply(&back); err != nil {
+		w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
+	}
+	if err := s.folded.Apply(&back); err != nil {
+		w.violated("projection", "%v", err)
+	}
+}
+
+// agree checks the machine against the records.
+func (s *shell) agree(persisted bool) {
+	w := s.host.w
+	state := s.machine.State()
+	if (persisted || w.stats.Steps%8 == 0) && !reflect.DeepEqual(state, &s.folded) {
+		if a, b := encoded(w, state), encoded(w, &s.folded); !bytes.Equal(a, b) {
+			w.violated("projection", "the machine's state is not the fold of the records\n%s\n%s", a, b)
+		}
+	}
+	id, flying := s.machine.Flight()
+	if flying != (s.machine.Phase() != turn.Idle) {
+		w.violated("single-flight", "phase %s, in flight %v", s.machine.Phase(), flying)
+	}
+	if flying && (s.audit.turn != id.Turn || s.audit.nonce != id.Nonce) {
+		w.violated("single-flight", "turn %d is in flight, the records have turn %d open", id.Turn, s.audit.turn)
+	}
+	if !flying && s.audit.turn != 0 && !s.machine.Unsettled() {
+		w.violated("single-flight", "turn %d is open and nothing flies", s.audit.turn)
+	}
+}
+
+// settleDown lets go of a turn that is over.
+func (s *shell) settleDown() {
+	if s.dead {
+		return
+	}
+	if s.machine.Phase() == turn.Idle {
+		s.land()
+		for c, t := range s.clocks {
+			if t != nil {
+				s.host.w.violated("step", "%s runs in an idle session", turn.Clock(c))
+			}
+		}
+	}
+}
+
+// occupied tells that the session cannot be put to sleep.
+func (s *shell) occupied() bool {
+	return s.flying || s.machine.Phase() != turn.Idle || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0
+}
+
+// retire puts idle sessions to sleep, leaving a snapshot.
+func (h *host) retire() {
+	for i, s := range h.shells {
+		if s == nil || s.occupied() {
+			continue
+		}
+		if state := s.machine.State(); state.Seq > s.snapped && h.w.rnd.IntN(3) > 0 {
+			at := s.sealer.Head()
+			err := h.w.disk.PutSnapshot(bg, s.inc, journal.Snapshot{Seq: at.Seq, Hash: at.Hash, Format: turn.StateFormat, State: encoded(h.w, state)})
+			// An owner that was superseded finds another record there, or none.
+			if err != nil && journal.ReasonOf(err) != journal.ReasonInvalid {
+				h.w.violated("step", "snapshot: %v", err)
+			}
+		}
+		h.w.log.say("host %d: session %d sleeps", h.n, i)
+		s.release()
+		h.shells[i] = nil
+	}
+}
+
+// hold takes a record in.
+func (s *shell) hold(p *turn.Persist) {
+	s.recs = append(s.recs, p.Record)
+	s.blobs = append(s.blobs, p.Blobs...)
+	s.bytes += 256
+	for i := range p.Blobs {
+		s.bytes += len(p.Blobs[i].Data)
+	}
+	if p.Hold <= 0 || s.bytes >= 2*turn.LazyBytes {
+		s.eager = true
+		return
+	}
+	if at := s.host.now().Add(p.Hold); s.due.IsZero() || at.Before(s.due) {
+		s.due = at
+	}
+}
+
+// flush seals and hands over what was held.
+func (s *shell) flush() {
+	if len(s.recs) == 0 {
+		return
+	}
+	w := s.host.w
+	before := s.sealer.Head().Seq
+	noRandom := w.entropy.fails
+	if err := s.sealer.Seal(s.recs, s.host.now()); err != nil {
+		if noRandom && !w.entropy.fails {
+			s.discard()
+			return
+		}
+		w.violated("chain", "sealing: %v", err)
+	}
+	b := journal.Batch{SID: s.client.sid, Inc: s.inc, ExpectSeq: before, Epoch: s.epoch, Records: s.recs, Blobs: s.blobs}
+	s.recs, s.blobs, s.bytes, s.eager, s.due = nil, nil, 0, false, time.Time{}
+	s.inFlight++
+	s.host.append(b, s)
+}
+
+// acknowledged takes the journal's answer.
+func (s *shell) acknowledged(seq int64, err error) {
+	if s.dead {
+		return
+	}
+	s.inFlight--
+	w := s.host.w
+	if err != nil {
+		w.log.say("host %d: session %d: the journal refuses: %v", s.host.n, s.client.n, err)
+		if code := messages.CodeOf(err); code != messages.ErrFenced && code != messages.ErrJournal {
+			w.violated("step", "the journal refuses with %v", err)
+		}
+		s.discard()
+		return
+	}
+	w.log.say("host %d: session %d: acknowledged to %d", s.host.n, s.client.n, seq)
+	for _, e := range s.box.Ack(seq, nil) {
+		s.perform(e)
+	}
+	s.again(nil)
+}
+
+// again runs the step loop for what effects have queued, and for in.
+func (s *shell) again(in turn.Input) {
+	inputs := s.inputs
+	s.inputs = nil
+	for _, q := range inputs {
+		s.step(q)
+	}
+	if in != nil {
+		s.step(in)
+	}
+	if s.eager && !s.dead {
+		s.flush()
+	}
+	s.settleDown()
+}
+
+// discard ends this activation: what was not committed did not happen.
+func (s *shell) discard() {
+	s.release()
+	if s.host.shells[s.client.n] == s {
+		s.host.shells[s.client.n] = nil
+	}
+}
+
+// release lets go of everything. What was begun outside goes on there.
+func (s *shell) release() {
+	if s.dead {
+		return
+	}
+	s.dead = true
+	s.land()
+}
+
+// land ends the turn's children.
+func (s *shell) land() {
+	if !s.flying {
+		return
+	}
+	s.flying = false
+	if s.program != nil {
+		s.program.halt()
+	}
+	for _, a := range s.attempts {
+		a.abandon()
+	}
+	s.model, s.program, s.attempts, s.slow = nil, nil, nil, nil
+}
+
+// ring feeds the clocks that ran out and sends lazy records that are due.
+func (s *shell) ring() {
+	now := s.host.now()
+	for id := range turn.NumClocks {
+		if t := s.clocks[id]; t != nil && !t.At.After(now) && !s.dead {
+			s.clocks[id] = nil
+			s.step(&turn.Timer{Clock: id, Gen: t.Gen})
+		}
+	}
+	if !s.dead && !s.due.IsZero() && !s.due.After(now) {
+		s.flush()
+	}
+	s.settleDown()
+}

@@ -1,0 +1,194 @@
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"iter"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// DefaultTurns is how far Run goes when nothing is said.
+const DefaultTurns = 10_000
+
+// Options say what to run.
+type Options struct {
+	// Seed is the first world's; the next ones have the numbers after it.
+	Seed uint64
+	// Turns is the least number of decided turns; 0 is DefaultTurns. Worlds are run
+	// to their end, so the report says a few more.
+	Turns int64
+	// Workers run worlds side by side; 0 is the number of processors. The outcome
+	// does not depend on it.
+	Workers int
+	// Trace gets every step of the world that fails, or of the first one when none
+	// does; nil gets nothing.
+	Trace io.Writer
+}
+
+// Report is what worlds came to.
+type Report struct {
+	Stats
+	Digest messages.Digest // of all journals, in the order of the seeds
+}
+
+// Stats count what happened. Turns and everything below it are counted in the
+// journals at the end, so they leave out what a crash forgot.
+type Stats struct {
+	Worlds, Sessions                    int64
+	Steps                               int64 // inputs of machines
+	Commits, Refused                    int64 // batches the journal decided
+	Crashes, PowerFailures, Activations int64
+	Snapshots                           int64 // restores that began at one
+	Late                                int64 // answers recognised as late
+	Effects                             int64 // begun outside
+
+	Records, Runs, Turns int64
+	Actions, Unknown     int64
+	Resumed              int64 // turns that a restart ended
+	Decisions            map[messages.Decision]int64
+	Reasons              map[messages.Code]int64
+}
+
+func (s *Stats) add(o *Stats) {
+	s.Worlds += o.Worlds
+	s.Sessions += o.Sessions
+	s.Steps += o.Steps
+	s.Commits += o.Commits
+	s.Refused += o.Refused
+	s.Crashes += o.Crashes
+	s.PowerFailures += o.PowerFailures
+	s.Activations += o.Activations
+	s.Snapshots += o.Snapshots
+	s.Late += o.Late
+	s.Effects += o.Effects
+	s.Records += o.Records
+	s.Runs += o.Runs
+	s.Turns += o.Turns
+	s.Actions += o.Actions
+	s.Unknown += o.Unknown
+	s.Resumed += o.Resumed
+	for d, n := range o.Decisions {
+		s.Decisions[d] += n
+	}
+	for c, n := range o.Reasons {
+		s.Reasons[c] += n
+	}
+}
+
+// Failure is an invariant that did not hold.
+type Failure struct {
+	Seed      uint64
+	Step      int64  // of its world
+	Turns     int64  // decided before it, over all worlds of the run
+	Invariant string // its name in the package comment
+	Detail    string
+}
+
+// Error names the seed, the step and the invariant.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("seed %d, step %d: %s: %s", f.Seed, f.Step, f.Invariant, f.Detail)
+}
+
+// Command is the command line that shows the failure again.
+func (f *Failure) Command() string {
+	return "stile sim --seed " + strconv.FormatUint(f.Seed, 10) + " --turns 1 --trace"
+}
+
+// outcome is one world's.
+type outcome struct {
+	stats  Stats
+	digest [sha256.Size]byte
+	err    *Failure
+}
+
+// Run runs worlds until they have decided enough turns. The report is of the
+// worlds up to there or, with a *Failure, to the first one that failed; it is the
+// same for the same Seed and Turns. It ends early with ctx and ctx's error.
+func Run(ctx context.Context, opts Options) (Report, error) {
+	if opts.Turns <= 0 {
+		opts.Turns = DefaultTurns
+	}
+	if opts.Workers <= 0 {
+		opts.Workers = runtime.GOMAXPROCS(0)
+	}
+	rep := Report{Stats: Stats{Decisions: map[messages.Decision]int64{}, Reasons: map[messages.Code]int64{}}}
+	sum := sha256.New()
+	var failed *Failure
+	for out := range worlds(ctx, opts) {
+		rep.add(&out.stats)
+		sum.Write(out.digest[:])
+		if failed = out.err; failed != nil {
+			failed.Turns = rep.Turns
+			break
+		}
+		if rep.Turns >= opts.Turns {
+			break
+		}
+	}
+	sum.Sum(rep.Digest[:0])
+	if opts.Trace != nil {
+		seed := opts.Seed
+		if failed != nil {
+			seed = failed.Seed
+		}
+		simulate(seed, opts.Trace)
+	}
+	if failed != nil {
+		return rep, failed
+	}
+	return rep, ctx.Err()
+}
+
+// worlds gives outcomes in the order of their seeds. Workers run ahead, by a
+// bounded number of worlds.
+func worlds(ctx context.Context, opts Options) iter.Seq[*outcome] {
+	return func(yield func(*outcome) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		type job struct {
+			seed uint64
+			out  chan *outcome
+		}
+		jobs := make(chan job)
+		order := make(chan job, 4*opts.Workers)
+		var work sync.WaitGroup
+		work.Go(func() {
+			defer close(order)
+			defer close(jobs)
+			for seed := opts.Seed; ctx.Err() == nil; seed++ {
+				j := job{seed, make(chan *outcome, 1)}
+				select {
+				case order <- j:
+				case <-ctx.Done():
+					return
+				}
+				select {
+				case jobs <- j:
+				case <-ctx.Done():
+					close(j.out)
+					return
+				}
+			}
+		})
+		for range opts.Workers {
+			work.Go(func() {
+				for j := range jobs {
+					j.out <- simulate(j.seed, nil)
+				}
+			})
+		}
+		defer work.Wait()
+		defer cancel()
+		for j := range order {
+			out := <-j.out
+			if out == nil || !yield(out) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run runs worlds and shows the trace of the one that fails.
+func run(t *testing.T, opts Options) Report {
+	t.Helper()
+	rep, err := Run(t.Context(), opts)
+	if err != nil {
+		f, ok := err.(*Failure)
+		if !ok {
+			t.Fatal(err)
+		}
+		t.Fatalf("%v\nsee it again: %s", f, f.Command())
+	}
+	return rep
+}
+
+// Worlds that nobody has seen before hold their invariants, and between them they
+// get everywhere.
+func TestFreshSeeds(t *testing.T) {
+	turns := int64(3000)
+	if testing.Short() {
+		turns = 1000
+	}
+	rep := run(t, Options{Seed: uint64(time.Now().UnixNano()) % 1e9, Turns: turns})
+	t.Logf("%+v", rep.Stats)
+	for name, n := range map[string]int64{
+		"crashes": rep.Crashes, "power failures": rep.PowerFailures, "snapshots": rep.Snapshots, "refused": rep.Refused,
+		"late": rep.Late, "effects": rep.Effects, "actions": rep.Actions, "unknown": rep.Unknown, "resumed": rep.Resumed,
+		"CONTINUE": rep.Decisions[messages.Continue], "DONE": rep.Decisions[messages.Done], "ABORT": rep.Decisions[messages.Abort],
+		"ERR_CANCELLED": rep.Reasons[messages.ErrCancelled], "ERR_TIMEOUT": rep.Reasons[messages.ErrTimeout],
+		"ERR_CRASH": rep.Reasons[messages.ErrCrash], "ERR_MODEL": rep.Reasons[messages.ErrModel],
+		"ERR_TOKEN_MISSING": rep.Reasons[messages.ErrTokenMissing], "ERR_QUOTA": rep.Reasons[messages.ErrQuota],
+	} {
+		if n == 0 {
+			t.Errorf("no %s in %d turns", name, rep.Turns)
+		}
+	}
+}
+
+// A seed says everything: the journals are the same byte for byte, however many
+// worlds run side by side on however many processors.
+func TestSameSeedSameJournal(t *testing.T) {
+	first := run(t, Options{Seed: 7, Turns: 300, Workers: 1})
+	for _, procs := range []int{1, 2, 4} {
+		before := runtime.GOMAXPROCS(procs)
+		again := run(t, Options{Seed: 7, Turns: 300, Workers: 3})
+		runtime.GOMAXPROCS(before)
+		if again.Digest != first.Digest {
+			t.Errorf("on %d processors the journals differ", procs)
+		}
+		if again.Steps != first.Steps || again.Turns != first.Turns {
+			t.Errorf("on %d processors: %d inputs and %d turns, then %d and %d", procs, again.Steps, again.Turns, first.Steps, first.Turns)
+		}
+	}
+	if other := run(t, Options{Seed: 8, Turns: 300}); other.Digest == first.Digest {
+		t.Error("another seed gives the same journals")
+	}
+}
+
+// A trace changes nothing, and holds every step.
+func TestTrace(t *testing.T) {
+	var b strings.Builder
+	quiet, loud := run(t, Options{Seed: 3, Turns: 1}), run(t, Options{Seed: 3, Turns: 1, Trace: &b})
+	if quiet.Digest != loud.Digest {
+		t.Error("tracing changes the journals")
+	}
+	for _, want := range []string{"Submit", "turn.begin", "acknowledged to", "calm"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the trace has no %q", want)
+		}
+	}
+}
+
+func TestCancelledRun(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, Options{Turns: 1 << 40}); err != context.Canceled {
+		t.Errorf("%v", err)
+	}
+}
