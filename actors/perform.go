@@ -97,7 +97,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 			s.air.model.cancel(messages.Errorf(messages.ErrCancelled, "the reply is not wanted any more"))
 		}
 	case *turn.RunProgram:
-		if s.flying(e.Ident) {
+		if s.aboard(e.Ident) {
 			s.air.program = s.runProgram(c, e)
 		}
 	case *turn.StopProgram:
@@ -107,7 +107,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case *turn.AskGate:
 		s.askGate(e)
 	case *turn.StartAction:
-		if s.flying(e.Ident) {
+		if s.aboard(e.Ident) {
 			s.startAction(c, e)
 		}
 	case *turn.CancelAction:
@@ -132,6 +132,15 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 }
 
 func (s *session) flying(id turn.Ident) bool { return s.air != nil && s.air.Ident == id }
+
+// aboard is flying, and makes room for a turn that was restored: it has a new nonce,
+// and its work is not that of the life before.
+func (s *session) aboard(id turn.Ident) bool {
+	if now, ok := s.machine.Flight(); !s.flying(id) && ok && now == id {
+		s.takeOff(id)
+	}
+	return s.flying(id)
+}
 
 // input queues what an effect brought about at once; the step loop takes it.
 func (s *session) input(in turn.Input) {

@@ -61,7 +61,9 @@ type loaded struct {
 	of    *session
 	head  journal.Head
 	state turn.State
-	err   error
+	// settle deals with what was open; nil when nothing was.
+	settle *turn.Settle
+	err    error
 }
 
 // acked is the journal's answer to a batch.
@@ -137,53 +139,15 @@ func (s *session) started(c actor.Context) {
 		supervisor.Guard(func() {
 			msg := &loaded{of: s}
 			msg.head, msg.state, msg.err = load(h.ctx, h, ref.key)
+			if msg.err == nil && (msg.state.Open != nil || len(msg.state.Queue) > 0) {
+				msg.settle, msg.err = readBack(h.ctx, h, ref, &msg.head, &msg.state)
+			}
 			h.system.Root.Send(self, msg)
 		}, func(crash *supervisor.Crash) {
 			h.log.Error("loading a session panicked", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))
 			h.system.Root.Send(self, &loaded{of: s, err: messages.Errorf(messages.ErrCrash, "%s", supervisor.Detail(crash))})
 		})
 	})
-}
-
-// load reads the live incarnation of key behind everything the writer has queued,
-// from its snapshot if that can be trusted. A session that does not exist or was
-// closed gets the head of a new incarnation.
-func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, turn.State, error) {
-	sid := key.SID()
-	head, err := h.cfg.Writer.Activate(ctx, sid)
-	if journal.IsNotFound(err) || err == nil && head.Closed {
-		inc, err := NewIncarnation(h.cfg.Rand, h.cfg.Now())
-		if err != nil {
-			return journal.Head{}, turn.State{}, err
-		}
-		return journal.NewHead(sid, inc), turn.State{}, nil
-	}
-	if err != nil {
-		return journal.Head{}, turn.State{}, err
-	}
-	if snap, err := h.cfg.Store.Snapshot(ctx, head.Inc); err == nil && snap.Format == turn.StateFormat {
-		if state, err := turn.DecodeState(snap.State); err == nil && state.Seq == snap.Seq {
-			head, tail, err := journal.LoadAfter(ctx, h.cfg.Store, head.Inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash})
-			if err == nil {
-				return head, state, fold(&state, tail)
-			}
-		}
-	}
-	head, recs, err := journal.Load(ctx, h.cfg.Store, head.Inc)
-	if err != nil {
-		return journal.Head{}, turn.State{}, err
-	}
-	var state turn.State
-	return head, state, fold(&state, recs)
-}
-
-func fold(state *turn.State, recs []*messages.Record) error {
-	for _, r := range recs {
-		if err := state.Apply(r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ready takes over what was loaded, settles what a dead process left, and answers
@@ -210,7 +174,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
 	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.state, s.host.cfg.Rand)
 	if s.machine.Unsettled() {
-		s.step(c, &turn.Settle{})
+		s.step(c, msg.settle)
 	}
 	waiting := s.waiting
 	s.waiting = nil
@@ -338,7 +302,7 @@ func (s *session) settleDown() {
 	if s.machine == nil || s.dead != nil {
 		return
 	}
-	if s.machine.Phase() == turn.Idle {
+	if s.resting() {
 		s.endAir() // after the decision was shown: stopping children is nobody's wait
 	}
 	if s.busy() {
@@ -352,7 +316,13 @@ func (s *session) settleDown() {
 }
 
 func (s *session) busy() bool {
-	return s.air != nil || s.machine.Phase() != turn.Idle || !s.outbox.Idle() || s.out.pending() || len(s.asks) > 0
+	return s.air != nil || !s.resting() || !s.outbox.Idle() || s.out.pending() || len(s.asks) > 0
+}
+
+// resting tells that nothing runs: the session is idle, or its turn suspended.
+func (s *session) resting() bool {
+	p := s.machine.Phase()
+	return p == turn.Idle || p == turn.Suspended
 }
 
 // retire puts an idle session to sleep: a snapshot is left, the root forgets the

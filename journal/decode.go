@@ -167,9 +167,10 @@ func (d *decoder) body() messages.Body {
 		return &messages.TurnSuspended{Until: d.str("until"), Waiting: decodeListz(d, "waiting", decodeText[string])}
 	case messages.KindTurnRestored:
 		return &messages.TurnRestored{
-			Cause: messages.RestoreCause(d.str("cause")),
-			Count: d.num("count"),
-			Nonce: d.str("nonce"),
+			Cause:    messages.RestoreCause(d.str("cause")),
+			Count:    d.num("count"),
+			Manifest: d.digest("manifest"),
+			Nonce:    d.str("nonce"),
 		}
 	case messages.KindActionStarted:
 		return &messages.ActionStarted{Attempt: d.num("attempt"), ID: d.str("id"), Key: d.str("key")}

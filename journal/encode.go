@@ -138,6 +138,7 @@ func (e *encoder) body(b messages.Body) {
 	case *messages.TurnRestored:
 		e.str("cause", string(b.Cause))
 		e.num("count", b.Count)
+		e.digest("manifest", b.Manifest)
 		e.str("nonce", b.Nonce)
 	case *messages.ActionStarted:
 		e.num("attempt", b.Attempt)

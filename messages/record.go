@@ -295,9 +295,10 @@ const (
 // TurnRestored says that a turn goes on from what the journal holds of it, under
 // the same turn_index and a new nonce (design.md §7).
 type TurnRestored struct {
-	Cause RestoreCause `json:"cause"`
-	Count int64        `json:"count"` // of this turn, from 1
-	Nonce string       `json:"nonce"`
+	Cause    RestoreCause `json:"cause"`
+	Count    int64        `json:"count"`    // of this turn, from 1
+	Manifest Digest       `json:"manifest"` // what it goes on under
+	Nonce    string       `json:"nonce"`
 }
 
 // ControlWhat names what else made the machine step.

@@ -487,6 +487,10 @@ func TestJournalFails(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					if at == messages.KindTurnDecided { // with it the end of the effect was lost
+						wantHalt(t, decision(t, s.Run(1)), messages.ErrActionsRuntime, messages.UnknownText)
+						return
+					}
 					wantDone(t, decision(t, s.Run(1)))
 				})
 			})

@@ -72,47 +72,9 @@ func entered(name string, class messages.Class, in chan<- struct{}) tools.Tool {
 	})
 }
 
-// A turn that the end of the process cut off is settled by the next one: HALT
-// with ERR_CRASH, marked as resumed; the run goes on in a fresh turn, which is
-// told why.
-func TestClosedMidTurnIsSettledAndResumed(t *testing.T) {
-	onJournals(t, func(t *testing.T, l *life) {
-		in := make(chan struct{}, 1)
-		stuck := agent(says(program(`emit "before"`, `set x = tool.test.wait()`, sayDone)), nil, entered("test.wait", messages.Effectful, in))
-		s := open(t, l.begin(), "cut", stuck)
-		run := submit(t, s, "go")
-		<-in
-		l.end()
-
-		rec := &recorder{Model: says(program(`emit "after"`, sayDone))}
-		s = open(t, l.begin(), "cut", agent(rec, nil, entered("test.wait", messages.Effectful, in)))
-		defer l.end()
-		o := decision(t, s.Run(run.Ordinal()))
-		wantDone(t, o)
-		if o.Turns != 2 || o.Turn.TurnIndex != 2 {
-			t.Errorf("the run took %d turns and ended in turn %d, want 2 and 2", o.Turns, o.Turn.TurnIndex)
-		}
-		decided := bodies[*messages.TurnDecided](records(t, s))
-		if len(decided) != 2 {
-			t.Fatalf("%d decisions, want 2", len(decided))
-		}
-		if d := decided[0]; d.Decision != messages.Halt || d.Reason != messages.ErrCrash || !d.Resumed {
-			t.Errorf("the cut turn ended %s(%s), resumed %v", d.Decision, d.Reason, d.Resumed)
-		}
-		if decided[1].Resumed {
-			t.Error("the fresh turn is marked as resumed")
-		}
-		ended := bodies[*messages.ActionEnded](records(t, s))
-		if len(ended) != 1 || ended[0].State != messages.ActionUnknown {
-			t.Errorf("the effect that had begun ended %+v, want unknown", ended)
-		}
-		if got := prompt(rec.requests()[0]); !contains(got, "restarted") {
-			t.Errorf("the fresh turn is not told what happened:\n%s", got)
-		}
-	})
-}
-
-// The same while the model still speaks: what it said is dropped.
+// A turn that the end of the process cut off while the model still spoke is settled
+// by the next one: HALT with ERR_CRASH, marked as resumed. Its reply is sealed, the
+// run goes on in a fresh turn, which is told why.
 func TestClosedWhileModelSpeaks(t *testing.T) {
 	onJournals(t, func(t *testing.T, l *life) {
 		spoke := make(chan struct{})
@@ -121,9 +83,17 @@ func TestClosedWhileModelSpeaks(t *testing.T) {
 		run := submit(t, s, "go")
 		<-spoke
 		l.end()
-		s = open(t, l.begin(), "cut", agent(says(program(`emit "whole"`, sayDone)), nil))
+		rec := &recorder{Model: says(program(`emit "whole"`, sayDone))}
+		s = open(t, l.begin(), "cut", agent(rec, nil))
 		defer l.end()
-		wantDone(t, decision(t, s.Run(run.Ordinal())))
+		o := decision(t, s.Run(run.Ordinal()))
+		wantDone(t, o)
+		if o.Turns != 2 || o.Turn.TurnIndex != 2 || o.Turn.Resumed {
+			t.Errorf("the run took %d turns and ended in turn %d, resumed %v, want 2 and 2", o.Turns, o.Turn.TurnIndex, o.Turn.Resumed)
+		}
+		if got := prompt(rec.requests()[0]); !contains(got, "restarted") {
+			t.Errorf("the fresh turn is not told what happened:\n%s", got)
+		}
 		decided := bodies[*messages.TurnDecided](records(t, s))
 		if len(decided) != 2 || decided[0].Reason != messages.ErrCrash || !decided[0].Resumed {
 			t.Fatalf("decisions %+v", decided)

@@ -187,7 +187,7 @@ func (m *Machine) resume(cause messages.RestoreCause) {
 	f.Nonce, f.ran, f.ended, f.end = nonce, false, false, nil
 	f.again = repeat{emissions: len(f.said), calls: len(f.calls)}
 	m.to(Running)
-	restored := m.persist(&messages.TurnRestored{Cause: cause, Count: m.state.Open.Turn.Restores + 1, Nonce: nonce}, 0)
+	restored := m.persist(&messages.TurnRestored{Cause: cause, Count: m.state.Open.Turn.Restores + 1, Nonce: nonce, Manifest: m.cfg.ManifestDigest}, 0)
 	m.turnClock()
 	m.runClock()
 	for i := range f.calls {

@@ -46,6 +46,13 @@ func (p *player) cause(r *messages.Record) (turn.Input, error) {
 		case messages.ControlCrash:
 			return &turn.ChildDown{Ident: id, Child: turn.Child(b.Name), Detail: b.Detail}, nil
 		}
+	case *messages.ActionApproval:
+		switch b.State {
+		case messages.GateExpired:
+			return &turn.Expire{}, nil
+		case messages.GateApprove, messages.GateDeny:
+			return &turn.Approve{Approval: b.Approval, Answer: b.State, By: b.By, Reason: b.Reason, Digest: b.Digest}, nil
+		}
 	case *messages.Audit, *messages.ActionEnded:
 		return p.actionEnded(r)
 	}
@@ -113,6 +120,10 @@ func (p *player) perform(e turn.Effect) error {
 	case *turn.Verify:
 		p.checks = e
 	case *turn.RunProgram:
+		if e.After > 0 { // of a restored turn
+			p.leaveProgram()
+			p.look(e.Turn)
+		}
 		return p.run(e)
 	case *turn.AnswerCall:
 		if p.prog != nil {

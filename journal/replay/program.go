@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,9 @@ type program struct {
 	used    []byte // lines of minted that were given out, LF after each
 	whole   bool   // minted holds every line: the program had answered
 	failed  bool   // magic failed
+
+	past  []said // what it said before the turn was restored
+	again int    // how much of past it has said again
 
 	out, scr []byte // what was fed
 	blind    bool   // what it says is taken from the journal
@@ -65,6 +69,9 @@ func (s said) String() string {
 // run prepares a program; nothing of it runs until a record asks for it.
 func (p *player) run(e *turn.RunProgram) error {
 	x := &program{p: p, start: e, answers: map[string]*turn.AnswerCall{}}
+	if e.After > 0 {
+		x.past = p.past(e.Turn)
+	}
 	if d := p.ahead.decided; d != nil {
 		x.whole = !d.Resumed && d.GasUsed > 0
 		lines, err := p.blob(d.Minted)
@@ -139,31 +146,83 @@ func (p *player) proceed(r *messages.Record) (done bool, err error) {
 // goOn lets the program run to the next thing it says. One that is blind says what
 // the record says.
 func (x *program) goOn(r *messages.Record) (said, error) {
+	if err := x.catchUp(r); err != nil {
+		return said{}, err
+	}
 	if x.ended {
 		return said{}, x.p.stuck(r, "the program has ended")
 	}
+	if s, ok, err := x.hear(r); ok || err != nil {
+		return s, err
+	}
+	if s, ok := told(r); ok {
+		return s, nil
+	}
+	return said{end: &turn.ProgramEnd{}}, nil
+}
+
+// hear runs the program to the next thing it says; ok is false for one that is or
+// becomes blind.
+func (x *program) hear(r *messages.Record) (s said, ok bool, err error) {
 	if !x.blind {
 		s, ok := x.next()
 		switch {
 		case x.fault != "":
-			return said{}, x.p.stuck(r, x.fault)
+			return said{}, false, x.p.stuck(r, x.fault)
 		case !ok:
-			return said{}, x.p.stuck(r, "the program has ended")
+			return said{}, false, x.p.stuck(r, "the program has ended")
 		case !s.blind:
-			return s, nil
+			return s, true, nil
 		}
 		x.blind = true
 		x.halt()
 	}
+	return said{}, false, nil
+}
+
+// catchUp lets the program of a restored turn say again what it had said. The
+// machine compares, and makes no record of it.
+func (x *program) catchUp(r *messages.Record) error {
+	for x.again < len(x.past) && !x.ended {
+		s, ok, err := x.hear(r)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			s = x.past[x.again]
+		}
+		x.again++
+		if err := x.tell(r, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// past is what the program of a restored turn had said by then.
+func (p *player) past(turnIndex int64) (all []said) {
+	for i := p.at - 1; i >= 0 && p.src.Records[i].Seq >= p.machine.State().Open.Turn.Seq; i-- {
+		if r := p.src.Records[i]; r.Turn == turnIndex {
+			if s, ok := told(r); ok {
+				all = append(all, s)
+			}
+		}
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// told is what a record shows that its program said.
+func told(r *messages.Record) (s said, ok bool) {
 	switch b := r.Body.(type) {
 	case *messages.Emit:
-		return said{emission: &turn.Emission{Text: b.Text, Candidate: b.Candidate}}, nil
+		return said{emission: &turn.Emission{Text: b.Text, Candidate: b.Candidate}}, true
 	case *messages.Whisper:
-		return said{emission: &turn.Emission{Whisper: true, Target: b.Target, Text: b.Text}}, nil
+		return said{emission: &turn.Emission{Whisper: true, Target: b.Target, Text: b.Text}}, true
 	case *messages.ActionDeclared:
-		return said{call: &turn.ProgramCall{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}}, nil
+		return said{call: &turn.ProgramCall{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}}, true
 	}
-	return said{end: &turn.ProgramEnd{}}, nil
+	return said{}, false
 }
 
 // tell feeds an emission or a call.
@@ -206,12 +265,26 @@ func (x *program) give(r *messages.Record, d *messages.TurnDecided) error {
 	if x.ended {
 		return x.p.stuck(r, "nothing in the journal brings it about")
 	}
+	p := x.p
 	end := &turn.ProgramEnd{Ident: x.start.Ident, Out: x.out, Scr: x.scr, Gas: d.GasUsed}
 	var err error
-	if end.Minted, err = x.p.blob(d.Minted); err != nil {
+	if end.Minted, err = p.blob(d.Minted); err != nil {
 		return err
 	}
-	p := x.p
+	if len(x.past) > 0 {
+		// Nobody knows how far it had come again, and its tokens were others.
+		x.halt()
+		x.blind = true
+		if err := x.catchUp(r); err != nil {
+			return err
+		}
+		if end.Out, err = p.blob(d.Output); err != nil {
+			return err
+		}
+		if end.Scr, err = p.blob(d.Scratch); err != nil {
+			return err
+		}
+	}
 	p.leaveProgram()
 	return p.step(r.TS, end)
 }

@@ -100,8 +100,8 @@ func Run(ctx context.Context, src Source, agents Agents) (Report, error) {
 		if _, ok := r.Body.(*messages.Undecoded); ok || r.Body == nil || r.Raw == nil {
 			return Report{}, messages.Errorf(messages.ErrJournal, "record %d was erased: the session cannot be replayed", r.Seq)
 		}
-		if b, ok := r.Body.(*messages.TurnBegin); ok && r.Seq > src.From {
-			p.nonces.add(b.Nonce)
+		if r.Seq > src.From {
+			p.nonces.take(r)
 		}
 		if r.Seq <= src.From {
 			if err := p.state.Apply(r); err != nil {
@@ -197,7 +197,7 @@ func (p *player) one(r *messages.Record) error {
 			return err
 		}
 		if p.machine.Unsettled() {
-			return p.step(r.TS, &turn.Settle{})
+			return p.settle(r)
 		}
 	}
 	if in := p.meanwhile(r); in != nil {
@@ -255,6 +255,8 @@ func (p *player) agentOf(epoch int64) (*Agent, error) {
 			return p.agents(b.Manifest)
 		case *messages.TurnBegin:
 			return p.agents(b.Manifest)
+		case *messages.TurnRestored:
+			return p.agents(b.Manifest)
 		}
 	}
 	if p.agent != nil {
@@ -294,7 +296,7 @@ func (p *player) step(now time.Time, in turn.Input) error {
 		}
 	}
 	if p.prog != nil {
-		if id, ok := p.machine.Flight(); !ok || id != p.prog.start.Ident {
+		if id, ok := p.machine.Flight(); !ok || id != p.prog.start.Ident || p.machine.Phase() == turn.Suspended {
 			p.leaveProgram()
 		}
 	}
@@ -346,7 +348,8 @@ func (p *player) stuck(r *messages.Record, why string) *Divergence {
 	return d
 }
 
-// look reads what lies ahead of a turn that begins.
+// look reads what lies ahead of a turn that begins or is restored, as far as it is
+// not restored again.
 func (p *player) look(turnIndex int64) {
 	p.ahead = outlook{}
 	for _, r := range p.src.Records[p.at:] {
@@ -366,6 +369,8 @@ func (p *player) look(turnIndex int64) {
 			}
 		case *messages.ModelReply:
 			p.ahead.reply = b
+		case *messages.TurnRestored:
+			return
 		case *messages.TurnDecided:
 			p.ahead.decided = b
 			return
@@ -373,11 +378,23 @@ func (p *player) look(turnIndex int64) {
 	}
 }
 
-// draws gives the machine the nonces it drew then.
+// draws gives the machine the random bits it drew then.
 type draws struct{ buf bytes.Buffer }
 
-func (d *draws) add(nonce string) {
-	if raw, err := base64.RawURLEncoding.DecodeString(nonce); err == nil {
+// take keeps what was drawn for a record.
+func (d *draws) take(r *messages.Record) {
+	text := ""
+	switch b := r.Body.(type) {
+	case *messages.TurnBegin:
+		text = b.Nonce
+	case *messages.TurnRestored:
+		text = b.Nonce
+	case *messages.ActionApproval:
+		if b.State == messages.GateConfirm {
+			text = b.Approval
+		}
+	}
+	if raw, err := base64.RawURLEncoding.DecodeString(text); err == nil {
 		d.buf.Write(raw)
 	}
 }

@@ -1,0 +1,142 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/supervisor"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// load reads the live incarnation of key behind everything the writer has queued,
+// from its snapshot if that can be trusted. A session that does not exist or was
+// closed gets the head of a new incarnation.
+func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, turn.State, error) {
+	sid := key.SID()
+	head, err := h.cfg.Writer.Activate(ctx, sid)
+	if journal.IsNotFound(err) || err == nil && head.Closed {
+		inc, err := NewIncarnation(h.cfg.Rand, h.cfg.Now())
+		if err != nil {
+			return journal.Head{}, turn.State{}, err
+		}
+		return journal.NewHead(sid, inc), turn.State{}, nil
+	}
+	if err != nil {
+		return journal.Head{}, turn.State{}, err
+	}
+	if snap, err := h.cfg.Store.Snapshot(ctx, head.Inc); err == nil && snap.Format == turn.StateFormat {
+		if state, err := turn.DecodeState(snap.State); err == nil && state.Seq == snap.Seq {
+			head, tail, err := journal.LoadAfter(ctx, h.cfg.Store, head.Inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash})
+			if err == nil {
+				return head, state, fold(&state, tail)
+			}
+		}
+	}
+	head, recs, err := journal.Load(ctx, h.cfg.Store, head.Inc)
+	if err != nil {
+		return journal.Head{}, turn.State{}, err
+	}
+	var state turn.State
+	return head, state, fold(&state, recs)
+}
+
+func fold(state *turn.State, recs []*messages.Record) error {
+	for _, r := range recs {
+		if err := state.Apply(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBack reads what the journal has of a turn that is open: its records, and what
+// the decoder makes of its reply again. A reply that cannot be read back, or whose
+// decoder panics, leaves a turn that cannot be restored; the session can.
+func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head, state *turn.State) (*turn.Settle, error) {
+	if state.Open == nil || state.Open.Turn == nil {
+		return &turn.Settle{}, nil
+	}
+	recs, err := turnRecords(ctx, h.cfg.Store, head.Inc, state.Open.Turn)
+	if err != nil {
+		return nil, err
+	}
+	reply, finish, err := replyOf(ctx, h.cfg.Store, head.Inc, state.Open.Turn, recs)
+	if err != nil {
+		if ctx.Err() != nil || !gone(err) {
+			return nil, err
+		}
+		h.log.Error("the reply of an open turn cannot be read back", zap.String("SID", ref.sid), zap.Error(err))
+		return &turn.Settle{}, nil
+	}
+	in := &turn.Settle{Turn: recs}
+	supervisor.Guard(func() {
+		d := ref.agent.Dialect.NewDecoder(messages.TurnInfo{
+			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: turn.MaxReplyBytes,
+		})
+		keep := func(ev messages.Event) {
+			ev.Text = bytes.Clone(ev.Text)
+			in.Events = append(in.Events, ev)
+		}
+		if len(reply) > 0 {
+			d.Push(reply, keep)
+		}
+		if finish != "" {
+			d.End(finish, keep)
+		}
+	}, func(crash *supervisor.Crash) {
+		h.log.Error("the decoder panicked on the reply of an open turn", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))
+		in = &turn.Settle{}
+	})
+	return in, nil
+}
+
+// gone tells that bytes are not there any more, or not those that were written.
+func gone(err error) bool {
+	switch journal.ReasonOf(err) {
+	case journal.ReasonNotFound, journal.ReasonErased, journal.ReasonCorrupt:
+		return true
+	}
+	return false
+}
+
+// turnRecords reads an open turn from its first record to the head. A snapshot may
+// stand between: the chain is followed from the turn's first record on, whose hash
+// the head's vouches for.
+func turnRecords(ctx context.Context, store journal.Store, inc messages.Incarnation, t *turn.OpenTurn) ([]*messages.Record, error) {
+	from := journal.Anchor{Seq: t.Seq - 1}
+	for r, err := range store.Read(ctx, inc, t.Seq, t.Seq) {
+		if err != nil {
+			return nil, err
+		}
+		from.Hash = r.Prev
+	}
+	_, recs, err := journal.LoadAfter(ctx, store, inc, from)
+	return recs, err
+}
+
+// replyOf gives the bytes of an open turn's reply: all of it with its finish, or
+// without a finish what its chunks have.
+func replyOf(ctx context.Context, store journal.Store, inc messages.Incarnation, t *turn.OpenTurn, recs []*messages.Record) (reply []byte, finish messages.Finish, err error) {
+	for _, r := range recs {
+		if r.Turn != t.Index {
+			continue
+		}
+		switch b := r.Body.(type) {
+		case *messages.ModelChunk:
+			if b.Off == int64(len(reply)) {
+				reply = append(reply, b.Bytes...)
+			}
+		case *messages.ModelReply:
+			if b.Blob.IsZero() {
+				return nil, b.Finish, nil
+			}
+			reply, err = store.Blob(ctx, inc, b.Blob)
+			return reply, b.Finish, err
+		}
+	}
+	return reply, "", nil
+}
