@@ -23,6 +23,7 @@ type Archive struct {
 	store    journal.Store
 	own      bool
 	dialects []parse.Dialect
+	awake    func(sid string) bool // of a runtime; else nil
 }
 
 // OpenArchive opens the journal of a data directory. Dialects are those of
@@ -44,7 +45,9 @@ func OpenArchive(dir string, dialects ...parse.Dialect) (*Archive, error) {
 }
 
 // Archive is the runtime's own journal, read the same way. Closing it does nothing.
-func (rt *Runtime) Archive() *Archive { return &Archive{store: rt.store, dialects: rt.cfg.Dialects} }
+func (rt *Runtime) Archive() *Archive {
+	return &Archive{store: rt.store, dialects: rt.cfg.Dialects, awake: rt.host.Awake}
+}
 
 // Close releases the journal.
 func (a *Archive) Close() error {

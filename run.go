@@ -42,7 +42,8 @@ func (r *Run) Ordinal() int64 { return r.ordinal }
 func (r *Run) Joined() bool { return r.joined }
 
 // Decision waits until the run has ended and its end is on disk. It may be called
-// at any time and as often as one likes.
+// at any time and as often as one likes. A run that a crash left open goes on with
+// it.
 func (r *Run) Decision(ctx context.Context) (Outcome, error) {
 	if r.end != nil && !r.failed.Load() {
 		decided, ended, err := r.end.Wait(ctx)
@@ -64,6 +65,11 @@ func (r *Run) Decision(ctx context.Context) (Outcome, error) {
 	w := s.rt.host.Hub().Await(s.sid, r.ordinal)
 	defer w.Cancel()
 	decided, ended, err := s.rt.ended(ctx, s.inc, r.ordinal, r.seq)
+	if err == nil && ended == nil {
+		// Nobody may be at it: the session sleeps, or the process that ran it is gone.
+		// Awake, it goes on with what is open.
+		_, err = s.rt.host.Open(ctx, s.key, s.agent.agent)
+	}
 	if err == nil && ended == nil {
 		var waited *Record
 		waited, ended, err = w.Wait(ctx)

@@ -75,6 +75,11 @@ type Config struct {
 	IdleTimeout time.Duration
 	// ProgramCacheBytes bounds the cache of parsed programs; 0 is 32 MiB.
 	ProgramCacheBytes int64
+	// Agents are those whose sessions go on by themselves when the runtime starts: runs
+	// that were in flight when the process before it ended, and inputs that waited.
+	// Names must differ. Boot says how fast. Open works with any agent.
+	Agents []*Agent
+	Boot   Boot
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
 	// concurrent use.
 	Rand io.Reader
@@ -87,7 +92,8 @@ type Runtime struct {
 	log      *zap.Logger
 	store    journal.Store
 	ownStore bool
-	watched  *watched // store, as the shells see it
+	watched  *watched     // store, as the shells see it
+	leave    func() error // says that no runtime works on the journal any more
 	writer   *journal.Writer
 	keys     *keyring.Ring
 	dialects *parse.Registry
@@ -164,7 +170,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.ProgramCacheBytes == 0 {
 		cfg.ProgramCacheBytes = defaultProgramCache
 	}
-	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(), done: make(chan struct{})}
+	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(), done: make(chan struct{}), leave: func() error { return nil }}
 	var err error
 	if rt.dialects, err = rt.dialectSet(); err != nil {
 		return nil, err
@@ -178,11 +184,17 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if rt.watched, err = watch(rt.store, rt.metrics); err != nil {
 		return nil, errors.Join(err, rt.closeStore())
 	}
+	boot, err := rt.boot(ctx)
+	if err != nil {
+		rt.watched.release()
+		return nil, errors.Join(err, rt.closeFiles(), rt.closeStore(), rt.leave())
+	}
 	rt.writer = journal.NewWriter(rt.watched, journal.WriterOptions{})
 	rt.host = actors.Start(actors.Config{
 		Store: rt.watched, Writer: rt.writer, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
 		Observer: newObserver(rt), Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
+		Boot: boot,
 	})
 	return rt, nil
 }
@@ -238,9 +250,9 @@ func (rt *Runtime) Counters() *actors.Counters { return rt.host.Counters() }
 func (rt *Runtime) SessionsInMemory() int { return rt.host.Sessions() }
 
 // Close stops every session, writes what was accepted, and closes the journal
-// last. Turns in flight are settled by the next start. It waits for tools that do
-// not heed their context; when ctx ends first, the error is its own and the rest of
-// the work goes on in the background.
+// last. Turns in flight are settled by the next start. Tools that do not heed their
+// context are left behind after five seconds; when ctx ends before, the error is its
+// own and the rest of the work goes on in the background.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		go func() {
@@ -250,7 +262,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			}
 			rt.writer.Close()
 			rt.watched.release()
-			rt.closed = errors.Join(rt.closeFiles(), rt.closeStore())
+			rt.closed = errors.Join(rt.closeFiles(), rt.closeStore(), rt.leave())
 		}()
 	})
 	select {

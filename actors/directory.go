@@ -93,6 +93,14 @@ func (d *directory) who(pid string) *sessionRef {
 	return s.pids[pid]
 }
 
+// has tells whether a session is there.
+func (d *directory) has(sid string) bool {
+	s := d.at(sid)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.sids[sid] != nil
+}
+
 // introduce enters a session under the id its actor will have, so that the actor
 // finds out who it is.
 func (d *directory) introduce(ref *sessionRef, pid string) {

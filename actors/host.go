@@ -69,6 +69,8 @@ type Config struct {
 	// SnapshotEvery is the number of records after which a session that goes to
 	// sleep leaves a snapshot; 0 is 256.
 	SnapshotEvery int64
+	// Boot says what is taken up at the start.
+	Boot Boot
 }
 
 // Host runs sessions. One process needs one: an actor system costs megabytes.
@@ -88,12 +90,20 @@ type Host struct {
 	work       sync.WaitGroup // functions of children and loaders at work
 	childProps *actor.Props
 	wheel      chan struct{}
+	scan       scan
 	inline     bool // the writer answers before Append returns
+
+	reopening sync.Mutex // held by reopen
+	reopened  time.Time  // the latest attempt
 	stop       sync.Once
 	stopped    chan struct{}
 }
 
-// Start makes a host. Nothing runs in it until a session is opened.
+// StopGrace is how long a host that stops waits for tools and models.
+const StopGrace = 5 * time.Second
+
+// Start makes a host. Nothing runs in it until a session is opened, or taken up by
+// the boot scan.
 func Start(cfg Config) *Host {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -104,6 +114,15 @@ func Start(cfg Config) *Host {
 	if cfg.SnapshotEvery == 0 {
 		cfg.SnapshotEvery = 256
 	}
+	if cfg.Boot.Concurrency <= 0 {
+		cfg.Boot.Concurrency = BootConcurrency
+	}
+	if cfg.Boot.PerSecond <= 0 {
+		cfg.Boot.PerSecond = BootPerSecond
+	}
+	if cfg.Boot.Page <= 0 {
+		cfg.Boot.Page = BootPage
+	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
@@ -111,6 +130,7 @@ func Start(cfg Config) *Host {
 		cfg.SLog = slog.New(slog.DiscardHandler)
 	}
 	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: NewHub(), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	h.scan.done = make(chan struct{})
 	h.inline = cfg.Store.Immediate()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
@@ -123,6 +143,7 @@ func Start(cfg Config) *Host {
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	go h.idleWheel()
+	go h.boot()
 	return h
 }
 
@@ -131,6 +152,10 @@ func (h *Host) Hub() *Hub { return h.hub }
 
 // Counters are live.
 func (h *Host) Counters() *Counters { return &h.counters }
+
+// Awake tells whether a session is in memory here: what is open in it runs, or is
+// about to.
+func (h *Host) Awake(sid string) bool { return h.dir.has(sid) }
 
 // Sessions counts the sessions in memory.
 func (h *Host) Sessions() int { return h.dir.len() }
@@ -208,7 +233,9 @@ func (h *Host) idleWheel() {
 
 // Stop ends every session: turns in flight end as the process dying would end
 // them, and are settled by the next activation. It returns when nothing started
-// here runs any more, or with ctx's error. Calling it again waits as well.
+// here runs any more, or with ctx's error. Calling it again waits as well. A tool or
+// a model that is deaf to its context is left behind after StopGrace: what it says
+// or does from then on reaches nobody here.
 func (h *Host) Stop(ctx context.Context) error {
 	h.stop.Do(func() {
 		close(h.closing)
@@ -231,11 +258,59 @@ func (h *Host) shutdown() {
 	// being cancelled for the end of its turn, and no next activation would settle it.
 	h.cancel()
 	h.hub.Close() // nobody waits behind a tool that is deaf to its context
-	h.work.Wait()
 	<-h.wheel
+	<-h.scan.done
+	grace := time.NewTimer(StopGrace)
+	defer grace.Stop()
+	whole := within(h.work.Wait, grace.C)
 	_ = h.system.Root.StopFuture(h.root).Wait()
 	h.system.Shutdown()
 	h.pool.Close()
+	if !whole || !within(h.pool.Wait, grace.C) {
+		h.log.Warn("the host stopped before everything that ran in it: some tool or model does not heed its context")
+	}
+}
+
+// within waits for wait to return, until the timer rings.
+func within(wait func(), grace <-chan time.Time) bool {
+	done := make(chan struct{})
+	go func() {
+		wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-grace:
+		return false
+	}
+}
+
+// ReopenPause is the least time between two attempts to open a failed journal anew.
+const ReopenPause = time.Second
+
+// reopen opens the journal anew after an I/O failure: an activation that begins then
+// reads its head from what is on disk, and nothing of what failed is tried again. It
+// gives the failure that stands.
+func (h *Host) reopen(ctx context.Context) error {
+	w := h.cfg.Writer
+	if w.Err() == nil {
+		return nil
+	}
+	h.reopening.Lock()
+	defer h.reopening.Unlock()
+	failed := w.Err()
+	now := h.cfg.Now()
+	if failed == nil || now.Sub(h.reopened) < ReopenPause {
+		return failed
+	}
+	h.reopened = now
+	if err := w.Reopen(ctx); err != nil {
+		h.log.Error("the journal cannot be opened anew", zap.Error(err), zap.NamedError("failure", failed))
+		return failed
+	}
+	h.log.Warn("the journal was opened anew", zap.NamedError("failure", failed))
+	return nil
 }
 
 // run runs f on a goroutine that Stop waits for.

@@ -17,6 +17,9 @@ import (
 // closed gets the head of a new incarnation.
 func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, turn.State, error) {
 	sid := key.SID()
+	if err := h.reopen(ctx); err != nil {
+		return journal.Head{}, turn.State{}, err
+	}
 	head, err := h.cfg.Writer.Activate(ctx, sid)
 	if journal.IsNotFound(err) || err == nil && head.Closed {
 		inc, err := NewIncarnation(h.cfg.Rand, h.cfg.Now())

@@ -135,8 +135,8 @@ func (p *pool) unlist(w *worker) {
 	}
 }
 
-// Close lets the idle workers go and waits for those at work. Run may still be
-// called; what it starts ends with its function.
+// Close lets the idle workers go. Those at work end with their function, and so does
+// what Run starts from now on: it may still be called.
 func (p *pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -149,8 +149,10 @@ func (p *pool) Close() {
 	for _, w := range idle {
 		w.next <- nil
 	}
-	p.all.Wait()
 }
+
+// Wait returns when every worker has ended, after Close.
+func (p *pool) Wait() { p.all.Wait() }
 
 // Schedule implements actor.Dispatcher.
 func (p *pool) Schedule(f func()) { p.Run(func(*worker) { f() }) }

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -61,6 +62,10 @@ type Head struct {
 	// Open tells that the last run has begun and not ended: it is in flight, or
 	// waits to be settled after a crash.
 	Open bool
+	// Wake is when the first question of a suspended turn expires, in Unix
+	// nanoseconds; 0 while no turn is suspended. Until then only an answer or a cancel
+	// can move the session.
+	Wake int64
 	// Queued counts accepted inputs that no run has taken up yet.
 	Queued int64
 	// Closed tells that session.closed was written. The SID may be used again.
@@ -69,8 +74,11 @@ type Head struct {
 	Live bool
 }
 
-// Pending tells that a boot scan has work here.
-func (h *Head) Pending() bool { return h.Open || h.Queued > 0 }
+// Pending tells that a boot scan has work here: what is open is not suspended.
+func (h *Head) Pending() bool { return (h.Open || h.Queued > 0) && h.Wake == 0 }
+
+// Suspended tells that the run in flight waits for an approval.
+func (h *Head) Suspended() bool { return h.Wake != 0 }
 
 // NewHead is the head of a session without records.
 func NewHead(sid string, inc messages.Incarnation) Head {
@@ -88,6 +96,9 @@ func (h Head) Advance(b *Batch) Head {
 
 func (h *Head) advance(r *messages.Record) {
 	h.Seq, h.Hash, h.Epoch = r.Seq, r.Hash, r.Epoch
+	if b, ok := r.Body.(*messages.TurnSuspended); ok {
+		h.Wake = wakeOf(b)
+	}
 	switch r.Body.Kind() {
 	case messages.KindInput:
 		h.Queued++
@@ -104,9 +115,19 @@ func (h *Head) advance(r *messages.Record) {
 		}
 	case messages.KindTurnBegin:
 		h.Turn = r.Turn
+	case messages.KindTurnRestored, messages.KindTurnDecided:
+		h.Wake = 0
 	case messages.KindSessionClosed:
-		h.Closed, h.Open, h.Queued = true, false, 0
+		h.Closed, h.Open, h.Queued, h.Wake = true, false, 0, 0
 	}
+}
+
+// wakeOf reads when a suspended turn is to be looked at; a time that is none is past.
+func wakeOf(b *messages.TurnSuspended) int64 {
+	if at, err := time.Parse(time.RFC3339Nano, b.Until); err == nil && at.After(firstTime) && at.Before(endTime) {
+		return max(1, at.UnixNano())
+	}
+	return 1
 }
 
 // Judge is the fence (design.md §7): nil if and only if b continues h. ERR_FENCED
@@ -220,6 +241,9 @@ type Store interface {
 	HeadOf(ctx context.Context, inc messages.Incarnation) (Head, error)
 	// Sessions is one page of a query.
 	Sessions(ctx context.Context, q Query) ([]Head, error)
+	// Wakes lists live sessions whose turn is suspended, in the order in which their
+	// questions expire (Head.Wake), at most limit of them; limit is as in Query.
+	Wakes(ctx context.Context, limit int) ([]Head, error)
 
 	// Read gives the records from..to, both included, in order; from <= 0 is the
 	// first and to <= 0 the last one. It ends at the first error it gives. The

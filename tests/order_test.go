@@ -428,8 +428,9 @@ func TestLazyRecords(t *testing.T) {
 }
 
 // The journal cannot append: no decision is shown that is not on disk, everybody
-// who waits gets a typed error, and nothing hangs. An I/O failure is sticky;
-// another one lets the session come back and settle.
+// who waits gets a typed error, and nothing hangs. An I/O failure is sticky until the
+// journal is opened anew, which the next request does after a pause; another one lets
+// the session come back and settle at once.
 func TestJournalFails(t *testing.T) {
 	for _, at := range []messages.Kind{messages.KindInput, messages.KindActionStarted, messages.KindTurnDecided} {
 		for _, reason := range []string{journal.ReasonIO, journal.ReasonBusy} {
@@ -479,12 +480,10 @@ func TestJournalFails(t *testing.T) {
 						t.Error("a decision was counted that is not on disk")
 					}
 					g.failing(nil)
-					_, err = s.Submit(ctx, "more")
-					if reason == journal.ReasonIO {
-						wantCode(t, err, messages.ErrJournal)
-						return
+					if reason == journal.ReasonIO { // it is sticky until the journal is opened anew
+						time.Sleep(time.Second)
 					}
-					if err != nil {
+					if _, err = s.Submit(ctx, "more"); err != nil {
 						t.Fatal(err)
 					}
 					if at == messages.KindTurnDecided { // with it the end of the effect was lost
@@ -496,4 +495,48 @@ func TestJournalFails(t *testing.T) {
 			})
 		}
 	}
+}
+
+// reopened counts how often its journal is opened anew.
+type reopened struct {
+	*gate
+	n atomic.Int64
+}
+
+// Reopen implements journal.Store.
+func (r *reopened) Reopen() error {
+	r.n.Add(1)
+	return r.gate.Reopen()
+}
+
+// A journal that keeps failing is opened anew once a second at most, however many
+// ask, and a session comes back with what is on disk.
+func TestFailedJournalIsOpenedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reopened{gate: newGate()}
+		s := open(t, start(t, stile.Config{Store: r}), "unlucky", agent(says(program(`emit "x"`, sayDone)), nil))
+		wantDone(t, ask(t, s, "before"))
+		r.failing(func([]*messages.Record) error { return journal.Fail(journal.ReasonIO, nil, "the disk is full") })
+		for range 20 {
+			_, err := s.Submit(t.Context(), "while it fails")
+			wantCode(t, err, messages.ErrJournal)
+		}
+		if n := r.n.Load(); n != 1 {
+			t.Errorf("opened anew %d times at once, want 1", n)
+		}
+		time.Sleep(time.Second)
+		for range 20 {
+			_, err := s.Submit(t.Context(), "while it fails")
+			wantCode(t, err, messages.ErrJournal)
+		}
+		if n := r.n.Load(); n != 2 {
+			t.Errorf("opened anew %d times in a second, want 2", n)
+		}
+		r.failing(nil)
+		time.Sleep(time.Second)
+		wantDone(t, ask(t, s, "after"))
+		if n := len(bodies[*messages.Input](stored(t, s))); n != 2 {
+			t.Errorf("%d inputs are on disk, want 2", n)
+		}
+	})
 }

@@ -65,7 +65,11 @@ func (a *app) fork(ctx context.Context, name string, at int64, as string, asJSON
 		}
 		head := headText(journal.Anchor{Seq: h.Seq, Hash: h.Hash})
 		if asJSON {
-			return a.writeJSON(sessionJSON{h.SID, h.Inc.String(), head, h.Run, h.Turn, stateOf(*h), h.Queued})
+			state, err := rt.Archive().Status(ctx, *h)
+			if err != nil {
+				return err
+			}
+			return a.writeJSON(sessionJSON{h.SID, h.Inc.String(), head, h.Run, h.Turn, state, h.Queued})
 		}
 		_, err = fmt.Fprintf(a.out, "%s  %s, %s, head %s\n", h.SID, count(h.Run, "run"), count(h.Turn, "turn"), head)
 		return err

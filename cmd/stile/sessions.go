@@ -34,6 +34,9 @@ func (a *app) sessionsListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the sessions",
 		Long: `Lists the sessions in the order of their names, retired incarnations included.
+STATE is idle, running, suspended (a call waits for approval), interrupted (a run or
+an input is open and nobody is at it: it goes on when its session is opened, or when a
+host starts that knows its agent), closed or retired.
 HEAD is the position and hash that verify --head takes: keep it elsewhere, and a cut
 tail will be found.`,
 		Example: `  stile sessions list
@@ -51,28 +54,13 @@ tail will be found.`,
 
 // sessionJSON is a session in a list.
 type sessionJSON struct {
-	SID         string `json:"sid"`
-	Incarnation string `json:"incarnation"`
-	Head        string `json:"head"`
-	Runs        int64  `json:"runs"`
-	Turns       int64  `json:"turns"`
-	State       string `json:"state"`
-	Queued      int64  `json:"queued"`
-}
-
-// stateOf says in a word what a session is about.
-func stateOf(h journal.Head) string {
-	switch {
-	case !h.Live:
-		return "retired"
-	case h.Closed:
-		return "closed"
-	case h.Open:
-		return "running"
-	case h.Queued > 0:
-		return "waiting"
-	}
-	return "idle"
+	SID         string       `json:"sid"`
+	Incarnation string       `json:"incarnation"`
+	Head        string       `json:"head"`
+	Runs        int64        `json:"runs"`
+	Turns       int64        `json:"turns"`
+	State       stile.Status `json:"state"`
+	Queued      int64        `json:"queued"`
 }
 
 func headText(at journal.Anchor) string { return fmt.Sprintf("%d:%s", at.Seq, at.Hash) }
@@ -87,11 +75,15 @@ func (a *app) sessionsList(ctx context.Context, ar *stile.Archive, prefix string
 			return err
 		}
 		head := headText(journal.Anchor{Seq: h.Seq, Hash: h.Hash})
+		state, err := ar.Status(ctx, h)
+		if err != nil {
+			return err
+		}
 		if !asJSON {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", h.SID, h.Run, h.Turn, stateOf(h), head)
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", h.SID, h.Run, h.Turn, state, head)
 			continue
 		}
-		if err := a.writeJSON(sessionJSON{h.SID, h.Inc.String(), head, h.Run, h.Turn, stateOf(h), h.Queued}); err != nil {
+		if err := a.writeJSON(sessionJSON{h.SID, h.Inc.String(), head, h.Run, h.Turn, state, h.Queued}); err != nil {
 			return err
 		}
 	}
@@ -124,7 +116,11 @@ func (a *app) sessionsShow(ctx context.Context, ar *stile.Archive, name string, 
 	if asJSON {
 		return ar.Export(ctx, head.Inc, a.out)
 	}
-	if _, err := fmt.Fprintf(a.out, "session  %s, %s, %s, %s\n", head.SID, count(head.Run, "run"), count(head.Turn, "turn"), stateOf(head)); err != nil {
+	state, err := ar.Status(ctx, head)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(a.out, "session  %s, %s, %s, %s\n", head.SID, count(head.Run, "run"), count(head.Turn, "turn"), state); err != nil {
 		return err
 	}
 	show := a.shower(false)

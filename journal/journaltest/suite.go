@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -34,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) journal.Store) {
 		{"ClosedFreesTheName", closedFreesTheName},
 		{"Summary", summary},
 		{"Listing", listing},
+		{"Wakes", wakes},
 		{"ReadRanges", readRanges},
 		{"Blobs", blobs},
 		{"Snapshots", snapshots},
@@ -389,16 +392,71 @@ func summary(t *testing.T, s journal.Store) {
 		if got != want {
 			t.Fatalf("%+v, want %+v", got, want)
 		}
-		if got.Pending() != (want.Open || want.Queued > 0) {
+		if got.Pending() != ((want.Open || want.Queued > 0) && want.Wake == 0) || got.Suspended() != (want.Wake != 0) {
 			t.Fatalf("pending %v", got.Pending())
 		}
 	}
 	step(journal.Head{Queued: 2}, &messages.SessionOpened{}, &messages.Input{}, &messages.Input{})
 	step(journal.Head{Queued: 1, Open: true, Run: 1}, &messages.RunBegin{Input: 2})
 	step(journal.Head{Queued: 1, Open: true, Run: 1, Turn: 1}, &messages.TurnBegin{}, &messages.TurnDecided{})
-	step(journal.Head{Queued: 1, Run: 1, Turn: 1}, &messages.RunEnd{})
-	step(journal.Head{Open: true, Run: 1, Turn: 1}, &messages.RunBegin{Input: 3})
+	at := Epoch.Add(time.Hour)
+	suspended := &messages.TurnSuspended{Until: at.Format(time.RFC3339Nano), Waiting: []string{"#1"}}
+	step(journal.Head{Queued: 1, Open: true, Run: 1, Turn: 1, Wake: at.UnixNano()}, &messages.TurnBegin{}, suspended)
+	step(journal.Head{Queued: 2, Open: true, Run: 1, Turn: 1, Wake: at.UnixNano()}, &messages.Input{})
+	step(journal.Head{Queued: 2, Open: true, Run: 1, Turn: 1}, &messages.TurnRestored{})
+	step(journal.Head{Queued: 2, Open: true, Run: 1, Turn: 1, Wake: 1}, &messages.TurnSuspended{Until: "never"})
+	step(journal.Head{Queued: 2, Open: true, Run: 1, Turn: 1}, &messages.TurnDecided{})
+	step(journal.Head{Queued: 2, Run: 1, Turn: 1}, &messages.RunEnd{})
+	step(journal.Head{Queued: 1, Open: true, Run: 1, Turn: 1}, &messages.RunBegin{Input: 3})
 	step(journal.Head{Run: 1, Turn: 1, Closed: true}, &messages.SessionClosed{})
+}
+
+// wakes: suspended sessions in the order of their time, until they go on or are gone.
+func wakes(t *testing.T, s journal.Store) {
+	list := func(limit int, want ...string) {
+		t.Helper()
+		heads, err := s.Wakes(ctx, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		last := int64(0)
+		for _, h := range heads {
+			if h.Wake < last || !h.Suspended() {
+				t.Errorf("%s wakes at %d, after %d", h.SID, h.Wake, last)
+			}
+			got, last = append(got, h.SID), h.Wake
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("wakes %v, want %v", got, want)
+		}
+	}
+	list(0)
+	sessions := map[string]*Session{}
+	for i, sid := range []string{"t:u:c", "t:u:a", "t:u:d", "t:u:b"} {
+		ses := Start(t, sid, i+1)
+		sessions[sid] = ses
+		until := Epoch.Add(time.Duration(len(sid)+int(sid[4])) * time.Hour)
+		Must(t, s, ses.Batch(&messages.Input{}, &messages.RunBegin{}, &messages.TurnBegin{}, &messages.TurnSuspended{Until: until.Format(time.RFC3339Nano)}))
+	}
+	Must(t, s, Start(t, "t:u:awake", 9).Batch(&messages.Input{}, &messages.RunBegin{}, &messages.TurnBegin{}))
+	list(0, "t:u:a", "t:u:b", "t:u:c", "t:u:d")
+	list(2, "t:u:a", "t:u:b")
+	pending, err := s.Sessions(ctx, journal.Query{Pending: true})
+	if err != nil || len(pending) != 1 || pending[0].SID != "t:u:awake" {
+		t.Fatalf("pending %v %v", pending, err)
+	}
+	Must(t, s, sessions["t:u:b"].Batch(&messages.TurnRestored{}))
+	Must(t, s, sessions["t:u:a"].Batch(&messages.TurnDecided{}, &messages.RunEnd{}))
+	list(0, "t:u:c", "t:u:d")
+	Must(t, s, sessions["t:u:c"].Batch(&messages.TurnRestored{}, &messages.TurnSuspended{Until: Epoch.Add(9999 * time.Hour).Format(time.RFC3339Nano)}))
+	list(0, "t:u:d", "t:u:c")
+	if err := s.Delete(ctx, sessions["t:u:d"].Inc); err != nil {
+		t.Fatal(err)
+	}
+	list(0, "t:u:c")
+	Must(t, s, sessions["t:u:c"].Batch(&messages.SessionClosed{}))
+	list(0)
 }
 
 func listing(t *testing.T, s journal.Store) {

@@ -25,6 +25,7 @@ type Store struct {
 	mu       sync.RWMutex
 	sessions map[messages.Incarnation]*session
 	live     map[string]messages.Incarnation
+	wakes    map[messages.Incarnation]struct{} // whose turn is suspended
 	meta     map[string][]byte
 	closed   bool
 }
@@ -43,6 +44,7 @@ func New() *Store {
 	return &Store{
 		sessions: make(map[messages.Incarnation]*session),
 		live:     make(map[string]messages.Incarnation),
+		wakes:    make(map[messages.Incarnation]struct{}),
 		meta:     make(map[string][]byte),
 	}
 }
@@ -114,6 +116,11 @@ func (s *Store) commit(b *journal.Batch) error {
 		}
 	}
 	ses.head = ses.head.Advance(b)
+	if ses.head.Wake != 0 {
+		s.wakes[b.Inc] = struct{}{}
+	} else {
+		delete(s.wakes, b.Inc)
+	}
 	for _, r := range b.Records {
 		ses.log.add(r)
 	}
@@ -207,6 +214,25 @@ func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, 
 		}
 	}
 	slices.SortFunc(heads, func(a, b journal.Head) int { return order(a.SID, a.Inc, b.SID, b.Inc) })
+	return heads[:min(len(heads), q.Page())], nil
+}
+
+// Wakes implements journal.Store.
+func (s *Store) Wakes(ctx context.Context, limit int) ([]journal.Head, error) {
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.RUnlock()
+	var heads []journal.Head
+	for inc := range s.wakes {
+		if h := &s.sessions[inc].head; h.Live {
+			heads = append(heads, *h)
+		}
+	}
+	slices.SortFunc(heads, func(a, b journal.Head) int {
+		return cmp.Or(cmp.Compare(a.Wake, b.Wake), order(a.SID, a.Inc, b.SID, b.Inc))
+	})
+	q := journal.Query{Limit: limit}
 	return heads[:min(len(heads), q.Page())], nil
 }
 
@@ -391,6 +417,7 @@ func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 		return errUnknown(inc)
 	}
 	delete(s.sessions, inc)
+	delete(s.wakes, inc)
 	if s.live[ses.head.SID] == inc {
 		delete(s.live, ses.head.SID)
 	}

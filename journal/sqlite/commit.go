@@ -36,8 +36,8 @@ type writer struct {
 const maxHeads = 2048
 
 const (
-	headColumns = "id, sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed"
-	headWidth   = 12
+	headColumns = "id, sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed, wake"
+	headWidth   = 13
 )
 
 func newWriter(dsn string) (*writer, error) {
@@ -84,8 +84,8 @@ func (w *writer) prepare(c driver.ConnPrepareContext) error {
 		{&w.create, `INSERT INTO sessions (sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed)
 			VALUES (?, ?, 1, 0, ?, 0, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING`},
 		{&w.retire, "UPDATE sessions SET live = 0 WHERE sid = ? AND live = 1 AND closed = 1"},
-		{&w.advance, `UPDATE sessions SET seq = ?, hash = ?, epoch = ?, run = ?, turn = ?, open = ?, queued = ?, closed = ?
-			WHERE id = ?`},
+		{&w.advance, `UPDATE sessions SET seq = ?, hash = ?, epoch = ?, run = ?, turn = ?, open = ?, queued = ?, closed = ?,
+			wake = ? WHERE id = ?`},
 		{&w.record, `INSERT INTO records (pos, epoch, run, turn, type, ts, salt, body, hash, kid, sig)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.blob, "INSERT OR IGNORE INTO blobs (session, digest, data) VALUES (?, ?, ?)"},
@@ -243,7 +243,7 @@ func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
 	}
 	for _, ses := range touched {
 		h := &ses.head
-		if err := w.advance.exec(w.bind(h.Seq, h.Hash[:], h.Epoch, h.Run, h.Turn, flag(h.Open), h.Queued, flag(h.Closed), ses.id)); err != nil {
+		if err := w.advance.exec(w.bind(h.Seq, h.Hash[:], h.Epoch, h.Run, h.Turn, flag(h.Open), h.Queued, flag(h.Closed), h.Wake, ses.id)); err != nil {
 			return failure(err, "writing a head")
 		}
 	}
@@ -343,7 +343,8 @@ func (ses *session) take(row []driver.Value) bool {
 	var live, open, closed int64
 	ok := take(row[0], &ses.id) && take(row[1], &h.SID) && take(row[2], &inc) && take(row[3], &live) &&
 		take(row[4], &h.Seq) && take(row[5], &hash) && take(row[6], &h.Epoch) && take(row[7], &h.Run) &&
-		take(row[8], &h.Turn) && take(row[9], &open) && take(row[10], &h.Queued) && take(row[11], &closed)
+		take(row[8], &h.Turn) && take(row[9], &open) && take(row[10], &h.Queued) && take(row[11], &closed) &&
+		take(row[12], &h.Wake)
 	if !ok || len(inc) != len(h.Inc) || len(hash) != len(h.Hash) || ses.id <= 0 || ses.id >= 1<<31 ||
 		h.Seq < 0 || h.Seq > journal.MaxSeq {
 		return false

@@ -23,6 +23,7 @@ type readers struct {
 	db                            *sql.DB
 	head, headOf, hash, page      *sql.Stmt
 	blob, snapshot, meta, listing *sql.Stmt
+	wakes                         *sql.Stmt
 }
 
 func newReaders(dsn string, n int) (*readers, error) {
@@ -47,8 +48,9 @@ func newReaders(dsn string, n int) (*readers, error) {
 		{&r.meta, "SELECT value FROM meta WHERE key = ?"},
 		{&r.listing, "SELECT " + headColumns + ` FROM sessions
 			WHERE sid >= ?1 AND sid < ?1 || char(1114111) AND (sid, inc) > (?2, ?3)
-			AND (?4 OR live = 1) AND (NOT ?5 OR open = 1 OR queued > 0)
+			AND (?4 OR live = 1) AND (NOT ?5 OR wake = 0 AND (open = 1 OR queued > 0))
 			ORDER BY sid, inc LIMIT ?6`},
+		{&r.wakes, "SELECT " + headColumns + " FROM sessions WHERE wake > 0 AND live = 1 ORDER BY wake, id LIMIT ?"},
 	} {
 		if *p.to, err = db.Prepare(p.sql); err != nil {
 			db.Close()
@@ -81,7 +83,7 @@ func (s *Store) reading(ctx context.Context, f func(*readers) error) error {
 func (ses *session) scan(row interface{ Scan(...any) error }) error {
 	h := &ses.head
 	var inc, hash []byte
-	err := row.Scan(&ses.id, &h.SID, &inc, &h.Live, &h.Seq, &hash, &h.Epoch, &h.Run, &h.Turn, &h.Open, &h.Queued, &h.Closed)
+	err := row.Scan(&ses.id, &h.SID, &inc, &h.Live, &h.Seq, &hash, &h.Epoch, &h.Run, &h.Turn, &h.Open, &h.Queued, &h.Closed, &h.Wake)
 	if err != nil {
 		return err
 	}
@@ -145,9 +147,22 @@ func (s *Store) HeadOf(ctx context.Context, inc messages.Incarnation) (journal.H
 
 // Sessions implements journal.Store.
 func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, error) {
+	return s.heads(ctx, func(r *readers) (*sql.Rows, error) {
+		return r.listing.Query(q.Prefix, q.AfterSID, q.AfterInc[:], q.Retired, q.Pending, q.Page())
+	})
+}
+
+// Wakes implements journal.Store.
+func (s *Store) Wakes(ctx context.Context, limit int) ([]journal.Head, error) {
+	q := journal.Query{Limit: limit}
+	return s.heads(ctx, func(r *readers) (*sql.Rows, error) { return r.wakes.Query(q.Page()) })
+}
+
+// heads reads the rows of a listing.
+func (s *Store) heads(ctx context.Context, list func(*readers) (*sql.Rows, error)) ([]journal.Head, error) {
 	var heads []journal.Head
 	err := s.reading(ctx, func(r *readers) error {
-		rows, err := r.listing.Query(q.Prefix, q.AfterSID, q.AfterInc[:], q.Retired, q.Pending, q.Page())
+		rows, err := list(r)
 		if err != nil {
 			return readFailure(err, "listing sessions")
 		}

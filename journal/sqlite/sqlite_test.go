@@ -155,6 +155,32 @@ func TestOpenRefusesForeignFiles(t *testing.T) {
 	}
 }
 
+// A file of the first format gets what it lacks, and keeps what it has.
+func TestOpenMigrates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := open(t, Options{Path: path})
+	ses := journaltest.Start(t, "local:local:a", 1)
+	journaltest.Must(t, s, ses.Notes(3))
+	for _, q := range []string{
+		"DROP INDEX sessions_wake", "ALTER TABLE sessions DROP COLUMN wake", "DELETE FROM goose_db_version WHERE version_id > 1",
+	} {
+		if _, err := s.w.conn.ExecContext(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	s = open(t, Options{Path: path})
+	defer s.Close()
+	head, recs, err := journal.Load(ctx, s, ses.Inc)
+	if err != nil || len(recs) != 3 || head.Wake != 0 {
+		t.Fatalf("%+v, %d records, %v", head, len(recs), err)
+	}
+	journaltest.Must(t, s, ses.Batch(&messages.TurnSuspended{Until: journaltest.Epoch.Format(time.RFC3339Nano)}))
+	if heads, err := s.Wakes(ctx, 0); err != nil || len(heads) != 1 {
+		t.Fatalf("wakes %v %v", heads, err)
+	}
+}
+
 func TestOpenRefusesTheFuture(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := open(t, Options{Path: path})

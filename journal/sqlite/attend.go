@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed14be6753/stile/journal"
+)
+
+// Several processes may share a journal: the fence keeps them apart, session by
+// session. What the fence cannot tell is whether somebody runs a session at all. For
+// that every host attends: it holds a shared lock on a file beside the journal for
+// as long as it lives, and the first of them writes there when it came.
+
+// Attend says that a host runs sessions of this journal, until leave is called; it
+// is never nil. alone tells that no other host attends at this moment: what is open
+// in the journal then, nobody runs. Where the system has no such locks every host is
+// alone.
+func (s *Store) Attend(now time.Time) (alone bool, leave func() error, err error) {
+	leave = func() error { return nil }
+	f, alone, err := attend(s.path + hostSuffix)
+	if err != nil || f == nil {
+		return alone, leave, err
+	}
+	if alone {
+		err := f.Truncate(0)
+		if err == nil {
+			_, err = f.WriteAt([]byte(now.UTC().Format(time.RFC3339Nano)+"\n"), 0)
+		}
+		if err != nil {
+			f.Close()
+			return false, leave, journal.Fail(journal.ReasonIO, bare(err), "the host file beside the journal")
+		}
+	}
+	return alone, sync.OnceValue(f.Close), nil
+}
+
+// Attended tells whether a host of some process attends to the journal, and since
+// when the first of those that do.
+func (s *Store) Attended() (since time.Time, attended bool, err error) {
+	if attended, err = isAttended(s.path + hostSuffix); err != nil || !attended {
+		return time.Time{}, false, err
+	}
+	b, err := os.ReadFile(s.path + hostSuffix)
+	if err != nil {
+		return time.Time{}, true, journal.Fail(journal.ReasonIO, bare(err), "the host file beside the journal")
+	}
+	since, err = time.Parse(time.RFC3339Nano, strings.TrimSpace(string(b)))
+	if err != nil {
+		since = time.Time{} // it is being written
+	}
+	return since, true, nil
+}
+
+const hostSuffix = ".host"

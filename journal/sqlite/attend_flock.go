@@ -1,0 +1,63 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"github.com/seed14be6753/stile/journal"
+)
+
+// attend takes the shared lock. Whoever can take the exclusive one first is alone;
+// it is held for that moment only, so waiting for the shared one is short.
+func attend(path string) (f *os.File, alone bool, err error) {
+	f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, false, journal.Fail(journal.ReasonIO, bare(err), "the host file beside the journal")
+	}
+	alone, err = tryAlone(f)
+	if err == nil {
+		err = flock(f, syscall.LOCK_SH)
+	}
+	if err != nil {
+		f.Close()
+		return nil, false, journal.Fail(journal.ReasonIO, err, "the host file beside the journal")
+	}
+	return f, alone, nil
+}
+
+// isAttended tells whether somebody holds the lock.
+func isAttended(path string) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, journal.Fail(journal.ReasonIO, bare(err), "the host file beside the journal")
+	}
+	defer f.Close()
+	alone, err := tryAlone(f)
+	if err != nil {
+		return false, journal.Fail(journal.ReasonIO, err, "the host file beside the journal")
+	}
+	return !alone, nil
+}
+
+// tryAlone takes the exclusive lock if nobody has any.
+func tryAlone(f *os.File) (bool, error) {
+	err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(f.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The first host is alone, the second is not, and when both are gone nobody attends.
+// Looking is not attending.
+func TestAttend(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName)
+	open := func() *Store {
+		t.Helper()
+		s, err := Open(Options{Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	at := time.Date(2026, 11, 21, 1, 2, 3, 4, time.UTC)
+	reader := open()
+	want := func(since time.Time, attended bool) {
+		t.Helper()
+		got, ok, err := reader.Attended()
+		if err != nil || ok != attended || !got.Equal(since) {
+			t.Fatalf("attended %v since %v, %v; want %v since %v", ok, got, err, attended, since)
+		}
+	}
+	attend := func(now time.Time, alone bool) (leave func() error) {
+		t.Helper()
+		got, leave, err := open().Attend(now)
+		if err != nil || got != alone {
+			t.Fatalf("alone %v, %v; want %v", got, err, alone)
+		}
+		return leave
+	}
+	gone := func(leave func() error) {
+		t.Helper()
+		for range 2 { // once is enough
+			if err := leave(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want(time.Time{}, false)
+	one := attend(at, true)
+	want(at, true)
+	two := attend(at.Add(time.Hour), false)
+	want(at, true)
+	gone(one)
+	want(at, true)
+	gone(two)
+	want(time.Time{}, false)
+	three := attend(at.Add(2*time.Hour), true)
+	want(at.Add(2*time.Hour), true)
+	gone(three)
+	want(time.Time{}, false)
+}
