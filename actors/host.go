@@ -95,8 +95,8 @@ type Host struct {
 
 	reopening sync.Mutex // held by reopen
 	reopened  time.Time  // the latest attempt
-	stop       sync.Once
-	stopped    chan struct{}
+	stop      sync.Once
+	stopped   chan struct{}
 }
 
 // StopGrace is how long a host that stops waits for tools and models.

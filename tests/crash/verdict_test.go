@@ -134,6 +134,9 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 		case *messages.ModelChunk:
 			said[r.Turn] = append(said[r.Turn][:b.Off:b.Off], b.Bytes...)
 		case *messages.ModelReply:
+			if b.Length == 0 {
+				continue
+			}
 			whole, err := tr.archive.Blob(ctx, head.Inc, b.Blob)
 			if err != nil {
 				v.fault("lost: the reply of turn %d: %v", r.Turn, err)
@@ -260,6 +263,7 @@ func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 	found.deeds, found.heard = len(tr.deeds), tr.told.heard
 	ends := map[int64]*messages.RunEnd{}
 	resumed := map[int64]int{}
+	unknown := map[int64]int{} // what a program says of an effect whose end is lost
 	last := map[int64]*messages.TurnDecided{}
 	var text strings.Builder
 	for _, r := range recs {
@@ -271,6 +275,10 @@ func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 				if b.Decision != messages.Halt || b.Reason != messages.ErrCrash {
 					v.fault("turn %d was settled %s(%s)", r.Turn, b.Decision, b.Reason)
 				}
+			}
+		case *messages.ActionEnded:
+			if b.State == messages.ActionUnknown {
+				unknown[r.Run]++
 			}
 		case *messages.Emit:
 			if !b.Candidate {
@@ -307,7 +315,7 @@ func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 		if tr.unhurt == nil {
 			continue
 		}
-		total += resumed[run+1]
+		total += resumed[run+1] + unknown[run+1]
 		switch want := tr.unhurt.decisions[run]; {
 		case tr.torn && tr.sc.halts && said == "HALT(ERR_CRASH)": // between two turns of it
 			total++
