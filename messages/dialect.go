@@ -83,7 +83,9 @@ type Call struct {
 	Class  Class
 	State  ActionState
 	Reason string
-	Value  string // canonical JSON
+	Value  string     // canonical JSON
+	Mode   ActionMode // "" in dialects without modes
+	MS     int64      // how long it took
 }
 
 // TokenCheck is the verification of one candidate line.
@@ -141,7 +143,10 @@ type Projection struct {
 	Userdata string // this turn's input as a JSON object
 	Out, Scr []byte // the previous turn's streams
 	History  []Item
-	Tools    []ToolSpec
+	// Replies are the earlier turns of this run, oldest first, for dialects whose
+	// model sees again what it wrote.
+	Replies []Reply
+	Tools   []ToolSpec
 	// Primer is the dialect's primer for Tools where the caller keeps it; empty
 	// lets the dialect write it again.
 	Primer    string
@@ -154,6 +159,17 @@ type Item struct {
 	Text string
 	Run  int64
 	Turn int64
+	// Calls are the actions of the run, on its user's item, for dialects that tell
+	// of them.
+	Calls []Call
+}
+
+// Reply is a turn that is over, as its model sees it again.
+type Reply struct {
+	Turn   int64
+	Text   string       // as the model wrote it
+	Calls  []Call       // in document order
+	Errors []ParseError // what the decoder complained of
 }
 
 // Message is one message to the model.

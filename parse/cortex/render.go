@@ -1,7 +1,169 @@
 package cortex
 
-import "github.com/seed14be6753/stile/messages"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
-func (Dialect) Render(p messages.Projection) []messages.Message { return nil }
+	"github.com/seed14be6753/stile/messages"
+)
 
-func (Dialect) Primer([]messages.ToolSpec) string { return "" }
+// Limits of what goes back to the model (streaming.md §5.4, design.md §10).
+const (
+	MaxReplyEcho   = 32 << 10 // bytes of an earlier reply
+	MaxResultBytes = 16 << 10 // bytes of a result's body
+	MaxErrors      = 16       // of one reply
+	maxAttrBytes   = 256      // of a reason or a name that the model wrote
+)
+
+// goOn is the answer to a reply that had nothing to answer.
+const goOn = "No action ran and no final response was given. Go on, or end with a final <response>."
+
+// Render gives the transcript, the input, and for each earlier turn of the run what
+// the model wrote and, as one user message, what came of it (design.md §10). A
+// finished run is its user's text with a line for each action, and its responses.
+//
+// Results are in document order, fire_and_forget left out, and the errors of the
+// reply behind them. Nothing in them can end their element: "<" is written \u003c
+// in JSON and &lt; in attributes.
+func (Dialect) Render(p messages.Projection) []messages.Message {
+	out := make([]messages.Message, 0, len(p.History)+1+2*len(p.Replies))
+	for _, it := range p.History {
+		out = append(out, messages.Message{Role: it.Role, Text: it.Text + actionLines(it.Calls)})
+	}
+	text := p.Text
+	if text == "" {
+		text = p.Userdata
+	}
+	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
+	for _, r := range p.Replies {
+		out = append(out, messages.Message{Role: messages.RoleAssistant, Text: cutReply(r.Text)},
+			messages.Message{Role: messages.RoleUser, Text: results(r.Calls, r.Errors)})
+	}
+	if p.LastError != "" {
+		last := &out[len(out)-1]
+		last.Text += "\n\nThe previous turn did not go through: " + oneLine(p.LastError)
+	}
+	return out
+}
+
+// actionLines tell of a finished run's actions, one a line.
+func actionLines(calls []messages.Call) string {
+	var b strings.Builder
+	for _, c := range calls {
+		fmt.Fprintf(&b, "\n[action %s %s: %s", attribute(c.ID), attribute(c.Name), c.State)
+		if c.Reason != "" {
+			b.WriteString(", " + attribute(c.Reason))
+		}
+		b.WriteByte(']')
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + b.String()
+}
+
+func cutReply(s string) string {
+	if len(s) <= MaxReplyEcho {
+		return s
+	}
+	n := len(clip(s, MaxReplyEcho))
+	return s[:n] + "\n[truncated: " + strconv.Itoa(n) + " of " + strconv.Itoa(len(s)) + " bytes]"
+}
+
+// results writes what a reply came to, one element a line.
+func results(calls []messages.Call, errors []messages.ParseError) string {
+	var b strings.Builder
+	for i := range calls {
+		if calls[i].Mode != messages.ModeFireAndForget {
+			writeResult(&b, &calls[i])
+		}
+	}
+	for i, e := range errors {
+		if i == MaxErrors {
+			fmt.Fprintf(&b, `<action_result status="error" reason="more_errors" n="%d"/>`+"\n", len(errors)-MaxErrors)
+			break
+		}
+		writeError(&b, e)
+	}
+	if b.Len() == 0 {
+		return goOn
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func writeResult(b *strings.Builder, c *messages.Call) {
+	fmt.Fprintf(b, `<action_result id="%s" status="%s" ms="%d"`, attribute(c.ID), c.State, c.MS)
+	reason := c.Reason
+	if c.State == messages.ActionUnknown {
+		reason = messages.UnknownText
+	}
+	if reason != "" {
+		fmt.Fprintf(b, ` reason="%s"`, attribute(reason))
+	}
+	body, cut := resultBody(c.Value)
+	if cut {
+		b.WriteString(` truncated="true"`)
+	}
+	if body == "" {
+		b.WriteString("/>\n")
+		return
+	}
+	b.WriteString(">" + body + "</action_result>\n")
+}
+
+// resultBody escapes "<", which JSON has in strings alone, and cuts behind a
+// character or an escape of ours.
+func resultBody(value string) (body string, cut bool) {
+	value = strings.ToValidUTF8(value, "\ufffd")
+	const escaped = `\u003c`
+	if len(value)+strings.Count(value, "<")*(len(escaped)-1) <= MaxResultBytes {
+		return strings.ReplaceAll(value, "<", escaped), false
+	}
+	size := 0
+	for i, r := range value {
+		n := utf8.RuneLen(r)
+		if r == '<' {
+			n = len(escaped)
+		}
+		if size += n; size > MaxResultBytes {
+			return strings.ReplaceAll(value[:i], "<", escaped), true
+		}
+	}
+	return value, false
+}
+
+func writeError(b *strings.Builder, e messages.ParseError) {
+	reason := e.Reason
+	if reason == "" {
+		reason = string(e.Code)
+	}
+	fmt.Fprintf(b, `<action_result status="error" reason="%s"`, attribute(reason))
+	for _, about := range [...]struct{ key, value string }{{"id", e.ID}, {"tag", e.Tag}, {"name", e.Name}, {"field", e.Field}} {
+		if about.value != "" {
+			fmt.Fprintf(b, ` %s="%s"`, about.key, attribute(about.value))
+		}
+	}
+	b.WriteString("/>\n")
+}
+
+// attribute makes text fit between double quotes, on one line, without "<".
+func attribute(s string) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if len(s) > maxAttrBytes {
+		s = clip(s, maxAttrBytes) + "…"
+	}
+	return attributeEscapes.Replace(s)
+}
+
+// attributeEscapes: the protocol knows no entities; &lt; is what it writes itself.
+var attributeEscapes = strings.NewReplacer("<", "&lt;", `"`, "'", "\r\n", " ", "\n", " ", "\r", " ")
+
+// clip cuts at a character.
+func clip(s string, n int) string {
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
