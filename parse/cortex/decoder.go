@@ -34,7 +34,8 @@ const (
 type decoder struct {
 	emit   func(messages.Event) // during Push and End
 	limits Limits
-	hold   int64 // bytes of white space or of a feed that are kept
+	room   int64 // bytes the reply may still have
+	full   bool  // it had more
 
 	utf8    scan.UTF8
 	grammar scan.Grammar
@@ -84,13 +85,13 @@ type decoder struct {
 	spans     []span
 }
 
-// NewDecoder reads one reply. info.MaxReplyBytes, when it is positive, bounds what
-// is held back of a feed and of white space between blocks; the rest of info means
-// nothing here.
+// NewDecoder reads one reply of at most info.MaxReplyBytes, or MaxReplyBytes when
+// that is not positive: what is longer ends there, with ERR_QUOTA/stream_too_large.
+// The rest of info means nothing here.
 func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
-	d := &decoder{limits: x.Limits.or(), hold: MaxReplyBytes, blank: true}
+	d := &decoder{limits: x.Limits.or(), room: MaxReplyBytes, blank: true}
 	if info.MaxReplyBytes > 0 {
-		d.hold = info.MaxReplyBytes
+		d.room = info.MaxReplyBytes
 	}
 	d.unsaid = !x.NotFinal
 	d.grammar = scan.Grammar{Names: names, MaxBytes: d.limits.TagBytes}
@@ -100,7 +101,15 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 
 // Push takes the next bytes.
 func (d *decoder) Push(p []byte, emit func(messages.Event)) {
+	if d.full {
+		return
+	}
 	d.emit = emit
+	if int64(len(p)) > d.room {
+		d.full = true
+		p = p[:d.room]
+	}
+	d.room -= int64(len(p))
 	for {
 		text, n, rest := d.utf8.Next(p)
 		if n == 0 {
@@ -157,7 +166,7 @@ func (d *decoder) text(p []byte, at int64) {
 	case inResponse:
 		d.unitText(messages.ResponseUnit, p, at)
 	case inFeed:
-		d.feed.text = append(d.feed.text, p[:min(int64(len(p)), d.hold-int64(len(d.feed.text)))]...)
+		d.feed.text = append(d.feed.text, p...)
 	case inAction:
 		d.raw = true
 		d.white = d.white && len(trim(p)) == 0
@@ -178,6 +187,9 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 			break
 		}
 		d.take(text, n)
+	}
+	if d.full {
+		f = messages.FinishLength
 	}
 	if d.inTag {
 		d.inTag = false
@@ -203,6 +215,11 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	if d.depth > 0 {
 		d.endUnit(d.off, false)
 		d.fault(fault(UnclosedThought, d.thoughtAt))
+	}
+	if d.full {
+		d.fault(messages.ParseError{
+			Code: messages.ErrQuota, Reason: TooLarge, Offset: d.off, Detail: TooLarge + ": " + meanings[TooLarge],
+		})
 	}
 	d.emit = nil
 }
@@ -241,8 +258,7 @@ func (d *decoder) topText(p []byte, at int64) {
 		d.unitText(messages.TextUnit, core, at)
 	}
 	if d.open {
-		rest := p[len(core):]
-		d.space = append(d.space, rest[:min(int64(len(rest)), d.hold-int64(len(d.space)))]...)
+		d.space = append(d.space, p[len(core):]...)
 	}
 }
 

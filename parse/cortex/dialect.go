@@ -9,10 +9,7 @@ import (
 const (
 	MaxBodyBytes    = 256 << 10 // of an action's body
 	MaxThoughtDepth = 8
-	// MaxReplyBytes bounds what is held back of a feed, and of white space between
-	// blocks, when the turn names no bound: a longer one is cut there. The machine
-	// halts a turn whose reply is longer.
-	MaxReplyBytes = 8 << 20
+	MaxReplyBytes   = 8 << 20 // of a reply when the turn names no bound
 )
 
 // Dialect is the Streaming Execution Protocol. The zero value is ready; it is

@@ -9,8 +9,8 @@
 //   - the content of thoughts and responses is verbatim and passes without copying.
 //     What is held back is one character (3 bytes), one tag (4096 bytes, normally
 //     below 18: the longest opener, "<action_template", and the byte behind it), the
-//     body of one action (256 KiB), white space between blocks and one feed (8 MiB
-//     each);
+//     body of one action (256 KiB), and, bounded by the reply alone (8 MiB), white
+//     space between blocks and one feed;
 //   - work is linear in the reply.
 //
 // It runs nothing: order, gates, dependencies and variables are the machine's and

@@ -28,6 +28,8 @@ const (
 	MissingName        = "missing_name"
 	BadField           = "bad_field"
 	DuplicateID        = "duplicate_id"
+
+	TooLarge = "stream_too_large" // of ERR_QUOTA
 )
 
 // meanings say each reason in words.
@@ -56,6 +58,7 @@ var meanings = map[string]string{
 	MissingName:        "the body has no name",
 	BadField:           "the field's value is not allowed",
 	DuplicateID:        "the id is taken by an earlier action",
+	TooLarge:           "the reply is longer than it may be; the rest was not read",
 }
 
 // fault makes a parse error at a byte of the reply.

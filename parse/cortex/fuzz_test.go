@@ -62,7 +62,7 @@ func TestAgainstReference(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	n := 20000
+	n := 10000
 	if testing.Short() {
 		n = 2000
 	}
