@@ -129,35 +129,49 @@ func (d *decoder) take(text []byte, n int) {
 }
 
 // segment reads whole characters from off on; blank tells whether only spaces and
-// tabs stand before them on their line.
+// tabs stand before them on their line. Text goes out in one piece up to a tag that
+// means something: what only looks like one does not cut it.
 func (d *decoder) segment(seg []byte, off int64, blank bool) {
-	for i := 0; i < len(seg); {
+	start := 0 // where the text begins that has not gone out
+	for i := 0; i < len(seg) && d.state != inOver; {
 		if d.inTag {
 			i += d.resume(seg[i:])
+			start = i
 			continue
 		}
 		if d.state == inAction && !d.raw {
-			if i += d.body(seg[i:]); i == len(seg) {
-				return
+			i += d.body(seg[i:])
+			if start = i; i == len(seg) {
+				break
 			}
 			d.raw = seg[i] != '<'
 		}
-		k := bytes.IndexByte(seg[i:], '<')
+		k := d.candidate(seg[i:])
+		if k < 0 {
+			break
+		}
+		i += k
+		r, end := d.follow(seg, i, blank)
 		switch {
-		case k == 0 && d.state != inOver:
-			i = d.tagAt(seg, i, off, blank)
-		case k <= 0:
-			d.text(seg[i:], off+int64(i))
-			return
+		case r == scan.Not || r == scan.Bad && !d.reports():
+			if i = end; d.state == inAction {
+				d.text(seg[start:i], 0)
+				start = i
+			}
 		default:
-			d.text(seg[i:i+k], off+int64(i))
-			i += k
+			d.text(seg[start:i], off+int64(start))
+			i = d.settle(r, seg, i, end, off, blank)
+			start = i
 		}
 	}
+	d.text(seg[start:], off+int64(start))
 }
 
 // text takes bytes that are no tag.
 func (d *decoder) text(p []byte, at int64) {
+	if len(p) == 0 {
+		return
+	}
 	switch d.state {
 	case inTop:
 		d.topText(p, at)
@@ -264,9 +278,6 @@ func (d *decoder) topText(p []byte, at int64) {
 
 // unitText emits text of a unit, which its first text begins.
 func (d *decoder) unitText(kind messages.UnitKind, p []byte, at int64) {
-	if len(p) == 0 {
-		return
-	}
 	if !d.open {
 		d.beginUnit(kind, at, false)
 	}

@@ -81,33 +81,73 @@ func lineStart(p []byte, blank bool) bool {
 	return blank
 }
 
-// tagAt follows the tag that may begin at seg[i] and gives the index to go on from:
-// behind the tag, or at it when it is to be read again in another state.
-func (d *decoder) tagAt(seg []byte, i int, off int64, blank bool) int {
-	open, close := d.meaningful(seg, i, blank)
-	d.tag.Begin(&d.grammar, open, close)
-	at := off + int64(i)
-	for j := i + 1; j < len(seg); j++ {
-		switch r := d.tag.Step(seg[j]); r {
-		case scan.More:
-			if d.forgotten() {
-				d.forgot()
-				return i
-			}
-		case scan.Done:
-			if !d.complete(seg[i:j+1], at) {
-				return i
-			}
-			return j + 1
-		default:
-			d.refused(r, seg[i:j], at)
-			return j
+// first are the bytes a known name begins with.
+var first = func() (t [256]bool) {
+	for _, name := range names {
+		t[name[0]] = true
+	}
+	return t
+}()
+
+// candidate finds the next "<" that may begin a tag; −1 is none. Responses and
+// feeds look for a closer alone.
+func (d *decoder) candidate(p []byte) int {
+	opens := d.state != inResponse && d.state != inFeed
+	for n := 0; ; n++ {
+		k := bytes.IndexByte(p[n:], '<')
+		if k < 0 {
+			return -1
+		}
+		n += k
+		if n+1 == len(p) || p[n+1] == '/' || opens && first[p[n+1]] {
+			return n
 		}
 	}
-	d.held = append(d.held[:0], seg[i:]...)
-	d.heldAt, d.heldBlank = at, lineStart(seg[:i], blank)
-	d.inTag = true
-	return len(seg)
+}
+
+// reports tells whether a broken tag is an error and not just text.
+func (d *decoder) reports() bool { return d.state == inTop || d.state == inThought }
+
+// follow reads the tag that may begin at seg[i], to the byte that decides or to the
+// end. end is behind the tag, or at the byte that is no part of it.
+func (d *decoder) follow(seg []byte, i int, blank bool) (r scan.Result, end int) {
+	open, close := d.meaningful(seg, i, blank)
+	d.tag.Begin(&d.grammar, open, close)
+	for end = i + 1; end < len(seg); end++ {
+		switch r := d.tag.Step(seg[end]); r {
+		case scan.More:
+			if d.forgotten() {
+				return r, end + 1
+			}
+		case scan.Done:
+			return r, end + 1
+		default:
+			return r, end
+		}
+	}
+	return scan.More, end
+}
+
+// settle acts on what follow found and gives the index to go on from: behind the
+// tag, or at it when it is to be read again in another state.
+func (d *decoder) settle(r scan.Result, seg []byte, i, end int, off int64, blank bool) int {
+	at := off + int64(i)
+	switch {
+	case d.forgotten():
+		d.forgot()
+		return i
+	case r == scan.Done:
+		if !d.complete(seg[i:end], at) {
+			return i
+		}
+	case r == scan.More:
+		d.held = append(d.held[:0], seg[i:]...)
+		d.heldAt, d.heldBlank = at, lineStart(seg[:i], blank)
+		d.inTag = true
+	default:
+		d.refused(r, seg[i:end], at)
+	}
+	return end
 }
 
 // resume goes on with the tag that an earlier push has begun.
@@ -146,7 +186,7 @@ func (d *decoder) again() {
 
 // refused makes text of what turned out not to be a tag.
 func (d *decoder) refused(r scan.Result, p []byte, at int64) {
-	if r == scan.Bad && (d.state == inTop || d.state == inThought) {
+	if r == scan.Bad && d.reports() {
 		d.endUnit(at, true)
 		f := fault(BadTag, at)
 		f.Tag = names[d.tag.Name()]
