@@ -34,7 +34,7 @@ var formats = []format{
 	}, documentCases},
 	{publishedFormat, func(*document) bool { return false }, nil}, // folders, by their shape
 	{"neuroscript", func(d *document) bool { return d.has("program") }, programCases},
-	{"streaming", func(d *document) bool { return d.has("input") && d.has("events") }, nil},
+	{"streaming", func(d *document) bool { return d.has("input") && d.has("events") }, streamingCases},
 	{"kitsu", func(d *document) bool { return d.has("input") && d.has("visible") }, nil},
 	{"cogency", func(d *document) bool { return d.list("parse") && d.list("turn") && d.list("assemble") }, nil},
 }

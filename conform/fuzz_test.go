@@ -9,7 +9,7 @@ import (
 // FuzzFile gives arbitrary bytes as a vector file: whatever they are, every case
 // is counted once, nothing panics, and an unjudged file is a problem.
 func FuzzFile(f *testing.F) {
-	for _, name := range []string{"jcs/documents.json", "jcs/invalid.json", "neuroscript/builtins.json"} {
+	for _, name := range []string{"jcs/documents.json", "jcs/invalid.json", "neuroscript/builtins.json", "streaming.json"} {
 		f.Add(readVector(f, name))
 	}
 	for _, s := range []string{
@@ -19,7 +19,7 @@ func FuzzFile(f *testing.F) {
 		`[{"input_parts":[{"b64":"YQ==","times":3}],"expect":{"ok":true,"sections":{"OUTPUT":{"len":1,"sha256":""}},"lints":[]}}]`,
 		`{"digests":[{"output":"","digest_literal":"a"}],"sequences":[{"n":3,"turns":[{"output":"a"}],"fires_at":0}]}`,
 		`[{"ieee":"7ff0000000000000","error":true}]`,
-		`{"format":"stile-kitsu/1"}`, `[1]`, `{"format":{}}`, `null`,
+		`[{"input":"<action>{\"name\":\"t\"}</action>","events":[{"ev":"action"}]}]`, `{"format":"stile-kitsu/1"}`, `[1]`, `{"format":{}}`, `null`,
 	} {
 		f.Add([]byte(s))
 	}

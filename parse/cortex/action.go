@@ -2,6 +2,7 @@ package cortex
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/seed14be6753/stile/messages"
@@ -25,6 +26,9 @@ type span struct{ from, to int }
 func (d *decoder) beginAction(p []byte, at int64) {
 	d.actions++
 	b := &d.action
+	if b.src == nil {
+		d.grow()
+	}
 	b.src = append(b.src[:0], p...)
 	b.at, b.ordinal, b.inThought = at, d.actions, d.depth > 0
 	b.id, b.typ, b.mode, b.show = d.attr(b.src, "id"), d.attr(b.src, "type"), d.attr(b.src, "mode"), d.attr(b.src, "show")
@@ -35,6 +39,16 @@ func (d *decoder) beginAction(p []byte, at int64) {
 	if d.tag.SelfClosing() {
 		d.endAction()
 	}
+}
+
+// grow gives a decoder the memory of usual actions in one allocation.
+func (d *decoder) grow() {
+	room := new(struct {
+		src   [256]byte
+		arena [512]byte
+		spans [8]span
+	})
+	d.action.src, d.arena, d.spans = room.src[:0], room.arena[:0], room.spans[:0]
 }
 
 // readDepends takes the attribute depends_on: nothing, ids between commas, or a
@@ -139,16 +153,33 @@ func (d *decoder) reject(reason, field string) {
 // taken takes an id and tells whether it was taken already. Those of the form #N
 // differ by themselves.
 func (d *decoder) taken(id string) bool {
-	if id[0] == '#' {
-		return false
-	}
-	if _, ok := d.ids[id]; ok {
+	return id[0] != '#' && d.ids.take(id)
+}
+
+// ids is a set of ids: few are looked through, more are hashed.
+type ids struct {
+	few  [8]string
+	n    int
+	many map[string]struct{}
+}
+
+// take adds an id and tells whether it was there.
+func (s *ids) take(id string) bool {
+	if slices.Contains(s.few[:s.n], id) {
 		return true
 	}
-	if d.ids == nil {
-		d.ids = make(map[string]struct{})
+	if s.n < len(s.few) {
+		s.few[s.n] = id
+		s.n++
+		return false
 	}
-	d.ids[id] = struct{}{}
+	if _, ok := s.many[id]; ok {
+		return true
+	}
+	if s.many == nil {
+		s.many = make(map[string]struct{})
+	}
+	s.many[id] = struct{}{}
 	return false
 }
 
@@ -186,37 +217,18 @@ func (d *decoder) intern(a *messages.Action) {
 }
 
 // distinct drops repeated ids and keeps the order.
-func distinct(ids []string) []string {
-	if len(ids) < 2 {
-		return ids
+func distinct(all []string) []string {
+	if len(all) < 2 {
+		return all
 	}
-	const few = 16 // below it, looking beats hashing
-	var seen map[string]struct{}
-	if len(ids) > few {
-		seen = make(map[string]struct{}, len(ids))
-	}
-	kept := ids[:0]
-	for _, id := range ids {
-		if seen != nil {
-			if _, again := seen[id]; again {
-				continue
-			}
-			seen[id] = struct{}{}
-		} else if contains(kept, id) {
-			continue
+	var seen ids
+	kept := all[:0]
+	for _, id := range all {
+		if !seen.take(id) {
+			kept = append(kept, id)
 		}
-		kept = append(kept, id)
 	}
 	return kept
-}
-
-func contains(ids []string, id string) bool {
-	for _, have := range ids {
-		if have == id {
-			return true
-		}
-	}
-	return false
 }
 
 // typeOf reads the attribute type.

@@ -80,7 +80,7 @@ type decoder struct {
 	raw       bool // the body is no JSON
 	white     bool // and white space alone
 	bodyBytes int
-	ids       map[string]struct{}
+	ids       ids
 	arena     []byte
 	spans     []span
 }

@@ -1,6 +1,8 @@
 package scan
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -91,14 +93,12 @@ func (j *JSON) Blank() bool { return !j.started }
 // many that are; when it is less than len(p), p[n] belongs to no JSON text there,
 // and nothing of it was taken.
 func (j *JSON) Write(p []byte) (n int) {
+	if j.buf == nil {
+		j.grow()
+	}
 	for n < len(p) {
 		if j.state == jsonString {
-			k := plainRun(p[n:])
-			if k > 0 && j.high != 0 {
-				j.high, j.lone = 0, true
-			}
-			j.buf = append(j.buf, p[n:n+k]...)
-			if n += k; n == len(p) {
+			if n += j.run(p[n:]); n == len(p) {
 				break
 			}
 		}
@@ -126,14 +126,59 @@ func (j *JSON) Bytes() []byte { return j.buf }
 // Reset.
 func (j *JSON) Members() []Member { return j.members }
 
-// plainRun counts the bytes a string literal begins with that mean themselves.
-func plainRun(p []byte) int {
-	for i, c := range p {
-		if c < ' ' || c == '"' || c == '\\' {
-			return i
+// grow gives a scanner the memory of a usual text in one allocation.
+func (j *JSON) grow() {
+	room := new(struct {
+		buf     [512]byte
+		spare   [256]byte
+		stack   [8]frame
+		members [16]Member
+	})
+	j.buf, j.spare, j.stack, j.members = room.buf[:0], room.spare[:0], room.stack[:0], room.members[:0]
+}
+
+// run takes what of a string stays as it is, escapes of two bytes among it.
+func (j *JSON) run(p []byte) (n int) {
+	buf := j.buf
+	for {
+		k := plainRun(p[n:])
+		buf = append(buf, p[n:n+k]...)
+		n += k
+		if n+1 >= len(p) || p[n] != '\\' || !short[p[n+1]] {
+			break
+		}
+		buf = append(buf, '\\', p[n+1])
+		n += 2
+	}
+	j.buf = buf
+	if n > 0 && j.high != 0 {
+		j.high, j.lone = 0, true
+	}
+	return n
+}
+
+// short are the escapes that the normal form keeps.
+var short = [256]bool{'"': true, '\\': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
+// plainRun counts the bytes a string literal begins with that mean themselves,
+// eight at a time: in m, the lowest bit set belongs to the first that does not.
+func plainRun(p []byte) (n int) {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for len(p)-n >= 8 {
+		x := binary.LittleEndian.Uint64(p[n:])
+		quote, slash := x^ones*'"', x^ones*'\\'
+		m := ((x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash) & tops
+		if m != 0 {
+			return n + bits.TrailingZeros64(m)/8
+		}
+		n += 8
+	}
+	for ; n < len(p); n++ {
+		if c := p[n]; c < ' ' || c == '"' || c == '\\' {
+			break
 		}
 	}
-	return len(p)
+	return n
 }
 
 func (j *JSON) step(c byte) bool {

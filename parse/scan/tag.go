@@ -46,7 +46,7 @@ const (
 
 // Attr is where an attribute stands, as offsets from the tag's "<". A key without
 // a value has an empty one.
-type Attr struct{ Key, KeyEnd, Value, ValueEnd int }
+type Attr struct{ Key, KeyEnd, Value, ValueEnd int32 }
 
 // Tag follows one tag byte by byte. Bytes are whole characters' (see UTF8). The
 // caller keeps them: at most Grammar.MaxBytes, because Step ends what gets longer.
@@ -208,7 +208,7 @@ func (t *Tag) step(c byte) Result {
 		if isKeyByte(c) {
 			return More
 		}
-		t.attrs[t.nAttrs-1].KeyEnd = t.n
+		t.attrs[t.nAttrs-1].KeyEnd = int32(t.n)
 		if c == '=' {
 			t.phase = phaseEquals
 			return More
@@ -228,7 +228,7 @@ func (t *Tag) step(c byte) Result {
 		if isBare(c) {
 			return More
 		}
-		t.attrs[t.nAttrs-1].ValueEnd = t.n
+		t.attrs[t.nAttrs-1].ValueEnd = int32(t.n)
 		return t.behind(c, phaseGap)
 	case phaseValueEnd:
 		return t.behind(c, phaseGap)
@@ -256,7 +256,7 @@ func (t *Tag) gap(c byte) Result {
 	if t.nAttrs == MaxAttributes {
 		return Bad
 	}
-	t.attrs[t.nAttrs] = Attr{Key: t.n}
+	t.attrs[t.nAttrs] = Attr{Key: int32(t.n)}
 	t.nAttrs++
 	t.phase = phaseKey
 	return More
@@ -280,7 +280,7 @@ func (t *Tag) behind(c byte, next phase) Result {
 // value takes the first byte of a value.
 func (t *Tag) value(c byte) Result {
 	a := &t.attrs[t.nAttrs-1]
-	a.Value = t.n + 1
+	a.Value = int32(t.n) + 1
 	switch {
 	case isWhite(c):
 	case c == '"':
@@ -290,10 +290,10 @@ func (t *Tag) value(c byte) Result {
 	case c == '[':
 		// The brackets stay: they say that it is a list.
 		t.phase = phaseBracket
-		a.Value = t.n
+		a.Value = int32(t.n)
 	case isBare(c):
 		t.phase = phaseBare
-		a.Value = t.n
+		a.Value = int32(t.n)
 	default:
 		return Bad
 	}
@@ -307,10 +307,10 @@ func (t *Tag) quoted(c byte) Result {
 	case c == '<', t.phase != phaseBracket && (c == '\r' || c == '\n'):
 		return Bad
 	case t.phase == phaseDouble && c == '"', t.phase == phaseSingle && c == '\'':
-		a.ValueEnd = t.n
+		a.ValueEnd = int32(t.n)
 		t.phase = phaseValueEnd
 	case t.phase == phaseBracket && c == ']':
-		a.ValueEnd = t.n + 1
+		a.ValueEnd = int32(t.n) + 1
 		t.phase = phaseValueEnd
 	}
 	return More
