@@ -333,8 +333,8 @@ func TestLimits(t *testing.T) {
 	}
 	var replies []string
 	for n := 4094; n <= 4098; n++ {
-		for _, mid := range []string{"", "é", "€", "\U0001f680"} {
-			for _, tail := range []string{"", "z", "<", "</thought>", "é"} {
+		for _, mid := range []string{"", "é", "\U0001f680"} {
+			for _, tail := range []string{"", "<", "é</thought>"} {
 				replies = append(
 					replies, tag("<thought a='", "", mid+"'>", n)+tail, tag("<thought a='", mid, "", n)+tail, tag("<thought a='", "", mid, n)+tail,
 					tag("a<response>b</response", "", "", 4096)[:12]+"</response"+strings.Repeat(" ", n-11)+">"+tail,

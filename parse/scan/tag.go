@@ -8,10 +8,8 @@ const (
 	MaxAttributes = 32   // repeated keys count
 )
 
-// maxNames is how many names a Grammar can have: a Set has a bit for each.
-const maxNames = 32
-
-// A Set is a set of names of a Grammar: bit i stands for Names[i].
+// A Set is a set of names of a Grammar: bit i stands for Names[i]. That is why a
+// Grammar has at most 32.
 type Set uint32
 
 // A Grammar says which tags there are. It is immutable once in use and may be
