@@ -1,0 +1,196 @@
+package plan
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A found is what a reference stands for.
+type found struct {
+	kind  foundKind
+	value string // JSON, of foundValue
+	node  int32  // of foundBroken: the action that ended without a value
+}
+
+type foundKind uint8
+
+const (
+	foundNothing foundKind = iota // nobody knows the name, or the value has no such path
+	foundValue
+	foundLater  // of p.pending, who has not ended is waited for
+	foundBroken // an action that gave no value and never will
+)
+
+// A pend is what the answer of a lookup rests on: an action, or a feed. Those that
+// have ended are there too: what an action depends on must not say how fast it was.
+type pend struct {
+	node int32
+	soft bool // an end of any kind decides
+	feed string
+}
+
+// lookup resolves a reference for a viewer: a node, or len(p.nodes) for the place
+// that the document has reached. The order is that of streaming.md §6: output key,
+// id, environment, target name.
+func (p *Plan) lookup(r reference, viewer int32) found {
+	if n := p.named(r.name, viewer); n != none {
+		return p.result(n, r)
+	}
+	if p.o.Environment != nil {
+		switch v, status := p.o.Environment.Lookup(r.name); {
+		case status == Pending:
+			p.pending = append(p.pending, pend{node: none, soft: true, feed: r.name})
+			return found{kind: foundLater}
+		case status == Present && p.valid(v):
+			return p.part(v, r)
+		}
+	}
+	return p.target(r, viewer)
+}
+
+// named gives the action that a name means as an output key or else as an id.
+// fire_and_forget actions and rejected blocks are not known by either.
+func (p *Plan) named(name string, viewer int32) int32 {
+	if n, ok := p.keys[name]; ok {
+		for ; n != none; n = p.nodes[n].prevKey {
+			// An action does not see the key it will bind itself: $count in the
+			// parameters of the action that binds count is the count before.
+			if n != viewer && p.sees(viewer, n) && (n >= p.forgotten || viewer < p.forgotten) {
+				return n
+			}
+		}
+	}
+	if n, ok := p.ids[name]; ok {
+		for ; n != none; n = p.nodes[n].prevID {
+			if p.sees(viewer, n) {
+				if x := &p.nodes[n]; x.refused || x.Mode == FireAndForget {
+					return none // the id is taken, by something that has no value
+				}
+				return n
+			}
+		}
+	}
+	return none
+}
+
+// target resolves a name as that of a target which exactly one ok action has. Who
+// has it and has not ended may become that one, and is waited for.
+func (p *Plan) target(r reference, viewer int32) found {
+	n, ok := p.names[r.name]
+	if !ok {
+		return found{}
+	}
+	one, oks, waits := none, 0, false
+	for ; n != none; n = p.nodes[n].prevName {
+		if n == viewer || !p.sees(viewer, n) {
+			continue
+		}
+		p.pending = append(p.pending, pend{node: n, soft: true})
+		switch x := &p.nodes[n]; {
+		case x.state == OK:
+			one = n
+			oks++
+		case !x.state.Terminal() && !p.stuck(n, viewer):
+			waits = true
+		}
+	}
+	switch {
+	case oks > 1:
+		return found{}
+	case waits:
+		return found{kind: foundLater}
+	case oks == 1:
+		return p.part(p.nodes[one].value, r)
+	}
+	return found{}
+}
+
+// result gives what is known of an action that a reference means.
+func (p *Plan) result(n int32, r reference) found {
+	p.pending = append(p.pending, pend{node: n})
+	switch x := &p.nodes[n]; {
+	case x.state == OK:
+		return p.part(x.value, r)
+	case x.state.Terminal():
+		return found{kind: foundBroken, node: n}
+	}
+	return found{kind: foundLater}
+}
+
+// part takes the path of a reference into a value.
+func (p *Plan) part(value string, r reference) found {
+	v, ok := step(value, r.path, &p.budget)
+	if !ok {
+		return found{}
+	}
+	return found{kind: foundValue, value: v}
+}
+
+// sees tells whether a place in the document knows an action: what was declared up
+// to it, and what it depends on, however indirectly. The latter is worked out when
+// it is first asked for in a text; p.above is 0 until then.
+func (p *Plan) sees(viewer, n int32) bool {
+	if n <= viewer || !p.ahead {
+		return n <= viewer
+	}
+	if p.above == 0 {
+		p.mark++
+		p.above = p.mark
+		p.walk = append(p.walk[:0], viewer)
+		for i := 0; i < len(p.walk); i++ {
+			for e := p.nodes[p.walk[i]].deps; e != none; e = p.edges[e].nextDep {
+				if d := p.edges[e].dep; p.nodes[d].mark != p.above {
+					p.nodes[d].mark = p.above
+					p.walk = append(p.walk, d)
+				}
+			}
+		}
+	}
+	return p.nodes[n].mark == p.above
+}
+
+// stuck tells whether the place the document has reached cannot wait for n: n waits,
+// however indirectly, for an id that can only be declared after this place.
+func (p *Plan) stuck(n, viewer int32) bool {
+	if viewer < int32(len(p.nodes)) || p.forwards == 0 {
+		return false
+	}
+	if p.blocked != p.epoch {
+		p.blocked = p.epoch
+		p.walk = p.walk[:0]
+		for m := p.genStart; m < int32(len(p.nodes)); m++ {
+			if x := &p.nodes[m]; x.forward > 0 {
+				x.blocked = p.epoch
+				p.walk = append(p.walk, m)
+			}
+		}
+		for i := 0; i < len(p.walk); i++ {
+			for e := p.nodes[p.walk[i]].users; e != none; e = p.edges[e].nextUser {
+				if x := &p.nodes[p.edges[e].user]; p.edges[e].open && x.blocked != p.epoch {
+					x.blocked = p.epoch
+					p.walk = append(p.walk, p.edges[e].user)
+				}
+			}
+		}
+	}
+	return p.nodes[n].blocked == p.epoch
+}
+
+// valid tells whether a text is one JSON value without repeated members.
+func valid(s string) bool { return jsontext.Value(s).IsValid() }
+
+// valid is the same without an allocation for texts of common size.
+func (p *Plan) valid(s string) bool {
+	const keep = 64 << 10
+	if len(s) > keep {
+		return valid(s)
+	}
+	p.scratch = append(p.scratch[:0], s...)
+	return jsontext.Value(p.scratch).IsValid()
+}
+
+// mayRefer tells whether a JSON text can hold a reference at all.
+func mayRefer(s string) bool {
+	return strings.IndexByte(s, '$') >= 0 || strings.Contains(s, `\u0024`)
+}

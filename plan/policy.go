@@ -1,0 +1,126 @@
+package plan
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Bounds of a policy (streaming.md §§3.1, 5.3).
+const (
+	DefaultTimeout    = 300 * time.Second
+	MaxTimeout        = 3600 * time.Second
+	MaxRetries        = 5
+	DefaultRetryDelay = time.Second
+	MaxRetryDelay     = 60 * time.Second
+)
+
+// Policy says how often and how long an action is tried.
+type Policy struct {
+	Timeout time.Duration // of one attempt; 0 is DefaultTimeout
+	Retries int           // further attempts after the first
+	// Delay precedes each further attempt; 0 is DefaultRetryDelay, and a host that
+	// wants none says NoDelay.
+	Delay time.Duration
+}
+
+// NoDelay is retry_delay_seconds: 0.
+const NoDelay = -time.Nanosecond
+
+// Bounded fills in defaults and applies the caps.
+func (p Policy) Bounded() Policy {
+	p.Timeout = min(cmp.Or(max(p.Timeout, 0), DefaultTimeout), MaxTimeout)
+	p.Retries = min(max(p.Retries, 0), MaxRetries)
+	p.Delay = min(cmp.Or(p.Delay, DefaultRetryDelay), MaxRetryDelay)
+	if p.Delay < 0 {
+		p.Delay = NoDelay
+	}
+	return p
+}
+
+// Deadline is when an attempt that begins now is over: the smaller of its own time
+// and what is left of the turn (design.md §8). A zero until is no bound.
+func (p Policy) Deadline(now, until time.Time) time.Time {
+	d := now.Add(p.Bounded().Timeout)
+	if !until.IsZero() && until.Before(d) {
+		return until
+	}
+	return d
+}
+
+// Failure is the way an attempt failed.
+type Failure uint8
+
+// The failures. The executor answered after the first four; the others left no
+// answer.
+const (
+	Erred    Failure = iota + 1 // it said no
+	Denied                      // policy or a person said no
+	NoTarget                    // there is no such target
+	Stopped                     // it confirmed that it stopped, or never began
+	TimedOut
+	Panicked
+	Lost // the contact broke, or the grace of a cancel is over
+	numFailures
+)
+
+// String is the reason that is recorded when the executor gave none.
+func (f Failure) String() string {
+	return [...]string{"?", "error", "denied", "unknown_target", "cancelled", "timeout", "panic", "lost", "?"}[min(f, numFailures)]
+}
+
+// answered tells whether the executor said what became of the attempt.
+func (f Failure) answered() bool { return f <= Stopped }
+
+// An Attempt is one that failed.
+type Attempt struct {
+	N       int // from 1
+	Failure Failure
+	Reason  string // of the executor; "" takes the failure's name
+	Class   messages.Class
+	Now     time.Time
+	Until   time.Time // when the turn is over; zero is no bound
+}
+
+// Next is what follows a failed attempt: attempt N at At, or the action's end in
+// State for Reason.
+type Next struct {
+	Retry  bool
+	N      int
+	At     time.Time
+	State  State
+	Reason string
+}
+
+// After decides what follows. It retries errors, panics and timeouts, with a
+// fixed delay; never what was denied, has no target or was cancelled (streaming.md
+// §5.3). An effectful attempt without an answer may have happened, so it is
+// unknown and not repeated; a keyed one is repeated under its key and unknown at
+// last (design.md §7). No attempt is planned that the turn would not see begin.
+func (p Policy) After(a Attempt) Next {
+	p = p.Bounded()
+	end := Next{N: a.N, State: Failed, Reason: a.Reason}
+	if end.Reason == "" {
+		end.Reason = a.Failure.String()
+	}
+	effectful := a.Class == messages.Effectful || a.Class == ""
+	switch {
+	case a.Failure == Stopped:
+		end.State = Cancelled
+		return end
+	case a.Failure == Denied || a.Failure == NoTarget:
+		return end
+	case !a.Failure.answered() && effectful:
+		end.State = Unknown
+		return end
+	}
+	if !a.Failure.answered() && a.Class == messages.Keyed {
+		end.State = Unknown
+	}
+	at := a.Now.Add(max(p.Delay, 0))
+	if a.N > p.Retries || !a.Until.IsZero() && !at.Before(a.Until) {
+		return end
+	}
+	return Next{Retry: true, N: a.N + 1, At: at, State: Running}
+}

@@ -1,0 +1,224 @@
+package plan
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// eachString calls f with every string in a JSON text that is a value, not a key,
+// and may hold a reference, with its place in the text, until f says no.
+func eachString(s string, f func(from, to int, text string) bool) {
+	for i := 0; i < len(s); {
+		next := strings.IndexByte(s[i:], '"')
+		if next < 0 {
+			return
+		}
+		from := i + next
+		to := quoteEnd(s, from)
+		i = to
+		if !mayRefer(s[from:to]) {
+			continue
+		}
+		if after := space(s, to); after < len(s) && s[after] == ':' {
+			continue // a key
+		}
+		if text := unquote(s[from:to]); strings.IndexByte(text, '$') >= 0 && !f(from, to, text) {
+			return
+		}
+	}
+}
+
+// references collects in p.pending the actions that the parameters of a new action
+// refer to, in the order of the text.
+func (p *Plan) references(n int32) {
+	p.above, p.budget = 0, MaxPathBytes
+	eachString(p.nodes[n].Parameters, func(_, _ int, text string) bool {
+		for i := strings.IndexByte(text, '$'); i >= 0; {
+			r := refAt(text[i:], true)
+			if r.kind == refName {
+				before := len(p.pending)
+				p.lookup(r, n)
+				// Feeds are fetched when the action is about to begin, not before.
+				if before < len(p.pending) && p.pending[before].node == none {
+					p.pending = p.pending[:before]
+				}
+			}
+			i += r.n
+			if next := strings.IndexByte(text[i:], '$'); next >= 0 {
+				i += next
+			} else {
+				i = -1
+			}
+		}
+		return true
+	})
+}
+
+// A fate is what became of a substitution.
+type fate struct {
+	failed string // reason of failure
+	place  string // JSON pointer
+	broken int32  // an action whose end forbids it
+	waits  bool   // p.pending says for what
+}
+
+// substitute gives a JSON text with the references in its strings resolved for a
+// viewer. The first that cannot be resolved decides.
+func (p *Plan) substitute(src string, viewer int32) (string, fate) {
+	out := make([]byte, 0, len(src)+64)
+	res := fate{broken: none}
+	var buf []byte
+	done := 0
+	p.pending, p.above, p.budget = p.pending[:0], 0, MaxPathBytes
+	eachString(src, func(from, to int, text string) bool {
+		out = append(out, src[done:from]...)
+		done = to
+		if r := refAt(text, true); r.kind == refName && r.n == len(text) {
+			switch v := p.tolerate(p.lookup(r, viewer), r); v.kind {
+			case foundValue:
+				out = append(out, v.value...)
+			case foundLater:
+				res.waits = true
+			case foundBroken:
+				res.broken = v.node
+				return false
+			case foundNothing:
+				res.failed, res.place = ReasonUnresolved+":"+r.full(), pointer(src, from)
+				return false
+			}
+		} else {
+			buf = buf[:0]
+			for text != "" && len(out)+len(buf) <= p.o.ParameterBytes {
+				i := strings.IndexByte(text, '$')
+				if i < 0 {
+					buf = append(buf, text...)
+					break
+				}
+				buf = append(buf, text[:i]...)
+				r := refAt(text[i:], true)
+				written := text[i : i+r.n]
+				text = text[i+r.n:]
+				switch r.kind {
+				case refDollar:
+					buf = append(buf, '$')
+				case refName:
+					switch v := p.tolerate(p.lookup(r, viewer), r); v.kind {
+					case foundValue:
+						buf = appendEmbedded(buf, v.value)
+					case foundLater:
+						res.waits = true
+					case foundBroken:
+						res.broken = v.node
+						return false
+					case foundNothing:
+						buf = append(buf, written...)
+					}
+				default:
+					buf = append(buf, written...)
+				}
+			}
+			out, _ = jsontext.AppendQuote(out, buf)
+		}
+		if len(out) > p.o.ParameterBytes {
+			res.failed, res.place = ReasonTooLarge, pointer(src, from)
+			return false
+		}
+		return true
+	})
+	if res.failed != "" || res.broken != none || res.waits {
+		return "", res
+	}
+	out = append(out, src[done:]...)
+	return string(out), res
+}
+
+// tolerate reads a failure that the action's on_error allows as null.
+func (p *Plan) tolerate(v found, r reference) found {
+	if v.kind == foundBroken && p.nodes[v.node].satisfied() {
+		return p.part("null", r)
+	}
+	return v
+}
+
+// settle substitutes the parameters of an action that is about to begin. When that
+// is not possible the action has ended, or waits again.
+func (p *Plan) settle(dst *[]Effect, n int32) bool {
+	if !mayRefer(p.nodes[n].Parameters) {
+		p.nodes[n].params = p.nodes[n].Parameters
+		return true
+	}
+	out, res := p.substitute(p.nodes[n].Parameters, n)
+	switch {
+	case res.broken != none:
+		p.finish(dst, n, Skipped, ReasonDependencyFailed+":"+p.nodes[res.broken].ID, "")
+		return false
+	case res.failed != "":
+		p.finish(dst, n, Failed, res.failed, res.place)
+		return false
+	case !res.waits:
+		p.nodes[n].params = out
+		return true
+	}
+	// A name that was the environment's is somebody else's now, or a feed is fetched.
+	p.nodes[n].state = Waiting
+	p.mark++
+	for _, w := range p.pending {
+		dep := w.node
+		if dep == none {
+			dep = p.feedNode(dst, w.feed)
+		}
+		if d := &p.nodes[dep]; d.mark != p.mark {
+			d.mark = p.mark
+			p.link(n, dep, w.soft)
+		}
+	}
+	p.cycle(dst, n)
+	return false
+}
+
+// feedNode gives the node that stands for a feed which is fetched.
+func (p *Plan) feedNode(dst *[]Effect, name string) int32 {
+	if n, ok := p.feeds[name]; ok {
+		return n
+	}
+	n := p.add(node{Action: Action{ID: name}, feed: true, gen: p.gen})
+	p.feeds[name] = n
+	*dst = append(*dst, Effect{Kind: Fetch, Feed: name})
+	return n
+}
+
+// Resolve substitutes the references in a JSON text with what is known at this
+// place of the document, as for the output of a workflow. An unresolved reference
+// is ERR_CONFIG at its JSON pointer with ReasonUnresolved; so is one whose action
+// has not ended or gave no value.
+func (p *Plan) Resolve(src string) (string, error) {
+	if !valid(src) {
+		return "", &messages.Error{Code: messages.ErrConfig, Detail: "not a JSON value"}
+	}
+	out, res := p.substitute(src, int32(len(p.nodes)))
+	switch {
+	case res.failed != "":
+		return "", &messages.Error{Code: messages.ErrConfig, Field: res.place, Reason: res.failed}
+	case res.broken != none:
+		return "", &messages.Error{Code: messages.ErrConfig, Reason: ReasonDependencyFailed + ":" + p.nodes[res.broken].ID}
+	case res.waits:
+		return "", &messages.Error{Code: messages.ErrConfig, Detail: "an action it refers to has not ended"}
+	}
+	return out, nil
+}
+
+// pointer gives the JSON pointer of the string that begins at a byte of a JSON text.
+func pointer(src string, at int) string {
+	d := jsontext.NewDecoder(strings.NewReader(src))
+	for {
+		if _, err := d.ReadToken(); err != nil {
+			return ""
+		}
+		if d.InputOffset() > int64(at) {
+			return string(d.StackPointer())
+		}
+	}
+}
