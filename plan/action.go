@@ -6,51 +6,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Mode says who waits for an action (streaming.md §4).
-type Mode string
-
-// The modes.
-const (
-	Sync          Mode = "sync"            // what comes after it waits for its end
-	Async         Mode = "async"           // the document goes on
-	FireAndForget Mode = "fire_and_forget" // as async, and nobody reads a result
-)
-
-// OnError says what the last failed attempt means to dependents (streaming.md
-// §5.3).
-type OnError string
-
-// The answers to failure. Retry differs from Fail only in how many attempts a
-// dialect gives an action that does not say.
-const (
-	OnErrorFail  OnError = "fail"
-	OnErrorSkip  OnError = "skip" // tolerated: dependents run, the output is null
-	OnErrorRetry OnError = "retry"
-)
-
-// TypeInternal is the one type that matters here: the session itself executes
-// such actions, in order, always as if sync and never retried (streaming.md §7.4).
-const TypeInternal = "internal"
-
-// An Action is what the model declared, with defaults filled in. The plan keeps
-// it; nobody changes it or what it refers to afterwards.
-type Action struct {
-	ID         string // unique in its generation
-	Type       string
-	Name       string // the target
-	Mode       Mode   // "" is sync
-	Parameters string // a JSON object as declared, references in it; "" is {}
-	OutputKey  string // "" for none
-	DependsOn  []string
-	OnError    OnError // "" is fail
-	Policy     Policy
-}
-
-// normal gives an action as the plan keeps it, or an ERR_CONFIG that names the
-// member. A parser refuses such blocks itself; this is for callers that have none.
-func (p *Plan) normal(a *Action) (Action, *messages.Error) {
-	bad := func(field, detail string) (Action, *messages.Error) {
-		return Action{}, &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
+// normal gives an action as the plan keeps it, with what is empty filled in and
+// capped, or an ERR_CONFIG that names the member. A decoder does both itself; this
+// is for callers that have none, such as workflows.
+func (p *Plan) normal(a *messages.Action) (messages.Action, *messages.Error) {
+	bad := func(field, detail string) (messages.Action, *messages.Error) {
+		return messages.Action{}, &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
 	}
 	n := *a
 	if n.ID == "" {
@@ -58,33 +19,32 @@ func (p *Plan) normal(a *Action) (Action, *messages.Error) {
 	}
 	switch n.Mode {
 	case "":
-		n.Mode = Sync
-	case Sync, Async, FireAndForget:
+		n.Mode = messages.ModeSync
+	case messages.ModeSync, messages.ModeAsync, messages.ModeFireAndForget:
 	default:
 		return bad("mode", "none of sync, async and fire_and_forget: "+string(n.Mode))
 	}
 	switch n.OnError {
 	case "":
-		n.OnError = OnErrorFail
-	case OnErrorFail, OnErrorSkip, OnErrorRetry:
+		n.OnError = messages.OnErrorFail
+	case messages.OnErrorFail, messages.OnErrorSkip, messages.OnErrorRetry:
 	default:
 		return bad("on_error", "none of fail, skip and retry: "+string(n.OnError))
 	}
-	if n.Parameters == "" {
-		n.Parameters = "{}"
+	if n.Args == "" {
+		n.Args = "{}"
 	}
-	if i := space(n.Parameters, 0); i == len(n.Parameters) || n.Parameters[i] != '{' || !p.valid(n.Parameters) {
+	if i := space(n.Args, 0); i == len(n.Args) || n.Args[i] != '{' || !p.valid(n.Args) {
 		return bad("parameters", "not a JSON object")
 	}
-	n.Policy = n.Policy.Bounded()
-	if n.Type == TypeInternal {
-		n.Mode, n.Policy.Retries = Sync, 0
+	bounded := PolicyOf(&n, 0)
+	n.Timeout, n.Retry = bounded.Timeout, bounded.Retries
+	if n.Type == messages.TypeInternal {
+		// The session itself executes these, in order, as if sync and once.
+		n.Mode, n.Retry = messages.ModeSync, 0
 	}
 	return n, nil
 }
-
-// tolerated tells whether a failure of the action satisfies its dependents.
-func (a *Action) tolerated() bool { return a.OnError == OnErrorSkip }
 
 // EffectKind says what the caller is to do.
 type EffectKind uint8

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"testing"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // The loads are generations of 64 actions: a chain, where each waits for the one
@@ -52,13 +54,13 @@ func BenchmarkGeneration64(b *testing.B) {
 				}
 				name += "-by-reference"
 			}
-			actions := make([]Action, n)
+			actions := make([]messages.Action, n)
 			for i := range actions {
 				a := &actions[i]
-				*a = Action{ID: fmt.Sprintf("a%d", i), Name: "tool", Mode: Async, Parameters: `{"q":"some text"}`}
+				*a = messages.Action{ID: fmt.Sprintf("a%d", i), Name: "tool", Mode: messages.ModeAsync, Args: `{"q":"some text"}`}
 				for _, d := range shape.deps(i) {
 					if refs {
-						a.Parameters = fmt.Sprintf(`{"q":"some text","v":"$a%d"}`, d)
+						a.Args = fmt.Sprintf(`{"q":"some text","v":"$a%d"}`, d)
 					} else {
 						a.DependsOn = append(a.DependsOn, fmt.Sprintf("a%d", d))
 					}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // known is a plan with one value under the key k and the id a, a running action b
@@ -17,7 +19,7 @@ func known(t testing.TB, value string) *Plan {
 	if err := p.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []*Action{{ID: "a", Mode: Async, OutputKey: "k"}, {ID: "b", Mode: Async}, {ID: "c", Mode: Async}} {
+	for _, a := range []*messages.Action{{ID: "a", Mode: messages.ModeAsync, OutputKey: "k"}, {ID: "b", Mode: messages.ModeAsync}, {ID: "c", Mode: messages.ModeAsync}} {
 		if _, err := p.Declare(nil, a); err != nil {
 			t.Fatal(err)
 		}
@@ -213,13 +215,13 @@ func FuzzCalls(f *testing.F) {
 		for len(program) > 0 {
 			switch next() % 16 {
 			case 0, 1, 2, 3:
-				a := &Action{ID: id(), Mode: []Mode{Async, Async, Sync, FireAndForget}[next()%4], Name: id(), OutputKey: []string{"", "i1", "k"}[next()%3]}
+				a := &messages.Action{ID: id(), Mode: []messages.ActionMode{messages.ModeAsync, messages.ModeAsync, messages.ModeSync, messages.ModeFireAndForget}[next()%4], Name: id(), OutputKey: []string{"", "i1", "k"}[next()%3]}
 				for range next() % 4 {
 					a.DependsOn = append(a.DependsOn, id())
 				}
-				a.Parameters = fmt.Sprintf(`{"v":"$%s","w":["a ${%s.x} b"]}`, []string{id(), "k", "feed"}[next()%3], id())
+				a.Args = fmt.Sprintf(`{"v":"$%s","w":["a ${%s.x} b"]}`, []string{id(), "k", "feed"}[next()%3], id())
 				if next()%3 == 0 {
-					a.OnError = OnErrorSkip
+					a.OnError = messages.OnErrorSkip
 				}
 				effs, err := p.Declare(nil, a)
 				if err == nil {

@@ -3,6 +3,8 @@ package plan
 import (
 	"slices"
 	"strings"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // An edge says that user waits for dep. It is open while it counts in user.unmet.
@@ -18,10 +20,10 @@ type edge struct {
 // nobody knows fulfils nothing (design.md §7).
 func (x *node) satisfied() bool {
 	switch {
-	case x.state == OK || x.Mode == FireAndForget && x.began:
+	case x.state == OK || x.Mode == messages.ModeFireAndForget && x.began:
 		return true
 	case x.state == Failed:
-		return x.tolerated()
+		return x.OnError == messages.OnErrorSkip
 	}
 	return false
 }
@@ -93,7 +95,7 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 	for _, id := range p.nodes[n].DependsOn {
 		dep, ok := p.ids[id]
 		if !ok {
-			if p.nodes[n].Mode == Sync {
+			if p.nodes[n].Mode == messages.ModeSync {
 				blame(ReasonForwardDependency + ":" + id)
 			}
 			p.forward[id] = append(p.forward[id], n)
@@ -112,7 +114,7 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 		}
 		met = met || dep == n
 	}
-	if mayRefer(p.nodes[n].Parameters) {
+	if mayRefer(p.nodes[n].Args) {
 		p.pending = p.pending[:0]
 		p.references(n)
 		for _, w := range p.pending {
@@ -131,7 +133,7 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 	case met && x.unmet > x.forward && p.cycle(dst, n):
 	case why != "":
 		p.finish(dst, n, Skipped, why, "")
-	case x.Mode == Sync && p.forwards > 0 && p.unseen(n) != "":
+	case x.Mode == messages.ModeSync && p.forwards > 0 && p.unseen(n) != "":
 		// What it waits for waits for an id that can only come from behind the gate.
 		p.finish(dst, n, Skipped, ReasonForwardDependency+":"+p.unseen(n), "")
 	case x.unmet == 0:

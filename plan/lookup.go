@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // A found is what a reference stands for.
@@ -64,7 +66,7 @@ func (p *Plan) named(name string, viewer int32) int32 {
 	if n, ok := p.ids[name]; ok {
 		for ; n != none; n = p.nodes[n].prevID {
 			if p.sees(viewer, n) {
-				if x := &p.nodes[n]; x.refused || x.Mode == FireAndForget {
+				if x := &p.nodes[n]; x.refused || x.Mode == messages.ModeFireAndForget {
 					return none // the id is taken, by something that has no value
 				}
 				return n

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // naive is the specification read slowly: all it keeps of an action is what was
@@ -19,7 +21,7 @@ type naive struct {
 }
 
 type slow struct {
-	a        Action
+	a        messages.Action
 	refs     []string // names its parameters hold, each as a whole string
 	state    State
 	began    bool
@@ -35,8 +37,8 @@ func (m *naive) declared(id string) *slow {
 }
 
 func (s *slow) fulfils() bool {
-	return s.state == OK || s.a.Mode == FireAndForget && s.began ||
-		s.state == Failed && s.a.OnError == OnErrorSkip && !s.rejected
+	return s.state == OK || s.a.Mode == messages.ModeFireAndForget && s.began ||
+		s.state == Failed && s.a.OnError == messages.OnErrorSkip && !s.rejected
 }
 
 // means resolves a name as s sees it.
@@ -49,13 +51,13 @@ func (m *naive) means(s *slow, name string) *slow {
 	}
 	slices.Reverse(before)
 	for _, o := range before {
-		if o != s && o.a.OutputKey == name && o.a.Mode != FireAndForget && !o.rejected {
+		if o != s && o.a.OutputKey == name && o.a.Mode != messages.ModeFireAndForget && !o.rejected {
 			return o
 		}
 	}
 	for _, o := range before {
 		if o.a.ID == name {
-			if o.a.Mode == FireAndForget || o.rejected {
+			if o.a.Mode == messages.ModeFireAndForget || o.rejected {
 				return nil
 			}
 			return o
@@ -94,10 +96,10 @@ func (m *naive) needs(s *slow, far bool) (out []*slow) {
 		}
 		var key, id *slow
 		for _, o := range m.all[:slices.Index(m.all, s)+1] {
-			if o != s && o.a.OutputKey == name && o.a.Mode != FireAndForget && !o.rejected {
+			if o != s && o.a.OutputKey == name && o.a.Mode != messages.ModeFireAndForget && !o.rejected {
 				key = o
 			}
-			if o.a.ID == name && o.a.Mode != FireAndForget && !o.rejected {
+			if o.a.ID == name && o.a.Mode != messages.ModeFireAndForget && !o.rejected {
 				id = o
 			}
 		}
@@ -161,7 +163,7 @@ func (m *naive) settle(fresh *slow) {
 	for _, s := range ring {
 		s.state = Skipped
 	}
-	if fresh != nil && fresh.a.Mode == Sync && fresh.state == Waiting && m.lacks(fresh, nil) {
+	if fresh != nil && fresh.a.Mode == messages.ModeSync && fresh.state == Waiting && m.lacks(fresh, nil) {
 		fresh.state = Skipped
 	}
 	for again := true; again; {
@@ -251,7 +253,7 @@ func randomRun(t *testing.T, seed, round uint64) {
 		}
 		switch {
 		case next < total && !gated && (len(live) == 0 || rng.IntN(2) == 0):
-			a := Action{ID: fmt.Sprintf("a%d", next), Name: fmt.Sprint("t", next), Mode: []Mode{Async, Async, Async, Sync, FireAndForget}[rng.IntN(5)]}
+			a := messages.Action{ID: fmt.Sprintf("a%d", next), Name: fmt.Sprint("t", next), Mode: []messages.ActionMode{messages.ModeAsync, messages.ModeAsync, messages.ModeAsync, messages.ModeSync, messages.ModeFireAndForget}[rng.IntN(5)]}
 			reach := total
 			if near {
 				reach = next + 1
@@ -266,7 +268,7 @@ func randomRun(t *testing.T, seed, round uint64) {
 				fresh.a.OutputKey = fmt.Sprintf("k%d", rng.IntN(3))
 			}
 			if rng.IntN(4) == 0 {
-				fresh.a.OnError = OnErrorSkip
+				fresh.a.OnError = messages.OnErrorSkip
 			}
 			if rng.IntN(3) == 0 {
 				name := fmt.Sprintf("k%d", rng.IntN(3))
@@ -274,7 +276,7 @@ func randomRun(t *testing.T, seed, round uint64) {
 					name = any(total)
 				}
 				fresh.refs = []string{name}
-				fresh.a.Parameters = fmt.Sprintf(`{"v":"$%s"}`, name)
+				fresh.a.Args = fmt.Sprintf(`{"v":"$%s"}`, name)
 			}
 			m.all = append(m.all, fresh)
 			next++
@@ -351,7 +353,7 @@ func checkInvariants(t *testing.T, p *Plan) {
 		if x.feed || x.refused {
 			continue
 		}
-		if !x.state.Terminal() && x.Mode != FireAndForget {
+		if !x.state.Terminal() && x.Mode != messages.ModeFireAndForget {
 			open++
 		}
 		unmet := x.forward
@@ -375,7 +377,7 @@ func checkInvariants(t *testing.T, p *Plan) {
 		t.Fatalf("%d open counted as %d, %d forward as %d", open, p.unended, forwards, p.forwards)
 	case len(p.ready) > 0 && p.slots < p.o.Parallel && p.halted == "":
 		t.Fatalf("%d ready and slots free", len(p.ready))
-	case p.gate != none && (p.nodes[p.gate].state.Terminal() || p.nodes[p.gate].Mode != Sync):
+	case p.gate != none && (p.nodes[p.gate].state.Terminal() || p.nodes[p.gate].Mode != messages.ModeSync):
 		t.Fatal("the gate is closed by nobody")
 	}
 }

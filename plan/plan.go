@@ -76,7 +76,7 @@ type Plan struct {
 
 // node is an action, or a feed that actions wait for.
 type node struct {
-	Action
+	messages.Action
 	state   State
 	began   bool // Started was called
 	feed    bool
@@ -138,7 +138,7 @@ func (p *Plan) Begin() error {
 // that has not ended closes the gate. Errors: ERR_CONFIG naming the member for an
 // action no parser lets through, *IllegalError outside a generation, behind a closed
 // gate, or for an id that the generation has.
-func (p *Plan) Declare(dst []Effect, a *Action) ([]Effect, error) {
+func (p *Plan) Declare(dst []Effect, a *messages.Action) ([]Effect, error) {
 	if err := p.mayDeclare("Declare", a.ID, true); err != nil {
 		return dst, err
 	}
@@ -149,7 +149,7 @@ func (p *Plan) Declare(dst []Effect, a *Action) ([]Effect, error) {
 	n := p.add(node{Action: norm, gen: p.gen})
 	p.declared++
 	x := &p.nodes[n]
-	if x.Mode != FireAndForget {
+	if x.Mode != messages.ModeFireAndForget {
 		p.unended++
 		if x.OutputKey != "" {
 			x.prevKey = p.chain(p.keys, x.OutputKey, n)
@@ -166,7 +166,7 @@ func (p *Plan) Declare(dst []Effect, a *Action) ([]Effect, error) {
 		p.connect(&dst, n, met)
 	}
 	p.cascade(&dst)
-	if x = &p.nodes[n]; x.Mode == Sync && !x.state.Terminal() {
+	if x = &p.nodes[n]; x.Mode == messages.ModeSync && !x.state.Terminal() {
 		p.gate = n
 	}
 	p.pump(&dst)
@@ -184,7 +184,7 @@ func (p *Plan) Reject(dst []Effect, id string) ([]Effect, error) {
 	if id == "" || p.current(id) != none {
 		return dst, nil
 	}
-	n := p.add(node{Action: Action{ID: id, Mode: FireAndForget}, gen: p.gen, refused: true})
+	n := p.add(node{Action: messages.Action{ID: id, Mode: messages.ModeFireAndForget}, gen: p.gen, refused: true})
 	p.arrived(n)
 	x := &p.nodes[n]
 	x.state, x.reason = Failed, "rejected"
@@ -215,7 +215,7 @@ func (p *Plan) Started(dst []Effect, r Ref) ([]Effect, error) {
 	}
 	x := &p.nodes[n]
 	x.began, x.params = true, ""
-	if x.Mode == FireAndForget {
+	if x.Mode == messages.ModeFireAndForget {
 		p.queue = append(p.queue, n)
 		p.cascade(&dst)
 		p.pump(&dst)
@@ -315,7 +315,7 @@ func (p *Plan) CancelAll(dst []Effect, reason string, detached bool) []Effect {
 	}
 	for n := range p.nodes {
 		x := &p.nodes[n]
-		if detached && x.Mode == FireAndForget && (x.state == Dispatched || x.state == Running) {
+		if detached && x.Mode == messages.ModeFireAndForget && (x.state == Dispatched || x.state == Running) {
 			continue
 		}
 		p.cancel(&dst, int32(n), reason)
@@ -411,11 +411,11 @@ func (p *Plan) Stalled() bool {
 
 // A View is what is known of one action.
 type View struct {
-	Action
-	State      State
-	Reason     string
-	Value      string // JSON, of OK
-	Generation int    // from 1
+	messages.Action // Args as declared, references in them
+	State           State
+	Reason          string
+	Value           string // JSON, of OK
+	Generation      int    // from 1
 }
 
 // Action gives one action.
@@ -536,7 +536,7 @@ func (p *Plan) ended(n int32, reason string) {
 	if i, ok := slices.BinarySearch(p.ready, n); ok {
 		p.ready = slices.Delete(p.ready, i, i+1)
 	}
-	if x.Mode != FireAndForget {
+	if x.Mode != messages.ModeFireAndForget {
 		p.unended--
 	}
 	if p.gate == n {

@@ -34,7 +34,7 @@ func TestStates(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	p := New(Options{})
-	_, err := p.Declare(nil, &Action{ID: "a"})
+	_, err := p.Declare(nil, &messages.Action{ID: "a"})
 	var illegal *IllegalError
 	if !errors.As(err, &illegal) || illegal.Ref.ID != "a" || messages.CodeOf(err) != messages.ErrCrash {
 		t.Errorf("before Begin: %v", err)
@@ -42,11 +42,11 @@ func TestErrors(t *testing.T) {
 	if err := p.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	for field, a := range map[string]*Action{
+	for field, a := range map[string]*messages.Action{
 		"id":         {},
 		"mode":       {ID: "a", Mode: "now"},
 		"on_error":   {ID: "a", OnError: "never"},
-		"parameters": {ID: "a", Parameters: `{"a":1,"a":2}`},
+		"parameters": {ID: "a", Args: `{"a":1,"a":2}`},
 	} {
 		_, err := p.Declare(nil, a)
 		var e *messages.Error
@@ -63,11 +63,11 @@ func TestErrors(t *testing.T) {
 func TestEffectsAreAppended(t *testing.T) {
 	p := New(Options{})
 	_ = p.Begin()
-	effs, err := p.Declare(nil, &Action{ID: "a", Mode: Async})
+	effs, err := p.Declare(nil, &messages.Action{ID: "a", Mode: messages.ModeAsync})
 	if err != nil || len(effs) != 1 {
 		t.Fatal(effs, err)
 	}
-	again, err := p.Declare(effs, &Action{ID: "a"})
+	again, err := p.Declare(effs, &messages.Action{ID: "a"})
 	if err == nil || !slices.Equal(again, effs) {
 		t.Errorf("%v, %v", again, err)
 	}
@@ -151,7 +151,7 @@ func TestPasses(t *testing.T) {
 	if got := passing(true); len(got) != 0 {
 		t.Errorf("%v overtakes what waits", got)
 	}
-	_, _ = p.Declare(nil, &Action{ID: "a"})
+	_, _ = p.Declare(nil, &messages.Action{ID: "a"})
 	if got := passing(false); !slices.Equal(got, []Part{PartThought, PartError, PartText}) {
 		t.Errorf("a closed gate lets through %v", got)
 	}
@@ -266,7 +266,7 @@ func TestOrder(t *testing.T) {
 func TestPathsAreCounted(t *testing.T) {
 	p := New(Options{})
 	_ = p.Begin()
-	_, _ = p.Declare(nil, &Action{ID: "a", Mode: Async})
+	_, _ = p.Declare(nil, &messages.Action{ID: "a", Mode: messages.ModeAsync})
 	big := `{"x":"` + strings.Repeat("x", 4<<20) + `","y":1}`
 	_, _ = p.Started(nil, Ref{1, "a"})
 	if _, err := p.Ended(nil, Ref{1, "a"}, Outcome{State: OK, Value: big}); err != nil {
@@ -287,9 +287,9 @@ func TestPathsAreCounted(t *testing.T) {
 func TestViews(t *testing.T) {
 	p := New(Options{})
 	_ = p.Begin()
-	_, _ = p.Declare(nil, &Action{ID: "a", Mode: Async, Type: TypeInternal, Policy: Policy{Retries: 3}})
+	_, _ = p.Declare(nil, &messages.Action{ID: "a", Mode: messages.ModeAsync, Type: messages.TypeInternal, Retry: 3})
 	v, ok := p.Action(Ref{1, "a"})
-	if !ok || v.Mode != Sync || v.Policy.Retries != 0 || v.Policy.Timeout != DefaultTimeout || v.Generation != 1 {
+	if !ok || v.Mode != messages.ModeSync || v.Retry != 0 || v.Timeout != DefaultTimeout || v.Generation != 1 {
 		t.Errorf("%+v", v)
 	}
 	if _, ok := p.Action(Ref{2, "a"}); ok {

@@ -28,6 +28,11 @@ type Policy struct {
 // NoDelay is retry_delay_seconds: 0.
 const NoDelay = -time.Nanosecond
 
+// PolicyOf is the policy of an action under a host's delay.
+func PolicyOf(a *messages.Action, delay time.Duration) Policy {
+	return Policy{Timeout: a.Timeout, Retries: a.Retry, Delay: delay}.Bounded()
+}
+
 // Bounded fills in defaults and applies the caps.
 func (p Policy) Bounded() Policy {
 	p.Timeout = min(cmp.Or(max(p.Timeout, 0), DefaultTimeout), MaxTimeout)

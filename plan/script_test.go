@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // The scripts in testdata drive a plan with commands and record what it says. A
@@ -202,11 +204,11 @@ func (r *rig) command(line string) {
 	}
 }
 
-func (r *rig) action(rest string) *Action {
-	a := &Action{Name: "t"}
+func (r *rig) action(rest string) *messages.Action {
+	a := &messages.Action{Name: "t"}
 	head, params, ok := strings.Cut(rest, "{")
 	if ok {
-		a.Parameters = "{" + params
+		a.Args = "{" + params
 	}
 	for i, f := range strings.Fields(head) {
 		k, v, has := strings.Cut(f, "=")
@@ -217,19 +219,19 @@ func (r *rig) action(rest string) *Action {
 				a.ID = ""
 			}
 		case !has:
-			a.Mode = Mode(f)
+			a.Mode = messages.ActionMode(f)
 		case k == "key":
 			a.OutputKey = v
 		case k == "name":
 			a.Name = v
 		case k == "type":
-			a.Type = v
+			a.Type = messages.ActionType(v)
 		case k == "on_error":
-			a.OnError = OnError(v)
+			a.OnError = messages.OnError(v)
 		case k == "deps":
 			a.DependsOn = strings.Split(v, ",")
 		case k == "parameters":
-			a.Parameters = v
+			a.Args = v
 		default:
 			r.t.Fatalf("unknown member %q", f)
 		}

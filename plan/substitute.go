@@ -35,7 +35,7 @@ func eachString(s string, f func(from, to int, text string) bool) {
 // refer to, in the order of the text.
 func (p *Plan) references(n int32) {
 	p.above, p.budget = 0, MaxPathBytes
-	eachString(p.nodes[n].Parameters, func(_, _ int, text string) bool {
+	eachString(p.nodes[n].Args, func(_, _ int, text string) bool {
 		for i := strings.IndexByte(text, '$'); i >= 0; {
 			r := refAt(text[i:], true)
 			if r.kind == refName {
@@ -146,11 +146,11 @@ func (p *Plan) tolerate(v found, r reference) found {
 // settle substitutes the parameters of an action that is about to begin. When that
 // is not possible the action has ended, or waits again.
 func (p *Plan) settle(dst *[]Effect, n int32) bool {
-	if !mayRefer(p.nodes[n].Parameters) {
-		p.nodes[n].params = p.nodes[n].Parameters
+	if !mayRefer(p.nodes[n].Args) {
+		p.nodes[n].params = p.nodes[n].Args
 		return true
 	}
-	out, res := p.substitute(p.nodes[n].Parameters, n)
+	out, res := p.substitute(p.nodes[n].Args, n)
 	switch {
 	case res.broken != none:
 		p.finish(dst, n, Skipped, ReasonDependencyFailed+":"+p.nodes[res.broken].ID, "")
@@ -184,7 +184,7 @@ func (p *Plan) feedNode(dst *[]Effect, name string) int32 {
 	if n, ok := p.feeds[name]; ok {
 		return n
 	}
-	n := p.add(node{Action: Action{ID: name}, feed: true, gen: p.gen})
+	n := p.add(node{Action: messages.Action{ID: name}, feed: true, gen: p.gen})
 	p.feeds[name] = n
 	*dst = append(*dst, Effect{Kind: Fetch, Feed: name})
 	return n
