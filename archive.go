@@ -26,9 +26,10 @@ type Archive struct {
 	awake    func(sid string) bool // of a runtime; else nil
 }
 
-// OpenArchive opens the journal of a data directory. Dialects are those of
+// OpenArchive opens the journal of a data directory for reading: it changes nothing,
+// and neither the journal nor the directory need be writable. Dialects are those of
 // Config.Dialects, which a replay needs. A missing directory is ERR_CONFIG; a file
-// that is no journal of ours, or of a newer format, is ERR_JOURNAL.
+// that is no journal of ours, or of another format, is ERR_JOURNAL.
 func OpenArchive(dir string, dialects ...parse.Dialect) (*Archive, error) {
 	if dir == "" {
 		dir = DefaultDir
@@ -37,7 +38,7 @@ func OpenArchive(dir string, dialects ...parse.Dialect) (*Archive, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: unwrapPath(err)}
 	}
-	store, err := sqlite.Open(sqlite.Options{Path: path})
+	store, err := sqlite.Open(sqlite.Options{Path: path, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}

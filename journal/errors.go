@@ -30,6 +30,8 @@ const (
 	ReasonErased = "ERASED"
 	// ReasonFormat: the file is foreign, or a newer version wrote it.
 	ReasonFormat = "FORMAT"
+	// ReasonReadOnly: the store was opened for reading alone.
+	ReasonReadOnly = "READ_ONLY"
 	// ReasonOwned: another process owns the file exclusively.
 	ReasonOwned = "OWNED"
 )

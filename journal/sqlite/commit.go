@@ -180,6 +180,9 @@ func (s *Store) writable() error {
 	if s.closed {
 		return errClosed()
 	}
+	if s.opts.ReadOnly {
+		return journal.Fail(journal.ReasonReadOnly, nil, "the journal was opened for reading")
+	}
 	return s.failed
 }
 

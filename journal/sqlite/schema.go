@@ -109,6 +109,38 @@ func migrate(dsn string) error {
 	}
 }
 
+// known tells whether this version can read the file, and changes nothing.
+func known(dsn string) error {
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return failure(err, "opening the journal")
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	id, tables, err := identity(context.Background(), db)
+	switch {
+	case err != nil:
+		return err
+	case id == 0 && tables == 0:
+		return journal.Fail(journal.ReasonFormat, nil, "the file is empty: no journal was begun in it")
+	case id != applicationID:
+		return journal.Fail(journal.ReasonFormat, nil, "the file is a SQLite database of something else")
+	}
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return failure(err, "reading the migrations")
+	}
+	want, err := newest(dir)
+	if err != nil {
+		return failure(err, "reading the migrations")
+	}
+	have, err := format(db)
+	if err == nil && have != want {
+		err = journal.Fail(journal.ReasonFormat, nil, "the file has format %d; this version reads %d, and opening for reading migrates nothing", have, want)
+	}
+	return err
+}
+
 // newest is the highest version among the migrations.
 func newest(dir fs.FS) (int64, error) {
 	var top int64

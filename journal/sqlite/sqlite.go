@@ -56,9 +56,15 @@ type Options struct {
 	// Exclusive takes a lock beside the file, and fails (OWNED) when another
 	// store of this or another process holds it.
 	Exclusive bool
+	// ReadOnly opens a file that is there, to read it: nothing is made, migrated or
+	// changed, every write is refused (READ_ONLY), and neither the file nor its
+	// directory need be writable. See readonly.go.
+	ReadOnly bool
 
 	// fail, in tests, is asked before each step of a commit.
 	fail func(step string) error
+	// vfs, in tests, is the file system that SQLite uses.
+	vfs string
 }
 
 // Store implements journal.Store. Use Open.
@@ -66,6 +72,7 @@ type Store struct {
 	opts  Options
 	path  string
 	owner *os.File // of the exclusive lock; nil without
+	view  view     // of a store for reading alone
 
 	write  sync.Mutex // held by whoever writes; guards w and failed
 	w      *writer
@@ -79,7 +86,8 @@ type Store struct {
 var _ journal.Store = (*Store)(nil)
 
 // Open opens the file, or makes it. Failures are ERR_JOURNAL: FORMAT for a
-// foreign file or a newer format, OWNED, BUSY, or IO; ERR_CONFIG for the options.
+// foreign file or a newer format, OWNED, BUSY, or IO, and with ReadOnly NOT_FOUND and
+// FORMAT for a file that was never finished; ERR_CONFIG for the options.
 func Open(opts Options) (*Store, error) {
 	if opts.Path == "" {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "path", Detail: "the journal needs a path"}
@@ -89,6 +97,9 @@ func Open(opts Options) (*Store, error) {
 	}
 	if opts.Readers <= 0 {
 		opts.Readers = 4
+	}
+	if opts.ReadOnly {
+		return openReadOnly(opts)
 	}
 	path, err := place(opts.Path)
 	if err != nil {
@@ -145,11 +156,18 @@ func bare(err error) error {
 // does not cover the change into WAL mode, which two makers of one file both try.
 func (s *Store) open() error {
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err := s.connect()
+		err := s.attach()
 		if journal.ReasonOf(err) != journal.ReasonBusy || time.Since(start) > s.opts.BusyTimeout {
 			return err
 		}
 	}
+}
+
+func (s *Store) attach() error {
+	if s.opts.ReadOnly {
+		return s.look()
+	}
+	return s.connect()
 }
 
 func (s *Store) connect() error {
@@ -174,10 +192,20 @@ func (s *Store) connect() error {
 
 // dsn names the file to the driver, with pragmas for each connection.
 func (s *Store) dsn(pragmas ...string) string {
-	u := (&url.URL{Path: s.path}).EscapedPath()
-	q := "?_txlock=immediate&_pragma=busy_timeout(" + strconv.FormatInt(s.opts.BusyTimeout.Milliseconds(), 10) + ")"
+	if s.opts.ReadOnly {
+		return s.uri(s.view.path, s.view.mode, pragmas...)
+	}
+	return s.uri(s.path, "_txlock=immediate", pragmas...)
+}
+
+func (s *Store) uri(path, mode string, pragmas ...string) string {
+	u := (&url.URL{Path: path}).EscapedPath()
+	q := "?" + mode + "&_pragma=busy_timeout(" + strconv.FormatInt(s.opts.BusyTimeout.Milliseconds(), 10) + ")"
 	for _, p := range pragmas {
 		q += "&_pragma=" + p
+	}
+	if s.opts.vfs != "" {
+		q += "&vfs=" + s.opts.vfs
 	}
 	return "file:" + u + q
 }
@@ -246,6 +274,10 @@ func (s *Store) Reopen() error {
 		s.r.close()
 		s.r = nil
 	}
+	if err := s.view.leave(s); err != nil {
+		s.failed = err
+		return err
+	}
 	if err := s.open(); err != nil {
 		s.failed = err
 		return err
@@ -272,6 +304,7 @@ func (s *Store) Close() error {
 		errs = append(errs, s.w.close())
 	}
 	s.r, s.w = nil, nil
+	errs = append(errs, s.view.leave(s))
 	if s.owner != nil {
 		errs = append(errs, s.owner.Close())
 	}
