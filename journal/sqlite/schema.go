@@ -4,10 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/seed14be6753/stile/journal"
 )
@@ -103,7 +106,7 @@ func migrate(dsn string) error {
 		case have == want:
 			return nil
 		}
-		if err = up(db, dir); err != nil && try == 3 {
+		if err = up(db, dir); err != nil && (try == 3 || diskFailed(err)) {
 			return err
 		}
 	}
@@ -170,6 +173,20 @@ func format(db *sql.DB) (int64, error) {
 		return 0, foreign(err)
 	}
 	return version.Int64, nil
+}
+
+// diskFailed tells a failure of the disk, which another try does not mend, from a lost
+// race.
+func diskFailed(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
+		return true
+	}
+	return false
 }
 
 func up(db *sql.DB, dir fs.FS) error {
