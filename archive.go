@@ -149,6 +149,10 @@ func (a *Archive) Verify(ctx context.Context, inc messages.Incarnation, opts Ver
 	}), nil
 }
 
+// ReceiptKeys lets journal.Verify check receipts against public keys: for exports,
+// which no Archive holds.
+func ReceiptKeys(set *keyring.Set) journal.ReceiptKeys { return setKeys{set} }
+
 // setKeys gives the journal its view of public receipt keys.
 type setKeys struct{ set *keyring.Set }
 

@@ -376,6 +376,47 @@ func TestVerifyAgainstExports(t *testing.T) {
 	}
 }
 
+// An export is verified by itself, wherever it went.
+func TestVerifyExport(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--dir", data, "--session", "a")
+	jwks := write(t, dir, "keys.jwks", must(t, "keys", "export", "--dir", data))
+	var session sessionJSON
+	if err := json.Unmarshal([]byte(must(t, "sessions", "list", "--dir", data, "--json")), &session); err != nil {
+		t.Fatal(err)
+	}
+	text := must(t, "sessions", "export", "a", "--dir", data)
+	whole := write(t, dir, "a.jsonl", text)
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, must(t, "verify", "--export", whole), "ok       local:local:a  ", "1 receipt unchecked")
+	holds(t, must(t, "verify", "a", "--export", whole, "--keys", jwks, "--head", session.Head), "ok       local:local:a  ", "1 receipt valid")
+	a := call{args: []string{"verify", "--export", "-", "--json"}, in: text}.do(t)
+	var rep verifyJSON
+	if err := json.Unmarshal([]byte(a.out), &rep); err != nil || a.status != 0 || !rep.OK || rep.Head != session.Head {
+		t.Errorf("status %d, %+v, %v", a.status, rep, err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want int
+		say  string
+	}{
+		"changed":         {[]string{"--export", write(t, dir, "b.jsonl", strings.Replace(text, "I am Ada", "I am Bob", 1))}, int(exitDifference), "record 2: body"},
+		"cut":             {[]string{"--export", write(t, dir, "c.jsonl", text[:len(text)-9])}, int(exitDifference), "was cut off"},
+		"a line less":     {[]string{"--export", write(t, dir, "d.jsonl", text[:strings.LastIndex(text[:len(text)-1], "\n")+1]), "--head", session.Head}, int(exitDifference), "tail"},
+		"another session": {[]string{"b", "--export", whole}, int(exitDifference), "identity"},
+		"empty":           {[]string{"--export", write(t, dir, "e.jsonl", "")}, int(exitUsage), "no record"},
+		"missing":         {[]string{"--export", filepath.Join(dir, "f.jsonl")}, int(exitUsage), "cannot be read"},
+	} {
+		a := stileDo(t, append([]string{"verify"}, c.args...)...)
+		if a.status != c.want || !strings.Contains(a.out+a.err, c.say) {
+			t.Errorf("%s: status %d\n%s%s", name, a.status, a.out, a.err)
+		}
+	}
+}
+
 func TestReplayAndFork(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -25,9 +26,13 @@ changed, removed, added or falsely signed, and the report names every such recor
 Without --keys the public keys kept beside the records are used: that finds what
 was changed by someone who left the keys alone. Pass keys exported earlier (stile
 keys export) to trust nothing in the directory. Only an exported head (stile
-sessions list) shows that the end was cut off; --head needs SID.`,
+sessions list) shows that the end was cut off; --head needs SID.
+
+--export verifies a file that stile sessions export wrote, or standard input (-),
+instead of a directory. Receipts are checked with --keys alone there.`,
 		Example: `  stile verify
-  stile verify ledger --keys keys.jwks --head 42:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
+  stile verify ledger --keys keys.jwks --head 42:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+  stile verify --export ledger.jsonl --keys keys.jwks`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.verify(ctx, args, opts) }),
 	}
@@ -35,13 +40,14 @@ sessions list) shows that the end was cut off; --head needs SID.`,
 	cmd.Flags().StringVar(&opts.keys, "keys", "", "JWKS file with the public receipt keys")
 	cmd.Flags().StringVar(&opts.head, "head", "", "exported head of the session, SEQ:HASH")
 	cmd.Flags().StringVar(&opts.receipts, "receipts", string(journal.ReceiptsDecision), "what the sessions' manifests have signed: decision, run or off")
+	cmd.Flags().StringVar(&opts.export, "export", "", "verify this exported file instead of a directory")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "print one JSON object a session")
 	return cmd
 }
 
 type verifyOptions struct {
-	keys, head, receipts string
-	json                 bool
+	keys, head, receipts, export string
+	json                         bool
 }
 
 // maxJWKSBytes bounds a file of public keys.
@@ -55,7 +61,7 @@ func (o verifyOptions) against(names []string) (stile.VerifyOptions, error) {
 		return out, configError("receipts", "want decision, run or off")
 	}
 	if o.head != "" {
-		if len(names) == 0 {
+		if len(names) == 0 && o.export == "" {
 			return out, configError("head", "a head belongs to one session: name it")
 		}
 		var err error
@@ -80,6 +86,9 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 	against, err := opts.against(names)
 	if err != nil {
 		return err
+	}
+	if opts.export != "" {
+		return a.verifyExport(names, opts, against)
 	}
 	return a.withArchive(func(ar *stile.Archive) error {
 		var sessions, bad int64
@@ -107,6 +116,43 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 	})
 }
 
+// verifyExport checks a file that was exported, in which every line is a record.
+func (a *app) verifyExport(names []string, opts verifyOptions, against stile.VerifyOptions) error {
+	want := journal.VerifyOptions{Head: against.Head, Receipts: against.Receipts}
+	if len(names) > 0 {
+		key, err := messages.ParseSID(names[0])
+		if err != nil {
+			return err
+		}
+		want.SID = key.SID()
+	}
+	in, name := a.in, "standard input"
+	if opts.export != "-" {
+		f, err := os.Open(opts.export)
+		if err != nil {
+			return unreadable(opts.export, err)
+		}
+		defer f.Close()
+		in, name = f, opts.export
+	}
+	if against.Keys != nil {
+		want.Keys = stile.ReceiptKeys(against.Keys)
+	}
+	rep := journal.Verify(journal.ReadExport(in), want)
+	if rep.Records == 0 && rep.OK() {
+		return &messages.Error{Code: messages.ErrConfig, File: name, Detail: "the export holds no record"}
+	}
+	show := a.verifyText
+	if opts.json {
+		show = func(r journal.Report) error { return a.writeJSON(verifyJSONOf(r)) }
+	}
+	err := show(rep)
+	if !rep.OK() {
+		err = errors.Join(err, exitDifference)
+	}
+	return err
+}
+
 func (a *app) verifyText(r journal.Report) error {
 	p := a.printer("")
 	word, sgr := "ok", green
@@ -122,6 +168,9 @@ func (a *app) verifyText(r journal.Report) error {
 	}
 	if r.Missing > 0 {
 		p.line(yellow, "", fmt.Sprintf("%s without a receipt, the first is %d: there was no signer", count(r.Missing, "record"), r.FirstMissing))
+	}
+	if r.Unchecked > 0 {
+		p.line(yellow, "", count(r.Unchecked, "receipt")+" unchecked: there were no keys")
 	}
 	for _, e := range r.Erased {
 		p.line(dim, "", fmt.Sprintf("records %d to %d are erased", e.From, e.To))
