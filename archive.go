@@ -24,6 +24,7 @@ type Archive struct {
 	own      bool
 	dialects []parse.Dialect
 	awake    func(sid string) bool // of a runtime; else nil
+	maxGas   int64                 // of a program that is replayed; 0 is replay.MaxProgramGas
 }
 
 // OpenArchive opens the journal of a data directory for reading: it changes nothing,

@@ -21,7 +21,8 @@ func manifestKey(d messages.Digest) string { return "manifest/" + d.String() }
 // journal, which is enough for sessions whose agents had no Go tools or library of
 // their own. A *replay.Divergence says where this build and the journal disagree;
 // other errors why nothing could be compared: ERR_CONFIG when the agent or a Go tool
-// of it must be passed, ERR_JOURNAL when the history is damaged or erased.
+// of it must be passed, ERR_JOURNAL when the history is damaged or erased, ERR_QUOTA when
+// a program takes more than a replay gives (replay.MaxProgramGas).
 func (rt *Runtime) Replay(ctx context.Context, name string, agent *Agent) (replay.Report, error) {
 	a := rt.Archive()
 	head, err := a.Head(ctx, name)
@@ -46,7 +47,7 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 		return replay.Report{}, err
 	}
 	defer rt.closeFiles()
-	src := replay.Source{Key: key, Inc: inc, Records: recs, From: forkPoint(recs), Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
+	src := replay.Source{Key: key, Inc: inc, Records: recs, From: forkPoint(recs), MaxGas: a.maxGas, Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
 		return a.store.Blob(ctx, inc, d)
 	}}
 	agents := map[messages.Digest]*replay.Agent{}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,10 +38,11 @@ type program struct {
 	past  []said // what it said before the turn was restored
 	again int    // how much of past it has said again
 
-	out, scr []byte // what was fed
-	blind    bool   // what it says is taken from the journal
-	ended    bool   // its end was fed
-	fault    string // why it cannot go on
+	out, scr []byte              // what was fed
+	blind    bool                // what it says is taken from the journal
+	ended    bool                // its end was fed
+	fault    string              // why it cannot go on
+	over     *neuroscript.Breach // of the replay's own limit
 }
 
 // said is what a program does next; one of the fields is set.
@@ -167,6 +169,8 @@ func (x *program) hear(r *messages.Record) (s said, ok bool, err error) {
 	if !x.blind {
 		s, ok := x.next()
 		switch {
+		case x.over != nil:
+			return said{}, false, &messages.Error{Code: messages.ErrQuota, Detail: "record " + strconv.FormatInt(r.Seq, 10) + ": a replay gives a program no more: " + x.over.Error()}
 		case x.fault != "":
 			return said{}, false, x.p.stuck(r, x.fault)
 		case !ok:
@@ -321,8 +325,9 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 		return x.act(tell, c, name, class, args, decode)
 	}
 	agent := x.p.agent
+	limits, capped := x.limits()
 	res := prog.Run(ctx, &neuroscript.Env{
-		SID: x.p.src.Key.SID(), TurnIndex: x.start.Turn, Userdata: userdata, Library: agent.Library, Limits: agent.Limits,
+		SID: x.p.src.Key.SID(), TurnIndex: x.start.Turn, Userdata: userdata, Library: agent.Library, Limits: limits,
 		Tools:   agent.Tools(act, []*neuroscript.Tool{magic}),
 		Emit:    func(text string) { say(turn.Emission{Text: text, Candidate: candidate(text)}) },
 		Whisper: func(target, text string) { say(turn.Emission{Whisper: true, Target: target, Text: text}) },
@@ -331,6 +336,9 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 	switch {
 	case x.fault != "":
 		return nil
+	case res.Breach != nil && capped(res.Breach):
+		x.over = res.Breach
+		return nil
 	case res.Breach != nil:
 		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()
 	case x.failed:
@@ -338,6 +346,23 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()
 	}
 	return end
+}
+
+// limits are the agent's, within what a replay gives; capped tells a breach of the
+// replay's own.
+func (x *program) limits() (l neuroscript.Limits, capped func(*neuroscript.Breach) bool) {
+	l = x.p.agent.Limits
+	gas, alloc := cmp.Or(x.p.src.MaxGas, MaxProgramGas), int64(MaxProgramAlloc)
+	ownGas, ownAlloc := l.Gas > gas, l.Alloc > alloc
+	if ownGas {
+		l.Gas = gas
+	}
+	if ownAlloc {
+		l.Alloc = alloc
+	}
+	return l, func(b *neuroscript.Breach) bool {
+		return ownGas && b.Meter == neuroscript.MeterGas || ownAlloc && b.Meter == neuroscript.MeterAlloc
+	}
 }
 
 func candidate(text string) bool {

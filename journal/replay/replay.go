@@ -60,7 +60,17 @@ type Source struct {
 	// From is where the history begins for this session: 0 for the first record, or
 	// the last record a fork took over, which is folded and not run again.
 	From int64
+	// MaxGas bounds each program, whatever its agent's limits say; 0 is MaxProgramGas.
+	MaxGas int64
 }
+
+// MaxProgramGas and MaxProgramAlloc are what a replay gives a program at most. A
+// live program has its wall time; a replay has no clock, and the limits it runs under
+// may come from the journal, which may say anything. 2^30 steps take some ten seconds.
+const (
+	MaxProgramGas   = 1 << 30
+	MaxProgramAlloc = 1 << 30 // bytes
+)
 
 // Report says what was compared.
 type Report struct {
@@ -91,8 +101,9 @@ func (d *Divergence) Error() string {
 }
 
 // Run replays. A *Divergence means that the journal and this build disagree; other
-// errors say why there was nothing to compare (ERR_JOURNAL, ERR_CONFIG, the
-// context's). The report says how far it came. Run keeps nothing and may be called
+// errors say why there was nothing to compare (ERR_JOURNAL, ERR_CONFIG, ERR_QUOTA for
+// a program over MaxGas or MaxProgramAlloc, the context's). It takes time in proportion
+// to the journal and to the gas of its programs, whatever the journal says. The report says how far it came. Run keeps nothing and may be called
 // from many goroutines.
 func Run(ctx context.Context, src Source, agents Agents) (Report, error) {
 	p := &player{ctx: ctx, src: src, agents: agents, nonces: &draws{}}
