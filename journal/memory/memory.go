@@ -267,7 +267,8 @@ func (s *Store) Read(ctx context.Context, inc messages.Incarnation, from, to int
 				yield(nil, context.Cause(ctx))
 				return
 			}
-			if !yield(log.record(sid, inc, seq), nil) {
+			r, err := log.record(sid, inc, seq)
+			if !yield(r, err) || err != nil {
 				return
 			}
 		}
@@ -367,7 +368,10 @@ func (ses *session) erase(from, to int64) (int64, error) {
 	dropped := map[messages.Digest]bool{}
 	var n int64
 	for seq := int64(1); seq <= last; seq++ {
-		r := ses.log.record(ses.head.SID, ses.head.Inc, seq)
+		r, err := ses.log.record(ses.head.SID, ses.head.Inc, seq)
+		if err != nil {
+			return 0, err
+		}
 		names := named
 		if seq >= from && seq <= to && r.Raw != nil {
 			names = dropped

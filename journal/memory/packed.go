@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -101,8 +102,9 @@ func (p *packed) pack(r *messages.Record) place {
 const erased = 1<<32 - 1
 
 // record reads one back. Its body is not decoded; Raw and the signature are the
-// packed bytes themselves and must not be written to.
-func (p *packed) record(sid string, inc messages.Incarnation, seq int64) *messages.Record {
+// packed bytes themselves and must not be written to. CORRUPT when the lengths in it
+// cannot be; what else a stray write may have changed, the chain shows.
+func (p *packed) record(sid string, inc messages.Incarnation, seq int64) (*messages.Record, error) {
 	b := p.bytes(p.at[seq-1])
 	word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
 	r := &messages.Record{
@@ -113,10 +115,19 @@ func (p *packed) record(sid string, inc messages.Incarnation, seq int64) *messag
 	b = b[copy(r.BodyDigest[:], b):]
 	b = b[copy(r.Prev[:], b):]
 	b = b[copy(r.Hash[:], b):]
+	whole := true
 	part := func() (out []byte, length uint32) {
+		if len(b) < 4 {
+			whole = false
+			return nil, erased
+		}
 		length = binary.LittleEndian.Uint32(b)
 		b = b[4:]
-		if length != erased {
+		switch {
+		case length == erased:
+		case int64(length) > int64(len(b)):
+			whole = false
+		default:
 			out, b = b[:length:length], b[length:]
 		}
 		return out, length
@@ -125,6 +136,9 @@ func (p *packed) record(sid string, inc messages.Incarnation, seq int64) *messag
 	kid, _ := part()
 	sig, _ := part()
 	raw, length := part()
+	if !whole || len(b) > 0 {
+		return nil, journal.Fail(journal.ReasonCorrupt, nil, "session %s: record %d is damaged", sid, seq)
+	}
 	r.Body = &messages.Undecoded{Of: messages.Kind(kind)}
 	if len(sig) > 0 {
 		r.Sig = &messages.Receipt{KID: string(kid), Sig: sig}
@@ -132,7 +146,7 @@ func (p *packed) record(sid string, inc messages.Incarnation, seq int64) *messag
 	if length != erased {
 		r.Raw = raw
 	}
-	return r
+	return r, nil
 }
 
 // hash gives a record's hash alone.
