@@ -202,6 +202,43 @@ func TestSweepSingleRecords(t *testing.T) {
 	}
 }
 
+// Recovery is killed, too: a few kills in a row, each at some place of the life after
+// the one before. More than three settlements give the run up, and no more.
+func TestSweepChains(t *testing.T) {
+	set := reference()
+	calms := map[string]*calm{}
+	var sum verdict
+	killed, chains := 0, 2*some()
+	for i := range chains {
+		rnd := rand.New(rand.NewPCG(*seed, 1<<20+uint64(i)))
+		sc, store := set[rnd.IntN(len(set))], []string{"memory", "memory+writer", "sqlite"}[rnd.IntN(3)]
+		if calms[sc.name+store] == nil {
+			calms[sc.name+store] = unhurt(t, &sc, store, false)
+		}
+		calm := calms[sc.name+store]
+		var targets []point
+		for life := range 2 + rnd.IntN(4) {
+			p := calm.points[rnd.IntN(len(calm.points))]
+			if life > 0 && (p.where == beforeCommit || p.where == afterCommit) {
+				p.n = targets[0].n + int64(rnd.IntN(12)) // what is written soon after
+			} else if life > 0 {
+				p.n = 1 + int64(rnd.IntN(2))
+			}
+			targets = append(targets, p)
+		}
+		n, v := kill(t, &sc, store, false, calm, targets...)
+		killed += n
+		sum.add(v)
+		if t.Failed() {
+			t.Fatalf("seed %d, chain %d, %s on %s", *seed, i, sc.name, store)
+		}
+	}
+	t.Logf("%d kills in %d chains, seed %d: %d lost, %d doubled, %d unknown", killed, chains, *seed, sum.lost, sum.doubled, sum.unknown)
+	if killed < chains*3/2 {
+		t.Error("hardly any chain was longer than one kill")
+	}
+}
+
 func sweep(t *testing.T, sc *scenario, store string, single bool) {
 	calm := unhurt(t, sc, store, single)
 	if t.Failed() {

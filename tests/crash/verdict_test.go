@@ -134,7 +134,7 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 		case *messages.ModelChunk:
 			said[r.Turn] = append(said[r.Turn][:b.Off:b.Off], b.Bytes...)
 		case *messages.ModelReply:
-			if b.Length == 0 {
+			if b.Blob.IsZero() { // nothing was said
 				continue
 			}
 			whole, err := tr.archive.Blob(ctx, head.Inc, b.Blob)
@@ -269,23 +269,22 @@ func (tr *trial) happened(v *verdict, recs []*stile.Record) {
 func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 	found.deeds, found.heard = len(tr.deeds), tr.told.heard
 	ends := map[int64]*messages.RunEnd{}
-	resumed := map[int64]int{}
-	unknown := map[int64]int{} // what a program says of an effect whose end is lost
+	resumed, settled := map[int64]int{}, map[int64]int{}
 	last := map[int64]*messages.TurnDecided{}
 	var text strings.Builder
 	for _, r := range recs {
+		if r.Body.Kind() == "turn.restored" {
+			settled[r.Run]++
+		}
 		switch b := r.Body.(type) {
 		case *messages.TurnDecided:
 			last[r.Run] = b
 			if b.Resumed {
 				resumed[r.Run]++
+				settled[r.Run]++
 				if b.Decision != messages.Halt || b.Reason != messages.ErrCrash {
 					v.fault("turn %d was settled %s(%s)", r.Turn, b.Decision, b.Reason)
 				}
-			}
-		case *messages.ActionEnded:
-			if b.State == messages.ActionUnknown {
-				unknown[r.Run]++
 			}
 		case *messages.Emit:
 			if !b.Candidate {
@@ -322,7 +321,10 @@ func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 		if tr.unhurt == nil {
 			continue
 		}
-		total += resumed[run+1] + unknown[run+1]
+		total += settled[run+1]
+		if n := settled[run+1]; n > maxSettlements+1 {
+			v.fault("run %d was settled %d times", run+1, n)
+		}
 		switch want := tr.unhurt.decisions[run]; {
 		case tr.torn && tr.sc.halts && said == "HALT(ERR_CRASH)": // between two turns of it
 			total++
@@ -332,9 +334,9 @@ func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 			} else if total == 0 && v.unknown == 0 && found.texts[run] != tr.unhurt.texts[run] {
 				v.fault("lost: run %d said %q, unhurt %q", run+1, found.texts[run], tr.unhurt.texts[run])
 			}
-		case tr.sc.halts || resumed[run+1] >= maxSettlements:
+		case tr.sc.halts || settled[run+1] >= maxSettlements:
 			if said != "HALT(ERR_CRASH)" {
-				v.fault("run %d was settled %d times and ended %s", run+1, resumed[run+1], said)
+				v.fault("run %d was settled %d times and ended %s", run+1, settled[run+1], said)
 			}
 		case said != want:
 			v.fault("run %d was resumed and ended %s, unhurt %s", run+1, said, want)
