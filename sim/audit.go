@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // audit reads a journal as a stranger would and finds what no journal may hold.
@@ -21,6 +22,15 @@ type audit struct {
 	cancelled     map[int64]bool
 	replied       bool
 	chunked       int64 // reply bytes in chunk records
+
+	rules   *turn.Rules
+	inputs  map[int64]*messages.Input // of runs that wait
+	input   *messages.Input           // of the open run
+	turns   int64                     // of the open run
+	actions int64                     // started, of the open run
+	digest  messages.Digest           // of the last counted turn of the run
+	same    int                       // counted turns in a row that have it
+	after   *messages.TurnDecided     // the record before, when it was a decision
 }
 
 // act is an action of the turn.
@@ -34,7 +44,7 @@ type act struct {
 }
 
 func newAudit() *audit {
-	return &audit{waiting: map[int64]bool{}, over: map[int64]bool{}, cancelled: map[int64]bool{}}
+	return &audit{inputs: map[int64]*messages.Input{}, waiting: map[int64]bool{}, over: map[int64]bool{}, cancelled: map[int64]bool{}}
 }
 
 func (a *audit) apply(r *messages.Record) error {
@@ -42,6 +52,9 @@ func (a *audit) apply(r *messages.Record) error {
 		return fmt.Errorf("it follows record %d", a.seq)
 	}
 	a.seq = r.Seq
+	if err := a.follows(r); err != nil {
+		return err
+	}
 	inTurn := func() error {
 		if r.Turn == 0 || r.Turn != a.turn || r.Run == 0 || r.Run != a.run {
 			return fmt.Errorf("run %d turn %d, open are run %d turn %d", r.Run, r.Turn, a.run, a.turn)
@@ -57,7 +70,7 @@ func (a *audit) apply(r *messages.Record) error {
 		if a.waiting[r.Run] || a.over[r.Run] || r.Run != int64(len(a.waiting)+len(a.over)+1) || r.Turn != 0 {
 			return fmt.Errorf("run ordinal %d", r.Run)
 		}
-		a.waiting[r.Run] = true
+		a.waiting[r.Run], a.inputs[r.Run] = true, b
 	case *messages.RunBegin:
 		if a.run != 0 || !a.waiting[r.Run] || r.Turn != 0 {
 			return fmt.Errorf("run %d begins, %d is open", r.Run, a.run)
@@ -67,7 +80,7 @@ func (a *audit) apply(r *messages.Record) error {
 				return fmt.Errorf("run %d begins before run %d", r.Run, run)
 			}
 		}
-		a.run = r.Run
+		a.run, a.input, a.turns, a.actions, a.digest, a.same = r.Run, a.inputs[r.Run], 0, 0, messages.Digest{}, 0
 	case *messages.RunEnd:
 		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] {
 			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
@@ -83,6 +96,9 @@ func (a *audit) apply(r *messages.Record) error {
 	case *messages.TurnBegin:
 		if a.turn != 0 || r.Turn != a.lastTurn+1 || r.Run != a.run || a.run == 0 || b.Nonce == "" {
 			return fmt.Errorf("turn %d of run %d begins; turn %d of run %d is open", r.Turn, r.Run, a.turn, a.run)
+		}
+		if a.turns++; b.Pass != a.turns {
+			return fmt.Errorf("pass %d, it is turn %d of the run", b.Pass, a.turns)
 		}
 		if a.cancelled[r.Run] {
 			return fmt.Errorf("run %d was cancelled and goes on", r.Run)
@@ -102,7 +118,8 @@ func (a *audit) apply(r *messages.Record) error {
 		if b.TurnIndex != r.Turn || (b.Decision == messages.Halt) != (b.Reason != "") || b.Decision == "" {
 			return fmt.Errorf("decision %q %q of turn %d", b.Decision, b.Reason, b.TurnIndex)
 		}
-		a.turn = 0
+		a.turn, a.after = 0, b
+		return a.guarded(b)
 	case *messages.ActionDeclared:
 		if a.calls[b.ID] != nil {
 			return fmt.Errorf("action %s declared twice", b.ID)
@@ -125,6 +142,9 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("action %s started", b.ID)
 		}
 		c.started, c.startSeq, c.key = true, r.Seq, b.Key
+		if a.actions++; a.rules != nil && a.rules.Limits.Actions > 0 && a.actions > a.rules.Limits.Actions {
+			return fmt.Errorf("action %s is the run's %dth, the limit is %d", b.ID, a.actions, a.rules.Limits.Actions)
+		}
 		return inTurn()
 	case *messages.ActionEnded:
 		c := a.calls[b.ID]
@@ -163,6 +183,59 @@ func (a *audit) apply(r *messages.Record) error {
 	case *messages.Audit:
 	default:
 		return inTurn()
+	}
+	return nil
+}
+
+// follows checks what comes right behind a decision: its consequence.
+func (a *audit) follows(r *messages.Record) error {
+	d := a.after
+	a.after = nil
+	if d == nil {
+		return nil
+	}
+	switch b := r.Body.(type) {
+	case *messages.TurnBegin:
+		if d.Decision != messages.Continue && !d.Resumed {
+			return fmt.Errorf("a turn follows %s", d.Decision)
+		}
+	case *messages.RunEnd:
+		if d.Decision == messages.Continue || r.Run != a.run {
+			return fmt.Errorf("the end of run %d follows %s of run %d", r.Run, d.Decision, a.run)
+		}
+		if b.Decision != d.Decision || b.Reason != d.Reason {
+			return fmt.Errorf("the run ends %s %s, its last turn %s %s", b.Decision, b.Reason, d.Decision, d.Reason)
+		}
+	default:
+		return fmt.Errorf("it stands between a decision and what follows from it")
+	}
+	return nil
+}
+
+// guarded counts as the guards do and finds a decision they should have stopped.
+func (a *audit) guarded(b *messages.TurnDecided) error {
+	if a.rules == nil {
+		return nil
+	}
+	if !b.Digest.IsZero() {
+		if b.Digest == a.digest {
+			a.same++
+		} else {
+			a.digest, a.same = b.Digest, 1
+		}
+	}
+	n := a.rules.NoProgressN
+	if n <= 0 {
+		n = turn.NoProgressN
+	}
+	if b.Decision != messages.Continue {
+		return nil
+	}
+	if a.same >= n {
+		return fmt.Errorf("CONTINUE after %d turns of the same output, the limit is %d", a.same, n)
+	}
+	if most := a.rules.MaxTurns; most > 0 && a.turns >= most {
+		return fmt.Errorf("CONTINUE in turn %d of the run, the limit is %d", a.turns, most)
 	}
 	return nil
 }

@@ -31,7 +31,11 @@ type client struct {
 	cancelled []int64          // runs whose cancel was answered well
 	keyed     map[string]int64 // idempotency keys: the run they were answered with
 	seen      journal.Anchor   // the last record shown
+	torn      int64            // seq of a snapshot of which a part was written
 	inc       messages.Incarnation
+
+	stubborn bool   // its model likes to say again what it said
+	reply    []byte // what it said
 
 	minted map[string]*stamp
 	forged string // a token of an earlier turn
@@ -62,6 +66,7 @@ func (w *world) newClient(n int) *client {
 		policy: []journal.Receipts{journal.ReceiptsDecision, journal.ReceiptsRun, journal.ReceiptsOff}[w.rnd.IntN(3)],
 	}
 	c.sid = c.key.SID()
+	c.stubborn = w.rnd.IntN(5) == 0
 	c.rules = turn.Rules{
 		Dialect: d.Name(), Judge: d, Provider: "sim", Model: "author",
 		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0,
@@ -115,7 +120,7 @@ func (c *client) ask(h *host) {
 	a.in = in
 	c.asked[handle] = a
 	w.log.say("client %d submits on host %d", c.n, h.n)
-	if s.machine.State().Seq == 0 {
+	if s.machine.State().Seq == 0 || w.reopens {
 		s.step(&turn.Open{Name: "sim"})
 	}
 	if !s.dead {
@@ -208,6 +213,7 @@ func (c *client) judge(sum hash.Hash) {
 		w.violated("chain", "%v", err)
 	}
 	a := newAudit()
+	a.rules = &c.rules
 	var line []byte
 	ends := map[int64]int{}
 	inputs := map[int64]*messages.Record{}

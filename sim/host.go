@@ -124,6 +124,14 @@ func (h *host) listen() {
 
 // commit ends the open commit well: Judge decides every batch.
 func (h *host) commit() {
+	if h.w.lies && h.w.rnd.IntN(20) == 0 {
+		h.tell(make([]error, len(h.store.batches)))
+		return
+	}
+	if h.w.tampers {
+		raw := h.store.batches[0].Records[0].Raw
+		raw[h.w.rnd.IntN(len(raw))] ^= 1
+	}
 	errs := h.w.disk.Commit(h.store.batches)
 	for _, err := range errs {
 		if err == nil {

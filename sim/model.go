@@ -29,6 +29,12 @@ func (s *shell) newModel(e *turn.OpenModel) *model {
 	m := &model{s: s, open: e, breaks: -1}
 	m.decoder = d.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, MaxReplyBytes: turn.MaxReplyBytes})
 	m.reply = d.reply(&author{rnd: w.rnd, calm: w.calm, forged: s.client.forged})
+	if c := s.client; c.stubborn && !w.calm {
+		if c.reply != nil && w.rnd.IntN(5) > 0 {
+			m.reply = c.reply
+		}
+		c.reply = m.reply
+	}
 	switch {
 	case w.happens(w.weather.fault):
 		m.breaks = w.rnd.IntN(len(m.reply) + 1)

@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,6 +59,9 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 	if of, ok := o.byKey[e.Key]; ok && of != name {
 		w.violated("effect", "actions %s and %s have one key", of, name)
 	}
+	if want := keyOf(s, e); e.Key != want {
+		w.violated("effect", "action %s has the key %s, by its identity it is %s", name, e.Key, want)
+	}
 	if want := classOf(e.Name); e.Class != want {
 		w.violated("effect", "action %s is %s, its tool is %s", name, e.Class, want)
 	}
@@ -70,6 +76,14 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 		w.violated("effect", "action %s begins after it was cancelled", name)
 	}
 	return d
+}
+
+// keyOf is design.md §7, written once more.
+func keyOf(s *shell, e *turn.StartAction) string {
+	args := sha256.Sum256([]byte(e.Args))
+	id := fmt.Sprintf("[%q,%q,%d,%q,%q]", s.client.key.Tenant, s.inc.String(), e.Turn, e.ID, hex.EncodeToString(args[:]))
+	sum := sha256.Sum256([]byte(id))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // happen is the effect itself. A keyed tool knows its keys.

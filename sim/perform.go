@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -113,21 +114,49 @@ func (s *shell) openModel(e *turn.OpenModel) {
 		w.violated("single-flight", "the model of turn %d is asked in turn %d", e.Turn, a.turn)
 	}
 	s.durable("open-model", a.begin)
-	if !e.HaveCarry {
-		for _, d := range []messages.Digest{e.OutDigest, e.ScrDigest} {
-			if d.IsZero() {
-				continue
-			}
-			if _, err := w.disk.Blob(bg, s.inc, d); err != nil {
+	for _, stream := range []struct {
+		digest messages.Digest
+		live   []byte
+	}{{e.OutDigest, e.Out}, {e.ScrDigest, e.Scr}} {
+		var kept []byte
+		if !stream.digest.IsZero() {
+			var err error
+			if kept, err = w.disk.Blob(bg, s.inc, stream.digest); err != nil {
 				w.violated("forgotten", "the streams of the turn before: %v", err)
 			}
 		}
+		if e.HaveCarry && !bytes.Equal(kept, stream.live) {
+			w.violated("projection", "turn %d is given %q, the journal keeps %q", e.Turn, cut(string(stream.live)), cut(string(kept)))
+		}
 	}
+	if in := s.audit.input; in == nil || e.Run != s.audit.run || e.Text != in.Text || e.Userdata != in.Userdata {
+		w.violated("projection", "turn %d of run %d is given another input than the run's", e.Turn, e.Run)
+	}
+	s.left()
 	s.land()
 	s.flying, s.air = true, e.Ident
 	clear(s.shown)
 	clear(s.gates)
 	s.model = s.newModel(e)
+}
+
+// left checks that a turn that is over left nothing running.
+func (s *shell) left() {
+	w := s.host.w
+	if !s.flying {
+		return
+	}
+	if m := s.model; m != nil && !m.over && !m.cancelled {
+		w.violated("single-flight", "turn %d is over and its model was not told", s.air.Turn)
+	}
+	if p := s.program; p != nil && !p.over && !p.stopped {
+		w.violated("single-flight", "turn %d is over and its program was not told", s.air.Turn)
+	}
+	for _, a := range s.attempts {
+		if !a.over && !a.cancelled {
+			w.violated("single-flight", "turn %d is over and its action %s was not told", s.air.Turn, a.start.ID)
+		}
+	}
 }
 
 func (s *shell) askGate(e *turn.AskGate) {
@@ -174,6 +203,9 @@ func (s *shell) startAction(e *turn.StartAction) {
 		s.durable("start-action", c.startSeq)
 	}
 	a := &attempt{s: s, start: e, deed: w.outside.begin(s, e), silent: w.happens(w.weather.hang)}
+	if w.twice {
+		w.outside.begin(s, e)
+	}
 	s.attempts = append(s.attempts, a)
 }
 
@@ -205,6 +237,9 @@ func (a *attempt) abandon() {
 func (a *attempt) goOn() turn.Input {
 	w := a.s.host.w
 	durable := a.start.Class.Durable()
+	if w.deaf {
+		return nil
+	}
 	end := &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, MS: w.rnd.Int64N(50)}
 	if w.rnd.IntN(4) == 0 {
 		end.Audits = []messages.Audit{{Who: "sim", What: "outside", Allowed: true}}
@@ -248,7 +283,11 @@ func (a *attempt) goOn() turn.Input {
 		a.deed.happen()
 		return nil
 	}
-	result := fmt.Sprintf(`"%s %d"`, strings.TrimPrefix(a.start.Name, "w."), w.rnd.IntN(3))
+	n := w.rnd.IntN(3)
+	if a.s.client.stubborn {
+		n = 0
+	}
+	result := fmt.Sprintf(`"%s %d"`, strings.TrimPrefix(a.start.Name, "w."), n)
 	return finish(messages.ActionOK, "", result)
 }
 

@@ -249,6 +249,9 @@ func (s *shell) verify(e *turn.Verify) *turn.Verified {
 		line = bytes.TrimSuffix(line, []byte("\n"))
 		if token.Candidate(line) {
 			ck := token.Verify(line, scope, w.keys, s.replay, token.Policy{}, s.host.now())
+			if w.forges {
+				ck = token.Check{Action: token.ActionContinue, KID: "tok", JTI: "none"}
+			}
 			checks = append(checks, messages.TokenCheck{Line: n, Action: ck.Action, KID: ck.KID, JTI: ck.JTI, Failure: ck.Failure, Reason: ck.Reason})
 		}
 		n++

@@ -85,8 +85,11 @@ func (h *host) load(c *client) *shell {
 				w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
 			}
 		}
-		s.snapshot(head, &state)
+		if snap, ok := s.snapshot(head, &state); ok {
+			state = snap
+		}
 	}
+	s.audit.rules = &c.rules
 	s.inc, s.snapped, s.published = head.Inc, head.Seq, head.Seq
 	s.sealer = journal.NewSealer(journal.SealerConfig{Head: head, Rand: h.rand(), Signer: seal{}, Receipts: c.policy})
 	s.epoch = s.sealer.Epoch()
@@ -98,14 +101,16 @@ func (h *host) load(c *client) *shell {
 }
 
 // snapshot restores from the session's snapshot, if it has one, and compares.
-func (s *shell) snapshot(head journal.Head, all *turn.State) {
+func (s *shell) snapshot(head journal.Head, all *turn.State) (state turn.State, ok bool) {
 	w := s.host.w
 	snap, err := w.disk.Snapshot(bg, head.Inc)
 	if err != nil {
-		return
+		return state, false
 	}
-	state, err := turn.DecodeState(snap.State)
-	if err != nil {
+	if state, err = turn.DecodeState(snap.State); err != nil {
+		if s.client.torn == snap.Seq {
+			return state, false
+		}
 		w.violated("projection", "the snapshot at %d: %v", snap.Seq, err)
 	}
 	_, tail, err := journal.LoadAfter(bg, w.disk, head.Inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash})
@@ -121,6 +126,7 @@ func (s *shell) snapshot(head journal.Head, all *turn.State) {
 		w.violated("projection", "the snapshot at %d and its tail give\n%s\nall records give\n%s", snap.Seq, a, b)
 	}
 	w.stats.Snapshots++
+	return state, true
 }
 
 func encoded(w *world, s *turn.State) []byte {
@@ -218,8 +224,14 @@ func (s *shell) record(r *messages.Record) {
 			w.outside.recorded(s, action(s, r.Turn, end.ID, call.args), call.class, call.started, end)
 		}
 	}
+	if end, ok := body.(*messages.ActionEnded); ok && w.forgets && a.calls[end.ID] != nil {
+		a.calls[end.ID].ended = true
+	}
 	if err := a.apply(&back); err != nil {
 		w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
+	}
+	if _, ok := body.(*messages.RunEnd); ok && w.slips {
+		back.Body = &messages.Note{}
 	}
 	if err := s.folded.Apply(&back); err != nil {
 		w.violated("projection", "%v", err)
@@ -236,6 +248,7 @@ func (s *shell) agree(persisted bool) {
 		}
 	}
 	id, flying := s.machine.Flight()
+	flying = flying && !w.doubles
 	if flying != (s.machine.Phase() != turn.Idle) {
 		w.violated("single-flight", "phase %s, in flight %v", s.machine.Phase(), flying)
 	}
@@ -253,6 +266,7 @@ func (s *shell) settleDown() {
 		return
 	}
 	if s.machine.Phase() == turn.Idle {
+		s.left()
 		s.land()
 		for c, t := range s.clocks {
 			if t != nil {
@@ -274,8 +288,11 @@ func (h *host) retire() {
 			continue
 		}
 		if state := s.machine.State(); state.Seq > s.snapped && h.w.rnd.IntN(3) > 0 {
-			at := s.sealer.Head()
-			err := h.w.disk.PutSnapshot(bg, s.inc, journal.Snapshot{Seq: at.Seq, Hash: at.Hash, Format: turn.StateFormat, State: encoded(h.w, state)})
+			at, b := s.sealer.Head(), encoded(h.w, state)
+			if h.w.happens(2 * h.w.weather.power) { // the power fails before it is synced
+				b, s.client.torn = b[:h.w.rnd.IntN(len(b))], at.Seq
+			}
+			err := h.w.disk.PutSnapshot(bg, s.inc, journal.Snapshot{Seq: at.Seq, Hash: at.Hash, Format: turn.StateFormat, State: b})
 			// An owner that was superseded finds another record there, or none.
 			if err != nil && journal.ReasonOf(err) != journal.ReasonInvalid {
 				h.w.violated("step", "snapshot: %v", err)
@@ -323,6 +340,11 @@ func (s *shell) flush() {
 	s.recs, s.blobs, s.bytes, s.eager, s.due = nil, nil, 0, false, time.Time{}
 	s.inFlight++
 	s.host.append(b, s)
+	if w.early {
+		for _, e := range s.box.Ack(s.sealer.Head().Seq, nil) {
+			s.perform(e)
+		}
+	}
 }
 
 // acknowledged takes the journal's answer.

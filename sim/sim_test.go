@@ -92,3 +92,35 @@ func TestCancelledRun(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Every invariant can fail, and says which one it is.
+func TestEveryCheckCanFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		how  sabotage
+		want string
+	}{
+		"durable too early":   {sabotage{early: true}, "order"},
+		"a disk that lies":    {sabotage{lies: true}, "order"},
+		"an attempt too many": {sabotage{twice: true}, "effect"},
+		"a changed byte":      {sabotage{tampers: true}, "chain"},
+		"no answer, ever":     {sabotage{deaf: true}, "rest"},
+		"a forged token":      {sabotage{forges: true}, "decision"},
+		"an end too many":     {sabotage{forgets: true}, "history"},
+		"an empty disk":       {sabotage{amnesia: true}, "forgotten"},
+		"a fold that slips":   {sabotage{slips: true}, "projection"},
+		"an input too many":   {sabotage{reopens: true}, "step"},
+		"a turn nobody flies": {sabotage{doubles: true}, "single-flight"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(40) {
+				if f := simulateBroken(seed, nil, c.how).err; f != nil {
+					if f.Invariant != c.want {
+						t.Errorf("seed %d: %s fails: %s", seed, f.Invariant, f.Detail)
+					}
+					return
+				}
+			}
+			t.Error("nobody noticed")
+		})
+	}
+}

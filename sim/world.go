@@ -39,6 +39,22 @@ type world struct {
 
 	stats Stats
 	log   *trace
+	sabotage
+}
+
+// sabotage breaks the world on purpose: tests see by it that every check can fail.
+type sabotage struct {
+	early   bool // an activation takes a record for durable that is on its way
+	lies    bool // the disk says that it synced, and did not
+	twice   bool // an attempt is made twice
+	tampers bool // a byte changes on its way to the disk
+	deaf    bool // the ends of actions never come
+	forges  bool // the verifier takes any token for a wish to go on
+	forgets bool // the stranger who reads along misses an end
+	doubles bool // the machine's flight is not seen
+	amnesia bool // a power failure empties the disk
+	slips   bool // the fold takes a run's end for a remark
+	reopens bool // a session is opened again
 }
 
 // weather is how much trouble a world has, each in so many of a thousand steps of
@@ -76,13 +92,16 @@ func (e *entropy) Read(b []byte) (int, error) {
 const (
 	maxClients   = 3
 	leastSteps   = 200
-	mostSteps    = 1500
+	mostSteps    = 1000
 	maxRestSteps = 60_000 // within which a world comes to rest
 )
 
 // simulate runs the world of a seed. With a trace it says every step.
-func simulate(seed uint64, to io.Writer) (out *outcome) {
+func simulate(seed uint64, to io.Writer) (out *outcome) { return simulateBroken(seed, to, sabotage{}) }
+
+func simulateBroken(seed uint64, to io.Writer, how sabotage) (out *outcome) {
 	w := newWorld(seed, to)
+	w.sabotage = how
 	out = &outcome{}
 	defer func() {
 		if crash := recover(); crash != nil {
@@ -236,6 +255,9 @@ func (w *world) powerFailure() {
 	w.log.say("the power fails")
 	for _, h := range w.hosts {
 		h.die()
+	}
+	if w.amnesia {
+		w.disk = memory.New()
 	}
 	for _, h := range w.hosts {
 		h.boot()
