@@ -3,6 +3,7 @@
 #   make test    all tests
 #   make check   what CI asks for: format, vet, lint, race, vectors, short fuzzing
 #   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
+#   make mutants break the code on purpose and see what the simulator notices
 #   make bench   the benchmarks behind docs/benchmarks.md
 #   make fuzz    every fuzz target, FUZZTIME each (default 1m)
 #   make crash-sweep  kill a reference set of turns at every point; minutes
@@ -20,7 +21,7 @@ SIMFLAGS   ?=
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test check format vet lint race vectors sim sim-short crash-sweep bench fuzz clean
+.PHONY: run test check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz clean
 
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
@@ -53,6 +54,9 @@ sim:
 
 sim-short:
 	$(MAKE) sim SIMTURNS=30000
+
+mutants:
+	$(GO) run ./docs/internal/mutate
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/turn"
@@ -23,6 +24,8 @@ type audit struct {
 	replied       bool
 	chunked       int64 // reply bytes in chunk records
 
+	chunk int64 // seq of the last one
+
 	rules   *turn.Rules
 	inputs  map[int64]*messages.Input // of runs that wait
 	input   *messages.Input           // of the open run
@@ -31,11 +34,13 @@ type audit struct {
 	digest  messages.Digest           // of the last counted turn of the run
 	same    int                       // counted turns in a row that have it
 	after   *messages.TurnDecided     // the record before, when it was a decision
+	resumed int                       // turns of the run that a restart ended
+	loops   loops                     // of the run
 }
 
 // act is an action of the turn.
 type act struct {
-	args           string
+	name, args     string
 	class          messages.Class
 	started, ended bool
 	startSeq       int64
@@ -81,6 +86,7 @@ func (a *audit) apply(r *messages.Record) error {
 			}
 		}
 		a.run, a.input, a.turns, a.actions, a.digest, a.same = r.Run, a.inputs[r.Run], 0, 0, messages.Digest{}, 0
+		a.resumed, a.loops = 0, loops{}
 	case *messages.RunEnd:
 		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] {
 			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
@@ -127,7 +133,7 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := inTurn(); err != nil {
 			return err
 		}
-		a.calls[b.ID] = &act{args: b.Args, class: b.Class}
+		a.calls[b.ID] = &act{name: b.Name, args: b.Args, class: b.Class}
 		a.open++
 	case *messages.ActionApproval:
 		c := a.calls[b.ID]
@@ -155,6 +161,9 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("action %s is unknown and never began", b.ID)
 		}
 		c.ended = true
+		if c.class != messages.Pure {
+			a.loops.turn = append(a.loops.turn, fmt.Sprintf("%q %q %s %q", c.name, c.args, b.State, b.Result))
+		}
 		a.open--
 		return inTurn()
 	case *messages.ModelChunk:
@@ -162,6 +171,7 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("chunk at %d follows byte %d", b.Off, a.chunked)
 		}
 		a.chunked += int64(len(b.Bytes))
+		a.chunk = r.Seq
 		return inTurn()
 	case *messages.ModelReply:
 		if a.replied {
@@ -199,6 +209,9 @@ func (a *audit) follows(r *messages.Record) error {
 		if d.Decision != messages.Continue && !d.Resumed {
 			return fmt.Errorf("a turn follows %s", d.Decision)
 		}
+		if a.resumed >= turn.MaxSettlements || d.Resumed && a.rules != nil && a.rules.Recovery == messages.RecoverHalt {
+			return fmt.Errorf("the run goes on after %d restarts", a.resumed)
+		}
 	case *messages.RunEnd:
 		if d.Decision == messages.Continue || r.Run != a.run {
 			return fmt.Errorf("the end of run %d follows %s of run %d", r.Run, d.Decision, a.run)
@@ -214,6 +227,10 @@ func (a *audit) follows(r *messages.Record) error {
 
 // guarded counts as the guards do and finds a decision they should have stopped.
 func (a *audit) guarded(b *messages.TurnDecided) error {
+	looping := a.loops.count()
+	if b.Resumed {
+		a.resumed++
+	}
 	if a.rules == nil {
 		return nil
 	}
@@ -231,6 +248,9 @@ func (a *audit) guarded(b *messages.TurnDecided) error {
 	if b.Decision != messages.Continue {
 		return nil
 	}
+	if looping {
+		return errors.New("CONTINUE in a call loop")
+	}
 	if a.same >= n {
 		return fmt.Errorf("CONTINUE after %d turns of the same output, the limit is %d", a.same, n)
 	}
@@ -238,4 +258,32 @@ func (a *audit) guarded(b *messages.TurnDecided) error {
 		return fmt.Errorf("CONTINUE in turn %d of the run, the limit is %d", a.turns, most)
 	}
 	return nil
+}
+
+// loops are the calls of a run with their results, a call once per turn.
+type loops struct {
+	turn []string // of the open turn
+	all  []string
+}
+
+// count takes the turn's calls in and tells whether one of them closed a loop: the
+// same one three times in a row or eight times in all, or two in turns thrice.
+func (l *loops) count() (closed bool) {
+	for i, c := range l.turn {
+		if slices.Contains(l.turn[:i], c) {
+			continue
+		}
+		l.all = append(l.all, c)
+		n, seen := len(l.all), 0
+		for _, o := range l.all {
+			if o == c {
+				seen++
+			}
+		}
+		last := func(k int) string { return l.all[n-k] }
+		closed = closed || seen >= 8 || n >= 3 && last(2) == c && last(3) == c ||
+			n >= 6 && last(2) != c && last(3) == c && last(5) == c && last(4) == last(2) && last(6) == last(2)
+	}
+	l.turn = nil
+	return closed
 }

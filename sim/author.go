@@ -10,8 +10,9 @@ import (
 // at random, well or badly.
 type author struct {
 	rnd    *rand.Rand
-	calm   bool // it wants to come to an end
-	forged string
+	calm   bool   // it wants to come to an end
+	forged string // a token that is not this turn's
+	habit  string // a statement that opens every program
 }
 
 func (a *author) one(of ...string) string { return of[a.rnd.IntN(len(of))] }
@@ -46,6 +47,7 @@ func (a *author) program() []byte {
 	if a.rnd.IntN(3) > 0 { // most authors expect the worst
 		b.WriteString("  on error as e do\n    emit \"failed: \" + e[\"code\"]\n    clear_error\n  endon\n")
 	}
+	b.WriteString(a.habit)
 	for range a.rnd.IntN(7) {
 		a.statement(&b, "  ")
 	}

@@ -36,6 +36,7 @@ type client struct {
 
 	stubborn bool   // its model likes to say again what it said
 	reply    []byte // what it said
+	habit    string // a statement that opens every program of it
 
 	minted map[string]*stamp
 	forged string // a token of an earlier turn
@@ -66,7 +67,12 @@ func (w *world) newClient(n int) *client {
 		policy: []journal.Receipts{journal.ReceiptsDecision, journal.ReceiptsRun, journal.ReceiptsOff}[w.rnd.IntN(3)],
 	}
 	c.sid = c.key.SID()
-	c.stubborn = w.rnd.IntN(5) == 0
+	switch c.stubborn = w.rnd.IntN(5) == 0; w.rnd.IntN(8) {
+	case 0:
+		c.habit = "  call tool.w.look(\"again\", 1)\n"
+	case 1:
+		c.habit = "  call tool.w.send(\"again\", 1)\n"
+	}
 	c.rules = turn.Rules{
 		Dialect: d.Name(), Judge: d, Provider: "sim", Model: "author",
 		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0,

@@ -14,6 +14,8 @@
 //	order          nothing is published, answered, asked of a model or begun
 //	               outside before the record it needs is on the disk
 //	forgotten      what a subscriber saw or a client was promised is never lost
+//	fence          a batch is accepted if and only if it continues the head, and
+//	               an owner that was superseded is told so
 //	history        one decision per turn, one end per action and run, in order
 //	chain          the journal's chain verifies and its head summarises it
 //	projection     the machine's state is the fold of the encoded records, and

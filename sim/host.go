@@ -132,15 +132,38 @@ func (h *host) commit() {
 		raw := h.store.batches[0].Records[0].Raw
 		raw[h.w.rnd.IntN(len(raw))] ^= 1
 	}
-	errs := h.w.disk.Commit(h.store.batches)
-	for _, err := range errs {
-		if err == nil {
-			h.w.stats.Commits++
-		} else {
-			h.w.stats.Refused++
-		}
+	var errs []error
+	for i := range h.store.batches {
+		errs = append(errs, h.judge(&h.store.batches[i]))
 	}
 	h.tell(errs)
+}
+
+// judge has the disk decide a batch, and decides it once more by design.md §7: it is
+// accepted if it continues the head under an epoch that is not lower.
+func (h *host) judge(b *journal.Batch) error {
+	w := h.w
+	head, err := w.disk.Head(bg, b.SID)
+	if err != nil {
+		head = journal.NewHead(b.SID, b.Inc)
+	}
+	continues := head.Inc == b.Inc && head.Seq == b.ExpectSeq && head.Hash == b.Records[0].Prev
+	err = w.disk.Commit([]journal.Batch{*b})[0]
+	switch {
+	case err == nil && head.Epoch > b.Epoch:
+		w.violated("fence", "epoch %d of session %s writes after epoch %d", b.Epoch, b.SID, head.Epoch)
+	case err == nil && !continues:
+		w.violated("fence", "record %d of session %s does not continue the head at %d", b.ExpectSeq+1, b.SID, head.Seq)
+	case err == nil:
+		w.stats.Commits++
+	case continues && head.Epoch <= b.Epoch:
+		w.violated("fence", "a batch that continues the head is refused: %v", err)
+	case head.Inc == b.Inc && head.Epoch > b.Epoch && !journal.IsFenced(err):
+		w.violated("fence", "epoch %d after epoch %d is refused as %v", b.Epoch, head.Epoch, err)
+	default:
+		w.stats.Refused++
+	}
+	return err
 }
 
 // tell answers the open commit.

@@ -86,6 +86,10 @@ func keyOf(s *shell, e *turn.StartAction) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// durable tells whether design.md §7 wants an action of that class on the disk
+// before it begins.
+func durable(c messages.Class) bool { return c == messages.Keyed || c == messages.Effectful }
+
 // happen is the effect itself. A keyed tool knows its keys.
 func (d *deed) happen() {
 	if d.class == messages.Keyed && d.done > 0 {
@@ -116,7 +120,7 @@ func (o *outside) recorded(s *shell, name string, class messages.Class, started 
 	w := s.host.w
 	d := o.deed(name)
 	if !started {
-		if d.starts > 0 && class.Durable() {
+		if d.starts > 0 && durable(class) {
 			w.violated("effect", "action %s ends %s, as if it had not begun", name, b.State)
 		}
 		if b.State == messages.ActionOK || b.State == messages.ActionUnknown {
@@ -130,7 +134,7 @@ func (o *outside) recorded(s *shell, name string, class messages.Class, started 
 			w.violated("effect", "action %s is recorded %s %s, which no tool said", name, b.State, b.Result)
 		}
 	case messages.ActionCancelled:
-		if class.Durable() && !d.confirmed {
+		if durable(class) && !d.confirmed {
 			w.violated("effect", "action %s is recorded as cancelled, and it may have happened", name)
 		}
 	case messages.ActionUnknown:
@@ -146,7 +150,7 @@ func (o *outside) judge(w *world) {
 		if d.done > 1 && (d.class == messages.Effectful || d.class == messages.Keyed) {
 			w.violated("effect", "%s action %s happened %d times", d.class, name, d.done)
 		}
-		if d.confirmed && d.class.Durable() && d.done > 0 {
+		if d.confirmed && durable(d.class) && d.done > 0 {
 			w.violated("effect", "action %s was cancelled and happened", name)
 		}
 	}

@@ -102,9 +102,7 @@ func (s *shell) publish(e *turn.Publish) {
 		w.violated("order", "a delta of unit %s ends at %d, %d bytes were shown", d.Unit, d.Off, len(so))
 	}
 	s.shown[d.Unit.String()] = so
-	if s.client.rules.Durability == turn.Strict && s.audit.turn == d.Unit.Turn && e.After > 0 {
-		s.durable("strict delta", e.After)
-	}
+	s.durable("delta", e.After)
 }
 
 func (s *shell) openModel(e *turn.OpenModel) {
@@ -199,7 +197,7 @@ func (s *shell) startAction(e *turn.StartAction) {
 	if s.gates[e.ID] != messages.GateApprove {
 		w.violated("effect", "action %s begins and was denied", e.ID)
 	}
-	if e.Class.Durable() {
+	if durable(e.Class) {
 		s.durable("start-action", c.startSeq)
 	}
 	a := &attempt{s: s, start: e, deed: w.outside.begin(s, e), silent: w.happens(w.weather.hang)}
@@ -236,7 +234,7 @@ func (a *attempt) abandon() {
 // goOn takes an attempt a step further; nil when it said nothing.
 func (a *attempt) goOn() turn.Input {
 	w := a.s.host.w
-	durable := a.start.Class.Durable()
+	may := durable(a.start.Class) // it may have happened without anybody knowing
 	if w.deaf {
 		return nil
 	}
@@ -257,7 +255,7 @@ func (a *attempt) goOn() turn.Input {
 		switch {
 		case !a.happened && !a.deed.wasDone() && a.deed.starts == 1 && w.rnd.IntN(2) == 0:
 			return finish(messages.ActionCancelled, "cancelled", "")
-		case durable:
+		case may:
 			a.abandon()
 			return finish(messages.ActionUnknown, "cancelled", "")
 		}
@@ -270,7 +268,7 @@ func (a *attempt) goOn() turn.Input {
 			return finish(messages.ActionFailed, "error", `"refused"`)
 		case n < 3: // its time is up
 			a.abandon()
-			if durable {
+			if may {
 				return finish(messages.ActionUnknown, "timeout", "")
 			}
 			return finish(messages.ActionFailed, "timeout", "")

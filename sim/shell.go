@@ -85,6 +85,9 @@ func (h *host) load(c *client) *shell {
 				w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
 			}
 		}
+		if w.rnd.IntN(8) == 0 {
+			s.cut(recs, &state)
+		}
 		if snap, ok := s.snapshot(head, &state); ok {
 			state = snap
 		}
@@ -92,7 +95,9 @@ func (h *host) load(c *client) *shell {
 	s.audit.rules = &c.rules
 	s.inc, s.snapped, s.published = head.Inc, head.Seq, head.Seq
 	s.sealer = journal.NewSealer(journal.SealerConfig{Head: head, Rand: h.rand(), Signer: seal{}, Receipts: c.policy})
-	s.epoch = s.sealer.Epoch()
+	if s.epoch = s.sealer.Epoch(); s.epoch <= head.Epoch {
+		w.violated("fence", "an activation takes epoch %d, the head has %d", s.epoch, head.Epoch)
+	}
 	s.box = turn.NewOutbox(head.Seq)
 	s.folded = clone(w, &state)
 	s.machine = turn.New(turn.Config{Key: c.key, SID: c.sid, Inc: s.inc, Rules: &c.rules}, state, h.rand())
@@ -127,6 +132,27 @@ func (s *shell) snapshot(head journal.Head, all *turn.State) (state turn.State, 
 	}
 	w.stats.Snapshots++
 	return state, true
+}
+
+// cut makes a snapshot anywhere in the log and compares what it and the tail give.
+func (s *shell) cut(recs []*messages.Record, all *turn.State) {
+	w := s.host.w
+	at := w.rnd.IntN(len(recs) + 1)
+	var state turn.State
+	for i := range len(recs) + 1 {
+		if i == at {
+			state = clone(w, &state)
+		}
+		if i == len(recs) {
+			break
+		}
+		if err := state.Apply(recs[i]); err != nil {
+			w.violated("projection", "%v", err)
+		}
+	}
+	if a, b := encoded(w, &state), encoded(w, all); !bytes.Equal(a, b) {
+		w.violated("projection", "a snapshot at %d and its tail give\n%s\nall records give\n%s", at, a, b)
+	}
 }
 
 func encoded(w *world, s *turn.State) []byte {
@@ -198,9 +224,14 @@ func (s *shell) one(in turn.Input) {
 		if w.log != nil {
 			w.log.say("     %s", describeEffect(e))
 		}
-		if p, ok := e.(*turn.Persist); ok {
+		switch e := e.(type) {
+		case *turn.Persist:
 			persisted = true
-			s.record(p.Record)
+			s.record(e.Record)
+		case *turn.Publish:
+			if s.client.rules.Durability == turn.Strict && e.After < s.audit.chunk {
+				w.violated("order", "a delta waits for record %d, its bytes are in record %d", e.After, s.audit.chunk)
+			}
 		}
 	}
 	s.agree(persisted)
@@ -251,6 +282,9 @@ func (s *shell) agree(persisted bool) {
 	flying = flying && !w.doubles
 	if flying != (s.machine.Phase() != turn.Idle) {
 		w.violated("single-flight", "phase %s, in flight %v", s.machine.Phase(), flying)
+	}
+	if s.machine.Unsettled() {
+		w.violated("rest", "nothing flies, and %d runs wait", len(s.audit.waiting))
 	}
 	if flying && (s.audit.turn != id.Turn || s.audit.nonce != id.Nonce) {
 		w.violated("single-flight", "turn %d is in flight, the records have turn %d open", id.Turn, s.audit.turn)

@@ -1,0 +1,201 @@
+// Command mutate breaks the code on purpose and asks the simulator what it notices.
+// Every mutation of mutations.txt is built with an overlay, so that no file of the
+// tree changes, and simulated from seed 1; the table of what was caught, by which
+// invariant and after how many turns is written to sim/MUTATIONS.md. It fails when a
+// mutation does not apply any more, does not build, or is not noticed.
+//
+//	go run ./docs/internal/mutate [name...]
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	list   = "docs/internal/mutate/mutations.txt"
+	table  = "sim/MUTATIONS.md"
+	module = "github.com/seed14be6753/stile"
+)
+
+// mutation replaces text that stands once in a file.
+type mutation struct {
+	name, file, before, after string
+}
+
+// verdict is what stile sim --json says.
+type verdict struct {
+	OK      bool  `json:"ok"`
+	Turns   int64 `json:"turns"`
+	Failure struct {
+		Invariant string `json:"invariant"`
+		Detail    string `json:"detail"`
+		Seed      uint64 `json:"seed"`
+	} `json:"failure"`
+}
+
+func main() {
+	turns := flag.Int("turns", 20_000, "turns within which a mutation must be noticed")
+	flag.Parse()
+	if err := run(flag.Args(), *turns); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only []string, turns int) error {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return err
+	}
+	all, err := parse(string(text))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var page strings.Builder
+	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one.\n\n", list)
+	page.WriteString("| mutation | where | invariant | after | what the failure says |\n| --- | --- | --- | --- | --- |\n")
+	var missed []error
+	for _, m := range all {
+		if len(only) > 0 && !slices.Contains(only, m.name) {
+			continue
+		}
+		v, err := m.try(dir, turns)
+		switch {
+		case err != nil:
+			missed = append(missed, fmt.Errorf("%s: %w", m.name, err))
+		case v.OK:
+			missed = append(missed, fmt.Errorf("%s: nobody noticed in %d turns", m.name, v.Turns))
+		default:
+			fmt.Printf("%-60s %-14s seed %-4d after %6d turns: %s\n", m.name, v.Failure.Invariant, v.Failure.Seed, v.Turns, short(v.Failure.Detail))
+			fmt.Fprintf(&page, "| %s | [%s](../%s) | %s | %d | %s |\n", m.name, m.file, m.file, v.Failure.Invariant, v.Turns, cell(short(v.Failure.Detail)))
+			continue
+		}
+		fmt.Println("MISSED", missed[len(missed)-1])
+	}
+	if len(only) > 0 || len(missed) > 0 {
+		return errors.Join(missed...)
+	}
+	return os.WriteFile(table, []byte(page.String()), 0o644)
+}
+
+// short keeps the first line of a detail, without what differs from run to run.
+func short(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if len(s) > 110 {
+		s = strings.ToValidUTF8(s[:110], "") + "…"
+	}
+	return s
+}
+
+func cell(s string) string {
+	return "`" + strings.NewReplacer("|", "¦", "`", "'").Replace(s) + "`"
+}
+
+// parse reads the list: "# name", the file, lines to find behind "- " and the lines
+// that replace them behind "+ ". Blanks at the ends of lines do not count.
+func parse(text string) (all []mutation, err error) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "# "); ok {
+			all = append(all, mutation{name: name})
+			continue
+		}
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if len(all) == 0 {
+			return nil, fmt.Errorf("%s: %q stands before the first name", list, line)
+		}
+		m := &all[len(all)-1]
+		switch {
+		case strings.HasPrefix(line, "- "):
+			m.before += line[2:] + "\n"
+		case line == "+":
+		case strings.HasPrefix(line, "+ "):
+			m.after += line[2:] + "\n"
+		default:
+			m.file = line
+		}
+	}
+	return all, nil
+}
+
+// try builds the command with the mutation and runs it.
+func (m *mutation) try(dir string, turns int) (v verdict, err error) {
+	src, err := os.ReadFile(m.file)
+	if err != nil {
+		return v, err
+	}
+	lines := strings.SplitAfter(string(src), "\n")
+	changed, err := m.apply(lines)
+	if err != nil {
+		return v, err
+	}
+	here, err := filepath.Abs(m.file)
+	if err != nil {
+		return v, err
+	}
+	other := filepath.Join(dir, "other.go")
+	if err := os.WriteFile(other, []byte(changed), 0o644); err != nil {
+		return v, err
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {here: other}})
+	if err != nil {
+		return v, err
+	}
+	config, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "stile")
+	if err := os.WriteFile(config, overlay, 0o644); err != nil {
+		return v, err
+	}
+	if out, err := exec.Command("go", "build", "-tags", "lite", "-overlay", config, "-o", binary, module+"/cmd/stile").CombinedOutput(); err != nil {
+		return v, fmt.Errorf("it does not build: %s", out)
+	}
+	sim := exec.Command(binary, "sim", "--seed", "1", "--turns", fmt.Sprint(turns), "--json")
+	var out bytes.Buffer
+	sim.Stdout = &out
+	sim.WaitDelay = time.Second
+	late := time.AfterFunc(5*time.Minute, func() { _ = sim.Process.Kill() })
+	defer late.Stop()
+	_ = sim.Run() // its status says what its summary says
+	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
+		return v, fmt.Errorf("no summary: %w", err)
+	}
+	return v, nil
+}
+
+// apply replaces the lines, whatever their indentation.
+func (m *mutation) apply(lines []string) (string, error) {
+	want := strings.Split(strings.TrimSuffix(m.before, "\n"), "\n")
+	at := -1
+	for i := range lines[:max(0, len(lines)-len(want)+1)] {
+		fits := true
+		for k, w := range want {
+			fits = fits && strings.TrimSpace(lines[i+k]) == strings.TrimSpace(w)
+		}
+		if fits && at >= 0 {
+			return "", errors.New("its text stands twice in " + m.file)
+		}
+		if fits {
+			at = i
+		}
+	}
+	if at < 0 {
+		return "", errors.New("its text is not in " + m.file)
+	}
+	return strings.Join(lines[:at], "") + m.after + strings.Join(lines[at+len(want):], ""), nil
+}
