@@ -101,7 +101,9 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 			s.air.program = s.runProgram(c, e)
 		}
 	case *turn.StopProgram:
-		if s.flying(e.Ident) && s.air.program != nil {
+		if e.Withdrawn { // it never ran
+			s.input(&turn.ProgramEnd{Ident: e.Ident, Code: e.Code})
+		} else if s.flying(e.Ident) && s.air.program != nil {
 			s.air.program.cancel(messages.Errorf(e.Code, "the turn is stopped"))
 		}
 	case *turn.AskGate:

@@ -19,8 +19,13 @@ type audit struct {
 	calls         map[string]*act // of the turn
 	open          int             // of them without an end
 	waiting       map[int64]bool  // accepted, without an end
-	over          map[int64]bool
-	cancelled     map[int64]bool
+	over          map[int64]int64 // run → seq of its end
+	cancelled     map[int64]int64 // run → seq of the cancel
+	suspended     bool
+	restores      int64
+	broken        bool              // something is to end the turn
+	questions     map[string]string // open ones → action
+	turnSeq       int64             // of turn.begin or turn.restored
 	replied       bool
 	chunked       int64 // reply bytes in chunk records
 
@@ -40,16 +45,18 @@ type audit struct {
 
 // act is an action of the turn.
 type act struct {
-	name, args     string
-	class          messages.Class
-	started, ended bool
-	startSeq       int64
-	key            string
-	denied         bool
+	name, args string
+	class      messages.Class
+	ended      bool
+	attempts   int64
+	approved   bool
+	startSeq   int64
+	key        string
+	denied     bool
 }
 
 func newAudit() *audit {
-	return &audit{inputs: map[int64]*messages.Input{}, waiting: map[int64]bool{}, over: map[int64]bool{}, cancelled: map[int64]bool{}}
+	return &audit{inputs: map[int64]*messages.Input{}, waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}}
 }
 
 func (a *audit) apply(r *messages.Record) error {
@@ -72,7 +79,7 @@ func (a *audit) apply(r *messages.Record) error {
 			return errors.New("not the first record")
 		}
 	case *messages.Input:
-		if a.waiting[r.Run] || a.over[r.Run] || r.Run != int64(len(a.waiting)+len(a.over)+1) || r.Turn != 0 {
+		if a.waiting[r.Run] || a.over[r.Run] != 0 || r.Run != int64(len(a.waiting)+len(a.over)+1) || r.Turn != 0 {
 			return fmt.Errorf("run ordinal %d", r.Run)
 		}
 		a.waiting[r.Run], a.inputs[r.Run] = true, b
@@ -88,14 +95,14 @@ func (a *audit) apply(r *messages.Record) error {
 		a.run, a.input, a.turns, a.actions, a.digest, a.same = r.Run, a.inputs[r.Run], 0, 0, messages.Digest{}, 0
 		a.resumed, a.loops = 0, loops{}
 	case *messages.RunEnd:
-		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] {
+		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] != 0 {
 			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
 		}
 		if b.Decision == messages.Continue || (b.Decision == messages.Halt) != (b.Reason != "") {
 			return fmt.Errorf("run ends with %s %s", b.Decision, b.Reason)
 		}
 		delete(a.waiting, r.Run)
-		a.over[r.Run] = true
+		a.over[r.Run] = r.Seq
 		if a.run == r.Run {
 			a.run = 0
 		}
@@ -106,10 +113,11 @@ func (a *audit) apply(r *messages.Record) error {
 		if a.turns++; b.Pass != a.turns {
 			return fmt.Errorf("pass %d, it is turn %d of the run", b.Pass, a.turns)
 		}
-		if a.cancelled[r.Run] {
+		if a.cancelled[r.Run] != 0 {
 			return fmt.Errorf("run %d was cancelled and goes on", r.Run)
 		}
 		a.turn, a.lastTurn, a.nonce, a.begin = r.Turn, r.Turn, b.Nonce, r.Seq
+		a.suspended, a.restores, a.broken, a.questions, a.turnSeq = false, 0, false, map[string]string{}, r.Seq
 		a.calls, a.open, a.replied, a.chunked = map[string]*act{}, 0, false, 0
 	case *messages.TurnDecided:
 		if err := inTurn(); err != nil {
@@ -137,18 +145,67 @@ func (a *audit) apply(r *messages.Record) error {
 		a.open++
 	case *messages.ActionApproval:
 		c := a.calls[b.ID]
-		if c == nil || c.started || c.ended {
+		if c == nil || c.attempts > 0 || c.ended {
 			return fmt.Errorf("approval of action %s", b.ID)
 		}
-		c.denied = b.State != messages.GateApprove
+		c.denied, c.approved = b.State != messages.GateApprove, b.State == messages.GateApprove
+		if b.Approval != "" {
+			if asks := b.State == messages.GateConfirm; asks == (a.questions[b.Approval] != "") {
+				return fmt.Errorf("question %s is asked or answered twice", b.Approval)
+			}
+			if b.State == messages.GateConfirm {
+				a.questions[b.Approval] = b.ID
+			} else if a.questions[b.Approval] != b.ID {
+				return fmt.Errorf("question %s is about another action", b.Approval)
+			} else {
+				delete(a.questions, b.Approval)
+			}
+		}
+		return inTurn()
+	case *messages.TurnSuspended:
+		if a.suspended || !a.replied || len(b.Waiting) == 0 || b.Until == "" {
+			return fmt.Errorf("suspended for %v until %q", b.Waiting, b.Until)
+		}
+		for id, c := range a.calls {
+			if !c.ended && (c.attempts > 0 || !slices.Contains(b.Waiting, id)) {
+				return fmt.Errorf("suspended while action %s runs", id)
+			}
+		}
+		a.suspended = true
+		return inTurn()
+	case *messages.TurnRestored:
+		if !a.replied || b.Nonce == "" || b.Nonce == a.nonce || b.Count != a.restores+1 {
+			return fmt.Errorf("restored for the %dth time, nonce %q", b.Count, b.Nonce)
+		}
+		if (b.Cause == messages.RestoreApproval) != a.suspended {
+			return fmt.Errorf("restored by %s, suspended %v", b.Cause, a.suspended)
+		}
+		if b.Cause == messages.RestoreCrash {
+			if a.resumed++; a.resumed > turn.MaxSettlements || a.rules != nil && a.rules.Recovery == messages.RecoverHalt {
+				return fmt.Errorf("restored after %d restarts", a.resumed)
+			}
+		}
+		if a.broken || a.cancelled[r.Run] != 0 {
+			return errors.New("restored, and something was to end it")
+		}
+		a.suspended, a.nonce, a.restores, a.turnSeq = false, b.Nonce, b.Count, r.Seq
 		return inTurn()
 	case *messages.ActionStarted:
 		c := a.calls[b.ID]
-		if c == nil || c.started || c.ended || c.denied {
+		if c == nil || c.ended || c.denied || a.suspended {
 			return fmt.Errorf("action %s started", b.ID)
 		}
-		c.started, c.startSeq, c.key = true, r.Seq, b.Key
-		if a.actions++; a.rules != nil && a.rules.Limits.Actions > 0 && a.actions > a.rules.Limits.Actions {
+		if c.attempts > 0 && (c.class == messages.Effectful || c.startSeq > a.turnSeq) {
+			return fmt.Errorf("action %s started again", b.ID)
+		}
+		if b.Attempt != c.attempts+1 || c.attempts > 0 && b.Key != c.key {
+			return fmt.Errorf("attempt %d of action %s under key %s", b.Attempt, b.ID, b.Key)
+		}
+		c.attempts, c.startSeq, c.key = b.Attempt, r.Seq, b.Key
+		if b.Attempt == 1 {
+			a.actions++
+		}
+		if a.rules != nil && a.rules.Limits.Actions > 0 && a.actions > a.rules.Limits.Actions {
 			return fmt.Errorf("action %s is the run's %dth, the limit is %d", b.ID, a.actions, a.rules.Limits.Actions)
 		}
 		return inTurn()
@@ -157,7 +214,7 @@ func (a *audit) apply(r *messages.Record) error {
 		if c == nil || c.ended {
 			return fmt.Errorf("action %s has no place for a terminal record", b.ID)
 		}
-		if b.State == messages.ActionUnknown && !c.started {
+		if b.State == messages.ActionUnknown && c.attempts == 0 {
 			return fmt.Errorf("action %s is unknown and never began", b.ID)
 		}
 		c.ended = true
@@ -184,12 +241,13 @@ func (a *audit) apply(r *messages.Record) error {
 		return inTurn()
 	case *messages.Control:
 		if b.What != messages.ControlCancel {
+			a.broken = a.broken || b.What != messages.ControlModelError
 			return inTurn()
 		}
-		if a.cancelled[r.Run] || r.Run != a.run {
+		if a.cancelled[r.Run] != 0 || r.Run != a.run {
 			return fmt.Errorf("cancel of run %d", r.Run)
 		}
-		a.cancelled[r.Run] = true
+		a.cancelled[r.Run] = r.Seq
 	case *messages.Audit:
 	default:
 		return inTurn()
@@ -228,7 +286,7 @@ func (a *audit) follows(r *messages.Record) error {
 // guarded counts as the guards do and finds a decision they should have stopped.
 func (a *audit) guarded(b *messages.TurnDecided) error {
 	looping := a.loops.count()
-	if b.Resumed {
+	if b.Resumed && !a.broken {
 		a.resumed++
 	}
 	if a.rules == nil {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"hash"
 	"strings"
@@ -38,17 +39,23 @@ type client struct {
 	reply    []byte // what it said
 	habit    string // a statement that opens every program of it
 
-	minted map[string]*stamp
-	forged string // a token of an earlier turn
+	careful bool                           // some of its actions want confirmation
+	gates   map[string]messages.GateAnswer // what the gate said last, by action
+
+	minted   map[string]*stamp
+	question string // the last one answered
+	forged   string // a token of an earlier turn
 }
 
 // asked is one submit or cancel.
 type asked struct {
 	in     messages.Input
 	cancel bool
-	run    int64
-	seq    int64
-	joined bool
+	// approval is set for an answer to a question, open when it ought to count.
+	approval, open bool
+	run            int64
+	seq            int64
+	joined         bool
 }
 
 // stamp is a token as its minter remembers it.
@@ -67,6 +74,7 @@ func (w *world) newClient(n int) *client {
 		policy: []journal.Receipts{journal.ReceiptsDecision, journal.ReceiptsRun, journal.ReceiptsOff}[w.rnd.IntN(3)],
 	}
 	c.sid = c.key.SID()
+	c.careful, c.gates = w.rnd.IntN(2) == 0, map[string]messages.GateAnswer{}
 	switch c.stubborn = w.rnd.IntN(5) == 0; w.rnd.IntN(8) {
 	case 0:
 		c.habit = "  call tool.w.look(\"again\", 1)\n"
@@ -114,6 +122,9 @@ func (c *client) ask(h *host) {
 		s.settleDown()
 		return
 	}
+	if c.approve(s, a, handle) {
+		return
+	}
 	in := messages.Input{
 		Text: "hello " + fmt.Sprint(w.rnd.IntN(100)), User: "u",
 		Policy: []messages.Policy{"", messages.Enqueue, messages.Enqueue, messages.Reject, "merge"}[w.rnd.IntN(5)],
@@ -135,6 +146,48 @@ func (c *client) ask(h *host) {
 	s.settleDown()
 }
 
+// approve has a user answer a question that is open, or one that is not; false when
+// nobody was asked anything.
+func (c *client) approve(s *shell, a *asked, handle uint64) bool {
+	w := c.w
+	in := &turn.Approve{Handle: handle, Answer: messages.GateApprove, By: "ann"}
+	open := false
+	if run := s.machine.State().Open; run != nil && run.Turn != nil {
+		for _, act := range run.Turn.Actions {
+			if q := act.Question; q != nil && q.Answer == "" {
+				in.Approval, in.Digest = q.ID, sha256.Sum256([]byte(act.Args))
+				open = s.host.now().UnixNano() < q.Expires
+			}
+		}
+	}
+	if in.Approval == "" {
+		if c.question == "" || !w.happens(100) {
+			return false
+		}
+		in.Approval = c.question // long over
+	}
+	c.question = in.Approval
+	switch n := w.rnd.IntN(10); {
+	case n < 3:
+		in.Answer, in.Reason = messages.GateDeny, "no"
+	case n < 4 && !w.calm:
+		in.Digest[0] ^= 1
+		open = false
+	case n < 5 && !w.calm:
+		in.By = ""
+		open = false
+	case n < 6 && !w.calm:
+		in.Approval = "forged"
+		open = false
+	}
+	a.approval, a.open = true, open
+	c.asked[handle] = a
+	w.log.say("client %d answers question %s on host %d", c.n, in.Approval, s.host.n)
+	s.step(in)
+	s.settleDown()
+	return true
+}
+
 // answered takes an answer at the door.
 func (c *client) answered(s *shell, e *turn.Answer) {
 	a := c.asked[e.Handle]
@@ -145,6 +198,12 @@ func (c *client) answered(s *shell, e *turn.Answer) {
 		return
 	}
 	delete(c.asked, e.Handle)
+	if a.approval {
+		if (e.Err == nil) != a.open {
+			c.w.violated("effect", "an answer that counts: %v; it is answered with %v", a.open, e.Err)
+		}
+		return
+	}
 	if e.Err != nil {
 		if messages.CodeOf(e.Err) == "" {
 			c.w.violated("step", "a refusal without a code: %v", e.Err)
@@ -244,7 +303,11 @@ func (c *client) judge(sum hash.Hash) {
 			if b.Resumed {
 				w.stats.Resumed++
 			}
-			c.stood(r, b)
+			c.stood(r, b, a.nonce)
+		case *messages.TurnRestored:
+			w.stats.Restored++
+		case *messages.TurnSuspended:
+			w.stats.Suspended++
 		case *messages.ActionEnded:
 			w.stats.Actions++
 			if b.State == messages.ActionUnknown {
@@ -272,7 +335,7 @@ func sameInput(have, want *messages.Input) bool {
 }
 
 // stood checks what a decision of the journal stands on.
-func (c *client) stood(r *messages.Record, b *messages.TurnDecided) {
+func (c *client) stood(r *messages.Record, b *messages.TurnDecided, nonce string) {
 	w := c.w
 	if b.JTI == "" {
 		if c.dialect.Name() == "aeiou" && b.Decision != messages.Halt {
@@ -281,7 +344,7 @@ func (c *client) stood(r *messages.Record, b *messages.TurnDecided) {
 		return
 	}
 	t := c.minted[b.JTI]
-	if t == nil || t.Turn != r.Turn {
+	if t == nil || t.Turn != r.Turn || t.Nonce != nonce {
 		w.violated("decision", "turn %d is decided by token %s, which is not its own", r.Turn, b.JTI)
 	}
 	if t.used != 0 {

@@ -72,9 +72,10 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 	if d.class == messages.Effectful && d.starts > 1 {
 		w.violated("effect", "effectful action %s begins %d times", name, d.starts)
 	}
-	if d.confirmed {
+	if d.confirmed && d.class == messages.Effectful {
 		w.violated("effect", "action %s begins after it was cancelled", name)
 	}
+	d.confirmed = false
 	return d
 }
 

@@ -23,6 +23,7 @@ func (s *shell) perform(e turn.Effect) {
 	case *turn.Answer:
 		if e.Err == nil {
 			s.durable("answer", max(e.After, e.Seq))
+			s.promised(e)
 		}
 		s.client.answered(s, e)
 	case *turn.OpenModel:
@@ -32,11 +33,14 @@ func (s *shell) perform(e turn.Effect) {
 			s.model.cancelled = true
 		}
 	case *turn.RunProgram:
-		if s.flies(e.Ident) {
+		s.durable("run-program", e.After)
+		if s.aboard(e.Ident) {
 			s.program = s.runProgram(e)
 		}
 	case *turn.StopProgram:
-		if s.flies(e.Ident) && s.program != nil {
+		if e.Withdrawn { // it never ran
+			s.inputs = append(s.inputs, &turn.ProgramEnd{Ident: e.Ident, Code: e.Code})
+		} else if s.flies(e.Ident) && s.program != nil {
 			s.program.cancel(messages.Errorf(e.Code, "the turn is stopped"))
 			s.program.stopped = true
 		}
@@ -64,6 +68,31 @@ func (s *shell) perform(e turn.Effect) {
 	default:
 		w.violated("step", "an effect nobody does: %T", e)
 	}
+}
+
+// promised checks that the record of a cancel is on the disk before its answer.
+func (s *shell) promised(e *turn.Answer) {
+	if a := s.client.asked[e.Handle]; a != nil && a.cancel {
+		seq := s.audit.cancelled[e.Run]
+		if seq == 0 {
+			seq = s.audit.over[e.Run]
+		}
+		if seq == 0 {
+			s.host.w.violated("order", "the cancel of run %d is answered and nowhere recorded", e.Run)
+		}
+		s.durable("the answer of a cancel", seq)
+	}
+}
+
+// aboard is flies, and makes room for a turn that was restored.
+func (s *shell) aboard(id turn.Ident) bool {
+	if now, ok := s.machine.Flight(); !s.flies(id) && ok && now == id {
+		s.left()
+		s.land()
+		s.flying, s.air = true, id
+		clear(s.shown)
+	}
+	return s.flies(id)
 }
 
 func (s *shell) flies(id turn.Ident) bool { return s.flying && s.air == id }
@@ -134,7 +163,6 @@ func (s *shell) openModel(e *turn.OpenModel) {
 	s.land()
 	s.flying, s.air = true, e.Ident
 	clear(s.shown)
-	clear(s.gates)
 	s.model = s.newModel(e)
 }
 
@@ -161,12 +189,14 @@ func (s *shell) askGate(e *turn.AskGate) {
 	w := s.host.w
 	in := &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: messages.GateApprove}
 	switch n := w.rnd.IntN(20); {
-	case n < 2:
+	case n < 2 && s.client.careful:
+		in.Answer, in.By, in.Reason = messages.GateConfirm, "rule", "ask first"
+	case n < 4:
 		in.Answer, in.By, in.Reason, in.Record = messages.GateDeny, "rule", "not here", true
-	case n < 5:
+	case n < 7:
 		in.By, in.Record = "hook", true
 	}
-	s.gates[e.ID] = in.Answer
+	s.client.gates[action(s, e.Turn, e.ID, e.Args)] = in.Answer
 	if w.rnd.IntN(4) == 0 {
 		s.slow = append(s.slow, in)
 		return
@@ -187,14 +217,14 @@ type attempt struct {
 
 func (s *shell) startAction(e *turn.StartAction) {
 	w := s.host.w
-	if !s.flies(e.Ident) {
+	if !s.aboard(e.Ident) {
 		w.violated("order", "action %s of turn %d begins in another turn", e.ID, e.Turn)
 	}
 	c := s.audit.calls[e.ID]
-	if c == nil || !c.started || c.ended || c.key != e.Key {
+	if c == nil || c.attempts == 0 || c.ended || c.key != e.Key {
 		w.violated("order", "action %s begins outside its records", e.ID)
 	}
-	if s.gates[e.ID] != messages.GateApprove {
+	if gate := s.client.gates[action(s, e.Turn, e.ID, e.Args)]; gate != messages.GateApprove && !(gate == messages.GateConfirm && c.approved) {
 		w.violated("effect", "action %s begins and was denied", e.ID)
 	}
 	if durable(e.Class) {
@@ -211,7 +241,9 @@ func (s *shell) cancelAction(e *turn.CancelAction) {
 	if e.Withdrawn { // it never began
 		w := s.host.w
 		if c := s.audit.calls[e.ID]; c != nil {
-			w.outside.deed(action(s, e.Turn, e.ID, c.args)).confirmed = true
+			if d := w.outside.deed(action(s, e.Turn, e.ID, c.args)); d.starts == 0 {
+				d.confirmed = true
+			}
 		}
 		s.inputs = append(s.inputs, &turn.ActionEnded{Ident: e.Ident, ID: e.ID, State: messages.ActionCancelled, Reason: "cancelled"})
 		return
@@ -253,7 +285,7 @@ func (a *attempt) goOn() turn.Input {
 	}
 	if a.cancelled && w.rnd.IntN(2) == 0 {
 		switch {
-		case !a.happened && !a.deed.wasDone() && a.deed.starts == 1 && w.rnd.IntN(2) == 0:
+		case !a.happened && !a.deed.wasDone() && w.rnd.IntN(2) == 0:
 			return finish(messages.ActionCancelled, "cancelled", "")
 		case may:
 			a.abandon()

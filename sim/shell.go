@@ -47,9 +47,10 @@ type shell struct {
 	model    *model
 	program  *program
 	attempts []*attempt
-	slow     []turn.Input // answers of the gate and the verifier that take their time
-	gates    map[string]messages.GateAnswer
+	slow     []turn.Input      // answers of the gate and the verifier that take their time
 	shown    map[string]string // by unit
+
+	settle *turn.Settle // of what was open when it was loaded
 
 	past      []turn.Input // said before: to be said again
 	published int64
@@ -61,9 +62,10 @@ type shell struct {
 func (h *host) load(c *client) *shell {
 	w := h.w
 	w.stats.Activations++
-	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}}
+	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: newAudit(), shown: map[string]string{}}
 	head, err := h.writer.Activate(bg, c.sid)
 	var state turn.State
+	var recs []*messages.Record
 	switch {
 	case journal.IsNotFound(err):
 		var inc messages.Incarnation
@@ -73,7 +75,6 @@ func (h *host) load(c *client) *shell {
 	case err != nil:
 		w.violated("chain", "activation: %v", err)
 	default:
-		var recs []*messages.Record
 		if head, recs, err = journal.Load(bg, w.disk, head.Inc); err != nil {
 			w.violated("chain", "%v", err)
 		}
@@ -93,6 +94,7 @@ func (h *host) load(c *client) *shell {
 		}
 	}
 	s.audit.rules = &c.rules
+	s.settle = s.readBack(head.Inc, recs, &state)
 	s.inc, s.snapped, s.published = head.Inc, head.Seq, head.Seq
 	s.sealer = journal.NewSealer(journal.SealerConfig{Head: head, Rand: h.rand(), Signer: seal{}, Receipts: c.policy})
 	if s.epoch = s.sealer.Epoch(); s.epoch <= head.Epoch {
@@ -134,6 +136,43 @@ func (s *shell) snapshot(head journal.Head, all *turn.State) (state turn.State, 
 	return state, true
 }
 
+// readBack reads what the journal has of a turn that is open: its records, and what
+// a decoder makes of its reply again.
+func (s *shell) readBack(inc messages.Incarnation, recs []*messages.Record, state *turn.State) *turn.Settle {
+	w := s.host.w
+	if state.Open == nil || state.Open.Turn == nil {
+		return &turn.Settle{}
+	}
+	t := state.Open.Turn
+	in := &turn.Settle{Turn: recs[t.Seq-1:]}
+	var reply []byte
+	var finish messages.Finish
+	for _, r := range in.Turn {
+		switch b := r.Body.(type) {
+		case *messages.ModelChunk:
+			reply = append(reply, b.Bytes...)
+		case *messages.ModelReply:
+			reply, finish = nil, b.Finish
+			if !b.Blob.IsZero() {
+				var err error
+				if reply, err = w.disk.Blob(bg, inc, b.Blob); err != nil {
+					w.violated("forgotten", "the reply of turn %d: %v", t.Index, err)
+				}
+			}
+		}
+	}
+	d := s.client.dialect.NewDecoder(messages.TurnInfo{Turn: t.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: turn.MaxReplyBytes})
+	keep := func(ev messages.Event) {
+		ev.Text = bytes.Clone(ev.Text)
+		in.Events = append(in.Events, ev)
+	}
+	d.Push(reply, keep)
+	if finish != "" {
+		d.End(finish, keep)
+	}
+	return in
+}
+
 // cut makes a snapshot anywhere in the log and compares what it and the tail give.
 func (s *shell) cut(recs []*messages.Record, all *turn.State) {
 	w := s.host.w
@@ -169,14 +208,18 @@ func clone(w *world, s *turn.State) turn.State {
 	if err != nil {
 		w.violated("projection", "the state does not survive its snapshot: %v", err)
 	}
+	if !reflect.DeepEqual(*s, c) {
+		w.violated("projection", "the state %+v comes back from its snapshot as %+v", *s, c)
+	}
 	return c
 }
 
 // begin settles what a dead process left open.
 func (s *shell) begin() {
 	if s.machine.Unsettled() {
-		s.step(&turn.Settle{})
+		s.step(s.settle)
 	}
+	s.settle = nil
 	s.settleDown()
 }
 
@@ -252,7 +295,7 @@ func (s *shell) record(r *messages.Record) {
 	a := s.audit
 	if end, ok := body.(*messages.ActionEnded); ok {
 		if call := a.calls[end.ID]; call != nil {
-			w.outside.recorded(s, action(s, r.Turn, end.ID, call.args), call.class, call.started, end)
+			w.outside.recorded(s, action(s, r.Turn, end.ID, call.args), call.class, call.attempts > 0, end)
 		}
 	}
 	if end, ok := body.(*messages.ActionEnded); ok && w.forgets && a.calls[end.ID] != nil {
@@ -299,7 +342,7 @@ func (s *shell) settleDown() {
 	if s.dead {
 		return
 	}
-	if s.machine.Phase() == turn.Idle {
+	if s.resting() {
 		s.left()
 		s.land()
 		for c, t := range s.clocks {
@@ -310,9 +353,14 @@ func (s *shell) settleDown() {
 	}
 }
 
+// resting tells that nothing runs: the session is idle, or its turn suspended.
+func (s *shell) resting() bool {
+	return s.machine.Phase() == turn.Idle || s.machine.Phase() == turn.Suspended
+}
+
 // occupied tells that the session cannot be put to sleep.
 func (s *shell) occupied() bool {
-	return s.flying || s.machine.Phase() != turn.Idle || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0
+	return s.flying || !s.resting() || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0
 }
 
 // retire puts idle sessions to sleep, leaving a snapshot.
@@ -454,6 +502,9 @@ func (s *shell) land() {
 // ring feeds the clocks that ran out and sends lazy records that are due.
 func (s *shell) ring() {
 	now := s.host.now()
+	if open := s.machine.State().Open; !s.dead && open != nil && open.Turn != nil && open.Turn.Suspended && open.Turn.Until <= now.UnixNano() {
+		s.step(&turn.Expire{})
+	}
 	for id := range turn.NumClocks {
 		if t := s.clocks[id]; t != nil && !t.At.After(now) && !s.dead {
 			s.clocks[id] = nil

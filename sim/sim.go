@@ -51,6 +51,7 @@ type Stats struct {
 	Records, Runs, Turns int64
 	Actions, Unknown     int64
 	Resumed              int64 // turns that a restart ended
+	Restored, Suspended  int64 // turns that went on after a restart or an answer, and that waited for one
 	Decisions            map[messages.Decision]int64
 	Reasons              map[messages.Code]int64
 }
@@ -73,6 +74,8 @@ func (s *Stats) add(o *Stats) {
 	s.Actions += o.Actions
 	s.Unknown += o.Unknown
 	s.Resumed += o.Resumed
+	s.Restored += o.Restored
+	s.Suspended += o.Suspended
 	for d, n := range o.Decisions {
 		s.Decisions[d] += n
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // world is everything that one seed brings about.
@@ -366,8 +367,30 @@ func (w *world) rest() {
 		if n%8 == 7 {
 			w.pass()
 		}
+		if n%16 == 15 {
+			w.attend()
+		}
 		if n%40 == 39 && w.resting() && !w.scan() {
 			return
+		}
+	}
+}
+
+// attend has users answer what they are asked, or lets the time for it run out.
+func (w *world) attend() {
+	for _, c := range w.clients {
+		for _, h := range w.hosts {
+			s := h.shells[c.n]
+			if s == nil || s.machine.Phase() != turn.Suspended {
+				continue
+			}
+			if w.rnd.IntN(4) == 0 {
+				w.now = w.now.Add(25 * time.Hour)
+				s.ring()
+				continue
+			}
+			c.last++
+			c.approve(s, &asked{}, c.last)
 		}
 	}
 }
@@ -379,7 +402,7 @@ func (w *world) resting() bool {
 			return false
 		}
 		for _, s := range h.shells {
-			if s != nil && (s.stirs() || s.occupied()) {
+			if s != nil && (s.stirs() || s.occupied() || s.machine.Phase() != turn.Idle) {
 				return false
 			}
 		}

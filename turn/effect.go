@@ -95,9 +95,14 @@ type Recorded struct {
 }
 
 // StopProgram stops the program; it answers with ProgramEnd.
+//
+// The Outbox sets Withdrawn when the program's RunProgram was still waiting for the
+// journal, as it does with CancelAction: the shell itself answers ProgramEnd with
+// the Code.
 type StopProgram struct {
 	Ident
-	Code messages.Code
+	Code      messages.Code
+	Withdrawn bool
 }
 
 // AskGate asks the gate about a call; the answer is Judged.

@@ -7,9 +7,9 @@ import "github.com/seed14be6753/stile/messages"
 // record to subscribers exactly when it is durable. Shells and the simulator use
 // the same one. It is not safe for concurrent use.
 //
-// A cancel overtakes what it cancels: an OpenModel or StartAction that is still
-// held when its CancelModel or CancelAction comes is withdrawn, so that nothing
-// begins after somebody asked it to stop.
+// A cancel overtakes what it cancels: an OpenModel, StartAction or RunProgram that
+// is still held when its CancelModel, CancelAction or StopProgram comes is withdrawn,
+// so that nothing begins after somebody asked it to stop.
 //
 // Invariant: held is sorted by position; acked < every position in held;
 // shown ≤ acked.
@@ -39,6 +39,11 @@ func (o *Outbox) Add(effects, ready []Effect) []Effect {
 			continue
 		case *CancelModel:
 			o.withdraw(func(h Effect) bool { s, ok := h.(*OpenModel); return ok && s.Ident == e.Ident })
+		case *StopProgram:
+			if o.withdraw(func(h Effect) bool { s, ok := h.(*RunProgram); return ok && s.Ident == e.Ident }) {
+				ready = append(ready, &StopProgram{Ident: e.Ident, Code: e.Code, Withdrawn: true})
+				continue
+			}
 		case *CancelAction:
 			if o.withdraw(func(h Effect) bool {
 				s, ok := h.(*StartAction)

@@ -95,11 +95,14 @@ func TestOutboxWithdraws(t *testing.T) {
 	box := NewOutbox(0)
 	box.Add([]Effect{
 		record(1), &OpenModel{After: 1, Ident: id}, &OpenModel{After: 1, Ident: other},
-		record(2), &StartAction{After: 2, Ident: other, ID: "#1"}, &StartAction{After: 2, Ident: id, ID: "#1"}, &StartAction{After: 2, Ident: id, ID: "#2"},
+		record(2), &RunProgram{After: 2, Ident: other}, &RunProgram{After: 2, Ident: id}, &StartAction{After: 2, Ident: other, ID: "#1"}, &StartAction{After: 2, Ident: id, ID: "#1"}, &StartAction{After: 2, Ident: id, ID: "#2"},
 	}, nil)
-	ready := box.Add([]Effect{&CancelModel{Ident: id}, &CancelAction{Ident: id, ID: "#1"}, &CancelAction{Ident: id, ID: "#3"}}, nil)
-	if len(ready) != 3 || !ready[1].(*CancelAction).Withdrawn || ready[2].(*CancelAction).Withdrawn {
+	ready := box.Add([]Effect{&CancelModel{Ident: id}, &CancelAction{Ident: id, ID: "#1"}, &CancelAction{Ident: id, ID: "#3"}, &StopProgram{Ident: id, Code: messages.ErrTimeout}}, nil)
+	if len(ready) != 4 || !ready[1].(*CancelAction).Withdrawn || ready[2].(*CancelAction).Withdrawn {
 		t.Fatalf("ready %v", ready)
+	}
+	if stop := ready[3].(*StopProgram); !stop.Withdrawn || stop.Code != messages.ErrTimeout {
+		t.Fatalf("ready %v", stop)
 	}
 	var got []any
 	for _, e := range box.Ack(2, nil) {
@@ -108,9 +111,11 @@ func TestOutboxWithdraws(t *testing.T) {
 			got = append(got, e.Ident)
 		case *StartAction:
 			got = append(got, e.Ident, e.ID)
+		case *RunProgram:
+			got = append(got, e.Ident)
 		}
 	}
-	want := []any{other, other, "#1", id, "#2"}
+	want := []any{other, other, other, "#1", id, "#2"}
 	if len(got) != len(want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
@@ -120,6 +125,9 @@ func TestOutboxWithdraws(t *testing.T) {
 		}
 	}
 	// What is out already cannot be withdrawn.
+	if e := box.Add([]Effect{&StopProgram{Ident: other}}, nil)[0]; e.(*StopProgram).Withdrawn {
+		t.Error("withdrawn after its release")
+	}
 	if e := box.Add([]Effect{&CancelAction{Ident: id, ID: "#2"}}, nil)[0]; e.(*CancelAction).Withdrawn {
 		t.Error("withdrawn after its release")
 	}
