@@ -267,7 +267,7 @@ func (a *audit) follows(r *messages.Record) error {
 		if d.Decision != messages.Continue && !d.Resumed {
 			return fmt.Errorf("a turn follows %s", d.Decision)
 		}
-		if a.resumed >= turn.MaxSettlements || d.Resumed && a.rules != nil && a.rules.Recovery == messages.RecoverHalt {
+		if d.Resumed && a.resumed >= turn.MaxSettlements || d.Resumed && a.rules != nil && a.rules.Recovery == messages.RecoverHalt {
 			return fmt.Errorf("the run goes on after %d restarts", a.resumed)
 		}
 	case *messages.RunEnd:

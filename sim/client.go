@@ -42,6 +42,8 @@ type client struct {
 	careful bool                           // some of its actions want confirmation
 	gates   map[string]messages.GateAnswer // what the gate said last, by action
 
+	history *audit // of what is on the disk
+
 	minted   map[string]*stamp
 	question string // the last one answered
 	forged   string // a token of an earlier turn
@@ -93,6 +95,8 @@ func (w *world) newClient(n int) *client {
 			Actions: pick(0, 5, 256), Tokens: pick(0, 0, 200), CostMicroUSD: pick(0, 0, 200),
 		},
 	}
+	c.history = newAudit()
+	c.history.rules = &c.rules
 	if most := d.Traits().MaxTurns; most > 0 {
 		c.rules.MaxTurns = most
 	}
@@ -242,6 +246,26 @@ func (c *client) record(inc messages.Incarnation, seq int64) *messages.Record {
 		}
 	}
 	return nil
+}
+
+// written reads what came to the disk as a stranger would, and holds it against what
+// the outside knows.
+func (w *world) written(b *journal.Batch) {
+	for _, c := range w.clients {
+		if c.sid != b.SID {
+			continue
+		}
+		for _, r := range b.Records {
+			if end, ok := r.Body.(*messages.ActionEnded); ok {
+				if call := c.history.calls[end.ID]; call != nil {
+					w.outside.recorded(w, action(c, b.Inc, r.Turn, end.ID, call.args), call.class, call.attempts > 0, end)
+				}
+			}
+			if err := c.history.apply(r); err != nil {
+				w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
+			}
+		}
+	}
 }
 
 // remembered checks after a crash that nothing shown was forgotten.

@@ -156,6 +156,7 @@ func (h *host) judge(b *journal.Batch) error {
 		w.violated("fence", "record %d of session %s does not continue the head at %d", b.ExpectSeq+1, b.SID, head.Seq)
 	case err == nil:
 		w.stats.Commits++
+		w.written(b)
 	case continues && head.Epoch <= b.Epoch:
 		w.violated("fence", "a batch that continues the head is refused: %v", err)
 	case head.Inc == b.Inc && head.Epoch > b.Epoch && !journal.IsFenced(err):
@@ -190,7 +191,9 @@ func (h *host) lose() {
 		}
 	})
 	for i := range left {
-		_ = w.disk.Commit(left[i : i+1])
+		if w.disk.Commit(left[i : i+1])[0] == nil {
+			w.written(&left[i])
+		}
 	}
 }
 

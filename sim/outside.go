@@ -27,6 +27,8 @@ type deed struct {
 	done      int // times the effect happened
 	answers   map[string]bool
 	confirmed bool // told that it was cancelled, or never began
+	cancelled bool // says the journal
+	closed    bool // the journal has its end
 }
 
 func newOutside() outside {
@@ -35,8 +37,8 @@ func newOutside() outside {
 
 // action names an action of a session for good: a turn that a crash forgot gives its
 // index away, so the arguments belong to the name.
-func action(s *shell, turnIndex int64, id, args string) string {
-	return fmt.Sprintf("%d/%s/%d/%s/%s", s.client.n, s.inc, turnIndex, id, args)
+func action(c *client, inc messages.Incarnation, turnIndex int64, id, args string) string {
+	return fmt.Sprintf("%d/%s/%d/%s/%s", c.n, inc, turnIndex, id, args)
 }
 
 func (o *outside) deed(name string) *deed {
@@ -51,7 +53,7 @@ func (o *outside) deed(name string) *deed {
 // begin is an attempt that may have its effect from now on.
 func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 	w := s.host.w
-	name := action(s, e.Turn, e.ID, e.Args)
+	name := action(s.client, s.inc, e.Turn, e.ID, e.Args)
 	d := o.deed(name)
 	if d.starts > 0 && d.key != e.Key {
 		w.violated("effect", "action %s begins again under another key", name)
@@ -72,8 +74,8 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 	if d.class == messages.Effectful && d.starts > 1 {
 		w.violated("effect", "effectful action %s begins %d times", name, d.starts)
 	}
-	if d.confirmed && d.class == messages.Effectful {
-		w.violated("effect", "action %s begins after it was cancelled", name)
+	if d.closed {
+		w.violated("effect", "action %s begins, and its journal has its end", name)
 	}
 	d.confirmed = false
 	return d
@@ -117,9 +119,9 @@ func (d *deed) said(state messages.ActionState, result string) {
 }
 
 // recorded checks the terminal record of an action against what the outside knows.
-func (o *outside) recorded(s *shell, name string, class messages.Class, started bool, b *messages.ActionEnded) {
-	w := s.host.w
+func (o *outside) recorded(w *world, name string, class messages.Class, started bool, b *messages.ActionEnded) {
 	d := o.deed(name)
+	d.closed, d.cancelled = true, b.State == messages.ActionCancelled
 	if !started {
 		if d.starts > 0 && durable(class) {
 			w.violated("effect", "action %s ends %s, as if it had not begun", name, b.State)
@@ -151,7 +153,7 @@ func (o *outside) judge(w *world) {
 		if d.done > 1 && (d.class == messages.Effectful || d.class == messages.Keyed) {
 			w.violated("effect", "%s action %s happened %d times", d.class, name, d.done)
 		}
-		if d.confirmed && durable(d.class) && d.done > 0 {
+		if d.cancelled && durable(d.class) && d.done > 0 {
 			w.violated("effect", "action %s was cancelled and happened", name)
 		}
 	}

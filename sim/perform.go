@@ -99,10 +99,10 @@ func (s *shell) flies(id turn.Ident) bool { return s.flying && s.air == id }
 
 // durable checks that a record is on the disk, as this activation knows it.
 func (s *shell) durable(what string, seq int64) {
-	if seq == 0 {
+	if seq <= s.base {
 		return
 	}
-	if r := s.client.record(s.inc, seq); r == nil {
+	if r := s.own[seq-s.base-1]; !s.client.onDisk(s.inc, seq, r.Hash) {
 		s.host.w.violated("order", "%s before record %d is on the disk", what, seq)
 	}
 }
@@ -196,7 +196,7 @@ func (s *shell) askGate(e *turn.AskGate) {
 	case n < 7:
 		in.By, in.Record = "hook", true
 	}
-	s.client.gates[action(s, e.Turn, e.ID, e.Args)] = in.Answer
+	s.client.gates[action(s.client, s.inc, e.Turn, e.ID, e.Args)] = in.Answer
 	if w.rnd.IntN(4) == 0 {
 		s.slow = append(s.slow, in)
 		return
@@ -224,7 +224,7 @@ func (s *shell) startAction(e *turn.StartAction) {
 	if c == nil || c.attempts == 0 || c.ended || c.key != e.Key {
 		w.violated("order", "action %s begins outside its records", e.ID)
 	}
-	if gate := s.client.gates[action(s, e.Turn, e.ID, e.Args)]; gate != messages.GateApprove && !(gate == messages.GateConfirm && c.approved) {
+	if gate := s.client.gates[action(s.client, s.inc, e.Turn, e.ID, e.Args)]; gate != messages.GateApprove && !(gate == messages.GateConfirm && c.approved) {
 		w.violated("effect", "action %s begins and was denied", e.ID)
 	}
 	if durable(e.Class) {
@@ -241,7 +241,7 @@ func (s *shell) cancelAction(e *turn.CancelAction) {
 	if e.Withdrawn { // it never began
 		w := s.host.w
 		if c := s.audit.calls[e.ID]; c != nil {
-			if d := w.outside.deed(action(s, e.Turn, e.ID, c.args)); d.starts == 0 {
+			if d := w.outside.deed(action(s.client, s.inc, e.Turn, e.ID, c.args)); d.starts == 0 {
 				d.confirmed = true
 			}
 		}

@@ -38,6 +38,8 @@ type shell struct {
 	eager    bool
 	due      time.Time
 	inFlight int
+	base     int64              // seq of the head it was loaded at
+	own      []*messages.Record // made since
 
 	clocks [turn.NumClocks]*turn.SetTimer
 
@@ -95,7 +97,7 @@ func (h *host) load(c *client) *shell {
 	}
 	s.audit.rules = &c.rules
 	s.settle = s.readBack(head.Inc, recs, &state)
-	s.inc, s.snapped, s.published = head.Inc, head.Seq, head.Seq
+	s.inc, s.base, s.snapped, s.published = head.Inc, head.Seq, head.Seq, head.Seq
 	s.sealer = journal.NewSealer(journal.SealerConfig{Head: head, Rand: h.rand(), Signer: seal{}, Receipts: c.policy})
 	if s.epoch = s.sealer.Epoch(); s.epoch <= head.Epoch {
 		w.violated("fence", "an activation takes epoch %d, the head has %d", s.epoch, head.Epoch)
@@ -293,11 +295,7 @@ func (s *shell) record(r *messages.Record) {
 	back := *r
 	back.Body = body
 	a := s.audit
-	if end, ok := body.(*messages.ActionEnded); ok {
-		if call := a.calls[end.ID]; call != nil {
-			w.outside.recorded(s, action(s, r.Turn, end.ID, call.args), call.class, call.attempts > 0, end)
-		}
-	}
+	s.own = append(s.own, r)
 	if end, ok := body.(*messages.ActionEnded); ok && w.forgets && a.calls[end.ID] != nil {
 		a.calls[end.ID].ended = true
 	}
