@@ -90,7 +90,7 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 	for n := 1; ; n++ {
 		req := llm.Request{
 			Session: r.sid, Turn: r.open.Turn, Ordinal: r.open.Ordinal + r.requests,
-			Provider: route.Provider, Model: route.Model, Messages: msgs, MaxReplyBytes: turn.MaxReplyBytes,
+			Provider: route.Provider, Model: route.Model, Messages: msgs, MaxReplyBytes: replyBound,
 		}
 		// A script's rule answers as often as it matches and moves no cursor.
 		script, ok := route.Port.(interface{ Ordered(llm.Request) bool })
@@ -119,6 +119,11 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 		}
 	}
 }
+
+// replyBound is one byte over what a reply may have: the machine's meter must see that
+// byte and halt with ERR_QUOTA, before the port's own bound ends the stream as a
+// failure of the model.
+const replyBound = turn.MaxReplyBytes + 1
 
 // holdBack bounds how long an input that nobody waits for is held back.
 const holdBack = 20 * time.Millisecond

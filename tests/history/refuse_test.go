@@ -300,7 +300,7 @@ func TestCheckerFindsALyingStore(t *testing.T) {
 		for i := range uint64(5) {
 			w := history(t, v, seed+i)
 			for _, sid := range w.sids {
-				if refused(w.final[sid], w.ops[sid]) != "" {
+				if refused(w.final[sid], resolved(w.final[sid], w.ops[sid])) != "" {
 					found++
 				}
 			}
