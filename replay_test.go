@@ -218,6 +218,7 @@ func TestReplaySnapshot(t *testing.T) {
 // minted, and what it had said is taken from the journal.
 func TestReplayGraceOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Hour) }) // a closing runtime leaves the tool behind
 		stuck := tools.Tool{Name: "own.stuck", Class: messages.Pure, Pure: func(*neuroscript.Call, []neuroscript.Value) (neuroscript.Value, error) {
 			time.Sleep(time.Minute)
 			return neuroscript.Value{}, nil

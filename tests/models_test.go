@@ -137,6 +137,7 @@ func readModels(t *testing.T, folder string) (cases []modelCase, unused []string
 // run plays a case and gives how it ended.
 func (c modelCase) run(t *testing.T, folder string) string {
 	a := c.agent(t, folder)
+	t.Cleanup(func() { time.Sleep(time.Hour) }) // a closing runtime leaves deaf tools behind
 	rt := start(t, stile.Config{})
 	began := time.Now()
 	if c.Submit == nil {
