@@ -35,7 +35,7 @@ var formats = []format{
 	{publishedFormat, func(*document) bool { return false }, nil}, // folders, by their shape
 	{"neuroscript", func(d *document) bool { return d.has("program") }, programCases},
 	{"streaming", func(d *document) bool { return d.has("input") && d.has("events") }, streamingCases},
-	{"kitsu", func(d *document) bool { return d.has("input") && d.has("visible") }, nil},
+	{"kitsu", func(d *document) bool { return d.has("input") && d.has("visible") }, kitsuCases},
 	{"cogency", func(d *document) bool { return d.list("parse") && d.list("turn") && d.list("assemble") }, nil},
 }
 

@@ -1,0 +1,154 @@
+package conform
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/kitsu"
+)
+
+type kitsuCase struct {
+	Input   *string        `json:"input"`
+	Action  jsontext.Value `json:"action"` // null: there is no token
+	Error   string         `json:"error"`
+	Visible *string        `json:"visible"`
+}
+
+type kitsuAction struct {
+	Kind    string         `json:"kind"`
+	Payload jsontext.Value `json:"payload"`
+	Raw     string         `json:"raw"`
+}
+
+func kitsuCases(d *document) ([]testCase, error) {
+	if len(d.listed) == 0 {
+		return nil, malformed("cases", "there are none")
+	}
+	return each(d.listed, "id", "", judgeKitsu), nil
+}
+
+func judgeKitsu(raw jsontext.Value) (verdict, error) {
+	var c kitsuCase
+	if err := decode(raw, &c); err != nil {
+		return verdict{}, err
+	}
+	switch {
+	case c.Input == nil:
+		return verdict{}, malformed("input", "missing")
+	case c.Visible == nil:
+		return verdict{}, malformed("visible", "missing")
+	case (c.Action == nil) == (c.Error == ""):
+		return verdict{}, malformed("action", "a case has an action, which may be null, or an error")
+	}
+	want := kitsuWant{err: c.Error, visible: *c.Visible}
+	if c.Action != nil && c.Action.Kind() != 'n' {
+		a := new(kitsuAction)
+		if err := json.Unmarshal(c.Action, a); err != nil {
+			return verdict{}, faultOf(err)
+		}
+		if a.Payload == nil {
+			return verdict{}, malformed("action.payload", "missing")
+		}
+		if err := a.Payload.Canonicalize(); err != nil {
+			return verdict{}, faultOf(err)
+		}
+		want.action = &kitsuResult{kind: a.Kind, payload: string(a.Payload), raw: a.Raw}
+	}
+	got, cut := kitsuEveryCut(*c.Input)
+	if cut != "" {
+		return verdict{got: text(cut), expected: []fmt.Stringer{want}}, nil
+	}
+	return compare(got, got.equal, []kitsuWant{want}), nil
+}
+
+// kitsuWant is a whole answer: what is shown, and the action or the error.
+type kitsuWant struct {
+	action  *kitsuResult
+	err     string
+	visible string
+}
+
+type kitsuResult struct{ kind, payload, raw string }
+
+func (g kitsuWant) equal(w kitsuWant) bool {
+	if (g.action == nil) != (w.action == nil) || g.action != nil && *g.action != *w.action {
+		return false
+	}
+	return g.err == w.err && g.visible == w.visible
+}
+
+func (g kitsuWant) String() string {
+	s := "no action"
+	if g.action != nil {
+		s = fmt.Sprintf("%s %s, raw %q", g.action.kind, g.action.payload, g.action.raw)
+	}
+	if g.err != "" {
+		s = "error " + g.err
+	}
+	return s + ", visible " + quoted([]byte(g.visible))
+}
+
+// kitsuEveryCut answers an input by Parse and Visible, which look at it whole, and
+// holds the decoder to that answer at every cut and byte by byte; what differs is
+// told.
+func kitsuEveryCut(input string) (got kitsuWant, differs string) {
+	a, err := kitsu.Parse(input)
+	if err != nil {
+		got.err = err.Reason
+	}
+	if a != nil {
+		got.action = &kitsuResult{kind: string(a.Kind), payload: a.Payload(), raw: a.Raw}
+	}
+	got.visible = kitsu.Visible(input)
+	if again := kitsu.Visible(got.visible); again != got.visible {
+		return got, "stripped twice: " + quoted([]byte(again))
+	}
+	for i := 0; i <= len(input); i++ {
+		if s := kitsuDecode(input[:i], input[i:]); !s.sameAs(got) {
+			return got, fmt.Sprintf("cut at byte %d: %s", i, s)
+		}
+	}
+	pieces := make([]string, 0, len(input))
+	for i := range len(input) {
+		pieces = append(pieces, input[i:i+1])
+	}
+	if s := kitsuDecode(pieces...); !s.sameAs(got) {
+		return got, "byte by byte: " + s.String()
+	}
+	return got, ""
+}
+
+// sameAs compares without the raw token, which an event does not carry.
+func (g kitsuWant) sameAs(whole kitsuWant) bool {
+	if whole.action != nil {
+		bare := *whole.action
+		bare.raw = ""
+		whole.action = &bare
+	}
+	return g.equal(whole)
+}
+
+// kitsuDecode is what the decoder makes of a reply in pieces.
+func kitsuDecode(pieces ...string) (got kitsuWant) {
+	d := kitsu.Dialect{}.NewDecoder(messages.TurnInfo{Turn: 1, Pass: 1})
+	var shown []byte
+	emit := func(e messages.Event) {
+		switch e.Kind {
+		case messages.EventUnitText:
+			shown = append(shown, e.Text...)
+		case messages.EventAction:
+			got.action = &kitsuResult{kind: e.Action.Name, payload: e.Action.Args}
+		case messages.EventParseError:
+			got.err = e.Fault.Reason
+		}
+	}
+	for _, p := range pieces {
+		d.Push([]byte(p), emit)
+	}
+	d.End(messages.FinishComplete, emit)
+	got.visible = string(shown)
+	return got
+}

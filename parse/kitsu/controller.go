@@ -1,0 +1,143 @@
+package kitsu
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Defaults of the meta-controller (kitsu.md §§4, 5).
+const (
+	MaxContinues    = 2 // for one user message
+	MaxResults      = 5 // of a search
+	MaxMood         = 0.85
+	ConfirmTime     = 120 * time.Second // a pending decision lives
+	ExecutorTime    = 2 * time.Second
+	ReasonNoAction  = "no action"
+	ReasonNoSearch  = "permission denied: search"
+	ReasonTopic     = "topic differs, confirmation required"
+	ReasonNoMore    = "continuation limit reached"
+	ReasonNoGoOn    = "permission denied: continue"
+	ReasonMood      = "emotion intensity too high for continuation"
+	ReasonUnhandled = "unsupported action: " // and the kind
+)
+
+// Permissions are what a user's agent may do. The zero value allows what there is:
+// a kind that is added later needs a permission of its own, denied by default.
+type Permissions struct {
+	DenySearch   bool // allow_search: false
+	DenyContinue bool // allow_continue: false
+}
+
+// Continuation counts the approved continues of one user message.
+type Continuation struct {
+	Count int
+	Max   int // 0 is MaxContinues, below 0 none
+}
+
+// Limit is the number that Max stands for.
+func (c Continuation) Limit() int {
+	if c.Max == 0 {
+		return MaxContinues
+	}
+	return max(c.Max, 0)
+}
+
+// Next is the executor of continue: it counts and nothing else (kitsu.md §5).
+func (c Continuation) Next() (allowed bool, count int) {
+	if c.Count < c.Limit() {
+		return true, c.Count + 1
+	}
+	return false, c.Count
+}
+
+// Request is what the meta-controller judges. Action is nil when the reply had no
+// token.
+type Request struct {
+	Action       *Action
+	Permissions  Permissions
+	LastTopic    string // of the search before, "" for none
+	Continuation Continuation
+	Mood         float64 // intensity in 0…1; a host hook that fails counts as 0
+}
+
+// Decision is what the meta-controller says. Exactly one of Approved,
+// RequiresConfirmation and neither, which is denied, holds. Reason is "" for
+// approved. Results is how many results an approved search gives.
+type Decision struct {
+	Approved             bool
+	RequiresConfirmation bool
+	Reason               string
+	Results              int
+}
+
+// Decide is the meta-controller (kitsu.md §4): the first rule that matches. It
+// allocates only to name a kind that it does not know.
+func Decide(r Request) Decision {
+	if r.Action == nil {
+		return Decision{Reason: ReasonNoAction}
+	}
+	switch r.Action.Kind {
+	case Search:
+		switch {
+		case r.Permissions.DenySearch:
+			return Decision{Reason: ReasonNoSearch}
+		case r.LastTopic != "" && differs(r.LastTopic, r.Action.Value):
+			return Decision{RequiresConfirmation: true, Reason: ReasonTopic, Results: MaxResults}
+		}
+		return Decision{Approved: true, Results: MaxResults}
+	case GetTime:
+		return Decision{Approved: true}
+	case Continue:
+		allowed, _ := r.Continuation.Next()
+		switch {
+		case r.Permissions.DenyContinue:
+			return Decision{Reason: ReasonNoGoOn}
+		case !allowed:
+			return Decision{Reason: ReasonNoMore}
+		case r.Mood > MaxMood:
+			return Decision{Reason: ReasonMood}
+		}
+		return Decision{Approved: true}
+	}
+	return Decision{Reason: ReasonUnhandled + string(r.Action.Kind)}
+}
+
+func differs(last, query string) bool {
+	word := topic(query)
+	return word != "" && !strings.EqualFold(last, word)
+}
+
+// Topic of a query is its first word of letters only, in lower case; "" if it has
+// none.
+func Topic(query string) string { return strings.ToLower(topic(query)) }
+
+func topic(query string) string {
+	start, letters := -1, true
+	for i := 0; i < len(query); {
+		c, size := query[i], 1
+		space, letter := c == ' ' || c-'\t' < 5, (c|0x20)-'a' < 26
+		if c >= utf8.RuneSelf {
+			var r rune
+			r, size = utf8.DecodeRuneInString(query[i:])
+			space, letter = unicode.IsSpace(r), unicode.IsLetter(r)
+		}
+		switch {
+		case !space:
+			if start < 0 {
+				start = i
+			}
+			letters = letters && letter
+		case start >= 0 && letters:
+			return query[start:i]
+		default:
+			start, letters = -1, true
+		}
+		i += size
+	}
+	if start >= 0 && letters {
+		return query[start:]
+	}
+	return ""
+}

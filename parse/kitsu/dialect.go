@@ -1,0 +1,170 @@
+package kitsu
+
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+)
+
+// Dialect is the action tokens of kitsu.md. The zero value is ready and safe for
+// concurrent use.
+type Dialect struct {
+	// Continues bounds the continues of one user message; 0 is MaxContinues, below 0
+	// none. The meta-controller denies what is over it; here it bounds the turns.
+	Continues int
+}
+
+var _ parse.Dialect = Dialect{}
+
+// Name is "kitsu".
+func (Dialect) Name() string { return "kitsu" }
+
+// Traits says that a run is the reply to the user, one pass for a search or
+// get_time, and the continues; that the prompt grows at its end; and that a new
+// message interrupts (design.md §§9, 11).
+func (d Dialect) Traits() messages.Traits {
+	return messages.Traits{
+		AppendOnly: true, MaxTurns: 2 + int64(Continuation{Max: d.Continues}.Limit()), Busy: interrupt,
+	}
+}
+
+// interrupt is the submit policy of design.md §9.
+const interrupt messages.Policy = "interrupt"
+
+// resultPrefix begins the line by which the host tells a result (kitsu.md §6).
+const resultPrefix = "[INTERNAL] Tool result (machine-only): "
+
+// Render gives the transcript and the input, in which nothing looks like the host's
+// line, and behind it one such line for each approved action of the run. The model
+// does not see again what it wrote before it (kitsu.md §6).
+func (Dialect) Render(p messages.Projection) []messages.Message {
+	out := make([]messages.Message, 0, len(p.History)+1)
+	for _, it := range p.History {
+		text := it.Text
+		if it.Role == messages.RoleAssistant {
+			text = Visible(text)
+		} else {
+			text = Defuse(text)
+		}
+		out = append(out, messages.Message{Role: it.Role, Text: text})
+	}
+	text := p.Text
+	if text == "" {
+		text = p.Userdata
+	}
+	b := []byte(Defuse(text))
+	for i := range p.Replies {
+		for _, c := range p.Replies[i].Calls {
+			if c.State == messages.ActionOK {
+				b = append(b, '\n')
+				b = AppendResult(b, Kind(c.Name), c.Value)
+			}
+		}
+	}
+	return append(out, messages.Message{Role: messages.RoleUser, Text: string(b)})
+}
+
+// AppendResult appends the result line of an action, without a line end. result is
+// JSON; "" is null, and what is not JSON is told as a string.
+func AppendResult(dst []byte, kind Kind, result string) []byte {
+	v := jsontext.Value(result)
+	if result == "" {
+		v = jsontext.Value("null")
+	} else if v.Canonicalize() != nil {
+		v, _ = jsontext.AppendQuote(nil, strings.ToValidUTF8(result, "\ufffd"))
+	}
+	dst = append(dst, resultPrefix+`{"action":`...)
+	dst, _ = jsontext.AppendQuote(dst, strings.ToValidUTF8(string(kind), "\ufffd"))
+	dst = append(dst, `,"result":`...)
+	dst = append(dst, v...)
+	return append(dst, '}')
+}
+
+//go:embed primer.txt
+var primer string
+
+// Primer teaches the tokens. Of search and get_time it tells those among tools.
+func (Dialect) Primer(tools []messages.ToolSpec) string {
+	has := map[string]bool{string(Continue): true}
+	for _, t := range tools {
+		has[t.Name] = true
+	}
+	var b strings.Builder
+	for line := range strings.Lines(primer) {
+		kind := ""
+		if rest, ok := strings.CutPrefix(line, tokenPrefix); ok {
+			n := 0
+			for n < len(rest) && kindByte(rest[n]) {
+				n++
+			}
+			kind = rest[:n]
+		}
+		if kind == "" || has[kind] {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// Decide is CONTINUE when the reply's action was approved and ran, and else DONE;
+// two tokens are HALT ERR_DIALECT (kitsu.md §§3, 6; design.md §5). The texts that a
+// CONTINUE names in Retract are replaced by the pass: at its first visible byte,
+// not before, so that a pass which fails or says nothing leaves them.
+func (Dialect) Decide(f messages.Facts) messages.Verdict {
+	halt := func(c messages.Code, detail string) messages.Verdict {
+		return messages.Verdict{Decision: messages.Halt, Code: c, Detail: detail, Token: -1}
+	}
+	switch {
+	case f.Breach != "":
+		return halt(f.Breach, "")
+	case f.Finish == messages.FinishError:
+		return halt(messages.ErrModel, "")
+	case f.Finish == messages.FinishCancelled:
+		return halt(messages.ErrCancelled, "")
+	}
+	for i := range f.Errors {
+		if f.Errors[i].Reason == MultipleActions {
+			return halt(messages.ErrDialect, MultipleActions)
+		}
+	}
+	v := messages.Verdict{Decision: messages.Done, Token: -1}
+	if len(f.Errors) > 0 || len(f.Calls) != 1 || f.Calls[0].State != messages.ActionOK {
+		return v
+	}
+	count := Count(f.State)
+	if f.Calls[0].Name == string(Continue) {
+		count++
+	}
+	v.Decision, v.State = messages.Continue, append([]byte(memory), strconv.Itoa(count)...)
+	for i := range f.Units {
+		if f.Units[i].Kind == messages.ResponseUnit && f.Units[i].Text != "" {
+			v.Retract = append(v.Retract, f.Units[i].ID)
+		}
+	}
+	return v
+}
+
+// memory begins the dialect's memory within a run: that this is a pass, and how
+// many continues were approved.
+const memory = "continues "
+
+// Count gives the approved continues of a run from the dialect's memory. What is no
+// memory of this dialect counts as the most there can be: it allows no more.
+func Count(state []byte) int {
+	if len(state) == 0 {
+		return 0
+	}
+	digits, ok := strings.CutPrefix(string(state), memory)
+	if n, err := strconv.Atoi(digits); ok && err == nil && n >= 0 && len(digits) < 10 {
+		return n
+	}
+	return 1 << 30
+}
+
+// Digest is the one all dialects but aeiou share.
+func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }

@@ -1,0 +1,451 @@
+package kitsu
+
+import "bytes"
+
+// MaxHeldBytes is how much of a line is held back at most, because it may still be
+// the machine's (kitsu.md §7). A line that would need more is discarded from there.
+const MaxHeldBytes = 4096
+
+// stripper gives what a user may see. It gets whole characters, in pieces of any
+// size; what it gives aliases the piece or the stripper.
+//
+// A line begins in atStart: white space, spaces that replaced tokens, and the
+// beginning of a prefix are in held. It goes on in inside, which holds nothing but
+// the beginning of a prefix, or is dropped. From a prefix to its token end it is in
+// token, and a token at the start of a line in behind, until it is known whether
+// something follows it on its line.
+//
+//	0 ≤ mark ≤ len(held) ≤ MaxHeldBytes;  held[mark:] is the prefix or token
+type stripper struct {
+	state    stripState
+	held     []byte
+	heldAt   int64 // offset of the first byte held
+	mark     int
+	prefix   string // that held[mark:] begins, in atStart and inside; "" for none
+	replaced bool   // a token of this line became a space
+	starts   bool   // in token: nothing of the line was shown
+	quoted   bool
+	cr       bool // the last byte held, or discarded in mute, is a CR that may end the line
+	emit     func(text []byte, at int64)
+	scratch  []byte
+}
+
+type stripState uint8
+
+const (
+	atStart stripState = iota
+	inside
+	token
+	behind
+	drop // to the end of the line, which goes too
+	mute // to the end of the line, which stays
+)
+
+func indexByte(p []byte, c byte) int { return bytes.IndexByte(p, c) }
+
+// push takes characters that stand at offset at. Offsets of what is held back and
+// then shown are those of its first byte.
+func (s *stripper) push(p []byte, at int64) {
+	from := 0     // p[from:i] is to be shown and was not yet
+	newline := -1 // the first LF of p[i:], len(p) for none; -1 unknown
+	for i := 0; i < len(p); {
+		if newline < i {
+			if newline = indexByte(p[i:], '\n'); newline < 0 {
+				newline = len(p)
+			} else {
+				newline += i
+			}
+		}
+		switch {
+		case s.state == inside && s.prefix == "":
+			n := indexByte(p[i:newline], '<')
+			if n < 0 {
+				if i = newline; i < len(p) {
+					i++
+					s.state, s.replaced = atStart, false
+				}
+				continue
+			}
+			if i += n; !mayBegin(p[i:], tokenPrefix) {
+				i++ // an ordinary "<"
+				continue
+			}
+			s.show(p[from:i], at+int64(from))
+			s.begin(tokenPrefix, at+int64(i))
+			i++
+			from = i
+			continue
+		case s.state == atStart && len(s.held) == 0 && !s.replaced && !s.cr:
+			// Most lines begin with a letter. Of white space a piece shows as much as
+			// it shows with the character behind it.
+			j := i
+			for j < len(p) && (p[j] == ' ' || p[j] == '\t') && j-i <= MaxHeldBytes {
+				j++
+			}
+			if j < len(p) && j-i <= MaxHeldBytes {
+				switch c := p[j]; {
+				case c == '\n':
+					i = j + 1
+					continue
+				case c == '\r':
+				case c == '<' && mayBegin(p[j:], tokenPrefix), c == '[' && mayBegin(p[j:], internalPrefix):
+				default:
+					s.state, i = inside, j
+					continue
+				}
+			}
+		case s.state == token && p[i] != '\n':
+			// Of a token only quotes and ">" matter; from == i, for it was held.
+			n := 0
+			for room := min(newline-i, MaxHeldBytes-len(s.held)); n < room && p[i+n] != '"' && p[i+n] != '>'; {
+				n++
+			}
+			if n > 0 {
+				s.held = append(s.held, p[i:i+n]...)
+				i += n
+				from = i
+				continue
+			}
+		case s.state == drop || s.state == mute && !s.cr:
+			// Nothing of the line is shown but, in mute, its end, which a CR may be
+			// part of.
+			s.show(p[from:i], at+int64(from))
+			i = newline
+			from = i
+			if s.state == mute && i > 0 && p[i-1] == '\r' {
+				s.cr, s.heldAt = true, at+int64(i-1)
+			}
+			if i == len(p) {
+				return
+			}
+		}
+		s.show(p[from:i], at+int64(from))
+		from = i
+		if s.step(p[i], at+int64(i)) {
+			i++
+			from = i
+		}
+	}
+	s.show(p[from:], at+int64(from))
+}
+
+// mayBegin tells whether p begins with a prefix, or is the beginning of one.
+func mayBegin(p []byte, prefix string) bool {
+	n := min(len(p), len(prefix))
+	return string(p[:n]) == prefix[:n]
+}
+
+func (s *stripper) show(text []byte, at int64) {
+	if len(text) > 0 {
+		s.emit(text, at)
+	}
+}
+
+// flush shows what is held.
+func (s *stripper) flush() {
+	s.show(s.held, s.heldAt)
+	s.held, s.mark, s.prefix, s.cr = s.held[:0], 0, "", false
+}
+
+func (s *stripper) forget() { s.held, s.mark, s.prefix, s.cr = s.held[:0], 0, "", false }
+
+// begin holds the first byte of a prefix.
+func (s *stripper) begin(prefix string, at int64) {
+	s.mark, s.prefix = len(s.held), prefix
+	s.hold(prefix[0], at)
+}
+
+// hold keeps a byte, or discards the line when there is too much of it.
+func (s *stripper) hold(c byte, at int64) {
+	if len(s.held) == 0 {
+		s.heldAt = at
+	}
+	if len(s.held) < MaxHeldBytes {
+		s.held = append(s.held, c)
+		return
+	}
+	shown := s.state == inside || s.state == token && !s.starts
+	s.forget()
+	s.state, s.cr = drop, c == '\r'
+	if shown {
+		s.state = mute
+		s.heldAt = at
+	}
+}
+
+// newLine is behind a line end.
+func (s *stripper) newLine() {
+	s.forget()
+	s.state, s.replaced = atStart, false
+}
+
+// lineEnd shows an LF, with the CR before it if that was not shown yet.
+func (s *stripper) lineEnd(cr bool, at int64) {
+	if cr {
+		s.emit(crlf, at-1)
+	} else {
+		s.emit(crlf[1:], at)
+	}
+}
+
+var crlf = []byte("\r\n")
+
+// step takes one byte and tells whether it has; if not, it is for the next state.
+func (s *stripper) step(c byte, at int64) bool {
+	switch s.state {
+	case atStart, inside:
+		return s.text(c, at)
+	case token:
+		s.inToken(c, at)
+		return true
+	case behind:
+		return s.behindToken(c, at)
+	case drop:
+		if c == '\n' {
+			s.newLine()
+		}
+	case mute:
+		if c == '\n' {
+			s.lineEnd(s.cr, at)
+			s.newLine()
+			return true
+		}
+		s.cr = c == '\r'
+	}
+	return true
+}
+
+// text is atStart, or inside with the beginning of a prefix.
+func (s *stripper) text(c byte, at int64) bool {
+	if s.prefix != "" {
+		n := len(s.held) - s.mark
+		if c != s.prefix[n] {
+			s.plain()
+			return false
+		}
+		internal := s.prefix == internalPrefix
+		last := n+1 == len(s.prefix)
+		starts := s.state == atStart
+		if s.hold(c, at); !last || s.state != atStart && s.state != inside {
+			return true
+		}
+		s.prefix = ""
+		if internal {
+			s.forget()
+			s.state = drop
+			return true
+		}
+		s.state, s.starts, s.quoted = token, starts, false
+		return true
+	}
+	switch {
+	case s.cr && c == '\n':
+		s.flush()
+		s.lineEnd(false, at)
+		s.newLine()
+	case s.cr:
+		s.plain()
+		return false
+	case c == ' ' || c == '\t':
+		s.hold(c, at)
+	case c == '\r':
+		s.hold(c, at)
+		s.cr = s.state == atStart
+	case c == '\n':
+		s.flush()
+		s.lineEnd(false, at)
+		s.newLine()
+	case c == '<':
+		s.begin(tokenPrefix, at)
+	case c == '[':
+		s.begin(internalPrefix, at)
+	default:
+		s.plain()
+		return false
+	}
+	return true
+}
+
+// plain shows what is held: the line is text from here on.
+func (s *stripper) plain() {
+	s.flush()
+	s.state = inside
+}
+
+// inToken is between a prefix and its token end.
+func (s *stripper) inToken(c byte, at int64) {
+	if c == '\n' {
+		s.unended(true, at)
+		return
+	}
+	s.hold(c, at)
+	switch {
+	case s.state != token:
+	case c == '"':
+		s.quoted = !s.quoted
+	case c == '>' && !s.quoted:
+		if s.starts && !s.replaced {
+			s.state, s.cr = behind, false
+			return
+		}
+		s.replace(nil)
+	}
+}
+
+// replace makes the token at mark, which tail follows, a space.
+func (s *stripper) replace(tail []byte) {
+	s.held = append(append(s.held[:s.mark], ' '), tail...)
+	s.replaced, s.cr = true, false
+	if s.starts {
+		s.state, s.mark = atStart, 0
+		return
+	}
+	s.plain()
+}
+
+// behindToken is behind a token at the start of a line, where only white space may
+// follow if it is to be an action.
+func (s *stripper) behindToken(c byte, at int64) bool {
+	switch {
+	case c == '\n':
+		s.newLine() // the line is the token's
+		return true
+	case c == ' ' || c == '\t':
+		if !s.cr {
+			s.hold(c, at)
+			return true
+		}
+	case c == '\r' && !s.cr:
+		s.hold(c, at)
+		s.cr = s.state == behind
+		return true
+	}
+	s.inlined()
+	return false
+}
+
+// inlined makes the token behind which the line goes on a space.
+func (s *stripper) inlined() {
+	cr := s.cr
+	end := s.mark
+	for quoted := false; s.held[end] != '>' || quoted; end++ {
+		if s.held[end] == '"' {
+			quoted = !quoted
+		}
+	}
+	s.scratch = append(s.scratch[:0], s.held[end+1:]...)
+	s.replace(s.scratch)
+	if cr {
+		s.plain() // a CR that ends no line is no white space
+	}
+}
+
+// unended is a line end, or the end of the text, before the token end.
+func (s *stripper) unended(lf bool, at int64) {
+	line := s.held
+	cr := lf && len(line) > 0 && line[len(line)-1] == '\r'
+	if cr {
+		line = line[:len(line)-1]
+	}
+	if s.starts && !s.replaced {
+		s.newLine() // a cut token
+		return
+	}
+	s.scratch = append(s.scratch[:0], line[:s.mark]...)
+	var more bool
+	s.scratch, more = inline(s.scratch, line[s.mark:])
+	if s.starts && (more || s.replaced) && machine(s.scratch) {
+		s.newLine()
+		return
+	}
+	s.show(s.scratch, s.heldAt)
+	if lf {
+		s.lineEnd(cr, at)
+	}
+	s.newLine()
+}
+
+// machine tells whether a line begins as the machine's do.
+func machine(line []byte) bool {
+	line = bytes.TrimLeft(line, " \t")
+	return bytes.HasPrefix(line, []byte(internalPrefix)) || bytes.HasPrefix(line, []byte(tokenPrefix))
+}
+
+// end is the end of the text: what is held is judged as a line without line end.
+func (s *stripper) end() {
+	switch s.state {
+	case atStart, inside:
+		s.flush()
+	case token:
+		s.unended(false, 0)
+	case behind:
+		if s.cr {
+			s.inlined()
+			s.flush()
+		}
+	}
+	s.newLine()
+}
+
+// inline appends the rest of a line with every token in it replaced by a space, and
+// tells whether there was one. It looks at each byte a fixed number of times,
+// however many tokens begin in it.
+func inline(dst, line []byte) (_ []byte, replaced bool) {
+	// A ">" is outside the quotes of a token if as many quotes, modulo 2, come before
+	// it as before the token.
+	ends := [2]cursor{}
+	here := cursor{}
+	for i := 0; ; {
+		n := bytes.Index(line[i:], []byte(tokenPrefix))
+		if n < 0 {
+			return append(dst, line[i:]...), replaced
+		}
+		dst = append(dst, line[i:i+n]...)
+		i += n
+		here.to(line, i)
+		end := ends[here.parity].next(line, i, here.parity)
+		if end < 0 {
+			if end = ends[1-here.parity].next(line, i, 1-here.parity); end < 0 {
+				return append(dst, line[i:]...), replaced
+			}
+		}
+		dst = append(dst, ' ')
+		i, replaced = end+1, true
+	}
+}
+
+// cursor counts quotes up to a place in a line; it only goes forward.
+type cursor struct{ i, parity int }
+
+func (c *cursor) to(line []byte, i int) {
+	for ; c.i < i; c.i++ {
+		if line[c.i] == '"' {
+			c.parity ^= 1
+		}
+	}
+}
+
+// next gives the first ">" at or behind i with a parity of quotes before it.
+func (c *cursor) next(line []byte, i, parity int) int {
+	for ; c.i < len(line); c.i++ {
+		switch line[c.i] {
+		case '"':
+			c.parity ^= 1
+		case '>':
+			if c.i >= i && c.parity == parity {
+				return c.i
+			}
+		}
+	}
+	return -1
+}
+
+// Visible gives what a user may see of a text (kitsu.md §7): the same bytes as a
+// reply that is stripped while it streams.
+func Visible(text string) string {
+	var out []byte
+	s := stripper{emit: func(p []byte, _ int64) { out = append(out, p...) }}
+	mend([]byte(text), s.push)
+	s.end()
+	return string(out)
+}
