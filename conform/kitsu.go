@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -96,8 +97,9 @@ func (g kitsuWant) String() string {
 // told.
 func kitsuEveryCut(input string) (got kitsuWant, differs string) {
 	a, err := kitsu.Parse(input)
-	if err != nil {
-		got.err = err.Reason
+	var fault *messages.Error
+	if errors.As(err, &fault) {
+		got.err = fault.Reason
 	}
 	if a != nil {
 		got.action = &kitsuResult{kind: string(a.Kind), payload: a.Payload(), raw: a.Raw}

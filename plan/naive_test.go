@@ -212,7 +212,7 @@ func (m *naive) settle(fresh *slow) {
 	}
 }
 
-var rounds = flag.Int("rounds", 3000, "random runs against the slow reading")
+var rounds = flag.Int("rounds", 2000, "random runs against the slow reading")
 
 // The plan and the slow reading agree on the state of every action after every
 // step, whatever the graph and the order of events.

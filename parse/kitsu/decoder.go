@@ -74,7 +74,7 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	whole := f == messages.FinishComplete || f == messages.FinishStop
 	ended := whole || f == messages.FinishLength
 	if ended {
-		d.begin()
+		d.begin(d.off)
 	}
 	if d.open {
 		emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ResponseUnit, Offset: d.off, Final: whole, Complete: whole})
@@ -86,15 +86,15 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	d.emit = nil
 }
 
-func (d *decoder) begin() {
+func (d *decoder) begin(at int64) {
 	if !d.open {
 		d.open = true
-		d.emit(messages.Event{Kind: messages.EventUnitBegin, UnitKind: messages.ResponseUnit})
+		d.emit(messages.Event{Kind: messages.EventUnitBegin, UnitKind: messages.ResponseUnit, Offset: at})
 	}
 }
 
 func (d *decoder) show(text []byte, at int64) {
-	d.begin()
+	d.begin(at)
 	d.emit(messages.Event{Kind: messages.EventUnitText, UnitKind: messages.ResponseUnit, Text: text, Offset: at})
 }
 

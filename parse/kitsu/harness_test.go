@@ -2,6 +2,7 @@ package kitsu
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -174,6 +175,14 @@ func slowCandidates(text string) (all []string) {
 	return all
 }
 
+// parsed is Parse with the error as what it is.
+func parsed(text string) (*Action, *messages.Error) {
+	a, err := Parse(text)
+	var fault *messages.Error
+	errors.As(err, &fault)
+	return a, fault
+}
+
 // check holds one text to everything that must be true of any.
 func check(t testing.TB, text string, seed uint64) {
 	t.Helper()
@@ -200,7 +209,7 @@ func check(t testing.TB, text string, seed uint64) {
 	if left := slowCandidates(whole.visible); len(left) > 0 {
 		t.Fatalf("%q shows the candidate %q", text, left)
 	}
-	a, err := Parse(text)
+	a, err := parsed(text)
 	switch {
 	case len(all) == 0 && (a != nil || err != nil),
 		len(all) > 1 && (err == nil || err.Reason != MultipleActions),

@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/messages"
@@ -79,11 +80,44 @@ func (a *Action) Payload() string {
 	return string(append(b, '}'))
 }
 
-// Parse reads a whole reply: no token is nil without an error, and any error is
-// ERR_DIALECT with one of the reasons above, placed by byte offset in text and
+// ActionOf gives the action that was declared as a call of this name and these
+// arguments, so that a gate can put it to Decide. A name that is no kind is kept:
+// Decide denies it. Arguments that Payload does not write are ERR_DIALECT.
+func ActionOf(name, args string) (*Action, error) {
+	a := &Action{Kind: Kind(name)}
+	var p struct {
+		Query  *string `json:"query"`
+		Reason *string `json:"reason"`
+	}
+	err := json.Unmarshal([]byte(args), &p, json.RejectUnknownMembers(true))
+	var value, other *string
+	switch a.Kind {
+	case Search:
+		value, other = p.Query, p.Reason
+	case Continue:
+		value, other = p.Reason, p.Query
+	case GetTime:
+		other = p.Query
+		if other == nil {
+			other = p.Reason
+		}
+	default:
+		return a, nil
+	}
+	if err != nil || other != nil || a.Kind == Search && value == nil {
+		return nil, &messages.Error{Code: messages.ErrDialect, Reason: Malformed, Field: "args", Detail: "not the arguments of " + name, Cause: err}
+	}
+	if value != nil {
+		a.Value, a.HasValue = *value, true
+	}
+	return a, nil
+}
+
+// Parse reads a whole reply: no token is nil without an error, and any error is a
+// *messages.Error, ERR_DIALECT with one of the reasons above, placed by byte offset in text and
 // line. Bytes that are no UTF-8 count as U+FFFD. Only what a model wrote may be
 // parsed (kitsu.md §3).
-func Parse(text string) (*Action, *messages.Error) {
+func Parse(text string) (*Action, error) {
 	f := finder{limit: 3*len(text) + len(tokenPrefix)} // nothing is longer
 	mend([]byte(text), f.push)
 	f.end()
