@@ -1,5 +1,7 @@
 package kitsu
 
+import "bytes"
+
 // Prefixes of what is the machine's.
 const (
 	tokenPrefix    = "<action:"
@@ -45,26 +47,31 @@ const (
 )
 
 func (f *finder) push(p []byte, at int64) {
+	newline, open := -1, -1 // the next of each, -1 while unknown
 	for i := 0; i < len(p); {
 		switch f.state {
-		case findSkip:
-			n := indexByte(p[i:], '\n')
-			if n < 0 {
-				return
+		case findStart, findSkip:
+			if open < i {
+				open = ahead(p, i, '<')
 			}
-			i += n + 1
-			f.lines++
-			f.state = findStart
-			continue
-		case findStart:
-			switch p[i] {
-			case ' ', '\t':
-			case '\n':
-				f.lines++
-			case '<':
+			if f.state == findSkip && open < len(p) {
+				if newline < i {
+					newline = ahead(p, i, '\n')
+				}
+				if open < newline {
+					i = newline // whatever else stands in this line
+					if i < len(p) {
+						f.lines++
+						f.state = findStart
+						i++
+					}
+					continue
+				}
+			}
+			f.plain(p[i:open])
+			if i = open; i < len(p) && f.state == findStart {
 				f.state, f.matched, f.start = findPrefix, 1, at+int64(i)
-			default:
-				f.state = findSkip
+				i++
 			}
 		case findPrefix:
 			if p[i] != tokenPrefix[f.matched] {
@@ -78,10 +85,28 @@ func (f *finder) push(p []byte, at int64) {
 					f.first, f.over, f.at, f.line = append(f.first[:0], tokenPrefix...), false, f.start, f.lines+1
 				}
 			}
+			i++
 		case findToken:
 			f.token(p[i])
+			i++
 		}
-		i++
+	}
+}
+
+// plain takes text without a "<" outside of candidates: all it can do is end lines.
+func (f *finder) plain(p []byte) {
+	if f.state == findSkip && bytes.IndexByte(p, '\n') < 0 {
+		return
+	}
+	if n := bytes.LastIndexByte(p, '\n'); n >= 0 {
+		f.lines += bytes.Count(p[:n+1], lf)
+		f.state = findStart
+		p = p[n+1:]
+	}
+	for i := 0; i < len(p) && f.state == findStart; i++ {
+		if p[i] != ' ' && p[i] != '\t' {
+			f.state = findSkip
+		}
 	}
 }
 

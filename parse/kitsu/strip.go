@@ -41,32 +41,40 @@ const (
 	mute // to the end of the line, which stays
 )
 
-func indexByte(p []byte, c byte) int { return bytes.IndexByte(p, c) }
-
 // push takes characters that stand at offset at. Offsets of what is held back and
 // then shown are those of its first byte.
 func (s *stripper) push(p []byte, at int64) {
-	from := 0     // p[from:i] is to be shown and was not yet
-	newline := -1 // the first LF of p[i:], len(p) for none; -1 unknown
+	from := 0                            // p[from:i] is to be shown and was not yet
+	newline, open, bracket := -1, -1, -1 // the next of each, -1 while unknown
 	for i := 0; i < len(p); {
 		if newline < i {
-			if newline = indexByte(p[i:], '\n'); newline < 0 {
-				newline = len(p)
-			} else {
-				newline += i
+			newline = ahead(p, i, '\n')
+		}
+		if s.state == inside && s.prefix == "" || s.state == atStart && len(s.held) == 0 {
+			// Lines without "<" and "[" are shown, if there is no room for more white
+			// space than may be held: all of them at once.
+			if open < i {
+				open = ahead(p, i, '<')
+			}
+			if bracket < i {
+				bracket = ahead(p, i, '[')
+			}
+			if n := min(open, bracket, i+MaxHeldBytes) - i; n >= wholeLines && newline < i+n {
+				i += bytes.LastIndexByte(p[i:i+n], '\n') + 1
+				s.state, s.replaced = atStart, false
+				continue
 			}
 		}
 		switch {
 		case s.state == inside && s.prefix == "":
-			n := indexByte(p[i:newline], '<')
-			if n < 0 {
+			if open >= newline {
 				if i = newline; i < len(p) {
 					i++
 					s.state, s.replaced = atStart, false
 				}
 				continue
 			}
-			if i += n; !mayBegin(p[i:], tokenPrefix) {
+			if i = open; !mayBegin(p[i:], tokenPrefix) {
 				i++ // an ordinary "<"
 				continue
 			}
@@ -129,6 +137,18 @@ func (s *stripper) push(p []byte, at int64) {
 	s.show(p[from:], at+int64(from))
 }
 
+// wholeLines is how much text is looked at as a whole at least.
+const wholeLines = 64
+
+// ahead gives the place of the first c of p[i:], len(p) for none. Who keeps it, until
+// it is behind i, looks at each byte once.
+func ahead(p []byte, i int, c byte) int {
+	if n := bytes.IndexByte(p[i:], c); n >= 0 {
+		return i + n
+	}
+	return len(p)
+}
+
 // mayBegin tells whether p begins with a prefix, or is the beginning of one.
 func mayBegin(p []byte, prefix string) bool {
 	n := min(len(p), len(prefix))
@@ -184,11 +204,14 @@ func (s *stripper) lineEnd(cr bool, at int64) {
 	if cr {
 		s.emit(crlf, at-1)
 	} else {
-		s.emit(crlf[1:], at)
+		s.emit(lf, at)
 	}
 }
 
-var crlf = []byte("\r\n")
+var (
+	crlf = []byte("\r\n")
+	lf   = crlf[1:]
+)
 
 // step takes one byte and tells whether it has; if not, it is for the next state.
 func (s *stripper) step(c byte, at int64) bool {
