@@ -2,7 +2,6 @@ package cortex
 
 import (
 	"bytes"
-	"cmp"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
@@ -48,7 +47,6 @@ type decoder struct {
 	held      []byte
 	heldAt    int64
 	heldBlank bool
-	spare     []byte // what held becomes while its old bytes are read again
 
 	open  bool // a unit is
 	unit  int  // its ordinal, or the next one's
@@ -144,7 +142,6 @@ func (d *decoder) segment(seg []byte, off int64, blank bool) {
 			if start = i; i == len(seg) {
 				break
 			}
-			d.raw = seg[i] != '<'
 		}
 		k := d.candidate(seg[i:])
 		if k < 0 {
@@ -422,10 +419,18 @@ func isWord(p []byte, word string) bool {
 
 // or fills in the defaults.
 func (l Limits) or() Limits {
-	return Limits{
-		TagBytes:     cmp.Or(l.TagBytes, scan.MaxTagBytes),
-		BodyBytes:    cmp.Or(l.BodyBytes, MaxBodyBytes),
-		JSONDepth:    cmp.Or(l.JSONDepth, scan.MaxJSONDepth),
-		ThoughtDepth: cmp.Or(l.ThoughtDepth, MaxThoughtDepth),
+	for _, x := range []struct {
+		limit    *int
+		standard int
+	}{
+		{&l.TagBytes, scan.MaxTagBytes},
+		{&l.BodyBytes, MaxBodyBytes},
+		{&l.JSONDepth, scan.MaxJSONDepth},
+		{&l.ThoughtDepth, MaxThoughtDepth},
+	} {
+		if *x.limit <= 0 {
+			*x.limit = x.standard
+		}
 	}
+	return l
 }

@@ -93,6 +93,9 @@ func TestSentences(t *testing.T) {
 		{"<thought\n><response>x</response></thought>", `thought "<response>x</response>"`},
 		{"<thought>\n<thought/><response>x</response></thought>", `thought "\n"; thought "<response>x</response>"`},
 		{"<thought>\n<action id=a>{\"name\":\"t\"\n}\n</action><response>x</thought>", `thought "\n"; ` + one("a", " in_thought") + `; thought "<response>x"`},
+		{"<thought>a<action id=b>{\n\t<response>r</response>", `thought "a"; ! unclosed_action id=b; ! unclosed_thought; response "r" final complete`},
+		{"<thought>a<action id=b>{ <response>r</thought>", `thought "a"; ! unclosed_action id=b; thought "<response>r"`},
+		{"<thought>\n\r<response>x</thought>", `thought "\n\r<response>x"`},
 		{"<thought>\r<response>x</thought>", `thought "\r<response>x"`},
 		{"<thought>a<action_result>b</action_result>c<parallel/>d</thought>", `thought "a"; ! reserved_tag tag=action_result; thought "c"; ! unsupported_tag tag=parallel; thought "d"`},
 		// responses
@@ -368,6 +371,27 @@ func TestLimits(t *testing.T) {
 	t.Logf("%d replies", len(replies))
 }
 
+// What one action was does not reach into the next, and an id is known however many
+// there are.
+func TestManyActions(t *testing.T) {
+	var reply, deps strings.Builder
+	for round := range 2 {
+		for i := range 30 {
+			fmt.Fprintf(&reply, `<action id="i%d">{"name":"t"}</action>`, i)
+			fmt.Fprintf(&deps, `"i%d",`, i)
+		}
+		big := strings.Repeat("x", MaxBodyBytes*2/3)
+		fmt.Fprintf(&reply, `<action id="big%d">{"name":"t","s":"%s"}</action><action id="m%d">{"name":"t","depends_on":[%s"i0"]}</action>`, round, big, round, deps.String())
+	}
+	got := decode(t, Dialect{}, messages.FinishComplete, []byte(reply.String()))
+	if err := sameAsReference(got.canonical, []byte(reply.String())); err != nil {
+		t.Fatal(err)
+	}
+	if s := short(got.canonical); strings.Count(s, "action tool") != 34 || strings.Count(s, "! duplicate_id") != 30 || !strings.Contains(s, "i28 i29] 300s") {
+		t.Error(s)
+	}
+}
+
 // The limits can be set, and so can what a response is that does not say.
 func TestSettings(t *testing.T) {
 	x := Dialect{NotFinal: true, Limits: Limits{TagBytes: 20, BodyBytes: 20, JSONDepth: 1, ThoughtDepth: 1}}
@@ -385,6 +409,17 @@ func TestSettings(t *testing.T) {
 	} {
 		if got := short(everyCut(t, x, in).canonical); got != want {
 			t.Errorf("%q\n got %s\nwant %s", in, got, want)
+		}
+	}
+}
+
+// A limit that is none is the default, not a way to have none.
+func TestNegativeLimits(t *testing.T) {
+	x := Dialect{Limits: Limits{TagBytes: -1, BodyBytes: -1, JSONDepth: -1, ThoughtDepth: -1}}
+	for _, v := range vectors(t) {
+		reply := []byte(v.Input)
+		if got, want := decode(t, x, messages.FinishComplete, reply).exact, decode(t, Dialect{}, messages.FinishComplete, reply).exact; got != want {
+			t.Errorf("%q\ngot\n%swant\n%s", reply, got, want)
 		}
 	}
 }
@@ -444,8 +479,8 @@ func TestHostileReplies(t *testing.T) {
 			t.Errorf("%s: %d events", name, events)
 		}
 		x := d.(*decoder)
-		if cap(x.held)+cap(x.spare)+cap(x.arena) > 64<<10 {
-			t.Errorf("%s: %d bytes held", name, cap(x.held)+cap(x.spare)+cap(x.arena))
+		if cap(x.held)+cap(x.arena) > 64<<10 {
+			t.Errorf("%s: %d bytes held", name, cap(x.held)+cap(x.arena))
 		}
 	}
 }

@@ -21,12 +21,12 @@ type Dialect struct {
 	Limits   Limits
 }
 
-// Limits lower or raise what a reply may have; 0 is the default of each.
+// Limits lower or raise what a reply may have; what is not above 0 is the default.
 type Limits struct {
-	TagBytes     int // 0 is 4096
-	BodyBytes    int // of an action; 0 is 256 KiB
-	JSONDepth    int // of a body; 0 is 64
-	ThoughtDepth int // 0 is 8
+	TagBytes     int // 4096
+	BodyBytes    int // of an action; 256 KiB
+	JSONDepth    int // of a body; 64
+	ThoughtDepth int // 8
 }
 
 var _ parse.Dialect = Dialect{}

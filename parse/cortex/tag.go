@@ -176,12 +176,11 @@ func (d *decoder) resume(seg []byte) int {
 	return len(seg)
 }
 
-// again reads what is held once more, in the state it now means something to.
+// again reads what is held once more, in the state it now means something to. It is
+// one tag's beginning or a closer, so should it be held again, it stays where it is.
 func (d *decoder) again() {
 	d.inTag = false
-	p := d.held
-	d.held, d.spare = d.spare[:0], p
-	d.segment(p, d.heldAt, d.heldBlank)
+	d.segment(d.held, d.heldAt, d.heldBlank)
 }
 
 // refused makes text of what turned out not to be a tag.

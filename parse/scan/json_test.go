@@ -113,6 +113,8 @@ func TestPrefix(t *testing.T) {
 		{`{"a":1,}`, 7},
 		{`{"a" 1`, 5},
 		{"01", 1},
+		{"00", 1},
+		{"-00", 2},
 		{"-a", 1},
 		{"1.a", 2},
 		{"1ea", 2},
@@ -152,7 +154,7 @@ func TestPrefix(t *testing.T) {
 // A lone surrogate is invalid and protects the rest of its string all the same.
 func TestLoneSurrogates(t *testing.T) {
 	for _, s := range []string{
-		`"\ud800"`, `"\ud800x"`, `"\ud800\n"`, `"\udc00"`, `"\ud800\ud800\udc00"`, `"\ud800\u0041"`, `["\udbff", "x<y\"z"]`, `{"\ud800":1}`, `"\udc00\ud800"`,
+		`"\ud800"`, `"\ud800x"`, `"\ud800x\udc00"`, `"\ud800\n\udc00"`, `"\ud800\/\udc00"`, `"\ud800\n"`, `"\udc00"`, `"\ud800\ud800\udc00"`, `"\ud800\u0041"`, `["\udbff", "x<y\"z"]`, `{"\ud800":1}`, `"\udc00\ud800"`,
 	} {
 		_, taken, ok := read(t, s)
 		if ok || taken != len(s) {
