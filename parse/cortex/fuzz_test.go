@@ -34,7 +34,7 @@ func compose(r *rand.Rand) []byte {
 
 func cut(r *rand.Rand, b []byte) [][]byte {
 	var pieces [][]byte
-	most := 1 + r.IntN(40)
+	most := 1 + r.IntN(40+len(b)/50)
 	for len(b) > 0 {
 		n := min(r.IntN(most+1), len(b))
 		pieces = append(pieces, b[:n])
