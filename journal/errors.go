@@ -16,6 +16,9 @@ const (
 	ReasonBusy = "BUSY"
 	// ReasonIO: a write or sync failed. Sticky until the store is reopened.
 	ReasonIO = "IO"
+	// ReasonUnavailable: the server that holds the journal cannot be reached, or the
+	// connection to it broke. Not sticky. Load again: the head tells what is there.
+	ReasonUnavailable = "UNAVAILABLE"
 	// ReasonOverload: the writer's queue is over its hard limit. Not sticky.
 	ReasonOverload = "OVERLOAD"
 	// ReasonClosed: the store or writer was closed.

@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// row is a row of heads. With id 0 it is none.
+type row struct {
+	id   int64
+	head journal.Head
+}
+
+// maxHeads bounds the heads that are remembered, about 300 bytes each.
+const maxHeads = 4096
+
+// chain is what a group has for one incarnation: batches in order, and how far they
+// have come.
+type chain struct {
+	inc      messages.Incarnation
+	batches  []*journal.Batch
+	verdicts []*error // of the group's answer, parallel to batches
+
+	// at is the head that the batches were judged against, and known tells that they
+	// were. It is a guess from memory, or a row that this transaction has locked.
+	at    row
+	known bool
+	// accepted are the batches that continue at, next is the head after them, and
+	// won tells that the server has agreed.
+	accepted []*journal.Batch
+	next     journal.Head
+	won      bool
+}
+
+// chains sorts a group by incarnation, in the order of first appearance.
+func chains(batches []journal.Batch, errs []error) []*chain {
+	all := make([]*chain, 0, len(batches))
+	by := make(map[messages.Incarnation]*chain, len(batches))
+	for i := range batches {
+		b := &batches[i]
+		c := by[b.Inc]
+		if c == nil {
+			c = &chain{inc: b.Inc}
+			by[b.Inc] = c
+			all = append(all, c)
+		}
+		c.batches = append(c.batches, b)
+		c.verdicts = append(c.verdicts, &errs[i])
+	}
+	return all
+}
+
+// guess takes a remembered head if the first batch continues it.
+func (c *chain) guess(heads map[messages.Incarnation]row) {
+	c.at, c.accepted, c.known, c.won = row{}, nil, false, false
+	r, ok := heads[c.inc]
+	b := c.batches[0]
+	if ok && len(b.Records) > 0 && b.Records[0] != nil && r.head.Seq == b.ExpectSeq && r.head.Hash == b.Records[0].Prev {
+		c.judge(r)
+	}
+}
+
+// judge decides the batches against a head, in order.
+func (c *chain) judge(at row) {
+	c.at, c.known, c.won = at, true, false
+	c.accepted = c.accepted[:0]
+	h := at.head
+	for i, b := range c.batches {
+		if at.id == 0 && len(c.accepted) == 0 {
+			h = journal.NewHead(b.SID, b.Inc)
+		}
+		err := fits(b)
+		if err == nil && h.SID != b.SID {
+			err = journal.Fail(journal.ReasonInvalid, nil, "session %s: the incarnation is %s's", b.SID, h.SID)
+		}
+		if err == nil {
+			err = journal.Judge(&h, b)
+		}
+		*c.verdicts[i] = err
+		if err == nil {
+			h = h.Advance(b)
+			c.accepted = append(c.accepted, b)
+		}
+	}
+	c.next = h
+}
+
+// refuse gives the batches that were to be accepted a verdict of their own. Those
+// that were refused for themselves keep theirs.
+func (c *chain) refuse(err error) {
+	for i := range c.batches {
+		if v := c.verdicts[i]; !c.known || *v == nil {
+			*v = err
+		}
+	}
+	c.known, c.won, c.accepted = true, false, nil
+}
+
+// creates tells that the chain begins with a new row.
+func (c *chain) creates() bool { return c.at.id == 0 }
+
+// contends tells that there is something for the server to agree to.
+func (c *chain) contends() bool { return c.known && !c.won && len(c.accepted) > 0 }
+
+// last is the record a chain ends with once it is accepted.
+func (c *chain) last() *messages.Record {
+	recs := c.accepted[len(c.accepted)-1].Records
+	return recs[len(recs)-1]
+}
+
+// fits tells what PostgreSQL could not hold.
+func fits(b *journal.Batch) error {
+	if len(b.SID) > messages.MaxSIDBytes || !plain(b.SID) {
+		return journal.Fail(journal.ReasonInvalid, nil, "a name of a session has at most %d bytes of text", messages.MaxSIDBytes)
+	}
+	for _, r := range b.Records {
+		if r != nil && len(r.Raw) > MaxValueBytes {
+			return tooLarge(b.SID, "a body", len(r.Raw))
+		}
+	}
+	for i := range b.Blobs {
+		if n := len(b.Blobs[i].Data); n > MaxValueBytes {
+			return tooLarge(b.SID, "a blob", n)
+		}
+	}
+	if s := b.Snapshot; s != nil && len(s.State) > MaxValueBytes {
+		return tooLarge(b.SID, "a snapshot", len(s.State))
+	}
+	return nil
+}
+
+func tooLarge(sid, what string, n int) error {
+	return journal.Fail(journal.ReasonInvalid, nil, "session %s: %s of %d bytes; the limit is %d", sid, what, n, int64(MaxValueBytes))
+}
+
+// snapshotSum guards a snapshot, which no chain covers, against decay. It is no
+// signature: whoever can write the table can write the sum.
+func snapshotSum(inc messages.Incarnation, snap *journal.Snapshot) [32]byte {
+	h := sha256.New()
+	h.Write(inc[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(snap.Seq)))
+	h.Write(snap.Hash[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(snap.Format)))
+	h.Write(snap.State)
+	return [32]byte(h.Sum(nil))
+}
+
+// present keeps an empty value from being NULL.
+func present(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,435 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+const (
+	// rounds bounds how often one transaction asks for heads that move away from it.
+	rounds = 4
+	// attempts bounds how often a group is tried that is known to have left nothing.
+	attempts = 4
+	// apartWait is how long a session that has cost its group the transaction may
+	// wait for a row, in the transaction it then gets for itself.
+	apartWait = 50 * time.Millisecond
+)
+
+// Commit implements journal.Store.
+func (s *Store) Commit(batches []journal.Batch) []error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	errs := make([]error, len(batches))
+	if len(batches) == 0 {
+		return errs
+	}
+	group := chains(batches, errs)
+	err := s.commit(group, 0)
+	if err != nil && len(group) > 1 && single(err) {
+		// One session's rows are in the way, or are not what its head says. Each gets
+		// a transaction of its own; the others must not pay.
+		deadline := time.Now().Add(s.opts.Outage)
+		for i, c := range group {
+			if i > 0 && time.Now().After(deadline) { // it is the server, after all
+				c.refuse(err)
+				continue
+			}
+			if err := s.commit(group[i:i+1], apartWait); err != nil {
+				s.stick(err)
+				c.refuse(err)
+			}
+		}
+	} else if err != nil {
+		s.stick(err)
+		for _, c := range group {
+			c.refuse(err)
+		}
+	}
+	return errs
+}
+
+// single tells a failure that may be one session's.
+func single(err error) bool {
+	switch journal.ReasonOf(err) {
+	case journal.ReasonBusy, journal.ReasonCorrupt, journal.ReasonInvalid:
+		return true
+	}
+	return false
+}
+
+// commit tries a group until it is known what became of it.
+func (s *Store) commit(group []*chain, wait time.Duration) error {
+	for try := 1; ; try++ {
+		if err := s.writable(); err != nil {
+			return err
+		}
+		fresh := s.w == nil
+		if fresh {
+			// Nobody waits again for a server that the last commit has waited for.
+			ctx, cancel := context.WithTimeout(s.life, s.opts.Outage)
+			err := s.connect(ctx)
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+		for _, c := range group {
+			c.guess(s.heads)
+		}
+		t := transaction{s: s, w: s.w, group: group, wait: wait}
+		err := t.run()
+		if err == nil {
+			s.remember(group)
+			return nil
+		}
+		for _, c := range group {
+			delete(s.heads, c.inc)
+		}
+		broken := s.w.lost(err)
+		if broken || !s.rollback() {
+			s.disconnect()
+		}
+		var pe *pgconn.PgError
+		switch {
+		case t.local:
+			// It is there, and not where it was promised to be.
+			return err
+		case broken:
+			deadline := time.Now().Add(s.opts.Outage)
+			if lost := s.await(deadline); lost != nil {
+				if t.sent {
+					return journal.Fail(journal.ReasonUnavailable, errors.Join(s.target.quiet(err), lost),
+						"the connection broke in a commit; the head will tell what became of it")
+				}
+				return lost
+			}
+			if t.sent {
+				there, doubt := s.settle(&t, deadline)
+				if doubt != nil {
+					return doubt
+				}
+				if there {
+					s.remember(group)
+					return nil
+				}
+			}
+			// Nothing of it is there, and nothing of it can come any more.
+			if try < attempts {
+				continue
+			}
+		case errors.As(err, &pe) && (pe.Code == "40001" || pe.Code == "40P01") && try < attempts:
+			continue
+		}
+		return s.failure(err, "committing")
+	}
+}
+
+var errUnreplicated = journal.Fail(journal.ReasonUnavailable, nil,
+	"the commit was ended before a synchronous standby had it; the head tells what is there")
+
+// rollback tells that the connection is as before.
+func (s *Store) rollback() bool {
+	ctx, cancel := s.bounded()
+	defer cancel()
+	if s.w.conn.PgConn().TxStatus() == 'I' {
+		return true
+	}
+	_, err := s.w.conn.Exec(ctx, "ROLLBACK")
+	return err == nil && s.w.conn.PgConn().TxStatus() == 'I'
+}
+
+// bounded is the time of one exchange: what the server may take, and the way.
+func (s *Store) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), s.opts.StatementTimeout+s.opts.BusyTimeout)
+}
+
+// remember keeps the heads that a commit has left.
+func (s *Store) remember(group []*chain) {
+	if len(s.heads) > maxHeads {
+		clear(s.heads)
+	}
+	for _, c := range group {
+		if c.won {
+			s.heads[c.inc] = row{id: c.at.id, head: c.next}
+		}
+	}
+}
+
+// transaction is one try at a group.
+type transaction struct {
+	s     *Store
+	w     *writer
+	group []*chain
+	wait  time.Duration // for rows, when not the connection's
+
+	begun bool
+	xid   string // of this transaction, once a row was written
+	sent  bool   // COMMIT may have reached the server
+	local bool   // it did, and a standby was not waited for
+}
+
+const (
+	headColumns = "id, sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed"
+
+	// The order keeps two hosts that load the same sessions from a deadlock.
+	sqlHeads = "SELECT " + headColumns + " FROM heads WHERE inc = ANY($1) ORDER BY inc FOR UPDATE"
+
+	// The fence: compare and append. What journal.Judge says of a head in memory
+	// this says of the row.
+	sqlAdvance = `UPDATE heads h SET seq = n.seq, hash = n.hash, epoch = n.epoch, run = n.run, turn = n.turn,
+			open = n.open, queued = n.queued, closed = n.closed
+		FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
+			$8::bigint[], $9::bigint[], $10::boolean[], $11::bigint[], $12::boolean[])
+			AS n (id, at, prev, claim, seq, hash, epoch, run, turn, open, queued, closed)
+		WHERE h.id = n.id AND h.seq = n.at AND h.hash = n.prev AND h.epoch <= n.claim
+		RETURNING h.id`
+	// A new row is its own comparison: the name and the incarnation have to be free.
+	sqlRetire = "UPDATE heads SET live = false WHERE sid = ANY($1) AND live AND closed"
+	sqlCreate = `INSERT INTO heads (inc, sid, live, seq, hash, epoch, run, turn, open, queued, closed)
+		SELECT inc, sid, true, seq, hash, epoch, run, turn, open, queued, closed
+		FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[],
+			$8::boolean[], $9::bigint[], $10::boolean[]) WITH ORDINALITY
+			AS n (inc, sid, seq, hash, epoch, run, turn, open, queued, closed, place)
+		ORDER BY place ON CONFLICT DO NOTHING RETURNING id, inc`
+	sqlXID = "SELECT pg_current_xact_id()::text"
+
+	sqlRecords = `INSERT INTO records (session, seq, epoch, run, turn, type, ts, salt, body, hash, kid, sig)
+		SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[],
+			$8::bytea[], $9::text[], $10::bytea[], $11::bytea[], $12::bytea[])`
+	sqlBlobs = `INSERT INTO blobs (session, digest, data)
+		SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) ON CONFLICT DO NOTHING`
+	sqlSnapshot = `INSERT INTO snapshots (session, seq, hash, format, state, sum) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, format = excluded.format,
+			state = excluded.state, sum = excluded.sum`
+)
+
+// run decides the group, and makes what it accepts durable. After an error nothing
+// of it is there, or sent is true.
+func (t *transaction) run() error {
+	for round := 1; ; round++ {
+		if err := t.load(); err != nil {
+			return err
+		}
+		losers, err := t.fence()
+		if err != nil {
+			return err
+		}
+		if losers == 0 {
+			break
+		}
+		for _, c := range t.group {
+			switch {
+			case !c.contends():
+			case round == rounds:
+				c.refuse(journal.Fail(journal.ReasonBusy, nil, "session %s: the head moves faster than it can be read", c.batches[0].SID))
+			default:
+				c.known = false
+			}
+		}
+	}
+	return t.append()
+}
+
+// send runs a batch of statements, each with its reader, in a transaction.
+func (t *transaction) send(b *pgx.Batch) error {
+	ctx, cancel := t.s.bounded()
+	defer cancel()
+	if !t.begun {
+		t.begun = true
+		begin := &pgx.Batch{}
+		begin.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+		if t.wait > 0 {
+			begin.Queue("SELECT set_config('lock_timeout', $1, true)", milliseconds(t.wait))
+		}
+		b.QueuedQueries = append(begin.QueuedQueries, b.QueuedQueries...)
+	}
+	return t.w.conn.SendBatch(ctx, b).Close()
+}
+
+// load reads and locks the heads that are not known, and judges their batches. An
+// incarnation that has lost its creation and still has no row lost it to another.
+func (t *transaction) load() error {
+	var incs []messages.Incarnation
+	by := make(map[messages.Incarnation]*chain)
+	for _, c := range t.group {
+		if !c.known {
+			incs = append(incs, c.inc)
+			by[c.inc] = c
+		}
+	}
+	if len(incs) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	b.Queue(sqlHeads, incs).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var r row
+			if err := r.scan(rows); err != nil {
+				return err
+			}
+			if c := by[r.head.Inc]; c != nil {
+				c.judge(r)
+				delete(by, r.head.Inc)
+			}
+		}
+		return rows.Err()
+	})
+	if err := t.send(b); err != nil {
+		return err
+	}
+	for _, c := range by {
+		lost := c.creates() && len(c.accepted) > 0
+		c.judge(row{})
+		if lost && len(c.accepted) > 0 {
+			c.refuse(journal.Fail(journal.ReasonStaleHead, nil, "session %s: another incarnation is live", c.accepted[0].SID))
+		}
+	}
+	return nil
+}
+
+// fence lets the server compare, and tells how many it refused.
+func (t *transaction) fence() (losers int, err error) {
+	var moves, births []*chain
+	for _, c := range t.group {
+		switch {
+		case !c.contends():
+		case c.creates():
+			births = append(births, c)
+		default:
+			moves = append(moves, c)
+		}
+	}
+	if len(moves)+len(births) == 0 {
+		return 0, nil
+	}
+	b := &pgx.Batch{}
+	won := 0
+	if len(moves) > 0 {
+		byID := make(map[int64]*chain, len(moves))
+		var at, claim, id []int64
+		var prev [][]byte
+		for _, c := range moves {
+			first := c.accepted[0]
+			byID[c.at.id] = c
+			id, at, claim = append(id, c.at.id), append(at, first.ExpectSeq), append(claim, first.Epoch)
+			prev = append(prev, first.Records[0].Prev[:])
+		}
+		n := heads(moves)
+		b.Queue(sqlAdvance, id, at, prev, claim, n.seq, n.hash, n.epoch, n.run, n.turn, n.open, n.queued, n.closed).
+			Query(func(rows pgx.Rows) error {
+				for rows.Next() {
+					var id int64
+					if err := rows.Scan(&id); err != nil {
+						return err
+					}
+					if c := byID[id]; c != nil {
+						c.won = true
+						won++
+					}
+				}
+				return rows.Err()
+			})
+	}
+	if len(births) > 0 {
+		byInc := make(map[messages.Incarnation]*chain, len(births))
+		incs, sids := make([]messages.Incarnation, len(births)), make([]string, len(births))
+		for i, c := range births {
+			byInc[c.inc] = c
+			incs[i], sids[i] = c.inc, c.next.SID
+		}
+		n := heads(births)
+		b.Queue(sqlRetire, sids)
+		b.Queue(sqlCreate, incs, sids, n.seq, n.hash, n.epoch, n.run, n.turn, n.open, n.queued, n.closed).
+			Query(func(rows pgx.Rows) error {
+				for rows.Next() {
+					var id int64
+					var inc messages.Incarnation
+					if err := rows.Scan(&id, &inc); err != nil {
+						return err
+					}
+					if c := byInc[inc]; c != nil {
+						c.at.id, c.won = id, true
+						won++
+					}
+				}
+				return rows.Err()
+			})
+	}
+	if t.xid == "" {
+		b.Queue(sqlXID).QueryRow(func(r pgx.Row) error { return r.Scan(&t.xid) })
+	}
+	if err := t.send(b); err != nil {
+		return 0, err
+	}
+	return len(moves) + len(births) - won, nil
+}
+
+// columns are the heads after the accepted batches.
+type columns struct {
+	seq, epoch, run, turn, queued []int64
+	hash                          [][]byte
+	open, closed                  []bool
+}
+
+func heads(cs []*chain) (n columns) {
+	for _, c := range cs {
+		h := &c.next
+		n.seq, n.epoch, n.run = append(n.seq, h.Seq), append(n.epoch, h.Epoch), append(n.run, h.Run)
+		n.turn, n.queued, n.hash = append(n.turn, h.Turn), append(n.queued, h.Queued), append(n.hash, h.Hash[:])
+		n.open, n.closed = append(n.open, h.Open), append(n.closed, h.Closed)
+	}
+	return n
+}
+
+// append writes what the winners bring, and commits.
+func (t *transaction) append() error {
+	var p parcel
+	for _, c := range t.group {
+		if !c.won {
+			continue
+		}
+		for _, b := range c.accepted {
+			for _, r := range b.Records {
+				p.record(c.at.id, r)
+			}
+			for i := range b.Blobs {
+				p.blob(c.at.id, &b.Blobs[i])
+			}
+		}
+		for i := len(c.accepted) - 1; i >= 0; i-- {
+			if snap := c.accepted[i].Snapshot; snap != nil { // the last one counts
+				p.snapshot(c.at.id, c.inc, snap)
+				break
+			}
+		}
+	}
+	if !t.begun {
+		return nil // everything was refused by what is known without asking
+	}
+	b := p.batch()
+	var done pgconn.CommandTag
+	b.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+		done = tag
+		return nil
+	})
+	t.w.local = false
+	t.sent = t.xid != ""
+	if err := t.send(b); err != nil {
+		return err
+	}
+	if done.String() != "COMMIT" {
+		t.sent = false
+		return journal.Fail(journal.ReasonIO, nil, "the server answered a COMMIT with %s", done)
+	}
+	if t.local = t.w.local; t.local {
+		return errUnreplicated
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Waiting for a server that is away: the first pause, doubled up to the last.
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// config is how connections of this store are made.
+func (s *Store) config() *pgx.ConnConfig {
+	c := s.target.conf.Copy()
+	if c.RuntimeParams == nil {
+		c.RuntimeParams = make(map[string]string)
+	}
+	for name, value := range map[string]string{
+		"application_name":                    "stile",
+		"search_path":                         pgx.Identifier{s.opts.Schema}.Sanitize() + ", pg_temp",
+		"statement_timeout":                   milliseconds(s.opts.StatementTimeout),
+		"lock_timeout":                        milliseconds(s.opts.BusyTimeout),
+		"idle_in_transaction_session_timeout": milliseconds(s.opts.StatementTimeout),
+		"default_transaction_isolation":       "read committed", // the fence compares with the row as it is
+		"client_encoding":                     "UTF8",
+	} {
+		if name == "application_name" && c.RuntimeParams[name] != "" {
+			continue
+		}
+		c.RuntimeParams[name] = value
+	}
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > s.opts.Outage {
+		c.ConnectTimeout = s.opts.Outage
+	}
+	// A host name that answers, and then nothing: found in half a minute, not two hours.
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}}
+	c.DialFunc = dialer.DialContext
+	c.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	return c
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+
+// promises are the server's settings that an acknowledgement stands on.
+type promises struct {
+	version             int
+	commit, fsync, torn string
+	encoding            string
+	standby             bool
+}
+
+// verify sets and checks what a connection promises, and tells what is weak in it.
+func (s *Store) verify(ctx context.Context, c *pgx.Conn) (notices []string, err error) {
+	var p promises
+	err = c.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('synchronous_commit'),
+		current_setting('fsync'), current_setting('full_page_writes'), current_setting('server_encoding'), pg_is_in_recovery()`).
+		Scan(&p.version, &p.commit, &p.fsync, &p.torn, &p.encoding, &p.standby)
+	if err != nil {
+		return nil, err
+	}
+	if p.version < MinVersion {
+		return nil, journal.Fail(journal.ReasonFormat, nil, "the server is PostgreSQL %d; 13 is the oldest that will do", p.version/10000)
+	}
+	if p.encoding != "UTF8" {
+		return nil, journal.Fail(journal.ReasonFormat, nil, "the database has the encoding %s; the journal needs UTF8", p.encoding)
+	}
+	if p.standby {
+		return nil, journal.Fail(journal.ReasonUnavailable, nil, "the server is a standby and takes no writes")
+	}
+	want := s.opts.Durability
+	if want == "" {
+		want = On
+		if Durability(p.commit) == RemoteApply {
+			want = RemoteApply
+		}
+	}
+	if p.fsync != "on" && want != Off {
+		return nil, misconfigured("durability", nil, "the server runs with fsync=off, so nothing it acknowledges is safe; durability off accepts that")
+	}
+	if Durability(p.commit) != want {
+		if err := c.QueryRow(ctx, "SELECT set_config('synchronous_commit', $1, false)", string(want)).Scan(&p.commit); err != nil {
+			return nil, err
+		}
+		if Durability(p.commit) != want {
+			return nil, misconfigured("durability", nil, "the server keeps synchronous_commit="+p.commit)
+		}
+	}
+	switch {
+	case p.fsync != "on":
+		notices = append(notices, "durability off: the server runs with fsync=off and may lose or damage everything when its machine stops")
+	case want == Off:
+		notices = append(notices, "durability off: a crash of the server loses what it acknowledged last")
+	case want.weak():
+		notices = append(notices, fmt.Sprintf("durability %s: an acknowledged record may be missing on a standby that takes over", want))
+	}
+	if p.torn != "on" {
+		notices = append(notices, "the server runs with full_page_writes=off: safe only where its disk never tears a page")
+	}
+	nc := c.PgConn().Conn()
+	if _, secure := nc.(*tls.Conn); !secure && !local(nc.RemoteAddr()) {
+		notices = append(notices, "the connection to the database is not encrypted: sslmode=verify-full in its URL would see to that")
+	}
+	return notices, nil
+}
+
+// local tells an address that leaves no machine.
+func local(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.UnixAddr:
+		return true
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	}
+	return false
+}
+
+// connect makes the committing connection, under s.write, in one attempt.
+func (s *Store) connect(ctx context.Context) error {
+	w := new(writer)
+	conf := s.config()
+	conf.OnNotice = w.notice
+	c, err := pgx.ConnectConfig(ctx, conf)
+	if err != nil {
+		return s.failure(err, "connecting to the journal")
+	}
+	w.conn = c
+	if w.notices, err = s.verify(ctx, c); err != nil {
+		w.close()
+		return s.failure(err, "connecting to the journal")
+	}
+	s.w = w
+	return nil
+}
+
+// await connects as soon as the server is there, for as long as an outage may take.
+func (s *Store) await(deadline time.Time) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		ctx, cancel := context.WithDeadline(s.life, deadline)
+		err := s.connect(ctx)
+		cancel()
+		if err == nil || journal.ReasonOf(err) != journal.ReasonUnavailable || s.life.Err() != nil || !time.Now().Add(pause).Before(deadline) {
+			return err
+		}
+		if !s.pause(pause) {
+			return err
+		}
+	}
+}
+
+// pause waits, and tells that the store is still open.
+func (s *Store) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.life.Done():
+		return false
+	}
+}
+
+// disconnect drops the committing connection, under s.write.
+func (s *Store) disconnect() {
+	if s.w != nil {
+		s.w.close()
+		s.w = nil
+	}
+}
+
+// writer is the committing connection.
+type writer struct {
+	conn    *pgx.Conn
+	notices []string
+	// local tells that a COMMIT gave up waiting for a synchronous standby: the
+	// server says so in a warning, and then acknowledges.
+	local bool
+}
+
+// notice hears the server's warnings.
+func (w *writer) notice(_ *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" && (n.Code == "57014" || n.Code == "57P01") {
+		w.local = true
+	}
+}
+
+func (w *writer) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = w.conn.Close(ctx) // it says goodbye; nobody needs the answer
+}
+
+// lost tells that the connection is no more, or about to be.
+func (w *writer) lost(err error) bool {
+	if w.conn.IsClosed() {
+		return true
+	}
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && (pe.SeverityUnlocalized == "FATAL" || pe.SeverityUnlocalized == "PANIC")
+}
+
+// broken tells an error of a connection, as against one of a request.
+func broken(err error) bool {
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, context.DeadlineExceeded, context.Canceled, pgconn.ErrConnClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// failure classifies an error of a write. What is not known to be harmless is IO,
+// and so sticky.
+func (s *Store) failure(err error, what string) error {
+	return s.classify(err, what, journal.ReasonIO)
+}
+
+// readFailure classifies an error of a read, for which the unknown is a row that is
+// not what was written.
+func (s *Store) readFailure(err error, what string) error {
+	return s.classify(err, what, journal.ReasonCorrupt)
+}
+
+func (s *Store) classify(err error, what, unknown string) error {
+	// What AfterConnect refuses comes wrapped.
+	var typed *messages.Error
+	if errors.As(err, &typed) {
+		return typed
+	}
+	clean := s.target.quiet(err)
+	var pe *pgconn.PgError
+	if !errors.As(err, &pe) {
+		var ne net.Error
+		var ce *pgconn.ConnectError
+		if errors.As(err, &ne) || errors.As(err, &ce) || pgconn.Timeout(err) || broken(err) {
+			return journal.Fail(journal.ReasonUnavailable, clean, "%s", what)
+		}
+		return journal.Fail(unknown, clean, "%s", what)
+	}
+	switch pe.Code {
+	case "28000", "28P01", "3D000": // who, and which database
+		return misconfigured("url", clean, what)
+	case "42501":
+		return misconfigured("url", clean, what+": the role lacks a right")
+	case "25006", "53300", "57014": // read only; too many connections; a statement cut off
+		reason := journal.ReasonUnavailable
+		if pe.Code == "57014" {
+			reason = journal.ReasonBusy
+		}
+		return journal.Fail(reason, clean, "%s", what)
+	case "55P03", "40001", "40P01", "53200", "53000":
+		return journal.Fail(journal.ReasonBusy, clean, "%s", what)
+	case "53100": // the disk is full
+		return journal.Fail(journal.ReasonIO, clean, "%s", what)
+	}
+	switch pe.Code[:min(2, len(pe.Code))] {
+	case "08", "57":
+		return journal.Fail(journal.ReasonUnavailable, clean, "%s", what)
+	case "22", "54":
+		return journal.Fail(journal.ReasonInvalid, clean, "%s", what)
+	case "23":
+		return journal.Fail(journal.ReasonCorrupt, clean, "%s: the heads say it cannot happen", what)
+	case "58":
+		return journal.Fail(journal.ReasonIO, clean, "%s", what)
+	}
+	if pe.SeverityUnlocalized == "FATAL" || pe.SeverityUnlocalized == "PANIC" {
+		return journal.Fail(journal.ReasonUnavailable, clean, "%s", what)
+	}
+	return journal.Fail(unknown, clean, "%s", what)
+}

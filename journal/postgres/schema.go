@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/seed14be6753/stile/journal"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// formatTable is where goose keeps the format version. Its name marks a schema as ours.
+const formatTable = "stile_migrations"
+
+// migrationWait bounds the wait for another host that migrates right now.
+const migrationWait = 2 * time.Minute
+
+// migrate brings the schema to this version's format. A schema that is there already
+// is only read, so that a host may run as a role without rights on the catalog.
+func (s *Store) migrate(ctx context.Context) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return s.failure(err, "reading the migrations")
+	}
+	want, err := newest(dir)
+	if err != nil {
+		return s.failure(err, "reading the migrations")
+	}
+	conf := s.config()
+	conf.RuntimeParams["statement_timeout"] = "0"
+	conf.RuntimeParams["lock_timeout"] = milliseconds(migrationWait)
+	c, err := pgx.ConnectConfig(ctx, conf)
+	if err != nil {
+		return s.failure(gone(ctx, err), "connecting to the journal")
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	if _, err := s.verify(ctx, c); err != nil {
+		return s.failure(gone(ctx, err), "connecting to the journal")
+	}
+	have, err := s.format(ctx, c)
+	if err != nil {
+		return s.failure(gone(ctx, err), "reading the format of the journal")
+	}
+	if have < want {
+		if have, err = s.raise(ctx, c, conf, dir); err != nil {
+			return s.failure(gone(ctx, err), "migrating the journal")
+		}
+	}
+	if have != want {
+		return journal.Fail(journal.ReasonFormat, nil, "the journal has format %d; this version knows %d", have, want)
+	}
+	return nil
+}
+
+// newest is the highest version among the migrations.
+func newest(dir fs.FS) (int64, error) {
+	var top int64
+	entries, err := fs.ReadDir(dir, ".")
+	for _, e := range entries {
+		v, err := goose.NumericComponent(e.Name())
+		if err != nil {
+			return 0, err
+		}
+		top = max(top, v)
+	}
+	return top, err
+}
+
+// format is the schema's version: 0 for one that is missing or empty. A schema of
+// something else is refused.
+func (s *Store) format(ctx context.Context, c *pgx.Conn) (int64, error) {
+	var things int64
+	var ours bool
+	err := c.QueryRow(ctx, `SELECT count(*), coalesce(bool_or(r.relname = $2), false)
+		FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace WHERE n.nspname = $1`, s.opts.Schema, formatTable).Scan(&things, &ours)
+	switch {
+	case err != nil || things == 0:
+		return 0, err
+	case !ours:
+		return 0, journal.Fail(journal.ReasonFormat, nil, "the schema %s holds the tables of something else", strconv.Quote(s.opts.Schema))
+	}
+	var version sql.NullInt64
+	err = c.QueryRow(ctx, "SELECT max(version_id) FROM "+formatTable+" WHERE is_applied").Scan(&version)
+	return version.Int64, err
+}
+
+// raise makes the schema and applies migrations, while no other host does.
+func (s *Store) raise(ctx context.Context, c *pgx.Conn, conf *pgx.ConnConfig, dir fs.FS) (int64, error) {
+	// The lock ends with the connection, too.
+	if _, err := c.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1, 0))", "stile journal "+s.opts.Schema); err != nil {
+		return 0, err
+	}
+	if _, err := s.format(ctx, c); err != nil { // it may have become something else's
+		return 0, err
+	}
+	var there bool
+	if err := c.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", s.opts.Schema).Scan(&there); err != nil {
+		return 0, err
+	}
+	if !there {
+		if _, err := c.Exec(ctx, "CREATE SCHEMA "+(pgx.Identifier{s.opts.Schema}).Sanitize()); err != nil {
+			return 0, err
+		}
+	}
+	db := stdlib.OpenDB(*conf)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	p, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(formatTable))
+	if err != nil {
+		return 0, err
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return 0, err
+	}
+	return s.format(ctx, c)
+}
