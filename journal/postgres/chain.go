@@ -3,6 +3,7 @@ package postgres
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -33,6 +34,9 @@ type chain struct {
 	accepted []*journal.Batch
 	next     journal.Head
 	won      bool
+	// taken are names under which this incarnation could not be created: another one
+	// is live there.
+	taken []string
 }
 
 // chains sorts a group by incarnation, in the order of first appearance.
@@ -56,6 +60,7 @@ func chains(batches []journal.Batch, errs []error) []*chain {
 // guess takes a remembered head if the first batch continues it.
 func (c *chain) guess(heads map[messages.Incarnation]row) {
 	c.at, c.accepted, c.known, c.won = row{}, nil, false, false
+	c.taken = nil
 	r, ok := heads[c.inc]
 	b := c.batches[0]
 	if ok && len(b.Records) > 0 && b.Records[0] != nil && r.head.Seq == b.ExpectSeq && r.head.Hash == b.Records[0].Prev {
@@ -78,6 +83,9 @@ func (c *chain) judge(at row) {
 		}
 		if err == nil {
 			err = journal.Judge(&h, b)
+		}
+		if err == nil && len(c.accepted) == 0 && slices.Contains(c.taken, b.SID) {
+			err = journal.Fail(journal.ReasonStaleHead, nil, "session %s: another incarnation is live", b.SID)
 		}
 		*c.verdicts[i] = err
 		if err == nil {

@@ -30,7 +30,31 @@ func (s *Store) Commit(batches []journal.Batch) []error {
 	if len(batches) == 0 {
 		return errs
 	}
-	group := chains(batches, errs)
+	for from := 0; from < len(batches); {
+		to := from + alike(batches[from:])
+		s.decide(chains(batches[from:to], errs[from:to]))
+		from = to
+	}
+	return errs
+}
+
+// alike is how many batches may share a transaction: up to where a name comes under
+// another incarnation. Whether that one may have the name depends on what the first
+// does to it. Nearly always it is all of them.
+func alike(batches []journal.Batch) int {
+	by := make(map[string]messages.Incarnation, len(batches))
+	for i := range batches {
+		b := &batches[i]
+		if inc, ok := by[b.SID]; ok && inc != b.Inc {
+			return i
+		}
+		by[b.SID] = b.Inc
+	}
+	return len(batches)
+}
+
+// decide commits a group, and gives every batch its verdict.
+func (s *Store) decide(group []*chain) {
 	err := s.commit(group, 0)
 	if err != nil && len(group) > 1 && single(err) {
 		// One session's rows are in the way, or are not what its head says. Each gets
@@ -52,7 +76,6 @@ func (s *Store) Commit(batches []journal.Batch) []error {
 			c.refuse(err)
 		}
 	}
-	return errs
 }
 
 // single tells a failure that may be one session's.
@@ -285,11 +308,10 @@ func (t *transaction) load() error {
 		return err
 	}
 	for _, c := range by {
-		lost := c.creates() && len(c.accepted) > 0
-		c.judge(row{})
-		if lost && len(c.accepted) > 0 {
-			c.refuse(journal.Fail(journal.ReasonStaleHead, nil, "session %s: another incarnation is live", c.accepted[0].SID))
+		if c.creates() && len(c.accepted) > 0 {
+			c.taken = append(c.taken, c.next.SID)
 		}
+		c.judge(row{})
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -190,9 +191,10 @@ type writer struct {
 	local bool
 }
 
-// notice hears the server's warnings.
+// notice hears the server's warnings. The one that matters has no code of its own,
+// and its words depend on the server's language; the place it comes from does not.
 func (w *writer) notice(_ *pgconn.PgConn, n *pgconn.Notice) {
-	if n.SeverityUnlocalized == "WARNING" && (n.Code == "57014" || n.Code == "57P01") {
+	if n.SeverityUnlocalized == "WARNING" && n.Routine == "SyncRepWaitForLSN" {
 		w.local = true
 	}
 }
@@ -275,6 +277,9 @@ func (s *Store) classify(err error, what, unknown string) error {
 		return journal.Fail(journal.ReasonCorrupt, clean, "%s: the heads say it cannot happen", what)
 	case "58":
 		return journal.Fail(journal.ReasonIO, clean, "%s", what)
+	}
+	if pe.SeverityUnlocalized == "FATAL" && strings.HasPrefix(pe.Code, "42") { // a setting it does not know
+		return misconfigured("url", clean, what)
 	}
 	if pe.SeverityUnlocalized == "FATAL" || pe.SeverityUnlocalized == "PANIC" {
 		return journal.Fail(journal.ReasonUnavailable, clean, "%s", what)

@@ -43,7 +43,20 @@ func (s *Store) writing(ctx context.Context, what string, f func(tx pgx.Tx) erro
 }
 
 func (s *Store) inTransaction(ctx context.Context, f func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, f)
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	tx, err := s.pool.BeginTx(ctx, options)
+	if err != nil && ctx.Err() == nil && journal.ReasonOf(s.failure(err, "")) == journal.ReasonUnavailable {
+		s.pool.Reset() // the server may have restarted under idle connections
+		tx, err = s.pool.BeginTx(ctx, options)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
 }
 
 const locked = " FOR UPDATE"

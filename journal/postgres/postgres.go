@@ -5,8 +5,9 @@
 //   - the fence is one compare-and-append statement on the table of heads: a row
 //     moves on if and only if position, hash and epoch are what the batch continues.
 //     The server compares, so any number of processes on one database are safe;
-//   - a group of batches is one transaction. Who loses the comparison is dropped
-//     from it, for that session alone, and the records of the winners follow;
+//   - a group of batches is one transaction (two, if a name changes hands in it). Who
+//     loses the comparison is dropped from it, for that session alone, and the
+//     records of the winners follow;
 //   - a batch is acknowledged after its COMMIT was, under synchronous_commit=on or
 //     stronger. A weaker mode has to be named in Options, and Notices says it;
 //   - nothing is remembered about a head but guesses, which the comparison proves or

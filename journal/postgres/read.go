@@ -26,13 +26,16 @@ const (
 	sqlHeadOf = "SELECT " + headColumns + " FROM heads WHERE inc = $1"
 	sqlHash   = "SELECT hash FROM records WHERE session = $1 AND seq = $2"
 	// The page is measured before it is fetched: what lies behind pageBytes does not
-	// travel.
-	sqlPage = `WITH page AS (
-			SELECT seq, sum(coalesce(octet_length(body), 0) + 256) OVER (ORDER BY seq) - coalesce(octet_length(body), 0) - 256 AS before
-			FROM (SELECT seq, body FROM records WHERE session = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq LIMIT $4) r)
-		SELECT r.seq, r.epoch, r.run, r.turn, r.type, r.ts, r.salt, r.body, r.digest, r.hash, r.kid, r.sig
-		FROM records r JOIN page p ON p.seq = r.seq
-		WHERE r.session = $1 AND r.seq BETWEEN $2 AND $3 AND p.before < $5 ORDER BY r.seq`
+	// travel. It is measured by itself, because joined with the rows the planner of a
+	// young table compares each with each.
+	sqlPage = `SELECT seq, epoch, run, turn, type, ts, salt, body, digest, hash, kid, sig FROM records
+		WHERE session = $1 AND seq BETWEEN $2 AND (
+			SELECT max(seq) FROM (
+				SELECT seq, sum(n) OVER (ORDER BY seq) - n AS before FROM (
+					SELECT seq, coalesce(octet_length(body), 0) + 256 AS n FROM records
+					WHERE session = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq LIMIT $4) sizes) sums
+			WHERE before < $5)
+		ORDER BY seq`
 	sqlBlob     = "SELECT data FROM blobs WHERE session = $1 AND digest = $2"
 	sqlSnapped  = "SELECT seq, hash, format, state, sum FROM snapshots WHERE session = $1"
 	sqlMeta     = "SELECT value FROM meta WHERE key = $1"
@@ -50,8 +53,8 @@ type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// reading runs f, which only reads, on a connection of the pool; once more on
-// another one when the first was found dead.
+// reading runs f, which only reads, on a connection of the pool; once more on a new
+// one when the first was found dead, as all are after a restart of the server.
 func (s *Store) reading(ctx context.Context, what string, f func(q querier) error) error {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
@@ -73,6 +76,7 @@ func (s *Store) reading(ctx context.Context, what string, f func(q querier) erro
 		if journal.ReasonOf(err) != journal.ReasonUnavailable || try == 2 {
 			return err
 		}
+		s.pool.Reset()
 	}
 }
 

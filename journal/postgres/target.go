@@ -30,15 +30,20 @@ func parseURL(raw string) (*target, error) {
 	if pass, ok := u.User.Password(); ok {
 		t.secrets = append(t.secrets, pass)
 	}
-	q, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, misconfigured("url", nil, "the parameters of the journal's URL cannot be parsed")
+	var rest []string
+	for _, p := range parameters(u.RawQuery) {
+		switch {
+		case !p.ok:
+			return nil, misconfigured("url", nil, "the parameters of the journal's URL cannot be parsed")
+		case p.secret():
+			t.secrets = append(t.secrets, p.value)
+		case p.name == "schema":
+			t.schema = p.value
+			continue
+		}
+		rest = append(rest, p.raw)
 	}
-	t.secrets = append(t.secrets, q["password"]...)
-	t.secrets = append(t.secrets, q["sslpassword"]...)
-	t.schema = q.Get("schema")
-	q.Del("schema")
-	u.RawQuery = q.Encode()
+	u.RawQuery = strings.Join(rest, "&")
 	if t.conf, err = pgx.ParseConfig(u.String()); err != nil {
 		// The outer error repeats the URL.
 		if inner := errors.Unwrap(err); inner != nil {
@@ -58,8 +63,34 @@ func HasPassword(raw string) bool {
 		return true
 	}
 	_, has := u.User.Password()
-	q, err := url.ParseQuery(u.RawQuery)
-	return has || err != nil || q.Has("password") || q.Has("sslpassword")
+	for _, p := range parameters(u.RawQuery) {
+		has = has || !p.ok || p.secret()
+	}
+	return has
+}
+
+// parameter is a part of a URL's query. To PostgreSQL a plus sign is no space.
+type parameter struct {
+	raw, name, value string
+	ok               bool
+}
+
+func (p parameter) secret() bool { return p.name == "password" || p.name == "sslpassword" }
+
+func parameters(query string) (all []parameter) {
+	for raw := range strings.SplitSeq(query, "&") {
+		if raw == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(raw, "=")
+		p := parameter{raw: raw}
+		var err, err2 error
+		p.name, err = url.PathUnescape(name)
+		p.value, err2 = url.PathUnescape(value)
+		p.ok = err == nil && err2 == nil
+		all = append(all, p)
+	}
+	return all
 }
 
 // quiet makes an error's text one line that holds no secret.

@@ -1,0 +1,184 @@
+package postgres
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
+)
+
+// A connection that breaks around a COMMIT costs nobody anything: whether it was
+// done is found out, and it is done once.
+func TestBrokenAroundCommit(t *testing.T) {
+	srv, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	for _, c := range []struct {
+		name  string
+		fault fault
+	}{{"request", cutRequest}, {"answer", cutAnswer}, {"ghost", ghost}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newProxy(t, srv.Socket())
+			s := open(t, Options{URL: srv.Through(p.address()), Schema: postgrestest.Schema(t, srv.URL())})
+			a, b := journaltest.Start(t, "local:local:a", 1), journaltest.Start(t, "local:local:b", 2)
+			for range 2 { // the second finds every statement prepared
+				journaltest.Must(t, s, a.Notes(2), b.Notes(1))
+			}
+			before := p.connections()
+			p.arm(c.fault)
+			journaltest.Must(t, s, a.Notes(2), b.Notes(1))
+			if p.connections() == before {
+				t.Fatal("the connection was not cut")
+			}
+			journaltest.Must(t, s, a.Notes(2), b.Notes(1))
+			for ses, want := range map[*journaltest.Session]int{a: 8, b: 4} {
+				if _, recs, err := journal.Load(ctx, s, ses.Inc); err != nil || len(recs) != want {
+					t.Errorf("%s: %d records, %v", ses.SID, len(recs), err)
+				}
+			}
+		})
+	}
+}
+
+// A commit that broke while the server went away and stayed away is refused with
+// a doubt. It does not stick: the head tells what is there, and work goes on.
+func TestDoubtIsSaid(t *testing.T) {
+	srv, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	p := newProxy(t, srv.Socket())
+	s := open(t, Options{URL: srv.Through(p.address()), Schema: "doubt", Outage: 300 * time.Millisecond})
+	ses := journaltest.Start(t, "local:local:a", 1)
+	for range 2 {
+		journaltest.Must(t, s, ses.Notes(1))
+	}
+	p.arm(cutAnswer)
+	p.listener.Close() // whoever comes back finds nobody
+	batch := ses.Notes(1)
+	err := s.Commit([]journal.Batch{batch})[0]
+	wantReason(t, err, journal.ReasonUnavailable)
+	wantReason(t, s.Commit([]journal.Batch{batch})[0], journal.ReasonUnavailable)
+	direct := open(t, Options{URL: srv.URL(), Schema: "doubt"})
+	head, err := direct.Head(ctx, ses.SID)
+	if err != nil || head.Seq != 3 || head.Hash != batch.Records[0].Hash {
+		t.Fatalf("%+v, %v", head, err)
+	}
+	if err := direct.Commit([]journal.Batch{batch})[0]; !journal.IsStale(err) {
+		t.Fatalf("the same batch again: %v", err)
+	}
+}
+
+// The server is killed with all its processes while sessions append, several times.
+// After each restart everything acknowledged is there, and the store goes on by
+// itself.
+func TestServerKilled(t *testing.T) {
+	srv, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	s := open(t, Options{URL: srv.URL(), Schema: "killed", Outage: 200 * time.Millisecond})
+	const sessions = 8
+	var acknowledged [sessions]atomic.Int64
+	for round := range 3 {
+		w := journal.NewWriter(s, journal.WriterOptions{})
+		enough := make(chan struct{})
+		var once sync.Once
+		var wg sync.WaitGroup
+		for i := range sessions {
+			wg.Go(func() {
+				sid := fmt.Sprintf("local:local:%d", i)
+				head, err := w.Activate(ctx, sid)
+				if journal.IsNotFound(err) {
+					head, err = journal.NewHead(sid, journaltest.Inc(i+1)), nil
+				}
+				if err != nil {
+					t.Errorf("session %d, round %d: %v", i, round, err)
+					return
+				}
+				ses := journaltest.Continue(t, head, nil)
+				for n := 0; ; n++ {
+					b := ses.Notes(2)
+					last := b.Records[1].Seq
+					done := make(chan error, 1)
+					w.Append(b, func(err error) { done <- err })
+					if err := <-done; err != nil {
+						if journal.ReasonOf(err) != journal.ReasonUnavailable {
+							t.Errorf("session %d, round %d: %v", i, round, err)
+						}
+						return
+					}
+					acknowledged[i].Store(last)
+					if n == 20 {
+						once.Do(func() { close(enough) })
+					}
+				}
+			})
+		}
+		<-enough
+		srv.Kill()
+		wg.Wait()
+		w.Close()
+		if err := srv.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range sessions {
+			head, recs, err := journal.Load(ctx, s, journaltest.Inc(i+1))
+			if err != nil || head.Seq < acknowledged[i].Load() || int64(len(recs)) != head.Seq || head.Seq%2 != 0 {
+				t.Errorf("session %d: %d acknowledged, head %d, %v", i, acknowledged[i].Load(), head.Seq, err)
+			}
+		}
+	}
+	if err := s.writable(); err != nil {
+		t.Errorf("the outages stick: %v", err)
+	}
+}
+
+// A server that restarts within the patience of a commit is not noticed at all.
+func TestServerRestarts(t *testing.T) {
+	srv, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	s := open(t, Options{URL: srv.URL(), Schema: "restarts", Outage: time.Minute})
+	ses := journaltest.Start(t, "local:local:a", 1)
+	journaltest.Must(t, s, ses.Notes(1))
+	srv.Quit()
+	done := make(chan error, 1)
+	batch := ses.Notes(1)
+	go func() { done <- s.Commit([]journal.Batch{batch})[0] }()
+	if err := srv.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if _, recs, err := journal.Load(ctx, s, ses.Inc); err != nil || len(recs) != 2 {
+		t.Fatal(len(recs), err)
+	}
+}
+
+// Close does not wait for a server that is away.
+func TestCloseDuringOutage(t *testing.T) {
+	srv, ok := postgrestest.Private(t)
+	if !ok {
+		return
+	}
+	s := open(t, Options{URL: srv.URL(), Schema: "closing", Outage: time.Hour})
+	ses := journaltest.Start(t, "local:local:a", 1)
+	journaltest.Must(t, s, ses.Notes(1))
+	srv.Quit()
+	done := make(chan error, 1)
+	batch := ses.Notes(1)
+	go func() { done <- s.Commit([]journal.Batch{batch})[0] }()
+	s.Close()
+	if err := <-done; err == nil {
+		t.Fatal("a commit without a server")
+	}
+}
