@@ -105,7 +105,6 @@ type link struct {
 	p              *proxy
 	client, server net.Conn
 	writes         int // since a fault was armed
-	cut            bool
 }
 
 func (l *link) requests() {
