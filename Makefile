@@ -26,8 +26,11 @@ GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
 
+# The last line says with which PostgreSQL the shared journal was tested, or how to
+# have it tested.
 test:
 	$(GO) test $(PKGS)
+	@$(GO) test -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 
 check: format vet lint race vectors sim-short
 	$(MAKE) fuzz FUZZTIME=2s

@@ -16,9 +16,8 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Archive reads a data directory without running anything: no key file, no model,
-// no network. It may be used beside a running host. Its methods are safe for
-// concurrent use.
+// Archive reads a journal without running anything: no key file, no model. It may be
+// used beside a running host. Its methods are safe for concurrent use.
 type Archive struct {
 	store    journal.Store
 	own      bool
@@ -44,6 +43,12 @@ func OpenArchive(dir string, dialects ...parse.Dialect) (*Archive, error) {
 		return nil, err
 	}
 	return &Archive{store: store, own: true, dialects: dialects}, nil
+}
+
+// NewArchive reads a journal that is open already, such as a shared one. It stays
+// the caller's to close.
+func NewArchive(store journal.Store, dialects ...parse.Dialect) *Archive {
+	return &Archive{store: store, dialects: dialects}
 }
 
 // Archive is the runtime's own journal, read the same way. Closing it does nothing.

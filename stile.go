@@ -55,7 +55,8 @@ type Config struct {
 	Dir string
 	// InMemory keeps journal and keys in memory: nothing survives Close.
 	InMemory bool
-	// Store replaces the journal's store. It stays the caller's to close.
+	// Store replaces the journal's store, such as one of journal/postgres that several
+	// hosts share. It stays the caller's to close. Keys are still those of Dir.
 	Store journal.Store
 	// Keys replaces the key file. It must hold a token key, a fallback and, unless
 	// receipts are off, a receipt key.
@@ -188,6 +189,11 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		rt.watched.release()
 		return nil, errors.Join(err, rt.closeFiles(), rt.closeStore(), rt.leave())
+	}
+	if said, ok := rt.store.(interface{ Notices() []string }); ok {
+		for _, n := range said.Notices() {
+			rt.log.Warn("journal", zap.String("notice", n))
+		}
 	}
 	rt.writer = journal.NewWriter(rt.watched, journal.WriterOptions{})
 	rt.host = actors.Start(actors.Config{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal/postgres"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
@@ -38,6 +39,21 @@ type order struct {
 
 type receipt struct {
 	Number string `json:"number"`
+}
+
+// Compiled, not run: it needs a server.
+func Example_share() {
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, postgres.Options{URL: os.Getenv("STILE_JOURNAL")})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	rt, err := stile.New(ctx, stile.Config{Store: store})
+	if err != nil {
+		panic(err)
+	}
+	defer rt.Close(ctx)
 }
 
 func Example_tool() {

@@ -167,6 +167,7 @@ var forbidden = []edge{
 	{from: []string{"<shells>"}, to: []string{"<facade>", "<doors>", "<proofs>", "<command>", "<outside>"}, reason: "shells are wired by the facade"},
 	{from: []string{"supervisor"}, to: []string{"./actors"}, reason: "strategies are values that the shells use"},
 	{from: []string{"<facade>"}, to: []string{"<doors>", "<proofs>", "<command>", "<outside>"}, reason: "the facade is what they import"},
+	{from: []string{"<facade>"}, to: []string{"./journal/postgres", "github.com/jackc/..."}, reason: "a database client comes in through Config.Store alone: whoever is content with SQLite links none"},
 	{from: []string{"<facade>"}, to: []string{"./llm/openai", "./llm/anthropic", "./llm/gemini"}, reason: "vendor SDKs come in through Config.Models alone"},
 	{
 		from: []string{"<doors>"}, to: []string{"<pure>", "<ports>", "<shells>", "<proofs>", "<command>", "<outside>"}, except: []string{"./supervisor", "./actors"},

@@ -28,6 +28,7 @@ first record says where they came from. SID stays as it is.`,
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.fork(ctx, args[0], at, as, asJSON) }),
 	}
 	a.dirFlag(cmd)
+	a.journalFlag(cmd)
 	a.keyFlag(cmd)
 	cmd.Flags().Int64Var(&at, "at", 0, "turn_index to continue from; 0 is the last decided turn")
 	cmd.Flags().StringVar(&as, "as", "", "name of the new session (default SID-fork-N, without --at SID-fork)")
@@ -51,14 +52,14 @@ func (a *app) fork(ctx context.Context, name string, at int64, as string, asJSON
 		as = key.SID()
 	}
 	// Looking first keeps a mistyped directory from being made.
-	if err := a.withArchive(func(ar *stile.Archive) error { _, err := ar.Head(ctx, name); return err }); err != nil {
+	if err := a.withArchive(ctx, func(ar *stile.Archive) error { _, err := ar.Head(ctx, name); return err }); err != nil {
 		return err
 	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	return withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
+	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
 		h, err := rt.Fork(ctx, name, at, as)
 		if err != nil {
 			return err

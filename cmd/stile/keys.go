@@ -119,6 +119,7 @@ starts.
 		Args: cobra.NoArgs,
 		RunE: a.do(func(ctx context.Context, _ []string) error { return a.keysRotate(ctx, retention) }),
 	}
+	a.journalFlag(cmd)
 	cmd.Flags().DurationVar(&retention, "retention", (&stile.Agent{Dialect: "aeiou"}).Retention(),
 		"token.max_ttl and key.grace of the manifests together")
 	return cmd
@@ -135,7 +136,7 @@ func (a *app) keysRotate(ctx context.Context, retention time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
+	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
 		if err := rt.RotateKeys(ctx, retention); err != nil {
 			return err
 		}

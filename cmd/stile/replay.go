@@ -30,6 +30,7 @@ edited one, to see where it would have gone differently.`,
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.replay(ctx, args[0], manifest, asJSON) }),
 	}
 	a.dirFlag(cmd)
+	a.journalFlag(cmd)
 	cmd.Flags().StringVar(&manifest, "manifest", "", "manifest to replay under (default the session's own)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	return cmd
@@ -62,7 +63,7 @@ func (a *app) replay(ctx context.Context, name, manifest string, asJSON bool) er
 			return err
 		}
 	}
-	return a.withArchive(func(ar *stile.Archive) error {
+	return a.withArchive(ctx, func(ar *stile.Archive) error {
 		head, err := ar.Head(ctx, name)
 		if err != nil {
 			return err

@@ -19,6 +19,8 @@ import (
 type app struct {
 	console
 	dir            string
+	journal        string
+	noticed        bool // what the shared journal has to say was said
 	passphraseFile string
 
 	ran bool // the command began: what fails from here on is no usage mistake by itself
@@ -106,15 +108,6 @@ func withRuntime(ctx context.Context, cfg stile.Config, f func(*stile.Runtime) e
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
 	return errors.Join(err, rt.Close(end))
-}
-
-// withArchive runs f with the journal of the data directory.
-func (a *app) withArchive(f func(*stile.Archive) error) error {
-	ar, err := stile.OpenArchive(a.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(ar), ar.Close())
 }
 
 // readFile reads a file the user named, at most limit bytes of it.

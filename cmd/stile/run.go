@@ -36,6 +36,7 @@ that follows are in the journal.`,
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.run(ctx, args, opts) }),
 	}
 	a.dirFlag(cmd)
+	a.journalFlag(cmd)
 	a.keyFlag(cmd)
 	cmd.Flags().StringVar(&opts.session, "session", "", "session: an id or tenant:user:id (default a new one)")
 	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: enqueue or reject (default the manifest's loop.busy)")
@@ -68,7 +69,7 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 			return err
 		}
 	}
-	return withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
+	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
 		s, err := rt.Open(ctx, opts.session, agent)
 		if err != nil {
 			return err

@@ -43,10 +43,11 @@ tail will be found.`,
   stile sessions list --prefix acme:ann: --json`,
 		Args: cobra.NoArgs,
 		RunE: a.do(func(ctx context.Context, _ []string) error {
-			return a.withArchive(func(ar *stile.Archive) error { return a.sessionsList(ctx, ar, prefix, asJSON) })
+			return a.withArchive(ctx, func(ar *stile.Archive) error { return a.sessionsList(ctx, ar, prefix, asJSON) })
 		}),
 	}
 	a.dirFlag(cmd)
+	a.journalFlag(cmd)
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only sessions whose tenant:user:id begins so")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a session")
 	return cmd
@@ -100,10 +101,11 @@ tenant:user:id, or a bare id of the local user.`,
 		Example: `  stile sessions show ledger`,
 		Args:    cobra.ExactArgs(1),
 		RunE: a.do(func(ctx context.Context, args []string) error {
-			return a.withArchive(func(ar *stile.Archive) error { return a.sessionsShow(ctx, ar, args[0], asJSON) })
+			return a.withArchive(ctx, func(ar *stile.Archive) error { return a.sessionsShow(ctx, ar, args[0], asJSON) })
 		}),
 	}
 	a.dirFlag(cmd)
+	a.journalFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print records as JSON lines")
 	return cmd
 }
@@ -144,7 +146,7 @@ salt, hashes and receipt: with them anyone can compute the chain again.`,
 		Example: `  stile sessions export ledger > ledger.jsonl`,
 		Args:    cobra.ExactArgs(1),
 		RunE: a.do(func(ctx context.Context, args []string) error {
-			return a.withArchive(func(ar *stile.Archive) error {
+			return a.withArchive(ctx, func(ar *stile.Archive) error {
 				head, err := ar.Head(ctx, args[0])
 				if err != nil {
 					return err
@@ -154,6 +156,7 @@ salt, hashes and receipt: with them anyone can compute the chain again.`,
 		}),
 	}
 	a.dirFlag(cmd)
+	a.journalFlag(cmd)
 	return cmd
 }
 

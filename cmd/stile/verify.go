@@ -37,6 +37,7 @@ instead of a directory. Receipts are checked with --keys alone there.`,
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.verify(ctx, args, opts) }),
 	}
 	a.dirFlag(cmd)
+	a.journalFlag(cmd)
 	cmd.Flags().StringVar(&opts.keys, "keys", "", "JWKS file with the public receipt keys")
 	cmd.Flags().StringVar(&opts.head, "head", "", "exported head of the session, SEQ:HASH")
 	cmd.Flags().StringVar(&opts.receipts, "receipts", string(journal.ReceiptsDecision), "what the sessions' manifests have signed: decision, run or off")
@@ -90,7 +91,7 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 	if opts.export != "" {
 		return a.verifyExport(names, opts, against)
 	}
-	return a.withArchive(func(ar *stile.Archive) error {
+	return a.withArchive(ctx, func(ar *stile.Archive) error {
 		var sessions, bad int64
 		err := pick(ctx, ar, names, func(h journal.Head) error {
 			rep, err := ar.Verify(ctx, h.Inc, against)

@@ -86,7 +86,7 @@ func TestServerKilled(t *testing.T) {
 	s := open(t, Options{URL: srv.URL(), Schema: "killed", Outage: 200 * time.Millisecond})
 	const sessions = 8
 	var acknowledged [sessions]atomic.Int64
-	for round := range 3 {
+	for round := range 2 {
 		w := journal.NewWriter(s, journal.WriterOptions{})
 		enough := make(chan struct{})
 		var once sync.Once

@@ -32,6 +32,7 @@ func TestOptions(t *testing.T) {
 		{Options{URL: good, Schema: strings.Repeat("s", 64)}, "schema"},
 		{Options{URL: good, Schema: "a\x00b"}, "schema"},
 		{Options{URL: good, Durability: "mostly"}, "durability"},
+		{Options{URL: good + "?durability=mostly"}, "durability"},
 		{Options{URL: good, Readers: -1}, "readers"},
 		{Options{URL: good, Readers: MaxReaders + 1}, "readers"},
 	} {
@@ -241,6 +242,11 @@ func TestDurability(t *testing.T) {
 		}
 		return mode
 	}
+	asked := open(t, Options{URL: postgrestest.With(t, u, "durability", "local"), Schema: schema})
+	if got := mode(asked); got != "local" {
+		t.Errorf("asked by URL: %s", got)
+	}
+	asked.Close()
 	for _, c := range []struct {
 		server string
 		asked  Durability

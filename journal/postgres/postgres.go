@@ -76,7 +76,8 @@ func (d Durability) weak() bool { return d != On && d != RemoteApply }
 type Options struct {
 	// URL of the database: postgres://user:password@host:port/name?sslmode=verify-full.
 	// What it leaves out comes from the environment (PGPASSWORD, PGSSLMODE, ...) and
-	// the password file. Beside the parameters of PostgreSQL it may hold schema=NAME.
+	// the password file. Beside the parameters of PostgreSQL it may hold schema=NAME
+	// and durability=MODE, which count where the options below are empty.
 	URL string
 	// Schema holds the tables; "" is the URL's, or DefaultSchema. It is made when it
 	// is missing.
@@ -144,6 +145,9 @@ func (o Options) settle() (Options, *target, error) {
 	}
 	if o.Schema == "" {
 		o.Schema = DefaultSchema
+	}
+	if o.Durability == "" {
+		o.Durability = t.durable
 	}
 	if n := len(o.Schema); n > 63 || !plain(o.Schema) {
 		return o, nil, misconfigured("schema", nil, "a schema has at most 63 bytes and is not empty")

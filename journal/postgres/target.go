@@ -13,6 +13,7 @@ import (
 type target struct {
 	conf    *pgx.ConnConfig
 	schema  string
+	durable Durability
 	secrets []string // what no text may hold
 }
 
@@ -39,6 +40,9 @@ func parseURL(raw string) (*target, error) {
 			t.secrets = append(t.secrets, p.value)
 		case p.name == "schema":
 			t.schema = p.value
+			continue
+		case p.name == "durability":
+			t.durable = Durability(p.value)
 			continue
 		}
 		rest = append(rest, p.raw)

@@ -45,8 +45,8 @@ func (m Main) Run() int {
 	return code
 }
 
-// URL is that of the server, for tests that need no power over it; ok is false, and
-// the test has been told, when there is none.
+// URL is that of a server that the package's tests share, and Main stops; ok is
+// false, and the test has been told, when there is none.
 func URL(t testing.TB) (rawURL string, ok bool) {
 	t.Helper()
 	if u := os.Getenv(EnvURL); u != "" {
@@ -57,6 +57,19 @@ func URL(t testing.TB) (rawURL string, ok bool) {
 		return "", without(t, shared.err)
 	}
 	return shared.server.URL(), true
+}
+
+// ForTest is that of a server for one test, in a package without Main.
+func ForTest(t testing.TB) (rawURL string, ok bool) {
+	t.Helper()
+	if u := os.Getenv(EnvURL); u != "" {
+		return u, true
+	}
+	s, ok := Private(t)
+	if !ok {
+		return "", false
+	}
+	return s.URL(), true
 }
 
 // Private starts a server that the test may kill, and stops it with the test.
