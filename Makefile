@@ -15,6 +15,9 @@ DATA       ?= stile-data
 FUZZTIME   ?= 1m
 BENCHTIME  ?= 1s
 BENCHCOUNT ?= 5
+
+# Named here so that the test cache knows when a PostgreSQL comes or goes.
+export STILE_TEST_POSTGRES_BIN ?= $(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin)))
 SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
 

@@ -23,8 +23,9 @@ import (
 
 // The environment that says where to test.
 const (
-	EnvURL     = "STILE_TEST_POSTGRES"    // URL of a server to use; schemas are made and dropped in its database
-	EnvRequire = "STILE_REQUIRE_POSTGRES" // 1: without a server tests fail
+	EnvURL     = "STILE_TEST_POSTGRES"     // URL of a server to use; schemas are made and dropped in its database
+	EnvBin     = "STILE_TEST_POSTGRES_BIN" // folder of the binaries for private servers, when it is not found by itself
+	EnvRequire = "STILE_REQUIRE_POSTGRES"  // 1: without a server tests fail
 )
 
 var shared struct {

@@ -60,6 +60,9 @@ func Start() (*Server, error) {
 // binaries finds the newest server that is installed.
 func binaries() (string, error) {
 	var found []string
+	if dir := os.Getenv(EnvBin); dir != "" {
+		found = append(found, dir)
+	}
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			found = append(found, filepath.Dir(path))
