@@ -134,6 +134,18 @@ func TestPasswordIsNeverSaid(t *testing.T) {
 	}
 }
 
+func TestQuiet(t *testing.T) {
+	target := &target{secrets: []string{"", "s3/cr et"}}
+	err := target.quiet(errors.New("at `u:s3/cr et@h`:\n\tand s3%2Fcr%20et, s3%2Fcr+et"))
+	if err.Error() != "at `u:***@h`: and ***, ***" {
+		t.Error(err)
+	}
+	plain := errors.New("nothing to hide")
+	if target.quiet(plain) != plain || target.quiet(nil) != nil {
+		t.Error("an error that hides nothing is changed")
+	}
+}
+
 func TestReopenedDatabaseHoldsEverything(t *testing.T) {
 	u, ok := postgrestest.URL(t)
 	if !ok {

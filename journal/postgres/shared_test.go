@@ -100,6 +100,63 @@ func TestTwoStoresOneDatabase(t *testing.T) {
 	}
 }
 
+// The server compares with its row, and with all of it, whatever the store remembers:
+// a standby that took over may have another history of the same length.
+func TestFenceComparesTheRow(t *testing.T) {
+	s, _, ok := pair(t, Options{})
+	if !ok {
+		return
+	}
+	for i, c := range []struct {
+		change string
+		fenced bool
+	}{
+		{"hash = decode(repeat('07', 32), 'hex')", false},
+		{"seq = seq + 1", false},
+		{"seq = seq - 1", false},
+		{"epoch = 9", true},
+	} {
+		ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+		journaltest.Must(t, s, ses.Notes(2))
+		behind(t, s, fmt.Sprintf("UPDATE heads SET %s WHERE sid = '%s'", c.change, ses.SID))
+		before, err := s.Head(ctx, ses.SID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit([]journal.Batch{ses.Notes(1)})[0]; journal.IsFenced(err) != c.fenced || journal.IsStale(err) == c.fenced {
+			t.Errorf("%s: %v", c.change, err)
+		}
+		if after, err := s.Head(ctx, ses.SID); err != nil || after != before {
+			t.Errorf("%s: %+v, %v", c.change, after, err)
+		}
+	}
+}
+
+// In one group a name may change hands several times. Batches are decided in order,
+// so who comes before the close is refused and who comes after it is not.
+func TestNameChangesHands(t *testing.T) {
+	s, _, ok := pair(t, Options{})
+	if !ok {
+		return
+	}
+	const sid = "local:local:a"
+	first, early := journaltest.Start(t, sid, 1), journaltest.Start(t, sid, 2)
+	second, third := journaltest.Start(t, sid, 3), journaltest.Start(t, sid, 4)
+	journaltest.Must(t, s, first.Notes(1))
+	errs := s.Commit([]journal.Batch{
+		early.Notes(1), journaltest.Start(t, "local:local:b", 5).Notes(1), first.Batch(&messages.SessionClosed{}),
+		second.Batch(&messages.SessionClosed{}), third.Notes(1), second.Notes(1),
+	})
+	for i, err := range errs {
+		if i == 0 && !journal.IsStale(err) || i > 0 && err != nil {
+			t.Errorf("batch %d: %v", i, err)
+		}
+	}
+	if h, err := s.Head(ctx, sid); err != nil || h.Inc != third.Inc {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
 // Many hosts create the same sessions at once: one incarnation of each is live.
 func TestCreateAtOnce(t *testing.T) {
 	a, b, ok := pair(t, Options{})
