@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -35,10 +34,15 @@ type BootReport = actors.BootReport
 // there is no scan. The error is the journal's, or ctx's.
 func (rt *Runtime) Booted(ctx context.Context) (BootReport, error) { return rt.host.Boot(ctx) }
 
+// attended is a store that knows which runtimes work on it.
+type attended interface {
+	Attend(now time.Time) (alone bool, leave func() error, err error)
+}
+
 // attend says that a runtime works on this journal, and tells whether what is open
 // in it is nobody else's.
 func (rt *Runtime) attend() (alone bool, err error) {
-	if s, ok := rt.store.(*sqlite.Store); ok {
+	if s, ok := rt.store.(attended); ok {
 		alone, rt.leave, err = s.Attend(rt.cfg.Now())
 		return alone, err
 	}

@@ -27,7 +27,7 @@ func (a *app) journalFlag(cmd *cobra.Command) {
 
 // openShared opens the journal that flag or environment name; nil without one. What
 // it has to say goes to stderr.
-func (a *app) openShared(ctx context.Context) (sharedJournal, error) {
+func (a *app) openShared(ctx context.Context, readOnly bool) (sharedJournal, error) {
 	url, given := a.journal, true
 	if url == "" {
 		url, given = a.env(envJournal), false
@@ -38,15 +38,18 @@ func (a *app) openShared(ctx context.Context) (sharedJournal, error) {
 	if given && holdsPassword(url) {
 		return nil, configError("journal", "a password in an argument is there for all to see; put it into $"+envJournal+", $PGPASSWORD or a password file")
 	}
-	store, err := openPostgres(ctx, url)
+	store, err := openPostgres(ctx, url, readOnly)
 	if err != nil {
 		return nil, err
 	}
-	if a.noticed {
-		return store, nil
-	}
-	a.noticed = true
 	for _, n := range store.Notices() {
+		if a.noticed[n] {
+			continue
+		}
+		if a.noticed == nil {
+			a.noticed = make(map[string]bool)
+		}
+		a.noticed[n] = true
 		if _, err := fmt.Fprintf(a.err, "stile: journal: %s\n", harmless(n)); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
@@ -62,7 +65,7 @@ func (a *app) withRuntime(ctx context.Context, cfg stile.Config, f func(*stile.R
 		}
 		return withRuntime(ctx, cfg, f)
 	}
-	store, err := a.openShared(ctx)
+	store, err := a.openShared(ctx, false)
 	switch {
 	case err != nil:
 		return err
@@ -75,7 +78,7 @@ func (a *app) withRuntime(ctx context.Context, cfg stile.Config, f func(*stile.R
 
 // withArchive runs f with the journal of this command line, read only.
 func (a *app) withArchive(ctx context.Context, f func(*stile.Archive) error) error {
-	store, err := a.openShared(ctx)
+	store, err := a.openShared(ctx, true)
 	if err != nil {
 		return err
 	}

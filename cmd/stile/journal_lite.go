@@ -5,7 +5,7 @@ package main
 import "context"
 
 // A lite build has no client of PostgreSQL in it.
-func openPostgres(context.Context, string) (sharedJournal, error) {
+func openPostgres(context.Context, string, bool) (sharedJournal, error) {
 	return nil, configError("journal", "this build is lite: it has SQLite alone")
 }
 

@@ -29,6 +29,10 @@ func TestSharedJournal(t *testing.T) {
 		}
 		return a.out
 	}
+	early := call{args: []string{"verify"}, env: env}.do(t)
+	if early.status != int(exitUsage) || !strings.Contains(early.err, "NOT_FOUND") {
+		t.Errorf("reading a journal that is not there: status %d, %s", early.status, early.err)
+	}
 	holds(t, do(one, "run", example("plain/agent.yaml"), "I am Ada.", "--session", "acme:ann:chat"), "session  acme:ann:chat")
 	do(two, "run", example("plain/agent.yaml"), "And now?", "--session", "acme:ann:chat")
 	do(two, "run", example("ledger/agent.yaml"), "What is open?", "--session", "ledger")

@@ -20,7 +20,7 @@ type app struct {
 	console
 	dir            string
 	journal        string
-	noticed        bool // what the shared journal has to say was said
+	noticed        map[string]bool // what the shared journal has said
 	passphraseFile string
 
 	ran bool // the command began: what fails from here on is no usage mistake by itself

@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) journal.Store) {
 		{"Create", create},
 		{"FirstBatchRace", firstBatchRace},
 		{"ClosedFreesTheName", closedFreesTheName},
+		{"NameChangesHands", nameChangesHands},
 		{"Summary", summary},
 		{"Listing", listing},
 		{"Wakes", wakes},
@@ -374,6 +375,33 @@ func closedFreesTheName(t *testing.T, s journal.Store) {
 	}
 	if _, recs, err := journal.Load(ctx, s, first.Inc); err != nil || len(recs) != 2 {
 		t.Errorf("the retired history: %v", err)
+	}
+}
+
+// nameChangesHands: in one group a name may go from one incarnation to the next.
+// Batches are decided in order, so who comes before the close is refused and who comes
+// after it is not.
+func nameChangesHands(t *testing.T, s journal.Store) {
+	const sid = "local:local:a"
+	first, early := Start(t, sid, 1), Start(t, sid, 2)
+	second, third := Start(t, sid, 3), Start(t, sid, 4)
+	Must(t, s, first.Notes(1))
+	errs := s.Commit([]journal.Batch{
+		early.Notes(1), Start(t, "local:local:b", 5).Notes(1), first.Batch(&messages.SessionClosed{}),
+		second.Batch(&messages.SessionClosed{}), third.Notes(1), second.Notes(1),
+	})
+	for i, err := range errs {
+		if i == 0 && !journal.IsStale(err) || i > 0 && err != nil {
+			t.Errorf("batch %d: %v", i, err)
+		}
+	}
+	if h, err := s.Head(ctx, sid); err != nil || h.Inc != third.Inc {
+		t.Errorf("%+v, %v", h, err)
+	}
+	for inc, n := range map[int]int{1: 2, 3: 2, 4: 1} {
+		if h, recs, err := journal.Load(ctx, s, Inc(inc)); err != nil || len(recs) != n || h.Live != (inc == 4) {
+			t.Errorf("incarnation %d: %+v, %d records, %v", inc, h, len(recs), err)
+		}
 	}
 }
 

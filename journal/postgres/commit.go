@@ -199,7 +199,7 @@ type transaction struct {
 }
 
 const (
-	headColumns = "id, sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed"
+	headColumns = "id, sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed, wake"
 
 	// The order keeps two hosts that load the same sessions from a deadlock.
 	sqlHeads = "SELECT " + headColumns + " FROM heads WHERE inc = ANY($1) ORDER BY inc FOR UPDATE"
@@ -207,19 +207,19 @@ const (
 	// The fence: compare and append. What journal.Judge says of a head in memory
 	// this says of the row.
 	sqlAdvance = `UPDATE heads h SET seq = n.seq, hash = n.hash, epoch = n.epoch, run = n.run, turn = n.turn,
-			open = n.open, queued = n.queued, closed = n.closed
+			open = n.open, queued = n.queued, closed = n.closed, wake = n.wake
 		FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
-			$8::bigint[], $9::bigint[], $10::boolean[], $11::bigint[], $12::boolean[])
-			AS n (id, at, prev, claim, seq, hash, epoch, run, turn, open, queued, closed)
+			$8::bigint[], $9::bigint[], $10::boolean[], $11::bigint[], $12::boolean[], $13::bigint[])
+			AS n (id, at, prev, claim, seq, hash, epoch, run, turn, open, queued, closed, wake)
 		WHERE h.id = n.id AND h.seq = n.at AND h.hash = n.prev AND h.epoch <= n.claim
 		RETURNING h.id`
 	// A new row is its own comparison: the name and the incarnation have to be free.
 	sqlRetire = "UPDATE heads SET live = false WHERE sid = ANY($1) AND live AND closed"
-	sqlCreate = `INSERT INTO heads (inc, sid, live, seq, hash, epoch, run, turn, open, queued, closed)
-		SELECT inc, sid, true, seq, hash, epoch, run, turn, open, queued, closed
+	sqlCreate = `INSERT INTO heads (inc, sid, live, seq, hash, epoch, run, turn, open, queued, closed, wake)
+		SELECT inc, sid, true, seq, hash, epoch, run, turn, open, queued, closed, wake
 		FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[],
-			$8::boolean[], $9::bigint[], $10::boolean[]) WITH ORDINALITY
-			AS n (inc, sid, seq, hash, epoch, run, turn, open, queued, closed, place)
+			$8::boolean[], $9::bigint[], $10::boolean[], $11::bigint[]) WITH ORDINALITY
+			AS n (inc, sid, seq, hash, epoch, run, turn, open, queued, closed, wake, place)
 		ORDER BY place ON CONFLICT DO NOTHING RETURNING id, inc`
 	sqlXID = "SELECT pg_current_xact_id()::text"
 
@@ -344,7 +344,7 @@ func (t *transaction) fence() (losers int, err error) {
 			prev = append(prev, first.Records[0].Prev[:])
 		}
 		n := heads(moves)
-		b.Queue(sqlAdvance, id, at, prev, claim, n.seq, n.hash, n.epoch, n.run, n.turn, n.open, n.queued, n.closed).
+		b.Queue(sqlAdvance, id, at, prev, claim, n.seq, n.hash, n.epoch, n.run, n.turn, n.open, n.queued, n.closed, n.wake).
 			Query(func(rows pgx.Rows) error {
 				for rows.Next() {
 					var id int64
@@ -368,7 +368,7 @@ func (t *transaction) fence() (losers int, err error) {
 		}
 		n := heads(births)
 		b.Queue(sqlRetire, sids)
-		b.Queue(sqlCreate, incs, sids, n.seq, n.hash, n.epoch, n.run, n.turn, n.open, n.queued, n.closed).
+		b.Queue(sqlCreate, incs, sids, n.seq, n.hash, n.epoch, n.run, n.turn, n.open, n.queued, n.closed, n.wake).
 			Query(func(rows pgx.Rows) error {
 				for rows.Next() {
 					var id int64
@@ -395,9 +395,9 @@ func (t *transaction) fence() (losers int, err error) {
 
 // columns are the heads after the accepted batches.
 type columns struct {
-	seq, epoch, run, turn, queued []int64
-	hash                          [][]byte
-	open, closed                  []bool
+	seq, epoch, run, turn, queued, wake []int64
+	hash                                [][]byte
+	open, closed                        []bool
 }
 
 func heads(cs []*chain) (n columns) {
@@ -406,6 +406,7 @@ func heads(cs []*chain) (n columns) {
 		n.seq, n.epoch, n.run = append(n.seq, h.Seq), append(n.epoch, h.Epoch), append(n.run, h.Run)
 		n.turn, n.queued, n.hash = append(n.turn, h.Turn), append(n.queued, h.Queued), append(n.hash, h.Hash[:])
 		n.open, n.closed = append(n.open, h.Open), append(n.closed, h.Closed)
+		n.wake = append(n.wake, h.Wake)
 	}
 	return n
 }

@@ -38,6 +38,7 @@ func (s *Store) config() *pgx.ConnConfig {
 		"idle_in_transaction_session_timeout": milliseconds(s.opts.StatementTimeout),
 		"default_transaction_isolation":       "read committed", // the fence compares with the row as it is
 		"client_encoding":                     "UTF8",
+		"default_transaction_read_only":       strconv.FormatBool(s.opts.ReadOnly),
 	} {
 		if name == "application_name" && c.RuntimeParams[name] != "" {
 			continue
@@ -79,6 +80,9 @@ func (s *Store) verify(ctx context.Context, c *pgx.Conn) (notices []string, err 
 	if p.encoding != "UTF8" {
 		return nil, journal.Fail(journal.ReasonFormat, nil, "the database has the encoding %s; the journal needs UTF8", p.encoding)
 	}
+	if s.opts.ReadOnly {
+		return s.unencrypted(c), nil
+	}
 	if p.standby {
 		return nil, journal.Fail(journal.ReasonUnavailable, nil, "the server is a standby and takes no writes")
 	}
@@ -111,11 +115,16 @@ func (s *Store) verify(ctx context.Context, c *pgx.Conn) (notices []string, err 
 	if p.torn != "on" {
 		notices = append(notices, "the server runs with full_page_writes=off: safe only where its disk never tears a page")
 	}
+	return append(notices, s.unencrypted(c)...), nil
+}
+
+// unencrypted says that a connection leaves the machine in the open.
+func (s *Store) unencrypted(c *pgx.Conn) []string {
 	nc := c.PgConn().Conn()
-	if _, secure := nc.(*tls.Conn); !secure && !local(nc.RemoteAddr()) {
-		notices = append(notices, "the connection to the database is not encrypted: sslmode=verify-full in its URL would see to that")
+	if _, secure := nc.(*tls.Conn); secure || local(nc.RemoteAddr()) {
+		return nil
 	}
-	return notices, nil
+	return []string{"the connection to the database is not encrypted: sslmode=verify-full in its URL would see to that"}
 }
 
 // local tells an address that leaves no machine.

@@ -82,7 +82,7 @@ func (s *Store) Create(ctx context.Context, key messages.SessionKey, inc message
 		}
 		h := journal.NewHead(sid, inc)
 		n := heads([]*chain{{next: h}})
-		rows, err := tx.Query(ctx, sqlCreate, []messages.Incarnation{inc}, []string{sid}, n.seq, n.hash, n.epoch, n.run, n.turn, n.open, n.queued, n.closed)
+		rows, err := tx.Query(ctx, sqlCreate, []messages.Incarnation{inc}, []string{sid}, n.seq, n.hash, n.epoch, n.run, n.turn, n.open, n.queued, n.closed, n.wake)
 		if err != nil {
 			return err
 		}

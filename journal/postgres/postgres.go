@@ -86,6 +86,10 @@ type Options struct {
 	// weaker mode is used only when it is named here. Off also accepts a server that
 	// runs with fsync=off, which no other mode does.
 	Durability Durability
+	// ReadOnly opens a journal that is there, to read it: nothing is made or migrated,
+	// and every write is refused (READ_ONLY). The role needs no more than SELECT, and
+	// the server may be a standby.
+	ReadOnly bool
 	// Readers bounds the connections beside the one that commits: for reading and
 	// maintenance. 0 is DefaultReaders.
 	Readers int
@@ -107,6 +111,8 @@ type Store struct {
 	life context.Context // ends with Close, and with it every wait for the server
 	stop context.CancelFunc
 
+	hosts sync.WaitGroup // of Attend
+
 	write   sync.Mutex // held by whoever commits; guards what follows
 	w       *writer    // nil without a connection
 	heads   map[messages.Incarnation]row
@@ -120,7 +126,8 @@ var _ journal.Store = (*Store)(nil)
 // Open connects, makes schema and tables when they are missing, and verifies what
 // the server promises. Failures are ERR_CONFIG for the options, a refused login or
 // missing rights; ERR_JOURNAL with FORMAT for foreign tables, a newer format or a
-// server too old, UNAVAILABLE for one that cannot be reached.
+// server too old, UNAVAILABLE for one that cannot be reached; with ReadOnly NOT_FOUND
+// when there is no journal.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	opts, target, err := opts.settle()
 	if err != nil {
@@ -197,6 +204,9 @@ func (s *Store) open(ctx context.Context) error {
 	if s.pool, err = pgxpool.NewWithConfig(s.life, conf); err != nil {
 		return s.failure(err, "preparing connections")
 	}
+	if s.opts.ReadOnly {
+		return nil
+	}
 	s.write.Lock()
 	defer s.write.Unlock()
 	if err := s.connect(ctx); err != nil {
@@ -224,6 +234,9 @@ func (s *Store) Reopen() error {
 	s.disconnect()
 	clear(s.heads)
 	s.pool.Reset()
+	if s.opts.ReadOnly {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(s.life, s.opts.Outage)
 	defer cancel()
 	if err := s.connect(ctx); err != nil {
@@ -247,14 +260,18 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.disconnect()
 	s.write.Unlock()
+	s.hosts.Wait()
 	s.pool.Close()
 	return nil
 }
 
 // writable tells why nothing can be written, under s.write.
 func (s *Store) writable() error {
-	if s.closed {
+	switch {
+	case s.closed:
 		return errClosed()
+	case s.opts.ReadOnly:
+		return journal.Fail(journal.ReasonReadOnly, nil, "the journal was opened for reading")
 	}
 	return s.failed
 }

@@ -41,9 +41,10 @@ const (
 	sqlMeta     = "SELECT value FROM meta WHERE key = $1"
 	sqlSessions = "SELECT " + headColumns + ` FROM heads
 		WHERE sid >= $1 AND sid < $1 || chr(1114111) AND (sid, inc) > ($2, $3)`
-	sqlPending = " AND (open OR queued > 0)"
+	sqlPending = " AND wake = 0 AND (open OR queued > 0)"
 	sqlLive    = " AND live"
 	sqlOrdered = " ORDER BY sid, inc LIMIT $4"
+	sqlWakes   = "SELECT " + headColumns + " FROM heads WHERE wake > 0 AND live ORDER BY wake, id LIMIT $1"
 )
 
 // querier is a connection, a pool or a transaction.
@@ -84,7 +85,7 @@ func (s *Store) reading(ctx context.Context, what string, f func(q querier) erro
 func (r *row) scan(from pgx.Row) error {
 	h := &r.head
 	var hash []byte
-	err := from.Scan(&r.id, &h.SID, &h.Inc, &h.Live, &h.Seq, &hash, &h.Epoch, &h.Run, &h.Turn, &h.Open, &h.Queued, &h.Closed)
+	err := from.Scan(&r.id, &h.SID, &h.Inc, &h.Live, &h.Seq, &hash, &h.Epoch, &h.Run, &h.Turn, &h.Open, &h.Queued, &h.Closed, &h.Wake)
 	if err != nil {
 		return err
 	}
@@ -152,13 +153,24 @@ func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, 
 	if !q.Retired {
 		sql += sqlLive
 	}
+	if !plain(q.Prefix) || !plain(q.AfterSID) {
+		return nil, s.reading(ctx, "", func(querier) error { return nil }) // no session has such a name
+	}
+	return s.list(ctx, sql+sqlOrdered, q.Prefix, q.AfterSID, q.AfterInc, q.Page())
+}
+
+// Wakes implements journal.Store.
+func (s *Store) Wakes(ctx context.Context, limit int) ([]journal.Head, error) {
+	q := journal.Query{Limit: limit}
+	return s.list(ctx, sqlWakes, q.Page())
+}
+
+// list reads the heads that a query selects.
+func (s *Store) list(ctx context.Context, sql string, args ...any) ([]journal.Head, error) {
 	var heads []journal.Head
 	err := s.reading(ctx, "listing sessions", func(c querier) error {
 		heads = nil
-		if !plain(q.Prefix) || !plain(q.AfterSID) {
-			return nil // no session has such a name
-		}
-		rows, err := c.Query(ctx, sql+sqlOrdered, q.Prefix, q.AfterSID, q.AfterInc, q.Page())
+		rows, err := c.Query(ctx, sql, args...)
 		if err != nil {
 			return err
 		}

@@ -43,14 +43,17 @@ func (s *Store) migrate(ctx context.Context) error {
 		return s.failure(gone(ctx, err), "connecting to the journal")
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	if _, err := s.verify(ctx, c); err != nil {
+	if s.notices, err = s.verify(ctx, c); err != nil {
 		return s.failure(gone(ctx, err), "connecting to the journal")
 	}
 	have, err := s.format(ctx, c)
 	if err != nil {
 		return s.failure(gone(ctx, err), "reading the format of the journal")
 	}
-	if have < want {
+	if s.opts.ReadOnly && have == 0 {
+		return journal.Fail(journal.ReasonNotFound, nil, "there is no journal in the schema %s", strconv.Quote(s.opts.Schema))
+	}
+	if have < want && !s.opts.ReadOnly {
 		if have, err = s.raise(ctx, c, conf, dir); err != nil {
 			return s.failure(gone(ctx, err), "migrating the journal")
 		}

@@ -132,31 +132,6 @@ func TestFenceComparesTheRow(t *testing.T) {
 	}
 }
 
-// In one group a name may change hands several times. Batches are decided in order,
-// so who comes before the close is refused and who comes after it is not.
-func TestNameChangesHands(t *testing.T) {
-	s, _, ok := pair(t, Options{})
-	if !ok {
-		return
-	}
-	const sid = "local:local:a"
-	first, early := journaltest.Start(t, sid, 1), journaltest.Start(t, sid, 2)
-	second, third := journaltest.Start(t, sid, 3), journaltest.Start(t, sid, 4)
-	journaltest.Must(t, s, first.Notes(1))
-	errs := s.Commit([]journal.Batch{
-		early.Notes(1), journaltest.Start(t, "local:local:b", 5).Notes(1), first.Batch(&messages.SessionClosed{}),
-		second.Batch(&messages.SessionClosed{}), third.Notes(1), second.Notes(1),
-	})
-	for i, err := range errs {
-		if i == 0 && !journal.IsStale(err) || i > 0 && err != nil {
-			t.Errorf("batch %d: %v", i, err)
-		}
-	}
-	if h, err := s.Head(ctx, sid); err != nil || h.Inc != third.Inc {
-		t.Errorf("%+v, %v", h, err)
-	}
-}
-
 // Many hosts create the same sessions at once: one incarnation of each is live.
 func TestCreateAtOnce(t *testing.T) {
 	a, b, ok := pair(t, Options{})
@@ -714,4 +689,115 @@ func TestUnreplicated(t *testing.T) {
 		t.Fatalf("it is there, and may be continued: %v", err)
 	}
 	journaltest.Must(t, s, ses.Notes(1))
+}
+
+// The first host is alone, the second is not, and when both are gone nobody attends.
+// Looking is not attending, and a broken connection is made again.
+func TestAttend(t *testing.T) {
+	u, ok := postgrestest.URL(t)
+	if !ok {
+		return
+	}
+	name := "attends"
+	opts := Options{URL: postgrestest.With(t, u, "application_name", name), Schema: postgrestest.Schema(t, u)}
+	reader := open(t, Options{URL: u, Schema: opts.Schema})
+	at := time.Date(2026, 11, 21, 1, 2, 3, 4, time.UTC)
+	// A session that ends lets its locks go a moment after its client has gone.
+	want := func(since time.Time, attended bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			got, ok, err := reader.Attended()
+			if err == nil && ok == attended && got.Equal(since) {
+				return
+			}
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("attended %v since %v, %v; want %v since %v", ok, got, err, attended, since)
+			}
+		}
+	}
+	attend := func(now time.Time, alone bool) (leave func() error) {
+		t.Helper()
+		got, leave, err := open(t, opts).Attend(now)
+		if err != nil || got != alone {
+			t.Fatalf("alone %v, %v; want %v", got, err, alone)
+		}
+		return leave
+	}
+	gone := func(leave func() error) {
+		t.Helper()
+		for range 2 { // once is enough
+			if err := leave(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want(time.Time{}, false)
+	one := attend(at, true)
+	want(at, true)
+	two := attend(at.Add(time.Hour), false)
+	want(at, true)
+	gone(one)
+	want(at, true)
+	behind(t, reader, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = '"+name+"'")
+	want(at, true) // it came again
+	gone(two)
+	want(time.Time{}, false)
+	three := attend(at.Add(2*time.Hour), true)
+	want(at.Add(2*time.Hour), true)
+	gone(three)
+	want(time.Time{}, false)
+	other := open(t, opts)
+	if alone, _, err := other.Attend(at); err != nil || !alone {
+		t.Fatal(alone, err)
+	}
+	other.Close() // leaves, too
+	want(time.Time{}, false)
+	_, leave, err := other.Attend(at)
+	wantReason(t, err, journal.ReasonClosed)
+	gone(leave)
+}
+
+// Reading alone makes nothing, changes nothing, and needs no right but SELECT.
+func TestReadOnly(t *testing.T) {
+	u, ok := postgrestest.URL(t)
+	if !ok {
+		return
+	}
+	opts := Options{URL: u, Schema: postgrestest.Schema(t, u), ReadOnly: true}
+	_, err := Open(ctx, opts)
+	wantReason(t, err, journal.ReasonNotFound)
+	_, err = Open(ctx, opts) // the first look has made nothing
+	wantReason(t, err, journal.ReasonNotFound)
+	full := open(t, Options{URL: u, Schema: opts.Schema})
+	ses := journaltest.Start(t, "local:local:a", 1)
+	b := ses.Notes(3)
+	b.Snapshot = &journal.Snapshot{Seq: 3, Hash: b.Records[2].Hash}
+	journaltest.Must(t, full, b)
+	s := open(t, opts)
+	if _, recs, err := journal.Load(ctx, s, ses.Inc); err != nil || len(recs) != 3 {
+		t.Fatal(len(recs), err)
+	}
+	if _, err := s.Snapshot(ctx, ses.Inc); err != nil {
+		t.Error(err)
+	}
+	_, made := s.Create(ctx, messages.SessionKey{Tenant: "a", User: "b", ID: "c"}, journaltest.Inc(2))
+	_, erased := s.Erase(ctx, ses.Inc, 0, 0)
+	_, _, attended := s.Attend(time.Now())
+	for i, err := range []error{
+		s.Commit([]journal.Batch{ses.Notes(1)})[0], made, erased, attended, s.PutMeta(ctx, "k", nil), s.Delete(ctx, ses.Inc),
+		s.PutSnapshot(ctx, ses.Inc, *b.Snapshot), s.DropSnapshot(ctx, ses.Inc),
+	} {
+		if journal.ReasonOf(err) != journal.ReasonReadOnly {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if err := s.Reopen(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.pool.Exec(ctx, "DELETE FROM records"); err == nil {
+		t.Error("the connection takes writes")
+	}
+	behind(t, full, "UPDATE "+formatTable+" SET version_id = 99 WHERE version_id = 1")
+	_, err = Open(ctx, opts)
+	wantReason(t, err, journal.ReasonFormat)
 }

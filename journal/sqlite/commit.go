@@ -243,11 +243,15 @@ func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
 			return failure(err, "writing records")
 		}
 		ses.head = ses.head.Advance(b)
+		if ses.head.Closed { // its name is free for who comes later in this group
+			if err := w.move(ses); err != nil {
+				return err
+			}
+		}
 	}
 	for _, ses := range touched {
-		h := &ses.head
-		if err := w.advance.exec(w.bind(h.Seq, h.Hash[:], h.Epoch, h.Run, h.Turn, flag(h.Open), h.Queued, flag(h.Closed), h.Wake, ses.id)); err != nil {
-			return failure(err, "writing a head")
+		if err := w.move(ses); err != nil {
+			return err
 		}
 	}
 	if err := s.step("commit"); err != nil {
@@ -258,6 +262,15 @@ func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
 	}
 	for inc, ses := range touched {
 		w.heads[inc] = ses
+	}
+	return nil
+}
+
+// move writes the row of a session whose head has moved.
+func (w *writer) move(ses *session) error {
+	h := &ses.head
+	if err := w.advance.exec(w.bind(h.Seq, h.Hash[:], h.Epoch, h.Run, h.Turn, flag(h.Open), h.Queued, flag(h.Closed), h.Wake, ses.id)); err != nil {
+		return failure(err, "writing a head")
 	}
 	return nil
 }

@@ -14,11 +14,13 @@ CREATE TABLE heads (
 	turn   bigint  NOT NULL,
 	open   boolean NOT NULL,             -- the last run has not ended
 	queued bigint  NOT NULL,             -- inputs that no run has taken up
-	closed boolean NOT NULL
+	closed boolean NOT NULL,
+	wake   bigint  NOT NULL              -- when a suspended turn's first question expires, as ts; 0 without one
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 CREATE UNIQUE INDEX heads_live ON heads (sid) WHERE live;
 CREATE INDEX heads_sid ON heads (sid, inc);
-CREATE INDEX heads_pending ON heads (sid, inc) WHERE open OR queued > 0;
+CREATE INDEX heads_pending ON heads (sid, inc) WHERE wake = 0 AND (open OR queued > 0);
+CREATE INDEX heads_wake ON heads (wake, id) WHERE wake > 0;
 
 -- What a row need not hold it does not: sid and inc are the head's, prev is the
 -- hash of the row before, and the body digest is computed unless the body is gone.
