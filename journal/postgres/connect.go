@@ -24,6 +24,9 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
+// connectWait bounds one attempt to connect, unless the URL does.
+const connectWait = 10 * time.Second
+
 // config is how connections of this store are made.
 func (s *Store) config() *pgx.ConnConfig {
 	c := s.target.conf.Copy()
@@ -45,8 +48,8 @@ func (s *Store) config() *pgx.ConnConfig {
 		}
 		c.RuntimeParams[name] = value
 	}
-	if c.ConnectTimeout == 0 || c.ConnectTimeout > s.opts.Outage {
-		c.ConnectTimeout = s.opts.Outage
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectWait
 	}
 	// A host name that answers, and then nothing: found in half a minute, not two hours.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}}

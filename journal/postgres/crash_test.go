@@ -83,7 +83,7 @@ func TestServerKilled(t *testing.T) {
 	if !ok {
 		return
 	}
-	s := open(t, Options{URL: srv.URL(), Schema: "killed", Outage: 200 * time.Millisecond})
+	s := open(t, Options{URL: srv.URL(), Schema: "killed", Outage: 2 * time.Second})
 	const sessions = 8
 	var acknowledged [sessions]atomic.Int64
 	for round := range 2 {
