@@ -7,6 +7,7 @@
 #   make bench   the benchmarks behind docs/benchmarks.md
 #   make fuzz    every fuzz target, FUZZTIME each (default 1m)
 #   make crash-sweep  kill a reference set of turns at every point; minutes
+#   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)
 #   make clean   remove what the others made
 
 GO         ?= go
@@ -20,11 +21,12 @@ BENCHCOUNT ?= 5
 export STILE_TEST_POSTGRES_BIN ?= $(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin)))
 SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
+HISTORYTIME ?= 5m
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz clean
+.PHONY: run test check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history clean
 
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
@@ -77,6 +79,9 @@ fuzz:
 
 crash-sweep:
 	$(GO) test -count=1 -timeout 60m -v ./tests/crash -args -full
+
+history:
+	$(GO) test ./tests/history -count=1 -v -run TestHistories -timeout 0 -for $(HISTORYTIME)
 
 clean:
 	rm -rf $(DATA) bin

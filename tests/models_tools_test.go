@@ -122,8 +122,8 @@ func modelTools() []tools.Tool {
 		sim("hangwrite", messages.Effectful, waits),
 		sim("deaf", messages.Effectful, pause(10*time.Minute)),
 		sim("panic", messages.Effectful, func(context.Context, *tools.Call) (neuroscript.Value, error) { panic("a bug in a tool") }),
-		sim("panicread", messages.ReadOnly, func(context.Context, *tools.Call) (neuroscript.Value, error) {
-			return neuroscript.Value{}, []error{}[number(&tools.Call{Args: []neuroscript.Value{neuroscript.Number(1)}})]
+		sim("panicread", messages.ReadOnly, func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
+			return c.Args[len(c.Args)], nil // past the end
 		}),
 	}
 	slow := sim("slow", messages.ReadOnly, waits)
