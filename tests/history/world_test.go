@@ -124,7 +124,8 @@ func (w *world) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk
 		}
 		before := ""
 		if r.IntN(3) == 0 {
-			before = "call tool.test.linger(turn_index)\n"
+			// Of a call that a restart cut off nobody knows the outcome: a script error.
+			before = "on error as e do\nclear_error\nendon\ncall tool.test.linger(turn_index)\n"
 		}
 		yield(llm.Chunk{Finish: messages.FinishComplete, Text: []byte("command\nwhisper self, turn_index\n" + before +
 			`emit userdata["fields"]["text"]` + "\n" + `emit tool.aeiou.magic("LOOP", {"action": "` + action + "\"})\nendcommand\n")}, nil)
