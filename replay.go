@@ -17,7 +17,8 @@ import (
 func manifestKey(d messages.Digest) string { return "manifest/" + d.String() }
 
 // Replay runs a session again from its journal, without model, tools or network,
-// and compares every record and hash. agent nil takes the manifests kept in the
+// and compares every record and hash; an explanation that another version worded
+// otherwise is counted, not a difference. agent nil takes the manifests kept in the
 // journal, which is enough for sessions whose agents had no Go tools or library of
 // their own. A *replay.Divergence says where this build and the journal disagree;
 // other errors why nothing could be compared: ERR_CONFIG when the agent or a Go tool

@@ -68,8 +68,9 @@ var causes = map[messages.Kind][]string{
 	messages.KindActionApproval: {"by", "reason", "state"},
 	messages.KindAudit:          {"allowed", "text", "what", "who"},
 	messages.KindControl:        {"by", "detail", "name", "what"},
-	messages.KindTurnDecided:    {"failure_lines", "failures", "gas_used", "minted", "resumed"},
+	messages.KindTurnDecided:    {"detail", "failure_lines", "failures", "gas_used", "minted", "resumed"},
 	messages.KindRunEnd:         {"detail"},
+	messages.KindParseError:     {"detail"}, // an explanation, as those above
 }
 
 // One changed value in any record, with the chain made to fit, is found, and the

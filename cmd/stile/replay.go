@@ -43,7 +43,8 @@ type replayJSON struct {
 	Turns      int64           `json:"turns"`
 	Programs   int64           `json:"programs"`
 	Taken      int64           `json:"programs_taken"`
-	Head       string          `json:"head"` // hash of the last record that was made again
+	Reworded   int64           `json:"reworded"` // explanations that this version words otherwise
+	Head       string          `json:"head"`     // hash of the last record that was made again
 	Divergence *divergenceJSON `json:"divergence,omitempty"`
 }
 
@@ -91,7 +92,7 @@ func (a *app) replay(ctx context.Context, name, manifest string, asJSON bool) er
 
 func replayJSONOf(sid string, rep replay.Report, d *replay.Divergence) replayJSON {
 	out := replayJSON{
-		SID: sid, OK: d == nil, Records: rep.Records, Turns: rep.Turns, Programs: rep.Programs, Taken: rep.Taken, Head: rep.Head.String(),
+		SID: sid, OK: d == nil, Records: rep.Records, Turns: rep.Turns, Programs: rep.Programs, Taken: rep.Taken, Reworded: rep.Reworded, Head: rep.Head.String(),
 	}
 	if d != nil {
 		out.Divergence = &divergenceJSON{d.Seq, string(d.Kind), d.Why, d.Want, d.Got}
@@ -108,6 +109,9 @@ func (a *app) replayText(sid string, rep replay.Report, d *replay.Divergence) er
 	} else {
 		p.line(red, "FAIL", what)
 		p.line(red, "", d.Error())
+	}
+	if rep.Reworded > 0 {
+		p.line(dim, "", fmt.Sprintf("%s in other words than this version's, with the same code", count(rep.Reworded, "explanation")))
 	}
 	if rep.Taken > 0 {
 		p.line(dim, "", fmt.Sprintf("emissions of %s were taken from the journal: a clock, a cancel or a crash had stopped them", count(rep.Taken, "program")))

@@ -79,7 +79,10 @@ type Report struct {
 	// Programs counts those that ran again to their end; Taken those that a clock, a
 	// cancel or a crash had stopped and whose end was taken from the journal.
 	Programs, Taken int64
-	Head            messages.Digest // of the last record that was made again
+	// Reworded counts records whose explanation, prose for people, was another one
+	// than the journal's: a build of another version wrote it.
+	Reworded int64
+	Head     messages.Digest // of the last record that was made again
 }
 
 // Divergence is the first difference: a record that the journal has and the
@@ -320,6 +323,7 @@ func (p *player) check(got *messages.Record) error {
 	if want == nil {
 		return &Divergence{Seq: got.Seq, Kind: got.Body.Kind(), Why: "the journal ends in the middle of a step: this record is missing"}
 	}
+	reworded := reword(want.Body, got.Body)
 	if err := p.sealer.Seal([]*messages.Record{got}, got.TS); err != nil {
 		return p.stuck(want, err.Error())
 	}
@@ -329,6 +333,9 @@ func (p *player) check(got *messages.Record) error {
 	p.at++
 	p.anchor = journal.Anchor{Seq: want.Seq, Hash: want.Hash}
 	p.report.Records++
+	if reworded {
+		p.report.Reworded++
+	}
 	if _, ok := want.Body.(*messages.TurnDecided); ok {
 		p.report.Turns++
 	}

@@ -1,0 +1,35 @@
+package replay
+
+import "github.com/seed14be6753/stile/messages"
+
+// reword gives got the explanation that stands in the journal, and tells whether it
+// was another one. An explanation is prose for people: a version may say it better,
+// and still decides the same, by the same code at the same place. What is not prose
+// stays as the replay made it.
+func reword(want, got messages.Body) bool {
+	var was, is *string
+	switch g := got.(type) {
+	case *messages.TurnDecided:
+		if w, ok := want.(*messages.TurnDecided); ok && w.Reason == g.Reason {
+			was, is = &w.Detail, &g.Detail
+		}
+	case *messages.RunEnd:
+		if w, ok := want.(*messages.RunEnd); ok && w.Reason == g.Reason {
+			was, is = &w.Detail, &g.Detail
+		}
+	case *messages.Control:
+		if w, ok := want.(*messages.Control); ok && w.What == g.What && w.Code == g.Code {
+			was, is = &w.Detail, &g.Detail
+		}
+	case *messages.ParseFault:
+		if w, ok := want.(*messages.ParseFault); ok && w.Code == g.Code {
+			was, is = &w.Detail, &g.Detail
+		}
+	}
+	// An explanation that one side does not have at all is a difference.
+	if is == nil || *is == *was || *is == "" || *was == "" {
+		return false
+	}
+	*is = *was
+	return true
+}
