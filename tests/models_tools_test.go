@@ -21,6 +21,9 @@ var hostile = map[string]string{
 	"hidden":   "plain\u200btext\u202ewith\ufeffhidden\u2066characters",
 }
 
+// deafness is how long a tool that heeds nothing goes on.
+const deafness = 10 * time.Minute
+
 // modelTools are what the programs of the corpora may call, sim.*. What they give
 // follows from their arguments and from how often they were called; a set serves one
 // case.
@@ -120,7 +123,7 @@ func modelTools() []tools.Tool {
 		}, integer("seconds")),
 		sim("hang", messages.ReadOnly, waits),
 		sim("hangwrite", messages.Effectful, waits),
-		sim("deaf", messages.Effectful, pause(10*time.Minute)),
+		sim("deaf", messages.Effectful, pause(deafness)),
 		sim("panic", messages.Effectful, func(context.Context, *tools.Call) (neuroscript.Value, error) { panic("a bug in a tool") }),
 		sim("panicread", messages.ReadOnly, func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
 			return c.Args[len(c.Args)], nil // past the end

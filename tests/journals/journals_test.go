@@ -24,6 +24,7 @@ import (
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -160,10 +161,7 @@ func check(t *testing.T, kept string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir() // opening it may write
-	if err := os.WriteFile(filepath.Join(dir, stile.JournalFile), file(t, kept, stile.JournalFile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir := migrated(t, file(t, kept, stile.JournalFile))
 	ar, err := stile.OpenArchive(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +186,25 @@ func check(t *testing.T, kept string) {
 			s.goOn(t, dir, ags[s.Agent])
 		}
 	}
+}
+
+// migrated leaves a journal file in a folder of its own, where this version may write,
+// and opens it as a host does: a file of an older format is brought to this one.
+func migrated(t *testing.T, db []byte) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	path := filepath.Join(dir, stile.JournalFile)
+	if err := os.WriteFile(path, db, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := sqlite.Open(sqlite.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func file(t *testing.T, dir, name string) []byte {
@@ -347,10 +364,7 @@ func TestChangedJournalIsFound(t *testing.T) {
 	}
 	changed := slices.Clone(whole)
 	copy(changed[at:], `"text":"HELLO`)
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, stile.JournalFile), changed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir := migrated(t, changed)
 	ar, err := stile.OpenArchive(dir)
 	if err != nil {
 		t.Fatal(err)
