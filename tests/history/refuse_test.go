@@ -297,10 +297,10 @@ func TestCheckerFindsALyingStore(t *testing.T) {
 	for _, v := range []variant{{name: "memory", lies: true}, {name: "memory+writer", writer: true, lies: true}} {
 		found := 0
 		seed := uint64(time.Now().UnixNano())
-		for i := range uint64(5) {
+		for i := uint64(0); i < 5 && found == 0; i++ {
 			w := history(t, v, seed+i)
 			for _, sid := range w.sids {
-				if refused(w.final[sid], resolved(w.final[sid], w.ops[sid])) != "" {
+				if strings.HasPrefix(refused(w.final[sid], resolved(w.final[sid], w.ops[sid])), "no order") {
 					found++
 				}
 			}
