@@ -148,10 +148,15 @@ func (d *decoder) body() messages.Body {
 			Args:       d.str("args"),
 			ArgsDigest: d.digest("args_digest"),
 			Class:      messages.Class(d.str("class")),
+			DependsOn:  decodeListz(d, "depends_on", decodeText[string]),
 			ID:         d.str("id"),
-			Mode:       d.str("mode"),
+			InThought:  d.booleanz("in_thought"),
+			Mode:       messages.ActionMode(d.str("mode")),
 			Name:       d.str("name"),
-			Type:       d.str("type"),
+			OnError:    messages.OnError(d.strz("on_error")),
+			OutputKey:  d.strz("output_key"),
+			Show:       messages.Show(d.strz("show")),
+			Type:       messages.ActionType(d.str("type")),
 		}
 	case messages.KindActionApproval:
 		return &messages.ActionApproval{
@@ -173,7 +178,13 @@ func (d *decoder) body() messages.Body {
 			Nonce:    d.str("nonce"),
 		}
 	case messages.KindActionStarted:
-		return &messages.ActionStarted{Attempt: d.num("attempt"), ID: d.str("id"), Key: d.str("key")}
+		return &messages.ActionStarted{
+			Args:    d.strz("args"),
+			Attempt: d.num("attempt"),
+			Failure: d.strz("failure"),
+			ID:      d.str("id"),
+			Key:     d.str("key"),
+		}
 	case messages.KindActionEnded:
 		return &messages.ActionEnded{
 			ErrorCode: d.numz("error_code"),

@@ -120,10 +120,15 @@ func (e *encoder) body(b messages.Body) {
 		e.str("args", b.Args)
 		e.digest("args_digest", b.ArgsDigest)
 		e.str("class", string(b.Class))
+		appendListz(e, "depends_on", b.DependsOn)
 		e.str("id", b.ID)
-		e.str("mode", b.Mode)
+		e.booleanz("in_thought", b.InThought)
+		e.str("mode", string(b.Mode))
 		e.str("name", b.Name)
-		e.str("type", b.Type)
+		e.strz("on_error", string(b.OnError))
+		e.strz("output_key", b.OutputKey)
+		e.strz("show", string(b.Show))
+		e.str("type", string(b.Type))
 	case *messages.ActionApproval:
 		e.strz("approval", b.Approval)
 		e.str("by", b.By)
@@ -141,7 +146,9 @@ func (e *encoder) body(b messages.Body) {
 		e.digest("manifest", b.Manifest)
 		e.str("nonce", b.Nonce)
 	case *messages.ActionStarted:
+		e.strz("args", b.Args)
 		e.num("attempt", b.Attempt)
+		e.strz("failure", b.Failure)
 		e.str("id", b.ID)
 		e.str("key", b.Key)
 	case *messages.ActionEnded:

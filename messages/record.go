@@ -196,15 +196,20 @@ type Whisper struct {
 	Text   string `json:"text"`
 }
 
-// ActionDeclared announces a call.
+// ActionDeclared announces a call. What has a default and has it is left out.
 type ActionDeclared struct {
-	Args       string `json:"args"` // canonical JSON
-	ArgsDigest Digest `json:"args_digest"`
-	Class      Class  `json:"class"`
-	ID         string `json:"id"` // "#k" in aeiou
-	Mode       string `json:"mode"`
-	Name       string `json:"name"`
-	Type       string `json:"type"`
+	Args       string     `json:"args"` // canonical JSON, references as they were written
+	ArgsDigest Digest     `json:"args_digest"`
+	Class      Class      `json:"class"`
+	DependsOn  []string   `json:"depends_on,omitzero"`
+	ID         string     `json:"id"` // "#k" in aeiou
+	InThought  bool       `json:"in_thought,omitzero"`
+	Mode       ActionMode `json:"mode"`
+	Name       string     `json:"name"`
+	OnError    OnError    `json:"on_error,omitzero"`
+	OutputKey  string     `json:"output_key,omitzero"`
+	Show       Show       `json:"show,omitzero"`
+	Type       ActionType `json:"type"`
 }
 
 // ActionApproval is the gate's answer, or that of whoever it asked. A call that
@@ -220,9 +225,12 @@ type ActionApproval struct {
 	State    GateAnswer `json:"state"`
 }
 
-// ActionStarted precedes the effect.
+// ActionStarted precedes the effect. Args is there when references in the declared
+// ones were replaced, Failure from the second attempt on: why the one before failed.
 type ActionStarted struct {
+	Args    string `json:"args,omitzero"`
 	Attempt int64  `json:"attempt"`
+	Failure string `json:"failure,omitzero"`
 	ID      string `json:"id"`
 	Key     string `json:"key"`
 }

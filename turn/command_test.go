@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/cortex"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // The commands of the scripts. Those that bring an answer of a child take
@@ -39,6 +41,8 @@ import (
 //	settle                                   with what the journal has of the open turn
 //	approve #1 deny by= reason= digest= id=  an answer to the question about an action, or to id
 //	expire                                   questions may have expired
+//	speak "…" | hush finish=                 the reply of a stream judge, and its end
+//	due #1                                   the next attempt's time has come
 //	repeat N …; … | quiet …                  $i counts; nothing is printed
 //	show phase|queue|state|groups|dropped|blobs
 var commands map[string]func(*script, *command)
@@ -53,7 +57,7 @@ func init() {
 		"end": (*script).end, "action": (*script).action, "program": (*script).program, "verified": (*script).verified,
 		"turn": (*script).turn, "tick": (*script).tick, "timer": (*script).timer, "crash": (*script).crash,
 		"restart": (*script).restart, "lose": (*script).restart, "settle": (*script).settle, "show": (*script).show,
-		"approve": (*script).approve, "expire": (*script).expire,
+		"approve": (*script).approve, "expire": (*script).expire, "speak": (*script).speak, "hush": (*script).silence, "due": (*script).dueNow,
 	}
 }
 
@@ -79,6 +83,8 @@ func (s *script) session(c *command) {
 			memory = MaxStateBytes + 1
 		}
 		rules.Judge = programJudge{guardFinal: c.str("final", "yes") == "yes", bare: broken == "bare", noReason: broken == "reason", memory: memory}
+	case "stream":
+		rules.Judge, rules.Target, rules.Limits.Parallel = cortex.Dialect{}, targets, int(c.num("parallel", 0))
 	default:
 		rules.Judge = textJudge{}
 	}
@@ -86,7 +92,46 @@ func (s *script) session(c *command) {
 	s.r = newRig(s.t, rules, 1)
 	s.handle = 0
 	s.last, s.prev = Ident{}, Ident{Turn: 99, Nonce: "none"}
+	s.hearing, s.decoder = Ident{}, nil
 	s.step(&Open{Name: "script"})
+}
+
+// targets are what actions of a reply may name: a name's first letter says its class.
+func targets(t messages.ActionType, name string) (messages.Class, bool) {
+	if t != messages.TypeTool {
+		return "", false
+	}
+	class, ok := map[byte]messages.Class{
+		'r': messages.ReadOnly, 'p': messages.Pure, 'i': messages.Idempotent, 'k': messages.Keyed, 'w': messages.Effectful,
+	}[name[0]]
+	return class, ok
+}
+
+// speak pushes reply bytes through the dialect's decoder.
+func (s *script) speak(c *command) {
+	id := s.id(c)
+	if s.hearing != id {
+		s.hearing, s.decoder = id, cortex.Dialect{}.NewDecoder(messages.TurnInfo{Turn: id.Turn})
+		s.opened(c)
+	}
+	in := &Decoded{Ident: id, Bytes: []byte(strings.Join(c.words, " "))}
+	s.decoder.Push(in.Bytes, func(ev messages.Event) { in.Events = append(in.Events, ownEvent(ev)) })
+	s.step(in)
+}
+
+func (s *script) silence(c *command) {
+	in := &ReplyEnd{Ident: s.id(c), Finish: messages.Finish(c.str("finish", "complete"))}
+	s.decoder.End(in.Finish, func(ev messages.Event) { in.Events = append(in.Events, ownEvent(ev)) })
+	s.step(in)
+}
+
+func ownEvent(ev messages.Event) messages.Event {
+	ev.Text = append([]byte(nil), ev.Text...)
+	return ev
+}
+
+func (s *script) dueNow(c *command) {
+	s.step(&Due{Ident: s.id(c), ID: c.word(0), Attempt: c.num("attempt", 2)})
 }
 
 func (s *script) id(c *command) Ident {
@@ -256,6 +301,7 @@ func (s *script) end(c *command) {
 	s.step(&ActionEnded{
 		Ident: s.id(c), ID: c.word(0), State: messages.ActionState(c.str("state", "ok")),
 		Result: c.str("result", ""), Reason: c.str("reason", ""), ErrorCode: c.num("code", 0), MS: 7,
+		Failure: map[string]plan.Failure{"timeout": plan.TimedOut}[c.str("failure", "")],
 	})
 }
 

@@ -49,6 +49,7 @@ type Limits struct {
 	TurnWall       time.Duration
 	RunWall        time.Duration
 	Actions        int64 // recorded actions per run
+	Parallel       int   // actions of a reply that run at once; 0 means plan's default
 	Tokens         int64 // model tokens per run, input and output
 	CostMicroUSD   int64 // per run
 }
@@ -81,6 +82,9 @@ type Rules struct {
 	Provider     string
 	Model        string
 	Mode         string
+	// Target finds what an action of a reply names, and its class. It is pure; nil
+	// finds nothing.
+	Target func(t messages.ActionType, name string) (class messages.Class, found bool)
 
 	ManifestDigest messages.Digest
 	LibraryDigest  messages.Digest

@@ -128,6 +128,7 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 		body.GasUsed = f.end.Gas
 		keep(f.end.Minted, &body.Minted)
 	}
+	m.detach()
 	m.to(Decided)
 	m.persist(body, 0, blobs...)
 }

@@ -66,6 +66,13 @@ type OpenModel struct {
 // still waits for the journal is withdrawn by the Outbox.
 type CancelModel struct{ Ident }
 
+// HoldModel leaves the stream unread, or reads it on: too much of the reply waits
+// behind an action (streaming.md §4).
+type HoldModel struct {
+	Ident
+	Hold bool
+}
+
 // RunProgram executes an ACTIONS program in a fresh interpreter.
 //
 // Of a restored turn it says what the journal has of the program already (design.md
@@ -109,18 +116,22 @@ type StopProgram struct {
 type AskGate struct {
 	Ident
 	ID         string
+	Type       messages.ActionType
 	Name       string
-	Args       string
+	Args       string // JSON: an array of a program's call, an object of a reply's action
 	ArgsDigest messages.Digest
 	Class      messages.Class
 }
 
-// StartAction begins the effect.
+// StartAction begins the effect. A detached one outlives its turn and its run, and
+// ends with the session; its answer bears the turn it began in.
 type StartAction struct {
 	After int64
 	Ident
 	ID       string
+	Type     messages.ActionType
 	Name     string
+	Detached bool
 	Args     string
 	Class    messages.Class
 	Key      string
@@ -137,6 +148,15 @@ type CancelAction struct {
 	Ident
 	ID        string
 	Withdrawn bool
+}
+
+// Schedule asks for Due at a time: a failed attempt is followed by another. Whatever
+// ends the turn withdraws it.
+type Schedule struct {
+	Ident
+	ID      string
+	Attempt int64
+	At      time.Time
 }
 
 // AnswerCall lets the program go on.
@@ -171,6 +191,8 @@ func (e *Answer) after() int64      { return e.After }
 func (e *OpenModel) after() int64   { return e.After }
 func (*CancelModel) after() int64   { return 0 }
 func (e *RunProgram) after() int64  { return e.After }
+func (*HoldModel) after() int64     { return 0 }
+func (*Schedule) after() int64      { return 0 }
 func (*StopProgram) after() int64   { return 0 }
 func (*AskGate) after() int64       { return 0 }
 func (e *StartAction) after() int64 { return e.After }

@@ -101,7 +101,7 @@ func (m *Machine) programCall(in *ProgramCall) {
 	class := classOf(in.Class)
 	digest := messages.Digest(sha256.Sum256([]byte(args)))
 	m.persist(&messages.ActionDeclared{
-		ID: id, Type: "tool", Name: name, Mode: "sync", Args: args, ArgsDigest: digest, Class: class,
+		ID: id, Type: messages.TypeTool, Name: name, Mode: messages.ModeSync, Args: args, ArgsDigest: digest, Class: class,
 	}, LazyHold)
 	p := f.declare(call{
 		Call: messages.Call{ID: id, Name: name, Args: args, Class: class}, key: m.actionKey(id, digest), asked: true,
@@ -119,7 +119,7 @@ func (m *Machine) programCall(in *ProgramCall) {
 		})
 	default:
 		p.judging = true
-		m.do(&AskGate{Ident: f.Ident, ID: id, Name: name, Args: args, ArgsDigest: digest, Class: class})
+		m.do(&AskGate{Ident: f.Ident, ID: id, Type: messages.TypeTool, Name: name, Args: args, ArgsDigest: digest, Class: class})
 	}
 }
 
@@ -147,13 +147,21 @@ func classOf(c messages.Class) messages.Class {
 // §7). The array is canonical JSON: no part but the id holds a character to
 // escape.
 func (m *Machine) actionKey(id string, args messages.Digest) string {
+	return m.keyFor(m.flight.Turn, id, args)
+}
+
+func (m *Machine) keyOf(turn int64, id, args string) string {
+	return m.keyFor(turn, id, sha256.Sum256([]byte(args)))
+}
+
+func (m *Machine) keyFor(turn int64, id string, args messages.Digest) string {
 	b := make([]byte, 0, 192)
 	b = append(b, '[', '"')
 	b = append(b, m.cfg.Key.Tenant...)
 	b = append(b, `","`...)
 	b = append(b, m.cfg.Inc.String()...)
 	b = append(b, `",`...)
-	b = appendInt(b, m.flight.Turn)
+	b = appendInt(b, turn)
 	b = append(b, ',')
 	b, _ = jsontext.AppendQuote(b, id) // id is valid UTF-8, nothing else can fail
 	b = append(b, `,"`...)
@@ -188,6 +196,9 @@ func (m *Machine) judged(in *Judged) {
 		return
 	}
 	m.begin(c)
+	if m.flight.doc != nil {
+		m.goOn()
+	}
 }
 
 // deny ends a call that must not begin.
@@ -202,20 +213,39 @@ func (m *Machine) begin(c *call) {
 		hold = 0
 	}
 	c.attempt++
-	r := m.persist(&messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key}, hold)
-	c.started = true
+	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: c.failure}
+	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Args != c.Args {
+		body.Args = c.Args
+	}
+	r := m.persist(body, hold)
+	c.started, c.due = true, 0
 	start := &StartAction{
-		Ident: m.flight.Ident, ID: c.ID, Name: c.Name, Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt,
-		Deadline: m.deadline(),
+		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
+		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Deadline: m.untilOf(c),
 	}
 	if c.Class.Durable() {
 		start.After = r.Seq
 	}
 	m.do(start)
+	if c.ref.Generation > 0 && !c.told {
+		c.told = true
+		var err error
+		if m.graph.todo, err = m.graph.plan.Started(m.graph.todo, c.ref); err != nil {
+			m.crash(ChildModel, err.Error())
+		}
+	}
 }
 
 // call finds an action of the turn in flight that has no terminal record.
 func (m *Machine) call(id string) *call { return m.flight.call(id) }
+
+// any finds an action of the turn in flight, ended or not.
+func (f *flight) any(id string) *call {
+	if i, ok := f.byID[id]; ok {
+		return &f.calls[i]
+	}
+	return nil
+}
 
 func (f *flight) call(id string) *call {
 	if i, ok := f.byID[id]; ok && !f.calls[i].done {
@@ -226,17 +256,22 @@ func (f *flight) call(id string) *call {
 
 // actionEnded takes an action's answer.
 func (m *Machine) actionEnded(in *ActionEnded) {
-	if !m.current(in.Ident) {
+	if m.detachedEnded(in) || !m.current(in.Ident) {
 		return
 	}
 	c := m.call(in.ID)
-	if c == nil || !c.started {
+	if c == nil || !c.started || c.due > 0 {
 		m.dropped++
 		return
 	}
 	for i := range in.Audits {
 		a := in.Audits[i]
 		m.persist(&a, LazyHold)
+	}
+	if c.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining {
+		if m.tried(c, in) {
+			return
+		}
 	}
 	m.endCall(c, in)
 	m.proceed()
@@ -261,6 +296,11 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	}, hold)
 	if c.asked && m.flight.ran && !m.flight.ended {
 		m.answerCall(c)
+	}
+	if c.ref.Generation > 0 && !c.planned {
+		if fault := m.tellPlan(c, !c.told); fault != "" {
+			m.crash(ChildModel, fault)
+		}
 	}
 }
 

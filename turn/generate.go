@@ -47,19 +47,37 @@ func (m *Machine) decoded(in *Decoded) {
 		return
 	}
 	f.reply = append(f.reply, in.Bytes...)
-	m.chunk()
+	m.chunk(f.doc != nil && telling(in.Events))
 	if fault := m.events(in.Events); fault != "" {
 		m.crash(ChildModel, fault)
+		return
+	}
+	if f.doc != nil && m.acts(f) {
+		m.goOn()
 	}
 }
 
+// telling tells that records come of the events. Where an action may start at once,
+// the bytes that made it stand in front of it in the journal.
+func telling(evs []messages.Event) bool {
+	for i := range evs {
+		switch evs[i].Kind {
+		case messages.EventUnitBegin, messages.EventUnitText, messages.EventFeed:
+		default:
+			return true
+		}
+	}
+	return false
+}
+
 // chunk records the reply bytes that are not yet in a record: always in strict
-// mode, else when a lazy batch is full or old enough.
-func (m *Machine) chunk() {
+// mode and when they must not wait (now), else when a lazy batch is full or old
+// enough.
+func (m *Machine) chunk(now bool) {
 	f := m.flight
 	n := len(f.reply) - f.recorded
 	strict := m.cfg.Durability == Strict
-	if n == 0 || !strict && n < LazyBytes && m.now.Sub(f.chunked) < LazyHold {
+	if n == 0 || !strict && !now && n < LazyBytes && m.now.Sub(f.chunked) < LazyHold {
 		return
 	}
 	hold := LazyHold
@@ -74,6 +92,9 @@ func (m *Machine) chunk() {
 // a defect of the decoder and comes back as the reason for a crash.
 func (m *Machine) events(evs []messages.Event) (fault string) {
 	f := m.flight
+	if f.doc != nil {
+		return m.arrive(evs)
+	}
 	for i := range evs {
 		ev := &evs[i]
 		switch ev.Kind {
@@ -138,14 +159,27 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 		m.crash(ChildModel, fault)
 		return
 	}
-	m.closeUnit()
+	if f.doc != nil && !m.acts(f) {
+		return
+	}
+	if f.doc == nil {
+		m.closeUnit()
+	}
 	m.stopTimer(ClockGeneration)
 	f.modelErr = clean(in.Err)
 	if in.Finish == messages.FinishError {
 		m.persist(&messages.Control{What: messages.ControlModelError, Code: messages.ErrModel, Detail: f.modelErr}, LazyHold)
 	}
+	if f.closing && in.Finish == messages.FinishCancelled {
+		in.Finish = messages.FinishStop // we have heard what we wanted
+	}
 	m.seal(in.Finish, in.Usage, in.CostMicroUSD)
 	if m.overBudget() {
+		return
+	}
+	if f.doc != nil {
+		m.to(Running)
+		m.goOn()
 		return
 	}
 	if f.runnable() {

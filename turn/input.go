@@ -2,6 +2,7 @@ package turn
 
 import (
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // Input is something that happened. Inputs that answer an effect carry the turn
@@ -104,11 +105,19 @@ type ActionEnded struct {
 	Ident
 	ID        string
 	State     messages.ActionState
+	Failure   plan.Failure // how it failed where State and Reason do not say
 	Reason    string
 	Result    string
 	ErrorCode int64
 	MS        int64
 	Audits    []messages.Audit
+}
+
+// Due says that the time of a Schedule has come.
+type Due struct {
+	Ident
+	ID      string
+	Attempt int64
 }
 
 // ProgramEnd ends the program. Code "" is completion.
@@ -154,9 +163,14 @@ type ChildDown struct {
 // model.reply with its Finish, or of the model.chunk records pushed without an end.
 // Without Turn nothing can be restored, and the turn is settled as one without a
 // reply.
+//
+// Run holds the records of the open run in front of Turn, or all of them when no
+// turn is open: an action may name what an earlier turn of its run did. Only
+// dialects that act while the reply streams need it.
 type Settle struct {
 	Turn   []*messages.Record
 	Events []messages.Event
+	Run    []*messages.Record
 }
 
 // Approve answers the question of a call that needs confirmation. Digest is that of
@@ -184,6 +198,7 @@ func (*Emitted) input() string       { return "Emitted" }
 func (*ProgramCall) input() string   { return "ProgramCall" }
 func (*Judged) input() string        { return "Judged" }
 func (*ActionEnded) input() string   { return "ActionEnded" }
+func (*Due) input() string           { return "Due" }
 func (*ProgramEnd) input() string    { return "ProgramEnd" }
 func (*Verified) input() string      { return "Verified" }
 func (*Timer) input() string         { return "Timer" }
@@ -202,12 +217,13 @@ const (
 	ClockTurn
 	ClockRun
 	ClockGrace
+	ClockDrain // of actions that still run when the final response is complete
 	NumClocks
 )
 
 // String is the clock's name in records and settings.
 func (c Clock) String() string {
-	return [...]string{"program_wall", "generation_wall", "turn_wall", "run_wall", "cancel_grace", "?"}[min(c, NumClocks)]
+	return [...]string{"program_wall", "generation_wall", "turn_wall", "run_wall", "cancel_grace", "drain", "?"}[min(c, NumClocks)]
 }
 
 // Child names a kind of child actor.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // Machine is one session's turn machine. It is not safe for concurrent use; its
@@ -23,8 +24,15 @@ type Machine struct {
 
 	phase  Phase
 	flight *flight
-	gens   [NumClocks]uint64
-	armed  [NumClocks]bool
+	// graph is the plan of the run in flight, where the dialect acts while it streams.
+	graph *graph
+	// past are the records of the open run's earlier turns, after a restart, until the
+	// plan has read them.
+	past []*messages.Record
+	// detached are fire_and_forget actions of turns that are decided.
+	detached []detached
+	gens     [NumClocks]uint64
+	armed    [NumClocks]bool
 
 	// Dropped counts late answers.
 	dropped int64
@@ -67,6 +75,12 @@ type flight struct {
 	said     []Emission // all that is recorded
 	again    repeat
 
+	known   known            // of a restored turn: what is recorded of its reply
+	heard   []messages.Event // and what its decoder says, until it is read again
+	asked   []messages.Code  // lints of the request
+	doc     *document        // of a dialect that acts while the reply streams
+	closing bool             // the final response is complete
+
 	calls  []call
 	byID   map[string]int // index into calls
 	checks []messages.TokenCheck
@@ -89,6 +103,17 @@ type call struct {
 	// ruled is the gate's recorded answer of a call that did not begin.
 	ruled  messages.GateAnswer
 	reason string // of ruled
+
+	// Of an action of a reply that is acted on while it streams.
+	typ     messages.ActionType
+	mode    messages.ActionMode
+	found   bool
+	ref     plan.Ref // zero for a program's call
+	policy  plan.Policy
+	told    bool   // the plan knows that it began
+	planned bool   // the plan itself ended it
+	due     int64  // the attempt that is scheduled, 0 none
+	failure string // of the attempt before
 }
 
 // New makes the machine of a session whose records are folded in state. rand
@@ -113,7 +138,7 @@ func (m *Machine) Dropped() int64 { return m.dropped }
 
 // Unsettled tells that a restored state needs a Settle input.
 func (m *Machine) Unsettled() bool {
-	return m.flight == nil && (m.state.Open != nil || len(m.state.Queue) > 0)
+	return m.flight == nil && (m.state.Open != nil || len(m.state.Queue) > 0 || len(m.state.Detached) > len(m.detached))
 }
 
 // Flight names the turn in flight; ok is false between turns.
@@ -154,6 +179,8 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 		m.judged(in)
 	case *ActionEnded:
 		m.actionEnded(in)
+	case *Due:
+		m.dueAgain(in)
 	case *ProgramEnd:
 		m.programEnd(in)
 	case *Verified:
@@ -346,6 +373,9 @@ func (m *Machine) beginTurn() {
 		pass:  int(run.Turns) + 1, began: m.now, chunked: m.now, open: -1,
 	}
 	m.flight = f
+	if fault := m.planTurn(); fault != "" && m.err == nil {
+		m.err = messages.Errorf(messages.ErrCrash, "%s", fault)
+	}
 	m.to(Generating)
 	begin := m.persist(&messages.TurnBegin{
 		Dialect: m.cfg.Dialect, Nonce: f.Nonce, Pass: int64(f.pass),

@@ -67,9 +67,17 @@ func render(e Effect, now time.Time) string {
 		w.put(fmt.Sprintf("ask-gate %s %s %s %s", e.ID, e.Name, e.Class, e.Args))
 	case *StartAction:
 		w.put(fmt.Sprintf("start-action %s %s %s", e.ID, e.Name, e.Class))
+		if e.Type != "" && e.Args != "[]" {
+			w.put(e.Args)
+		}
+		w.flag("detached", e.Detached)
 		if !e.Deadline.IsZero() {
 			w.str("within", e.Deadline.Sub(now).String())
 		}
+	case *HoldModel:
+		w.put(fmt.Sprintf("hold-model t%d %v", e.Turn, e.Hold))
+	case *Schedule:
+		w.put(fmt.Sprintf("schedule %s attempt=%d in %s", e.ID, e.Attempt, e.At.Sub(now)))
 	case *CancelAction:
 		w.put("cancel-action " + e.ID)
 		w.flag("withdrawn", e.Withdrawn)
@@ -148,6 +156,8 @@ func renderBody(w *words, body messages.Body) {
 		if b.Attempt > 1 {
 			w.num("attempt", b.Attempt)
 		}
+		w.quoted("after", b.Failure)
+		w.quoted("args", b.Args)
 	case *messages.ActionEnded:
 		w.put(b.ID + " " + string(b.State))
 		w.str("reason", b.Reason)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // How a turn is restored: rebuild makes the flight again from the journal's records
@@ -91,7 +92,7 @@ func (m *Machine) rebuild(in *Settle) *flight {
 		}
 	}
 	m.flight = f
-	if fault := m.recall(in.Events); fault != "" || !f.replied {
+	if fault := m.recollect(in.Events); fault != "" || !f.replied {
 		m.flight = nil
 		return nil
 	}
@@ -107,6 +108,13 @@ func (f *flight) remember(r *messages.Record) {
 	switch b := r.Body.(type) {
 	case *messages.ModelRequest:
 		f.lints = append(f.lints, b.Lints...)
+		f.asked = f.lints
+	case *messages.UnitText:
+		f.known.units++
+	case *messages.ParseFault:
+		f.known.faults++
+	case *messages.Lint:
+		f.known.lints++
 	case *messages.ModelReply:
 		f.replied, f.finish, f.modelErr = true, b.Finish, b.Error
 	case *messages.Emit:
@@ -114,6 +122,7 @@ func (f *flight) remember(r *messages.Record) {
 	case *messages.Whisper:
 		f.say(&Emission{Whisper: true, Target: b.Target, Text: b.Text})
 	case *messages.ActionDeclared:
+		f.known.actions++
 		f.declare(call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}})
 	case *messages.ActionApproval:
 		if c := f.call(b.ID); c != nil && b.Approval == "" {
@@ -128,6 +137,34 @@ func (f *flight) remember(r *messages.Record) {
 			c.done, c.State, c.Reason, c.Value, c.code = true, b.State, b.Reason, b.Result, b.ErrorCode
 		}
 	}
+}
+
+// recollect makes the reply known again: all of it, or, where actions begin while it
+// streams, ready to be read again (reread).
+func (m *Machine) recollect(evs []messages.Event) (fault string) {
+	if !m.cfg.Judge.Traits().InStreamActions {
+		return m.recall(evs)
+	}
+	f := m.flight
+	known := f.known
+	if fault = m.planTurn(); fault == "" {
+		f.doc.known, f.heard = known, evs
+	}
+	return fault
+}
+
+// reread goes through the document of a restored turn again. What is recorded of it
+// is not recorded or shown again, and an action that has ended ends as it had: the
+// rest goes on from where it was.
+func (m *Machine) reread() (fault string) {
+	f := m.flight
+	heard := f.heard
+	f.heard = nil
+	f.lints = f.asked
+	if fault = m.arrive(heard); fault != "" || !m.acts(f) && m.phase != Suspended {
+		return fault
+	}
+	return m.pump()
 }
 
 // recall folds what the decoder finds in a reply whose records are in the journal.
@@ -190,6 +227,10 @@ func (m *Machine) resume(cause messages.RestoreCause) {
 	restored := m.persist(&messages.TurnRestored{Cause: cause, Count: m.state.Open.Turn.Restores + 1, Nonce: nonce, Manifest: m.cfg.ManifestDigest}, 0)
 	m.turnClock()
 	m.runClock()
+	if f.doc != nil {
+		m.resumeDocument()
+		return
+	}
 	for i := range f.calls {
 		c := &f.calls[i]
 		c.asked, c.judging = false, false
@@ -213,6 +254,51 @@ func (m *Machine) resume(cause messages.RestoreCause) {
 	if d := m.cfg.Limits.ProgramWall; d > 0 {
 		m.setTimer(ClockProgram, m.now.Add(d))
 	}
+}
+
+// resumeDocument goes on with a reply that is acted on while it streams: after a
+// restart it is read again, after an answer the actions that were asked about go on.
+func (m *Machine) resumeDocument() {
+	f := m.flight
+	fault := ""
+	if f.heard != nil {
+		fault = m.reread()
+	}
+	if fault == "" && m.acts(f) {
+		fault = m.unpark()
+	}
+	if fault != "" {
+		m.crash(ChildModel, fault)
+		return
+	}
+	if m.acts(f) {
+		m.goOn()
+	}
+}
+
+// unpark goes on with the actions whose question is answered.
+func (m *Machine) unpark() (fault string) {
+	g := m.graph
+	for i := range m.flight.calls {
+		c := &m.flight.calls[i]
+		a := m.state.Open.Turn.action(c.ID)
+		if c.done || c.started || c.judging || a == nil || a.Question == nil || a.Question.Answer == "" {
+			continue
+		}
+		v, ok := g.plan.Action(c.ref)
+		if !ok || v.State != plan.Parked {
+			continue
+		}
+		if a.Question.Answer != messages.GateApprove {
+			m.settleCall(c)
+			continue
+		}
+		var err error
+		if g.todo, err = g.plan.Resume(g.todo, c.ref); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
 }
 
 // settleCall does what is to be done with an action that a restored turn finds

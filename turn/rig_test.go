@@ -172,7 +172,11 @@ func (r *rig) hear(in Input) {
 // recorded is the input of a restart that reads the open turn from the journal.
 func (r *rig) recorded() *Settle {
 	in := &Settle{}
-	if r.folded.Open == nil || r.folded.Open.Turn == nil {
+	if r.folded.Open == nil {
+		return in
+	}
+	in.Run = r.log[r.folded.Open.Seq-1:]
+	if r.folded.Open.Turn == nil {
 		return in
 	}
 	t := r.folded.Open.Turn
@@ -266,7 +270,7 @@ func (r *rig) released(ready []Effect) {
 				r.t.Fatalf("the model of turn %d is opened in turn %d", e.Turn, r.audit.turn)
 			}
 		case *StartAction:
-			if !r.audit.open[e.ID] {
+			if !r.audit.open[e.ID] && !r.audit.left[e.Turn][e.ID] {
 				r.t.Fatalf("action %s begins after its end", e.ID)
 			}
 			if e.Class.Durable() {
@@ -331,7 +335,9 @@ type audit struct {
 	questions     map[string]bool // open ones
 	suspended     bool
 	ended         map[string]bool
-	waiting       map[int64]bool // accepted, without an end
+	detached      map[string]bool           // fire_and_forget actions of the turn
+	left          map[int64]map[string]bool // those that outlived their turn, by turn
+	waiting       map[int64]bool            // accepted, without an end
 	over          map[int64]bool
 	cancelled     map[int64]bool
 	declared      int
@@ -389,9 +395,23 @@ func (a *audit) apply(r *messages.Record) error {
 		a.turn, a.lastTurn, a.nonce = r.Turn, r.Turn, b.Nonce
 		a.open, a.started, a.ended, a.declared = map[string]bool{}, map[string]int64{}, map[string]bool{}, 0
 		a.class, a.questions, a.suspended = map[string]messages.Class{}, map[string]bool{}, false
+		a.detached = map[string]bool{}
 	case *messages.TurnDecided:
 		if err := inTurn(); err != nil {
 			return err
+		}
+		for id := range a.open {
+			if a.detached[id] && a.started[id] > 0 {
+				if a.left == nil {
+					a.left = map[int64]map[string]bool{}
+				}
+				if a.left[r.Turn] == nil {
+					a.left[r.Turn] = map[string]bool{}
+				}
+				a.left[r.Turn][id] = true
+				a.declared--
+				delete(a.open, id)
+			}
 		}
 		if len(a.open) > 0 || len(a.ended) != a.declared {
 			return fmt.Errorf("decided with %d open actions of %d", len(a.open), a.declared)
@@ -406,10 +426,14 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		a.open[b.ID] = true
 		a.class[b.ID] = b.Class
+		a.detached[b.ID] = b.Mode == messages.ModeFireAndForget
 		a.declared++
 		return inTurn()
 	case *messages.ActionStarted:
-		again := a.started[b.ID] > 0
+		if a.left[r.Turn][b.ID] {
+			return nil
+		}
+		again := a.started[b.ID] > 0 && b.Failure == ""
 		if !a.open[b.ID] || b.Attempt != a.started[b.ID]+1 || again && a.class[b.ID] == messages.Effectful || a.suspended || b.Key == "" {
 			return fmt.Errorf("action %s started, attempt %d", b.ID, b.Attempt)
 		}
@@ -429,7 +453,7 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("suspended again, or for nothing: %v until %q", b.Waiting, b.Until)
 		}
 		for id := range a.open {
-			if !slices.Contains(b.Waiting, id) || a.started[id] > 0 {
+			if !a.detached[id] && (!slices.Contains(b.Waiting, id) || a.started[id] > 0) {
 				return fmt.Errorf("suspended while action %s is open", id)
 			}
 		}
@@ -442,6 +466,10 @@ func (a *audit) apply(r *messages.Record) error {
 		a.suspended, a.nonce = false, b.Nonce
 		return inTurn()
 	case *messages.ActionEnded:
+		if a.left[r.Turn][b.ID] {
+			delete(a.left[r.Turn], b.ID)
+			return nil
+		}
 		if !a.open[b.ID] {
 			return fmt.Errorf("action %s has no place for a terminal record", b.ID)
 		}

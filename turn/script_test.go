@@ -3,6 +3,7 @@ package turn
 import (
 	"flag"
 	"fmt"
+	"github.com/seed14be6753/stile/parse"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -103,6 +104,9 @@ type script struct {
 	brief  bool  // leave out publications of records, timers and what is held
 	last   Ident // of the last turn seen in flight
 	prev   Ident // of the one before
+
+	decoder parse.Decoder // of the reply, where the dialect acts while it streams
+	hearing Ident         // whose reply it is
 }
 
 func (s *script) printf(format string, args ...any) {

@@ -17,10 +17,17 @@ func (m *Machine) settle(in *Settle) {
 		m.illegal()
 		return
 	}
+	m.settleDetached()
 	run := m.state.Open
 	if run == nil {
 		m.nextRun()
 		return
+	}
+	m.past = m.past[:0]
+	for _, r := range in.Run {
+		if r.Run == run.Run && r.Turn > 0 && (run.Turn == nil || r.Turn < run.Turn.Index) {
+			m.past = append(m.past, r)
+		}
 	}
 	if m.takeUp(in) {
 		return
@@ -113,7 +120,7 @@ func (m *Machine) sealDurable(in *Settle) {
 		return // as far as the journal knows nobody spoke
 	}
 	f.reply = reply.Bytes()
-	if m.recall(in.Events) != "" {
+	if !m.cfg.Judge.Traits().InStreamActions && m.recall(in.Events) != "" {
 		f.units = nil
 	}
 	for i := units; i < len(f.units); i++ {

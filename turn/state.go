@@ -28,6 +28,8 @@ type State struct {
 	Open  *OpenRun  `json:"open,omitzero"`
 	// Questions remembers the latest ones that are closed.
 	Questions []ClosedQuestion `json:"questions,omitzero"`
+	// Detached are the fire_and_forget actions of decided turns that have no end.
+	Detached []Detached `json:"detached,omitzero"`
 }
 
 // Question is what a call that needs confirmation asks.
@@ -131,6 +133,9 @@ type OpenAction struct {
 	Args    string         `json:"args"`
 	Class   messages.Class `json:"class"`
 	Started bool           `json:"started,omitzero"`
+	// Type is empty for a tool; Detached tells that nobody waits for the action.
+	Type     messages.ActionType `json:"type,omitzero"`
+	Detached bool                `json:"detached,omitzero"`
 	// Attempt is that of the latest action.started.
 	Attempt  int64     `json:"attempt,omitzero"`
 	Question *Question `json:"question,omitzero"`
@@ -237,7 +242,7 @@ func (s *State) Apply(r *messages.Record) error {
 			s.Open.Cancel = &Cancelled{Seq: r.Seq, By: b.By}
 		} else if t := s.turn(r); t != nil {
 			t.seen(r)
-			if b.What != messages.ControlModelError && b.What != messages.ControlCancel && t.Breach == nil {
+			if b.What != messages.ControlModelError && b.What != messages.ControlCancel && b.Code != "" && t.Breach == nil {
 				t.Breach = &Breach{Code: b.Code, Detail: breachDetail(b)}
 			}
 		}
@@ -270,6 +275,7 @@ func (s *State) applyTurn(r *messages.Record) {
 	}
 	t := s.turn(r)
 	if t == nil {
+		s.applyDetached(r)
 		return
 	}
 	run := s.Open
@@ -281,10 +287,17 @@ func (s *State) applyTurn(r *messages.Record) {
 		run.Cost += b.CostUSD
 	case *messages.ActionDeclared:
 		run.Actions++
-		t.Actions = append(t.Actions, OpenAction{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class})
+		a := OpenAction{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Detached: b.Mode == messages.ModeFireAndForget}
+		if b.Type != messages.TypeTool {
+			a.Type = b.Type
+		}
+		t.Actions = append(t.Actions, a)
 	case *messages.ActionStarted:
 		if a := t.action(b.ID); a != nil {
 			a.Started, a.Attempt = true, b.Attempt
+			if b.Args != "" {
+				a.Args = b.Args
+			}
 		}
 	case *messages.ActionApproval:
 		if a := t.action(b.ID); a != nil && b.Approval != "" {
@@ -320,6 +333,7 @@ func (s *State) applyTurn(r *messages.Record) {
 			run.Panics[a.Name]++
 		}
 	case *messages.TurnDecided:
+		s.leave(t)
 		s.OutDigest, s.ScrDigest = s.carried(b)
 		run.State = nil
 		if len(b.State) > 0 {

@@ -19,6 +19,10 @@ func fullState() State {
 		Queue:     []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
 		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
 		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},
+		Detached: []Detached{{Run: 2, Turn: 5, OpenAction: OpenAction{
+			ID: "f", Name: "y", Args: "{}", Class: messages.Pure, Started: true, Type: messages.TypeRelic, Detached: true, Attempt: 1,
+			Question: &Question{ID: "p", Asked: 1, Expires: 2, Answer: messages.GateApprove, Reason: "r"},
+		}}},
 		Open: &OpenRun{
 			Away:    9,
 			Waiting: Waiting{Run: 3, Seq: 30, Text: "t"}, Began: 1, Turns: 2, Actions: 3, Tokens: 4, Cost: 5, Settlements: 1,
@@ -30,7 +34,7 @@ func fullState() State {
 				Index: 7, Seq: 33, Nonce: "n", Began: 2, Last: 5, Away: 3, Replied: true, Restores: 2, Suspended: true, Until: 8,
 				Breach: &Breach{Code: messages.ErrTimeout, Detail: "turn_wall"},
 				Actions: []OpenAction{{
-					ID: "#1", Name: "x", Args: "[]", Class: messages.Keyed, Started: true, Attempt: 2,
+					ID: "#1", Name: "x", Args: "[]", Class: messages.Keyed, Started: true, Attempt: 2, Type: messages.TypeRelic, Detached: true,
 					Question: &Question{ID: "q", Asked: 6, Expires: 8, Answer: messages.GateApprove, Reason: "r"},
 				}},
 				Calls: []ActionShape{{Call: d, Counts: true}},

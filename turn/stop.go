@@ -8,6 +8,7 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // stop ends the turn before its time: the first code wins, the children are told
@@ -44,12 +45,22 @@ func (m *Machine) stopRest() {
 	}
 	if m.phase == Generating && !f.replied {
 		m.do(&CancelModel{Ident: f.Ident})
-		m.closeUnit()
+		m.partial()
 		m.seal(messages.FinishCancelled, messages.Usage{}, 0)
+	} else {
+		m.partial()
 	}
 	m.to(Draining)
 	m.stopTimer(ClockGeneration)
 	m.stopTimer(ClockProgram)
+	m.stopTimer(ClockDrain)
+	stay := f.breach != messages.ErrCancelled // a cancel reaches every child
+	if f.doc != nil {
+		m.graph.todo = m.graph.plan.CancelAll(m.graph.todo, reasonCancelled, stay)
+		if fault := m.runPlan(); fault != "" && m.err == nil {
+			m.err = messages.Errorf(messages.ErrCrash, "%s", fault)
+		}
+	}
 	if f.ran && !f.ended {
 		m.do(&StopProgram{Ident: f.Ident, Code: f.breach})
 	}
@@ -61,8 +72,9 @@ func (m *Machine) stopRest() {
 		c := &f.calls[i]
 		switch {
 		case c.done:
-		case !c.started:
-			c.judging = false
+		case stay && c.stays():
+		case !c.started || c.due > 0:
+			c.judging, c.due = false, 0
 			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
 		case c.Class.Durable():
 			m.do(&CancelAction{Ident: f.Ident, ID: c.ID})
@@ -88,7 +100,8 @@ func (m *Machine) drained() {
 
 // openCalls tells whether an action has no terminal record yet.
 func (f *flight) openCalls() bool {
-	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.done })
+	stay := f.breach != messages.ErrCancelled
+	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.done && (!stay || !c.stays()) })
 }
 
 // graceOver decides without those who did not answer: effects that may have
@@ -100,7 +113,7 @@ func (m *Machine) graceOver() {
 	}
 	f.ended = true
 	for i := range f.calls {
-		if c := &f.calls[i]; !c.done {
+		if c := &f.calls[i]; !c.done && (!c.stays() || f.breach == messages.ErrCancelled) {
 			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonLost})
 		}
 	}
@@ -119,6 +132,11 @@ func (m *Machine) timer(in *Timer) {
 		return
 	}
 	if m.phase == Draining {
+		return
+	}
+	if in.Clock == ClockDrain { // the reply is complete: what still runs is not waited for
+		m.persist(&messages.Control{What: messages.ControlTimer, Name: in.Clock.String()}, LazyHold)
+		m.stopRest()
 		return
 	}
 	m.persist(&messages.Control{What: messages.ControlTimer, Name: in.Clock.String(), Code: messages.ErrTimeout}, LazyHold)
@@ -167,6 +185,11 @@ func cancelledBy(by string) string {
 
 // childDown turns a crash into a decision (design.md §4).
 func (m *Machine) childDown(in *ChildDown) {
+	if in.Child == ChildAction && m.detachedEnded(&ActionEnded{
+		Ident: in.Ident, ID: in.ID, State: messages.ActionFailed, Failure: plan.Panicked, Reason: reasonPanic, ErrorCode: CodeToolFailed,
+	}) {
+		return
+	}
 	if !m.current(in.Ident) {
 		return
 	}

@@ -33,6 +33,12 @@ func (m *Machine) ask(c *call, in *Judged) {
 		Approval: id, ID: c.ID, State: messages.GateConfirm, By: in.By, Reason: clean(in.Reason), Digest: sha256.Sum256([]byte(c.Args)),
 		Expires: m.now.Add(wait).Format(time.RFC3339Nano),
 	}, 0)
+	if c.ref.Generation > 0 {
+		if fault := m.park(c); fault != "" {
+			m.crash(ChildModel, fault)
+			return
+		}
+	}
 	m.proceed()
 }
 
@@ -40,6 +46,9 @@ func (m *Machine) ask(c *call, in *Judged) {
 // complete, and every open action waits for approval.
 func (m *Machine) waits() bool {
 	f := m.flight
+	if f.doc != nil {
+		return f.replied && m.graph.plan.Stalled()
+	}
 	n := 0
 	for i := range f.calls {
 		if c := &f.calls[i]; !c.done {
@@ -168,8 +177,16 @@ func (m *Machine) answered() {
 	switch m.phase {
 	case Suspended:
 		m.resume(messages.RestoreApproval)
-	case Running:
+	case Running, Generating:
 		f := m.flight
+		if f.doc != nil {
+			if fault := m.unpark(); fault != "" {
+				m.crash(ChildModel, fault)
+				return
+			}
+			m.proceed()
+			return
+		}
 		for i := range f.calls {
 			c := &f.calls[i]
 			if a := m.state.Open.Turn.action(c.ID); !c.done && !c.started && a != nil && a.Question != nil && a.Question.Answer != "" {
@@ -186,6 +203,8 @@ func (m *Machine) proceed() {
 	switch {
 	case m.phase == Draining:
 		m.drained()
+	case f.doc != nil:
+		m.goOn()
 	case m.phase != Running:
 	case m.waits():
 		m.suspend()

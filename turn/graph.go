@@ -1,0 +1,365 @@
+package turn
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
+)
+
+// The actions of a reply that is acted on while it streams. plan knows who waits for
+// whom; here its effects become records and effects, and what becomes of an action
+// is told to the plan.
+
+// graph is the plan of the run in flight.
+type graph struct {
+	plan       *plan.Plan
+	run        int64
+	generation int
+	todo       []plan.Effect // in order; done by runPlan alone
+}
+
+// planTurn opens the next generation of the run's plan.
+func (m *Machine) planTurn() (fault string) {
+	if !m.cfg.Judge.Traits().InStreamActions {
+		return ""
+	}
+	run := m.state.Open.Run
+	if m.graph == nil || m.graph.run != run {
+		if fault = m.newGraph(); fault != "" {
+			return fault
+		}
+	}
+	if err := m.graph.plan.Begin(); err != nil {
+		return err.Error()
+	}
+	m.graph.generation++
+	m.flight.doc = &document{}
+	return ""
+}
+
+// newGraph makes the plan of the open run. What earlier turns of it did comes from
+// their records, after a restart.
+func (m *Machine) newGraph() (fault string) {
+	g := &graph{run: m.state.Open.Run, plan: plan.New(plan.Options{
+		Parallel: m.cfg.Limits.Parallel, Occupied: len(m.detached), Environment: nowhere{},
+	})}
+	past := m.past
+	m.graph, m.past = g, nil
+	for len(past) > 0 {
+		turn := past[0].Turn
+		n := 1
+		for n < len(past) && past[n].Turn == turn {
+			n++
+		}
+		if err := g.relive(past[:n]); err != nil {
+			return err.Error()
+		}
+		past = past[n:]
+	}
+	return ""
+}
+
+// relive takes an earlier turn of the run from its records: who had which id and
+// what came of it. Nothing of it waits for anything any more.
+func (g *graph) relive(recs []*messages.Record) error {
+	ends := map[string]*messages.ActionEnded{}
+	for _, r := range recs {
+		if b, ok := r.Body.(*messages.ActionEnded); ok {
+			ends[b.ID] = b
+		}
+	}
+	var effects []plan.Effect
+	begun := false
+	for _, r := range recs {
+		if _, ok := r.Body.(*messages.TurnBegin); ok && !begun {
+			begun = true
+			if err := g.plan.Begin(); err != nil {
+				return err
+			}
+			g.generation++
+		}
+		b, ok := r.Body.(*messages.ActionDeclared)
+		if !ok || !begun {
+			continue
+		}
+		mode := plan.Async
+		if b.Mode == messages.ModeFireAndForget {
+			mode = plan.FireAndForget
+		}
+		ref := plan.Ref{Generation: g.generation, ID: b.ID}
+		var err error
+		if effects, err = g.plan.Declare(effects[:0], &plan.Action{
+			ID: b.ID, Type: string(b.Type), Name: b.Name, Mode: mode, OutputKey: b.OutputKey, OnError: plan.OnError(b.OnError),
+		}); err != nil {
+			return err
+		}
+		v, _ := g.plan.Action(ref)
+		if v.State.Terminal() {
+			continue // it was one too many then as well
+		}
+		out := plan.Outcome{State: plan.Failed}
+		if end := ends[b.ID]; end != nil {
+			out.Reason = end.Reason
+			if state, ok := plan.StateOf(end.State); ok && state != plan.Skipped {
+				out.State, out.Value = state, end.Result
+			}
+		}
+		if v.State == plan.Dispatched && out.State != plan.Cancelled {
+			if effects, err = g.plan.Started(effects[:0], ref); err != nil {
+				return err
+			}
+		}
+		if mode == plan.FireAndForget && ends[b.ID] == nil {
+			continue // it still runs, or is about to run again
+		}
+		if effects, err = g.plan.Ended(effects[:0], ref, out); err != nil {
+			return err
+		}
+	}
+	if !begun {
+		return nil
+	}
+	_, err := g.plan.End(effects[:0])
+	return err
+}
+
+// nowhere is the environment of a session without variables and feeds.
+type nowhere struct{}
+
+// Lookup implements plan.Environment.
+func (nowhere) Lookup(string) (string, plan.Status) { return "", plan.Absent }
+
+// declareAction takes an action at its place in the document.
+func (m *Machine) declareAction(a *messages.Action) (fault string) {
+	f := m.flight
+	d := f.doc
+	class, found := messages.Effectful, false
+	if m.cfg.Target != nil {
+		class, found = m.cfg.Target(a.Type, a.Name)
+	}
+	class = classOf(class)
+	if d.known.actions > 0 {
+		d.known.actions--
+	} else {
+		body := &messages.ActionDeclared{
+			Args: a.Args, ArgsDigest: sha256.Sum256([]byte(a.Args)), Class: class, DependsOn: a.DependsOn,
+			ID: a.ID, InThought: a.InThought, Mode: a.Mode, Name: a.Name, OutputKey: a.OutputKey, Type: a.Type,
+		}
+		if a.OnError != messages.OnErrorFail {
+			body.OnError = a.OnError
+		}
+		if a.Show != messages.ShowUser {
+			body.Show = a.Show
+		}
+		m.persist(body, LazyHold)
+		f.declare(call{Call: messages.Call{ID: a.ID, Name: a.Name, Args: a.Args, Class: class}})
+	}
+	c := f.any(a.ID)
+	if c == nil {
+		return "decoder: an action that was recorded under another name"
+	}
+	c.ref = plan.Ref{Generation: m.graph.generation, ID: a.ID}
+	c.typ, c.mode, c.found = a.Type, a.Mode, found
+	c.policy = plan.Policy{Timeout: a.Timeout, Retries: a.Retry}
+	declared := &plan.Action{
+		ID: a.ID, Type: string(a.Type), Name: a.Name, Mode: plan.Mode(a.Mode), Parameters: a.Args,
+		OutputKey: a.OutputKey, DependsOn: a.DependsOn, OnError: plan.OnError(a.OnError), Policy: c.policy,
+	}
+	effects, err := m.graph.plan.Declare(nil, declared)
+	if err != nil {
+		return err.Error()
+	}
+	m.graph.todo = append(m.graph.todo, effects...)
+	if limit := m.cfg.Limits.Actions; limit > 0 && m.state.Open.Actions > limit && !c.done {
+		m.overrun("actions", limit, "a run")
+	}
+	return ""
+}
+
+// reject tells the plan of a block that was not accepted.
+func (m *Machine) reject(id string) (fault string) {
+	effects, err := m.graph.plan.Reject(nil, id)
+	if err != nil {
+		return err.Error()
+	}
+	m.graph.todo = append(m.graph.todo, effects...)
+	return ""
+}
+
+// runPlan does the plan's effects, and what they cause in turn.
+func (m *Machine) runPlan() (fault string) {
+	g := m.graph
+	f := m.flight
+	for len(g.todo) > 0 && fault == "" && m.flight == f {
+		e := g.todo[0]
+		g.todo = g.todo[1:]
+		c := f.any(e.Ref.ID)
+		switch {
+		case e.Kind == plan.Fetch:
+			g.todo = g.plan.FeedReady(g.todo, e.Feed)
+		case c == nil || c.ref != e.Ref:
+			// Of an earlier turn of the run: detached, and nobody waits for it.
+		case e.Kind == plan.End:
+			m.planEnded(c, &e)
+		case !m.acts(f):
+			// The turn is being stopped: nothing begins, and everything is told to stop.
+		case e.Kind == plan.Dispatch:
+			fault = m.dispatch(c, e.Parameters)
+		case e.Kind == plan.Stop:
+			m.giveUp(c)
+		}
+	}
+	if len(g.todo) == 0 {
+		g.todo = nil
+	}
+	return fault
+}
+
+// acts tells that the turn is still in flight, and nothing stops it.
+func (m *Machine) acts(f *flight) bool {
+	return m.flight == f && (m.phase == Generating || m.phase == Running)
+}
+
+// dispatch judges and begins an action whose turn has come.
+func (m *Machine) dispatch(c *call, params string) (fault string) {
+	c.Args = params
+	if c.done { // before the turn was restored
+		return m.tellPlan(c, true)
+	}
+	digest := messages.Digest(sha256.Sum256([]byte(params)))
+	c.key = m.actionKey(c.ID, digest)
+	var q Question
+	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Question != nil {
+		q = *a.Question
+	}
+	switch {
+	case !c.found:
+		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: plan.NoTarget.String()})
+	case q.ID != "" && q.Answer == "":
+		return m.park(c)
+	case c.started || q.ID != "" || c.ruled != "":
+		m.settleCall(c)
+	default:
+		c.judging = true
+		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Args: c.Args, ArgsDigest: digest, Class: c.Class})
+	}
+	return ""
+}
+
+// planEnded records an end that the plan itself has decided.
+func (m *Machine) planEnded(c *call, e *plan.Effect) {
+	if c.done {
+		return // recorded before the turn was restored
+	}
+	result := ""
+	if e.Place != "" {
+		result = quote("at " + e.Place)
+	}
+	c.planned = true
+	m.endCall(c, &ActionEnded{State: e.State.Ended(), Reason: e.Reason, Result: result})
+}
+
+// tellPlan says how an action ended. dispatched tells that the plan does not know
+// yet that it began.
+func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
+	g := m.graph
+	state, ok := plan.StateOf(c.State)
+	if !ok {
+		return "an action ended in no state: " + string(c.State)
+	}
+	var err error
+	if dispatched && (c.started || state == plan.OK || state == plan.Unknown) {
+		if g.todo, err = g.plan.Started(g.todo, c.ref); err != nil {
+			return err.Error()
+		}
+	}
+	g.todo, err = g.plan.Ended(g.todo, c.ref, plan.Outcome{State: state, Reason: c.Reason, Value: c.Value})
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// park gives an action's slot to others while somebody is asked about it.
+func (m *Machine) park(c *call) (fault string) {
+	var err error
+	if m.graph.todo, err = m.graph.plan.Park(m.graph.todo, c.ref); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// tried decides what follows a failed attempt of a planned action; again tells that
+// another one follows.
+func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
+	until := m.deadline()
+	next := c.policy.After(plan.Attempt{
+		N: int(c.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Now: m.now, Until: until,
+	})
+	if next.Retry {
+		c.due, c.failure = int64(next.N), next.Reason
+		if c.failure == "" {
+			c.failure = reasonOf(in)
+		}
+		m.do(&Schedule{Ident: m.flight.Ident, ID: c.ID, Attempt: c.due, At: next.At})
+		return true
+	}
+	in.State, in.Reason = next.State.Ended(), next.Reason
+	return false
+}
+
+func reasonOf(in *ActionEnded) string {
+	if in.Reason != "" {
+		return clean(in.Reason)
+	}
+	return failureOf(in).String()
+}
+
+// failureOf reads how an attempt failed.
+func failureOf(in *ActionEnded) plan.Failure {
+	switch {
+	case in.Failure != 0:
+		return in.Failure
+	case in.State == messages.ActionCancelled && in.Reason == reasonLost, in.State == messages.ActionUnknown:
+		return plan.Lost
+	case in.State == messages.ActionCancelled:
+		return plan.Stopped
+	}
+	return plan.Erred
+}
+
+// dueAgain begins the next attempt.
+func (m *Machine) dueAgain(in *Due) {
+	if !m.current(in.Ident) {
+		return
+	}
+	c := m.call(in.ID)
+	if c == nil || c.due == 0 || c.due != in.Attempt || (m.phase != Running && m.phase != Generating) {
+		m.dropped++
+		return
+	}
+	m.begin(c)
+}
+
+// giveUp stops a running action on the plan's behalf.
+func (m *Machine) giveUp(c *call) {
+	if c.done || !c.started {
+		return
+	}
+	if c.due > 0 { // between two attempts: nothing runs
+		m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
+		return
+	}
+	m.do(&CancelAction{Ident: m.flight.Ident, ID: c.ID})
+}
+
+// untilOf is when an attempt of an action that begins now is over.
+func (m *Machine) untilOf(c *call) time.Time {
+	at := m.deadline()
+	if c.ref.Generation == 0 {
+		return at
+	}
+	return c.policy.Deadline(m.now, at)
+}
