@@ -84,14 +84,14 @@ func (g *graph) relive(recs []*messages.Record) error {
 		if !ok || !begun {
 			continue
 		}
-		mode := plan.Async
+		mode := messages.ModeAsync
 		if b.Mode == messages.ModeFireAndForget {
-			mode = plan.FireAndForget
+			mode = b.Mode
 		}
 		ref := plan.Ref{Generation: g.generation, ID: b.ID}
 		var err error
-		if effects, err = g.plan.Declare(effects[:0], &plan.Action{
-			ID: b.ID, Type: string(b.Type), Name: b.Name, Mode: mode, OutputKey: b.OutputKey, OnError: plan.OnError(b.OnError),
+		if effects, err = g.plan.Declare(effects[:0], &messages.Action{
+			ID: b.ID, Type: b.Type, Name: b.Name, Mode: mode, OutputKey: b.OutputKey, OnError: b.OnError,
 		}); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (g *graph) relive(recs []*messages.Record) error {
 				return err
 			}
 		}
-		if mode == plan.FireAndForget && ends[b.ID] == nil {
+		if mode == messages.ModeFireAndForget && ends[b.ID] == nil {
 			continue // it still runs, or is about to run again
 		}
 		if effects, err = g.plan.Ended(effects[:0], ref, out); err != nil {
@@ -162,12 +162,8 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	}
 	c.ref = plan.Ref{Generation: m.graph.generation, ID: a.ID}
 	c.typ, c.mode, c.found = a.Type, a.Mode, found
-	c.policy = plan.Policy{Timeout: a.Timeout, Retries: a.Retry}
-	declared := &plan.Action{
-		ID: a.ID, Type: string(a.Type), Name: a.Name, Mode: plan.Mode(a.Mode), Parameters: a.Args,
-		OutputKey: a.OutputKey, DependsOn: a.DependsOn, OnError: plan.OnError(a.OnError), Policy: c.policy,
-	}
-	effects, err := m.graph.plan.Declare(nil, declared)
+	c.policy = plan.PolicyOf(a, 0)
+	effects, err := m.graph.plan.Declare(nil, a)
 	if err != nil {
 		return err.Error()
 	}
