@@ -173,10 +173,20 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: m.Loop.MaxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
 			Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
-			ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
+			Target: target(set), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},
 	}
 	return nil
+}
+
+// target finds what actions of a reply may name: the tools of a set, in this release.
+func target(set *tools.Set) func(messages.ActionType, string) (messages.Class, bool) {
+	return func(t messages.ActionType, name string) (messages.Class, bool) {
+		if t != messages.TypeTool {
+			return "", false
+		}
+		return set.Target(name)
+	}
 }
 
 // names are what a manifest calls the dialects of a configuration.

@@ -24,6 +24,10 @@ type actionRun struct {
 }
 
 func (s *session) startAction(c actor.Context, e *turn.StartAction) {
+	if e.Detached {
+		s.startDetached(c, e)
+		return
+	}
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	if s.air.actions == nil {
 		s.air.actions = map[string]*actionRun{}
@@ -32,6 +36,36 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	run := &actionRun{cancel: cancel}
 	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) })
 	s.air.actions[e.ID] = run
+}
+
+// detachedID names an action that outlives its turn.
+type detachedID struct {
+	turn.Ident
+	id string
+}
+
+// startDetached begins an action that ends with the session at the latest.
+func (s *session) startDetached(c actor.Context, e *turn.StartAction) {
+	ctx, cancel := context.WithCancelCause(s.host.ctx)
+	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, epoch: s.sealer.Epoch()}
+	run := &actionRun{cancel: cancel}
+	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) })
+	if s.detached == nil {
+		s.detached = map[detachedID]*actionRun{}
+	}
+	s.detached[detachedID{e.Ident, e.ID}] = run
+}
+
+// endDetached stops the actors of detached actions: all of them, or those that the
+// machine has the end of.
+func (s *session) endDetached(all bool) {
+	for id, run := range s.detached {
+		if all || !s.machine.Runs(id.Ident, id.id) {
+			run.cancel(messages.Errorf(messages.ErrCancelled, "the session has stopped"))
+			s.host.system.Root.Stop(run.pid)
+			delete(s.detached, id)
+		}
+	}
 }
 
 // action is the work of an action actor: one attempt of one tool call.
@@ -68,14 +102,14 @@ func (a *action) run(last func()) {
 // as an orphan: the action ends without it, and what it says later is dropped.
 func (a *action) attempt() *turn.ActionEnded {
 	t, err := a.agent.Tools.Lookup(a.start.Name)
-	if err != nil || t == nil || t.Run == nil {
+	if err != nil || t == nil || t.Run == nil && a.start.Type == "" {
 		return failed("unavailable", neuroscript.CodeToolNotFound, "tool."+a.start.Name+" is not available")
 	}
 	args, err := neuroscript.FromJSON([]byte(a.start.Args))
 	if err != nil {
 		return failed("arguments", neuroscript.CodeArgument, err.Error())
 	}
-	list, _ := args.AsList()
+	list, positional := args.AsList()
 	ctx := a.ctx
 	deadline := a.start.Deadline
 	if t.Timeout > 0 {
@@ -94,7 +128,13 @@ func (a *action) attempt() *turn.ActionEnded {
 	}
 	done := make(chan outcome, 1)
 	a.host.run(func() {
-		supervisor.Guard(func() { done <- outcome{end: conclude(t.Run(ctx, call))} }, func(crash *supervisor.Crash) { done <- outcome{crash: crash} })
+		supervisor.Guard(func() {
+			if positional && t.Run != nil { // of a program, which has coerced them
+				done <- outcome{end: conclude(t.Run(ctx, call))}
+				return
+			}
+			done <- outcome{end: conclude(t.Invoke(ctx, call, args, a.agent.Limits))}
+		}, func(crash *supervisor.Crash) { done <- outcome{crash: crash} })
 	})
 	select {
 	case o := <-done:

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -17,6 +18,17 @@ type clock struct {
 	armed time.Time // when the timer rings; zero when it does not
 	at    [turn.NumClocks]time.Time
 	gen   [turn.NumClocks]uint64
+}
+
+// schedule feeds the machine a Due at its time. What the turn's end leaves of it is
+// dropped there.
+func (s *session) schedule(e *turn.Schedule) {
+	box, due := s.box, &turn.Due{Ident: e.Ident, ID: e.ID, Attempt: e.Attempt}
+	if !s.aboard(e.Ident) {
+		return
+	}
+	t := time.AfterFunc(max(0, e.At.Sub(s.host.cfg.Now())), func() { box.post(due) })
+	context.AfterFunc(s.air.ctx, func() { t.Stop() })
 }
 
 // alarm says that the timer rang.

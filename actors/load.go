@@ -60,8 +60,18 @@ func fold(state *turn.State, recs []*messages.Record) error {
 // the decoder makes of its reply again. A reply that cannot be read back, or whose
 // decoder panics, leaves a turn that cannot be restored; the session can.
 func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head, state *turn.State) (*turn.Settle, error) {
-	if state.Open == nil || state.Open.Turn == nil {
-		return &turn.Settle{}, nil
+	in := &turn.Settle{}
+	if state.Open == nil {
+		return in, nil
+	}
+	if ref.agent.Dialect.Traits().InStreamActions {
+		var err error
+		if in.Run, err = runRecords(ctx, h.cfg.Store, head.Inc, state.Open); err != nil {
+			return nil, err
+		}
+	}
+	if state.Open.Turn == nil {
+		return in, nil
 	}
 	recs, err := turnRecords(ctx, h.cfg.Store, head.Inc, state.Open.Turn)
 	if err != nil {
@@ -73,9 +83,9 @@ func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head,
 			return nil, err
 		}
 		h.log.Error("the reply of an open turn cannot be read back", zap.String("SID", ref.sid), zap.Error(err))
-		return &turn.Settle{}, nil
+		return in, nil
 	}
-	in := &turn.Settle{Turn: recs}
+	in.Turn = recs
 	supervisor.Guard(func() {
 		d := ref.agent.Dialect.NewDecoder(messages.TurnInfo{
 			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: turn.MaxReplyBytes,
@@ -92,9 +102,28 @@ func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head,
 		}
 	}, func(crash *supervisor.Crash) {
 		h.log.Error("the decoder panicked on the reply of an open turn", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))
-		in = &turn.Settle{}
+		in = &turn.Settle{Run: in.Run}
 	})
 	return in, nil
+}
+
+// runRecords reads an open run from its input to the head, as it is: what was verified
+// when it was written is not verified again.
+func runRecords(ctx context.Context, store journal.Store, inc messages.Incarnation, run *turn.OpenRun) ([]*messages.Record, error) {
+	var recs []*messages.Record
+	for r, err := range store.Read(ctx, inc, run.Seq, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Run != run.Run {
+			continue
+		}
+		if r, err = decoded(r); err != nil {
+			return nil, err
+		}
+		recs = append(recs, r)
+	}
+	return recs, nil
 }
 
 // gone tells that bytes are not there any more, or not those that were written.

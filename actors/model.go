@@ -23,12 +23,48 @@ import (
 type modelRun struct {
 	pid    *actor.PID
 	cancel context.CancelCauseFunc
+	gate   *gate
+}
+
+// hold leaves the stream unread, or reads it on.
+func (m *modelRun) hold(shut bool) { m.gate.set(shut) }
+
+// gate stops the reader of a stream while it is shut. Its zero value is open.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // not nil while it is shut
+}
+
+func (g *gate) set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case shut && g.open == nil:
+		g.open = make(chan struct{})
+	case !shut && g.open != nil:
+		close(g.open)
+		g.open = nil
+	}
+}
+
+// pass waits while the gate is shut, or until ctx ends.
+func (g *gate) pass(ctx context.Context) {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open == nil {
+		return
+	}
+	select {
+	case <-open:
+	case <-ctx.Done():
+	}
 }
 
 func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx}
-	run := &modelRun{cancel: cancel}
+	run := &modelRun{cancel: cancel, gate: &r.gate}
 	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run(); r.ended() })
 	return run
 }
@@ -44,6 +80,7 @@ type reply struct {
 	ctx   context.Context
 
 	last func()
+	gate gate
 
 	mu   sync.Mutex // the timer flushes, too
 	held []turn.Input
@@ -223,6 +260,7 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 			r.delivered += int64(len(chunk.Text))
 			r.decoder.Push(chunk.Text, r.collect)
 			r.post(&turn.Decoded{Ident: r.open.Ident, Bytes: chunk.Text, Events: r.take()})
+			r.gate.pass(r.ctx)
 		}
 		if chunk.Finish != "" {
 			r.decoder.End(chunk.Finish, r.collect)
@@ -319,8 +357,16 @@ func (r *reply) transcript() (messages.Projection, error) {
 			}
 		}
 	}
+	reply := func(d messages.Digest) []byte {
+		b, err := r.blob(d)
+		if err != nil && failed == nil {
+			failed = err
+		}
+		return b
+	}
 	p := prompt.Project(records, prompt.Spec{
-		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer,
+		Reply: reply,
+		SID:   r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer,
 	})
 	return p, failed
 }

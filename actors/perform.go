@@ -30,16 +30,24 @@ type air struct {
 }
 
 // who names the child behind a PID.
-func (a *air) who(pid *actor.PID) (*turn.ChildDown, bool) {
-	if a.model != nil && a.model.pid.Equal(pid) {
-		return &turn.ChildDown{Child: turn.ChildModel}, true
+func (s *session) who(pid *actor.PID) (*turn.ChildDown, bool) {
+	for id, run := range s.detached {
+		if run.pid.Equal(pid) {
+			return &turn.ChildDown{Ident: id.Ident, Child: turn.ChildAction, ID: id.id}, true
+		}
 	}
-	if a.program != nil && a.program.pid.Equal(pid) {
-		return &turn.ChildDown{Child: turn.ChildInterpreter}, true
+	a := s.air
+	switch {
+	case a == nil:
+		return nil, false
+	case a.model != nil && a.model.pid.Equal(pid):
+		return &turn.ChildDown{Ident: a.Ident, Child: turn.ChildModel}, true
+	case a.program != nil && a.program.pid.Equal(pid):
+		return &turn.ChildDown{Ident: a.Ident, Child: turn.ChildInterpreter}, true
 	}
 	for id, run := range a.actions {
 		if run.pid.Equal(pid) {
-			return &turn.ChildDown{Child: turn.ChildAction, ID: id}, true
+			return &turn.ChildDown{Ident: a.Ident, Child: turn.ChildAction, ID: id}, true
 		}
 	}
 	return nil, false
@@ -109,15 +117,21 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case *turn.AskGate:
 		s.askGate(e)
 	case *turn.StartAction:
-		if s.aboard(e.Ident) {
+		if e.Detached || s.aboard(e.Ident) {
 			s.startAction(c, e)
 		}
 	case *turn.CancelAction:
 		if e.Withdrawn { // it never began
 			s.input(&turn.ActionEnded{Ident: e.Ident, ID: e.ID, State: messages.ActionCancelled, Reason: "cancelled"})
-		} else if s.flying(e.Ident) && s.air.actions[e.ID] != nil {
-			s.air.actions[e.ID].cancel(messages.Errorf(messages.ErrCancelled, "the turn is stopped"))
+		} else if run := s.running(e.Ident, e.ID); run != nil {
+			run.cancel(messages.Errorf(messages.ErrCancelled, "the turn is stopped"))
 		}
+	case *turn.HoldModel:
+		if s.flying(e.Ident) && s.air.model != nil {
+			s.air.model.hold(e.Hold)
+		}
+	case *turn.Schedule:
+		s.schedule(e)
 	case *turn.AnswerCall:
 		if s.flying(e.Ident) && s.air.program != nil {
 			s.air.program.deliver(e)
@@ -131,6 +145,14 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	default:
 		s.host.log.Error("an effect nobody does", zap.String("type", typeName(e)))
 	}
+}
+
+// running finds the actor of an action.
+func (s *session) running(id turn.Ident, action string) *actionRun {
+	if s.flying(id) && s.air.actions[action] != nil {
+		return s.air.actions[action]
+	}
+	return s.detached[detachedID{id, action}]
 }
 
 func (s *session) flying(id turn.Ident) bool { return s.air != nil && s.air.Ident == id }

@@ -49,11 +49,13 @@ type session struct {
 	deferred bool  // a child's work was put off until the message at hand is done
 	dead     error // loading failed or the journal refused: nothing more is done
 
-	asks  map[uint64]*request
-	last  uint64
-	air   *air   // the turn in flight
-	out   *lane  // records on their way to the journal; nil when there are none
-	clock *clock // timers of the turn in flight; nil without any
+	asks map[uint64]*request
+	last uint64
+	air  *air // the turn in flight
+	// detached are the actors of actions that nobody waits for.
+	detached map[detachedID]*actionRun
+	out      *lane  // records on their way to the journal; nil when there are none
+	clock    *clock // timers of the turn in flight; nil without any
 }
 
 // loaded brings what the journal knows.
@@ -246,16 +248,16 @@ func (s *session) drain(c actor.Context) {
 
 // childFailed turns a crash into an input. The strategy has stopped the child.
 func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
-	if s.machine == nil || s.dead != nil || s.air == nil {
+	if s.machine == nil || s.dead != nil {
 		return
 	}
-	down, ok := s.air.who(f.Who)
+	down, ok := s.who(f.Who)
 	if !ok {
 		return
 	}
-	s.host.log.Error("a child of a turn crashed", zap.String("SID", s.ref.sid), zap.Int64("turn_index", s.air.Turn),
+	s.host.log.Error("a child of a turn crashed", zap.String("SID", s.ref.sid), zap.Int64("turn_index", down.Turn),
 		zap.String("child", string(down.Child)), zap.String("panic", supervisor.Detail(f.Panic)), zap.ByteString("stack", f.Stack))
-	down.Ident, down.Detail = s.air.Ident, supervisor.Detail(f.Panic)
+	down.Detail = supervisor.Detail(f.Panic)
 	s.step(c, down)
 	s.settleDown()
 }
@@ -305,6 +307,9 @@ func (s *session) settleDown() {
 	if s.resting() {
 		s.endAir() // after the decision was shown: stopping children is nobody's wait
 	}
+	if len(s.detached) > 0 {
+		s.endDetached(false)
+	}
 	if s.busy() {
 		s.ref.busy()
 		return
@@ -316,7 +321,7 @@ func (s *session) settleDown() {
 }
 
 func (s *session) busy() bool {
-	return s.air != nil || !s.resting() || !s.outbox.Idle() || s.out.pending() || len(s.asks) > 0
+	return s.air != nil || len(s.detached) > 0 || !s.resting() || !s.outbox.Idle() || s.out.pending() || len(s.asks) > 0
 }
 
 // resting tells that nothing runs: the session is idle, or its turn suspended.
@@ -372,6 +377,7 @@ func (s *session) release(why *messages.Error) {
 		}
 		s.stopClock()
 		s.endAir()
+		s.endDetached(true)
 		for _, req := range s.asks {
 			req.answer(Reply{Err: why})
 		}

@@ -195,7 +195,16 @@ func (d *decoder) body() messages.Body {
 			State:     messages.ActionState(d.str("state")),
 		}
 	case messages.KindParseError:
-		return &messages.ParseFault{Code: messages.Code(d.str("code")), Detail: d.strz("detail"), Offset: d.num("offset")}
+		return &messages.ParseFault{
+			Code:   messages.Code(d.str("code")),
+			Detail: d.strz("detail"),
+			Field:  d.strz("field"),
+			ID:     d.strz("id"),
+			Name:   d.strz("name"),
+			Offset: d.num("offset"),
+			Reason: d.strz("reason"),
+			Tag:    d.strz("tag"),
+		}
 	case messages.KindLint:
 		return &messages.Lint{Code: messages.Code(d.str("code")), Detail: d.strz("detail"), Offset: d.num("offset")}
 	case messages.KindTurnDecided:

@@ -161,7 +161,12 @@ func (e *encoder) body(b messages.Body) {
 	case *messages.ParseFault:
 		e.str("code", string(b.Code))
 		e.strz("detail", b.Detail)
+		e.strz("field", b.Field)
+		e.strz("id", b.ID)
+		e.strz("name", b.Name)
 		e.num("offset", b.Offset)
+		e.strz("reason", b.Reason)
+		e.strz("tag", b.Tag)
 	case *messages.Lint:
 		e.str("code", string(b.Code))
 		e.strz("detail", b.Detail)

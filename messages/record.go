@@ -245,11 +245,27 @@ type ActionEnded struct {
 	State     ActionState `json:"state"`
 }
 
-// ParseFault is a decoder's complaint: kind parse.error.
+// ParseFault is a decoder's complaint: kind parse.error. Reason is the dialect's own
+// word for it, and Field, ID, Name and Tag say of what.
 type ParseFault struct {
 	Code   Code   `json:"code"`
 	Detail string `json:"detail,omitzero"`
+	Field  string `json:"field,omitzero"`
+	ID     string `json:"id,omitzero"`
+	Name   string `json:"name,omitzero"`
 	Offset int64  `json:"offset"`
+	Reason string `json:"reason,omitzero"`
+	Tag    string `json:"tag,omitzero"`
+}
+
+// FaultOf is the record of a complaint.
+func FaultOf(e *ParseError) *ParseFault {
+	return &ParseFault{Code: e.Code, Detail: e.Detail, Field: e.Field, ID: e.ID, Name: e.Name, Offset: e.Offset, Reason: e.Reason, Tag: e.Tag}
+}
+
+// Complaint is the complaint as its decoder made it, without line and column.
+func (f *ParseFault) Complaint() ParseError {
+	return ParseError{Code: f.Code, Detail: f.Detail, Field: f.Field, ID: f.ID, Name: f.Name, Offset: f.Offset, Reason: f.Reason, Tag: f.Tag}
 }
 
 // Lint is a remark that changes nothing.

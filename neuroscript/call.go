@@ -116,6 +116,11 @@ func (m *machine) callTool(n *node) (Value, bool) {
 	if tool == nil {
 		return Value{}, m.raise(n, CodeToolNotFound, "there is no tool."+name)
 	}
+	return m.invoke(n, tool, args)
+}
+
+// invoke calls a tool that was found.
+func (m *machine) invoke(n *node, tool *Tool, args []Value) (Value, bool) {
 	coerced, ok := m.coerceAll(n, tool, args)
 	if !ok {
 		return Value{}, false

@@ -58,12 +58,7 @@ type Result struct {
 // has ended, and lets panics of tools and sinks through. Programs are safe for
 // concurrent runs; ctx cancels at the next poll (§13.4).
 func (p *Program) Run(ctx context.Context, env *Env) Result {
-	m := &machine{env: env, limits: env.Limits.withDefaults(), userdata: env.Userdata}
-	m.ctx, m.done = ctx, ctx.Done()
-	m.gasLimit, m.allocLimit, m.valueLimit = m.limits.Gas, m.limits.Alloc, m.limits.Value
-	if m.userdata.IsNil() {
-		m.userdata = MapOf(nil)
-	}
+	m := newMachine(ctx, env)
 	m.lines, m.names = p.lines, p.names
 	m.slots = make([]Value, p.slots)
 	m.predefine(m.slots)
@@ -72,6 +67,36 @@ func (p *Program) Run(ctx context.Context, env *Env) Result {
 			m.result.Err = m.err
 		}
 	}
+	return m.ended()
+}
+
+// Invoke calls one tool outside of any program, as the expression tool.NAME(args…)
+// would: arguments are coerced, the call and its result are metered, and an error or
+// a breach is one of the Result, whose places are 1:1. Of env it needs no Tools.
+func Invoke(ctx context.Context, tool *Tool, args []Value, env *Env) (Value, Result) {
+	m := newMachine(ctx, env)
+	m.lines = []uint32{0}
+	n := &node{}
+	var v Value
+	if m.poll(n) {
+		v, _ = m.invoke(n, tool, args)
+		m.result.Err = m.err
+	}
+	return v, m.ended()
+}
+
+func newMachine(ctx context.Context, env *Env) *machine {
+	m := &machine{env: env, limits: env.Limits.withDefaults(), userdata: env.Userdata}
+	m.ctx, m.done = ctx, ctx.Done()
+	m.gasLimit, m.allocLimit, m.valueLimit = m.limits.Gas, m.limits.Alloc, m.limits.Value
+	if m.userdata.IsNil() {
+		m.userdata = MapOf(nil)
+	}
+	return m
+}
+
+// ended gives what the meters say at the end of a run.
+func (m *machine) ended() Result {
 	m.result.Breach = m.breach
 	m.result.Gas, m.result.Alloc = m.gas, m.alloc
 	m.result.ToolCalls, m.result.Emits = m.toolCalls, m.emits

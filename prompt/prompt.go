@@ -51,6 +51,9 @@ type Spec struct {
 	Out, Scr []byte
 	Tools    []messages.ToolSpec
 	Primer   string // for Tools, where the caller keeps it
+	// Reply gives the exact bytes of a reply by its digest; nil leaves out what the
+	// model wrote in earlier turns of the run.
+	Reply func(messages.Digest) []byte
 }
 
 // Project builds the projection of a turn from the session's records, which come
@@ -59,8 +62,9 @@ type Spec struct {
 //
 // Of a finished run the transcript has the user's text and the final responses;
 // a run that ended without one, because it was halted, has what responses there
-// are. A run given as USERDATA has that JSON as its user text. Of the run itself
-// only the input and the failure of the turn before are taken.
+// are. Its actions are with its user's text. A run given as USERDATA has that JSON as
+// its user text. Of the run itself the input, the failure of the turn before, and what
+// its earlier turns said and did are taken.
 func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection {
 	runs := gather(records, &spec)
 	p := messages.Projection{
@@ -73,6 +77,9 @@ func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection 
 				p.Text, p.Userdata = r.input.Text, r.input.Userdata
 			}
 			p.LastError = r.lastError
+			if !spec.Carry && spec.Reply != nil {
+				p.Replies = r.replies(spec.Reply)
+			}
 		case r.withdrawn || !r.ended || spec.Carry:
 		default:
 			p.History = r.items(p.History)
@@ -94,6 +101,65 @@ type run struct {
 	ended     bool
 	withdrawn bool
 	lastError string
+	turns     []*turnOf
+}
+
+// turnOf is what the records say of one turn.
+type turnOf struct {
+	turn   int64
+	reply  messages.Digest
+	said   bool // there is a model.reply
+	calls  []messages.Call
+	byID   map[string]int // index into calls
+	errors []messages.ParseError
+}
+
+func (t *turnOf) add(rec *messages.Record) {
+	switch b := rec.Body.(type) {
+	case *messages.ModelReply:
+		t.reply, t.said = b.Blob, true
+	case *messages.ParseFault:
+		t.errors = append(t.errors, b.Complaint())
+	case *messages.ActionDeclared:
+		if t.byID == nil {
+			t.byID = map[string]int{}
+		}
+		t.byID[b.ID] = len(t.calls)
+		t.calls = append(t.calls, messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Mode: b.Mode})
+	case *messages.ActionStarted:
+		if i, ok := t.byID[b.ID]; ok && b.Args != "" {
+			t.calls[i].Args = b.Args
+		}
+	case *messages.ActionEnded:
+		if i, ok := t.byID[b.ID]; ok {
+			c := &t.calls[i]
+			c.State, c.Reason, c.Value, c.MS = b.State, b.Reason, b.Result, b.MS
+		}
+	}
+}
+
+// replies are the run's earlier turns.
+func (r *run) replies(bytes func(messages.Digest) []byte) []messages.Reply {
+	var out []messages.Reply
+	for _, t := range r.turns {
+		if !t.said {
+			continue
+		}
+		reply := messages.Reply{Turn: t.turn, Calls: t.calls, Errors: t.errors}
+		if !t.reply.IsZero() {
+			reply.Text = string(bytes(t.reply))
+		}
+		out = append(out, reply)
+	}
+	return out
+}
+
+// calls are all actions of the run, in order.
+func (r *run) calls() (all []messages.Call) {
+	for _, t := range r.turns {
+		all = append(all, t.calls...)
+	}
+	return all
 }
 
 type response struct {
@@ -107,7 +173,7 @@ func (r *run) items(to []messages.Item) []messages.Item {
 		if text == "" {
 			text = r.input.Userdata
 		}
-		to = append(to, messages.Item{Role: messages.RoleUser, Text: text, Run: r.ordinal, Turn: r.turn})
+		to = append(to, messages.Item{Role: messages.RoleUser, Text: text, Run: r.ordinal, Turn: r.turn, Calls: r.calls()})
 	}
 	for _, u := range r.responses {
 		if (u.Final || !r.final) && u.Text != "" {
@@ -154,11 +220,18 @@ func gather(records iter.Seq[*messages.Record], spec *Spec) []*run {
 }
 
 func (r *run) add(rec *messages.Record) {
+	for i := len(r.turns) - 1; i >= 0; i-- { // a detached action may end turns later
+		if r.turns[i].turn == rec.Turn {
+			r.turns[i].add(rec)
+			break
+		}
+	}
 	switch b := rec.Body.(type) {
 	case *messages.TurnBegin:
 		if r.turn == 0 {
 			r.turn = rec.Turn
 		}
+		r.turns = append(r.turns, &turnOf{turn: rec.Turn})
 	case *messages.UnitText:
 		if b.UnitKind == messages.ResponseUnit {
 			r.responses = append(r.responses, response{rec.Turn, b})

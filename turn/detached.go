@@ -2,6 +2,7 @@ package turn
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
@@ -28,6 +29,16 @@ type detached struct {
 
 // Detached counts the actions that keep an idle session awake.
 func (m *Machine) Detached() int { return len(m.detached) }
+
+// Runs tells whether an action has begun and not ended, of the turn in flight or a
+// detached one.
+func (m *Machine) Runs(id Ident, action string) bool {
+	if m.flight != nil && m.flight.Ident == id {
+		c := m.call(action)
+		return c != nil && c.started
+	}
+	return slices.ContainsFunc(m.detached, func(d detached) bool { return d.Ident == id && d.call.ID == action })
+}
 
 // stays tells that an action outlives the turn: nobody waits for it.
 func (c *call) stays() bool {
@@ -68,7 +79,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 		a := in.Audits[j]
 		m.persistFor(d.run, d.Turn, &a, LazyHold)
 	}
-	if in.State != messages.ActionOK {
+	if in.State != messages.ActionOK && !in.Last {
 		next := d.call.policy.After(plan.Attempt{
 			N: plan.MaxRetries + 1, Failure: failureOf(in), Reason: clean(in.Reason), Class: d.call.Class, Now: m.now,
 		})
@@ -119,11 +130,8 @@ func (m *Machine) settleDetached() {
 			}, LazyHold)
 			continue
 		}
-		nonce, ok := m.draw()
-		if !ok {
-			return
-		}
-		l := detached{Ident: Ident{Turn: d.Turn, Nonce: nonce}, run: d.Run, call: call{
+		// No secret: it tells the answer of this attempt from that of another.
+		l := detached{Ident: Ident{Turn: d.Turn, Nonce: "attempt " + strconv.FormatInt(d.Attempt+1, 10)}, run: d.Run, call: call{
 			Call: messages.Call{ID: d.ID, Name: d.Name, Args: d.Args, Class: d.Class}, typ: d.Type, mode: messages.ModeFireAndForget,
 			started: true, attempt: d.Attempt + 1, key: m.keyOf(d.Turn, d.ID, d.Args),
 		}}

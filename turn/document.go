@@ -162,7 +162,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		if d.known.faults > 0 {
 			d.known.faults--
 		} else {
-			m.persist(&messages.ParseFault{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail}, LazyHold)
+			m.persist(messages.FaultOf(&ev.Fault), LazyHold)
 		}
 		if ev.Fault.ID != "" {
 			return m.reject(ev.Fault.ID)

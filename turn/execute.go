@@ -268,7 +268,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		a := in.Audits[i]
 		m.persist(&a, LazyHold)
 	}
-	if c.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining {
+	if c.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining && !in.Last {
 		if m.tried(c, in) {
 			return
 		}

@@ -118,7 +118,7 @@ func (m *Machine) events(evs []messages.Event) (fault string) {
 			f.program = append([]byte(nil), ev.Text...)
 		case messages.EventParseError:
 			f.errors = append(f.errors, ev.Fault)
-			m.persist(&messages.ParseFault{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail}, LazyHold)
+			m.persist(messages.FaultOf(&ev.Fault), LazyHold)
 		case messages.EventLint:
 			f.lints = append(f.lints, ev.Fault.Code)
 			m.persist(&messages.Lint{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail}, LazyHold)

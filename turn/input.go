@@ -106,6 +106,7 @@ type ActionEnded struct {
 	ID        string
 	State     messages.ActionState
 	Failure   plan.Failure // how it failed where State and Reason do not say
+	Last      bool         // no attempt follows, whatever the policy says: a replay knows
 	Reason    string
 	Result    string
 	ErrorCode int64

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/plan"
 	"github.com/seed14be6753/stile/turn"
 )
 
@@ -12,6 +13,12 @@ import (
 // is queued, and the cancel of a run that waits.
 func (p *player) meanwhile(r *messages.Record) turn.Input {
 	switch b := r.Body.(type) {
+	case *messages.ActionEnded, *messages.Audit:
+		if id, flying := p.machine.Flight(); !flying || id.Turn != r.Turn {
+			if in, err := p.actionEnded(r); err == nil { // of a detached action
+				return in
+			}
+		}
 	case *messages.Input:
 		return &turn.Submit{Input: *b}
 	case *messages.RunEnd:
@@ -59,6 +66,23 @@ func (p *player) cause(r *messages.Record) (turn.Input, error) {
 	return nil, p.stuck(r, "nothing in the journal brings it about")
 }
 
+// action names an action of the session.
+type action struct {
+	turn int64
+	id   string
+}
+
+// tryAgain feeds the failure of the attempt before, and then that the next one is due.
+func (p *player) tryAgain(r *messages.Record, b *messages.ActionStarted) error {
+	id, _ := p.machine.Flight()
+	if s := p.due[b.ID]; s != nil && s.Ident == id && s.Attempt == b.Attempt {
+		delete(p.due, b.ID)
+		return p.step(r.TS, &turn.Due{Ident: id, ID: b.ID, Attempt: b.Attempt})
+	}
+	// It failed a retry's delay ago at the latest.
+	return p.step(r.TS.Add(-plan.DefaultRetryDelay), &turn.ActionEnded{Ident: id, ID: b.ID, State: messages.ActionFailed, Reason: b.Failure})
+}
+
 func (p *player) timer(name string) turn.Input {
 	for c := range turn.NumClocks {
 		if c.String() == name {
@@ -79,6 +103,10 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 		case *messages.ActionEnded:
 			if b.Reason == "panic" {
 				return p.panicked(id, b, i), nil
+			}
+			in.Last = true
+			if begun, ok := p.begun[action{r.Turn, b.ID}]; ok {
+				in.Ident = begun
 			}
 			// Also one that was lost when the grace was over: what came of it is the same.
 			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
@@ -119,6 +147,16 @@ func (p *player) perform(e turn.Effect) error {
 		p.asks[e.ID] = e
 	case *turn.Verify:
 		p.checks = e
+	case *turn.StartAction:
+		if p.begun == nil {
+			p.begun = map[action]turn.Ident{}
+		}
+		p.begun[action{e.Turn, e.ID}] = e.Ident
+	case *turn.Schedule:
+		if p.due == nil {
+			p.due = map[string]*turn.Schedule{}
+		}
+		p.due[e.ID] = e
 	case *turn.RunProgram:
 		if e.After > 0 { // of a restored turn
 			p.leaveProgram()

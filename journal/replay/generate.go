@@ -62,6 +62,8 @@ func (p *player) generate(r *messages.Record) error {
 		return p.step(r.TS, &turn.ModelSwitched{Ident: id, Fallback: messages.ModelFallback{From: from, Reason: b.Reason, To: b.To}})
 	case *messages.ModelChunk:
 		return p.chunk(r, b)
+	case *messages.Audit, *messages.ActionStarted, *messages.ActionApproval, *messages.ActionEnded:
+		return p.caused(r)
 	case *messages.Control:
 		if b.What == messages.ControlModelError {
 			break // of the reply's end
@@ -73,11 +75,7 @@ func (p *player) generate(r *messages.Record) error {
 			// The one meter that runs out while the model speaks is that of the reply.
 			return p.step(r.TS, &turn.Decoded{Ident: id, Bytes: make([]byte, max(0, turn.MaxReplyBytes-g.fed)+1)})
 		}
-		in, err := p.cause(r)
-		if err != nil {
-			return err
-		}
-		return p.step(r.TS, in)
+		return p.caused(r)
 	}
 	told, err := p.hear(r)
 	switch {
@@ -164,7 +162,7 @@ func (p *player) remember(r *messages.Record) error {
 	in := &turn.Decoded{Ident: p.gen.ask.Ident}
 	switch b := r.Body.(type) {
 	case *messages.ParseFault:
-		in.Events = []messages.Event{{Kind: messages.EventParseError, Fault: messages.ParseError{Code: b.Code, Offset: b.Offset, Detail: b.Detail}}}
+		in.Events = []messages.Event{{Kind: messages.EventParseError, Fault: b.Complaint()}}
 	case *messages.Lint:
 		in.Events = []messages.Event{{Kind: messages.EventLint, Fault: messages.ParseError{Code: b.Code, Offset: b.Offset, Detail: b.Detail}}}
 	case *messages.UnitText:
@@ -225,9 +223,20 @@ func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 		Out: e.Out, Scr: e.Scr, Tools: p.agent.Specs, Primer: p.agent.Primer, LastError: e.LastError,
 	}
 	if !p.agent.Dialect.Traits().Carry {
+		var failed error
 		proj = prompt.Project(slices.Values(p.src.Records[:p.at]), prompt.Spec{
 			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Tools: p.agent.Specs, Primer: p.agent.Primer,
+			Reply: func(d messages.Digest) []byte {
+				b, err := p.blob(d)
+				if failed == nil {
+					failed = err
+				}
+				return b
+			},
 		})
+		if failed != nil {
+			return nil, failed
+		}
 	} else if !e.HaveCarry {
 		var err error
 		if proj.Out, err = p.blob(e.OutDigest); err != nil {

@@ -154,6 +154,8 @@ type player struct {
 	gens    [turn.NumClocks]uint64
 	asks    map[string]*turn.AskGate // not answered yet
 	checks  *turn.Verify             // not answered yet
+	begun   map[action]turn.Ident    // by which life of its turn
+	due     map[string]*turn.Schedule
 
 	// Of the turn.
 	gen   *generation
@@ -228,6 +230,14 @@ func (p *player) one(r *messages.Record) error {
 			return err
 		}
 	}
+	return p.caused(r)
+}
+
+// caused feeds what record r must have come from.
+func (p *player) caused(r *messages.Record) error {
+	if b, ok := r.Body.(*messages.ActionStarted); ok && b.Attempt > 1 {
+		return p.tryAgain(r, b)
+	}
 	in, err := p.cause(r)
 	if err != nil {
 		return err
@@ -253,7 +263,7 @@ func (p *player) activate(epoch int64) error {
 	p.sealer = journal.NewSealer(journal.SealerConfig{
 		Head: journal.Head{SID: p.src.Key.SID(), Inc: p.src.Inc, Seq: p.anchor.Seq, Hash: p.anchor.Hash}, Epoch: epoch, Rand: salts{p}, Receipts: journal.ReceiptsOff,
 	})
-	p.gen, p.asks, p.checks = nil, nil, nil
+	p.gen, p.asks, p.checks, p.begun, p.due = nil, nil, nil, nil, nil
 	return nil
 }
 

@@ -10,6 +10,13 @@ import (
 func (p *player) settle(r *messages.Record) error {
 	in, at := &turn.Settle{}, r.TS
 	open := p.machine.State().Open
+	if open != nil {
+		for _, old := range p.src.Records[:p.at] {
+			if old.Run == open.Run {
+				in.Run = append(in.Run, old)
+			}
+		}
+	}
 	if open == nil || open.Turn == nil || !p.readBack(open.Turn) {
 		return p.step(at, in)
 	}

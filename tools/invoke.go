@@ -1,0 +1,95 @@
+package tools
+
+import (
+	"context"
+	"strings"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+// Invoke does an action of a reply: t is called with an object of named arguments,
+// coerced as those of a program's call (neuroscript.md §11). Arguments that do not
+// fit are a *neuroscript.ScriptError naming the parameter, a meter that ran out is a
+// *neuroscript.Breach, any other error is the tool's. ctx bounds the work of pure
+// tools; others honour it themselves.
+func (t *Tool) Invoke(ctx context.Context, c *Call, args neuroscript.Value, limits neuroscript.Limits) (neuroscript.Value, error) {
+	list, err := t.arrange(args)
+	if err != nil {
+		return neuroscript.Value{}, err
+	}
+	var failed error
+	do := func(call *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
+		switch {
+		case t.Run != nil:
+			own := *c
+			own.Args = args
+			var v neuroscript.Value
+			v, failed = t.Run(ctx, &own)
+			return v, failed
+		case t.Pure != nil:
+			return t.Pure(call, args)
+		}
+		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeDenied, "tool %s serves programs alone", t.Name)
+	}
+	v, res := neuroscript.Invoke(ctx, t.native(do), list, &neuroscript.Env{SID: c.SID, TurnIndex: c.Turn, Limits: limits})
+	switch {
+	case res.Breach != nil:
+		return neuroscript.Value{}, res.Breach
+	case failed != nil:
+		return neuroscript.Value{}, failed // the tool's own, before it was made an error of a script
+	case res.Err != nil:
+		return neuroscript.Value{}, &neuroscript.ScriptError{Code: res.Err.Code, Message: res.Err.Message, Details: res.Err.Details}
+	}
+	return v, nil
+}
+
+// arrange puts named arguments into the order of the parameters. Tools that prepare
+// their own arguments take the object as it is.
+func (t *Tool) arrange(args neuroscript.Value) ([]neuroscript.Value, error) {
+	named, ok := args.AsMap()
+	if !ok {
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "the arguments of %s must be an object", t.Name)
+	}
+	if t.prepare != nil && len(t.Params) > 0 {
+		return []neuroscript.Value{args}, nil
+	}
+	out := make([]neuroscript.Value, len(t.Params))
+	last := -1
+	for _, e := range named {
+		i := t.param(e.Key)
+		if i < 0 {
+			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s has no such parameter; it takes %s", e.Key, t.Name, t.Signature())
+		}
+		if e.Value.IsNil() && t.Params[i].Optional {
+			continue
+		}
+		out[i], last = e.Value, max(last, i)
+	}
+	for i, p := range t.Params {
+		if out[i].IsNil() && !p.Optional {
+			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: missing", p.Name)
+		}
+	}
+	return out[:last+1], nil
+}
+
+// param finds a parameter by its name.
+func (t *Tool) param(name string) int {
+	for i := range t.Params {
+		if t.Params[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Target tells what an action of a reply may name as a tool, and its class: tools
+// that the policy allows and that do not need a program around them.
+func (s *Set) Target(name string) (class messages.Class, found bool) {
+	i, ok := s.lookup[strings.ToLower(name)]
+	if !ok || !s.entries[i].allowed || s.entries[i].tool.bound != nil {
+		return "", false
+	}
+	return s.entries[i].tool.class(), true
+}
