@@ -1,0 +1,125 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// streaming is an agent whose model acts while it speaks. The tools sleep: "own.slow"
+// for its argument in seconds, and count.
+func streaming(calls *atomic.Int64, replies ...string) *stile.Agent {
+	m := manifest.Default("cortex")
+	m.Import.Tools = []string{"own.slow", "own.fails", "str.ToUpper"}
+	sleeps := func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+		calls.Add(1)
+		n, _ := c.Args[0].AsInt()
+		select {
+		case <-time.After(time.Duration(n) * time.Second):
+			return neuroscript.String(fmt.Sprintf("slept %d s", n)), nil
+		case <-ctx.Done():
+			return neuroscript.Value{}, ctx.Err()
+		}
+	}
+	params := []neuroscript.Param{{Name: "seconds", Type: "int"}}
+	return &stile.Agent{
+		Manifest: m, Model: scripted.New(replies...),
+		Tools: []tools.Tool{
+			{Name: "own.slow", Description: "Sleeps.", Class: messages.ReadOnly, Params: params, Run: sleeps},
+			{Name: "own.fails", Description: "Fails.", Class: messages.Idempotent, Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
+				calls.Add(1)
+				return neuroscript.Value{}, fmt.Errorf("no luck")
+			}},
+		},
+	}
+}
+
+// A run of two turns: async actions side by side, a dependent one with a value, results
+// in the next prompt, a response that quotes a result and so waits for it.
+func TestActionsWhileTheModelSpeaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		a := streaming(&calls,
+			`<thought>two at once</thought>`+
+				`<action id="a" mode="async">{"name":"own.slow","parameters":{"seconds":3},"output_key":"first"}</action>`+
+				`<action id="b" mode="async">{"name":"own.slow","parameters":{"seconds":4}}</action>`+
+				`<action id="c" mode="async">{"name":"str.ToUpper","parameters":{"s":"$first"},"depends_on":["b"]}</action>`+
+				`<response final="false">Looking.</response>`,
+			`<response>${a}, and loud: $c</response>`)
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		began := time.Now()
+		o := ask(t, s, "go")
+		if o.Decision != stile.Done || o.Turns != 2 {
+			t.Fatalf("%+v", o)
+		}
+		if took := time.Since(began); took < 4*time.Second || took > 5*time.Second {
+			t.Errorf("took %s: the two are not side by side", took)
+		}
+		var said []string
+		for _, r := range records(t, s) {
+			if b, ok := r.Body.(*messages.UnitText); ok && b.UnitKind == messages.ResponseUnit {
+				said = append(said, b.Text)
+			}
+		}
+		if got := strings.Join(said, "|"); got != "Looking.|slept 3 s, and loud: SLEPT 3 S" {
+			t.Errorf("said %q", got)
+		}
+		replays(t, rt, a)
+	})
+}
+
+// What failed is told to the model; fire_and_forget outlives the run; a final response
+// ends the reply.
+func TestStreamFailuresAndDetached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		a := streaming(&calls,
+			`<action id="x">{"name":"own.fails","retry":2}</action><action id="y">{"name":"nothing"}</action><action id="z">{"name":"own.slow"}</action>`,
+			`<action id="f" mode="fire_and_forget">{"name":"own.slow","parameters":{"seconds":60}}</action><response>done</response> and more`)
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		o := ask(t, s, "go")
+		if o.Decision != stile.Done || o.Turns != 2 {
+			t.Fatalf("%+v", o)
+		}
+		ends := map[string]string{}
+		gather := func() {
+			for _, r := range records(t, s) {
+				if b, ok := r.Body.(*messages.ActionEnded); ok {
+					ends[b.ID] = string(b.State) + " " + b.Reason
+				}
+			}
+		}
+		gather()
+		if ends["x"] != "failed error" || ends["y"] != "failed unknown_target" || ends["z"] != "failed error" || ends["f"] != "" {
+			t.Errorf("ends %v", ends)
+		}
+		if n := calls.Load(); n != 4 {
+			t.Errorf("%d calls, want three attempts and the last", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if gather(); ends["f"] != "ok " {
+			t.Errorf("the detached action ended %q", ends["f"])
+		}
+		replays(t, rt, a)
+	})
+}
+
+func replays(t *testing.T, rt *stile.Runtime, a *stile.Agent) {
+	t.Helper()
+	if _, err := rt.Replay(t.Context(), "stream", a); err != nil {
+		t.Errorf("replay: %v", err)
+	}
+}
