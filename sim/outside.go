@@ -28,7 +28,6 @@ type deed struct {
 	answers   map[string]bool
 	confirmed bool // told that it was cancelled, or never began
 	cancelled bool // says the journal
-	closed    bool // the journal has its end
 }
 
 func newOutside() outside {
@@ -74,8 +73,8 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 	if d.class == messages.Effectful && d.starts > 1 {
 		w.violated("effect", "effectful action %s begins %d times", name, d.starts)
 	}
-	if d.closed {
-		w.violated("effect", "action %s begins, and its journal has its end", name)
+	if d.cancelled && durable(e.Class) {
+		w.violated("effect", "action %s begins, and its journal says that it was cancelled", name)
 	}
 	d.confirmed = false
 	return d
@@ -121,7 +120,7 @@ func (d *deed) said(state messages.ActionState, result string) {
 // recorded checks the terminal record of an action against what the outside knows.
 func (o *outside) recorded(w *world, name string, class messages.Class, started bool, b *messages.ActionEnded) {
 	d := o.deed(name)
-	d.closed, d.cancelled = true, b.State == messages.ActionCancelled
+	d.cancelled = b.State == messages.ActionCancelled
 	if !started {
 		if d.starts > 0 && durable(class) {
 			w.violated("effect", "action %s ends %s, as if it had not begun", name, b.State)
