@@ -40,7 +40,7 @@ type client struct {
 	habit    string // a statement that opens every program of it
 
 	careful bool                           // some of its actions want confirmation
-	gates   map[string]messages.GateAnswer // what the gate said last, by action
+	gates   map[string]messages.GateAnswer // what the gate said, by action; once approve, always
 
 	history *audit // of what is on the disk
 

@@ -196,7 +196,11 @@ func (s *shell) askGate(e *turn.AskGate) {
 	case n < 7:
 		in.By, in.Record = "hook", true
 	}
-	s.client.gates[action(s.client, s.inc, e.Turn, e.ID, e.Args)] = in.Answer
+	name := action(s.client, s.inc, e.Turn, e.ID, e.Args)
+	s.gates[name] = in.Answer
+	if s.client.gates[name] != messages.GateApprove {
+		s.client.gates[name] = in.Answer
+	}
 	if w.rnd.IntN(4) == 0 {
 		s.slow = append(s.slow, in)
 		return
@@ -224,7 +228,11 @@ func (s *shell) startAction(e *turn.StartAction) {
 	if c == nil || c.attempts == 0 || c.ended || c.key != e.Key {
 		w.violated("order", "action %s begins outside its records", e.ID)
 	}
-	if gate := s.client.gates[action(s.client, s.inc, e.Turn, e.ID, e.Args)]; gate != messages.GateApprove && !(gate == messages.GateConfirm && c.approved) {
+	gate, here := s.gates[action(s.client, s.inc, e.Turn, e.ID, e.Args)]
+	if !here { // it was asked before a restart
+		gate = s.client.gates[action(s.client, s.inc, e.Turn, e.ID, e.Args)]
+	}
+	if gate != messages.GateApprove && !(gate == messages.GateConfirm && c.approved) {
 		w.violated("effect", "action %s begins and was denied", e.ID)
 	}
 	if durable(e.Class) {

@@ -49,8 +49,9 @@ type shell struct {
 	model    *model
 	program  *program
 	attempts []*attempt
-	slow     []turn.Input      // answers of the gate and the verifier that take their time
-	shown    map[string]string // by unit
+	gates    map[string]messages.GateAnswer // by action
+	slow     []turn.Input                   // answers of the gate and the verifier that take their time
+	shown    map[string]string              // by unit
 
 	settle *turn.Settle // of what was open when it was loaded
 
@@ -64,7 +65,7 @@ type shell struct {
 func (h *host) load(c *client) *shell {
 	w := h.w
 	w.stats.Activations++
-	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: newAudit(), shown: map[string]string{}}
+	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}}
 	head, err := h.writer.Activate(bg, c.sid)
 	var state turn.State
 	var recs []*messages.Record

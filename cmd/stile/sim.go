@@ -79,6 +79,8 @@ type simJSON struct {
 	Actions     int64                       `json:"actions"`
 	Unknown     int64                       `json:"unknown"`
 	Resumed     int64                       `json:"resumed"`
+	Restored    int64                       `json:"restored"`
+	Suspended   int64                       `json:"suspended"`
 	Records     int64                       `json:"records"`
 	Steps       int64                       `json:"steps"`
 	Crashes     int64                       `json:"crashes"`
@@ -132,7 +134,7 @@ func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err erro
 	if f.json {
 		out := simJSON{
 			OK: failed == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
-			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Resumed: rep.Resumed, Records: rep.Records,
+			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
 			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
 			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
 		}
@@ -161,8 +163,8 @@ func printSim(w io.Writer, rep sim.Report, took time.Duration) {
 	fmt.Fprintf(w, "  decisions: %s\n", counts(rep.Decisions))
 	fmt.Fprintf(w, "  reasons of HALT: %s\n", counts(rep.Reasons))
 	fmt.Fprintf(w, "  actions: %d, %d unknown, %d begun outside; %d late answers\n", rep.Actions, rep.Unknown, rep.Effects, rep.Late)
-	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d of %d batches refused\n",
-		rep.Crashes, rep.PowerFailures, rep.Activations, rep.Snapshots, rep.Resumed, rep.Refused, rep.Refused+rep.Commits)
+	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d restored, %d suspended, %d of %d batches refused\n",
+		rep.Crashes, rep.PowerFailures, rep.Activations, rep.Snapshots, rep.Resumed, rep.Restored, rep.Suspended, rep.Refused, rep.Refused+rep.Commits)
 	fmt.Fprintf(w, "  %d inputs, %d records, digest of the journals %s\n", rep.Steps, rep.Records, rep.Digest)
 }
 
