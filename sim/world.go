@@ -410,7 +410,8 @@ func (w *world) resting() bool {
 	return true
 }
 
-// scan wakes the sessions that the disk says have work waiting, on the first host.
+// scan wakes the sessions that the disk says have work or an answer waiting, on the first
+// host.
 // Who is awake and idle there although the journal has work is an owner that does
 // not know that it is none any more: it is put to sleep.
 func (w *world) scan() (found bool) {
@@ -422,7 +423,7 @@ func (w *world) scan() (found bool) {
 		if err != nil {
 			w.violated("chain", "%v", err)
 		}
-		if head.Pending() {
+		if head.Pending() || head.Suspended() {
 			found = true
 			for _, h := range w.hosts {
 				if s := h.shells[c.n]; s != nil {
