@@ -220,6 +220,9 @@ func clone(w *world, s *turn.State) turn.State {
 // begin settles what a dead process left open.
 func (s *shell) begin() {
 	if s.machine.Unsettled() {
+		if s.host.w.happens(10 * s.host.w.weather.disk) { // the reply cannot be read back
+			s.settle = &turn.Settle{}
+		}
 		s.step(s.settle)
 	}
 	s.settle = nil
