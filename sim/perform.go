@@ -2,8 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"fmt"
-	"strings"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/turn"
@@ -208,17 +206,6 @@ func (s *shell) askGate(e *turn.AskGate) {
 	s.inputs = append(s.inputs, in)
 }
 
-// attempt is a call of a tool that has been begun.
-type attempt struct {
-	s         *shell
-	start     *turn.StartAction
-	deed      *deed
-	happened  bool
-	cancelled bool
-	silent    bool // it never answers
-	over      bool
-}
-
 func (s *shell) startAction(e *turn.StartAction) {
 	w := s.host.w
 	if !s.aboard(e.Ident) {
@@ -262,72 +249,3 @@ func (s *shell) cancelAction(e *turn.CancelAction) {
 		}
 	}
 }
-
-// abandon leaves an attempt to itself: it may still have its effect.
-func (a *attempt) abandon() {
-	if !a.over && !a.happened && !a.deed.confirmed && a.s.host.w.rnd.IntN(2) == 0 {
-		a.deed.happen()
-	}
-	a.over = true
-}
-
-// goOn takes an attempt a step further; nil when it said nothing.
-func (a *attempt) goOn() turn.Input {
-	w := a.s.host.w
-	may := durable(a.start.Class) // it may have happened without anybody knowing
-	if w.deaf {
-		return nil
-	}
-	end := &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, MS: w.rnd.Int64N(50)}
-	if w.rnd.IntN(4) == 0 {
-		end.Audits = []messages.Audit{{Who: "sim", What: "outside", Allowed: true}}
-	}
-	finish := func(state messages.ActionState, reason, result string) turn.Input {
-		a.over = true
-		end.State, end.Reason, end.Result = state, reason, result
-		if state == messages.ActionFailed {
-			end.ErrorCode = turn.CodeToolFailed
-		}
-		a.deed.said(state, result)
-		return end
-	}
-	if a.cancelled && w.rnd.IntN(2) == 0 {
-		switch {
-		case !a.happened && !a.deed.wasDone() && w.rnd.IntN(2) == 0:
-			return finish(messages.ActionCancelled, "cancelled", "")
-		case may:
-			a.abandon()
-			return finish(messages.ActionUnknown, "cancelled", "")
-		}
-		return finish(messages.ActionCancelled, "cancelled", "")
-	}
-	if !a.happened {
-		switch n := w.rnd.IntN(4); {
-		case !w.happens(3 * w.weather.fault):
-		case n < 2: // refused outside, nothing done
-			return finish(messages.ActionFailed, "error", `"refused"`)
-		case n < 3: // its time is up
-			a.abandon()
-			if may {
-				return finish(messages.ActionUnknown, "timeout", "")
-			}
-			return finish(messages.ActionFailed, "timeout", "")
-		default:
-			a.abandon()
-			a.deed.said(messages.ActionFailed, "")
-			return &turn.ChildDown{Ident: a.start.Ident, Child: turn.ChildAction, ID: a.start.ID, Detail: "the tool panicked"}
-		}
-		a.happened = true
-		a.deed.happen()
-		return nil
-	}
-	n := w.rnd.IntN(3)
-	if a.s.client.stubborn {
-		n = 0
-	}
-	result := fmt.Sprintf(`"%s %d"`, strings.TrimPrefix(a.start.Name, "w."), n)
-	return finish(messages.ActionOK, "", result)
-}
-
-// wasDone tells whether the effect happened before.
-func (d *deed) wasDone() bool { return d.done > 0 }
