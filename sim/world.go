@@ -285,6 +285,9 @@ func (w *world) write(h *host) {
 	}
 	w.log.say("host %d: commit of %d batches", h.n, len(h.store.batches))
 	h.commit()
+	if w.happens(3 * w.weather.crash) { // what is on the disk is not known to anyone yet
+		h.crash()
+	}
 }
 
 // acknowledge hands the first answer to its shell.
