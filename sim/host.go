@@ -210,7 +210,9 @@ func (h *host) die() {
 	h.store.gone = true
 	if h.busy {
 		n := len(h.store.batches)
-		h.lose()
+		if !h.w.over {
+			h.lose()
+		}
 		h.busy = false
 		h.store.release <- failures(n, errGone())
 	}

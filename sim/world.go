@@ -28,7 +28,8 @@ type world struct {
 	now     time.Time
 	groups  int // batches a commit takes
 	weather weather
-	calm    bool
+	calm    bool // nothing goes wrong any more
+	over    bool // and nobody looks any more
 
 	disk     *memory.Store // what is synced
 	hosts    []*host
@@ -181,6 +182,7 @@ func (w *world) signers() token.SignerSource {
 
 // bury ends what runs.
 func (w *world) bury() {
+	w.over = true
 	for _, h := range w.hosts {
 		h.die()
 	}
