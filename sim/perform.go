@@ -31,7 +31,9 @@ func (s *shell) perform(e turn.Effect) {
 			s.model.cancelled = true
 		}
 	case *turn.RunProgram:
-		s.durable("run-program", e.After)
+		if s.audit.restores > 0 { // a program that kills its host must have been counted
+			s.durable("run-program", s.audit.turnSeq)
+		}
 		if s.aboard(e.Ident) {
 			s.program = s.runProgram(e)
 		}
