@@ -328,6 +328,10 @@ func (c *client) judge(sum hash.Hash) {
 				w.stats.Resumed++
 			}
 			c.stood(r, b, a.nonce)
+			// What comes twice, or a signer that is away, makes a program another one.
+			if strings.HasPrefix(b.Detail, "diverged") && w.weather.repeat == 0 && w.weather.fault == 0 {
+				w.violated("projection", "turn %d was restored and %s", r.Turn, b.Detail)
+			}
 		case *messages.TurnRestored:
 			w.stats.Restored++
 		case *messages.TurnSuspended:
