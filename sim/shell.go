@@ -347,7 +347,8 @@ func (s *shell) land() {
 // ring feeds the clocks that ran out and sends lazy records that are due.
 func (s *shell) ring() {
 	now := s.host.now()
-	if open := s.machine.State().Open; !s.dead && open != nil && open.Turn != nil && open.Turn.Suspended && open.Turn.Until <= now.UnixNano() {
+	if open := s.machine.State().Open; !s.dead && open != nil && open.Turn != nil && open.Turn.Suspended && open.Turn.Until <= now.UnixNano() &&
+		(s.host.w.calm || s.host.w.rnd.IntN(3) == 0) { // who wakes it may be late
 		s.step(&turn.Expire{})
 	}
 	for id := range turn.NumClocks {

@@ -31,7 +31,7 @@ func run(t *testing.T, opts Options) Report {
 // Worlds that nobody has seen before hold their invariants, and between them they
 // get everywhere.
 func TestFreshSeeds(t *testing.T) {
-	turns := int64(3000)
+	turns := int64(2000)
 	if testing.Short() {
 		turns = 1000
 	}
