@@ -49,6 +49,10 @@ type Agent struct {
 	// recorded, and a replay takes them from there.
 	Gate func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
 
+	// MayApprove tells whether somebody may answer for a call that needs confirmation;
+	// nil lets everybody whom the program lets call Approve and Deny.
+	MayApprove func(by string, a Approval) bool
+
 	replayed bool // calls nothing: declares tools and answers from the journal
 }
 
@@ -73,6 +77,8 @@ type compiled struct {
 	man     *manifest.Manifest // effective
 	checker func(messages.Input) (messages.Input, error)
 	busy    messages.Policy
+
+	mayApprove func(by string, a Approval) bool
 }
 
 // Check tells whether an agent could be opened, without a runtime: what it names
@@ -156,7 +162,7 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	if name == "" {
 		name = a.Name
 	}
-	c.busy, c.man = m.Loop.Busy, m
+	c.busy, c.man, c.mayApprove = m.Loop.Busy, m, a.MayApprove
 	if checker, ok := dialect.(interface {
 		CheckInput(messages.Input) (messages.Input, error)
 	}); ok {

@@ -2,6 +2,7 @@ package stile
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,7 +17,8 @@ import (
 // It does so for the sessions of Config.Agents; every other session waits until it
 // is opened (docs/decisions/011).
 type Boot struct {
-	// Off leaves every session alone until it is opened.
+	// Off leaves every session alone until it is opened, also suspended ones whose
+	// approvals expire.
 	Off bool
 	// Concurrency bounds how many sessions are loaded and settled at once; 0 is 16.
 	Concurrency int
@@ -49,43 +51,44 @@ func (rt *Runtime) attend() (alone bool, err error) {
 	return true, nil
 }
 
-// boot prepares the scan: it compiles the agents of the configuration, so that a
-// mistake in one of them is found at the start.
-func (rt *Runtime) boot(ctx context.Context) (actors.Boot, error) {
-	b := actors.Boot{Concurrency: rt.cfg.Boot.Concurrency, PerSecond: rt.cfg.Boot.PerSecond}
+// boot prepares what the host wakes by itself: it compiles the agents of the
+// configuration, so that a mistake in one of them is found at the start.
+func (rt *Runtime) boot(ctx context.Context, to *actors.Config) error {
 	alone, err := rt.attend()
 	if err != nil {
-		return b, err
+		return err
 	}
-	known := &known{rt: rt, digests: map[messages.Digest]*compiled{}, names: map[string]*compiled{}}
+	k := &known{rt: rt, digests: map[messages.Digest]*compiled{}, names: map[string]*compiled{}, named: map[messages.Digest]string{}}
 	for _, a := range rt.cfg.Agents {
 		c, err := rt.compile(ctx, a)
 		if err != nil {
-			return b, err
+			return err
 		}
 		if name := c.agent.Name; name != "" {
-			if known.names[name] != nil {
-				return b, &messages.Error{Code: messages.ErrConfig, Field: "agents", Detail: "two agents are named " + name}
+			if k.names[name] != nil {
+				return &messages.Error{Code: messages.ErrConfig, Field: "agents", Detail: "two agents are named " + name}
 			}
-			known.names[name] = c
+			k.names[name] = c
 		}
-		known.digests[c.agent.Rules.ManifestDigest] = c
+		k.digests[c.agent.Rules.ManifestDigest] = c
 	}
-	switch {
-	case len(rt.cfg.Agents) == 0 || rt.cfg.Boot.Off:
-	case !alone:
+	if !alone && len(rt.cfg.Agents) > 0 && !rt.cfg.Boot.Off {
 		rt.log.Warn("another runtime works on this journal: sessions that are open in it are left alone")
-	default:
-		b.Agent = known.find
 	}
-	return b, nil
+	to.Agent, to.Alone = k.find, alone && !rt.cfg.Boot.Off
+	to.Boot = actors.Boot{On: len(rt.cfg.Agents) > 0, Concurrency: rt.cfg.Boot.Concurrency, PerSecond: rt.cfg.Boot.PerSecond}
+	return nil
 }
 
-// known finds the agents of sessions.
+// known finds the agents of sessions, among those of the configuration and those
+// that sessions were opened with here.
 type known struct {
 	rt      *Runtime
-	digests map[messages.Digest]*compiled // a manifest nobody has stands for nil
+	digests map[messages.Digest]*compiled
 	names   map[string]*compiled
+
+	mu    sync.Mutex
+	named map[messages.Digest]string // names in the journal's manifests
 }
 
 // find gives the agent whose manifest the session was last seen under, or else the
@@ -95,39 +98,65 @@ func (k *known) find(ctx context.Context, head *journal.Head) (*actors.Agent, er
 	if err != nil {
 		return nil, err
 	}
-	c, ok := k.digests[d]
-	if !ok {
-		if c, err = k.named(ctx, d); err != nil {
-			return nil, err
-		}
-		if len(k.digests) < maxManifests {
-			k.digests[d] = c
-		}
+	if c := k.digests[d]; c != nil {
+		return c.agent, nil
 	}
-	if c == nil {
-		return nil, nil
+	if c := k.opened(func(c *compiled) bool { return c.agent.Rules.ManifestDigest == d }); c != nil {
+		return c.agent, nil
 	}
-	return c.agent, nil
-}
-
-// maxManifests bounds the digests a scan remembers.
-const maxManifests = 4096
-
-// named finds an agent by the name in a manifest that the journal keeps.
-func (k *known) named(ctx context.Context, d messages.Digest) (*compiled, error) {
-	doc, err := k.rt.store.Meta(ctx, manifestKey(d))
-	if journal.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
+	name, err := k.nameOf(ctx, d)
+	if err != nil || name == "" {
 		return nil, err
 	}
-	m, err := manifest.Parse("manifest", doc)
-	if err != nil { // of a release that knew more: not ours to run
-		k.rt.log.Warn("a manifest in the journal cannot be read", zap.Error(err))
-		return nil, nil
+	if c := k.names[name]; c != nil {
+		return c.agent, nil
 	}
-	return k.names[m.Name], nil
+	if c := k.opened(func(c *compiled) bool { return c.agent.Name == name }); c != nil {
+		return c.agent, nil
+	}
+	return nil, nil
+}
+
+// opened finds one of the agents that were compiled here.
+func (k *known) opened(match func(*compiled) bool) (found *compiled) {
+	k.rt.agents.Range(func(_, v any) bool {
+		if c := v.(*compiled); match(c) {
+			found = c
+		}
+		return found == nil
+	})
+	return found
+}
+
+// maxManifests bounds the names that are remembered.
+const maxManifests = 4096
+
+// nameOf reads the name in a manifest that the journal keeps; "" when there is none.
+func (k *known) nameOf(ctx context.Context, d messages.Digest) (string, error) {
+	k.mu.Lock()
+	name, ok := k.named[d]
+	k.mu.Unlock()
+	if ok {
+		return name, nil
+	}
+	doc, err := k.rt.store.Meta(ctx, manifestKey(d))
+	if err != nil && !journal.IsNotFound(err) {
+		return "", err
+	}
+	if err == nil {
+		m, err := manifest.Parse("manifest", doc)
+		if err == nil {
+			name = m.Name
+		} else { // of a release that knew more: not ours to run
+			k.rt.log.Warn("a manifest in the journal cannot be read", zap.Error(err))
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.named) < maxManifests {
+		k.named[d] = name
+	}
+	return name, nil
 }
 
 // lastManifest is the digest of the manifest that the session's records name last.

@@ -186,8 +186,12 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if rt.watched, err = watch(rt.store, rt.metrics); err != nil {
 		return nil, errors.Join(err, rt.closeStore())
 	}
-	boot, err := rt.boot(ctx)
-	if err != nil {
+	host := actors.Config{
+		Store: rt.watched, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
+		Observer: newObserver(rt), Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
+		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
+	}
+	if err := rt.boot(ctx, &host); err != nil {
 		rt.watched.release()
 		return nil, errors.Join(err, rt.closeFiles(), rt.closeStore(), rt.leave())
 	}
@@ -197,12 +201,8 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		}
 	}
 	rt.writer = journal.NewWriter(rt.watched, journal.WriterOptions{})
-	rt.host = actors.Start(actors.Config{
-		Store: rt.watched, Writer: rt.writer, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
-		Observer: newObserver(rt), Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
-		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
-		Boot: boot,
-	})
+	host.Writer = rt.writer
+	rt.host = actors.Start(host)
 	return rt, nil
 }
 

@@ -25,9 +25,7 @@ const bootTries = 3
 // Boot says how a host that starts takes up what dead processes left open (design.md
 // §7): runs that are open and inputs that wait. The zero value takes up nothing.
 type Boot struct {
-	// Agent finds the agent of a session; nil means that nobody here knows it. It is
-	// called from one goroutine.
-	Agent func(context.Context, *journal.Head) (*Agent, error)
+	On bool
 	// Concurrency bounds the sessions that are being loaded and settled at once, and
 	// PerSecond how many begin in a second: every one may go on with a turn, and
 	// asks a model then. 0 means the defaults.
@@ -71,18 +69,11 @@ func (h *Host) Boot(ctx context.Context) (BootReport, error) {
 func (h *Host) boot() {
 	defer close(h.scan.done)
 	b := h.cfg.Boot
-	if b.Agent == nil {
+	if !b.On {
 		return
 	}
-	ctx, cancel := context.WithCancel(h.ctx)
+	ctx, cancel := h.untilClosing()
 	defer cancel()
-	go func() {
-		select {
-		case <-h.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	slots := make(chan struct{}, b.Concurrency)
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -100,7 +91,7 @@ func (h *Host) boot() {
 		for i := range page {
 			head := &page[i]
 			h.scan.found.Add(1)
-			agent, err := b.Agent(ctx, head)
+			agent, err := h.cfg.Agent(ctx, head)
 			switch {
 			case err != nil:
 				h.scan.failed.Add(1)
@@ -132,6 +123,19 @@ func (h *Host) boot() {
 		last := &page[len(page)-1]
 		q.AfterSID, q.AfterInc = last.SID, last.Inc
 	}
+}
+
+// untilClosing is a context that ends when the host begins to stop.
+func (h *Host) untilClosing() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(h.ctx)
+	go func() {
+		select {
+		case <-h.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // take wakes a session, which settles what it finds.

@@ -18,6 +18,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/supervisor"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // Keys is what the shells need of a key ring.
@@ -69,7 +70,13 @@ type Config struct {
 	// SnapshotEvery is the number of records after which a session that goes to
 	// sleep leaves a snapshot; 0 is 256.
 	SnapshotEvery int64
-	// Boot says what is taken up at the start.
+	// Agent finds the agent of a session; nil means that nobody here knows it. It
+	// must be safe for concurrent use. Without it only requests wake sessions.
+	Agent func(context.Context, *journal.Head) (*Agent, error)
+	// Alone says that what is open in the store nobody else runs. Only then sessions
+	// are woken that nobody asked for.
+	Alone bool
+	// Boot says how what is open is taken up at the start.
 	Boot Boot
 }
 
@@ -91,6 +98,7 @@ type Host struct {
 	childProps *actor.Props
 	wheel      chan struct{}
 	scan       scan
+	alarms     alarms
 	inline     bool // the writer answers before Append returns
 
 	reopening sync.Mutex // held by reopen
@@ -114,6 +122,9 @@ func Start(cfg Config) *Host {
 	if cfg.SnapshotEvery == 0 {
 		cfg.SnapshotEvery = 256
 	}
+	if cfg.Agent == nil || !cfg.Alone {
+		cfg.Boot.On = false
+	}
 	if cfg.Boot.Concurrency <= 0 {
 		cfg.Boot.Concurrency = BootConcurrency
 	}
@@ -131,6 +142,7 @@ func Start(cfg Config) *Host {
 	}
 	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: NewHub(), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.scan.done = make(chan struct{})
+	h.alarms.init()
 	h.inline = cfg.Store.Immediate()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
@@ -144,6 +156,7 @@ func Start(cfg Config) *Host {
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	go h.idleWheel()
 	go h.boot()
+	go h.alarmClock()
 	return h
 }
 
@@ -174,6 +187,19 @@ func (h *Host) Submit(ctx context.Context, key messages.SessionKey, agent *Agent
 // Cancel stops a run in flight (0: the current one) or a waiting one.
 func (h *Host) Cancel(ctx context.Context, key messages.SessionKey, agent *Agent, run int64, by string) (Reply, error) {
 	return h.ask(ctx, &request{key: key, agent: agent, op: opCancel, run: run, by: by})
+}
+
+// Approve answers the question of a call that waits for approval. The reply comes
+// when the answer is durable; one that does not count is ERR_APPROVAL.
+func (h *Host) Approve(ctx context.Context, key messages.SessionKey, agent *Agent, word turn.Approve) error {
+	_, err := h.ask(ctx, &request{key: key, agent: agent, op: opApprove, word: &word})
+	return err
+}
+
+// Approvals lists the calls of a session that wait for approval.
+func (h *Host) Approvals(ctx context.Context, key messages.SessionKey, agent *Agent) ([]Approval, error) {
+	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opApprovals})
+	return rep.Approvals, err
 }
 
 // Flush writes what a session still holds back lazily and waits for it.
@@ -260,6 +286,7 @@ func (h *Host) shutdown() {
 	h.hub.Close() // nobody waits behind a tool that is deaf to its context
 	<-h.wheel
 	<-h.scan.done
+	<-h.alarms.done
 	grace := time.NewTimer(StopGrace)
 	defer grace.Stop()
 	whole := within(h.work.Wait, grace.C)

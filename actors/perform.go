@@ -179,6 +179,11 @@ func (s *session) publish(e *turn.Publish) {
 		return
 	}
 	s.host.cfg.Observer.ObserveRecord(u.Record)
+	if b, ok := u.Record.Body.(*messages.TurnSuspended); ok {
+		if until, err := time.Parse(time.RFC3339Nano, b.Until); err == nil {
+			s.host.suspended(until)
+		}
+	}
 	s.host.hub.Publish(s.ref.sid, u)
 }
 

@@ -1,7 +1,11 @@
 package actors
 
 import (
+	"crypto/sha256"
+	"time"
+
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // request is a message from outside to a session. It is answered exactly once,
@@ -13,6 +17,7 @@ type request struct {
 	input messages.Input // submit
 	by    string         // cancel
 	run   int64          // cancel
+	word  *turn.Approve  // approve
 	reply chan Reply
 	hops  int      // times it was sent on because a session stopped before it came
 	next  *request // in sessionRef.sent
@@ -26,6 +31,9 @@ const (
 	opSubmit
 	opCancel
 	opFlush
+	opApprove
+	opApprovals
+	opExpire
 )
 
 // Reply answers a request.
@@ -37,7 +45,41 @@ type Reply struct {
 	// End waits for the end of the run a submit started; nil when the run was
 	// there before. It was registered before the run could end.
 	End *Waiter
-	Err error
+	// Approvals answers opApprovals.
+	Approvals []Approval
+	Err       error
+}
+
+// Approval is a call of a suspended turn that waits for somebody's word.
+type Approval struct {
+	ID         string // 128 random bits in base64url
+	Run, Turn  int64
+	Action     string // id of the action in its turn
+	Tool       string
+	Args       string // canonical JSON
+	ArgsDigest messages.Digest
+	Class      messages.Class
+	Asked      time.Time
+	Expires    time.Time
+}
+
+// approvals lists the open questions of a state.
+func approvals(s *turn.State) []Approval {
+	if s.Open == nil || s.Open.Turn == nil {
+		return nil
+	}
+	var all []Approval
+	for i := range s.Open.Turn.Actions {
+		a := &s.Open.Turn.Actions[i]
+		if q := a.Question; q != nil && q.Answer == "" {
+			all = append(all, Approval{
+				ID: q.ID, Run: s.Open.Run, Turn: s.Open.Turn.Index, Action: a.ID, Tool: a.Name, Args: a.Args,
+				ArgsDigest: sha256.Sum256([]byte(a.Args)), Class: a.Class,
+				Asked: time.Unix(0, q.Asked).UTC(), Expires: time.Unix(0, q.Expires).UTC(),
+			})
+		}
+	}
+	return all
 }
 
 func (r *request) answer(rep Reply) {

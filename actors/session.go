@@ -218,6 +218,15 @@ func (s *session) requested(c actor.Context, req *request) {
 		s.step(c, &turn.Submit{Handle: s.expect(req), Input: req.input})
 	case opCancel:
 		s.step(c, &turn.Cancel{Handle: s.expect(req), Run: req.run, By: req.by})
+	case opApprove:
+		word := *req.word
+		word.Handle = s.expect(req)
+		s.step(c, &word)
+	case opApprovals:
+		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Approvals: approvals(s.machine.State())})
+	case opExpire:
+		s.step(c, &turn.Expire{})
+		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
 	case opFlush:
 		s.flushFor(c, req)
 	}

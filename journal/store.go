@@ -242,8 +242,10 @@ type Store interface {
 	// Sessions is one page of a query.
 	Sessions(ctx context.Context, q Query) ([]Head, error)
 	// Wakes lists live sessions whose turn is suspended, in the order in which their
-	// questions expire (Head.Wake), at most limit of them; limit is as in Query.
-	Wakes(ctx context.Context, limit int) ([]Head, error)
+	// questions expire, from those with Head.Wake > after on, at most limit of them,
+	// which is as in Query. Sessions of one Wake come together: a page never ends
+	// between them, and may be longer for it.
+	Wakes(ctx context.Context, after int64, limit int) ([]Head, error)
 
 	// Read gives the records from..to, both included, in order; from <= 0 is the
 	// first and to <= 0 the last one. It ends at the first error it gives. The

@@ -156,8 +156,8 @@ type Quotas struct {
 
 // Approval is what the gate says of calls.
 type Approval struct {
-	Default messages.GateAnswer            `yaml:"default" enum:"approve|deny|confirm" later:"confirm" doc:"The answer for tools not named."`
-	Tools   map[string]messages.GateAnswer `yaml:"tools" shape:"tool" enum:"approve|deny|confirm" later:"confirm" doc:"The answer by tool."`
+	Default messages.GateAnswer            `yaml:"default" enum:"approve|deny|confirm" doc:"The answer for tools not named."`
+	Tools   map[string]messages.GateAnswer `yaml:"tools" shape:"tool" enum:"approve|deny|confirm" doc:"The answer by tool."`
 }
 
 // Memory is what is remembered across runs.

@@ -19,7 +19,8 @@ type Gate struct {
 	// Deny lists what is denied whatever else says otherwise.
 	Deny []string
 	// Hook is the host's own judgement; with ok false it leaves the answer to
-	// ByTool and Default. It cannot lift a denial of Deny or ByTool.
+	// ByTool and Default. It cannot lift a denial of Deny or ByTool, nor a
+	// confirmation that ByTool asks for.
 	Hook func(Request) (answer messages.GateAnswer, reason string, ok bool)
 }
 
@@ -34,7 +35,7 @@ type Request struct {
 
 // Verdict is the gate's answer.
 type Verdict struct {
-	Answer messages.GateAnswer // approve or deny
+	Answer messages.GateAnswer // approve, deny, or confirm: a person is asked
 	By     string              // deny, tool, hook or default: which part of the gate spoke
 	Reason string              // for the model and the journal; may be empty on approval
 	Rule   bool                // a configured rule spoke, not the hook
@@ -48,8 +49,8 @@ const (
 	ByDefault = "default"
 )
 
-// Decide answers a request. An answer that is neither approve nor deny is a
-// denial: what the gate does not understand does not happen.
+// Decide answers a request. An answer that is none of approve, deny and confirm is
+// a denial: what the gate does not understand does not happen.
 func (g *Gate) Decide(q Request) Verdict {
 	for _, pattern := range g.Deny {
 		if matches(pattern, q.Tool) {
@@ -85,12 +86,14 @@ func rule(answer messages.GateAnswer, by string) Verdict {
 		return Verdict{Answer: messages.GateApprove, By: by, Rule: true}
 	case messages.GateDeny:
 		return Verdict{Answer: messages.GateDeny, By: by, Rule: true, Reason: "denied by policy"}
+	case messages.GateConfirm:
+		return Verdict{Answer: messages.GateConfirm, By: by, Rule: true, Reason: "needs confirmation"}
 	}
 	return Verdict{Answer: messages.GateDeny, By: by, Rule: true, Reason: "denied: the gate knows no answer " + quote(string(answer))}
 }
 
 // byTool finds the most telling entry. Entries that differ in case alone are the
-// same entry; if they disagree, the one that does not approve counts.
+// same entry; if they disagree, the strictest counts.
 func (g *Gate) byTool(name string) (answer messages.GateAnswer, ok bool) {
 	best := -1
 	for pattern, a := range g.ByTool {
@@ -101,11 +104,22 @@ func (g *Gate) byTool(name string) (answer messages.GateAnswer, ok bool) {
 		if !strings.HasSuffix(pattern, ".*") {
 			weight += MaxNameBytes // a name beats every group
 		}
-		if weight > best || weight == best && a != messages.GateApprove {
+		if weight > best || weight == best && strictness(a) > strictness(answer) {
 			best, answer = weight, a
 		}
 	}
 	return answer, best >= 0
+}
+
+// strictness orders answers: what is not understood is the strictest.
+func strictness(a messages.GateAnswer) int {
+	switch a {
+	case messages.GateApprove:
+		return 0
+	case messages.GateConfirm:
+		return 1
+	}
+	return 2
 }
 
 // Validate reports the first answer that is not one, as ERR_CONFIG with the
@@ -129,4 +143,6 @@ func (g *Gate) Validate() error {
 	return nil
 }
 
-func known(a messages.GateAnswer) bool { return a == messages.GateApprove || a == messages.GateDeny }
+func known(a messages.GateAnswer) bool {
+	return a == messages.GateApprove || a == messages.GateDeny || a == messages.GateConfirm
+}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestGate(t *testing.T) {
-	const yes, no = messages.GateApprove, messages.GateDeny
+	const yes, no, ask = messages.GateApprove, messages.GateDeny, messages.GateConfirm
 	hook := func(a messages.GateAnswer, ok bool) func(Request) (messages.GateAnswer, string, bool) {
 		return func(Request) (messages.GateAnswer, string, bool) { return a, "because", ok }
 	}
@@ -27,10 +27,16 @@ func TestGate(t *testing.T) {
 	}{
 		"zero approves":              {Gate{}, yes, ByDefault},
 		"default":                    {Gate{Default: no}, no, ByDefault},
-		"default not known":          {Gate{Default: "confirm"}, no, ByDefault},
+		"default not known":          {Gate{Default: "maybe"}, no, ByDefault},
 		"tool":                       {Gate{Default: no, ByTool: byTool("Net.ping", "approve")}, yes, ByTool},
 		"other tool":                 {Gate{ByTool: byTool("net.pin", "deny")}, yes, ByDefault},
-		"tool not known":             {Gate{ByTool: byTool("net.ping", "confirm")}, no, ByTool},
+		"tool not known":             {Gate{ByTool: byTool("net.ping", "maybe")}, no, ByTool},
+		"confirm":                    {Gate{ByTool: byTool("net.ping", "confirm")}, ask, ByTool},
+		"confirm by default":         {Gate{Default: ask}, ask, ByDefault},
+		"confirm by hook":            {Gate{Hook: hook(ask, true)}, ask, ByHook},
+		"hook cannot confirm away":   {Gate{ByTool: byTool("net.ping", "confirm"), Hook: hook(yes, true)}, ask, ByTool},
+		"strictest of one name":      {Gate{ByTool: byTool("net.ping", "confirm", "NET.ping", "deny")}, no, ByTool},
+		"confirm beats approve":      {Gate{ByTool: byTool("net.ping", "approve", "NET.ping", "confirm")}, ask, ByTool},
 		"group":                      {Gate{ByTool: byTool("net.*", "deny")}, no, ByTool},
 		"name beats group":           {Gate{ByTool: byTool("net.*", "deny", "net.ping", "approve")}, yes, ByTool},
 		"same name twice":            {Gate{ByTool: byTool("net.ping", "approve", "NET.ping", "deny")}, no, ByTool},
@@ -79,7 +85,7 @@ func TestGateValidate(t *testing.T) {
 	for field, g := range map[string]Gate{
 		"":                        {Default: messages.GateDeny, ByTool: map[string]messages.GateAnswer{"a.b": messages.GateApprove}},
 		"approval.default":        {Default: "maybe"},
-		"approval.tools.net.ping": {ByTool: map[string]messages.GateAnswer{"net.ping": "confirm", "z.z": "?"}},
+		"approval.tools.net.ping": {ByTool: map[string]messages.GateAnswer{"net.ping": "maybe", "z.z": "?"}},
 	} {
 		err := g.Validate()
 		var e *messages.Error

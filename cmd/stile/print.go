@@ -192,7 +192,7 @@ func (p *printer) record(r *messages.Record) {
 		p.names[b.ID] = b.Name
 		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100))
 	case *messages.ActionApproval:
-		if b.State != messages.GateApprove {
+		if b.State != messages.GateApprove || b.Approval != "" {
 			p.line(yellow, "gate", b.ID+" "+p.names[b.ID]+": "+string(b.State)+" by "+b.By+reasonText(b.Reason))
 		}
 	case *messages.ActionEnded:
@@ -201,6 +201,12 @@ func (p *printer) record(r *messages.Record) {
 		p.line(yellow, "fault", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
 	case *messages.Lint:
 		p.line(yellow, "lint", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
+	case *messages.TurnSuspended:
+		p.line(yellow, "waits", strings.Join(b.Waiting, " ")+" for approval, until "+b.Until)
+	case *messages.TurnRestored:
+		p.line(yellow, "restored", map[messages.RestoreCause]string{
+			messages.RestoreCrash: "after a restart", messages.RestoreApproval: "after an approval",
+		}[b.Cause])
 	case *messages.TurnDecided:
 		p.decided(b)
 	case *messages.RunEnd:

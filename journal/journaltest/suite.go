@@ -441,9 +441,10 @@ func summary(t *testing.T, s journal.Store) {
 
 // wakes: suspended sessions in the order of their time, until they go on or are gone.
 func wakes(t *testing.T, s journal.Store) {
+	after := int64(0)
 	list := func(limit int, want ...string) {
 		t.Helper()
-		heads, err := s.Wakes(ctx, limit)
+		heads, err := s.Wakes(ctx, after, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -470,6 +471,11 @@ func wakes(t *testing.T, s journal.Store) {
 	Must(t, s, Start(t, "t:u:awake", 9).Batch(&messages.Input{}, &messages.RunBegin{}, &messages.TurnBegin{}))
 	list(0, "t:u:a", "t:u:b", "t:u:c", "t:u:d")
 	list(2, "t:u:a", "t:u:b")
+	after = Epoch.Add(time.Duration(5+'b') * time.Hour).UnixNano()
+	list(0, "t:u:c", "t:u:d")
+	after--
+	list(1, "t:u:b")
+	after = 0
 	pending, err := s.Sessions(ctx, journal.Query{Pending: true})
 	if err != nil || len(pending) != 1 || pending[0].SID != "t:u:awake" {
 		t.Fatalf("pending %v %v", pending, err)
@@ -478,6 +484,12 @@ func wakes(t *testing.T, s journal.Store) {
 	Must(t, s, sessions["t:u:a"].Batch(&messages.TurnDecided{}, &messages.RunEnd{}))
 	list(0, "t:u:c", "t:u:d")
 	Must(t, s, sessions["t:u:c"].Batch(&messages.TurnRestored{}, &messages.TurnSuspended{Until: Epoch.Add(9999 * time.Hour).Format(time.RFC3339Nano)}))
+	list(0, "t:u:d", "t:u:c")
+	for i := range 3 { // a page does not end between equals
+		Must(t, s, Start(t, fmt.Sprint("t:u:same", i), 20+i).Batch(&messages.TurnSuspended{Until: "now"}))
+	}
+	list(1, "t:u:same0", "t:u:same1", "t:u:same2")
+	after = 1
 	list(0, "t:u:d", "t:u:c")
 	if err := s.Delete(ctx, sessions["t:u:d"].Inc); err != nil {
 		t.Fatal(err)

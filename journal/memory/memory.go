@@ -218,14 +218,14 @@ func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, 
 }
 
 // Wakes implements journal.Store.
-func (s *Store) Wakes(ctx context.Context, limit int) ([]journal.Head, error) {
+func (s *Store) Wakes(ctx context.Context, after int64, limit int) ([]journal.Head, error) {
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.RUnlock()
 	var heads []journal.Head
 	for inc := range s.wakes {
-		if h := &s.sessions[inc].head; h.Live {
+		if h := &s.sessions[inc].head; h.Live && h.Wake > after {
 			heads = append(heads, *h)
 		}
 	}
@@ -233,7 +233,11 @@ func (s *Store) Wakes(ctx context.Context, limit int) ([]journal.Head, error) {
 		return cmp.Or(cmp.Compare(a.Wake, b.Wake), order(a.SID, a.Inc, b.SID, b.Inc))
 	})
 	q := journal.Query{Limit: limit}
-	return heads[:min(len(heads), q.Page())], nil
+	n := min(len(heads), q.Page())
+	for n > 0 && n < len(heads) && heads[n].Wake == heads[n-1].Wake {
+		n++
+	}
+	return heads[:n], nil
 }
 
 func order(sid string, inc messages.Incarnation, sid2 string, inc2 messages.Incarnation) int {

@@ -50,7 +50,8 @@ func newReaders(dsn string, n int) (*readers, error) {
 			WHERE sid >= ?1 AND sid < ?1 || char(1114111) AND (sid, inc) > (?2, ?3)
 			AND (?4 OR live = 1) AND (NOT ?5 OR wake = 0 AND (open = 1 OR queued > 0))
 			ORDER BY sid, inc LIMIT ?6`},
-		{&r.wakes, "SELECT " + headColumns + " FROM sessions WHERE wake > 0 AND live = 1 ORDER BY wake, id LIMIT ?"},
+		{&r.wakes, "SELECT " + headColumns + " FROM sessions WHERE wake > 0 AND wake > ?1 AND live = 1 AND wake <= coalesce(" +
+			"(SELECT wake FROM sessions WHERE wake > 0 AND wake > ?1 AND live = 1 ORDER BY wake LIMIT 1 OFFSET ?2 - 1), 9223372036854775807) ORDER BY wake, sid, inc"},
 	} {
 		if *p.to, err = db.Prepare(p.sql); err != nil {
 			db.Close()
@@ -153,9 +154,9 @@ func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, 
 }
 
 // Wakes implements journal.Store.
-func (s *Store) Wakes(ctx context.Context, limit int) ([]journal.Head, error) {
+func (s *Store) Wakes(ctx context.Context, after int64, limit int) ([]journal.Head, error) {
 	q := journal.Query{Limit: limit}
-	return s.heads(ctx, func(r *readers) (*sql.Rows, error) { return r.wakes.Query(q.Page()) })
+	return s.heads(ctx, func(r *readers) (*sql.Rows, error) { return r.wakes.Query(after, q.Page()) })
 }
 
 // heads reads the rows of a listing.

@@ -176,7 +176,7 @@ func TestOpenMigrates(t *testing.T) {
 		t.Fatalf("%+v, %d records, %v", head, len(recs), err)
 	}
 	journaltest.Must(t, s, ses.Batch(&messages.TurnSuspended{Until: journaltest.Epoch.Format(time.RFC3339Nano)}))
-	if heads, err := s.Wakes(ctx, 0); err != nil || len(heads) != 1 {
+	if heads, err := s.Wakes(ctx, 0, 0); err != nil || len(heads) != 1 {
 		t.Fatalf("wakes %v %v", heads, err)
 	}
 }

@@ -1,0 +1,62 @@
+package stile
+
+import (
+	"context"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// Approval is a call that waits for somebody's word: the manifest, or the gate's
+// hook, wants it confirmed. Its turn is suspended meanwhile. It belongs to one
+// session, turn, action and arguments, and expires after 24 hours.
+type Approval = actors.Approval
+
+// Reasons of an ERR_APPROVAL, in Error.Reason: why an answer does not count.
+const (
+	ApprovalUnknown   = turn.ReasonUnknown   // the session has no such question: it is another's, or long over
+	ApprovalLate      = turn.ReasonLate      // it has expired
+	ApprovalAnswered  = turn.ReasonAnswered  // somebody was quicker, or the action was cancelled
+	ApprovalChanged   = turn.ReasonChanged   // the answer was given for other arguments
+	ApprovalPrincipal = turn.ReasonPrincipal // nobody says whose answer it is, or it is not theirs to give
+)
+
+// Approvals lists the calls of the session that wait for approval, in the order they
+// were asked. The records action.approval in state confirm announce them, so whoever
+// follows Events need not ask.
+func (s *Session) Approvals(ctx context.Context) ([]Approval, error) {
+	list, err := s.rt.host.Approvals(ctx, s.key, s.agent.agent)
+	return list, closedError(err)
+}
+
+// Approve lets a call happen, on behalf of by. Of a it needs the ID, and the
+// ArgsDigest of the arguments that by has seen: one that was not shown to anybody is
+// not approved. It returns when the answer is durable; the turn goes on by itself.
+//
+// Errors: ERR_APPROVAL with one of the reasons above, ERR_JOURNAL.
+func (s *Session) Approve(ctx context.Context, a Approval, by string) error {
+	return s.answer(ctx, a, turn.Approve{Answer: messages.GateApprove, By: by})
+}
+
+// Deny lets a call fail, on behalf of by. The program sees the reason as a script
+// error of code 1003, and the turn goes on. It is as Approve otherwise.
+func (s *Session) Deny(ctx context.Context, a Approval, by, reason string) error {
+	return s.answer(ctx, a, turn.Approve{Answer: messages.GateDeny, By: by, Reason: reason})
+}
+
+func (s *Session) answer(ctx context.Context, a Approval, word turn.Approve) error {
+	if may := s.agent.mayApprove; may != nil {
+		list, err := s.Approvals(ctx)
+		if err != nil {
+			return err
+		}
+		for _, asked := range list {
+			if asked.ID == a.ID && !may(word.By, asked) {
+				return &Error{Code: messages.ErrApproval, Reason: ApprovalPrincipal, Detail: "the answer is not theirs to give"}
+			}
+		}
+	}
+	word.Approval, word.Digest = a.ID, a.ArgsDigest
+	return closedError(s.rt.host.Approve(ctx, s.key, s.agent.agent, word))
+}
