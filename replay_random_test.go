@@ -58,6 +58,7 @@ func TestReplayRandom(t *testing.T) {
 		"ERR_CANCELLED", "ERR_TIMEOUT", "ERR_QUOTA", "ERR_CRASH", "ERR_MODEL", "ERR_ACTIONS_RUNTIME", "ERR_ACTIONS_PARSE", "ERR_MAGIC_TOOL_INTERNAL",
 		"ERR_TOKEN_MISSING", "DONE", "ABORT", "CONTINUE", "resumed", "withdrawn", "model.chunk", "model.fallback", "audit", "unknown",
 		"denied", "hook", "panic", "program_wall", "generation_wall", "turn_wall", "run_wall", "fork", "replayed token", "MAGIC", "interleaved",
+		"turn.suspended", "restored after approval", "restored after crash",
 	} {
 		if seen[want] == 0 {
 			t.Errorf("no session had %s", want)
@@ -74,6 +75,7 @@ type world struct {
 	agent *stile.Agent
 	aeiou bool
 	calls atomic.Int64
+	idle  time.Duration // of the life at hand
 }
 
 func (w *world) archive(t testing.TB) *stile.Archive {
@@ -90,7 +92,7 @@ func randomSession(t *testing.T, seed uint64) *world {
 	w.keys = w.ring(t)
 	w.agent = w.newAgent()
 	ctx := context.Background()
-	for life := range 1 + w.rnd.IntN(3) {
+	for life := range 1 + w.rnd.IntN(4) {
 		rt, err := stile.New(ctx, w.config(time.Duration(w.pick(-1, 1, 400))*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +104,7 @@ func randomSession(t *testing.T, seed uint64) *world {
 			}
 			closed(t, rt) // once more, for a test that failed
 		})
-		s := opened(t, rt, "s", w.agent)
+		s := w.opened(t, rt, "s")
 		var runs []*stile.Run
 		for range 1 + w.rnd.IntN(6) {
 			switch n := w.rnd.IntN(10); {
@@ -129,7 +131,9 @@ func randomSession(t *testing.T, seed uint64) *world {
 			if w.in(2) {
 				w.fork(t, rt)
 			}
-		} // else the host dies in the middle
+		} else if w.in(2) { // the host dies in the middle, with all it had on disk
+			_ = s.Flush(ctx)
+		}
 		closed(t, rt)
 	}
 	// Whatever a dead host left is settled and goes to its end.
@@ -141,7 +145,7 @@ func randomSession(t *testing.T, seed uint64) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := opened(t, rt, head.SID, w.agent)
+		s := w.opened(t, rt, head.SID)
 		decided(t, submitted(t, s, "the end"))
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
@@ -151,7 +155,50 @@ func randomSession(t *testing.T, seed uint64) *world {
 	return w
 }
 
+// opened opens a session, and has somebody answer its questions: yes, no, or never.
+func (w *world) opened(t testing.TB, rt *stile.Runtime, name string) *stile.Session {
+	s := opened(t, rt, name, w.agent)
+	patient := w.idle <= 0 // a day of a host that looks for idle sessions all the time takes long
+	answers := rand.New(rand.NewPCG(w.seed, uint64(w.rnd.IntN(1000))))
+	ctx := context.Background()
+	answer := func() {
+		list, err := s.Approvals(ctx)
+		for _, a := range list {
+			switch n := answers.IntN(20); {
+			case n < 10:
+				_ = s.Approve(ctx, a, "Ada") // the run may be over by now
+			case n < 19 || !patient:
+				_ = s.Deny(ctx, a, "Grace", []string{"", "not now"}[answers.IntN(2)])
+			}
+		}
+		if err != nil && messages.CodeOf(err) == "" {
+			t.Errorf("approvals: %v", err)
+		}
+	}
+	answer()
+	go func() {
+		from := int64(0)
+		for r, err := range s.Records(ctx) {
+			if err != nil {
+				return
+			}
+			from = r.Seq
+		}
+		for u, err := range s.Events(ctx, from) {
+			if err != nil {
+				return // the runtime has closed
+			}
+			if u.Record != nil && u.Record.Body.Kind() == messages.KindTurnSuspended {
+				time.Sleep(time.Duration(answers.IntN(30)) * time.Millisecond)
+				answer()
+			}
+		}
+	}()
+	return s
+}
+
 func (w *world) config(idle time.Duration) stile.Config {
+	w.idle = idle
 	return stile.Config{Store: w.store, Keys: w.keys, IdleTimeout: idle, Models: map[string]llm.Model{"a": w, "b": w}}
 }
 
@@ -167,7 +214,7 @@ func (w *world) fork(t testing.TB, rt *stile.Runtime) {
 		if _, err := rt.Fork(ctx, from, at, to); err != nil {
 			continue // exists already, or no decision there
 		}
-		s := opened(t, rt, to, w.agent)
+		s := w.opened(t, rt, to)
 		r := submitted(t, s, "go on")
 		decided(t, r)
 		from = to
@@ -226,7 +273,7 @@ func (w *world) newAgent() *stile.Agent {
 	m.Quotas.Gas = int64(w.pick(20_000, 100_000))
 	m.Quotas.Actions = int64(w.pick(4, 256, 256))
 	m.Quotas.Tokens = int64(w.pick(60, 200_000, 200_000))
-	m.Approval.Tools = map[string]messages.GateAnswer{"t.denied": messages.GateDeny, "t.read": messages.GateApprove}
+	m.Approval.Tools = map[string]messages.GateAnswer{"t.denied": messages.GateDeny, "t.read": messages.GateApprove, "t.dear": messages.GateConfirm}
 	if w.in(6) {
 		m.Approval.Default = messages.GateDeny
 	}
@@ -235,8 +282,11 @@ func (w *world) newAgent() *stile.Agent {
 		m.Import.Tools = append(m.Import.Tools, t.Name)
 	}
 	return &stile.Agent{Manifest: m, Tools: own, Gate: func(q tools.Request) (messages.GateAnswer, string, bool) {
-		if q.Tool == "t.hooked" {
+		switch q.Tool {
+		case "t.hooked":
 			return messages.GateDeny, "not today", true
+		case "t.asked":
+			return messages.GateConfirm, "may I?", true
 		}
 		return messages.GateApprove, "fine", q.Tool == "t.keyed"
 	}}
@@ -281,6 +331,7 @@ func (w *world) tools() []tools.Tool {
 			return neuroscript.Value{}, neuroscript.Errorf(1234, "it does not work")
 		}),
 		tool("panic", messages.Effectful, panics), tool("panicread", messages.ReadOnly, panics),
+		tool("asked", messages.Effectful, value), tool("dear", messages.ReadOnly, wait(20*time.Millisecond, true)),
 		tool("denied", messages.Effectful, value), tool("hooked", messages.ReadOnly, value),
 		tool("audited", messages.ReadOnly, func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
 			c.Audit(messages.Audit{Who: "u", What: "x", Allowed: true})
@@ -374,6 +425,8 @@ func (w *world) reply(r *rand.Rand) string {
 		"emit \"before\"\nset x = tool.t.stuck()\nemit \"after\"", "emit \"once more\"\nset x = tool.t.stuck()\nemit \"after\"", `emit 1/0`, "set n = 0\nwhile n < 40\n set t = tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\n set n = n + 1\nendwhile",
 		"set n = 0\nwhile true\n set n = n + 1\nendwhile", "while true\n emit \"" + strings.Repeat("much ", 500) + "\"\nendwhile",
 		"while true\n set x = tool.t.read()\nendwhile",
+		`set x = tool.t.asked()`, "set x = tool.t.write()\nemit \"asks\"\nset x = tool.t.asked()\nemit \"asked\"\nset x = tool.t.slow()",
+		"emit \"it is\"\nset x = tool.t.dear()\nemit \"dear\"",
 	}
 	b.WriteString("command\n")
 	if r.IntN(2) == 0 {
@@ -430,6 +483,8 @@ func (w *world) count(t testing.TB, ar *stile.Archive, seen map[string]int) {
 				seen[b.Reason]++
 			case *messages.ActionApproval:
 				seen[b.By]++
+			case *messages.TurnRestored:
+				seen["restored after "+string(b.Cause)]++
 			case *messages.Control:
 				seen[b.Name]++
 			}
