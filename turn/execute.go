@@ -82,7 +82,9 @@ func (m *Machine) programCall(in *ProgramCall) {
 	}
 	f := m.flight
 	id, name, args := clean(in.ID), clean(in.Name), clean(in.Args)
-	repeats := m.phase == Running && f.again.called < f.again.calls
+	// Also while it is being stopped: what it says after that counts, and a replay must
+	// be able to bring it there.
+	repeats := f.again.called < f.again.calls
 	if _, known := f.byID[id]; known && !repeats {
 		m.dropped++ // an id names one action of a turn: the same call came twice
 		return
