@@ -44,7 +44,10 @@ const (
 	sqlPending = " AND wake = 0 AND (open OR queued > 0)"
 	sqlLive    = " AND live"
 	sqlOrdered = " ORDER BY sid, inc LIMIT $4"
-	sqlWakes   = "SELECT " + headColumns + " FROM heads WHERE wake > 0 AND live ORDER BY wake, id LIMIT $1"
+	// A page does not end between sessions of one time.
+	sqlWakes = "SELECT " + headColumns + ` FROM heads WHERE wake > 0 AND wake > $1 AND live AND wake <= coalesce(
+		(SELECT wake FROM heads WHERE wake > 0 AND wake > $1 AND live ORDER BY wake LIMIT 1 OFFSET $2 - 1), 9223372036854775807)
+		ORDER BY wake, sid, inc`
 )
 
 // querier is a connection, a pool or a transaction.
@@ -160,9 +163,9 @@ func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, 
 }
 
 // Wakes implements journal.Store.
-func (s *Store) Wakes(ctx context.Context, limit int) ([]journal.Head, error) {
+func (s *Store) Wakes(ctx context.Context, after int64, limit int) ([]journal.Head, error) {
 	q := journal.Query{Limit: limit}
-	return s.list(ctx, sqlWakes, q.Page())
+	return s.list(ctx, sqlWakes, after, int64(q.Page()))
 }
 
 // list reads the heads that a query selects.
