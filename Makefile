@@ -79,6 +79,7 @@ fuzz:
 
 crash-sweep:
 	$(GO) test -count=1 -timeout 60m -v ./tests/crash -args -full
+	$(GO) test -count=1 -timeout 60m -v -run 'TestEveryBit|TestPowerFailure' ./journal/sqlite -args -exhaustive
 
 history:
 	$(GO) test ./tests/history -count=1 -v -run TestHistories -timeout 0 -for $(HISTORYTIME)

@@ -584,6 +584,7 @@ func TestKill(t *testing.T) {
 // copies of a journal file and its log, to be damaged.
 type copies struct {
 	db, wal []byte
+	vfs     string // "" is the real disk
 	all     map[messages.Incarnation][]*messages.Record
 }
 
@@ -613,7 +614,7 @@ func (c *copies) check(t *testing.T, name string, db, wal []byte) (n int) {
 		}
 	}
 	typed := func(err error) bool { return err == nil || messages.CodeOf(err) == messages.ErrJournal }
-	s, err := Open(Options{Path: path})
+	s, err := Open(Options{Path: path, vfs: c.vfs})
 	if err != nil {
 		if !typed(err) {
 			t.Errorf("%s: %v", name, err)

@@ -37,6 +37,7 @@ type delta struct {
 type ran struct {
 	Submit int   `json:"submit"`
 	Run    int64 `json:"run"`
+	Joined bool  `json:"joined,omitempty"` // its key was known
 }
 
 // end is the decision of a run.
@@ -82,6 +83,8 @@ func (w *witness) hear(n news) {
 	case n.Run != nil:
 		if was, ok := w.runs[n.Run.Submit]; ok && was != n.Run.Run {
 			w.problems = append(w.problems, fmt.Sprintf("doubled: submit %d was run %d, and then run %d", n.Run.Submit, was, n.Run.Run))
+		} else if ok && !n.Run.Joined {
+			w.problems = append(w.problems, fmt.Sprintf("lost: submit %d was answered as run %d, and then nobody knew it", n.Run.Submit, was))
 		}
 		w.runs[n.Run.Submit] = n.Run.Run
 	case n.End != nil:
@@ -109,7 +112,7 @@ func visit(ctx context.Context, rt *stile.Runtime, sc *scenario, agent *stile.Ag
 		if err != nil {
 			return err
 		}
-		tell(news{Run: &ran{i, r.Ordinal()}})
+		tell(news{Run: &ran{i, r.Ordinal(), r.Joined()}})
 		runs = append(runs, r)
 	}
 	for _, r := range runs {

@@ -34,7 +34,7 @@ import (
 
 var (
 	full  = flag.Bool("full", false, "sweep every point and a few hundred kills")
-	kills = flag.Int("kills", 0, "how many processes to kill in each way; 0 is 12, or 300 with -full")
+	kills = flag.Int("kills", 0, "how many processes to kill in each way; 0 is 8, or 300 with -full")
 	seed  = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random kills")
 )
 
@@ -60,5 +60,5 @@ func some() int {
 	case *full:
 		return 300
 	}
-	return 12
+	return 8
 }

@@ -264,4 +264,4 @@ func sweep(t *testing.T, sc *scenario, store string, single bool) {
 }
 
 // shortPoints is how many points of a scenario the short sweep takes.
-var shortPoints = map[string]int{"memory": 25, "memory+writer": 15, "sqlite": 8}
+var shortPoints = map[string]int{"memory": 12, "memory+writer": 8, "sqlite": 5}

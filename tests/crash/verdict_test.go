@@ -318,7 +318,7 @@ func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 		if d := last[run+1]; d != nil && !tr.torn && (d.Decision != e.Decision || d.Reason != e.Reason) {
 			v.fault("run %d ended %s, its last turn %s(%s)", run+1, said, d.Decision, d.Reason)
 		}
-		if tr.unhurt == nil {
+		if tr.unhurt == nil || int(run) >= len(tr.unhurt.decisions) { // too many runs are named below
 			continue
 		}
 		total += settled[run+1]
