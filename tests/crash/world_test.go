@@ -84,6 +84,7 @@ const (
 	beforeReply  where = "before the first word of reply"
 	midReply     where = "in the middle of reply"
 	afterReply   where = "after the last word of reply"
+	anyPlace     where = "at the place" // the n-th that the life passes
 	nowhere      where = "nowhere"
 )
 
@@ -129,8 +130,11 @@ func (g *gate) pass(w where, from, to int64) error {
 	select {
 	case <-g.dead:
 	default:
-		g.passed = append(g.passed, point{w, from})
-		if g.target.where != w || g.target.n < from || g.target.n > to {
+		if w != nowhere {
+			g.passed = append(g.passed, point{w, from})
+		}
+		here := g.target.where == w && from <= g.target.n && g.target.n <= to
+		if !here && (g.target.where != anyPlace || g.target.n != int64(len(g.passed))) {
 			g.mu.Unlock()
 			return nil
 		}
@@ -153,7 +157,7 @@ func (g *gate) points() []point {
 	defer g.mu.Unlock()
 	var all []point
 	for _, p := range g.passed {
-		if p.where != nowhere && !slices.Contains(all, p) {
+		if !slices.Contains(all, p) {
 			all = append(all, p)
 		}
 	}
