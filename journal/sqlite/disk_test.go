@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,7 +200,6 @@ type (
 	closeFunc    = func(tls *libc.TLS, file uintptr) int32
 	transferFunc = func(tls *libc.TLS, file, buf uintptr, n int32, off int64) int32
 	truncateFunc = func(tls *libc.TLS, file uintptr, size int64) int32
-	syncFunc     = func(tls *libc.TLS, file uintptr, flags int32) int32
 	sizeFunc     = func(tls *libc.TLS, file, size uintptr) int32
 )
 
@@ -329,6 +327,3 @@ func diskDelete(tls *libc.TLS, vfs, name uintptr, syncDir int32) int32 {
 	}
 	return rc
 }
-
-// isLog tells the log from the file.
-func isLog(file string) bool { return strings.HasSuffix(file, "-wal") }
