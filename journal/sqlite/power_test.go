@@ -211,7 +211,7 @@ func TestFailedSync(t *testing.T) {
 
 // A disk of every size: full sooner or later, and never a lie.
 func TestDiskOfEverySize(t *testing.T) {
-	for room := 0; ; room += 4 {
+	for room := 0; ; room += 6 {
 		d, vfs := newDisk(t)
 		used := 0
 		d.fault = func(op, _ string) int32 {
