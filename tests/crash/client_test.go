@@ -56,6 +56,7 @@ func decisionOf(o stile.Outcome) string {
 // witness remembers what clients of all lives were told.
 type witness struct {
 	mu       sync.Mutex
+	life     int // the present one: what a dead one would still say was never told
 	heard    int
 	records  map[int64]seen
 	deltas   []delta
@@ -68,9 +69,23 @@ func newWitness() *witness {
 	return &witness{records: map[int64]seen{}, runs: map[int]int64{}, ends: map[int64]string{}}
 }
 
-func (w *witness) hear(n news) {
+// begin starts a life and gives the ear its client tells things to.
+func (w *witness) begin() func(news) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.life++
+	life := w.life
+	return func(n news) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if life == w.life {
+			w.note(n)
+		}
+	}
+}
+
+// note takes a piece of news, under w.mu.
+func (w *witness) note(n news) {
 	w.heard++
 	switch {
 	case n.Seen != nil:

@@ -121,12 +121,13 @@ func TestKillCommand(t *testing.T) {
 		told := newWitness()
 		submit := func(f fuse, n int) bool {
 			cmd := exec.Command(stileBin, "run", manifest, fmt.Sprint("message ", n), "--json", "--session", session, "--dir", dir)
+			tell := told.begin()
 			return f.run(t, cmd, func(line []byte) {
 				var u update
 				if err := json.Unmarshal(line, &u); err != nil {
 					t.Fatalf("%v in %q", err, line)
 				}
-				told.hear(u.news())
+				tell(u.news())
 			})
 		}
 		var fuses []fuse

@@ -158,19 +158,19 @@ func TestKillHosts(t *testing.T) {
 		for range 1 + rnd.IntN(4)/3*rnd.IntN(4) {
 			f := burn(rnd, calms[sc.name].heard, long[sc.name])
 			fuses = append(fuses, f)
-			cmd := exec.Command(self)
+			cmd, tell := exec.Command(self), told.begin()
 			cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 			if f.run(t, cmd, func(line []byte) {
 				var n news
 				if err := json.Unmarshal(line, &n); err != nil {
 					t.Errorf("%v in %q", err, line)
 				}
-				told.hear(n)
+				tell(n)
 			}) {
 				killed++
 			}
 		}
-		err = j.live(told.hear, func(rt *stile.Runtime, agent *stile.Agent) {
+		err = j.live(told.begin(), func(rt *stile.Runtime, agent *stile.Agent) {
 			tr := &trial{sc: &sc, agent: agent, archive: rt.Archive(), told: told, deeds: outside{j.Outside}.deeds(t), unhurt: calms[sc.name]}
 			v, _ := tr.judge(context.Background())
 			sum.add(v)

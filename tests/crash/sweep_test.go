@@ -102,8 +102,8 @@ func (g *ground) live(target point, after func(*stile.Runtime, *stile.Agent)) (k
 	}
 	agent := g.sc.agent(g.outside, gate)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	done := make(chan error, 1)
-	go func() { done <- visit(ctx, rt, g.sc, agent, g.told.hear) }()
+	done, tell := make(chan error, 1), g.told.begin()
+	go func() { done <- visit(ctx, rt, g.sc, agent, tell) }()
 	finish := func() {
 		defer cancel()
 		close(gate.thaw)
