@@ -90,6 +90,10 @@ type reply struct {
 	events    []messages.Event
 	delivered int64
 	requests  int64 // model.request records of this turn that move the cursor
+
+	usage    messages.Usage // of the attempt, as far as the model has said
+	cost     int64
+	unpriced bool
 }
 
 func (r *reply) run() {
@@ -124,10 +128,12 @@ func (r *reply) run() {
 // ask tries one route until its policy says otherwise. again asks for the next.
 func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lints []messages.Code) (again bool, err error) {
 	route := r.agent.Routes[i]
-	for n := 1; ; n++ {
+	rotations := 0
+	for n := 1; ; {
 		req := llm.Request{
 			Session: r.sid, Turn: r.open.Turn, Ordinal: r.open.Ordinal + r.requests,
 			Provider: route.Provider, Model: route.Model, Messages: msgs, MaxReplyBytes: replyBound,
+			Grows: r.agent.Dialect.Traits().AppendOnly,
 		}
 		// A script's rule answers as often as it matches and moves no cursor.
 		script, ok := route.Port.(interface{ Ordered(llm.Request) bool })
@@ -143,11 +149,16 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 		if err == nil {
 			return false, nil
 		}
-		step := r.agent.Retry.Next(llm.Attempt{N: n, Delivered: r.delivered, Models: len(r.agent.Routes) - i - 1}, llm.FailureOf(err))
+		step := r.agent.Retry.Next(llm.Attempt{N: n, Rotations: rotations, Delivered: r.delivered, Models: len(r.agent.Routes) - i - 1}, llm.FailureOf(err))
 		switch step.Do {
-		case llm.Retry:
+		case llm.Retry, llm.Rotate:
 			if !r.pause(step.Wait) {
 				return false, err
+			}
+			if step.Do == llm.Rotate {
+				rotations++
+			} else {
+				n++
 			}
 		case llm.Fallback:
 			return true, err
@@ -244,27 +255,31 @@ func (r *reply) pause(d time.Duration) bool {
 
 // read decodes one stream to its end. An error is the attempt's.
 func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
-	var usage messages.Usage
-	var cost int64
+	r.usage, r.cost, r.unpriced = messages.Usage{}, 0, false
 	for chunk, err := range stream {
 		if err != nil {
 			return err
 		}
 		if chunk.Usage != (messages.Usage{}) {
-			usage = chunk.Usage
+			r.usage, r.unpriced = chunk.Usage, chunk.Unpriced
 		}
 		if chunk.CostMicroUSD != 0 {
-			cost = chunk.CostMicroUSD
+			r.cost = chunk.CostMicroUSD
 		}
 		if len(chunk.Text) > 0 {
 			r.delivered += int64(len(chunk.Text))
 			r.decoder.Push(chunk.Text, r.collect)
-			r.post(&turn.Decoded{Ident: r.open.Ident, Bytes: chunk.Text, Events: r.take()})
+		}
+		if len(chunk.Text) > 0 || chunk.Finish == "" && chunk.Usage != (messages.Usage{}) {
+			r.post(&turn.Decoded{
+				Ident: r.open.Ident, Bytes: chunk.Text, Events: r.take(),
+				Usage: r.usage, CostMicroUSD: r.cost, Unpriced: r.unpriced,
+			})
 			r.gate.pass(r.ctx)
 		}
 		if chunk.Finish != "" {
 			r.decoder.End(chunk.Finish, r.collect)
-			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Usage: usage, CostMicroUSD: cost})
+			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Usage: r.usage, CostMicroUSD: r.cost, Unpriced: r.unpriced})
 			return nil
 		}
 	}
@@ -285,7 +300,7 @@ func (r *reply) take() []messages.Event {
 
 // fail ends the reply with an error, or as cancelled when that is why.
 func (r *reply) fail(err error) {
-	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error()}
+	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error(), Usage: r.usage, CostMicroUSD: r.cost, Unpriced: r.unpriced}
 	if r.ctx.Err() != nil {
 		end.Finish, end.Err = messages.FinishCancelled, ""
 	}

@@ -118,15 +118,22 @@ func (d *decoder) body() messages.Body {
 		return &messages.ModelChunk{Bytes: d.bytes("bytes"), Off: d.num("off")}
 	case messages.KindModelReply:
 		b := &messages.ModelReply{
-			Blob:    d.digest("blob"),
-			CostUSD: d.numz("cost_micro_usd"),
-			Error:   d.strz("error"),
-			Finish:  messages.Finish(d.str("finish")),
-			Length:  d.num("length"),
+			Blob:     d.digest("blob"),
+			CostUSD:  d.numz("cost_micro_usd"),
+			Error:    d.strz("error"),
+			Finish:   messages.Finish(d.str("finish")),
+			Length:   d.num("length"),
+			Unpriced: d.booleanz("unpriced"),
 		}
 		d.need("usage")
 		d.lit("{")
-		b.Usage = messages.Usage{Input: d.num("input"), Output: d.num("output")}
+		b.Usage = messages.Usage{
+			CacheRead:  d.numz("cache_read"),
+			CacheWrite: d.numz("cache_write"),
+			Estimated:  d.booleanz("estimated"),
+			Input:      d.num("input"),
+			Output:     d.num("output"),
+		}
 		d.lit("}")
 		return b
 	case messages.KindModelFallback:

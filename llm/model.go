@@ -33,6 +33,9 @@ type Request struct {
 	Provider string // key of the model in the configuration
 	Model    string // the provider's name for it; may be empty
 	Messages []messages.Message
+	// Grows tells that the next request of the session will begin with the messages of
+	// this one, so that a provider may be asked to keep what it read.
+	Grows bool
 	// MaxReplyBytes bounds the text of the reply; 0 is no bound. See Bound.
 	MaxReplyBytes int64
 }
@@ -46,8 +49,11 @@ type Chunk struct {
 	// Usage and CostMicroUSD are totals of the whole reply so far. Models that
 	// learn them at the end set them on the last chunk alone; of several the last
 	// one that is not zero counts.
+	// A model that can tell them sooner does, with an estimate where it must: they are
+	// all that is known of a reply that is cancelled.
 	Usage        messages.Usage
 	CostMicroUSD int64
+	Unpriced     bool // nobody knows what Usage costs
 	// Finish is set on the last chunk and only there.
 	Finish messages.Finish
 }

@@ -158,13 +158,18 @@ type ModelReply struct {
 	Error   string `json:"error,omitzero"`
 	Finish  Finish `json:"finish"`
 	Length  int64  `json:"length"`
-	Usage   Usage  `json:"usage"`
+	// Unpriced tells that what the reply cost is unknown: there is no price for its model.
+	Unpriced bool  `json:"unpriced,omitzero"`
+	Usage    Usage `json:"usage"`
 }
 
 // Usage counts tokens.
 type Usage struct {
-	Input  int64 `json:"input"`
-	Output int64 `json:"output"`
+	CacheRead  int64 `json:"cache_read,omitzero"`  // of Input: read from the provider's cache
+	CacheWrite int64 `json:"cache_write,omitzero"` // of Input: written to it
+	Estimated  bool  `json:"estimated,omitzero"`   // counted by the host, as bytes/4, where the provider did not say
+	Input      int64 `json:"input"`
+	Output     int64 `json:"output"`
 }
 
 // ModelFallback says that another model was tried.

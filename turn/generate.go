@@ -42,6 +42,9 @@ func (m *Machine) decoded(in *Decoded) {
 		return
 	}
 	f := m.flight
+	if in.Usage != (messages.Usage{}) {
+		f.spent = spent{in.Usage, in.CostMicroUSD, in.Unpriced}
+	}
 	if len(f.reply)+len(in.Bytes) > MaxReplyBytes {
 		m.overrun("reply", MaxReplyBytes, "bytes a reply")
 		return
@@ -173,7 +176,7 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 	if f.closing && in.Finish == messages.FinishCancelled {
 		in.Finish = messages.FinishStop // we have heard what we wanted
 	}
-	m.seal(in.Finish, in.Usage, in.CostMicroUSD)
+	m.seal(in.Finish, spent{in.Usage, in.CostMicroUSD, in.Unpriced})
 	if m.overBudget() {
 		return
 	}
@@ -201,10 +204,10 @@ func (f *flight) runnable() bool {
 }
 
 // seal records the reply's end; its exact bytes become a blob.
-func (m *Machine) seal(finish messages.Finish, usage messages.Usage, cost int64) {
+func (m *Machine) seal(finish messages.Finish, on spent) {
 	f := m.flight
 	f.replied, f.finish = true, finish
-	body := &messages.ModelReply{Length: int64(len(f.reply)), Finish: finish, Usage: usage, CostUSD: cost, Error: f.modelErr}
+	body := &messages.ModelReply{Length: int64(len(f.reply)), Finish: finish, Usage: on.usage, CostUSD: on.micro, Unpriced: on.unpriced, Error: f.modelErr}
 	var blobs []messages.Blob
 	if len(f.reply) > 0 {
 		b := blobOf(f.reply)

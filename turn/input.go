@@ -48,10 +48,16 @@ type ModelSwitched struct {
 
 // Decoded brings reply bytes and what the decoder made of them. The machine
 // keeps both: texts must not alias the decoder's buffers.
+//
+// Usage, cost and Unpriced are those of the whole reply so far; a Usage of zero says
+// nothing. They count when the reply is cut short.
 type Decoded struct {
 	Ident
-	Bytes  []byte
-	Events []messages.Event
+	Bytes        []byte
+	Events       []messages.Event
+	Usage        messages.Usage
+	CostMicroUSD int64
+	Unpriced     bool
 }
 
 // ReplyEnd ends the reply. Events are those of the decoder's end.
@@ -61,6 +67,7 @@ type ReplyEnd struct {
 	Finish       messages.Finish
 	Usage        messages.Usage
 	CostMicroUSD int64
+	Unpriced     bool
 	Err          string // for FinishError, without secrets
 }
 

@@ -58,6 +58,7 @@ type flight struct {
 	replied  bool
 	finish   messages.Finish
 	modelErr string
+	spent    spent // on the reply so far
 
 	units  []messages.Unit
 	open   int             // index into units of the growing one, -1 none
@@ -87,6 +88,13 @@ type flight struct {
 
 	breach    messages.Code
 	breachWhy string
+}
+
+// spent is what a reply cost.
+type spent struct {
+	usage    messages.Usage
+	micro    int64
+	unpriced bool
 }
 
 // call is an action of the turn in flight.

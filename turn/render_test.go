@@ -124,6 +124,8 @@ func renderBody(w *words, body messages.Body) {
 		w.num("in", b.Usage.Input)
 		w.num("out", b.Usage.Output)
 		w.num("cost", b.CostUSD)
+		w.flag("estimated", b.Usage.Estimated)
+		w.flag("unpriced", b.Unpriced)
 		w.quoted("error", b.Error)
 	case *messages.ModelFallback:
 		w.put(b.From + "→" + b.To)

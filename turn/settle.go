@@ -127,5 +127,5 @@ func (m *Machine) sealDurable(in *Settle) {
 		u := &f.units[i]
 		m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
 	}
-	m.seal(messages.FinishCancelled, messages.Usage{}, 0)
+	m.seal(messages.FinishCancelled, spent{})
 }

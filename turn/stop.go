@@ -46,7 +46,7 @@ func (m *Machine) stopRest() {
 	if m.phase == Generating && !f.replied {
 		m.do(&CancelModel{Ident: f.Ident})
 		m.partial()
-		m.seal(messages.FinishCancelled, messages.Usage{}, 0)
+		m.seal(messages.FinishCancelled, f.spent)
 	} else {
 		m.partial()
 	}

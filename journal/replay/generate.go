@@ -22,6 +22,7 @@ type generation struct {
 	unit    bool   // the decoder is inside a unit
 	route   string // provider/model that is asked
 	asked   bool   // a model.request was made
+	spent   bool   // the machine knows what the reply cost
 	// chunked is the time of the latest chunk record, or of the turn's begin. Bytes
 	// fed at this time make no chunk record of their own.
 	chunked time.Time
@@ -48,6 +49,9 @@ func (p *player) generate(r *messages.Record) error {
 	id := g.ask.Ident
 	if r.Turn != id.Turn {
 		return p.stuck(r, "it belongs to another turn than the one in flight")
+	}
+	if err := p.spent(); err != nil {
+		return err
 	}
 	switch b := r.Body.(type) {
 	case *messages.ModelRequest:
@@ -85,6 +89,17 @@ func (p *player) generate(r *messages.Record) error {
 		return p.replyEnd(r)
 	}
 	return p.remember(r)
+}
+
+// spent feeds, once, what the model had said it cost when the reply was cut short:
+// the machine keeps it for then.
+func (p *player) spent() error {
+	g, reply := p.gen, p.ahead.reply
+	if g.spent || reply == nil || reply.Finish != messages.FinishCancelled || reply.Usage == (messages.Usage{}) {
+		return nil
+	}
+	g.spent = true
+	return p.step(g.chunked, &turn.Decoded{Ident: g.ask.Ident, Usage: reply.Usage, CostMicroUSD: reply.CostUSD, Unpriced: reply.Unpriced})
 }
 
 // chunk feeds the bytes that end with a chunk record, at its time.
@@ -149,7 +164,7 @@ func (g *generation) watch(evs []messages.Event) (telling bool) {
 // replyEnd feeds the end of the reply.
 func (p *player) replyEnd(r *messages.Record) error {
 	g, reply := p.gen, p.ahead.reply
-	end := &turn.ReplyEnd{Ident: g.ask.Ident, Finish: reply.Finish, Usage: reply.Usage, CostMicroUSD: reply.CostUSD, Err: reply.Error}
+	end := &turn.ReplyEnd{Ident: g.ask.Ident, Finish: reply.Finish, Usage: reply.Usage, CostMicroUSD: reply.CostUSD, Unpriced: reply.Unpriced, Err: reply.Error}
 	if g.asked { // else the prompt could not be made, and there was no decoder
 		g.decoder.End(reply.Finish, func(ev messages.Event) { end.Events = append(end.Events, own(ev)) })
 	}
