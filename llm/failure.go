@@ -19,6 +19,24 @@ const (
 	ReasonProtocol  = "PROTOCOL"  // the provider's answer makes no sense
 )
 
+// Kind sorts failures by what can be done about them.
+type Kind string
+
+// The kinds. "" is one that nobody sorted.
+const (
+	KindAuth       Kind = "auth"             // the key is missing, wrong or may not do this: the operator acts
+	KindRateLimit  Kind = "rate_limit"       // too much in too short a time, or a quota is used up
+	KindOverloaded Kind = "overloaded"       // the provider is out of capacity
+	KindServer     Kind = "server"           // the provider broke
+	KindContext    Kind = "context_too_long" // the prompt does not fit the model
+	KindRequest    Kind = "bad_request"      // the provider refuses the request as it is
+	KindFiltered   Kind = "filtered"         // the provider withholds the reply
+	KindNetwork    Kind = "network"          // no answer came
+	KindTruncated  Kind = "truncated"        // the answer broke off before its end
+	KindOversized  Kind = "oversized_event"  // one event of the answer is over its bound
+	KindGarbage    Kind = "garbage"          // the answer is no stream of the provider's events
+)
+
 // StatusOverloaded is the status some providers answer with when they are out of
 // capacity; no standard names it.
 const StatusOverloaded = 529
@@ -27,10 +45,15 @@ const StatusOverloaded = 529
 // every ERR_MODEL of this port and holds nothing secret: no key, no address, no
 // body of the answer.
 type Failure struct {
-	Status     int           // HTTP status; 0 when no answer came
+	Kind       Kind
+	Status     int           // HTTP status; 0 when no answer came, or the failure came after a good one
 	Code       string        // the provider's own word for it, such as rate_limit_exceeded
-	RetryAfter time.Duration // how long the provider asks to wait; 0 if it does not say
+	RetryAfter time.Duration // how long to wait before the next request; 0 if nobody says
 	Retryable  bool          // the same request may succeed later
+	// NextKey tells that the failure is one of the key, and that the model would use
+	// another one now, after RetryAfter. Keys is how many it has in all.
+	NextKey bool
+	Keys    int
 }
 
 // Error names status and code.

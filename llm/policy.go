@@ -21,7 +21,7 @@ type Policy struct {
 // Step is the answer of Policy.Next. The zero value gives up.
 type Step struct {
 	Do   Do
-	Wait time.Duration // before the next attempt; Retry only
+	Wait time.Duration // before the next attempt; Retry and Rotate only
 }
 
 // Do is what follows a failed attempt.
@@ -32,6 +32,7 @@ const (
 	GiveUp   Do = iota // the failure is the run's: HALT(ERR_MODEL)
 	Retry              // the same model again, after Wait
 	Fallback           // the next model of the list, at once
+	Rotate             // the same model with its next key, after Wait; no attempt in Attempt.N
 )
 
 // String names the step for logs.
@@ -41,13 +42,16 @@ func (d Do) String() string {
 		return "retry"
 	case Fallback:
 		return "fallback"
+	case Rotate:
+		return "rotate"
 	}
 	return "give up"
 }
 
 // Attempt describes the attempt that failed.
 type Attempt struct {
-	N         int   // attempts at this model so far, this one included; from 1
+	N         int   // attempts at this model so far, this one included, rotations not; from 1
+	Rotations int   // how often the model changed its key so far
 	Delivered int64 // bytes of reply this attempt has handed on
 	Models    int   // models left in the fallback list after this one
 }
@@ -60,6 +64,9 @@ type Attempt struct {
 // meanwhile, but another model may be asked at once. A failure that is not
 // retryable goes to the next model too: it may be the model's own, and
 // model.fallback records the switch.
+//
+// A failure of one key goes to the next key first, at most once through all of them:
+// what follows then is as if there were one (cogency.md §12).
 func (p Policy) Next(a Attempt, f Failure) Step {
 	if a.Delivered > 0 {
 		return Step{Do: GiveUp}
@@ -70,6 +77,9 @@ func (p Policy) Next(a Attempt, f Failure) Step {
 	}
 	if limit <= 0 {
 		limit = DefaultCap
+	}
+	if f.NextKey && a.Rotations < f.Keys-1 && f.RetryAfter <= limit {
+		return Step{Do: Rotate, Wait: f.RetryAfter}
 	}
 	if f.Retryable && a.N < attempts && f.RetryAfter <= limit {
 		return Step{Do: Retry, Wait: max(p.backoff(a.N, limit), f.RetryAfter)}

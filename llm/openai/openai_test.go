@@ -1,0 +1,25 @@
+package openai
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/llmtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	for api, format := range map[string]llmtest.Format{Chat: llmtest.Chat(), Responses: llmtest.Responses()} {
+		t.Run(api, func(t *testing.T) {
+			llmtest.Wire(t, llmtest.Adapter{Format: format, New: func(o llmtest.Options) (llm.Model, error) {
+				return New(Options{
+					BaseURL: o.URL + "/v1", API: api, Keys: o.Keys, MaxTokens: o.MaxTokens,
+					Prices: o.Prices, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
+				})
+			}})
+		})
+	}
+}

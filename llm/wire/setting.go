@@ -1,0 +1,128 @@
+package wire
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Bad is an ERR_CONFIG about one setting, spelled as the manifest spells it.
+func Bad(setting, detail string) error {
+	return &messages.Error{Code: messages.ErrConfig, Field: setting, Detail: detail}
+}
+
+// CheckBaseURL refuses what is no address of a provider. Credentials in an address
+// would be recorded with the manifest.
+func CheckBaseURL(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return Bad("base_url", "is no address such as http://localhost:11434/v1")
+	case u.User != nil:
+		return Bad("base_url", "must hold no name or password; use secret")
+	case u.RawQuery != "" || u.Fragment != "":
+		return Bad("base_url", "must have no query or fragment")
+	}
+	return nil
+}
+
+// Loopback tells whether an address is this machine's.
+func Loopback(base string) bool {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
+}
+
+// Maker makes the llm.Provider of a vendor. Models of equal settings are one, all of
+// them share connections, and those that read the same variables share their keys.
+type Maker struct {
+	// Vendor is its name in errors; Names are the variables of its keys; Home is its
+	// own address.
+	Vendor string
+	Names  []string
+	Home   string
+	// Lookup reads the environment.
+	Lookup func(string) (string, bool)
+	// Base sends requests; nil is a transport of its own.
+	Base http.RoundTripper
+	// New makes the model of checked settings. BaseURL is never empty.
+	New func(s llm.Settings, keys *llm.Keys, base http.RoundTripper) (llm.Model, error)
+
+	mu     sync.Mutex
+	keys   map[string]*llm.Keys // by Settings.Secret
+	models map[llm.Settings]llm.Model
+}
+
+// Provide implements llm.Provider.
+func (m *Maker) Provide(s llm.Settings) (llm.Model, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if model, ok := m.models[s]; ok {
+		return model, nil
+	}
+	if err := CheckBaseURL(s.BaseURL); err != nil {
+		return nil, err
+	}
+	full := s
+	if full.BaseURL == "" {
+		full.BaseURL = m.Home
+	}
+	keys, err := m.keysOf(s)
+	if err != nil {
+		return nil, err
+	}
+	if m.Base == nil {
+		m.Base = NewBase()
+	}
+	model, err := m.New(full, keys, m.Base)
+	if err != nil {
+		return nil, err
+	}
+	if m.models == nil {
+		m.models = map[llm.Settings]llm.Model{}
+	}
+	m.models[s] = model
+	return model, nil
+}
+
+// keysOf finds the keys. Without one a server at an address of its own is asked
+// without; the vendor itself, and a named secret, must have one.
+func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
+	if k, ok := m.keys[s.Secret]; ok && k.Len() > 0 {
+		return k, nil
+	}
+	names := m.Names
+	if s.Secret != "" {
+		names = llm.SecretNames(s.Secret)
+	}
+	found, err := llm.FindKeys(names, m.Lookup)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(found) > 0:
+	case s.Secret != "":
+		return nil, Bad("secret", "there is no key in the environment variable "+s.Secret+", nor in "+s.Secret+"_1 to _20; set it and start again")
+	case s.BaseURL == "":
+		return nil, Bad("provider", m.Vendor+" needs a key: set the environment variable "+m.Names[len(m.Names)-2]+
+			" (several keys: the same with _1 to _20) and start again, or name another variable as secret")
+	}
+	keys := llm.NewKeys(found...)
+	if m.keys == nil {
+		m.keys = map[string]*llm.Keys{}
+	}
+	m.keys[s.Secret] = keys
+	return keys, nil
+}

@@ -1,0 +1,389 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Vendor is what differs between providers. Implementations are safe for concurrent
+// use.
+type Vendor interface {
+	// Send makes the request with the SDK and sends it with client: it returns when
+	// the head of the answer has come. What the SDK makes of the answer is ignored,
+	// because the Transport kept it. An error from before the request was sent says
+	// what is wrong with it; it must hold no secret.
+	Send(ctx context.Context, client *http.Client, req *llm.Request) error
+	// Events makes a reader of one reply's events.
+	Events() Events
+}
+
+// Events reads the events of one reply, in order.
+type Events interface {
+	// Event puts what an event says into r. An error means that it makes no sense.
+	Event(ev Event, r *Reply) error
+}
+
+// Config is what a Model is made of. It must not be changed afterwards.
+type Config struct {
+	Vendor Vendor
+	Keys   *llm.Keys // nil is none
+	// Header carries the key, after Scheme.
+	Header, Scheme string
+
+	Prices        map[string]llm.Price // by model
+	Price         llm.Price            // of every model that Prices does not name
+	FirstByte     time.Duration        // 0 is DefaultFirstByte
+	MaxEventBytes int                  // 0 is DefaultMaxEventBytes
+	Base          http.RoundTripper    // nil is NewBase()
+}
+
+// NewBase is a transport of its own: its connections are shared by nothing else.
+func NewBase() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 16
+	return t
+}
+
+// Model is a provider's models. It implements llm.Model.
+type Model struct {
+	cfg    Config
+	client *http.Client
+}
+
+// New makes a Model.
+func New(cfg Config) *Model {
+	if cfg.Keys == nil {
+		cfg.Keys = llm.NewKeys()
+	}
+	if cfg.FirstByte <= 0 {
+		cfg.FirstByte = DefaultFirstByte
+	}
+	if cfg.Base == nil {
+		cfg.Base = NewBase()
+	}
+	return &Model{cfg: cfg, client: newClient(cfg.Base)}
+}
+
+// CloseIdleConnections closes the connections that no request uses.
+func (m *Model) CloseIdleConnections() {
+	if c, ok := m.cfg.Base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// Reply is what a reply has said so far.
+type Reply struct {
+	text     text
+	usage    messages.Usage
+	hasIn    bool // usage.Input is the provider's
+	hasOut   bool // usage.Output too
+	running  bool // usage.Output is, once the reply has finished
+	finish   messages.Finish
+	over     bool // nothing more is wanted
+	withheld string
+	failed   *llm.Failure
+
+	prompt    int64 // bytes of it
+	delivered int64 // bytes of text
+	told      messages.Usage
+}
+
+// Text appends the content of a JSON string literal. null is no text.
+func (r *Reply) Text(lit []byte) error {
+	if len(lit) == 0 || string(lit) == "null" {
+		return nil
+	}
+	if !r.text.add(lit) {
+		return errors.New("text that is no string")
+	}
+	return nil
+}
+
+// Input sets the prompt's tokens: all of them, and those among them that came from the
+// provider's cache or went there.
+func (r *Reply) Input(all, cacheRead, cacheWrite int64) {
+	r.usage.Input, r.usage.CacheRead, r.usage.CacheWrite, r.hasIn = clamp(all), clamp(cacheRead), clamp(cacheWrite), true
+}
+
+// Output sets the tokens of the whole reply.
+func (r *Reply) Output(n int64) { r.usage.Output, r.hasOut = clamp(n), true }
+
+// Running sets the tokens of the reply so far: a total only once it has finished.
+func (r *Reply) Running(n int64) { r.usage.Output, r.running = clamp(n), true }
+
+// clamp keeps a provider's number within what records hold.
+func clamp(n int64) int64 { return min(max(n, 0), 1<<50) }
+
+// Finish says how the reply ended. Usage may still follow, until Over.
+func (r *Reply) Finish(f messages.Finish) { r.finish = f }
+
+// Over says that nothing will follow.
+func (r *Reply) Over() { r.over = true }
+
+// Withhold says that the provider ended the reply for what is in it. code is its word.
+func (r *Reply) Withhold(code string) { r.withheld = code }
+
+// Fail says that the provider gave up, with its word for why.
+func (r *Reply) Fail(code string) {
+	f := (&refusal{code: code}).failure(0, 0)
+	r.failed = &f
+}
+
+// estimate is the usage of a reply whose provider has not said all of it.
+func (r *Reply) estimate() messages.Usage {
+	u := r.usage
+	if !r.hasIn {
+		u.Input, u.Estimated = estimate(r.prompt), true
+	}
+	if !r.hasOut && (!r.running || r.finish == "") {
+		// What the provider counted at the beginning is a part of it.
+		u.Output, u.Estimated = max(u.Output, estimate(r.delivered)), true
+	}
+	return u
+}
+
+// estimate is the usual guess of how many tokens a text has (cogency.md §13).
+func estimate(textBytes int64) int64 { return (textBytes + 3) / 4 }
+
+// Stream implements llm.Model: one request, with one key.
+func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	return llm.Bound(func(yield func(llm.Chunk, error) bool) { m.stream(ctx, &req, yield) }, req.MaxReplyBytes)
+}
+
+func (m *Model) stream(ctx context.Context, req *llm.Request, yield func(llm.Chunk, error) bool) {
+	if ctx.Err() != nil {
+		yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
+		return
+	}
+	key, err := m.cfg.Keys.Take()
+	if err != nil {
+		yield(llm.Chunk{}, err)
+		return
+	}
+	x := &exchange{key: key, header: m.cfg.Header, scheme: m.cfg.Scheme}
+	asked, end := begin(ctx, x, m.cfg.FirstByte)
+	defer end()
+	r := &Reply{}
+	for i := range req.Messages {
+		r.prompt += int64(len(req.Messages[i].Text))
+	}
+	sendErr := m.cfg.Vendor.Send(asked, m.client, req)
+	if x.streaming {
+		if !m.read(asked, x, r, req, yield) {
+			return
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		c := llm.Chunk{Finish: messages.FinishCancelled}
+		if x.sent { // it may have been read, and may be paid for
+			m.price(&c, r.estimate(), req.Model)
+		}
+		yield(c, nil)
+	case x.streaming && r.failed == nil:
+		c := llm.Chunk{Text: r.rest(), Finish: r.finish}
+		m.price(&c, r.estimate(), req.Model)
+		yield(c, nil)
+	default:
+		yield(llm.Chunk{}, m.fail(asked, x, r, sendErr))
+	}
+}
+
+// rest is what is left of the text at its end.
+func (r *Reply) rest() []byte {
+	r.text.flush()
+	return r.text.take()
+}
+
+// read reads the stream to its end. It is false when the receiver left.
+func (m *Model) read(ctx context.Context, x *exchange, r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
+	in, events := NewReader(x.body, m.cfg.MaxEventBytes), m.cfg.Vendor.Events()
+	defer func() {
+		if r.over && r.finish == "" {
+			r.finish = messages.FinishComplete
+		}
+	}()
+	for !r.over {
+		ev, err := in.Next()
+		if err != nil {
+			r.ended(err)
+			return true
+		}
+		data := bytes.TrimSpace(ev.Data)
+		if string(data) == "[DONE]" {
+			r.over = true
+			break
+		}
+		if ev.Loose && !json.Valid(data) {
+			r.ended(io.EOF)
+			return true
+		}
+		if ev.Name == "error" || bytes.Contains(data, []byte(`"error"`)) {
+			if refused, ok := parseRefusal(data); ok {
+				f := refused.failure(0, 0)
+				r.failed = &f
+				return true
+			}
+		}
+		ev.Data = data
+		if len(data) > 0 {
+			if err := events.Event(ev, r); err != nil {
+				r.failed = &llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}
+				return true
+			}
+		}
+		if r.withheld != "" {
+			r.failed = &llm.Failure{Kind: llm.KindFiltered, Code: harmless(r.withheld)}
+		}
+		if !m.hand(r, req, yield) {
+			return false
+		}
+		if r.failed != nil {
+			return true
+		}
+	}
+	return true
+}
+
+// hand passes on what an event brought.
+func (m *Model) hand(r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
+	out := r.text.take()
+	r.delivered += int64(len(out))
+	u := r.estimate()
+	if len(out) == 0 && (u == r.told || r.finish != "" || !r.hasIn) {
+		return true
+	}
+	r.told = u
+	c := llm.Chunk{Text: out}
+	m.price(&c, u, req.Model)
+	return yield(c, nil)
+}
+
+// ended sorts the end of the bytes. A reply that has finished is whole: what could
+// follow is its usage.
+func (r *Reply) ended(err error) {
+	switch {
+	case errors.Is(err, errOversized):
+		r.failed = &llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}
+	case r.finish == "":
+		r.failed = &llm.Failure{Kind: llm.KindTruncated, Code: "truncated", Retryable: true}
+	}
+}
+
+func (m *Model) price(c *llm.Chunk, u messages.Usage, model string) {
+	c.Usage = u
+	price, ok := m.cfg.Prices[model]
+	if !ok {
+		price = m.cfg.Price
+	}
+	if price.IsZero() {
+		c.Unpriced = true
+		return
+	}
+	c.CostMicroUSD = price.Cost(u)
+}
+
+// fail makes the ERR_MODEL of an exchange that went wrong, and tells the keys.
+func (m *Model) fail(ctx context.Context, x *exchange, r *Reply, sendErr error) error {
+	var f llm.Failure
+	detail := ""
+	switch {
+	case r.failed != nil:
+		f = *r.failed
+	case x.foreign:
+		f = llm.Failure{Kind: llm.KindGarbage, Status: x.status, Code: "garbage"}
+		detail = "the answer is no stream of events; is the address right?"
+	case x.status != 0:
+		f = x.refused.failure(x.status, x.wait)
+	case x.sent:
+		f = llm.Failure{Kind: llm.KindNetwork, Code: "transport", Retryable: true}
+		detail = network(ctx, sendErr)
+	default: // the request could not be made
+		f = llm.Failure{Kind: llm.KindRequest, Code: "bad_request"}
+		if sendErr != nil {
+			detail = sendErr.Error()
+		}
+	}
+	if v := x.key.Value(); v != "" && strings.Contains(f.Code, v) {
+		f.Code = ""
+	}
+	m.cfg.Keys.Report(x.key, &f)
+	if detail == "" {
+		detail = m.words(&f, x)
+	}
+	if v := x.key.Value(); v != "" {
+		detail = strings.ReplaceAll(detail, v, "…")
+	}
+	return llm.Fail(f, detail)
+}
+
+// words says what went wrong, and who acts. There is nothing of the provider's answer
+// in it but the part of the request that it names.
+func (m *Model) words(f *llm.Failure, x *exchange) string {
+	switch f.Kind {
+	case llm.KindAuth:
+		if x.key.Name == "" {
+			return "the provider wants a key, and there is none"
+		}
+		return "the provider refuses the key in " + x.key.Name
+	case llm.KindRateLimit:
+		if f.RetryAfter > 0 {
+			return "too many requests or a quota used up; wait " + f.RetryAfter.Round(time.Millisecond).String()
+		}
+		return "too many requests, or a quota is used up"
+	case llm.KindOverloaded:
+		return "the provider is overloaded"
+	case llm.KindServer:
+		return "the provider failed"
+	case llm.KindContext:
+		return "the prompt is too long for the model"
+	case llm.KindRequest:
+		if p := harmless(x.refused.param); p != "" {
+			return "the provider refuses the request, for its " + p
+		}
+		return "the provider refuses the request; the model's name and the address are the usual reasons"
+	case llm.KindFiltered:
+		return "the provider withholds the reply"
+	case llm.KindTruncated:
+		return "the answer broke off"
+	case llm.KindOversized:
+		return fmt.Sprintf("one event of the answer is over %d bytes", m.maxEvent())
+	case llm.KindGarbage:
+		return "the answer makes no sense"
+	}
+	return ""
+}
+
+func (m *Model) maxEvent() int {
+	if m.cfg.MaxEventBytes > 0 {
+		return m.cfg.MaxEventBytes
+	}
+	return DefaultMaxEventBytes
+}
+
+// network says why no answer came, without addresses.
+func network(ctx context.Context, err error) string {
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.Is(context.Cause(ctx), errFirstByte):
+		return "the answer did not begin in time"
+	case errors.As(err, &dns):
+		return "the provider's name cannot be resolved"
+	case errors.As(err, &op) && op.Op == "dial":
+		return "the provider cannot be reached"
+	}
+	return "the connection broke before an answer came"
+}
