@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,14 +83,15 @@ type compiled struct {
 }
 
 // Check tells whether an agent could be opened, without a runtime: what it names
-// must exist and its files must be readable. dialects and models are those of the
-// Config it is meant for. Errors are ERR_CONFIG, naming the field.
-func Check(a *Agent, dialects []parse.Dialect, models map[string]llm.Model) error {
-	rt, err := newCompiler(dialects)
+// must exist and its files must be readable. Of cfg, the Config it is meant for,
+// Dialects, Models and Providers are looked at. Errors are ERR_CONFIG, naming the
+// field.
+func Check(a *Agent, cfg Config) error {
+	rt, err := newCompiler(cfg.Dialects)
 	if err != nil {
 		return err
 	}
-	rt.cfg.Models = models
+	rt.cfg.Models, rt.cfg.Providers = cfg.Models, cfg.Providers
 	_, err = rt.compile(context.Background(), a)
 	return errors.Join(err, rt.closeFiles())
 }
@@ -272,13 +274,13 @@ func (rt *Runtime) routes(a *Agent, m *manifest.Manifest) ([]actors.Route, error
 	if a.Model != nil {
 		return []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: a.Model}}, nil
 	}
-	port, err := rt.provider(a, m.Model.Provider, m.Model.Script, "model")
-	if err != nil {
-		return nil, err
-	}
-	routes := []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: port}}
-	for i, f := range m.Model.Fallback {
-		port, err := rt.provider(a, f.Provider, f.Script, fmt.Sprintf("model.fallback[%d]", i))
+	var routes []actors.Route
+	for i, f := range m.Models() {
+		at := "model"
+		if i > 0 {
+			at = fmt.Sprintf("model.fallback[%d]", i-1)
+		}
+		port, err := rt.provider(a, &f, at)
 		if err != nil {
 			return nil, err
 		}
@@ -288,25 +290,57 @@ func (rt *Runtime) routes(a *Agent, m *manifest.Manifest) ([]actors.Route, error
 }
 
 // provider finds a model; at is its place in the manifest.
-func (rt *Runtime) provider(a *Agent, name, script, at string) (llm.Model, error) {
-	if p, ok := rt.cfg.Models[name]; ok {
+func (rt *Runtime) provider(a *Agent, f *manifest.Fallback, at string) (llm.Model, error) {
+	set := llm.Settings{
+		BaseURL: f.BaseURL, Secret: f.Secret, API: f.API, MaxTokens: f.MaxTokens, FirstByte: f.APITimeout,
+		Price: llm.Price{Input: f.Price.Input, Output: f.Price.Output, CacheRead: f.Price.CacheRead, CacheWrite: f.Price.CacheWrite},
+	}
+	if p, ok := rt.cfg.Models[f.Provider]; ok {
+		if set != (llm.Settings{}) {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: at, Detail: "the provider " + f.Provider + " is a model of the host and takes no settings but model"}
+		}
 		return p, nil
 	}
-	if name != "scripted" {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".provider", Detail: "there is no provider " + name + " here; configured are scripted and those of Config.Models"}
+	if provide, ok := rt.cfg.Providers[f.Provider]; ok {
+		if f.Model == "" {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".model", Detail: "the provider " + f.Provider + " needs the name of a model"}
+		}
+		port, err := provide(set)
+		var e *messages.Error
+		if errors.As(err, &e) {
+			placed := *e
+			placed.Field = at
+			if e.Field != "" {
+				placed.Field += "." + e.Field
+			}
+			return nil, &placed
+		}
+		return port, err
 	}
-	if script == "" {
+	if f.Provider != "scripted" {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".provider", Detail: "there is no provider " + f.Provider + " here; configured are " + rt.providerNames()}
+	}
+	if f.Script == "" {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".script", Detail: "the scripted provider needs a script"}
 	}
-	path := script
+	path := f.Script
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(a.Dir, path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".script", File: script, Detail: "cannot read the script", Cause: unwrapPath(err)}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".script", File: f.Script, Detail: "cannot read the script", Cause: unwrapPath(err)}
 	}
-	return scripted.Parse(script, data)
+	return scripted.Parse(f.Script, data)
+}
+
+// providerNames lists what a manifest may name.
+func (rt *Runtime) providerNames() string {
+	names := []string{"scripted"}
+	names = slices.AppendSeq(names, maps.Keys(rt.cfg.Models))
+	names = slices.AppendSeq(names, maps.Keys(rt.cfg.Providers))
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 // unwrapPath takes the path out of a file error: it is the host's business.

@@ -530,7 +530,7 @@ func TestBadAgents(t *testing.T) {
 		if dir := os.TempDir(); strings.Contains(err.Error(), dir) {
 			t.Errorf("the error names a folder of the host: %v", err)
 		}
-		if again := stile.Check(a, dialects, models); again == nil || again.Error() != err.Error() {
+		if again := stile.Check(a, stile.Config{Dialects: dialects, Models: models}); again == nil || again.Error() != err.Error() {
 			t.Errorf("%s: Check says %v, Open %v", field, again, err)
 		}
 	}
@@ -538,7 +538,7 @@ func TestBadAgents(t *testing.T) {
 		{Dialect: "lines", Model: said("x")},
 		{Manifest: with(func(m *manifest.Manifest) { m.Model.Provider = "echo" }).Manifest},
 	} {
-		if err := stile.Check(a, dialects, models); err != nil {
+		if err := stile.Check(a, stile.Config{Dialects: dialects, Models: models}); err != nil {
 			t.Error(err)
 		}
 	}

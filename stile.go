@@ -66,6 +66,9 @@ type Config struct {
 	Passphrase []byte
 	// Models are the providers that manifests may name. "scripted" is built in.
 	Models map[string]llm.Model
+	// Providers make the models of manifests that say where a model is and which key
+	// it gets: model.base_url, secret and so on. Models goes before it.
+	Providers map[string]llm.Provider
 	// Dialects are further ones, beside plain and aeiou.
 	Dialects []parse.Dialect
 	// Log gets what operators want to know; nil is silent.

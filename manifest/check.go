@@ -157,6 +157,10 @@ func (c *checker) choice(path string, f *field, s string) {
 
 func (c *checker) form(path, name, s string) {
 	if sh, ok := shapes[name]; ok && !sh.re.MatchString(s) {
+		if name == "secret" || name == "url" { // it may be a key, or hold one
+			c.add(path, ReasonBadValue, "is not %s", sh.words)
+			return
+		}
 		c.add(path, ReasonBadValue, "%q is not %s", clip(s), sh.words)
 	}
 }
@@ -213,9 +217,9 @@ func (c *checker) across(m *Manifest) {
 	if keep := m.Token.MaxTTL + m.Key.Grace; m.Replay.TTL < keep {
 		c.add("replay.ttl", ReasonBadValue, "%s is less than token.max_ttl and key.grace together, which is %s: a token could be used twice", m.Replay.TTL, keep)
 	}
-	c.script("model", m.Model.Provider, m.Model.Script)
+	c.model("model", m.Model.asFallback())
 	for i, f := range m.Model.Fallback {
-		c.script(index("model.fallback", i), f.Provider, f.Script)
+		c.model(index("model.fallback", i), f)
 	}
 	for i, g := range m.Grants {
 		if strings.HasSuffix(g.Session, ":*") && len(g.Session) <= messages.MaxSIDBytes || g.Session == "" {
@@ -227,9 +231,40 @@ func (c *checker) across(m *Manifest) {
 	}
 }
 
-func (c *checker) script(path, provider, script string) {
-	if script != "" && provider != "scripted" {
-		c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip(provider))
+// asFallback is the model without what it alone has.
+func (m *Model) asFallback() Fallback {
+	return Fallback{
+		Provider: m.Provider, Model: m.Model, Script: m.Script, BaseURL: m.BaseURL, Secret: m.Secret,
+		API: m.API, MaxTokens: m.MaxTokens, APITimeout: m.APITimeout, Price: m.Price,
+	}
+}
+
+// Models are the model and its fallbacks, in the order in which they are asked.
+func (m *Manifest) Models() []Fallback {
+	return append([]Fallback{m.Model.asFallback()}, m.Model.Fallback...)
+}
+
+func (c *checker) model(path string, f Fallback) {
+	if f.Provider != "scripted" {
+		if f.Script != "" {
+			c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip(f.Provider))
+		}
+		return
+	}
+	for _, k := range []struct {
+		key string
+		set bool
+	}{
+		{"base_url", f.BaseURL != ""},
+		{"secret", f.Secret != ""},
+		{"api", f.API != ""},
+		{"max_tokens", f.MaxTokens != 0},
+		{"api_timeout", f.APITimeout != 0},
+		{"price", f.Price != Price{}},
+	} {
+		if k.set {
+			c.add(join(path, k.key), ReasonBadValue, "the provider scripted has no use for it")
+		}
 	}
 }
 

@@ -80,11 +80,14 @@ type shape struct {
 }
 
 var shapes = map[string]shape{
-	"name":  {regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`), "1 to 128 letters, digits, '.', '_' or '-'"},
-	"tool":  {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}$`), "a name such as read or str.ToUpper"},
-	"id":    {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`), "a letter or '_', then up to 63 letters, digits or '_'"},
-	"env":   {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`), "the name of an environment variable"},
-	"grant": {regexp.MustCompile(`^([A-Za-z0-9._-]+|[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:([A-Za-z0-9._-]+|\*))$`), "tenant:user:id, a bare id, or tenant:user:*"},
+	"name": {regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`), "1 to 128 letters, digits, '.', '_' or '-'"},
+	"tool": {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}$`), "a name such as read or str.ToUpper"},
+	"id":   {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`), "a letter or '_', then up to 63 letters, digits or '_'"},
+	"env":  {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`), "the name of an environment variable"},
+	"url":  {regexp.MustCompile(`^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$`), "an address such as http://localhost:11434/v1, without name, query or fragment"},
+	// Capitals only, because a key that is written here by mistake has others.
+	"secret": {regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`), "the name of an environment variable, in capitals; the key itself belongs there and not into a manifest"},
+	"grant":  {regexp.MustCompile(`^([A-Za-z0-9._-]+|[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:([A-Za-z0-9._-]+|\*))$`), "tenant:user:id, a bare id, or tenant:user:*"},
 }
 
 // anyText is the shape of strings that may be written as any scalar.

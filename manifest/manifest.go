@@ -63,18 +63,39 @@ type Manifest struct {
 
 // Model says which model answers, and which ones stand in for it.
 type Model struct {
-	Provider string     `yaml:"provider" shape:"name" doc:"Key of the provider; scripted needs no network."`
-	Model    string     `yaml:"model" doc:"The provider's name for the model."`
-	Script   string     `yaml:"script" doc:"Script of the scripted provider, relative to the manifest's folder."`
-	Mode     Mode       `yaml:"mode" enum:"auto|resume|replay" later:"resume" doc:"How the history gets to the model."`
-	Fallback []Fallback `yaml:"fallback" doc:"Models asked in turn when the one before fails."`
+	Provider   string        `yaml:"provider" shape:"name" doc:"Key of the provider; scripted needs no network."`
+	Model      string        `yaml:"model" doc:"The provider's name for the model."`
+	Script     string        `yaml:"script" doc:"Script of the scripted provider, relative to the manifest's folder."`
+	BaseURL    string        `yaml:"base_url" shape:"url" doc:"Where the provider is, when it is not the vendor's own address."`
+	Secret     string        `yaml:"secret" shape:"secret" doc:"Environment variable that holds the provider's key, when it is not the usual one; never the key itself."`
+	API        string        `yaml:"api" enum:"responses|chat" doc:"Which interface of OpenAI to speak; compatible servers speak chat."`
+	MaxTokens  int64         `yaml:"max_tokens" min:"1" max:"1000000000" optional:"true" doc:"Longest reply in tokens."`
+	APITimeout time.Duration `yaml:"api_timeout" min:"1s" max:"1h" optional:"true" doc:"How long an answer may take to begin."`
+	Price      Price         `yaml:"price" optional:"true" doc:"What the model costs; without it the cost of replies is unknown."`
+	Mode       Mode          `yaml:"mode" enum:"auto|resume|replay" later:"resume" doc:"How the history gets to the model."`
+	Fallback   []Fallback    `yaml:"fallback" doc:"Models asked in turn when the one before fails."`
 }
 
 // Fallback is a model that stands in.
 type Fallback struct {
-	Provider string `yaml:"provider" required:"true" shape:"name" doc:"Key of the provider."`
-	Model    string `yaml:"model" doc:"The provider's name for the model."`
-	Script   string `yaml:"script" doc:"Script of the scripted provider."`
+	Provider   string        `yaml:"provider" required:"true" shape:"name" doc:"Key of the provider."`
+	Model      string        `yaml:"model" doc:"The provider's name for the model."`
+	Script     string        `yaml:"script" doc:"Script of the scripted provider."`
+	BaseURL    string        `yaml:"base_url" shape:"url" doc:"As model.base_url."`
+	Secret     string        `yaml:"secret" shape:"secret" doc:"As model.secret."`
+	API        string        `yaml:"api" enum:"responses|chat" doc:"As model.api."`
+	MaxTokens  int64         `yaml:"max_tokens" min:"1" max:"1000000000" optional:"true" doc:"As model.max_tokens."`
+	APITimeout time.Duration `yaml:"api_timeout" min:"1s" max:"1h" optional:"true" doc:"As model.api_timeout."`
+	Price      Price         `yaml:"price" optional:"true" doc:"As model.price."`
+}
+
+// Price is what a million tokens cost. A cache price that is not given is that of
+// input.
+type Price struct {
+	Input      int64 `yaml:"input_usd" unit:"usd" min:"1" max:"9007199254740991" optional:"true" doc:"US dollars for a million tokens of prompt, at most six decimals."`
+	Output     int64 `yaml:"output_usd" unit:"usd" min:"1" max:"9007199254740991" optional:"true" doc:"US dollars for a million tokens of reply."`
+	CacheRead  int64 `yaml:"cache_read_usd" unit:"usd" min:"1" max:"9007199254740991" optional:"true" doc:"US dollars for a million tokens of prompt that the provider had in its cache."`
+	CacheWrite int64 `yaml:"cache_write_usd" unit:"usd" min:"1" max:"9007199254740991" optional:"true" doc:"US dollars for a million tokens of prompt that it put there."`
 }
 
 // Mode is how the history gets to the model. In this release auto is replay.

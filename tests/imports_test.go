@@ -114,6 +114,12 @@ var (
 	protoactor   = "github.com/asynkron/protoactor-go/..."
 )
 
+// adapterless are all rooms but the adapters of providers and the command.
+var adapterless = []string{
+	"<words>", "<pure>", "<shells>", "<facade>", "<doors>", "<proofs>", "<outside>",
+	"manifest", "tools/...", "feeds/...", "journal/...", "telemetry", "llm", "llm/scripted", "llm/llmtest",
+}
+
 var forbidden = []edge{
 	{
 		from: []string{"<words>"}, to: []string{"<pure>", "<ports>", "<shells>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
@@ -168,7 +174,17 @@ var forbidden = []edge{
 	{from: []string{"supervisor"}, to: []string{"./actors"}, reason: "strategies are values that the shells use"},
 	{from: []string{"<facade>"}, to: []string{"<doors>", "<proofs>", "<command>", "<outside>"}, reason: "the facade is what they import"},
 	{from: []string{"<facade>"}, to: []string{"./journal/postgres", "github.com/jackc/..."}, reason: "a database client comes in through Config.Store alone: whoever is content with SQLite links none"},
-	{from: []string{"<facade>"}, to: []string{"./llm/openai", "./llm/anthropic", "./llm/gemini"}, reason: "vendor SDKs come in through Config.Models alone"},
+	{
+		from: adapterless, to: []string{"./llm/openai", "./llm/anthropic", "./llm/gemini", "./llm/wire"},
+		reason: "vendor SDKs are heavy: the command alone imports their adapters, and gives them to the facade as Config.Providers",
+	},
+	{
+		from: append([]string{"<command>"}, adapterless...), to: []string{"github.com/openai/...", "github.com/anthropics/...", "google.golang.org/genai/..."},
+		reason: "a vendor's SDK is its adapter's to know",
+	},
+	{from: []string{"llm/openai"}, to: []string{"./llm/anthropic", "./llm/gemini", "github.com/anthropics/...", "google.golang.org/genai/..."}, reason: "adapters do not know each other"},
+	{from: []string{"llm/anthropic"}, to: []string{"./llm/openai", "./llm/gemini", "github.com/openai/...", "google.golang.org/genai/..."}, reason: "adapters do not know each other"},
+	{from: []string{"llm/gemini"}, to: []string{"./llm/openai", "./llm/anthropic", "github.com/openai/...", "github.com/anthropics/..."}, reason: "adapters do not know each other"},
 	{
 		from: []string{"<doors>"}, to: []string{"<pure>", "<ports>", "<shells>", "<proofs>", "<command>", "<outside>"}, except: []string{"./supervisor", "./actors"},
 		reason: "a door translates; what it may do is the facade's to say",
@@ -279,6 +295,19 @@ func TestImportTable(t *testing.T) {
 		{"supervisor", module + "/actors", true},
 		{"", module + "/actors", false},
 		{"", module + "/llm/openai", true},
+		{"", module + "/llm/wire", true},
+		{"actors", module + "/llm/gemini", true},
+		{"llm", module + "/llm/wire", true},
+		{"llm/scripted", "github.com/openai/openai-go/v3", true},
+		{"bench", module + "/llm/anthropic", true},
+		{"examples/x", module + "/llm/openai", true},
+		{"llm/openai", module + "/llm/wire", false},
+		{"llm/openai", "github.com/openai/openai-go/v3/responses", false},
+		{"llm/openai", "github.com/anthropics/anthropic-sdk-go", true},
+		{"llm/gemini", "google.golang.org/genai", false},
+		{"llm/gemini", module + "/llm/openai", true},
+		{"cmd/stile", module + "/llm/openai", false},
+		{"cmd/stile", "github.com/openai/openai-go/v3", true},
 		{"", protoactorOf("actor"), true},
 		{"", module + "/llm/scripted", false},
 		{"host", module, false},

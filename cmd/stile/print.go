@@ -173,6 +173,9 @@ func (p *printer) record(r *messages.Record) {
 		if b.Finish != messages.FinishComplete {
 			p.line(yellow, "model", "the reply ended: "+string(b.Finish))
 		}
+		if b.Unpriced || b.CostUSD > 0 {
+			p.line(dim, "model", costText(b))
+		}
 	case *messages.ModelFallback:
 		p.line(yellow, "model", b.From+" failed, asking "+b.To+": "+b.Reason)
 	case *messages.UnitText:
@@ -222,6 +225,22 @@ func (p *printer) record(r *messages.Record) {
 	case *messages.Note:
 		p.line(dim, "note", b.Text)
 	}
+}
+
+// costText says what a reply cost, and when nobody knows.
+func costText(b *messages.ModelReply) string {
+	text := fmt.Sprintf("%d tokens in", b.Usage.Input)
+	if b.Usage.CacheRead > 0 {
+		text += fmt.Sprintf(" (%d cached)", b.Usage.CacheRead)
+	}
+	text += fmt.Sprintf(", %d out", b.Usage.Output)
+	if b.Usage.Estimated {
+		text += ", estimated"
+	}
+	if b.Unpriced {
+		return text + "; cost unknown, the model has no price"
+	}
+	return text + fmt.Sprintf("; $%d.%06d", b.CostUSD/1_000_000, b.CostUSD%1_000_000)
 }
 
 func (p *printer) opened(b *messages.SessionOpened) {

@@ -92,7 +92,13 @@ func (a *app) passphrase() ([]byte, error) {
 // config is how this command line wants its runtime.
 func (a *app) config() (stile.Config, error) {
 	pass, err := a.passphrase()
-	return stile.Config{Dir: a.dir, Passphrase: pass}, err
+	return stile.Config{Dir: a.dir, Passphrase: pass, Providers: vendors(a.lookup)}, err
+}
+
+// lookup reads the environment; an empty variable is none.
+func (a *app) lookup(name string) (string, bool) {
+	v := a.env(name)
+	return v, v != ""
 }
 
 // closeWait is how long a runtime may take to close.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -19,20 +20,34 @@ const maxMessageBytes = 512 << 10
 func (a *app) runCommand() *cobra.Command {
 	var opts runOptions
 	cmd := &cobra.Command{
-		Use:   "run MANIFEST [MESSAGE]",
+		Use:   "run [MANIFEST] [MESSAGE]",
 		Short: "Submit a message to an agent and watch its run",
 		Long: `Submits a message to a session of the agent and shows what happens as it
-happens: turns, text, emissions, calls, decisions. Without MESSAGE it is read from
-standard input. For the aeiou dialect a JSON object with subject and fields is the
-USERDATA itself; other text becomes its fields.text.
+happens: turns, text, emissions, calls, decisions. Without MESSAGE, or with -, it is
+read from standard input. For the aeiou dialect a JSON object with subject and fields
+is the USERDATA itself; other text becomes its fields.text.
 
 Without --session every run begins a new session; the first line says which, and
 --session goes on with it. An interrupt (Ctrl-C) cancels the run; that and the HALT
-that follows are in the journal.`,
+that follows are in the journal.
+
+With --provider and --model no manifest is needed: a single argument is MESSAGE then,
+and --dialect says how the model speaks. With a manifest as well they replace its
+model. Providers are openai, anthropic, gemini, and what speaks like one of them at
+--base-url: Ollama, vLLM, llama.cpp, LM Studio. Keys come from the environment:
+OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY. With _1 to _20 added there can be
+several, which take turns. A server at an address of its own may need none.`,
 		Example: `  stile run examples/plain/agent.yaml "I am Ada."
   stile run examples/ledger/agent.yaml --session ledger < question.txt
-  stile run agent.yaml "hello" --json | jq .type`,
-		Args: cobra.RangeArgs(1, 2),
+  stile run agent.yaml "hello" --json | jq .type
+  stile run --provider anthropic --model claude-sonnet-4-5 "hello"
+  stile run --provider openai --base-url http://localhost:11434/v1 --model llama3.2 "hello"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if opts.provider != "" {
+				return cobra.MaximumNArgs(2)(cmd, args)
+			}
+			return cobra.RangeArgs(1, 2)(cmd, args)
+		},
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.run(ctx, args, opts) }),
 	}
 	a.dirFlag(cmd)
@@ -40,6 +55,10 @@ that follows are in the journal.`,
 	a.keyFlag(cmd)
 	cmd.Flags().StringVar(&opts.session, "session", "", "session: an id or tenant:user:id (default a new one)")
 	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: enqueue or reject (default the manifest's loop.busy)")
+	cmd.Flags().StringVar(&opts.provider, "provider", "", "who answers: openai, anthropic or gemini (default the manifest's)")
+	cmd.Flags().StringVar(&opts.model, "model", "", "the provider's name for the model (default the manifest's)")
+	cmd.Flags().StringVar(&opts.baseURL, "base-url", "", "address of the provider, when it is not the vendor's own")
+	cmd.Flags().StringVar(&opts.dialect, "dialect", "", "without a manifest: how the model speaks, plain or aeiou (default plain)")
 	cmd.Flags().BoolVar(&opts.memory, "memory", false, "keep journal and keys in memory; nothing stays")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "print updates as JSON lines")
 	return cmd
@@ -48,20 +67,66 @@ that follows are in the journal.`,
 type runOptions struct {
 	session, policy string
 	memory, json    bool
+
+	provider, model, baseURL, dialect string
+}
+
+// agent is the manifest's, or one that the flags describe, and the arguments that are
+// left.
+func (o *runOptions) agent(args []string) (*stile.Agent, []string, error) {
+	var agent *stile.Agent
+	if o.provider == "" || len(args) == 2 {
+		if o.dialect != "" {
+			return nil, nil, flagError("--dialect", "is the manifest's to say; leave one of them out")
+		}
+		var err error
+		if agent, err = stile.LoadAgent(args[0]); err != nil {
+			return nil, nil, err
+		}
+		args = args[1:]
+	} else {
+		dialect := o.dialect
+		if dialect == "" {
+			dialect = "plain"
+		}
+		agent = &stile.Agent{Manifest: manifest.Default(dialect)}
+		agent.Manifest.Name = o.provider
+	}
+	m := &agent.Manifest.Model
+	if o.provider != "" && o.provider != m.Provider {
+		*m = manifest.Model{Provider: o.provider, Mode: m.Mode}
+	}
+	if o.provider != "" && o.model == "" && m.Model == "" {
+		return nil, nil, flagError("--model", "is missing: the provider's name for the model")
+	}
+	if o.model != "" {
+		m.Model = o.model
+	}
+	if o.baseURL != "" {
+		m.BaseURL = o.baseURL
+	}
+	return agent, args, agent.Manifest.Validate()
+}
+
+func flagError(flag, detail string) error {
+	return &messages.Error{Code: messages.ErrConfig, Field: flag, Detail: detail}
 }
 
 func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
-	agent, err := stile.LoadAgent(args[0])
+	agent, rest, err := opts.agent(args)
 	if err != nil {
 		return err
 	}
-	message, err := a.message(args[1:])
+	message, err := a.message(rest)
 	if err != nil {
 		return err
 	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
+	}
+	if err := stile.Check(agent, cfg); err != nil {
+		return err // before anything is made
 	}
 	cfg.InMemory = opts.memory
 	if opts.session == "" {
@@ -94,7 +159,7 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 
 // message is the argument, or standard input without its last line end.
 func (a *app) message(args []string) (string, error) {
-	if len(args) == 1 {
+	if len(args) == 1 && args[0] != "-" {
 		if args[0] == "" {
 			return "", &messages.Error{Code: messages.ErrConfig, Field: "MESSAGE", Detail: "the message is empty"}
 		}

@@ -85,7 +85,7 @@ func ask() llm.Request {
 }
 
 // stream is a whole reply on the wire.
-func (f *Format) stream(texts ...string) string {
+func (f Format) stream(texts ...string) string {
 	var b strings.Builder
 	b.WriteString(f.Begin(counts.All))
 	for _, t := range texts {
@@ -96,7 +96,7 @@ func (f *Format) stream(texts ...string) string {
 }
 
 // Stream is a whole reply on the wire, in pieces of one event each.
-func (f *Format) Stream(texts ...string) []string {
+func (f Format) Stream(texts ...string) []string {
 	return strings.SplitAfter(f.stream(texts...), "\n\n")
 }
 
