@@ -264,7 +264,7 @@ func TestProvidersAreConfigured(t *testing.T) {
 		`{provider: openai}`:                                                                             {"model.model", "needs the name"},
 		`{provider: openai, model: m}`:                                                                   {"model.provider", "OPENAI_API_KEY", "environment"},
 		`{provider: anthropic, model: m}`:                                                                {"model.provider", "ANTHROPIC_API_KEY"},
-		`{provider: gemini, model: m}`:                                                                   {"model.provider", "GOOGLE_API_KEY"},
+		`{provider: gemini, model: m}`:                                                                   {"model.provider", "GEMINI_API_KEY"},
 		`{provider: deepthought, model: m}`:                                                              {"model.provider", "anthropic, gemini, mine, openai, scripted"},
 		`{provider: openai, model: m, secret: MY_KEY}`:                                                   {"model.secret", "MY_KEY"},
 		`{provider: openai, model: m, secret: BROKEN}`:                                                   {"BROKEN", "is no key"},

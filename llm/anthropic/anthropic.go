@@ -52,7 +52,7 @@ func New(o Options) (*Model, error) {
 // Provider makes models for manifests; lookup reads the environment.
 func Provider(lookup func(string) (string, bool)) llm.Provider {
 	m := &wire.Maker{
-		Vendor: "anthropic", Names: llm.KeyNames("ANTHROPIC"), Home: Home, Lookup: lookup,
+		Vendor: "anthropic", Prefixes: []string{"ANTHROPIC"}, Home: Home, Lookup: lookup,
 		New: func(s llm.Settings, keys *llm.Keys, base http.RoundTripper) (llm.Model, error) {
 			return newModel(Options{BaseURL: s.BaseURL, Keys: keys, MaxTokens: s.MaxTokens, Base: base}, s)
 		},

@@ -61,7 +61,7 @@ func New(o Options) (*Model, error) {
 // Provider makes models for manifests; lookup reads the environment.
 func Provider(lookup func(string) (string, bool)) llm.Provider {
 	m := &wire.Maker{
-		Vendor: "openai", Names: llm.KeyNames("OPENAI"), Home: Home, Lookup: lookup,
+		Vendor: "openai", Prefixes: []string{"OPENAI"}, Home: Home, Lookup: lookup,
 		New: func(s llm.Settings, keys *llm.Keys, base http.RoundTripper) (llm.Model, error) {
 			return newModel(Options{BaseURL: s.BaseURL, API: s.API, Keys: keys, MaxTokens: s.MaxTokens, Base: base}, s)
 		},

@@ -48,11 +48,11 @@ func Loopback(base string) bool {
 // Maker makes the llm.Provider of a vendor. Models of equal settings are one, all of
 // them share connections, and those that read the same variables share their keys.
 type Maker struct {
-	// Vendor is its name in errors; Names are the variables of its keys; Home is its
-	// own address.
-	Vendor string
-	Names  []string
-	Home   string
+	// Vendor is its name in errors; Prefixes begin the variables of its keys, the usual
+	// one first; Home is its own address.
+	Vendor   string
+	Prefixes []string
+	Home     string
 	// Lookup reads the environment.
 	Lookup func(string) (string, bool)
 	// Base sends requests; nil is a transport of its own.
@@ -103,7 +103,7 @@ func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
 	if k, ok := m.keys[s.Secret]; ok && k.Len() > 0 {
 		return k, nil
 	}
-	names := m.Names
+	names := llm.KeyNames(m.Prefixes...)
 	if s.Secret != "" {
 		names = llm.SecretNames(s.Secret)
 	}
@@ -116,7 +116,7 @@ func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
 	case s.Secret != "":
 		return nil, Bad("secret", "there is no key in the environment variable "+s.Secret+", nor in "+s.Secret+"_1 to _20; set it and start again")
 	case s.BaseURL == "":
-		return nil, Bad("provider", m.Vendor+" needs a key: set the environment variable "+m.Names[len(m.Names)-2]+
+		return nil, Bad("provider", m.Vendor+" needs a key: set the environment variable "+m.Prefixes[0]+"_API_KEY"+
 			" (several keys: the same with _1 to _20) and start again, or name another variable as secret")
 	}
 	keys := llm.NewKeys(found...)
