@@ -32,6 +32,7 @@ type Reader struct {
 	line  []byte // of a line that does not lie whole in br's buffer
 	data  []byte
 	name  string
+	last  string // name that was seen
 	some  bool // the event has a data line
 	cr    bool // the last line ended in CR: an LF that follows belongs to it
 	begun bool // the byte order mark has been looked for
@@ -82,7 +83,10 @@ func (r *Reader) field(line []byte) error {
 	}
 	switch string(key) {
 	case "event":
-		r.name = string(value)
+		if string(value) != r.last {
+			r.last = string(value) // mostly that of the event before
+		}
+		r.name = r.last
 	case "data":
 		if len(r.data)+len(value)+1 > r.max {
 			return errOversized
