@@ -62,7 +62,7 @@ var causes = map[messages.Kind][]string{
 	messages.KindInput:          {"key", "policy", "text", "user", "userdata"},
 	messages.KindTurnBegin:      {"nonce"},
 	messages.KindModelRequest:   {"matched"},
-	messages.KindModelReply:     {"cost_micro_usd", "error", "finish", "usage"},
+	messages.KindModelReply:     {"cost_micro_usd", "error", "finish", "unpriced", "usage"},
 	messages.KindModelFallback:  {"reason", "to"},
 	messages.KindActionEnded:    {"error_code", "ms", "reason", "result", "state"},
 	messages.KindActionApproval: {"by", "reason", "state"},

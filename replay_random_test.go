@@ -379,7 +379,12 @@ func (w *world) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk
 			if !pause([]int{1, 2, 40, 150}[r.IntN(4)]) {
 				return
 			}
-			if !yield(llm.Chunk{Text: []byte(text[at : at+n])}, nil) {
+			c := llm.Chunk{Text: []byte(text[at : at+n])}
+			if r.IntN(2) == 0 { // some models tell what it costs as they go
+				c.Usage = messages.Usage{Input: int64(r.IntN(20)), Output: int64(at + n), CacheRead: int64(r.IntN(3)), Estimated: true}
+				c.CostMicroUSD, c.Unpriced = int64(r.IntN(5)), r.IntN(3) == 0
+			}
+			if !yield(c, nil) {
 				return
 			}
 			at += n

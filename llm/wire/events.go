@@ -33,9 +33,9 @@ type Reader struct {
 	data  []byte
 	name  string
 	last  string // name that was seen
-	some  bool // the event has a data line
-	cr    bool // the last line ended in CR: an LF that follows belongs to it
-	begun bool // the byte order mark has been looked for
+	some  bool   // the event has a data line
+	cr    bool   // the last line ended in CR: an LF that follows belongs to it
+	begun bool   // the byte order mark has been looked for
 	over  bool
 }
 
