@@ -628,6 +628,9 @@ func (s *suite) cancel(t *testing.T) {
 		if got.Err != nil || got.Finish != messages.FinishCancelled {
 			t.Errorf("%s: %+v", name, got)
 		}
+		if got.Usage.Input == 0 || !got.Usage.Estimated {
+			t.Errorf("%s: the provider may have read the prompt, and nothing is accounted: %+v", name, got)
+		}
 		seen := srv.Seen()[0]
 		<-seen.Gone
 		if !seen.Left {

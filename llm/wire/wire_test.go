@@ -54,6 +54,7 @@ func TestReader(t *testing.T) {
 		{"data: \ndata:\n\n", []seen{{"", "\n", false}}},
 		{": c\nid: 1\nretry: 2\nfoo: bar\ndata: a\n\n", []seen{{"", "a", false}}},
 		{"data: a\r\n\r\ndata: b\r\n\r\n", []seen{{"", "a", false}, {"", "b", false}}},
+		{"event: x\r\ndata: a\r\ndata: b\r\n\r\n", []seen{{"x", "a\nb", false}}},
 		{"data: a\r\rdata: b\r\r", []seen{{"", "a", false}, {"", "b", false}}},
 		{"data: a\r\n\ndata: b\n\r\n", []seen{{"", "a", false}, {"", "b", false}}},
 		{"\ufeffdata: a\n\n", []seen{{"", "a", false}}},
