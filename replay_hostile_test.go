@@ -65,7 +65,9 @@ var causes = map[messages.Kind][]string{
 	messages.KindModelReply:     {"cost_micro_usd", "error", "finish", "unpriced", "usage"},
 	messages.KindModelFallback:  {"reason", "to"},
 	messages.KindActionEnded:    {"error_code", "ms", "reason", "result", "state"},
-	messages.KindActionApproval: {"by", "reason", "state"},
+	messages.KindActionApproval: {"approval", "by", "reason", "state"},
+	messages.KindModelChunk:     {"bytes"}, // of a reply that a crash cut off
+	messages.KindTurnRestored:   {"nonce"},
 	messages.KindAudit:          {"allowed", "text", "what", "who"},
 	messages.KindControl:        {"by", "detail", "name", "what"},
 	messages.KindTurnDecided:    {"detail", "failure_lines", "failures", "gas_used", "minted", "resumed"},
