@@ -51,7 +51,7 @@ func TestEveryBit(t *testing.T) {
 		if *exhaustive {
 			return 1
 		}
-		return 1 + rng.IntN(2*n/50)
+		return 1 + rng.IntN(2*n/150)
 	}
 	for i := 0; i < len(closed.db); i += stride(len(closed.db)) {
 		try(fmt.Sprint("the file cut at ", i), &closed, closed.db[:i], nil)
