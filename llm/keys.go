@@ -178,16 +178,23 @@ func (k *Keys) Report(key Key, f *Failure) {
 		return
 	}
 	if k.ready(now) >= 0 {
-		f.NextKey, f.RetryAfter = true, pause
+		f.NextKey, f.Retryable, f.RetryAfter = true, true, pause
 		return
 	}
 	if f.Kind != KindAuth {
 		f.RetryAfter = max(f.RetryAfter, pause)
 	}
+	var first *keyState
 	for i := range k.keys {
-		if !k.keys[i].refused {
-			return
+		if s := &k.keys[i]; !s.refused && (first == nil || s.until.Before(first.until)) {
+			first = s
 		}
+	}
+	if first != nil {
+		if f.Kind == KindAuth { // a better key rests: it is worth waiting for
+			f.Retryable, f.RetryAfter = first.resting.Retryable, first.until.Sub(now)
+		}
+		return
 	}
 	for i := range k.keys { // the run ends here; the next one may find them mended
 		k.keys[i].refused, k.keys[i].until = false, now

@@ -161,6 +161,9 @@ func TestKeysRefused(t *testing.T) {
 		k.Report(one, &Failure{Kind: KindRateLimit, RetryAfter: time.Minute, Retryable: true})
 		k.Report(two, &Failure{Kind: KindAuth})
 		k.Report(three, &last)
+		if last.NextKey || !last.Retryable || last.RetryAfter != time.Minute {
+			t.Errorf("a better key rests: %+v", last)
+		}
 		if _, err := k.Take(); FailureOf(err).Kind != KindRateLimit || FailureOf(err).RetryAfter != time.Minute {
 			t.Errorf("%v", err)
 		}

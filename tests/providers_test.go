@@ -233,13 +233,23 @@ quotas: {cost_usd: "5"}
 		t.Fatal(err)
 	}
 	rt := start(t, stile.Config{Providers: providers(map[string]string{
-		"ANTHROPIC_API_KEY_1": "wrong", "ANTHROPIC_KEY_2": "bad", "ANTHROPIC_API_KEY": "good", "GOOGLE_API_KEY_3": "g",
+		"ANTHROPIC_API_KEY_1": "wrong", "ANTHROPIC_KEY_2": "bad", "ANTHROPIC_KEY_3": "worse", "ANTHROPIC_KEY_4": "worst", "ANTHROPIC_API_KEY": "good", "GOOGLE_API_KEY_3": "g",
 	})})
 	s := open(t, rt, "s", &stile.Agent{Manifest: m})
 	o := ask(t, s, "ahoy")
 	// 9 tokens at a dollar each are over the quota: the cost of the fallback counts.
 	wantHalt(t, o, messages.ErrQuota, "cost_usd")
 	recs := records(t, s)
+	// Rotations are no attempts: the key that is good for something gets all three.
+	good := 0
+	for _, seen := range down.Seen() {
+		if llmtest.Anthropic().Key(seen.Header) == "good" {
+			good++
+		}
+	}
+	if good != llm.DefaultAttempts || len(down.Seen()) != good+4 {
+		t.Errorf("%d requests, %d with the good key", len(down.Seen()), good)
+	}
 	fb := bodies[*messages.ModelFallback](recs)
 	if len(fb) != 1 || fb[0].From != "anthropic/m-1" || fb[0].To != "gemini/m-2" {
 		t.Fatalf("%+v", fb)
