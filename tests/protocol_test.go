@@ -29,9 +29,11 @@ func TestProtocolRows(t *testing.T) {
 	}{
 		"1 duplicate sections are linted": {replies: []string{"<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n{}\n<<<NSENV:V3:ACTIONS>>>\n" + program(sayDone) +
 			"<<<NSENV:V3:ACTIONS>>>\n" + program(sayAbort) + "<<<NSENV:V3:END>>>\n"}, decision: stile.Done},
-		"1 duplicate sections are refused when asked": {replies: []string{"<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n{}\n<<<NSENV:V3:ACTIONS>>>\n" + program(sayDone) +
-			"<<<NSENV:V3:ACTIONS>>>\n" + program(sayAbort) + "<<<NSENV:V3:END>>>\n"}, decision: stile.Halt, reason: messages.ErrEnvSectionDup,
-			change: func(m *manifest.Manifest) { m.Envelope.StrictDuplicates = true }},
+		"1 duplicate sections are refused when asked": {
+			replies: []string{"<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n{}\n<<<NSENV:V3:ACTIONS>>>\n" + program(sayDone) +
+				"<<<NSENV:V3:ACTIONS>>>\n" + program(sayAbort) + "<<<NSENV:V3:END>>>\n"}, decision: stile.Halt, reason: messages.ErrEnvSectionDup,
+			change: func(m *manifest.Manifest) { m.Envelope.StrictDuplicates = true },
+		},
 		"7 an oversize line is ERR_ENV_SIZE, uncatchable": {
 			replies:  []string{program("on error as e do\nclear_error\nendon", `set s = "`+strings.Repeat("x", 4000)+`"`, "emit s + s + s", sayDone)},
 			decision: stile.Halt, reason: messages.ErrEnvSize,

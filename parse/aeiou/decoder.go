@@ -45,13 +45,13 @@ func (d *decoder) hold() int { return d.limit + 1 + len(bom) }
 
 // NewDecoder reads one reply. info.MaxReplyBytes lowers the envelope limit when
 // it is positive and smaller; the rest of info means nothing here.
-func (dialect Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
-	d := &decoder{limit: MaxEnvelopeBytes, strict: dialect.StrictDuplicates}
-	if m := info.MaxReplyBytes; m > 0 && m < int64(d.limit) {
-		d.limit = int(m)
+func (d Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
+	r := &decoder{limit: MaxEnvelopeBytes, strict: d.StrictDuplicates}
+	if m := info.MaxReplyBytes; m > 0 && m < int64(r.limit) {
+		r.limit = int(m)
 	}
-	d.watch.marker = markStart
-	return d
+	r.watch.marker = markStart
+	return r
 }
 
 // Push takes reply bytes and emits nothing.
