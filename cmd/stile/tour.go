@@ -62,6 +62,10 @@ var sound = []stop{
 		"ledger", "ledger/agent.yaml", "Programs over a real file: three turns, OUTPUT and SCRATCHPAD carried.",
 		[]visit{{"The store-keeper's book does not add up. Which entries are wrong?", []ending{goesOn, goesOn, isDone}}},
 	},
+	{
+		"research", "research/agent.yaml", "Actions while the model speaks: three files side by side, counts that depend on them.",
+		[]visit{{"How many kestrels did we count?", []ending{goesOn, isDone}}},
+	},
 	misbehaving("no-token", "A program that never asks for a decision.", halts(messages.ErrTokenMissing)),
 	misbehaving("forged-token", "A program that types a control token itself.", halts(messages.ErrTokenVerify)),
 	misbehaving("replayed-token", "A program that emits the token of an earlier turn again.", goesOn, halts(messages.ErrTokenScope)),

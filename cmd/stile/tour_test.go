@@ -31,6 +31,7 @@ func TestTour(t *testing.T) {
 		want := []string{
 			"DONE", "DONE",
 			"CONTINUE", "CONTINUE", "DONE",
+			"CONTINUE", "DONE",
 			"HALT ERR_TOKEN_MISSING",
 			"HALT ERR_TOKEN_VERIFY/UNKNOWN_KID",
 			"CONTINUE", "HALT ERR_TOKEN_SCOPE/TURN",
@@ -47,6 +48,10 @@ func TestTour(t *testing.T) {
 		holds(t, out, "ledger  ", "turn     1\n", "call     #1 file.read", "stores.csv: 360 entries, 60 days", "CONTINUE",
 			"turn     2  the prompt carries OUTPUT ", "SCRATCHPAD", "line 101, day 17: rum should be 5313, book says 5217", "CONTINUE",
 			"turn     3  the prompt carries", `file.read ["stores.csv",101,1]`, "missing: 96 gills of rum", "DONE")
+		// What the streaming session did while its model spoke.
+		holds(t, out, "research  ", "call     north file.read", "call     north_kestrels math.Subtract", "CONTINUE",
+			"20 in the north valley, 8 in the east, 14 in the west; 42 in all.", "DONE")
+		must(t, "replay", prefix+"research", "--dir", data)
 		// The meters of the two breaches.
 		holds(t, out, "endless-loop  ", "HALT ", "ERR_QUOTA/GAS", "memory-bomb  ", "HALT ", "ERR_QUOTA/VALUE")
 		for _, s := range slices.Concat(sound, crippled) {
@@ -58,14 +63,15 @@ func TestTour(t *testing.T) {
 		holds(t, out, "go run ./cmd/stile verify --dir "+data+"\n", "go run ./cmd/stile replay "+prefix+"ledger --dir "+data+"\n")
 		must(t, "replay", prefix+"ledger", "--dir", data)
 	}
-	holds(t, must(t, "verify", "--dir", data), "20 sessions, 0 with problems")
+	holds(t, must(t, "verify", "--dir", data), "22 sessions, 0 with problems")
 }
 
 // A session that ends otherwise than expected makes the tour fail, by name.
 func TestTourNoticesAWrongEnd(t *testing.T) {
-	before := sound[2].runs[0].want
-	defer func() { sound[2].runs[0].want = before }()
-	sound[2].runs[0].want = []ending{halts(messages.ErrTokenParse)}
+	noToken := &sound[slices.IndexFunc(sound, func(s stop) bool { return s.name == "no-token" })]
+	before := noToken.runs[0].want
+	defer func() { noToken.runs[0].want = before }()
+	noToken.runs[0].want = []ending{halts(messages.ErrTokenParse)}
 	a := stileDo(t, "tour", "--dir", filepath.Join(t.TempDir(), "data"), "--examples", examples)
 	if a.status != int(exitFailure) || !strings.Contains(a.err, "1 session ended otherwise than expected") {
 		t.Errorf("status %d, %q", a.status, a.err)
