@@ -130,6 +130,10 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		if s.flying(e.Ident) && s.air.model != nil {
 			s.air.model.hold(e.Hold)
 		}
+	case turn.Hurry:
+		if l := s.out; l != nil && len(l.recs) > 0 {
+			l.eager = true
+		}
 	case *turn.Schedule:
 		s.schedule(e)
 	case *turn.AnswerCall:

@@ -20,8 +20,12 @@ type document struct {
 	left  bool             // the stream is left unread
 	whole bool             // the plan knows that no more actions come
 
-	text *plan.Text      // of the open response
-	end  *messages.Event // of that response, while it waits for a reference
+	text *plan.Text // of the open response
+	// quotes tells that the open response shows what an action gave. It is shown when
+	// the action's end is durable: a restart might end it otherwise.
+	quotes  bool
+	hurried int64           // the end that was sent for
+	end     *messages.Event // of that response, while it waits for a reference
 
 	// Of a turn that is read again: what its records have already.
 	known known
@@ -132,7 +136,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		f.units = append(f.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
 		f.open = len(f.units) - 1
 		if ev.UnitKind == messages.ResponseUnit {
-			d.text = m.graph.plan.Text()
+			d.text, d.quotes = m.graph.plan.Text(), false
 		}
 	case messages.EventUnitText:
 		if f.open < 0 {
@@ -140,9 +144,11 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		}
 		if d.text == nil {
 			m.grow(ev.Text)
-		} else {
-			m.grow(d.text.Push(nil, ev.Text))
+			break
 		}
+		text := d.text.Push(nil, ev.Text)
+		d.quotes = d.quotes || !bytes.Equal(text, ev.Text)
+		m.grow(text)
 	case messages.EventUnitEnd:
 		if f.open < 0 {
 			return "decoder: a unit ends that never began"

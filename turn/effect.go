@@ -73,6 +73,10 @@ type HoldModel struct {
 	Hold bool
 }
 
+// Hurry sends the records that wait for company to the journal now: a text waits for
+// one of them.
+type Hurry struct{}
+
 // RunProgram executes an ACTIONS program in a fresh interpreter.
 //
 // Of a restored turn it says what the journal has of the program already (design.md
@@ -192,6 +196,7 @@ func (e *OpenModel) after() int64   { return e.After }
 func (*CancelModel) after() int64   { return 0 }
 func (e *RunProgram) after() int64  { return e.After }
 func (*HoldModel) after() int64     { return 0 }
+func (Hurry) after() int64          { return 0 }
 func (*Schedule) after() int64      { return 0 }
 func (*StopProgram) after() int64   { return 0 }
 func (*AskGate) after() int64       { return 0 }

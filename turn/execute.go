@@ -293,9 +293,9 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	if c.started && c.Class.Durable() {
 		hold = EndedHold
 	}
-	m.persist(&messages.ActionEnded{
+	m.flight.lastEnd = m.persist(&messages.ActionEnded{
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
-	}, hold)
+	}, hold).Seq
 	if c.asked && m.flight.ran && !m.flight.ended {
 		m.answerCall(c)
 	}

@@ -143,6 +143,13 @@ func (m *Machine) unitText(ev *messages.Event) {
 	if m.cfg.Durability == Strict {
 		p.After = m.state.Seq
 	}
+	if d := f.doc; d != nil && d.quotes && f.lastEnd > 0 {
+		p.After = max(p.After, f.lastEnd)
+		if d.hurried < f.lastEnd {
+			d.hurried = f.lastEnd
+			m.do(Hurry{})
+		}
+	}
 	m.do(p)
 }
 

@@ -81,6 +81,7 @@ type flight struct {
 	asked   []messages.Code  // lints of the request
 	doc     *document        // of a dialect that acts while the reply streams
 	closing bool             // the final response is complete
+	lastEnd int64            // the latest action.ended of the turn
 
 	calls  []call
 	byID   map[string]int // index into calls

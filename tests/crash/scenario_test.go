@@ -42,6 +42,16 @@ func reference() []scenario {
 			change: func(m *manifest.Manifest) { m.Loop.Recovery = messages.RecoverHalt },
 		},
 	)
+	for _, class := range every {
+		set = append(set, scenario{name: "cortex/" + string(class), dialect: "cortex", classes: []messages.Class{class, class}, reply: stream, submits: 1})
+	}
+	set = append(set,
+		scenario{name: "cortex/mixed", dialect: "cortex", classes: every, reply: stream, submits: 2},
+		scenario{
+			name: "cortex/strict", dialect: "cortex", classes: []messages.Class{messages.Keyed, messages.Effectful}, reply: stream, submits: 1,
+			change: func(m *manifest.Manifest) { m.Stream.Durability = manifest.DurabilityStrict },
+		},
+	)
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
 			name: "plain/" + string(d), dialect: "plain", reply: poem, submits: 2,
@@ -56,7 +66,7 @@ func (sc *scenario) agent(o outside, g *gate) *stile.Agent {
 	m := manifest.Default(sc.dialect)
 	m.Name = "killed"
 	var own []tools.Tool
-	if sc.dialect == "aeiou" {
+	if sc.dialect != "plain" {
 		for _, class := range every {
 			t := act(o, g, class)
 			own = append(own, t)
@@ -139,6 +149,41 @@ func program(sc *scenario, req llm.Request) string {
 	}
 	return strings.Join(append(lines, fmt.Sprintf(` emit "step %d ends"`, step),
 		fmt.Sprintf(` emit tool.aeiou.magic("LOOP", {"action": "%s"})`, action), "endcommand\n"), "\n")
+}
+
+// stream does the scenario's calls as actions of a reply that is acted on while it
+// streams: the first one alone, the others side by side, each quoted in the text that
+// follows. It goes on from the step that the model's own words in the prompt show.
+func stream(sc *scenario, req llm.Request) string {
+	var told strings.Builder
+	for _, m := range req.Messages {
+		if m.Role == messages.RoleAssistant && strings.Contains(m.Text, "</response>") { // of this run, as it was written
+			told.WriteString(m.Text)
+		}
+	}
+	step := 1
+	if m := stepped.FindAllStringSubmatch(told.String(), -1); m != nil {
+		n, _ := strconv.Atoi(m[len(m)-1][1])
+		step = min(n+1, turns)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "<thought>step %d begins</thought>", step)
+	quoted := ""
+	switch {
+	case strings.Contains(req.Messages[len(req.Messages)-1].Text, "restarted"):
+		quoted = ", what was cut off is not done again"
+	case step < turns:
+		for i, class := range sc.classes {
+			mode := "async"
+			if i == 0 {
+				mode = "sync"
+			}
+			fmt.Fprintf(&b, `<action id="a%d" mode="%s">{"name": "world.%s", "parameters": {"what": "%d-%d"}}</action>`, i, mode, class, step, i)
+			quoted += fmt.Sprintf(", it $a%d", i)
+		}
+	}
+	fmt.Fprintf(&b, `<response final="%v">step %d ends%s. </response>`, step == turns, step, quoted)
+	return b.String()
 }
 
 // poem is a text long enough for chunk records of its own.

@@ -127,6 +127,10 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 	if len(tr.told.deltas) == 0 {
 		return
 	}
+	if tr.sc.dialect == "cortex" {
+		tr.shownInUnits(v, recs)
+		return
+	}
 	said, settled := map[int64][]byte{}, map[int64]bool{}
 	strict := tr.agent.Manifest.Stream.Durability == "strict"
 	for _, r := range recs {
@@ -153,6 +157,30 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 		text := said[d.Turn] // Off is where the delta ends
 		if int(d.Off) > len(text) || !bytes.HasSuffix(text[:d.Off], []byte(d.Text)) {
 			v.fault("lost: %d bytes up to %d of turn %d were shown", len(d.Text), d.Off, d.Turn)
+		}
+	}
+}
+
+// shownInUnits: where a reply is made of units, and their text of results, what was
+// shown of a unit is in its record. A turn that was settled may lack the record: then
+// the client takes back what it saw.
+func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
+	said, settled := map[string]string{}, map[int64]bool{}
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.UnitText:
+			said[b.Unit] = b.Text
+		case *messages.TurnDecided:
+			settled[r.Turn] = b.Resumed
+		}
+	}
+	for _, d := range tr.told.deltas {
+		text, ok := said[fmt.Sprintf("%d.%d", d.Turn, d.Unit)]
+		if !ok && settled[d.Turn] {
+			continue
+		}
+		if int(d.Off) > len(text) || !strings.HasSuffix(text[:d.Off], d.Text) {
+			v.fault("lost: %q up to %d of unit %d.%d was shown", d.Text, d.Off, d.Turn, d.Unit)
 		}
 	}
 }
@@ -215,7 +243,7 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 		}
 		switch a.ends[0].State {
 		case messages.ActionOK:
-			if a.started == 0 || tr.sc.classes != nil && did[id] == 0 {
+			if a.started == 0 || tr.sc.classes != nil && a.class != messages.Pure && did[id] == 0 {
 				v.fault("action %s is ok and never happened", id)
 			}
 		case messages.ActionCancelled:
