@@ -84,7 +84,7 @@ func (w *world) newClient(n int) *client {
 		c.habit = "  call tool.w.send(\"again\", 1)\n"
 	}
 	c.rules = turn.Rules{
-		Dialect: d.Name(), Judge: d, Provider: "sim", Model: "author",
+		Dialect: d.Name(), Judge: d.Dialect, Provider: "sim", Model: "author",
 		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0,
 		Recovery:     []messages.Recovery{messages.RecoverResume, messages.RecoverResume, messages.RecoverHalt}[w.rnd.IntN(3)],
 		ApprovalWait: time.Duration(pick(0, 20, 3600)) * time.Second,
