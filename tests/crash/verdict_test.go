@@ -192,7 +192,7 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 		started int
 		ends    []*messages.ActionEnded
 	}
-	restored := map[int64]bool{}
+	restored, doubts := map[int64]bool{}, map[int64][]string{}
 	runs, turns, actions := map[int64]int{}, map[int64]int{}, map[string]*action{}
 	for _, r := range recs {
 		id := func(of string) string { return fmt.Sprint(r.Turn, of) }
@@ -208,6 +208,9 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 			turns[r.Turn] += 0
 		case *messages.TurnDecided:
 			turns[r.Turn]++
+			if b.Resumed { // after too many settlements nothing of it is repeated
+				delete(doubts, r.Turn)
+			}
 		case *messages.ActionDeclared:
 			actions[id(b.ID)] = &action{class: b.Class}
 		case *messages.ActionStarted:
@@ -217,7 +220,7 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 			if b.State == messages.ActionUnknown {
 				v.unknown++
 				if a := actions[id(b.ID)]; restored[r.Turn] && a.class != messages.Effectful {
-					v.fault("action %s (%s) is unknown in a restored turn: its key makes it safe to repeat", id(b.ID), a.class)
+					doubts[r.Turn] = append(doubts[r.Turn], fmt.Sprintf("action %s (%s) is unknown in a restored turn: its key makes it safe to repeat", id(b.ID), a.class))
 				}
 			}
 		}
@@ -230,6 +233,11 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 	for n, ends := range turns {
 		if ends != 1 {
 			v.fault("turn %d has %d decisions", n, ends)
+		}
+	}
+	for _, why := range doubts {
+		for _, s := range why {
+			v.fault("%s", s)
 		}
 	}
 	did := map[string]int{}

@@ -98,6 +98,10 @@ type gate struct {
 	target point
 	onEnd  func() // takes the picture of what a kill would leave
 
+	// world is held while the journal changes: a commit that is under way when the life
+	// ends is in the picture, or it did not happen and nobody reads it.
+	world sync.RWMutex
+
 	mu     sync.Mutex
 	passed []point
 	count  map[where]int64
@@ -138,10 +142,12 @@ func (g *gate) pass(w where, from, to int64) error {
 			g.mu.Unlock()
 			return nil
 		}
+		g.world.Lock()
 		if g.onEnd != nil {
 			g.onEnd()
 		}
 		close(g.dead)
+		g.world.Unlock()
 	}
 	g.mu.Unlock()
 	<-g.thaw
@@ -213,7 +219,15 @@ func (m *mortal) commit(b journal.Batch) error {
 	if err := m.gate.pass(beforeCommit, from, to); err != nil {
 		return err
 	}
+	m.gate.world.RLock()
+	select {
+	case <-m.gate.dead:
+		m.gate.world.RUnlock()
+		return m.gate.alive()
+	default:
+	}
 	err := m.Store.Commit([]journal.Batch{b})[0]
+	m.gate.world.RUnlock()
 	if dead := m.gate.pass(afterCommit, from, to); dead != nil {
 		return dead
 	}
