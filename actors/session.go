@@ -203,6 +203,12 @@ func (s *session) requested(c actor.Context, req *request) {
 		s.waiting = append(s.waiting, req)
 		return
 	}
+	if s.otherAgent(req) {
+		s.snapshot()
+		s.goodbye(c)
+		c.Send(s.host.root, req)
+		return
+	}
 	s.ref.busy()
 	switch req.op {
 	case opOpen:
@@ -231,6 +237,14 @@ func (s *session) requested(c actor.Context, req *request) {
 		s.flushFor(c, req)
 	}
 	s.settleDown()
+}
+
+// otherAgent tells that a request comes for another agent than the one this activation
+// was made for, and that nothing keeps the session from going on under that one: a
+// turn ends under the rules it began with.
+func (s *session) otherAgent(req *request) bool {
+	return req.agent != nil && req.agent != s.ref.agent && (req.op == opOpen || req.op == opSubmit) &&
+		s.machine.State().Seq > 0 && s.machine.Phase() == turn.Idle && !s.busy()
 }
 
 // expect keeps a request until the machine answers its handle.
