@@ -1,0 +1,102 @@
+package feeds
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/dgraph-io/ristretto/v2"
+)
+
+// DefaultCacheBytes is how much a cache keeps.
+const DefaultCacheBytes = 64 << 20
+
+// A Value is what the last fetch of a feed gave.
+type Value struct {
+	JSON   string
+	At     time.Time // when it was fetched
+	Failed bool      // a refresh after it failed
+}
+
+// A Cache keeps the last values of feeds and the texts of ingested files. It may lose
+// anything at any time, also what was just put in: whoever asks fetches again. It is
+// safe for many goroutines. Close it.
+type Cache struct {
+	values *ristretto.Cache[string, cached]
+}
+
+type cached struct {
+	Value
+	text string // of a file
+}
+
+// NewCache makes a cache that keeps about so many bytes; 0 is DefaultCacheBytes.
+func NewCache(bytes int64) (*Cache, error) {
+	if bytes == 0 {
+		bytes = DefaultCacheBytes
+	}
+	// Counters are four bits: for ten times as many as there are values of 4 KiB.
+	c, err := ristretto.NewCache(&ristretto.Config[string, cached]{
+		NumCounters: max(1024, bytes/4096*10), MaxCost: bytes, BufferItems: 64,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Cache{values: c}, nil
+}
+
+// Close ends the cache's goroutine. What is asked afterwards is not known.
+func (c *Cache) Close() { c.values.Close() }
+
+// Wait returns when what was put in before is there to be found, or was turned away.
+func (c *Cache) Wait() { c.values.Wait() }
+
+// perValue is what a value costs beside its text.
+const perValue = 128
+
+func (c *Cache) put(key string, v Value) {
+	c.values.Set(key, cached{Value: v}, int64(len(key)+len(v.JSON)+perValue))
+}
+
+func (c *Cache) get(key string) (Value, bool) {
+	v, ok := c.values.Get(key)
+	return v.Value, ok
+}
+
+func (c *Cache) putText(key, text string) {
+	c.values.Set(key, cached{text: text}, int64(len(key)+len(text)+perValue))
+}
+
+func (c *Cache) getText(key string) (string, bool) {
+	v, ok := c.values.Get(key)
+	return v.text, ok
+}
+
+func (c *Cache) drop(key string) { c.values.Del(key) }
+
+// valueKey names the value of a feed. A version never comes again in a session, so a
+// value that was fetched for an older definition is not found.
+func valueKey(session string, e *Entry) string {
+	return "v\x00" + session + "\x00" + e.ID + "\x00" + strconv.FormatUint(e.Version, 36)
+}
+
+// lateBy is how much later than its interval a refresh may come before the value it
+// should have replaced counts as stale: the time a prompt would wait for it.
+const lateBy = DefaultDeadline
+
+// stale tells whether a value that is served is one that a refresh should have
+// replaced.
+func (e *Entry) stale(v Value, now time.Time) bool {
+	return v.Failed || e.Trigger == Periodic && now.Sub(v.At) > e.Interval+lateBy
+}
+
+// served tells whether a value is young enough to be served.
+func (e *Entry) served(v Value, now time.Time) bool { return now.Sub(v.At) <= e.ServedFor() }
+
+// fresh tells whether a prompt takes a value as it is. An on-demand feed without
+// cache_ttl is fetched for every prompt.
+func (e *Entry) fresh(v Value, now time.Time) bool {
+	if e.Trigger == OnDemand && e.ServedFor() == 0 {
+		return false
+	}
+	return e.served(v, now)
+}

@@ -1,0 +1,73 @@
+package feeds
+
+import "strings"
+
+// Why a feed has no value (streaming.md §7.2).
+const (
+	ErrorTimeout = "timeout" // not fetched within the deadline of the prompt
+	ErrorFailed  = "failed"  // the fetch failed, a feed it needs did, or it is disabled after crashes
+)
+
+// An Element is a feed as one prompt shows it.
+type Element struct {
+	ID        string
+	Stale     bool   // an older value, because the last refresh failed or is late
+	Truncated bool   // cut to the limits of the feed
+	Error     string // ErrorTimeout or ErrorFailed: there is no value
+	Body      string // text, not yet escaped; "" with Error
+	// Value is what $id stands for while this prompt is answered, as JSON: the value
+	// as injected. "" with Error.
+	Value string
+	// Cause says for logs why Error or Stale is set. It is nothing for a model.
+	Cause error
+}
+
+const (
+	elementName = "context_feed"
+	closer      = "</" + elementName
+	escaped     = "&lt;/" + elementName
+)
+
+// Append appends the element to a prompt (streaming.md §7.3). However it is written,
+// the body cannot close it.
+func (e *Element) Append(dst []byte) []byte {
+	dst = append(dst, "<"+elementName+` id="`...)
+	dst = append(dst, e.ID...) // letters, digits and _
+	if e.Stale {
+		dst = append(dst, `" stale="true`...)
+	}
+	if e.Truncated {
+		dst = append(dst, `" truncated="true`...)
+	}
+	if e.Error != "" {
+		dst = append(dst, `" error="`...)
+		dst = append(dst, e.Error...)
+	}
+	dst = append(dst, "\">\n"...)
+	for rest := e.Body; ; {
+		i := strings.Index(rest, closer)
+		if i < 0 {
+			dst = append(dst, rest...)
+			break
+		}
+		dst = append(dst, rest[:i]...)
+		dst = append(dst, escaped...)
+		rest = rest[i+len(closer):]
+	}
+	return append(dst, "\n"+closer+">\n"...)
+}
+
+// AppendAll appends elements in their order.
+func AppendAll(dst []byte, elements []Element) []byte {
+	n := 0
+	for i := range elements {
+		n += len(elements[i].Body) + len(elements[i].ID) + 96
+	}
+	if cap(dst)-len(dst) < n {
+		dst = append(make([]byte, 0, len(dst)+n), dst...)
+	}
+	for i := range elements {
+		dst = elements[i].Append(dst)
+	}
+	return dst
+}

@@ -1,0 +1,585 @@
+package feeds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Defaults of a Keeper with their sources.
+const (
+	DefaultDeadline     = 2 * time.Second  // of a prompt's fetches together, streaming.md §7.2
+	DefaultFetchTimeout = 30 * time.Second // of one fetch; a prompt that gave up on it leaves it running
+	DefaultWorkers      = 64               // fetches of periodic feeds at once
+	MaxValueBytes       = 8 << 20          // of a fetched value; `value` of design.md §8
+)
+
+// Reasons of fetches that failed.
+const (
+	ReasonValueTooLarge = "value_too_large"
+	ReasonInvalidJSON   = "invalid_json"
+	ReasonNeeds         = "feed_failed" // a feed it needs failed, is disabled or is gone
+	ReasonBackOff       = "back_off"    // it crashed, and is not restarted yet
+	ReasonDisabled      = "disabled"    // it crashed too often, and is not restarted
+	ReasonClosed        = "closed"
+	ReasonTimeout       = "timeout"
+)
+
+// A Fetcher calls the tools, relics, workflows and models of a session. src has its
+// references resolved. The answer is one JSON value. It is called by many goroutines,
+// and returns soon after ctx is done: a feed is never fetched twice at a time, so a
+// deaf fetch keeps its feed as it is. A panic in it counts as a crash of the feed.
+type Fetcher interface {
+	Fetch(ctx context.Context, src Source) (json string, err error)
+}
+
+// Config makes a Keeper. The zero value has the defaults.
+type Config struct {
+	Cache        *Cache // nil makes one, which the keeper closes
+	Internals    Internals
+	Counter      Counter // of max_tokens; nil is CodePoints
+	Deadline     time.Duration
+	FetchTimeout time.Duration
+	Workers      int
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Deadline < 0:
+		return refuse("Deadline", ReasonBadValue, "%s is below 0", c.Deadline)
+	case c.FetchTimeout < 0:
+		return refuse("FetchTimeout", ReasonBadValue, "%s is below 0", c.FetchTimeout)
+	case c.Workers < 0:
+		return refuse("Workers", ReasonBadValue, "%d is below 0", c.Workers)
+	}
+	if c.Deadline == 0 {
+		c.Deadline = DefaultDeadline
+	}
+	if c.FetchTimeout == 0 {
+		c.FetchTimeout = DefaultFetchTimeout
+	}
+	if c.Workers == 0 {
+		c.Workers = DefaultWorkers
+	}
+	if c.Counter == nil {
+		c.Counter = CodePoints{}
+	}
+	return nil
+}
+
+// A Session is whose feeds are fetched, and with what.
+type Session struct {
+	Key     string       // unique in the host and for ever: the incarnation
+	Fetcher Fetcher      // nil fails sources other than internal and ingest
+	Ingest  *Ingester    // nil fails ingest sources
+	Facts   func() Facts // of internal sources; nil is none. Called by many goroutines
+}
+
+// A Keeper fetches the feeds of all sessions of a host. It is safe for many
+// goroutines. Close it.
+type Keeper struct {
+	cfg      Config
+	cache    *Cache
+	ownCache bool
+	wheel    *Wheel
+	ctx      context.Context // of all fetches; ends at Close
+	stop     context.CancelFunc
+	running  sync.WaitGroup // fetches and workers
+
+	mu       sync.Mutex
+	closed   bool
+	flights  map[string]*flight
+	sessions map[string]*active
+	queue    []Due // for workers
+	workers  int
+}
+
+// active is a session between Sync and Stop.
+type active struct {
+	session Session
+	set     Set
+	crashes map[string]Crashes // by valueKey
+}
+
+// A flight is one fetch, for all who want it. err and value are set before done is
+// closed.
+type flight struct {
+	done  chan struct{}
+	value Value
+	err   error
+}
+
+// NewKeeper makes a keeper without sessions.
+func NewKeeper(cfg Config) (*Keeper, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	k := &Keeper{cfg: cfg, cache: cfg.Cache, flights: map[string]*flight{}, sessions: map[string]*active{}}
+	if k.cache == nil {
+		var err error
+		if k.cache, err = NewCache(0); err != nil {
+			return nil, err
+		}
+		k.ownCache = true
+	}
+	k.ctx, k.stop = context.WithCancel(context.Background())
+	k.wheel = NewWheel(k.enqueue)
+	return k, nil
+}
+
+// Close cancels all fetches and returns when they are over. Feeds that are asked for
+// afterwards fail. Closing twice is allowed.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	first := !k.closed
+	k.closed = true
+	k.mu.Unlock()
+	k.stop()
+	k.wheel.Close()
+	k.running.Wait()
+	if first && k.ownCache {
+		k.cache.Close()
+	}
+}
+
+// Sync has the periodic feeds of a session tick as its set says: new ones are fetched
+// now, those with another interval or source begin anew, those that are gone stop.
+// Crashes of its feeds, periodic or not, are remembered between the first Sync and
+// Stop. The calls of one session are made one after the other.
+func (k *Keeper) Sync(s Session, set Set) {
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return
+	}
+	a, ok := k.sessions[s.Key]
+	if !ok {
+		a = &active{}
+		k.sessions[s.Key] = a
+	}
+	was := a.set
+	a.session, a.set = s, set
+	for key := range a.crashes { // of feeds that are gone
+		if !set.hasKey(s.Key, key) {
+			delete(a.crashes, key)
+		}
+	}
+	k.mu.Unlock()
+
+	ticks := func(e *Entry) bool { return e.Trigger == Periodic && !e.Disabled }
+	for i := range was.entries {
+		old := &was.entries[i]
+		if now, ok := set.Get(old.ID); ticks(old) && (!ok || !ticks(&now)) {
+			k.wheel.Remove(s.Key, old.ID)
+		}
+	}
+	for i := range set.entries {
+		e := &set.entries[i]
+		if !ticks(e) {
+			continue
+		}
+		old, ok := was.Get(e.ID)
+		if !ok || !ticks(&old) || old.Interval != e.Interval || old.Version != e.Version {
+			k.wheel.Add(s.Key, e.ID, e.Interval)
+		}
+	}
+}
+
+func (s *Set) hasKey(session, key string) bool {
+	for i := range s.entries {
+		if valueKey(session, &s.entries[i]) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// Stop ends the ticking of a session's feeds and forgets their crashes, as when the
+// session passivates. Values stay in the cache as long as it keeps them.
+func (k *Keeper) Stop(session string) {
+	k.wheel.RemoveSession(session)
+	k.mu.Lock()
+	delete(k.sessions, session)
+	k.mu.Unlock()
+}
+
+// Forget drops the values of a set's feeds, as when a session is erased.
+func (k *Keeper) Forget(session string, set Set) {
+	for i := range set.entries {
+		k.cache.drop(valueKey(session, &set.entries[i]))
+	}
+}
+
+// Value gives what is kept of a feed, for Call.Value.
+func (k *Keeper) Value(session string, e Entry) (Value, bool) {
+	return k.cache.get(valueKey(session, &e))
+}
+
+// Prompt gives the elements of a prompt in the order of the set. Feeds whose value is
+// old enough are fetched side by side, after those they refer to, all under one
+// deadline; what is not there by then shows an older value or none (streaming.md
+// §7.2). Late fetches go on for the next prompt. It does not fail: elements say what
+// went wrong.
+func (k *Keeper) Prompt(ctx context.Context, s Session, set Set) []Element {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.Deadline)
+	defer cancel()
+	r := k.round(s, set)
+	for i := range set.entries {
+		if !set.entries[i].Disabled {
+			r.want(i, false)
+		}
+	}
+	out := make([]Element, 0, len(set.entries))
+	for i := range set.entries {
+		if f := r.flights[i]; f != nil {
+			out = append(out, k.element(ctx, s.Key, &set.entries[i], f))
+		}
+	}
+	return out
+}
+
+// Get gives one feed now, as for get_context_feed or the first use of $id: fetched if
+// its value is too old or refresh is set, for as long as ctx lasts. known tells whether
+// there is a value; ok whether there is a feed by that id which is not disabled.
+func (k *Keeper) Get(ctx context.Context, s Session, set Set, id string, refresh bool) (el Element, v Value, known, ok bool) {
+	i := set.at(id)
+	if i < 0 || set.entries[i].Disabled {
+		return Element{}, Value{}, false, false
+	}
+	r := k.round(s, set)
+	f := r.want(i, refresh)
+	v, known, _ = k.await(ctx, s.Key, &set.entries[i], f)
+	return k.element(ctx, s.Key, &set.entries[i], f), v, known, true
+}
+
+// await waits for a flight and gives what may be served: what it brought, or an older
+// value that is young enough. err says why it is not the former.
+func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight) (v Value, ok bool, err error) {
+	select {
+	case <-f.done: // first, if both are ready
+	default:
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			err = failCause(ReasonTimeout, context.Cause(ctx), "not fetched in time")
+		}
+	}
+	if err == nil {
+		if f.err == nil {
+			return f.value, true, nil
+		}
+		err = f.err
+	}
+	if isReason(err, ReasonDisabled) {
+		return Value{}, false, err
+	}
+	if v, ok = k.cache.get(valueKey(session, e)); !ok || !e.served(v, k.now()) {
+		return Value{}, false, err
+	}
+	v.Failed = true
+	return v, true, err
+}
+
+func (k *Keeper) element(ctx context.Context, session string, e *Entry, f *flight) Element {
+	v, ok, err := k.await(ctx, session, e, f)
+	el := Element{ID: e.ID, Cause: err}
+	switch {
+	case ok:
+		el.Stale = e.stale(v, k.now())
+		el.Body, el.Truncated, el.Value = k.injected(e, v.JSON)
+	case isReason(err, ReasonTimeout):
+		el.Error = ErrorTimeout
+	default:
+		el.Error = ErrorFailed
+	}
+	return el
+}
+
+// injected is a value as a prompt and references see it.
+func (k *Keeper) injected(e *Entry, value string) (text string, cut bool, asValue string) {
+	text, cut = limit(body(value), e.MaxTokens, e.MaxBytes, k.cfg.Counter)
+	if cut {
+		return text, true, string(quoted(text))
+	}
+	return text, false, value
+}
+
+func (k *Keeper) now() time.Time { return k.cfg.Internals.now() }
+
+// A round is one look at a set: every feed in it is decided once, so that those which
+// refer to another see what the prompt shows of it.
+type round struct {
+	k       *Keeper
+	session Session
+	set     Set
+	flights []*flight // by entry
+}
+
+func (k *Keeper) round(s Session, set Set) *round {
+	return &round{k: k, session: s, set: set, flights: make([]*flight, len(set.entries))}
+}
+
+// want gives the flight of a feed: one that has landed if the value at hand is fresh
+// enough and none is forced. It goes no deeper than a set is long.
+func (r *round) want(i int, force bool) *flight {
+	if r.flights[i] != nil {
+		return r.flights[i]
+	}
+	e := &r.set.entries[i]
+	key := valueKey(r.session.Key, e)
+	f := r.k.held(r.session.Key, key)
+	if f == nil && !force {
+		if v, ok := r.k.cache.get(key); ok && e.fresh(v, r.k.now()) {
+			f = landed(v, nil)
+		}
+	}
+	if f == nil {
+		f = r.fetch(e, key)
+	}
+	r.flights[i] = f
+	return f
+}
+
+func (r *round) fetch(e *Entry, key string) *flight {
+	deps := make([]dependency, 0, len(e.needs))
+	for _, name := range e.needs {
+		j := r.set.at(name)
+		if j < 0 || r.set.entries[j].Disabled {
+			return landed(Value{}, fail(messages.ErrConfig, ReasonNeeds, "it needs $%s, which is gone or disabled", name))
+		}
+		deps = append(deps, dependency{r.set.entries[j], r.want(j, false)})
+	}
+	return r.k.join(r.session, *e, key, deps)
+}
+
+func landed(v Value, err error) *flight {
+	f := &flight{done: make(chan struct{}), value: v, err: err}
+	close(f.done)
+	return f
+}
+
+// held gives the refusal of a feed that crashed and is not to be fetched now.
+func (k *Keeper) held(session, key string) *flight {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := k.sessions[session]
+	if a == nil {
+		return nil
+	}
+	c, ok := a.crashes[key]
+	switch {
+	case !ok || c.May(k.now()):
+		return nil
+	case c.Disabled():
+		return landed(Value{}, fail(messages.ErrCrash, ReasonDisabled, "it crashed %d times within %s", BackOffTimes+1, BackOffWindow))
+	}
+	return landed(Value{}, fail(messages.ErrCrash, ReasonBackOff, "it crashed and is restarted at %s", c.Next().UTC().Format(time.RFC3339)))
+}
+
+type dependency struct {
+	entry  Entry
+	flight *flight
+}
+
+// join gives the flight of a feed that is in the air, or begins one.
+func (k *Keeper) join(s Session, e Entry, key string, deps []dependency) *flight {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f, ok := k.flights[key]; ok {
+		return f
+	}
+	if k.closed {
+		return landed(Value{}, fail(messages.ErrCancelled, ReasonClosed, "the host stops"))
+	}
+	f := &flight{done: make(chan struct{})}
+	k.flights[key] = f
+	k.running.Add(1)
+	go k.fly(f, s, e, key, deps)
+	return f
+}
+
+func (k *Keeper) fly(f *flight, s Session, e Entry, key string, deps []dependency) {
+	defer k.running.Done()
+	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.FetchTimeout)
+	defer cancel()
+	value, err := k.fetch(ctx, s, &e, deps)
+	now := k.now()
+	var panicked *PanicError
+	crashed := errors.As(err, &panicked)
+	if err == nil {
+		f.value = Value{JSON: value, At: now}
+		k.cache.put(key, f.value)
+	} else {
+		f.err = err
+		if old, ok := k.cache.get(key); ok && !old.Failed {
+			old.Failed = true
+			k.cache.put(key, old)
+		}
+	}
+	k.mu.Lock()
+	delete(k.flights, key)
+	if a := k.sessions[s.Key]; a != nil {
+		c, known := a.crashes[key]
+		switch {
+		case crashed:
+			if a.crashes == nil {
+				a.crashes = map[string]Crashes{}
+			}
+			a.crashes[key] = c.Crashed(now)
+		case known && err == nil:
+			if c = c.Succeeded(); c.forgettable(now) {
+				delete(a.crashes, key)
+			} else {
+				a.crashes[key] = c
+			}
+		}
+	}
+	k.mu.Unlock()
+	close(f.done)
+}
+
+// fetch resolves what a feed refers to and asks its source.
+func (k *Keeper) fetch(ctx context.Context, s Session, e *Entry, deps []dependency) (value string, err error) {
+	values := make(map[string]string, len(deps))
+	for i := range deps {
+		d := &deps[i]
+		v, ok, err := k.await(ctx, s.Key, &d.entry, d.flight)
+		if !ok {
+			return "", failCause(ReasonNeeds, err, "it needs $%s, which failed", d.entry.ID)
+		}
+		_, _, values[d.entry.ID] = k.injected(&d.entry, v.JSON)
+	}
+	src := e.Source
+	if src.Params, err = resolve(src.Params, values); err != nil {
+		return "", err
+	}
+	value, err = k.ask(ctx, s, src)
+	if err == nil {
+		switch {
+		case len(value) > MaxValueBytes:
+			err = fail(messages.ErrQuota, ReasonValueTooLarge, "%d bytes, more than %d", len(value), MaxValueBytes)
+		case !jsontext.Value(value).IsValid():
+			err = fail(messages.ErrConfig, ReasonInvalidJSON, "the source gave no JSON value")
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		err = failCause(ReasonTimeout, err, "the fetch was given up")
+	}
+	return value, err
+}
+
+// A PanicError is a panic of a source.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error names the panic's value.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+func (k *Keeper) ask(ctx context.Context, s Session, src Source) (value string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			value, err = "", &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	switch {
+	case src.Kind == Internal:
+		var facts Facts
+		if s.Facts != nil {
+			facts = s.Facts()
+		}
+		return k.cfg.Internals.Fetch(src, facts)
+	case src.Kind == Ingest && s.Ingest != nil:
+		return s.Ingest.Fetch(ctx, src)
+	case src.Kind == Ingest:
+		return "", fail(messages.ErrConfig, ReasonNoFiles, "this session has nothing to ingest from")
+	case s.Fetcher == nil:
+		return "", fail(messages.ErrConfig, ReasonUnknownTarget, "this session calls no %s", src.Kind)
+	}
+	return s.Fetcher.Fetch(ctx, src)
+}
+
+// enqueue takes what is due from the wheel.
+func (k *Keeper) enqueue(batch []Due) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	// A feed is in the queue once at most: it is not due again before its ticket is
+	// done.
+	k.queue = append(k.queue, batch...)
+	for want := min(len(k.queue), k.cfg.Workers); k.workers < want; k.workers++ {
+		k.running.Add(1)
+		go k.work()
+	}
+}
+
+// work fetches what is due until nothing is.
+func (k *Keeper) work() {
+	defer k.running.Done()
+	for {
+		k.mu.Lock()
+		if k.closed || len(k.queue) == 0 {
+			k.queue = nil
+			k.workers--
+			k.mu.Unlock()
+			return
+		}
+		d := k.queue[0]
+		k.queue[0] = Due{}
+		k.queue = k.queue[1:]
+		var s Session
+		var set Set
+		if a := k.sessions[d.Session]; a != nil {
+			s, set = a.session, a.set
+		}
+		k.mu.Unlock()
+		k.tick(d, s, set)
+	}
+}
+
+// tick fetches one feed that is due and says so to the wheel when it has landed.
+func (k *Keeper) tick(d Due, s Session, set Set) {
+	i := set.at(d.Feed)
+	if i < 0 {
+		k.wheel.Done(d.Ticket, time.Time{})
+		return
+	}
+	e := &set.entries[i]
+	<-k.round(s, set).want(i, true).done
+	k.mu.Lock()
+	var c Crashes
+	if a := k.sessions[d.Session]; a != nil {
+		c = a.crashes[valueKey(d.Session, e)]
+	}
+	k.mu.Unlock()
+	if c.Disabled() {
+		k.wheel.Remove(d.Session, d.Feed)
+		return
+	}
+	k.wheel.Done(d.Ticket, c.Next())
+}
+
+func failCause(reason string, cause error, format string, args ...any) *messages.Error {
+	e := fail(messages.ErrTimeout, reason, format, args...)
+	if reason != ReasonTimeout {
+		e.Code = messages.ErrConfig
+	}
+	e.Cause = cause
+	return e
+}
+
+// isReason tells whether the outermost typed error of err has a reason.
+func isReason(err error, reason string) bool {
+	var e *messages.Error
+	return errors.As(err, &e) && e.Reason == reason
+}

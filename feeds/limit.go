@@ -1,0 +1,93 @@
+package feeds
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Counter counts the tokens of a text. It is used by many goroutines. A prefix of a
+// text must not have more tokens than the text; where a tokenizer breaks that rule
+// for a few bytes, what is kept is still within the limit, and perhaps shorter than
+// it could be.
+type Counter interface{ Count(text string) int }
+
+// CodePoints is the default Counter: a token for every four code points begun
+// (streaming.md §7.2).
+type CodePoints struct{}
+
+// Count implements Counter.
+func (CodePoints) Count(text string) int { return (utf8.RuneCountInString(text) + 3) / 4 }
+
+// limit cuts a text at a code point so that it keeps to both bounds, 0 being none, and
+// adds the line that says so, which is not counted. When both cut, the one that keeps
+// less decides and is the one named.
+func limit(text string, maxTokens, maxBytes int64, count Counter) (string, bool) {
+	keep, line := len(text), ""
+	if maxBytes > 0 && int64(len(text)) > maxBytes {
+		keep = int(maxBytes)
+		for keep > 0 && !utf8.RuneStart(text[keep]) {
+			keep--
+		}
+		line = fmt.Sprintf("[truncated: %d of %d bytes]", keep, len(text))
+	}
+	if maxTokens > 0 {
+		if total := count.Count(text); int64(total) > maxTokens {
+			if n := tokenCut(text, int(maxTokens), count); n < keep {
+				keep = n
+				line = fmt.Sprintf("[truncated: %d of %d tokens]", count.Count(text[:n]), total)
+			}
+		}
+	}
+	if line == "" {
+		return text, false
+	}
+	kept := text[:keep]
+	if kept != "" && !strings.HasSuffix(kept, "\n") {
+		kept += "\n"
+	}
+	return kept + line, true
+}
+
+// tokenCut finds how many bytes a text of at most so many tokens keeps.
+func tokenCut(text string, tokens int, count Counter) int {
+	if _, ok := count.(CodePoints); ok {
+		n := 0
+		for range 4 * tokens {
+			if n >= len(text) {
+				break
+			}
+			_, size := utf8.DecodeRuneInString(text[n:])
+			n += size
+		}
+		return n
+	}
+	// The least cut that is over the limit; the one before it is the last within.
+	start := func(n int) int {
+		for n > 0 && n < len(text) && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		return n
+	}
+	n := start(sort.Search(len(text), func(i int) bool { return count.Count(text[:start(i+1)]) > tokens }))
+	for n > 0 && count.Count(text[:n]) > tokens {
+		n = start(n - 1)
+	}
+	return n
+}
+
+// body is a value as it is injected: strings verbatim, others in canonical form
+// (streaming.md §7.3).
+func body(value string) string {
+	v := jsontext.Value(value)
+	if v.Kind() == '"' {
+		return unquote(v)
+	}
+	if v.Canonicalize() != nil {
+		return value
+	}
+	return string(v)
+}

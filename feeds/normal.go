@@ -1,0 +1,246 @@
+package feeds
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Normal gives the normal form of a spec, or everything that is wrong with it: each
+// mistake an ERR_CONFIG *messages.Error, its field below place ("context_feeds[0]";
+// "" for none). What it says of other feeds is for NewSet to check.
+//
+// type mixes trigger and source in the protocol. A kind of source there means that
+// source, and the trigger by interval; a type left out means the trigger by
+// interval, too.
+func Normal(s Spec, place string) (Definition, error) {
+	n := normalizer{place: place}
+	d := n.definition(&s)
+	if len(n.found) > 0 {
+		return Definition{}, errors.Join(n.found...)
+	}
+	return d, nil
+}
+
+type normalizer struct {
+	place string
+	found []error
+}
+
+func (n *normalizer) add(field, reason, format string, args ...any) {
+	if n.place != "" {
+		field = n.place + "." + field
+	}
+	n.found = append(n.found, refuse(field, reason, format, args...))
+}
+
+func (n *normalizer) definition(s *Spec) Definition {
+	d := Definition{ID: s.ID, Pinned: s.Pinned, Trigger: OnDemand}
+	switch {
+	case s.ID == "":
+		n.add("id", ReasonMissing, "missing")
+	case !ValidID(s.ID):
+		n.add("id", ReasonBadValue, "%q is not %s", clip(s.ID), idPattern)
+	}
+
+	kind := Kind(s.Source.Type)
+	if s.Interval != nil {
+		d.Trigger = Periodic
+	}
+	kindOK := true
+	switch t := s.Type; {
+	case t == "":
+	case t == string(OnDemand) || t == string(Periodic):
+		d.Trigger = Trigger(t)
+	case t == "streaming" || t == "event_driven":
+		n.add("type", ReasonUnsupportedType, "%s feeds are not supported; use on_demand or periodic", t)
+	case !Kind(t).known():
+		n.add("type", ReasonBadValue, "%q is neither on_demand or periodic nor a kind of source", clip(t))
+	case kind == "":
+		kind = Kind(t)
+	case kind != Kind(t) && kind.known():
+		n.add("source.type", ReasonBadValue, "%s contradicts type %s", kind, t)
+	}
+	switch {
+	case kind == "":
+		n.add("source.type", ReasonMissing, "missing")
+		kindOK = false
+	case !kind.known():
+		n.add("source.type", ReasonBadValue, "%q is none of internal, ingest, tool, relic, workflow, llm", clip(string(kind)))
+		kindOK = false
+	}
+
+	seconds := func(field string, v *int64, least int64) time.Duration {
+		switch {
+		case v == nil:
+			return 0
+		case *v < least || *v > MaxSeconds:
+			n.add(field, ReasonBadValue, "%d is outside %d to %d seconds", *v, least, int64(MaxSeconds))
+			return 0
+		}
+		return time.Duration(*v) * time.Second
+	}
+	limit := func(field string, v *int64) int64 {
+		switch {
+		case v == nil:
+			return 0
+		case *v < 1 || *v > MaxLimit:
+			n.add(field, ReasonBadValue, "%d is outside 1 to %d", *v, int64(MaxLimit))
+			return 0
+		}
+		return *v
+	}
+	switch {
+	case d.Trigger == Periodic && s.Interval == nil:
+		n.add("interval", ReasonMissing, "a periodic feed needs one")
+	case d.Trigger == OnDemand && s.Interval != nil:
+		n.add("interval", ReasonBadValue, "an on_demand feed has none")
+	default:
+		d.Interval = seconds("interval", s.Interval, 1)
+	}
+	d.TTL, d.HasTTL = seconds("cache_ttl", s.CacheTTL, 0), s.CacheTTL != nil
+	d.MaxTokens = limit("max_tokens", s.MaxTokens)
+	d.MaxBytes = limit("max_size_bytes", s.MaxSizeBytes)
+	if s.Enabled != nil {
+		on, ok := truth(*s.Enabled)
+		if !ok {
+			n.add("enabled", ReasonBadValue, "%q is none of true, 1, yes, on, false, 0, no, off", clip(*s.Enabled))
+		}
+		d.Disabled = !on
+	}
+
+	d.Source = Source{Kind: kind, Name: s.Source.Name, Action: s.Source.Action, Params: "{}"}
+	if p, ok := n.params(s.Source.Params); ok {
+		d.Source.Params = p
+		if kindOK {
+			n.source(&d)
+		}
+	}
+	return d
+}
+
+// params gives the parameters in compact form, their numbers as written.
+func (n *normalizer) params(p string) (string, bool) {
+	if p == "" {
+		return "{}", true
+	}
+	if len(p) > MaxParamsBytes {
+		n.add("source.params", ReasonBadValue, "%d bytes, more than %d", len(p), MaxParamsBytes)
+		return "", false
+	}
+	v := jsontext.Value(p)
+	if err := v.Compact(); err != nil {
+		n.add("source.params", ReasonBadValue, "not JSON: %v", err)
+		return "", false
+	}
+	if !v.IsValid() {
+		n.add("source.params", ReasonBadValue, "a member is there twice")
+		return "", false
+	}
+	if v.Kind() != '{' {
+		n.add("source.params", ReasonWrongType, "want an object, not %s", kindName(v.Kind()))
+		return "", false
+	}
+	return string(v), true
+}
+
+func (n *normalizer) source(d *Definition) {
+	src := &d.Source
+	if src.Kind.importable() {
+		switch {
+		case strings.TrimSpace(src.Name) == "":
+			n.add("source.name", ReasonMissing, "a %s is named", src.Kind)
+		case len(src.Name) > MaxNameBytes:
+			n.add("source.name", ReasonBadValue, "%d bytes, more than %d", len(src.Name), MaxNameBytes)
+		}
+		if src.Action != "" {
+			n.add("source.action", ReasonBadValue, "only an internal source has one")
+		}
+		return
+	}
+	if src.Name != "" {
+		n.add("source.name", ReasonBadValue, "an %s source has none", src.Kind)
+	}
+	if src.Kind == Ingest {
+		if src.Action != "" {
+			n.add("source.action", ReasonBadValue, "only an internal source has one")
+		}
+		q, found := readIngest(src.Params)
+		n.inner(found)
+		// Its own limit is the feed's: the smaller one holds.
+		if q.maxTokens > 0 && (d.MaxTokens == 0 || q.maxTokens < d.MaxTokens) {
+			d.MaxTokens = q.maxTokens
+		}
+		return
+	}
+	switch in, ok := internals[src.Action]; {
+	case src.Action == "":
+		n.add("source.action", ReasonMissing, "an internal source has one")
+	case !ok:
+		n.add("source.action", ReasonBadValue, "%q is none of %s", clip(src.Action), internalNames)
+	default:
+		n.inner(in.check(src.Params))
+	}
+}
+
+// inner takes mistakes in the parameters.
+func (n *normalizer) inner(found []*messages.Error) {
+	for _, e := range found {
+		n.add("source.params"+e.Field, e.Reason, "%s", e.Detail)
+	}
+}
+
+// ValidID tells whether a text can be the id of a feed.
+func ValidID(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if c != '_' && (c|0x20 < 'a' || c|0x20 > 'z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// truth reads enabled (streaming.md §7.1).
+func truth(s string) (on, ok bool) {
+	switch strings.ToLower(s) {
+	case "true", "1", "yes", "on":
+		return true, true
+	case "false", "0", "no", "off", "":
+		return false, true
+	}
+	return false, false
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '{':
+		return "an object"
+	}
+	return "an array"
+}
+
+// clip keeps what is quoted in a message short.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes)", len(s))
+}
