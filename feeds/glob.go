@@ -7,10 +7,14 @@ import (
 
 // globOK tells whether a pattern can be used.
 func globOK(pattern string) bool {
-	if pattern == "" || strings.HasPrefix(pattern, "/") {
+	if strings.HasPrefix(pattern, "/") {
 		return false
 	}
+	pattern = strings.TrimSuffix(pattern, "/")
 	for seg := range strings.SplitSeq(pattern, "/") {
+		if seg == "" {
+			return false
+		}
 		if _, err := path.Match(seg, ""); err != nil {
 			return false
 		}
@@ -19,15 +23,16 @@ func globOK(pattern string) bool {
 }
 
 // glob tells whether a slash-separated name fits a pattern. A pattern without a slash
-// is matched against the last segment, wherever that is; in others every segment is a
+// but at its end is matched against the last segment, wherever that is; in others every segment is a
 // pattern of package path, and ** stands for any number of segments. It takes time in
 // the product of both lengths at most.
 func glob(pattern, name string) bool {
+	pattern = strings.TrimSuffix(pattern, "/")
 	if !strings.Contains(pattern, "/") && pattern != "**" {
 		ok, _ := path.Match(pattern, path.Base(name))
 		return ok
 	}
-	segs, names := strings.Split(strings.TrimSuffix(pattern, "/"), "/"), strings.Split(name, "/")
+	segs, names := strings.Split(pattern, "/"), strings.Split(name, "/")
 	// The last ** seen takes one segment more whenever what follows it does not fit:
 	// an earlier one never has to be asked again.
 	p, n, star, from := 0, 0, -1, 0
