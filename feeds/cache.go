@@ -89,14 +89,15 @@ func (e *Entry) stale(v Value, now time.Time) bool {
 	return v.Failed || e.Trigger == Periodic && now.Sub(v.At) > e.Interval+lateBy
 }
 
-// served tells whether a value is young enough to be served.
-func (e *Entry) served(v Value, now time.Time) bool { return now.Sub(v.At) <= e.ServedFor() }
+// served tells whether a value may stand in for one that could not be fetched.
+func (e *Entry) served(v Value, now time.Time) bool {
+	ttl := e.ServedFor()
+	return ttl > 0 && now.Sub(v.At) <= ttl
+}
 
 // fresh tells whether a prompt takes a value as it is. An on-demand feed without
-// cache_ttl is fetched for every prompt.
+// cache_ttl is fetched for every prompt. A periodic one is not fetched by prompts as
+// long as it has a value that may be shown, marked or not: that is for its ticks.
 func (e *Entry) fresh(v Value, now time.Time) bool {
-	if e.Trigger == OnDemand && e.ServedFor() == 0 {
-		return false
-	}
-	return e.served(v, now)
+	return e.served(v, now) || e.Trigger == Periodic && !e.stale(v, now)
 }
