@@ -132,11 +132,11 @@ func TestIngest(t *testing.T) {
 		}
 	}
 	for params, reason := range map[string]string{
-		`{"paths":["nowhere"]}`:        ReasonUnreachable,
-		`{"paths":["docs/link"]}`:      ReasonUnreachable,
-		`{"paths":["docs/out/passwd"]}`: ReasonUnreachable,
-		`{"paths":["../x"]}`:           ReasonBadValue,
-		`{"paths":["$x"]}`:             ReasonUnreachable, // resolved: a name like any other
+		`{"paths":["nowhere"]}`:           ReasonUnreachable,
+		`{"paths":["docs/link"]}`:         ReasonUnreachable,
+		`{"paths":["docs/out/passwd"]}`:   ReasonUnreachable,
+		`{"paths":["../x"]}`:              ReasonBadValue,
+		`{"paths":["$x"]}`:                ReasonUnreachable, // resolved: a name like any other
 		`{"git":"https://example.org/x"}`: ReasonNoFiles,
 	} {
 		v, err := in.Fetch(context.Background(), Source{Kind: Ingest, Params: params})

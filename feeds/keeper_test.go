@@ -369,6 +369,7 @@ func TestCrashes(t *testing.T) {
 			t.Errorf("%v", els[0].Cause)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		want := []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second}
 		if !slices.Equal(at, want) {
 			t.Errorf("fetched at %v, want %v", at, want)
@@ -430,7 +431,9 @@ func TestFailedFetches(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
 		f.set("text", func(context.Context, Source) (string, error) { return "no JSON", nil })
 		f.set("two", func(context.Context, Source) (string, error) { return "1 2", nil })
-		f.set("big", func(context.Context, Source) (string, error) { return `"` + strings.Repeat("x", MaxValueBytes) + `"`, nil })
+		f.set("big", func(context.Context, Source) (string, error) {
+			return `"` + strings.Repeat("x", MaxValueBytes) + `"`, nil
+		})
 		set := setOf(t, onDemand("text", ""), onDemand("two", ""), onDemand("big", ""), onDemand("path", `{"a":"${text2.x}"}`), onDemand("text2", ""),
 			Spec{ID: "files", Type: "ingest", Source: SourceSpec{Params: `{"paths":["."]}`}})
 		els := wantSeen(t, k, s, set, "text=!failed two=!failed big=!failed path=!failed text2=text21 files=!failed")
@@ -513,6 +516,8 @@ func TestWorkersAreBounded(t *testing.T) {
 			k.Sync(Session{Key: fmt.Sprint(i), Fetcher: fetch}, set)
 		}
 		time.Sleep(50 * time.Second)
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		if most.Load() != 3 || k.workers != 0 || k.queue != nil || len(k.flights) != 0 {
 			t.Errorf("%d at a time; %d workers, %d flights are left", most.Load(), k.workers, len(k.flights))
 		}
@@ -573,6 +578,7 @@ func TestWithoutCache(t *testing.T) {
 		synctest.Wait()
 		wantSeen(t, k, s, set, "p=p2 o=o1")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		wantSeen(t, k, s, set, "p=p5 o=o2")
 	})
 }

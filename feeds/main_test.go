@@ -41,16 +41,6 @@ func setOf(t testing.TB, specs ...Spec) Set {
 	return s
 }
 
-func keeper(t testing.TB, cfg Config) *Keeper {
-	t.Helper()
-	k, err := NewKeeper(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(k.Close)
-	return k
-}
-
 // said lists the mistakes of a joined error as "field reason".
 func said(err error) (out []string) {
 	if err == nil {

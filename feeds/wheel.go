@@ -8,6 +8,9 @@ import (
 // BatchSize is the most that a wheel hands over in one call.
 const BatchSize = 256
 
+// keepDue is how much room for feeds that are due at once is kept.
+const keepDue = 4096
+
 // A Wheel tells when periodic feeds are due: one goroutine with one timer for all
 // feeds of all sessions of a host (design.md §4), none while no feed is periodic. It
 // hands over what is due in batches, from start to start of a feed its interval; a
@@ -168,8 +171,12 @@ func (w *Wheel) turn(ended chan struct{}) {
 			}
 			w.deliver(batch)
 		}
+		// Names of feeds that are gone are not kept, nor the room that a burst took.
 		clear(due)
 		clear(batch[:cap(batch)])
+		if cap(due) > keepDue {
+			due = nil
+		}
 	}
 }
 
