@@ -34,7 +34,7 @@ func TestActions(t *testing.T) {
 		{"added last", add, `{"id":"n","type":"on_demand",` + tool + `}`, "", `{"id":"n"}`, "pinned metrics plain n"},
 		{"exists", add, `{"id":"plain","type":"on_demand",` + tool + `}`, "feed_exists", "", ""},
 		{"exists before it is invalid", add, `{"id":"plain","type":"streaming"}`, "feed_exists", "", ""},
-		{"invalid", add, `{"id":"n","type":"streaming",` + tool + `}`, "invalid_feed: type: unsupported_feed_type: streaming feeds are not supported; use on_demand or periodic", "", ""},
+		{"invalid", add, `{"id":"n","type":"streaming",` + tool + `}`, "invalid_feed: type: UNSUPPORTED_FEED_TYPE: streaming feeds are not supported; use on_demand or periodic", "", ""},
 		{"pinned is not the model's", add, `{"id":"n","pinned":true,` + tool + `}`, "invalid_feed: pinned: UNKNOWN_KEY: unknown member", "", ""},
 		{"no expansion", add, `{"id":"n","enabled":"${X:-true}",` + tool + `}`, `invalid_feed: enabled: BAD_VALUE: "${X:-true}" is none of true, 1, yes, on, false, 0, no, off`, "", ""},
 		{"types", add, `{"id":"n","interval":"5",` + tool + `}`, "invalid_feed: interval: WRONG_TYPE: want an integer, not a string", "", ""},
@@ -74,7 +74,7 @@ func TestActions(t *testing.T) {
 		{"source as a whole", UpdateFeed, `{"id":"plain","source":{"type":"tool"}}`, "invalid_feed: source.name: MISSING: a tool is named", "", ""},
 		{"source not imported", UpdateFeed, `{"id":"plain","source":{"type":"tool","name":"x"}}`, "not_allowed", "", ""},
 		{"source", UpdateFeed, `{"id":"plain","source":{"type":"tool","name":"t"}}`, "", `{"id":"plain"}`, "pinned metrics plain"},
-		{"needed by another", UpdateFeed, `{"id":"metrics","enabled":false}`, "invalid_feed: source.params: unknown_feed: $metrics is disabled", "", ""},
+		{"needed by another", UpdateFeed, `{"id":"metrics","enabled":false}`, "invalid_feed: source.params: UNKNOWN_FEED: $metrics is disabled", "", ""},
 		{"the operator's source stays", UpdateFeed, `{"id":"plain","max_tokens":9}`, "", `{"id":"plain"}`, "pinned metrics plain"},
 		{"not to be pinned", UpdateFeed, `{"id":"plain","pinned":true}`, "invalid_feed: pinned: UNKNOWN_KEY: unknown member", "", ""},
 
@@ -187,13 +187,13 @@ func TestAddedReferences(t *testing.T) {
 		s = out.Set
 	}
 	do(AddFeed, `{"id":"b","source":{"type":"tool","name":"t","params":{"x":"$a"}}}`, "")
-	do(AddFeed, `{"id":"c","source":{"type":"tool","name":"t","params":{"x":"$nobody"}}}`, "invalid_feed: source.params: unknown_feed: $nobody is no feed")
-	do(UpdateFeed, `{"id":"a","source":{"type":"tool","name":"t","params":{"x":"$b"}}}`, "invalid_feed: source.params: feed_cycle: a>b>a")
+	do(AddFeed, `{"id":"c","source":{"type":"tool","name":"t","params":{"x":"$nobody"}}}`, "invalid_feed: source.params: UNKNOWN_FEED: $nobody is no feed")
+	do(UpdateFeed, `{"id":"a","source":{"type":"tool","name":"t","params":{"x":"$b"}}}`, "invalid_feed: source.params: FEED_CYCLE: a>b>a")
 	// What is left without a feed it refers to stops nothing else, and can be healed.
 	do(RemoveFeed, `{"id":"a"}`, "")
 	do(AddFeed, `{"id":"c","source":{"type":"tool","name":"t"}}`, "")
-	do(UpdateFeed, `{"id":"b","max_tokens":3}`, "invalid_feed: source.params: unknown_feed: $a is no feed")
-	do(AddFeed, `{"id":"a","source":{"type":"tool","name":"t","params":{"x":"$b"}}}`, "invalid_feed: source.params: feed_cycle: b>a>b")
+	do(UpdateFeed, `{"id":"b","max_tokens":3}`, "invalid_feed: source.params: UNKNOWN_FEED: $a is no feed")
+	do(AddFeed, `{"id":"a","source":{"type":"tool","name":"t","params":{"x":"$b"}}}`, "invalid_feed: source.params: FEED_CYCLE: b>a>b")
 	do(AddFeed, `{"id":"a","source":{"type":"tool","name":"t"}}`, "")
 	do(UpdateFeed, `{"id":"b","max_tokens":3}`, "")
 }

@@ -30,9 +30,9 @@ const (
 	ReasonWrongType       = "WRONG_TYPE"
 	ReasonUnknownKey      = "UNKNOWN_KEY"
 	ReasonDuplicate       = "DUPLICATE"
-	ReasonUnsupportedType = "unsupported_feed_type"
-	ReasonUnknownFeed     = "unknown_feed"
-	ReasonFeedCycle       = "feed_cycle"
+	ReasonUnsupportedType = "UNSUPPORTED_FEED_TYPE"
+	ReasonUnknownFeed     = "UNKNOWN_FEED"
+	ReasonFeedCycle       = "FEED_CYCLE"
 )
 
 // A Trigger says when a feed is fetched.
