@@ -41,6 +41,8 @@ func (m *Manifest) LimitsDigest() messages.Digest {
 // tree is v as encoding/json knows it.
 func tree(v reflect.Value, f *field) any {
 	switch v.Kind() {
+	case reflect.Pointer:
+		return tree(v.Elem(), f)
 	case reflect.Struct:
 		out := map[string]any{}
 		for _, f := range fieldsOf(v.Type()) {
@@ -79,5 +81,5 @@ func tree(v reflect.Value, f *field) any {
 
 // omitted tells a field without a value where the file may not write that.
 func omitted(f *field, v reflect.Value) bool {
-	return f.optional && v.IsZero() || v.Kind() == reflect.String && v.Len() == 0
+	return f.optional && v.IsZero() || v.Kind() == reflect.Pointer && v.IsNil() || v.Kind() == reflect.String && v.Len() == 0
 }

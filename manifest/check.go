@@ -21,6 +21,8 @@ const (
 	ReasonMissing      = "MISSING"        // a key that must be there
 	ReasonUndefinedEnv = "UNDEFINED_ENV"  // ${NAME} stands for nothing
 	ReasonNotInRelease = "NOT_IN_RELEASE" // right, but this release cannot honour it
+
+	ReasonUnsupportedFeedType = "UNSUPPORTED_FEED_TYPE" // streaming and event_driven (streaming.md §7.1)
 )
 
 // Validate checks a manifest made in Go as Parse checks a file; fields without a
@@ -82,6 +84,12 @@ func (c *checker) structure(path string, v reflect.Value) {
 }
 
 func (c *checker) value(path string, f *field, v reflect.Value) {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
 	if len(f.later) == 1 && f.later[0] == "*" && !isEmpty(v) {
 		c.add(path, ReasonNotInRelease, "not in this release; leave it out")
 	}
@@ -148,6 +156,8 @@ func (c *checker) text(path string, f *field, s string) {
 func (c *checker) choice(path string, f *field, s string) {
 	switch {
 	case path == "dialect" && slices.Contains(c.dialects, s):
+	case slices.Contains(f.unsupported, s):
+		c.add(path, ReasonUnsupportedFeedType, "%q is not supported; use one of %s", s, strings.Join(f.enum, ", "))
 	case !slices.Contains(f.enum, s):
 		c.add(path, ReasonBadValue, "%q is none of %s", clip(s), strings.Join(f.enum, ", "))
 	case slices.Contains(f.later, s):

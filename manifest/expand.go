@@ -67,6 +67,8 @@ func (l *loader) variable(body string) (string, *messages.Error) {
 		return v, nil
 	case hasFallback:
 		return fallback, nil
+	case allowed && l.undefined:
+		return "", nil
 	case !allowed:
 		return "", refuse(ReasonUndefinedEnv, "%s is neither in environment.allow nor in environment.variables", name)
 	}

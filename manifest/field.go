@@ -22,7 +22,11 @@ type field struct {
 	shape    string
 	required bool
 	optional bool // 0 stands for absent, so the file may not write it
-	index    int
+	// unsupported are values that the protocols name and this host never honours.
+	unsupported []string
+	// undefined: a variable that may be used but is not set is empty here.
+	undefined bool
+	index     int
 }
 
 // fieldsOf reads the tags of a struct, in order.
@@ -36,6 +40,8 @@ func fieldsOf(t reflect.Type) []field {
 		}
 		f.enum = list(sf.Tag.Get("enum"))
 		f.later = list(sf.Tag.Get("later"))
+		f.unsupported = list(sf.Tag.Get("unsupported"))
+		f.undefined = sf.Tag.Get("undefined") == "empty"
 		f.min = bound(sf, "min")
 		f.max = bound(sf, "max")
 		fs[i] = f

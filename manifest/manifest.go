@@ -120,21 +120,20 @@ type Import struct {
 
 // Feed is a context feed (streaming.md §7.1).
 type Feed struct {
-	ID           string         `yaml:"id" required:"true" shape:"id" doc:"Unique name of the feed."`
-	Type         string         `yaml:"type" enum:"on_demand|periodic|internal|tool|relic|workflow|llm" doc:"Trigger, or kind of source."`
-	Interval     int64          `yaml:"interval" min:"1" optional:"true" doc:"Seconds between fetches of a periodic feed."`
-	CacheTTL     int64          `yaml:"cache_ttl" min:"0" doc:"Seconds a value may be served."`
-	MaxTokens    int64          `yaml:"max_tokens" min:"1" optional:"true" doc:"Longest value in tokens."`
-	MaxSizeBytes int64          `yaml:"max_size_bytes" min:"1" optional:"true" doc:"Longest value in bytes."`
-	Enabled      string         `yaml:"enabled" shape:"scalar" doc:"Whether the feed is fetched, after expansion."`
-	Pinned       bool           `yaml:"pinned" doc:"Keeps the model from changing the feed."`
-	Source       FeedSource     `yaml:"source" doc:"Where values come from."`
-	Params       map[string]any `yaml:"params" doc:"Parameters of the source."`
+	ID           string     `yaml:"id" required:"true" shape:"id" doc:"Unique name of the feed."`
+	Type         string     `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
+	Interval     int64      `yaml:"interval" min:"1" optional:"true" doc:"Seconds between fetches of a periodic feed."`
+	CacheTTL     *int64     `yaml:"cache_ttl" min:"0" doc:"Seconds a value may be served; 0 and none differ for a periodic feed."`
+	MaxTokens    int64      `yaml:"max_tokens" min:"1" optional:"true" doc:"Longest value in tokens."`
+	MaxSizeBytes int64      `yaml:"max_size_bytes" min:"1" optional:"true" doc:"Longest value in bytes."`
+	Enabled      *string    `yaml:"enabled" shape:"scalar" undefined:"empty" doc:"Whether the feed is fetched, after expansion: true, 1, yes, on, or false, 0, no, off or empty."`
+	Pinned       bool       `yaml:"pinned" doc:"Keeps the model from changing the feed."`
+	Source       FeedSource `yaml:"source" doc:"Where values come from."`
 }
 
 // FeedSource is where a feed's values come from.
 type FeedSource struct {
-	Type   string         `yaml:"type" enum:"internal|tool|relic|workflow|llm" doc:"Kind of source."`
+	Type   string         `yaml:"type" enum:"internal|ingest|tool|relic|workflow|llm" doc:"Kind of source."`
 	Name   string         `yaml:"name" doc:"Target in the registry of that kind."`
 	Action string         `yaml:"action" doc:"Internal source."`
 	Params map[string]any `yaml:"params" doc:"Parameters of the source."`

@@ -85,6 +85,8 @@ type loader struct {
 	vars     map[string]string
 	nodes    int // read into values without a shape
 	grown    int // bytes put in for variables
+	// undefined: in the text that is read, a variable that is not set is empty.
+	undefined bool
 }
 
 func (l *loader) add(p place, path, reason, format string, args ...any) {

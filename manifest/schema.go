@@ -75,6 +75,9 @@ func lookup(path string) (field, reflect.Type) {
 }
 
 func property(f *field, t reflect.Type, path string) schema {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	var s schema
 	switch t.Kind() {
 	case reflect.Struct:

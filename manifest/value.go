@@ -13,6 +13,13 @@ import (
 
 // value reads the value of a key into v, by the kind of v.
 func (l *loader) value(path string, kn, n *yaml.Node, f *field, v reflect.Value) {
+	if v.Kind() == reflect.Pointer {
+		e, mistakes := reflect.New(v.Type().Elem()), len(l.found)
+		if l.value(path, kn, n, f, e.Elem()); len(l.found) == mistakes {
+			v.Set(e)
+		}
+		return
+	}
 	if _, ok := l.places[path]; ok {
 		l.add(at(kn), path, ReasonDuplicate, "has been given already under its other name")
 		return
@@ -152,7 +159,9 @@ func (l *loader) text(path string, n *yaml.Node, f *field) (string, bool) {
 		}
 		return "", false
 	}
+	l.undefined = f.undefined
 	s, err := l.expand(n.Value)
+	l.undefined = false
 	if err != nil {
 		l.add(at(n), path, err.Reason, "%s", err.Detail)
 		return "", false
