@@ -50,8 +50,8 @@ context_feeds:
 	}
 
 	for src, want := range map[string]string{
-		"dialect: plain\nenvironment: {allow: [OFF]}\nsummary: ${OFF}\n":                                   ReasonUndefinedEnv,
-		"dialect: plain\nenvironment: {allow: [OFF]}\ncontext_feeds: [{id: \"f${OFF}\"}]\n":                ReasonUndefinedEnv,
+		"dialect: plain\nenvironment: {allow: [OFF]}\nsummary: ${OFF}\n":                                  ReasonUndefinedEnv,
+		"dialect: plain\nenvironment: {allow: [OFF]}\ncontext_feeds: [{id: \"f${OFF}\"}]\n":               ReasonUndefinedEnv,
 		"dialect: plain\nenvironment: {allow: [OFF]}\ncontext_feeds: [{id: f, enabled: \"${SECRET}\"}]\n": ReasonUndefinedEnv,
 	} {
 		_, err := ParseEnv("a", []byte(src), func(name string) (string, bool) { return "", false })
