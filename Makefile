@@ -67,7 +67,7 @@ mutants:
 	$(GO) run ./docs/internal/mutate
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn ./feeds
 
 fuzz:
 	@set -e; for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \

@@ -85,8 +85,9 @@ type Call struct {
 	Permission Permission
 	// Value gives what is kept of a feed's last fetch, for list and get. nil, as when
 	// records are folded, knows none.
-	Value func(Entry) (Value, bool)
-	Now   time.Time
+	Value   func(Entry) (Value, bool)
+	Now     time.Time
+	Counter Counter // of max_tokens; nil is CodePoints
 }
 
 // An Outcome is what a call came to.
@@ -331,19 +332,21 @@ func (s Set) get(c *Call, o *object) (Outcome, error) {
 	if !e.Disabled && (refresh || !known) && c.Value != nil {
 		return Outcome{Set: s, Fetch: e.ID}, nil
 	}
-	return Outcome{Set: s, Result: GetResult(e, v, known, c.Now)}, nil
+	return Outcome{Set: s, Result: GetResult(e, v, known, c.Now, c.Counter)}, nil
 }
 
-// GetResult is the result of get_context_feed for a value. A feed without a value, as
+// GetResult is the result of get_context_feed for a value, within the limits of the
+// feed by count, nil being CodePoints. A feed without a value, as
 // a disabled one is, has null for it and is stale.
-func GetResult(e Entry, v Value, known bool, now time.Time) string {
+func GetResult(e Entry, v Value, known bool, now time.Time, count Counter) string {
 	if !known || e.Disabled {
 		return `{"age_ms":null,"id":` + string(quoted(e.ID)) + `,"stale":true,"value":null}`
 	}
 	age := max(0, now.Sub(v.At).Milliseconds())
-	value := jsontext.Value(v.JSON)
+	_, _, shown := injected(&e, v.JSON, count)
+	value := jsontext.Value(shown)
 	if value.Canonicalize() != nil {
-		value = jsontext.Value(v.JSON)
+		value = jsontext.Value(shown)
 	}
 	return `{"age_ms":` + strconv.FormatInt(age, 10) + `,"id":` + string(quoted(e.ID)) +
 		`,"stale":` + strconv.FormatBool(e.stale(v, now)) + `,"value":` + string(value) + `}`

@@ -219,6 +219,20 @@ func TestIngestBounds(t *testing.T) {
 	}
 }
 
+// broken fails with a path of the host.
+type broken struct{}
+
+func (broken) Open(string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: "/home/somebody/secret", Err: fs.ErrPermission}
+}
+
+func TestIngestTellsNoHostPath(t *testing.T) {
+	_, err := (&Ingester{Files: broken{}}).Fetch(context.Background(), Source{Kind: Ingest, Params: `{"paths":["a"]}`})
+	if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "somebody") {
+		t.Error(err)
+	}
+}
+
 // remote opens a map of files, and wants to be closed.
 type remote struct {
 	fstest.MapFS

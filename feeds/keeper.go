@@ -99,6 +99,30 @@ type Keeper struct {
 	sessions map[string]*active
 	queue    []Due // for workers
 	workers  int
+	stats    Stats
+}
+
+// Stats counts what a keeper did since it was made, for metrics.
+type Stats struct {
+	Fetches  int64 // begun
+	Merged   int64 // times a feed was wanted while it was being fetched
+	Failed   int64 // fetches that gave no value, crashes included
+	Crashed  int64
+	Disabled int64 // feeds given up after crashes
+	Late     int64 // feeds that a prompt or call did not wait for
+	Dropped  int64 // starts of periodic feeds dropped because one still ran
+	Periodic int   // feeds on the wheel now
+	InFlight int   // fetches now
+}
+
+// Stats gives the counts so far.
+func (k *Keeper) Stats() Stats {
+	k.mu.Lock()
+	s := k.stats
+	s.InFlight = len(k.flights)
+	k.mu.Unlock()
+	s.Periodic, s.Dropped = k.wheel.Len()
+	return s
 }
 
 // active is a session between Sync and Stop.
@@ -239,7 +263,9 @@ func (k *Keeper) Prompt(ctx context.Context, s Session, set Set) []Element {
 	out := make([]Element, 0, len(set.entries))
 	for i := range set.entries {
 		if f := r.flights[i]; f != nil {
-			out = append(out, k.element(ctx, s.Key, &set.entries[i], f))
+			e := &set.entries[i]
+			v, known, err := k.await(ctx, s.Key, e, f)
+			out = append(out, k.element(e, v, known, err))
 		}
 	}
 	return out
@@ -255,8 +281,9 @@ func (k *Keeper) Get(ctx context.Context, s Session, set Set, id string, refresh
 	}
 	r := k.round(s, set)
 	f := r.want(i, refresh)
-	v, known, _ = k.await(ctx, s.Key, &set.entries[i], f)
-	return k.element(ctx, s.Key, &set.entries[i], f), v, known, true
+	e := &set.entries[i]
+	v, known, err := k.await(ctx, s.Key, e, f)
+	return k.element(e, v, known, err), v, known, true
 }
 
 // await waits for a flight and gives what may be served: what it brought, or an older
@@ -268,6 +295,9 @@ func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight)
 		select {
 		case <-f.done:
 		case <-ctx.Done():
+			k.mu.Lock()
+			k.stats.Late++
+			k.mu.Unlock()
 			err = failCause(ReasonTimeout, context.Cause(ctx), "not fetched in time")
 		}
 	}
@@ -287,28 +317,19 @@ func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight)
 	return v, true, err
 }
 
-func (k *Keeper) element(ctx context.Context, session string, e *Entry, f *flight) Element {
-	v, ok, err := k.await(ctx, session, e, f)
+// element shows what await gave.
+func (k *Keeper) element(e *Entry, v Value, ok bool, err error) Element {
 	el := Element{ID: e.ID, Cause: err}
 	switch {
 	case ok:
 		el.Stale = e.stale(v, k.now())
-		el.Body, el.Truncated, el.Value = k.injected(e, v.JSON)
+		el.Body, el.Truncated, el.Value = injected(e, v.JSON, k.cfg.Counter)
 	case isReason(err, ReasonTimeout):
 		el.Error = ErrorTimeout
 	default:
 		el.Error = ErrorFailed
 	}
 	return el
-}
-
-// injected is a value as a prompt and references see it.
-func (k *Keeper) injected(e *Entry, value string) (text string, cut bool, asValue string) {
-	text, cut = limit(body(value), e.MaxTokens, e.MaxBytes, k.cfg.Counter)
-	if cut {
-		return text, true, string(quoted(text))
-	}
-	return text, false, value
 }
 
 func (k *Keeper) now() time.Time { return k.cfg.Internals.now() }
@@ -393,6 +414,7 @@ func (k *Keeper) join(s Session, e Entry, key string, deps []dependency) *flight
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if f, ok := k.flights[key]; ok {
+		k.stats.Merged++
 		return f
 	}
 	if k.closed {
@@ -400,6 +422,7 @@ func (k *Keeper) join(s Session, e Entry, key string, deps []dependency) *flight
 	}
 	f := &flight{done: make(chan struct{})}
 	k.flights[key] = f
+	k.stats.Fetches++
 	k.running.Add(1)
 	go k.fly(f, s, e, key, deps)
 	return f
@@ -425,6 +448,12 @@ func (k *Keeper) fly(f *flight, s Session, e Entry, key string, deps []dependenc
 	}
 	k.mu.Lock()
 	delete(k.flights, key)
+	if err != nil {
+		k.stats.Failed++
+	}
+	if crashed {
+		k.stats.Crashed++
+	}
 	if a := k.sessions[s.Key]; a != nil {
 		c, known := a.crashes[key]
 		switch {
@@ -432,7 +461,10 @@ func (k *Keeper) fly(f *flight, s Session, e Entry, key string, deps []dependenc
 			if a.crashes == nil {
 				a.crashes = map[string]Crashes{}
 			}
-			a.crashes[key] = c.Crashed(now)
+			if c = c.Crashed(now); c.Disabled() {
+				k.stats.Disabled++
+			}
+			a.crashes[key] = c
 		case known && err == nil:
 			if c = c.Succeeded(); c.forgettable(now) {
 				delete(a.crashes, key)
@@ -454,7 +486,7 @@ func (k *Keeper) fetch(ctx context.Context, s Session, e *Entry, deps []dependen
 		if !ok {
 			return "", failCause(ReasonNeeds, err, "it needs $%s, which failed", d.entry.ID)
 		}
-		_, _, values[d.entry.ID] = k.injected(&d.entry, v.JSON)
+		_, _, values[d.entry.ID] = injected(&d.entry, v.JSON, k.cfg.Counter)
 	}
 	src := e.Source
 	if src.Params, err = resolve(src.Params, values); err != nil {

@@ -475,7 +475,7 @@ func TestGet(t *testing.T) {
 				t.Fatal("not there")
 			}
 			e, _ := set.Get(out.Fetch)
-			return GetResult(e, v, known, time.Now())
+			return GetResult(e, v, known, time.Now(), nil)
 		}
 		want := func(got, want string) {
 			t.Helper()
@@ -493,8 +493,37 @@ func TestGet(t *testing.T) {
 		want(call(`{"id":"off"}`, ""), `{"age_ms":null,"id":"off","stale":true,"value":null}`)
 		time.Sleep(time.Minute)
 		want(call(`{"id":"o","refresh":true}`, "o"), `{"age_ms":null,"id":"o","stale":true,"value":null}`)
+		e, _ := set.Get("o")
+		e.MaxTokens = 1
+		want(GetResult(e, Value{JSON: `{"b":1, "a":2.0}`, At: time.Now()}, true, time.Now(), nil), `{"age_ms":0,"id":"o","stale":false,"value":"{\"a\"\n[truncated: 1 of 4 tokens]"}`)
 		if _, _, _, ok := k.Get(context.Background(), s, set, "off", true); ok {
 			t.Error("a disabled feed is known")
+		}
+	})
+}
+
+// Close waits for what still runs, and what is counted adds up.
+func TestCloseAndStats(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+		f.set("deaf", func(context.Context, Source) (string, error) { time.Sleep(10 * time.Second); return "1", nil })
+		f.set("bad", panicking)
+		set := setOf(t, onDemand("deaf", ""), onDemand("bad", ""), periodic("p", 5))
+		k.Sync(s, set)
+		synctest.Wait()
+		wantSeen(t, k, s, set, "deaf=!timeout bad=!failed p=p1")
+		synctest.Wait()
+		wantSeen(t, k, s, set, "deaf=!timeout bad=!failed p=p1")
+		want := Stats{Fetches: 4, Merged: 1, Failed: 2, Crashed: 2, Late: 2, Periodic: 1, InFlight: 1}
+		if got := k.Stats(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		begun := time.Now()
+		k.Close()
+		if d := time.Since(begun); d != 6*time.Second {
+			t.Errorf("closed after %s", d)
+		}
+		if got := k.Stats(); got.InFlight != 0 {
+			t.Errorf("%+v", got)
 		}
 	})
 }
@@ -627,6 +656,11 @@ func TestInternals(t *testing.T) {
 	}
 	if got, err := in.Fetch(Source{Action: SessionInfo, Params: "{}"}, Facts{}); got != "{}" || err != nil {
 		t.Errorf("nothing to tell: %s, %v", got, err)
+	}
+	// A draw that would make one number likelier is thrown away.
+	in.Rand = strings.NewReader(strings.Repeat("\x00", 8) + strings.Repeat("\x80", 8))
+	if got, err := in.Fetch(Source{Action: Random, Params: `{"min":1,"max":3}`}, facts); got != "2" || err != nil {
+		t.Errorf("drawn %s, %v", got, err)
 	}
 	for action, params := range map[string]string{
 		Env: `{"names":["SECRET"]}`, SystemClock: `{"timezone":"$tz"}`, Random: `{"min":"1","max":2}`, "other": `{}`, SessionInfo: `[`,

@@ -91,3 +91,16 @@ func body(value string) string {
 	}
 	return string(v)
 }
+
+// injected is a value as a prompt, references and get_context_feed show it: within the
+// limits of its feed, and a string once it was cut.
+func injected(e *Entry, value string, count Counter) (text string, cut bool, asValue string) {
+	if count == nil {
+		count = CodePoints{}
+	}
+	text, cut = limit(body(value), e.MaxTokens, e.MaxBytes, count)
+	if cut {
+		return text, true, string(quoted(text))
+	}
+	return text, false, value
+}

@@ -104,6 +104,20 @@ func TestSlotsAgainstModel(t *testing.T) {
 	}
 }
 
+// A wheel that was empty in between knows no old ticket.
+func TestOldTickets(t *testing.T) {
+	s := newSlots()
+	old := s.add("s", "a", 4, 0)
+	s.remove("s", "a")
+	s.add("s", "a", 4, 0)
+	s.done(old.Ticket, 0)
+	s.done(Ticket{}, 0)
+	s.done(Ticket{index: 9, start: 1}, 0)
+	if due := s.advance(4, nil); len(due) != 0 || s.dropped != 1 {
+		t.Errorf("due %v, dropped %d: an old ticket ended a new start", due, s.dropped)
+	}
+}
+
 // handed is what a wheel handed over and when.
 type handed struct {
 	mu    sync.Mutex
