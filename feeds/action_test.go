@@ -127,6 +127,42 @@ func ids(s Set) string {
 	return strings.Join(out, " ")
 }
 
+// Whatever a model writes: an outcome or a typed failure that leaves the set alone.
+func FuzzDo(f *testing.F) {
+	for i, s := range []string{
+		`{"id":"n","type":"periodic","interval":5,"enabled":"on","source":{"type":"tool","name":"t","params":{"a":"$$x"}}}`,
+		`{"id":"a","source":{"type":"internal","action":"random","params":{"min":1,"max":2.0}}}`, `{"id":"a","interval":null,"max_tokens":1e3}`,
+		`{"id":"a","refresh":true}`, `{}`, `{"id":"n","source":{"type":"ingest","params":{"paths":["."]}}}`,
+	} {
+		f.Add(byte(i), s)
+	}
+	start, err := NewSet([]Spec{onDemand("a", ""), periodic("b", 9)}, Rules{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, action byte, params string) {
+		p := everything()
+		p.References = true
+		before := start.Entries()
+		out, err := start.Do(Call{Name: allActions[int(action)%len(allActions)], Params: params, Permission: p})
+		if !reflect.DeepEqual(start.Entries(), before) {
+			t.Fatal("the set changed")
+		}
+		if err != nil {
+			if messages.CodeOf(err) == "" || FailureReason(err) == "" || strings.HasPrefix(FailureReason(err), ReasonInvalidFeed+": :") {
+				t.Fatalf("%q", FailureReason(err))
+			}
+			return
+		}
+		if !json.Valid([]byte(out.Result)) {
+			t.Fatalf("result %q", out.Result)
+		}
+		if _, err := RestoreSet(out.Set.State(), Rules{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestRestoreRefuses(t *testing.T) {
 	good := string(setOf(t, onDemand("a", ""), onDemand("b", "")).State())
 	for name, state := range map[string]string{

@@ -53,15 +53,14 @@ type AgentFacts struct {
 // system's randomness and knows no environment. It may be used by many goroutines
 // if its functions may.
 type Internals struct {
-	Now   func() time.Time
-	Rand  io.Reader
-	Allow []string                         // names of the environment that feeds may show
-	Env   func(name string) (string, bool) // asked for nothing but what Allow names
+	Now  func() time.Time
+	Rand io.Reader
+	Env  func(name string) (string, bool) // asked for nothing but what a session may show
 }
 
 type internal struct {
 	check func(params string) []*messages.Error
-	value func(in *Internals, o *object, f *Facts) ([]byte, []*messages.Error)
+	value func(in *Internals, o *object, f *Facts, env []string) ([]byte, []*messages.Error)
 }
 
 // internals is filled below, where the sources refer to each other's check.
@@ -86,8 +85,9 @@ func checked[T any](read func(*object) T) func(string) []*messages.Error {
 	}
 }
 
-// Fetch gives the value of an internal source as JSON, its references resolved.
-func (in *Internals) Fetch(src Source, f Facts) (string, error) {
+// Fetch gives the value of an internal source as JSON, its references resolved. env
+// names what of the environment may be shown: Rules.Env.
+func (in *Internals) Fetch(src Source, f Facts, env []string) (string, error) {
 	kind, ok := internals[src.Action]
 	if !ok {
 		return "", refuse("source.action", ReasonBadValue, "%q is none of %s", clip(src.Action), internalNames)
@@ -97,7 +97,7 @@ func (in *Internals) Fetch(src Source, f Facts) (string, error) {
 		bad.Field = "source.params"
 		return "", bad
 	}
-	v, found := kind.value(in, o, &f)
+	v, found := kind.value(in, o, &f, env)
 	if len(found) > 0 {
 		found[0].Field = "source.params" + found[0].Field
 		return "", found[0]
@@ -147,7 +147,7 @@ func readClock(o *object) clock {
 	return c
 }
 
-func clockValue(in *Internals, o *object, _ *Facts) ([]byte, []*messages.Error) {
+func clockValue(in *Internals, o *object, _ *Facts, _ []string) ([]byte, []*messages.Error) {
 	c := readClock(o)
 	if bad := o.end(); bad != nil {
 		return nil, bad
@@ -186,7 +186,7 @@ func readRandom(o *object) draw {
 
 // randomValue draws from min…max, both included. With a seed it is the same number at
 // every fetch: the source keeps no place in a sequence that a restart would lose.
-func randomValue(in *Internals, o *object, _ *Facts) ([]byte, []*messages.Error) {
+func randomValue(in *Internals, o *object, _ *Facts, _ []string) ([]byte, []*messages.Error) {
 	d := readRandom(o)
 	if bad := o.end(); bad != nil {
 		return nil, bad
@@ -236,10 +236,10 @@ func readNames(o *object) []string {
 }
 
 // envValue shows what the operator allows. A variable that is not set is null.
-func envValue(in *Internals, o *object, _ *Facts) ([]byte, []*messages.Error) {
+func envValue(in *Internals, o *object, _ *Facts, env []string) ([]byte, []*messages.Error) {
 	names := readNames(o)
 	for i, name := range names {
-		if !slices.Contains(in.Allow, name) {
+		if !slices.Contains(env, name) {
 			o.add("names["+strconv.Itoa(i)+"]", ReasonBadValue, "%q is not in environment.allow", clip(name))
 		}
 	}
@@ -260,7 +260,7 @@ func envValue(in *Internals, o *object, _ *Facts) ([]byte, []*messages.Error) {
 
 func readNothing(*object) struct{} { return struct{}{} }
 
-func sessionValue(_ *Internals, o *object, f *Facts) ([]byte, []*messages.Error) {
+func sessionValue(_ *Internals, o *object, f *Facts, _ []string) ([]byte, []*messages.Error) {
 	if bad := o.end(); bad != nil {
 		return nil, bad
 	}
@@ -278,7 +278,7 @@ func sessionValue(_ *Internals, o *object, f *Facts) ([]byte, []*messages.Error)
 	return b.object(), nil
 }
 
-func agentValue(_ *Internals, o *object, f *Facts) ([]byte, []*messages.Error) {
+func agentValue(_ *Internals, o *object, f *Facts, _ []string) ([]byte, []*messages.Error) {
 	if bad := o.end(); bad != nil {
 		return nil, bad
 	}

@@ -502,6 +502,17 @@ func TestGet(t *testing.T) {
 	})
 }
 
+// Each session shows what its own manifest allows, also by a reference.
+func TestEnvironmentOfSessions(t *testing.T) {
+	cfg := Config{Internals: Internals{Env: func(name string) (string, bool) { return "of " + name, true }}}
+	bubble(t, cfg, func(t *testing.T, k *Keeper, s Session, f *script) {
+		f.set("name", func(context.Context, Source) (string, error) { return `["HOME","SECRET"]`, nil })
+		set := setOf(t, Spec{ID: "home", Type: "internal", Source: SourceSpec{Action: Env, Params: `{"names":["HOME"]}`}}, onDemand("name", ""),
+			Spec{ID: "both", Type: "internal", Source: SourceSpec{Action: Env, Params: `{"names":"$name"}`}})
+		wantSeen(t, k, s, set, `home={"HOME":"of HOME"} name=["HOME","SECRET"] both=!failed`)
+	})
+}
+
 // Close waits for what still runs, and what is counted adds up.
 func TestCloseAndStats(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
@@ -622,7 +633,7 @@ func TestConfig(t *testing.T) {
 func TestInternals(t *testing.T) {
 	noon := time.Date(2024, 6, 15, 12, 34, 56, 789, time.UTC)
 	in := Internals{
-		Now: func() time.Time { return noon }, Allow: []string{"HOME", "NONE"}, Rand: strings.NewReader(strings.Repeat("\x80", 64)),
+		Now: func() time.Time { return noon }, Rand: strings.NewReader(strings.Repeat("\x80", 64)),
 		Env: func(name string) (string, bool) {
 			if name == "SECRET" {
 				t.Error("SECRET was asked for")
@@ -630,6 +641,7 @@ func TestInternals(t *testing.T) {
 			return "/root \xff", name == "HOME"
 		},
 	}
+	allow := []string{"HOME", "NONE"}
 	facts := Facts{
 		Session: SessionFacts{ID: "t:u:s", Run: 2, Turn: 7, Opened: noon},
 		Agent:   AgentFacts{Name: "a", Version: "1", Summary: "s", Author: "x", State: "beta", Dialect: "cortex", Model: "m"},
@@ -645,39 +657,39 @@ func TestInternals(t *testing.T) {
 		{SessionInfo, `{}`, `{"id":"t:u:s","opened":"2024-06-15T12:34:56Z","run":2,"turn":7}`},
 		{AgentMetadata, `{}`, `{"author":"x","dialect":"cortex","model":"m","name":"a","state":"beta","summary":"s","version":"1"}`},
 	} {
-		got, err := in.Fetch(Source{Kind: Internal, Action: c.action, Params: c.params}, facts)
+		got, err := in.Fetch(Source{Kind: Internal, Action: c.action, Params: c.params}, facts, allow)
 		if c.want == "-1" { // a fixed one, whichever
-			again, _ := in.Fetch(Source{Kind: Internal, Action: c.action, Params: c.params}, facts)
+			again, _ := in.Fetch(Source{Kind: Internal, Action: c.action, Params: c.params}, facts, allow)
 			c.want = again
 		}
 		if err != nil || got != c.want {
 			t.Errorf("%s %s: %s, %v; want %s", c.action, c.params, got, err, c.want)
 		}
 	}
-	if got, err := in.Fetch(Source{Action: SessionInfo, Params: "{}"}, Facts{}); got != "{}" || err != nil {
+	if got, err := in.Fetch(Source{Action: SessionInfo, Params: "{}"}, Facts{}, nil); got != "{}" || err != nil {
 		t.Errorf("nothing to tell: %s, %v", got, err)
 	}
 	// A draw that would make one number likelier is thrown away.
 	in.Rand = strings.NewReader(strings.Repeat("\x00", 8) + strings.Repeat("\x80", 8))
-	if got, err := in.Fetch(Source{Action: Random, Params: `{"min":1,"max":3}`}, facts); got != "2" || err != nil {
+	if got, err := in.Fetch(Source{Action: Random, Params: `{"min":1,"max":3}`}, facts, allow); got != "2" || err != nil {
 		t.Errorf("drawn %s, %v", got, err)
 	}
 	for action, params := range map[string]string{
 		Env: `{"names":["SECRET"]}`, SystemClock: `{"timezone":"$tz"}`, Random: `{"min":"1","max":2}`, "other": `{}`, SessionInfo: `[`,
 	} {
-		if got, err := in.Fetch(Source{Action: action, Params: params}, facts); err == nil {
+		if got, err := in.Fetch(Source{Action: action, Params: params}, facts, allow); err == nil {
 			t.Errorf("%s %s: %s", action, params, got)
 		}
 	}
 	in.Rand = strings.NewReader("")
-	if _, err := in.Fetch(Source{Action: Random, Params: `{"min":1,"max":2}`}, facts); err == nil {
+	if _, err := in.Fetch(Source{Action: Random, Params: `{"min":1,"max":2}`}, facts, allow); err == nil {
 		t.Error("no randomness went unnoticed")
 	}
 	// Every number comes, both ends included, none more often than it should.
 	in.Rand = nil
 	var seen [3]int
 	for range 3000 {
-		got, err := in.Fetch(Source{Action: Random, Params: `{"min":0,"max":2}`}, facts)
+		got, err := in.Fetch(Source{Action: Random, Params: `{"min":0,"max":2}`}, facts, allow)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,289 @@
+package feeds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// A flight is one fetch, for all who want it. err and value are set before done is
+// closed.
+type flight struct {
+	done  chan struct{}
+	value Value
+	err   error
+}
+
+// await waits for a flight and gives what may be served: what it brought, or an older
+// value that is young enough. err says why it is not the former.
+func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight) (v Value, ok bool, err error) {
+	select {
+	case <-f.done: // first, if both are ready
+	default:
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			k.mu.Lock()
+			k.stats.Late++
+			k.mu.Unlock()
+			err = failCause(ReasonTimeout, context.Cause(ctx), "not fetched in time")
+		}
+	}
+	if err == nil {
+		if f.err == nil {
+			return f.value, true, nil
+		}
+		err = f.err
+	}
+	if isReason(err, ReasonDisabled) {
+		return Value{}, false, err
+	}
+	if v, ok = k.cache.get(valueKey(session, e)); !ok || !e.served(v, k.now()) {
+		return Value{}, false, err
+	}
+	v.Failed = true
+	return v, true, err
+}
+
+// element shows what await gave.
+func (k *Keeper) element(e *Entry, v Value, ok bool, err error) Element {
+	el := Element{ID: e.ID, Cause: err}
+	switch {
+	case ok:
+		el.Stale = e.stale(v, k.now())
+		el.Body, el.Truncated, el.Value = injected(e, v.JSON, k.cfg.Counter)
+	case isReason(err, ReasonTimeout):
+		el.Error = ErrorTimeout
+	default:
+		el.Error = ErrorFailed
+	}
+	return el
+}
+
+func (k *Keeper) now() time.Time { return k.cfg.Internals.now() }
+
+// A round is one look at a set: every feed in it is decided once, so that those which
+// refer to another see what the prompt shows of it.
+type round struct {
+	k       *Keeper
+	session Session
+	set     Set
+	flights []*flight // by entry
+}
+
+func (k *Keeper) round(s Session, set Set) *round {
+	return &round{k: k, session: s, set: set, flights: make([]*flight, len(set.entries))}
+}
+
+// want gives the flight of a feed: one that has landed if the value at hand is fresh
+// enough and none is forced. It goes no deeper than a set is long.
+func (r *round) want(i int, force bool) *flight {
+	if r.flights[i] != nil {
+		return r.flights[i]
+	}
+	e := &r.set.entries[i]
+	key := valueKey(r.session.Key, e)
+	f := r.k.held(r.session.Key, key)
+	if f == nil && !force {
+		if v, ok := r.k.cache.get(key); ok && e.fresh(v, r.k.now()) {
+			f = landed(v, nil)
+		}
+	}
+	if f == nil {
+		f = r.fetch(e, key)
+	}
+	r.flights[i] = f
+	return f
+}
+
+func (r *round) fetch(e *Entry, key string) *flight {
+	deps := make([]dependency, 0, len(e.needs))
+	for _, name := range e.needs {
+		j := r.set.at(name)
+		if j < 0 || r.set.entries[j].Disabled {
+			return landed(Value{}, fail(messages.ErrConfig, ReasonNeeds, "it needs $%s, which is gone or disabled", name))
+		}
+		deps = append(deps, dependency{r.set.entries[j], r.want(j, false)})
+	}
+	return r.k.join(r.session, *e, key, deps, r.set.rules.Env)
+}
+
+func landed(v Value, err error) *flight {
+	f := &flight{done: make(chan struct{}), value: v, err: err}
+	close(f.done)
+	return f
+}
+
+// held gives the refusal of a feed that crashed and is not to be fetched now.
+func (k *Keeper) held(session, key string) *flight {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := k.sessions[session]
+	if a == nil {
+		return nil
+	}
+	c, ok := a.crashes[key]
+	switch {
+	case !ok || c.May(k.now()):
+		return nil
+	case c.Disabled():
+		return landed(Value{}, fail(messages.ErrCrash, ReasonDisabled, "it crashed %d times within %s", BackOffTimes+1, BackOffWindow))
+	}
+	return landed(Value{}, fail(messages.ErrCrash, ReasonBackOff, "it crashed and is restarted at %s", c.Next().UTC().Format(time.RFC3339)))
+}
+
+type dependency struct {
+	entry  Entry
+	flight *flight
+}
+
+// join gives the flight of a feed that is in the air, or begins one.
+func (k *Keeper) join(s Session, e Entry, key string, deps []dependency, env []string) *flight {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f, ok := k.flights[key]; ok {
+		k.stats.Merged++
+		return f
+	}
+	if k.closed {
+		return landed(Value{}, fail(messages.ErrCancelled, ReasonClosed, "the host stops"))
+	}
+	f := &flight{done: make(chan struct{})}
+	k.flights[key] = f
+	k.stats.Fetches++
+	k.running.Add(1)
+	go k.fly(f, s, e, key, deps, env)
+	return f
+}
+
+func (k *Keeper) fly(f *flight, s Session, e Entry, key string, deps []dependency, env []string) {
+	defer k.running.Done()
+	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.FetchTimeout)
+	defer cancel()
+	value, err := k.fetch(ctx, s, &e, deps, env)
+	now := k.now()
+	var panicked *PanicError
+	crashed := errors.As(err, &panicked)
+	if err == nil {
+		f.value = Value{JSON: value, At: now}
+		k.cache.put(key, f.value)
+	} else {
+		f.err = err
+		if old, ok := k.cache.get(key); ok && !old.Failed {
+			old.Failed = true
+			k.cache.put(key, old)
+		}
+	}
+	k.mu.Lock()
+	delete(k.flights, key)
+	if err != nil {
+		k.stats.Failed++
+	}
+	if crashed {
+		k.stats.Crashed++
+	}
+	if a := k.sessions[s.Key]; a != nil {
+		c, known := a.crashes[key]
+		switch {
+		case crashed:
+			if a.crashes == nil {
+				a.crashes = map[string]Crashes{}
+			}
+			if c = c.Crashed(now); c.Disabled() {
+				k.stats.Disabled++
+			}
+			a.crashes[key] = c
+		case known && err == nil:
+			if c = c.Succeeded(); c.forgettable(now) {
+				delete(a.crashes, key)
+			} else {
+				a.crashes[key] = c
+			}
+		}
+	}
+	k.mu.Unlock()
+	close(f.done)
+}
+
+// fetch resolves what a feed refers to and asks its source.
+func (k *Keeper) fetch(ctx context.Context, s Session, e *Entry, deps []dependency, env []string) (value string, err error) {
+	values := make(map[string]string, len(deps))
+	for i := range deps {
+		d := &deps[i]
+		v, ok, err := k.await(ctx, s.Key, &d.entry, d.flight)
+		if !ok {
+			return "", failCause(ReasonNeeds, err, "it needs $%s, which failed", d.entry.ID)
+		}
+		_, _, values[d.entry.ID] = injected(&d.entry, v.JSON, k.cfg.Counter)
+	}
+	src := e.Source
+	if src.Params, err = resolve(src.Params, values); err != nil {
+		return "", err
+	}
+	value, err = k.ask(ctx, s, src, env)
+	if err == nil {
+		switch {
+		case len(value) > MaxValueBytes:
+			err = fail(messages.ErrQuota, ReasonValueTooLarge, "%d bytes, more than %d", len(value), MaxValueBytes)
+		case !jsontext.Value(value).IsValid():
+			err = fail(messages.ErrConfig, ReasonInvalidJSON, "the source gave no JSON value")
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		err = failCause(ReasonTimeout, err, "the fetch was given up")
+	}
+	return value, err
+}
+
+// A PanicError is a panic of a source.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error names the panic's value.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+func (k *Keeper) ask(ctx context.Context, s Session, src Source, env []string) (value string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			value, err = "", &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	switch {
+	case src.Kind == Internal:
+		var facts Facts
+		if s.Facts != nil {
+			facts = s.Facts()
+		}
+		return k.cfg.Internals.Fetch(src, facts, env)
+	case src.Kind == Ingest && s.Ingest != nil:
+		return s.Ingest.Fetch(ctx, src)
+	case src.Kind == Ingest:
+		return "", fail(messages.ErrConfig, ReasonNoFiles, "this session has nothing to ingest from")
+	case s.Fetcher == nil:
+		return "", fail(messages.ErrConfig, ReasonUnknownTarget, "this session calls no %s", src.Kind)
+	}
+	return s.Fetcher.Fetch(ctx, src)
+}
+
+func failCause(reason string, cause error, format string, args ...any) *messages.Error {
+	e := fail(messages.ErrTimeout, reason, format, args...)
+	if reason != ReasonTimeout {
+		e.Code = messages.ErrConfig
+	}
+	e.Cause = cause
+	return e
+}
+
+// isReason tells whether the outermost typed error of err has a reason.
+func isReason(err error, reason string) bool {
+	var e *messages.Error
+	return errors.As(err, &e) && e.Reason == reason
+}
