@@ -349,6 +349,10 @@ func TestSyncRestarts(t *testing.T) {
 		want(3, 123)
 		do(ClearContext, `{}`)
 		want(3, 124)
+		do(UpdateFeed, `{"id":"p","enabled":true}`)
+		want(4, 124)
+		time.Sleep(61 * time.Second)
+		want(5, 126)
 	})
 }
 
@@ -426,6 +430,21 @@ func TestCrashOnDemand(t *testing.T) {
 	})
 }
 
+// No call makes a feed need a disabled one; a state that was tampered with may.
+func TestNeedsDisabled(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+		state := string(setOf(t, onDemand("a", `{"x":"$b"}`), onDemand("b", "")).State())
+		i := strings.LastIndex(state, `"Enabled":"true"`)
+		set, err := RestoreSet([]byte(state[:i]+`"Enabled":"no"`+state[i+len(`"Enabled":"true"`):]), Rules{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if els := wantSeen(t, k, s, set, "a=!failed"); !isReason(els[0].Cause, ReasonNeeds) || f.count("b") != 0 {
+			t.Error(els[0].Cause)
+		}
+	})
+}
+
 // What cannot be fetched is failed, each for its reason.
 func TestFailedFetches(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
@@ -490,6 +509,21 @@ func TestGet(t *testing.T) {
 		f.set("o", failing)
 		time.Sleep(time.Second)
 		want(call(`{"id":"o","refresh":true}`, "o"), `{"age_ms":1000,"id":"o","stale":true,"value":"o2"}`)
+		// A refresh that is not waited for: the older value, marked.
+		f.set("o", nil)
+		want(call(`{"id":"o","refresh":true}`, "o"), `{"age_ms":0,"id":"o","stale":false,"value":"o4"}`)
+		f.set("o", after(9*time.Second, `"late"`))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		el, v, known, _ := k.Get(ctx, s, set, "o", true)
+		cancel()
+		if !known || !v.Failed || !el.Stale || el.Body != "o4" {
+			t.Errorf("%+v, %+v", el, v)
+		}
+		time.Sleep(9 * time.Second)
+		if el, _, _, _ := k.Get(context.Background(), s, set, "o", false); el.Stale || el.Body != "late" {
+			t.Errorf("%+v", el)
+		}
+		f.set("o", failing)
 		want(call(`{"id":"off"}`, ""), `{"age_ms":null,"id":"off","stale":true,"value":null}`)
 		time.Sleep(time.Minute)
 		want(call(`{"id":"o","refresh":true}`, "o"), `{"age_ms":null,"id":"o","stale":true,"value":null}`)

@@ -240,6 +240,35 @@ func TestWheelBatches(t *testing.T) {
 	})
 }
 
+// After Close nothing more is handed over, also of what is due already.
+func TestWheelClosesBetweenBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := make(chan int, 10)
+		goOn := make(chan struct{})
+		w := NewWheel(func(batch []Due) {
+			calls <- len(batch)
+			<-goOn
+		})
+		w.Add("s", "first", time.Second)
+		<-calls
+		for i := range 2 * BatchSize {
+			w.Add("s", fmt.Sprint("f", i), time.Second)
+		}
+		goOn <- struct{}{}
+		if n := <-calls; n != BatchSize {
+			t.Errorf("a batch of %d", n)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			close(goOn)
+		}()
+		w.Close()
+		if len(calls) != 0 {
+			t.Error("a batch after Close")
+		}
+	})
+}
+
 // Many goroutines at once; the race detector watches, and nothing is lost or doubled.
 func TestWheelRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
