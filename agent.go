@@ -69,7 +69,11 @@ func LoadAgent(path string, dialects ...parse.Dialect) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{Manifest: m, Dir: filepath.Dir(path)}, nil
+	a := &Agent{Manifest: m, Dir: filepath.Dir(path)}
+	if err := a.define(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // compiled is an agent ready for the actors.
@@ -170,9 +174,20 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	}); ok {
 		c.checker = checker.CheckInput
 	}
-	primer := dialect.Primer(set.Specs())
+	targets, err := rt.targets(a, m, set, gate)
+	if err != nil {
+		return err
+	}
+	specs := set.Specs()
+	if others := targets.Specs(); len(others) > 0 {
+		if !dialect.Traits().InStreamActions {
+			return &messages.Error{Code: messages.ErrConfig, Field: "import", Detail: "the dialect " + dialect.Name() + " can call tools alone; " + string(others[0].Type) + " " + others[0].Name + " is none"}
+		}
+		specs = append(specs, others...)
+	}
+	primer := dialect.Primer(specs)
 	c.agent = &actors.Agent{
-		Name: name, Dialect: dialect, Routes: routes, Tools: set, Gate: gate, Specs: set.Specs(), Primer: primer, Digester: prompt.NewDigester(primer),
+		Name: name, Dialect: dialect, Routes: routes, Tools: set, Targets: targets, Gate: gate, Specs: specs, Primer: primer, Digester: prompt.NewDigester(primer),
 		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts),
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
@@ -181,20 +196,10 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: m.Loop.MaxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
 			Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
-			Target: target(set), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
+			Target: targets.Find, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},
 	}
 	return nil
-}
-
-// target finds what actions of a reply may name: the tools of a set, in this release.
-func target(set *tools.Set) func(messages.ActionType, string) (messages.Class, bool) {
-	return func(t messages.ActionType, name string) (messages.Class, bool) {
-		if t != messages.TypeTool {
-			return "", false
-		}
-		return set.Target(name)
-	}
 }
 
 // names are what a manifest calls the dialects of a configuration.

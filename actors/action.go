@@ -80,6 +80,8 @@ type action struct {
 
 	mu     sync.Mutex // audits come from the tool's goroutines
 	audits []messages.Audit
+	tokens int64
+	micro  int64
 	closed bool
 }
 
@@ -93,27 +95,23 @@ func (a *action) run(last func()) {
 	end.MS = max(0, a.host.cfg.Now().Sub(began).Milliseconds())
 	a.mu.Lock()
 	end.Audits, a.closed = a.audits, true
+	end.Tokens, end.CostMicroUSD = a.tokens, a.micro
 	a.mu.Unlock()
 	last()
 	a.box.post(end)
 }
 
-// attempt runs the tool within its time. A tool that overruns it is left behind
+// attempt runs the target within its time. One that overruns it is left behind
 // as an orphan: the action ends without it, and what it says later is dropped.
 func (a *action) attempt() *turn.ActionEnded {
-	t, err := a.agent.Tools.Lookup(a.start.Name)
-	if err != nil || t == nil || t.Run == nil && a.start.Type == "" {
-		return failed("unavailable", neuroscript.CodeToolNotFound, "tool."+a.start.Name+" is not available")
+	work, timeout, end := a.work()
+	if end != nil {
+		return end
 	}
-	args, err := neuroscript.FromJSON([]byte(a.start.Args))
-	if err != nil {
-		return failed("arguments", neuroscript.CodeArgument, err.Error())
-	}
-	list, positional := args.AsList()
 	ctx := a.ctx
 	deadline := a.start.Deadline
-	if t.Timeout > 0 {
-		if at := a.host.cfg.Now().Add(t.Timeout); deadline.IsZero() || at.Before(deadline) {
+	if timeout > 0 {
+		if at := a.host.cfg.Now().Add(timeout); deadline.IsZero() || at.Before(deadline) {
 			deadline = at
 		}
 	}
@@ -122,19 +120,9 @@ func (a *action) attempt() *turn.ActionEnded {
 		ctx, cancel = context.WithDeadlineCause(ctx, deadline, messages.Errorf(messages.ErrTimeout, "the action's time is up"))
 		defer cancel()
 	}
-	call := &tools.Call{
-		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Epoch: a.epoch,
-		Attempt: a.start.Attempt, Args: list, Session: reader{a.host}, Audit: a.audit,
-	}
 	done := make(chan outcome, 1)
 	a.host.run(func() {
-		supervisor.Guard(func() {
-			if positional && t.Run != nil { // of a program, which has coerced them
-				done <- outcome{end: conclude(t.Run(ctx, call))}
-				return
-			}
-			done <- outcome{end: conclude(t.Invoke(ctx, call, args, a.agent.Limits))}
-		}, func(crash *supervisor.Crash) { done <- outcome{crash: crash} })
+		supervisor.Guard(func() { done <- outcome{end: work(ctx)} }, func(crash *supervisor.Crash) { done <- outcome{crash: crash} })
 	})
 	select {
 	case o := <-done:
@@ -148,9 +136,42 @@ func (a *action) attempt() *turn.ActionEnded {
 		return a.timely(ctx, o)
 	case <-grace.C:
 		a.host.cfg.Observer.Orphan()
-		a.host.log.Warn("a tool overran its time and was left behind", zap.String("SID", a.sid), zap.String("tool", t.Name))
+		a.host.log.Warn("a tool overran its time and was left behind", zap.String("SID", a.sid), zap.String("tool", a.start.Name))
 		return a.lost(ctx)
 	}
+}
+
+// work finds what the action is to do. end says that there is nothing.
+func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
+	call := &tools.Call{
+		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Epoch: a.epoch,
+		Attempt: a.start.Attempt, Session: reader{a.host}, Audit: a.audit, Spend: a.spend,
+	}
+	if a.start.Type != "" {
+		targets, typ := a.agent.Targets, a.start.Type
+		if _, ok := targets.Find(typ, call.Name); !ok {
+			return nil, 0, failed("unavailable", neuroscript.CodeToolNotFound, string(typ)+" "+call.Name+" is not available")
+		}
+		return func(ctx context.Context) *turn.ActionEnded {
+			return concludeJSON(targets.Do(ctx, call, typ, a.start.Args))
+		}, targets.Timeout(typ, call.Name), nil
+	}
+	t, err := a.agent.Tools.Lookup(call.Name)
+	if err != nil || t == nil || t.Run == nil {
+		return nil, 0, failed("unavailable", neuroscript.CodeToolNotFound, "tool."+call.Name+" is not available")
+	}
+	args, err := neuroscript.FromJSON([]byte(a.start.Args))
+	if err != nil {
+		return nil, 0, failed("arguments", neuroscript.CodeArgument, err.Error())
+	}
+	list, positional := args.AsList()
+	return func(ctx context.Context) *turn.ActionEnded {
+		if positional { // of a program, which has coerced them
+			call.Args = list
+			return conclude(t.Run(ctx, call))
+		}
+		return conclude(t.Invoke(ctx, call, args, a.agent.Limits))
+	}, t.Timeout, nil
 }
 
 // outcome is how a tool ended on its own goroutine.
@@ -198,12 +219,35 @@ func conclude(v neuroscript.Value, err error) *turn.ActionEnded {
 	return &turn.ActionEnded{State: messages.ActionOK, Result: string(raw)}
 }
 
+func concludeJSON(result string, err error) *turn.ActionEnded {
+	var lost *tools.Unsettled
+	switch {
+	case errors.As(err, &lost):
+		end := failed("lost", neuroscript.CodeToolFailed, messages.UnknownText+" "+lost.Reason)
+		end.State = messages.ActionUnknown
+		return end
+	case err != nil:
+		code, text := tools.Failure(err)
+		return failed("error", code, text)
+	}
+	return &turn.ActionEnded{State: messages.ActionOK, Result: result}
+}
+
 func failed(reason string, code int, text string) *turn.ActionEnded {
 	raw, err := neuroscript.AppendJSON(nil, neuroscript.String(text))
 	if err != nil {
 		raw = nil
 	}
 	return &turn.ActionEnded{State: messages.ActionFailed, Reason: reason, ErrorCode: int64(code), Result: string(raw)}
+}
+
+// spend counts what a target used of the run's budget. What it says too late is lost.
+func (a *action) spend(tokens, micro int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.tokens, a.micro = a.tokens+max(tokens, 0), a.micro+max(micro, 0)
+	}
 }
 
 func (a *action) audit(entry messages.Audit) {

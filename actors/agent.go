@@ -29,6 +29,7 @@ type Agent struct {
 	Routes   []Route // at least one
 	Retry    llm.Policy
 	Tools    *tools.Set
+	Targets  *tools.Targets // of actions in replies: Tools and what is none
 	Gate     tools.Gate
 	Specs    []messages.ToolSpec
 	Primer   string           // of Specs

@@ -194,12 +194,14 @@ func (d *decoder) body() messages.Body {
 		}
 	case messages.KindActionEnded:
 		return &messages.ActionEnded{
+			CostUSD:   d.numz("cost_micro_usd"),
 			ErrorCode: d.numz("error_code"),
 			ID:        d.str("id"),
 			MS:        d.num("ms"),
 			Reason:    d.strz("reason"),
 			Result:    d.strz("result"),
 			State:     messages.ActionState(d.str("state")),
+			Tokens:    d.numz("tokens"),
 		}
 	case messages.KindParseError:
 		return &messages.ParseFault{

@@ -156,12 +156,14 @@ func (e *encoder) body(b messages.Body) {
 		e.str("id", b.ID)
 		e.str("key", b.Key)
 	case *messages.ActionEnded:
+		e.numz("cost_micro_usd", b.CostUSD)
 		e.numz("error_code", b.ErrorCode)
 		e.str("id", b.ID)
 		e.num("ms", b.MS)
 		e.strz("reason", b.Reason)
 		e.strz("result", b.Result)
 		e.str("state", string(b.State))
+		e.numz("tokens", b.Tokens)
 	case *messages.ParseFault:
 		e.str("code", string(b.Code))
 		e.strz("detail", b.Detail)

@@ -231,6 +231,7 @@ func (c *checker) across(m *Manifest) {
 	for i, f := range m.Model.Fallback {
 		c.model(index("model.fallback", i), f)
 	}
+	c.definitions(m)
 	for i, g := range m.Grants {
 		if strings.HasSuffix(g.Session, ":*") && len(g.Session) <= messages.MaxSIDBytes || g.Session == "" {
 			continue

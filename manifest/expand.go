@@ -15,7 +15,7 @@ const maxExpandedBytes = 1 << 20
 // expand replaces ${NAME}, ${NAME:-text} and $$ in a text (streaming.md §7.1).
 // What was put in is not read again.
 func (l *loader) expand(s string) (string, *messages.Error) {
-	if !strings.Contains(s, "$") {
+	if l.raw || !strings.Contains(s, "$") {
 		return s, nil
 	}
 	var b strings.Builder

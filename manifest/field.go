@@ -21,6 +21,7 @@ type field struct {
 	unit     string
 	shape    string
 	required bool
+	raw      bool // ${NAME} is not the environment's
 	optional bool // 0 stands for absent, so the file may not write it
 	// unsupported are values that the protocols name and this host never honours.
 	unsupported []string
@@ -36,7 +37,7 @@ func fieldsOf(t reflect.Type) []field {
 		sf := t.Field(i)
 		f := field{
 			key: sf.Tag.Get("yaml"), doc: sf.Tag.Get("doc"), unit: sf.Tag.Get("unit"),
-			shape: sf.Tag.Get("shape"), required: sf.Tag.Get("required") == "true", optional: sf.Tag.Get("optional") == "true", index: i,
+			shape: sf.Tag.Get("shape"), required: sf.Tag.Get("required") == "true", optional: sf.Tag.Get("optional") == "true", raw: sf.Tag.Get("raw") == "true", index: i,
 		}
 		f.enum = list(sf.Tag.Get("enum"))
 		f.later = list(sf.Tag.Get("later"))
@@ -86,11 +87,12 @@ type shape struct {
 }
 
 var shapes = map[string]shape{
-	"name": {regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`), "1 to 128 letters, digits, '.', '_' or '-'"},
-	"tool": {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}$`), "a name such as read or str.ToUpper"},
-	"id":   {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`), "a letter or '_', then up to 63 letters, digits or '_'"},
-	"env":  {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`), "the name of an environment variable"},
-	"url":  {regexp.MustCompile(`^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$`), "an address such as http://localhost:11434/v1, without name, query or fragment"},
+	"name":   {regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`), "1 to 128 letters, digits, '.', '_' or '-'"},
+	"tool":   {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}$`), "a name such as read or str.ToUpper"},
+	"id":     {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`), "a letter or '_', then up to 63 letters, digits or '_'"},
+	"action": {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`), "a letter or '_', then up to 63 letters, digits, '_', '.' or '-'"},
+	"env":    {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`), "the name of an environment variable"},
+	"url":    {regexp.MustCompile(`^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$`), "an address such as http://localhost:11434/v1, without name, query or fragment"},
 	// Capitals only, because a key that is written here by mistake has others.
 	"secret": {regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`), "the name of an environment variable, in capitals; the key itself does not belong into a manifest"},
 	"grant":  {regexp.MustCompile(`^([A-Za-z0-9._-]+|[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:([A-Za-z0-9._-]+|\*))$`), "tenant:user:id, a bare id, or tenant:user:*"},

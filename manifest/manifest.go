@@ -27,7 +27,7 @@ import (
 // Tags: yaml is the key; doc the sentence in the schema; enum the values, parted
 // by '|'; min and max the bounds of a number, duration or size; unit says how an
 // int64 is written ("bytes": 64MiB, "usd": "1.00", "seconds": whole ones);
-// required keys must be there in an item of a list, and of optional numbers 0
+// required keys must be there in an item of a list, raw texts are not expanded, and of optional numbers 0
 // stands for absent; shape names a pattern of
 // shapes for a string, a list's items or a map's keys; later lists the values
 // that later releases honour, '*' for every value but the empty one.
@@ -42,6 +42,8 @@ type Manifest struct {
 	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" later:"cogency|kitsu" doc:"How the model speaks."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 	Import  Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
+
+	Define Define `yaml:"define" optional:"true" doc:"What import names, when it has no file of its own."`
 
 	ContextFeeds    []Feed          `yaml:"context_feeds" later:"*" doc:"Named context kept fresh."`
 	InternalActions InternalActions `yaml:"internal_actions" doc:"Actions on the session itself."`
@@ -113,8 +115,8 @@ type Import struct {
 	Tools     []string `yaml:"tools" shape:"tool" doc:"Tools, spelled as a call spells them."`
 	Agents    []string `yaml:"agents" shape:"tool" later:"*" doc:"Agents that may be run as child sessions."`
 	Relics    []string `yaml:"relics" shape:"tool" later:"*" doc:"Relics."`
-	Workflows []string `yaml:"workflows" shape:"tool" later:"*" doc:"Workflows."`
-	LLMs      []string `yaml:"llms" shape:"tool" later:"*" doc:"Prompt templates with a model."`
+	Workflows []string `yaml:"workflows" shape:"tool" doc:"Graphs of actions that run inside one, for the same dialects."`
+	LLMs      []string `yaml:"llms" shape:"tool" doc:"Prompt templates with a model, for dialects that act while they speak."`
 	MCP       []any    `yaml:"mcp" later:"*" doc:"MCP servers."`
 }
 

@@ -47,8 +47,16 @@ func Parse(file string, data []byte, dialects ...string) (*Manifest, error) {
 func ParseEnv(file string, data []byte, lookup func(name string) (string, bool), dialects ...string) (*Manifest, error) {
 	l := loader{file: file, places: map[string]place{}, lookup: lookup, dialects: dialects}
 	m := l.load(data)
+	if err := l.mistakes(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// mistakes joins what was found, in order of the file.
+func (l *loader) mistakes() error {
 	for _, e := range l.found {
-		e.File = file
+		e.File = l.file
 	}
 	slices.SortStableFunc(l.found, func(a, b *messages.Error) int {
 		if a.Line != b.Line {
@@ -56,18 +64,15 @@ func ParseEnv(file string, data []byte, lookup func(name string) (string, bool),
 		}
 		return a.Col - b.Col
 	})
-	if len(l.found) == 0 {
-		return m, nil
-	}
 	var all []error
 	for i, e := range l.found {
 		if i == maxMistakes {
-			all = append(all, &messages.Error{Code: messages.ErrConfig, File: file, Detail: fmt.Sprintf("and %d more mistakes", len(l.found)-i)})
+			all = append(all, &messages.Error{Code: messages.ErrConfig, File: l.file, Detail: fmt.Sprintf("and %d more mistakes", len(l.found)-i)})
 			break
 		}
 		all = append(all, e)
 	}
-	return nil, errors.Join(all...)
+	return errors.Join(all...)
 }
 
 type place struct{ line, col int }
@@ -83,8 +88,11 @@ type loader struct {
 	dialects []string // known beside the product's
 	allow    []string
 	vars     map[string]string
-	nodes    int // read into values without a shape
-	grown    int // bytes put in for variables
+	// definition tells that the file is one of a definition: no key has an alias.
+	definition bool
+	raw        bool // the value being read is not expanded
+	nodes      int  // read into values without a shape
+	grown      int  // bytes put in for variables
 	// undefined: in the text that is read, a variable that is not set is empty.
 	undefined bool
 }
@@ -98,7 +106,8 @@ func (l *loader) add(p place, path, reason, format string, args ...any) {
 
 func at(n *yaml.Node) place { return place{n.Line, n.Column} }
 
-func (l *loader) load(data []byte) *Manifest {
+// begin gives the one mapping of the file.
+func (l *loader) begin(data []byte) *yaml.Node {
 	if len(data) > MaxFileBytes {
 		l.add(place{}, "", ReasonBadValue, "the manifest has %d bytes; the limit is %d", len(data), MaxFileBytes)
 		return nil
@@ -111,6 +120,14 @@ func (l *loader) load(data []byte) *Manifest {
 		l.add(at(doc), "", ReasonWrongType, "a manifest is a mapping of keys, not %s", nodeName(doc))
 		return nil
 	}
+	return doc
+}
+
+func (l *loader) load(data []byte) *Manifest {
+	doc := l.begin(data)
+	if doc == nil {
+		return nil
+	}
 	m := Default(peek(doc, "dialect"))
 	l.root = reflect.ValueOf(m).Elem()
 	// Texts anywhere may use the environment, so it is read first, and again with
@@ -120,13 +137,19 @@ func (l *loader) load(data []byte) *Manifest {
 	if m.Loop.NoProgressN <= 0 {
 		m.Loop.NoProgressN = DefaultNoProgressN
 	}
+	l.merge(check(m, l.dialects))
+	return m
+}
+
+// merge adds what is wrong with values that could be read.
+func (l *loader) merge(wrong []*messages.Error) {
 	reported := map[string]bool{}
 	unread := map[string]bool{}
 	for _, e := range l.found {
 		reported[e.Field] = true
 		unread[e.Field] = e.Reason == ReasonWrongType
 	}
-	for _, e := range check(m, l.dialects) {
+	for _, e := range wrong {
 		// What could not be read kept its default and has been reported.
 		if reported[e.Field] || inside(unread, e.Field) {
 			continue
@@ -135,7 +158,6 @@ func (l *loader) load(data []byte) *Manifest {
 		e.Line, e.Col = p.line, p.col
 		l.found = append(l.found, e)
 	}
-	return m
 }
 
 // inside tells whether a path lies in one of a set.
@@ -275,7 +297,7 @@ func (l *loader) structure(path string, n *yaml.Node, v reflect.Value) {
 			continue
 		}
 		here := join(path, key)
-		if target, ok := aliases[here]; ok {
+		if target, ok := aliases[here]; ok && !l.definition {
 			l.aliased(here, target, kn, vn)
 			continue
 		}

@@ -25,7 +25,15 @@ func (l *loader) value(path string, kn, n *yaml.Node, f *field, v reflect.Value)
 		return
 	}
 	l.places[path] = at(n)
+	if f.raw {
+		l.raw = true
+		defer func() { l.raw = false }()
+	}
 	switch v.Kind() {
+	case reflect.Interface:
+		if x, ok := l.anything(path, n, 0); ok {
+			v.Set(reflect.ValueOf(x))
+		}
 	case reflect.Struct:
 		l.structure(path, n, v)
 	case reflect.Slice:

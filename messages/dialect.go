@@ -127,8 +127,9 @@ type Verdict struct {
 
 // ToolSpec describes a callable tool to a model.
 type ToolSpec struct {
-	Name        string // as a call spells it, such as "str.ToUpper"
-	Signature   string // "(s, old, new, count?)"
+	Type        ActionType // "" is tool
+	Name        string     // as a call spells it, such as "str.ToUpper"
+	Signature   string     // "(s, old, new, count?)"
 	Description string
 	Schema      string // JSON schema of the arguments object; may be empty
 	Class       Class

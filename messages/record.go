@@ -242,12 +242,14 @@ type ActionStarted struct {
 
 // ActionEnded is the one terminal record of an action.
 type ActionEnded struct {
-	ErrorCode int64       `json:"error_code,omitzero"` // the tool's number, failed only
+	CostUSD   int64       `json:"cost_micro_usd,omitzero"` // of models it asked, all attempts together
+	ErrorCode int64       `json:"error_code,omitzero"`     // the tool's number, failed only
 	ID        string      `json:"id"`
 	MS        int64       `json:"ms"`
 	Reason    string      `json:"reason,omitzero"`
 	Result    string      `json:"result,omitzero"` // canonical JSON
 	State     ActionState `json:"state"`
+	Tokens    int64       `json:"tokens,omitzero"` // of models it asked, input and output
 }
 
 // ParseFault is a decoder's complaint: kind parse.error. Reason is the dialect's own

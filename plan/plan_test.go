@@ -299,3 +299,20 @@ func TestViews(t *testing.T) {
 		t.Error("an action nobody declared")
 	}
 }
+
+func TestNamesAndWhole(t *testing.T) {
+	for _, c := range []struct{ text, whole, names string }{
+		{"", "", ""},
+		{"$a", "a", "a"},
+		{"${a.b.0}", "a", "a"},
+		{"$a ", "", "a"},
+		{"$$a", "", ""},
+		{"$5 ${a-b} $", "", ""},
+		{"x $b and ${a.x}$b$_c", "", "b a _c"},
+	} {
+		name, ok := Whole(c.text)
+		if name = map[bool]string{true: name}[ok]; name != c.whole || strings.Join(Names(c.text), " ") != c.names {
+			t.Errorf("%q: %q, %q", c.text, name, Names(c.text))
+		}
+	}
+}

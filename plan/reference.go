@@ -1,6 +1,9 @@
 package plan
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // MaxReferenceBytes bounds a reference, from $ to its last byte. Names are at most
 // 64 bytes; the rest is for paths. What is longer is text, in a stream as in a
@@ -23,6 +26,31 @@ type reference struct {
 	n    int    // bytes it takes, with its sigils
 	name string // [A-Za-z_][A-Za-z0-9_]*
 	path string // "field.0.x", or ""
+}
+
+// Whole gives the name of a text that is exactly one reference.
+func Whole(text string) (name string, ok bool) {
+	if !strings.HasPrefix(text, "$") {
+		return "", false
+	}
+	r := refAt(text, true)
+	return r.name, r.kind == refName && r.n == len(text)
+}
+
+// Names lists the names that the references in a text mean, in order, each once.
+func Names(text string) []string {
+	var all []string
+	for {
+		i := strings.IndexByte(text, '$')
+		if i < 0 {
+			return all
+		}
+		r := refAt(text[i:], true)
+		if r.kind == refName && !slices.Contains(all, r.name) {
+			all = append(all, r.name)
+		}
+		text = text[i+r.n:]
+	}
 }
 
 // full is the reference as reasons and placeholders write it.

@@ -62,6 +62,9 @@ type Call struct {
 	// Audit records an access decision; nil where nobody keeps them. It may be
 	// called until the tool returns.
 	Audit func(messages.Audit)
+	// Spend counts model tokens and money to the budget of the run; nil where nobody
+	// keeps one. It may be called until the tool returns.
+	Spend func(tokens, costMicroUSD int64)
 }
 
 // Reader reads what sessions have made public. The tool that asks has checked

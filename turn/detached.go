@@ -89,7 +89,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	if d.call.Class.Durable() {
 		hold = EndedHold
 	}
-	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: in.MS}
+	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: in.MS, Tokens: in.Tokens, CostUSD: in.CostMicroUSD}
 	if end.State == messages.ActionUnknown && end.Result == "" {
 		end.Result = quote(messages.UnknownText)
 	}
@@ -182,6 +182,9 @@ func (s *State) applyDetached(r *messages.Record) {
 		}
 	case *messages.ActionEnded:
 		if i := find(b.ID); i >= 0 {
+			if s.Open != nil && s.Open.Run == s.Detached[i].Run {
+				s.Open.spend(b)
+			}
 			if s.Detached = slices.Delete(s.Detached, i, i+1); len(s.Detached) == 0 {
 				s.Detached = nil
 			}

@@ -270,12 +270,16 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		a := in.Audits[i]
 		m.persist(&a, LazyHold)
 	}
+	c.tokens, c.micro = c.tokens+in.Tokens, c.micro+in.CostMicroUSD
 	if c.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining && !in.Last {
 		if m.tried(c, in) {
 			return
 		}
 	}
 	m.endCall(c, in)
+	if c.tokens+c.micro > 0 && m.acts(m.flight) && m.overBudget() {
+		return
+	}
 	m.proceed()
 }
 
@@ -295,6 +299,7 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	}
 	m.flight.lastEnd = m.persist(&messages.ActionEnded{
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
+		Tokens: c.tokens, CostUSD: c.micro,
 	}, hold).Seq
 	if c.asked && m.flight.ran && !m.flight.ended {
 		m.answerCall(c)

@@ -118,7 +118,10 @@ type ActionEnded struct {
 	Result    string
 	ErrorCode int64
 	MS        int64
-	Audits    []messages.Audit
+	// What the attempt used of the run's budget.
+	Tokens       int64
+	CostMicroUSD int64
+	Audits       []messages.Audit
 }
 
 // Due says that the time of a Schedule has come.

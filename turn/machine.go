@@ -108,6 +108,8 @@ type call struct {
 	key     string
 	attempt int64 // of the latest start
 	code    int64 // of its end
+	tokens  int64 // of models its attempts asked
+	micro   int64 // what they cost, in micro-USD
 	said    int   // emissions recorded before it was declared
 	// ruled is the gate's recorded answer of a call that did not begin.
 	ruled  messages.GateAnswer

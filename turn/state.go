@@ -260,6 +260,12 @@ func (s *State) Apply(r *messages.Record) error {
 	return nil
 }
 
+// spend counts what an action used of the run's budget.
+func (r *OpenRun) spend(b *messages.ActionEnded) {
+	r.Tokens += b.Tokens
+	r.Cost += b.CostUSD
+}
+
 func (s *State) applyTurn(r *messages.Record) {
 	if b, ok := r.Body.(*messages.TurnBegin); ok {
 		s.Turn = r.Turn
@@ -326,6 +332,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		t.Actions = slices.Delete(t.Actions, i, i+1)
 		s.close(a.Question)
 		t.Calls = append(t.Calls, shapeOf(a, b))
+		run.spend(b)
 		if b.Reason == reasonPanic {
 			if run.Panics == nil {
 				run.Panics = map[string]int64{}

@@ -110,6 +110,7 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 			}
 			// Also one that was lost when the grace was over: what came of it is the same.
 			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
+			in.Tokens, in.CostMicroUSD = b.Tokens, b.CostUSD
 			return in, nil
 		default:
 			return nil, p.stuck(r, "an audit without the action it belongs to")

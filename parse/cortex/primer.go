@@ -2,6 +2,7 @@ package cortex
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
@@ -11,26 +12,41 @@ import (
 var primerText string
 
 // Primer teaches the blocks, their rules and the fields of an action, then lists
-// the tools, one a line, in the order given, each with the schema of its parameters
+// the tools, one a line, in the order given, and behind them what is none, each with the schema of its parameters
 // where there is one.
 func (Dialect) Primer(tools []messages.ToolSpec) string {
 	var b strings.Builder
 	b.WriteString(primerText)
 	b.WriteString("\n## Tools\n\n")
-	if len(tools) == 0 {
+	others := slices.IndexFunc(tools, func(t messages.ToolSpec) bool { return t.Type != "" && t.Type != messages.TypeTool })
+	if others < 0 {
+		others = len(tools)
+	}
+	if others == 0 {
 		b.WriteString("None.\n")
 	}
-	for _, t := range tools {
-		b.WriteString("- " + oneLine(t.Name) + oneLine(t.Signature))
-		if d := oneLine(t.Description); d != "" {
-			b.WriteString(": " + d)
-		}
-		b.WriteByte('\n')
-		if s := oneLine(t.Schema); s != "" {
-			b.WriteString("  parameters: " + s + "\n")
-		}
+	for _, t := range tools[:others] {
+		spec(&b, &t, "")
+	}
+	if others < len(tools) {
+		b.WriteString("\n## Other actions\n\nCalled like tools, with the type in the tag.\n\n")
+	}
+	for _, t := range tools[others:] {
+		spec(&b, &t, "type=\""+oneLine(string(t.Type))+"\" ")
 	}
 	return b.String()
+}
+
+// spec writes one line, and one for the schema.
+func spec(b *strings.Builder, t *messages.ToolSpec, typ string) {
+	b.WriteString("- " + typ + oneLine(t.Name) + oneLine(t.Signature))
+	if d := oneLine(t.Description); d != "" {
+		b.WriteString(": " + d)
+	}
+	b.WriteByte('\n')
+	if s := oneLine(t.Schema); s != "" {
+		b.WriteString("  parameters: " + s + "\n")
+	}
 }
 
 // oneLine makes text from elsewhere harmless in a list: white space runs, line ends

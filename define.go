@@ -1,0 +1,303 @@
+package stile
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// What a manifest imports besides the tools of the host: definitions become targets of
+// actions.
+
+// define reads the definitions that the manifest imports and does not hold, from the
+// agent's folder. All mistakes are reported at once.
+func (a *Agent) define() error {
+	wants := a.Manifest.Wants()
+	if len(wants) == 0 {
+		return nil
+	}
+	dir, err := os.OpenRoot(a.Dir)
+	if err != nil {
+		return &messages.Error{Code: messages.ErrConfig, Field: wants[0].Field, Detail: "cannot open the agent's folder", Cause: unwrapPath(err)}
+	}
+	defer dir.Close()
+	var all []error
+	for _, w := range wants {
+		data, err := readSome(dir, w.File)
+		if err != nil {
+			all = append(all, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonMissing, Field: w.Field, File: w.File, Detail: "cannot read the definition of " + w.Name, Cause: unwrapPath(err)})
+			continue
+		}
+		all = append(all, a.Manifest.Adopt(w, w.File, data, os.LookupEnv))
+	}
+	return errors.Join(all...)
+}
+
+// readSome reads a file of a folder up to one byte more than a manifest may have.
+func readSome(dir *os.Root, name string) ([]byte, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, manifest.MaxFileBytes+1))
+}
+
+// targets gathers what actions may name: the tools of set, and the definitions that are
+// imported.
+func (rt *Runtime) targets(a *Agent, m *manifest.Manifest, set *tools.Set, gate tools.Gate) (*tools.Targets, error) {
+	t := tools.NewTargets(set, programLimits(m.Quotas))
+	if wants := m.Wants(); len(wants) > 0 {
+		w := wants[0]
+		return nil, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonMissing, Field: w.Field, Detail: "there is no definition of " + w.Name + " in define, and no file was read"}
+	}
+	for i := range m.Define.LLMs {
+		d := &m.Define.LLMs[i]
+		if !slices.Contains(m.Import.LLMs, d.Name) {
+			continue
+		}
+		x, err := rt.prompt(a, m, d, fmt.Sprintf("define.llms[%d]", i))
+		if err == nil {
+			err = t.Add(x)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	g := graphs{t: t, m: m, gate: gate, state: make([]int, len(m.Define.Workflows))}
+	for i := range m.Define.Workflows {
+		if err := g.add(i); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// graphs adds workflows, those first that others call.
+type graphs struct {
+	t     *tools.Targets
+	m     *manifest.Manifest
+	gate  tools.Gate
+	state []int // 1 while those it calls are added, 2 when it is
+}
+
+// add adds a workflow. The recursion is as deep as workflows call each other, at most
+// maxNesting.
+func (g *graphs) add(i int) error { return g.nested(i, 0) }
+
+// maxNesting bounds how deep workflows call workflows (design.md §8, as of agents).
+const maxNesting = 4
+
+func (g *graphs) nested(i, depth int) error {
+	d := &g.m.Define.Workflows[i]
+	at := fmt.Sprintf("define.workflows[%d]", i)
+	if g.state[i] == 2 || !slices.Contains(g.m.Import.Workflows, d.Name) {
+		return nil
+	}
+	if depth >= maxNesting || g.state[i] == 1 {
+		return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: at + ".steps", Detail: fmt.Sprintf("the workflow %s calls itself, or workflows nest more than %d deep", d.Name, maxNesting)}
+	}
+	g.state[i] = 1
+	graph := tools.Graph{Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Targets: g.t, Gate: g.gate}
+	for j := range d.Steps {
+		s := &d.Steps[j]
+		if s.Type == string(messages.TypeWorkflow) {
+			if k := slices.IndexFunc(g.m.Define.Workflows, func(w manifest.Workflow) bool { return w.Name == s.Name }); k >= 0 {
+				if err := g.nested(k, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+		act, err := s.Action()
+		if err != nil {
+			return &messages.Error{Code: messages.ErrConfig, Field: fmt.Sprintf("%s.steps[%d].parameters", at, j), Detail: "no JSON", Cause: err}
+		}
+		graph.Steps = append(graph.Steps, act)
+	}
+	var err error
+	if graph.Inputs, err = parameters(d.Inputs, at+".inputs"); err != nil {
+		return err
+	}
+	if d.Output != nil {
+		if graph.Output, err = jsonOf(d.Output, at+".output"); err != nil {
+			return err
+		}
+	}
+	x, err := tools.Workflow(graph)
+	if err == nil {
+		err = g.t.Add(x)
+	}
+	g.state[i] = 2
+	return under(at, err)
+}
+
+// under puts the field of an error under another.
+func under(at string, err error) error {
+	var e *messages.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	placed := *e
+	placed.Field = at
+	if e.Field != "" {
+		placed.Field += "." + e.Field
+	}
+	return &placed
+}
+
+// parameters are those of a manifest as a target takes them.
+func parameters(ps []manifest.Parameter, at string) (tools.Parameters, error) {
+	var out tools.Parameters
+	for i, p := range ps {
+		own := tools.Parameter{Name: p.Name, Type: p.Type, Description: p.Description, Required: p.Required}
+		var err error
+		if p.Default != nil {
+			if own.Default, err = jsonOf(p.Default, fmt.Sprintf("%s[%d].default", at, i)); err != nil {
+				return nil, err
+			}
+		}
+		for j, e := range p.Enum {
+			text, err := jsonOf(e, fmt.Sprintf("%s[%d].enum[%d]", at, i, j))
+			if err != nil {
+				return nil, err
+			}
+			own.Enum = append(own.Enum, text)
+		}
+		out = append(out, own)
+	}
+	return out, nil
+}
+
+// jsonOf is a value of a manifest as canonical JSON.
+func jsonOf(v any, at string) (string, error) {
+	b, err := json.Marshal(v)
+	own := jsontext.Value(b)
+	if err == nil {
+		err = own.Canonicalize()
+	}
+	if err != nil {
+		return "", &messages.Error{Code: messages.ErrConfig, Field: at, Detail: "cannot be written as JSON", Cause: err}
+	}
+	return string(own), nil
+}
+
+// maxAnswerBytes bounds the reply to a prompt: it becomes the result of an action.
+const maxAnswerBytes = 1 << 20
+
+// prompt makes the target of an llm.
+func (rt *Runtime) prompt(a *Agent, m *manifest.Manifest, d *manifest.LLM, at string) (*tools.Executor, error) {
+	p := tools.Prompt{
+		Name: d.Name, Summary: d.Summary, Template: d.Template, System: d.System, Allow: d.AllowModels, Timeout: d.Timeout,
+	}
+	// Settings of the provider are those the agent has for it.
+	provider := d.Provider
+	if provider == "" {
+		provider = m.Model.Provider
+	}
+	own := manifest.Fallback{Provider: provider, Script: d.Script}
+	if i := slices.IndexFunc(m.Models(), func(f manifest.Fallback) bool { return f.Provider == provider }); i >= 0 && d.Script == "" {
+		own = m.Models()[i]
+	}
+	priced := own.Model
+	switch {
+	case d.Model != "":
+		p.Model = d.Model
+	case len(d.AllowModels) > 0:
+		p.Model = d.AllowModels[0]
+	default:
+		p.Model = own.Model
+	}
+	ports := map[string]llm.Model{}
+	for _, name := range append([]string{p.Model}, d.AllowModels...) {
+		if ports[name] != nil || a.replayed {
+			continue
+		}
+		if a.Model != nil && d.Provider == "" {
+			ports[name] = a.Model
+			continue
+		}
+		f := own
+		if f.Model = name; name != priced {
+			f.Price = manifest.Price{} // that of another model
+		}
+		port, err := rt.provider(a, &f, at)
+		if err != nil {
+			return nil, err
+		}
+		ports[name] = port
+	}
+	p.Ask = func(ctx context.Context, q tools.Question) (tools.Answer, error) {
+		req := llm.Request{
+			Session: q.Session, Turn: q.Turn, Provider: provider, Model: q.Model, MaxReplyBytes: maxAnswerBytes,
+		}
+		if q.System != "" {
+			req.Messages = append(req.Messages, messages.Message{Role: messages.RoleSystem, Text: q.System})
+		}
+		req.Messages = append(req.Messages, messages.Message{Role: messages.RoleUser, Text: q.Text})
+		return ask(ctx, ports[q.Model], req)
+	}
+	return tools.LLM(p), nil
+}
+
+// ask puts one question, again when the failure says that it may help and no byte came.
+func ask(ctx context.Context, port llm.Model, req llm.Request) (sum tools.Answer, err error) {
+	var policy llm.Policy
+	for n := 1; ; n++ {
+		var b strings.Builder
+		usage, cost, err := answer(ctx, port, req, &b)
+		sum.Tokens += usage.Input + usage.Output
+		sum.CostMicroUSD += cost
+		if err == nil {
+			sum.Text = b.String()
+			return sum, nil
+		}
+		step := policy.Next(llm.Attempt{N: n, Delivered: int64(b.Len())}, llm.FailureOf(err))
+		if step.Do != llm.Retry || ctx.Err() != nil {
+			return sum, err
+		}
+		wait := time.NewTimer(step.Wait)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return sum, context.Cause(ctx)
+		}
+	}
+}
+
+// answer reads one reply to its end.
+func answer(ctx context.Context, port llm.Model, req llm.Request, b *strings.Builder) (usage messages.Usage, cost int64, err error) {
+	for chunk, err := range port.Stream(ctx, req) {
+		if err != nil {
+			return usage, cost, err
+		}
+		if chunk.Usage != (messages.Usage{}) {
+			usage, cost = chunk.Usage, chunk.CostMicroUSD
+		}
+		b.Write(chunk.Text)
+		switch chunk.Finish {
+		case "":
+		case messages.FinishStop, messages.FinishComplete:
+			return usage, cost, nil
+		case messages.FinishCancelled:
+			return usage, cost, cmp.Or(context.Cause(ctx), context.Canceled)
+		default:
+			return usage, cost, llm.Fail(llm.Failure{Code: "finish_" + string(chunk.Finish)}, "the reply is not whole")
+		}
+	}
+	return usage, cost, llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
+}

@@ -1,0 +1,367 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
+)
+
+// Define describes what import names besides the tools of the host: each in a file of
+// its own, <folder>/<name>.yaml beside the manifest, or here (streaming.md §7.1).
+// Texts in which $name refers to parameters and steps are tagged raw: ${NAME} of the
+// environment is not expanded there.
+type Define struct {
+	LLMs      []LLM      `yaml:"llms" doc:"Prompt templates with a model; else llms/<name>.yaml."`
+	Workflows []Workflow `yaml:"workflows" doc:"Graphs of actions; else workflows/<name>.yaml."`
+}
+
+// LLM is a prompt template with a model.
+type LLM struct {
+	Kind        string        `yaml:"kind" enum:"LLM" doc:"Always LLM."`
+	Version     string        `yaml:"version" shape:"scalar" doc:"Version of the template, for people."`
+	Name        string        `yaml:"name" required:"true" shape:"tool" doc:"Name that actions call it by."`
+	Summary     string        `yaml:"summary" doc:"One line for the model that calls it."`
+	Author      string        `yaml:"author" doc:"Who wrote it."`
+	State       string        `yaml:"state" doc:"Stage of its life, for people."`
+	Provider    string        `yaml:"provider" shape:"name" doc:"Key of the provider; without it that of the agent. Its other settings are those that the agent's model or a fallback of it has for that provider."`
+	Script      string        `yaml:"script" doc:"Script of the scripted provider: the lines with a match, else its first line."`
+	Model       string        `yaml:"model" doc:"The provider's name for the model; without it the first of allow_models, else the agent's."`
+	AllowModels []string      `yaml:"allow_models" doc:"Models that the parameter model may ask for."`
+	System      string        `yaml:"system" raw:"true" doc:"System message, as it stands."`
+	Template    string        `yaml:"template" raw:"true" required:"true" doc:"The question. $name and ${name.path} stand for parameters, all of which must be given; $$ is one $."`
+	Timeout     time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
+}
+
+// Workflow is a graph of actions that runs inside one.
+type Workflow struct {
+	Kind    string        `yaml:"kind" enum:"Workflow" doc:"Always Workflow."`
+	Version string        `yaml:"version" shape:"scalar" doc:"Version of the workflow, for people."`
+	Name    string        `yaml:"name" required:"true" shape:"tool" doc:"Name that actions call it by."`
+	Summary string        `yaml:"summary" doc:"One line for the model that calls it."`
+	Author  string        `yaml:"author" doc:"Who wrote it."`
+	State   string        `yaml:"state" doc:"Stage of its life, for people."`
+	Inputs  []Parameter   `yaml:"inputs" doc:"Parameters of the action; $name in the steps."`
+	Steps   []Step        `yaml:"steps" doc:"Actions, at most 64. All whose dependencies allow it run side by side."`
+	Output  any           `yaml:"output" raw:"true" optional:"true" doc:"Result, with $references to inputs and steps; without it an object of every step's result by its id."`
+	Timeout time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
+}
+
+// Step is an action of a workflow.
+type Step struct {
+	ID         string         `yaml:"id" required:"true" shape:"action" doc:"Unique name of the step."`
+	Type       string         `yaml:"type" enum:"tool|llm|workflow|relic|agent" later:"relic|agent" doc:"Whose name it is; tool when nothing is said."`
+	Name       string         `yaml:"name" required:"true" shape:"tool" doc:"Target, which the agent must import."`
+	Parameters map[string]any `yaml:"parameters" raw:"true" doc:"Parameters, with $references to inputs and to earlier steps."`
+	DependsOn  []string       `yaml:"depends_on" shape:"action" doc:"Steps that must end first; those that parameters refer to need not be named."`
+	OnError    string         `yaml:"on_error" enum:"fail|skip|retry" doc:"What a failure means: as of actions."`
+	Retry      int64          `yaml:"retry" min:"1" max:"5" optional:"true" doc:"Further attempts after the first; 3 under on_error retry."`
+	Timeout    time.Duration  `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt."`
+}
+
+// Parameter is an argument that a target takes.
+type Parameter struct {
+	Name        string `yaml:"name" required:"true" shape:"id" doc:"Name of the parameter."`
+	Type        string `yaml:"type" enum:"string|integer|number|boolean|object|array" doc:"Type of its value; any when nothing is said."`
+	Description string `yaml:"description" doc:"One line for the model."`
+	Required    bool   `yaml:"required" doc:"Whether it must be given."`
+	Default     any    `yaml:"default" raw:"true" optional:"true" doc:"Value when it is not given."`
+	Enum        []any  `yaml:"enum" raw:"true" doc:"All values it may have."`
+}
+
+// MaxSteps bounds a workflow: it is one generation of a plan (streaming.md §4).
+const MaxSteps = 64
+
+// Wanted is what import names and Define lacks.
+type Wanted struct {
+	Field string // of the manifest, such as import.llms[0]
+	Kind  string // LLM or Workflow
+	Name  string
+	File  string // where its definition is expected, relative to the manifest
+}
+
+// group is a list of import with the definitions that stand behind it.
+type group struct {
+	key, kind string
+	names     []string
+	defined   []string
+	value     reflect.Value // the list of Define
+}
+
+func (m *Manifest) groups() []group {
+	all := []group{
+		{key: "llms", kind: "LLM", names: m.Import.LLMs},
+		{key: "workflows", kind: "Workflow", names: m.Import.Workflows},
+	}
+	for i := range all {
+		g := &all[i]
+		fields := fieldsOf(reflect.TypeFor[Define]())
+		f := fields[slices.IndexFunc(fields, func(f field) bool { return f.key == g.key })]
+		g.value = reflect.ValueOf(&m.Define).Elem().Field(f.index)
+		for j := range g.value.Len() {
+			g.defined = append(g.defined, g.value.Index(j).FieldByName("Name").String())
+		}
+	}
+	return all
+}
+
+// Wants lists what is imported and not defined, in the order of import.
+func (m *Manifest) Wants() []Wanted {
+	var all []Wanted
+	for _, g := range m.groups() {
+		for i, name := range g.names {
+			if !slices.Contains(g.defined, name) {
+				all = append(all, Wanted{Field: index("import."+g.key, i), Kind: g.kind, Name: name, File: g.key + "/" + name + ".yaml"})
+			}
+		}
+	}
+	return all
+}
+
+// Adopt reads the file of a definition into Define. Texts may name variables as those
+// of the manifest may. Mistakes are those of Parse, in the definition's file.
+func (m *Manifest) Adopt(w Wanted, file string, data []byte, lookup func(name string) (string, bool)) error {
+	groups := m.groups()
+	i := slices.IndexFunc(groups, func(g group) bool { return g.kind == w.Kind })
+	if i < 0 {
+		return &messages.Error{Code: messages.ErrConfig, Field: "kind", Detail: fmt.Sprintf("there is no kind %q", clip(w.Kind))}
+	}
+	l := loader{file: file, places: map[string]place{}, lookup: lookup, definition: true, allow: m.Environment.Allow, vars: m.Environment.Variables}
+	v := reflect.New(groups[i].value.Type().Elem()).Elem()
+	l.define(data, v)
+	if name := v.FieldByName("Name").String(); name != w.Name && len(l.found) == 0 {
+		l.add(l.near("name"), "name", ReasonBadValue, "is %q, and %s imports it as %q", clip(name), w.Field, w.Name)
+	}
+	if err := l.mistakes(); err != nil {
+		return err
+	}
+	groups[i].value.Set(reflect.Append(groups[i].value, v))
+	return nil
+}
+
+// define fills one definition from its file.
+func (l *loader) define(data []byte, v reflect.Value) {
+	doc := l.begin(data)
+	if doc == nil {
+		return
+	}
+	l.structure("", doc, v)
+	c := checker{}
+	c.structure("", v)
+	c.definition("", v)
+	l.merge(c.found)
+}
+
+// definition checks what one field of a definition cannot say alone.
+func (c *checker) definition(path string, v reflect.Value) {
+	switch d := v.Addr().Interface().(type) {
+	case *LLM:
+		c.llm(path, d)
+	case *Workflow:
+		c.workflow(path, d)
+	}
+}
+
+// definitions checks those that stand in the manifest.
+func (c *checker) definitions(m *Manifest) {
+	for _, g := range m.groups() {
+		for i := range g.value.Len() {
+			at := index("define."+g.key, i)
+			c.definition(at, g.value.Index(i))
+			if slices.Contains(g.defined[:i], g.defined[i]) {
+				c.add(join(at, "name"), ReasonDuplicate, "%q is defined already", clip(g.defined[i]))
+			}
+		}
+	}
+}
+
+func (c *checker) llm(path string, d *LLM) {
+	if d.Script != "" && d.Provider != "scripted" {
+		c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip(d.Provider))
+	}
+	if d.Model != "" && len(d.AllowModels) > 0 && !slices.Contains(d.AllowModels, d.Model) {
+		c.add(join(path, "model"), ReasonBadValue, "%q is not in allow_models", clip(d.Model))
+	}
+	if slices.Contains(plan.Names(d.Template), "model") && len(d.AllowModels) > 0 {
+		c.add(join(path, "template"), ReasonBadValue, "the parameter model chooses from allow_models and cannot be a part of the text")
+	}
+}
+
+func (c *checker) parameters(path string, all []Parameter) {
+	for i, p := range all {
+		at := index(path, i)
+		if slices.ContainsFunc(all[:i], func(q Parameter) bool { return q.Name == p.Name }) {
+			c.add(join(at, "name"), ReasonDuplicate, "%q is a parameter already", clip(p.Name))
+		}
+		if p.Default == nil {
+			continue
+		}
+		if p.Required {
+			c.add(join(at, "default"), ReasonBadValue, "a required parameter has no use for it")
+		}
+		if !TypeFits(p.Type, p.Default) {
+			c.add(join(at, "default"), ReasonBadValue, "is no %s", p.Type)
+		}
+	}
+}
+
+// TypeFits tells whether a value as a manifest reads it has the type of a Parameter.
+func TypeFits(typ string, v any) bool {
+	switch typ {
+	case "string":
+		_, ok := v.(string)
+		return ok
+	case "boolean":
+		_, ok := v.(bool)
+		return ok
+	case "object":
+		_, ok := v.(map[string]any)
+		return ok
+	case "array":
+		_, ok := v.([]any)
+		return ok
+	case "integer", "number":
+		switch x := v.(type) {
+		case int, int64, uint64:
+			return true
+		case float64:
+			return typ == "number" || x == float64(int64(x))
+		}
+		return false
+	}
+	return true
+}
+
+func (c *checker) workflow(path string, w *Workflow) {
+	before := len(c.found)
+	c.parameters(join(path, "inputs"), w.Inputs)
+	steps := join(path, "steps")
+	if len(w.Steps) == 0 || len(w.Steps) > MaxSteps {
+		reason := ReasonBadValue
+		if len(w.Steps) == 0 {
+			reason = ReasonMissing
+		}
+		c.add(steps, reason, "a workflow has 1 to %d steps, not %d", MaxSteps, len(w.Steps))
+		return
+	}
+	known := map[string]bool{}
+	for _, in := range w.Inputs {
+		known[in.Name] = true
+	}
+	for i, s := range w.Steps {
+		at := index(steps, i)
+		if slices.ContainsFunc(w.Steps[:i], func(o Step) bool { return o.ID == s.ID }) {
+			c.add(join(at, "id"), ReasonDuplicate, "%q is a step already", clip(s.ID))
+			return
+		}
+		if known[s.ID] {
+			c.add(join(at, "id"), ReasonDuplicate, "%q is an input already", clip(s.ID))
+			return
+		}
+		ahead := map[string]bool{}
+		for queue := slices.Clone(s.DependsOn); len(queue) > 0; queue = queue[1:] {
+			if ahead[queue[0]] {
+				continue
+			}
+			ahead[queue[0]] = true
+			d := slices.IndexFunc(w.Steps, func(o Step) bool { return o.ID == queue[0] })
+			if d < 0 {
+				c.add(join(at, "depends_on"), ReasonBadValue, "there is no step %q", clip(queue[0]))
+				return
+			}
+			queue = append(queue, w.Steps[d].DependsOn...)
+		}
+		for _, name := range unknown(s.Parameters, known, ahead) {
+			c.add(join(at, "parameters"), ReasonBadValue, "$%s is no input, no step before this one and none it depends on", clip(name))
+		}
+		known[s.ID] = true
+	}
+	for _, name := range unknown(w.Output, known, nil) {
+		c.add(join(path, "output"), ReasonBadValue, "$%s is no input and no step", clip(name))
+	}
+	if len(c.found) == before {
+		c.cycles(steps, w)
+	}
+}
+
+// cycles declares the steps to a plan as a run of the workflow will, and reports what
+// it skips.
+func (c *checker) cycles(path string, w *Workflow) {
+	p := plan.New(plan.Options{Environment: everything{}})
+	if p.Begin() != nil {
+		return
+	}
+	for i := range w.Steps {
+		a, err := w.Steps[i].Action()
+		if err != nil {
+			c.add(join(index(path, i), "parameters"), ReasonBadValue, "%s", err)
+			return
+		}
+		effects, err := p.Declare(nil, a)
+		if err != nil {
+			return // a mistake of one field, which has been reported
+		}
+		for _, e := range effects {
+			if e.Kind == plan.End && strings.HasPrefix(e.Reason, plan.ReasonDependencyCycle) {
+				c.add(join(index(path, i), "depends_on"), ReasonBadValue, "a cycle: %s", strings.TrimPrefix(e.Reason, plan.ReasonDependencyCycle+":"))
+				return
+			}
+		}
+	}
+}
+
+// everything is an environment in which every name is null, for plans that never run.
+type everything struct{}
+
+// Lookup implements plan.Environment.
+func (everything) Lookup(string) (string, plan.Status) { return "null", plan.Present }
+
+// Action is the step as a plan takes it.
+func (s *Step) Action() (*messages.Action, error) {
+	a := &messages.Action{
+		ID: s.ID, Type: messages.ActionType(s.Type), Mode: messages.ModeAsync, Name: s.Name, DependsOn: s.DependsOn,
+		OnError: messages.OnError(s.OnError), Retry: int(s.Retry), Timeout: s.Timeout,
+	}
+	if a.Type == "" {
+		a.Type = messages.TypeTool
+	}
+	if a.OnError == messages.OnErrorRetry && a.Retry == 0 {
+		a.Retry = 3
+	}
+	if len(s.Parameters) > 0 {
+		b, err := json.Marshal(s.Parameters)
+		if err != nil {
+			return nil, err
+		}
+		a.Args = string(b)
+	}
+	return a, nil
+}
+
+// unknown lists the names that whole strings of a value refer to and nobody has: they
+// would fail each run. Inside longer text such a name is text (streaming.md §6).
+func unknown(v any, known ...map[string]bool) []string {
+	var all []string
+	switch v := v.(type) {
+	case string:
+		name, ok := plan.Whole(v)
+		if ok && !slices.ContainsFunc(known, func(set map[string]bool) bool { return set[name] }) {
+			all = append(all, name)
+		}
+	case []any:
+		for _, e := range v {
+			all = append(all, unknown(e, known...)...)
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			all = append(all, unknown(v[k], known...)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,97 @@
+package manifest
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Every mistake of a definition is named with its place.
+func TestAdopt(t *testing.T) {
+	for _, c := range []struct {
+		name, kind, file string
+		want             []string // line:col key reason
+	}{
+		{"empty", "LLM", "", []string{"1:1  MISSING"}},
+		{"llm", "LLM", "name: x\ntemplate: $a ${b.c} $$5\nmodel: m\nallow_models: [m, n]\ntimeout: 3s\nx-note: 1\n", nil},
+		{"no template", "LLM", "name: x\n", []string{"1:1 template MISSING"}},
+		{"other name", "LLM", "name: y\ntemplate: t\n", []string{"1:7 name BAD_VALUE"}},
+		{"model", "LLM", "name: x\ntemplate: $model\nmodel: k\nallow_models: [m, m]\nscript: s\nkind: Tool\n", []string{"2:11 template BAD_VALUE", "3:8 model BAD_VALUE", "4:19 allow_models[1] DUPLICATE", "5:9 script BAD_VALUE", "6:7 kind BAD_VALUE"}},
+		{"no alias here", "LLM", "name: x\ntemplate: t\ntools: [a]\n", []string{"3:1 tools UNKNOWN_KEY"}},
+		{"env", "LLM", "name: x\ntemplate: ${NOPE}\nsummary: ${NOPE}\n", []string{"3:10 summary UNDEFINED_ENV"}},
+		{"workflow", "Workflow", "name: x\ninputs: [{name: a, type: integer, default: 3, enum: [3, 4]}]\nsteps:\n  - {id: s, name: t.t, parameters: {p: $a, q: [\"${u.v}\", \"at $HOME\"]}, depends_on: [u]}\n  - {id: u, type: llm, name: l}\noutput: [$s, {k: $u}]\n", nil},
+		{"no steps", "Workflow", "name: x\n", []string{"1:1 steps MISSING"}},
+		{"steps", "Workflow", "name: x\nsteps:\n  - {id: 1a, name: t.t}\n  - {name: t.t, type: relic, on_error: no, retry: 9}\n", []string{"3:10 steps[0].id BAD_VALUE", "4:5 steps[1].id MISSING", "4:23 steps[1].type NOT_IN_RELEASE", "4:40 steps[1].on_error BAD_VALUE", "4:51 steps[1].retry BAD_VALUE"}},
+		{"same id", "Workflow", "name: x\nsteps: [{id: a, name: t.t}, {id: a, name: t.t}]\n", []string{"2:34 steps[1].id DUPLICATE"}},
+		{"id of an input", "Workflow", "name: x\ninputs: [{name: a}, {name: a}]\nsteps: [{id: a, name: t.t}]\n", []string{"2:28 inputs[1].name DUPLICATE", "3:14 steps[0].id DUPLICATE"}},
+		{"cycle", "Workflow", "name: x\nsteps:\n  - {id: a, name: t.t, depends_on: [b]}\n  - {id: b, name: t.t, parameters: {p: $a}}\n", []string{"4:5 steps[1].depends_on BAD_VALUE"}},
+		{"itself", "Workflow", "name: x\nsteps: [{id: a, name: t.t, depends_on: [a]}]\n", []string{"2:40 steps[0].depends_on BAD_VALUE"}},
+		{"no such step", "Workflow", "name: x\nsteps: [{id: a, name: t.t, depends_on: [b]}]\n", []string{"2:40 steps[0].depends_on BAD_VALUE"}},
+		{"names", "Workflow", "name: x\nsteps: [{id: a, name: t.t, parameters: {p: [{q: $later}, $a]}}, {id: later, name: t.t}]\noutput: $none\n", []string{"2:40 steps[0].parameters BAD_VALUE", "2:40 steps[0].parameters BAD_VALUE", "3:9 output BAD_VALUE"}},
+		{"defaults", "Workflow", "name: x\ninputs: [{name: a, type: string, default: 3}, {name: b, required: true, default: c}, {name: c, type: integer, default: 1.5}]\nsteps: [{id: s, name: t.t}]\n", []string{"2:43 inputs[0].default BAD_VALUE", "2:82 inputs[1].default BAD_VALUE", "2:120 inputs[2].default BAD_VALUE"}},
+		{"wrong kind", "Relic", "name: x\n", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := Default("cortex")
+			err := m.Adopt(Wanted{Kind: c.kind, Name: "x"}, "f.yaml", []byte(c.file), os.LookupEnv)
+			var got []string
+			var found []*messages.Error
+			if err != nil && c.kind != "Relic" {
+				found = mistakes(t, err)
+			}
+			for _, e := range found {
+				got = append(got, fmt.Sprintf("%d:%d %s %s", e.Line, e.Col, e.Field, e.Reason))
+				if e.File != "f.yaml" && c.kind != "Relic" {
+					t.Errorf("file %q", e.File)
+				}
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%v\n got %q\nwant %q", err, got, c.want)
+			}
+			if n := len(m.Define.LLMs) + len(m.Define.Workflows); (n == 1) != (err == nil) {
+				t.Errorf("%d definitions are there", n)
+			}
+		})
+	}
+}
+
+// What a file defined is in the effective manifest, and reads back the same: a journal
+// keeps that. References are not taken for the environment's.
+func TestDefineCanonical(t *testing.T) {
+	m := Default("cortex")
+	m.Import.LLMs, m.Import.Workflows = []string{"l"}, []string{"w"}
+	if m.Digest() != (&Manifest{Dialect: "cortex", Loop: m.Loop, Import: m.Import}).Digest() {
+		t.Error("a manifest without definitions changed its digest")
+	}
+	files := map[string]string{
+		"llms/l.yaml":      "name: l\ntemplate: \"${NOPE} $$ ${a.b}\"\nsystem: $5 ${X}\nsummary: ${ROOT}\n",
+		"workflows/w.yaml": "name: w\ntimeout: 90s\ninputs: [{name: a, default: {k: $x}, enum: [1, $y]}]\nsteps: [{id: s, name: t.t, parameters: {p: \"${a.k}\", n: [1, 2.5, true]}, retry: 2, on_error: skip}]\noutput: {v: \"${s.x}\", t: \"$HOME $$\"}\n",
+	}
+	m.Environment.Variables = map[string]string{"ROOT": "expanded"}
+	for _, w := range m.Wants() {
+		if err := m.Adopt(w, w.File, []byte(files[w.File]), os.LookupEnv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(m.Wants()) != 0 {
+		t.Errorf("wants %v", m.Wants())
+	}
+	if l := m.Define.LLMs[0]; l.Template != "${NOPE} $$ ${a.b}" || l.Summary != "expanded" {
+		t.Errorf("%+v", l)
+	}
+	back, err := Parse("kept", m.Canonical())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(back.Canonical()) != string(m.Canonical()) || !strings.Contains(string(back.Canonical()), `"v":"${s.x}"`) {
+		t.Errorf("%s\nreads back as\n%s", m.Canonical(), back.Canonical())
+	}
+	a, err := back.Define.Workflows[0].Steps[0].Action()
+	if err != nil || a.Args != `{"n":[1,2.5,true],"p":"${a.k}"}` || a.Retry != 2 || a.Type != "tool" || a.Mode != "async" {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

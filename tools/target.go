@@ -1,0 +1,125 @@
+package tools
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+// Executor does the actions of one target that is no tool: an llm, a workflow, a relic.
+// It is a value that never changes, and safe for concurrent use.
+type Executor struct {
+	Type    messages.ActionType
+	Name    string
+	Summary string // one line for the model
+	Params  Parameters
+	Class   messages.Class
+	Timeout time.Duration // of one attempt; 0 leaves it to the action
+	// Run does one attempt: args is the JSON object of its arguments, the result is
+	// JSON. Errors are as those of Tool.Run; *Unsettled says that nobody knows.
+	Run func(ctx context.Context, c *Call, args string) (result string, err error)
+}
+
+// Unsettled is the error of an action of which a part may have happened: its outcome is
+// unknown (design.md §7).
+type Unsettled struct{ Reason string }
+
+// Error implements error.
+func (e *Unsettled) Error() string { return "outcome unknown: " + e.Reason }
+
+// Targets are all that actions of replies may name, by type. It never changes after the
+// last Add and is safe for concurrent use from then on.
+type Targets struct {
+	set    *Set
+	limits neuroscript.Limits
+	others []*Executor
+}
+
+// NewTargets begins with the tools of a set. limits bound the work of pure ones.
+func NewTargets(set *Set, limits neuroscript.Limits) *Targets {
+	return &Targets{set: set, limits: limits}
+}
+
+// Add adds a target. A second one of the same type and name is ERR_CONFIG.
+func (t *Targets) Add(x *Executor) error {
+	if x.Type == messages.TypeTool || t.executor(x.Type, x.Name) != nil {
+		return &messages.Error{Code: messages.ErrConfig, Field: "name", Detail: "there is another " + string(x.Type) + " of the name " + quote(x.Name)}
+	}
+	t.others = append(t.others, x)
+	return nil
+}
+
+func (t *Targets) executor(typ messages.ActionType, name string) *Executor {
+	i := slices.IndexFunc(t.others, func(x *Executor) bool { return x.Type == typ && x.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return t.others[i]
+}
+
+// Find tells what an action may name, and its class. Names of tools are found in any
+// case, others as they are written.
+func (t *Targets) Find(typ messages.ActionType, name string) (messages.Class, bool) {
+	if typ == messages.TypeTool || typ == "" {
+		return t.set.Target(name)
+	}
+	x := t.executor(typ, name)
+	if x == nil {
+		return "", false
+	}
+	return x.Class, true
+}
+
+// Timeout is the target's own bound of one attempt; 0 for none.
+func (t *Targets) Timeout(typ messages.ActionType, name string) time.Duration {
+	if x := t.executor(typ, name); x != nil {
+		return x.Timeout
+	}
+	if tool, err := t.set.Lookup(name); err == nil && (typ == messages.TypeTool || typ == "") {
+		return tool.Timeout
+	}
+	return 0
+}
+
+// Do makes one attempt at an action. Errors are those of Tool.Invoke and Executor.Run;
+// a target that is not there is code 3.
+func (t *Targets) Do(ctx context.Context, c *Call, typ messages.ActionType, args string) (result string, err error) {
+	if typ != messages.TypeTool && typ != "" {
+		x := t.executor(typ, c.Name)
+		if x == nil {
+			return "", neuroscript.Errorf(neuroscript.CodeToolNotFound, "%s %s is not available", typ, c.Name)
+		}
+		return x.Run(ctx, c, args)
+	}
+	tool, err := t.set.Lookup(c.Name)
+	if err != nil {
+		return "", err
+	}
+	v, err := neuroscript.FromJSON([]byte(args))
+	if err != nil {
+		return "", neuroscript.Errorf(neuroscript.CodeArgument, "%s", err)
+	}
+	if v, err = tool.Invoke(ctx, c, v, t.limits); err != nil {
+		return "", err
+	}
+	raw, err := neuroscript.AppendJSON(nil, v)
+	return string(raw), err
+}
+
+// Specs describes the targets that are no tools, by type and name.
+func (t *Targets) Specs() []messages.ToolSpec {
+	var all []messages.ToolSpec
+	for _, x := range t.others {
+		all = append(all, messages.ToolSpec{
+			Type: x.Type, Name: x.Name, Signature: x.Params.Signature(), Description: x.Summary, Schema: x.Params.Schema(), Class: x.Class,
+		})
+	}
+	slices.SortFunc(all, func(a, b messages.ToolSpec) int {
+		return strings.Compare(string(a.Type)+" "+a.Name, string(b.Type)+" "+b.Name)
+	})
+	return all
+}

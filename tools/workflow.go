@@ -1,0 +1,309 @@
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/plan"
+)
+
+// Graph is a workflow: actions run by one plan inside one action (streaming.md §7.1).
+type Graph struct {
+	Name    string
+	Summary string
+	Inputs  Parameters
+	Steps   []*messages.Action // mode async
+	Output  string             // JSON with references; "" is every step's result by id
+	Timeout time.Duration
+	Targets *Targets // which have all that the steps name
+	// Gate is asked about every step. What it wants confirmed is denied: an action
+	// that has begun cannot wait for a person. Have the workflow itself confirmed.
+	Gate Gate
+}
+
+// Workflow makes the target of a graph. Its class is the worst of its steps'. A step
+// that names what is not there is ERR_CONFIG with Field steps[i].name.
+func Workflow(g Graph) (*Executor, error) {
+	class := messages.Pure
+	for i, s := range g.Steps {
+		c, ok := g.Targets.Find(s.Type, s.Name)
+		if !ok {
+			return nil, &messages.Error{
+				Code: messages.ErrConfig, Field: fmt.Sprintf("steps[%d].name", i),
+				Detail: fmt.Sprintf("there is no %s %s, or it is not imported", s.Type, quote(s.Name)),
+			}
+		}
+		class = worse(class, c)
+	}
+	return &Executor{
+		Type: messages.TypeWorkflow, Name: g.Name, Summary: g.Summary, Params: g.Inputs, Class: class, Timeout: g.Timeout,
+		Run: g.run,
+	}, nil
+}
+
+// worse gives the class of something that does both.
+func worse(a, b messages.Class) messages.Class {
+	for _, c := range []messages.Class{messages.Effectful, messages.Keyed, messages.Idempotent, messages.ReadOnly} {
+		if a == c || b == c {
+			return c
+		}
+	}
+	return messages.Pure
+}
+
+// stepGrace is how long a step whose time is up may take to say so. It is less than
+// what the action itself has.
+const stepGrace = 50 * time.Millisecond
+
+// ended is the end of a step, after its last attempt.
+type ended struct {
+	id    string
+	out   plan.Outcome
+	text  string // why, for people
+	crash any    // a panic
+}
+
+func (g *Graph) run(ctx context.Context, c *Call, args string) (string, error) {
+	inputs, err := g.Inputs.Bind(args)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range g.Inputs {
+		if _, ok := inputs[p.Name]; !ok {
+			inputs[p.Name] = jsontext.Value("null")
+		}
+	}
+	p := plan.New(plan.Options{Environment: given(inputs)})
+	if err := p.Begin(); err != nil {
+		return "", err
+	}
+	var todo []plan.Effect
+	steps := map[string]*messages.Action{}
+	for _, s := range g.Steps {
+		steps[s.ID] = s
+		if todo, err = p.Declare(todo, s); err != nil {
+			return "", err
+		}
+	}
+	if todo, err = p.End(todo); err != nil {
+		return "", err
+	}
+	done := make(chan ended, len(g.Steps))
+	why := map[string]string{}
+	stop := ctx.Done()
+	running := 0
+	for {
+		for len(todo) > 0 {
+			e := todo[0]
+			todo = todo[1:]
+			switch e.Kind {
+			case plan.Dispatch: // its context is ctx's child, so a Stop needs nothing more
+				if todo, err = p.Started(todo, e.Ref); err != nil {
+					return "", err
+				}
+				running++
+				go func() { done <- g.step(ctx, c, steps[e.Ref.ID], e.Parameters) }()
+			case plan.End:
+				why[e.Ref.ID] = e.Reason
+			}
+		}
+		if running == 0 {
+			return g.outcome(p, why)
+		}
+		select {
+		case end := <-done:
+			running--
+			if end.crash != nil {
+				panic(end.crash)
+			}
+			why[end.id] = end.text
+			if todo, err = p.Ended(todo, plan.Ref{Generation: 1, ID: end.id}, end.out); err != nil {
+				end.out, why[end.id] = plan.Outcome{State: plan.Failed, Reason: "result"}, err.Error()
+				if todo, err = p.Ended(todo, plan.Ref{Generation: 1, ID: end.id}, end.out); err != nil {
+					return "", err
+				}
+			}
+		case <-stop:
+			stop = nil
+			todo = p.CancelAll(todo, plan.Stopped.String(), false)
+		}
+	}
+}
+
+// step makes the attempts at one step.
+func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args string) ended {
+	end := ended{id: s.ID}
+	class, _ := g.Targets.Find(s.Type, s.Name)
+	digest := sha256.Sum256([]byte(args))
+	verdict := g.Gate.Decide(Request{SID: c.SID, Tool: s.Name, Class: class, ArgsDigest: digest})
+	allowed := verdict.Answer == messages.GateApprove
+	if c.Audit != nil {
+		c.Audit(messages.Audit{Who: "workflow " + g.Name, What: "step " + s.ID + ": " + string(s.Type) + " " + s.Name, Allowed: allowed, Text: verdict.Reason})
+	}
+	if !allowed {
+		end.out = plan.Outcome{State: plan.Failed, Reason: plan.Denied.String()}
+		if end.text = verdict.Reason; verdict.Answer == messages.GateConfirm {
+			end.text = "a step cannot wait for a confirmation"
+		}
+		return end
+	}
+	own := *c
+	own.ID, own.Name, own.Args = c.ID+"/"+s.ID, s.Name, nil
+	own.Key = stepKey(c.Key, s.ID, digest)
+	policy := plan.PolicyOf(s, 0)
+	if t := g.Targets.Timeout(s.Type, s.Name); t > 0 {
+		policy.Timeout = min(policy.Timeout, t)
+	}
+	until, _ := ctx.Deadline()
+	for n := 1; ; n++ {
+		own.Attempt = int64(n)
+		value, failure, err := g.attempt(ctx, &own, s.Type, args, policy.Timeout, &end)
+		if end.crash != nil {
+			return end
+		}
+		if failure == 0 {
+			end.out, end.text = plan.Outcome{State: plan.OK, Value: value}, ""
+			return end
+		}
+		end.text = clip(err.Error())
+		next := policy.After(plan.Attempt{N: n, Failure: failure, Class: class, Now: time.Now(), Until: until})
+		if !next.Retry {
+			end.out = plan.Outcome{State: next.State, Reason: next.Reason}
+			return end
+		}
+		wait := time.NewTimer(time.Until(next.At))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			end.out = plan.Outcome{State: plan.Cancelled, Reason: plan.Stopped.String()}
+			return end
+		}
+	}
+}
+
+// attempt does one attempt within its time. A target that is deaf to its context is left
+// behind, and what it says later is dropped. failure 0 is success.
+func (g *Graph) attempt(ctx context.Context, c *Call, typ messages.ActionType, args string, timeout time.Duration, end *ended) (value string, failure plan.Failure, err error) {
+	own, cancel := context.WithTimeoutCause(ctx, timeout, messages.Errorf(messages.ErrTimeout, "the step's time is up"))
+	defer cancel()
+	type answer struct {
+		value string
+		err   error
+		crash any
+	}
+	got := make(chan answer, 1)
+	go func() {
+		a := answer{crash: "the goroutine of a step ended"}
+		defer func() {
+			if r := recover(); r != nil {
+				a.crash = fmt.Sprintf("%v\n%s", r, debug.Stack())
+			}
+			got <- a
+		}()
+		a.value, a.err = g.Targets.Do(own, c, typ, args)
+		a.crash = nil
+	}()
+	take := func(a answer) (string, plan.Failure, error) {
+		end.crash = a.crash
+		var lost *Unsettled
+		switch {
+		case a.err == nil:
+			return a.value, 0, nil
+		case errors.As(a.err, &lost):
+			return "", plan.Lost, a.err
+		case own.Err() != nil:
+			return "", g.cut(ctx, typ, c.Name), context.Cause(own)
+		}
+		return "", plan.Erred, a.err
+	}
+	select {
+	case a := <-got:
+		return take(a)
+	case <-own.Done():
+	}
+	grace := time.NewTimer(stepGrace)
+	defer grace.Stop()
+	select {
+	case a := <-got:
+		return take(a)
+	case <-grace.C:
+		return "", g.cut(ctx, typ, c.Name), context.Cause(own)
+	}
+}
+
+// cut is how an attempt failed whose context ended: by its own time, or with the
+// workflow. What changes nothing is over then; of the rest nobody knows.
+func (g *Graph) cut(ctx context.Context, typ messages.ActionType, name string) plan.Failure {
+	if ctx.Err() == nil {
+		return plan.TimedOut
+	}
+	if class, _ := g.Targets.Find(typ, name); class.Durable() {
+		return plan.Lost
+	}
+	return plan.Stopped
+}
+
+// stepKey is the idempotency key of a step: the same for every attempt at the action.
+func stepKey(key, id string, args [sha256.Size]byte) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d:%s%d:%s%x", len(key), key, len(id), id, args)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// outcome is the result of a plan that is complete.
+func (g *Graph) outcome(p *plan.Plan, why map[string]string) (string, error) {
+	var failed, lost []string
+	values := map[string]jsontext.Value{}
+	for _, v := range p.Generation() {
+		text := fmt.Sprintf("step %s %s: %s", v.ID, v.State, v.Reason)
+		if more := why[v.ID]; more != "" && more != v.Reason {
+			text += ": " + more
+		}
+		switch {
+		case v.State == plan.OK:
+			values[v.ID] = jsontext.Value(v.Value)
+		case v.State == plan.Unknown:
+			lost = append(lost, text)
+		case v.State == plan.Failed && v.OnError == messages.OnErrorSkip:
+			values[v.ID] = jsontext.Value("null")
+		default:
+			failed = append(failed, text)
+		}
+	}
+	if len(lost) > 0 {
+		return "", &Unsettled{Reason: strings.Join(append(lost, failed...), "; ")}
+	}
+	if len(failed) > 0 {
+		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", strings.Join(failed, "; "))
+	}
+	if g.Output == "" {
+		b, err := json.Marshal(values, json.Deterministic(true))
+		return string(b), err
+	}
+	out, err := p.Resolve(g.Output)
+	if err != nil {
+		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "output: %s", err)
+	}
+	return out, nil
+}
+
+// clip bounds the text of one step's failure.
+func clip(s string) string {
+	const most = 512
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
