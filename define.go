@@ -78,6 +78,20 @@ func (rt *Runtime) targets(a *Agent, m *manifest.Manifest, set *tools.Set, gate 
 			return nil, err
 		}
 	}
+	for i := range m.Define.Relics {
+		d := &m.Define.Relics[i]
+		if !slices.Contains(m.Import.Relics, d.Name) {
+			continue
+		}
+		at := fmt.Sprintf("define.relics[%d]", i)
+		x, err := service(d, at)
+		if err == nil {
+			err = under(at, t.Add(x))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	g := graphs{t: t, m: m, gate: gate, state: make([]int, len(m.Define.Workflows))}
 	for i := range m.Define.Workflows {
 		if err := g.add(i); err != nil {
@@ -157,6 +171,34 @@ func under(at string, err error) error {
 		placed.Field += "." + e.Field
 	}
 	return &placed
+}
+
+// service makes the target of a relic. Its key is read when it is needed and kept
+// nowhere.
+func service(d *manifest.Relic, at string) (*tools.Executor, error) {
+	s := tools.Service{
+		Name: d.Name, Summary: d.Summary, Base: d.Connection.BaseURL, Hosts: d.Connection.Hosts, Private: d.Connection.Private,
+		Header: d.Connection.Header, MaxBytes: d.Connection.MaxBytes, Timeout: d.Timeout,
+	}
+	if name := d.Connection.Secret; name != "" {
+		s.Key = func() (string, error) {
+			if key := strings.TrimSpace(os.Getenv(name)); key != "" {
+				return key, nil
+			}
+			return "", messages.Errorf(messages.ErrConfig, "%s is not set", name)
+		}
+	}
+	for i, e := range d.Interface.Endpoints {
+		ps, err := parameters(e.Parameters, fmt.Sprintf("%s.interface.endpoints[%d].parameters", at, i))
+		if err != nil {
+			return nil, err
+		}
+		s.Endpoints = append(s.Endpoints, tools.Endpoint{
+			Name: e.Name, Summary: e.Summary, Method: e.Method, Path: e.Path, Class: messages.Class(e.Class), Params: ps,
+		})
+	}
+	x, err := tools.HTTP(s)
+	return x, under(at, err)
 }
 
 // parameters are those of a manifest as a target takes them.

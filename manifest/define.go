@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 // environment is not expanded there.
 type Define struct {
 	LLMs      []LLM      `yaml:"llms" doc:"Prompt templates with a model; else llms/<name>.yaml."`
+	Relics    []Relic    `yaml:"relics" doc:"Services with endpoints; else relics/<name>.yaml."`
 	Workflows []Workflow `yaml:"workflows" doc:"Graphs of actions; else workflows/<name>.yaml."`
 }
 
@@ -56,7 +58,7 @@ type Workflow struct {
 // Step is an action of a workflow.
 type Step struct {
 	ID         string         `yaml:"id" required:"true" shape:"action" doc:"Unique name of the step."`
-	Type       string         `yaml:"type" enum:"tool|llm|workflow|relic|agent" later:"relic|agent" doc:"Whose name it is; tool when nothing is said."`
+	Type       string         `yaml:"type" enum:"tool|llm|workflow|relic|agent" later:"agent" doc:"Whose name it is; tool when nothing is said."`
 	Name       string         `yaml:"name" required:"true" shape:"tool" doc:"Target, which the agent must import."`
 	Parameters map[string]any `yaml:"parameters" raw:"true" doc:"Parameters, with $references to inputs and to earlier steps."`
 	DependsOn  []string       `yaml:"depends_on" shape:"action" doc:"Steps that must end first; those that parameters refer to need not be named."`
@@ -75,13 +77,95 @@ type Parameter struct {
 	Enum        []any  `yaml:"enum" raw:"true" doc:"All values it may have."`
 }
 
+// Relic is a service with endpoints.
+type Relic struct {
+	Kind        string        `yaml:"kind" enum:"Relic" doc:"Always Relic."`
+	Version     string        `yaml:"version" shape:"scalar" doc:"Version of the relic, for people."`
+	Name        string        `yaml:"name" required:"true" shape:"tool" doc:"Name that actions call it by."`
+	Summary     string        `yaml:"summary" doc:"One line for the model that calls it."`
+	Author      string        `yaml:"author" doc:"Who wrote it."`
+	State       string        `yaml:"state" doc:"Stage of its life, for people."`
+	ServiceType string        `yaml:"service_type" required:"true" enum:"http|sql|key_value" later:"sql|key_value" doc:"What kind of service it is."`
+	Connection  Connection    `yaml:"connection" doc:"How the service is reached."`
+	Interface   Interface     `yaml:"interface" doc:"What actions may ask of it."`
+	Timeout     time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
+}
+
+// Connection says how a service is reached.
+type Connection struct {
+	BaseURL  string   `yaml:"base_url" shape:"url" doc:"Address in front of the endpoints' paths."`
+	Hosts    []string `yaml:"hosts" shape:"name" doc:"Further hosts that a redirect may lead to."`
+	Secret   string   `yaml:"secret" shape:"secret" doc:"Environment variable that holds the key; never the key itself."`
+	Header   string   `yaml:"header" shape:"name" doc:"Header that carries the key as it is; without it Authorization carries it as a bearer token."`
+	Private  bool     `yaml:"private" doc:"Whether the service may be in a private network or on this machine."`
+	MaxBytes int64    `yaml:"max_bytes" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest answer; 1MiB when nothing is said."`
+}
+
+// Interface is what a relic can be asked.
+type Interface struct {
+	Type      string     `yaml:"type" doc:"Kind of interface, for people."`
+	Endpoints []Endpoint `yaml:"endpoints" doc:"What there is; the parameter operation selects one."`
+}
+
+// Endpoint is one operation of a relic.
+type Endpoint struct {
+	Name       string      `yaml:"name" required:"true" shape:"id" doc:"Value of the parameter operation."`
+	Summary    string      `yaml:"summary" doc:"One line for the model."`
+	Method     string      `yaml:"method" enum:"GET|HEAD|POST|PUT|PATCH|DELETE" doc:"Method; GET when nothing is said."`
+	Path       string      `yaml:"path" required:"true" raw:"true" shape:"path" doc:"Path under base_url; {name} stands for a parameter. The others go into the query, or as JSON into the body of POST, PUT and PATCH."`
+	Class      string      `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; by the method when nothing is said: GET and HEAD read_only, PUT and DELETE idempotent, others effectful. keyed: it heeds Idempotency-Key."`
+	Parameters []Parameter `yaml:"parameters" doc:"What it takes."`
+}
+
+// PathNames lists the parameters in a path, in order.
+func (e *Endpoint) PathNames() []string {
+	var names []string
+	for _, m := range pathName.FindAllStringSubmatch(e.Path, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+var pathName = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_]{0,63})\}`)
+
+func (c *checker) relic(path string, d *Relic) {
+	if d.ServiceType == "http" && d.Connection.BaseURL == "" {
+		c.add(join(path, "connection.base_url"), ReasonMissing, "missing")
+	}
+	if d.Connection.Header != "" && d.Connection.Secret == "" {
+		c.add(join(path, "connection.header"), ReasonBadValue, "there is no secret to carry")
+	}
+	all := d.Interface.Endpoints
+	if len(all) == 0 {
+		c.add(join(path, "interface.endpoints"), ReasonMissing, "a relic needs one at least")
+	}
+	for i := range all {
+		e, at := &all[i], index(join(path, "interface.endpoints"), i)
+		if slices.ContainsFunc(all[:i], func(o Endpoint) bool { return o.Name == e.Name }) {
+			c.add(join(at, "name"), ReasonDuplicate, "%q is an endpoint already", clip(e.Name))
+		}
+		c.parameters(join(at, "parameters"), e.Parameters)
+		for j, p := range e.Parameters {
+			if p.Name == "operation" {
+				c.add(join(index(join(at, "parameters"), j), "name"), ReasonBadValue, "operation selects the endpoint")
+			}
+		}
+		for _, name := range e.PathNames() {
+			j := slices.IndexFunc(e.Parameters, func(p Parameter) bool { return p.Name == name })
+			if j < 0 || !e.Parameters[j].Required && e.Parameters[j].Default == nil {
+				c.add(join(at, "path"), ReasonBadValue, "{%s} is no parameter that is required or has a default", name)
+			}
+		}
+	}
+}
+
 // MaxSteps bounds a workflow: it is one generation of a plan (streaming.md §4).
 const MaxSteps = 64
 
 // Wanted is what import names and Define lacks.
 type Wanted struct {
 	Field string // of the manifest, such as import.llms[0]
-	Kind  string // LLM or Workflow
+	Kind  string // LLM, Relic or Workflow
 	Name  string
 	File  string // where its definition is expected, relative to the manifest
 }
@@ -97,6 +181,7 @@ type group struct {
 func (m *Manifest) groups() []group {
 	all := []group{
 		{key: "llms", kind: "LLM", names: m.Import.LLMs},
+		{key: "relics", kind: "Relic", names: m.Import.Relics},
 		{key: "workflows", kind: "Workflow", names: m.Import.Workflows},
 	}
 	for i := range all {
@@ -163,6 +248,8 @@ func (c *checker) definition(path string, v reflect.Value) {
 	switch d := v.Addr().Interface().(type) {
 	case *LLM:
 		c.llm(path, d)
+	case *Relic:
+		c.relic(path, d)
 	case *Workflow:
 		c.workflow(path, d)
 	}

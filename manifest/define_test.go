@@ -25,7 +25,7 @@ func TestAdopt(t *testing.T) {
 		{"env", "LLM", "name: x\ntemplate: ${NOPE}\nsummary: ${NOPE}\n", []string{"3:10 summary UNDEFINED_ENV"}},
 		{"workflow", "Workflow", "name: x\ninputs: [{name: a, type: integer, default: 3, enum: [3, 4]}]\nsteps:\n  - {id: s, name: t.t, parameters: {p: $a, q: [\"${u.v}\", \"at $HOME\"]}, depends_on: [u]}\n  - {id: u, type: llm, name: l}\noutput: [$s, {k: $u}]\n", nil},
 		{"no steps", "Workflow", "name: x\n", []string{"1:1 steps MISSING"}},
-		{"steps", "Workflow", "name: x\nsteps:\n  - {id: 1a, name: t.t}\n  - {name: t.t, type: relic, on_error: no, retry: 9}\n", []string{"3:10 steps[0].id BAD_VALUE", "4:5 steps[1].id MISSING", "4:23 steps[1].type NOT_IN_RELEASE", "4:40 steps[1].on_error BAD_VALUE", "4:51 steps[1].retry BAD_VALUE"}},
+		{"steps", "Workflow", "name: x\nsteps:\n  - {id: 1a, name: t.t}\n  - {name: t.t, type: agent, on_error: no, retry: 9}\n", []string{"3:10 steps[0].id BAD_VALUE", "4:5 steps[1].id MISSING", "4:23 steps[1].type NOT_IN_RELEASE", "4:40 steps[1].on_error BAD_VALUE", "4:51 steps[1].retry BAD_VALUE"}},
 		{"same id", "Workflow", "name: x\nsteps: [{id: a, name: t.t}, {id: a, name: t.t}]\n", []string{"2:34 steps[1].id DUPLICATE"}},
 		{"id of an input", "Workflow", "name: x\ninputs: [{name: a}, {name: a}]\nsteps: [{id: a, name: t.t}]\n", []string{"2:28 inputs[1].name DUPLICATE", "3:14 steps[0].id DUPLICATE"}},
 		{"cycle", "Workflow", "name: x\nsteps:\n  - {id: a, name: t.t, depends_on: [b]}\n  - {id: b, name: t.t, parameters: {p: $a}}\n", []string{"4:5 steps[1].depends_on BAD_VALUE"}},
@@ -33,26 +33,32 @@ func TestAdopt(t *testing.T) {
 		{"no such step", "Workflow", "name: x\nsteps: [{id: a, name: t.t, depends_on: [b]}]\n", []string{"2:40 steps[0].depends_on BAD_VALUE"}},
 		{"names", "Workflow", "name: x\nsteps: [{id: a, name: t.t, parameters: {p: [{q: $later}, $a]}}, {id: later, name: t.t}]\noutput: $none\n", []string{"2:40 steps[0].parameters BAD_VALUE", "2:40 steps[0].parameters BAD_VALUE", "3:9 output BAD_VALUE"}},
 		{"defaults", "Workflow", "name: x\ninputs: [{name: a, type: string, default: 3}, {name: b, required: true, default: c}, {name: c, type: integer, default: 1.5}]\nsteps: [{id: s, name: t.t}]\n", []string{"2:43 inputs[0].default BAD_VALUE", "2:82 inputs[1].default BAD_VALUE", "2:120 inputs[2].default BAD_VALUE"}},
-		{"wrong kind", "Relic", "name: x\n", nil},
+		{"relic", "Relic", "name: x\nservice_type: http\nconnection: {base_url: \"https://x.example/v1\", secret: KEY, header: X-Key, hosts: [y.example], max_bytes: 64KiB}\ninterface: {type: REST, endpoints: [{name: get, path: \"/a/{id}\", parameters: [{name: id, type: string, required: true}]}]}\n", nil},
+		{"relic without", "Relic", "name: x\nservice_type: http\nconnection: {header: A}\n", []string{"1:1 interface.endpoints MISSING", "3:13 connection.base_url MISSING", "3:22 connection.header BAD_VALUE"}},
+		{"endpoints", "Relic", "name: x\nservice_type: sql\nconnection: {base_url: 'https://u:secret@x', secret: sk-123}\ninterface:\n  endpoints:\n  - {name: a, path: a}\n  - {name: a, path: '/{b}', method: get}\n  - {name: c, path: '/${X}?q', parameters: [{name: operation}]}\n", []string{
+			"2:15 service_type NOT_IN_RELEASE", "3:24 connection.base_url BAD_VALUE", "3:54 connection.secret BAD_VALUE", "6:21 interface.endpoints[0].path BAD_VALUE", "7:12 interface.endpoints[1].name DUPLICATE",
+			"7:21 interface.endpoints[1].path BAD_VALUE", "7:37 interface.endpoints[1].method BAD_VALUE", "8:21 interface.endpoints[2].path BAD_VALUE", "8:21 interface.endpoints[2].path BAD_VALUE", "8:52 interface.endpoints[2].parameters[0].name BAD_VALUE",
+		}},
+		{"wrong kind", "Feed", "name: x\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := Default("cortex")
 			err := m.Adopt(Wanted{Kind: c.kind, Name: "x"}, "f.yaml", []byte(c.file), os.LookupEnv)
 			var got []string
 			var found []*messages.Error
-			if err != nil && c.kind != "Relic" {
+			if err != nil && c.kind != "Feed" {
 				found = mistakes(t, err)
 			}
 			for _, e := range found {
 				got = append(got, fmt.Sprintf("%d:%d %s %s", e.Line, e.Col, e.Field, e.Reason))
-				if e.File != "f.yaml" && c.kind != "Relic" {
+				if e.File != "f.yaml" && c.kind != "Feed" {
 					t.Errorf("file %q", e.File)
 				}
 			}
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%v\n got %q\nwant %q", err, got, c.want)
 			}
-			if n := len(m.Define.LLMs) + len(m.Define.Workflows); (n == 1) != (err == nil) {
+			if n := len(m.Define.LLMs) + len(m.Define.Workflows) + len(m.Define.Relics); (n == 1) != (err == nil) {
 				t.Errorf("%d definitions are there", n)
 			}
 		})

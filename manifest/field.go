@@ -90,6 +90,7 @@ var shapes = map[string]shape{
 	"name":   {regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`), "1 to 128 letters, digits, '.', '_' or '-'"},
 	"tool":   {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}$`), "a name such as read or str.ToUpper"},
 	"id":     {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`), "a letter or '_', then up to 63 letters, digits or '_'"},
+	"path":   {regexp.MustCompile(`^/([A-Za-z0-9._~!&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}|\{[A-Za-z_][A-Za-z0-9_]{0,63}\})*$`), "a path such as /issues/{id}"},
 	"action": {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`), "a letter or '_', then up to 63 letters, digits, '_', '.' or '-'"},
 	"env":    {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`), "the name of an environment variable"},
 	"url":    {regexp.MustCompile(`^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$`), "an address such as http://localhost:11434/v1, without name, query or fragment"},

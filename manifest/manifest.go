@@ -114,7 +114,7 @@ const (
 type Import struct {
 	Tools     []string `yaml:"tools" shape:"tool" doc:"Tools, spelled as a call spells them."`
 	Agents    []string `yaml:"agents" shape:"tool" later:"*" doc:"Agents that may be run as child sessions."`
-	Relics    []string `yaml:"relics" shape:"tool" later:"*" doc:"Relics."`
+	Relics    []string `yaml:"relics" shape:"tool" doc:"Services that keep or know something, for the same dialects."`
 	Workflows []string `yaml:"workflows" shape:"tool" doc:"Graphs of actions that run inside one, for the same dialects."`
 	LLMs      []string `yaml:"llms" shape:"tool" doc:"Prompt templates with a model, for dialects that act while they speak."`
 	MCP       []any    `yaml:"mcp" later:"*" doc:"MCP servers."`

@@ -3,6 +3,8 @@ package tests
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -285,5 +287,41 @@ func TestDefinitionMistakes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nwants %s", err, want)
 		}
+	}
+}
+
+// A relic is a service that a manifest describes: its answer is the result, its key is
+// in no record, and a replay reaches nothing.
+func TestRelicAction(t *testing.T) {
+	t.Setenv("ISSUES_KEY", "very-secret")
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		if r.Header.Get("X-Key") != "very-secret" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"path":%q,"key":%q}`, r.URL.Path, r.Header.Get("X-Key"))
+	}))
+	defer server.Close()
+	dir := write(t, "agent.yaml", "dialect: cortex\nmodel: {script: main.jsonl}\nimport: {relics: [issues, closed]}\n",
+		"relics/issues.yaml", "kind: Relic\nname: issues\nservice_type: http\nconnection: {base_url: "+server.URL+", private: true, secret: ISSUES_KEY, header: X-Key}\n"+
+			"interface: {endpoints: [{name: get, path: '/issues/{id}', parameters: [{name: id, type: integer, required: true}]}]}\n",
+		"relics/closed.yaml", "kind: Relic\nname: closed\nservice_type: http\nconnection: {base_url: "+server.URL+"}\ninterface: {endpoints: [{name: get, path: /}]}\n",
+		"main.jsonl", `{"chunks":[{"text":"<action id=\"a\" type=\"relic\">{\"name\":\"issues\",\"parameters\":{\"operation\":\"get\",\"id\":7}}</action>`+
+			`<action id=\"b\" type=\"relic\">{\"name\":\"closed\",\"parameters\":{\"operation\":\"get\"}}</action><response>${a.body.path}</response>"}],"finish":"stop"}`+"\n")
+	rt := start(t, stile.Config{})
+	a := load(t, dir)
+	s := open(t, rt, "stream", a)
+	if o := ask(t, s, "go"); o.Decision != stile.Done {
+		t.Fatalf("%+v", o)
+	}
+	got := ends(t, s)
+	if got["a"] != `ok {"body":{"path":"/issues/7","key":"[redacted]"},"status":200}` || !strings.Contains(got["b"], "private network") {
+		t.Errorf("%q", got)
+	}
+	replays(t, rt, nil)
+	if calls.Load() != 1 {
+		t.Errorf("%d requests", calls.Load())
 	}
 }

@@ -1,0 +1,373 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+// Service is a relic behind HTTP (streaming.md §7.1).
+type Service struct {
+	Name      string
+	Summary   string
+	Base      string   // URL in front of the paths
+	Hosts     []string // further ones that a redirect may lead to
+	Private   bool     // it may be on this machine or in a private network
+	Header    string   // carries the key; "" is Authorization with a bearer token
+	Key       func() (string, error)
+	MaxBytes  int64 // of an answer; 0 is 1 MiB
+	Timeout   time.Duration
+	Endpoints []Endpoint
+}
+
+// Endpoint is one operation of a Service.
+type Endpoint struct {
+	Name    string
+	Summary string
+	Method  string // "" is GET
+	Path    string // {name} stands for a parameter
+	Class   messages.Class
+	Params  Parameters
+}
+
+const (
+	operation       = "operation"
+	maxRedirects    = 5
+	maxAnswer       = 1 << 20
+	connectTime     = 10 * time.Second
+	maxHeaderBytes  = 64 << 10
+	maxErrorExcerpt = 256
+)
+
+// HTTP makes the target of a service. Its class is the worst of its endpoints'. The
+// address must be http or https without user, query or fragment: ERR_CONFIG.
+func HTTP(s Service) (*Executor, error) {
+	base, err := url.Parse(s.Base)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "connection.base_url", Detail: "is no http or https address without user, query and fragment"}
+	}
+	if s.MaxBytes <= 0 {
+		s.MaxBytes = maxAnswer
+	}
+	s.Endpoints = slices.Clone(s.Endpoints)
+	selects := Parameter{Name: operation, Type: "string", Required: true}
+	summary := s.Summary
+	class := messages.Pure
+	var params Parameters
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if e.Method == "" {
+			e.Method = http.MethodGet
+		}
+		if e.Class == "" {
+			e.Class = classOfMethod(e.Method)
+		}
+		class = worse(class, e.Class)
+		name, _ := jsontext.AppendQuote(nil, e.Name)
+		selects.Enum = append(selects.Enum, string(name))
+		summary += " " + e.Name + e.Params.Signature()
+		if e.Summary != "" {
+			summary += ": " + e.Summary
+		}
+		summary += "."
+		for _, p := range e.Params { // the model sees them all, each endpoint takes its own
+			if !slices.ContainsFunc(params, func(q Parameter) bool { return q.Name == p.Name }) {
+				p.Required, p.Default = false, ""
+				params = append(params, p)
+			}
+		}
+	}
+	client := s.client(base)
+	return &Executor{
+		Type: messages.TypeRelic, Name: s.Name, Summary: strings.TrimSpace(summary), Params: append(Parameters{selects}, params...),
+		Class: class, Timeout: s.Timeout,
+		Run: func(ctx context.Context, c *Call, args string) (string, error) {
+			given, err := members(args)
+			if err != nil {
+				return "", err
+			}
+			if why := selects.misfit(orNull(given[operation])); why != "" {
+				return "", neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", operation, why)
+			}
+			name, _ := jsontext.AppendUnquote(nil, given[operation])
+			e := &s.Endpoints[slices.IndexFunc(s.Endpoints, func(e Endpoint) bool { return e.Name == string(name) })]
+			delete(given, operation)
+			rest, err := json.Marshal(given)
+			if err != nil {
+				return "", err
+			}
+			if given, err = e.Params.Bind(string(rest)); err != nil {
+				return "", err
+			}
+			return s.do(ctx, client, base, e, c, given)
+		},
+	}, nil
+}
+
+// orNull gives null for a member that is not there.
+func orNull(v jsontext.Value) jsontext.Value {
+	if v == nil {
+		return jsontext.Value("null")
+	}
+	return v
+}
+
+func classOfMethod(method string) messages.Class {
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		return messages.ReadOnly
+	case http.MethodPut, http.MethodDelete:
+		return messages.Idempotent
+	}
+	return messages.Effectful
+}
+
+// client reaches the service and nothing else: no proxy, no cookie, and every address is
+// judged after it was resolved, also those of redirects.
+func (s *Service) client(base *url.URL) *http.Client {
+	dialer := &net.Dialer{Timeout: connectTime}
+	if !s.Private {
+		dialer.Control = func(_, address string, _ syscall.RawConn) error { return public(address) }
+	}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: maxHeaderBytes,
+			// A connection is not kept: a session must not find what another left on it.
+			DisableKeepAlives: true, DisableCompression: true,
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			switch first := via[0]; {
+			case first.Method != http.MethodGet && first.Method != http.MethodHead:
+				return http.ErrUseLastResponse // its meaning would change on the way
+			case len(via) > maxRedirects:
+				return fmt.Errorf("more than %d redirects", maxRedirects)
+			case req.URL.Scheme != base.Scheme && req.URL.Scheme != "https":
+				return errors.New("a redirect to a connection without encryption")
+			case req.URL.Host == base.Host:
+				return nil
+			case !slices.Contains(s.Hosts, req.URL.Hostname()):
+				return errors.New("a redirect to a host that is not allowed")
+			}
+			req.Header.Del(s.header()) // the key is for the service alone
+			return nil
+		},
+	}
+}
+
+func (s *Service) header() string {
+	if s.Header == "" {
+		return "Authorization"
+	}
+	return s.Header
+}
+
+var errPrivate = errors.New("the address is in a private network or not a host's")
+
+// notPublic are the special-purpose blocks that the methods of netip.Addr do not know.
+var notPublic = func() (all []netip.Prefix) {
+	for _, p := range []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+		"203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "fec0::/10",
+	} {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
+}()
+
+// public refuses addresses that are not on the open network.
+func public(address string) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return errPrivate
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return errPrivate
+	}
+	return nil
+}
+
+// request makes the request of an endpoint.
+func (s *Service) request(ctx context.Context, base *url.URL, e *Endpoint, given map[string]jsontext.Value) (*http.Request, error) {
+	path := e.Path
+	for name, v := range given {
+		if hole := "{" + name + "}"; strings.Contains(path, hole) {
+			part := plain(v)
+			if part == "" || part == "." || part == ".." {
+				return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: cannot stand in a path", name)
+			}
+			path = strings.ReplaceAll(path, hole, url.PathEscape(part)) // which has no brace, so nothing is put into it
+			delete(given, name)
+		}
+	}
+	to, err := url.Parse(strings.TrimSuffix(base.String(), "/") + path)
+	if err != nil || to.Host != base.Host {
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "the arguments make no address")
+	}
+	var body io.Reader
+	if e.Method == http.MethodPost || e.Method == http.MethodPut || e.Method == http.MethodPatch {
+		b, err := json.Marshal(given, json.Deterministic(true))
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	} else {
+		q := url.Values{}
+		for name, v := range given {
+			q.Set(name, plain(v))
+		}
+		to.RawQuery = q.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, e.Method, to.String(), body)
+	if err != nil {
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "the arguments make no request")
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json, text/*;q=0.5")
+	req.Header.Set("User-Agent", "stile")
+	return req, nil
+}
+
+// plain is a value in an address: strings raw, the rest canonical JSON.
+func plain(v jsontext.Value) string {
+	if v.Kind() == '"' {
+		s, err := jsontext.AppendUnquote(nil, v)
+		if err == nil {
+			return string(s)
+		}
+	}
+	own := v.Clone()
+	if own.Canonicalize() != nil {
+		return string(v)
+	}
+	return string(own)
+}
+
+func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e *Endpoint, c *Call, given map[string]jsontext.Value) (string, error) {
+	var sent atomic.Bool // set by the transport
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	req, err := s.request(ctx, base, e, given)
+	if err != nil {
+		return "", err
+	}
+	key := ""
+	if s.Key != nil {
+		if key, err = s.Key(); err != nil {
+			return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "the relic's key is not there")
+		}
+		if s.Header == "" {
+			req.Header.Set("Authorization", "Bearer "+key)
+		} else {
+			req.Header.Set(s.Header, key)
+		}
+	}
+	if e.Class.Durable() && c.Key != "" {
+		req.Header.Set("Idempotency-Key", c.Key)
+	}
+	fail := func(err error) error {
+		text := redact(e.Method+" "+e.Name+": "+unaddressed(err), key)
+		if sent.Load() && e.Class.Durable() {
+			return &Unsettled{Reason: text}
+		}
+		return neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", text)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", fail(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, s.MaxBytes+1))
+	switch {
+	case err != nil:
+		return "", fail(err)
+	case int64(len(data)) > s.MaxBytes && resp.StatusCode < 300: // it was done, and what it says cannot be kept
+		return "", fail(fmt.Errorf("status %d, and the answer is over its limit of %d bytes", resp.StatusCode, s.MaxBytes))
+	}
+	text := redact(string(data), key)
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "%s %s: status %d: %s", e.Method, e.Name, resp.StatusCode, excerpt(text))
+	}
+	return answerOf(resp, text)
+}
+
+// unaddressed is the text of a transport's error without addresses: that of the request
+// has the arguments in it, and what a name resolves to is not the model's to know.
+func unaddressed(err error) string {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return dns.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}
+
+// answerOf is {status, body}: JSON as it is, other text as a string.
+func answerOf(resp *http.Response, text string) (string, error) {
+	body := jsontext.Value("null")
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	asJSON := jsontext.Value(text)
+	switch {
+	case text == "":
+	case (kind == "application/json" || strings.HasSuffix(kind, "+json")) && asJSON.IsValid():
+		body = asJSON
+	case !utf8.ValidString(text):
+		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "status %d, and the answer is no text", resp.StatusCode)
+	default:
+		var err error
+		if body, err = jsontext.AppendQuote(nil, text); err != nil {
+			return "", err
+		}
+	}
+	b, err := json.Marshal(map[string]any{"status": resp.StatusCode, "body": body}, json.Deterministic(true))
+	return string(b), err
+}
+
+// redact takes a key out of what others wrote, as it is and as JSON and addresses
+// would spell it.
+func redact(s, key string) string {
+	if key == "" {
+		return s
+	}
+	for _, k := range []string{key, url.QueryEscape(key), url.PathEscape(key)} {
+		s = strings.ReplaceAll(s, k, "[redacted]")
+	}
+	return s
+}
+
+// excerpt is the beginning of a text, on one line.
+func excerpt(s string) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " ")
+	if len(s) > maxErrorExcerpt {
+		s = strings.ToValidUTF8(s[:maxErrorExcerpt], "") + "…"
+	}
+	return s
+}
