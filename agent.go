@@ -254,7 +254,11 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest) (*tools.Registry, er
 		}
 		all = append(all, files.Tools()...)
 	}
-	return tools.New(append(all, a.Tools...)...)
+	commands, err := a.commands(m)
+	if err != nil {
+		return nil, err
+	}
+	return tools.New(append(append(all, commands...), a.Tools...)...)
 }
 
 // imports tells whether a manifest imports a tool of a group.

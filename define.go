@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ func (a *Agent) define() error {
 	var all []error
 	for _, w := range wants {
 		data, err := readSome(dir, w.File)
+		if w.Host && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			all = append(all, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonMissing, Field: w.Field, File: w.File, Detail: "cannot read the definition of " + w.Name, Cause: unwrapPath(err)})
 			continue
@@ -61,8 +65,9 @@ func readSome(dir *os.Root, name string) ([]byte, error) {
 // imported.
 func (rt *Runtime) targets(a *Agent, m *manifest.Manifest, set *tools.Set, gate tools.Gate) (*tools.Targets, error) {
 	t := tools.NewTargets(set, programLimits(m.Quotas))
-	if wants := m.Wants(); len(wants) > 0 {
-		w := wants[0]
+	wants := m.Wants()
+	if i := slices.IndexFunc(wants, func(w manifest.Wanted) bool { return !w.Host }); i >= 0 {
+		w := wants[i]
 		return nil, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonMissing, Field: w.Field, Detail: "there is no definition of " + w.Name + " in define, and no file was read"}
 	}
 	for i := range m.Define.LLMs {
@@ -171,6 +176,32 @@ func under(at string, err error) error {
 		placed.Field += "." + e.Field
 	}
 	return &placed
+}
+
+// commands makes the tools that are programs of their own.
+func (a *Agent) commands(m *manifest.Manifest) ([]tools.Tool, error) {
+	var all []tools.Tool
+	for i := range m.Define.Tools {
+		d := &m.Define.Tools[i]
+		if !slices.Contains(m.Import.Tools, d.Name) {
+			continue
+		}
+		at := fmt.Sprintf("define.tools[%d]", i)
+		params, err := parameters(d.Parameters, at+".parameters")
+		if err != nil {
+			return nil, err
+		}
+		r := d.Implementation.Resources
+		t, err := tools.NewCommand(tools.Command{
+			Name: d.Name, Summary: d.Summary, Class: messages.Class(d.Class), Params: params, Dir: a.Dir, Entrypoint: d.Implementation.Entrypoint,
+			Memory: r.Memory, CPU: r.CPU, Files: r.Files, Output: r.Output, Timeout: r.Timeout, Absent: a.replayed,
+		})
+		if err != nil {
+			return nil, under(at, err)
+		}
+		all = append(all, t)
+	}
+	return all, nil
 }
 
 // service makes the target of a relic. Its key is read when it is needed and kept

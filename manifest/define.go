@@ -21,6 +21,7 @@ import (
 type Define struct {
 	LLMs      []LLM      `yaml:"llms" doc:"Prompt templates with a model; else llms/<name>.yaml."`
 	Relics    []Relic    `yaml:"relics" doc:"Services with endpoints; else relics/<name>.yaml."`
+	Tools     []Command  `yaml:"tools" doc:"External commands; else tools/<name>.yaml."`
 	Workflows []Workflow `yaml:"workflows" doc:"Graphs of actions; else workflows/<name>.yaml."`
 }
 
@@ -89,6 +90,50 @@ type Relic struct {
 	Connection  Connection    `yaml:"connection" doc:"How the service is reached."`
 	Interface   Interface     `yaml:"interface" doc:"What actions may ask of it."`
 	Timeout     time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
+}
+
+// Command is a tool that is a program of its own.
+type Command struct {
+	Kind           string         `yaml:"kind" enum:"Tool" doc:"Always Tool."`
+	Version        string         `yaml:"version" shape:"scalar" doc:"Version of the tool, for people."`
+	Name           string         `yaml:"name" required:"true" shape:"tool" doc:"Name that calls know it by: group.name."`
+	Summary        string         `yaml:"summary" doc:"One line for the model that calls it."`
+	Author         string         `yaml:"author" doc:"Who wrote it."`
+	State          string         `yaml:"state" doc:"Stage of its life, for people."`
+	Class          string         `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; effectful when nothing is said."`
+	Parameters     []Parameter    `yaml:"parameters" doc:"What it takes; those required go first."`
+	Implementation Implementation `yaml:"implementation" doc:"What is run."`
+}
+
+// Implementation says what a command runs.
+type Implementation struct {
+	Type       string    `yaml:"type" required:"true" enum:"command" doc:"Always command."`
+	Entrypoint []string  `yaml:"entrypoint" raw:"true" doc:"Program, in the agent's folder or by its whole path, and its arguments. Nothing is expanded, and no shell reads it but one that is named."`
+	Resources  Resources `yaml:"resources" doc:"What it may use."`
+}
+
+// Resources bound a command. The kernel holds it to them.
+type Resources struct {
+	Memory  int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 512MiB when nothing is said."`
+	CPU     time.Duration `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, 60s when nothing is said."`
+	Files   int64         `yaml:"files" min:"8" max:"4096" optional:"true" doc:"Open files of a process; 64 when nothing is said."`
+	Output  int64         `yaml:"output" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest result; 1MiB when nothing is said."`
+	Timeout time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
+}
+
+func (c *checker) command(path string, d *Command) {
+	c.parameters(join(path, "parameters"), d.Parameters)
+	entry := d.Implementation.Entrypoint
+	at := join(path, "implementation.entrypoint")
+	switch {
+	case len(entry) == 0 || entry[0] == "":
+		c.add(at, ReasonMissing, "it names a program")
+	case slices.ContainsFunc(entry, func(s string) bool { return strings.ContainsRune(s, 0) }):
+		c.add(at, ReasonBadValue, "no argument has a NUL")
+	}
+	if !strings.Contains(d.Name, ".") && d.Name != "" {
+		c.add(join(path, "name"), ReasonBadValue, "%q is not group.name", clip(d.Name))
+	}
 }
 
 // Connection says how a service is reached.
@@ -165,15 +210,18 @@ const MaxSteps = 64
 // Wanted is what import names and Define lacks.
 type Wanted struct {
 	Field string // of the manifest, such as import.llms[0]
-	Kind  string // LLM, Relic or Workflow
+	Kind  string // LLM, Relic, Tool or Workflow
 	Name  string
 	File  string // where its definition is expected, relative to the manifest
+	// Host tells that the host may have it: there need not be a definition.
+	Host bool
 }
 
 // group is a list of import with the definitions that stand behind it.
 type group struct {
 	key, kind string
 	names     []string
+	host      bool // the host may have them, too
 	defined   []string
 	value     reflect.Value // the list of Define
 }
@@ -182,6 +230,7 @@ func (m *Manifest) groups() []group {
 	all := []group{
 		{key: "llms", kind: "LLM", names: m.Import.LLMs},
 		{key: "relics", kind: "Relic", names: m.Import.Relics},
+		{key: "tools", kind: "Tool", names: m.Import.Tools, host: true},
 		{key: "workflows", kind: "Workflow", names: m.Import.Workflows},
 	}
 	for i := range all {
@@ -202,7 +251,7 @@ func (m *Manifest) Wants() []Wanted {
 	for _, g := range m.groups() {
 		for i, name := range g.names {
 			if !slices.Contains(g.defined, name) {
-				all = append(all, Wanted{Field: index("import."+g.key, i), Kind: g.kind, Name: name, File: g.key + "/" + name + ".yaml"})
+				all = append(all, Wanted{Field: index("import."+g.key, i), Kind: g.kind, Name: name, File: g.key + "/" + name + ".yaml", Host: g.host})
 			}
 		}
 	}
@@ -250,6 +299,8 @@ func (c *checker) definition(path string, v reflect.Value) {
 		c.llm(path, d)
 	case *Relic:
 		c.relic(path, d)
+	case *Command:
+		c.command(path, d)
 	case *Workflow:
 		c.workflow(path, d)
 	}

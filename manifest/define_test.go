@@ -39,11 +39,15 @@ func TestAdopt(t *testing.T) {
 			"2:15 service_type NOT_IN_RELEASE", "3:24 connection.base_url BAD_VALUE", "3:54 connection.secret BAD_VALUE", "6:21 interface.endpoints[0].path BAD_VALUE", "7:12 interface.endpoints[1].name DUPLICATE",
 			"7:21 interface.endpoints[1].path BAD_VALUE", "7:37 interface.endpoints[1].method BAD_VALUE", "8:21 interface.endpoints[2].path BAD_VALUE", "8:21 interface.endpoints[2].path BAD_VALUE", "8:52 interface.endpoints[2].parameters[0].name BAD_VALUE",
 		}},
+		{"command", "Tool", "kind: Tool\nname: x.y\nclass: read_only\nparameters: [{name: a}]\nimplementation: {type: command, entrypoint: [run, '${A} $b'], resources: {memory: 64MiB, cpu: 3s, files: 9, output: 1KiB, timeout: 500ms}}\n", nil},
+		{"command without", "Tool", "name: x\nimplementation: {resources: {memory: 3, cpu: 1500ms, files: 4}}\n", []string{
+			"1:7 name BAD_VALUE", "2:17 implementation.type MISSING", "2:17 implementation.entrypoint MISSING", "2:38 implementation.resources.memory BAD_VALUE", "2:46 implementation.resources.cpu BAD_VALUE", "2:61 implementation.resources.files BAD_VALUE",
+		}},
 		{"wrong kind", "Feed", "name: x\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := Default("cortex")
-			err := m.Adopt(Wanted{Kind: c.kind, Name: "x"}, "f.yaml", []byte(c.file), os.LookupEnv)
+			err := m.Adopt(Wanted{Kind: c.kind, Name: map[bool]string{true: "x.y", false: "x"}[c.name == "command"]}, "f.yaml", []byte(c.file), os.LookupEnv)
 			var got []string
 			var found []*messages.Error
 			if err != nil && c.kind != "Feed" {
@@ -58,7 +62,7 @@ func TestAdopt(t *testing.T) {
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%v\n got %q\nwant %q", err, got, c.want)
 			}
-			if n := len(m.Define.LLMs) + len(m.Define.Workflows) + len(m.Define.Relics); (n == 1) != (err == nil) {
+			if n := len(m.Define.LLMs) + len(m.Define.Workflows) + len(m.Define.Relics) + len(m.Define.Tools); (n == 1) != (err == nil) {
 				t.Errorf("%d definitions are there", n)
 			}
 		})

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -156,7 +158,7 @@ func TestWorkflowAction(t *testing.T) {
 		var calls atomic.Int64
 		a := streaming(&calls, `<action id="w" type="workflow">{"name":"both","parameters":{"n":3}}</action><response>${w.text}</response>`)
 		a.Manifest.Import.Workflows = []string{"both"}
-		w := a.Manifest.Wants()
+		w := slices.DeleteFunc(a.Manifest.Wants(), func(w manifest.Wanted) bool { return w.Host })
 		if len(w) != 1 || w[0].File != "workflows/both.yaml" {
 			t.Fatalf("%+v", w)
 		}
@@ -324,4 +326,35 @@ func TestRelicAction(t *testing.T) {
 	if calls.Load() != 1 {
 		t.Errorf("%d requests", calls.Load())
 	}
+}
+
+// A command is a tool like any other: of a program's call and of an action.
+func TestCommandTool(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if _, err := tools.NewCommand(tools.Command{Name: "a.b", Entrypoint: []string{"/bin/sh"}}); err == nil {
+			t.Fatal("a command without limits")
+		}
+		return
+	}
+	dir := write(t, "agent.yaml", "dialect: cortex\nmodel: {script: main.jsonl}\nimport: {tools: [text.count, str.ToUpper], workflows: [w]}\n"+
+		"define: {workflows: [{name: w, steps: [{id: n, name: text.count, parameters: {text: four}}], output: \"${n.chars}\"}]}\n",
+		"tools/text.count.yaml", "kind: Tool\nname: text.count\nsummary: Counts.\nclass: read_only\nparameters: [{name: more}, {name: text, type: string, required: true, enum: [four, three]}]\n"+
+			"implementation: {type: command, entrypoint: [/bin/sh, bin/count.sh], resources: {timeout: 20s}}\n",
+		"bin/count.sh", `printf '{"chars":%d}' "$(wc -c)"`,
+		"main.jsonl", `{"chunks":[{"text":"<action id=\"a\">{\"name\":\"text.count\",\"parameters\":{\"text\":\"three\"}}</action><action id=\"b\">{\"name\":\"text.count\",\"parameters\":{\"text\":\"five\"}}</action>`+
+			`<action id=\"c\" type=\"workflow\">{\"name\":\"w\"}</action><response>${a.chars}</response>"}],"finish":"stop"}`+"\n")
+	rt := start(t, stile.Config{})
+	a := load(t, dir)
+	s := open(t, rt, "stream", a)
+	if o := ask(t, s, "go"); o.Decision != stile.Done {
+		t.Fatalf("%+v", o)
+	}
+	got := ends(t, s)
+	if got["a"] != `ok {"chars":16}` || !strings.Contains(got["b"], `argument text: want one of`) || got["c"] != "ok 15" {
+		t.Errorf("%q", got)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	replays(t, rt, nil)
 }

@@ -163,3 +163,16 @@ func TestRenderLimits(t *testing.T) {
 		t.Error(b)
 	}
 }
+
+// What is no tool is listed with its type, and the list of tools says when it is empty.
+func TestPrimerOtherActions(t *testing.T) {
+	tool, relic := messages.ToolSpec{Name: "a.b", Signature: "()"}, messages.ToolSpec{Type: messages.TypeRelic, Name: "r", Signature: "(operation)", Description: "Keeps.", Schema: "{}"}
+	got := (Dialect{}).Primer([]messages.ToolSpec{tool, relic})
+	want := (Dialect{}).Primer([]messages.ToolSpec{tool}) + "\n## Other actions\n\nCalled like tools, with the type in the tag.\n\n- type=\"relic\" r(operation): Keeps.\n  parameters: {}\n"
+	if got != want {
+		t.Errorf("%s", got)
+	}
+	if got := (Dialect{}).Primer([]messages.ToolSpec{relic}); !strings.Contains(got, "## Tools\n\nNone.\n\n## Other") {
+		t.Errorf("%s", got)
+	}
+}

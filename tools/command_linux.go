@@ -1,0 +1,94 @@
+package tools
+
+import (
+	"errors"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+const limitsKnown = true
+
+// runLimited runs a command to its end. It starts stopped, before its first instruction,
+// and goes on when the kernel has its limits: whatever it starts inherits them.
+func runLimited(cmd *exec.Cmd, d *Command) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Ptrace: true}
+	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
+	if err := startLimited(cmd, d); err != nil {
+		return err
+	}
+	// Until it is waited for its number, and that of its group, is nobody else's.
+	awaitEnd(cmd.Process.Pid)
+	_ = killGroup(cmd.Process.Pid)
+	return cmd.Wait()
+}
+
+// startLimited starts a command and sets its limits. Tracing is the thread's business.
+func startLimited(cmd *exec.Cmd, d *Command) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	pid := cmd.Process.Pid
+	abandon := func(err error) error {
+		_ = killGroup(pid)
+		_ = syscall.PtraceDetach(pid)
+		_ = cmd.Wait()
+		return err
+	}
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(pid, &status, syscall.WALL, nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			return abandon(err)
+		}
+	}
+	if !status.Stopped() {
+		_ = cmd.Wait() // it was reaped here: killed before it began
+		return errors.New("it ended before it began")
+	}
+	cpu := uint64((d.CPU + time.Second - 1) / time.Second)
+	for _, l := range []struct {
+		resource uintptr
+		limit    uint64
+	}{
+		{syscall.RLIMIT_AS, uint64(d.Memory)},
+		{syscall.RLIMIT_CPU, cpu},
+		{syscall.RLIMIT_NOFILE, uint64(d.Files)},
+		{syscall.RLIMIT_FSIZE, commandFileBytes},
+		{syscall.RLIMIT_CORE, 0},
+	} {
+		both := syscall.Rlimit{Cur: l.limit, Max: l.limit}
+		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), l.resource, uintptr(unsafe.Pointer(&both)), 0, 0, 0); errno != 0 {
+			return abandon(errno)
+		}
+	}
+	if err := syscall.PtraceDetach(pid); err != nil {
+		return abandon(err)
+	}
+	return nil
+}
+
+// awaitEnd returns when a child has ended, and leaves it to be waited for.
+func awaitEnd(pid int) {
+	const (
+		pPID    = 1
+		wExited = 4
+		wNoWait = 0x01000000
+	)
+	var info [128]byte
+	for {
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pPID, uintptr(pid), uintptr(unsafe.Pointer(&info)), wExited|wNoWait, 0, 0)
+		if errno != syscall.EINTR {
+			return
+		}
+	}
+}
+
+func killGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }
