@@ -13,6 +13,7 @@ const (
 	EventLint                            // Fault, with a LINT_ code
 	EventAction                          // an action is complete and may start: Action
 	EventFeed                            // the model wrote a feed: ID, Text; for logs, never a feed's value
+	EventStop                            // what follows in the reply counts for nothing: Final when the model is done, else it waits for results
 )
 
 // Event is one thing a decoder found. Text aliases the pushed bytes and is valid
@@ -59,6 +60,7 @@ type TurnInfo struct {
 // Traits are a dialect's fixed properties (design.md §5).
 type Traits struct {
 	InStreamActions bool   // acts before the reply ends
+	Verbatim        bool   // "$" means nothing in its arguments and texts: there are no variables
 	AppendOnly      bool   // the prompt can grow by appending alone (resume mode)
 	Carry           bool   // history goes back as OUTPUT and SCRATCHPAD of the last turn, not as a transcript
 	GuardFinal      bool   // guards judge DONE and ABORT too
@@ -106,6 +108,7 @@ type Facts struct {
 	Breach      Code
 	Units       []Unit
 	Final       bool
+	Awaits      bool // the decoder stopped the reply because its results are due
 	Calls       []Call
 	Errors      []ParseError
 	Out, Scr    []byte // every emitted line closed by LF

@@ -54,6 +54,9 @@ func (u *UTF8) End() (text []byte, n int) {
 	return u.first()
 }
 
+// Held counts the bytes that are held back: below 4.
+func (u *UTF8) Held() int { return u.n - u.at }
+
 // first gives the character cut begins with, or U+FFFD for its first byte.
 func (u *UTF8) first() (text []byte, n int) {
 	r, size := utf8.DecodeRune(u.cut[:u.n])

@@ -1,0 +1,345 @@
+package cogency
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/scan"
+)
+
+// next is what quotes stopped at.
+type next uint8
+
+const (
+	nextNothing next = iota // all of p is read
+	nextAngle               // behind a ">" outside of strings
+	nextQuote               // behind a quote, in a string
+	nextControl             // at a control character in a string
+)
+
+// step reads p up to what may matter. n is how much was read.
+func (q *quotes) step(p []byte) (n int, what next) {
+	for n < len(p) {
+		if !q.inside {
+			for ; n < len(p) && p[n] != '"' && p[n] != '>'; n++ {
+			}
+			if n == len(p) {
+				break
+			}
+			n++
+			if p[n-1] == '>' {
+				return n, nextAngle
+			}
+			q.inside = true
+			return n, nextQuote
+		}
+		c := p[n]
+		switch {
+		case c < ' ':
+			return n, nextControl
+		case q.escaped:
+			q.escaped = false
+			if c == '"' {
+				return n + 1, nextQuote
+			}
+		case c == '\\':
+			q.escaped = true
+		case c == '"':
+			q.inside = false
+		}
+		n++
+	}
+	return n, nextNothing
+}
+
+// execute reads a batch up to its closer. One that is too large, or that no JSON can
+// become of because of a control character in a string, is over at once.
+func (d *decoder) execute(p []byte, at int64) int {
+	most := d.limits.ExecuteBytes + len(shutExecute)
+	for i := 0; i < len(p); {
+		n, what := d.quotes.step(p[i:min(len(p), i+most-len(d.body))])
+		d.body = append(d.body, p[i:i+n]...)
+		i += n
+		switch {
+		case what == nextControl:
+			d.fail(ExecuteJSON, at+int64(i))
+			return len(p)
+		case what == nextAngle && bytes.HasSuffix(d.body, []byte(shutExecute)):
+			d.batch(d.body[:len(d.body)-len(shutExecute)], at+int64(i))
+			return len(p)
+		case len(d.body) == most:
+			d.fail(ExecuteTooLarge, at+int64(i))
+			return len(p)
+		}
+	}
+	return len(p)
+}
+
+// unterminated judges a batch whose closer is missing at a clean end: a stop
+// sequence may have eaten it.
+func (d *decoder) unterminated() {
+	if d.quotes.inside {
+		reason := ExecuteUnterminated
+		if bytes.Contains(d.body, []byte(shutExecute)) {
+			reason = ExecuteJSON
+		}
+		d.fail(reason, d.pos)
+		return
+	}
+	body := trimRight(d.body)
+	if i := bytes.LastIndexByte(body, '<'); i >= 0 && len(body)-i < len(shutExecute) && shutExecute[:len(body)-i] == string(body[i:]) {
+		body = trimRight(body[:i])
+	}
+	if !d.parse(body) {
+		d.fail(ExecuteUnterminated, d.pos)
+		return
+	}
+	d.batch(body, d.pos)
+}
+
+// parse takes a body into normal form, in d.json.
+func (d *decoder) parse(body []byte) bool {
+	d.json.Reset()
+	return d.json.Write(body) == len(body) && d.json.End()
+}
+
+// batch judges a whole batch (cogency.md §2.2) and emits its calls. at is behind it.
+func (d *decoder) batch(body []byte, at int64) {
+	if len(body) > d.limits.ExecuteBytes {
+		d.fail(ExecuteTooLarge, at)
+		return
+	}
+	if !d.parse(body) {
+		d.fail(ExecuteJSON, at)
+		return
+	}
+	calls, ok := callsOf(string(d.json.Bytes()))
+	switch {
+	case !ok:
+		d.fail(ExecuteShape, at)
+		return
+	case len(calls) > d.limits.Calls:
+		d.fail(ExecuteTooMany, at)
+		return
+	}
+	for i := range calls {
+		d.emit(messages.Event{Kind: messages.EventAction, Offset: d.bodyOff, Complete: true, Action: &messages.Action{
+			ID: "#" + strconv.Itoa(i+1), Type: messages.TypeTool, Mode: messages.ModeAsync, Name: calls[i].name, Args: calls[i].args,
+			Timeout: CallTimeout, OnError: messages.OnErrorFail, Show: messages.ShowUser,
+		}})
+	}
+	d.stop(at, false)
+}
+
+// CallTimeout is what one call may take (cogency.md §5).
+const CallTimeout = 30 * time.Second
+
+// call is an element of a batch. args is in normal form.
+type call struct{ name, args string }
+
+// callsOf reads the elements of an array. text is in normal form: no white space, no
+// repeated member, no escape that need not be.
+func callsOf(text string) (calls []call, ok bool) {
+	if text[0] != '[' {
+		return nil, false
+	}
+	for text = text[1:]; text[0] != ']'; {
+		n := valueLen(text)
+		c, ok := callOf(text[:n])
+		if !ok {
+			return nil, false
+		}
+		calls = append(calls, c)
+		if text = text[n:]; text[0] == ',' {
+			text = text[1:]
+		}
+	}
+	return calls, true
+}
+
+// callOf reads a call: an object with a name and args (cogency.md §1).
+func callOf(text string) (c call, ok bool) {
+	if text[0] != '{' {
+		return c, false
+	}
+	for text = text[1:]; text[0] != '}'; {
+		k := valueLen(text)
+		key := text[:k]
+		text = text[k+1:] // and the colon
+		n := valueLen(text)
+		value := text[:n]
+		switch {
+		case key == `"name"` && value[0] == '"':
+			c.name = string(scan.AppendString(nil, []byte(value)))
+		case key == `"args"` && value[0] == '{':
+			c.args = value
+		}
+		if text = text[n:]; text[0] == ',' {
+			text = text[1:]
+		}
+	}
+	return c, c.name != "" && c.args != ""
+}
+
+// valueLen measures the value that text, in normal form, begins with.
+func valueLen(text string) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+			if depth == 0 {
+				return i + 1
+			}
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth == 0 {
+				return i // behind a number or a word
+			}
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case ',':
+			if depth == 0 {
+				return i
+			}
+		}
+	}
+	return len(text)
+}
+
+// results reads a block of results that the model wrote, up to its closer.
+//
+// A control character in a string means that there are no strings: the first closer
+// counts, and what was read behind it is read again as text. That a reply of such
+// blocks is not read again and again is the work of trail and doomed. Behind a quote
+// there are two states, in a string or not, so two readings that are both in one
+// there go the same way from then on: the second is broken by the same character, and
+// is so at once.
+func (d *decoder) results(p []byte, at int64) int {
+	for i := 0; i < len(p); {
+		if d.raw {
+			n, shut := d.first(p[i:])
+			d.steps += int64(n)
+			if i += n; shut {
+				d.shut(at + int64(i))
+				return i
+			}
+			continue
+		}
+		n, what := d.quotes.step(p[i:])
+		d.steps += int64(n)
+		d.body = append(d.body, p[i:i+n]...)
+		i += n
+		switch what {
+		case nextAngle:
+			if bytes.HasSuffix(d.body, []byte(shutResults)) {
+				d.shut(at + int64(i))
+				return i
+			}
+		case nextQuote:
+			q := at + int64(i)
+			if _, doomed := d.doomed[q]; doomed {
+				if d.unquote() {
+					return i
+				}
+			} else {
+				d.trail = append(d.trail, q)
+			}
+		case nextControl:
+			if d.unquote() {
+				return i
+			}
+		}
+	}
+	return len(p)
+}
+
+// first reads up to the next ">" and tells whether it ends the block.
+func (d *decoder) first(p []byte) (n int, shut bool) {
+	k := bytes.IndexByte(p, '>')
+	if k < 0 {
+		d.body = append(d.body, p...)
+		return len(p), false
+	}
+	d.body = append(d.body, p[:k+1]...)
+	return k + 1, bytes.HasSuffix(d.body, []byte(shutResults))
+}
+
+// unquote takes the block as one without strings. If that ended it already, what it
+// has behind its closer is the tape.
+func (d *decoder) unquote() (shut bool) {
+	d.raw = true
+	if d.doomed == nil {
+		d.doomed = map[int64]struct{}{}
+	}
+	for _, q := range d.trail {
+		d.doomed[q] = struct{}{}
+	}
+	k := bytes.Index(d.body, []byte(shutResults))
+	d.steps += int64(len(d.trail))
+	if k < 0 {
+		return false
+	}
+	body := d.body
+	k += len(shutResults)
+	d.body = nil // the tape stays as it is
+	d.tape, d.tapeAt = body[k:], d.bodyAt+int64(k)
+	d.result(body[:k-len(shutResults)], d.tapeAt, true)
+	d.state = inText
+	return true
+}
+
+// reread reads the tape. Where a block on it is unquoted, what is to be read again
+// is on it already.
+func (d *decoder) reread() {
+	if d.tape == nil {
+		return
+	}
+	tape, at := d.tape, d.tapeAt
+	d.tape = nil
+	for i := 0; i < len(tape); {
+		i += d.read(tape[i:], at+int64(i))
+		if d.tape != nil {
+			i = int(d.tapeAt - at)
+			d.tape = nil
+		}
+	}
+}
+
+func (d *decoder) shut(at int64) {
+	d.result(d.body[:len(d.body)-len(shutResults)], at, true)
+	d.state = inText
+}
+
+// result emits the content of a block as one unit that operators see.
+func (d *decoder) result(body []byte, at int64, complete bool) {
+	if content := trim(body); len(content) > 0 {
+		d.say(content, d.bodyAt+int64(len(body)-len(bytes.TrimLeftFunc(body, unicode.IsSpace))))
+		d.close(at, complete)
+	}
+	d.body = d.body[:0]
+}
+
+// trim cuts Unicode white space.
+func trim(p []byte) []byte { return bytes.TrimSpace(p) }
+
+func trimRight(p []byte) []byte {
+	for len(p) > 0 {
+		_, n := utf8.DecodeLastRune(p)
+		if !isBlank(p[len(p)-n:]) {
+			break
+		}
+		p = p[:len(p)-n]
+	}
+	return p
+}

@@ -1,0 +1,360 @@
+package cogency
+
+import (
+	"bytes"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/scan"
+)
+
+// The markers (cogency.md §1). No "<" stands in one but at its beginning.
+const (
+	openThink   = "<think>"
+	shutThink   = "</think>"
+	openExecute = "<execute>"
+	shutExecute = "</execute>"
+	openResults = "<results>"
+	shutResults = "</results>"
+	end         = "<end>"
+
+	maxHeldBytes = len(openExecute) - 1
+)
+
+var (
+	textMarkers  = []string{openThink, openExecute, openResults, end}
+	thinkMarkers = []string{shutThink}
+)
+
+// state is where in the reply the decoder is (cogency.md §2).
+type state uint8
+
+const (
+	inText state = iota
+	inThink
+	inExecute
+	inResults
+	inDone
+)
+
+// decoder reads one reply.
+//
+// Bytes come in segments of whole characters. In text and thoughts a segment goes
+// out in one piece up to a marker; only what may be the beginning of one and stands
+// at the end of a push is copied, to held. Bodies are kept in body, followed by
+// quotes.
+//
+// Positions count the bytes of the mended text; lag is what that is longer than the
+// reply so far. Events have offsets in the reply.
+//
+//	len(held) ≤ maxHeldBytes    open ⇒ len(blank) = 0    len(body) ≤ limits.ExecuteBytes + len(shutExecute) in EXECUTE
+type decoder struct {
+	emit   func(messages.Event) // during Push and End
+	limits Limits
+	room   int64 // bytes the reply may still have
+	full   bool  // it had more
+
+	utf8  scan.UTF8
+	pos   int64
+	lag   int64
+	state state
+
+	held   []byte
+	heldAt int64
+	hold   [maxHeldBytes + 1]byte
+
+	open    bool // a unit is
+	unit    int  // its ordinal, or the next one's
+	blank   []byte
+	blankAt int64
+
+	body    []byte
+	bodyAt  int64
+	bodyOff int64 // bodyAt in the reply
+	quotes  quotes
+	json    scan.JSON
+
+	raw    bool               // the first closer ends the results, quoted or not
+	trail  []int64            // quotes that the results were in a string behind
+	doomed map[int64]struct{} // such quotes from which a control character is reached
+	tape   []byte             // to be read again, from tapeAt on
+	tapeAt int64
+	steps  int64 // bytes looked at in results: the tests hold it linear
+}
+
+// quotes follows strings: where it is in one, and behind a backslash there.
+type quotes struct{ inside, escaped bool }
+
+// NewDecoder reads one reply of at most info.MaxReplyBytes, or MaxReplyBytes when
+// that is not positive: what is longer ends there, with ERR_QUOTA/stream_too_large.
+// The rest of info means nothing here.
+func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
+	d := &decoder{limits: x.Limits.or(), room: MaxReplyBytes}
+	if info.MaxReplyBytes > 0 {
+		d.room = info.MaxReplyBytes
+	}
+	d.json.MaxDepth = d.limits.JSONDepth + batchDepth
+	d.held = d.hold[:0]
+	return d
+}
+
+// Push takes the next bytes.
+func (d *decoder) Push(p []byte, emit func(messages.Event)) {
+	if d.full || d.state == inDone {
+		return
+	}
+	d.emit = emit
+	if int64(len(p)) > d.room {
+		d.full = true
+		p = p[:d.room]
+	}
+	d.room -= int64(len(p))
+	for {
+		text, n, rest := d.utf8.Next(p)
+		if n == 0 {
+			break
+		}
+		d.segment(text, n)
+		p = rest
+	}
+	if d.utf8.Held() > 0 {
+		d.release() // no marker has such a byte
+	}
+	d.emit = nil
+}
+
+// segment reads whole characters that stand for n bytes of the reply.
+func (d *decoder) segment(p []byte, n int) {
+	at := d.pos
+	d.pos += int64(len(p))
+	grown := int64(len(p) - n)
+	for len(p) > 0 {
+		n := d.read(p, at)
+		p, at = p[n:], at+int64(n)
+		d.reread()
+	}
+	d.lag += grown
+}
+
+// read reads some of p and tells how much.
+func (d *decoder) read(p []byte, at int64) int {
+	switch d.state {
+	case inText:
+		return d.text(p, at, textMarkers)
+	case inThink:
+		return d.text(p, at, thinkMarkers)
+	case inExecute:
+		return d.execute(p, at)
+	case inResults:
+		return d.results(p, at)
+	}
+	return len(p)
+}
+
+// off is where in the reply a position is. Where bytes were mended in results that
+// are read again, it is before that by two for each of them.
+func (d *decoder) off(at int64) int64 { return max(0, at-d.lag) }
+
+// text reads up to a marker, or all of p, and tells how much that is.
+func (d *decoder) text(p []byte, at int64, markers []string) int {
+	if len(d.held) > 0 {
+		return d.resume(p, markers)
+	}
+	for i := 0; ; i++ {
+		k := bytes.IndexByte(p[i:], '<')
+		if k < 0 {
+			d.say(p, at)
+			return len(p)
+		}
+		i += k
+		m, begun := find(p[i:], markers)
+		switch {
+		case m != "":
+			d.say(p[:i], at)
+			d.mark(m, at+int64(i))
+			return i + len(m)
+		case begun:
+			d.say(p[:i], at)
+			d.held = append(d.held, p[i:]...)
+			d.heldAt = at + int64(i)
+			return len(p)
+		}
+	}
+}
+
+// resume follows what the last push ended in.
+func (d *decoder) resume(p []byte, markers []string) int {
+	for i, c := range p {
+		d.held = append(d.held, c)
+		m, begun := find(d.held, markers)
+		switch {
+		case m != "":
+			at := d.heldAt
+			d.held = d.hold[:0]
+			d.mark(m, at)
+			return i + 1
+		case !begun:
+			d.held = d.held[:len(d.held)-1]
+			d.release()
+			return i
+		}
+	}
+	return len(p)
+}
+
+// release gives up waiting for a marker.
+func (d *decoder) release() {
+	if len(d.held) > 0 {
+		d.say(d.held, d.heldAt)
+		d.held = d.hold[:0]
+	}
+}
+
+// find gives the marker p begins with, or tells that p is the beginning of one.
+func find(p []byte, markers []string) (marker string, begun bool) {
+	for _, m := range markers {
+		n := min(len(p), len(m))
+		if string(p[:n]) == m[:n] {
+			if n == len(m) {
+				return m, true
+			}
+			return "", true
+		}
+	}
+	return "", false
+}
+
+// mark acts on a marker: each of them ends the unit (cogency.md §2.1).
+func (d *decoder) mark(m string, at int64) {
+	d.close(at, true)
+	d.bodyAt = at + int64(len(m))
+	d.bodyOff = d.off(d.bodyAt)
+	d.body, d.trail, d.quotes, d.raw = d.body[:0], d.trail[:0], quotes{}, false
+	switch m {
+	case openThink:
+		d.state = inThink
+	case shutThink:
+		d.state = inText
+	case openExecute:
+		d.state = inExecute
+	case openResults:
+		d.state = inResults
+	case end:
+		d.stop(at, true)
+	}
+}
+
+// kind is that of the units in the state's texts.
+func (d *decoder) kind() messages.UnitKind {
+	switch d.state {
+	case inThink:
+		return messages.ThoughtUnit
+	case inResults:
+		return messages.TextUnit
+	}
+	return messages.ResponseUnit
+}
+
+// say emits text of a unit. The unit begins with its first character that is no
+// white space; what stands before that waits.
+func (d *decoder) say(p []byte, at int64) {
+	if len(p) == 0 {
+		return
+	}
+	if !d.open {
+		if len(d.blank) == 0 {
+			d.blankAt = at
+		}
+		if isBlank(p) {
+			d.blank = append(d.blank, p...)
+			return
+		}
+		d.open = true
+		d.emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: d.kind(), Offset: d.off(d.blankAt)})
+		if len(d.blank) > 0 {
+			d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: d.kind(), Text: d.blank, Offset: d.off(d.blankAt)})
+			d.blank = d.blank[:0]
+		}
+	}
+	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: d.kind(), Text: p, Offset: d.off(at)})
+}
+
+// isBlank looks at p up to its first character that is no white space.
+func isBlank(p []byte) bool {
+	for len(p) > 0 {
+		r, n := rune(p[0]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRune(p)
+		}
+		if !unicode.IsSpace(r) {
+			return false
+		}
+		p = p[n:]
+	}
+	return true
+}
+
+// close ends the unit, if there is one, and forgets the blanks of one that is none.
+func (d *decoder) close(at int64, complete bool) {
+	d.blank = d.blank[:0]
+	if !d.open {
+		return
+	}
+	d.open = false
+	d.emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: d.kind(), Offset: d.off(at), Complete: complete})
+	d.unit++
+}
+
+// stop discards the rest of the reply.
+func (d *decoder) stop(at int64, final bool) {
+	d.state = inDone
+	d.body, d.trail, d.doomed = nil, nil, nil
+	d.emit(messages.Event{Kind: messages.EventStop, Offset: d.off(at), Final: final})
+}
+
+// fail ends the reply with an error, which is placed at its batch.
+func (d *decoder) fail(reason string, at int64) {
+	d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.bodyOff, Fault: fault(reason, d.bodyOff)})
+	d.stop(at, false)
+}
+
+// End reads what was held back and closes what is open (cogency.md §2.3).
+func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
+	d.emit = emit
+	for {
+		text, n := d.utf8.End()
+		if n == 0 {
+			break
+		}
+		d.segment(text, n)
+	}
+	if d.full {
+		f = messages.FinishLength
+	}
+	clean := f == messages.FinishComplete || f == messages.FinishStop
+	switch d.state {
+	case inText:
+		d.release()
+		d.close(d.pos, clean)
+	case inThink:
+		d.release()
+		d.close(d.pos, false)
+	case inResults:
+		d.result(d.body, d.pos, false)
+	case inExecute:
+		switch {
+		case clean:
+			d.unterminated()
+		case f == messages.FinishLength:
+			d.fail(ExecuteUnterminated, d.pos)
+		}
+	}
+	if d.full {
+		d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.off(d.pos), Fault: messages.ParseError{
+			Code: messages.ErrQuota, Reason: TooLarge, Offset: d.off(d.pos), Detail: TooLarge + ": " + meanings[TooLarge],
+		}})
+	}
+	d.state, d.emit = inDone, nil
+}

@@ -1,0 +1,167 @@
+package cogency
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/scan"
+)
+
+// MaxReplyBytes bounds a reply when the turn names no bound.
+const MaxReplyBytes = 8 << 20
+
+// Dialect is the batches of cogency.md. The zero value is ready; it is safe for
+// concurrent use as long as nobody changes it.
+type Dialect struct {
+	Limits Limits
+	// MaxFailures is how many failing turns in a row a run may have; 3 when it is
+	// not above 0.
+	MaxFailures int
+}
+
+// Limits are what a batch may have; what is not above 0 is the default.
+type Limits struct {
+	Calls        int // 64
+	ExecuteBytes int // between the markers; 1 MiB
+	JSONDepth    int // of a call's members; 64
+	ResultBytes  int // of one result's content, before the note; 64 KiB
+}
+
+// batchDepth is what array and call add to the depth of JSON.
+const batchDepth = 2
+
+// or fills in the defaults.
+func (l Limits) or() Limits {
+	for _, x := range []struct {
+		limit    *int
+		standard int
+	}{
+		{&l.Calls, 64},
+		{&l.ExecuteBytes, 1 << 20},
+		{&l.JSONDepth, scan.MaxJSONDepth},
+		{&l.ResultBytes, MaxResultBytes},
+	} {
+		if *x.limit <= 0 {
+			*x.limit = x.standard
+		}
+	}
+	return l
+}
+
+var _ parse.Dialect = Dialect{}
+
+// maxTurns is how many turns a run takes when the manifest does not say
+// (design.md §11).
+const maxTurns = 10
+
+// Name is "cogency".
+func (Dialect) Name() string { return "cogency" }
+
+// Traits says that the calls of a batch start when its closer has come, and that
+// neither arguments nor texts have variables in them.
+func (Dialect) Traits() messages.Traits {
+	return messages.Traits{InStreamActions: true, Verbatim: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
+}
+
+// Decide is CONTINUE after a batch, valid or not, whatever became of the stream
+// behind it; DONE after <end> and after a reply without a batch; and HALT ERR_LOOP
+// when a run's failing turns in a row are as many as may be (design.md §5).
+func (x Dialect) Decide(f messages.Facts) messages.Verdict {
+	v := messages.Verdict{Decision: messages.Halt, Token: -1}
+	switch {
+	case f.Breach != "":
+		v.Code = f.Breach
+	case f.Final:
+		v.Decision = messages.Done
+	case f.Awaits:
+		c := Circuit{Failures: failures(f.State), Max: x.MaxFailures}
+		if c.Add(Outcome(f)) {
+			v.Code, v.Detail = messages.ErrLoop, CircuitOpen+": "+strconv.Itoa(c.Failures)+" turns in a row in which no call succeeded"
+			break
+		}
+		v.Decision = messages.Continue
+		if c.Failures > 0 {
+			v.State = append([]byte(memory), strconv.Itoa(c.Failures)...)
+		}
+	case f.Finish == messages.FinishError:
+		v.Code = messages.ErrModel
+	case f.Finish == messages.FinishCancelled:
+		v.Code = messages.ErrCancelled
+	default:
+		v.Decision = messages.Done
+	}
+	return v
+}
+
+// Digest is the one all dialects but aeiou share.
+func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }
+
+// CircuitOpen is the error of a run that fails again and again (cogency.md §5).
+const CircuitOpen = "circuit_open"
+
+// MaxFailures is the default of Circuit.Max.
+const MaxFailures = 3
+
+// Batch is what became of a turn's batch.
+type Batch uint8
+
+// The outcomes of a batch.
+const (
+	BatchOK      Batch = iota // a call succeeded, or there was none to fail
+	BatchFailed               // there were calls, and none succeeded
+	BatchInvalid              // nothing ran
+)
+
+// Outcome reads what became of the batch of a turn.
+func Outcome(f messages.Facts) Batch {
+	for i := range f.Errors {
+		if strings.HasPrefix(f.Errors[i].Reason, "execute_") {
+			return BatchInvalid
+		}
+	}
+	for i := range f.Calls {
+		if f.Calls[i].State == messages.ActionOK {
+			return BatchOK
+		}
+	}
+	if len(f.Calls) == 0 {
+		return BatchOK
+	}
+	return BatchFailed
+}
+
+// Circuit counts the failing iterations in a row of one run. It is a value.
+type Circuit struct {
+	Failures int
+	Max      int // MaxFailures when not above 0
+}
+
+// Add counts an iteration with a batch and tells whether the circuit is open: then
+// the run ends, after the batch's result (cogency.md §5).
+func (c *Circuit) Add(b Batch) (open bool) {
+	if b == BatchOK {
+		c.Failures = 0
+		return false
+	}
+	most := c.Max
+	if most <= 0 {
+		most = MaxFailures
+	}
+	c.Failures++
+	return c.Failures >= most
+}
+
+// memory begins the dialect's memory within a run: how many turns failed in a row.
+const memory = "failures "
+
+// failures reads the memory. What is none counts for nothing.
+func failures(state []byte) int {
+	digits, ok := strings.CutPrefix(string(state), memory)
+	n, err := strconv.Atoi(digits)
+	if !ok || err != nil || n < 0 {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,120 @@
+package cogency
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// MaxResultBytes is what one result's content may have, before the note that says
+// that it was cut.
+const MaxResultBytes = 64 << 10
+
+// Result is the outcome of one call.
+type Result struct {
+	Tool    string
+	Success bool
+	Outcome string // of a success: a few words
+	// Content is JSON, or "" for none. A failure's is its message, a JSON string.
+	Content string
+}
+
+// Text makes content of text.
+func Text(s string) string { return string(appendString(nil, s)) }
+
+// Failure is a failed call.
+func Failure(tool, message string) Result { return Result{Tool: tool, Content: Text(message)} }
+
+// AppendResults appends the JSON array of cogency.md §6 to dst. Content is always
+// there: the tool's, or its outcome where that is empty. What is longer than most
+// bytes (MaxResultBytes when most is not above 0) is cut at a character and becomes a
+// text with a note. Nothing is escaped for HTML; bytes that are no UTF-8 become
+// U+FFFD.
+func AppendResults(dst []byte, results []Result, most int) []byte {
+	if most <= 0 {
+		most = MaxResultBytes
+	}
+	dst = append(dst, '[')
+	for i := range results {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendResult(dst, &results[i], most)
+	}
+	return append(dst, ']')
+}
+
+func appendResult(dst []byte, r *Result, most int) []byte {
+	dst = append(dst, `{"tool":`...)
+	dst = appendString(dst, r.Tool)
+	if r.Success {
+		dst = append(dst, `,"status":"success","outcome":`...)
+		dst = appendString(dst, r.Outcome)
+	} else {
+		dst = append(dst, `,"status":"failure"`...)
+	}
+	dst = append(dst, `,"content":`...)
+	return append(appendContent(dst, r, most), '}')
+}
+
+func appendContent(dst []byte, r *Result, most int) []byte {
+	v := jsontext.Value(r.Content)
+	if len(v) > 0 && v.Compact() != nil {
+		v = appendString(nil, r.Content) // no JSON: told as it is
+	}
+	if len(v) == 0 || string(v) == "null" || string(v) == `""` {
+		return appendString(dst, r.Outcome)
+	}
+	if len(v) <= most {
+		return append(dst, v...)
+	}
+	text := string(v)
+	if v[0] == '"' {
+		if json.Unmarshal(v, &text) != nil {
+			text = strings.ToValidUTF8(string(v), "\ufffd")
+		}
+		if len(text) <= most {
+			return append(dst, v...)
+		}
+	}
+	n := most
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return appendString(dst, text[:n]+"\n[truncated: "+strconv.Itoa(n)+" of "+strconv.Itoa(len(text))+" bytes]")
+}
+
+func appendString(dst []byte, s string) []byte {
+	dst, _ = jsontext.AppendQuote(dst, strings.ToValidUTF8(s, "\ufffd")) // fails on invalid UTF-8 alone
+	return dst
+}
+
+// ResultOf tells of a finished call of the runtime.
+func ResultOf(c *messages.Call) Result {
+	switch c.State {
+	case messages.ActionOK:
+		return Result{Tool: c.Name, Success: true, Outcome: "ok", Content: c.Value}
+	case messages.ActionUnknown:
+		return Failure(c.Name, messages.UnknownText)
+	}
+	message := c.Reason
+	var text string
+	if json.Unmarshal([]byte(c.Value), &text) != nil {
+		text = c.Value
+	}
+	switch {
+	case message == "":
+		message = string(c.State)
+	case c.State == messages.ActionCancelled || c.State == messages.ActionSkipped:
+		message = string(c.State) + ": " + message
+	}
+	if text != "" && text != "null" {
+		message += ": " + text
+	}
+	return Failure(c.Name, message)
+}
