@@ -28,7 +28,7 @@ func TestReport(t *testing.T) {
 		"vectors/NOTICE":           "whose it is\n",
 		"vectors/.cache":           "x",
 		"vectors/a.json":           "[" + echoCase + "," + badCase + "," + leftCase + "]",
-		"vectors/later.json":       `{"format":"stile-cogency/1","parse":[]}`,
+		"vectors/later.json":       `{"format":"stile-jcs published/1"}`,
 		"vectors/sub/strange.json": `{"cases":[{"name":"a","question":1,"answer":42}]}`,
 		"vectors/sub/torn.json":    `[{"name":"a",`,
 		"vectors/sub/jcs.dat":      `[{"name":"a","input":"eyB9","output":"e30="},{"name":"b","input":"e30=","output":"?"},{"name":"c","input":"e30="}]`,
@@ -52,7 +52,7 @@ FAIL  vectors/a.json: twice
       expected error type, emits ["2"]
       got      error fail, emits ["1"], whisper to "self" "a\tb": line 4:3: code 1: stop
 FAIL  vectors/a.json: neuroscript: 1 passed, 1 failed, 1 not counted (ns_a: differs)
-error vectors/later.json: ERR_CONFIG: format cogency is not in this release
+error vectors/later.json: ERR_CONFIG: format jcs published is not in this release
 FAIL  vectors/sub/jcs.dat: b
       expected a case of format jcs documents
       got      malformed: output: ERR_CONFIG: a string does not fit here: illegal base64 data at input byte 0

@@ -114,7 +114,7 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 		}
 		met = met || dep == n
 	}
-	if mayRefer(p.nodes[n].Args) {
+	if p.refers(n) {
 		p.pending = p.pending[:0]
 		p.references(n)
 		for _, w := range p.pending {

@@ -31,6 +31,7 @@ type Options struct {
 	ParameterBytes int // 0 is DefaultParameterBytes
 	GrowthBytes    int // 0 is DefaultGrowthBytes
 	Environment    Environment
+	Verbatim       bool // "$" in parameters means nothing
 }
 
 // Plan is the graph of one run. It belongs to one goroutine.

@@ -143,10 +143,13 @@ func (p *Plan) tolerate(v found, r reference) found {
 	return v
 }
 
+// refers tells whether the parameters of an action can hold a reference at all.
+func (p *Plan) refers(n int32) bool { return !p.o.Verbatim && mayRefer(p.nodes[n].Args) }
+
 // settle substitutes the parameters of an action that is about to begin. When that
 // is not possible the action has ended, or waits again.
 func (p *Plan) settle(dst *[]Effect, n int32) bool {
-	if !mayRefer(p.nodes[n].Args) {
+	if !p.refers(n) {
 		p.nodes[n].params = p.nodes[n].Args
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/cogency"
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/plan"
 )
@@ -83,6 +84,8 @@ func (s *script) session(c *command) {
 			memory = MaxStateBytes + 1
 		}
 		rules.Judge = programJudge{guardFinal: c.str("final", "yes") == "yes", bare: broken == "bare", noReason: broken == "reason", memory: memory}
+	case "batch":
+		rules.Judge, rules.Target, rules.Limits.Parallel = cogency.Dialect{}, targets, int(c.num("parallel", 0))
 	case "stream":
 		rules.Judge, rules.Target, rules.Limits.Parallel = cortex.Dialect{}, targets, int(c.num("parallel", 0))
 	default:
@@ -93,6 +96,10 @@ func (s *script) session(c *command) {
 	s.handle = 0
 	s.last, s.prev = Ident{}, Ident{Turn: 99, Nonce: "none"}
 	s.hearing, s.decoder = Ident{}, nil
+	s.dialect = cortex.Dialect{}
+	if c.str("judge", "") == "batch" {
+		s.dialect = cogency.Dialect{}
+	}
 	s.step(&Open{Name: "script"})
 }
 
@@ -111,7 +118,7 @@ func targets(t messages.ActionType, name string) (messages.Class, bool) {
 func (s *script) speak(c *command) {
 	id := s.id(c)
 	if s.hearing != id {
-		s.hearing, s.decoder = id, cortex.Dialect{}.NewDecoder(messages.TurnInfo{Turn: id.Turn})
+		s.hearing, s.decoder = id, s.dialect.NewDecoder(messages.TurnInfo{Turn: id.Turn})
 		s.opened(c)
 	}
 	in := &Decoded{Ident: id, Bytes: []byte(strings.Join(c.words, " "))}

@@ -12,7 +12,7 @@ func (m *Machine) facts() messages.Facts {
 	f := m.flight
 	fs := messages.Facts{
 		Turn: f.Turn, Pass: f.pass, Finish: f.finish, Breach: f.breach,
-		Units: f.units, Final: f.final, Errors: f.errors, Tokens: f.checks, State: m.state.Open.State,
+		Units: f.units, Final: f.final, Awaits: f.awaits, Errors: f.errors, Tokens: f.checks, State: m.state.Open.State,
 		Out: f.outSoFar, Scr: f.scrSoFar,
 	}
 	if f.end != nil {

@@ -135,7 +135,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		}
 		f.units = append(f.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
 		f.open = len(f.units) - 1
-		if ev.UnitKind == messages.ResponseUnit {
+		if ev.UnitKind == messages.ResponseUnit && !m.cfg.Judge.Traits().Verbatim {
 			d.text, d.quotes = m.graph.plan.Text(), false
 		}
 	case messages.EventUnitText:
@@ -182,6 +182,8 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		}
 	case messages.EventAction:
 		return m.declareAction(ev.Action)
+	case messages.EventStop:
+		f.final, f.awaits = f.final || ev.Final, f.awaits || !ev.Final
 	case messages.EventProgram:
 		return "decoder: a program in a reply that is acted on while it streams"
 	}
@@ -269,12 +271,14 @@ func (m *Machine) goOn() {
 		return
 	}
 	d := f.doc
-	if f.final && !f.closing {
+	if (f.final || f.awaits) && !f.closing {
 		f.closing = true
 		if !f.replied {
 			m.do(&CancelModel{Ident: f.Ident})
 		}
-		m.setTimer(ClockDrain, m.now.Add(plan.DrainTime))
+		if f.final { // results that the model waits for have the time of the turn
+			m.setTimer(ClockDrain, m.now.Add(plan.DrainTime))
+		}
 	}
 	if !f.replied || m.phase != Running {
 		return

@@ -44,6 +44,7 @@ func (m *Machine) planTurn() (fault string) {
 func (m *Machine) newGraph() (fault string) {
 	g := &graph{run: m.state.Open.Run, plan: plan.New(plan.Options{
 		Parallel: m.cfg.Limits.Parallel, Occupied: len(m.detached), Environment: nowhere{},
+		Verbatim: m.cfg.Judge.Traits().Verbatim,
 	})}
 	past := m.past
 	m.graph, m.past = g, nil

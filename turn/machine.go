@@ -64,6 +64,7 @@ type flight struct {
 	open   int             // index into units of the growing one, -1 none
 	text   strings.Builder // of the growing one
 	final  bool
+	awaits bool // the decoder stopped it: its results are due
 	errors []messages.ParseError
 	lints  []messages.Code
 
@@ -80,7 +81,7 @@ type flight struct {
 	heard   []messages.Event // and what its decoder says, until it is read again
 	asked   []messages.Code  // lints of the request
 	doc     *document        // of a dialect that acts while the reply streams
-	closing bool             // the final response is complete
+	closing bool             // nothing that follows in the reply counts
 	lastEnd int64            // the latest action.ended of the turn
 
 	calls  []call

@@ -190,6 +190,8 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 			f.shut(ev.Final, ev.Complete)
 		case messages.EventProgram:
 			f.program = append([]byte(nil), ev.Text...)
+		case messages.EventStop:
+			f.final, f.awaits = f.final || ev.Final, f.awaits || !ev.Final
 		case messages.EventParseError:
 			f.errors = append(f.errors, ev.Fault)
 		case messages.EventLint:

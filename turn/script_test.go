@@ -105,6 +105,7 @@ type script struct {
 	last   Ident // of the last turn seen in flight
 	prev   Ident // of the one before
 
+	dialect parse.Dialect // of such a session
 	decoder parse.Decoder // of the reply, where the dialect acts while it streams
 	hearing Ident         // whose reply it is
 }
