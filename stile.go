@@ -38,6 +38,7 @@ import (
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/aeiou"
+	"github.com/seed14be6753/stile/parse/cogency"
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/telemetry"
@@ -137,7 +138,7 @@ func newCompiler(dialects []parse.Dialect) (*Runtime, error) {
 }
 
 func (rt *Runtime) dialectSet() (*parse.Registry, error) {
-	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}}, rt.cfg.Dialects...)...)
+	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}}, rt.cfg.Dialects...)...)
 }
 
 func (rt *Runtime) newIncarnation() (messages.Incarnation, error) {

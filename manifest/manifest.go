@@ -39,7 +39,7 @@ type Manifest struct {
 	Author  string `yaml:"author" doc:"Who wrote the manifest."`
 	State   string `yaml:"state" doc:"Stage of life of the agent, for people."`
 
-	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" later:"cogency|kitsu" doc:"How the model speaks."`
+	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" later:"kitsu" doc:"How the model speaks."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 	Import  Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
 

@@ -140,7 +140,7 @@ func TestMistakes(t *testing.T) {
 			},
 		},
 		{
-			"later", "dialect: cogency\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a], mcp: [{name: x, url: y}]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
+			"later", "dialect: kitsu\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a], mcp: [{name: x, url: y}]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
 			[]string{
 				"1:10 dialect NOT_IN_RELEASE", "2:15 model.mode NOT_IN_RELEASE", "3:14 loop.busy NOT_IN_RELEASE", "4:18 import.agents NOT_IN_RELEASE", "4:28 import.mcp NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
 				"6:29 internal_actions.enabled NOT_IN_RELEASE", "6:52 internal_actions.allowed_actions NOT_IN_RELEASE",

@@ -149,6 +149,7 @@ var forbidden = []edge{
 	{from: []string{"parse/kitsu"}, to: []string{"./parse/aeiou", "./parse/plain", "./parse/cortex", "./parse/cogency"}, reason: "dialects do not know each other"},
 	{from: []string{"parse/plain"}, to: []string{"./parse/aeiou", "./parse/kitsu", "./parse/cortex", "./parse/cogency"}, reason: "dialects do not know each other"},
 	{from: []string{"parse/cortex"}, to: []string{"./parse/plain", "./parse/aeiou", "./parse/kitsu", "./parse/cogency"}, reason: "dialects do not know each other"},
+	{from: []string{"parse/cogency"}, to: []string{"./parse/plain", "./parse/aeiou", "./parse/kitsu", "./parse/cortex"}, reason: "dialects do not know each other"},
 	{from: []string{"parse/scan"}, to: []string{"./parse", "./parse/plain", "./parse/aeiou", "./parse/cortex", "./parse/kitsu", "./parse/cogency", "<words>"}, reason: "the scanner knows bytes, not what a dialect makes of them"},
 	{from: []string{"crypto/token"}, to: []string{"./crypto/keyring", "./parse/...", "./turn", "./plan", "./neuroscript/...", "./prompt"}, reason: "keys reach the verifier through an interface of its own"},
 	{from: []string{"crypto/keyring"}, to: []string{"./crypto/token", "./parse/...", "./turn", "./plan", "./neuroscript/...", "./prompt"}, reason: "keys sign bytes and do not know what for"},
