@@ -231,6 +231,9 @@ func (d *decoder) mark(m string, at int64) {
 	d.close(at, true)
 	d.bodyAt = at + int64(len(m))
 	d.bodyOff = d.off(d.bodyAt)
+	if d.body == nil && (m == openExecute || m == openResults) {
+		d.body = make([]byte, 0, 1<<10)
+	}
 	d.body, d.trail, d.quotes, d.raw = d.body[:0], d.trail[:0], quotes{}, false
 	switch m {
 	case openThink:
