@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf16"
 
 	"github.com/seed14be6753/stile/messages"
@@ -107,14 +108,14 @@ func (r *reference) execute(rest string) {
 			r.event("error execute_unterminated")
 		}
 	default:
-		body := strings.TrimSpace(rest)
+		body := strings.TrimRightFunc(rest, unicode.IsSpace) // in front a blank is JSON's or an error
 		for n := len("</execute>") - 1; n > 0; n-- {
 			if strings.HasSuffix(body, "</execute>"[:n]) {
 				body = body[:len(body)-n]
 				break
 			}
 		}
-		body = strings.TrimSpace(body)
+		body = strings.TrimRightFunc(body, unicode.IsSpace)
 		if !refJSON(body) {
 			r.event("error execute_unterminated")
 			return
