@@ -64,13 +64,13 @@ func TestEveryCogencyMemberCounts(t *testing.T) {
 					wants("one is not wanted", append(append([]any{}, all[:i]...), all[i+1:]...))
 					e := e.(object)
 					for name, v := range e {
-						switch v.(type) {
+						switch v := v.(type) {
 						case bool:
 							e[name] = false
 						case float64:
-							e[name] = v.(float64) + 1
+							e[name] = v + 1
 						case string:
-							e[name] = v.(string) + "x"
+							e[name] = v + "x"
 						default:
 							e[name] = object{"name": "other"}
 						}

@@ -3,13 +3,14 @@ package turn
 import (
 	"flag"
 	"fmt"
-	"github.com/seed14be6753/stile/parse"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed14be6753/stile/parse"
 )
 
 // The scripts in testdata drive a session with commands and record the whole
