@@ -66,7 +66,7 @@ func TestEveryCogencyMemberCounts(t *testing.T) {
 					for name, v := range e {
 						switch v := v.(type) {
 						case bool:
-							e[name] = false
+							e[name] = !v
 						case float64:
 							e[name] = v + 1
 						case string:
