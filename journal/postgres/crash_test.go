@@ -90,9 +90,12 @@ func TestServerKilled(t *testing.T) {
 		w := journal.NewWriter(s, journal.WriterOptions{})
 		enough := make(chan struct{})
 		var once sync.Once
-		var wg sync.WaitGroup
+		var wg, under sync.WaitGroup // under way: each has appended once, or failed
+		under.Add(sessions)
 		for i := range sessions {
 			wg.Go(func() {
+				begun := sync.OnceFunc(under.Done)
+				defer begun()
 				sid := fmt.Sprintf("local:local:%d", i)
 				head, err := w.Activate(ctx, sid)
 				if journal.IsNotFound(err) {
@@ -115,13 +118,19 @@ func TestServerKilled(t *testing.T) {
 						return
 					}
 					acknowledged[i].Store(last)
+					begun()
 					if n == 20 {
 						once.Do(func() { close(enough) })
 					}
 				}
 			})
 		}
-		<-enough
+		under.Wait()
+		select {
+		case <-enough:
+		case <-time.After(time.Minute):
+			t.Error("no session gets anywhere")
+		}
 		srv.Kill()
 		wg.Wait()
 		w.Close()
