@@ -52,6 +52,10 @@ func reference() []scenario {
 			change: func(m *manifest.Manifest) { m.Stream.Durability = manifest.DurabilityStrict },
 		},
 	)
+	for _, class := range every {
+		set = append(set, scenario{name: "cogency/" + string(class), dialect: "cogency", classes: []messages.Class{class, class}, reply: batch, submits: 1})
+	}
+	set = append(set, scenario{name: "cogency/mixed", dialect: "cogency", classes: every, reply: batch, submits: 2})
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
 			name: "plain/" + string(d), dialect: "plain", reply: poem, submits: 2,
@@ -184,6 +188,32 @@ func stream(sc *scenario, req llm.Request) string {
 	}
 	fmt.Fprintf(&b, `<response final="%v">step %d ends%s. </response>`, step == turns, step, quoted)
 	return b.String()
+}
+
+// batch does the scenario's calls as one batch a turn, side by side. Told of a restart
+// it ends the run.
+func batch(sc *scenario, req llm.Request) string {
+	step := 1
+	for _, m := range req.Messages {
+		switch {
+		case m.Role == messages.RoleUser && strings.HasPrefix(m.Text, "please"):
+			step = 1
+		case m.Role == messages.RoleAssistant:
+			if said := stepped.FindStringSubmatch(m.Text); said != nil {
+				n, _ := strconv.Atoi(said[1])
+				step = min(n+1, turns)
+			}
+		}
+	}
+	text := fmt.Sprintf("<think>step %d begins</think>step %d ends. ", step, step)
+	if step == turns || strings.Contains(req.Messages[len(req.Messages)-1].Text, "restarted") {
+		return text
+	}
+	var calls []string
+	for i, class := range sc.classes {
+		calls = append(calls, fmt.Sprintf(`{"name": "world.%s", "args": {"what": "%d-%d"}}`, class, step, i))
+	}
+	return text + "<execute>[" + strings.Join(calls, ", ") + "]</execute>"
 }
 
 // poem is a text long enough for chunk records of its own.

@@ -127,7 +127,7 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 	if len(tr.told.deltas) == 0 {
 		return
 	}
-	if tr.sc.dialect == "cortex" {
+	if tr.sc.dialect == "cortex" || tr.sc.dialect == "cogency" {
 		tr.shownInUnits(v, recs)
 		return
 	}
