@@ -148,6 +148,11 @@ func lostTurns(recs []*stile.Record) map[int64]bool {
 			lost[r.Turn] = false
 		}
 	}
+	for _, r := range recs {
+		if r.Body.Kind() == messages.KindTurnRestored { // its first program did not answer
+			lost[r.Turn] = true
+		}
+	}
 	return lost
 }
 

@@ -656,11 +656,21 @@ func TestUnreplicated(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// A new session has read the new configuration; ours reads it before its next statement.
-		for range 2 {
-			if _, err := s.Head(ctx, ses.SID); err != nil {
-				t.Fatal(err)
-			}
+		// The server takes its time to tell its sessions; new ones begin with what it has.
+		seen := errors.New("never asked")
+		for n := 0; seen != nil && n < 1000; n++ {
+			seen = postgrestest.Exec(srv.URL(), `DO $$ BEGIN
+				IF current_setting('synchronous_standby_names') <> '`+names+`' THEN
+					PERFORM pg_sleep(0.01);
+					RAISE EXCEPTION 'not yet';
+				END IF;
+			END $$`)
+		}
+		if seen != nil {
+			t.Fatal(seen)
+		}
+		if err := s.Reopen(); err != nil {
+			t.Fatal(err)
 		}
 	}
 	set("nobody")
