@@ -16,7 +16,8 @@ type pool struct {
 	idle     []*worker // latest last: its stack and caches are warm
 	deferred []func(*worker)
 	closed   bool
-	all      sync.WaitGroup
+	workers  int        // that have not ended
+	ended    *sync.Cond // of mu: workers has become 0. Made by Wait
 }
 
 // worker is one goroutine of a pool. Its fields but next are guarded by the pool's
@@ -43,8 +44,9 @@ func (p *pool) Run(f func(*worker)) {
 		w.next <- f
 		return
 	}
+	p.workers++
 	p.mu.Unlock()
-	p.all.Go(func() { p.work(f) })
+	go p.work(f)
 }
 
 // Defer runs f when a worker, usually the one that calls, is done with what it is
@@ -79,10 +81,20 @@ func (w *worker) leaving() {
 }
 
 func (p *pool) work(f func(*worker)) {
+	defer p.end()
 	w := &worker{pool: p, next: make(chan func(*worker), 1)}
 	for f != nil {
 		f(w)
 		f = p.after(w)
+	}
+}
+
+// end counts a worker out.
+func (p *pool) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.workers--; p.workers == 0 && p.ended != nil {
+		p.ended.Broadcast()
 	}
 }
 
@@ -151,8 +163,18 @@ func (p *pool) Close() {
 	}
 }
 
-// Wait returns when every worker has ended, after Close.
-func (p *pool) Wait() { p.all.Wait() }
+// Wait returns when every worker has ended, after Close. A late message of the
+// journal may start another one at any time, which is why no WaitGroup counts them.
+func (p *pool) Wait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended == nil {
+		p.ended = sync.NewCond(&p.mu)
+	}
+	for p.workers > 0 {
+		p.ended.Wait()
+	}
+}
 
 // Schedule implements actor.Dispatcher.
 func (p *pool) Schedule(f func()) { p.Run(func(*worker) { f() }) }
