@@ -1,7 +1,9 @@
 package turn
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"slices"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
@@ -48,6 +50,8 @@ func (m *Machine) newGraph() (fault string) {
 	})}
 	past := m.past
 	m.graph, m.past = g, nil
+	// The end of a detached action stands among the records of a later turn.
+	slices.SortStableFunc(past, func(a, b *messages.Record) int { return cmp.Compare(a.Turn, b.Turn) })
 	for len(past) > 0 {
 		turn := past[0].Turn
 		n := 1
@@ -101,7 +105,10 @@ func (g *graph) relive(recs []*messages.Record) error {
 			continue // it was one too many then as well
 		}
 		out := plan.Outcome{State: plan.Failed}
-		if end := ends[b.ID]; end != nil {
+		if mode == messages.ModeFireAndForget {
+			// Nobody reads what it gave. If it runs again its slot is among Occupied.
+			out.State = plan.OK
+		} else if end := ends[b.ID]; end != nil {
 			out.Reason = end.Reason
 			if state, ok := plan.StateOf(end.State); ok && state != plan.Skipped {
 				out.State, out.Value = state, end.Result
@@ -111,9 +118,6 @@ func (g *graph) relive(recs []*messages.Record) error {
 			if effects, err = g.plan.Started(effects[:0], ref); err != nil {
 				return err
 			}
-		}
-		if mode == messages.ModeFireAndForget && ends[b.ID] == nil {
-			continue // it still runs, or is about to run again
 		}
 		if effects, err = g.plan.Ended(effects[:0], ref, out); err != nil {
 			return err
