@@ -178,6 +178,9 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	if err != nil {
 		return err
 	}
+	if err := internals(targets, dialect, m.InternalActions); err != nil {
+		return err
+	}
 	specs := set.Specs()
 	if others := targets.Specs(); len(others) > 0 {
 		if !dialect.Traits().InStreamActions {
@@ -196,7 +199,7 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: m.Loop.MaxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
 			Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
-			Target: targets.Find, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
+			Target: targets.Find, Refuse: targets.Refuse, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},
 	}
 	return nil

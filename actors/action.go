@@ -33,6 +33,9 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 		s.air.actions = map[string]*actionRun{}
 	}
 	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, epoch: s.sealer.Epoch()}
+	if e.Type == messages.TypeInternal {
+		a.variables = s.machine.State().Variables // a value: changes give another
+	}
 	run := &actionRun{cancel: cancel}
 	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) })
 	s.air.actions[e.ID] = run
@@ -77,6 +80,8 @@ type action struct {
 	start *turn.StartAction
 	ctx   context.Context
 	epoch int64
+	// variables are the session's, for an internal action.
+	variables map[string]string
 
 	mu     sync.Mutex // audits come from the tool's goroutines
 	audits []messages.Audit
@@ -145,7 +150,7 @@ func (a *action) attempt() *turn.ActionEnded {
 func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
 	call := &tools.Call{
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Epoch: a.epoch,
-		Attempt: a.start.Attempt, Session: reader{a.host}, Audit: a.audit, Spend: a.spend,
+		Attempt: a.start.Attempt, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend,
 	}
 	if a.start.Type != "" {
 		targets, typ := a.agent.Targets, a.start.Type
@@ -221,11 +226,15 @@ func conclude(v neuroscript.Value, err error) *turn.ActionEnded {
 
 func concludeJSON(result string, err error) *turn.ActionEnded {
 	var lost *tools.Unsettled
+	var refused *tools.Refused
 	switch {
 	case errors.As(err, &lost):
 		end := failed("lost", neuroscript.CodeToolFailed, messages.UnknownText+" "+lost.Reason)
 		end.State = messages.ActionUnknown
 		return end
+	case errors.As(err, &refused):
+		code, text := tools.Failure(err)
+		return failed(refused.Reason, code, text)
 	case err != nil:
 		code, text := tools.Failure(err)
 		return failed("error", code, text)

@@ -35,7 +35,9 @@ func (m *Manifest) Digest() messages.Digest { return sha256.Sum256(m.Canonical()
 // limits digest of turn.begin.
 func (m *Manifest) LimitsDigest() messages.Digest {
 	d := m.WithDefaults()
-	return (&Manifest{Dialect: d.Dialect, Loop: d.Loop, Quotas: d.Quotas}).Digest()
+	// The digest is in journals: what is no limit stays as the first release wrote it.
+	off := InternalActions{Enabled: new(bool), Allowed: new([]string)}
+	return (&Manifest{Dialect: d.Dialect, Loop: d.Loop, Quotas: d.Quotas, InternalActions: off}).Digest()
 }
 
 // tree is v as encoding/json knows it.

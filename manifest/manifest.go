@@ -141,11 +141,12 @@ type FeedSource struct {
 	Params map[string]any `yaml:"params" doc:"Parameters of the source."`
 }
 
-// InternalActions allows actions on the session itself.
+// InternalActions allows actions on the session itself (streaming.md §7.4). A list that
+// is not there is not an empty one: it has the default of the dialect.
 type InternalActions struct {
-	Enabled bool     `yaml:"enabled" later:"*" doc:"Switches internal actions on."`
-	Allowed []string `yaml:"allowed_actions" shape:"id" later:"*" doc:"Those allowed."`
-	Blocked []string `yaml:"blocked_actions" shape:"id" later:"*" doc:"Those blocked, also when allowed."`
+	Enabled *bool     `yaml:"enabled" doc:"Switches internal actions on, where the dialect has them."`
+	Allowed *[]string `yaml:"allowed_actions" enum:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed|clear_context|set_variable|delete_variable" later:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed" doc:"Those allowed; an empty list allows none, which is the default of this release."`
+	Blocked []string  `yaml:"blocked_actions" enum:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed|clear_context|set_variable|delete_variable" doc:"Those blocked, also when allowed."`
 }
 
 // Loop says how runs go on and end.
@@ -284,6 +285,8 @@ func Default(dialect string) *Manifest {
 		Receipts: ReceiptsDecision,
 		Stream:   Stream{Durability: DurabilityCheckpoint},
 	}
+	// They are off where the dialect cannot name them.
+	m.InternalActions = InternalActions{Enabled: new(bool), Allowed: new([]string)}
 	switch dialect {
 	case "plain":
 		m.Loop.MaxTurns = 1
@@ -291,6 +294,9 @@ func Default(dialect string) *Manifest {
 		m.Loop.MaxTurns = 10
 	case "kitsu":
 		m.Loop.Busy = "interrupt"
+	}
+	if dialect == "cortex" {
+		*m.InternalActions.Enabled = true
 	}
 	return m
 }

@@ -71,6 +71,8 @@ func TestParseFull(t *testing.T) {
 			ProgramWall: 20 * time.Second, GenerationWall: time.Minute, TurnWall: 2 * time.Minute, RunWall: 30 * time.Minute,
 			Gas: 1_000_000, Alloc: 32 << 20, Value: 1 << 20, Depth: 32, Output: 65536, Actions: 10, Tokens: 5000, CostMicroUSD: 250_000,
 		},
+		InternalActions: InternalActions{Enabled: new(bool), Allowed: new([]string)},
+
 		Approval:    Approval{Default: messages.GateDeny, Tools: map[string]messages.GateAnswer{"str.ToUpper": messages.GateApprove}},
 		Environment: Environment{Allow: []string{"HOME"}, Variables: map[string]string{"ROOT": "/srv"}},
 		Grants:      []Grant{{"acme:ann:notes", "read"}, {"acme:bob:*", "read"}},
@@ -143,7 +145,7 @@ func TestMistakes(t *testing.T) {
 			"later", "dialect: kitsu\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a], mcp: [{name: x, url: y}]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
 			[]string{
 				"1:10 dialect NOT_IN_RELEASE", "2:15 model.mode NOT_IN_RELEASE", "3:14 loop.busy NOT_IN_RELEASE", "4:18 import.agents NOT_IN_RELEASE", "4:28 import.mcp NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
-				"6:29 internal_actions.enabled NOT_IN_RELEASE", "6:52 internal_actions.allowed_actions NOT_IN_RELEASE",
+				"6:53 internal_actions.allowed_actions[0] NOT_IN_RELEASE",
 				"8:19 memory.profile NOT_IN_RELEASE", "8:33 memory.recall NOT_IN_RELEASE", "8:55 memory.history_window NOT_IN_RELEASE",
 			},
 		},

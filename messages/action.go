@@ -15,6 +15,13 @@ const (
 	TypeInternal ActionType = "internal"
 )
 
+// Actions of TypeInternal that are about a session's variables (streaming.md §7.4).
+const (
+	InternalSetVariable    = "set_variable"
+	InternalDeleteVariable = "delete_variable"
+	InternalClearContext   = "clear_context" // and about what feeds have fetched
+)
+
 // ActionMode says what waits for an action (streaming.md §4).
 type ActionMode string
 

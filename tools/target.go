@@ -20,8 +20,11 @@ type Executor struct {
 	Class   messages.Class
 	Timeout time.Duration // of one attempt; 0 leaves it to the action
 	// Run does one attempt: args is the JSON object of its arguments, the result is
-	// JSON. Errors are as those of Tool.Run; *Unsettled says that nobody knows.
+	// JSON. Errors are as those of Tool.Run; *Unsettled says that nobody knows,
+	// *Refused has a reason of its own.
 	Run func(ctx context.Context, c *Call, args string) (result string, err error)
+
+	refuse string // why it must not be done
 }
 
 // Unsettled is the error of an action of which a part may have happened: its outcome is
@@ -114,6 +117,9 @@ func (t *Targets) Do(ctx context.Context, c *Call, typ messages.ActionType, args
 func (t *Targets) Specs() []messages.ToolSpec {
 	var all []messages.ToolSpec
 	for _, x := range t.others {
+		if x.refuse != "" {
+			continue
+		}
 		all = append(all, messages.ToolSpec{
 			Type: x.Type, Name: x.Name, Signature: x.Params.Signature(), Description: x.Summary, Schema: x.Params.Schema(), Class: x.Class,
 		})

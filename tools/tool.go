@@ -57,6 +57,9 @@ type Call struct {
 	Attempt int64  // 1-based
 	// Args has one value per parameter, nil for an absent optional one.
 	Args []neuroscript.Value
+	// Variables are the session's own, JSON by name, as they were when an internal
+	// action began; nil for other actions. They must not be changed.
+	Variables map[string]string
 	// Session reads other sessions; nil where a host offers none.
 	Session Reader
 	// Audit records an access decision; nil where nobody keeps them. It may be
@@ -89,6 +92,10 @@ func Failure(err error) (code int, message string) {
 	var script *neuroscript.ScriptError
 	if errors.As(err, &script) {
 		return script.Code, script.Message
+	}
+	var refused *Refused
+	if errors.As(err, &refused) {
+		return refused.codeOf(), refused.Error()
 	}
 	return neuroscript.CodeToolFailed, err.Error()
 }

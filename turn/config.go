@@ -85,6 +85,9 @@ type Rules struct {
 	// Target finds what an action of a reply names, and its class. It is pure; nil
 	// finds nothing.
 	Target func(t messages.ActionType, name string) (class messages.Class, found bool)
+	// Refuse says why an action that Target finds is not done, whatever the gate
+	// thinks of it; "" lets it. It is pure; nil refuses nothing.
+	Refuse func(t messages.ActionType, name string) (reason string)
 
 	ManifestDigest messages.Digest
 	LibraryDigest  messages.Digest

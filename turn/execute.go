@@ -301,6 +301,11 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
 		Tokens: c.tokens, CostUSD: c.micro,
 	}, hold).Seq
+	if c.typ == messages.TypeInternal && !c.planned { // every call is audited (streaming.md §7.4)
+		m.persist(&messages.Audit{
+			Who: m.cfg.SID, What: "internal " + c.Name, Allowed: c.started, Text: c.Reason,
+		}, hold)
+	}
 	if c.asked && m.flight.ran && !m.flight.ended {
 		m.answerCall(c)
 	}

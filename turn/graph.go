@@ -20,6 +20,7 @@ type graph struct {
 	run        int64
 	generation int
 	todo       []plan.Effect // in order; done by runPlan alone
+	env        *environment
 }
 
 // planTurn opens the next generation of the run's plan.
@@ -37,6 +38,7 @@ func (m *Machine) planTurn() (fault string) {
 		return err.Error()
 	}
 	m.graph.generation++
+	m.graph.env.variables = m.state.asOfBegin()
 	m.flight.doc = &document{}
 	return ""
 }
@@ -44,8 +46,9 @@ func (m *Machine) planTurn() (fault string) {
 // newGraph makes the plan of the open run. What earlier turns of it did comes from
 // their records, after a restart.
 func (m *Machine) newGraph() (fault string) {
-	g := &graph{run: m.state.Open.Run, plan: plan.New(plan.Options{
-		Parallel: m.cfg.Limits.Parallel, Occupied: len(m.detached), Environment: nowhere{},
+	env := &environment{Environment: nowhere{}}
+	g := &graph{run: m.state.Open.Run, env: env, plan: plan.New(plan.Options{
+		Parallel: m.cfg.Limits.Parallel, Occupied: len(m.detached), Environment: env,
 		Verbatim: m.cfg.Judge.Traits().Verbatim,
 	})}
 	past := m.past
@@ -130,7 +133,7 @@ func (g *graph) relive(recs []*messages.Record) error {
 	return err
 }
 
-// nowhere is the environment of a session without variables and feeds.
+// nowhere is the environment of a session without feeds.
 type nowhere struct{}
 
 // Lookup implements plan.Environment.
@@ -140,6 +143,11 @@ func (nowhere) Lookup(string) (string, plan.Status) { return "", plan.Absent }
 func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	f := m.flight
 	d := f.doc
+	if a.Type == messages.TypeInternal { // always as if sync, never retried (streaming.md §7.4)
+		own := *a
+		own.Mode, own.Retry = messages.ModeSync, 0
+		a = &own
+	}
 	class, found := messages.Effectful, false
 	if m.cfg.Target != nil {
 		class, found = m.cfg.Target(a.Type, a.Name)
@@ -225,10 +233,13 @@ func (m *Machine) acts(f *flight) bool {
 
 // dispatch judges and begins an action whose turn has come.
 func (m *Machine) dispatch(c *call, params string) (fault string) {
-	c.Args = params
 	if c.done { // before the turn was restored
 		return m.tellPlan(c, true)
 	}
+	if !c.started { // else it begins again with what it began with
+		c.Args = params
+	}
+	params = c.Args
 	digest := messages.Digest(sha256.Sum256([]byte(params)))
 	c.key = m.actionKey(c.ID, digest)
 	var q Question
@@ -238,6 +249,8 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 	switch {
 	case !c.found:
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: plan.NoTarget.String()})
+	case m.refused(c) != "":
+		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: m.refused(c), ErrorCode: CodeDenied})
 	case q.ID != "" && q.Answer == "":
 		return m.park(c)
 	case c.started || q.ID != "" || c.ruled != "":
@@ -247,6 +260,14 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Args: c.Args, ArgsDigest: digest, Class: c.Class})
 	}
 	return ""
+}
+
+// refused says why the rules do not let an action be done.
+func (m *Machine) refused(c *call) (reason string) {
+	if m.cfg.Refuse == nil {
+		return ""
+	}
+	return m.cfg.Refuse(c.typ, c.Name)
 }
 
 // planEnded records an end that the plan itself has decided.
@@ -275,6 +296,9 @@ func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
 		if g.todo, err = g.plan.Started(g.todo, c.ref); err != nil {
 			return err.Error()
 		}
+	}
+	if c.typ == messages.TypeInternal && state == plan.OK {
+		g.env.variables = g.env.variables.Apply(c.Name, c.Args)
 	}
 	g.todo, err = g.plan.Ended(g.todo, c.ref, plan.Outcome{State: state, Reason: c.Reason, Value: c.Value})
 	if err != nil {

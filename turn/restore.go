@@ -131,6 +131,9 @@ func (f *flight) remember(r *messages.Record) {
 	case *messages.ActionStarted:
 		if c := f.call(b.ID); c != nil {
 			c.started, c.attempt = true, b.Attempt
+			if b.Args != "" {
+				c.Args = b.Args
+			}
 		}
 	case *messages.ActionEnded:
 		if c := f.call(b.ID); c != nil {
@@ -324,7 +327,7 @@ func (m *Machine) settleCall(c *call) {
 		m.deny(c, c.reason)
 	default:
 		c.judging = true
-		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class})
+		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class})
 	}
 }
 

@@ -30,6 +30,8 @@ type State struct {
 	Questions []ClosedQuestion `json:"questions,omitzero"`
 	// Detached are the fire_and_forget actions of decided turns that have no end.
 	Detached []Detached `json:"detached,omitzero"`
+	// Variables are the session's own, set by internal actions.
+	Variables Variables `json:"variables,omitzero"`
 }
 
 // Question is what a call that needs confirmation asks.
@@ -118,6 +120,9 @@ type OpenTurn struct {
 	Breach  *Breach       `json:"breach,omitzero"`
 	Actions []OpenAction  `json:"actions,omitzero"`
 	Calls   []ActionShape `json:"calls,omitzero"` // ended ones, for the loop guard
+	// Was has the variables that the turn changed as they were before it, nil for one
+	// that was not there.
+	Was map[string]*string `json:"was,omitzero"`
 }
 
 // Breach is why a turn ends before its time.
@@ -178,6 +183,8 @@ func (s *State) impossible() string {
 		return "keys"
 	case len(s.Questions) > QuestionMemory:
 		return "questions"
+	case len(s.Variables) > MaxVariables:
+		return "variables"
 	}
 	for _, w := range s.Queue {
 		if w.Run < 1 || w.Run > s.Runs || w.Seq < 1 || w.Seq > s.Seq {
@@ -333,6 +340,9 @@ func (s *State) applyTurn(r *messages.Record) {
 		s.close(a.Question)
 		t.Calls = append(t.Calls, shapeOf(a, b))
 		run.spend(b)
+		if a.Type == messages.TypeInternal && b.State == messages.ActionOK {
+			s.setVariables(t, a.Name, a.Args)
+		}
 		if b.Reason == reasonPanic {
 			if run.Panics == nil {
 				run.Panics = map[string]int64{}

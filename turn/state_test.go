@@ -18,6 +18,7 @@ func fullState() State {
 		Seq: 40, Turn: 7, Runs: 4, Requests: 9, Closed: true, OutDigest: d, ScrDigest: d,
 		Queue:     []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
 		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
+		Variables: Variables{"v": "[1]"},
 		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},
 		Detached: []Detached{{Run: 2, Turn: 5, OpenAction: OpenAction{
 			ID: "f", Name: "y", Args: "{}", Class: messages.Pure, Started: true, Type: messages.TypeRelic, Detached: true, Attempt: 1,
@@ -38,6 +39,7 @@ func fullState() State {
 					Question: &Question{ID: "q", Asked: 6, Expires: 8, Answer: messages.GateApprove, Reason: "r"},
 				}},
 				Calls: []ActionShape{{Call: d, Counts: true}},
+				Was:   map[string]*string{"v": nil, "w": new(string)},
 			},
 		},
 	}
