@@ -45,6 +45,8 @@ type Manifest struct {
 
 	Define Define `yaml:"define" optional:"true" doc:"What import names, when it has no file of its own."`
 
+	Workspace Workspace `yaml:"workspace" optional:"true" doc:"The folder that the tools read, write, edit, list, find, replace and shell work in."`
+
 	ContextFeeds    []Feed          `yaml:"context_feeds" later:"*" doc:"Named context kept fresh."`
 	InternalActions InternalActions `yaml:"internal_actions" doc:"Actions on the session itself."`
 	Loop            Loop            `yaml:"loop" doc:"How runs go on and end."`
@@ -118,6 +120,12 @@ type Import struct {
 	Workflows []string `yaml:"workflows" shape:"tool" doc:"Graphs of actions that run inside one, for the same dialects."`
 	LLMs      []string `yaml:"llms" shape:"tool" doc:"Prompt templates with a model, for dialects that act while they speak."`
 	MCP       []any    `yaml:"mcp" later:"*" doc:"MCP servers."`
+}
+
+// Workspace is the folder the tools of files and shell work in (cogency.md §14).
+type Workspace struct {
+	Access string `yaml:"access" enum:"sandbox|project|system" doc:"How far file tools reach: a folder of the agent's own, which is what nothing says; a folder others work in too; or every file of the host but credentials and the system's own."`
+	Root   string `yaml:"root" doc:"The folder, relative to the manifest's. Without it that of a sandbox is sandbox, which is made when it is not there, and otherwise the manifest's own."`
 }
 
 // Feed is a context feed (streaming.md §7.1).
@@ -290,8 +298,11 @@ func Default(dialect string) *Manifest {
 	switch dialect {
 	case "plain":
 		m.Loop.MaxTurns = 1
-	case "cortex", "cogency":
+	case "cortex":
 		m.Loop.MaxTurns = 10
+	case "cogency":
+		m.Loop.MaxTurns = 10
+		m.Stream.Durability = DurabilityStrict // design.md §2
 	case "kitsu":
 		m.Loop.Busy = "interrupt"
 	}

@@ -325,7 +325,13 @@ func TestDocsTools(t *testing.T) {
 			t.Errorf("%s: documented as %q, described to models as %q", name, row[1], x.Description)
 		}
 	}
-	for _, x := range append(dir.Tools(), tools.TimeNow(time.Now), tools.SessionOutput(nil), tools.DemoPanic()) {
+	folder, err := tools.NewWorkspace(t.TempDir(), tools.AccessSandbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	built := slices.Concat(dir.Tools(), folder.Tools(), []tools.Tool{tools.TimeNow(time.Now), tools.SessionOutput(nil), tools.DemoPanic()})
+	for _, x := range built {
 		name := x.Name + x.Signature()
 		there = append(there, name)
 		if row := table[name]; row != nil && row[1] != string(x.Class) {

@@ -208,7 +208,7 @@ func TestDefineRefuses(t *testing.T) {
 	_, noSchema := Define("a.b", "", "", func(context.Context, struct{ F func() }) (string, error) { return "", nil })
 	_, noResult := Define("a.b", "", "", func(context.Context, struct{}) (chan int, error) { return nil, nil })
 	_, order := Define("a.b", "", "", func(context.Context, late) (string, error) { return "", nil })
-	_, name := Define("b", "", "", func(context.Context, struct{}) (string, error) { return "", nil })
+	_, name := Define("b c", "", "", func(context.Context, struct{}) (string, error) { return "", nil })
 	_, class := Define("a.b", "", "mild", func(context.Context, struct{}) (string, error) { return "", nil })
 	for what, err := range map[string]error{"not a struct": notStruct, "no schema": noSchema, "no result": noResult, "order": order, "name": name, "class": class} {
 		var e *messages.Error

@@ -3,7 +3,9 @@ package tools
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,6 +21,9 @@ type Parameter struct {
 	Required    bool
 	Default     string   // JSON; "" for none
 	Enum        []string // JSON, canonical
+	// Bounds, both ends included; of a text they count characters. A maximum of 0 is
+	// none.
+	Min, Max int64
 }
 
 // Parameters are those of one target.
@@ -84,6 +89,9 @@ func (p *Parameter) misfit(v jsontext.Value) (why string) {
 	if !fits {
 		return "want " + p.Type
 	}
+	if why := p.outside(func() (int64, bool) { return measure(v) }); why != "" {
+		return why
+	}
 	if len(p.Enum) > 0 {
 		own := v.Clone()
 		if own.Canonicalize() != nil || !slices.Contains(p.Enum, string(own)) {
@@ -91,6 +99,46 @@ func (p *Parameter) misfit(v jsontext.Value) (why string) {
 		}
 	}
 	return ""
+}
+
+// outside says which bound a value breaks. size is that of a number or text; ok is false
+// for what has none.
+func (p *Parameter) outside(size func() (n int64, ok bool)) (why string) {
+	if p.Min == 0 && p.Max == 0 {
+		return ""
+	}
+	n, ok := size()
+	unit := ""
+	if p.Type == "string" {
+		unit = " characters"
+	}
+	switch {
+	case !ok:
+		return "is not within its bounds"
+	case n < p.Min:
+		return "want at least " + strconv.FormatInt(p.Min, 10) + unit
+	case p.Max > 0 && n > p.Max:
+		return "want at most " + strconv.FormatInt(p.Max, 10) + unit
+	}
+	return ""
+}
+
+// measure is the value of a JSON number, or the characters of a JSON text.
+func measure(v jsontext.Value) (int64, bool) {
+	switch v.Kind() {
+	case '"':
+		s, err := jsontext.AppendUnquote(nil, v)
+		return int64(utf8.RuneCount(s)), err == nil
+	case '0':
+		var n int64
+		own := v.Clone()
+		err := own.Canonicalize()
+		if err == nil {
+			n, err = strconv.ParseInt(string(own), 10, 64)
+		}
+		return n, err == nil
+	}
+	return 0, false
 }
 
 // integral tells whether a JSON number is a whole one.
@@ -127,6 +175,16 @@ func (ps Parameters) Schema() string {
 		}
 		if p.Default != "" {
 			s["default"] = jsontext.Value(p.Default)
+		}
+		low, high := "minimum", "maximum"
+		if p.Type == "string" {
+			low, high = "minLength", "maxLength"
+		}
+		if p.Min != 0 {
+			s[low] = p.Min
+		}
+		if p.Max != 0 {
+			s[high] = p.Max
 		}
 		if len(p.Enum) > 0 {
 			all := make([]jsontext.Value, len(p.Enum))

@@ -30,8 +30,8 @@ func TestNewRefuses(t *testing.T) {
 		want  string // part of the detail
 	}{
 		"duplicate":        {[]Tool{ok, with(func(t *Tool) { t.Name = "X.Y" })}, "two tools"},
-		"no name":          {[]Tool{with(func(t *Tool) { t.Name = "" })}, "group.name"},
-		"no group":         {[]Tool{with(func(t *Tool) { t.Name = "y" })}, "group.name"},
+		"no name":          {[]Tool{with(func(t *Tool) { t.Name = "" })}, "identifiers"},
+		"turn's group":     {[]Tool{with(func(t *Tool) { t.Name = "aeiou" })}, "aeiou"},
 		"empty word":       {[]Tool{with(func(t *Tool) { t.Name = "x." })}, "identifiers"},
 		"digit first":      {[]Tool{with(func(t *Tool) { t.Name = "x.1y" })}, "identifiers"},
 		"blank":            {[]Tool{with(func(t *Tool) { t.Name = "x.y z" })}, "identifiers"},

@@ -213,17 +213,14 @@ func checkParams(params []neuroscript.Param) (detail string) {
 	return ""
 }
 
-// checkName wants at least a group and a name, all of them identifiers. The group
-// aeiou belongs to the turn, which signs tokens under it: a registered tool of
-// that group could pass for the signer.
+// checkName wants identifiers with dots between them, usually a group and a name; the
+// ten tools of cogency.md §15 have no group. The group aeiou belongs to the turn, which
+// signs tokens under it: a registered tool of that group could pass for the signer.
 func checkName(name string) (detail string) {
 	if len(name) > MaxNameBytes {
 		return "the name has more than 128 bytes"
 	}
 	words := strings.Split(name, ".")
-	if len(words) < 2 {
-		return "the name " + quote(name) + " is not group.name"
-	}
 	for _, w := range words {
 		if !isWord(w) {
 			return "the name " + quote(name) + " is not made of identifiers and dots"

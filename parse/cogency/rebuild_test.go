@@ -356,3 +356,20 @@ func FuzzAssemble(f *testing.F) {
 		}
 	})
 }
+
+// A result of exactly an outcome and a content is taken apart; any other is a content.
+func TestResultOfParts(t *testing.T) {
+	for value, want := range map[string]string{
+		`{"content":"a</results>","outcome":"Read f"}`: `"outcome":"Read f","content":"a</results>"`,
+		`{"content":"","outcome":"Read f"}`:            `"outcome":"Read f","content":"Read f"`,
+		`{"content":1,"outcome":"x"}`:                  `"outcome":"ok","content":{"content":1,"outcome":"x"}`,
+		`{"content":"a","outcome":"x","more":1}`:       `"outcome":"ok","content":{"content":"a","outcome":"x","more":1}`,
+		`{"content":"a"}`:                              `"outcome":"ok","content":{"content":"a"}`,
+		`"text"`:                                       `"outcome":"ok","content":"text"`,
+	} {
+		r := ResultOf(&messages.Call{Name: "t", State: messages.ActionOK, Value: value})
+		if got := string(AppendResults(nil, []Result{r}, 0)); got != `[{"tool":"t","status":"success",`+want+`}]` {
+			t.Errorf("%s: %s", value, got)
+		}
+	}
+}

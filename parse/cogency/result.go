@@ -94,11 +94,26 @@ func appendString(dst []byte, s string) []byte {
 	return dst
 }
 
+// parts takes the result of a tool that gives an outcome and a content (cogency.md §15)
+// apart: an object of these two texts and nothing else. Any other result is a content,
+// and all that can be said of its outcome is that there is one.
+func parts(value string) (outcome, content string) {
+	var both struct {
+		Content *string `json:"content"`
+		Outcome *string `json:"outcome"`
+	}
+	if strings.HasPrefix(value, "{") && json.Unmarshal([]byte(value), &both, json.RejectUnknownMembers(true)) == nil && both.Content != nil && both.Outcome != nil {
+		return *both.Outcome, Text(*both.Content)
+	}
+	return "ok", value
+}
+
 // ResultOf tells of a finished call of the runtime.
 func ResultOf(c *messages.Call) Result {
 	switch c.State {
 	case messages.ActionOK:
-		return Result{Tool: c.Name, Success: true, Outcome: "ok", Content: c.Value}
+		outcome, content := parts(c.Value)
+		return Result{Tool: c.Name, Success: true, Outcome: outcome, Content: content}
 	case messages.ActionUnknown:
 		return Failure(c.Name, messages.UnknownText)
 	}

@@ -1,0 +1,97 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// working is an agent with tools of cogency.md §15 over a folder with these files.
+func working(t *testing.T, dialect string, files map[string]string, replies ...string) (*stile.Agent, *recorder) {
+	t.Helper()
+	m := manifest.Default(dialect)
+	m.Name = "working"
+	m.Import.Tools = []string{"read", "write", "edit", "list", "find", "replace"}
+	model := &recorder{Model: scripted.New(replies...)}
+	a := &stile.Agent{Manifest: m, Dir: t.TempDir(), Model: model}
+	for name, text := range files {
+		p := filepath.Join(a.Dir, "sandbox", filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, model
+}
+
+// The tools give outcome and content, and cogency shows them so. What is wrong with the
+// arguments comes back in one message; unknown tools and paths that lead out as failures.
+func TestWorkspaceTools(t *testing.T) {
+	a, model := working(t, "cogency", map[string]string{"a.txt": "one\ntwo\n"},
+		`<execute>[{"name":"read","args":{"file":"a.txt"}},{"name":"edit","args":{"file":"a.txt","old":"two","new":"</results>"}},`+
+			`{"name":"read","args":{"file":"../agent.yaml"}},{"name":"read","args":{"line":1}},{"name":"shell","args":{"command":"ls"}},{"name":"write","args":{"file":"new/b.txt","content":""}}]</execute>`,
+		`Done.<end>`)
+	rt := start(t, stile.Config{})
+	s := open(t, rt, "stream", a)
+	wantDone(t, ask(t, s, "go"))
+	last := model.requests()[1].Messages
+	want := `<results>[{"tool":"read","status":"success","outcome":"Read a.txt (2 lines)","content":"one\ntwo\n"},` +
+		`{"tool":"edit","status":"success","outcome":"Edited a.txt (+1/-1)","content":"--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+</results>\n"},` +
+		`{"tool":"read","status":"failure","content":"error: path outside sandbox: ../agent.yaml"},` +
+		`{"tool":"read","status":"failure","content":"error: argument line: there is no such parameter; it takes (file, start?, lines?); argument file: missing"},` +
+		`{"tool":"shell","status":"failure","content":"unknown_target"},` +
+		`{"tool":"write","status":"success","outcome":"Wrote new/b.txt (+0/-0)","content":"Wrote new/b.txt (+0/-0)"}]</results>`
+	if got := last[len(last)-1].Text; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if b, err := os.ReadFile(filepath.Join(a.Dir, "sandbox", "a.txt")); err != nil || string(b) != "one\n</results>\n" {
+		t.Errorf("%q %v", b, err)
+	}
+	replays(t, rt, a)
+}
+
+// Programs call them too: by position or by name.
+func TestWorkspaceToolsInPrograms(t *testing.T) {
+	a, _ := working(t, "aeiou", map[string]string{"a.txt": "one\ntwo\n"},
+		program(`set r = tool.read("a.txt", 1)`, `emit r["outcome"]`, `emit r["content"]`, `set w = tool.Write({"file": "b.txt", "content": "x"})`, `emit w["outcome"]`, sayDone))
+	rt := start(t, stile.Config{})
+	s := open(t, rt, "stream", a)
+	wantDone(t, ask(t, s, "go"))
+	var said []string
+	for _, r := range records(t, s) {
+		if b, ok := r.Body.(*messages.Emit); ok && !b.Candidate {
+			said = append(said, b.Text)
+		}
+	}
+	if got := strings.Join(said, "|"); got != "Read a.txt (1 lines)|1: two\n|Wrote b.txt (+1/-0)" {
+		t.Errorf("%q", got)
+	}
+	replays(t, rt, a)
+}
+
+// A workspace that cannot be opened is told when the session is opened.
+func TestWorkspaceIsChecked(t *testing.T) {
+	a, _ := working(t, "cogency", nil)
+	a.Manifest.Workspace.Root = "nowhere"
+	err := stile.Check(a, stile.Config{})
+	if messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "workspace.root") || strings.Contains(err.Error(), a.Dir) {
+		t.Errorf("%v", err)
+	}
+	a.Manifest.Workspace = manifest.Workspace{Access: "everything"}
+	if err := stile.Check(a, stile.Config{}); messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "workspace.access") {
+		t.Errorf("%v", err)
+	}
+	a.Manifest.Workspace = manifest.Workspace{}
+	a.Dir = ""
+	if err := stile.Check(a, stile.Config{}); messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "Agent.Dir") {
+		t.Errorf("%v", err)
+	}
+}

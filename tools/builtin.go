@@ -1,0 +1,185 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+// MaxResultBytes bounds what one of the ten tools gives back (cogency.md §6). Where
+// there is more it says so, and how to get it.
+const MaxResultBytes = 64 << 10
+
+// cogency makes one of the ten tools of cogency.md §15. Its arguments are judged by ps,
+// all of them before any is used; do gets one value per parameter, defaults filled in,
+// and gives outcome and content.
+func cogency(name, description string, class messages.Class, ps Parameters, do func(context.Context, *Call) (outcome, content string, err error)) Tool {
+	t := Tool{Name: name, Description: description, Class: class, schema: ps.Schema(), prepare: ps.settle}
+	for _, p := range ps {
+		t.Params = append(t.Params, neuroscript.Param{Name: p.Name, Type: typeOf(p.Type), Optional: !p.Required})
+	}
+	t.Run = func(ctx context.Context, c *Call) (neuroscript.Value, error) {
+		own := *c
+		var err error
+		// Calls that do not come from a program were not prepared; doing it twice
+		// changes nothing.
+		if own.Args, err = ps.settle(c.Args); err != nil {
+			return neuroscript.Value{}, err
+		}
+		outcome, content, err := do(ctx, &own)
+		if err != nil {
+			return neuroscript.Value{}, err
+		}
+		return neuroscript.MapOf([]neuroscript.Entry{
+			{Key: "content", Value: neuroscript.String(strings.ToValidUTF8(content, "\ufffd"))},
+			{Key: "outcome", Value: neuroscript.String(strings.ToValidUTF8(outcome, "\ufffd"))},
+		}), nil
+	}
+	return t
+}
+
+// fail is a failure the model is told of. The text names what it named, and nothing of
+// the host.
+func fail(format string, args ...any) error {
+	return neuroscript.Errorf(neuroscript.CodeToolFailed, format, args...)
+}
+
+// settle gives one value per parameter, defaults filled in, of positional arguments or of
+// one map that names them. All violations are in one error (cogency.md §5).
+func (ps Parameters) settle(args []neuroscript.Value) ([]neuroscript.Value, error) {
+	if len(args) > len(ps) {
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "want %d arguments at most, not %d", len(ps), len(args))
+	}
+	given := make([]neuroscript.Value, len(ps))
+	copy(given, args)
+	var wrong []string
+	if named, ok := alone(given); ok {
+		clear(given)
+		for _, e := range named {
+			i := slices.IndexFunc(ps, func(p Parameter) bool { return p.Name == e.Key })
+			if i < 0 {
+				wrong = append(wrong, fmt.Sprintf("argument %s: there is no such parameter; it takes %s", excerpt(e.Key), ps.Signature()))
+				continue
+			}
+			given[i] = e.Value
+		}
+	}
+	for i := range ps {
+		p := &ps[i]
+		switch {
+		case !given[i].IsNil():
+			if why := p.mismatch(given[i]); why != "" {
+				wrong = append(wrong, "argument "+p.Name+": "+why)
+			}
+		case p.Required:
+			wrong = append(wrong, "argument "+p.Name+": missing")
+		case p.Default != "":
+			v, err := neuroscript.FromJSON([]byte(p.Default))
+			if err != nil {
+				return nil, err
+			}
+			given[i] = v
+		}
+	}
+	if len(wrong) > 0 {
+		const most = 16
+		if n := len(wrong) - most; n > 0 {
+			wrong = append(wrong[:most], fmt.Sprintf("and %d more", n))
+		}
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "%s", strings.Join(wrong, "; "))
+	}
+	return given, nil
+}
+
+// alone tells whether the arguments are one map of named ones: no parameter of the ten
+// tools takes a map.
+func alone(given []neuroscript.Value) ([]neuroscript.Entry, bool) {
+	if len(given) == 0 || slices.ContainsFunc(given[1:], func(v neuroscript.Value) bool { return !v.IsNil() }) {
+		return nil, false
+	}
+	return given[0].AsMap()
+}
+
+// mismatch is misfit for a value of the language. A boolean is no integer.
+func (p *Parameter) mismatch(v neuroscript.Value) (why string) {
+	var n int64
+	ok := true
+	switch p.Type {
+	case "string":
+		var s string
+		s, ok = v.AsString()
+		n = int64(utf8.RuneCountInString(s))
+	case "integer":
+		n, ok = v.AsInt()
+		ok = ok && v.Kind() == neuroscript.KindNumber
+	case "boolean":
+		_, ok = v.AsBool()
+		ok = ok && v.Kind() == neuroscript.KindBool
+	}
+	if !ok {
+		return "want " + p.Type
+	}
+	return p.outside(func() (int64, bool) { return n, true })
+}
+
+// textArg and its like read arguments that settle has judged.
+func textArg(c *Call, i int) string {
+	s, _ := c.Args[i].AsString()
+	return s
+}
+
+func intArg(c *Call, i int) int64 {
+	n, _ := c.Args[i].AsInt()
+	return n
+}
+
+func boolArg(c *Call, i int) bool {
+	b, _ := c.Args[i].AsBool()
+	return b
+}
+
+// clipBytes cuts a text to most bytes, at the end of a line where one is near, and says
+// so; hint tells how to get the rest.
+func clipBytes(s string, most int, hint string) string {
+	if len(s) <= most {
+		return s
+	}
+	note := fmt.Sprintf("[cut: %d bytes in all", len(s))
+	if hint != "" {
+		note += "; " + hint
+	}
+	note += "]"
+	n := most - len(note) - 1
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	if at := strings.LastIndexByte(s[:n], '\n'); at > n/2 {
+		n = at
+	}
+	return strings.TrimSuffix(s[:n], "\n") + "\n" + note
+}
+
+// lineCount is the number of lines; a final line end opens none.
+func lineCount(s string) int {
+	n := strings.Count(s, "\n")
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		n++
+	}
+	return n
+}
+
+// clipRunes cuts a text to most characters.
+func clipRunes(s string, most int) string {
+	n := 0
+	for i := range s {
+		if n++; n > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

@@ -1,0 +1,300 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+// Access says how far the tools of a Workspace reach (cogency.md §14).
+type Access string
+
+// The access levels.
+const (
+	// AccessSandbox is a folder of the agent's own. A leading sandbox/ of a path is
+	// dropped: models write it.
+	AccessSandbox Access = "sandbox"
+	// AccessProject is a folder that others work in too.
+	AccessProject Access = "project"
+	// AccessSystem is every file of the host but those of a short list; relative paths
+	// begin in the folder.
+	AccessSystem Access = "system"
+)
+
+// Limits of the tools of a Workspace.
+const (
+	MaxPathBytes     = 4096
+	MaxEditBytes     = 1 << 20 // of a file that edit, replace and find go through
+	MaxWriteBytes    = 4 << 20 // of what write takes
+	MaxWalkEntries   = 100_000 // that one call looks at
+	MaxWalkDepth     = 64      // directories below each other
+	maxWalkReadBytes = 64 << 20
+)
+
+// Workspace is the folder in which the tools read, write, edit, list, find and replace
+// work (cogency.md §15), and shell runs.
+//
+// Paths are resolved below an open directory, step by step: neither "..", an absolute
+// path nor a symbolic link leads out, and no race between check and use does. Mounts
+// inside it are part of it. Devices, pipes and sockets are neither read nor written.
+// What changes files is done one call after the other; a file that somebody else changes
+// meanwhile makes the call fail. Safe for concurrent use.
+type Workspace struct {
+	root   *os.Root
+	access Access
+	dir    string // absolute
+	mu     sync.Mutex
+}
+
+// NewWorkspace opens a folder; failing that is ERR_CONFIG with Field workspace.root. The
+// caller closes it when no tool of it runs any more.
+func NewWorkspace(dir string, access Access) (*Workspace, error) {
+	bad := func(detail string, err error) (*Workspace, error) {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: detail, Cause: err}
+	}
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return bad("the folder of the agent's work cannot be opened", pathless(err))
+	}
+	from := abs
+	if access == AccessSystem {
+		from = string(filepath.Separator)
+	}
+	root, err := os.OpenRoot(from)
+	if err != nil {
+		return bad("the folder of the agent's work cannot be opened", pathless(err))
+	}
+	if access == "" {
+		access = AccessSandbox
+	}
+	return &Workspace{root: root, access: access, dir: abs}, nil
+}
+
+// pathless takes the path out of an error.
+func pathless(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// Close lets the folder go.
+func (w *Workspace) Close() error { return w.root.Close() }
+
+// Dir is the folder's absolute path. It is the host's business and no tool's text.
+func (w *Workspace) Dir() string { return w.dir }
+
+// Tools gives the tools that work on files.
+func (w *Workspace) Tools() []Tool {
+	file := Parameter{Name: "file", Type: "string", Required: true, Description: "Path of the file."}
+	in := Parameter{Name: "path", Type: "string", Default: `"."`, Description: "Folder to begin in."}
+	return []Tool{
+		cogency("read", "Reads a file, or lines of it from line start on (the first is 0).", messages.ReadOnly, Parameters{
+			file,
+			{Name: "start", Type: "integer", Default: "0", Max: maxLines, Description: "First line, counted from 0."},
+			{Name: "lines", Type: "integer", Min: 1, Max: maxReadLines, Description: "How many lines."},
+		}, w.read),
+		cogency("write", "Writes a file; one that is there only with overwrite. Parent folders are made.", messages.Effectful, Parameters{
+			file,
+			{Name: "content", Type: "string", Required: true},
+			{Name: "overwrite", Type: "boolean", Default: "false", Description: "Replace a file that is there."},
+		}, w.write),
+		cogency("edit", "Replaces a text that occurs exactly once in a file.", messages.Effectful, Parameters{
+			file,
+			{Name: "old", Type: "string", Required: true, Description: "Text to replace, with enough around it to occur once."},
+			{Name: "new", Type: "string", Required: true, Description: "Text to put there."},
+		}, w.edit),
+		cogency("list", "Lists a folder as a tree, three levels deep.", messages.ReadOnly, Parameters{
+			in,
+			{Name: "pattern", Type: "string", Max: maxPattern, Description: "Glob that names of files must match, such as *.go."},
+		}, w.list),
+		cogency("find", "Finds files by a pattern of their path, or lines by a text in them, in any case.", messages.ReadOnly, Parameters{
+			{Name: "pattern", Type: "string", Max: maxPattern, Description: "Glob such as *_test.go or cmd/**/*.go; without * a part of the name."},
+			{Name: "content", Type: "string", Max: maxPattern, Description: "Text that a line must hold."},
+			in,
+		}, w.find),
+		cogency("replace", "Replaces a text in all files that match a pattern, in all of them or in none.", messages.Effectful, Parameters{
+			{Name: "pattern", Type: "string", Required: true, Max: maxPattern, Description: "Glob such as **/*.go."},
+			{Name: "old", Type: "string", Required: true, Description: "Text, or with exact false an RE2 expression."},
+			{Name: "new", Type: "string", Required: true, Description: "Text to put there; with exact false $1 is a group."},
+			{Name: "exact", Type: "boolean", Default: "true", Description: "Take old as it stands, once in each file."},
+		}, w.replace),
+	}
+}
+
+// deniedNames are the folders that even AccessSystem leaves alone: credentials, wherever
+// they are, and the system's own.
+var (
+	deniedNames = []string{".ssh", ".aws", ".gnupg", ".kube", ".docker"}
+	deniedRoots = []string{"/etc", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/boot", "/proc", "/sys", "/dev"}
+)
+
+// place turns a path of the model into one below the root.
+func (w *Workspace) place(p string) (string, error) {
+	if p == "" || len(p) > MaxPathBytes || strings.IndexByte(p, 0) >= 0 {
+		return "", neuroscript.Errorf(neuroscript.CodeArgument, "invalid path")
+	}
+	// Also one that comes back: what "a/.." is depends on what a is.
+	if slices.Contains(strings.FieldsFunc(p, isSeparator), "..") {
+		return "", w.outside(p)
+	}
+	if w.access == AccessSystem {
+		return w.anywhere(p)
+	}
+	if filepath.IsAbs(p) || !filepath.IsLocal(p) {
+		return "", w.outside(p)
+	}
+	p = path.Clean(filepath.ToSlash(p))
+	if rest, ok := strings.CutPrefix(p, "sandbox/"); ok && w.access == AccessSandbox {
+		p = rest
+	} else if p == "sandbox" && w.access == AccessSandbox {
+		p = "."
+	}
+	return p, nil
+}
+
+func isSeparator(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) }
+
+// outside is the refusal of a path. It is a denial, so a program cannot take it for a
+// file that is not there.
+func (w *Workspace) outside(p string) error {
+	return neuroscript.Errorf(neuroscript.CodeDenied, "path outside sandbox: %s", excerpt(p))
+}
+
+// anywhere is place under AccessSystem: links are resolved first, so that none of them
+// leads to what is denied.
+func (w *Workspace) anywhere(p string) (string, error) {
+	abs := filepath.Clean(p)
+	if !filepath.IsAbs(p) {
+		abs = filepath.Join(w.dir, p)
+	}
+	there, rest := abs, ""
+	for {
+		resolved, err := filepath.EvalSymlinks(there)
+		if err == nil {
+			abs = filepath.Join(resolved, rest)
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", w.outside(p)
+		}
+		if _, err := os.Lstat(there); err == nil {
+			return "", w.outside(p) // a link to nothing: what is made through it may be anywhere
+		}
+		rest = filepath.Join(filepath.Base(there), rest)
+		there = filepath.Dir(there)
+	}
+	for _, name := range strings.FieldsFunc(abs, isSeparator) {
+		if slices.Contains(deniedNames, name) {
+			return "", w.outside(p)
+		}
+	}
+	for _, d := range deniedRoots {
+		if real, err := filepath.EvalSymlinks(d); err == nil && (within(abs, real) || within(abs, d)) {
+			return "", w.outside(p)
+		}
+	}
+	rel, err := filepath.Rel(string(filepath.Separator), abs)
+	if err != nil {
+		return "", w.outside(p)
+	}
+	return filepath.ToSlash(rel), nil
+}
+
+// within tells whether a clean absolute path is dir or below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
+}
+
+// open opens a regular file below the root for reading. It looks before it opens, because
+// opening a device can have effects, and again afterwards, because the file may have
+// been swapped. Without blocking: a pipe put there in between must not hold the action.
+func (w *Workspace) open(at string) (*os.File, fs.FileInfo, error) {
+	info, err := w.root.Stat(at)
+	if err == nil {
+		err = regular(info)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := w.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err == nil {
+		err = regular(info)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
+}
+
+var errEditSize = errors.New("more than 1 MiB")
+
+// text reads a whole file of at most MaxEditBytes.
+func (w *Workspace) text(ctx context.Context, at string) (text string, info fs.FileInfo, err error) {
+	f, info, err := w.open(at)
+	if err != nil {
+		return "", nil, err
+	}
+	b, err := io.ReadAll(&scanned{r: f, left: MaxEditBytes + 1, ctx: ctx})
+	if errors.Is(err, errTooFar) || len(b) > MaxEditBytes {
+		err = errEditSize
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", nil, err
+	}
+	if binary(b) {
+		return "", nil, errBinary
+	}
+	return string(b), info, nil
+}
+
+var (
+	errBinary  = errors.New("a binary file")
+	errChanged = errors.New("it was changed by somebody else meanwhile; read it again")
+	errExists  = errors.New("it exists; edit it, or write it with overwrite true")
+	errLink    = errors.New("a symbolic link; name the file it leads to")
+)
+
+// failed tells the model what went wrong with the path it named.
+func (w *Workspace) failed(p string, err error) error {
+	for _, own := range []error{errEditSize, errBinary, errChanged, errExists, errLink} {
+		if errors.Is(err, own) {
+			return fail("%s: %s", excerpt(p), own)
+		}
+	}
+	var told *neuroscript.ScriptError
+	if errors.As(err, &told) {
+		return told
+	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		err = &fs.PathError{Op: le.Op, Path: le.New, Err: le.Err}
+	}
+	var pe *fs.PathError
+	if errors.As(err, &pe) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrClosed) {
+		// What os.Root refuses has no exported error; a link that leads out is what a
+		// model can bring about.
+		if _, system := pe.Err.(syscall.Errno); !system {
+			return w.outside(p)
+		}
+	}
+	return fileError(excerpt(p), err)
+}

@@ -1,0 +1,351 @@
+package tools
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/seed14be6753/stile/neuroscript"
+)
+
+const (
+	previewRunes    = 200 // cogency.md §15
+	diffContext     = 3
+	maxReplaceFiles = 1000 // cogency.md §15
+)
+
+// write is the tool write.
+func (w *Workspace) write(_ context.Context, c *Call) (outcome, content string, err error) {
+	p, text, overwrite := textArg(c, 0), textArg(c, 1), boolArg(c, 2)
+	at, err := w.place(p)
+	if err != nil {
+		return "", "", err
+	}
+	if len(text) > MaxWriteBytes {
+		return "", "", neuroscript.Errorf(neuroscript.CodeArgument, "argument content: more than %d bytes", MaxWriteBytes)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	info, err := w.root.Lstat(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		info, err = nil, nil
+	case err == nil && info.Mode()&fs.ModeSymlink != 0:
+		err = errLink
+	case err == nil:
+		err = regular(info)
+		if err == nil && !overwrite {
+			err = errExists
+		}
+	}
+	if err == nil && info == nil {
+		err = w.root.MkdirAll(path.Dir(at), 0o777)
+	}
+	if err == nil {
+		err = w.put(at, []byte(text), info)
+	}
+	if err != nil {
+		return "", "", w.failed(p, err)
+	}
+	return fmt.Sprintf("Wrote %s (+%d/-0)", p, lineCount(text)), clipRunes(text, previewRunes), nil
+}
+
+// put makes a file what data is, or leaves it as it was: the bytes go to a file beside it
+// that then takes its name. was is the file that is there, whose mode stays; nil for none,
+// and then one that has come meanwhile is not replaced.
+func (w *Workspace) put(at string, data []byte, was fs.FileInfo) (err error) {
+	beside, err := w.beside(at, data, was)
+	if err != nil {
+		return err
+	}
+	return w.swap(beside, at, was)
+}
+
+// beside writes the bytes to a file in the same folder and gives its name.
+func (w *Workspace) beside(at string, data []byte, was fs.FileInfo) (name string, err error) {
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", err
+	}
+	name = path.Join(path.Dir(at), ".stile-"+hex.EncodeToString(random[:]))
+	f, err := w.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	if err == nil && was != nil {
+		err = f.Chmod(was.Mode().Perm())
+	}
+	if err == nil {
+		err = f.Sync() // else a power failure could leave the name with no bytes
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, w.root.Remove(name))
+	}
+	return name, nil
+}
+
+// swap gives a file from beside its name.
+func (w *Workspace) swap(beside, at string, was fs.FileInfo) error {
+	drop := func(err error) error { return errors.Join(err, w.root.Remove(beside)) }
+	if was == nil {
+		if err := w.root.Link(beside, at); err == nil || errors.Is(err, fs.ErrExist) {
+			if err != nil {
+				err = errExists
+			}
+			return drop(err)
+		}
+		// A file system without links: what is left is to look before.
+		if _, err := w.root.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+			return drop(errExists)
+		}
+	} else if now, err := w.root.Lstat(at); err != nil || !unchanged(was, now) {
+		return drop(errChanged)
+	}
+	if err := w.root.Rename(beside, at); err != nil {
+		return drop(err)
+	}
+	return nil
+}
+
+// unchanged tells whether a file is the one that was read, with the same bytes as far as
+// the system tells.
+func unchanged(was, now fs.FileInfo) bool {
+	return os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime())
+}
+
+// edit is the tool edit.
+func (w *Workspace) edit(ctx context.Context, c *Call) (outcome, content string, err error) {
+	p, before, after := textArg(c, 0), textArg(c, 1), textArg(c, 2)
+	at, err := w.place(p)
+	if err != nil {
+		return "", "", err
+	}
+	if before == "" {
+		return "", "", fail("%s: old is empty; say what to replace", excerpt(p))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text, info, err := w.original(ctx, at)
+	if err != nil {
+		return "", "", w.failed(p, err)
+	}
+	switch n := strings.Count(text, before); n {
+	case 0:
+		return "", "", fail("%s: old is not in it; it must match exactly, white space too", excerpt(p))
+	case 1:
+	default:
+		return "", "", fail("%s: old is in it %d times; take more of the text around it", excerpt(p), n)
+	}
+	changed := strings.Replace(text, before, after, 1)
+	if len(changed) > MaxWriteBytes {
+		return "", "", fail("%s: it would have more than %d bytes", excerpt(p), MaxWriteBytes)
+	}
+	diff, added, removed, err := unified(p, text, changed)
+	if err != nil {
+		return "", "", err
+	}
+	if err := w.put(at, []byte(changed), info); err != nil {
+		return "", "", w.failed(p, err)
+	}
+	return fmt.Sprintf("Edited %s (+%d/-%d)", p, added, removed), clipBytes(diff, MaxResultBytes, ""), nil
+}
+
+// original reads a file that is to be changed.
+func (w *Workspace) original(ctx context.Context, at string) (string, fs.FileInfo, error) {
+	if info, err := w.root.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return "", nil, errLink
+	}
+	return w.text(ctx, at)
+}
+
+// unified is the difference of two texts and how many lines it adds and removes.
+func unified(name, before, after string) (diff string, added, removed int, err error) {
+	diff, err = udiff.ToUnified(name, name, before, udiff.Lines(before, after), diffContext)
+	if err != nil {
+		return "", 0, 0, err
+	}
+	_, body, _ := strings.Cut(diff, "\n@@") // behind the names, which begin with - and +
+	for line := range strings.Lines(body) {
+		switch line[0] {
+		case '+':
+			added++
+		case '-':
+			removed++
+		}
+	}
+	return diff, added, removed, nil
+}
+
+// change is a file that replace is going to write.
+type change struct {
+	at, before, after string
+	info              fs.FileInfo
+	hits              int
+	beside            string
+}
+
+// replace is the tool replace.
+func (w *Workspace) replace(ctx context.Context, c *Call) (outcome, content string, err error) {
+	sub, err := substitution(textArg(c, 1), textArg(c, 2), boolArg(c, 3))
+	if err != nil {
+		return "", "", err
+	}
+	glob, err := newGlob(textArg(c, 0))
+	if err != nil {
+		return "", "", err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	changes, err := w.changes(ctx, glob, sub)
+	if err != nil {
+		return "", "", err
+	}
+	var counts, diffs strings.Builder
+	total := 0
+	for i := range changes {
+		ch := &changes[i]
+		total += ch.hits
+		fmt.Fprintf(&counts, "%s: %d\n", ch.at, ch.hits)
+		if diffs.Len() < MaxResultBytes {
+			diff, _, _, err := unified(ch.at, ch.before, ch.after)
+			if err != nil {
+				return "", "", err
+			}
+			diffs.WriteString(diff)
+		}
+	}
+	if err := w.apply(changes); err != nil {
+		return "", "", err
+	}
+	return fmt.Sprintf("Replaced %d in %d files", total, len(changes)), clipBytes(counts.String()+"\n"+diffs.String(), MaxResultBytes, ""), nil
+}
+
+// substitution is what replace does to one text.
+func substitution(before, after string, exact bool) (func(string) (string, int, error), error) {
+	if before == "" {
+		return nil, fail("old is empty; say what to replace")
+	}
+	if exact {
+		return func(text string) (string, int, error) {
+			n := strings.Count(text, before)
+			if n > 1 {
+				return "", n, fmt.Errorf("old is in it %d times; take more of the text around it, or exact false", n)
+			}
+			return strings.Replace(text, before, after, 1), n, nil
+		}, nil
+	}
+	re, err := regexp.Compile(before)
+	if err != nil {
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument old: %s", excerpt(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+	}
+	return func(text string) (string, int, error) {
+		var out []byte
+		from, n := 0, 0
+		for _, m := range re.FindAllStringSubmatchIndex(text, -1) {
+			out = append(out, text[from:m[0]]...)
+			out = re.ExpandString(out, after, text, m)
+			from = m[1]
+			n++
+			if len(out) > MaxWriteBytes {
+				return "", n, fmt.Errorf("it would have more than %d bytes", MaxWriteBytes)
+			}
+		}
+		if out = append(out, text[from:]...); !utf8.Valid(out) {
+			return "", n, errors.New("it would be no text any more")
+		}
+		return string(out), n, nil
+	}, nil
+}
+
+// changes reads all files and makes their new texts; nothing is written yet.
+func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (string, int, error)) ([]change, error) {
+	var found []change
+	kept := 0
+	err := w.walk(ctx, ".", func(at string, info fs.DirEntry) error {
+		if !info.Type().IsRegular() || !glob.match(at, at) {
+			return nil
+		}
+		text, was, err := w.text(ctx, at)
+		if errors.Is(err, errBinary) || errors.Is(err, errEditSize) {
+			return nil // as find, which would not show it
+		}
+		if err != nil {
+			return w.failed(at, err)
+		}
+		after, n, err := sub(text)
+		switch {
+		case err != nil:
+			return fail("%s: %s; nothing was changed", excerpt(at), err)
+		case n == 0:
+			return nil
+		case len(after) > MaxWriteBytes:
+			return fail("%s: it would have more than %d bytes; nothing was changed", excerpt(at), MaxWriteBytes)
+		case len(found) == maxReplaceFiles:
+			return fail("more than %d files; nothing was changed", maxReplaceFiles)
+		}
+		if kept += len(text) + len(after); kept > maxWalkReadBytes {
+			return fail("the files have more than %d bytes together; nothing was changed", maxWalkReadBytes)
+		}
+		found = append(found, change{at: at, before: text, after: after, info: was, hits: n})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fail("old is in no file that matches %s", excerpt(glob.text))
+	}
+	return found, nil
+}
+
+// apply writes all changes or none: new files are complete before the first takes its
+// name, and when one cannot, those before it get their old bytes back.
+func (w *Workspace) apply(changes []change) error {
+	var failure error
+	done := 0
+	for i := range changes {
+		ch := &changes[i]
+		if ch.beside, failure = w.beside(ch.at, []byte(ch.after), ch.info); failure != nil {
+			failure = w.failed(ch.at, failure)
+			break
+		}
+	}
+	for ; failure == nil && done < len(changes); done++ {
+		ch := &changes[done]
+		if err := w.swap(ch.beside, ch.at, ch.info); err != nil {
+			failure = w.failed(ch.at, err)
+			break
+		}
+		ch.beside = ""
+	}
+	if failure == nil {
+		return nil
+	}
+	for i := range changes {
+		if ch := &changes[i]; ch.beside != "" {
+			_ = w.root.Remove(ch.beside) // swap may have done so; that it is gone is all that counts
+		}
+	}
+	for i := range changes[:done] {
+		ch := &changes[i]
+		now, err := w.root.Lstat(ch.at)
+		if err == nil {
+			err = w.put(ch.at, []byte(ch.before), now)
+		}
+		if err != nil {
+			return fail("%s; and %s could not be set back", failure, excerpt(ch.at))
+		}
+	}
+	return fail("%s; nothing was changed", failure)
+}
