@@ -45,6 +45,9 @@ type Agent struct {
 	Model llm.Model
 	// Tools are added to the built-in ones. A manifest must import them by name.
 	Tools []tools.Tool
+	// Agents are those that actions may run as child sessions. A manifest must import
+	// them by name. LoadAgent puts here what the manifest imports or defines.
+	Agents []*Agent
 	// Library holds trusted function libraries (neuroscript.md §12).
 	Library []neuroscript.Source
 	// Gate decides where no rule of the manifest denies; may be nil. Its answers are
@@ -56,6 +59,7 @@ type Agent struct {
 	MayApprove func(by string, a Approval) bool
 
 	replayed bool // calls nothing: declares tools and answers from the journal
+	routes   []actors.Route
 }
 
 // LoadAgent reads a manifest file, which may name a dialect of the product or one of
@@ -71,7 +75,7 @@ func LoadAgent(path string, dialects ...parse.Dialect) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{Manifest: m, Dir: filepath.Dir(path)}
-	if err := a.define(); err != nil {
+	if err := a.define(names(dialects)); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -83,6 +87,8 @@ type compiled struct {
 	man     *manifest.Manifest // effective
 	checker func(messages.Input) (messages.Input, error)
 	busy    messages.Policy
+	// children are the agents that actions may run, by name.
+	children map[string]*compiled
 
 	mayApprove func(by string, a Approval) bool
 }
@@ -111,7 +117,10 @@ func (rt *Runtime) compile(ctx context.Context, a *Agent) (*compiled, error) {
 		return c.(*compiled), nil
 	}
 	c := &compiled{}
-	if err := rt.build(a, c); err != nil {
+	if err := a.lineage(); err != nil {
+		return nil, err
+	}
+	if err := rt.build(ctx, a, c); err != nil {
 		return nil, err
 	}
 	if rt.store != nil {
@@ -123,18 +132,32 @@ func (rt *Runtime) compile(ctx context.Context, a *Agent) (*compiled, error) {
 	return actual.(*compiled), nil
 }
 
-func (rt *Runtime) build(a *Agent, c *compiled) error {
-	m := a.Manifest
-	if m == nil {
-		m = manifest.Default(a.Dialect)
-		m.Name = a.Name
-		for i := range a.Tools {
-			m.Import.Tools = append(m.Import.Tools, a.Tools[i].Name)
-		}
-	} else {
-		m = m.WithDefaults()
+// effective is the agent's manifest with the defaults, without what its agents add.
+func (a *Agent) effective() *manifest.Manifest {
+	if a.Manifest != nil {
+		return a.Manifest.WithDefaults()
 	}
+	m := manifest.Default(a.Dialect)
+	m.Name = a.Name
+	for i := range a.Tools {
+		m.Import.Tools = append(m.Import.Tools, a.Tools[i].Name)
+	}
+	for _, child := range a.Agents {
+		m.Import.Agents = append(m.Import.Agents, child.name())
+	}
+	return m
+}
+
+func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
+	m := a.effective()
 	if err := m.Validate(names(rt.cfg.Dialects)...); err != nil {
+		return err
+	}
+	routes, err := rt.routes(a, m)
+	if err != nil {
+		return err
+	}
+	if err := rt.raise(ctx, a, m, routes, c); err != nil {
 		return err
 	}
 	dialect, err := rt.dialects.Lookup(m.Dialect)
@@ -150,10 +173,6 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 		return err
 	}
 	set, err := registry.Apply(tools.Policy{Allow: append(tools.AllowStandard(), m.Import.Tools...)})
-	if err != nil {
-		return err
-	}
-	routes, err := rt.routes(a, m)
 	if err != nil {
 		return err
 	}
@@ -175,7 +194,7 @@ func (rt *Runtime) build(a *Agent, c *compiled) error {
 	}); ok {
 		c.checker = checker.CheckInput
 	}
-	targets, err := rt.targets(a, m, set, gate)
+	targets, err := rt.targets(a, m, set, gate, c.children)
 	if err != nil {
 		return err
 	}
@@ -324,6 +343,9 @@ func (a *Agent) openFiles() (*tools.Files, error) {
 
 // routes resolves the manifest's providers: its own, then the fallbacks.
 func (rt *Runtime) routes(a *Agent, m *manifest.Manifest) ([]actors.Route, error) {
+	if a.routes != nil {
+		return a.routes, nil
+	}
 	if a.Model != nil {
 		return []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: a.Model}}, nil
 	}

@@ -58,7 +58,8 @@ func (rt *Runtime) boot(ctx context.Context, to *actors.Config) error {
 	if err != nil {
 		return err
 	}
-	k := &known{rt: rt, digests: map[messages.Digest]*compiled{}, names: map[string]*compiled{}, named: map[messages.Digest]string{}}
+	k := &rt.known
+	k.rt, k.digests, k.names, k.named = rt, map[messages.Digest]*compiled{}, map[string]*compiled{}, map[messages.Digest]string{}
 	for _, a := range rt.cfg.Agents {
 		c, err := rt.compile(ctx, a)
 		if err != nil {
@@ -94,25 +95,34 @@ type known struct {
 // find gives the agent whose manifest the session was last seen under, or else the
 // one of the same name: a manifest may have been edited meanwhile.
 func (k *known) find(ctx context.Context, head *journal.Head) (*actors.Agent, error) {
+	c, err := k.lookup(ctx, head)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	return c.agent, nil
+}
+
+// lookup is find, with all that is compiled; nil when nobody here knows the agent.
+func (k *known) lookup(ctx context.Context, head *journal.Head) (*compiled, error) {
 	d, err := lastManifest(ctx, k.rt.store, head)
 	if err != nil {
 		return nil, err
 	}
 	if c := k.digests[d]; c != nil {
-		return c.agent, nil
+		return c, nil
 	}
 	if c := k.opened(func(c *compiled) bool { return c.agent.Rules.ManifestDigest == d }); c != nil {
-		return c.agent, nil
+		return c, nil
 	}
 	name, err := k.nameOf(ctx, d)
 	if err != nil || name == "" {
 		return nil, err
 	}
 	if c := k.names[name]; c != nil {
-		return c.agent, nil
+		return c, nil
 	}
 	if c := k.opened(func(c *compiled) bool { return c.agent.Name == name }); c != nil {
-		return c.agent, nil
+		return c, nil
 	}
 	return nil, nil
 }

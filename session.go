@@ -58,6 +58,36 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 	return &Session{rt: rt, agent: c, key: key, sid: key.SID(), inc: rep.Inc}, nil
 }
 
+// Find opens a session that exists, under the agent that it last ran under: one of
+// Config.Agents, one that sessions were opened with here, or one that those run in child
+// sessions. Errors: ERR_CONFIG when there is no such session or nobody here knows its
+// agent, and those of Open.
+func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
+	head, err := rt.Archive().Head(ctx, name)
+	if journal.IsNotFound(err) {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "session", Detail: "there is no session " + name}
+	}
+	if err != nil {
+		return nil, closedError(err)
+	}
+	c, err := rt.known.lookup(ctx, &head)
+	if err != nil {
+		return nil, closedError(err)
+	}
+	if c == nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "nobody here knows the agent of " + head.SID}
+	}
+	key, err := messages.ParseSID(head.SID)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := rt.host.Open(ctx, key, c.agent)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{rt: rt, agent: c, key: key, sid: head.SID, inc: rep.Inc}, nil
+}
+
 // SID is the session's id, tenant:user:id.
 func (s *Session) SID() string { return s.sid }
 

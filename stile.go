@@ -107,6 +107,7 @@ type Runtime struct {
 	host     *actors.Host
 
 	agents sync.Map // *Agent → *compiled
+	known  known
 
 	rotating sync.Mutex // held by RotateKeys
 

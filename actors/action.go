@@ -12,6 +12,7 @@ import (
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/plan"
 	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
@@ -64,7 +65,7 @@ func (s *session) startDetached(c actor.Context, e *turn.StartAction) {
 func (s *session) endDetached(all bool) {
 	for id, run := range s.detached {
 		if all || !s.machine.Runs(id.Ident, id.id) {
-			run.cancel(messages.Errorf(messages.ErrCancelled, "the session has stopped"))
+			run.cancel(tools.ErrLetGo)
 			s.host.system.Root.Stop(run.pid)
 			delete(s.detached, id)
 		}
@@ -87,6 +88,7 @@ type action struct {
 	audits []messages.Audit
 	tokens int64
 	micro  int64
+	runs   []messages.ChildLink
 	closed bool
 }
 
@@ -100,7 +102,7 @@ func (a *action) run(last func()) {
 	end.MS = max(0, a.host.cfg.Now().Sub(began).Milliseconds())
 	a.mu.Lock()
 	end.Audits, a.closed = a.audits, true
-	end.Tokens, end.CostMicroUSD = a.tokens, a.micro
+	end.Tokens, end.CostMicroUSD, end.Children = a.tokens, a.micro, a.runs
 	a.mu.Unlock()
 	last()
 	a.box.post(end)
@@ -134,7 +136,11 @@ func (a *action) attempt() *turn.ActionEnded {
 		return a.timely(ctx, o)
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(overrunGrace)
+	patience := overrunGrace
+	if a.start.Type != "" {
+		patience = max(patience, a.agent.Targets.Grace(a.start.Type, a.start.Name))
+	}
+	grace := time.NewTimer(patience)
 	defer grace.Stop()
 	select {
 	case o := <-done:
@@ -150,7 +156,7 @@ func (a *action) attempt() *turn.ActionEnded {
 func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
 	call := &tools.Call{
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Epoch: a.epoch,
-		Attempt: a.start.Attempt, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend,
+		Attempt: a.start.Attempt, Retries: a.start.Retries, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child,
 	}
 	if a.start.Type != "" {
 		targets, typ := a.agent.Targets, a.start.Type
@@ -192,8 +198,14 @@ func (a *action) timely(ctx context.Context, o outcome) *turn.ActionEnded {
 	if o.crash != nil {
 		panic(o.crash)
 	}
-	end := o.end
-	if end.State != messages.ActionFailed || ctx.Err() == nil {
+	switch end := o.end; {
+	case end.Failure == plan.Stopped: // it says itself that nothing of it goes on
+		end.Failure, end.Reason = 0, "timeout"
+		if messages.CodeOf(context.Cause(ctx)) == messages.ErrCancelled {
+			end.State, end.Reason = messages.ActionCancelled, "cancelled"
+		}
+		return end
+	case end.State != messages.ActionFailed || ctx.Err() == nil:
 		return end
 	}
 	return a.lost(ctx)
@@ -227,7 +239,12 @@ func conclude(v neuroscript.Value, err error) *turn.ActionEnded {
 func concludeJSON(result string, err error) *turn.ActionEnded {
 	var lost *tools.Unsettled
 	var refused *tools.Refused
+	var ceased *tools.Ceased
 	switch {
+	case errors.As(err, &ceased):
+		end := failed("cancelled", neuroscript.CodeToolFailed, ceased.Reason)
+		end.Failure = plan.Stopped
+		return end
 	case errors.As(err, &lost):
 		end := failed("lost", neuroscript.CodeToolFailed, messages.UnknownText+" "+lost.Reason)
 		end.State = messages.ActionUnknown
@@ -256,6 +273,16 @@ func (a *action) spend(tokens, micro int64) {
 	defer a.mu.Unlock()
 	if !a.closed {
 		a.tokens, a.micro = a.tokens+max(tokens, 0), a.micro+max(micro, 0)
+	}
+}
+
+// child notes a run of a child session. What comes too late is lost; the child's own
+// journal names its parent.
+func (a *action) child(run messages.ChildLink) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.runs = append(a.runs, run)
 	}
 }
 

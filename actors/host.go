@@ -107,6 +107,16 @@ type Host struct {
 	stopped   chan struct{}
 }
 
+// Stopping tells that Stop has begun.
+func (h *Host) Stopping() bool {
+	select {
+	case <-h.closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // StopGrace is how long a host that stops waits for tools and models.
 const StopGrace = 5 * time.Second
 
@@ -182,6 +192,12 @@ func (h *Host) Open(ctx context.Context, key messages.SessionKey, agent *Agent) 
 // Submit starts, queues or joins a run. The reply comes when the input is durable.
 func (h *Host) Submit(ctx context.Context, key messages.SessionKey, agent *Agent, in messages.Input) (Reply, error) {
 	return h.ask(ctx, &request{key: key, agent: agent, op: opSubmit, input: in})
+}
+
+// SubmitChild is Submit to the session in which an action of another one runs an agent.
+// It is created when it does not exist; one that does keeps the parent it has.
+func (h *Host) SubmitChild(ctx context.Context, key messages.SessionKey, agent *Agent, parent messages.ParentLink, in messages.Input) (Reply, error) {
+	return h.ask(ctx, &request{key: key, agent: agent, op: opSubmit, input: in, parent: &parent})
 }
 
 // Cancel stops a run in flight (0: the current one) or a waiting one.

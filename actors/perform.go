@@ -55,21 +55,23 @@ func (s *session) who(pid *actor.PID) (*turn.ChildDown, bool) {
 
 // takeOff makes room for a turn.
 func (s *session) takeOff(id turn.Ident) {
-	s.endAir()
+	s.endAir(errTurnOver)
 	ctx, cancel := context.WithCancelCause(s.host.ctx)
 	s.air = &air{Ident: id, ctx: ctx, cancel: cancel}
 	s.host.counters.InFlight.Add(1)
 }
 
-// endAir stops what still runs for a turn that is over. Late answers are dropped
-// by the machine.
-func (s *session) endAir() {
+var errTurnOver = messages.Errorf(messages.ErrCancelled, "the turn is over")
+
+// endAir stops what still runs for a turn that is over, or that this activation does
+// not go on with (tools.ErrLetGo). Late answers are dropped by the machine.
+func (s *session) endAir(why *messages.Error) {
 	a := s.air
 	if a == nil {
 		return
 	}
 	s.air = nil
-	a.cancel(messages.Errorf(messages.ErrCancelled, "the turn is over"))
+	a.cancel(why)
 	if a.model != nil {
 		s.host.system.Root.Stop(a.model.pid)
 	}
@@ -134,6 +136,8 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		if l := s.out; l != nil && len(l.recs) > 0 {
 			l.eager = true
 		}
+	case *turn.EndChildren:
+		s.endChildren(e)
 	case *turn.Schedule:
 		s.schedule(e)
 	case *turn.AnswerCall:

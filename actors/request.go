@@ -15,12 +15,14 @@ type request struct {
 	agent *Agent
 	op    operation
 	input messages.Input // submit
-	by    string         // cancel
-	run   int64          // cancel
-	word  *turn.Approve  // approve
-	reply chan Reply
-	hops  int      // times it was sent on because a session stopped before it came
-	next  *request // in sessionRef.sent
+	// parent is for whom a submit opens a session that does not exist.
+	parent *messages.ParentLink
+	by     string        // cancel
+	run    int64         // cancel
+	word   *turn.Approve // approve
+	reply  chan Reply
+	hops   int      // times it was sent on because a session stopped before it came
+	next   *request // in sessionRef.sent
 }
 
 // operation is what a request wants.

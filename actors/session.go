@@ -11,6 +11,7 @@ import (
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
+	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
 )
 
@@ -219,7 +220,7 @@ func (s *session) requested(c actor.Context, req *request) {
 		s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.agent.Name})
 	case opSubmit:
 		if s.machine.State().Seq == 0 {
-			s.step(c, &turn.Open{Name: s.ref.agent.Name})
+			s.step(c, &turn.Open{Name: s.ref.agent.Name, Parent: req.parent})
 		}
 		s.step(c, &turn.Submit{Handle: s.expect(req), Input: req.input})
 	case opCancel:
@@ -328,7 +329,7 @@ func (s *session) settleDown() {
 		return
 	}
 	if s.resting() {
-		s.endAir() // after the decision was shown: stopping children is nobody's wait
+		s.endAir(errTurnOver) // after the decision was shown: stopping children is nobody's wait
 	}
 	if len(s.detached) > 0 {
 		s.endDetached(false)
@@ -399,7 +400,7 @@ func (s *session) release(why *messages.Error) {
 			s.box.close()
 		}
 		s.stopClock()
-		s.endAir()
+		s.endAir(tools.ErrLetGo)
 		s.endDetached(true)
 		for _, req := range s.asks {
 			req.answer(Reply{Err: why})

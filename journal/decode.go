@@ -74,6 +74,17 @@ func (d *decoder) body() messages.Body {
 			}
 			d.lit("}")
 		}
+		if d.has("parent") {
+			d.lit("{")
+			b.Parent = &messages.ParentLink{
+				Action:      d.str("action"),
+				Depth:       d.num("depth"),
+				Incarnation: d.str("incarnation"),
+				SID:         d.str("sid"),
+				Turn:        d.num("turn"),
+			}
+			d.lit("}")
+		}
 		return b
 	case messages.KindSessionClosed:
 		return &messages.SessionClosed{Reason: d.str("reason")}
@@ -188,12 +199,14 @@ func (d *decoder) body() messages.Body {
 		return &messages.ActionStarted{
 			Args:    d.strz("args"),
 			Attempt: d.num("attempt"),
+			Child:   d.strz("child"),
 			Failure: d.strz("failure"),
 			ID:      d.str("id"),
 			Key:     d.str("key"),
 		}
 	case messages.KindActionEnded:
 		return &messages.ActionEnded{
+			Children:  decodeListz(d, "children", (*decoder).child),
 			CostUSD:   d.numz("cost_micro_usd"),
 			ErrorCode: d.numz("error_code"),
 			ID:        d.str("id"),
@@ -238,6 +251,13 @@ func (d *decoder) body() messages.Body {
 	}
 	d.fail("this version knows no record of that kind")
 	return nil
+}
+
+func (d *decoder) child() messages.ChildLink {
+	d.lit("{")
+	c := messages.ChildLink{Incarnation: d.str("incarnation"), Run: d.num("run"), SID: d.str("sid")}
+	d.lit("}")
+	return c
 }
 
 func (d *decoder) turnDecided() messages.Body {

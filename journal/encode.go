@@ -53,6 +53,16 @@ func (e *encoder) body(b messages.Body) {
 			e.str("sid", o.SID)
 			e.dst = append(e.dst, '}')
 		}
+		if p := b.Parent; p != nil {
+			e.name("parent")
+			e.dst = append(e.dst, '{')
+			e.str("action", p.Action)
+			e.num("depth", p.Depth)
+			e.str("incarnation", p.Incarnation)
+			e.str("sid", p.SID)
+			e.num("turn", p.Turn)
+			e.dst = append(e.dst, '}')
+		}
 	case *messages.SessionClosed:
 		e.str("reason", b.Reason)
 	case *messages.Input:
@@ -152,10 +162,12 @@ func (e *encoder) body(b messages.Body) {
 	case *messages.ActionStarted:
 		e.strz("args", b.Args)
 		e.num("attempt", b.Attempt)
+		e.strz("child", b.Child)
 		e.strz("failure", b.Failure)
 		e.str("id", b.ID)
 		e.str("key", b.Key)
 	case *messages.ActionEnded:
+		e.childrenz(b.Children)
 		e.numz("cost_micro_usd", b.CostUSD)
 		e.numz("error_code", b.ErrorCode)
 		e.str("id", b.ID)
@@ -339,6 +351,26 @@ func (e *encoder) text(s string) {
 	var repaired bool
 	e.dst, repaired = appendText(e.dst, s)
 	e.repaired = e.repaired || repaired
+}
+
+// childrenz leaves out a nil list; an empty one is [].
+func (e *encoder) childrenz(v []messages.ChildLink) {
+	if v == nil {
+		return
+	}
+	e.name("children")
+	e.dst = append(e.dst, '[')
+	for i := range v {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		e.dst = append(e.dst, '{')
+		e.str("incarnation", v[i].Incarnation)
+		e.num("run", v[i].Run)
+		e.str("sid", v[i].SID)
+		e.dst = append(e.dst, '}')
+	}
+	e.dst = append(e.dst, ']')
 }
 
 const hexDigits = "0123456789abcdef"

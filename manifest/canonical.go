@@ -16,7 +16,11 @@ import (
 // defaults filled in, durations, sizes and prices as the file would write them. It
 // is a manifest that Parse reads back to the same value.
 func (m *Manifest) Canonical() []byte {
-	b, err := json.Marshal(tree(reflect.ValueOf(m.WithDefaults()).Elem(), &field{}))
+	m = m.WithDefaults()
+	if m.unbounded() != nil { // not valid, and too deep to be written
+		m.Define.Agents = nil
+	}
+	b, err := json.Marshal(tree(reflect.ValueOf(m).Elem(), &field{}))
 	if err == nil {
 		v := jsontext.Value(b)
 		if err = v.Canonicalize(); err == nil {

@@ -46,6 +46,9 @@ func (m *Manifest) WithDefaults() *Manifest {
 	if out.Loop.NoProgressN <= 0 {
 		out.Loop.NoProgressN = DefaultNoProgressN
 	}
+	if m.unbounded() == nil {
+		out.Define.Agents = defaulted(m.Define.Agents)
+	}
 	return &out
 }
 
@@ -68,6 +71,9 @@ type checker struct {
 
 func check(m *Manifest, dialects []string) []*messages.Error {
 	c := checker{dialects: dialects}
+	if !c.bounded(m) {
+		return c.found // and nothing descends into it
+	}
 	c.structure("", reflect.ValueOf(m).Elem())
 	c.across(m)
 	return c.found
@@ -155,7 +161,7 @@ func (c *checker) text(path string, f *field, s string) {
 
 func (c *checker) choice(path string, f *field, s string) {
 	switch {
-	case path == "dialect" && slices.Contains(c.dialects, s):
+	case f.key == "dialect" && slices.Contains(c.dialects, s):
 	case slices.Contains(f.unsupported, s):
 		c.add(path, ReasonUnsupportedFeedType, "%q is not supported; use one of %s", s, strings.Join(f.enum, ", "))
 	case !slices.Contains(f.enum, s):

@@ -19,6 +19,7 @@ import (
 // Texts in which $name refers to parameters and steps are tagged raw: ${NAME} of the
 // environment is not expanded there.
 type Define struct {
+	Agents    []Manifest `yaml:"agents" optional:"true" doc:"Agents, each a manifest like this one; else agents/<name>.yaml, or the path that import gives."`
 	LLMs      []LLM      `yaml:"llms" doc:"Prompt templates with a model; else llms/<name>.yaml."`
 	Relics    []Relic    `yaml:"relics" doc:"Services with endpoints; else relics/<name>.yaml."`
 	Tools     []Command  `yaml:"tools" doc:"External commands; else tools/<name>.yaml."`
@@ -59,7 +60,7 @@ type Workflow struct {
 // Step is an action of a workflow.
 type Step struct {
 	ID         string         `yaml:"id" required:"true" shape:"action" doc:"Unique name of the step."`
-	Type       string         `yaml:"type" enum:"tool|llm|workflow|relic|agent" later:"agent" doc:"Whose name it is; tool when nothing is said."`
+	Type       string         `yaml:"type" enum:"tool|llm|workflow|relic|agent" doc:"Whose name it is; tool when nothing is said."`
 	Name       string         `yaml:"name" required:"true" shape:"tool" doc:"Target, which the agent must import."`
 	Parameters map[string]any `yaml:"parameters" raw:"true" doc:"Parameters, with $references to inputs and to earlier steps."`
 	DependsOn  []string       `yaml:"depends_on" shape:"action" doc:"Steps that must end first; those that parameters refer to need not be named."`
@@ -210,8 +211,8 @@ const MaxSteps = 64
 // Wanted is what import names and Define lacks.
 type Wanted struct {
 	Field string // of the manifest, such as import.llms[0]
-	Kind  string // LLM, Relic, Tool or Workflow
-	Name  string
+	Kind  string // Agent, LLM, Relic, Tool or Workflow
+	Name  string // "" where the file says it: an agent imported by its path
 	File  string // where its definition is expected, relative to the manifest
 	// Host tells that the host may have it: there need not be a definition.
 	Host bool
@@ -228,6 +229,7 @@ type group struct {
 
 func (m *Manifest) groups() []group {
 	all := []group{
+		{key: "agents", kind: "Agent", names: m.Import.Agents},
 		{key: "llms", kind: "LLM", names: m.Import.LLMs},
 		{key: "relics", kind: "Relic", names: m.Import.Relics},
 		{key: "tools", kind: "Tool", names: m.Import.Tools, host: true},
@@ -250,20 +252,26 @@ func (m *Manifest) Wants() []Wanted {
 	var all []Wanted
 	for _, g := range m.groups() {
 		for i, name := range g.names {
-			if !slices.Contains(g.defined, name) {
-				all = append(all, Wanted{Field: index("import."+g.key, i), Kind: g.kind, Name: name, File: g.key + "/" + name + ".yaml", Host: g.host})
+			if slices.Contains(g.defined, name) {
+				continue
 			}
+			w := Wanted{Field: index("import."+g.key, i), Kind: g.kind, Name: name, File: g.key + "/" + name + ".yaml", Host: g.host}
+			if isPath(name) {
+				w.Name, w.File = "", name
+			}
+			all = append(all, w)
 		}
 	}
 	return all
 }
 
 // Adopt reads the file of a definition into Define. Texts may name variables as those
-// of the manifest may. Mistakes are those of Parse, in the definition's file.
+// of the manifest may. Mistakes are those of Parse, in the definition's file. The
+// manifests of agents are read by Parse and taken by AdoptAgent.
 func (m *Manifest) Adopt(w Wanted, file string, data []byte, lookup func(name string) (string, bool)) error {
 	groups := m.groups()
 	i := slices.IndexFunc(groups, func(g group) bool { return g.kind == w.Kind })
-	if i < 0 {
+	if i < 0 || w.Kind == "Agent" {
 		return &messages.Error{Code: messages.ErrConfig, Field: "kind", Detail: fmt.Sprintf("there is no kind %q", clip(w.Kind))}
 	}
 	l := loader{file: file, places: map[string]place{}, lookup: lookup, definition: true, allow: m.Environment.Allow, vars: m.Environment.Variables}
@@ -303,6 +311,8 @@ func (c *checker) definition(path string, v reflect.Value) {
 		c.command(path, d)
 	case *Workflow:
 		c.workflow(path, d)
+	case *Manifest:
+		c.agent(path, d)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestAdopt(t *testing.T) {
 		{"env", "LLM", "name: x\ntemplate: ${NOPE}\nsummary: ${NOPE}\n", []string{"3:10 summary UNDEFINED_ENV"}},
 		{"workflow", "Workflow", "name: x\ninputs: [{name: a, type: integer, default: 3, enum: [3, 4]}]\nsteps:\n  - {id: s, name: t.t, parameters: {p: $a, q: [\"${u.v}\", \"at $HOME\"]}, depends_on: [u]}\n  - {id: u, type: llm, name: l}\noutput: [$s, {k: $u}]\n", nil},
 		{"no steps", "Workflow", "name: x\n", []string{"1:1 steps MISSING"}},
-		{"steps", "Workflow", "name: x\nsteps:\n  - {id: 1a, name: t.t}\n  - {name: t.t, type: agent, on_error: no, retry: 9}\n", []string{"3:10 steps[0].id BAD_VALUE", "4:5 steps[1].id MISSING", "4:23 steps[1].type NOT_IN_RELEASE", "4:40 steps[1].on_error BAD_VALUE", "4:51 steps[1].retry BAD_VALUE"}},
+		{"steps", "Workflow", "name: x\nsteps:\n  - {id: 1a, name: t.t}\n  - {name: t.t, type: agent, on_error: no, retry: 9}\n", []string{"3:10 steps[0].id BAD_VALUE", "4:5 steps[1].id MISSING", "4:40 steps[1].on_error BAD_VALUE", "4:51 steps[1].retry BAD_VALUE"}},
 		{"same id", "Workflow", "name: x\nsteps: [{id: a, name: t.t}, {id: a, name: t.t}]\n", []string{"2:34 steps[1].id DUPLICATE"}},
 		{"id of an input", "Workflow", "name: x\ninputs: [{name: a}, {name: a}]\nsteps: [{id: a, name: t.t}]\n", []string{"2:28 inputs[1].name DUPLICATE", "3:14 steps[0].id DUPLICATE"}},
 		{"cycle", "Workflow", "name: x\nsteps:\n  - {id: a, name: t.t, depends_on: [b]}\n  - {id: b, name: t.t, parameters: {p: $a}}\n", []string{"4:5 steps[1].depends_on BAD_VALUE"}},

@@ -115,7 +115,7 @@ const (
 // Import lists what may be called, by kind.
 type Import struct {
 	Tools     []string `yaml:"tools" shape:"tool" doc:"Tools, spelled as a call spells them."`
-	Agents    []string `yaml:"agents" shape:"tool" later:"*" doc:"Agents that may be run as child sessions."`
+	Agents    []string `yaml:"agents" shape:"agent" doc:"Agents that may be run as child sessions: names, or paths of their manifests."`
 	Relics    []string `yaml:"relics" shape:"tool" doc:"Services that keep or know something, for the same dialects."`
 	Workflows []string `yaml:"workflows" shape:"tool" doc:"Graphs of actions that run inside one, for the same dialects."`
 	LLMs      []string `yaml:"llms" shape:"tool" doc:"Prompt templates with a model, for dialects that act while they speak."`

@@ -83,7 +83,10 @@ type loader struct {
 	file     string
 	found    []*messages.Error
 	places   map[string]place // of every value read, by key path
-	root     reflect.Value
+	root     reflect.Value    // the manifest that is read: the file's, or an agent's in it
+	base     string           // its path in the file, with a dot behind; "" for the file's
+	depth    int              // of the agent
+	agents   int              // in the file so far
 	lookup   func(string) (string, bool)
 	dialects []string // known beside the product's
 	allow    []string
@@ -297,7 +300,7 @@ func (l *loader) structure(path string, n *yaml.Node, v reflect.Value) {
 			continue
 		}
 		here := join(path, key)
-		if target, ok := aliases[here]; ok && !l.definition {
+		if target, ok := aliases[strings.TrimPrefix(here, l.base)]; ok && strings.HasPrefix(here, l.base) && !l.definition {
 			l.aliased(here, target, kn, vn)
 			continue
 		}
@@ -337,9 +340,9 @@ func (l *loader) aliased(here, target string, kn, vn *yaml.Node) {
 		f = fields[slices.IndexFunc(fields, func(f field) bool { return f.key == key })]
 		v = v.Field(f.index)
 	}
-	if _, ok := l.places[target]; ok {
+	if _, ok := l.places[l.base+target]; ok {
 		l.add(at(kn), here, ReasonDuplicate, "%s has been given already", target)
 		return
 	}
-	l.value(target, kn, vn, &f, v)
+	l.value(l.base+target, kn, vn, &f, v)
 }

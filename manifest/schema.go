@@ -115,6 +115,8 @@ func property(f *field, t reflect.Type, path string) schema {
 // item is the schema of a string, or of what a list holds.
 func item(f *field, t reflect.Type, path string) schema {
 	switch {
+	case t == reflect.TypeFor[Manifest]():
+		return schema{"$ref": "#"}
 	case t.Kind() == reflect.Struct:
 		return object(t, path)
 	case t.Kind() != reflect.String:

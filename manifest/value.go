@@ -76,6 +76,12 @@ func (l *loader) slice(path string, n *yaml.Node, f *field, v reflect.Value) {
 				l.add(at(en), here, ReasonWrongType, "want a mapping of keys, not nothing")
 				break
 			}
+			if m, ok := e.Addr().Interface().(*Manifest); ok {
+				if l.agent(here, en, m); l.agents > MaxAgents {
+					return
+				}
+				break
+			}
 			l.structure(here, en, e)
 		case reflect.String:
 			if s, ok := l.text(here, en, f); ok {
@@ -98,7 +104,7 @@ func (l *loader) mapping(path string, n *yaml.Node, f *field, v reflect.Value) {
 	if !l.kind(path, n, yaml.MappingNode, "a mapping of keys") {
 		return
 	}
-	variables := path == "environment.variables"
+	variables := path == l.base+"environment.variables"
 	if variables {
 		// The second reading sees what the first did: the variables above alone.
 		l.vars = map[string]string{}

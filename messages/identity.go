@@ -1,6 +1,8 @@
 package messages
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -45,6 +47,23 @@ func (k SessionKey) Validate() error {
 		return &Error{Code: ErrConfig, Field: "id", Detail: "tenant:user:id has " + strconv.Itoa(n) + " bytes; the limit is 128"}
 	}
 	return nil
+}
+
+// Child names the session in which an action of this one runs an agent: under the same
+// tenant and user, and the same for every repetition of an attempt. key is the action's
+// idempotency key, retry counts the attempts that failed before. The id begins with the
+// parent's and the agent's name where they fit; ok is false when tenant and user leave
+// no room at all.
+func (k SessionKey) Child(agent, key string, retry int64) (child SessionKey, ok bool) {
+	sum := sha256.Sum256([]byte(key + "\n" + strconv.FormatInt(retry, 10)))
+	tail := "." + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:10]))
+	child = SessionKey{Tenant: k.Tenant, User: k.User}
+	for _, head := range []string{k.ID + "." + agent, agent, "sub"} {
+		if child.ID = head + tail; child.Validate() == nil {
+			return child, true
+		}
+	}
+	return SessionKey{}, false
 }
 
 func sidPart(c byte) bool {

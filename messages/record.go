@@ -84,6 +84,23 @@ type SessionOpened struct {
 	Manifest    Digest      `json:"manifest"`
 	Name        string      `json:"name,omitzero"`   // of the manifest
 	Origin      *ForkOrigin `json:"origin,omitzero"` // set on a fork
+	Parent      *ParentLink `json:"parent,omitzero"` // set on a child session
+}
+
+// ParentLink says for which action of which session a child session runs.
+type ParentLink struct {
+	Action      string `json:"action"` // id; a step of a workflow is action/step
+	Depth       int64  `json:"depth"`  // 1 for a child of a session that has no parent
+	Incarnation string `json:"incarnation"`
+	SID         string `json:"sid"`
+	Turn        int64  `json:"turn"`
+}
+
+// ChildLink names a run that an action brought about in a child session.
+type ChildLink struct {
+	Incarnation string `json:"incarnation"`
+	Run         int64  `json:"run"`
+	SID         string `json:"sid"`
 }
 
 // ForkOrigin says what a forked session continues.
@@ -232,9 +249,11 @@ type ActionApproval struct {
 
 // ActionStarted precedes the effect. Args is there when references in the declared
 // ones were replaced, Failure from the second attempt on: why the one before failed.
+// Child is the session that an action of type agent runs in; it may not exist yet.
 type ActionStarted struct {
 	Args    string `json:"args,omitzero"`
 	Attempt int64  `json:"attempt"`
+	Child   string `json:"child,omitzero"` // SID
 	Failure string `json:"failure,omitzero"`
 	ID      string `json:"id"`
 	Key     string `json:"key"`
@@ -242,6 +261,7 @@ type ActionStarted struct {
 
 // ActionEnded is the one terminal record of an action.
 type ActionEnded struct {
+	Children  []ChildLink `json:"children,omitzero"`       // runs of child sessions, all attempts together
 	CostUSD   int64       `json:"cost_micro_usd,omitzero"` // of models it asked, all attempts together
 	ErrorCode int64       `json:"error_code,omitzero"`     // the tool's number, failed only
 	ID        string      `json:"id"`

@@ -196,7 +196,7 @@ func TestWorkflowFailures(t *testing.T) {
 		{"confirm", "steps: [{id: a, name: own.fails}]\napproval: {tools: {own.fails: confirm}}", `failed error "step a failed: denied: a step cannot wait for a confirmation"`},
 		{"time", `steps: [{id: a, name: own.slow, parameters: {seconds: 60}, timeout: 2s}]`, `failed error "step a failed: timeout: ERR_TIMEOUT: the step's time is up"`},
 		{"deaf", `steps: [{id: a, name: own.deaf, timeout: 2s}]`, `unknown lost "Outcome unknown: the host lost contact after this action began; it may have happened. Check before repeating. step a unknown: timeout: ERR_TIMEOUT: the step's time is up"`},
-		{"its own time", "timeout: 2s, steps: [{id: a, name: own.slow, parameters: {seconds: 60}}]", `failed timeout`},
+		{"its own time", "timeout: 2s, steps: [{id: a, name: own.slow, parameters: {seconds: 60}}]", `failed timeout "code 21: step a cancelled: cancelled: ERR_TIMEOUT: the action's time is up"`},
 		{"unresolved", `steps: [{id: a, name: str.ToUpper, parameters: {s: x}}, {id: b, name: str.ToUpper, parameters: {s: "${a.deep}"}}]`, `failed error "step b failed: unresolved_variable:a.deep"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -19,6 +20,11 @@ type Executor struct {
 	Params  Parameters
 	Class   messages.Class
 	Timeout time.Duration // of one attempt; 0 leaves it to the action
+	// Grace is how long an attempt may take to end when its context has: 0 is what is
+	// usual. One that takes longer is left behind.
+	Grace time.Duration
+	// Signature replaces that of Params in the prompt.
+	Signature string
 	// Run does one attempt: args is the JSON object of its arguments, the result is
 	// JSON. Errors are as those of Tool.Run; *Unsettled says that nobody knows,
 	// *Refused has a reason of its own.
@@ -33,6 +39,18 @@ type Unsettled struct{ Reason string }
 
 // Error implements error.
 func (e *Unsettled) Error() string { return "outcome unknown: " + e.Reason }
+
+// Ceased is the error of an attempt that was told to stop and confirms that it has:
+// nothing of it goes on, and what came of it is known.
+type Ceased struct{ Reason string }
+
+// Error implements error.
+func (e *Ceased) Error() string { return "stopped: " + e.Reason }
+
+// ErrLetGo is the cause of a context that ends because this process lets go of a
+// session, not because anybody wants the action to end: whoever takes up the session
+// goes on with it. What lives beyond the process is not to be stopped.
+var ErrLetGo = messages.Errorf(messages.ErrCancelled, "the session is not run here any more")
 
 // Targets are all that actions of replies may name, by type. It never changes after the
 // last Add and is safe for concurrent use from then on.
@@ -88,6 +106,14 @@ func (t *Targets) Timeout(typ messages.ActionType, name string) time.Duration {
 	return 0
 }
 
+// Grace is how long an attempt may take to end when its context has; 0 is what is usual.
+func (t *Targets) Grace(typ messages.ActionType, name string) time.Duration {
+	if x := t.executor(typ, name); x != nil {
+		return x.Grace
+	}
+	return 0
+}
+
 // Do makes one attempt at an action. Errors are those of Tool.Invoke and Executor.Run;
 // a target that is not there is code 3.
 func (t *Targets) Do(ctx context.Context, c *Call, typ messages.ActionType, args string) (result string, err error) {
@@ -121,7 +147,7 @@ func (t *Targets) Specs() []messages.ToolSpec {
 			continue
 		}
 		all = append(all, messages.ToolSpec{
-			Type: x.Type, Name: x.Name, Signature: x.Params.Signature(), Description: x.Summary, Schema: x.Params.Schema(), Class: x.Class,
+			Type: x.Type, Name: x.Name, Signature: cmp.Or(x.Signature, x.Params.Signature()), Description: x.Summary, Schema: x.Params.Schema(), Class: x.Class,
 		})
 	}
 	slices.SortFunc(all, func(a, b messages.ToolSpec) int {

@@ -55,6 +55,9 @@ type Call struct {
 	Key     string // idempotency key, the same for every attempt and owner (design.md §7)
 	Epoch   int64  // fencing token: a store refuses a call of an older one
 	Attempt int64  // 1-based
+	// Retries counts the attempts that failed before this one. What a crash cut off is
+	// repeated under the same number.
+	Retries int64
 	// Args has one value per parameter, nil for an absent optional one.
 	Args []neuroscript.Value
 	// Variables are the session's own, JSON by name, as they were when an internal
@@ -68,6 +71,9 @@ type Call struct {
 	// Spend counts model tokens and money to the budget of the run; nil where nobody
 	// keeps one. It may be called until the tool returns.
 	Spend func(tokens, costMicroUSD int64)
+	// Child records a run of a child session; nil where nobody keeps it. It may be
+	// called until the tool returns.
+	Child func(messages.ChildLink)
 }
 
 // Reader reads what sessions have made public. The tool that asks has checked

@@ -35,7 +35,7 @@ type Graph struct {
 // Workflow makes the target of a graph. Its class is the worst of its steps'. A step
 // that names what is not there is ERR_CONFIG with Field steps[i].name.
 func Workflow(g Graph) (*Executor, error) {
-	class := messages.Pure
+	class, grace := messages.Pure, time.Duration(0)
 	for i, s := range g.Steps {
 		c, ok := g.Targets.Find(s.Type, s.Name)
 		if !ok {
@@ -45,9 +45,12 @@ func Workflow(g Graph) (*Executor, error) {
 			}
 		}
 		class = worse(class, c)
+		if t := g.Targets.Grace(s.Type, s.Name); t > 0 {
+			grace = max(grace, t+stepGrace)
+		}
 	}
 	return &Executor{
-		Type: messages.TypeWorkflow, Name: g.Name, Summary: g.Summary, Params: g.Inputs, Class: class, Timeout: g.Timeout,
+		Type: messages.TypeWorkflow, Name: g.Name, Summary: g.Summary, Params: g.Inputs, Class: class, Timeout: g.Timeout, Grace: grace,
 		Run: g.run,
 	}, nil
 }
@@ -119,7 +122,12 @@ func (g *Graph) run(ctx context.Context, c *Call, args string) (string, error) {
 			}
 		}
 		if running == 0 {
-			return g.outcome(p, why)
+			out, err := g.outcome(p, why)
+			var lost *Unsettled
+			if err != nil && ctx.Err() != nil && !errors.As(err, &lost) {
+				err = &Ceased{Reason: err.Error()} // every step says what became of it
+			}
+			return out, err
 		}
 		select {
 		case end := <-done:
@@ -167,7 +175,7 @@ func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args stri
 	}
 	until, _ := ctx.Deadline()
 	for n := 1; ; n++ {
-		own.Attempt = int64(n)
+		own.Attempt, own.Retries = int64(n), int64(n-1)
 		value, failure, err := g.attempt(ctx, &own, s.Type, args, policy.Timeout, &end)
 		if end.crash != nil {
 			return end
@@ -177,7 +185,12 @@ func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args stri
 			return end
 		}
 		end.text = clip(err.Error())
-		next := policy.After(plan.Attempt{N: n, Failure: failure, Class: class, Now: time.Now(), Until: until})
+		reason := ""
+		var said *Refused
+		if errors.As(err, &said) {
+			reason, end.text = said.Reason, clip(said.Text)
+		}
+		next := policy.After(plan.Attempt{N: n, Failure: failure, Reason: reason, Class: class, Now: time.Now(), Until: until})
 		if !next.Retry {
 			end.out = plan.Outcome{State: next.State, Reason: next.Reason}
 			return end
@@ -218,9 +231,12 @@ func (g *Graph) attempt(ctx context.Context, c *Call, typ messages.ActionType, a
 	take := func(a answer) (string, plan.Failure, error) {
 		end.crash = a.crash
 		var lost *Unsettled
+		var ceased *Ceased
 		switch {
 		case a.err == nil:
 			return a.value, 0, nil
+		case errors.As(a.err, &ceased) && ctx.Err() != nil:
+			return "", plan.Stopped, a.err
 		case errors.As(a.err, &lost):
 			return "", plan.Lost, a.err
 		case own.Err() != nil:
@@ -233,7 +249,7 @@ func (g *Graph) attempt(ctx context.Context, c *Call, typ messages.ActionType, a
 		return take(a)
 	case <-own.Done():
 	}
-	grace := time.NewTimer(stepGrace)
+	grace := time.NewTimer(max(stepGrace, g.Targets.Grace(typ, c.Name)))
 	defer grace.Stop()
 	select {
 	case a := <-got:

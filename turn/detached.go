@@ -89,7 +89,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	if d.call.Class.Durable() {
 		hold = EndedHold
 	}
-	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: in.MS, Tokens: in.Tokens, CostUSD: in.CostMicroUSD}
+	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: in.MS, Tokens: in.Tokens, CostUSD: in.CostMicroUSD, Children: append(d.call.children, in.Children...)}
 	if end.State == messages.ActionUnknown && end.Result == "" {
 		end.Result = quote(messages.UnknownText)
 	}
@@ -133,16 +133,16 @@ func (m *Machine) settleDetached() {
 		// No secret: it tells the answer of this attempt from that of another.
 		l := detached{Ident: Ident{Turn: d.Turn, Nonce: "attempt " + strconv.FormatInt(d.Attempt+1, 10)}, run: d.Run, call: call{
 			Call: messages.Call{ID: d.ID, Name: d.Name, Args: d.Args, Class: d.Class}, typ: d.Type, mode: messages.ModeFireAndForget,
-			started: true, attempt: d.Attempt + 1, key: m.keyOf(d.Turn, d.ID, d.Args),
+			started: true, attempt: d.Attempt + 1, retries: d.Retries, key: m.keyOf(d.Turn, d.ID, d.Args),
 		}}
 		hold := LazyHold
 		if d.Class.Durable() {
 			hold = 0
 		}
-		r := m.persistFor(d.Run, d.Turn, &messages.ActionStarted{ID: d.ID, Attempt: l.call.attempt, Key: l.call.key, Failure: reasonCrash}, hold)
+		r := m.persistFor(d.Run, d.Turn, m.startRecord(&l.call, reasonCrash), hold)
 		start := &StartAction{
 			Ident: l.Ident, ID: d.ID, Type: d.Type, Name: d.Name, Detached: true, Args: d.Args, Class: d.Class,
-			Key: l.call.key, Attempt: l.call.attempt, Deadline: l.call.policy.Deadline(m.now, m.now.Add(plan.MaxTimeout)),
+			Key: l.call.key, Attempt: l.call.attempt, Retries: d.Retries, Deadline: l.call.policy.Deadline(m.now, m.now.Add(plan.MaxTimeout)),
 		}
 		if d.Class.Durable() {
 			start.After = r.Seq

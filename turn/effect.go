@@ -140,6 +140,9 @@ type StartAction struct {
 	Class    messages.Class
 	Key      string
 	Attempt  int64
+	// Retries counts the attempts that failed before: what a crash cut off is repeated
+	// under the same number.
+	Retries  int64
 	Deadline time.Time
 }
 
@@ -152,6 +155,15 @@ type CancelAction struct {
 	Ident
 	ID        string
 	Withdrawn bool
+}
+
+// EndChildren stops what an action of a turn that a crash ended left running in child
+// sessions: those of the turn and the action, and SID if that is known.
+type EndChildren struct {
+	After int64
+	Turn  int64
+	ID    string
+	SID   string
 }
 
 // Schedule asks for Due at a time: a failed attempt is followed by another. Whatever
@@ -203,6 +215,7 @@ func (*AskGate) after() int64       { return 0 }
 func (e *StartAction) after() int64 { return e.After }
 func (*CancelAction) after() int64  { return 0 }
 func (*AnswerCall) after() int64    { return 0 }
+func (e *EndChildren) after() int64 { return e.After }
 func (*Verify) after() int64        { return 0 }
 func (*SetTimer) after() int64      { return 0 }
 func (*StopTimer) after() int64     { return 0 }

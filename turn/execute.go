@@ -215,7 +215,7 @@ func (m *Machine) begin(c *call) {
 		hold = 0
 	}
 	c.attempt++
-	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: c.failure}
+	body := m.startRecord(c, c.failure)
 	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Args != c.Args {
 		body.Args = c.Args
 	}
@@ -223,7 +223,7 @@ func (m *Machine) begin(c *call) {
 	c.started, c.due = true, 0
 	start := &StartAction{
 		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
-		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Deadline: m.untilOf(c),
+		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c),
 	}
 	if c.Class.Durable() {
 		start.After = r.Seq
@@ -236,6 +236,17 @@ func (m *Machine) begin(c *call) {
 			m.crash(ChildModel, err.Error())
 		}
 	}
+}
+
+// startRecord is the record in front of an attempt.
+func (m *Machine) startRecord(c *call, failure string) *messages.ActionStarted {
+	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: failure}
+	if c.typ == messages.TypeAgent {
+		if child, ok := m.cfg.Key.Child(c.Name, c.key, c.retries); ok {
+			body.Child = child.SID()
+		}
+	}
+	return body
 }
 
 // call finds an action of the turn in flight that has no terminal record.
@@ -271,6 +282,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		m.persist(&a, LazyHold)
 	}
 	c.tokens, c.micro = c.tokens+in.Tokens, c.micro+in.CostMicroUSD
+	c.children = append(c.children, in.Children...)
 	if c.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining && !in.Last {
 		if m.tried(c, in) {
 			return
@@ -299,7 +311,7 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	}
 	m.flight.lastEnd = m.persist(&messages.ActionEnded{
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
-		Tokens: c.tokens, CostUSD: c.micro,
+		Tokens: c.tokens, CostUSD: c.micro, Children: c.children,
 	}, hold).Seq
 	if c.typ == messages.TypeInternal && !c.planned { // every call is audited (streaming.md §7.4)
 		m.persist(&messages.Audit{

@@ -324,7 +324,7 @@ func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 		N: int(c.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Now: m.now, Until: until,
 	})
 	if next.Retry {
-		c.due, c.failure = int64(next.N), next.Reason
+		c.due, c.failure, c.retries = int64(next.N), next.Reason, c.retries+1
 		if c.failure == "" {
 			c.failure = reasonOf(in)
 		}

@@ -12,7 +12,8 @@ type Input interface{ input() string }
 // Open creates the session: the first input of a new journal.
 type Open struct {
 	Handle uint64
-	Name   string // of the manifest
+	Name   string               // of the manifest
+	Parent *messages.ParentLink // of a child session
 }
 
 // Submit asks for a run. Text or Userdata is set. Handle comes back in Answer.
@@ -121,7 +122,9 @@ type ActionEnded struct {
 	// What the attempt used of the run's budget.
 	Tokens       int64
 	CostMicroUSD int64
-	Audits       []messages.Audit
+	// Children are the runs that the attempt brought about in child sessions.
+	Children []messages.ChildLink
+	Audits   []messages.Audit
 }
 
 // Due says that the time of a Schedule has come.

@@ -111,7 +111,9 @@ type call struct {
 	code    int64 // of its end
 	tokens  int64 // of models its attempts asked
 	micro   int64 // what they cost, in micro-USD
-	said    int   // emissions recorded before it was declared
+	// children are the runs of child sessions that its attempts brought about.
+	children []messages.ChildLink
+	said     int // emissions recorded before it was declared
 	// ruled is the gate's recorded answer of a call that did not begin.
 	ruled  messages.GateAnswer
 	reason string // of ruled
@@ -126,6 +128,7 @@ type call struct {
 	planned bool   // the plan itself ended it
 	due     int64  // the attempt that is scheduled, 0 none
 	failure string // of the attempt before
+	retries int64  // attempts that failed; not those that a crash cut off
 }
 
 // New makes the machine of a session whose records are folded in state. rand
@@ -284,7 +287,7 @@ func (m *Machine) opened(in *Open) {
 		return
 	}
 	r := m.persist(&messages.SessionOpened{
-		Dialect: m.cfg.Dialect, Incarnation: m.cfg.Inc.String(), Manifest: m.cfg.ManifestDigest, Name: in.Name,
+		Dialect: m.cfg.Dialect, Incarnation: m.cfg.Inc.String(), Manifest: m.cfg.ManifestDigest, Name: in.Name, Parent: in.Parent,
 	}, 0)
 	m.do(&Answer{After: r.Seq, Handle: in.Handle, Seq: r.Seq})
 }

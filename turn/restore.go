@@ -134,6 +134,7 @@ func (f *flight) remember(r *messages.Record) {
 			if b.Args != "" {
 				c.Args = b.Args
 			}
+			c.retries += retried(b)
 		}
 	case *messages.ActionEnded:
 		if c := f.call(b.ID); c != nil {

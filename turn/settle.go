@@ -83,18 +83,29 @@ func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
 	if !t.Replied {
 		m.sealDurable(in)
 	}
+	var orphans []OpenAction
 	for _, a := range append([]OpenAction(nil), t.Actions...) {
 		end := &messages.ActionEnded{ID: a.ID, State: messages.ActionCancelled, Reason: reasonCrash}
 		if a.Started && a.Class.Durable() {
 			end.State, end.Result = messages.ActionUnknown, quote(messages.UnknownText)
 		}
 		m.persist(end, LazyHold)
+		if a.Started && (a.Type == messages.TypeAgent || a.Type == messages.TypeWorkflow) {
+			orphans = append(orphans, a)
+		}
 	}
 	v := m.broken()
 	m.persist(&messages.TurnDecided{
 		Decision: v.Decision, Reason: v.Code, Detail: v.Detail, TurnIndex: t.Index, Resumed: true,
 		LatencyMS: m.latency(), State: m.state.Open.State,
 	}, 0)
+	for _, a := range orphans {
+		e := &EndChildren{After: m.state.Seq, Turn: t.Index, ID: a.ID}
+		if child, ok := m.cfg.Key.Child(a.Name, m.keyOf(t.Index, a.ID, a.Args), a.Retries); ok && a.Type == messages.TypeAgent {
+			e.SID = child.SID()
+		}
+		m.do(e)
+	}
 	m.flight = nil
 }
 

@@ -142,7 +142,9 @@ type OpenAction struct {
 	Type     messages.ActionType `json:"type,omitzero"`
 	Detached bool                `json:"detached,omitzero"`
 	// Attempt is that of the latest action.started.
-	Attempt  int64     `json:"attempt,omitzero"`
+	Attempt int64 `json:"attempt,omitzero"`
+	// Retries counts the attempts that failed.
+	Retries  int64     `json:"retries,omitzero"`
 	Question *Question `json:"question,omitzero"`
 }
 
@@ -308,6 +310,7 @@ func (s *State) applyTurn(r *messages.Record) {
 	case *messages.ActionStarted:
 		if a := t.action(b.ID); a != nil {
 			a.Started, a.Attempt = true, b.Attempt
+			a.Retries += retried(b)
 			if b.Args != "" {
 				a.Args = b.Args
 			}
@@ -371,6 +374,14 @@ func (s *State) applyTurn(r *messages.Record) {
 		}
 		run.Turn = nil
 	}
+}
+
+// retried is 1 for an attempt that follows one that failed.
+func retried(b *messages.ActionStarted) int64 {
+	if b.Failure != "" && b.Failure != reasonCrash {
+		return 1
+	}
+	return 0
 }
 
 // carried keeps the streams of the last turn that had any say: a turn that a

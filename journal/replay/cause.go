@@ -43,7 +43,7 @@ func (p *player) cause(r *messages.Record) (turn.Input, error) {
 	id, _ := p.machine.Flight()
 	switch b := r.Body.(type) {
 	case *messages.SessionOpened:
-		return &turn.Open{Name: b.Name}, nil
+		return &turn.Open{Name: b.Name, Parent: b.Parent}, nil
 	case *messages.Control:
 		switch b.What {
 		case messages.ControlTimer:
@@ -110,7 +110,7 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 			}
 			// Also one that was lost when the grace was over: what came of it is the same.
 			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
-			in.Tokens, in.CostMicroUSD = b.Tokens, b.CostUSD
+			in.Tokens, in.CostMicroUSD, in.Children = b.Tokens, b.CostUSD, b.Children
 			return in, nil
 		default:
 			return nil, p.stuck(r, "an audit without the action it belongs to")

@@ -1,0 +1,110 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// endChildren cancels the runs that an action left in child sessions when a crash ended
+// its turn: nobody waits for them any more. A child whose agent nobody knows here stays
+// as it is until it is opened.
+func (s *session) endChildren(e *turn.EndChildren) {
+	h, parent, inc := s.host, s.ref.sid, s.inc.String()
+	h.run(func() {
+		ctx, cancel := h.untilClosing()
+		defer cancel()
+		err := h.children(ctx, parent, e.SID, func(head *journal.Head, link *messages.ParentLink) error {
+			if link.SID != parent || link.Incarnation != inc || link.Turn != e.Turn || link.Action != e.ID && !strings.HasPrefix(link.Action, e.ID+"/") {
+				return nil
+			}
+			return h.endChild(ctx, head, fmt.Sprintf("action %s of %s, which is not waited for any more", link.Action, parent))
+		})
+		if err != nil && ctx.Err() == nil {
+			h.log.Error("the child sessions of an action cannot be stopped", zap.String("SID", parent), zap.String("action", e.ID), zap.Error(err))
+		}
+	})
+}
+
+// children visits the sessions with something open that have parent's name in theirs,
+// and the one of the name sid, if there is one, with whom they are children of.
+func (h *Host) children(ctx context.Context, parent, sid string, visit func(*journal.Head, *messages.ParentLink) error) error {
+	see := func(head *journal.Head) error {
+		if !head.Open && head.Queued == 0 {
+			return nil
+		}
+		link, err := parentOf(ctx, h.cfg.Store, head.Inc)
+		if err != nil || link == nil {
+			return err
+		}
+		return visit(head, link)
+	}
+	if sid != "" && !strings.HasPrefix(sid, parent+".") {
+		head, err := h.cfg.Store.Head(ctx, sid)
+		if err == nil {
+			err = see(&head)
+		}
+		if err != nil && !journal.IsNotFound(err) {
+			return err
+		}
+	}
+	q := journal.Query{Prefix: parent + "."}
+	for {
+		page, err := h.cfg.Store.Sessions(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if err := see(&page[i]); err != nil {
+				return err
+			}
+		}
+		if len(page) < q.Page() {
+			return nil
+		}
+		last := &page[len(page)-1]
+		q.AfterSID, q.AfterInc = last.SID, last.Inc
+	}
+}
+
+// parentOf reads whose child a session is; nil for one that is nobody's.
+func parentOf(ctx context.Context, store journal.Store, inc messages.Incarnation) (*messages.ParentLink, error) {
+	for r, err := range store.Read(ctx, inc, 1, 1) {
+		if err == nil {
+			r, err = decoded(r)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if b, ok := r.Body.(*messages.SessionOpened); ok {
+			return b.Parent, nil
+		}
+	}
+	return nil, nil
+}
+
+// endChild cancels whatever is open in a session.
+func (h *Host) endChild(ctx context.Context, head *journal.Head, by string) error {
+	key, err := messages.ParseSID(head.SID)
+	if err != nil || h.cfg.Agent == nil {
+		return err
+	}
+	agent, err := h.cfg.Agent(ctx, head)
+	if err != nil {
+		return err
+	}
+	if agent == nil {
+		h.log.Warn("a child session that nobody waits for stays open: its agent is not known here", zap.String("SID", head.SID))
+		return nil
+	}
+	if _, err := h.Cancel(ctx, key, agent, 0, by); messages.CodeOf(err) != messages.ErrDenied { // else it has ended
+		return err
+	}
+	return nil
+}
