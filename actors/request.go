@@ -75,8 +75,8 @@ func approvals(s *turn.State) []Approval {
 		a := &s.Open.Turn.Actions[i]
 		if q := a.Question; q != nil && q.Answer == "" {
 			all = append(all, Approval{
-				ID: q.ID, Run: s.Open.Run, Turn: s.Open.Turn.Index, Action: a.ID, Tool: a.Name, Args: a.Args,
-				ArgsDigest: sha256.Sum256([]byte(a.Args)), Class: a.Class,
+				ID: q.ID, Run: s.Open.Run, Turn: s.Open.Turn.Index, Action: a.ID, Tool: a.Name, Args: a.Asks(),
+				ArgsDigest: sha256.Sum256([]byte(a.Asks())), Class: a.Class,
 				Asked: time.Unix(0, q.Asked).UTC(), Expires: time.Unix(0, q.Expires).UTC(),
 			})
 		}

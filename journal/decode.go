@@ -179,6 +179,7 @@ func (d *decoder) body() messages.Body {
 	case messages.KindActionApproval:
 		return &messages.ActionApproval{
 			Approval: d.strz("approval"),
+			Args:     d.strz("args"),
 			By:       d.str("by"),
 			Digest:   d.digest("digest"),
 			Expires:  d.strz("expires"),

@@ -145,6 +145,7 @@ func (e *encoder) body(b messages.Body) {
 		e.str("type", string(b.Type))
 	case *messages.ActionApproval:
 		e.strz("approval", b.Approval)
+		e.strz("args", b.Args)
 		e.str("by", b.By)
 		e.digest("digest", b.Digest)
 		e.strz("expires", b.Expires)

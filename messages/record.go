@@ -239,6 +239,7 @@ type ActionDeclared struct {
 // or expired closes it; both bear the question's id in Approval.
 type ActionApproval struct {
 	Approval string     `json:"approval,omitzero"` // 128 random bits in base64url
+	Args     string     `json:"args,omitzero"`     // of state confirm, when references in the declared ones were replaced
 	By       string     `json:"by"`
 	Digest   Digest     `json:"digest"`           // of the args it judged
 	Expires  string     `json:"expires,omitzero"` // RFC 3339, UTC; of state confirm

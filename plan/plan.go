@@ -368,6 +368,9 @@ func (p *Plan) FeedReady(dst []Effect, name string) []Effect {
 	return dst
 }
 
+// Occupy says that so many actions of earlier runs hold a slot each.
+func (p *Plan) Occupy(n int) { p.slots += max(0, n) }
+
 // Vacate says that an action of an earlier run gave its slot back.
 func (p *Plan) Vacate(dst []Effect) []Effect {
 	p.slots = max(0, p.slots-1)

@@ -75,8 +75,8 @@ func (f Failure) String() string {
 	return [...]string{"?", "error", "denied", "unknown_target", "cancelled", "timeout", "panic", "lost", "?"}[min(f, numFailures)]
 }
 
-// answered tells whether the executor said what became of the attempt.
-func (f Failure) answered() bool { return f <= Stopped }
+// Answered tells whether the executor said what became of the attempt.
+func (f Failure) Answered() bool { return f <= Stopped }
 
 // An Attempt is one that failed.
 type Attempt struct {
@@ -116,11 +116,11 @@ func (p Policy) After(a Attempt) Next {
 		return end
 	case a.Failure == Denied || a.Failure == NoTarget:
 		return end
-	case !a.Failure.answered() && effectful:
+	case !a.Failure.Answered() && effectful:
 		end.State = Unknown
 		return end
 	}
-	if !a.Failure.answered() && a.Class == messages.Keyed {
+	if !a.Failure.Answered() && a.Class == messages.Keyed {
 		end.State = Unknown
 	}
 	at := a.Now.Add(max(p.Delay, 0))

@@ -58,7 +58,7 @@ func init() {
 		"end": (*script).end, "action": (*script).action, "program": (*script).program, "verified": (*script).verified,
 		"turn": (*script).turn, "tick": (*script).tick, "timer": (*script).timer, "crash": (*script).crash,
 		"restart": (*script).restart, "lose": (*script).restart, "settle": (*script).settle, "show": (*script).show,
-		"approve": (*script).approve, "expire": (*script).expire, "speak": (*script).speak, "hush": (*script).silence, "due": (*script).dueNow,
+		"approve": (*script).approve, "expire": (*script).expire, "speak": (*script).speak, "hush": (*script).silence, "stutter": (*script).stutter, "due": (*script).dueNow,
 	}
 }
 
@@ -123,8 +123,12 @@ func (s *script) speak(c *command) {
 	}
 	in := &Decoded{Ident: id, Bytes: []byte(strings.Join(c.words, " "))}
 	s.decoder.Push(in.Bytes, func(ev messages.Event) { in.Events = append(in.Events, ownEvent(ev)) })
+	s.spoken = in
 	s.step(in)
 }
+
+// stutter says the last words again, as a broken decoder might.
+func (s *script) stutter(*command) { s.step(s.spoken) }
 
 func (s *script) silence(c *command) {
 	in := &ReplyEnd{Ident: s.id(c), Finish: messages.Finish(c.str("finish", "complete"))}

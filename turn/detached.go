@@ -60,7 +60,11 @@ func (m *Machine) detach() {
 			continue
 		}
 		if c.due > 0 { // nothing runs, and nobody is left to begin another attempt
-			m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: c.failure})
+			end := &ActionEnded{State: messages.ActionFailed, Reason: c.failure, Result: c.failed.Result, ErrorCode: c.failed.ErrorCode, MS: c.failed.MS}
+			if c.doubt {
+				end.State = messages.ActionUnknown
+			}
+			m.endCall(c, end)
 			continue
 		}
 		m.detached = append(m.detached, detached{Ident: f.Ident, run: m.state.Open.Run, call: *c})

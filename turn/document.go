@@ -23,7 +23,10 @@ type document struct {
 	text *plan.Text // of the open response
 	// quotes tells that the open response shows what an action gave. It is shown when
 	// the action's end is durable: a restart might end it otherwise.
-	quotes  bool
+	quotes bool
+	// rests is the latest end that something shown has waited for: what follows in the
+	// document is not shown before it.
+	rests   int64
 	hurried int64           // the end that was sent for
 	end     *messages.Event // of that response, while it waits for a reference
 
@@ -170,7 +173,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		} else {
 			m.persist(messages.FaultOf(&ev.Fault), LazyHold)
 		}
-		if ev.Fault.ID != "" {
+		if refuses(ev.Fault.Reason, ev.Fault.ID) {
 			return m.reject(ev.Fault.ID)
 		}
 	case messages.EventLint:

@@ -298,8 +298,8 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 // endCall writes the one terminal record of an action and lets the program go on.
 func (m *Machine) endCall(c *call, end *ActionEnded) {
 	state := end.State
-	if state == messages.ActionCancelled && c.started && c.Class.Durable() && (end.Reason == reasonLost || c.attempt > 1) {
-		state = messages.ActionUnknown // that this attempt did not begin says nothing of the one a crash cut off
+	if state == messages.ActionCancelled && c.started && c.Class.Durable() && (end.Reason == reasonLost || c.attempt > 1 || c.doubt) {
+		state = messages.ActionUnknown // that this attempt did not begin says nothing of one before that was cut off
 	}
 	c.done, c.State, c.Reason, c.Value, c.code = true, state, clean(end.Reason), clean(end.Result), end.ErrorCode
 	if state == messages.ActionUnknown && c.Value == "" {

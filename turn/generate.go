@@ -143,12 +143,15 @@ func (m *Machine) unitText(ev *messages.Event) {
 	if m.cfg.Durability == Strict {
 		p.After = m.state.Seq
 	}
-	if d := f.doc; d != nil && d.quotes && f.lastEnd > 0 {
-		p.After = max(p.After, f.lastEnd)
-		if d.hurried < f.lastEnd {
-			d.hurried = f.lastEnd
-			m.do(Hurry{})
+	if d := f.doc; d != nil {
+		if d.quotes && f.lastEnd > 0 {
+			d.rests = f.lastEnd
+			if d.hurried < f.lastEnd {
+				d.hurried = f.lastEnd
+				m.do(Hurry{})
+			}
 		}
+		p.After = max(p.After, d.rests)
 	}
 	m.do(p)
 }

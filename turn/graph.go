@@ -48,10 +48,11 @@ func (m *Machine) planTurn() (fault string) {
 func (m *Machine) newGraph() (fault string) {
 	env := &environment{Environment: nowhere{}}
 	g := &graph{run: m.state.Open.Run, env: env, plan: plan.New(plan.Options{
-		Parallel: m.cfg.Limits.Parallel, Occupied: len(m.detached), Environment: env,
+		Parallel: m.cfg.Limits.Parallel, Environment: env,
 		Verbatim: m.cfg.Judge.Traits().Verbatim,
 	})}
-	past := m.past
+	// A settlement may have ended the run they are of, and begun this one.
+	past := slices.DeleteFunc(m.past, func(r *messages.Record) bool { return r.Run != g.run })
 	m.graph, m.past = g, nil
 	// The end of a detached action stands among the records of a later turn.
 	slices.SortStableFunc(past, func(a, b *messages.Record) int { return cmp.Compare(a.Turn, b.Turn) })
@@ -66,15 +67,19 @@ func (m *Machine) newGraph() (fault string) {
 		}
 		past = past[n:]
 	}
+	g.plan.Occupy(len(m.detached)) // now: what is over needs no slot of those that are left
 	return ""
 }
 
 // relive takes an earlier turn of the run from its records: who had which id and
 // what came of it. Nothing of it waits for anything any more.
 func (g *graph) relive(recs []*messages.Record) error {
-	ends := map[string]*messages.ActionEnded{}
+	ends, started := map[string]*messages.ActionEnded{}, map[string]bool{}
 	for _, r := range recs {
-		if b, ok := r.Body.(*messages.ActionEnded); ok {
+		switch b := r.Body.(type) {
+		case *messages.ActionStarted:
+			started[b.ID] = true
+		case *messages.ActionEnded:
 			ends[b.ID] = b
 		}
 	}
@@ -87,6 +92,12 @@ func (g *graph) relive(recs []*messages.Record) error {
 				return err
 			}
 			g.generation++
+		}
+		if fault, ok := r.Body.(*messages.ParseFault); ok && begun && refuses(fault.Reason, fault.ID) {
+			var err error
+			if effects, err = g.plan.Reject(effects[:0], fault.ID); err != nil {
+				return err
+			}
 		}
 		b, ok := r.Body.(*messages.ActionDeclared)
 		if !ok || !begun {
@@ -107,9 +118,9 @@ func (g *graph) relive(recs []*messages.Record) error {
 		if v.State.Terminal() {
 			continue // it was one too many then as well
 		}
-		out := plan.Outcome{State: plan.Failed}
-		if mode == messages.ModeFireAndForget {
-			// Nobody reads what it gave. If it runs again its slot is among Occupied.
+		out := plan.Outcome{State: plan.Cancelled} // as good as skipped: not failed, which might be tolerated
+		if mode == messages.ModeFireAndForget && started[b.ID] {
+			// Nobody reads what it gave. If it runs again it holds a slot: Occupy.
 			out.State = plan.OK
 		} else if end := ends[b.ID]; end != nil {
 			out.Reason = end.Reason
@@ -117,7 +128,7 @@ func (g *graph) relive(recs []*messages.Record) error {
 				out.State, out.Value = state, end.Result
 			}
 		}
-		if v.State == plan.Dispatched && out.State != plan.Cancelled {
+		if v.State == plan.Dispatched && (started[b.ID] || out.State == plan.OK || out.State == plan.Unknown) {
 			if effects, err = g.plan.Started(effects[:0], ref); err != nil {
 				return err
 			}
@@ -153,9 +164,12 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 		class, found = m.cfg.Target(a.Type, a.Name)
 	}
 	class = classOf(class)
-	if d.known.actions > 0 {
+	switch {
+	case d.known.actions > 0:
 		d.known.actions--
-	} else {
+	case f.any(a.ID) != nil:
+		return "decoder: the reply has two actions " + a.ID
+	default:
 		body := &messages.ActionDeclared{
 			Args: a.Args, ArgsDigest: sha256.Sum256([]byte(a.Args)), Class: class, DependsOn: a.DependsOn,
 			ID: a.ID, InThought: a.InThought, Mode: a.Mode, Name: a.Name, OutputKey: a.OutputKey, Type: a.Type,
@@ -186,6 +200,12 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	}
 	return ""
 }
+
+// refuses tells whether a fault of the reply is the end of an action's block: that of a
+// feed bears an id as well.
+func refuses(reason, id string) bool { return id != "" && reason != unclosedFeed }
+
+const unclosedFeed = "unclosed_feed"
 
 // reject tells the plan of a block that was not accepted.
 func (m *Machine) reject(id string) (fault string) {
@@ -324,7 +344,8 @@ func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 		N: int(c.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Now: m.now, Until: until,
 	})
 	if next.Retry {
-		c.due, c.failure, c.retries = int64(next.N), next.Reason, c.retries+1
+		c.due, c.failure, c.failed, c.retries = int64(next.N), next.Reason, in, c.retries+1
+		c.doubt = c.doubt || c.Class.Durable() && !failureOf(in).Answered()
 		if c.failure == "" {
 			c.failure = reasonOf(in)
 		}

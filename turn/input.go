@@ -178,9 +178,9 @@ type ChildDown struct {
 // Without Turn nothing can be restored, and the turn is settled as one without a
 // reply.
 //
-// Run holds the records of the open run in front of Turn, or all of them when no
-// turn is open: an action may name what an earlier turn of its run did. Only
-// dialects that act while the reply streams need it.
+// Run holds all records of the open run: an action may name what an earlier turn of
+// its run did, also one that this restart ends. Only dialects that act while the reply
+// streams need it.
 type Settle struct {
 	Turn   []*messages.Record
 	Events []messages.Event

@@ -124,11 +124,13 @@ type call struct {
 	found   bool
 	ref     plan.Ref // zero for a program's call
 	policy  plan.Policy
-	told    bool   // the plan knows that it began
-	planned bool   // the plan itself ended it
-	due     int64  // the attempt that is scheduled, 0 none
-	failure string // of the attempt before
-	retries int64  // attempts that failed; not those that a crash cut off
+	told    bool         // the plan knows that it began
+	planned bool         // the plan itself ended it
+	due     int64        // the attempt that is scheduled, 0 none
+	doubt   bool         // an attempt left no answer: it may have happened
+	failure string       // of the attempt before
+	failed  *ActionEnded // that attempt's end, while another is due
+	retries int64        // attempts that failed; not those that a crash cut off
 }
 
 // New makes the machine of a session whose records are folded in state. rand

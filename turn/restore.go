@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"strings"
 	"time"
@@ -328,7 +329,7 @@ func (m *Machine) settleCall(c *call) {
 		m.deny(c, c.reason)
 	default:
 		c.judging = true
-		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class})
+		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: cmp.Or(c.typ, messages.TypeTool), Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class})
 	}
 }
 

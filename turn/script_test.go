@@ -109,6 +109,7 @@ type script struct {
 	dialect parse.Dialect // of such a session
 	decoder parse.Decoder // of the reply, where the dialect acts while it streams
 	hearing Ident         // whose reply it is
+	spoken  *Decoded
 }
 
 func (s *script) printf(format string, args ...any) {

@@ -23,18 +23,19 @@ func (m *Machine) settle(in *Settle) {
 		m.nextRun()
 		return
 	}
-	m.past = m.past[:0]
-	for _, r := range in.Run {
-		if r.Run == run.Run && r.Turn > 0 && (run.Turn == nil || r.Turn < run.Turn.Index) {
-			m.past = append(m.past, r)
-		}
-	}
+	m.bygone(in, func(turn int64) bool { return run.Turn == nil || turn < run.Turn.Index })
 	if m.takeUp(in) {
 		return
 	}
 	m.to(Decided)
-	if run.Turn != nil {
-		m.settleTurn(run.Turn, in)
+	if t := run.Turn; t != nil {
+		m.settleTurn(t, in)
+		m.bygone(in, func(int64) bool { return true }) // what it had done can be named as well
+		for _, e := range m.out {
+			if p, ok := e.(*Persist); ok && p.Record.Turn == t.Index {
+				m.past = append(m.past, p.Record)
+			}
+		}
 	}
 	if v, over := m.ended(); over {
 		m.endRun(v)
@@ -45,6 +46,17 @@ func (m *Machine) settle(in *Settle) {
 	m.to(Idle)
 	m.runClock()
 	m.beginTurn()
+}
+
+// bygone keeps the records of those earlier turns of the open run that are over, for
+// the run's plan.
+func (m *Machine) bygone(in *Settle, over func(turn int64) bool) {
+	m.past = m.past[:0]
+	for _, r := range in.Run {
+		if r.Run == m.state.Open.Run && r.Turn > 0 && over(r.Turn) {
+			m.past = append(m.past, r)
+		}
+	}
 }
 
 // ended tells whether a run without an open turn is over after a restart, and by

@@ -36,9 +36,10 @@ type State struct {
 
 // Question is what a call that needs confirmation asks.
 type Question struct {
-	ID      string              `json:"id"`      // 128 random bits in base64url
-	Asked   int64               `json:"asked"`   // unix nanoseconds
-	Expires int64               `json:"expires"` // unix nanoseconds
+	ID      string              `json:"id"`            // 128 random bits in base64url
+	Asked   int64               `json:"asked"`         // unix nanoseconds
+	Expires int64               `json:"expires"`       // unix nanoseconds
+	Args    string              `json:"args,omitzero"` // that it shows, where they are not those declared
 	Answer  messages.GateAnswer `json:"answer,omitzero"`
 	Reason  string              `json:"reason,omitzero"`
 }
@@ -417,11 +418,20 @@ func (t *OpenTurn) seen(r *messages.Record) {
 	}
 }
 
+// Asks gives the arguments that the action's question shows, and an answer is about:
+// those the call would begin with.
+func (a *OpenAction) Asks() string {
+	if a.Question != nil && a.Question.Args != "" {
+		return a.Question.Args
+	}
+	return a.Args
+}
+
 // asked takes a question or its answer.
 func (a *OpenAction) asked(r *messages.Record, b *messages.ActionApproval) {
 	switch q := a.Question; {
 	case b.State == messages.GateConfirm:
-		a.Question = &Question{ID: b.Approval, Asked: r.TS.UnixNano(), Expires: nanos(b.Expires)}
+		a.Question = &Question{ID: b.Approval, Asked: r.TS.UnixNano(), Expires: nanos(b.Expires), Args: b.Args}
 	case q != nil && q.ID == b.Approval && q.Answer == "":
 		q.Answer, q.Reason = b.State, b.Reason
 	}

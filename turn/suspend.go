@@ -29,10 +29,14 @@ func (m *Machine) ask(c *call, in *Judged) {
 	if wait <= 0 {
 		wait = ApprovalWait
 	}
-	m.persist(&messages.ActionApproval{
+	body := &messages.ActionApproval{
 		Approval: id, ID: c.ID, State: messages.GateConfirm, By: in.By, Reason: clean(in.Reason), Digest: sha256.Sum256([]byte(c.Args)),
 		Expires: m.now.Add(wait).Format(time.RFC3339Nano),
-	}, 0)
+	}
+	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Args != c.Args {
+		body.Args = c.Args
+	}
+	m.persist(body, 0)
 	if c.ref.Generation > 0 {
 		if fault := m.park(c); fault != "" {
 			m.crash(ChildModel, fault)
@@ -143,7 +147,7 @@ func (m *Machine) question(in *Approve) (*OpenAction, *messages.Error) {
 			return closed(q.Answer)
 		case m.now.UnixNano() >= q.Expires:
 			return closed(messages.GateExpired)
-		case in.Digest != sha256.Sum256([]byte(a.Args)):
+		case in.Digest != sha256.Sum256([]byte(a.Asks())):
 			return refuse(ReasonChanged, "the call has other arguments than those the answer is about")
 		default:
 			return a, nil
@@ -162,7 +166,7 @@ func (m *Machine) expire() {
 		if q := a.Question; q != nil && q.Answer == "" && q.Expires <= m.now.UnixNano() {
 			some = true
 			m.persist(&messages.ActionApproval{
-				Approval: q.ID, ID: a.ID, State: messages.GateExpired, By: ByClock, Digest: sha256.Sum256([]byte(a.Args)),
+				Approval: q.ID, ID: a.ID, State: messages.GateExpired, By: ByClock, Digest: sha256.Sum256([]byte(a.Asks())),
 			}, 0)
 		}
 	}
@@ -201,6 +205,7 @@ func (m *Machine) answered() {
 func (m *Machine) proceed() {
 	f := m.flight
 	switch {
+	case f == nil: // what has ended was the last thing that the turn waited for
 	case m.phase == Draining:
 		m.drained()
 	case f.doc != nil:
