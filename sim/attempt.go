@@ -27,6 +27,17 @@ func (a *attempt) abandon() {
 	a.over = true
 }
 
+// ready tells that the attempt has something to say: also one that hangs, once its
+// time is over.
+func (a *attempt) ready() bool {
+	return !a.over && (!a.silent || a.s.host.w.calm || a.late())
+}
+
+// late tells that the attempt's time is over.
+func (a *attempt) late() bool {
+	return !a.start.Deadline.IsZero() && !a.s.host.now().Before(a.start.Deadline)
+}
+
 // goOn takes an attempt a step further; nil when it said nothing.
 func (a *attempt) goOn() turn.Input {
 	w := a.s.host.w
@@ -57,10 +68,20 @@ func (a *attempt) goOn() turn.Input {
 		}
 		return finish(messages.ActionCancelled, "cancelled", "")
 	}
+	if a.late() && w.rnd.IntN(2) == 0 {
+		a.abandon()
+		if may {
+			return finish(messages.ActionUnknown, "timeout", "")
+		}
+		return finish(messages.ActionFailed, "timeout", "")
+	}
 	if !a.happened {
 		switch n := w.rnd.IntN(4); {
 		case !w.happens(3 * w.weather.fault):
 		case n < 2: // refused outside, nothing done
+			if a.deed.refused++; a.deed.refused == a.deed.starts {
+				a.deed.confirmed = true
+			}
 			return finish(messages.ActionFailed, "error", `"refused"`)
 		case n < 3: // its time is up
 			a.abandon()

@@ -23,9 +23,10 @@ type audit struct {
 	cancelled     map[int64]int64 // run → seq of the cancel
 	suspended     bool
 	restores      int64
-	broken        bool              // something is to end the turn
-	questions     map[string]string // open ones → action
-	turnSeq       int64             // of turn.begin or turn.restored
+	broken        bool                       // something is to end the turn
+	questions     map[string]string          // open ones → action
+	shown         map[string]messages.Digest // of the arguments a question shows
+	turnSeq       int64                      // of turn.begin or turn.restored
 	replied       bool
 	chunked       int64 // reply bytes in chunk records
 
@@ -41,22 +42,40 @@ type audit struct {
 	after   *messages.TurnDecided     // the record before, when it was a decision
 	resumed int                       // turns of the run that a restart ended
 	loops   loops                     // of the run
+
+	streams bool // the dialect acts while a reply streams
+	document
 }
 
 // act is an action of the turn.
 type act struct {
-	name, args string
-	class      messages.Class
-	ended      bool
-	attempts   int64
-	approved   bool
-	startSeq   int64
-	key        string
-	denied     bool
+	id, name string
+	args     string // as it began, references replaced
+	class    messages.Class
+	ended    bool
+	attempts int64
+	approved bool
+	startSeq int64
+	key      string
+	denied   bool
+	run      int64
+	node
 }
 
-func newAudit() *audit {
-	return &audit{inputs: map[int64]*messages.Input{}, waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}}
+func (c *client) newAudit() *audit {
+	return &audit{
+		inputs: map[int64]*messages.Input{}, waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}, shown: map[string]messages.Digest{},
+		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
+		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
+	}
+}
+
+// call finds an action of the open turn, or one that an earlier turn left running.
+func (a *audit) call(turn int64, id string) *act {
+	if turn == a.turn {
+		return a.calls[id]
+	}
+	return a.left[leftID(turn, id)]
 }
 
 func (a *audit) apply(r *messages.Record) error {
@@ -66,6 +85,9 @@ func (a *audit) apply(r *messages.Record) error {
 	a.seq = r.Seq
 	if err := a.follows(r); err != nil {
 		return err
+	}
+	if a.isLeft(r) {
+		return a.applyLeft(r)
 	}
 	inTurn := func() error {
 		if r.Turn == 0 || r.Turn != a.turn || r.Run == 0 || r.Run != a.run {
@@ -94,6 +116,7 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		a.run, a.input, a.turns, a.actions, a.digest, a.same = r.Run, a.inputs[r.Run], 0, 0, messages.Digest{}, 0
 		a.resumed, a.loops = 0, loops{}
+		a.past, a.values, a.acts = map[string]*act{}, map[string]int64{}, nil
 	case *messages.RunEnd:
 		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] != 0 {
 			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
@@ -119,18 +142,22 @@ func (a *audit) apply(r *messages.Record) error {
 		a.turn, a.lastTurn, a.nonce, a.begin = r.Turn, r.Turn, b.Nonce, r.Seq
 		a.suspended, a.restores, a.broken, a.questions, a.turnSeq = false, 0, false, map[string]string{}, r.Seq
 		a.calls, a.open, a.replied, a.chunked = map[string]*act{}, 0, false, 0
+		a.beginDocument()
 	case *messages.TurnDecided:
 		if err := inTurn(); err != nil {
 			return err
 		}
-		if a.open > 0 {
-			return fmt.Errorf("decided with %d open actions", a.open)
+		if err := a.leave(); err != nil {
+			return err
 		}
 		if !a.replied && !b.Resumed {
 			return errors.New("decided without a reply")
 		}
 		if b.TurnIndex != r.Turn || (b.Decision == messages.Halt) != (b.Reason != "") || b.Decision == "" {
 			return fmt.Errorf("decision %q %q of turn %d", b.Decision, b.Reason, b.TurnIndex)
+		}
+		if err := a.justified(b); err != nil {
+			return err
 		}
 		a.turn, a.after = 0, b
 		return a.guarded(b)
@@ -141,7 +168,11 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := inTurn(); err != nil {
 			return err
 		}
-		a.calls[b.ID] = &act{name: b.Name, args: b.Args, class: b.Class}
+		c := &act{id: b.ID, name: b.Name, args: b.Args, class: b.Class, run: r.Run, node: a.nodeOf(b)}
+		if err := a.behind(c.id); err != nil {
+			return err
+		}
+		a.calls[b.ID], a.acts = c, append(a.acts, c)
 		a.open++
 	case *messages.ActionApproval:
 		c := a.calls[b.ID]
@@ -154,7 +185,7 @@ func (a *audit) apply(r *messages.Record) error {
 				return fmt.Errorf("question %s is asked or answered twice", b.Approval)
 			}
 			if b.State == messages.GateConfirm {
-				a.questions[b.Approval] = b.ID
+				a.questions[b.Approval], a.shown[b.Approval] = b.ID, b.Digest
 			} else if a.questions[b.Approval] != b.ID {
 				return fmt.Errorf("question %s is about another action", b.Approval)
 			} else {
@@ -167,7 +198,7 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("suspended for %v until %q", b.Waiting, b.Until)
 		}
 		for id, c := range a.calls {
-			if !c.ended && (c.attempts > 0 || !slices.Contains(b.Waiting, id)) {
+			if !c.ended && (c.attempts > 0 || !a.streams && !slices.Contains(b.Waiting, id)) {
 				return fmt.Errorf("suspended while action %s runs", id)
 			}
 		}
@@ -195,11 +226,14 @@ func (a *audit) apply(r *messages.Record) error {
 		if c == nil || c.ended || c.denied || a.suspended {
 			return fmt.Errorf("action %s started", b.ID)
 		}
-		if c.attempts > 0 && (c.class == messages.Effectful || c.startSeq > a.turnSeq) {
+		if c.attempts > 0 && !a.retries(c, b) && (c.class == messages.Effectful || c.startSeq > a.turnSeq) {
 			return fmt.Errorf("action %s started again", b.ID)
 		}
 		if b.Attempt != c.attempts+1 || c.attempts > 0 && b.Key != c.key {
 			return fmt.Errorf("attempt %d of action %s under key %s", b.Attempt, b.ID, b.Key)
+		}
+		if err := a.mayBegin(c, b); err != nil {
+			return err
 		}
 		c.attempts, c.startSeq, c.key = b.Attempt, r.Seq, b.Key
 		if b.Attempt == 1 {
@@ -217,7 +251,10 @@ func (a *audit) apply(r *messages.Record) error {
 		if b.State == messages.ActionUnknown && c.attempts == 0 {
 			return fmt.Errorf("action %s is unknown and never began", b.ID)
 		}
-		c.ended = true
+		if err := a.mayEnd(c, b); err != nil {
+			return err
+		}
+		c.ended, c.state = true, b.State
 		if c.class != messages.Pure {
 			a.loops.turn = append(a.loops.turn, fmt.Sprintf("%q %q %s %q", c.name, c.args, b.State, b.Result))
 		}
@@ -239,9 +276,20 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		a.replied = true
 		return inTurn()
+	case *messages.UnitText:
+		if err := a.text(b); err != nil {
+			return err
+		}
+		return inTurn()
+	case *messages.ParseFault:
+		if b.ID != "" && b.Reason != "unclosed_feed" {
+			a.rejected[b.ID] = true
+		}
+		return inTurn()
 	case *messages.Control:
 		if b.What != messages.ControlCancel {
-			a.broken = a.broken || b.What != messages.ControlModelError
+			a.broken = a.broken || b.What != messages.ControlModelError && b.Code != ""
+			a.stopped = a.stopped || b.What != messages.ControlModelError
 			return inTurn()
 		}
 		if a.cancelled[r.Run] != 0 || r.Run != a.run {

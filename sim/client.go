@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"hash"
 	"strings"
@@ -96,8 +95,8 @@ func (w *world) newClient(n int) *client {
 			Actions: pick(0, 5, 256), Tokens: pick(0, 0, 200), CostMicroUSD: pick(0, 0, 200),
 		},
 	}
-	c.history = newAudit()
-	c.history.rules = &c.rules
+	c.rules.Target, c.rules.Limits.Parallel = target, int(pick(0, 1, 2))
+	c.history = c.newAudit()
 	if most := d.Traits().MaxTurns; most > 0 {
 		c.rules.MaxTurns = most
 	}
@@ -160,7 +159,7 @@ func (c *client) approve(s *shell, a *asked, handle uint64) bool {
 	if run := s.machine.State().Open; run != nil && run.Turn != nil {
 		for _, act := range run.Turn.Actions {
 			if q := act.Question; q != nil && q.Answer == "" {
-				in.Approval, in.Digest = q.ID, sha256.Sum256([]byte(act.Args))
+				in.Approval, in.Digest = q.ID, s.audit.shown[q.ID]
 				open = s.host.now().UnixNano() < q.Expires
 			}
 		}
@@ -258,7 +257,7 @@ func (w *world) written(b *journal.Batch) {
 		}
 		for _, r := range b.Records {
 			if end, ok := r.Body.(*messages.ActionEnded); ok {
-				if call := c.history.calls[end.ID]; call != nil {
+				if call := c.history.call(r.Turn, end.ID); call != nil {
 					w.outside.recorded(w, action(c, b.Inc, r.Turn, end.ID, call.args), call.class, call.attempts > 0, end)
 				}
 			}
@@ -302,8 +301,7 @@ func (c *client) judge(sum hash.Hash) {
 	if err != nil {
 		w.violated("chain", "%v", err)
 	}
-	a := newAudit()
-	a.rules = &c.rules
+	a := c.newAudit()
 	var line []byte
 	ends := map[int64]int{}
 	inputs := map[int64]*messages.Record{}
@@ -344,6 +342,9 @@ func (c *client) judge(sum hash.Hash) {
 			}
 		}
 		w.stats.Records++
+	}
+	if len(a.left) > 0 {
+		w.violated("rest", "session %d is at rest and %d actions that nobody waits for have no end", c.n, len(a.left))
 	}
 	if len(a.waiting) > 0 || a.run != 0 || a.turn != 0 {
 		w.violated("rest", "session %d is at rest and %d runs have no end", c.n, len(a.waiting))

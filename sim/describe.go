@@ -34,6 +34,8 @@ func describe(in turn.Input) string {
 		return fmt.Sprintf("%s t%d %+v", name, in.Turn, in.Checks)
 	case *turn.Timer:
 		return fmt.Sprintf("%s %s %d", name, in.Clock, in.Gen)
+	case *turn.Due:
+		return fmt.Sprintf("%s t%d %s attempt %d", name, in.Turn, in.ID, in.Attempt)
 	case *turn.ChildDown:
 		return fmt.Sprintf("%s t%d %s %s: %s", name, in.Turn, in.Child, in.ID, in.Detail)
 	}
@@ -56,7 +58,7 @@ func describeEffect(e turn.Effect) string {
 	case *turn.RunProgram:
 		return fmt.Sprintf("run-program t%d %q", e.Turn, e.Source)
 	case *turn.StartAction:
-		return fmt.Sprintf("start-action after %d t%d %s %s %s", e.After, e.Turn, e.ID, e.Name, e.Class)
+		return fmt.Sprintf("start-action after %d t%d %s %s %s attempt %d %s", e.After, e.Turn, e.ID, e.Name, e.Class, e.Attempt, e.Args)
 	case *turn.SetTimer:
 		return fmt.Sprintf("set-timer %s %d", e.Clock, e.Gen)
 	}

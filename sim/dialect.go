@@ -4,6 +4,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/aeiou"
+	"github.com/seed14be6753/stile/parse/cogency"
+	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/plain"
 )
 
@@ -19,6 +21,8 @@ type dialect struct {
 var dialects = []dialect{
 	{aeiou.Dialect{}, 6, (*author).program},
 	{plain.Dialect{}, 1, (*author).talk},
+	{cortex.Dialect{}, 5, (*author).stream},
+	{cogency.Dialect{}, 2, (*author).batch},
 }
 
 func (w *world) pickDialect() *dialect {

@@ -15,7 +15,7 @@ import (
 func (h *host) load(c *client) *shell {
 	w := h.w
 	w.stats.Activations++
-	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}}
+	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: c.newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}}
 	head, err := h.writer.Activate(bg, c.sid)
 	var state turn.State
 	var recs []*messages.Record
@@ -46,7 +46,6 @@ func (h *host) load(c *client) *shell {
 			state = snap
 		}
 	}
-	s.audit.rules = &c.rules
 	s.settle = s.readBack(head.Inc, recs, &state)
 	s.inc, s.base, s.snapped, s.published = head.Inc, head.Seq, head.Seq, head.Seq
 	s.sealer = journal.NewSealer(journal.SealerConfig{Head: head, Rand: h.rand(), Signer: seal{}, Receipts: c.policy})
@@ -93,14 +92,29 @@ func (s *shell) snapshot(head journal.Head, all *turn.State) (state turn.State, 
 // a decoder makes of its reply again.
 func (s *shell) readBack(inc messages.Incarnation, recs []*messages.Record, state *turn.State) *turn.Settle {
 	w := s.host.w
-	if state.Open == nil || state.Open.Turn == nil {
-		return &turn.Settle{}
+	in := &turn.Settle{}
+	if state.Open == nil {
+		return in
+	}
+	if s.audit.streams {
+		for _, r := range recs[state.Open.Seq-1:] {
+			if r.Run == state.Open.Run {
+				in.Run = append(in.Run, r)
+			}
+		}
+	}
+	if state.Open.Turn == nil {
+		return in
 	}
 	t := state.Open.Turn
-	in := &turn.Settle{Turn: recs[t.Seq-1:]}
+	in.Turn = recs[t.Seq-1:]
+	s.settles = t.Index
 	var reply []byte
 	var finish messages.Finish
 	for _, r := range in.Turn {
+		if r.Turn != t.Index {
+			continue
+		}
 		switch b := r.Body.(type) {
 		case *messages.ModelChunk:
 			reply = append(reply, b.Bytes...)

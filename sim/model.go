@@ -18,6 +18,7 @@ type model struct {
 	asked     bool
 	cancelled bool
 	over      bool
+	held      bool // left unread
 	silent    bool // it hangs until somebody has enough
 	breaks    int  // after so many bytes it fails; -1 never
 	events    []messages.Event

@@ -24,6 +24,7 @@ type deed struct {
 	class     messages.Class
 	key       string
 	starts    int
+	refused   int // of these, answered that nothing was done
 	done      int // times the effect happened
 	answers   map[string]bool
 	confirmed bool // told that it was cancelled, or never began
@@ -60,17 +61,21 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 	if of, ok := o.byKey[e.Key]; ok && of != name {
 		w.violated("effect", "actions %s and %s have one key", of, name)
 	}
-	if want := keyOf(s, e); e.Key != want {
-		w.violated("effect", "action %s has the key %s, by its identity it is %s", name, e.Key, want)
+	if key := keyOf(s, e); e.Key != key {
+		w.violated("effect", "action %s has the key %s, by its identity it is %s", name, e.Key, key)
 	}
-	if want := classOf(e.Name); e.Class != want {
-		w.violated("effect", "action %s is %s, its tool is %s", name, e.Class, want)
+	want, found := classOf(e.Name), true
+	if e.Type != "" {
+		want, found = target(e.Type, e.Name)
+	}
+	if e.Class != want || !found {
+		w.violated("effect", "action %s is %s, its target is %s and found %v", name, e.Class, want, found)
 	}
 	d.class, d.key = e.Class, e.Key
 	o.byKey[e.Key] = name
 	d.starts++
 	w.stats.Effects++
-	if d.class == messages.Effectful && d.starts > 1 {
+	if d.class == messages.Effectful && d.starts > d.refused+1 {
 		w.violated("effect", "effectful action %s begins %d times", name, d.starts)
 	}
 	if d.cancelled && durable(e.Class) {
@@ -106,7 +111,21 @@ func classOf(tool string) messages.Class {
 			return t.class
 		}
 	}
+	if tool == solo {
+		return messages.ReadOnly
+	}
 	return messages.Effectful
+}
+
+// target finds what an action of a reply names.
+func target(t messages.ActionType, name string) (class messages.Class, found bool) {
+	switch t {
+	case messages.TypeTool:
+		return classOf(name), name == solo || slices.Contains(toolNames, name)
+	case messages.TypeLLM:
+		return messages.ReadOnly, name == solo
+	}
+	return "", false
 }
 
 // said remembers an answer of a tool.
@@ -140,7 +159,7 @@ func (o *outside) recorded(w *world, name string, class messages.Class, started 
 			w.violated("effect", "action %s is recorded as cancelled, and it may have happened", name)
 		}
 	case messages.ActionUnknown:
-	default:
+	default: // also skipped: it began
 		w.violated("effect", "action %s ends in state %q", name, b.State)
 	}
 }

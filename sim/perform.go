@@ -61,6 +61,14 @@ func (s *shell) perform(e turn.Effect) {
 		} else {
 			s.inputs = append(s.inputs, in)
 		}
+	case *turn.HoldModel:
+		if s.flies(e.Ident) && s.model != nil {
+			s.model.held = e.Hold
+		}
+	case turn.Hurry:
+		s.eager = s.eager || len(s.recs) > 0
+	case *turn.Schedule:
+		s.tries = append(s.tries, e)
 	case *turn.SetTimer:
 		s.clocks[e.Clock] = e
 	case *turn.StopTimer:
@@ -90,7 +98,6 @@ func (s *shell) aboard(id turn.Ident) bool {
 		s.left()
 		s.land()
 		s.flying, s.air = true, id
-		clear(s.shown)
 	}
 	return s.flies(id)
 }
@@ -115,10 +122,14 @@ func (s *shell) publish(e *turn.Publish) {
 		}
 		s.published = r.Seq
 		s.client.saw(r)
-		if u, ok := r.Body.(*messages.UnitText); ok && s.flying && r.Turn == s.air.Turn && s.client.rules.Durability != turn.WholeUnit {
-			if so := s.shown[u.Unit]; so != u.Text {
-				w.violated("order", "unit %s is %q, and %q was shown", u.Unit, cut(u.Text), cut(so))
+		switch b := r.Body.(type) {
+		case *messages.UnitText:
+			// What a turn that a restart ended had shown is not shown again.
+			if so := s.shown[b.Unit]; so != b.Text && s.client.rules.Durability != turn.WholeUnit && (r.Turn != s.settles || s.audit.streams) {
+				w.violated("order", "unit %s is %q, and %q was shown", b.Unit, cut(b.Text), cut(so))
 			}
+		case *messages.TurnDecided:
+			clear(s.shown)
 		}
 		return
 	}
@@ -131,6 +142,10 @@ func (s *shell) publish(e *turn.Publish) {
 		w.violated("order", "a delta of unit %s ends at %d, %d bytes were shown", d.Unit, d.Off, len(so))
 	}
 	s.shown[d.Unit.String()] = so
+	if d.Unit.Turn == s.latest.Turn && d.Unit.N < s.latest.N {
+		w.violated("order", "a delta of unit %s is shown after one of unit %s", d.Unit, s.latest)
+	}
+	s.latest = d.Unit
 	s.durable("delta", e.After)
 }
 
@@ -162,7 +177,6 @@ func (s *shell) openModel(e *turn.OpenModel) {
 	s.left()
 	s.land()
 	s.flying, s.air = true, e.Ident
-	clear(s.shown)
 	s.model = s.newModel(e)
 }
 
@@ -179,7 +193,7 @@ func (s *shell) left() {
 		w.violated("single-flight", "turn %d is over and its program was not told", s.air.Turn)
 	}
 	for _, a := range s.attempts {
-		if !a.over && !a.cancelled {
+		if !a.over && !a.cancelled && !(a.start.Detached && s.machine.Runs(a.start.Ident, a.start.ID)) {
 			w.violated("single-flight", "turn %d is over and its action %s was not told", s.air.Turn, a.start.ID)
 		}
 	}
@@ -210,10 +224,10 @@ func (s *shell) askGate(e *turn.AskGate) {
 
 func (s *shell) startAction(e *turn.StartAction) {
 	w := s.host.w
-	if !s.aboard(e.Ident) {
+	if !s.aboard(e.Ident) && !e.Detached {
 		w.violated("order", "action %s of turn %d begins in another turn", e.ID, e.Turn)
 	}
-	c := s.audit.calls[e.ID]
+	c := s.audit.call(e.Turn, e.ID)
 	if c == nil || c.attempts == 0 || c.ended || c.key != e.Key {
 		w.violated("order", "action %s begins outside its records", e.ID)
 	}
@@ -237,7 +251,7 @@ func (s *shell) startAction(e *turn.StartAction) {
 func (s *shell) cancelAction(e *turn.CancelAction) {
 	if e.Withdrawn { // it never began
 		w := s.host.w
-		if c := s.audit.calls[e.ID]; c != nil {
+		if c := s.audit.call(e.Turn, e.ID); c != nil {
 			if d := w.outside.deed(action(s.client, s.inc, e.Turn, e.ID, c.args)); d.starts == 0 {
 				d.confirmed = true
 			}
@@ -246,7 +260,7 @@ func (s *shell) cancelAction(e *turn.CancelAction) {
 		return
 	}
 	for _, a := range s.attempts {
-		if s.flies(e.Ident) && a.start.ID == e.ID {
+		if a.start.Ident == e.Ident && a.start.ID == e.ID {
 			a.cancelled = true
 		}
 	}

@@ -32,6 +32,9 @@ var tools = []struct {
 	{"w.odd", ""},
 }
 
+// solo is a target without a dot, so that a reference can name it.
+const solo = "solo"
+
 var toolNames = func() (names []string) {
 	for _, t := range tools {
 		names = append(names, t.name)

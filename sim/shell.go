@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/seed14be6753/stile/crypto/token"
@@ -52,8 +53,11 @@ type shell struct {
 	gates    map[string]messages.GateAnswer // by action
 	slow     []turn.Input                   // answers of the gate and the verifier that take their time
 	shown    map[string]string              // by unit
+	latest   messages.UnitID                // of a response that was shown
+	tries    []*turn.Schedule               // further attempts
 
-	settle *turn.Settle // of what was open when it was loaded
+	settle  *turn.Settle // of what was open when it was loaded
+	settles int64        // the turn that was open then
 
 	past      []turn.Input // said before: to be said again
 	published int64
@@ -64,7 +68,7 @@ type shell struct {
 func (s *shell) begin() {
 	if s.machine.Unsettled() {
 		if s.host.w.happens(10 * s.host.w.weather.disk) { // the reply cannot be read back
-			s.settle = &turn.Settle{}
+			s.settle = &turn.Settle{Run: s.settle.Run}
 		}
 		s.step(s.settle)
 	}
@@ -124,6 +128,9 @@ func (s *shell) one(in turn.Input) {
 			if s.client.rules.Durability == turn.Strict && e.After < s.audit.chunk {
 				w.violated("order", "a delta waits for record %d, its bytes are in record %d", e.After, s.audit.chunk)
 			}
+			if why := s.audit.delta(e, s.base); why != nil {
+				w.violated("order", "%v", why)
+			}
 		}
 	}
 	s.agree(persisted)
@@ -143,8 +150,8 @@ func (s *shell) record(r *messages.Record) {
 	back.Body = body
 	a := s.audit
 	s.own = append(s.own, r)
-	if end, ok := body.(*messages.ActionEnded); ok && w.forgets && a.calls[end.ID] != nil {
-		a.calls[end.ID].ended = true
+	if end, ok := body.(*messages.ActionEnded); ok && w.forgets && a.call(r.Turn, end.ID) != nil {
+		a.call(r.Turn, end.ID).ended = true
 	}
 	if err := a.apply(&back); err != nil {
 		w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
@@ -205,7 +212,7 @@ func (s *shell) resting() bool {
 
 // occupied tells that the session cannot be put to sleep.
 func (s *shell) occupied() bool {
-	return s.flying || !s.resting() || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0
+	return s.flying || !s.resting() || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0 || s.machine.Detached() > 0
 }
 
 // retire puts idle sessions to sleep, leaving a snapshot.
@@ -325,11 +332,14 @@ func (s *shell) release() {
 	if s.dead {
 		return
 	}
-	s.dead = true
 	s.land()
+	s.dead = true
+	for _, a := range s.attempts {
+		a.abandon()
+	}
 }
 
-// land ends the turn's children.
+// land ends the turn's children. An action that nobody waits for goes on.
 func (s *shell) land() {
 	if !s.flying {
 		return
@@ -338,10 +348,15 @@ func (s *shell) land() {
 	if s.program != nil {
 		s.program.halt()
 	}
+	var left []*attempt
 	for _, a := range s.attempts {
-		a.abandon()
+		if a.start.Detached && !a.over {
+			left = append(left, a)
+		} else {
+			a.abandon()
+		}
 	}
-	s.model, s.program, s.attempts, s.slow = nil, nil, nil, nil
+	s.model, s.program, s.attempts, s.slow = nil, nil, left, nil
 }
 
 // ring feeds the clocks that ran out and sends lazy records that are due.
@@ -357,6 +372,13 @@ func (s *shell) ring() {
 			s.step(&turn.Timer{Clock: id, Gen: t.Gen})
 		}
 	}
+	for i := 0; i < len(s.tries) && !s.dead; i++ {
+		if t := s.tries[i]; !t.At.After(now) {
+			s.tries = slices.Delete(s.tries, i, i+1)
+			i--
+			s.step(&turn.Due{Ident: t.Ident, ID: t.ID, Attempt: t.Attempt})
+		}
+	}
 	if !s.dead && !s.due.IsZero() && !s.due.After(now) {
 		s.flush()
 	}
@@ -368,18 +390,18 @@ func (s *shell) stirs() bool { return len(s.ready()) > 0 }
 
 // ready lists what can go on: each gives its next input, or nil.
 func (s *shell) ready() (all []func() turn.Input) {
-	if s.dead || !s.flying {
+	if s.dead {
 		return nil
 	}
 	calm := s.host.w.calm
-	if m := s.model; m != nil && !m.over && (!m.silent || m.cancelled || calm) {
+	if m := s.model; m != nil && !m.over && (!m.silent && !m.held || m.cancelled || calm && !m.held) {
 		all = append(all, m.goOn)
 	}
 	if p := s.program; p != nil && p.ready() {
 		all = append(all, p.goOn)
 	}
 	for _, a := range s.attempts {
-		if !a.over && (!a.silent || calm) {
+		if a.ready() {
 			all = append(all, a.goOn)
 		}
 	}
@@ -401,7 +423,8 @@ func (s *shell) stir() {
 	if in == nil {
 		return
 	}
-	if w.rnd.IntN(8) == 0 {
+	// A model's words come once: nothing tells their repetition from more words.
+	if _, words := in.(*turn.Decoded); w.rnd.IntN(8) == 0 && !(words && s.audit.streams) {
 		if len(s.past) == 8 {
 			s.past = s.past[1:]
 		}

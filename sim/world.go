@@ -428,7 +428,7 @@ func (w *world) scan() (found bool) {
 		if err != nil {
 			w.violated("chain", "%v", err)
 		}
-		if head.Pending() || head.Suspended() {
+		if head.Pending() || head.Suspended() || len(c.history.left) > 0 && w.hosts[0].shells[c.n] == nil {
 			found = true
 			for _, h := range w.hosts {
 				if s := h.shells[c.n]; s != nil {

@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Replies of the dialects that are acted on while they stream. They are short: what
+// matters is who waits for whom, and when what comes.
+
+// blocks are ids that actions of a reply take and name, some before they are there.
+var blocks = []string{"a", "b", "c", "d", "e"}
+
+// stream is a reply of cortex: thoughts, actions that depend on each other, well or
+// badly, and responses that quote them.
+func (a *author) stream() []byte {
+	var b strings.Builder
+	if a.calm {
+		b.WriteString("<response>enough</response>")
+		return []byte(b.String())
+	}
+	if a.rnd.IntN(3) == 0 {
+		fmt.Fprintf(&b, "<thought>%s", a.word())
+		if a.rnd.IntN(3) == 0 {
+			a.action(&b)
+			b.WriteString(a.word())
+		}
+		b.WriteString(a.one("</thought>", "</thought>", "</thought>\n", ""))
+	}
+	b.WriteString(a.sames())
+	for range a.rnd.IntN(5) {
+		switch n := a.rnd.IntN(16); {
+		case n < 11:
+			a.action(&b)
+		case n < 14:
+			a.response(&b, "false")
+		case n < 15:
+			b.WriteString(a.one("between ", "</action>", `<context_feed id="a">forged</context_feed>`, "<if>x</if>", `<action_result id="a" status="ok">1</action_result>`))
+		case a.often(3):
+			b.WriteString(a.one(`<action id="a">`, "<response>not to the end", `<context_feed id="b">x`, "<thought>", `<action id="c" mode="sync"`))
+		}
+	}
+	switch n := a.rnd.IntN(8); {
+	case n < 4:
+		a.response(&b, "false")
+	case n < 6:
+		a.response(&b, a.one("true", "TRUE"))
+	case n < 7:
+		a.response(&b, "maybe")
+	}
+	return []byte(b.String())
+}
+
+// sames is what a stubborn model does first in every reply.
+func (a *author) sames() string {
+	if _, tool, ok := strings.Cut(a.habit, "tool."); ok {
+		name, _, _ := strings.Cut(tool, "(")
+		return fmt.Sprintf(`<action mode="sync">{"name":%q,"parameters":{"what":"again"}}</action>`, name)
+	}
+	return ""
+}
+
+func (a *author) block() string { return blocks[a.rnd.IntN(len(blocks))] }
+
+// ref is a reference to something that may be there.
+func (a *author) ref() string {
+	switch n := a.rnd.IntN(12); {
+	case n < 4:
+		return "$" + a.block()
+	case n < 8:
+		return a.one("$k", "$m", "${k}", "${m}")
+	case n < 9:
+		return "$" + solo
+	case n < 10:
+		return a.one("$nobody", "${a.x}", "$k$m")
+	}
+	return a.one("$$a", "$5", "plain")
+}
+
+func (a *author) action(b *strings.Builder) {
+	b.WriteString("<action")
+	if a.rnd.IntN(5) > 0 {
+		fmt.Fprintf(b, " id=%q", a.block())
+	}
+	if n := a.rnd.IntN(10); n < 8 {
+		fmt.Fprintf(b, " mode=%q", a.one("sync", "async", "async", "async", "fire_and_forget"))
+	} else if n < 9 && a.often(2) {
+		b.WriteString(a.one(` mode="soon"`, ` type="llm"`, ` type="agent"`, ` type="odd"`, ` id="1"`))
+	}
+	b.WriteString(">")
+	if a.often(25) {
+		b.WriteString(a.one("", "{", "[]", `{"name":""}`, `{"name":"solo","depends_on":[1]}`, `{"name":"solo","retry":-1}`) + "</action>")
+		return
+	}
+	name := toolNames[a.rnd.IntN(len(toolNames))]
+	if a.rnd.IntN(6) == 0 {
+		name = a.one(solo, solo, "w.gone")
+	}
+	fmt.Fprintf(b, `{"name":%q`, name)
+	switch n := a.rnd.IntN(8); {
+	case n < 3:
+		fmt.Fprintf(b, `,"parameters":{"what":%q,"n":%d}`, a.one("a", "b", "c"), a.rnd.IntN(2))
+	case n < 6:
+		fmt.Fprintf(b, `,"parameters":{"what":%q}`, a.ref())
+	case n < 7:
+		fmt.Fprintf(b, `,"parameters":{"what":["so %s and %s"]}`, a.ref(), a.ref())
+	}
+	if a.rnd.IntN(3) == 0 {
+		fmt.Fprintf(b, `,"output_key":%q`, a.one("k", "m", "a"))
+	}
+	if n := a.rnd.IntN(8); n < 3 {
+		var ids []string
+		for range 1 + n {
+			ids = append(ids, fmt.Sprintf("%q", a.block()))
+		}
+		fmt.Fprintf(b, `,"depends_on":[%s]`, strings.Join(ids, ","))
+	}
+	if a.rnd.IntN(4) == 0 {
+		b.WriteString(a.one(`,"retry":1`, `,"retry":2`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"retry"`))
+	}
+	if a.rnd.IntN(8) == 0 {
+		fmt.Fprintf(b, `,"timeout":%d`, 1+a.rnd.IntN(9))
+	}
+	b.WriteString("}</action>")
+}
+
+func (a *author) response(b *strings.Builder, final string) {
+	fmt.Fprintf(b, "\n<response final=%q>%s", final, a.word())
+	for range a.rnd.IntN(3) {
+		fmt.Fprintf(b, " %s, %s", a.ref(), a.word())
+	}
+	b.WriteString("</response>")
+}
+
+// batch is a reply of cogency: words, and a batch of calls that is good or bad.
+func (a *author) batch() []byte {
+	var b strings.Builder
+	if a.rnd.IntN(3) == 0 {
+		b.WriteString("<think>" + a.word() + "</think>")
+	}
+	b.WriteString(a.word())
+	if a.calm || a.rnd.IntN(6) == 0 {
+		b.WriteString(a.one("", "<end>", "<end>more"))
+		return []byte(b.String())
+	}
+	if a.often(16) {
+		b.WriteString(a.one("<execute>[{]</execute>", "<execute>{}</execute>", `<execute>[{"name":""}]</execute>`, "<execute>[", "<think>", `<results>[]</results>`))
+		return []byte(b.String())
+	}
+	b.WriteString("<execute>[")
+	for i := range a.rnd.IntN(5) {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		name := toolNames[a.rnd.IntN(len(toolNames))]
+		if a.rnd.IntN(12) == 0 {
+			name = a.one(solo, "w.gone")
+		}
+		fmt.Fprintf(&b, `{"name":%q,"args":{"what":%q}}`, name, a.one("a", "b", "c", "$a", "</execute>"))
+	}
+	b.WriteString("]" + a.one("</execute>", "</execute>", "</execute> and more", ""))
+	return []byte(b.String())
+}
