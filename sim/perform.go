@@ -69,6 +69,7 @@ func (s *shell) perform(e turn.Effect) {
 		s.eager = s.eager || len(s.recs) > 0
 	case *turn.Schedule:
 		s.tries = append(s.tries, e)
+	case *turn.EndChildren: // no action here runs in a session of its own
 	case *turn.SetTimer:
 		s.clocks[e.Clock] = e
 	case *turn.StopTimer:
