@@ -133,88 +133,23 @@ func (r *Run) Cancel(ctx context.Context, by string) error {
 }
 
 // Events follows the run from its input to its run.end. Ranging over it again
-// starts from the input again; records come from the journal, deltas only live.
+// starts from the input again.
 func (r *Run) Events(ctx context.Context) iter.Seq2[Update, error] {
-	turn := int64(0) // of this run, in flight
+	return r.Resume(ctx, Position{Seq: max(0, r.seq-1)})
+}
+
+// Resume is Events behind a position that an earlier stream of this run came to.
+func (r *Run) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
 	mine := func(u Update) bool {
 		if u.Delta != nil {
-			return u.Delta.Unit.Turn == turn
+			return u.Delta.Run == r.ordinal
 		}
-		if u.Record.Run != r.ordinal {
-			return false
-		}
-		switch u.Record.Body.(type) {
-		case *messages.TurnBegin:
-			turn = u.Record.Turn
-		case *messages.TurnDecided:
-			turn = 0
-		}
-		return true
+		return u.Record.Run == r.ordinal
 	}
 	last := func(u Update) bool {
 		return u.Record != nil && u.Record.Run == r.ordinal && u.Record.Body.Kind() == messages.KindRunEnd
 	}
-	return r.session.rt.follow(ctx, r.session.sid, r.session.inc, max(0, r.seq-1), mine, last)
-}
-
-// follow yields the records after a position and then the live updates, without a
-// gap or a repetition of records: it subscribes first, reads the journal, and
-// skips what it has seen.
-func (rt *Runtime) follow(ctx context.Context, sid string, inc messages.Incarnation, after int64,
-	keep, last func(Update) bool,
-) iter.Seq2[Update, error] {
-	return func(yield func(Update, error) bool) {
-		sub := rt.host.Hub().Subscribe(sid)
-		defer sub.Close()
-		seen := after
-		show := func(u Update) (more bool) {
-			if u.Record != nil {
-				if u.Record.Seq <= seen || u.Record.Inc != inc {
-					return true
-				}
-				seen = u.Record.Seq
-			}
-			if !keep(u) {
-				return true
-			}
-			return yield(u, nil) && !last(u)
-		}
-		catchUp := func() bool {
-			for r, err := range readRecords(ctx, rt.store, inc, seen+1) {
-				if err != nil {
-					yield(Update{}, err)
-					return false
-				}
-				if !show(Update{Record: r}) {
-					return false
-				}
-			}
-			return true
-		}
-		if !catchUp() {
-			return
-		}
-		for {
-			batch, missed, err := sub.Next(ctx)
-			if err != nil {
-				yield(Update{}, closedError(err))
-				return
-			}
-			for _, u := range batch {
-				// A record that does not follow what was shown: the ones between are in
-				// the journal.
-				if u.Record != nil && u.Record.Seq > seen+1 && !catchUp() {
-					return
-				}
-				if !show(u) {
-					return
-				}
-			}
-			if missed && !catchUp() {
-				return
-			}
-		}
-	}
+	return r.session.rt.follow(ctx, r.session.sid, r.session.inc, from, mine, last)
 }
 
 // closedError makes the end of the runtime a typed error.

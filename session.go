@@ -12,6 +12,8 @@ import (
 type (
 	// Update is what subscribers get: a record, or a delta of growing text.
 	Update = messages.Update
+	// Position is where a stream of updates is resumed.
+	Position = messages.Position
 	// Record is one entry of a session's journal.
 	Record = messages.Record
 	// Error is the one error type; its Code says what happened.
@@ -157,14 +159,29 @@ func (s *Session) Blob(ctx context.Context, d messages.Digest) ([]byte, error) {
 
 // Events follows the session: every record after the position after, then what
 // comes, until ctx ends or the runtime closes. Deltas of growing text come between
-// records; a subscriber that is too slow loses deltas, never records.
+// records. A subscriber that is too slow or comes late loses nothing: it gets the
+// text that was shown meanwhile in fewer, longer deltas. All deltas of a unit,
+// retractions applied, are the text of its record.
 func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[Update, error] {
-	return s.rt.follow(ctx, s.sid, s.inc, after, func(Update) bool { return true }, func(Update) bool { return false })
+	return s.Resume(ctx, Position{Seq: after})
+}
+
+// Resume is Events behind any position, also inside a growing text: what it yields
+// continues what the reader of the position had, byte for byte. Text that was shown
+// and is not in the journal after a crash is taken back first (Delta.Retract). A
+// position behind the session's last record is ERR_CONFIG.
+func (s *Session) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
+	return s.rt.follow(ctx, s.sid, s.inc, from, func(Update) bool { return true }, func(Update) bool { return false })
 }
 
 func readRecords(ctx context.Context, store journal.Store, inc messages.Incarnation, from int64) iter.Seq2[*Record, error] {
+	return readSpan(ctx, store, inc, from, 0)
+}
+
+// readSpan reads the records from one position up to another, 0 for the end.
+func readSpan(ctx context.Context, store journal.Store, inc messages.Incarnation, from, to int64) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
-		for r, err := range store.Read(ctx, inc, from, 0) {
+		for r, err := range store.Read(ctx, inc, from, to) {
 			if err == nil {
 				r, err = typed(r)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"github.com/seed14be6753/stile/messages"
@@ -12,7 +13,9 @@ import (
 // Hub is the publisher: it hands the updates of sessions to their subscribers.
 // It is keyed by session and lives apart from the actors, so a subscriber keeps
 // no session awake and a slow one holds none up: what a subscriber does not fetch
-// in time it reads back from the journal. All methods are safe for concurrent use.
+// in time it reads back from the journal. Of text that is shown and not yet in a record
+// it keeps what was shown, so that whoever comes late, or again, gets that as well.
+// All methods are safe for concurrent use.
 type Hub struct {
 	seed   maphash.Seed
 	shards [64]hubShard
@@ -22,6 +25,8 @@ type hubShard struct {
 	mu    sync.Mutex
 	subs  map[string][]*Subscription
 	waits map[string][]*Waiter
+	// grown is the shown text of the turn in flight that no record has yet.
+	grown map[string][]grownUnit
 	// closed refuses new ones.
 	closed bool
 }
@@ -32,6 +37,7 @@ func NewHub() *Hub {
 	for i := range h.shards {
 		h.shards[i].subs = map[string][]*Subscription{}
 		h.shards[i].waits = map[string][]*Waiter{}
+		h.shards[i].grown = map[string][]grownUnit{}
 	}
 	return h
 }
@@ -40,8 +46,8 @@ func (h *Hub) shard(sid string) *hubShard {
 	return &h.shards[maphash.String(h.seed, sid)%uint64(len(h.shards))]
 }
 
-// subscriptionLimit bounds the updates a subscription holds; beyond it records
-// are dropped here and read from the journal, deltas are gone.
+// subscriptionLimit bounds the updates a subscription holds; beyond it updates are
+// dropped here: records are read from the journal then, and text by Grown.
 const subscriptionLimit = 256
 
 // ErrStopped ends subscriptions and waits when the host stops.
@@ -60,7 +66,8 @@ type Subscription struct {
 	err    error // why it ended, instead of ErrStopped
 }
 
-// Subscribe registers for what sid publishes from now on.
+// Subscribe registers for what sid publishes from now on. In front of it come deltas
+// with the text that is shown and has no record yet.
 func (h *Hub) Subscribe(sid string) *Subscription {
 	s := &Subscription{hub: h, sid: sid, wake: make(chan struct{}, 1)}
 	sh := h.shard(sid)
@@ -72,7 +79,70 @@ func (h *Hub) Subscribe(sid string) *Subscription {
 		return s
 	}
 	sh.subs[sid] = append(sh.subs[sid], s)
+	if s.queue = sh.shown(sid); len(s.queue) > 0 {
+		s.signal()
+	}
 	return s
+}
+
+// Grown gives the text of sid that is shown and has no record yet, a delta a unit.
+func (h *Hub) Grown(sid string) []messages.Update {
+	sh := h.shard(sid)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.shown(sid)
+}
+
+// grownUnit is the shown text of one unit.
+type grownUnit struct {
+	last messages.Delta // the newest piece
+	text []byte         // all pieces
+}
+
+func (sh *hubShard) shown(sid string) (all []messages.Update) {
+	for _, u := range sh.grown[sid] {
+		d := u.last
+		d.Text = string(u.text)
+		all = append(all, messages.Update{Delta: &d})
+	}
+	return all
+}
+
+// grow keeps what was shown until a record has it.
+func (sh *hubShard) grow(sid string, d *messages.Delta) {
+	units := sh.grown[sid]
+	i := slices.IndexFunc(units, func(u grownUnit) bool { return u.last.Unit == d.Unit })
+	if i < 0 {
+		i, units = len(units), append(units, grownUnit{})
+		sh.grown[sid] = units
+	}
+	u := &units[i]
+	// A turn that was restored shows its text again, from wherever it goes on.
+	from := int(d.Off) - len(d.Text)
+	if from > len(u.text) {
+		return
+	}
+	u.text = append(u.text[:from], d.Text...)
+	u.last = *d
+}
+
+// settle forgets shown text that a record has, or that none will have.
+func (sh *hubShard) settle(sid string, r *messages.Record) {
+	units := sh.grown[sid]
+	if len(units) == 0 {
+		return
+	}
+	switch b := r.Body.(type) {
+	case *messages.UnitText:
+		units = slices.DeleteFunc(units, func(u grownUnit) bool { return u.last.Unit.String() == b.Unit })
+	case *messages.TurnDecided:
+		units = slices.DeleteFunc(units, func(u grownUnit) bool { return u.last.Unit.Turn <= r.Turn })
+	}
+	if len(units) == 0 {
+		delete(sh.grown, sid)
+	} else {
+		sh.grown[sid] = units
+	}
 }
 
 // Close ends the subscription and wakes Next.
@@ -123,8 +193,7 @@ func (s *Subscription) push(u messages.Update) {
 	s.signal()
 }
 
-// Next waits for updates. missed tells that records were dropped in front of
-// them. It ends with ErrStopped, with the failure of the session's journal, or
+// Next waits for updates. missed tells that updates were dropped behind them. It ends with ErrStopped, with the failure of the session's journal, or
 // with the context's error.
 func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, missed bool, err error) {
 	for {
@@ -220,6 +289,11 @@ func (h *Hub) Publish(sid string, u messages.Update) {
 	for _, s := range sh.subs[sid] {
 		s.push(u)
 	}
+	if u.Delta != nil {
+		sh.grow(sid, u.Delta)
+	} else {
+		sh.settle(sid, u.Record)
+	}
 	waits := sh.waits[sid]
 	if len(waits) == 0 || u.Record == nil {
 		return
@@ -257,6 +331,7 @@ func (h *Hub) Fail(sid string, err error) {
 	}
 	delete(sh.subs, sid)
 	delete(sh.waits, sid)
+	delete(sh.grown, sid)
 }
 
 // Close ends every subscription and waiter and refuses new ones.
@@ -278,6 +353,7 @@ func (h *Hub) Close() {
 		}
 		clear(sh.subs)
 		clear(sh.waits)
+		clear(sh.grown)
 		sh.mu.Unlock()
 	}
 }

@@ -3,6 +3,8 @@ package actors_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/seed14be6753/stile/actors"
@@ -79,5 +81,50 @@ func TestWaiters(t *testing.T) {
 	h.Close()
 	if _, _, err := foreign.Wait(t.Context()); !errors.Is(err, actors.ErrStopped) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// Text without a record is kept for those who come late; a turn that was restored
+// shows it again from where it likes.
+func TestGrownText(t *testing.T) {
+	h := actors.NewHub()
+	grown := func() (all []string) {
+		for _, u := range h.Grown("s") {
+			all = append(all, fmt.Sprintf("%s@%d %s", u.Delta.Unit, u.Delta.Off, u.Delta.Text))
+		}
+		return all
+	}
+	say := func(n int, off int64, text string) {
+		h.Publish("s", messages.Update{Delta: &messages.Delta{Run: 1, Unit: messages.UnitID{Turn: 2, N: n}, Off: off, Text: text}})
+	}
+	say(0, 2, "ab")
+	say(0, 4, "cd")
+	say(1, 1, "x")
+	say(0, 3, "bc")  // again
+	say(0, 9, "too") // a gap: nobody can say what was between
+	if got := grown(); !slices.Equal(got, []string{"2.0@3 abc", "2.1@1 x"}) {
+		t.Errorf("%q", got)
+	}
+	sub := h.Subscribe("s")
+	if batch, missed, err := sub.Next(t.Context()); err != nil || missed || len(batch) != 2 || batch[0].Delta.Text != "abc" {
+		t.Errorf("%v, %v, %v", batch, missed, err)
+	}
+	h.Publish("s", messages.Update{Record: &messages.Record{Seq: 1, Run: 1, Turn: 2, Body: &messages.UnitText{Unit: "2.0"}}})
+	if got := grown(); !slices.Equal(got, []string{"2.1@1 x"}) {
+		t.Errorf("%q", got)
+	}
+	h.Publish("s", messages.Update{Record: &messages.Record{Seq: 2, Run: 1, Turn: 2, Body: &messages.TurnDecided{}}})
+	if got := grown(); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+	say(0, 2, "ab")
+	h.Fail("s", actors.ErrStopped)
+	if got := grown(); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+	say(0, 2, "ab")
+	h.Close()
+	if got := grown(); len(got) != 0 {
+		t.Errorf("%q", got)
 	}
 }

@@ -183,20 +183,3 @@ type Message struct {
 	// Lints tells what rendering had to change.
 	Lints []Code
 }
-
-// Update is what a subscriber of a session gets: a durable record, or a delta of
-// a unit that is still growing. Exactly one of Record and Delta is set.
-type Update struct {
-	Record *Record
-	Delta  *Delta
-}
-
-// Delta is a piece of shown text. Seq is the last record sent before it, Off the
-// bytes of the unit shown including this piece (design.md §2).
-type Delta struct {
-	Seq  int64
-	Unit UnitID
-	Kind UnitKind
-	Off  int64
-	Text string
-}

@@ -261,3 +261,87 @@ func TestLeavingEvents(t *testing.T) {
 		wantDone(t, decision(t, run))
 	})
 }
+
+// A reader that is cut again and again, and comes back with the id of the last one
+// some time later, reads the same records and texts as one that never left.
+func TestResumeAgainAndAgain(t *testing.T) {
+	for _, durability := range []manifest.Durability{manifest.DurabilityCheckpoint, manifest.DurabilityStrict, manifest.DurabilityUnit} {
+		t.Run(string(durability), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := start(t, stile.Config{})
+				m := manifest.Default("plain")
+				m.Name, m.Stream.Durability = "spoken", durability
+				s := open(t, rt, "spoken", &stile.Agent{Manifest: m, Model: talks(words(100), 10*time.Millisecond)})
+				run := submit(t, s, "go")
+				var seen []int64
+				var shown strings.Builder
+				at, over, late := stile.Position{}, false, 0
+				for n := 0; !over; n++ {
+					time.Sleep(time.Duration(n*7%30) * time.Millisecond)
+					left := 1 + n%6
+					for u, err := range run.Resume(t.Context(), at) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						if d := u.Delta; d != nil {
+							if shown.WriteString(d.Text); d.Retract || d.Off != int64(shown.Len()) {
+								t.Fatalf("%+v after %d bytes", d, shown.Len())
+							}
+							if len(d.Text) > len("wörd-99 ") {
+								late++
+							}
+						} else {
+							seen = append(seen, u.Record.Seq)
+							over = u.Record.Body.Kind() == messages.KindRunEnd
+						}
+						id := u.At.String()
+						if at, err = messages.ParsePosition(id); err != nil {
+							t.Fatal(err)
+						}
+						if left--; left == 0 {
+							break
+						}
+					}
+				}
+				var all []int64
+				for _, r := range records(t, s) {
+					all = append(all, r.Seq)
+				}
+				if !slices.Equal(seen, all[1:]) && !slices.Equal(seen, all) {
+					t.Errorf("records %v of %v", seen, all)
+				}
+				want := strings.Join(words(100), "")
+				if durability == manifest.DurabilityUnit {
+					want = ""
+				} else if late == 0 {
+					t.Error("no text came late: nothing was resumed")
+				}
+				if shown.String() != want {
+					t.Errorf("%d bytes were shown, want %d", shown.Len(), len(want))
+				}
+			})
+		})
+	}
+}
+
+// Whoever comes while a text grows gets what was shown of it.
+func TestLateSubscriberGetsTheText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "late", &stile.Agent{Dialect: "plain", Model: talks(append(words(5), ""), time.Second)})
+		run := submit(t, s, "go")
+		time.Sleep(5500 * time.Millisecond)
+		for u, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := u.Delta; d != nil {
+				if want := strings.Join(words(5), ""); d.Text != want || d.Off != int64(len(want)) {
+					t.Errorf("%+v", d)
+				}
+				break
+			}
+		}
+		wantDone(t, decision(t, run))
+	})
+}

@@ -138,7 +138,7 @@ func (m *Machine) unitText(ev *messages.Event) {
 		return
 	}
 	p := &Publish{Update: messages.Update{Delta: &messages.Delta{
-		Unit: u.ID, Kind: u.Kind, Off: int64(f.text.Len()), Text: string(ev.Text),
+		Run: m.state.Open.Run, Unit: u.ID, Kind: u.Kind, Off: int64(f.text.Len()), Text: string(ev.Text),
 	}}}
 	if m.cfg.Durability == Strict {
 		p.After = m.state.Seq

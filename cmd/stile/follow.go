@@ -39,20 +39,24 @@ func follow(ctx context.Context, run *stile.Run, show func(stile.Update) error) 
 }
 
 // updateJSON is an update as a line of JSON: a record as exports have it, or
-// {"type":"delta"} with unit, offset and text.
+// {"type":"delta"} with unit, offset and text, or {"type":"retract"} with unit and
+// offset.
 func updateJSON(buf []byte, u stile.Update) ([]byte, error) {
 	if u.Record != nil {
 		return append(journal.AppendRecord(buf, u.Record), '\n'), nil
 	}
-	d := u.Delta
+	d, kind := u.Delta, "delta"
+	if d.Retract {
+		kind = "retract"
+	}
 	b, err := json.Marshal(struct {
 		Kind messages.UnitKind `json:"kind"`
 		Off  int64             `json:"off"`
 		Seq  int64             `json:"seq"`
-		Text string            `json:"text"`
+		Text string            `json:"text,omitzero"`
 		Type string            `json:"type"`
 		Unit string            `json:"unit"`
-	}{d.Kind, d.Off, d.Seq, d.Text, "delta", d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
+	}{d.Kind, d.Off, d.Seq, d.Text, kind, d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
 	return append(append(buf, b...), '\n'), err
 }
 

@@ -97,6 +97,10 @@ func (p *printer) delta(d *messages.Delta) {
 	if !p.growing {
 		return
 	}
+	if d.Retract {
+		p.line(dim, "retract", fmt.Sprintf("of this text only %d bytes count", d.Off))
+		return
+	}
 	if p.open != d.Unit {
 		p.finish()
 		p.open = d.Unit

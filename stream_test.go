@@ -1,0 +1,397 @@
+package stile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// logged is a journal that knows its records and its head.
+type logged struct {
+	journal.Store
+	recs []*Record
+}
+
+func (l *logged) HeadOf(context.Context, messages.Incarnation) (journal.Head, error) {
+	var h journal.Head
+	for _, r := range l.recs {
+		h.Seq = r.Seq
+		switch r.Body.(type) {
+		case *messages.RunBegin:
+			h.Open = true
+		case *messages.TurnBegin:
+			h.Turn = r.Turn
+		case *messages.RunEnd:
+			h.Open = false
+		}
+	}
+	return h, nil
+}
+
+func (l *logged) Read(_ context.Context, _ messages.Incarnation, from, to int64) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		for _, r := range l.recs {
+			if r.Seq >= from && (to == 0 || r.Seq <= to) && !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// spoken is a session that speaks at random: units grow, get their records late, are
+// committed before they are published; now and then the host dies, forgets what was
+// not committed, and a later one decides the turn.
+type spoken struct {
+	rnd  *rand.Rand
+	log  *logged
+	hub  *actors.Hub
+	next int // of log, to be published
+	run  int64
+	turn int64
+	// units of the turn without a record, in order, and whether the last one is open
+	texts []string
+	base  int
+	open  bool
+	said  int // updates published
+	over  bool
+	began int // records up to turn.begin
+}
+
+func (s *spoken) commit(b messages.Body) {
+	s.log.recs = append(s.log.recs, &Record{Seq: int64(len(s.log.recs) + 1), Run: s.run, Turn: s.turn, Body: b})
+}
+
+func (s *spoken) publish() {
+	if s.next < len(s.log.recs) {
+		s.hub.Publish("s", Update{Record: s.log.recs[s.next]})
+		s.next++
+		s.said++
+	}
+}
+
+func (s *spoken) settle() {
+	if len(s.texts) > 0 {
+		id := messages.UnitID{Turn: s.turn, N: s.base}
+		complete := len(s.texts) > 1 || !s.open
+		s.commit(&messages.UnitText{UnitKind: messages.ResponseUnit, Unit: id.String(), Text: s.texts[0], Complete: complete})
+		s.texts, s.base = s.texts[1:], s.base+1
+		s.open = s.open && len(s.texts) > 0
+	}
+}
+
+func (s *spoken) decide(d Decision) {
+	s.commit(&messages.TurnDecided{Decision: d})
+	s.texts, s.open = nil, false
+	if d == Continue && s.rnd.IntN(2) == 0 {
+		s.begin()
+		return
+	}
+	s.commit(&messages.RunEnd{Decision: d})
+	s.over = true
+}
+
+func (s *spoken) submit() {
+	s.over = false
+	s.run++
+	s.turn++
+	s.commit(&messages.Input{})
+	s.turn--
+	s.commit(&messages.RunBegin{})
+	s.begin()
+}
+
+func (s *spoken) begin() {
+	s.turn++
+	s.base = 0
+	s.commit(&messages.TurnBegin{})
+	s.began = len(s.log.recs)
+}
+
+func (s *spoken) step() {
+	if s.over {
+		switch s.rnd.IntN(12) {
+		case 0:
+			s.submit()
+		case 1:
+			s.publish()
+		}
+		return
+	}
+	switch n := s.rnd.IntN(40); {
+	case n < 16:
+		for s.next < s.began { // the model is asked when that is shown
+			s.publish()
+		}
+		if !s.open {
+			s.texts, s.open = append(s.texts, ""), true
+		}
+		i := len(s.texts) - 1
+		piece := strings.Repeat(string(rune('a'+s.rnd.IntN(26))), 1+s.rnd.IntN(4))
+		s.texts[i] += piece
+		id := messages.UnitID{Turn: s.turn, N: s.base + i}
+		s.said++
+		s.hub.Publish("s", Update{Delta: &messages.Delta{Run: s.run, Unit: id, Kind: messages.ResponseUnit, Off: int64(len(s.texts[i])), Text: piece}})
+	case n < 19:
+		s.open = false
+	case n < 22:
+		if len(s.texts) > 1 || !s.open {
+			s.settle()
+		}
+	case n < 24:
+		s.commit(&messages.Note{})
+	case n < 36:
+		s.publish()
+	case n < 37:
+		for len(s.texts) > 0 {
+			s.settle()
+		}
+		s.decide(Continue)
+	case n < 38: // the session dies, or its host, and a later one settles what is committed
+		if s.rnd.IntN(2) == 0 {
+			s.hub = actors.NewHub()
+		}
+		s.next = len(s.log.recs)
+		if len(s.texts) > 0 && s.rnd.IntN(2) == 0 { // a part of the first unit was durable
+			s.texts, s.open = []string{s.texts[0][:s.rnd.IntN(len(s.texts[0])+1)]}, true
+			s.settle()
+		}
+		s.decide(Halt)
+	}
+}
+
+// waiting is the context of a reader that has read everything: whenever it is asked
+// whether to wait on, the session goes on.
+type waiting struct {
+	context.Context
+	goOn func()
+}
+
+func (w waiting) Done() <-chan struct{} {
+	w.goOn()
+	return w.Context.Done()
+}
+
+// reader is a client that shows what it gets, and what it remembers when it is cut.
+type reader struct {
+	at    Position
+	texts map[string]string
+	done  map[string]bool
+	recs  int64
+}
+
+func (r *reader) take(t *testing.T, u Update) {
+	r.at = u.At
+	again, err := messages.ParsePosition(r.at.String())
+	if err != nil || again != r.at {
+		t.Fatalf("position %v reads back as %v, %v", r.at, again, err)
+	}
+	if d := u.Delta; d != nil {
+		id := d.Unit.String()
+		switch had := int64(len(r.texts[id])); {
+		case r.done[id]:
+			t.Fatalf("%+v comes after the record", d)
+		case d.Seq != r.recs:
+			t.Fatalf("%+v, and the last record was %d", d, r.recs)
+		case d.Retract && (d.Off > had || d.Text != ""):
+			t.Fatalf("%+v retracts more than the %d bytes there are", d, had)
+		case d.Retract:
+			r.texts[id] = r.texts[id][:d.Off]
+		case had+int64(len(d.Text)) != d.Off || d.Text == "":
+			t.Fatalf("%+v after %d bytes", d, had)
+		default:
+			r.texts[id] += d.Text
+		}
+		return
+	}
+	if u.Record.Seq != r.recs+1 {
+		t.Fatalf("record %d after %d", u.Record.Seq, r.recs)
+	}
+	r.recs = u.Record.Seq
+	switch b := u.Record.Body.(type) {
+	case *messages.UnitText:
+		if so := r.texts[b.Unit]; so != "" && so != b.Text {
+			t.Fatalf("unit %s was shown as %q and is %q", b.Unit, so, b.Text)
+		}
+		r.texts[b.Unit], r.done[b.Unit] = b.Text, true
+	case *messages.TurnDecided:
+		for id, text := range r.texts {
+			if !r.done[id] && text != "" {
+				t.Fatalf("turn %d is decided and %q of unit %s is still shown", u.Record.Turn, text, id)
+			}
+		}
+	}
+}
+
+// Cut anywhere, also over the death of the host, and resumed by the id of the last
+// update it saw, a reader that applies retractions has exactly the journal's texts,
+// every record once, and every delta behind the one before.
+func TestResumeIsExact(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for n := range uint64(400) {
+		rnd := rand.New(rand.NewPCG(seed, n))
+		s := &spoken{rnd: rnd, log: &logged{}, hub: actors.NewHub(), run: 1}
+		s.commit(&messages.Input{})
+		s.commit(&messages.RunBegin{})
+		s.begin()
+		r := &reader{texts: map[string]string{}, done: map[string]bool{}}
+		for range 60 {
+			for range rnd.IntN(12) {
+				s.step()
+			}
+			// A connection that lives for some steps, and is cut after some updates. Now and
+			// then the reader is so slow that its queue overflows.
+			ctx, cancel := context.WithCancel(t.Context())
+			left, hub := 1+rnd.IntN(1+rnd.IntN(20)), s.hub
+			speak := func() bool {
+				burst := 1
+				if rnd.IntN(40) == 0 {
+					burst = 1500
+				}
+				for range burst {
+					if s.step(); s.hub != hub {
+						cancel() // that host is gone
+						return false
+					}
+				}
+				return true
+			}
+			f := follower{hub: hub, store: s.log, sid: "s"}
+			f.yield = func(u Update, err error) bool {
+				if errors.Is(err, context.Canceled) {
+					return false
+				}
+				if err != nil {
+					t.Fatalf("seed %d, session %d: %v", seed, n, err)
+				}
+				r.take(t, u)
+				left--
+				if left <= 0 || !speak() {
+					cancel()
+					return false
+				}
+				return true
+			}
+			f.give = func(u Update) bool { return f.yield(u, nil) }
+			f.ctx = waiting{ctx, func() {
+				for said := s.said; said == s.said && ctx.Err() == nil; {
+					if !speak() || rnd.IntN(50) == 0 {
+						cancel()
+					}
+				}
+			}}
+			f.run(r.at)
+			cancel()
+		}
+		if !s.over {
+			s.decide(Halt)
+		}
+		for s.next < len(s.log.recs) {
+			s.publish()
+		}
+		if left := s.hub.Grown("s"); len(left) > 0 {
+			t.Fatalf("seed %d, session %d: the hub still keeps %+v", seed, n, left)
+		}
+		f := follower{hub: actors.NewHub(), store: s.log, ctx: t.Context(), sid: "s"}
+		f.give = func(u Update) bool { r.take(t, u); return true }
+		f.yield = func(_ Update, err error) bool { t.Fatal(err); return false }
+		if !f.begin(r.at, nil) || !f.catchUp() || r.recs != int64(len(s.log.recs)) {
+			t.Fatalf("seed %d, session %d: %d of %d records", seed, n, r.recs, len(s.log.recs))
+		}
+		for id, text := range r.texts {
+			if !r.done[id] && text != "" {
+				t.Fatalf("seed %d, session %d: %q of unit %s is shown at the end", seed, n, text, id)
+			}
+		}
+	}
+}
+
+// A reader that missed pieces because it was slow gets them before the record has
+// them.
+func TestSlowReaderGetsTheText(t *testing.T) {
+	hub := actors.NewHub()
+	log := &logged{recs: []*Record{{Seq: 1, Run: 1, Turn: 1, Body: &messages.TurnBegin{}}}}
+	var want strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := follower{hub: hub, store: log, ctx: ctx, sid: "s"}
+	r := &reader{texts: map[string]string{}, done: map[string]bool{}}
+	f.yield = func(_ Update, err error) bool { return false }
+	f.give = func(u Update) bool {
+		if r.take(t, u); u.Record != nil {
+			for i := range 5000 {
+				fmt.Fprintf(&want, "%d ", i)
+				piece := fmt.Sprintf("%d ", i)
+				hub.Publish("s", Update{Delta: &messages.Delta{Run: 1, Unit: messages.UnitID{Turn: 1}, Off: int64(want.Len()), Text: piece}})
+			}
+		}
+		if int(r.at.Off) == want.Len() {
+			cancel()
+		}
+		return ctx.Err() == nil
+	}
+	f.ctx = waiting{ctx, func() {
+		t.Errorf("the reader waits with %d of %d bytes", r.at.Off, want.Len())
+		cancel()
+	}}
+	f.run(Position{})
+	if r.texts["1.0"] != want.String() {
+		t.Errorf("%d bytes of %d", len(r.texts["1.0"]), want.Len())
+	}
+}
+
+// However long ago it was: a unit that has its record is not taken back.
+func TestResumeKnowsOldRecords(t *testing.T) {
+	log := &logged{}
+	add := func(b messages.Body) {
+		log.recs = append(log.recs, &Record{Seq: int64(len(log.recs) + 1), Run: 1, Turn: 1, Body: b})
+	}
+	add(&messages.TurnBegin{})
+	add(&messages.UnitText{Unit: "1.0", Text: "old", Complete: true})
+	for range 5000 {
+		add(&messages.Note{})
+	}
+	from := Position{Seq: int64(len(log.recs)), Unit: messages.UnitID{Turn: 1, N: 2}, Off: 3}
+	add(&messages.TurnDecided{Decision: Halt})
+	var back []string
+	f := follower{hub: actors.NewHub(), store: log, ctx: t.Context(), sid: "s"}
+	f.give = func(u Update) bool {
+		if u.Delta != nil && u.Delta.Retract {
+			back = append(back, u.Delta.Unit.String())
+		}
+		return u.Record == nil
+	}
+	f.run(from)
+	if !slices.Equal(back, []string{"1.1", "1.2"}) {
+		t.Errorf("taken back: %q", back)
+	}
+}
+
+func TestResumeRefuses(t *testing.T) {
+	log := &logged{recs: []*Record{{Seq: 1, Body: &messages.Note{}}}}
+	for _, c := range []struct {
+		from Position
+		want string
+	}{
+		{Position{Seq: 2}, "record 2 is not in the session, which has 1"},
+		{Position{Seq: 1, Unit: messages.UnitID{Turn: 1, N: maxUnits + 1}, Off: 1}, "units"},
+	} {
+		var got error
+		f := follower{hub: actors.NewHub(), store: log, ctx: t.Context(), sid: "s"}
+		f.yield = func(_ Update, err error) bool { got = err; return false }
+		f.give = func(u Update) bool { t.Errorf("%v gives %+v", c.from, u); return false }
+		f.run(c.from)
+		if messages.CodeOf(got) != messages.ErrConfig || !strings.Contains(fmt.Sprint(got), c.want) {
+			t.Errorf("%v: %v, want %q", c.from, got, c.want)
+		}
+	}
+}
