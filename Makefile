@@ -1,6 +1,6 @@
 # Targets:
 #   make run     compile and run the tour: real sessions on the scripted model
-#   make test    all tests
+#   make test    all tests, with MCP servers of others when there is npm
 #   make check   what CI asks for: format, vet, lint, race, vectors, short fuzzing
 #   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
 #   make mutants break the code on purpose and see what the simulator notices
@@ -19,6 +19,9 @@ BENCHCOUNT ?= 5
 
 # Named here so that the test cache knows when a PostgreSQL comes or goes.
 export STILE_TEST_POSTGRES_BIN ?= $(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin)))
+# MCP servers of others, which tests speak to; npm puts them there.
+export STILE_TEST_MCP_SERVERS ?= $(CURDIR)/bin/_mcp
+MCPSERVERS  = @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31
 SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
 HISTORYTIME ?= 5m
@@ -26,16 +29,23 @@ HISTORYTIME ?= 5m
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history clean
+.PHONY: run test mcp-servers check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history clean
 
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
 
-# The last line says with which PostgreSQL the shared journal was tested, or how to
-# have it tested.
-test:
+# The last lines say with which PostgreSQL the shared journal was tested and with which
+# MCP servers their client, or how to have it tested.
+test: mcp-servers
 	$(GO) test $(PKGS)
 	@$(GO) test -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
+	@$(GO) test -v -run '^TestNodeServers$$' ./tools/mcp | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /tools\/mcp: /p'
+
+# Without npm or a network the tests run without them, and say so.
+mcp-servers:
+	@if [ -f $(STILE_TEST_MCP_SERVERS)/ready ] || ! command -v npm >/dev/null 2>&1; then exit 0; fi; \
+	if npm install --silent --no-audit --no-fund --no-save --prefix $(STILE_TEST_MCP_SERVERS) $(MCPSERVERS) >/dev/null 2>&1; \
+	then touch $(STILE_TEST_MCP_SERVERS)/ready; else echo "mcp-servers: npm could not install them"; fi
 
 check: format vet lint race vectors sim-short
 	$(MAKE) fuzz FUZZTIME=2s
@@ -51,7 +61,7 @@ vet:
 lint:
 	$(GO) run $(STATICCHECK) $(PKGS)
 
-race:
+race: mcp-servers
 	$(GO) test -race $(PKGS)
 
 vectors:

@@ -11,7 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/journal"
@@ -89,6 +92,7 @@ type compiled struct {
 	busy    messages.Policy
 	// children are the agents that actions may run, by name.
 	children map[string]*compiled
+	servers  atomic.Pointer[[]offered] // MCP servers, as they were asked
 
 	mayApprove func(by string, a Approval) bool
 }
@@ -113,20 +117,35 @@ func (rt *Runtime) compile(ctx context.Context, a *Agent) (*compiled, error) {
 	if a == nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "there is none"}
 	}
+	var before *compiled
 	if c, ok := rt.agents.Load(a); ok {
-		return c.(*compiled), nil
+		if before = c.(*compiled); !before.stale() {
+			return before, nil
+		}
 	}
 	c := &compiled{}
 	if err := a.lineage(); err != nil {
 		return nil, err
 	}
-	if err := rt.build(ctx, a, c); err != nil {
+	err := rt.build(ctx, a, c)
+	switch {
+	case before != nil && err != nil: // what was good goes on as it was
+		rt.log.Warn("an agent keeps the tools it had", zap.String("agent", before.agent.Name), zap.Error(err))
+		return before, nil
+	case err != nil:
 		return nil, err
+	case before != nil && c.agent.Rules.ManifestDigest == before.agent.Rules.ManifestDigest:
+		before.servers.Store(c.servers.Load())
+		return before, nil
 	}
 	if rt.store != nil {
 		if err := rt.keepManifest(ctx, c); err != nil {
 			return nil, closedError(err)
 		}
+	}
+	if before != nil {
+		rt.agents.CompareAndSwap(a, before, c)
+		return c, nil
 	}
 	actual, _ := rt.agents.LoadOrStore(a, c)
 	return actual.(*compiled), nil
@@ -168,11 +187,23 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 		d.StrictDuplicates = m.Envelope.StrictDuplicates
 		dialect = d
 	}
-	registry, err := rt.registry(a, m)
+	foreign, from, err := rt.servers(ctx, a, m)
 	if err != nil {
 		return err
 	}
-	set, err := registry.Apply(tools.Policy{Allow: append(tools.AllowStandard(), m.Import.Tools...)})
+	for _, child := range c.children {
+		from = append(from, *child.servers.Load()...)
+	}
+	c.servers.Store(&from)
+	registry, err := rt.registry(a, m, foreign)
+	if err != nil {
+		return err
+	}
+	allow := append(tools.AllowStandard(), m.Import.Tools...)
+	for i := range foreign {
+		allow = append(allow, foreign[i].Name)
+	}
+	set, err := registry.Apply(tools.Policy{Allow: allow})
 	if err != nil {
 		return err
 	}
@@ -258,7 +289,7 @@ func libraryDigest(sources []neuroscript.Source) (d messages.Digest) {
 }
 
 // registry gathers the built-in tools, those of the agent's folder, and its own.
-func (rt *Runtime) registry(a *Agent, m *manifest.Manifest) (*tools.Registry, error) {
+func (rt *Runtime) registry(a *Agent, m *manifest.Manifest, foreign []tools.Tool) (*tools.Registry, error) {
 	var grants tools.Grants
 	for _, g := range m.Grants {
 		grants = append(grants, tools.Grant{Session: g.Session, Access: g.Access})
@@ -291,7 +322,7 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest) (*tools.Registry, er
 	if err != nil {
 		return nil, err
 	}
-	return tools.New(append(append(all, commands...), a.Tools...)...)
+	return tools.New(slices.Concat(all, commands, foreign, a.Tools)...)
 }
 
 // imports tells whether a manifest imports a tool of a group.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools/mcp"
 )
 
 // Boot says how a runtime takes up what was open when the process before it ended.
@@ -62,6 +63,11 @@ func (rt *Runtime) boot(ctx context.Context, to *actors.Config) error {
 	k.rt, k.digests, k.names, k.named = rt, map[messages.Digest]*compiled{}, map[string]*compiled{}, map[messages.Digest]string{}
 	for _, a := range rt.cfg.Agents {
 		c, err := rt.compile(ctx, a)
+		if mcp.Unreachable(err) {
+			// A host must not stay down because another one is.
+			rt.log.Warn("sessions of an agent wait until it is opened", zap.Error(err))
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -53,18 +53,22 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 	}}
 	agents := map[messages.Digest]*replay.Agent{}
 	return replay.Run(ctx, src, func(d messages.Digest) (*replay.Agent, error) {
-		if agent != nil {
+		if agent != nil && !agent.asksServers() {
 			d = messages.Digest{} // the one that was passed, whatever the journal says
 		}
 		if ra := agents[d]; ra != nil {
 			return ra, nil
 		}
 		own := agent
-		if own == nil {
-			var err error
-			if own, err = a.agentOf(ctx, d); err != nil {
-				return nil, err
-			}
+		var err error
+		switch {
+		case own == nil:
+			own, err = a.agentOf(ctx, d)
+		case own.asksServers():
+			own, err = a.withServers(ctx, own, d)
+		}
+		if err != nil {
+			return nil, err
 		}
 		c, err := rt.compile(ctx, own.offline())
 		if err != nil {

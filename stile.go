@@ -42,6 +42,7 @@ import (
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/telemetry"
+	"github.com/seed14be6753/stile/tools/mcp"
 )
 
 // DefaultDir is where a Runtime keeps its journal and keys.
@@ -105,6 +106,7 @@ type Runtime struct {
 	dialects *parse.Registry
 	metrics  *telemetry.Metrics
 	host     *actors.Host
+	pool     *mcp.Pool // connections to MCP servers; nil in a runtime that only compiles
 
 	agents sync.Map // *Agent → *compiled
 	known  known
@@ -132,7 +134,7 @@ func (rt *Runtime) closeFiles() (err error) {
 // newCompiler makes a runtime that only compiles agents: it has no store and runs
 // nothing.
 func newCompiler(dialects []parse.Dialect) (*Runtime, error) {
-	rt := &Runtime{cfg: Config{Dialects: dialects}.withClock()}
+	rt := &Runtime{cfg: Config{Dialects: dialects}.withClock(), log: zap.NewNop()}
 	var err error
 	rt.dialects, err = rt.dialectSet()
 	return rt, err
@@ -182,6 +184,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if rt.dialects, err = rt.dialectSet(); err != nil {
 		return nil, err
 	}
+	rt.pool = rt.newPool()
 	if err := rt.openStore(); err != nil {
 		return nil, err
 	}
@@ -198,7 +201,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	}
 	if err := rt.boot(ctx, &host); err != nil {
 		rt.watched.release()
-		return nil, errors.Join(err, rt.closeFiles(), rt.closeStore(), rt.leave())
+		return nil, errors.Join(err, rt.pool.Close(), rt.closeFiles(), rt.closeStore(), rt.leave())
 	}
 	if said, ok := rt.store.(interface{ Notices() []string }); ok {
 		for _, n := range said.Notices() {
@@ -274,7 +277,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			}
 			rt.writer.Close()
 			rt.watched.release()
-			rt.closed = errors.Join(rt.closeFiles(), rt.closeStore(), rt.leave())
+			rt.closed = errors.Join(rt.pool.Close(), rt.closeFiles(), rt.closeStore(), rt.leave())
 		}()
 	})
 	select {

@@ -226,8 +226,7 @@ func (a *action) lost(ctx context.Context) *turn.ActionEnded {
 
 func conclude(v neuroscript.Value, err error) *turn.ActionEnded {
 	if err != nil {
-		code, text := tools.Failure(err)
-		return failed("error", code, text)
+		return concludeJSON("", err)
 	}
 	raw, err := neuroscript.AppendJSON(nil, v)
 	if err != nil {

@@ -238,12 +238,51 @@ func (c *checker) across(m *Manifest) {
 		c.model(index("model.fallback", i), f)
 	}
 	c.definitions(m)
+	c.servers(m)
 	for i, g := range m.Grants {
 		if strings.HasSuffix(g.Session, ":*") && len(g.Session) <= messages.MaxSIDBytes || g.Session == "" {
 			continue
 		}
 		if _, err := messages.ParseSID(g.Session); err != nil && shapes["grant"].re.MatchString(g.Session) {
 			c.add(join(index("grants", i), "session"), ReasonBadValue, "tenant:user:id is over its limit of %d bytes", messages.MaxSIDBytes)
+		}
+	}
+}
+
+// servers checks the MCP servers.
+func (c *checker) servers(m *Manifest) {
+	for i := range m.Import.MCP {
+		s, at := &m.Import.MCP[i], index("import.mcp", i)
+		if slices.ContainsFunc(m.Import.MCP[:i], func(o MCP) bool { return o.Name == s.Name }) {
+			c.add(join(at, "name"), ReasonDuplicate, "%q is a server already", clip(s.Name))
+		}
+		switch {
+		case len(s.Command) == 0 && s.URL == "":
+			c.add(at, ReasonMissing, "it needs a command or a url")
+		case len(s.Command) > 0 && s.URL != "":
+			c.add(join(at, "url"), ReasonBadValue, "it has a command already")
+		case s.URL != "" && len(s.Secrets) > 1:
+			c.add(join(at, "secrets"), ReasonBadValue, "a url has one secret at most")
+		case len(s.Command) > 0 && s.Command[0] == "":
+			c.add(join(at, "command"), ReasonMissing, "it names a program")
+		case slices.ContainsFunc(s.Command, func(a string) bool { return strings.ContainsRune(a, 0) }):
+			c.add(join(at, "command"), ReasonBadValue, "no argument has a NUL")
+		}
+		if s.Header != "" && (s.URL == "" || len(s.Secrets) == 0) {
+			c.add(join(at, "header"), ReasonBadValue, "there is no secret of a url to carry")
+		}
+		if s.URL != "" && (len(s.Env) > 0 || s.Resources != (Process{})) {
+			c.add(join(at, "url"), ReasonBadValue, "env and resources are of programs")
+		}
+		for name := range s.Env {
+			if slices.Contains(s.Secrets, name) {
+				c.add(join(at, "env."+name), ReasonDuplicate, "is one of secrets already")
+			}
+		}
+		for j, t := range s.Tools {
+			if slices.ContainsFunc(s.Tools[:j], func(o MCPTool) bool { return o.Name == t.Name }) {
+				c.add(join(index(join(at, "tools"), j), "name"), ReasonDuplicate, "%q is in the list already", clip(t.Name))
+			}
 		}
 	}
 }

@@ -119,7 +119,40 @@ type Import struct {
 	Relics    []string `yaml:"relics" shape:"tool" doc:"Services that keep or know something, for the same dialects."`
 	Workflows []string `yaml:"workflows" shape:"tool" doc:"Graphs of actions that run inside one, for the same dialects."`
 	LLMs      []string `yaml:"llms" shape:"tool" doc:"Prompt templates with a model, for dialects that act while they speak."`
-	MCP       []any    `yaml:"mcp" later:"*" doc:"MCP servers."`
+	MCP       []MCP    `yaml:"mcp" doc:"MCP servers, whose tools may be called."`
+}
+
+// MCP is a server of the Model Context Protocol: a program, or an address.
+type MCP struct {
+	Name      string            `yaml:"name" required:"true" shape:"id" doc:"Group of the server's tools: they are called name.tool."`
+	Command   []string          `yaml:"command" doc:"Program and its arguments, spoken to on its standard streams. A bare name is looked up in /usr/local/bin, /usr/bin and /bin; a relative path is in the agent's folder."`
+	Env       map[string]string `yaml:"env" shape:"env" doc:"Variables of the program's environment, which has besides PATH, HOME and LANG nothing of the host's."`
+	Resources Process           `yaml:"resources" doc:"What the program may use."`
+	URL       string            `yaml:"url" shape:"url" doc:"Address of a server that speaks streamable HTTP. Whoever writes it vouches for it: it may be in a private network or on this machine."`
+	Header    string            `yaml:"header" shape:"name" doc:"Header that carries the secret as it is; without it Authorization carries it as a bearer token."`
+	Secrets   []string          `yaml:"secrets" shape:"secret" doc:"Environment variables of the host: a program gets them under their names, a url has one at most. Never the keys themselves."`
+	Connect   time.Duration     `yaml:"connect_timeout" min:"1ms" max:"1h" optional:"true" doc:"How long making a connection may take; 30s when nothing is said."`
+	Timeout   time.Duration     `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt of a call; 30s when nothing is said."`
+	MaxBytes  int64             `yaml:"max_bytes" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest result; 1MiB when nothing is said."`
+	Tools     []MCPTool         `yaml:"tools" doc:"Tools that may be called; without it all that the server offers."`
+}
+
+// MCPTool is a tool of an MCP server.
+type MCPTool struct {
+	Name        string              `yaml:"name" required:"true" doc:"Name by which the server knows it."`
+	As          string              `yaml:"as" shape:"id" doc:"Name behind the dot; without it the server's, in which all but letters, digits and '_' becomes '_'."`
+	Class       messages.Class      `yaml:"class" enum:"read_only|idempotent|effectful" doc:"What repeating it does; effectful when nothing is said, whatever the server says."`
+	Gate        messages.GateAnswer `yaml:"gate" enum:"approve|deny|confirm" doc:"What the gate says of it; as approval.tools does."`
+	Timeout     time.Duration       `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the server when nothing is said."`
+	Description string              `yaml:"description" raw:"true" doc:"What the model is told of it; without it what the server says."`
+	Schema      string              `yaml:"schema" raw:"true" doc:"JSON schema of its arguments. With it the server is not asked before the tool is called; a manifest kept in a journal has it."`
+}
+
+// Process bounds a program. The kernel holds it to them.
+type Process struct {
+	Memory int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 4GiB when nothing is said."`
+	CPU    time.Duration `yaml:"cpu" unit:"seconds" min:"1s" max:"720h" optional:"true" doc:"Processor time of a process; whole seconds, 1h when nothing is said."`
+	Files  int64         `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; 256 when nothing is said."`
 }
 
 // Workspace is the folder the tools of files and shell work in (cogency.md §14).

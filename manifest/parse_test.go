@@ -142,9 +142,9 @@ func TestMistakes(t *testing.T) {
 			},
 		},
 		{
-			"later", "dialect: kitsu\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a], mcp: [{name: x, url: y}]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
+			"later", "dialect: kitsu\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
 			[]string{
-				"1:10 dialect NOT_IN_RELEASE", "2:15 model.mode NOT_IN_RELEASE", "3:14 loop.busy NOT_IN_RELEASE", "4:28 import.mcp NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
+				"1:10 dialect NOT_IN_RELEASE", "2:15 model.mode NOT_IN_RELEASE", "3:14 loop.busy NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
 				"6:53 internal_actions.allowed_actions[0] NOT_IN_RELEASE",
 				"8:19 memory.profile NOT_IN_RELEASE", "8:33 memory.recall NOT_IN_RELEASE", "8:55 memory.history_window NOT_IN_RELEASE",
 			},
@@ -322,7 +322,7 @@ func TestMergeKeysAreNamed(t *testing.T) {
 
 // Nesting costs neither stack nor time, also where a value has no shape.
 func TestDeepInput(t *testing.T) {
-	_, err := Parse("a", []byte("dialect: plain\nimport: {mcp: "+strings.Repeat("[", 40)+strings.Repeat("]", 40)+"}\n"))
+	_, err := Parse("a", []byte("dialect: plain\ndefine: {workflows: [{name: a, steps: [], output: "+strings.Repeat("[", 40)+strings.Repeat("]", 40)+"}]}\n"))
 	if err == nil || !strings.Contains(err.Error(), "too deep or too big") {
 		t.Error(err)
 	}

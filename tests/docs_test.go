@@ -46,7 +46,7 @@ func pages(t *testing.T) (all []string) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (path == "tests/testdata" || strings.HasPrefix(d.Name(), ".") && path != "."):
+		case d.IsDir() && (path == "tests/testdata" || path == "bin" || strings.HasPrefix(d.Name(), ".") && path != "."):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".md"):
 			all = append(all, path)

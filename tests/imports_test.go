@@ -187,6 +187,10 @@ var forbidden = []edge{
 		from: append([]string{"<command>"}, adapterless...), to: []string{"github.com/openai/...", "github.com/anthropics/...", "google.golang.org/genai/..."},
 		reason: "a vendor's SDK is its adapter's to know",
 	},
+	{
+		from: []string{"<words>", "<pure>", "<shells>", "<facade>", "<doors>", "<proofs>", "<command>", "tools", "llm/...", "feeds/...", "journal/...", "manifest", "telemetry"},
+		to:   []string{"github.com/modelcontextprotocol/..."}, reason: "the SDK of MCP is tools/mcp's to know",
+	},
 	{from: []string{"llm/openai"}, to: []string{"./llm/anthropic", "./llm/gemini", "github.com/anthropics/...", "google.golang.org/genai/..."}, reason: "adapters do not know each other"},
 	{from: []string{"llm/anthropic"}, to: []string{"./llm/openai", "./llm/gemini", "github.com/openai/...", "google.golang.org/genai/..."}, reason: "adapters do not know each other"},
 	{from: []string{"llm/gemini"}, to: []string{"./llm/openai", "./llm/anthropic", "github.com/openai/...", "github.com/anthropics/..."}, reason: "adapters do not know each other"},
@@ -331,6 +335,11 @@ func TestImportTable(t *testing.T) {
 		{"cmd/stile", module + "/conform", false},
 		{"cmd/stile", module + "/journal", false},
 		{"tools", protoactorOf("actor"), true},
+		{"tools", "github.com/modelcontextprotocol/go-sdk/mcp", true},
+		{"", "github.com/modelcontextprotocol/go-sdk/mcp", true},
+		{"tools/mcp", "github.com/modelcontextprotocol/go-sdk/mcp", false},
+		{"tools/mcp", module + "/tools", false},
+		{"tools/mcp", module + "/llm", true},
 	} {
 		if got := refused(c.from, c.to); got != c.refused {
 			t.Errorf("%s → %s: refused %v, want %v", path.Join(module, c.from), c.to, got, c.refused)

@@ -14,15 +14,27 @@ const limitsKnown = true
 // runLimited runs a command to its end. It starts stopped, before its first instruction,
 // and goes on when the kernel has its limits: whatever it starts inherits them.
 func runLimited(cmd *exec.Cmd, d *Command) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Ptrace: true}
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
-	if err := startLimited(cmd, d); err != nil {
+	wait, err := startGroup(cmd, d)
+	if err != nil {
 		return err
 	}
-	// Until it is waited for its number, and that of its group, is nobody else's.
-	awaitEnd(cmd.Process.Pid)
-	_ = killGroup(cmd.Process.Pid)
-	return cmd.Wait()
+	return wait()
+}
+
+// startGroup starts a command under its limits. wait returns when it has ended, and
+// leaves nothing of its group behind.
+func startGroup(cmd *exec.Cmd, d *Command) (wait func() error, err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Ptrace: true}
+	if err := startLimited(cmd, d); err != nil {
+		return nil, err
+	}
+	return func() error {
+		// Until it is waited for its number, and that of its group, is nobody else's.
+		awaitEnd(cmd.Process.Pid)
+		_ = killGroup(cmd.Process.Pid)
+		return cmd.Wait()
+	}, nil
 }
 
 // startLimited starts a command and sets its limits. Tracing is the thread's business.

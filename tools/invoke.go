@@ -14,6 +14,9 @@ import (
 // *neuroscript.Breach, any other error is the tool's. ctx bounds the work of pure
 // tools; others honour it themselves.
 func (t *Tool) Invoke(ctx context.Context, c *Call, args neuroscript.Value, limits neuroscript.Limits) (neuroscript.Value, error) {
+	if t.direct != nil {
+		return t.viaJSON(ctx, c, args)
+	}
 	list, err := t.arrange(args)
 	if err != nil {
 		return neuroscript.Value{}, err

@@ -128,15 +128,7 @@ func (t *Targets) Do(ctx context.Context, c *Call, typ messages.ActionType, args
 	if err != nil {
 		return "", err
 	}
-	v, err := neuroscript.FromJSON([]byte(args))
-	if err != nil {
-		return "", neuroscript.Errorf(neuroscript.CodeArgument, "%s", err)
-	}
-	if v, err = tool.Invoke(ctx, c, v, t.limits); err != nil {
-		return "", err
-	}
-	raw, err := neuroscript.AppendJSON(nil, v)
-	return string(raw), err
+	return tool.Do(ctx, c, args, t.limits)
 }
 
 // Specs describes the targets that are no tools, by type and name.

@@ -41,6 +41,9 @@ type Tool struct {
 	// with them; set by Define, whose tools take named arguments too. It replaces
 	// the coercion by Params, which then only describe.
 	prepare func([]neuroscript.Value) ([]neuroscript.Value, error)
+	// direct does the work on JSON as it was written, which values of programs would
+	// round; set by NewForeign.
+	direct func(ctx context.Context, c *Call, args string) (result string, err error)
 	// schema is the JSON schema of the arguments object, when Params alone would
 	// say less than is known.
 	schema string

@@ -1,0 +1,205 @@
+package stile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/mcp"
+)
+
+// Tools of MCP servers. Which there are is asked when an agent is opened, and becomes a
+// part of its effective manifest, which the journal keeps: a replay needs no server, and
+// what the model was told is on record.
+
+// mcpTimeout bounds a call whose manifest says nothing (cogency.md §5).
+const mcpTimeout = 30 * time.Second
+
+// offered is a server of an agent and how often its list may have changed when it was
+// asked.
+type offered struct {
+	server  *mcp.Server
+	changes int64
+	asked   bool
+}
+
+// newPool makes the connections of a runtime, none so far.
+func (rt *Runtime) newPool() *mcp.Pool {
+	return mcp.NewPool(mcp.Options{Secret: os.LookupEnv, Notice: func(server, text string) {
+		rt.log.Info("MCP server", zap.String("server", server), zap.String("notice", text))
+	}})
+}
+
+// servers makes the tools of a manifest's MCP servers, and completes the manifest with
+// what they say. Servers all of whose tools the manifest describes are not asked, and
+// none is by a runtime that only compiles.
+func (rt *Runtime) servers(ctx context.Context, a *Agent, m *manifest.Manifest) (all []tools.Tool, from []offered, err error) {
+	if len(m.Import.MCP) == 0 {
+		return nil, nil, nil
+	}
+	m.Import.MCP = slices.Clone(m.Import.MCP)
+	m.Approval.Tools = maps.Clone(m.Approval.Tools)
+	names := map[string]string{} // what is called so, by the server's own name
+	for i := range m.Import.MCP {
+		d, at := &m.Import.MCP[i], fmt.Sprintf("import.mcp[%d]", i)
+		d.Tools = slices.Clone(d.Tools)
+		var o offered
+		if rt.pool != nil && !a.replayed {
+			if o.server, err = rt.pool.Server(serverConfig(a, d)); err != nil {
+				return nil, nil, under(at, err)
+			}
+			if !described(d) {
+				if o.changes, err = rt.describe(ctx, o.server, d); err != nil {
+					return nil, nil, under(at, err)
+				}
+				o.asked = true
+			}
+			from = append(from, o)
+		}
+		for j := range d.Tools {
+			t := &d.Tools[j]
+			if t.As == "" {
+				t.As = mcp.Name(t.Name)
+			}
+			name := d.Name + "." + t.As
+			place := fmt.Sprintf("%s.tools[%d]", at, j)
+			if other, taken := names[name]; taken {
+				return nil, nil, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonDuplicate, Field: place, Detail: fmt.Sprintf("%s and %s would both be %s; list the tools and give one another name by the key as", other, t.Name, name)}
+			}
+			names[name] = t.Name
+			own, err := tools.NewForeign(tools.Foreign{
+				Name: name, Description: t.Description, Schema: t.Schema, Class: t.Class, Timeout: firstOf(t.Timeout, d.Timeout, mcpTimeout),
+				Do: caller(o.server, t.Name, t.Class),
+			})
+			if err != nil {
+				return nil, nil, under(place, err)
+			}
+			all = append(all, own)
+			if t.Gate != "" {
+				if m.Approval.Tools == nil {
+					m.Approval.Tools = map[string]messages.GateAnswer{}
+				}
+				if already, ok := m.Approval.Tools[name]; ok && already != t.Gate {
+					return nil, nil, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: place + ".gate", Detail: "approval.tools says " + string(already) + " of " + name}
+				}
+				m.Approval.Tools[name] = t.Gate
+			}
+		}
+	}
+	if n := len(m.Canonical()); n > manifest.MaxFileBytes {
+		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "import.mcp", Detail: fmt.Sprintf("with what the servers say of their tools the manifest has %d bytes; it may have %d: list the tools that are wanted", n, manifest.MaxFileBytes)}
+	}
+	return all, from, nil
+}
+
+func firstOf(ds ...time.Duration) time.Duration {
+	for _, d := range ds {
+		if d > 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+// caller does the calls of a tool. Without a server there are none: the agent is only
+// looked at, or replayed.
+func caller(s *mcp.Server, tool string, class messages.Class) func(context.Context, *tools.Call, string) (string, error) {
+	if class == "" {
+		class = messages.Effectful
+	}
+	return func(ctx context.Context, _ *tools.Call, args string) (string, error) {
+		if s == nil {
+			return "", errors.New("no server is called here")
+		}
+		return s.Call(ctx, tool, class, args)
+	}
+}
+
+func serverConfig(a *Agent, d *manifest.MCP) mcp.Config {
+	cfg := mcp.Config{
+		Name: d.Name, Command: d.Command, Env: d.Env, Memory: d.Resources.Memory, CPU: d.Resources.CPU, Files: d.Resources.Files,
+		URL: d.URL, Header: d.Header, Secrets: d.Secrets, Connect: d.Connect, MaxBytes: d.MaxBytes,
+	}
+	if len(d.Command) > 0 && a.Dir != "" {
+		cfg.Dir = a.Dir
+		if dir, err := filepath.Abs(a.Dir); err == nil {
+			cfg.Dir = dir // equal agents of different spelling share the program
+		}
+	}
+	return cfg
+}
+
+// described tells whether a manifest says all of a server's tools.
+func described(d *manifest.MCP) bool {
+	return len(d.Tools) > 0 && !slices.ContainsFunc(d.Tools, func(t manifest.MCPTool) bool { return t.Schema == "" })
+}
+
+// describe asks a server for its tools and fills in what the manifest leaves open.
+func (rt *Runtime) describe(ctx context.Context, s *mcp.Server, d *manifest.MCP) (changes int64, err error) {
+	there, changes, err := s.Tools(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(d.Tools) == 0 {
+		for _, t := range there {
+			d.Tools = append(d.Tools, manifest.MCPTool{Name: t.Name})
+		}
+	}
+	for i := range d.Tools {
+		t := &d.Tools[i]
+		j := slices.IndexFunc(there, func(o mcp.Tool) bool { return o.Name == t.Name })
+		if j < 0 {
+			if t.Schema != "" {
+				continue // described here: a call will tell
+			}
+			return 0, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonMissing, Field: fmt.Sprintf("tools[%d]", i), Detail: fmt.Sprintf("the MCP server %s has no tool %q", d.Name, t.Name)}
+		}
+		if t.Schema == "" {
+			if t.Schema = there[j].Schema; t.Schema == "" {
+				t.Schema = `{"type":"object"}`
+			}
+		}
+		if t.Description == "" {
+			t.Description = there[j].Description
+		}
+	}
+	return changes, nil
+}
+
+// stale tells whether a server of a compiled agent may offer something else by now.
+func (c *compiled) stale() bool {
+	of := c.servers.Load()
+	return of != nil && slices.ContainsFunc(*of, func(o offered) bool { return o.asked && o.server.Changes() != o.changes })
+}
+
+// withServers is the agent under the manifest that the journal keeps, which says what
+// servers said: its own says less.
+func (a *Archive) withServers(ctx context.Context, own *Agent, d messages.Digest) (*Agent, error) {
+	if d.IsZero() {
+		return own, nil
+	}
+	kept, err := a.agentOf(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	b := *own
+	b.Manifest, b.Agents = kept.Manifest, nil // it has those, too
+	return &b, nil
+}
+
+// asksServers tells whether what an agent, or an agent of it, can call is known by
+// asking alone.
+func (a *Agent) asksServers() bool {
+	return a.Manifest != nil && slices.ContainsFunc(a.Manifest.Import.MCP, func(s manifest.MCP) bool { return !described(&s) }) ||
+		slices.ContainsFunc(a.Agents, (*Agent).asksServers)
+}

@@ -1,0 +1,255 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptrace"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// Call calls a tool with the JSON object of its arguments; the result is JSON: the
+// structured content when there is some, else the text, else a list of what there is,
+// in which what is no text is described alone.
+//
+// A tool that says it failed, a server that refuses, and a call that reached nobody are
+// *neuroscript.ScriptError, code 21. Where the server may have begun and gave no answer
+// it is *tools.Unsettled; a call of the class read_only or idempotent is made once more
+// instead. When ctx ends first the error is its cause, and the server is told.
+func (s *Server) Call(ctx context.Context, tool string, class messages.Class, args string) (string, error) {
+	harmless := class == messages.ReadOnly || class == messages.Idempotent
+	for first := true; ; first = false {
+		c, err := s.connect(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return "", context.Cause(ctx)
+			}
+			return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", detailOf(err))
+		}
+		result, lost, begun, err := s.callOnce(ctx, c, tool, args)
+		switch {
+		case !lost:
+			return result, err
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
+		case !first || begun && !harmless || s.pool.ctx.Err() != nil:
+			return "", lostError(begun, class, err.Error())
+		}
+	}
+}
+
+// lostError is the end of a call without an answer.
+func lostError(begun bool, class messages.Class, why string) error {
+	if begun && class.Durable() {
+		return &tools.Unsettled{Reason: why}
+	}
+	return neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", why)
+}
+
+func detailOf(err error) string {
+	var e *messages.Error
+	if errors.As(err, &e) {
+		return e.Detail
+	}
+	return err.Error()
+}
+
+// callOnce makes a call on a connection. lost tells that there was no answer, begun
+// that the server may have got the call.
+func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string) (result string, lost, begun bool, err error) {
+	var sent atomic.Bool
+	sent.Store(s.cfg.URL == "") // nobody knows when a pipe is read
+	call, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	res, err := c.session.CallTool(call, &sdk.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
+	s.release(c)
+	if err == nil {
+		s.answered()
+		result, err = s.result(res, c.secrets)
+		return result, false, true, err
+	}
+	var refused *jsonrpc.Error
+	if errors.As(err, &refused) && refused.Code != rejectedByTransport && ctx.Err() == nil && c.ctx.Err() == nil {
+		s.answered()
+		return "", false, true, neuroscript.Errorf(neuroscript.CodeToolFailed, "the MCP server %s refuses: %s", s.cfg.Name, redact(excerpt(refused.Message), c.secrets))
+	}
+	if ctx.Err() != nil {
+		return "", true, sent.Load(), err
+	}
+	begun = sent.Load() && !errors.Is(err, sdk.ErrSessionMissing) // who has forgotten the session does nothing in it
+	why := redact(excerpt(plainly(err)), c.secrets)
+	s.drop(c)
+	if s.cfg.URL == "" {
+		select {
+		case <-c.done:
+			s.mu.Lock()
+			why = c.ended
+			s.mu.Unlock()
+		case <-ctx.Done():
+		}
+	}
+	return "", true, begun, fmt.Errorf("the MCP server %s gave no answer: %s", s.cfg.Name, why)
+}
+
+// rejectedByTransport is the SDK's code of a call that it could not hand over; the
+// refusals of servers have others.
+const rejectedByTransport = -32005
+
+// result is what a model gets of an answer.
+func (s *Server) result(res *sdk.CallToolResult, secrets []string) (string, error) {
+	var texts []string
+	var all []any
+	size := 0
+	for _, block := range res.Content {
+		switch b := block.(type) {
+		case *sdk.TextContent:
+			texts = append(texts, b.Text)
+			all = append(all, map[string]any{"type": "text", "text": b.Text})
+			size += len(b.Text)
+		case *sdk.ImageContent:
+			all = append(all, map[string]any{"type": "image", "mime": b.MIMEType, "bytes": len(b.Data), "note": notText})
+		case *sdk.AudioContent:
+			all = append(all, map[string]any{"type": "audio", "mime": b.MIMEType, "bytes": len(b.Data), "note": notText})
+		case *sdk.ResourceLink:
+			all = append(all, map[string]any{"type": "link", "uri": b.URI, "name": b.Name, "description": b.Description})
+			size += len(b.URI) + len(b.Name) + len(b.Description)
+		case *sdk.EmbeddedResource:
+			if b.Resource == nil {
+				continue
+			}
+			item := map[string]any{"type": "resource", "uri": b.Resource.URI, "mime": b.Resource.MIMEType}
+			if b.Resource.Blob != nil {
+				item["bytes"], item["note"] = len(b.Resource.Blob), notText
+			} else {
+				item["text"] = b.Resource.Text
+			}
+			all = append(all, item)
+			size += len(b.Resource.URI) + len(b.Resource.Text)
+		default:
+			all = append(all, map[string]any{"type": "unknown", "note": "this host does not know content of this type"})
+		}
+	}
+	if res.IsError {
+		text := excerptOf(strings.Join(texts, "\n"), maxFailureBytes)
+		if text == "" {
+			text = "the tool failed and did not say why"
+		}
+		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", redact(text, secrets))
+	}
+	tooLarge := neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is over its limit of %d bytes", s.cfg.MaxBytes)
+	if int64(size) > s.cfg.MaxBytes {
+		return "", tooLarge
+	}
+	var v any
+	switch {
+	case res.StructuredContent != nil:
+		if len(texts) == 1 {
+			if own, ok := sameJSON(texts[0], res.StructuredContent); ok {
+				return redact(own, secrets), nil // with its numbers as they were written
+			}
+		}
+		v = res.StructuredContent
+	case len(texts) == len(all):
+		v = strings.Join(texts, "\n")
+	default:
+		v = all
+	}
+	raw, err := json.Marshal(v)
+	own := jsontext.Value(raw)
+	if err == nil {
+		err = own.Compact(jsontext.AllowInvalidUTF8(false), jsontext.EscapeForHTML(false), jsontext.PreserveRawStrings(false))
+	}
+	switch {
+	case err != nil || !shallow(own):
+		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "the result cannot be written as JSON of %d levels", neuroscript.MaxValueDepth)
+	case int64(len(own)) > s.cfg.MaxBytes:
+		return "", tooLarge
+	}
+	return redact(string(own), secrets), nil
+}
+
+const (
+	notText         = "not text; left out"
+	maxFailureBytes = 4 << 10
+	maxExcerptBytes = 512
+)
+
+// sameJSON gives a text in compact form when it says what a value does.
+func sameJSON(text string, v any) (string, bool) {
+	own := jsontext.Value(text)
+	var read any
+	if own.Compact() != nil || json.Unmarshal(own, &read) != nil || !reflect.DeepEqual(read, v) || !shallow(own) {
+		return "", false
+	}
+	return string(own), true
+}
+
+// shallow tells whether JSON nests no deeper than values do.
+func shallow(v jsontext.Value) bool {
+	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowDuplicateNames(true))
+	for {
+		if _, err := d.ReadToken(); err != nil {
+			return true // it was read before
+		}
+		if d.StackDepth() > neuroscript.MaxValueDepth {
+			return false
+		}
+	}
+}
+
+// plainly is the text of an error without addresses: what a name resolves to is not the
+// model's to know.
+func plainly(err error) string {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return dns.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}
+
+// redact takes secrets out of what others wrote, as they are and as JSON and addresses
+// would spell them.
+func redact(s string, secrets []string) string {
+	for _, key := range secrets {
+		quoted, _ := json.Marshal(key)
+		for _, k := range []string{key, strings.Trim(string(quoted), `"`), url.QueryEscape(key), url.PathEscape(key)} {
+			s = strings.ReplaceAll(s, k, "[redacted]")
+		}
+	}
+	return s
+}
+
+func excerpt(s string) string {
+	return excerptOf(strings.Join(strings.Fields(s), " "), maxExcerptBytes)
+}
+
+// excerptOf is the beginning of a text.
+func excerptOf(s string, most int) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

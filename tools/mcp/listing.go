@@ -1,0 +1,117 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// Tool is one that a server offers.
+type Tool struct {
+	Name        string // as the server knows it
+	Description string
+	Schema      string // of its arguments, canonical JSON
+}
+
+// Bounds of a server's list.
+const (
+	MaxTools   = 512
+	maxPages   = 64
+	maxNameLen = 128
+)
+
+// Tools asks what the server offers now, by name. changes is what Changes says when
+// nothing has changed since. Errors are ERR_CONFIG, or ctx's.
+func (s *Server) Tools(ctx context.Context) (all []Tool, changes int64, err error) {
+	for first := true; ; first = false {
+		c, err := s.connect(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		all, changes, err := s.list(ctx, c)
+		if err == nil || !first || ctx.Err() != nil {
+			return all, changes, err
+		}
+		s.drop(c) // it may be one that was lost and not missed yet
+	}
+}
+
+func (s *Server) list(ctx context.Context, c *connection) (all []Tool, changes int64, err error) {
+	defer s.release(c)
+	changes = s.Changes()
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connect)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	bad := func(detail string) error {
+		return &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: "the MCP server " + s.cfg.Name + " " + redact(excerpt(detail), c.secrets)}
+	}
+	var params sdk.ListToolsParams
+	for page := 0; ; page++ {
+		res, err := c.session.ListTools(ctx, &params)
+		if err != nil {
+			return nil, 0, bad("does not tell its tools: " + plainly(err))
+		}
+		for _, t := range res.Tools {
+			own := Tool{Name: t.Name, Description: describe(t)}
+			if t.InputSchema != nil {
+				raw, err := json.Marshal(t.InputSchema)
+				if err != nil {
+					return nil, 0, bad("has a tool whose schema is no JSON: " + t.Name)
+				}
+				own.Schema = string(raw)
+			}
+			all = append(all, own)
+		}
+		switch {
+		case res.NextCursor == "":
+			s.answered()
+			slices.SortFunc(all, func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
+			return all, changes, nil
+		case len(all) > MaxTools || page >= maxPages:
+			return nil, 0, bad("offers more tools than a host takes")
+		}
+		params.Cursor = res.NextCursor
+	}
+}
+
+// Changes counts how often what the server offers may have changed.
+func (s *Server) Changes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changes
+}
+
+// describe is what a model is told of a tool.
+func describe(t *sdk.Tool) string {
+	text := t.Description
+	if text == "" {
+		text = t.Title
+	}
+	return excerptOf(strings.Join(strings.Fields(text), " "), tools.MaxDescriptionBytes)
+}
+
+// Name is the part of a tool's name that all dialects can speak: a letter or '_', then
+// letters, digits and '_'. Whatever else the server's name has becomes '_'.
+func Name(name string) string {
+	var b strings.Builder
+	for i := 0; i < len(name) && b.Len() < maxNameLen; i++ {
+		switch c := name[i]; {
+		case c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
+			b.WriteByte(c)
+		case c >= '0' && c <= '9':
+			if b.Len() == 0 {
+				b.WriteByte('_')
+			}
+			b.WriteByte(c)
+		default:
+			b.WriteByte('_')
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,458 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// Config says what a server is and how it is reached: Command or URL.
+type Config struct {
+	Name string // for errors
+
+	// Command is a program and its arguments, which speaks on its standard streams.
+	Command []string
+	Dir     string            // its working directory
+	Env     map[string]string // beside the minimal environment of tools.Server
+	Memory  int64             // 0 for the defaults of tools.Server, as of CPU and Files
+	CPU     time.Duration
+	Files   int64
+
+	// URL is a streamable HTTP server. Whoever writes it vouches for it, as for the
+	// address of a model: it may be on this machine or in a private network.
+	URL    string
+	Header string // carries the secret as it is; "" is Authorization with a bearer token
+
+	// Secrets names variables of the host's environment. A program gets them under
+	// their names; of a URL there is one at most.
+	Secrets []string
+
+	Connect  time.Duration // how long making a connection may take; 0 is 30 s
+	MaxBytes int64         // of one result; 0 is 1 MiB
+}
+
+// Bounds of what a server sends, and of how often it is tried.
+const (
+	DefaultConnect  = 30 * time.Second
+	DefaultMaxBytes = 1 << 20
+
+	maxMessageBytes = 16 << 20 // one message; the connection ends with a longer one
+	firstBackOff    = 200 * time.Millisecond
+	longestBackOff  = 30 * time.Second
+	stopGrace       = time.Second // of a program whose standard input was closed
+)
+
+// Options are a Pool's.
+type Options struct {
+	// Secret looks up a variable of the host's environment.
+	Secret func(name string) (string, bool)
+	// Notice tells the operator that a connection was made or lost; may be nil.
+	Notice func(server, text string)
+}
+
+// Pool has the connections of a host. It is safe for concurrent use.
+type Pool struct {
+	opts   Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	servers map[string]*Server // by what is equal in their Configs
+	closed  bool
+}
+
+// NewPool makes a pool without connections.
+func NewPool(opts Options) *Pool {
+	p := &Pool{opts: opts, servers: map[string]*Server{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Server gives the server of a Config, unconnected if it is new.
+func (p *Pool) Server(cfg Config) (*Server, error) {
+	if (len(cfg.Command) == 0) == (cfg.URL == "") {
+		return nil, &messages.Error{Code: messages.ErrConfig, Detail: "a server is a command or a url"}
+	}
+	if cfg.URL != "" && len(cfg.Secrets) > 1 {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "secrets", Detail: "a url has one secret at most"}
+	}
+	if cfg.Connect <= 0 {
+		cfg.Connect = DefaultConnect
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	key, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errClosed()
+	}
+	s := p.servers[string(key)]
+	if s == nil {
+		s = &Server{cfg: cfg, pool: p}
+		s.open = s.transport
+		p.servers[string(key)] = s
+	}
+	return s, nil
+}
+
+func errClosed() error {
+	return messages.Errorf(messages.ErrCancelled, "the connections to MCP servers are closed")
+}
+
+// Close ends all connections and the programs behind them, and returns when they are
+// gone.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.cancel()
+	p.work.Wait()
+	return nil
+}
+
+// begin counts work that Close waits for; false when it is too late for any.
+func (p *Pool) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.work.Add(1)
+	}
+	return !p.closed
+}
+
+// Server is one MCP server. It is safe for concurrent use.
+type Server struct {
+	cfg  Config
+	pool *Pool
+	open func(secrets []string) (sdk.Transport, func(grace time.Duration) string, error)
+
+	mu       sync.Mutex
+	live     *connection
+	dialing  *dial
+	failures int       // connections lost or not made since a call was answered
+	notUntil time.Time // the next is tried
+	changes  int64     // how often the list of tools may have changed
+}
+
+// connection is one that was made.
+type connection struct {
+	session *sdk.ClientSession
+	secrets []string
+	ctx     context.Context // of its calls
+	cancel  context.CancelFunc
+	calls   int           // under way, under the server's mu
+	dropped bool          // no further ones: it ends with the last of them
+	done    chan struct{} // closed when it has ended
+	ended   string        // why, once it has
+}
+
+// dial is the making of a connection, for all who wait for it.
+type dial struct {
+	done chan struct{}
+	err  error
+}
+
+// connect gives the connection, and makes one when there is none, after the back-off of
+// the failures before. Who gets it must release it. An error is *messages.Error, or
+// ctx's.
+func (s *Server) connect(ctx context.Context) (*connection, error) {
+	for {
+		s.mu.Lock()
+		if c := s.live; c != nil {
+			c.calls++
+			s.mu.Unlock()
+			return c, nil
+		}
+		d := s.dialing
+		if d == nil {
+			if !s.pool.begin() {
+				s.mu.Unlock()
+				return nil, errClosed()
+			}
+			d = &dial{done: make(chan struct{})}
+			s.dialing = d
+			go s.dial(d, time.Until(s.notUntil))
+		}
+		s.mu.Unlock()
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, d.err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// release ends a use of a connection.
+func (s *Server) release(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.calls--; c.calls == 0 && c.dropped {
+		c.cancel()
+	}
+}
+
+// dial makes a connection and stays with it until it ends.
+func (s *Server) dial(d *dial, wait time.Duration) {
+	defer s.pool.work.Done()
+	ctx := s.pool.ctx
+	if wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	c, stop, err := s.dialOnce(ctx)
+	s.mu.Lock()
+	s.dialing = nil
+	d.err = err
+	if err != nil {
+		s.failed()
+	} else {
+		s.live = c
+		s.changes++ // what it offers now may be other than before
+	}
+	s.mu.Unlock()
+	close(d.done)
+	if err != nil {
+		s.notice("no connection: " + err.Error())
+		return
+	}
+	s.notice("connected")
+	waited := make(chan struct{})
+	go func() {
+		_ = c.session.Wait()
+		close(waited)
+	}()
+	select {
+	case <-waited:
+	case <-c.ctx.Done():
+	}
+	s.drop(c)
+	c.cancel() // closing waits for calls
+	closed := make(chan struct{})
+	go func() {
+		_ = c.session.Close()
+		close(closed)
+	}()
+	said := stop(stopGrace)
+	<-closed
+	<-waited
+	s.mu.Lock()
+	c.ended = redact(said, c.secrets)
+	s.mu.Unlock()
+	close(c.done)
+	if ctx.Err() == nil {
+		s.notice("connection lost: " + c.ended)
+	}
+}
+
+// drop gives a connection up, once. Calls that are under way may still be answered:
+// requests over HTTP know nothing of each other.
+func (s *Server) drop(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live == c {
+		s.live = nil
+		s.failed()
+	}
+	c.dropped = true
+	if c.calls == 0 {
+		c.cancel()
+	}
+}
+
+// failed puts the next connection off. s.mu is held.
+func (s *Server) failed() {
+	wait := min(firstBackOff<<min(s.failures, 16), longestBackOff)
+	s.failures++
+	s.notUntil = time.Now().Add(wait)
+}
+
+// answered ends the back-off.
+func (s *Server) answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = 0
+}
+
+func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration) string, error) {
+	fail := func(err error, secrets []string) error {
+		e := &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: "the MCP server " + s.cfg.Name + " cannot be reached: " + redact(excerpt(plainly(err)), secrets)}
+		var own *messages.Error
+		if errors.As(err, &own) {
+			e.Reason, e.Field, e.Detail = own.Reason, own.Field, own.Detail
+		}
+		return e
+	}
+	if ctx.Err() != nil {
+		return nil, nil, errClosed()
+	}
+	secrets, err := s.secrets()
+	if err != nil {
+		return nil, nil, err
+	}
+	t, stop, err := s.open(secrets)
+	if err != nil {
+		return nil, nil, fail(err, secrets)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connect)
+	defer cancel()
+	client := sdk.NewClient(&sdk.Implementation{Name: "stile", Version: "1"}, &sdk.ClientOptions{
+		Capabilities: &sdk.ClientCapabilities{},
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.changes++
+		},
+	})
+	session, err := client.Connect(ctx, t, nil)
+	if err != nil {
+		said := stop(0)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("it took more than %s", s.cfg.Connect)
+		}
+		if len(s.cfg.Command) > 0 {
+			err = fmt.Errorf("%s: %s", plainly(err), said)
+		}
+		return nil, nil, fail(err, secrets)
+	}
+	c := &connection{session: session, secrets: secrets, done: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(s.pool.ctx)
+	return c, stop, nil
+}
+
+const reasonUnreachable = "MCP_UNREACHABLE"
+
+// Unreachable tells whether an error of this package says that a server could not be
+// reached, or gave no list: later it may.
+func Unreachable(err error) bool {
+	var e *messages.Error
+	return errors.As(err, &e) && e.Reason == reasonUnreachable
+}
+
+// secrets reads the secrets of the configuration.
+func (s *Server) secrets() ([]string, error) {
+	values := make([]string, len(s.cfg.Secrets))
+	for i, name := range s.cfg.Secrets {
+		v, ok := "", false
+		if s.pool.opts.Secret != nil {
+			v, ok = s.pool.opts.Secret(name)
+		}
+		if v = strings.TrimSpace(v); !ok || v == "" {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: "secrets", Detail: name + " is not set"}
+		}
+		values[i] = v
+	}
+	return values, nil
+}
+
+func (s *Server) notice(text string) {
+	if s.pool.opts.Notice != nil {
+		s.pool.opts.Notice(s.cfg.Name, text)
+	}
+}
+
+// transport starts the program, or prepares requests. stop ends what it started and
+// tells how that ended.
+func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration) string, error) {
+	if s.cfg.URL != "" {
+		client := s.client(secrets)
+		return &sdk.StreamableClientTransport{Endpoint: s.cfg.URL, HTTPClient: client, MaxRetries: 1, MaxEventSize: maxMessageBytes},
+			func(time.Duration) string { client.CloseIdleConnections(); return "the connection ended" }, nil
+	}
+	env := make([]string, 0, len(s.cfg.Env)+len(secrets))
+	for name, v := range s.cfg.Env {
+		env = append(env, name+"="+v)
+	}
+	slices.Sort(env)
+	for i, name := range s.cfg.Secrets {
+		env = append(env, name+"="+secrets[i])
+	}
+	p, err := tools.Server{
+		Dir: s.cfg.Dir, Entrypoint: s.cfg.Command, Env: env, Memory: s.cfg.Memory, CPU: s.cfg.CPU, Files: s.cfg.Files,
+	}.Start()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &sdk.IOTransport{Reader: p.Stdout, Writer: timely{p}, MaxLineLength: maxMessageBytes},
+		func(grace time.Duration) string { p.Stop(grace); return p.Said() }, nil
+}
+
+// timely writes to a program that reads. One that does not must not hold up for ever
+// who speaks to it.
+type timely struct{ p *tools.Process }
+
+// writeTime is how long a program may leave its standard input unread.
+const writeTime = 10 * time.Second
+
+// Write implements io.Writer.
+func (w timely) Write(b []byte) (int, error) {
+	_ = w.p.Stdin.SetWriteDeadline(time.Now().Add(writeTime))
+	return w.p.Stdin.Write(b)
+}
+
+// Close implements io.Closer.
+func (w timely) Close() error { return w.p.Stdin.Close() }
+
+// client is an HTTP client that shows the secret to the server alone: it follows no
+// redirect, and keeps nothing.
+func (s *Server) client(secrets []string) *http.Client {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	t := &authorized{base: base, header: s.cfg.Header}
+	if len(secrets) == 1 {
+		t.secret = secrets[0]
+	}
+	return &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// authorized adds the secret to requests and bounds answers.
+type authorized struct {
+	base   *http.Transport
+	header string
+	secret string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.secret != "" {
+		req = req.Clone(req.Context())
+		if t.header == "" {
+			req.Header.Set("Authorization", "Bearer "+t.secret)
+		} else {
+			req.Header.Set(t.header, t.secret)
+		}
+	}
+	resp, err := t.base.RoundTrip(req)
+	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // events have a bound each
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxMessageBytes)
+	}
+	return resp, err
+}
+
+// CloseIdleConnections lets the client end what it keeps.
+func (t *authorized) CloseIdleConnections() { t.base.CloseIdleConnections() }

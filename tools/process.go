@@ -1,0 +1,196 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Server describes a program that runs beside the host and is spoken to over its
+// standard streams, under the limits of commands and in a process group of its own.
+type Server struct {
+	Dir        string   // working directory; a relative program with a slash is in it
+	Entrypoint []string // program and arguments; a bare name is looked up in Path
+	Env        []string // NAME=value, beside PATH, HOME and LANG: nothing of the host's own
+	Memory     int64    // bytes of address space of a process; 0 is 4 GiB
+	CPU        time.Duration
+	Files      int64
+}
+
+// The bounds of a server that sets none. Address space is not memory: interpreters
+// reserve gigabytes of it and use little.
+const (
+	serverMemory = 4 << 30
+	serverCPU    = time.Hour
+	serverFiles  = 256
+	serverSaid   = 2 << 10 // of its standard error, the end
+)
+
+// Path is where programs of a bare name are looked for.
+const Path = "/usr/local/bin:/usr/bin:/bin"
+
+// Process is a running Server. Its methods are safe for concurrent use; reading and
+// writing belong to one goroutine each.
+type Process struct {
+	Stdin  *os.File
+	Stdout *os.File
+
+	said *tail
+	kill func()
+	done chan struct{} // closed when it has ended and its group is gone
+	err  error
+}
+
+// Start starts a server. Errors are ERR_CONFIG with Field command when there is no such
+// program or this system cannot limit it, else the system's.
+func (s Server) Start() (*Process, error) {
+	bad := func(err error) error {
+		return &messages.Error{Code: messages.ErrConfig, Field: "command", Detail: err.Error()}
+	}
+	if len(s.Entrypoint) == 0 || s.Entrypoint[0] == "" {
+		return nil, bad(errors.New("it names no program"))
+	}
+	if !limitsKnown {
+		return nil, bad(errors.New("programs cannot be limited on this system"))
+	}
+	program, err := s.program()
+	if err != nil {
+		return nil, bad(err)
+	}
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, theirIn.Close(), in.Close())
+	}
+	p := &Process{Stdin: in, Stdout: out, said: &tail{}, done: make(chan struct{})}
+	cmd := exec.Command(program, s.Entrypoint[1:]...)
+	cmd.Dir = s.Dir
+	cmd.Env = append([]string{"PATH=" + Path, "HOME=" + home(), "LANG=C.UTF-8"}, s.Env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, p.said
+	cmd.WaitDelay = commandGrace // for pipes that somebody outside the group holds
+	limits := Command{Memory: s.Memory, CPU: s.CPU, Files: s.Files}
+	if limits.Memory <= 0 {
+		limits.Memory = serverMemory
+	}
+	if limits.CPU <= 0 {
+		limits.CPU = serverCPU
+	}
+	if limits.Files <= 0 {
+		limits.Files = serverFiles
+	}
+	wait, err := startGroup(cmd, &limits)
+	_, _ = theirIn.Close(), theirOut.Close()
+	if err != nil {
+		return nil, errors.Join(err, in.Close(), out.Close())
+	}
+	var once sync.Once
+	p.kill = func() {
+		select {
+		case <-p.done: // its number may be somebody else's
+		default:
+			once.Do(func() { _ = killGroup(cmd.Process.Pid) })
+		}
+	}
+	go func() {
+		p.err = wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// program finds what is run.
+func (s *Server) program() (string, error) {
+	name := s.Entrypoint[0]
+	if strings.Contains(name, "/") {
+		return (&Command{Dir: s.Dir, Entrypoint: s.Entrypoint}).program()
+	}
+	for _, dir := range filepath.SplitList(Path) {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("there is no program %s in %s; name what is elsewhere by its whole path", quote(name), Path)
+}
+
+// home is the folder that programs keep their caches in.
+func home() string {
+	if dir, err := os.UserHomeDir(); err == nil {
+		return dir
+	}
+	return os.TempDir()
+}
+
+// Stop closes the process's standard input, gives it grace to end, kills its group, and
+// returns when it is gone.
+func (p *Process) Stop(grace time.Duration) {
+	_ = p.Stdin.Close()
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case <-p.done:
+	case <-t.C:
+		p.kill()
+		<-p.done
+	}
+	_ = p.Stdout.Close()
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Said is how the process ended, once it has, with the end of what it wrote to its
+// standard error, on one line.
+func (p *Process) Said() string {
+	text := "it runs"
+	select {
+	case <-p.done:
+		text = "it ended"
+		if p.err != nil {
+			text = p.err.Error()
+		}
+	default:
+	}
+	if said := p.said.String(); said != "" {
+		text += ": " + said
+	}
+	return text
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+// Write implements io.Writer.
+func (w *tail) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.b = append(w.b, p[max(0, len(p)-serverSaid):]...)
+	if over := len(w.b) - serverSaid; over > 0 {
+		w.b = append(w.b[:0], w.b[over:]...)
+	}
+	return len(p), nil
+}
+
+// String is the end, on one line.
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(w.b), "\ufffd")), " ")
+	if over := len(s) - maxErrorExcerpt; over > 0 {
+		s = "…" + strings.ToValidUTF8(s[over:], "")
+	}
+	return s
+}
