@@ -139,7 +139,7 @@ var forbidden = []edge{
 	},
 	{
 		from: []string{"<pure>"}, to: []string{"*foreign*"},
-		except: []string{"github.com/google/uuid", "github.com/gowebpki/jcs", "github.com/go-json-experiment/json/...", "golang.org/x/crypto/...", "github.com/dgraph-io/ristretto/..."},
+		except: []string{"github.com/google/uuid", "github.com/gowebpki/jcs", "github.com/go-json-experiment/json/...", "golang.org/x/crypto/...", "github.com/oasisprotocol/curve25519-voi/...", "github.com/dgraph-io/ristretto/..."},
 		reason: "pure rooms stand on a short list of pure libraries",
 	},
 	{from: []string{"turn"}, to: []string{"./parse/...", "./crypto/...", "./neuroscript/...", "./prompt"}, reason: "the machine knows no dialect, token or language by name (edge allowed: plan)"},

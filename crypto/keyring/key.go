@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	curve "github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
+
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -70,8 +72,9 @@ type Key struct {
 	attrs   Attributes
 	alg     Alg
 	public  ed25519.PublicKey // EdDSA; nil for HS256
-	private *material         // nil: there is none here
-	outside func() Signer     // signs in place of private, for a key held elsewhere
+	checker *curve.ExpandedPublicKey
+	private *material     // nil: there is none here
+	outside func() Signer // signs in place of private, for a key held elsewhere
 }
 
 // material is the private half, shared by all copies of a key's record so that it
@@ -93,6 +96,20 @@ func newMaterial(bytes []byte) *material {
 	return &material{open: func() *vault { return v }}
 }
 
+// likeStandardLibrary makes the curve accept what crypto/ed25519 accepts, and nothing
+// else: whoever checks a journal with that must come to the same result.
+var likeStandardLibrary = &curve.Options{Verify: curve.VerifyOptionsStdLib}
+
+// expand does the part of a check that is the same for all signatures of a key. It
+// gives nil for bytes that are no point: such a key verifies nothing.
+func expand(public ed25519.PublicKey) *curve.ExpandedPublicKey {
+	x, err := curve.NewExpandedPublicKey(curve.PublicKey(public))
+	if err != nil {
+		return nil
+	}
+	return x
+}
+
 // NewEdDSA gives a key from its 32-byte Ed25519 seed.
 func NewEdDSA(a Attributes, seed []byte) (*Key, error) {
 	if len(seed) != ed25519SeedLength {
@@ -104,6 +121,7 @@ func NewEdDSA(a Attributes, seed []byte) (*Key, error) {
 		public:  append(ed25519.PublicKey(nil), private[ed25519SeedLength:]...),
 		private: newMaterial(private),
 	}
+	k.checker = expand(k.public)
 	return checked(k)
 }
 
@@ -122,6 +140,7 @@ func NewPublic(a Attributes, public []byte) (*Key, error) {
 		return nil, badKey(a.KID, "public", fmt.Sprintf("must be %d bytes", ed25519.PublicKeySize))
 	}
 	k := &Key{attrs: a.clone(), alg: EdDSA, public: append(ed25519.PublicKey(nil), public...)}
+	k.checker = expand(k.public)
 	return checked(k)
 }
 
@@ -258,7 +277,8 @@ func (k *Key) CanSign() bool {
 // HS256 key verifies nothing.
 func (k *Key) VerifyTag(message, tag []byte) bool {
 	if k.alg == EdDSA {
-		return len(tag) == ed25519.SignatureSize && ed25519.Verify(k.public, message, tag)
+		return k.checker != nil && len(tag) == ed25519.SignatureSize &&
+			curve.VerifyExpandedWithOptions(k.checker, message, tag, likeStandardLibrary)
 	}
 	if k.private == nil {
 		return false
@@ -313,7 +333,7 @@ func (m *material) sign(message []byte) ([]byte, error) {
 	if v.bytes == nil {
 		return nil, ErrErased
 	}
-	return ed25519.Sign(v.bytes, message), nil
+	return curve.Sign(v.bytes, message), nil
 }
 
 func (m *material) mac(message []byte) ([]byte, error) {
