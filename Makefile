@@ -7,6 +7,7 @@
 #   make bench   the benchmarks behind docs/benchmarks.md
 #   make fuzz    every fuzz target, FUZZTIME each (default 1m)
 #   make crash-sweep  kill a reference set of turns at every point; minutes
+#   make interleavings  a million interleavings of submits on the pure machine; minutes
 #   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)
 #   make clean   remove what the others made
 
@@ -25,11 +26,12 @@ MCPSERVERS  = @modelcontextprotocol/server-everything@2026.8.31 @modelcontextpro
 SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
 HISTORYTIME ?= 5m
+INTERLEAVINGS ?= 1000000
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test mcp-servers check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history clean
+.PHONY: run test mcp-servers check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history interleavings clean
 
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
@@ -93,6 +95,9 @@ crash-sweep:
 
 history:
 	$(GO) test ./tests/history -count=1 -v -run TestHistories -timeout 0 -for $(HISTORYTIME)
+
+interleavings:
+	$(GO) test ./turn -count=1 -v -run '^TestInterleavings$$' -timeout 0 -interleavings $(INTERLEAVINGS)
 
 clean:
 	rm -rf $(DATA) bin

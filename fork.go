@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // Fork makes a new session that continues name from the decision of turn atTurn on
@@ -49,7 +50,17 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 		return nil, err
 	}
 	origin := &messages.ForkOrigin{SID: from.SID, Incarnation: from.Inc.String(), Seq: int64(cut), Hash: recs[cut-1].Hash}
-	waiting := waitingAt(recs[:cut])
+	waiting, err := waitingAt(recs[:cut])
+	if err != nil {
+		return nil, err
+	}
+	left := map[int64]bool{} // records of inputs that the fork does not take up
+	for i := range waiting {
+		left[waiting[i].Seq] = true
+		for _, seq := range furtherInputs(&waiting[i]) {
+			left[seq] = true
+		}
+	}
 	for _, r := range recs[:cut] {
 		own := &messages.Record{Seq: r.Seq, Run: r.Run, Turn: r.Turn, TS: r.TS, Body: r.Body}
 		if b, ok := r.Body.(*messages.SessionOpened); ok {
@@ -57,7 +68,7 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 			opened.Incarnation, opened.Origin = inc.String(), origin
 			own.Body = &opened
 		}
-		if b, ok := r.Body.(*messages.Input); ok && b.Key != "" && slices.Contains(waiting, r.Run) {
+		if b, ok := r.Body.(*messages.Input); ok && b.Key != "" && left[r.Seq] {
 			input := *b
 			input.Key = ""
 			own.Body = &input
@@ -89,23 +100,33 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 const forkEpoch = 1
 
 // waitingAt are the runs whose input was accepted and that had not begun.
-func waitingAt(recs []*messages.Record) (waiting []int64) {
+func waitingAt(recs []*messages.Record) ([]turn.Waiting, error) {
+	var state turn.State
 	for _, r := range recs {
-		switch r.Body.(type) {
-		case *messages.Input:
-			waiting = append(waiting, r.Run)
-		case *messages.RunBegin, *messages.RunEnd:
-			waiting = slices.DeleteFunc(waiting, func(run int64) bool { return run == r.Run })
+		if err := state.Apply(r); err != nil {
+			return nil, err
 		}
 	}
-	return waiting
+	waiting := state.Queue
+	if state.Window != nil {
+		waiting = append(waiting, state.Window.Waiting)
+	}
+	return waiting, nil
+}
+
+// furtherInputs are those of a run but for the first.
+func furtherInputs(w *turn.Waiting) (seqs []int64) {
+	for _, p := range slices.Concat(w.More, w.Merged) {
+		seqs = append(seqs, p.Seq)
+	}
+	return seqs
 }
 
 // leftBehind cancels the runs that were waiting at the cut.
-func leftBehind(waiting []int64, cut int, now time.Time) (ends []*messages.Record) {
-	for _, run := range waiting {
-		ends = append(ends, &messages.Record{Seq: int64(cut + len(ends) + 1), Run: run, TS: now, Body: &messages.RunEnd{
-			Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "cancelled by the fork before it began",
+func leftBehind(waiting []turn.Waiting, cut int, now time.Time) (ends []*messages.Record) {
+	for i := range waiting {
+		ends = append(ends, &messages.Record{Seq: int64(cut + len(ends) + 1), Run: waiting[i].Run, TS: now, Body: &messages.RunEnd{
+			Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "cancelled by the fork before it began", Merged: furtherInputs(&waiting[i]),
 		}})
 	}
 	return ends

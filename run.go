@@ -1,9 +1,11 @@
 package stile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -18,6 +20,7 @@ type Run struct {
 	ordinal int64
 	seq     int64
 	joined  bool
+	merged  bool           // its input was to join the run at its next turn
 	end     *actors.Waiter // nil for a handle that came later than the run
 	failed  atomic.Bool    // end gave an error: ask the journal from now on
 }
@@ -33,9 +36,13 @@ type Outcome struct {
 	Turn *messages.TurnDecided
 	// Records are the positions of turn.decided (0 without a turn) and run.end.
 	DecidedSeq, EndSeq int64
+	// Next is the run that takes up what was merged into this one too late for a turn of
+	// it; 0 when there is none.
+	Next int64
 }
 
-// Ordinal is the run's number in its session, from 1.
+// Ordinal is the run's number in its session, from 1. Of a merged submit it is that of
+// the run it joins.
 func (r *Run) Ordinal() int64 { return r.ordinal }
 
 // Joined tells that an idempotency key named an earlier submit.
@@ -43,8 +50,43 @@ func (r *Run) Joined() bool { return r.joined }
 
 // Decision waits until the run has ended and its end is on disk. It may be called
 // at any time and as often as one likes. A run that a crash left open goes on with
-// it.
+// it. Of a merged submit it is the decision of the run that took it up: the one it
+// joined, or, when that one ended first, the next.
 func (r *Run) Decision(ctx context.Context) (Outcome, error) {
+	o, err := r.decision(ctx)
+	if err != nil || !r.merged || o.Next == 0 {
+		return o, err
+	}
+	next, _, err := r.takenUp(ctx)
+	if err != nil || next == r.ordinal {
+		return o, err
+	}
+	return (&Run{session: r.session, ordinal: next, seq: r.seq}).decision(ctx)
+}
+
+// takenUp gives the run that took a merged input up, its own as long as it may, and the
+// record that says so.
+func (r *Run) takenUp(ctx context.Context) (run, at int64, err error) {
+	for rec, err := range readRecords(ctx, r.session.rt.store, r.session.inc, r.seq) {
+		if err != nil {
+			return 0, 0, closedError(err)
+		}
+		if rec.Run != r.ordinal {
+			continue
+		}
+		switch b := rec.Body.(type) {
+		case *messages.TurnBegin:
+			if slices.Contains(b.Merged, r.seq) {
+				return r.ordinal, rec.Seq, nil
+			}
+		case *messages.RunEnd:
+			return cmp.Or(b.Next, r.ordinal), rec.Seq, nil
+		}
+	}
+	return r.ordinal, 0, nil
+}
+
+func (r *Run) decision(ctx context.Context) (Outcome, error) {
 	if r.end != nil && !r.failed.Load() {
 		decided, ended, err := r.end.Wait(ctx)
 		if err == nil {
@@ -85,7 +127,7 @@ func (r *Run) Decision(ctx context.Context) (Outcome, error) {
 
 func outcome(decided, ended *Record) Outcome {
 	end := ended.Body.(*messages.RunEnd)
-	o := Outcome{Decision: end.Decision, Reason: end.Reason, Detail: end.Detail, Turns: end.Turns, EndSeq: ended.Seq}
+	o := Outcome{Decision: end.Decision, Reason: end.Reason, Detail: end.Detail, Turns: end.Turns, EndSeq: ended.Seq, Next: end.Next}
 	if decided != nil {
 		o.Turn, _ = decided.Body.(*messages.TurnDecided)
 		o.DecidedSeq = decided.Seq
@@ -133,23 +175,42 @@ func (r *Run) Cancel(ctx context.Context, by string) error {
 }
 
 // Events follows the run from its input to its run.end. Ranging over it again
-// starts from the input again.
+// starts from the input again. Of a merged submit that its run did not take up, those of
+// the next run follow.
 func (r *Run) Events(ctx context.Context) iter.Seq2[Update, error] {
 	return r.Resume(ctx, Position{Seq: max(0, r.seq-1)})
 }
 
 // Resume is Events behind a position that an earlier stream of this run came to.
 func (r *Run) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
-	mine := func(u Update) bool {
-		if u.Delta != nil {
-			return u.Delta.Run == r.ordinal
+	return func(yield func(Update, error) bool) {
+		ordinal := r.ordinal
+		if r.merged && from.Seq > r.seq {
+			if next, at, err := r.takenUp(ctx); err == nil && next != r.ordinal && at <= from.Seq {
+				ordinal = next
+			}
 		}
-		return u.Record.Run == r.ordinal
+		mine := func(u Update) bool {
+			if u.Delta != nil {
+				return u.Delta.Run == ordinal
+			}
+			return u.Record.Run == ordinal
+		}
+		last := func(u Update) bool {
+			if u.Record == nil || u.Record.Run != ordinal {
+				return false
+			}
+			end, ok := u.Record.Body.(*messages.RunEnd)
+			if ok && r.merged && ordinal == r.ordinal && end.Next > 0 {
+				if next, _, err := r.takenUp(ctx); err == nil && next != ordinal {
+					ordinal = next
+					return false
+				}
+			}
+			return ok
+		}
+		r.session.rt.follow(ctx, r.session.sid, r.session.inc, from, mine, last)(yield)
 	}
-	last := func(u Update) bool {
-		return u.Record != nil && u.Record.Run == r.ordinal && u.Record.Body.Kind() == messages.KindRunEnd
-	}
-	return r.session.rt.follow(ctx, r.session.sid, r.session.inc, from, mine, last)
 }
 
 // closedError makes the end of the runtime a typed error.

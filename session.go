@@ -99,6 +99,16 @@ func (s *Session) Incarnation() messages.Incarnation { return s.inc }
 // SubmitOption changes how a submit is taken.
 type SubmitOption func(*messages.Input)
 
+// The policies of a submit (design.md §9).
+const (
+	Reject    = messages.Reject    // ERR_BUSY while a run is in flight
+	Enqueue   = messages.Enqueue   // a run of its own, after those that wait
+	Interrupt = messages.Interrupt // the run in flight is cancelled, this one goes first
+	Rollback  = messages.Rollback  // as Interrupt, and later prompts know nothing of that run
+	Merge     = messages.Merge     // joins the run in flight at its next turn
+	Debounce  = messages.Debounce  // what comes within half a second becomes one run
+)
+
 // Policy says what happens when a run is in flight; the manifest's loop.busy is
 // the default.
 func Policy(p messages.Policy) SubmitOption { return func(in *messages.Input) { in.Policy = p } }
@@ -128,7 +138,7 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	if err != nil {
 		return nil, err
 	}
-	return &Run{session: s, ordinal: rep.Run, seq: rep.Seq, joined: rep.Joined, end: rep.End}, nil
+	return &Run{session: s, ordinal: rep.Run, seq: rep.Seq, joined: rep.Joined, merged: rep.Merged, end: rep.End}, nil
 }
 
 // Cancel stops the run in flight; its turn ends HALT(ERR_CANCELLED).

@@ -332,7 +332,7 @@ func (r *reply) assemble() ([]messages.Message, error) {
 	e := r.open
 	p := messages.Projection{
 		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
-		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, Primer: r.agent.Primer, LastError: e.LastError,
+		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, Primer: r.agent.Primer, LastError: e.LastError, Note: e.Note,
 	}
 	if !e.HaveCarry {
 		var err error

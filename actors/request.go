@@ -44,6 +44,7 @@ type Reply struct {
 	Run    int64
 	Seq    int64
 	Joined bool
+	Merged bool // the input joins Run at its next turn
 	// End waits for the end of the run a submit started; nil when the run was
 	// there before. It was registered before the run could end.
 	End *Waiter

@@ -142,7 +142,7 @@ func (s *session) started(c actor.Context) {
 		supervisor.Guard(func() {
 			msg := &loaded{of: s}
 			msg.head, msg.state, msg.err = load(h.ctx, h, ref.key)
-			if msg.err == nil && (msg.state.Open != nil || len(msg.state.Queue) > 0) {
+			if msg.err == nil && (msg.state.Open != nil || len(msg.state.Queue) > 0 || msg.state.Window != nil) {
 				msg.settle, msg.err = readBack(h.ctx, h, ref, &msg.head, &msg.state)
 			}
 			h.system.Root.Send(self, msg)
@@ -345,7 +345,7 @@ func (s *session) settleDown() {
 }
 
 func (s *session) busy() bool {
-	return s.air != nil || len(s.detached) > 0 || !s.resting() || !s.outbox.Idle() || s.out.pending() || len(s.asks) > 0
+	return s.air != nil || len(s.detached) > 0 || !s.resting() || s.machine.State().Window != nil || !s.outbox.Idle() || s.out.pending() || len(s.asks) > 0
 }
 
 // resting tells that nothing runs: the session is idle, or its turn suspended.

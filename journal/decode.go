@@ -97,20 +97,25 @@ func (d *decoder) body() messages.Body {
 			Userdata: d.strz("userdata"),
 		}
 	case messages.KindRunBegin:
-		return &messages.RunBegin{Input: d.num("input")}
+		return &messages.RunBegin{Input: d.num("input"), Merged: decodeListz(d, "merged", (*decoder).integer)}
 	case messages.KindRunEnd:
 		return &messages.RunEnd{
 			Decision: messages.Decision(d.str("decision")),
 			Detail:   d.strz("detail"),
+			Merged:   decodeListz(d, "merged", (*decoder).integer),
+			Next:     d.numz("next"),
 			Reason:   messages.Code(d.strz("reason")),
 			Turns:    d.num("turns"),
 		}
+	case messages.KindRunWithdrawn:
+		return &messages.RunWithdrawn{By: d.num("by")}
 	case messages.KindTurnBegin:
 		return &messages.TurnBegin{
 			Dialect:  d.str("dialect"),
 			Library:  d.digest("library"),
 			Limits:   d.digest("limits"),
 			Manifest: d.digest("manifest"),
+			Merged:   decodeListz(d, "merged", (*decoder).integer),
 			Nonce:    d.str("nonce"),
 			Pass:     d.num("pass"),
 			Tools:    d.digest("tools"),

@@ -73,16 +73,22 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("userdata", b.Userdata)
 	case *messages.RunBegin:
 		e.num("input", b.Input)
+		e.numsz("merged", b.Merged)
 	case *messages.RunEnd:
 		e.str("decision", string(b.Decision))
 		e.strz("detail", b.Detail)
+		e.numsz("merged", b.Merged)
+		e.numz("next", b.Next)
 		e.strz("reason", string(b.Reason))
 		e.num("turns", b.Turns)
+	case *messages.RunWithdrawn:
+		e.num("by", b.By)
 	case *messages.TurnBegin:
 		e.str("dialect", b.Dialect)
 		e.digest("library", b.Library)
 		e.digest("limits", b.Limits)
 		e.digest("manifest", b.Manifest)
+		e.numsz("merged", b.Merged)
 		e.str("nonce", b.Nonce)
 		e.num("pass", b.Pass)
 		e.digest("tools", b.Tools)

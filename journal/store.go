@@ -96,9 +96,18 @@ func (h Head) Advance(b *Batch) Head {
 
 func (h *Head) advance(r *messages.Record) {
 	h.Seq, h.Hash, h.Epoch = r.Seq, r.Hash, r.Epoch
-	if b, ok := r.Body.(*messages.TurnSuspended); ok {
+	taken := int64(0) // inputs that came with another one
+	switch b := r.Body.(type) {
+	case *messages.TurnSuspended:
 		h.Wake = wakeOf(b)
+	case *messages.RunBegin:
+		taken = int64(len(b.Merged))
+	case *messages.TurnBegin:
+		taken = int64(len(b.Merged))
+	case *messages.RunEnd:
+		taken = int64(len(b.Merged))
 	}
+	h.Queued = max(0, h.Queued-taken)
 	switch r.Body.Kind() {
 	case messages.KindInput:
 		h.Queued++

@@ -197,7 +197,7 @@ type Loop struct {
 	NoProgressN              int64             `yaml:"no_progress_n" max:"1000000" doc:"Equal turns in a row that halt a session; 0 and less are the default 3, 1 is refused."`
 	NoProgressExemptTerminal bool              `yaml:"no_progress_exempt_terminal" doc:"Keeps the progress guard from overriding DONE and ABORT."`
 	MaxTurns                 int64             `yaml:"max_turns" min:"0" max:"1000000000" doc:"Turns a run may take, 0 for no limit; iteration_cap is an alias."`
-	Busy                     messages.Policy   `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" later:"interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
+	Busy                     messages.Policy   `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
 	Recovery                 messages.Recovery `yaml:"recovery" enum:"resume|halt" doc:"What follows a turn that a crash ended."`
 	OnPanic                  messages.OnPanic  `yaml:"on_panic" enum:"halt|fail" doc:"What a panicking tool does to its turn."`
 }

@@ -155,6 +155,9 @@ type Projection struct {
 	// lets the dialect write it again.
 	Primer    string
 	LastError string // why the previous turn of the run did not go through, if it did not
+	// Note is what a run that was taken back has done, for dialects whose history is
+	// no transcript; in a transcript it stands in its place.
+	Note string
 }
 
 // Item is one entry of the transcript.
@@ -174,6 +177,8 @@ type Reply struct {
 	Text   string       // as the model wrote it
 	Calls  []Call       // in document order
 	Errors []ParseError // what the decoder complained of
+	// Joined is what the user said meanwhile, for after the results; mostly "".
+	Joined string
 }
 
 // Message is one message to the model.

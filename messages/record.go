@@ -14,6 +14,7 @@ const (
 	KindInput          Kind = "input"
 	KindRunBegin       Kind = "run.begin"
 	KindRunEnd         Kind = "run.end"
+	KindRunWithdrawn   Kind = "run.withdrawn"
 	KindTurnBegin      Kind = "turn.begin"
 	KindModelRequest   Kind = "model.request"
 	KindModelChunk     Kind = "model.chunk"
@@ -127,15 +128,26 @@ type Input struct {
 
 // RunBegin opens a run.
 type RunBegin struct {
-	Input int64 `json:"input"` // seq of the input record it answers
+	Input  int64   `json:"input"`           // seq of the input record it answers
+	Merged []int64 `json:"merged,omitzero"` // and of those that came with it (debounce, merge)
 }
 
 // RunEnd closes a run with the decision of its last turn.
 type RunEnd struct {
 	Decision Decision `json:"decision"`
 	Detail   string   `json:"detail,omitzero"`
-	Reason   Code     `json:"reason,omitzero"`
-	Turns    int64    `json:"turns"`
+	// Merged are the inputs, but for the first, of a run that ended before it began.
+	Merged []int64 `json:"merged,omitzero"`
+	// Next is the run that takes up what was to join this one and met no turn of it.
+	Next   int64 `json:"next,omitzero"`
+	Reason Code  `json:"reason,omitzero"`
+	Turns  int64 `json:"turns"`
+}
+
+// RunWithdrawn takes a run back, in front of its run.end: a projection leaves it out
+// (design.md §9). What its actions did is told by a note before it.
+type RunWithdrawn struct {
+	By int64 `json:"by"` // ordinal of the run that takes its place
 }
 
 // TurnBegin opens a turn and fixes what it runs under.
@@ -144,9 +156,11 @@ type TurnBegin struct {
 	Library  Digest `json:"library"`  // of the host function libraries
 	Limits   Digest `json:"limits"`   // of quotas and loop settings
 	Manifest Digest `json:"manifest"` // as parsed
-	Nonce    string `json:"nonce"`
-	Pass     int64  `json:"pass"` // 1-based turn within the run
-	Tools    Digest `json:"tools"`
+	// Merged are the inputs that join the run with this turn.
+	Merged []int64 `json:"merged,omitzero"`
+	Nonce  string  `json:"nonce"`
+	Pass   int64   `json:"pass"` // 1-based turn within the run
+	Tools  Digest  `json:"tools"`
 }
 
 // ModelRequest says what was asked of which model.
@@ -382,7 +396,8 @@ type Audit struct {
 	Who     string `json:"who"`
 }
 
-// Note is a sentence for operators.
+// Note is a text for operators. One of a withdrawn run says what its actions did, and
+// the model is told.
 type Note struct {
 	Text string `json:"text"`
 }
@@ -401,6 +416,9 @@ func (*RunBegin) Kind() Kind { return KindRunBegin }
 
 // Kind implements Body.
 func (*RunEnd) Kind() Kind { return KindRunEnd }
+
+// Kind implements Body.
+func (*RunWithdrawn) Kind() Kind { return KindRunWithdrawn }
 
 // Kind implements Body.
 func (*TurnBegin) Kind() Kind { return KindTurnBegin }

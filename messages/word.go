@@ -1,5 +1,7 @@
 package messages
 
+import "time"
+
 // Decision ends a turn. HALT is the host's alone and carries a Code.
 type Decision string
 
@@ -56,14 +58,27 @@ const UnknownText = "Outcome unknown: the host lost contact after this action be
 // Policy says what a submit meets when a run is in flight (design.md §9).
 type Policy string
 
-// The policies this release accepts.
+// The policies.
 const (
-	Reject  Policy = "reject"
-	Enqueue Policy = "enqueue"
+	Reject    Policy = "reject"    // ERR_BUSY now
+	Enqueue   Policy = "enqueue"   // a run of its own, behind those that wait
+	Interrupt Policy = "interrupt" // cancels the run in flight and goes first
+	Rollback  Policy = "rollback"  // as interrupt, and the run is withdrawn
+	Merge     Policy = "merge"     // joins the run in flight at its next turn
+	Debounce  Policy = "debounce"  // joins what comes shortly after it
 )
 
-// QueueLimit bounds the runs that wait in a session (design.md §9).
-const QueueLimit = 16
+// Supersedes tells whether a submit under p ends the run in flight.
+func (p Policy) Supersedes() bool { return p == Interrupt || p == Rollback }
+
+// Bounds of the inputs that wait in a session (design.md §9).
+const (
+	QueueLimit    = 16                     // runs
+	MergeLimit    = 16                     // inputs that join a run at its next turn
+	WindowLimit   = 64                     // inputs that one window of debounce takes
+	DebounceQuiet = 500 * time.Millisecond // without another submit closes a window
+	DebounceMost  = 5 * time.Second        // that a window is open at most
+)
 
 // Recovery says what follows a turn that a crash ended.
 type Recovery string

@@ -37,3 +37,10 @@ type Decoder interface {
 type InputChecker interface {
 	CheckInput(messages.Input) (messages.Input, error)
 }
+
+// InputJoiner is what a Dialect may implement besides: it makes one input out of
+// several that were accepted one by one, in their order (design.md §9, merge and
+// debounce). An error refuses the last of them. Without it texts are joined by LF.
+type InputJoiner interface {
+	JoinInputs(parts []messages.Input) (messages.Input, error)
+}

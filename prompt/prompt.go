@@ -20,6 +20,8 @@ import (
 	"encoding/binary"
 	"hash"
 	"iter"
+	"math"
+	"strings"
 	"unsafe"
 
 	"github.com/seed14be6753/stile/messages"
@@ -32,11 +34,6 @@ type Dialect interface {
 	// Primer tells the model how to speak the dialect.
 	Primer([]messages.ToolSpec) string
 }
-
-// kindRunWithdrawn is the record that takes a run out of every projection
-// (design.md §9). No policy of this release writes it; journals of later ones
-// hold it, and a projection that ignored it would show what was taken back.
-const kindRunWithdrawn messages.Kind = "run.withdrawn"
 
 // Spec says which turn is to be asked for, and brings what is not in the records.
 type Spec struct {
@@ -63,8 +60,10 @@ type Spec struct {
 // Of a finished run the transcript has the user's text and the final responses;
 // a run that ended without one, because it was halted, has what responses there
 // are. Its actions are with its user's text. A run given as USERDATA has that JSON as
-// its user text. Of the run itself the input, the failure of the turn before, and what
-// its earlier turns said and did are taken.
+// its user text. What joined a run later is a user's text of its own at that turn; of a
+// withdrawn run there is the note on its effects, if it had any. Of the run itself the
+// input, the failure of the turn before, and what its earlier turns said and did are
+// taken.
 func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection {
 	runs := gather(records, &spec)
 	p := messages.Projection{
@@ -73,14 +72,17 @@ func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection 
 	for _, r := range runs {
 		switch {
 		case r.ordinal == spec.Run:
-			if r.input != nil {
-				p.Text, p.Userdata = r.input.Text, r.input.Userdata
-			}
+			p.Text, p.Userdata = r.given()
 			p.LastError = r.lastError
 			if !spec.Carry && spec.Reply != nil {
-				p.Replies = r.replies(spec.Reply)
+				p.Replies = r.replies(spec.Reply, &p)
 			}
-		case r.withdrawn || !r.ended || spec.Carry:
+		case spec.Carry:
+		case r.withdrawn:
+			if r.note != "" {
+				p.History = append(p.History, messages.Item{Role: messages.RoleUser, Text: r.note, Run: r.ordinal, Turn: r.turn})
+			}
+		case !r.ended:
 		default:
 			p.History = r.items(p.History)
 		}
@@ -95,13 +97,38 @@ func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection 
 type run struct {
 	ordinal   int64
 	turn      int64 // its first
-	input     *messages.Input
+	inputs    []*messages.Input
+	joined    []joined
+	note      string
 	responses []response
 	final     bool // one of the responses is
 	ended     bool
 	withdrawn bool
 	lastError string
 	turns     []*turnOf
+}
+
+// joined is what came to a run with one of its turns.
+type joined struct {
+	turn int64
+	text string
+}
+
+// given is what the run began with: one input as it is, several as one text.
+func (r *run) given() (text, userdata string) {
+	if len(r.inputs) == 1 {
+		return r.inputs[0].Text, r.inputs[0].Userdata
+	}
+	return textOf(r.inputs), ""
+}
+
+// textOf joins texts by LF; USERDATA is the JSON.
+func textOf(ins []*messages.Input) string {
+	texts := make([]string, len(ins))
+	for i, in := range ins {
+		texts[i] = in.Text + in.Userdata // one of them is empty
+	}
+	return strings.Join(texts, "\n")
 }
 
 // turnOf is what the records say of one turn.
@@ -138,10 +165,29 @@ func (t *turnOf) add(rec *messages.Record) {
 	}
 }
 
-// replies are the run's earlier turns.
-func (r *run) replies(bytes func(messages.Digest) []byte) []messages.Reply {
+// replies are the run's earlier turns. What joined the run before it had any goes to
+// its text.
+func (r *run) replies(bytes func(messages.Digest) []byte, p *messages.Projection) []messages.Reply {
 	var out []messages.Reply
+	rest := r.joined
+	catchUp := func(turn int64) {
+		for len(rest) > 0 && rest[0].turn <= turn {
+			to := &p.Text
+			if len(out) > 0 {
+				to = &out[len(out)-1].Joined
+			} else if p.Text == "" {
+				to = &p.Userdata
+			}
+			if *to != "" {
+				*to += "\n"
+			}
+			*to += rest[0].text
+			rest = rest[1:]
+		}
+	}
+	defer func() { catchUp(math.MaxInt64) }()
 	for _, t := range r.turns {
+		catchUp(t.turn)
 		if !t.said {
 			continue
 		}
@@ -168,18 +214,22 @@ type response struct {
 }
 
 func (r *run) items(to []messages.Item) []messages.Item {
-	if r.input != nil {
-		text := r.input.Text
-		if text == "" {
-			text = r.input.Userdata
+	if len(r.inputs) > 0 {
+		to = append(to, messages.Item{Role: messages.RoleUser, Text: textOf(r.inputs), Run: r.ordinal, Turn: r.turn, Calls: r.calls()})
+	}
+	rest := r.joined
+	catchUp := func(turn int64) {
+		for ; len(rest) > 0 && rest[0].turn <= turn; rest = rest[1:] {
+			to = append(to, messages.Item{Role: messages.RoleUser, Text: rest[0].text, Run: r.ordinal, Turn: rest[0].turn})
 		}
-		to = append(to, messages.Item{Role: messages.RoleUser, Text: text, Run: r.ordinal, Turn: r.turn, Calls: r.calls()})
 	}
 	for _, u := range r.responses {
+		catchUp(u.turn)
 		if (u.Final || !r.final) && u.Text != "" {
 			to = append(to, messages.Item{Role: messages.RoleAssistant, Text: u.Text, Run: r.ordinal, Turn: u.turn})
 		}
 	}
+	catchUp(math.MaxInt64)
 	return to
 }
 
@@ -193,7 +243,10 @@ func gather(records iter.Seq[*messages.Record], spec *Spec) []*run {
 	)
 	for rec := range records {
 		if rec.Turn == spec.Turn && spec.Turn != 0 {
-			if _, begins := rec.Body.(*messages.TurnBegin); begins {
+			if b, begins := rec.Body.(*messages.TurnBegin); begins {
+				if r := byRun[rec.Run]; r != nil {
+					r.join(rec.Turn, b, waiting)
+				}
 				break
 			}
 		}
@@ -203,12 +256,14 @@ func gather(records iter.Seq[*messages.Record], spec *Spec) []*run {
 		case *messages.Input:
 			waiting[rec.Seq] = b
 		case *messages.RunBegin:
-			r := &run{ordinal: rec.Run, input: waiting[b.Input]}
-			delete(waiting, b.Input)
+			r := &run{ordinal: rec.Run, inputs: take(waiting, append([]int64{b.Input}, b.Merged...))}
 			runs = append(runs, r)
 			byRun[rec.Run] = r
 		default:
 			if r := byRun[rec.Run]; r != nil {
+				if begin, ok := b.(*messages.TurnBegin); ok {
+					r.join(rec.Turn, begin, waiting)
+				}
 				r.add(rec)
 			}
 		}
@@ -217,6 +272,23 @@ func gather(records iter.Seq[*messages.Record], spec *Spec) []*run {
 		spec.Run = runs[len(runs)-1].ordinal
 	}
 	return runs
+}
+
+// take gives the inputs of records, as far as they are there.
+func take(waiting map[int64]*messages.Input, seqs []int64) (ins []*messages.Input) {
+	for _, seq := range seqs {
+		if in := waiting[seq]; in != nil {
+			ins = append(ins, in)
+			delete(waiting, seq)
+		}
+	}
+	return ins
+}
+
+func (r *run) join(turn int64, b *messages.TurnBegin, waiting map[int64]*messages.Input) {
+	if ins := take(waiting, b.Merged); len(ins) > 0 {
+		r.joined = append(r.joined, joined{turn, textOf(ins)})
+	}
 }
 
 func (r *run) add(rec *messages.Record) {
@@ -241,10 +313,10 @@ func (r *run) add(rec *messages.Record) {
 		r.lastError = failure(b)
 	case *messages.RunEnd:
 		r.ended = true
-	default:
-		if rec.Body.Kind() == kindRunWithdrawn {
-			r.withdrawn = true
-		}
+	case *messages.RunWithdrawn:
+		r.withdrawn = true
+	case *messages.Note:
+		r.note = b.Text
 	}
 }
 

@@ -76,10 +76,6 @@ func (j *journal) end(d messages.Decision) {
 
 func (j *journal) project(s Spec) messages.Projection { return Project(slices.Values(j.recs), s) }
 
-type withdrawn struct{}
-
-func (withdrawn) Kind() messages.Kind { return kindRunWithdrawn }
-
 func sample() *journal {
 	j := &journal{}
 	a, b := j.input("one"), j.input("two") // the second waited
@@ -98,7 +94,7 @@ func sample() *journal {
 	j.say(messages.ResponseUnit, "taken back", true)
 	j.decide(messages.Done, "", "")
 	j.end(messages.Done)
-	j.add(3, 0, withdrawn{})
+	j.add(3, 0, &messages.RunWithdrawn{By: 4})
 	j.begin(j.add(0, 0, &messages.Input{Userdata: `{"subject":"s","fields":{}}`}))
 	j.decide(messages.Done, "", "")
 	j.end(messages.Done)

@@ -131,7 +131,7 @@ func (c *client) ask(h *host) {
 	}
 	in := messages.Input{
 		Text: "hello " + fmt.Sprint(w.rnd.IntN(100)), User: "u",
-		Policy: []messages.Policy{"", messages.Enqueue, messages.Enqueue, messages.Reject, "merge"}[w.rnd.IntN(5)],
+		Policy: []messages.Policy{"", messages.Enqueue, messages.Enqueue, messages.Reject, "odd"}[w.rnd.IntN(5)],
 		Key:    []string{"", "", fmt.Sprintf("k%d", w.rnd.IntN(40))}[w.rnd.IntN(3)],
 	}
 	in, err := c.dialect.input(in)

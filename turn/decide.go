@@ -184,16 +184,12 @@ func (m *Machine) nextTurn(fs messages.Facts) {
 func (m *Machine) endRun(v messages.Verdict) {
 	m.to(Final)
 	run := m.state.Open
-	end := &messages.RunEnd{Decision: v.Decision, Detail: v.Detail, Turns: run.Turns}
-	if v.Decision == messages.Halt {
-		end.Reason = v.Code
-	}
-	r := &messages.Record{SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run.Run, TS: m.now, Body: end}
+	last := int64(0)
 	if run.Turns > 0 {
-		r.Turn = m.state.Turn
+		last = m.state.Turn
 	}
-	m.append(r, 0)
-	for c := range NumClocks {
+	m.closeRun(v, last)
+	for c := range ClockDebounce {
 		m.stopTimer(c)
 	}
 	m.flight = nil

@@ -188,6 +188,7 @@ func (s *State) applyDetached(r *messages.Record) {
 		if i := find(b.ID); i >= 0 {
 			if s.Open != nil && s.Open.Run == s.Detached[i].Run {
 				s.Open.spend(b)
+				s.Open.did(&s.Detached[i].OpenAction, b.State)
 			}
 			if s.Detached = slices.Delete(s.Detached, i, i+1); len(s.Detached) == 0 {
 				s.Detached = nil

@@ -41,6 +41,9 @@ type Answer struct {
 	Run    int64 // ordinal
 	Seq    int64 // of the input record
 	Joined bool  // an idempotency key named an earlier run
+	// Merged tells that the input joins Run at its next turn. When Run ends without
+	// one, its run.end names the run that takes it up.
+	Merged bool
 	Err    error
 }
 
@@ -60,6 +63,7 @@ type OpenModel struct {
 	ScrDigest messages.Digest
 	State     []byte
 	LastError string
+	Note      string // what withdrawn runs have done
 }
 
 // CancelModel ends the stream; nothing it says later counts. An OpenModel that

@@ -198,7 +198,7 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 	if f.runnable() {
 		m.to(Running)
 		f.ran = true
-		m.do(&RunProgram{Ident: f.Ident, Source: f.program, Userdata: m.state.Open.Userdata})
+		m.do(&RunProgram{Ident: f.Ident, Source: f.program, Userdata: m.userdata()})
 		if d := m.cfg.Limits.ProgramWall; d > 0 {
 			m.setTimer(ClockProgram, m.now.Add(d))
 		}

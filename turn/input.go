@@ -232,12 +232,15 @@ const (
 	ClockRun
 	ClockGrace
 	ClockDrain // of actions that still run when the final response is complete
+	// ClockDebounce closes a window of inputs. It belongs to the session: those before
+	// it are the turn's and stop with it.
+	ClockDebounce
 	NumClocks
 )
 
 // String is the clock's name in records and settings.
 func (c Clock) String() string {
-	return [...]string{"program_wall", "generation_wall", "turn_wall", "run_wall", "cancel_grace", "drain", "?"}[min(c, NumClocks)]
+	return [...]string{"program_wall", "generation_wall", "turn_wall", "run_wall", "cancel_grace", "drain", "debounce", "?"}[min(c, NumClocks)]
 }
 
 // Child names a kind of child actor.

@@ -155,7 +155,8 @@ func (m *Machine) Dropped() int64 { return m.dropped }
 
 // Unsettled tells that a restored state needs a Settle input.
 func (m *Machine) Unsettled() bool {
-	return m.flight == nil && (m.state.Open != nil || len(m.state.Queue) > 0 || len(m.state.Detached) > len(m.detached))
+	return m.flight == nil && (m.state.Open != nil || len(m.state.Queue) > 0 || len(m.state.Detached) > len(m.detached)) ||
+		m.state.Window != nil && !m.armed[ClockDebounce]
 }
 
 // Flight names the turn in flight; ok is false between turns.
@@ -307,62 +308,53 @@ func (m *Machine) submit(in *Submit) {
 		return
 	}
 	if k := m.state.key(body.Key); k != nil {
-		m.do(&Answer{After: k.Seq, Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true})
+		m.do(&Answer{After: k.Seq, Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true, Merged: m.state.pending(k.Seq)})
 		return
 	}
 	if body.Policy == "" {
 		body.Policy = cmp.Or(m.cfg.Judge.Traits().Busy, messages.Enqueue)
 	}
-	if after, err := m.refusal(body.Policy); err != nil {
+	if after, err := m.refusal(&body); err != nil {
 		m.do(&Answer{After: after, Handle: in.Handle, Err: err})
 		return
 	}
 	idle := m.state.Open == nil && len(m.state.Queue) == 0
+	ordinal := m.joins(body.Policy)
+	merged := ordinal > 0 && body.Policy == messages.Merge
+	if ordinal == 0 {
+		ordinal = m.state.Runs + 1
+	}
 	r := m.append(&messages.Record{
-		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: m.state.Runs + 1, TS: m.now, Body: &body,
+		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: ordinal, TS: m.now, Body: &body,
 	}, 0)
-	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: r.Run, Seq: r.Seq})
-	if idle {
+	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: r.Run, Seq: r.Seq, Merged: merged})
+	m.windowClock()
+	switch {
+	case idle:
 		m.nextRun()
+	case body.Policy.Supersedes():
+		m.supersede(body.User)
 	}
-}
-
-// refusal says whether a submit under policy is refused now, and which record says
-// so: a refusal that a restart would forget must not be seen either.
-func (m *Machine) refusal(policy messages.Policy) (after int64, err error) {
-	if m.state.Closed {
-		return 0, messages.Errorf(messages.ErrDenied, "the session is closed")
-	}
-	switch policy {
-	case messages.Reject:
-		switch {
-		case m.state.Open != nil:
-			return m.state.Open.Seq, messages.Errorf(messages.ErrBusy, "a run is in flight")
-		case len(m.state.Queue) > 0:
-			return m.state.Queue[0].Seq, messages.Errorf(messages.ErrBusy, "a run is in flight")
-		}
-	case messages.Enqueue:
-		if n := len(m.state.Queue); n >= messages.QueueLimit {
-			return m.state.Queue[n-1].Seq, messages.Errorf(messages.ErrBusy, "%d runs are waiting already", n)
-		}
-	default:
-		return 0, &messages.Error{Code: messages.ErrConfig, Field: "policy", Detail: "this release knows reject and enqueue"}
-	}
-	return 0, nil
 }
 
 // nextRun begins the first waiting run, if any.
 func (m *Machine) nextRun() {
+	m.passOver()
 	if m.state.Open != nil || len(m.state.Queue) == 0 {
 		return
 	}
+	m.beginRun()
+	m.runClock()
+	m.beginTurn()
+}
+
+// beginRun takes the first run out of the queue.
+func (m *Machine) beginRun() {
 	w := m.state.Queue[0]
 	m.append(&messages.Record{
 		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: w.Run, TS: m.now,
-		Body: &messages.RunBegin{Input: w.Seq},
+		Body: &messages.RunBegin{Input: w.Seq, Merged: seqs(w.More)},
 	}, 0)
-	m.runClock()
-	m.beginTurn()
 }
 
 // draw gives 128 random bits in base64url; ok is false when there are none, which
@@ -394,13 +386,18 @@ func (m *Machine) beginTurn() {
 		m.err = messages.Errorf(messages.ErrCrash, "%s", fault)
 	}
 	m.to(Generating)
+	var merged []int64
+	if f.pass > 1 {
+		merged = seqs(run.Merged)
+	}
 	begin := m.persist(&messages.TurnBegin{
-		Dialect: m.cfg.Dialect, Nonce: f.Nonce, Pass: int64(f.pass),
+		Dialect: m.cfg.Dialect, Nonce: f.Nonce, Pass: int64(f.pass), Merged: merged,
 		Manifest: m.cfg.ManifestDigest, Library: m.cfg.LibraryDigest, Tools: m.cfg.ToolsDigest, Limits: m.cfg.LimitsDigest,
 	}, 0)
+	text, userdata := m.said(run)
 	m.do(&OpenModel{
 		After: begin.Seq, Ident: f.Ident, Run: run.Run, Pass: f.pass, Ordinal: m.state.Requests,
-		Text: run.Text, Userdata: run.Userdata, State: run.State, LastError: run.LastError,
+		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Note: m.state.Note,
 		OutDigest: m.state.OutDigest, ScrDigest: m.state.ScrDigest,
 	})
 	if d := m.cfg.Limits.GenerationWall; d > 0 {

@@ -42,6 +42,7 @@ func render(e Effect, now time.Time) string {
 		w.num("run", e.Run)
 		w.num("seq", e.Seq)
 		w.flag("joined", e.Joined)
+		w.flag("merged", e.Merged)
 	case *OpenModel:
 		w.put(fmt.Sprintf("open-model t%d r%d pass=%d ordinal=%d", e.Turn, e.Run, e.Pass, e.Ordinal))
 		w.quoted("text", e.Text)
@@ -52,6 +53,7 @@ func render(e Effect, now time.Time) string {
 		w.flag("scr-blob", !e.HaveCarry && !e.ScrDigest.IsZero())
 		w.quoted("memory", string(e.State))
 		w.quoted("last_error", e.LastError)
+		w.quoted("note", e.Note)
 	case *CancelModel:
 		w.put(fmt.Sprintf("cancel-model t%d", e.Turn))
 	case *RunProgram:
@@ -111,13 +113,21 @@ func renderBody(w *words, body messages.Body) {
 		w.quoted("userdata", b.Userdata)
 	case *messages.RunBegin:
 		w.num("input", b.Input)
+		w.seqs("merged", b.Merged)
+	case *messages.RunWithdrawn:
+		w.num("by", b.By)
+	case *messages.Note:
+		w.put(fmt.Sprintf("%q", b.Text))
 	case *messages.RunEnd:
 		w.put(string(b.Decision))
 		w.put(string(b.Reason))
 		w.quoted("detail", b.Detail)
 		w.put(fmt.Sprintf("turns=%d", b.Turns))
+		w.seqs("merged", b.Merged)
+		w.num("next", b.Next)
 	case *messages.TurnBegin:
 		w.num("pass", b.Pass)
+		w.seqs("merged", b.Merged)
 	case *messages.ModelChunk:
 		w.put(fmt.Sprintf("off=%d bytes=%d", b.Off, len(b.Bytes)))
 	case *messages.ModelReply:
@@ -243,4 +253,10 @@ func cut(s string) string {
 		return s[:24] + "…" + s[len(s)-24:]
 	}
 	return s
+}
+
+func (w *words) seqs(k string, v []int64) {
+	if len(v) > 0 {
+		w.put(fmt.Sprintf("%s=%d", k, v))
+	}
 }

@@ -255,7 +255,7 @@ func (m *Machine) resume(cause messages.RestoreCause) {
 	}
 	f.ran = true
 	m.do(&RunProgram{
-		After: restored.Seq, Ident: f.Ident, Source: f.program, Userdata: m.state.Open.Userdata,
+		After: restored.Seq, Ident: f.Ident, Source: f.program, Userdata: m.userdata(),
 		Emissions: f.again.emissions, Results: f.results(),
 	})
 	if d := m.cfg.Limits.ProgramWall; d > 0 {

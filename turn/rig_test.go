@@ -217,9 +217,12 @@ func (r *rig) agree(what string) {
 		r.t.Fatalf("%s: an idle state keeps an empty queue", what)
 	}
 	for c, at := range r.timers {
-		if at != nil && !flying && !r.m.Unsettled() {
+		if at != nil && !flying && !r.m.Unsettled() && Clock(c) != ClockDebounce {
 			r.t.Fatalf("%s: %s runs in an idle session", what, Clock(c))
 		}
+	}
+	if w := r.m.State().Window; (w != nil) != (r.timers[ClockDebounce] != nil) && !r.m.Unsettled() && what != "Timer" {
+		r.t.Fatalf("%s: a window %v, its clock %v", what, w, r.timers[ClockDebounce])
 	}
 }
 
@@ -270,7 +273,7 @@ func (r *rig) released(ready []Effect) {
 				r.t.Fatalf("the model of turn %d is opened in turn %d", e.Turn, r.audit.turn)
 			}
 		case *StartAction:
-			if !r.audit.open[e.ID] && !r.audit.left[e.Turn][e.ID] {
+			if !r.audit.open[e.ID] && !r.audit.outlived[e.Turn][e.ID] {
 				r.t.Fatalf("action %s begins after its end", e.ID)
 			}
 			if e.Class.Durable() {
@@ -336,12 +339,37 @@ type audit struct {
 	suspended     bool
 	ended         map[string]bool
 	detached      map[string]bool           // fire_and_forget actions of the turn
-	left          map[int64]map[string]bool // those that outlived their turn, by turn
+	outlived      map[int64]map[string]bool // those that outlived their turn, by turn
 	waiting       map[int64]bool            // accepted, without an end
 	over          map[int64]bool
 	cancelled     map[int64]bool
 	declared      int
 	requests      int64
+	inputs        map[int64]int64 // accepted and not taken up: the run each is for
+	begun         map[int64]bool
+	withdrawn     map[int64]bool
+	superseded    map[int64]bool
+}
+
+// take marks inputs as taken up by run.
+func (a *audit) take(run int64, seqs ...int64) error {
+	for _, seq := range seqs {
+		if of, ok := a.inputs[seq]; !ok || of != run {
+			return fmt.Errorf("run %d takes up input %d, which is for %d", run, seq, of)
+		}
+		delete(a.inputs, seq)
+	}
+	return nil
+}
+
+// left are the inputs that wait for a run.
+func (a *audit) left(run int64) (n int) {
+	for _, of := range a.inputs {
+		if of == run {
+			n++
+		}
+	}
+	return n
 }
 
 func (a *audit) apply(r *messages.Record) error {
@@ -351,6 +379,7 @@ func (a *audit) apply(r *messages.Record) error {
 	a.seq = r.Seq
 	if a.waiting == nil {
 		a.waiting, a.over, a.cancelled = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+		a.inputs, a.begun, a.withdrawn, a.superseded = map[int64]int64{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
 	}
 	inTurn := func() error {
 		if r.Turn == 0 || r.Turn != a.turn || r.Run == 0 || r.Run != a.run {
@@ -364,16 +393,62 @@ func (a *audit) apply(r *messages.Record) error {
 			return errors.New("not the first record")
 		}
 	case *messages.Input:
-		if a.waiting[r.Run] || a.over[r.Run] || r.Run != int64(len(a.waiting)+len(a.over)+1) || r.Turn != 0 {
-			return fmt.Errorf("run ordinal %d", r.Run)
+		joins := a.waiting[r.Run] && (b.Policy == messages.Merge || b.Policy == messages.Debounce && !a.begun[r.Run])
+		if a.over[r.Run] || !joins && r.Run != int64(len(a.waiting)+len(a.over)+1) || r.Turn != 0 {
+			return fmt.Errorf("run ordinal %d under %s", r.Run, b.Policy)
+		}
+		if b.Policy == messages.Merge && a.run != 0 && r.Run != a.run {
+			return fmt.Errorf("merged into run %d, in flight is %d", r.Run, a.run)
 		}
 		a.waiting[r.Run] = true
+		a.inputs[r.Seq] = r.Run
+		if b.Policy.Supersedes() && a.run != 0 {
+			a.cancelled[a.run], a.superseded[a.run] = true, true
+			if b.Policy == messages.Rollback {
+				a.withdrawn[a.run] = true
+			}
+		}
 	case *messages.RunBegin:
 		if a.run != 0 || !a.waiting[r.Run] || r.Turn != 0 {
 			return fmt.Errorf("run %d begins, %d is open", r.Run, a.run)
 		}
-		a.run = r.Run
+		a.run, a.begun[r.Run] = r.Run, true
+		return a.take(r.Run, append([]int64{b.Input}, b.Merged...)...)
+	case *messages.RunWithdrawn:
+		if a.run != r.Run || a.turn != 0 || !a.waiting[b.By] || b.By == r.Run {
+			return fmt.Errorf("run %d is withdrawn by %d, open is %d", r.Run, b.By, a.run)
+		}
+		a.withdrawn[r.Run] = false // as it should
+	case *messages.Note:
+		if a.run != r.Run || a.turn != 0 || b.Text == "" {
+			return fmt.Errorf("a note on run %d: %q", r.Run, b.Text)
+		}
 	case *messages.RunEnd:
+		if a.withdrawn[r.Run] {
+			return fmt.Errorf("run %d was rolled back and is not withdrawn", r.Run)
+		}
+		if !a.begun[r.Run] {
+			first := int64(0) // it ends with all its inputs, the first of which it does not name
+			for seq, of := range a.inputs {
+				if of == r.Run && !slices.Contains(b.Merged, seq) {
+					first = seq
+				}
+			}
+			if err := a.take(r.Run, append(b.Merged, first)...); err != nil {
+				return err
+			}
+		}
+		if n := a.left(r.Run); (n > 0) != (b.Next > 0) || b.Next > 0 && b.Next != int64(len(a.waiting)+len(a.over)+1) {
+			return fmt.Errorf("run %d ends with %d inputs for it, next is %d", r.Run, n, b.Next)
+		}
+		if b.Next > 0 {
+			a.waiting[b.Next] = true
+			for seq, of := range a.inputs {
+				if of == r.Run {
+					a.inputs[seq] = b.Next
+				}
+			}
+		}
 		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] {
 			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
 		}
@@ -396,19 +471,22 @@ func (a *audit) apply(r *messages.Record) error {
 		a.open, a.started, a.ended, a.declared = map[string]bool{}, map[string]int64{}, map[string]bool{}, 0
 		a.class, a.questions, a.suspended = map[string]messages.Class{}, map[string]bool{}, false
 		a.detached = map[string]bool{}
+		if err := a.take(r.Run, b.Merged...); err != nil || a.left(r.Run) > 0 && b.Pass > 1 {
+			return fmt.Errorf("turn %d takes up %v, left are %d: %w", r.Turn, b.Merged, a.left(r.Run), err)
+		}
 	case *messages.TurnDecided:
 		if err := inTurn(); err != nil {
 			return err
 		}
 		for id := range a.open {
 			if a.detached[id] && a.started[id] > 0 {
-				if a.left == nil {
-					a.left = map[int64]map[string]bool{}
+				if a.outlived == nil {
+					a.outlived = map[int64]map[string]bool{}
 				}
-				if a.left[r.Turn] == nil {
-					a.left[r.Turn] = map[string]bool{}
+				if a.outlived[r.Turn] == nil {
+					a.outlived[r.Turn] = map[string]bool{}
 				}
-				a.left[r.Turn][id] = true
+				a.outlived[r.Turn][id] = true
 				a.declared--
 				delete(a.open, id)
 			}
@@ -430,7 +508,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.declared++
 		return inTurn()
 	case *messages.ActionStarted:
-		if a.left[r.Turn][b.ID] {
+		if a.outlived[r.Turn][b.ID] {
 			return nil
 		}
 		again := a.started[b.ID] > 0 && b.Failure == ""
@@ -466,8 +544,8 @@ func (a *audit) apply(r *messages.Record) error {
 		a.suspended, a.nonce = false, b.Nonce
 		return inTurn()
 	case *messages.ActionEnded:
-		if a.left[r.Turn][b.ID] {
-			delete(a.left[r.Turn], b.ID)
+		if a.outlived[r.Turn][b.ID] {
+			delete(a.outlived[r.Turn], b.ID)
 			return nil
 		}
 		if !a.open[b.ID] {
@@ -483,6 +561,12 @@ func (a *audit) apply(r *messages.Record) error {
 		a.requests++
 		return inTurn()
 	case *messages.Control:
+		if b.What == messages.ControlTimer && b.Name == ClockDebounce.String() {
+			if !a.waiting[r.Run] || a.begun[r.Run] || r.Turn != 0 {
+				return fmt.Errorf("the window of run %d is closed", r.Run)
+			}
+			return nil
+		}
 		if b.What != messages.ControlCancel {
 			return inTurn()
 		}

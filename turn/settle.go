@@ -18,6 +18,7 @@ func (m *Machine) settle(in *Settle) {
 		return
 	}
 	m.settleDetached()
+	m.windowClock()
 	run := m.state.Open
 	if run == nil {
 		m.nextRun()
@@ -85,7 +86,7 @@ func (m *Machine) broken() messages.Verdict {
 	case run.Turn != nil && run.Turn.Breach != nil:
 		v.Code, v.Detail = run.Turn.Breach.Code, run.Turn.Breach.Detail
 	case run.Cancel != nil:
-		v.Code, v.Detail = messages.ErrCancelled, cancelledBy(run.Cancel.By)
+		v.Code, v.Detail = messages.ErrCancelled, run.Cancel.why()
 	}
 	return v
 }

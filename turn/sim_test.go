@@ -2,10 +2,13 @@ package turn
 
 import (
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"hash"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +25,39 @@ const (
 	simSteps = 500
 )
 
+// interleavings is how many short sessions TestInterleavings makes.
+var interleavings = flag.Int("interleavings", 3000, "how many interleavings of submits are tried")
+
+// A few submits under every policy, in every order with what a run does: answers,
+// clocks, crashes, and acknowledgements of the journal.
+func TestInterleavings(t *testing.T) {
+	first := uint64(time.Now().UnixNano())
+	if *onlySeed != 0 {
+		first, *interleavings = *onlySeed, 1
+	}
+	workers := runtime.GOMAXPROCS(0)
+	totals := make([]simStats, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < *interleavings && !t.Failed(); i += workers {
+				totals[w].add(simulate(t, first+uint64(i), 8+i%24, 60))
+			}
+		})
+	}
+	wg.Wait()
+	total := simStats{}
+	for i := range totals {
+		total.add(totals[i])
+	}
+	t.Logf("%d interleavings, seeds from %d (one again: -seed N): %+v", *interleavings, first, total)
+	if *interleavings >= 1000 && (total.superseded < 50 || total.undone < 20 || total.merges < 5 || total.leftover < 50 || total.windows < 50 || total.crashes < 100) {
+		t.Error("the interleavings went nowhere")
+	}
+}
+
+var onlySeed = flag.Uint64("seed", 0, "the one interleaving to be made")
+
 func TestSimulation(t *testing.T) {
 	first := uint64(time.Now().UnixNano())
 	total := simStats{}
@@ -31,9 +67,9 @@ func TestSimulation(t *testing.T) {
 		if i%2 == 1 {
 			seed = first + i
 		}
-		a := simulate(t, seed)
+		a := simulate(t, seed, simSteps, 10)
 		if i%10 == 0 {
-			if b := simulate(t, seed); a.sum != b.sum {
+			if b := simulate(t, seed, simSteps, 10); a.sum != b.sum {
 				t.Fatalf("seed %d: two runs differ", seed)
 			}
 		}
@@ -42,6 +78,7 @@ func TestSimulation(t *testing.T) {
 	t.Logf("seeds 0..%d and %d+: %+v", simSeeds, first, total)
 	if total.steps < 20000 || total.crashes < 100 || total.decided < 1000 || total.actions < 500 || total.unknown < 20 ||
 		total.late < 500 || total.illegal < 20 || total.resumed < 50 || total.joined < 20 || total.withdrawn < 10 ||
+		total.superseded < 50 || total.undone < 20 || total.merges < 8 || total.leftover < 20 || total.windows < 50 || total.noted < 5 ||
 		total.restored < 50 || total.suspended < 50 || total.answers < 50 || total.diverged < 10 {
 		t.Errorf("the simulation went nowhere: %+v", total)
 	}
@@ -50,6 +87,7 @@ func TestSimulation(t *testing.T) {
 type simStats struct {
 	steps, crashes, decided, actions, unknown, resumed, illegal, joined, withdrawn int
 	restored, suspended, answers, diverged                                         int
+	superseded, undone, merges, leftover, windows, noted                           int
 	late                                                                           int64
 	sum                                                                            [32]byte
 }
@@ -68,6 +106,12 @@ func (s *simStats) add(o simStats) {
 	s.suspended += o.suspended
 	s.answers += o.answers
 	s.diverged += o.diverged
+	s.superseded += o.superseded
+	s.undone += o.undone
+	s.merges += o.merges
+	s.leftover += o.leftover
+	s.windows += o.windows
+	s.noted += o.noted
 	s.late += o.late
 }
 
@@ -81,6 +125,7 @@ type sim struct {
 	edges []int64 // record counts at the ends of steps: where a batch may end
 	past  []Input
 	calm  bool // the end: answers only
+	deep  bool // every snapshot is restored at the end
 
 	calls  []string // ids at the gate
 	acting []string // ids that run
@@ -88,7 +133,8 @@ type sim struct {
 	opened int64 // turn whose model was asked
 }
 
-func simulate(t testing.TB, seed uint64) simStats {
+// simulate makes one session of some steps, of which submits in a hundred are submits.
+func simulate(t testing.TB, seed uint64, steps, submits int) simStats {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	pick := func(n int64, of ...int64) int64 { return of[rnd.IntN(len(of))] * n }
@@ -111,7 +157,7 @@ func simulate(t testing.TB, seed uint64) simStats {
 	if rnd.IntN(2) == 0 {
 		rules.OnPanic = messages.PanicFail
 	}
-	s := &sim{t: t, rnd: rnd, seed: seed, hash: sha256.New()}
+	s := &sim{t: t, rnd: rnd, seed: seed, hash: sha256.New(), deep: steps >= simSteps || seed%16 == 0}
 	defer func() {
 		if t.Failed() {
 			t.Logf("seed %d, step %d", seed, s.stats.steps)
@@ -119,8 +165,8 @@ func simulate(t testing.TB, seed uint64) simStats {
 	}()
 	s.r = newRig(t, rules, seed)
 	s.step(&Open{})
-	for range simSteps {
-		s.any()
+	for range steps {
+		s.any(submits)
 	}
 	s.finish()
 	s.stats.late += s.r.m.Dropped()
@@ -129,12 +175,16 @@ func simulate(t testing.TB, seed uint64) simStats {
 }
 
 // any does one random thing.
-func (s *sim) any() {
+func (s *sim) any(submits int) {
 	r := s.r
-	switch n := s.rnd.IntN(100); {
+	n := s.rnd.IntN(100)
+	if submits > 10 && s.rnd.IntN(100) < submits-10 {
+		n = 0
+	}
+	switch {
 	case n < 10:
 		s.step(&Submit{Handle: uint64(s.stats.steps), Input: messages.Input{
-			Text: s.word(), Policy: []messages.Policy{messages.Enqueue, messages.Enqueue, messages.Reject, "", "rollback"}[s.rnd.IntN(5)],
+			Text: s.word(), Policy: policies[s.rnd.IntN(len(policies))],
 			Key: []string{"", "", "", "k" + s.word()}[s.rnd.IntN(4)],
 		}})
 	case n < 12:
@@ -160,6 +210,11 @@ func (s *sim) any() {
 	default:
 		s.answer()
 	}
+}
+
+var policies = []messages.Policy{
+	messages.Enqueue, messages.Enqueue, messages.Reject, "", "odd", messages.Interrupt, messages.Rollback, messages.Merge,
+	messages.Merge, messages.Debounce, messages.Debounce,
 }
 
 func ofAction(in Input) bool {
@@ -396,6 +451,21 @@ func (s *sim) step(in Input) {
 			switch b := e.Record.Body.(type) {
 			case *messages.TurnBegin:
 				s.calls, s.acting, s.nextID = nil, nil, 0
+				s.stats.merges += len(b.Merged)
+			case *messages.Input:
+				if a := &s.r.audit; b.Policy.Supersedes() && a.superseded[a.run] {
+					s.stats.superseded++
+				}
+			case *messages.RunWithdrawn:
+				s.stats.undone++
+			case *messages.RunBegin:
+				s.stats.windows += len(b.Merged)
+			case *messages.RunEnd:
+				if b.Next > 0 {
+					s.stats.leftover++
+				}
+			case *messages.Note:
+				s.stats.noted++
 			case *messages.TurnSuspended:
 				s.stats.suspended++
 			case *messages.TurnRestored:
@@ -444,7 +514,7 @@ func (s *sim) perform(ready []Effect) {
 // finish lets everything come to its end: every accepted input has one run.end.
 func (s *sim) finish() {
 	s.calm = true
-	for i := 0; s.r.m.Phase() != Idle; i++ {
+	for i := 0; s.r.m.Phase() != Idle || s.r.m.State().Window != nil; i++ {
 		if i > 5000 {
 			s.t.Fatalf("seed %d: the session does not come to rest, in %s", s.seed, s.r.m.Phase())
 		}
@@ -460,6 +530,9 @@ func (s *sim) finish() {
 	}
 	s.perform(s.r.ack(int64(len(s.r.log))))
 	a := &s.r.audit
+	if len(a.inputs) > 0 {
+		s.t.Fatalf("seed %d: at rest, and inputs %v were never taken up", s.seed, a.inputs)
+	}
 	if len(a.waiting) > 0 || a.run != 0 || a.turn != 0 {
 		s.t.Fatalf("seed %d: at rest, and runs %v have no end", s.seed, a.waiting)
 	}
@@ -470,7 +543,9 @@ func (s *sim) finish() {
 	if st.Open != nil || st.Queue != nil || st.Requests != a.requests || st.Runs != int64(len(a.over)) || st.Turn != a.lastTurn {
 		s.t.Fatalf("seed %d: the state at rest: %s", s.seed, encoded(s.t, st))
 	}
-	s.snapshots()
+	if s.deep {
+		s.snapshots()
+	}
 }
 
 // snapshots restores from the snapshot at some records and the tail.

@@ -10,7 +10,7 @@ import (
 )
 
 // StateFormat numbers the encoding of State in snapshots.
-const StateFormat = 2
+const StateFormat = 3
 
 // State is what the journal knows of a session: the fold of its records, and
 // nothing that a restart would forget. A snapshot is its encoding.
@@ -32,6 +32,10 @@ type State struct {
 	Detached []Detached `json:"detached,omitzero"`
 	// Variables are the session's own, set by internal actions.
 	Variables Variables `json:"variables,omitzero"`
+	// Window gathers inputs into one run that waits behind the queue.
+	Window *Window `json:"window,omitzero"`
+	// Note says what withdrawn runs have done, until a run after them ends.
+	Note string `json:"note,omitzero"`
 }
 
 // Question is what a call that needs confirmation asks.
@@ -57,6 +61,10 @@ type Waiting struct {
 	Seq      int64  `json:"seq"`
 	Text     string `json:"text,omitzero"`
 	Userdata string `json:"userdata,omitzero"`
+	// Policy is that of a run which goes before others: interrupt or rollback.
+	Policy messages.Policy `json:"policy,omitzero"`
+	More   []Part          `json:"more,omitzero"`   // further inputs of the run
+	Merged []Part          `json:"merged,omitzero"` // those that join it at its next turn
 }
 
 // KeyUse remembers which run an idempotency key started.
@@ -84,13 +92,25 @@ type OpenRun struct {
 	Cancel      *Cancelled       `json:"cancel,omitzero"`
 	Ending      *Ending          `json:"ending,omitzero"`
 	Turn        *OpenTurn        `json:"turn,omitzero"`
+	// OutBefore and ScrBefore are what was carried when the run began: it is carried
+	// again when the run is withdrawn.
+	OutBefore messages.Digest `json:"out_before,omitzero"`
+	ScrBefore messages.Digest `json:"scr_before,omitzero"`
+	// Done are the effects of the run, for the note of a withdrawn one; of those over
+	// NoteEffects the number is kept.
+	Done     []Deed `json:"done,omitzero"`
+	MoreDone int64  `json:"more_done,omitzero"`
 }
 
 // Cancelled remembers that a cancel of the run was accepted: a crash before the
 // decision must not bring the run back.
 type Cancelled struct {
-	Seq int64  `json:"seq"` // of the control record
+	Seq int64  `json:"seq"` // of the control record, or of the input that superseded the run
 	By  string `json:"by,omitzero"`
+	// Superseded is the run whose input cancelled this one, 0 for a cancel; Withdrawn
+	// the one that takes its place, 0 for a run that stays in the history.
+	Superseded int64 `json:"superseded,omitzero"`
+	Withdrawn  int64 `json:"withdrawn,omitzero"`
 }
 
 // Ending is the decision of the run's last turn when no other turn follows it.
@@ -189,10 +209,13 @@ func (s *State) impossible() string {
 	case len(s.Variables) > MaxVariables:
 		return "variables"
 	}
-	for _, w := range s.Queue {
-		if w.Run < 1 || w.Run > s.Runs || w.Seq < 1 || w.Seq > s.Seq {
+	for i := range s.Queue {
+		if s.strange(&s.Queue[i]) {
 			return "queue"
 		}
+	}
+	if s.Window != nil && (s.strange(&s.Window.Waiting) || s.Window.Opened > s.Window.Until) {
+		return "window"
 	}
 	run := s.Open
 	if run == nil {
@@ -230,8 +253,7 @@ func (s *State) Apply(r *messages.Record) error {
 	case *messages.SessionClosed:
 		s.Closed = true
 	case *messages.Input:
-		w := Waiting{Run: r.Run, Seq: r.Seq, Text: b.Text, Userdata: b.Userdata}
-		s.Queue = append(s.Queue, w)
+		s.accept(r, b)
 		s.Runs = max(s.Runs, r.Run)
 		if b.Key != "" {
 			if len(s.Keys) >= KeyMemory {
@@ -240,14 +262,30 @@ func (s *State) Apply(r *messages.Record) error {
 			s.Keys = append(s.Keys, KeyUse{Key: b.Key, Run: r.Run, Seq: r.Seq})
 		}
 	case *messages.RunBegin:
-		run := &OpenRun{Began: r.TS.UnixNano()}
+		run := &OpenRun{Began: r.TS.UnixNano(), OutBefore: s.OutDigest, ScrBefore: s.ScrDigest}
 		run.Run = r.Run
 		if i := s.waiting(r.Run); i >= 0 {
 			run.Waiting = s.Queue[i]
 			s.unqueue(i)
 		}
 		s.Open = run
+	case *messages.RunWithdrawn:
+		if s.Open != nil && s.Open.Run == r.Run {
+			s.OutDigest, s.ScrDigest = s.Open.OutBefore, s.Open.ScrBefore
+			if s.Open.Cancel == nil { // it was passed over
+				s.Open.Cancel = &Cancelled{Seq: r.Seq, Superseded: b.By}
+			}
+			s.Open.Cancel.Withdrawn = b.By
+		}
+	case *messages.Note:
+		if s.Open != nil && s.Open.Run == r.Run && s.Open.withdrawn() {
+			s.Note = joinNotes(s.Note, b.Text)
+		}
 	case *messages.Control:
+		if b.What == messages.ControlTimer && b.Name == ClockDebounce.String() {
+			s.closeWindow()
+			break
+		}
 		if b.What == messages.ControlCancel && s.Open != nil && s.Open.Run == r.Run && s.Open.Cancel == nil {
 			s.Open.Cancel = &Cancelled{Seq: r.Seq, By: b.By}
 		} else if t := s.turn(r); t != nil {
@@ -258,9 +296,11 @@ func (s *State) Apply(r *messages.Record) error {
 		}
 	case *messages.RunEnd:
 		if s.Open != nil && s.Open.Run == r.Run {
-			s.Open = nil
+			s.over(b.Next)
 		} else if i := s.waiting(r.Run); i >= 0 {
 			s.unqueue(i) // cancelled before it began
+		} else if s.Window != nil && s.Window.Run == r.Run {
+			s.Window = nil
 		}
 	default:
 		if r.Turn > 0 {
@@ -283,6 +323,9 @@ func (s *State) applyTurn(r *messages.Record) {
 			s.Open.Turns = b.Pass
 			at := r.TS.UnixNano()
 			s.Open.Turn = &OpenTurn{Index: r.Turn, Seq: r.Seq, Nonce: b.Nonce, Began: at, Last: at}
+			if len(b.Merged) > 0 {
+				s.Open.join()
+			}
 		}
 		return
 	}
@@ -343,6 +386,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		t.Actions = slices.Delete(t.Actions, i, i+1)
 		s.close(a.Question)
 		t.Calls = append(t.Calls, shapeOf(a, b))
+		run.did(&a, b.State)
 		run.spend(b)
 		if a.Type == messages.TypeInternal && b.State == messages.ActionOK {
 			s.setVariables(t, a.Name, a.Args)

@@ -122,6 +122,10 @@ func (m *Machine) graceOver() {
 
 // timer handles a clock of the current generation.
 func (m *Machine) timer(in *Timer) {
+	if in.Clock == ClockDebounce {
+		m.windowOver(in)
+		return
+	}
 	if in.Clock >= NumClocks || !m.armed[in.Clock] || in.Gen != m.gens[in.Clock] || m.flight == nil {
 		m.dropped++
 		return
@@ -164,11 +168,17 @@ func (m *Machine) cancel(in *Cancel) {
 		}
 		return
 	}
-	if i := m.state.waiting(run); i >= 0 {
+	if w := m.state.waits(run); w != nil {
 		r := m.append(&messages.Record{
 			SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, TS: m.now,
-			Body: &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: cancelledBy(by) + " before it began"},
+			Body: &messages.RunEnd{
+				Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: cancelledBy(by) + " before it began",
+				Merged: append(seqs(w.More), seqs(w.Merged)...),
+			},
 		}, 0)
+		if m.state.Window == nil {
+			m.stopTimer(ClockDebounce)
+		}
 		m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: run})
 		return
 	}

@@ -87,7 +87,7 @@ func (m *Machine) suspend() {
 		m.do(&StopProgram{Ident: f.Ident, Code: messages.ErrCancelled})
 		f.ran = false
 	}
-	for c := range NumClocks {
+	for c := range ClockDebounce {
 		m.stopTimer(c)
 	}
 	m.to(Suspended)

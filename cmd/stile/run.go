@@ -54,7 +54,7 @@ several, which take turns. A server at an address of its own may need none.`,
 	a.journalFlag(cmd)
 	a.keyFlag(cmd)
 	cmd.Flags().StringVar(&opts.session, "session", "", "session: an id or tenant:user:id (default a new one)")
-	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: enqueue or reject (default the manifest's loop.busy)")
+	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: reject, enqueue, interrupt, rollback, merge or debounce (default the manifest's loop.busy)")
 	cmd.Flags().StringVar(&opts.provider, "provider", "", "who answers: openai, anthropic or gemini (default the manifest's)")
 	cmd.Flags().StringVar(&opts.model, "model", "", "the provider's name for the model (default the manifest's)")
 	cmd.Flags().StringVar(&opts.baseURL, "base-url", "", "address of the provider, when it is not the vendor's own")

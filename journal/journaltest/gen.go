@@ -25,7 +25,7 @@ func Seed(t testing.TB) *rand.Rand {
 func Bodies() []messages.Body {
 	return []messages.Body{
 		&messages.SessionOpened{}, &messages.SessionClosed{}, &messages.Input{}, &messages.RunBegin{},
-		&messages.RunEnd{}, &messages.TurnBegin{}, &messages.ModelRequest{}, &messages.ModelChunk{Bytes: []byte{}},
+		&messages.RunEnd{}, &messages.RunWithdrawn{}, &messages.TurnBegin{}, &messages.ModelRequest{}, &messages.ModelChunk{Bytes: []byte{}},
 		&messages.ModelReply{}, &messages.ModelFallback{},
 		&messages.UnitText{UnitKind: messages.ResponseUnit}, &messages.UnitText{UnitKind: messages.ThoughtUnit},
 		&messages.UnitText{UnitKind: messages.TextUnit},

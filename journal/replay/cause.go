@@ -21,6 +21,10 @@ func (p *player) meanwhile(r *messages.Record) turn.Input {
 		}
 	case *messages.Input:
 		return &turn.Submit{Input: *b}
+	case *messages.Control:
+		if b.What == messages.ControlTimer && b.Name == turn.ClockDebounce.String() {
+			return p.timer(b.Name)
+		}
 	case *messages.RunEnd:
 		if open := p.machine.State().Open; open == nil || open.Run != r.Run {
 			return &turn.Cancel{Run: r.Run, By: by(strings.TrimSuffix(b.Detail, " before it began"))}

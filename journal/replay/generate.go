@@ -102,6 +102,16 @@ func (p *player) spent() error {
 	return p.step(g.chunked, &turn.Decoded{Ident: g.ask.Ident, Usage: reply.Usage, CostMicroUSD: reply.CostUSD, Unpriced: reply.Unpriced})
 }
 
+// cutOff feeds what the model had said when a submit, record r, superseded its run:
+// all that the journal has.
+func (p *player) cutOff(r *messages.Record) error {
+	if err := p.spent(); err != nil {
+		return err
+	}
+	_, err := p.hear(r)
+	return err
+}
+
 // chunk feeds the bytes that end with a chunk record, at its time.
 func (p *player) chunk(r *messages.Record, b *messages.ModelChunk) error {
 	g := p.gen
@@ -235,7 +245,7 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 	proj := messages.Projection{
 		SID: p.src.Key.SID(), Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
-		Out: e.Out, Scr: e.Scr, Tools: p.agent.Specs, Primer: p.agent.Primer, LastError: e.LastError,
+		Out: e.Out, Scr: e.Scr, Tools: p.agent.Specs, Primer: p.agent.Primer, LastError: e.LastError, Note: e.Note,
 	}
 	if !p.agent.Dialect.Traits().Carry {
 		var failed error

@@ -216,6 +216,11 @@ func (p *player) one(r *messages.Record) error {
 			return p.settle(r)
 		}
 	}
+	if b, ok := r.Body.(*messages.Input); ok && b.Policy.Supersedes() && p.gen != nil && p.machine.Phase() == turn.Generating {
+		if err := p.cutOff(r); err != nil {
+			return err
+		}
+	}
 	if in := p.meanwhile(r); in != nil {
 		return p.step(r.TS, in)
 	}

@@ -1,7 +1,10 @@
 package aeiou
 
 import (
+	"strings"
 	"unicode/utf8"
+
+	json "github.com/go-json-experiment/json"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -55,6 +58,38 @@ func (Dialect) CheckInput(in messages.Input) (messages.Input, error) {
 	}
 	in.Text, in.Userdata = "", given
 	return in, nil
+}
+
+// JoinInputs makes one USERDATA of several that CheckInput gave: a message whose text
+// is theirs, joined by LF (design.md §9). One that is more than a message's text goes in
+// as the JSON it is. ERR_ENV_SIZE when it would exceed 524,288 bytes.
+func (Dialect) JoinInputs(parts []messages.Input) (messages.Input, error) {
+	texts := make([]string, len(parts))
+	for i := range parts {
+		texts[i] = parts[i].Text
+		if u := parts[i].Userdata; u != "" {
+			texts[i] = messageText(u)
+		}
+	}
+	in := messages.Input{Userdata: TextUserdata(strings.Join(texts, "\n"))}
+	if n := len(in.Userdata); n > MaxSectionBytes {
+		return messages.Input{}, sizeOfUserdata(n).err(nil)
+	}
+	return in, nil
+}
+
+// messageText is the text of a message that TextUserdata made; anything else stays as
+// it is.
+func messageText(userdata string) string {
+	var m struct {
+		Fields struct {
+			Text string `json:"text"`
+		} `json:"fields"`
+	}
+	if json.Unmarshal([]byte(userdata), &m) != nil || TextUserdata(m.Fields.Text) != userdata {
+		return userdata
+	}
+	return m.Fields.Text
 }
 
 // TextUserdata is the USERDATA of a submitted text: valid by construction for

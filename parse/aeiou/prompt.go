@@ -62,6 +62,9 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 		env.Userdata = []byte(`{"subject":"error","fields":{}}`)
 		remarks = append(remarks, "This turn's input could not be passed on: "+oneLine(err.Error()))
 	}
+	if p.Note != "" {
+		remarks = append(remarks, oneLine(p.Note))
+	}
 	if p.LastError != "" {
 		remarks = append(remarks, "The previous turn did not go through: "+oneLine(p.LastError))
 	}

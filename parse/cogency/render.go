@@ -30,6 +30,9 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	log = append(log, Event{Type: User, Content: text})
 	for i := range p.Replies {
 		log = x.reply(log, &p.Replies[i])
+		if joined := p.Replies[i].Joined; joined != "" {
+			log = append(log, Event{Type: User, Content: joined})
+		}
 	}
 	var a assembly
 	for i := range log {

@@ -40,6 +40,9 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 	for _, r := range p.Replies {
 		out = append(out, messages.Message{Role: messages.RoleAssistant, Text: cutReply(r.Text)},
 			messages.Message{Role: messages.RoleUser, Text: results(r.Calls, r.Errors)})
+		if r.Joined != "" {
+			out = append(out, messages.Message{Role: messages.RoleUser, Text: r.Joined})
+		}
 	}
 	if p.LastError != "" {
 		last := &out[len(out)-1]

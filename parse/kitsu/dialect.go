@@ -65,6 +65,9 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 				b = AppendResult(b, Kind(c.Name), c.Value)
 			}
 		}
+		if joined := p.Replies[i].Joined; joined != "" {
+			b = append(append(b, '\n'), Defuse(joined)...)
+		}
 	}
 	return append(out, messages.Message{Role: messages.RoleUser, Text: string(b)})
 }
