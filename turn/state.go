@@ -311,9 +311,9 @@ func (s *State) Apply(r *messages.Record) error {
 }
 
 // spend counts what an action used of the run's budget.
-func (r *OpenRun) spend(b *messages.ActionEnded) {
-	r.Tokens += b.Tokens
-	r.Cost += b.CostUSD
+func (run *OpenRun) spend(b *messages.ActionEnded) {
+	run.Tokens += b.Tokens
+	run.Cost += b.CostUSD
 }
 
 func (s *State) applyTurn(r *messages.Record) {
