@@ -415,7 +415,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.run, a.begun[r.Run] = r.Run, true
 		return a.take(r.Run, append([]int64{b.Input}, b.Merged...)...)
 	case *messages.RunWithdrawn:
-		if a.run != r.Run || a.turn != 0 || !a.waiting[b.By] || b.By == r.Run {
+		if a.run != r.Run || a.turn != 0 || !a.waiting[b.By] && !a.over[b.By] || b.By == r.Run {
 			return fmt.Errorf("run %d is withdrawn by %d, open is %d", r.Run, b.By, a.run)
 		}
 		a.withdrawn[r.Run] = false // as it should

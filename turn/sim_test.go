@@ -26,7 +26,7 @@ const (
 )
 
 // interleavings is how many short sessions TestInterleavings makes.
-var interleavings = flag.Int("interleavings", 3000, "how many interleavings of submits are tried")
+var interleavings = flag.Int("interleavings", 1000, "how many interleavings of submits are tried")
 
 // A few submits under every policy, in every order with what a run does: answers,
 // clocks, crashes, and acknowledgements of the journal.
