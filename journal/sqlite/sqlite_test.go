@@ -604,7 +604,16 @@ func (c *copies) load(t *testing.T, dir string) {
 // beginnings of the true histories. It returns how many records it accepted.
 func (c *copies) check(t *testing.T, name string, db, wal []byte) (n int) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), FileName)
+	dir, err := os.MkdirTemp("", "stile-copies") // t.TempDir would keep hundreds of thousands of them
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	path := filepath.Join(dir, FileName)
 	if err := os.WriteFile(path, db, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,13 @@ type news struct {
 	Delta *delta `json:"delta,omitempty"`
 	Run   *ran   `json:"run,omitempty"`
 	End   *end   `json:"end,omitempty"`
+	Word  *word  `json:"word,omitempty"`
+}
+
+// word is the answer to a question about a call, taken well.
+type word struct {
+	Question string `json:"question"`
+	Answer   string `json:"answer"`
 }
 
 // seen is a record that a subscriber was shown.
@@ -62,11 +69,12 @@ type witness struct {
 	deltas   []delta
 	runs     map[int]int64
 	ends     map[int64]string
+	words    map[string]string // question → answer
 	problems []string // two things that cannot both be true
 }
 
 func newWitness() *witness {
-	return &witness{records: map[int64]seen{}, runs: map[int]int64{}, ends: map[int64]string{}}
+	return &witness{records: map[int64]seen{}, runs: map[int]int64{}, ends: map[int64]string{}, words: map[string]string{}}
 }
 
 // begin starts a life and gives the ear its client tells things to.
@@ -102,6 +110,11 @@ func (w *witness) note(n news) {
 			w.problems = append(w.problems, fmt.Sprintf("lost: submit %d was answered as run %d, and then nobody knew it", n.Run.Submit, was))
 		}
 		w.runs[n.Run.Submit] = n.Run.Run
+	case n.Word != nil:
+		if was, ok := w.words[n.Word.Question]; ok {
+			w.problems = append(w.problems, fmt.Sprintf("lost: question %s was answered with %s, and then with %s", n.Word.Question, was, n.Word.Answer))
+		}
+		w.words[n.Word.Question] = n.Word.Answer
 	case n.End != nil:
 		if was, ok := w.ends[n.End.Run]; ok && was != n.End.Decision {
 			w.problems = append(w.problems, fmt.Sprintf("lost: run %d ended %s, and then %s", n.End.Run, was, n.End.Decision))
@@ -120,7 +133,7 @@ func visit(ctx context.Context, rt *stile.Runtime, sc *scenario, agent *stile.Ag
 		return err
 	}
 	watched := make(chan error, 1)
-	go func() { watched <- watch(ctx, s, sc.submits, tell) }()
+	go func() { watched <- watch(ctx, s, sc, tell) }()
 	var runs []*stile.Run
 	for i := range sc.submits {
 		r, err := s.Submit(ctx, fmt.Sprint("please ", i), stile.Policy(messages.Enqueue), stile.IdempotencyKey(fmt.Sprint("submit-", i)))
@@ -140,8 +153,10 @@ func visit(ctx context.Context, rt *stile.Runtime, sc *scenario, agent *stile.Ag
 	return <-watched
 }
 
-// watch follows a session from its first record until so many runs have ended.
-func watch(ctx context.Context, s *stile.Session, runs int, tell func(news)) error {
+// watch follows a session from its first record until the scenario's runs have ended,
+// and answers what it asks.
+func watch(ctx context.Context, s *stile.Session, sc *scenario, tell func(news)) error {
+	runs := sc.submits
 	for u, err := range s.Events(ctx, 0) {
 		if err != nil {
 			return err
@@ -152,11 +167,42 @@ func watch(ctx context.Context, s *stile.Session, runs int, tell func(news)) err
 		}
 		kind := u.Record.Body.Kind()
 		tell(news{Seen: &seen{u.Record.Seq, hex.EncodeToString(u.Record.Hash[:]), string(kind)}})
-		if kind == messages.KindRunEnd {
+		switch kind {
+		case messages.KindTurnSuspended: // also an old one: then nothing is asked any more
+			if err := answer(ctx, s, sc, tell); err != nil {
+				return err
+			}
+		case messages.KindRunEnd:
 			if runs--; runs == 0 {
 				return nil
 			}
 		}
+	}
+	return nil
+}
+
+// answer answers every open question of the session: calls are approved, or denied
+// where the scenario says so.
+func answer(ctx context.Context, s *stile.Session, sc *scenario, tell func(news)) error {
+	list, err := s.Approvals(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range list {
+		said := messages.GateApprove
+		if sc.denies {
+			said = messages.GateDeny
+			err = s.Deny(ctx, q, "ann", "not today")
+		} else {
+			err = s.Approve(ctx, q, "ann")
+		}
+		if messages.CodeOf(err) == messages.ErrApproval {
+			continue // it was answered before, in a life that could not say so any more
+		}
+		if err != nil {
+			return err
+		}
+		tell(news{Word: &word{q.ID, string(said)}})
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal/postgres"
 )
 
 // job is what a child process is to do: visit a session until it is done, or killed.
@@ -22,6 +23,9 @@ type job struct {
 	Scenario string `json:"scenario"`
 	Dir      string `json:"dir"`     // the data directory
 	Outside  string `json:"outside"` // the file of the outside world
+	// A database instead of a file in Dir.
+	URL    string `json:"url,omitempty"`
+	Schema string `json:"schema,omitempty"`
 }
 
 // live is the child: it tells its parent every piece of news in one write, at once.
@@ -52,7 +56,16 @@ func (j *job) live(tell func(news), after func(*stile.Runtime, *stile.Agent)) er
 	i := slices.IndexFunc(set, func(sc scenario) bool { return sc.name == j.Scenario })
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	rt, err := stile.New(ctx, stile.Config{Dir: j.Dir, IdleTimeout: -1})
+	cfg := stile.Config{Dir: j.Dir, IdleTimeout: -1}
+	if j.URL != "" {
+		store, err := postgres.Open(ctx, postgres.Options{URL: j.URL, Schema: j.Schema, Readers: 2})
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		cfg.Store = store
+	}
+	rt, err := stile.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -128,13 +141,14 @@ func (f fuse) run(t testing.TB, cmd *exec.Cmd, hear func(line []byte)) (killed b
 }
 
 // A process that hosts tools of every class is killed at random moments, once or a
-// few times in a row, over a real file; the last life comes to its end.
+// few times in a row, over a real file or, where there is a server, a database; the
+// last life comes to its end.
 func TestKillHosts(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := reference()
+	set, base := reference(), slices.Contains(stores(t), "postgres")
 	calms := map[string]*calm{}
 	long := map[string]time.Duration{}
 	var sum verdict
@@ -150,6 +164,10 @@ func TestKillHosts(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(*seed, uint64(i)))
 		dir := t.TempDir()
 		j := job{Scenario: sc.name, Dir: filepath.Join(dir, "data"), Outside: filepath.Join(dir, "outside")}
+		if base && i/len(set)%2 != i%2 { // each scenario on both
+			o := database(t)
+			j.URL, j.Schema = o.URL, o.Schema
+		}
 		text, err := json.Marshal(j)
 		if err != nil {
 			t.Fatal(err)
@@ -186,7 +204,7 @@ func TestKillHosts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("seed %d: %d processes killed over %d files: %d lost, %d doubled, %d unknown", *seed, killed, some(), sum.lost, sum.doubled, sum.unknown)
+	t.Logf("seed %d: %d processes killed over %d journals: %d lost, %d doubled, %d unknown", *seed, killed, some(), sum.lost, sum.doubled, sum.unknown)
 	if killed < some()/3 {
 		t.Error("hardly anything was killed")
 	}

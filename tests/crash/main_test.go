@@ -7,6 +7,8 @@
 // Invariants it checks after every kill:
 //   - what a subscriber saw or a client was told is in the journal afterwards, with
 //     the same hash, and a decision that was told stays the decision;
+//   - an answer to a question that was taken is in the journal, once, and no call that
+//     needs one begins without it, whatever died while the turn was suspended;
 //   - every run, turn and action has exactly one end; the decision is the one of the
 //     run that nobody killed, or the settled one that is documented;
 //   - in a world outside the journal, which remembers everything, an effectful call
@@ -15,8 +17,10 @@
 //   - the journal verifies, replays, and the session goes on.
 //
 // In process the world stops before or after the commit of a record, and around an
-// effect (world.go says how); by SIGKILL a real process dies at a random moment. A
-// failed power supply, which forgets what was not synced, is journal/sqlite's.
+// effect (world.go says how); by SIGKILL a real process dies at a random moment. The
+// journal is in memory, in SQLite and, where journal/postgres/postgrestest finds a
+// server, in PostgreSQL. A failed power supply, which forgets what was not synced, is
+// journal/sqlite's; a server that is killed is journal/postgres's.
 //
 //	go test ./tests/crash                          the short sweep
 //	go test ./tests/crash -v -args -full           every point: make crash-sweep
@@ -30,6 +34,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
 )
 
 var (
@@ -46,7 +52,7 @@ func TestMain(m *testing.M) {
 		live(job)
 	}
 	flag.Parse()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(postgrestest.Main{M: m}, goleak.Cleanup(func(code int) {
 		removeBinary()
 		os.Exit(code)
 	}))

@@ -24,6 +24,7 @@ type scenario struct {
 	reply   func(*scenario, llm.Request) string
 	submits int
 	halts   bool // recovery: halt
+	denies  bool // what needs confirmation is denied
 }
 
 // every class of effect (design.md §7).
@@ -56,6 +57,18 @@ func reference() []scenario {
 		set = append(set, scenario{name: "cogency/" + string(class), dialect: "cogency", classes: []messages.Class{class, class}, reply: batch, submits: 1})
 	}
 	set = append(set, scenario{name: "cogency/mixed", dialect: "cogency", classes: every, reply: batch, submits: 2})
+	// Turns that wait for somebody, and outlive their process meanwhile.
+	confirm := func(m *manifest.Manifest) {
+		m.Approval.Tools = map[string]messages.GateAnswer{"world.keyed": messages.GateConfirm, "world.effectful": messages.GateConfirm}
+	}
+	asks := []messages.Class{messages.ReadOnly, messages.Keyed, messages.Effectful}
+	set = append(set,
+		scenario{name: "aeiou/confirm", dialect: "aeiou", classes: asks, reply: program, submits: 1, change: confirm},
+		scenario{name: "cortex/confirm", dialect: "cortex", classes: asks, reply: stream, submits: 2, change: confirm},
+		scenario{name: "cogency/confirm", dialect: "cogency", classes: asks, reply: batch, submits: 1, change: confirm},
+		scenario{name: "aeiou/denied", dialect: "aeiou", classes: asks, reply: program, submits: 1, change: confirm, denies: true},
+		scenario{name: "cortex/denied", dialect: "cortex", classes: asks, reply: stream, submits: 1, change: confirm, denies: true},
+	)
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
 			name: "plain/" + string(d), dialect: "plain", reply: poem, submits: 2,

@@ -14,6 +14,8 @@ import (
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/journal/postgres"
+	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
 	"github.com/seed14be6753/stile/journal/sqlite"
 )
 
@@ -28,14 +30,35 @@ type ground struct {
 	t       testing.TB
 	sc      *scenario
 	keys    *keyring.Ring
-	store   string // "memory", "memory+writer" or "sqlite"
+	store   string // one of stores
 	single  bool
 	dir     string
 	heap    *memory.Store
+	base    postgres.Options
 	lives   int
 	outside outside
 	told    *witness
 	bury    []func() // ends what is left of dead lives
+}
+
+// stores are where the lives are kept. PostgreSQL is one of them where there is a
+// server: postgrestest says where it looks.
+func stores(t testing.TB) []string {
+	all := []string{"memory", "memory+writer", "sqlite"}
+	if _, ok := postgrestest.URL(t); ok {
+		all = append(all, "postgres")
+	}
+	return all
+}
+
+// database makes a schema of the test's own.
+func database(t testing.TB) postgres.Options {
+	t.Helper()
+	url, ok := postgrestest.URL(t)
+	if !ok {
+		t.Fatal("the server is gone")
+	}
+	return postgres.Options{URL: url, Schema: postgrestest.Schema(t, url), Readers: 2}
 }
 
 var sharedKeys = sync.OnceValues(func() (*keyring.Ring, error) { return stile.GenerateKeys(stile.Config{}) })
@@ -52,10 +75,15 @@ func newGround(t testing.TB, sc *scenario, store string, single bool) *ground {
 	}
 	g := &ground{t: t, sc: sc, keys: keys, store: store, single: single, dir: dir, told: newWitness()}
 	g.outside.path = filepath.Join(dir, "outside")
-	if store != "sqlite" {
+	switch store {
+	case "sqlite":
+		if err := os.Mkdir(g.place(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	case "postgres":
+		g.base = database(t)
+	default:
 		g.heap = memory.New()
-	} else if err := os.Mkdir(g.place(), 0o700); err != nil {
-		t.Fatal(err)
 	}
 	return g
 }
@@ -68,7 +96,13 @@ func (g *ground) open() (journal.Store, func()) {
 	if g.heap != nil {
 		return g.heap, func() {}
 	}
-	s, err := sqlite.Open(sqlite.Options{Path: g.place()})
+	var s journal.Store
+	var err error
+	if g.store == "postgres" {
+		s, err = postgres.Open(context.Background(), g.base)
+	} else {
+		s, err = sqlite.Open(sqlite.Options{Path: g.place()})
+	}
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -86,8 +120,8 @@ func (g *ground) live(target point, after func(*stile.Runtime, *stile.Agent)) (k
 	store, shut := g.open()
 	next := filepath.Join(g.dir, fmt.Sprint("life", g.lives+1))
 	gate := newGate(target, func() {
-		if g.heap != nil {
-			return
+		if g.store != "sqlite" {
+			return // what is there when the world stops is what a kill leaves
 		}
 		if err := os.Mkdir(next, 0o700); err != nil {
 			g.t.Error(err)
@@ -188,8 +222,11 @@ func kill(t *testing.T, sc *scenario, store string, single bool, calm *calm, tar
 // every place a kill can meet, one after the other: before and after the commit of
 // every record, before and after every effect, around every reply.
 func TestSweep(t *testing.T) {
-	for _, store := range []string{"memory", "memory+writer", "sqlite"} {
-		for _, sc := range reference() {
+	for _, store := range stores(t) {
+		for i, sc := range reference() {
+			if store == "postgres" && !*full && (uint64(i)+*seed)%3 != 0 {
+				continue // a life takes its time there
+			}
 			t.Run(store+"/"+sc.name, func(t *testing.T) { sweep(t, &sc, store, false) })
 		}
 	}
@@ -208,10 +245,10 @@ func TestSweepChains(t *testing.T) {
 	set := reference()
 	calms := map[string]*calm{}
 	var sum verdict
-	killed, chains := 0, 2*some()
+	killed, chains, stores := 0, 2*some(), stores(t)
 	for i := range chains {
 		rnd := rand.New(rand.NewPCG(*seed, 1<<20+uint64(i)))
-		sc, store := set[rnd.IntN(len(set))], []string{"memory", "memory+writer", "sqlite"}[rnd.IntN(3)]
+		sc, store := set[rnd.IntN(len(set))], stores[rnd.IntN(len(stores))]
 		if calms[sc.name+store] == nil {
 			calms[sc.name+store] = unhurt(t, &sc, store, false)
 		}
@@ -262,4 +299,4 @@ func sweep(t *testing.T, sc *scenario, store string, single bool) {
 }
 
 // shortPoints is how many points of a scenario the short sweep takes.
-var shortPoints = map[string]int{"memory": 12, "memory+writer": 8, "sqlite": 5}
+var shortPoints = map[string]int{"memory": 12, "memory+writer": 8, "sqlite": 5, "postgres": 2}

@@ -73,6 +73,7 @@ func (tr *trial) judge(ctx context.Context) (v verdict, found calm) {
 	}
 	tr.proved(ctx, &v, head)
 	tr.kept(&v, recs)
+	tr.answered(&v, recs)
 	tr.shown(ctx, &v, head, recs)
 	tr.ended(&v, recs)
 	tr.happened(&v, recs)
@@ -117,6 +118,37 @@ func (tr *trial) kept(v *verdict, recs []*stile.Record) {
 		})
 		if !ok {
 			v.fault("lost: submit %d was answered as run %d", i, run)
+		}
+	}
+}
+
+// answered: an answer that was taken stands in the journal, once, and nothing began
+// without one.
+func (tr *trial) answered(v *verdict, recs []*stile.Record) {
+	said, asks := map[string]string{}, map[string]string{} // by question; by action, the open question
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.ActionApproval:
+			id := fmt.Sprint(r.Turn, b.ID)
+			switch {
+			case b.Approval == "":
+			case b.State == messages.GateConfirm:
+				asks[id] = b.Approval
+			case asks[id] != b.Approval:
+				v.fault("doubled: question %s about action %s was answered %s, and it was not open", b.Approval, id, b.State)
+			default:
+				said[b.Approval] = string(b.State)
+				delete(asks, id)
+			}
+		case *messages.ActionStarted:
+			if q := asks[fmt.Sprint(r.Turn, b.ID)]; q != "" {
+				v.fault("action %d%s began, and question %s was open", r.Turn, b.ID, q)
+			}
+		}
+	}
+	for q, was := range tr.told.words {
+		if said[q] != was {
+			v.fault("lost: question %s was answered with %s, the journal has %q", q, was, said[q])
 		}
 	}
 }
@@ -263,7 +295,9 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 				v.fault("action %s (%s) is unknown and was started %d times", id, a.class, a.started)
 			}
 		default:
-			v.fault("action %s ended %s(%s)", id, a.ends[0].State, a.ends[0].Reason)
+			if e := a.ends[0]; !tr.sc.denies || e.State != messages.ActionFailed || e.Reason != "denied" || a.started > 0 {
+				v.fault("action %s ended %s(%s)", id, e.State, e.Reason)
+			}
 		}
 	}
 }
@@ -309,10 +343,11 @@ func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 	last := map[int64]*messages.TurnDecided{}
 	var text strings.Builder
 	for _, r := range recs {
-		if r.Body.Kind() == "turn.restored" {
-			settled[r.Run]++
-		}
 		switch b := r.Body.(type) {
+		case *messages.TurnRestored:
+			if b.Cause == messages.RestoreCrash {
+				settled[r.Run]++
+			}
 		case *messages.TurnDecided:
 			last[r.Run] = b
 			if b.Resumed {
