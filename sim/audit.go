@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/turn"
@@ -56,9 +57,11 @@ type act struct {
 	attempts int64
 	approved bool
 	startSeq int64
+	startTS  time.Time
 	key      string
 	denied   bool
 	run      int64
+	again    int // attempts that followed one that failed
 	node
 }
 
@@ -235,7 +238,7 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := a.mayBegin(c, b); err != nil {
 			return err
 		}
-		c.attempts, c.startSeq, c.key = b.Attempt, r.Seq, b.Key
+		c.attempts, c.startSeq, c.startTS, c.key = b.Attempt, r.Seq, r.TS, b.Key
 		if b.Attempt == 1 {
 			a.actions++
 		}
@@ -282,8 +285,8 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		return inTurn()
 	case *messages.ParseFault:
-		if b.ID != "" && b.Reason != "unclosed_feed" {
-			a.rejected[b.ID] = true
+		if err := a.fault(b); err != nil {
+			return err
 		}
 		return inTurn()
 	case *messages.Control:

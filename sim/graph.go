@@ -18,10 +18,13 @@ import (
 
 // document is what an audit knows of the open turn's reply.
 type document struct {
-	verbatim bool             // "$" means nothing
-	rejected map[string]bool  // ids of blocks that were refused; "" for other faults
-	stopped  bool             // something ends the turn, or what still runs of it
-	final    bool             // it has a complete final response
+	verbatim bool            // "$" means nothing
+	rejected map[string]bool // ids of blocks that were refused; "" for other faults
+	stopped  bool            // something ends the turn, or what still runs of it
+	final    bool            // it has a complete final response
+	units    map[string]bool // that are recorded
+	faults   map[messages.ParseFault]bool
+	gone     []string         // names that a response calls unavailable
 	past     map[string]*act  // of the run's earlier turns, the latest of each id; nil for a refused block
 	earlier  map[string]*act  // of the turn before
 	acts     []*act           // all actions of the run
@@ -77,6 +80,7 @@ func (a *audit) beginDocument() {
 		}
 	}
 	a.rejected, a.stopped, a.final = map[string]bool{}, false, false
+	a.units, a.faults, a.gone = map[string]bool{}, map[messages.ParseFault]bool{}, nil
 }
 
 // satisfied tells whether who depends on c may begin (streaming.md §5.2).
@@ -114,9 +118,12 @@ func (a *audit) meant(c *act, id string) (d *act, known bool) {
 // broken tells that who depends on c is to be skipped.
 func (c *act) broken() bool { return c.ended && !c.satisfied() }
 
-// refersTo tells whether the parameters of x may mean c.
+// refersTo tells whether the parameters of x may mean c. An action does not see the
+// key that it will bind itself.
 func refersTo(x, c *act) bool {
-	return slices.ContainsFunc(x.refs, func(name string) bool { return name == c.outputKey || name == c.id || name == c.name })
+	return slices.ContainsFunc(x.refs, func(name string) bool {
+		return name == c.id || x != c && (name == c.outputKey || name == c.name)
+	})
 }
 
 // dependsOn tells whether x names c, of the same turn, or refers to it.
@@ -138,10 +145,52 @@ func (a *audit) behind(what string) error {
 	return nil
 }
 
+// text takes a unit of the reply.
 func (a *audit) text(b *messages.UnitText) error {
+	if a.units[b.Unit] {
+		return fmt.Errorf("unit %s is recorded twice", b.Unit)
+	}
+	a.units[b.Unit] = true
 	a.final = a.final || b.Final && b.Complete
+	if a.streams && !a.verbatim && b.UnitKind == messages.ResponseUnit {
+		for _, m := range unavailable.FindAllStringSubmatch(b.Text, -1) {
+			a.gone = append(a.gone, m[1])
+		}
+		for _, m := range reference.FindAllStringSubmatch(b.Text, -1) {
+			if name := m[1]; name != "" && b.Complete && a.named(name) {
+				return fmt.Errorf("unit %s leaves $%s as it is, which is known", b.Unit, name)
+			}
+		}
+	}
 	if b.UnitKind == messages.ResponseUnit && !a.stopped && !a.gaveUp() {
 		return a.behind("a response")
+	}
+	return nil
+}
+
+// unavailable finds what stands for a value that there is not, up to its path.
+var unavailable = regexp.MustCompile(`\[unavailable: ([A-Za-z_][A-Za-z0-9_]*)[^\]]*\]`)
+
+// named tells whether a name means an action to whoever comes now: the latest that
+// binds it, or else the latest whose id it is. What has no result is not known by it.
+func (a *audit) named(name string) bool {
+	for _, c := range slices.Backward(a.acts) {
+		if c.outputKey == name && c.mode != messages.ModeFireAndForget {
+			return true
+		}
+	}
+	c, known := a.known(name)
+	return known && c != nil && c.mode != messages.ModeFireAndForget
+}
+
+// fault takes a complaint about the reply.
+func (a *audit) fault(b *messages.ParseFault) error {
+	if a.streams && a.faults[*b] {
+		return fmt.Errorf("fault %+v is recorded twice", *b)
+	}
+	a.faults[*b] = true
+	if b.ID != "" && b.Reason != "unclosed_feed" {
+		a.rejected[b.ID] = true
 	}
 	return nil
 }
@@ -170,6 +219,9 @@ func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
 		if o != c && !o.ended && o.startSeq > a.turnSeq {
 			running++
 		}
+	}
+	if b.Failure != "" && b.Failure != "crash" {
+		c.again++
 	}
 	if most := cmp.Or(a.rules.Limits.Parallel, plan.DefaultParallel); running >= most {
 		return fmt.Errorf("action %s begins beside %d others", c.id, running)
@@ -349,7 +401,7 @@ func (a *audit) applyLeft(r *messages.Record) error {
 		case b.Attempt != c.attempts+1 || b.Key != c.key:
 			return fmt.Errorf("attempt %d of action %s of turn %d under key %s", b.Attempt, b.ID, r.Turn, b.Key)
 		}
-		c.attempts, c.startSeq = b.Attempt, r.Seq
+		c.attempts, c.startSeq, c.startTS = b.Attempt, r.Seq, r.TS
 	case *messages.ActionEnded:
 		c := a.left[leftID(r.Turn, b.ID)]
 		if c == nil || c.run != r.Run {
@@ -366,6 +418,13 @@ func (a *audit) applyLeft(r *messages.Record) error {
 
 // justified checks a decision of a streaming dialect against what was said.
 func (a *audit) justified(b *messages.TurnDecided) error {
+	for _, name := range a.gone {
+		if !slices.ContainsFunc(a.acts, func(c *act) bool {
+			return (c.outputKey == name || c.id == name || c.name == name) && c.state != messages.ActionOK
+		}) {
+			return fmt.Errorf("a response calls %s unavailable, and it was there", name)
+		}
+	}
 	if !a.streams || a.rules == nil || a.rules.Dialect != "cortex" || b.Decision == messages.Halt {
 		return nil
 	}
@@ -386,6 +445,9 @@ func (a *audit) delta(e *turn.Publish, base int64) error {
 		return nil
 	}
 	d := e.Update.Delta
+	if a.units[d.Unit.String()] {
+		return fmt.Errorf("a delta of unit %s, which is complete", d.Unit)
+	}
 	if d.Kind == messages.ResponseUnit {
 		if err := a.behind("a delta"); err != nil {
 			return err

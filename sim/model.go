@@ -47,6 +47,9 @@ func (s *shell) newModel(e *turn.OpenModel) *model {
 
 func (m *model) collect(ev messages.Event) {
 	ev.Text = slices.Clone(ev.Text)
+	if ev.Kind == messages.EventAction {
+		m.s.written[leftID(m.open.Turn, ev.Action.ID)] = ev.Action
+	}
 	m.events = append(m.events, ev)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 	"github.com/seed14be6753/stile/turn"
 )
 
@@ -68,6 +69,9 @@ func (s *shell) perform(e turn.Effect) {
 	case turn.Hurry:
 		s.eager = s.eager || len(s.recs) > 0
 	case *turn.Schedule:
+		if wait := e.At.Sub(s.host.now()); wait < plan.DefaultRetryDelay {
+			w.violated("effect", "action %s is to be tried again in %s", e.ID, wait)
+		}
 		s.tries = append(s.tries, e)
 	case *turn.EndChildren: // no action here runs in a session of its own
 	case *turn.SetTimer:
@@ -241,6 +245,9 @@ func (s *shell) startAction(e *turn.StartAction) {
 	}
 	if durable(e.Class) {
 		s.durable("start-action", c.startSeq)
+	}
+	if by := s.written[leftID(e.Turn, e.ID)]; by != nil && (c.again > by.Retry || e.Deadline.After(c.startTS.Add(by.Timeout))) {
+		w.violated("effect", "action %s, retry %d, begins at %s until %s; it may take %s and %d retries", e.ID, c.again, c.startTS, e.Deadline, by.Timeout, by.Retry)
 	}
 	a := &attempt{s: s, start: e, deed: w.outside.begin(s, e), silent: w.happens(w.weather.hang)}
 	if w.twice {

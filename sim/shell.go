@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"reflect"
 	"slices"
 	"time"
@@ -54,6 +55,7 @@ type shell struct {
 	slow     []turn.Input                   // answers of the gate and the verifier that take their time
 	shown    map[string]string              // by unit
 	latest   messages.UnitID                // of a response that was shown
+	written  map[string]*messages.Action    // by leftID: as the model wrote them
 	tries    []*turn.Schedule               // further attempts
 
 	settle  *turn.Settle // of what was open when it was loaded
@@ -155,6 +157,12 @@ func (s *shell) record(r *messages.Record) {
 	}
 	if err := a.apply(&back); err != nil {
 		w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
+	}
+	if b, ok := body.(*messages.ActionDeclared); ok && a.streams {
+		if by := s.written[leftID(r.Turn, b.ID)]; by == nil || by.Type != b.Type || by.Mode != b.Mode || by.Name != b.Name || by.Args != b.Args ||
+			by.OutputKey != b.OutputKey || !slices.Equal(by.DependsOn, b.DependsOn) || cmp.Or(b.OnError, messages.OnErrorFail) != by.OnError {
+			w.violated("history", "record %d declares %+v, the reply has %+v", r.Seq, b, by)
+		}
 	}
 	if _, ok := body.(*messages.RunEnd); ok && w.slips {
 		back.Body = &messages.Note{}

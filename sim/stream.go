@@ -74,7 +74,7 @@ func (a *author) ref() string {
 	case n < 10:
 		return a.one("$nobody", "${a.x}", "$k$m")
 	}
-	return a.one("$$a", "$5", "plain")
+	return a.one("$$q", "$5", "plain")
 }
 
 func (a *author) action(b *strings.Builder) {

@@ -70,7 +70,7 @@ type witness struct {
 	runs     map[int]int64
 	ends     map[int64]string
 	words    map[string]string // question → answer
-	problems []string // two things that cannot both be true
+	problems []string          // two things that cannot both be true
 }
 
 func newWitness() *witness {
