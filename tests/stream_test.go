@@ -123,3 +123,78 @@ func replays(t *testing.T, rt *stile.Runtime, a *stile.Agent) {
 		t.Errorf("replay: %v", err)
 	}
 }
+
+// A detached action that is between two attempts when its turn ends has ended, as the
+// first attempt did; and so it is when the session is replayed.
+func TestDetachedBetweenAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		a := streaming(&calls, `<action id="f" mode="fire_and_forget">{"name":"own.fails","retry":3}</action>`+
+			`<action id="s">{"name":"own.brief"}</action><response>done</response>`)
+		a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, "own.brief")
+		a.Tools = append(a.Tools, tool("own.brief", messages.ReadOnly, pause(500*time.Millisecond)))
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		wantDone(t, ask(t, s, "go"))
+		ends := bodies[*messages.ActionEnded](records(t, s))
+		if len(ends) != 2 {
+			t.Fatalf("%d ends", len(ends))
+		}
+		for _, b := range ends {
+			if b.ID == "f" && (b.State != messages.ActionFailed || !strings.Contains(b.Result, "no luck")) {
+				t.Errorf("ended %+v", b)
+			}
+		}
+		replays(t, rt, a)
+	})
+}
+
+// Somebody who approves a call is shown what it would begin with, and that is what the
+// answer is about.
+func TestApprovalOfReferences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		a := streaming(&calls, `<action id="n">{"name":"own.slow","parameters":{"seconds":0},"output_key":"k"}</action>`+
+			`<action id="b">{"name":"str.ToUpper","parameters":{"s":"it $k"}}</action><response>$b</response>`)
+		a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"str.ToUpper": messages.GateConfirm}
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		r := submit(t, s, "go")
+		q := asked(t, s)
+		if want := `{"s":"it slept 0 s"}`; q.Args != want {
+			t.Errorf("asked about %s, want %s", q.Args, want)
+		}
+		if err := s.Approve(t.Context(), q, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		wantDone(t, decision(t, r))
+		if said := bodies[*messages.UnitText](records(t, s)); said[len(said)-1].Text != "IT SLEPT 0 S" {
+			t.Errorf("said %q", said[len(said)-1].Text)
+		}
+		replays(t, rt, a)
+	})
+}
+
+// What a failed attempt did at its borders is recorded when it fails, not when the
+// action ends; and so it is when the session is replayed.
+func TestAuditOfFailedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		a := streaming(&calls, `<action id="f" mode="async">{"name":"own.audits","retry":1}</action><response>got $f</response>`)
+		a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, "own.audits")
+		a.Tools = append(a.Tools, tool("own.audits", messages.ReadOnly, func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
+			c.Audit(messages.Audit{Who: c.Name, What: "the border", Allowed: true})
+			if c.Attempt == 1 {
+				return neuroscript.Value{}, fmt.Errorf("no luck")
+			}
+			return neuroscript.String("luck"), nil
+		}))
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		wantDone(t, ask(t, s, "go"))
+		if n := len(bodies[*messages.Audit](records(t, s))); n != 2 {
+			t.Errorf("%d audits", n)
+		}
+		replays(t, rt, a)
+	})
+}

@@ -117,6 +117,10 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 			in.Tokens, in.CostMicroUSD, in.Children = b.Tokens, b.CostUSD, b.Children
 			return in, nil
 		default:
+			if again := p.retried(i); again != nil {
+				in.ID, in.State, in.Reason = again.ID, messages.ActionFailed, again.Failure
+				return in, nil
+			}
 			return nil, p.stuck(r, "an audit without the action it belongs to")
 		}
 	}
@@ -157,6 +161,9 @@ func (p *player) perform(e turn.Effect) error {
 			p.begun = map[action]turn.Ident{}
 		}
 		p.begun[action{e.Turn, e.ID}] = e.Ident
+		if e.Detached {
+			return p.failEarly(e)
+		}
 	case *turn.Schedule:
 		if p.due == nil {
 			p.due = map[string]*turn.Schedule{}
@@ -174,6 +181,76 @@ func (p *player) perform(e turn.Effect) error {
 		}
 	}
 	return nil
+}
+
+// retried finds the next attempt of an action of the turn in flight whose failure
+// before was not fed yet: audits without an end are of such a one.
+func (p *player) retried(at int) *messages.ActionStarted {
+	id, _ := p.machine.Flight()
+	for _, r := range p.src.Records[at:] {
+		if r.Epoch != p.epoch {
+			return nil
+		}
+		b, ok := r.Body.(*messages.ActionStarted)
+		if !ok || r.Turn != id.Turn || b.Failure == "" || b.Failure == "crash" {
+			continue
+		}
+		if s := p.due[b.ID]; s == nil || s.Ident != id || s.Attempt != b.Attempt {
+			return b
+		}
+	}
+	return nil
+}
+
+// failEarly feeds the failure of a detached attempt that no other followed because its
+// turn was over before: the end is recorded in front of the turn's decision, and by
+// nothing else.
+func (p *player) failEarly(e *turn.StartAction) error {
+	now := p.src.Records[p.at-1].TS
+	for i := p.at; i < len(p.src.Records); i++ {
+		r := p.src.Records[i]
+		switch b := r.Body.(type) {
+		case *messages.Control:
+			if b.What == messages.ControlCancel {
+				return nil // that ends it as well
+			}
+		case *messages.ActionStarted:
+			if r.Turn == e.Turn && b.ID == e.ID {
+				return nil
+			}
+		case *messages.TurnDecided:
+			return nil
+		case *messages.ActionEnded:
+			if r.Turn != e.Turn || b.ID != e.ID {
+				continue
+			}
+			if b.State == messages.ActionOK || !p.decides(i+1) {
+				return nil
+			}
+			return p.step(now, &turn.ActionEnded{
+				Ident: e.Ident, ID: e.ID, State: b.State, Reason: b.Reason, Result: b.Result, ErrorCode: b.ErrorCode, MS: b.MS,
+			})
+		}
+		if r.Epoch != p.epoch {
+			return nil
+		}
+	}
+	return nil
+}
+
+// decides tells whether a decision follows at a position, but for ends that are
+// recorded in front of it.
+func (p *player) decides(at int) bool {
+	for _, r := range p.src.Records[at:] {
+		switch r.Body.(type) {
+		case *messages.TurnDecided:
+			return true
+		case *messages.ActionEnded:
+		default:
+			return false
+		}
+	}
+	return false
 }
 
 // answer is what the gate or the verification says, when r comes of that. The gate

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed14be6753/stile/sim"
 )
 
 const (
@@ -32,15 +34,11 @@ type mutation struct {
 	name, file, before, after string
 }
 
-// verdict is what stile sim --json says.
+// verdict is what the simulation says.
 type verdict struct {
-	OK      bool  `json:"ok"`
-	Turns   int64 `json:"turns"`
-	Failure struct {
-		Invariant string `json:"invariant"`
-		Detail    string `json:"detail"`
-		Seed      uint64 `json:"seed"`
-	} `json:"failure"`
+	OK      bool        `json:"ok"`
+	Turns   int64       `json:"turns"`
+	Failure sim.Failure `json:"failure"`
 }
 
 func main() {
@@ -158,20 +156,20 @@ func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 	if err != nil {
 		return v, err
 	}
-	config, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "stile")
+	config, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "world")
 	if err := os.WriteFile(config, overlay, 0o644); err != nil {
 		return v, err
 	}
-	if out, err := exec.Command("go", "build", "-tags", "lite", "-overlay", config, "-o", binary, module+"/cmd/stile").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-overlay", config, "-o", binary, module+"/docs/internal/mutate/world").CombinedOutput(); err != nil {
 		return v, fmt.Errorf("it does not build: %s", out)
 	}
-	sim := exec.Command(binary, "sim", "--seed", "1", "--turns", fmt.Sprint(turns), "--json")
+	worlds := exec.Command(binary, fmt.Sprint(turns))
 	var out bytes.Buffer
-	sim.Stdout = &out
-	sim.WaitDelay = time.Second
-	late := time.AfterFunc(5*time.Minute, func() { _ = sim.Process.Kill() })
+	worlds.Stdout = &out
+	worlds.WaitDelay = time.Second
+	late := time.AfterFunc(5*time.Minute, func() { _ = worlds.Process.Kill() })
 	defer late.Stop()
-	_ = sim.Run() // its status says what its summary says
+	_ = worlds.Run() // its status says what its summary says
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
 		return v, fmt.Errorf("no summary: %w", err)
 	}
