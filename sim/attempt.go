@@ -41,8 +41,8 @@ func (a *attempt) late() bool {
 // goOn takes an attempt a step further; nil when it said nothing.
 func (a *attempt) goOn() turn.Input {
 	w := a.s.host.w
-	may := durable(a.start.Class) // it may have happened without anybody knowing
-	if w.deaf {
+	may := durable(a.start.Class)                                   // it may have happened without anybody knowing
+	if w.deaf || a.start.Detached && !w.calm && w.rnd.IntN(8) > 0 { // nobody waits for it: it takes its time
 		return nil
 	}
 	end := &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, MS: w.rnd.Int64N(50)}

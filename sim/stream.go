@@ -40,12 +40,12 @@ func (a *author) stream() []byte {
 			b.WriteString(a.one(`<action id="a">`, "<response>not to the end", `<context_feed id="b">x`, "<thought>", `<action id="c" mode="sync"`))
 		}
 	}
-	switch n := a.rnd.IntN(8); {
-	case n < 4:
-		a.response(&b, "false")
-	case n < 6:
-		a.response(&b, a.one("true", "TRUE"))
+	switch n := a.rnd.IntN(12); {
 	case n < 7:
+		a.response(&b, "false")
+	case n < 9:
+		a.response(&b, a.one("true", "TRUE"))
+	case n < 11:
 		a.response(&b, "maybe")
 	}
 	return []byte(b.String())
@@ -115,8 +115,8 @@ func (a *author) action(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, `,"depends_on":[%s]`, strings.Join(ids, ","))
 	}
-	if a.rnd.IntN(4) == 0 {
-		b.WriteString(a.one(`,"retry":1`, `,"retry":2`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"retry"`))
+	if a.rnd.IntN(2) == 0 {
+		b.WriteString(a.one(`,"retry":1`, `,"retry":2`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"retry"`))
 	}
 	if a.rnd.IntN(8) == 0 {
 		fmt.Fprintf(b, `,"timeout":%d`, 1+a.rnd.IntN(9))
