@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -99,7 +98,7 @@ type compiled struct {
 
 // Check tells whether an agent could be opened, without a runtime: what it names
 // must exist and its files must be readable. Of cfg, the Config it is meant for,
-// Dialects, Models and Providers are looked at. Errors are ERR_CONFIG, naming the
+// Dialects, Models, Providers and Sandbox are looked at. Errors are ERR_CONFIG, naming the
 // field.
 func Check(a *Agent, cfg Config) error {
 	rt, err := newCompiler(cfg.Dialects)
@@ -107,6 +106,9 @@ func Check(a *Agent, cfg Config) error {
 		return err
 	}
 	rt.cfg.Models, rt.cfg.Providers = cfg.Models, cfg.Providers
+	if cfg.Sandbox != nil {
+		rt.cfg.Sandbox = cfg.Sandbox
+	}
 	_, err = rt.compile(context.Background(), a)
 	return errors.Join(err, rt.closeFiles())
 }
@@ -211,7 +213,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	if err != nil {
 		return err
 	}
-	gate := tools.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Hook: a.Gate}
+	gate := tools.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Own: ownAnswers, Hook: a.Gate}
 	if err := gate.Validate(); err != nil {
 		return err
 	}
@@ -308,16 +310,11 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest, foreign []tools.Tool
 		}
 		all = append(all, files.Tools()...)
 	}
-	if importsAny(m, "read", "write", "edit", "list", "find", "replace") {
-		w, err := a.workspace(m)
-		if err != nil {
-			return nil, err
-		}
-		if err := rt.keep(w); err != nil {
-			return nil, err
-		}
-		all = append(all, w.Tools()...)
+	work, err := rt.workTools(a, m)
+	if err != nil {
+		return nil, err
 	}
+	all = append(all, work...)
 	commands, err := a.commands(m)
 	if err != nil {
 		return nil, err
@@ -328,36 +325,6 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest, foreign []tools.Tool
 // imports tells whether a manifest imports a tool of a group.
 func imports(m *manifest.Manifest, group string) bool {
 	return slices.ContainsFunc(m.Import.Tools, func(name string) bool { return strings.HasPrefix(strings.ToLower(name), group) })
-}
-
-// importsAny tells whether a manifest imports one of these tools.
-func importsAny(m *manifest.Manifest, names ...string) bool {
-	return slices.ContainsFunc(m.Import.Tools, func(name string) bool { return slices.Contains(names, strings.ToLower(name)) })
-}
-
-// sandboxDir is the folder of a sandbox that the manifest does not name.
-const sandboxDir = "sandbox"
-
-// workspace opens the folder that the tools of cogency.md §15 work in. A replay declares
-// them and calls none.
-func (a *Agent) workspace(m *manifest.Manifest) (*tools.Workspace, error) {
-	if a.replayed {
-		return tools.NewWorkspace(os.TempDir(), tools.AccessSandbox)
-	}
-	access, dir := tools.Access(m.Workspace.Access), m.Workspace.Root
-	if a.Dir == "" && !filepath.IsAbs(dir) {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: "the tools that work on files need Agent.Dir, or a root that is a whole path"}
-	}
-	if dir == "" && (access == "" || access == tools.AccessSandbox) {
-		dir = sandboxDir
-		if err := os.Mkdir(filepath.Join(a.Dir, dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: "the folder " + sandboxDir + " cannot be made", Cause: unwrapPath(err)}
-		}
-	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(a.Dir, dir)
-	}
-	return tools.NewWorkspace(dir, access)
 }
 
 // openFiles opens the folder that file tools see. A replay declares them and calls

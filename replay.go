@@ -81,7 +81,7 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 
 // again is the agent as a replay needs it.
 func (c *compiled) again() *replay.Agent {
-	set, rules := c.agent.Tools, tools.Gate{Default: c.man.Approval.Default, ByTool: c.man.Approval.Tools}
+	set, rules := c.agent.Tools, tools.Gate{Default: c.man.Approval.Default, ByTool: c.man.Approval.Tools, Own: ownAnswers}
 	return &replay.Agent{
 		Rules: c.agent.Rules, Dialect: c.agent.Dialect, Specs: c.agent.Specs, Primer: c.agent.Primer,
 		Library: c.agent.Library, Limits: c.agent.Limits,

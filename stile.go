@@ -42,6 +42,7 @@ import (
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/telemetry"
+	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/mcp"
 )
 
@@ -87,6 +88,9 @@ type Config struct {
 	// Names must differ. Boot says how fast. Open works with any agent.
 	Agents []*Agent
 	Boot   Boot
+	// Sandbox replaces what the kernel is found to be able to confine commands with, for
+	// tests; nil asks it.
+	Sandbox func() tools.Sandbox
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
 	// concurrent use.
 	Rand io.Reader
@@ -221,6 +225,9 @@ func (c Config) withClock() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Sandbox == nil {
+		c.Sandbox = tools.ProbeSandbox
 	}
 	return c
 }

@@ -237,6 +237,7 @@ func (c *checker) across(m *Manifest) {
 	for i, f := range m.Model.Fallback {
 		c.model(index("model.fallback", i), f)
 	}
+	c.shell(&m.Shell)
 	c.definitions(m)
 	c.servers(m)
 	for i, g := range m.Grants {
@@ -283,6 +284,35 @@ func (c *checker) servers(m *Manifest) {
 			if slices.ContainsFunc(s.Tools[:j], func(o MCPTool) bool { return o.Name == t.Name }) {
 				c.add(join(index(join(at, "tools"), j), "name"), ReasonDuplicate, "%q is in the list already", clip(t.Name))
 			}
+		}
+	}
+}
+
+// shell checks what would take the place of what the host sets, or be no path.
+func (c *checker) shell(s *Shell) {
+	for _, part := range []struct {
+		key   string
+		paths []string
+	}{{"path", s.Path}, {"read", s.Read}, {"write", s.Write}} {
+		for i, p := range part.paths {
+			if p == "" || strings.ContainsAny(p, "\x00") || part.key == "path" && strings.ContainsAny(p, ":") {
+				c.add(index("shell."+part.key, i), ReasonBadValue, "is not the path of a file or folder")
+			}
+		}
+	}
+	for _, name := range []string{"TMPDIR", "PATH"} {
+		if _, ok := s.Environment[name]; ok {
+			c.add("shell.environment."+name, ReasonBadValue, "is the host's to set; folders of programs go into shell.path")
+		}
+	}
+	for i, name := range s.Caches {
+		if _, ok := s.Environment[name]; ok || slices.Contains([]string{"PATH", "TMPDIR"}, name) {
+			c.add(index("shell.caches", i), ReasonBadValue, "%s has a value already", name)
+		}
+	}
+	for name, v := range s.Environment {
+		if strings.ContainsRune(v, 0) {
+			c.add("shell.environment."+name, ReasonBadValue, "has a NUL")
 		}
 	}
 }

@@ -47,6 +47,8 @@ type Manifest struct {
 
 	Workspace Workspace `yaml:"workspace" optional:"true" doc:"The folder that the tools read, write, edit, list, find, replace and shell work in."`
 
+	Shell Shell `yaml:"shell" optional:"true" doc:"What the programs of the tool shell may use."`
+
 	ContextFeeds    []Feed          `yaml:"context_feeds" later:"*" doc:"Named context kept fresh."`
 	InternalActions InternalActions `yaml:"internal_actions" doc:"Actions on the session itself."`
 	Loop            Loop            `yaml:"loop" doc:"How runs go on and end."`
@@ -159,6 +161,21 @@ type Process struct {
 type Workspace struct {
 	Access string `yaml:"access" enum:"sandbox|project|system" doc:"How far file tools reach: a folder of the agent's own, which is what nothing says; a folder others work in too; or every file of the host but credentials and the system's own."`
 	Root   string `yaml:"root" doc:"The folder, relative to the manifest's. Without it that of a sandbox is sandbox, which is made when it is not there, and otherwise the manifest's own."`
+}
+
+// Shell is what the programs of the tool shell may use (cogency.md §14).
+type Shell struct {
+	Isolation   string            `yaml:"isolation" enum:"landlock|none" doc:"What confines programs: the kernel, by Landlock, which is what nothing says; or nothing, on a host whose operator does without."`
+	Network     bool              `yaml:"network" doc:"Lets programs use the network."`
+	Path        []string          `yaml:"path" doc:"Folders of programs, before /usr/local/bin, /usr/bin and /bin. They may be read and executed."`
+	Read        []string          `yaml:"read" doc:"Further files and folders that may be read and executed."`
+	Write       []string          `yaml:"write" doc:"Further folders in which everything may be changed."`
+	Caches      []string          `yaml:"caches" shape:"env" doc:"Variables of the programs that each name a folder of the agent's own, kept between calls in the data directory."`
+	Environment map[string]string `yaml:"environment" shape:"env" doc:"Variables of the programs, beside PATH, HOME, TMPDIR, LANG and TERM. Nothing of the host's own gets there."`
+	Timeout     time.Duration     `yaml:"timeout" min:"100ms" max:"1h" optional:"true" doc:"Longest run of a program; 30s when nothing is said."`
+	Memory      int64             `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 4GiB when nothing is said."`
+	CPU         time.Duration     `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, 60s when nothing is said."`
+	Files       int64             `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; 1024 when nothing is said."`
 }
 
 // Feed is a context feed (streaming.md §7.1).

@@ -10,6 +10,7 @@ import (
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
 )
 
 // working is an agent with tools of cogency.md §15 over a folder with these files.
@@ -94,4 +95,71 @@ func TestWorkspaceIsChecked(t *testing.T) {
 	if err := stile.Check(a, stile.Config{}); messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "Agent.Dir") {
 		t.Errorf("%v", err)
 	}
+}
+
+// commanding is an agent with the tool shell and an executable script.
+func commanding(t *testing.T, replies ...string) (*stile.Agent, *recorder) {
+	t.Helper()
+	a, model := working(t, "cogency", map[string]string{"hello.sh": "#!/bin/sh\necho hello\n"}, replies...)
+	if err := os.Chmod(filepath.Join(a.Dir, "sandbox", "hello.sh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, "shell")
+	if tools.ProbeSandbox().Err() != nil {
+		a.Manifest.Shell.Isolation = "none"
+	}
+	return a, model
+}
+
+// shell is denied until the manifest, or the host's gate, says otherwise; then it runs.
+func TestShellIsDeniedByDefault(t *testing.T) {
+	const batch = `<execute>[{"name":"shell","args":{"command":"./hello.sh"}}]</execute>`
+	for name, c := range map[string]struct {
+		change func(*stile.Agent)
+		want   string
+	}{
+		"nothing said": {func(*stile.Agent) {}, `{"tool":"shell","status":"failure","content":"denied: denied: shell needs an answer of its own, approval.tools.shell"}`},
+		"approve":      {func(a *stile.Agent) { a.Manifest.Approval.Default = messages.GateApprove }, `"status":"failure"`},
+		"by name": {func(a *stile.Agent) {
+			a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"shell": messages.GateApprove}
+		}, `{"tool":"shell","status":"success","outcome":"Success","content":"hello\n"}`},
+		"by the host": {func(a *stile.Agent) {
+			a.Gate = func(tools.Request) (messages.GateAnswer, string, bool) { return messages.GateApprove, "", true }
+		}, `"content":"hello\n"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, model := commanding(t, batch, "Done.")
+			c.change(a)
+			rt := start(t, stile.Config{})
+			s := open(t, rt, "stream", a)
+			wantDone(t, ask(t, s, "go"))
+			last := model.requests()[1].Messages
+			if got := last[len(last)-1].Text; !strings.Contains(got, c.want) {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+			replays(t, rt, a)
+		})
+	}
+}
+
+// A host whose kernel cannot confine commands refuses the agent when it is opened, and
+// says what to do; doing it helps.
+func TestShellWithoutSandbox(t *testing.T) {
+	a, _ := commanding(t, `<execute>[{"name":"shell","args":{"command":"./hello.sh"}}]</execute>`, "Done.")
+	a.Manifest.Shell.Isolation = ""
+	a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"shell": messages.GateApprove}
+	cfg := stile.Config{Sandbox: func() tools.Sandbox { return tools.Sandbox{Why: "this kernel does not have it"} }}
+	rt := start(t, cfg)
+	_, err := rt.Open(t.Context(), "stream", a)
+	for _, err := range []error{err, stile.Check(a, cfg)} {
+		if messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "shell.isolation") || !strings.Contains(err.Error(), "this kernel does not have it") || !strings.Contains(err.Error(), "isolation: none") {
+			t.Errorf("%v", err)
+		}
+	}
+	own := *a
+	m := *a.Manifest
+	m.Shell.Isolation = "none"
+	own.Manifest = &m
+	s := open(t, rt, "stream", &own)
+	wantDone(t, ask(t, s, "go"))
 }

@@ -187,7 +187,7 @@ func (d *Command) run(ctx context.Context, c *Call, program string, args []byte)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(args), out, said
 	cmd.WaitDelay = commandGrace // for pipes that somebody outside the group holds
-	err := runLimited(cmd, d)
+	err := runLimited(cmd, &limits{memory: d.Memory, cpu: d.CPU, files: d.Files, fileBytes: commandFileBytes}, nil)
 	switch {
 	case context.Cause(ctx) == errOutput:
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is over its limit of %d bytes", d.Output)
@@ -212,6 +212,12 @@ func (d *Command) run(ctx context.Context, c *Call, program string, args []byte)
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is no JSON: %s", err)
 	}
 	return v, nil
+}
+
+// limits are what the kernel holds each process of a command to.
+type limits struct {
+	memory, files, fileBytes int64 // address space in bytes, open files, bytes of one file
+	cpu                      time.Duration
 }
 
 // bounded keeps the beginning of what is written to it. It belongs to one goroutine,

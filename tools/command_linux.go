@@ -12,10 +12,11 @@ import (
 const limitsKnown = true
 
 // runLimited runs a command to its end. It starts stopped, before its first instruction,
-// and goes on when the kernel has its limits: whatever it starts inherits them.
-func runLimited(cmd *exec.Cmd, d *Command) error {
+// and goes on when the kernel has its limits: whatever it starts inherits them. A jail is
+// one more limit; nil is none.
+func runLimited(cmd *exec.Cmd, l *limits, j *jail) error {
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
-	wait, err := startGroup(cmd, d)
+	wait, err := startGroup(cmd, l, j)
 	if err != nil {
 		return err
 	}
@@ -24,12 +25,19 @@ func runLimited(cmd *exec.Cmd, d *Command) error {
 
 // startGroup starts a command under its limits. wait returns when it has ended, and
 // leaves nothing of its group behind.
-func startGroup(cmd *exec.Cmd, d *Command) (wait func() error, err error) {
+func startGroup(cmd *exec.Cmd, l *limits, j *jail) (wait func() error, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Ptrace: true}
-	if err := startLimited(cmd, d); err != nil {
+	over := func() {}
+	if j != nil {
+		over, err = j.start(cmd, l)
+	} else {
+		err = startLimited(cmd, l)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return func() error {
+		defer over()
 		// Until it is waited for its number, and that of its group, is nobody else's.
 		awaitEnd(cmd.Process.Pid)
 		_ = killGroup(cmd.Process.Pid)
@@ -38,7 +46,7 @@ func startGroup(cmd *exec.Cmd, d *Command) (wait func() error, err error) {
 }
 
 // startLimited starts a command and sets its limits. Tracing is the thread's business.
-func startLimited(cmd *exec.Cmd, d *Command) error {
+func startLimited(cmd *exec.Cmd, l *limits) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -65,19 +73,17 @@ func startLimited(cmd *exec.Cmd, d *Command) error {
 		_ = cmd.Wait() // it was reaped here: killed before it began
 		return errors.New("it ended before it began")
 	}
-	cpu := uint64((d.CPU + time.Second - 1) / time.Second)
-	for _, l := range []struct {
+	for _, r := range []struct {
 		resource uintptr
 		limit    uint64
 	}{
-		{syscall.RLIMIT_AS, uint64(d.Memory)},
-		{syscall.RLIMIT_CPU, cpu},
-		{syscall.RLIMIT_NOFILE, uint64(d.Files)},
-		{syscall.RLIMIT_FSIZE, commandFileBytes},
+		{syscall.RLIMIT_AS, uint64(l.memory)},
+		{syscall.RLIMIT_CPU, uint64((l.cpu + time.Second - 1) / time.Second)},
+		{syscall.RLIMIT_NOFILE, uint64(l.files)},
+		{syscall.RLIMIT_FSIZE, uint64(l.fileBytes)},
 		{syscall.RLIMIT_CORE, 0},
 	} {
-		both := syscall.Rlimit{Cur: l.limit, Max: l.limit}
-		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), l.resource, uintptr(unsafe.Pointer(&both)), 0, 0, 0); errno != 0 {
+		if errno := lower(pid, r.resource, r.limit); errno != 0 {
 			return abandon(errno)
 		}
 	}
@@ -85,6 +91,17 @@ func startLimited(cmd *exec.Cmd, d *Command) error {
 		return abandon(err)
 	}
 	return nil
+}
+
+// lower sets a limit of a process, or leaves it where the host itself has a lower one.
+func lower(pid int, resource uintptr, limit uint64) syscall.Errno {
+	var has syscall.Rlimit
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, 0, uintptr(unsafe.Pointer(&has)), 0, 0); errno != 0 {
+		return errno
+	}
+	both := syscall.Rlimit{Cur: min(limit, has.Max), Max: min(limit, has.Max)}
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(&both)), 0, 0, 0)
+	return errno
 }
 
 // awaitEnd returns when a child has ended, and leaves it to be waited for.

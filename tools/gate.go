@@ -16,6 +16,9 @@ type Gate struct {
 	// ByTool answers for the tools an entry names, as in Policy. A name beats a
 	// group, a longer group a shorter one.
 	ByTool map[string]messages.GateAnswer
+	// Own answers for single tools where neither an entry nor the hook does, before
+	// Default: what a tool brings along, such as the denial of shell.
+	Own map[string]messages.GateAnswer
 	// Deny lists what is denied whatever else says otherwise.
 	Deny []string
 	// Hook is the host's own judgement; with ok false it leaves the answer to
@@ -36,7 +39,7 @@ type Request struct {
 // Verdict is the gate's answer.
 type Verdict struct {
 	Answer messages.GateAnswer // approve, deny, or confirm: a person is asked
-	By     string              // deny, tool, hook or default: which part of the gate spoke
+	By     string              // deny, tool, hook, own or default: which part of the gate spoke
 	Reason string              // for the model and the journal; may be empty on approval
 	Rule   bool                // a configured rule spoke, not the hook
 }
@@ -46,6 +49,7 @@ const (
 	ByDeny    = "deny"
 	ByTool    = "tool"
 	ByHook    = "hook"
+	ByOwn     = "own"
 	ByDefault = "default"
 )
 
@@ -73,6 +77,15 @@ func (g *Gate) Decide(q Request) Verdict {
 	}
 	if ruled {
 		return rule(answer, ByTool)
+	}
+	for name, a := range g.Own {
+		if strings.EqualFold(name, q.Tool) {
+			v := rule(a, ByOwn)
+			if a == messages.GateDeny {
+				v.Reason = "denied: " + name + " needs an answer of its own, approval.tools." + name
+			}
+			return v
+		}
 	}
 	if g.Default == "" {
 		return rule(messages.GateApprove, ByDefault)

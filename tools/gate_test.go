@@ -2,6 +2,7 @@ package tools
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
@@ -95,6 +96,35 @@ func TestGateValidate(t *testing.T) {
 			}
 		} else if !errors.As(err, &e) || e.Field != field || e.Code != messages.ErrConfig {
 			t.Errorf("%s: got %v", field, err)
+		}
+	}
+}
+
+// A tool's own answer counts where nobody else gives one: the host's hook and an entry
+// beat it, and it beats the default.
+func TestGateOwn(t *testing.T) {
+	yes := func(Request) (messages.GateAnswer, string, bool) { return messages.GateApprove, "", true }
+	no := func(Request) (messages.GateAnswer, string, bool) { return "", "", false }
+	for name, c := range map[string]struct {
+		gate Gate
+		tool string
+		want messages.GateAnswer
+		by   string
+	}{
+		"alone":   {Gate{}, "shell", messages.GateDeny, ByOwn},
+		"default": {Gate{Default: messages.GateApprove}, "Shell", messages.GateDeny, ByOwn},
+		"silent":  {Gate{Hook: no}, "shell", messages.GateDeny, ByOwn},
+		"entry":   {Gate{ByTool: map[string]messages.GateAnswer{"shell": messages.GateConfirm}}, "shell", messages.GateConfirm, ByTool},
+		"hook":    {Gate{Hook: yes}, "shell", messages.GateApprove, ByHook},
+		"other":   {Gate{}, "read", messages.GateApprove, ByDefault},
+	} {
+		c.gate.Own = map[string]messages.GateAnswer{"shell": messages.GateDeny}
+		v := c.gate.Decide(Request{Tool: c.tool})
+		if v.Answer != c.want || v.By != c.by {
+			t.Errorf("%s: %+v", name, v)
+		}
+		if c.by == ByOwn && !strings.Contains(v.Reason, "approval.tools.shell") {
+			t.Errorf("%s: the reason %q does not say what to do", name, v.Reason)
 		}
 	}
 }

@@ -78,17 +78,17 @@ func (s Server) Start() (*Process, error) {
 	cmd.Env = append([]string{"PATH=" + Path, "HOME=" + home(), "LANG=C.UTF-8"}, s.Env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, p.said
 	cmd.WaitDelay = commandGrace // for pipes that somebody outside the group holds
-	limits := Command{Memory: s.Memory, CPU: s.CPU, Files: s.Files}
-	if limits.Memory <= 0 {
-		limits.Memory = serverMemory
+	l := limits{memory: s.Memory, cpu: s.CPU, files: s.Files, fileBytes: commandFileBytes}
+	if l.memory <= 0 {
+		l.memory = serverMemory
 	}
-	if limits.CPU <= 0 {
-		limits.CPU = serverCPU
+	if l.cpu <= 0 {
+		l.cpu = serverCPU
 	}
-	if limits.Files <= 0 {
-		limits.Files = serverFiles
+	if l.files <= 0 {
+		l.files = serverFiles
 	}
-	wait, err := startGroup(cmd, &limits)
+	wait, err := startGroup(cmd, &l, nil)
 	_, _ = theirIn.Close(), theirOut.Close()
 	if err != nil {
 		return nil, errors.Join(err, in.Close(), out.Close())

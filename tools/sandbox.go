@@ -1,0 +1,62 @@
+package tools
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// MinLandlockABI is what shell needs: older kernels let a confined process truncate any
+// file that its user may write.
+const MinLandlockABI = 3
+
+// Sandbox is what the kernel of a host can hold a command to, as ProbeSandbox finds it.
+type Sandbox struct {
+	ABI    int    // version of Landlock; 0 without it
+	Filter bool   // system calls can be filtered
+	Why    string // Landlock is not there
+}
+
+// Err is nil when commands can be confined, and otherwise ERR_CONFIG with Field
+// shell.isolation, which says what is missing and what to do.
+func (s Sandbox) Err() error {
+	if s.ABI >= MinLandlockABI {
+		return nil
+	}
+	why := s.Why
+	if why == "" {
+		why = fmt.Sprintf("its version here is %d, and %d is needed (Linux 6.2)", s.ABI, MinLandlockABI)
+	}
+	return &messages.Error{
+		Code: messages.ErrConfig, Field: "shell.isolation",
+		Detail: "the tool shell confines commands by Landlock: " + why + "; on a host whose operator does without, say isolation: none",
+	}
+}
+
+// Layers says in a line what confines a command, for people.
+func (s Sandbox) Layers() string {
+	if s.Err() != nil {
+		return "none"
+	}
+	layers := []string{fmt.Sprintf("Landlock %d: files", s.ABI)}
+	if s.ABI >= 4 {
+		layers = append(layers, "TCP")
+	}
+	if s.ABI >= 6 {
+		layers = append(layers, "signals")
+	}
+	if s.Filter {
+		layers = append(layers, "no sockets")
+	}
+	return strings.Join(layers, ", ")
+}
+
+// jail is what one command is confined to.
+type jail struct {
+	abi     int
+	filter  bool
+	read    []string // absolute paths: read and execute, with all that is below
+	write   []string // everything but making devices
+	network bool
+}

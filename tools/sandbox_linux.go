@@ -1,0 +1,205 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// How a command gets confined, and why no helper process is needed: Landlock, the filter
+// of system calls and capabilities belong to a thread, and what a thread forks inherits
+// them. So a thread is taken for one command, confined for ever, made to start it, and
+// thrown away; the runtime makes no other thread from it (docs/decisions).
+
+// ProbeSandbox asks the kernel. The answer does not change while it runs.
+func ProbeSandbox() Sandbox {
+	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	s := Sandbox{Filter: filterKnown && canFilter()}
+	switch errno {
+	case 0:
+		s.ABI = int(abi)
+	case syscall.ENOSYS:
+		s.Why = "this kernel does not have it"
+	case syscall.EOPNOTSUPP:
+		s.Why = "it is switched off at the kernel's start (lsm=)"
+	default: // such as EPERM of a container's own filter
+		s.Why = "this host does not let it be used: " + errno.Error()
+	}
+	return s
+}
+
+// canFilter tells whether the kernel knows the filter's answers.
+func canFilter() bool {
+	action := uint32(unix.SECCOMP_RET_ERRNO)
+	_, _, errno := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
+	return errno == 0
+}
+
+// systemRead is what programs are made of and run with. What is not there is not missed.
+var systemRead = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
+	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime",
+}
+
+// systemDevices hold nothing of anybody's.
+var systemDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+
+// Rights of Landlock, by what they are about.
+const (
+	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	makeDevice = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
+	// allRights are those of MinLandlockABI; the next one came with version 5.
+	allRights   = unix.LANDLOCK_ACCESS_FS_TRUNCATE<<1 - 1
+	writeRights = allRights &^ makeDevice
+)
+
+// start starts a command inside the jail. over lets the thread go that it was started
+// from; it must not be called before the command has ended, because the kernel kills the
+// command with that thread, and so with the host.
+func (j *jail) start(cmd *exec.Cmd, l *limits) (over func(), err error) {
+	rules, err := j.ruleset()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(rules)
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started, ended := make(chan error), make(chan struct{})
+	onThreadOfItsOwn(func() {
+		err := j.enter(rules)
+		if err == nil {
+			err = startLimited(cmd, l)
+		}
+		started <- err
+		if err == nil {
+			<-ended
+		}
+	})
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return func() { close(ended) }, nil
+}
+
+// onThreadOfItsOwn runs do on a thread that ends with it. The process's first thread does
+// not end, so it is not taken.
+func onThreadOfItsOwn(do func()) {
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread goes with the goroutine
+		if unix.Gettid() != unix.Getpid() {
+			do()
+			return
+		}
+		taken := make(chan struct{})
+		onThreadOfItsOwn(func() { close(taken); do() })
+		<-taken
+		runtime.UnlockOSThread()
+	}()
+}
+
+// ruleset makes the rules of the jail; the caller closes them.
+func (j *jail) ruleset() (fd int, err error) {
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: allRights}
+	size := unsafe.Sizeof(attr.Handled_access_fs)
+	if j.abi >= 4 {
+		size += unsafe.Sizeof(attr.Handled_access_net)
+		if !j.network {
+			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		}
+	}
+	if j.abi >= 5 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if j.abi >= 6 {
+		size += unsafe.Sizeof(attr.Scoped)
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	r, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if errno != 0 {
+		return -1, fmt.Errorf("the kernel takes no Landlock rules: %w", errno)
+	}
+	fd = int(r)
+	for _, part := range []struct {
+		paths  []string
+		rights uint64
+		must   bool
+	}{
+		{systemRead, readRights, false},
+		{systemDevices, unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE, false},
+		{j.read, readRights, true},
+		{j.write, writeRights, true},
+	} {
+		for _, p := range part.paths {
+			err := allow(fd, p, part.rights)
+			if errors.Is(err, fs.ErrNotExist) && !part.must {
+				continue
+			}
+			if err != nil {
+				_ = unix.Close(fd)
+				return -1, err
+			}
+		}
+	}
+	return fd, nil
+}
+
+// allow adds a path, with all that is below it, to the rules.
+func allow(rules int, path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "allow", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &fs.PathError{Op: "allow", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= fileRights // of a file the kernel takes no rights of folders
+	}
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	if _, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0); errno != 0 {
+		return &fs.PathError{Op: "allow", Path: path, Err: errno}
+	}
+	return nil
+}
+
+// enter confines this thread for ever.
+func (j *jail) enter(rules int) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	if err := dropCapabilities(); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	if _, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
+		return fmt.Errorf("landlock: %w", errno)
+	}
+	if j.filter {
+		if err := installFilter(j.network); err != nil {
+			return fmt.Errorf("filter of system calls: %w", err)
+		}
+	}
+	return nil
+}
+
+// dropCapabilities gives up what root may do, but for what is about files alone: those are
+// Landlock's to guard, and a folder may belong to another user than the host's. With
+// no_new_privs no program gets them back.
+func dropCapabilities() error {
+	const keep = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0] = unix.CapUserData{Effective: data[0].Effective & keep, Permitted: data[0].Permitted & keep}
+	data[1] = unix.CapUserData{}
+	return unix.Capset(&header, &data[0])
+}

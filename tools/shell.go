@@ -1,0 +1,369 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Shell is the tool shell: one program in the folder of a Workspace, without a shell in
+// between (cogency.md §14). Where the kernel can, the program reaches that folder, a
+// temporary one, what programs are made of, and what Read and Write name; it opens no
+// socket, and signals nobody outside.
+type Shell struct {
+	Workspace *Workspace
+	// Sandbox is what the kernel can do; without Landlock NewShell refuses unless
+	// Unconfined says that the operator does without.
+	Sandbox    Sandbox
+	Unconfined bool
+	Network    bool     // sockets of the internet may be opened
+	Path       []string // folders of programs, before the usual ones
+	Read       []string // absolute paths that may be read and executed, with all below
+	Write      []string // absolute paths that may be changed
+	Env        map[string]string
+	// Caches are variables that each name a folder kept between calls; Cache gives the
+	// folder, which is made when it is not there.
+	Caches  []string
+	Cache   func(variable string) (dir string, err error)
+	Timeout time.Duration // 0 is 30 s
+	Memory  int64         // bytes of address space of a process; 0 is 4 GiB
+	CPU     time.Duration // of a process; 0 is one minute
+	Files   int64         // open files of a process; 0 is 1024
+}
+
+// Limits of the tool shell.
+const (
+	ShellTimeout   = 30 * time.Second // cogency.md §15
+	MaxStreamBytes = 64 << 10         // kept of each stream, its beginning and its end
+	shellMemory    = 4 << 30
+	shellCPU       = time.Minute
+	shellFiles     = 1024
+	shellFileBytes = 1 << 30 // of one file that it writes
+)
+
+// usualPath is where programs are looked for.
+var usualPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
+
+// NewShell makes the tool. Errors are ERR_CONFIG: Field shell.isolation when the host
+// cannot confine a command, shell.path, shell.read or shell.write for a path that is not
+// there.
+func NewShell(s Shell) (Tool, error) {
+	if !limitsKnown {
+		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.isolation", Detail: "commands can be neither confined nor limited on this system"}
+	}
+	if !s.Unconfined {
+		if err := s.Sandbox.Err(); err != nil {
+			return Tool{}, err
+		}
+	}
+	for _, part := range []struct {
+		field string
+		paths []string
+	}{{"shell.path", s.Path}, {"shell.read", s.Read}, {"shell.write", s.Write}} {
+		for i, p := range part.paths {
+			if _, err := os.Stat(p); err != nil {
+				return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: fmt.Sprintf("%s[%d]", part.field, i), Detail: "is not there, or cannot be opened", Cause: pathless(err)}
+			}
+		}
+	}
+	for _, set := range []struct {
+		p *int64
+		d int64
+	}{{(*int64)(&s.Timeout), int64(ShellTimeout)}, {&s.Memory, shellMemory}, {(*int64)(&s.CPU), int64(shellCPU)}, {&s.Files, shellFiles}} {
+		if *set.p <= 0 {
+			*set.p = set.d
+		}
+	}
+	return s.tool(), nil
+}
+
+// DeclareShell is the tool for a replay, which calls none.
+func DeclareShell() Tool { return (&Shell{}).tool() }
+
+func (s *Shell) tool() Tool {
+	return cogency("shell", "Runs one program, such as go test ./...; no shell reads the line: no pipes, no redirections, no variables, no globs.", messages.Effectful, Parameters{
+		{Name: "command", Type: "string", Required: true, Description: "Program and arguments; quotes as in a shell."},
+		{Name: "cwd", Type: "string", Default: `"."`, Description: "Folder to run in."},
+	}, s.run)
+}
+
+func (s *Shell) run(ctx context.Context, c *Call) (outcome, content string, err error) {
+	words, err := splitCommand(textArg(c, 0))
+	if err == nil {
+		err = judgeWords(words, s.Workspace.access)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	cwd := textArg(c, 1)
+	at, err := s.Workspace.place(cwd)
+	if err != nil {
+		return "", "", err
+	}
+	// Held open, so that it stays the one that was judged.
+	dir, err := s.Workspace.openFolder(at)
+	if err != nil {
+		return "", "", s.Workspace.failed(cwd, err)
+	}
+	defer dir.Close()
+	program, err := s.program(words[0], at)
+	if err != nil {
+		return "", "", err
+	}
+	temp, err := os.MkdirTemp("", "stile-shell-")
+	if err != nil {
+		return "", "", fail("there is no place for temporary files")
+	}
+	defer removeAll(temp)
+	if temp, err = filepath.EvalSymlinks(temp); err != nil {
+		return "", "", fail("there is no place for temporary files")
+	}
+	env, write, err := s.environment(temp)
+	if err != nil {
+		return "", "", err
+	}
+	own, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	out, said := newEnds(MaxStreamBytes), newEnds(MaxStreamBytes)
+	cmd := exec.CommandContext(own, program)
+	cmd.Args = words
+	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, said
+	cmd.WaitDelay = commandGrace
+	err = runLimited(cmd, &limits{memory: s.Memory, cpu: s.CPU, files: s.Files, fileBytes: shellFileBytes}, s.jail(write))
+	hide := s.hider(temp, env)
+	stdout, stderr := hide(out.text()), hide(said.text())
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		if stderr != "" {
+			stdout = joinStreams(stdout, "Warnings:\n", stderr)
+		}
+		return "Success", stdout, nil
+	case ctx.Err() != nil:
+		return "", "", context.Cause(ctx)
+	case own.Err() != nil:
+		return "", "", fail("%s", report(fmt.Sprintf("timed out after %s; it was ended with all that it had started", s.Timeout), stdout, stderr))
+	case errors.As(err, &exit):
+		why := fmt.Sprintf("exit code %d", exit.ExitCode())
+		if exit.ExitCode() < 0 {
+			why = exit.Error() // a signal, such as that of a limit
+		}
+		return "", "", fail("%s", report(why, stdout, stderr))
+	}
+	return "", "", fail("%s cannot be run: %s", excerpt(words[0]), excerpt(hide(pathless(err).Error())))
+}
+
+// report is the message of a failure: what the program said of errors first.
+func report(why, stdout, stderr string) string {
+	if stderr != "" {
+		why += "\n" + stderr
+	}
+	if stdout == "" {
+		return clipMiddle(why, MaxResultBytes)
+	}
+	return joinStreams(strings.TrimSuffix(why, "\n"), "Output:\n", stdout)
+}
+
+// joinStreams puts two texts together so that both are in the result: the shorter one
+// whole, or half of each.
+func joinStreams(a, heading, b string) string {
+	const room = MaxResultBytes - 64
+	if a != "" && !strings.HasSuffix(a, "\n") {
+		a += "\n"
+	}
+	switch {
+	case len(a)+len(b) <= room:
+	case len(a) <= room/2:
+		b = clipMiddle(b, room-len(a))
+	case len(b) <= room/2:
+		a = clipMiddle(a, room-len(b))
+	default:
+		a, b = clipMiddle(a, room/2), clipMiddle(b, room/2)
+	}
+	return a + heading + b
+}
+
+// openFolder opens a folder below the root.
+func (w *Workspace) openFolder(at string) (*os.File, error) {
+	if err := w.folder(at); err != nil {
+		return nil, err
+	}
+	return w.root.Open(at)
+}
+
+// program finds what a command names: a file in the workspace by a path from cwd on, or a
+// program of the path.
+func (s *Shell) program(name, cwd string) (string, error) {
+	missing := fail("not found: %s", excerpt(name))
+	switch {
+	case filepath.IsAbs(name): // judgeWords lets it pass under AccessSystem alone
+		if !executable(os.Stat(name)) {
+			return "", missing
+		}
+		return name, nil
+	case strings.Contains(name, "/"): // from the folder that it is run in
+		if !executable(s.Workspace.root.Stat(path.Join(cwd, name))) {
+			return "", missing
+		}
+		return "./" + path.Clean(name), nil
+	}
+	for _, dir := range slices.Concat(s.Path, usualPath) {
+		if p := filepath.Join(dir, name); executable(os.Stat(p)) {
+			return p, nil
+		}
+	}
+	return "", missing
+}
+
+func executable(info os.FileInfo, err error) bool {
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// environment is all that a command gets: nothing of the host's own. write are the
+// folders that it names and that may be changed.
+func (s *Shell) environment(temp string) (env, write []string, err error) {
+	vars := map[string]string{
+		"PATH": strings.Join(slices.Concat(s.Path, usualPath), ":"), "HOME": temp, "TMPDIR": temp,
+		"LANG": "C.UTF-8", "TERM": "dumb", "GIT_CONFIG_NOSYSTEM": "1",
+	}
+	maps.Copy(vars, s.Env)
+	write = append([]string{temp, s.Workspace.dir}, s.Write...)
+	for _, name := range s.Caches {
+		dir, err := s.Cache(name)
+		if err != nil {
+			return nil, nil, fail("the folder of %s cannot be made", name)
+		}
+		vars[name] = dir
+		write = append(write, dir)
+	}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		env = append(env, name+"="+vars[name])
+	}
+	return env, write, nil
+}
+
+func (s *Shell) jail(write []string) *jail {
+	if s.Unconfined {
+		return nil
+	}
+	return &jail{abi: s.Sandbox.ABI, filter: s.Sandbox.Filter, read: append(slices.Clone(s.Path), s.Read...), write: write, network: s.Network}
+}
+
+// hider takes the host's paths out of what a program says: the model could not use them.
+func (s *Shell) hider(temp string, env []string) func(string) string {
+	type pair struct{ path, word string }
+	pairs := []pair{{temp, "$TMPDIR"}}
+	for _, e := range env {
+		if name, dir, _ := strings.Cut(e, "="); slices.Contains(s.Caches, name) {
+			pairs = append(pairs, pair{dir, "$" + name})
+		}
+	}
+	if s.Workspace.dir != "/" {
+		pairs = append(pairs, pair{s.Workspace.dir, "."})
+	}
+	return func(text string) string {
+		for _, p := range pairs {
+			text = replacePath(text, p.path, p.word)
+		}
+		return text
+	}
+}
+
+// replacePath replaces an absolute path wherever it is not a part of a longer name.
+func replacePath(text, dir, word string) string {
+	var b strings.Builder
+	for {
+		at := strings.Index(text, dir)
+		if at < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		end := at + len(dir)
+		b.WriteString(text[:at])
+		if at > 0 && inName(text[at-1]) || end < len(text) && text[end] != '/' && inName(text[end]) {
+			b.WriteString(dir)
+		} else {
+			b.WriteString(word)
+		}
+		text = text[end:]
+	}
+}
+
+func inName(c byte) bool {
+	return c == '/' || c == '_' || c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= 0x80
+}
+
+// removeAll removes a folder, also when a command left what cannot be entered.
+func removeAll(dir string) {
+	if os.RemoveAll(dir) == nil {
+		return
+	}
+	_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
+}
+
+// ends keeps the beginning and the end of what is written to it. It belongs to one
+// goroutine, until that has ended.
+type ends struct {
+	first, last []byte
+	half        int
+	total       int64
+}
+
+func newEnds(limit int) *ends { return &ends{half: limit / 2} }
+
+// Write implements io.Writer. It takes everything, so that a program is not stopped by
+// what is not kept.
+func (e *ends) Write(p []byte) (int, error) {
+	n := len(p)
+	e.total += int64(n)
+	if room := e.half - len(e.first); room > 0 {
+		take := min(room, len(p))
+		e.first = append(e.first, p[:take]...)
+		p = p[take:]
+	}
+	e.last = append(e.last, p...)
+	if over := len(e.last) - e.half; over > e.half {
+		e.last = append(e.last[:0], e.last[over:]...)
+	}
+	return n, nil
+}
+
+// text is what was kept, without bytes that are no text.
+func (e *ends) text() string {
+	last := e.last[max(len(e.last)-e.half, 0):]
+	if left := e.total - int64(len(e.first)) - int64(len(last)); left > 0 {
+		return clean(e.first) + fmt.Sprintf("\n[%d bytes left out]\n", left) + clean(last)
+	}
+	return clean(append(slices.Clone(e.first), last...))
+}
+
+func clean(b []byte) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "\ufffd"), "\x00", "\ufffd")
+}
+
+// clipMiddle cuts a text to most bytes, out of its middle.
+func clipMiddle(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	note := fmt.Sprintf("\n[%d bytes left out]\n", len(s)-most)
+	half := (most - len(note)) / 2
+	return strings.ToValidUTF8(s[:half], "") + note + strings.ToValidUTF8(s[len(s)-half:], "")
+}

@@ -1,0 +1,130 @@
+package tools
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+const (
+	maxCommandBytes = 32 << 10
+	maxWords        = 1024
+)
+
+// splitCommand reads one command line as the words of one program (cogency.md §14): no
+// shell ever sees it, so what a shell would act on is refused instead of being passed on
+// as text. Quotes work as in a shell. Errors are for the model.
+func splitCommand(line string) ([]string, error) {
+	if len(line) > maxCommandBytes {
+		return nil, fail("the command has more than %d bytes", maxCommandBytes)
+	}
+	s := splitter{}
+	for i, r := range line {
+		if s.plain() && strings.HasPrefix(line[i:], "&&") {
+			return nil, fail("there is no &&: calls are independent, make one for each command; cwd says in which folder it runs")
+		}
+		if err := s.next(r); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case s.quote != 0:
+		return nil, fail("a %c is not closed", s.quote)
+	case s.escaped:
+		return nil, fail("nothing follows the last \\")
+	}
+	s.end()
+	switch {
+	case len(s.words) == 0:
+		return nil, fail("the command is empty")
+	case len(s.words) > maxWords:
+		return nil, fail("the command has more than %d words", maxWords)
+	}
+	return s.words, nil
+}
+
+// splitter reads a command line, character by character.
+type splitter struct {
+	words   []string
+	word    strings.Builder
+	inWord  bool
+	quote   rune // the one that is open, or 0
+	escaped bool // the next character is taken as it is
+}
+
+// operators are what a shell would act on, in their full-width forms as well: what looks
+// like one is not there by chance.
+const operators = ";&|<>`；＆｜＜＞｀"
+
+// plain tells whether the next character is neither quoted nor escaped.
+func (s *splitter) plain() bool { return s.quote == 0 && !s.escaped }
+
+func (s *splitter) next(r rune) error {
+	switch {
+	case r == '\n' || r == '\r' || r == 0 || r == '\u0085' || r == '\u2028' || r == '\u2029':
+		return fail("a command is one line without NUL; each call runs one program")
+	case (r == '$' || r == '＄') && s.quote != '\'':
+		return fail("$ is not expanded; write the value, or put it in single quotes")
+	case s.escaped:
+		if s.quote == '"' && !strings.ContainsRune(`"\`+"`", r) {
+			s.word.WriteByte('\\') // as a shell keeps it there
+		}
+		s.escaped = false
+		s.word.WriteRune(r)
+	case r == '\\' && s.quote != '\'':
+		s.escaped, s.inWord = true, true
+	case s.quote != 0 && r == s.quote:
+		s.quote = 0
+	case s.quote != 0:
+		s.word.WriteRune(r)
+	case r == '\'' || r == '"':
+		s.quote, s.inWord = r, true
+	case strings.ContainsRune(operators, r):
+		return fail("there is no shell: %c is not available; each call runs one program", r)
+	case r == ' ' || r == '\t':
+		s.end()
+	default:
+		s.inWord = true
+		s.word.WriteRune(r)
+	}
+	return nil
+}
+
+func (s *splitter) end() {
+	if s.inWord {
+		s.words = append(s.words, s.word.String())
+		s.word.Reset()
+		s.inWord = false
+	}
+}
+
+// deniedPrograms are never run, wherever they are: they change who one is, the system, or
+// what a command means.
+var deniedPrograms = []string{
+	"sudo", "su", "doas", "pkexec", "runuser", "setpriv", "capsh", "chroot", "nsenter", "unshare", "newgrp", "sg", // privilege
+	"mkfs", "fdisk", "sfdisk", "parted", "wipefs", "mount", "umount", "swapon", "swapoff", "losetup", "dd", "shred", // discs
+	"shutdown", "reboot", "halt", "poweroff", "init", "telinit", "systemctl", "service", "kexec", "insmod", "modprobe", "rmmod", "sysctl", // the system
+	"iptables", "ip6tables", "nft", "crontab", "at", "batch", "useradd", "userdel", "usermod", "passwd", "chpasswd", "kill", "killall", "pkill",
+	"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "ash", "busybox", "toybox", // interpreters of command lines
+}
+
+// judgeWords applies the rules that are about words, to the program as well. They make
+// attempts fail early and tell the model why; what confines a command is the kernel.
+func judgeWords(words []string, access Access) error {
+	name := path.Base(words[0])
+	if slices.Contains(deniedPrograms, name) || strings.HasPrefix(name, "mkfs.") {
+		return fail("%s is not available; each call runs one program, and none that changes the system or reads command lines", excerpt(name))
+	}
+	if access == AccessSystem {
+		return nil
+	}
+	for _, w := range words {
+		// --flag=path too
+		for _, p := range append([]string{w}, strings.SplitN(w, "=", 2)[1:]...) {
+			if strings.HasPrefix(p, "/") || slices.Contains(strings.Split(p, "/"), "..") {
+				return fail("path outside sandbox: %s", excerpt(w))
+			}
+		}
+	}
+	return nil
+}

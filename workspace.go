@@ -1,0 +1,134 @@
+package stile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// The tools of cogency.md §15 that work on files and run programs, as a manifest sets
+// them up.
+
+// ownAnswers are the gate's for tools that no rule names.
+var ownAnswers = map[string]messages.GateAnswer{"shell": messages.GateDeny}
+
+// importsAny tells whether a manifest imports one of these tools.
+func importsAny(m *manifest.Manifest, names ...string) bool {
+	return slices.ContainsFunc(m.Import.Tools, func(name string) bool { return slices.Contains(names, strings.ToLower(name)) })
+}
+
+// workTools gives the tools over the agent's workspace, those of them that it imports.
+func (rt *Runtime) workTools(a *Agent, m *manifest.Manifest) ([]tools.Tool, error) {
+	if !importsAny(m, "read", "write", "edit", "list", "find", "replace", "shell") {
+		return nil, nil
+	}
+	w, err := a.workspace(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := rt.keep(w); err != nil {
+		return nil, err
+	}
+	all := w.Tools()
+	if !importsAny(m, "shell") {
+		return all, nil
+	}
+	if a.replayed {
+		return append(all, tools.DeclareShell()), nil
+	}
+	s := m.Shell
+	c := &shellCaches{dir: filepath.Join(rt.cfg.Dir, "caches", "agent-"+m.Name), temporary: rt.cfg.InMemory}
+	if err := rt.keep(c); err != nil {
+		return nil, err
+	}
+	shell, err := tools.NewShell(tools.Shell{
+		Workspace: w, Sandbox: rt.cfg.Sandbox(), Unconfined: s.Isolation == "none", Network: s.Network,
+		Path: a.beside(s.Path), Read: a.beside(s.Read), Write: a.beside(s.Write), Env: s.Environment,
+		Caches: s.Caches, Cache: c.folder, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files,
+	})
+	return append(all, shell), err
+}
+
+// beside makes paths of a manifest absolute: they are relative to its folder.
+func (a *Agent) beside(paths []string) []string {
+	out := slices.Clone(paths)
+	for i, p := range out {
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(a.Dir, p)
+		}
+		if abs, err := filepath.Abs(p); err == nil { // else NewShell says that it is not there
+			p = abs
+		}
+		out[i] = p
+	}
+	return out
+}
+
+// shellCaches are the folders that programs of an agent keep things in.
+type shellCaches struct {
+	dir       string
+	temporary bool // the runtime has no data directory: they end with it
+	mu        sync.Mutex
+	made      string
+}
+
+// folder gives the absolute path of the folder of a variable, and makes it.
+func (c *shellCaches) folder(variable string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made == "" {
+		dir, err := filepath.Abs(c.dir)
+		if c.temporary {
+			dir, err = os.MkdirTemp("", "stile-caches-")
+		}
+		if err != nil {
+			return "", err
+		}
+		c.made = dir
+	}
+	dir := filepath.Join(c.made, variable)
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// Close removes what is temporary.
+func (c *shellCaches) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.temporary || c.made == "" {
+		return nil
+	}
+	return os.RemoveAll(c.made)
+}
+
+// sandboxDir is the folder of a sandbox that the manifest does not name.
+const sandboxDir = "sandbox"
+
+// workspace opens the folder that the tools of cogency.md §15 work in. A replay declares
+// them and calls none.
+func (a *Agent) workspace(m *manifest.Manifest) (*tools.Workspace, error) {
+	if a.replayed {
+		return tools.NewWorkspace(os.TempDir(), tools.AccessSandbox)
+	}
+	access, dir := tools.Access(m.Workspace.Access), m.Workspace.Root
+	if a.Dir == "" && !filepath.IsAbs(dir) {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: "the tools that work on files need Agent.Dir, or a root that is a whole path"}
+	}
+	if dir == "" && (access == "" || access == tools.AccessSandbox) {
+		dir = sandboxDir
+		if err := os.Mkdir(filepath.Join(a.Dir, dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: "the folder " + sandboxDir + " cannot be made", Cause: unwrapPath(err)}
+		}
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(a.Dir, dir)
+	}
+	return tools.NewWorkspace(dir, access)
+}
