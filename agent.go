@@ -252,7 +252,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: m.Loop.MaxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
 			Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
-			Target: targets.Find, Refuse: targets.Refuse, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
+			Target: targets.Find, Spends: targets.Spends, Refuse: targets.Refuse, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},
 	}
 	return nil
@@ -434,7 +434,7 @@ func programLimits(q manifest.Quotas) neuroscript.Limits {
 func turnLimits(q manifest.Quotas) turn.Limits {
 	return turn.Limits{
 		ProgramWall: q.ProgramWall, GenerationWall: q.GenerationWall, TurnWall: q.TurnWall, RunWall: q.RunWall,
-		Actions: q.Actions, Tokens: q.Tokens, CostMicroUSD: q.CostMicroUSD,
+		Actions: q.Actions, Parallel: int(q.Parallel), Tokens: q.Tokens, CostMicroUSD: q.CostMicroUSD,
 	}
 }
 

@@ -351,9 +351,6 @@ func jsonOf(v any, at string) (string, error) {
 	return string(own), nil
 }
 
-// maxAnswerBytes bounds the reply to a prompt: it becomes the result of an action.
-const maxAnswerBytes = 1 << 20
-
 // prompt makes the target of an llm.
 func (rt *Runtime) prompt(a *Agent, m *manifest.Manifest, d *manifest.LLM, at string) (*tools.Executor, error) {
 	p := tools.Prompt{
@@ -398,7 +395,7 @@ func (rt *Runtime) prompt(a *Agent, m *manifest.Manifest, d *manifest.LLM, at st
 	}
 	p.Ask = func(ctx context.Context, q tools.Question) (tools.Answer, error) {
 		req := llm.Request{
-			Session: q.Session, Turn: q.Turn, Provider: provider, Model: q.Model, MaxReplyBytes: maxAnswerBytes,
+			Session: q.Session, Turn: q.Turn, Provider: provider, Model: q.Model, MaxReplyBytes: q.MaxReplyBytes,
 		}
 		if q.System != "" {
 			req.Messages = append(req.Messages, messages.Message{Role: messages.RoleSystem, Text: q.System})

@@ -122,6 +122,9 @@ func (rt *Runtime) raise(ctx context.Context, a *Agent, m *manifest.Manifest, ro
 	return nil
 }
 
+// maxAnswerBytes bounds the answer of a child: it becomes the result of an action.
+const maxAnswerBytes = 1 << 20
+
 // childGrace is how long a child session that is told to stop may take. Its turn has
 // turn.CancelGrace for what cannot be left at once.
 const childGrace = turn.CancelGrace + 500*time.Millisecond
@@ -130,6 +133,7 @@ const childGrace = turn.CancelGrace + 500*time.Millisecond
 func (rt *Runtime) delegate(d *manifest.Manifest, child *compiled) *tools.Executor {
 	return &tools.Executor{
 		Type: messages.TypeAgent, Name: d.Name, Summary: d.Summary, Signature: "(message, ...)", Class: messages.Keyed, Grace: childGrace,
+		Spends: &messages.Budget{Actions: d.Quotas.Actions, CostUSD: d.Quotas.CostMicroUSD, Tokens: d.Quotas.Tokens},
 		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			return (&delegation{rt: rt, child: child, call: c}).run(ctx, args)
 		},
@@ -278,6 +282,9 @@ func (d *delegation) submit(ctx context.Context, in messages.Input) (*Run, error
 		}
 	}
 	in.Key, in.User = d.call.Key, key.User
+	if b := d.call.Budget; b != (messages.Budget{}) {
+		in.Budget = &b
+	}
 	s := &Session{rt: d.rt, agent: d.child, key: key, sid: key.SID()}
 	for n := 1; ; n++ {
 		rep, err := d.rt.host.SubmitChild(ctx, key, d.child.agent, link, in)
@@ -322,7 +329,7 @@ func (d *delegation) result(ctx context.Context, run *Run, o Outcome, stopped bo
 		return "", &tools.Unsettled{Reason: "the session " + run.session.sid + " cannot be read: " + err.Error()}
 	}
 	if d.call.Spend != nil {
-		d.call.Spend(sum.tokens, sum.micro)
+		d.call.Spend(sum.used)
 	}
 	if o.Decision == Done {
 		if len(sum.text) > maxAnswerBytes {
@@ -350,8 +357,7 @@ func (d *delegation) result(ctx context.Context, run *Run, o Outcome, stopped bo
 // summary is what a run comes to for whoever asked.
 type summary struct {
 	text    string
-	tokens  int64
-	micro   int64
+	used    messages.Budget
 	unknown int
 }
 
@@ -380,9 +386,11 @@ func summarise(ctx context.Context, run *Run) (summary, error) {
 				emitted = append(emitted, b.Text)
 			}
 		case *messages.ModelReply:
-			sum.tokens, sum.micro = sum.tokens+b.Usage.Input+b.Usage.Output, sum.micro+b.CostUSD
+			sum.used = sum.used.Plus(messages.Budget{Tokens: b.Usage.Input + b.Usage.Output, CostUSD: b.CostUSD})
+		case *messages.ActionDeclared:
+			sum.used.Actions++
 		case *messages.ActionEnded:
-			sum.tokens, sum.micro = sum.tokens+b.Tokens, sum.micro+b.CostUSD
+			sum.used = sum.used.Plus(messages.Budget{Actions: b.Actions, CostUSD: b.CostUSD, Tokens: b.Tokens})
 			if b.State == messages.ActionUnknown {
 				sum.unknown++
 			}

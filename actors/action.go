@@ -86,8 +86,7 @@ type action struct {
 
 	mu     sync.Mutex // audits come from the tool's goroutines
 	audits []messages.Audit
-	tokens int64
-	micro  int64
+	used   messages.Budget
 	runs   []messages.ChildLink
 	closed bool
 }
@@ -102,7 +101,7 @@ func (a *action) run(last func()) {
 	end.MS = max(0, a.host.cfg.Now().Sub(began).Milliseconds())
 	a.mu.Lock()
 	end.Audits, a.closed = a.audits, true
-	end.Tokens, end.CostMicroUSD, end.Children = a.tokens, a.micro, a.runs
+	end.Used, end.Children = a.used, a.runs
 	a.mu.Unlock()
 	last()
 	a.box.post(end)
@@ -156,7 +155,7 @@ func (a *action) attempt() *turn.ActionEnded {
 func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
 	call := &tools.Call{
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Epoch: a.epoch,
-		Attempt: a.start.Attempt, Retries: a.start.Retries, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child,
+		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child,
 	}
 	if a.start.Type != "" {
 		targets, typ := a.agent.Targets, a.start.Type
@@ -267,11 +266,11 @@ func failed(reason string, code int, text string) *turn.ActionEnded {
 }
 
 // spend counts what a target used of the run's budget. What it says too late is lost.
-func (a *action) spend(tokens, micro int64) {
+func (a *action) spend(used messages.Budget) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.closed {
-		a.tokens, a.micro = a.tokens+max(tokens, 0), a.micro+max(micro, 0)
+		a.used = a.used.Plus(messages.Budget{Actions: max(used.Actions, 0), CostUSD: max(used.CostUSD, 0), Tokens: max(used.Tokens, 0)})
 	}
 }
 

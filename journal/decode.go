@@ -90,6 +90,7 @@ func (d *decoder) body() messages.Body {
 		return &messages.SessionClosed{Reason: d.str("reason")}
 	case messages.KindInput:
 		return &messages.Input{
+			Budget:   d.budgetz("budget"),
 			Key:      d.strz("key"),
 			Policy:   messages.Policy(d.str("policy")),
 			Text:     d.strz("text"),
@@ -203,15 +204,18 @@ func (d *decoder) body() messages.Body {
 		}
 	case messages.KindActionStarted:
 		return &messages.ActionStarted{
-			Args:    d.strz("args"),
-			Attempt: d.num("attempt"),
-			Child:   d.strz("child"),
-			Failure: d.strz("failure"),
-			ID:      d.str("id"),
-			Key:     d.str("key"),
+			Args:     d.strz("args"),
+			Attempt:  d.num("attempt"),
+			Child:    d.strz("child"),
+			Failure:  d.strz("failure"),
+			ID:       d.str("id"),
+			Key:      d.str("key"),
+			Reserved: d.budgetz("reserved"),
+			Used:     d.budgetz("used"),
 		}
 	case messages.KindActionEnded:
 		return &messages.ActionEnded{
+			Actions:   d.numz("actions"),
 			Children:  decodeListz(d, "children", (*decoder).child),
 			CostUSD:   d.numz("cost_micro_usd"),
 			ErrorCode: d.numz("error_code"),
@@ -257,6 +261,16 @@ func (d *decoder) body() messages.Body {
 	}
 	d.fail("this version knows no record of that kind")
 	return nil
+}
+
+func (d *decoder) budgetz(k string) *messages.Budget {
+	if !d.has(k) {
+		return nil
+	}
+	d.lit("{")
+	b := &messages.Budget{Actions: d.numz("actions"), CostUSD: d.numz("cost_micro_usd"), Tokens: d.numz("tokens")}
+	d.lit("}")
+	return b
 }
 
 func (d *decoder) child() messages.ChildLink {

@@ -66,6 +66,7 @@ func (e *encoder) body(b messages.Body) {
 	case *messages.SessionClosed:
 		e.str("reason", b.Reason)
 	case *messages.Input:
+		e.budgetz("budget", b.Budget)
 		e.strz("key", b.Key)
 		e.str("policy", string(b.Policy))
 		e.strz("text", b.Text)
@@ -173,7 +174,10 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("failure", b.Failure)
 		e.str("id", b.ID)
 		e.str("key", b.Key)
+		e.budgetz("reserved", b.Reserved)
+		e.budgetz("used", b.Used)
 	case *messages.ActionEnded:
+		e.numz("actions", b.Actions)
 		e.childrenz(b.Children)
 		e.numz("cost_micro_usd", b.CostUSD)
 		e.numz("error_code", b.ErrorCode)
@@ -358,6 +362,18 @@ func (e *encoder) text(s string) {
 	var repaired bool
 	e.dst, repaired = appendText(e.dst, s)
 	e.repaired = e.repaired || repaired
+}
+
+func (e *encoder) budgetz(k string, v *messages.Budget) {
+	if v == nil {
+		return
+	}
+	e.name(k)
+	e.dst = append(e.dst, '{')
+	e.numz("actions", v.Actions)
+	e.numz("cost_micro_usd", v.CostUSD)
+	e.numz("tokens", v.Tokens)
+	e.dst = append(e.dst, '}')
 }
 
 // childrenz leaves out a nil list; an empty one is [].

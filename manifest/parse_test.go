@@ -106,7 +106,7 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 	q := Default("aeiou").Quotas
-	want := Quotas{30 * time.Second, 5 * time.Minute, 15 * time.Minute, time.Hour, 1e6, 64 << 20, 8 << 20, 64, 512 << 10, 256, 200000, 1_000_000}
+	want := Quotas{30 * time.Second, 5 * time.Minute, 15 * time.Minute, time.Hour, 1e6, 64 << 20, 8 << 20, 64, 512 << 10, 256, 0, 200000, 1_000_000}
 	if q != want {
 		t.Errorf("quotas are %+v", q)
 	}

@@ -119,11 +119,45 @@ type SessionClosed struct {
 
 // Input is an accepted submit. Exactly one of Text and Userdata is used.
 type Input struct {
-	Key      string `json:"key,omitzero"` // idempotency key
-	Policy   Policy `json:"policy"`
-	Text     string `json:"text,omitzero"`
-	User     string `json:"user"`
-	Userdata string `json:"userdata,omitzero"` // JSON object, verbatim
+	Budget   *Budget `json:"budget,omitzero"` // of the run, beside the agent's quotas
+	Key      string  `json:"key,omitzero"`    // idempotency key
+	Policy   Policy  `json:"policy"`
+	Text     string  `json:"text,omitzero"`
+	User     string  `json:"user"`
+	Userdata string  `json:"userdata,omitzero"` // JSON object, verbatim
+}
+
+// Budget bounds what a run or an action uses, or counts it. As a bound 0 is none.
+type Budget struct {
+	Actions int64 `json:"actions,omitzero"`
+	CostUSD int64 `json:"cost_micro_usd,omitzero"`
+	Tokens  int64 `json:"tokens,omitzero"` // of models, input and output
+}
+
+// Plus adds what was used.
+func (b Budget) Plus(o Budget) Budget {
+	return Budget{Actions: b.Actions + o.Actions, CostUSD: b.CostUSD + o.CostUSD, Tokens: b.Tokens + o.Tokens}
+}
+
+// Minus takes away what was used.
+func (b Budget) Minus(o Budget) Budget {
+	return Budget{Actions: b.Actions - o.Actions, CostUSD: b.CostUSD - o.CostUSD, Tokens: b.Tokens - o.Tokens}
+}
+
+// Left is what is left of a bound when something was used; none tells that one of its
+// meters is used up.
+func (b Budget) Left(used Budget) (left Budget, none bool) {
+	left = b
+	for _, of := range []struct {
+		of   *int64
+		used int64
+	}{{&left.Actions, used.Actions}, {&left.CostUSD, used.CostUSD}, {&left.Tokens, used.Tokens}} {
+		if *of.of > 0 {
+			*of.of -= of.used
+			none = none || *of.of <= 0
+		}
+	}
+	return left, none
 }
 
 // RunBegin opens a run.
@@ -265,17 +299,21 @@ type ActionApproval struct {
 // ActionStarted precedes the effect. Args is there when references in the declared
 // ones were replaced, Failure from the second attempt on: why the one before failed.
 // Child is the session that an action of type agent runs in; it may not exist yet.
+// Reserved is what all attempts together may use, Used what those that failed did.
 type ActionStarted struct {
-	Args    string `json:"args,omitzero"`
-	Attempt int64  `json:"attempt"`
-	Child   string `json:"child,omitzero"` // SID
-	Failure string `json:"failure,omitzero"`
-	ID      string `json:"id"`
-	Key     string `json:"key"`
+	Args     string  `json:"args,omitzero"`
+	Attempt  int64   `json:"attempt"`
+	Child    string  `json:"child,omitzero"` // SID
+	Failure  string  `json:"failure,omitzero"`
+	ID       string  `json:"id"`
+	Key      string  `json:"key"`
+	Reserved *Budget `json:"reserved,omitzero"`
+	Used     *Budget `json:"used,omitzero"`
 }
 
 // ActionEnded is the one terminal record of an action.
 type ActionEnded struct {
+	Actions   int64       `json:"actions,omitzero"`        // of child sessions
 	Children  []ChildLink `json:"children,omitzero"`       // runs of child sessions, all attempts together
 	CostUSD   int64       `json:"cost_micro_usd,omitzero"` // of models it asked, all attempts together
 	ErrorCode int64       `json:"error_code,omitzero"`     // the tool's number, failed only

@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -33,6 +34,8 @@ type Question struct {
 	Model   string
 	System  string
 	Text    string
+	// MaxReplyBytes bounds the answer; one that is longer is not waited for.
+	MaxReplyBytes int64
 }
 
 // Answer is what came of it. What was used counts whether there was an error or not.
@@ -62,7 +65,8 @@ func LLM(p Prompt) *Executor {
 	}
 	return &Executor{
 		Type: messages.TypeLLM, Name: p.Name, Summary: p.Summary, Params: params,
-		Class: messages.ReadOnly, Timeout: p.Timeout, // it changes nothing, and may be asked again
+		Spends: &messages.Budget{},
+		Class:  messages.ReadOnly, Timeout: p.Timeout, // it changes nothing, and may be asked again
 		Run: func(ctx context.Context, c *Call, args string) (string, error) { return p.run(ctx, c, params, args) },
 	}
 }
@@ -72,7 +76,7 @@ func (p *Prompt) run(ctx context.Context, c *Call, params Parameters, args strin
 	if err != nil {
 		return "", err
 	}
-	q := Question{Session: c.SID, Turn: c.Turn, Model: p.Model, System: p.System}
+	q := Question{Session: c.SID, Turn: c.Turn, Model: p.Model, System: p.System, MaxReplyBytes: maxAnswerBytes}
 	if v, ok := given[modelParam]; ok && len(p.Allow) > 0 {
 		model, _ := jsontext.AppendUnquote(nil, v)
 		q.Model = string(model)
@@ -84,9 +88,20 @@ func (p *Prompt) run(ctx context.Context, c *Call, params Parameters, args strin
 	if q.Text, err = fill(p.Template, given); err != nil {
 		return "", err
 	}
+	if most := c.Budget.Tokens; most > 0 {
+		asks := tokensOf(len(q.System) + len(q.Text))
+		if asks >= most {
+			return "", Refuse(reasonQuota, fmt.Sprintf("tokens: the question has about %d, and %d are left", asks, most))
+		}
+		q.MaxReplyBytes = min(q.MaxReplyBytes, (most-asks)*bytesPerToken)
+	}
 	a, err := p.Ask(ctx, q)
+	if q.MaxReplyBytes < maxAnswerBytes && messages.CodeOf(err) == messages.ErrQuota {
+		a.Tokens = max(a.Tokens, c.Budget.Tokens)
+		err = Refuse(reasonQuota, fmt.Sprintf("tokens: the answer is longer than the %d bytes that the budget has left", q.MaxReplyBytes))
+	}
 	if c.Spend != nil {
-		c.Spend(a.Tokens, a.CostMicroUSD)
+		c.Spend(messages.Budget{Tokens: a.Tokens, CostUSD: a.CostMicroUSD})
 	}
 	if err != nil {
 		return "", err
@@ -94,6 +109,15 @@ func (p *Prompt) run(ctx context.Context, c *Call, params Parameters, args strin
 	out, err := jsontext.AppendQuote(nil, a.Text)
 	return string(out), err
 }
+
+// reasonQuota is the reason of an action for which the budget has too little left.
+const reasonQuota = "quota"
+
+// bytesPerToken is how tokens are counted where nobody says: as the bytes of a text by
+// four, rounded up.
+const bytesPerToken = 4
+
+func tokensOf(bytes int) int64 { return (int64(bytes) + bytesPerToken - 1) / bytesPerToken }
 
 // fill puts parameters into a template.
 func fill(template string, params map[string]jsontext.Value) (string, error) {
@@ -116,6 +140,9 @@ func fill(template string, params map[string]jsontext.Value) (string, error) {
 	out, err := jsontext.AppendUnquote(nil, filled)
 	return string(out), err
 }
+
+// maxAnswerBytes bounds the reply to a prompt: it becomes the result of an action.
+const maxAnswerBytes = 1 << 20
 
 // maxPromptBytes bounds a filled template.
 const maxPromptBytes = 1 << 20

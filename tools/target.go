@@ -23,6 +23,9 @@ type Executor struct {
 	// Grace is how long an attempt may take to end when its context has: 0 is what is
 	// usual. One that takes longer is left behind.
 	Grace time.Duration
+	// Spends is what one attempt uses at most of the run's budget, 0 for no bound; nil
+	// for what asks no model.
+	Spends *messages.Budget
 	// Signature replaces that of Params in the prompt.
 	Signature string
 	// Run does one attempt: args is the JSON object of its arguments, the result is
@@ -104,6 +107,15 @@ func (t *Targets) Timeout(typ messages.ActionType, name string) time.Duration {
 		return tool.Timeout
 	}
 	return 0
+}
+
+// Spends tells what an action uses at most of the run's budget; ok is false for one that
+// uses nothing.
+func (t *Targets) Spends(typ messages.ActionType, name string) (most messages.Budget, ok bool) {
+	if x := t.executor(typ, name); x != nil && x.Spends != nil {
+		return *x.Spends, true
+	}
+	return messages.Budget{}, false
 }
 
 // Grace is how long an attempt may take to end when its context has; 0 is what is usual.

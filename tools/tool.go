@@ -63,6 +63,8 @@ type Call struct {
 	Retries int64
 	// Args has one value per parameter, nil for an absent optional one.
 	Args []neuroscript.Value
+	// Budget is what the attempt may use of the run's; 0 is no bound.
+	Budget messages.Budget
 	// Variables are the session's own, JSON by name, as they were when an internal
 	// action began; nil for other actions. They must not be changed.
 	Variables map[string]string
@@ -73,7 +75,7 @@ type Call struct {
 	Audit func(messages.Audit)
 	// Spend counts model tokens and money to the budget of the run; nil where nobody
 	// keeps one. It may be called until the tool returns.
-	Spend func(tokens, costMicroUSD int64)
+	Spend func(used messages.Budget)
 	// Child records a run of a child session; nil where nobody keeps it. It may be
 	// called until the tool returns.
 	Child func(messages.ChildLink)

@@ -36,6 +36,7 @@ type Graph struct {
 // that names what is not there is ERR_CONFIG with Field steps[i].name.
 func Workflow(g Graph) (*Executor, error) {
 	class, grace := messages.Pure, time.Duration(0)
+	var spends *messages.Budget
 	for i, s := range g.Steps {
 		c, ok := g.Targets.Find(s.Type, s.Name)
 		if !ok {
@@ -45,12 +46,15 @@ func Workflow(g Graph) (*Executor, error) {
 			}
 		}
 		class = worse(class, c)
+		if _, ok := g.Targets.Spends(s.Type, s.Name); ok {
+			spends = &messages.Budget{} // as much as there is
+		}
 		if t := g.Targets.Grace(s.Type, s.Name); t > 0 {
 			grace = max(grace, t+stepGrace)
 		}
 	}
 	return &Executor{
-		Type: messages.TypeWorkflow, Name: g.Name, Summary: g.Summary, Params: g.Inputs, Class: class, Timeout: g.Timeout, Grace: grace,
+		Type: messages.TypeWorkflow, Name: g.Name, Summary: g.Summary, Params: g.Inputs, Class: class, Timeout: g.Timeout, Grace: grace, Spends: spends,
 		Run: g.run,
 	}, nil
 }
@@ -75,6 +79,7 @@ type ended struct {
 	out   plan.Outcome
 	text  string // why, for people
 	crash any    // a panic
+	used  messages.Budget
 }
 
 func (g *Graph) run(ctx context.Context, c *Call, args string) (string, error) {
@@ -104,6 +109,7 @@ func (g *Graph) run(ctx context.Context, c *Call, args string) (string, error) {
 	}
 	done := make(chan ended, len(g.Steps))
 	why := map[string]string{}
+	purse := g.purse(c)
 	stop := ctx.Done()
 	running := 0
 	for {
@@ -116,7 +122,8 @@ func (g *Graph) run(ctx context.Context, c *Call, args string) (string, error) {
 					return "", err
 				}
 				running++
-				go func() { done <- g.step(ctx, c, steps[e.Ref.ID], e.Parameters) }()
+				grant, lacks := purse.reserve(steps[e.Ref.ID])
+				go func() { done <- g.step(ctx, c, steps[e.Ref.ID], e.Parameters, grant, lacks) }()
 			case plan.End:
 				why[e.Ref.ID] = e.Reason
 			}
@@ -132,6 +139,7 @@ func (g *Graph) run(ctx context.Context, c *Call, args string) (string, error) {
 		select {
 		case end := <-done:
 			running--
+			purse.settle(end.id, end.used)
 			if end.crash != nil {
 				panic(end.crash)
 			}
@@ -149,9 +157,10 @@ func (g *Graph) run(ctx context.Context, c *Call, args string) (string, error) {
 	}
 }
 
-// step makes the attempts at one step.
-func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args string) ended {
-	end := ended{id: s.ID}
+// step makes the attempts at one step, which have grant together. lacks names a meter of
+// which nothing is left for it.
+func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args string, grant *messages.Budget, lacks string) (end ended) {
+	end = ended{id: s.ID}
 	class, _ := g.Targets.Find(s.Type, s.Name)
 	digest := sha256.Sum256([]byte(args))
 	verdict := g.Gate.Decide(Request{SID: c.SID, Tool: s.Name, Class: class, ArgsDigest: digest})
@@ -166,7 +175,20 @@ func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args stri
 		}
 		return end
 	}
+	if lacks != "" {
+		end.out = plan.Outcome{State: plan.Failed, Reason: reasonQuota}
+		end.text = lacks + ": nothing is left of the workflow's that is not reserved"
+		return end
+	}
+	var spent spending
+	defer func() { end.used = spent.sum() }()
 	own := *c
+	own.Spend = func(used messages.Budget) {
+		spent.add(used)
+		if c.Spend != nil {
+			c.Spend(used)
+		}
+	}
 	own.ID, own.Name, own.Args = c.ID+"/"+s.ID, s.Name, nil
 	own.Key = stepKey(c.Key, s.ID, digest)
 	policy := plan.PolicyOf(s, 0)
@@ -175,7 +197,15 @@ func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args stri
 	}
 	until, _ := ctx.Deadline()
 	for n := 1; ; n++ {
-		own.Attempt, own.Retries = int64(n), int64(n-1)
+		own.Attempt, own.Retries, own.Budget = int64(n), int64(n-1), messages.Budget{}
+		if grant != nil {
+			left, none := grant.Left(spent.sum())
+			if none && n > 1 {
+				end.out = plan.Outcome{State: plan.Failed, Reason: reasonQuota}
+				return end
+			}
+			own.Budget = left
+		}
 		value, failure, err := g.attempt(ctx, &own, s.Type, args, policy.Timeout, &end)
 		if end.crash != nil {
 			return end

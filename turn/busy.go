@@ -282,7 +282,7 @@ func (s *State) accept(r *messages.Record, b *messages.Input) {
 		return
 	}
 	s.closeWindow()
-	w := Waiting{Run: r.Run, Seq: r.Seq, Text: b.Text, Userdata: b.Userdata}
+	w := Waiting{Run: r.Run, Seq: r.Seq, Text: b.Text, Userdata: b.Userdata, Budget: b.Budget}
 	i := s.waiting(r.Run)
 	switch {
 	case s.Open != nil && s.Open.Run == r.Run:

@@ -85,6 +85,9 @@ type Rules struct {
 	// Target finds what an action of a reply names, and its class. It is pure; nil
 	// finds nothing.
 	Target func(t messages.ActionType, name string) (class messages.Class, found bool)
+	// Spends says what an action of a reply may use at most of the run's budget, 0 for
+	// no bound; ok is false for one that uses nothing. It is pure; nil is no for all.
+	Spends func(t messages.ActionType, name string) (most messages.Budget, ok bool)
 	// Refuse says why an action that Target finds is not done, whatever the gate
 	// thinks of it; "" lets it. It is pure; nil refuses nothing.
 	Refuse func(t messages.ActionType, name string) (reason string)

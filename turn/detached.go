@@ -93,7 +93,9 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	if d.call.Class.Durable() {
 		hold = EndedHold
 	}
-	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: in.MS, Tokens: in.Tokens, CostUSD: in.CostMicroUSD, Children: append(d.call.children, in.Children...)}
+	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: in.MS, Children: append(d.call.children, in.Children...)}
+	used := d.call.used.Plus(in.Used)
+	end.Tokens, end.CostUSD, end.Actions = used.Tokens, used.CostUSD, used.Actions
 	if end.State == messages.ActionUnknown && end.Result == "" {
 		end.Result = quote(messages.UnknownText)
 	}
@@ -137,7 +139,7 @@ func (m *Machine) settleDetached() {
 		// No secret: it tells the answer of this attempt from that of another.
 		l := detached{Ident: Ident{Turn: d.Turn, Nonce: "attempt " + strconv.FormatInt(d.Attempt+1, 10)}, run: d.Run, call: call{
 			Call: messages.Call{ID: d.ID, Name: d.Name, Args: d.Args, Class: d.Class}, typ: d.Type, mode: messages.ModeFireAndForget,
-			started: true, attempt: d.Attempt + 1, retries: d.Retries, key: m.keyOf(d.Turn, d.ID, d.Args),
+			started: true, attempt: d.Attempt + 1, retries: d.Retries, reserved: d.Reserved, key: m.keyOf(d.Turn, d.ID, d.Args),
 		}}
 		hold := LazyHold
 		if d.Class.Durable() {
@@ -151,6 +153,10 @@ func (m *Machine) settleDetached() {
 		if d.Class.Durable() {
 			start.After = r.Seq
 		}
+		if d.Used != nil {
+			l.call.used = *d.Used
+		}
+		start.Budget, _ = l.call.left()
 		m.do(start)
 		m.detached = append(m.detached, l)
 	}

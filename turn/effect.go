@@ -146,7 +146,9 @@ type StartAction struct {
 	Attempt  int64
 	// Retries counts the attempts that failed before: what a crash cut off is repeated
 	// under the same number.
-	Retries  int64
+	Retries int64
+	// Budget is what the attempt may use; 0 is no bound.
+	Budget   messages.Budget
 	Deadline time.Time
 }
 

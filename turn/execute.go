@@ -111,9 +111,9 @@ func (m *Machine) programCall(in *ProgramCall) {
 	switch {
 	case m.phase == Draining:
 		m.endCall(p, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
-	case m.cfg.Limits.Actions > 0 && m.state.Open.Actions > m.cfg.Limits.Actions:
+	case m.limits().Actions > 0 && m.state.Open.Actions > m.limits().Actions:
 		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota})
-		m.overrun("actions", m.cfg.Limits.Actions, "a run")
+		m.overrun("actions", m.limits().Actions, "a run")
 	case len(f.calls) > MaxGenerationCalls:
 		m.endCall(p, &ActionEnded{
 			State: messages.ActionFailed, Reason: reasonQuota, ErrorCode: CodeToolFailed,
@@ -208,8 +208,12 @@ func (m *Machine) deny(c *call, why string) {
 	m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonDenied, ErrorCode: CodeDenied, Result: quote(clean(why))})
 }
 
-// begin starts an attempt of an action.
+// begin starts an attempt of an action, or ends one for which nothing is left.
 func (m *Machine) begin(c *call) {
+	if lacks := m.reserve(c); lacks != "" {
+		m.lacking(c, lacks)
+		return
+	}
 	hold := LazyHold
 	if c.Class.Durable() {
 		hold = 0
@@ -225,6 +229,7 @@ func (m *Machine) begin(c *call) {
 		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
 		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c),
 	}
+	start.Budget, _ = c.left()
 	if c.Class.Durable() {
 		start.After = r.Seq
 	}
@@ -240,7 +245,11 @@ func (m *Machine) begin(c *call) {
 
 // startRecord is the record in front of an attempt.
 func (m *Machine) startRecord(c *call, failure string) *messages.ActionStarted {
-	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: failure}
+	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: failure, Reserved: c.reserved}
+	if c.used != (messages.Budget{}) {
+		used := c.used
+		body.Used = &used
+	}
 	if c.typ == messages.TypeAgent {
 		if child, ok := m.cfg.Key.Child(c.Name, c.key, c.retries); ok {
 			body.Child = child.SID()
@@ -281,7 +290,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		a := in.Audits[i]
 		m.persist(&a, LazyHold)
 	}
-	c.tokens, c.micro = c.tokens+in.Tokens, c.micro+in.CostMicroUSD
+	c.used = c.used.Plus(in.Used)
 	c.children = append(c.children, in.Children...)
 	if c.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining && !in.Last {
 		if m.tried(c, in) {
@@ -289,7 +298,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		}
 	}
 	m.endCall(c, in)
-	if c.tokens+c.micro > 0 && m.acts(m.flight) && m.overBudget() {
+	if c.used != (messages.Budget{}) && m.acts(m.flight) && m.overBudget() {
 		return
 	}
 	m.proceed()
@@ -311,7 +320,7 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	}
 	m.flight.lastEnd = m.persist(&messages.ActionEnded{
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
-		Tokens: c.tokens, CostUSD: c.micro, Children: c.children,
+		Tokens: c.used.Tokens, CostUSD: c.used.CostUSD, Actions: c.used.Actions, Children: c.children,
 	}, hold).Seq
 	if c.typ == messages.TypeInternal && !c.planned { // every call is audited (streaming.md §7.4)
 		m.persist(&messages.Audit{

@@ -233,17 +233,4 @@ func (m *Machine) closeUnit() {
 	}
 }
 
-func (m *Machine) overBudget() bool {
-	run, l := m.state.Open, m.cfg.Limits
-	switch {
-	case l.Tokens > 0 && run.Tokens > l.Tokens:
-		m.overrun("tokens", l.Tokens, "a run")
-	case l.CostMicroUSD > 0 && run.Cost > l.CostMicroUSD:
-		m.overrun("cost_usd", l.CostMicroUSD, "micro-USD a run")
-	default:
-		return false
-	}
-	return true
-}
-
 func blobOf(b []byte) messages.Blob { return messages.Blob{Digest: sha256.Sum256(b), Data: b} }

@@ -195,7 +195,7 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 		return err.Error()
 	}
 	m.graph.todo = append(m.graph.todo, effects...)
-	if limit := m.cfg.Limits.Actions; limit > 0 && m.state.Open.Actions > limit && !c.done {
+	if limit := m.limits().Actions; limit > 0 && m.state.Open.Actions > limit && !c.done {
 		m.overrun("actions", limit, "a run")
 	}
 	return ""
@@ -343,6 +343,10 @@ func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 	next := c.policy.After(plan.Attempt{
 		N: int(c.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Now: m.now, Until: until,
 	})
+	if _, none := c.left(); next.Retry && none {
+		next.Retry, next.Reason = false, reasonQuota
+		next.State = plan.Failed
+	}
 	if next.Retry {
 		c.due, c.failure, c.failed, c.retries = int64(next.N), next.Reason, in, c.retries+1
 		c.doubt = c.doubt || c.Class.Durable() && !failureOf(in).Answered()

@@ -119,9 +119,7 @@ type ActionEnded struct {
 	Result    string
 	ErrorCode int64
 	MS        int64
-	// What the attempt used of the run's budget.
-	Tokens       int64
-	CostMicroUSD int64
+	Used      messages.Budget // of the run's budget, by the attempt
 	// Children are the runs that the attempt brought about in child sessions.
 	Children []messages.ChildLink
 	Audits   []messages.Audit

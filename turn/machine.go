@@ -102,15 +102,15 @@ type spent struct {
 // call is an action of the turn in flight.
 type call struct {
 	messages.Call
-	judging bool
-	started bool
-	done    bool
-	asked   bool // the program waits for it
-	key     string
-	attempt int64 // of the latest start
-	code    int64 // of its end
-	tokens  int64 // of models its attempts asked
-	micro   int64 // what they cost, in micro-USD
+	judging  bool
+	started  bool
+	done     bool
+	asked    bool // the program waits for it
+	key      string
+	attempt  int64            // of the latest start
+	code     int64            // of its end
+	used     messages.Budget  // by its attempts
+	reserved *messages.Budget // for all of them; nil for an action that spends nothing
 	// children are the runs of child sessions that its attempts brought about.
 	children []messages.ChildLink
 	said     int // emissions recorded before it was declared

@@ -136,6 +136,9 @@ func (f *flight) remember(r *messages.Record) {
 				c.Args = b.Args
 			}
 			c.retries += retried(b)
+			if c.reserved = b.Reserved; b.Used != nil {
+				c.used = *b.Used
+			}
 		}
 	case *messages.ActionEnded:
 		if c := f.call(b.ID); c != nil {

@@ -65,6 +65,8 @@ type Waiting struct {
 	Policy messages.Policy `json:"policy,omitzero"`
 	More   []Part          `json:"more,omitzero"`   // further inputs of the run
 	Merged []Part          `json:"merged,omitzero"` // those that join it at its next turn
+	// Budget bounds the run beside the agent's quotas.
+	Budget *messages.Budget `json:"budget,omitzero"`
 }
 
 // KeyUse remembers which run an idempotency key started.
@@ -165,8 +167,12 @@ type OpenAction struct {
 	// Attempt is that of the latest action.started.
 	Attempt int64 `json:"attempt,omitzero"`
 	// Retries counts the attempts that failed.
-	Retries  int64     `json:"retries,omitzero"`
-	Question *Question `json:"question,omitzero"`
+	Retries int64 `json:"retries,omitzero"`
+	// Reserved is held of the run's budget while the action is open; Used is what the
+	// attempts that failed have used of it.
+	Reserved *messages.Budget `json:"reserved,omitzero"`
+	Used     *messages.Budget `json:"used,omitzero"`
+	Question *Question        `json:"question,omitzero"`
 }
 
 // ActionShape is what the loop guard keeps of an ended action.
@@ -228,6 +234,8 @@ func (s *State) impossible() string {
 		return "open.turns"
 	case run.Actions < 0 || run.Tokens < 0 || run.Cost < 0 || run.Settlements < 0 || run.Progress.N < 0 || run.Away < 0:
 		return "open"
+	case run.Budget != nil && (run.Budget.Actions < 0 || run.Budget.CostUSD < 0 || run.Budget.Tokens < 0):
+		return "open.budget"
 	case run.Turn != nil && (run.Turn.Index < 1 || run.Turn.Index != s.Turn):
 		return "open.turn.index"
 	case run.Turn != nil && (run.Turn.Seq < 1 || run.Turn.Seq > s.Seq):
@@ -314,6 +322,7 @@ func (s *State) Apply(r *messages.Record) error {
 func (run *OpenRun) spend(b *messages.ActionEnded) {
 	run.Tokens += b.Tokens
 	run.Cost += b.CostUSD
+	run.Actions += b.Actions
 }
 
 func (s *State) applyTurn(r *messages.Record) {
@@ -355,6 +364,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		if a := t.action(b.ID); a != nil {
 			a.Started, a.Attempt = true, b.Attempt
 			a.Retries += retried(b)
+			a.Reserved, a.Used = b.Reserved, b.Used
 			if b.Args != "" {
 				a.Args = b.Args
 			}

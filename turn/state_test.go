@@ -20,7 +20,7 @@ func fullState() State {
 		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
 		Variables: Variables{"v": "[1]"},
 		Note:      "n",
-		Window:    &Window{Waiting: Waiting{Run: 2, Seq: 35, Text: "w", Policy: messages.Interrupt, Userdata: "u", More: []Part{{Seq: 36}}, Merged: []Part{{Seq: 37}}}, Opened: 3, Until: 4},
+		Window:    &Window{Waiting: Waiting{Run: 2, Seq: 35, Text: "w", Policy: messages.Interrupt, Userdata: "u", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, More: []Part{{Seq: 36}}, Merged: []Part{{Seq: 37}}}, Opened: 3, Until: 4},
 		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},
 		Detached: []Detached{{Run: 2, Turn: 5, OpenAction: OpenAction{
 			ID: "f", Name: "y", Args: "{}", Class: messages.Pure, Started: true, Type: messages.TypeRelic, Detached: true, Attempt: 1,
@@ -30,7 +30,7 @@ func fullState() State {
 			Away:      9,
 			OutBefore: d, ScrBefore: d, Done: []Deed{{Name: "n", Args: "[]", State: messages.ActionOK}}, MoreDone: 1,
 			Waiting: Waiting{
-				Run: 3, Seq: 30, Text: "t", Policy: messages.Rollback, More: []Part{{Seq: 31, Text: "m"}}, Merged: []Part{{Seq: 32, Userdata: "{}"}},
+				Run: 3, Seq: 30, Text: "t", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Policy: messages.Rollback, More: []Part{{Seq: 31, Text: "m"}}, Merged: []Part{{Seq: 32, Userdata: "{}"}},
 			}, Began: 1, Turns: 2, Actions: 3, Tokens: 4, Cost: 5, Settlements: 1,
 			State: []byte{0, 255}, LastError: "e", Progress: Progress{Digest: d, N: 2},
 			Loop:   Loop{Seen: []Seen{{Call: d, N: 2}}, Last: []messages.Digest{d}},
@@ -40,7 +40,8 @@ func fullState() State {
 				Index: 7, Seq: 33, Nonce: "n", Began: 2, Last: 5, Away: 3, Replied: true, Restores: 2, Suspended: true, Until: 8,
 				Breach: &Breach{Code: messages.ErrTimeout, Detail: "turn_wall"},
 				Actions: []OpenAction{{
-					ID: "#1", Name: "x", Args: "[]", Class: messages.Keyed, Started: true, Attempt: 2, Type: messages.TypeRelic, Detached: true,
+					ID: "#1", Name: "x", Args: "[]", Class: messages.Keyed, Started: true, Attempt: 2, Type: messages.TypeRelic, Detached: true, Retries: 1,
+					Reserved: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Used: &messages.Budget{Actions: 1, CostUSD: 1, Tokens: 1},
 					Question: &Question{ID: "q", Asked: 6, Expires: 8, Answer: messages.GateApprove, Reason: "r"},
 				}},
 				Calls: []ActionShape{{Call: d, Counts: true}},
@@ -109,6 +110,7 @@ func TestSnapshotRefused(t *testing.T) {
 		"open waiting":  {`{"seq":9,"runs":2,"queue":[{"run":2,"seq":1}],"open":{"run":2,"seq":1}}`, "open.run"},
 		"open turns":    {open(`{"run":1,"seq":1,"turns":3}`), "open.turns"},
 		"open tokens":   {open(`{"run":1,"seq":1,"tokens":-1}`), "open"},
+		"open budget":   {open(`{"run":1,"seq":1,"budget":{"tokens":-1}}`), "open.budget"},
 		"open turn":     {open(`{"run":1,"seq":1,"turn":{"index":1}}`), "open.turn.index"},
 		"open turn seq": {open(`{"run":1,"seq":1,"turn":{"index":2,"seq":10}}`), "open.turn.seq"},
 		"open away":     {open(`{"run":1,"seq":1,"away":-1}`), "open"},

@@ -84,7 +84,15 @@ func (p *player) tryAgain(r *messages.Record, b *messages.ActionStarted) error {
 		return p.step(r.TS, &turn.Due{Ident: id, ID: b.ID, Attempt: b.Attempt})
 	}
 	// It failed a retry's delay ago at the latest.
-	return p.step(r.TS.Add(-plan.DefaultRetryDelay), &turn.ActionEnded{Ident: id, ID: b.ID, State: messages.ActionFailed, Reason: b.Failure})
+	in := &turn.ActionEnded{Ident: id, ID: b.ID, State: messages.ActionFailed, Reason: b.Failure}
+	if b.Used != nil {
+		in.Used = b.Used.Minus(p.used[action{r.Turn, b.ID}])
+		if p.used == nil {
+			p.used = map[action]messages.Budget{}
+		}
+		p.used[action{r.Turn, b.ID}] = *b.Used
+	}
+	return p.step(r.TS.Add(-plan.DefaultRetryDelay), in)
 }
 
 func (p *player) timer(name string) turn.Input {
@@ -114,7 +122,8 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 			}
 			// Also one that was lost when the grace was over: what came of it is the same.
 			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
-			in.Tokens, in.CostMicroUSD, in.Children = b.Tokens, b.CostUSD, b.Children
+			in.Used = messages.Budget{Actions: b.Actions, CostUSD: b.CostUSD, Tokens: b.Tokens}.Minus(p.used[action{r.Turn, b.ID}])
+			in.Children = b.Children
 			return in, nil
 		default:
 			if again := p.retried(i); again != nil {

@@ -156,6 +156,7 @@ type player struct {
 	checks  *turn.Verify             // not answered yet
 	begun   map[action]turn.Ident    // by which life of its turn
 	due     map[string]*turn.Schedule
+	used    map[action]messages.Budget // by the attempts that failed
 
 	// Of the turn.
 	gen   *generation
