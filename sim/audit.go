@@ -33,16 +33,19 @@ type audit struct {
 
 	chunk int64 // seq of the last one
 
-	rules   *turn.Rules
-	inputs  map[int64]*messages.Input // of runs that wait
-	input   *messages.Input           // of the open run
-	turns   int64                     // of the open run
-	actions int64                     // started, of the open run
-	digest  messages.Digest           // of the last counted turn of the run
-	same    int                       // counted turns in a row that have it
-	after   *messages.TurnDecided     // the record before, when it was a decision
-	resumed int                       // turns of the run that a restart ended
-	loops   loops                     // of the run
+	rules *turn.Rules
+	queue []int64 // runs that wait, in the order in which they begin
+	// withdrawn runs: 1 when a rollback takes them back, 2 when it is recorded.
+	withdrawn map[int64]int
+	inputs    map[int64]*messages.Input // of all runs
+	input     *messages.Input           // of the open run
+	turns     int64                     // of the open run
+	actions   int64                     // started, of the open run
+	digest    messages.Digest           // of the last counted turn of the run
+	same      int                       // counted turns in a row that have it
+	after     *messages.TurnDecided     // the record before, when it was a decision
+	resumed   int                       // turns of the run that a restart ended
+	loops     loops                     // of the run
 
 	streams bool // the dialect acts while a reply streams
 	document
@@ -67,7 +70,7 @@ type act struct {
 
 func (c *client) newAudit() *audit {
 	return &audit{
-		inputs: map[int64]*messages.Input{}, waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}, shown: map[string]messages.Digest{},
+		inputs: map[int64]*messages.Input{}, waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}, shown: map[string]messages.Digest{}, withdrawn: map[int64]int{},
 		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
 		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
@@ -108,15 +111,15 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("run ordinal %d", r.Run)
 		}
 		a.waiting[r.Run], a.inputs[r.Run] = true, b
+		a.enqueue(r, b)
 	case *messages.RunBegin:
 		if a.run != 0 || !a.waiting[r.Run] || r.Turn != 0 {
 			return fmt.Errorf("run %d begins, %d is open", r.Run, a.run)
 		}
-		for run := range a.waiting {
-			if run < r.Run {
-				return fmt.Errorf("run %d begins before run %d", r.Run, run)
-			}
+		if a.queue[0] != r.Run {
+			return fmt.Errorf("run %d begins before run %d", r.Run, a.queue[0])
 		}
+		a.queue = a.queue[1:]
 		a.run, a.input, a.turns, a.actions, a.digest, a.same = r.Run, a.inputs[r.Run], 0, 0, messages.Digest{}, 0
 		a.resumed, a.loops = 0, loops{}
 		a.past, a.values, a.acts = map[string]*act{}, map[string]int64{}, nil
@@ -127,7 +130,11 @@ func (a *audit) apply(r *messages.Record) error {
 		if b.Decision == messages.Continue || (b.Decision == messages.Halt) != (b.Reason != "") {
 			return fmt.Errorf("run ends with %s %s", b.Decision, b.Reason)
 		}
+		if a.run == r.Run && a.withdrawn[r.Run] == 1 {
+			return fmt.Errorf("run %d was taken back, and its end comes first", r.Run)
+		}
 		delete(a.waiting, r.Run)
+		a.queue = slices.DeleteFunc(a.queue, func(run int64) bool { return run == r.Run })
 		a.over[r.Run] = r.Seq
 		if a.run == r.Run {
 			a.run = 0
@@ -299,11 +306,42 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("cancel of run %d", r.Run)
 		}
 		a.cancelled[r.Run] = r.Seq
+	case *messages.RunWithdrawn:
+		if r.Run != a.run || a.turn != 0 || b.By <= r.Run || a.inputs[b.By] == nil || a.inputs[b.By].Policy != messages.Rollback || a.withdrawn[r.Run] == 2 {
+			return fmt.Errorf("run %d is taken back for run %d", r.Run, b.By)
+		}
+		a.withdrawn[r.Run] = 2
+	case *messages.Note:
+		if r.Run != a.run || a.turn != 0 || a.withdrawn[r.Run] != 1 {
+			return fmt.Errorf("a note on run %d", r.Run)
+		}
 	case *messages.Audit:
 	default:
 		return inTurn()
 	}
 	return nil
+}
+
+// enqueue takes a run to where it waits: one that supersedes goes before all that do
+// not, and cancels the run in flight (design.md §9).
+func (a *audit) enqueue(r *messages.Record, b *messages.Input) {
+	at := len(a.queue)
+	if b.Policy.Supersedes() {
+		if at = 0; a.run == 0 {
+			at = min(1, len(a.queue)) // the first is about to begin
+		} else {
+			if a.cancelled[a.run] == 0 {
+				a.cancelled[a.run] = r.Seq
+			}
+			if b.Policy == messages.Rollback && a.withdrawn[a.run] == 0 {
+				a.withdrawn[a.run] = 1
+			}
+		}
+		for at < len(a.queue) && a.inputs[a.queue[at]].Policy.Supersedes() {
+			at++
+		}
+	}
+	a.queue = slices.Insert(a.queue, at, r.Run)
 }
 
 // follows checks what comes right behind a decision: its consequence.
@@ -314,6 +352,8 @@ func (a *audit) follows(r *messages.Record) error {
 		return nil
 	}
 	switch b := r.Body.(type) {
+	case *messages.Note, *messages.RunWithdrawn:
+		a.after = d // the run ends behind them
 	case *messages.TurnBegin:
 		if d.Decision != messages.Continue && !d.Resumed {
 			return fmt.Errorf("a turn follows %s", d.Decision)

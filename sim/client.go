@@ -104,6 +104,12 @@ func (w *world) newClient(n int) *client {
 	return c
 }
 
+// policies are what a submit may say; the last one nobody knows. merge and debounce,
+// under which inputs become one, are not simulated.
+var policies = []messages.Policy{
+	"", "", messages.Enqueue, messages.Enqueue, messages.Enqueue, messages.Reject, messages.Reject, messages.Interrupt, messages.Rollback, "odd",
+}
+
 // ask has a user do something, at the door of h.
 func (c *client) ask(h *host) {
 	w := c.w
@@ -131,7 +137,7 @@ func (c *client) ask(h *host) {
 	}
 	in := messages.Input{
 		Text: "hello " + fmt.Sprint(w.rnd.IntN(100)), User: "u",
-		Policy: []messages.Policy{"", messages.Enqueue, messages.Enqueue, messages.Reject, "odd"}[w.rnd.IntN(5)],
+		Policy: policies[w.rnd.IntN(len(policies))],
 		Key:    []string{"", "", fmt.Sprintf("k%d", w.rnd.IntN(40))}[w.rnd.IntN(3)],
 	}
 	in, err := c.dialect.input(in)
@@ -337,8 +343,18 @@ func (c *client) judge(sum hash.Hash) {
 			w.stats.Suspended++
 		case *messages.ActionEnded:
 			w.stats.Actions++
-			if b.State == messages.ActionUnknown {
+			switch b.State {
+			case messages.ActionUnknown:
 				w.stats.Unknown++
+			case messages.ActionSkipped:
+				w.stats.Skipped++
+			}
+			if r.Turn != a.turn {
+				w.stats.Detached++
+			}
+		case *messages.ActionStarted:
+			if b.Failure != "" && b.Failure != "crash" {
+				w.stats.Retried++
 			}
 		}
 		w.stats.Records++

@@ -5,8 +5,10 @@
 // dialects, the interpreter, journal.Writer, Sealer and Judge – and of what stands
 // around it, simulated: two hosts with clocks of their own, a disk that loses,
 // tears and reorders what was not synced, a model that writes at random, tools
-// that fail, hang, panic and answer late, users who submit twice and cancel. One
-// random sequence decides what happens next.
+// that fail, hang, panic and answer late, users who submit twice, cancel, and
+// supersede what they asked. One random sequence decides what happens next. The model
+// speaks the dialects of dialect.go: programs, plain text, and replies that are acted
+// on while they stream, whose actions depend on each other.
 //
 // Invariants held after every step (the names are those of a Failure):
 //
@@ -16,7 +18,9 @@
 //	forgotten      what a subscriber saw or a client was promised is never lost
 //	fence          a batch is accepted if and only if it continues the head, and
 //	               an owner that was superseded is told so
-//	history        one decision per turn, one end per action and run, in order
+//	history        one decision per turn, one end per action and run, in order; an
+//	               action begins when all it depends on is fulfilled, and is skipped
+//	               only for a reason that stands in the records (graph.go)
 //	chain          the journal's chain verifies and its head summarises it
 //	projection     the machine's state is the fold of the encoded records, and
 //	               snapshot and tail give the same as all records

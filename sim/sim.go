@@ -50,6 +50,8 @@ type Stats struct {
 
 	Records, Runs, Turns int64
 	Actions, Unknown     int64
+	Skipped, Retried     int64 // actions that others kept from beginning, and attempts after one that failed
+	Detached             int64 // actions that ended after their turn
 	Resumed              int64 // turns that a restart ended
 	Restored, Suspended  int64 // turns that went on after a restart or an answer, and that waited for one
 	Decisions            map[messages.Decision]int64
@@ -73,6 +75,9 @@ func (s *Stats) add(o *Stats) {
 	s.Turns += o.Turns
 	s.Actions += o.Actions
 	s.Unknown += o.Unknown
+	s.Skipped += o.Skipped
+	s.Retried += o.Retried
+	s.Detached += o.Detached
 	s.Resumed += o.Resumed
 	s.Restored += o.Restored
 	s.Suspended += o.Suspended

@@ -78,6 +78,9 @@ type simJSON struct {
 	Turns       int64                       `json:"turns"`
 	Actions     int64                       `json:"actions"`
 	Unknown     int64                       `json:"unknown"`
+	Skipped     int64                       `json:"skipped"`
+	Retried     int64                       `json:"retried"`
+	Detached    int64                       `json:"detached"`
 	Resumed     int64                       `json:"resumed"`
 	Restored    int64                       `json:"restored"`
 	Suspended   int64                       `json:"suspended"`
@@ -134,7 +137,7 @@ func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err erro
 	if f.json {
 		out := simJSON{
 			OK: failed == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
-			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
+			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Detached: rep.Detached, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
 			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
 			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
 		}
@@ -162,7 +165,8 @@ func printSim(w io.Writer, rep sim.Report, took time.Duration) {
 		rep.Turns, rep.Runs, rep.Sessions, rep.Worlds, took.Round(time.Millisecond), rate)
 	fmt.Fprintf(w, "  decisions: %s\n", counts(rep.Decisions))
 	fmt.Fprintf(w, "  reasons of HALT: %s\n", counts(rep.Reasons))
-	fmt.Fprintf(w, "  actions: %d, %d unknown, %d begun outside; %d late answers\n", rep.Actions, rep.Unknown, rep.Effects, rep.Late)
+	fmt.Fprintf(w, "  actions: %d, %d unknown, %d skipped, %d tried again, %d detached, %d begun outside; %d late answers\n",
+		rep.Actions, rep.Unknown, rep.Skipped, rep.Retried, rep.Detached, rep.Effects, rep.Late)
 	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d restored, %d suspended, %d of %d batches refused\n",
 		rep.Crashes, rep.PowerFailures, rep.Activations, rep.Snapshots, rep.Resumed, rep.Restored, rep.Suspended, rep.Refused, rep.Refused+rep.Commits)
 	fmt.Fprintf(w, "  %d inputs, %d records, digest of the journals %s\n", rep.Steps, rep.Records, rep.Digest)

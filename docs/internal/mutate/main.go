@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -43,14 +44,21 @@ type verdict struct {
 
 func main() {
 	turns := flag.Int("turns", 20_000, "turns within which a mutation must be noticed")
+	beside := flag.Int("j", runtime.GOMAXPROCS(0), "how many to try side by side")
 	flag.Parse()
-	if err := run(flag.Args(), *turns); err != nil {
+	if err := run(flag.Args(), *turns, max(1, *beside)); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only []string, turns int) error {
+// trial is what became of a mutation.
+type trial struct {
+	verdict
+	err error
+}
+
+func run(only []string, turns, beside int) error {
 	text, err := os.ReadFile(list)
 	if err != nil {
 		return err
@@ -67,15 +75,32 @@ func run(only []string, turns int) error {
 	var page strings.Builder
 	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one.\n\n", list)
 	page.WriteString("| mutation | where | invariant | after | what the failure says |\n| --- | --- | --- | --- | --- |\n")
+	if len(only) > 0 {
+		all = slices.DeleteFunc(all, func(m mutation) bool { return !slices.Contains(only, m.name) })
+	}
+	trials := make([]chan trial, len(all))
+	for i := range trials {
+		trials[i] = make(chan trial, 1)
+	}
+	next := make(chan int, len(all))
+	for i := range all {
+		next <- i
+	}
+	close(next)
+	for n := range beside {
+		go func() {
+			for i := range next {
+				v, err := all[i].try(filepath.Join(dir, fmt.Sprint(n)), turns)
+				trials[i] <- trial{v, err}
+			}
+		}()
+	}
 	var missed []error
-	for _, m := range all {
-		if len(only) > 0 && !slices.Contains(only, m.name) {
-			continue
-		}
-		v, err := m.try(dir, turns)
+	for i, m := range all { // in the order of the list, whoever is first
+		v := <-trials[i]
 		switch {
-		case err != nil:
-			missed = append(missed, fmt.Errorf("%s: %w", m.name, err))
+		case v.err != nil:
+			missed = append(missed, fmt.Errorf("%s: %w", m.name, v.err))
 		case v.OK:
 			missed = append(missed, fmt.Errorf("%s: nobody noticed in %d turns", m.name, v.Turns))
 		default:
@@ -135,6 +160,9 @@ func parse(text string) (all []mutation, err error) {
 
 // try builds the command with the mutation and runs it.
 func (m *mutation) try(dir string, turns int) (v verdict, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return v, err
+	}
 	src, err := os.ReadFile(m.file)
 	if err != nil {
 		return v, err
