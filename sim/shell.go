@@ -384,7 +384,10 @@ func (s *shell) ring() {
 		if t := s.tries[i]; !t.At.After(now) {
 			s.tries = slices.Delete(s.tries, i, i+1)
 			i--
-			s.step(&turn.Due{Ident: t.Ident, ID: t.ID, Attempt: t.Attempt})
+			due := &turn.Due{Ident: t.Ident, ID: t.ID, Attempt: t.Attempt}
+			if s.step(due); s.host.w.happens(5 * s.host.w.weather.repeat) {
+				s.step(due)
+			}
 		}
 	}
 	if !s.dead && !s.due.IsZero() && !s.due.After(now) {

@@ -1,8 +1,10 @@
 // Command mutate breaks the code on purpose and asks the simulator what it notices.
 // Every mutation of mutations.txt is built with an overlay, so that no file of the
 // tree changes, and simulated from seed 1; the table of what was caught, by which
-// invariant and after how many turns is written to sim/MUTATIONS.md. It fails when a
-// mutation does not apply any more, does not build, or is not noticed.
+// invariant and after how many turns is written to sim/MUTATIONS.md. What the simulator
+// does not come across in so many turns the tests of the machine and of the room itself
+// must notice. It fails when a mutation does not apply any more, does not build, or is
+// noticed by nobody.
 //
 //	go run ./docs/internal/mutate [name...]
 package main
@@ -15,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -40,10 +43,12 @@ type verdict struct {
 	OK      bool        `json:"ok"`
 	Turns   int64       `json:"turns"`
 	Failure sim.Failure `json:"failure"`
+	// Test is the one that fails where the simulator found nothing.
+	Test string `json:"-"`
 }
 
 func main() {
-	turns := flag.Int("turns", 20_000, "turns within which a mutation must be noticed")
+	turns := flag.Int("turns", 10_000, "turns within which a mutation must be noticed")
 	beside := flag.Int("j", runtime.GOMAXPROCS(0), "how many to try side by side")
 	flag.Parse()
 	if err := run(flag.Args(), *turns, max(1, *beside)); err != nil {
@@ -73,7 +78,7 @@ func run(only []string, turns, beside int) error {
 	}
 	defer os.RemoveAll(dir)
 	var page strings.Builder
-	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one.\n\n", list)
+	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one. Where there is none, the simulator did not come across it in %d turns, and a test noticed.\n\n", list, turns)
 	page.WriteString("| mutation | where | invariant | after | what the failure says |\n| --- | --- | --- | --- | --- |\n")
 	if len(only) > 0 {
 		all = slices.DeleteFunc(all, func(m mutation) bool { return !slices.Contains(only, m.name) })
@@ -101,6 +106,10 @@ func run(only []string, turns, beside int) error {
 		switch {
 		case v.err != nil:
 			missed = append(missed, fmt.Errorf("%s: %w", m.name, v.err))
+		case v.Test != "":
+			fmt.Printf("%-60s %s, nothing in %d turns\n", m.name, v.Test, v.Turns)
+			fmt.Fprintf(&page, "| %s | [%s](../%s) | – | – | %s |\n", m.name, m.file, m.file, cell(v.Test))
+			continue
 		case v.OK:
 			missed = append(missed, fmt.Errorf("%s: nobody noticed in %d turns", m.name, v.Turns))
 		default:
@@ -201,7 +210,28 @@ func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
 		return v, fmt.Errorf("no summary: %w", err)
 	}
+	if v.OK {
+		v.Test = m.failing(config)
+	}
 	return v, nil
+}
+
+// failing names a test of the machine or of the room that the mutation makes fail; ""
+// when there is none.
+func (m *mutation) failing(overlay string) string {
+	for _, room := range []string{"turn", path.Dir(m.file)} {
+		out, err := exec.Command("go", "test", "-overlay", overlay, "-timeout", "5m", module+"/"+room).CombinedOutput()
+		if err == nil {
+			continue
+		}
+		for line := range strings.Lines(string(out)) {
+			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: "); ok {
+				name, _, _ = strings.Cut(name, " ")
+				return "go test ./" + room + ": " + name
+			}
+		}
+	}
+	return ""
 }
 
 // apply replaces the lines, whatever their indentation.
