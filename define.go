@@ -21,6 +21,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // What a manifest imports besides the tools of the host: definitions become targets of
@@ -172,7 +173,7 @@ func (rt *Runtime) targets(a *Agent, m *manifest.Manifest, set *tools.Set, gate 
 			continue
 		}
 		at := fmt.Sprintf("define.relics[%d]", i)
-		x, err := service(d, at)
+		x, err := relic(d, at)
 		if err == nil {
 			err = under(at, t.Add(x))
 		}
@@ -287,8 +288,19 @@ func (a *Agent) commands(m *manifest.Manifest) ([]tools.Tool, error) {
 	return all, nil
 }
 
-// service makes the target of a relic. Its key is read when it is needed and kept
-// nowhere.
+// relic makes the target of a relic.
+func relic(d *manifest.Relic, at string) (*tools.Executor, error) {
+	if d.ServiceType != "key_value" {
+		return service(d, at)
+	}
+	return tools.KeyValue(tools.Shelf{
+		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Operations: turn.RelicOperations,
+		Limits: messages.RelicLimits{Keys: d.Storage.MaxKeys, ValueBytes: d.Storage.MaxValue, Bytes: d.Storage.MaxBytes},
+	}), nil
+}
+
+// service makes the target of a relic behind HTTP. Its key is read when it is needed
+// and kept nowhere.
 func service(d *manifest.Relic, at string) (*tools.Executor, error) {
 	s := tools.Service{
 		Name: d.Name, Summary: d.Summary, Base: d.Connection.BaseURL, Hosts: d.Connection.Hosts, Private: d.Connection.Private,

@@ -64,6 +64,7 @@ var causes = map[messages.Kind][]string{
 	messages.KindModelRequest:   {"matched"},
 	messages.KindModelReply:     {"cost_micro_usd", "error", "finish", "unpriced", "usage"},
 	messages.KindModelFallback:  {"reason", "to"},
+	messages.KindRelicChanged:   {"args", "id", "key", "relic"},
 	messages.KindActionEnded:    {"error_code", "ms", "reason", "result", "state"},
 	messages.KindActionApproval: {"approval", "by", "reason", "state"},
 	messages.KindModelChunk:     {"bytes"}, // of a reply that a crash cut off

@@ -155,7 +155,7 @@ func (a *action) attempt() *turn.ActionEnded {
 func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
 	call := &tools.Call{
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Epoch: a.epoch,
-		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child,
+		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child, Keep: a.keep,
 	}
 	if a.start.Type != "" {
 		targets, typ := a.agent.Targets, a.start.Type

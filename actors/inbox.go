@@ -19,6 +19,8 @@ type inbox struct {
 	queue  []turn.Input
 	asked  bool // a wake is on its way
 	closed bool
+
+	waiters waiters
 }
 
 // wake tells a session to look into its inbox.

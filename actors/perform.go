@@ -144,6 +144,8 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		if s.flying(e.Ident) && s.air.program != nil {
 			s.air.program.deliver(e)
 		}
+	case *turn.AnswerRelic:
+		s.box.waiters.answer(e)
 	case *turn.Verify:
 		s.verify(e)
 	case *turn.SetTimer:

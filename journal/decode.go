@@ -226,6 +226,14 @@ func (d *decoder) body() messages.Body {
 			State:     messages.ActionState(d.str("state")),
 			Tokens:    d.numz("tokens"),
 		}
+	case messages.KindRelicChanged:
+		return &messages.RelicChanged{
+			Args:   d.str("args"),
+			ID:     d.str("id"),
+			Key:    d.str("key"),
+			Relic:  d.str("relic"),
+			Result: d.str("result"),
+		}
 	case messages.KindParseError:
 		return &messages.ParseFault{
 			Code:   messages.Code(d.str("code")),

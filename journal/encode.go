@@ -187,6 +187,12 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("result", b.Result)
 		e.str("state", string(b.State))
 		e.numz("tokens", b.Tokens)
+	case *messages.RelicChanged:
+		e.str("args", b.Args)
+		e.str("id", b.ID)
+		e.str("key", b.Key)
+		e.str("relic", b.Relic)
+		e.str("result", b.Result)
 	case *messages.ParseFault:
 		e.str("code", string(b.Code))
 		e.strz("detail", b.Detail)

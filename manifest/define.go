@@ -87,10 +87,18 @@ type Relic struct {
 	Summary     string        `yaml:"summary" doc:"One line for the model that calls it."`
 	Author      string        `yaml:"author" doc:"Who wrote it."`
 	State       string        `yaml:"state" doc:"Stage of its life, for people."`
-	ServiceType string        `yaml:"service_type" required:"true" enum:"http|sql|key_value" later:"sql|key_value" doc:"What kind of service it is."`
+	ServiceType string        `yaml:"service_type" required:"true" enum:"http|sql|key_value" later:"sql" doc:"What kind of service it is."`
 	Connection  Connection    `yaml:"connection" doc:"How the service is reached."`
 	Interface   Interface     `yaml:"interface" doc:"What actions may ask of it."`
+	Storage     Storage       `yaml:"storage" optional:"true" doc:"How much a key_value relic keeps for a session."`
 	Timeout     time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
+}
+
+// Storage bounds a key-value relic.
+type Storage struct {
+	MaxKeys  int64 `yaml:"max_keys" min:"1" max:"4096" optional:"true" doc:"Keys; 1024 when nothing is said."`
+	MaxValue int64 `yaml:"max_value" unit:"bytes" min:"1" max:"262144" optional:"true" doc:"Longest value as JSON; 64KiB when nothing is said."`
+	MaxBytes int64 `yaml:"max_bytes" unit:"bytes" min:"1" max:"4194304" optional:"true" doc:"Keys and values together; 1MiB when nothing is said."`
 }
 
 // Command is a tool that is a program of its own.
@@ -175,6 +183,22 @@ func (e *Endpoint) PathNames() []string {
 var pathName = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_]{0,63})\}`)
 
 func (c *checker) relic(path string, d *Relic) {
+	keeps := d.ServiceType == "key_value"
+	for _, k := range []struct {
+		key       string
+		given, ok bool
+	}{
+		{"connection", !reflect.ValueOf(d.Connection).IsZero(), !keeps},
+		{"interface", !reflect.ValueOf(d.Interface).IsZero(), !keeps},
+		{"storage", d.Storage != Storage{}, keeps},
+	} {
+		if k.given && !k.ok {
+			c.add(join(path, k.key), ReasonBadValue, "a relic of service_type %s has no use for it", clip(d.ServiceType))
+		}
+	}
+	if keeps {
+		return
+	}
 	if d.ServiceType == "http" && d.Connection.BaseURL == "" {
 		c.add(join(path, "connection.base_url"), ReasonMissing, "missing")
 	}

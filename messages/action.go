@@ -22,6 +22,13 @@ const (
 	InternalClearContext   = "clear_context" // and about what feeds have fetched
 )
 
+// RelicLimits bound a key-value relic. 0 is the default.
+type RelicLimits struct {
+	Keys       int64
+	ValueBytes int64 // of one value as JSON
+	Bytes      int64 // of keys and values together
+}
+
 // ActionMode says what waits for an action (streaming.md §4).
 type ActionMode string
 

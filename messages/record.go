@@ -29,6 +29,7 @@ const (
 	KindActionApproval Kind = "action.approval"
 	KindActionStarted  Kind = "action.started"
 	KindActionEnded    Kind = "action.ended"
+	KindRelicChanged   Kind = "relic.changed"
 	KindParseError     Kind = "parse.error"
 	KindLint           Kind = "lint"
 	KindTurnDecided    Kind = "turn.decided"
@@ -434,6 +435,16 @@ type Audit struct {
 	Who     string `json:"who"`
 }
 
+// RelicChanged is one change of a key-value relic: what the relic holds is the fold of
+// these records.
+type RelicChanged struct {
+	Args   string `json:"args"` // JSON object: the operation and its parameters
+	ID     string `json:"id"`   // of the action
+	Key    string `json:"key"`  // idempotency key: the action's, or that of a step in it
+	Relic  string `json:"relic"`
+	Result string `json:"result"`
+}
+
 // Note is a text for operators. One of a withdrawn run says what its actions did, and
 // the model is told.
 type Note struct {
@@ -493,6 +504,9 @@ func (*ActionStarted) Kind() Kind { return KindActionStarted }
 
 // Kind implements Body.
 func (*ActionEnded) Kind() Kind { return KindActionEnded }
+
+// Kind implements Body.
+func (*RelicChanged) Kind() Kind { return KindRelicChanged }
 
 // Kind implements Body.
 func (*ParseFault) Kind() Kind { return KindParseError }

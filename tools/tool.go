@@ -68,6 +68,9 @@ type Call struct {
 	// Variables are the session's own, JSON by name, as they were when an internal
 	// action began; nil for other actions. They must not be changed.
 	Variables map[string]string
+	// Keep does an operation on a key-value relic of the session; nil where there is no
+	// session.
+	Keep func(ctx context.Context, k KeepCall) (result string, err error)
 	// Session reads other sessions; nil where a host offers none.
 	Session Reader
 	// Audit records an access decision; nil where nobody keeps them. It may be

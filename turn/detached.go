@@ -190,6 +190,12 @@ func (s *State) applyDetached(r *messages.Record) {
 		if i := find(b.ID); i >= 0 {
 			s.Detached[i].Attempt = b.Attempt
 		}
+	case *messages.RelicChanged:
+		var a *OpenAction
+		if i := find(b.ID); i >= 0 {
+			a = &s.Detached[i].OpenAction
+		}
+		s.changeRelic(a, b)
 	case *messages.ActionEnded:
 		if i := find(b.ID); i >= 0 {
 			if s.Open != nil && s.Open.Run == s.Detached[i].Run {

@@ -191,6 +191,14 @@ type AnswerCall struct {
 	Reason    string
 }
 
+// AnswerRelic answers a RelicCall. What it did is on its way to the journal, in front of
+// whatever rests on it. Err is a *messages.Error with the reason the action fails for.
+type AnswerRelic struct {
+	Handle uint64
+	Result string
+	Err    error
+}
+
 // Verify asks for the verification of the candidate lines of Out, in order.
 type Verify struct {
 	Ident
@@ -222,6 +230,7 @@ func (e *StartAction) after() int64 { return e.After }
 func (*CancelAction) after() int64  { return 0 }
 func (*AnswerCall) after() int64    { return 0 }
 func (e *EndChildren) after() int64 { return e.After }
+func (*AnswerRelic) after() int64   { return 0 }
 func (*Verify) after() int64        { return 0 }
 func (*SetTimer) after() int64      { return 0 }
 func (*StopTimer) after() int64     { return 0 }

@@ -125,6 +125,18 @@ type ActionEnded struct {
 	Audits   []messages.Audit
 }
 
+// RelicCall does one operation on a key-value relic for an action that has begun; the
+// answer is AnswerRelic.
+type RelicCall struct {
+	Ident
+	ID     string // of the action
+	Key    string // idempotency key: the action's, or that of a step in it
+	Relic  string
+	Args   string // JSON object: the operation and its parameters
+	Limits messages.RelicLimits
+	Handle uint64
+}
+
 // Due says that the time of a Schedule has come.
 type Due struct {
 	Ident
@@ -210,6 +222,7 @@ func (*Emitted) input() string       { return "Emitted" }
 func (*ProgramCall) input() string   { return "ProgramCall" }
 func (*Judged) input() string        { return "Judged" }
 func (*ActionEnded) input() string   { return "ActionEnded" }
+func (*RelicCall) input() string     { return "RelicCall" }
 func (*Due) input() string           { return "Due" }
 func (*ProgramEnd) input() string    { return "ProgramEnd" }
 func (*Verified) input() string      { return "Verified" }

@@ -197,6 +197,8 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 		m.judged(in)
 	case *ActionEnded:
 		m.actionEnded(in)
+	case *RelicCall:
+		m.relicCall(in)
 	case *Due:
 		m.dueAgain(in)
 	case *ProgramEnd:

@@ -24,6 +24,7 @@ func inputsAt(id Ident) []Input {
 		&ChildDown{Ident: id, Child: ChildModel}, &ChildDown{Ident: id, Child: ChildInterpreter},
 		&ChildDown{Ident: id, Child: ChildAction, ID: "#1"}, &ChildDown{Ident: id, Child: "?"}, &Settle{},
 		&Approve{Approval: "x", Answer: messages.GateApprove, By: "u"}, &Expire{},
+		&RelicCall{Ident: id, ID: "#1", Key: "k", Relic: "r", Args: `{"operation":"set","key":"a","value":1}`},
 	}
 }
 
@@ -75,14 +76,14 @@ func TestEveryInputInEveryPhase(t *testing.T) {
 	//                          Open Submit Cancel | ModelOpened ModelSwitched Decoded ReplyEnd | Emitted
 	//                          ProgramCall Judged ActionEnded ProgramEnd | Verified | Timer turn, grace |
 	//                          ChildDown model, interpreter, action, unknown | Settle |
-	//                          Approve (refused by an answer), Expire
+	//                          Approve (refused by an answer), Expire | RelicCall
 	want := map[Phase]string{
-		Idle:       "ihh dddd ddddd d dd dddd h hh",
-		Generating: "ihh hhhh ddddd i hd hddi i hh",
-		Running:    "ihh dddd hhhhh i hd dhhi i hh",
-		Draining:   "ihh dddd hhdhh i hh dhhi i hh",
-		Suspended:  "ihh dddd ddddd i dd dddi i hh",
-		Verifying:  "ihh dddd ddddd h hd dddi i hh",
+		Idle:       "ihh dddd ddddd d dd dddd h hh d",
+		Generating: "ihh hhhh ddddd i hd hddi i hh d",
+		Running:    "ihh dddd hhhhh i hd dhhi i hh h",
+		Draining:   "ihh dddd hhdhh i hh dhhi i hh h",
+		Suspended:  "ihh dddd ddddd i dd dddi i hh d",
+		Verifying:  "ihh dddd ddddd h hd dddi i hh d",
 	}
 	for phase, row := range want {
 		row = strings.ReplaceAll(row, " ", "")

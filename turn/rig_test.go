@@ -517,6 +517,14 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		a.started[b.ID]++
 		return inTurn()
+	case *messages.RelicChanged:
+		if a.outlived[r.Turn][b.ID] {
+			return nil
+		}
+		if !a.open[b.ID] || a.started[b.ID] == 0 || b.Key == "" {
+			return fmt.Errorf("action %s, which does not run, changes %s", b.ID, b.Relic)
+		}
+		return inTurn()
 	case *messages.ActionApproval:
 		if b.Approval == "" {
 			return inTurn()

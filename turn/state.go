@@ -36,6 +36,8 @@ type State struct {
 	Window *Window `json:"window,omitzero"`
 	// Note says what withdrawn runs have done, until a run after them ends.
 	Note string `json:"note,omitzero"`
+	// Relics are the key-value ones by name: JSON by key.
+	Relics map[string]map[string]string `json:"relics,omitzero"`
 }
 
 // Question is what a call that needs confirmation asks.
@@ -173,6 +175,8 @@ type OpenAction struct {
 	Reserved *messages.Budget `json:"reserved,omitzero"`
 	Used     *messages.Budget `json:"used,omitzero"`
 	Question *Question        `json:"question,omitzero"`
+	// Kept is what the action has done to key-value relics.
+	Kept []Kept `json:"kept,omitzero"`
 }
 
 // ActionShape is what the loop guard keeps of an ended action.
@@ -369,6 +373,8 @@ func (s *State) applyTurn(r *messages.Record) {
 				a.Args = b.Args
 			}
 		}
+	case *messages.RelicChanged:
+		s.changeRelic(t.action(b.ID), b)
 	case *messages.ActionApproval:
 		if a := t.action(b.ID); a != nil && b.Approval != "" {
 			a.asked(r, b)

@@ -18,7 +18,7 @@ func fullState() State {
 		Seq: 40, Turn: 7, Runs: 4, Requests: 9, Closed: true, OutDigest: d, ScrDigest: d,
 		Queue:     []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
 		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
-		Variables: Variables{"v": "[1]"},
+		Variables: Variables{"v": "[1]"}, Relics: map[string]map[string]string{"r": {"k": "1"}},
 		Note:      "n",
 		Window:    &Window{Waiting: Waiting{Run: 2, Seq: 35, Text: "w", Policy: messages.Interrupt, Userdata: "u", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, More: []Part{{Seq: 36}}, Merged: []Part{{Seq: 37}}}, Opened: 3, Until: 4},
 		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},

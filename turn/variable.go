@@ -51,7 +51,7 @@ func (v Variables) Do(action, args string) (result string, err error) {
 	switch action {
 	case messages.InternalSetVariable:
 		if !known && len(v) >= MaxVariables {
-			return "", refuseVariable(messages.ErrQuota, ReasonVariableLimit, "name", "a session has "+strconv.Itoa(MaxVariables)+" variables at most")
+			return "", failure(messages.ErrQuota, ReasonVariableLimit, "name", "a session has "+strconv.Itoa(MaxVariables)+" variables at most")
 		}
 		return `{"name":` + quote(c.name) + `}`, nil
 	case messages.InternalDeleteVariable:
@@ -103,11 +103,11 @@ func readVariable(action, args string) (c variableCall, err error) {
 	case messages.InternalClearContext:
 		takesName = false
 	default:
-		return c, refuseVariable(messages.ErrConfig, ReasonBadField, "name", action+" is not about variables")
+		return c, failure(messages.ErrConfig, ReasonBadField, "name", action+" is not about variables")
 	}
 	given := map[string]jsontext.Value{}
 	if json.Unmarshal([]byte(args), &given) != nil || given == nil {
-		return c, refuseVariable(messages.ErrConfig, ReasonBadField, "parameters", "they must be an object")
+		return c, failure(messages.ErrConfig, ReasonBadField, "parameters", "they must be an object")
 	}
 	for key, v := range given {
 		switch {
@@ -116,33 +116,34 @@ func readVariable(action, args string) (c variableCall, err error) {
 		case key == "value" && takesValue:
 			in.Value = v
 		default:
-			return c, refuseVariable(messages.ErrConfig, ReasonBadField, "parameters", "there is none that is called "+quote(clip(key)))
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters", "there is none that is called "+quote(clip(key)))
 		}
 	}
 	if takesName {
 		name, bad := jsontext.AppendUnquote(nil, in.Name)
 		if bad != nil || !variableName(string(name)) {
-			return c, refuseVariable(messages.ErrConfig, ReasonBadField, "parameters.name", "want a letter or '_', then up to "+strconv.Itoa(maxVariableNameBytes-1)+" letters, digits or '_'")
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters.name", "want a letter or '_', then up to "+strconv.Itoa(maxVariableNameBytes-1)+" letters, digits or '_'")
 		}
 		c.name = string(name)
 	}
 	if takesValue {
 		if in.Value == nil {
-			return c, refuseVariable(messages.ErrConfig, ReasonBadField, "parameters.value", "missing")
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters.value", "missing")
 		}
 		own := in.Value.Clone()
 		if own.Canonicalize() != nil {
-			return c, refuseVariable(messages.ErrConfig, ReasonBadField, "parameters.value", "it is no JSON")
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters.value", "it is no JSON")
 		}
 		if len(own) > MaxVariableBytes {
-			return c, refuseVariable(messages.ErrQuota, ReasonValueLimit, "parameters.value", "it has "+strconv.Itoa(len(own))+" bytes as JSON; the limit is "+strconv.Itoa(MaxVariableBytes))
+			return c, failure(messages.ErrQuota, ReasonValueLimit, "parameters.value", "it has "+strconv.Itoa(len(own))+" bytes as JSON; the limit is "+strconv.Itoa(MaxVariableBytes))
 		}
 		c.value = string(own)
 	}
 	return c, nil
 }
 
-func refuseVariable(code messages.Code, reason, field, why string) error {
+// failure is that of an action, for its record and the model.
+func failure(code messages.Code, reason, field, why string) error {
 	return &messages.Error{Code: code, Reason: reason, Field: field, Detail: why}
 }
 

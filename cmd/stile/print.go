@@ -204,6 +204,8 @@ func (p *printer) record(r *messages.Record) {
 		}
 	case *messages.ActionEnded:
 		p.ended(b)
+	case *messages.RelicChanged:
+		p.line(dim, "keeps", b.ID+" "+b.Relic+" "+oneLine(b.Args, 100))
 	case *messages.ParseFault:
 		p.line(yellow, "fault", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
 	case *messages.Lint:

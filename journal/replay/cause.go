@@ -13,6 +13,10 @@ import (
 // is queued, and the cancel of a run that waits.
 func (p *player) meanwhile(r *messages.Record) turn.Input {
 	switch b := r.Body.(type) {
+	case *messages.RelicChanged:
+		if id, flying := p.machine.Flight(); !flying || id.Turn != r.Turn {
+			return p.changed(r, b) // by a detached action
+		}
 	case *messages.ActionEnded, *messages.Audit:
 		if id, flying := p.machine.Flight(); !flying || id.Turn != r.Turn {
 			if in, err := p.actionEnded(r); err == nil { // of a detached action
@@ -64,6 +68,8 @@ func (p *player) cause(r *messages.Record) (turn.Input, error) {
 		case messages.GateApprove, messages.GateDeny:
 			return &turn.Approve{Approval: b.Approval, Answer: b.State, By: b.By, Reason: b.Reason, Digest: b.Digest}, nil
 		}
+	case *messages.RelicChanged:
+		return p.changed(r, b), nil
 	case *messages.Audit, *messages.ActionEnded:
 		return p.actionEnded(r)
 	}
@@ -134,6 +140,18 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 		}
 	}
 	return nil, p.stuck(r, "the journal ends inside an action's end")
+}
+
+// changed is the call that changed a relic. The machine judges it again, under the
+// hardest limits: those of the manifest it was within.
+func (p *player) changed(r *messages.Record, b *messages.RelicChanged) turn.Input {
+	id, _ := p.machine.Flight()
+	if begun, ok := p.begun[action{r.Turn, b.ID}]; ok {
+		id = begun
+	}
+	return &turn.RelicCall{Ident: id, ID: b.ID, Key: b.Key, Relic: b.Relic, Args: b.Args, Limits: messages.RelicLimits{
+		Keys: turn.MaxRelicKeys, ValueBytes: turn.MaxRelicValueBytes, Bytes: turn.MaxRelicBytes,
+	}}
 }
 
 // panicked restores the crash of an action; its text stands in the control record

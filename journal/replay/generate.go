@@ -66,7 +66,7 @@ func (p *player) generate(r *messages.Record) error {
 		return p.step(r.TS, &turn.ModelSwitched{Ident: id, Fallback: messages.ModelFallback{From: from, Reason: b.Reason, To: b.To}})
 	case *messages.ModelChunk:
 		return p.chunk(r, b)
-	case *messages.Audit, *messages.ActionStarted, *messages.ActionApproval, *messages.ActionEnded:
+	case *messages.Audit, *messages.RelicChanged, *messages.ActionStarted, *messages.ActionApproval, *messages.ActionEnded:
 		return p.caused(r)
 	case *messages.Control:
 		if b.What == messages.ControlModelError {
