@@ -60,7 +60,7 @@ func TestKeyValueRelic(t *testing.T) {
 		a := shelved(t, "{}",
 			put("a", "sync", "notes", `{"operation":"set","key":"city","value":{"name":"Oslo"}}`)+adds.String()+
 				`<action id="w" type="workflow" depends_on="`+strings.Join(ids, ",")+`">{"name":"twice","parameters":{"by":5}}</action>`+
-				put("f", "fire_and_forget", "other", `{"operation":"set","key":"city","value":1}`)+
+				put("f", "sync", "other", `{"operation":"set","key":"city","value":1}`)+
 				`<response>${w.0} ${w.1} ${w.2}</response>`,
 			put("b", "sync", "notes", `{"operation":"get","key":"city"}`)+put("c", "sync", "notes", `{"operation":"add","key":"n"}`)+
 				put("d", "sync", "notes", `{"operation":"delete","key":"city"}`)+put("e", "sync", "notes", `{"operation":"list"}`)+

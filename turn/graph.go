@@ -256,16 +256,20 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 	if c.done { // before the turn was restored
 		return m.tellPlan(c, true)
 	}
-	if !c.started { // else it begins again with what it began with
-		c.Args = params
-	}
-	params = c.Args
-	digest := messages.Digest(sha256.Sum256([]byte(params)))
-	c.key = m.actionKey(c.ID, digest)
 	var q Question
-	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Question != nil {
+	a := m.state.Open.Turn.action(c.ID)
+	if a != nil && a.Question != nil {
 		q = *a.Question
 	}
+	switch {
+	case c.started: // it begins again with what it began with
+	case q.ID != "": // and what was asked about is what is done
+		c.Args = cmp.Or(q.Args, a.Args)
+	default:
+		c.Args = params
+	}
+	digest := messages.Digest(sha256.Sum256([]byte(c.Args)))
+	c.key = m.actionKey(c.ID, digest)
 	switch {
 	case !c.found:
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: plan.NoTarget.String()})

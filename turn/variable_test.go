@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -27,6 +28,7 @@ func ruled(t messages.ActionType, name string) (messages.Class, bool) {
 func TestRestoredVariables(t *testing.T) {
 	const reply = `<action id="v" type="internal">{"name":"set_variable","parameters":{"name":"x","value":1}}</action>` +
 		`<action id="e" mode="async">{"name":"read"}</action><action id="l" mode="async" depends_on="e">{"name":"idem","parameters":{"v":"$x"}}</action>` +
+		`<action id="q" mode="async" depends_on="e">{"name":"write","parameters":{"v":"$x"}}</action>` +
 		`<action id="a" mode="async">{"name":"read","parameters":{"v":"$x"}}</action><response final="false">x is $x</response>` +
 		`<action id="w" type="internal" mode="fire_and_forget">{"name":"set_variable","parameters":{"name":"x","value":2}}</action>` +
 		`<action id="k" mode="async">{"name":"keyed","parameters":{"v":"$x"}}</action>` +
@@ -36,7 +38,7 @@ func TestRestoredVariables(t *testing.T) {
 	for restart := range 3 {
 		t.Run(fmt.Sprint(restart), func(t *testing.T) {
 			s := &streamed{rig: newRig(t, Rules{Dialect: "test", Judge: cortex.Dialect{}, Target: ruled}, 1)}
-			started := map[string]*StartAction{}
+			started, judged := map[string]*StartAction{}, map[string]string{}
 			var work []Effect
 			run := func(effects []Effect) {
 				for work = append(work, effects...); len(work) > 0; {
@@ -45,7 +47,12 @@ func TestRestoredVariables(t *testing.T) {
 					var in Input
 					switch e := e.(type) {
 					case *AskGate:
-						in = &Judged{Ident: e.Ident, ID: e.ID, Answer: messages.GateApprove}
+						judged[e.ID] = e.Args
+						answer := messages.GateApprove
+						if e.ID == "q" {
+							answer = messages.GateConfirm
+						}
+						in = &Judged{Ident: e.Ident, ID: e.ID, Answer: answer}
 					case *StartAction:
 						if was := started[e.ID]; was != nil && (was.Args != e.Args || was.Key != e.Key) {
 							t.Errorf("%s began with %s under %s, and again with %s under %s", e.ID, was.Args, was.Key, e.Args, e.Key)
@@ -84,6 +91,9 @@ func TestRestoredVariables(t *testing.T) {
 				run(s.do(s.recorded()))
 			}
 			id, _ = s.m.Flight()
+			q := s.m.State().Open.Turn.action("q").Question
+			run(s.do(&Approve{Approval: q.ID, Answer: messages.GateApprove, By: "u", Digest: sha256.Sum256([]byte(`{"v":3}`))}))
+			run(s.do(&ActionEnded{Ident: id, ID: "q", State: messages.ActionOK, Result: `1`}))
 			run(s.do(&ActionEnded{Ident: id, ID: "l", State: messages.ActionOK, Result: `1`}))
 			run(s.do(&ActionEnded{Ident: id, ID: "a", State: messages.ActionOK, Result: `"read"`}))
 			run(s.do(&ActionEnded{Ident: id, ID: "k", State: messages.ActionOK, Result: `"kept"`}))
@@ -105,6 +115,9 @@ func TestRestoredVariables(t *testing.T) {
 			}
 			if started["a"].Args != `{"v":1}` || started["k"].Args != `{"v":2}` || started["l"].Args != `{"v":3}` {
 				t.Errorf("a began with %s, k with %s, l with %s", started["a"].Args, started["k"].Args, started["l"].Args)
+			}
+			if started["q"] == nil || started["q"].Args != `{"v":3}` || judged["q"] != `{"v":3}` {
+				t.Errorf("q was judged with %s and began with %v", judged["q"], started["q"])
 			}
 			if s.m.Phase() != Idle || s.m.State().Variables["x"] != "3" || len(s.m.State().Variables) != 1 {
 				t.Errorf("in %s with %v", s.m.Phase(), s.m.State().Variables)
