@@ -98,14 +98,14 @@ type compiled struct {
 
 // Check tells whether an agent could be opened, without a runtime: what it names
 // must exist and its files must be readable. Of cfg, the Config it is meant for,
-// Dialects, Models, Providers and Sandbox are looked at. Errors are ERR_CONFIG, naming the
+// Databases, Dialects, Models, Providers and Sandbox are looked at. Errors are ERR_CONFIG, naming the
 // field.
 func Check(a *Agent, cfg Config) error {
 	rt, err := newCompiler(cfg.Dialects)
 	if err != nil {
 		return err
 	}
-	rt.cfg.Models, rt.cfg.Providers = cfg.Models, cfg.Providers
+	rt.cfg.Models, rt.cfg.Providers, rt.cfg.Databases = cfg.Models, cfg.Providers, cfg.Databases
 	if cfg.Sandbox != nil {
 		rt.cfg.Sandbox = cfg.Sandbox
 	}

@@ -173,7 +173,7 @@ func (rt *Runtime) targets(a *Agent, m *manifest.Manifest, set *tools.Set, gate 
 			continue
 		}
 		at := fmt.Sprintf("define.relics[%d]", i)
-		x, err := relic(d, at)
+		x, err := rt.relic(a, d, at)
 		if err == nil {
 			err = under(at, t.Add(x))
 		}
@@ -289,8 +289,12 @@ func (a *Agent) commands(m *manifest.Manifest) ([]tools.Tool, error) {
 }
 
 // relic makes the target of a relic.
-func relic(d *manifest.Relic, at string) (*tools.Executor, error) {
-	if d.ServiceType != "key_value" {
+func (rt *Runtime) relic(a *Agent, d *manifest.Relic, at string) (*tools.Executor, error) {
+	switch d.ServiceType {
+	case "sql":
+		return rt.database(a, d, at)
+	case "key_value":
+	default:
 		return service(d, at)
 	}
 	return tools.KeyValue(tools.Shelf{

@@ -72,6 +72,9 @@ type Config struct {
 	// Providers make the models of manifests that say where a model is and which key
 	// it gets: model.base_url, secret and so on. Models goes before it.
 	Providers map[string]llm.Provider
+	// Databases are the kinds of database, beside sqlite, that relics may be in, such as
+	// postgres: tools/sql/postgres.Open.
+	Databases map[string]Database
 	// Dialects are further ones, beside plain and aeiou.
 	Dialects []parse.Dialect
 	// Log gets what operators want to know; nil is silent.

@@ -33,7 +33,7 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	if s.air.actions == nil {
 		s.air.actions = map[string]*actionRun{}
 	}
-	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, epoch: s.sealer.Epoch()}
+	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, inc: s.inc, epoch: s.sealer.Epoch()}
 	if e.Type == messages.TypeInternal {
 		a.variables = s.machine.State().Variables // a value: changes give another
 	}
@@ -51,7 +51,7 @@ type detachedID struct {
 // startDetached begins an action that ends with the session at the latest.
 func (s *session) startDetached(c actor.Context, e *turn.StartAction) {
 	ctx, cancel := context.WithCancelCause(s.host.ctx)
-	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, epoch: s.sealer.Epoch()}
+	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, inc: s.inc, epoch: s.sealer.Epoch()}
 	run := &actionRun{cancel: cancel}
 	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) })
 	if s.detached == nil {
@@ -80,6 +80,7 @@ type action struct {
 	sid   string
 	start *turn.StartAction
 	ctx   context.Context
+	inc   messages.Incarnation
 	epoch int64
 	// variables are the session's, for an internal action.
 	variables map[string]string
@@ -154,7 +155,7 @@ func (a *action) attempt() *turn.ActionEnded {
 // work finds what the action is to do. end says that there is nothing.
 func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
 	call := &tools.Call{
-		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Epoch: a.epoch,
+		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
 		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child, Keep: a.keep,
 	}
 	if a.start.Type != "" {

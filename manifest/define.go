@@ -87,7 +87,7 @@ type Relic struct {
 	Summary     string        `yaml:"summary" doc:"One line for the model that calls it."`
 	Author      string        `yaml:"author" doc:"Who wrote it."`
 	State       string        `yaml:"state" doc:"Stage of its life, for people."`
-	ServiceType string        `yaml:"service_type" required:"true" enum:"http|sql|key_value" later:"sql" doc:"What kind of service it is."`
+	ServiceType string        `yaml:"service_type" required:"true" enum:"http|sql|key_value" doc:"What kind of service it is."`
 	Connection  Connection    `yaml:"connection" doc:"How the service is reached."`
 	Interface   Interface     `yaml:"interface" doc:"What actions may ask of it."`
 	Storage     Storage       `yaml:"storage" optional:"true" doc:"How much a key_value relic keeps for a session."`
@@ -148,11 +148,14 @@ func (c *checker) command(path string, d *Command) {
 // Connection says how a service is reached.
 type Connection struct {
 	BaseURL  string   `yaml:"base_url" shape:"url" doc:"Address in front of the endpoints' paths."`
+	Driver   string   `yaml:"driver" enum:"sqlite|postgres" doc:"Database of a sql relic."`
+	Path     string   `yaml:"path" shape:"file" doc:"File of a SQLite database, in the agent's folder."`
 	Hosts    []string `yaml:"hosts" shape:"name" doc:"Further hosts that a redirect may lead to."`
-	Secret   string   `yaml:"secret" shape:"secret" doc:"Environment variable that holds the key; never the key itself."`
+	Secret   string   `yaml:"secret" shape:"secret" doc:"Environment variable that holds the key, or the URL of a PostgreSQL database; never the key itself."`
 	Header   string   `yaml:"header" shape:"name" doc:"Header that carries the key as it is; without it Authorization carries it as a bearer token."`
 	Private  bool     `yaml:"private" doc:"Whether the service may be in a private network or on this machine."`
 	MaxBytes int64    `yaml:"max_bytes" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest answer; 1MiB when nothing is said."`
+	MaxRows  int64    `yaml:"max_rows" min:"1" max:"10000" optional:"true" doc:"Rows in an answer of a database; 100 when nothing is said."`
 }
 
 // Interface is what a relic can be asked.
@@ -166,8 +169,10 @@ type Endpoint struct {
 	Name       string      `yaml:"name" required:"true" shape:"id" doc:"Value of the parameter operation."`
 	Summary    string      `yaml:"summary" doc:"One line for the model."`
 	Method     string      `yaml:"method" enum:"GET|HEAD|POST|PUT|PATCH|DELETE" doc:"Method; GET when nothing is said."`
-	Path       string      `yaml:"path" required:"true" raw:"true" shape:"path" doc:"Path under base_url; {name} stands for a parameter. The others go into the query, or as JSON into the body of POST, PUT and PATCH."`
-	Class      string      `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; by the method when nothing is said: GET and HEAD read_only, PUT and DELETE idempotent, others effectful. keyed: it heeds Idempotency-Key."`
+	Path       string      `yaml:"path" raw:"true" shape:"path" doc:"Path under base_url; {name} stands for a parameter. The others go into the query, or as JSON into the body of POST, PUT and PATCH."`
+	Query      string      `yaml:"query" raw:"true" doc:"Statement of a database that reads; :name stands for a parameter, and is bound."`
+	Exec       string      `yaml:"exec" raw:"true" doc:"Statement of a database that changes something."`
+	Class      string      `yaml:"class" enum:"read_only|idempotent|keyed|effectful" doc:"What repeating it does; by the method when nothing is said: GET and HEAD read_only, PUT and DELETE idempotent, others effectful. keyed: it heeds Idempotency-Key. A query is read_only, an exec effectful when nothing is said, and a keyed one is done once under its key."`
 	Parameters []Parameter `yaml:"parameters" doc:"What it takes."`
 }
 
@@ -199,6 +204,7 @@ func (c *checker) relic(path string, d *Relic) {
 	if keeps {
 		return
 	}
+	c.connection(join(path, "connection"), d)
 	if d.ServiceType == "http" && d.Connection.BaseURL == "" {
 		c.add(join(path, "connection.base_url"), ReasonMissing, "missing")
 	}
@@ -220,12 +226,73 @@ func (c *checker) relic(path string, d *Relic) {
 				c.add(join(index(join(at, "parameters"), j), "name"), ReasonBadValue, "operation selects the endpoint")
 			}
 		}
+		c.endpoint(at, d, e)
+		if d.ServiceType == "sql" {
+			continue
+		}
 		for _, name := range e.PathNames() {
 			j := slices.IndexFunc(e.Parameters, func(p Parameter) bool { return p.Name == name })
 			if j < 0 || !e.Parameters[j].Required && e.Parameters[j].Default == nil {
 				c.add(join(at, "path"), ReasonBadValue, "{%s} is no parameter that is required or has a default", name)
 			}
 		}
+	}
+}
+
+// connection checks what a kind of service needs and has no use for.
+func (c *checker) connection(path string, d *Relic) {
+	n := &d.Connection
+	database := d.ServiceType == "sql"
+	file := database && n.Driver == "sqlite"
+	for _, k := range []struct {
+		key             string
+		given, ok, must bool
+	}{
+		{"base_url", n.BaseURL != "", !database, false},
+		{"hosts", len(n.Hosts) > 0, !database, false},
+		{"header", n.Header != "", !database, false},
+		{"private", n.Private, !database, false},
+		{"driver", n.Driver != "", database, database},
+		{"path", n.Path != "", file, file},
+		{"secret", n.Secret != "", !file, database && n.Driver == "postgres"},
+		{"max_rows", n.MaxRows != 0, database, false},
+	} {
+		switch {
+		case k.given && !k.ok:
+			c.add(join(path, k.key), ReasonBadValue, "there is no use for it here")
+		case k.must && !k.given:
+			c.add(join(path, k.key), ReasonMissing, "missing")
+		}
+	}
+}
+
+// endpoint checks one against the kind of service it is of.
+func (c *checker) endpoint(path string, d *Relic, e *Endpoint) {
+	if d.ServiceType != "sql" {
+		if e.Path == "" {
+			c.add(join(path, "path"), ReasonMissing, "missing")
+		}
+		if e.Query != "" {
+			c.add(join(path, "query"), ReasonBadValue, "a service has no statements")
+		}
+		if e.Exec != "" {
+			c.add(join(path, "exec"), ReasonBadValue, "a service has no statements")
+		}
+		return
+	}
+	if e.Path != "" {
+		c.add(join(path, "path"), ReasonBadValue, "a database has statements: query or exec")
+	}
+	if e.Method != "" {
+		c.add(join(path, "method"), ReasonBadValue, "a database has statements: query or exec")
+	}
+	switch {
+	case e.Query == "" && e.Exec == "":
+		c.add(path, ReasonMissing, "want query or exec")
+	case e.Query != "" && e.Exec != "":
+		c.add(join(path, "exec"), ReasonBadValue, "there is a query already")
+	case e.Query != "" && e.Class != "" && e.Class != "read_only", e.Exec != "" && e.Class == "read_only":
+		c.add(join(path, "class"), ReasonBadValue, "a query is read_only, and an exec is not")
 	}
 }
 

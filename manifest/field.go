@@ -95,6 +95,7 @@ var shapes = map[string]shape{
 	"action": {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`), "a letter or '_', then up to 63 letters, digits, '_', '.' or '-'"},
 	"env":    {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`), "the name of an environment variable"},
 	"url":    {regexp.MustCompile(`^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$`), "an address such as http://localhost:11434/v1, without name, query or fragment"},
+	"file":   {regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*){0,15}$`), "a path such as data/orders.db, below the agent's folder"},
 	// Capitals only, because a key that is written here by mistake has others.
 	"secret": {regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`), "the name of an environment variable, in capitals; the key itself does not belong into a manifest"},
 	"grant":  {regexp.MustCompile(`^([A-Za-z0-9._-]+|[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:([A-Za-z0-9._-]+|\*))$`), "tenant:user:id, a bare id, or tenant:user:*"},

@@ -51,7 +51,6 @@ type Endpoint struct {
 }
 
 const (
-	operation       = "operation"
 	maxRedirects    = 5
 	maxAnswer       = 1 << 20
 	connectTime     = 10 * time.Second
@@ -70,10 +69,7 @@ func HTTP(s Service) (*Executor, error) {
 		s.MaxBytes = maxAnswer
 	}
 	s.Endpoints = slices.Clone(s.Endpoints)
-	selects := Parameter{Name: operation, Type: "string", Required: true}
-	summary := s.Summary
-	class := messages.Pure
-	var params Parameters
+	var ops Operations
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if e.Method == "" {
@@ -82,54 +78,20 @@ func HTTP(s Service) (*Executor, error) {
 		if e.Class == "" {
 			e.Class = classOfMethod(e.Method)
 		}
-		class = worse(class, e.Class)
-		name, _ := jsontext.AppendQuote(nil, e.Name)
-		selects.Enum = append(selects.Enum, string(name))
-		summary += " " + e.Name + e.Params.Signature()
-		if e.Summary != "" {
-			summary += ": " + e.Summary
-		}
-		summary += "."
-		for _, p := range e.Params { // the model sees them all, each endpoint takes its own
-			if !slices.ContainsFunc(params, func(q Parameter) bool { return q.Name == p.Name }) {
-				p.Required, p.Default = false, ""
-				params = append(params, p)
-			}
-		}
+		ops = append(ops, Operation{Name: e.Name, Summary: e.Summary, Class: e.Class, Params: e.Params})
 	}
+	summary, params, class := ops.Describe(s.Summary)
 	client := s.client(base)
 	return &Executor{
-		Type: messages.TypeRelic, Name: s.Name, Summary: strings.TrimSpace(summary), Params: append(Parameters{selects}, params...),
-		Class: class, Timeout: s.Timeout,
+		Type: messages.TypeRelic, Name: s.Name, Summary: summary, Params: params, Class: class, Timeout: s.Timeout,
 		Run: func(ctx context.Context, c *Call, args string) (string, error) {
-			given, err := members(args)
+			at, given, err := ops.Pick(args)
 			if err != nil {
 				return "", err
 			}
-			if why := selects.misfit(orNull(given[operation])); why != "" {
-				return "", neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", operation, why)
-			}
-			name, _ := jsontext.AppendUnquote(nil, given[operation])
-			e := &s.Endpoints[slices.IndexFunc(s.Endpoints, func(e Endpoint) bool { return e.Name == string(name) })]
-			delete(given, operation)
-			rest, err := json.Marshal(given)
-			if err != nil {
-				return "", err
-			}
-			if given, err = e.Params.Bind(string(rest)); err != nil {
-				return "", err
-			}
-			return s.do(ctx, client, base, e, c, given)
+			return s.do(ctx, client, base, &s.Endpoints[at], c, given)
 		},
 	}, nil
-}
-
-// orNull gives null for a member that is not there.
-func orNull(v jsontext.Value) jsontext.Value {
-	if v == nil {
-		return jsontext.Value("null")
-	}
-	return v
 }
 
 func classOfMethod(method string) messages.Class {

@@ -53,11 +53,12 @@ type Tool struct {
 type Call struct {
 	SID     string
 	Turn    int64
-	ID      string // of the action, unique in its turn
-	Name    string // of the tool
-	Key     string // idempotency key, the same for every attempt and owner (design.md §7)
-	Epoch   int64  // fencing token: a store refuses a call of an older one
-	Attempt int64  // 1-based
+	ID      string               // of the action, unique in its turn
+	Name    string               // of the tool
+	Key     string               // idempotency key, the same for every attempt and owner (design.md §7)
+	Inc     messages.Incarnation // of the session
+	Epoch   int64                // fencing token: a store refuses a call of an older one
+	Attempt int64                // 1-based
 	// Retries counts the attempts that failed before this one. What a crash cut off is
 	// repeated under the same number.
 	Retries int64

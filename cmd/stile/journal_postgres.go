@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/journal/postgres"
+	relics "github.com/seed14be6753/stile/tools/sql/postgres"
 )
 
 func openPostgres(ctx context.Context, url string, readOnly bool) (sharedJournal, error) {
@@ -14,6 +16,11 @@ func openPostgres(ctx context.Context, url string, readOnly bool) (sharedJournal
 		return nil, err
 	}
 	return s, nil
+}
+
+// databases are those that relics may be in, beside sqlite.
+func databases() map[string]stile.Database {
+	return map[string]stile.Database{"postgres": relics.Open}
 }
 
 func holdsPassword(url string) bool { return postgres.HasPassword(url) }

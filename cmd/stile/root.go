@@ -92,7 +92,7 @@ func (a *app) passphrase() ([]byte, error) {
 // config is how this command line wants its runtime.
 func (a *app) config() (stile.Config, error) {
 	pass, err := a.passphrase()
-	return stile.Config{Dir: a.dir, Passphrase: pass, Providers: vendors(a.lookup)}, err
+	return stile.Config{Dir: a.dir, Passphrase: pass, Providers: vendors(a.lookup), Databases: databases()}, err
 }
 
 // lookup reads the environment; an empty variable is none.
