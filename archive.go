@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
@@ -66,8 +68,16 @@ func (a *Archive) Close() error {
 
 // Sessions lists the sessions whose SID begins with prefix, in order of SID.
 func (a *Archive) Sessions(ctx context.Context, prefix string) iter.Seq2[journal.Head, error] {
+	return a.SessionsAfter(ctx, prefix, "")
+}
+
+// SessionsAfter is Sessions from behind the session prefix + after on; "" is the first.
+func (a *Archive) SessionsAfter(ctx context.Context, prefix, after string) iter.Seq2[journal.Head, error] {
 	return func(yield func(journal.Head, error) bool) {
 		q := journal.Query{Prefix: prefix, Retired: true}
+		if after != "" {
+			q.AfterSID, q.AfterInc = prefix+after, uuid.Max
+		}
 		for {
 			page, err := a.store.Sessions(ctx, q)
 			if err != nil {

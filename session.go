@@ -16,6 +16,8 @@ type (
 	Position = messages.Position
 	// Record is one entry of a session's journal.
 	Record = messages.Record
+	// Head is what the journal knows of a session without reading it.
+	Head = journal.Head
 	// Error is the one error type; its Code says what happened.
 	Error = messages.Error
 	// Decision ends a turn.
@@ -60,14 +62,15 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 	return &Session{rt: rt, agent: c, key: key, sid: key.SID(), inc: rep.Inc}, nil
 }
 
-// Find opens a session that exists, under the agent that it last ran under: one of
-// Config.Agents, one that sessions were opened with here, or one that those run in child
-// sessions. Errors: ERR_CONFIG when there is no such session or nobody here knows its
-// agent, and those of Open.
+// Find gives a handle on a session that exists, under the agent that it last ran under:
+// one of Config.Agents, one that sessions were opened with here, or one that those run
+// in child sessions. It wakes nobody; what is done with the handle does. A session that
+// does not exist is ERR_CONFIG and IsNotFound; so is, without that, one whose agent
+// nobody here knows.
 func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	head, err := rt.Archive().Head(ctx, name)
 	if journal.IsNotFound(err) {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "session", Detail: "there is no session " + name}
+		return nil, &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
 	}
 	if err != nil {
 		return nil, closedError(err)
@@ -83,11 +86,7 @@ func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	rep, err := rt.host.Open(ctx, key, c.agent)
-	if err != nil {
-		return nil, err
-	}
-	return &Session{rt: rt, agent: c, key: key, sid: head.SID, inc: rep.Inc}, nil
+	return &Session{rt: rt, agent: c, key: key, sid: head.SID, inc: head.Inc}, nil
 }
 
 // SID is the session's id, tenant:user:id.
@@ -160,6 +159,11 @@ func (s *Session) Flush(ctx context.Context) error {
 // erased ones are *messages.Undecoded. It ends at the first error.
 func (s *Session) Records(ctx context.Context) iter.Seq2[*Record, error] {
 	return readRecords(ctx, s.rt.store, s.inc, 0)
+}
+
+// RecordsAfter is Records behind a position.
+func (s *Session) RecordsAfter(ctx context.Context, after int64) iter.Seq2[*Record, error] {
+	return readRecords(ctx, s.rt.store, s.inc, after+1)
 }
 
 // Blob gives bytes that a record names: a reply, an OUTPUT, a SCRATCHPAD.

@@ -4,11 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -38,26 +34,10 @@ func follow(ctx context.Context, run *stile.Run, show func(stile.Update) error) 
 	return run.Decision(watch)
 }
 
-// updateJSON is an update as a line of JSON: a record as exports have it, or
-// {"type":"delta"} with unit, offset and text, or {"type":"retract"} with unit and
-// offset.
+// updateJSON is an update as a line of JSON.
 func updateJSON(buf []byte, u stile.Update) ([]byte, error) {
-	if u.Record != nil {
-		return append(journal.AppendRecord(buf, u.Record), '\n'), nil
-	}
-	d, kind := u.Delta, "delta"
-	if d.Retract {
-		kind = "retract"
-	}
-	b, err := json.Marshal(struct {
-		Kind messages.UnitKind `json:"kind"`
-		Off  int64             `json:"off"`
-		Seq  int64             `json:"seq"`
-		Text string            `json:"text,omitzero"`
-		Type string            `json:"type"`
-		Unit string            `json:"unit"`
-	}{d.Kind, d.Off, d.Seq, d.Text, kind, d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
-	return append(append(buf, b...), '\n'), err
+	buf, err := stile.AppendUpdate(buf, u)
+	return append(buf, '\n'), err
 }
 
 // shower gives what shows updates: JSON lines, or the printer.

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A host that is started serves its agents, and an interrupt ends it with status 0;
+// what it did can be verified then.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said, out := io.Pipe()
+	status := make(chan int, 1)
+	go func() {
+		status <- execute(ctx, []string{"serve", "../../examples/plain/agent.yaml", "--listen", "127.0.0.1:0", "--dir", dir}, console{
+			in: strings.NewReader(""), out: out, err: io.Discard, env: func(string) string { return "" },
+		})
+		out.Close()
+	}()
+	line := make([]byte, 100)
+	n, err := said.Read(line)
+	m := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).Find(line[:n])
+	if err != nil || m == nil {
+		t.Fatalf("%q, %v", line[:n], err)
+	}
+	go io.Copy(io.Discard, said)
+	url := string(m)
+	for _, c := range []struct{ path, body, want string }{
+		{"/v1/sessions", `{"agent": "plain", "id": "ada"}`, `"id":"ada"`},
+		{"/v1/sessions/ada/runs?stream=token", `{"input": "I am Ada."}`, `"decision":"DONE"`},
+	} {
+		res, err := http.Post(url+c.path, "application/json", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || !strings.Contains(string(got), c.want) {
+			t.Errorf("%s: %s %s, %v", c.path, res.Status, got, err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	if got := <-status; got != 0 {
+		t.Errorf("status %d", got)
+	}
+	must(t, "verify", "ada", "--dir", dir)
+}
+
+func TestServeRefuses(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"serve"}, "at least 1 arg"},
+		{[]string{"serve", "testdata/nowhere.yaml"}, "nowhere.yaml"},
+		{[]string{"serve", "../../examples/plain/agent.yaml", "--memory", "--listen", "0.0.0.0:0"}, "does not authenticate"},
+		{[]string{"serve", "../../examples/plain/agent.yaml", "../../examples/plain/agent.yaml", "--memory", "--listen", "127.0.0.1:0"}, "two agents are named plain"},
+	} {
+		if a := stileDo(t, c.args...); a.status == 0 || !strings.Contains(a.err, c.want) {
+			t.Errorf("%q: status %d, %s", c.args, a.status, a.err)
+		}
+	}
+}

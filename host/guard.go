@@ -1,0 +1,109 @@
+package host
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// guard stands in front of every route: it checks where a request says it is going and
+// where it comes from, bounds its body, and keeps a panic to itself.
+//
+// A page of any site can have a browser ask this machine. A foreign name that resolves
+// to loopback shows itself in Host; a foreign page in Origin or Sec-Fetch-Site.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !s.mine(r.Host):
+			write(w, refusal(http.StatusMisdirectedRequest, messages.ErrDenied, "Host", "this host does not serve that name"))
+			return
+		case !s.friendly(r):
+			write(w, refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host"))
+			return
+		case r.ContentLength > maxBody:
+			h.Set("Connection", "close") // what is left of it is not read
+			write(w, refusal(http.StatusRequestEntityTooLarge, messages.ErrConfig, "body", "a body has at most 1 MiB"))
+			return
+		}
+		defer func() {
+			if why := recover(); why != nil {
+				if why == http.ErrAbortHandler {
+					panic(why)
+				}
+				s.log.Error("a handler panicked", zap.String("route", r.Pattern), zap.Any("panic", why), zap.Stack("stack"))
+				write(w, make500())
+			}
+		}()
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// mine tells whether a Host header names this host: an address or name of loopback, or
+// one of Config.Hosts.
+func (s *Server) mine(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if name == "localhost" || s.hosts[name] {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.IsLoopback()
+}
+
+// friendly tells whether a request comes from no page at all, from a page of this
+// host, or from one of Config.Origins.
+func (s *Server) friendly(r *http.Request) bool {
+	switch origin := r.Header.Get("Origin"); {
+	case origin != "":
+		if s.origins[strings.ToLower(origin)] {
+			return true
+		}
+		u, err := url.Parse(origin)
+		return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+	default:
+		site := r.Header.Get("Sec-Fetch-Site")
+		return site == "" || site == "same-origin" || site == "none"
+	}
+}
+
+// loopback tells whether an address can be reached from this machine alone.
+func loopback(addr string) bool {
+	name, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if name == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.IsLoopback()
+}
+
+// write sends a problem where no route was reached.
+func write(w http.ResponseWriter, p *Problem) {
+	b, err := json.Marshal(p)
+	if err != nil {
+		b = nil // it holds strings and numbers: this does not happen
+	}
+	for k, v := range p.GetHeaders() {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(b)
+}

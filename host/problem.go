@@ -1,0 +1,114 @@
+package host
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Problem is the body of every error (RFC 9457), with the product's code and the place
+// of the mistake.
+type Problem struct {
+	Type      string `json:"type" doc:"urn:stile: and the code" example:"urn:stile:ERR_BUSY"`
+	Title     string `json:"title" doc:"what the code means"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail,omitempty" doc:"what happened here"`
+	Code      string `json:"code" example:"ERR_BUSY"`
+	Reason    string `json:"reason,omitempty" doc:"a narrower name than the code"`
+	Retryable bool   `json:"retryable" doc:"the same request may succeed later"`
+	Field     string `json:"field,omitempty" doc:"where: a parameter, or a path in the body"`
+	Line      int    `json:"line,omitempty"`
+	Column    int    `json:"column,omitempty" doc:"in bytes, from 1"`
+	Offset    *int64 `json:"offset,omitempty" doc:"in bytes, from 0"`
+
+	retryAfter time.Duration
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
+
+// GetStatus implements huma.StatusError.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType implements huma.ContentTypeFilter.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// GetHeaders implements huma.HeadersError.
+func (p *Problem) GetHeaders() http.Header {
+	h := http.Header{}
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((p.retryAfter+time.Second-1)/time.Second)))
+	}
+	return h
+}
+
+// problem makes the document of an error. What is no error of ours is a defect: the
+// client hears that, and nothing of what it says.
+func problem(err error) *Problem {
+	var own *Problem
+	if errors.As(err, &own) {
+		return own
+	}
+	var e *messages.Error
+	if !errors.As(err, &e) {
+		return make500()
+	}
+	info, ok := e.Code.Info()
+	if !ok {
+		return make500()
+	}
+	p := &Problem{
+		Type: "urn:stile:" + string(e.Code), Title: info.Meaning, Status: info.HTTP, Code: string(e.Code), Reason: e.Reason,
+		Detail: e.Detail, Retryable: info.Retryable, Field: e.Field, Line: e.Line, Column: e.Col,
+	}
+	if e.HasOffset {
+		p.Offset = &e.Offset
+	}
+	if stile.IsNotFound(err) {
+		p.Status, p.Retryable = http.StatusNotFound, false
+	}
+	if e.Code == messages.ErrBusy {
+		p.retryAfter = time.Second
+	}
+	return p
+}
+
+func make500() *Problem {
+	return &Problem{
+		Type: "urn:stile:" + string(messages.ErrCrash), Title: "The host failed at this request.", Status: http.StatusInternalServerError,
+		Code: string(messages.ErrCrash), Detail: "the log of the host says more",
+	}
+}
+
+// refusal is a problem that the door itself has.
+func refusal(status int, code messages.Code, field, detail string) *Problem {
+	p := problem(&messages.Error{Code: code, Field: field, Detail: detail})
+	p.Status = status
+	return p
+}
+
+// translate makes the framework's complaints about a request documents like all
+// others: it names the first place, and says them all.
+func translate(_ huma.Context, _ string, v any) (any, error) {
+	m, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	if m.Status >= http.StatusInternalServerError {
+		return make500(), nil
+	}
+	p := refusal(m.Status, messages.ErrConfig, "", m.Detail)
+	for i, d := range m.Errors {
+		if i == 0 {
+			p.Field = d.Location
+		}
+		p.Detail += "; " + d.Location + ": " + d.Message
+	}
+	return p, nil
+}

@@ -1,0 +1,157 @@
+package host
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// runView is a run as the door shows it.
+type runView struct {
+	Session  string `json:"session"`
+	Run      int64  `json:"run" doc:"ordinal in the session, from 1"`
+	Position string `json:"position,omitempty" doc:"in front of the run's updates: where its events begin"`
+	Joined   bool   `json:"joined,omitempty" doc:"the idempotency key named an earlier submit"`
+	Ended    bool   `json:"ended"`
+	Decision string `json:"decision,omitempty" enum:"DONE,ABORT,HALT" doc:"when it has ended"`
+	Code     string `json:"code,omitempty" doc:"why, for HALT"`
+	Detail   string `json:"detail,omitempty"`
+	Turns    int64  `json:"turns,omitempty"`
+}
+
+// message is what is submitted.
+type message struct {
+	Input  string `json:"input" maxLength:"524288" doc:"the message; for aeiou also a JSON object with subject and fields"`
+	Policy string `json:"policy,omitempty" maxLength:"32" doc:"when a run is in flight; the agent's own when it is left out"`
+}
+
+type decisionList struct {
+	Decisions []decisionView `json:"decisions"`
+}
+
+type runIn struct {
+	ID  string `path:"id" maxLength:"128"`
+	Run int64  `path:"run" minimum:"1"`
+}
+
+func (s *Server) run(ctx context.Context, in *runIn) (*stile.Run, error) {
+	ses, err := s.find(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return ses.Run(in.Run), nil
+}
+
+func (s *Server) runRoutes() {
+	type submitIn struct {
+		ID     string `path:"id" maxLength:"128"`
+		Key    string `header:"Idempotency-Key" maxLength:"256" doc:"a repeated submit with the same key joins the run of the first"`
+		Stream string `query:"stream" enum:"token,event,none" default:"none" doc:"follow the run in the answer: with growing text, without, or not at all"`
+		Body   message
+	}
+	op := stream(post("submit", "/v1/sessions/{id}/runs", "Submit a message", http.StatusAccepted, "runs"), "text/event-stream")
+	taken := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[runView](), true, "RunView")
+	op.Responses["202"] = &huma.Response{Description: "The run that was begun, or waits", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}}}
+	route(s, op, func(ctx context.Context, in *submitIn) (*huma.StreamResponse, error) {
+		ses, err := s.find(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		var opts []stile.SubmitOption
+		if in.Body.Policy != "" {
+			opts = append(opts, stile.Policy(messages.Policy(in.Body.Policy)))
+		}
+		if in.Key != "" {
+			opts = append(opts, stile.IdempotencyKey(in.Key))
+		}
+		var place func()
+		if in.Stream != "none" {
+			// Before the submit: a run that was taken is not answered with a refusal.
+			if place, err = s.place(); err != nil {
+				return nil, err
+			}
+		}
+		run, err := ses.Submit(ctx, in.Body.Input, opts...)
+		if err != nil {
+			if place != nil {
+				place()
+			}
+			return nil, err
+		}
+		if place == nil {
+			at := stile.Position{Seq: max(0, run.Seq()-1)}
+			return answer(http.StatusAccepted, runView{Session: in.ID, Run: run.Ordinal(), Joined: run.Joined(), Position: at.String()}), nil
+		}
+		return s.events(place, in.Stream == "token", run.Events), nil
+	})
+	route(s, get("get-run", "/v1/sessions/{id}/runs/{run}", "How a run stands", "runs"), func(ctx context.Context, in *runIn) (*answered[runView], error) {
+		run, err := s.run(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		o, ended, err := run.Outcome(ctx)
+		if err != nil {
+			return nil, err
+		}
+		v := runView{Session: in.ID, Run: in.Run, Ended: ended}
+		if ended {
+			v.Decision, v.Code, v.Detail, v.Turns = string(o.Decision), string(o.Reason), o.Detail, o.Turns
+		}
+		return &answered[runView]{Body: v}, nil
+	})
+	route(s, post("cancel-run", "/v1/sessions/{id}/runs/{run}/cancel", "Cancel a run: it ends HALT(ERR_CANCELLED)", http.StatusNoContent, "runs"),
+		func(ctx context.Context, in *runIn) (*struct{}, error) {
+			run, err := s.run(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			return nil, run.Cancel(ctx, s.principal(ctx).user)
+		})
+	type decisionsIn struct {
+		ID    string `path:"id" maxLength:"128"`
+		After int64  `query:"after" minimum:"0" doc:"position of the last one known"`
+		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	}
+	route(s, get("list-decisions", "/v1/sessions/{id}/decisions", "The decisions of a session's turns", "runs"),
+		func(ctx context.Context, in *decisionsIn) (*answered[decisionList], error) {
+			ses, err := s.find(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			var out answered[decisionList]
+			out.Body.Decisions = []decisionView{}
+			for r, err := range ses.RecordsAfter(ctx, in.After) {
+				if err != nil {
+					return nil, err
+				}
+				b, ok := r.Body.(*messages.TurnDecided)
+				if !ok {
+					continue
+				}
+				out.Body.Decisions = append(out.Body.Decisions, decisionView{
+					Seq: r.Seq, Run: r.Run, Turn: r.Turn, Decision: string(b.Decision), Code: string(b.Reason), Detail: b.Detail, At: r.TS.UTC().Format(time.RFC3339Nano),
+				})
+				if len(out.Body.Decisions) == in.Limit {
+					break
+				}
+			}
+			return &out, nil
+		})
+}
+
+// decisionView is a turn's decision.
+type decisionView struct {
+	Seq      int64  `json:"seq"`
+	Run      int64  `json:"run"`
+	Turn     int64  `json:"turn"`
+	Decision string `json:"decision" enum:"CONTINUE,DONE,ABORT,HALT"`
+	Code     string `json:"code,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	At       string `json:"at" format:"date-time"`
+}

@@ -1,0 +1,212 @@
+package host
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// principal is who asks. Until the door authenticates, everybody is the local user.
+type principal struct{ tenant, user string }
+
+func (s *Server) principal(context.Context) principal { return principal{"local", "local"} }
+
+func (p principal) sid(id string) string { return p.tenant + ":" + p.user + ":" + id }
+
+// find gives the caller's session of that id.
+func (s *Server) find(ctx context.Context, id string) (*stile.Session, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	return s.rt.Find(ctx, s.principal(ctx).sid(id))
+}
+
+// checkID refuses an id that is no part of a SID: above all one that would name another
+// user's session.
+func checkID(id string) error {
+	for i := range len(id) {
+		switch c := id[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return &messages.Error{Code: messages.ErrConfig, Field: "id", Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
+		}
+	}
+	if id == "" {
+		return &messages.Error{Code: messages.ErrConfig, Field: "id", Detail: "the id is empty"}
+	}
+	return nil
+}
+
+// sessionView is a session as the door shows it.
+type sessionView struct {
+	ID          string `json:"id"`
+	Incarnation string `json:"incarnation" doc:"tells this session from an earlier one of the same id"`
+	State       string `json:"state" enum:"idle,running,suspended,closed" doc:"suspended: a call waits for approval"`
+	Seq         int64  `json:"seq" doc:"of the last record"`
+	Run         int64  `json:"run" doc:"ordinal of the last run begun"`
+	Turn        int64  `json:"turn" doc:"index of the last turn begun"`
+	Queued      int64  `json:"queued" doc:"accepted inputs that wait"`
+	Hash        string `json:"hash" doc:"of the last record: with seq it is what a cut tail is found with"`
+}
+
+type sessionList struct {
+	Sessions []sessionView `json:"sessions"`
+	Next     string        `json:"next,omitempty" doc:"pass it as after for the next page"`
+}
+
+// sessionSpec is the wish for a session.
+type sessionSpec struct {
+	Agent string `json:"agent" minLength:"1" maxLength:"128" doc:"one of /v1/agents"`
+	ID    string `json:"id,omitempty" maxLength:"128" doc:"a new one when it is left out"`
+}
+
+type sessionIn struct {
+	ID string `path:"id" maxLength:"128"`
+}
+
+func (s *Server) sessionRoutes() {
+	type createIn struct {
+		Body sessionSpec
+	}
+	route(s, post("create-session", "/v1/sessions", "Begin a session", http.StatusCreated, "sessions"),
+		func(ctx context.Context, in *createIn) (*answered[sessionView], error) {
+			agent := s.agents[in.Body.Agent]
+			if agent == nil {
+				return nil, &messages.Error{Code: messages.ErrConfig, Field: "body.agent", Detail: "no agent of that name is offered"}
+			}
+			id := in.Body.ID
+			if id == "" {
+				id = uuid.Must(uuid.NewV7()).String()
+			} else if err := checkID(id); err != nil {
+				return nil, err
+			}
+			name := s.principal(ctx).sid(id)
+			if _, err := s.rt.Archive().Head(ctx, name); err == nil {
+				return nil, refusal(http.StatusConflict, messages.ErrConfig, "body.id", "the session exists already")
+			} else if !stile.IsNotFound(err) {
+				return nil, err
+			}
+			ses, err := s.rt.Open(ctx, name, agent)
+			if err != nil {
+				return nil, err
+			}
+			return s.view(ctx, ses, id)
+		})
+	route(s, get("get-session", "/v1/sessions/{id}", "What a session is doing", "sessions"),
+		func(ctx context.Context, in *sessionIn) (*answered[sessionView], error) {
+			ses, err := s.find(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return s.view(ctx, ses, in.ID)
+		})
+	type listIn struct {
+		After string `query:"after" maxLength:"128" doc:"the last id of the page before"`
+		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	}
+	route(s, get("list-sessions", "/v1/sessions", "The caller's sessions, by id", "sessions"),
+		func(ctx context.Context, in *listIn) (*answered[sessionList], error) {
+			if in.After != "" {
+				if err := checkID(in.After); err != nil {
+					return nil, err
+				}
+			}
+			own := s.principal(ctx).sid("")
+			var out answered[sessionList]
+			out.Body.Sessions = []sessionView{}
+			for h, err := range s.rt.Archive().SessionsAfter(ctx, own, in.After) {
+				if err != nil {
+					return nil, err
+				}
+				if !h.Live {
+					continue
+				}
+				if len(out.Body.Sessions) == in.Limit {
+					out.Body.Next = out.Body.Sessions[in.Limit-1].ID
+					break
+				}
+				out.Body.Sessions = append(out.Body.Sessions, viewOf(h.SID[len(own):], h))
+			}
+			return &out, nil
+		})
+	route(s, stream(get("export-session", "/v1/sessions/{id}/export", "All records as JSON lines, to be verified anywhere", "sessions"), "application/jsonl"),
+		func(ctx context.Context, in *sessionIn) (*huma.StreamResponse, error) {
+			ses, err := s.find(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return &huma.StreamResponse{Body: func(c huma.Context) {
+				c.SetHeader("Content-Type", "application/jsonl")
+				w := s.bounded(c)
+				if err := s.rt.Archive().Export(c.Context(), ses.Incarnation(), w); err != nil {
+					panic(http.ErrAbortHandler) // cut, so that nobody takes a part for the whole
+				}
+			}}, nil
+		})
+	type keysOut struct {
+		ContentType string `header:"Content-Type"`
+		Body        []byte
+	}
+	keys := get("get-keys", "/v1/keys", "The public keys of receipts and tokens (JWKS)", "keys")
+	route(s, keys, func(context.Context, *struct{}) (*keysOut, error) {
+		doc, err := s.rt.Keys().JWKS()
+		return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err
+	})
+}
+
+func (s *Server) view(ctx context.Context, ses *stile.Session, id string) (*answered[sessionView], error) {
+	h, err := ses.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &answered[sessionView]{Body: viewOf(id, h)}, nil
+}
+
+func viewOf(id string, h stile.Head) sessionView {
+	v := sessionView{
+		ID: id, Incarnation: h.Inc.String(), State: "idle", Seq: h.Seq, Run: h.Run, Turn: h.Turn, Queued: h.Queued, Hash: h.Hash.String(),
+	}
+	switch {
+	case h.Closed:
+		v.State = "closed"
+	case h.Suspended():
+		v.State = "suspended"
+	case h.Open || h.Queued > 0:
+		v.State = "running"
+	}
+	return v
+}
+
+// stream says in the description that an answer may be a stream of that type.
+func stream(op huma.Operation, contentType string) huma.Operation {
+	op.Responses = map[string]*huma.Response{
+		"200": {Description: "A stream", Content: map[string]*huma.MediaType{contentType: {Schema: &huma.Schema{Type: huma.TypeString}}}},
+	}
+	return op
+}
+
+// bounded is an answer's body with a deadline for each write: whoever does not read is
+// cut.
+func (s *Server) bounded(c huma.Context) *deadlined {
+	_, w := unwrap(c)
+	return &deadlined{w: w, ctl: http.NewResponseController(w)}
+}
+
+type deadlined struct {
+	w   http.ResponseWriter
+	ctl *http.ResponseController
+}
+
+// Write implements io.Writer.
+func (d *deadlined) Write(p []byte) (int, error) {
+	if err := d.ctl.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return d.w.Write(p)
+}

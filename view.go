@@ -1,0 +1,61 @@
+package stile
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// IsNotFound tells that a session, a record's blob or an answer that was asked for does
+// not exist.
+func IsNotFound(err error) bool {
+	var e *messages.Error
+	return errors.As(err, &e) && e.Reason == journal.ReasonNotFound
+}
+
+// Head is what the journal knows of the session without reading it.
+func (s *Session) Head(ctx context.Context) (journal.Head, error) {
+	h, err := s.rt.store.HeadOf(ctx, s.inc)
+	return h, closedError(err)
+}
+
+// Outcome tells how the run ended; ended is false while it is in flight or waits. It
+// waits for nothing. A run that the session does not have is ERR_CONFIG.
+func (r *Run) Outcome(ctx context.Context) (o Outcome, ended bool, err error) {
+	decided, end, err := r.session.rt.ended(ctx, r.session.inc, r.ordinal, r.seq)
+	if err != nil || end == nil {
+		return Outcome{}, false, closedError(err)
+	}
+	return outcome(decided, end), true, nil
+}
+
+// Seq is the position of the run's input; 0 for a handle made from a number.
+func (r *Run) Seq() int64 { return r.seq }
+
+// AppendUpdate appends an update as JSON: a record as exports have it, or
+// {"type":"delta"} with unit, kind, offset and text, or {"type":"retract"} with unit
+// and offset.
+func AppendUpdate(buf []byte, u Update) ([]byte, error) {
+	if u.Record != nil {
+		return journal.AppendRecord(buf, u.Record), nil
+	}
+	d, kind := u.Delta, "delta"
+	if d.Retract {
+		kind = "retract"
+	}
+	b, err := json.Marshal(struct {
+		Kind messages.UnitKind `json:"kind,omitzero"`
+		Off  int64             `json:"off"`
+		Run  int64             `json:"run"`
+		Seq  int64             `json:"seq"`
+		Text string            `json:"text,omitzero"`
+		Type string            `json:"type"`
+		Unit string            `json:"unit"`
+	}{d.Kind, d.Off, d.Run, d.Seq, d.Text, kind, d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
+	return append(buf, b...), err
+}
