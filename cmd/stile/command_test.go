@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
 )
 
 const envelopeHead = "<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n{\"subject\":\"s\",\"fields\":{\"n\":2}}\n<<<NSENV:V3:ACTIONS>>>\n"
@@ -155,9 +156,11 @@ func TestRun(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &u); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if u.Type == "delta" {
+		switch u.Type {
+		case "delta":
 			deltas += u.Text
-		} else {
+		case string(messages.KindModelChunk): // where the machine is slow
+		default:
 			types = append(types, u.Type)
 		}
 	}
