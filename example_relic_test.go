@@ -1,0 +1,61 @@
+package stile_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// A session keeps what its model gives it: a relic of service_type key_value, and
+// variables. Later runs, and later processes, find both.
+func Example_relic() {
+	ctx := context.Background()
+	rt, err := stile.New(ctx, stile.Config{InMemory: true})
+	if err != nil {
+		panic(err)
+	}
+	defer rt.Close(ctx)
+	m, err := manifest.Parse("agent.yaml", []byte(`
+dialect: cortex
+import: {relics: [notes]}
+define: {relics: [{name: notes, service_type: key_value}]}
+internal_actions: {allowed_actions: [set_variable]}
+`))
+	if err != nil {
+		panic(err)
+	}
+	s, err := rt.Open(ctx, "visits", &stile.Agent{Manifest: m, Model: scripted.New(
+		`<action type="relic">{"name": "notes", "parameters": {"operation": "add", "key": "visits"}}</action>`+
+			`<action type="internal">{"name": "set_variable", "parameters": {"name": "city", "value": "Oslo"}}</action>`+
+			`<response>Noted.</response>`,
+		`<action type="relic" id="n">{"name": "notes", "parameters": {"operation": "add", "key": "visits"}}</action>`+
+			`<response>This is visit ${n.value} to $city.</response>`,
+	)})
+	if err != nil {
+		panic(err)
+	}
+	for _, text := range []string{"hello", "hello again"} {
+		run, err := s.Submit(ctx, text)
+		if err != nil {
+			panic(err)
+		}
+		for u, err := range run.Events(ctx) {
+			if err != nil {
+				panic(err)
+			}
+			if u.Record == nil {
+				continue
+			}
+			if b, ok := u.Record.Body.(*messages.UnitText); ok {
+				fmt.Println(b.Text)
+			}
+		}
+	}
+	// Output:
+	// Noted.
+	// This is visit 2 to Oslo.
+}
