@@ -6,6 +6,8 @@
 // must notice. It fails when a mutation does not apply any more, does not build, or is
 // noticed by nobody.
 //
+// Names try some of the list and leave the others' rows as they are.
+//
 //	go run ./docs/internal/mutate [name...]
 package main
 
@@ -80,8 +82,10 @@ func run(only []string, turns, beside int) error {
 	var page strings.Builder
 	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one. Where there is none, the simulator did not come across it in %d turns, and a test noticed.\n\n", list, turns)
 	page.WriteString("| mutation | where | invariant | after | what the failure says |\n| --- | --- | --- | --- | --- |\n")
+	whole := all
+	rows := earlier()
 	if len(only) > 0 {
-		all = slices.DeleteFunc(all, func(m mutation) bool { return !slices.Contains(only, m.name) })
+		all = slices.DeleteFunc(slices.Clone(all), func(m mutation) bool { return !slices.Contains(only, m.name) })
 	}
 	trials := make([]chan trial, len(all))
 	for i := range trials {
@@ -103,26 +107,42 @@ func run(only []string, turns, beside int) error {
 	var missed []error
 	for i, m := range all { // in the order of the list, whoever is first
 		v := <-trials[i]
+		delete(rows, m.name)
 		switch {
 		case v.err != nil:
 			missed = append(missed, fmt.Errorf("%s: %w", m.name, v.err))
 		case v.Test != "":
 			fmt.Printf("%-60s %s, nothing in %d turns\n", m.name, v.Test, v.Turns)
-			fmt.Fprintf(&page, "| %s | [%s](../%s) | – | – | %s |\n", m.name, m.file, m.file, cell(v.Test))
+			rows[m.name] = fmt.Sprintf("| %s | [%s](../%s) | – | – | %s |\n", m.name, m.file, m.file, cell(v.Test))
 			continue
 		case v.OK:
 			missed = append(missed, fmt.Errorf("%s: nobody noticed in %d turns", m.name, v.Turns))
 		default:
 			fmt.Printf("%-60s %-14s seed %-4d after %6d turns: %s\n", m.name, v.Failure.Invariant, v.Failure.Seed, v.Turns, short(v.Failure.Detail))
-			fmt.Fprintf(&page, "| %s | [%s](../%s) | %s | %d | %s |\n", m.name, m.file, m.file, v.Failure.Invariant, v.Turns, cell(short(v.Failure.Detail)))
+			rows[m.name] = fmt.Sprintf("| %s | [%s](../%s) | %s | %d | %s |\n", m.name, m.file, m.file, v.Failure.Invariant, v.Turns, cell(short(v.Failure.Detail)))
 			continue
 		}
 		fmt.Println("MISSED", missed[len(missed)-1])
 	}
-	if len(only) > 0 || len(missed) > 0 {
-		return errors.Join(missed...)
+	for _, m := range whole {
+		page.WriteString(rows[m.name]) // what was not tried has the row it had, if any
 	}
-	return os.WriteFile(table, []byte(page.String()), 0o644)
+	return errors.Join(append(missed, os.WriteFile(table, []byte(page.String()), 0o644))...)
+}
+
+// earlier reads the rows of the table as it is.
+func earlier() map[string]string {
+	rows := map[string]string{}
+	text, err := os.ReadFile(table)
+	if err != nil {
+		return rows
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | ["); ok && strings.HasPrefix(line, "| ") {
+			rows[name] = line
+		}
+	}
+	return rows
 }
 
 // short keeps the first line of a detail, without what differs from run to run.
