@@ -98,7 +98,7 @@ const overrunGrace = 100 * time.Millisecond
 func (a *action) run(last func()) {
 	began := a.host.cfg.Now()
 	end := a.attempt()
-	end.Ident, end.ID = a.start.Ident, a.start.ID
+	end.Ident, end.ID, end.Attempt = a.start.Ident, a.start.ID, a.start.Attempt
 	end.MS = max(0, a.host.cfg.Now().Sub(began).Milliseconds())
 	a.mu.Lock()
 	end.Audits, a.closed = a.audits, true

@@ -45,7 +45,7 @@ func (a *attempt) goOn() turn.Input {
 	if w.deaf || a.start.Detached && !w.calm && w.rnd.IntN(8) > 0 { // nobody waits for it: it takes its time
 		return nil
 	}
-	end := &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, MS: w.rnd.Int64N(50)}
+	end := &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, Attempt: a.start.Attempt, MS: w.rnd.Int64N(50)}
 	if w.rnd.IntN(4) == 0 {
 		end.Audits = []messages.Audit{{Who: "sim", What: "outside", Allowed: true}}
 	}
@@ -76,8 +76,12 @@ func (a *attempt) goOn() turn.Input {
 		return finish(messages.ActionFailed, "timeout", "")
 	}
 	if !a.happened {
+		often := 3
+		if a.s.audit.streams { // these are tried again
+			often = 8
+		}
 		switch n := w.rnd.IntN(4); {
-		case !w.happens(3 * w.weather.fault):
+		case !w.happens(often * w.weather.fault):
 		case n < 2: // refused outside, nothing done
 			if a.deed.refused++; a.deed.refused == a.deed.starts {
 				a.deed.confirmed = true
@@ -92,7 +96,7 @@ func (a *attempt) goOn() turn.Input {
 		default:
 			a.abandon()
 			a.deed.said(messages.ActionFailed, "")
-			return &turn.ChildDown{Ident: a.start.Ident, Child: turn.ChildAction, ID: a.start.ID, Detail: "the tool panicked"}
+			return &turn.ChildDown{Ident: a.start.Ident, Child: turn.ChildAction, ID: a.start.ID, Attempt: a.start.Attempt, Detail: "the tool panicked"}
 		}
 		a.happened = true
 		a.deed.happen()

@@ -312,7 +312,7 @@ func (s *script) end(c *command) {
 	s.step(&ActionEnded{
 		Ident: s.id(c), ID: c.word(0), State: messages.ActionState(c.str("state", "ok")),
 		Result: c.str("result", ""), Reason: c.str("reason", ""), ErrorCode: c.num("code", 0), MS: 7,
-		Failure: map[string]plan.Failure{"timeout": plan.TimedOut}[c.str("failure", "")],
+		Failure: map[string]plan.Failure{"timeout": plan.TimedOut}[c.str("failure", "")], Attempt: c.num("attempt", 0),
 	})
 }
 

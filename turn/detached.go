@@ -78,6 +78,10 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 		return false
 	}
 	d := m.detached[i]
+	if !d.call.runs(in.Attempt) {
+		m.dropped++
+		return true
+	}
 	m.detached = slices.Delete(m.detached, i, i+1)
 	for j := range in.Audits {
 		a := in.Audits[j]

@@ -276,13 +276,16 @@ func (f *flight) call(id string) *call {
 	return nil
 }
 
+// runs tells whether an attempt is the one that runs.
+func (c *call) runs(attempt int64) bool { return attempt == 0 || attempt == c.attempt }
+
 // actionEnded takes an action's answer.
 func (m *Machine) actionEnded(in *ActionEnded) {
 	if m.detachedEnded(in) || !m.current(in.Ident) {
 		return
 	}
 	c := m.call(in.ID)
-	if c == nil || !c.started || c.due > 0 {
+	if c == nil || !c.started || c.due > 0 || !c.runs(in.Attempt) {
 		m.dropped++
 		return
 	}

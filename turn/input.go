@@ -109,9 +109,13 @@ type Judged struct {
 
 // ActionEnded ends an action. Audits are access decisions taken on the way. A
 // panic is not an end: it comes as ChildDown of the action.
+//
+// Attempt is that of StartAction: what an earlier attempt says again counts for none of
+// those after it. 0 is whichever runs.
 type ActionEnded struct {
 	Ident
 	ID        string
+	Attempt   int64
 	State     messages.ActionState
 	Failure   plan.Failure // how it failed where State and Reason do not say
 	Last      bool         // no attempt follows, whatever the policy says: a replay knows
@@ -172,9 +176,11 @@ type Timer struct {
 // ChildDown says that a child ended without an answer. Detail holds no stack.
 type ChildDown struct {
 	Ident
-	Child  Child
-	ID     string // of the action
-	Detail string
+	Child Child
+	ID    string // of the action
+	// Attempt is as in ActionEnded.
+	Attempt int64
+	Detail  string
 }
 
 // Settle puts an end to what a dead process left open, or takes a suspended turn

@@ -196,7 +196,7 @@ func cancelledBy(by string) string {
 // childDown turns a crash into a decision (design.md §4).
 func (m *Machine) childDown(in *ChildDown) {
 	if in.Child == ChildAction && m.detachedEnded(&ActionEnded{
-		Ident: in.Ident, ID: in.ID, State: messages.ActionFailed, Failure: plan.Panicked, Reason: reasonPanic, ErrorCode: CodeToolFailed,
+		Ident: in.Ident, ID: in.ID, Attempt: in.Attempt, State: messages.ActionFailed, Failure: plan.Panicked, Reason: reasonPanic, ErrorCode: CodeToolFailed,
 	}) {
 		return
 	}
@@ -207,7 +207,7 @@ func (m *Machine) childDown(in *ChildDown) {
 	switch in.Child {
 	case ChildAction:
 		c := m.call(in.ID)
-		if c == nil || !c.started {
+		if c == nil || !c.started || !c.runs(in.Attempt) {
 			m.dropped++
 			return
 		}
