@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// exhaustive takes the better part of an hour: make crash-sweep does it.
+// exhaustive takes some ten minutes of a processor: make crash-sweep does it.
 var exhaustive = goflag.Bool("exhaustive", false, "cut a journal at every byte, and turn a bit of every byte over")
 
 // A small journal is cut at every byte, and a bit of every byte is turned over, in the
