@@ -147,6 +147,23 @@ func (m *Machine) timer(in *Timer) {
 	m.stop(messages.ErrTimeout, in.Clock.String())
 }
 
+// overdue lets the clocks of turn and run ring before the end of an attempt that had no
+// less time than they: which of the two comes first is nobody's choice.
+func (m *Machine) overdue(c *call, in *ActionEnded) {
+	timedOut := in.State != messages.ActionOK && in.Reason == reasonTimeout
+	for _, k := range []struct {
+		clock Clock
+		ends  func() time.Time
+	}{{ClockTurn, m.turnEnds}, {ClockRun, m.runEnds}} {
+		if m.phase != Generating && m.phase != Running || !m.armed[k.clock] {
+			continue
+		}
+		if ends := k.ends(); !m.now.Before(ends) || timedOut && !c.until.Before(ends) {
+			m.timer(&Timer{Clock: k.clock, Gen: m.gens[k.clock]})
+		}
+	}
+}
+
 // cancel stops the run in flight, or takes a waiting one out of the queue. It is
 // answered when its record is durable, and the fold keeps it: whoever was told
 // that a run is cancelled will not see it resumed after a crash.
