@@ -2,6 +2,14 @@ package actors
 
 import "github.com/seed14be6753/stile/messages"
 
+// Hops counts what actors and their work handed to one another so far: every message
+// that wakes an actor, and everything an actor has done elsewhere.
+func (h *Host) Hops() int64 {
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
+	return h.pool.handed
+}
+
 // PutToSleep sends a session what the idle wheel would.
 func (h *Host) PutToSleep(key messages.SessionKey) {
 	sid := key.SID()

@@ -16,6 +16,7 @@ type pool struct {
 	idle     []*worker // latest last: its stack and caches are warm
 	deferred []func(*worker)
 	closed   bool
+	handed   int64      // functions taken so far, by Run and Defer: the hops between actors
 	workers  int        // that have not ended
 	ended    *sync.Cond // of mu: workers has become 0. Made by Wait
 }
@@ -35,6 +36,7 @@ const maxIdleWorkers = 64
 // Run runs f soon, on some goroutine.
 func (p *pool) Run(f func(*worker)) {
 	p.mu.Lock()
+	p.handed++
 	if n := len(p.idle); n > 0 {
 		w := p.idle[n-1]
 		p.idle[n-1] = nil
@@ -55,6 +57,7 @@ func (p *pool) Run(f func(*worker)) {
 func (p *pool) Defer(f func(*worker)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.handed++
 	p.deferred = append(p.deferred, f)
 }
 

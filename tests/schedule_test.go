@@ -1,7 +1,9 @@
 package tests
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,13 +12,12 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
-
-	"context"
 )
 
 // job is an action of a random graph as a scheduler sees it.
@@ -229,6 +230,11 @@ func TestRandomGraphsEndOnTime(t *testing.T) {
 				return neuroscript.String("done"), nil
 			},
 		}
+		m.Receipts = manifest.ReceiptsOff
+		var graphOf llm.Model // one after the other
+		agent := &stile.Agent{Manifest: m, Tools: []tools.Tool{works}, Model: model(func(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+			return graphOf.Stream(ctx, req)
+		})}
 		sessions := 0
 		measure := func(jobs []job, streamEnds time.Duration) time.Duration {
 			var script strings.Builder
@@ -237,12 +243,12 @@ func TestRandomGraphsEndOnTime(t *testing.T) {
 				fmt.Fprintf(&script, `{"at_ms":%d,"text":%q},`, jobs[i].release.Milliseconds(), jobs[i].text(jobs))
 			}
 			fmt.Fprintf(&script, `{"at_ms":%d,"text":" "}]}`+"\n"+`{"chunks":[{"text":"<response>end</response>"}]}`+"\n", streamEnds.Milliseconds())
-			model, err := scripted.Parse("graph.jsonl", []byte(script.String()))
-			if err != nil {
+			var err error
+			if graphOf, err = scripted.Parse("graph.jsonl", []byte(script.String())); err != nil {
 				t.Fatal(err)
 			}
 			sessions++
-			s := open(t, rt, fmt.Sprint("g", sessions), &stile.Agent{Manifest: m, Model: model, Tools: []tools.Tool{works}})
+			s := open(t, rt, fmt.Sprint("g", sessions), agent)
 			wantDone(t, ask(t, s, "go"))
 			var began, ended time.Time
 			for _, r := range stored(t, s) {

@@ -1,0 +1,93 @@
+package actors_test
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"testing/synctest"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/parse/cortex"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// bitByBit is a model that says its action but for the last byte, waits until nothing
+// moves any more, and then hands over that byte.
+type bitByBit struct {
+	now func()
+}
+
+// Stream implements llm.Model.
+func (m bitByBit) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
+	const action = `<thought>so</thought><action id="a">{"name":"own.tool"}</action>`
+	return func(yield func(llm.Chunk, error) bool) {
+		if !yield(llm.Chunk{Text: []byte(action[:len(action)-1])}, nil) {
+			return
+		}
+		synctest.Wait()
+		m.now()
+		if !yield(llm.Chunk{Text: []byte(action[len(action)-1:])}, nil) {
+			return
+		}
+		synctest.Wait()
+		yield(llm.Chunk{Text: []byte("<response>end</response>"), Finish: messages.FinishComplete}, nil)
+	}
+}
+
+// batched is the memory store behind a writer of its own, as the durable stores are.
+type batched struct{ journal.Store }
+
+// Immediate implements journal.Store.
+func (batched) Immediate() bool { return false }
+
+// From the last byte of </action> to its tool there are three hops: the reader of the
+// stream wakes the session, the session begins the action's actor, that one runs the
+// tool. An effect waits for the journal, which is one more where it does not answer at
+// once.
+func TestHopsToTheTool(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		class messages.Class
+		store journal.Store
+		want  int64
+	}{
+		{"read only", messages.ReadOnly, memory.New(), 3},
+		{"effectful", messages.Effectful, memory.New(), 3},
+		{"read only, writer", messages.ReadOnly, batched{memory.New()}, 3},
+		{"effectful, writer", messages.Effectful, batched{memory.New()}, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var h *actors.Host
+				var from, to int64
+				a := agent(t, cortex.Dialect{})
+				registry, err := tools.New(tools.Tool{Name: "own.tool", Class: c.class, Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
+					to = h.Hops()
+					return neuroscript.Value{}, nil
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.Tools, err = registry.Apply(tools.Policy{Allow: []string{"own.tool"}}); err != nil {
+					t.Fatal(err)
+				}
+				a.Targets = tools.NewTargets(a.Tools, neuroscript.Limits{})
+				a.Rules.Target = a.Targets.Find
+				a.Routes[0].Port = bitByBit{now: func() { from = h.Hops() }}
+				h = start(t, c.store)
+				end, err := run(t, h, a)
+				if err != nil || end.Decision != messages.Done {
+					t.Fatalf("%+v %v", end, err)
+				}
+				if hops := to - from; hops != c.want || hops > 4 {
+					t.Errorf("%d hops, want %d", hops, c.want)
+				}
+			})
+		})
+	}
+}
