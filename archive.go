@@ -112,6 +112,19 @@ func (a *Archive) Records(ctx context.Context, inc messages.Incarnation) iter.Se
 	return readRecords(ctx, a.store, inc, 0)
 }
 
+// Parent tells for which action of which session a child session runs; nil for a session
+// that is nobody's child, or whose first record was erased.
+func (a *Archive) Parent(ctx context.Context, inc messages.Incarnation) (*messages.ParentLink, error) {
+	opened, err := openedBy(ctx, a.store, inc)
+	if err != nil {
+		if reason := journal.ReasonOf(err); reason == journal.ReasonErased || reason == journal.ReasonNotFound {
+			err = nil
+		}
+		return nil, err
+	}
+	return opened.Parent, nil
+}
+
 // Blob gives bytes that a record names.
 func (a *Archive) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
 	return a.store.Blob(ctx, inc, d)

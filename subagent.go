@@ -250,7 +250,7 @@ func openedBy(ctx context.Context, store journal.Store, inc messages.Incarnation
 			return b, nil
 		}
 	}
-	return nil, messages.Errorf(messages.ErrJournal, "the session has no first record")
+	return nil, journal.Fail(journal.ReasonNotFound, nil, "the session has no first record")
 }
 
 // tries is how often a session is asked again that broke or lost its journal.

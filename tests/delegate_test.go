@@ -14,6 +14,8 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
@@ -378,7 +380,16 @@ func (r *refusing) Commit(batches []journal.Batch) []error {
 func TestAgentJoinsAfterCrash(t *testing.T) {
 	onJournals(t, func(t *testing.T, l *life) {
 		if l.cfg.Store == nil {
-			return // the store is its own to open; the crash sweep kills there
+			store, err := sqlite.Open(sqlite.Options{Path: filepath.Join(t.TempDir(), "journal.db")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			keys, err := stile.GenerateKeys(stile.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.cfg = stile.Config{Store: store, Keys: keys}
 		}
 		dead := make(chan struct{})
 		sound := l.cfg.Store
@@ -718,5 +729,69 @@ func TestAgentSteps(t *testing.T) {
 			t.Errorf("%d begun, %d ended", begun.Load(), ended.Load())
 		}
 		replays(t, rt, a)
+	})
+}
+
+// A parent whose journal refuses lets go of its child and does not stop it: opened again,
+// in the same process, it joins the run.
+func TestAgentIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuse := false
+		sound := memory.New()
+		keys, err := stile.GenerateKeys(stile.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := make(chan struct{})
+		w := worker("w", "cortex")
+		w.Model = answersAfter(now, "<response>after all</response>")
+		a := boss(calls("w"), w)
+		rt := start(t, stile.Config{Keys: keys, Store: &refusing{sound, func(b *journal.Batch) bool {
+			return refuse && b.SID == "local:local:stream"
+		}}})
+		s := open(t, rt, "stream", a)
+		run := submit(t, s, "go")
+		replied(t, s)
+		synctest.Wait()
+		refuse = true
+		if _, err := s.Submit(t.Context(), "more"); err == nil {
+			t.Fatal("the journal takes it")
+		}
+		refuse = false
+		synctest.Wait()
+		s = open(t, rt, "stream", a)
+		close(now)
+		wantDone(t, decision(t, s.Run(run.Ordinal())))
+		if got := ends(t, s)["a"]; got != `ok "after all"` {
+			t.Error(got)
+		}
+		oneChild(t, rt, s)
+		replays(t, rt, a)
+	})
+}
+
+// A session that is four deep calls no further agent, whatever it is opened with.
+func TestAgentDepthOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leaf := worker("leaf", "cortex", "<response>leaf</response>", delegations("other", "sync", 1)+"<response>$a</response>")
+		for i := range 3 {
+			up := worker(fmt.Sprint("n", i), "cortex", delegations(leaf.Manifest.Name, "sync", 1)+"<response>$a</response>")
+			up.Agents, up.Manifest.Import.Agents = []*stile.Agent{leaf}, []string{leaf.Manifest.Name}
+			leaf = up
+		}
+		rt := start(t, stile.Config{})
+		a := boss(calls("n2"), leaf)
+		s := open(t, rt, "stream", a)
+		wantDone(t, ask(t, s, "go"))
+		for range 4 {
+			s = children(t, rt, s)[0]
+		}
+		more := boss(scripted.New("-", delegations("other", "sync", 1)+"<response>end</response>"), worker("other", "plain", "x"))
+		deep := open(t, rt, s.SID(), more)
+		wantDone(t, ask(t, deep, "call another"))
+		all := bodies[*messages.ActionEnded](records(t, deep))
+		if len(all) != 1 || all[0].State != messages.ActionFailed || all[0].Reason != string(messages.ErrDenied) || !strings.Contains(all[0].Result, "4 deep already") {
+			t.Errorf("%+v", all[0])
+		}
 	})
 }

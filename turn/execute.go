@@ -18,7 +18,6 @@ const (
 	reasonLost      = "lost"
 	reasonCrash     = "crash"
 	reasonExpired   = "expired"
-	reasonTimeout   = "timeout"
 )
 
 // CodeDenied and CodeToolFailed are the script error numbers of neuroscript.md
@@ -230,7 +229,6 @@ func (m *Machine) begin(c *call) {
 		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
 		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c),
 	}
-	c.until = start.Deadline
 	start.Budget, _ = c.left()
 	if c.Class.Durable() {
 		start.After = r.Seq
@@ -291,7 +289,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		m.dropped++
 		return
 	}
-	if m.overdue(c, in); m.flight == nil || m.call(in.ID) != c {
+	if m.overdue(in); m.flight == nil || m.call(in.ID) != c {
 		m.dropped++ // it ended with the turn
 		return
 	}

@@ -131,7 +131,6 @@ type call struct {
 	failure string       // of the attempt before
 	failed  *ActionEnded // that attempt's end, while another is due
 	retries int64        // attempts that failed; not those that a crash cut off
-	until   time.Time    // of the attempt
 }
 
 // New makes the machine of a session whose records are folded in state. rand

@@ -147,18 +147,21 @@ func (m *Machine) timer(in *Timer) {
 	m.stop(messages.ErrTimeout, in.Clock.String())
 }
 
-// overdue lets the clocks of turn and run ring before the end of an attempt that had no
-// less time than they: which of the two comes first is nobody's choice.
-func (m *Machine) overdue(c *call, in *ActionEnded) {
-	timedOut := in.State != messages.ActionOK && in.Reason == reasonTimeout
+// sameInstant is how far the clocks of an attempt and of its turn may ring apart although
+// they were set to the same time: one counts from when it was set.
+const sameInstant = time.Millisecond
+
+// overdue lets the clock of turn or run ring before the end of an attempt that it ended:
+// which of the two comes first is nobody's choice.
+func (m *Machine) overdue(in *ActionEnded) {
+	if in.State == messages.ActionOK {
+		return // what came is not thrown away
+	}
 	for _, k := range []struct {
 		clock Clock
 		ends  func() time.Time
 	}{{ClockTurn, m.turnEnds}, {ClockRun, m.runEnds}} {
-		if m.phase != Generating && m.phase != Running || !m.armed[k.clock] {
-			continue
-		}
-		if ends := k.ends(); !m.now.Before(ends) || timedOut && !c.until.Before(ends) {
+		if (m.phase == Generating || m.phase == Running) && m.armed[k.clock] && !m.now.Add(sameInstant).Before(k.ends()) {
 			m.timer(&Timer{Clock: k.clock, Gen: m.gens[k.clock]})
 		}
 	}

@@ -70,7 +70,7 @@ func (a *app) fork(ctx context.Context, name string, at int64, as string, asJSON
 			if err != nil {
 				return err
 			}
-			return a.writeJSON(sessionJSON{h.SID, h.Inc.String(), head, h.Run, h.Turn, state, h.Queued})
+			return a.writeJSON(sessionJSON{SID: h.SID, Incarnation: h.Inc.String(), Head: head, Runs: h.Run, Turns: h.Turn, State: state, Queued: h.Queued})
 		}
 		_, err = fmt.Fprintf(a.out, "%s  %s, %s, head %s\n", h.SID, count(h.Run, "run"), count(h.Turn, "turn"), head)
 		return err

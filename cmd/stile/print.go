@@ -198,6 +198,10 @@ func (p *printer) record(r *messages.Record) {
 		}
 		p.names[b.ID] = b.Name
 		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100))
+	case *messages.ActionStarted:
+		if b.Child != "" {
+			p.line(dim, "", b.ID+" runs in session "+b.Child)
+		}
 	case *messages.ActionApproval:
 		if b.State != messages.GateApprove || b.Approval != "" {
 			p.line(yellow, "gate", b.ID+" "+p.names[b.ID]+": "+string(b.State)+" by "+b.By+reasonText(b.Reason))
@@ -253,6 +257,9 @@ func (p *printer) opened(b *messages.SessionOpened) {
 	text := strings.TrimSpace(b.Name + " (" + b.Dialect + ")")
 	if b.Origin != nil {
 		text += fmt.Sprintf(", forked from %s at record %d", b.Origin.SID, b.Origin.Seq)
+	}
+	if b.Parent != nil {
+		text += fmt.Sprintf(", for action %s of %s in turn %d", b.Parent.Action, b.Parent.SID, b.Parent.Turn)
 	}
 	p.line(dim, "opened", text)
 }

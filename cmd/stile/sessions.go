@@ -62,6 +62,7 @@ type sessionJSON struct {
 	Turns       int64        `json:"turns"`
 	State       stile.Status `json:"state"`
 	Queued      int64        `json:"queued"`
+	Parent      string       `json:"parent,omitempty"` // of a child session
 }
 
 func headText(at journal.Anchor) string { return fmt.Sprintf("%d:%s", at.Seq, at.Hash) }
@@ -84,7 +85,15 @@ func (a *app) sessionsList(ctx context.Context, ar *stile.Archive, prefix string
 			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", h.SID, h.Run, h.Turn, state, head)
 			continue
 		}
-		if err := a.writeJSON(sessionJSON{h.SID, h.Inc.String(), head, h.Run, h.Turn, state, h.Queued}); err != nil {
+		line := sessionJSON{SID: h.SID, Incarnation: h.Inc.String(), Head: head, Runs: h.Run, Turns: h.Turn, State: state, Queued: h.Queued}
+		parent, err := ar.Parent(ctx, h.Inc)
+		if err != nil {
+			return err
+		}
+		if parent != nil {
+			line.Parent = parent.SID
+		}
+		if err := a.writeJSON(line); err != nil {
 			return err
 		}
 	}

@@ -66,6 +66,10 @@ var sound = []stop{
 		"research", "research/agent.yaml", "Actions while the model speaks: three files side by side, counts that depend on them.",
 		[]visit{{"How many kestrels did we count?", []ending{goesOn, isDone}}},
 	},
+	{
+		"newsroom", "newsroom/agent.yaml", "Agents that call agents, each in a session of its own.",
+		[]visit{{"What is new at Hollow Lane?", []ending{isDone}}},
+	},
 	misbehaving("no-token", "A program that never asks for a decision.", halts(messages.ErrTokenMissing)),
 	misbehaving("forged-token", "A program that types a control token itself.", halts(messages.ErrTokenVerify)),
 	misbehaving("replayed-token", "A program that emits the token of an earlier turn again.", goesOn, halts(messages.ErrTokenScope)),

@@ -32,6 +32,7 @@ func TestTour(t *testing.T) {
 			"DONE", "DONE",
 			"CONTINUE", "CONTINUE", "DONE",
 			"CONTINUE", "DONE",
+			"DONE",
 			"HALT ERR_TOKEN_MISSING",
 			"HALT ERR_TOKEN_VERIFY/UNKNOWN_KID",
 			"CONTINUE", "HALT ERR_TOKEN_SCOPE/TURN",
@@ -52,6 +53,9 @@ func TestTour(t *testing.T) {
 		holds(t, out, "research  ", "call     north file.read", "call     north_kestrels math.Subtract", "CONTINUE",
 			"20 in the north valley, 8 in the east, 14 in the west; 42 in all.", "DONE")
 		must(t, "replay", prefix+"research", "--dir", data)
+		holds(t, out, "newsroom  ", "stile runs in session local:local:"+prefix+"newsroom.reporter.", "Hollow Lane: new steps, no key")
+		must(t, "replay", prefix+"newsroom", "--dir", data)
+		holds(t, must(t, "sessions", "list", "--json", "--prefix", "local:local:"+prefix+"newsroom.headline.", "--dir", data), `"parent":"local:local:`+prefix+`newsroom"`)
 		// The meters of the two breaches.
 		holds(t, out, "endless-loop  ", "HALT ", "ERR_QUOTA/GAS", "memory-bomb  ", "HALT ", "ERR_QUOTA/VALUE")
 		for _, s := range slices.Concat(sound, crippled) {
@@ -63,7 +67,7 @@ func TestTour(t *testing.T) {
 		holds(t, out, "go run ./cmd/stile verify --dir "+data+"\n", "go run ./cmd/stile replay "+prefix+"ledger --dir "+data+"\n")
 		must(t, "replay", prefix+"ledger", "--dir", data)
 	}
-	holds(t, must(t, "verify", "--dir", data), "22 sessions, 0 with problems")
+	holds(t, must(t, "verify", "--dir", data), "30 sessions, 0 with problems")
 }
 
 // A session that ends otherwise than expected makes the tour fail, by name.
