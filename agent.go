@@ -56,6 +56,13 @@ type Agent struct {
 	// recorded, and a replay takes them from there.
 	Gate func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
 
+	// Transform is the last to change a prompt, after the window; what it returns is
+	// sent as it is. It may leave out, replace and add messages: a place for summaries
+	// of what is long past. It must be a function of what it gets, and of what does not
+	// change while sessions run, or a replay finds another prompt; and a replay must be
+	// given the agent. nil changes nothing.
+	Transform func(History) []messages.Message
+
 	// MayApprove tells whether somebody may answer for a call that needs confirmation;
 	// nil lets everybody whom the program lets call Approve and Deny.
 	MayApprove func(by string, a Approval) bool
@@ -63,6 +70,10 @@ type Agent struct {
 	replayed bool // calls nothing: declares tools and answers from the journal
 	routes   []actors.Route
 }
+
+// History is a prompt that is about to be sent: the first message may be the system
+// message, which teaches the dialect and lists the tools.
+type History = actors.History
 
 // LoadAgent reads a manifest file, which may name a dialect of the product or one of
 // dialects, those of the Config it is meant for. All mistakes are reported at once,
@@ -244,7 +255,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	primer := dialect.Primer(specs)
 	c.agent = &actors.Agent{
 		Name: name, Dialect: dialect, Routes: routes, Tools: set, Targets: targets, Gate: gate, Specs: specs, Primer: primer, Digester: prompt.NewDigester(primer),
-		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts),
+		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: int(m.Memory.HistoryWindow), Shape: a.Transform,
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
 		Rules: &turn.Rules{

@@ -74,17 +74,17 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 		if err != nil {
 			return nil, err
 		}
-		agents[d] = c.again()
+		agents[d] = c.again(head.SID)
 		return agents[d], nil
 	})
 }
 
 // again is the agent as a replay needs it.
-func (c *compiled) again() *replay.Agent {
+func (c *compiled) again(sid string) *replay.Agent {
 	set, rules := c.agent.Tools, tools.Gate{Default: c.man.Approval.Default, ByTool: c.man.Approval.Tools, Own: ownAnswers}
 	return &replay.Agent{
 		Rules: c.agent.Rules, Dialect: c.agent.Dialect, Specs: c.agent.Specs, Primer: c.agent.Primer,
-		Library: c.agent.Library, Limits: c.agent.Limits,
+		Library: c.agent.Library, Limits: c.agent.Limits, Window: c.agent.Window, Shape: c.shape(sid),
 		MagicCalls: c.agent.MagicCalls, TokenTTL: c.agent.TokenTTL, TokenMaxTTL: c.agent.TokenMaxTTL,
 		Gate: func(e *turn.AskGate) turn.Judged {
 			v := rules.Decide(tools.Request{Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest})
@@ -95,6 +95,16 @@ func (c *compiled) again() *replay.Agent {
 				return act(call, t.Name, t.Class, args, t.Result)
 			}})
 		},
+	}
+}
+
+// shape is the agent's Transform as a replay calls it.
+func (c *compiled) shape(sid string) func(run, turn int64, ms []messages.Message) []messages.Message {
+	if c.agent.Shape == nil {
+		return nil
+	}
+	return func(run, turn int64, ms []messages.Message) []messages.Message {
+		return c.agent.Shape(History{SID: sid, Run: run, Turn: turn, Messages: ms})
 	}
 }
 

@@ -37,6 +37,8 @@ type Agent struct {
 	Library  *neuroscript.Library
 	Limits   neuroscript.Limits
 	Receipts journal.Receipts
+	Window   int                              // messages of a prompt, 0 for all
+	Shape    func(History) []messages.Message // the last to change a prompt; may be nil
 
 	TokenTTL    time.Duration // 0: the default of aeiou.md §18, as for those below
 	TokenMaxTTL time.Duration
@@ -45,6 +47,14 @@ type Agent struct {
 	ReplayCap   int
 	ReplayTTL   time.Duration
 	MagicCalls  int // per turn
+}
+
+// History is a prompt that is about to be sent.
+type History struct {
+	SID      string
+	Run      int64 // ordinal of the run
+	Turn     int64
+	Messages []messages.Message // the first may be a system message; the receiver's own
 }
 
 // magicCalls is the bound in effect (aeiou.md §18).

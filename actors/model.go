@@ -322,13 +322,24 @@ func reasonOf(err error) string {
 // assemble builds the messages of the turn: from the carried streams where the
 // dialect's history is those, else from the journal.
 func (r *reply) assemble() ([]messages.Message, error) {
-	if !r.agent.Dialect.Traits().Carry {
-		p, err := r.transcript()
-		if err != nil {
-			return nil, err
-		}
-		return prompt.Assemble(r.agent.Dialect, p), nil
+	var msgs []messages.Message
+	var err error
+	switch {
+	case r.agent.Dialect.Traits().Carry:
+		msgs, err = r.carried()
+	case r.agent.Window > 0:
+		msgs, err = r.recent()
+	default:
+		msgs, err = r.transcript()
 	}
+	if err != nil || r.agent.Shape == nil {
+		return msgs, err
+	}
+	return r.agent.Shape(History{SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Messages: slices.Clone(msgs)}), nil
+}
+
+// carried is the prompt of dialects whose history is the streams of the turn before.
+func (r *reply) carried() ([]messages.Message, error) {
 	e := r.open
 	p := messages.Projection{
 		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
@@ -353,17 +364,16 @@ func (r *reply) blob(d messages.Digest) ([]byte, error) {
 	return r.host.cfg.Store.Blob(r.ctx, r.inc, d)
 }
 
-// transcript projects the journal up to this turn's begin. The records are
-// durable: OpenModel waited for turn.begin.
-func (r *reply) transcript() (messages.Projection, error) {
+// transcript is the prompt of the whole journal up to this turn's begin. The records
+// are durable: OpenModel waited for turn.begin.
+func (r *reply) transcript() ([]messages.Message, error) {
 	var failed error
 	records := func(yield func(*messages.Record) bool) {
 		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, 0, 0) {
-			if err != nil {
-				failed = err
-				return
+			if err == nil {
+				rec, err = decoded(rec)
 			}
-			if rec, err = decoded(rec); err != nil {
+			if err != nil {
 				failed = err
 				return
 			}
@@ -372,18 +382,74 @@ func (r *reply) transcript() (messages.Projection, error) {
 			}
 		}
 	}
-	reply := func(d messages.Digest) []byte {
-		b, err := r.blob(d)
-		if err != nil && failed == nil {
-			failed = err
-		}
-		return b
+	p := prompt.Project(records, r.spec(&failed))
+	if failed != nil {
+		return nil, failed
 	}
-	p := prompt.Project(records, prompt.Spec{
-		Reply: reply,
-		SID:   r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer,
-	})
-	return p, failed
+	return prompt.Assemble(r.agent.Dialect, p), nil
+}
+
+// firstTail is how many records a prompt with a window begins to look at.
+const firstTail = 128
+
+// recent is the window of that prompt. It reads backwards, twice as far each time, and
+// no farther than the window and its question reach.
+func (r *reply) recent() ([]messages.Message, error) {
+	head, err := r.host.cfg.Store.HeadOf(r.ctx, r.inc)
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	spec := r.spec(&failed)
+	var tail []*messages.Record
+	from, step := head.Seq+1, int64(firstTail)
+	for {
+		to := from - 1
+		from = max(1, from-step)
+		var page []*messages.Record
+		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, from, to) {
+			if err == nil {
+				rec, err = decoded(rec)
+			}
+			if err != nil {
+				return nil, err
+			}
+			page = append(page, rec)
+		}
+		tail = append(page, tail...)
+		p, ok := prompt.ProjectTail(slices.Values(tail), spec)
+		if failed != nil {
+			return nil, failed
+		}
+		if ok || from == 1 {
+			msgs, settled := parse.Window(prompt.Assemble(r.agent.Dialect, p), r.agent.Window)
+			if settled || from == 1 {
+				return msgs, nil
+			}
+		}
+		step *= 2
+	}
+}
+
+// spec says what the prompt is of. failed gets what went wrong in reading replies, each
+// of which is read once.
+func (r *reply) spec(failed *error) prompt.Spec {
+	replies := map[messages.Digest][]byte{}
+	return prompt.Spec{
+		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer,
+		Transcript: r.agent.Dialect.Traits().Transcript,
+		Reply: func(d messages.Digest) []byte {
+			b, ok := replies[d]
+			if !ok {
+				var err error
+				if b, err = r.blob(d); err != nil && *failed == nil {
+					*failed = err
+				}
+				replies[d] = b
+			}
+			return b
+		},
+	}
 }
 
 // decoded gives a record read from a store with its typed body. Erased bodies

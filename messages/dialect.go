@@ -62,6 +62,7 @@ type Traits struct {
 	InStreamActions bool   // acts before the reply ends
 	Verbatim        bool   // "$" means nothing in its arguments and texts: there are no variables
 	AppendOnly      bool   // the prompt can grow by appending alone (resume mode)
+	Transcript      bool   // finished runs go back as they went, replies and results, not as a summary
 	Carry           bool   // history goes back as OUTPUT and SCRATCHPAD of the last turn, not as a transcript
 	GuardFinal      bool   // guards judge DONE and ABORT too
 	MaxTurns        int64  // turns a run may take; 0 none
@@ -169,12 +170,16 @@ type Item struct {
 	// Calls are the actions of the run, on its user's item, for dialects that tell
 	// of them.
 	Calls []Call
+	// Replies are the turns of the run, on its user's item, for dialects whose model
+	// sees again what it wrote in finished runs (Traits.Transcript).
+	Replies []Reply
 }
 
 // Reply is a turn that is over, as its model sees it again.
 type Reply struct {
 	Turn   int64
 	Text   string       // as the model wrote it
+	Finish Finish       // how it ended; "" is stop
 	Calls  []Call       // in document order
 	Errors []ParseError // what the decoder complained of
 	// Joined is what the user said meanwhile, for after the results; mostly "".
@@ -185,6 +190,14 @@ type Reply struct {
 type Message struct {
 	Role Role
 	Text string
+	// Holds marks what a window must know (cogency.md §7.1). It is not sent.
+	Holds Holds
 	// Lints tells what rendering had to change.
 	Lints []Code
 }
+
+// Holds is what a message holds beside its role.
+type Holds string
+
+// HoldsResults is of a user's message that has outcomes of calls and asks nothing.
+const HoldsResults Holds = "results"

@@ -8,11 +8,12 @@
 //     of those of the next one, up to this turn's input, as long as no run between
 //     them was withdrawn and the tools stayed the same. Resume mode and the
 //     providers' prompt caches live on that;
-//   - nothing of a withdrawn run, no thought, and no text between blocks gets into
-//     a projection.
+//   - nothing of a withdrawn run but its note, and of finished runs no thought and no
+//     text between blocks gets into a projection, unless the dialect's model sees them
+//     as they went.
 //
-// It does not know a dialect by name, cut to a window, or fetch anything: bytes
-// that lie outside the records come in with the spec.
+// It does not know a dialect by name, cut to a window (parse.Window does), or fetch
+// anything: bytes that lie outside the records come in with the spec.
 package prompt
 
 import (
@@ -21,6 +22,7 @@ import (
 	"hash"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -46,8 +48,11 @@ type Spec struct {
 	// transcript is left empty.
 	Carry    bool
 	Out, Scr []byte
-	Tools    []messages.ToolSpec
-	Primer   string // for Tools, where the caller keeps it
+	// Transcript is the trait of dialects whose finished runs go back as they went
+	// (messages.Traits.Transcript); Reply is needed for it.
+	Transcript bool
+	Tools      []messages.ToolSpec
+	Primer     string // for Tools, where the caller keeps it
 	// Reply gives the exact bytes of a reply by its digest; nil leaves out what the
 	// model wrote in earlier turns of the run.
 	Reply func(messages.Digest) []byte
@@ -65,7 +70,19 @@ type Spec struct {
 // input, the failure of the turn before, and what its earlier turns said and did are
 // taken.
 func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection {
-	runs := gather(records, &spec)
+	runs, _ := gather(records, &spec, false)
+	return project(runs, &spec)
+}
+
+// ProjectTail is Project for records that begin somewhere in the session. It tells of
+// the runs that are whole among them and follow each other up to the last one; ok is
+// false when not even spec.Run is.
+func ProjectTail(records iter.Seq[*messages.Record], spec Spec) (p messages.Projection, ok bool) {
+	runs, ok := gather(records, &spec, true)
+	return project(runs, &spec), ok
+}
+
+func project(runs []*run, spec *Spec) messages.Projection {
 	p := messages.Projection{
 		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Tools: spec.Tools, Primer: spec.Primer,
 	}
@@ -75,7 +92,11 @@ func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection 
 			p.Text, p.Userdata = r.given()
 			p.LastError = r.lastError
 			if !spec.Carry && spec.Reply != nil {
-				p.Replies = r.replies(spec.Reply, &p)
+				text := &p.Text
+				if p.Text == "" && p.Userdata != "" {
+					text = &p.Userdata
+				}
+				p.Replies = r.replies(spec.Reply, text, false)
 			}
 		case spec.Carry:
 		case r.withdrawn:
@@ -84,7 +105,7 @@ func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection 
 			}
 		case !r.ended:
 		default:
-			p.History = r.items(p.History)
+			p.History = r.items(p.History, spec)
 		}
 	}
 	if spec.Carry {
@@ -135,6 +156,7 @@ func textOf(ins []*messages.Input) string {
 type turnOf struct {
 	turn   int64
 	reply  messages.Digest
+	finish messages.Finish
 	said   bool // there is a model.reply
 	calls  []messages.Call
 	byID   map[string]int // index into calls
@@ -144,7 +166,7 @@ type turnOf struct {
 func (t *turnOf) add(rec *messages.Record) {
 	switch b := rec.Body.(type) {
 	case *messages.ModelReply:
-		t.reply, t.said = b.Blob, true
+		t.reply, t.finish, t.said = b.Blob, b.Finish, true
 	case *messages.ParseFault:
 		t.errors = append(t.errors, b.Complaint())
 	case *messages.ActionDeclared:
@@ -165,18 +187,17 @@ func (t *turnOf) add(rec *messages.Record) {
 	}
 }
 
-// replies are the run's earlier turns. What joined the run before it had any goes to
-// its text.
-func (r *run) replies(bytes func(messages.Digest) []byte, p *messages.Projection) []messages.Reply {
+// replies are the turns of the run that are over. What joined the run before it had any
+// goes to its text. Of a turn that was cut short before its reply was on record there
+// are, in a finished run, its responses.
+func (r *run) replies(bytes func(messages.Digest) []byte, text *string, finished bool) []messages.Reply {
 	var out []messages.Reply
 	rest := r.joined
 	catchUp := func(turn int64) {
 		for len(rest) > 0 && rest[0].turn <= turn {
-			to := &p.Text
+			to := text
 			if len(out) > 0 {
 				to = &out[len(out)-1].Joined
-			} else if p.Text == "" {
-				to = &p.Userdata
 			}
 			if *to != "" {
 				*to += "\n"
@@ -188,12 +209,21 @@ func (r *run) replies(bytes func(messages.Digest) []byte, p *messages.Projection
 	defer func() { catchUp(math.MaxInt64) }()
 	for _, t := range r.turns {
 		catchUp(t.turn)
-		if !t.said {
-			continue
-		}
-		reply := messages.Reply{Turn: t.turn, Calls: t.calls, Errors: t.errors}
-		if !t.reply.IsZero() {
+		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.calls, Errors: t.errors}
+		switch {
+		case t.said && !t.reply.IsZero():
 			reply.Text = string(bytes(t.reply))
+		case !t.said && !finished:
+			continue
+		case !t.said:
+			for _, u := range r.responses {
+				if u.turn == t.turn {
+					reply.Text += u.Text
+				}
+			}
+			if reply.Text == "" && len(reply.Calls) == 0 {
+				continue
+			}
 		}
 		out = append(out, reply)
 	}
@@ -213,9 +243,18 @@ type response struct {
 	*messages.UnitText
 }
 
-func (r *run) items(to []messages.Item) []messages.Item {
+func (r *run) items(to []messages.Item, spec *Spec) []messages.Item {
+	asked := messages.Item{Role: messages.RoleUser, Text: textOf(r.inputs), Run: r.ordinal, Turn: r.turn}
+	if spec.Transcript && spec.Reply != nil {
+		if len(r.inputs) == 0 { // erased: answers without their question say nothing
+			return to
+		}
+		asked.Replies = r.replies(spec.Reply, &asked.Text, true)
+		return append(to, asked)
+	}
 	if len(r.inputs) > 0 {
-		to = append(to, messages.Item{Role: messages.RoleUser, Text: textOf(r.inputs), Run: r.ordinal, Turn: r.turn, Calls: r.calls()})
+		asked.Calls = r.calls()
+		to = append(to, asked)
 	}
 	rest := r.joined
 	catchUp := func(turn int64) {
@@ -234,14 +273,18 @@ func (r *run) items(to []messages.Item) []messages.Item {
 }
 
 // gather sorts the records into runs, in order, and settles spec.Run. Inputs are
-// kept only until their run begins: a journal holds few that wait.
-func gather(records iter.Seq[*messages.Record], spec *Spec) []*run {
+// kept only until their run begins: a journal holds few that wait. In a tail a run whose
+// input lies before it takes all runs before it along; whole tells that spec.Run stayed.
+func gather(records iter.Seq[*messages.Record], spec *Spec, tail bool) (runs []*run, whole bool) {
 	var (
-		runs    []*run
 		byRun   = map[int64]*run{}
 		waiting = map[int64]*messages.Input{} // by seq
+		first   = int64(1)                    // of the records
 	)
 	for rec := range records {
+		if tail {
+			first, tail = rec.Seq, false
+		}
 		if rec.Turn == spec.Turn && spec.Turn != 0 {
 			if b, begins := rec.Body.(*messages.TurnBegin); begins {
 				if r := byRun[rec.Run]; r != nil {
@@ -256,6 +299,11 @@ func gather(records iter.Seq[*messages.Record], spec *Spec) []*run {
 		case *messages.Input:
 			waiting[rec.Seq] = b
 		case *messages.RunBegin:
+			if slices.Min(append([]int64{b.Input}, b.Merged...)) < first {
+				runs = nil
+				clear(byRun)
+				continue
+			}
 			r := &run{ordinal: rec.Run, inputs: take(waiting, append([]int64{b.Input}, b.Merged...))}
 			runs = append(runs, r)
 			byRun[rec.Run] = r
@@ -271,7 +319,7 @@ func gather(records iter.Seq[*messages.Record], spec *Spec) []*run {
 	if spec.Run == 0 && len(runs) > 0 {
 		spec.Run = runs[len(runs)-1].ordinal
 	}
-	return runs
+	return runs, byRun[spec.Run] != nil
 }
 
 // take gives the inputs of records, as far as they are there.

@@ -311,3 +311,61 @@ func BenchmarkProject(b *testing.B) {
 		}
 	})
 }
+
+// A tail tells of its whole runs what the whole journal tells of them.
+func TestProjectTail(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 2))
+	j := &journal{}
+	var waiting []int64
+	for i := range 12 {
+		waiting = append(waiting, j.input(fmt.Sprint("question ", i)))
+		for len(waiting) > 0 && r.IntN(3) > 0 {
+			j.begin(waiting[0])
+			waiting = waiting[1:]
+			for range r.IntN(3) {
+				j.add(j.run, j.turn, &messages.ActionDeclared{ID: "a", Name: "t"})
+				j.add(j.run, j.turn, &messages.ActionEnded{ID: "a", State: messages.ActionOK, Result: "1"})
+				j.add(j.run, j.turn, &messages.ModelReply{Blob: messages.Digest{byte(r.IntN(255) + 1)}})
+				j.decide(messages.Continue, "", "")
+				if r.IntN(3) == 0 {
+					waiting = append(waiting, j.input("meanwhile"))
+				}
+				j.nextTurn()
+			}
+			j.say(messages.ResponseUnit, fmt.Sprint("answer ", i), true)
+			j.decide(messages.Done, "", "")
+			j.end(messages.Done)
+		}
+	}
+	j.begin(j.input("last"))
+	for _, spec := range []Spec{{SID: "x"}, {SID: "x", Transcript: true, Reply: func(d messages.Digest) []byte { return d[:1] }}} {
+		whole := j.project(spec)
+		known := false
+		for from := len(j.recs); from >= 1; from-- {
+			p, ok := ProjectTail(slices.Values(j.recs[from-1:]), spec)
+			if known && !ok {
+				t.Fatalf("from %d: the run is lost again", from)
+			}
+			if known = ok; !ok {
+				continue
+			}
+			n := len(p.History)
+			if n > len(whole.History) {
+				t.Fatalf("from %d: %d items of %d", from, n, len(whole.History))
+			}
+			want := whole
+			want.History = whole.History[len(whole.History)-n:]
+			if len(want.History) == 0 {
+				want.History = nil
+			}
+			if diff := cmp.Diff(want, p); diff != "" {
+				t.Fatalf("from %d: %s", from, diff)
+			}
+		}
+		if p, _ := ProjectTail(slices.Values(j.recs), spec); !known || len(p.History) != len(whole.History) {
+			t.Error("the whole journal is no tail of itself")
+		}
+	}
+}

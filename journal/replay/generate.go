@@ -251,6 +251,7 @@ func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 		var failed error
 		proj = prompt.Project(slices.Values(p.src.Records[:p.at]), prompt.Spec{
 			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Tools: p.agent.Specs, Primer: p.agent.Primer,
+			Transcript: p.agent.Dialect.Traits().Transcript,
 			Reply: func(d messages.Digest) []byte {
 				b, err := p.blob(d)
 				if failed == nil {
@@ -271,7 +272,14 @@ func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 			return nil, err
 		}
 	}
-	return prompt.Assemble(p.agent.Dialect, proj), nil
+	msgs := prompt.Assemble(p.agent.Dialect, proj)
+	if !p.agent.Dialect.Traits().Carry {
+		msgs, _ = parse.Window(msgs, p.agent.Window)
+	}
+	if p.agent.Shape != nil {
+		msgs = p.agent.Shape(e.Run, e.Turn, slices.Clone(msgs))
+	}
+	return msgs, nil
 }
 
 func (p *player) blob(d messages.Digest) ([]byte, error) {

@@ -37,6 +37,9 @@ type Agent struct {
 	Tools   Tools
 	Library *neuroscript.Library
 	Limits  neuroscript.Limits
+	Window  int // messages of a prompt, 0 for all
+	// Shape is the last to change a prompt; may be nil.
+	Shape func(run, turn int64, ms []messages.Message) []messages.Message
 	// Gate gives the answer of the gate's rules; its hook is not asked, what it
 	// answered stands in the journal. nil takes every answer from there.
 	Gate func(*turn.AskGate) turn.Judged

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 )
 
 // What the model is told of calls that nobody answered (cogency.md §7).
@@ -42,26 +43,13 @@ func Assemble(events []Event, window int) (ms []messages.Message, skipped int, e
 	}
 	a.dangle(noResult)
 	a.flush()
-	if window > 0 {
-		a.messages = cut(a.messages, window)
-	}
-	for _, m := range a.messages {
-		ms = append(ms, m.Message)
-	}
+	ms, _ = parse.Window(a.messages, window)
 	return ms, a.skipped, nil
 }
 
-// message is one of a context. A user may write what looks like results.
-type message struct {
-	messages.Message
-	results bool
-}
-
-func (m *message) question() bool { return m.Role == messages.RoleUser && !m.results }
-
 // assembly is a context that grows.
 type assembly struct {
-	messages []message
+	messages []messages.Message
 	parts    []string // of the assistant's message
 	pending  []called // calls without a result
 	skipped  int
@@ -74,7 +62,7 @@ func (a *assembly) add(e *Event) {
 	case User:
 		a.dangle(noResult)
 		a.flush()
-		a.messages = append(a.messages, message{Message: messages.Message{Role: messages.RoleUser, Text: e.Content}})
+		a.messages = append(a.messages, messages.Message{Role: messages.RoleUser, Text: e.Content})
 	case Think, Respond:
 		a.dangle(noResult)
 		switch {
@@ -116,9 +104,7 @@ func (a *assembly) answer(results string) {
 		a.pending = a.pending[:0]
 	}
 	a.flush()
-	a.messages = append(a.messages, message{
-		Message: messages.Message{Role: messages.RoleUser, Text: openResults + results + shutResults}, results: true,
-	})
+	a.messages = append(a.messages, messages.Message{Role: messages.RoleUser, Text: openResults + results + shutResults, Holds: messages.HoldsResults})
 }
 
 // dangle answers pending calls with failures.
@@ -135,7 +121,7 @@ func (a *assembly) dangle(why string) {
 
 func (a *assembly) flush() {
 	if len(a.parts) > 0 {
-		a.messages = append(a.messages, message{Message: messages.Message{Role: messages.RoleAssistant, Text: strings.Join(a.parts, "\n\n")}})
+		a.messages = append(a.messages, messages.Message{Role: messages.RoleAssistant, Text: strings.Join(a.parts, "\n\n")})
 		a.parts = a.parts[:0]
 	}
 }
@@ -150,27 +136,4 @@ func readCall(content string) (c called, ok bool) {
 		return c, false
 	}
 	return called{v.Name, callText(v.Name, string(v.Args))}, true
-}
-
-// cut is the window of cogency.md §7.1: at most n messages, never results without
-// their question.
-func cut(ms []message, n int) []message {
-	if len(ms) <= n {
-		return ms
-	}
-	at := len(ms) - n
-	if ms[at].question() {
-		return ms[at:]
-	}
-	for at++; at < len(ms) && ms[at].results; at++ {
-	}
-	if at < len(ms) && ms[at].question() {
-		return ms[at:]
-	}
-	for q := at - 1; q >= 0; q-- {
-		if ms[q].question() {
-			return append(append(make([]message, 0, n), ms[q]), ms[at:]...)
-		}
-	}
-	return ms[at:]
 }

@@ -62,7 +62,7 @@ func (Dialect) Name() string { return "cogency" }
 // Traits says that the calls of a batch start when its closer has come, and that
 // neither arguments nor texts have variables in them.
 func (Dialect) Traits() messages.Traits {
-	return messages.Traits{InStreamActions: true, Verbatim: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
+	return messages.Traits{InStreamActions: true, Verbatim: true, AppendOnly: true, Transcript: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
 }
 
 // Decide is CONTINUE after a batch, valid or not, whatever became of the stream

@@ -252,8 +252,11 @@ func TestAccumulator(t *testing.T) {
 func TestRender(t *testing.T) {
 	p := messages.Projection{
 		History: []messages.Item{
-			{Role: messages.RoleUser, Text: "old", Calls: []messages.Call{{Name: "r", Args: `{"a":1}`, State: messages.ActionOK, Value: "2"}}},
-			{Role: messages.RoleAssistant, Text: "answer\n"},
+			{Role: messages.RoleUser, Text: "old", Replies: []messages.Reply{
+				{Text: `<think>first</think><execute>[{"name":"r","args":{"a":1}}]`, Finish: messages.FinishStop, Calls: []messages.Call{{Name: "r", Args: `{"a":1}`, State: messages.ActionOK, Value: "2"}}},
+				{Text: "answer\n", Finish: messages.FinishComplete},
+			}},
+			{Role: messages.RoleUser, Text: "cut short", Replies: []messages.Reply{{Text: `so <execute>[]`, Finish: messages.FinishCancelled}}},
 		},
 		Text: "new",
 		Replies: []messages.Reply{
@@ -264,9 +267,13 @@ func TestRender(t *testing.T) {
 		LastError: "ERR_MODEL:\n gone",
 	}
 	const want = `user old
-assistant <execute>[{"name":"r","args":{"a":1}}]</execute>
+assistant <think>first</think>
+
+<execute>[{"name":"r","args":{"a":1}}]</execute>
 user <results>[{"tool":"r","status":"success","outcome":"ok","content":2}]</results>
 assistant answer
+user cut short
+assistant so
 user new
 assistant <think>t</think>
 

@@ -7,9 +7,10 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Render is Assemble on what the projection tells: of a finished run the user's text,
-// its calls with their results as one batch, and its responses; then this turn's
-// input; then the run's earlier turns, with their thoughts, as they went.
+// Render is Assemble on what the projection tells: the user's text of each run, this
+// one's last, and behind it the turns of the run with their thoughts, as they went. So
+// the messages of a turn are the beginning of those of the next one, as long as no turn
+// failed between them.
 func (x Dialect) Render(p messages.Projection) []messages.Message {
 	var log []Event
 	for i := range p.History {
@@ -19,8 +20,8 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 			t = Respond
 		}
 		log = append(log, Event{Type: t, Content: strings.TrimSpace(it.Text)})
-		if len(it.Calls) > 0 {
-			log = x.batch(log, it.Calls)
+		for j := range it.Replies {
+			log = x.reply(log, &it.Replies[j])
 		}
 	}
 	text := p.Text
@@ -30,9 +31,6 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	log = append(log, Event{Type: User, Content: text})
 	for i := range p.Replies {
 		log = x.reply(log, &p.Replies[i])
-		if joined := p.Replies[i].Joined; joined != "" {
-			log = append(log, Event{Type: User, Content: joined})
-		}
 	}
 	var a assembly
 	for i := range log {
@@ -40,10 +38,7 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	}
 	a.dangle(noResult)
 	a.flush()
-	out := make([]messages.Message, len(a.messages))
-	for i := range a.messages {
-		out[i] = a.messages[i].Message
-	}
+	out := a.messages
 	if p.LastError != "" {
 		out[len(out)-1].Text += "\n\nThe previous turn did not go through: " + oneLine(p.LastError)
 	}
@@ -61,8 +56,16 @@ func (x Dialect) batch(log []Event, calls []messages.Call) []Event {
 }
 
 // reply tells of an earlier turn of the run: its texts as the model wrote them, and
-// what the host recorded of its batch.
+// what the host recorded of its batch; then what joined the run.
 func (x Dialect) reply(log []Event, r *messages.Reply) []Event {
+	log = x.turn(log, r)
+	if r.Joined != "" {
+		log = append(log, Event{Type: User, Content: r.Joined})
+	}
+	return log
+}
+
+func (x Dialect) turn(log []Event, r *messages.Reply) []Event {
 	a := Accumulator{Yield: func(e Event) {
 		if e.Type == Think || e.Type == Respond {
 			log = append(log, e)
@@ -70,7 +73,11 @@ func (x Dialect) reply(log []Event, r *messages.Reply) []Event {
 	}}
 	d := x.NewDecoder(messages.TurnInfo{})
 	d.Push([]byte(r.Text), a.Take)
-	d.End(messages.FinishStop, a.Take)
+	finish := r.Finish
+	if finish == "" {
+		finish = messages.FinishStop
+	}
+	d.End(finish, a.Take)
 	for i := range r.Errors {
 		if strings.HasPrefix(r.Errors[i].Reason, "execute_") {
 			return append(log, Event{Type: Results, Content: string(AppendResults(nil, []Result{Failure("", r.Errors[i].Detail)}, 0))})

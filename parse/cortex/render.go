@@ -39,7 +39,7 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
 	for _, r := range p.Replies {
 		out = append(out, messages.Message{Role: messages.RoleAssistant, Text: cutReply(r.Text)},
-			messages.Message{Role: messages.RoleUser, Text: results(r.Calls, r.Errors)})
+			messages.Message{Role: messages.RoleUser, Text: results(r.Calls, r.Errors), Holds: messages.HoldsResults})
 		if r.Joined != "" {
 			out = append(out, messages.Message{Role: messages.RoleUser, Text: r.Joined})
 		}
