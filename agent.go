@@ -216,6 +216,9 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	for i := range foreign {
 		allow = append(allow, foreign[i].Name)
 	}
+	if recalls(m) {
+		allow = append(allow, tools.RecallName)
+	}
 	set, err := registry.Apply(tools.Policy{Allow: allow})
 	if err != nil {
 		return err
@@ -326,6 +329,9 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest, foreign []tools.Tool
 		return nil, err
 	}
 	all = append(all, work...)
+	if recalls(m) {
+		all = append(all, tools.Recall(rt.recall, rt.cfg.Now))
+	}
 	commands, err := a.commands(m)
 	if err != nil {
 		return nil, err

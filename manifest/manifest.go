@@ -245,7 +245,7 @@ type Approval struct {
 // Memory is what is remembered across runs.
 type Memory struct {
 	Profile       bool  `yaml:"profile" later:"*" doc:"Keeps a profile of the user."`
-	Recall        bool  `yaml:"recall" later:"*" doc:"Lets the model search earlier sessions of the user."`
+	Recall        bool  `yaml:"recall" doc:"Lets the model search earlier sessions of the user: the tool recall."`
 	HistoryWindow int64 `yaml:"history_window" min:"0" max:"1000000" doc:"Messages of the history that the model gets at most, with their question; 0 for all. In aeiou the history is the streams of the turn before."`
 }
 

@@ -146,7 +146,7 @@ func TestMistakes(t *testing.T) {
 			[]string{
 				"1:10 dialect NOT_IN_RELEASE", "2:15 model.mode NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
 				"6:53 internal_actions.allowed_actions[0] NOT_IN_RELEASE",
-				"8:19 memory.profile NOT_IN_RELEASE", "8:33 memory.recall NOT_IN_RELEASE",
+				"8:19 memory.profile NOT_IN_RELEASE",
 			},
 		},
 		{

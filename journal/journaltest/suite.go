@@ -44,6 +44,8 @@ func Run(t *testing.T, open func(t *testing.T) journal.Store) {
 		{"EraseAll", eraseAll},
 		{"ErasePart", erasePart},
 		{"Delete", remove},
+		{"Recall", recall},
+		{"RecallOrder", recallOrder},
 		{"Meta", meta},
 		{"TwoOwners", twoOwners},
 		{"ReadersBesideWriter", readersBesideWriter},

@@ -163,6 +163,8 @@ func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 			"DELETE FROM records WHERE session = $1",
 			"DELETE FROM blobs WHERE session = $1",
 			"DELETE FROM snapshots WHERE session = $1",
+			"DELETE FROM recall WHERE session = $1",
+			"DELETE FROM recall_marks WHERE session = $1",
 			"DELETE FROM heads WHERE id = $1",
 		} {
 			if _, err := tx.Exec(ctx, sql, r.id); err != nil {
@@ -192,6 +194,9 @@ func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to in
 		}
 		// From here on nothing may be appended: it could name a blob that is about to go.
 		if r, err = session(ctx, tx, inc, locked); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM recall WHERE session = $1 AND seq BETWEEN $2 AND $3", r.id, first, last); err != nil {
 			return err
 		}
 		if first == 1 && last == r.head.Seq {

@@ -136,6 +136,9 @@ func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 		if err != nil {
 			return err
 		}
+		if err := unindex(tx, ses.id, 0, journal.MaxSeq); err != nil {
+			return err
+		}
 		for _, step := range []struct {
 			sql  string
 			args []any
@@ -143,6 +146,7 @@ func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 			{"DELETE FROM records WHERE pos BETWEEN ? AND ?", []any{position(ses.id, 0), position(ses.id, journal.MaxSeq)}},
 			{"DELETE FROM blobs WHERE session = ?", []any{ses.id}},
 			{"DELETE FROM snapshots WHERE session = ?", []any{ses.id}},
+			{"DELETE FROM recall_marks WHERE session = ?", []any{ses.id}},
 			{"DELETE FROM sessions WHERE id = ?", []any{ses.id}},
 		} {
 			if _, err := tx.Exec(step.sql, step.args...); err != nil {
@@ -181,6 +185,9 @@ func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to in
 		}
 		e := eraser{tx: tx, ses: &ses, drop: make(map[messages.Digest]bool)}
 		if n, err = e.bodies(from, to); err != nil {
+			return err
+		}
+		if err := unindex(tx, ses.id, from, to); err != nil {
 			return err
 		}
 		if from == 1 && to == ses.head.Seq {

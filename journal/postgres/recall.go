@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// indexSpan is how many positions one transaction puts into the index of recalls: who
+// appends to that session waits for it.
+const indexSpan = 2048
+
+const (
+	sqlBehind = `SELECT h.id FROM heads h LEFT JOIN recall_marks m ON m.session = h.id
+		WHERE h.sid >= $1 AND h.sid < $1 || chr(1114111) AND h.seq > coalesce(m.seq, 0) LIMIT 256`
+	sqlBehindOne = "SELECT seq FROM heads WHERE id = $1 AND sid >= $2 AND sid < $2 || chr(1114111) FOR UPDATE"
+	sqlSaid      = `SELECT seq, type, ts, body FROM records
+		WHERE session = $1 AND seq BETWEEN $2 AND $3 AND type = ANY($4) AND body IS NOT NULL ORDER BY seq`
+	sqlIndex = `INSERT INTO recall (session, seq, owner, ts, role, shown, folded)
+		SELECT $1, n.seq, $2, n.ts, n.role, n.shown, n.folded
+		FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]) AS n (seq, ts, role, shown, folded) ON CONFLICT DO NOTHING`
+	// The pattern is what an index by trigrams can use, where the operator made one; how
+	// many words there are decides.
+	sqlRecall = `SELECT sid, inc, seq, ts, role, shown, words, runes FROM (
+		SELECT h.sid, h.inc, c.seq, c.ts, c.role, c.shown,
+			(SELECT count(*) FROM unnest($3::text[]) AS w (word) WHERE position(w.word IN c.folded) > 0) AS words,
+			(SELECT coalesce(sum(w.n), 0)::bigint FROM unnest($3::text[], $4::bigint[]) AS w (word, n) WHERE position(w.word IN c.folded) > 0) AS runes
+		FROM recall c JOIN heads h ON h.id = c.session
+		WHERE c.owner = $1 AND h.inc <> $2 AND c.folded LIKE ANY($5::text[])) hits
+		WHERE words > 0 ORDER BY words DESC, runes DESC, ts DESC, inc DESC, seq DESC LIMIT $6`
+)
+
+// Recall implements journal.Recaller. It first puts what is new of the owner's sessions
+// into the index; a journal that is open for reading is scanned instead.
+func (s *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Recollection, error) {
+	if s.opts.ReadOnly {
+		return journal.Scan(ctx, s, q)
+	}
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	if err := s.index(ctx, q.Owner); err != nil {
+		return nil, err
+	}
+	patterns, runes := make([]string, len(q.Words)), make([]int64, len(q.Words))
+	for i, w := range q.Words {
+		patterns[i] = "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(w) + "%"
+		runes[i] = int64(utf8.RuneCountInString(w))
+	}
+	var hits []journal.Recollection
+	err := s.reading(ctx, "recalling", func(c querier) error {
+		hits = nil
+		rows, err := c.Query(ctx, sqlRecall, q.Owner, q.Except, q.Words, runes, patterns, q.Limit)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var h journal.Recollection
+			var ts int64
+			if err := rows.Scan(&h.SID, &h.Inc, &h.Seq, &ts, &h.Role, &h.Shown, &h.Words, &h.Runes); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(h.SID, q.Owner) {
+				return journal.Fail(journal.ReasonCorrupt, nil, "the index of what can be recalled is damaged")
+			}
+			h.TS = time.Unix(0, ts).UTC()
+			hits = append(hits, h)
+		}
+		return rows.Err()
+	})
+	return hits, err
+}
+
+// index brings the index of an owner up to date, a span of one session at a time.
+func (s *Store) index(ctx context.Context, owner string) error {
+	for {
+		var behind []int64
+		err := s.reading(ctx, "looking for what can be recalled", func(c querier) error {
+			rows, err := c.Query(ctx, sqlBehind, owner)
+			if err == nil {
+				behind, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			}
+			return err
+		})
+		if err != nil || len(behind) == 0 {
+			return err
+		}
+		for _, id := range behind {
+			err := s.writing(ctx, "indexing what can be recalled", func(tx pgx.Tx) error { return indexSession(ctx, tx, owner, id) })
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// indexSession puts the next span of a session into the index. The head is locked, so
+// that nothing is erased between reading and writing.
+func indexSession(ctx context.Context, tx pgx.Tx, owner string, id int64) error {
+	var mark, seq int64
+	err := tx.QueryRow(ctx, sqlBehindOne, id, owner).Scan(&seq)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err == nil {
+		err = tx.QueryRow(ctx, "SELECT coalesce(max(seq), 0) FROM recall_marks WHERE session = $1", id).Scan(&mark)
+	}
+	if err != nil {
+		return err
+	}
+	to := min(seq, mark+indexSpan)
+	kinds := make([]string, len(journal.SaidKinds))
+	for i, k := range journal.SaidKinds {
+		kinds[i] = string(k)
+	}
+	rows, err := tx.Query(ctx, sqlSaid, id, mark+1, to, kinds)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var seqs, times []int64
+	var roles, shown, folded []string
+	for rows.Next() {
+		var at, ts int64
+		var kind string
+		var body []byte
+		if err := rows.Scan(&at, &kind, &ts, &body); err != nil {
+			return err
+		}
+		b, err := journal.DecodeBody(messages.Kind(kind), body)
+		if err != nil {
+			return journal.Fail(journal.ReasonCorrupt, err, "the body of a record that can be recalled")
+		}
+		if role, text, ok := journal.Said(b); ok {
+			seqs, times, roles = append(seqs, at), append(times, ts), append(roles, string(role))
+			shown, folded = append(shown, journal.Show(text)), append(folded, journal.Fold(text))
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if len(seqs) > 0 {
+		if _, err := tx.Exec(ctx, sqlIndex, id, owner, seqs, times, roles, shown, folded); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO recall_marks (session, seq) VALUES ($1, $2) ON CONFLICT (session) DO UPDATE SET seq = excluded.seq", id, to)
+	return err
+}

@@ -1,0 +1,202 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Bounds of a recall (cogency.md §10).
+const (
+	MaxRecallWords = 100 // distinct ones; a query of 200 runes has no more
+	MaxRecallHits  = 100
+	ShownRunes     = 100 // of a hit
+)
+
+// RecallQuery asks what a user said, and was told, in other sessions.
+type RecallQuery struct {
+	// Owner is the beginning of the user's SIDs, "tenant:user:": nothing else is looked
+	// at.
+	Owner string
+	// Except is the incarnation that asks.
+	Except messages.Incarnation
+	// Words are looked for anywhere in a text: folded (Fold), distinct, none empty.
+	Words []string
+	Limit int // of hits; 0 is MaxRecallHits
+}
+
+// Recollection is a hit: the words that a text holds, and its beginning.
+type Recollection struct {
+	SID   string
+	Inc   messages.Incarnation
+	Seq   int64
+	TS    time.Time
+	Role  messages.Role // user, or assistant
+	Shown string        // at most ShownRunes, on one line
+	Words int           // distinct words of the query in it
+	Runes int           // of those words
+}
+
+// Recaller is a store with an index of its own for recalls. It gives what Scan gives.
+type Recaller interface {
+	Recall(ctx context.Context, q RecallQuery) ([]Recollection, error)
+}
+
+// Recall finds the best hits: those with the most words, then with the most runes of
+// them, then the newest. A query without an owner or words, or with too many, is INVALID.
+// What was erased, deleted or never shown to the user is not found. It is safe for
+// concurrent use.
+func Recall(ctx context.Context, s Store, q RecallQuery) ([]Recollection, error) {
+	if own, ok := s.(Recaller); ok {
+		return own.Recall(ctx, q)
+	}
+	return Scan(ctx, s, q)
+}
+
+// Check completes a query and finds what is wrong with it.
+func (q *RecallQuery) Check() error {
+	switch {
+	case strings.Count(q.Owner, ":") != 2 || !strings.HasSuffix(q.Owner, ":") || strings.HasPrefix(q.Owner, ":") || strings.Contains(q.Owner, "::"):
+		return Fail(ReasonInvalid, nil, "a recall without an owner")
+	case len(q.Words) == 0 || len(q.Words) > MaxRecallWords:
+		return Fail(ReasonInvalid, nil, "a recall of %d words; it takes 1 to %d", len(q.Words), MaxRecallWords)
+	}
+	for i, w := range q.Words {
+		if w == "" || w != Fold(w) || slices.Contains(q.Words[:i], w) {
+			return Fail(ReasonInvalid, nil, "word %d of a recall is empty, not folded, or there before", i+1)
+		}
+	}
+	if q.Limit <= 0 || q.Limit > MaxRecallHits {
+		q.Limit = MaxRecallHits
+	}
+	return nil
+}
+
+// Words are those of a text, as a recall takes them.
+func Words(text string) []string {
+	var words []string
+	for _, w := range strings.FieldsFunc(Fold(text), unicode.IsSpace) {
+		if !slices.Contains(words, w) {
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+// Fold is the form in which texts are compared: lower case, and what no store can hold
+// replaced.
+func Fold(text string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.ToValidUTF8(text, "\ufffd")), "\x00", "\ufffd")
+}
+
+// Show is the beginning of a text, on one line.
+func Show(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd"), unicode.IsSpace), " ")
+	n := 0
+	for i := range text {
+		if n == ShownRunes {
+			return text[:i]
+		}
+		n++
+	}
+	return text
+}
+
+// SaidKinds are the kinds of records with text between a user and a model.
+var SaidKinds = []messages.Kind{messages.KindInput, messages.KindResponse, messages.KindEmit}
+
+// Said is what a record has of a conversation; ok is false for one that has nothing of
+// it. Lines of a program that only operators see are not of it.
+func Said(b messages.Body) (role messages.Role, text string, ok bool) {
+	switch b := b.(type) {
+	case *messages.Input:
+		role, text = messages.RoleUser, b.Text
+		if text == "" {
+			text = b.Userdata
+		}
+	case *messages.UnitText:
+		if b.UnitKind == messages.ResponseUnit {
+			role, text = messages.RoleAssistant, b.Text
+		}
+	case *messages.Emit:
+		if !b.Candidate {
+			role, text = messages.RoleAssistant, b.Text
+		}
+	}
+	return role, text, strings.TrimSpace(text) != ""
+}
+
+// Scan is Recall without an index: it reads every session of the owner.
+func Scan(ctx context.Context, s Store, q RecallQuery) ([]Recollection, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	var best []Recollection
+	page := Query{Prefix: q.Owner, Retired: true}
+	for {
+		heads, err := s.Sessions(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range heads {
+			if heads[i].Inc == q.Except {
+				continue
+			}
+			if best, err = scan(ctx, s, &heads[i], &q, best); err != nil {
+				return nil, err
+			}
+		}
+		if len(heads) < page.Page() {
+			return best, nil
+		}
+		page.AfterSID, page.AfterInc = heads[len(heads)-1].SID, heads[len(heads)-1].Inc
+	}
+}
+
+func scan(ctx context.Context, s Store, h *Head, q *RecallQuery, best []Recollection) ([]Recollection, error) {
+	for rec, err := range s.Read(ctx, h.Inc, 0, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Raw == nil || !slices.Contains(SaidKinds, rec.Body.Kind()) {
+			continue
+		}
+		body, err := DecodeBody(rec.Body.Kind(), rec.Raw)
+		if err != nil {
+			return nil, err
+		}
+		role, text, ok := Said(body)
+		if !ok {
+			continue
+		}
+		hit := Recollection{SID: h.SID, Inc: h.Inc, Seq: rec.Seq, TS: rec.TS, Role: role}
+		folded := Fold(text)
+		for _, w := range q.Words {
+			if strings.Contains(folded, w) {
+				hit.Words++
+				hit.Runes += utf8.RuneCountInString(w)
+			}
+		}
+		if hit.Words == 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, hit, Better)
+		if at < q.Limit {
+			hit.Shown = Show(text)
+			best = slices.Insert(best, at, hit)
+			best = best[:min(len(best), q.Limit)]
+		}
+	}
+	return best, nil
+}
+
+// Better orders hits, the best first.
+func Better(a, b Recollection) int {
+	return cmp.Or(cmp.Compare(b.Words, a.Words), cmp.Compare(b.Runes, a.Runes), b.TS.Compare(a.TS), slices.Compare(b.Inc[:], a.Inc[:]), cmp.Compare(b.Seq, a.Seq))
+}
