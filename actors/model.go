@@ -370,7 +370,7 @@ func (r *reply) transcript() ([]messages.Message, error) {
 	var failed error
 	records := func(yield func(*messages.Record) bool) {
 		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, 0, 0) {
-			if err == nil {
+			if err == nil && prompt.Reads(rec.Body.Kind()) {
 				rec, err = decoded(rec)
 			}
 			if err != nil {
@@ -389,8 +389,13 @@ func (r *reply) transcript() ([]messages.Message, error) {
 	return prompt.Assemble(r.agent.Dialect, p), nil
 }
 
-// firstTail is how many records a prompt with a window begins to look at.
-const firstTail = 128
+// A prompt with a window begins to look at so many records for each of its messages: a
+// message of a conversation with calls has about seven.
+const (
+	tailPerMessage = 8
+	leastTail      = 32
+	mostTail       = 1024
+)
 
 // recent is the window of that prompt. It reads backwards, twice as far each time, and
 // no farther than the window and its question reach.
@@ -402,13 +407,13 @@ func (r *reply) recent() ([]messages.Message, error) {
 	var failed error
 	spec := r.spec(&failed)
 	var tail []*messages.Record
-	from, step := head.Seq+1, int64(firstTail)
+	from, step := head.Seq+1, int64(min(max(tailPerMessage*r.agent.Window, leastTail), mostTail))
 	for {
 		to := from - 1
 		from = max(1, from-step)
 		var page []*messages.Record
 		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, from, to) {
-			if err == nil {
+			if err == nil && prompt.Reads(rec.Body.Kind()) {
 				rec, err = decoded(rec)
 			}
 			if err != nil {

@@ -114,6 +114,18 @@ func project(runs []*run, spec *Spec) messages.Projection {
 	return p
 }
 
+// Reads tells whether a projection looks into records of a kind. Others may come with
+// their bodies undecoded.
+func Reads(k messages.Kind) bool {
+	switch k {
+	case messages.KindInput, messages.KindRunBegin, messages.KindRunEnd, messages.KindRunWithdrawn, messages.KindTurnBegin, messages.KindTurnDecided,
+		messages.KindModelReply, messages.KindResponse, messages.KindParseError, messages.KindActionDeclared, messages.KindActionStarted,
+		messages.KindActionEnded, messages.KindNote:
+		return true
+	}
+	return false
+}
+
 // run is what the records say of one run.
 type run struct {
 	ordinal   int64

@@ -369,3 +369,47 @@ func TestProjectTail(t *testing.T) {
 		}
 	}
 }
+
+// A projection is the same when bodies it does not read are not decoded.
+func TestReads(t *testing.T) {
+	j := &journal{}
+	j.begin(j.input("one"))
+	j.say(messages.ThoughtUnit, "hm", false)
+	j.say(messages.TextUnit, "between", false)
+	j.add(j.run, j.turn, &messages.ModelChunk{Bytes: []byte("x")})
+	j.add(j.run, j.turn, &messages.ActionDeclared{ID: "a", Name: "t", Args: "{}"})
+	j.add(j.run, j.turn, &messages.ActionApproval{ID: "a"})
+	j.add(j.run, j.turn, &messages.ActionStarted{ID: "a", Args: `{"b":1}`})
+	j.add(j.run, j.turn, &messages.ActionEnded{ID: "a", State: messages.ActionOK, Result: "1"})
+	j.add(j.run, j.turn, &messages.ParseFault{Reason: "execute_json"})
+	j.add(j.run, j.turn, &messages.Lint{})
+	j.add(j.run, j.turn, &messages.ModelReply{Blob: messages.Digest{7}})
+	j.decide(messages.Halt, messages.ErrModel, "gone")
+	j.nextTurn()
+	j.say(messages.ResponseUnit, "answer", true)
+	j.decide(messages.Done, "", "")
+	j.end(messages.Done)
+	j.begin(j.input("two"))
+	j.add(j.run, j.turn, &messages.Note{Text: "done already"})
+	j.add(j.run, j.turn, &messages.RunWithdrawn{})
+	j.end(messages.Halt)
+	j.begin(j.input("three"))
+	spec := Spec{SID: "x", Transcript: true, Reply: func(d messages.Digest) []byte { return d[:1] }}
+	for _, transcript := range []bool{true, false} {
+		spec.Transcript = transcript
+		want := j.project(spec)
+		read := 0
+		bare := &journal{}
+		for _, r := range j.recs {
+			own := *r
+			if !Reads(r.Body.Kind()) {
+				own.Body = &messages.Undecoded{Of: r.Body.Kind()}
+				read++
+			}
+			bare.recs = append(bare.recs, &own)
+		}
+		if diff := cmp.Diff(want, bare.project(spec)); diff != "" || read == 0 {
+			t.Errorf("%d bodies are not read: %s", read, diff)
+		}
+	}
+}
