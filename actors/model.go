@@ -390,9 +390,9 @@ func (r *reply) transcript() ([]messages.Message, error) {
 }
 
 // A prompt with a window begins to look at so many records for each of its messages: a
-// message of a conversation with calls has about seven.
+// message of a conversation with calls has seven to ten.
 const (
-	tailPerMessage = 8
+	tailPerMessage = 12
 	leastTail      = 32
 	mostTail       = 1024
 )
