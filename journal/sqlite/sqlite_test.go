@@ -162,7 +162,7 @@ func TestOpenMigrates(t *testing.T) {
 	ses := journaltest.Start(t, "local:local:a", 1)
 	journaltest.Must(t, s, ses.Notes(3))
 	for _, q := range []string{
-		"DROP INDEX sessions_wake", "ALTER TABLE sessions DROP COLUMN wake", "DELETE FROM goose_db_version WHERE version_id > 1",
+		"DROP TABLE recall", "DROP TABLE recall_text", "DROP TABLE recall_marks", "DROP INDEX sessions_wake", "ALTER TABLE sessions DROP COLUMN wake", "DELETE FROM goose_db_version WHERE version_id > 1",
 	} {
 		if _, err := s.w.conn.ExecContext(ctx, q); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,10 @@ func TestOpenMigrates(t *testing.T) {
 	if err != nil || len(recs) != 3 || head.Wake != 0 {
 		t.Fatalf("%+v, %d records, %v", head, len(recs), err)
 	}
-	journaltest.Must(t, s, ses.Batch(&messages.TurnSuspended{Until: journaltest.Epoch.Format(time.RFC3339Nano)}))
+	journaltest.Must(t, s, ses.Batch(&messages.TurnSuspended{Until: journaltest.Epoch.Format(time.RFC3339Nano)}, &messages.Input{Text: "to be found"}))
+	if hits, err := s.Recall(ctx, journal.RecallQuery{Owner: "local:local:", Words: []string{"found"}}); err != nil || len(hits) != 1 {
+		t.Fatalf("recalls %v %v", hits, err)
+	}
 	if heads, err := s.Wakes(ctx, 0, 0); err != nil || len(heads) != 1 {
 		t.Fatalf("wakes %v %v", heads, err)
 	}
