@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -264,6 +265,45 @@ func TestMCPChanges(t *testing.T) {
 	}
 	if strings.Contains(told(s), "desk.later") {
 		t.Error("an open session has the new list")
+	}
+}
+
+// A server that says that its list has changed is asked again by the next Open of the
+// same agent.
+func TestMCPListChanged(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, nil)
+	add := func(name string) {
+		server.AddTool(&mcp.Tool{Name: name, InputSchema: rawSchema(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return says1(name)
+		})
+	}
+	add("first")
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	a := load(t, write(t, "agent.yaml", "dialect: cogency\nmodel: {script: m.jsonl}\nimport: {mcp: [{name: desk, url: "+web.URL+"}]}\n", "m.jsonl", lines("x")))
+	model := &recorder{Model: says("fine")}
+	a.Model = model
+	rt := start(t, stile.Config{})
+	t.Cleanup(func() { // before the runtime closes: the server's side of the session ends, too
+		for session := range server.Sessions() {
+			_ = session.Close()
+		}
+		web.CloseClientConnections()
+		web.Close()
+	})
+	wantDone(t, ask(t, open(t, rt, "zero", a), "go"))
+	add("second")
+	for i, deadline := 0, time.Now().Add(30*time.Second); ; i++ {
+		wantDone(t, ask(t, open(t, rt, fmt.Sprint("s", i), a), "go"))
+		all := model.requests()
+		if strings.Contains(all[len(all)-1].Messages[0].Text, "desk.second") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the new tool is never told of")
+		}
+	}
+	if strings.Contains(model.requests()[0].Messages[0].Text, "desk.second") {
+		t.Error("it was there before it was added")
 	}
 }
 

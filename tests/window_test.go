@@ -83,6 +83,30 @@ func TestHistoryWindow(t *testing.T) {
 	}
 }
 
+// Runs of many records: the first look back does not reach, and the prompt is that of the
+// whole journal all the same.
+func TestWindowOfLongRuns(t *testing.T) {
+	big := "<execute>[" + strings.Repeat(`{"name":"str.ToUpper","args":{"s":"a"}},`, 39) + `{"name":"str.ToUpper","args":{"s":"b"}}]</execute>`
+	for _, window := range []int64{4, 5, 8, 11} {
+		m := manifest.Default("cogency")
+		m.Memory.HistoryWindow = window
+		m.Import.Tools = []string{"str.ToUpper"}
+		model := &recorder{Model: scripted.New(big, "one<end>", big, "two<end>", big, "three<end>", "four<end>")}
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", &stile.Agent{Manifest: m, Model: model})
+		for i := range 4 {
+			wantDone(t, ask(t, s, fmt.Sprint("q", i+1)))
+		}
+		all := model.requests()
+		last := shown(all[len(all)-1])
+		// A window that would begin with results, or without a question, has one less.
+		if got := int64(strings.Count(last, "\n") + 1); got > window || got < window-1 || !strings.HasPrefix(last, "user q") {
+			t.Errorf("%d: %d messages", window, got)
+		}
+		replays(t, rt, nil)
+	}
+}
+
 // However long a session is, a prompt with a window reads its end alone.
 func TestWindowReadsTheEnd(t *testing.T) {
 	for _, window := range []int64{0, 6} {
