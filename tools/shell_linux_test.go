@@ -455,6 +455,7 @@ func TestShellOpens(t *testing.T) {
 
 // Time, memory, processors, output: each bound holds, and the group ends with its command.
 func TestShellBounds(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // what is left there is this test's, not another's
 	b := newWorkbench(t, AccessSandbox)
 	b.script(t, "hang.sh", "#!/bin/sh\necho begun\nsleep 300 &\necho $! > child\nwait\n")
 	all := newShell(t, b, func(s *Shell) { s.Timeout = 300 * time.Millisecond })
