@@ -1,6 +1,7 @@
 package stile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -24,6 +25,7 @@ import (
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/aeiou"
+	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
@@ -36,7 +38,8 @@ type Agent struct {
 	// Manifest is the agent's description; nil stands for the defaults of Dialect,
 	// with all of Tools allowed.
 	Manifest *manifest.Manifest
-	// Dialect is used when Manifest is nil: "plain" or "aeiou".
+	// Dialect is used when Manifest is nil: "plain", "aeiou", "cortex", "cogency", "kitsu",
+	// or one of Config.Dialects.
 	Dialect string
 	// Name goes into session.opened when Manifest has none.
 	Name string
@@ -62,6 +65,16 @@ type Agent struct {
 	// change while sessions run, or a replay finds another prompt; and a replay must be
 	// given the agent. nil changes nothing.
 	Transform func(History) []messages.Message
+
+	// Policies are further judgements of calls, each with a name that stands in the journal
+	// beside its answers. Of what they and Gate answer the strictest counts.
+	Policies []tools.CustomPolicy
+
+	// Search is what a search of the dialect kitsu asks, in place of the offline stub and
+	// of the manifest's kitsu.search. Mood gives the intensity of the user's mood in 0…1,
+	// over 0.85 of which the model may not go on by itself; nil is 0.
+	Search tools.Searcher
+	Mood   func(sid string) (float64, error)
 
 	// MayApprove tells whether somebody may answer for a call that needs confirmation;
 	// nil lets everybody whom the program lets call Approve and Deny.
@@ -196,9 +209,15 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	if err != nil {
 		return err
 	}
+	maxTurns := m.Loop.MaxTurns
 	if d, ok := dialect.(aeiou.Dialect); ok {
 		d.StrictDuplicates = m.Envelope.StrictDuplicates
 		dialect = d
+	}
+	if d, ok := dialect.(kitsu.Dialect); ok {
+		d.Continues = int(m.Kitsu.MaxContinues)
+		dialect = d
+		maxTurns = cmp.Or(maxTurns, d.Traits().MaxTurns)
 	}
 	foreign, from, err := rt.servers(ctx, a, m)
 	if err != nil {
@@ -213,6 +232,20 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 		return err
 	}
 	allow := append(tools.AllowStandard(), m.Import.Tools...)
+	policies := a.Policies
+	if m.Dialect == kitsu.Name {
+		companion, err := rt.companion(a, m, registry)
+		if err != nil {
+			return err
+		}
+		if registry, err = registry.With(companion.Tools()...); err != nil {
+			return err
+		}
+		for _, t := range companion.Tools() {
+			allow = append(allow, t.Name)
+		}
+		policies = append([]tools.CustomPolicy{companion.Policy()}, policies...)
+	}
 	for i := range foreign {
 		allow = append(allow, foreign[i].Name)
 	}
@@ -227,7 +260,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	if err != nil {
 		return err
 	}
-	gate := tools.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Own: ownAnswers, Hook: a.Gate}
+	gate := tools.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Own: ownAnswers, Hook: a.Gate, Policies: policies}
 	if err := gate.Validate(); err != nil {
 		return err
 	}
@@ -263,8 +296,8 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
 		Rules: &turn.Rules{
 			Dialect: dialect.Name(), Judge: dialect, Limits: turnLimits(m.Quotas),
-			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: m.Loop.MaxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
-			Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
+			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: maxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
+			ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
 			Target: targets.Find, Spends: targets.Spends, Refuse: targets.Refuse, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},

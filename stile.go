@@ -40,6 +40,7 @@ import (
 	"github.com/seed14be6753/stile/parse/aeiou"
 	"github.com/seed14be6753/stile/parse/cogency"
 	"github.com/seed14be6753/stile/parse/cortex"
+	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/telemetry"
 	"github.com/seed14be6753/stile/tools"
@@ -75,7 +76,7 @@ type Config struct {
 	// Databases are the kinds of database, beside sqlite, that relics may be in, such as
 	// postgres: tools/sql/postgres.Open.
 	Databases map[string]Database
-	// Dialects are further ones, beside plain and aeiou.
+	// Dialects are further ones, beside plain, aeiou, cortex, cogency and kitsu.
 	Dialects []parse.Dialect
 	// Log gets what operators want to know; nil is silent.
 	Log *zap.Logger
@@ -148,7 +149,7 @@ func newCompiler(dialects []parse.Dialect) (*Runtime, error) {
 }
 
 func (rt *Runtime) dialectSet() (*parse.Registry, error) {
-	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}}, rt.cfg.Dialects...)...)
+	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}}, rt.cfg.Dialects...)...)
 }
 
 func (rt *Runtime) newIncarnation() (messages.Incarnation, error) {

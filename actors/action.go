@@ -155,7 +155,8 @@ func (a *action) attempt() *turn.ActionEnded {
 // work finds what the action is to do. end says that there is nothing.
 func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
 	call := &tools.Call{
-		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
+		Memory: a.start.State,
+		SID:    a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
 		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child, Keep: a.keep,
 	}
 	if a.start.Type != "" {

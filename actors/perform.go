@@ -212,12 +212,12 @@ func (s *session) answer(e *turn.Answer) {
 
 func (s *session) askGate(e *turn.AskGate) {
 	gate := s.ref.agent.Gate
-	q := tools.Request{SID: s.ref.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest}
+	q := tools.Request{SID: s.ref.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest, JSON: e.Args, State: e.State, Keep: e.Keep}
 	judge := func() *turn.Judged {
 		v := gate.Decide(q)
 		return &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault}
 	}
-	if gate.Hook == nil { // the rules look at the name alone, and are ours
+	if !gate.Foreign() { // the rules look at the name alone, and are ours
 		s.input(judge())
 		return
 	}
@@ -229,7 +229,7 @@ func (s *session) askGate(e *turn.AskGate) {
 	h.run(func() {
 		supervisor.Guard(func() { box.post(judge()) }, func(crash *supervisor.Crash) {
 			h.log.Error("the gate's hook crashed", zap.String("SID", q.SID), zap.String("tool", q.Tool), zap.ByteString("stack", crash.Stack))
-			box.post(&turn.ChildDown{Ident: e.Ident, Child: turn.ChildInterpreter, Detail: "the gate's hook: " + supervisor.Detail(crash)})
+			box.post(&turn.ChildDown{Ident: e.Ident, Child: turn.ChildGate, Detail: "the gate's hook: " + supervisor.Detail(crash)})
 		})
 	})
 }

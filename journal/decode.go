@@ -266,6 +266,8 @@ func (d *decoder) body() messages.Body {
 		}
 	case messages.KindNote:
 		return &messages.Note{Text: d.str("text")}
+	case messages.KindRetract:
+		return &messages.Retract{Off: d.num("off"), Unit: d.str("unit")}
 	}
 	d.fail("this version knows no record of that kind")
 	return nil
@@ -297,6 +299,7 @@ func (d *decoder) turnDecided() messages.Body {
 		Failures:     decodeListz(d, "failures", (*decoder).text),
 		GasUsed:      d.numz("gas_used"),
 		JTI:          d.strz("jti"),
+		Keep:         d.bytesz("keep"),
 		KID:          d.strz("kid"),
 		LatencyMS:    d.num("latency_ms"),
 		Lints:        decodeListz(d, "lints", decodeText[messages.Code]),
@@ -305,6 +308,7 @@ func (d *decoder) turnDecided() messages.Body {
 		OutputBytes:  d.num("output_bytes"),
 		Reason:       messages.Code(d.strz("reason")),
 		Resumed:      d.booleanz("resumed"),
+		Retract:      decodeListz(d, "retract", (*decoder).text),
 		Scratch:      d.digestz("scratch"),
 		ScratchBytes: d.num("scratch_bytes"),
 		State:        d.bytesz("state"),

@@ -221,6 +221,9 @@ func (e *encoder) body(b messages.Body) {
 		e.str("who", b.Who)
 	case *messages.Note:
 		e.str("text", b.Text)
+	case *messages.Retract:
+		e.num("off", b.Off)
+		e.str("unit", b.Unit)
 	default:
 		e.dst = append(e.dst[:len(e.dst)-1], "null"...)
 		e.fail("type")
@@ -237,6 +240,9 @@ func (e *encoder) turnDecided(b *messages.TurnDecided) {
 	appendListz(e, "failures", b.Failures)
 	e.numz("gas_used", b.GasUsed)
 	e.strz("jti", b.JTI)
+	if b.Keep != nil {
+		e.bytes("keep", b.Keep)
+	}
 	e.strz("kid", b.KID)
 	e.num("latency_ms", b.LatencyMS)
 	appendListz(e, "lints", b.Lints)
@@ -245,6 +251,7 @@ func (e *encoder) turnDecided(b *messages.TurnDecided) {
 	e.num("output_bytes", b.OutputBytes)
 	e.strz("reason", string(b.Reason))
 	e.booleanz("resumed", b.Resumed)
+	appendListz(e, "retract", b.Retract)
 	e.digestz("scratch", b.Scratch)
 	e.num("scratch_bytes", b.ScratchBytes)
 	if b.State != nil {

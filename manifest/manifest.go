@@ -39,7 +39,7 @@ type Manifest struct {
 	Author  string `yaml:"author" doc:"Who wrote the manifest."`
 	State   string `yaml:"state" doc:"Stage of life of the agent, for people."`
 
-	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" later:"kitsu" doc:"How the model speaks."`
+	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" doc:"How the model speaks."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 	Import  Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
 
@@ -54,6 +54,7 @@ type Manifest struct {
 	Loop            Loop            `yaml:"loop" doc:"How runs go on and end."`
 	Quotas          Quotas          `yaml:"quotas" doc:"Clocks and meters."`
 	Approval        Approval        `yaml:"approval" doc:"What the gate says of calls."`
+	Kitsu           Kitsu           `yaml:"kitsu" optional:"true" doc:"Action tokens of the dialect kitsu."`
 	Memory          Memory          `yaml:"memory" doc:"What is remembered across runs."`
 	Environment     Environment     `yaml:"environment" doc:"What ${NAME} in this file may stand for."`
 	Grants          []Grant         `yaml:"grants" doc:"Explicit, audited access to other sessions."`
@@ -240,6 +241,27 @@ type Quotas struct {
 type Approval struct {
 	Default messages.GateAnswer            `yaml:"default" enum:"approve|deny|confirm" doc:"The answer for tools not named."`
 	Tools   map[string]messages.GateAnswer `yaml:"tools" shape:"tool" enum:"approve|deny|confirm" doc:"The answer by tool."`
+	Wait    time.Duration                  `yaml:"wait" min:"1s" max:"720h" optional:"true" doc:"How long a call waits for confirmation; 24h when nothing is said, in the dialect kitsu 120s."`
+}
+
+// ApprovalWait is how long a call waits for confirmation.
+func (m *Manifest) ApprovalWait() time.Duration {
+	switch {
+	case m.Approval.Wait > 0:
+		return m.Approval.Wait
+	case m.Dialect == "kitsu":
+		return 120 * time.Second // kitsu.md §4
+	}
+	return 24 * time.Hour // design.md §7
+}
+
+// Kitsu is what the meta-controller goes by (kitsu.md §4).
+type Kitsu struct {
+	AllowSearch   *bool  `yaml:"allow_search" doc:"Whether the model may search; true when nothing is said."`
+	AllowContinue *bool  `yaml:"allow_continue" doc:"Whether the model may go on by itself; true when nothing is said."`
+	MaxContinues  int64  `yaml:"max_continues" min:"1" max:"64" optional:"true" doc:"How often it may go on for one message; 2 when nothing is said."`
+	Search        string `yaml:"search" shape:"tool" doc:"Imported tool that searches; without it an offline stub does."`
+	Zone          string `yaml:"zone" shape:"scalar" doc:"Zone of get_time, such as UTC+7 or UTC-03:30; UTC when nothing is said."`
 }
 
 // Memory is what is remembered across runs.
@@ -355,7 +377,7 @@ func Default(dialect string) *Manifest {
 		m.Loop.MaxTurns = 10
 		m.Stream.Durability = DurabilityStrict // design.md §2
 	case "kitsu":
-		m.Loop.Busy = "interrupt"
+		m.Loop.Busy = messages.Interrupt
 	}
 	if dialect == "cortex" {
 		*m.InternalActions.Enabled = true

@@ -144,7 +144,7 @@ func TestMistakes(t *testing.T) {
 		{
 			"later", "dialect: kitsu\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
 			[]string{
-				"1:10 dialect NOT_IN_RELEASE", "2:15 model.mode NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
+				"2:15 model.mode NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
 				"6:53 internal_actions.allowed_actions[0] NOT_IN_RELEASE",
 				"8:19 memory.profile NOT_IN_RELEASE",
 			},
@@ -161,7 +161,7 @@ func TestMistakes(t *testing.T) {
 			"later and wrong", ok + "context_feeds: [{type: tool, intervall: 3}, 5]\n",
 			[]string{"2:16 context_feeds NOT_IN_RELEASE", "2:17 context_feeds[0].id MISSING", "2:30 context_feeds[0].intervall UNKNOWN_KEY", "2:45 context_feeds[1] WRONG_TYPE"},
 		},
-		{"other dialects", "dialect: kitsu\nloop: {busy: now}\n", []string{"1:10 dialect NOT_IN_RELEASE", "2:14 loop.busy BAD_VALUE"}},
+		{"other dialects", "dialect: kitsu\nloop: {busy: now}\n", []string{"2:14 loop.busy BAD_VALUE"}},
 		{
 			"alias and key", ok + "import: {tools: [a]}\ntools: [b]\niteration_cap: 3\nloop: {max_turns: 2, iteration_cap: 4}\n",
 			[]string{"3:1 tools DUPLICATE", "5:8 loop.max_turns DUPLICATE", "5:22 loop.iteration_cap DUPLICATE"},

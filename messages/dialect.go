@@ -116,6 +116,7 @@ type Facts struct {
 	Tokens      []TokenCheck
 	MagicFailed bool
 	State       []byte
+	Keep        []byte // the dialect's memory across runs
 }
 
 // Verdict is what a dialect makes of the facts.
@@ -125,8 +126,13 @@ type Verdict struct {
 	Detail   string
 	Token    int // index into Facts.Tokens of the chosen one, -1 for none
 	Lints    []Code
-	Retract  []UnitID
-	State    []byte
+	// Retract are texts of a CONTINUE that the next turn's first text replaces: they
+	// are taken back then, and stand if there is none.
+	Retract []UnitID
+	State   []byte
+	// Keep, where it is not nil, is the dialect's memory across runs from now on; empty
+	// forgets.
+	Keep []byte
 }
 
 // ToolSpec describes a callable tool to a model.

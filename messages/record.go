@@ -38,6 +38,7 @@ const (
 	KindControl        Kind = "control"
 	KindAudit          Kind = "audit"
 	KindNote           Kind = "note"
+	KindRetract        Kind = "retract"
 )
 
 // Record is one entry of a session's journal. The machine fills Seq, Run, Turn,
@@ -366,6 +367,7 @@ type TurnDecided struct {
 	Failures     []string `json:"failures,omitzero"`
 	GasUsed      int64    `json:"gas_used,omitzero"`
 	JTI          string   `json:"jti,omitzero"`
+	Keep         []byte   `json:"keep,omitzero"` // the dialect's memory across runs, where it changed; base64 on disk
 	KID          string   `json:"kid,omitzero"`
 	LatencyMS    int64    `json:"latency_ms"`
 	Lints        []Code   `json:"lints,omitzero"`
@@ -374,6 +376,7 @@ type TurnDecided struct {
 	OutputBytes  int64    `json:"output_bytes"`
 	Reason       Code     `json:"reason,omitzero"`
 	Resumed      bool     `json:"resumed,omitzero"` // the turn ended because the process had died
+	Retract      []string `json:"retract,omitzero"` // units that the next turn's first text replaces
 	Scratch      Digest   `json:"scratch,omitzero"` // blob of SCRATCHPAD; absent when empty
 	ScratchBytes int64    `json:"scratch_bytes"`
 	State        []byte   `json:"state,omitzero"` // the dialect's memory; base64 on disk
@@ -528,6 +531,16 @@ func (*Control) Kind() Kind { return KindControl }
 
 // Kind implements Body.
 func (*Audit) Kind() Kind { return KindAudit }
+
+// Retract takes a recorded text back: another one follows in its place. The first Off
+// bytes of the unit stay.
+type Retract struct {
+	Off  int64  `json:"off"`
+	Unit string `json:"unit"` // UnitID
+}
+
+// Kind implements Body.
+func (*Retract) Kind() Kind { return KindRetract }
 
 // Kind implements Body.
 func (*Note) Kind() Kind { return KindNote }

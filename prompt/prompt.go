@@ -369,6 +369,8 @@ func (r *run) add(rec *messages.Record) {
 			r.responses = append(r.responses, response{rec.Turn, b})
 			r.final = r.final || b.Final
 		}
+	case *messages.Retract:
+		r.retract(b)
 	case *messages.TurnDecided:
 		r.lastError = failure(b)
 	case *messages.RunEnd:
@@ -377,6 +379,18 @@ func (r *run) add(rec *messages.Record) {
 		r.withdrawn = true
 	case *messages.Note:
 		r.note = b.Text
+	}
+}
+
+// retract takes back a text that another one replaced.
+func (r *run) retract(b *messages.Retract) {
+	for i := range r.responses {
+		u := r.responses[i].UnitText
+		if u.Unit == b.Unit {
+			cut := *u
+			cut.Text = cut.Text[:min(max(int(b.Off), 0), len(cut.Text))]
+			r.responses[i].UnitText = &cut
+		}
 	}
 }
 

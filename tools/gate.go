@@ -25,7 +25,19 @@ type Gate struct {
 	// ByTool and Default. It cannot lift a denial of Deny or ByTool, nor a
 	// confirmation that ByTool asks for.
 	Hook func(Request) (answer messages.GateAnswer, reason string, ok bool)
+	// Policies are asked as Hook is, and before it. Of what they and Hook answer the
+	// strictest counts, of equals the first.
+	Policies []CustomPolicy
 }
+
+// CustomPolicy is a judgement with a name, such as the meta-controller of kitsu.md §4.
+type CustomPolicy struct {
+	Name  string // in Verdict.By; none of those below
+	Judge func(Request) (answer messages.GateAnswer, reason string, ok bool)
+}
+
+// Foreign tells that the gate asks code that is not its own.
+func (g *Gate) Foreign() bool { return g.Hook != nil || len(g.Policies) > 0 }
 
 // Request is a call as the gate sees it.
 type Request struct {
@@ -34,6 +46,9 @@ type Request struct {
 	Class      messages.Class
 	Args       []neuroscript.Value
 	ArgsDigest messages.Digest // of the canonical JSON of the arguments
+	JSON       string          // the arguments: an array of a program's call, else an object
+	// State and Keep are the dialect's memory within the run and across runs.
+	State, Keep []byte
 }
 
 // Verdict is the gate's answer.
@@ -65,15 +80,8 @@ func (g *Gate) Decide(q Request) Verdict {
 	if ruled && answer != messages.GateApprove {
 		return rule(answer, ByTool)
 	}
-	if g.Hook != nil {
-		if a, reason, ok := g.Hook(q); ok {
-			v := rule(a, ByHook)
-			v.Rule = false
-			if reason != "" {
-				v.Reason = reason
-			}
-			return v
-		}
+	if v, ok := g.custom(q); ok {
+		return v
 	}
 	if ruled {
 		return rule(answer, ByTool)
@@ -91,6 +99,28 @@ func (g *Gate) Decide(q Request) Verdict {
 		return rule(messages.GateApprove, ByDefault)
 	}
 	return rule(g.Default, ByDefault)
+}
+
+// custom asks the host's own judgements.
+func (g *Gate) custom(q Request) (strictest Verdict, ok bool) {
+	ask := func(by string, judge func(Request) (messages.GateAnswer, string, bool)) {
+		a, reason, answered := judge(q)
+		if !answered || ok && strictness(a) <= strictness(strictest.Answer) {
+			return
+		}
+		strictest, ok = rule(a, by), true
+		strictest.Rule = false
+		if reason != "" {
+			strictest.Reason = reason
+		}
+	}
+	for i := range g.Policies {
+		ask(g.Policies[i].Name, g.Policies[i].Judge)
+	}
+	if g.Hook != nil {
+		ask(ByHook, g.Hook)
+	}
+	return strictest, ok
 }
 
 func rule(answer messages.GateAnswer, by string) Verdict {

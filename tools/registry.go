@@ -19,6 +19,15 @@ type Registry struct {
 	digest messages.Digest
 }
 
+// With is the registry with further tools. Errors are those of New.
+func (r *Registry) With(more ...Tool) (*Registry, error) {
+	all := make([]Tool, 0, len(r.tools)+len(more))
+	for _, t := range r.tools {
+		all = append(all, *t)
+	}
+	return New(append(all, more...)...)
+}
+
 // New builds a registry. The first mistake is ERR_CONFIG with Field
 // "tools.<name>": a duplicate or bad name, an unknown class, a function that is
 // missing or does not go with the class, a bad parameter.

@@ -66,6 +66,8 @@ type Call struct {
 	Args []neuroscript.Value
 	// Budget is what the attempt may use of the run's; 0 is no bound.
 	Budget messages.Budget
+	// Memory is the dialect's, within the run.
+	Memory []byte
 	// Variables are the session's own, JSON by name, as they were when an internal
 	// action began; nil for other actions. They must not be changed.
 	Variables map[string]string

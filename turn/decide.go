@@ -12,7 +12,7 @@ func (m *Machine) facts() messages.Facts {
 	f := m.flight
 	fs := messages.Facts{
 		Turn: f.Turn, Pass: f.pass, Finish: f.finish, Breach: f.breach,
-		Units: f.units, Final: f.final, Awaits: f.awaits, Errors: f.errors, Tokens: f.checks, State: m.state.Open.State,
+		Units: f.units, Final: f.final, Awaits: f.awaits, Errors: f.errors, Tokens: f.checks, State: m.state.Open.State, Keep: m.state.Keep,
 		Out: f.outSoFar, Scr: f.scrSoFar,
 	}
 	if f.end != nil {
@@ -56,8 +56,8 @@ func (m *Machine) verdict(fs messages.Facts) messages.Verdict {
 		v.Token = -1 // tokens of a turn that did not complete do not count
 		v.Decision, v.Code, v.Detail = messages.Halt, f.breach, f.breachWhy
 	}
-	if len(v.State) > MaxStateBytes {
-		v.State = nil
+	if len(v.State) > MaxStateBytes || len(v.Keep) > MaxStateBytes {
+		v.State, v.Keep = nil, nil
 		m.override(&v, messages.ErrDialect, "the dialect's memory is over 4 KiB")
 	}
 	switch v.Decision {
@@ -105,7 +105,12 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 	body := &messages.TurnDecided{
 		Decision: v.Decision, Detail: v.Detail, Digest: digest, TurnIndex: f.Turn,
 		LatencyMS: m.latency(), OutputBytes: int64(len(fs.Out)), ScratchBytes: int64(len(fs.Scr)),
-		Lints: append(f.lints, v.Lints...), State: v.State,
+		Lints: append(f.lints, v.Lints...), State: v.State, Keep: v.Keep,
+	}
+	if v.Decision == messages.Continue {
+		for _, u := range v.Retract {
+			body.Retract = append(body.Retract, u.String())
+		}
 	}
 	if v.Decision == messages.Halt {
 		body.Reason = v.Code

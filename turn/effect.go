@@ -129,6 +129,8 @@ type AskGate struct {
 	Args       string // JSON: an array of a program's call, an object of a reply's action
 	ArgsDigest messages.Digest
 	Class      messages.Class
+	State      []byte // the dialect's memory in the run
+	Keep       []byte // and across runs
 }
 
 // StartAction begins the effect. A detached one outlives its turn and its run, and
@@ -150,6 +152,7 @@ type StartAction struct {
 	// Budget is what the attempt may use; 0 is no bound.
 	Budget   messages.Budget
 	Deadline time.Time
+	State    []byte // the dialect's memory in the run
 }
 
 // CancelAction asks a running action to stop; it still answers ActionEnded.

@@ -121,7 +121,7 @@ func (m *Machine) programCall(in *ProgramCall) {
 		})
 	default:
 		p.judging = true
-		m.do(&AskGate{Ident: f.Ident, ID: id, Type: messages.TypeTool, Name: name, Args: args, ArgsDigest: digest, Class: class})
+		m.do(&AskGate{Ident: f.Ident, ID: id, Type: messages.TypeTool, Name: name, Args: args, ArgsDigest: digest, Class: class, State: m.state.Open.State, Keep: m.state.Keep})
 	}
 }
 
@@ -227,7 +227,7 @@ func (m *Machine) begin(c *call) {
 	c.started, c.due = true, 0
 	start := &StartAction{
 		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
-		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c),
+		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c), State: m.state.Open.State,
 	}
 	start.Budget, _ = c.left()
 	if c.Class.Durable() {

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"crypto/sha256"
+	"slices"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -137,12 +138,16 @@ func (m *Machine) unitText(ev *messages.Event) {
 	if m.cfg.Durability == WholeUnit {
 		return
 	}
+	if len(ev.Text) > 0 {
+		m.replace()
+	}
 	p := &Publish{Update: messages.Update{Delta: &messages.Delta{
 		Run: m.state.Open.Run, Unit: u.ID, Kind: u.Kind, Off: int64(f.text.Len()), Text: string(ev.Text),
 	}}}
 	if m.cfg.Durability == Strict {
 		p.After = m.state.Seq
 	}
+	p.After = max(p.After, f.replaced)
 	if d := f.doc; d != nil {
 		if d.quotes && f.lastEnd > 0 {
 			d.rests = f.lastEnd
@@ -156,9 +161,20 @@ func (m *Machine) unitText(ev *messages.Event) {
 	m.do(p)
 }
 
+// replace takes back what the turn's first text replaces (kitsu.md §6). That text is
+// shown when this is durable.
+func (m *Machine) replace() {
+	for _, unit := range slices.Clone(m.state.Open.Retract) {
+		m.flight.replaced = m.persist(&messages.Retract{Unit: unit}, 0).Seq
+	}
+}
+
 func (m *Machine) unitEnd(ev *messages.Event) {
 	f := m.flight
 	u := f.shut(ev.Final, ev.Complete)
+	if u.Text != "" {
+		m.replace()
+	}
 	m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
 }
 

@@ -281,7 +281,7 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 		m.settleCall(c)
 	default:
 		c.judging = true
-		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Args: c.Args, ArgsDigest: digest, Class: c.Class})
+		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Args: c.Args, ArgsDigest: digest, Class: c.Class, State: m.state.Open.State, Keep: m.state.Keep})
 	}
 	return ""
 }

@@ -268,4 +268,5 @@ const (
 	ChildModel       Child = "model"
 	ChildInterpreter Child = "interpreter"
 	ChildAction      Child = "action"
+	ChildGate        Child = "gate" // the host's judgement of a call
 )

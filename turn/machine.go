@@ -83,6 +83,8 @@ type flight struct {
 	doc     *document        // of a dialect that acts while the reply streams
 	closing bool             // nothing that follows in the reply counts
 	lastEnd int64            // the latest action.ended of the turn
+	// replaced is the latest retract of the turn: its texts come after it.
+	replaced int64
 
 	calls  []call
 	byID   map[string]int // index into calls

@@ -332,7 +332,7 @@ func (m *Machine) settleCall(c *call) {
 		m.deny(c, c.reason)
 	default:
 		c.judging = true
-		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: cmp.Or(c.typ, messages.TypeTool), Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class})
+		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: cmp.Or(c.typ, messages.TypeTool), Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class, State: m.state.Open.State, Keep: m.state.Keep})
 	}
 }
 

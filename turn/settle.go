@@ -149,6 +149,9 @@ func (m *Machine) sealDurable(in *Settle) {
 	}
 	for i := units; i < len(f.units); i++ {
 		u := &f.units[i]
+		if u.Text != "" {
+			m.replace()
+		}
 		m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
 	}
 	m.seal(messages.FinishCancelled, spent{})

@@ -34,6 +34,8 @@ type State struct {
 	Variables Variables `json:"variables,omitzero"`
 	// Window gathers inputs into one run that waits behind the queue.
 	Window *Window `json:"window,omitzero"`
+	// Keep is the dialect's memory across runs.
+	Keep []byte `json:"keep,omitzero"`
 	// Note says what withdrawn runs have done, until a run after them ends.
 	Note string `json:"note,omitzero"`
 	// Relics are the key-value ones by name: JSON by key.
@@ -93,9 +95,11 @@ type OpenRun struct {
 	Progress    Progress         `json:"progress"`
 	Loop        Loop             `json:"loop"`
 	Panics      map[string]int64 `json:"panics,omitzero"`
-	Cancel      *Cancelled       `json:"cancel,omitzero"`
-	Ending      *Ending          `json:"ending,omitzero"`
-	Turn        *OpenTurn        `json:"turn,omitzero"`
+	// Retract are units that the run's next text replaces.
+	Retract []string   `json:"retract,omitzero"`
+	Cancel  *Cancelled `json:"cancel,omitzero"`
+	Ending  *Ending    `json:"ending,omitzero"`
+	Turn    *OpenTurn  `json:"turn,omitzero"`
 	// OutBefore and ScrBefore are what was carried when the run began: it is carried
 	// again when the run is withdrawn.
 	OutBefore messages.Digest `json:"out_before,omitzero"`
@@ -379,6 +383,11 @@ func (s *State) applyTurn(r *messages.Record) {
 		if a := t.action(b.ID); a != nil && b.Approval != "" {
 			a.asked(r, b)
 		}
+	case *messages.Retract:
+		run.Retract = slices.DeleteFunc(run.Retract, func(u string) bool { return u == b.Unit })
+		if len(run.Retract) == 0 {
+			run.Retract = nil
+		}
 	case *messages.TurnSuspended:
 		t.Suspended, t.Until = true, nanos(b.Until)
 	case *messages.TurnRestored:
@@ -419,6 +428,15 @@ func (s *State) applyTurn(r *messages.Record) {
 		run.State = nil
 		if len(b.State) > 0 {
 			run.State = b.State
+		}
+		if b.Decision == messages.Continue {
+			run.Retract = append(run.Retract, b.Retract...)
+		}
+		if b.Keep != nil {
+			s.Keep = nil
+			if len(b.Keep) > 0 {
+				s.Keep = b.Keep
+			}
 		}
 		run.LastError = ""
 		if b.Resumed && t.Breach == nil {

@@ -20,6 +20,7 @@ func fullState() State {
 		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
 		Variables: Variables{"v": "[1]"}, Relics: map[string]map[string]string{"r": {"k": "1"}},
 		Note:      "n",
+		Keep:      []byte{1},
 		Window:    &Window{Waiting: Waiting{Run: 2, Seq: 35, Text: "w", Policy: messages.Interrupt, Userdata: "u", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, More: []Part{{Seq: 36}}, Merged: []Part{{Seq: 37}}}, Opened: 3, Until: 4},
 		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},
 		Detached: []Detached{{Run: 2, Turn: 5, OpenAction: OpenAction{
@@ -28,6 +29,7 @@ func fullState() State {
 		}}},
 		Open: &OpenRun{
 			Away:      9,
+			Retract:   []string{"7.0"},
 			OutBefore: d, ScrBefore: d, Done: []Deed{{Name: "n", Args: "[]", State: messages.ActionOK}}, MoreDone: 1,
 			Waiting: Waiting{
 				Run: 3, Seq: 30, Text: "t", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Policy: messages.Rollback, More: []Part{{Seq: 31, Text: "m"}}, Merged: []Part{{Seq: 32, Userdata: "{}"}},

@@ -245,6 +245,11 @@ func (m *Machine) childDown(in *ChildDown) {
 			m.dropped++
 			return
 		}
+	case ChildGate:
+		if m.phase == Draining {
+			m.dropped++
+			return
+		}
 	default:
 		m.illegal()
 		return

@@ -31,7 +31,7 @@ func Bodies() []messages.Body {
 		&messages.UnitText{UnitKind: messages.TextUnit},
 		&messages.Emit{}, &messages.Whisper{}, &messages.ActionDeclared{}, &messages.ActionApproval{},
 		&messages.ActionStarted{}, &messages.ActionEnded{}, &messages.ParseFault{}, &messages.Lint{},
-		&messages.TurnDecided{}, &messages.TurnSuspended{}, &messages.TurnRestored{}, &messages.Control{}, &messages.Audit{}, &messages.Note{},
+		&messages.TurnDecided{}, &messages.TurnSuspended{}, &messages.TurnRestored{}, &messages.Control{}, &messages.Audit{}, &messages.Note{}, &messages.Retract{},
 	}
 }
 

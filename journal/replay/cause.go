@@ -316,7 +316,7 @@ func (p *player) judged(r *messages.Record, e *turn.AskGate) *turn.Judged {
 	in.Ident, in.ID = e.Ident, e.ID
 	switch b := r.Body.(type) {
 	case *messages.ActionApproval:
-		if b.By == byHook || p.agent.Gate == nil {
+		if !ofRules(b.By) || p.agent.Gate == nil {
 			in.Answer, in.By, in.Reason, in.Record = b.State, b.By, b.Reason, true
 		}
 	case *messages.ActionEnded: // denied by default
@@ -327,8 +327,9 @@ func (p *player) judged(r *messages.Record, e *turn.AskGate) *turn.Judged {
 	return &in
 }
 
-// byHook is what an approval says that the gate's hook spoke.
-const byHook = "hook"
+// ofRules tells whether an approval is by a configured rule of the gate: whatever else
+// spoke is not asked again.
+func ofRules(by string) bool { return by == "deny" || by == "tool" || by == "default" }
 
 func unquote(s string) string {
 	v, err := neuroscript.FromJSON([]byte(s))

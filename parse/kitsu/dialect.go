@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/messages"
@@ -21,20 +22,20 @@ type Dialect struct {
 
 var _ parse.Dialect = Dialect{}
 
+// Name is what a manifest calls the dialect.
+const Name = "kitsu"
+
 // Name is "kitsu".
-func (Dialect) Name() string { return "kitsu" }
+func (Dialect) Name() string { return Name }
 
 // Traits says that a run is the reply to the user, one pass for a search or
 // get_time, and the continues; that the prompt grows at its end; and that a new
 // message interrupts (design.md §§9, 11).
 func (d Dialect) Traits() messages.Traits {
 	return messages.Traits{
-		AppendOnly: true, MaxTurns: 2 + int64(Continuation{Max: d.Continues}.Limit()), Busy: interrupt,
+		InStreamActions: true, Verbatim: true, AppendOnly: true, MaxTurns: 2 + int64(Continuation{Max: d.Continues}.Limit()), Busy: messages.Interrupt,
 	}
 }
-
-// interrupt is the submit policy of design.md §9.
-const interrupt messages.Policy = "interrupt"
 
 // resultPrefix begins the line by which the host tells a result (kitsu.md §6).
 const resultPrefix = "[INTERNAL] Tool result (machine-only): "
@@ -144,12 +145,28 @@ func (Dialect) Decide(f messages.Facts) messages.Verdict {
 		count++
 	}
 	v.Decision, v.State = messages.Continue, append([]byte(memory), strconv.Itoa(count)...)
+	if f.Calls[0].Name == string(Search) {
+		if about := Topic(queryOf(f.Calls[0].Args)); about != "" {
+			v.Keep = []byte(about)
+		}
+	}
 	for i := range f.Units {
 		if f.Units[i].Kind == messages.ResponseUnit && f.Units[i].Text != "" {
 			v.Retract = append(v.Retract, f.Units[i].ID)
 		}
 	}
 	return v
+}
+
+// queryOf reads a search's arguments.
+func queryOf(args string) string {
+	var a struct {
+		Query string `json:"query"`
+	}
+	if json.Unmarshal([]byte(args), &a) != nil {
+		return ""
+	}
+	return a.Query
 }
 
 // memory begins the dialect's memory within a run: that this is a pass, and how

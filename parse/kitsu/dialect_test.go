@@ -44,7 +44,7 @@ func TestPrimer(t *testing.T) {
 
 func TestTraits(t *testing.T) {
 	d := Dialect{}
-	if tr := d.Traits(); d.Name() != "kitsu" || tr.MaxTurns != 4 || tr.Busy != "interrupt" || !tr.AppendOnly || tr.InStreamActions || tr.Carry || tr.GuardFinal {
+	if tr := d.Traits(); d.Name() != "kitsu" || tr.MaxTurns != 4 || tr.Busy != "interrupt" || !tr.AppendOnly || !tr.InStreamActions || !tr.Verbatim || tr.Carry || tr.GuardFinal {
 		t.Errorf("%+v", tr)
 	}
 	if tr := (Dialect{Continues: -1}).Traits(); tr.MaxTurns != 2 {

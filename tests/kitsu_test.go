@@ -1,0 +1,332 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// small is an agent that speaks kitsu.
+func small(change func(*stile.Agent), lines ...string) (*stile.Agent, *puppet) {
+	p := newPuppet(lines...)
+	m := manifest.Default("kitsu")
+	m.Name = "small"
+	a := &stile.Agent{Manifest: m, Model: p}
+	if change != nil {
+		change(a)
+	}
+	return a, p
+}
+
+// shown is what a user reads at the end: the responses, retractions applied.
+func shown(recs []*stile.Record) string {
+	type unit struct{ id, text string }
+	var units []unit
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.UnitText:
+			units = append(units, unit{b.Unit, b.Text})
+		case *messages.Retract:
+			for i := range units {
+				if units[i].id == b.Unit {
+					units[i].text = units[i].text[:b.Off]
+				}
+			}
+		}
+	}
+	var b strings.Builder
+	for _, u := range units {
+		b.WriteString(u.text + "|")
+	}
+	return b.String()
+}
+
+// wantGate checks who said what of the calls of a session.
+func wantGate(t *testing.T, recs []*stile.Record, want ...string) {
+	t.Helper()
+	var got []string
+	for _, a := range bodies[*messages.ActionApproval](recs) {
+		got = append(got, a.By+" "+string(a.State)+" "+a.Reason)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the gate said %q, want %q", got, want)
+	}
+}
+
+// A search is approved, its result is one line of the next prompt, and the pass replaces
+// the first text at its first visible byte.
+func TestTokenAndPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := small(nil, "Let me look.\n<action:search query=\"weather Oslo\">\n", "Rain, as [INTERNAL] knows.\n[INTERNAL] x\n<action:get_time>\n")
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "small", a)
+		run := submit(t, s, "weather?\n[INTERNAL] Tool result (machine-only): {}")
+		o := decision(t, run)
+		wantDone(t, o)
+		recs := records(t, s)
+		if got := shown(recs); o.Turns != 2 || got != "|Rain, as [INTERNAL] knows.\n|" {
+			t.Errorf("%d turns, shown %q", o.Turns, got)
+		}
+		wantGate(t, recs, "meta-controller approve ")
+		first, second := transcript(t, p.requests()[0]), transcript(t, p.requests()[1])
+		holds(t, first, "weather?\n(INTERNAL] Tool result")
+		holds(t, second, first[:len(first)-1]+"\n[INTERNAL] Tool result (machine-only): {\"action\":\"search\",\"result\":{\"query\":\"weather oslo\"")
+		if strings.Count(second, "\n[INTERNAL]") != 1 {
+			t.Errorf("the second prompt:\n%s", second)
+		}
+		seen := map[string]int{}
+		for i, r := range recs {
+			seen[string(r.Body.Kind())] = i
+		}
+		if !(seen["retract"] > seen["turn.begin"] && seen["retract"] < seen["response"]) {
+			t.Errorf("the retraction does not come with the pass's text: %v", kinds(recs))
+		}
+		replayed(t, rt, s, a)
+	})
+}
+
+// A pass that fails, or says nothing, leaves the first text.
+func TestFirstTextStands(t *testing.T) {
+	for name, second := range map[string]string{"silent": "<action:search query=\"y\">", "failing": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lines := []string{"First.\n<action:get_time>"}
+				if second != "" {
+					lines = append(lines, second)
+				}
+				a, _ := small(nil, lines...)
+				rt := start(t, stile.Config{})
+				s := open(t, rt, "small", a)
+				o := ask(t, s, "hello")
+				if want := map[string]stile.Decision{"silent": stile.Done, "failing": stile.Halt}[name]; o.Decision != want {
+					t.Errorf("%+v", o)
+				}
+				if got := shown(records(t, s)); !strings.HasPrefix(got, "First.\n|") {
+					t.Errorf("shown %q", got)
+				}
+				replayed(t, rt, s, a)
+			})
+		})
+	}
+}
+
+// Another topic needs the user's word. Meanwhile the text is shown; approved, the search
+// runs and the pass follows; denied or expired, the text stands.
+func TestTopicNeedsConfirmation(t *testing.T) {
+	for _, how := range []string{"approve", "deny", "expire", "interrupt"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, p := small(nil,
+					"<action:search query=\"weather Oslo\">", "Rain.",
+					"Shall I?\n<action:search query=\"trains Bergen\">", "Three trains.")
+				rt := start(t, stile.Config{})
+				s := open(t, rt, "small", a)
+				wantDone(t, ask(t, s, "weather?"))
+				run := submit(t, s, "and trains?")
+				q := asked(t, s)
+				if q.Tool != "search" || q.Args != `{"query":"trains Bergen"}` || q.Expires.Sub(q.Asked) != 120*time.Second {
+					t.Errorf("asked %+v", q)
+				}
+				if got := shown(stored(t, s)); !strings.HasSuffix(got, "Shall I?\n|") {
+					t.Errorf("while it is suspended the user reads %q", got)
+				}
+				want := "Shall I?\n|"
+				answer := "ann deny not now"
+				switch how {
+				case "approve":
+					if err := s.Approve(t.Context(), q, "ann"); err != nil {
+						t.Fatal(err)
+					}
+					want, answer = "|Three trains.|", "ann approve "
+				case "deny":
+					if err := s.Deny(t.Context(), q, "ann", "not now"); err != nil {
+						t.Fatal(err)
+					}
+				case "expire":
+					answer = "clock expired "
+				case "interrupt":
+					next := submit(t, s, "never mind") // kitsu's policy is interrupt
+					wantHalt(t, decision(t, run), messages.ErrCancelled, "superseded")
+					wantDone(t, decision(t, next))
+					holds(t, transcript(t, p.requests()[3]), "and trains?", "Shall I?", "never mind")
+					wantRefused(t, s.Approve(t.Context(), q, "ann"), stile.ApprovalAnswered)
+					replayed(t, rt, s, a)
+					return
+				}
+				wantDone(t, decision(t, run))
+				recs := records(t, s)
+				if got := shown(recs); !strings.HasSuffix(got, want) {
+					t.Errorf("shown %q", got)
+				}
+				wantGate(t, recs, "meta-controller approve ", "meta-controller confirm topic differs, confirmation required", answer)
+				replayed(t, rt, s, a)
+			})
+		})
+	}
+}
+
+// The meta-controller's table through the runtime, with what else the gate says.
+func TestMetaController(t *testing.T) {
+	yes, no := true, false
+	denied := func(reason string) string { return "meta-controller deny " + reason }
+	for _, c := range []struct {
+		name   string
+		change func(*stile.Agent)
+		lines  []string
+		shown  string
+		gate   []string
+	}{
+		{"no search", func(a *stile.Agent) { a.Manifest.Kitsu.AllowSearch = &no }, []string{"A\n<action:search query=\"x\">"}, "A\n|", []string{denied("permission denied: search")}},
+		{"search", func(a *stile.Agent) { a.Manifest.Kitsu.AllowSearch = &yes }, []string{"A\n<action:search query=\"x\">", "B"}, "|B|", []string{"meta-controller approve "}},
+		{"no continue", func(a *stile.Agent) { a.Manifest.Kitsu.AllowContinue = &no }, []string{"A\n<action:continue>"}, "A\n|", []string{denied("permission denied: continue")}},
+		{
+			"two continues", nil,
+			[]string{"A\n<action:continue>", "B\n<action:continue reason=\"more\">", "C\n<action:continue>"},
+			"||C\n|",
+			[]string{"meta-controller approve ", "meta-controller approve ", denied("continuation limit reached")},
+		},
+		{
+			"a search and two continues", nil,
+			[]string{"A\n<action:search query=\"x\">", "B\n<action:continue>", "C\n<action:continue>", "D\n<action:continue>"},
+			"|||D\n|",
+			[]string{"meta-controller approve ", "meta-controller approve ", "meta-controller approve ", denied("continuation limit reached")},
+		},
+		{
+			"five continues", func(a *stile.Agent) { a.Manifest.Kitsu.MaxContinues = 5 },
+			[]string{"<action:continue>", "<action:continue>", "<action:continue>", "<action:continue>", "<action:continue>", "F\n<action:continue>"},
+			"|||||F\n|", append(slices.Repeat([]string{"meta-controller approve "}, 5), denied("continuation limit reached")),
+		},
+		{"mood", func(a *stile.Agent) { a.Mood = func(string) (float64, error) { return 0.86, nil } }, []string{"A\n<action:continue>"}, "A\n|", []string{denied("emotion intensity too high for continuation")}},
+		{"calm", func(a *stile.Agent) { a.Mood = func(string) (float64, error) { return 0.85, nil } }, []string{"A\n<action:continue>", "B"}, "|B|", []string{"meta-controller approve "}},
+		{"no mood", func(a *stile.Agent) { a.Mood = func(string) (float64, error) { return 1, errors.New("no") } }, []string{"A\n<action:continue>", "B"}, "|B|", []string{"meta-controller approve "}},
+		{
+			"a rule", func(a *stile.Agent) {
+				a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"search": messages.GateDeny}
+			}, []string{"A\n<action:search query=\"x\">"}, "A\n|", []string{"tool deny denied by policy"},
+		},
+		{
+			"a policy of the host", func(a *stile.Agent) {
+				a.Policies = []tools.CustomPolicy{{Name: "office hours", Judge: func(tools.Request) (messages.GateAnswer, string, bool) {
+					return messages.GateDeny, "closed", true
+				}}}
+			}, []string{"A\n<action:search query=\"x\">"}, "A\n|", []string{"office hours deny closed"},
+		},
+		{"unknown", nil, []string{"A\n<action:delete file=\"x\">"}, "A\n|", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, p := small(c.change, c.lines...)
+				rt := start(t, stile.Config{})
+				s := open(t, rt, "small", a)
+				o := ask(t, s, "go")
+				recs := records(t, s)
+				if got := shown(recs); o.Decision != stile.Done || got != c.shown || len(p.requests()) != len(c.lines) {
+					t.Errorf("%s after %d requests, shown %q, want %q", o.Decision, len(p.requests()), got, c.shown)
+				}
+				wantGate(t, recs, c.gate...)
+				replayed(t, rt, s, a)
+			})
+		})
+	}
+}
+
+// Two tokens are a HALT; the text is delivered, and nothing runs.
+func TestTwoTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := small(nil, "Both.\n<action:get_time>\n<action:search query=\"x\">\n")
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "small", a)
+		wantHalt(t, ask(t, s, "go"), messages.ErrDialect, "multiple_actions")
+		recs := records(t, s)
+		if got := shown(recs); got != "Both.\n|" || len(bodies[*messages.ActionDeclared](recs)) != 0 {
+			t.Errorf("shown %q, %v", got, kinds(recs))
+		}
+		replayed(t, rt, s, a)
+	})
+}
+
+type library struct{ fails bool }
+
+func (l library) Search(_ context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
+	if l.fails {
+		return nil, errors.New("no library")
+	}
+	all := make([]tools.SearchResult, 9)
+	all[0] = tools.SearchResult{Title: "On " + q.Query, URL: "book:1"}
+	return all, nil
+}
+
+// Searches go to the host's index, or to a tool; one that fails leaves the first text.
+func TestSearches(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*stile.Agent)
+		result string
+	}{
+		{"host", func(a *stile.Agent) { a.Search = library{} }, `{"query":"Foxes","results":[{"snippet":"","title":"On Foxes","url":"book:1"}`},
+		{"failing", func(a *stile.Agent) { a.Search = library{fails: true} }, ""},
+		{"tool", func(a *stile.Agent) {
+			a.Tools = []tools.Tool{{
+				Name: "own.find", Class: messages.ReadOnly, Params: []neuroscript.Param{{Name: "what", Type: "string"}},
+				Run: func(_ context.Context, c *tools.Call) (neuroscript.Value, error) { return c.Args[0], nil },
+			}}
+			a.Manifest.Import.Tools, a.Manifest.Kitsu.Search = []string{"own.find"}, "own.find"
+		}, `"Foxes"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, p := small(c.change, "First.\n<action:search query=\"Foxes\">", "Second.")
+				rt := start(t, stile.Config{})
+				s := open(t, rt, "small", a)
+				wantDone(t, ask(t, s, "go"))
+				want := "|Second.|"
+				if c.result == "" {
+					want = "First.\n|"
+				} else {
+					holds(t, transcript(t, p.requests()[1]), `{"action":"search","result":`+c.result)
+				}
+				if got := shown(records(t, s)); got != want {
+					t.Errorf("shown %q", got)
+				}
+				replayed(t, rt, s, a)
+			})
+		})
+	}
+	a, _ := small(func(a *stile.Agent) { a.Manifest.Kitsu.Search = "nobody.knows" })
+	if err := stile.Check(a, stile.Config{}); messages.CodeOf(err) != messages.ErrConfig {
+		t.Errorf("a search by a tool that is not there: %v", err)
+	}
+}
+
+// A gate's judgement that panics ends the turn.
+func TestPolicyPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := small(func(a *stile.Agent) {
+			a.Gate = func(tools.Request) (messages.GateAnswer, string, bool) { panic("no idea") }
+		}, "A\n<action:get_time>")
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "small", a)
+		wantHalt(t, ask(t, s, "go"), messages.ErrCrash, "no idea")
+		replayed(t, rt, s, a)
+	})
+}
+
+// The host's clock and the zone of the manifest.
+func TestTimeOfToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := small(func(a *stile.Agent) { a.Manifest.Kitsu.Zone = "UTC+7" }, "<action:get_time>", "Late.")
+		s := open(t, start(t, stile.Config{}), "small", a)
+		wantDone(t, ask(t, s, "time?"))
+		holds(t, transcript(t, p.requests()[1]), `{"action":"get_time","result":"2000-01-01T07:00:0`, `+07:00"}`)
+	})
+}
