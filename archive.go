@@ -11,11 +11,13 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // Archive reads a journal without running anything: no key file, no model. It may be
@@ -123,6 +125,24 @@ func (a *Archive) Parent(ctx context.Context, inc messages.Incarnation) (*messag
 		return nil, err
 	}
 	return opened.Parent, nil
+}
+
+// Approvals lists the calls of a session that wait for approval, without waking it. One
+// whose time is over is still listed until somebody takes the session up.
+func (a *Archive) Approvals(ctx context.Context, h journal.Head) ([]Approval, error) {
+	if !h.Open {
+		return nil, nil
+	}
+	var state turn.State
+	for r, err := range a.Records(ctx, h.Inc) {
+		if err == nil {
+			err = state.Apply(r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return actors.ApprovalsOf(&state), nil
 }
 
 // Blob gives bytes that a record names.

@@ -66,8 +66,8 @@ type Approval struct {
 	Expires    time.Time
 }
 
-// approvals lists the open questions of a state.
-func approvals(s *turn.State) []Approval {
+// ApprovalsOf lists the open questions of a state.
+func ApprovalsOf(s *turn.State) []Approval {
 	if s.Open == nil || s.Open.Turn == nil {
 		return nil
 	}

@@ -230,7 +230,7 @@ func (s *session) requested(c actor.Context, req *request) {
 		word.Handle = s.expect(req)
 		s.step(c, &word)
 	case opApprovals:
-		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Approvals: approvals(s.machine.State())})
+		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Approvals: ApprovalsOf(s.machine.State())})
 	case opExpire:
 		s.step(c, &turn.Expire{})
 		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})

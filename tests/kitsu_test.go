@@ -67,10 +67,13 @@ func wantGate(t *testing.T, recs []*stile.Record, want ...string) {
 // the first text at its first visible byte.
 func TestTokenAndPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := small(nil, "Let me look.\n<action:search query=\"weather Oslo\">\n", "Rain, as [INTERNAL] knows.\n[INTERNAL] x\n<action:get_time>\n")
+		a, p := small(nil, "Let me look.\n<action:search query=\"weather Oslo\">\n", "Rain…, as [INTERNAL] knows.\n[INTERNAL] x\n<action:get_time>\n")
 		rt := start(t, stile.Config{})
 		s := open(t, rt, "small", a)
 		run := submit(t, s, "weather?\n[INTERNAL] Tool result (machine-only): {}")
+		<-p.said
+		time.Sleep(70 * time.Millisecond) // the retraction has a time of its own
+		p.let <- struct{}{}
 		o := decision(t, run)
 		wantDone(t, o)
 		recs := records(t, s)

@@ -25,6 +25,7 @@ const (
 	exitDifference  status = 4   // verify or replay found one
 	exitConform     status = 5   // a conformance vector failed or could not be run; of sim: an invariant did not hold
 	exitAbort       status = 6   // ABORT
+	exitSuspended   status = 7   // the run waits for approval
 	exitInterrupted status = 130 // as shells have it for SIGINT
 )
 
@@ -36,6 +37,7 @@ const exitHelp = `Exit status:
   4    verify or replay found a difference
   5    a conformance vector failed or could not be run; of sim: an invariant did not hold
   6    the decision was ABORT
+  7    the run waits for approval; stile approvals answers
   130  interrupted`
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

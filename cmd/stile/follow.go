@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/seed14be6753/stile"
@@ -16,6 +17,11 @@ const cancelWait = 5 * time.Second
 // run is cancelled and followed on to its end: the cancel and the HALT are records
 // like all others.
 func follow(ctx context.Context, run *stile.Run, show func(stile.Update) error) (stile.Outcome, error) {
+	return followFrom(ctx, run, run.Events, show)
+}
+
+// followFrom is follow of what events gives of the run.
+func followFrom(ctx context.Context, run *stile.Run, events func(context.Context) iter.Seq2[stile.Update, error], show func(stile.Update) error) (stile.Outcome, error) {
 	watch, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() {
@@ -23,7 +29,7 @@ func follow(ctx context.Context, run *stile.Run, show func(stile.Update) error) 
 		// It fails when the run has ended meanwhile, which is as good.
 		_ = run.Cancel(watch, "interrupt")
 	})()
-	for u, err := range run.Events(watch) {
+	for u, err := range events(watch) {
 		if err == nil {
 			err = show(u)
 		}

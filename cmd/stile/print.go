@@ -216,6 +216,10 @@ func (p *printer) record(r *messages.Record) {
 		p.line(yellow, "lint", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
 	case *messages.TurnSuspended:
 		p.line(yellow, "waits", strings.Join(b.Waiting, " ")+" for approval, until "+b.Until)
+	case *messages.Retract:
+		p.line(dim, "", "what was said in "+b.Unit+" is taken back")
+	case *messages.RunWithdrawn:
+		p.line(yellow, "run", fmt.Sprintf("%d is taken back for run %d", r.Run, b.By))
 	case *messages.TurnRestored:
 		p.line(yellow, "restored", map[messages.RestoreCause]string{
 			messages.RestoreCrash: "after a restart", messages.RestoreApproval: "after an approval",

@@ -41,7 +41,7 @@ journaled, signed, verifiable and replayable.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(a.runCommand(), a.execCommand(), a.sessionsCommand(), a.verifyCommand(), a.replayCommand(),
+	root.AddCommand(a.runCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
 		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
 	return root
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -152,9 +153,35 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 				return err
 			}
 		}
-		d, err := follow(ctx, run, a.shower(opts.json))
-		return conclude(ctx, d, err)
+		return a.watch(ctx, s, run, run.Events, opts.json)
 	})
+}
+
+// watch follows a run to its end, or to where it waits for approval: then it is left
+// there, and anybody may take it up.
+func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, events func(context.Context) iter.Seq2[stile.Update, error], asJSON bool) error {
+	show := a.shower(asJSON)
+	d, err := followFrom(ctx, run, events, func(u stile.Update) error {
+		if err := show(u); err != nil || u.Record == nil {
+			return err
+		}
+		if _, suspended := u.Record.Body.(*messages.TurnSuspended); suspended {
+			return exitSuspended
+		}
+		return nil
+	})
+	if err == exitSuspended && !asJSON {
+		list, listed := s.Approvals(ctx)
+		if listed != nil {
+			return listed
+		}
+		for _, q := range list {
+			if _, err := fmt.Fprintf(a.out, "answer   stile approvals allow MANIFEST %s %s\n", s.SID(), q.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return conclude(ctx, d, err)
 }
 
 // message is the argument, or standard input without its last line end.

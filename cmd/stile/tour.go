@@ -26,7 +26,8 @@ type stop struct {
 	runs     []visit
 }
 
-// A visit is one run: what is said, and how its turns must end.
+// A visit is one run: what is said, and how its turns must end. What it wants confirmed
+// the tour allows.
 type visit struct {
 	says string
 	want []ending
@@ -69,6 +70,14 @@ var sound = []stop{
 	{
 		"newsroom", "newsroom/agent.yaml", "Agents that call agents, each in a session of its own.",
 		[]visit{{"What is new at Hollow Lane?", []ending{isDone}}},
+	},
+	{
+		"companion", "companion/agent.yaml", "A small model with action tokens: a search, another that is confirmed, a reply that goes on.",
+		[]visit{
+			{"How will the weather be in Oslo?", []ending{goesOn, isDone}},
+			{"And are there trains to Bergen?", []ending{goesOn, isDone}},
+			{"Ask me a riddle.", []ending{goesOn, isDone}},
+		},
 	},
 	misbehaving("no-token", "A program that never asks for a decision.", halts(messages.ErrTokenMissing)),
 	misbehaving("forged-token", "A program that types a control token itself.", halts(messages.ErrTokenVerify)),
@@ -254,7 +263,10 @@ func (g *guide) visit(ctx context.Context, rt *stile.Runtime, s stop) error {
 					got = append(got, ending{d.Decision, d.Reason}.String())
 				}
 			}
-			return p.update(u)
+			if err := p.update(u); err != nil || u.Record == nil || u.Record.Body.Kind() != messages.KindTurnSuspended {
+				return err
+			}
+			return allow(ctx, session)
 		})
 		if err == nil {
 			err = ctx.Err()
@@ -265,6 +277,15 @@ func (g *guide) visit(ctx context.Context, rt *stile.Runtime, s stop) error {
 	}
 	g.results = append(g.results, result{s.name, strings.Join(want, ", "), strings.Join(got, ", ")})
 	return nil
+}
+
+// allow answers every question of a session.
+func allow(ctx context.Context, s *stile.Session) error {
+	list, err := s.Approvals(ctx)
+	for _, q := range list {
+		err = errors.Join(err, s.Approve(ctx, q, "tour"))
+	}
+	return err
 }
 
 // sum compares what was expected with what came, and says how to go on.

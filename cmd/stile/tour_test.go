@@ -33,6 +33,7 @@ func TestTour(t *testing.T) {
 			"CONTINUE", "CONTINUE", "DONE",
 			"CONTINUE", "DONE",
 			"DONE",
+			"CONTINUE", "DONE", "CONTINUE", "DONE", "CONTINUE", "DONE",
 			"HALT ERR_TOKEN_MISSING",
 			"HALT ERR_TOKEN_VERIFY/UNKNOWN_KID",
 			"CONTINUE", "HALT ERR_TOKEN_SCOPE/TURN",
@@ -56,6 +57,13 @@ func TestTour(t *testing.T) {
 		holds(t, out, "newsroom  ", "stile runs in session local:local:"+prefix+"newsroom.reporter.", "Hollow Lane: new steps, no key")
 		must(t, "replay", prefix+"newsroom", "--dir", data)
 		holds(t, must(t, "sessions", "list", "--json", "--prefix", "local:local:"+prefix+"newsroom.headline.", "--dir", data), `"parent":"local:local:`+prefix+`newsroom"`)
+		// The small model: nothing of the machine is shown, and what was replaced is said.
+		holds(t, out, "companion  ", "says     Let me see.\n", "says     Oslo will be wet until Friday.\n", "gate     #1 search: confirm by meta-controller",
+			"approve by tour", "is taken back", "says     There are three trains tomorrow.", "says     It stands on a fence")
+		if strings.Contains(out, "<action:") || strings.Contains(out, "[INTERNAL]") {
+			t.Error("something of the machine is shown")
+		}
+		must(t, "replay", prefix+"companion", "--dir", data)
 		// The meters of the two breaches.
 		holds(t, out, "endless-loop  ", "HALT ", "ERR_QUOTA/GAS", "memory-bomb  ", "HALT ", "ERR_QUOTA/VALUE")
 		for _, s := range slices.Concat(sound, crippled) {
@@ -67,7 +75,7 @@ func TestTour(t *testing.T) {
 		holds(t, out, "go run ./cmd/stile verify --dir "+data+"\n", "go run ./cmd/stile replay "+prefix+"ledger --dir "+data+"\n")
 		must(t, "replay", prefix+"ledger", "--dir", data)
 	}
-	holds(t, must(t, "verify", "--dir", data), "30 sessions, 0 with problems")
+	holds(t, must(t, "verify", "--dir", data), "32 sessions, 0 with problems")
 }
 
 // A session that ends otherwise than expected makes the tour fail, by name.

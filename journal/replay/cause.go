@@ -329,7 +329,7 @@ func (p *player) judged(r *messages.Record, e *turn.AskGate) *turn.Judged {
 
 // ofRules tells whether an approval is by a configured rule of the gate: whatever else
 // spoke is not asked again.
-func ofRules(by string) bool { return by == "deny" || by == "tool" || by == "default" }
+func ofRules(by string) bool { return by == "deny" || by == "tool" || by == "own" || by == "default" }
 
 func unquote(s string) string {
 	v, err := neuroscript.FromJSON([]byte(s))

@@ -121,7 +121,7 @@ func (p *player) chunk(r *messages.Record, b *messages.ModelChunk) error {
 	}
 	in := &turn.Decoded{Ident: g.ask.Ident, Bytes: g.bytes[g.fed:end]}
 	g.decoder.Push(in.Bytes, func(ev messages.Event) { in.Events = append(in.Events, own(ev)) })
-	g.watch(in.Events)
+	g.watch(in.Events, false)
 	g.fed, g.chunked = int(end), r.TS
 	return p.step(r.TS, in)
 }
@@ -140,7 +140,7 @@ func (p *player) hear(r *messages.Record) (told bool, err error) {
 		g.fed++
 		n := len(in.Events)
 		g.decoder.Push(g.bytes[g.fed-1:g.fed], func(ev messages.Event) { in.Events = append(in.Events, own(ev)) })
-		if g.watch(in.Events[n:]) {
+		if g.watch(in.Events[n:], p.replaces()) {
 			in.Bytes = g.bytes[from:g.fed]
 			return true, p.step(r.TS, in)
 		}
@@ -152,16 +152,22 @@ func (p *player) hear(r *messages.Record) (told bool, err error) {
 	return false, p.step(g.chunked, in)
 }
 
+// replaces tells that the next text takes another one back, which is a record.
+func (p *player) replaces() bool {
+	run := p.machine.State().Open
+	return run != nil && len(run.Retract) > 0
+}
+
 // watch follows the events and tells whether the machine makes a record of one,
 // also of one that makes no sense.
-func (g *generation) watch(evs []messages.Event) (telling bool) {
+func (g *generation) watch(evs []messages.Event, replaces bool) (telling bool) {
 	for i := range evs {
 		switch evs[i].Kind {
 		case messages.EventUnitBegin:
 			telling = telling || g.unit
 			g.unit = true
 		case messages.EventUnitText:
-			telling = telling || !g.unit
+			telling = telling || !g.unit || replaces && len(evs[i].Text) > 0
 		case messages.EventUnitEnd:
 			telling, g.unit = true, false
 		case messages.EventParseError, messages.EventLint:

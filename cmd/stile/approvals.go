@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"os/user"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+func (a *app) approvalsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "approvals",
+		Short: "List the calls that wait for approval, and answer them",
+		Example: `  stile approvals list
+  stile approvals allow agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA
+  stile approvals deny agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA --reason "too much"`,
+		Args: cobra.NoArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.approvalsListCommand(), a.approvalsAnswerCommand(messages.GateApprove), a.approvalsAnswerCommand(messages.GateDeny))
+	return cmd
+}
+
+func (a *app) approvalsListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list [SID]",
+		Short: "List the calls that wait for approval",
+		Long: `Lists the calls that wait for somebody's word, of one session or of all. DIGEST is
+that of the arguments: an answer may name it, and does not count for others.
+Nothing is changed, and no host needs to run.`,
+		Example: `  stile approvals list
+  stile approvals list ledger --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			return a.withArchive(ctx, func(ar *stile.Archive) error { return a.approvalsList(ctx, ar, args, asJSON) })
+		}),
+	}
+	a.dirFlag(cmd)
+	a.journalFlag(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a call")
+	return cmd
+}
+
+// approvalJSON is a call in a list.
+type approvalJSON struct {
+	SID     string         `json:"sid"`
+	ID      string         `json:"id"`
+	Tool    string         `json:"tool"`
+	Args    string         `json:"args"`
+	Digest  string         `json:"digest"`
+	Class   messages.Class `json:"class"`
+	Run     int64          `json:"run"`
+	Turn    int64          `json:"turn"`
+	Action  string         `json:"action"`
+	Asked   time.Time      `json:"asked"`
+	Expires time.Time      `json:"expires"`
+}
+
+func (a *app) approvalsList(ctx context.Context, ar *stile.Archive, args []string, asJSON bool) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if !asJSON {
+		fmt.Fprintln(w, "SESSION\tAPPROVAL\tCALL\tDIGEST\tEXPIRES")
+	}
+	show := func(h journal.Head) error {
+		list, err := ar.Approvals(ctx, h)
+		if err != nil {
+			return err
+		}
+		for _, q := range list {
+			if !asJSON {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%.12s\t%s\n", h.SID, q.ID, q.Tool+" "+oneLine(q.Args, 60), q.ArgsDigest, q.Expires.Format(time.RFC3339))
+				continue
+			}
+			if err := a.writeJSON(approvalJSON{
+				h.SID, q.ID, q.Tool, q.Args, q.ArgsDigest.String(), q.Class, q.Run, q.Turn, q.Action, q.Asked, q.Expires,
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(args) == 1 {
+		h, err := ar.Head(ctx, args[0])
+		if err == nil {
+			err = show(h)
+		}
+		if err != nil {
+			return err
+		}
+		return w.Flush()
+	}
+	for h, err := range ar.Sessions(ctx, "") {
+		if err == nil && h.Live && h.Suspended() {
+			err = show(h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+type answerOptions struct {
+	by, reason, digest string
+	json               bool
+}
+
+func (a *app) approvalsAnswerCommand(answer messages.GateAnswer) *cobra.Command {
+	var opts answerOptions
+	cmd := &cobra.Command{
+		Use:   "allow MANIFEST SID APPROVAL",
+		Short: "Let a call happen, and watch the run go on",
+		Long: `Lets a call happen that waits for approval. The run goes on in this process and is
+shown to its end, or to the next call that waits.
+
+An answer counts once, before the call has expired, for the arguments that were asked
+about (--digest, or its beginning, of at least 8 digits), and with a name (--by). Any
+other is refused: ERR_APPROVAL with the reason UNKNOWN, LATE, ANSWERED, CHANGED or
+PRINCIPAL.`,
+		Example: `  stile approvals allow agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA
+  stile approvals allow agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA --by ann --digest 9f86d081`,
+		Args: cobra.ExactArgs(3),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.answer(ctx, args, answer, opts) }),
+	}
+	if answer == messages.GateDeny {
+		cmd.Use, cmd.Short = "deny MANIFEST SID APPROVAL", "Let a call fail, and watch the run go on"
+		cmd.Long = strings.Replace(cmd.Long, "Lets a call happen that waits for approval.", "Lets a call fail that waits for approval; the model is told why (--reason).", 1)
+		cmd.Example = strings.ReplaceAll(cmd.Example, "allow", "deny") + ` --reason "too much"`
+		cmd.Flags().StringVar(&opts.reason, "reason", "", "why, for the model and the journal")
+	}
+	a.dirFlag(cmd)
+	a.journalFlag(cmd)
+	a.keyFlag(cmd)
+	cmd.Flags().StringVar(&opts.by, "by", userName(), "whose answer it is")
+	cmd.Flag("by").DefValue = "who runs the command"
+	cmd.Flags().StringVar(&opts.digest, "digest", "", "digest of the arguments that were seen, or its beginning")
+	cmd.Flags().BoolVar(&opts.json, "json", false, "print updates as JSON lines")
+	return cmd
+}
+
+// userName is who runs the command, "" when the system does not say.
+func userName() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
+// minDigest is how many digits of a digest say enough to whoever compares them by eye.
+const minDigest = 8
+
+func (a *app) answer(ctx context.Context, args []string, answer messages.GateAnswer, opts answerOptions) error {
+	if _, err := hex.DecodeString(opts.digest[:len(opts.digest)&^1]); err != nil || opts.digest != "" && len(opts.digest) < minDigest {
+		return flagError("--digest", "is no digest, or fewer than 8 digits of one")
+	}
+	agent, err := stile.LoadAgent(args[0])
+	if err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	if err := stile.Check(agent, cfg); err != nil {
+		return err
+	}
+	if err := a.withArchive(ctx, func(ar *stile.Archive) error { // a new session has nothing to answer
+		_, err := ar.Head(ctx, args[1])
+		return err
+	}); err != nil {
+		return err
+	}
+	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
+		s, err := rt.Open(ctx, args[1], agent)
+		if err != nil {
+			return err
+		}
+		list, err := s.Approvals(ctx)
+		if err != nil {
+			return err
+		}
+		q := stile.Approval{ID: args[2]}
+		for _, asked := range list {
+			if asked.ID != q.ID {
+				continue
+			}
+			if !opts.json {
+				if _, err := fmt.Fprintf(a.out, "session  %s\ncall     %s %s\n", s.SID(), asked.Tool, asked.Args); err != nil {
+					return err
+				}
+			}
+			if q = asked; !strings.HasPrefix(asked.ArgsDigest.String(), strings.ToLower(opts.digest)) {
+				q.ArgsDigest = messages.Digest{}
+			}
+		}
+		run := s.Run(q.Run)
+		before, err := rt.Archive().Head(ctx, args[1])
+		if err != nil {
+			return err
+		}
+		if answer == messages.GateDeny {
+			err = s.Deny(ctx, q, opts.by, opts.reason)
+		} else {
+			err = s.Approve(ctx, q, opts.by)
+		}
+		if err != nil {
+			return err
+		}
+		return a.watch(ctx, s, run, func(ctx context.Context) iter.Seq2[stile.Update, error] {
+			return run.Resume(ctx, stile.Position{Seq: before.Seq})
+		}, opts.json)
+	})
+}
