@@ -40,6 +40,7 @@ run:
 # MCP servers their client, or how to have it tested.
 test: mcp-servers
 	$(GO) test $(PKGS)
+	cd examples/dialect && $(GO) test ./...
 	@$(GO) test -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 	@$(GO) test -v -run '^TestNodeServers$$' ./tools/mcp | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /tools\/mcp: /p'
 
@@ -65,6 +66,7 @@ lint:
 
 race: mcp-servers
 	$(GO) test -race $(PKGS)
+	cd examples/dialect && $(GO) vet ./... && $(GO) test -race ./...
 
 vectors:
 	$(GO) run ./cmd/stile conform tests/testdata/vectors
@@ -82,7 +84,7 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn ./feeds
 
 fuzz:
-	@set -e; for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
+	@set -e; for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' ':!examples/dialect' | xargs -n1 dirname | sort -u); do \
 		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | awk '{print $$2}' | sort -u); do \
 			echo "fuzz $$pkg $$f"; \
 			$(GO) test -tags lite -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x ./$$pkg; \
