@@ -69,6 +69,7 @@ func TestHistories(t *testing.T) {
 			for _, want := range []string{
 				"crash", "close", "history.submit reject ok", "history.submit reject ERR_BUSY", "history.submit enqueue ok",
 				"history.submit enqueue ERR_BUSY", "history.submit enqueue ok joined", "history.submit enqueue unknown",
+				"history.submit interrupt ok", "history.submit rollback ok", "history.submit interrupt unknown",
 				"history.cancel ok", "history.cancel ERR_DENIED", "history.wait DONE", "history.wait HALT(ERR_CANCELLED)",
 				"history.read", "history.look", "history.head", "history.restart",
 			} {

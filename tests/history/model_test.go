@@ -54,6 +54,8 @@ const keyMemory = 64
 type run struct {
 	n    int64
 	text string
+	// first tells that it goes before others, and that the run in front of it is over.
+	first bool
 }
 
 // used is a remembered idempotency key.
@@ -85,11 +87,12 @@ var policies = map[messages.Policy]row{
 		refuses: func(s state) bool { return s.open.n != 0 || len(s.queue) > 0 },
 		accept:  (*model).enqueue,
 	},
-	messages.Enqueue: {
-		refuses: func(s state) bool { return len(s.queue) >= messages.QueueLimit },
-		accept:  (*model).enqueue,
-	},
+	messages.Enqueue:   {refuses: full, accept: (*model).enqueue},
+	messages.Interrupt: {refuses: full, accept: (*model).supersede},
+	messages.Rollback:  {refuses: full, accept: (*model).supersede},
 }
+
+func full(s state) bool { return len(s.queue) >= messages.QueueLimit }
 
 // The operations.
 type (
@@ -220,9 +223,33 @@ func (m *model) submit(s state, in submit, out submitted) []state {
 
 // enqueue puts a run behind all others; in an idle session it begins.
 func (m *model) enqueue(s state, in submit) []state {
-	s.runs++
-	if !m.append(&s, event{kind: accepted, run: s.runs, text: in.text, key: in.key}) {
+	if !m.accepted(&s, in) {
 		return nil
+	}
+	s.queue = append(slices.Clone(s.queue), run{n: s.runs, text: in.text})
+	return m.begin(s)
+}
+
+// supersede cancels the run in flight and puts another one in front of those that wait,
+// behind others that came to supersede.
+func (m *model) supersede(s state, in submit) []state {
+	if !m.accepted(&s, in) {
+		return nil
+	}
+	s.cancel = s.open.n != 0
+	at := 0
+	for at < len(s.queue) && s.queue[at].first {
+		at++
+	}
+	s.queue = slices.Insert(slices.Clone(s.queue), at, run{s.runs, in.text, true})
+	return m.begin(s)
+}
+
+// accepted notes an input and its key.
+func (m *model) accepted(s *state, in submit) bool {
+	s.runs++
+	if !m.append(s, event{kind: accepted, run: s.runs, text: in.text, key: in.key}) {
+		return false
 	}
 	if in.key != "" {
 		s.keys = append(slices.Clone(s.keys), used{in.key, s.runs})
@@ -230,12 +257,19 @@ func (m *model) enqueue(s state, in submit) []state {
 			s.keys = s.keys[1:]
 		}
 	}
-	s.queue = append(slices.Clone(s.queue), run{s.runs, in.text})
-	return m.begin(s)
+	return true
 }
 
-// begin takes up the first waiting run when none is in flight.
+// begin takes up the first waiting run when none is in flight. One that is superseded
+// already begins and ends at once.
 func (m *model) begin(s state) []state {
+	for s.open.n == 0 && len(s.queue) > 1 && s.queue[1].first {
+		n := s.queue[0].n
+		s.queue = s.queue[1:]
+		if !m.append(&s, event{kind: begun, run: n}) || !m.append(&s, event{kind: ended, run: n, how: endCancelled}) {
+			return nil
+		}
+	}
 	if s.open.n != 0 || len(s.queue) == 0 {
 		return []state{s}
 	}
