@@ -56,7 +56,7 @@ func TestApprovals(t *testing.T) {
 				t.Errorf("%+v", q)
 			}
 			holds(t, must(t, "approvals", "list", "s", "--dir", data), "local:local:s  "+q.ID+"  search {\"query\":\"trains\"}  "+q.Digest[:12])
-			args := append(append([]string{"approvals", c.answer[0], manifest, "s", q.ID, "--by", "ann", "--dir", data, "--digest", q.Digest[:10]}), c.answer[1:]...)
+			args := append([]string{"approvals", c.answer[0], manifest, "s", q.ID, "--by", "ann", "--dir", data, "--digest", q.Digest[:10]}, c.answer[1:]...)
 			holds(t, must(t, args...), c.want...)
 			if out := must(t, "approvals", "list", "--json", "--dir", data); out != "" {
 				t.Errorf("still waiting: %s", out)
