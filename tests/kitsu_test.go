@@ -28,8 +28,8 @@ func small(change func(*stile.Agent), lines ...string) (*stile.Agent, *puppet) {
 	return a, p
 }
 
-// shown is what a user reads at the end: the responses, retractions applied.
-func shown(recs []*stile.Record) string {
+// userReads is what a user reads at the end: the responses, retractions applied.
+func userReads(recs []*stile.Record) string {
 	type unit struct{ id, text string }
 	var units []unit
 	for _, r := range recs {
@@ -77,7 +77,7 @@ func TestTokenAndPass(t *testing.T) {
 		o := decision(t, run)
 		wantDone(t, o)
 		recs := records(t, s)
-		if got := shown(recs); o.Turns != 2 || got != "|Rain, as [INTERNAL] knows.\n|" {
+		if got := userReads(recs); o.Turns != 2 || got != "|Rain, as [INTERNAL] knows.\n|" {
 			t.Errorf("%d turns, shown %q", o.Turns, got)
 		}
 		wantGate(t, recs, "meta-controller approve ")
@@ -114,7 +114,7 @@ func TestFirstTextStands(t *testing.T) {
 				if want := map[string]stile.Decision{"silent": stile.Done, "failing": stile.Halt}[name]; o.Decision != want {
 					t.Errorf("%+v", o)
 				}
-				if got := shown(records(t, s)); !strings.HasPrefix(got, "First.\n|") {
+				if got := userReads(records(t, s)); !strings.HasPrefix(got, "First.\n|") {
 					t.Errorf("shown %q", got)
 				}
 				replayed(t, rt, s, a)
@@ -140,7 +140,7 @@ func TestTopicNeedsConfirmation(t *testing.T) {
 				if q.Tool != "search" || q.Args != `{"query":"trains Bergen"}` || q.Expires.Sub(q.Asked) != 120*time.Second {
 					t.Errorf("asked %+v", q)
 				}
-				if got := shown(stored(t, s)); !strings.HasSuffix(got, "Shall I?\n|") {
+				if got := userReads(stored(t, s)); !strings.HasSuffix(got, "Shall I?\n|") {
 					t.Errorf("while it is suspended the user reads %q", got)
 				}
 				want := "Shall I?\n|"
@@ -168,7 +168,7 @@ func TestTopicNeedsConfirmation(t *testing.T) {
 				}
 				wantDone(t, decision(t, run))
 				recs := records(t, s)
-				if got := shown(recs); !strings.HasSuffix(got, want) {
+				if got := userReads(recs); !strings.HasSuffix(got, want) {
 					t.Errorf("shown %q", got)
 				}
 				wantGate(t, recs, "meta-controller approve ", "meta-controller confirm topic differs, confirmation required", answer)
@@ -233,7 +233,7 @@ func TestMetaController(t *testing.T) {
 				s := open(t, rt, "small", a)
 				o := ask(t, s, "go")
 				recs := records(t, s)
-				if got := shown(recs); o.Decision != stile.Done || got != c.shown || len(p.requests()) != len(c.lines) {
+				if got := userReads(recs); o.Decision != stile.Done || got != c.shown || len(p.requests()) != len(c.lines) {
 					t.Errorf("%s after %d requests, shown %q, want %q", o.Decision, len(p.requests()), got, c.shown)
 				}
 				wantGate(t, recs, c.gate...)
@@ -251,7 +251,7 @@ func TestTwoTokens(t *testing.T) {
 		s := open(t, rt, "small", a)
 		wantHalt(t, ask(t, s, "go"), messages.ErrDialect, "multiple_actions")
 		recs := records(t, s)
-		if got := shown(recs); got != "Both.\n|" || len(bodies[*messages.ActionDeclared](recs)) != 0 {
+		if got := userReads(recs); got != "Both.\n|" || len(bodies[*messages.ActionDeclared](recs)) != 0 {
 			t.Errorf("shown %q, %v", got, kinds(recs))
 		}
 		replayed(t, rt, s, a)
@@ -298,7 +298,7 @@ func TestSearches(t *testing.T) {
 				} else {
 					holds(t, transcript(t, p.requests()[1]), `{"action":"search","result":`+c.result)
 				}
-				if got := shown(records(t, s)); got != want {
+				if got := userReads(records(t, s)); got != want {
 					t.Errorf("shown %q", got)
 				}
 				replayed(t, rt, s, a)
