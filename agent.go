@@ -70,8 +70,9 @@ type Agent struct {
 	// beside its answers. Of what they and Gate answer the strictest counts.
 	Policies []tools.CustomPolicy
 
-	// Search is what a search of the dialect kitsu asks, in place of the offline stub and
-	// of the manifest's kitsu.search. Mood gives the intensity of the user's mood in 0…1,
+	// Search is what the tool search asks, in place of the manifest's search, and what a
+	// search of the dialect kitsu asks, in place of the offline stub and of the manifest's
+	// kitsu.search. Mood gives the intensity of the user's mood in 0…1,
 	// over 0.85 of which the model may not go on by itself; nil is 0.
 	Search tools.Searcher
 	Mood   func(sid string) (float64, error)
@@ -299,7 +300,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: maxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
 			ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
-			Target: targets.Find, Spends: targets.Spends, Refuse: targets.Refuse, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
+			Target: targets.Find, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},
 	}
 	return nil
@@ -365,6 +366,11 @@ func (rt *Runtime) registry(a *Agent, m *manifest.Manifest, foreign []tools.Tool
 	if recalls(m) {
 		all = append(all, tools.Recall(rt.recall, rt.cfg.Now))
 	}
+	web, err := a.webTools(m)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, web...)
 	commands, err := a.commands(m)
 	if err != nil {
 		return nil, err

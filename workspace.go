@@ -42,7 +42,7 @@ func (rt *Runtime) workTools(a *Agent, m *manifest.Manifest) ([]tools.Tool, erro
 		return all, nil
 	}
 	if a.replayed {
-		return append(all, tools.DeclareShell()), nil
+		return append(all, tools.DeclareShell(m.Shell.Timeout)), nil
 	}
 	s := m.Shell
 	c := &shellCaches{dir: filepath.Join(rt.cfg.Dir, "caches", "agent-"+m.Name), temporary: rt.cfg.InMemory}
@@ -55,6 +55,44 @@ func (rt *Runtime) workTools(a *Agent, m *manifest.Manifest) ([]tools.Tool, erro
 		Caches: s.Caches, Cache: c.folder, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files,
 	})
 	return append(all, shell), err
+}
+
+// webTools gives the tools of the network that the agent imports.
+func (a *Agent) webTools(m *manifest.Manifest) (all []tools.Tool, err error) {
+	if importsAny(m, "scrape") {
+		all = append(all, tools.Scrape())
+	}
+	if !importsAny(m, "search") {
+		return all, nil
+	}
+	backend := a.Search
+	switch {
+	case a.replayed || backend != nil:
+	case m.Search.BaseURL != "":
+		backend, err = tools.NewSearXNG(m.Search.BaseURL)
+	case m.Search.Documents != "":
+		backend, err = a.documents(m.Search.Documents)
+	default:
+		err = &messages.Error{Code: messages.ErrConfig, Field: "search", Detail: "the tool search needs a backend: search.base_url, search.documents, or Agent.Search"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(all, tools.Search(backend)), nil
+}
+
+// documents reads what is searched without a network.
+func (a *Agent) documents(dir string) (*tools.Index, error) {
+	root, err := os.OpenRoot(a.beside([]string{dir})[0])
+	if err != nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "search.documents", Detail: "the folder cannot be opened", Cause: unwrapPath(err)}
+	}
+	defer root.Close()
+	docs, err := tools.ReadDocuments(root.FS())
+	if err != nil {
+		return nil, err
+	}
+	return tools.NewIndex(docs)
 }
 
 // beside makes paths of a manifest absolute: they are relative to its folder.

@@ -238,6 +238,9 @@ func (c *checker) across(m *Manifest) {
 		c.model(index("model.fallback", i), f)
 	}
 	c.shell(&m.Shell)
+	if m.Search.BaseURL != "" && m.Search.Documents != "" {
+		c.add("search.documents", ReasonBadValue, "search.base_url is given too; leave one of them out")
+	}
 	c.definitions(m)
 	c.servers(m)
 	for i, g := range m.Grants {

@@ -49,6 +49,8 @@ type Manifest struct {
 
 	Shell Shell `yaml:"shell" optional:"true" doc:"What the programs of the tool shell may use."`
 
+	Search Search `yaml:"search" optional:"true" doc:"Where the tool search looks: one of the two."`
+
 	ContextFeeds    []Feed          `yaml:"context_feeds" later:"*" doc:"Named context kept fresh."`
 	InternalActions InternalActions `yaml:"internal_actions" doc:"Actions on the session itself."`
 	Loop            Loop            `yaml:"loop" doc:"How runs go on and end."`
@@ -177,6 +179,12 @@ type Shell struct {
 	Memory      int64             `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 4GiB when nothing is said."`
 	CPU         time.Duration     `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, 60s when nothing is said."`
 	Files       int64             `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; 1024 when nothing is said."`
+}
+
+// Search says where the tool search looks.
+type Search struct {
+	BaseURL   string `yaml:"base_url" shape:"url" doc:"Address of a SearXNG server that answers in JSON."`
+	Documents string `yaml:"documents" doc:"Folder of texts (.md, .txt, .html), relative to the manifest's, which are searched without a network."`
 }
 
 // Feed is a context feed (streaming.md §7.1).

@@ -330,7 +330,7 @@ func TestDocsTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	built := slices.Concat(dir.Tools(), folder.Tools(), []tools.Tool{tools.TimeNow(time.Now), tools.SessionOutput(nil), tools.DemoPanic(), tools.DeclareShell()})
+	built := slices.Concat(dir.Tools(), folder.Tools(), []tools.Tool{tools.TimeNow(time.Now), tools.SessionOutput(nil), tools.DemoPanic(), tools.DeclareShell(0), tools.Scrape(), tools.Search(nil)})
 	for _, x := range built {
 		name := x.Name + x.Signature()
 		there = append(there, name)

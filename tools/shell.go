@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,9 @@ type Shell struct {
 const (
 	ShellTimeout   = 30 * time.Second // cogency.md §15
 	MaxStreamBytes = 64 << 10         // kept of each stream, its beginning and its end
+	// shellGrace is what a call may take beyond its program: to begin, to end the group, to
+	// clean up. The tool answers for its program's time itself.
+	shellGrace     = 5 * time.Second
 	shellMemory    = 4 << 30
 	shellCPU       = time.Minute
 	shellFiles     = 1024
@@ -87,14 +91,18 @@ func NewShell(s Shell) (Tool, error) {
 	return s.tool(), nil
 }
 
-// DeclareShell is the tool for a replay, which calls none.
-func DeclareShell() Tool { return (&Shell{}).tool() }
+// DeclareShell is the tool for a replay, which calls none; timeout as in Shell.
+func DeclareShell(timeout time.Duration) Tool {
+	return (&Shell{Timeout: cmp.Or(max(timeout, 0), ShellTimeout)}).tool()
+}
 
 func (s *Shell) tool() Tool {
-	return cogency("shell", "Runs one program, such as go test ./...; no shell reads the line: no pipes, no redirections, no variables, no globs.", messages.Effectful, Parameters{
+	t := cogency("shell", "Runs one program, such as go test ./...; no shell reads the line: no pipes, no redirections, no variables, no globs.", messages.Effectful, Parameters{
 		{Name: "command", Type: "string", Required: true, Description: "Program and arguments; quotes as in a shell."},
 		{Name: "cwd", Type: "string", Default: `"."`, Description: "Folder to run in."},
 	}, s.run)
+	t.Timeout = s.Timeout + shellGrace
+	return t
 }
 
 func (s *Shell) run(ctx context.Context, c *Call) (outcome, content string, err error) {

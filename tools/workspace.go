@@ -260,7 +260,7 @@ func (w *Workspace) text(ctx context.Context, at string) (text string, info fs.F
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", nil, err
 	}
-	if binary(b) {
+	if isBinary(b) {
 		return "", nil, errBinary
 	}
 	return string(b), info, nil

@@ -73,7 +73,7 @@ func (r *pager) page(start, most int64) error {
 			return nil
 		case err != nil && err != io.EOF:
 			return err
-		case binary(r.text[before:]):
+		case isBinary(r.text[before:]):
 			return errBinary
 		case len(r.text) > contentBytes && before > 0:
 			r.text = append(r.text[:before], "[more lines follow; go on with start="+strconv.FormatInt(r.line, 10)+"]"...)
@@ -145,8 +145,8 @@ func (r *pager) take() (cut bool, err error) {
 	}
 }
 
-// binary tells whether bytes are no text: a zero byte, or no UTF-8.
-func binary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
+// isBinary tells whether bytes are no text: a zero byte, or no UTF-8.
+func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
 
 // oneLineOf is a line of a file, cut for a list of matches.
 func oneLineOf(s string) string { return clipRunes(strings.TrimSpace(s), 200) }
