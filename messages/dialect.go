@@ -63,6 +63,7 @@ type Traits struct {
 	Verbatim        bool   // "$" means nothing in its arguments and texts: there are no variables
 	AppendOnly      bool   // the prompt can grow by appending alone (resume mode)
 	Transcript      bool   // finished runs go back as they went, replies and results, not as a summary
+	Untimed         bool   // its calls set no time-out: what they name may have one, longer than the dialect's too
 	Carry           bool   // history goes back as OUTPUT and SCRATCHPAD of the last turn, not as a transcript
 	GuardFinal      bool   // guards judge DONE and ABORT too
 	MaxTurns        int64  // turns a run may take; 0 none

@@ -135,3 +135,31 @@ func TestBatchStopsTheModel(t *testing.T) {
 		replays(t, rt, a)
 	})
 }
+
+// A call has 30 s, unless what it names sets a time of its own, shorter or longer.
+func TestBatchTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		a := batching(&calls)
+		for name, d := range map[string]time.Duration{"own.long": 2 * time.Minute, "own.short": 5 * time.Second} {
+			own := a.Tools[0]
+			own.Name, own.Timeout = name, d
+			a.Tools = append(a.Tools, own)
+			a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, name)
+		}
+		model := &recorder{Model: scripted.New(
+			`<execute>[{"name":"own.slow","args":{"seconds":40}},{"name":"own.long","args":{"seconds":100}},{"name":"own.short","args":{"seconds":6}},{"name":"own.slow","args":{"seconds":29}}]</execute>`,
+			`Done.`)}
+		a.Model = model
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		wantDone(t, ask(t, s, "go"))
+		last := model.requests()[1].Messages
+		want := `<results>[{"tool":"own.slow","status":"failure","content":"timeout"},{"tool":"own.long","status":"success","outcome":"ok","content":"slept 100 s"},` +
+			`{"tool":"own.short","status":"failure","content":"timeout"},{"tool":"own.slow","status":"success","outcome":"ok","content":"slept 29 s"}]</results>`
+		if got := last[len(last)-1].Text; got != want {
+			t.Errorf("%s", got)
+		}
+		replays(t, rt, a)
+	})
+}

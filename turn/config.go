@@ -85,6 +85,9 @@ type Rules struct {
 	// Target finds what an action of a reply names, and its class. It is pure; nil
 	// finds nothing.
 	Target func(t messages.ActionType, name string) (class messages.Class, found bool)
+	// Timeout is the time of one attempt that a target sets itself, for dialects whose
+	// calls set none; 0 leaves the dialect's. It is pure; nil is 0 for all.
+	Timeout func(t messages.ActionType, name string) time.Duration
 	// Spends says what an action of a reply may use at most of the run's budget, 0 for
 	// no bound; ok is false for one that uses nothing. It is pure; nil is no for all.
 	Spends func(t messages.ActionType, name string) (most messages.Budget, ok bool)

@@ -189,6 +189,13 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	}
 	c.ref = plan.Ref{Generation: m.graph.generation, ID: a.ID}
 	c.typ, c.mode, c.found = a.Type, a.Mode, found
+	if m.cfg.Timeout != nil && m.cfg.Judge.Traits().Untimed {
+		if own := m.cfg.Timeout(a.Type, a.Name); own > 0 {
+			timed := *a
+			timed.Timeout = own
+			a = &timed
+		}
+	}
 	c.policy = plan.PolicyOf(a, 0)
 	effects, err := m.graph.plan.Declare(nil, a)
 	if err != nil {

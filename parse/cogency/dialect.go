@@ -59,10 +59,10 @@ const maxTurns = 10
 // Name is "cogency".
 func (Dialect) Name() string { return "cogency" }
 
-// Traits says that the calls of a batch start when its closer has come, and that
-// neither arguments nor texts have variables in them.
+// Traits says that the calls of a batch start when its closer has come, that neither
+// arguments nor texts have variables in them, and that a call sets no time-out.
 func (Dialect) Traits() messages.Traits {
-	return messages.Traits{InStreamActions: true, Verbatim: true, AppendOnly: true, Transcript: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
+	return messages.Traits{InStreamActions: true, Verbatim: true, AppendOnly: true, Transcript: true, Untimed: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
 }
 
 // Decide is CONTINUE after a batch, valid or not, whatever became of the stream
