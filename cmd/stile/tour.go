@@ -24,6 +24,9 @@ type stop struct {
 	manifest string // below the folder of the examples
 	about    string
 	runs     []visit
+	// prepare makes the agent of a stop that needs more than its manifest: from is the
+	// manifest, session the name. note is told to the visitor.
+	prepare func(ctx context.Context, g *guide, from, session string) (agent *stile.Agent, note string, err error)
 }
 
 // A visit is one run: what is said, and how its turns must end. What it wants confirmed
@@ -53,31 +56,36 @@ func halts(reason messages.Code) ending { return ending{stile.Halt, reason} }
 // sound are the stops under the host's own keys.
 var sound = []stop{
 	{
-		"plain", "plain/agent.yaml", "A chat: two runs in one session.",
-		[]visit{
+		name: "plain", manifest: "plain/agent.yaml", about: "A chat: two runs in one session.",
+		runs: []visit{
 			{"Good morning, I am Ada. What is a stile?", []ending{isDone}},
 			{"And why are you called one?", []ending{isDone}},
 		},
 	},
 	{
-		"ledger", "ledger/agent.yaml", "Programs over a real file: three turns, OUTPUT and SCRATCHPAD carried.",
-		[]visit{{"The store-keeper's book does not add up. Which entries are wrong?", []ending{goesOn, goesOn, isDone}}},
+		name: "ledger", manifest: "ledger/agent.yaml", about: "Programs over a real file: three turns, OUTPUT and SCRATCHPAD carried.",
+		runs: []visit{{"The store-keeper's book does not add up. Which entries are wrong?", []ending{goesOn, goesOn, isDone}}},
 	},
 	{
-		"research", "research/agent.yaml", "Actions while the model speaks: three files side by side, counts that depend on them.",
-		[]visit{{"How many kestrels did we count?", []ending{goesOn, isDone}}},
+		name: "research", manifest: "research/agent.yaml", about: "Actions while the model speaks: three files side by side, counts that depend on them.",
+		runs: []visit{{"How many kestrels did we count?", []ending{goesOn, isDone}}},
 	},
 	{
-		"newsroom", "newsroom/agent.yaml", "Agents that call agents, each in a session of its own.",
-		[]visit{{"What is new at Hollow Lane?", []ending{isDone}}},
+		name: "newsroom", manifest: "newsroom/agent.yaml", about: "Agents that call agents, each in a session of its own.",
+		runs: []visit{{"What is new at Hollow Lane?", []ending{isDone}}},
 	},
 	{
-		"companion", "companion/agent.yaml", "A small model with action tokens: a search, another that is confirmed, a reply that goes on.",
-		[]visit{
+		name: "companion", manifest: "companion/agent.yaml", about: "A small model with action tokens: a search, another that is confirmed, a reply that goes on.",
+		runs: []visit{
 			{"How will the weather be in Oslo?", []ending{goesOn, isDone}},
 			{"And are there trains to Bergen?", []ending{goesOn, isDone}},
 			{"Ask me a riddle.", []ending{goesOn, isDone}},
 		},
+	},
+	{
+		name: "coder", manifest: "coder/agent.yaml", about: "A failing test is found and fixed: real files, real go test.",
+		runs:    []visit{{"The tests of this module fail. Please fix it.", []ending{goesOn, goesOn, goesOn, goesOn, isDone}}},
+		prepare: prepareCoder,
 	},
 	misbehaving("no-token", "A program that never asks for a decision.", halts(messages.ErrTokenMissing)),
 	misbehaving("forged-token", "A program that types a control token itself.", halts(messages.ErrTokenVerify)),
@@ -85,8 +93,8 @@ var sound = []stop{
 	misbehaving("endless-loop", "A program that never ends, with a handler that hopes to catch that.", halts(messages.ErrQuota)),
 	misbehaving("memory-bomb", "A program whose value doubles without end.", halts(messages.ErrQuota)),
 	{
-		"panicking-tool", "gallery/panicking-tool.yaml", "A tool of the host panics; the session goes on with the next message.",
-		[]visit{
+		name: "panicking-tool", manifest: "gallery/panicking-tool.yaml", about: "A tool of the host panics; the session goes on with the next message.",
+		runs: []visit{
 			{"Call the tool.", []ending{halts(messages.ErrCrash)}},
 			{"Are you there?", []ending{isDone}},
 		},
@@ -101,7 +109,7 @@ var crippled = []stop{
 
 // misbehaving is a session of the gallery.
 func misbehaving(name, about string, want ...ending) stop {
-	return stop{name, "gallery/" + name + ".yaml", about, []visit{{"Go on.", want}}}
+	return stop{name: name, manifest: "gallery/" + name + ".yaml", about: about, runs: []visit{{"Go on.", want}}}
 }
 
 func (a *app) tourCommand() *cobra.Command {
@@ -236,9 +244,23 @@ func (g *guide) lead(ctx context.Context, rt *stile.Runtime, stops []stop) error
 	return nil
 }
 
+// agent is the one of a stop.
+func (g *guide) agent(ctx context.Context, s stop) (agent *stile.Agent, note string, err error) {
+	if s.prepare != nil {
+		return s.prepare(ctx, g, g.path(s), g.prefix+s.name)
+	}
+	agent, err = stile.LoadAgent(g.path(s))
+	return agent, "", err
+}
+
 // visit runs the runs of a stop and notes how their turns ended.
 func (g *guide) visit(ctx context.Context, rt *stile.Runtime, s stop) error {
-	agent, err := stile.LoadAgent(g.path(s))
+	agent, note, err := g.agent(ctx, s)
+	if errors.Is(err, errNoToolchain) {
+		p := g.printer("  ")
+		p.print("\n" + p.paint(bold, s.name) + "  Left out: " + err.Error() + ".\n")
+		return p.err
+	}
 	if err != nil {
 		return err
 	}
@@ -248,6 +270,9 @@ func (g *guide) visit(ctx context.Context, rt *stile.Runtime, s stop) error {
 	}
 	p := g.printer("  ")
 	p.print("\n" + p.paint(bold, s.name) + "  " + s.about + p.paint(dim, "  "+session.SID()) + "\n")
+	if note != "" {
+		p.print(p.paint(dim, "  "+note) + "\n")
+	}
 	var want, got []string
 	for _, v := range s.runs {
 		run, err := session.Submit(ctx, v.says)

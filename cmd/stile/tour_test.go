@@ -1,12 +1,14 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
 )
 
 // The tour runs, twice in one directory, and every session ends as it must, in
@@ -34,6 +36,7 @@ func TestTour(t *testing.T) {
 			"CONTINUE", "DONE",
 			"DONE",
 			"CONTINUE", "DONE", "CONTINUE", "DONE", "CONTINUE", "DONE",
+			"CONTINUE", "CONTINUE", "CONTINUE", "CONTINUE", "DONE",
 			"HALT ERR_TOKEN_MISSING",
 			"HALT ERR_TOKEN_VERIFY/UNKNOWN_KID",
 			"CONTINUE", "HALT ERR_TOKEN_SCOPE/TURN",
@@ -64,6 +67,17 @@ func TestTour(t *testing.T) {
 			t.Error("something of the machine is shown")
 		}
 		must(t, "replay", prefix+"companion", "--dir", data)
+		said := "Its programs are confined: " + tools.ProbeSandbox().Layers()
+		if tools.ProbeSandbox().Err() != nil {
+			said = "This host cannot confine its programs, so it says isolation: none."
+		}
+		// What the coder did: the test failed, the source was changed, the test passes.
+		holds(t, out, "coder  ", said, `shell {"command":"go test`, "#2 failed", "call     #1 edit", "ok, ", `ok \texample.com/roman`, "The tests pass.", "DONE")
+		fixed, err := os.ReadFile(filepath.Join(data, prefix+"coder", "module", "roman.go"))
+		if err != nil || !strings.Contains(string(fixed), "for n >= x.value {") {
+			t.Errorf("the module was not fixed: %v\n%s", err, fixed)
+		}
+		must(t, "replay", prefix+"coder", "--dir", data)
 		// The meters of the two breaches.
 		holds(t, out, "endless-loop  ", "HALT ", "ERR_QUOTA/GAS", "memory-bomb  ", "HALT ", "ERR_QUOTA/VALUE")
 		for _, s := range slices.Concat(sound, crippled) {
@@ -75,11 +89,12 @@ func TestTour(t *testing.T) {
 		holds(t, out, "go run ./cmd/stile verify --dir "+data+"\n", "go run ./cmd/stile replay "+prefix+"ledger --dir "+data+"\n")
 		must(t, "replay", prefix+"ledger", "--dir", data)
 	}
-	holds(t, must(t, "verify", "--dir", data), "32 sessions, 0 with problems")
+	holds(t, must(t, "verify", "--dir", data), "34 sessions, 0 with problems")
 }
 
 // A session that ends otherwise than expected makes the tour fail, by name.
 func TestTourNoticesAWrongEnd(t *testing.T) {
+	t.Setenv("GOROOT", filepath.Join(t.TempDir(), "gone")) // the coder is left out: building takes its time
 	noToken := &sound[slices.IndexFunc(sound, func(s stop) bool { return s.name == "no-token" })]
 	before := noToken.runs[0].want
 	defer func() { noToken.runs[0].want = before }()
@@ -89,4 +104,33 @@ func TestTourNoticesAWrongEnd(t *testing.T) {
 		t.Errorf("status %d, %q", a.status, a.err)
 	}
 	holds(t, a.out, "tour-1-no-token", "HALT ERR_TOKEN_PARSE", "HALT ERR_TOKEN_MISSING", "WRONG")
+}
+
+// Where Go is not installed the coder is left out, and says so; everything else is as ever.
+func TestTourWithoutToolchain(t *testing.T) {
+	t.Setenv("GOROOT", filepath.Join(t.TempDir(), "gone"))
+	out := must(t, "tour", "--dir", filepath.Join(t.TempDir(), "data"), "--examples", examples)
+	holds(t, out, "coder  Left out: there is no Go toolchain here.", "no-token", "RESULT", "tour-1-no-progress")
+	if strings.Contains(out, "tour-1-coder") || strings.Contains(out, "WRONG") {
+		t.Errorf("%s", out)
+	}
+}
+
+// An archive is its files, byte for byte; one that names a file outside, or twice, is
+// refused.
+func TestUnpack(t *testing.T) {
+	dir := t.TempDir()
+	if err := unpack(dir, "about it\n-- a.txt --\none\n\n-- d/b --\n-- no file\n-- c --\n"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a.txt": "one\n\n", "d/b": "-- no file\n", "c": ""} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+	for _, bad := range []string{"-- ../x --\n", "-- /x --\n", "-- a --\n-- a --\n"} {
+		if unpack(dir, bad) == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
 }
