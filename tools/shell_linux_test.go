@@ -569,3 +569,40 @@ func FuzzSplitCommand(f *testing.F) {
 		}
 	})
 }
+
+// What confining a program adds to starting one. floor is the same program without the
+// tool.
+func BenchmarkShell_True(b *testing.B) {
+	w, err := NewWorkspace(b.TempDir(), AccessSandbox)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	b.Run("floor=exec", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := exec.Command("true").Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, free := range []bool{true, false} {
+		s := Shell{Workspace: w, Sandbox: ProbeSandbox(), Unconfined: free}
+		if !free && s.Sandbox.Err() != nil {
+			b.Log("this kernel cannot confine: ", s.Sandbox.Err())
+			return
+		}
+		tool, err := NewShell(s)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("confined=%t", !free), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tool.Run(b.Context(), &Call{Args: []neuroscript.Value{neuroscript.String("true")}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
