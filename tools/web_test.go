@@ -147,9 +147,17 @@ func TestScrapeAttacks(t *testing.T) {
 		}
 	}))
 	defer front.Close()
-	t.Setenv("HTTP_PROXY", inside.URL) // not looked at
-	t.Setenv("http_proxy", inside.URL)
 	f := taken(front)
+	searcher, err := NewSearXNG(inside.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A proxy would dial instead of us, and what it dials nobody judges.
+	for name, c := range map[string]*http.Client{"scrape": f.client, "search": searcher.client} {
+		if tr, ok := c.Transport.(*http.Transport); !ok || tr.Proxy != nil || c.Jar != nil {
+			t.Errorf("%s goes by the proxies of the environment, or keeps cookies", name)
+		}
+	}
 	hosts := []string{
 		"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "0.0.0.0", "[::]", "10.0.0.1", "192.168.0.1", "172.16.0.1",
 		"169.254.169.254", "100.64.0.1", "[fe80::1]", "[fd00::1]", "[ff02::1]", "224.0.0.1", "[fec0::1]", "[::127.0.0.1]", "192.0.0.8", "255.255.255.255",
