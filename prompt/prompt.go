@@ -120,7 +120,7 @@ func Reads(k messages.Kind) bool {
 	switch k {
 	case messages.KindInput, messages.KindRunBegin, messages.KindRunEnd, messages.KindRunWithdrawn, messages.KindTurnBegin, messages.KindTurnDecided,
 		messages.KindModelReply, messages.KindResponse, messages.KindParseError, messages.KindActionDeclared, messages.KindActionStarted,
-		messages.KindActionEnded, messages.KindNote:
+		messages.KindActionEnded, messages.KindNote, messages.KindRetract:
 		return true
 	}
 	return false

@@ -387,6 +387,13 @@ func TestReads(t *testing.T) {
 	j.decide(messages.Halt, messages.ErrModel, "gone")
 	j.nextTurn()
 	j.say(messages.ResponseUnit, "answer", true)
+	for _, r := range j.recs {
+		if b, ok := r.Body.(*messages.UnitText); ok && b.UnitKind == messages.ResponseUnit {
+			j.add(j.run, j.turn, &messages.Retract{Unit: b.Unit})
+			break
+		}
+	}
+	j.say(messages.ResponseUnit, "another answer", true)
 	j.decide(messages.Done, "", "")
 	j.end(messages.Done)
 	j.begin(j.input("two"))
