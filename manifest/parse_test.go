@@ -599,3 +599,16 @@ func BenchmarkParse(b *testing.B) {
 		}
 	})
 }
+
+// cogency shows deltas when their bytes are on disk; the others at once (design.md §2).
+func TestDefaultDurability(t *testing.T) {
+	for dialect, want := range map[string]Durability{"cogency": DurabilityStrict, "cortex": DurabilityCheckpoint, "aeiou": DurabilityCheckpoint, "plain": DurabilityCheckpoint, "kitsu": DurabilityCheckpoint} {
+		m, err := Parse("m.yaml", []byte("dialect: "+dialect+"\n"))
+		if err != nil || m.Stream.Durability != want {
+			t.Errorf("%s: %v, %v", dialect, m, err)
+		}
+		if got := (&Manifest{Dialect: dialect}).WithDefaults().Stream.Durability; got != want {
+			t.Errorf("%s in Go: %s", dialect, got)
+		}
+	}
+}
