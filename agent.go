@@ -97,7 +97,7 @@ func LoadAgent(path string, dialects ...parse.Dialect) (*Agent, error) {
 	if err != nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot read the manifest", Cause: err}
 	}
-	m, err := manifest.ParseEnv(path, data, os.LookupEnv, names(dialects)...)
+	m, err := manifest.ParseWith(path, data, os.LookupEnv, feedMistakes, names(dialects)...)
 	if err != nil {
 		return nil, err
 	}
@@ -282,6 +282,10 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	if err := internals(targets, dialect, m.InternalActions); err != nil {
 		return err
 	}
+	feeding, on, err := rt.feeding(a, m, targets)
+	if err != nil {
+		return err
+	}
 	specs := set.Specs()
 	if others := targets.Specs(); len(others) > 0 {
 		if !dialect.Traits().InStreamActions {
@@ -289,9 +293,9 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 		}
 		specs = append(specs, others...)
 	}
-	primer := dialect.Primer(specs)
+	primer := on.primer(m, dialect, specs)
 	c.agent = &actors.Agent{
-		Name: name, Dialect: dialect, Routes: routes, Tools: set, Targets: targets, Gate: gate, Specs: specs, Primer: primer, Digester: prompt.NewDigester(primer),
+		Name: name, Dialect: dialect, Routes: routes, Tools: set, Targets: targets, Gate: gate, Feeds: feeding, Specs: specs, Primer: primer, Digester: prompt.NewDigester(primer),
 		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: int(m.Memory.HistoryWindow), Shape: a.Transform,
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
@@ -300,7 +304,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: maxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
 			ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
-			Target: targets.Find, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse, ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
+			Target: targets.Find, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse, Feeds: fetched(feeding.Set), Environment: variableNames(m), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},
 	}
 	return nil

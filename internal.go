@@ -3,6 +3,7 @@ package stile
 import (
 	"context"
 
+	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
@@ -19,14 +20,17 @@ func internals(t *tools.Targets, d parse.Dialect, m manifest.InternalActions) er
 		}
 		return nil
 	}
-	return t.AddInternal(tools.Permission{Disabled: !*m.Enabled, Allowed: *m.Allowed, Blocked: m.Blocked}, variableActions()...)
+	return t.AddInternal(tools.Permission{Disabled: !*m.Enabled, Allowed: *m.Allowed, Blocked: m.Blocked}, append(feedActions(), variableActions()...)...)
 }
 
 // variableActions are those about the session's variables.
 func variableActions() []tools.Internal {
 	do := func(action string) func(context.Context, *tools.Call, string) (string, error) {
-		return func(_ context.Context, c *tools.Call, args string) (string, error) {
+		return func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			result, err := turn.Variables(c.Variables).Do(action, args)
+			if err == nil && action == messages.InternalClearContext && c.Feeds != nil {
+				return c.Feeds(ctx, action, args)
+			}
 			return result, tools.RefusalOf(err)
 		}
 	}
@@ -44,6 +48,53 @@ func variableActions() []tools.Internal {
 		{
 			Name: messages.InternalClearContext, Class: messages.Idempotent, Do: do(messages.InternalClearContext),
 			Summary: "Forgets all variables, and what context feeds have fetched.",
+		},
+	}
+}
+
+// feedActions are those about the session's feeds. What their parameters must be is the
+// feeds' own to say.
+func feedActions() []tools.Internal {
+	do := func(action string) func(context.Context, *tools.Call, string) (string, error) {
+		return func(ctx context.Context, c *tools.Call, args string) (string, error) {
+			if c.Feeds == nil {
+				return "", tools.Refuse(feeds.ReasonNotAllowed, "the session has no feeds")
+			}
+			return c.Feeds(ctx, action, args)
+		}
+	}
+	id := tools.Parameter{Name: "id", Type: "string", Required: true}
+	members := tools.Parameters{
+		id,
+		{Name: "type", Type: "string", Enum: []string{`"on_demand"`, `"periodic"`}},
+		{Name: "interval", Type: "integer", Description: "Seconds, 5 or more, of a periodic feed."},
+		{Name: "cache_ttl", Type: "integer", Description: "Seconds a value may be served."},
+		{Name: "max_tokens", Type: "integer"},
+		{Name: "max_size_bytes", Type: "integer"},
+		{Name: "enabled", Type: "boolean"},
+		{Name: "source", Type: "object", Description: "type: internal, tool, relic, workflow or llm; name of what is called, or action of internal (system_clock, random, env, session, agent_metadata); params: an object."},
+	}
+	return []tools.Internal{
+		{
+			Name: messages.InternalAddFeed, Class: messages.Idempotent, Do: do(messages.InternalAddFeed), Params: members,
+			Summary: "Keeps named context at hand: its value is in your next prompts, and $id is it at once.",
+		},
+		{
+			Name: messages.InternalRemoveFeed, Class: messages.Idempotent, Do: do(messages.InternalRemoveFeed), Params: tools.Parameters{id},
+			Summary: "Removes a feed.",
+		},
+		{
+			Name: messages.InternalUpdateFeed, Class: messages.Idempotent, Do: do(messages.InternalUpdateFeed), Params: members,
+			Summary: "Replaces members of a feed; source as a whole.",
+		},
+		{
+			Name: messages.InternalListFeeds, Class: messages.ReadOnly, Do: do(messages.InternalListFeeds),
+			Summary: "Lists the feeds.",
+		},
+		{
+			Name: messages.InternalGetFeed, Class: messages.ReadOnly, Do: do(messages.InternalGetFeed),
+			Params:  tools.Parameters{id, {Name: "refresh", Type: "boolean"}},
+			Summary: "Gives a feed's value and how old it is, and fetches it first if you say refresh.",
 		},
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/journal/sqlite"
@@ -95,6 +96,8 @@ type Config struct {
 	// Sandbox replaces what the kernel is found to be able to confine commands with, for
 	// tests; nil asks it.
 	Sandbox func() tools.Sandbox
+	// Feeds says how context feeds are kept.
+	Feeds Feeds
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
 	// concurrent use.
 	Rand io.Reader
@@ -115,6 +118,9 @@ type Runtime struct {
 	metrics  *telemetry.Metrics
 	host     *actors.Host
 	pool     *mcp.Pool // connections to MCP servers; nil in a runtime that only compiles
+
+	feeds     *feeds.Keeper // of all sessions
+	feedCache *feeds.Cache
 
 	agents sync.Map // *Agent → *compiled
 	known  known
@@ -207,7 +213,13 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		Observer: newObserver(rt), Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
 	}
+	if err := rt.startFeeds(); err != nil {
+		rt.watched.release()
+		return nil, errors.Join(err, rt.closeStore())
+	}
+	host.Feeds = rt.feeds
 	if err := rt.boot(ctx, &host); err != nil {
+		rt.stopFeeds()
 		rt.watched.release()
 		return nil, errors.Join(err, rt.pool.Close(), rt.closeFiles(), rt.closeStore(), rt.leave())
 	}
@@ -286,6 +298,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 			if rt.closed = rt.host.Stop(context.WithoutCancel(ctx)); rt.closed != nil {
 				return
 			}
+			rt.stopFeeds()
 			rt.writer.Close()
 			rt.watched.release()
 			rt.closed = errors.Join(rt.pool.Close(), rt.closeFiles(), rt.closeStore(), rt.leave())

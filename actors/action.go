@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
@@ -36,6 +37,7 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, inc: s.inc, epoch: s.sealer.Epoch()}
 	if e.Type == messages.TypeInternal {
 		a.variables = s.machine.State().Variables // a value: changes give another
+		a.feeds, a.set = s.feeds, s.feeds.set
 	}
 	run := &actionRun{cancel: cancel}
 	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) })
@@ -84,11 +86,14 @@ type action struct {
 	epoch int64
 	// variables are the session's, for an internal action.
 	variables map[string]string
+	feeds     *attendance // of the session, for an internal action
+	set       feeds.Set   // as it was when the action began
 
 	mu     sync.Mutex // audits come from the tool's goroutines
 	audits []messages.Audit
 	used   messages.Budget
 	runs   []messages.ChildLink
+	change *messages.FeedChange
 	closed bool
 }
 
@@ -101,7 +106,7 @@ func (a *action) run(last func()) {
 	end.Ident, end.ID, end.Attempt = a.start.Ident, a.start.ID, a.start.Attempt
 	end.MS = max(0, a.host.cfg.Now().Sub(began).Milliseconds())
 	a.mu.Lock()
-	end.Audits, a.closed = a.audits, true
+	end.Audits, end.Feed, a.closed = a.audits, a.change, true
 	end.Used, end.Children = a.used, a.runs
 	a.mu.Unlock()
 	last()
@@ -158,6 +163,9 @@ func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout tim
 		Memory: a.start.State,
 		SID:    a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
 		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child, Keep: a.keep,
+	}
+	if a.feeds != nil {
+		call.Feeds = a.doFeeds
 	}
 	if a.start.Type != "" {
 		targets, typ := a.agent.Targets, a.start.Type

@@ -31,6 +31,7 @@ type Agent struct {
 	Tools    *tools.Set
 	Targets  *tools.Targets // of actions in replies: Tools and what is none
 	Gate     tools.Gate
+	Feeds    Feeds
 	Specs    []messages.ToolSpec
 	Primer   string           // of Specs
 	Digester *prompt.Digester // knows Primer; may be nil

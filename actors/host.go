@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
@@ -60,6 +61,9 @@ type Config struct {
 	Log      *zap.Logger
 	SLog     *slog.Logger // for the actor library
 	Programs *neuroscript.Cache
+	// Feeds keeps the context feeds of all sessions; nil keeps none. It is the
+	// caller's to close, after Stop.
+	Feeds *feeds.Keeper
 	// Rand gives nonces, jti and salts; it must be safe for concurrent use.
 	Rand io.Reader
 	// Now is the wall clock; nil is time.Now.
@@ -221,6 +225,19 @@ func (h *Host) Approvals(ctx context.Context, key messages.SessionKey, agent *Ag
 // Flush writes what a session still holds back lazily and waits for it.
 func (h *Host) Flush(ctx context.Context, key messages.SessionKey, agent *Agent) error {
 	_, err := h.ask(ctx, &request{key: key, agent: agent, op: opFlush})
+	return err
+}
+
+// FeedStates lists the feeds of a session, in the order of injection. It wakes the
+// session.
+func (h *Host) FeedStates(ctx context.Context, key messages.SessionKey, agent *Agent) ([]FeedState, error) {
+	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
+	return rep.Feeds, err
+}
+
+// IngestFeed gives a feed of a session a value.
+func (h *Host) IngestFeed(ctx context.Context, key messages.SessionKey, agent *Agent, id, value string) error {
+	_, err := h.ask(ctx, &request{key: key, agent: agent, op: opIngest, feed: id, value: value})
 	return err
 }
 

@@ -86,6 +86,12 @@ func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head,
 		return in, nil
 	}
 	in.Turn = recs
+	if in.Feeds, err = feedsOf(ctx, h.cfg.Store, head.Inc, recs); err != nil {
+		if ctx.Err() != nil || !gone(err) {
+			return nil, err
+		}
+		h.log.Error("a feed of an open turn cannot be read back", zap.String("SID", ref.sid), zap.Error(err))
+	}
 	supervisor.Guard(func() {
 		d := ref.agent.Dialect.NewDecoder(messages.TurnInfo{
 			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: turn.MaxReplyBytes,
@@ -124,6 +130,26 @@ func runRecords(ctx context.Context, store journal.Store, inc messages.Incarnati
 		recs = append(recs, r)
 	}
 	return recs, nil
+}
+
+// feedsOf reads the values of feeds that records name.
+func feedsOf(ctx context.Context, store journal.Store, inc messages.Incarnation, recs []*messages.Record) (map[messages.Digest]string, error) {
+	var values map[messages.Digest]string
+	for _, r := range recs {
+		b, ok := r.Body.(*messages.FeedInjected)
+		if !ok || b.Error != "" {
+			continue
+		}
+		data, err := store.Blob(ctx, inc, b.Digest)
+		if err != nil {
+			return values, err
+		}
+		if values == nil {
+			values = map[messages.Digest]string{}
+		}
+		values[b.Digest] = string(data)
+	}
+	return values, nil
 }
 
 // gone tells that bytes are not there any more, or not those that were written.

@@ -343,7 +343,7 @@ func (r *reply) carried() ([]messages.Message, error) {
 	e := r.open
 	p := messages.Projection{
 		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
-		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, Primer: r.agent.Primer, LastError: e.LastError, Note: e.Note,
+		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, Primer: r.agent.Primer, LastError: e.LastError, Note: e.Note, Feeds: e.Feeds,
 	}
 	if !e.HaveCarry {
 		var err error
@@ -441,7 +441,7 @@ func (r *reply) recent() ([]messages.Message, error) {
 func (r *reply) spec(failed *error) prompt.Spec {
 	replies := map[messages.Digest][]byte{}
 	return prompt.Spec{
-		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer,
+		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds,
 		Transcript: r.agent.Dialect.Traits().Transcript,
 		Reply: func(d messages.Digest) []byte {
 			b, ok := replies[d]

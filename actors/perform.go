@@ -99,8 +99,17 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		s.publish(e)
 	case *turn.Answer:
 		s.answer(e)
+	case *turn.FetchFeeds:
+		if len(e.Names) == 0 {
+			s.takeOff(e.Ident)
+		}
+		if s.aboard(e.Ident) {
+			s.fetchFeeds(e)
+		}
 	case *turn.OpenModel:
-		s.takeOff(e.Ident)
+		if !s.flying(e.Ident) { // else the feeds of its prompt were fetched
+			s.takeOff(e.Ident)
+		}
 		s.air.model = s.openModel(c, e)
 	case *turn.CancelModel:
 		if s.flying(e.Ident) && s.air.model != nil {

@@ -20,6 +20,8 @@ type request struct {
 	by     string        // cancel
 	run    int64         // cancel
 	word   *turn.Approve // approve
+	feed   string        // ingest
+	value  string        // ingest
 	reply  chan Reply
 	hops   int      // times it was sent on because a session stopped before it came
 	next   *request // in sessionRef.sent
@@ -36,6 +38,8 @@ const (
 	opApprove
 	opApprovals
 	opExpire
+	opFeeds
+	opIngest
 )
 
 // Reply answers a request.
@@ -50,6 +54,7 @@ type Reply struct {
 	End *Waiter
 	// Approvals answers opApprovals.
 	Approvals []Approval
+	Feeds     []FeedState // answers opFeeds
 	Err       error
 }
 

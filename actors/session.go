@@ -53,6 +53,8 @@ type session struct {
 	asks map[uint64]*request
 	last uint64
 	air  *air // the turn in flight
+	// feeds are the session's while it is awake; nil before it is loaded.
+	feeds *attendance
 	// detached are the actors of actions that nobody waits for.
 	detached map[detachedID]*actionRun
 	out      *lane  // records on their way to the journal; nil when there are none
@@ -176,6 +178,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	s.outbox = turn.NewOutbox(msg.head.Seq)
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
 	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.state, s.host.cfg.Rand)
+	s.attend()
 	if s.machine.Unsettled() {
 		s.step(c, msg.settle)
 	}
@@ -234,6 +237,16 @@ func (s *session) requested(c actor.Context, req *request) {
 	case opExpire:
 		s.step(c, &turn.Expire{})
 		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
+	case opFeeds:
+		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Feeds: s.feedStates()})
+	case opIngest:
+		rep := Reply{Inc: s.inc, Seq: s.machine.State().Seq}
+		if keeper := s.host.cfg.Feeds; keeper != nil {
+			rep.Err = keeper.Put(s.feeds.who.Key, s.feeds.set, req.feed, req.value)
+		} else {
+			rep.Err = messages.Errorf(messages.ErrConfig, "this host keeps no feeds")
+		}
+		req.answer(rep)
 	case opFlush:
 		s.flushFor(c, req)
 	}
@@ -310,6 +323,9 @@ func (s *session) step(c actor.Context, in turn.Input) {
 				panic(err)
 			}
 			s.host.counters.Late.Add(s.machine.Dropped() - late)
+			if s.feeds != nil && s.machine.State().Feeds.Changed != s.feeds.seen {
+				s.syncFeeds()
+			}
 			l.ready = s.outbox.Add(effects, l.ready[:0])
 			for _, e := range l.ready {
 				s.perform(c, e)
@@ -366,6 +382,7 @@ func (s *session) retire(c actor.Context) {
 
 func (s *session) goodbye(c actor.Context) {
 	s.retired = true
+	s.dismiss()
 	c.Send(s.host.root, &retired{ref: s.ref})
 }
 
@@ -400,6 +417,7 @@ func (s *session) release(why *messages.Error) {
 			s.box.close()
 		}
 		s.stopClock()
+		s.dismiss()
 		s.endAir(tools.ErrLetGo)
 		s.endDetached(true)
 		for _, req := range s.asks {

@@ -98,6 +98,8 @@ type Outcome struct {
 	// when it is gone. Keeper.Sync brings its timer in line.
 	Changed Entry
 	Gone    bool
+	// Fresh tells that it is another feed than before: no value fetched before is its.
+	Fresh bool
 	// Cleared tells that no value fetched before is used again.
 	Cleared bool
 	// Fetch is the feed whose value get_context_feed wants fetched first: fetch it and
@@ -107,8 +109,7 @@ type Outcome struct {
 
 // Do applies one internal action. A failure leaves the set as it was; it is a
 // *messages.Error whose reason FailureReason spells for the record. The same calls on
-// the same set give the same sets, so a session's set is the fold of its recorded ok
-// calls. set_variable and delete_variable are not about feeds: unknown_target here.
+// the same set give the same sets; Outcome.Change is what a record keeps of it. set_variable and delete_variable are not about feeds: unknown_target here.
 func (s Set) Do(c Call) (Outcome, error) {
 	if err := c.Permission.Judge(c.Name); err != nil {
 		return Outcome{Set: s}, err
@@ -172,7 +173,7 @@ func (s Set) add(c *Call, o *object) (Outcome, error) {
 	next := s.with()
 	next.version++
 	next.entries = append(next.entries, Entry{Definition: d, Added: true, Version: next.version})
-	return next.checked(c, len(next.entries)-1, true, spec.Interval != nil)
+	return next.checked(c, len(next.entries)-1, true, spec.Interval != nil, true)
 }
 
 func (s Set) remove(o *object) (Outcome, error) {
@@ -216,12 +217,12 @@ func (s Set) update(c *Call, o *object) (Outcome, error) {
 		next.version++
 		e.Version = next.version
 	}
-	return next.checked(c, i, source, interval)
+	return next.checked(c, i, source, interval, d.Source != was.Source)
 }
 
 // checked ends a change of the feed at i: what the model wrote of it is held to the
 // model's bounds, the feed to the rest of the set.
-func (s Set) checked(c *Call, i int, source, interval bool) (Outcome, error) {
+func (s Set) checked(c *Call, i int, source, interval, fresh bool) (Outcome, error) {
 	e := &s.entries[i]
 	if interval && e.Trigger == Periodic && e.Interval < MinModelInterval {
 		return Outcome{}, invalid([]*messages.Error{refuse("interval", ReasonBadValue, "%d is below %d seconds", e.Interval/time.Second, MinModelInterval/time.Second)})
@@ -238,7 +239,7 @@ func (s Set) checked(c *Call, i int, source, interval bool) (Outcome, error) {
 	if found := link(s.entries, i, func(int) string { return "" }); len(found) > 0 {
 		return Outcome{}, invalid(flat(errors.Join(found...)))
 	}
-	return Outcome{Set: s, Result: idResult(e.ID), Changed: *e}, nil
+	return Outcome{Set: s, Result: idResult(e.ID), Changed: *e, Fresh: fresh}, nil
 }
 
 // spec reads the members of a feed over those it has. null leaves a member out.

@@ -97,23 +97,23 @@ func (d *Definition) ServedFor() time.Duration {
 // A Spec is a feed as a manifest or a model writes it (streaming.md §7.1), after
 // expansion. Absent members are nil or "".
 type Spec struct {
-	ID           string
-	Type         string // a trigger or a kind of source
-	Interval     *int64 // seconds
-	CacheTTL     *int64 // seconds
-	MaxTokens    *int64
-	MaxSizeBytes *int64
-	Enabled      *string
-	Pinned       bool
-	Source       SourceSpec
+	ID           string     `json:"id"`
+	Type         string     `json:"type,omitzero"`      // a trigger or a kind of source
+	Interval     *int64     `json:"interval,omitzero"`  // seconds
+	CacheTTL     *int64     `json:"cache_ttl,omitzero"` // seconds
+	MaxTokens    *int64     `json:"max_tokens,omitzero"`
+	MaxSizeBytes *int64     `json:"max_size_bytes,omitzero"`
+	Enabled      *string    `json:"enabled,omitzero"`
+	Pinned       bool       `json:"pinned,omitzero"`
+	Source       SourceSpec `json:"source,omitzero"`
 }
 
 // A SourceSpec is the source of a Spec.
 type SourceSpec struct {
-	Type   string
-	Name   string
-	Action string
-	Params string // a JSON object; "" is {}
+	Type   string `json:"type,omitzero"`
+	Name   string `json:"name,omitzero"`
+	Action string `json:"action,omitzero"`
+	Params string `json:"params,omitzero"` // a JSON object; "" is {}
 }
 
 // Spec is the normal form as a Spec, of which it is the normal form.

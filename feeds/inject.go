@@ -1,6 +1,9 @@
 package feeds
 
-import "strings"
+import (
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/prompt"
+)
 
 // Why a feed has no value (streaming.md §7.2).
 const (
@@ -22,39 +25,16 @@ type Element struct {
 	Cause error
 }
 
-const (
-	elementName = "context_feed"
-	closer      = "</" + elementName
-	escaped     = "&lt;/" + elementName
-)
+// Feed is the element as a turn keeps it.
+func (e *Element) Feed() messages.Feed {
+	return messages.Feed{ID: e.ID, Stale: e.Stale, Truncated: e.Truncated, Error: e.Error, Value: e.Value}
+}
 
 // Append appends the element to a prompt (streaming.md §7.3). However it is written,
 // the body cannot close it.
 func (e *Element) Append(dst []byte) []byte {
-	dst = append(dst, "<"+elementName+` id="`...)
-	dst = append(dst, e.ID...) // letters, digits and _
-	if e.Stale {
-		dst = append(dst, `" stale="true`...)
-	}
-	if e.Truncated {
-		dst = append(dst, `" truncated="true`...)
-	}
-	if e.Error != "" {
-		dst = append(dst, `" error="`...)
-		dst = append(dst, e.Error...)
-	}
-	dst = append(dst, "\">\n"...)
-	for rest := e.Body; ; {
-		i := strings.Index(rest, closer)
-		if i < 0 {
-			dst = append(dst, rest...)
-			break
-		}
-		dst = append(dst, rest[:i]...)
-		dst = append(dst, escaped...)
-		rest = rest[i+len(closer):]
-	}
-	return append(dst, "\n"+closer+">\n"...)
+	f := e.Feed()
+	return prompt.AppendFeed(dst, &f, e.Body)
 }
 
 // AppendAll appends elements in their order.

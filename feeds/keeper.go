@@ -4,6 +4,10 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // Defaults of a Keeper with their sources.
@@ -125,6 +129,9 @@ type active struct {
 	crashes map[string]Crashes // by valueKey
 }
 
+// Counter is what counts tokens.
+func (k *Keeper) Counter() Counter { return k.cfg.Counter }
+
 // NewKeeper makes a keeper without sessions.
 func NewKeeper(cfg Config) (*Keeper, error) {
 	if err := cfg.validate(); err != nil {
@@ -231,6 +238,33 @@ func (k *Keeper) Value(session string, e Entry) (Value, bool) {
 	return k.cache.get(valueKey(session, &e))
 }
 
+// Status tells of a feed: what is kept of it, and whether that is older than it should
+// be.
+func (k *Keeper) Status(session string, e Entry) (v Value, known, stale bool) {
+	v, known = k.Value(session, e)
+	return v, known, !known || e.stale(v, k.now()) || !e.served(v, k.now()) && e.Trigger == OnDemand && e.ServedFor() > 0
+}
+
+// Put gives a feed a value from outside, as a fetch would have: it stands until the
+// next one replaces it, and is served as long as its cache_ttl says. Errors are
+// ERR_CONFIG: no such feed, disabled, no JSON; ERR_QUOTA over MaxValueBytes.
+func (k *Keeper) Put(session string, set Set, id, value string) error {
+	i := set.at(id)
+	switch {
+	case i < 0:
+		return fail(messages.ErrConfig, ReasonFeedNotFound, "%q is no feed", clip(id))
+	case set.entries[i].Disabled:
+		return fail(messages.ErrConfig, ReasonDisabled, "%s is disabled", id)
+	case len(value) > MaxValueBytes:
+		return fail(messages.ErrQuota, ReasonValueTooLarge, "%d bytes, more than %d", len(value), MaxValueBytes)
+	case !jsontext.Value(value).IsValid():
+		return fail(messages.ErrConfig, ReasonInvalidJSON, "the value is no JSON")
+	}
+	k.cache.put(valueKey(session, &set.entries[i]), Value{JSON: value, At: k.now()})
+	k.cache.Wait()
+	return nil
+}
+
 // Prompt gives the elements of a prompt in the order of the set. Feeds whose value is
 // old enough are fetched side by side, after those they refer to, all under one
 // deadline; what is not there by then shows an older value or none (streaming.md
@@ -319,7 +353,10 @@ func (k *Keeper) tick(d Due, s Session, set Set) {
 		return
 	}
 	e := &set.entries[i]
-	<-k.round(s, set).want(i, true).done
+	// A prompt that came first has fetched it: that was this start's fetch.
+	if v, ok := k.cache.get(valueKey(d.Session, e)); !ok || v.Failed || k.now().Sub(v.At) >= Tick {
+		<-k.round(s, set).want(i, true).done
+	}
 	k.mu.Lock()
 	var c Crashes
 	if a := k.sessions[d.Session]; a != nil {

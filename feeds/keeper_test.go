@@ -433,9 +433,9 @@ func TestCrashOnDemand(t *testing.T) {
 // No call makes a feed need a disabled one; a state that was tampered with may.
 func TestNeedsDisabled(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
-		state := string(setOf(t, onDemand("a", `{"x":"$b"}`), onDemand("b", "")).State())
-		i := strings.LastIndex(state, `"Enabled":"true"`)
-		set, err := RestoreSet([]byte(state[:i]+`"Enabled":"no"`+state[i+len(`"Enabled":"true"`):]), Rules{})
+		set, err := setOf(t, onDemand("a", `{"x":"$b"}`), onDemand("b", "")).With([]Edit{
+			{ID: "b", Spec: `{"id":"b","enabled":"no","source":{"type":"tool","name":"b"}}`},
+		}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/seed14be6753/stile/prompt"
 )
 
 // A Counter counts the tokens of a text. It is used by many goroutines. A prefix of a
@@ -79,26 +79,13 @@ func tokenCut(text string, tokens int, count Counter) int {
 	return n
 }
 
-// body is a value as it is injected: strings verbatim, others in canonical form
-// (streaming.md §7.3).
-func body(value string) string {
-	v := jsontext.Value(value)
-	if v.Kind() == '"' {
-		return unquote(v)
-	}
-	if v.Canonicalize() != nil {
-		return value
-	}
-	return string(v)
-}
-
 // injected is a value as a prompt, references and get_context_feed show it: within the
 // limits of its feed, and a string once it was cut.
 func injected(e *Entry, value string, count Counter) (text string, cut bool, asValue string) {
 	if count == nil {
 		count = CodePoints{}
 	}
-	text, cut = limit(body(value), e.MaxTokens, e.MaxBytes, count)
+	text, cut = limit(prompt.FeedBody(value), e.MaxTokens, e.MaxBytes, count)
 	if cut {
 		return text, true, string(quoted(text))
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/prompt"
 )
 
 // words counts words, as a tokenizer that is not ours.
@@ -103,10 +105,10 @@ func TestInjection(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
-	if got := body(`{"b":1.0,"a":"</context_feed>"}`); got != `{"a":"</context_feed>","b":1}` {
+	if got := prompt.FeedBody(`{"b":1.0,"a":"</context_feed>"}`); got != `{"a":"</context_feed>","b":1}` {
 		t.Errorf("canonical: %s", got)
 	}
-	if got := body(`"a\n\u0041"`); got != "a\nA" {
+	if got := prompt.FeedBody(`"a\n\u0041"`); got != "a\nA" {
 		t.Errorf("verbatim: %q", got)
 	}
 }

@@ -107,7 +107,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 	d.MaxTokens = limit("max_tokens", s.MaxTokens)
 	d.MaxBytes = limit("max_size_bytes", s.MaxSizeBytes)
 	if s.Enabled != nil {
-		on, ok := truth(*s.Enabled)
+		on, ok := Truth(*s.Enabled)
 		if !ok {
 			n.add("enabled", ReasonBadValue, "%q is none of true, 1, yes, on, false, 0, no, off", clip(*s.Enabled))
 		}
@@ -209,8 +209,8 @@ func ValidID(s string) bool {
 	return true
 }
 
-// truth reads enabled (streaming.md §7.1).
-func truth(s string) (on, ok bool) {
+// Truth reads enabled (streaming.md §7.1).
+func Truth(s string) (on, ok bool) {
 	switch strings.ToLower(s) {
 	case "true", "1", "yes", "on":
 		return true, true

@@ -219,12 +219,21 @@ func (d *decoder) body() messages.Body {
 			Children:  decodeListz(d, "children", (*decoder).child),
 			CostUSD:   d.numz("cost_micro_usd"),
 			ErrorCode: d.numz("error_code"),
+			Feed:      d.feedz(),
 			ID:        d.str("id"),
 			MS:        d.num("ms"),
 			Reason:    d.strz("reason"),
 			Result:    d.strz("result"),
 			State:     messages.ActionState(d.str("state")),
 			Tokens:    d.numz("tokens"),
+		}
+	case messages.KindFeedInjected:
+		return &messages.FeedInjected{
+			Digest:    d.digest("digest"),
+			Error:     d.strz("error"),
+			ID:        d.str("id"),
+			Stale:     d.booleanz("stale"),
+			Truncated: d.booleanz("truncated"),
 		}
 	case messages.KindRelicChanged:
 		return &messages.RelicChanged{
@@ -288,6 +297,24 @@ func (d *decoder) child() messages.ChildLink {
 	c := messages.ChildLink{Incarnation: d.str("incarnation"), Run: d.num("run"), SID: d.str("sid")}
 	d.lit("}")
 	return c
+}
+
+func (d *decoder) feedz() *messages.FeedChange {
+	if !d.has("feed") {
+		return nil
+	}
+	d.lit("{")
+	f := &messages.FeedChange{
+		Added:    d.booleanz("added"),
+		Cleared:  d.booleanz("cleared"),
+		Disabled: d.booleanz("disabled"),
+		Fresh:    d.booleanz("fresh"),
+		Gone:     d.booleanz("gone"),
+		ID:       d.strz("id"),
+		Spec:     d.strz("spec"),
+	}
+	d.lit("}")
+	return f
 }
 
 func (d *decoder) turnDecided() messages.Body {

@@ -181,12 +181,19 @@ func (e *encoder) body(b messages.Body) {
 		e.childrenz(b.Children)
 		e.numz("cost_micro_usd", b.CostUSD)
 		e.numz("error_code", b.ErrorCode)
+		e.feedz(b.Feed)
 		e.str("id", b.ID)
 		e.num("ms", b.MS)
 		e.strz("reason", b.Reason)
 		e.strz("result", b.Result)
 		e.str("state", string(b.State))
 		e.numz("tokens", b.Tokens)
+	case *messages.FeedInjected:
+		e.digest("digest", b.Digest)
+		e.strz("error", b.Error)
+		e.str("id", b.ID)
+		e.booleanz("stale", b.Stale)
+		e.booleanz("truncated", b.Truncated)
 	case *messages.RelicChanged:
 		e.str("args", b.Args)
 		e.str("id", b.ID)
@@ -229,6 +236,22 @@ func (e *encoder) body(b messages.Body) {
 		e.fail("type")
 		return
 	}
+	e.dst = append(e.dst, '}')
+}
+
+func (e *encoder) feedz(f *messages.FeedChange) {
+	if f == nil {
+		return
+	}
+	e.name("feed")
+	e.dst = append(e.dst, '{')
+	e.booleanz("added", f.Added)
+	e.booleanz("cleared", f.Cleared)
+	e.booleanz("disabled", f.Disabled)
+	e.booleanz("fresh", f.Fresh)
+	e.booleanz("gone", f.Gone)
+	e.strz("id", f.ID)
+	e.strz("spec", f.Spec)
 	e.dst = append(e.dst, '}')
 }
 

@@ -298,6 +298,8 @@ func Blobs(b messages.Body) []messages.Digest {
 	switch b := b.(type) {
 	case *messages.ModelReply:
 		all = []messages.Digest{b.Blob}
+	case *messages.FeedInjected:
+		all = []messages.Digest{b.Digest}
 	case *messages.TurnDecided:
 		all = []messages.Digest{b.Minted, b.Output, b.Scratch}
 	}

@@ -90,6 +90,7 @@ var shapes = map[string]shape{
 	"name":   {regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`), "1 to 128 letters, digits, '.', '_' or '-'"},
 	"tool":   {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}$`), "a name such as read or str.ToUpper"},
 	"agent":  {regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}|([A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+\.ya?ml)$`), "a name such as writer, or the path of a manifest such as agents/writer.yaml"},
+	"feed":   {regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,63}|builtin\.[a-z]{1,32})$`), "a letter or '_', then up to 63 letters, digits or '_', or builtin. and a part of the prompt"},
 	"id":     {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`), "a letter or '_', then up to 63 letters, digits or '_'"},
 	"path":   {regexp.MustCompile(`^/([A-Za-z0-9._~!&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}|\{[A-Za-z_][A-Za-z0-9_]{0,63}\})*$`), "a path such as /issues/{id}"},
 	"action": {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`), "a letter or '_', then up to 63 letters, digits, '_', '.' or '-'"},

@@ -51,7 +51,7 @@ type Manifest struct {
 
 	Search Search `yaml:"search" optional:"true" doc:"Where the tool search looks: one of the two."`
 
-	ContextFeeds    []Feed          `yaml:"context_feeds" later:"*" doc:"Named context kept fresh."`
+	ContextFeeds    []Feed          `yaml:"context_feeds" doc:"Named context kept fresh."`
 	InternalActions InternalActions `yaml:"internal_actions" doc:"Actions on the session itself."`
 	Loop            Loop            `yaml:"loop" doc:"How runs go on and end."`
 	Quotas          Quotas          `yaml:"quotas" doc:"Clocks and meters."`
@@ -189,7 +189,7 @@ type Search struct {
 
 // Feed is a context feed (streaming.md §7.1).
 type Feed struct {
-	ID           string     `yaml:"id" required:"true" shape:"id" doc:"Unique name of the feed."`
+	ID           string     `yaml:"id" required:"true" shape:"feed" doc:"Unique name of the feed. builtin.identity, builtin.tools and builtin.security are parts of the prompt, which enabled switches."`
 	Type         string     `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
 	Interval     int64      `yaml:"interval" min:"1" optional:"true" doc:"Seconds between fetches of a periodic feed."`
 	CacheTTL     *int64     `yaml:"cache_ttl" min:"0" doc:"Seconds a value may be served; 0 and none differ for a periodic feed."`
@@ -212,7 +212,7 @@ type FeedSource struct {
 // is not there is not an empty one: it has the default of the dialect.
 type InternalActions struct {
 	Enabled *bool     `yaml:"enabled" doc:"Switches internal actions on, where the dialect has them."`
-	Allowed *[]string `yaml:"allowed_actions" enum:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed|clear_context|set_variable|delete_variable" later:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed" doc:"Those allowed; an empty list allows none, which is the default of this release."`
+	Allowed *[]string `yaml:"allowed_actions" enum:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed|clear_context|set_variable|delete_variable" doc:"Those allowed; an empty list allows none. When nothing is said, the five about feeds."`
 	Blocked []string  `yaml:"blocked_actions" enum:"add_context_feed|remove_context_feed|update_context_feed|list_context_feeds|get_context_feed|clear_context|set_variable|delete_variable" doc:"Those blocked, also when allowed."`
 }
 
@@ -389,6 +389,9 @@ func Default(dialect string) *Manifest {
 	}
 	if dialect == "cortex" {
 		*m.InternalActions.Enabled = true
+		*m.InternalActions.Allowed = []string{
+			messages.InternalAddFeed, messages.InternalRemoveFeed, messages.InternalUpdateFeed, messages.InternalListFeeds, messages.InternalGetFeed,
+		}
 	}
 	return m
 }

@@ -45,12 +45,38 @@ func Parse(file string, data []byte, dialects ...string) (*Manifest, error) {
 // any other $ itself. lookup is asked for nothing but what environment.allow
 // names. Keys and environment.allow are not expanded.
 func ParseEnv(file string, data []byte, lookup func(name string) (string, bool), dialects ...string) (*Manifest, error) {
+	return ParseWith(file, data, lookup, nil, dialects...)
+}
+
+// ParseWith is ParseEnv for a caller that has more to say of a manifest. What wrong
+// finds, *messages.Error values joined, each with its Field, is reported among the
+// other mistakes and at its line.
+func ParseWith(file string, data []byte, lookup func(name string) (string, bool), wrong func(*Manifest) error, dialects ...string) (*Manifest, error) {
 	l := loader{file: file, places: map[string]place{}, lookup: lookup, dialects: dialects}
 	m := l.load(data)
+	if m != nil && wrong != nil {
+		l.merge(flat(wrong(m), nil))
+	}
 	if err := l.mistakes(); err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// flat takes joined errors apart.
+func flat(err error, to []*messages.Error) []*messages.Error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			to = flat(e, to)
+		}
+		return to
+	}
+	var e *messages.Error
+	if errors.As(err, &e) {
+		own := *e
+		return append(to, &own)
+	}
+	return to
 }
 
 // mistakes joins what was found, in order of the file.

@@ -144,22 +144,21 @@ func TestMistakes(t *testing.T) {
 		{
 			"later", "dialect: kitsu\nmodel: {mode: resume}\nloop: {busy: interrupt}\nimport: {agents: [a]}\ncontext_feeds: [{id: a, type: periodic, interval: 3, source: {type: tool, name: b, params: {c: [1, 2.5, true]}}}]\ninternal_actions: {enabled: true, allowed_actions: [add_context_feed]}\napproval: {default: confirm, tools: {shell: confirm}}\nmemory: {profile: true, recall: true, history_window: 5}\n",
 			[]string{
-				"2:15 model.mode NOT_IN_RELEASE", "5:16 context_feeds NOT_IN_RELEASE",
-				"6:53 internal_actions.allowed_actions[0] NOT_IN_RELEASE",
+				"2:15 model.mode NOT_IN_RELEASE",
 				"8:19 memory.profile NOT_IN_RELEASE",
 			},
 		},
 		{
 			"feed types", ok + "context_feeds:\n  - {id: a, type: streaming}\n  - {id: b, type: event_driven}\n  - {id: c, type: Periodic, cache_ttl: -1, params: {}}\n  - {id: d, type: ingest, cache_ttl: x, enabled: [], source: {type: agent}}\n",
 			[]string{
-				"3:3 context_feeds NOT_IN_RELEASE", "3:19 context_feeds[0].type UNSUPPORTED_FEED_TYPE", "4:19 context_feeds[1].type UNSUPPORTED_FEED_TYPE",
+				"3:19 context_feeds[0].type UNSUPPORTED_FEED_TYPE", "4:19 context_feeds[1].type UNSUPPORTED_FEED_TYPE",
 				"5:19 context_feeds[2].type BAD_VALUE", "5:40 context_feeds[2].cache_ttl BAD_VALUE", "5:44 context_feeds[2].params UNKNOWN_KEY",
 				"6:38 context_feeds[3].cache_ttl WRONG_TYPE", "6:50 context_feeds[3].enabled WRONG_TYPE", "6:69 context_feeds[3].source.type BAD_VALUE",
 			},
 		},
 		{
 			"later and wrong", ok + "context_feeds: [{type: tool, intervall: 3}, 5]\n",
-			[]string{"2:16 context_feeds NOT_IN_RELEASE", "2:17 context_feeds[0].id MISSING", "2:30 context_feeds[0].intervall UNKNOWN_KEY", "2:45 context_feeds[1] WRONG_TYPE"},
+			[]string{"2:17 context_feeds[0].id MISSING", "2:30 context_feeds[0].intervall UNKNOWN_KEY", "2:45 context_feeds[1] WRONG_TYPE"},
 		},
 		{"other dialects", "dialect: kitsu\nloop: {busy: now}\n", []string{"2:14 loop.busy BAD_VALUE"}},
 		{

@@ -22,6 +22,15 @@ const (
 	InternalClearContext   = "clear_context" // and about what feeds have fetched
 )
 
+// Actions of TypeInternal that are about a session's feeds (streaming.md §7.4).
+const (
+	InternalAddFeed    = "add_context_feed"
+	InternalRemoveFeed = "remove_context_feed"
+	InternalUpdateFeed = "update_context_feed"
+	InternalListFeeds  = "list_context_feeds"
+	InternalGetFeed    = "get_context_feed"
+)
+
 // RelicLimits bound a key-value relic. 0 is the default.
 type RelicLimits struct {
 	Keys       int64

@@ -161,7 +161,10 @@ type Projection struct {
 	Tools   []ToolSpec
 	// Primer is the dialect's primer for Tools where the caller keeps it; empty
 	// lets the dialect write it again.
-	Primer    string
+	Primer string
+	// Feeds are those of the turn, in order. Assembly puts them in front of what a
+	// dialect renders.
+	Feeds     []Feed
 	LastError string // why the previous turn of the run did not go through, if it did not
 	// Note is what a run that was taken back has done, for dialects whose history is
 	// no transcript; in a transcript it stands in its place.
@@ -208,3 +211,7 @@ type Holds string
 
 // HoldsResults is of a user's message that has outcomes of calls and asks nothing.
 const HoldsResults Holds = "results"
+
+// HoldsFeeds is of the user's message that has the feeds of a turn, in front of the
+// conversation. No window cuts it off.
+const HoldsFeeds Holds = "feeds"

@@ -30,6 +30,7 @@ const (
 	KindActionStarted  Kind = "action.started"
 	KindActionEnded    Kind = "action.ended"
 	KindRelicChanged   Kind = "relic.changed"
+	KindFeedInjected   Kind = "feed.injected"
 	KindParseError     Kind = "parse.error"
 	KindLint           Kind = "lint"
 	KindTurnDecided    Kind = "turn.decided"
@@ -319,6 +320,7 @@ type ActionEnded struct {
 	Children  []ChildLink `json:"children,omitzero"`       // runs of child sessions, all attempts together
 	CostUSD   int64       `json:"cost_micro_usd,omitzero"` // of models it asked, all attempts together
 	ErrorCode int64       `json:"error_code,omitzero"`     // the tool's number, failed only
+	Feed      *FeedChange `json:"feed,omitzero"`           // what an internal action made of the session's feeds
 	ID        string      `json:"id"`
 	MS        int64       `json:"ms"`
 	Reason    string      `json:"reason,omitzero"`

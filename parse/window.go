@@ -13,7 +13,7 @@ func Window(ms []messages.Message, n int) (kept []messages.Message, settled bool
 		return ms, false
 	}
 	first := 0
-	for first < len(ms) && ms[first].Role == messages.RoleSystem {
+	for first < len(ms) && (ms[first].Role == messages.RoleSystem || ms[first].Holds == messages.HoldsFeeds) {
 		first++
 	}
 	body := ms[first:]

@@ -39,16 +39,28 @@ func (p *Plan) lookup(r reference, viewer int32) found {
 	if n := p.named(r.name, viewer); n != none {
 		return p.result(n, r)
 	}
-	if p.o.Environment != nil {
-		switch v, status := p.o.Environment.Lookup(r.name); {
-		case status == Pending:
-			p.pending = append(p.pending, pend{node: none, soft: true, feed: r.name})
-			return found{kind: foundLater}
-		case status == Present && p.valid(v):
-			return p.part(v, r)
-		}
+	if f := p.known(p.o.Environment, r); f.kind != foundNothing {
+		return f
 	}
-	return p.target(r, viewer)
+	if f := p.target(r, viewer); f.kind != foundNothing || !r.braced || viewer == int32(len(p.nodes)) {
+		return f
+	}
+	return p.known(p.o.Variables, r)
+}
+
+// known asks an environment.
+func (p *Plan) known(env Environment, r reference) found {
+	if env == nil {
+		return found{}
+	}
+	switch v, status := env.Lookup(r.name); {
+	case status == Pending:
+		p.pending = append(p.pending, pend{node: none, soft: true, feed: r.name})
+		return found{kind: foundLater}
+	case status == Present && p.valid(v):
+		return p.part(v, r)
+	}
+	return found{}
 }
 
 // named gives the action that a name means as an output key or else as an id.

@@ -31,7 +31,10 @@ type Options struct {
 	ParameterBytes int // 0 is DefaultParameterBytes
 	GrowthBytes    int // 0 is DefaultGrowthBytes
 	Environment    Environment
-	Verbatim       bool // "$" in parameters means nothing
+	// Variables are those of the process that parameters may name, as ${NAME} alone:
+	// $NAME is not one of them, and in a response ${NAME} is text (design.md §11).
+	Variables Environment
+	Verbatim  bool // "$" in parameters means nothing
 }
 
 // Plan is the graph of one run. It belongs to one goroutine.

@@ -26,6 +26,8 @@ type reference struct {
 	n    int    // bytes it takes, with its sigils
 	name string // [A-Za-z_][A-Za-z0-9_]*
 	path string // "field.0.x", or ""
+	// braced tells ${name} from $name.
+	braced bool
 }
 
 // Whole gives the name of a text that is exactly one reference.
@@ -109,9 +111,9 @@ func refAt[T string | []byte](s T, whole bool) reference {
 				continue
 			}
 			if dot == 0 {
-				return reference{kind: refName, n: i + 1, name: string(s[2:i])}
+				return reference{kind: refName, n: i + 1, name: string(s[2:i]), braced: true}
 			}
-			return reference{kind: refName, n: i + 1, name: string(s[2:dot]), path: string(s[dot+1 : i])}
+			return reference{kind: refName, n: i + 1, name: string(s[2:dot]), path: string(s[dot+1 : i]), braced: true}
 		case dot == 0 && !nameByte(c, i == 2):
 			return reference{kind: refText, n: 1} // ${NAME:-x} of a shell, ${} and the like
 		case dot > 0 && (c < ' ' || c == '{' || c == '$' || c == '"' || c == 0x7f):

@@ -52,7 +52,8 @@ type Spec struct {
 	// (messages.Traits.Transcript); Reply is needed for it.
 	Transcript bool
 	Tools      []messages.ToolSpec
-	Primer     string // for Tools, where the caller keeps it
+	Primer     string          // for Tools, where the caller keeps it
+	Feeds      []messages.Feed // of the turn, in order
 	// Reply gives the exact bytes of a reply by its digest; nil leaves out what the
 	// model wrote in earlier turns of the run.
 	Reply func(messages.Digest) []byte
@@ -84,7 +85,7 @@ func ProjectTail(records iter.Seq[*messages.Record], spec Spec) (p messages.Proj
 
 func project(runs []*run, spec *Spec) messages.Projection {
 	p := messages.Projection{
-		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Tools: spec.Tools, Primer: spec.Primer,
+		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Tools: spec.Tools, Primer: spec.Primer, Feeds: spec.Feeds,
 	}
 	for _, r := range runs {
 		switch {
@@ -407,23 +408,32 @@ func failure(d *messages.TurnDecided) string {
 }
 
 // Assemble renders p and puts the dialect's primer in front as the system message
-// unless the dialect rendered one itself, or has none.
+// unless the dialect rendered one itself, or has none. Feeds stand in front of the
+// conversation, behind what the system says: they are data, and change with every turn.
 func Assemble(d Dialect, p messages.Projection) []messages.Message {
 	rendered := d.Render(p)
-	for i := range rendered {
-		if rendered[i].Role == messages.RoleSystem {
-			return rendered
+	own := slices.ContainsFunc(rendered, func(m messages.Message) bool { return m.Role == messages.RoleSystem })
+	primer := ""
+	if !own {
+		if primer = p.Primer; primer == "" {
+			primer = d.Primer(p.Tools)
 		}
 	}
-	primer := p.Primer
-	if primer == "" {
-		primer = d.Primer(p.Tools)
-	}
-	if primer == "" {
+	fed, any := feeds(p.Feeds)
+	if primer == "" && !any {
 		return rendered
 	}
-	out := make([]messages.Message, 0, 1+len(rendered))
-	out = append(out, messages.Message{Role: messages.RoleSystem, Text: primer})
+	out := make([]messages.Message, 0, 2+len(rendered))
+	if primer != "" {
+		out = append(out, messages.Message{Role: messages.RoleSystem, Text: primer})
+	}
+	for len(rendered) > 0 && rendered[0].Role == messages.RoleSystem {
+		out = append(out, rendered[0])
+		rendered = rendered[1:]
+	}
+	if any {
+		out = append(out, fed)
+	}
 	return append(out, rendered...)
 }
 

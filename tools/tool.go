@@ -74,6 +74,9 @@ type Call struct {
 	// Keep does an operation on a key-value relic of the session; nil where there is no
 	// session.
 	Keep func(ctx context.Context, k KeepCall) (result string, err error)
+	// Feeds does an internal action on the session's feeds and notes what it changed;
+	// nil for other actions.
+	Feeds func(ctx context.Context, action, args string) (result string, err error)
 	// Session reads other sessions; nil where a host offers none.
 	Session Reader
 	// Audit records an access decision; nil where nobody keeps them. It may be

@@ -43,6 +43,7 @@ import (
 //	approve #1 deny by= reason= digest= id=  an answer to the question about an action, or to id
 //	expire                                   questions may have expired
 //	speak "…" | hush finish=                 the reply of a stream judge, and its end
+//	feeds id:json id late                    values of feeds, or none; late: of what was asked for by name
 //	due #1                                   the next attempt's time has come
 //	repeat N …; … | quiet …                  $i counts; nothing is printed
 //	show phase|queue|state|groups|dropped|blobs
@@ -58,7 +59,7 @@ func init() {
 		"end": (*script).end, "action": (*script).action, "program": (*script).program, "verified": (*script).verified,
 		"turn": (*script).turn, "tick": (*script).tick, "timer": (*script).timer, "crash": (*script).crash,
 		"restart": (*script).restart, "lose": (*script).restart, "settle": (*script).settle, "show": (*script).show,
-		"approve": (*script).approve, "expire": (*script).expire, "speak": (*script).speak, "hush": (*script).silence, "stutter": (*script).stutter, "due": (*script).dueNow,
+		"approve": (*script).approve, "expire": (*script).expire, "speak": (*script).speak, "hush": (*script).silence, "stutter": (*script).stutter, "due": (*script).dueNow, "feeds": (*script).feeds,
 	}
 }
 
@@ -75,6 +76,12 @@ func (s *script) session(c *command) {
 			ProgramWall: c.dur("program_wall"), GenerationWall: c.dur("generation_wall"), TurnWall: c.dur("turn_wall"),
 			RunWall: c.dur("run_wall"), Actions: c.num("actions", 0), Tokens: c.num("tokens", 0), CostMicroUSD: c.num("cost", 0),
 		},
+	}
+	if ids := c.str("feeds", ""); ids != "" {
+		rules.Feeds = strings.Split(ids, ",")
+	}
+	if names := c.str("env", ""); names != "" {
+		rules.Environment = strings.Split(names, ",")
 	}
 	switch c.str("judge", "text") {
 	case "program":
@@ -139,6 +146,26 @@ func (s *script) silence(c *command) {
 func ownEvent(ev messages.Event) messages.Event {
 	ev.Text = append([]byte(nil), ev.Text...)
 	return ev
+}
+
+// feeds: each word is id:json, or id alone for one that failed.
+func (s *script) feeds(c *command) {
+	in := &FeedsReady{Ident: s.id(c)}
+	for _, w := range c.words {
+		if w == "late" {
+			continue
+		}
+		id, value, ok := strings.Cut(w, ":")
+		f := messages.Feed{ID: id, Value: value}
+		if !ok {
+			f.Error = "failed"
+		}
+		in.Feeds = append(in.Feeds, f)
+		if c.flag("late") {
+			in.Names = append(in.Names, id)
+		}
+	}
+	s.step(in)
 }
 
 func (s *script) dueNow(c *command) {

@@ -95,6 +95,11 @@ type Rules struct {
 	// thinks of it; "" lets it. It is pure; nil refuses nothing.
 	Refuse func(t messages.ActionType, name string) (reason string)
 
+	// Feeds are the ids of the manifest's feeds that are fetched, in order. Environment
+	// names the variables that parameters may write as ${NAME}.
+	Feeds       []string
+	Environment []string
+
 	ManifestDigest messages.Digest
 	LibraryDigest  messages.Digest
 	ToolsDigest    messages.Digest

@@ -173,16 +173,7 @@ func failures(checks []messages.TokenCheck) (all []string, lines []int64, furthe
 func (m *Machine) nextTurn(fs messages.Facts) {
 	m.flight = nil
 	m.to(Idle)
-	m.beginTurn()
-	if m.err != nil {
-		return
-	}
-	for i := len(m.out) - 1; i >= 0; i-- {
-		if o, ok := m.out[i].(*OpenModel); ok {
-			o.HaveCarry, o.Out, o.Scr = true, fs.Out, fs.Scr
-			break
-		}
-	}
+	m.beginTurn(&fs)
 }
 
 // endRun records the run's end, its last turn's, and releases turn and clocks.

@@ -41,11 +41,16 @@ type known struct {
 
 // waits tells that the open response stops at a reference.
 func (d *document) waits() bool {
-	if d.text == nil {
-		return false
-	}
-	_, waits := d.text.Waits()
+	_, waits := d.waiting()
 	return waits || d.end != nil
+}
+
+// waiting tells what it waits for.
+func (d *document) waiting() (plan.Wait, bool) {
+	if d.text == nil {
+		return plan.Wait{}, false
+	}
+	return d.text.Waits()
 }
 
 // partOf says what an event is to the gate.
@@ -230,6 +235,9 @@ func (m *Machine) pump() (fault string) {
 			m.grow(d.text.Resume(nil))
 			if d.end != nil && d.text.Done() {
 				m.endUnit(d.end)
+			}
+			if w, waits := d.waiting(); waits && w.Feed != "" {
+				m.wantFeed(w.Feed)
 			}
 		}
 		if len(d.queue) == 0 {

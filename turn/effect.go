@@ -63,7 +63,8 @@ type OpenModel struct {
 	ScrDigest messages.Digest
 	State     []byte
 	LastError string
-	Note      string // what withdrawn runs have done
+	Note      string          // what withdrawn runs have done
+	Feeds     []messages.Feed // of the prompt, in order
 }
 
 // CancelModel ends the stream; nothing it says later counts. An OpenModel that

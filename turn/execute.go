@@ -325,10 +325,14 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	if c.started && c.Class.Durable() {
 		hold = EndedHold
 	}
-	m.flight.lastEnd = m.persist(&messages.ActionEnded{
+	body := &messages.ActionEnded{
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
 		Tokens: c.used.Tokens, CostUSD: c.used.CostUSD, Actions: c.used.Actions, Children: c.children,
-	}, hold).Seq
+	}
+	if c.typ == messages.TypeInternal && state == messages.ActionOK {
+		body.Feed = end.Feed
+	}
+	m.flight.lastEnd = m.persist(body, hold).Seq
 	if c.typ == messages.TypeInternal && !c.planned { // every call is audited (streaming.md §7.4)
 		m.persist(&messages.Audit{
 			Who: m.cfg.SID, What: "internal " + c.Name, Allowed: c.started, Text: c.Reason,

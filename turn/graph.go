@@ -46,9 +46,9 @@ func (m *Machine) planTurn() (fault string) {
 // newGraph makes the plan of the open run. What earlier turns of it did comes from
 // their records, after a restart.
 func (m *Machine) newGraph() (fault string) {
-	env := &environment{Environment: nowhere{}}
+	env := &environment{Environment: names{m}}
 	g := &graph{run: m.state.Open.Run, env: env, plan: plan.New(plan.Options{
-		Parallel: m.cfg.Limits.Parallel, Environment: env,
+		Parallel: m.cfg.Limits.Parallel, Environment: env, Variables: variables{m},
 		Verbatim: m.cfg.Judge.Traits().Verbatim,
 	})}
 	// A settlement may have ended the run they are of, and begun this one.
@@ -136,6 +136,9 @@ func (g *graph) relive(recs []*messages.Record) error {
 		if effects, err = g.plan.Ended(effects[:0], ref, out); err != nil {
 			return err
 		}
+		if b.Type == messages.TypeInternal && b.Name == messages.InternalClearContext && out.State == plan.OK {
+			g.plan.Forget()
+		}
 	}
 	if !begun {
 		return nil
@@ -143,12 +146,6 @@ func (g *graph) relive(recs []*messages.Record) error {
 	_, err := g.plan.End(effects[:0])
 	return err
 }
-
-// nowhere is the environment of a session without feeds.
-type nowhere struct{}
-
-// Lookup implements plan.Environment.
-func (nowhere) Lookup(string) (string, plan.Status) { return "", plan.Absent }
 
 // declareAction takes an action at its place in the document.
 func (m *Machine) declareAction(a *messages.Action) (fault string) {
@@ -234,7 +231,9 @@ func (m *Machine) runPlan() (fault string) {
 		c := f.any(e.Ref.ID)
 		switch {
 		case e.Kind == plan.Fetch:
-			g.todo = g.plan.FeedReady(g.todo, e.Feed)
+			if m.acts(f) {
+				m.wantFeed(e.Feed)
+			}
 		case c == nil || c.ref != e.Ref:
 			// Of an earlier turn of the run: detached, and nobody waits for it.
 		case e.Kind == plan.End:
@@ -329,6 +328,9 @@ func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
 		}
 	}
 	if c.typ == messages.TypeInternal && state == plan.OK {
+		if c.Name == messages.InternalClearContext {
+			g.plan.Forget()
+		}
 		g.env.variables = g.env.variables.Apply(c.Name, c.Args)
 	}
 	g.todo, err = g.plan.Ended(g.todo, c.ref, plan.Outcome{State: state, Reason: c.Reason, Value: c.Value})

@@ -126,7 +126,9 @@ type ActionEnded struct {
 	Used      messages.Budget // of the run's budget, by the attempt
 	// Children are the runs that the attempt brought about in child sessions.
 	Children []messages.ChildLink
-	Audits   []messages.Audit
+	// Feed is what an internal action made of the session's feeds.
+	Feed   *messages.FeedChange
+	Audits []messages.Audit
 }
 
 // RelicCall does one operation on a key-value relic for an action that has begun; the
@@ -197,10 +199,13 @@ type ChildDown struct {
 // Run holds all records of the open run: an action may name what an earlier turn of
 // its run did, also one that this restart ends. Only dialects that act while the reply
 // streams need it.
+//
+// Feeds are the values that feed.injected records among Turn name.
 type Settle struct {
 	Turn   []*messages.Record
 	Events []messages.Event
 	Run    []*messages.Record
+	Feeds  map[messages.Digest]string
 }
 
 // Approve answers the question of a call that needs confirmation. Digest is that of

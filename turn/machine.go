@@ -77,6 +77,9 @@ type flight struct {
 	said     []Emission // all that is recorded
 	again    repeat
 
+	opening *OpenModel // waits for the feeds of its prompt
+	feeds   fed
+
 	known   known            // of a restored turn: what is recorded of its reply
 	heard   []messages.Event // and what its decoder says, until it is read again
 	asked   []messages.Code  // lints of the request
@@ -201,6 +204,8 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 		m.actionEnded(in)
 	case *RelicCall:
 		m.relicCall(in)
+	case *FeedsReady:
+		m.feedsReady(in)
 	case *Due:
 		m.dueAgain(in)
 	case *ProgramEnd:
@@ -349,7 +354,7 @@ func (m *Machine) nextRun() {
 	}
 	m.beginRun()
 	m.runClock()
-	m.beginTurn()
+	m.beginTurn(nil)
 }
 
 // beginRun takes the first run out of the queue.
@@ -374,8 +379,9 @@ func (m *Machine) draw() (text string, ok bool) {
 	return base64.RawURLEncoding.EncodeToString(raw[:]), true
 }
 
-// beginTurn takes the session from IDLE into a new turn.
-func (m *Machine) beginTurn() {
+// beginTurn takes the session from IDLE into a new turn. carry are the facts of the
+// turn before, nil where this process has none.
+func (m *Machine) beginTurn(carry *messages.Facts) {
 	nonce, ok := m.draw()
 	if !ok {
 		return
@@ -399,11 +405,15 @@ func (m *Machine) beginTurn() {
 		Manifest: m.cfg.ManifestDigest, Library: m.cfg.LibraryDigest, Tools: m.cfg.ToolsDigest, Limits: m.cfg.LimitsDigest,
 	}, 0)
 	text, userdata := m.said(run)
-	m.do(&OpenModel{
+	open := &OpenModel{
 		After: begin.Seq, Ident: f.Ident, Run: run.Run, Pass: f.pass, Ordinal: m.state.Requests,
 		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Note: m.state.Note,
 		OutDigest: m.state.OutDigest, ScrDigest: m.state.ScrDigest,
-	})
+	}
+	if carry != nil {
+		open.HaveCarry, open.Out, open.Scr = true, carry.Out, carry.Scr
+	}
+	m.openModel(open)
 	if d := m.cfg.Limits.GenerationWall; d > 0 {
 		m.setTimer(ClockGeneration, m.now.Add(d))
 	}

@@ -39,6 +39,7 @@ func (o *Outbox) Add(effects, ready []Effect) []Effect {
 			continue
 		case *CancelModel:
 			o.withdraw(func(h Effect) bool { s, ok := h.(*OpenModel); return ok && s.Ident == e.Ident })
+			o.withdraw(func(h Effect) bool { s, ok := h.(*FetchFeeds); return ok && s.Ident == e.Ident })
 		case *StopProgram:
 			if o.withdraw(func(h Effect) bool { s, ok := h.(*RunProgram); return ok && s.Ident == e.Ident }) {
 				ready = append(ready, &StopProgram{Ident: e.Ident, Code: e.Code, Withdrawn: true})

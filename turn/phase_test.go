@@ -25,6 +25,7 @@ func inputsAt(id Ident) []Input {
 		&ChildDown{Ident: id, Child: ChildAction, ID: "#1"}, &ChildDown{Ident: id, Child: "?"}, &Settle{},
 		&Approve{Approval: "x", Answer: messages.GateApprove, By: "u"}, &Expire{},
 		&RelicCall{Ident: id, ID: "#1", Key: "k", Relic: "r", Args: `{"operation":"set","key":"a","value":1}`},
+		&FeedsReady{Ident: id}, &FeedsReady{Ident: id, Names: []string{"f"}, Feeds: []messages.Feed{{ID: "f"}}},
 	}
 }
 
@@ -76,14 +77,15 @@ func TestEveryInputInEveryPhase(t *testing.T) {
 	//                          Open Submit Cancel | ModelOpened ModelSwitched Decoded ReplyEnd | Emitted
 	//                          ProgramCall Judged ActionEnded ProgramEnd | Verified | Timer turn, grace |
 	//                          ChildDown model, interpreter, action, unknown | Settle |
-	//                          Approve (refused by an answer), Expire | RelicCall
+	//                          Approve (refused by an answer), Expire | RelicCall |
+	//                          FeedsReady that nobody asked for
 	want := map[Phase]string{
-		Idle:       "ihh dddd ddddd d dd dddd h hh d",
-		Generating: "ihh hhhh ddddd i hd hddi i hh d",
-		Running:    "ihh dddd hhhhh i hd dhhi i hh h",
-		Draining:   "ihh dddd hhdhh i hh dhhi i hh h",
-		Suspended:  "ihh dddd ddddd i dd dddi i hh d",
-		Verifying:  "ihh dddd ddddd h hd dddi i hh d",
+		Idle:       "ihh dddd ddddd d dd dddd h hh d dd",
+		Generating: "ihh hhhh ddddd i hd hddi i hh d dd",
+		Running:    "ihh dddd hhhhh i hd dhhi i hh h dd",
+		Draining:   "ihh dddd hhdhh i hh dhhi i hh h dd",
+		Suspended:  "ihh dddd ddddd i dd dddi i hh d dd",
+		Verifying:  "ihh dddd ddddd h hd dddi i hh d dd",
 	}
 	for phase, row := range want {
 		row = strings.ReplaceAll(row, " ", "")

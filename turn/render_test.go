@@ -54,6 +54,14 @@ func render(e Effect, now time.Time) string {
 		w.quoted("memory", string(e.State))
 		w.quoted("last_error", e.LastError)
 		w.quoted("note", e.Note)
+		for _, f := range e.Feeds {
+			w.str("feed", f.ID+":"+f.Value+f.Error)
+		}
+	case *FetchFeeds:
+		w.put(fmt.Sprintf("fetch-feeds t%d r%d", e.Turn, e.Run))
+		for _, name := range e.Names {
+			w.put(name)
+		}
 	case *CancelModel:
 		w.put(fmt.Sprintf("cancel-model t%d", e.Turn))
 	case *RunProgram:
@@ -177,6 +185,11 @@ func renderBody(w *words, body messages.Body) {
 		w.str("reason", b.Reason)
 		w.quoted("result", b.Result)
 		w.num("error_code", b.ErrorCode)
+	case *messages.FeedInjected:
+		w.put(b.ID)
+		w.str("error", b.Error)
+		w.flag("stale", b.Stale)
+		w.flag("truncated", b.Truncated)
 	case *messages.ParseFault:
 		w.put(string(b.Code))
 	case *messages.Lint:

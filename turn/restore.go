@@ -88,9 +88,17 @@ func (m *Machine) rebuild(in *Settle) *flight {
 		began: time.Unix(0, t.Began).UTC(), chunked: m.now, open: -1,
 	}
 	for _, r := range recs {
-		if r.Turn == t.Index {
-			f.remember(r)
+		if r.Turn != t.Index {
+			continue
 		}
+		if b, ok := r.Body.(*messages.FeedInjected); ok {
+			value, there := in.Feeds[b.Digest]
+			if !there && b.Error == "" {
+				return nil
+			}
+			f.feeds.keep(b.Feed(value))
+		}
+		f.remember(r)
 	}
 	m.flight = f
 	if fault := m.recollect(in.Events); fault != "" || !f.replied {

@@ -30,6 +30,7 @@ type rig struct {
 	folded State // of log
 	groups int   // steps with an eager record since the last look
 
+	blobs  map[messages.Digest]string
 	heard  map[int64][]hearing // by turn: what a decoder would say again
 	timers [NumClocks]*SetTimer
 	shown  int64 // last record published, over all activations
@@ -124,6 +125,12 @@ func (r *rig) step(in Input) (effects, ready []Effect, err error) {
 		switch e := e.(type) {
 		case *Persist:
 			rec := e.Record
+			for _, b := range e.Blobs {
+				if r.blobs == nil {
+					r.blobs = map[messages.Digest]string{}
+				}
+				r.blobs[b.Digest] = string(b.Data)
+			}
 			if rec.TS.Location() != time.UTC || !rec.TS.Equal(r.now) {
 				r.t.Fatalf("record %d: ts %v at %v", rec.Seq, rec.TS, r.now)
 			}
@@ -183,6 +190,12 @@ func (r *rig) recorded() *Settle {
 	in.Turn = append(in.Turn, r.log[t.Seq-1:]...)
 	left := 0
 	for _, rec := range in.Turn {
+		if b, ok := rec.Body.(*messages.FeedInjected); ok {
+			if in.Feeds == nil {
+				in.Feeds = map[messages.Digest]string{}
+			}
+			in.Feeds[b.Digest] = r.blobs[b.Digest]
+		}
 		if c, ok := rec.Body.(*messages.ModelChunk); ok && rec.Turn == t.Index {
 			left += len(c.Bytes)
 		}

@@ -46,7 +46,7 @@ func (m *Machine) settle(in *Settle) {
 	m.to(EmitNext)
 	m.to(Idle)
 	m.runClock()
-	m.beginTurn()
+	m.beginTurn(nil)
 }
 
 // bygone keeps the records of those earlier turns of the open run that are over, for

@@ -40,6 +40,8 @@ type State struct {
 	Note string `json:"note,omitzero"`
 	// Relics are the key-value ones by name: JSON by key.
 	Relics map[string]map[string]string `json:"relics,omitzero"`
+	// Feeds are those that its model changed, the latest of each.
+	Feeds SessionFeeds `json:"feeds,omitzero"`
 }
 
 // Question is what a call that needs confirmation asks.
@@ -222,6 +224,8 @@ func (s *State) impossible() string {
 		return "questions"
 	case len(s.Variables) > MaxVariables:
 		return "variables"
+	case len(s.Feeds.Edits) > MaxFeedEdits || s.Feeds.Cleared > s.Feeds.Changed || s.Feeds.Changed > s.Seq:
+		return "feeds"
 	}
 	for i := range s.Queue {
 		if s.strange(&s.Queue[i]) {
@@ -413,6 +417,9 @@ func (s *State) applyTurn(r *messages.Record) {
 		t.Calls = append(t.Calls, shapeOf(a, b))
 		run.did(&a, b.State)
 		run.spend(b)
+		if b.Feed != nil {
+			s.changeFeeds(r.Seq, b.Feed)
+		}
 		if a.Type == messages.TypeInternal && b.State == messages.ActionOK {
 			s.setVariables(t, a.Name, a.Args)
 		}

@@ -22,6 +22,7 @@ func fullState() State {
 		Note:      "n",
 		Keep:      []byte{1},
 		Window:    &Window{Waiting: Waiting{Run: 2, Seq: 35, Text: "w", Policy: messages.Interrupt, Userdata: "u", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, More: []Part{{Seq: 36}}, Merged: []Part{{Seq: 37}}}, Opened: 3, Until: 4},
+		Feeds:     SessionFeeds{Edits: []FeedEdit{{ID: "f", Added: true, Gone: true, Disabled: true, Spec: "{}", Since: 3}}, Cleared: 2, Changed: 4},
 		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},
 		Detached: []Detached{{Run: 2, Turn: 5, OpenAction: OpenAction{
 			ID: "f", Name: "y", Args: "{}", Class: messages.Pure, Started: true, Type: messages.TypeRelic, Detached: true, Attempt: 1,

@@ -51,7 +51,7 @@ func (m *Machine) ask(c *call, in *Judged) {
 func (m *Machine) waits() bool {
 	f := m.flight
 	if f.doc != nil {
-		return f.replied && m.graph.plan.Stalled()
+		return f.replied && len(f.feeds.asked) == 0 && m.graph.plan.Stalled()
 	}
 	n := 0
 	for i := range f.calls {

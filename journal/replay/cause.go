@@ -72,6 +72,9 @@ func (p *player) cause(r *messages.Record) (turn.Input, error) {
 		return p.changed(r, b), nil
 	case *messages.Audit, *messages.ActionEnded:
 		return p.actionEnded(r)
+	case *messages.FeedInjected:
+		fd, err := p.feed(b)
+		return &turn.FeedsReady{Ident: id, Names: []string{b.ID}, Feeds: []messages.Feed{fd}}, err
 	}
 	return nil, p.stuck(r, "nothing in the journal brings it about")
 }
@@ -128,6 +131,7 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 			}
 			// Also one that was lost when the grace was over: what came of it is the same.
 			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
+			in.Feed = b.Feed
 			in.Used = messages.Budget{Actions: b.Actions, CostUSD: b.CostUSD, Tokens: b.Tokens}.Minus(p.used[action{r.Turn, b.ID}])
 			in.Children = b.Children
 			return in, nil
@@ -172,6 +176,10 @@ func (p *player) perform(e turn.Effect) error {
 	switch e := e.(type) {
 	case *turn.SetTimer:
 		p.gens[e.Clock] = e.Gen
+	case *turn.FetchFeeds:
+		if len(e.Names) == 0 {
+			p.fetch, p.gen = e, nil
+		}
 	case *turn.OpenModel:
 		p.asks, p.checks = nil, nil
 		p.look(e.Turn)

@@ -66,7 +66,7 @@ func (p *player) generate(r *messages.Record) error {
 		return p.step(r.TS, &turn.ModelSwitched{Ident: id, Fallback: messages.ModelFallback{From: from, Reason: b.Reason, To: b.To}})
 	case *messages.ModelChunk:
 		return p.chunk(r, b)
-	case *messages.Audit, *messages.RelicChanged, *messages.ActionStarted, *messages.ActionApproval, *messages.ActionEnded:
+	case *messages.Audit, *messages.RelicChanged, *messages.ActionStarted, *messages.ActionApproval, *messages.ActionEnded, *messages.FeedInjected:
 		return p.caused(r)
 	case *messages.Control:
 		if b.What == messages.ControlModelError {
@@ -251,12 +251,12 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 	proj := messages.Projection{
 		SID: p.src.Key.SID(), Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
-		Out: e.Out, Scr: e.Scr, Tools: p.agent.Specs, Primer: p.agent.Primer, LastError: e.LastError, Note: e.Note,
+		Out: e.Out, Scr: e.Scr, Tools: p.agent.Specs, Primer: p.agent.Primer, LastError: e.LastError, Note: e.Note, Feeds: e.Feeds,
 	}
 	if !p.agent.Dialect.Traits().Carry {
 		var failed error
 		proj = prompt.Project(slices.Values(p.src.Records[:p.at]), prompt.Spec{
-			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Tools: p.agent.Specs, Primer: p.agent.Primer,
+			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Tools: p.agent.Specs, Primer: p.agent.Primer, Feeds: e.Feeds,
 			Transcript: p.agent.Dialect.Traits().Transcript,
 			Reply: func(d messages.Digest) []byte {
 				b, err := p.blob(d)

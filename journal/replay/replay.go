@@ -160,6 +160,7 @@ type player struct {
 	begun   map[action]turn.Ident    // by which life of its turn
 	due     map[string]*turn.Schedule
 	used    map[action]messages.Budget // by the attempts that failed
+	fetch   *turn.FetchFeeds           // of a prompt, not answered yet
 
 	// Of the turn.
 	gen   *generation
@@ -228,6 +229,9 @@ func (p *player) one(r *messages.Record) error {
 	if in := p.meanwhile(r); in != nil {
 		return p.step(r.TS, in)
 	}
+	if p.fetch != nil {
+		return p.feeds(r)
+	}
 	if in := p.answer(r); in != nil {
 		return p.step(r.TS, in)
 	}
@@ -272,7 +276,7 @@ func (p *player) activate(epoch int64) error {
 	p.sealer = journal.NewSealer(journal.SealerConfig{
 		Head: journal.Head{SID: p.src.Key.SID(), Inc: p.src.Inc, Seq: p.anchor.Seq, Hash: p.anchor.Hash}, Epoch: epoch, Rand: salts{p}, Receipts: journal.ReceiptsOff,
 	})
-	p.gen, p.asks, p.checks, p.begun, p.due = nil, nil, nil, nil, nil
+	p.gen, p.asks, p.checks, p.begun, p.due, p.fetch = nil, nil, nil, nil, nil, nil
 	return nil
 }
 

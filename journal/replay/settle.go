@@ -42,6 +42,15 @@ func (p *player) settle(r *messages.Record) error {
 			}
 		case *messages.ModelReply:
 			reply = b
+		case *messages.FeedInjected:
+			fd, err := p.feed(b)
+			if err != nil {
+				return err
+			}
+			if in.Feeds == nil {
+				in.Feeds = map[messages.Digest]string{}
+			}
+			in.Feeds[b.Digest] = fd.Value
 		}
 	}
 	if reply != nil {

@@ -1,0 +1,280 @@
+package actors
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/supervisor"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/turn"
+)
+
+// Feeds are what an agent's sessions know of context feeds.
+type Feeds struct {
+	Set    feeds.Set // of the manifest
+	Agent  feeds.AgentFacts
+	Ingest *feeds.Ingester // nil: there is nothing to ingest from
+	// Permission is what internal actions may do to feeds.
+	Permission feeds.Permission
+	// Environment reads a variable that parameters may name; nil knows none.
+	Environment func(name string) (string, bool)
+}
+
+// attendance is what an awake session has of feeds: while it lasts, its periodic feeds
+// tick on the host's wheel.
+type attendance struct {
+	set   feeds.Set
+	who   feeds.Session
+	at    *whereabouts
+	ticks bool  // the keeper knows of the session
+	seen  int64 // the latest change of the session's feeds that set has
+}
+
+// whereabouts says which turn a session is in, to internal sources.
+type whereabouts struct{ run, turn atomic.Int64 }
+
+// attend begins to keep the session's feeds.
+func (s *session) attend() {
+	at, agent, sid := &whereabouts{}, s.ref.agent, s.ref.sid
+	opened := time.Unix(s.inc.Time().UnixTime())
+	facts := func() feeds.Facts {
+		return feeds.Facts{
+			Session: feeds.SessionFacts{ID: sid, Run: at.run.Load(), Turn: at.turn.Load(), Opened: opened}, Agent: agent.Feeds.Agent,
+		}
+	}
+	s.feeds = &attendance{at: at, who: feeds.Session{
+		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest,
+		Fetcher: &fetcher{host: s.host, agent: agent, sid: sid, inc: s.inc, epoch: s.sealer.Epoch()},
+	}}
+	s.syncFeeds()
+}
+
+// syncFeeds takes over the set as the manifest and the session's records have it.
+func (s *session) syncFeeds() {
+	f, state := s.feeds, &s.machine.State().Feeds
+	f.seen = state.Changed
+	edits := make([]feeds.Edit, len(state.Edits))
+	for i, e := range state.Edits {
+		edits[i] = feeds.Edit{ID: e.ID, Added: e.Added, Gone: e.Gone, Spec: e.Spec, Since: e.Since}
+	}
+	set, err := s.ref.agent.Feeds.Set.With(edits, state.Cleared)
+	if err != nil { // another release wrote them
+		s.host.log.Error("the feeds that the model made cannot be read; those of the manifest are used", zap.String("SID", s.ref.sid), zap.Error(err))
+		set = s.ref.agent.Feeds.Set
+	}
+	f.set = set
+	if keeper := s.host.cfg.Feeds; keeper != nil && (f.ticks || f.set.Len() > 0) {
+		f.ticks = true
+		keeper.Sync(f.who, f.set)
+	}
+}
+
+// doFeeds does an internal action on feeds (streaming.md §7.4). What it changes counts
+// when its end is recorded.
+func (a *action) doFeeds(ctx context.Context, name, args string) (string, error) {
+	keeper := a.host.cfg.Feeds
+	call := feeds.Call{Name: name, Params: args, Permission: a.agent.Feeds.Permission, Now: a.host.cfg.Now()}
+	if keeper != nil {
+		call.Counter = keeper.Counter()
+		call.Value = func(e feeds.Entry) (feeds.Value, bool) { return keeper.Value(a.feeds.who.Key, e) }
+	}
+	out, err := a.set.Do(call)
+	if err != nil {
+		return "", tools.Refuse(feeds.FailureReason(err), err.Error())
+	}
+	if out.Fetch != "" {
+		_, v, known, _ := keeper.Get(ctx, a.feeds.who, a.set, out.Fetch, true)
+		e, _ := a.set.Get(out.Fetch)
+		return feeds.GetResult(e, v, known, a.host.cfg.Now(), call.Counter), nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.change = out.Change()
+	}
+	return out.Result, nil
+}
+
+// dismiss ends it. Values stay in the cache for the next activation.
+func (s *session) dismiss() {
+	if f := s.feeds; f != nil && f.ticks {
+		f.ticks = false
+		s.host.cfg.Feeds.Stop(f.who.Key)
+	}
+}
+
+// FeedState is what is known of a feed of a session.
+type FeedState struct {
+	ID       string
+	Trigger  string // on_demand or periodic
+	Source   string // its kind, and what is called: "tool git.log", "internal system_clock"
+	Interval time.Duration
+	Added    bool // by the model
+	Disabled bool
+	Pinned   bool
+	Updated  time.Time // of the value that is kept; zero for none
+	Stale    bool      // there is none, or a refresh should have replaced it
+	Value    string    // JSON, before limits; "" for none
+}
+
+func (s *session) feedStates() []FeedState {
+	var all []FeedState
+	for _, e := range s.feeds.set.Entries() {
+		st := FeedState{
+			ID: e.ID, Trigger: string(e.Trigger), Source: strings.TrimRight(string(e.Source.Kind)+" "+e.Source.Name+e.Source.Action, " "),
+			Interval: e.Interval, Added: e.Added, Disabled: e.Disabled, Pinned: e.Pinned, Stale: true,
+		}
+		if keeper := s.host.cfg.Feeds; keeper != nil {
+			v, known, stale := keeper.Status(s.feeds.who.Key, e)
+			if st.Stale = stale; known {
+				st.Updated, st.Value = v.At, v.JSON
+			}
+		}
+		all = append(all, st)
+	}
+	return all
+}
+
+// fetchFeeds gets what a turn asks for, on a goroutine of the pool: the keeper bounds
+// how long a prompt waits, the turn's end how long a reference does.
+func (s *session) fetchFeeds(e *turn.FetchFeeds) {
+	f := s.feeds
+	f.at.run.Store(e.Run)
+	f.at.turn.Store(e.Turn)
+	ctx, h, box, agent, who, set := s.air.ctx, s.host, s.box, s.ref.agent, f.who, f.set
+	h.run(func() {
+		in := &turn.FeedsReady{Ident: e.Ident, Names: e.Names}
+		supervisor.Guard(func() {
+			if len(e.Names) == 0 {
+				in.Feeds = h.promptFeeds(ctx, who, set)
+				return
+			}
+			for _, name := range e.Names {
+				in.Feeds = append(in.Feeds, h.feed(ctx, agent, who, set, name))
+			}
+		}, func(crash *supervisor.Crash) {
+			h.log.Error("fetching feeds crashed", zap.String("SID", who.Key), zap.ByteString("stack", crash.Stack))
+			in.Feeds = nil
+			for _, name := range e.Names {
+				in.Feeds = append(in.Feeds, messages.Feed{ID: name, Error: feeds.ErrorFailed})
+			}
+		})
+		box.post(in)
+	})
+}
+
+func (h *Host) promptFeeds(ctx context.Context, who feeds.Session, set feeds.Set) []messages.Feed {
+	if h.cfg.Feeds == nil {
+		return nil
+	}
+	els := h.cfg.Feeds.Prompt(ctx, who, set)
+	out := make([]messages.Feed, len(els))
+	for i := range els {
+		if els[i].Cause != nil {
+			h.log.Info("a feed is not fresh", zap.String("feed", els[i].ID), zap.String("session", who.Key), zap.Error(els[i].Cause))
+		}
+		out[i] = els[i].Feed()
+	}
+	return out
+}
+
+// feed gets one feed, or a variable of the environment.
+func (h *Host) feed(ctx context.Context, agent *Agent, who feeds.Session, set feeds.Set, id string) messages.Feed {
+	if name, ok := strings.CutPrefix(id, messages.EnvironmentFeed); ok {
+		if agent.Feeds.Environment != nil {
+			if v, ok := agent.Feeds.Environment(name); ok {
+				quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(v, "\ufffd"))
+				return messages.Feed{ID: id, Value: string(quoted)}
+			}
+		}
+		return messages.Feed{ID: id, Error: feeds.ErrorFailed}
+	}
+	if h.cfg.Feeds != nil {
+		if el, _, _, ok := h.cfg.Feeds.Get(ctx, who, set, id, false); ok {
+			return el.Feed()
+		}
+	}
+	return messages.Feed{ID: id, Error: feeds.ErrorFailed}
+}
+
+// fetcher calls what feeds name as their sources. There is no ledger of it: a feed reads,
+// and nobody can be asked about it, so a source that the gate does not simply approve
+// is denied.
+type fetcher struct {
+	host  *Host
+	agent *Agent
+	sid   string
+	inc   messages.Incarnation
+	epoch int64
+}
+
+// Fetch implements feeds.Fetcher.
+func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
+	typ, targets := messages.ActionType(src.Kind), f.agent.Targets
+	class, ok := targets.Find(typ, src.Name)
+	if !ok {
+		return "", messages.Errorf(messages.ErrConfig, "%s %s is not available", typ, src.Name)
+	}
+	digest := sha256.Sum256([]byte(src.Params))
+	v := f.agent.Gate.Decide(tools.Request{SID: f.sid, Tool: src.Name, Class: class, ArgsDigest: digest})
+	if v.Answer != messages.GateApprove {
+		return "", messages.Errorf(messages.ErrDenied, "%s of %s %s: a feed cannot wait for anybody", v.Answer, typ, src.Name)
+	}
+	if d := targets.Timeout(typ, src.Name); d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, d, messages.Errorf(messages.ErrTimeout, "the source's time is up"))
+		defer cancel()
+	}
+	// No two fetches are the same call to a service that heeds keys.
+	key := sha256.Sum256(fmt.Appendf(nil, "feed\n%s\n%s\n%s\n%x\n%d", f.inc, typ, src.Name, digest, f.host.cfg.Now().UnixNano()))
+	call := &tools.Call{
+		SID: f.sid, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1, Session: reader{f.host},
+	}
+	type answer struct {
+		value string
+		err   error
+		crash *supervisor.Crash
+	}
+	done := make(chan answer, 1)
+	f.host.run(func() {
+		supervisor.Guard(func() {
+			value, err := targets.Do(ctx, call, typ, src.Params)
+			done <- answer{value: value, err: err}
+		}, func(crash *supervisor.Crash) { done <- answer{crash: crash} })
+	})
+	take := func(a answer) (string, error) {
+		if a.crash != nil {
+			panic(a.crash) // the keeper counts it, and restarts the feed with back-off
+		}
+		if a.err != nil {
+			_, text := tools.Failure(a.err)
+			return "", &messages.Error{Code: messages.ErrActionsRuntime, Reason: "failed", Detail: text, Cause: a.err}
+		}
+		return a.value, nil
+	}
+	select {
+	case a := <-done:
+		return take(a)
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(overrunGrace)
+	defer grace.Stop()
+	select {
+	case a := <-done:
+		return take(a)
+	case <-grace.C:
+		f.host.cfg.Observer.Orphan()
+		f.host.log.Warn("a feed's source overran its time and was left behind", zap.String("SID", f.sid), zap.String("source", src.Name))
+		return "", context.Cause(ctx)
+	}
+}

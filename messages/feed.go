@@ -1,0 +1,46 @@
+package messages
+
+// Feed is a context feed as one turn has it (streaming.md §7.3), or a variable of the
+// environment that an action of the turn named: what $id, or ${NAME}, stands for until
+// the turn is decided.
+type Feed struct {
+	ID        string // of a feed; EnvironmentFeed and a name, of a variable
+	Stale     bool   // an older value, because the last refresh failed or is late
+	Truncated bool   // cut to the limits of the feed
+	Error     string // there is no value: timeout or failed
+	Value     string // JSON, as injected; "" with Error
+}
+
+// EnvironmentFeed begins the ID of a variable of the environment. No feed's id holds
+// a dot.
+const EnvironmentFeed = "env."
+
+// FeedChange is what an internal action made of a session's feeds (streaming.md §7.4).
+// It stands in the action's end: both are there, or neither is.
+type FeedChange struct {
+	Added    bool   `json:"added,omitzero"`    // the feed is the model's, not the manifest's
+	Cleared  bool   `json:"cleared,omitzero"`  // no value fetched before is used again, of any feed
+	Disabled bool   `json:"disabled,omitzero"` // it is not fetched
+	Fresh    bool   `json:"fresh,omitzero"`    // values fetched before are not its own
+	Gone     bool   `json:"gone,omitzero"`     // it was removed
+	ID       string `json:"id,omitzero"`
+	Spec     string `json:"spec,omitzero"` // JSON: the feed as a manifest has it, params as text
+}
+
+// FeedInjected says what a turn has of a feed. The value is the blob; there is none
+// with Error.
+type FeedInjected struct {
+	Digest    Digest `json:"digest"`
+	Error     string `json:"error,omitzero"`
+	ID        string `json:"id"`
+	Stale     bool   `json:"stale,omitzero"`
+	Truncated bool   `json:"truncated,omitzero"`
+}
+
+// Kind implements Body.
+func (*FeedInjected) Kind() Kind { return KindFeedInjected }
+
+// Feed is the feed with its value, which is read from the blob.
+func (f *FeedInjected) Feed(value string) Feed {
+	return Feed{ID: f.ID, Stale: f.Stale, Truncated: f.Truncated, Error: f.Error, Value: value}
+}
