@@ -2,6 +2,7 @@ package stile
 
 import (
 	"context"
+	"slices"
 
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/manifest"
@@ -15,7 +16,8 @@ import (
 // name them (streaming.md §7.4). m has its defaults.
 func internals(t *tools.Targets, d parse.Dialect, m manifest.InternalActions) error {
 	if tr := d.Traits(); !tr.InStreamActions || tr.Verbatim {
-		if m.Allowed != nil && len(*m.Allowed) > 0 {
+		// A manifest that was made for another dialect has that one's defaults.
+		if m.Allowed != nil && len(*m.Allowed) > 0 && !slices.Equal(*m.Allowed, *manifest.Default("cortex").InternalActions.Allowed) {
 			return &messages.Error{Code: messages.ErrConfig, Field: "internal_actions.allowed_actions", Detail: "the dialect " + d.Name() + " knows no actions on the session itself"}
 		}
 		return nil

@@ -60,6 +60,25 @@ func (a *app) shower(asJSON bool) func(stile.Update) error {
 	}
 }
 
+// watcher gives what shows the updates of a run that is under way: on a terminal that
+// can, growing text and a table of actions in place (live); done ends that.
+func (a *app) watcher(asJSON bool) (show func(stile.Update) error, done func() error) {
+	if asJSON || a.size == nil || !a.outTerminal || a.env("TERM") == "dumb" {
+		return a.shower(asJSON), func() error { return nil }
+	}
+	l := newLive(a.out, a.colour(), a.size, time.Now)
+	stop, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		l.run(stop)
+	}()
+	return l.update, func() error {
+		close(stop)
+		<-over
+		return l.end()
+	}
+}
+
 // conclude gives a run's exit status: an interrupt that ended it counts as one.
 func conclude(ctx context.Context, d stile.Outcome, err error) error {
 	if err != nil {

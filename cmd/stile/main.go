@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
 )
 
 func main() {
@@ -17,6 +18,10 @@ func main() {
 	os.Exit(execute(ctx, os.Args[1:], console{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv,
 		inTerminal: isatty.IsTerminal(os.Stdin.Fd()), outTerminal: isatty.IsTerminal(os.Stdout.Fd()),
+		size: func() (columns, rows int) {
+			columns, rows, _ = term.GetSize(int(os.Stdout.Fd()))
+			return columns, rows
+		},
 	}))
 }
 
@@ -27,6 +32,9 @@ type console struct {
 	env      func(string) string
 
 	inTerminal, outTerminal bool
+	// size is that of the terminal that out is, 0 where nobody knows; nil has nothing
+	// drawn in place.
+	size func() (columns, rows int)
 }
 
 // colour tells whether to paint: on a terminal that can, unless NO_COLOR has a

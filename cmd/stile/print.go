@@ -210,6 +210,14 @@ func (p *printer) record(r *messages.Record) {
 		p.ended(b)
 	case *messages.RelicChanged:
 		p.line(dim, "keeps", b.ID+" "+b.Relic+" "+oneLine(b.Args, 100))
+	case *messages.FeedInjected:
+		text := b.ID
+		if b.Error != "" {
+			text += ": " + b.Error
+		} else if b.Stale {
+			text += ", stale"
+		}
+		p.line(dim, "feed", text)
 	case *messages.ParseFault:
 		p.line(yellow, "fault", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
 	case *messages.Lint:

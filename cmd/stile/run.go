@@ -160,7 +160,7 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 // watch follows a run to its end, or to where it waits for approval: then it is left
 // there, and anybody may take it up.
 func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, events func(context.Context) iter.Seq2[stile.Update, error], asJSON bool) error {
-	show := a.shower(asJSON)
+	show, done := a.watcher(asJSON)
 	d, err := followFrom(ctx, run, events, func(u stile.Update) error {
 		if err := show(u); err != nil || u.Record == nil {
 			return err
@@ -170,6 +170,9 @@ func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, event
 		}
 		return nil
 	})
+	if ended := done(); err == nil {
+		err = ended
+	}
 	if err == exitSuspended && !asJSON {
 		list, listed := s.Approvals(ctx)
 		if listed != nil {
