@@ -28,7 +28,8 @@ type Operations []Operation
 // Describe gives what a target that has them tells the model. Its class is the worst of
 // theirs; of parameters the model sees all, each operation takes its own.
 func (ops Operations) Describe(summary string) (line string, params Parameters, class messages.Class) {
-	selects := Parameter{Name: operation, Type: "string", Required: true}
+	// Of one nothing has to be selected.
+	selects := Parameter{Name: operation, Type: "string", Required: len(ops) != 1}
 	class = messages.Pure
 	for _, op := range ops {
 		class = worse(class, op.Class)
@@ -59,6 +60,9 @@ func (ops Operations) Pick(args string) (at int, given map[string]jsontext.Value
 	for _, op := range ops {
 		name, _ := jsontext.AppendQuote(nil, op.Name)
 		selects.Enum = append(selects.Enum, string(name))
+	}
+	if given[operation] == nil && len(ops) == 1 {
+		given[operation] = jsontext.Value(selects.Enum[0])
 	}
 	if why := selects.misfit(orNull(given[operation])); why != "" {
 		return 0, nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", operation, why)

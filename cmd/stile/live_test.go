@@ -19,7 +19,6 @@ type screen struct {
 	t             testing.TB
 	columns, rows int
 	lines         [][]rune
-	wraps         []bool // the line goes on in the next one
 	y, x          int
 	writes        int
 }
