@@ -217,7 +217,7 @@ func seedTranscript(t *testing.T, file, address string) {
 			}
 			fmt.Fprintf(&got, "declared %s %s %s %s\n", b.ID, b.Type, b.Name, b.Mode)
 		case *messages.ParseFault:
-			fmt.Fprintf(&got, "fault %s %s%s\n", b.Reason, b.ID, b.Tag)
+			fmt.Fprintf(&got, "%s\n", strings.TrimSpace("fault "+b.Reason+" "+b.ID+b.Tag))
 		case *messages.TurnDecided:
 			fmt.Fprintf(&got, "turn %d %s\n", r.Turn, b.Decision)
 		}
