@@ -82,7 +82,7 @@ context_feeds:
 			t.Errorf("said %q", got)
 		}
 		want := "<context_feed id=\"mine\" truncated=\"true\">\nn\n[truncated: 1 of 2 bytes]\n</context_feed>\n"
-		if got := shown(m.requests()[1]); !strings.HasSuffix(got, want) || strings.Contains(got, "loose") {
+		if got := fedWith(m.requests()[1]); !strings.HasSuffix(got, want) || strings.Contains(got, "loose") {
 			t.Errorf("the second prompt has\n%s", got)
 		}
 		if got := audits(t, s); !slices.Contains(got, "internal add_context_feed allowed") || !slices.Contains(got, "internal remove_context_feed allowed pinned") {
@@ -96,12 +96,12 @@ context_feeds:
 		rt := l.begin()
 		s = open(t, rt, "fed", a)
 		wantDone(t, ask(t, s, "again"))
-		if got := shown(m.requests()[0]); !strings.HasSuffix(got, want) || strings.Contains(got, "loose") {
+		if got := fedWith(m.requests()[0]); !strings.HasSuffix(got, want) || strings.Contains(got, "loose") {
 			t.Errorf("after a restart the prompt has\n%s", got)
 		}
 		before := calls.Load()
 		wantDone(t, ask(t, s, "and again"))
-		if got := shown(m.requests()[1]); !strings.Contains(got, "<context_feed id=\"loose\">\n{\"id\":\"local:local:fed\"") || calls.Load() != before+1 {
+		if got := fedWith(m.requests()[1]); !strings.Contains(got, "<context_feed id=\"loose\">\n{\"id\":\"local:local:fed\"") || calls.Load() != before+1 {
 			t.Errorf("after clear_context %d fetches, and\n%s", calls.Load()-before, got)
 		}
 		if n.Load() != 1 {
@@ -191,7 +191,7 @@ context_feeds:
 		t.Fatal(err)
 	}
 	wantDone(t, ask(t, s, "go"))
-	if got := shown(m.requests()[0]); !strings.Contains(got, "\n{\"from\":\"outside\"}\n") || n.Load() != 0 {
+	if got := fedWith(m.requests()[0]); !strings.Contains(got, "\n{\"from\":\"outside\"}\n") || n.Load() != 0 {
 		t.Errorf("%d fetches, and the prompt has\n%s", n.Load(), got)
 	}
 	states, err := s.Feeds(t.Context())

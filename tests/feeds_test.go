@@ -42,8 +42,8 @@ func counted(name string, n *atomic.Int64) tools.Tool {
 	})
 }
 
-// shown is what a prompt has of feeds: the message behind what the system says.
-func shown(req llm.Request) string {
+// fedWith is what a prompt has of feeds: the message behind what the system says.
+func fedWith(req llm.Request) string {
 	for _, m := range req.Messages {
 		if m.Role != messages.RoleSystem {
 			if strings.HasPrefix(m.Text, "<context_feed ") {
@@ -106,10 +106,10 @@ context_feeds:
 		want := "<context_feed id=\"tick\">\nn1\n</context_feed>\n" +
 			"<context_feed id=\"who\">\n{\"dialect\":\"cortex\",\"name\":\"fed\"}\n</context_feed>\n" +
 			"<context_feed id=\"big\" truncated=\"true\">\n</co\n[truncated: 4 of 24 bytes]\n</context_feed>\n"
-		if got := shown(reqs[0]); got != want {
+		if got := fedWith(reqs[0]); got != want {
 			t.Errorf("the prompt has\n%s, want\n%s", got, want)
 		}
-		if got := shown(reqs[1]); !strings.Contains(got, "n2") || strings.Contains(got, "n1") {
+		if got := fedWith(reqs[1]); !strings.Contains(got, "n2") || strings.Contains(got, "n1") {
 			t.Errorf("the second prompt has\n%s", got)
 		}
 		if len(got) != 1 || got[0] != `{"text":"at n1: ${who.agent}","whole":{"dialect":"cortex","name":"fed"}}` {
@@ -164,7 +164,7 @@ context_feeds:
 		if got := fmt.Sprint(injected(recs)); got != "[bad failed hangs timeout panics failed needs failed good]" {
 			t.Errorf("records %s", got)
 		}
-		if got := shown(m.requests()[0]); !strings.Contains(got, "<context_feed id=\"hangs\" error=\"timeout\">\n\n</context_feed>") {
+		if got := fedWith(m.requests()[0]); !strings.Contains(got, "<context_feed id=\"hangs\" error=\"timeout\">\n\n</context_feed>") {
 			t.Errorf("the prompt has\n%s", got)
 		}
 		said := bodies[*messages.UnitText](recs)
@@ -383,7 +383,7 @@ func TestIngestFeed(t *testing.T) {
 	a.Model = m
 	s := open(t, start(t, stile.Config{}), "fed", a)
 	wantDone(t, ask(t, s, "go"))
-	if got := shown(m.requests()[0]); !strings.Contains(got, "one.md") || !strings.Contains(got, "b.md") {
+	if got := fedWith(m.requests()[0]); !strings.Contains(got, "one.md") || !strings.Contains(got, "b.md") {
 		t.Errorf("the prompt has\n%s", got)
 	}
 }
