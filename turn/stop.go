@@ -162,6 +162,7 @@ func (m *Machine) overdue(in *ActionEnded) {
 		ends  func() time.Time
 	}{{ClockTurn, m.turnEnds}, {ClockRun, m.runEnds}} {
 		if (m.phase == Generating || m.phase == Running) && m.armed[k.clock] && !m.now.Add(sameInstant).Before(k.ends()) {
+			m.do(&StopTimer{Clock: k.clock}) // it rings here, and not again outside
 			m.timer(&Timer{Clock: k.clock, Gen: m.gens[k.clock]})
 		}
 	}
