@@ -304,16 +304,16 @@ func TestFeedsOutliveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	var n atomic.Int64
 	held := make(chan struct{})
+	var once atomic.Bool
 	var got atomic.Value
 	keep := tools.Tool{
 		Name: "own.keep", Class: messages.ReadOnly, Params: []neuroscript.Param{{Name: "v", Type: "string"}},
 		Run: func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 			text, _ := c.Args[0].AsString()
 			got.Store(text)
-			select {
-			case held <- struct{}{}:
+			if !once.Swap(true) {
+				close(held)
 				<-ctx.Done()
-			default:
 			}
 			return c.Args[0], ctx.Err()
 		},

@@ -62,8 +62,8 @@ func (m *Machine) refusal(in *messages.Input) (after int64, err error) {
 		return 0, messages.Errorf(messages.ErrDenied, "the session is closed")
 	}
 	waiting, latest := len(s.Queue), int64(0)
-	if waiting > 0 {
-		latest = s.Queue[waiting-1].Seq
+	for i := range s.Queue { // one that supersedes came late and stands in front
+		latest = max(latest, s.Queue[i].Seq)
 	}
 	if s.Window != nil {
 		waiting, latest = waiting+1, max(latest, s.Window.Seq)
