@@ -68,12 +68,18 @@ func TestHistories(t *testing.T) {
 			}
 			for _, want := range []string{
 				"crash", "close", "history.submit reject ok", "history.submit reject ERR_BUSY", "history.submit enqueue ok",
-				"history.submit enqueue ERR_BUSY", "history.submit enqueue ok joined", "history.submit enqueue unknown",
-				"history.submit interrupt ok", "history.submit rollback ok", "history.submit interrupt unknown",
+				"history.submit enqueue ERR_BUSY", "history.submit enqueue ok joined",
+				"history.submit interrupt ok", "history.submit rollback ok",
 				"history.cancel ok", "history.cancel ERR_DENIED", "history.wait DONE", "history.wait HALT(ERR_CANCELLED)",
 				"history.read", "history.look", "history.head", "history.restart",
 			} {
 				if seen[want] == 0 && n > 20 {
+					t.Errorf("no history had %s", want)
+				}
+			}
+			// A restart that meets a submit on its way is rare: a short run may have none.
+			for _, want := range []string{"history.submit enqueue unknown", "history.submit interrupt unknown"} {
+				if seen[want] == 0 && n > 500 {
 					t.Errorf("no history had %s", want)
 				}
 			}
