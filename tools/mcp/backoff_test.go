@@ -3,6 +3,8 @@ package mcp
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +23,14 @@ func TestBackOff(t *testing.T) {
 		defer p.Close()
 		s := server(t, p, Config{Name: "far", URL: "http://unused.invalid"})
 		begin := time.Now()
+		var mu sync.Mutex
 		var tries []time.Duration
-		up := false
+		var up atomic.Bool
 		s.open = func([]string) (sdk.Transport, func(time.Duration) string, error) {
+			mu.Lock()
 			tries = append(tries, time.Since(begin))
-			if !up {
+			mu.Unlock()
+			if !up.Load() {
 				return nil, nil, errors.New("down")
 			}
 			there, here := sdk.NewInMemoryTransports()
@@ -51,7 +56,7 @@ func TestBackOff(t *testing.T) {
 		if _, err := s.Call(own, "echo", messages.ReadOnly, `{}`); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		up = true
+		up.Store(true)
 		if got := call(t, s, "echo", `{"text":"back"}`); got != `"back"` {
 			t.Errorf("got %s", got)
 		}

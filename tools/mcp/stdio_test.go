@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -115,8 +116,13 @@ func TestChildrenEnd(t *testing.T) {
 // A server that dies during a call: nobody knows of an effect, a harmless call is made
 // once more, and the next call finds a new server.
 func TestDies(t *testing.T) {
+	var mu sync.Mutex
 	var notices []string
-	s := server(t, pool(t, Options{Notice: func(_, text string) { notices = append(notices, text) }}), self("on"))
+	s := server(t, pool(t, Options{Notice: func(_, text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		notices = append(notices, text)
+	}}), self("on"))
 	pid := call(t, s, "pid", `{"text":""}`)
 	_, err := s.Call(ctx, "die", messages.Effectful, `{"text":""}`)
 	wantUnknown(t, err, "the MCP server test gave no answer", "exit status 3")
@@ -130,6 +136,8 @@ func TestDies(t *testing.T) {
 	if err := s.pool.Close(); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if got := strings.Count(strings.Join(notices, "\n"), "connection lost"); got != 4 {
 		t.Errorf("%d connections were lost, want 4: two of effects, two of one harmless call: %q", got, notices)
 	}
