@@ -50,8 +50,9 @@ mcp-servers:
 	if npm install --silent --no-audit --no-fund --no-save --prefix $(STILE_TEST_MCP_SERVERS) $(MCPSERVERS) >/dev/null 2>&1; \
 	then touch $(STILE_TEST_MCP_SERVERS)/ready; else echo "mcp-servers: npm could not install them"; fi
 
+# Fuzzing is counted, not timed: where a time runs out the Go tool may call that a failure.
 check: format vet lint race vectors sim-short
-	$(MAKE) fuzz FUZZTIME=2s
+	$(MAKE) fuzz FUZZTIME=2000x
 
 format:
 	@out="$$($(GO) run $(GOFUMPT) -l $$(git ls-files '*.go'))"; \
