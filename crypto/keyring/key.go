@@ -72,9 +72,9 @@ type Key struct {
 	attrs   Attributes
 	alg     Alg
 	public  ed25519.PublicKey // EdDSA; nil for HS256
-	checker *curve.ExpandedPublicKey
-	private *material     // nil: there is none here
-	outside func() Signer // signs in place of private, for a key held elsewhere
+	checker *checker          // EdDSA; nil where public is no point
+	private *material         // nil: there is none here
+	outside func() Signer     // signs in place of private, for a key held elsewhere
 }
 
 // material is the private half, shared by all copies of a key's record so that it
@@ -96,20 +96,6 @@ func newMaterial(bytes []byte) *material {
 	return &material{open: func() *vault { return v }}
 }
 
-// likeStandardLibrary makes the curve accept what crypto/ed25519 accepts, and nothing
-// else: whoever checks a journal with that must come to the same result.
-var likeStandardLibrary = &curve.Options{Verify: curve.VerifyOptionsStdLib}
-
-// expand does the part of a check that is the same for all signatures of a key. It
-// gives nil for bytes that are no point: such a key verifies nothing.
-func expand(public ed25519.PublicKey) *curve.ExpandedPublicKey {
-	x, err := curve.NewExpandedPublicKey(curve.PublicKey(public))
-	if err != nil {
-		return nil
-	}
-	return x
-}
-
 // NewEdDSA gives a key from its 32-byte Ed25519 seed.
 func NewEdDSA(a Attributes, seed []byte) (*Key, error) {
 	if len(seed) != ed25519SeedLength {
@@ -121,7 +107,7 @@ func NewEdDSA(a Attributes, seed []byte) (*Key, error) {
 		public:  append(ed25519.PublicKey(nil), private[ed25519SeedLength:]...),
 		private: newMaterial(private),
 	}
-	k.checker = expand(k.public)
+	k.checker = newChecker(k.public)
 	return checked(k)
 }
 
@@ -140,7 +126,7 @@ func NewPublic(a Attributes, public []byte) (*Key, error) {
 		return nil, badKey(a.KID, "public", fmt.Sprintf("must be %d bytes", ed25519.PublicKeySize))
 	}
 	k := &Key{attrs: a.clone(), alg: EdDSA, public: append(ed25519.PublicKey(nil), public...)}
-	k.checker = expand(k.public)
+	k.checker = newChecker(k.public)
 	return checked(k)
 }
 
@@ -277,8 +263,7 @@ func (k *Key) CanSign() bool {
 // HS256 key verifies nothing.
 func (k *Key) VerifyTag(message, tag []byte) bool {
 	if k.alg == EdDSA {
-		return k.checker != nil && len(tag) == ed25519.SignatureSize &&
-			curve.VerifyExpandedWithOptions(k.checker, message, tag, likeStandardLibrary)
+		return k.checker != nil && k.checker.good(message, tag)
 	}
 	if k.private == nil {
 		return false
