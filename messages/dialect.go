@@ -14,6 +14,7 @@ const (
 	EventAction                          // an action is complete and may start: Action
 	EventFeed                            // the model wrote a feed: ID, Text; for logs, never a feed's value
 	EventStop                            // what follows in the reply counts for nothing: Final when the model is done, else it waits for results
+	EventCut                             // the reply ends in front of Offset, whatever the model goes on to say: it waits for results
 )
 
 // Event is one thing a decoder found. Text aliases the pushed bytes and is valid

@@ -15,6 +15,10 @@ type Feed struct {
 // a dot.
 const EnvironmentFeed = "env."
 
+// ProfileFeed is the ID under which the profile of the user stands among the feeds of a
+// turn. Prompts show it with what the system says, not as a feed.
+const ProfileFeed = "builtin.profile"
+
 // FeedChange is what an internal action made of a session's feeds (streaming.md §7.4).
 // It stands in the action's end: both are there, or neither is.
 type FeedChange struct {

@@ -66,6 +66,20 @@ func (k SessionKey) Child(agent, key string, retry int64) (child SessionKey, ok 
 	return SessionKey{}, false
 }
 
+// ProfileID is the id of the session in which the profile of a user is kept. It is the
+// host's own.
+const ProfileID = "stile.profile"
+
+// ProfileKeeper is who submits there: no user, whose names hold no colon.
+const ProfileKeeper = "stile:profile"
+
+// Profile names the session in which the profile of this session's user is kept. ok is
+// false when tenant and user leave no room for it.
+func (k SessionKey) Profile() (key SessionKey, ok bool) {
+	key = SessionKey{Tenant: k.Tenant, User: k.User, ID: ProfileID}
+	return key, key.Validate() == nil
+}
+
 func sidPart(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }

@@ -122,12 +122,21 @@ type SessionClosed struct {
 
 // Input is an accepted submit. Exactly one of Text and Userdata is used.
 type Input struct {
-	Budget   *Budget `json:"budget,omitzero"` // of the run, beside the agent's quotas
-	Key      string  `json:"key,omitzero"`    // idempotency key
-	Policy   Policy  `json:"policy"`
-	Text     string  `json:"text,omitzero"`
-	User     string  `json:"user"`
-	Userdata string  `json:"userdata,omitzero"` // JSON object, verbatim
+	Budget *Budget `json:"budget,omitzero"` // of the run, beside the agent's quotas
+	// History is a conversation that somebody else kept: the model sees it in front of
+	// the input.
+	History  []Said `json:"history,omitzero"`
+	Key      string `json:"key,omitzero"` // idempotency key
+	Policy   Policy `json:"policy"`
+	Text     string `json:"text,omitzero"`
+	User     string `json:"user"`
+	Userdata string `json:"userdata,omitzero"` // JSON object, verbatim
+}
+
+// Said is one entry of a conversation that was not held here. Role is user or assistant.
+type Said struct {
+	Role Role   `json:"role"`
+	Text string `json:"text"`
 }
 
 // Budget bounds what a run or an action uses, or counts it. As a bound 0 is none.

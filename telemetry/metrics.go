@@ -31,6 +31,7 @@ type Metrics struct {
 	verifyFail  family
 	lints       family
 	quotaBreach family
+	profiles    family
 
 	ttlExpired      prometheus.Counter
 	jtiDup          prometheus.Counter
@@ -76,6 +77,7 @@ func NewMetrics() *Metrics {
 		verifyFail:      family{vec: vec("verify_fail_total", "Control token candidates that failed, by CODE/DETAIL.", "reason")},
 		lints:           family{vec: vec("lints_total", "Lints of decided turns, by code.", "code")},
 		quotaBreach:     family{vec: vec("quota_breach_total", "Meters and clocks that ran out, by name.", "kind")},
+		profiles:        family{vec: vec("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome")},
 		ttlExpired:      counter("ttl_expired_total", "Control tokens that had expired."),
 		jtiDup:          counter("jti_dup_total", "Control tokens whose jti was seen before."),
 		noProgress:      counter("no_progress_total", "Turns halted because the session repeated itself."),
@@ -177,6 +179,9 @@ func (m *Metrics) SessionAwake() { m.sessions.Inc() }
 
 // SessionAsleep counts a session that was passivated or closed.
 func (m *Metrics) SessionAsleep() { m.sessions.Dec() }
+
+// Profile counts an attempt to learn the profile of a user.
+func (m *Metrics) Profile(outcome string) { m.profiles.inc(outcome) }
 
 // FallbackMint counts a token of the fallback signer.
 func (m *Metrics) FallbackMint() { m.fallbackMint.Inc() }
