@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -256,13 +257,13 @@ func TestCheckInput(t *testing.T) {
 		in := messages.Input{Text: c.text, Key: "k", User: "u", Policy: messages.Enqueue}
 		got, err := Dialect{}.CheckInput(in)
 		want := messages.Input{Userdata: c.want, Key: "k", User: "u", Policy: messages.Enqueue}
-		if err != nil || got != want {
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v %v", c.text, got, err)
 		}
 		if err := CheckUserdata([]byte(got.Userdata)); err != nil {
 			t.Errorf("%q: what came out is refused: %v", c.text, err)
 		}
-		if again, err := (Dialect{}).CheckInput(got); err != nil || again != got {
+		if again, err := (Dialect{}).CheckInput(got); err != nil || !reflect.DeepEqual(again, got) {
 			t.Errorf("%q: checked twice it is %+v %v", c.text, again, err)
 		}
 	}
@@ -295,7 +296,7 @@ func TestCheckInputRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Dialect{}.CheckInput(c.in)
 			var e *messages.Error
-			if !errors.As(err, &e) || e.Code != c.code || e.Reason != c.reason || e.Field != c.field || e.Offset != c.offset || !e.HasOffset || got != c.in {
+			if !errors.As(err, &e) || e.Code != c.code || e.Reason != c.reason || e.Field != c.field || e.Offset != c.offset || !e.HasOffset || !reflect.DeepEqual(got, c.in) {
 				t.Errorf("%v", err)
 			}
 		})

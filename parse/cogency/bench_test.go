@@ -1,12 +1,11 @@
 package cogency
 
 import (
-	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/parsetest"
 )
 
 const prose = "The report names three causes; if a < b, the second is the likely one. "
@@ -20,53 +19,7 @@ var typical = func() []byte {
 	return []byte(s + batch + strings.Repeat(`one \"two\" three\n`, 100)[:n] + rest + shutExecute)
 }()
 
-// floor finds every "<" and does nothing else: below it no scanner of markers can be.
-func floor(p []byte) (n int) {
-	for {
-		i := bytes.IndexByte(p, '<')
-		if i < 0 {
-			return n
-		}
-		n++
-		p = p[i+1:]
-	}
-}
-
-func benchReply(b *testing.B, reply []byte) {
-	b.Run("floor", func(b *testing.B) {
-		b.SetBytes(int64(len(reply)))
-		b.ReportAllocs()
-		n := 0
-		for b.Loop() {
-			n += floor(reply)
-		}
-		if n == 0 {
-			b.Fatal("no marker")
-		}
-	})
-	for _, size := range []int{len(reply), 64, 4} {
-		name := fmt.Sprintf("chunks=%dB", size)
-		if size == len(reply) {
-			name = "chunks=whole"
-		}
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(reply)))
-			b.ReportAllocs()
-			events := 0
-			emit := func(messages.Event) { events++ }
-			for b.Loop() {
-				d := Dialect{}.NewDecoder(messages.TurnInfo{})
-				for i := 0; i < len(reply); i += size {
-					d.Push(reply[i:min(i+size, len(reply))], emit)
-				}
-				d.End(messages.FinishComplete, emit)
-			}
-			if events == 0 {
-				b.Fatal("no event")
-			}
-		})
-	}
-}
+func benchReply(b *testing.B, reply []byte) { parsetest.Bench(b, Dialect{}, reply) }
 
 func BenchmarkProse_4KiB(b *testing.B)  { benchReply(b, []byte(strings.Repeat(prose, 58)[:4096])) }
 func BenchmarkProse_64KiB(b *testing.B) { benchReply(b, []byte(strings.Repeat(prose, 930)[:64<<10])) }
@@ -126,4 +79,15 @@ func TestTypicalReply(t *testing.T) {
 	if len(typical) != 4096 || strings.Join(types, " ") != "think respond call call call execute" {
 		t.Errorf("%d bytes: %v", len(typical), types)
 	}
+}
+
+// BenchmarkThinkAndProse_64KiB is reasoning, and then an answer, of equal length.
+func BenchmarkThinkAndProse_64KiB(b *testing.B) {
+	half := strings.Repeat(prose, 465)[:32<<10-len(openThink)-len(shutThink)]
+	benchReply(b, []byte(openThink+half+shutThink+half))
+}
+
+// BenchmarkBatch_1MB is one batch of nearly the largest size: a call that writes a file.
+func BenchmarkBatch_1MB(b *testing.B) {
+	benchReply(b, []byte(openExecute+`[{"name":"write","args":{"text":"`+strings.Repeat(`one \"two\" three\n`, 60000)[:1_000_000]+`"}}]`+shutExecute))
 }

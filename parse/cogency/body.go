@@ -2,6 +2,7 @@ package cogency
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 	"unicode"
@@ -59,9 +60,16 @@ func (q *quotes) step(p []byte) (n int, what next) {
 // execute reads a batch up to its closer. One that is too large, or that no JSON can
 // become of because of a control character in a string, is over at once.
 func (d *decoder) execute(p []byte, at int64) int {
+	if d.textOnly {
+		d.state = inDone
+		return len(p)
+	}
 	most := d.limits.ExecuteBytes + len(shutExecute)
 	for i := 0; i < len(p); {
 		n, what := d.quotes.step(p[i:min(len(p), i+most-len(d.body))])
+		if room := cap(d.body); len(d.body)+n > room { // append grows a large one by little
+			d.body = slices.Grow(d.body, max(n, min(room, most-len(d.body))))
+		}
 		d.body = append(d.body, p[i:i+n]...)
 		i += n
 		switch {
@@ -104,6 +112,7 @@ func (d *decoder) unterminated() {
 // parse takes a body into normal form, in d.json.
 func (d *decoder) parse(body []byte) bool {
 	d.json.Reset()
+	d.json.Grow(len(body))
 	return d.json.Write(body) == len(body) && d.json.End()
 }
 

@@ -55,6 +55,8 @@ type decoder struct {
 	limits Limits
 	room   int64 // bytes the reply may still have
 	full   bool  // it had more
+	// textOnly ends the reply where its batch begins: for those whose calls are known.
+	textOnly bool
 
 	utf8  scan.UTF8
 	pos   int64

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/parsetest"
 )
 
 const vectorFile = "../../tests/testdata/vectors/cogency.json"
@@ -186,13 +187,7 @@ func everyCut(t testing.TB, x Dialect, f messages.Finish, reply string) replay {
 		check(fmt.Sprintf("cut at %d", i), []byte(reply[:i]), []byte(reply[i:]))
 	}
 	for _, n := range []int{1, 2, 3, 4, 7, 13, 64} {
-		var pieces [][]byte
-		for rest := []byte(reply); len(rest) > 0; {
-			k := min(n, len(rest))
-			pieces = append(pieces, rest[:k])
-			rest = rest[k:]
-		}
-		check(fmt.Sprintf("in pieces of %d", n), pieces...)
+		check(fmt.Sprintf("in pieces of %d", n), parsetest.Pieces([]byte(reply), n)...)
 	}
 	return whole
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/parsetest"
 )
 
 // reference is cogency.md §2 written a second time, as plainly as it goes: on the
@@ -235,17 +236,6 @@ func compose(r *rand.Rand) []byte {
 	return b
 }
 
-func cutUp(r *rand.Rand, b []byte) [][]byte {
-	var pieces [][]byte
-	most := 1 + r.IntN(40+len(b)/50)
-	for len(b) > 0 {
-		n := min(r.IntN(most+1), len(b))
-		pieces = append(pieces, b[:n])
-		b = b[n:]
-	}
-	return pieces
-}
-
 func checkReply(t testing.TB, r *rand.Rand, reply []byte) {
 	t.Helper()
 	whole := decode(t, Dialect{}, messages.FinishComplete, reply)
@@ -256,7 +246,7 @@ func checkReply(t testing.TB, r *rand.Rand, reply []byte) {
 		}
 	}
 	for range 3 {
-		pieces := cutUp(r, reply)
+		pieces := parsetest.Cut(r.IntN, reply)
 		if got := decode(t, Dialect{}, messages.FinishComplete, pieces...); got.exact != whole.exact {
 			t.Fatalf("%q\ngot\n%swhole\n%s", pieces, got.exact, whole.exact)
 		}

@@ -12,32 +12,19 @@ import (
 // the messages of a turn are the beginning of those of the next one, as long as no turn
 // failed between them.
 func (x Dialect) Render(p messages.Projection) []messages.Message {
-	var log []Event
+	var a assembly
 	for i := range p.History {
-		it := &p.History[i]
-		t := User
-		if it.Role == messages.RoleAssistant {
-			t = Respond
-		}
-		log = append(log, Event{Type: t, Content: strings.TrimSpace(it.Text)})
-		for j := range it.Replies {
-			log = x.reply(log, &it.Replies[j])
-		}
+		x.item(&a, &p.History[i])
 	}
 	text := p.Text
 	if text == "" {
 		text = p.Userdata
 	}
-	log = append(log, Event{Type: User, Content: text})
+	a.add(&Event{Type: User, Content: text})
 	for i := range p.Replies {
-		log = x.reply(log, &p.Replies[i])
+		x.reply(&a, &p.Replies[i])
 	}
-	var a assembly
-	for i := range log {
-		a.add(&log[i])
-	}
-	a.dangle(noResult)
-	a.flush()
+	a.end()
 	out := a.messages
 	if p.LastError != "" {
 		out[len(out)-1].Text += "\n\nThe previous turn did not go through: " + oneLine(p.LastError)
@@ -45,48 +32,80 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	return out
 }
 
-// batch tells of calls and their results.
-func (x Dialect) batch(log []Event, calls []messages.Call) []Event {
+// Past is what Render makes of a finished run, or of one entry of a conversation that was
+// held elsewhere: no message is of two of them.
+func (x Dialect) Past(it *messages.Item) []messages.Message {
+	var a assembly
+	x.item(&a, it)
+	return a.messages
+}
+
+// end settles what events leave open.
+func (a *assembly) end() {
+	a.dangle(noResult)
+	a.flush()
+}
+
+func (x Dialect) item(a *assembly, it *messages.Item) {
+	t := User
+	if it.Role == messages.RoleAssistant {
+		t = Respond
+	}
+	a.add(&Event{Type: t, Content: strings.TrimSpace(it.Text)})
+	for j := range it.Replies {
+		x.reply(a, &it.Replies[j])
+	}
+	a.end()
+}
+
+// batch tells of calls and their results. Recorded calls are in normal form: those that
+// plainly are need not be read again.
+func (x Dialect) batch(a *assembly, calls []messages.Call) {
 	results := make([]Result, len(calls))
 	for i := range calls {
-		log = append(log, Event{Type: Call, Content: callText(calls[i].Name, calls[i].Args)})
-		results[i] = ResultOf(&calls[i])
+		c := &calls[i]
+		if c.Name != "" && strings.HasPrefix(c.Args, "{") && !strings.ContainsAny(c.Args, " \t\r\n") {
+			a.pending = append(a.pending, called{c.Name, callText(c.Name, c.Args)})
+		} else {
+			a.add(&Event{Type: Call, Content: callText(c.Name, c.Args)})
+		}
+		results[i] = ResultOf(c)
 	}
-	return append(log, Event{Type: Results, Content: string(AppendResults(nil, results, x.Limits.ResultBytes))})
+	a.answer(string(AppendResults(nil, results, x.Limits.ResultBytes)))
 }
 
 // reply tells of an earlier turn of the run: its texts as the model wrote them, and
 // what the host recorded of its batch; then what joined the run.
-func (x Dialect) reply(log []Event, r *messages.Reply) []Event {
-	log = x.turn(log, r)
+func (x Dialect) reply(a *assembly, r *messages.Reply) {
+	x.turn(a, r)
 	if r.Joined != "" {
-		log = append(log, Event{Type: User, Content: r.Joined})
+		a.add(&Event{Type: User, Content: r.Joined})
 	}
-	return log
 }
 
-func (x Dialect) turn(log []Event, r *messages.Reply) []Event {
-	a := Accumulator{Yield: func(e Event) {
+func (x Dialect) turn(a *assembly, r *messages.Reply) {
+	acc := Accumulator{Yield: func(e Event) {
 		if e.Type == Think || e.Type == Respond {
-			log = append(log, e)
+			a.add(&e)
 		}
 	}}
-	d := x.NewDecoder(messages.TurnInfo{})
-	d.Push([]byte(r.Text), a.Take)
+	d := x.NewDecoder(messages.TurnInfo{}).(*decoder)
+	d.textOnly = len(r.Calls) > 0 // what the batch was is on record
+	d.Push([]byte(r.Text), acc.Take)
 	finish := r.Finish
 	if finish == "" {
 		finish = messages.FinishStop
 	}
-	d.End(finish, a.Take)
+	d.End(finish, acc.Take)
 	for i := range r.Errors {
 		if strings.HasPrefix(r.Errors[i].Reason, "execute_") {
-			return append(log, Event{Type: Results, Content: string(AppendResults(nil, []Result{Failure("", r.Errors[i].Detail)}, 0))})
+			a.answer(string(AppendResults(nil, []Result{Failure("", r.Errors[i].Detail)}, 0)))
+			return
 		}
 	}
-	if len(r.Calls) > 0 || a.State() == WaitsForResults {
-		log = x.batch(log, r.Calls)
+	if len(r.Calls) > 0 || acc.State() == WaitsForResults {
+		x.batch(a, r.Calls)
 	}
-	return log
 }
 
 //go:embed primer.txt

@@ -37,7 +37,7 @@ func (d *decoder) beginAction(p []byte, at int64) {
 	d.raw, d.white, d.bodyBytes = false, true, 0
 	d.state = inAction
 	if d.tag.SelfClosing() {
-		d.endAction()
+		d.endAction(at + int64(len(p)))
 	}
 }
 
@@ -81,9 +81,9 @@ func (d *decoder) forgot() {
 	d.reject(UnclosedAction, "")
 }
 
-// endAction checks the action at its closer, in the order of streaming.md §3.1: the
-// first failure wins, and nothing runs.
-func (d *decoder) endAction() {
+// endAction checks the action at its closer, which ends in front of end, in the order
+// of streaming.md §3.1: the first failure wins, and nothing runs.
+func (d *decoder) endAction(end int64) {
 	b := &d.action
 	valid := !d.raw && d.json.End()
 	if d.json.Blank() && d.white {
@@ -131,6 +131,10 @@ func (d *decoder) endAction() {
 	}
 	d.state = d.enclosing()
 	d.emit(messages.Event{Kind: messages.EventAction, Offset: b.at, Action: a, Complete: true})
+	if d.cuts && (a.Mode == messages.ModeSync || a.Type == messages.TypeInternal) {
+		d.state = inCut
+		d.emit(messages.Event{Kind: messages.EventCut, Offset: end})
+	}
 }
 
 // reject ends the action with an error. Its id stays taken.

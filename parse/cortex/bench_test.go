@@ -1,12 +1,11 @@
 package cortex
 
 import (
-	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/parsetest"
 )
 
 // typical is a reply as models write them: thoughts with an action in them, two
@@ -27,53 +26,7 @@ func plainReply(size int) []byte {
 	return []byte(open + strings.Repeat("Nothing of note happened today at all. ", size)[:size-len(open)-len(shut)] + shut)
 }
 
-// floor finds every "<" and does nothing else: below it no scanner of tags can be.
-func floor(p []byte) (n int) {
-	for {
-		i := bytes.IndexByte(p, '<')
-		if i < 0 {
-			return n
-		}
-		n++
-		p = p[i+1:]
-	}
-}
-
-func benchReply(b *testing.B, reply []byte) {
-	b.Run("floor", func(b *testing.B) {
-		b.SetBytes(int64(len(reply)))
-		b.ReportAllocs()
-		n := 0
-		for b.Loop() {
-			n += floor(reply)
-		}
-		if n == 0 {
-			b.Fatal("no tag")
-		}
-	})
-	for _, size := range []int{len(reply), 64, 4} {
-		name := fmt.Sprintf("chunks=%dB", size)
-		if size == len(reply) {
-			name = "chunks=whole"
-		}
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(reply)))
-			b.ReportAllocs()
-			events := 0
-			emit := func(messages.Event) { events++ }
-			for b.Loop() {
-				d := Dialect{}.NewDecoder(messages.TurnInfo{})
-				for i := 0; i < len(reply); i += size {
-					d.Push(reply[i:min(i+size, len(reply))], emit)
-				}
-				d.End(messages.FinishComplete, emit)
-			}
-			if events == 0 {
-				b.Fatal("no event")
-			}
-		})
-	}
-}
+func benchReply(b *testing.B, reply []byte) { parsetest.Bench(b, Dialect{}, reply) }
 
 func BenchmarkPlainResponse_4KiB(b *testing.B)  { benchReply(b, plainReply(4<<10)) }
 func BenchmarkPlainResponse_64KiB(b *testing.B) { benchReply(b, plainReply(64<<10)) }

@@ -1,8 +1,6 @@
 package cortex
 
 import (
-	"bytes"
-
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/scan"
@@ -19,6 +17,7 @@ const (
 	inFeed
 	inSkip // in an element that is discarded
 	inOver // behind a final response
+	inCut  // behind the action that cut the reply: nothing is looked at
 )
 
 // decoder reads one reply.
@@ -61,6 +60,7 @@ type decoder struct {
 		final bool
 	}
 	unsaid bool // whether a response without final is final
+	cuts   bool // a sync action ends the reply
 	feed   struct {
 		at   int64
 		id   string
@@ -91,7 +91,7 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	if info.MaxReplyBytes > 0 {
 		d.room = info.MaxReplyBytes
 	}
-	d.unsaid = !x.NotFinal
+	d.unsaid, d.cuts = !x.NotFinal, x.Cut
 	d.grammar = scan.Grammar{Names: names, MaxBytes: d.limits.TagBytes}
 	d.json.MaxDepth = d.limits.JSONDepth
 	return d
@@ -99,7 +99,7 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 
 // Push takes the next bytes.
 func (d *decoder) Push(p []byte, emit func(messages.Event)) {
-	if d.full {
+	if d.full || d.state == inCut {
 		return
 	}
 	d.emit = emit
@@ -108,6 +108,11 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 		p = p[:d.room]
 	}
 	d.room -= int64(len(p))
+	if d.utf8.Plain(p) {
+		d.take(p, len(p))
+		d.emit = nil
+		return
+	}
 	for {
 		text, n, rest := d.utf8.Next(p)
 		if n == 0 {
@@ -131,7 +136,7 @@ func (d *decoder) take(text []byte, n int) {
 // means something: what only looks like one does not cut it.
 func (d *decoder) segment(seg []byte, off int64, blank bool) {
 	start := 0 // where the text begins that has not gone out
-	for i := 0; i < len(seg) && d.state != inOver; {
+	for i := 0; i < len(seg) && d.state < inOver; {
 		if d.inTag {
 			i += d.resume(seg[i:])
 			start = i
@@ -189,8 +194,12 @@ func (d *decoder) text(p []byte, at int64) {
 	}
 }
 
-// End reads what was held back and reports what is open, from the inside out.
+// End reads what was held back and reports what is open, from the inside out. Nothing
+// is left to say of a reply that was cut.
 func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
+	if d.state == inCut {
+		return
+	}
 	d.emit = emit
 	for {
 		text, n := d.utf8.End()
@@ -398,11 +407,23 @@ func (d *decoder) enclosing() state {
 }
 
 // The white space of streaming.md §1.
-const white = " \t\r\n"
+func isWhite(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-func trim(p []byte) []byte      { return bytes.Trim(p, white) }
-func trimLeft(p []byte) []byte  { return bytes.TrimLeft(p, white) }
-func trimRight(p []byte) []byte { return bytes.TrimRight(p, white) }
+func trim(p []byte) []byte { return trimLeft(trimRight(p)) }
+
+func trimLeft(p []byte) []byte {
+	for len(p) > 0 && isWhite(p[0]) {
+		p = p[1:]
+	}
+	return p
+}
+
+func trimRight(p []byte) []byte {
+	for len(p) > 0 && isWhite(p[len(p)-1]) {
+		p = p[:len(p)-1]
+	}
+	return p
+}
 
 // isWord compares with a lower-case word, ASCII letters in any case.
 func isWord(p []byte, word string) bool {

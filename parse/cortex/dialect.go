@@ -18,7 +18,11 @@ type Dialect struct {
 	// NotFinal makes a response that does not say so not final, as in the first
 	// draft of the protocol (host option default_final: false).
 	NotFinal bool
-	Limits   Limits
+	// Cut ends a reply behind the first action in mode sync that is accepted: the model
+	// is asked again with its result (streaming.md §4, sync_policy: cut). An internal
+	// action is as if sync.
+	Cut    bool
+	Limits Limits
 }
 
 // Limits lower or raise what a reply may have; what is not above 0 is the default.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/parsetest"
 )
 
 // replay is what a decoder made of a reply.
@@ -30,6 +31,9 @@ func decode(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) replay
 	emit := func(e messages.Event) {
 		if e.Offset < 0 || e.Offset > int64(len(reply)) {
 			t.Fatalf("offset %d of %d: %+v", e.Offset, len(reply), e)
+		}
+		if n := len(r.canonical); n > 0 && r.canonical[n-1]["ev"] == "cut" {
+			t.Fatalf("behind the cut of %q: %+v", reply, e)
 		}
 		switch e.Kind {
 		case messages.EventUnitBegin, messages.EventUnitText, messages.EventUnitEnd:
@@ -70,6 +74,9 @@ func decode(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) replay
 		case messages.EventAction:
 			fmt.Fprintf(&exact, "action@%d %+v\n", e.Offset, *e.Action)
 			r.canonical = append(r.canonical, canonicalAction(t, e.Action))
+		case messages.EventCut:
+			fmt.Fprintf(&exact, "cut@%d\n", e.Offset)
+			r.canonical = append(r.canonical, map[string]any{"ev": "cut", "at": e.Offset})
 		case messages.EventParseError:
 			if e.Fault.Code != messages.ErrDialect || meanings[e.Fault.Reason] == "" || e.Fault.Offset != e.Offset || e.Fault.Detail == "" {
 				t.Fatalf("%+v", e.Fault)
@@ -157,13 +164,7 @@ func everyCut(t testing.TB, x Dialect, reply string) replay {
 		check(fmt.Sprintf("cut at %d", i), []byte(reply[:i]), []byte(reply[i:]))
 	}
 	for _, n := range []int{1, 2, 7} {
-		var pieces [][]byte
-		for rest := []byte(reply); len(rest) > 0; {
-			k := min(n, len(rest))
-			pieces = append(pieces, rest[:k])
-			rest = rest[k:]
-		}
-		check(fmt.Sprintf("in pieces of %d", n), pieces...)
+		check(fmt.Sprintf("in pieces of %d", n), parsetest.Pieces([]byte(reply), n)...)
 	}
 	return whole
 }

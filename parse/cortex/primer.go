@@ -14,9 +14,9 @@ var primerText string
 // Primer teaches the blocks, their rules and the fields of an action, then lists
 // the tools, one a line, in the order given, and behind them what is none, each with the schema of its parameters
 // where there is one.
-func (Dialect) Primer(tools []messages.ToolSpec) string {
+func (x Dialect) Primer(tools []messages.ToolSpec) string {
 	var b strings.Builder
-	b.WriteString(primerText)
+	x.rules(&b)
 	b.WriteString("\n## Tools\n\n")
 	others := slices.IndexFunc(tools, func(t messages.ToolSpec) bool { return t.Type != "" && t.Type != messages.TypeTool })
 	if others < 0 {
@@ -35,6 +35,25 @@ func (Dialect) Primer(tools []messages.ToolSpec) string {
 		spec(&b, &t, "type=\""+oneLine(string(t.Type))+"\" ")
 	}
 	return b.String()
+}
+
+// The words about sync actions, for which primer.txt leaves room.
+var (
+	gateWords = strings.NewReplacer(
+		"{sync}", "what follows waits for it",
+		"{advice}", "Independent actions are best async; use sync for what the rest of this reply rests on.")
+	cutWords = strings.NewReplacer(
+		"{sync}", "it ends your reply at its closing tag, and your next turn has its result",
+		"{advice}", "Independent actions are best async; use sync for what you must know before you go on, and write nothing behind it.")
+)
+
+// rules writes the primer's text.
+func (x Dialect) rules(b *strings.Builder) {
+	words := gateWords
+	if x.Cut {
+		words = cutWords
+	}
+	b.WriteString(words.Replace(primerText))
 }
 
 // spec writes one line, and one for the schema.

@@ -35,6 +35,7 @@ func TestPrimer(t *testing.T) {
 		{Name: "get_time", Signature: "()"},
 	}))
 	golden(t, "primer-none.golden", Dialect{}.Primer(nil))
+	golden(t, "primer-cut.golden", Dialect{Cut: true}.Primer(nil))
 }
 
 // The example in the primer is a reply this dialect reads without a complaint.

@@ -204,7 +204,7 @@ func (d *decoder) complete(p []byte, at int64) bool {
 			d.forgot()
 			return false
 		}
-		d.endAction()
+		d.endAction(at + int64(len(p))) // a closer is ASCII alone
 	case inResponse:
 		d.endResponse(at, d.response.final, true)
 	case inFeed:

@@ -42,6 +42,8 @@ func TestVectors(t *testing.T) {
 			if got, want := lines(t, byValue(t, got.canonical)), lines(t, v.Events); got != want {
 				t.Errorf("%s: %q\ngot\n%swant\n%s", v.Note, v.Input, got, want)
 			}
+			checkCut(t, []byte(v.Input), got)
+			everyCut(t, Dialect{Cut: true}, v.Input)
 		})
 	}
 }

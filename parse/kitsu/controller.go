@@ -1,11 +1,6 @@
 package kitsu
 
-import (
-	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
-)
+import "time"
 
 // Defaults of the meta-controller (kitsu.md §§4, 5).
 const (
@@ -102,42 +97,4 @@ func Decide(r Request) Decision {
 		return Decision{Approved: true}
 	}
 	return Decision{Reason: ReasonUnhandled + string(r.Action.Kind)}
-}
-
-func differs(last, query string) bool {
-	word := topic(query)
-	return word != "" && !strings.EqualFold(last, word)
-}
-
-// Topic of a query is its first word of letters only, in lower case; "" if it has
-// none.
-func Topic(query string) string { return strings.ToLower(topic(query)) }
-
-func topic(query string) string {
-	start, letters := -1, true
-	for i := 0; i < len(query); {
-		c, size := query[i], 1
-		space, letter := c == ' ' || c-'\t' < 5, (c|0x20)-'a' < 26
-		if c >= utf8.RuneSelf {
-			var r rune
-			r, size = utf8.DecodeRuneInString(query[i:])
-			space, letter = unicode.IsSpace(r), unicode.IsLetter(r)
-		}
-		switch {
-		case !space:
-			if start < 0 {
-				start = i
-			}
-			letters = letters && letter
-		case start >= 0 && letters:
-			return query[start:i]
-		default:
-			start, letters = -1, true
-		}
-		i += size
-	}
-	if start >= 0 && letters {
-		return query[start:]
-	}
-	return ""
 }

@@ -359,10 +359,6 @@ func TestMetaController(t *testing.T) {
 			t.Errorf("the topic of %q is %q, want %q", q, got, want)
 		}
 	}
-	r := Request{Action: search("c# and Ramen"), LastTopic: "soba"}
-	if n := testing.AllocsPerRun(100, func() { Decide(r) }); n != 0 {
-		t.Errorf("a decision allocates %v times", n)
-	}
 }
 
 func TestExecutors(t *testing.T) {

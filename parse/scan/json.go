@@ -3,6 +3,7 @@ package scan
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -125,6 +126,16 @@ func (j *JSON) Bytes() []byte { return j.buf }
 // Members are those of the outermost value, when it is an object. They hold until
 // Reset.
 func (j *JSON) Members() []Member { return j.members }
+
+// Grow makes room for the normal form of a text of n bytes that is at hand.
+func (j *JSON) Grow(n int) {
+	if j.buf == nil {
+		j.grow()
+	}
+	if n > cap(j.buf)-len(j.buf) {
+		j.buf = slices.Grow(j.buf, n)
+	}
+}
 
 // grow gives a scanner the memory of a usual text in one allocation.
 func (j *JSON) grow() {

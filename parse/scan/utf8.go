@@ -45,6 +45,23 @@ func (u *UTF8) Next(p []byte) (text []byte, n int, rest []byte) {
 	return replacement, 1, p[1:]
 }
 
+// shortPiece is how long a piece may be for Plain to look at it byte by byte.
+const shortPiece = 32
+
+// Plain tells that p, a short piece, is what Next would give of it: nothing is held back,
+// and it is ASCII alone. Models send a few letters at a time, for which asking is cheaper
+// than Next is. Of a longer piece it says no.
+func (u *UTF8) Plain(p []byte) bool {
+	if u.n != 0 || len(p) > shortPiece {
+		return false
+	}
+	all := byte(0)
+	for _, c := range p {
+		all |= c
+	}
+	return all < utf8.RuneSelf
+}
+
 // End gives what is held back, one byte a call, and then nothing.
 func (u *UTF8) End() (text []byte, n int) {
 	u.drop()

@@ -24,6 +24,10 @@ func mend(t testing.TB, pieces ...[]byte) string {
 	for _, p := range pieces {
 		q := append([]byte(nil), p...)
 		total += len(p)
+		if len(q) > 0 && u.Plain(q) {
+			take(q, len(q))
+			q = nil
+		}
 		for rest := q; ; {
 			text, n, more := u.Next(rest)
 			if n == 0 {

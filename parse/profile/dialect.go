@@ -1,0 +1,106 @@
+package profile
+
+import (
+	_ "embed"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/plain"
+)
+
+// Name is the word of the dialect. No manifest of a user's may name it.
+const Name = "profile"
+
+// primer is how the model is told to keep a profile.
+//
+//go:embed primer.txt
+var primer string
+
+// Dialect asks for a profile. The zero value is ready and safe for concurrent use.
+type Dialect struct{}
+
+var _ parse.Dialect = Dialect{}
+
+// Name is "profile".
+func (Dialect) Name() string { return Name }
+
+// Traits says: one turn a run, no history, and no two runs at once.
+func (Dialect) Traits() messages.Traits {
+	return messages.Traits{Carry: true, MaxTurns: 1, Busy: messages.Reject}
+}
+
+// Primer is the same for any tools: there are none.
+func (Dialect) Primer([]messages.ToolSpec) string { return primer }
+
+// CheckInput implements parse.InputChecker.
+func (Dialect) CheckInput(in messages.Input) (messages.Input, error) {
+	_, err := Decode(in.Userdata)
+	return in, err
+}
+
+// Render gives the request as one message, JSON that no text in it gets out of.
+func (Dialect) Render(p messages.Projection) []messages.Message {
+	r, err := Decode(p.Userdata)
+	if err != nil { // CheckInput refuses it
+		r = Request{}
+	}
+	type ask struct {
+		Profile  Data     `json:"profile"`
+		Messages []string `json:"messages"`
+		Compact  bool     `json:"compact,omitzero"`
+	}
+	said := r.Messages
+	if said == nil {
+		said = []string{}
+	}
+	text := appendData(nil, ask{Profile: r.Before.Data, Messages: said, Compact: r.Compact()})
+	return []messages.Message{{Role: messages.RoleUser, Text: string(text)}}
+}
+
+// Decide is DONE for a reply that may be kept, or says that nothing changed.
+func (Dialect) Decide(f messages.Facts) messages.Verdict {
+	halt := func(c messages.Code, detail string) messages.Verdict {
+		return messages.Verdict{Decision: messages.Halt, Code: c, Detail: detail, Token: -1}
+	}
+	switch {
+	case f.Breach != "":
+		return halt(f.Breach, "")
+	case f.Finish == messages.FinishError:
+		return halt(messages.ErrModel, "")
+	case f.Finish == messages.FinishCancelled:
+		return halt(messages.ErrCancelled, "")
+	case f.Finish == messages.FinishLength:
+		return halt(messages.ErrDialect, "the profile: the reply was cut at its length")
+	}
+	text := ""
+	for i := range f.Units {
+		text += f.Units[i].Text
+	}
+	// That a compacted profile is short enough is seen with its request: After.
+	if _, err := Parse(text, false); err != nil {
+		return halt(messages.ErrDialect, err.(*messages.Error).Detail)
+	}
+	return messages.Verdict{Decision: messages.Done, Token: -1}
+}
+
+// Digest is the one all dialects but aeiou share.
+func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }
+
+// NewDecoder reads one reply as a text that operators see, users do not, and no recall
+// finds.
+func (Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
+	return &decoder{plain.Dialect{}.NewDecoder(info)}
+}
+
+type decoder struct{ of parse.Decoder }
+
+func (d *decoder) Push(p []byte, emit func(messages.Event)) { d.of.Push(p, asText(emit)) }
+
+func (d *decoder) End(f messages.Finish, emit func(messages.Event)) { d.of.End(f, asText(emit)) }
+
+func asText(emit func(messages.Event)) func(messages.Event) {
+	return func(ev messages.Event) {
+		ev.UnitKind = messages.TextUnit
+		emit(ev)
+	}
+}
