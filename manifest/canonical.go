@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -45,30 +46,41 @@ func (m *Manifest) LimitsDigest() messages.Digest {
 }
 
 // tree is v as encoding/json knows it.
-func tree(v reflect.Value, f *field) any {
+func tree(v reflect.Value, f *field) any { return writer{}.tree(v, f) }
+
+// writer makes the tree. raw tells that the reader expands nothing in what is written.
+type writer struct{ raw bool }
+
+func (w writer) tree(v reflect.Value, f *field) any {
+	w.raw = w.raw || f.raw
 	switch v.Kind() {
 	case reflect.Pointer:
-		return tree(v.Elem(), f)
+		return w.tree(v.Elem(), f)
 	case reflect.Struct:
 		out := map[string]any{}
 		for _, f := range fieldsOf(v.Type()) {
 			if e := v.Field(f.index); !omitted(&f, e) {
-				out[f.key] = tree(e, &f)
+				out[f.key] = w.tree(e, &f)
 			}
 		}
 		return out
 	case reflect.Slice:
 		out := make([]any, v.Len())
 		for i := range out {
-			out[i] = tree(v.Index(i), f)
+			out[i] = w.tree(v.Index(i), f)
 		}
 		return out
 	case reflect.Map:
 		out := map[string]any{}
 		for _, k := range v.MapKeys() {
-			out[k.String()] = tree(v.MapIndex(k), f)
+			out[k.String()] = w.tree(v.MapIndex(k), f)
 		}
 		return out
+	case reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		return w.tree(v.Elem(), f)
 	case reflect.Int64:
 		switch {
 		case v.Type() == durationType:
@@ -78,11 +90,31 @@ func tree(v reflect.Value, f *field) any {
 		}
 		return v.Int()
 	case reflect.String:
-		return v.String()
+		if w.raw {
+			return v.String()
+		}
+		return escape(v.String())
 	case reflect.Bool:
 		return v.Bool()
 	}
 	return v.Interface()
+}
+
+// escape writes a text so that expand gives it back: a "$" that would stand for
+// something is doubled, and no other, so that the digest of a text with a plain $name is
+// what it was.
+func escape(s string) string {
+	if !strings.Contains(s, "$") {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteByte(s[i])
+		if s[i] == '$' && i+1 < len(s) && (s[i+1] == '$' || s[i+1] == '{') {
+			b.WriteByte('$')
+		}
+	}
+	return b.String()
 }
 
 // omitted tells a field without a value where the file may not write that.

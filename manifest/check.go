@@ -224,6 +224,9 @@ func (c *checker) across(m *Manifest) {
 	if m.Loop.NoProgressN == 1 {
 		c.add("loop.no_progress_n", ReasonBadValue, "1 would halt every first turn; use 2 or more, or 0 for the default %d", DefaultNoProgressN)
 	}
+	if m.Loop.SyncPolicy == SyncCut && m.Dialect != "cortex" && m.Dialect != "" {
+		c.add("loop.sync_policy", ReasonBadValue, "only an action of the dialect cortex can cut a reply, not one of %q", clip(m.Dialect))
+	}
 	if m.Quotas.ProgramWall >= m.Token.TTL {
 		c.add("quotas.program_wall", ReasonBadValue, "%s must be less than token.ttl, which is %s: a token must outlive its program", m.Quotas.ProgramWall, m.Token.TTL)
 	}

@@ -226,7 +226,18 @@ type Loop struct {
 	Busy                     messages.Policy   `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
 	Recovery                 messages.Recovery `yaml:"recovery" enum:"resume|halt" doc:"What follows a turn that a crash ended."`
 	OnPanic                  messages.OnPanic  `yaml:"on_panic" enum:"halt|fail" doc:"What a panicking tool does to its turn."`
+	SyncPolicy               SyncPolicy        `yaml:"sync_policy" enum:"gate|cut" doc:"What an action in mode sync does to the reply it stands in, in the dialect cortex: gate, which is what nothing says, holds back what follows until the action has ended; cut ends the reply, and the model is asked again with the result."`
 }
+
+// SyncPolicy is what an action in mode sync does to its reply (streaming.md §4). "" is
+// SyncGate.
+type SyncPolicy string
+
+// The policies.
+const (
+	SyncGate SyncPolicy = "gate"
+	SyncCut  SyncPolicy = "cut"
+)
 
 // Quotas are the clocks and meters of design.md §8.
 type Quotas struct {
@@ -268,13 +279,14 @@ type Kitsu struct {
 	AllowSearch   *bool  `yaml:"allow_search" doc:"Whether the model may search; true when nothing is said."`
 	AllowContinue *bool  `yaml:"allow_continue" doc:"Whether the model may go on by itself; true when nothing is said."`
 	MaxContinues  int64  `yaml:"max_continues" min:"1" max:"64" optional:"true" doc:"How often it may go on for one message; 2 when nothing is said."`
-	Search        string `yaml:"search" shape:"tool" doc:"Imported tool that searches; without it an offline stub does."`
+	Search        string `yaml:"search" shape:"tool" doc:"What searches: an imported tool, or recall for what the user said and was told in earlier sessions; without it an imported tool search, else an offline stub."`
 	Zone          string `yaml:"zone" shape:"scalar" doc:"Zone of get_time, such as UTC+7 or UTC-03:30; UTC when nothing is said."`
 }
 
 // Memory is what is remembered across runs.
 type Memory struct {
-	Profile       bool  `yaml:"profile" later:"*" doc:"Keeps a profile of the user."`
+	Profile       bool  `yaml:"profile" doc:"Keeps a profile of the user, learned from what they write, and shows it to the model."`
+	Cadence       int64 `yaml:"profile_cadence" min:"1" max:"100" optional:"true" doc:"Messages of the user after which the profile is looked at again; 5 when nothing is said."`
 	Recall        bool  `yaml:"recall" doc:"Lets the model search earlier sessions of the user: the tool recall."`
 	HistoryWindow int64 `yaml:"history_window" min:"0" max:"1000000" doc:"Messages of the history that the model gets at most, with their question; 0 for all. In aeiou the history is the streams of the turn before."`
 }

@@ -63,6 +63,7 @@ type Spec struct {
 // in order of their seq, with their bodies decoded; an erased body is passed over. Records from the turn.begin of spec.Turn on are ignored, so
 // the projection of an old turn can be rebuilt from the whole journal.
 //
+// A conversation that came with an input (messages.Input.History) is in front of its run.
 // Of a finished run the transcript has the user's text and the final responses;
 // a run that ended without one, because it was halted, has what responses there
 // are. Its actions are with its user's text. A run given as USERDATA has that JSON as
@@ -90,6 +91,9 @@ func project(runs []*run, spec *Spec) messages.Projection {
 	for _, r := range runs {
 		switch {
 		case r.ordinal == spec.Run:
+			if !spec.Carry {
+				p.History = r.before(p.History)
+			}
 			p.Text, p.Userdata = r.given()
 			p.LastError = r.lastError
 			if !spec.Carry && spec.Reply != nil {
@@ -106,7 +110,7 @@ func project(runs []*run, spec *Spec) messages.Projection {
 			}
 		case !r.ended:
 		default:
-			p.History = r.items(p.History, spec)
+			p.History = r.items(r.before(p.History), spec)
 		}
 	}
 	if spec.Carry {
@@ -241,6 +245,16 @@ func (r *run) replies(bytes func(messages.Digest) []byte, text *string, finished
 		out = append(out, reply)
 	}
 	return out
+}
+
+// before is the conversation that somebody else kept and gave with the run's inputs.
+func (r *run) before(to []messages.Item) []messages.Item {
+	for _, in := range r.inputs {
+		for _, s := range in.History {
+			to = append(to, messages.Item{Role: s.Role, Text: s.Text, Run: r.ordinal, Turn: r.turn})
+		}
+	}
+	return to
 }
 
 // calls are all actions of the run, in order.
@@ -408,10 +422,14 @@ func failure(d *messages.TurnDecided) string {
 }
 
 // Assemble renders p and puts the dialect's primer in front as the system message
-// unless the dialect rendered one itself, or has none. Feeds stand in front of the
-// conversation, behind what the system says: they are data, and change with every turn.
+// unless the dialect rendered one itself, or has none. The profile of the user ends what
+// the system says (cogency.md §10). Feeds stand in front of the conversation, behind what
+// the system says: they are data, and change with every turn.
 func Assemble(d Dialect, p messages.Projection) []messages.Message {
-	rendered := d.Render(p)
+	return assemble(d, p, d.Render(p))
+}
+
+func assemble(d Dialect, p messages.Projection, rendered []messages.Message) []messages.Message {
 	own := slices.ContainsFunc(rendered, func(m messages.Message) bool { return m.Role == messages.RoleSystem })
 	primer := ""
 	if !own {
@@ -419,17 +437,26 @@ func Assemble(d Dialect, p messages.Projection) []messages.Message {
 			primer = d.Primer(p.Tools)
 		}
 	}
-	fed, any := feeds(p.Feeds)
-	if primer == "" && !any {
+	known, rest := profile(p.Feeds)
+	fed, any := feeds(rest)
+	if primer == "" && !any && known == "" {
 		return rendered
 	}
-	out := make([]messages.Message, 0, 2+len(rendered))
+	out := make([]messages.Message, 0, 3+len(rendered))
 	if primer != "" {
 		out = append(out, messages.Message{Role: messages.RoleSystem, Text: primer})
 	}
 	for len(rendered) > 0 && rendered[0].Role == messages.RoleSystem {
 		out = append(out, rendered[0])
 		rendered = rendered[1:]
+	}
+	switch {
+	case known == "":
+	case len(out) == 0:
+		out = append(out, messages.Message{Role: messages.RoleSystem, Text: known})
+	default:
+		last := &out[len(out)-1]
+		last.Text = strings.TrimRight(last.Text, "\n") + "\n\n" + known
 	}
 	if any {
 		out = append(out, fed)
