@@ -229,7 +229,7 @@ func (m *Machine) windowClock() {
 // windowOver closes the window because nothing more came.
 func (m *Machine) windowOver(in *Timer) {
 	w := m.state.Window
-	if !m.armed[ClockDebounce] || in.Gen != m.gens[ClockDebounce] || w == nil {
+	if !m.armed[ClockDebounce] || in.Gen != uint64(m.gens[ClockDebounce]) || w == nil {
 		m.dropped++
 		return
 	}

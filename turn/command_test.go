@@ -66,7 +66,8 @@ func init() {
 // session: judge, final, durability, no_progress_n, max_turns, exempt_final,
 // recovery, on_panic, the clocks by their names, actions, tokens, cost; broken=
 // for a dialect that breaks its contract. ack=manual leaves acknowledging to the
-// script; brief leaves publications of records, clocks and held effects out.
+// script; internal has actions on the session; brief leaves publications of records, clocks and held effects out. cut: an
+// action in mode sync ends the reply of a stream.
 func (s *script) session(c *command) {
 	rules := Rules{
 		Dialect: "test", NoProgressN: int(c.num("no_progress_n", 0)), MaxTurns: c.num("max_turns", 0),
@@ -94,7 +95,10 @@ func (s *script) session(c *command) {
 	case "batch":
 		rules.Judge, rules.Target, rules.Limits.Parallel = cogency.Dialect{}, targets, int(c.num("parallel", 0))
 	case "stream":
-		rules.Judge, rules.Target, rules.Limits.Parallel = cortex.Dialect{}, targets, int(c.num("parallel", 0))
+		rules.Judge, rules.Target, rules.Limits.Parallel = cortex.Dialect{Cut: c.flag("cut")}, targets, int(c.num("parallel", 0))
+		if c.flag("internal") {
+			rules.Target = ruled
+		}
 	default:
 		rules.Judge = textJudge{}
 	}
@@ -103,7 +107,7 @@ func (s *script) session(c *command) {
 	s.handle = 0
 	s.last, s.prev = Ident{}, Ident{Turn: 99, Nonce: "none"}
 	s.hearing, s.decoder = Ident{}, nil
-	s.dialect = cortex.Dialect{}
+	s.dialect = cortex.Dialect{Cut: c.flag("cut")}
 	if c.str("judge", "") == "batch" {
 		s.dialect = cogency.Dialect{}
 	}

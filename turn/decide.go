@@ -68,6 +68,9 @@ func (m *Machine) verdict(fs messages.Facts) messages.Verdict {
 		}
 		if v.Code == messages.ErrModel && v.Detail == "" {
 			v.Detail = f.modelErr
+			if f.modelCode != "" { // a dialect knows of models alone
+				v.Code = f.modelCode
+			}
 		}
 	default:
 		m.override(&v, messages.ErrCrash, "the dialect gave no decision")
@@ -90,7 +93,7 @@ func (m *Machine) guard(v *messages.Verdict, digest messages.Digest) {
 		m.override(v, messages.ErrNoProgress, "the same output for "+strconv.Itoa(n)+" turns in a row")
 	case run.Loop.fires(run.Turn.Calls):
 		m.override(v, messages.ErrLoop, "the same call keeps giving the same result")
-	case !final && m.cfg.MaxTurns > 0 && run.Turns >= m.cfg.MaxTurns:
+	case !final && m.cfg.MaxTurns > 0 && run.Turns-run.Lost >= m.cfg.MaxTurns: // the host's misfortune is not the run's
 		m.override(v, messages.ErrMaxTurns, "the run used all "+strconv.FormatInt(m.cfg.MaxTurns, 10)+" turns")
 	}
 }

@@ -168,7 +168,7 @@ func (m *Machine) settleDetached() {
 
 // persistFor appends a record of a turn that is not the one in flight.
 func (m *Machine) persistFor(run, turn int64, body messages.Body, hold time.Duration) *messages.Record {
-	return m.append(&messages.Record{
+	return m.append(messages.Record{
 		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, Turn: turn, TS: m.now, Body: body,
 	}, hold)
 }

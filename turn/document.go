@@ -190,6 +190,8 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		}
 	case messages.EventAction:
 		return m.declareAction(ev.Action)
+	case messages.EventCut:
+		f.cut = true // known already but in a turn that is read again
 	case messages.EventStop:
 		f.final, f.awaits = f.final || ev.Final, f.awaits || !ev.Final
 	case messages.EventProgram:
@@ -246,6 +248,9 @@ func (m *Machine) pump() (fault string) {
 				break
 			}
 			d.whole = true
+			if d.known.actions > 0 { // it is read by other rules than those it was written under
+				return "decoder: the reply has fewer actions than are recorded of it"
+			}
 			effects, err := m.graph.plan.End(nil)
 			if err != nil {
 				return err.Error()
@@ -282,7 +287,7 @@ func (m *Machine) goOn() {
 		return
 	}
 	d := f.doc
-	if (f.final || f.awaits) && !f.closing {
+	if (f.final || f.awaits || f.cut) && !f.closing {
 		f.closing = true
 		if !f.replied {
 			m.do(&CancelModel{Ident: f.Ident})

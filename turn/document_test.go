@@ -213,3 +213,33 @@ func (s *streamed) told() string {
 	}
 	return texts.String() + actions.String()
 }
+
+// A reply that is read again by other rules than those it was written under, such as a
+// sync_policy that was changed meanwhile, ends its turn: an action that is recorded and
+// not read would be waited for for ever.
+func TestReadAgainByOtherRules(t *testing.T) {
+	s := newStreamed(t)
+	s.push(`<action id="a">{"name":"keyed"}</action><action id="b">{"name":"read","depends_on":"a"}</action>`)
+	id, _ := s.m.Flight()
+	s.do(&Judged{Ident: id, ID: "a", Answer: messages.GateApprove})
+	s.end()
+	s.do(&ActionEnded{Ident: id, ID: "a", State: messages.ActionOK, Result: "1"})
+	s.activate()
+	in := s.recorded()
+	for i, ev := range in.Events {
+		if ev.Kind == messages.EventAction {
+			in.Events = append(in.Events[:i+1:i+1], messages.Event{Kind: messages.EventCut})
+			break
+		}
+	}
+	s.do(in)
+	var end *messages.TurnDecided
+	for _, r := range s.log {
+		if b, ok := r.Body.(*messages.TurnDecided); ok {
+			end = b
+		}
+	}
+	if end == nil || end.Decision != messages.Halt || end.Reason != messages.ErrCrash || !strings.Contains(end.Detail, "fewer actions") {
+		t.Errorf("%+v", end)
+	}
+}

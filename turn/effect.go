@@ -23,6 +23,8 @@ type Persist struct {
 	Record *messages.Record
 	Blobs  []messages.Blob
 	Hold   time.Duration
+
+	shown Publish // of the record, for the Outbox: they come and go together
 }
 
 // Publish shows an update to subscribers. The Outbox makes those of records; the

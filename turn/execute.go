@@ -290,7 +290,9 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		return
 	}
 	if m.overdue(in); m.flight == nil || m.call(in.ID) != c {
-		m.dropped++ // it ended with the turn
+		if !m.detachedEnded(in) { // nobody waits for it, and the turn has just let go of it
+			m.dropped++ // it ended with the turn
+		}
 		return
 	}
 	for i := range in.Audits {
@@ -314,6 +316,9 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 // endCall writes the one terminal record of an action and lets the program go on.
 func (m *Machine) endCall(c *call, end *ActionEnded) {
 	state := end.State
+	if state == messages.ActionCancelled && m.state.Open.Turn.action(c.ID).changed() {
+		state = messages.ActionUnknown // and stands in the journal
+	}
 	if state == messages.ActionCancelled && c.started && c.Class.Durable() && (end.Reason == reasonLost || c.attempt > 1 || c.doubt) {
 		state = messages.ActionUnknown // that this attempt did not begin says nothing of one before that was cut off
 	}

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"slices"
 
@@ -46,11 +47,19 @@ func (m *Machine) decoded(in *Decoded) {
 	if in.Usage != (messages.Usage{}) {
 		f.spent = spent{in.Usage, in.CostMicroUSD, in.Unpriced}
 	}
-	if len(f.reply)+len(in.Bytes) > MaxReplyBytes {
+	if f.cut { // what the model has still said meanwhile
+		return
+	}
+	said, fault := m.upToCut(in)
+	if fault != "" {
+		m.crash(ChildModel, fault)
+		return
+	}
+	if len(f.reply)+len(said) > MaxReplyBytes {
 		m.overrun("reply", MaxReplyBytes, "bytes a reply")
 		return
 	}
-	f.reply = append(f.reply, in.Bytes...)
+	f.reply = append(f.reply, said...)
 	m.chunk(f.doc != nil && telling(in.Events))
 	if fault := m.events(in.Events); fault != "" {
 		m.crash(ChildModel, fault)
@@ -59,6 +68,26 @@ func (m *Machine) decoded(in *Decoded) {
 	if f.doc != nil && m.acts(f) {
 		m.goOn()
 	}
+}
+
+// upToCut gives the bytes that count, and ends the reply where its decoder says so. The
+// journal has it up to there: it is the same however the model's words came in pieces,
+// and the next prompt does not show the model what it wrote without the result.
+func (m *Machine) upToCut(in *Decoded) (said []byte, fault string) {
+	f := m.flight
+	for i := range in.Events {
+		ev := &in.Events[i]
+		if ev.Kind != messages.EventCut {
+			continue
+		}
+		keep := ev.Offset - int64(len(f.reply))
+		if f.doc == nil || keep < 0 || keep > int64(len(in.Bytes)) || i < len(in.Events)-1 {
+			return nil, "decoder: a reply is cut where it is not read"
+		}
+		f.cut = true
+		return in.Bytes[:keep], ""
+	}
+	return in.Bytes, ""
 }
 
 // telling tells that records come of the events. Where an action may start at once,
@@ -195,12 +224,13 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 		m.closeUnit()
 	}
 	m.stopTimer(ClockGeneration)
+	if f.cut || f.closing && in.Finish == messages.FinishCancelled {
+		in.Finish, in.Err = messages.FinishStop, "" // we have heard what we wanted
+	}
 	f.modelErr = clean(in.Err)
 	if in.Finish == messages.FinishError {
-		m.persist(&messages.Control{What: messages.ControlModelError, Code: messages.ErrModel, Detail: f.modelErr}, LazyHold)
-	}
-	if f.closing && in.Finish == messages.FinishCancelled {
-		in.Finish = messages.FinishStop // we have heard what we wanted
+		f.modelCode = cmp.Or(in.Code, messages.ErrModel)
+		m.persist(&messages.Control{What: messages.ControlModelError, Code: f.modelCode, Detail: f.modelErr}, LazyHold)
 	}
 	m.seal(in.Finish, spent{in.Usage, in.CostMicroUSD, in.Unpriced})
 	if m.overBudget() {

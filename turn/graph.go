@@ -310,7 +310,11 @@ func (m *Machine) planEnded(c *call, e *plan.Effect) {
 		result = quote("at " + e.Place)
 	}
 	c.planned = true
-	m.endCall(c, &ActionEnded{State: e.State.Ended(), Reason: e.Reason, Result: result})
+	state := e.State.Ended()
+	if c.started && c.Class.Durable() { // in the life before, and nothing has settled it since
+		state = messages.ActionUnknown
+	}
+	m.endCall(c, &ActionEnded{State: state, Reason: e.Reason, Result: result})
 }
 
 // tellPlan says how an action ended. dispatched tells that the plan does not know

@@ -70,6 +70,9 @@ type ReplyEnd struct {
 	CostMicroUSD int64
 	Unpriced     bool
 	Err          string // for FinishError, without secrets
+	// Code is whose failure it was, ERR_JOURNAL when the prompt could not be read; "" is
+	// the model's.
+	Code messages.Code
 }
 
 // Emission is one emit or whisper of a program.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -31,7 +32,7 @@ type Machine struct {
 	past []*messages.Record
 	// detached are fire_and_forget actions of turns that are decided.
 	detached []detached
-	gens     [NumClocks]uint64
+	gens     [NumClocks]uint32
 	armed    [NumClocks]bool
 
 	// Dropped counts late answers.
@@ -39,8 +40,13 @@ type Machine struct {
 	// lastEnd is the position of the last run.end written here.
 	lastEnd int64
 
-	// Of the current Step.
-	now time.Time
+	now time.Time // of the current Step
+	*step
+}
+
+// step is of the current Step. It goes with the turn: an idle session keeps neither the
+// buffer of its effects nor what is in it.
+type step struct {
 	in  string
 	out []Effect
 	err error
@@ -58,7 +64,9 @@ type flight struct {
 	replied  bool
 	finish   messages.Finish
 	modelErr string
-	spent    spent // on the reply so far
+	// modelCode is whose failure that was, where it was not the model's.
+	modelCode messages.Code
+	spent     spent // on the reply so far
 
 	units  []messages.Unit
 	open   int             // index into units of the growing one, -1 none
@@ -85,6 +93,7 @@ type flight struct {
 	asked   []messages.Code  // lints of the request
 	doc     *document        // of a dialect that acts while the reply streams
 	closing bool             // nothing that follows in the reply counts
+	cut     bool             // its decoder ended it: nothing that follows is even kept
 	lastEnd int64            // the latest action.ended of the turn
 	// replaced is the latest retract of the turn: its texts come after it.
 	replaced int64
@@ -177,6 +186,9 @@ func (m *Machine) Flight() (id Ident, ok bool) {
 // illegal or randomness failed: no effect is returned, and the machine must be
 // discarded and restored from the journal.
 func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
+	if m.step == nil {
+		m.step = new(step)
+	}
 	clear(m.out)
 	m.out, m.now, m.in, m.err = m.out[:0], now.UTC().Round(0), in.input(), nil
 	switch in := in.(type) {
@@ -222,6 +234,8 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 		m.approve(in)
 	case *Expire:
 		m.expire()
+	case *Close:
+		m.closed(in)
 	default:
 		m.illegal()
 	}
@@ -230,7 +244,7 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 	}
 	out := m.out
 	if m.phase == Idle {
-		m.out = nil // an idle session keeps neither the buffer nor what is in it
+		m.step = nil
 	}
 	return out, nil
 }
@@ -244,13 +258,19 @@ func (m *Machine) current(id Ident) bool {
 	return false
 }
 
-func (m *Machine) do(e Effect) { m.out = append(m.out, e) }
+func (m *Machine) do(e Effect) {
+	if m.out == nil {
+		m.out = make([]Effect, 0, effectsAtOnce)
+	}
+	m.out = append(m.out, e)
+}
+
+// effectsAtOnce is for how many effects of a step the machine makes room first.
+const effectsAtOnce = 16
 
 // persist numbers a record, folds it and asks for its append.
 func (m *Machine) persist(body messages.Body, hold time.Duration, blobs ...messages.Blob) *messages.Record {
-	r := &messages.Record{
-		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, TS: m.now, Body: body,
-	}
+	r := messages.Record{SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, TS: m.now, Body: body}
 	if m.state.Open != nil {
 		r.Run = m.state.Open.Run
 	}
@@ -260,21 +280,27 @@ func (m *Machine) persist(body messages.Body, hold time.Duration, blobs ...messa
 	return m.append(r, hold, blobs...)
 }
 
-func (m *Machine) append(r *messages.Record, hold time.Duration, blobs ...messages.Blob) *messages.Record {
+func (m *Machine) append(record messages.Record, hold time.Duration, blobs ...messages.Blob) *messages.Record {
+	own := &struct { // one object: they come and go together
+		record  messages.Record
+		persist Persist
+	}{record: record}
+	r := &own.record
 	if err := m.state.Apply(r); err != nil && m.err == nil {
 		m.err = err
 	}
 	if _, ok := r.Body.(*messages.RunEnd); ok {
 		m.lastEnd = r.Seq
 	}
-	m.do(&Persist{Record: r, Blobs: blobs, Hold: hold})
+	own.persist = Persist{Record: r, Blobs: blobs, Hold: hold}
+	m.do(&own.persist)
 	return r
 }
 
 func (m *Machine) setTimer(c Clock, at time.Time) {
 	m.gens[c]++
 	m.armed[c] = true
-	m.do(&SetTimer{Clock: c, Gen: m.gens[c], At: at})
+	m.do(&SetTimer{Clock: c, Gen: uint64(m.gens[c]), At: at})
 }
 
 func (m *Machine) stopTimer(c Clock) {
@@ -291,6 +317,15 @@ func clean(s string) string {
 		return s
 	}
 	return string([]rune(s))
+}
+
+// cleanHistory is clean for what somebody else kept.
+func cleanHistory(said []messages.Said) []messages.Said {
+	out := slices.Clone(said)
+	for i := range out {
+		out[i] = messages.Said{Role: messages.Role(clean(string(out[i].Role))), Text: clean(out[i].Text)}
+	}
+	return out
 }
 
 func (m *Machine) opened(in *Open) {
@@ -312,6 +347,7 @@ func (m *Machine) submit(in *Submit) {
 	}
 	body := in.Input
 	body.Text, body.Userdata, body.User = clean(body.Text), clean(body.Userdata), clean(body.User)
+	body.History = cleanHistory(body.History)
 	if !utf8.ValidString(body.Key) { // a repair could make two keys one
 		m.do(&Answer{Handle: in.Handle, Err: &messages.Error{Code: messages.ErrConfig, Field: "key", Detail: "not UTF-8"}})
 		return
@@ -333,7 +369,7 @@ func (m *Machine) submit(in *Submit) {
 	if ordinal == 0 {
 		ordinal = m.state.Runs + 1
 	}
-	r := m.append(&messages.Record{
+	r := m.append(messages.Record{
 		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: ordinal, TS: m.now, Body: &body,
 	}, 0)
 	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: r.Run, Seq: r.Seq, Merged: merged})
@@ -360,7 +396,7 @@ func (m *Machine) nextRun() {
 // beginRun takes the first run out of the queue.
 func (m *Machine) beginRun() {
 	w := m.state.Queue[0]
-	m.append(&messages.Record{
+	m.append(messages.Record{
 		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: w.Run, TS: m.now,
 		Body: &messages.RunBegin{Input: w.Seq, Merged: seqs(w.More)},
 	}, 0)

@@ -35,7 +35,8 @@ func (o *Outbox) Add(effects, ready []Effect) []Effect {
 		switch e := e.(type) {
 		case *Persist:
 			ready = append(ready, e)
-			o.hold(&Publish{After: e.Record.Seq, Update: messages.Update{Record: e.Record}})
+			e.shown = Publish{After: e.Record.Seq, Update: messages.Update{Record: e.Record}}
+			o.hold(&e.shown)
 			continue
 		case *CancelModel:
 			o.withdraw(func(h Effect) bool { s, ok := h.(*OpenModel); return ok && s.Ident == e.Ident })
@@ -63,9 +64,15 @@ func (o *Outbox) Add(effects, ready []Effect) []Effect {
 	return ready
 }
 
+// heldAtOnce is for how many effects an outbox makes room first: those of a short turn.
+const heldAtOnce = 12
+
 // hold inserts e behind everything of its position or a lower one. Effects come
 // almost always in order, so the search starts at the end.
 func (o *Outbox) hold(e Effect) {
+	if o.held == nil {
+		o.held = make([]Effect, 0, heldAtOnce)
+	}
 	i := len(o.held)
 	for i > 0 && o.held[i-1].after() > e.after() {
 		i--

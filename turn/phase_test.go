@@ -191,7 +191,7 @@ func TestEveryTransitionIsNeeded(t *testing.T) {
 			}
 		}
 	}
-	m := &Machine{phase: Generating, in: "Test"}
+	m := &Machine{phase: Generating, step: &step{in: "Test"}}
 	m.to(Final)
 	m.to(Idle)
 	want := "turn: EXECUTING(generating) → FINAL is illegal on input Test"

@@ -52,6 +52,7 @@ const (
 	ReasonRelicLimit = "relic_limit" // too many bytes in all
 	ReasonConflict   = "conflict"    // the value is not the one that was expected
 	ReasonNotInteger = "not_integer" // add to something else, or past 2^53−1
+	ReasonReadOnly   = "read_only"   // who asks may only read
 	ReasonNoSession  = "no_session"  // there is no session to keep anything in, or the action is over
 )
 
@@ -60,6 +61,10 @@ type Kept struct {
 	Key    string `json:"key"` // idempotency key
 	Result string `json:"result"`
 }
+
+// changed tells that a call of the action has changed a relic: then it cannot be said to
+// be cancelled.
+func (a *OpenAction) changed() bool { return a != nil && len(a.Kept) > 0 }
 
 // bounded fills in and caps limits.
 func bounded(l messages.RelicLimits) messages.RelicLimits {
@@ -95,6 +100,22 @@ func (m *Machine) relicCall(in *RelicCall) {
 	}
 	m.persistFor(run, in.Turn, &messages.RelicChanged{Args: args, ID: in.ID, Key: in.Key, Relic: in.Relic, Result: result}, LazyHold)
 	answer(result, nil)
+}
+
+// ReadRelic does an operation that changes nothing, for who has no action whose record
+// could say what it did: a feed. Errors are *messages.Error, of other operations
+// ERR_DENIED/read_only.
+func (s *State) ReadRelic(relic, args string) (result string, err error) {
+	args = clean(args)
+	op, err := readOperation(args)
+	switch {
+	case err != nil:
+		return "", err
+	case op.name != RelicGet && op.name != RelicList:
+		return "", failure(messages.ErrDenied, ReasonReadOnly, "parameters.operation", op.name+" is for actions: this is no more than a look")
+	}
+	_, result, err = operate(s.Relics[relic], args, hardest)
+	return result, err
 }
 
 // beganAs finds a running action of the turn in flight or a detached one.

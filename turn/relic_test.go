@@ -240,6 +240,40 @@ func TestRelicAgainstModel(t *testing.T) {
 	}
 }
 
+// An action that has changed a relic is not cancelled, whoever ends it: its change stands
+// in the journal, and the model is not told that it never began. One that only looked is.
+func TestRelicChangedIsNotCancelled(t *testing.T) {
+	for name, end := range map[string]func(*streamed){
+		"by a cancel":  func(s *streamed) { s.do(&Cancel{Handle: 2, By: "u"}) },
+		"by a restart": func(s *streamed) { s.activate(); s.do(s.recorded()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &streamed{rig: newRig(t, Rules{Dialect: "test", Judge: cortex.Dialect{}, Target: targets}, 1)}
+			s.do(&Open{Name: "s"})
+			s.do(&Submit{Handle: 1, Input: messages.Input{Text: "go"}})
+			id, _ := s.m.Flight()
+			s.dec = cortex.Dialect{}.NewDecoder(messages.TurnInfo{Turn: id.Turn})
+			s.do(&ModelOpened{Ident: id})
+			s.push(`<action id="a" mode="async">{"name":"idem"}</action><action id="b" mode="async">{"name":"idem"}</action>`)
+			for _, a := range []string{"a", "b"} {
+				s.do(&Judged{Ident: id, ID: a, Answer: messages.GateApprove})
+			}
+			s.keep(id, "a", "ka", `{"operation":"add","key":"n"}`)
+			s.keep(id, "b", "kb", `{"operation":"get","key":"n"}`)
+			end(s)
+			got := map[string]messages.ActionState{}
+			for _, r := range s.log {
+				if b, ok := r.Body.(*messages.ActionEnded); ok {
+					got[b.ID] = b.State
+				}
+			}
+			if want := map[string]messages.ActionState{"a": messages.ActionUnknown, "b": messages.ActionCancelled}; !reflect.DeepEqual(got, want) {
+				t.Errorf("ended %v, want %v", got, want)
+			}
+		})
+	}
+}
+
 func FuzzRelicOperation(f *testing.F) {
 	for _, args := range []string{
 		`{"operation":"set","key":"a","value":{"b":[1,2.50,"x"]},"expect":null}`, `{"operation":"add","key":"n","by":-1}`,

@@ -124,6 +124,10 @@ func (f *flight) remember(r *messages.Record) {
 		f.known.faults++
 	case *messages.Lint:
 		f.known.lints++
+	case *messages.Control:
+		if b.What == messages.ControlModelError {
+			f.modelCode = b.Code
+		}
 	case *messages.ModelReply:
 		f.replied, f.finish, f.modelErr = true, b.Finish, b.Error
 	case *messages.Emit:

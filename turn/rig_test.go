@@ -223,7 +223,7 @@ func (r *rig) agree(what string) {
 	if flying && (r.audit.turn != id.Turn || r.audit.nonce != id.Nonce) {
 		r.t.Fatalf("%s: turn %d in flight, %d in the records", what, id.Turn, r.audit.turn)
 	}
-	if !flying && r.m.out != nil {
+	if !flying && r.m.step != nil {
 		r.t.Fatalf("%s: an idle machine keeps its last effects", what)
 	}
 	if s := r.m.State(); s.Open == nil && s.Queue != nil && len(s.Queue) == 0 {

@@ -99,7 +99,7 @@ func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
 	var orphans []OpenAction
 	for _, a := range append([]OpenAction(nil), t.Actions...) {
 		end := &messages.ActionEnded{ID: a.ID, State: messages.ActionCancelled, Reason: reasonCrash}
-		if a.Started && a.Class.Durable() {
+		if a.Started && a.Class.Durable() || a.changed() {
 			end.State, end.Result = messages.ActionUnknown, quote(messages.UnknownText)
 		}
 		m.persist(end, LazyHold)

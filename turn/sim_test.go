@@ -32,6 +32,9 @@ var interleavings = flag.Int("interleavings", 1000, "how many interleavings of s
 // clocks, crashes, and acknowledgements of the journal.
 func TestInterleavings(t *testing.T) {
 	first := uint64(time.Now().UnixNano())
+	if *fromSeed != 0 {
+		first = *fromSeed
+	}
 	if *onlySeed != 0 {
 		first, *interleavings = *onlySeed, 1
 	}
@@ -50,13 +53,16 @@ func TestInterleavings(t *testing.T) {
 	for i := range totals {
 		total.add(totals[i])
 	}
-	t.Logf("%d interleavings, seeds from %d (one again: -seed N): %+v", *interleavings, first, total)
+	t.Logf("%d interleavings, seeds from %d (one again: -seed N; on: -from %d): %+v", *interleavings, first, first+uint64(*interleavings), total)
 	if *interleavings >= 1000 && (total.superseded < 50 || total.undone < 20 || total.merges < 5 || total.leftover < 50 || total.windows < 50 || total.crashes < 100) {
 		t.Error("the interleavings went nowhere")
 	}
 }
 
-var onlySeed = flag.Uint64("seed", 0, "the one interleaving to be made")
+var (
+	onlySeed = flag.Uint64("seed", 0, "the one interleaving to be made")
+	fromSeed = flag.Uint64("from", 0, "the seed of the first interleaving, to go on where another pass ended; 0 is the time")
+)
 
 func TestSimulation(t *testing.T) {
 	first := uint64(time.Now().UnixNano())

@@ -88,6 +88,7 @@ type OpenRun struct {
 	Began       int64            `json:"began"`         // unix nanoseconds of run.begin
 	Away        int64            `json:"away,omitzero"` // nanoseconds suspended, which no clock counts
 	Turns       int64            `json:"turns"`
+	Lost        int64            `json:"lost,omitzero"` // of them, those that a restart ended
 	Actions     int64            `json:"actions,omitzero"`
 	Tokens      int64            `json:"tokens,omitzero"`
 	Cost        int64            `json:"cost,omitzero"`
@@ -242,7 +243,7 @@ func (s *State) impossible() string {
 	switch {
 	case run.Run < 1 || run.Run > s.Runs || s.waiting(run.Run) >= 0:
 		return "open.run"
-	case run.Turns < 0 || run.Turns > s.Turn:
+	case run.Turns < 0 || run.Turns > s.Turn || run.Lost < 0 || run.Lost > run.Turns:
 		return "open.turns"
 	case run.Actions < 0 || run.Tokens < 0 || run.Cost < 0 || run.Settlements < 0 || run.Progress.N < 0 || run.Away < 0:
 		return "open"
@@ -448,6 +449,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		run.LastError = ""
 		if b.Resumed && t.Breach == nil {
 			run.Settlements++
+			run.Lost++
 			run.LastError = "the host restarted during the previous turn; its effects may or may not have happened"
 		}
 		if !b.Digest.IsZero() { // a turn that did not complete is not counted

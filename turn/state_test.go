@@ -34,7 +34,7 @@ func fullState() State {
 			OutBefore: d, ScrBefore: d, Done: []Deed{{Name: "n", Args: "[]", State: messages.ActionOK}}, MoreDone: 1,
 			Waiting: Waiting{
 				Run: 3, Seq: 30, Text: "t", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Policy: messages.Rollback, More: []Part{{Seq: 31, Text: "m"}}, Merged: []Part{{Seq: 32, Userdata: "{}"}},
-			}, Began: 1, Turns: 2, Actions: 3, Tokens: 4, Cost: 5, Settlements: 1,
+			}, Began: 1, Turns: 2, Lost: 1, Actions: 3, Tokens: 4, Cost: 5, Settlements: 1,
 			State: []byte{0, 255}, LastError: "e", Progress: Progress{Digest: d, N: 2},
 			Loop:   Loop{Seen: []Seen{{Call: d, N: 2}}, Last: []messages.Digest{d}},
 			Panics: map[string]int64{"b": 1, "a": 2}, Cancel: &Cancelled{Seq: 38, By: "u", Superseded: 4, Withdrawn: 4},

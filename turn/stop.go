@@ -126,7 +126,7 @@ func (m *Machine) timer(in *Timer) {
 		m.windowOver(in)
 		return
 	}
-	if in.Clock >= NumClocks || !m.armed[in.Clock] || in.Gen != m.gens[in.Clock] || m.flight == nil {
+	if in.Clock >= NumClocks || !m.armed[in.Clock] || in.Gen != uint64(m.gens[in.Clock]) || m.flight == nil {
 		m.dropped++
 		return
 	}
@@ -163,7 +163,7 @@ func (m *Machine) overdue(in *ActionEnded) {
 	}{{ClockTurn, m.turnEnds}, {ClockRun, m.runEnds}} {
 		if (m.phase == Generating || m.phase == Running) && m.armed[k.clock] && !m.now.Add(sameInstant).Before(k.ends()) {
 			m.do(&StopTimer{Clock: k.clock}) // it rings here, and not again outside
-			m.timer(&Timer{Clock: k.clock, Gen: m.gens[k.clock]})
+			m.timer(&Timer{Clock: k.clock, Gen: uint64(m.gens[k.clock])})
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (m *Machine) cancel(in *Cancel) {
 		return
 	}
 	if w := m.state.waits(run); w != nil {
-		r := m.append(&messages.Record{
+		r := m.append(messages.Record{
 			SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, TS: m.now,
 			Body: &messages.RunEnd{
 				Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: cancelledBy(by) + " before it began",

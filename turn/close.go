@@ -1,0 +1,26 @@
+package turn
+
+import "github.com/seed14be6753/stile/messages"
+
+// Close ends the session for good: its last input. Nothing may be open or wait; what is
+// has to be cancelled first. Answer refuses otherwise, with ERR_BUSY.
+type Close struct {
+	Handle uint64
+	Reason string
+}
+
+func (*Close) input() string { return "Close" }
+
+// closed writes session.closed, after which the SID is free for another session.
+func (m *Machine) closed(in *Close) {
+	s := &m.state
+	switch {
+	case s.Seq == 0, s.Closed:
+		m.do(&Answer{Handle: in.Handle, Err: messages.Errorf(messages.ErrDenied, "there is no session to close")})
+	case s.Open != nil, len(s.Queue) > 0, s.Window != nil, len(s.Detached) > 0:
+		m.do(&Answer{Handle: in.Handle, Err: messages.Errorf(messages.ErrBusy, "something of the session is in flight")})
+	default:
+		r := m.persist(&messages.SessionClosed{Reason: clean(in.Reason)}, 0)
+		m.do(&Answer{After: r.Seq, Handle: in.Handle, Seq: r.Seq})
+	}
+}
