@@ -91,6 +91,7 @@ func (d *decoder) body() messages.Body {
 	case messages.KindInput:
 		return &messages.Input{
 			Budget:   d.budgetz("budget"),
+			History:  decodeListz(d, "history", (*decoder).said),
 			Key:      d.strz("key"),
 			Policy:   messages.Policy(d.str("policy")),
 			Text:     d.strz("text"),
@@ -290,6 +291,13 @@ func (d *decoder) budgetz(k string) *messages.Budget {
 	b := &messages.Budget{Actions: d.numz("actions"), CostUSD: d.numz("cost_micro_usd"), Tokens: d.numz("tokens")}
 	d.lit("}")
 	return b
+}
+
+func (d *decoder) said() messages.Said {
+	d.lit("{")
+	s := messages.Said{Role: messages.Role(d.str("role")), Text: d.str("text")}
+	d.lit("}")
+	return s
 }
 
 func (d *decoder) child() messages.ChildLink {

@@ -67,6 +67,7 @@ func (e *encoder) body(b messages.Body) {
 		e.str("reason", b.Reason)
 	case *messages.Input:
 		e.budgetz("budget", b.Budget)
+		e.saidz("history", b.History)
 		e.strz("key", b.Key)
 		e.str("policy", string(b.Policy))
 		e.strz("text", b.Text)
@@ -410,6 +411,25 @@ func (e *encoder) budgetz(k string, v *messages.Budget) {
 	e.numz("cost_micro_usd", v.CostUSD)
 	e.numz("tokens", v.Tokens)
 	e.dst = append(e.dst, '}')
+}
+
+// saidz leaves out a nil list; an empty one is [].
+func (e *encoder) saidz(k string, v []messages.Said) {
+	if v == nil {
+		return
+	}
+	e.name(k)
+	e.dst = append(e.dst, '[')
+	for i := range v {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		e.dst = append(e.dst, '{')
+		e.str("role", string(v[i].Role))
+		e.str("text", v[i].Text)
+		e.dst = append(e.dst, '}')
+	}
+	e.dst = append(e.dst, ']')
 }
 
 // childrenz leaves out a nil list; an empty one is [].

@@ -112,10 +112,14 @@ func Show(text string) string {
 var SaidKinds = []messages.Kind{messages.KindInput, messages.KindResponse, messages.KindEmit}
 
 // Said is what a record has of a conversation; ok is false for one that has nothing of
-// it. Lines of a program that only operators see are not of it.
+// it. Lines of a program that only operators see are not of it, nor what the host itself
+// asks to keep a profile.
 func Said(b messages.Body) (role messages.Role, text string, ok bool) {
 	switch b := b.(type) {
 	case *messages.Input:
+		if b.User == messages.ProfileKeeper {
+			return "", "", false
+		}
 		role, text = messages.RoleUser, b.Text
 		if text == "" {
 			text = b.Userdata

@@ -42,7 +42,8 @@ func Saying(rng *rand.Rand, n int) []messages.Body {
 			&messages.Emit{Text: text, Candidate: true},
 			&messages.Note{Text: text},
 			&messages.Input{Text: " "},
-		}[rng.IntN(8)]
+			&messages.Input{Userdata: `{"messages":["gopher"]}`, User: messages.ProfileKeeper},
+		}[rng.IntN(9)]
 	}
 	return bodies
 }
@@ -85,6 +86,41 @@ func recall(t *testing.T, s journal.Store) {
 			}
 		}
 	}
+	hears := func(when string) {
+		t.Helper()
+		q := journal.HeardQuery{Owner: owners[rng.IntN(len(owners))], Limit: rng.IntN(5)}
+		all, err := journal.ScanHeard(ctx, s, journal.HeardQuery{Owner: q.Owner})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) > 0 && rng.IntN(4) > 0 {
+			q.After = all[rng.IntN(len(all))].Place
+		}
+		want, err := journal.ScanHeard(ctx, s, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := journal.HeardOf(ctx, s, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("%s: %+v: %s", when, q, d)
+		}
+		for i, h := range got {
+			if !strings.HasPrefix(h.SID, q.Owner) || h.Compare(q.After) <= 0 || i > 0 && h.Compare(got[i-1].Place) <= 0 {
+				t.Fatalf("%s: %+v gives %+v", when, q, h)
+			}
+		}
+	}
+	looks := check
+	check = func(when string) {
+		t.Helper()
+		looks(when)
+		for range 6 {
+			hears(when)
+		}
+	}
 	check("at first")
 	for range 4 {
 		for range 5 {
@@ -110,6 +146,10 @@ func recall(t *testing.T, s journal.Store) {
 			}
 			check("after a deletion")
 		}
+	}
+	for _, owner := range []string{"", "t:al", "t:", "t::", "::", "t:al:s:"} {
+		_, err := journal.HeardOf(ctx, s, journal.HeardQuery{Owner: owner})
+		wantReason(t, err, journal.ReasonInvalid)
 	}
 	for _, q := range []journal.RecallQuery{
 		{Words: []string{"a"}},

@@ -714,27 +714,27 @@ func eraseAll(t *testing.T, s journal.Store) {
 
 func erasePart(t *testing.T, s journal.Store) {
 	ses := Start(t, "local:local:part", 1)
-	gone, shared, other := NewBlob("gone"), NewBlob("shared"), NewBlob("nobody names it")
-	b := ses.Batch(&messages.ModelReply{Blob: gone.Digest}, &messages.TurnDecided{Output: shared.Digest, Scratch: gone.Digest},
-		&messages.Note{Text: "stays"}, &messages.TurnDecided{Minted: shared.Digest})
-	b.Blobs = []messages.Blob{gone, shared, other}
+	gone, shared, other, fed, said := NewBlob("gone"), NewBlob("shared"), NewBlob("nobody names it"), NewBlob("of a feed"), NewBlob("said again")
+	b := ses.Batch(&messages.ModelReply{Blob: gone.Digest}, &messages.TurnDecided{Output: shared.Digest, Scratch: fed.Digest, Minted: said.Digest},
+		&messages.FeedInjected{ID: "f", Digest: fed.Digest}, &messages.TurnDecided{Minted: shared.Digest}, &messages.ModelReply{Blob: said.Digest})
+	b.Blobs = []messages.Blob{gone, shared, other, fed, said}
 	Must(t, s, b)
 	if n, err := s.Erase(ctx, ses.Inc, 1, 2); err != nil || n != 2 {
 		t.Fatalf("%d, %v", n, err)
 	}
 	_, err := s.Blob(ctx, ses.Inc, gone.Digest)
 	wantReason(t, err, journal.ReasonNotFound)
-	for _, b := range []messages.Blob{shared, other} {
+	for _, b := range []messages.Blob{shared, other, fed, said} {
 		if _, err := s.Blob(ctx, ses.Inc, b.Digest); err != nil {
 			t.Error(err)
 		}
 	}
 	rep := journal.Verify(s.Read(ctx, ses.Inc, 0, 0), journal.VerifyOptions{})
-	if !rep.OK() || rep.Records != 4 || cmp.Diff([]journal.Span{{From: 1, To: 2}}, rep.Erased) != "" {
+	if !rep.OK() || rep.Records != 5 || cmp.Diff([]journal.Span{{From: 1, To: 2}}, rep.Erased) != "" {
 		t.Fatalf("%+v", rep)
 	}
 	_, recs, err := journal.LoadAfter(ctx, s, ses.Inc, journal.Anchor{Seq: 2, Hash: b.Records[1].Hash})
-	if err != nil || len(recs) != 2 {
+	if err != nil || len(recs) != 3 {
 		t.Fatalf("what follows the erased part: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 // Store implements journal.Store. Use New.
 type Store struct {
+	journal.Removals
 	mu       sync.RWMutex
 	sessions map[messages.Incarnation]*session
 	live     map[string]messages.Incarnation
@@ -352,6 +353,7 @@ func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to in
 	if err := s.openWrite(ctx); err != nil {
 		return 0, err
 	}
+	defer s.Erased()
 	defer s.mu.Unlock()
 	ses, ok := s.sessions[inc]
 	if !ok {
@@ -419,6 +421,7 @@ func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 	if err := s.openWrite(ctx); err != nil {
 		return err
 	}
+	defer s.Erased()
 	defer s.mu.Unlock()
 	ses, ok := s.sessions[inc]
 	if !ok {

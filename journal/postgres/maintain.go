@@ -154,6 +154,7 @@ func (s *Store) PutMeta(ctx context.Context, key string, value []byte) error {
 
 // Delete implements journal.Store.
 func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
+	defer s.Erased()
 	return s.writing(ctx, "deleting a session", func(tx pgx.Tx) error {
 		r, err := session(ctx, tx, inc, locked)
 		if err != nil {
@@ -178,6 +179,7 @@ func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 // Erase implements journal.Store. Nobody can read the erased bytes any more; on
 // the server's disk they stay until VACUUM has used their place again.
 func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error) {
+	defer s.Erased()
 	var n int64
 	err := s.writing(ctx, "erasing bodies", func(tx pgx.Tx) error {
 		r, err := session(ctx, tx, inc, "")
@@ -288,7 +290,7 @@ func (e *eraser) blobs(sid string) error {
 func (e *eraser) keep(sid string) error {
 	rows, err := e.tx.Query(e.ctx, `SELECT type, body FROM records
 		WHERE session = $1 AND body IS NOT NULL AND type = ANY($2)`, e.id,
-		[]string{string(messages.KindModelReply), string(messages.KindTurnDecided)})
+		[]string{string(messages.KindModelReply), string(messages.KindTurnDecided), string(messages.KindFeedInjected)})
 	if err != nil {
 		return err
 	}

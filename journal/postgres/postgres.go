@@ -104,6 +104,7 @@ type Options struct {
 
 // Store implements journal.Store. Use Open.
 type Store struct {
+	journal.Removals
 	opts   Options
 	target *target
 	pool   *pgxpool.Pool

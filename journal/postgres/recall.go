@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -35,6 +36,8 @@ const (
 		FROM recall c JOIN heads h ON h.id = c.session
 		WHERE c.owner = $1 AND h.inc <> $2 AND c.folded LIKE ANY($5::text[])) hits
 		WHERE words > 0 ORDER BY words DESC, runes DESC, ts DESC, inc DESC, seq DESC LIMIT $6`
+	sqlHeard = `SELECT h.sid, h.inc, c.seq, c.ts FROM recall c JOIN heads h ON h.id = c.session
+		WHERE c.owner = $1 AND c.role = $2 AND (c.ts, h.inc, c.seq) > ($3, $4, $5) ORDER BY c.ts, h.inc, c.seq LIMIT $6`
 )
 
 // Recall implements journal.Recaller. It first puts what is new of the owner's sessions
@@ -154,4 +157,44 @@ func indexSession(ctx context.Context, tx pgx.Tx, owner string, id int64) error 
 	}
 	_, err = tx.Exec(ctx, "INSERT INTO recall_marks (session, seq) VALUES ($1, $2) ON CONFLICT (session) DO UPDATE SET seq = excluded.seq", id, to)
 	return err
+}
+
+// Heard implements journal.Hearer, from the same index.
+func (s *Store) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
+	if s.opts.ReadOnly {
+		return journal.ScanHeard(ctx, s, q)
+	}
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	if err := s.index(ctx, q.Owner); err != nil {
+		return nil, err
+	}
+	after := int64(math.MinInt64)
+	if !q.After.TS.IsZero() {
+		after = q.After.TS.UnixNano()
+	}
+	var all []journal.Heard
+	err := s.reading(ctx, "looking for messages of a user", func(c querier) error {
+		all = nil
+		rows, err := c.Query(ctx, sqlHeard, q.Owner, string(messages.RoleUser), after, q.After.Inc, q.After.Seq, q.Limit)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var h journal.Heard
+			var ts int64
+			if err := rows.Scan(&h.SID, &h.Inc, &h.Seq, &ts); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(h.SID, q.Owner) {
+				return journal.Fail(journal.ReasonCorrupt, nil, "the index of what can be recalled is damaged")
+			}
+			h.TS = time.Unix(0, ts).UTC()
+			all = append(all, h)
+		}
+		return rows.Err()
+	})
+	return all, err
 }

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
@@ -52,6 +53,8 @@ func (p *player) cause(r *messages.Record) (turn.Input, error) {
 	switch b := r.Body.(type) {
 	case *messages.SessionOpened:
 		return &turn.Open{Name: b.Name, Parent: b.Parent}, nil
+	case *messages.SessionClosed:
+		return &turn.Close{Reason: b.Reason}, nil
 	case *messages.Control:
 		switch b.What {
 		case messages.ControlTimer:
@@ -259,7 +262,7 @@ func (p *player) failEarly(e *turn.StartAction) error {
 			if r.Turn != e.Turn || b.ID != e.ID {
 				continue
 			}
-			if b.State == messages.ActionOK || !p.decides(i+1) {
+			if b.State == messages.ActionOK || !p.decides(i) {
 				return nil
 			}
 			return p.step(now, &turn.ActionEnded{
@@ -273,15 +276,41 @@ func (p *player) failEarly(e *turn.StartAction) error {
 	return nil
 }
 
-// decides tells whether a decision follows at a position, but for ends that are
-// recorded in front of it.
+// decides tells whether the end of a detached action is of the step that decides its turn:
+// nothing stands between the two but ends of the same kind. Where an action follows that
+// the turn waited for, that one's end has led to the decision, and the first came by
+// itself before.
 func (p *player) decides(at int) bool {
 	for _, r := range p.src.Records[at:] {
-		switch r.Body.(type) {
+		if !r.TS.Equal(p.src.Records[at].TS) {
+			return false
+		}
+		switch b := r.Body.(type) {
 		case *messages.TurnDecided:
 			return true
 		case *messages.ActionEnded:
+			if !p.detaches(r.Turn, b.ID, at) {
+				return false
+			}
 		default:
+			return false
+		}
+	}
+	return false
+}
+
+// detaches tells whether nobody waits for an action that was declared before a position.
+func (p *player) detaches(turnIndex int64, id string, at int) bool {
+	for _, r := range slices.Backward(p.src.Records[:at]) {
+		if r.Turn != turnIndex {
+			continue
+		}
+		switch b := r.Body.(type) {
+		case *messages.ActionDeclared:
+			if b.ID == id {
+				return b.Mode == messages.ModeFireAndForget
+			}
+		case *messages.TurnBegin:
 			return false
 		}
 	}

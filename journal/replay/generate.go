@@ -136,11 +136,12 @@ func (p *player) hear(r *messages.Record) (told bool, err error) {
 	g := p.gen
 	in := &turn.Decoded{Ident: g.ask.Ident}
 	from := g.fed
+	byText := p.agent.Rules.Durability != turn.WholeUnit // else a unit's end takes back
 	for g.fed < len(g.bytes) {
 		g.fed++
 		n := len(in.Events)
 		g.decoder.Push(g.bytes[g.fed-1:g.fed], func(ev messages.Event) { in.Events = append(in.Events, own(ev)) })
-		if g.watch(in.Events[n:], p.replaces()) {
+		if g.watch(in.Events[n:], byText && p.replaces()) {
 			in.Bytes = g.bytes[from:g.fed]
 			return true, p.step(r.TS, in)
 		}
@@ -180,7 +181,7 @@ func (g *generation) watch(evs []messages.Event, replaces bool) (telling bool) {
 // replyEnd feeds the end of the reply.
 func (p *player) replyEnd(r *messages.Record) error {
 	g, reply := p.gen, p.ahead.reply
-	end := &turn.ReplyEnd{Ident: g.ask.Ident, Finish: reply.Finish, Usage: reply.Usage, CostMicroUSD: reply.CostUSD, Unpriced: reply.Unpriced, Err: reply.Error}
+	end := &turn.ReplyEnd{Ident: g.ask.Ident, Finish: reply.Finish, Usage: reply.Usage, CostMicroUSD: reply.CostUSD, Unpriced: reply.Unpriced, Err: reply.Error, Code: p.ahead.code}
 	if g.asked { // else the prompt could not be made, and there was no decoder
 		g.decoder.End(reply.Finish, func(ev messages.Event) { end.Events = append(end.Events, own(ev)) })
 	}
@@ -196,25 +197,60 @@ func (p *player) remember(r *messages.Record) error {
 		in.Events = []messages.Event{{Kind: messages.EventParseError, Fault: b.Complaint()}}
 	case *messages.Lint:
 		in.Events = []messages.Event{{Kind: messages.EventLint, Fault: messages.ParseError{Code: b.Code, Offset: b.Offset, Detail: b.Detail}}}
-	case *messages.UnitText:
-		_, n, _ := strings.Cut(b.Unit, ".")
-		unit, err := strconv.Atoi(n)
-		if err != nil {
-			return p.stuck(r, "a unit without an ordinal")
+	case *messages.Retract:
+		if !p.replaces() {
+			return p.stuck(r, "nothing in the journal brings it about")
 		}
-		in.Events = []messages.Event{
-			{Kind: messages.EventUnitBegin, Unit: unit, UnitKind: b.UnitKind},
-			{Kind: messages.EventUnitText, Text: []byte(b.Text)},
-			{Kind: messages.EventUnitEnd, Final: b.Final, Complete: b.Complete},
+		// The first text of the turn did. What it was is in the unit's record, if there is
+		// one; else nothing tells, and nothing needs it: the turn was lost with it.
+		text, whole := &messages.UnitText{UnitKind: messages.ResponseUnit, Unit: "0.0", Text: " "}, false
+		for _, next := range p.src.Records[p.at:] {
+			if next.Turn != r.Turn {
+				break
+			}
+			if b, ok := next.Body.(*messages.UnitText); ok {
+				text, whole = b, next.TS.Equal(r.TS)
+				break
+			}
+		}
+		events, err := p.unitOf(r, text)
+		if err != nil {
+			return err
+		}
+		if in.Events = events; !whole {
+			in.Events = events[:2]
 		}
 		if p.gen.unit {
-			in.Events = in.Events[2:] // its text was heard
+			in.Events = in.Events[1:]
+		}
+		p.gen.unit = !whole
+	case *messages.UnitText:
+		events, err := p.unitOf(r, b)
+		if err != nil {
+			return err
+		}
+		if in.Events = events; p.gen.unit {
+			in.Events = events[2:] // its text was heard
 			p.gen.unit = false
 		}
 	default:
 		return p.stuck(r, "nothing in the journal brings it about")
 	}
 	return p.step(r.TS, in)
+}
+
+// unitOf gives what a decoder says of a unit: its begin, its text, its end.
+func (p *player) unitOf(r *messages.Record, b *messages.UnitText) ([]messages.Event, error) {
+	_, n, _ := strings.Cut(b.Unit, ".")
+	unit, err := strconv.Atoi(n)
+	if err != nil {
+		return nil, p.stuck(r, "a unit without an ordinal")
+	}
+	return []messages.Event{
+		{Kind: messages.EventUnitBegin, Unit: unit, UnitKind: b.UnitKind},
+		{Kind: messages.EventUnitText, Text: []byte(b.Text)},
+		{Kind: messages.EventUnitEnd, Final: b.Final, Complete: b.Complete},
+	}, nil
 }
 
 func own(ev messages.Event) messages.Event {

@@ -38,7 +38,8 @@ type program struct {
 	past  []said // what it said before the turn was restored
 	again int    // how much of past it has said again
 
-	out, scr []byte              // what was fed
+	emitted  []turn.Emission     // what was fed
+	out, scr []byte              // the same
 	blind    bool                // what it says is taken from the journal
 	ended    bool                // its end was fed
 	fault    string              // why it cannot go on
@@ -236,6 +237,8 @@ func (x *program) tell(r *messages.Record, s said) error {
 		to := &x.out
 		if s.emission.Whisper {
 			to = &x.scr
+		} else {
+			x.emitted = append(x.emitted, *s.emission)
 		}
 		*to = append(append(*to, s.emission.Text...), '\n')
 		return x.p.step(r.TS, &turn.Emitted{Ident: x.start.Ident, Emissions: []turn.Emission{*s.emission}})
@@ -275,23 +278,61 @@ func (x *program) give(r *messages.Record, d *messages.TurnDecided) error {
 	if end.Minted, err = p.blob(d.Minted); err != nil {
 		return err
 	}
-	if len(x.past) > 0 {
-		// Nobody knows how far it had come again, and its tokens were others.
+	if len(x.past) > 0 { // nobody knows how far it had come again
 		x.halt()
 		x.blind = true
 		if err := x.catchUp(r); err != nil {
 			return err
 		}
-		if end.Out, err = p.blob(d.Output); err != nil {
+		if end.Out, err = x.output(r, d.Output); err != nil {
 			return err
 		}
-		if end.Scr, err = p.blob(d.Scratch); err != nil {
-			return err
-		}
+		end.Scr = x.scr
 	}
 	p.leaveProgram()
 	return p.step(r.TS, end)
 }
+
+// output is what a program that ran again and was stopped had said: what the records
+// show. Lines that may be tokens were others the second time, if it came to them again;
+// these alone are taken from the journal's blob.
+func (x *program) output(r *messages.Record, kept messages.Digest) ([]byte, error) {
+	if !slices.ContainsFunc(x.emitted, func(e turn.Emission) bool { return e.Candidate }) {
+		return x.out, nil
+	}
+	out, err := x.p.blob(kept)
+	if err != nil {
+		return nil, err
+	}
+	comparer, _ := x.p.agent.Rules.Judge.(turn.Comparer)
+	rest := string(out)
+	for i := range x.emitted {
+		text := x.emitted[i].Text + "\n"
+		end := 0
+		for range strings.Count(text, "\n") {
+			n := strings.IndexByte(rest[end:], '\n')
+			if n < 0 {
+				return nil, x.p.stuck(r, "its output ends before what the program had said")
+			}
+			end += n + 1
+		}
+		have := rest[:end]
+		rest = rest[end:]
+		if x.emitted[i].Candidate && comparer != nil {
+			have, text = comparer.Comparable(have), comparer.Comparable(text)
+		}
+		if valid(have) != valid(text) {
+			return nil, x.p.stuck(r, "its output is not what the program had said")
+		}
+	}
+	if rest != "" {
+		return nil, x.p.stuck(r, "its output goes on after what the program had said")
+	}
+	return out, nil
+}
+
+// valid is text as a record keeps it.
+func valid(s string) string { return string([]rune(s)) }
 
 // execute runs the program on its coroutine, as the interpreter's actor does.
 func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.ProgramEnd) {

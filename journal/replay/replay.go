@@ -173,6 +173,7 @@ type player struct {
 type outlook struct {
 	chunks  []byte // bytes of its chunk records
 	reply   *messages.ModelReply
+	code    messages.Code // of the failure that the reply ended with
 	decided *messages.TurnDecided
 }
 
@@ -407,6 +408,10 @@ func (p *player) look(turnIndex int64) {
 		case *messages.ModelChunk:
 			if p.ahead.reply == nil {
 				p.ahead.chunks = append(p.ahead.chunks, b.Bytes...)
+			}
+		case *messages.Control:
+			if b.What == messages.ControlModelError {
+				p.ahead.code = b.Code
 			}
 		case *messages.ModelReply:
 			p.ahead.reply = b

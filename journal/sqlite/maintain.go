@@ -131,6 +131,7 @@ func (s *Store) PutMeta(ctx context.Context, key string, value []byte) error {
 
 // Delete implements journal.Store.
 func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
+	defer s.Erased()
 	err := s.writing(ctx, "deleting a session", func(tx *sql.Tx) error {
 		ses, err := sessionIn(tx, inc)
 		if err != nil {
@@ -173,6 +174,7 @@ func (s *Store) settle() {
 // Erase implements journal.Store. Freed space is overwritten (secure_delete), and
 // the log is emptied as far as readers let it.
 func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error) {
+	defer s.Erased()
 	var n int64
 	err := s.writing(ctx, "erasing bodies", func(tx *sql.Tx) error {
 		ses, err := sessionIn(tx, inc)
@@ -271,8 +273,8 @@ func (e *eraser) blobs() error {
 		return nil
 	}
 	rows, err := e.tx.Query(`SELECT type, body FROM records
-		WHERE pos BETWEEN ? AND ? AND body IS NOT NULL AND type IN (?, ?)`,
-		position(e.ses.id, 0), position(e.ses.id, journal.MaxSeq), string(messages.KindModelReply), string(messages.KindTurnDecided))
+		WHERE pos BETWEEN ? AND ? AND body IS NOT NULL AND type IN (?, ?, ?)`,
+		position(e.ses.id, 0), position(e.ses.id, journal.MaxSeq), string(messages.KindModelReply), string(messages.KindTurnDecided), string(messages.KindFeedInjected))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -213,4 +214,54 @@ func matching(words []string) (match string, ok bool) {
 		b.WriteByte(')')
 	}
 	return b.String(), true
+}
+
+// Heard implements journal.Hearer, from the same index.
+func (s *Store) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
+	if s.opts.ReadOnly {
+		return journal.ScanHeard(ctx, s, q)
+	}
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	if err := s.index(ctx, q.Owner); err != nil {
+		return nil, err
+	}
+	var all []journal.Heard
+	err := s.reading(ctx, func(r *readers) error {
+		rows, err := r.db.Query(`SELECT s.sid, s.inc, c.id & 4294967295 AS seq, c.ts FROM recall c JOIN sessions s ON s.id = c.id >> 32
+			WHERE c.owner = ?1 AND c.role = ?2 AND (c.ts, s.inc, c.id & 4294967295) > (?3, ?4, ?5)
+			ORDER BY c.ts, s.inc, seq LIMIT ?6`, q.Owner, string(messages.RoleUser), nanos(q.After.TS), q.After.Inc[:], q.After.Seq, q.Limit)
+		if err != nil {
+			return readFailure(err, "looking for messages of a user")
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var h journal.Heard
+			var inc []byte
+			var ts int64
+			if err := rows.Scan(&h.SID, &inc, &h.Seq, &ts); err != nil {
+				return readFailure(err, "looking for messages of a user")
+			}
+			if len(inc) != len(h.Inc) || !strings.HasPrefix(h.SID, q.Owner) {
+				return journal.Fail(journal.ReasonCorrupt, nil, "the index of what can be recalled is damaged")
+			}
+			copy(h.Inc[:], inc)
+			h.TS = time.Unix(0, ts).UTC()
+			all = append(all, h)
+		}
+		if err := rows.Err(); err != nil {
+			return readFailure(err, "looking for messages of a user")
+		}
+		return nil
+	})
+	return all, err
+}
+
+// nanos is a time as the index has it; the zero one is before all.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MinInt64
+	}
+	return t.UnixNano()
 }

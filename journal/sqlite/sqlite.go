@@ -69,6 +69,7 @@ type Options struct {
 
 // Store implements journal.Store. Use Open.
 type Store struct {
+	journal.Removals
 	opts  Options
 	path  string
 	owner *os.File // of the exclusive lock; nil without

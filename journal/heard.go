@@ -1,0 +1,112 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// MaxHeard bounds what one query for a user's messages gives.
+const MaxHeard = 1000
+
+// Place is where a message of a user stands among all of that user's, in whatever
+// session: positions count within one, so time goes first.
+type Place struct {
+	TS  time.Time
+	Inc messages.Incarnation
+	Seq int64
+}
+
+// Compare orders places.
+func (p Place) Compare(o Place) int {
+	return cmp.Or(p.TS.Compare(o.TS), bytes.Compare(p.Inc[:], o.Inc[:]), cmp.Compare(p.Seq, o.Seq))
+}
+
+// Heard is an input of a user.
+type Heard struct {
+	Place
+	SID string
+}
+
+// HeardQuery asks for what a user submitted, in the order of places.
+type HeardQuery struct {
+	Owner string // the beginning of the user's SIDs, "tenant:user:"
+	After Place  // the zero one is before all
+	Limit int    // 0 is MaxHeard
+}
+
+// Check completes a query and finds what is wrong with it.
+func (q *HeardQuery) Check() error {
+	if strings.Count(q.Owner, ":") != 2 || !strings.HasSuffix(q.Owner, ":") || strings.HasPrefix(q.Owner, ":") || strings.Contains(q.Owner, "::") {
+		return Fail(ReasonInvalid, nil, "a query for messages without an owner")
+	}
+	if q.Limit <= 0 || q.Limit > MaxHeard {
+		q.Limit = MaxHeard
+	}
+	return nil
+}
+
+// Hearer is a store with an index of its own for such queries. It gives what ScanHeard
+// gives.
+type Hearer interface {
+	Heard(ctx context.Context, q HeardQuery) ([]Heard, error)
+}
+
+// HeardOf lists inputs of a user, the oldest first. Those that were erased, or have no
+// text, are not among them. It is safe for concurrent use.
+func HeardOf(ctx context.Context, s Store, q HeardQuery) ([]Heard, error) {
+	if own, ok := s.(Hearer); ok {
+		return own.Heard(ctx, q)
+	}
+	return ScanHeard(ctx, s, q)
+}
+
+// ScanHeard is HeardOf without an index: it reads every session of the owner.
+func ScanHeard(ctx context.Context, s Store, q HeardQuery) ([]Heard, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	var first []Heard
+	page := Query{Prefix: q.Owner, Retired: true}
+	for {
+		heads, err := s.Sessions(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range heads {
+			for rec, err := range s.Read(ctx, heads[i].Inc, 0, 0) {
+				if err != nil {
+					return nil, err
+				}
+				if rec.Raw == nil || rec.Body.Kind() != messages.KindInput {
+					continue
+				}
+				h := Heard{SID: heads[i].SID, Place: Place{TS: rec.TS, Inc: heads[i].Inc, Seq: rec.Seq}}
+				if h.Compare(q.After) <= 0 {
+					continue
+				}
+				body, err := DecodeBody(messages.KindInput, rec.Raw)
+				if err != nil {
+					return nil, err
+				}
+				if _, _, ok := Said(body); !ok {
+					continue
+				}
+				at, _ := slices.BinarySearchFunc(first, h, func(a, b Heard) int { return a.Compare(b.Place) })
+				if at < q.Limit {
+					first = slices.Insert(first, at, h)
+					first = first[:min(len(first), q.Limit)]
+				}
+			}
+		}
+		if len(heads) < page.Page() {
+			return first, nil
+		}
+		page.AfterSID, page.AfterInc = heads[len(heads)-1].SID, heads[len(heads)-1].Inc
+	}
+}
