@@ -2,6 +2,7 @@ package feeds
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -24,10 +25,15 @@ type Cache struct {
 	values *ristretto.Cache[string, cached]
 }
 
+// cached is what stands under a key: the value of a feed, or the text of a file.
 type cached struct {
-	Value
-	text string // of a file
+	value *place
+	text  string
 }
+
+// place holds a value, so that another of the same size takes it without a word to the
+// cache: a policy that hears of 100,000 values a second is most of what they cost.
+type place struct{ atomic.Pointer[Value] }
 
 // NewCache makes a cache that keeps about so many bytes; 0 is DefaultCacheBytes.
 func NewCache(bytes int64) (*Cache, error) {
@@ -53,13 +59,33 @@ func (c *Cache) Wait() { c.values.Wait() }
 // perValue is what a value costs beside its text.
 const perValue = 128
 
-func (c *Cache) put(key string, v Value) {
-	c.values.Set(key, cached{Value: v}, int64(len(key)+len(v.JSON)+perValue))
+func (c *Cache) put(key string, v Value) { c.replace(key, c.place(key), v) }
+
+// replace puts a value where place has it already, if it is of the same size. A place
+// that the cache has lost meanwhile is lost with what it holds.
+func (c *Cache) replace(key string, at *place, v Value) {
+	if at != nil && len(at.Load().JSON) == len(v.JSON) {
+		at.Store(&v)
+		return
+	}
+	at = new(place)
+	at.Store(&v)
+	c.values.Set(key, cached{value: at}, int64(len(key)+len(v.JSON)+perValue))
 }
 
-func (c *Cache) get(key string) (Value, bool) {
-	v, ok := c.values.Get(key)
-	return v.Value, ok
+// place is where the value of a key is; nil when there is none.
+func (c *Cache) place(key string) *place {
+	v, _ := c.values.Get(key)
+	return v.value
+}
+
+func (c *Cache) get(key string) (Value, bool) { return c.place(key).value() }
+
+func (at *place) value() (Value, bool) {
+	if at == nil {
+		return Value{}, false
+	}
+	return *at.Load(), true
 }
 
 func (c *Cache) putText(key, text string) {

@@ -13,7 +13,7 @@ import (
 )
 
 // A flight is one fetch, for all who want it. err and value are set before done is
-// closed.
+// closed. done is made under the keeper's lock when somebody joins: nil until then.
 type flight struct {
 	done  chan struct{}
 	value Value
@@ -147,37 +147,76 @@ type dependency struct {
 func (k *Keeper) join(s Session, e Entry, key string, deps []dependency, env []string) *flight {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if f, ok := k.flights[key]; ok {
-		k.stats.Merged++
-		return f
+	f, begins := k.board(key)
+	if f.done == nil {
+		f.done = make(chan struct{})
 	}
-	if k.closed {
-		return landed(Value{}, fail(messages.ErrCancelled, ReasonClosed, "the host stops"))
+	if begins {
+		k.running.Add(1)
+		go func() {
+			defer k.running.Done()
+			k.fly(f, nil, s, &e, key, k.cache.place(key), deps, env)
+		}()
 	}
-	f := &flight{done: make(chan struct{})}
-	k.flights[key] = f
-	k.stats.Fetches++
-	k.running.Add(1)
-	go k.fly(f, s, e, key, deps, env)
 	return f
 }
 
-func (k *Keeper) fly(f *flight, s Session, e Entry, key string, deps []dependency, env []string) {
-	defer k.running.Done()
-	ctx, cancel := context.WithTimeout(k.ctx, k.cfg.FetchTimeout)
-	defer cancel()
-	value, err := k.fetch(ctx, s, &e, deps, env)
+// board gives the flight of a feed that is in the air, or one that the caller has to
+// fly. k.mu is held.
+func (k *Keeper) board(key string) (f *flight, begins bool) {
+	if f, ok := k.flights[key]; ok {
+		k.stats.Merged++
+		return f, false
+	}
+	if k.closed {
+		return landed(Value{}, fail(messages.ErrCancelled, ReasonClosed, "the host stops")), false
+	}
+	f = &flight{}
+	k.flights[key] = f
+	k.stats.Fetches++
+	return f, true
+}
+
+// here fetches a feed that needs no other on the goroutine it is called on, which would
+// wait for it anyway. It gives the feed's crashes.
+func (k *Keeper) here(a *active, s Session, e *Entry, key string, at *place, env []string) Crashes {
+	k.mu.Lock()
+	if c, crashed := a.crashes[key]; crashed && !c.May(k.now()) {
+		k.mu.Unlock()
+		return c
+	}
+	f, begins := k.board(key)
+	if !begins && f.done == nil {
+		f.done = make(chan struct{})
+	}
+	k.mu.Unlock()
+	if begins {
+		return k.fly(f, a, s, e, key, at, nil, env)
+	}
+	<-f.done
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return a.crashes[key]
+}
+
+// fly fetches a feed whose value so far is at a place, or nowhere, and gives its crashes.
+// a is where these are remembered; nil is looked for.
+func (k *Keeper) fly(f *flight, a *active, s Session, e *Entry, key string, at *place, deps []dependency, env []string) (c Crashes) {
+	ctx := newPatience(k.ctx, k.cfg.FetchTimeout)
+	defer ctx.end()
+	old, there := at.value()
+	value, err := k.fetch(ctx, s, e, old.JSON, deps, env)
 	now := k.now()
 	var panicked *PanicError
 	crashed := errors.As(err, &panicked)
 	if err == nil {
 		f.value = Value{JSON: value, At: now}
-		k.cache.put(key, f.value)
+		k.cache.replace(key, at, f.value)
 	} else {
 		f.err = err
-		if old, ok := k.cache.get(key); ok && !old.Failed {
+		if there && !old.Failed {
 			old.Failed = true
-			k.cache.put(key, old)
+			k.cache.replace(key, at, old)
 		}
 	}
 	k.mu.Lock()
@@ -188,8 +227,12 @@ func (k *Keeper) fly(f *flight, s Session, e Entry, key string, deps []dependenc
 	if crashed {
 		k.stats.Crashed++
 	}
-	if a := k.sessions[s.Key]; a != nil {
-		c, known := a.crashes[key]
+	if a == nil {
+		a = k.sessions[s.Key]
+	}
+	if a != nil {
+		var known bool
+		c, known = a.crashes[key]
 		switch {
 		case crashed:
 			if a.crashes == nil {
@@ -207,13 +250,20 @@ func (k *Keeper) fly(f *flight, s Session, e Entry, key string, deps []dependenc
 			}
 		}
 	}
+	done := f.done
 	k.mu.Unlock()
-	close(f.done)
+	if done != nil {
+		close(done)
+	}
+	return c
 }
 
-// fetch resolves what a feed refers to and asks its source.
-func (k *Keeper) fetch(ctx context.Context, s Session, e *Entry, deps []dependency, env []string) (value string, err error) {
-	values := make(map[string]string, len(deps))
+// fetch resolves what a feed refers to and asks its source. old is its value so far.
+func (k *Keeper) fetch(ctx *patience, s Session, e *Entry, old string, deps []dependency, env []string) (value string, err error) {
+	var values map[string]string
+	if len(deps) > 0 {
+		values = make(map[string]string, len(deps))
+	}
 	for i := range deps {
 		d := &deps[i]
 		v, ok, err := k.await(ctx, s.Key, &d.entry, d.flight)
@@ -231,11 +281,11 @@ func (k *Keeper) fetch(ctx context.Context, s Session, e *Entry, deps []dependen
 		switch {
 		case len(value) > MaxValueBytes:
 			err = fail(messages.ErrQuota, ReasonValueTooLarge, "%d bytes, more than %d", len(value), MaxValueBytes)
-		case !jsontext.Value(value).IsValid():
+		case (value != old || value == "") && !jsontext.Value(value).IsValid():
 			err = fail(messages.ErrConfig, ReasonInvalidJSON, "the source gave no JSON value")
 		}
 	}
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.over() {
 		err = failCause(ReasonTimeout, err, "the fetch was given up")
 	}
 	return value, err

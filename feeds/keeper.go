@@ -335,34 +335,40 @@ func (k *Keeper) work() {
 		d := k.queue[0]
 		k.queue[0] = Due{}
 		k.queue = k.queue[1:]
-		var s Session
-		var set Set
-		if a := k.sessions[d.Session]; a != nil {
-			s, set = a.session, a.set
+		a := k.sessions[d.Session]
+		if a == nil { // it has gone
+			k.mu.Unlock()
+			k.wheel.Done(d.Ticket, time.Time{})
+			continue
 		}
+		s, set := a.session, a.set
 		k.mu.Unlock()
-		k.tick(d, s, set)
+		k.tick(d, a, s, set)
 	}
 }
 
 // tick fetches one feed that is due and says so to the wheel when it has landed.
-func (k *Keeper) tick(d Due, s Session, set Set) {
+func (k *Keeper) tick(d Due, a *active, s Session, set Set) {
 	i := set.at(d.Feed)
 	if i < 0 {
 		k.wheel.Done(d.Ticket, time.Time{})
 		return
 	}
 	e := &set.entries[i]
-	// A prompt that came first has fetched it: that was this start's fetch.
-	if v, ok := k.cache.get(valueKey(d.Session, e)); !ok || v.Failed || k.now().Sub(v.At) >= Tick {
-		<-k.round(s, set).want(i, true).done
-	}
-	k.mu.Lock()
+	key := valueKey(d.Session, e)
+	at := k.cache.place(key)
 	var c Crashes
-	if a := k.sessions[d.Session]; a != nil {
-		c = a.crashes[valueKey(d.Session, e)]
+	switch v, ok := at.value(); {
+	case ok && !v.Failed && k.now().Sub(v.At) < Tick:
+		// A prompt that came first has fetched it: that was this start's fetch.
+	case len(e.needs) == 0:
+		c = k.here(a, s, e, key, at, set.rules.Env)
+	default:
+		<-k.round(s, set).want(i, true).done
+		k.mu.Lock()
+		c = a.crashes[key]
+		k.mu.Unlock()
 	}
-	k.mu.Unlock()
 	if c.Disabled() {
 		k.wheel.Remove(d.Session, d.Feed)
 		return

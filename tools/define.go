@@ -39,7 +39,7 @@ func Define[In, Out any](name, description string, class messages.Class, do func
 	if err != nil {
 		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "tools." + name, Detail: err.Error()}
 	}
-	t := Tool{Name: name, Description: description, Class: class, Params: s.params, schema: s.text, prepare: s.prepare}
+	t := Tool{Name: name, Description: description, Class: class, Params: s.params, schema: s.text, prepare: s.prepare, name: s.name}
 	call := func(ctx context.Context, args []neuroscript.Value) ([]byte, error) {
 		var in In
 		if err := s.decode(args, &in); err != nil {
@@ -191,15 +191,26 @@ func (s *signature) prepare(args []neuroscript.Value) ([]neuroscript.Value, erro
 	given := make([]neuroscript.Value, len(s.params))
 	copy(given, args)
 	if named, ok := s.named(given); ok {
-		clear(given)
-		for _, e := range named {
-			i := slices.IndexFunc(s.params, func(p neuroscript.Param) bool { return p.Name == e.Key })
-			if i < 0 {
-				return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: there is no such parameter", e.Key)
-			}
-			given[i] = e.Value
-		}
+		return s.name(named)
 	}
+	return s.fit(given)
+}
+
+// name is prepare for named arguments.
+func (s *signature) name(named []neuroscript.Entry) ([]neuroscript.Value, error) {
+	given := make([]neuroscript.Value, len(s.params))
+	for _, e := range named {
+		i := slices.IndexFunc(s.params, func(p neuroscript.Param) bool { return p.Name == e.Key })
+		if i < 0 {
+			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: there is no such parameter", e.Key)
+		}
+		given[i] = e.Value
+	}
+	return s.fit(given)
+}
+
+// fit coerces one value per parameter and finds what does not fit.
+func (s *signature) fit(given []neuroscript.Value) ([]neuroscript.Value, error) {
 	for i, p := range s.params {
 		if given[i].IsNil() {
 			if !p.Optional {

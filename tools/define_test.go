@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 )
@@ -214,6 +216,67 @@ func TestDefineRefuses(t *testing.T) {
 		var e *messages.Error
 		if !errors.As(err, &e) || e.Code != messages.ErrConfig || !strings.HasPrefix(e.Field, "tools.") {
 			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
+// A reply names its arguments. A map in them is an argument, whatever the first
+// parameter takes: never the whole object, and never names.
+func TestDefineNamedByReplies(t *testing.T) {
+	type labels struct {
+		Labels map[string]string `json:"labels"`
+		Name   string            `json:"name,omitzero"`
+	}
+	type anything struct {
+		Value any    `json:"value"`
+		Name  string `json:"name,omitzero"`
+	}
+	type plain struct {
+		Name  string `json:"name"`
+		Count int    `json:"count,omitzero"`
+	}
+	show := func(v any) (string, error) {
+		b, err := json.Marshal(v, json.Deterministic(true))
+		return string(b), err
+	}
+	for _, class := range []messages.Class{messages.Pure, messages.ReadOnly} {
+		byMap, err1 := Define("a.labels", "", class, func(_ context.Context, in labels) (string, error) { return show(in) })
+		byAny, err2 := Define("a.any", "", class, func(_ context.Context, in anything) (string, error) { return show(in) })
+		byText, err3 := Define("a.text", "", class, func(_ context.Context, in plain) (string, error) { return show(in) })
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			tool Tool
+			args string
+			want string // or the beginning of the failure, with "!"
+		}{
+			{byMap, `{"labels":{"a":"b"}}`, `{"labels":{"a":"b"}}`},
+			{byMap, `{"labels":{"a":"b"},"name":"n"}`, `{"labels":{"a":"b"},"name":"n"}`},
+			{byMap, `{"labels":{"labels":"x"}}`, `{"labels":{"labels":"x"}}`},
+			{byMap, `{"name":"n"}`, "!argument labels: missing"},
+			{byMap, `{}`, "!argument labels: missing"},
+			{byMap, `{"labels":{},"more":1}`, "!argument more:"},
+			{byMap, `{"labels":"x"}`, "!argument labels: want map"},
+			{byAny, `{"value":{"value":1}}`, `{"value":{"value":1}}`},
+			{byAny, `{"value":{"name":"x"},"name":"n"}`, `{"value":{"name":"x"},"name":"n"}`},
+			{byAny, `{"name":"n"}`, "!argument value: missing"},
+			{byText, `{"name":"x","count":2}`, `{"name":"x","count":2}`},
+			{byText, `{"name":{"name":"x"}}`, "!argument name: want string"},
+			{byText, `{"count":2}`, "!argument name: missing"},
+		} {
+			args, err := neuroscript.FromJSON([]byte(c.args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, err := c.tool.Invoke(context.Background(), &Call{}, args, neuroscript.Limits{})
+			got, _ := v.AsString()
+			if err != nil {
+				got = "!" + err.Error()
+			}
+			if why, fails := strings.CutPrefix(c.want, "!"); fails && (err == nil || !strings.Contains(err.Error(), why)) || !fails && got != c.want {
+				t.Errorf("%s %s(%s) gives %s, want %s", class, c.tool.Name, c.args, got, c.want)
+			}
 		}
 	}
 }

@@ -77,10 +77,14 @@ func (g *Gate) Decide(q Request) Verdict {
 		}
 	}
 	answer, ruled := g.byTool(q.Tool)
-	if ruled && answer != messages.GateApprove {
+	if ruled && strictness(answer) >= strictness(messages.GateDeny) {
 		return rule(answer, ByTool)
 	}
 	if v, ok := g.custom(q); ok {
+		// A call that a person may allow is still one that a policy can deny.
+		if ruled && answer != messages.GateApprove && strictness(answer) >= strictness(v.Answer) {
+			return rule(answer, ByTool)
+		}
 		return v
 	}
 	if ruled {

@@ -48,11 +48,15 @@ func (t *Tool) Invoke(ctx context.Context, c *Call, args neuroscript.Value, limi
 }
 
 // arrange puts named arguments into the order of the parameters. Tools that prepare
-// their own arguments take the object as it is.
+// their own arguments take the object as it is, unless they can name them: then what
+// prepare sees is coerced, and no map among it can be taken for names.
 func (t *Tool) arrange(args neuroscript.Value) ([]neuroscript.Value, error) {
 	named, ok := args.AsMap()
 	if !ok {
 		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "the arguments of %s must be an object", t.Name)
+	}
+	if t.name != nil {
+		return t.name(named)
 	}
 	if t.prepare != nil && len(t.Params) > 0 {
 		return []neuroscript.Value{args}, nil

@@ -3,6 +3,7 @@ package tools
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -19,11 +20,14 @@ type Registry struct {
 	digest messages.Digest
 }
 
-// With is the registry with further tools. Errors are those of New.
-func (r *Registry) With(more ...Tool) (*Registry, error) {
+// Override is the registry with further tools, which take the place of those that have
+// their names. Errors are those of New.
+func (r *Registry) Override(more ...Tool) (*Registry, error) {
 	all := make([]Tool, 0, len(r.tools)+len(more))
 	for _, t := range r.tools {
-		all = append(all, *t)
+		if !slices.ContainsFunc(more, func(m Tool) bool { return strings.EqualFold(m.Name, t.Name) }) {
+			all = append(all, *t)
+		}
 	}
 	return New(append(all, more...)...)
 }

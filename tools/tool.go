@@ -41,6 +41,9 @@ type Tool struct {
 	// with them; set by Define, whose tools take named arguments too. It replaces
 	// the coercion by Params, which then only describe.
 	prepare func([]neuroscript.Value) ([]neuroscript.Value, error)
+	// name is prepare for arguments that are named already: a map in them is an argument.
+	// nil gives prepare the object as it is.
+	name func([]neuroscript.Entry) ([]neuroscript.Value, error)
 	// direct does the work on JSON as it was written, which values of programs would
 	// round; set by NewForeign.
 	direct func(ctx context.Context, c *Call, args string) (result string, err error)
@@ -71,8 +74,8 @@ type Call struct {
 	// Variables are the session's own, JSON by name, as they were when an internal
 	// action began; nil for other actions. They must not be changed.
 	Variables map[string]string
-	// Keep does an operation on a key-value relic of the session; nil where there is no
-	// session.
+	// Keep does an operation on a key-value relic of the session; that of a feed only
+	// reads. nil where there is no session.
 	Keep func(ctx context.Context, k KeepCall) (result string, err error)
 	// Feeds does an internal action on the session's feeds and notes what it changed;
 	// nil for other actions.

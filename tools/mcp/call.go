@@ -70,9 +70,9 @@ func detailOf(err error) string {
 // callOnce makes a call on a connection. lost tells that there was no answer, begun
 // that the server may have got the call.
 func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string) (result string, lost, begun bool, err error) {
-	var sent atomic.Bool
+	var sent, missing atomic.Bool
 	sent.Store(s.cfg.URL == "") // nobody knows when a pipe is read
-	call, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
+	call, cancel := context.WithCancel(httptrace.WithClientTrace(context.WithValue(ctx, missingKey{}, &missing), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	res, err := c.session.CallTool(call, &sdk.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
@@ -90,7 +90,9 @@ func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string)
 	if ctx.Err() != nil {
 		return "", true, sent.Load(), err
 	}
-	begun = sent.Load() && !errors.Is(err, sdk.ErrSessionMissing) // who has forgotten the session does nothing in it
+	// Who has forgotten the session does nothing in it. The connection that ends for it
+	// may be quicker than the error that says so.
+	begun = sent.Load() && !missing.Load() && !errors.Is(err, sdk.ErrSessionMissing)
 	why := redact(excerpt(plainly(err)), c.secrets)
 	s.drop(c)
 	if s.cfg.URL == "" {
@@ -104,6 +106,10 @@ func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string)
 	}
 	return "", true, begun, fmt.Errorf("the MCP server %s gave no answer: %s", s.cfg.Name, why)
 }
+
+// missingKey is where the context of a call keeps whether it was answered 404: the
+// server knows no such session.
+type missingKey struct{}
 
 // rejectedByTransport is the SDK's code of a call that it could not hand over; the
 // refusals of servers have others.

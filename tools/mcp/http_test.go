@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -21,10 +22,12 @@ type site struct {
 	spoil   atomic.Pointer[func(http.ResponseWriter, *http.Request, string) bool] // before the handler; true: it has answered
 	calls   atomic.Int64                                                          // of tools
 	end     func()                                                                // ends the sessions
+	heard   chan struct{}                                                         // closed when a client has begun to listen
+	once    sync.Once
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{}
+	s := &site{heard: make(chan struct{})}
 	s.restart()
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := new(strings.Builder)
@@ -40,7 +43,11 @@ func newSite(t *testing.T) *site {
 				return
 			}
 		}
-		(*s.handler.Load()).ServeHTTP(w, r)
+		h := *s.handler.Load()
+		if r.Method == http.MethodGet {
+			s.once.Do(func() { close(s.heard) })
+		}
+		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -54,13 +61,14 @@ type readCloser struct{ *strings.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// restart forgets all sessions.
+// restart forgets all sessions. Those of before are ended with the site: a client that
+// learned of their end while it makes a call could not tell what became of the call.
 func (s *site) restart() {
-	if s.end != nil {
-		s.end()
-	}
-	server := testServer()
+	before, server := s.end, testServer()
 	s.end = func() {
+		if before != nil {
+			before()
+		}
 		for session := range server.Sessions() {
 			_ = session.Close()
 		}
@@ -180,6 +188,7 @@ func TestHTTPForgotten(t *testing.T) {
 	web := newSite(t)
 	s := server(t, pool(t, Options{}), web.config())
 	call(t, s, "echo", `{"text":""}`)
+	<-web.heard // in the session of before: told elsewhere that it is gone, the client would give up the call as well
 	web.restart()
 	if got := call(t, s, "echo", `{"text":"new"}`); got != `"new"` {
 		t.Errorf("got %s", got)

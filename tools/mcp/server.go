@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -448,6 +449,11 @@ func (t *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := t.base.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusNotFound {
+		if missing, ok := req.Context().Value(missingKey{}).(*atomic.Bool); ok {
+			missing.Store(true)
+		}
+	}
 	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // events have a bound each
 		resp.Body = http.MaxBytesReader(nil, resp.Body, maxMessageBytes)
 	}

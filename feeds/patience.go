@@ -1,0 +1,74 @@
+package feeds
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// patience is the context of one fetch: it ends with its parent, or at its deadline. The
+// timer, and the place in the parent, are made when somebody asks for more than the time:
+// most fetches of most hosts are over before anybody has waited for their end, and there
+// may be 100,000 a second of them.
+//
+// It is safe for many goroutines. Whoever makes it calls end.
+type patience struct {
+	parent   context.Context
+	deadline time.Time
+
+	mu     sync.Mutex
+	real   context.Context // nil until it is needed
+	cancel context.CancelFunc
+	ended  bool
+}
+
+func newPatience(parent context.Context, timeout time.Duration) *patience {
+	return &patience{parent: parent, deadline: time.Now().Add(timeout)}
+}
+
+// whole gives the context that keeps the promise.
+func (p *patience) whole() context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.real == nil {
+		p.real, p.cancel = context.WithDeadline(p.parent, p.deadline)
+		if p.ended {
+			p.cancel()
+		}
+	}
+	return p.real
+}
+
+// end gives up what is held. Who still has the context finds it cancelled.
+func (p *patience) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.cancel != nil {
+		p.cancel()
+	}
+}
+
+// Deadline implements context.Context.
+func (p *patience) Deadline() (time.Time, bool) { return p.deadline, true }
+
+// Done implements context.Context.
+func (p *patience) Done() <-chan struct{} { return p.whole().Done() }
+
+// Err implements context.Context.
+func (p *patience) Err() error { return p.whole().Err() }
+
+// Value implements context.Context. It goes by the whole one, in which package context
+// finds what ends it and why.
+func (p *patience) Value(key any) any { return p.whole().Value(key) }
+
+// over tells whether the fetch was given up, without making anything.
+func (p *patience) over() bool {
+	p.mu.Lock()
+	real := p.real
+	p.mu.Unlock()
+	if real != nil {
+		return real.Err() != nil
+	}
+	return p.parent.Err() != nil || !time.Now().Before(p.deadline)
+}
