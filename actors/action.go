@@ -14,7 +14,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/plan"
-	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
 )
@@ -37,10 +36,11 @@ func (s *session) startAction(c actor.Context, e *turn.StartAction) {
 	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, inc: s.inc, epoch: s.sealer.Epoch()}
 	if e.Type == messages.TypeInternal {
 		a.variables = s.machine.State().Variables // a value: changes give another
-		a.feeds, a.set = s.feeds, s.feeds.set
+		a.feeds = s.attending()
+		a.set = a.feeds.set
 	}
 	run := &actionRun{cancel: cancel}
-	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) })
+	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) }, a.claim)
 	s.air.actions[e.ID] = run
 }
 
@@ -55,7 +55,7 @@ func (s *session) startDetached(c actor.Context, e *turn.StartAction) {
 	ctx, cancel := context.WithCancelCause(s.host.ctx)
 	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, inc: s.inc, epoch: s.sealer.Epoch()}
 	run := &actionRun{cancel: cancel}
-	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) })
+	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) }, a.claim)
 	if s.detached == nil {
 		s.detached = map[detachedID]*actionRun{}
 	}
@@ -95,26 +95,27 @@ type action struct {
 	runs   []messages.ChildLink
 	change *messages.FeedChange
 	closed bool
+	began  time.Time
+	grace  *time.Timer // runs once the tool's time is up
 }
 
 // overrunGrace is how long a tool whose time is up may take to say so.
 const overrunGrace = 100 * time.Millisecond
 
+// run does the attempt on the goroutine it is called on: whoever wakes another for the
+// tool has paid for that wake-up with more than all its own bookkeeping. So it is the
+// end that is somebody else's where the tool does not come back: see late.
 func (a *action) run(last func()) {
-	began := a.host.cfg.Now()
+	a.began = a.host.cfg.Now()
 	end := a.attempt()
-	end.Ident, end.ID, end.Attempt = a.start.Ident, a.start.ID, a.start.Attempt
-	end.MS = max(0, a.host.cfg.Now().Sub(began).Milliseconds())
-	a.mu.Lock()
-	end.Audits, end.Feed, a.closed = a.audits, a.change, true
-	end.Used, end.Children = a.used, a.runs
-	a.mu.Unlock()
-	last()
-	a.box.post(end)
+	if a.claim() {
+		a.conclude(end)
+		last()
+		a.box.post(end)
+	}
 }
 
-// attempt runs the target within its time. One that overruns it is left behind
-// as an orphan: the action ends without it, and what it says later is dropped.
+// attempt runs the target within its time.
 func (a *action) attempt() *turn.ActionEnded {
 	work, timeout, end := a.work()
 	if end != nil {
@@ -132,29 +133,56 @@ func (a *action) attempt() *turn.ActionEnded {
 		ctx, cancel = context.WithDeadlineCause(ctx, deadline, messages.Errorf(messages.ErrTimeout, "the action's time is up"))
 		defer cancel()
 	}
-	done := make(chan outcome, 1)
-	a.host.run(func() {
-		supervisor.Guard(func() { done <- outcome{end: work(ctx)} }, func(crash *supervisor.Crash) { done <- outcome{crash: crash} })
-	})
-	select {
-	case o := <-done:
-		return a.timely(ctx, o)
-	case <-ctx.Done():
-	}
+	heeds := context.AfterFunc(ctx, func() { a.late(ctx) })
+	defer heeds() // in front of cancel, which is no end of the action's time
+	return a.timely(ctx, work(ctx))
+}
+
+// late gives a tool whose time is up a moment to say so. One that does not is left
+// behind as an orphan: the action ends without it, and what it says later is dropped.
+func (a *action) late(ctx context.Context) {
 	patience := overrunGrace
 	if a.start.Type != "" {
 		patience = max(patience, a.agent.Targets.Grace(a.start.Type, a.start.Name))
 	}
-	grace := time.NewTimer(patience)
-	defer grace.Stop()
-	select {
-	case o := <-done:
-		return a.timely(ctx, o)
-	case <-grace.C:
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return
+	}
+	a.grace = time.AfterFunc(patience, func() {
+		if !a.claim() {
+			return
+		}
 		a.host.cfg.Observer.Orphan()
 		a.host.log.Warn("a tool overran its time and was left behind", zap.String("SID", a.sid), zap.String("tool", a.start.Name))
-		return a.lost(ctx)
+		end := a.lost(ctx)
+		a.conclude(end)
+		a.box.post(end)
+	})
+}
+
+// claim makes the caller the one that ends the action: false when it has ended.
+func (a *action) claim() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
 	}
+	a.closed = true
+	if a.grace != nil {
+		a.grace.Stop()
+	}
+	return true
+}
+
+// conclude fills in what the action's end says of it, once it is claimed.
+func (a *action) conclude(end *turn.ActionEnded) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	end.Ident, end.ID, end.Attempt = a.start.Ident, a.start.ID, a.start.Attempt
+	end.MS = max(0, a.host.cfg.Now().Sub(a.began).Milliseconds())
+	end.Audits, end.Feed, end.Used, end.Children = a.audits, a.change, a.used, a.runs
 }
 
 // work finds what the action is to do. end says that there is nothing.
@@ -194,20 +222,10 @@ func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout tim
 	}, t.Timeout, nil
 }
 
-// outcome is how a tool ended on its own goroutine.
-type outcome struct {
-	end   *turn.ActionEnded
-	crash *supervisor.Crash
-}
-
-// timely keeps the answer of a tool that ended. One that gave up because its
-// time was over is a time-out, not a failure of its own. A panic goes on to the
-// action's actor, and so to its supervisor.
-func (a *action) timely(ctx context.Context, o outcome) *turn.ActionEnded {
-	if o.crash != nil {
-		panic(o.crash)
-	}
-	switch end := o.end; {
+// timely keeps the answer of a tool that ended. One that gave up because its time was
+// over is a time-out, not a failure of its own.
+func (a *action) timely(ctx context.Context, end *turn.ActionEnded) *turn.ActionEnded {
+	switch {
 	case end.Failure == plan.Stopped: // it says itself that nothing of it goes on
 		end.Failure, end.Reason = 0, "timeout"
 		if messages.CodeOf(context.Cause(ctx)) == messages.ErrCancelled {

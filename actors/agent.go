@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed14be6753/stile/crypto/token"
@@ -40,6 +41,12 @@ type Agent struct {
 	Receipts journal.Receipts
 	Window   int                              // messages of a prompt, 0 for all
 	Shape    func(History) []messages.Message // the last to change a prompt; may be nil
+	// Profile gives the profile of a session's user as JSON, "" for none; nil shows none.
+	// It runs on a goroutine of the pool.
+	Profile func(ctx context.Context, sid string) (string, error)
+	// Ended is told of every run that has ended, when that is durable; may be nil. It
+	// must not block.
+	Ended func(sid string, end *messages.Record)
 
 	TokenTTL    time.Duration // 0: the default of aeiou.md §18, as for those below
 	TokenMaxTTL time.Duration

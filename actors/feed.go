@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
@@ -43,6 +44,15 @@ type attendance struct {
 // whereabouts says which turn a session is in, to internal sources.
 type whereabouts struct{ run, turn atomic.Int64 }
 
+// attending is the attendance of a session; it is made when it is first needed, so
+// that a session without feeds does not pay for it.
+func (s *session) attending() *attendance {
+	if s.feeds == nil {
+		s.attend()
+	}
+	return s.feeds
+}
+
 // attend begins to keep the session's feeds.
 func (s *session) attend() {
 	at, agent, sid := &whereabouts{}, s.ref.agent, s.ref.sid
@@ -54,9 +64,19 @@ func (s *session) attend() {
 	}
 	s.feeds = &attendance{at: at, who: feeds.Session{
 		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest,
-		Fetcher: &fetcher{host: s.host, agent: agent, sid: sid, inc: s.inc, epoch: s.sealer.Epoch()},
+		Fetcher: &fetcher{host: s.host, agent: agent, sid: sid, inc: s.inc, epoch: s.sealer.Epoch(), self: s.box.pid},
 	}}
 	s.syncFeeds()
+}
+
+// followFeeds takes over what records have changed.
+func (s *session) followFeeds() {
+	switch changed := s.machine.State().Feeds.Changed; {
+	case s.feeds != nil && s.feeds.seen != changed:
+		s.syncFeeds()
+	case s.feeds == nil && changed != 0:
+		s.attend()
+	}
 }
 
 // syncFeeds takes over the set as the manifest and the session's records have it.
@@ -129,13 +149,14 @@ type FeedState struct {
 
 func (s *session) feedStates() []FeedState {
 	var all []FeedState
-	for _, e := range s.feeds.set.Entries() {
+	f := s.attending()
+	for _, e := range f.set.Entries() {
 		st := FeedState{
 			ID: e.ID, Trigger: string(e.Trigger), Source: strings.TrimRight(string(e.Source.Kind)+" "+e.Source.Name+e.Source.Action, " "),
 			Interval: e.Interval, Added: e.Added, Disabled: e.Disabled, Pinned: e.Pinned, Stale: true,
 		}
 		if keeper := s.host.cfg.Feeds; keeper != nil {
-			v, known, stale := keeper.Status(s.feeds.who.Key, e)
+			v, known, stale := keeper.Status(f.who.Key, e)
 			if st.Stale = stale; known {
 				st.Updated, st.Value = v.At, v.JSON
 			}
@@ -148,15 +169,15 @@ func (s *session) feedStates() []FeedState {
 // fetchFeeds gets what a turn asks for, on a goroutine of the pool: the keeper bounds
 // how long a prompt waits, the turn's end how long a reference does.
 func (s *session) fetchFeeds(e *turn.FetchFeeds) {
-	f := s.feeds
+	f := s.attending()
 	f.at.run.Store(e.Run)
 	f.at.turn.Store(e.Turn)
-	ctx, h, box, agent, who, set := s.air.ctx, s.host, s.box, s.ref.agent, f.who, f.set
+	ctx, h, box, agent, sid, who, set := s.air.ctx, s.host, s.box, s.ref.agent, s.ref.sid, f.who, f.set
 	h.run(func() {
 		in := &turn.FeedsReady{Ident: e.Ident, Names: e.Names}
 		supervisor.Guard(func() {
 			if len(e.Names) == 0 {
-				in.Feeds = h.promptFeeds(ctx, who, set)
+				in.Feeds = append(h.profileFeed(ctx, agent, sid), h.promptFeeds(ctx, who, set)...)
 				return
 			}
 			for _, name := range e.Names {
@@ -171,6 +192,23 @@ func (s *session) fetchFeeds(e *turn.FetchFeeds) {
 		})
 		box.post(in)
 	})
+}
+
+// profileFeed is what a prompt has of its user, if anything is known. A failure is
+// recorded and shown to nobody.
+func (h *Host) profileFeed(ctx context.Context, agent *Agent, sid string) []messages.Feed {
+	if agent.Profile == nil {
+		return nil
+	}
+	fd := messages.Feed{ID: messages.ProfileFeed}
+	var err error
+	if fd.Value, err = agent.Profile(ctx, sid); err != nil {
+		h.log.Warn("the profile of a user cannot be read", zap.String("SID", sid), zap.Error(err))
+		fd.Value, fd.Error = "", feeds.ErrorFailed
+	} else if fd.Value == "" {
+		return nil
+	}
+	return []messages.Feed{fd}
 }
 
 func (h *Host) promptFeeds(ctx context.Context, who feeds.Session, set feeds.Set) []messages.Feed {
@@ -216,6 +254,7 @@ type fetcher struct {
 	sid   string
 	inc   messages.Incarnation
 	epoch int64
+	self  *actor.PID // the session
 }
 
 // Fetch implements feeds.Fetcher.
@@ -238,7 +277,7 @@ func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
 	// No two fetches are the same call to a service that heeds keys.
 	key := sha256.Sum256(fmt.Appendf(nil, "feed\n%s\n%s\n%s\n%x\n%d", f.inc, typ, src.Name, digest, f.host.cfg.Now().UnixNano()))
 	call := &tools.Call{
-		SID: f.sid, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1, Session: reader{f.host},
+		SID: f.sid, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1, Session: reader{f.host}, Keep: f.keep,
 	}
 	type answer struct {
 		value string

@@ -103,6 +103,7 @@ type Host struct {
 	wheel      chan struct{}
 	scan       scan
 	alarms     alarms
+	histories  histories
 	inline     bool // the writer answers before Append returns
 
 	reopening sync.Mutex // held by reopen
@@ -165,7 +166,7 @@ func Start(cfg Config) *Host {
 	// library's own listener prints what is in them and leaves a goroutine behind.
 	h.system.EventStream = eventstream.NewEventStream()
 	h.childProps = actor.PropsFromProducer(func() actor.Actor { return child{} },
-		actor.WithMailbox(actor.UnboundedLockfree()), actor.WithDispatcher(actor.NewSynchronizedDispatcher(300)))
+		actor.WithMailbox(newLeafMailbox), actor.WithDispatcher(onTheSpot{}))
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	go h.idleWheel()
@@ -233,6 +234,12 @@ func (h *Host) Flush(ctx context.Context, key messages.SessionKey, agent *Agent)
 func (h *Host) FeedStates(ctx context.Context, key messages.SessionKey, agent *Agent) ([]FeedState, error) {
 	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
 	return rep.Feeds, err
+}
+
+// Close ends a session for good. ERR_BUSY while something of it is in flight.
+func (h *Host) Close(ctx context.Context, key messages.SessionKey, agent *Agent, reason string) error {
+	_, err := h.ask(ctx, &request{key: key, agent: agent, op: opClose, by: reason})
+	return err
 }
 
 // IngestFeed gives a feed of a session a value.

@@ -17,14 +17,16 @@ type inbox struct {
 	pid    *actor.PID
 	mu     sync.Mutex
 	queue  []turn.Input
-	asked  bool // a wake is on its way
+	asked  bool // the inbox is on its way to the actor, as the message that says so
 	closed bool
 
-	waiters waiters
+	waiters *waiters // nil before the first
 }
 
-// wake tells a session to look into its inbox.
-type wake struct{ box *inbox }
+// newInbox makes the inbox of a session.
+func newInbox(system *actor.ActorSystem, pid *actor.PID) *inbox {
+	return &inbox{system: system, pid: pid}
+}
 
 // post queues inputs in order. After close it drops them.
 func (b *inbox) post(in ...turn.Input) {
@@ -38,7 +40,7 @@ func (b *inbox) post(in ...turn.Input) {
 	b.asked = true
 	b.mu.Unlock()
 	if ask {
-		b.system.Root.Send(b.pid, &wake{box: b})
+		b.system.Root.Send(b.pid, b)
 	}
 }
 
@@ -49,6 +51,15 @@ func (b *inbox) take(spare []turn.Input) []turn.Input {
 	q := b.queue
 	b.queue, b.asked = spare[:0], false
 	return q
+}
+
+// rest lets go of the buffer of a session that goes idle.
+func (b *inbox) rest() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		b.queue = nil
+	}
 }
 
 func (b *inbox) close() {

@@ -44,7 +44,7 @@ func (s *session) runProgram(c actor.Context, e *turn.RunProgram) *programRun {
 		defer cancel(nil)
 		defer run.ended.Store(true)
 		p.run(last)
-	})
+	}, nil)
 	return run
 }
 

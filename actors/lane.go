@@ -17,9 +17,13 @@ import (
 type lane struct {
 	inputs []turn.Input  // of the step loop
 	ready  []turn.Effect // of the step loop, reused
+	freed  []turn.Effect // by an acknowledgement, reused
+	posted []turn.Input  // by the children, taken; reused
 	busy   bool
 
 	recs     []*messages.Record
+	sealed   int   // of recs
+	base     int64 // the head in front of recs, when some are sealed
 	blobs    []messages.Blob
 	bytes    int
 	eager    bool
@@ -50,7 +54,7 @@ func (s *session) leave() {
 	s.out = nil
 	clear(l.inputs[:cap(l.inputs)])
 	clear(l.ready[:cap(l.ready)])
-	*l = lane{inputs: l.inputs[:0], ready: l.ready[:0]}
+	*l = lane{inputs: l.inputs[:0], ready: l.ready[:0], freed: l.freed[:0], posted: l.posted[:0]}
 	lanes.Put(l)
 }
 
@@ -101,27 +105,40 @@ func (s *session) flushEager(c actor.Context) (more bool) {
 	return s.flush(c)
 }
 
-// flush seals and appends everything that was held.
-func (s *session) flush(c actor.Context) (more bool) {
-	l := s.lane()
-	if len(l.recs) == 0 {
-		return false
+// seal puts the records that are held into the chain.
+func (s *session) seal() {
+	l := s.out
+	if l == nil || l.sealed == len(l.recs) {
+		return
 	}
-	before, unsigned := s.sealer.Head().Seq, s.sealer.Unsigned()
-	if err := s.sealer.Seal(l.recs, s.host.cfg.Now()); err != nil {
+	if l.sealed == 0 {
+		l.base = s.sealer.Head().Seq
+	}
+	unsigned := s.sealer.Unsigned()
+	if err := s.sealer.Seal(l.recs[l.sealed:], s.host.cfg.Now()); err != nil {
 		panic(err) // a defect or no randomness: nothing was appended, restart from the journal
 	}
+	l.sealed = len(l.recs)
 	if n := s.sealer.Unsigned() - unsigned; n > 0 {
 		for range n {
 			s.host.cfg.Observer.ReceiptMissing()
 		}
 		s.host.log.Warn("committed without a receipt", zap.String("SID", s.ref.sid), zap.Int64("records", n))
 	}
+}
+
+// flush seals and appends everything that was held.
+func (s *session) flush(c actor.Context) (more bool) {
+	l := s.lane()
+	if len(l.recs) == 0 {
+		return false
+	}
+	s.seal()
 	batch := journal.Batch{
-		SID: s.ref.sid, Inc: s.inc, ExpectSeq: before, Epoch: s.sealer.Epoch(), Records: l.recs, Blobs: l.blobs,
+		SID: s.ref.sid, Inc: s.inc, ExpectSeq: l.base, Epoch: s.sealer.Epoch(), Records: l.recs, Blobs: l.blobs,
 	}
 	seq := s.sealer.Head().Seq
-	l.recs, l.blobs, l.bytes, l.eager, l.due = nil, nil, 0, false, time.Time{}
+	l.recs, l.blobs, l.sealed, l.bytes, l.eager, l.due = nil, nil, 0, 0, false, time.Time{}
 	l.inFlight++
 	if s.host.inline {
 		var failed error
@@ -144,6 +161,7 @@ func (s *session) acknowledged(c actor.Context, seq int64, err error) {
 		s.resume(c)
 	}
 	s.settleDown()
+	s.closed(c)
 }
 
 // acknowledge releases what waited for seq. It reports whether that gave the
@@ -155,9 +173,14 @@ func (s *session) acknowledge(c actor.Context, seq int64, err error) (more bool)
 		s.refused(c, err)
 		return false
 	}
-	for _, e := range s.outbox.Ack(seq, nil) {
+	free := l.freed // what is performed may acknowledge something itself
+	l.freed = nil
+	free = s.outbox.Ack(seq, free[:0])
+	for _, e := range free {
 		s.perform(c, e)
 	}
+	clear(free)
+	l.freed = free
 	if !l.pending() {
 		for _, req := range l.flushes {
 			req.answer(Reply{Inc: s.inc, Seq: seq})

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -63,9 +64,9 @@ func (g *gate) pass(ctx context.Context) {
 
 func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
-	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx}
+	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx, view: s.view(e.Turn)}
 	run := &modelRun{cancel: cancel, gate: &r.gate}
-	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run(); r.ended() })
+	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run(); r.ended() }, nil)
 	return run
 }
 
@@ -78,6 +79,7 @@ type reply struct {
 	inc   messages.Incarnation
 	open  *turn.OpenModel
 	ctx   context.Context
+	view  *prompt.View // of the history; nil: it is to be read
 
 	last func()
 	gate gate
@@ -99,7 +101,7 @@ type reply struct {
 func (r *reply) run() {
 	msgs, err := r.assemble()
 	if err != nil {
-		r.fail(err)
+		r.fail(err, cmp.Or(messages.CodeOf(err), messages.ErrJournal)) // a prompt is made of the journal
 		return
 	}
 	r.decoder = r.agent.Dialect.NewDecoder(messages.TurnInfo{
@@ -114,7 +116,7 @@ func (r *reply) run() {
 		again, err := r.ask(i, msgs, digest, lints)
 		if err == nil || !again {
 			if err != nil {
-				r.fail(err)
+				r.fail(err, "")
 			}
 			return
 		}
@@ -298,11 +300,12 @@ func (r *reply) take() []messages.Event {
 	return evs
 }
 
-// fail ends the reply with an error, or as cancelled when that is why.
-func (r *reply) fail(err error) {
-	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error(), Usage: r.usage, CostMicroUSD: r.cost, Unpriced: r.unpriced}
+// fail ends the reply with an error, or as cancelled when that is why. code is whose it
+// is, "" the model's.
+func (r *reply) fail(err error, code messages.Code) {
+	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error(), Code: code, Usage: r.usage, CostMicroUSD: r.cost, Unpriced: r.unpriced}
 	if r.ctx.Err() != nil {
-		end.Finish, end.Err = messages.FinishCancelled, ""
+		end.Finish, end.Err, end.Code = messages.FinishCancelled, "", ""
 	}
 	if r.decoder != nil {
 		r.decoder.End(end.Finish, r.collect)
@@ -327,6 +330,8 @@ func (r *reply) assemble() ([]messages.Message, error) {
 	switch {
 	case r.agent.Dialect.Traits().Carry:
 		msgs, err = r.carried()
+	case r.view != nil:
+		msgs, err = r.remembered()
 	case r.agent.Window > 0:
 		msgs, err = r.recent()
 	default:
@@ -362,6 +367,20 @@ func (r *reply) blob(d messages.Digest) ([]byte, error) {
 		return nil, nil
 	}
 	return r.host.cfg.Store.Blob(r.ctx, r.inc, d)
+}
+
+// remembered is the prompt from what the session has at hand, and from its journal where
+// that does not reach far enough.
+func (r *reply) remembered() ([]messages.Message, error) {
+	msgs := r.view.Assemble(prompt.Spec{SID: r.sid, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds})
+	msgs, settled := parse.Window(msgs, r.agent.Window)
+	switch {
+	case settled || r.view.Whole():
+		return msgs, nil
+	case r.agent.Window > 0:
+		return r.recent()
+	}
+	return r.transcript()
 }
 
 // transcript is the prompt of the whole journal up to this turn's begin. The records

@@ -27,6 +27,7 @@ type air struct {
 	model   *modelRun
 	program *programRun
 	actions map[string]*actionRun
+	spare   *actor.PID // of the next child
 }
 
 // who names the child behind a PID.
@@ -86,6 +87,9 @@ func (s *session) endAir(why *messages.Error) {
 	for _, run := range a.actions {
 		s.host.system.Root.Stop(run.pid)
 	}
+	if a.spare != nil {
+		s.host.system.Root.Stop(a.spare)
+	}
 	s.host.counters.InFlight.Add(-1)
 }
 
@@ -94,6 +98,7 @@ func (s *session) endAir(why *messages.Error) {
 func (s *session) perform(c actor.Context, e turn.Effect) {
 	switch e := e.(type) {
 	case *turn.Persist:
+		s.remember(e)
 		s.lane().hold(e, s.host.cfg.Now())
 	case *turn.Publish:
 		s.publish(e)
@@ -154,7 +159,7 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 			s.air.program.deliver(e)
 		}
 	case *turn.AnswerRelic:
-		s.box.waiters.answer(e)
+		s.box.waiting().answer(e)
 	case *turn.Verify:
 		s.verify(e)
 	case *turn.SetTimer:
@@ -204,6 +209,9 @@ func (s *session) publish(e *turn.Publish) {
 		}
 	}
 	s.host.hub.Publish(s.ref.sid, u)
+	if told := s.ref.agent.Ended; told != nil && u.Record.Body.Kind() == messages.KindRunEnd {
+		told(s.ref.sid, u.Record)
+	}
 }
 
 func (s *session) answer(e *turn.Answer) {

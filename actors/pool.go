@@ -16,9 +16,10 @@ type pool struct {
 	idle     []*worker // latest last: its stack and caches are warm
 	deferred []func(*worker)
 	closed   bool
-	handed   int64      // functions taken so far, by Run and Defer: the hops between actors
-	workers  int        // that have not ended
-	ended    *sync.Cond // of mu: workers has become 0. Made by Wait
+	run      func(func(*worker)) // Run, made once
+	handed   int64               // functions taken so far, by Run and Defer: the hops between actors
+	workers  int                 // that have not ended
+	ended    *sync.Cond          // of mu: workers has become 0. Made by Wait
 }
 
 // worker is one goroutine of a pool. Its fields but next are guarded by the pool's
@@ -179,9 +180,19 @@ func (p *pool) Wait() {
 	}
 }
 
+// starter is Run as a value, the same for all mailboxes.
+func (p *pool) starter() func(func(*worker)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		p.run = p.Run
+	}
+	return p.run
+}
+
 // Schedule implements actor.Dispatcher.
 func (p *pool) Schedule(f func()) { p.Run(func(*worker) { f() }) }
 
 // Throughput implements actor.Dispatcher: messages an actor may handle before the
 // others get a turn.
-func (p *pool) Throughput() int { return 300 }
+func (p *pool) Throughput() int { return throughput }

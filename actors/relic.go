@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
@@ -15,6 +16,16 @@ type waiters struct {
 	mu   sync.Mutex
 	last uint64
 	all  map[uint64]chan *turn.AnswerRelic
+}
+
+// waiting is the inbox's list of waiters.
+func (b *inbox) waiting() *waiters {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiters == nil {
+		b.waiters = &waiters{}
+	}
+	return b.waiters
 }
 
 func (w *waiters) add() (handle uint64, answer chan *turn.AnswerRelic) {
@@ -47,9 +58,39 @@ func (w *waiters) answer(e *turn.AnswerRelic) {
 	}
 }
 
+// glance is a feed's look at a key-value relic. It changes nothing, is nothing to the
+// machine, and keeps no session awake.
+type glance struct {
+	relic, args string
+	answer      chan *turn.AnswerRelic // room for one
+}
+
+func (s *session) glanced(msg *glance) {
+	e := &turn.AnswerRelic{Err: errSessionStopped}
+	if s.machine != nil && s.dead == nil && !s.retired {
+		e.Result, e.Err = s.machine.State().ReadRelic(msg.relic, msg.args)
+	}
+	msg.answer <- e
+}
+
+// keep lets a source of a feed look at a key-value relic of the session. The session
+// answers in a moment, or it has gone.
+func (f *fetcher) keep(ctx context.Context, k tools.KeepCall) (string, error) {
+	msg := &glance{relic: k.Relic, args: k.Args, answer: make(chan *turn.AnswerRelic, 1)}
+	ctx, cancel := context.WithTimeoutCause(ctx, feeds.DefaultDeadline, messages.Errorf(messages.ErrTimeout, "the session's time to answer is up"))
+	defer cancel()
+	f.host.system.Root.Send(f.self, msg)
+	select {
+	case e := <-msg.answer:
+		return e.Result, tools.RefusalOf(e.Err)
+	case <-ctx.Done():
+		return "", messages.Errorf(messages.CodeOf(context.Cause(ctx)), "the relic was not asked in time")
+	}
+}
+
 // keep asks the session's machine for one operation on a key-value relic.
 func (a *action) keep(ctx context.Context, k tools.KeepCall) (string, error) {
-	handle, answer := a.box.waiters.add()
+	handle, answer := a.box.waiting().add()
 	a.box.post(&turn.RelicCall{
 		Ident: a.start.Ident, ID: a.start.ID, Key: k.Key, Relic: k.Relic, Args: k.Args, Limits: k.Limits, Handle: handle,
 	})
@@ -57,7 +98,7 @@ func (a *action) keep(ctx context.Context, k tools.KeepCall) (string, error) {
 	case e := <-answer:
 		return e.Result, tools.RefusalOf(e.Err)
 	case <-ctx.Done():
-		a.box.waiters.take(handle)
+		a.box.waiting().take(handle)
 		return "", messages.Errorf(messages.CodeOf(context.Cause(ctx)), "the relic was not asked in time")
 	}
 }

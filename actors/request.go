@@ -17,7 +17,7 @@ type request struct {
 	input messages.Input // submit
 	// parent is for whom a submit opens a session that does not exist.
 	parent *messages.ParentLink
-	by     string        // cancel
+	by     string        // cancel, close
 	run    int64         // cancel
 	word   *turn.Approve // approve
 	feed   string        // ingest
@@ -40,6 +40,7 @@ const (
 	opExpire
 	opFeeds
 	opIngest
+	opClose
 )
 
 // Reply answers a request.

@@ -28,7 +28,7 @@ func newRoot(h *Host) *root {
 	// One Props for all: an idle session does not pay for its own. A session finds
 	// out who it is by its PID, also after a restart.
 	r.props = actor.PropsFromProducer(func() actor.Actor { return &session{host: h} },
-		actor.WithSupervisor(supervisor.OfTurn{}), actor.WithDispatcher(&h.pool), actor.WithMailbox(actor.UnboundedLockfree()))
+		actor.WithSupervisor(supervisor.OfTurn{}), actor.WithDispatcher(&h.pool), actor.WithMailbox(newMailbox))
 	return r
 }
 

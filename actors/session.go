@@ -20,9 +20,10 @@ import (
 //	accepts                 in state
 //	*loaded                 loading
 //	*request                any; kept in order while loading
-//	*wake                   ready: inputs of the children
+//	*inbox                  ready: inputs of the children
 //	*acked                  ready: the journal's answer
 //	*alarm                  ready: a clock, or the lazy records' limit
+//	*glance                 any: a feed looks at a relic
 //	*sleep                  ready and idle
 //	*supervisor.Failure     ready: a child crashed
 //
@@ -53,7 +54,10 @@ type session struct {
 	asks map[uint64]*request
 	last uint64
 	air  *air // the turn in flight
-	// feeds are the session's while it is awake; nil before it is loaded.
+	// history is what prompts are made of, while the session is at work; nil for
+	// dialects that have none of that kind.
+	history *history
+	// feeds are the session's while it is awake; nil before somebody needs them.
 	feeds *attendance
 	// detached are the actors of actions that nobody waits for.
 	detached map[detachedID]*actionRun
@@ -99,8 +103,8 @@ func (s *session) Receive(c actor.Context) {
 		s.requested(c, msg)
 	case *loaded:
 		s.ready(c, msg)
-	case *wake:
-		if msg.box == s.box {
+	case *inbox:
+		if msg == s.box {
 			s.drain(c)
 		}
 	case *acked:
@@ -111,6 +115,8 @@ func (s *session) Receive(c actor.Context) {
 		if msg.of == s {
 			s.rang(c)
 		}
+	case *glance:
+		s.glanced(msg)
 	case *sleep:
 		s.retire(c)
 	case *supervisor.Failure:
@@ -138,7 +144,7 @@ func (s *session) started(c actor.Context) {
 		s.retired = true
 		return
 	}
-	s.box = &inbox{system: s.host.system, pid: c.Self()}
+	s.box = newInbox(s.host.system, c.Self())
 	self, h, ref := c.Self(), s.host, s.ref // the goroutine may outlive what is in s
 	h.run(func() {
 		supervisor.Guard(func() {
@@ -178,7 +184,10 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	s.outbox = turn.NewOutbox(msg.head.Seq)
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
 	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.state, s.host.cfg.Rand)
-	s.attend()
+	if s.ref.agent.Feeds.Set.Len() > 0 {
+		s.attend()
+	}
+	s.followFeeds()
 	if s.machine.Unsettled() {
 		s.step(c, msg.settle)
 	}
@@ -205,6 +214,10 @@ func (s *session) requested(c actor.Context, req *request) {
 			return
 		}
 		s.waiting = append(s.waiting, req)
+		return
+	}
+	if s.machine.State().Closed { // its end is on the way to the journal
+		req.refuse(messages.ErrBusy, "the session is being closed")
 		return
 	}
 	if s.otherAgent(req) {
@@ -242,15 +255,31 @@ func (s *session) requested(c actor.Context, req *request) {
 	case opIngest:
 		rep := Reply{Inc: s.inc, Seq: s.machine.State().Seq}
 		if keeper := s.host.cfg.Feeds; keeper != nil {
-			rep.Err = keeper.Put(s.feeds.who.Key, s.feeds.set, req.feed, req.value)
+			f := s.attending()
+			rep.Err = keeper.Put(f.who.Key, f.set, req.feed, req.value)
 		} else {
 			rep.Err = messages.Errorf(messages.ErrConfig, "this host keeps no feeds")
 		}
 		req.answer(rep)
 	case opFlush:
 		s.flushFor(c, req)
+	case opClose:
+		if s.busy() {
+			req.refuse(messages.ErrBusy, "something of the session is in flight")
+			break
+		}
+		s.step(c, &turn.Close{Handle: s.expect(req), Reason: req.by})
 	}
 	s.settleDown()
+	s.closed(c)
+}
+
+// closed lets go of a session whose end is on disk: who comes from now on gets another
+// one of its name.
+func (s *session) closed(c actor.Context) {
+	if s.machine != nil && s.dead == nil && !s.retired && s.machine.State().Closed && !s.busy() {
+		s.goodbye(c)
+	}
 }
 
 // otherAgent tells that a request comes for another agent than the one this activation
@@ -277,9 +306,17 @@ func (s *session) drain(c actor.Context) {
 		s.box.take(nil)
 		return
 	}
-	for _, in := range s.box.take(nil) {
+	l := s.lane()
+	inputs := s.box.take(l.posted)
+	l.posted = nil
+	for _, in := range inputs {
 		s.step(c, in)
 	}
+	clear(inputs)
+	if l == s.out { // the session may have gone
+		l.posted = inputs
+	}
+	s.prepare(c)
 	s.settleDown()
 }
 
@@ -323,9 +360,7 @@ func (s *session) step(c actor.Context, in turn.Input) {
 				panic(err)
 			}
 			s.host.counters.Late.Add(s.machine.Dropped() - late)
-			if s.feeds != nil && s.machine.State().Feeds.Changed != s.feeds.seen {
-				s.syncFeeds()
-			}
+			s.followFeeds()
 			l.ready = s.outbox.Add(effects, l.ready[:0])
 			for _, e := range l.ready {
 				s.perform(c, e)
@@ -355,7 +390,9 @@ func (s *session) settleDown() {
 		return
 	}
 	s.asks = nil
+	s.putHistory()
 	s.leave()
+	s.box.rest()
 	s.stopClock()
 	s.ref.idleSince(s.host.cfg.Now())
 }

@@ -1,0 +1,198 @@
+package actors
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// mailbox is the queue of one actor. It keeps what the library's own keep – messages
+// in the order they were posted, those of the system first, nobody's while the actor
+// is suspended but the system's, one goroutine at a time – and is made for very many
+// actors with few messages each: one object instead of seven, none for a message or
+// a wake-up, and an empty one holds next to nothing.
+type mailbox struct {
+	invoker actor.MessageInvoker
+	start   func(func(*worker)) // the dispatcher's
+	task    func(*worker)       // process, made once: the form in which a pool takes it
+
+	mu        sync.Mutex
+	system    queue
+	user      queue
+	running   bool // a goroutine is in process, or about to
+	leaf      bool // of an actor without children: the word to stop is its last
+	suspended bool // after a failure, until the supervisor's word
+}
+
+// newMailbox is an actor.MailboxProducer.
+func newMailbox() actor.Mailbox { return &mailbox{} }
+
+// newLeafMailbox is one for actors without children. When such an actor has stopped its
+// mailbox lets go of it: the library keeps the latest stopped child of an actor in the
+// slack of a slice, by its mailbox.
+func newLeafMailbox() actor.Mailbox { return &mailbox{leaf: true} }
+
+// RegisterHandlers implements actor.Mailbox.
+func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
+	m.invoker = invoker
+	switch d := dispatcher.(type) {
+	case *pool:
+		m.start = d.starter()
+	case onTheSpot:
+		m.start = here
+	default:
+		m.start = func(f func(*worker)) { d.Schedule(func() { f(nil) }) }
+	}
+}
+
+// onTheSpot is a dispatcher: whoever posts to an idle actor handles the message.
+type onTheSpot struct{}
+
+// Schedule implements actor.Dispatcher.
+func (onTheSpot) Schedule(f func()) { f() }
+
+// Throughput implements actor.Dispatcher.
+func (onTheSpot) Throughput() int { return throughput }
+
+func here(f func(*worker)) { f(nil) }
+
+// throughput is how many messages an actor handles before others get a turn.
+const throughput = 300
+
+// Start implements actor.Mailbox.
+func (m *mailbox) Start() {}
+
+// UserMessageCount implements actor.Mailbox.
+func (m *mailbox) UserMessageCount() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.user.len()
+}
+
+// PostUserMessage implements actor.Mailbox. There are no batches here: a message that
+// is one is a message.
+func (m *mailbox) PostUserMessage(msg any) { m.post(&m.user, msg) }
+
+// PostSystemMessage implements actor.Mailbox.
+func (m *mailbox) PostSystemMessage(msg any) { m.post(&m.system, msg) }
+
+func (m *mailbox) post(q *queue, msg any) {
+	m.mu.Lock()
+	if m.invoker == nil { // its actor has stopped
+		m.mu.Unlock()
+		return
+	}
+	q.push(msg)
+	wake := !m.running
+	m.running = true
+	m.mu.Unlock()
+	if !wake {
+		return
+	}
+	if m.task == nil { // nobody else gets here while running is set
+		m.task = func(*worker) { m.process() }
+	}
+	m.start(m.task)
+}
+
+// next takes the next message, or says that there is none for now: whoever posts
+// one then starts the actor again.
+func (m *mailbox) next() (msg any, system, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.system.len() > 0 {
+		msg := m.system.pop()
+		if m.system.len() == 0 {
+			m.system = queue{} // it is seldom used
+		}
+		switch msg := msg.(type) {
+		case *actor.SuspendMailbox:
+			m.suspended = true
+		case *actor.ResumeMailbox:
+			m.suspended = false
+		default:
+			return msg, true, true
+		}
+	}
+	if !m.suspended && m.user.len() > 0 {
+		return m.user.pop(), false, true
+	}
+	m.running = false
+	return nil, false, false
+}
+
+// release lets go of a stopped actor. Its last message is being handled.
+func (m *mailbox) release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.invoker, m.start, m.task, m.system, m.user = nil, nil, nil, queue{}, queue{}
+}
+
+// process handles messages until there are none.
+func (m *mailbox) process() {
+	for !m.handle() {
+	}
+}
+
+// handle is process until a message panics: then the supervisor has been told, and
+// done is false.
+func (m *mailbox) handle() (done bool) {
+	var msg any
+	defer func() {
+		if r := recover(); r != nil {
+			m.invoker.EscalateFailure(r, msg)
+		}
+	}()
+	for n := 1; ; n++ {
+		var system, ok bool
+		if msg, system, ok = m.next(); !ok {
+			return true
+		}
+		if system {
+			m.invoker.InvokeSystemMessage(msg)
+			if _, last := msg.(*actor.Stop); last && m.leaf {
+				m.release()
+				return true
+			}
+		} else {
+			m.invoker.InvokeUserMessage(msg)
+		}
+		if n%throughput == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// queue is a first-in first-out queue. It keeps a buffer only while it is small, and
+// one of at most five times the messages it has held since it was last empty.
+type queue struct {
+	buf  []any
+	head int
+}
+
+// keptQueue is the largest buffer an empty queue keeps.
+const keptQueue = 2
+
+func (q *queue) len() int { return len(q.buf) - q.head }
+
+func (q *queue) push(v any) {
+	if q.head > 0 && len(q.buf) == cap(q.buf) && q.head >= len(q.buf)/2 {
+		n := copy(q.buf, q.buf[q.head:])
+		clear(q.buf[n:])
+		q.buf, q.head = q.buf[:n], 0
+	}
+	q.buf = append(q.buf, v)
+}
+
+func (q *queue) pop() any {
+	v := q.buf[q.head]
+	q.buf[q.head] = nil
+	if q.head++; q.head == len(q.buf) {
+		q.head = 0
+		if q.buf = q.buf[:0]; cap(q.buf) > keptQueue {
+			q.buf = nil
+		}
+	}
+	return v
+}
