@@ -25,7 +25,9 @@ import (
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/aeiou"
+	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/kitsu"
+	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
@@ -82,6 +84,7 @@ type Agent struct {
 	MayApprove func(by string, a Approval) bool
 
 	replayed bool // calls nothing: declares tools and answers from the journal
+	keeper   bool // keeps profiles
 	routes   []actors.Route
 }
 
@@ -114,6 +117,7 @@ type compiled struct {
 	man     *manifest.Manifest // effective
 	checker func(messages.Input) (messages.Input, error)
 	busy    messages.Policy
+	carries bool // its model sees no transcript
 	// children are the agents that actions may run, by name.
 	children map[string]*compiled
 	servers  atomic.Pointer[[]offered] // MCP servers, as they were asked
@@ -196,7 +200,11 @@ func (a *Agent) effective() *manifest.Manifest {
 
 func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	m := a.effective()
-	if err := m.Validate(names(rt.cfg.Dialects)...); err != nil {
+	known := names(rt.cfg.Dialects)
+	if a.keeper {
+		known = append(known, profile.Name)
+	}
+	if err := m.Validate(known...); err != nil {
 		return err
 	}
 	routes, err := rt.routes(a, m)
@@ -213,6 +221,10 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	maxTurns := m.Loop.MaxTurns
 	if d, ok := dialect.(aeiou.Dialect); ok {
 		d.StrictDuplicates = m.Envelope.StrictDuplicates
+		dialect = d
+	}
+	if d, ok := dialect.(cortex.Dialect); ok {
+		d.Cut = m.Loop.SyncPolicy == manifest.SyncCut
 		dialect = d
 	}
 	if d, ok := dialect.(kitsu.Dialect); ok {
@@ -239,7 +251,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 		if err != nil {
 			return err
 		}
-		if registry, err = registry.With(companion.Tools()...); err != nil {
+		if registry, err = registry.Override(companion.Tools()...); err != nil {
 			return err
 		}
 		for _, t := range companion.Tools() {
@@ -269,7 +281,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	if name == "" {
 		name = a.Name
 	}
-	c.busy, c.man, c.mayApprove = m.Loop.Busy, m, a.MayApprove
+	c.busy, c.man, c.mayApprove, c.carries = m.Loop.Busy, m, a.MayApprove, dialect.Traits().Carry
 	if checker, ok := dialect.(interface {
 		CheckInput(messages.Input) (messages.Input, error)
 	}); ok {
@@ -294,6 +306,10 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 		specs = append(specs, others...)
 	}
 	primer := on.primer(m, dialect, specs)
+	fedBy := fetched(feeding.Set)
+	if on.profile {
+		fedBy = append([]string{messages.ProfileFeed}, fedBy...)
+	}
 	c.agent = &actors.Agent{
 		Name: name, Dialect: dialect, Routes: routes, Tools: set, Targets: targets, Gate: gate, Feeds: feeding, Specs: specs, Primer: primer, Digester: prompt.NewDigester(primer),
 		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: int(m.Memory.HistoryWindow), Shape: a.Transform,
@@ -304,10 +320,10 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: maxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
 			ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
-			Target: targets.Find, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse, Feeds: fetched(feeding.Set), Environment: variableNames(m), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
+			Target: targets.Find, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse, Feeds: fedBy, Environment: variableNames(m), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},
 	}
-	return nil
+	return rt.profiles(ctx, a, m, routes, on, c)
 }
 
 // names are what a manifest calls the dialects of a configuration.

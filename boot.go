@@ -11,6 +11,7 @@ import (
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/tools/mcp"
 )
 
@@ -160,7 +161,7 @@ func (k *known) nameOf(ctx context.Context, d messages.Digest) (string, error) {
 		return "", err
 	}
 	if err == nil {
-		m, err := manifest.Parse("manifest", doc)
+		m, err := manifest.Parse("manifest", doc, profile.Name)
 		if err == nil {
 			name = m.Name
 		} else { // of a release that knew more: not ours to run

@@ -1,6 +1,7 @@
 package stile
 
 import (
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -21,18 +22,37 @@ func (rt *Runtime) companion(a *Agent, m *manifest.Manifest, registry *tools.Reg
 			rt.log.Warn("the mood of a session cannot be told", zap.String("SID", sid), zap.Error(err))
 		},
 	}
-	name := m.Kitsu.Search
-	if name == "" || a.Search != nil {
+	for _, kind := range []kitsu.Kind{kitsu.GetTime, kitsu.Continue} {
+		if _, ok := registry.Lookup(string(kind)); ok {
+			return c, &messages.Error{Code: messages.ErrConfig, Field: "tools." + string(kind), Detail: "the dialect kitsu has an action of this name"}
+		}
+	}
+	if a.Search != nil {
 		return c, nil
 	}
 	set, err := registry.Apply(tools.Policy{Allow: append(tools.AllowStandard(), m.Import.Tools...)})
 	if err != nil {
 		return c, err
 	}
-	if c.SearchTool, err = set.Lookup(strings.ToLower(name)); err != nil {
-		return c, &messages.Error{Code: messages.ErrConfig, Field: "kitsu.search", Detail: "there is no tool " + name + " among those that are imported"}
+	switch name := strings.ToLower(m.Kitsu.Search); {
+	case name == "":
+		// A tool search that is imported is what a search is meant to ask.
+		if t, err := set.Lookup(string(kitsu.Search)); err == nil {
+			c.SearchTool = t
+		}
+	case name == tools.RecallName && !own(a, name):
+		c.Search = earlier{rt}
+	default:
+		if c.SearchTool, err = set.Lookup(name); err != nil {
+			return c, &messages.Error{Code: messages.ErrConfig, Field: "kitsu.search", Detail: "there is no tool " + m.Kitsu.Search + " among those that are imported"}
+		}
 	}
 	return c, nil
+}
+
+// own tells whether a tool is the agent's own.
+func own(a *Agent, name string) bool {
+	return slices.ContainsFunc(a.Tools, func(t tools.Tool) bool { return strings.EqualFold(t.Name, name) })
 }
 
 func no(allowed *bool) bool { return allowed != nil && !*allowed }

@@ -84,7 +84,7 @@ func (rt *Runtime) stopFeeds() {
 // the parts of the prompt that it switches.
 func feedSet(m *manifest.Manifest) (feeds.Set, parts, error) {
 	specs := make([]feeds.Spec, 0, len(m.ContextFeeds))
-	on := parts{tools: true}
+	on := parts{tools: true, profile: m.Memory.Profile}
 	var found []error
 	var places []int // of the specs
 	seen := map[string]bool{}
@@ -147,6 +147,7 @@ type parts struct {
 	identity bool // who the agent is: name and summary
 	tools    bool // what may be called
 	security bool // what comes from elsewhere is data; on where there are feeds
+	profile  bool // what is known of the user; on with memory.profile
 }
 
 // set switches one part.
@@ -173,9 +174,7 @@ func (p *parts) set(f *manifest.Feed, at string) error {
 	case "security":
 		p.security = on
 	case "profile":
-		if on {
-			return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonNotInRelease, Field: at + ".enabled", Detail: "not in this release"}
-		}
+		p.profile = on
 	default:
 		return bad(".id", "%q is none of builtin.identity, .tools, .security, .profile", f.ID)
 	}

@@ -23,7 +23,10 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := rt.store.Head(ctx, key.SID()); !journal.IsNotFound(err) {
+	if err := refuseProfile(key); err != nil {
+		return nil, err
+	}
+	if there, err := rt.store.Head(ctx, key.SID()); !journal.IsNotFound(err) && !there.Closed {
 		if err == nil {
 			err = &messages.Error{Code: messages.ErrConfig, Field: "as", Detail: "the session " + key.SID() + " exists already"}
 		}

@@ -15,6 +15,10 @@ type observer struct {
 	decisions *telemetry.DecisionLog
 	log       *zap.Logger
 	failing   sync.Once
+
+	mu     sync.RWMutex
+	others map[int]func(*Record)
+	next   int
 }
 
 func newObserver(rt *Runtime) *observer {
@@ -25,9 +29,35 @@ func newObserver(rt *Runtime) *observer {
 	return o
 }
 
+// Observe has f called with every record of every session from now on, when it has become
+// durable, in the order of its session, before anybody else hears of it. It is called from
+// many goroutines, must not block or call Observe, and changes nothing of the record. The
+// function that comes back ends it.
+func (rt *Runtime) Observe(f func(*Record)) (stop func()) {
+	o := rt.observer
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.others == nil {
+		o.others = map[int]func(*Record){}
+	}
+	id := o.next
+	o.next++
+	o.others[id] = f
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.others, id)
+	}
+}
+
 // ObserveRecord implements actors.Observer.
 func (o *observer) ObserveRecord(r *messages.Record) {
 	o.Metrics.ObserveRecord(r)
+	o.mu.RLock()
+	for _, f := range o.others {
+		f(r)
+	}
+	o.mu.RUnlock()
 	if o.decisions == nil || r.Body.Kind() != messages.KindTurnDecided {
 		return
 	}

@@ -3,6 +3,8 @@ package stile
 import (
 	"context"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/manifest"
@@ -15,20 +17,9 @@ func recalls(m *manifest.Manifest) bool {
 	return m.Memory.Recall || slices.Contains(m.Import.Tools, tools.RecallName)
 }
 
-// recall searches the sessions of the user whose session sid is. Whose they are comes
-// from the session alone, never from the model.
+// recall searches the sessions of the user whose session sid is.
 func (rt *Runtime) recall(ctx context.Context, sid, query string, limit int) ([]tools.Memory, error) {
-	key, err := messages.ParseSID(sid)
-	if err != nil {
-		return nil, err
-	}
-	head, err := rt.store.Head(ctx, sid)
-	if err != nil {
-		return nil, err
-	}
-	hits, err := journal.Recall(ctx, rt.store, journal.RecallQuery{
-		Owner: key.Tenant + ":" + key.User + ":", Except: head.Inc, Words: journal.Words(query), Limit: limit,
-	})
+	hits, err := rt.recollect(ctx, sid, journal.Words(query), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -37,4 +28,50 @@ func (rt *Runtime) recall(ctx context.Context, sid, query string, limit int) ([]
 		all[i] = tools.Memory{At: h.TS, Text: h.Shown}
 	}
 	return all, nil
+}
+
+// recollect finds words in the sessions of the user whose session sid is, but in that
+// one. Whose they are comes from the session alone, never from the model.
+func (rt *Runtime) recollect(ctx context.Context, sid string, words []string, limit int) ([]journal.Recollection, error) {
+	key, err := messages.ParseSID(sid)
+	if err != nil {
+		return nil, err
+	}
+	head, err := rt.store.Head(ctx, sid)
+	if err != nil {
+		return nil, err
+	}
+	return journal.Recall(ctx, rt.store, journal.RecallQuery{
+		Owner: key.Tenant + ":" + key.User + ":", Except: head.Inc, Words: words, Limit: limit,
+	})
+}
+
+// earlier is the search of action tokens in what the user said, and was told, in earlier
+// sessions (kitsu.search: recall).
+type earlier struct{ rt *Runtime }
+
+// Search gives who said what and when. A query has at most 256 characters, and so more
+// words than a recall takes only if most have one letter: the first ones count.
+func (e earlier) Search(ctx context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
+	words := journal.Words(q.Query)
+	if len(words) == 0 {
+		return nil, nil
+	}
+	hits, err := e.rt.recollect(ctx, q.SID, words[:min(len(words), journal.MaxRecallWords)], q.Max)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]tools.SearchResult, len(hits))
+	for i, h := range hits {
+		key, err := messages.ParseSID(h.SID)
+		if err != nil {
+			return nil, err
+		}
+		found[i] = tools.SearchResult{
+			Title:   string(h.Role) + ", " + h.TS.UTC().Format(time.RFC3339),
+			Snippet: h.Shown,
+			URL:     "session:" + key.ID + "#" + strconv.FormatInt(h.Seq, 10),
+		}
+	}
+	return found, nil
 }

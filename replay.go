@@ -8,6 +8,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/turn"
 )
@@ -51,6 +52,9 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 	src := replay.Source{Key: key, Inc: inc, Records: recs, From: forkPoint(recs), MaxGas: a.maxGas, Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
 		return a.store.Blob(ctx, inc, d)
 	}}
+	if key.ID == messages.ProfileID {
+		agent = nil // whoever has sessions of this user may have learned; the journal has what it takes
+	}
 	agents := map[messages.Digest]*replay.Agent{}
 	return replay.Run(ctx, src, func(d messages.Digest) (*replay.Agent, error) {
 		if agent != nil && !agent.asksServers() {
@@ -128,11 +132,11 @@ func (a *Archive) agentOf(ctx context.Context, d messages.Digest) (*Agent, error
 		}
 		return nil, err
 	}
-	m, err := manifest.Parse("manifest", doc, names(a.dialects)...)
+	m, err := manifest.Parse("manifest", doc, append(names(a.dialects), profile.Name)...)
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{Manifest: m}, nil
+	return &Agent{Manifest: m, keeper: m.Dialect == profile.Name}, nil
 }
 
 // forkPoint is the last record that a fork wrote by itself, before anything ran: what

@@ -51,6 +51,9 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 	if err != nil {
 		return nil, err
 	}
+	if err := refuseProfile(key); err != nil {
+		return nil, err
+	}
 	c, err := rt.compile(ctx, agent)
 	if err != nil {
 		return nil, err
@@ -70,6 +73,9 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	head, err := rt.Archive().Head(ctx, name)
 	if journal.IsNotFound(err) {
+		return nil, &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
+	}
+	if err == nil && head.Closed {
 		return nil, &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
 	}
 	if err != nil {
@@ -123,9 +129,15 @@ func User(name string) SubmitOption { return func(in *messages.Input) { in.User 
 // durable. Errors: ERR_BUSY, ERR_USERDATA_SCHEMA or what else the dialect says of
 // the text, ERR_JOURNAL; none of them changes the session.
 func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption) (*Run, error) {
+	if err := refuseProfile(s.key); err != nil {
+		return nil, err
+	}
 	in := messages.Input{Text: text, User: s.key.User, Policy: s.agent.busy}
 	for _, o := range opts {
 		o(&in)
+	}
+	if err := s.checkHistory(&in); err != nil {
+		return nil, err
 	}
 	if s.agent.checker != nil {
 		var err error

@@ -43,6 +43,7 @@ import (
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/parse/plain"
+	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/telemetry"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/mcp"
@@ -116,11 +117,13 @@ type Runtime struct {
 	keys     *keyring.Ring
 	dialects *parse.Registry
 	metrics  *telemetry.Metrics
+	observer *observer
 	host     *actors.Host
 	pool     *mcp.Pool // connections to MCP servers; nil in a runtime that only compiles
 
 	feeds     *feeds.Keeper // of all sessions
 	feedCache *feeds.Cache
+	learning  *learning // of profiles; nil in a runtime that only compiles
 
 	agents sync.Map // *Agent → *compiled
 	known  known
@@ -155,7 +158,7 @@ func newCompiler(dialects []parse.Dialect) (*Runtime, error) {
 }
 
 func (rt *Runtime) dialectSet() (*parse.Registry, error) {
-	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}}, rt.cfg.Dialects...)...)
+	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}, profile.Dialect{}}, rt.cfg.Dialects...)...)
 }
 
 func (rt *Runtime) newIncarnation() (messages.Incarnation, error) {
@@ -199,6 +202,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	rt.pool = rt.newPool()
+	rt.startLearning()
 	if err := rt.openStore(); err != nil {
 		return nil, err
 	}
@@ -208,9 +212,10 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if rt.watched, err = watch(rt.store, rt.metrics); err != nil {
 		return nil, errors.Join(err, rt.closeStore())
 	}
+	rt.observer = newObserver(rt)
 	host := actors.Config{
 		Store: rt.watched, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
-		Observer: newObserver(rt), Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
+		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
 	}
 	if err := rt.startFeeds(); err != nil {
@@ -295,6 +300,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		go func() {
 			defer close(rt.done)
+			rt.learning.close()
 			if rt.closed = rt.host.Stop(context.WithoutCancel(ctx)); rt.closed != nil {
 				return
 			}

@@ -2,6 +2,7 @@ package stile
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/dgraph-io/ristretto/v2"
 
@@ -21,6 +22,7 @@ const carriedBytes = 4 << 20
 type watched struct {
 	journal.Store
 	metrics *telemetry.Metrics
+	erased  atomic.Int64                     // for stores that do not count themselves
 	carried *ristretto.Cache[string, []byte] // nil for a store that is memory itself
 }
 
@@ -99,7 +101,16 @@ func (w *watched) Delete(ctx context.Context, inc messages.Incarnation) error {
 	return err
 }
 
+// Erasures tells the shells, which keep at hand what prompts are made of.
+func (w *watched) Erasures() int64 {
+	if s, ok := w.Store.(interface{ Erasures() int64 }); ok {
+		return s.Erasures()
+	}
+	return w.erased.Load()
+}
+
 func (w *watched) forget() {
+	w.erased.Add(1)
 	if w.carried != nil {
 		w.carried.Wait() // what is on its way in counts as in
 		w.carried.Clear()
