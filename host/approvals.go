@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -53,7 +54,7 @@ func (s *Server) approvalRoutes() {
 		Approval string `path:"approval" maxLength:"64"`
 		Body     word
 	}
-	route(s, post("answer-approval", "/v1/sessions/{id}/approvals/{approval}", "Allow or deny a call", http.StatusNoContent, "approvals"),
+	route(s, asks(access.Approve, post("answer-approval", "/v1/sessions/{id}/approvals/{approval}", "Allow or deny a call", http.StatusNoContent, "approvals")),
 		func(ctx context.Context, in *answerIn) (*struct{}, error) {
 			ses, err := s.find(ctx, in.ID)
 			if err != nil {

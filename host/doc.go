@@ -1,6 +1,6 @@
 // Package host puts a runtime behind HTTP: sessions of the offered agents under /v1,
-// their updates as server-sent events that resume at the byte, health and metrics
-// (design.md §13).
+// their updates as server-sent events that resume at the byte, a page at / for people,
+// chat completions for clients of OpenAI, tools for those of MCP, health and metrics (design.md §13).
 //
 // One idea: a request finds its session by the caller's tenant and user and an id, and
 // says to the facade what a Go program would say; the door itself keeps nothing. So a
@@ -12,12 +12,15 @@
 //     are bounded, and beyond a bound comes a typed refusal before work begins.
 //   - Every error is an RFC 9457 document with a code of the product and, if there is
 //     one, the place. None holds a path or a secret of the host.
+//   - Who asks is known before anything else is done: a token gives tenant and user, a
+//     session is looked up under both, and a session of somebody else is one that is
+//     not there. A route that nobody gave a scope asks for the highest.
 //   - Without authentication the door serves its own machine alone: it refuses to
-//     listen wider, and checks Host and Origin of every request, because a web page
+//     listen wider. Host and Origin of every request are checked, because a web page
 //     that a person opens can reach this machine too.
 //   - A stream has a deadline for each write: a client that does not read is cut, and
 //     resumes.
 //
-// What it does not do: authenticate (every caller is the local user, on loopback),
-// limit rates, speak WebSocket. It starts no session by itself.
+// What it does not do: know what a token is (host/access does), or start a session by
+// itself.
 package host

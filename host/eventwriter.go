@@ -9,32 +9,97 @@ import (
 	"github.com/seed14be6753/stile"
 )
 
-// eventWriter writes server-sent events, and a comment whenever nothing was written
-// for a heartbeat. Each write has a deadline. Its methods are safe for concurrent use.
+// eventWriter writes events in a form, server-sent or messages of a WebSocket, and a
+// heartbeat whenever nothing was written for one. Each write has a deadline. Its methods
+// are safe for concurrent use.
 type eventWriter struct {
-	ctl *http.ResponseController
-	w   http.ResponseWriter
+	form eventForm
 
 	mu    sync.Mutex
 	buf   bytes.Buffer
 	line  []byte
-	err   error // of the first write that failed; it sticks
+	err   error        // of the first write that failed; it sticks
+	still func() error // nil while the reader may go on reading
+	cut   func()       // ends the updates
+	asked time.Time    // when still was asked last
+	no    error        // what it said, if not nil
 	over  bool
 	timer *time.Timer
 }
 
-func newEventWriter(w http.ResponseWriter) *eventWriter {
-	return &eventWriter{w: w, ctl: http.NewResponseController(w)}
+// eventForm is how events go over the wire.
+type eventForm interface {
+	// frame appends an event; data is one line of JSON.
+	frame(buf *bytes.Buffer, name, id string, data []byte)
+	// beat appends a heartbeat.
+	beat(buf *bytes.Buffer)
+	// write sends what was appended, within writeTimeout.
+	write(p []byte) error
+}
+
+func newEventWriter(w http.ResponseWriter, still func() error, cut func()) *eventWriter {
+	return newEventWriterTo(&serverSent{w: w, ctl: http.NewResponseController(w)}, still, cut)
+}
+
+func newEventWriterTo(form eventForm, still func() error, cut func()) *eventWriter {
+	return &eventWriter{form: form, still: still, cut: cut, asked: time.Now()}
+}
+
+// serverSent is the form of an answer that streams.
+type serverSent struct {
+	ctl *http.ResponseController
+	w   http.ResponseWriter
+}
+
+func (*serverSent) frame(buf *bytes.Buffer, name, id string, data []byte) {
+	appendEvent(buf, name, id, data)
+}
+
+func (*serverSent) beat(buf *bytes.Buffer) { buf.WriteString(": heartbeat\n\n") }
+
+func (s *serverSent) write(p []byte) error {
+	if err := s.ctl.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	if _, err := s.w.Write(p); err != nil {
+		return err
+	}
+	return s.ctl.Flush()
+}
+
+// refused tells why the reader may not go on; it looks anew once in a heartbeat.
+func (e *eventWriter) refused() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.look()
+}
+
+func (e *eventWriter) look() error {
+	if now := time.Now(); e.no == nil && now.Sub(e.asked) >= heartbeat {
+		e.asked = now
+		e.no = e.still()
+	}
+	return e.no
 }
 
 // begin sends the head of the answer, so that the client knows the stream is open, and
 // how long to wait before it comes back.
-func (e *eventWriter) begin() {
+func (e *eventWriter) begin() { e.start("retry: 1000\n\n") }
+
+// start sends the head of the answer with a first line of its own.
+func (e *eventWriter) start(first string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.timer = time.AfterFunc(heartbeat, e.beat)
-	e.buf.WriteString("retry: 1000\n\n")
+	e.buf.WriteString(first)
 	e.send()
+}
+
+// failed tells that nothing reaches the client any more.
+func (e *eventWriter) failed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err != nil
 }
 
 func (e *eventWriter) beat() {
@@ -43,7 +108,11 @@ func (e *eventWriter) beat() {
 	if e.over || e.err != nil {
 		return
 	}
-	e.buf.WriteString(": heartbeat\n\n")
+	if e.look() != nil {
+		e.cut()
+		return
+	}
+	e.form.beat(&e.buf)
 	e.send()
 }
 
@@ -70,27 +139,21 @@ func (e *eventWriter) update(u stile.Update) (err error) {
 	case u.Delta.Retract:
 		name = "retract"
 	}
-	appendEvent(&e.buf, name, u.At.String(), e.line)
+	e.form.frame(&e.buf, name, u.At.String(), e.line)
 	return e.send()
 }
 
 func (e *eventWriter) event(name, id string, data []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	appendEvent(&e.buf, name, id, data)
-	_ = e.send() // it is the last one: nobody is left to hear of a failure
+	e.form.frame(&e.buf, name, id, data)
+	_ = e.send() // it sticks: failed tells of it
 }
 
 // send writes what is in the buffer, with the lock held.
 func (e *eventWriter) send() error {
 	if e.err == nil {
-		e.err = e.ctl.SetWriteDeadline(time.Now().Add(writeTimeout))
-	}
-	if e.err == nil {
-		_, e.err = e.w.Write(e.buf.Bytes())
-	}
-	if e.err == nil {
-		e.err = e.ctl.Flush()
+		e.err = e.form.write(e.buf.Bytes())
 	}
 	e.buf.Reset()
 	if e.buf.Cap() > maxKept {

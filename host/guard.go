@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -18,7 +19,7 @@ import (
 //
 // A page of any site can have a browser ask this machine. A foreign name that resolves
 // to loopback shows itself in Host; a foreign page in Origin or Sec-Fetch-Site.
-func (s *Server) guard(next http.Handler) http.Handler {
+func (s *Server) guard(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -36,22 +37,40 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			write(w, refusal(http.StatusRequestEntityTooLarge, messages.ErrConfig, "body", "a body has at most 1 MiB"))
 			return
 		}
+		if s.preflight(w, r) {
+			return
+		}
+		_, pattern := next.Handler(r)
 		defer func() {
 			if why := recover(); why != nil {
 				if why == http.ErrAbortHandler {
 					panic(why)
 				}
-				s.log.Error("a handler panicked", zap.String("route", r.Pattern), zap.Any("panic", why), zap.Stack("stack"))
+				s.log.Error("a handler panicked", zap.String("route", pattern), zap.String("request", h.Get("X-Request-Id")), zap.Any("panic", why), zap.Stack("stack"))
 				write(w, make500())
 			}
 		}()
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
+		note := &trail{id: requestID(r)}
+		h.Set("X-Request-Id", note.id)
+		r = r.WithContext(context.WithValue(r.Context(), trailKey{}, note))
+		known, err := s.enter(r, pattern)
+		if p, ok := knownAs(known); err == nil && ok {
+			err = s.pace(p)
+		}
+		w, end := s.watch(w, known, pattern)
+		defer end()
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		known.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, known)
 	})
 }
 
 // mine tells whether a Host header names this host: an address or name of loopback, or
-// one of Config.Hosts.
+// one of Config.Hosts. Where callers authenticate, any address will do: no foreign name
+// can resolve to one, and a browser sends no token by itself.
 func (s *Server) mine(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -62,7 +81,7 @@ func (s *Server) mine(host string) bool {
 		return true
 	}
 	ip, err := netip.ParseAddr(name)
-	return err == nil && ip.IsLoopback()
+	return err == nil && (ip.IsLoopback() || s.cfg.Access != nil)
 }
 
 // friendly tells whether a request comes from no page at all, from a page of this

@@ -4,18 +4,24 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/host/page"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -33,6 +39,9 @@ const (
 // DefaultMaxStreams bounds the streams that are open at once.
 const DefaultMaxStreams = 20000
 
+// DefaultMaxConnections bounds the connections that are served at once.
+const DefaultMaxConnections = 32768
+
 // Config says what to serve.
 type Config struct {
 	// Runtime runs the sessions. It stays the caller's to close, after Serve.
@@ -46,8 +55,27 @@ type Config struct {
 	// Origins are those of pages on other hosts that may use this one, such as
 	// https://app.example.com.
 	Origins []string
+	// Access tells who a bearer token is. Without it everybody is the local user, and the
+	// door listens on loopback alone.
+	Access access.Authenticator
+	// Limits bound each tenant, TenantLimits those that are named otherwise.
+	Limits       Limits
+	TenantLimits map[string]Limits
+	// UsageFile keeps what tenants used today over a restart; "" forgets it.
+	UsageFile string
+	// Audit gets a line of JSON for each request that changes something, or exports:
+	// who, what, when and with what result. See AuditFile.
+	Audit io.Writer
+	// Retention deletes sessions that have said nothing for so long; 0 keeps them.
+	Retention time.Duration
+	// MaxRuns bounds the runs of all tenants in flight; 0 is DefaultMaxRuns. Of what is
+	// free no tenant gets so much that nothing is left for another.
+	MaxRuns int
 	// MaxStreams bounds the streams that are open at once; 0 is DefaultMaxStreams.
 	MaxStreams int
+	// MaxConnections bounds the connections that are served at once, 0 is
+	// DefaultMaxConnections; further ones wait to be taken.
+	MaxConnections int
 	// Version is what the host says of itself.
 	Version string
 	// Log gets what operators want to know; nil is silent.
@@ -56,18 +84,26 @@ type Config struct {
 
 // Server is the door. Its methods are safe for concurrent use.
 type Server struct {
-	cfg     Config
-	rt      *stile.Runtime
-	log     *zap.Logger
-	agents  map[string]*stile.Agent
-	hosts   map[string]bool
-	origins map[string]bool
-	handler http.Handler
-	api     huma.API
+	cfg      Config
+	rt       *stile.Runtime
+	log      *zap.Logger
+	agents   map[string]*stile.Agent
+	hosts    map[string]bool
+	origins  map[string]bool
+	handler  http.Handler
+	scopes   map[string]access.Scope // what routes ask for, by pattern of the mux
+	api      huma.API
+	meter    *meter
+	names    map[string]string // of operations, by pattern of the mux
+	auditing sync.Mutex
+	maxRuns  int
 
-	streams chan struct{} // a place for each open stream
-	leaving context.Context
-	leave   context.CancelCauseFunc
+	sockets  sync.WaitGroup
+	streams  chan struct{} // a place for each open stream
+	draining atomic.Bool   // no work is taken any more
+	follow   atomic.Int64  // open streams that end with a run
+	leaving  context.Context
+	leave    context.CancelCauseFunc
 }
 
 // errLeaving ends streams when the host stops.
@@ -75,11 +111,22 @@ var errLeaving = errors.New("host: the host is stopping")
 
 // New makes a server. Errors are ERR_CONFIG: an agent without a name, two of one name,
 // a manifest that the runtime cannot run.
-func New(cfg Config) (*Server, error) {
+func New(cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, agents: map[string]*stile.Agent{},
-		hosts: map[string]bool{}, origins: map[string]bool{},
+		hosts: map[string]bool{}, origins: map[string]bool{}, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
 		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)),
+	}
+	if s.meter, err = newMeter(time.Now, cfg.UsageFile); err != nil {
+		return nil, err
+	}
+	if err := cfg.Limits.check("limits"); err != nil {
+		return nil, err
+	}
+	for name, l := range cfg.TenantLimits {
+		if err := l.check("tenants." + name); err != nil {
+			return nil, err
+		}
 	}
 	s.leaving, s.leave = context.WithCancelCause(context.Background())
 	if s.log == nil {
@@ -104,6 +151,7 @@ func New(cfg Config) (*Server, error) {
 	for _, o := range cfg.Origins {
 		s.origins[strings.ToLower(strings.TrimSuffix(o, "/"))] = true
 	}
+	s.rt.Observe(s.meter.observe)
 	mux := http.NewServeMux()
 	s.routes(mux)
 	s.handler = s.guard(mux)
@@ -116,14 +164,16 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // OpenAPI is the description of the routes, as JSON.
 func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
 
-// Listen opens the address. One that other machines can reach is ERR_CONFIG, because
-// the door does not authenticate.
+// Listen opens the address for a host that does not authenticate.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
-	if !loopback(addr) {
-		return nil, &messages.Error{
-			Code: messages.ErrConfig, Field: "listen",
-			Detail: addr + " can be reached from other machines, and this host does not authenticate: listen on 127.0.0.1 or [::1], behind a proxy that does",
-		}
+	return Config{}.Listen(ctx, addr)
+}
+
+// Listen opens the address. One that other machines can reach is ERR_CONFIG unless
+// callers authenticate.
+func (c Config) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	if c.Access == nil && !loopback(addr) {
+		return nil, exposed(addr)
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
@@ -133,14 +183,29 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve answers on l until ctx ends; then it takes no new connection, tells the
-// streams, lets requests end within grace, and returns. Runs go on in the runtime,
-// whose Close settles them.
+func exposed(addr string) error {
+	return &messages.Error{
+		Code: messages.ErrConfig, Field: "listen",
+		Detail: addr + " can be reached from other machines, and this host does not authenticate: listen on 127.0.0.1 or [::1], or have callers show tokens (stile tokens create)",
+	}
+}
+
+// Serve answers on l until ctx ends. Then it takes no work any more: submits are
+// refused, and it is not ready. Turns in flight have grace to end, and who follows them
+// sees their end; then streams are told, no connection is taken, and requests have five
+// seconds to end. What comes after that is the runtime's Close, the journal last. A *LeftError
+// tells that turns were left in flight, for the next start to settle.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	if addr, ok := l.Addr().(*net.TCPAddr); ok && s.cfg.Access == nil && !addr.IP.IsLoopback() {
+		return exposed(addr.String())
+	}
 	srv := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
 		ErrorLog: zap.NewStdLog(s.log.Named("http")),
 	}
+	l = netutil.LimitListener(l, cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
+	defer s.meter.keep(s.log)()
+	defer s.retain()()
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	select {
@@ -149,15 +214,18 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		return err
 	case <-ctx.Done():
 	}
-	s.leave(errLeaving)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	err := srv.Shutdown(end)
+	left := s.drain(end)
+	s.leave(errLeaving)
+	end, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastRequests)
+	defer cancel()
+	err := errors.Join(srv.Shutdown(end), s.settle(end))
 	if err != nil {
 		err = errors.Join(err, srv.Close())
 	}
 	<-failed
-	return err
+	return errors.Join(left, err)
 }
 
 // routes registers all of /v1 with the framework that describes it, and beside it what
@@ -169,12 +237,21 @@ func (s *Server) routes(mux *http.ServeMux) {
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Transformers = []huma.Transformer{translate}
 	cfg.Info.Description = "Sessions of language-model agents: one turn in flight each, every turn ended by one decision that is verified, journaled and replayable."
+	schemes(&cfg)
 	s.api = humago.New(mux, cfg)
+	s.require(public, "GET /openapi.json", "GET /openapi.yaml", "GET /openapi-3.0.json", "GET /openapi-3.0.yaml", "GET /healthz", "GET /readyz", "/")
+	s.require(access.Metrics, "GET /metrics")
 	s.agentRoutes()
 	s.sessionRoutes()
 	s.runRoutes()
 	s.approvalRoutes()
 	s.streamRoutes()
+	s.feedRoutes()
+	s.chatRoutes(mux)
+	s.toolRoutes(mux)
+	s.require(public, page.Register(mux)...)
+	s.usageRoutes()
+	s.lifecycleRoutes()
 	mux.HandleFunc("GET /healthz", s.healthy)
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.rt.Metrics().Handler())
@@ -191,6 +268,8 @@ func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, 
 	}
 	op.Responses["default"] = &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
 	op.MaxBodyBytes = maxBody
+	s.secure(&op)
+	s.names[op.Method+" "+op.Path] = op.OperationID
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
@@ -198,6 +277,7 @@ func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, 
 			if p.Status >= http.StatusInternalServerError {
 				s.log.Error("a request failed", zap.String("operation", op.OperationID), zap.Error(err))
 			}
+			trailOf(ctx).refusing(p)
 			return nil, p
 		}
 		return out, nil
@@ -224,6 +304,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	err := s.leaving.Err()
+	if err == nil {
+		err = s.taking()
+	}
 	if err == nil {
 		_, err = s.rt.Booted(ctx)
 	}

@@ -22,6 +22,7 @@ type described struct {
 		OperationID string
 		Parameters  []struct{ Name, In string }
 		RequestBody json.RawMessage
+		Security    []map[string][]string
 		Responses   map[string]struct {
 			Content map[string]json.RawMessage
 		}
@@ -62,13 +63,15 @@ func TestDescription(t *testing.T) {
 			}
 		}
 	}
-	slices.Sort(all)
 	want := []string{
 		"GET /v1/agents", "GET /v1/keys", "GET /v1/sessions", "GET /v1/sessions/{id}", "GET /v1/sessions/{id}/approvals",
-		"GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/events", "GET /v1/sessions/{id}/export", "GET /v1/sessions/{id}/runs/{run}",
+		"GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/events", "GET /v1/sessions/{id}/export", "GET /v1/sessions/{id}/feeds", "GET /v1/sessions/{id}/runs/{run}",
 		"GET /v1/sessions/{id}/runs/{run}/events", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/runs",
 		"POST /v1/sessions/{id}/runs/{run}/cancel",
+		"GET /v1/usage", "DELETE /v1/sessions/{id}", "POST /v1/sessions/{id}/fork",
 	}
+	slices.Sort(all)
+	slices.Sort(want)
 	if !slices.Equal(all, want) {
 		t.Errorf("described: %q", all)
 	}

@@ -28,6 +28,8 @@ type Problem struct {
 	Offset    *int64 `json:"offset,omitempty" doc:"in bytes, from 0"`
 
 	retryAfter time.Duration
+	halt       bool   // of a run that had begun: for the door of chat completions
+	challenge  string // WWW-Authenticate
 }
 
 // Error implements error.
@@ -44,6 +46,9 @@ func (p *Problem) GetHeaders() http.Header {
 	h := http.Header{}
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((p.retryAfter+time.Second-1)/time.Second)))
+	}
+	if p.challenge != "" {
+		h.Set("WWW-Authenticate", p.challenge)
 	}
 	return h
 }
@@ -72,6 +77,9 @@ func problem(err error) *Problem {
 	}
 	if stile.IsNotFound(err) {
 		p.Status, p.Retryable = http.StatusNotFound, false
+	}
+	if e.Code == messages.ErrDenied {
+		unauthorized(p, e)
 	}
 	if e.Code == messages.ErrBusy {
 		p.retryAfter = time.Second

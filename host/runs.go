@@ -73,11 +73,11 @@ func (s *Server) runRoutes() {
 		var place func()
 		if in.Stream != "none" {
 			// Before the submit: a run that was taken is not answered with a refusal.
-			if place, err = s.place(); err != nil {
+			if place, err = s.place(ctx); err != nil {
 				return nil, err
 			}
 		}
-		run, err := ses.Submit(ctx, in.Body.Input, opts...)
+		run, err := s.submit(ctx, ses, in.Body.Input, opts...)
 		if err != nil {
 			if place != nil {
 				place()
@@ -88,7 +88,7 @@ func (s *Server) runRoutes() {
 			at := stile.Position{Seq: max(0, run.Seq()-1)}
 			return answer(http.StatusAccepted, runView{Session: in.ID, Run: run.Ordinal(), Joined: run.Joined(), Position: at.String()}), nil
 		}
-		return s.events(place, in.Stream == "token", run.Events), nil
+		return s.events(s.followed(place), in.Stream == "token", run.Events), nil
 	})
 	route(s, get("get-run", "/v1/sessions/{id}/runs/{run}", "How a run stands", "runs"), func(ctx context.Context, in *runIn) (*answered[runView], error) {
 		run, err := s.run(ctx, in)

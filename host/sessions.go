@@ -12,13 +12,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// principal is who asks. Until the door authenticates, everybody is the local user.
-type principal struct{ tenant, user string }
-
-func (s *Server) principal(context.Context) principal { return principal{"local", "local"} }
-
-func (p principal) sid(id string) string { return p.tenant + ":" + p.user + ":" + id }
-
 // find gives the caller's session of that id.
 func (s *Server) find(ctx context.Context, id string) (*stile.Session, error) {
 	if err := checkID(id); err != nil {
@@ -83,17 +76,19 @@ func (s *Server) sessionRoutes() {
 			id := in.Body.ID
 			if id == "" {
 				id = uuid.Must(uuid.NewV7()).String()
-			} else if err := checkID(id); err != nil {
+			}
+			p := s.principal(ctx)
+			if err := s.vacant(ctx, p, id); err != nil {
 				return nil, err
 			}
-			name := s.principal(ctx).sid(id)
-			if _, err := s.rt.Archive().Head(ctx, name); err == nil {
-				return nil, refusal(http.StatusConflict, messages.ErrConfig, "body.id", "the session exists already")
-			} else if !stile.IsNotFound(err) {
+			name, tenant := p.sid(id), p.tenant
+			trailOf(ctx).about(id, 0)
+			if err := s.room(ctx, tenant); err != nil {
 				return nil, err
 			}
 			ses, err := s.rt.Open(ctx, name, agent)
 			if err != nil {
+				s.meter.unsession(tenant)
 				return nil, err
 			}
 			return s.view(ctx, ses, id)
@@ -124,7 +119,7 @@ func (s *Server) sessionRoutes() {
 				if err != nil {
 					return nil, err
 				}
-				if !h.Live {
+				if !h.Live || h.Closed {
 					continue
 				}
 				if len(out.Body.Sessions) == in.Limit {
@@ -153,7 +148,7 @@ func (s *Server) sessionRoutes() {
 		ContentType string `header:"Content-Type"`
 		Body        []byte
 	}
-	keys := get("get-keys", "/v1/keys", "The public keys of receipts and tokens (JWKS)", "keys")
+	keys := asks(public, get("get-keys", "/v1/keys", "The public keys of receipts and tokens (JWKS)", "keys"))
 	route(s, keys, func(context.Context, *struct{}) (*keysOut, error) {
 		doc, err := s.rt.Keys().JWKS()
 		return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err

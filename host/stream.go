@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
-	"time"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -16,24 +16,13 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// place takes one of the places for streams; the function gives it back, once.
-func (s *Server) place() (func(), error) {
-	select {
-	case s.streams <- struct{}{}:
-		return func() { <-s.streams }, nil
-	default:
-		p := refusal(http.StatusServiceUnavailable, messages.ErrBusy, "", "too many streams are open")
-		p.retryAfter = 5 * time.Second
-		return nil, p
-	}
-}
-
 func (s *Server) streamRoutes() {
 	type eventsIn struct {
-		ID     string `path:"id" maxLength:"128"`
-		After  string `query:"after" maxLength:"128" doc:"the id of the last update seen; nothing for all"`
-		Last   string `header:"Last-Event-ID" maxLength:"128" doc:"as after, and before it: what a browser sends when it comes back"`
-		Stream string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
+		ID      string `path:"id" maxLength:"128"`
+		After   string `query:"after" maxLength:"128" doc:"the id of the last update seen; nothing for all"`
+		Last    string `header:"Last-Event-ID" maxLength:"128" doc:"as after, and before it: what a browser sends when it comes back"`
+		Upgrade string `header:"Upgrade" maxLength:"32" doc:"websocket: each event is a message"`
+		Stream  string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
 	}
 	position := func(after, last string) (stile.Position, error) {
 		field, id := "Last-Event-ID", last
@@ -62,11 +51,12 @@ func (s *Server) streamRoutes() {
 		return s.resume(ctx, ses, at, in.Stream, ses.Resume)
 	})
 	type runEventsIn struct {
-		ID     string `path:"id" maxLength:"128"`
-		Run    int64  `path:"run" minimum:"1"`
-		After  string `query:"after" maxLength:"128" doc:"the id of the last update seen; nothing for all"`
-		Last   string `header:"Last-Event-ID" maxLength:"128" doc:"as after, and before it: what a browser sends when it comes back"`
-		Stream string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
+		ID      string `path:"id" maxLength:"128"`
+		Run     int64  `path:"run" minimum:"1"`
+		After   string `query:"after" maxLength:"128" doc:"the id of the last update seen; nothing for all"`
+		Last    string `header:"Last-Event-ID" maxLength:"128" doc:"as after, and before it: what a browser sends when it comes back"`
+		Upgrade string `header:"Upgrade" maxLength:"32" doc:"websocket: each event is a message"`
+		Stream  string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
 	}
 	op = stream(get("follow-run", "/v1/sessions/{id}/runs/{run}/events", "Follow a run to its end, from any update on", "events"), "text/event-stream")
 	route(s, op, func(ctx context.Context, in *runEventsIn) (*huma.StreamResponse, error) {
@@ -84,10 +74,24 @@ func (s *Server) streamRoutes() {
 			return nil, err
 		}
 		if ended && at.Seq >= o.EndSeq {
+			if strings.EqualFold(in.Upgrade, "websocket") { // there it is the close that tells
+				return s.resume(ctx, ses, at, in.Stream, func(context.Context, stile.Position) iter.Seq2[stile.Update, error] {
+					return func(func(stile.Update, error) bool) {}
+				})
+			}
 			// All of it was seen. 204 tells an EventSource not to come back.
 			return &huma.StreamResponse{Body: func(c huma.Context) { c.SetStatus(http.StatusNoContent) }}, nil
 		}
-		return s.resume(ctx, ses, at, in.Stream, run.Resume)
+		out, err := s.resume(ctx, ses, at, in.Stream, run.Resume)
+		if err != nil {
+			return nil, err
+		}
+		body := out.Body
+		out.Body = func(c huma.Context) {
+			defer s.followed(func() {})()
+			body(c)
+		}
+		return out, nil
 	})
 }
 
@@ -102,7 +106,7 @@ func (s *Server) resume(ctx context.Context, ses *stile.Session, at stile.Positi
 	if at.Seq > h.Seq {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "after", Detail: "the session has no such record"}
 	}
-	place, err := s.place()
+	place, err := s.place(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,34 +121,51 @@ func (s *Server) events(release func(), deltas bool, updates func(context.Contex
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		defer release()
 		r, w := unwrap(c)
+		if isSocket(r) {
+			s.socket(w, r, deltas, updates)
+			return
+		}
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("X-Accel-Buffering", "no") // a proxy shall pass it on as it comes
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(s.leaving, cancel)()
-		out := newEventWriter(w)
+		out := newEventWriter(w, func() error { return s.still(r.Context()) }, cancel)
 		defer out.stop()
 		out.begin()
-		for u, err := range updates(ctx) {
-			switch {
-			case err == nil && u.Delta != nil && !deltas:
-				continue
-			case err == nil:
-				err = out.update(u)
-			case s.leaving.Err() != nil:
-				out.event("leaving", "", []byte(`{"detail":"the host stops; come back with the last id"}`))
-			case r.Context().Err() == nil:
-				s.log.Warn("a stream ended early", zap.String("path", r.URL.Path), zap.Error(err))
-				if b, bad := json.Marshal(problem(err)); bad == nil {
-					out.event("error", "", b)
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
+		_ = s.pump(ctx, r, out, deltas, updates) // the stream has told it
 	}}
+}
+
+// pump writes updates until they end, the client goes, or the host stops. It gives the
+// error that ended it, if it was not the client's going.
+func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, deltas bool, updates func(context.Context) iter.Seq2[stile.Update, error]) error {
+	for u, err := range updates(ctx) {
+		if gone := out.refused(); gone != nil {
+			err = gone
+		}
+		switch {
+		case err == nil && u.Delta != nil && !deltas:
+			continue
+		case err == nil:
+			if out.update(u) != nil || u.Record != nil && u.Record.Body.Kind() == messages.KindSessionClosed {
+				return nil // after that comes nothing
+			}
+			continue
+		case s.leaving.Err() != nil:
+			out.event("leaving", "", []byte(`{"detail":"the host stops; come back with the last id"}`))
+			return errLeaving
+		case r.Context().Err() == nil:
+			s.log.Warn("a stream ended early", zap.String("path", r.URL.Path), zap.Error(err))
+			if b, bad := json.Marshal(problem(err)); bad == nil {
+				out.event("error", "", b)
+			}
+			return err
+		}
+		return nil
+	}
+	return nil
 }
 
 func unwrap(c huma.Context) (*http.Request, http.ResponseWriter) { return humago.Unwrap(c) }
@@ -158,15 +179,20 @@ func answer(status int, v any) *huma.StreamResponse {
 	}}
 }
 
-// appendEvent writes one event. Data must hold no line break.
+// appendEvent writes one event; without a name it has data alone. Data must hold no line
+// break.
 func appendEvent(buf *bytes.Buffer, name, id string, data []byte) {
-	buf.WriteString("event: ")
-	buf.WriteString(name)
-	if id != "" {
-		buf.WriteString("\nid: ")
-		buf.WriteString(id)
+	if name != "" {
+		buf.WriteString("event: ")
+		buf.WriteString(name)
+		buf.WriteByte('\n')
 	}
-	buf.WriteString("\ndata: ")
+	if id != "" {
+		buf.WriteString("id: ")
+		buf.WriteString(id)
+		buf.WriteByte('\n')
+	}
+	buf.WriteString("data: ")
 	buf.Write(data)
 	buf.WriteString("\n\n")
 }

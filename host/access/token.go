@@ -1,0 +1,388 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Prefix begins every token of ours, so that people and scanners of secrets know one.
+const Prefix = "stile_"
+
+const (
+	secretBytes  = 32
+	idBytes      = 6
+	maxFileBytes = 16 << 20
+	// MaxTokens bounds a file of tokens, revoked ones included.
+	MaxTokens  = 10000
+	fileFormat = 1
+)
+
+// Token is what is kept of a token.
+type Token struct {
+	ID      string    `json:"id"`
+	Hash    string    `json:"hash"` // hex of the SHA-256 of all of the token
+	Tenant  string    `json:"tenant"`
+	User    string    `json:"user"`
+	Scopes  []Scope   `json:"scopes"`
+	Note    string    `json:"note,omitzero"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"`
+	Revoked time.Time `json:"revoked,omitzero"`
+}
+
+// file is what is in the file.
+type file struct {
+	Format int     `json:"format"`
+	Tokens []Token `json:"tokens"`
+}
+
+// Tokens are those of one file. Several processes may use it at once; changes are made
+// under a lock and put in place in one step. Its methods are safe for concurrent use.
+type Tokens struct {
+	path string
+	now  func() time.Time
+	rand io.Reader
+
+	mu   sync.Mutex
+	seen fs.FileInfo
+	byID map[string]*entry
+	bad  error // why nothing could be read
+}
+
+type entry struct {
+	hash  [sha256.Size]byte
+	token Token
+}
+
+// Options replace clock and randomness, for tests.
+type Options struct {
+	Now  func() time.Time
+	Rand io.Reader
+}
+
+// Open uses the file of that path, which need not exist yet: then nobody is known. One
+// that is damaged, or that others than its owner can change, is ERR_CONFIG.
+func Open(path string, opts Options) (*Tokens, error) {
+	t := &Tokens{path: path, now: opts.Now, rand: opts.Rand}
+	if t.now == nil {
+		t.now = time.Now
+	}
+	if t.rand == nil {
+		t.rand = rand.Reader
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.refresh(); t.bad != nil && !errors.Is(t.bad, fs.ErrNotExist) {
+		return nil, t.bad
+	}
+	return t, nil
+}
+
+// refresh reads the file when it is another one than before. The lock is held.
+func (t *Tokens) refresh() {
+	info, err := os.Stat(t.path)
+	if err == nil && t.seen != nil && t.bad == nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) && info.Size() == t.seen.Size() {
+		return
+	}
+	var f file
+	if err == nil {
+		f, info, err = readTokens(t.path)
+	}
+	if err == nil {
+		t.byID, err = index(f.Tokens)
+	}
+	t.seen, t.bad = info, t.placed(err)
+}
+
+// placed names the file as little as is needed.
+func (t *Tokens) placed(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *messages.Error
+	if errors.As(err, &e) {
+		own := *e
+		own.File = filepath.Base(t.path)
+		return &own
+	}
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return &messages.Error{Code: messages.ErrConfig, File: filepath.Base(t.path), Detail: "the tokens cannot be read", Cause: err}
+}
+
+func readTokens(path string) (f file, info fs.FileInfo, err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return f, nil, err
+	}
+	defer in.Close()
+	if info, err = in.Stat(); err != nil {
+		return f, nil, err
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return f, info, &messages.Error{Code: messages.ErrConfig, Detail: "others than its owner can change the file: chmod 600"}
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxFileBytes+1))
+	if err != nil {
+		return f, info, err
+	}
+	f, err = parse(b)
+	return f, info, err
+}
+
+// parse reads a file's bytes.
+func parse(b []byte) (f file, err error) {
+	if len(b) > maxFileBytes {
+		return f, &messages.Error{Code: messages.ErrConfig, Detail: "is larger than 16 MiB"}
+	}
+	if err := json.Unmarshal(b, &f, json.RejectUnknownMembers(true)); err != nil {
+		bad := &messages.Error{Code: messages.ErrConfig, Detail: "is no file of tokens", Cause: err}
+		var at *jsontext.SyntacticError
+		if errors.As(err, &at) {
+			bad.Offset, bad.HasOffset, bad.Cause = at.ByteOffset, true, at.Err
+		}
+		return f, bad
+	}
+	if f.Format != fileFormat {
+		return f, &messages.Error{Code: messages.ErrConfig, Field: "format", Detail: "want " + strconv.Itoa(fileFormat)}
+	}
+	_, err = index(f.Tokens)
+	return f, err
+}
+
+// index checks the tokens of a file.
+func index(all []Token) (map[string]*entry, error) {
+	if len(all) > MaxTokens {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "tokens", Detail: "more than " + strconv.Itoa(MaxTokens)}
+	}
+	byID := make(map[string]*entry, len(all))
+	for i, tok := range all {
+		at := func(member string) string { return "tokens[" + strconv.Itoa(i) + "]." + member }
+		e := &entry{token: tok}
+		if h, err := hex.DecodeString(tok.Hash); err != nil || len(h) != len(e.hash) {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: at("hash"), Detail: "want 64 hex digits"}
+		} else {
+			copy(e.hash[:], h)
+		}
+		if tok.ID == "" || byID[tok.ID] != nil {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: at("id"), Detail: "is empty, or there twice"}
+		}
+		if Part(tok.Tenant) != tok.Tenant && !strings.HasPrefix(tok.Tenant, hashedPart) {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: at("tenant"), Detail: "is no name of a tenant"}
+		}
+		if Part(tok.User) != tok.User && !strings.HasPrefix(tok.User, hashedPart) {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: at("user"), Detail: "is no name of a user"}
+		}
+		for _, s := range tok.Scopes {
+			if !slices.Contains(Scopes(), s) {
+				return nil, &messages.Error{Code: messages.ErrConfig, Field: at("scopes"), Detail: "there is no scope " + quoted(string(s))}
+			}
+		}
+		byID[tok.ID] = e
+	}
+	return byID, nil
+}
+
+// Authenticate implements Authenticator.
+func (t *Tokens) Authenticate(_ context.Context, bearer string) (Identity, error) {
+	if len(bearer) > MaxBearerBytes {
+		return Identity{}, unknown()
+	}
+	sum := sha256.Sum256([]byte(bearer))
+	id := idOf(bearer)
+	t.mu.Lock()
+	t.refresh()
+	bad, e := t.bad, t.byID[id]
+	t.mu.Unlock()
+	if bad != nil {
+		return Identity{}, &messages.Error{Code: messages.ErrDenied, Reason: ReasonUnavailable, Field: "Authorization", Detail: "the host cannot read its tokens", Cause: bad}
+	}
+	if e == nil {
+		e = &entry{} // what no token hashes to: an unknown one takes the same way
+	}
+	if subtle.ConstantTimeCompare(sum[:], e.hash[:]) != 1 || e.token.ID == "" {
+		return Identity{}, unknown()
+	}
+	return e.token.identity(t.now())
+}
+
+func (tok *Token) identity(now time.Time) (Identity, error) {
+	switch {
+	case !tok.Revoked.IsZero():
+		return Identity{}, Denied(ReasonRevoked, "the token was revoked")
+	case !tok.Expires.IsZero() && !now.Before(tok.Expires):
+		return Identity{}, Denied(ReasonExpired, "the token has expired")
+	}
+	return Identity{Tenant: tok.Tenant, User: tok.User, Token: tok.ID, Scopes: tok.Scopes, Expires: tok.Expires}, nil
+}
+
+// idOf reads the id out of a token; "" when it is none of ours.
+func idOf(bearer string) string {
+	rest, ours := strings.CutPrefix(bearer, Prefix)
+	id, _, ok := strings.Cut(rest, "_")
+	if !ours || !ok {
+		return ""
+	}
+	return id
+}
+
+// Wish says what token to make.
+type Wish struct {
+	Tenant, User string
+	Scopes       []string
+	Note         string
+	Expires      time.Time // zero: never
+}
+
+// Create makes a token and keeps what is needed to know it again. secret is told this
+// once: it cannot be had from the file.
+func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
+	if err := checkPart("tenant", w.Tenant); err != nil {
+		return "", tok, err
+	}
+	if err := checkPart("user", w.User); err != nil {
+		return "", tok, err
+	}
+	scopes, err := ParseScopes(w.Scopes)
+	if err != nil {
+		return "", tok, err
+	}
+	if len(w.Note) > 256 {
+		return "", tok, &messages.Error{Code: messages.ErrConfig, Field: "note", Detail: "has more than 256 bytes"}
+	}
+	now := t.now().UTC().Truncate(time.Second)
+	if !w.Expires.IsZero() && !w.Expires.After(now) {
+		return "", tok, &messages.Error{Code: messages.ErrConfig, Field: "expires", Detail: "is not to come"}
+	}
+	raw := make([]byte, idBytes+secretBytes)
+	if _, err := io.ReadFull(t.rand, raw); err != nil {
+		return "", tok, &messages.Error{Code: messages.ErrConfig, Detail: "no randomness", Cause: err}
+	}
+	id := hex.EncodeToString(raw[:idBytes])
+	secret = Prefix + id + "_" + base64.RawURLEncoding.EncodeToString(raw[idBytes:])
+	sum := sha256.Sum256([]byte(secret))
+	tok = Token{
+		ID: id, Hash: hex.EncodeToString(sum[:]), Tenant: w.Tenant, User: w.User, Scopes: scopes, Note: w.Note,
+		Created: now, Expires: w.Expires.UTC(),
+	}
+	err = t.change(func(f *file) error {
+		f.Tokens = append(f.Tokens, tok)
+		return nil
+	})
+	if err != nil {
+		return "", Token{}, err
+	}
+	return secret, tok, nil
+}
+
+// Revoke refuses the token of that id from now on. One that is revoked already stays as
+// it is; one that is not there is ERR_CONFIG.
+func (t *Tokens) Revoke(id string) (tok Token, err error) {
+	err = t.change(func(f *file) error {
+		i := slices.IndexFunc(f.Tokens, func(tok Token) bool { return tok.ID == id })
+		if i < 0 {
+			return &messages.Error{Code: messages.ErrConfig, Field: "id", Detail: "there is no token " + quoted(id)}
+		}
+		if f.Tokens[i].Revoked.IsZero() {
+			f.Tokens[i].Revoked = t.now().UTC().Truncate(time.Second)
+		}
+		tok = f.Tokens[i]
+		return nil
+	})
+	return tok, err
+}
+
+// List gives all tokens, in the order in which they were made.
+func (t *Tokens) List() ([]Token, error) {
+	f, _, err := readTokens(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return f.Tokens, t.placed(err)
+}
+
+// change does one to the file, alone.
+func (t *Tokens) change(do func(*file) error) (err error) {
+	dir := filepath.Dir(t.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return t.placed(err)
+	}
+	unlock, err := lock(t.path + ".lock")
+	if err != nil {
+		return t.placed(err)
+	}
+	defer unlock()
+	f, _, err := readTokens(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = file{Format: fileFormat}, nil
+	}
+	if err != nil {
+		return t.placed(err)
+	}
+	if err := do(&f); err != nil {
+		return err
+	}
+	if _, err := index(f.Tokens); err != nil {
+		return t.placed(err)
+	}
+	b, err := json.Marshal(f, jsontext.WithIndent("  "))
+	if err != nil {
+		return t.placed(err)
+	}
+	return t.placed(replace(t.path, append(bytes.TrimSpace(b), '\n')))
+}
+
+// replace puts a file in place, durably and in one step, for its owner's eyes alone.
+func replace(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone when it was renamed
+	if _, err = f.Write(b); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// reasonOf is the reason in an error, or "".
+func reasonOf(err error) string {
+	var e *messages.Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}

@@ -1,0 +1,155 @@
+package host
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// DefaultMaxRuns bounds the runs of all tenants that are in flight or wait.
+const DefaultMaxRuns = 4096
+
+// limitsOf are those of a tenant.
+func (s *Server) limitsOf(tenant string) Limits {
+	if l, ok := s.cfg.TenantLimits[tenant]; ok {
+		return l
+	}
+	return s.cfg.Limits
+}
+
+// Reasons of refusals for load. They are ERR_BUSY, but for what is used up by the day,
+// which is ERR_QUOTA; all with status 429, or 503 when the host itself is full.
+const (
+	reasonRate     = "RATE"
+	reasonSessions = "SESSIONS"
+	reasonStreams  = "STREAMS"
+)
+
+func tooMuch(status int, code messages.Code, reason, detail string, after time.Duration) *Problem {
+	p := refusal(status, code, "", detail)
+	p.Reason, p.Retryable, p.retryAfter = reason, true, after
+	return p
+}
+
+// pace refuses a request of a tenant that asks too often.
+func (s *Server) pace(p principal) error {
+	if wait := s.meter.request(p.tenant, s.limitsOf(p.tenant)); wait > 0 {
+		return tooMuch(http.StatusTooManyRequests, messages.ErrBusy, reasonRate, "the tenant asks more often than it may", wait)
+	}
+	return nil
+}
+
+// submit submits for the caller, if its tenant and the host have room for a run.
+// Every door submits through it.
+func (s *Server) submit(ctx context.Context, ses *stile.Session, input string, opts ...stile.SubmitOption) (*stile.Run, error) {
+	if err := s.taking(); err != nil {
+		return nil, err
+	}
+	sid := ses.SID()
+	tenant := tenantOf(sid)
+	limits := s.limitsOf(tenant)
+	done, over := s.meter.submit(sid, limits, s.maxRuns)
+	if over == overRuns || over == overHost {
+		if s.reconcile(ctx, tenant) {
+			done, over = s.meter.submit(sid, limits, s.maxRuns)
+		}
+	}
+	if over != "" {
+		return nil, s.full(over)
+	}
+	run, err := ses.Submit(ctx, input, opts...)
+	if err != nil {
+		done(0)
+		return nil, err
+	}
+	done(run.Ordinal())
+	_, id, _ := strings.Cut(strings.TrimPrefix(sid, tenant+":"), ":")
+	trailOf(ctx).about(id, run.Ordinal())
+	return run, nil
+}
+
+func (s *Server) full(over string) *Problem {
+	switch over {
+	case overRuns:
+		return tooMuch(http.StatusTooManyRequests, messages.ErrBusy, over, "the tenant has as many runs in flight as it may", time.Second)
+	case overHost:
+		return tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, over, "the host has as many runs in flight as it can take", time.Second)
+	}
+	now := s.meter.now().UTC()
+	return tooMuch(http.StatusTooManyRequests, messages.ErrQuota, over, "the tenant has used what it may in a day", now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now))
+}
+
+// reconcile looks whether runs that seem to be in flight have ended: with a shared
+// journal another host may have taken them over.
+func (s *Server) reconcile(ctx context.Context, tenant string) (found bool) {
+	for _, id := range s.meter.stale(tenant) {
+		ses, err := s.rt.Find(ctx, id.sid)
+		ended := stile.IsNotFound(err)
+		if err == nil {
+			_, ended, err = ses.Run(id.run).Outcome(ctx)
+			ended = ended && err == nil
+		}
+		if ended {
+			s.meter.ended(id)
+			found = true
+		}
+	}
+	return found
+}
+
+// room takes room for a session of the caller.
+func (s *Server) room(ctx context.Context, tenant string) error {
+	if err := s.taking(); err != nil {
+		return err
+	}
+	ok, err := s.meter.session(tenant, s.limitsOf(tenant), func(atMost int) (n int, err error) {
+		for h, err := range s.rt.Archive().Sessions(ctx, tenant+":") {
+			if err != nil {
+				return 0, err
+			}
+			if h.Live && !h.Closed {
+				n++
+			}
+			if n >= atMost {
+				break
+			}
+		}
+		return n, nil
+	})
+	if err == nil && !ok {
+		err = tooMuch(http.StatusTooManyRequests, messages.ErrBusy, reasonSessions, "the tenant has as many sessions as it may", recount)
+	}
+	return err
+}
+
+// place takes one of the places for streams, of the host and of the caller's tenant; the
+// function gives it back, once.
+func (s *Server) place(ctx context.Context) (func(), error) {
+	tenant := s.principal(ctx).tenant
+	back, ok := s.meter.stream(tenant, s.limitsOf(tenant))
+	if !ok {
+		return nil, tooMuch(http.StatusTooManyRequests, messages.ErrBusy, reasonStreams, "the tenant has as many streams open as it may", 5*time.Second)
+	}
+	select {
+	case s.streams <- struct{}{}:
+		return func() { <-s.streams; back() }, nil
+	default:
+		back()
+		return nil, tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, overHost, "too many streams are open", 5*time.Second)
+	}
+}
+
+// check refuses limits that are none.
+func (l Limits) check(field string) error {
+	bad := math.IsNaN(l.RequestsPerSecond) || math.IsInf(l.RequestsPerSecond, 0) || l.RequestsPerSecond < 0 || l.Burst < 0 || l.Runs < 0 || l.Sessions < 0 || l.Streams < 0 ||
+		l.TokensPerDay < 0 || l.CostPerDay < 0 || l.BytesPerDay < 0
+	if bad {
+		return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: "a limit is not negative; 0 is none"}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package host_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Who changed what is on record, with what came of it, also when it was refused; and
+// neither secrets nor what was said are.
+func TestAudit(t *testing.T) {
+	k := newTokens(t)
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	d := serve(t, host.Config{Access: k, Audit: host.AuditFile(path), TenantLimits: map[string]host.Limits{"slow": {RequestsPerSecond: 0.001, Burst: 1}}}, agentOf("talker", speaks([]string{"swordfish"}, always())))
+	admin, adminID := k.make("acme", "ann", "admin", "users")
+	reader, readerID := k.make("acme", "bob", "read")
+	slow, slowID := k.make("slow", "eve", "admin")
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(admin, "X-Request-Id", "r-1")...)
+	events(t, d.ask("POST", "/v1/sessions/s/runs?stream=token", `{"input": "swordfish"}`, auth(admin)...).Body, 100)
+	d.call(200, nil, "GET", "/v1/sessions/s", "", auth(admin)...) // leaves no line
+	d.ask("GET", "/v1/sessions/s/export", "", auth(admin)...)
+	d.refused(403, messages.ErrDenied, "DELETE", "/v1/sessions/s", "", auth(reader)...)
+	d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/nobody/runs", `{"input": "x"}`, auth(admin)...)
+	d.refused(401, messages.ErrDenied, "DELETE", "/v1/sessions/s", "") // nobody: no line
+	d.call(201, nil, "POST", "/v1/sessions/s/fork", `{"id": "f"}`, auth(admin)...)
+	if err := os.Rename(path, path+".1"); err != nil { // as who rotates logs does
+		t.Fatal(err)
+	}
+	d.refused(409, messages.ErrApproval, "POST", "/v1/sessions/s/approvals/abc", `{"allow": true, "digest": "`+strings.Repeat("0", 64)+`"}`, auth(admin)...)
+	d.call(204, nil, "DELETE", "/v1/sessions/s", "", auth(admin)...)
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(slow)...)
+	d.full(429, messages.ErrBusy, "RATE", "DELETE", "/v1/sessions/s", "", auth(slow)...)
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(admin, "X-Stile-User", "carl", "X-Request-Id", "bad id\"")...)
+	first, err := os.ReadFile(path + ".1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(first, second...)
+	for _, secret := range []string{admin, reader, slow, "swordfish"} {
+		if bytes.Contains(all, []byte(secret)) {
+			t.Errorf("the log tells %q", secret)
+		}
+	}
+	var got []host.AuditEntry
+	for line := range bytes.Lines(all) {
+		var e host.AuditEntry
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if e.At.IsZero() || e.Request == "" || strings.ContainsAny(e.Request, ` "`) {
+			t.Errorf("%s", line)
+		}
+		if e.Action == "create-session" && e.User == "ann" && e.Request != "r-1" {
+			t.Errorf("%s", line)
+		}
+		e.Request = ""
+		got = append(got, e)
+	}
+	want := []host.AuditEntry{
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "create-session", Session: "s", Status: 201},
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "submit", Session: "s", Run: "1", Status: 200},
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "export-session", Session: "s", Status: 200},
+		{Token: readerID, Tenant: "acme", User: "bob", Action: "delete-session", Session: "s", Status: 403, Code: "ERR_DENIED", Reason: "SCOPE"},
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "submit", Session: "nobody", Status: 404, Code: "ERR_CONFIG", Reason: "NOT_FOUND"},
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "fork-session", Session: "s as f", Status: 201},
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "answer-approval", Session: "s", Approval: "abc", Status: 409, Code: "ERR_APPROVAL", Reason: "UNKNOWN"},
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "delete-session", Session: "s", Status: 204},
+		{Token: slowID, Tenant: "slow", User: "eve", Action: "create-session", Session: "s", Status: 201},
+		{Token: slowID, Tenant: "slow", User: "eve", Action: "delete-session", Session: "s", Status: 429, Code: "ERR_BUSY", Reason: "RATE"},
+		{Token: adminID, Tenant: "acme", User: "carl", Action: "create-session", Session: "s", Status: 201},
+	}
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) {
+			t.Fatalf("%d lines, want %d: %s", len(got), len(want), all)
+		}
+		got[i].At = want[i].At
+		if got[i] != want[i] {
+			t.Errorf("line %d:\n%+v, want\n%+v", i, got[i], want[i])
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}

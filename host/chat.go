@@ -1,0 +1,385 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// The door for clients of OpenAI's chat completions. A model is an agent. A request
+// that names a session, by its user or by X-Stile-Session, submits its last message
+// there: the session remembers the others by itself. A request that names none is a
+// session of its own, with the history it brings (design.md §13).
+
+// maxChatMessages bounds the messages of one request.
+const maxChatMessages = 4096
+
+const (
+	chatPattern   = "POST /v1/chat/completions"
+	modelsPattern = "GET /v1/models"
+	modelPattern  = "GET /v1/models/{model}"
+	sessionHeader = "X-Stile-Session"
+	runHeader     = "X-Stile-Run"
+)
+
+func (s *Server) chatRoutes(mux *http.ServeMux) {
+	s.require(access.Submit, chatPattern)
+	s.require(access.Read, modelsPattern, modelPattern)
+	mux.HandleFunc(chatPattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := s.chat(w, r); err != nil {
+			s.refuseChat(w, r, err)
+		}
+	})
+	created := time.Now().Unix()
+	view := func(name string) map[string]any {
+		return map[string]any{"id": name, "object": "model", "created": created, "owned_by": "stile"}
+	}
+	mux.HandleFunc(modelsPattern, func(w http.ResponseWriter, _ *http.Request) {
+		all := []map[string]any{}
+		for name := range s.agents {
+			all = append(all, view(name))
+		}
+		slices.SortFunc(all, func(a, b map[string]any) int { return strings.Compare(a["id"].(string), b["id"].(string)) })
+		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": all})
+	})
+	mux.HandleFunc(modelPattern, func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("model")
+		if s.agents[name] == nil {
+			s.refuseChat(w, r, noAgent())
+			return
+		}
+		writeJSON(w, http.StatusOK, view(name))
+	})
+}
+
+func noAgent() *Problem {
+	return refusal(http.StatusNotFound, messages.ErrConfig, "model", "no agent of that name is offered: GET /v1/models lists them")
+}
+
+// chatRequest is what the door looks at. What only tunes a model, such as temperature,
+// is the agent's to say and passed over; what would change the answer's shape, and is
+// not served, is refused.
+type chatRequest struct {
+	Model         string          `json:"model"`
+	Messages      []chatMessage   `json:"messages"`
+	Stream        bool            `json:"stream"`
+	StreamOptions chatStream      `json:"stream_options"`
+	User          string          `json:"user"`
+	N             *int            `json:"n"`
+	Tools         json.RawMessage `json:"tools"`
+	Functions     json.RawMessage `json:"functions"`
+	Format        chatFormat      `json:"response_format"`
+	Modalities    []string        `json:"modalities"`
+	Logprobs      bool            `json:"logprobs"`
+}
+
+type chatStream struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type chatFormat struct {
+	Type string `json:"type"`
+}
+
+type chatMessage struct {
+	Role      string          `json:"role"`
+	Content   chatContent     `json:"content"`
+	ToolCalls json.RawMessage `json:"tool_calls"`
+}
+
+// chatContent is a text, or a list of parts that are texts.
+type chatContent struct {
+	text string
+	bad  bool // a part is something else
+}
+
+func (c *chatContent) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		var parts []struct {
+			Type    string `json:"type"`
+			Text    string `json:"text"`
+			Refusal string `json:"refusal"`
+		}
+		if err := json.Unmarshal(b, &parts); err != nil {
+			return err
+		}
+		for i, p := range parts {
+			if p.Type != "text" && p.Type != "refusal" {
+				c.bad = true
+			}
+			if i > 0 {
+				c.text += "\n"
+			}
+			c.text += p.Text + p.Refusal
+		}
+		return nil
+	}
+	return json.Unmarshal(b, &c.text) // null is no text
+}
+
+func unserved(field, detail string) error {
+	return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
+}
+
+func given(raw json.RawMessage) bool {
+	v := strings.TrimSpace(string(raw))
+	return v != "" && v != "null" && v != "[]"
+}
+
+func readChat(r *http.Request) (*chatRequest, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
+			return nil, refusal(http.StatusRequestEntityTooLarge, messages.ErrConfig, "body", "a body has at most 1 MiB")
+		}
+		return nil, unserved("body", "the body did not arrive whole")
+	}
+	var q chatRequest
+	if err := json.Unmarshal(body, &q); err != nil {
+		e := &messages.Error{Code: messages.ErrConfig, Field: "body", Detail: "the body is no request for a chat completion"}
+		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+			e.Detail, e.Offset, e.HasOffset = "the body is no JSON: at byte "+strconv.FormatInt(syntax.Offset, 10), syntax.Offset, true
+		}
+		if typed := (*json.UnmarshalTypeError)(nil); errors.As(err, &typed) {
+			e.Field, e.Detail = cmp.Or(typed.Field, "body"), "a "+typed.Value+" does not fit there"
+		}
+		return nil, e
+	}
+	switch n := len(q.Messages); {
+	case given(q.Tools):
+		return nil, unserved("tools", "an agent has its own tools: those of the client are refused")
+	case given(q.Functions):
+		return nil, unserved("functions", "an agent has its own tools: those of the client are refused")
+	case q.N != nil && *q.N != 1:
+		return nil, unserved("n", "there is one choice")
+	case q.Format.Type != "" && q.Format.Type != "text":
+		return nil, unserved("response_format", "an agent answers with text")
+	case slices.ContainsFunc(q.Modalities, func(m string) bool { return m != "text" }):
+		return nil, unserved("modalities", "an agent answers with text")
+	case q.Logprobs:
+		return nil, unserved("logprobs", "an agent tells no probabilities")
+	case n == 0:
+		return nil, unserved("messages", "there is none")
+	case n > maxChatMessages:
+		return nil, unserved("messages", "there are more than "+strconv.Itoa(maxChatMessages))
+	}
+	for i := range q.Messages {
+		m, at := &q.Messages[i], "messages["+strconv.Itoa(i)+"]"
+		switch {
+		case m.Content.bad:
+			return nil, unserved(at+".content", "only text is taken")
+		case m.Role == "tool" || m.Role == "function" || given(m.ToolCalls):
+			return nil, unserved(at+".role", "an agent has its own tools: those of the client are refused")
+		case m.Role != "user" && m.Role != "assistant" && m.Role != "system" && m.Role != "developer":
+			return nil, unserved(at+".role", "want user, assistant, system or developer")
+		}
+	}
+	if last := len(q.Messages) - 1; q.Messages[last].Role != "user" {
+		return nil, unserved("messages["+strconv.Itoa(last)+"].role", "the last message is the user's")
+	}
+	return &q, nil
+}
+
+// chatSession finds or begins the session that a request is for.
+func (s *Server) chatSession(r *http.Request, q *chatRequest) (ses *stile.Session, id string, opts []stile.SubmitOption, err error) {
+	agent := s.agents[q.Model]
+	if agent == nil {
+		return nil, "", nil, noAgent()
+	}
+	ctx := r.Context()
+	switch id = r.Header.Get(sessionHeader); {
+	case id != "":
+		if err := checkID(id); err != nil {
+			return nil, "", nil, &messages.Error{Code: messages.ErrConfig, Field: sessionHeader, Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
+		}
+	case q.User != "":
+		id = access.Part(q.User)
+	default:
+		id = "chat-" + uuid.Must(uuid.NewV7()).String()
+		var held []stile.Said
+		for _, m := range q.Messages[:len(q.Messages)-1] {
+			// Instructions of a client are no more than a user's word: the agent has its own.
+			role := messages.RoleUser
+			if m.Role == "assistant" {
+				role = messages.RoleAssistant
+			}
+			held = append(held, stile.Said{Role: role, Text: m.Content.text})
+		}
+		if len(held) > 0 {
+			opts = append(opts, stile.Conversation(held...))
+		}
+	}
+	name := s.principal(ctx).sid(id)
+	ses, err = s.rt.Find(ctx, name)
+	if stile.IsNotFound(err) {
+		ses, err = s.begin(ctx, name, agent)
+	}
+	if err == nil && ses.AgentName() != q.Model {
+		err = refusal(http.StatusConflict, messages.ErrConfig, "model", "the session runs another agent")
+	}
+	return ses, id, opts, err
+}
+
+// begin begins a session of the caller, if its tenant has room for one.
+func (s *Server) begin(ctx context.Context, name string, agent *stile.Agent) (*stile.Session, error) {
+	tenant := s.principal(ctx).tenant
+	if err := s.room(ctx, tenant); err != nil {
+		return nil, err
+	}
+	ses, err := s.rt.Open(ctx, name, agent)
+	if err != nil {
+		s.meter.unsession(tenant)
+	}
+	return ses, err
+}
+
+// chat answers a request; an error is one from before the run began.
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
+	q, err := readChat(r)
+	if err != nil {
+		return err
+	}
+	place, err := s.place(r.Context())
+	if err != nil {
+		return err
+	}
+	defer place()
+	ses, id, opts, err := s.chatSession(r, q)
+	if err != nil {
+		return err
+	}
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		if len(key) > 256 {
+			return unserved("Idempotency-Key", "a key has at most 256 bytes")
+		}
+		opts = append(opts, stile.IdempotencyKey(key))
+	}
+	run, err := s.submit(r.Context(), ses, q.Messages[len(q.Messages)-1].Content.text, opts...)
+	if err != nil {
+		return err
+	}
+	// From here on a client must not try again by itself: it would submit a second time.
+	h := w.Header()
+	h.Set("X-Should-Retry", "false")
+	h.Set(sessionHeader, id)
+	h.Set(runHeader, strconv.FormatInt(run.Ordinal(), 10))
+	c := &chatReply{
+		id: "chatcmpl-" + ses.Incarnation().String() + "-" + strconv.FormatInt(run.Ordinal(), 10), model: q.Model, created: time.Now().Unix(),
+		session: id, run: run.Ordinal(), shown: map[string]int{},
+		hold: !q.Stream || s.agents[q.Model].Manifest.Dialect == "kitsu",
+	}
+	if ephemeral := strings.HasPrefix(id, "chat-") && r.Header.Get(sessionHeader) == "" && q.User == ""; ephemeral {
+		// Nobody else reads along, and nobody comes back: who hangs up wants no answer.
+		defer func() {
+			if r.Context().Err() != nil && !c.ended {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTimeout)
+				defer cancel()
+				if err := run.Cancel(ctx, s.principal(r.Context()).user); err != nil {
+					s.log.Warn("a run that nobody waits for was not cancelled", zap.Error(err))
+				}
+			}
+		}()
+	}
+	if q.Stream {
+		s.streamChat(w, r, run, c, q.StreamOptions.IncludeUsage)
+		return nil
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.leaving, cancel)()
+	var text strings.Builder
+	for u, err := range run.Events(ctx) {
+		if err == nil && u.Record != nil {
+			var piece string
+			if piece, err = c.take(u); err == nil {
+				text.WriteString(piece)
+			}
+		}
+		switch {
+		case err != nil && s.leaving.Err() != nil:
+			return leavingChat()
+		case err != nil:
+			return err
+		case c.ended:
+			writeJSON(w, http.StatusOK, c.completion(text.String()))
+			return nil
+		}
+	}
+	return nil // the client has gone
+}
+
+func leavingChat() *Problem {
+	return refusal(http.StatusServiceUnavailable, messages.ErrBusy, "", "the host stops; the run goes on when it is back")
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // who is gone gets nothing
+}
+
+// chatError is an error in OpenAI's shape.
+type chatError struct {
+	Error chatErrorBody `json:"error"`
+}
+
+type chatErrorBody struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    string  `json:"code"`
+}
+
+// typeHalt is the type of the error that a HALT is.
+const typeHalt = "stile_halt"
+
+func chatErrorOf(p *Problem) chatError {
+	e := chatErrorBody{Message: cmp.Or(p.Detail, p.Title), Code: p.Code, Type: "invalid_request_error"}
+	switch {
+	case p.halt:
+		e.Type = typeHalt
+		e.Message = p.Code + ": " + e.Message
+	case p.Status == http.StatusUnauthorized:
+		e.Type = "authentication_error"
+	case p.Status == http.StatusForbidden:
+		e.Type = "permission_error"
+	case p.Status == http.StatusTooManyRequests:
+		e.Type = "rate_limit_error"
+	case p.Status >= http.StatusInternalServerError:
+		e.Type = "server_error"
+	}
+	if p.Field != "" {
+		e.Param = &p.Field
+	}
+	return chatError{e}
+}
+
+// isChat tells whether a request is one for this door, also when its method is wrong.
+func isChat(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/v1/chat/") || r.URL.Path == "/v1/models" || strings.HasPrefix(r.URL.Path, "/v1/models/")
+}
+
+func (s *Server) refuseChat(w http.ResponseWriter, r *http.Request, err error) {
+	p := problem(err)
+	if p.Status >= http.StatusInternalServerError && !p.halt {
+		s.log.Error("a request failed", zap.String("path", r.URL.Path), zap.Error(err))
+	}
+	for k, v := range p.GetHeaders() {
+		w.Header()[k] = v
+	}
+	writeJSON(w, p.Status, chatErrorOf(p))
+}

@@ -1,0 +1,129 @@
+package host
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// deleteWait is how long a session that is deleted has to let go of what it does.
+const deleteWait = 20 * time.Second
+
+// forkSpec is the wish for a session that continues another one.
+type forkSpec struct {
+	ID   string `json:"id,omitempty" maxLength:"128" doc:"of the new session; a new one when it is left out"`
+	Turn int64  `json:"turn,omitempty" minimum:"0" doc:"index of the turn from whose decision on it continues; 0 or nothing is the last"`
+}
+
+func (s *Server) lifecycleRoutes() {
+	op := huma.Operation{
+		OperationID: "delete-session", Method: http.MethodDelete, Path: "/v1/sessions/{id}", Summary: "Delete a session and erase what it said", DefaultStatus: http.StatusNoContent, Tags: []string{"sessions"},
+		Description: "What is in flight is cancelled. The bodies of the records are removed for good, those of child sessions too; headers and hashes stay, and verify. The id is free again.",
+	}
+	route(s, asks(access.Admin, op), func(ctx context.Context, in *sessionIn) (*struct{}, error) {
+		if err := checkID(in.ID); err != nil {
+			return nil, err
+		}
+		p := s.principal(ctx)
+		// A client that goes away shall not leave half of it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWait)
+		defer cancel()
+		sid := p.sid(in.ID)
+		if err := s.rt.Delete(ctx, sid, p.identity.Token); err != nil {
+			return nil, err
+		}
+		s.meter.forget(sid)
+		return nil, nil
+	})
+	type forkIn struct {
+		ID   string `path:"id" maxLength:"128"`
+		Body forkSpec
+	}
+	route(s, post("fork-session", "/v1/sessions/{id}/fork", "Continue a session from one of its turns as a new one", http.StatusCreated, "sessions"),
+		func(ctx context.Context, in *forkIn) (*answered[sessionView], error) {
+			if _, err := s.find(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			p, id := s.principal(ctx), in.Body.ID
+			if id == "" {
+				id = uuid.Must(uuid.NewV7()).String()
+			}
+			if err := s.vacant(ctx, p, id); err != nil {
+				return nil, err
+			}
+			if err := s.room(ctx, p.tenant); err != nil {
+				return nil, err
+			}
+			trailOf(ctx).about(in.ID+" as "+id, 0)
+			h, err := s.rt.Fork(ctx, p.sid(in.ID), in.Body.Turn, p.sid(id))
+			if err != nil {
+				s.meter.unsession(p.tenant)
+				return nil, err
+			}
+			return &answered[sessionView]{Body: viewOf(id, *h)}, nil
+		})
+}
+
+// vacant checks that a new session may have an id: it is one, and nobody has it.
+func (s *Server) vacant(ctx context.Context, p principal, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	h, err := s.rt.Archive().Head(ctx, p.sid(id))
+	switch {
+	case stile.IsNotFound(err), err == nil && h.Closed:
+		return nil
+	case err == nil:
+		return refusal(http.StatusConflict, messages.ErrConfig, "body.id", "the session exists already")
+	}
+	return err
+}
+
+// How retention works: seldom, and little at a time.
+const (
+	retentionEvery = time.Hour
+	retentionBatch = 1000
+)
+
+// retain deletes sessions whose time is over, until the function that comes back is
+// called.
+func (s *Server) retain() (stop func()) {
+	if s.cfg.Retention <= 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(min(retentionEvery, s.cfg.Retention))
+		defer tick.Stop()
+		for {
+			n, err := s.rt.Expire(ctx, time.Now().Add(-s.cfg.Retention), retentionBatch)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				s.log.Error("retention", zap.Error(err))
+			case n > 0:
+				s.log.Info("sessions were deleted because their time is over", zap.Int("sessions", n))
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}

@@ -1,0 +1,91 @@
+package host_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// A deleted session is gone for everybody: who follows it hears the end, its id is free,
+// and what was said under it is nowhere.
+func TestDeleteOverHTTP(t *testing.T) {
+	goOn := make(chan struct{})
+	d := serve(t, host.Config{Limits: host.Limits{Sessions: 2, Runs: 1}}, agentOf("talker", speaks([]string{"swordfish"}, always())), agentOf("stuck", speaks([]string{"x"}, goOn)))
+	d.session("s", "talker")
+	events(t, d.ask("POST", "/v1/sessions/s/runs?stream=event", `{"input": "swordfish"}`).Body, 100)
+	d.session("busy", "stuck")
+	d.call(202, nil, "POST", "/v1/sessions/busy/runs", `{"input": "go"}`)
+	followed := d.ask("GET", "/v1/sessions/busy/events", "")
+	for _, id := range []string{"s", "busy"} {
+		d.call(204, nil, "DELETE", "/v1/sessions/"+id, "")
+		d.refused(404, messages.ErrConfig, "DELETE", "/v1/sessions/"+id, "")
+		d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/"+id, "")
+		d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/"+id+"/export", "")
+		d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/"+id+"/fork", `{}`)
+		d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/"+id+"/runs", `{"input": "x"}`)
+	}
+	all := events(t, followed.Body, 1000) // it ends by itself
+	if n := len(all); n == 0 || all[n-1].name != "session.closed" {
+		t.Errorf("who followed heard %+v", all)
+	}
+	var list struct{ Sessions []any }
+	if d.call(200, &list, "GET", "/v1/sessions", ""); len(list.Sessions) != 0 {
+		t.Errorf("%+v", list)
+	}
+	var usage struct{ Runs int }
+	if d.call(200, &usage, "GET", "/v1/usage", ""); usage.Runs != 0 {
+		t.Errorf("%+v", usage)
+	}
+	d.session("s", "talker")
+	d.session("busy", "talker")
+	b, err := io.ReadAll(d.ask("GET", "/v1/sessions/s/export", "").Body)
+	if err != nil || strings.Contains(string(b), "swordfish") || strings.Count(string(b), "\n") != 1 {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// A fork has what was said up to its turn, and goes its own way.
+func TestForkOverHTTP(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("talker", speaks([]string{"hello"}, always())))
+	d.session("s", "talker")
+	for range 2 {
+		events(t, d.ask("POST", "/v1/sessions/s/runs?stream=event", `{"input": "go"}`).Body, 100)
+	}
+	var fork struct {
+		ID, State string
+		Turn, Seq int64
+	}
+	d.call(201, &fork, "POST", "/v1/sessions/s/fork", `{"id": "f", "turn": 1}`)
+	if fork.ID != "f" || fork.Turn != 1 || fork.State != "idle" {
+		t.Errorf("%+v", fork)
+	}
+	events(t, d.ask("POST", "/v1/sessions/f/runs?stream=event", `{"input": "go"}`).Body, 100)
+	if d.call(200, &fork, "GET", "/v1/sessions/f", ""); fork.Turn != 2 {
+		t.Errorf("%+v", fork)
+	}
+	d.call(201, &fork, "POST", "/v1/sessions/s/fork", `{}`)
+	if fork.ID == "" || fork.Turn != 2 {
+		t.Errorf("%+v", fork)
+	}
+	d.refused(409, messages.ErrConfig, "POST", "/v1/sessions/s/fork", `{"id": "f"}`)
+	d.refused(400, messages.ErrConfig, "POST", "/v1/sessions/s/fork", `{"id": "a:b"}`)
+	d.refused(400, messages.ErrConfig, "POST", "/v1/sessions/s/fork", `{"turn": 99}`)
+	d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/nobody/fork", `{}`)
+}
+
+// A host with a retention deletes what is older, when it starts and from time to time.
+func TestRetention(t *testing.T) {
+	d := serve(t, host.Config{Retention: time.Millisecond}, agentOf("talker", speaks([]string{"hello"}, always())))
+	d.session("s", "talker")
+	for {
+		var list struct{ Sessions []any }
+		if d.call(200, &list, "GET", "/v1/sessions", ""); len(list.Sessions) == 0 {
+			break
+		}
+	}
+	d.session("s", "talker")
+}

@@ -1,0 +1,327 @@
+package host
+
+import (
+	"cmp"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Limits bound one tenant. Zero is no limit.
+type Limits struct {
+	RequestsPerSecond float64 `yaml:"requests_per_second"`
+	Burst             int     `yaml:"burst"`    // requests at once; 0 is a second's worth
+	Runs              int     `yaml:"runs"`     // in flight or waiting
+	Sessions          int     `yaml:"sessions"` // that exist
+	Streams           int     `yaml:"streams"`  // open at once
+	// Of a day (UTC), counted as records come: a run that has begun goes on over it.
+	TokensPerDay int64 `yaml:"tokens_per_day"`         // of models
+	CostPerDay   int64 `yaml:"cost_micro_usd_per_day"` // of models with a price
+	BytesPerDay  int64 `yaml:"bytes_per_day"`          // that the journal grows by
+}
+
+// meter counts what tenants use: the door tells it of requests, submits and streams, the
+// runtime of records. Its methods are safe for concurrent use.
+type meter struct {
+	now  func() time.Time
+	file string
+
+	mu      sync.Mutex
+	tenants map[string]*usage
+	runs    int // of all tenants
+	// pending are the sessions with a submit on its way: their runs may end before the
+	// submit has said which they are.
+	pending map[string]*underway
+}
+
+// usage is what one tenant uses.
+type usage struct {
+	requests *rate.Limiter
+	limits   Limits
+	runs     map[runID]time.Time // in flight, and since when
+	waiting  int                 // submits on their way
+	streams  int
+	sessions int // -1: nobody has counted
+	counted  time.Time
+	today    spent
+}
+
+// spent is what a tenant used on a day.
+type spent struct {
+	Day    string `json:"day"` // UTC, as 2026-11-21
+	Tokens int64  `json:"tokens"`
+	Cost   int64  `json:"cost_micro_usd"`
+	Bytes  int64  `json:"bytes"`
+}
+
+type runID struct {
+	sid string
+	run int64
+}
+
+type underway struct {
+	submits int
+	ended   map[int64]bool
+}
+
+// newMeter makes one that keeps what is used of a day in a file, if it has a name.
+func newMeter(now func() time.Time, file string) (*meter, error) {
+	m := &meter{now: now, tenants: map[string]*usage{}, pending: map[string]*underway{}, file: file}
+	return m, m.load()
+}
+
+// of gives a tenant's usage. The lock is held.
+func (m *meter) of(tenant string) *usage {
+	u := m.tenants[tenant]
+	if u == nil {
+		if len(m.tenants) >= maxIdleTenants {
+			m.sweep()
+		}
+		u = &usage{runs: map[runID]time.Time{}, sessions: -1}
+		m.tenants[tenant] = u
+	}
+	if day := m.now().UTC().Format(time.DateOnly); u.today.Day != day {
+		u.today = spent{Day: day}
+	}
+	return u
+}
+
+// maxIdleTenants is how many are remembered before those that do nothing are forgotten.
+const maxIdleTenants = 10000
+
+func (m *meter) sweep() {
+	day := m.now().UTC().Format(time.DateOnly)
+	for name, u := range m.tenants {
+		unused := u.today.Day != day || u.today.Tokens == 0 && u.today.Cost == 0 && u.today.Bytes == 0
+		rested := u.requests == nil || u.requests.TokensAt(m.now()) >= float64(u.requests.Burst())
+		if len(u.runs) == 0 && u.waiting == 0 && u.streams == 0 && rested && unused {
+			delete(m.tenants, name)
+		}
+	}
+}
+
+func tenantOf(sid string) string {
+	tenant, _, _ := strings.Cut(sid, ":")
+	return tenant
+}
+
+// observe counts what a durable record tells.
+func (m *meter) observe(r *messages.Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.of(tenantOf(r.SID))
+	u.today.Bytes += int64(len(r.Raw))
+	switch b := r.Body.(type) {
+	case *messages.ModelReply:
+		u.today.Tokens += b.Usage.Input + b.Usage.Output
+		u.today.Cost += b.CostUSD
+	case *messages.ActionEnded:
+		if len(b.Children) == 0 { // child sessions tell their own
+			u.today.Tokens += b.Tokens
+			u.today.Cost += b.CostUSD
+		}
+	case *messages.RunEnd:
+		m.drop(u, runID{r.SID, r.Run})
+		if p := m.pending[r.SID]; p != nil {
+			p.ended[r.Run] = true
+		}
+	}
+}
+
+func (m *meter) drop(u *usage, id runID) {
+	if _, ok := u.runs[id]; ok {
+		delete(u.runs, id)
+		m.runs--
+	}
+}
+
+// used tells what a tenant uses, and used today.
+func (m *meter) used(tenant string) (runs, streams int, today spent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.of(tenant)
+	return len(u.runs) + u.waiting, u.streams, u.today
+}
+
+// request takes one of a tenant's requests, or tells when there is one.
+func (m *meter) request(tenant string, l Limits) (wait time.Duration) {
+	if l.RequestsPerSecond <= 0 {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.of(tenant)
+	if u.requests == nil || u.limits != l {
+		u.limits = l
+		u.requests = rate.NewLimiter(rate.Limit(l.RequestsPerSecond), cmp.Or(l.Burst, int(max(1, math.Ceil(l.RequestsPerSecond)))))
+	}
+	now := m.now()
+	if u.requests.AllowN(now, 1) {
+		return 0
+	}
+	missing := 1 - u.requests.TokensAt(now)
+	return max(time.Millisecond, time.Duration(missing/l.RequestsPerSecond*float64(time.Second)))
+}
+
+// fairness is how many runs a tenant may have for each that is free: one tenant alone
+// gets four fifths of the host, and what is left is there for the next one at once.
+const fairness = 4
+
+// submit takes a place for a run. over names the meter that has none left; done is
+// called once with the run that came of it, or 0.
+func (m *meter) submit(sid string, l Limits, all int) (done func(run int64), over string) {
+	tenant := tenantOf(sid)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.of(tenant)
+	own := len(u.runs) + u.waiting
+	switch {
+	case l.TokensPerDay > 0 && u.today.Tokens >= l.TokensPerDay:
+		return nil, overTokens
+	case l.CostPerDay > 0 && u.today.Cost >= l.CostPerDay:
+		return nil, overCost
+	case l.BytesPerDay > 0 && u.today.Bytes >= l.BytesPerDay:
+		return nil, overBytes
+	case l.Runs > 0 && own >= l.Runs:
+		return nil, overRuns
+	case m.runs >= all || own >= fairness*(all-m.runs):
+		return nil, overHost
+	}
+	u.waiting++
+	m.runs++
+	p := m.pending[sid]
+	if p == nil {
+		p = &underway{ended: map[int64]bool{}}
+		m.pending[sid] = p
+	}
+	p.submits++
+	return func(run int64) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		u.waiting--
+		m.runs--
+		id := runID{sid, run}
+		if _, known := u.runs[id]; run > 0 && !known && !p.ended[run] {
+			u.runs[id] = m.now()
+			m.runs++
+		}
+		if p.submits--; p.submits == 0 {
+			delete(m.pending, sid)
+		}
+	}, ""
+}
+
+// The meters that a submit may find at their end.
+const (
+	overTokens = "TOKENS"
+	overCost   = "COST"
+	overBytes  = "BYTES"
+	overRuns   = "RUNS"
+	overHost   = "HOST"
+)
+
+// stale are runs of a tenant that have been in flight for some time, the oldest first:
+// another host may have ended them.
+func (m *meter) stale(tenant string) (old []runID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	for id, since := range m.of(tenant).runs {
+		if now.Sub(since) > staleRun && len(old) < maxStale {
+			old = append(old, id)
+		}
+	}
+	return old
+}
+
+const (
+	staleRun = time.Minute
+	maxStale = 16
+)
+
+// ended forgets a run of which the end was found elsewhere.
+func (m *meter) ended(id runID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(m.of(tenantOf(id.sid)), id)
+}
+
+// forget drops what is open of a session that was deleted.
+func (m *meter) forget(sid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.of(tenantOf(sid))
+	for id := range u.runs {
+		if id.sid == sid {
+			m.drop(u, id)
+		}
+	}
+	if u.sessions > 0 {
+		u.sessions--
+	}
+}
+
+// stream takes one of a tenant's streams; the function gives it back.
+func (m *meter) stream(tenant string, l Limits) (func(), bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.of(tenant)
+	if l.Streams > 0 && u.streams >= l.Streams {
+		return nil, false
+	}
+	u.streams++
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		u.streams--
+	}, true
+}
+
+// recount is how often a tenant at its limit of sessions is counted anew.
+const recount = 10 * time.Second
+
+// session takes room for a session. count tells how many there are, if nobody knows or
+// the tenant seems to be at its limit.
+func (m *meter) session(tenant string, l Limits, count func(atMost int) (int, error)) (ok bool, err error) {
+	if l.Sessions <= 0 {
+		return true, nil
+	}
+	m.mu.Lock()
+	u := m.of(tenant)
+	now := m.now()
+	look := u.sessions < 0 || u.sessions >= l.Sessions && now.Sub(u.counted) >= recount
+	if look {
+		u.counted = now
+	}
+	m.mu.Unlock()
+	n := 0
+	if look {
+		if n, err = count(l.Sessions); err != nil {
+			return false, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if look {
+		u.sessions = n
+	}
+	if u.sessions >= l.Sessions {
+		return false, nil
+	}
+	u.sessions++
+	return true, nil
+}
+
+// unsession gives back the room of a session that did not come to be.
+func (m *meter) unsession(tenant string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if u := m.of(tenant); u.sessions > 0 {
+		u.sessions--
+	}
+}

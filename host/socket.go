@@ -1,0 +1,156 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"iter"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/coder/websocket"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// A stream of events asked for with an upgrade comes over a WebSocket: each event is one
+// text message {"event", "id", "data"} with what a server-sent one has in these fields,
+// and {"event": "heartbeat"} when nothing was sent for one. To resume ask with after. The
+// client sends nothing.
+
+// socketProtocol is what the host speaks. Who offers a token in Sec-WebSocket-Protocol
+// offers this as well: browsers want one of what they offered to be chosen.
+const socketProtocol = "stile.v1"
+
+// Why a socket is closed, beside what RFC 6455 has.
+const (
+	closeEnd     = websocket.StatusNormalClosure // there is no more
+	closeLeaving = websocket.StatusGoingAway     // the host stops: come back
+	closeRefused = websocket.StatusPolicyViolation
+	closeFailed  = websocket.StatusInternalError
+)
+
+func isSocket(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// lacks names the header that keeps a request from being a handshake.
+func lacks(r *http.Request) string {
+	switch {
+	case !strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Connection"), ",")), "upgrade"):
+		return "Connection"
+	case r.Header.Get("Sec-WebSocket-Version") != "13":
+		return "Sec-WebSocket-Version"
+	}
+	if key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key"))); err != nil || len(key) != 16 {
+		return "Sec-WebSocket-Key"
+	}
+	return ""
+}
+
+// socket answers with a WebSocket.
+func (s *Server) socket(w http.ResponseWriter, r *http.Request, deltas bool, updates func(context.Context) iter.Seq2[stile.Update, error]) {
+	if field := lacks(r); field != "" {
+		write(w, refusal(http.StatusBadRequest, messages.ErrConfig, field, "this is no handshake of a WebSocket, version 13"))
+		return
+	}
+	s.sockets.Add(1) // the HTTP server does not know of it any more
+	defer s.sockets.Done()
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols: []string{socketProtocol},
+		// The guard has checked Origin, by the rules of all routes.
+		InsecureSkipVerify: true,
+	})
+	if err != nil {
+		s.log.Info("a WebSocket was not opened", zap.Error(err)) // the client has been told
+		return
+	}
+	// Nothing is expected but the close; a message is refused. The reader ends with the
+	// connection, which its context would close at once.
+	reading, stopReading := context.WithCancel(context.WithoutCancel(r.Context()))
+	here, gone := context.WithCancel(r.Context())
+	read := make(chan struct{})
+	var spoke atomic.Bool
+	go func() {
+		defer close(read)
+		defer gone()
+		_, _, err := conn.Reader(reading)
+		spoke.Store(err == nil)
+	}()
+	defer func() {
+		stopReading()
+		<-read
+		_ = conn.CloseNow() // it may be closed
+	}()
+	r = r.WithContext(here)
+	ctx, cancel := context.WithCancel(here)
+	defer cancel()
+	defer context.AfterFunc(s.leaving, cancel)()
+	out := newEventWriterTo(&socketForm{conn: conn, ctx: r.Context()}, func() error { return s.still(r.Context()) }, cancel)
+	out.start("")
+	err = s.pump(ctx, r, out, deltas, updates)
+	out.stop()
+	code := closeEnd
+	var e *messages.Error
+	switch {
+	case spoke.Load():
+		code = closeRefused
+	case here.Err() != nil:
+		return // there is nobody to tell
+	case errors.Is(err, errLeaving):
+		code = closeLeaving
+	case errors.As(err, &e) && e.Code == messages.ErrDenied:
+		code = closeRefused
+	case err != nil:
+		code = closeFailed
+	}
+	_ = conn.Close(code, "") // whoever is gone does not answer
+}
+
+// socketForm is the form of events in messages.
+type socketForm struct {
+	conn *websocket.Conn
+	ctx  context.Context // of the connection, whose life the form has
+}
+
+func (*socketForm) frame(buf *bytes.Buffer, name, id string, data []byte) {
+	buf.WriteString(`{"event":"`)
+	buf.WriteString(name) // kinds and positions have nothing to escape
+	if id != "" {
+		buf.WriteString(`","id":"`)
+		buf.WriteString(id)
+	}
+	buf.WriteString(`","data":`)
+	buf.Write(data)
+	buf.WriteByte('}')
+}
+
+func (*socketForm) beat(buf *bytes.Buffer) { buf.WriteString(`{"event":"heartbeat"}`) }
+
+func (f *socketForm) write(p []byte) error {
+	if len(p) == 0 {
+		return nil // the upgrade has told that the stream is open
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, writeTimeout)
+	defer cancel()
+	return f.conn.Write(ctx, websocket.MessageText, p)
+}
+
+// settle waits until the sockets have told their clients, within ctx.
+func (s *Server) settle(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		s.sockets.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,62 @@
+// OpenAI's client for Node against the host that chat_test.go serves.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { test } from "node:test";
+
+const OpenAI = createRequire(join(process.env.STILE_TEST_NODE_PACKAGES, "node_modules", "x"))("openai");
+const client = new OpenAI({ baseURL: process.env.STILE_URL + "/v1", apiKey: "none" });
+const messages = [
+  { role: "user", content: "I am Ada." },
+  { role: "assistant", content: "Good day." },
+  { role: "user", content: [{ type: "text", text: "Who am I?" }] },
+];
+const whole = "[user: I am Ada.][assistant: Good day.][user: Who am I?]";
+
+test("a completion", async () => {
+  const got = await client.chat.completions.create({ model: "echo", messages, temperature: 0 });
+  assert.equal(got.choices[0].message.content, whole);
+  assert.equal(got.choices[0].finish_reason, "stop");
+  assert.equal(got.usage.total_tokens, 19);
+});
+
+test("a stream, and the client's own accumulation of it", async () => {
+  const stream = client.chat.completions.stream({ model: "echo", messages, stream_options: { include_usage: true } });
+  let text = "";
+  for await (const chunk of stream) text += chunk.choices[0]?.delta?.content ?? "";
+  assert.equal(text, whole);
+  assert.equal(await stream.finalContent(), whole);
+  assert.equal((await stream.totalUsage()).total_tokens, 19);
+});
+
+test("a session by its user", async () => {
+  for (const want of ["[user: Who am I?]", "[user: Who am I?][assistant: [user: Who am I?]][user: Who am I?]"]) {
+    const { data, response } = await client.chat.completions.create({ model: "echo", messages, user: "node" }).withResponse();
+    assert.equal(data.choices[0].message.content, want);
+    assert.equal(response.headers.get("x-stile-session"), "node");
+  }
+});
+
+test("a halt is an error, also in a stream, and is not tried again", async () => {
+  await assert.rejects(client.chat.completions.create({ model: "broken", messages, user: "halts" }), (err) => {
+    assert.ok(err instanceof OpenAI.APIError);
+    assert.deepEqual([err.status, err.code, err.type], [502, "ERR_MODEL", "stile_halt"]);
+    return true;
+  });
+  const session = await (await fetch(process.env.STILE_URL + "/v1/sessions/halts")).json();
+  assert.equal(session.run, 1);
+  await assert.rejects(
+    (async () => {
+      for await (const _ of await client.chat.completions.create({ model: "broken", messages, stream: true }));
+    })(),
+    { code: "ERR_MODEL", type: "stile_halt" },
+  );
+});
+
+test("tools of the client are refused, models are listed", async () => {
+  const tools = [{ type: "function", function: { name: "f", parameters: {} } }];
+  await assert.rejects(client.chat.completions.create({ model: "echo", messages, tools }), { status: 400, code: "ERR_CONFIG", param: "tools" });
+  const names = [];
+  for await (const model of client.models.list()) names.push(model.id);
+  assert.deepEqual(names, ["broken", "echo", "kitsu"]);
+});

@@ -1,0 +1,141 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/host/mcp"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// The door for clients of the Model Context Protocol, at /mcp: agents are tools.
+
+func (s *Server) toolRoutes(mux *http.ServeMux) {
+	var agents []mcp.Agent
+	for name, a := range s.agents {
+		agents = append(agents, mcp.Agent{Name: name, Summary: a.Manifest.Summary})
+	}
+	slices.SortFunc(agents, func(a, b mcp.Agent) int { return strings.Compare(a.Name, b.Name) })
+	door := mcp.New(mcp.Config{Agents: agents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) (string, mcp.Ask) {
+		p := s.principal(r.Context())
+		return p.tenant + ":" + p.user, func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
+			return s.askAgent(context.WithValue(ctx, principalKey{}, p), c)
+		}
+	}})
+	context.AfterFunc(s.leaving, door.Close)
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		s.require(access.Submit, method+" /mcp")
+		mux.HandleFunc(method+" /mcp", func(w http.ResponseWriter, r *http.Request) {
+			place, err := s.place(r.Context())
+			if err != nil {
+				s.refuse(w, r, err)
+				return
+			}
+			defer place()
+			door.ServeHTTP(&timed{ResponseWriter: w, ctl: http.NewResponseController(w)}, r)
+		})
+	}
+}
+
+// timed is an answer with a deadline for each write: whoever does not read is cut.
+type timed struct {
+	http.ResponseWriter
+	ctl *http.ResponseController
+}
+
+// Write implements io.Writer.
+func (t *timed) Write(p []byte) (int, error) {
+	if err := t.ctl.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return t.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (t *timed) Flush() { _ = t.ctl.Flush() } // the next write tells of its failure
+
+// Unwrap is for http.ResponseController.
+func (t *timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// askAgent submits a message for a tool's caller and waits for the run.
+func (s *Server) askAgent(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
+	agent := s.agents[c.Agent]
+	id := c.Session
+	if id == "" {
+		id = "mcp-" + uuid.Must(uuid.NewV7()).String()
+	} else if err := checkID(id); err != nil {
+		return mcp.Answer{}, err
+	}
+	name := s.principal(ctx).sid(id)
+	ses, err := s.rt.Find(ctx, name)
+	if stile.IsNotFound(err) {
+		ses, err = s.begin(ctx, name, agent)
+	}
+	if err != nil {
+		return mcp.Answer{}, err
+	}
+	if ses.AgentName() != c.Agent {
+		return mcp.Answer{}, &messages.Error{Code: messages.ErrConfig, Field: "session", Detail: "the session runs another agent"}
+	}
+	run, err := s.submit(ctx, ses, c.Message)
+	if err != nil {
+		return mcp.Answer{}, err
+	}
+	answer := mcp.Answer{Session: id, Run: run.Ordinal()}
+	// The text is that of the records, so that nothing is in it that was taken back.
+	reply := &chatReply{hold: true, shown: map[string]int{}}
+	// Progress is of the text as it grows.
+	growing := &chatReply{hold: agent.Manifest.Dialect == "kitsu", shown: map[string]int{}}
+	var text strings.Builder
+	var grown int64
+	for u, err := range run.Events(ctx) {
+		if err == nil && c.Progress != nil {
+			if piece, _ := growing.take(u); piece != "" {
+				grown += int64(len(piece))
+				c.Progress(piece, grown)
+			}
+		}
+		if err == nil && u.Delta != nil {
+			continue
+		}
+		var piece string
+		if err == nil {
+			piece, err = reply.take(u)
+			text.WriteString(piece)
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			if s.leaving.Err() != nil {
+				return answer, leavingChat()
+			}
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+			defer cancel()
+			if bad := run.Cancel(end, s.principal(ctx).user); bad != nil {
+				s.log.Warn("a run that nobody waits for was not cancelled", zap.Error(bad))
+			}
+			return answer, err
+		case err != nil && (reply.ended || u.Record != nil):
+			p := problem(err)
+			answer.Code, answer.Text = p.Code, cmp.Or(p.Detail, p.Title)
+			if reply.outcome != nil {
+				answer.Decision = string(reply.outcome.Decision)
+			}
+			return answer, nil
+		case err != nil:
+			return answer, err
+		case reply.ended:
+			answer.Decision, answer.Text = string(reply.outcome.Decision), text.String()
+			return answer, nil
+		}
+	}
+	return answer, nil
+}

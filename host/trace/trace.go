@@ -1,0 +1,260 @@
+// Package trace tells OpenTelemetry what sessions do: a trace for each run, in it its
+// turns, in those the model's calls and the actions.
+//
+// One idea: spans are made of records. A record says what happened and when, so nothing
+// of the runtime knows of tracing, it costs nothing where it is off, and a span is never
+// of something that is not on disk.
+//
+// What holds:
+//   - Attributes are those of the conventions for generative AI, and ours (stile.*). None
+//     holds text of a prompt, a reply, an argument, a result or an error: names, ids,
+//     codes and counts alone.
+//   - A session lasts for years, and so is no span: gen_ai.conversation.id names it in
+//     each of its traces.
+//   - What is open is bounded; runs beyond the bound are not traced.
+//
+// What it does not do: export. The tracer provider is the caller's.
+package trace
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Bounds.
+const (
+	maxRuns    = 16384 // that are traced at once
+	maxActions = 1024  // open ones of a run
+)
+
+// Names of the conventions for generative AI, which are not stable yet, and of ours.
+const (
+	keyOperation    = "gen_ai.operation.name"
+	keyConversation = "gen_ai.conversation.id"
+	keyProvider     = "gen_ai.provider.name"
+	keyModel        = "gen_ai.request.model"
+	keyFinish       = "gen_ai.response.finish_reasons"
+	keyInput        = "gen_ai.usage.input_tokens"
+	keyOutput       = "gen_ai.usage.output_tokens"
+	keyCacheRead    = "gen_ai.usage.cache_read.input_tokens"
+	keyTool         = "gen_ai.tool.name"
+	keyToolCall     = "gen_ai.tool.call.id"
+	keyToolType     = "gen_ai.tool.type"
+	keyError        = "error.type"
+	keySession      = "stile.session"
+	keyRun          = "stile.run"
+	keyTurn         = "stile.turn"
+	keyDialect      = "stile.dialect"
+	keyDecision     = "stile.decision"
+	keyAttempts     = "stile.attempts"
+	keyState        = "stile.state"
+	keyCost         = "stile.cost_micro_usd"
+)
+
+// Tracer makes spans of records. Its methods are safe for concurrent use.
+type Tracer struct {
+	tracer oteltrace.Tracer
+
+	mu   sync.Mutex
+	runs map[runID]*run
+}
+
+type runID struct {
+	inc messages.Incarnation
+	run int64
+}
+
+// run is one whose span is open.
+type run struct {
+	ctx     context.Context // with the run's span
+	span    oteltrace.Span
+	turn    context.Context // with that of the turn in flight
+	turning oteltrace.Span
+	model   oteltrace.Span
+	actions map[string]*action
+}
+
+type action struct {
+	span     oteltrace.Span
+	name     string
+	attempts int64
+}
+
+// plainID tells that an id is a short name.
+func plainID(id string) bool {
+	return len(id) <= 32 && !strings.ContainsFunc(id, func(r rune) bool {
+		return r != '#' && r != '.' && r != '-' && r != '_' && r != '/' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// New makes a tracer. Its Observe is meant for Runtime.Observe.
+func New(provider oteltrace.TracerProvider) *Tracer {
+	return &Tracer{tracer: provider.Tracer("github.com/seed14be6753/stile"), runs: map[runID]*run{}}
+}
+
+// Observe takes the next record of a session.
+func (t *Tracer) Observe(r *stile.Record) {
+	if r.Run == 0 {
+		return
+	}
+	switch b := r.Body.(type) {
+	case *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored, *messages.TurnDecided, *messages.ModelRequest, *messages.ModelReply,
+		*messages.ActionDeclared, *messages.ActionStarted, *messages.ActionEnded, *messages.RunEnd:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.observe(r, b)
+	}
+}
+
+func (t *Tracer) observe(rec *stile.Record, body messages.Body) {
+	id := runID{rec.Inc, rec.Run}
+	r := t.runs[id]
+	if r == nil {
+		switch body.(type) {
+		case *messages.RunBegin, *messages.TurnBegin, *messages.TurnRestored: // of one that another process began, too
+			if r = t.begin(id, rec); r == nil {
+				return
+			}
+		default:
+			return
+		}
+	}
+	at := oteltrace.WithTimestamp(rec.TS)
+	switch b := body.(type) {
+	case *messages.TurnBegin:
+		r.span.SetAttributes(attribute.String(keyDialect, b.Dialect))
+		t.turn(r, rec)
+	case *messages.TurnRestored:
+		if r.turning == nil {
+			t.turn(r, rec)
+		}
+		r.turning.AddEvent("restored", at, oteltrace.WithAttributes(attribute.String("stile.cause", string(b.Cause))))
+	case *messages.TurnDecided:
+		r.shut(rec.TS, string(b.Decision), string(b.Reason))
+	case *messages.ModelRequest:
+		end(&r.model, rec.TS)
+		_, r.model = t.tracer.Start(r.inTurn(), "chat "+b.Model, at, oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(
+			attribute.String(keyOperation, "chat"), attribute.String(keyProvider, b.Provider), attribute.String(keyModel, b.Model),
+			attribute.String(keyConversation, rec.Inc.String()),
+		))
+	case *messages.ModelReply:
+		if r.model == nil {
+			return
+		}
+		r.model.SetAttributes(
+			attribute.StringSlice(keyFinish, []string{string(b.Finish)}), attribute.Int64(keyInput, b.Usage.Input), attribute.Int64(keyOutput, b.Usage.Output),
+			attribute.Int64(keyCacheRead, b.Usage.CacheRead), attribute.Int64(keyCost, b.CostUSD),
+		)
+		if b.Error != "" || b.Finish == messages.FinishError {
+			fail(r.model, string(messages.ErrModel))
+		}
+		end(&r.model, rec.TS)
+	case *messages.ActionDeclared:
+		if len(r.actions) >= maxActions {
+			return
+		}
+		_, span := t.tracer.Start(r.inTurn(), "execute_tool", at, oteltrace.WithAttributes(
+			attribute.String(keyOperation, "execute_tool"), attribute.String(keyToolType, string(b.Type)),
+		))
+		r.actions[b.ID] = &action{span: span, name: b.Name}
+	case *messages.ActionStarted:
+		if a := r.actions[b.ID]; a != nil {
+			a.attempts = b.Attempt
+			// Name and id are the model's words. A tool of that name there is only when it
+			// has begun; an id that may be text is left out.
+			a.span.SetName("execute_tool " + a.name)
+			a.span.SetAttributes(attribute.String(keyTool, a.name))
+			if plainID(b.ID) {
+				a.span.SetAttributes(attribute.String(keyToolCall, b.ID))
+			}
+			a.span.AddEvent("started", at)
+		}
+	case *messages.ActionEnded:
+		if a := r.actions[b.ID]; a != nil {
+			a.end(rec.TS, string(b.State))
+			delete(r.actions, b.ID)
+		}
+	case *messages.RunEnd:
+		r.shut(rec.TS, "", "")
+		for _, a := range r.actions {
+			a.end(rec.TS, "detached") // it outlives its run
+		}
+		r.span.SetAttributes(attribute.String(keyDecision, string(b.Decision)))
+		if b.Decision == messages.Halt {
+			fail(r.span, string(b.Reason))
+		}
+		end(&r.span, rec.TS)
+		delete(t.runs, id)
+	}
+}
+
+// begin opens the span of a run; nil when there are too many.
+func (t *Tracer) begin(id runID, rec *stile.Record) *run {
+	if len(t.runs) >= maxRuns {
+		return nil
+	}
+	r := &run{actions: map[string]*action{}}
+	r.ctx, r.span = t.tracer.Start(context.Background(), "invoke_agent", oteltrace.WithNewRoot(), oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(
+		attribute.String(keyOperation, "invoke_agent"), attribute.String(keyConversation, rec.Inc.String()),
+		attribute.String(keySession, rec.SID), attribute.Int64(keyRun, rec.Run),
+	))
+	t.runs[id] = r
+	return r
+}
+
+func (t *Tracer) turn(r *run, rec *stile.Record) {
+	r.shut(rec.TS, "", "")
+	r.turn, r.turning = t.tracer.Start(r.ctx, "turn", oteltrace.WithTimestamp(rec.TS), oteltrace.WithAttributes(attribute.Int64(keyTurn, rec.Turn)))
+}
+
+func (r *run) inTurn() context.Context {
+	if r.turning != nil {
+		return r.turn
+	}
+	return r.ctx
+}
+
+// shut ends the spans of the turn in flight.
+func (r *run) shut(at time.Time, decision, code string) {
+	end(&r.model, at)
+	if r.turning == nil {
+		return
+	}
+	if decision != "" {
+		r.turning.SetAttributes(attribute.String(keyDecision, decision))
+	}
+	if code != "" {
+		fail(r.turning, code)
+	}
+	end(&r.turning, at)
+}
+
+func (a *action) end(at time.Time, state string) {
+	a.span.SetAttributes(attribute.String(keyState, state), attribute.Int64(keyAttempts, a.attempts))
+	if state == string(messages.ActionFailed) || state == string(messages.ActionUnknown) {
+		fail(a.span, state)
+	}
+	end(&a.span, at)
+}
+
+func end(span *oteltrace.Span, at time.Time) {
+	if *span != nil {
+		(*span).End(oteltrace.WithTimestamp(at))
+		*span = nil
+	}
+}
+
+// fail says that something went wrong by a code; what was said of it is text.
+func fail(span oteltrace.Span, code string) {
+	span.SetAttributes(attribute.String(keyError, code))
+	span.SetStatus(codes.Error, "")
+}

@@ -1,0 +1,178 @@
+package trace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/trace"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// secret is in everything that was said, given and answered.
+const secret = "sesame-1234"
+
+// replies is a model that says one text after the other, or fails.
+type replies struct {
+	texts []string
+	n     int
+}
+
+func (m *replies) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		text := m.texts[m.n]
+		m.n++
+		if text == "" {
+			yield(llm.Chunk{}, errors.New("the wire is cut: "+secret))
+			return
+		}
+		if yield(llm.Chunk{Text: []byte(text)}, nil) {
+			yield(llm.Chunk{Finish: messages.FinishComplete, Usage: messages.Usage{Input: 30, Output: 4, CacheRead: 10}}, nil)
+		}
+	}
+}
+
+// spans runs a submit for each text and gives what was traced.
+func spans(t *testing.T, texts ...string) tracetest.SpanStubs {
+	t.Helper()
+	exporter := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	rt.Observe(trace.New(provider).Observe)
+	look := tools.Tool{
+		Name: "look", Class: messages.ReadOnly, Params: []neuroscript.Param{{Name: "at", Type: "string"}},
+		Run: func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
+			return neuroscript.String(secret), nil
+		},
+	}
+	s, err := rt.Open(t.Context(), "ada", &stile.Agent{Dialect: "cogency", Tools: []tools.Tool{look}, Model: &replies{texts: texts}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := s.Submit(t.Context(), "where? "+secret)
+	if err == nil {
+		_, err = run.Decision(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return exporter.GetSpans()
+}
+
+// tree writes spans as a tree, in order of their beginning.
+func tree(all tracetest.SpanStubs) (lines []string) {
+	slices.SortStableFunc(all, func(a, b tracetest.SpanStub) int { return a.StartTime.Compare(b.StartTime) })
+	var walk func(parent string, depth int)
+	walk = func(parent string, depth int) {
+		for _, s := range all {
+			own := ""
+			if s.Parent.IsValid() {
+				own = s.Parent.SpanID().String()
+			}
+			if own == parent {
+				lines = append(lines, strings.Repeat(" ", depth)+s.Name)
+				walk(s.SpanContext.SpanID().String(), depth+1)
+			}
+		}
+	}
+	walk("", 0)
+	return lines
+}
+
+func attributes(s tracetest.SpanStub) map[string]string {
+	m := map[string]string{}
+	for _, a := range s.Attributes {
+		m[string(a.Key)] = a.Value.String()
+	}
+	return m
+}
+
+// A run is a trace: its turns, in those the model's call and the actions, each from when
+// to when the journal says.
+func TestSpans(t *testing.T) {
+	all := spans(t, `<execute>[{"name":"look","args":{"at":"`+secret+`"}}]</execute>`, "There. "+secret)
+	got := tree(all)
+	want := []string{"invoke_agent", " turn", "  chat", "  execute_tool look", " turn", "  chat"}
+	for i := range got {
+		if strings.HasPrefix(strings.TrimSpace(got[i]), "chat") {
+			got[i] = got[i][:strings.Index(got[i], "chat")+4]
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, s := range all {
+		if s.EndTime.Before(s.StartTime) || s.SpanContext.TraceID() != all[0].SpanContext.TraceID() {
+			t.Errorf("%s: %v to %v in %v", s.Name, s.StartTime, s.EndTime, s.SpanContext.TraceID())
+		}
+		a := attributes(s)
+		switch s.Name {
+		case "invoke_agent":
+			if a["gen_ai.operation.name"] != "invoke_agent" || a["gen_ai.conversation.id"] == "" || a["stile.session"] != "local:local:ada" || a["stile.decision"] != "DONE" || a["stile.dialect"] != "cogency" {
+				t.Errorf("%v", a)
+			}
+		case "execute_tool look":
+			if a["gen_ai.operation.name"] != "execute_tool" || a["gen_ai.tool.name"] != "look" || a["gen_ai.tool.call.id"] == "" || a["stile.state"] != "ok" || a["stile.attempts"] != "1" {
+				t.Errorf("%v", a)
+			}
+		case "turn":
+			if a["stile.turn"] == "" || a["stile.decision"] == "" {
+				t.Errorf("%v", a)
+			}
+		default:
+			if a["gen_ai.operation.name"] != "chat" || a["gen_ai.usage.input_tokens"] != "30" || a["gen_ai.usage.output_tokens"] != "4" || a["gen_ai.usage.cache_read.input_tokens"] != "10" {
+				t.Errorf("%v", a)
+			}
+		}
+	}
+}
+
+// Nothing that was said, given, answered or went wrong is in a trace; that it went wrong
+// is.
+func TestNoTextInSpans(t *testing.T) {
+	for _, texts := range [][]string{
+		{`<execute>[{"name":"look","args":{"at":"` + secret + `"}}]</execute>`, "There. " + secret},
+		{`<execute>[{"name":"` + secret + `"`, "x"},
+		{`<execute>[{"name":"` + secret + `","args":{}}]</execute>`, "x"},
+		{""},
+	} {
+		all := spans(t, texts...)
+		if len(all) == 0 {
+			t.Error("nothing was traced")
+		}
+		if s := fmt.Sprintf("%+v", all); strings.Contains(s, secret) {
+			t.Errorf("a trace tells what was said: %s", s)
+		}
+		if texts[0] != "" {
+			continue
+		}
+		bad := 0
+		for _, s := range all {
+			if s.Status.Code == codes.Error && attributes(s)["error.type"] == "ERR_MODEL" {
+				bad++
+			}
+		}
+		if bad < 2 {
+			t.Errorf("a model that failed is an error of %d spans", bad)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// keepUsage is how often what tenants used is written; a crash forgets as much.
+const keepUsage = 10 * time.Second
+
+const maxUsageBytes = 16 << 20
+
+// load reads what was used today. A damaged file is ERR_CONFIG: who removes it gives
+// everybody their day anew.
+func (m *meter) load() error {
+	if m.file == "" {
+		return nil
+	}
+	wrong := func(cause error) error {
+		return &messages.Error{Code: messages.ErrConfig, File: filepath.Base(m.file), Detail: "the usage of tenants cannot be read", Cause: cause}
+	}
+	f, err := os.Open(m.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return wrong(bare(err))
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxUsageBytes))
+	if err != nil {
+		return wrong(bare(err))
+	}
+	all := map[string]spent{}
+	if err := json.Unmarshal(b, &all); err != nil {
+		return wrong(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for tenant, s := range all {
+		if u := m.of(tenant); u.today.Day == s.Day {
+			u.today = s
+		}
+	}
+	return nil
+}
+
+// bare takes the path out of an error.
+func bare(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// save writes what was used today, in one step.
+func (m *meter) save() (err error) {
+	all := map[string]spent{}
+	m.mu.Lock()
+	for tenant := range m.tenants {
+		if s := m.of(tenant).today; s.Tokens > 0 || s.Cost > 0 || s.Bytes > 0 {
+			all[tenant] = s
+		}
+	}
+	m.mu.Unlock()
+	b, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(m.file), "."+filepath.Base(m.file)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone when it was renamed
+	if _, err = f.Write(b); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), m.file)
+}
+
+// keep writes the usage from time to time, until the function that comes back is called:
+// then once more.
+func (m *meter) keep(log *zap.Logger) (stop func()) {
+	if m.file == "" {
+		return func() {}
+	}
+	save := func() {
+		if err := m.save(); err != nil {
+			log.Error("the usage of tenants cannot be written", zap.Error(bare(err)))
+		}
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(keepUsage)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				save()
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+		save()
+	}
+}
+
+// usageView is what the caller's tenant uses.
+type usageView struct {
+	Tenant   string `json:"tenant"`
+	Runs     int    `json:"runs" doc:"in flight or on their way, as far as this host began them"`
+	Streams  int    `json:"streams" doc:"open now"`
+	Day      string `json:"day" doc:"that the following is of, UTC"`
+	Tokens   int64  `json:"tokens" doc:"of models"`
+	Cost     int64  `json:"cost_micro_usd" doc:"of models with a price"`
+	Bytes    int64  `json:"bytes" doc:"that the journal grew by"`
+	MaxRuns  int    `json:"max_runs,omitempty"`
+	MaxToken int64  `json:"max_tokens,omitempty" doc:"a day"`
+	MaxCost  int64  `json:"max_cost_micro_usd,omitempty" doc:"a day"`
+	MaxBytes int64  `json:"max_bytes,omitempty" doc:"a day"`
+}
+
+func (s *Server) usageRoutes() {
+	route(s, get("get-usage", "/v1/usage", "What the caller's tenant uses, and may", "usage"), func(ctx context.Context, _ *struct{}) (*answered[usageView], error) {
+		tenant := s.principal(ctx).tenant
+		l := s.limitsOf(tenant)
+		runs, streams, today := s.meter.used(tenant)
+		return &answered[usageView]{Body: usageView{
+			Tenant: tenant, Runs: runs, Streams: streams, Day: today.Day, Tokens: today.Tokens, Cost: today.Cost, Bytes: today.Bytes,
+			MaxRuns: l.Runs, MaxToken: l.TokensPerDay, MaxCost: l.CostPerDay, MaxBytes: l.BytesPerDay,
+		}}, nil
+	})
+}
