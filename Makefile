@@ -1,9 +1,9 @@
 # Targets:
 #   make run     compile and run the tour: real sessions on the scripted model
-#   make test    all tests, with MCP servers of others when there is npm
+#   make test    all tests, with MCP servers and clients of others when there is npm
 #   make check   what CI asks for: format, vet, lint, race, vectors, short fuzzing
 #   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
-#   make mutants break the code on purpose and see what the simulator notices
+#   make mutants break the code on purpose and see what the simulator notices (MUTANTFLAGS=-new goes on)
 #   make bench   the benchmarks behind docs/benchmarks.md
 #   make fuzz    every fuzz target, FUZZTIME each (default 1m)
 #   make crash-sweep  kill a reference set of turns at every point; minutes
@@ -23,32 +23,44 @@ export STILE_TEST_POSTGRES_BIN ?= $(lastword $(sort $(wildcard /usr/lib/postgres
 # MCP servers of others, which tests speak to; npm puts them there.
 export STILE_TEST_MCP_SERVERS ?= $(CURDIR)/bin/_mcp
 MCPSERVERS  = @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31
+# What tests in Node use: the clients of others, a driver of browsers, the TypeScript compiler.
+export STILE_TEST_NODE_PACKAGES ?= $(CURDIR)/bin/_node
+NODEPACKAGES = openai@6.49.0 @modelcontextprotocol/sdk@1.32.2 playwright-core@1.65.1 typescript@7.0.2
 SIMTURNS   ?= 1000000
 SIMFLAGS   ?=
+MUTANTFLAGS ?=
 HISTORYTIME ?= 5m
 INTERLEAVINGS ?= 1000000
+INTERFLAGS ?=
+BITFLAGS   ?=
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test mcp-servers check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history interleavings clean
+.PHONY: run test mcp-servers node-packages check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history interleavings clean
 
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
 
 # The last lines say with which PostgreSQL the shared journal was tested and with which
 # MCP servers their client, or how to have it tested.
-test: mcp-servers
+test: mcp-servers node-packages
 	$(GO) test $(PKGS)
 	cd examples/dialect && $(GO) test ./...
 	@$(GO) test -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 	@$(GO) test -v -run '^TestNodeServers$$' ./tools/mcp | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /tools\/mcp: /p'
+	@$(GO) test -v -run '^TestPageInBrowser$$' ./host | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /host: the page /p'
 
 # Without npm or a network the tests run without them, and say so.
 mcp-servers:
 	@if [ -f $(STILE_TEST_MCP_SERVERS)/ready ] || ! command -v npm >/dev/null 2>&1; then exit 0; fi; \
 	if npm install --silent --no-audit --no-fund --no-save --prefix $(STILE_TEST_MCP_SERVERS) $(MCPSERVERS) >/dev/null 2>&1; \
 	then touch $(STILE_TEST_MCP_SERVERS)/ready; else echo "mcp-servers: npm could not install them"; fi
+
+node-packages:
+	@dir=$(STILE_TEST_NODE_PACKAGES); if [ "$$(cat $$dir/ready 2>/dev/null)" = "$(NODEPACKAGES)" ] || ! command -v npm >/dev/null 2>&1; then exit 0; fi; \
+	if npm install --silent --no-audit --no-fund --no-save --prefix $$dir $(NODEPACKAGES) >/dev/null 2>&1; \
+	then echo "$(NODEPACKAGES)" >$$dir/ready; else echo "node-packages: npm could not install them"; fi
 
 # Fuzzing is counted, not timed: where a time runs out the Go tool may call that a failure.
 check: format vet lint race vectors sim-short
@@ -65,7 +77,7 @@ vet:
 lint:
 	$(GO) run $(STATICCHECK) $(PKGS)
 
-race: mcp-servers
+race: mcp-servers node-packages
 	$(GO) test -race $(PKGS)
 	cd examples/dialect && $(GO) vet ./... && $(GO) test -race ./...
 
@@ -79,7 +91,7 @@ sim-short:
 	$(MAKE) sim SIMTURNS=30000
 
 mutants:
-	$(GO) run ./docs/internal/mutate
+	$(GO) run ./docs/internal/mutate $(MUTANTFLAGS)
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn ./feeds ./tools
@@ -94,13 +106,13 @@ fuzz:
 
 crash-sweep:
 	$(GO) test -count=1 -timeout 60m -v ./tests/crash -args -full
-	$(GO) test -count=1 -timeout 60m -v -run 'TestEveryBit|TestPowerFailure' ./journal/sqlite -args -exhaustive
+	$(GO) test -count=1 -timeout 60m -v -run 'TestEveryBit|TestPowerFailure' ./journal/sqlite -args -exhaustive $(BITFLAGS)
 
 history:
 	$(GO) test ./tests/history -count=1 -v -run TestHistories -timeout 0 -for $(HISTORYTIME)
 
 interleavings:
-	$(GO) test ./turn -count=1 -v -run '^TestInterleavings$$' -timeout 0 -interleavings $(INTERLEAVINGS)
+	$(GO) test ./turn -count=1 -v -run '^TestInterleavings$$' -timeout 0 -interleavings $(INTERLEAVINGS) $(INTERFLAGS)
 
 clean:
 	rm -rf $(DATA) bin

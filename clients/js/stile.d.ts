@@ -1,0 +1,157 @@
+/** What is asked of every call: signal stops it. */
+export interface Options {
+  signal?: AbortSignal;
+}
+
+/**
+ * A failure. What the host answered is its problem document (RFC 9457): code is one of
+ * the product's, such as ERR_BUSY, and field, line, column or offset name the place.
+ * Without an answer status is 0 and code NETWORK; an answer that is no document, of a
+ * proxy for example, has the code HTTP_ and the status.
+ */
+export class Problem extends Error {
+  readonly name: "Problem";
+  readonly code: string;
+  readonly status: number;
+  readonly title: string;
+  readonly detail: string;
+  /** The same request may succeed later. */
+  readonly retryable: boolean;
+  /** A narrower name than the code. */
+  readonly reason?: string;
+  readonly type?: string;
+  readonly field?: string;
+  readonly line?: number;
+  readonly column?: number;
+  readonly offset?: number;
+  /** Milliseconds, when the host says how long to wait. */
+  readonly retryAfter?: number;
+}
+
+/**
+ * What happened, in the order of the session's journal. type is one of the names below,
+ * or the type of the record that says it: turn.begin, action.started, action.approval,
+ * turn.decided and so on.
+ *
+ * With stream "token" texts come in pieces: each event has the new piece in content and
+ * the unit's whole text in text. The last of a unit comes with its record (body): its
+ * content is what was not shown before, mostly "". To append content is right as long as
+ * no retract comes; to show text, by unit, always is.
+ */
+export interface Event {
+  type:
+    | "user" // somebody submitted; content is the text
+    | "respond" | "think" | "text" // texts of the model
+    | "retract" // of the unit only text stays: the rest was shown and is no more
+    | "emit" // a program's output
+    | "call" | "result" // an action was asked for; it ended
+    | "metric" // a reply ended: body.usage
+    | "run.end" // body.decision is DONE, ABORT or HALT, body.reason a code
+    | (string & {});
+  /** Where a stream is resumed behind this event. */
+  id: string;
+  /** Position of the record, or of the last one before a piece of text. */
+  seq: number;
+  /** Ordinal of the run; 0 for none. */
+  run: number;
+  turn?: number;
+  /** Of records: when, RFC 3339 in UTC. */
+  ts?: string;
+  /** Of texts: which one it is, the new piece, the whole so far, and whether it was finished. */
+  unit?: string;
+  content?: string;
+  text?: string;
+  complete?: boolean;
+  /** Of records: what they hold. */
+  body?: any;
+}
+
+export interface Settings {
+  /** Bearer token, or what gives one for each request. */
+  token?: string | (() => string | Promise<string>);
+  headers?: Record<string, string>;
+  fetch?: typeof globalThis.fetch;
+  /** How often in a row a stream tries in vain; 8. */
+  attempts?: number;
+  /** Milliseconds without a byte after which a stream counts as dead; 45000. The host sends a heartbeat every 15 s. */
+  patience?: number;
+  /** The longest pause between tries, in milliseconds; 30000. */
+  maxPause?: number;
+}
+
+export interface StreamOptions extends Options {
+  /** With texts as they grow ("token"), or whole ("event"). */
+  stream?: "token" | "event";
+  /** When a run is in flight; the agent's own when it is left out. */
+  policy?: "reject" | "enqueue" | "interrupt" | "rollback" | "merge" | "debounce";
+  /** Idempotency key; a fresh one when it is left out. With it a repeated submit joins the first one's run. */
+  key?: string;
+}
+
+export interface SessionView {
+  id: string;
+  incarnation: string;
+  state: "idle" | "running" | "suspended" | "closed";
+  seq: number;
+  run: number;
+  turn: number;
+  queued: number;
+  hash: string;
+}
+
+export interface AgentView {
+  name: string;
+  dialect: string;
+  summary?: string;
+}
+
+export interface Approval {
+  id: string;
+  action: string;
+  /** Of the tool. */
+  name: string;
+  /** Canonical JSON. */
+  args: string;
+  /** Of the arguments: an answer names what was seen. */
+  digest: string;
+  expires?: string;
+}
+
+/** A host. base is its address without /v1; "" is the page's own. */
+export class Stile {
+  constructor(base?: string | URL, settings?: Settings);
+  agents(o?: Options): Promise<AgentView[]>;
+  /** The caller's sessions, by id. */
+  sessions(o?: Options): AsyncGenerator<SessionView, void, void>;
+  /** A session that exists. */
+  session(id: string): Session;
+  /** The session of that id, or a new one; the first stream begins it with the agent if there is none. */
+  agent(name: string, id?: string): Session;
+  /** Any request: path is what follows /v1, body is sent as JSON. */
+  call(method: string, path: string, o?: Options & { body?: unknown }): Promise<any>;
+}
+
+/** A session of a host. */
+export class Session {
+  readonly id: string;
+  /** Begins the session if its agent is known and there is none. Streams do so by themselves. */
+  open(o?: Options): Promise<void>;
+  /**
+   * Submits, and yields the events of the run up to its run.end. A stream that is cut
+   * resumes by itself, and a submit whose answer was lost is repeated under the same
+   * key. It throws a Problem, or the signal's reason. To stop reading cancels nothing.
+   */
+  stream(input: string, o?: StreamOptions): AsyncGenerator<Event, void, void>;
+  /** Follows the session behind the id of an event ("" is the beginning), without an end. */
+  follow(o?: Options & { after?: string; stream?: "token" | "event" }): AsyncGenerator<Event, void, void>;
+  cancel(run: number, o?: Options): Promise<void>;
+  approvals(o?: Options): Promise<Approval[]>;
+  answer(approval: Pick<Approval, "id" | "digest">, allow: boolean, o?: Options & { reason?: string }): Promise<void>;
+  /** Any request below the session. */
+  call(method: string, path: string, o?: Options & { body?: unknown }): Promise<any>;
+}
+
+/** Server-sent events from chunks of bytes, cut anywhere: push gives those that became whole. */
+export class EventParser {
+  push(bytes: Uint8Array): Record<string, string>[];
+}

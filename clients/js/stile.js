@@ -1,0 +1,271 @@
+// The client of a stile host: no dependencies, one file for browsers and Node.
+// A stream outlives cuts at any byte: it comes back with the id of the last whole event
+// and goes on behind it, so nothing is lost or repeated. stile.d.ts describes all.
+
+// Every failure: the host's problem document; status 0 when there was no answer.
+export class Problem extends Error {
+  constructor(doc, cause) {
+    super(doc.detail || doc.title, cause && { cause });
+    Object.assign(this, { status: 0, retryable: false, detail: "" }, doc, { name: "Problem" });
+  }
+}
+
+const network = (cause) =>
+  new Problem({ code: "NETWORK", title: "The host cannot be reached.", detail: String(cause?.message ?? cause), retryable: true }, cause);
+
+async function refused(res) {
+  let doc;
+  try {
+    doc = await res.json();
+  } catch {
+    // A proxy's page: its status says enough.
+  }
+  if (!doc?.code) doc = { code: "HTTP_" + res.status, title: "The answer was " + res.status };
+  const problem = new Problem({ ...doc, status: res.status });
+  const wait = res.headers.get("Retry-After");
+  if (wait) problem.retryAfter = (/^\d+$/.test(wait) ? wait * 1000 : Date.parse(wait) - Date.now()) || 0;
+  return problem;
+}
+
+// Time heals no other refusal.
+const passing = (status) => status === 0 || status === 429 || status > 501;
+
+// Not randomUUID: pages over plain HTTP have none.
+const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => (b + 256).toString(16).slice(1)).join("");
+
+// Calls stop when the signal aborts; what it returns undoes that.
+function onAbort(signal, stop) {
+  signal?.addEventListener("abort", stop, { once: true });
+  return () => signal?.removeEventListener("abort", stop);
+}
+
+const sleep = (ms, signal) =>
+  new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      off();
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    const off = onAbort(signal, done);
+  });
+
+// Reads server-sent events from chunks of bytes, cut anywhere.
+export class EventParser {
+  #text = new TextDecoder();
+  #rest = "";
+  #event = {};
+
+  push(bytes) {
+    const out = [];
+    const lines = (this.#rest + this.#text.decode(bytes, { stream: true })).split(/\r\n|\n|\r(?!$)/);
+    this.#rest = lines.pop();
+    if (this.#rest.length > 64 << 20) throw network("a line of the stream is over 64 MiB");
+    for (const line of lines) {
+      if (line === "") {
+        if (Object.keys(this.#event).length) out.push(this.#event);
+        this.#event = {};
+        continue;
+      }
+      const [, field, value = ""] = /^([^:]*)(?:: ?(.*))?$/s.exec(line);
+      if (field) this.#event[field] = field === "data" && "data" in this.#event ? this.#event.data + "\n" + value : value;
+    }
+    return out;
+  }
+}
+
+// What people call the records they look at most; others keep their type.
+const names = { input: "user", response: "respond", thought: "think", "action.declared": "call", "action.ended": "result", "model.reply": "metric" };
+
+// Makes events of updates, and keeps the texts that grow, by unit.
+class Texts {
+  #units = new Map();
+
+  event({ id, data }) {
+    const { type, kind, unit, off, text = "", seq, run, turn, ts, body } = JSON.parse(data);
+    const event = { type: names[kind ?? type] ?? kind ?? type, id, seq, run, turn, ts, body };
+    const at = unit ?? body?.unit;
+    const shown = this.#units.get(at) ?? "";
+    const show = (text, content) => {
+      this.#units.set(at, text);
+      return Object.assign(event, { unit: at, text, content });
+    };
+    if (type === "run.end") this.#units.clear();
+    if (type === "delta") return show(shown + text, text);
+    if (type === "retract") {
+      event.type = type;
+      const kept = new TextEncoder().encode(shown).subarray(0, off ?? body.off); // off counts bytes
+      return show(new TextDecoder().decode(kept), "");
+    }
+    if (typeof body?.text !== "string") return event;
+    event.complete = body.complete;
+    return show(body.text, at && body.text.startsWith(shown) ? body.text.slice(shown.length) : body.text);
+  }
+}
+
+export class Stile {
+  #base;
+  #o;
+
+  constructor(base = "", options) {
+    this.#base = String(base).replace(/\/+$/, "");
+    this.#o = { attempts: 8, patience: 45000, maxPause: 30000, ...options };
+  }
+
+  async call(method, path, o) {
+    const res = await this.#fetch(method, path, o);
+    return res.status === 204 ? undefined : res.json();
+  }
+
+  async agents(o) {
+    return (await this.call("GET", "/agents", o)).agents;
+  }
+
+  async *sessions(o) {
+    for (let after = ""; ; ) {
+      const page = await this.call("GET", "/sessions?limit=1000&after=" + after, o);
+      yield* page.sessions;
+      if (!(after = page.next)) return;
+    }
+  }
+
+  session(id) {
+    return new Session(this, id);
+  }
+
+  agent(name, id = fresh()) {
+    return new Session(this, id, name);
+  }
+
+  async #fetch(method, path, { body, signal, headers } = {}) {
+    const { token, fetch = globalThis.fetch } = this.#o;
+    const h = { ...this.#o.headers, ...headers };
+    if (body) h["Content-Type"] = "application/json";
+    const bearer = typeof token === "function" ? await token() : token;
+    if (bearer) h.Authorization = "Bearer " + bearer;
+    let res;
+    try {
+      res = await fetch(this.#base + "/v1" + path, { method, headers: h, signal, body: body && JSON.stringify(body) });
+    } catch (err) {
+      signal?.throwIfAborted();
+      throw network(err);
+    }
+    if (!res.ok) throw await refused(res);
+    return res;
+  }
+
+  // Yields what open(last id) says to ask for, again and again: until the reader has
+  // enough, a 204, a refusal that time does not heal, or too many tries in vain.
+  async *follow(open, signal) {
+    let last = "";
+    let pause = 1000;
+    for (let tries = 1; ; tries++) {
+      signal?.throwIfAborted();
+      const cut = new AbortController();
+      const off = onAbort(signal, () => cut.abort(signal.reason));
+      let clock;
+      const awake = () => {
+        clearTimeout(clock);
+        clock = setTimeout(() => cut.abort(network("the host is silent")), this.#o.patience);
+      };
+      let failure;
+      try {
+        awake();
+        const [method, path, o] = open(last);
+        const res = await this.#fetch(method, path, { ...o, signal: cut.signal });
+        if (res.status === 204) return;
+        const reader = res.body.getReader();
+        const parser = new EventParser();
+        for (let chunk; !(chunk = await reader.read()).done; ) {
+          awake();
+          for (const e of parser.push(chunk.value)) {
+            if (e.event === "error") throw new Problem(JSON.parse(e.data));
+            if (e.retry) pause = +e.retry || pause;
+            if (!e.id) continue;
+            last = e.id;
+            tries = 1;
+            yield e;
+          }
+        }
+        failure = network("the stream was cut");
+      } catch (err) {
+        signal?.throwIfAborted();
+        failure = err instanceof Problem ? err : network(err);
+      } finally {
+        clearTimeout(clock);
+        off();
+        cut.abort();
+      }
+      if (!passing(failure.status) || tries >= this.#o.attempts) throw failure;
+      // Full jitter: the clients of a host that was gone shall not come back at once.
+      await sleep(failure.retryAfter || Math.random() * Math.min(this.#o.maxPause, pause * 2 ** (tries - 1)), signal);
+    }
+  }
+}
+
+export class Session {
+  #host;
+  #agent;
+  #path;
+
+  constructor(host, id, agent) {
+    this.id = id;
+    this.#host = host;
+    this.#agent = agent;
+    this.#path = "/sessions/" + encodeURIComponent(id);
+  }
+
+  call(method, path, o) {
+    return this.#host.call(method, this.#path + path, o);
+  }
+
+  async open(o) {
+    if (!this.#agent) return;
+    try {
+      await this.#host.call("POST", "/sessions", { ...o, body: { agent: this.#agent, id: this.id } });
+    } catch (err) {
+      if (err.status !== 409) throw err; // it is there already
+    }
+    this.#agent = "";
+  }
+
+  async *stream(input, { stream = "token", policy, key = fresh(), signal } = {}) {
+    await this.open({ signal });
+    const texts = new Texts();
+    const path = this.#path + "/runs";
+    let run, mine, taken;
+    const open = (last) =>
+      run
+        ? ["GET", `${path}/${run}/events?stream=${stream}`, { headers: { "Last-Event-ID": last } }]
+        : ["POST", `${path}?stream=${stream}`, { headers: { "Idempotency-Key": key }, body: { input, policy } }];
+    for await (const update of this.#host.follow(open, signal)) {
+      const event = texts.event(update);
+      run ??= event.run;
+      if (event.type === "user") mine ??= event.seq;
+      if (event.type === "turn.begin") taken ||= event.body?.merged?.includes(mine);
+      yield event;
+      if (event.type !== "run.end") continue;
+      // What was merged too late for a turn of the run is taken up by the next one.
+      if (policy !== "merge" || taken || !event.body?.next) return;
+      run = event.body.next;
+    }
+  }
+
+  async *follow({ after = "", stream = "token", signal } = {}) {
+    const texts = new Texts();
+    const open = (last) => ["GET", `${this.#path}/events?stream=${stream}&after=${last || after}`];
+    for await (const update of this.#host.follow(open, signal)) yield texts.event(update);
+  }
+
+  cancel(run, o) {
+    return this.call("POST", `/runs/${run}/cancel`, o);
+  }
+
+  async approvals(o) {
+    return (await this.call("GET", "/approvals", o)).approvals;
+  }
+
+  answer({ id, digest }, allow, { reason, signal } = {}) {
+    return this.call("POST", "/approvals/" + encodeURIComponent(id), { body: { allow, digest, reason }, signal });
+  }
+}

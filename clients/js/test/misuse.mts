@@ -1,0 +1,4 @@
+// What they must refuse: no such policy.
+import { Stile } from "../stile.js";
+
+new Stile().agent("plain").stream("hello", { policy: "wait" });

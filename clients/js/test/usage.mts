@@ -1,0 +1,19 @@
+// What the declarations must allow.
+import { EventParser, Problem, Stile, type Event, type Session } from "../stile.js";
+
+const host: Stile = new Stile(new URL("http://localhost:8471"), { token: async () => "t", attempts: 3 });
+const agent: Session = host.agent("plain");
+try {
+  for await (const event of agent.stream("hello", { stream: "token", policy: "reject", signal: AbortSignal.timeout(1000) })) {
+    const one: Event = event;
+    if (one.type === "respond") console.log(one.content?.length, one.unit, one.text);
+    if (one.type === "run.end") console.log(one.body.decision);
+  }
+  for await (const session of host.sessions()) console.log(session.state === "suspended");
+  for (const asked of await agent.approvals()) await agent.answer(asked, false, { reason: "no" });
+  await host.session("x").cancel(1);
+  const whole: Record<string, string>[] = new EventParser().push(new Uint8Array(3));
+  console.log(whole);
+} catch (err) {
+  if (err instanceof Problem && err.code === "ERR_BUSY") console.log(err.status, err.retryAfter);
+}
