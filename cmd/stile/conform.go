@@ -21,7 +21,7 @@ says that a case failed, or that a file could not be run.`,
 		Example: `  stile conform tests/testdata/vectors
   stile conform vectors/tokens.json --json`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: a.do(func(_ context.Context, args []string) error { return a.conform(args, asJSON) }),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.conform(ctx, args, asJSON) }),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the summary alone, as JSON")
 	return cmd
@@ -46,7 +46,7 @@ type countJSON struct {
 	LeftOut int    `json:"left_out"`
 }
 
-func (a *app) conform(paths []string, asJSON bool) error {
+func (a *app) conform(ctx context.Context, paths []string, asJSON bool) error {
 	for _, p := range paths {
 		if _, err := os.Stat(p); err != nil {
 			return unreadable(p, err)
@@ -56,7 +56,7 @@ func (a *app) conform(paths []string, asJSON bool) error {
 	if asJSON {
 		w = io.Discard
 	}
-	sum, err := conform.Run(w, paths, conform.Options{})
+	sum, err := conform.Run(ctx, w, paths, conform.Options{})
 	if err != nil {
 		return err
 	}

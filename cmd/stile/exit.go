@@ -26,6 +26,7 @@ const (
 	exitConform     status = 5   // a conformance vector failed or could not be run; of sim: an invariant did not hold
 	exitAbort       status = 6   // ABORT
 	exitSuspended   status = 7   // the run waits for approval
+	exitUnsettled   status = 8   // serve ended with turns in flight; the next start goes on with them
 	exitInterrupted status = 130 // as shells have it for SIGINT
 )
 
@@ -38,6 +39,7 @@ const exitHelp = `Exit status:
   5    a conformance vector failed or could not be run; of sim: an invariant did not hold
   6    the decision was ABORT
   7    the run waits for approval; stile approvals answers
+  8    serve ended with turns in flight: the next start goes on with them
   130  interrupted`
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

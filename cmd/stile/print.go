@@ -204,7 +204,7 @@ func (p *printer) record(r *messages.Record) {
 		}
 	case *messages.ActionApproval:
 		if b.State != messages.GateApprove || b.Approval != "" {
-			p.line(yellow, "gate", b.ID+" "+p.names[b.ID]+": "+string(b.State)+" by "+b.By+reasonText(b.Reason))
+			p.line(yellow, "gate", strings.TrimSpace(b.ID+" "+p.names[b.ID])+": "+string(b.State)+" by "+b.By+reasonText(b.Reason))
 		}
 	case *messages.ActionEnded:
 		p.ended(b)
@@ -299,8 +299,11 @@ func (p *printer) ended(b *messages.ActionEnded) {
 	if b.ErrorCode != 0 {
 		text += fmt.Sprintf(" (code %d)", b.ErrorCode)
 	}
-	if b.State == messages.ActionOK {
+	switch {
+	case b.State == messages.ActionOK:
 		text += fmt.Sprintf(", %s: %s", sizeText(int64(len(b.Result))), oneLine(b.Result, 60))
+	case b.Result != "": // what the model is told of the failure
+		text += ": " + oneLine(b.Result, 60)
 	}
 	sgr := dim
 	if b.State != messages.ActionOK {

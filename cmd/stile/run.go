@@ -59,7 +59,7 @@ several, which take turns. A server at an address of its own may need none.`,
 	cmd.Flags().StringVar(&opts.provider, "provider", "", "who answers: openai, anthropic or gemini (default the manifest's)")
 	cmd.Flags().StringVar(&opts.model, "model", "", "the provider's name for the model (default the manifest's)")
 	cmd.Flags().StringVar(&opts.baseURL, "base-url", "", "address of the provider, when it is not the vendor's own")
-	cmd.Flags().StringVar(&opts.dialect, "dialect", "", "without a manifest: how the model speaks: plain, aeiou, cortex or cogency (default plain)")
+	cmd.Flags().StringVar(&opts.dialect, "dialect", "", "without a manifest: how the model speaks: plain, aeiou, cortex, cogency or kitsu (default plain)")
 	cmd.Flags().BoolVar(&opts.memory, "memory", false, "keep journal and keys in memory; nothing stays")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "print updates as JSON lines")
 	return cmd

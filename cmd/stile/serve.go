@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -12,56 +15,116 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
 )
 
 // defaultListen is a port of no well-known service.
 const defaultListen = "127.0.0.1:8471"
 
 func (a *app) serveCommand() *cobra.Command {
-	opts := serveOptions{listen: defaultListen, grace: 10 * time.Second}
+	said := defaultSettings()
+	var config string
 	cmd := &cobra.Command{
-		Use:   "serve MANIFEST...",
+		Use:   "serve [MANIFEST...]",
 		Short: "Serve agents over HTTP",
 		Long: `Serves the agents of the manifests over HTTP: sessions and runs under /v1, their
 updates as server-sent events that resume at the byte, /openapi.json, /healthz,
 /readyz, /metrics. Runs that were in flight when the process before it ended go on.
 
-It listens on loopback alone: it does not authenticate, so it refuses an address that
-other machines can reach. Requests that name another host, or come from pages of
-another origin, are refused; --host and --origin allow more.
+Settings come from flags, else from the environment (STILE_LISTEN and so on), else from
+stile.yaml or the file of --config, else they have their defaults: docs/settings.md.
+stile doctor checks them.
 
-An interrupt or SIGTERM ends it: no new connection, streams are told, requests have
---grace to end; the journal is closed last. Runs in flight go on at the next start.`,
+With tokens in the data directory (stile tokens create) callers have to show one.
+Without, everybody is the local user, and it refuses an address that other machines
+can reach. Requests that name another host, or come from pages of another origin, are
+refused; --host and --origin allow more.
+
+An interrupt or SIGTERM ends it: no new work is taken, turns in flight have --grace to
+end, streams are told, and the journal is closed last. Turns that did not end go on at
+the next start; then the exit status is 8.`,
 		Example: `  stile serve examples/plain/agent.yaml
   curl -s localhost:8471/v1/sessions -d '{"agent": "plain", "id": "ada"}' -H 'Content-Type: application/json'
   curl -N 'localhost:8471/v1/sessions/ada/runs?stream=token' -d '{"input": "I am Ada."}' -H 'Content-Type: application/json'`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: a.do(func(ctx context.Context, args []string) error { return a.serve(ctx, args, opts) }),
+	}
+	flags := cmd.Flags()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.ran = true
+		s, err := a.loadSettings(config)
+		if err != nil {
+			return err
+		}
+		for flag, take := range map[string]func(){
+			"dir": func() { s.Dir = a.dir }, "journal": func() { s.Journal = a.journal }, "passphrase-file": func() { s.PassphraseFile = a.passphraseFile },
+			"listen": func() { s.Listen = said.Listen }, "auth": func() { s.Auth = said.Auth }, "host": func() { s.Hosts = said.Hosts },
+			"origin": func() { s.Origins = said.Origins }, "grace": func() { s.Grace = said.Grace }, "memory": func() { s.Memory = said.Memory },
+		} {
+			if flags.Changed(flag) {
+				take()
+			}
+		}
+		if len(args) > 0 {
+			s.Agents = args
+		}
+		return a.serve(cmd.Context(), &s)
 	}
 	a.dirFlag(cmd)
 	a.journalFlag(cmd)
 	a.keyFlag(cmd)
-	cmd.Flags().StringVar(&opts.listen, "listen", opts.listen, "address: one of loopback")
-	cmd.Flags().StringSliceVar(&opts.hosts, "host", nil, "a further name under which requests may come")
-	cmd.Flags().StringSliceVar(&opts.origins, "origin", nil, "an origin whose pages may use the host, such as https://app.example.com")
-	cmd.Flags().DurationVar(&opts.grace, "grace", opts.grace, "how long requests may take to end")
-	cmd.Flags().BoolVar(&opts.memory, "memory", false, "keep journal and keys in memory; nothing stays")
+	flags.StringVar(&config, "config", "", "file of settings (default $STILE_CONFIG, or stile.yaml if it is there)")
+	flags.StringVar(&said.Listen, "listen", said.Listen, "address; without tokens one of loopback")
+	flags.StringVar(&said.Auth, "auth", said.Auth, "who may ask: tokens, anybody on this machine (none), or auto: tokens when there are some")
+	flags.StringSliceVar(&said.Hosts, "host", nil, "a further name under which requests may come")
+	flags.StringSliceVar(&said.Origins, "origin", nil, "an origin whose pages may use the host, such as https://app.example.com")
+	flags.DurationVar(&said.Grace, "grace", said.Grace, "how long turns in flight may take to end")
+	flags.BoolVar(&said.Memory, "memory", false, "keep journal and keys in memory; nothing stays")
 	return cmd
 }
 
-type serveOptions struct {
-	listen         string
-	hosts, origins []string
-	grace          time.Duration
-	memory         bool
+// usageFile is the name of what tenants used today, in the data directory, and
+// auditFile that of the audit log.
+const (
+	usageFile = "usage.json"
+	auditFile = "audit.jsonl"
+)
+
+const (
+	defaultGrace = 10 * time.Second
+	maxGrace     = time.Hour
+)
+
+// doorOf is what the settings make of the door.
+func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
+	door := host.Config{
+		Hosts: s.Hosts, Origins: s.Origins, Version: versionOf(debug.ReadBuildInfo()).Version, Access: who, Limits: s.Limits.host(), TenantLimits: map[string]host.Limits{},
+		MaxRuns: s.MaxRuns, MaxStreams: s.MaxStreams, MaxConnections: s.MaxConnections, Retention: s.Retention,
+	}
+	for name, t := range s.Tenants {
+		door.TenantLimits[name] = t.Limits.host()
+	}
+	switch {
+	case s.AuditLog == "-":
+		door.Audit = a.err
+	case s.AuditLog == "off", s.AuditLog == "" && s.Memory:
+	default:
+		door.Audit = host.AuditFile(cmp.Or(s.AuditLog, filepath.Join(s.Dir, auditFile)))
+	}
+	if !s.Memory {
+		door.UsageFile = filepath.Join(s.Dir, usageFile)
+	}
+	return door
 }
 
-func (a *app) serve(ctx context.Context, args []string, opts serveOptions) error {
+func (a *app) serve(ctx context.Context, s *settings) error {
+	a.dir, a.journal, a.passphraseFile = s.Dir, s.Journal, s.PassphraseFile
+	if len(s.Agents) == 0 {
+		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile)
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	for _, path := range args {
+	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
 		if err != nil {
 			return err
@@ -71,25 +134,53 @@ func (a *app) serve(ctx context.Context, args []string, opts serveOptions) error
 		}
 		cfg.Agents = append(cfg.Agents, agent)
 	}
-	l, err := host.Listen(ctx, opts.listen)
+	who, err := a.access(s)
+	if err != nil {
+		return err
+	}
+	door := a.doorOf(s, who)
+	l, err := door.Listen(ctx, s.Listen)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	cfg.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(a.err)), zap.InfoLevel))
-	cfg.InMemory = opts.memory
-	// The interrupt is for the door: the runtime is closed when that is shut.
-	return a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error {
-		srv, err := host.New(host.Config{
-			Runtime: rt, Agents: cfg.Agents, Hosts: opts.hosts, Origins: opts.origins,
-			Version: versionOf(debug.ReadBuildInfo()).Version, Log: cfg.Log,
-		})
+	level, err := zapcore.ParseLevel(s.LogLevel)
+	if err != nil {
+		return configError("log_level", err.Error())
+	}
+	log := zapcore.Lock(zapcore.AddSync(a.err))
+	if s.AuditLog == "-" {
+		door.Audit = log // lines of both, each whole
+	}
+	cfg.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), log, level))
+	cfg.InMemory = s.Memory
+	cfg.IdleTimeout = s.IdleTimeout
+	cfg.Boot = stile.Boot{Off: s.Boot.Off, Concurrency: s.Boot.Concurrency, PerSecond: s.Boot.PerSecond}
+	observe, flush, err := tracing(ctx, a.env)
+	if err != nil {
+		return err
+	}
+	// The interrupt is for the door: the runtime is closed when that is shut, and the last
+	// traces leave after it.
+	err = a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error {
+		observe(rt)
+		door.Runtime, door.Agents, door.Log = rt, cfg.Agents, cfg.Log
+		srv, err := host.New(door)
 		if err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintf(a.out, "listening on http://%s\n", l.Addr()); err != nil {
 			return err
 		}
-		return srv.Serve(ctx, l, opts.grace)
+		err = srv.Serve(ctx, l, s.Grace)
+		if left := (*host.LeftError)(nil); errors.As(err, &left) {
+			cfg.Log.Warn("turns were left in flight, and go on at the next start", zap.Int64("turns", left.Turns))
+			return exitUnsettled
+		}
+		return err
 	})
+	if bad := flush(); bad != nil {
+		cfg.Log.Warn("the last traces were not exported", zap.Error(bad))
+	}
+	return err
 }

@@ -58,7 +58,7 @@ func TestServeRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"serve"}, "at least 1 arg"},
+		{[]string{"serve"}, "name a manifest"},
 		{[]string{"serve", "testdata/nowhere.yaml"}, "nowhere.yaml"},
 		{[]string{"serve", "../../examples/plain/agent.yaml", "--memory", "--listen", "0.0.0.0:0"}, "does not authenticate"},
 		{[]string{"serve", "../../examples/plain/agent.yaml", "../../examples/plain/agent.yaml", "--memory", "--listen", "127.0.0.1:0"}, "two agents are named plain"},

@@ -16,14 +16,15 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
-		Short: "List, show and export the sessions of a journal",
+		Short: "List, show and export the sessions of a journal; follow, cancel and delete those of a host",
 		Example: `  stile sessions list
   stile sessions show ledger
   stile sessions export ledger > ledger.jsonl`,
 		Args: cobra.NoArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand())
+	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand(),
+		a.sessionsTailCommand(), a.sessionsCancelCommand(), a.sessionsDeleteCommand())
 	return cmd
 }
 

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile"
+)
+
+func (a *app) backupCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "backup DEST",
+		Short: "Copy a data directory, also of a running host",
+		Long: `Copies journal, keys, tokens and usage into the new folder DEST: the journal as it is at
+one moment, also while a host works on it, without what was erased. Every session of
+the copy is verified before the command succeeds. The copy holds the key file: keep it
+as you keep that. A shared journal is backed up with the tools of its database.`,
+		Example: `  stile backup /backups/stile-2026-11-21
+  stile restore /backups/stile-2026-11-21 --dir stile-data`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			if a.env(envJournal) != "" {
+				return configError("journal", "a shared journal is backed up with the tools of its database; unset $"+envJournal+" for the directory")
+			}
+			b, err := stile.MakeBackup(ctx, a.dir, args[0], tokenFile, usageFile)
+			if err != nil {
+				return err
+			}
+			return a.backupDone(b, args[0], asJSON)
+		}),
+	}
+	a.dirFlag(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
+	return cmd
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "restore SRC",
+		Short: "Make a data directory of a backup",
+		Long: `Checks the backup in the folder SRC, that its files are those that were made and that
+every session verifies, and copies it into --dir. What is there already is not
+replaced: the command refuses.`,
+		Example: `  stile restore /backups/stile-2026-11-21 --dir stile-data`,
+		Args:    cobra.ExactArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			b, err := stile.RestoreBackup(ctx, args[0], a.dir)
+			if err != nil {
+				return err
+			}
+			return a.backupDone(b, a.dir, asJSON)
+		}),
+	}
+	a.dirFlag(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
+	return cmd
+}
+
+func (a *app) backupDone(b stile.Backup, where string, asJSON bool) error {
+	if asJSON {
+		return a.writeJSON(b)
+	}
+	var bytes int64
+	for _, f := range b.Files {
+		bytes += f.Bytes
+	}
+	_, err := fmt.Fprintf(a.out, "%s: %s, %s, %s in %s; verified\n", where, count(b.Sessions, "session"), count(b.Records, "record"), sizeText(bytes), count(int64(len(b.Files)), "file"))
+	return err
+}

@@ -1,0 +1,420 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// settingsFile is what stile serve and stile doctor read when it is in the working
+// directory and no other is named.
+const settingsFile = "stile.yaml"
+
+const maxSettingsBytes = 1 << 20
+
+// settings are those of a host: what a flag says goes before the environment, that
+// before the file, that before the default. The tags are the reference (docs/settings.md
+// is made of them): doc, and of texts the choices.
+type settings struct {
+	Agents         []string          `yaml:"agents" doc:"Manifests to serve. In the file relative to its folder."`
+	Dir            string            `yaml:"dir" doc:"Data directory: journal, keys, tokens. In the file relative to its folder."`
+	Journal        string            `yaml:"journal" doc:"URL of a shared journal; without one SQLite in dir. A password belongs into the environment."`
+	Memory         bool              `yaml:"memory" doc:"Keep journal and keys in memory; nothing stays."`
+	PassphraseFile string            `yaml:"passphrase_file" doc:"File with the passphrase of the key file."`
+	Listen         string            `yaml:"listen" doc:"Address; without authentication one of loopback."`
+	Hosts          []string          `yaml:"hosts" doc:"Further names under which requests may come."`
+	Origins        []string          `yaml:"origins" doc:"Origins whose pages may use the host."`
+	Auth           string            `yaml:"auth" enum:"auto|tokens|none" doc:"Who may ask: callers with tokens, anybody on this machine, or auto: callers with tokens when there are some or oidc is set."`
+	OIDC           oidcSettings      `yaml:"oidc" doc:"JWTs of an OpenID Connect issuer, beside tokens."`
+	Limits         limitSettings     `yaml:"limits" doc:"What each tenant may use; 0 is no limit."`
+	Tenants        map[string]tenant `yaml:"tenants" doc:"Tenants by name, with limits of their own in place of all of the above. Only in the file."`
+	MaxRuns        int               `yaml:"max_runs" doc:"Runs of all tenants in flight."`
+	MaxStreams     int               `yaml:"max_streams" doc:"Streams that are open at once."`
+	MaxConnections int               `yaml:"max_connections" doc:"Connections that are served at once."`
+	Grace          time.Duration     `yaml:"grace" doc:"How long turns in flight may take to end when the host stops."`
+	IdleTimeout    time.Duration     `yaml:"idle_timeout" doc:"How long a session without work stays in memory."`
+	Retention      time.Duration     `yaml:"retention" doc:"Sessions that have said nothing for so long are deleted; 0 keeps them."`
+	Boot           bootSettings      `yaml:"boot" doc:"How what was open is taken up at the start."`
+	AuditLog       string            `yaml:"audit_log" doc:"File of the audit log, - for standard error, off for none; without a word audit.jsonl in dir. In the file relative to its folder."`
+	LogLevel       string            `yaml:"log_level" enum:"debug|info|warn|error" doc:"What is logged, as JSON lines on standard error."`
+}
+
+type oidcSettings struct {
+	Issuer      string   `yaml:"issuer" doc:"The iss of tokens, where the issuer is asked for its keys."`
+	Audience    string   `yaml:"audience" doc:"The aud of tokens for this host."`
+	JWKS        string   `yaml:"jwks" doc:"Where the keys are, when the issuer has no discovery."`
+	Tenant      string   `yaml:"tenant" doc:"The tenant of all tokens."`
+	TenantClaim string   `yaml:"tenant_claim" doc:"The claim that says the tenant, in place of tenant."`
+	UserClaim   string   `yaml:"user_claim" doc:"The claim that says the user; without a word sub."`
+	ScopesClaim string   `yaml:"scopes_claim" doc:"The claim that says the scopes; without a word scope."`
+	Algorithms  []string `yaml:"algorithms" doc:"Of signatures; without a word RS256, ES256, EdDSA."`
+}
+
+// given tells that somebody wants JWTs.
+func (o *oidcSettings) given() bool {
+	return !reflect.ValueOf(*o).IsZero()
+}
+
+type limitSettings struct {
+	RequestsPerSecond float64 `yaml:"requests_per_second" doc:"Requests in a second."`
+	Burst             int     `yaml:"burst" doc:"Requests at once; 0 is a second's worth."`
+	Runs              int     `yaml:"runs" doc:"Runs in flight or waiting."`
+	Sessions          int     `yaml:"sessions" doc:"Sessions that exist."`
+	Streams           int     `yaml:"streams" doc:"Streams that are open at once."`
+	TokensPerDay      int64   `yaml:"tokens_per_day" doc:"Tokens of models, in a day (UTC)."`
+	CostPerDay        int64   `yaml:"cost_micro_usd_per_day" doc:"Millionths of a dollar, for models that have a price, in a day."`
+	BytesPerDay       int64   `yaml:"bytes_per_day" doc:"Bytes that the journal grows by, in a day."`
+}
+
+type tenant struct {
+	Limits limitSettings `yaml:"limits" doc:"Of this tenant."`
+}
+
+type bootSettings struct {
+	Off         bool `yaml:"off" doc:"Leave every session alone until it is opened."`
+	Concurrency int  `yaml:"concurrency" doc:"Sessions settled at once."`
+	PerSecond   int  `yaml:"per_second" doc:"Sessions begun in a second."`
+}
+
+func (l limitSettings) host() host.Limits {
+	return host.Limits{
+		RequestsPerSecond: l.RequestsPerSecond, Burst: l.Burst, Runs: l.Runs, Sessions: l.Sessions, Streams: l.Streams,
+		TokensPerDay: l.TokensPerDay, CostPerDay: l.CostPerDay, BytesPerDay: l.BytesPerDay,
+	}
+}
+
+func defaultSettings() settings {
+	return settings{
+		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
+		MaxConnections: host.DefaultMaxConnections, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
+	}
+}
+
+// loadSettings reads the file and the environment. Without a name the file may be
+// missing. All mistakes are told at once, with file, line and key.
+func (a *app) loadSettings(path string) (settings, error) {
+	s := defaultSettings()
+	if path == "" {
+		path = a.env("STILE_CONFIG")
+	}
+	named := path != ""
+	if !named {
+		path = settingsFile
+	}
+	b, err := readFile(path, maxSettingsBytes)
+	switch {
+	case err == nil:
+		err = s.parse(path, b)
+	case !named && errors.Is(err, os.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
+		return s, err
+	}
+	return s, errors.Join(s.environment(a.env), s.check(path))
+}
+
+// parse reads the file's bytes into s.
+func (s *settings) parse(path string, b []byte) error {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(b, &doc); err != nil {
+		return yamlError(path, err)
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	r := &settingsReader{file: path}
+	r.read("", doc.Content[0], reflect.ValueOf(s).Elem(), 0)
+	for _, p := range append([]*string{&s.Dir, &s.PassphraseFile}, pointers(s.Agents)...) {
+		*p = beside(path, *p)
+	}
+	if s.AuditLog != "" && s.AuditLog != "-" && s.AuditLog != "off" {
+		s.AuditLog = beside(path, s.AuditLog)
+	}
+	return errors.Join(r.wrong...)
+}
+
+func pointers(all []string) (out []*string) {
+	for i := range all {
+		out = append(out, &all[i])
+	}
+	return out
+}
+
+// beside is a path of the file as the working directory has it.
+func beside(file, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(file), path)
+}
+
+// yamlError places what the YAML library says of a text that is no YAML.
+func yamlError(path string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	e := &messages.Error{Code: messages.ErrConfig, File: path, Line: 1, Detail: text} // of the first line it names none
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if n, what, ok := strings.Cut(rest, ": "); ok {
+			if line, err := strconv.Atoi(n); err == nil {
+				e.Line, e.Detail = line, what
+			}
+		}
+	}
+	return e
+}
+
+type settingsReader struct {
+	file  string
+	wrong []error
+}
+
+func (r *settingsReader) refuse(n *yaml.Node, key, format string, args ...any) {
+	r.wrong = append(r.wrong, &messages.Error{Code: messages.ErrConfig, File: r.file, Line: n.Line, Col: n.Column, Field: key, Detail: fmt.Sprintf(format, args...)})
+}
+
+// maxSettingsDepth bounds how deep a value may be: settings have three levels.
+const maxSettingsDepth = 5
+
+// read takes a node to a value. An alias is read as what it names.
+func (r *settingsReader) read(key string, n *yaml.Node, v reflect.Value, depth int) {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		n = n.Alias
+	}
+	if depth > maxSettingsDepth {
+		r.refuse(n, key, "is deeper than settings are")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		r.entries(key, n, func(at, value *yaml.Node) {
+			f, ok := fieldOf(v, at.Value)
+			if !ok {
+				r.refuse(at, dotted(key, at.Value), "is no setting; there are %s", strings.Join(keysOf(v.Type()), ", "))
+				return
+			}
+			r.read(dotted(key, at.Value), value, f, depth+1)
+		})
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		r.entries(key, n, func(at, value *yaml.Node) {
+			one := reflect.New(v.Type().Elem()).Elem()
+			r.read(dotted(key, at.Value), value, one, depth+1)
+			v.SetMapIndex(reflect.ValueOf(at.Value), one)
+		})
+	case reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			r.refuse(n, key, "want a list")
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			r.read(key+"["+strconv.Itoa(i)+"]", item, v.Index(i), depth+1)
+		}
+	default:
+		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+			r.refuse(n, key, "want %s", kindText(v))
+			return
+		}
+		if v.Kind() == reflect.String && n.Tag != "!!str" && n.Style == 0 && n.Tag != "!!int" && n.Tag != "!!float" {
+			r.refuse(n, key, "want a text; put it in quotes")
+			return
+		}
+		if err := setText(v, n.Value); err != nil {
+			r.refuse(n, key, "want %s", kindText(v))
+		}
+	}
+}
+
+// entries gives the pairs of a mapping, each key once.
+func (r *settingsReader) entries(key string, n *yaml.Node, each func(at, value *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		r.refuse(n, key, "want settings by name")
+		return
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		at := n.Content[i]
+		if at.Kind != yaml.ScalarNode || at.Tag == "!!merge" {
+			r.refuse(at, key, "want the name of a setting")
+			continue
+		}
+		if seen[at.Value] {
+			r.refuse(at, dotted(key, at.Value), "is there twice")
+			continue
+		}
+		seen[at.Value] = true
+		each(at, n.Content[i+1])
+	}
+}
+
+func dotted(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}
+
+func nameOf(f reflect.StructField) string { return f.Tag.Get("yaml") }
+
+func fieldOf(v reflect.Value, name string) (reflect.Value, bool) {
+	for i := range v.NumField() {
+		if nameOf(v.Type().Field(i)) == name {
+			return v.Field(i), true
+		}
+	}
+	return reflect.Value{}, false
+}
+
+func keysOf(t reflect.Type) (names []string) {
+	for i := range t.NumField() {
+		names = append(names, nameOf(t.Field(i)))
+	}
+	return names
+}
+
+// kindText says what a value has to be.
+func kindText(v reflect.Value) string {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return "a duration such as 90s or 12h, not negative"
+	case v.Kind() == reflect.Bool:
+		return "true or false"
+	case v.Kind() == reflect.Float64:
+		return "a number, not negative"
+	case v.CanInt():
+		return "a whole number, not negative"
+	}
+	return "a text"
+}
+
+var errNoValue = errors.New("no value of its kind")
+
+// setText takes a text to a value, as the file and the environment have it.
+func setText(v reflect.Value, text string) error {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		d, err := time.ParseDuration(text)
+		if text == "0" {
+			d, err = 0, nil
+		}
+		if err != nil || d < 0 {
+			return errNoValue
+		}
+		v.SetInt(int64(d))
+	case v.Kind() == reflect.String:
+		v.SetString(text)
+	case v.Kind() == reflect.Bool:
+		b, ok := map[string]bool{"true": true, "false": false}[text]
+		if !ok {
+			return errNoValue
+		}
+		v.SetBool(b)
+	case v.Kind() == reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || f < 0 || f > 1e9 || f != f {
+			return errNoValue
+		}
+		v.SetFloat(f)
+	case v.CanInt():
+		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
+		if err != nil || n < 0 {
+			return errNoValue
+		}
+		v.SetInt(n)
+	case v.Kind() == reflect.Slice:
+		var all []string
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				all = append(all, part)
+			}
+		}
+		v.Set(reflect.ValueOf(all))
+	}
+	return nil
+}
+
+// setting is one that has a name in the environment.
+type setting struct {
+	key, env, doc string
+	choices       []string
+	value         reflect.Value
+}
+
+// each lists the settings in the order of the reference; what is in a map has no name in
+// the environment.
+func (s *settings) each() (all []setting) {
+	var walk func(prefix string, v reflect.Value)
+	walk = func(prefix string, v reflect.Value) {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			one := setting{key: dotted(prefix, nameOf(f)), doc: f.Tag.Get("doc"), value: v.Field(i)}
+			if enum := f.Tag.Get("enum"); enum != "" {
+				one.choices = strings.Split(enum, "|")
+			}
+			switch v.Field(i).Kind() {
+			case reflect.Struct:
+				walk(one.key, v.Field(i))
+				continue
+			case reflect.Map:
+			default:
+				one.env = "STILE_" + strings.ToUpper(strings.ReplaceAll(one.key, ".", "_"))
+			}
+			all = append(all, one)
+		}
+	}
+	walk("", reflect.ValueOf(s).Elem())
+	return all
+}
+
+// environment takes what variables say.
+func (s *settings) environment(env func(string) string) error {
+	var wrong []error
+	for _, one := range s.each() {
+		if one.env == "" || one.env == envJournal { // openShared reads that: it may hold a password
+			continue
+		}
+		if text := env(one.env); text != "" {
+			if err := setText(one.value, text); err != nil {
+				wrong = append(wrong, &messages.Error{Code: messages.ErrConfig, Field: one.env, Detail: "want " + kindText(one.value)})
+			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// check finds what no single value shows.
+func (s *settings) check(path string) error {
+	var wrong []error
+	refuse := func(field, detail string) {
+		wrong = append(wrong, &messages.Error{Code: messages.ErrConfig, File: path, Field: field, Detail: detail})
+	}
+	for _, one := range s.each() {
+		if len(one.choices) > 0 && !slices.Contains(one.choices, one.value.String()) {
+			refuse(one.key, "want "+strings.Join(one.choices, ", "))
+		}
+	}
+	if holdsPassword(s.Journal) {
+		refuse("journal", "a password in a file of settings is there for all to see; put it into $"+envJournal)
+	}
+	for name := range s.Tenants {
+		if err := (messages.SessionKey{Tenant: name, User: "x", ID: "x"}).Validate(); err != nil {
+			refuse("tenants."+name, "is no name of a tenant")
+		}
+	}
+	if s.Grace > maxGrace {
+		refuse("grace", "is more than an hour")
+	}
+	return errors.Join(wrong...)
+}

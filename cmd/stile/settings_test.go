@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+func envOf(pairs ...string) func(string) string {
+	m := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) string { return m[name] }
+}
+
+// What the environment says goes before the file, that before the defaults; paths of the
+// file are seen from its folder.
+func TestSettings(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, dir, "stile.yaml", `
+agents: [a.yaml, /abs/b.yaml]
+dir: data
+listen: 127.0.0.1:9000
+auth: tokens
+grace: 30s
+max_runs: 7
+limits: {requests_per_second: 2.5, runs: 3}
+tenants:
+  acme: {limits: {runs: 9, tokens_per_day: 1000000}}
+oidc:
+  issuer: https://id.example
+  algorithms: [RS256]
+audit_log: log/audit.jsonl
+boot: {off: true}
+log_level: debug
+`)
+	a := &app{console: console{env: envOf("STILE_LISTEN", "127.0.0.1:9001", "STILE_LIMITS_RUNS", "4", "STILE_HOSTS", "a.example, b.example", "STILE_BOOT_OFF", "false", "STILE_RETENTION", "720h")}}
+	s, err := a.loadSettings(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaultSettings()
+	want.Agents, want.Dir = []string{filepath.Join(dir, "a.yaml"), "/abs/b.yaml"}, filepath.Join(dir, "data")
+	want.Listen, want.Auth, want.Grace, want.MaxRuns = "127.0.0.1:9001", "tokens", 30*time.Second, 7
+	want.Limits = limitSettings{RequestsPerSecond: 2.5, Runs: 4}
+	want.Tenants = map[string]tenant{"acme": {limitSettings{Runs: 9, TokensPerDay: 1000000}}}
+	want.OIDC = oidcSettings{Issuer: "https://id.example", Algorithms: []string{"RS256"}}
+	want.AuditLog, want.LogLevel = filepath.Join(dir, "log/audit.jsonl"), "debug"
+	want.Hosts, want.Retention = []string{"a.example", "b.example"}, 720*time.Hour
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("%+v, want\n%+v", s, want)
+	}
+	a.env = envOf("STILE_CONFIG", path)
+	if s, err = a.loadSettings(""); err != nil || s.MaxRuns != 7 {
+		t.Errorf("by STILE_CONFIG: %+v, %v", s, err)
+	}
+	a.env = envOf()
+	if s, err = a.loadSettings(""); err != nil || !reflect.DeepEqual(s, defaultSettings()) {
+		t.Errorf("without a file: %+v, %v", s, err)
+	}
+}
+
+// Every mistake is told, with file, line and key.
+func TestSettingsRefused(t *testing.T) {
+	path := write(t, t.TempDir(), "stile.yaml", `listne: x
+listen: [a]
+grace: soon
+max_runs: -1
+limits:
+  runs: 1.5
+  rnus: 2
+memory: yes
+tenants: {"a:b": {limits: {}}}
+auth: maybe
+agents: a.yaml
+oidc: 7
+listen: again
+max_streams: ~
+boot: {off: [true]}
+log_level: true
+`)
+	a := &app{console: console{env: envOf("STILE_MAX_STREAMS", "many")}}
+	_, err := a.loadSettings(path)
+	text := err.Error()
+	for _, want := range []string{
+		":1:1: listne: ", ":2:9: listen: ", ":3:8: grace: ", ":4:11: max_runs: ", ":6:9: limits.runs: ", ":7:3: limits.rnus: ", ":8:9: memory: ", ":11:9: agents: ",
+		":12:7: oidc: ", ":13:1: listen: ", ":14:14: max_streams: ", ":15:13: boot.off: ", ":16:12: log_level: ",
+	} {
+		if !strings.Contains(text, path+want+"ERR_CONFIG") {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, c := range []struct{ text, want string }{
+		{"a: [", ":1"},
+		{"a: b: c", ":1"},
+		{"\tx: 1", ":1"},
+		{"auth: maybe", "auth: ERR_CONFIG: want auto, tokens, none"},
+		{"tenants: {\"a:b\": {}}", "tenants.a:b"},
+		{"- a", "want settings by name"},
+		{"limits: {<<: {runs: 1}}", "name of a setting"},
+		{strings.Repeat("a: {", 200), ":1"},
+		{"x: &a [*a]", "x: ERR_CONFIG"},
+		{"hosts: &a [*a]", "hosts[0]"},
+	} {
+		path := write(t, t.TempDir(), "s.yaml", c.text)
+		if _, err := (&app{console: console{env: envOf()}}).loadSettings(path); messages.CodeOf(err) != messages.ErrConfig && !strings.Contains(fmt.Sprint(err), "ERR_CONFIG") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+	a.env = envOf("STILE_MAX_STREAMS", "many", "STILE_MEMORY", "1", "STILE_GRACE", "-1s")
+	if _, err := a.loadSettings(""); err == nil || strings.Count(err.Error(), "ERR_CONFIG") != 3 {
+		t.Errorf("%v", err)
+	}
+	if _, err := a.loadSettings("nowhere.yaml"); messages.CodeOf(err) != messages.ErrConfig {
+		t.Errorf("%v", err)
+	}
+}
+
+// The reference is made of the settings.
+func TestSettingsReference(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "settings.md")
+	got := settingsReference()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || string(want) != got {
+		t.Errorf("docs/settings.md is not what the settings are (%v): go test ./cmd/stile -run TestSettingsReference -update", err)
+	}
+	defaults := defaultSettings()
+	for _, one := range defaults.each() {
+		if one.doc == "" || !strings.HasSuffix(one.doc, ".") {
+			t.Errorf("%s has no sentence", one.key)
+		}
+	}
+}
+
+func FuzzSettings(f *testing.F) {
+	f.Add([]byte("agents: [a.yaml]\nlimits: {runs: 1}\n"))
+	f.Add([]byte("tenants: {a: {limits: {runs: 1}}}\nx: &a [*a]\n"))
+	f.Add([]byte("grace: 10s\nmemory: true"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := defaultSettings()
+		if err := s.parse("f.yaml", b); err == nil {
+			for _, one := range s.each() {
+				if one.value.CanInt() && one.value.Int() < 0 {
+					t.Errorf("%s is %d", one.key, one.value.Int())
+				}
+			}
+		}
+	})
+}

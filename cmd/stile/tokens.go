@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// tokenFile is the name of the file of tokens in the data directory.
+const tokenFile = "tokens.json"
+
+// Who may ask a host.
+const (
+	authAuto   = "auto"
+	authTokens = "tokens"
+	authNone   = "none"
+)
+
+func (a *app) tokens() (*access.Tokens, error) {
+	return access.Open(filepath.Join(a.dir, tokenFile), access.Options{})
+}
+
+// access is how a host tells who calls; nil when everybody is the local user.
+func (a *app) access(s *settings) (access.Authenticator, error) {
+	_, err := os.Stat(filepath.Join(a.dir, tokenFile))
+	none := errors.Is(err, fs.ErrNotExist)
+	var jwts access.Authenticator
+	if s.OIDC.given() {
+		o := s.OIDC
+		if jwts, err = access.NewIssuer(access.Issuer{
+			URL: o.Issuer, Audience: o.Audience, JWKS: o.JWKS, Tenant: o.Tenant, TenantClaim: o.TenantClaim, UserClaim: o.UserClaim, ScopesClaim: o.ScopesClaim, Algorithms: o.Algorithms,
+		}); err != nil {
+			var e *messages.Error
+			if errors.As(err, &e) {
+				placed := *e
+				placed.Field = "oidc." + e.Field
+				err = &placed
+			}
+			return nil, err
+		}
+	}
+	switch {
+	case s.Auth == authNone && jwts != nil:
+		return nil, configError("auth", "none goes not together with oidc")
+	case s.Auth == authNone:
+		return nil, nil
+	case s.Auth == authTokens && none && jwts == nil:
+		return nil, configError("auth", "there are no tokens in "+a.dir+"; stile tokens create makes one")
+	case s.Auth != authTokens && s.Auth != authAuto:
+		return nil, configError("auth", "want auto, tokens or none")
+	case none:
+		return jwts, nil
+	}
+	toks, err := a.tokens()
+	if err != nil || jwts == nil {
+		return toks, err
+	}
+	return access.First(toks, jwts), nil
+}
+
+func (a *app) tokensCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tokens",
+		Short: "Make, list and revoke the tokens of callers",
+		Long: `Tokens tell a host who calls: a tenant and a user, and what they may do. A token is
+shown once, when it is made; what is kept in the data directory does not give it away.
+A running host takes changes up at once. The scopes:
+  read      agents, sessions, their events and exports
+  submit    begin and fork sessions, submit, cancel
+  approve   answer for calls that wait
+  admin     delete sessions; has read, submit and approve in it
+  users     act for any user of the tenant, named by X-Stile-User
+  metrics   /metrics, the numbers of all tenants`,
+		Example: `  stile tokens create --tenant acme --user ann --scope read,submit
+  stile tokens list
+  stile tokens revoke 5f3a0c9be214`,
+		Args: cobra.NoArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(a.tokensCreateCommand(), a.tokensListCommand(), a.tokensRevokeCommand())
+	for _, c := range cmd.Commands() {
+		a.dirFlag(c)
+	}
+	return cmd
+}
+
+// defaultTokenLife is how long a token is good for unless something else is said.
+const defaultTokenLife = 90 * 24 * time.Hour
+
+func (a *app) tokensCreateCommand() *cobra.Command {
+	var wish access.Wish
+	life := defaultTokenLife
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a token, and show it this once",
+		Long: `Makes a token and prints it, alone, to standard output. It cannot be shown again.
+Hosts that use this directory ask for tokens from the next start on.`,
+		Example: `  stile tokens create --tenant acme --user ann --scope read,submit > ann.token
+  stile tokens create --scope metrics --note prometheus --expires 0`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(context.Context, []string) error { return a.tokensCreate(wish, life) }),
+	}
+	cmd.Flags().StringVar(&wish.Tenant, "tenant", "local", "the tenant whose sessions it reaches")
+	cmd.Flags().StringVar(&wish.User, "user", "local", "the user of the tenant")
+	cmd.Flags().StringSliceVar(&wish.Scopes, "scope", []string{"read", "submit", "approve"}, "what it may do")
+	cmd.Flags().StringVar(&wish.Note, "note", "", "what it is for, as tokens list shows it")
+	cmd.Flags().DurationVar(&life, "expires", life, "how long it is good for; 0 is for ever")
+	return cmd
+}
+
+func (a *app) tokensCreate(wish access.Wish, life time.Duration) error {
+	if life < 0 {
+		return configError("expires", "is not negative")
+	}
+	if life > 0 {
+		wish.Expires = time.Now().Add(life).Truncate(time.Second)
+	}
+	toks, err := a.tokens()
+	if err != nil {
+		return err
+	}
+	secret, tok, err := toks.Create(wish)
+	if err != nil {
+		return err
+	}
+	if err := a.tokenAudit("create-token", tok, "scopes "+scopesText(tok.Scopes)+", "+untilText(tok.Expires)); err != nil {
+		// Nobody has seen it: it must not stay good unrecorded.
+		_, undo := toks.Revoke(tok.ID)
+		return errors.Join(err, undo)
+	}
+	fmt.Fprintf(a.err, "stile: token %s of %s:%s, %s, %s\n", tok.ID, tok.Tenant, tok.User, scopesText(tok.Scopes), untilText(tok.Expires))
+	_, err = fmt.Fprintln(a.out, secret)
+	return err
+}
+
+// tokenAudit leaves a line in the audit log of the data directory.
+func (a *app) tokenAudit(action string, tok access.Token, detail string) error {
+	path := filepath.Join(a.dir, auditFile)
+	err := host.WriteAudit(host.AuditFile(path), host.AuditEntry{
+		At: time.Now(), Token: "command by " + userName(), Tenant: tok.Tenant, User: tok.User, Action: action, Detail: strings.TrimSpace("token " + tok.ID + " " + detail),
+	})
+	if err != nil {
+		return unwritable(path, err)
+	}
+	return nil
+}
+
+func untilText(at time.Time) string {
+	if at.IsZero() {
+		return "for ever"
+	}
+	return "until " + at.Format(time.RFC3339)
+}
+
+func scopesText(all []access.Scope) string {
+	var names []string
+	for _, s := range all {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ",")
+}
+
+func (a *app) tokensListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the tokens, without their secrets",
+		Example: `  stile tokens list --json`,
+		Args:    cobra.NoArgs,
+		RunE:    a.do(func(context.Context, []string) error { return a.tokensList(asJSON) }),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a token")
+	return cmd
+}
+
+// tokenJSON is a token in a list.
+type tokenJSON struct {
+	ID      string         `json:"id"`
+	Tenant  string         `json:"tenant"`
+	User    string         `json:"user"`
+	Scopes  []access.Scope `json:"scopes"`
+	State   string         `json:"state"` // good, expired or revoked
+	Created time.Time      `json:"created"`
+	Expires *time.Time     `json:"expires,omitempty"`
+	Revoked *time.Time     `json:"revoked,omitempty"`
+	Note    string         `json:"note,omitempty"`
+}
+
+func (a *app) tokensList(asJSON bool) error {
+	toks, err := a.tokens()
+	if err != nil {
+		return err
+	}
+	all, err := toks.List()
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if !asJSON {
+		fmt.Fprintln(w, "TOKEN\tTENANT\tUSER\tSCOPES\tSTATE\tEXPIRES\tNOTE")
+	}
+	for _, tok := range all {
+		line := tokenJSON{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, Scopes: tok.Scopes, State: "good", Created: tok.Created, Note: tok.Note}
+		until := "-"
+		if !tok.Expires.IsZero() {
+			line.Expires, until = &tok.Expires, tok.Expires.Format(time.RFC3339)
+			if !time.Now().Before(tok.Expires) {
+				line.State = "expired"
+			}
+		}
+		if !tok.Revoked.IsZero() {
+			line.Revoked, line.State = &tok.Revoked, "revoked"
+		}
+		if asJSON {
+			if err := a.writeJSON(line); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", tok.ID, tok.Tenant, tok.User, scopesText(tok.Scopes), line.State, until, harmless(tok.Note))
+	}
+	return w.Flush()
+}
+
+func (a *app) tokensRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "Refuse a token from now on",
+		Long:    `Refuses a token from now on, at running hosts too. Streams that it opened end within 15 seconds.`,
+		Example: `  stile tokens revoke 5f3a0c9be214`,
+		Args:    cobra.ExactArgs(1),
+		RunE: a.do(func(_ context.Context, args []string) error {
+			toks, err := a.tokens()
+			if err != nil {
+				return err
+			}
+			tok, err := toks.Revoke(args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.tokenAudit("revoke-token", tok, ""); err != nil {
+				return err // it is revoked all the same
+			}
+			_, err = fmt.Fprintf(a.out, "%s of %s:%s is revoked since %s\n", tok.ID, tok.Tenant, tok.User, tok.Revoked.Format(time.RFC3339))
+			return err
+		}),
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A token is shown once; what lists and keeps it does not give it away; and it is told
+// apart from one that was revoked.
+func TestTokens(t *testing.T) {
+	dir := t.TempDir()
+	made := stileDo(t, "tokens", "create", "--dir", dir, "--tenant", "acme", "--user", "ann", "--scope", "read,submit", "--note", "laptop\x1b[31m")
+	secret := strings.TrimSpace(made.out)
+	if made.status != 0 || !strings.HasPrefix(secret, "stile_") || strings.Contains(made.err, secret) {
+		t.Fatalf("%+v", made)
+	}
+	must(t, "tokens", "create", "--dir", dir, "--scope", "metrics", "--expires", "0")
+	list := must(t, "tokens", "list", "--dir", dir)
+	holds(t, list, "TOKEN", "acme", "ann", "read,submit", "good", "local", "metrics", "good", "-")
+	if strings.Contains(list, secret[len(secret)-20:]) || strings.Contains(list, "\x1b") {
+		t.Errorf("%s", list)
+	}
+	var first struct{ ID, State, Tenant string }
+	if err := json.Unmarshal([]byte(strings.Split(must(t, "tokens", "list", "--dir", dir, "--json"), "\n")[0]), &first); err != nil || first.Tenant != "acme" || first.State != "good" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	holds(t, must(t, "tokens", "revoke", first.ID, "--dir", dir), first.ID, "acme:ann", "revoked")
+	holds(t, must(t, "tokens", "list", "--dir", dir), "revoked", "good")
+	audit, err := os.ReadFile(filepath.Join(dir, "audit.jsonl"))
+	if err != nil || strings.Contains(string(audit), secret) {
+		t.Errorf("%s, %v", audit, err)
+	}
+	holds(t, string(audit), `"tenant":"acme"`, `"action":"create-token"`, "read,submit", `"action":"create-token"`, "metrics", `"action":"revoke-token"`, first.ID)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"tokens", "revoke", "nobody", "--dir", dir}, "no token"},
+		{[]string{"tokens", "create", "--dir", dir, "--scope", "root"}, "no scope"},
+		{[]string{"tokens", "create", "--dir", dir, "--tenant", "a:b"}, "tenant"},
+		{[]string{"tokens", "create", "--dir", dir, "--expires", "-1h"}, "expires"},
+		{[]string{"serve", "../../examples/plain/agent.yaml", "--dir", t.TempDir(), "--auth", "tokens"}, "there are no tokens"},
+		{[]string{"serve", "../../examples/plain/agent.yaml", "--dir", dir, "--auth", "maybe"}, "want auto, tokens or none"},
+		{[]string{"serve", "../../examples/plain/agent.yaml", "--dir", dir, "--auth", "none", "--listen", "0.0.0.0:0"}, "does not authenticate"},
+	} {
+		if a := stileDo(t, c.args...); a.status != 2 || !strings.Contains(a.err, c.want) {
+			t.Errorf("%q: status %d, %s", c.args, a.status, a.err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tokens.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a := stileDo(t, "serve", "../../examples/plain/agent.yaml", "--dir", dir); a.status != 2 || !strings.Contains(a.err, "tokens.json") {
+		t.Errorf("a damaged file: %+v", a)
+	}
+}
