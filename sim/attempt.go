@@ -102,6 +102,9 @@ func (a *attempt) goOn() turn.Input {
 		a.deed.happen()
 		return nil
 	}
+	if a.start.Type == messages.TypeInternal {
+		return finish(a.s.does(a.start))
+	}
 	n := w.rnd.IntN(3)
 	if a.s.client.stubborn {
 		n = 0

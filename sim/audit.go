@@ -34,18 +34,20 @@ type audit struct {
 	chunk int64 // seq of the last one
 
 	rules *turn.Rules
-	queue []int64 // runs that wait, in the order in which they begin
+	line
+	passes
+	store
 	// withdrawn runs: 1 when a rollback takes them back, 2 when it is recorded.
 	withdrawn map[int64]int
-	inputs    map[int64]*messages.Input // of all runs
-	input     *messages.Input           // of the open run
-	turns     int64                     // of the open run
-	actions   int64                     // started, of the open run
-	digest    messages.Digest           // of the last counted turn of the run
-	same      int                       // counted turns in a row that have it
-	after     *messages.TurnDecided     // the record before, when it was a decision
-	resumed   int                       // turns of the run that a restart ended
-	loops     loops                     // of the run
+	input     *messages.Input       // of the open run
+	turns     int64                 // of the open run
+	lost      int64                 // of them, those that a restart ended
+	actions   int64                 // started, of the open run
+	digest    messages.Digest       // of the last counted turn of the run
+	same      int                   // counted turns in a row that have it
+	after     *messages.TurnDecided // the record before, when it was a decision
+	resumed   int                   // turns of the run that a restart ended
+	loops     loops                 // of the run
 
 	streams bool // the dialect acts while a reply streams
 	document
@@ -63,6 +65,8 @@ type act struct {
 	startTS  time.Time
 	key      string
 	denied   bool
+	asked    bool // the gate was
+	parked   bool // and somebody is asked
 	run      int64
 	again    int // attempts that followed one that failed
 	node
@@ -70,8 +74,10 @@ type act struct {
 
 func (c *client) newAudit() *audit {
 	return &audit{
-		inputs: map[int64]*messages.Input{}, waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}, shown: map[string]messages.Digest{}, withdrawn: map[int64]int{},
+		line:    line{joined: map[int64]bool{}, moved: map[int64]int64{}, of: map[int64]int64{}, written: map[int64]*messages.Input{}, join: c.dialect.joinOf},
+		waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}, shown: map[string]messages.Digest{}, withdrawn: map[int64]int{},
 		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
+		store:    store{vars: map[string]string{}, had: map[string]map[string]bool{}},
 		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
 }
@@ -107,22 +113,15 @@ func (a *audit) apply(r *messages.Record) error {
 			return errors.New("not the first record")
 		}
 	case *messages.Input:
-		if a.waiting[r.Run] || a.over[r.Run] != 0 || r.Run != int64(len(a.waiting)+len(a.over)+1) || r.Turn != 0 {
-			return fmt.Errorf("run ordinal %d", r.Run)
-		}
-		a.waiting[r.Run], a.inputs[r.Run] = true, b
-		a.enqueue(r, b)
+		return a.accepts(r, b)
 	case *messages.RunBegin:
-		if a.run != 0 || !a.waiting[r.Run] || r.Turn != 0 {
-			return fmt.Errorf("run %d begins, %d is open", r.Run, a.run)
+		if err := a.begins(r, b); err != nil {
+			return err
 		}
-		if a.queue[0] != r.Run {
-			return fmt.Errorf("run %d begins before run %d", r.Run, a.queue[0])
-		}
-		a.queue = a.queue[1:]
-		a.run, a.input, a.turns, a.actions, a.digest, a.same = r.Run, a.inputs[r.Run], 0, 0, messages.Digest{}, 0
+		a.run, a.turns, a.lost, a.actions, a.digest, a.same = r.Run, 0, 0, 0, messages.Digest{}, 0
 		a.resumed, a.loops = 0, loops{}
 		a.past, a.values, a.acts = map[string]*act{}, map[string]int64{}, nil
+		a.passes = passes{first: map[string]bool{}}
 	case *messages.RunEnd:
 		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] != 0 {
 			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
@@ -133,8 +132,10 @@ func (a *audit) apply(r *messages.Record) error {
 		if a.run == r.Run && a.withdrawn[r.Run] == 1 {
 			return fmt.Errorf("run %d was taken back, and its end comes first", r.Run)
 		}
+		if err := a.leaves(r, b); err != nil {
+			return err
+		}
 		delete(a.waiting, r.Run)
-		a.queue = slices.DeleteFunc(a.queue, func(run int64) bool { return run == r.Run })
 		a.over[r.Run] = r.Seq
 		if a.run == r.Run {
 			a.run = 0
@@ -148,6 +149,9 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		if a.cancelled[r.Run] != 0 {
 			return fmt.Errorf("run %d was cancelled and goes on", r.Run)
+		}
+		if err := a.goesOn(b); err != nil {
+			return err
 		}
 		a.turn, a.lastTurn, a.nonce, a.begin = r.Turn, r.Turn, b.Nonce, r.Seq
 		a.suspended, a.restores, a.broken, a.questions, a.turnSeq = false, 0, false, map[string]string{}, r.Seq
@@ -167,6 +171,9 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("decision %q %q of turn %d", b.Decision, b.Reason, b.TurnIndex)
 		}
 		if err := a.justified(b); err != nil {
+			return err
+		}
+		if err := a.passed(b); err != nil {
 			return err
 		}
 		a.turn, a.after = 0, b
@@ -190,6 +197,7 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("approval of action %s", b.ID)
 		}
 		c.denied, c.approved = b.State != messages.GateApprove, b.State == messages.GateApprove
+		c.parked = c.parked || b.Approval != ""
 		if b.Approval != "" {
 			if asks := b.State == messages.GateConfirm; asks == (a.questions[b.Approval] != "") {
 				return fmt.Errorf("question %s is asked or answered twice", b.Approval)
@@ -249,6 +257,9 @@ func (a *audit) apply(r *messages.Record) error {
 		if b.Attempt == 1 {
 			a.actions++
 		}
+		if err := a.token(c); err != nil {
+			return err
+		}
 		if a.rules != nil && a.rules.Limits.Actions > 0 && a.actions > a.rules.Limits.Actions {
 			return fmt.Errorf("action %s is the run's %dth, the limit is %d", b.ID, a.actions, a.rules.Limits.Actions)
 		}
@@ -265,6 +276,11 @@ func (a *audit) apply(r *messages.Record) error {
 			return err
 		}
 		c.ended, c.state = true, b.State
+		if c.typ == messages.TypeInternal && b.State == messages.ActionOK {
+			if err := a.stores(c); err != nil {
+				return err
+			}
+		}
 		if c.class != messages.Pure {
 			a.loops.turn = append(a.loops.turn, fmt.Sprintf("%q %q %s %q", c.name, c.args, b.State, b.Result))
 		}
@@ -291,12 +307,20 @@ func (a *audit) apply(r *messages.Record) error {
 			return err
 		}
 		return inTurn()
+	case *messages.Retract:
+		if err := a.replaces(b); err != nil {
+			return err
+		}
+		return inTurn()
 	case *messages.ParseFault:
 		if err := a.fault(b); err != nil {
 			return err
 		}
 		return inTurn()
 	case *messages.Control:
+		if b.What == messages.ControlTimer && b.Name == turn.ClockDebounce.String() {
+			return a.windowOver(r)
+		}
 		if b.What != messages.ControlCancel {
 			a.broken = a.broken || b.What != messages.ControlModelError && b.Code != ""
 			a.stopped = a.stopped || b.What != messages.ControlModelError
@@ -307,7 +331,7 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		a.cancelled[r.Run] = r.Seq
 	case *messages.RunWithdrawn:
-		if r.Run != a.run || a.turn != 0 || b.By <= r.Run || a.inputs[b.By] == nil || a.inputs[b.By].Policy != messages.Rollback || a.withdrawn[r.Run] == 2 {
+		if r.Run != a.run || a.turn != 0 || !a.rollsBack(b.By) || a.withdrawn[r.Run] == 2 {
 			return fmt.Errorf("run %d is taken back for run %d", r.Run, b.By)
 		}
 		a.withdrawn[r.Run] = 2
@@ -320,28 +344,6 @@ func (a *audit) apply(r *messages.Record) error {
 		return inTurn()
 	}
 	return nil
-}
-
-// enqueue takes a run to where it waits: one that supersedes goes before all that do
-// not, and cancels the run in flight (design.md §9).
-func (a *audit) enqueue(r *messages.Record, b *messages.Input) {
-	at := len(a.queue)
-	if b.Policy.Supersedes() {
-		if at = 0; a.run == 0 {
-			at = min(1, len(a.queue)) // the first is about to begin
-		} else {
-			if a.cancelled[a.run] == 0 {
-				a.cancelled[a.run] = r.Seq
-			}
-			if b.Policy == messages.Rollback && a.withdrawn[a.run] == 0 {
-				a.withdrawn[a.run] = 1
-			}
-		}
-		for at < len(a.queue) && a.inputs[a.queue[at]].Policy.Supersedes() {
-			at++
-		}
-	}
-	a.queue = slices.Insert(a.queue, at, r.Run)
 }
 
 // follows checks what comes right behind a decision: its consequence.
@@ -379,6 +381,7 @@ func (a *audit) guarded(b *messages.TurnDecided) error {
 	looping := a.loops.count()
 	if b.Resumed && !a.broken {
 		a.resumed++
+		a.lost++
 	}
 	if a.rules == nil {
 		return nil
@@ -403,8 +406,8 @@ func (a *audit) guarded(b *messages.TurnDecided) error {
 	if a.same >= n {
 		return fmt.Errorf("CONTINUE after %d turns of the same output, the limit is %d", a.same, n)
 	}
-	if most := a.rules.MaxTurns; most > 0 && a.turns >= most {
-		return fmt.Errorf("CONTINUE in turn %d of the run, the limit is %d", a.turns, most)
+	if most := a.rules.MaxTurns; most > 0 && a.turns-a.lost >= most {
+		return fmt.Errorf("CONTINUE in turn %d of the run, %d of them lost, the limit is %d", a.turns, a.lost, most)
 	}
 	return nil
 }

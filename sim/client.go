@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash"
@@ -37,6 +38,8 @@ type client struct {
 	stubborn bool   // its model likes to say again what it said
 	reply    []byte // what it said
 	habit    string // a statement that opens every program of it
+
+	favours messages.Policy // of its users, "" for none
 
 	careful bool                           // some of its actions want confirmation
 	gates   map[string]messages.GateAnswer // what the gate said, by action; once approve, always
@@ -76,6 +79,7 @@ func (w *world) newClient(n int) *client {
 	}
 	c.sid = c.key.SID()
 	c.careful, c.gates = w.rnd.IntN(2) == 0, map[string]messages.GateAnswer{}
+	c.favours = []messages.Policy{"", "", "", messages.Merge, messages.Debounce, messages.Interrupt}[w.rnd.IntN(6)]
 	switch c.stubborn = w.rnd.IntN(5) == 0; w.rnd.IntN(8) {
 	case 0:
 		c.habit = "  call tool.w.look(\"again\", 1)\n"
@@ -104,10 +108,10 @@ func (w *world) newClient(n int) *client {
 	return c
 }
 
-// policies are what a submit may say; the last one nobody knows. merge and debounce,
-// under which inputs become one, are not simulated.
+// policies are what a submit may say; the last one nobody knows.
 var policies = []messages.Policy{
-	"", "", messages.Enqueue, messages.Enqueue, messages.Enqueue, messages.Reject, messages.Reject, messages.Interrupt, messages.Rollback, "odd",
+	"", "", messages.Enqueue, messages.Enqueue, messages.Enqueue, messages.Reject, messages.Reject, messages.Interrupt, messages.Rollback,
+	messages.Merge, messages.Merge, messages.Debounce, messages.Debounce, "odd",
 }
 
 // ask has a user do something, at the door of h.
@@ -135,9 +139,13 @@ func (c *client) ask(h *host) {
 	if c.approve(s, a, handle) {
 		return
 	}
+	policy := policies[w.rnd.IntN(len(policies))]
+	if c.favours != "" && w.rnd.IntN(2) == 0 {
+		policy = c.favours
+	}
 	in := messages.Input{
 		Text: "hello " + fmt.Sprint(w.rnd.IntN(100)), User: "u",
-		Policy: policies[w.rnd.IntN(len(policies))],
+		Policy: policy,
 		Key:    []string{"", "", fmt.Sprintf("k%d", w.rnd.IntN(40))}[w.rnd.IntN(3)],
 	}
 	in, err := c.dialect.input(in)
@@ -225,6 +233,9 @@ func (c *client) answered(s *shell, e *turn.Answer) {
 		return
 	}
 	a.run, a.seq, a.joined = e.Run, e.Seq, e.Joined
+	if !e.Joined && e.Merged != s.audit.joined[e.Seq] {
+		c.w.violated("order", "input %d is answered as joining run %d: %v", e.Seq, e.Run, e.Merged)
+	}
 	c.promised = append(c.promised, a)
 }
 
@@ -318,11 +329,15 @@ func (c *client) judge(sum hash.Hash) {
 		line = append(journal.AppendRecord(line[:0], r), '\n')
 		sum.Write(line)
 		switch b := r.Body.(type) {
+		case *messages.RunBegin:
+			w.stats.Gathered += int64(len(b.Merged))
+		case *messages.TurnBegin:
+			w.stats.Merged += int64(len(b.Merged))
 		case *messages.RunEnd:
 			ends[r.Run]++
 			w.stats.Runs++
 		case *messages.Input:
-			inputs[r.Run] = r
+			inputs[r.Seq] = r
 		case *messages.TurnDecided:
 			w.stats.Turns++
 			w.stats.Decisions[b.Decision]++
@@ -337,6 +352,8 @@ func (c *client) judge(sum hash.Hash) {
 			if strings.HasPrefix(b.Detail, "diverged") && w.weather.repeat == 0 && w.weather.fault == 0 {
 				w.violated("projection", "turn %d was restored and %s", r.Turn, b.Detail)
 			}
+		case *messages.Retract:
+			w.stats.Replaced++
 		case *messages.TurnRestored:
 			w.stats.Restored++
 		case *messages.TurnSuspended:
@@ -351,6 +368,8 @@ func (c *client) judge(sum hash.Hash) {
 			}
 			if r.Turn != a.turn {
 				w.stats.Detached++
+			} else if c := a.calls[b.ID]; c != nil && c.typ == messages.TypeInternal && b.State == messages.ActionOK {
+				w.stats.Stored++
 			}
 		case *messages.ActionStarted:
 			if b.Failure != "" && b.Failure != "crash" {
@@ -366,12 +385,14 @@ func (c *client) judge(sum hash.Hash) {
 		w.violated("rest", "session %d is at rest and %d runs have no end", c.n, len(a.waiting))
 	}
 	for _, p := range c.promised {
-		in := inputs[p.run]
-		if in == nil || in.Seq != p.seq || !p.joined && !sameInput(in.Body.(*messages.Input), &p.in) {
+		in := inputs[p.seq]
+		if in == nil || in.Run != p.run && a.moved[p.seq] != p.run || !p.joined && !sameInput(in.Body.(*messages.Input), &p.in) {
 			w.violated("forgotten", "run %d of session %d was accepted as record %d and is not there", p.run, c.n, p.seq)
 		}
-		if ends[p.run] != 1 {
-			w.violated("rest", "run %d of session %d has %d ends", p.run, c.n, ends[p.run])
+		for _, run := range []int64{p.run, cmp.Or(a.moved[p.seq], p.run)} {
+			if ends[run] != 1 {
+				w.violated("rest", "run %d of session %d has %d ends", run, c.n, ends[run])
+			}
 		}
 	}
 }

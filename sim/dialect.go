@@ -6,6 +6,7 @@ import (
 	"github.com/seed14be6753/stile/parse/aeiou"
 	"github.com/seed14be6753/stile/parse/cogency"
 	"github.com/seed14be6753/stile/parse/cortex"
+	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/parse/plain"
 )
 
@@ -22,7 +23,9 @@ var dialects = []dialect{
 	{aeiou.Dialect{}, 6, (*author).program},
 	{plain.Dialect{}, 1, (*author).talk},
 	{cortex.Dialect{}, 5, (*author).stream},
+	{cortex.Dialect{Cut: true}, 2, (*author).stream},
 	{cogency.Dialect{}, 2, (*author).batch},
+	{kitsu.Dialect{}, 2, (*author).companion},
 }
 
 func (w *world) pickDialect() *dialect {

@@ -5,10 +5,10 @@
 // dialects, the interpreter, journal.Writer, Sealer and Judge – and of what stands
 // around it, simulated: two hosts with clocks of their own, a disk that loses,
 // tears and reorders what was not synced, a model that writes at random, tools
-// that fail, hang, panic and answer late, users who submit twice, cancel, and
-// supersede what they asked. One random sequence decides what happens next. The model
-// speaks the dialects of dialect.go: programs, plain text, and replies that are acted
-// on while they stream, whose actions depend on each other.
+// that fail, hang, panic and answer late, users who submit twice, cancel,
+// supersede what they asked, and add to it. One random sequence decides what happens
+// next. The model speaks the dialects of dialect.go: programs, plain text, replies that
+// are acted on while they stream, whose actions depend on each other, and action tokens.
 //
 // Invariants held after every step (the names are those of a Failure):
 //
@@ -19,8 +19,13 @@
 //	fence          a batch is accepted if and only if it continues the head, and
 //	               an owner that was superseded is told so
 //	history        one decision per turn, one end per action and run, in order; an
-//	               action begins when all it depends on is fulfilled, and is skipped
-//	               only for a reason that stands in the records (graph.go)
+//	               action begins when all it depends on is fulfilled and a slot is
+//	               free, not before and not later, and is skipped only for a reason
+//	               that stands in the records; a text is what the model wrote, but
+//	               for its references (graph.go); inputs begin runs, join them and
+//	               wait as their policies say (busy.go); a pass of kitsu follows what
+//	               was done, takes its place, and there are so many (companion.go);
+//	               a session's variables are what recorded ends made them (variable.go)
 //	chain          the journal's chain verifies and its head summarises it
 //	projection     the machine's state is the fold of the encoded records, and
 //	               snapshot and tail give the same as all records

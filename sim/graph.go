@@ -42,6 +42,7 @@ type node struct {
 	found     map[string]*act // of these, what was known when it was declared; nil for a refused block
 	refs      []string        // names that its parameters refer to
 	written   string          // the parameters, references as they were written
+	forgotten bool            // by its key
 	state     messages.ActionState
 	value     string
 }
@@ -150,6 +151,9 @@ func (a *audit) text(b *messages.UnitText) error {
 	if a.units[b.Unit] {
 		return fmt.Errorf("unit %s is recorded twice", b.Unit)
 	}
+	if err := a.beside(b.Text); err != nil {
+		return err
+	}
 	a.units[b.Unit] = true
 	a.final = a.final || b.Final && b.Complete
 	if a.streams && !a.verbatim && b.UnitKind == messages.ResponseUnit {
@@ -175,12 +179,12 @@ var unavailable = regexp.MustCompile(`\[unavailable: ([A-Za-z_][A-Za-z0-9_]*)[^\
 // binds it, or else the latest whose id it is. What has no result is not known by it.
 func (a *audit) named(name string) bool {
 	for _, c := range slices.Backward(a.acts) {
-		if c.outputKey == name && c.mode != messages.ModeFireAndForget {
+		if c.outputKey == name && c.mode != messages.ModeFireAndForget && !c.forgotten {
 			return true
 		}
 	}
 	c, known := a.known(name)
-	return known && c != nil && c.mode != messages.ModeFireAndForget
+	return known && c != nil && c.mode != messages.ModeFireAndForget || !known && a.isVariable(name)
 }
 
 // fault takes a complaint about the reply.
@@ -240,13 +244,62 @@ func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
 	return nil
 }
 
+// idles finds an action that could begin, and a slot for it that nobody has: what waits
+// for nothing begins in the Step in which that becomes so. It looks at turns of one life,
+// in which nobody was asked anything.
+func (a *audit) idles() error {
+	if !a.streams || a.stopped || a.gaveUp() || a.restores > 0 || a.final {
+		return nil
+	}
+	used := len(a.left)
+	var could *act
+	for _, c := range a.calls {
+		switch {
+		case c.ended:
+		case c.parked:
+			return nil
+		case c.asked || c.attempts > 0:
+			used++
+		case len(c.refs) == 0 && !slices.ContainsFunc(c.needs, func(id string) bool {
+			d, known := a.meant(c, id)
+			return !known || d == nil || d == c || !d.satisfied()
+		}):
+			could = c
+		}
+	}
+	if most := cmp.Or(a.rules.Limits.Parallel, plan.DefaultParallel); could != nil && used < most {
+		return fmt.Errorf("action %s waits for nothing, and %d of %d slots are taken", could.id, used, most)
+	}
+	return nil
+}
+
+// quotes makes of a text that the model wrote what its record may be: references may
+// have become anything but nothing.
+func (a *audit) quotes(written string) *regexp.Regexp {
+	var b strings.Builder
+	b.WriteString(`(?s)\A`)
+	at := 0
+	if !a.verbatim {
+		for _, m := range reference.FindAllStringIndex(written, -1) {
+			b.WriteString(regexp.QuoteMeta(written[at:m[0]]))
+			if at = m[1]; written[m[0]:m[1]] == "$$" {
+				b.WriteString(`\$`)
+			} else {
+				b.WriteString(`.+`)
+			}
+		}
+	}
+	b.WriteString(regexp.QuoteMeta(written[at:]))
+	return regexp.MustCompile(b.String() + `\z`)
+}
+
 // whole finds a string that is a reference and nothing else.
 var whole = regexp.MustCompile(`"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})"`)
 
 // substituted checks that an action begins with a value that some action gave who is
 // known by the name, or with null for one whose failure is tolerated.
 func (a *audit) substituted(c *act, name string) error {
-	might := false
+	might := a.variable(c, name)
 	for _, d := range a.acts {
 		if d == c || d.outputKey != name && d.id != name && d.name != name {
 			continue
@@ -339,6 +392,26 @@ func (a *audit) lacks(c *act, id string, seen map[*act]bool) bool {
 	return false
 }
 
+// looksAhead tells whether c waits, through whatever, for an id that was not known when it
+// was declared: who quotes c before that one comes does not wait for it.
+func (a *audit) looksAhead(c *act, seen map[*act]bool) bool {
+	if seen[c] {
+		return false
+	}
+	seen[c] = true
+	for _, id := range c.needs {
+		if _, known := c.found[id]; !known {
+			return true
+		}
+	}
+	for _, d := range a.calls {
+		if d != c && dependsOn(c, d) && a.looksAhead(d, seen) {
+			return true
+		}
+	}
+	return false
+}
+
 // rings checks that a cycle is one, and c on it.
 func (a *audit) rings(c *act, ring []string) error {
 	if len(ring) < 2 || ring[0] != ring[len(ring)-1] || !slices.Contains(ring, c.id) {
@@ -420,7 +493,7 @@ func (a *audit) applyLeft(r *messages.Record) error {
 func (a *audit) justified(b *messages.TurnDecided) error {
 	for _, name := range a.gone {
 		if !slices.ContainsFunc(a.acts, func(c *act) bool {
-			return (c.outputKey == name || c.id == name || c.name == name) && c.state != messages.ActionOK
+			return (c.outputKey == name || c.id == name || c.name == name) && (c.state != messages.ActionOK || a.looksAhead(c, map[*act]bool{}))
 		}) {
 			return fmt.Errorf("a response calls %s unavailable, and it was there", name)
 		}
@@ -452,6 +525,9 @@ func (a *audit) delta(e *turn.Publish, base int64) error {
 		if err := a.behind("a delta"); err != nil {
 			return err
 		}
+	}
+	if err := a.beside(d.Text); err != nil {
+		return err
 	}
 	for value, seq := range a.values {
 		if value = strings.Trim(value, `"`); value != "" && e.After < seq && seq > max(a.begin, base) && !a.verbatim && strings.Contains(d.Text, value) {

@@ -15,7 +15,7 @@ import (
 func (h *host) load(c *client) *shell {
 	w := h.w
 	w.stats.Activations++
-	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: c.newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}, written: map[string]*messages.Action{}}
+	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: c.newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}, written: map[string]*messages.Action{}, said: map[string]string{}}
 	head, err := h.writer.Activate(bg, c.sid)
 	var state turn.State
 	var recs []*messages.Record
@@ -131,9 +131,7 @@ func (s *shell) readBack(inc messages.Incarnation, recs []*messages.Record, stat
 	d := s.client.dialect.NewDecoder(messages.TurnInfo{Turn: t.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: turn.MaxReplyBytes})
 	keep := func(ev messages.Event) {
 		ev.Text = bytes.Clone(ev.Text)
-		if ev.Kind == messages.EventAction {
-			s.written[leftID(t.Index, ev.Action.ID)] = ev.Action
-		}
+		s.hears(t.Index, &ev)
 		in.Events = append(in.Events, ev)
 	}
 	d.Push(reply, keep)

@@ -47,10 +47,20 @@ func (s *shell) newModel(e *turn.OpenModel) *model {
 
 func (m *model) collect(ev messages.Event) {
 	ev.Text = slices.Clone(ev.Text)
-	if ev.Kind == messages.EventAction {
-		m.s.written[leftID(m.open.Turn, ev.Action.ID)] = ev.Action
-	}
+	m.s.hears(m.open.Turn, &ev)
 	m.events = append(m.events, ev)
+}
+
+// hears remembers what the model wrote, before the machine reads it.
+func (s *shell) hears(turnIndex int64, ev *messages.Event) {
+	switch ev.Kind {
+	case messages.EventAction:
+		s.written[leftID(turnIndex, ev.Action.ID)] = ev.Action
+	case messages.EventUnitBegin, messages.EventUnitText:
+		if s.audit.streams {
+			s.said[messages.UnitID{Turn: turnIndex, N: ev.Unit}.String()] += string(ev.Text)
+		}
+	}
 }
 
 func (m *model) take() []messages.Event {

@@ -111,7 +111,7 @@ func classOf(tool string) messages.Class {
 			return t.class
 		}
 	}
-	if tool == solo {
+	if tool == solo || kinds(tool) {
 		return messages.ReadOnly
 	}
 	return messages.Effectful
@@ -121,7 +121,9 @@ func classOf(tool string) messages.Class {
 func target(t messages.ActionType, name string) (class messages.Class, found bool) {
 	switch t {
 	case messages.TypeTool:
-		return classOf(name), name == solo || slices.Contains(toolNames, name)
+		return classOf(name), name == solo || kinds(name) || slices.Contains(toolNames, name)
+	case messages.TypeInternal:
+		return messages.Idempotent, internals(name)
 	case messages.TypeLLM:
 		return messages.ReadOnly, name == solo
 	}

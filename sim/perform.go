@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/plan"
 	"github.com/seed14be6753/stile/turn"
 )
@@ -215,6 +216,11 @@ func (s *shell) askGate(e *turn.AskGate) {
 	case n < 7:
 		in.By, in.Record = "hook", true
 	}
+	if s.client.dialect.Name() == kitsu.Name { // its meta-controller comes first
+		if answer, why := s.client.meta(e); answer == messages.GateDeny || answer == messages.GateConfirm && in.Answer == messages.GateApprove {
+			in.Answer, in.By, in.Reason, in.Record = answer, "companion", why, true
+		}
+	}
 	name := action(s.client, s.inc, e.Turn, e.ID, e.Args)
 	s.gates[name] = in.Answer
 	if s.client.gates[name] != messages.GateApprove {
@@ -248,6 +254,11 @@ func (s *shell) startAction(e *turn.StartAction) {
 	}
 	if by := s.written[leftID(e.Turn, e.ID)]; by != nil && (c.again > by.Retry || e.Deadline.After(c.startTS.Add(by.Timeout))) {
 		w.violated("effect", "action %s, retry %d, begins at %s until %s; it may take %s and %d retries", e.ID, c.again, c.startTS, e.Deadline, by.Timeout, by.Retry)
+	}
+	for _, o := range s.attempts {
+		if o.start.Ident == e.Ident && o.start.ID == e.ID && !o.over && !o.cancelled {
+			w.violated("effect", "attempt %d of action %s begins while attempt %d runs", e.Attempt, e.ID, o.start.Attempt)
+		}
 	}
 	a := &attempt{s: s, start: e, deed: w.outside.begin(s, e), silent: w.happens(w.weather.hang)}
 	if w.twice {

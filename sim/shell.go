@@ -56,6 +56,7 @@ type shell struct {
 	shown    map[string]string              // by unit
 	latest   messages.UnitID                // of a response that was shown
 	written  map[string]*messages.Action    // by leftID: as the model wrote them
+	said     map[string]string              // by unit: the same of texts
 	tries    []*turn.Schedule               // further attempts
 
 	settle  *turn.Settle // of what was open when it was loaded
@@ -126,6 +127,15 @@ func (s *shell) one(in turn.Input) {
 		case *turn.Persist:
 			persisted = true
 			s.record(e.Record)
+		case *turn.AskGate:
+			if c := s.audit.call(e.Turn, e.ID); c != nil {
+				c.asked = true
+			}
+		case *turn.Answer:
+			a := s.client.asked[e.Handle]
+			if run := s.audit.of[e.Seq]; e.Err == nil && a != nil && !a.cancel && !a.approval && run != e.Run {
+				w.violated("history", "input %d is of run %d, and is answered as of run %d", e.Seq, run, e.Run)
+			}
 		case *turn.Publish:
 			if s.client.rules.Durability == turn.Strict && e.After < s.audit.chunk {
 				w.violated("order", "a delta waits for record %d, its bytes are in record %d", e.After, s.audit.chunk)
@@ -159,9 +169,15 @@ func (s *shell) record(r *messages.Record) {
 		w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
 	}
 	if b, ok := body.(*messages.ActionDeclared); ok && a.streams {
-		if by := s.written[leftID(r.Turn, b.ID)]; by == nil || by.Type != b.Type || by.Mode != b.Mode || by.Name != b.Name || by.Args != b.Args ||
+		by := s.written[leftID(r.Turn, b.ID)]
+		if by == nil || by.Type != b.Type || by.Mode != b.Mode && (b.Type != messages.TypeInternal || b.Mode != messages.ModeSync) || by.Name != b.Name || by.Args != b.Args ||
 			by.OutputKey != b.OutputKey || !slices.Equal(by.DependsOn, b.DependsOn) || cmp.Or(b.OnError, messages.OnErrorFail) != by.OnError {
 			w.violated("history", "record %d declares %+v, the reply has %+v", r.Seq, b, by)
+		}
+	}
+	if b, ok := body.(*messages.UnitText); ok && b.Complete {
+		if said, known := s.said[b.Unit]; known && !a.quotes(said).MatchString(b.Text) {
+			w.violated("history", "record %d has %q, the reply has %q", r.Seq, b.Text, said)
 		}
 	}
 	if _, ok := body.(*messages.RunEnd); ok && w.slips {
@@ -181,6 +197,9 @@ func (s *shell) agree(persisted bool) {
 			w.violated("projection", "the machine's state is not the fold of the records\n%s\n%s", a, b)
 		}
 	}
+	if err := s.audit.kept(state.Variables); err != nil {
+		w.violated("projection", "%v", err)
+	}
 	id, flying := s.machine.Flight()
 	flying = flying && !w.doubles
 	if flying != (s.machine.Phase() != turn.Idle) {
@@ -191,6 +210,11 @@ func (s *shell) agree(persisted bool) {
 	}
 	if flying && (s.audit.turn != id.Turn || s.audit.nonce != id.Nonce) {
 		w.violated("single-flight", "turn %d is in flight, the records have turn %d open", id.Turn, s.audit.turn)
+	}
+	if phase := s.machine.Phase(); phase == turn.Generating || phase == turn.Running {
+		if err := s.audit.idles(); err != nil {
+			w.violated("history", "%v", err)
+		}
 	}
 	if !flying && s.audit.turn != 0 && !s.machine.Unsettled() {
 		w.violated("single-flight", "turn %d is open and nothing flies", s.audit.turn)
@@ -206,7 +230,7 @@ func (s *shell) settleDown() {
 		s.left()
 		s.land()
 		for c, t := range s.clocks {
-			if t != nil {
+			if t != nil && !(turn.Clock(c) == turn.ClockDebounce && s.machine.State().Window != nil) {
 				s.host.w.violated("step", "%s runs in an idle session", turn.Clock(c))
 			}
 		}
@@ -220,7 +244,7 @@ func (s *shell) resting() bool {
 
 // occupied tells that the session cannot be put to sleep.
 func (s *shell) occupied() bool {
-	return s.flying || !s.resting() || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0 || s.machine.Detached() > 0
+	return s.flying || !s.resting() || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0 || s.machine.Detached() > 0 || s.machine.State().Window != nil
 }
 
 // retire puts idle sessions to sleep, leaving a snapshot.

@@ -51,6 +51,9 @@ type Stats struct {
 	Records, Runs, Turns int64
 	Actions, Unknown     int64
 	Skipped, Retried     int64 // actions that others kept from beginning, and attempts after one that failed
+	Merged, Gathered     int64 // inputs that joined a run at a turn of it, and that began one with others
+	Replaced             int64 // texts that a pass took back
+	Stored               int64 // actions on the session that ended well
 	Detached             int64 // actions that ended after their turn
 	Resumed              int64 // turns that a restart ended
 	Restored, Suspended  int64 // turns that went on after a restart or an answer, and that waited for one
@@ -77,6 +80,10 @@ func (s *Stats) add(o *Stats) {
 	s.Unknown += o.Unknown
 	s.Skipped += o.Skipped
 	s.Retried += o.Retried
+	s.Merged += o.Merged
+	s.Gathered += o.Gathered
+	s.Replaced += o.Replaced
+	s.Stored += o.Stored
 	s.Detached += o.Detached
 	s.Resumed += o.Resumed
 	s.Restored += o.Restored

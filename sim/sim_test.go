@@ -31,16 +31,16 @@ func run(t *testing.T, opts Options) Report {
 // Worlds that nobody has seen before hold their invariants, and between them they
 // get everywhere.
 func TestFreshSeeds(t *testing.T) {
-	turns := int64(2000)
+	turns := int64(4000)
 	if testing.Short() {
-		turns = 1000
+		turns = 3000
 	}
 	rep := run(t, Options{Seed: uint64(time.Now().UnixNano()) % 1e9, Turns: turns})
 	t.Logf("%+v", rep.Stats)
 	for name, n := range map[string]int64{
 		"crashes": rep.Crashes, "power failures": rep.PowerFailures, "snapshots": rep.Snapshots, "refused": rep.Refused,
 		"late": rep.Late, "effects": rep.Effects, "actions": rep.Actions, "unknown": rep.Unknown, "resumed": rep.Resumed,
-		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "restored": rep.Restored, "suspended": rep.Suspended,
+		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "stored": rep.Stored, "restored": rep.Restored, "suspended": rep.Suspended,
 		"CONTINUE": rep.Decisions[messages.Continue], "DONE": rep.Decisions[messages.Done], "ABORT": rep.Decisions[messages.Abort],
 		"ERR_CANCELLED": rep.Reasons[messages.ErrCancelled], "ERR_TIMEOUT": rep.Reasons[messages.ErrTimeout],
 		"ERR_CRASH": rep.Reasons[messages.ErrCrash], "ERR_MODEL": rep.Reasons[messages.ErrModel],

@@ -29,7 +29,9 @@ func (a *author) stream() []byte {
 	}
 	b.WriteString(a.sames())
 	for range a.rnd.IntN(5) {
-		switch n := a.rnd.IntN(16); {
+		switch n := a.rnd.IntN(18); {
+		case n >= 16:
+			a.internal(&b)
 		case n < 11:
 			a.action(&b)
 		case n < 14:
@@ -73,6 +75,8 @@ func (a *author) ref() string {
 		return "$" + solo
 	case n < 10:
 		return a.one("$nobody", "${a.x}", "$k$m")
+	case n < 11:
+		return a.one("$v", "$w", "${w2}", "${v.x}")
 	}
 	return a.one("$$q", "$5", "plain")
 }
@@ -115,8 +119,8 @@ func (a *author) action(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, `,"depends_on":[%s]`, strings.Join(ids, ","))
 	}
-	if a.rnd.IntN(2) == 0 {
-		b.WriteString(a.one(`,"retry":1`, `,"retry":2`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"retry"`))
+	if a.rnd.IntN(3) > 0 {
+		b.WriteString(a.one(`,"retry":1`, `,"retry":1`, `,"retry":2`, `,"retry":2`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"skip"`, `,"on_error":"retry"`))
 	}
 	if a.rnd.IntN(8) == 0 {
 		fmt.Fprintf(b, `,"timeout":%d`, 1+a.rnd.IntN(9))
@@ -128,6 +132,9 @@ func (a *author) response(b *strings.Builder, final string) {
 	fmt.Fprintf(b, "\n<response final=%q>%s", final, a.word())
 	for range a.rnd.IntN(3) {
 		fmt.Fprintf(b, " %s, %s", a.ref(), a.word())
+	}
+	if a.rnd.IntN(3) == 0 { // the end tells how far the name goes
+		b.WriteString(" " + a.ref())
 	}
 	b.WriteString("</response>")
 }
