@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -43,10 +44,14 @@ type text string
 func (t text) String() string { return string(t) }
 
 // cases judges all cases of a file in one format and closes with the file's line.
-func (r *run) cases(path string, f int, all []testCase) {
+// A file that ctx ends in has neither line nor counts.
+func (r *run) cases(ctx context.Context, path string, f int, all []testCase) {
 	var n Count
 	reasons := []string{}
 	for _, c := range all {
+		if ctx.Err() != nil {
+			return
+		}
 		v, err := r.guarded(c)
 		switch {
 		case err != nil:
@@ -106,6 +111,24 @@ func (r *run) fileLine(path string, f int, n Count, reasons []string) {
 		fmt.Fprintf(r.out, ", %d not counted (%s)", n.LeftOut, visible(strings.Join(reasons, "; ")))
 	}
 	r.out.WriteByte('\n')
+}
+
+// cutBytes bounds the work of cutting one input in two at many places, which would
+// otherwise grow with the square of its length.
+const cutBytes = 1 << 20
+
+// cuts gives the places to cut an input of n bytes in two: all of them, or as many
+// as cutBytes allows, spread evenly, with the ends.
+func cuts(n int) []int {
+	step := max(n*n/cutBytes, 1) // n is at most DefaultFileBytes
+	var all []int
+	for i := 0; i < n-1; i += step {
+		all = append(all, i)
+	}
+	if n > 0 {
+		all = append(all, n-1)
+	}
+	return append(all, n)
 }
 
 // malformed names the member of a case that keeps it from being judged.

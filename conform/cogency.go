@@ -27,13 +27,14 @@ type cogencyEvent struct {
 }
 
 type cogencyCase struct {
-	Input     *string        `json:"input"`
-	Expect    []cogencyEvent `json:"expect"`
-	Units     *[]cogencyUnit `json:"token_units"`
-	Chunks    []string       `json:"chunks"`
-	After     []cogencySeen  `json:"after_chunk"`
-	Final     []cogencyEvent `json:"final_events"`
-	Persisted *[]string      `json:"persisted"`
+	Input     *string          `json:"input"`
+	Expect    []cogencyEvent   `json:"expect"`
+	Accept    [][]cogencyEvent `json:"accept"`
+	Units     *[]cogencyUnit   `json:"token_units"`
+	Chunks    []string         `json:"chunks"`
+	After     []cogencySeen    `json:"after_chunk"`
+	Final     []cogencyEvent   `json:"final_events"`
+	Persisted *[]string        `json:"persisted"`
 }
 
 type cogencyUnit struct {
@@ -73,6 +74,22 @@ type cogencyAnswer struct {
 	events []cogencyEvent
 	units  []cogencyUnit // nil: not compared
 	stored []string      // nil: not compared
+}
+
+// wants lists the events that a case expects and those it also accepts, each with
+// what else is compared.
+func (c cogencyCase) wants() (all []cogencyAnswer) {
+	for _, events := range append([][]cogencyEvent{c.Expect}, c.Accept...) {
+		want := cogencyAnswer{events: events}
+		if c.Units != nil {
+			want.units = append([]cogencyUnit{}, *c.Units...)
+		}
+		if c.Persisted != nil {
+			want.stored = append([]string{}, *c.Persisted...)
+		}
+		all = append(all, want)
+	}
+	return all
 }
 
 func (g cogencyAnswer) matches(want cogencyAnswer) bool {
@@ -212,6 +229,7 @@ func cogencyDecode(pieces []string) (got cogencyAnswer, a *cogency.Accumulator) 
 		return nil
 	}
 	got.units = []cogencyUnit{}
+	var raws [][]byte // of the units
 	last := -1
 	tokens := &cogency.Accumulator{Deltas: true, Yield: func(e cogency.Event) {
 		if !e.Delta {
@@ -219,8 +237,9 @@ func cogencyDecode(pieces []string) (got cogencyAnswer, a *cogency.Accumulator) 
 		}
 		if e.Unit != last {
 			got.units, last = append(got.units, cogencyUnit{Type: string(e.Type)}), e.Unit
+			raws = append(raws, nil)
 		}
-		got.units[len(got.units)-1].Raw += e.Content
+		raws[len(raws)-1] = append(raws[len(raws)-1], e.Content...)
 	}}
 	both := func(ev messages.Event) { a.Take(ev); tokens.Take(ev) }
 	d := cogency.Dialect{}.NewDecoder(messages.TurnInfo{})
@@ -228,6 +247,9 @@ func cogencyDecode(pieces []string) (got cogencyAnswer, a *cogency.Accumulator) 
 		d.Push([]byte(p), both)
 	}
 	d.End(messages.FinishComplete, both)
+	for i, raw := range raws {
+		got.units[i].Raw = string(raw)
+	}
 	return got, a
 }
 
@@ -242,22 +264,19 @@ func judgeCogencyParse(raw jsontext.Value) (verdict, error) {
 	case c.Expect == nil:
 		return verdict{}, malformed("expect", "missing")
 	}
-	want := cogencyAnswer{events: c.Expect}
-	if c.Units != nil {
-		want.units = append([]cogencyUnit{}, *c.Units...)
-	}
+	wants := c.wants()
 	var v verdict
 	for _, size := range cogencySizes {
 		got, _ := cogencyDecode(runeChunks(*c.Input, size))
 		got.stored = nil
-		if v = compare(got, got.matches, []cogencyAnswer{want}); !v.pass {
+		if v = compare(got, got.matches, wants); !v.pass {
 			return v, nil
 		}
 	}
-	for i := range *c.Input {
+	for _, i := range cuts(len(*c.Input)) {
 		got, _ := cogencyDecode([]string{(*c.Input)[:i], (*c.Input)[i:]})
 		got.stored = nil
-		if v = compare(got, got.matches, []cogencyAnswer{want}); !v.pass {
+		if v = compare(got, got.matches, wants); !v.pass {
 			v.got = text(fmt.Sprintf("cut at byte %d: %s", i, got))
 			return v, nil
 		}
@@ -328,14 +347,11 @@ func judgeCogencyTurn(raw jsontext.Value) (verdict, error) {
 	case c.Expect == nil:
 		return verdict{}, malformed("expect", "missing")
 	}
-	want := cogencyAnswer{events: c.Expect}
-	if c.Persisted != nil {
-		want.stored = append([]string{}, *c.Persisted...)
-	}
+	wants := c.wants()
 	var v verdict
 	for _, size := range cogencySizes {
 		got := cogencyTurn(runeChunks(*c.Input, size))
-		if v = compare(got, got.matches, []cogencyAnswer{want}); !v.pass {
+		if v = compare(got, got.matches, wants); !v.pass {
 			break
 		}
 	}
@@ -386,9 +402,10 @@ func runCogency(content string) cogency.Result {
 }
 
 type cogencyAssembly struct {
-	Events *[]cogencyEvent   `json:"events"`
-	Window *int              `json:"history_window"`
-	Expect *[]cogencyMessage `json:"expect"`
+	Events *[]cogencyEvent  `json:"events"`
+	Window *int             `json:"history_window"`
+	Expect *cogencyContext  `json:"expect"`
+	Accept []cogencyContext `json:"accept"`
 }
 
 type cogencyMessage struct {
@@ -435,7 +452,7 @@ func judgeCogencyAssemble(raw jsontext.Value) (verdict, error) {
 	}
 	ms, _, err := cogency.Assemble(events, window)
 	if err != nil {
-		return verdict{got: text(err.Error()), expected: []fmt.Stringer{cogencyContext(*c.Expect)}}, nil
+		return verdict{got: text(err.Error()), expected: []fmt.Stringer{*c.Expect}}, nil
 	}
 	var got cogencyContext
 	for _, m := range ms {
@@ -446,7 +463,7 @@ func judgeCogencyAssemble(raw jsontext.Value) (verdict, error) {
 			return g.Role == w.Role && (g.Content == w.Content || byValue(g.Content) == byValue(w.Content))
 		})
 	}
-	return compare(got, same, []cogencyContext{*c.Expect}), nil
+	return compare(got, same, append([]cogencyContext{*c.Expect}, c.Accept...)), nil
 }
 
 // byValue brings the arrays between markers into one form. A closer inside of a

@@ -99,6 +99,12 @@ func TestCogencyCases(t *testing.T) {
 		{`{"parse":[{"input":"hi","expect":[{"type":"respond","content":"hi","seq":7}]}]}`, "1 passed, 0 failed"},
 		{`{"parse":[{"id":"a","input":"hi","expect":[]}]}`, "FAIL  some.vectors: parse a\n      expected no event\n      got      respond \"hi\""},
 		{`{"parse":[{"id":"a","input":"<execute>[{\"name\":\"t\",\"args\":{\"a\":1}}]","expect":[{"type":"call","call":{"args":{"a":1.0},"name":"t"}},{"type":"execute"}]}]}`, "0 passed, 1 failed"},
+		{`{"parse":[{"input":"hi","expect":[],"accept":[[],[{"type":"respond","content":"hi"}]]}]}`, "1 passed, 0 failed"},
+		{`{"parse":[{"input":"hi","expect":[],"accept":[[{"type":"respond","content":"ho"}]]}]}`, "or       respond \"ho\"\n      got      respond \"hi\""},
+		{`{"turn":[{"input":"hi","expect":[],"accept":[[{"type":"respond","content":"hi"}]],"persisted":["respond"]}]}`, "1 passed, 0 failed"},
+		{`{"turn":[{"input":"hi","expect":[],"accept":[[{"type":"respond","content":"hi"}]],"persisted":[]}]}`, "0 passed, 1 failed"},
+		{`{"assemble":[{"events":[],"expect":[{"role":"user","content":"x"}],"accept":[[]]}]}`, "1 passed, 0 failed"},
+		{`{"progress":[{"chunks":["a"],"after_chunk":[{"think":"","respond":"a","events":0}]}]}`, "1 passed, 0 failed"},
 		{`{"format":"stile-cogency/1","parse":[]}`, "parse: ERR_CONFIG: there are no cases"},
 		{`{"parse":[{"expect":[]}]}`, "malformed: input: ERR_CONFIG: missing"},
 		{`{"parse":[{"input":""}]}`, "malformed: expect: ERR_CONFIG: missing"},
@@ -114,6 +120,28 @@ func TestCogencyCases(t *testing.T) {
 	} {
 		if _, report := runFile(t, "some.vectors", []byte(c.text)); !strings.Contains(report, c.want) {
 			t.Errorf("%s\n%s\nwant %s", c.text, report, c.want)
+		}
+	}
+}
+
+// A body at the limit is judged like any other: the work of a case may not grow
+// with the square of its input, or these would not end.
+func TestLongCogencyInputs(t *testing.T) {
+	body := `[{"name":"a","args":{"x":"` + strings.Repeat("y", 1<<20) + `"}}]`
+	long := strings.Repeat("x", 200_000)
+	for name, c := range map[string]object{
+		"batch": {"input": "<execute>" + body + "</execute>", "expect": []any{object{"type": "error", "code": "execute_too_large"}}},
+		"text": {
+			"input": long, "expect": []any{object{"type": "respond", "content": long}},
+			"token_units": []any{object{"type": "respond", "raw": long}},
+		},
+	} {
+		b, err := json.Marshal(object{"parse": []any{c}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, report := runFile(t, name, b); s.Passed != 1 || s.Failed != 0 {
+			t.Errorf("%s", report)
 		}
 	}
 }

@@ -36,7 +36,9 @@ var formats = []format{
 	{"neuroscript", func(d *document) bool { return d.has("program") }, programCases},
 	{"streaming", func(d *document) bool { return d.has("input") && d.has("events") }, streamingCases},
 	{"kitsu", func(d *document) bool { return d.has("input") && d.has("visible") }, kitsuCases},
-	{"cogency", func(d *document) bool { return d.list("parse") || d.list("turn") || d.list("assemble") }, cogencyCases},
+	{"cogency", func(d *document) bool {
+		return d.list("parse") || d.list("progress") || d.list("turn") || d.list("assemble")
+	}, cogencyCases},
 }
 
 // publishedFormat is found by recognising a folder, not a document.

@@ -41,7 +41,7 @@ func FuzzFile(f *testing.F) {
 		}
 		var out bytes.Buffer
 		r := &run{out: bufio.NewWriter(&out), limit: 1 << 20, counts: make([]Count, len(formats))}
-		r.cases("fuzzed", i, all)
+		r.cases(t.Context(), "fuzzed", i, all)
 		if err := r.out.Flush(); err != nil {
 			t.Fatal(err)
 		}

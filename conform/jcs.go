@@ -2,6 +2,7 @@ package conform
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -161,7 +162,7 @@ func publishedFolders(path string) []string {
 
 // published runs a folder of published documents. Every name that stands in one
 // of its parts is a case.
-func (r *run) published(path string) {
+func (r *run) published(ctx context.Context, path string) {
 	var names []string
 	parts := map[string]map[string]string{} // part, then name without extension, to file
 	for _, sub := range publishedFolders(path) {
@@ -196,7 +197,7 @@ func (r *run) published(path string) {
 		r.problem(&messages.Error{Code: messages.ErrConfig, File: path, Detail: "no document in it"})
 		return
 	}
-	r.cases(path, f, all)
+	r.cases(ctx, path, f, all)
 }
 
 // judgePublished wants the bytes of output and those that outhex spells, which

@@ -12,7 +12,13 @@ import (
 )
 
 type kitsuCase struct {
-	Input   *string        `json:"input"`
+	Input *string `json:"input"`
+	kitsuExpect
+	Accept []kitsuExpect `json:"accept"`
+}
+
+// kitsuExpect is what a case expects, or an entry of what it also accepts.
+type kitsuExpect struct {
 	Action  jsontext.Value `json:"action"` // null: there is no token
 	Error   string         `json:"error"`
 	Visible *string        `json:"visible"`
@@ -36,33 +42,47 @@ func judgeKitsu(raw jsontext.Value) (verdict, error) {
 	if err := decode(raw, &c); err != nil {
 		return verdict{}, err
 	}
-	switch {
-	case c.Input == nil:
+	if c.Input == nil {
 		return verdict{}, malformed("input", "missing")
-	case c.Visible == nil:
-		return verdict{}, malformed("visible", "missing")
-	case (c.Action == nil) == (c.Error == ""):
-		return verdict{}, malformed("action", "a case has an action, which may be null, or an error")
 	}
-	want := kitsuWant{err: c.Error, visible: *c.Visible}
-	if c.Action != nil && c.Action.Kind() != 'n' {
-		a := new(kitsuAction)
-		if err := json.Unmarshal(c.Action, a); err != nil {
-			return verdict{}, faultOf(err)
+	var wants []kitsuWant
+	for _, e := range append([]kitsuExpect{c.kitsuExpect}, c.Accept...) {
+		want, err := e.want()
+		if err != nil {
+			return verdict{}, err
 		}
-		if a.Payload == nil {
-			return verdict{}, malformed("action.payload", "missing")
-		}
-		if err := a.Payload.Canonicalize(); err != nil {
-			return verdict{}, faultOf(err)
-		}
-		want.action = &kitsuResult{kind: a.Kind, payload: string(a.Payload), raw: a.Raw}
+		wants = append(wants, want)
 	}
-	got, cut := kitsuEveryCut(*c.Input)
+	got, cut := kitsuCut(*c.Input)
 	if cut != "" {
-		return verdict{got: text(cut), expected: []fmt.Stringer{want}}, nil
+		return verdict{got: text(cut), expected: []fmt.Stringer{wants[0]}}, nil
 	}
-	return compare(got, got.equal, []kitsuWant{want}), nil
+	return compare(got, got.equal, wants), nil
+}
+
+func (e kitsuExpect) want() (kitsuWant, error) {
+	switch {
+	case e.Visible == nil:
+		return kitsuWant{}, malformed("visible", "missing")
+	case (e.Action == nil) == (e.Error == ""):
+		return kitsuWant{}, malformed("action", "a case has an action, which may be null, or an error")
+	}
+	want := kitsuWant{err: e.Error, visible: *e.Visible}
+	if e.Action == nil || e.Action.Kind() == 'n' {
+		return want, nil
+	}
+	var a kitsuAction
+	if err := json.Unmarshal(e.Action, &a); err != nil {
+		return want, faultOf(err)
+	}
+	if a.Payload == nil {
+		return want, malformed("action.payload", "missing")
+	}
+	if err := a.Payload.Canonicalize(); err != nil {
+		return want, faultOf(err)
+	}
+	want.action = &kitsuResult{kind: a.Kind, payload: string(a.Payload), raw: a.Raw}
+	return want, nil
 }
 
 // kitsuWant is a whole answer: what is shown, and the action or the error.
@@ -92,10 +112,10 @@ func (g kitsuWant) String() string {
 	return s + ", visible " + quoted([]byte(g.visible))
 }
 
-// kitsuEveryCut answers an input by Parse and Visible, which look at it whole, and
-// holds the decoder to that answer at every cut and byte by byte; what differs is
+// kitsuCut answers an input by Parse and Visible, which look at it whole, and
+// holds the decoder to that answer cut in two and byte by byte; what differs is
 // told.
-func kitsuEveryCut(input string) (got kitsuWant, differs string) {
+func kitsuCut(input string) (got kitsuWant, differs string) {
 	a, err := kitsu.Parse(input)
 	var fault *messages.Error
 	if errors.As(err, &fault) {
@@ -108,7 +128,7 @@ func kitsuEveryCut(input string) (got kitsuWant, differs string) {
 	if again := kitsu.Visible(got.visible); again != got.visible {
 		return got, "stripped twice: " + quoted([]byte(again))
 	}
-	for i := 0; i <= len(input); i++ {
+	for _, i := range cuts(len(input)) {
 		if s := kitsuDecode(input[:i], input[i:]); !s.sameAs(got) {
 			return got, fmt.Sprintf("cut at byte %d: %s", i, s)
 		}

@@ -86,3 +86,18 @@ func inAction(c object, member string, value any) bool {
 	}
 	return ok
 }
+
+func TestKitsuAccepts(t *testing.T) {
+	for _, c := range []struct{ accept, want string }{
+		{`[{"action":null,"visible":"a"}]`, "1 passed, 0 failed"},
+		{`[{"error":"malformed","visible":"a"},{"action":null,"visible":"a"}]`, "1 passed, 0 failed"},
+		{`[{"error":"malformed","visible":"a"}]`, "or       error malformed, visible \"a\""},
+		{`[{"action":null}]`, "malformed: visible: ERR_CONFIG: missing"},
+		{`[]`, "0 passed, 1 failed"},
+	} {
+		text := `[{"id":"a","input":"a","action":null,"visible":"b","accept":` + c.accept + `}]`
+		if _, report := runFile(t, "some.vectors", []byte(text)); !strings.Contains(report, c.want) {
+			t.Errorf("%s\n%s\nwant %s", c.accept, report, c.want)
+		}
+	}
+}

@@ -67,7 +67,7 @@ func runFile(t testing.TB, name string, b []byte) (Summary, string) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	s, err := Run(&out, []string{path}, Options{})
+	s, err := Run(t.Context(), &out, []string{path}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -504,7 +504,7 @@ func TestMutatedPublishedDocumentFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			s, err := Run(&out, []string{dir}, Options{})
+			s, err := Run(t.Context(), &out, []string{dir}, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -16,26 +17,28 @@ import (
 )
 
 // path runs one path of the command line.
-func (r *run) path(path string) {
+func (r *run) path(ctx context.Context, path string) {
 	info, err := os.Stat(path)
 	if err != nil {
 		r.unreadable(path, err)
 		return
 	}
 	if !info.IsDir() {
-		r.file(path)
+		r.file(ctx, path)
 		return
 	}
-	r.folder(path)
+	r.folder(ctx, path)
 }
 
 // folder runs everything below a folder. A folder named on the command line may
 // be a symbolic link; links to folders inside it are not followed, because they
 // can form circles, and are named instead.
-func (r *run) folder(root string) {
+func (r *run) folder(ctx context.Context, root string) {
 	published := map[string]bool{}
 	walk := func(path string, entry fs.DirEntry, err error) error {
 		switch {
+		case ctx.Err() != nil:
+			return fs.SkipAll
 		case err != nil:
 			r.unreadable(path, err)
 			if entry != nil && entry.IsDir() {
@@ -51,12 +54,12 @@ func (r *run) folder(root string) {
 				for _, p := range parts {
 					published[p] = true
 				}
-				r.published(path)
+				r.published(ctx, path)
 			}
 		case hidden(entry.Name()):
 			r.ignored(path, "a hidden file")
 		default:
-			r.file(path)
+			r.file(ctx, path)
 		}
 		return nil
 	}
@@ -70,7 +73,7 @@ func (r *run) folder(root string) {
 
 // file runs one file: as the vectors it holds, or as a note if it is none and is
 // called like one.
-func (r *run) file(path string) {
+func (r *run) file(ctx context.Context, path string) {
 	b, fault := r.read(path)
 	if fault != nil {
 		r.problem(fault)
@@ -102,7 +105,7 @@ func (r *run) file(path string) {
 		r.problem(fault)
 		return
 	}
-	r.cases(path, f, all)
+	r.cases(ctx, path, f, all)
 }
 
 func (r *run) unsupported(path string, fault *messages.Error) {

@@ -3,6 +3,8 @@ package conform
 import (
 	"bufio"
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -68,9 +70,10 @@ func (s Summary) OK() bool {
 //
 // What is wrong with the vectors or the code under test is in the Summary and
 // the report. The error is about the run itself: a setting that makes no sense,
-// no path at all (both ERR_CONFIG), or w's own. Run may be used from several
+// no path at all (both ERR_CONFIG), w's own, or that ctx ended: between two cases,
+// with what was judged until then in the Summary. Run may be used from several
 // goroutines, with different writers.
-func Run(w io.Writer, paths []string, o Options) (Summary, error) {
+func Run(ctx context.Context, w io.Writer, paths []string, o Options) (Summary, error) {
 	o, err := o.validate()
 	if err != nil {
 		return Summary{}, err
@@ -80,7 +83,10 @@ func Run(w io.Writer, paths []string, o Options) (Summary, error) {
 	}
 	r := &run{out: bufio.NewWriter(w), limit: o.FileBytes, counts: make([]Count, len(formats))}
 	for _, p := range paths {
-		r.path(p)
+		r.path(ctx, p)
+	}
+	if err := ctx.Err(); err != nil {
+		return r.sum, errors.Join(err, r.out.Flush())
 	}
 	if r.sum.Passed+r.sum.Failed+r.sum.LeftOut == 0 {
 		r.problem(messages.Errorf(messages.ErrConfig, "no case was found"))

@@ -1,7 +1,9 @@
 package conform
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -41,7 +43,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	s, err := Run(&out, []string{"vectors", "nowhere.json"}, Options{})
+	s, err := Run(t.Context(), &out, []string{"vectors", "nowhere.json"}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,13 +227,13 @@ func TestEveryKindOfProgramError(t *testing.T) {
 
 func TestNothingToRun(t *testing.T) {
 	var out bytes.Buffer
-	if _, err := Run(&out, nil, Options{}); messages.CodeOf(err) != messages.ErrConfig {
+	if _, err := Run(t.Context(), &out, nil, Options{}); messages.CodeOf(err) != messages.ErrConfig {
 		t.Errorf("no path: %v", err)
 	}
-	if _, err := Run(&out, []string{"x"}, Options{FileBytes: -1}); messages.CodeOf(err) != messages.ErrConfig {
+	if _, err := Run(t.Context(), &out, []string{"x"}, Options{FileBytes: -1}); messages.CodeOf(err) != messages.ErrConfig {
 		t.Errorf("a negative limit: %v", err)
 	}
-	s, err := Run(&out, []string{t.TempDir()}, Options{})
+	s, err := Run(t.Context(), &out, []string{t.TempDir()}, Options{})
 	if err != nil || s.OK() || !strings.HasSuffix(out.String(), "error ERR_CONFIG: no case was found\n0 passed, 0 failed\n") {
 		t.Errorf("an empty folder: %+v, %v, %q", s, err, out.String())
 	}
@@ -252,7 +254,7 @@ func TestFileBytes(t *testing.T) {
 		ok    bool
 	}{{len(text), true}, {len(text) - 1, false}} {
 		var out bytes.Buffer
-		s, err := Run(&out, []string{path}, Options{FileBytes: int64(c.limit)})
+		s, err := Run(t.Context(), &out, []string{path}, Options{FileBytes: int64(c.limit)})
 		if err != nil || s.OK() != c.ok || !c.ok && !strings.Contains(out.String(), fmt.Sprintf("larger than %d bytes", c.limit)) {
 			t.Errorf("%d: %+v, %v\n%s", c.limit, s, err, out.String())
 		}
@@ -274,17 +276,17 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	s, err := Run(&out, []string{dir}, Options{})
+	s, err := Run(t.Context(), &out, []string{dir}, Options{})
 	if err != nil || s.Passed != 1 || len(s.Problems) != 2 || !strings.Contains(out.String(), "circle: ERR_CONFIG: a symbolic link to a folder is not followed") ||
 		!strings.Contains(out.String(), "nowhere: ERR_CONFIG: cannot be read: no such file") {
 		t.Errorf("%+v, %v\n%s", s, err, out.String())
 	}
 	out.Reset()
-	if s, err := Run(&out, []string{filepath.Join(real, "..", "entry")}, Options{}); err != nil || !s.OK() || s.Passed != 1 {
+	if s, err := Run(t.Context(), &out, []string{filepath.Join(real, "..", "entry")}, Options{}); err != nil || !s.OK() || s.Passed != 1 {
 		t.Errorf("%+v, %v\n%s", s, err, out.String())
 	}
 	out.Reset()
-	if s, err := Run(&out, []string{os.DevNull}, Options{}); err != nil || s.OK() || !strings.Contains(out.String(), "not a regular file") {
+	if s, err := Run(t.Context(), &out, []string{os.DevNull}, Options{}); err != nil || s.OK() || !strings.Contains(out.String(), "not a regular file") {
 		t.Errorf("%+v, %v\n%s", s, err, out.String())
 	}
 }
@@ -302,12 +304,54 @@ func TestPanicEndsTheCaseAlone(t *testing.T) {
 	}
 }
 
+// A run that is called off ends between two cases, with the reason and without the
+// last line of a run that came to its end.
+func TestRunIsCalledOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out bytes.Buffer
+	r := &run{out: bufio.NewWriter(&out), limit: 1 << 20, counts: make([]Count, len(formats))}
+	judged := 0
+	second := func() (verdict, error) {
+		judged++
+		cancel()
+		return verdict{pass: true}, nil
+	}
+	first := func() (verdict, error) { judged++; return verdict{pass: true}, nil }
+	r.cases(ctx, "a", 0, []testCase{{"first", first}, {"second", second}, {"third", first}})
+	if judged != 2 || r.sum.Passed != 0 {
+		t.Errorf("%d were judged, %+v", judged, r.sum)
+	}
+	s, err := Run(ctx, &out, []string{vectors, vectors + "/kitsu.json"}, Options{})
+	if !errors.Is(err, context.Canceled) || s.Passed != 0 || out.Len() != 0 {
+		t.Errorf("%+v, %v\n%s", s, err, out.String())
+	}
+}
+
+func TestCuts(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 100, 2048, 2049, 3000, 5000, 100_000, 1 << 20} {
+		all := cuts(n)
+		if len(all) == 0 || all[0] != 0 || all[len(all)-1] != n || !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) {
+			t.Errorf("%d: %v", n, all)
+		}
+		if n*n <= cutBytes && len(all) != n+1 {
+			t.Errorf("%d: %d places, want all", n, len(all))
+		}
+		if n > 1 && !slices.Contains(all, n-1) {
+			t.Errorf("%d: the last byte stays with the others", n)
+		}
+		if int64(len(all))*int64(n) > 3*cutBytes+3*int64(n) {
+			t.Errorf("%d: %d places", n, len(all))
+		}
+	}
+}
+
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space") }
 
 func TestWriterError(t *testing.T) {
-	if s, err := Run(full{}, []string{vectors}, Options{}); err == nil || err.Error() != "no space" || s.Passed == 0 {
+	if s, err := Run(t.Context(), full{}, []string{vectors}, Options{}); err == nil || err.Error() != "no space" || s.Passed == 0 {
 		t.Errorf("%+v, %v", s.Passed, err)
 	}
 }
@@ -341,7 +385,7 @@ func TestProblemIsNoSuccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	s, err := Run(&out, []string{path, path + ".gone"}, Options{})
+	s, err := Run(t.Context(), &out, []string{path, path + ".gone"}, Options{})
 	if err != nil || s.OK() || s.Passed != 1 || s.Failed != 0 || !strings.HasSuffix(out.String(), "\n1 passed, 0 failed\n") {
 		t.Errorf("%+v, %v\n%s", s, err, out.String())
 	}
