@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -25,6 +26,7 @@ type tongue struct {
 	answer func(text string) string
 	more   func(text string) string // ends in CONTINUE; nil where there is one turn
 	pay    string                   // pays, and goes on after it; "" where nothing can
+	paid   string                   // the call that pays, where it is not shop.pay
 	// carries tells that the history is streams, not a transcript.
 	carries bool
 }
@@ -44,6 +46,12 @@ var tongues = []tongue{
 		answer: func(text string) string { return text + "<end>" },
 		more:   func(text string) string { return text + `<execute>[{"name":"shop.look","args":{}}]</execute>` },
 		pay:    `<execute>[{"name":"shop.pay","args":{"amount":7}}]</execute>`,
+	},
+	{
+		name: "kitsu", half: "Well, I th",
+		answer: func(text string) string { return text },
+		more:   func(text string) string { return text + "\n<action:continue>" },
+		pay:    `<action:search query="7">`, paid: `search {"query":"7"}`,
 	},
 	{
 		name: "aeiou", half: "command\n  emit \"Well, I th", carries: true,
@@ -113,6 +121,16 @@ func inEach(t *testing.T, test func(t *testing.T, l tongue, with func(p *puppet)
 							},
 							tool("shop.look", messages.ReadOnly, gives("a hat")),
 						}
+					}
+					if l.name == "kitsu" { // what a search asks can do something
+						a.Tools = append(a.Tools, tools.Tool{
+							Name: "shop.order", Class: messages.Effectful, Params: []neuroscript.Param{{Name: "query", Type: "string"}},
+							Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
+								return neuroscript.String("receipt"), nil
+							},
+						})
+						m.Import.Tools = append(m.Import.Tools, "shop.order")
+						m.Kitsu.Search, m.Loop.Busy = "shop.order", messages.Enqueue // as elsewhere
 					}
 					rt := start(t, stile.Config{})
 					return rt, a, open(t, rt, "busy", a)
@@ -191,11 +209,38 @@ func TestInterrupt(t *testing.T) {
 		if !l.carries {
 			holds(t, text, "first question")
 		}
-		if l.name == "plain" || l.name == "cogency" {
+		if l.name == "plain" || l.name == "cogency" || l.name == "kitsu" {
 			holds(t, text, "Well, I th")
 		}
 		holdsNot(t, text, "third question")
 		holds(t, transcript(t, asked[2]), "third question")
+		replayed(t, rt, s, a)
+	})
+}
+
+// What is refused leaves nothing, and what waits comes when it may.
+func TestRejectAndEnqueue(t *testing.T) {
+	inEach(t, func(t *testing.T, l tongue, with func(*puppet) (*stile.Runtime, *stile.Agent, *stile.Session)) {
+		p := newPuppet(l.answer("at la…st"), l.answer("queued"))
+		rt, a, s := with(p)
+		one := submit(t, s, "first question")
+		<-p.said
+		if _, err := s.Submit(t.Context(), "not now", stile.Policy(stile.Reject)); messages.CodeOf(err) != messages.ErrBusy {
+			t.Errorf("refused with %v", err)
+		}
+		two := submit(t, s, "second question", stile.Policy(stile.Enqueue))
+		p.let <- struct{}{}
+		wantDone(t, decision(t, one))
+		wantDone(t, decision(t, two))
+		if n := len(p.requests()); n != 2 {
+			t.Fatalf("%d requests", n)
+		}
+		text := transcript(t, p.requests()[1])
+		holds(t, text, "second question", "at last")
+		holdsNot(t, text, "not now")
+		if !l.carries {
+			holds(t, text, "first question")
+		}
 		replayed(t, rt, s, a)
 	})
 }
@@ -227,7 +272,7 @@ func TestRollback(t *testing.T) {
 			}
 			holdsNot(t, next, "took back")
 		} else {
-			holds(t, next, "shop.pay", "7", "took back", ": ok")
+			holds(t, next, cmp.Or(l.paid, "shop.pay"), "7", "took back", ": ok")
 			if len(notes) != 1 {
 				t.Errorf("notes %+v", notes)
 			}

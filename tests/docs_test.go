@@ -364,6 +364,7 @@ func TestDocsMetrics(t *testing.T) {
 		Decision: messages.Halt, Reason: messages.ErrTokenTTL, Failures: []string{"f"}, Lints: []messages.Code{messages.LintMultiTokens},
 	}})
 	m.ObserveRecord(&messages.Record{Body: &messages.Control{What: messages.ControlBreach, Name: "GAS"}})
+	m.Profile("learned")
 	families, err := m.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -544,6 +545,10 @@ func TestDocsSnippets(t *testing.T) {
 			case "neuroscript":
 				if _, err := neuroscript.NewCache(1 << 20).Compile([]byte(b.text)); err != nil {
 					t.Errorf("%s: %v", where, err)
+				}
+			case "js":
+				if !strings.Contains(read(t, "clients/js/test/client.test.js"), `"`+page+`"`) {
+					t.Errorf("%s: the client's tests do not run the examples of this page", where)
 				}
 			case "":
 			default:

@@ -168,7 +168,6 @@ func TestPartsOfThePrompt(t *testing.T) {
 		"  - {id: builtin.tools}\n  - {id: builtin.tools}\n":                         "context_feeds[1].id",
 		"  - {id: builtin.tools}\n  - {id: f, source: {type: tool, name: no.one}}\n": "context_feeds[1].source.name",
 		"  - {id: builtin.tools}\n  - {id: f, source: {type: internal}}\n":           "context_feeds[1].source.action",
-		"  - {id: builtin.profile}\n":                                                "context_feeds[0].enabled",
 	} {
 		err := stile.Check(fed(t, says(""), "context_feeds:\n"+feeds), stile.Config{})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 )
 
@@ -256,59 +254,6 @@ func TestTwoTokens(t *testing.T) {
 		}
 		replayed(t, rt, s, a)
 	})
-}
-
-type library struct{ fails bool }
-
-func (l library) Search(_ context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
-	if l.fails {
-		return nil, errors.New("no library")
-	}
-	all := make([]tools.SearchResult, 9)
-	all[0] = tools.SearchResult{Title: "On " + q.Query, URL: "book:1"}
-	return all, nil
-}
-
-// Searches go to the host's index, or to a tool; one that fails leaves the first text.
-func TestSearches(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		change func(*stile.Agent)
-		result string
-	}{
-		{"host", func(a *stile.Agent) { a.Search = library{} }, `{"query":"Foxes","results":[{"snippet":"","title":"On Foxes","url":"book:1"}`},
-		{"failing", func(a *stile.Agent) { a.Search = library{fails: true} }, ""},
-		{"tool", func(a *stile.Agent) {
-			a.Tools = []tools.Tool{{
-				Name: "own.find", Class: messages.ReadOnly, Params: []neuroscript.Param{{Name: "what", Type: "string"}},
-				Run: func(_ context.Context, c *tools.Call) (neuroscript.Value, error) { return c.Args[0], nil },
-			}}
-			a.Manifest.Import.Tools, a.Manifest.Kitsu.Search = []string{"own.find"}, "own.find"
-		}, `"Foxes"}`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a, p := small(c.change, "First.\n<action:search query=\"Foxes\">", "Second.")
-				rt := start(t, stile.Config{})
-				s := open(t, rt, "small", a)
-				wantDone(t, ask(t, s, "go"))
-				want := "|Second.|"
-				if c.result == "" {
-					want = "First.\n|"
-				} else {
-					holds(t, transcript(t, p.requests()[1]), `{"action":"search","result":`+c.result)
-				}
-				if got := userReads(records(t, s)); got != want {
-					t.Errorf("shown %q", got)
-				}
-				replayed(t, rt, s, a)
-			})
-		})
-	}
-	a, _ := small(func(a *stile.Agent) { a.Manifest.Kitsu.Search = "nobody.knows" })
-	if err := stile.Check(a, stile.Config{}); messages.CodeOf(err) != messages.ErrConfig {
-		t.Errorf("a search by a tool that is not there: %v", err)
-	}
 }
 
 // A gate's judgement that panics ends the turn.

@@ -29,6 +29,7 @@ func TestPrimers(t *testing.T) {
 		"aeiou":   program(sayDone),
 		"cortex":  `<response final="true">Hello.</response>`,
 		"cogency": "Hello.<end>",
+		"kitsu":   "Hello.",
 	} {
 		m := manifest.Default(dialect)
 		m.Import.Tools = []string{"notes.find", "notes.write"}

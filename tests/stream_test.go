@@ -106,10 +106,10 @@ func TestStreamFailuresAndDetached(t *testing.T) {
 		if ends["x"] != "failed error" || ends["y"] != "failed unknown_target" || ends["z"] != "failed error" || ends["f"] != "" {
 			t.Errorf("ends %v", ends)
 		}
+		time.Sleep(2 * time.Minute)
 		if n := calls.Load(); n != 4 {
 			t.Errorf("%d calls, want three attempts and the last", n)
 		}
-		time.Sleep(2 * time.Minute)
 		if gather(); ends["f"] != "ok " {
 			t.Errorf("the detached action ended %q", ends["f"])
 		}
@@ -147,6 +147,41 @@ func TestDetachedBetweenAttempts(t *testing.T) {
 		}
 		replays(t, rt, a)
 	})
+}
+
+// A detached action that fails at once, while the reply ends and others of the turn still
+// run, ends when it fails; and so it is when the session is replayed.
+func TestDetachedFailsAtOnce(t *testing.T) {
+	const f, slow = `<action id="f" mode="fire_and_forget">{"name":"own.fails"`, `<action id="h" mode="async">{"name":"own.slow","parameters":{"seconds":1}}</action>`
+	for name, c := range map[string]struct {
+		reply string
+		ends  string // in order
+	}{
+		"before others":            {f + `}</action>` + slow + `<response>done</response>`, "f h"},
+		"alone":                    {f + `}</action><response>done</response>`, "f"},
+		"after another":            {f + `,"depends_on":["h"]}</action>` + slow + `<action id="k" mode="async">{"name":"own.slow","parameters":{"seconds":2}}</action><response>done</response>`, "h f k"},
+		"with an attempt to come":  {f + `,"retry":1}</action>` + slow + `<response>done</response>`, ""},
+		"two, one of them retried": {f + `}</action><action id="g" mode="fire_and_forget">{"name":"own.fails","retry":2}</action>` + slow + `<response>done</response>`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				a := streaming(&calls, c.reply)
+				rt := start(t, stile.Config{})
+				s := open(t, rt, "stream", a)
+				wantDone(t, ask(t, s, "go"))
+				time.Sleep(time.Minute)
+				var ends []string
+				for _, b := range bodies[*messages.ActionEnded](records(t, s)) {
+					ends = append(ends, b.ID)
+				}
+				if got := strings.Join(ends, " "); c.ends != "" && got != c.ends {
+					t.Errorf("ended in the order %s, want %s", got, c.ends)
+				}
+				replays(t, rt, a)
+			})
+		})
+	}
 }
 
 // Somebody who approves a call is shown what it would begin with, and that is what the

@@ -186,3 +186,58 @@ func TestTransform(t *testing.T) {
 		t.Error("a replay without the agent made the same prompts")
 	}
 }
+
+// A session at work reads nothing of its journal for its prompts, whatever their window;
+// what it asks is what a reader of the journal would ask, also after something was erased
+// and in another process.
+func TestHistoryAtHand(t *testing.T) {
+	const batch = `<think>hm</think><execute>[{"name":"str.ToUpper","args":{"s":"a"}}]</execute>`
+	for _, window := range []int64{0, 5} {
+		store := memory.New()
+		seen := &counting{Store: store}
+		m := &recorder{Model: scripted.New(batch, "one", batch, batch, "two", "three", batch, "four", "five", batch, "six", "seven", "eight")}
+		man := manifest.Default("cogency")
+		man.Import.Tools = []string{"str.ToUpper"}
+		man.Memory.HistoryWindow = window
+		a := &stile.Agent{Manifest: man, Model: m}
+		rt := start(t, stile.Config{Store: seen})
+		s := open(t, rt, "w", a)
+		before := seen.read.Load()
+		for i := range 3 {
+			wantDone(t, ask(t, s, fmt.Sprintf("question %d", i)))
+		}
+		if n := seen.read.Load() - before; n != 0 {
+			t.Errorf("window %d: %d records were read for the prompts of a session at work", window, n)
+		}
+		rt.Close(t.Context())
+
+		rt = start(t, stile.Config{Store: store})
+		s = open(t, rt, "w", a)
+		for i := 3; i < 6; i++ {
+			wantDone(t, ask(t, s, fmt.Sprintf("question %d", i)))
+		}
+		if _, err := rt.Replay(t.Context(), "w", a); err != nil {
+			t.Errorf("window %d: %v", window, err)
+		}
+		if last := shown(m.requests()[len(m.requests())-1]); !contains(last, "question 4") || contains(last, "question 0") != (window == 0) {
+			t.Errorf("window %d: the last prompt is\n%s", window, last)
+		}
+
+		s = open(t, rt, "erased", a)
+		for i := range 3 {
+			wantDone(t, ask(t, s, fmt.Sprintf("question %d", i)))
+		}
+		for _, r := range records(t, s) {
+			if b, ok := r.Body.(*messages.Input); !ok || b.Text != "question 2" {
+				continue
+			}
+			if _, err := store.Erase(t.Context(), s.Incarnation(), r.Seq, r.Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantDone(t, ask(t, s, "question 3"))
+		if last := shown(m.requests()[len(m.requests())-1]); contains(last, "question 2") || !contains(last, "question 3") {
+			t.Errorf("window %d: what was erased is asked\n%s", window, last)
+		}
+	}
+}

@@ -25,6 +25,8 @@ type scenario struct {
 	submits int
 	halts   bool // recovery: halt
 	denies  bool // what needs confirmation is denied
+	// shelves: its actions change a relic; delegates: they are agents.
+	shelves, delegates bool
 }
 
 // every class of effect (design.md §7).
@@ -57,6 +59,20 @@ func reference() []scenario {
 		set = append(set, scenario{name: "cogency/" + string(class), dialect: "cogency", classes: []messages.Class{class, class}, reply: batch, submits: 1})
 	}
 	set = append(set, scenario{name: "cogency/mixed", dialect: "cogency", classes: every, reply: batch, submits: 2})
+	// A search of an action token is done by a tool of its class; a pass and a continue
+	// follow, each of which takes back what was shown before it.
+	for _, class := range every[1:] {
+		set = append(set, scenario{
+			name: "kitsu/" + string(class), dialect: "kitsu", classes: []messages.Class{class}, reply: token, submits: 2,
+			change: func(m *manifest.Manifest) { m.Kitsu.Search, m.Loop.Busy = "world."+string(class), messages.Enqueue },
+		})
+	}
+	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityUnit} {
+		set = append(set, scenario{
+			name: "kitsu/" + string(d), dialect: "kitsu", classes: []messages.Class{messages.Keyed}, reply: token, submits: 1,
+			change: func(m *manifest.Manifest) { m.Kitsu.Search, m.Stream.Durability = "world.keyed", d },
+		})
+	}
 	// Turns that wait for somebody, and outlive their process meanwhile.
 	confirm := func(m *manifest.Manifest) {
 		m.Approval.Tools = map[string]messages.GateAnswer{"world.keyed": messages.GateConfirm, "world.effectful": messages.GateConfirm}
@@ -66,8 +82,18 @@ func reference() []scenario {
 		scenario{name: "aeiou/confirm", dialect: "aeiou", classes: asks, reply: program, submits: 1, change: confirm},
 		scenario{name: "cortex/confirm", dialect: "cortex", classes: asks, reply: stream, submits: 2, change: confirm},
 		scenario{name: "cogency/confirm", dialect: "cogency", classes: asks, reply: batch, submits: 1, change: confirm},
+		scenario{
+			name: "kitsu/confirm", dialect: "kitsu", classes: []messages.Class{messages.Effectful}, reply: token, submits: 1,
+			change: func(m *manifest.Manifest) {
+				m.Kitsu.Search, m.Approval.Tools = "world.effectful", map[string]messages.GateAnswer{"search": messages.GateConfirm}
+			},
+		},
 		scenario{name: "aeiou/denied", dialect: "aeiou", classes: asks, reply: program, submits: 1, change: confirm, denies: true},
 		scenario{name: "cortex/denied", dialect: "cortex", classes: asks, reply: stream, submits: 1, change: confirm, denies: true},
+	)
+	set = append(set,
+		scenario{name: "cortex/relic", dialect: "cortex", reply: shelve, submits: 2, change: shelf, shelves: true},
+		scenario{name: "cortex/agent", dialect: "cortex", reply: delegate, submits: 1, delegates: true},
 	)
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
@@ -93,7 +119,12 @@ func (sc *scenario) agent(o outside, g *gate) *stile.Agent {
 	if sc.change != nil {
 		sc.change(m)
 	}
-	return &stile.Agent{Manifest: m, Tools: own, Model: speaker{sc, g}}
+	a := &stile.Agent{Manifest: m, Tools: own, Model: speaker{sc, g}}
+	if sc.delegates {
+		m.Import.Agents = []string{"helper"}
+		a.Agents = []*stile.Agent{helper(o, g)}
+	}
+	return a
 }
 
 // speaker is the scenario's model. It is a function of what it is told, as a model
@@ -227,6 +258,18 @@ func batch(sc *scenario, req llm.Request) string {
 		calls = append(calls, fmt.Sprintf(`{"name": "world.%s", "args": {"what": "%d-%d"}}`, class, step, i))
 	}
 	return text + "<execute>[" + strings.Join(calls, ", ") + "]</execute>"
+}
+
+// token asks for a search, then for a pass more, and then says what came of it.
+func token(_ *scenario, req llm.Request) string {
+	told := req.Messages[len(req.Messages)-1].Text
+	switch {
+	case strings.Contains(told, `{"action":"continue"`):
+		return "It is so.\n"
+	case strings.Contains(told, `{"action":"search"`):
+		return "One moment.\n<action:continue reason=\"to look again\">\n"
+	}
+	return "Let me look.\n<action:search query=\"1-0\">\n"
 }
 
 // poem is a text long enough for chunk records of its own.

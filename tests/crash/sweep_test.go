@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -180,7 +181,12 @@ func (g *ground) close() {
 func (g *ground) judge(unhurt *calm) (v verdict, found calm) {
 	g.t.Helper()
 	_, passed := g.live(point{where: nowhere}, func(rt *stile.Runtime, agent *stile.Agent) {
-		tr := &trial{sc: g.sc, agent: agent, archive: rt.Archive(), told: g.told, deeds: g.outside.deeds(g.t), unhurt: unhurt, torn: g.single && g.lives > 0}
+		if err := settle(context.Background(), rt); err != nil {
+			g.t.Errorf("%s: %v", g.sc.name, err)
+		}
+		all := g.outside.deeds(g.t)
+		own := slices.DeleteFunc(slices.Clone(all), func(d deed) bool { return d.SID != mainSID })
+		tr := &trial{sc: g.sc, agent: agent, archive: rt.Archive(), told: g.told, deeds: own, all: all, unhurt: unhurt, torn: g.single && g.lives > 0}
 		v, found = tr.judge(context.Background())
 	})
 	found.points = passed

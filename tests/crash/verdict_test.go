@@ -43,8 +43,9 @@ type trial struct {
 	archive *stile.Archive
 	told    *witness
 	deeds   []deed
-	unhurt  *calm // nil while the calm run itself is judged
-	torn    bool  // a kill parted records that are committed together
+	unhurt  *calm  // nil while the calm run itself is judged
+	torn    bool   // a kill parted records that are committed together
+	all     []deed // of all sessions
 }
 
 // calm is the run that nobody killed.
@@ -77,6 +78,12 @@ func (tr *trial) judge(ctx context.Context) (v verdict, found calm) {
 	tr.shown(ctx, &v, head, recs)
 	tr.ended(&v, recs)
 	tr.happened(&v, recs)
+	if tr.sc.shelves {
+		tr.relics(&v, recs)
+	}
+	if tr.sc.delegates {
+		tr.helped(ctx, &v, recs)
+	}
 	found = tr.outcome(&v, recs)
 	return v, found
 }
@@ -159,7 +166,7 @@ func (tr *trial) shown(ctx context.Context, v *verdict, head journal.Head, recs 
 	if len(tr.told.deltas) == 0 {
 		return
 	}
-	if tr.sc.dialect == "cortex" || tr.sc.dialect == "cogency" {
+	if tr.sc.dialect == "cortex" || tr.sc.dialect == "cogency" || tr.sc.dialect == "kitsu" {
 		tr.shownInUnits(v, recs)
 		return
 	}
@@ -220,7 +227,9 @@ func (tr *trial) shownInUnits(v *verdict, recs []*stile.Record) {
 // ended: every run, turn and action has one end, and the right one.
 func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 	type action struct {
+		name    string
 		class   messages.Class
+		changed bool // a relic
 		started int
 		ends    []*messages.ActionEnded
 	}
@@ -240,13 +249,15 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 			turns[r.Turn] += 0
 		case *messages.TurnDecided:
 			turns[r.Turn]++
-			if b.Resumed { // after too many settlements nothing of it is repeated
+			if b.Resumed || b.Reason == messages.ErrCancelled { // nothing of it is repeated
 				delete(doubts, r.Turn)
 			}
 		case *messages.ActionDeclared:
-			actions[id(b.ID)] = &action{class: b.Class}
+			actions[id(b.ID)] = &action{name: b.Name, class: b.Class}
 		case *messages.ActionStarted:
 			actions[id(b.ID)].started++
+		case *messages.RelicChanged:
+			actions[id(b.ID)].changed = true
 		case *messages.ActionEnded:
 			actions[id(b.ID)].ends = append(actions[id(b.ID)].ends, b)
 			if b.State == messages.ActionUnknown {
@@ -283,7 +294,7 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 		}
 		switch a.ends[0].State {
 		case messages.ActionOK:
-			if a.started == 0 || tr.sc.classes != nil && a.class != messages.Pure && did[id] == 0 {
+			if a.started == 0 || tr.sc.classes != nil && a.class != messages.Pure && a.name != "continue" && did[id] == 0 { // which does nothing outside
 				v.fault("action %s is ok and never happened", id)
 			}
 		case messages.ActionCancelled:
@@ -291,7 +302,7 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 				v.fault("lost: action %s is cancelled and happened", id)
 			}
 		case messages.ActionUnknown:
-			if a.started == 0 || !a.class.Durable() {
+			if a.started == 0 || !a.class.Durable() && !a.changed {
 				v.fault("action %s (%s) is unknown and was started %d times", id, a.class, a.started)
 			}
 		default:

@@ -23,6 +23,7 @@ type outside struct{ path string }
 
 // deed is one line of it: something a tool did.
 type deed struct {
+	SID     string         `json:"sid"`
 	Tool    string         `json:"tool"`
 	Class   messages.Class `json:"class"`
 	What    string         `json:"what"`
@@ -216,6 +217,9 @@ func (m *mortal) cut(b journal.Batch) []journal.Batch {
 
 func (m *mortal) commit(b journal.Batch) error {
 	from, to := b.ExpectSeq+1, b.ExpectSeq+int64(len(b.Records))
+	if b.SID != mainSID {
+		from, to = from+childRecords, to+childRecords
+	}
 	if err := m.gate.pass(beforeCommit, from, to); err != nil {
 		return err
 	}
@@ -276,7 +280,7 @@ func act(o outside, g *gate, class messages.Class) tools.Tool {
 		if err := g.at(beforeEffect); err != nil {
 			return neuroscript.Value{}, err
 		}
-		if err := o.do(deed{Tool: name, Class: class, What: what, Turn: c.Turn, ID: c.ID, Key: c.Key, Attempt: c.Attempt, Epoch: c.Epoch}); err != nil {
+		if err := o.do(deed{SID: c.SID, Tool: name, Class: class, What: what, Turn: c.Turn, ID: c.ID, Key: c.Key, Attempt: c.Attempt, Epoch: c.Epoch}); err != nil {
 			return neuroscript.Value{}, err
 		}
 		if err := g.at(afterEffect); err != nil {

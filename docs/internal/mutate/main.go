@@ -6,9 +6,11 @@
 // must notice. It fails when a mutation does not apply any more, does not build, or is
 // noticed by nobody.
 //
-// Names try some of the list and leave the others' rows as they are.
+// Names try some of the list, and -new those that have no row yet; the others' rows stay
+// as they are. The table is written after every mutation, so that a pass can be stopped
+// and gone on with.
 //
-//	go run ./docs/internal/mutate [name...]
+//	go run ./docs/internal/mutate [-new] [-turns N] [name...]
 package main
 
 import (
@@ -52,8 +54,9 @@ type verdict struct {
 func main() {
 	turns := flag.Int("turns", 10_000, "turns within which a mutation must be noticed")
 	beside := flag.Int("j", runtime.GOMAXPROCS(0), "how many to try side by side")
+	fresh := flag.Bool("new", false, "try those that the table does not have")
 	flag.Parse()
-	if err := run(flag.Args(), *turns, max(1, *beside)); err != nil {
+	if err := run(flag.Args(), *fresh, *turns, max(1, *beside)); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -65,7 +68,7 @@ type trial struct {
 	err error
 }
 
-func run(only []string, turns, beside int) error {
+func run(only []string, fresh bool, turns, beside int) error {
 	text, err := os.ReadFile(list)
 	if err != nil {
 		return err
@@ -79,14 +82,10 @@ func run(only []string, turns, beside int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var page strings.Builder
-	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one. Where there is none, the simulator did not come across it in %d turns, and a test noticed.\n\n", list, turns)
-	page.WriteString("| mutation | where | invariant | after | what the failure says |\n| --- | --- | --- | --- | --- |\n")
-	whole := all
-	rows := earlier()
-	if len(only) > 0 {
-		all = slices.DeleteFunc(slices.Clone(all), func(m mutation) bool { return !slices.Contains(only, m.name) })
-	}
+	whole, rows := all, earlier()
+	all = slices.DeleteFunc(slices.Clone(all), func(m mutation) bool {
+		return len(only) > 0 && !slices.Contains(only, m.name) || fresh && rows[m.name] != ""
+	})
 	trials := make([]chan trial, len(all))
 	for i := range trials {
 		trials[i] = make(chan trial, 1)
@@ -111,23 +110,40 @@ func run(only []string, turns, beside int) error {
 		switch {
 		case v.err != nil:
 			missed = append(missed, fmt.Errorf("%s: %w", m.name, v.err))
-		case v.Test != "":
-			fmt.Printf("%-60s %s, nothing in %d turns\n", m.name, v.Test, v.Turns)
-			rows[m.name] = fmt.Sprintf("| %s | [%s](../%s) | – | – | %s |\n", m.name, m.file, m.file, cell(v.Test))
-			continue
-		case v.OK:
+		case v.OK && v.Test == "":
 			missed = append(missed, fmt.Errorf("%s: nobody noticed in %d turns", m.name, v.Turns))
+		case v.OK:
+			fmt.Printf("%-60s %s, nothing in %d turns\n", m.name, v.Test, v.Turns)
+			rows[m.name] = fmt.Sprintf("| %s | [%s](../%s) | – | not in %d | %s |\n", m.name, m.file, m.file, v.Turns, cell(v.Test))
 		default:
 			fmt.Printf("%-60s %-14s seed %-4d after %6d turns: %s\n", m.name, v.Failure.Invariant, v.Failure.Seed, v.Turns, short(v.Failure.Detail))
 			rows[m.name] = fmt.Sprintf("| %s | [%s](../%s) | %s | %d | %s |\n", m.name, m.file, m.file, v.Failure.Invariant, v.Turns, cell(short(v.Failure.Detail)))
-			continue
 		}
-		fmt.Println("MISSED", missed[len(missed)-1])
+		if rows[m.name] == "" {
+			fmt.Println("MISSED", missed[len(missed)-1])
+		}
+		if err := write(whole, rows); err != nil {
+			return err
+		}
 	}
-	for _, m := range whole {
-		page.WriteString(rows[m.name]) // what was not tried has the row it had, if any
+	return errors.Join(missed...)
+}
+
+// write makes the table of the rows there are, in the order of the list.
+func write(all []mutation, rows map[string]string) error {
+	var page strings.Builder
+	have := 0
+	for _, m := range all {
+		if rows[m.name] != "" {
+			have++
+		}
 	}
-	return errors.Join(append(missed, os.WriteFile(table, []byte(page.String()), 0o644))...)
+	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one. Where the simulator did not come across it, *after* says in how many turns, and the last column which test noticed.\n\nOf %d mutations %d were tried and noticed.\n\n", list, len(all), have)
+	page.WriteString("| mutation | where | invariant | after | what the failure says |\n| --- | --- | --- | --- | --- |\n")
+	for _, m := range all {
+		page.WriteString(rows[m.name])
+	}
+	return os.WriteFile(table, []byte(page.String()), 0o644)
 }
 
 // earlier reads the rows of the table as it is.

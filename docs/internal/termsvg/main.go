@@ -2,7 +2,7 @@
 // picture in the documentation is real output and can be made again:
 //
 //	go run ./cmd/stile tour --dir "$(mktemp -d)" | go run ./docs/internal/termsvg \
-//		-title "make run" -keep ledger=14,research=30,forged-token,endless-loop,SESSION -width 116 > docs/tour.svg
+//		-title "make run" -keep ledger=12,research=24,companion=14,coder=16,forged-token,endless-loop,SESSION -width 126 > docs/tour.svg
 //
 // The text is what it reads, but for two things that are shown by a dimmed line or
 // an ellipsis: paragraphs and lines left out, and the ends of lines that are too

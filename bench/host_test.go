@@ -1,0 +1,405 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// The loads of a host: it is a process of its own, this binary run again, and its
+// clients reach it over loopback. Its journal is SQLite with fsync.
+
+// serverEnv tells a process that it is the host, and where its journal is.
+const serverEnv = "STILE_BENCH_HOST"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serverEnv); dir != "" {
+		if err := hostProcess(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	tokenGap   = 20 * time.Millisecond // 50 tokens a second
+	tokensEach = 250
+)
+
+// stamps says the time, token by token, as nanoseconds of the wall clock, which client
+// and host share.
+type stamps struct{}
+
+func (stamps) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		tick := time.NewTicker(tokenGap)
+		defer tick.Stop()
+		for range tokensEach {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
+				return
+			}
+			if !yield(llm.Chunk{Text: strconv.AppendInt(nil, time.Now().UnixNano(), 10)}, nil) {
+				return
+			}
+		}
+		yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
+	}
+}
+
+// atOnce answers without delay.
+type atOnce struct{}
+
+func (atOnce) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		if yield(llm.Chunk{Text: []byte("ok")}, nil) {
+			yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
+		}
+	}
+}
+
+// hostProcess serves until its standard input ends.
+func hostProcess(dir string) error {
+	agentOf := func(name string, m llm.Model) *stile.Agent {
+		man := manifest.Default("plain")
+		man.Name = name
+		return &stile.Agent{Manifest: man, Model: m}
+	}
+	agents := []*stile.Agent{agentOf("stamps", stamps{}), agentOf("atonce", atOnce{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	rt, err := stile.New(ctx, stile.Config{Dir: dir, Agents: agents})
+	if err != nil {
+		return err
+	}
+	srv, err := host.New(host.Config{Runtime: rt, Agents: agents})
+	if err != nil {
+		return err
+	}
+	l, err := host.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	err = srv.Serve(ctx, l, 10*time.Second)
+	if closed := rt.Close(context.Background()); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// hostOf is a host in a process of its own.
+type hostOf struct {
+	b      *testing.B
+	addr   string
+	pid    int
+	client *http.Client
+}
+
+func startHost(b *testing.B) *hostOf {
+	b.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), serverEnv+"="+b.TempDir())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := &hostOf{b: b, addr: strings.TrimSpace(addr), pid: cmd.Process.Pid, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000}}}
+	b.Cleanup(func() {
+		h.client.CloseIdleConnections()
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			b.Errorf("the host ended with %v", err)
+		}
+	})
+	return h
+}
+
+// rss is the memory of the host's process, in MB.
+func (h *hostOf) rss() float64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", h.pid))
+	if err != nil {
+		h.b.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(b))[1])
+	if err != nil {
+		h.b.Fatal(err)
+	}
+	return float64(pages*os.Getpagesize()) / 1e6
+}
+
+// post posts JSON and gives the status, the body and what Retry-After says.
+func (h *hostOf) post(path, body string) (int, []byte, string, error) {
+	res, err := h.client.Post("http://"+h.addr+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0, nil, "", err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return res.StatusCode, b, res.Header.Get("Retry-After"), err
+}
+
+func (h *hostOf) sessions(n int, agent string) {
+	each(n, 64, func(i int) {
+		if status, body, _, err := h.post("/v1/sessions", fmt.Sprintf(`{"agent":%q,"id":"s%d"}`, agent, i)); err != nil || status != http.StatusCreated {
+			h.b.Errorf("%d %s, %v", status, body, err)
+		}
+	})
+	if h.b.Failed() {
+		h.b.FailNow()
+	}
+}
+
+// each does n things, so many at once.
+func each(n, atOnce int, do func(int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, atOnce) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				do(int(i))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// follow opens a stream of a session, and reads up to a mark.
+func (h *hostOf) follow(i int, mark string) (net.Conn, error) {
+	conn, err := net.Dial("tcp", h.addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(conn, "GET /v1/sessions/s%d/events HTTP/1.1\r\nHost: localhost\r\n\r\n", i); err != nil {
+		return conn, err
+	}
+	var got bytes.Buffer
+	buf := make([]byte, 4096)
+	for mark != "" && !bytes.Contains(got.Bytes(), []byte(mark)) {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return conn, fmt.Errorf("%w after %s", err, got.Bytes())
+		}
+		got.Write(buf[:n])
+	}
+	return conn, nil
+}
+
+const idleSubscribers = 10_000
+
+// BenchmarkHost_10000IdleSubscribers is the memory of a host whose 10,000 sessions have
+// nothing to do and are followed each by a client: all of the process, at the end.
+func BenchmarkHost_10000IdleSubscribers(b *testing.B) {
+	for range b.N {
+		h := startHost(b)
+		h.sessions(idleSubscribers, "stamps")
+		before := h.rss()
+		conns := make([]net.Conn, idleSubscribers)
+		each(idleSubscribers, 64, func(i int) {
+			var err error
+			if conns[i], err = h.follow(i, "event: session.opened"); err != nil {
+				b.Error(err)
+			}
+		})
+		b.ReportMetric(h.rss(), "MB")
+		b.ReportMetric((h.rss()-before)*1e6/idleSubscribers, "B/subscriber")
+		for _, c := range conns {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}
+}
+
+const runsInFlight = 500
+
+// BenchmarkHost_500Runs50TokensASecond is how long a token is on its way from the model,
+// in the host, to the client of its run: 500 runs at once, each 50 tokens a second. With
+// dead subscribers each session is followed as well by a client that never reads.
+func BenchmarkHost_500Runs50TokensASecond(b *testing.B) {
+	for _, dead := range []int{0, runsInFlight} {
+		b.Run(fmt.Sprintf("dead=%d", dead), func(b *testing.B) {
+			for range b.N {
+				tokens(b, dead)
+			}
+		})
+	}
+}
+
+func tokens(b *testing.B, dead int) {
+	h := startHost(b)
+	h.sessions(runsInFlight, "stamps")
+	each(dead, 64, func(i int) {
+		conn, err := h.follow(i, "")
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		b.Cleanup(func() { conn.Close() })
+	})
+	took := make([][]time.Duration, runsInFlight)
+	var missing atomic.Int64
+	each(runsInFlight, runsInFlight, func(i int) {
+		res, err := h.client.Post(fmt.Sprintf("http://%s/v1/sessions/s%d/runs?stream=token", h.addr, i), "application/json", strings.NewReader(`{"input":"go"}`))
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer res.Body.Close()
+		in := bufio.NewScanner(res.Body)
+		in.Buffer(make([]byte, 64<<10), 1<<20)
+		delta, size := false, 0
+		for in.Scan() {
+			line := in.Bytes()
+			switch {
+			case bytes.HasPrefix(line, []byte("event: ")):
+				delta = string(line) == "event: delta"
+			case delta && bytes.HasPrefix(line, []byte("data: ")):
+				now := time.Now().UnixNano()
+				var d struct{ Text string }
+				if err := json.Unmarshal(line[6:], &d); err != nil {
+					b.Error(err)
+					return
+				}
+				// A reader that was slow gets several tokens at once; each counts.
+				size += len(d.Text)
+				for t := d.Text; len(t) >= stampSize; t = t[stampSize:] {
+					if at, err := strconv.ParseInt(t[:stampSize], 10, 64); err == nil {
+						took[i] = append(took[i], time.Duration(now-at))
+					}
+				}
+			}
+		}
+		if size != tokensEach*stampSize {
+			missing.Add(1)
+		}
+	})
+	all := slices.Concat(took...)
+	if missing.Load() > 0 || len(all) == 0 {
+		b.Errorf("%d of %d streams were not whole", missing.Load(), runsInFlight)
+		return
+	}
+	report(b, all)
+	b.ReportMetric(float64(len(all)), "tokens")
+}
+
+// stampSize is what a time in nanoseconds has of digits, until the year 2286.
+const stampSize = 19
+
+func report(b *testing.B, all []time.Duration) {
+	slices.Sort(all)
+	b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
+}
+
+const (
+	submitRate     = 1000 // a second
+	submitSeconds  = 5
+	submitSessions = 500
+)
+
+// BenchmarkHost_1000SubmitsASecond offers 1,000 submits a second, whether or not those
+// before have been answered. Each is taken or refused with Retry-After; of what was taken
+// every run is looked for at the end.
+func BenchmarkHost_1000SubmitsASecond(b *testing.B) {
+	for range b.N {
+		h := startHost(b)
+		h.sessions(submitSessions, "atonce")
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var took []time.Duration
+		taken, refused, lost := map[string]bool{}, 0, 0
+		began := time.Now()
+		for i := range submitRate * submitSeconds {
+			<-time.After(time.Until(began.Add(time.Duration(i) * time.Second / submitRate)))
+			wg.Go(func() {
+				at := time.Now()
+				path := fmt.Sprintf("/v1/sessions/s%d/runs", i%submitSessions)
+				status, body, wait, err := h.post(path, `{"input":"go"}`)
+				mu.Lock()
+				defer mu.Unlock()
+				took = append(took, time.Since(at))
+				var run struct{ Run int64 }
+				switch {
+				case err == nil && status == http.StatusAccepted && json.Unmarshal(body, &run) == nil:
+					taken[fmt.Sprintf("%s/%d", path, run.Run)] = true
+				case err == nil && wait != "":
+					refused++
+				default:
+					b.Errorf("%s: %d %s, %v", path, status, body, err)
+					lost++
+				}
+			})
+		}
+		wg.Wait()
+		offered := time.Since(began)
+		if len(taken)+refused+lost != submitRate*submitSeconds {
+			b.Errorf("%d taken, %d refused, of %d", len(taken), refused, submitRate*submitSeconds)
+		}
+		var missing atomic.Int64
+		all := make([]string, 0, len(taken))
+		for path := range taken {
+			all = append(all, path)
+		}
+		each(len(all), 32, func(i int) {
+			// It waits for the run's end: the stream ends with it.
+			res, err := h.client.Get("http://" + h.addr + all[i] + "/events?stream=event")
+			if err != nil {
+				missing.Add(1)
+				return
+			}
+			defer res.Body.Close()
+			if got, err := io.ReadAll(res.Body); err != nil || !bytes.Contains(got, []byte(`"decision":"DONE"`)) {
+				missing.Add(1)
+			}
+		})
+		if missing.Load() > 0 {
+			b.Errorf("%d runs that were taken did not end", missing.Load())
+		}
+		report(b, took)
+		b.ReportMetric(float64(len(taken))/offered.Seconds(), "taken/s")
+		b.ReportMetric(float64(refused), "refused")
+		b.ReportMetric(float64(missing.Load())+float64(lost), "lost")
+	}
+}
