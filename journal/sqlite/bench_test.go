@@ -118,3 +118,29 @@ func BenchmarkLoad_SQLite_1000Records(b *testing.B) {
 		}
 	}
 }
+
+// What a subscriber or a prompt reads most: the newest records of a session.
+func BenchmarkRead_SQLite_Newest8Of1000(b *testing.B) {
+	s := open(b, Options{Path: b.TempDir()})
+	ses := journaltest.Start(b, "local:local:x", 1)
+	for range 100 {
+		var bodies []messages.Body
+		for range 10 {
+			bodies = append(bodies, typical())
+		}
+		journaltest.Must(b, s, ses.Batch(bodies...))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for _, err := range s.Read(ctx, ses.Inc, 993, 0) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != 8 {
+			b.Fatal(n)
+		}
+	}
+}

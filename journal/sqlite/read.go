@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/seed14be6753/stile/journal"
@@ -18,7 +19,9 @@ const (
 	pageBytes   = 1 << 20
 )
 
-// readers are the reading connections with their statements.
+// readers are the reading connections with their statements. None has LIMIT with a bare
+// variable: SQLite plans by its value, and so prepares the statement anew each time one
+// is bound.
 type readers struct {
 	db                            *sql.DB
 	head, headOf, hash, page      *sql.Stmt
@@ -42,14 +45,14 @@ func newReaders(dsn string, n int) (*readers, error) {
 		{&r.headOf, "SELECT " + headColumns + " FROM sessions WHERE inc = ?"},
 		{&r.hash, "SELECT hash FROM records WHERE pos = ?"},
 		{&r.page, `SELECT pos, epoch, run, turn, type, ts, salt, body, digest, hash, kid, sig
-			FROM records WHERE pos BETWEEN ? AND ? ORDER BY pos LIMIT ?`},
+			FROM records WHERE pos BETWEEN ? AND ? ORDER BY pos LIMIT ` + strconv.Itoa(pageRecords)},
 		{&r.blob, "SELECT data FROM blobs WHERE session = ? AND digest = ?"},
 		{&r.snapshot, "SELECT seq, hash, format, state, sum FROM snapshots WHERE session = ?"},
 		{&r.meta, "SELECT value FROM meta WHERE key = ?"},
 		{&r.listing, "SELECT " + headColumns + ` FROM sessions
 			WHERE sid >= ?1 AND sid < ?1 || char(1114111) AND (sid, inc) > (?2, ?3)
 			AND (?4 OR live = 1) AND (NOT ?5 OR wake = 0 AND (open = 1 OR queued > 0))
-			ORDER BY sid, inc LIMIT ?6`},
+			ORDER BY sid, inc LIMIT 0 + ?6`},
 		{&r.wakes, "SELECT " + headColumns + " FROM sessions WHERE wake > 0 AND wake > ?1 AND live = 1 AND wake <= coalesce(" +
 			"(SELECT wake FROM sessions WHERE wake > 0 AND wake > ?1 AND live = 1 ORDER BY wake LIMIT 1 OFFSET ?2 - 1), 9223372036854775807) ORDER BY wake, sid, inc"},
 	} {
@@ -250,7 +253,7 @@ func (r *readers) before(ses *session, seq int64) (d messages.Digest, err error)
 
 // records fetches one page. Beside an error it gives the records before it.
 func (r *readers) records(ses *session, from, to int64, prev messages.Digest) ([]*messages.Record, error) {
-	rows, err := r.page.Query(position(ses.id, from), position(ses.id, to), pageRecords)
+	rows, err := r.page.Query(position(ses.id, from), position(ses.id, to))
 	if err != nil {
 		return nil, readFailure(err, "reading records")
 	}
