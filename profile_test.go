@@ -205,7 +205,7 @@ func TestProfileIsTheUsersOwn(t *testing.T) {
 			s := opened(t, rt, user+":other", a)
 			says(t, s, "hello")
 			_, prompts := k.take()
-			if want := fmt.Sprintf(`{"who":"secret %d"}`, i); !strings.HasSuffix(prompts[0], want) || strings.Count(prompts[0], "secret") != 1 {
+			if want := fmt.Sprintf(`{"who":"secret %d"}`, i); !strings.HasSuffix(prompts[0], want) || strings.Count(prompts[0], `"secret `) != 1 {
 				t.Errorf("%s sees …%s", user, prompts[0][max(0, len(prompts[0])-100):])
 			}
 			if p := profileOf(t, s); p.JSON != fmt.Sprintf(`{"who":"secret %d"}`, i) {

@@ -219,6 +219,28 @@ func TestShellSyntax(t *testing.T) {
 	}
 }
 
+// Where the folder is all there is, no word of a command leads out of it; what changes the
+// system is denied everywhere.
+func TestShellWordsByAccess(t *testing.T) {
+	for _, access := range []Access{AccessSandbox, AccessProject, AccessSystem} {
+		for _, words := range [][]string{{"cat", "/etc/passwd"}, {"/bin/cat"}, {"cat", "a/../../b"}, {"cat", ".."}, {"grep", "--file=/x", "y"}, {"cat", "--file=../x"}} {
+			if err := judgeWords(words, access); (err == nil) != (access == AccessSystem) {
+				t.Errorf("%s: %q: %v", access, words, err)
+			}
+		}
+		for _, words := range [][]string{{"sudo", "ls"}, {"mkfs.ext4", "x"}, {"/usr/bin/sudo"}, {"dd"}, {"shred", "x"}, {"bash", "x"}} {
+			if judgeWords(words, access) == nil {
+				t.Errorf("%s: %q is run", access, words)
+			}
+		}
+		for _, words := range [][]string{{"go", "test", "./..."}, {"cat", "a..b", "etc/x"}, {"./tool", "-o=out"}} {
+			if err := judgeWords(words, access); err != nil {
+				t.Errorf("%s: %q: %v", access, words, err)
+			}
+		}
+	}
+}
+
 // The kernel confines what a command does, whatever its words look like: every attack is
 // made by a program inside. The same attacks succeed without the jail, so they are real.
 func TestShellAttacks(t *testing.T) {

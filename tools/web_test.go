@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
@@ -126,6 +128,29 @@ func TestScrape(t *testing.T) {
 			t.Errorf("%q: %q, want %q", url, got, want)
 		}
 	}
+}
+
+// silent is a server that takes a request and never answers.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// A page has its time.
+func TestScrapeTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFetcher(public, nil)
+		f.client.Transport = silent{}
+		began := time.Now()
+		if got := scrapes(t, f, "http://8.8.8.8/"); got != "code 21: 8.8.8.8: no page within 15s" {
+			t.Errorf("%q", got)
+		}
+		if took := time.Since(began); took != ScrapeTimeout {
+			t.Errorf("it took %s", took)
+		}
+	})
 }
 
 // However a private address is written or arrived at, nobody is connected to it.

@@ -53,7 +53,8 @@ const (
 type Workspace struct {
 	root   *os.Root
 	access Access
-	dir    string // absolute
+	dir    string   // absolute
+	denied []string // folders that AccessSystem leaves alone, as they are named and as they resolve
 	mu     sync.Mutex
 }
 
@@ -81,7 +82,16 @@ func NewWorkspace(dir string, access Access) (*Workspace, error) {
 	if access == "" {
 		access = AccessSandbox
 	}
-	return &Workspace{root: root, access: access, dir: abs}, nil
+	w := &Workspace{root: root, access: access, dir: abs}
+	if access == AccessSystem {
+		for _, d := range deniedRoots {
+			w.denied = append(w.denied, d)
+			if real, err := filepath.EvalSymlinks(d); err == nil && real != d {
+				w.denied = append(w.denied, real)
+			}
+		}
+	}
+	return w, nil
 }
 
 // pathless takes the path out of an error.
@@ -199,21 +209,36 @@ func (w *Workspace) anywhere(p string) (string, error) {
 		rest = filepath.Join(filepath.Base(there), rest)
 		there = filepath.Dir(there)
 	}
-	for _, name := range strings.FieldsFunc(abs, isSeparator) {
-		if slices.Contains(deniedNames, name) {
-			return "", w.outside(p)
-		}
-	}
-	for _, d := range deniedRoots {
-		if real, err := filepath.EvalSymlinks(d); err == nil && (within(abs, real) || within(abs, d)) {
-			return "", w.outside(p)
-		}
+	if w.denies(abs) {
+		return "", w.outside(p)
 	}
 	rel, err := filepath.Rel(string(filepath.Separator), abs)
 	if err != nil {
 		return "", w.outside(p)
 	}
 	return filepath.ToSlash(rel), nil
+}
+
+// denies tells whether AccessSystem leaves a clean absolute path alone.
+func (w *Workspace) denies(abs string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(abs, isSeparator), func(name string) bool { return slices.Contains(deniedNames, name) }) ||
+		slices.ContainsFunc(w.denied, func(dir string) bool { return within(abs, dir) })
+}
+
+// base is the folder that relative paths begin in, as a path below the root.
+func (w *Workspace) base() (string, error) { return w.place(".") }
+
+// name is what a tool calls a path below the root, and takes for it: from the folder, or
+// whole where that does not lead there.
+func (w *Workspace) name(at string) string {
+	if w.access != AccessSystem {
+		return at
+	}
+	abs := "/" + at
+	if rel, ok := strings.CutPrefix(abs, strings.TrimSuffix(filepath.ToSlash(w.dir), "/")+"/"); ok {
+		return rel
+	}
+	return abs
 }
 
 // within tells whether a clean absolute path is dir or below it.

@@ -60,7 +60,8 @@ func (g *glob) match(at, below string) bool {
 	return doublestar.MatchUnvalidated(g.lower, name)
 }
 
-// entries reads a folder, directories first, each by name, up to MaxFileEntries.
+// entries reads a folder, directories first, each by name, up to MaxFileEntries. What is
+// denied is not among them.
 func (w *Workspace) entries(ctx context.Context, at string) ([]fs.DirEntry, error) {
 	dir, err := w.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -74,7 +75,7 @@ func (w *Workspace) entries(ctx context.Context, at string) ([]fs.DirEntry, erro
 		}
 		some, err := dir.ReadDir(dirChunk)
 		for _, e := range some {
-			if !skips(e) {
+			if !skips(e) && !w.denies("/"+path.Join(at, e.Name())) {
 				all = append(all, e)
 			}
 		}
@@ -268,7 +269,7 @@ func (w *Workspace) find(ctx context.Context, c *Call) (outcome, content string,
 			return nil
 		}
 		if s.content == "" {
-			s.add(here)
+			s.add(w.name(here))
 			return nil
 		}
 		if !e.Type().IsRegular() {
@@ -305,7 +306,7 @@ func (w *Workspace) lines(ctx context.Context, s *search, at string) error {
 	for line := range strings.Lines(text) {
 		n++
 		if strings.Contains(strings.ToLower(line), s.content) {
-			s.add(fmt.Sprintf("%s:%d: %s", at, n, oneLineOf(line)))
+			s.add(fmt.Sprintf("%s:%d: %s", w.name(at), n, oneLineOf(line)))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -478,6 +479,47 @@ func TestWorkspaceSystem(t *testing.T) {
 	}
 	if got := b.do(t, "write", `{"file":`+quoteJSON(t, filepath.Join(b.outside, "made"))+`,"content":"x"}`); !strings.HasPrefix(got, "Wrote") {
 		t.Error(got)
+	}
+}
+
+// What the access level system denies is not walked into from above either: not listed,
+// not found, not replaced in. A replacement begins in the folder. What find names can be
+// read by that name.
+func TestWorkspaceSystemWalks(t *testing.T) {
+	outside := newWorkbench(t, AccessSystem).outside
+	denied := filepath.Join(outside, "denied")
+	was := deniedRoots
+	deniedRoots = append(slices.Clone(was), denied)
+	defer func() { deniedRoots = was }()
+	b := newWorkbench(t, AccessSystem)
+	const text = "the words of TestWorkspaceSystemWalks"
+	b.put(t, "sub/mine.conf", text)
+	files := []string{filepath.Join(denied, "deep", "x.conf"), filepath.Join(outside, "free.conf")}
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, f, text)
+	}
+	out := quoteJSON(t, outside)
+	for _, c := range []struct{ tool, args, want string }{
+		{"list", `{"path":` + out + `}`, "Listed 2 items (0 dirs, 2 files)|free.conf\nsecret.txt"},
+		{"find", `{"pattern":"*.conf","path":` + out + `}`, "Found 1 matches|" + files[1]},
+		{"find", `{"content":"words of","path":` + out + `}`, "Found 1 matches|" + files[1] + ":1: " + text},
+		{"find", `{"content":"words of"}`, "Found 1 matches|sub/mine.conf:1: " + text},
+		{"read", `{"file":` + quoteJSON(t, files[1]) + `}`, "Read " + files[1] + " (1 lines)|" + text},
+		{"read", `{"file":` + quoteJSON(t, files[0]) + `}`, "code 1003: path outside sandbox: "},
+		{"find", `{"content":"root","path":"/proc"}`, "code 1003: path outside sandbox: /proc"},
+		{"replace", `{"pattern":"*.conf","old":"` + text + `","new":"others"}`, "Replaced 1 in 1 files|sub/mine.conf: 1\n"},
+	} {
+		if got := b.do(t, c.tool, c.args); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s %s: %q, want %q", c.tool, c.args, got, c.want)
+		}
+	}
+	for _, f := range files {
+		if got, err := os.ReadFile(f); err != nil || string(got) != text {
+			t.Errorf("%s: %q %v", f, got, err)
+		}
 	}
 }
 

@@ -216,9 +216,9 @@ func (w *Workspace) replace(ctx context.Context, c *Call) (outcome, content stri
 	for i := range changes {
 		ch := &changes[i]
 		total += ch.hits
-		fmt.Fprintf(&counts, "%s: %d\n", ch.at, ch.hits)
+		fmt.Fprintf(&counts, "%s: %d\n", w.name(ch.at), ch.hits)
 		if diffs.Len() < MaxResultBytes {
-			diff, _, _, err := unified(ch.at, ch.before, ch.after)
+			diff, _, _, err := unified(w.name(ch.at), ch.before, ch.after)
 			if err != nil {
 				return "", "", err
 			}
@@ -272,8 +272,12 @@ func substitution(before, after string, exact bool) (func(string) (string, int, 
 func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (string, int, error)) ([]change, error) {
 	var found []change
 	kept := 0
-	err := w.walk(ctx, ".", func(at string, info fs.DirEntry) error {
-		if !info.Type().IsRegular() || !glob.match(at, at) {
+	from, err := w.base()
+	if err != nil {
+		return nil, err
+	}
+	err = w.walk(ctx, from, func(at string, info fs.DirEntry) error {
+		if !info.Type().IsRegular() || !glob.match(at, below(from, at)) {
 			return nil
 		}
 		text, was, err := w.text(ctx, at)
@@ -281,16 +285,16 @@ func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (s
 			return nil // as find, which would not show it
 		}
 		if err != nil {
-			return w.failed(at, err)
+			return w.failed(w.name(at), err)
 		}
 		after, n, err := sub(text)
 		switch {
 		case err != nil:
-			return fail("%s: %s; nothing was changed", excerpt(at), err)
+			return fail("%s: %s; nothing was changed", excerpt(w.name(at)), err)
 		case n == 0:
 			return nil
 		case len(after) > MaxWriteBytes:
-			return fail("%s: it would have more than %d bytes; nothing was changed", excerpt(at), MaxWriteBytes)
+			return fail("%s: it would have more than %d bytes; nothing was changed", excerpt(w.name(at)), MaxWriteBytes)
 		case len(found) == maxReplaceFiles:
 			return fail("more than %d files; nothing was changed", maxReplaceFiles)
 		}
@@ -317,14 +321,14 @@ func (w *Workspace) apply(changes []change) error {
 	for i := range changes {
 		ch := &changes[i]
 		if ch.beside, failure = w.beside(ch.at, []byte(ch.after), ch.info); failure != nil {
-			failure = w.failed(ch.at, failure)
+			failure = w.failed(w.name(ch.at), failure)
 			break
 		}
 	}
 	for ; failure == nil && done < len(changes); done++ {
 		ch := &changes[done]
 		if err := w.swap(ch.beside, ch.at, ch.info); err != nil {
-			failure = w.failed(ch.at, err)
+			failure = w.failed(w.name(ch.at), err)
 			break
 		}
 		ch.beside = ""
@@ -344,7 +348,7 @@ func (w *Workspace) apply(changes []change) error {
 			err = w.put(ch.at, []byte(ch.before), now)
 		}
 		if err != nil {
-			return fail("%s; and %s could not be set back", failure, excerpt(ch.at))
+			return fail("%s; and %s could not be set back", failure, excerpt(w.name(ch.at)))
 		}
 	}
 	return fail("%s; nothing was changed", failure)
