@@ -31,8 +31,8 @@ func newObserver(rt *Runtime) *observer {
 
 // Observe has f called with every record of every session from now on, when it has become
 // durable, in the order of its session, before anybody else hears of it. It is called from
-// many goroutines, must not block or call Observe, and changes nothing of the record. The
-// function that comes back ends it.
+// many goroutines, also from one that is in Submit, must not block or call Observe, and
+// changes nothing of the record. The function that comes back ends it.
 func (rt *Runtime) Observe(f func(*Record)) (stop func()) {
 	o := rt.observer
 	o.mu.Lock()

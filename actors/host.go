@@ -256,7 +256,11 @@ func (h *Host) ask(ctx context.Context, req *request) (Reply, error) {
 	default:
 	}
 	if ref := h.dir.aim(req); ref != nil {
-		h.system.Root.Send(ref.pid, req)
+		h.system.Root.Send(ref.pid, (*lent)(req))
+		if req.idle != nil {
+			req.idle.borrow()
+			h.pool.Kick() // what the session put off until this goroutine is done
+		}
 	} else {
 		h.system.Root.Send(h.root, req)
 	}

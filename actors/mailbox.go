@@ -83,17 +83,38 @@ func (m *mailbox) post(q *queue, msg any) {
 		m.mu.Unlock()
 		return
 	}
+	own, lends := msg.(*lent)
+	if lends {
+		msg = (*request)(own)
+	}
 	q.push(msg)
-	wake := !m.running
+	idle := !m.running
 	m.running = true
 	m.mu.Unlock()
-	if !wake {
-		return
+	switch {
+	case idle && lends:
+		own.idle = m
+	case idle:
+		m.wake()
 	}
+}
+
+// wake has a goroutine of the dispatcher handle what is there. running is set, by the
+// caller.
+func (m *mailbox) wake() {
 	if m.task == nil { // nobody else gets here while running is set
 		m.task = func(*worker) { m.process() }
 	}
 	m.start(m.task)
+}
+
+// borrow handles one message on the goroutine of whoever posted it and would only wait
+// for the answer: a goroutine that is woken for it, and wakes the other with the answer,
+// costs more than most requests. What else has come is the dispatcher's.
+func (m *mailbox) borrow() {
+	for done := false; !done; {
+		done = m.handle(1)
+	}
 }
 
 // next takes the next message, or says that there is none for now: whoever posts
@@ -131,13 +152,14 @@ func (m *mailbox) release() {
 
 // process handles messages until there are none.
 func (m *mailbox) process() {
-	for !m.handle() {
+	for !m.handle(0) {
 	}
 }
 
 // handle is process until a message panics: then the supervisor has been told, and
-// done is false.
-func (m *mailbox) handle() (done bool) {
+// done is false. most is how many messages it handles before the dispatcher goes on;
+// 0 is all.
+func (m *mailbox) handle(most int) (done bool) {
 	var msg any
 	defer func() {
 		if r := recover(); r != nil {
@@ -158,9 +180,24 @@ func (m *mailbox) handle() (done bool) {
 		} else {
 			m.invoker.InvokeUserMessage(msg)
 		}
+		if n == most {
+			m.pass()
+			return true
+		}
 		if n%throughput == 0 {
 			runtime.Gosched()
 		}
+	}
+}
+
+// pass leaves what is there to the dispatcher.
+func (m *mailbox) pass() {
+	m.mu.Lock()
+	more := m.system.len() > 0 || !m.suspended && m.user.len() > 0
+	m.running = more
+	m.mu.Unlock()
+	if more {
+		m.wake()
 	}
 }
 

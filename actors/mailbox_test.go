@@ -115,6 +115,56 @@ func TestMailboxGoesOnAfterAPanic(t *testing.T) {
 	}
 }
 
+// Whoever lends its goroutine to an idle actor handles its own request there, and no
+// more; one at work takes the request like any other.
+func TestMailboxBorrows(t *testing.T) {
+	v, d := &invoker{}, &later{}
+	m := filled(v, d)
+	own, other := &request{op: opOpen}, &request{op: opClose}
+	v.on = func(msg any) {
+		if msg == own { // posted while its actor is at work
+			m.PostUserMessage((*lent)(other))
+			m.PostUserMessage("more")
+		}
+	}
+	m.PostUserMessage((*lent)(own))
+	if own.idle != m || len(d.tasks) != 0 {
+		t.Fatalf("mailbox %v, %d goroutines", own.idle, len(d.tasks))
+	}
+	own.idle.borrow()
+	if want := []any{own}; !slices.Equal(v.got, want) || other.idle != nil {
+		t.Fatalf("handled %v", v.got)
+	}
+	d.run(t)
+	if want := []any{own, other, "more"}; !slices.Equal(v.got, want) {
+		t.Fatalf("handled %v", v.got)
+	}
+	m.PostUserMessage("idle again")
+	d.run(t)
+}
+
+// One whose request fails the actor stays until the supervisor has been told.
+func TestMailboxBorrowsAndPanics(t *testing.T) {
+	v, d := &invoker{}, &later{}
+	m := filled(v, d)
+	bad := &request{}
+	v.on = func(msg any) {
+		if msg == bad {
+			panic("so")
+		}
+	}
+	m.PostUserMessage((*lent)(bad))
+	bad.idle.borrow()
+	if !slices.Equal(v.failed, []any{bad}) || len(d.tasks) != 0 {
+		t.Fatalf("the supervisor heard of %v; %d goroutines", v.failed, len(d.tasks))
+	}
+	m.PostUserMessage("good")
+	d.run(t)
+	if want := []any{bad, "good"}; !slices.Equal(v.got, want) {
+		t.Fatalf("handled %v", v.got)
+	}
+}
+
 // Many post at once: nothing is lost or doubled, what one posts stays in order, and
 // one message is handled at a time. Both dispatchers that are used.
 func TestMailboxConcurrent(t *testing.T) {
@@ -129,7 +179,15 @@ func TestMailboxConcurrent(t *testing.T) {
 			for p := range posters {
 				go func() {
 					for i := range each {
-						m.PostUserMessage([2]int{p, i})
+						if p%2 == 0 {
+							m.PostUserMessage([2]int{p, i})
+							continue
+						}
+						req := &request{run: int64(p), hops: i}
+						m.PostUserMessage((*lent)(req))
+						if req.idle != nil {
+							req.idle.borrow()
+						}
 					}
 				}()
 			}
@@ -143,7 +201,13 @@ func TestMailboxConcurrent(t *testing.T) {
 			}
 			var next [posters]int
 			for _, msg := range v.got {
-				at := msg.([2]int)
+				at, ok := msg.([2]int)
+				if req, lent := msg.(*request); lent {
+					at, ok = [2]int{int(req.run), req.hops}, true
+				}
+				if !ok {
+					t.Fatalf("handled %T", msg)
+				}
 				if next[at[0]] != at[1] {
 					t.Fatalf("poster %d: message %d, want %d", at[0], at[1], next[at[0]])
 				}

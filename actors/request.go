@@ -23,9 +23,14 @@ type request struct {
 	feed   string        // ingest
 	value  string        // ingest
 	reply  chan Reply
+	idle   *mailbox // see lent
 	hops   int      // times it was sent on because a session stopped before it came
 	next   *request // in sessionRef.sent
 }
+
+// lent is a request whose sender will handle it on its own goroutine when the mailbox
+// was idle: idle is that mailbox then, and its actor has the request itself.
+type lent request
 
 // operation is what a request wants.
 type operation uint8
