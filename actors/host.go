@@ -45,7 +45,7 @@ type Observer interface {
 // Counters are what a host counts besides what it tells its Observer. All are
 // safe to read at any time.
 type Counters struct {
-	InFlight atomic.Int64 // turns
+	InFlight atomic.Int64 // runs at work: in a turn, or between two. Not those suspended
 	Late     atomic.Int64 // answers that came too late and were dropped
 	Crashes  atomic.Int64 // sessions restarted from the journal
 }

@@ -59,7 +59,6 @@ func (s *session) takeOff(id turn.Ident) {
 	s.endAir(errTurnOver)
 	ctx, cancel := context.WithCancelCause(s.host.ctx)
 	s.air = &air{Ident: id, ctx: ctx, cancel: cancel}
-	s.host.counters.InFlight.Add(1)
 }
 
 var errTurnOver = messages.Errorf(messages.ErrCancelled, "the turn is over")
@@ -90,7 +89,6 @@ func (s *session) endAir(why *messages.Error) {
 	if a.spare != nil {
 		s.host.system.Root.Stop(a.spare)
 	}
-	s.host.counters.InFlight.Add(-1)
 }
 
 // perform does one effect. It never waits; what the effect brings about comes

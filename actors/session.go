@@ -49,6 +49,7 @@ type session struct {
 	box      *inbox
 	retired  bool
 	deferred bool  // a child's work was put off until the message at hand is done
+	working  bool  // counted in the host's InFlight
 	dead     error // loading failed or the journal refused: nothing more is done
 
 	asks map[uint64]*request
@@ -360,6 +361,9 @@ func (s *session) step(c actor.Context, in turn.Input) {
 				panic(err)
 			}
 			s.host.counters.Late.Add(s.machine.Dropped() - late)
+			if !s.resting() {
+				s.count(true) // before anybody hears of the run
+			}
 			s.followFeeds()
 			l.ready = s.outbox.Add(effects, l.ready[:0])
 			for _, e := range l.ready {
@@ -373,6 +377,19 @@ func (s *session) step(c actor.Context, in turn.Input) {
 	}
 }
 
+// count says whether a run of the session is at work.
+func (s *session) count(working bool) {
+	switch {
+	case working == s.working:
+		return
+	case working:
+		s.host.counters.InFlight.Add(1)
+	default:
+		s.host.counters.InFlight.Add(-1)
+	}
+	s.working = working
+}
+
 // settleDown tells the idle wheel whether there is something to do, and drops
 // what an idle session does not need.
 func (s *session) settleDown() {
@@ -381,6 +398,9 @@ func (s *session) settleDown() {
 	}
 	if s.resting() {
 		s.endAir(errTurnOver) // after the decision was shown: stopping children is nobody's wait
+		if s.outbox.Idle() {
+			s.count(false) // everybody was told
+		}
 	}
 	if len(s.detached) > 0 {
 		s.endDetached(false)
@@ -455,6 +475,7 @@ func (s *session) release(why *messages.Error) {
 		}
 		s.stopClock()
 		s.dismiss()
+		s.count(false)
 		s.endAir(tools.ErrLetGo)
 		s.endDetached(true)
 		for _, req := range s.asks {

@@ -57,6 +57,29 @@ func TestSingleFlightReject(t *testing.T) {
 	})
 }
 
+// A run is at work from before its input is told of until its end was told, also where
+// no turn is in flight: whoever stops the host waits for it.
+func TestRunsAtWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := start(t, stile.Config{})
+		var idle []string
+		defer rt.Observe(func(r *stile.Record) {
+			if r.Body.Kind() != messages.KindSessionOpened && rt.Counters().InFlight.Load() != 1 {
+				idle = append(idle, string(r.Body.Kind()))
+			}
+		})()
+		s := open(t, rt, "at-work", agent(scripted.New(program(`emit "more"`, sayContinue), program(sayDone)), nil))
+		wantDone(t, decision(t, submit(t, s, "go")))
+		synctest.Wait()
+		if len(idle) > 0 {
+			t.Errorf("no run was at work at %v", idle)
+		}
+		if n := rt.Counters().InFlight.Load(); n != 0 {
+			t.Errorf("%d runs are still at work", n)
+		}
+	})
+}
+
 // Under enqueue submits are run in the order they were accepted, one at a time;
 // the one that would be the seventeenth to wait is refused.
 func TestEnqueueInOrder(t *testing.T) {
