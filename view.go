@@ -3,8 +3,8 @@ package stile
 import (
 	"context"
 	"errors"
+	"strconv"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/journal"
@@ -44,18 +44,32 @@ func AppendUpdate(buf []byte, u Update) ([]byte, error) {
 	if u.Record != nil {
 		return journal.AppendRecord(buf, u.Record), nil
 	}
-	d, kind := u.Delta, "delta"
+	return appendDelta(buf, u.Delta), nil
+}
+
+// appendDelta writes what encoding/json would of a struct with these members, without
+// looking at types: a stream does it for each token.
+func appendDelta(buf []byte, d *messages.Delta) []byte {
+	buf = append(buf, '{')
+	if d.Kind != "" {
+		buf = append(appendQuote(append(buf, `"kind":`...), string(d.Kind)), ',')
+	}
+	buf = strconv.AppendInt(append(buf, `"off":`...), d.Off, 10)
+	buf = strconv.AppendInt(append(buf, `,"run":`...), d.Run, 10)
+	buf = strconv.AppendInt(append(buf, `,"seq":`...), d.Seq, 10)
+	if d.Text != "" {
+		buf = appendQuote(append(buf, `,"text":`...), d.Text)
+	}
+	kind := "delta"
 	if d.Retract {
 		kind = "retract"
 	}
-	b, err := json.Marshal(struct {
-		Kind messages.UnitKind `json:"kind,omitzero"`
-		Off  int64             `json:"off"`
-		Run  int64             `json:"run"`
-		Seq  int64             `json:"seq"`
-		Text string            `json:"text,omitzero"`
-		Type string            `json:"type"`
-		Unit string            `json:"unit"`
-	}{d.Kind, d.Off, d.Run, d.Seq, d.Text, kind, d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
-	return append(buf, b...), err
+	buf = append(append(append(buf, `,"type":"`...), kind...), `","unit":"`...)
+	return append(append(buf, d.Unit.String()...), `"}`...)
+}
+
+// appendQuote writes a string of JSON; bytes that are no UTF-8 become U+FFFD.
+func appendQuote(buf []byte, text string) []byte {
+	buf, _ = jsontext.AppendQuote(buf, text) // it tells of those bytes, which are shown so
+	return buf
 }

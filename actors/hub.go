@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/seed14be6753/stile/messages"
@@ -193,8 +194,9 @@ func (s *Subscription) push(u messages.Update) {
 	s.signal()
 }
 
-// Next waits for updates. missed tells that updates were dropped behind them. It ends with ErrStopped, with the failure of the session's journal, or
-// with the context's error.
+// Next waits for updates. Text that came up in pieces while nobody fetched it is one
+// piece. missed tells that updates were dropped behind them. It ends with ErrStopped,
+// with the failure of the session's journal, or with the context's error.
 func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, missed bool, err error) {
 	for {
 		s.mu.Lock()
@@ -203,7 +205,7 @@ func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, misse
 		closed, cause := s.closed, s.err
 		s.mu.Unlock()
 		if len(batch) > 0 || missed {
-			return batch, missed, nil
+			return joined(batch), missed, nil
 		}
 		if closed {
 			if cause != nil {
@@ -217,6 +219,41 @@ func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, misse
 			return nil, false, ctx.Err()
 		}
 	}
+}
+
+// joined makes one delta of those that follow one another, in place: whoever is behind
+// catches up with one write where those who are not take many.
+func joined(batch []messages.Update) []messages.Update {
+	out := batch[:0]
+	for i := 0; i < len(batch); {
+		n := 1
+		for i+n < len(batch) && continues(batch[i+n-1].Delta, batch[i+n].Delta) {
+			n++
+		}
+		u := batch[i]
+		if n > 1 {
+			u.Delta = concat(batch[i : i+n])
+		}
+		out, i = append(out, u), i+n
+	}
+	return out
+}
+
+// continues tells whether b is what follows a in the text of its unit.
+func continues(a, b *messages.Delta) bool {
+	return a != nil && b != nil && !a.Retract && !b.Retract && a.Run == b.Run && a.Unit == b.Unit && a.Kind == b.Kind &&
+		b.Off-int64(len(b.Text)) == a.Off
+}
+
+// concat is one delta with the text of several, which stay as they are: others read them.
+func concat(pieces []messages.Update) *messages.Delta {
+	d := *pieces[len(pieces)-1].Delta
+	var text strings.Builder
+	for _, u := range pieces {
+		text.WriteString(u.Delta.Text)
+	}
+	d.Text = text.String()
+	return &d
 }
 
 // Waiter waits for the end of one run.

@@ -49,6 +49,56 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 }
 
+// Text that came up in pieces while a subscriber did not fetch it is one piece for that
+// subscriber, and stays pieces for another. What does not follow is left apart.
+func TestPiecesAreJoined(t *testing.T) {
+	h := actors.NewHub()
+	slow, prompt := h.Subscribe("s"), h.Subscribe("s")
+	said := func(d messages.Delta) string {
+		return fmt.Sprintf("%d:%s@%d %q %v", d.Run, d.Unit, d.Off, d.Text, d.Retract)
+	}
+	next := func(sub *actors.Subscription) (all []string) {
+		batch, missed, err := sub.Next(t.Context())
+		if err != nil || missed {
+			t.Fatal(missed, err)
+		}
+		for _, u := range batch {
+			if u.Record != nil {
+				all = append(all, fmt.Sprint(u.Record.Seq))
+				continue
+			}
+			all = append(all, said(*u.Delta))
+		}
+		return all
+	}
+	unit := func(n int) messages.UnitID { return messages.UnitID{Turn: 1, N: n} }
+	for _, d := range []messages.Delta{
+		{Run: 1, Unit: unit(0), Off: 2, Text: "ab"},
+		{Run: 1, Unit: unit(0), Off: 4, Text: "cd"},
+		{Run: 1, Unit: unit(0), Off: 5, Text: "e"},
+		{Run: 1, Unit: unit(1), Off: 6, Text: "f"}, // another unit
+		{Run: 1, Unit: unit(1), Off: 9, Text: "h"}, // a gap
+		{Run: 1, Unit: unit(1), Off: 9, Retract: true},
+		{Run: 1, Unit: unit(1), Off: 10, Text: "i"},
+		{Run: 1, Unit: unit(1), Off: 11, Text: "j", Kind: messages.ThoughtUnit}, // another kind
+		{Run: 2, Unit: unit(1), Off: 12, Text: "k", Kind: messages.ThoughtUnit}, // another run
+	} {
+		h.Publish("s", messages.Update{Delta: &d})
+		if got := next(prompt); !slices.Equal(got, []string{said(d)}) {
+			t.Errorf("who fetches at once got %v", got)
+		}
+	}
+	h.Publish("s", record(1, 1, &messages.Note{}))
+	h.Publish("s", messages.Update{Delta: &messages.Delta{Run: 2, Unit: unit(1), Off: 13, Text: "l", Kind: messages.ThoughtUnit}})
+	want := []string{
+		`1:1.0@5 "abcde" false`, `1:1.1@6 "f" false`, `1:1.1@9 "h" false`, `1:1.1@9 "" true`, `1:1.1@10 "i" false`,
+		`1:1.1@11 "j" false`, `2:1.1@12 "k" false`, "1", `2:1.1@13 "l" false`,
+	}
+	if got := next(slow); !slices.Equal(got, want) {
+		t.Errorf("who was slow got\n%q, want\n%q", got, want)
+	}
+}
+
 // A waiter gets the decision and the end of its own run, and a failure of its
 // session alone.
 func TestWaiters(t *testing.T) {

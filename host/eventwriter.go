@@ -24,6 +24,7 @@ type eventWriter struct {
 	asked time.Time    // when still was asked last
 	no    error        // what it said, if not nil
 	over  bool
+	wrote time.Time // when something was written last
 	timer *time.Timer
 }
 
@@ -33,8 +34,8 @@ type eventForm interface {
 	frame(buf *bytes.Buffer, name, id string, data []byte)
 	// beat appends a heartbeat.
 	beat(buf *bytes.Buffer)
-	// write sends what was appended, within writeTimeout.
-	write(p []byte) error
+	// write sends what was appended, with writeTimeout or a little more to do it.
+	write(p []byte, now time.Time) error
 }
 
 func newEventWriter(w http.ResponseWriter, still func() error, cut func()) *eventWriter {
@@ -47,8 +48,9 @@ func newEventWriterTo(form eventForm, still func() error, cut func()) *eventWrit
 
 // serverSent is the form of an answer that streams.
 type serverSent struct {
-	ctl *http.ResponseController
-	w   http.ResponseWriter
+	ctl   *http.ResponseController
+	w     http.ResponseWriter
+	until time.Time // the deadline of writes
 }
 
 func (*serverSent) frame(buf *bytes.Buffer, name, id string, data []byte) {
@@ -57,9 +59,14 @@ func (*serverSent) frame(buf *bytes.Buffer, name, id string, data []byte) {
 
 func (*serverSent) beat(buf *bytes.Buffer) { buf.WriteString(": heartbeat\n\n") }
 
-func (s *serverSent) write(p []byte) error {
-	if err := s.ctl.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return err
+func (s *serverSent) write(p []byte, now time.Time) error {
+	// To move the deadline costs more than to make the bytes of a token: it is moved when
+	// less than writeTimeout is left.
+	if s.until.Sub(now) < writeTimeout {
+		s.until = now.Add(writeTimeout + writeTimeout/2)
+		if err := s.ctl.SetWriteDeadline(s.until); err != nil {
+			return err
+		}
 	}
 	if _, err := s.w.Write(p); err != nil {
 		return err
@@ -112,8 +119,15 @@ func (e *eventWriter) beat() {
 		e.cut()
 		return
 	}
+	// What is written leaves the timer alone: a stream writes often, and beats seldom.
+	if quiet := time.Since(e.wrote); quiet < heartbeat {
+		e.timer.Reset(heartbeat - quiet)
+		return
+	}
 	e.form.beat(&e.buf)
-	e.send()
+	if e.send() == nil {
+		e.timer.Reset(heartbeat)
+	}
 }
 
 // stop ends the heartbeat; nothing is written after it.
@@ -153,14 +167,12 @@ func (e *eventWriter) event(name, id string, data []byte) {
 // send writes what is in the buffer, with the lock held.
 func (e *eventWriter) send() error {
 	if e.err == nil {
-		e.err = e.form.write(e.buf.Bytes())
+		e.wrote = time.Now()
+		e.err = e.form.write(e.buf.Bytes(), e.wrote)
 	}
 	e.buf.Reset()
 	if e.buf.Cap() > maxKept {
 		e.buf, e.line = bytes.Buffer{}, nil
-	}
-	if e.err == nil {
-		e.timer.Reset(heartbeat)
 	}
 	return e.err
 }

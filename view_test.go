@@ -1,0 +1,49 @@
+package stile
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// A delta is written as the JSON library writes a struct with its members, whatever its
+// text is.
+func TestAppendDelta(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	kinds := []messages.UnitKind{"", messages.ResponseUnit, messages.ThoughtUnit}
+	pieces := []string{"a", "\"", "\\", "\n", "\x00", "\x7f", "<", "&", "é", "\u2028", "\U0001f600", "\xff", "\xc3", "\xed\xa0\x80", "\ufffd"}
+	for range 2000 {
+		d := messages.Delta{
+			Seq: rnd.Int64N(1 << 53), Run: rnd.Int64N(9), Unit: messages.UnitID{Turn: 1 + rnd.Int64N(99), N: rnd.IntN(9)},
+			Kind: kinds[rnd.IntN(len(kinds))], Off: rnd.Int64N(1 << 40), Retract: rnd.IntN(2) == 0,
+		}
+		for range rnd.IntN(6) {
+			d.Text += pieces[rnd.IntN(len(pieces))]
+		}
+		kind := "delta"
+		if d.Retract {
+			kind = "retract"
+		}
+		want, err := json.Marshal(struct {
+			Kind messages.UnitKind `json:"kind,omitzero"`
+			Off  int64             `json:"off"`
+			Run  int64             `json:"run"`
+			Seq  int64             `json:"seq"`
+			Text string            `json:"text,omitzero"`
+			Type string            `json:"type"`
+			Unit string            `json:"unit"`
+		}{d.Kind, d.Off, d.Run, d.Seq, d.Text, kind, d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := AppendUpdate([]byte("in front "), Update{Delta: &d}); err != nil || string(got) != "in front "+string(want) {
+			t.Fatalf("%+v\n%s, want\n%s", d, got, want)
+		}
+	}
+}
