@@ -21,8 +21,8 @@ type writer struct {
 	begin, commit, rollback prepared
 	version                 prepared
 	head, create, retire    prepared
-	advance, record, blob   prepared
-	snapshot                prepared
+	advance, snapshot       prepared
+	records, blobs          insertion
 	args                    []driver.NamedValue
 
 	// heads are rows as the last transactions of this connection left them. They
@@ -30,6 +30,8 @@ type writer struct {
 	// that SQLite keeps for this question, read inside each transaction.
 	heads map[messages.Incarnation]*session
 	seen  int64
+
+	kinds map[messages.Kind]driver.Value // see kind
 }
 
 // maxHeads bounds the heads kept, about 300 bytes each.
@@ -46,7 +48,7 @@ func newWriter(dsn string) (*writer, error) {
 		return nil, failure(err, "opening the journal for writing")
 	}
 	db.SetMaxOpenConns(1)
-	w := &writer{db: db, heads: make(map[messages.Incarnation]*session)}
+	w := &writer{db: db, heads: make(map[messages.Incarnation]*session), kinds: make(map[messages.Kind]driver.Value)}
 	w.conn, err = db.Conn(context.Background())
 	if err == nil {
 		err = w.raw(func(c driver.ConnPrepareContext) error { return w.prepare(c) })
@@ -86,9 +88,6 @@ func (w *writer) prepare(c driver.ConnPrepareContext) error {
 		{&w.retire, "UPDATE sessions SET live = 0 WHERE sid = ? AND live = 1 AND closed = 1"},
 		{&w.advance, `UPDATE sessions SET seq = ?, hash = ?, epoch = ?, run = ?, turn = ?, open = ?, queued = ?, closed = ?,
 			wake = ? WHERE id = ?`},
-		{&w.record, `INSERT INTO records (pos, epoch, run, turn, type, ts, salt, body, hash, kid, sig)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
-		{&w.blob, "INSERT OR IGNORE INTO blobs (session, digest, data) VALUES (?, ?, ?)"},
 		{&w.snapshot, "INSERT OR REPLACE INTO snapshots (session, seq, hash, format, state, sum) VALUES (?, ?, ?, ?, ?, ?)"},
 	} {
 		s, err := c.PrepareContext(context.Background(), p.sql)
@@ -97,7 +96,11 @@ func (w *writer) prepare(c driver.ConnPrepareContext) error {
 		}
 		*p.to = prepared{s}
 	}
-	return nil
+	err := w.records.prepare(c, "INSERT INTO records (pos, epoch, run, turn, type, ts, salt, body, hash, kid, sig)", 11)
+	if err == nil {
+		err = w.blobs.prepare(c, "INSERT OR IGNORE INTO blobs (session, digest, data)", 3)
+	}
+	return err
 }
 
 func (w *writer) close() error {
@@ -105,8 +108,8 @@ func (w *writer) close() error {
 	if w.conn != nil {
 		errs = append(errs, w.raw(func(driver.ConnPrepareContext) error {
 			for _, p := range []prepared{
-				w.begin, w.commit, w.rollback, w.version, w.head, w.create, w.retire, w.advance,
-				w.record, w.blob, w.snapshot,
+				w.begin, w.commit, w.rollback, w.version, w.head, w.create, w.retire, w.advance, w.snapshot,
+				w.records.one, w.records.many, w.blobs.one, w.blobs.many,
 			} {
 				if p.Stmt != nil {
 					p.Stmt.Close()
@@ -221,6 +224,8 @@ func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
 		if err != nil {
 			// After a failed commit there may be nothing left to roll back.
 			_ = w.rollback.exec(nil)
+			w.records.drop()
+			w.blobs.drop()
 			clear(w.heads)
 		}
 	}()
@@ -248,6 +253,9 @@ func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
 				return err
 			}
 		}
+	}
+	if err := w.rest(); err != nil {
+		return failure(err, "writing records")
 	}
 	for _, ses := range touched {
 		if err := w.move(ses); err != nil {
@@ -409,14 +417,14 @@ func (s *Store) insert(ses *session, b *journal.Batch) error {
 		if r.Sig != nil {
 			kid, sig = r.Sig.KID, r.Sig.Sig
 		}
-		err := w.record.exec(w.bind(position(ses.id, r.Seq), r.Epoch, r.Run, r.Turn, string(r.Body.Kind()), r.TS.UnixNano(),
-			r.Salt[:], string(r.Raw), r.Hash[:], kid, sig))
+		err := w.records.add(position(ses.id, r.Seq), r.Epoch, r.Run, r.Turn, w.kind(r.Body.Kind()), r.TS.UnixNano(),
+			r.Salt[:], text(r.Raw), r.Hash[:], kid, sig)
 		if err != nil {
 			return err
 		}
 	}
 	for i := range b.Blobs {
-		if err := w.blob.exec(w.bind(ses.id, b.Blobs[i].Digest[:], present(b.Blobs[i].Data))); err != nil {
+		if err := w.blobs.add(ses.id, b.Blobs[i].Digest[:], present(b.Blobs[i].Data)); err != nil {
 			return err
 		}
 	}
