@@ -202,6 +202,7 @@ type lesson struct {
 	busy bool
 	wait int       // runs that may end before looking is worth anything
 	last *runEnded // while busy: the latest
+	ends int       // while busy: how many have ended, which the look may not have seen
 }
 
 // showing is a profile as of a head.
@@ -316,6 +317,7 @@ func (l *learning) ended(e *runEnded) {
 		l.users[sid] = u
 	case u.busy:
 		u.last = e
+		u.ends++
 		return
 	case u.wait > 0:
 		u.wait--
@@ -347,7 +349,8 @@ func (l *learning) teach(u *lesson, to messages.SessionKey, e *runEnded) {
 		case <-l.ctx.Done():
 		}
 		l.mu.Lock()
-		u.wait, e, u.last = wait, u.last, nil
+		u.wait, u.ends = max(0, wait-u.ends), 0
+		e, u.last = u.last, nil
 		if e == nil || !again || l.closed {
 			e, u.busy = nil, false
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
@@ -407,6 +409,38 @@ func TestProfileSources(t *testing.T) {
 		}
 		if p := profileOf(t, s); p.JSON != `{"who":"new"}` {
 			t.Errorf("learned anew: %+v", p)
+		}
+	})
+}
+
+// lateEar is a store whose first answer about what a user said comes late.
+type lateEar struct {
+	journal.Store
+	once   sync.Once
+	answer chan struct{}
+}
+
+// Heard implements journal.Hearer.
+func (e *lateEar) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
+	all, err := journal.ScanHeard(ctx, e.Store, q)
+	e.once.Do(func() { <-e.answer })
+	return all, err
+}
+
+// A run that ends while the journal is looked at may not have been seen there: it counts.
+func TestProfileLooksLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeps{}
+		ear := &lateEar{Store: memory.New(), answer: make(chan struct{})}
+		rt := start(t, ticking(stile.Config{Store: ear}))
+		s := opened(t, rt, "t:u:s", profiled(t, k, "memory: {profile: true, profile_cadence: 3}\n"))
+		says(t, s, "one")
+		says(t, s, "two")
+		close(ear.answer) // of the time before two
+		synctest.Wait()
+		says(t, s, "three")
+		if asked, _ := k.take(); len(asked) != 1 || asked[0] != `{"profile":{},"messages":["one","two","three"]}` {
+			t.Errorf("asked %q", asked)
 		}
 	})
 }
