@@ -188,6 +188,35 @@ func TestDecision(t *testing.T) {
 	}
 }
 
+// A run that takes up what another one left has no input of its own, and can be waited for
+// all the same before it begins.
+func TestDecisionOfLeftovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := start(t, stile.Config{Store: memory.New()})
+		model := &gated{open: make(chan struct{}), Model: said("yes")}
+		s := opened(t, rt, "s", &stile.Agent{Dialect: "plain", Model: model})
+		first := submitted(t, s, "one")
+		submitted(t, s, "and", stile.Policy(stile.Merge))
+		submitted(t, s, "no: two", stile.Policy(stile.Interrupt))
+		if d := decided(t, first); d.Reason != messages.ErrCancelled || d.Next != 3 {
+			t.Fatalf("%+v", d)
+		}
+		ended := make(chan error, 1)
+		var d stile.Outcome
+		go func() {
+			var err error
+			d, err = s.Run(3).Decision(t.Context())
+			ended <- err
+		}()
+		synctest.Wait() // for the second run's model
+		close(model.open)
+		if err := <-ended; err != nil || d.Decision != stile.Done {
+			t.Errorf("%+v, %v", d, err)
+		}
+		closed(t, rt)
+	})
+}
+
 // heard is a model whose first turn is short and whose second waits, after its first
 // byte, until somebody has heard it.
 type heard struct {

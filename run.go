@@ -150,16 +150,21 @@ func (rt *Runtime) ended(ctx context.Context, inc messages.Incarnation, run, fro
 		if err != nil {
 			return nil, nil, err
 		}
+		end, over := r.Body.(*messages.RunEnd)
+		if over && run > 0 && end.Next == run { // it takes up what another one left, and has no input of its own
+			known = true
+		}
 		if r.Run != run {
 			continue
+		}
+		if over {
+			return decided, r, nil
 		}
 		switch r.Body.(type) {
 		case *messages.Input:
 			known = true
 		case *messages.TurnDecided:
 			decided = r
-		case *messages.RunEnd:
-			return decided, r, nil
 		}
 	}
 	if !known {

@@ -2,16 +2,19 @@ package history
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // abstraction makes the abstract log out of a session's records, one after the other.
 type abstraction struct {
-	log  []event
-	said map[int64]string // what the last turn of a run emitted, control lines aside
-	seq  int64
+	log    []event
+	inputs map[int64]string // by their records
+	said   map[int64]string // what the last turn of a run emitted, control lines aside
+	seq    int64
 }
 
 // add takes the next record and reports whether the log grew. A record that was seen
@@ -19,7 +22,7 @@ type abstraction struct {
 // that no session has.
 func (a *abstraction) add(r *stile.Record) bool {
 	if a.said == nil {
-		a.said = map[int64]string{}
+		a.said, a.inputs = map[int64]string{}, map[int64]string{}
 	}
 	if r.Seq != a.seq+1 {
 		a.log = append(a.log, event{kind: "gap", run: r.Seq})
@@ -29,21 +32,28 @@ func (a *abstraction) add(r *stile.Record) bool {
 	before := len(a.log)
 	switch b := r.Body.(type) {
 	case *messages.Input:
-		a.log = append(a.log, event{kind: accepted, run: r.Run, text: textOf(b), key: b.Key})
+		a.inputs[r.Seq] = textOf(b)
+		a.log = append(a.log, event{kind: accepted, run: r.Run, text: a.inputs[r.Seq], key: b.Key})
 	case *messages.RunBegin:
-		a.log = append(a.log, event{kind: begun, run: r.Run})
+		a.log = append(a.log, event{kind: begun, run: r.Run, text: a.together(append([]int64{b.Input}, b.Merged...))})
 	case *messages.TurnBegin:
 		delete(a.said, r.Run)
+		if b.Pass > 1 {
+			a.log = append(a.log, event{kind: turned, run: r.Run, text: a.together(b.Merged)})
+		}
 	case *messages.Emit:
 		if !b.Candidate {
 			a.said[r.Run] += b.Text
 		}
 	case *messages.Control:
-		if b.What == messages.ControlCancel {
+		switch {
+		case b.What == messages.ControlCancel:
 			a.log = append(a.log, event{kind: cancelled, run: r.Run})
+		case b.What == messages.ControlTimer && b.Name == turn.ClockDebounce.String():
+			a.log = append(a.log, event{kind: closed, run: r.Run})
 		}
 	case *messages.RunEnd:
-		e := event{kind: ended, run: r.Run, how: outcome(b.Decision, b.Reason)}
+		e := event{kind: ended, run: r.Run, how: outcome(b.Decision, b.Reason), text: a.together(b.Merged), next: b.Next}
 		if b.Decision == stile.Done {
 			e.text = a.said[r.Run]
 		}
@@ -51,6 +61,15 @@ func (a *abstraction) add(r *stile.Record) bool {
 		a.log = append(a.log, e)
 	}
 	return len(a.log) > before
+}
+
+// together is what the inputs of these records are as one.
+func (a *abstraction) together(seqs []int64) string {
+	texts := make([]string, len(seqs))
+	for i, seq := range seqs {
+		texts[i] = a.inputs[seq]
+	}
+	return strings.Join(texts, "\n")
 }
 
 func outcome(d stile.Decision, reason messages.Code) string {

@@ -4,8 +4,9 @@
 // (linearizability).
 //
 // What the model demands: a submit is accepted or refused by what is in flight then; an
-// accepted input becomes exactly one run, in the order of acceptance, one at a time; an
-// idempotency key names one run; a cancel ends its run and no other; what was answered
+// accepted input becomes exactly one run, in the order of acceptance, one at a time, or
+// joins one: at its next turn, or, too late for that, as the next run (merge), or in the
+// window that gathers it (debounce); an idempotency key names one run; a cancel ends its run and no other; what was answered
 // is never forgotten, what was shown never taken back, and every read is of one moment;
 // a request that a dying process did not answer has happened or has not.
 //
@@ -69,7 +70,8 @@ func TestHistories(t *testing.T) {
 			for _, want := range []string{
 				"crash", "close", "history.submit reject ok", "history.submit reject ERR_BUSY", "history.submit enqueue ok",
 				"history.submit enqueue ERR_BUSY", "history.submit enqueue ok joined",
-				"history.submit interrupt ok", "history.submit rollback ok",
+				"history.submit interrupt ok", "history.submit rollback ok", "history.submit merge ok", "history.submit debounce ok",
+				"inputs begin a run together", "inputs join a run", "inputs come too late for a run",
 				"history.cancel ok", "history.cancel ERR_DENIED", "history.wait DONE", "history.wait HALT(ERR_CANCELLED)",
 				"history.read", "history.look", "history.head", "history.restart",
 			} {
@@ -77,8 +79,9 @@ func TestHistories(t *testing.T) {
 					t.Errorf("no history had %s", want)
 				}
 			}
-			// A restart that meets a submit on its way is rare: a short run may have none.
-			for _, want := range []string{"history.submit enqueue unknown", "history.submit interrupt unknown"} {
+			// A restart that meets a submit on its way is rare, and so is half a second in which
+			// nobody asks for anything: a short run may have none.
+			for _, want := range []string{"history.submit enqueue unknown", "history.submit interrupt unknown", "a window closes"} {
 				if seen[want] == 0 && n > 500 {
 					t.Errorf("no history had %s", want)
 				}

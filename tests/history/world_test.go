@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -295,14 +296,17 @@ func (w *world) finish(t testing.TB) {
 	for _, sid := range w.sids {
 		// What was accepted without an answer is in the journal, if anywhere.
 		a := abstraction{}
-		if err := p.read(sid, &a); err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range a.log {
-			if e.kind == accepted {
-				if p.wait(sid, 90, p.sessions[sid].Run(e.run)) != nil {
-					break // see endless
-				}
+		for run := int64(1); ; run++ { // the end of one may make another
+			a = abstraction{}
+			if err := p.read(sid, &a); err != nil {
+				t.Fatal(err)
+			}
+			if run > runsOf(a.log) {
+				break
+			}
+			if err := p.wait(sid, 90, handle{Run: p.sessions[sid].Run(run)}); err != nil {
+				w.endless = fmt.Sprintf("nobody knows of the end of run %d of %s: %v", run, sid, err)
+				break
 			}
 		}
 		call := w.tick()
@@ -311,25 +315,58 @@ func (w *world) finish(t testing.TB) {
 			t.Fatal(err)
 		}
 		w.final[sid] = slices.Clone(a.log)
-		w.record(sid, 90, call, read{}, seen{a.log})
+		w.cover(a.log)
+		w.record(sid, 90, call, read{rest: w.endless == ""}, seen{a.log})
 	}
 	p.end(t, false)
 	p.settle()
+}
+
+// runsOf counts the runs of a log.
+func runsOf(log []event) (n int64) {
+	for _, e := range log {
+		n = max(n, e.run, e.next)
+	}
+	return n
+}
+
+// cover counts what became of inputs that did not come alone.
+func (w *world) cover(log []event) {
+	for _, e := range log {
+		switch {
+		case e.kind == closed:
+			w.seen["a window closes"]++
+		case e.kind == begun && strings.Contains(e.text, "\n"):
+			w.seen["inputs begin a run together"]++
+		case e.kind == turned && e.text != "":
+			w.seen["inputs join a run"]++
+		case e.next > 0:
+			w.seen["inputs come too late for a run"]++
+		}
+	}
+}
+
+// handle is a run, and the input for which its client has it: by its text or, where a key
+// named it, by that.
+type handle struct {
+	*stile.Run
+	text, key string
 }
 
 // client does things at random until the process ends.
 func (p *process) client(sid string, id int) {
 	r := p.rand(uint64(10_000 + id))
 	s, names := p.sessions[sid], slices.Sorted(maps.Keys(policies))
-	var mine []*stile.Run
+	var mine []handle
 	for range 4 + r.IntN(20) {
 		switch n := r.IntN(21); {
 		case n == 20: // more than may wait
+			policy := []messages.Policy{messages.Enqueue, messages.Merge}[r.IntN(2)]
 			for i := 0; i < messages.QueueLimit+2 && p.left.Load() > 0; i++ {
-				p.submit(sid, id, r, messages.Enqueue)
+				p.submit(sid, id, r, policy)
 			}
 		case n < 9:
-			if run := p.submit(sid, id, r, names[r.IntN(len(names))]); run != nil {
+			if run := p.submit(sid, id, r, names[r.IntN(len(names))]); run.Run != nil {
 				mine = append(mine, run)
 			}
 		case n < 11:
@@ -338,7 +375,7 @@ func (p *process) client(sid string, id int) {
 			_ = p.wait(sid, id, mine[r.IntN(len(mine))]) // may be cut short by the end of the process
 		case n < 15:
 			if known := p.known(sid); known > 0 {
-				_ = p.wait(sid, id, s.Run(1+r.Int64N(known))) // as above
+				_ = p.wait(sid, id, handle{Run: s.Run(1 + r.Int64N(known))}) // as above
 			}
 		case n < 17:
 			a, call := abstraction{}, p.tick()
@@ -362,7 +399,7 @@ func (p *process) client(sid string, id int) {
 	}
 }
 
-func (p *process) submit(sid string, id int, r *rand.Rand, policy messages.Policy) *stile.Run {
+func (p *process) submit(sid string, id int, r *rand.Rand, policy messages.Policy) handle {
 	in := submit{text: fmt.Sprint("t", p.asked.Add(1)), policy: policy}
 	opts := []stile.SubmitOption{stile.Policy(in.policy)}
 	if r.IntN(4) == 0 {
@@ -377,7 +414,10 @@ func (p *process) submit(sid string, id int, r *rand.Rand, policy messages.Polic
 		p.learn(sid, out.run)
 	}
 	p.record(sid, id, call, in, out)
-	return run
+	if out.joined {
+		return handle{Run: run, key: in.key}
+	}
+	return handle{Run: run, text: in.text}
 }
 
 func (p *process) cancelOne(sid string, id int, r *rand.Rand) {
@@ -399,13 +439,13 @@ func (p *process) cancelOne(sid string, id int, r *rand.Rand) {
 const patience = 10 * time.Second
 
 // wait waits for a run's end; without an answer nothing was learned.
-func (p *process) wait(sid string, id int, run *stile.Run) error {
+func (p *process) wait(sid string, id int, run handle) error {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	call := p.tick()
 	o, err := run.Decision(ctx)
 	if err == nil {
-		p.record(sid, id, call, wait{run.Ordinal()}, waited{outcome(o.Decision, o.Reason)})
+		p.record(sid, id, call, wait{run.Ordinal(), run.text, run.key}, waited{outcome(o.Decision, o.Reason)})
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		p.mu.Lock()
