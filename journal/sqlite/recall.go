@@ -43,55 +43,98 @@ func (s *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Re
 	return hits, err
 }
 
-// index brings the index of an owner up to date, a span of one session at a time.
+// index brings the index of an owner up to date, one session after the other, a span at a
+// time. Sessions come in the order of their numbers and each gets on with every span, so
+// that no damage of the file makes it go on for ever.
 func (s *Store) index(ctx context.Context, owner string) error {
-	for {
-		var behind []int64
-		err := s.reading(ctx, func(r *readers) error {
-			rows, err := r.db.Query(`SELECT s.id FROM sessions s LEFT JOIN recall_marks m ON m.session = s.id
-				WHERE s.sid >= ?1 AND s.sid < ?1 || char(1114111) AND s.seq > coalesce(m.seq, 0) LIMIT 256`, owner)
-			if err != nil {
-				return readFailure(err, "looking for what can be recalled")
-			}
-			defer rows.Close()
-			for rows.Next() {
-				var id int64
-				if err := rows.Scan(&id); err != nil {
-					return readFailure(err, "looking for what can be recalled")
-				}
-				behind = append(behind, id)
-			}
-			if err := rows.Err(); err != nil {
-				return readFailure(err, "looking for what can be recalled")
-			}
-			return nil
-		})
+	for after := int64(math.MinInt64); ; {
+		behind, err := s.behind(ctx, owner, after)
 		if err != nil || len(behind) == 0 {
 			return err
 		}
-		for _, id := range behind {
-			err := s.writing(ctx, "indexing what can be recalled", func(tx *sql.Tx) error { return indexSession(tx, owner, id) })
-			if err != nil {
+		for _, after = range behind {
+			if err := s.catchUp(ctx, owner, after); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// indexSession puts the next span of a session into the index.
-func indexSession(tx *sql.Tx, owner string, id int64) error {
+// behind are the next sessions of an owner that have records which are not in the index.
+func (s *Store) behind(ctx context.Context, owner string, after int64) (all []int64, err error) {
+	err = s.reading(ctx, func(r *readers) error {
+		rows, err := r.db.Query(`SELECT s.id FROM sessions s LEFT JOIN recall_marks m ON m.session = s.id
+			WHERE s.sid >= ?1 AND s.sid < ?1 || char(1114111) AND s.seq > coalesce(m.seq, 0) AND s.id > ?2 ORDER BY s.id LIMIT 256`, owner, after)
+		if err != nil {
+			return readFailure(err, "looking for what can be recalled")
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id int64
+			if err := rows.Scan(&id); err != nil {
+				return readFailure(err, "looking for what can be recalled")
+			}
+			all = append(all, id)
+		}
+		if err := rows.Err(); err != nil {
+			return readFailure(err, "looking for what can be recalled")
+		}
+		return nil
+	})
+	return all, err
+}
+
+// catchUp puts a session into the index.
+func (s *Store) catchUp(ctx context.Context, owner string, id int64) error {
+	for from, to, last := int64(0), int64(0), false; !last; from = to {
+		err := s.writing(ctx, "indexing what can be recalled", func(tx *sql.Tx) (err error) {
+			to, last, err = indexSession(tx, owner, id, from)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexSession puts the next span of a session into the index, which is from a position
+// on, or further. It tells how far the session is in it, and whether that is all.
+func indexSession(tx *sql.Tx, owner string, id, from int64) (to int64, last bool, err error) {
 	var mark, seq int64
-	err := tx.QueryRow(`SELECT coalesce(m.seq, 0), s.seq FROM sessions s LEFT JOIN recall_marks m ON m.session = s.id
+	err = tx.QueryRow(`SELECT coalesce(m.seq, 0), s.seq FROM sessions s LEFT JOIN recall_marks m ON m.session = s.id
 		WHERE s.id = ? AND s.sid >= ?2 AND s.sid < ?2 || char(1114111)`, id, owner).Scan(&mark, &seq)
 	if err == sql.ErrNoRows { // it was deleted meanwhile, and its number may be another's
-		return nil
+		return from, true, nil
 	}
 	if err != nil {
-		return err
+		return from, false, err
 	}
-	to := min(seq, mark+indexSpan)
+	switch {
+	case mark < 0 || seq > journal.MaxSeq:
+		return from, false, journal.Fail(journal.ReasonCorrupt, nil, "session %d has %d records, %d of them indexed", id, seq, mark)
+	case mark < from || mark >= seq: // it is another's, or somebody else was quicker
+		return from, true, nil
+	}
+	to = min(seq, mark+indexSpan)
+	var there bool
+	if err := tx.QueryRow("SELECT EXISTS (SELECT 1 FROM records WHERE pos = ?)", position(id, to)).Scan(&there); err != nil {
+		return from, false, err
+	}
+	if !there {
+		return from, false, journal.Fail(journal.ReasonCorrupt, nil, "a session has %d records, and record %d is not there", seq, to)
+	}
+	if err := indexSpanOf(tx, owner, id, mark+1, to); err != nil {
+		return from, false, err
+	}
+	_, err = tx.Exec("INSERT INTO recall_marks (session, seq) VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET seq = excluded.seq", id, to)
+	return to, to == seq, err
+}
+
+// indexSpanOf puts what was said in some records of a session into the index.
+func indexSpanOf(tx *sql.Tx, owner string, id, from, to int64) error {
 	rows, err := tx.Query(`SELECT pos, type, ts, body FROM records WHERE pos BETWEEN ? AND ? AND type IN (?, ?, ?) AND body IS NOT NULL ORDER BY pos`,
-		position(id, mark+1), position(id, to), string(journal.SaidKinds[0]), string(journal.SaidKinds[1]), string(journal.SaidKinds[2]))
+		position(id, from), position(id, to), string(journal.SaidKinds[0]), string(journal.SaidKinds[1]), string(journal.SaidKinds[2]))
 	if err != nil {
 		return err
 	}
@@ -129,8 +172,7 @@ func indexSession(tx *sql.Tx, owner string, id int64) error {
 			return err
 		}
 	}
-	_, err = tx.Exec("INSERT INTO recall_marks (session, seq) VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET seq = excluded.seq", id, to)
-	return err
+	return nil
 }
 
 // unindex takes records of a session out of the index, inside the transaction that

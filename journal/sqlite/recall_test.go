@@ -56,6 +56,32 @@ func TestRecallOfManyTexts(t *testing.T) {
 	}
 }
 
+// A head that counts records which are not there, or an index that knows of such, is
+// damage, and no reason to look for them one span after the other.
+func TestRecallFindsDamage(t *testing.T) {
+	for _, damage := range []string{
+		"UPDATE sessions SET seq = 1 << 22", "UPDATE sessions SET seq = 1 << 32", "UPDATE sessions SET seq = 9223372036854775807",
+		"UPDATE recall_marks SET seq = -1", "UPDATE recall_marks SET seq = 1 << 63",
+	} {
+		s := open(t, Options{Path: filepath.Join(t.TempDir(), "journal.db")})
+		ses := journaltest.Start(t, "t:u:s", 1)
+		journaltest.Must(t, s, ses.Batch(&messages.Input{Text: "a gopher"}))
+		q := journal.RecallQuery{Owner: "t:u:", Words: []string{"gopher"}}
+		if hits, err := s.Recall(t.Context(), q); err != nil || len(hits) != 1 {
+			t.Fatalf("%d hits, %v", len(hits), err)
+		}
+		harm := func(tx *sql.Tx) error {
+			_, err := tx.Exec(damage)
+			return err
+		}
+		if err := s.writing(t.Context(), "damaging", harm); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Recall(t.Context(), q)
+		wantReason(t, err, journal.ReasonCorrupt)
+	}
+}
+
 // Nothing of an erased text is left in the file, neither in the table nor in the index.
 func TestRecallErased(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")

@@ -625,6 +625,12 @@ func (c *copies) check(t *testing.T, name string, db, wal []byte) (n int) {
 			t.Fatal(err)
 		}
 	}
+	return c.judge(t, name, path)
+}
+
+// judge is check of a journal that is in its place.
+func (c *copies) judge(t *testing.T, name, path string) (n int) {
+	t.Helper()
 	typed := func(err error) bool { return err == nil || messages.CodeOf(err) == messages.ErrJournal }
 	s, err := Open(Options{Path: path, vfs: c.vfs})
 	if err != nil {
@@ -644,19 +650,24 @@ func (c *copies) check(t *testing.T, name string, db, wal []byte) (n int) {
 			if r.Hash != want[i].Hash || string(r.Raw) != string(want[i].Raw) || r.SID != want[i].SID {
 				t.Errorf("%s: record %d is another", name, i+1)
 			}
-		}
-		n += len(recs)
-		if len(recs) > 0 {
-			if _, err := s.Blob(ctx, inc, recs[0].Body.(*messages.ModelReply).Blob); !typed(err) {
-				t.Errorf("%s: %v", name, err)
+			reply, ok := r.Body.(*messages.ModelReply)
+			if !ok {
+				continue
+			}
+			if b, err := s.Blob(ctx, inc, reply.Blob); !typed(err) || err == nil && sha256.Sum256(b) != reply.Blob {
+				t.Errorf("%s: the blob of record %d: %q, %v", name, i+1, b, err)
 			}
 		}
-		_, err = s.Snapshot(ctx, inc)
-		if !typed(err) {
-			t.Errorf("%s: %v", name, err)
+		n += len(recs)
+		snap, err := s.Snapshot(ctx, inc)
+		if !typed(err) || err == nil && (snap.Seq < 1 || snap.Seq > int64(len(want)) || snap.Hash != want[snap.Seq-1].Hash || string(snap.State) != "state") {
+			t.Errorf("%s: snapshot %+v, %v", name, snap, err)
 		}
 	}
 	if _, err := s.Sessions(ctx, journal.Query{}); !typed(err) {
+		t.Errorf("%s: %v", name, err)
+	}
+	if _, err := s.Recall(ctx, journal.RecallQuery{Owner: "local:local:", Words: []string{"gopher"}}); !typed(err) {
 		t.Errorf("%s: %v", name, err)
 	}
 	return n
