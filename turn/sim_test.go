@@ -131,7 +131,7 @@ type sim struct {
 	edges []int64 // record counts at the ends of steps: where a batch may end
 	past  []Input
 	calm  bool // the end: answers only
-	deep  bool // every snapshot is restored at the end
+	deep  bool // every snapshot is restored at the end, and every effect counts for the sum
 
 	calls  []string // ids at the gate
 	acting []string // ids that run
@@ -418,6 +418,7 @@ func (s *sim) die(anywhere bool) {
 	}
 	s.r.activate()
 	s.edges, s.opened, s.calls, s.acting = nil, -1, nil, nil
+	encoded(s.t, &s.r.folded) // what a restart finds can be a snapshot
 	if s.r.m.Unsettled() {
 		if s.rnd.IntN(8) == 0 {
 			s.step(&Cancel{By: "early"})
@@ -451,7 +452,9 @@ func (s *sim) step(in Input) {
 		s.edges = append(s.edges, n)
 	}
 	for _, e := range effects {
-		fmt.Fprintln(s.hash, render(e, s.r.now.UTC()))
+		if s.deep {
+			fmt.Fprintln(s.hash, render(e, s.r.now.UTC()))
+		}
 		switch e := e.(type) {
 		case *Persist:
 			switch b := e.Record.Body.(type) {
@@ -546,6 +549,7 @@ func (s *sim) finish() {
 		s.t.Fatalf("seed %d: %d of %d records shown", s.seed, s.r.shown, len(s.r.log))
 	}
 	st := s.r.m.State()
+	encoded(s.t, st)
 	if st.Open != nil || st.Queue != nil || st.Requests != a.requests || st.Runs != int64(len(a.over)) || st.Turn != a.lastTurn {
 		s.t.Fatalf("seed %d: the state at rest: %s", s.seed, encoded(s.t, st))
 	}
