@@ -24,15 +24,25 @@ const (
 
 // Approvals lists the calls of the session that wait for approval, in the order they
 // were asked. The records action.approval in state confirm announce them, so whoever
-// follows Events need not ask.
+// follows Events need not ask. A session that sleeps is not woken.
 func (s *Session) Approvals(ctx context.Context) ([]Approval, error) {
+	if !s.rt.host.Awake(s.sid) {
+		ar := s.rt.Archive()
+		head, err := ar.Head(ctx, s.sid)
+		if err != nil {
+			return nil, closedError(err)
+		}
+		list, err := ar.Approvals(ctx, head)
+		return list, closedError(err)
+	}
 	list, err := s.rt.host.Approvals(ctx, s.key, s.agent.agent)
 	return list, closedError(err)
 }
 
 // Approve lets a call happen, on behalf of by. Of a it needs the ID, and the
 // ArgsDigest of the arguments that by has seen: one that was not shown to anybody is
-// not approved. It returns when the answer is durable; the turn goes on by itself.
+// not approved. It returns when the answer is durable; the turn goes on by itself. An
+// answer that is refused does not wake a session that sleeps.
 //
 // Errors: ERR_APPROVAL with one of the reasons above, ERR_JOURNAL.
 func (s *Session) Approve(ctx context.Context, a Approval, by string) error {
@@ -46,17 +56,37 @@ func (s *Session) Deny(ctx context.Context, a Approval, by, reason string) error
 }
 
 func (s *Session) answer(ctx context.Context, a Approval, word turn.Approve) error {
-	if may := s.agent.mayApprove; may != nil {
-		list, err := s.Approvals(ctx)
-		if err != nil {
-			return err
-		}
-		for _, asked := range list {
-			if asked.ID == a.ID && !may(word.By, asked) {
-				return &Error{Code: messages.ErrApproval, Reason: ApprovalPrincipal, Detail: "the answer is not theirs to give"}
-			}
-		}
+	if err := s.mayAnswer(ctx, a, word.By); err != nil {
+		return closedError(err)
 	}
 	word.Approval, word.Digest = a.ID, a.ArgsDigest
 	return closedError(s.rt.host.Approve(ctx, s.key, s.agent.agent, word))
+}
+
+// mayAnswer refuses what can be refused before anything is woken.
+func (s *Session) mayAnswer(ctx context.Context, a Approval, by string) error {
+	if !s.rt.host.Awake(s.sid) {
+		ar := s.rt.Archive()
+		head, err := ar.Head(ctx, s.sid)
+		if err != nil {
+			return err
+		}
+		if err := ar.CheckAnswer(ctx, head, a, by); err != nil {
+			return err
+		}
+	}
+	may := s.agent.mayApprove
+	if may == nil {
+		return nil
+	}
+	list, err := s.Approvals(ctx)
+	if err != nil {
+		return err
+	}
+	for _, asked := range list {
+		if asked.ID == a.ID && !may(by, asked) {
+			return &Error{Code: messages.ErrApproval, Reason: ApprovalPrincipal, Detail: "the answer is not theirs to give"}
+		}
+	}
+	return nil
 }

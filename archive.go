@@ -27,6 +27,7 @@ type Archive struct {
 	own      bool
 	dialects []parse.Dialect
 	awake    func(sid string) bool // of a runtime; else nil
+	now      func() time.Time      // of a runtime; else nil
 	maxGas   int64                 // of a program that is replayed; 0 is replay.MaxProgramGas
 }
 
@@ -57,7 +58,7 @@ func NewArchive(store journal.Store, dialects ...parse.Dialect) *Archive {
 
 // Archive is the runtime's own journal, read the same way. Closing it does nothing.
 func (rt *Runtime) Archive() *Archive {
-	return &Archive{store: rt.store, dialects: rt.cfg.Dialects, awake: rt.host.Awake}
+	return &Archive{store: rt.store, dialects: rt.cfg.Dialects, awake: rt.host.Awake, now: rt.cfg.Now}
 }
 
 // Close releases the journal.
@@ -133,16 +134,26 @@ func (a *Archive) Approvals(ctx context.Context, h journal.Head) ([]Approval, er
 	if !h.Open {
 		return nil, nil
 	}
-	var state turn.State
-	for r, err := range a.Records(ctx, h.Inc) {
-		if err == nil {
-			err = state.Apply(r)
-		}
-		if err != nil {
-			return nil, err
-		}
+	_, state, err := actors.StateOf(ctx, a.store, h.Inc)
+	if err != nil {
+		return nil, err
 	}
 	return actors.ApprovalsOf(&state), nil
+}
+
+// CheckAnswer tells why an answer to q on behalf of by would not count, as Session.Approve
+// does, and wakes nobody: an answer that is refused must not touch a run that waits to be
+// taken up. nil says that it would count now.
+func (a *Archive) CheckAnswer(ctx context.Context, h journal.Head, q Approval, by string) error {
+	_, state, err := actors.StateOf(ctx, a.store, h.Inc)
+	if err != nil {
+		return err
+	}
+	now := time.Now
+	if a.now != nil {
+		now = a.now
+	}
+	return state.Refuses(&turn.Approve{Approval: q.ID, Digest: q.ArgsDigest, Answer: messages.GateApprove, By: by}, now())
 }
 
 // Blob gives bytes that a record names.

@@ -31,15 +31,21 @@ func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, 
 	if err != nil {
 		return journal.Head{}, turn.State{}, err
 	}
-	if snap, err := h.cfg.Store.Snapshot(ctx, head.Inc); err == nil && snap.Format == turn.StateFormat {
+	return StateOf(ctx, h.cfg.Store, head.Inc)
+}
+
+// StateOf folds what a store has of a session, from its snapshot if that can be trusted.
+// It wakes nobody.
+func StateOf(ctx context.Context, store journal.Store, inc messages.Incarnation) (journal.Head, turn.State, error) {
+	if snap, err := store.Snapshot(ctx, inc); err == nil && snap.Format == turn.StateFormat {
 		if state, err := turn.DecodeState(snap.State); err == nil && state.Seq == snap.Seq {
-			head, tail, err := journal.LoadAfter(ctx, h.cfg.Store, head.Inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash})
+			head, tail, err := journal.LoadAfter(ctx, store, inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash})
 			if err == nil {
 				return head, state, fold(&state, tail)
 			}
 		}
 	}
-	head, recs, err := journal.Load(ctx, h.cfg.Store, head.Inc)
+	head, recs, err := journal.Load(ctx, store, inc)
 	if err != nil {
 		return journal.Head{}, turn.State{}, err
 	}

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"errors"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
@@ -295,6 +298,70 @@ func TestApprovalExpires(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever is refused, and whoever lists, wakes nobody: a run that was interrupted stays as
+// it is, however often that happens, and goes on when it is taken up.
+func TestRefusedAnswersTouchNothing(t *testing.T) {
+	onJournals(t, func(t *testing.T, l *life) {
+		p := newPayer()
+		first := p.Agent.Model
+		var asks atomic.Int64
+		spoke := make(chan struct{})
+		p.Agent.Model = model(func(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+			if asks.Add(1) == 1 {
+				return first.Stream(ctx, req)
+			}
+			return signals(stalls("x"), spoke)(ctx, req)
+		})
+		l.cfg.Agents, l.cfg.Boot.Off = []*stile.Agent{p.Agent}, true
+		rt := l.begin()
+		s := open(t, rt, "ada", p.Agent)
+		submit(t, s, "a hat, please")
+		a := asked(t, s)
+		if err := s.Approve(t.Context(), a, "grace"); err != nil {
+			t.Fatal(err)
+		}
+		wantDone(t, decision(t, s.Run(1)))
+		submit(t, s, "another hat, please")
+		<-spoke
+		l.end()
+		foreign := a
+		foreign.ID = "forged"
+		var before journal.Head
+		for i := range 5 { // more than a run has settlements
+			rt := l.begin()
+			s, err := rt.Find(t.Context(), "ada")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if list, err := s.Approvals(t.Context()); err != nil || len(list) > 0 {
+				t.Fatalf("%+v %v", list, err)
+			}
+			wantRefused(t, s.Approve(t.Context(), a, "grace"), stile.ApprovalAnswered)
+			wantRefused(t, s.Deny(t.Context(), a, "grace", "no"), stile.ApprovalAnswered)
+			wantRefused(t, s.Approve(t.Context(), foreign, "grace"), stile.ApprovalUnknown)
+			wantRefused(t, s.Approve(t.Context(), a, ""), stile.ApprovalPrincipal)
+			ar := rt.Archive()
+			h, err := ar.Head(t.Context(), "ada")
+			if i == 0 {
+				before = h
+			}
+			if err != nil || !h.Open || h.Seq != before.Seq || h.Hash != before.Hash {
+				t.Fatalf("was %+v, is %+v, %v", before, h, err)
+			}
+			if st := statusOf(t, ar, "ada"); st != stile.StatusInterrupted {
+				t.Fatalf("it is %s", st)
+			}
+			l.end()
+		}
+		l.cfg.Agents = nil
+		rt = l.begin()
+		defer l.end()
+		well := *p.Agent
+		well.Model = says(program(`emit "a cap"`, sayDone))
+		wantDone(t, decision(t, open(t, rt, "ada", &well).Run(2)))
+	})
 }
 
 // Many expire at different times; each at its own, with one timer.

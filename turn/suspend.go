@@ -96,7 +96,7 @@ func (m *Machine) suspend() {
 
 // approve takes the answer to a question (design.md §9).
 func (m *Machine) approve(in *Approve) {
-	a, err := m.question(in)
+	a, err := m.state.question(in, m.now)
 	if err != nil {
 		m.do(&Answer{Handle: in.Handle, Err: err})
 		m.expire()
@@ -110,8 +110,17 @@ func (m *Machine) approve(in *Approve) {
 	m.answered()
 }
 
+// Refuses tells why an answer would not count at a time: what a machine with this state
+// says to it. nil is one that counts.
+func (s *State) Refuses(in *Approve, now time.Time) error {
+	if _, err := s.question(in, now); err != nil {
+		return err
+	}
+	return nil
+}
+
 // question finds what an answer is about, or says why it does not count.
-func (m *Machine) question(in *Approve) (*OpenAction, *messages.Error) {
+func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Error) {
 	refuse := func(reason, why string) (*OpenAction, *messages.Error) {
 		return nil, &messages.Error{Code: messages.ErrApproval, Reason: reason, Detail: why}
 	}
@@ -130,22 +139,22 @@ func (m *Machine) question(in *Approve) (*OpenAction, *messages.Error) {
 		}
 		return refuse(ReasonAnswered, "somebody has answered already: "+string(answer))
 	}
-	for _, q := range m.state.Questions {
+	for _, q := range s.Questions {
 		if q.ID == in.Approval {
 			return closed(q.Answer)
 		}
 	}
-	if m.flight == nil {
+	if s.Open == nil || s.Open.Turn == nil {
 		return refuse(ReasonUnknown, "the session has no such question")
 	}
-	for i := range m.state.Open.Turn.Actions {
-		a := &m.state.Open.Turn.Actions[i]
+	for i := range s.Open.Turn.Actions {
+		a := &s.Open.Turn.Actions[i]
 		q := a.Question
 		switch {
 		case q == nil || q.ID != in.Approval:
 		case q.Answer != "":
 			return closed(q.Answer)
-		case m.now.UnixNano() >= q.Expires:
+		case now.UnixNano() >= q.Expires:
 			return closed(messages.GateExpired)
 		case in.Digest != sha256.Sum256([]byte(a.Asks())):
 			return refuse(ReasonChanged, "the call has other arguments than those the answer is about")

@@ -176,9 +176,18 @@ func (a *app) answer(ctx context.Context, args []string, answer messages.GateAns
 	if err := stile.Check(agent, cfg); err != nil {
 		return err
 	}
-	if err := a.withArchive(ctx, func(ar *stile.Archive) error { // a new session has nothing to answer
-		_, err := ar.Head(ctx, args[1])
-		return err
+	// Judged before anything is opened: opening takes up what was interrupted, which a
+	// refused answer must not, and a new session has nothing to answer.
+	var q stile.Approval
+	var before journal.Head
+	if err := a.withArchive(ctx, func(ar *stile.Archive) (err error) {
+		if before, err = ar.Head(ctx, args[1]); err != nil {
+			return err
+		}
+		if q, err = question(ctx, ar, before, args[2], opts.digest); err != nil {
+			return err
+		}
+		return ar.CheckAnswer(ctx, before, q, opts.by)
 	}); err != nil {
 		return err
 	}
@@ -187,29 +196,12 @@ func (a *app) answer(ctx context.Context, args []string, answer messages.GateAns
 		if err != nil {
 			return err
 		}
-		list, err := s.Approvals(ctx)
-		if err != nil {
-			return err
-		}
-		q := stile.Approval{ID: args[2]}
-		for _, asked := range list {
-			if asked.ID != q.ID {
-				continue
-			}
-			if !opts.json {
-				if _, err := fmt.Fprintf(a.out, "session  %s\ncall     %s %s\n", s.SID(), asked.Tool, asked.Args); err != nil {
-					return err
-				}
-			}
-			if q = asked; !strings.HasPrefix(asked.ArgsDigest.String(), strings.ToLower(opts.digest)) {
-				q.ArgsDigest = messages.Digest{}
+		if !opts.json {
+			if _, err := fmt.Fprintf(a.out, "session  %s\ncall     %s %s\n", s.SID(), q.Tool, q.Args); err != nil {
+				return err
 			}
 		}
 		run := s.Run(q.Run)
-		before, err := rt.Archive().Head(ctx, args[1])
-		if err != nil {
-			return err
-		}
 		if answer == messages.GateDeny {
 			err = s.Deny(ctx, q, opts.by, opts.reason)
 		} else {
@@ -222,4 +214,23 @@ func (a *app) answer(ctx context.Context, args []string, answer messages.GateAns
 			return run.Resume(ctx, stile.Position{Seq: before.Seq})
 		}, opts.json)
 	})
+}
+
+// question finds what an answer is about. With another digest than the one that was seen
+// it is about other arguments.
+func question(ctx context.Context, ar *stile.Archive, h journal.Head, id, digest string) (stile.Approval, error) {
+	list, err := ar.Approvals(ctx, h)
+	if err != nil {
+		return stile.Approval{}, err
+	}
+	for _, asked := range list {
+		if asked.ID != id {
+			continue
+		}
+		if !strings.HasPrefix(asked.ArgsDigest.String(), strings.ToLower(digest)) {
+			asked.ArgsDigest = messages.Digest{}
+		}
+		return asked, nil
+	}
+	return stile.Approval{ID: id}, nil
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm"
 )
 
 // clerk is an agent whose searches need confirmation, and its folder for a journal.
@@ -110,4 +114,59 @@ func TestApprovalsRefused(t *testing.T) {
 	if a := stileDo(t, "approvals", "list", "nobody", "--dir", data); a.status == 0 {
 		t.Error("a session that is not there was listed")
 	}
+}
+
+// stuck answers nothing until it is stopped.
+type stuck struct{ asked chan struct{} }
+
+func (s stuck) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		close(s.asked)
+		<-ctx.Done()
+		yield(llm.Chunk{}, ctx.Err())
+	}
+}
+
+// Lists and refused answers leave a run that was interrupted as it is, however many there
+// are: an answer that settled it each time would end it at the fourth.
+func TestApprovalsTouchNothing(t *testing.T) {
+	manifest, data := clerk(t)
+	stileDo(t, "run", manifest, "trains?", "--dir", data, "--session", "s")
+	q := waiting(t, data)
+	must(t, "approvals", "allow", manifest, "s", q.ID, "--dir", data)
+	agent, err := stile.LoadAgent(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := stuck{make(chan struct{})}
+	agent.Model = slow
+	rt, err := stile.New(t.Context(), stile.Config{Dir: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.Open(t.Context(), "s", agent)
+	if err == nil {
+		_, err = s.Submit(t.Context(), "trains?")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-slow.asked
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := must(t, "sessions", "export", "s", "--dir", data)
+	holds(t, must(t, "sessions", "list", "--dir", data), "interrupted")
+	for range 4 {
+		must(t, "approvals", "list", "s", "--dir", data)
+		for verb, id := range map[string]string{"allow": "forged", "deny": q.ID} {
+			if a := stileDo(t, "approvals", verb, manifest, "s", id, "--dir", data); a.status != int(exitFailure) {
+				t.Errorf("%s %s: status %d\n%s%s", verb, id, a.status, a.out, a.err)
+			}
+		}
+	}
+	if after := must(t, "sessions", "export", "s", "--dir", data); after != before {
+		t.Errorf("the session has changed: %s", strings.TrimPrefix(after, before))
+	}
+	holds(t, must(t, "sessions", "list", "--dir", data), "interrupted")
 }
