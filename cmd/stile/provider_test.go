@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -86,6 +87,30 @@ model:
 		if a.status != 0 || strings.Contains(a.out+a.err, providerKey) {
 			t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
 		}
+	}
+}
+
+// Every provider says in every dialect which variable is missing and what to do about it,
+// before anything is made.
+func TestProvidersNeedKeys(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for provider, variables := range map[string]string{
+		"openai": "OPENAI_API_KEY: export OPENAI_API_KEY=…", "anthropic": "ANTHROPIC_API_KEY: export ANTHROPIC_API_KEY=…",
+		"gemini": "GEMINI_API_KEY or GOOGLE_API_KEY: export GEMINI_API_KEY=…",
+	} {
+		for _, dialect := range []string{"plain", "aeiou", "cortex", "cogency", "kitsu"} {
+			a := stileDo(t, "run", "--provider", provider, "--dialect", dialect, "--model", "m", "hello")
+			if a.status != int(exitUsage) || a.out != "" {
+				t.Errorf("%s, %s: status %d\n%s%s", provider, dialect, a.status, a.out, a.err)
+			}
+			if want := "stile: model.provider: ERR_CONFIG: " + provider + " needs a key, and there is none in the environment variable " + variables; !strings.HasPrefix(a.err, want) {
+				t.Errorf("%s, %s: %q, want %q…", provider, dialect, a.err, want)
+			}
+			holds(t, a.err, "model.secret", "base_url")
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("made: %v %v", left, err)
 	}
 }
 

@@ -97,6 +97,17 @@ func (m *Maker) Provide(s llm.Settings) (llm.Model, error) {
 	return model, nil
 }
 
+// needsKey says what is missing and where it belongs.
+func (m *Maker) needsKey() string {
+	name := m.Prefixes[0] + "_API_KEY"
+	also := ""
+	for _, p := range m.Prefixes[1:] {
+		also += " or " + p + "_API_KEY"
+	}
+	return m.Vendor + " needs a key, and there is none in the environment variable " + name + also +
+		": export " + name + "=… (several keys: the same with _1 to _20) and start again, or name another variable in the manifest, as model.secret; a server that takes no key is named by its address, as base_url"
+}
+
 // keysOf finds the keys. Without one a server at an address of its own is asked
 // without; the vendor itself, and a named secret, must have one.
 func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
@@ -116,8 +127,7 @@ func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
 	case s.Secret != "":
 		return nil, Bad("secret", "there is no key in the environment variable "+s.Secret+", nor in "+s.Secret+"_1 to _20; set it and start again")
 	case s.BaseURL == "":
-		return nil, Bad("provider", m.Vendor+" needs a key: set the environment variable "+m.Prefixes[0]+"_API_KEY"+
-			" (several keys: the same with _1 to _20) and start again, or name another variable as secret")
+		return nil, Bad("provider", m.needsKey())
 	}
 	keys := llm.NewKeys(found...)
 	if m.keys == nil {
