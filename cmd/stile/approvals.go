@@ -130,8 +130,9 @@ other is refused, with exit status 1: ERR_APPROVAL with the reason UNKNOWN, LATE
 ANSWERED, CHANGED or PRINCIPAL.`,
 		Example: `  stile approvals allow agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA
   stile approvals allow agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA --by ann --digest 9f86d081`,
-		Args: cobra.ExactArgs(3),
-		RunE: a.do(func(ctx context.Context, args []string) error { return a.answer(ctx, args, answer, opts) }),
+		Annotations: map[string]string{lastIsID: "yes"},
+		Args:        cobra.ExactArgs(3),
+		RunE:        a.do(func(ctx context.Context, args []string) error { return a.answer(ctx, args, answer, opts) }),
 	}
 	if answer == messages.GateDeny {
 		cmd.Use, cmd.Short = "deny MANIFEST SID APPROVAL", "Let a call fail, and watch the run go on"

@@ -99,6 +99,7 @@ func TestApprovalsRefused(t *testing.T) {
 		other = q.ID
 	}
 	refused(stile.ApprovalUnknown, "forged")
+	refused(stile.ApprovalUnknown, "-JanDujaudcBaG5EphLXVA")
 	refused(stile.ApprovalUnknown, other)
 	refused(stile.ApprovalChanged, id, "--digest", "0000000000")
 	refused(stile.ApprovalPrincipal, id, "--by", "")

@@ -47,7 +47,7 @@ func (c console) colour() bool {
 func execute(ctx context.Context, args []string, c console) int {
 	a := &app{console: c}
 	root := a.root()
-	root.SetArgs(args)
+	root.SetArgs(dashed(root, args))
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
