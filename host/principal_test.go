@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -271,18 +272,50 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// The source of tokens being gone is the host's failure, not the caller's.
+// Without a file of tokens nobody is known. One that is there and cannot be read is the
+// host's failure, not the caller's.
 func TestTokensGone(t *testing.T) {
-	toks, err := access.Open(filepath.Join(t.TempDir(), "none.json"), access.Options{})
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	toks, err := access.Open(path, access.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := serve(t, host.Config{Access: toks}, agentOf("talker", speaks(nil, always())))
-	if p := d.refused(503, messages.ErrDenied, "GET", "/v1/agents", "", auth("stile_a_b")...); !p.Retryable || p.Reason != access.ReasonUnavailable {
-		t.Errorf("%+v", p)
+	unknown := func() {
+		t.Helper()
+		if p := d.refused(401, messages.ErrDenied, "GET", "/v1/agents", "", auth("stile_a_b")...); p.Retryable || p.Reason != access.ReasonUnauthenticated {
+			t.Errorf("%+v", p)
+		}
+	}
+	unknown()
+	secret, _, err := toks.Create(access.Wish{Tenant: "t", User: "u", Scopes: []string{"read"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.call(200, nil, "GET", "/v1/agents", "", auth(secret)...)
+	kept, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{secret, "stile_a_b"} {
+		if p := d.refused(503, messages.ErrDenied, "GET", "/v1/agents", "", auth(token)...); !p.Retryable || p.Reason != access.ReasonUnavailable {
+			t.Errorf("%+v", p)
+		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/openapi.json"} {
 		d.call(200, nil, "GET", path, "")
 	}
 	d.refused(401, messages.ErrDenied, "GET", "/metrics", "")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	unknown()
+	d.refused(401, messages.ErrDenied, "GET", "/v1/agents", "", auth(secret)...)
+	if err := os.WriteFile(path, kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.call(200, nil, "GET", "/v1/agents", "", auth(secret)...)
 }

@@ -92,15 +92,20 @@ func Open(path string, opts Options) (*Tokens, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.refresh(); t.bad != nil && !errors.Is(t.bad, fs.ErrNotExist) {
+	if t.refresh(); t.bad != nil {
 		return nil, t.bad
 	}
 	return t, nil
 }
 
-// refresh reads the file when it is another one than before. The lock is held.
+// refresh reads the file when it is another one than before. The lock is held. Where
+// there is none nobody is known: that is an answer, and not a failure to give one.
 func (t *Tokens) refresh() {
 	info, err := os.Stat(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.seen, t.byID, t.bad = nil, nil, nil
+		return
+	}
 	if err == nil && t.seen != nil && t.bad == nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) && info.Size() == t.seen.Size() {
 		return
 	}

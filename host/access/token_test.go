@@ -66,7 +66,7 @@ func TestTokens(t *testing.T) {
 	c := &clock{at: start}
 	path := filepath.Join(t.TempDir(), "data", "tokens.json")
 	running, command := open(t, path, c), open(t, path, c)
-	refused(t, running, "stile_00_x", access.ReasonUnavailable) // there is no file
+	refused(t, running, "stile_00_x", access.ReasonUnauthenticated) // there is no file
 	secret, tok, err := command.Create(access.Wish{Tenant: "acme", User: "ann", Scopes: []string{"submit", "read", "submit"}, Note: "laptop", Expires: start.Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestTokens(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, running, secret, access.ReasonUnavailable)
+	refused(t, running, secret, access.ReasonUnauthenticated)
 }
 
 func TestWishes(t *testing.T) {
