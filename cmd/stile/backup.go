@@ -17,22 +17,25 @@ func (a *app) backupCommand() *cobra.Command {
 		Long: `Copies journal, keys, tokens and usage into the new folder DEST: the journal as it is at
 one moment, also while a host works on it, without what was erased. Every session of
 the copy is verified before the command succeeds. The copy holds the key file: keep it
-as you keep that. A shared journal is backed up with the tools of its database.`,
+as you keep that. A shared journal is backed up with the tools of its database. The
+directory is that of the settings of stile serve, unless --dir names one.`,
 		Example: `  stile backup /backups/stile-2026-11-21
   stile restore /backups/stile-2026-11-21 --dir stile-data`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.do(func(ctx context.Context, args []string) error {
-			if a.env(envJournal) != "" {
-				return configError("journal", "a shared journal is backed up with the tools of its database; unset $"+envJournal+" for the directory")
-			}
-			b, err := stile.MakeBackup(ctx, a.dir, args[0], tokenFile, usageFile)
-			if err != nil {
-				return err
-			}
-			return a.backupDone(b, args[0], asJSON)
-		}),
 	}
-	a.dirFlag(cmd)
+	a.ofHost(cmd, func(ctx context.Context, s *settings, args []string) error {
+		switch {
+		case a.env(envJournal) != "":
+			return configError("journal", "a shared journal is backed up with the tools of its database; unset $"+envJournal+" for the directory")
+		case s.Journal != "":
+			return configError("journal", "a shared journal is backed up with the tools of its database; for the directory take it out of the settings")
+		}
+		b, err := stile.MakeBackup(ctx, a.dir, args[0], tokenFile, usageFile)
+		if err != nil {
+			return err
+		}
+		return a.backupDone(b, args[0], asJSON)
+	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
 	return cmd
 }
@@ -43,19 +46,18 @@ func (a *app) restoreCommand() *cobra.Command {
 		Use:   "restore SRC",
 		Short: "Make a data directory of a backup",
 		Long: `Checks the backup in the folder SRC, that its files are those that were made and that
-every session verifies, and copies it into --dir. What is there already is not
-replaced: the command refuses.`,
+every session verifies, and copies it into --dir, or the directory of the settings of
+stile serve. What is there already is not replaced: the command refuses.`,
 		Example: `  stile restore /backups/stile-2026-11-21 --dir stile-data`,
 		Args:    cobra.ExactArgs(1),
-		RunE: a.do(func(ctx context.Context, args []string) error {
-			b, err := stile.RestoreBackup(ctx, args[0], a.dir)
-			if err != nil {
-				return err
-			}
-			return a.backupDone(b, a.dir, asJSON)
-		}),
 	}
-	a.dirFlag(cmd)
+	a.ofHost(cmd, func(ctx context.Context, _ *settings, args []string) error {
+		b, err := stile.RestoreBackup(ctx, args[0], a.dir)
+		if err != nil {
+			return err
+		}
+		return a.backupDone(b, a.dir, asJSON)
+	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
 	return cmd
 }

@@ -34,7 +34,6 @@ const (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var config string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor [MANIFEST...]",
@@ -48,9 +47,9 @@ Exits 0 when nothing fails, with warnings too; 1 when something does; 2 when the
 settings cannot be read.`,
 		Example: `  stile doctor
   stile doctor --config stile.yaml --json`,
-		RunE: a.do(func(ctx context.Context, args []string) error { return a.doctor(ctx, config, args, asJSON) }),
 	}
-	cmd.Flags().StringVar(&config, "config", "", "file of settings (default $STILE_CONFIG, or stile.yaml if it is there)")
+	config := configFlag(cmd)
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error { return a.doctor(ctx, *config, args, asJSON) })
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a finding")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -23,7 +24,6 @@ const defaultListen = "127.0.0.1:8471"
 
 func (a *app) serveCommand() *cobra.Command {
 	said := defaultSettings()
-	var config string
 	cmd := &cobra.Command{
 		Use:   "serve [MANIFEST...]",
 		Short: "Serve agents over HTTP",
@@ -48,9 +48,10 @@ the next start; then the exit status is 8.`,
   curl -N 'localhost:8471/v1/sessions/ada/runs?stream=token' -d '{"input": "I am Ada."}' -H 'Content-Type: application/json'`,
 	}
 	flags := cmd.Flags()
+	config := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.ran = true
-		s, err := a.loadSettings(config)
+		s, err := a.loadSettings(*config)
 		if err != nil {
 			return err
 		}
@@ -71,7 +72,6 @@ the next start; then the exit status is 8.`,
 	a.dirFlag(cmd)
 	a.journalFlag(cmd)
 	a.keyFlag(cmd)
-	flags.StringVar(&config, "config", "", "file of settings (default $STILE_CONFIG, or stile.yaml if it is there)")
 	flags.StringVar(&said.Listen, "listen", said.Listen, "address; without tokens one of loopback")
 	flags.StringVar(&said.Auth, "auth", said.Auth, "who may ask: tokens, anybody on this machine (none), or auto: tokens when there are some")
 	flags.StringSliceVar(&said.Hosts, "host", nil, "a further name under which requests may come")
@@ -102,17 +102,24 @@ func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
 	for name, t := range s.Tenants {
 		door.TenantLimits[name] = t.Limits.host()
 	}
-	switch {
-	case s.AuditLog == "-":
-		door.Audit = a.err
-	case s.AuditLog == "off", s.AuditLog == "" && s.Memory:
-	default:
-		door.Audit = host.AuditFile(cmp.Or(s.AuditLog, filepath.Join(s.Dir, auditFile)))
-	}
+	door.Audit, _ = a.auditOf(s)
 	if !s.Memory {
 		door.UsageFile = filepath.Join(s.Dir, usageFile)
 	}
 	return door
+}
+
+// auditOf is where the audit log goes, with its name as the user knows it; nil where none
+// is kept.
+func (a *app) auditOf(s *settings) (io.Writer, string) {
+	switch {
+	case s.AuditLog == "-":
+		return a.err, "standard error"
+	case s.AuditLog == "off", s.AuditLog == "" && s.Memory:
+		return nil, ""
+	}
+	path := cmp.Or(s.AuditLog, filepath.Join(s.Dir, auditFile))
+	return host.AuditFile(path), path
 }
 
 func (a *app) serve(ctx context.Context, s *settings) error {

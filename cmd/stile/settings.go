@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed14be6753/stile"
@@ -18,8 +20,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// settingsFile is what stile serve and stile doctor read when it is in the working
-// directory and no other is named.
+// settingsFile is what commands about a host read when it is in the working directory and
+// no other is named.
 const settingsFile = "stile.yaml"
 
 const maxSettingsBytes = 1 << 20
@@ -89,16 +91,37 @@ type bootSettings struct {
 }
 
 func (l limitSettings) host() host.Limits {
-	return host.Limits{
-		RequestsPerSecond: l.RequestsPerSecond, Burst: l.Burst, Runs: l.Runs, Sessions: l.Sessions, Streams: l.Streams,
-		TokensPerDay: l.TokensPerDay, CostPerDay: l.CostPerDay, BytesPerDay: l.BytesPerDay,
-	}
+	return host.Limits(l)
 }
 
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
 		MaxConnections: host.DefaultMaxConnections, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
+	}
+}
+
+// configFlag gives a command the way to a file of settings.
+func configFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("config", "", "file of settings (default $STILE_CONFIG, or stile.yaml if it is there)")
+}
+
+// ofHost makes the body of a command that works on the data directory of a host: the one
+// that the host's settings name, unless --dir does.
+func (a *app) ofHost(cmd *cobra.Command, f func(ctx context.Context, s *settings, args []string) error) {
+	a.dirFlag(cmd)
+	config := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.ran = true
+		s, err := a.loadSettings(*config)
+		if err != nil {
+			return err
+		}
+		if cmd.Flags().Changed("dir") {
+			s.Dir = a.dir
+		}
+		a.dir = s.Dir
+		return f(cmd.Context(), &s, args)
 	}
 }
 

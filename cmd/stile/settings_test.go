@@ -159,3 +159,58 @@ func FuzzSettings(f *testing.F) {
 		}
 	})
 }
+
+// Commands about a host's directory find it, and the audit log, in the host's settings;
+// --dir goes before them.
+func TestSettingsOfOtherCommands(t *testing.T) {
+	home, other := t.TempDir(), t.TempDir()
+	config := write(t, home, "stile.yaml", "dir: data\naudit_log: log/audit.jsonl\n")
+	if err := os.Mkdir(filepath.Join(home, "log"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]string{"STILE_CONFIG": config}
+	in := func(env map[string]string, args ...string) string {
+		t.Helper()
+		a := call{args: args, env: env}.do(t)
+		if a.status != 0 {
+			t.Fatalf("%q: status %d, %s", args, a.status, a.err)
+		}
+		return a.out
+	}
+	in(nil, "tokens", "create", "--config", config, "--note", "first")
+	in(there, "tokens", "create", "--note", "second")
+	in(map[string]string{"STILE_DIR": filepath.Join(home, "data")}, "tokens", "create", "--note", "third")
+	in(there, "tokens", "create", "--note", "elsewhere", "--dir", other)
+	holds(t, in(nil, "tokens", "list", "--config", config), "first", "second", "third")
+	if list := in(there, "tokens", "list", "--dir", other); strings.Contains(list, "first") || !strings.Contains(list, "elsewhere") {
+		t.Errorf("%s", list)
+	}
+	id := strings.Fields(strings.Split(in(there, "tokens", "list"), "\n")[1])[0]
+	in(there, "tokens", "revoke", id)
+	audit, err := os.ReadFile(filepath.Join(home, "log", "audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, string(audit), "create-token", "create-token", "create-token", "revoke-token", id)
+	off := write(t, home, "off.yaml", "dir: data\naudit_log: \"off\"\n")
+	in(nil, "tokens", "create", "--config", off)
+	if now, err := os.ReadFile(filepath.Join(home, "log", "audit.jsonl")); err != nil || len(now) != len(audit) {
+		t.Errorf("%s, %v", now, err)
+	}
+
+	must(t, "run", example("plain/agent.yaml"), "hello", "--dir", filepath.Join(home, "data"))
+	copied, restored := filepath.Join(t.TempDir(), "copy"), filepath.Join(t.TempDir(), "restored")
+	holds(t, in(there, "backup", copied), "1 session", "verified")
+	holds(t, in(map[string]string{"STILE_DIR": restored}, "restore", copied), "1 session", "verified")
+	holds(t, must(t, "tokens", "list", "--dir", restored), "first", "second", "third")
+
+	for _, args := range [][]string{{"tokens", "list"}, {"tokens", "create"}, {"tokens", "revoke", "x"}, {"backup", copied + "2"}, {"restore", copied}} {
+		if a := stileDo(t, append(args, "--config", write(t, home, "bad.yaml", "nonsense: 1"))...); a.status != 2 || !strings.Contains(a.err, "bad.yaml:1:1: nonsense") {
+			t.Errorf("%q: %+v", args, a)
+		}
+	}
+	shared := write(t, home, "shared.yaml", "journal: postgres://localhost/stile\n")
+	if a := stileDo(t, "backup", copied+"3", "--config", shared); a.status != 2 || !strings.Contains(a.err, "tools of its database") {
+		t.Errorf("%+v", a)
+	}
+}

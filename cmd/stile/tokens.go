@@ -76,7 +76,8 @@ func (a *app) tokensCommand() *cobra.Command {
 		Short: "Make, list and revoke the tokens of callers",
 		Long: `Tokens tell a host who calls: a tenant and a user, and what they may do. A token is
 shown once, when it is made; what is kept in the data directory does not give it away.
-A running host takes changes up at once. The scopes:
+A running host takes changes up at once. The directory is that of the settings of stile
+serve, unless --dir names one. The scopes:
   read      agents, sessions, their events and exports
   submit    begin and fork sessions, submit, cancel
   approve   answer for calls that wait
@@ -90,9 +91,6 @@ A running host takes changes up at once. The scopes:
 		RunE: group,
 	}
 	cmd.AddCommand(a.tokensCreateCommand(), a.tokensListCommand(), a.tokensRevokeCommand())
-	for _, c := range cmd.Commands() {
-		a.dirFlag(c)
-	}
 	return cmd
 }
 
@@ -110,8 +108,8 @@ Hosts that use this directory ask for tokens from the next start on.`,
 		Example: `  stile tokens create --tenant acme --user ann --scope read,submit > ann.token
   stile tokens create --scope metrics --note prometheus --expires 0`,
 		Args: cobra.NoArgs,
-		RunE: a.do(func(context.Context, []string) error { return a.tokensCreate(wish, life) }),
 	}
+	a.ofHost(cmd, func(_ context.Context, s *settings, _ []string) error { return a.tokensCreate(s, wish, life) })
 	cmd.Flags().StringVar(&wish.Tenant, "tenant", "local", "the tenant whose sessions it reaches")
 	cmd.Flags().StringVar(&wish.User, "user", "local", "the user of the tenant")
 	cmd.Flags().StringSliceVar(&wish.Scopes, "scope", []string{"read", "submit", "approve"}, "what it may do")
@@ -120,7 +118,7 @@ Hosts that use this directory ask for tokens from the next start on.`,
 	return cmd
 }
 
-func (a *app) tokensCreate(wish access.Wish, life time.Duration) error {
+func (a *app) tokensCreate(s *settings, wish access.Wish, life time.Duration) error {
 	if life < 0 {
 		return configError("expires", "is not negative")
 	}
@@ -135,7 +133,7 @@ func (a *app) tokensCreate(wish access.Wish, life time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := a.tokenAudit("create-token", tok, "scopes "+scopesText(tok.Scopes)+", "+untilText(tok.Expires)); err != nil {
+	if err := a.tokenAudit(s, "create-token", tok, "scopes "+scopesText(tok.Scopes)+", "+untilText(tok.Expires)); err != nil {
 		// Nobody has seen it: it must not stay good unrecorded.
 		_, undo := toks.Revoke(tok.ID)
 		return errors.Join(err, undo)
@@ -145,10 +143,13 @@ func (a *app) tokensCreate(wish access.Wish, life time.Duration) error {
 	return err
 }
 
-// tokenAudit leaves a line in the audit log of the data directory.
-func (a *app) tokenAudit(action string, tok access.Token, detail string) error {
-	path := filepath.Join(a.dir, auditFile)
-	err := host.WriteAudit(host.AuditFile(path), host.AuditEntry{
+// tokenAudit leaves a line in the audit log, if the host keeps one.
+func (a *app) tokenAudit(s *settings, action string, tok access.Token, detail string) error {
+	log, path := a.auditOf(s)
+	if log == nil {
+		return nil
+	}
+	err := host.WriteAudit(log, host.AuditEntry{
 		At: time.Now(), Token: "command by " + userName(), Tenant: tok.Tenant, User: tok.User, Action: action, Detail: strings.TrimSpace("token " + tok.ID + " " + detail),
 	})
 	if err != nil {
@@ -179,8 +180,8 @@ func (a *app) tokensListCommand() *cobra.Command {
 		Short:   "List the tokens, without their secrets",
 		Example: `  stile tokens list --json`,
 		Args:    cobra.NoArgs,
-		RunE:    a.do(func(context.Context, []string) error { return a.tokensList(asJSON) }),
 	}
+	a.ofHost(cmd, func(context.Context, *settings, []string) error { return a.tokensList(asJSON) })
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a token")
 	return cmd
 }
@@ -235,26 +236,27 @@ func (a *app) tokensList(asJSON bool) error {
 }
 
 func (a *app) tokensRevokeCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:     "revoke ID",
 		Short:   "Refuse a token from now on",
 		Long:    `Refuses a token from now on, at running hosts too. Streams that it opened end within 15 seconds.`,
 		Example: `  stile tokens revoke 5f3a0c9be214`,
 		Args:    cobra.ExactArgs(1),
-		RunE: a.do(func(_ context.Context, args []string) error {
-			toks, err := a.tokens()
-			if err != nil {
-				return err
-			}
-			tok, err := toks.Revoke(args[0])
-			if err != nil {
-				return err
-			}
-			if err := a.tokenAudit("revoke-token", tok, ""); err != nil {
-				return err // it is revoked all the same
-			}
-			_, err = fmt.Fprintf(a.out, "%s of %s:%s is revoked since %s\n", tok.ID, tok.Tenant, tok.User, tok.Revoked.Format(time.RFC3339))
-			return err
-		}),
 	}
+	a.ofHost(cmd, func(_ context.Context, s *settings, args []string) error {
+		toks, err := a.tokens()
+		if err != nil {
+			return err
+		}
+		tok, err := toks.Revoke(args[0])
+		if err != nil {
+			return err
+		}
+		if err := a.tokenAudit(s, "revoke-token", tok, ""); err != nil {
+			return err // it is revoked all the same
+		}
+		_, err = fmt.Fprintf(a.out, "%s of %s:%s is revoked since %s\n", tok.ID, tok.Tenant, tok.User, tok.Revoked.Format(time.RFC3339))
+		return err
+	})
+	return cmd
 }
