@@ -100,8 +100,8 @@ func (s *Server) friendly(r *http.Request) bool {
 	}
 }
 
-// loopback tells whether an address can be reached from this machine alone.
-func loopback(addr string) bool {
+// Loopback tells whether an address to listen on can be reached from this machine alone.
+func Loopback(addr string) bool {
 	name, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false

@@ -58,6 +58,9 @@ type Config struct {
 	// Access tells who a bearer token is. Without it everybody is the local user, and the
 	// door listens on loopback alone.
 	Access access.Authenticator
+	// Certificate has the host speak TLS, 1.2 or later, and HTTP/2 with who can; nil is
+	// plain HTTP.
+	Certificate *Certificate
 	// Limits bound each tenant, TenantLimits those that are named otherwise.
 	Limits       Limits
 	TenantLimits map[string]Limits
@@ -172,7 +175,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 // Listen opens the address. One that other machines can reach is ERR_CONFIG unless
 // callers authenticate.
 func (c Config) Listen(ctx context.Context, addr string) (net.Listener, error) {
-	if c.Access == nil && !loopback(addr) {
+	if c.Access == nil && !Loopback(addr) {
 		return nil, exposed(addr)
 	}
 	var lc net.ListenConfig
@@ -207,7 +210,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	defer s.meter.keep(s.log)()
 	defer s.retain()()
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() {
+		if s.cfg.Certificate != nil {
+			srv.TLSConfig = s.cfg.Certificate.config(s.log)
+			failed <- srv.ServeTLS(l, "", "")
+			return
+		}
+		failed <- srv.Serve(l)
+	}()
 	select {
 	case err := <-failed:
 		s.leave(errLeaving)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/tools"
 )
 
@@ -40,7 +42,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Check machine and configuration",
 		Long: `Checks what stile serve would use: the settings, the agents and the keys of their
 providers, the data directory and its files' modes, how long the disk takes to sync, the
-journal, who may ask, the address, the sandbox of the kernel, the clock and the limit of
+journal, who may ask, the certificate, the address, the sandbox of the kernel, the clock and the limit of
 open files. It changes nothing but a file beside the journal that it removes again.
 
 Exits 0 when nothing fails, with warnings too; 1 when something does; 2 when the
@@ -65,7 +67,7 @@ func (a *app) doctor(ctx context.Context, config string, manifests []string, asJ
 	a.dir, a.journal, a.passphraseFile = s.Dir, s.Journal, s.PassphraseFile
 	var all []finding
 	for _, look := range []func(context.Context, *settings) []finding{
-		a.lookAgents, a.lookDirectory, a.lookSync, a.lookKeys, a.lookTokens, a.lookJournal, a.lookAddress, a.lookSandbox, a.lookClock, a.lookFiles,
+		a.lookAgents, a.lookDirectory, a.lookSync, a.lookKeys, a.lookTokens, a.lookCertificate, a.lookJournal, a.lookAddress, a.lookSandbox, a.lookClock, a.lookFiles,
 	} {
 		all = append(all, look(ctx, &s)...)
 	}
@@ -145,6 +147,8 @@ const (
 	needFiles  = 4096
 	portWait   = 2 * time.Second
 	warnExpiry = 7 * 24 * time.Hour
+	// Whoever renews certificates by themselves does so a month before.
+	warnCertificate = 14 * 24 * time.Hour
 )
 
 // lookSync measures what every acknowledgement waits for.
@@ -252,6 +256,40 @@ func (a *app) lookTokens(_ context.Context, s *settings) []finding {
 	return found("access", isOK, "%s", text)
 }
 
+func (a *app) lookCertificate(_ context.Context, s *settings) []finding {
+	cert, err := certificateOf(s)
+	if err != nil {
+		return found("certificate", isFail, "%v", err)
+	}
+	if cert == nil {
+		if _, _, bad := net.SplitHostPort(s.Listen); bad == nil && !host.Loopback(s.Listen) {
+			return found("certificate", isWarn, "there is none, and other machines can reach %s: put a proxy in front that speaks TLS", s.Listen)
+		}
+		return nil
+	}
+	from, to := cert.Valid()
+	now := time.Now()
+	switch {
+	case now.Before(from):
+		return found("certificate", isFail, "it is good from %s on", from.Format(time.RFC3339))
+	case now.After(to):
+		return found("certificate", isFail, "it expired at %s", to.Format(time.RFC3339))
+	}
+	for _, name := range s.Hosts {
+		if err := cert.Names(name); err != nil {
+			return found("certificate", isWarn, "it was not made for %s: %v", name, err)
+		}
+	}
+	if fi, err := os.Stat(s.TLSKey); err == nil && fi.Mode().Perm()&0o077 != 0 {
+		return found("certificate", isWarn, "%s has the mode %v: others of this machine can read the key; chmod 600", s.TLSKey, fi.Mode().Perm())
+	}
+	state := isOK
+	if to.Sub(now) < warnCertificate {
+		state = isWarn
+	}
+	return found("certificate", state, "good until %s", to.Format(time.RFC3339))
+}
+
 func (a *app) lookJournal(ctx context.Context, s *settings) []finding {
 	if s.Memory {
 		return nil
@@ -299,21 +337,25 @@ func (a *app) lookAddress(ctx context.Context, s *settings) []finding {
 		l.Close()
 		return found("address", isOK, "%s is free", s.Listen)
 	}
-	if _, _, bad := net.SplitHostPort(s.Listen); bad == nil && a.answers(ctx, s.Listen) {
+	if _, _, bad := net.SplitHostPort(s.Listen); bad == nil && a.answers(ctx, schemeOf(s), s.Listen) {
 		return found("address", isWarn, "%s: a host answers there already", s.Listen)
 	}
 	return found("address", isFail, "%v", err)
 }
 
 // answers tells whether a host of ours is at an address.
-func (a *app) answers(ctx context.Context, addr string) bool {
+func (a *app) answers(ctx context.Context, scheme, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+addr+"/healthz", nil)
 	if err != nil {
 		return false
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		// Who it is does not matter here, and nothing is told to it.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
 	res, err := client.Do(req)
 	if err != nil {
 		return false

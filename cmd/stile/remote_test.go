@@ -29,7 +29,7 @@ func served(t *testing.T, env map[string]string, args ...string) (url string, st
 	}()
 	line := make([]byte, 200)
 	n, err := said.Read(line)
-	m := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).Find(line[:n])
+	m := regexp.MustCompile(`https?://127\.0\.0\.1:\d+`).Find(line[:n])
 	if err != nil || m == nil {
 		b, _ := os.ReadFile(log.Name())
 		t.Fatalf("%q, %v\n%s", line[:n], err, b)

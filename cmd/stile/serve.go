@@ -37,7 +37,8 @@ stile doctor checks them.
 
 With tokens in the data directory (stile tokens create) callers have to show one.
 Without, everybody is the local user, and it refuses an address that other machines
-can reach. Requests that name another host, or come from pages of another origin, are
+can reach. With --tls-cert and --tls-key it speaks TLS, and takes a renewed certificate up
+by itself; without, put a proxy in front that does. Requests that name another host, or come from pages of another origin, are
 refused; --host and --origin allow more.
 
 An interrupt or SIGTERM ends it: no new work is taken, turns in flight have --grace to
@@ -59,6 +60,7 @@ the next start; then the exit status is 8.`,
 			"dir": func() { s.Dir = a.dir }, "journal": func() { s.Journal = a.journal }, "passphrase-file": func() { s.PassphraseFile = a.passphraseFile },
 			"listen": func() { s.Listen = said.Listen }, "auth": func() { s.Auth = said.Auth }, "host": func() { s.Hosts = said.Hosts },
 			"origin": func() { s.Origins = said.Origins }, "grace": func() { s.Grace = said.Grace }, "memory": func() { s.Memory = said.Memory },
+			"tls-cert": func() { s.TLSCert = said.TLSCert }, "tls-key": func() { s.TLSKey = said.TLSKey },
 		} {
 			if flags.Changed(flag) {
 				take()
@@ -73,6 +75,8 @@ the next start; then the exit status is 8.`,
 	a.journalFlag(cmd)
 	a.keyFlag(cmd)
 	flags.StringVar(&said.Listen, "listen", said.Listen, "address; without tokens one of loopback")
+	flags.StringVar(&said.TLSCert, "tls-cert", "", "file with the certificate (PEM), to speak TLS")
+	flags.StringVar(&said.TLSKey, "tls-key", "", "file with the certificate's key (PEM)")
 	flags.StringVar(&said.Auth, "auth", said.Auth, "who may ask: tokens, anybody on this machine (none), or auto: tokens when there are some")
 	flags.StringSliceVar(&said.Hosts, "host", nil, "a further name under which requests may come")
 	flags.StringSliceVar(&said.Origins, "origin", nil, "an origin whose pages may use the host, such as https://app.example.com")
@@ -107,6 +111,21 @@ func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
 		door.UsageFile = filepath.Join(s.Dir, usageFile)
 	}
 	return door
+}
+
+// certificateOf opens the certificate of the settings; nil without one.
+func certificateOf(s *settings) (*host.Certificate, error) {
+	if s.TLSCert == "" && s.TLSKey == "" {
+		return nil, nil
+	}
+	return host.OpenCertificate(s.TLSCert, s.TLSKey)
+}
+
+func schemeOf(s *settings) string {
+	if s.TLSCert != "" {
+		return "https"
+	}
+	return "http"
 }
 
 // auditOf is where the audit log goes, with its name as the user knows it; nil where none
@@ -146,6 +165,9 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 		return err
 	}
 	door := a.doorOf(s, who)
+	if door.Certificate, err = certificateOf(s); err != nil {
+		return err
+	}
 	l, err := door.Listen(ctx, s.Listen)
 	if err != nil {
 		return err
@@ -176,7 +198,7 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(a.out, "listening on http://%s\n", l.Addr()); err != nil {
+		if _, err := fmt.Fprintf(a.out, "listening on %s://%s\n", schemeOf(s), l.Addr()); err != nil {
 			return err
 		}
 		err = srv.Serve(ctx, l, s.Grace)

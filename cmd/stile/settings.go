@@ -36,6 +36,8 @@ type settings struct {
 	Memory         bool              `yaml:"memory" doc:"Keep journal and keys in memory; nothing stays."`
 	PassphraseFile string            `yaml:"passphrase_file" doc:"File with the passphrase of the key file."`
 	Listen         string            `yaml:"listen" doc:"Address; without authentication one of loopback."`
+	TLSCert        string            `yaml:"tls_cert" doc:"File with the certificate of the host and those between it and a root, in PEM; with it the host speaks TLS. Read again when it has changed. In the file relative to its folder."`
+	TLSKey         string            `yaml:"tls_key" doc:"File with the key of the certificate, in PEM. In the file relative to its folder."`
 	Hosts          []string          `yaml:"hosts" doc:"Further names under which requests may come."`
 	Origins        []string          `yaml:"origins" doc:"Origins whose pages may use the host."`
 	Auth           string            `yaml:"auth" enum:"auto|tokens|none" doc:"Who may ask: callers with tokens, anybody on this machine, or auto: callers with tokens when there are some or oidc is set."`
@@ -160,7 +162,7 @@ func (s *settings) parse(path string, b []byte) error {
 	}
 	r := &settingsReader{file: path}
 	r.read("", doc.Content[0], reflect.ValueOf(s).Elem(), 0)
-	for _, p := range append([]*string{&s.Dir, &s.PassphraseFile}, pointers(s.Agents)...) {
+	for _, p := range append([]*string{&s.Dir, &s.PassphraseFile, &s.TLSCert, &s.TLSKey}, pointers(s.Agents)...) {
 		*p = beside(path, *p)
 	}
 	if s.AuditLog != "" && s.AuditLog != "-" && s.AuditLog != "off" {
