@@ -26,6 +26,9 @@ type WriterOptions struct {
 	QueueBytes int64
 }
 
+// keptQueue is how many entries an empty queue keeps room for.
+const keptQueue = 64
+
 // Metrics count what a Writer did. All are totals since it was made.
 type Metrics struct {
 	Commits  atomic.Int64 // calls of Store.Commit
@@ -308,7 +311,9 @@ func (w *Writer) take(group []entry) []entry {
 			break
 		}
 		closed := w.closed
-		w.queue = nil // a burst's room is not kept
+		if cap(w.queue) > keptQueue { // a burst's room is not kept
+			w.queue = nil
+		}
 		w.mu.Unlock()
 		if closed {
 			return group
@@ -335,7 +340,11 @@ func (w *Writer) take(group []entry) []entry {
 		n++
 	}
 	clear(w.queue[:n])
-	w.queue = w.queue[n:]
+	if n < len(w.queue) {
+		w.queue = w.queue[n:]
+	} else {
+		w.queue = w.queue[:0]
+	}
 	return group
 }
 
