@@ -241,14 +241,5 @@ func (v *View) Whole() bool { return v.whole }
 func (v *View) Assemble(spec Spec) []messages.Message {
 	p := v.now
 	p.SID, p.Turn, p.Pass, p.Tools, p.Primer, p.Feeds = spec.SID, v.turn, spec.Pass, spec.Tools, spec.Primer, spec.Feeds
-	n := 0
-	for i := range v.past {
-		n += len(v.past[i].messages)
-	}
-	now := v.d.Render(p)
-	rendered := make([]messages.Message, 0, n+len(now))
-	for i := range v.past {
-		rendered = append(rendered, v.past[i].messages...)
-	}
-	return assemble(v.d, p, append(rendered, now...))
+	return assemble(v.d, p, v.past, v.d.Render(p))
 }

@@ -426,10 +426,12 @@ func failure(d *messages.TurnDecided) string {
 // the system says (cogency.md §10). Feeds stand in front of the conversation, behind what
 // the system says: they are data, and change with every turn.
 func Assemble(d Dialect, p messages.Projection) []messages.Message {
-	return assemble(d, p, d.Render(p))
+	return assemble(d, p, nil, d.Render(p))
 }
 
-func assemble(d Dialect, p messages.Projection, rendered []messages.Message) []messages.Message {
+// assemble is Assemble of what was rendered. past stands in front of that; only a
+// Historian has any, and renders no system message.
+func assemble(d Dialect, p messages.Projection, past []told, rendered []messages.Message) []messages.Message {
 	own := slices.ContainsFunc(rendered, func(m messages.Message) bool { return m.Role == messages.RoleSystem })
 	primer := ""
 	if !own {
@@ -439,10 +441,14 @@ func assemble(d Dialect, p messages.Projection, rendered []messages.Message) []m
 	}
 	known, rest := profile(p.Feeds)
 	fed, any := feeds(rest)
-	if primer == "" && !any && known == "" {
+	if primer == "" && !any && known == "" && len(past) == 0 {
 		return rendered
 	}
-	out := make([]messages.Message, 0, 3+len(rendered))
+	n := 3 + len(rendered)
+	for i := range past {
+		n += len(past[i].messages)
+	}
+	out := make([]messages.Message, 0, n)
 	if primer != "" {
 		out = append(out, messages.Message{Role: messages.RoleSystem, Text: primer})
 	}
@@ -460,6 +466,9 @@ func assemble(d Dialect, p messages.Projection, rendered []messages.Message) []m
 	}
 	if any {
 		out = append(out, fed)
+	}
+	for i := range past {
+		out = append(out, past[i].messages...)
 	}
 	return append(out, rendered...)
 }

@@ -186,9 +186,6 @@ func typeOf(k messages.UnitKind) Type {
 
 // callText is the content of a Call.
 func callText(name, args string) string {
-	b := append([]byte(nil), `{"name":`...)
-	b = appendString(b, name)
-	b = append(b, `,"args":`...)
-	b = append(b, args...)
-	return string(append(b, '}'))
+	var short [64]byte
+	return `{"name":` + string(appendString(short[:0], name)) + `,"args":` + args + `}`
 }

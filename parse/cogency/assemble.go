@@ -53,6 +53,7 @@ type assembly struct {
 	parts    []string // of the assistant's message
 	pending  []called // calls without a result
 	skipped  int
+	reader   *decoder // of replies, one after another
 }
 
 type called struct{ name, text string }
@@ -89,7 +90,10 @@ func (a *assembly) add(e *Event) {
 }
 
 // answer pairs the pending calls with their results.
-func (a *assembly) answer(results string) {
+func (a *assembly) answer(results string) { a.pair(openResults + results + shutResults) }
+
+// pair is answer with the results' whole text.
+func (a *assembly) pair(text string) {
 	if len(a.pending) > 0 {
 		var b strings.Builder
 		b.WriteString(openExecute + "[")
@@ -104,7 +108,7 @@ func (a *assembly) answer(results string) {
 		a.pending = a.pending[:0]
 	}
 	a.flush()
-	a.messages = append(a.messages, messages.Message{Role: messages.RoleUser, Text: openResults + results + shutResults, Holds: messages.HoldsResults})
+	a.messages = append(a.messages, messages.Message{Role: messages.RoleUser, Text: text, Holds: messages.HoldsResults})
 }
 
 // dangle answers pending calls with failures.

@@ -102,6 +102,12 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	return d
 }
 
+// reset readies the decoder for another reply, of which as little is known.
+func (d *decoder) reset() {
+	*d = decoder{limits: d.limits, room: MaxReplyBytes, json: d.json}
+	d.held = d.hold[:0]
+}
+
 // Push takes the next bytes.
 func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 	if d.full || d.state == inDone {
@@ -233,7 +239,7 @@ func (d *decoder) mark(m string, at int64) {
 	d.close(at, true)
 	d.bodyAt = at + int64(len(m))
 	d.bodyOff = d.off(d.bodyAt)
-	if d.body == nil && (m == openExecute || m == openResults) {
+	if d.body == nil && (m == openExecute && !d.textOnly || m == openResults) {
 		d.body = make([]byte, 0, 1<<10)
 	}
 	d.body, d.trail, d.quotes, d.raw = d.body[:0], d.trail[:0], quotes{}, false

@@ -62,6 +62,7 @@ func (x Dialect) item(a *assembly, it *messages.Item) {
 // plainly are need not be read again.
 func (x Dialect) batch(a *assembly, calls []messages.Call) {
 	results := make([]Result, len(calls))
+	size := len(openResults) + len(shutResults)
 	for i := range calls {
 		c := &calls[i]
 		if c.Name != "" && strings.HasPrefix(c.Args, "{") && !strings.ContainsAny(c.Args, " \t\r\n") {
@@ -70,8 +71,11 @@ func (x Dialect) batch(a *assembly, calls []messages.Call) {
 			a.add(&Event{Type: Call, Content: callText(c.Name, c.Args)})
 		}
 		results[i] = ResultOf(c)
+		size += resultFrame + len(results[i].Tool) + len(results[i].Outcome) + len(results[i].Content)
 	}
-	a.answer(string(AppendResults(nil, results, x.Limits.ResultBytes)))
+	text := append(make([]byte, 0, size), openResults...)
+	text = append(AppendResults(text, results, x.Limits.ResultBytes), shutResults...)
+	a.pair(string(text))
 }
 
 // reply tells of an earlier turn of the run: its texts as the model wrote them, and
@@ -89,7 +93,13 @@ func (x Dialect) turn(a *assembly, r *messages.Reply) {
 			a.add(&e)
 		}
 	}}
-	d := x.NewDecoder(messages.TurnInfo{}).(*decoder)
+	d := a.reader
+	if d == nil {
+		d = x.NewDecoder(messages.TurnInfo{}).(*decoder)
+		a.reader = d
+	} else {
+		d.reset()
+	}
 	d.textOnly = len(r.Calls) > 0 // what the batch was is on record
 	d.Push([]byte(r.Text), acc.Take)
 	finish := r.Finish

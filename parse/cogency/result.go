@@ -49,6 +49,9 @@ func AppendResults(dst []byte, results []Result, most int) []byte {
 	return append(dst, ']')
 }
 
+// resultFrame is about what a result has beside its texts.
+const resultFrame = 56
+
 func appendResult(dst []byte, r *Result, most int) []byte {
 	dst = append(dst, `{"tool":`...)
 	dst = appendString(dst, r.Tool)
