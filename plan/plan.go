@@ -465,6 +465,9 @@ func (p *Plan) checkValue(out Outcome) (string, *messages.Error) {
 	return out.Value, nil
 }
 
+// Grow makes room for n more actions that come at once.
+func (p *Plan) Grow(n int) { p.nodes = slices.Grow(p.nodes, n) }
+
 // add appends a node and makes it the one its id means.
 func (p *Plan) add(x node) int32 {
 	n := int32(len(p.nodes))

@@ -21,8 +21,11 @@ func (m *Machine) facts() messages.Facts {
 			fs.Out, fs.Scr = f.end.Out, f.end.Scr
 		}
 	}
+	if len(f.calls) > 0 {
+		fs.Calls = make([]messages.Call, len(f.calls))
+	}
 	for i := range f.calls {
-		fs.Calls = append(fs.Calls, f.calls[i].Call)
+		fs.Calls[i] = f.calls[i].Call
 	}
 	return fs
 }

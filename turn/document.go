@@ -2,6 +2,7 @@ package turn
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/plan"
@@ -89,6 +90,10 @@ func (m *Machine) passes(ev *messages.Event) bool {
 func (m *Machine) arrive(evs []messages.Event) (fault string) {
 	f := m.flight
 	d := f.doc
+	if n := actions(evs); n > 1 {
+		f.calls = slices.Grow(f.calls, n)
+		m.graph.plan.Grow(n)
+	}
 	for i := range evs {
 		ev := &evs[i]
 		if len(d.queue) > 0 || !m.passes(ev) {
@@ -110,6 +115,16 @@ func (m *Machine) arrive(evs []messages.Event) (fault string) {
 		m.do(&HoldModel{Ident: m.flight.Ident, Hold: true})
 	}
 	return ""
+}
+
+// actions counts what comes at once: a batch has all its calls in one event each.
+func actions(evs []messages.Event) (n int) {
+	for i := range evs {
+		if evs[i].Kind == messages.EventAction {
+			n++
+		}
+	}
+	return n
 }
 
 // weight is what an event costs while it waits.

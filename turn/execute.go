@@ -3,6 +3,7 @@ package turn
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -167,10 +168,12 @@ func (m *Machine) keyFor(turn int64, id string, args messages.Digest) string {
 	b = append(b, ',')
 	b, _ = jsontext.AppendQuote(b, id) // id is valid UTF-8, nothing else can fail
 	b = append(b, `,"`...)
-	b = append(b, args.String()...)
+	b = hex.AppendEncode(b, args[:])
 	b = append(b, '"', ']')
 	sum := sha256.Sum256(b)
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	var key [43]byte
+	base64.RawURLEncoding.Encode(key[:], sum[:])
+	return string(key[:])
 }
 
 func (m *Machine) judged(in *Judged) {
