@@ -99,6 +99,8 @@ type action struct {
 	grace  *time.Timer // runs once the tool's time is up
 }
 
+var errTimeUp = messages.Errorf(messages.ErrTimeout, "the action's time is up")
+
 // overrunGrace is how long a tool whose time is up may take to say so.
 const overrunGrace = 100 * time.Millisecond
 
@@ -130,7 +132,7 @@ func (a *action) attempt() *turn.ActionEnded {
 	}
 	if !deadline.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, deadline, messages.Errorf(messages.ErrTimeout, "the action's time is up"))
+		ctx, cancel = context.WithDeadlineCause(ctx, deadline, errTimeUp)
 		defer cancel()
 	}
 	heeds := context.AfterFunc(ctx, func() { a.late(ctx) })

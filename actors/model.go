@@ -99,6 +99,14 @@ type reply struct {
 }
 
 func (r *reply) run() {
+	gathered := gathers.Get().(*[]messages.Event)
+	r.events = *gathered
+	defer func() {
+		if cap(r.events) <= keptEvents {
+			*gathered = r.events[:0]
+			gathers.Put(gathered)
+		}
+	}()
 	msgs, err := r.assemble()
 	if err != nil {
 		r.fail(err, cmp.Or(messages.CodeOf(err), messages.ErrJournal)) // a prompt is made of the journal
@@ -288,6 +296,13 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 	return llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
 }
 
+// gathers keeps room for the events of a push while they are found: nobody knows how
+// many there will be, and a slice that grows to them is twice what they need.
+var gathers = sync.Pool{New: func() any { return new([]messages.Event) }}
+
+// keptEvents is the largest room kept.
+const keptEvents = 64
+
 // collect copies an event: its text aliases the decoder's buffers.
 func (r *reply) collect(ev messages.Event) {
 	ev.Text = slices.Clone(ev.Text)
@@ -295,8 +310,12 @@ func (r *reply) collect(ev messages.Event) {
 }
 
 func (r *reply) take() []messages.Event {
-	evs := r.events
-	r.events = nil
+	if len(r.events) == 0 {
+		return nil
+	}
+	evs := slices.Clone(r.events)
+	clear(r.events)
+	r.events = r.events[:0]
 	return evs
 }
 
