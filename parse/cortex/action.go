@@ -31,14 +31,34 @@ func (d *decoder) beginAction(p []byte, at int64) {
 	}
 	b.src = append(b.src[:0], p...)
 	b.at, b.ordinal, b.inThought = at, d.actions, d.depth > 0
-	b.id, b.typ, b.mode, b.show = d.attr(b.src, "id"), d.attr(b.src, "type"), d.attr(b.src, "mode"), d.attr(b.src, "show")
-	d.readDepends(trim(d.attr(b.src, "depends_on")))
+	d.readDepends(trim(d.readAttrs(b)))
 	d.json.Reset()
 	d.raw, d.white, d.bodyBytes = false, true, 0
 	d.state = inAction
 	if d.tag.SelfClosing() {
 		d.endAction(at + int64(len(p)))
 	}
+}
+
+// readAttrs finds the attributes of an opener: of repeated ones the first counts.
+func (d *decoder) readAttrs(b *block) (depends []byte) {
+	b.id, b.typ, b.mode, b.show = nil, nil, nil, nil
+	for _, a := range slices.Backward(d.tag.Attrs()) {
+		v := b.src[a.Value:a.ValueEnd]
+		switch string(b.src[a.Key:a.KeyEnd]) {
+		case "id":
+			b.id = v
+		case "type":
+			b.typ = v
+		case "mode":
+			b.mode = v
+		case "show":
+			b.show = v
+		case "depends_on":
+			depends = v
+		}
+	}
+	return depends
 }
 
 // grow gives a decoder the memory of usual actions in one allocation.

@@ -20,6 +20,17 @@ const (
 	inCut  // behind the action that cut the reply: nothing is looked at
 )
 
+// expected is what the next bytes are, if they are whole characters and no "<" is among
+// them.
+type expected uint8
+
+const (
+	anything  expected = iota
+	textBytes          // what text takes
+	bodyBytes          // the JSON of an action
+	tagBytes           // in a tag
+)
+
 // decoder reads one reply.
 //
 // Bytes come in segments of whole characters. A segment is cut at each "<": what is
@@ -30,10 +41,11 @@ const (
 //
 //	len(held) ≤ limits.TagBytes    bodyBytes ≤ limits.BodyBytes    depth > 0 ⇔ a thought is open
 type decoder struct {
-	emit   func(messages.Event) // during Push and End
+	emit   func(messages.Event) // that of the last Push or End
 	limits Limits
-	room   int64 // bytes the reply may still have
+	limit  int64 // bytes the reply may have
 	full   bool  // it had more
+	next   expected
 
 	utf8    scan.UTF8
 	grammar scan.Grammar
@@ -87,31 +99,80 @@ type decoder struct {
 // that is not positive: what is longer ends there, with ERR_QUOTA/stream_too_large.
 // The rest of info means nothing here.
 func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
-	d := &decoder{limits: x.Limits.or(), room: MaxReplyBytes, blank: true}
+	d := &decoder{limits: x.Limits.or(), limit: MaxReplyBytes, blank: true}
 	if info.MaxReplyBytes > 0 {
-		d.room = info.MaxReplyBytes
+		d.limit = info.MaxReplyBytes
 	}
 	d.unsaid, d.cuts = !x.NotFinal, x.Cut
-	d.grammar = scan.Grammar{Names: names, MaxBytes: d.limits.TagBytes}
+	d.grammar = scan.Grammar{Names: known, MaxBytes: d.limits.TagBytes}
 	d.json.MaxDepth = d.limits.JSONDepth
+	d.json.Keep = 1 // the last of each field is looked for, see fields
 	return d
 }
 
 // Push takes the next bytes.
 func (d *decoder) Push(p []byte, emit func(messages.Event)) {
+	d.emit = emit
+	if d.next != anything && len(p) > 0 && int64(len(p)) <= d.limit-d.off && d.short(p) {
+		return
+	}
+	d.push(p)
+	d.next = d.expected()
+}
+
+// short takes a short piece of whole characters as what is expected: models send a few
+// letters at a time, for which this is cheaper than push is. It is false when it has
+// taken nothing.
+func (d *decoder) short(p []byte) bool {
+	plain, marked := scan.Plain(p, '<')
+	if !plain {
+		return false
+	}
+	at := d.off
+	switch {
+	case d.next == tagBytes:
+		if n := d.resume(p); n < len(p) {
+			d.segment(p[n:], at+int64(n), lineStart(p[:n], d.blank))
+		}
+		if !d.inTag {
+			d.next = d.expected()
+		}
+	case marked:
+		d.segment(p, at, d.blank)
+		d.next = d.expected()
+	case d.next == textBytes:
+		d.text(p, at)
+	default:
+		if n := d.body(p); n < len(p) {
+			d.text(p[n:], at+int64(n)) // no JSON, and raw from here on
+			d.next = textBytes
+		}
+	}
+	d.off = at + int64(len(p))
+	d.blank = lineStart(p, d.blank)
+	return true
+}
+
+// expected tells what the next bytes are expected to be.
+func (d *decoder) expected() expected {
+	switch {
+	case d.full || d.state == inCut || d.utf8.Held() > 0:
+		return anything
+	case d.inTag:
+		return tagBytes
+	case d.state == inAction && !d.raw:
+		return bodyBytes
+	}
+	return textBytes
+}
+
+func (d *decoder) push(p []byte) {
 	if d.full || d.state == inCut {
 		return
 	}
-	d.emit = emit
-	if int64(len(p)) > d.room {
+	if room := d.limit - d.off - int64(d.utf8.Held()); int64(len(p)) > room {
 		d.full = true
-		p = p[:d.room]
-	}
-	d.room -= int64(len(p))
-	if d.utf8.Plain(p) {
-		d.take(p, len(p))
-		d.emit = nil
-		return
+		p = p[:room]
 	}
 	for {
 		text, n, rest := d.utf8.Next(p)
@@ -121,7 +182,6 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 		d.take(text, n)
 		p = rest
 	}
-	d.emit = nil
 }
 
 // take reads text that stands for n bytes of the reply.
@@ -180,7 +240,7 @@ func (d *decoder) text(p []byte, at int64) {
 	case inThought:
 		d.unitText(messages.ThoughtUnit, p, at)
 	case inResponse:
-		d.unitText(messages.ResponseUnit, p, at)
+		d.say(p, at)
 	case inFeed:
 		d.feed.text = append(d.feed.text, p...)
 	case inAction:
@@ -241,7 +301,6 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 			Code: messages.ErrQuota, Reason: TooLarge, Offset: d.off, Detail: TooLarge + ": " + meanings[TooLarge],
 		})
 	}
-	d.emit = nil
 }
 
 // cutTag judges a tag that the end of the reply has cut.
@@ -264,6 +323,10 @@ func (d *decoder) cutTag() {
 // topText takes text between blocks: outer white space is dropped, so what may be
 // outer waits.
 func (d *decoder) topText(p []byte, at int64) {
+	if d.open && len(d.space) == 0 && !isWhite(p[len(p)-1]) {
+		d.say(p, at)
+		return
+	}
 	if !d.open {
 		core := trimLeft(p)
 		at += int64(len(p) - len(core))
@@ -272,7 +335,7 @@ func (d *decoder) topText(p []byte, at int64) {
 	core := trimRight(p)
 	if len(core) > 0 {
 		if len(d.space) > 0 {
-			d.unitText(messages.TextUnit, d.space, at-int64(len(d.space)))
+			d.say(d.space, at-int64(len(d.space)))
 			d.space = d.space[:0]
 		}
 		d.unitText(messages.TextUnit, core, at)
@@ -287,7 +350,12 @@ func (d *decoder) unitText(kind messages.UnitKind, p []byte, at int64) {
 	if !d.open {
 		d.beginUnit(kind, at, false)
 	}
-	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: kind, Text: p, Offset: at})
+	d.say(p, at)
+}
+
+// say emits text of the unit that is open.
+func (d *decoder) say(p []byte, at int64) {
+	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: d.kind, Text: p, Offset: at})
 }
 
 func (d *decoder) beginUnit(kind messages.UnitKind, at int64, final bool) {

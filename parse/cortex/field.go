@@ -23,12 +23,12 @@ type fields struct {
 	name, parameters, outputKey, dependsOn, onError, skipOnError, retry, retryCount, timeout, show []byte
 }
 
-// fields finds the known members; others are ignored.
+// fields finds the known members; others are ignored. Of repeated ones the last counts.
 func (d *decoder) fields(text []byte) (f fields) {
 	for _, m := range d.json.Members() {
 		v := text[m.Value:m.ValueEnd]
 		if v[0] == 'n' {
-			continue
+			v = nil
 		}
 		switch string(text[m.Key:m.KeyEnd]) {
 		case `"name"`:

@@ -34,6 +34,9 @@ var names = []string{
 	tagTemplate: "action_template",
 }
 
+// known are the same names, as tags are followed by.
+var known = scan.NewNames(names...)
+
 // Sets of tags.
 const (
 	setAll      scan.Set = 1<<(tagTemplate+1) - 1
@@ -113,19 +116,13 @@ func (d *decoder) reports() bool { return d.state == inTop || d.state == inThoug
 func (d *decoder) follow(seg []byte, i int, blank bool) (r scan.Result, end int) {
 	open, close := d.meaningful(seg, i, blank)
 	d.tag.Begin(&d.grammar, open, close)
-	for end = i + 1; end < len(seg); end++ {
-		switch r := d.tag.Step(seg[end]); r {
-		case scan.More:
-			if d.forgotten() {
-				return r, end + 1
-			}
-		case scan.Done:
-			return r, end + 1
-		default:
-			return r, end
-		}
+	n, r := d.tag.Take(seg[i+1:])
+	end = i + 1 + n
+	if r == scan.More && end < len(seg) && !d.forgotten() {
+		n, r = d.tag.Take(seg[end:])
+		end += n
 	}
-	return scan.More, end
+	return r, end
 }
 
 // settle acts on what follow found and gives the index to go on from: behind the
@@ -150,30 +147,25 @@ func (d *decoder) settle(r scan.Result, seg []byte, i, end int, off int64, blank
 	return end
 }
 
-// resume goes on with the tag that an earlier push has begun.
+// resume goes on with the tag that an earlier push has begun, and tells how much of seg
+// it has read.
 func (d *decoder) resume(seg []byte) int {
-	for j, c := range seg {
-		r := d.tag.Step(c)
-		if r > scan.Done {
-			d.inTag = false
-			d.refused(r, d.held, d.heldAt)
-			return j
-		}
-		d.held = append(d.held, c)
-		switch {
-		case r == scan.More && d.forgotten():
-			d.forgot()
+	n, r := d.tag.Take(seg)
+	d.held = append(d.held, seg[:n]...)
+	switch {
+	case r > scan.Done:
+		d.inTag = false
+		d.refused(r, d.held, d.heldAt)
+	case r == scan.Done:
+		d.inTag = false
+		if !d.complete(d.held, d.heldAt) {
 			d.again()
-			return j + 1
-		case r == scan.Done:
-			d.inTag = false
-			if !d.complete(d.held, d.heldAt) {
-				d.again()
-			}
-			return j + 1
 		}
+	case d.forgotten():
+		d.forgot()
+		d.again()
 	}
-	return len(seg)
+	return n
 }
 
 // again reads what is held once more, in the state it now means something to. It is

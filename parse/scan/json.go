@@ -31,16 +31,21 @@ const MaxJSONDepth = 64
 // The zero value is ready; Reset makes it so again and keeps its memory.
 type JSON struct {
 	MaxDepth int // 0 is MaxJSONDepth
+	// Keep is how deep objects are whose members stay as they come, in their order and
+	// the repeated ones too: for those who look for members and have no use for the
+	// object's normal form.
+	Keep int
 
 	state   jsonState
 	buf     []byte   // the normal form so far
 	stack   []frame  // the arrays and objects that are open
-	members []Member // those of the open objects; of the outermost one they stay
+	members []Member // those of the open objects; of the outermost ones they stay
 	literal string   // true, false or null, what is left of it
 	unit    rune     // of \u: what its digits have given
 	digits  int      // and how many came
 	high    rune     // a high surrogate that waits for its low one; 0 none
 	lone    bool     // one waited in vain
+	inKey   bool     // the string is a key
 	started bool
 	spare   []byte // for sort
 }
@@ -55,6 +60,7 @@ type frame struct {
 	sorted  bool // its keys ascend so far, so that none repeats
 	at      int  // of its bracket in buf
 	members int  // index of its first in members
+	last    int  // and of its last
 }
 
 type jsonState uint8
@@ -83,7 +89,7 @@ const (
 
 // Reset forgets the text.
 func (j *JSON) Reset() {
-	j.state, j.high, j.lone, j.started = jsonValue, 0, false, false
+	j.state, j.high, j.lone, j.inKey, j.started = jsonValue, 0, false, false, false
 	j.buf, j.stack, j.members = j.buf[:0], j.stack[:0], j.members[:0]
 }
 
@@ -94,17 +100,73 @@ func (j *JSON) Blank() bool { return !j.started }
 // many that are; when it is less than len(p), p[n] belongs to no JSON text there,
 // and nothing of it was taken.
 func (j *JSON) Write(p []byte) (n int) {
-	if j.buf == nil {
-		j.grow()
-	}
 	for n < len(p) {
-		if j.state == jsonString {
-			if n += j.run(p[n:]); n == len(p) {
-				break
-			}
+		end := min(len(p), n+pieceBytes)
+		if cap(j.buf)-len(j.buf) < end-n+slack {
+			j.Grow(end - n)
 		}
-		if !j.step(p[n]) {
+		if n = j.write(p[:end], n); n < end {
 			break
+		}
+	}
+	return n
+}
+
+// pieceBytes is how much of a push there is made room for at once: what is behind the
+// text in a long one needs none.
+const pieceBytes = 256
+
+// write takes p from p[n] on and gives the place of the byte that it does not take.
+func (j *JSON) write(p []byte, n int) int {
+	for n < len(p) {
+		switch c := p[n]; j.state {
+		case jsonString:
+			if n+1 == len(p) && c >= ' ' && c != '"' && c != '\\' && j.high == 0 {
+				j.buf = append(j.buf, c)
+				return n + 1
+			}
+			if n = j.run(p, n); n == len(p) {
+				return n
+			}
+			switch p[n] {
+			case '"':
+				j.unquote()
+			case '\\':
+				j.state = jsonEscape
+			default:
+				return n
+			}
+		case jsonEscape:
+			if !j.escape(c) {
+				return n
+			}
+		case jsonHex:
+			if !j.hex(c) {
+				return n
+			}
+		case jsonLiteral:
+			if c != j.literal[0] {
+				return n
+			}
+			j.buf = append(j.buf, c)
+			if j.literal = j.literal[1:]; j.literal == "" {
+				j.ended()
+			}
+		case jsonMinus, jsonZero, jsonInt, jsonDot, jsonFrac, jsonExp, jsonExpSign, jsonExpInt:
+			if n = j.number(p, n); n == len(p) {
+				return n
+			}
+			if !j.numberEnds() {
+				return n
+			}
+			// What ends a number is judged as what follows a value. That it may be
+			// refused does no harm: a number without it is complete as well.
+			j.ended()
+			continue
+		default:
+			if !j.token(c) && !isWhite(c) {
+				return n
+			}
 		}
 		n++
 	}
@@ -123,17 +185,25 @@ func (j *JSON) End() bool {
 // Bytes is the normal form of a text that End found valid. It holds until Reset.
 func (j *JSON) Bytes() []byte { return j.buf }
 
-// Members are those of the outermost value, when it is an object. They hold until
-// Reset.
+// Members are those of the outermost value, when it is an object, and of all objects
+// at most Keep deep, in the order of their keys in Bytes. They hold until Reset.
 func (j *JSON) Members() []Member { return j.members }
+
+const (
+	// wordBytes is how many bytes of a string are looked at, and copied, together.
+	wordBytes = 8
+	// slack is the room that a piece needs besides its own length: an escape that was
+	// begun may end in it, and words are written whole.
+	slack = len(`\u0000`) + wordBytes
+)
 
 // Grow makes room for the normal form of a text of n bytes that is at hand.
 func (j *JSON) Grow(n int) {
 	if j.buf == nil {
 		j.grow()
 	}
-	if n > cap(j.buf)-len(j.buf) {
-		j.buf = slices.Grow(j.buf, n)
+	if cap(j.buf)-len(j.buf) < n+slack {
+		j.buf = slices.Grow(j.buf, n+slack)
 	}
 }
 
@@ -148,13 +218,12 @@ func (j *JSON) grow() {
 	j.buf, j.spare, j.stack, j.members = room.buf[:0], room.spare[:0], room.stack[:0], room.members[:0]
 }
 
-// run takes what of a string stays as it is, escapes of two bytes among it.
-func (j *JSON) run(p []byte) (n int) {
-	buf := j.buf
+// run takes what of a string stays as it is, escapes of two bytes among it, from p[n]
+// on. It gives the place of the byte that it stopped at.
+func (j *JSON) run(p []byte, n int) int {
+	from, buf := n, j.buf
 	for {
-		k := plainRun(p[n:])
-		buf = append(buf, p[n:n+k]...)
-		n += k
+		buf, n = appendPlain(buf, p, n)
 		if n+1 >= len(p) || p[n] != '\\' || !short[p[n+1]] {
 			break
 		}
@@ -162,7 +231,7 @@ func (j *JSON) run(p []byte) (n int) {
 		n += 2
 	}
 	j.buf = buf
-	if n > 0 && j.high != 0 {
+	if n > from && j.high != 0 {
 		j.high, j.lone = 0, true
 	}
 	return n
@@ -171,62 +240,58 @@ func (j *JSON) run(p []byte) (n int) {
 // short are the escapes that the normal form keeps.
 var short = [256]bool{'"': true, '\\': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// plainRun counts the bytes a string literal begins with that mean themselves,
-// eight at a time: in m, the lowest bit set belongs to the first that does not.
-func plainRun(p []byte) (n int) {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	for len(p)-n >= 8 {
+// appendPlain appends the bytes from p[n] on that mean themselves in a string, and
+// gives the place of the first that does not. It goes by words, of which it may write
+// one too many: dst has room for it.
+func appendPlain(dst, p []byte, n int) ([]byte, int) {
+	for ; len(p)-n >= wordBytes; n += wordBytes {
 		x := binary.LittleEndian.Uint64(p[n:])
-		quote, slash := x^ones*'"', x^ones*'\\'
-		m := ((x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash) & tops
-		if m != 0 {
-			return n + bits.TrailingZeros64(m)/8
+		at := len(dst)
+		dst = dst[:at+wordBytes]
+		binary.LittleEndian.PutUint64(dst[at:], x)
+		if m := special(x); m != 0 {
+			k := bits.TrailingZeros64(m) / 8
+			return dst[:at+k], n + k
 		}
-		n += 8
+	}
+	if rest := len(p) - n; rest > 1 && len(p) >= wordBytes {
+		// The last word of p, without what was looked at: zeros follow, and are special.
+		x := binary.LittleEndian.Uint64(p[len(p)-wordBytes:]) >> (8 * (wordBytes - rest))
+		at, k := len(dst), bits.TrailingZeros64(special(x))/8
+		dst = dst[:at+wordBytes]
+		binary.LittleEndian.PutUint64(dst[at:], x)
+		return dst[:at+k], n + k
 	}
 	for ; n < len(p); n++ {
-		if c := p[n]; c < ' ' || c == '"' || c == '\\' {
+		c := p[n]
+		if c < ' ' || c == '"' || c == '\\' {
 			break
 		}
+		dst = append(dst, c)
 	}
-	return n
+	return dst, n
 }
 
-func (j *JSON) step(c byte) bool {
-	switch j.state {
-	case jsonString:
-		return j.inString(c)
-	case jsonEscape:
-		return j.escape(c)
-	case jsonHex:
-		return j.hex(c)
-	case jsonLiteral:
-		if c != j.literal[0] {
-			return false
+// special marks the bytes of a word that do not mean themselves in a string: the lowest
+// bit set is that of the first one, and those above it may be wrong.
+func special(x uint64) uint64 {
+	quote, slash := x^ones*'"', x^ones*'\\'
+	return ((x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash) & tops
+}
+
+// number takes what a number goes on with, from p[n] on, and gives the place of the
+// byte that it does not.
+func (j *JSON) number(p []byte, n int) int {
+	from := n
+	for ; n < len(p); n++ {
+		next, ok := numberStep(j.state, p[n])
+		if !ok {
+			break
 		}
-		j.buf = append(j.buf, c)
-		if j.literal = j.literal[1:]; j.literal == "" {
-			j.ended()
-		}
-		return true
+		j.state = next
 	}
-	if j.state >= jsonMinus && j.state < jsonDone {
-		if next, ok := numberStep(j.state, c); ok {
-			j.state = next
-			j.buf = append(j.buf, c)
-			return true
-		}
-		if !j.numberEnds() {
-			return false
-		}
-		// What ends a number is judged as what follows a value. That it may be
-		// refused does no harm: a number without it is complete as well.
-		j.ended()
-	}
-	if isWhite(c) {
-		return true
-	}
-	return j.token(c)
+	j.buf = append(j.buf, p[from:n]...)
+	return n
 }
 
 // token takes the first byte of a token.
@@ -253,7 +318,7 @@ func (j *JSON) token(c byte) bool {
 			return false
 		}
 		j.buf = append(j.buf, c)
-		j.members[len(j.members)-1].Value = len(j.buf)
+		j.members[j.stack[len(j.stack)-1].last].Value = len(j.buf)
 		j.state = jsonValue
 		return true
 	case jsonAfter:
@@ -278,9 +343,10 @@ func (j *JSON) key(c byte) bool {
 	if c != '"' {
 		return false
 	}
+	j.stack[len(j.stack)-1].last = len(j.members)
 	j.members = append(j.members, Member{Key: len(j.buf)})
 	j.buf = append(j.buf, c)
-	j.state = jsonString
+	j.state, j.inKey = jsonString, true
 	return true
 }
 
@@ -327,8 +393,8 @@ func (j *JSON) ended() {
 		j.state = jsonDone
 		return
 	}
-	if j.stack[len(j.stack)-1].object {
-		j.members[len(j.members)-1].ValueEnd = len(j.buf)
+	if top := &j.stack[len(j.stack)-1]; top.object {
+		j.members[top.last].ValueEnd = len(j.buf)
 	}
 	j.state = jsonAfter
 }
@@ -341,38 +407,30 @@ func (j *JSON) shut(c byte) {
 	}
 	j.buf = append(j.buf, c)
 	j.stack = j.stack[:len(j.stack)-1]
-	if len(j.stack) > 0 {
+	if depth := len(j.stack); depth > 0 && depth >= j.Keep {
 		j.members = j.members[:top.members]
 	}
 	j.ended()
 }
 
-// inString takes a byte that does not mean itself.
-func (j *JSON) inString(c byte) bool {
-	switch c {
-	case '\\':
-		j.state = jsonEscape
-		return true
-	case '"':
-		if j.high != 0 {
-			j.high, j.lone = 0, true
-		}
-		j.buf = append(j.buf, c)
-		if n := len(j.stack); n > 0 && j.stack[n-1].object {
-			top := &j.stack[n-1]
-			if m := &j.members[len(j.members)-1]; m.Value == 0 {
-				m.KeyEnd = len(j.buf)
-				if top.sorted && len(j.members)-top.members > 1 {
-					top.sorted = j.compare(j.members[len(j.members)-2], *m) < 0
-				}
-				j.state = jsonColon
-				return true
-			}
-		}
-		j.ended()
-		return true
+// unquote takes the quote that ends a string.
+func (j *JSON) unquote() {
+	if j.high != 0 {
+		j.high, j.lone = 0, true
 	}
-	return false
+	j.buf = append(j.buf, '"')
+	if !j.inKey {
+		j.ended()
+		return
+	}
+	j.inKey, j.state = false, jsonColon
+	depth := len(j.stack)
+	top := &j.stack[depth-1]
+	m := &j.members[top.last]
+	m.KeyEnd = len(j.buf)
+	if depth > j.Keep && top.sorted && top.last > top.members {
+		top.sorted = j.compare(j.members[top.last-1], *m) < 0
+	}
 }
 
 func (j *JSON) escape(c byte) bool {

@@ -212,6 +212,49 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// Objects that are kept have their members as they come, in one list; what is in them
+// is in normal form.
+func TestKeep(t *testing.T) {
+	for _, c := range []struct {
+		keep          int
+		in, out, want string
+	}{
+		{0, `{"b":1,"a":{"d":1,"c":2},"b":[]}`, `{"a":{"c":2,"d":1},"b":[]}`, `"a":{"c":2,"d":1} "b":[] `},
+		{1, `{"b":1,"a":{"d":1,"c":2},"b":[]}`, `{"b":1,"a":{"c":2,"d":1},"b":[]}`, `"b":1 "a":{"c":2,"d":1} "b":[] `},
+		{1, `[{"b":1,"a":2}]`, `[{"a":2,"b":1}]`, ``},
+		{2, `[{"b":1,"a":{"z":0,"y":1}},{},[{"q":{}}],{"c":"\u0061"}]`, `[{"b":1,"a":{"y":1,"z":0}},{},[{"q":{}}],{"c":"a"}]`, `"b":1 "a":{"y":1,"z":0} "c":"a" `},
+		{2, `{"b":{"d":{"f":1,"e":2},"c":3},"a":4}`, `{"b":{"d":{"e":2,"f":1},"c":3},"a":4}`, `"b":{"d":{"e":2,"f":1},"c":3} "d":{"e":2,"f":1} "c":3 "a":4 `},
+		{9, `{"b":{"d":[{"f":1},{"e":2}]}}`, `{"b":{"d":[{"f":1},{"e":2}]}}`, `"b":{"d":[{"f":1},{"e":2}]} "d":[{"f":1},{"e":2}] "f":1 "e":2 `},
+	} {
+		for piece := 1; piece <= len(c.in); piece++ {
+			j := JSON{Keep: c.keep}
+			if n := write(&j, c.in, piece); n != len(c.in) || !j.End() {
+				t.Fatalf("%s by %d: %d bytes", c.in, piece, n)
+			}
+			var got string
+			for _, m := range j.Members() {
+				got += string(j.Bytes()[m.Key:m.KeyEnd]) + ":" + string(j.Bytes()[m.Value:m.ValueEnd]) + " "
+			}
+			if string(j.Bytes()) != c.out || got != c.want {
+				t.Errorf("%s by %d, kept %d: %s, %s", c.in, piece, c.keep, j.Bytes(), got)
+			}
+		}
+	}
+}
+
+// A string is taken by words where it can be: its end and each special byte may be at
+// every place of one.
+func TestWords(t *testing.T) {
+	for _, s := range []string{`\"`, `\\`, `\n`, `\u0041`, `\/`, "é", "\x7f", "", `"`, "\x1f"} {
+		for before := range 20 {
+			for after := range 20 {
+				text := strings.Repeat("<", before) + s + strings.Repeat(">", after)
+				checkJSON(t, `["`+text+`"]`)
+			}
+		}
+	}
+}
+
 func TestBlank(t *testing.T) {
 	var j JSON
 	for _, s := range []string{"", " \t\r\n", "<", "x"} {

@@ -46,10 +46,22 @@ func (j *JSON) compare(a, b Member) int {
 // compareStrings compares two string literals in normal form, in which equal
 // strings are equal bytes.
 func compareStrings(a, b []byte) int {
+	a, b = a[1:len(a)-1], b[1:len(b)-1]
+	for i := range min(len(a), len(b)) {
+		if c, d := a[i], b[i]; c|d >= utf8.RuneSelf || c == '\\' || d == '\\' {
+			return compareCharacters(a[i:], b[i:])
+		} else if c != d {
+			return int(c) - int(d)
+		}
+	}
+	return len(a) - len(b)
+}
+
+// compareCharacters compares what strings go on with, one character after the other.
+func compareCharacters(a, b []byte) int {
 	if bytes.Equal(a, b) {
 		return 0
 	}
-	a, b = a[1:len(a)-1], b[1:len(b)-1]
 	for len(a) > 0 && len(b) > 0 {
 		ra, na := firstRune(a)
 		rb, nb := firstRune(b)

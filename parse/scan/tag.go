@@ -1,6 +1,10 @@
 package scan
 
-import "unicode/utf8"
+import (
+	"math/bits"
+	"strings"
+	"unicode/utf8"
+)
 
 // Limits of a tag (streaming.md §1).
 const (
@@ -8,9 +12,40 @@ const (
 	MaxAttributes = 32   // repeated keys count
 )
 
-// A Set is a set of names of a Grammar: bit i stands for Names[i]. That is why a
-// Grammar has at most 32.
+// A Set is a set of names: bit i stands for the i-th one. That is why there are at
+// most 32.
 type Set uint32
+
+// Names are the names that tags may have, at most 32, of ASCII letters and "_". They
+// are immutable.
+type Names struct {
+	words []string
+	fits  [][letters]Set // by place in a name and letter: the names that have it there
+	ends  []Set          // by length: the names that have it
+}
+
+// letters counts the bytes from "A" to "z".
+const letters = 'z' - 'A' + 1
+
+// NewNames makes the tables that a name is followed by.
+func NewNames(words ...string) *Names {
+	longest := 0
+	for _, w := range words {
+		longest = max(longest, len(w))
+	}
+	// One place more, which nothing fits.
+	s := &Names{words: words, fits: make([][letters]Set, longest+1), ends: make([]Set, longest+1)}
+	for i, w := range words {
+		for k := range len(w) {
+			s.fits[k][w[k]-'A'] |= 1 << i
+		}
+		s.ends[len(w)] |= 1 << i
+	}
+	return s
+}
+
+// All is the set of all names.
+func (s *Names) All() Set { return Set(1)<<len(s.words) - 1 }
 
 // A Grammar says which tags there are. It is immutable once in use and may be
 // shared.
@@ -24,34 +59,31 @@ type Set uint32
 //
 // WS is space, tab, CR, LF. No value holds "<", no quoted one CR or LF.
 type Grammar struct {
-	Names    []string // at most 32, of ASCII letters and "_"
-	MaxBytes int      // of a tag; 0 is MaxTagBytes
+	Names    *Names
+	MaxBytes int // of a tag; 0 is MaxTagBytes
 }
 
-// All is the set of all names.
-func (g *Grammar) All() Set { return Set(1)<<len(g.Names) - 1 }
-
-// Result is what a byte did to a tag.
+// Result is what bytes did to a tag.
 type Result uint8
 
-// The results of Step.
+// The results of Take.
 const (
-	More Result = iota // the byte belongs to the tag, and it goes on
-	Done               // the byte ends the tag
+	More Result = iota // the bytes belong to the tag, and it goes on
+	Done               // the last of them ends the tag
 	Not                // it is no tag: no name that is looked for
-	Bad                // it is one, but the byte breaks its grammar or limits
+	Bad                // it is one, but the next byte breaks its grammar or limits
 )
 
 // Attr is where an attribute stands, as offsets from the tag's "<". A key without
 // a value has an empty one.
 type Attr struct{ Key, KeyEnd, Value, ValueEnd int32 }
 
-// Tag follows one tag byte by byte. Bytes are whole characters' (see UTF8). The
-// caller keeps them: at most Grammar.MaxBytes, because Step ends what gets longer.
+// Tag follows one tag. The caller keeps its bytes: at most Grammar.MaxBytes, because
+// Take ends what gets longer.
 //
-//	Begin, then Step for each byte after "<" until the result is not More. After
-//	Not and Bad the byte is not part of the tag, which is text; as it holds no
-//	second "<", all of it is.
+//	Begin, then Take for what is behind "<" until the result is not More. After Not
+//	and Bad the byte that was not taken is no part of the tag, which is text; as it
+//	holds no second "<", all of it is.
 type Tag struct {
 	grammar *Grammar
 	open    Set // names that still fit, as an opener
@@ -59,7 +91,7 @@ type Tag struct {
 	phase   phase
 	name    int
 	n       int // bytes, "<" included
-	nameAt  int
+	letter  int // place in the name
 	closing bool
 	selfEnd bool
 	attrs   [MaxAttributes]Attr
@@ -87,7 +119,7 @@ const (
 // Begin starts a tag at a "<": only openers and closers of these names count.
 func (t *Tag) Begin(g *Grammar, open, close Set) {
 	t.grammar, t.open, t.close = g, open, close
-	t.phase, t.n, t.name, t.nAttrs = phaseLead, 1, -1, 0
+	t.phase, t.n, t.letter, t.name, t.nAttrs = phaseLead, 1, 0, -1, 0
 	t.closing, t.selfEnd = false, false
 }
 
@@ -110,77 +142,50 @@ func (t *Tag) Len() int { return t.n }
 // until Begin.
 func (t *Tag) Attrs() []Attr { return t.attrs[:t.nAttrs] }
 
-// Step takes the next byte.
-func (t *Tag) Step(c byte) Result {
+// Take takes the next bytes, whole characters (see UTF8), and tells how many belong to
+// the tag. It stops behind the byte that makes the name known, with More if that does
+// not end the tag: call it again for what is left.
+func (t *Tag) Take(p []byte) (n int, r Result) {
 	if t.phase <= phaseName {
-		return t.stepName(c)
+		n, r = t.takeName(p)
+	} else {
+		n, r = t.takeWithin(p)
 	}
-	if t.tooLong(c) {
-		return Bad
-	}
-	r := t.step(c)
-	if r <= Done {
-		t.n++
-	}
-	return r
+	t.n += n
+	return n, r
 }
 
-// tooLong judges a character at its first byte, so that a tag that is text after
-// all ends with a whole one.
-func (t *Tag) tooLong(c byte) bool {
-	size := 1
-	switch {
-	case c >= 0xf0:
-		size = 4
-	case c >= 0xe0:
-		size = 3
-	case c >= 0xc0:
-		size = 2
-	case c >= utf8.RuneSelf: // its first byte has been judged
-		return false
+// takeName matches the name: the set loses every name that does not fit, so that "<"
+// stops being held back at the first byte that cannot be.
+func (t *Tag) takeName(p []byte) (n int, r Result) {
+	if len(p) == 0 {
+		return 0, More
 	}
-	limit := t.grammar.MaxBytes
-	if limit == 0 {
-		limit = MaxTagBytes
-	}
-	return t.n+size > limit
-}
-
-// stepName matches the name: the sets lose every name that does not fit, so that
-// "<" stops being held back at the first byte that cannot be.
-func (t *Tag) stepName(c byte) Result {
 	if t.phase == phaseLead {
 		t.phase = phaseName
-		t.nameAt = t.n
-		if c == '/' && t.close != 0 {
+		if p[0] == '/' && t.close != 0 {
 			t.closing, t.open = true, t.close
-			t.n++
-			t.nameAt = t.n
-			return More
+			n = 1
 		}
 	}
-	k := t.n - t.nameAt
-	ends := isWhite(c) || c == '>' || c == '/' && !t.closing
-	for i, left := 0, t.open; left != 0; i, left = i+1, left>>1 {
-		if left&1 == 0 {
+	names := t.grammar.Names
+	for ; n < len(p); n++ {
+		c := p[n]
+		if i := c - 'A'; i < letters {
+			if t.open &= names.fits[t.letter][i]; t.open == 0 {
+				return n, Not
+			}
+			t.letter++
 			continue
 		}
-		name := t.grammar.Names[i]
-		switch {
-		case k < len(name) && name[k] == c:
-		case ends && k == len(name):
-			t.name = i
-			t.n++
-			return t.named(c)
-		default:
-			t.open &^= 1 << i
+		whole := t.open & names.ends[t.letter]
+		if whole == 0 || classes[c]&endsName == 0 || c == '/' && t.closing {
+			return n, Not
 		}
+		t.name = bits.TrailingZeros32(uint32(whole))
+		return n + 1, t.named(c)
 	}
-	if t.open == 0 {
-		return Not
-	}
-	t.n++
-	return More
+	return n, More
 }
 
 // named takes the byte behind the name.
@@ -198,73 +203,140 @@ func (t *Tag) named(c byte) Result {
 	return More
 }
 
-func (t *Tag) step(c byte) Result {
-	switch t.phase {
-	case phaseGap:
-		return t.gap(c)
-	case phaseKey:
-		if isKeyByte(c) {
-			return More
+// takeWithin takes what is behind the name, as far as the limit lets it.
+func (t *Tag) takeWithin(p []byte) (n int, r Result) {
+	k := t.fitting(p)
+	n, r = t.takeAttrs(p[:k])
+	if r == More && k < len(p) {
+		r = Bad
+	}
+	return n, r
+}
+
+// fitting counts the bytes of p that are within the limit: whole characters, so that a
+// tag that is text after all ends with a whole one.
+func (t *Tag) fitting(p []byte) int {
+	limit := t.grammar.MaxBytes
+	if limit == 0 {
+		limit = MaxTagBytes
+	}
+	k := max(0, limit-t.n)
+	if k >= len(p) {
+		return len(p)
+	}
+	for k > 0 && !utf8.RuneStart(p[k]) {
+		k--
+	}
+	return k
+}
+
+// takeAttrs takes attributes and the end of the tag. What a key or a value goes on
+// with is taken in one go.
+func (t *Tag) takeAttrs(p []byte) (n int, r Result) {
+	for n < len(p) {
+		at := int32(t.n + n)
+		switch t.phase {
+		case phaseKey:
+			k := span(p[n:], keyByte)
+			if n += k; n == len(p) {
+				return n, More
+			}
+			at += int32(k)
+			t.attrs[t.nAttrs-1].KeyEnd = at
+			t.phase = phaseAfterKey
+			r = t.afterKey(p[n], at)
+		case phaseAfterKey:
+			r = t.afterKey(p[n], at)
+		case phaseEquals:
+			r = t.value(p[n], at)
+		case phaseDouble, phaseSingle, phaseBracket:
+			k := span(p[n:], within[t.phase-phaseDouble])
+			if n += k; n == len(p) {
+				return n, More
+			}
+			r = t.shut(p[n], at+int32(k))
+		case phaseBare:
+			k := span(p[n:], bare)
+			if n += k; n == len(p) {
+				return n, More
+			}
+			t.attrs[t.nAttrs-1].ValueEnd = at + int32(k)
+			r = t.behind(p[n])
+		case phaseValueEnd:
+			r = t.behind(p[n])
+		case phaseGap:
+			r = t.gap(p[n], at)
+		default:
+			r = t.last(p[n])
 		}
-		t.attrs[t.nAttrs-1].KeyEnd = int32(t.n)
-		if c == '=' {
-			t.phase = phaseEquals
-			return More
+		if r > Done {
+			return n, r
 		}
-		return t.behind(c, phaseAfterKey)
-	case phaseAfterKey:
-		if c == '=' {
-			t.phase = phaseEquals
-			return More
+		n++
+		if r == Done {
+			return n, Done
 		}
-		return t.gap(c)
-	case phaseEquals:
-		return t.value(c)
-	case phaseDouble, phaseSingle, phaseBracket:
-		return t.quoted(c)
-	case phaseBare:
-		if isBare(c) {
-			return More
+	}
+	return n, More
+}
+
+// span counts the bytes of a class that p begins with.
+func span(p []byte, c class) int {
+	for i, b := range p {
+		if classes[b]&c == 0 {
+			return i
 		}
-		t.attrs[t.nAttrs-1].ValueEnd = int32(t.n)
-		return t.behind(c, phaseGap)
-	case phaseValueEnd:
-		return t.behind(c, phaseGap)
-	case phaseSlash:
-		if c == '>' {
-			t.selfEnd = true
-			return Done
-		}
-	case phaseClose:
-		if isWhite(c) {
-			return More
-		}
-		if c == '>' {
-			return Done
-		}
+	}
+	return len(p)
+}
+
+// within are the bytes that do not end a value that phaseDouble, phaseSingle or
+// phaseBracket is in.
+var within = [...]class{inDouble, inSingle, inBracket}
+
+// last takes a byte behind which only the end of the tag can come.
+func (t *Tag) last(c byte) Result {
+	switch {
+	case c == '>':
+		t.selfEnd = t.phase == phaseSlash
+		return Done
+	case t.phase == phaseClose && isWhite(c):
+		return More
 	}
 	return Bad
 }
 
+// afterKey takes a byte behind a key.
+func (t *Tag) afterKey(c byte, at int32) Result {
+	if c == '=' {
+		t.phase = phaseEquals
+		return More
+	}
+	return t.gap(c, at)
+}
+
 // gap takes a byte where an attribute may begin.
-func (t *Tag) gap(c byte) Result {
-	if !isKeyStart(c) {
-		return t.behind(c, t.phase)
+func (t *Tag) gap(c byte, at int32) Result {
+	if classes[c]&startsKey == 0 {
+		return t.behind(c)
 	}
 	if t.nAttrs == MaxAttributes {
 		return Bad
 	}
-	t.attrs[t.nAttrs] = Attr{Key: int32(t.n)}
+	t.attrs[t.nAttrs] = Attr{Key: at}
 	t.nAttrs++
 	t.phase = phaseKey
 	return More
 }
 
-// behind takes a byte that ends what was before it: WS leads to next.
-func (t *Tag) behind(c byte, next phase) Result {
+// behind takes a byte that ends what was before it. A key that WS is behind may still
+// have a value.
+func (t *Tag) behind(c byte) Result {
 	switch {
 	case isWhite(c):
-		t.phase = next
+		if t.phase != phaseAfterKey {
+			t.phase = phaseGap
+		}
 		return More
 	case c == '/':
 		t.phase = phaseSlash
@@ -276,9 +348,9 @@ func (t *Tag) behind(c byte, next phase) Result {
 }
 
 // value takes the first byte of a value.
-func (t *Tag) value(c byte) Result {
+func (t *Tag) value(c byte, at int32) Result {
 	a := &t.attrs[t.nAttrs-1]
-	a.Value = int32(t.n) + 1
+	a.Value = at + 1
 	switch {
 	case isWhite(c):
 	case c == '"':
@@ -288,44 +360,62 @@ func (t *Tag) value(c byte) Result {
 	case c == '[':
 		// The brackets stay: they say that it is a list.
 		t.phase = phaseBracket
-		a.Value = int32(t.n)
-	case isBare(c):
+		a.Value = at
+	case classes[c]&bare != 0:
 		t.phase = phaseBare
-		a.Value = int32(t.n)
+		a.Value = at
 	default:
 		return Bad
 	}
 	return More
 }
 
-// quoted takes a byte of a value in quotes or brackets.
-func (t *Tag) quoted(c byte) Result {
-	a := &t.attrs[t.nAttrs-1]
-	switch {
-	case c == '<', t.phase != phaseBracket && (c == '\r' || c == '\n'):
+// shut takes the byte that a value in quotes or brackets does not go on with.
+func (t *Tag) shut(c byte, at int32) Result {
+	switch c {
+	case '"', '\'':
+	case ']':
+		at++
+	default:
 		return Bad
-	case t.phase == phaseDouble && c == '"', t.phase == phaseSingle && c == '\'':
-		a.ValueEnd = int32(t.n)
-		t.phase = phaseValueEnd
-	case t.phase == phaseBracket && c == ']':
-		a.ValueEnd = int32(t.n) + 1
-		t.phase = phaseValueEnd
 	}
+	t.attrs[t.nAttrs-1].ValueEnd = at
+	t.phase = phaseValueEnd
 	return More
 }
 
-func isWhite(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+// class is a set of the things that a byte may be.
+type class uint8
 
-func isKeyStart(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' }
+const (
+	endsName class = 1 << iota
+	startsKey
+	keyByte
+	bare      // in a value without quotes
+	inDouble  // in one in double quotes
+	inSingle  // and so on
+	inBracket //
+)
 
-func isKeyByte(c byte) bool {
-	return isKeyStart(c) || c >= '0' && c <= '9' || c == '.' || c == '-'
-}
-
-func isBare(c byte) bool {
-	switch c {
-	case ' ', '\t', '\r', '\n', '"', '\'', '=', '<', '>', '`', '/', '[', ']':
-		return false
+var classes = func() (t [256]class) {
+	for i := range t {
+		c := byte(i)
+		set := func(is bool, k class) {
+			if is {
+				t[c] |= k
+			}
+		}
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_'
+		set(isWhite(c) || c == '>' || c == '/', endsName)
+		set(letter, startsKey)
+		set(letter || c >= '0' && c <= '9' || c == '.' || c == '-', keyByte)
+		set(!isWhite(c) && !strings.ContainsRune("\"'=<>`/[]", rune(c)), bare)
+		set(c != '<' && c != '\r' && c != '\n' && c != '"', inDouble)
+		set(c != '<' && c != '\r' && c != '\n' && c != '\'', inSingle)
+		set(c != '<' && c != ']', inBracket)
 	}
-	return true
-}
+	return t
+}()
+
+// The white space of tags, and of JSON.
+func isWhite(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }

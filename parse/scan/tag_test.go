@@ -7,26 +7,39 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
-var grammar = Grammar{Names: []string{"if", "action", "action_result", "act"}}
+var grammar = Grammar{Names: NewNames("if", "action", "action_result", "act")}
 
-// follow reads the tag that begins s and tells how it ended and behind which byte.
-func follow(t *Tag, g *Grammar, open, shut Set, s string) (Result, int) {
+// follow reads the tag that begins s, in pieces of so many characters, and tells how it
+// ended and behind which byte.
+func follow(t *Tag, g *Grammar, open, shut Set, s string, piece int) (Result, int) {
 	t.Begin(g, open, shut)
-	for i := 1; i < len(s); i++ {
-		if r := t.Step(s[i]); r != More {
-			if r == Done {
-				i++
-			}
-			return r, i
+	p := []byte(s[1:])
+	for at := 1; ; {
+		k := 0
+		for range piece {
+			_, size := utf8.DecodeRune(p[k:])
+			k += size
+		}
+		known := t.Known()
+		n, r := t.Take(p[:k])
+		at += n
+		if r != More {
+			return r, at
+		}
+		if n < k && (known || !t.Known()) {
+			panic("it stopped where nothing was known")
+		}
+		if p = p[n:]; len(p) == 0 {
+			return More, at
 		}
 	}
-	return More, len(s)
 }
 
 func TestTag(t *testing.T) {
-	all := grammar.All()
+	all := grammar.Names.All()
 	for _, c := range []struct {
 		in    string
 		open  Set
@@ -64,10 +77,12 @@ func TestTag(t *testing.T) {
 		{"<if é>", all, all, Bad, 4, "if"},
 		{"<if a=é>", all, all, Done, 9, `if a="é"`},
 	} {
-		var tag Tag
-		r, n := follow(&tag, &grammar, c.open, c.shut, c.in)
-		if got := show(&tag, r, c.in); r != c.want || n != c.n || got != c.shown {
-			t.Errorf("%q: %d at %d, %s; want %d at %d, %s", c.in, r, n, got, c.want, c.n, c.shown)
+		for piece := 1; piece <= len(c.in); piece++ {
+			var tag Tag
+			r, n := follow(&tag, &grammar, c.open, c.shut, c.in, piece)
+			if got := show(&tag, r, c.in); r != c.want || n != c.n || got != c.shown {
+				t.Errorf("%q by %d: %d at %d, %s; want %d at %d, %s", c.in, piece, r, n, got, c.want, c.n, c.shown)
+			}
 		}
 	}
 }
@@ -80,7 +95,7 @@ func show(tag *Tag, r Result, s string) string {
 	if tag.Closing() {
 		b.WriteByte('/')
 	}
-	b.WriteString(tag.grammar.Names[tag.Name()])
+	b.WriteString(tag.grammar.Names.words[tag.Name()])
 	if r != Done {
 		return b.String()
 	}
@@ -96,7 +111,7 @@ func show(tag *Tag, r Result, s string) string {
 // A tag may have its limit's bytes and no more; a character across it is judged at
 // its first byte.
 func TestTagBytes(t *testing.T) {
-	small := Grammar{Names: []string{"if"}, MaxBytes: 12}
+	small := Grammar{Names: NewNames("if"), MaxBytes: 12}
 	for in, want := range map[string]struct {
 		r Result
 		n int
@@ -112,14 +127,16 @@ func TestTagBytes(t *testing.T) {
 		"<if a='12\U0001f680":  {Bad, 9},
 		"</if        >":        {Bad, 12},
 	} {
-		var tag Tag
-		if r, n := follow(&tag, &small, 1, 1, in); r != want.r || n != want.n {
-			t.Errorf("%q: %d at %d, want %d at %d", in, r, n, want.r, want.n)
+		for piece := 1; piece <= len(in); piece++ {
+			var tag Tag
+			if r, n := follow(&tag, &small, 1, 1, in, piece); r != want.r || n != want.n {
+				t.Errorf("%q by %d: %d at %d, want %d at %d", in, piece, r, n, want.r, want.n)
+			}
 		}
 	}
 	for n := MaxAttributes - 1; n <= MaxAttributes+1; n++ {
 		var tag Tag
-		r, _ := follow(&tag, &grammar, 1, 0, "<if"+strings.Repeat(" a", n)+">")
+		r, _ := follow(&tag, &grammar, 1, 0, "<if"+strings.Repeat(" a", n)+">", 7)
 		if (r == Done) != (n <= MaxAttributes) {
 			t.Errorf("%d attributes: %d", n, r)
 		}
@@ -136,7 +153,13 @@ func checkTag(t testing.TB, s string) {
 	t.Helper()
 	s = "<" + strings.ToValidUTF8(s, "\ufffd")
 	var tag Tag
-	r, n := follow(&tag, &grammar, grammar.All(), 0, s)
+	r, n := follow(&tag, &grammar, grammar.Names.All(), 0, s, len(s))
+	for _, piece := range []int{1, 3} {
+		var cut Tag
+		if q, k := follow(&cut, &grammar, grammar.Names.All(), 0, s, piece); q != r || k != n || show(&cut, q, s) != show(&tag, r, s) {
+			t.Fatalf("%q by %d: %d at %d, %s; whole %d at %d, %s", s, piece, q, k, show(&cut, q, s), r, n, show(&tag, r, s))
+		}
+	}
 	m := tagPattern.FindStringSubmatch(s)
 	var attrs [][]string
 	if m != nil {
@@ -172,7 +195,7 @@ func TestRandomTags(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 20000 {
-		s := grammar.Names[r.IntN(4)]
+		s := grammar.Names.words[r.IntN(4)]
 		for range r.IntN(12) {
 			s += tagPieces[r.IntN(len(tagPieces))]
 		}

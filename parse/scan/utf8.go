@@ -1,6 +1,9 @@
 package scan
 
-import "unicode/utf8"
+import (
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 // UTF8 mends a stream of bytes: each byte that belongs to no character becomes one
 // U+FFFD. It holds back at most three bytes, the beginning of one character. The
@@ -45,21 +48,50 @@ func (u *UTF8) Next(p []byte) (text []byte, n int, rest []byte) {
 	return replacement, 1, p[1:]
 }
 
-// shortPiece is how long a piece may be for Plain to look at it byte by byte.
-const shortPiece = 32
+// shortPiece is how long a piece may be for Plain to look at it.
+const shortPiece = 64
 
-// Plain tells that p, a short piece, is what Next would give of it: nothing is held back,
-// and it is ASCII alone. Models send a few letters at a time, for which asking is cheaper
-// than Next is. Of a longer piece it says no.
-func (u *UTF8) Plain(p []byte) bool {
-	if u.n != 0 || len(p) > shortPiece {
-		return false
+// Plain tells that p is a short piece of whole characters, which is what Next would give
+// of it if nothing is held back; and then, whether a mark is in it, which is ASCII.
+// Models send a few letters at a time, for which asking is cheaper than Next is. Of a
+// longer piece it says no.
+func Plain(p []byte, mark byte) (plain, marked bool) {
+	if len(p) == 1 {
+		return p[0] < utf8.RuneSelf, p[0] == mark
 	}
-	all := byte(0)
-	for _, c := range p {
-		all |= c
+	if len(p) == 0 || len(p) > shortPiece {
+		return len(p) == 0, false
 	}
-	return all < utf8.RuneSelf
+	marks := uint64(mark) * ones
+	last := lastWord(p)
+	all, hits := last, zeros(last^marks)
+	for q := p; len(q) > 8; q = q[8:] {
+		x := binary.LittleEndian.Uint64(q)
+		all |= x
+		hits |= zeros(x ^ marks)
+	}
+	return all&tops == 0 || utf8.Valid(p), hits != 0
+}
+
+const (
+	ones = 0x0101010101010101
+	tops = 0x8080808080808080
+)
+
+// zeros is not 0 if a byte of x is.
+func zeros(x uint64) uint64 { return (x - ones) &^ x & tops }
+
+// lastWord is the last eight bytes of p; of a shorter one all of it, some bytes
+// more than once. p is not empty.
+func lastWord(p []byte) uint64 {
+	switch n := len(p); {
+	case n >= 8:
+		return binary.LittleEndian.Uint64(p[n-8:])
+	case n >= 4:
+		return uint64(binary.LittleEndian.Uint32(p)) | uint64(binary.LittleEndian.Uint32(p[n-4:]))<<32
+	default:
+		return uint64(p[0])*0x0101010101010000 | uint64(p[n/2])<<8 | uint64(p[n-1])
+	}
 }
 
 // End gives what is held back, one byte a call, and then nothing.

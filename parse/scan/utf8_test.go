@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func mend(t testing.TB, pieces ...[]byte) string {
 	for _, p := range pieces {
 		q := append([]byte(nil), p...)
 		total += len(p)
-		if len(q) > 0 && u.Plain(q) {
+		if plain, _ := Plain(q, 0); plain && len(q) > 0 && u.Held() == 0 {
 			take(q, len(q))
 			q = nil
 		}
@@ -108,4 +109,30 @@ func FuzzUTF8(f *testing.F) {
 		f.Add([]byte(s), uint64(i))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64) { checkUTF8(t, rand.New(rand.NewPCG(seed, 0)), b) })
+}
+
+// Plain says what the standard library says, of pieces of every length.
+func TestPlain(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for size := range 2 * shortPiece {
+		for range 200 {
+			p := make([]byte, 0, size+3)
+			for len(p) < size {
+				p = append(p, []string{"a", "z", "<", ";", "=", "\x00", "\x7f", "é", "–", "🚀", "\xff", "\xe2\x80"}[min(r.IntN(12), r.IntN(40))]...)
+			}
+			p = p[:size]
+			plain, marked := Plain(p, '<')
+			if size > shortPiece {
+				if plain {
+					t.Fatalf("%q is short", p)
+				}
+				continue
+			}
+			if want := utf8.Valid(p); plain != want || plain && marked != bytes.Contains(p, []byte("<")) {
+				t.Fatalf("%q: %v, %v", p, plain, marked)
+			}
+		}
+	}
 }
