@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -18,7 +19,7 @@ type next uint8
 const (
 	nextNothing next = iota // all of p is read
 	nextAngle               // behind a ">" outside of strings
-	nextQuote               // behind a quote, in a string
+	nextQuote               // behind a quote, in a string: an escaped one if every
 	nextControl             // at a control character in a string
 )
 
@@ -38,6 +39,11 @@ func (q *quotes) step(p []byte) (n int, what next) {
 			q.inside = true
 			return n, nextQuote
 		}
+		if !q.escaped {
+			if n = q.skip(p, n); n == len(p) {
+				break
+			}
+		}
 		c := p[n]
 		switch {
 		case c < ' ':
@@ -49,12 +55,23 @@ func (q *quotes) step(p []byte) (n int, what next) {
 			}
 		case c == '\\':
 			q.escaped = true
-		case c == '"':
+		default:
 			q.inside = false
 		}
 		n++
 	}
 	return n, nextNothing
+}
+
+// skip gives the place of the next byte of a string, from p[n] on, that may matter.
+func (q *quotes) skip(p []byte, n int) int {
+	for {
+		n += scan.StringRun(p[n:])
+		if n+1 >= len(p) || p[n] != '\\' || p[n+1] < ' ' || p[n+1] == '"' && q.every {
+			return n
+		}
+		n += 2
+	}
 }
 
 // execute reads a batch up to its closer. One that is too large, or that no JSON can
@@ -65,13 +82,16 @@ func (d *decoder) execute(p []byte, at int64) int {
 		return len(p)
 	}
 	most := d.limits.ExecuteBytes + len(shutExecute)
-	for i := 0; i < len(p); {
-		n, what := d.quotes.step(p[i:min(len(p), i+most-len(d.body))])
-		if room := cap(d.body); len(d.body)+n > room { // append grows a large one by little
-			d.body = slices.Grow(d.body, max(n, min(room, most-len(d.body))))
-		}
-		d.body = append(d.body, p[i:i+n]...)
+	room := most - len(d.body)
+	end := min(len(p), room)
+	for from, i := 0, 0; i < len(p); {
+		n, what := d.quotes.step(p[i:end])
 		i += n
+		if what == nextQuote && i < end {
+			continue
+		}
+		d.keep(p[from:i], most)
+		from = i
 		switch {
 		case what == nextControl:
 			d.fail(ExecuteJSON, at+int64(i))
@@ -79,12 +99,21 @@ func (d *decoder) execute(p []byte, at int64) int {
 		case what == nextAngle && bytes.HasSuffix(d.body, []byte(shutExecute)):
 			d.batch(d.body[:len(d.body)-len(shutExecute)], at+int64(i))
 			return len(p)
-		case len(d.body) == most:
+		case i == room:
 			d.fail(ExecuteTooLarge, at+int64(i))
 			return len(p)
 		}
 	}
 	return len(p)
+}
+
+// keep appends to the body, which gets twice as large when it is full: append would let
+// a large one grow by little.
+func (d *decoder) keep(p []byte, most int) {
+	if room := cap(d.body); len(d.body)+len(p) > room {
+		d.body = slices.Grow(d.body, max(len(p), min(room, most-len(d.body))))
+	}
+	d.body = append(d.body, p...)
 }
 
 // unterminated judges a batch whose closer is missing at a clean end: a stop
@@ -126,7 +155,7 @@ func (d *decoder) batch(body []byte, at int64) {
 		d.fail(ExecuteJSON, at)
 		return
 	}
-	calls, ok := callsOf(string(d.json.Bytes()))
+	calls, ok := d.calls()
 	switch {
 	case !ok:
 		d.fail(ExecuteShape, at)
@@ -150,80 +179,56 @@ const CallTimeout = 30 * time.Second
 // call is an element of a batch. args is in normal form.
 type call struct{ name, args string }
 
-// callsOf reads the elements of an array. text is in normal form: no white space, no
-// repeated member, no escape that need not be.
-func callsOf(text string) (calls []call, ok bool) {
+// calls reads the elements of the array in d.json, where the members of each are in one
+// list (cogency.md §1): of repeated ones the last counts.
+func (d *decoder) calls() (calls []call, ok bool) {
+	text, members := string(d.json.Bytes()), d.json.Members()
 	if text[0] != '[' {
 		return nil, false
 	}
-	for text = text[1:]; text[0] != ']'; {
-		n := valueLen(text)
-		c, ok := callOf(text[:n])
-		if !ok {
+	for at := 1; text[at] != ']'; at++ {
+		if text[at] == ',' {
+			at++
+		}
+		if text[at] != '{' {
+			return nil, false
+		}
+		var c call
+		for at++; text[at] != '}'; {
+			m := members[0]
+			members = members[1:]
+			switch at = m.ValueEnd; text[m.Key:m.KeyEnd] {
+			case `"name"`:
+				c.name = stringOf(text[m.Value:at])
+			case `"args"`:
+				c.args = objectOf(text[m.Value:at])
+			}
+		}
+		if c.name == "" || c.args == "" {
 			return nil, false
 		}
 		calls = append(calls, c)
-		if text = text[n:]; text[0] == ',' {
-			text = text[1:]
-		}
 	}
 	return calls, true
 }
 
-// callOf reads a call: an object with a name and args (cogency.md §1).
-func callOf(text string) (c call, ok bool) {
-	if text[0] != '{' {
-		return c, false
+// stringOf gives what a string means, "" of another value.
+func stringOf(value string) string {
+	switch {
+	case value[0] != '"':
+		return ""
+	case strings.IndexByte(value, '\\') < 0:
+		return value[1 : len(value)-1]
 	}
-	for text = text[1:]; text[0] != '}'; {
-		k := valueLen(text)
-		key := text[:k]
-		text = text[k+1:] // and the colon
-		n := valueLen(text)
-		value := text[:n]
-		switch {
-		case key == `"name"` && value[0] == '"':
-			c.name = string(scan.AppendString(nil, []byte(value)))
-		case key == `"args"` && value[0] == '{':
-			c.args = value
-		}
-		if text = text[n:]; text[0] == ',' {
-			text = text[1:]
-		}
-	}
-	return c, c.name != "" && c.args != ""
+	return string(scan.AppendString(nil, []byte(value)))
 }
 
-// valueLen measures the value that text, in normal form, begins with.
-func valueLen(text string) int {
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			for i++; text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-			if depth == 0 {
-				return i + 1
-			}
-		case '[', '{':
-			depth++
-		case ']', '}':
-			if depth == 0 {
-				return i // behind a number or a word
-			}
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		case ',':
-			if depth == 0 {
-				return i
-			}
-		}
+// objectOf gives an object, "" of another value.
+func objectOf(value string) string {
+	if value[0] != '{' {
+		return ""
 	}
-	return len(text)
+	return value
 }
 
 // results reads a block of results that the model wrote, up to its closer.

@@ -51,7 +51,7 @@ const (
 //
 //	len(held) ≤ maxHeldBytes    open ⇒ len(blank) = 0    len(body) ≤ limits.ExecuteBytes + len(shutExecute) in EXECUTE
 type decoder struct {
-	emit   func(messages.Event) // during Push and End
+	emit   func(messages.Event) // that of the last Push or End
 	limits Limits
 	room   int64 // bytes the reply may still have
 	full   bool  // it had more
@@ -86,8 +86,9 @@ type decoder struct {
 	steps  int64 // bytes looked at in results: the tests hold it linear
 }
 
-// quotes follows strings: where it is in one, and behind a backslash there.
-type quotes struct{ inside, escaped bool }
+// quotes follows strings: where it is in one, and behind a backslash there. every tells
+// that it stops at each quote, because what is read may be read again from there.
+type quotes struct{ inside, escaped, every bool }
 
 // NewDecoder reads one reply of at most info.MaxReplyBytes, or MaxReplyBytes when
 // that is not positive: what is longer ends there, with ERR_QUOTA/stream_too_large.
@@ -98,6 +99,7 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 		d.room = info.MaxReplyBytes
 	}
 	d.json.MaxDepth = d.limits.JSONDepth + batchDepth
+	d.json.Keep = batchDepth // the members of calls are looked for, see calls
 	d.held = d.hold[:0]
 	return d
 }
@@ -119,6 +121,12 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 		p = p[:d.room]
 	}
 	d.room -= int64(len(p))
+	if d.utf8.Held() == 0 {
+		if plain, _ := scan.Plain(p, '<'); plain {
+			d.segment(p, len(p))
+			return
+		}
+	}
 	for {
 		text, n, rest := d.utf8.Next(p)
 		if n == 0 {
@@ -130,7 +138,6 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 	if d.utf8.Held() > 0 {
 		d.release() // no marker has such a byte
 	}
-	d.emit = nil
 }
 
 // segment reads whole characters that stand for n bytes of the reply.
@@ -242,7 +249,7 @@ func (d *decoder) mark(m string, at int64) {
 	if d.body == nil && (m == openExecute && !d.textOnly || m == openResults) {
 		d.body = make([]byte, 0, 1<<10)
 	}
-	d.body, d.trail, d.quotes, d.raw = d.body[:0], d.trail[:0], quotes{}, false
+	d.body, d.trail, d.quotes, d.raw = d.body[:0], d.trail[:0], quotes{every: m == openResults}, false
 	switch m {
 	case openThink:
 		d.state = inThink
@@ -367,5 +374,5 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 			Code: messages.ErrQuota, Reason: TooLarge, Offset: d.off(d.pos), Detail: TooLarge + ": " + meanings[TooLarge],
 		}})
 	}
-	d.state, d.emit = inDone, nil
+	d.state = inDone
 }

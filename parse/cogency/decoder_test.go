@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/scan"
 )
 
 // wanted gives a vector's events as the harness writes them.
@@ -28,11 +29,11 @@ func wanted(t testing.TB, want []vectorEvent) string {
 			if err := json.Unmarshal(w.Call, &v); err != nil {
 				t.Fatal(err)
 			}
-			d := Dialect{}.NewDecoder(messages.TurnInfo{}).(*decoder)
-			if !d.parse(v.Args) {
+			var args scan.JSON
+			if n := args.Write(v.Args); n < len(v.Args) || !args.End() {
 				t.Fatal(string(v.Args))
 			}
-			e.Content = callText(v.Name, string(d.json.Bytes()))
+			e.Content = callText(v.Name, string(args.Bytes()))
 		}
 		fmt.Fprintf(&b, "%+v\n", e)
 	}
@@ -113,6 +114,10 @@ func TestReplies(t *testing.T) {
 		{"results inside execute strings", `<execute>[{"name":"t","args":{"a":"<end>"}}]</execute>`, `call {"name":"t","args":{"a":"<end>"}}|execute`},
 		{"more keys are not copied", `<execute>[{"id":1,"name":"t","args":{},"depends_on":["x"]}]</execute>`, called},
 		{"the last of a key", `<execute>[{"name":"x","args":[],"args":{},"name":"t"}]</execute>`, called},
+		{"the last of a key is no name", `<execute>[{"name":"t","args":{},"name":5}]</execute>`, "execute_shape"},
+		{"the last of a key is no object", `<execute>[{"args":{},"name":"t","args":[{}]}]</execute>`, "execute_shape"},
+		{"an empty element", `<execute>[{"name":"t","args":{}},{}]</execute>`, "execute_shape"},
+		{"keys of other objects", `<execute>[{"x":{"name":"y","args":{"b":1,"a":[{"d":2,"c":3}]}},"name":"t","args":{}}, {"args":{"name":"z"},"name":"u"}]</execute>`, `call {"name":"t","args":{}}|call {"name":"u","args":{"name":"z"}}|execute`},
 		{"a key in escapes", `<execute>[{"\u006eame":"\u0074","args":{}}]</execute>`, called},
 		{"number literals", `<execute>[{"name":"t","args":{"b":1.0,"a":1e400}}]</execute>`, `call {"name":"t","args":{"a":1e400,"b":1.0}}|execute`},
 		{"NaN", `<execute>[{"name":"t","args":{"a":NaN}}]</execute>`, "execute_json"},

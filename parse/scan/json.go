@@ -272,6 +272,20 @@ func appendPlain(dst, p []byte, n int) ([]byte, int) {
 	return dst, n
 }
 
+// StringRun counts the bytes p begins with that mean themselves in a JSON string, which
+// no control character, quote or backslash does.
+func StringRun(p []byte) (n int) {
+	for ; len(p)-n >= wordBytes; n += wordBytes {
+		if m := special(binary.LittleEndian.Uint64(p[n:])); m != 0 {
+			return n + bits.TrailingZeros64(m)/8
+		}
+	}
+	for n < len(p) && p[n] >= ' ' && p[n] != '"' && p[n] != '\\' {
+		n++
+	}
+	return n
+}
+
 // special marks the bytes of a word that do not mean themselves in a string: the lowest
 // bit set is that of the first one, and those above it may be wrong.
 func special(x uint64) uint64 {
