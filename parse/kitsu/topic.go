@@ -16,38 +16,54 @@ import (
 // differs tells whether a query has a topic and it is not last, ignoring case
 // (kitsu.md §4).
 func differs(last, query string) bool {
-	word := topic(query)
-	return word != "" && !sameFold(last, word)
+	word, same := topic(query, last)
+	return word != "" && !same
 }
 
 // Topic of a query is its first word of letters only, in lower case; "" if it has
 // none.
-func Topic(query string) string { return strings.ToLower(topic(query)) }
+func Topic(query string) string {
+	word, _ := topic(query, "")
+	return strings.ToLower(word)
+}
 
 // topic looks at each byte once: as a letter until its word has a character that is
-// none, and from there on for the white space that ends the word.
-func topic(query string) string {
+// none, and from there on for the white space that ends the word. It tells whether the
+// topic is last, ignoring case.
+func topic(query, last string) (word string, same bool) {
 	for i := 0; i < len(query); {
-		end := skipLetters(query, i)
+		end, k := skipLetters(query, i, last)
 		next, size := findSpace(query, end)
 		if next == end && end > i {
-			return query[i:end]
+			return query[i:end], k == len(last)
 		}
 		i = next + size
 	}
-	return ""
+	return "", false
 }
 
-// skipLetters gives the place of the first character of s[i:] that is no letter.
-func skipLetters(s string, i int) int {
+// skipLetters gives the place of the first character of s[i:] that is no letter, and of
+// the letters before it how many bytes of last they are, ignoring case; -1 if they are
+// not what last begins with.
+//
+// strings.EqualFold does not do for that: it takes the İ of a query for another letter
+// than the i that Topic made of it.
+func skipLetters(s string, i int, last string) (end, k int) {
 	for i < len(s) {
 		var page, place, size, least uint
 		switch c := uint(s[i]); {
 		case c|0x20-'a' < 26:
 			i++
+			switch {
+			case k < 0:
+			case k < len(last) && uint(last[k]) == c|0x20:
+				k++
+			default:
+				k = match(last, k, rune(c))
+			}
 			continue
 		case c < 0xc2:
-			return i
+			return i, k
 		case c < 0xe0 && i+1 < len(s):
 			page, place, size = c&31, uint(s[i+1])^0x80, 2
 		case c < 0xf0 && i+2 < len(s):
@@ -57,16 +73,53 @@ func skipLetters(s string, i int) int {
 			b, d := uint(s[i+1])^0x80, uint(s[i+2])^0x80
 			page, place, size, least = b&63<<6|d&63, uint(s[i+3])^0x80|(b|d)&0xc0, 4, 0x10000/64
 		default:
-			return i
+			return i, k
 		}
 		// Bytes that are no character have a place over 63, of which a page has no bit, or
 		// the page of a shorter one.
 		if page < least || letters[page%letterPages]>>place&1 == 0 {
-			return i
+			return i, k
 		}
 		i += int(size)
+		if k < 0 {
+			continue
+		}
+		letter := page<<6 | place
+		if k+int(size) <= len(last) {
+			var r uint // no letter of that size if the character has another one
+			switch size {
+			case 2:
+				b := last[k : k+2]
+				r = uint(b[0]^0xc0)<<6 | uint(b[1]^0x80)
+			case 3:
+				b := last[k : k+3]
+				r = uint(b[0]^0xe0)<<12 | uint(b[1]^0x80)<<6 | uint(b[2]^0x80)
+			default:
+				b := last[k : k+4]
+				r = uint(b[0]^0xf0)<<18 | uint(b[1]^0x80)<<12 | uint(b[2]^0x80)<<6 | uint(b[3]^0x80)
+			}
+			// Mostly last is in lower case, as Topic gives it.
+			if r == letter || rune(r) == fold(rune(letter)) {
+				k += int(size)
+				continue
+			}
+		}
+		k = match(last, k, rune(letter))
 	}
-	return i
+	return i, k
+}
+
+// match gives the place behind the character at last[k:] if that is a letter, ignoring
+// case, and -1 if it is not.
+func match(last string, k int, letter rune) int {
+	if k == len(last) {
+		return -1
+	}
+	r, n := character(last, k)
+	if r != letter && fold(r) != fold(letter) {
+		return -1
+	}
+	return k + n
 }
 
 // findSpace gives the place of the first white space of s[i:], and its size; len(s)
@@ -95,28 +148,6 @@ func findSpace(s string, i int) (at, size int) {
 		}
 	}
 	return i, 0
-}
-
-// sameFold tells whether two texts are the same ignoring case. strings.EqualFold
-// does not do: it takes the İ of a query for another letter than the i that Topic
-// made of it.
-func sameFold(a, b string) bool {
-	if a == b {
-		return true
-	}
-	i, j := 0, 0
-	for i < len(a) && j < len(b) {
-		r, n := character(a, i)
-		q, m := character(b, j)
-		// Mostly a is in lower case, as Topic gives it.
-		if q != r {
-			if q = fold(q); q != r && q != fold(r) {
-				return false
-			}
-		}
-		i, j = i+n, j+m
-	}
-	return i == len(a) && j == len(b)
 }
 
 // character is utf8.DecodeRuneInString, in a third of its time: it does not look
