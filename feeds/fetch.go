@@ -200,23 +200,49 @@ func (k *Keeper) here(a *active, s Session, e *Entry, key string, at *place, env
 }
 
 // fly fetches a feed whose value so far is at a place, or nowhere, and gives its crashes.
-// a is where these are remembered; nil is looked for.
+// a is where these are remembered; nil is looked for. A source that ends the goroutine
+// ends its flight all the same.
 func (k *Keeper) fly(f *flight, a *active, s Session, e *Entry, key string, at *place, deps []dependency, env []string) (c Crashes) {
 	ctx := newPatience(k.ctx, k.cfg.FetchTimeout)
 	defer ctx.end()
-	old, there := at.value()
-	value, err := k.fetch(ctx, s, e, old.JSON, deps, env)
+	l := landing{k: k, flight: f, active: a, session: s.Key, key: key, at: at}
+	l.old, l.there = at.value()
+	gone := true
+	defer func() {
+		if gone {
+			l.land("", &PanicError{Value: "the goroutine ended with runtime.Goexit", Stack: debug.Stack()})
+		}
+	}()
+	value, err := k.fetch(ctx, s, e, l.old.JSON, deps, env)
+	gone = false
+	return l.land(value, err)
+}
+
+// landing is what the end of a flight needs of its beginning.
+type landing struct {
+	k            *Keeper
+	flight       *flight
+	active       *active
+	session, key string
+	at           *place
+	old          Value
+	there        bool // an old one
+}
+
+// land ends a flight and tells those who wait for it.
+func (l *landing) land(value string, err error) (c Crashes) {
+	k, f, key := l.k, l.flight, l.key
 	now := k.now()
 	var panicked *PanicError
-	crashed := errors.As(err, &panicked)
+	crashed := errors.As(err, &panicked) && !isReason(err, ReasonNeeds) // that of a feed it needs is not its own
 	if err == nil {
 		f.value = Value{JSON: value, At: now}
-		k.cache.replace(key, at, f.value)
+		k.cache.replace(key, l.at, f.value)
 	} else {
 		f.err = err
-		if there && !old.Failed {
+		if old := l.old; l.there && !old.Failed {
 			old.Failed = true
-			k.cache.replace(key, at, old)
+			k.cache.replace(key, l.at, old)
 		}
 	}
 	k.mu.Lock()
@@ -227,33 +253,39 @@ func (k *Keeper) fly(f *flight, a *active, s Session, e *Entry, key string, at *
 	if crashed {
 		k.stats.Crashed++
 	}
+	a := l.active
 	if a == nil {
-		a = k.sessions[s.Key]
+		a = k.sessions[l.session]
 	}
 	if a != nil {
-		var known bool
-		c, known = a.crashes[key]
-		switch {
-		case crashed:
-			if a.crashes == nil {
-				a.crashes = map[string]Crashes{}
-			}
-			if c = c.Crashed(now); c.Disabled() {
-				k.stats.Disabled++
-			}
-			a.crashes[key] = c
-		case known && err == nil:
-			if c = c.Succeeded(); c.forgettable(now) {
-				delete(a.crashes, key)
-			} else {
-				a.crashes[key] = c
-			}
-		}
+		c = k.remember(a, key, now, crashed, err == nil)
 	}
 	done := f.done
 	k.mu.Unlock()
 	if done != nil {
 		close(done)
+	}
+	return c
+}
+
+// remember gives the crashes of a feed when another fetch of it has ended. k.mu is held.
+func (k *Keeper) remember(a *active, key string, now time.Time, crashed, succeeded bool) Crashes {
+	c, known := a.crashes[key]
+	switch {
+	case crashed:
+		if a.crashes == nil {
+			a.crashes = map[string]Crashes{}
+		}
+		if c = c.Crashed(now); c.Disabled() {
+			k.stats.Disabled++
+		}
+		a.crashes[key] = c
+	case known && succeeded:
+		if c = c.Succeeded(); c.forgettable(now) {
+			delete(a.crashes, key)
+		} else {
+			a.crashes[key] = c
+		}
 	}
 	return c
 }

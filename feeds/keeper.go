@@ -32,7 +32,8 @@ const (
 // A Fetcher calls the tools, relics, workflows and models of a session. src has its
 // references resolved. The answer is one JSON value. It is called by many goroutines,
 // and returns soon after ctx is done: a feed is never fetched twice at a time, so a
-// deaf fetch keeps its feed as it is. A panic in it counts as a crash of the feed.
+// deaf fetch keeps its feed as it is. A panic in it counts as a crash of the feed, and so
+// does runtime.Goexit.
 type Fetcher interface {
 	Fetch(ctx context.Context, src Source) (json string, err error)
 }
@@ -324,12 +325,20 @@ func (k *Keeper) enqueue(batch []Due) {
 // work fetches what is due until nothing is.
 func (k *Keeper) work() {
 	defer k.running.Done()
+	gone := true
+	defer func() {
+		if gone { // a source has ended this goroutine: another one goes on
+			k.running.Add(1)
+			go k.work()
+		}
+	}()
 	for {
 		k.mu.Lock()
 		if k.closed || len(k.queue) == 0 {
 			k.queue = nil
 			k.workers--
 			k.mu.Unlock()
+			gone = false
 			return
 		}
 		d := k.queue[0]
@@ -358,6 +367,17 @@ func (k *Keeper) tick(d Due, a *active, s Session, set Set) {
 	key := valueKey(d.Session, e)
 	at := k.cache.place(key)
 	var c Crashes
+	gone := true
+	defer func() {
+		if gone {
+			c = k.crashes(a, key)
+		}
+		if c.Disabled() {
+			k.wheel.Remove(d.Session, d.Feed)
+			return
+		}
+		k.wheel.Done(d.Ticket, c.Next())
+	}()
 	switch v, ok := at.value(); {
 	case ok && !v.Failed && k.now().Sub(v.At) < Tick:
 		// A prompt that came first has fetched it: that was this start's fetch.
@@ -365,13 +385,14 @@ func (k *Keeper) tick(d Due, a *active, s Session, set Set) {
 		c = k.here(a, s, e, key, at, set.rules.Env)
 	default:
 		<-k.round(s, set).want(i, true).done
-		k.mu.Lock()
-		c = a.crashes[key]
-		k.mu.Unlock()
+		c = k.crashes(a, key)
 	}
-	if c.Disabled() {
-		k.wheel.Remove(d.Session, d.Feed)
-		return
-	}
-	k.wheel.Done(d.Ticket, c.Next())
+	gone = false
+}
+
+// crashes gives those of a feed.
+func (k *Keeper) crashes(a *active, key string) Crashes {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return a.crashes[key]
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -77,6 +78,9 @@ func after(d time.Duration, value string) func(context.Context, Source) (string,
 
 func failing(context.Context, Source) (string, error)   { return "", errors.New("no") }
 func panicking(context.Context, Source) (string, error) { panic("boom") }
+
+// exiting ends the goroutine it is called on.
+func exiting(context.Context, Source) (string, error) { runtime.Goexit(); return "", nil }
 
 // seen shows a prompt's elements as "id=body" with their marks.
 func seen(els []Element) string {
@@ -394,6 +398,46 @@ func TestCrashes(t *testing.T) {
 		k.Sync(s, out.Set)
 		synctest.Wait()
 		wantSeen(t, k, s, out.Set, "p=t1 o=o3")
+	})
+}
+
+// A source that ends the goroutine it is called on crashes its feed and no more: whoever
+// waits is told, its worker is replaced, and the feed goes on behind its back-off.
+func TestSourceExits(t *testing.T) {
+	bubble(t, Config{Workers: 1}, func(t *testing.T, k *Keeper, s Session, f *script) {
+		set := setOf(t, periodic("p", 60), periodic("q", 60), periodic("r", 60), onDemand("o", ""), onDemand("n", `{"x":"$o"}`))
+		f.set("p", exiting)
+		f.set("r", exiting)
+		f.set("o", exiting)
+		k.Sync(s, set)
+		synctest.Wait()
+		if p, q, r := f.count("p"), f.count("q"), f.count("r"); p != 1 || q != 1 || r != 1 {
+			t.Fatalf("fetched %d, %d, %d times", p, q, r)
+		}
+		els := wantSeen(t, k, s, set, "p=!failed q=q1 r=!failed o=!failed n=!failed")
+		var crash *PanicError
+		if !errors.As(els[3].Cause, &crash) || !strings.Contains(crash.Error(), "Goexit") || len(crash.Stack) == 0 {
+			t.Errorf("%v", els[3].Cause)
+		}
+		for _, id := range []string{"p", "r", "o"} {
+			f.set(id, nil)
+		}
+		time.Sleep(BackOffFirst + Tick)
+		synctest.Wait()
+		wantSeen(t, k, s, set, "p=p2 q=q1 r=r2 o=o2 n=n1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantSeen(t, k, s, set, "p=p3 q=q2 r=r3 o=o3 n=n2")
+		if st := k.Stats(); st.InFlight != 0 || st.Crashed != 3 || st.Dropped != 0 || st.Periodic != 3 {
+			t.Errorf("%+v", st)
+		}
+		// For ever is too long.
+		f.set("p", exiting)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n, _ := k.wheel.Len(); n != 2 || k.Stats().Disabled != 1 {
+			t.Errorf("%d feeds tick, %+v", n, k.Stats())
+		}
 	})
 }
 

@@ -121,6 +121,14 @@ func TestGoexitIsACrash(t *testing.T) {
 				panic("unreached")
 			},
 		}),
+		"tool while the reply streams": {
+			Dialect: "cortex", Model: says(`<action id="a" mode="async">{"name":"test.exit"}</action><response>done</response>`),
+			Tools: []tools.Tool{tool("test.exit", messages.ReadOnly, exits)},
+		},
+		"tool of a batch": {
+			Dialect: "cogency", Model: says(`<execute>[{"name":"test.exit","args":{}}]</execute>`),
+			Tools: []tools.Tool{tool("test.exit", messages.ReadOnly, exits)},
+		},
 		"model": agent(model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 			return func(func(llm.Chunk, error) bool) { runtime.Goexit() }
 		}), nil),
