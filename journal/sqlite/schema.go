@@ -106,6 +106,9 @@ func migrate(dsn string) error {
 		case have == want:
 			return nil
 		}
+		if err := begun(db); err != nil {
+			return err
+		}
 		if err = up(db, dir); err != nil && (try == 3 || diskFailed(err)) {
 			return err
 		}
@@ -173,6 +176,29 @@ func format(db *sql.DB) (int64, error) {
 		return 0, foreign(err)
 	}
 	return version.Int64, nil
+}
+
+// begun refuses a file with tables that has no table of versions, or not the first version
+// in it, which a new file has before all else: it is damaged. Goose would begin it anew,
+// or look for what is not there for a while.
+func begun(db *sql.DB) error {
+	var all, ours int64
+	if err := db.QueryRow("SELECT count(*), count(*) FILTER (WHERE name = ?) FROM sqlite_master", goose.DefaultTablename).Scan(&all, &ours); err != nil {
+		return foreign(err)
+	}
+	if all == 0 {
+		return nil
+	}
+	first := int64(-1)
+	if ours > 0 {
+		if err := db.QueryRow("SELECT coalesce(min(version_id), -1) FROM " + goose.DefaultTablename).Scan(&first); err != nil {
+			return foreign(err)
+		}
+	}
+	if first != 0 {
+		return journal.Fail(journal.ReasonFormat, nil, "the file's table of versions is damaged")
+	}
+	return nil
 }
 
 // diskFailed tells a failure of the disk, which another try does not mend, from a lost

@@ -199,6 +199,24 @@ func TestOpenRefusesTheFuture(t *testing.T) {
 	}
 }
 
+// A file that lost its table of versions, or the first of them, is damaged. Goose would
+// take it for one that is to be made, or look for what is not there for a while.
+func TestOpenRefusesDamagedVersions(t *testing.T) {
+	for _, damage := range []string{
+		"DROP TABLE goose_db_version", "DELETE FROM goose_db_version", "DELETE FROM goose_db_version WHERE version_id <> 1",
+		"UPDATE goose_db_version SET version_id = version_id - 1",
+	} {
+		path := filepath.Join(t.TempDir(), "x.db")
+		s := open(t, Options{Path: path})
+		if _, err := s.w.conn.ExecContext(ctx, damage); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		_, err := Open(Options{Path: path})
+		wantReason(t, err, journal.ReasonFormat)
+	}
+}
+
 func TestOpenWhereNothingCanBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
