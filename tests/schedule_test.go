@@ -95,7 +95,9 @@ func schedule(jobs []job, streamEnds time.Duration, limit int) (end time.Duratio
 			if gate >= 0 && over(gate) {
 				gate = -1
 			}
-			if gate < 0 && next < len(jobs) && jobs[next].release <= now && !changed {
+			// What waited behind the gate comes all at once; what is said at this moment comes
+			// one by one, each when the one before it has begun.
+			if gate < 0 && next < len(jobs) && !changed && (jobs[next].release < now || jobs[next].release == now && len(asked) == 0) {
 				state[next], changed = waiting, true
 				if jobs[next].mode == messages.ModeSync {
 					gate = next
@@ -106,7 +108,7 @@ func schedule(jobs []job, streamEnds time.Duration, limit int) (end time.Duratio
 				next++
 			}
 			// What has a slot begins, one after the other, when nothing more of the document
-			// can be taken now.
+			// comes with it.
 			if !changed && len(asked) > 0 {
 				begun[asked[0]], asked, changed = true, asked[1:], true
 			}
