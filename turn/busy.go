@@ -61,8 +61,8 @@ func (m *Machine) refusal(in *messages.Input) (after int64, err error) {
 	if s.Closed {
 		return 0, messages.Errorf(messages.ErrDenied, "the session is closed")
 	}
-	waiting, latest := len(s.Queue), int64(0)
-	for i := range s.Queue { // one that supersedes came late and stands in front
+	waiting, latest := len(s.Queue), m.lastEnd // which may have put what it left in line
+	for i := range s.Queue {                   // one that supersedes came late and stands in front
 		latest = max(latest, s.Queue[i].Seq)
 	}
 	if s.Window != nil {

@@ -353,7 +353,8 @@ func (m *Machine) submit(in *Submit) {
 		return
 	}
 	if k := m.state.key(body.Key); k != nil {
-		m.do(&Answer{After: k.Seq, Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true, Merged: m.state.pending(k.Seq)})
+		// The end of a run may have made its input another's.
+		m.do(&Answer{After: max(k.Seq, m.lastEnd), Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true, Merged: m.state.pending(k.Seq)})
 		return
 	}
 	if body.Policy == "" {

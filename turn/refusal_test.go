@@ -64,3 +64,39 @@ func TestRefusalsWaitForTheirReason(t *testing.T) {
 	}
 	refused("a run that ended a moment ago", answer(&Cancel{Run: 1}), messages.ErrDenied, ended)
 }
+
+// What a run left goes in line with the record of its end: a queue that is full by it, and
+// the run that a key names since, rest on that record and not on older inputs.
+func TestLeftoversWaitForTheirRun(t *testing.T) {
+	r := newRig(t, Rules{Judge: textJudge{}}, 1)
+	submit := func(p messages.Policy, key string) (last *Answer) {
+		t.Helper()
+		effects, _, err := r.step(&Submit{Input: messages.Input{Policy: p, Text: "x", Key: key}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range effects {
+			if a, ok := e.(*Answer); ok {
+				own := *a
+				last = &own
+			}
+		}
+		return last
+	}
+	if _, _, err := r.step(&Open{}); err != nil {
+		t.Fatal(err)
+	}
+	submit(messages.Enqueue, "")
+	submit(messages.Merge, "k")
+	for range messages.QueueLimit - 1 {
+		submit(messages.Enqueue, "")
+	}
+	by := submit(messages.Interrupt, "")
+	end := r.find(messages.KindRunEnd, 1, "")
+	if full := submit(messages.Enqueue, ""); messages.CodeOf(full.Err) != messages.ErrBusy || full.After != end {
+		t.Errorf("%v after record %d, the queue is full since %d", full.Err, full.After, end)
+	}
+	if again := submit(messages.Enqueue, "k"); !again.Joined || again.Run != by.Run+1 || again.After != end {
+		t.Errorf("the key names run %d after record %d, it does since %d", again.Run, again.After, end)
+	}
+}
