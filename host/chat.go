@@ -117,15 +117,18 @@ func (c *chatContent) UnmarshalJSON(b []byte) error {
 		if err := json.Unmarshal(b, &parts); err != nil {
 			return err
 		}
+		var text strings.Builder // there can be as many parts as a body has room for
 		for i, p := range parts {
 			if p.Type != "text" && p.Type != "refusal" {
 				c.bad = true
 			}
 			if i > 0 {
-				c.text += "\n"
+				text.WriteByte('\n')
 			}
-			c.text += p.Text + p.Refusal
+			text.WriteString(p.Text)
+			text.WriteString(p.Refusal)
 		}
+		c.text = text.String()
 		return nil
 	}
 	return json.Unmarshal(b, &c.text) // null is no text

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -227,8 +228,8 @@ func TestChatErrors(t *testing.T) {
 		}
 	}
 	res := d.ask("POST", "/v1/chat/completions", `{"model": "echo", "x": "`+strings.Repeat("x", 2<<20)+`"}`)
-	if res.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("a large body: %s", res.Status)
+	if b, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusRequestEntityTooLarge || !bytes.Contains(b, []byte(`{"error":{"message":`)) {
+		t.Errorf("a large body: %s %s, %v", res.Status, b, err)
 	}
 }
 

@@ -27,14 +27,14 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case !s.mine(r.Host):
-			write(w, refusal(http.StatusMisdirectedRequest, messages.ErrDenied, "Host", "this host does not serve that name"))
+			s.refuse(w, r, refusal(http.StatusMisdirectedRequest, messages.ErrDenied, "Host", "this host does not serve that name"))
 			return
 		case !s.friendly(r):
-			write(w, refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host"))
+			s.refuse(w, r, refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host"))
 			return
 		case r.ContentLength > maxBody:
 			h.Set("Connection", "close") // what is left of it is not read
-			write(w, refusal(http.StatusRequestEntityTooLarge, messages.ErrConfig, "body", "a body has at most 1 MiB"))
+			s.refuse(w, r, refusal(http.StatusRequestEntityTooLarge, messages.ErrConfig, "body", "a body has at most 1 MiB"))
 			return
 		}
 		if s.preflight(w, r) {

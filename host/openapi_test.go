@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // described is what a test needs of an OpenAPI document.
@@ -199,5 +201,20 @@ func hostileBody(rnd *rand.Rand, pick func() string) string {
 			}
 		}
 		return "{" + strings.Join(members, ", ") + "}"
+	}
+}
+
+// A body of nothing but mistakes is answered with the first of them.
+func TestManyMistakes(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("talker", speaks(nil, always())))
+	var body strings.Builder
+	body.WriteString(`{"agent": "talker"`)
+	for i := range 20000 {
+		fmt.Fprintf(&body, `, "m%d": 1`, i)
+	}
+	body.WriteString("}")
+	p := d.refused(422, messages.ErrConfig, "POST", "/v1/sessions", body.String())
+	if !strings.HasPrefix(p.Field, "body.m") || !strings.HasSuffix(p.Detail, "; and 19980 more") || len(p.Detail) > 2000 {
+		t.Errorf("%q: %.3000s", p.Field, p.Detail)
 	}
 }

@@ -101,8 +101,12 @@ func refusal(status int, code messages.Code, field, detail string) *Problem {
 	return p
 }
 
+// maxComplaints bounds what is said of a request: a body has room for many thousand
+// mistakes.
+const maxComplaints = 20
+
 // translate makes the framework's complaints about a request documents like all
-// others: it names the first place, and says them all.
+// others: it names the first place, and says the first of them.
 func translate(_ huma.Context, _ string, v any) (any, error) {
 	m, ok := v.(*huma.ErrorModel)
 	if !ok {
@@ -113,6 +117,10 @@ func translate(_ huma.Context, _ string, v any) (any, error) {
 	}
 	p := refusal(m.Status, messages.ErrConfig, "", m.Detail)
 	for i, d := range m.Errors {
+		if i == maxComplaints {
+			p.Detail += "; and " + strconv.Itoa(len(m.Errors)-i) + " more"
+			break
+		}
 		if i == 0 {
 			p.Field = d.Location
 		}
