@@ -1,0 +1,174 @@
+package host_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// dialRaw connects without a client's manners.
+func (d *door) dialRaw() *net.TCPConn {
+	d.t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { c.Close() })
+	return c.(*net.TCPConn)
+}
+
+// A header that is too large is refused, whether in one line or in many.
+func TestHugeHeaders(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("talker", speaks(nil, always())))
+	for name, header := range map[string]string{
+		"one line":   "X-Long: " + strings.Repeat("x", 256<<10) + "\r\n",
+		"many lines": strings.Repeat("X-Many: x\r\n", 30000),
+		"the path":   "",
+	} {
+		c := d.dialRaw()
+		path := "/v1/agents"
+		if header == "" {
+			path += "?" + strings.Repeat("x", 256<<10)
+		}
+		go fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, header)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			continue // it hung up while it was still being sent to
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: %s", name, res.Status)
+		}
+	}
+	d.call(200, nil, "GET", "/v1/agents", "")
+}
+
+// A compressed body is no JSON: nothing is unpacked.
+func TestCompressedBody(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("talker", speaks(nil, always())))
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	if _, err := io.Copy(z, io.MultiReader(strings.NewReader(`{"agent": "talker", "id": "`), &same{n: 64 << 20}, strings.NewReader(`"}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.refused(400, messages.ErrConfig, "POST", "/v1/sessions", bomb.String(), "Content-Encoding", "gzip")
+	if res := d.ask("POST", "/v1/chat/completions", bomb.String(), "Content-Encoding", "gzip"); res.StatusCode != 400 {
+		t.Errorf("a chat: %s", res.Status)
+	}
+}
+
+// Who closes its half of the connection has hung up: its stream ends, and its place is
+// free when the connection is closed.
+func TestHalfClosed(t *testing.T) {
+	d := serve(t, host.Config{MaxStreams: 1}, agentOf("talker", speaks(nil, always())))
+	d.session("s", "talker")
+	for range 3 {
+		c := d.dialRaw()
+		if _, err := io.WriteString(c, "GET /v1/sessions/s/events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(c)
+		res, err := http.ReadResponse(in, nil)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatalf("%v, %v", res, err)
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pipes is a listener whose connections stay in the process.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	select {
+	case <-p.closed:
+	default:
+		close(p.closed)
+	}
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// Who sends a header, or a body, a byte at a time is cut.
+func TestSlowSenders(t *testing.T) {
+	for name, c := range map[string]struct {
+		head  string
+		limit time.Duration
+	}{
+		"nothing":  {"", 31 * time.Second},
+		"a header": {"GET /v1/agents HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", 11 * time.Second},
+		"a body":   {"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", 31 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				agent := agentOf("talker", speaks(nil, always()))
+				rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: []*stile.Agent{agent}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				srv, err := host.New(host.Config{Runtime: rt, Agents: []*stile.Agent{agent}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error, 1)
+				go func() { ended <- srv.Serve(ctx, l, grace) }()
+				mine, its := net.Pipe()
+				l.conns <- its
+				go io.Copy(io.Discard, mine)
+				began := time.Now()
+				_, err = io.WriteString(mine, c.head)
+				for err == nil && time.Since(began) < time.Hour {
+					<-time.After(time.Second)
+					_, err = io.WriteString(mine, "x")
+				}
+				if took := time.Since(began); err == nil || took > c.limit {
+					t.Errorf("it was listened to for %v, %v", took, err)
+				}
+				mine.Close()
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if err := rt.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
