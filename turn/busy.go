@@ -61,8 +61,10 @@ func (m *Machine) refusal(in *messages.Input) (after int64, err error) {
 	if s.Closed {
 		return 0, messages.Errorf(messages.ErrDenied, "the session is closed")
 	}
-	waiting, latest := len(s.Queue), m.lastEnd // which may have put what it left in line
-	for i := range s.Queue {                   // one that supersedes came late and stands in front
+	// Whoever stands in line is there by an input, by a run that left it, or by a window
+	// that gathers no more.
+	waiting, latest := len(s.Queue), max(m.lastEnd, m.lastShut)
+	for i := range s.Queue { // one that supersedes came late and stands in front
 		latest = max(latest, s.Queue[i].Seq)
 	}
 	if s.Window != nil {

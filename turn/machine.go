@@ -37,8 +37,9 @@ type Machine struct {
 
 	// Dropped counts late answers.
 	dropped int64
-	// lastEnd is the position of the last run.end written here.
-	lastEnd int64
+	// lastEnd is the position of the last run.end written here, lastShut that of the last
+	// record which closed a window.
+	lastEnd, lastShut int64
 
 	now time.Time // of the current Step
 	*step
@@ -286,8 +287,12 @@ func (m *Machine) append(record messages.Record, hold time.Duration, blobs ...me
 		persist Persist
 	}{record: record}
 	r := &own.record
+	open := m.state.Window != nil
 	if err := m.state.Apply(r); err != nil && m.err == nil {
 		m.err = err
+	}
+	if open && m.state.Window == nil {
+		m.lastShut = r.Seq
 	}
 	if _, ok := r.Body.(*messages.RunEnd); ok {
 		m.lastEnd = r.Seq

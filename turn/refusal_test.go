@@ -100,3 +100,37 @@ func TestLeftoversWaitForTheirRun(t *testing.T) {
 		t.Errorf("the key names run %d after record %d, it does since %d", again.Run, again.After, end)
 	}
 }
+
+// A window that another input closed takes no more: a debounced input is refused then, and
+// the refusal rests on the input that closed it, also when that one joined a run.
+func TestRefusalWaitsForTheWindow(t *testing.T) {
+	r := newRig(t, Rules{Judge: textJudge{}}, 1)
+	submit := func(p messages.Policy) (last *Answer) {
+		t.Helper()
+		effects, _, err := r.step(&Submit{Input: messages.Input{Policy: p, Text: "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range effects {
+			if a, ok := e.(*Answer); ok {
+				own := *a
+				last = &own
+			}
+		}
+		return last
+	}
+	if _, _, err := r.step(&Open{}); err != nil {
+		t.Fatal(err)
+	}
+	for range messages.QueueLimit {
+		submit(messages.Enqueue)
+	}
+	submit(messages.Debounce)
+	if more := submit(messages.Debounce); more.Err != nil {
+		t.Fatal(more.Err)
+	}
+	by := submit(messages.Merge)
+	if full := submit(messages.Debounce); messages.CodeOf(full.Err) != messages.ErrBusy || full.After != by.Seq {
+		t.Errorf("%v after record %d, the window closed with %d", full.Err, full.After, by.Seq)
+	}
+}
