@@ -39,7 +39,8 @@ func newDesk(t *testing.T, wait string) *desk {
 		"desk.yaml": "name: desk\ndialect: kitsu\nmodel: {script: desk.jsonl}\napproval: {tools: {search: confirm}, wait: " + wait + "}\n",
 		"desk.jsonl": `{"chunks":[{"text":"Shall I look?\n<action:search query=\"trains\">\n"}]}` + "\n" +
 			`{"chunks":[{"text":"There are\n"},{"at_ms":60000,"text":"trains."}]}` + "\n" +
-			`{"chunks":[{"text":"There are trains."}]}` + "\n",
+			`{"chunks":[{"text":"There are trains."}]}` + "\n" +
+			`{"match":{"contains":"goodbye"},"chunks":[{"text":"Goodbye."}]}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(agent, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -211,12 +212,17 @@ func TestAnswersAfterKills(t *testing.T) {
 	d.settled(t, other, 0, messages.Done, messages.GateConfirm, messages.GateDeny)
 }
 
-// The question expires while nobody runs. The answer is late, whoever asks first.
+// The question expires while nobody runs. The answer is late, and wakes nobody; who comes
+// with a message finds that the call has failed.
 func TestAnswerAfterExpiry(t *testing.T) {
 	d := newDesk(t, "1s")
 	s, q := d.wait(t)
 	<-time.After(time.Until(q.Expires))
 	d.refused(t, stile.ApprovalLate, s, q.ID)
 	d.refused(t, stile.ApprovalLate, s, q.ID, "--digest", q.ArgsDigest.String())
+	d.settled(t, s, 0, "", messages.GateConfirm)
+	if status, out, errs := d.do(t, "run", d.manifest, "goodbye", "--session", s); status != 0 {
+		t.Errorf("the session does not go on: status %d\n%s%s", status, out, errs)
+	}
 	d.settled(t, s, 0, messages.Done, messages.GateConfirm, messages.GateExpired)
 }
