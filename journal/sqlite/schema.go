@@ -105,15 +105,20 @@ func migrate(dsn string) error {
 			return journal.Fail(journal.ReasonFormat, nil, "the file has format %d; this version knows %d", have, want)
 		case have == want:
 			return nil
+		case try > tries: // in a damaged table goose finds nothing to do
+			return journal.Fail(journal.ReasonFormat, nil, "the file's table of versions is damaged: it says %d after migrations to %d", have, want)
 		}
 		if err := begun(db); err != nil {
 			return err
 		}
-		if err = up(db, dir); err != nil && (try == 3 || diskFailed(err)) {
+		if err = up(db, dir); err != nil && (try == tries || diskFailed(err)) {
 			return err
 		}
 	}
 }
+
+// tries is how often a migration that failed is tried again.
+const tries = 3
 
 // known tells whether this version can read the file, and changes nothing.
 func known(dsn string) error {

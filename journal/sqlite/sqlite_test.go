@@ -204,7 +204,7 @@ func TestOpenRefusesTheFuture(t *testing.T) {
 func TestOpenRefusesDamagedVersions(t *testing.T) {
 	for _, damage := range []string{
 		"DROP TABLE goose_db_version", "DELETE FROM goose_db_version", "DELETE FROM goose_db_version WHERE version_id <> 1",
-		"UPDATE goose_db_version SET version_id = version_id - 1",
+		"UPDATE goose_db_version SET version_id = version_id - 1", "UPDATE goose_db_version SET is_applied = 0 WHERE version_id > 1",
 	} {
 		path := filepath.Join(t.TempDir(), "x.db")
 		s := open(t, Options{Path: path})
