@@ -72,41 +72,34 @@ func ScanHeard(ctx context.Context, s Store, q HeardQuery) ([]Heard, error) {
 		return nil, err
 	}
 	var first []Heard
-	page := Query{Prefix: q.Owner, Retired: true}
-	for {
-		heads, err := s.Sessions(ctx, page)
+	for head, err := range sessionsOf(ctx, s, q.Owner) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range heads {
-			for rec, err := range s.Read(ctx, heads[i].Inc, 0, 0) {
-				if err != nil {
-					return nil, err
-				}
-				if rec.Raw == nil || rec.Body.Kind() != messages.KindInput {
-					continue
-				}
-				h := Heard{SID: heads[i].SID, Place: Place{TS: rec.TS, Inc: heads[i].Inc, Seq: rec.Seq}}
-				if h.Compare(q.After) <= 0 {
-					continue
-				}
-				body, err := DecodeBody(messages.KindInput, rec.Raw)
-				if err != nil {
-					return nil, err
-				}
-				if _, _, ok := Said(body); !ok {
-					continue
-				}
-				at, _ := slices.BinarySearchFunc(first, h, func(a, b Heard) int { return a.Compare(b.Place) })
-				if at < q.Limit {
-					first = slices.Insert(first, at, h)
-					first = first[:min(len(first), q.Limit)]
-				}
+		for rec, err := range s.Read(ctx, head.Inc, 0, 0) {
+			if err != nil {
+				return nil, err
+			}
+			if rec.Raw == nil || rec.Body.Kind() != messages.KindInput {
+				continue
+			}
+			h := Heard{SID: head.SID, Place: Place{TS: rec.TS, Inc: head.Inc, Seq: rec.Seq}}
+			if h.Compare(q.After) <= 0 {
+				continue
+			}
+			body, err := DecodeBody(messages.KindInput, rec.Raw)
+			if err != nil {
+				return nil, err
+			}
+			if _, _, ok := Said(body); !ok {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(first, h, func(a, b Heard) int { return a.Compare(b.Place) })
+			if at < q.Limit {
+				first = slices.Insert(first, at, h)
+				first = first[:min(len(first), q.Limit)]
 			}
 		}
-		if len(heads) < page.Page() {
-			return first, nil
-		}
-		page.AfterSID, page.AfterInc = heads[len(heads)-1].SID, heads[len(heads)-1].Inc
 	}
+	return first, nil
 }

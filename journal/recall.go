@@ -3,6 +3,7 @@ package journal
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -142,24 +143,38 @@ func Scan(ctx context.Context, s Store, q RecallQuery) ([]Recollection, error) {
 		return nil, err
 	}
 	var best []Recollection
-	page := Query{Prefix: q.Owner, Retired: true}
-	for {
-		heads, err := s.Sessions(ctx, page)
+	for head, err := range sessionsOf(ctx, s, q.Owner) {
+		if err == nil && head.Inc != q.Except {
+			best, err = scan(ctx, s, head, &q, best)
+		}
 		if err != nil {
 			return nil, err
 		}
-		for i := range heads {
-			if heads[i].Inc == q.Except {
-				continue
+	}
+	return best, nil
+}
+
+// sessionsOf walks all sessions of an owner, also those that are no more, a page at a
+// time. An error is the last it gives.
+func sessionsOf(ctx context.Context, s Store, owner string) iter.Seq2[*Head, error] {
+	return func(yield func(*Head, error) bool) {
+		page := Query{Prefix: owner, Retired: true}
+		for {
+			heads, err := s.Sessions(ctx, page)
+			if err != nil {
+				yield(nil, err)
+				return
 			}
-			if best, err = scan(ctx, s, &heads[i], &q, best); err != nil {
-				return nil, err
+			for i := range heads {
+				if !yield(&heads[i], nil) {
+					return
+				}
 			}
+			if len(heads) < page.Page() {
+				return
+			}
+			page.AfterSID, page.AfterInc = heads[len(heads)-1].SID, heads[len(heads)-1].Inc
 		}
-		if len(heads) < page.Page() {
-			return best, nil
-		}
-		page.AfterSID, page.AfterInc = heads[len(heads)-1].SID, heads[len(heads)-1].Inc
 	}
 }
 
