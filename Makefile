@@ -94,7 +94,7 @@ mutants:
 	$(GO) run ./docs/internal/mutate $(MUTANTFLAGS)
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn ./feeds ./tools
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn ./feeds ./tools ./tools/workspace
 
 fuzz:
 	@set -e; for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' ':!examples/dialect' | xargs -n1 dirname | sort -u); do \

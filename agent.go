@@ -30,6 +30,7 @@ import (
 	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/workspace"
 	"github.com/seed14be6753/stile/turn"
 )
 
@@ -405,14 +406,14 @@ func imports(m *manifest.Manifest, group string) bool {
 
 // openFiles opens the folder that file tools see. A replay declares them and calls
 // none.
-func (a *Agent) openFiles() (*tools.Files, error) {
+func (a *Agent) openFiles() (*workspace.Files, error) {
 	if a.replayed {
-		return tools.NewFiles(os.TempDir())
+		return workspace.NewFiles(os.TempDir())
 	}
 	if a.Dir == "" {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "import.tools", Detail: "file tools need Agent.Dir, the folder they may see"}
 	}
-	return tools.NewFiles(a.Dir)
+	return workspace.NewFiles(a.Dir)
 }
 
 // routes resolves the manifest's providers: its own, then the fallbacks.

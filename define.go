@@ -21,6 +21,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/web"
 	"github.com/seed14be6753/stile/turn"
 )
 
@@ -306,7 +307,7 @@ func (rt *Runtime) relic(a *Agent, d *manifest.Relic, at string) (*tools.Executo
 // service makes the target of a relic behind HTTP. Its key is read when it is needed
 // and kept nowhere.
 func service(d *manifest.Relic, at string) (*tools.Executor, error) {
-	s := tools.Service{
+	s := web.Service{
 		Name: d.Name, Summary: d.Summary, Base: d.Connection.BaseURL, Hosts: d.Connection.Hosts, Private: d.Connection.Private,
 		Header: d.Connection.Header, MaxBytes: d.Connection.MaxBytes, Timeout: d.Timeout,
 	}
@@ -323,11 +324,11 @@ func service(d *manifest.Relic, at string) (*tools.Executor, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Endpoints = append(s.Endpoints, tools.Endpoint{
+		s.Endpoints = append(s.Endpoints, web.Endpoint{
 			Name: e.Name, Summary: e.Summary, Method: e.Method, Path: e.Path, Class: messages.Class(e.Class), Params: ps,
 		})
 	}
-	x, err := tools.HTTP(s)
+	x, err := web.Relic(s)
 	return x, under(at, err)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/workspace"
 )
 
 // The security section of a prompt (cogency.md §14). It makes attempts fewer, and nothing
@@ -43,7 +44,7 @@ func security(m *manifest.Manifest, feeds int) string {
 		return data
 	}
 	place := stayInside
-	if tools.Access(m.Workspace.Access) == tools.AccessSystem {
+	if workspace.Access(m.Workspace.Access) == workspace.AccessSystem {
 		place = stayNear
 	}
 	lines := []string{place, leaveAlone}

@@ -45,7 +45,7 @@ import (
 	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/telemetry"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
 	"github.com/seed14be6753/stile/tools/mcp"
 )
 
@@ -96,7 +96,7 @@ type Config struct {
 	Boot   Boot
 	// Sandbox replaces what the kernel is found to be able to confine commands with, for
 	// tests; nil asks it.
-	Sandbox func() tools.Sandbox
+	Sandbox func() confine.Sandbox
 	// Feeds says how context feeds are kept.
 	Feeds Feeds
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
@@ -248,7 +248,7 @@ func (c Config) withClock() Config {
 		c.Now = time.Now
 	}
 	if c.Sandbox == nil {
-		c.Sandbox = tools.ProbeSandbox
+		c.Sandbox = confine.Probe
 	}
 	return c
 }

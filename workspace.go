@@ -12,6 +12,8 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/web"
+	"github.com/seed14be6753/stile/tools/workspace"
 )
 
 // The tools of cogency.md §15 that work on files and run programs, as a manifest sets
@@ -42,14 +44,14 @@ func (rt *Runtime) workTools(a *Agent, m *manifest.Manifest) ([]tools.Tool, erro
 		return all, nil
 	}
 	if a.replayed {
-		return append(all, tools.DeclareShell(m.Shell.Timeout)), nil
+		return append(all, workspace.DeclareShell(m.Shell.Timeout)), nil
 	}
 	s := m.Shell
 	c := &shellCaches{dir: filepath.Join(rt.cfg.Dir, "caches", "agent-"+m.Name), temporary: rt.cfg.InMemory}
 	if err := rt.keep(c); err != nil {
 		return nil, err
 	}
-	shell, err := tools.NewShell(tools.Shell{
+	shell, err := workspace.NewShell(workspace.Shell{
 		Workspace: w, Sandbox: rt.cfg.Sandbox(), Unconfined: s.Isolation == "none", Network: s.Network,
 		Path: a.beside(s.Path), Read: a.beside(s.Read), Write: a.beside(s.Write), Env: s.Environment,
 		Caches: s.Caches, Cache: c.folder, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files,
@@ -60,7 +62,7 @@ func (rt *Runtime) workTools(a *Agent, m *manifest.Manifest) ([]tools.Tool, erro
 // webTools gives the tools of the network that the agent imports.
 func (a *Agent) webTools(m *manifest.Manifest) (all []tools.Tool, err error) {
 	if importsAny(m, "scrape") {
-		all = append(all, tools.Scrape())
+		all = append(all, web.Scrape())
 	}
 	if !importsAny(m, "search") {
 		return all, nil
@@ -69,7 +71,7 @@ func (a *Agent) webTools(m *manifest.Manifest) (all []tools.Tool, err error) {
 	switch {
 	case a.replayed || backend != nil:
 	case m.Search.BaseURL != "":
-		backend, err = tools.NewSearXNG(m.Search.BaseURL)
+		backend, err = web.NewSearXNG(m.Search.BaseURL)
 	case m.Search.Documents != "":
 		backend, err = a.documents(m.Search.Documents)
 	default:
@@ -78,21 +80,21 @@ func (a *Agent) webTools(m *manifest.Manifest) (all []tools.Tool, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(all, tools.Search(backend)), nil
+	return append(all, web.Search(backend)), nil
 }
 
 // documents reads what is searched without a network.
-func (a *Agent) documents(dir string) (*tools.Index, error) {
+func (a *Agent) documents(dir string) (*web.Index, error) {
 	root, err := os.OpenRoot(a.beside([]string{dir})[0])
 	if err != nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "search.documents", Detail: "the folder cannot be opened", Cause: unwrapPath(err)}
 	}
 	defer root.Close()
-	docs, err := tools.ReadDocuments(root.FS())
+	docs, err := web.ReadDocuments(root.FS())
 	if err != nil {
 		return nil, err
 	}
-	return tools.NewIndex(docs)
+	return web.NewIndex(docs)
 }
 
 // beside makes paths of a manifest absolute: they are relative to its folder.
@@ -151,15 +153,15 @@ const sandboxDir = "sandbox"
 
 // workspace opens the folder that the tools of cogency.md §15 work in. A replay declares
 // them and calls none.
-func (a *Agent) workspace(m *manifest.Manifest) (*tools.Workspace, error) {
+func (a *Agent) workspace(m *manifest.Manifest) (*workspace.Workspace, error) {
 	if a.replayed {
-		return tools.NewWorkspace(os.TempDir(), tools.AccessSandbox)
+		return workspace.Open(os.TempDir(), workspace.AccessSandbox)
 	}
-	access, dir := tools.Access(m.Workspace.Access), m.Workspace.Root
+	access, dir := workspace.Access(m.Workspace.Access), m.Workspace.Root
 	if a.Dir == "" && !filepath.IsAbs(dir) {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: "the tools that work on files need Agent.Dir, or a root that is a whole path"}
 	}
-	if dir == "" && (access == "" || access == tools.AccessSandbox) {
+	if dir == "" && (access == "" || access == workspace.AccessSandbox) {
 		dir = sandboxDir
 		if err := os.Mkdir(filepath.Join(a.Dir, dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: "the folder " + sandboxDir + " cannot be made", Cause: unwrapPath(err)}
@@ -168,5 +170,5 @@ func (a *Agent) workspace(m *manifest.Manifest) (*tools.Workspace, error) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(a.Dir, dir)
 	}
-	return tools.NewWorkspace(dir, access)
+	return workspace.Open(dir, access)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // BenchmarkBatch_Cogency_3ShellCalls_400ms is a run of two turns: one batch of calls that
@@ -46,9 +46,9 @@ func BenchmarkBatch_Cogency_3ShellCalls_400ms(b *testing.B) {
 			m := manifest.Default("cogency")
 			m.Import.Tools = []string{"shell"}
 			m.Approval.Tools = map[string]messages.GateAnswer{"shell": messages.GateApprove}
-			if tools.ProbeSandbox().Err() != nil {
+			if confine.Probe().Err() != nil {
 				m.Shell.Isolation = "none"
-				b.Log("not confined: ", tools.ProbeSandbox().Err())
+				b.Log("not confined: ", confine.Probe().Err())
 			}
 			_, s := open(b, stile.Config{InMemory: true}, &stile.Agent{Manifest: m, Dir: b.TempDir(), Model: model}, "batch")
 			b.ReportAllocs()

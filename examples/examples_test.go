@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // manifests finds every manifest below this folder.
@@ -68,7 +68,7 @@ func TestManifestsLoad(t *testing.T) {
 			agent.Manifest.Workspace.Root = t.TempDir()
 			agent.Manifest.Shell.Path, agent.Manifest.Shell.Read = nil, nil
 		}
-		if agent.Manifest.Name == "coder" && tools.ProbeSandbox().Err() != nil {
+		if agent.Manifest.Name == "coder" && confine.Probe().Err() != nil {
 			agent.Manifest.Shell.Isolation = "none"
 		}
 		if _, err := rt.Open(t.Context(), fmt.Sprint("load-", i), agent); err != nil {

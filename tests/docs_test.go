@@ -27,6 +27,8 @@ import (
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/telemetry"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/web"
+	"github.com/seed14be6753/stile/tools/workspace"
 )
 
 // read gives a file of the repository; its path is relative to the root.
@@ -311,7 +313,7 @@ func TestDocsExitStatus(t *testing.T) {
 }
 
 func TestDocsTools(t *testing.T) {
-	dir, err := tools.NewFiles(t.TempDir())
+	dir, err := workspace.NewFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,12 +327,12 @@ func TestDocsTools(t *testing.T) {
 			t.Errorf("%s: documented as %q, described to models as %q", name, row[1], x.Description)
 		}
 	}
-	folder, err := tools.NewWorkspace(t.TempDir(), tools.AccessSandbox)
+	folder, err := workspace.Open(t.TempDir(), workspace.AccessSandbox)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	built := slices.Concat(dir.Tools(), folder.Tools(), []tools.Tool{tools.TimeNow(time.Now), tools.SessionOutput(nil), tools.DemoPanic(), tools.DeclareShell(0), tools.Scrape(), tools.Search(nil)})
+	built := slices.Concat(dir.Tools(), folder.Tools(), []tools.Tool{tools.TimeNow(time.Now), tools.SessionOutput(nil), tools.DemoPanic(), workspace.DeclareShell(0), web.Scrape(), web.Search(nil)})
 	for _, x := range built {
 		name := x.Name + x.Signature()
 		there = append(there, name)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // working is an agent with tools of cogency.md §15 over a folder with these files.
@@ -105,7 +106,7 @@ func commanding(t *testing.T, replies ...string) (*stile.Agent, *recorder) {
 		t.Fatal(err)
 	}
 	a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, "shell")
-	if tools.ProbeSandbox().Err() != nil {
+	if confine.Probe().Err() != nil {
 		a.Manifest.Shell.Isolation = "none"
 	}
 	return a, model
@@ -148,7 +149,7 @@ func TestShellWithoutSandbox(t *testing.T) {
 	a, _ := commanding(t, `<execute>[{"name":"shell","args":{"command":"./hello.sh"}}]</execute>`, "Done.")
 	a.Manifest.Shell.Isolation = ""
 	a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"shell": messages.GateApprove}
-	cfg := stile.Config{Sandbox: func() tools.Sandbox { return tools.Sandbox{Why: "this kernel does not have it"} }}
+	cfg := stile.Config{Sandbox: func() confine.Sandbox { return confine.Sandbox{Why: "this kernel does not have it"} }}
 	rt := start(t, cfg)
 	_, err := rt.Open(t.Context(), "stream", a)
 	for _, err := range []error{err, stile.Check(a, cfg)} {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,6 +14,8 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools/clip"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // Command describes a tool that is a program of its own (streaming.md §7.1). It gets the
@@ -44,7 +44,6 @@ const (
 	commandOutput    = 1 << 20
 	commandFileBytes = 64 << 20 // of one file that it writes
 	commandErrors    = 4 << 10  // of its standard error that are kept
-	commandGrace     = time.Second
 )
 
 // errOutput ends a command that writes too much.
@@ -63,11 +62,11 @@ func NewCommand(d Command) (Tool, error) {
 	}
 	program := d.Entrypoint[0]
 	if !d.Absent {
-		if !limitsKnown {
+		if !confine.Supported {
 			return bad("commands cannot be limited on this system")
 		}
 		var err error
-		if program, err = d.program(); err != nil {
+		if program, err = confine.Program(d.Dir, program); err != nil {
 			return bad(err.Error())
 		}
 	}
@@ -104,32 +103,6 @@ func NewCommand(d Command) (Tool, error) {
 		return d.run(ctx, c, program, args)
 	}
 	return t, nil
-}
-
-// program finds what is run.
-func (d *Command) program() (string, error) {
-	name := d.Entrypoint[0]
-	path := name
-	if !filepath.IsAbs(name) {
-		if d.Dir == "" || !filepath.IsLocal(name) {
-			return "", fmt.Errorf("%s is not in the agent's folder; name what is elsewhere by its whole path", quote(name))
-		}
-		root, err := os.OpenRoot(d.Dir)
-		if err != nil {
-			return "", errors.New("the agent's folder cannot be opened")
-		}
-		defer root.Close()
-		if _, err := root.Stat(name); err != nil { // also a link that leads out
-			return "", fmt.Errorf("%s is not in the agent's folder", quote(name))
-		}
-		if path, err = filepath.Abs(filepath.Join(d.Dir, name)); err != nil {
-			return "", errors.New("the agent's folder has no whole path")
-		}
-	}
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("%s is no executable file", quote(name))
-	}
-	return path, nil
 }
 
 func typeOf(t string) string {
@@ -182,12 +155,11 @@ func (d *Command) run(ctx context.Context, c *Call, program string, args []byte)
 	cmd := exec.CommandContext(ctx, program, d.Entrypoint[1:]...)
 	cmd.Dir = d.Dir
 	cmd.Env = []string{
-		"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "STILE_SESSION=" + c.SID, "STILE_KEY=" + c.Key,
+		"PATH=" + confine.Path, "LANG=C.UTF-8", "STILE_SESSION=" + c.SID, "STILE_KEY=" + c.Key,
 		fmt.Sprintf("STILE_ATTEMPT=%d", c.Attempt), fmt.Sprintf("STILE_EPOCH=%d", c.Epoch),
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(args), out, said
-	cmd.WaitDelay = commandGrace // for pipes that somebody outside the group holds
-	err := runLimited(cmd, &limits{memory: d.Memory, cpu: d.CPU, files: d.Files, fileBytes: commandFileBytes}, nil)
+	err := confine.Run(cmd, &confine.Limits{Memory: d.Memory, CPU: d.CPU, Files: d.Files, FileBytes: commandFileBytes}, nil)
 	switch {
 	case context.Cause(ctx) == errOutput:
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is over its limit of %d bytes", d.Output)
@@ -199,7 +171,7 @@ func (d *Command) run(ctx context.Context, c *Call, program string, args []byte)
 		if errors.As(err, &exit) {
 			text = exit.Error()
 		}
-		if more := excerpt(string(said.b)); more != "" {
+		if more := clip.Excerpt(string(said.b)); more != "" {
 			text += ": " + more
 		}
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", text)
@@ -212,12 +184,6 @@ func (d *Command) run(ctx context.Context, c *Call, program string, args []byte)
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is no JSON: %s", err)
 	}
 	return v, nil
-}
-
-// limits are what the kernel holds each process of a command to.
-type limits struct {
-	memory, files, fileBytes int64 // address space in bytes, open files, bytes of one file
-	cpu                      time.Duration
 }
 
 // bounded keeps the beginning of what is written to it. It belongs to one goroutine,

@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -153,7 +154,7 @@ func TestDefineCalls(t *testing.T) {
 		for _, name := range []string{"shop.order", "shop.quote"} {
 			out, res := run(t, p, "emit tool."+name+c.args, neuroscript.Env{})
 			if res.Err != nil {
-				out = "code " + itoa(res.Err.Code) + ": " + res.Err.Message
+				out = "code " + strconv.Itoa(res.Err.Code) + ": " + res.Err.Message
 			}
 			if !strings.HasPrefix(out, c.want) {
 				t.Errorf("%s%s\n got %s\nwant %s", name, c.args, out, c.want)

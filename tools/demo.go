@@ -17,7 +17,7 @@ func DemoPanic() Tool {
 		Description: "Panics with the message, to show what the host makes of it.",
 		Params:      []neuroscript.Param{req("message", "string")},
 		Run: func(_ context.Context, c *Call) (neuroscript.Value, error) {
-			message, err := stringArg(c, 0, "message")
+			message, err := c.RequireText(0, "message")
 			if err != nil {
 				return neuroscript.Value{}, err
 			}

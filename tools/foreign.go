@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Foreign describes a tool that is done elsewhere, by a JSON schema of its arguments.
@@ -64,7 +65,7 @@ func NewForeign(d Foreign) (Tool, error) {
 	}
 	schema, err := compileSchema(d.Schema)
 	if err != nil {
-		return bad("the schema of its arguments cannot be used: %s", excerpt(err.Error()))
+		return bad("the schema of its arguments cannot be used: %s", clip.Excerpt(err.Error()))
 	}
 	params, err := paramsOf(d.Schema)
 	if err != nil {
@@ -242,7 +243,7 @@ func violations(schema *jsonschema.Schema, args string) error {
 	case err == nil:
 		return nil
 	case !errors.As(err, &invalid):
-		return neuroscript.Errorf(neuroscript.CodeArgument, "%s", excerpt(err.Error()))
+		return neuroscript.Errorf(neuroscript.CodeArgument, "%s", clip.Excerpt(err.Error()))
 	}
 	var all []string
 	for _, e := range invalid.BasicOutput().Errors {

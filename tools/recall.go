@@ -30,7 +30,7 @@ type Memory struct {
 // the user whose session sid is, in all sessions but that one, the best first; it is
 // given the words as they were written. now is the clock.
 func Recall(search func(ctx context.Context, sid, query string, limit int) ([]Memory, error), now func() time.Time) Tool {
-	return cogency(RecallName, "Searches what you and this user said in earlier sessions. Any of the words may match, also inside longer ones.", messages.ReadOnly,
+	return Reporting(RecallName, "Searches what you and this user said in earlier sessions. Any of the words may match, also inside longer ones.", messages.ReadOnly,
 		Parameters{{Name: "query", Type: "string", Description: "Words to look for, at most 200 characters.", Required: true}},
 		func(ctx context.Context, c *Call) (outcome, content string, err error) {
 			query, _ := c.Args[0].AsString()
@@ -41,7 +41,7 @@ func Recall(search func(ctx context.Context, sid, query string, limit int) ([]Me
 				return "", "", neuroscript.Errorf(neuroscript.CodeArgument, "argument query: %d characters; at most %d", n, maxRecallQuery)
 			}
 			if key, err := messages.ParseSID(c.SID); err != nil || key.User == "" {
-				return "", "", fail("there is no user whose sessions could be searched")
+				return "", "", Failed("there is no user whose sessions could be searched")
 			}
 			hits, err := search(ctx, c.SID, query, recallHits)
 			if err != nil {

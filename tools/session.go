@@ -27,7 +27,7 @@ func SessionOutput(grants Grants) Tool {
 }
 
 func sessionOutput(ctx context.Context, c *Call, grants Grants) (neuroscript.Value, error) {
-	sid, err := stringArg(c, 0, "sid")
+	sid, err := c.RequireText(0, "sid")
 	if err != nil {
 		return neuroscript.Value{}, err
 	}
@@ -64,22 +64,4 @@ func sessionOutput(ctx context.Context, c *Call, grants Grants) (neuroscript.Val
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "there is no session %s", to.SID())
 	}
 	return neuroscript.String(strings.ToValidUTF8(out, "\uFFFD")), nil
-}
-
-// stringArg reads a string argument of an action. Calls that come from a program
-// were coerced; others were not.
-func stringArg(c *Call, i int, name string) (string, error) {
-	v := optionalArg(c, i)
-	s, ok := v.AsString()
-	if !ok {
-		return "", neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: want a string, not a %s", name, v.Kind())
-	}
-	return s, nil
-}
-
-func optionalArg(c *Call, i int) neuroscript.Value {
-	if i < len(c.Args) {
-		return c.Args[i]
-	}
-	return neuroscript.Value{}
 }

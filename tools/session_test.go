@@ -1,4 +1,4 @@
-package tools
+package tools_test
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/toolstest"
+	"github.com/seed14be6753/stile/tools/workspace"
 )
 
 // outputs is a Reader over a map from SID to OUTPUT.
@@ -27,7 +30,7 @@ func TestSessionOutput(t *testing.T) {
 	store := outputs{"acme:ann:me": "mine", "acme:ann:two": "two", "acme:bob:x": "bobs", "beta:eve:z": "foreign", "beta:eve:y": "foreign too", "acme:ann:bad": "a\xffb"}
 	const me = "acme:ann:me"
 	for name, c := range map[string]struct {
-		grants  Grants
+		grants  tools.Grants
 		sid     string
 		want    string
 		allowed bool
@@ -36,29 +39,29 @@ func TestSessionOutput(t *testing.T) {
 		"own":                 {nil, me, `["mine"]`, true, me},
 		"own by id":           {nil, "me", `["mine"]`, true, me},
 		"same user, no grant": {nil, "two", "code 1003", false, "acme:ann:two"},
-		"same user, granted":  {Grants{{"acme:ann:two", "read"}}, "two", `["two"]`, true, "acme:ann:two"},
-		"same user, star":     {Grants{{"acme:ann:*", "read"}}, "acme:ann:two", `["two"]`, true, "acme:ann:two"},
-		"other user":          {Grants{{"acme:ann:*", "read"}}, "acme:bob:x", "code 1003", false, "acme:bob:x"},
-		"other user, star":    {Grants{{"acme:bob:*", "read"}}, "acme:bob:x", `["bobs"]`, true, "acme:bob:x"},
-		"other tenant":        {Grants{{"acme:ann:*", "read"}, {"acme:eve:*", "read"}}, "beta:eve:z", "code 1003", false, "beta:eve:z"},
-		"other tenant, named": {Grants{{"beta:eve:z", "read"}}, "beta:eve:z", `["foreign"]`, true, "beta:eve:z"},
-		"its neighbour":       {Grants{{"beta:eve:z", "read"}}, "beta:eve:y", "code 1003", false, "beta:eve:y"},
-		"other access":        {Grants{{"acme:bob:x", "write"}}, "acme:bob:x", "code 1003", false, "acme:bob:x"},
-		"bad grant":           {Grants{{"acme:*:*", "read"}, {"*", "read"}, {"", "read"}}, "acme:bob:x", "code 1003", false, "acme:bob:x"},
+		"same user, granted":  {tools.Grants{{"acme:ann:two", "read"}}, "two", `["two"]`, true, "acme:ann:two"},
+		"same user, star":     {tools.Grants{{"acme:ann:*", "read"}}, "acme:ann:two", `["two"]`, true, "acme:ann:two"},
+		"other user":          {tools.Grants{{"acme:ann:*", "read"}}, "acme:bob:x", "code 1003", false, "acme:bob:x"},
+		"other user, star":    {tools.Grants{{"acme:bob:*", "read"}}, "acme:bob:x", `["bobs"]`, true, "acme:bob:x"},
+		"other tenant":        {tools.Grants{{"acme:ann:*", "read"}, {"acme:eve:*", "read"}}, "beta:eve:z", "code 1003", false, "beta:eve:z"},
+		"other tenant, named": {tools.Grants{{"beta:eve:z", "read"}}, "beta:eve:z", `["foreign"]`, true, "beta:eve:z"},
+		"its neighbour":       {tools.Grants{{"beta:eve:z", "read"}}, "beta:eve:y", "code 1003", false, "beta:eve:y"},
+		"other access":        {tools.Grants{{"acme:bob:x", "write"}}, "acme:bob:x", "code 1003", false, "acme:bob:x"},
+		"bad grant":           {tools.Grants{{"acme:*:*", "read"}, {"*", "read"}, {"", "read"}}, "acme:bob:x", "code 1003", false, "acme:bob:x"},
 		"denied, missing":     {nil, "acme:bob:none", "code 1003", false, "acme:bob:none"},
-		"granted, missing":    {Grants{{"acme:bob:*", "read"}}, "acme:bob:none", "code 21", true, "acme:bob:none"},
-		"store fails":         {Grants{{"acme:bob:*", "read"}}, "acme:bob:broken", "code 21", true, "acme:bob:broken"},
-		"not UTF-8":           {Grants{{"acme:ann:*", "read"}}, "bad", "[\"a\uFFFDb\"]", true, "acme:ann:bad"},
+		"granted, missing":    {tools.Grants{{"acme:bob:*", "read"}}, "acme:bob:none", "code 21", true, "acme:bob:none"},
+		"store fails":         {tools.Grants{{"acme:bob:*", "read"}}, "acme:bob:broken", "code 21", true, "acme:bob:broken"},
+		"not UTF-8":           {tools.Grants{{"acme:ann:*", "read"}}, "bad", "[\"a\uFFFDb\"]", true, "acme:ann:bad"},
 		"no sid":              {nil, "a:b", "code 4", false, ""},
-		"star as sid":         {Grants{{"acme:bob:*", "read"}}, "acme:bob:*", "code 4", false, ""},
+		"star as sid":         {tools.Grants{{"acme:bob:*", "read"}}, "acme:bob:*", "code 4", false, ""},
 		"empty":               {nil, "", "code 4", false, ""},
 	} {
 		var audits []messages.Audit
-		call := &Call{
+		call := &tools.Call{
 			SID: me, Args: []neuroscript.Value{neuroscript.String(c.sid)}, Session: store,
 			Audit: func(a messages.Audit) { audits = append(audits, a) },
 		}
-		got := perform(t, []Tool{SessionOutput(c.grants)}, "session.output", call)
+		got := toolstest.Perform(t, []tools.Tool{tools.SessionOutput(c.grants)}, "session.output", call)
 		if !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
@@ -74,22 +77,22 @@ func TestSessionOutput(t *testing.T) {
 }
 
 func TestSessionOutputNeedsItsHost(t *testing.T) {
-	tools := []Tool{SessionOutput(nil)}
+	all := []tools.Tool{tools.SessionOutput(nil)}
 	args := []neuroscript.Value{neuroscript.String("me")}
-	if got := perform(t, tools, "session.output", &Call{SID: "a:b:me", Args: args, Session: outputs{"a:b:me": "x"}}); !strings.HasPrefix(got, "code 1003") {
+	if got := toolstest.Perform(t, all, "session.output", &tools.Call{SID: "a:b:me", Args: args, Session: outputs{"a:b:me": "x"}}); !strings.HasPrefix(got, "code 1003") {
 		t.Errorf("without an audit: %s", got)
 	}
 	audit := func(messages.Audit) {}
-	if got := perform(t, tools, "session.output", &Call{SID: "a:b:me", Args: args, Audit: audit}); !strings.HasPrefix(got, "code 21") {
+	if got := toolstest.Perform(t, all, "session.output", &tools.Call{SID: "a:b:me", Args: args, Audit: audit}); !strings.HasPrefix(got, "code 21") {
 		t.Errorf("without a reader: %s", got)
 	}
-	if got := perform(t, tools, "session.output", &Call{SID: "a:b:me", Audit: audit}); !strings.HasPrefix(got, "code 4") {
+	if got := toolstest.Perform(t, all, "session.output", &tools.Call{SID: "a:b:me", Audit: audit}); !strings.HasPrefix(got, "code 4") {
 		t.Errorf("without an argument: %s", got)
 	}
-	grants := Grants{{"a:b:two", "read"}}
-	tools = []Tool{SessionOutput(grants)}
+	grants := tools.Grants{{"a:b:two", "read"}}
+	all = []tools.Tool{tools.SessionOutput(grants)}
 	grants[0].Session = "a:b:*"
-	if got := perform(t, tools, "session.output", &Call{SID: "a:b:me", Args: []neuroscript.Value{neuroscript.String("three")}, Audit: audit}); !strings.HasPrefix(got, "code 1003") {
+	if got := toolstest.Perform(t, all, "session.output", &tools.Call{SID: "a:b:me", Args: []neuroscript.Value{neuroscript.String("three")}, Audit: audit}); !strings.HasPrefix(got, "code 1003") {
 		t.Errorf("grants changed afterwards count: %s", got)
 	}
 }
@@ -98,13 +101,13 @@ func TestGrantsValidate(t *testing.T) {
 	for session, ok := range map[string]bool{
 		"a:b:c": true, "a:b:*": true, "c": true, "": false, "*": false, "a:*": false, "a:*:*": false, "*:b:c": false, "a:b:c*": false, "a:b:c:d": false, "a:b:": false, "a b:c:d": false,
 	} {
-		err := Grants{{"x:y:z", AccessRead}, {session, AccessRead}}.Validate()
+		err := tools.Grants{{"x:y:z", tools.AccessRead}, {session, tools.AccessRead}}.Validate()
 		var e *messages.Error
 		if ok != (err == nil) || !ok && (!errors.As(err, &e) || e.Field != "grants[1].session") {
 			t.Errorf("%q: got %v", session, err)
 		}
 	}
-	err := Grants{{"a:b:c", "write"}}.Validate()
+	err := tools.Grants{{"a:b:c", "write"}}.Validate()
 	var e *messages.Error
 	if !errors.As(err, &e) || e.Field != "grants[0].access" || e.Code != messages.ErrConfig {
 		t.Errorf("got %v", err)
@@ -113,7 +116,7 @@ func TestGrantsValidate(t *testing.T) {
 
 func TestTimeNow(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("x", 3600))
-	if got := perform(t, []Tool{TimeNow(func() time.Time { return at })}, "time.now", &Call{}); got != `["2026-02-03T03:05:06.000000007Z"]` {
+	if got := toolstest.Perform(t, []tools.Tool{tools.TimeNow(func() time.Time { return at })}, "time.now", &tools.Call{}); got != `["2026-02-03T03:05:06.000000007Z"]` {
 		t.Errorf("got %s", got)
 	}
 }
@@ -124,13 +127,17 @@ func TestDemoPanic(t *testing.T) {
 			t.Errorf("got %v", r)
 		}
 	}()
-	perform(t, []Tool{DemoPanic()}, "demo.panic", &Call{Args: []neuroscript.Value{neuroscript.String("boom")}})
+	toolstest.Perform(t, []tools.Tool{tools.DemoPanic()}, "demo.panic", &tools.Call{Args: []neuroscript.Value{neuroscript.String("boom")}})
 	t.Error("no panic")
 }
 
 func TestBuiltinsRegister(t *testing.T) {
-	f := openFiles(t, t.TempDir())
-	r, err := New(slices.Concat(Standard(), f.Tools(), []Tool{SessionOutput(nil), TimeNow(time.Now), DemoPanic()})...)
+	f, err := workspace.NewFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := tools.New(slices.Concat(tools.Standard(), f.Tools(), []tools.Tool{tools.SessionOutput(nil), tools.TimeNow(time.Now), tools.DemoPanic()})...)
 	if err != nil {
 		t.Fatal(err)
 	}

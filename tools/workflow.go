@@ -214,11 +214,11 @@ func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args stri
 			end.out, end.text = plan.Outcome{State: plan.OK, Value: value}, ""
 			return end
 		}
-		end.text = clip(err.Error())
+		end.text = shortened(err.Error())
 		reason := ""
 		var said *Refused
 		if errors.As(err, &said) {
-			reason, end.text = said.Reason, clip(said.Text)
+			reason, end.text = said.Reason, shortened(said.Text)
 		}
 		next := policy.After(plan.Attempt{N: n, Failure: failure, Reason: reason, Class: class, Now: time.Now(), Until: until})
 		if !next.Retry {
@@ -345,8 +345,8 @@ func (g *Graph) outcome(p *plan.Plan, why map[string]string) (string, error) {
 	return out, nil
 }
 
-// clip bounds the text of one step's failure.
-func clip(s string) string {
+// shortened bounds the text of one step's failure.
+func shortened(s string) string {
 	const most = 512
 	if len(s) <= most {
 		return s

@@ -18,7 +18,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // finding is what doctor says of one thing.
@@ -365,7 +365,7 @@ func (a *app) answers(ctx context.Context, scheme, addr string) bool {
 }
 
 func (a *app) lookSandbox(context.Context, *settings) []finding {
-	box := tools.ProbeSandbox()
+	box := confine.Probe()
 	if err := box.Err(); err != nil {
 		return found("sandbox", isWarn, "commands cannot be confined, agents with the tool shell are refused: %v", err)
 	}

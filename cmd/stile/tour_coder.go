@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // prepareCoder copies the example coder into the data directory and makes its module
@@ -40,7 +40,7 @@ func prepareCoder(ctx context.Context, g *guide, from, session string) (agent *s
 	}
 	agent.Manifest.Shell.Path = []string{filepath.Join(goroot, "bin")}
 	agent.Manifest.Shell.Read = []string{goroot}
-	box := tools.ProbeSandbox()
+	box := confine.Probe()
 	note = "Its programs are confined: " + box.Layers() + "."
 	if err := box.Err(); err != nil {
 		agent.Manifest.Shell.Isolation = "none"

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // The tour runs, twice in one directory, and every session ends as it must, in
@@ -67,8 +67,8 @@ func TestTour(t *testing.T) {
 			t.Error("something of the machine is shown")
 		}
 		must(t, "replay", prefix+"companion", "--dir", data)
-		said := "Its programs are confined: " + tools.ProbeSandbox().Layers()
-		if tools.ProbeSandbox().Err() != nil {
+		said := "Its programs are confined: " + confine.Probe().Layers()
+		if confine.Probe().Err() != nil {
 			said = "This host cannot confine its programs, so it says isolation: none."
 		}
 		// What the coder did: the test failed, the source was changed, the test passes.

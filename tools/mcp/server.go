@@ -15,7 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // Config says what a server is and how it is reached: Command or URL.
@@ -25,8 +25,8 @@ type Config struct {
 	// Command is a program and its arguments, which speaks on its standard streams.
 	Command []string
 	Dir     string            // its working directory
-	Env     map[string]string // beside the minimal environment of tools.Server
-	Memory  int64             // 0 for the defaults of tools.Server, as of CPU and Files
+	Env     map[string]string // beside the minimal environment of confine.Server
+	Memory  int64             // 0 for the defaults of confine.Server, as of CPU and Files
 	CPU     time.Duration
 	Files   int64
 
@@ -391,7 +391,7 @@ func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration)
 	for i, name := range s.cfg.Secrets {
 		env = append(env, name+"="+secrets[i])
 	}
-	p, err := tools.Server{
+	p, err := confine.Server{
 		Dir: s.cfg.Dir, Entrypoint: s.cfg.Command, Env: env, Memory: s.cfg.Memory, CPU: s.cfg.CPU, Files: s.cfg.Files,
 	}.Start()
 	if err != nil {
@@ -403,7 +403,7 @@ func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration)
 
 // timely writes to a program that reads. One that does not must not hold up for ever
 // who speaks to it.
-type timely struct{ p *tools.Process }
+type timely struct{ p *confine.Process }
 
 // writeTime is how long a program may leave its standard input unread.
 const writeTime = 10 * time.Second

@@ -1,4 +1,4 @@
-package tools
+package confine
 
 import (
 	"errors"
@@ -9,12 +9,14 @@ import (
 	"unsafe"
 )
 
-const limitsKnown = true
+// Supported tells whether programs can be held to limits on this system.
+const Supported = true
 
-// runLimited runs a command to its end. It starts stopped, before its first instruction,
-// and goes on when the kernel has its limits: whatever it starts inherits them. A jail is
-// one more limit; nil is none.
-func runLimited(cmd *exec.Cmd, l *limits, j *jail) error {
+// Run runs a command, made by exec.CommandContext, to its end: in a process group of its
+// own, which the end of the context kills. It starts stopped, before its first
+// instruction, and goes on when the kernel has its limits: whatever it starts inherits
+// them. A jail is one more limit; nil is none.
+func Run(cmd *exec.Cmd, l *Limits, j *Jail) error {
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
 	wait, err := startGroup(cmd, l, j)
 	if err != nil {
@@ -25,7 +27,8 @@ func runLimited(cmd *exec.Cmd, l *limits, j *jail) error {
 
 // startGroup starts a command under its limits. wait returns when it has ended, and
 // leaves nothing of its group behind.
-func startGroup(cmd *exec.Cmd, l *limits, j *jail) (wait func() error, err error) {
+func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error) {
+	cmd.WaitDelay = pipeGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Ptrace: true}
 	over := func() {}
 	if j != nil {
@@ -46,7 +49,7 @@ func startGroup(cmd *exec.Cmd, l *limits, j *jail) (wait func() error, err error
 }
 
 // startLimited starts a command and sets its limits. Tracing is the thread's business.
-func startLimited(cmd *exec.Cmd, l *limits) error {
+func startLimited(cmd *exec.Cmd, l *Limits) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -77,10 +80,10 @@ func startLimited(cmd *exec.Cmd, l *limits) error {
 		resource uintptr
 		limit    uint64
 	}{
-		{syscall.RLIMIT_AS, uint64(l.memory)},
-		{syscall.RLIMIT_CPU, uint64((l.cpu + time.Second - 1) / time.Second)},
-		{syscall.RLIMIT_NOFILE, uint64(l.files)},
-		{syscall.RLIMIT_FSIZE, uint64(l.fileBytes)},
+		{syscall.RLIMIT_AS, uint64(l.Memory)},
+		{syscall.RLIMIT_CPU, uint64((l.CPU + time.Second - 1) / time.Second)},
+		{syscall.RLIMIT_NOFILE, uint64(l.Files)},
+		{syscall.RLIMIT_FSIZE, uint64(l.FileBytes)},
 		{syscall.RLIMIT_CORE, 0},
 	} {
 		if errno := lower(pid, r.resource, r.limit); errno != 0 {

@@ -1,4 +1,4 @@
-package tools
+package workspace
 
 import (
 	"bufio"
@@ -10,18 +10,21 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 const (
 	maxLines     = 1_000_000_000
 	maxReadLines = 10_000 // cogency.md §15
 	// contentBytes leaves room for a note behind what is cut.
-	contentBytes = MaxResultBytes - 256
+	contentBytes = tools.MaxResultBytes - 256
 )
 
 // read is the tool read: the file as it is, or numbered lines when a range is asked for.
-func (w *Workspace) read(ctx context.Context, c *Call) (outcome, content string, err error) {
-	p, start, most := textArg(c, 0), intArg(c, 1), intArg(c, 2)
+func (w *Workspace) read(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
+	p, start, most := c.Text(0), c.Int(1), c.Int(2)
 	at, err := w.place(p)
 	if err != nil {
 		return "", "", err
@@ -44,7 +47,7 @@ func (w *Workspace) read(ctx context.Context, c *Call) (outcome, content string,
 		return "", "", w.failed(p, err)
 	}
 	if r.line <= start && start > 0 {
-		return "", "", fail("%s: there is no line %d; it has %d lines", excerpt(p), start, r.line)
+		return "", "", tools.Failed("%s: there is no line %d; it has %d lines", clip.Excerpt(p), start, r.line)
 	}
 	return fmt.Sprintf("Read %s (%d lines)", p, r.shown), string(r.text), nil
 }
@@ -149,4 +152,4 @@ func (r *pager) take() (cut bool, err error) {
 func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
 
 // oneLineOf is a line of a file, cut for a list of matches.
-func oneLineOf(s string) string { return clipRunes(strings.TrimSpace(s), 200) }
+func oneLineOf(s string) string { return clip.Runes(strings.TrimSpace(s), 200) }

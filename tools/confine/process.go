@@ -1,4 +1,4 @@
-package tools
+package confine
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,10 +28,12 @@ type Server struct {
 // The bounds of a server that sets none. Address space is not memory: interpreters
 // reserve gigabytes of it and use little.
 const (
-	serverMemory = 4 << 30
-	serverCPU    = time.Hour
-	serverFiles  = 256
-	serverSaid   = 2 << 10 // of its standard error, the end
+	serverMemory    = 4 << 30
+	serverCPU       = time.Hour
+	serverFiles     = 256
+	serverFileBytes = 64 << 20 // of one file that it writes
+	serverSaid      = 2 << 10  // of its standard error, the end
+	saidExcerpt     = 256      // of that, what Said tells
 )
 
 // Path is where programs of a bare name are looked for.
@@ -57,7 +60,7 @@ func (s Server) Start() (*Process, error) {
 	if len(s.Entrypoint) == 0 || s.Entrypoint[0] == "" {
 		return nil, bad(errors.New("it names no program"))
 	}
-	if !limitsKnown {
+	if !Supported {
 		return nil, bad(errors.New("programs cannot be limited on this system"))
 	}
 	program, err := s.program()
@@ -77,16 +80,15 @@ func (s Server) Start() (*Process, error) {
 	cmd.Dir = s.Dir
 	cmd.Env = append([]string{"PATH=" + Path, "HOME=" + home(), "LANG=C.UTF-8"}, s.Env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, p.said
-	cmd.WaitDelay = commandGrace // for pipes that somebody outside the group holds
-	l := limits{memory: s.Memory, cpu: s.CPU, files: s.Files, fileBytes: commandFileBytes}
-	if l.memory <= 0 {
-		l.memory = serverMemory
+	l := Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: serverFileBytes}
+	if l.Memory <= 0 {
+		l.Memory = serverMemory
 	}
-	if l.cpu <= 0 {
-		l.cpu = serverCPU
+	if l.CPU <= 0 {
+		l.CPU = serverCPU
 	}
-	if l.files <= 0 {
-		l.files = serverFiles
+	if l.Files <= 0 {
+		l.Files = serverFiles
 	}
 	wait, err := startGroup(cmd, &l, nil)
 	_, _ = theirIn.Close(), theirOut.Close()
@@ -112,7 +114,7 @@ func (s Server) Start() (*Process, error) {
 func (s *Server) program() (string, error) {
 	name := s.Entrypoint[0]
 	if strings.Contains(name, "/") {
-		return (&Command{Dir: s.Dir, Entrypoint: s.Entrypoint}).program()
+		return Program(s.Dir, name)
 	}
 	for _, dir := range filepath.SplitList(Path) {
 		path := filepath.Join(dir, name)
@@ -120,7 +122,7 @@ func (s *Server) program() (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("there is no program %s in %s; name what is elsewhere by its whole path", quote(name), Path)
+	return "", fmt.Errorf("there is no program %s in %s; name what is elsewhere by its whole path", strconv.Quote(name), Path)
 }
 
 // home is the folder that programs keep their caches in.
@@ -189,7 +191,7 @@ func (w *tail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(w.b), "\ufffd")), " ")
-	if over := len(s) - maxErrorExcerpt; over > 0 {
+	if over := len(s) - saidExcerpt; over > 0 {
 		s = "…" + strings.ToValidUTF8(s[over:], "")
 	}
 	return s

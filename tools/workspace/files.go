@@ -1,4 +1,4 @@
-package tools
+package workspace
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
 )
 
 // Limits of the file tools.
@@ -48,28 +49,28 @@ func NewFiles(dir string) (*Files, error) {
 func (f *Files) Close() error { return f.root.Close() }
 
 // Tools gives the tools. They only read.
-func (f *Files) Tools() []Tool {
-	return []Tool{
+func (f *Files) Tools() []tools.Tool {
+	return []tools.Tool{
 		{
 			Name: "file.read", Class: messages.ReadOnly, Run: f.read,
 			Description: "The text of a file, or max_lines of its lines from line from_line on (the first is 1).",
-			Params:      []neuroscript.Param{req("path", "string"), opt("from_line", "int"), opt("max_lines", "int")},
+			Params:      []neuroscript.Param{{Name: "path", Type: "string"}, {Name: "from_line", Type: "int", Optional: true}, {Name: "max_lines", Type: "int", Optional: true}},
 		},
 		{
 			Name: "file.list", Class: messages.ReadOnly, Run: f.list,
 			Description: "The names in a directory, in ascending order; those of directories end in a slash.",
-			Params:      []neuroscript.Param{opt("path", "string")},
+			Params:      []neuroscript.Param{{Name: "path", Type: "string", Optional: true}},
 		},
 		{
 			Name: "file.stat", Class: messages.ReadOnly, Run: f.stat,
 			Description: "A map of type (file, directory, other), size in bytes and modified; nil if there is no such file.",
-			Params:      []neuroscript.Param{req("path", "string")},
+			Params:      []neuroscript.Param{{Name: "path", Type: "string"}},
 		},
 	}
 }
 
 // read gives a whole file or a run of its lines, line ends as they are.
-func (f *Files) read(ctx context.Context, c *Call) (v neuroscript.Value, err error) {
+func (f *Files) read(ctx context.Context, c *tools.Call) (v neuroscript.Value, err error) {
 	path, err := pathArg(c, "")
 	if err != nil {
 		return v, err
@@ -186,7 +187,7 @@ func (s *scanned) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *Files) list(ctx context.Context, c *Call) (v neuroscript.Value, err error) {
+func (f *Files) list(ctx context.Context, c *tools.Call) (v neuroscript.Value, err error) {
 	path, err := pathArg(c, ".")
 	if err != nil {
 		return v, err
@@ -238,7 +239,7 @@ func (f *Files) list(ctx context.Context, c *Call) (v neuroscript.Value, err err
 	return neuroscript.List(l), nil
 }
 
-func (f *Files) stat(_ context.Context, c *Call) (neuroscript.Value, error) {
+func (f *Files) stat(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
 	path, err := pathArg(c, "")
 	if err != nil {
 		return neuroscript.Value{}, err
@@ -267,11 +268,11 @@ func (f *Files) stat(_ context.Context, c *Call) (neuroscript.Value, error) {
 // pathArg reads the path; an absent one is absent, unless that is empty. A path
 // that leaves the directory by its mere spelling is denied here, with the reason;
 // one that does so by a link is stopped by os.Root.
-func pathArg(c *Call, absent string) (string, error) {
-	if absent != "" && optionalArg(c, 0).IsNil() {
+func pathArg(c *tools.Call, absent string) (string, error) {
+	if absent != "" && c.Arg(0).IsNil() {
 		return absent, nil
 	}
-	path, err := stringArg(c, 0, "path")
+	path, err := c.RequireText(0, "path")
 	if err != nil {
 		return "", err
 	}
@@ -284,8 +285,8 @@ func pathArg(c *Call, absent string) (string, error) {
 	return path, nil
 }
 
-func lineArg(c *Call, i int, name string, absent int64) (int64, error) {
-	v := optionalArg(c, i)
+func lineArg(c *tools.Call, i int, name string, absent int64) (int64, error) {
+	v := c.Arg(i)
 	if v.IsNil() {
 		return absent, nil
 	}

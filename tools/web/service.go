@@ -1,4 +1,4 @@
-package tools
+package web
 
 import (
 	"bytes"
@@ -24,6 +24,8 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Service is a relic behind HTTP (streaming.md §7.1).
@@ -47,20 +49,19 @@ type Endpoint struct {
 	Method  string // "" is GET
 	Path    string // {name} stands for a parameter
 	Class   messages.Class
-	Params  Parameters
+	Params  tools.Parameters
 }
 
 const (
-	maxRedirects    = 5
-	maxAnswer       = 1 << 20
-	connectTime     = 10 * time.Second
-	maxHeaderBytes  = 64 << 10
-	maxErrorExcerpt = 256
+	maxRedirects   = 5
+	maxAnswer      = 1 << 20
+	connectTime    = 10 * time.Second
+	maxHeaderBytes = 64 << 10
 )
 
-// HTTP makes the target of a service. Its class is the worst of its endpoints'. The
+// Relic makes the target of a service. Its class is the worst of its endpoints'. The
 // address must be http or https without user, query or fragment: ERR_CONFIG.
-func HTTP(s Service) (*Executor, error) {
+func Relic(s Service) (*tools.Executor, error) {
 	base, err := url.Parse(s.Base)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "connection.base_url", Detail: "is no http or https address without user, query and fragment"}
@@ -69,7 +70,7 @@ func HTTP(s Service) (*Executor, error) {
 		s.MaxBytes = maxAnswer
 	}
 	s.Endpoints = slices.Clone(s.Endpoints)
-	var ops Operations
+	var ops tools.Operations
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if e.Method == "" {
@@ -78,13 +79,13 @@ func HTTP(s Service) (*Executor, error) {
 		if e.Class == "" {
 			e.Class = classOfMethod(e.Method)
 		}
-		ops = append(ops, Operation{Name: e.Name, Summary: e.Summary, Class: e.Class, Params: e.Params})
+		ops = append(ops, tools.Operation{Name: e.Name, Summary: e.Summary, Class: e.Class, Params: e.Params})
 	}
 	summary, params, class := ops.Describe(s.Summary)
 	client := s.client(base)
-	return &Executor{
+	return &tools.Executor{
 		Type: messages.TypeRelic, Name: s.Name, Summary: summary, Params: params, Class: class, Timeout: s.Timeout,
-		Run: func(ctx context.Context, c *Call, args string) (string, error) {
+		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			at, given, err := ops.Pick(args)
 			if err != nil {
 				return "", err
@@ -227,7 +228,7 @@ func plain(v jsontext.Value) string {
 	return string(own)
 }
 
-func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e *Endpoint, c *Call, given map[string]jsontext.Value) (string, error) {
+func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e *Endpoint, c *tools.Call, given map[string]jsontext.Value) (string, error) {
 	var sent atomic.Bool // set by the transport
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	req, err := s.request(ctx, base, e, given)
@@ -251,7 +252,7 @@ func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e 
 	fail := func(err error) error {
 		text := redact(e.Method+" "+e.Name+": "+unaddressed(err), key)
 		if sent.Load() && e.Class.Durable() {
-			return &Unsettled{Reason: text}
+			return &tools.Unsettled{Reason: text}
 		}
 		return neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", text)
 	}
@@ -269,7 +270,7 @@ func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e 
 	}
 	text := redact(string(data), key)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "%s %s: status %d: %s", e.Method, e.Name, resp.StatusCode, excerpt(text))
+		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "%s %s: status %d: %s", e.Method, e.Name, resp.StatusCode, clip.Excerpt(text))
 	}
 	return answerOf(resp, text)
 }
@@ -321,15 +322,6 @@ func redact(s, key string) string {
 	}
 	for _, k := range []string{key, url.QueryEscape(key), url.PathEscape(key)} {
 		s = strings.ReplaceAll(s, k, "[redacted]")
-	}
-	return s
-}
-
-// excerpt is the beginning of a text, on one line.
-func excerpt(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " ")
-	if len(s) > maxErrorExcerpt {
-		s = strings.ToValidUTF8(s[:maxErrorExcerpt], "") + "…"
 	}
 	return s
 }

@@ -1,4 +1,4 @@
-package tools
+package workspace
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 const (
@@ -25,8 +27,8 @@ const (
 )
 
 // write is the tool write.
-func (w *Workspace) write(_ context.Context, c *Call) (outcome, content string, err error) {
-	p, text, overwrite := textArg(c, 0), textArg(c, 1), boolArg(c, 2)
+func (w *Workspace) write(_ context.Context, c *tools.Call) (outcome, content string, err error) {
+	p, text, overwrite := c.Text(0), c.Text(1), c.Bool(2)
 	at, err := w.place(p)
 	if err != nil {
 		return "", "", err
@@ -57,7 +59,7 @@ func (w *Workspace) write(_ context.Context, c *Call) (outcome, content string, 
 	if err != nil {
 		return "", "", w.failed(p, err)
 	}
-	return fmt.Sprintf("Wrote %s (+%d/-0)", p, lineCount(text)), clipRunes(text, previewRunes), nil
+	return fmt.Sprintf("Wrote %s (+%d/-0)", p, clip.Lines(text)), clip.Runes(text, previewRunes), nil
 }
 
 // put makes a file what data is, or leaves it as it was: the bytes go to a file beside it
@@ -125,14 +127,14 @@ func unchanged(was, now fs.FileInfo) bool {
 }
 
 // edit is the tool edit.
-func (w *Workspace) edit(ctx context.Context, c *Call) (outcome, content string, err error) {
-	p, before, after := textArg(c, 0), textArg(c, 1), textArg(c, 2)
+func (w *Workspace) edit(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
+	p, before, after := c.Text(0), c.Text(1), c.Text(2)
 	at, err := w.place(p)
 	if err != nil {
 		return "", "", err
 	}
 	if before == "" {
-		return "", "", fail("%s: old is empty; say what to replace", excerpt(p))
+		return "", "", tools.Failed("%s: old is empty; say what to replace", clip.Excerpt(p))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,14 +144,14 @@ func (w *Workspace) edit(ctx context.Context, c *Call) (outcome, content string,
 	}
 	switch n := strings.Count(text, before); n {
 	case 0:
-		return "", "", fail("%s: old is not in it; it must match exactly, white space too", excerpt(p))
+		return "", "", tools.Failed("%s: old is not in it; it must match exactly, white space too", clip.Excerpt(p))
 	case 1:
 	default:
-		return "", "", fail("%s: old is in it %d times; take more of the text around it", excerpt(p), n)
+		return "", "", tools.Failed("%s: old is in it %d times; take more of the text around it", clip.Excerpt(p), n)
 	}
 	changed := strings.Replace(text, before, after, 1)
 	if len(changed) > MaxWriteBytes {
-		return "", "", fail("%s: it would have more than %d bytes", excerpt(p), MaxWriteBytes)
+		return "", "", tools.Failed("%s: it would have more than %d bytes", clip.Excerpt(p), MaxWriteBytes)
 	}
 	diff, added, removed, err := unified(p, text, changed)
 	if err != nil {
@@ -158,7 +160,7 @@ func (w *Workspace) edit(ctx context.Context, c *Call) (outcome, content string,
 	if err := w.put(at, []byte(changed), info); err != nil {
 		return "", "", w.failed(p, err)
 	}
-	return fmt.Sprintf("Edited %s (+%d/-%d)", p, added, removed), clipBytes(diff, MaxResultBytes, ""), nil
+	return fmt.Sprintf("Edited %s (+%d/-%d)", p, added, removed), clip.Bytes(diff, tools.MaxResultBytes, ""), nil
 }
 
 // original reads a file that is to be changed.
@@ -196,12 +198,12 @@ type change struct {
 }
 
 // replace is the tool replace.
-func (w *Workspace) replace(ctx context.Context, c *Call) (outcome, content string, err error) {
-	sub, err := substitution(textArg(c, 1), textArg(c, 2), boolArg(c, 3))
+func (w *Workspace) replace(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
+	sub, err := substitution(c.Text(1), c.Text(2), c.Bool(3))
 	if err != nil {
 		return "", "", err
 	}
-	glob, err := newGlob(textArg(c, 0))
+	glob, err := newGlob(c.Text(0))
 	if err != nil {
 		return "", "", err
 	}
@@ -217,7 +219,7 @@ func (w *Workspace) replace(ctx context.Context, c *Call) (outcome, content stri
 		ch := &changes[i]
 		total += ch.hits
 		fmt.Fprintf(&counts, "%s: %d\n", w.name(ch.at), ch.hits)
-		if diffs.Len() < MaxResultBytes {
+		if diffs.Len() < tools.MaxResultBytes {
 			diff, _, _, err := unified(w.name(ch.at), ch.before, ch.after)
 			if err != nil {
 				return "", "", err
@@ -228,13 +230,13 @@ func (w *Workspace) replace(ctx context.Context, c *Call) (outcome, content stri
 	if err := w.apply(changes); err != nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("Replaced %d in %d files", total, len(changes)), clipBytes(counts.String()+"\n"+diffs.String(), MaxResultBytes, ""), nil
+	return fmt.Sprintf("Replaced %d in %d files", total, len(changes)), clip.Bytes(counts.String()+"\n"+diffs.String(), tools.MaxResultBytes, ""), nil
 }
 
 // substitution is what replace does to one text.
 func substitution(before, after string, exact bool) (func(string) (string, int, error), error) {
 	if before == "" {
-		return nil, fail("old is empty; say what to replace")
+		return nil, tools.Failed("old is empty; say what to replace")
 	}
 	if exact {
 		return func(text string) (string, int, error) {
@@ -247,7 +249,7 @@ func substitution(before, after string, exact bool) (func(string) (string, int, 
 	}
 	re, err := regexp.Compile(before)
 	if err != nil {
-		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument old: %s", excerpt(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument old: %s", clip.Excerpt(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 	}
 	return func(text string) (string, int, error) {
 		var out []byte
@@ -290,16 +292,16 @@ func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (s
 		after, n, err := sub(text)
 		switch {
 		case err != nil:
-			return fail("%s: %s; nothing was changed", excerpt(w.name(at)), err)
+			return tools.Failed("%s: %s; nothing was changed", clip.Excerpt(w.name(at)), err)
 		case n == 0:
 			return nil
 		case len(after) > MaxWriteBytes:
-			return fail("%s: it would have more than %d bytes; nothing was changed", excerpt(w.name(at)), MaxWriteBytes)
+			return tools.Failed("%s: it would have more than %d bytes; nothing was changed", clip.Excerpt(w.name(at)), MaxWriteBytes)
 		case len(found) == maxReplaceFiles:
-			return fail("more than %d files; nothing was changed", maxReplaceFiles)
+			return tools.Failed("more than %d files; nothing was changed", maxReplaceFiles)
 		}
 		if kept += len(text) + len(after); kept > maxWalkReadBytes {
-			return fail("the files have more than %d bytes together; nothing was changed", maxWalkReadBytes)
+			return tools.Failed("the files have more than %d bytes together; nothing was changed", maxWalkReadBytes)
 		}
 		found = append(found, change{at: at, before: text, after: after, info: was, hits: n})
 		return nil
@@ -308,7 +310,7 @@ func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (s
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fail("old is in no file that matches %s", excerpt(glob.text))
+		return nil, tools.Failed("old is in no file that matches %s", clip.Excerpt(glob.text))
 	}
 	return found, nil
 }
@@ -348,8 +350,8 @@ func (w *Workspace) apply(changes []change) error {
 			err = w.put(ch.at, []byte(ch.before), now)
 		}
 		if err != nil {
-			return fail("%s; and %s could not be set back", failure, excerpt(w.name(ch.at)))
+			return tools.Failed("%s; and %s could not be set back", failure, clip.Excerpt(w.name(ch.at)))
 		}
 	}
-	return fail("%s; nothing was changed", failure)
+	return tools.Failed("%s; nothing was changed", failure)
 }

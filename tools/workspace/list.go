@@ -1,4 +1,4 @@
-package tools
+package workspace
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 const (
@@ -110,14 +112,14 @@ type tree struct {
 }
 
 // list is the tool list.
-func (w *Workspace) list(ctx context.Context, c *Call) (outcome, content string, err error) {
-	p := textArg(c, 0)
+func (w *Workspace) list(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
+	p := c.Text(0)
 	at, err := w.place(p)
 	if err != nil {
 		return "", "", err
 	}
 	t := tree{w: w, ctx: ctx, from: at}
-	if pattern := textArg(c, 1); pattern != "" {
+	if pattern := c.Text(1); pattern != "" {
 		if t.glob, err = newGlob(pattern); err != nil {
 			return "", "", err
 		}
@@ -132,7 +134,7 @@ func (w *Workspace) list(ctx context.Context, c *Call) (outcome, content string,
 	if t.more {
 		content += fmt.Sprintf("\n[the first %d; list a folder of them for more]", listEntries)
 	}
-	return fmt.Sprintf("Listed %d items (%d dirs, %d files)", t.dirs+t.files, t.dirs, t.files), clipBytes(content, MaxResultBytes, "list a folder of it"), nil
+	return fmt.Sprintf("Listed %d items (%d dirs, %d files)", t.dirs+t.files, t.dirs, t.files), clip.Bytes(content, tools.MaxResultBytes, "list a folder of it"), nil
 }
 
 // folder tells why a path is none.
@@ -227,7 +229,7 @@ func (w *Workspace) walk(ctx context.Context, from string, visit func(at string,
 	}
 	err := down(from, 0)
 	if errors.Is(err, errWalk) {
-		return fail("more than %d files and folders; begin in a folder further down", MaxWalkEntries)
+		return tools.Failed("more than %d files and folders; begin in a folder further down", MaxWalkEntries)
 	}
 	return err
 }
@@ -242,8 +244,8 @@ type search struct {
 }
 
 // find is the tool find.
-func (w *Workspace) find(ctx context.Context, c *Call) (outcome, content string, err error) {
-	pattern, text, p := textArg(c, 0), textArg(c, 1), textArg(c, 2)
+func (w *Workspace) find(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
+	pattern, text, p := c.Text(0), c.Text(1), c.Text(2)
 	var s search
 	switch {
 	case pattern == "" && text == "":
@@ -284,7 +286,7 @@ func (w *Workspace) find(ctx context.Context, c *Call) (outcome, content string,
 	if s.total > len(s.shown) {
 		content += fmt.Sprintf("\n[%d of %d shown; say more]", len(s.shown), s.total)
 	}
-	return fmt.Sprintf("Found %d matches", s.total), clipBytes(content, MaxResultBytes, "say more"), nil
+	return fmt.Sprintf("Found %d matches", s.total), clip.Bytes(content, tools.MaxResultBytes, "say more"), nil
 }
 
 func (s *search) add(line string) {
@@ -300,7 +302,7 @@ func (w *Workspace) lines(ctx context.Context, s *search, at string) error {
 		return ctx.Err()
 	}
 	if s.read += int64(len(text)); s.read > maxWalkReadBytes {
-		return fail("more than %d bytes to look through; begin in a folder further down", maxWalkReadBytes)
+		return tools.Failed("more than %d bytes to look through; begin in a folder further down", maxWalkReadBytes)
 	}
 	n := 0
 	for line := range strings.Lines(text) {

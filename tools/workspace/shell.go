@@ -1,4 +1,4 @@
-package tools
+package workspace
 
 import (
 	"cmp"
@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
+	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // Shell is the tool shell: one program in the folder of a Workspace, without a shell in
@@ -25,7 +28,7 @@ type Shell struct {
 	Workspace *Workspace
 	// Sandbox is what the kernel can do; without Landlock NewShell refuses unless
 	// Unconfined says that the operator does without.
-	Sandbox    Sandbox
+	Sandbox    confine.Sandbox
 	Unconfined bool
 	Network    bool     // sockets of the internet may be opened
 	Path       []string // folders of programs, before the usual ones
@@ -61,13 +64,13 @@ var usualPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
 // NewShell makes the tool. Errors are ERR_CONFIG: Field shell.isolation when the host
 // cannot confine a command, shell.path, shell.read or shell.write for a path that is not
 // there.
-func NewShell(s Shell) (Tool, error) {
-	if !limitsKnown {
-		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.isolation", Detail: "commands can be neither confined nor limited on this system"}
+func NewShell(s Shell) (tools.Tool, error) {
+	if !confine.Supported {
+		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.isolation", Detail: "commands can be neither confined nor limited on this system"}
 	}
 	if !s.Unconfined {
 		if err := s.Sandbox.Err(); err != nil {
-			return Tool{}, err
+			return tools.Tool{}, err
 		}
 	}
 	for _, part := range []struct {
@@ -76,7 +79,7 @@ func NewShell(s Shell) (Tool, error) {
 	}{{"shell.path", s.Path}, {"shell.read", s.Read}, {"shell.write", s.Write}} {
 		for i, p := range part.paths {
 			if _, err := os.Stat(p); err != nil {
-				return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: fmt.Sprintf("%s[%d]", part.field, i), Detail: "is not there, or cannot be opened", Cause: pathless(err)}
+				return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: fmt.Sprintf("%s[%d]", part.field, i), Detail: "is not there, or cannot be opened", Cause: pathless(err)}
 			}
 		}
 	}
@@ -92,12 +95,12 @@ func NewShell(s Shell) (Tool, error) {
 }
 
 // DeclareShell is the tool for a replay, which calls none; timeout as in Shell.
-func DeclareShell(timeout time.Duration) Tool {
+func DeclareShell(timeout time.Duration) tools.Tool {
 	return (&Shell{Timeout: cmp.Or(max(timeout, 0), ShellTimeout)}).tool()
 }
 
-func (s *Shell) tool() Tool {
-	t := cogency("shell", "Runs one program, such as go test ./...; no shell reads the line: no pipes, no redirections, no variables, no globs.", messages.Effectful, Parameters{
+func (s *Shell) tool() tools.Tool {
+	t := tools.Reporting("shell", "Runs one program, such as go test ./...; no shell reads the line: no pipes, no redirections, no variables, no globs.", messages.Effectful, tools.Parameters{
 		{Name: "command", Type: "string", Required: true, Description: "Program and arguments; quotes as in a shell."},
 		{Name: "cwd", Type: "string", Default: `"."`, Description: "Folder to run in."},
 	}, s.run)
@@ -105,15 +108,15 @@ func (s *Shell) tool() Tool {
 	return t
 }
 
-func (s *Shell) run(ctx context.Context, c *Call) (outcome, content string, err error) {
-	words, err := splitCommand(textArg(c, 0))
+func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
+	words, err := splitCommand(c.Text(0))
 	if err == nil {
 		err = judgeWords(words, s.Workspace.access)
 	}
 	if err != nil {
 		return "", "", err
 	}
-	cwd := textArg(c, 1)
+	cwd := c.Text(1)
 	at, err := s.Workspace.place(cwd)
 	if err != nil {
 		return "", "", err
@@ -130,11 +133,11 @@ func (s *Shell) run(ctx context.Context, c *Call) (outcome, content string, err 
 	}
 	temp, err := os.MkdirTemp("", "stile-shell-")
 	if err != nil {
-		return "", "", fail("there is no place for temporary files")
+		return "", "", tools.Failed("there is no place for temporary files")
 	}
 	defer removeAll(temp)
 	if temp, err = filepath.EvalSymlinks(temp); err != nil {
-		return "", "", fail("there is no place for temporary files")
+		return "", "", tools.Failed("there is no place for temporary files")
 	}
 	env, write, err := s.environment(temp)
 	if err != nil {
@@ -147,8 +150,7 @@ func (s *Shell) run(ctx context.Context, c *Call) (outcome, content string, err 
 	cmd.Args = words
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, said
-	cmd.WaitDelay = commandGrace
-	err = runLimited(cmd, &limits{memory: s.Memory, cpu: s.CPU, files: s.Files, fileBytes: shellFileBytes}, s.jail(write))
+	err = confine.Run(cmd, &confine.Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: shellFileBytes}, s.jail(write))
 	hide := s.hider(temp, env)
 	stdout, stderr := hide(out.text()), hide(said.text())
 	var exit *exec.ExitError
@@ -161,15 +163,15 @@ func (s *Shell) run(ctx context.Context, c *Call) (outcome, content string, err 
 	case ctx.Err() != nil:
 		return "", "", context.Cause(ctx)
 	case own.Err() != nil:
-		return "", "", fail("%s", report(fmt.Sprintf("timed out after %s; it was ended with all that it had started", s.Timeout), stdout, stderr))
+		return "", "", tools.Failed("%s", report(fmt.Sprintf("timed out after %s; it was ended with all that it had started", s.Timeout), stdout, stderr))
 	case errors.As(err, &exit):
 		why := fmt.Sprintf("exit code %d", exit.ExitCode())
 		if exit.ExitCode() < 0 {
 			why = exit.Error() // a signal, such as that of a limit
 		}
-		return "", "", fail("%s", report(why, stdout, stderr))
+		return "", "", tools.Failed("%s", report(why, stdout, stderr))
 	}
-	return "", "", fail("%s cannot be run: %s", excerpt(words[0]), excerpt(hide(pathless(err).Error())))
+	return "", "", tools.Failed("%s cannot be run: %s", clip.Excerpt(words[0]), clip.Excerpt(hide(pathless(err).Error())))
 }
 
 // report is the message of a failure: what the program said of errors first.
@@ -178,7 +180,7 @@ func report(why, stdout, stderr string) string {
 		why += "\n" + stderr
 	}
 	if stdout == "" {
-		return clipMiddle(why, MaxResultBytes)
+		return clip.Middle(why, tools.MaxResultBytes)
 	}
 	return joinStreams(strings.TrimSuffix(why, "\n"), "Output:\n", stdout)
 }
@@ -186,18 +188,18 @@ func report(why, stdout, stderr string) string {
 // joinStreams puts two texts together so that both are in the result: the shorter one
 // whole, or half of each.
 func joinStreams(a, heading, b string) string {
-	const room = MaxResultBytes - 64
+	const room = tools.MaxResultBytes - 64
 	if a != "" && !strings.HasSuffix(a, "\n") {
 		a += "\n"
 	}
 	switch {
 	case len(a)+len(b) <= room:
 	case len(a) <= room/2:
-		b = clipMiddle(b, room-len(a))
+		b = clip.Middle(b, room-len(a))
 	case len(b) <= room/2:
-		a = clipMiddle(a, room-len(b))
+		a = clip.Middle(a, room-len(b))
 	default:
-		a, b = clipMiddle(a, room/2), clipMiddle(b, room/2)
+		a, b = clip.Middle(a, room/2), clip.Middle(b, room/2)
 	}
 	return a + heading + b
 }
@@ -213,7 +215,7 @@ func (w *Workspace) openFolder(at string) (*os.File, error) {
 // program finds what a command names: a file in the workspace by a path from cwd on, or a
 // program of the path.
 func (s *Shell) program(name, cwd string) (string, error) {
-	missing := fail("not found: %s", excerpt(name))
+	missing := tools.Failed("not found: %s", clip.Excerpt(name))
 	switch {
 	case filepath.IsAbs(name): // judgeWords lets it pass under AccessSystem alone
 		if !executable(os.Stat(name)) {
@@ -250,7 +252,7 @@ func (s *Shell) environment(temp string) (env, write []string, err error) {
 	for _, name := range s.Caches {
 		dir, err := s.Cache(name)
 		if err != nil {
-			return nil, nil, fail("the folder of %s cannot be made", name)
+			return nil, nil, tools.Failed("the folder of %s cannot be made", name)
 		}
 		vars[name] = dir
 		write = append(write, dir)
@@ -261,11 +263,11 @@ func (s *Shell) environment(temp string) (env, write []string, err error) {
 	return env, write, nil
 }
 
-func (s *Shell) jail(write []string) *jail {
+func (s *Shell) jail(write []string) *confine.Jail {
 	if s.Unconfined {
 		return nil
 	}
-	return &jail{abi: s.Sandbox.ABI, filter: s.Sandbox.Filter, read: append(slices.Clone(s.Path), s.Read...), write: write, network: s.Network}
+	return &confine.Jail{Sandbox: s.Sandbox, Read: append(slices.Clone(s.Path), s.Read...), Write: write, Network: s.Network}
 }
 
 // hider takes the host's paths out of what a program says: the model could not use them.
@@ -364,14 +366,4 @@ func (e *ends) text() string {
 
 func clean(b []byte) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "\ufffd"), "\x00", "\ufffd")
-}
-
-// clipMiddle cuts a text to most bytes, out of its middle.
-func clipMiddle(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	note := fmt.Sprintf("\n[%d bytes left out]\n", len(s)-most)
-	half := (most - len(note)) / 2
-	return strings.ToValidUTF8(s[:half], "") + note + strings.ToValidUTF8(s[len(s)-half:], "")
 }

@@ -1,44 +1,20 @@
-package tools
+package workspace
 
 import (
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/toolstest"
 )
-
-// perform runs an action's tool and renders what it gives.
-func perform(t *testing.T, tools []Tool, name string, c *Call) string {
-	t.Helper()
-	for i := range tools {
-		if tools[i].Name != name {
-			continue
-		}
-		v, err := tools[i].Run(context.Background(), c)
-		if err != nil {
-			code, text := Failure(err)
-			return "code " + itoa(code) + ": " + text
-		}
-		text, err := neuroscript.Render(neuroscript.List([]neuroscript.Value{v}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-	t.Fatalf("no tool %s", name)
-	return ""
-}
-
-func itoa(n int) string {
-	s, _ := neuroscript.Render(neuroscript.Number(float64(n)))
-	return s
-}
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
@@ -86,7 +62,7 @@ func TestFiles(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tools := openFiles(t, dir).Tools()
+	all := openFiles(t, dir).Tools()
 	s := neuroscript.String
 	n := func(f float64) neuroscript.Value { return neuroscript.Number(f) }
 
@@ -147,7 +123,7 @@ func TestFiles(t *testing.T) {
 		{"file.stat", []neuroscript.Value{s("../secret")}, `code 1003`},
 		{"file.stat", nil, `code 4`},
 	} {
-		got := perform(t, tools, c.tool, &Call{Args: c.args})
+		got := toolstest.Perform(t, all, c.tool, &tools.Call{Args: c.args})
 		if !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s %v\n got %.200s\nwant %s", c.tool, c.args, got, c.want)
 		}
@@ -156,7 +132,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{"sub/b.txt": `"size": 2, "type": "file"`, "sub": `"type": "directory"`, "pipe": `"type": "other"`} {
-		if got := perform(t, tools, "file.stat", &Call{Args: []neuroscript.Value{s(path)}}); !strings.Contains(got, want) {
+		if got := toolstest.Perform(t, all, "file.stat", &tools.Call{Args: []neuroscript.Value{s(path)}}); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
@@ -168,7 +144,7 @@ func TestFileToolsHonourTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, tool := range openFiles(t, dir).Tools()[:2] {
-		c := &Call{Args: []neuroscript.Value{neuroscript.String("a")}}
+		c := &tools.Call{Args: []neuroscript.Value{neuroscript.String("a")}}
 		if tool.Name == "file.list" {
 			c.Args = nil
 		}
@@ -192,18 +168,18 @@ func TestScanIsBounded(t *testing.T) {
 func TestListIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range MaxFileEntries + 1 {
-		if err := os.Symlink("x", filepath.Join(dir, itoa(i))); err != nil {
+		if err := os.Symlink("x", filepath.Join(dir, strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := perform(t, openFiles(t, dir).Tools(), "file.list", &Call{}); got != "code 21: .: more than 10000 entries" {
+	if got := toolstest.Perform(t, openFiles(t, dir).Tools(), "file.list", &tools.Call{}); got != "code 21: .: more than 10000 entries" {
 		t.Errorf("got %.100s", got)
 	}
 }
 
 func TestDevicesAreRefused(t *testing.T) {
 	for _, name := range []string{"null", "zero"} {
-		got := perform(t, openFiles(t, "/dev").Tools(), "file.read", &Call{Args: []neuroscript.Value{neuroscript.String(name)}})
+		got := toolstest.Perform(t, openFiles(t, "/dev").Tools(), "file.read", &tools.Call{Args: []neuroscript.Value{neuroscript.String(name)}})
 		if got != "code 21: "+name+": not a regular file" {
 			t.Errorf("got %.100s", got)
 		}
@@ -218,7 +194,7 @@ func TestClosedFiles(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := perform(t, f.Tools(), "file.list", &Call{}); got != "code 21: .: the directory has been closed" {
+	if got := toolstest.Perform(t, f.Tools(), "file.list", &tools.Call{}); got != "code 21: .: the directory has been closed" {
 		t.Errorf("got %s", got)
 	}
 }

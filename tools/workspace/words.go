@@ -1,9 +1,12 @@
-package tools
+package workspace
 
 import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 const (
@@ -16,12 +19,12 @@ const (
 // as text. Quotes work as in a shell. Errors are for the model.
 func splitCommand(line string) ([]string, error) {
 	if len(line) > maxCommandBytes {
-		return nil, fail("the command has more than %d bytes", maxCommandBytes)
+		return nil, tools.Failed("the command has more than %d bytes", maxCommandBytes)
 	}
 	s := splitter{}
 	for i, r := range line {
 		if s.plain() && strings.HasPrefix(line[i:], "&&") {
-			return nil, fail("there is no &&: calls are independent, make one for each command; cwd says in which folder it runs")
+			return nil, tools.Failed("there is no &&: calls are independent, make one for each command; cwd says in which folder it runs")
 		}
 		if err := s.next(r); err != nil {
 			return nil, err
@@ -29,16 +32,16 @@ func splitCommand(line string) ([]string, error) {
 	}
 	switch {
 	case s.quote != 0:
-		return nil, fail("a %c is not closed", s.quote)
+		return nil, tools.Failed("a %c is not closed", s.quote)
 	case s.escaped:
-		return nil, fail("nothing follows the last \\")
+		return nil, tools.Failed("nothing follows the last \\")
 	}
 	s.end()
 	switch {
 	case len(s.words) == 0:
-		return nil, fail("the command is empty")
+		return nil, tools.Failed("the command is empty")
 	case len(s.words) > maxWords:
-		return nil, fail("the command has more than %d words", maxWords)
+		return nil, tools.Failed("the command has more than %d words", maxWords)
 	}
 	return s.words, nil
 }
@@ -62,9 +65,9 @@ func (s *splitter) plain() bool { return s.quote == 0 && !s.escaped }
 func (s *splitter) next(r rune) error {
 	switch {
 	case r == '\n' || r == '\r' || r == 0 || r == '\u0085' || r == '\u2028' || r == '\u2029':
-		return fail("a command is one line without NUL; each call runs one program")
+		return tools.Failed("a command is one line without NUL; each call runs one program")
 	case (r == '$' || r == '＄') && s.quote != '\'':
-		return fail("$ is not expanded; write the value, or put it in single quotes")
+		return tools.Failed("$ is not expanded; write the value, or put it in single quotes")
 	case s.escaped:
 		if s.quote == '"' && !strings.ContainsRune(`"\`+"`", r) {
 			s.word.WriteByte('\\') // as a shell keeps it there
@@ -80,7 +83,7 @@ func (s *splitter) next(r rune) error {
 	case r == '\'' || r == '"':
 		s.quote, s.inWord = r, true
 	case strings.ContainsRune(operators, r):
-		return fail("there is no shell: %c is not available; each call runs one program", r)
+		return tools.Failed("there is no shell: %c is not available; each call runs one program", r)
 	case r == ' ' || r == '\t':
 		s.end()
 	default:
@@ -113,7 +116,7 @@ var deniedPrograms = []string{
 func judgeWords(words []string, access Access) error {
 	name := path.Base(words[0])
 	if slices.Contains(deniedPrograms, name) || strings.HasPrefix(name, "mkfs.") {
-		return fail("%s is not available; each call runs one program, and none that changes the system or reads command lines", excerpt(name))
+		return tools.Failed("%s is not available; each call runs one program, and none that changes the system or reads command lines", clip.Excerpt(name))
 	}
 	if access == AccessSystem {
 		return nil
@@ -122,7 +125,7 @@ func judgeWords(words []string, access Access) error {
 		// --flag=path too
 		for _, p := range append([]string{w}, strings.SplitN(w, "=", 2)[1:]...) {
 			if strings.HasPrefix(p, "/") || slices.Contains(strings.Split(p, "/"), "..") {
-				return fail("path outside sandbox: %s", excerpt(w))
+				return tools.Failed("path outside sandbox: %s", clip.Excerpt(w))
 			}
 		}
 	}

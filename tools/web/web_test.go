@@ -1,4 +1,4 @@
-package tools
+package web
 
 import (
 	"compress/gzip"
@@ -19,6 +19,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/toolstest"
 )
 
 // taken is a fetcher that takes one server of this machine for a public one; every other
@@ -35,7 +37,7 @@ func taken(server *httptest.Server) *fetcher {
 
 func scrapes(t *testing.T, f *fetcher, url string) string {
 	t.Helper()
-	return do(t, []Tool{scrape(f)}, "scrape", `{"url":`+quoteJSON(t, url)+`}`)
+	return toolstest.Do(t, []tools.Tool{scrape(f)}, "scrape", `{"url":`+toolstest.Quote(t, url)+`}`)
 }
 
 func TestScrape(t *testing.T) {
@@ -348,9 +350,9 @@ func TestSearchSearXNG(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []Tool{Search(backend)}
+	all := []tools.Tool{Search(backend)}
 	const query = `{"query":"a&b=c #d"}`
-	if got := do(t, all, "search", query); got != "Found 5 results|1. T1\nC 1\nhttp://one\n\n2. T2\n\nhttp://two\n\n3. \n\n\n\n4. \n\n\n\n5. \n\n" {
+	if got := toolstest.Do(t, all, "search", query); got != "Found 5 results|1. T1\nC 1\nhttp://one\n\n2. T2\n\nhttp://two\n\n3. \n\n\n\n4. \n\n\n\n5. \n\n" {
 		t.Errorf("%q", got)
 	}
 	if asked.Get("q") != "a&b=c #d" || asked.Get("format") != "json" {
@@ -369,15 +371,15 @@ func TestSearchSearXNG(t *testing.T) {
 		{200, `{"results":[]}`, "Found 0 results|"},
 	} {
 		status, body = c.status, c.body
-		if got := do(t, all, "search", query); got != c.want {
+		if got := toolstest.Do(t, all, "search", query); got != c.want {
 			t.Errorf("%d %.20q: %q, want %q", c.status, c.body, got, c.want)
 		}
 	}
 	server.Close()
-	if got := do(t, all, "search", query); !strings.HasPrefix(got, "code 21: the search backend does not answer") || strings.Contains(got, "127.0.0.1") {
+	if got := toolstest.Do(t, all, "search", query); !strings.HasPrefix(got, "code 21: the search backend does not answer") || strings.Contains(got, "127.0.0.1") {
 		t.Errorf("%q", got)
 	}
-	if got := do(t, all, "search", `{"query":"`+strings.Repeat("ä", 501)+`"}`); got != "code 4: argument query: want at most 500 characters" {
+	if got := toolstest.Do(t, all, "search", `{"query":"`+strings.Repeat("ä", 501)+`"}`); got != "code 4: argument query: want at most 500 characters" {
 		t.Errorf("%q", got)
 	}
 	for _, base := range []string{"", "ftp://x", "http://a:b@x", "http://x/?q=1", "x"} {
@@ -403,18 +405,18 @@ func TestSearchIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []Tool{Search(x)}
+	all := []tools.Tool{Search(x)}
 	for query, want := range map[string]string{
 		"FIELD":          "Found 2 results|1. Fields\nFields The field, the field, and another field: mown.\nsub/b.txt\n\n2. Kestrels\n# Kestrels A kestrel hovers over the field.\na.md",
 		"owl; DROP":      "Found 1 results|1. Owls\nOwls An owl sleeps.\nc.html",
 		"nothing at all": "Found 0 results|",
 		"!!!":            "Found 0 results|",
 	} {
-		if got := do(t, all, "search", `{"query":`+quoteJSON(t, query)+`}`); got != want {
+		if got := toolstest.Do(t, all, "search", `{"query":`+toolstest.Quote(t, query)+`}`); got != want {
 			t.Errorf("%s:\n%q, want\n%q", query, got, want)
 		}
 	}
-	if got := do(t, all, "search", `{"query":"ürgüp"}`); !strings.Contains(got, "Ürgüp kestrel is here") {
+	if got := toolstest.Do(t, all, "search", `{"query":"ürgüp"}`); !strings.Contains(got, "Ürgüp kestrel is here") {
 		t.Errorf("%q", got)
 	}
 	if _, err := NewIndex([]Document{{Text: strings.Repeat("x", MaxDocumentBytes+1)}}); messages.CodeOf(err) != messages.ErrConfig {

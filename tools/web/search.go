@@ -1,4 +1,4 @@
-package tools
+package web
 
 import (
 	"bytes"
@@ -22,6 +22,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Limits of the tool search (cogency.md §15).
@@ -36,20 +38,20 @@ const (
 
 // Search is the tool search over a backend, whose errors are shown to models: no addresses
 // and no keys in them.
-func Search(backend Searcher) Tool {
-	return cogency("search", "Searches, and gives up to five results with title, text and address.", messages.ReadOnly, Parameters{
+func Search(backend tools.Searcher) tools.Tool {
+	return tools.Reporting("search", "Searches, and gives up to five results with title, text and address.", messages.ReadOnly, tools.Parameters{
 		{Name: "query", Type: "string", Required: true, Min: 1, Max: MaxQueryRunes, Description: "What to search for."},
-	}, func(ctx context.Context, c *Call) (outcome, content string, err error) {
+	}, func(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 		own, cancel := context.WithTimeout(ctx, SearchTimeout)
 		defer cancel()
-		hits, err := backend.Search(own, SearchRequest{SID: c.SID, Query: textArg(c, 0), Max: MaxSearchResults})
+		hits, err := backend.Search(own, tools.SearchRequest{SID: c.SID, Query: c.Text(0), Max: MaxSearchResults})
 		switch {
 		case ctx.Err() != nil:
 			return "", "", context.Cause(ctx)
 		case own.Err() != nil:
-			return "", "", fail("no answer within %s", SearchTimeout)
+			return "", "", tools.Failed("no answer within %s", SearchTimeout)
 		case err != nil:
-			return "", "", fail("%s", excerpt(err.Error()))
+			return "", "", tools.Failed("%s", clip.Excerpt(err.Error()))
 		}
 		var b strings.Builder
 		hits = hits[:min(len(hits), MaxSearchResults)]
@@ -63,7 +65,7 @@ func Search(backend Searcher) Tool {
 	})
 }
 
-func flat(s string, most int) string { return clipRunes(strings.Join(strings.Fields(s), " "), most) }
+func flat(s string, most int) string { return clip.Runes(strings.Join(strings.Fields(s), " "), most) }
 
 // SearXNG searches by a server of that name, which must answer in JSON (search.formats in
 // its settings). The server is the operator's choice, so it may be on this machine; it is
@@ -88,7 +90,7 @@ func NewSearXNG(base string) (*SearXNG, error) {
 }
 
 // Search implements Searcher.
-func (s *SearXNG) Search(ctx context.Context, q SearchRequest) ([]SearchResult, error) {
+func (s *SearXNG) Search(ctx context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
 	to := s.base.JoinPath("search")
 	to.RawQuery = url.Values{"q": {q.Query}, "format": {"json"}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
@@ -122,9 +124,9 @@ func (s *SearXNG) Search(ctx context.Context, q SearchRequest) ([]SearchResult, 
 	if len(data) > maxSearchBytes || json.Unmarshal(data, &answer) != nil {
 		return nil, errors.New("the search backend's answer is not what was asked for")
 	}
-	var hits []SearchResult
+	var hits []tools.SearchResult
 	for _, r := range answer.Results[:min(len(answer.Results), q.Max)] {
-		hits = append(hits, SearchResult{Title: r.Title, Snippet: r.Content, URL: r.URL})
+		hits = append(hits, tools.SearchResult{Title: r.Title, Snippet: r.Content, URL: r.URL})
 	}
 	return hits, nil
 }
@@ -215,7 +217,11 @@ func ReadDocuments(dir fs.FS) ([]Document, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "search.documents", Detail: "the documents cannot be read", Cause: pathless(err)}
+		var where *fs.PathError
+		if errors.As(err, &where) {
+			err = where.Err // without the host's path
+		}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "search.documents", Detail: "the documents cannot be read", Cause: err}
 	}
 	return docs, nil
 }
@@ -226,7 +232,7 @@ func wordsOf(s string) func(yield func(string) bool) {
 }
 
 // Search implements Searcher.
-func (x *Index) Search(_ context.Context, q SearchRequest) ([]SearchResult, error) {
+func (x *Index) Search(_ context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
 	const k1, b = 1.2, 0.75 // the usual constants of BM25
 	scores := map[int]float64{}
 	var asked []string
@@ -252,10 +258,10 @@ func (x *Index) Search(_ context.Context, q SearchRequest) ([]SearchResult, erro
 		}
 		return found[i] < found[j]
 	})
-	var hits []SearchResult
+	var hits []tools.SearchResult
 	for _, d := range found[:min(len(found), q.Max)] {
 		doc := &x.docs[d]
-		hits = append(hits, SearchResult{Title: doc.Title, Snippet: around(doc.Text, asked), URL: doc.URL})
+		hits = append(hits, tools.SearchResult{Title: doc.Title, Snippet: around(doc.Text, asked), URL: doc.URL})
 	}
 	return hits, nil
 }

@@ -1,4 +1,4 @@
-package tools
+package workspace
 
 import (
 	"context"
@@ -19,6 +19,9 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/confine"
+	"github.com/seed14be6753/stile/tools/toolstest"
 )
 
 // attackVar makes the test binary an attacker: it does the one thing that is named there,
@@ -114,9 +117,9 @@ func attack(kind, to string) error {
 }
 
 // newShell makes a shell over a workbench, confined when the kernel can.
-func newShell(t *testing.T, b *workbench, change func(*Shell)) []Tool {
+func newShell(t *testing.T, b *workbench, change func(*Shell)) []tools.Tool {
 	t.Helper()
-	s := Shell{Workspace: b.w, Sandbox: ProbeSandbox()}
+	s := Shell{Workspace: b.w, Sandbox: confine.Probe()}
 	s.Unconfined = s.Sandbox.Err() != nil
 	if change != nil {
 		change(&s)
@@ -125,7 +128,7 @@ func newShell(t *testing.T, b *workbench, change func(*Shell)) []Tool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []Tool{tool}
+	return []tools.Tool{tool}
 }
 
 // script puts an executable file into the workspace.
@@ -137,13 +140,13 @@ func (b *workbench) script(t *testing.T, name, text string) {
 	}
 }
 
-func sh(t *testing.T, all []Tool, command string, cwd ...string) string {
+func sh(t *testing.T, all []tools.Tool, command string, cwd ...string) string {
 	t.Helper()
-	args := `{"command":` + quoteJSON(t, command)
+	args := `{"command":` + toolstest.Quote(t, command)
 	if len(cwd) > 0 {
-		args += `,"cwd":` + quoteJSON(t, cwd[0])
+		args += `,"cwd":` + toolstest.Quote(t, cwd[0])
 	}
-	return do(t, all, "shell", args+"}")
+	return toolstest.Do(t, all, "shell", args+"}")
 }
 
 func TestShell(t *testing.T) {
@@ -244,7 +247,7 @@ func TestShellWordsByAccess(t *testing.T) {
 // The kernel confines what a command does, whatever its words look like: every attack is
 // made by a program inside. The same attacks succeed without the jail, so they are real.
 func TestShellAttacks(t *testing.T) {
-	box := ProbeSandbox()
+	box := confine.Probe()
 	b := newWorkbench(t, AccessSandbox)
 	self, err := os.Executable()
 	if err != nil {
@@ -393,21 +396,21 @@ func TestShellLeavesTheHostFree(t *testing.T) {
 // operator does without.
 func TestShellWithoutLandlock(t *testing.T) {
 	b := newWorkbench(t, AccessSandbox)
-	for _, box := range []Sandbox{{Why: "this kernel does not have it"}, {ABI: 1}, {ABI: 2, Filter: true}} {
+	for _, box := range []confine.Sandbox{{Why: "this kernel does not have it"}, {ABI: 1}, {ABI: 2, Filter: true}} {
 		_, err := NewShell(Shell{Workspace: b.w, Sandbox: box})
 		var e *messages.Error
 		if !errors.As(err, &e) || e.Code != messages.ErrConfig || e.Field != "shell.isolation" || !strings.Contains(e.Detail, "isolation: none") || box.Layers() != "none" {
 			t.Errorf("%+v: %v", box, err)
 		}
 	}
-	all := newShell(t, b, func(s *Shell) { s.Sandbox, s.Unconfined = Sandbox{}, true })
+	all := newShell(t, b, func(s *Shell) { s.Sandbox, s.Unconfined = confine.Sandbox{}, true })
 	if got := sh(t, all, "echo free"); got != "Success|free\n" {
 		t.Error(got)
 	}
-	if (Sandbox{ABI: 3}).Err() != nil {
+	if (confine.Sandbox{ABI: 3}).Err() != nil {
 		t.Error("Linux 6.2 is enough")
 	}
-	if got := (Sandbox{ABI: 7, Filter: true}).Layers(); got != "Landlock 7: files, TCP, signals, no sockets" {
+	if got := (confine.Sandbox{ABI: 7, Filter: true}).Layers(); got != "Landlock 7: files, TCP, signals, no sockets" {
 		t.Error(got)
 	}
 	for name, change := range map[string]func(*Shell){
@@ -445,7 +448,7 @@ func TestShellOpens(t *testing.T) {
 		})
 		got := sh(t, all, "./look.sh")
 		made := os.Remove(filepath.Join(extra, "made")) == nil
-		free := ProbeSandbox().Err() != nil
+		free := confine.Probe().Err() != nil
 		if !free && (!strings.Contains(got, c.want) || made != (name == "write")) {
 			t.Errorf("%s: %q, made %t", name, got, made)
 		}
@@ -493,7 +496,7 @@ func TestShellBounds(t *testing.T) {
 
 	b.script(t, "much.sh", "#!/bin/sh\nyes abcdefg | head -c 3000000\nyes ABC | head -c 500000 >&2\n")
 	got := sh(t, newShell(t, b, nil), "./much.sh")
-	if len(got) > MaxResultBytes+16 || !strings.HasPrefix(got, "Success|abcdefg\n") || !strings.Contains(got, "bytes left out]") || !strings.Contains(got, "Warnings:\nABC\n") || !strings.HasSuffix(got, "ABC\n") {
+	if len(got) > tools.MaxResultBytes+16 || !strings.HasPrefix(got, "Success|abcdefg\n") || !strings.Contains(got, "bytes left out]") || !strings.Contains(got, "Warnings:\nABC\n") || !strings.HasSuffix(got, "ABC\n") {
 		t.Errorf("%d bytes: %.50q … %q", len(got), got, got[len(got)-50:])
 	}
 	b.script(t, "binary.sh", "#!/bin/sh\nprintf 'a\\000\\377b'\n")
@@ -558,7 +561,7 @@ func TestShellCancel(t *testing.T) {
 			}
 		}
 	}()
-	_, err := all[0].Run(ctx, &Call{Args: []neuroscript.Value{neuroscript.String("./hang.sh")}})
+	_, err := all[0].Run(ctx, &tools.Call{Args: []neuroscript.Value{neuroscript.String("./hang.sh")}})
 	if !errors.Is(err, why) {
 		t.Errorf("%v", err)
 	}
@@ -595,7 +598,7 @@ func FuzzSplitCommand(f *testing.F) {
 // What confining a program adds to starting one. floor is the same program without the
 // tool.
 func BenchmarkShell_True(b *testing.B) {
-	w, err := NewWorkspace(b.TempDir(), AccessSandbox)
+	w, err := Open(b.TempDir(), AccessSandbox)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -609,7 +612,7 @@ func BenchmarkShell_True(b *testing.B) {
 		}
 	})
 	for _, free := range []bool{true, false} {
-		s := Shell{Workspace: w, Sandbox: ProbeSandbox(), Unconfined: free}
+		s := Shell{Workspace: w, Sandbox: confine.Probe(), Unconfined: free}
 		if !free && s.Sandbox.Err() != nil {
 			b.Log("this kernel cannot confine: ", s.Sandbox.Err())
 			return
@@ -621,7 +624,7 @@ func BenchmarkShell_True(b *testing.B) {
 		b.Run(fmt.Sprintf("confined=%t", !free), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := tool.Run(b.Context(), &Call{Args: []neuroscript.Value{neuroscript.String("true")}}); err != nil {
+				if _, err := tool.Run(b.Context(), &tools.Call{Args: []neuroscript.Value{neuroscript.String("true")}}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package tools
+package web
 
 import (
 	"bytes"
@@ -20,6 +20,8 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Limits of the tool scrape (cogency.md §§14, 15).
@@ -35,10 +37,10 @@ const (
 // when it is dialled, after its name was resolved, on each redirect as well: what is
 // judged is what is dialled, so a name that resolves to another address the next time
 // gains nothing. Nothing of the environment is used, no proxy either.
-func Scrape() Tool { return scrape(newFetcher(public, nil)) }
+func Scrape() tools.Tool { return scrape(newFetcher(public, nil)) }
 
-func scrape(f *fetcher) Tool {
-	return cogency("scrape", "Gives the readable text of a public web page.", messages.ReadOnly, Parameters{
+func scrape(f *fetcher) tools.Tool {
+	return tools.Reporting("scrape", "Gives the readable text of a public web page.", messages.ReadOnly, tools.Parameters{
 		{Name: "url", Type: "string", Required: true, Min: 1, Max: maxURLBytes, Description: "Address, http or https."},
 	}, f.scrape)
 }
@@ -86,8 +88,8 @@ func fetchable(u *url.URL) error {
 	return nil
 }
 
-func (f *fetcher) scrape(ctx context.Context, c *Call) (outcome, content string, err error) {
-	u, err := url.Parse(strings.TrimSpace(textArg(c, 0)))
+func (f *fetcher) scrape(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
+	u, err := url.Parse(strings.TrimSpace(c.Text(0)))
 	if err != nil {
 		return "", "", neuroscript.Errorf(neuroscript.CodeArgument, "argument url: no address")
 	}
@@ -100,14 +102,14 @@ func (f *fetcher) scrape(ctx context.Context, c *Call) (outcome, content string,
 	if ctx.Err() != nil {
 		return "", "", context.Cause(ctx)
 	}
-	host := excerpt(u.Hostname())
+	host := clip.Excerpt(u.Hostname())
 	switch {
 	case errors.Is(err, errPrivate):
 		return "", "", neuroscript.Errorf(neuroscript.CodeDenied, "%s: %s", host, errPrivate)
 	case own.Err() != nil:
-		return "", "", fail("%s: no page within %s", host, ScrapeTimeout)
+		return "", "", tools.Failed("%s: no page within %s", host, ScrapeTimeout)
 	case err != nil:
-		return "", "", fail("%s: %s", host, excerpt(unaddressed(err)))
+		return "", "", tools.Failed("%s: %s", host, clip.Excerpt(unaddressed(err)))
 	}
 	text = cutText(text, MaxScrapeRunes)
 	return fmt.Sprintf("Scraped %s (%.1fKB)", host, float64(len(text))/1024), text, nil

@@ -1,4 +1,4 @@
-package tools
+package workspace
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Access says how far the tools of a Workspace reach (cogency.md §14).
@@ -58,9 +60,9 @@ type Workspace struct {
 	mu     sync.Mutex
 }
 
-// NewWorkspace opens a folder; failing that is ERR_CONFIG with Field workspace.root. The
+// Open opens a folder; failing that is ERR_CONFIG with Field workspace.root. The
 // caller closes it when no tool of it runs any more.
-func NewWorkspace(dir string, access Access) (*Workspace, error) {
+func Open(dir string, access Access) (*Workspace, error) {
 	bad := func(detail string, err error) (*Workspace, error) {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: detail, Cause: err}
 	}
@@ -110,35 +112,35 @@ func (w *Workspace) Close() error { return w.root.Close() }
 func (w *Workspace) Dir() string { return w.dir }
 
 // Tools gives the tools that work on files.
-func (w *Workspace) Tools() []Tool {
-	file := Parameter{Name: "file", Type: "string", Required: true, Description: "Path of the file."}
-	in := Parameter{Name: "path", Type: "string", Default: `"."`, Description: "Folder to begin in."}
-	return []Tool{
-		cogency("read", "Reads a file, or lines of it from line start on (the first is 0).", messages.ReadOnly, Parameters{
+func (w *Workspace) Tools() []tools.Tool {
+	file := tools.Parameter{Name: "file", Type: "string", Required: true, Description: "Path of the file."}
+	in := tools.Parameter{Name: "path", Type: "string", Default: `"."`, Description: "Folder to begin in."}
+	return []tools.Tool{
+		tools.Reporting("read", "Reads a file, or lines of it from line start on (the first is 0).", messages.ReadOnly, tools.Parameters{
 			file,
 			{Name: "start", Type: "integer", Default: "0", Max: maxLines, Description: "First line, counted from 0."},
 			{Name: "lines", Type: "integer", Min: 1, Max: maxReadLines, Description: "How many lines."},
 		}, w.read),
-		cogency("write", "Writes a file; one that is there only with overwrite. Parent folders are made.", messages.Effectful, Parameters{
+		tools.Reporting("write", "Writes a file; one that is there only with overwrite. Parent folders are made.", messages.Effectful, tools.Parameters{
 			file,
 			{Name: "content", Type: "string", Required: true},
 			{Name: "overwrite", Type: "boolean", Default: "false", Description: "Replace a file that is there."},
 		}, w.write),
-		cogency("edit", "Replaces a text that occurs exactly once in a file.", messages.Effectful, Parameters{
+		tools.Reporting("edit", "Replaces a text that occurs exactly once in a file.", messages.Effectful, tools.Parameters{
 			file,
 			{Name: "old", Type: "string", Required: true, Description: "Text to replace, with enough around it to occur once."},
 			{Name: "new", Type: "string", Required: true, Description: "Text to put there."},
 		}, w.edit),
-		cogency("list", "Lists a folder as a tree, three levels deep.", messages.ReadOnly, Parameters{
+		tools.Reporting("list", "Lists a folder as a tree, three levels deep.", messages.ReadOnly, tools.Parameters{
 			in,
 			{Name: "pattern", Type: "string", Max: maxPattern, Description: "Glob that names of files must match, such as *.go."},
 		}, w.list),
-		cogency("find", "Finds files by a pattern of their path, or lines by a text in them, in any case.", messages.ReadOnly, Parameters{
+		tools.Reporting("find", "Finds files by a pattern of their path, or lines by a text in them, in any case.", messages.ReadOnly, tools.Parameters{
 			{Name: "pattern", Type: "string", Max: maxPattern, Description: "Glob such as *_test.go or cmd/**/*.go; without * a part of the name."},
 			{Name: "content", Type: "string", Max: maxPattern, Description: "Text that a line must hold."},
 			in,
 		}, w.find),
-		cogency("replace", "Replaces a text in all files that match a pattern, in all of them or in none.", messages.Effectful, Parameters{
+		tools.Reporting("replace", "Replaces a text in all files that match a pattern, in all of them or in none.", messages.Effectful, tools.Parameters{
 			{Name: "pattern", Type: "string", Required: true, Max: maxPattern, Description: "Glob such as **/*.go."},
 			{Name: "old", Type: "string", Required: true, Description: "Text, or with exact false an RE2 expression."},
 			{Name: "new", Type: "string", Required: true, Description: "Text to put there; with exact false $1 is a group."},
@@ -183,7 +185,7 @@ func isSeparator(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) 
 // outside is the refusal of a path. It is a denial, so a program cannot take it for a
 // file that is not there.
 func (w *Workspace) outside(p string) error {
-	return neuroscript.Errorf(neuroscript.CodeDenied, "path outside sandbox: %s", excerpt(p))
+	return neuroscript.Errorf(neuroscript.CodeDenied, "path outside sandbox: %s", clip.Excerpt(p))
 }
 
 // anywhere is place under AccessSystem: links are resolved first, so that none of them
@@ -302,7 +304,7 @@ var (
 func (w *Workspace) failed(p string, err error) error {
 	for _, own := range []error{errEditSize, errBinary, errChanged, errExists, errLink} {
 		if errors.Is(err, own) {
-			return fail("%s: %s", excerpt(p), own)
+			return tools.Failed("%s: %s", clip.Excerpt(p), own)
 		}
 	}
 	var told *neuroscript.ScriptError
@@ -321,5 +323,5 @@ func (w *Workspace) failed(p string, err error) error {
 			return w.outside(p)
 		}
 	}
-	return fileError(excerpt(p), err)
+	return fileError(clip.Excerpt(p), err)
 }

@@ -1,4 +1,4 @@
-package tools
+package workspace
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/toolstest"
 )
 
 // workbench is a workspace with a neighbour that must not be reached.
@@ -37,7 +38,7 @@ func newWorkbench(t *testing.T, access Access) *workbench {
 	}
 	write(t, filepath.Join(b.outside, "secret.txt"), theirs)
 	var err error
-	if b.w, err = NewWorkspace(b.dir, access); err != nil {
+	if b.w, err = Open(b.dir, access); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -67,34 +68,9 @@ func (b *workbench) get(t *testing.T, name string) string {
 	return string(text)
 }
 
-// do calls a tool as a model does and renders "outcome|content" or "code N: message".
-func do(t *testing.T, all []Tool, name, args string) string {
-	t.Helper()
-	for i := range all {
-		if all[i].Name != name {
-			continue
-		}
-		v, err := neuroscript.FromJSON([]byte(args))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v, err = all[i].Invoke(t.Context(), &Call{SID: "a:b:c", Name: name}, v, neuroscript.Limits{}); err != nil {
-			code, text := Failure(err)
-			return "code " + itoa(code) + ": " + text
-		}
-		outcome, _ := v.MapGet("outcome")
-		content, _ := v.MapGet("content")
-		a, _ := outcome.AsString()
-		c, _ := content.AsString()
-		return a + "|" + c
-	}
-	t.Fatalf("no tool %s", name)
-	return ""
-}
-
 func (b *workbench) do(t *testing.T, name, args string) string {
 	t.Helper()
-	return do(t, b.w.Tools(), name, args)
+	return toolstest.Do(t, b.w.Tools(), name, args)
 }
 
 func TestWorkspaceResults(t *testing.T) {
@@ -205,7 +181,7 @@ func TestWorkspaceReadPages(t *testing.T) {
 	for start >= 0 {
 		got := b.do(t, "read", fmt.Sprintf(`{"file":"long","start":%d,"lines":10000}`, start))
 		_, content, _ := strings.Cut(got, "|")
-		if pages++; pages > 100 || len(content) > MaxResultBytes {
+		if pages++; pages > 100 || len(content) > tools.MaxResultBytes {
 			t.Fatalf("page %d has %d bytes", pages, len(content))
 		}
 		next := -1
@@ -222,14 +198,14 @@ func TestWorkspaceReadPages(t *testing.T) {
 		t.Errorf("%d pages give %d bytes of %d", pages, text.Len(), all.Len())
 	}
 	got := b.do(t, "read", `{"file":"long"}`)
-	if len(got) > MaxResultBytes+64 || !strings.Contains(got, "[more lines follow; go on with start=") || !strings.Contains(got, "|line 0: ä") {
+	if len(got) > tools.MaxResultBytes+64 || !strings.Contains(got, "[more lines follow; go on with start=") || !strings.Contains(got, "|line 0: ä") {
 		t.Errorf("%.80q of %d bytes", got, len(got))
 	}
 	for _, pad := range []int{0, 1, 2, 3} {
 		b.put(t, "wide", strings.Repeat("x", pad)+strings.Repeat("𝄞", 100_000)+"\nnext\n")
 		for args, note := range map[string]string{`{"file":"wide"}`: "wide", `{"file":"wide","lines":2}`: "wide, numbered"} {
 			got := b.do(t, "read", args)
-			if len(got) > MaxResultBytes+64 || !strings.HasSuffix(got, "\n[line 0 is longer; go on with start=1]") || strings.Contains(got, "\ufffd") {
+			if len(got) > tools.MaxResultBytes+64 || !strings.HasSuffix(got, "\n[line 0 is longer; go on with start=1]") || strings.Contains(got, "\ufffd") {
 				t.Errorf("%s: %.40q … %q", note, got, got[len(got)-60:])
 			}
 		}
@@ -262,7 +238,7 @@ func TestWorkspaceAttacks(t *testing.T) {
 		"sandbox//../outside/secret.txt", "./../outside/secret.txt", "in.txt/../../outside/secret.txt", "", "in\x00.txt", "pipe", "nowhere", "dir/new.txt", strings.Repeat("d/", 3000) + "x",
 	}
 	for _, p := range paths {
-		q := quoteJSON(t, p)
+		q := toolstest.Quote(t, p)
 		for tool, args := range map[string]string{
 			"read":  `{"file":` + q + `}`,
 			"write": `{"file":` + q + `,"content":"pwned","overwrite":true}`,
@@ -281,7 +257,7 @@ func TestWorkspaceAttacks(t *testing.T) {
 		"rel": "code 1003: path outside sandbox: rel", "": "code 4: invalid path", "a..b/etc/x": "Read a..b/etc/x (1 lines)|legal\n", "inner": "Read inner (1 lines)|inside\n",
 		"pipe": "code 21: pipe: not a regular file",
 	} {
-		if got := b.do(t, "read", `{"file":`+quoteJSON(t, p)+`}`); got != want {
+		if got := b.do(t, "read", `{"file":`+toolstest.Quote(t, p)+`}`); got != want {
 			t.Errorf("%q: %q, want %q", p, got, want)
 		}
 	}
@@ -301,15 +277,6 @@ func TestWorkspaceAttacks(t *testing.T) {
 	if all, err := os.ReadDir(b.outside); err != nil || len(all) != 1 {
 		t.Errorf("outside: %v %v", all, err)
 	}
-}
-
-func quoteJSON(t *testing.T, s string) string {
-	t.Helper()
-	b, err := neuroscript.AppendJSON(nil, neuroscript.String(s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // A folder that is a link to the outside every other moment: whatever comes between check
@@ -470,14 +437,14 @@ func TestWorkspaceSystem(t *testing.T) {
 		".ssh/id":                              "code 1003: path outside sandbox: .ssh/id",
 		"../x":                                 "code 1003: path outside sandbox: ../x",
 	} {
-		if got := b.do(t, "read", `{"file":`+quoteJSON(t, p)+`}`); got != want {
+		if got := b.do(t, "read", `{"file":`+toolstest.Quote(t, p)+`}`); got != want {
 			t.Errorf("%q: %q, want %q", p, got, want)
 		}
 	}
 	if got := b.do(t, "write", `{"file":"/usr/bin/made-by-a-test","content":"x"}`); !strings.HasPrefix(got, "code 1003") {
 		t.Error(got)
 	}
-	if got := b.do(t, "write", `{"file":`+quoteJSON(t, filepath.Join(b.outside, "made"))+`,"content":"x"}`); !strings.HasPrefix(got, "Wrote") {
+	if got := b.do(t, "write", `{"file":`+toolstest.Quote(t, filepath.Join(b.outside, "made"))+`,"content":"x"}`); !strings.HasPrefix(got, "Wrote") {
 		t.Error(got)
 	}
 }
@@ -501,14 +468,14 @@ func TestWorkspaceSystemWalks(t *testing.T) {
 		}
 		write(t, f, text)
 	}
-	out := quoteJSON(t, outside)
+	out := toolstest.Quote(t, outside)
 	for _, c := range []struct{ tool, args, want string }{
 		{"list", `{"path":` + out + `}`, "Listed 2 items (0 dirs, 2 files)|free.conf\nsecret.txt"},
 		{"find", `{"pattern":"*.conf","path":` + out + `}`, "Found 1 matches|" + files[1]},
 		{"find", `{"content":"words of","path":` + out + `}`, "Found 1 matches|" + files[1] + ":1: " + text},
 		{"find", `{"content":"words of"}`, "Found 1 matches|sub/mine.conf:1: " + text},
-		{"read", `{"file":` + quoteJSON(t, files[1]) + `}`, "Read " + files[1] + " (1 lines)|" + text},
-		{"read", `{"file":` + quoteJSON(t, files[0]) + `}`, "code 1003: path outside sandbox: "},
+		{"read", `{"file":` + toolstest.Quote(t, files[1]) + `}`, "Read " + files[1] + " (1 lines)|" + text},
+		{"read", `{"file":` + toolstest.Quote(t, files[0]) + `}`, "code 1003: path outside sandbox: "},
 		{"find", `{"content":"root","path":"/proc"}`, "code 1003: path outside sandbox: /proc"},
 		{"replace", `{"pattern":"*.conf","old":"` + text + `","new":"others"}`, "Replaced 1 in 1 files|sub/mine.conf: 1\n"},
 	} {
@@ -527,7 +494,7 @@ func TestNewWorkspaceRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "x")
 	for _, dir := range []string{file, file + ".gone"} {
-		_, err := NewWorkspace(dir, AccessSandbox)
+		_, err := Open(dir, AccessSandbox)
 		if messages.CodeOf(err) != messages.ErrConfig || strings.Contains(err.Error(), file) {
 			t.Errorf("%v", err)
 		}
@@ -560,7 +527,7 @@ func FuzzWorkspacePath(f *testing.F) {
 	for _, s := range []string{"a", "../a", "a/../b", "/etc/passwd", "sandbox/a", "sandbox", "a//b", "a/./b", "\x00", "a..b", "..", ".", "~", "a\\..\\b"} {
 		f.Add(s)
 	}
-	w, err := NewWorkspace(f.TempDir(), AccessSandbox)
+	w, err := Open(f.TempDir(), AccessSandbox)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package tools
+package confine
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ import (
 // them. So a thread is taken for one command, confined for ever, made to start it, and
 // thrown away; the runtime makes no other thread from it (docs/decisions).
 
-// ProbeSandbox asks the kernel. The answer does not change while it runs.
-func ProbeSandbox() Sandbox {
+// Probe asks the kernel. The answer does not change while it runs.
+func Probe() Sandbox {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	s := Sandbox{Filter: filterKnown && canFilter()}
 	switch errno {
@@ -63,7 +63,7 @@ const (
 // start starts a command inside the jail. over lets the thread go that it was started
 // from; it must not be called before the command has ended, because the kernel kills the
 // command with that thread, and so with the host.
-func (j *jail) start(cmd *exec.Cmd, l *limits) (over func(), err error) {
+func (j *Jail) start(cmd *exec.Cmd, l *Limits) (over func(), err error) {
 	rules, err := j.ruleset()
 	if err != nil {
 		return nil, err
@@ -104,19 +104,19 @@ func onThreadOfItsOwn(do func()) {
 }
 
 // ruleset makes the rules of the jail; the caller closes them.
-func (j *jail) ruleset() (fd int, err error) {
+func (j *Jail) ruleset() (fd int, err error) {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: allRights}
 	size := unsafe.Sizeof(attr.Handled_access_fs)
-	if j.abi >= 4 {
+	if j.Sandbox.ABI >= 4 {
 		size += unsafe.Sizeof(attr.Handled_access_net)
-		if !j.network {
+		if !j.Network {
 			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 		}
 	}
-	if j.abi >= 5 {
+	if j.Sandbox.ABI >= 5 {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
-	if j.abi >= 6 {
+	if j.Sandbox.ABI >= 6 {
 		size += unsafe.Sizeof(attr.Scoped)
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 	}
@@ -132,8 +132,8 @@ func (j *jail) ruleset() (fd int, err error) {
 	}{
 		{systemRead, readRights, false},
 		{systemDevices, unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE, false},
-		{j.read, readRights, true},
-		{j.write, writeRights, true},
+		{j.Read, readRights, true},
+		{j.Write, writeRights, true},
 	} {
 		for _, p := range part.paths {
 			err := allow(fd, p, part.rights)
@@ -171,7 +171,7 @@ func allow(rules int, path string, rights uint64) error {
 }
 
 // enter confines this thread for ever.
-func (j *jail) enter(rules int) error {
+func (j *Jail) enter(rules int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
 	}
@@ -181,8 +181,8 @@ func (j *jail) enter(rules int) error {
 	if _, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
 	}
-	if j.filter {
-		if err := installFilter(j.network); err != nil {
+	if j.Sandbox.Filter {
+		if err := installFilter(j.Network); err != nil {
 			return fmt.Errorf("filter of system calls: %w", err)
 		}
 	}

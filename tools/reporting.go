@@ -9,16 +9,17 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // MaxResultBytes bounds what one of the ten tools gives back (cogency.md §6). Where
 // there is more it says so, and how to get it.
 const MaxResultBytes = 64 << 10
 
-// cogency makes one of the ten tools of cogency.md §15. Its arguments are judged by ps,
-// all of them before any is used; do gets one value per parameter, defaults filled in,
-// and gives outcome and content.
-func cogency(name, description string, class messages.Class, ps Parameters, do func(context.Context, *Call) (outcome, content string, err error)) Tool {
+// Reporting makes a tool like the ten of cogency.md §15: it gives an outcome, one line, and
+// content. Its arguments are judged by ps, all of them before any is used; do gets one
+// value per parameter, defaults filled in, which Call.Text and its like read.
+func Reporting(name, description string, class messages.Class, ps Parameters, do func(context.Context, *Call) (outcome, content string, err error)) Tool {
 	t := Tool{Name: name, Description: description, Class: class, schema: ps.Schema(), prepare: ps.settle}
 	for _, p := range ps {
 		t.Params = append(t.Params, neuroscript.Param{Name: p.Name, Type: typeOf(p.Type), Optional: !p.Required})
@@ -43,9 +44,9 @@ func cogency(name, description string, class messages.Class, ps Parameters, do f
 	return t
 }
 
-// fail is a failure the model is told of. The text names what it named, and nothing of
-// the host.
-func fail(format string, args ...any) error {
+// Failed is a failure the model is told of. The text names what the model named, and
+// nothing of the host.
+func Failed(format string, args ...any) error {
 	return neuroscript.Errorf(neuroscript.CodeToolFailed, format, args...)
 }
 
@@ -63,7 +64,7 @@ func (ps Parameters) settle(args []neuroscript.Value) ([]neuroscript.Value, erro
 		for _, e := range named {
 			i := slices.IndexFunc(ps, func(p Parameter) bool { return p.Name == e.Key })
 			if i < 0 {
-				wrong = append(wrong, fmt.Sprintf("argument %s: there is no such parameter; it takes %s", excerpt(e.Key), ps.Signature()))
+				wrong = append(wrong, fmt.Sprintf("argument %s: there is no such parameter; it takes %s", clip.Excerpt(e.Key), ps.Signature()))
 				continue
 			}
 			given[i] = e.Value
@@ -125,61 +126,4 @@ func (p *Parameter) mismatch(v neuroscript.Value) (why string) {
 		return "want " + p.Type
 	}
 	return p.outside(func() (int64, bool) { return n, true })
-}
-
-// textArg and its like read arguments that settle has judged.
-func textArg(c *Call, i int) string {
-	s, _ := c.Args[i].AsString()
-	return s
-}
-
-func intArg(c *Call, i int) int64 {
-	n, _ := c.Args[i].AsInt()
-	return n
-}
-
-func boolArg(c *Call, i int) bool {
-	b, _ := c.Args[i].AsBool()
-	return b
-}
-
-// clipBytes cuts a text to most bytes, at the end of a line where one is near, and says
-// so; hint tells how to get the rest.
-func clipBytes(s string, most int, hint string) string {
-	if len(s) <= most {
-		return s
-	}
-	note := fmt.Sprintf("[cut: %d bytes in all", len(s))
-	if hint != "" {
-		note += "; " + hint
-	}
-	note += "]"
-	n := most - len(note) - 1
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	if at := strings.LastIndexByte(s[:n], '\n'); at > n/2 {
-		n = at
-	}
-	return strings.TrimSuffix(s[:n], "\n") + "\n" + note
-}
-
-// lineCount is the number of lines; a final line end opens none.
-func lineCount(s string) int {
-	n := strings.Count(s, "\n")
-	if s != "" && !strings.HasSuffix(s, "\n") {
-		n++
-	}
-	return n
-}
-
-// clipRunes cuts a text to most characters.
-func clipRunes(s string, most int) string {
-	n := 0
-	for i := range s {
-		if n++; n > most {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }

@@ -1,4 +1,4 @@
-package tools
+package confine
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // file that its user may write.
 const MinLandlockABI = 3
 
-// Sandbox is what the kernel of a host can hold a command to, as ProbeSandbox finds it.
+// Sandbox is what the kernel of a host can hold a command to, as Probe finds it.
 type Sandbox struct {
 	ABI    int    // version of Landlock; 0 without it
 	Filter bool   // system calls can be filtered
@@ -52,11 +52,10 @@ func (s Sandbox) Layers() string {
 	return strings.Join(layers, ", ")
 }
 
-// jail is what one command is confined to.
-type jail struct {
-	abi     int
-	filter  bool
-	read    []string // absolute paths: read and execute, with all that is below
-	write   []string // everything but making devices
-	network bool
+// Jail is what one command is confined to, by a Sandbox whose Err is nil.
+type Jail struct {
+	Sandbox Sandbox
+	Read    []string // absolute paths: read and execute, with all that is below
+	Write   []string // everything but making devices
+	Network bool     // sockets of the internet may be opened
 }

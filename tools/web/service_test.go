@@ -1,4 +1,4 @@
-package tools
+package web
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
 )
 
 func TestPublic(t *testing.T) {
@@ -37,20 +38,20 @@ func TestPublic(t *testing.T) {
 const secret = "k3y/with+signs"
 
 // relic is a service at a server, with endpoints of every kind.
-func relic(t *testing.T, server *httptest.Server, change func(*Service)) *Executor {
+func relic(t *testing.T, server *httptest.Server, change func(*Service)) *tools.Executor {
 	t.Helper()
 	s := Service{
 		Name: "issues", Base: server.URL + "/v1", Private: true, MaxBytes: 1000, Key: func() (string, error) { return secret, nil },
 		Endpoints: []Endpoint{
-			{Name: "get", Path: "/issues/{id}", Params: Parameters{{Name: "id", Required: true}, {Name: "q"}}},
-			{Name: "add", Method: "POST", Path: "/issues", Class: messages.Keyed, Params: Parameters{{Name: "title", Type: "string", Required: true}}},
-			{Name: "raw", Path: "/raw/{id}", Params: Parameters{{Name: "id", Required: true}}},
+			{Name: "get", Path: "/issues/{id}", Params: tools.Parameters{{Name: "id", Required: true}, {Name: "q"}}},
+			{Name: "add", Method: "POST", Path: "/issues", Class: messages.Keyed, Params: tools.Parameters{{Name: "title", Type: "string", Required: true}}},
+			{Name: "raw", Path: "/raw/{id}", Params: tools.Parameters{{Name: "id", Required: true}}},
 		},
 	}
 	if change != nil {
 		change(&s)
 	}
-	x, err := HTTP(s)
+	x, err := Relic(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,9 +117,9 @@ func TestHTTPRelic(t *testing.T) {
 		{`{}`, "argument operation: want string"},
 		{`{"operation":"raw","id":"x","title":"y"}`, "argument title: there is no such parameter; it takes (id)"},
 	} {
-		got, err := x.Run(t.Context(), &Call{Key: "the-key"}, c.args)
+		got, err := x.Run(t.Context(), &tools.Call{Key: "the-key"}, c.args)
 		if err != nil {
-			_, got = Failure(err)
+			_, got = tools.Failure(err)
 		}
 		if !strings.Contains(got, c.want) || strings.Contains(got, secret) {
 			t.Errorf("%s: %s\nwant %s", c.args, got, c.want)
@@ -130,7 +131,7 @@ func TestHTTPRelic(t *testing.T) {
 
 	// Its own header goes to nobody else either.
 	x = relic(t, server, func(s *Service) { s.Hosts, s.Header = []string{"localhost"}, "X-Key" })
-	if got, err := x.Run(t.Context(), &Call{}, `{"operation":"raw","id":"allowed"}`); err != nil || !strings.Contains(got, `other \"\" \"\"`) {
+	if got, err := x.Run(t.Context(), &tools.Call{}, `{"operation":"raw","id":"allowed"}`); err != nil || !strings.Contains(got, `other \"\" \"\"`) {
 		t.Errorf("%s %v", got, err)
 	}
 
@@ -140,16 +141,16 @@ func TestHTTPRelic(t *testing.T) {
 			s.Private = false
 			s.Base = strings.Replace(server.URL, "127.0.0.1", host, 1)
 		})
-		if got, err := x.Run(t.Context(), &Call{}, `{"operation":"get","id":1}`); err == nil || !strings.Contains(err.Error(), "private network") || strings.Contains(err.Error(), "127.0.0.1") {
+		if got, err := x.Run(t.Context(), &tools.Call{}, `{"operation":"get","id":1}`); err == nil || !strings.Contains(err.Error(), "private network") || strings.Contains(err.Error(), "127.0.0.1") {
 			t.Errorf("%s: %s %v", host, got, err)
 		}
 	}
 	x = relic(t, server, func(s *Service) { s.Key = func() (string, error) { return "", errors.New(secret) } })
-	if _, err := x.Run(t.Context(), &Call{}, `{"operation":"get","id":1}`); err == nil || strings.Contains(err.Error(), secret) {
+	if _, err := x.Run(t.Context(), &tools.Call{}, `{"operation":"get","id":1}`); err == nil || strings.Contains(err.Error(), secret) {
 		t.Errorf("without a key: %v", err)
 	}
 	for _, base := range []string{"ftp://x", "http://u:p@x", "http://x?q", "http://x#f", "x", "http://"} {
-		if _, err := HTTP(Service{Base: base}); messages.CodeOf(err) != messages.ErrConfig || strings.Contains(err.Error(), base) {
+		if _, err := Relic(Service{Base: base}); messages.CodeOf(err) != messages.ErrConfig || strings.Contains(err.Error(), base) {
 			t.Errorf("%s: %v", base, err)
 		}
 	}
@@ -164,15 +165,15 @@ func TestHTTPRelicUnanswered(t *testing.T) {
 		}
 	}))
 	x := relic(t, server, nil)
-	var lost *Unsettled
-	if _, err := x.Run(t.Context(), &Call{}, `{"operation":"add","title":"x"}`); !errors.As(err, &lost) {
+	var lost *tools.Unsettled
+	if _, err := x.Run(t.Context(), &tools.Call{}, `{"operation":"add","title":"x"}`); !errors.As(err, &lost) {
 		t.Errorf("a keyed request: %v", err)
 	}
-	if _, err := x.Run(t.Context(), &Call{}, `{"operation":"get","id":"x"}`); err == nil || errors.As(err, &lost) {
+	if _, err := x.Run(t.Context(), &tools.Call{}, `{"operation":"get","id":"x"}`); err == nil || errors.As(err, &lost) {
 		t.Errorf("a request that reads: %v", err)
 	}
 	server.Close()
-	if _, err := x.Run(t.Context(), &Call{}, `{"operation":"add","title":"x"}`); err == nil || errors.As(err, &lost) {
+	if _, err := x.Run(t.Context(), &tools.Call{}, `{"operation":"add","title":"x"}`); err == nil || errors.As(err, &lost) {
 		t.Errorf("what was never sent: %v", err)
 	}
 	hangs := make(chan struct{})
@@ -181,7 +182,7 @@ func TestHTTPRelicUnanswered(t *testing.T) {
 	defer close(hangs)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := relic(t, server, nil).Run(ctx, &Call{}, `{"operation":"get","id":"x"}`); !errors.Is(ctx.Err(), context.DeadlineExceeded) || err == nil {
+	if _, err := relic(t, server, nil).Run(ctx, &tools.Call{}, `{"operation":"get","id":"x"}`); !errors.Is(ctx.Err(), context.DeadlineExceeded) || err == nil {
 		t.Errorf("its time was up: %v", err)
 	}
 }

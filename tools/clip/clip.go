@@ -1,0 +1,72 @@
+// Package clip cuts texts that models are shown. Its functions are pure; where a cut is not
+// at a character's end they move it there.
+package clip
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxExcerpt is the bytes of an excerpt.
+const maxExcerpt = 256
+
+// Excerpt is the beginning of a text, on one line, for an error.
+func Excerpt(s string) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " ")
+	if len(s) > maxExcerpt {
+		s = strings.ToValidUTF8(s[:maxExcerpt], "") + "…"
+	}
+	return s
+}
+
+// Bytes cuts a text to most bytes, at the end of a line where one is near, and says
+// so; hint tells how to get the rest.
+func Bytes(s string, most int, hint string) string {
+	if len(s) <= most {
+		return s
+	}
+	note := fmt.Sprintf("[cut: %d bytes in all", len(s))
+	if hint != "" {
+		note += "; " + hint
+	}
+	note += "]"
+	n := most - len(note) - 1
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	if at := strings.LastIndexByte(s[:n], '\n'); at > n/2 {
+		n = at
+	}
+	return strings.TrimSuffix(s[:n], "\n") + "\n" + note
+}
+
+// Lines is the number of lines; a final line end opens none.
+func Lines(s string) int {
+	n := strings.Count(s, "\n")
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		n++
+	}
+	return n
+}
+
+// Runes cuts a text to most characters.
+func Runes(s string, most int) string {
+	n := 0
+	for i := range s {
+		if n++; n > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// Middle cuts a text to most bytes, out of its middle.
+func Middle(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	note := fmt.Sprintf("\n[%d bytes left out]\n", len(s)-most)
+	half := (most - len(note)) / 2
+	return strings.ToValidUTF8(s[:half], "") + note + strings.ToValidUTF8(s[len(s)-half:], "")
+}

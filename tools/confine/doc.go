@@ -1,0 +1,13 @@
+// Package confine runs programs under what the kernel can hold them to: limits, a process
+// group that does not outlive them, and, where it has Landlock, a jail of folders without
+// sockets (cogency.md §14, decision 014).
+//
+// Invariants:
+//   - a program's limits are set before its first instruction, and whatever it starts
+//     inherits them;
+//   - when it has ended nothing of its group is left;
+//   - the host is not confined: a jail belongs to one thread, which is thrown away.
+//
+// It does not: judge what is run, or with which words; that is its callers'. It is a part
+// of Linux: elsewhere Supported is false, and every call is refused.
+package confine

@@ -1,0 +1,15 @@
+package confine
+
+import "time"
+
+// Limits are what the kernel holds each process of a command to.
+type Limits struct {
+	Memory    int64         // bytes of address space
+	Files     int64         // open files
+	FileBytes int64         // of one file that it writes
+	CPU       time.Duration // processor time, in whole seconds
+}
+
+// pipeGrace is how long the end of a command waits for pipes that somebody outside its
+// group holds.
+const pipeGrace = time.Second

@@ -1,0 +1,12 @@
+// Package workspace has the tools that work on files and folders (cogency.md §15,
+// neuroscript.md §11) and the tool that runs a program in one.
+//
+// Invariants:
+//   - a Workspace and Files reach what is below their folder, whatever paths, links and
+//     races a model or another program comes up with (cogency.md §14);
+//   - a change of a file is whole or is not made, and nobody else's is overwritten;
+//   - results are bounded, say where they were cut, and name no path of the host;
+//   - shell runs one program, without a shell in between, in package confine's jail.
+//
+// It does not decide whether a call may be made: that is the policy's and the gate's.
+package workspace
