@@ -3,6 +3,7 @@ package feeds
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -28,16 +29,16 @@ func BenchmarkWheelTick100000Feeds(b *testing.B) {
 	b.Run("wheel/833-due", func(b *testing.B) {
 		s := newSlots()
 		for i := range benchFeeds {
-			d := s.add(sessions[i/4], names[i%4], interval, int64(i)%interval)
+			d := s.add(sessions[i/4], names[i%4], nil, interval, int64(i)%interval)
 			s.done(d.Ticket, 0)
 		}
 		var due []Due
 		now, total := int64(interval), 0
-		s.advance(now, nil)
+		s.advance(now, nil, math.MaxInt)
 		b.ReportAllocs()
 		for b.Loop() {
 			now++
-			due = s.advance(now, due[:0])
+			due = s.advance(now, due[:0], math.MaxInt)
 			for i := range due {
 				s.done(due[i].Ticket, 0)
 			}
@@ -48,13 +49,13 @@ func BenchmarkWheelTick100000Feeds(b *testing.B) {
 	b.Run("wheel/0-due", func(b *testing.B) {
 		s := newSlots()
 		for i := range benchFeeds {
-			s.add(sessions[i/4], names[i%4], 1<<40, 0)
+			s.add(sessions[i/4], names[i%4], nil, 1<<40, 0)
 		}
 		now := int64(0)
 		b.ReportAllocs()
 		for b.Loop() {
 			now++
-			s.advance(now, nil)
+			s.advance(now, nil, math.MaxInt)
 		}
 	})
 	b.Run("floor/scan", func(b *testing.B) {

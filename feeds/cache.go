@@ -2,7 +2,7 @@ package feeds
 
 import (
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -32,8 +32,46 @@ type cached struct {
 }
 
 // place holds a value, so that another of the same size takes it without a word to the
-// cache: a policy that hears of 100,000 values a second is most of what they cost.
-type place struct{ atomic.Pointer[Value] }
+// cache: a policy that hears of 100,000 values a second is most of what they cost. Whoever
+// keeps a place need not look for it again, which the cache would count as a use. What the
+// cache has lost, the place has lost.
+type place struct {
+	mu    sync.Mutex
+	lost  bool
+	value Value // zero once lost
+}
+
+// held gives the value of a place; ok is false for one that is nil or lost.
+func (at *place) held() (v Value, ok bool) {
+	if at == nil {
+		return Value{}, false
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.value, !at.lost
+}
+
+// take replaces the value of a place by another one of the same size, whose cost is the
+// same. It is false when the cache has to be asked.
+func (at *place) take(v Value) bool {
+	if at == nil {
+		return false
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.lost || len(at.value.JSON) != len(v.JSON) {
+		return false
+	}
+	at.value = v
+	return true
+}
+
+// lose drops the value: a place that somebody keeps keeps nothing beyond the cache's bound.
+func (at *place) lose() {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.lost, at.value = true, Value{}
+}
 
 // NewCache makes a cache that keeps about so many bytes; 0 is DefaultCacheBytes.
 func NewCache(bytes int64) (*Cache, error) {
@@ -43,6 +81,11 @@ func NewCache(bytes int64) (*Cache, error) {
 	// Counters are four bits: for ten times as many as there are values of 4 KiB.
 	c, err := ristretto.NewCache(&ristretto.Config[string, cached]{
 		NumCounters: max(1024, bytes/4096*10), MaxCost: bytes, BufferItems: 64,
+		OnExit: func(v cached) {
+			if v.value != nil {
+				v.value.lose()
+			}
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -59,18 +102,19 @@ func (c *Cache) Wait() { c.values.Wait() }
 // perValue is what a value costs beside its text.
 const perValue = 128
 
-func (c *Cache) put(key string, v Value) { c.replace(key, c.place(key), v) }
-
-// replace puts a value where place has it already, if it is of the same size. A place
-// that the cache has lost meanwhile is lost with what it holds.
-func (c *Cache) replace(key string, at *place, v Value) {
-	if at != nil && len(at.Load().JSON) == len(v.JSON) {
-		at.Store(&v)
-		return
+func (c *Cache) put(key string, v Value) {
+	if !c.place(key).take(v) {
+		c.set(key, v)
 	}
-	at = new(place)
-	at.Store(&v)
-	c.values.Set(key, cached{value: at}, int64(len(key)+len(v.JSON)+perValue))
+}
+
+// set gives a value a place, which is lost at once if the cache does not want it.
+func (c *Cache) set(key string, v Value) *place {
+	at := &place{value: v}
+	if !c.values.Set(key, cached{value: at}, int64(len(key)+len(v.JSON)+perValue)) {
+		at.lose()
+	}
+	return at
 }
 
 // place is where the value of a key is; nil when there is none.
@@ -79,14 +123,7 @@ func (c *Cache) place(key string) *place {
 	return v.value
 }
 
-func (c *Cache) get(key string) (Value, bool) { return c.place(key).value() }
-
-func (at *place) value() (Value, bool) {
-	if at == nil {
-		return Value{}, false
-	}
-	return *at.Load(), true
-}
+func (c *Cache) get(key string) (Value, bool) { return c.place(key).held() }
 
 func (c *Cache) putText(key, text string) {
 	c.values.Set(key, cached{text: text}, int64(len(key)+len(text)+perValue))

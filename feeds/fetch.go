@@ -12,14 +12,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// A flight is one fetch, for all who want it. err and value are set before done is
-// closed. done is made under the keeper's lock when somebody joins: nil until then.
-type flight struct {
-	done  chan struct{}
-	value Value
-	err   error
-}
-
 // await waits for a flight and gives what may be served: what it brought, or an older
 // value that is young enough. err says why it is not the former.
 func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight) (v Value, ok bool, err error) {
@@ -114,12 +106,6 @@ func (r *round) fetch(e *Entry, key string) *flight {
 	return r.k.join(r.session, *e, key, deps, r.set.rules.Env)
 }
 
-func landed(v Value, err error) *flight {
-	f := &flight{done: make(chan struct{}), value: v, err: err}
-	close(f.done)
-	return f
-}
-
 // held gives the refusal of a feed that crashed and is not to be fetched now.
 func (k *Keeper) held(session, key string) *flight {
 	k.mu.Lock()
@@ -143,70 +129,13 @@ type dependency struct {
 	flight *flight
 }
 
-// join gives the flight of a feed that is in the air, or begins one.
-func (k *Keeper) join(s Session, e Entry, key string, deps []dependency, env []string) *flight {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	f, begins := k.board(key)
-	if f.done == nil {
-		f.done = make(chan struct{})
-	}
-	if begins {
-		k.running.Add(1)
-		go func() {
-			defer k.running.Done()
-			k.fly(f, nil, s, &e, key, k.cache.place(key), deps, env)
-		}()
-	}
-	return f
-}
-
-// board gives the flight of a feed that is in the air, or one that the caller has to
-// fly. k.mu is held.
-func (k *Keeper) board(key string) (f *flight, begins bool) {
-	if f, ok := k.flights[key]; ok {
-		k.stats.Merged++
-		return f, false
-	}
-	if k.closed {
-		return landed(Value{}, fail(messages.ErrCancelled, ReasonClosed, "the host stops")), false
-	}
-	f = &flight{}
-	k.flights[key] = f
-	k.stats.Fetches++
-	return f, true
-}
-
-// here fetches a feed that needs no other on the goroutine it is called on, which would
-// wait for it anyway. It gives the feed's crashes.
-func (k *Keeper) here(a *active, s Session, e *Entry, key string, at *place, env []string) Crashes {
-	k.mu.Lock()
-	if c, crashed := a.crashes[key]; crashed && !c.May(k.now()) {
-		k.mu.Unlock()
-		return c
-	}
-	f, begins := k.board(key)
-	if !begins && f.done == nil {
-		f.done = make(chan struct{})
-	}
-	k.mu.Unlock()
-	if begins {
-		return k.fly(f, a, s, e, key, at, nil, env)
-	}
-	<-f.done
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return a.crashes[key]
-}
-
-// fly fetches a feed whose value so far is at a place, or nowhere, and gives its crashes.
-// a is where these are remembered; nil is looked for. A source that ends the goroutine
-// ends its flight all the same.
-func (k *Keeper) fly(f *flight, a *active, s Session, e *Entry, key string, at *place, deps []dependency, env []string) (c Crashes) {
+// fly fetches a feed whose value so far is at a place, or nowhere, and gives the time when
+// it has landed. A source that ends the goroutine ends its flight all the same.
+func (k *Keeper) fly(r *runway, at *place, s *Session, e *Entry, deps []dependency, env []string) time.Time {
 	ctx := newPatience(k.ctx, k.cfg.FetchTimeout)
 	defer ctx.end()
-	l := landing{k: k, flight: f, active: a, session: s.Key, key: key, at: at}
-	l.old, l.there = at.value()
+	l := landing{k: k, runway: r, at: at, session: s.Key, entry: e}
+	l.old, l.there = at.held()
 	gone := true
 	defer func() {
 		if gone {
@@ -220,56 +149,84 @@ func (k *Keeper) fly(f *flight, a *active, s Session, e *Entry, key string, at *
 
 // landing is what the end of a flight needs of its beginning.
 type landing struct {
-	k            *Keeper
-	flight       *flight
-	active       *active
-	session, key string
-	at           *place
-	old          Value
-	there        bool // an old one
+	k       *Keeper
+	runway  *runway
+	at      *place
+	session string
+	entry   *Entry
+	old     Value
+	there   bool // an old one
 }
 
-// land ends a flight and tells those who wait for it.
-func (l *landing) land(value string, err error) (c Crashes) {
-	k, f, key := l.k, l.flight, l.key
-	now := k.now()
+// land ends a flight, tells those who wait for it, and gives the time.
+func (l *landing) land(value string, err error) time.Time {
+	now := l.k.now()
+	v := Value{JSON: value, At: now}
+	if err == nil {
+		l.put(v)
+		if f, ok := l.cleared(); ok {
+			f.end(v, nil)
+			return now
+		}
+	} else if old := l.old; l.there && !old.Failed {
+		old.Failed = true
+		l.put(old)
+	}
+	l.clear(now, err).end(v, err)
+	return now
+}
+
+// put keeps a value where the one before it is, if it can.
+func (l *landing) put(v Value) {
+	if !l.at.take(v) {
+		l.at = l.k.cache.set(valueKey(l.session, l.entry), v)
+	}
+}
+
+// cleared clears the runway of a feed that ticks and has never crashed, which is nobody
+// else's business. It is false for any other.
+func (l *landing) cleared() (f *flight, ok bool) {
+	r := l.runway
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.in == nil || r.crashed {
+		return nil, false
+	}
+	l.k.ended.Add(1)
+	return r.clear(l.at), true
+}
+
+// clear clears the runway and remembers how the flight ended.
+func (l *landing) clear(now time.Time, err error) *flight {
+	k, r := l.k, l.runway
+	key := valueKey(l.session, l.entry)
 	var panicked *PanicError
 	crashed := errors.As(err, &panicked) && !isReason(err, ReasonNeeds) // that of a feed it needs is not its own
-	if err == nil {
-		f.value = Value{JSON: value, At: now}
-		k.cache.replace(key, l.at, f.value)
-	} else {
-		f.err = err
-		if old := l.old; l.there && !old.Failed {
-			old.Failed = true
-			k.cache.replace(key, l.at, old)
-		}
-	}
 	k.mu.Lock()
-	delete(k.flights, key)
+	defer k.mu.Unlock()
+	k.ended.Add(1)
 	if err != nil {
 		k.stats.Failed++
 	}
 	if crashed {
 		k.stats.Crashed++
 	}
-	a := l.active
-	if a == nil {
-		a = k.sessions[l.session]
-	}
+	a := k.sessions[l.session]
 	if a != nil {
-		c = k.remember(a, key, now, crashed, err == nil)
+		k.remember(a, key, now, crashed, err == nil)
 	}
-	done := f.done
-	k.mu.Unlock()
-	if done != nil {
-		close(done)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.in == nil {
+		delete(k.runways, key)
+	} else {
+		_, r.crashed = a.crashes[key]
 	}
-	return c
+	return r.clear(l.at)
 }
 
-// remember gives the crashes of a feed when another fetch of it has ended. k.mu is held.
-func (k *Keeper) remember(a *active, key string, now time.Time, crashed, succeeded bool) Crashes {
+// remember keeps the crashes of a feed when another fetch of it has ended. k.mu is held.
+func (k *Keeper) remember(a *active, key string, now time.Time, crashed, succeeded bool) {
 	c, known := a.crashes[key]
 	switch {
 	case crashed:
@@ -287,11 +244,10 @@ func (k *Keeper) remember(a *active, key string, now time.Time, crashed, succeed
 			a.crashes[key] = c
 		}
 	}
-	return c
 }
 
 // fetch resolves what a feed refers to and asks its source. old is its value so far.
-func (k *Keeper) fetch(ctx *patience, s Session, e *Entry, old string, deps []dependency, env []string) (value string, err error) {
+func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old string, deps []dependency, env []string) (value string, err error) {
 	var values map[string]string
 	if len(deps) > 0 {
 		values = make(map[string]string, len(deps))
@@ -332,7 +288,7 @@ type PanicError struct {
 // Error names the panic's value.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-func (k *Keeper) ask(ctx context.Context, s Session, src Source, env []string) (value string, err error) {
+func (k *Keeper) ask(ctx context.Context, s *Session, src Source, env []string) (value string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			value, err = "", &PanicError{Value: p, Stack: debug.Stack()}

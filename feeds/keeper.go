@@ -3,6 +3,7 @@ package feeds
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -91,12 +92,15 @@ type Keeper struct {
 	stop     context.CancelFunc
 	running  sync.WaitGroup // fetches and workers
 
+	crew    crew // fetches what is due
+	fetches atomic.Int64
+	merged  atomic.Int64
+	ended   atomic.Int64 // fetches
+
 	mu       sync.Mutex
 	closed   bool
-	flights  map[string]*flight
+	runways  map[string]*runway // by valueKey: in the air, of feeds that do not tick
 	sessions map[string]*active
-	queue    []Due // for workers
-	workers  int
 	stats    Stats
 }
 
@@ -117,17 +121,12 @@ type Stats struct {
 func (k *Keeper) Stats() Stats {
 	k.mu.Lock()
 	s := k.stats
-	s.InFlight = len(k.flights)
 	k.mu.Unlock()
+	ended := k.ended.Load() // first: no flight ends that has not begun
+	s.Fetches, s.Merged = k.fetches.Load(), k.merged.Load()
+	s.InFlight = int(s.Fetches - ended)
 	s.Periodic, s.Dropped = k.wheel.Len()
 	return s
-}
-
-// active is a session between Sync and Stop.
-type active struct {
-	session Session
-	set     Set
-	crashes map[string]Crashes // by valueKey
 }
 
 // Counter is what counts tokens.
@@ -138,7 +137,7 @@ func NewKeeper(cfg Config) (*Keeper, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{cfg: cfg, cache: cfg.Cache, flights: map[string]*flight{}, sessions: map[string]*active{}}
+	k := &Keeper{cfg: cfg, cache: cfg.Cache, runways: map[string]*runway{}, sessions: map[string]*active{}}
 	if k.cache == nil {
 		var err error
 		if k.cache, err = NewCache(0); err != nil {
@@ -147,7 +146,8 @@ func NewKeeper(cfg Config) (*Keeper, error) {
 		k.ownCache = true
 	}
 	k.ctx, k.stop = context.WithCancel(context.Background())
-	k.wheel = NewWheel(k.enqueue)
+	k.crew = crew{k: k, most: cfg.Workers}
+	k.wheel = NewWheel(k.crew.take)
 	return k, nil
 }
 
@@ -159,6 +159,7 @@ func (k *Keeper) Close() {
 	k.closed = true
 	k.mu.Unlock()
 	k.stop()
+	k.crew.dismiss()
 	k.wheel.Close()
 	k.running.Wait()
 	if first && k.ownCache {
@@ -181,33 +182,37 @@ func (k *Keeper) Sync(s Session, set Set) {
 		a = &active{}
 		k.sessions[s.Key] = a
 	}
-	was := a.set
-	a.session, a.set = s, set
+	var was Set
+	if a.synced != nil {
+		was = a.set
+	}
+	a.synced = &synced{s, set}
 	for key := range a.crashes { // of feeds that are gone
 		if !set.hasKey(s.Key, key) {
 			delete(a.crashes, key)
 		}
 	}
+	k.settle(a)
+	runways := a.runways
 	k.mu.Unlock()
 
-	ticks := func(e *Entry) bool { return e.Trigger == Periodic && !e.Disabled }
 	for i := range was.entries {
 		old := &was.entries[i]
-		if now, ok := set.Get(old.ID); ticks(old) && (!ok || !ticks(&now)) {
+		if now, ok := set.Get(old.ID); old.ticks() && (!ok || !now.ticks()) {
 			k.wheel.Remove(s.Key, old.ID)
 		}
 	}
-	for i := range set.entries {
-		e := &set.entries[i]
-		if !ticks(e) {
-			continue
-		}
+	for _, r := range runways {
+		e := r.entry
 		old, ok := was.Get(e.ID)
-		if !ok || !ticks(&old) || old.Interval != e.Interval || old.Version != e.Version {
-			k.wheel.Add(s.Key, e.ID, e.Interval)
+		if !ok || !old.ticks() || old.Interval != e.Interval || old.Version != e.Version {
+			k.wheel.add(s.Key, e.ID, r, e.Interval)
 		}
 	}
 }
+
+// ticks tells whether a feed is fetched at intervals.
+func (e *Entry) ticks() bool { return e.Trigger == Periodic && !e.Disabled }
 
 func (s *Set) hasKey(session, key string) bool {
 	for i := range s.entries {
@@ -223,8 +228,13 @@ func (s *Set) hasKey(session, key string) bool {
 func (k *Keeper) Stop(session string) {
 	k.wheel.RemoveSession(session)
 	k.mu.Lock()
-	delete(k.sessions, session)
-	k.mu.Unlock()
+	defer k.mu.Unlock()
+	if a := k.sessions[session]; a != nil {
+		for _, r := range a.runways {
+			k.leave(r)
+		}
+		delete(k.sessions, session)
+	}
 }
 
 // Forget drops the values of a set's feeds, as when a session is erased.
@@ -304,95 +314,4 @@ func (k *Keeper) Get(ctx context.Context, s Session, set Set, id string, refresh
 	e := &set.entries[i]
 	v, known, err := k.await(ctx, s.Key, e, f)
 	return k.element(e, v, known, err), v, known, true
-}
-
-// enqueue takes what is due from the wheel.
-func (k *Keeper) enqueue(batch []Due) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		return
-	}
-	// A feed is in the queue once at most: it is not due again before its ticket is
-	// done.
-	k.queue = append(k.queue, batch...)
-	for want := min(len(k.queue), k.cfg.Workers); k.workers < want; k.workers++ {
-		k.running.Add(1)
-		go k.work()
-	}
-}
-
-// work fetches what is due until nothing is.
-func (k *Keeper) work() {
-	defer k.running.Done()
-	gone := true
-	defer func() {
-		if gone { // a source has ended this goroutine: another one goes on
-			k.running.Add(1)
-			go k.work()
-		}
-	}()
-	for {
-		k.mu.Lock()
-		if k.closed || len(k.queue) == 0 {
-			k.queue = nil
-			k.workers--
-			k.mu.Unlock()
-			gone = false
-			return
-		}
-		d := k.queue[0]
-		k.queue[0] = Due{}
-		k.queue = k.queue[1:]
-		a := k.sessions[d.Session]
-		if a == nil { // it has gone
-			k.mu.Unlock()
-			k.wheel.Done(d.Ticket, time.Time{})
-			continue
-		}
-		s, set := a.session, a.set
-		k.mu.Unlock()
-		k.tick(d, a, s, set)
-	}
-}
-
-// tick fetches one feed that is due and says so to the wheel when it has landed.
-func (k *Keeper) tick(d Due, a *active, s Session, set Set) {
-	i := set.at(d.Feed)
-	if i < 0 {
-		k.wheel.Done(d.Ticket, time.Time{})
-		return
-	}
-	e := &set.entries[i]
-	key := valueKey(d.Session, e)
-	at := k.cache.place(key)
-	var c Crashes
-	gone := true
-	defer func() {
-		if gone {
-			c = k.crashes(a, key)
-		}
-		if c.Disabled() {
-			k.wheel.Remove(d.Session, d.Feed)
-			return
-		}
-		k.wheel.Done(d.Ticket, c.Next())
-	}()
-	switch v, ok := at.value(); {
-	case ok && !v.Failed && k.now().Sub(v.At) < Tick:
-		// A prompt that came first has fetched it: that was this start's fetch.
-	case len(e.needs) == 0:
-		c = k.here(a, s, e, key, at, set.rules.Env)
-	default:
-		<-k.round(s, set).want(i, true).done
-		c = k.crashes(a, key)
-	}
-	gone = false
-}
-
-// crashes gives those of a feed.
-func (k *Keeper) crashes(a *active, key string) Crashes {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return a.crashes[key]
 }

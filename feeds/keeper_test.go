@@ -634,10 +634,10 @@ func TestWorkersAreBounded(t *testing.T) {
 			k.Sync(Session{Key: fmt.Sprint(i), Fetcher: fetch}, set)
 		}
 		time.Sleep(50 * time.Second)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if most.Load() != 3 || k.workers != 0 || k.queue != nil || len(k.flights) != 0 {
-			t.Errorf("%d at a time; %d workers, %d flights are left", most.Load(), k.workers, len(k.flights))
+		k.crew.mu.Lock()
+		defer k.crew.mu.Unlock()
+		if n := k.Stats().InFlight; most.Load() != 3 || k.crew.workers != 0 || k.crew.due != nil || n != 0 {
+			t.Errorf("%d at a time; %d workers, %d flights are left", most.Load(), k.crew.workers, n)
 		}
 	})
 }

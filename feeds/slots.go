@@ -27,6 +27,7 @@ type Due struct {
 	Session string
 	Feed    string
 	Ticket  Ticket
+	runway  *runway // what the keeper gave with it
 }
 
 // slots is the pure part of the wheel: who is due when, without clock or goroutine.
@@ -48,6 +49,7 @@ type slots struct {
 
 type entry struct {
 	session, feed string
+	runway        *runway
 	interval      int64 // ticks
 	due           int64
 	prev, next    int32  // in the slot
@@ -77,7 +79,7 @@ func (s *slots) find(session, feed string) int32 {
 
 // add starts a feed, or gives one that is there another interval from now on. What is
 // due at once is the caller's to hand over: the entry is running.
-func (s *slots) add(session, feed string, interval, at int64) Due {
+func (s *slots) add(session, feed string, r *runway, interval, at int64) Due {
 	i := s.find(session, feed)
 	if i == none {
 		if i = s.free; i != none {
@@ -98,7 +100,7 @@ func (s *slots) add(session, feed string, interval, at int64) Due {
 		s.unplace(i)
 	}
 	e := &s.entries[i]
-	e.interval = interval
+	e.runway, e.interval = r, interval
 	s.place(i, at+interval)
 	return s.begin(i)
 }
@@ -108,7 +110,7 @@ func (s *slots) begin(i int32) Due {
 	s.starts++
 	e := &s.entries[i]
 	e.running, e.start = true, s.starts
-	return Due{Session: e.session, Feed: e.feed, Ticket: Ticket{i, e.start}}
+	return Due{Session: e.session, Feed: e.feed, Ticket: Ticket{i, e.start}, runway: e.runway}
 }
 
 func (s *slots) remove(session, feed string) {
@@ -195,8 +197,9 @@ func (s *slots) unplace(i int32) {
 
 // advance goes to a tick and appends what is due, slot by slot. A feed whose fetch
 // still runs is passed over; one that missed several starts, because the host slept,
-// is started once, and its next start keeps to its interval.
-func (s *slots) advance(to int64, due []Due) []Due {
+// is started once, and its next start keeps to its interval. It stops when due has most:
+// the same call again goes on from there.
+func (s *slots) advance(to int64, due []Due, most int) []Due {
 	if to <= s.now {
 		return due
 	}
@@ -208,6 +211,10 @@ func (s *slots) advance(to int64, due []Due) []Due {
 			continue
 		}
 		for i := s.heads[slot]; i != none; {
+			if len(due) >= most {
+				s.now = tick - 1 // what is left of this slot is due at once
+				return due
+			}
 			e := &s.entries[i]
 			next := e.next
 			if e.due <= to {

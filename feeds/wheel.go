@@ -8,7 +8,8 @@ import (
 // BatchSize is the most that a wheel hands over in one call.
 const BatchSize = 256
 
-// keepDue is how much room for feeds that are due at once is kept.
+// keepDue is how many feeds that are due at once are looked up before they are handed
+// over, and how much room for them is kept.
 const keepDue = 4096
 
 // A Wheel tells when periodic feeds are due: one goroutine with one timer for all
@@ -51,6 +52,11 @@ func (w *Wheel) tickAfter(t time.Time) int64 { return int64((t.Sub(w.origin) + T
 // Add starts a feed: it is due now, and then every interval, which is rounded up to
 // whole ticks. A feed that is there begins anew with the interval given.
 func (w *Wheel) Add(session, feed string, interval time.Duration) {
+	w.add(session, feed, nil, interval)
+}
+
+// add starts a feed that is handed over together with its runway.
+func (w *Wheel) add(session, feed string, r *runway, interval time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -58,12 +64,12 @@ func (w *Wheel) Add(session, feed string, interval time.Duration) {
 	}
 	now := time.Now()
 	if w.ended == nil { // and so the wheel is empty
-		w.slots.advance(w.tick(now), nil)
+		w.slots.advance(w.tick(now), nil, keepDue)
 		w.ended = make(chan struct{})
 		go w.turn(w.ended)
 	}
 	ticks := max(1, int64((interval+Tick-1)/Tick))
-	w.waiting = append(w.waiting, w.slots.add(session, feed, ticks, w.tickAfter(now)))
+	w.waiting = append(w.waiting, w.slots.add(session, feed, r, ticks, w.tickAfter(now)))
 	w.poke()
 }
 
@@ -146,7 +152,7 @@ func (w *Wheel) turn(ended chan struct{}) {
 		due = append(due[:0], w.waiting...)
 		w.waiting = nil
 		now := time.Now()
-		due = w.slots.advance(w.tick(now), due)
+		due = w.slots.advance(w.tick(now), due, keepDue)
 		w.armed = 0
 		if len(due) == 0 {
 			if tick, ok := w.slots.next(); ok {

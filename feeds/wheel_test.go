@@ -2,6 +2,7 @@ package feeds
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ func TestSlotsAgainstModel(t *testing.T) {
 				if m := model[key]; m != nil {
 					stale = append(stale, m.ticket)
 				}
-				d := s.add(session, name, interval, now)
+				d := s.add(session, name, nil, interval, now)
 				model[key] = &feed{interval, now + interval, true, d.Ticket}
 			case 2:
 				if m := model[key]; m != nil {
@@ -69,9 +70,15 @@ func TestSlotsAgainstModel(t *testing.T) {
 			default:
 				now += []int64{1, 1, 3, 700, 1024, 9000}[r.IntN(6)]
 				var got, want []string
-				for _, d := range s.advance(now, nil) {
-					got = append(got, d.Session+"/"+d.Feed)
-					model[d.Session+"/"+d.Feed].ticket = d.Ticket
+				for most := 1 + r.IntN(5); ; { // in helpings, until one is not full
+					due := s.advance(now, nil, most)
+					for _, d := range due {
+						got = append(got, d.Session+"/"+d.Feed)
+						model[d.Session+"/"+d.Feed].ticket = d.Ticket
+					}
+					if len(due) < most {
+						break
+					}
 				}
 				for k, m := range model {
 					if m.due > now {
@@ -107,13 +114,13 @@ func TestSlotsAgainstModel(t *testing.T) {
 // A wheel that was empty in between knows no old ticket.
 func TestOldTickets(t *testing.T) {
 	s := newSlots()
-	old := s.add("s", "a", 4, 0)
+	old := s.add("s", "a", nil, 4, 0)
 	s.remove("s", "a")
-	s.add("s", "a", 4, 0)
+	s.add("s", "a", nil, 4, 0)
 	s.done(old.Ticket, 0)
 	s.done(Ticket{}, 0)
 	s.done(Ticket{index: 9, start: 1}, 0)
-	if due := s.advance(4, nil); len(due) != 0 || s.dropped != 1 {
+	if due := s.advance(4, nil, math.MaxInt); len(due) != 0 || s.dropped != 1 {
 		t.Errorf("due %v, dropped %d: an old ticket ended a new start", due, s.dropped)
 	}
 }
