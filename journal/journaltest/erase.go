@@ -1,0 +1,105 @@
+package journaltest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+func eraseAll(t *testing.T, s journal.Store) {
+	ses := Start(t, "local:local:erase", 1)
+	blob := NewBlob("reply")
+	b := ses.Batch(&messages.SessionOpened{}, &messages.ModelReply{Blob: blob.Digest}, &messages.TurnDecided{})
+	b.Blobs = []messages.Blob{blob, NewBlob("nobody names it")}
+	b.Snapshot = &journal.Snapshot{Seq: 3, Hash: b.Records[2].Hash, State: []byte("x")}
+	Must(t, s, b)
+	kept := collect(t, s.Read(ctx, ses.Inc, 0, 0))
+	n, err := s.Erase(ctx, ses.Inc, 0, 0)
+	if err != nil || n != 3 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	if n, err = s.Erase(ctx, ses.Inc, 0, 0); err != nil || n != 0 {
+		t.Fatalf("again: %d, %v", n, err)
+	}
+	for i, r := range collect(t, s.Read(ctx, ses.Inc, 0, 0)) {
+		if r.Raw != nil || r.Salt != [16]byte{} || r.BodyDigest != kept[i].BodyDigest || r.Hash != kept[i].Hash || r.Body.Kind() != kept[i].Body.Kind() {
+			t.Errorf("record %d: %+v", r.Seq, r)
+		}
+	}
+	if b.Records[0].Raw == nil || kept[0].Raw == nil {
+		t.Error("a record that was handed out has changed")
+	}
+	head, err := s.Head(ctx, ses.SID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep := journal.Verify(s.Read(ctx, ses.Inc, 0, 0), journal.VerifyOptions{SID: ses.SID, Inc: ses.Inc, Head: journal.Anchor{Seq: head.Seq, Hash: head.Hash}})
+	if !rep.OK() || cmp.Diff([]journal.Span{{From: 1, To: 3}}, rep.Erased) != "" {
+		t.Fatalf("%+v", rep)
+	}
+	_, _, err = journal.Load(ctx, s, ses.Inc)
+	wantReason(t, err, journal.ReasonErased)
+	for _, b := range b.Blobs {
+		_, err = s.Blob(ctx, ses.Inc, b.Digest)
+		wantReason(t, err, journal.ReasonNotFound)
+	}
+	_, err = s.Snapshot(ctx, ses.Inc)
+	wantReason(t, err, journal.ReasonNotFound)
+	Must(t, s, ses.Notes(1)) // the chain goes on
+	_, err = s.Erase(ctx, Inc(9), 0, 0)
+	wantReason(t, err, journal.ReasonNotFound)
+}
+
+func erasePart(t *testing.T, s journal.Store) {
+	ses := Start(t, "local:local:part", 1)
+	gone, shared, other, fed, said := NewBlob("gone"), NewBlob("shared"), NewBlob("nobody names it"), NewBlob("of a feed"), NewBlob("said again")
+	b := ses.Batch(&messages.ModelReply{Blob: gone.Digest}, &messages.TurnDecided{Output: shared.Digest, Scratch: fed.Digest, Minted: said.Digest},
+		&messages.FeedInjected{ID: "f", Digest: fed.Digest}, &messages.TurnDecided{Minted: shared.Digest}, &messages.ModelReply{Blob: said.Digest})
+	b.Blobs = []messages.Blob{gone, shared, other, fed, said}
+	Must(t, s, b)
+	if n, err := s.Erase(ctx, ses.Inc, 1, 2); err != nil || n != 2 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	_, err := s.Blob(ctx, ses.Inc, gone.Digest)
+	wantReason(t, err, journal.ReasonNotFound)
+	for _, b := range []messages.Blob{shared, other, fed, said} {
+		if _, err := s.Blob(ctx, ses.Inc, b.Digest); err != nil {
+			t.Error(err)
+		}
+	}
+	rep := journal.Verify(s.Read(ctx, ses.Inc, 0, 0), journal.VerifyOptions{})
+	if !rep.OK() || rep.Records != 5 || cmp.Diff([]journal.Span{{From: 1, To: 2}}, rep.Erased) != "" {
+		t.Fatalf("%+v", rep)
+	}
+	_, recs, err := journal.LoadAfter(ctx, s, ses.Inc, journal.Anchor{Seq: 2, Hash: b.Records[1].Hash})
+	if err != nil || len(recs) != 3 {
+		t.Fatalf("what follows the erased part: %v", err)
+	}
+}
+
+func remove(t *testing.T, s journal.Store) {
+	a, b := Start(t, "local:local:a", 1), Start(t, "local:local:b", 2)
+	ba := a.Notes(2)
+	ba.Blobs = []messages.Blob{NewBlob("x")}
+	Must(t, s, ba, b.Notes(2))
+	if err := s.Delete(ctx, a.Inc); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, s.Delete(ctx, a.Inc), journal.ReasonNotFound)
+	if _, err := s.Head(ctx, a.SID); !journal.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	if err := s.Commit([]journal.Batch{a.Notes(1)})[0]; !journal.IsStale(err) {
+		t.Fatalf("the old owner: %v", err)
+	}
+	Must(t, s, Start(t, a.SID, 3).Notes(1))
+	if _, recs, err := journal.Load(ctx, s, Inc(3)); err != nil || len(recs) != 1 {
+		t.Fatalf("%d records, %v", len(recs), err)
+	}
+	if _, recs, err := journal.Load(ctx, s, b.Inc); err != nil || len(recs) != 2 {
+		t.Fatalf("the other session: %v", err)
+	}
+}
