@@ -168,7 +168,7 @@ func (rt *Runtime) ended(ctx context.Context, inc messages.Incarnation, run, fro
 		}
 	}
 	if !known {
-		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "run", Detail: "the session has no run " + strconv.FormatInt(run, 10)}
+		return nil, nil, &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "run", Detail: "the session has no run " + strconv.FormatInt(run, 10)}
 	}
 	return nil, nil, nil
 }

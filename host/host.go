@@ -266,8 +266,26 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.rt.Metrics().Handler())
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if methods := methodsAt(mux, r); methods != nil {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			write(w, refusal(http.StatusMethodNotAllowed, messages.ErrConfig, "method", "here is no "+r.Method))
+			return
+		}
 		write(w, refusal(http.StatusNotFound, messages.ErrConfig, "path", "there is nothing here"))
 	})
+}
+
+// methodsAt lists the methods that the path of a request has an operation for. The mux
+// answers 405 by itself only where nothing matches all paths.
+func methodsAt(mux *http.ServeMux, r *http.Request) (methods []string) {
+	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPatch, http.MethodPost, http.MethodPut} {
+		other := *r
+		other.Method = m
+		if _, pattern := mux.Handler(&other); pattern != "/" {
+			methods = append(methods, m)
+		}
+	}
+	return methods
 }
 
 // route registers one operation. Its errors are Problems.

@@ -360,7 +360,9 @@ func TestRefusals(t *testing.T) {
 		{"too long", "POST", "/v1/sessions", `{"agent": "` + long + `"}`, nil, 413, messages.ErrConfig, "body"},
 		{"unknown parameter", "GET", "/v1/sessions?limt=3", "", nil, 422, messages.ErrConfig, "query.limt"},
 		{"bad number", "GET", "/v1/sessions?limit=0", "", nil, 422, messages.ErrConfig, "query.limit"},
-		{"no such run", "GET", "/v1/sessions/s/runs/7", "", nil, 400, messages.ErrConfig, "run"},
+		{"no such run", "GET", "/v1/sessions/s/runs/7", "", nil, 404, messages.ErrConfig, "run"},
+		{"no such method", "PUT", "/v1/sessions", "{}", nil, 405, messages.ErrConfig, "method"},
+		{"no such method of the page", "POST", "/", "", nil, 405, messages.ErrConfig, "method"},
 		{"run zero", "GET", "/v1/sessions/s/runs/0", "", nil, 422, messages.ErrConfig, "path.run"},
 		{"bad position", "GET", "/v1/sessions/s/events?after=x", "", nil, 400, messages.ErrConfig, "after"},
 		{"bad Last-Event-ID", "GET", "/v1/sessions/s/events", "", []string{"Last-Event-ID", "1.2"}, 400, messages.ErrConfig, "Last-Event-ID"},
@@ -380,6 +382,13 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("field %q of %+v, want %q", p.Field, p, c.field)
 			}
 		})
+	}
+	resp, err := http.Post(d.url+"/v1/agents", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("a method that is not there: %v, Allow %q", err, resp.Header.Get("Allow"))
 	}
 	for _, headers := range [][]string{
 		{"Host", "stile.example:80"},

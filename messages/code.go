@@ -100,7 +100,7 @@ var codes = []CodeInfo{
 	{ErrFenced, "journal", 409, false, ActorNobody, "Another owner has taken the session; this one stops."},
 	{ErrLoop, "turn", 422, false, ActorAuthor, "The same call keeps giving the same result."},
 	{ErrApproval, "tools", 409, false, ActorClient, "An approval is unknown, late, changed or not this caller's to give."},
-	{ErrConfig, "stile", 400, false, ActorOperator, "A manifest, key file, script or setting is wrong."},
+	{ErrConfig, "stile", 400, false, ActorOperator, "A manifest, key file, script, setting or request is wrong."},
 	{ErrDialect, "parse", 422, false, ActorAuthor, "The reply breaks a rule of its dialect."},
 	{ErrDenied, "tools", 403, false, ActorOperator, "Policy does not allow it."},
 

@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/telemetry"
 )
 
 // defaultListen is a port of no well-known service.
@@ -37,9 +38,9 @@ stile doctor checks them.
 
 With tokens in the data directory (stile tokens create) callers have to show one.
 Without, everybody is the local user, and it refuses an address that other machines
-can reach. With --tls-cert and --tls-key it speaks TLS, and takes a renewed certificate up
-by itself; without, put a proxy in front that does. Requests that name another host, or come from pages of another origin, are
-refused; --host and --origin allow more.
+can reach. With --tls-cert and --tls-key it speaks TLS, and takes a renewed certificate
+up by itself; without, put a proxy in front that does. Requests that name another host,
+or come from pages of another origin, are refused; --host and --origin allow more.
 
 An interrupt or SIGTERM ends it: no new work is taken, turns in flight have --grace to
 end, streams are told, and the journal is closed last. Turns that did not end go on at
@@ -181,7 +182,7 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	if s.AuditLog == "-" {
 		door.Audit = log // lines of both, each whole
 	}
-	cfg.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), log, level))
+	cfg.Log = telemetry.NewLogger(level, true, log)
 	cfg.InMemory = s.Memory
 	cfg.IdleTimeout = s.IdleTimeout
 	cfg.Boot = stile.Boot{Off: s.Boot.Off, Concurrency: s.Boot.Concurrency, PerSecond: s.Boot.PerSecond}
