@@ -20,7 +20,7 @@ const indexSpan = 2048
 
 const (
 	sqlBehind = `SELECT h.id FROM heads h LEFT JOIN recall_marks m ON m.session = h.id
-		WHERE h.sid >= $1 AND h.sid < $1 || chr(1114111) AND h.seq > coalesce(m.seq, 0) LIMIT 256`
+		WHERE h.sid >= $1 AND h.sid < $1 || chr(1114111) AND h.seq > coalesce(m.seq, 0) AND h.id > $2 ORDER BY h.id LIMIT 256`
 	sqlBehindOne = "SELECT seq FROM heads WHERE id = $1 AND sid >= $2 AND sid < $2 || chr(1114111) FOR UPDATE"
 	sqlSaid      = `SELECT seq, type, ts, body FROM records
 		WHERE session = $1 AND seq BETWEEN $2 AND $3 AND type = ANY($4) AND body IS NOT NULL ORDER BY seq`
@@ -82,49 +82,92 @@ func (s *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Re
 	return hits, err
 }
 
-// index brings the index of an owner up to date, a span of one session at a time.
+// index brings the index of an owner up to date, one session after the other, a span at a
+// time. Sessions come in the order of their numbers and each gets on with every span, so
+// that no damage of the tables makes it go on for ever.
 func (s *Store) index(ctx context.Context, owner string) error {
-	for {
-		var behind []int64
-		err := s.reading(ctx, "looking for what can be recalled", func(c querier) error {
-			rows, err := c.Query(ctx, sqlBehind, owner)
-			if err == nil {
-				behind, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-			}
-			return err
-		})
+	for after := int64(math.MinInt64); ; {
+		behind, err := s.behind(ctx, owner, after)
 		if err != nil || len(behind) == 0 {
 			return err
 		}
-		for _, id := range behind {
-			err := s.writing(ctx, "indexing what can be recalled", func(tx pgx.Tx) error { return indexSession(ctx, tx, owner, id) })
-			if err != nil {
+		for _, after = range behind {
+			if err := s.catchUp(ctx, owner, after); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// indexSession puts the next span of a session into the index. The head is locked, so
-// that nothing is erased between reading and writing.
-func indexSession(ctx context.Context, tx pgx.Tx, owner string, id int64) error {
+// behind are the next sessions of an owner that have records which are not in the index.
+func (s *Store) behind(ctx context.Context, owner string, after int64) (all []int64, err error) {
+	err = s.reading(ctx, "looking for what can be recalled", func(c querier) error {
+		rows, err := c.Query(ctx, sqlBehind, owner, after)
+		if err == nil {
+			all, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+		return err
+	})
+	return all, err
+}
+
+// catchUp puts a session into the index.
+func (s *Store) catchUp(ctx context.Context, owner string, id int64) error {
+	for from, to, last := int64(0), int64(0), false; !last; from = to {
+		err := s.writing(ctx, "indexing what can be recalled", func(tx pgx.Tx) (err error) {
+			to, last, err = indexSession(ctx, tx, owner, id, from)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexSession puts the next span of a session into the index, which is from a position
+// on, or further. It tells how far the session is in it, and whether that is all. The
+// head is locked, so that nothing is erased between reading and writing.
+func indexSession(ctx context.Context, tx pgx.Tx, owner string, id, from int64) (to int64, last bool, err error) {
 	var mark, seq int64
-	err := tx.QueryRow(ctx, sqlBehindOne, id, owner).Scan(&seq)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
+	err = tx.QueryRow(ctx, sqlBehindOne, id, owner).Scan(&seq)
+	if errors.Is(err, pgx.ErrNoRows) { // it was deleted meanwhile
+		return from, true, nil
 	}
 	if err == nil {
 		err = tx.QueryRow(ctx, "SELECT coalesce(max(seq), 0) FROM recall_marks WHERE session = $1", id).Scan(&mark)
 	}
 	if err != nil {
-		return err
+		return from, false, err
 	}
-	to := min(seq, mark+indexSpan)
+	switch {
+	case mark < 0 || seq > journal.MaxSeq:
+		return from, false, journal.Fail(journal.ReasonCorrupt, nil, "session %d has %d records, %d of them indexed", id, seq, mark)
+	case mark < from || mark >= seq: // somebody else was quicker
+		return from, true, nil
+	}
+	to = min(seq, mark+indexSpan)
+	var there bool
+	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM records WHERE session = $1 AND seq = $2)", id, to).Scan(&there); err != nil {
+		return from, false, err
+	}
+	if !there {
+		return from, false, journal.Fail(journal.ReasonCorrupt, nil, "a session has %d records, and record %d is not there", seq, to)
+	}
+	if err := indexSpanOf(ctx, tx, owner, id, mark+1, to); err != nil {
+		return from, false, err
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO recall_marks (session, seq) VALUES ($1, $2) ON CONFLICT (session) DO UPDATE SET seq = excluded.seq", id, to)
+	return to, to == seq, err
+}
+
+// indexSpanOf puts what was said in some records of a session into the index.
+func indexSpanOf(ctx context.Context, tx pgx.Tx, owner string, id, from, to int64) error {
 	kinds := make([]string, len(journal.SaidKinds))
 	for i, k := range journal.SaidKinds {
 		kinds[i] = string(k)
 	}
-	rows, err := tx.Query(ctx, sqlSaid, id, mark+1, to, kinds)
+	rows, err := tx.Query(ctx, sqlSaid, id, from, to, kinds)
 	if err != nil {
 		return err
 	}
@@ -150,12 +193,10 @@ func indexSession(ctx context.Context, tx pgx.Tx, owner string, id int64) error 
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	if len(seqs) > 0 {
-		if _, err := tx.Exec(ctx, sqlIndex, id, owner, seqs, times, roles, shown, folded); err != nil {
-			return err
-		}
+	if len(seqs) == 0 {
+		return nil
 	}
-	_, err = tx.Exec(ctx, "INSERT INTO recall_marks (session, seq) VALUES ($1, $2) ON CONFLICT (session) DO UPDATE SET seq = excluded.seq", id, to)
+	_, err = tx.Exec(ctx, sqlIndex, id, owner, seqs, times, roles, shown, folded)
 	return err
 }
 

@@ -636,6 +636,32 @@ func TestSnapshotDamageIsFound(t *testing.T) {
 	}
 }
 
+// A head that counts records which are not there, or an index that knows of such, is
+// damage, and no reason to look for them one span after the other.
+func TestRecallFindsDamage(t *testing.T) {
+	s, _, ok := pair(t, Options{})
+	if !ok {
+		return
+	}
+	q := journal.RecallQuery{Owner: "t:u:", Words: []string{"gopher"}}
+	for i, damage := range []string{
+		"UPDATE heads SET seq = 1 << 22", "UPDATE heads SET seq = 1::bigint << 32", "UPDATE heads SET seq = 9223372036854775807",
+		"UPDATE recall_marks SET seq = -1", "UPDATE recall_marks SET seq = -9223372036854775808",
+	} {
+		ses := journaltest.Start(t, "t:u:s", i+1)
+		journaltest.Must(t, s, ses.Batch(&messages.Input{Text: "a gopher"}))
+		if hits, err := s.Recall(ctx, q); err != nil || len(hits) != 1 {
+			t.Fatalf("%d hits, %v", len(hits), err)
+		}
+		behind(t, s, damage)
+		_, err := s.Recall(ctx, q)
+		wantReason(t, err, journal.ReasonCorrupt)
+		for _, table := range []string{"heads", "records", "recall", "recall_marks"} {
+			behind(t, s, "DELETE FROM "+table)
+		}
+	}
+}
+
 // A commit that gives up on a synchronous standby is not acknowledged, although
 // the server says COMMIT.
 func TestUnreplicated(t *testing.T) {
