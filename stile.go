@@ -82,7 +82,9 @@ type Config struct {
 	Dialects []parse.Dialect
 	// Log gets what operators want to know; nil is silent.
 	Log *zap.Logger
-	// DecisionLog gets one JSON object per decided turn (aeiou.md §17); may be nil.
+	// DecisionLog gets one JSON object per decided turn (aeiou.md §17); may be nil. It is
+	// written to on the way of the session, and may be on that of a Submit: a writer that
+	// blocks holds them up.
 	DecisionLog io.Writer
 	// IdleTimeout is how long a session without work stays in memory; 0 is ten
 	// minutes, negative for ever.
