@@ -62,6 +62,7 @@ type Plan struct {
 	forgotten int32 // output keys of nodes before this one are dropped
 	gate      int32 // the sync action that holds it closed, -1 for none
 	slots     int   // taken
+	overs     int   // actions that need none
 	halted    string
 
 	ready   []int32 // in document order
@@ -87,6 +88,7 @@ type node struct {
 	refused bool // a block the parser rejected
 	settled bool // its parameters are substituted and judged: it was parked
 	slot    bool
+	over    bool // ended before the plan was made: it needs no slot to be told so
 
 	gen     int32
 	unmet   int32 // open edges, and ids that were not declared yet
@@ -569,19 +571,51 @@ func (p *Plan) enqueue(n int32) {
 	p.ready = slices.Insert(p.ready, i, n)
 }
 
+// Over says that an action which is declared again has ended before the plan was made: it
+// is dispatched when its turn comes, to be told of its end, and takes no slot for that.
+func (p *Plan) Over(dst []Effect, r Ref) []Effect {
+	if n := p.find(r); n != none && p.nodes[n].state < Dispatched {
+		p.nodes[n].over = true
+		p.overs++
+		p.pump(&dst)
+	}
+	return dst
+}
+
+// nextReady takes the first that may be handed out now from those that are ready.
+func (p *Plan) nextReady() (n int32, ok bool) {
+	i := 0
+	if p.slots >= p.o.Parallel {
+		if i = -1; p.overs > 0 {
+			i = slices.IndexFunc(p.ready, func(n int32) bool { return p.nodes[n].over })
+		}
+	}
+	if i < 0 || i >= len(p.ready) {
+		return none, false
+	}
+	n = p.ready[i]
+	p.ready = slices.Delete(p.ready, i, i+1)
+	return n, true
+}
+
 // pump hands out ready actions, first in the document first, while slots are free.
 func (p *Plan) pump(dst *[]Effect) {
 	p.epoch++
-	for len(p.ready) > 0 && p.slots < p.o.Parallel {
-		n := p.ready[0]
-		p.ready = slices.Delete(p.ready, 0, 1)
+	for {
+		n, ok := p.nextReady()
+		if !ok {
+			return
+		}
 		if !p.nodes[n].settled && !p.settle(dst, n) {
 			p.cascade(dst)
 			continue
 		}
 		x := &p.nodes[n]
-		x.state, x.slot = Dispatched, true
-		p.slots++
+		x.state = Dispatched
+		if !x.over {
+			x.slot = true
+			p.slots++
+		}
 		*dst = append(*dst, Effect{Kind: Dispatch, Ref: x.ref(), Parameters: x.params})
 	}
 }

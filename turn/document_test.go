@@ -2,8 +2,10 @@ package turn
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,5 +243,42 @@ func TestReadAgainByOtherRules(t *testing.T) {
 	}
 	if end == nil || end.Decision != messages.Halt || end.Reason != messages.ErrCrash || !strings.Contains(end.Detail, "fewer actions") {
 		t.Errorf("%+v", end)
+	}
+}
+
+// What had ended before a restart needs no slot to end again: one that waited for it took
+// the next that was free, in a later turn, and nobody gave it back.
+func TestEndedBeforeRestartTakesNoSlot(t *testing.T) {
+	s := &streamed{rig: newRig(t, Rules{Dialect: "test", Judge: cortex.Dialect{}, Target: targets, Limits: Limits{Parallel: 1}}, 1)}
+	s.do(&Open{Name: "s"})
+	s.do(&Submit{Handle: 1, Input: messages.Input{Text: "go"}})
+	id, _ := s.m.Flight()
+	s.dec = cortex.Dialect{}.NewDecoder(messages.TurnInfo{Turn: id.Turn})
+	s.do(&ModelOpened{Ident: id})
+	s.push(`<action id="q" mode="fire_and_forget">{"name":"keyed"}</action><action id="e" mode="fire_and_forget">{"name":"idem"}</action>` +
+		`<action id="d" mode="async">{"name":"idem","depends_on":["e"]}</action>so`)
+	s.do(&Judged{Ident: id, ID: "q", Answer: messages.GateConfirm})
+	for _, a := range []string{"e", "d"} {
+		s.do(&Judged{Ident: id, ID: a, Answer: messages.GateApprove})
+		s.do(&ActionEnded{Ident: id, ID: a, State: messages.ActionOK, Result: "1"})
+	}
+	s.end()
+	if s.m.Phase() != Suspended {
+		t.Fatalf("in %s", s.m.Phase())
+	}
+	s.activate()
+	s.do(s.recorded())
+	q := s.m.State().Open.Turn.action("q")
+	s.do(&Approve{Handle: 2, Approval: q.Question.ID, Answer: messages.GateApprove, By: "ann", Digest: sha256.Sum256([]byte(q.Asks()))})
+	next, flies := s.m.Flight()
+	if !flies || next.Turn != id.Turn+1 || s.m.Detached() != 1 {
+		t.Fatalf("turn %d, %d actions detached", next.Turn, s.m.Detached())
+	}
+	s.dec = cortex.Dialect{}.NewDecoder(messages.TurnInfo{Turn: next.Turn})
+	s.do(&ModelOpened{Ident: next})
+	s.push(`<action id="b" mode="async">{"name":"idem"}</action>`)
+	begins := s.do(&ActionEnded{Ident: s.m.detached[0].Ident, ID: "q", State: messages.ActionOK, Result: "1"})
+	if !slices.ContainsFunc(begins, func(e Effect) bool { g, ok := e.(*AskGate); return ok && g.ID == "b" }) {
+		t.Errorf("the slot is free, and b does not begin: %v", begins)
 	}
 }

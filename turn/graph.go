@@ -198,6 +198,9 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	if err != nil {
 		return err.Error()
 	}
+	if c.done { // before the turn was restored
+		effects = m.graph.plan.Over(effects, c.ref)
+	}
 	m.graph.todo = append(m.graph.todo, effects...)
 	if limit := m.limits().Actions; limit > 0 && m.state.Open.Actions > limit && !c.done {
 		m.overrun("actions", limit, "a run")
