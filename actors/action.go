@@ -243,14 +243,14 @@ func (a *action) timely(ctx context.Context, end *turn.ActionEnded) *turn.Action
 // lost is the end of an action whose tool gave no answer: unknown when it may
 // have happened, else cancelled or failed.
 func (a *action) lost(ctx context.Context) *turn.ActionEnded {
-	reason, state := "timeout", messages.ActionFailed
+	end := &turn.ActionEnded{State: messages.ActionFailed, Failure: plan.TimedOut, Reason: "timeout", ErrorCode: neuroscript.CodeToolFailed}
 	if cause := context.Cause(ctx); messages.CodeOf(cause) == messages.ErrCancelled {
-		reason, state = "cancelled", messages.ActionCancelled
+		end.State, end.Failure, end.Reason = messages.ActionCancelled, 0, "cancelled"
 	}
 	if a.start.Class.Durable() {
-		state = messages.ActionUnknown
+		end.State, end.Failure = messages.ActionUnknown, 0
 	}
-	return &turn.ActionEnded{State: state, Reason: reason, ErrorCode: neuroscript.CodeToolFailed}
+	return end
 }
 
 func conclude(v neuroscript.Value, err error) *turn.ActionEnded {

@@ -82,6 +82,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 		m.dropped++
 		return true
 	}
+	_, a := m.beganAs(in.Ident, in.ID)
 	m.detached = slices.Delete(m.detached, i, i+1)
 	for j := range in.Audits {
 		a := in.Audits[j]
@@ -93,6 +94,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 		})
 		in.State, in.Reason = next.State.Ended(), next.Reason
 	}
+	in.State = a.stands(in.State, failureOf(in))
 	hold := LazyHold
 	if d.call.Class.Durable() {
 		hold = EndedHold

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // Reasons an action failed for, as they stand in records.
@@ -318,10 +319,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 
 // endCall writes the one terminal record of an action and lets the program go on.
 func (m *Machine) endCall(c *call, end *ActionEnded) {
-	state := end.State
-	if state == messages.ActionCancelled && m.state.Open.Turn.action(c.ID).changed() {
-		state = messages.ActionUnknown // and stands in the journal
-	}
+	state := m.state.Open.Turn.action(c.ID).stands(end.State, failureOf(end))
 	if state == messages.ActionCancelled && c.started && c.Class.Durable() && (end.Reason == reasonLost || c.attempt > 1 || c.doubt) {
 		state = messages.ActionUnknown // that this attempt did not begin says nothing of one before that was cut off
 	}
@@ -368,7 +366,7 @@ func (m *Machine) panicked(c *call, why string) {
 	if c.Class.Durable() {
 		state = messages.ActionUnknown // it may have happened
 	}
-	m.endCall(c, &ActionEnded{State: state, Reason: reasonPanic, ErrorCode: CodeToolFailed})
+	m.endCall(c, &ActionEnded{State: state, Failure: plan.Panicked, Reason: reasonPanic, ErrorCode: CodeToolFailed})
 	if m.cfg.OnPanic == messages.PanicFail && m.state.Open.Panics[c.Name] < MaxPanics && m.phase == Running {
 		return
 	}

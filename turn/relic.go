@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // A key-value relic keeps JSON values by key in its session. What it holds is the fold
@@ -62,9 +63,18 @@ type Kept struct {
 	Result string `json:"result"`
 }
 
-// changed tells that a call of the action has changed a relic: then it cannot be said to
-// be cancelled.
+// changed tells that a call of the action has changed a relic.
 func (a *OpenAction) changed() bool { return a != nil && len(a.Kept) > 0 }
+
+// stands is the state in which an action ends that has changed a relic. Its change is in
+// the journal: it cannot be said to be cancelled, and who did not hear of it must not be
+// told that it failed, and do it again.
+func (a *OpenAction) stands(state messages.ActionState, how plan.Failure) messages.ActionState {
+	if a.changed() && (state == messages.ActionCancelled || state == messages.ActionFailed && !how.Answered()) {
+		return messages.ActionUnknown
+	}
+	return state
+}
 
 // bounded fills in and caps limits.
 func bounded(l messages.RelicLimits) messages.RelicLimits {

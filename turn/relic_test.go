@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/cortex"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // working is a session whose actions a, b and f are running; f is detached once the
@@ -246,6 +247,10 @@ func TestRelicChangedIsNotCancelled(t *testing.T) {
 	for name, end := range map[string]func(*streamed){
 		"by a cancel":  func(s *streamed) { s.do(&Cancel{Handle: 2, By: "u"}) },
 		"by a restart": func(s *streamed) { s.activate(); s.do(s.recorded()) },
+		"by a panic": func(s *streamed) {
+			id, _ := s.m.Flight()
+			s.do(&ChildDown{Ident: id, Child: ChildAction, ID: "a", Attempt: 1})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &streamed{rig: newRig(t, Rules{Dialect: "test", Judge: cortex.Dialect{}, Target: targets}, 1)}
@@ -269,6 +274,44 @@ func TestRelicChangedIsNotCancelled(t *testing.T) {
 			}
 			if want := map[string]messages.ActionState{"a": messages.ActionUnknown, "b": messages.ActionCancelled}; !reflect.DeepEqual(got, want) {
 				t.Errorf("ended %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// Who lost contact with an action that has changed a relic does not call it failed: the
+// model would do it again, under another key. Who was told that it failed does.
+func TestRelicChangedIsNotLost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failure       plan.Failure
+		changed, read messages.ActionState
+		detached      bool
+	}{
+		"its time is up":           {failure: plan.TimedOut, changed: messages.ActionUnknown, read: messages.ActionFailed},
+		"it says no":               {failure: plan.Erred, changed: messages.ActionFailed, read: messages.ActionFailed},
+		"its time is up, detached": {failure: plan.TimedOut, changed: messages.ActionUnknown, read: messages.ActionFailed, detached: true},
+		"it says no, detached":     {failure: plan.Erred, changed: messages.ActionFailed, read: messages.ActionFailed, detached: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := working(t)
+			id, _ := s.m.Flight()
+			changes, reads := "a", "b"
+			if tc.detached {
+				changes = "f"
+			}
+			s.keep(id, changes, "kc", `{"operation":"add","key":"n"}`)
+			s.keep(id, reads, "kr", `{"operation":"get","key":"n"}`)
+			for _, a := range []string{"a", "b", "f"} {
+				s.do(&ActionEnded{Ident: id, ID: a, State: messages.ActionFailed, Failure: tc.failure, Reason: tc.failure.String()})
+			}
+			got := map[string]messages.ActionState{}
+			for _, r := range s.log {
+				if b, ok := r.Body.(*messages.ActionEnded); ok {
+					got[b.ID] = b.State
+				}
+			}
+			if got[changes] != tc.changed || got[reads] != tc.read {
+				t.Errorf("what changed a relic is %s, what read it %s; want %s and %s", got[changes], got[reads], tc.changed, tc.read)
 			}
 		})
 	}
