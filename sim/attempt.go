@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 	"github.com/seed14be6753/stile/turn"
 )
 
@@ -17,6 +18,9 @@ type attempt struct {
 	cancelled bool
 	silent    bool // it never answers
 	over      bool
+	call      *shelfCall // the latest that it made
+	step      int        // calls that it made
+	said      string     // what the latest gave
 }
 
 // abandon leaves an attempt to itself: it may still have its effect.
@@ -54,6 +58,9 @@ func (a *attempt) goOn() turn.Input {
 		end.State, end.Reason, end.Result = state, reason, result
 		if state == messages.ActionFailed {
 			end.ErrorCode = turn.CodeToolFailed
+			if reason == "timeout" {
+				end.Failure = plan.TimedOut
+			}
 		}
 		a.deed.said(state, result)
 		return end
@@ -101,6 +108,9 @@ func (a *attempt) goOn() turn.Input {
 		a.happened = true
 		a.deed.happen()
 		return nil
+	}
+	if onShelf(a.start.Type, a.start.Name) {
+		return a.reach(finish)
 	}
 	if a.start.Type == messages.TypeInternal {
 		return finish(a.s.does(a.start))

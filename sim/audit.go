@@ -37,6 +37,7 @@ type audit struct {
 	line
 	passes
 	store
+	shelving
 	// withdrawn runs: 1 when a rollback takes them back, 2 when it is recorded.
 	withdrawn map[int64]int
 	input     *messages.Input       // of the open run
@@ -68,7 +69,8 @@ type act struct {
 	asked    bool // the gate was
 	parked   bool // and somebody is asked
 	run      int64
-	again    int // attempts that followed one that failed
+	again    int  // attempts that followed one that failed
+	changed  bool // a shelf
 	node
 }
 
@@ -78,6 +80,7 @@ func (c *client) newAudit() *audit {
 		waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}, shown: map[string]messages.Digest{}, withdrawn: map[int64]int{},
 		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
 		store:    store{vars: map[string]string{}, had: map[string]map[string]bool{}},
+		shelving: shelving{shelves: map[string]map[string]string{}, kept: map[string]kept{}},
 		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
 }
@@ -275,6 +278,9 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := a.mayEnd(c, b); err != nil {
 			return err
 		}
+		if err := a.shelved(c, b); err != nil {
+			return err
+		}
 		c.ended, c.state = true, b.State
 		if c.typ == messages.TypeInternal && b.State == messages.ActionOK {
 			if err := a.stores(c); err != nil {
@@ -339,6 +345,11 @@ func (a *audit) apply(r *messages.Record) error {
 		if r.Run != a.run || a.turn != 0 || a.withdrawn[r.Run] != 1 {
 			return fmt.Errorf("a note on run %d", r.Run)
 		}
+	case *messages.RelicChanged:
+		if err := a.changes(r, b); err != nil {
+			return err
+		}
+		return inTurn()
 	case *messages.Audit:
 	default:
 		return inTurn()

@@ -13,6 +13,7 @@ type author struct {
 	calm   bool   // it wants to come to an end
 	forged string // a token that is not this turn's
 	habit  string // a statement that opens every program
+	hoards bool   // it likes relics
 }
 
 func (a *author) one(of ...string) string { return of[a.rnd.IntN(len(of))] }

@@ -39,6 +39,8 @@ type client struct {
 	reply    []byte // what it said
 	habit    string // a statement that opens every program of it
 
+	hoards bool // its model likes relics
+
 	favours messages.Policy // of its users, "" for none
 
 	careful bool                           // some of its actions want confirmation
@@ -86,6 +88,7 @@ func (w *world) newClient(n int) *client {
 	case 1:
 		c.habit = "  call tool.w.send(\"again\", 1)\n"
 	}
+	c.hoards = w.rnd.IntN(3) == 0
 	c.rules = turn.Rules{
 		Dialect: d.Name(), Judge: d.Dialect, Provider: "sim", Model: "author",
 		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0,
@@ -354,6 +357,8 @@ func (c *client) judge(sum hash.Hash) {
 			}
 		case *messages.Retract:
 			w.stats.Replaced++
+		case *messages.RelicChanged:
+			w.stats.Kept++
 		case *messages.TurnRestored:
 			w.stats.Restored++
 		case *messages.TurnSuspended:

@@ -32,6 +32,8 @@ func describe(in turn.Input) string {
 		return fmt.Sprintf("%s t%d %s %s", name, in.Turn, in.Code, in.Detail)
 	case *turn.Verified:
 		return fmt.Sprintf("%s t%d %+v", name, in.Turn, in.Checks)
+	case *turn.RelicCall:
+		return fmt.Sprintf("%s t%d %s %s %s", name, in.Turn, in.ID, in.Relic, in.Args)
 	case *turn.Timer:
 		return fmt.Sprintf("%s %s %d", name, in.Clock, in.Gen)
 	case *turn.Due:

@@ -9,6 +9,8 @@
 // supersede what they asked, and add to it. One random sequence decides what happens
 // next. The model speaks the dialects of dialect.go: programs, plain text, replies that
 // are acted on while they stream, whose actions depend on each other, and action tokens.
+// Actions change what the session itself keeps, variables and key-value relics, and what
+// stands outside: tools, and relics of databases and servers.
 //
 // Invariants held after every step (the names are those of a Failure):
 //
@@ -25,7 +27,8 @@
 //	               for its references (graph.go); inputs begin runs, join them and
 //	               wait as their policies say (busy.go); a pass of kitsu follows what
 //	               was done, takes its place, and there are so many (companion.go);
-//	               a session's variables are what recorded ends made them (variable.go)
+//	               a session's variables are what recorded ends made them (variable.go),
+//	               its relics what was changed once under a key (relic.go)
 //	chain          the journal's chain verifies and its head summarises it
 //	projection     the machine's state is the fold of the encoded records, and
 //	               snapshot and tail give the same as all records

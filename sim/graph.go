@@ -456,7 +456,7 @@ func (a *audit) isLeft(r *messages.Record) bool {
 		return false
 	}
 	switch r.Body.(type) {
-	case *messages.ActionStarted, *messages.ActionEnded, *messages.Audit:
+	case *messages.ActionStarted, *messages.ActionEnded, *messages.Audit, *messages.RelicChanged:
 		return true
 	}
 	return false
@@ -483,8 +483,13 @@ func (a *audit) applyLeft(r *messages.Record) error {
 		if b.State == messages.ActionSkipped {
 			return fmt.Errorf("action %s of turn %d began and is skipped", b.ID, r.Turn)
 		}
+		if err := a.shelved(c, b); err != nil {
+			return err
+		}
 		c.ended, c.state = true, b.State
 		delete(a.left, leftID(r.Turn, b.ID))
+	case *messages.RelicChanged:
+		return a.changes(r, b)
 	}
 	return nil
 }

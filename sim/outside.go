@@ -124,6 +124,12 @@ func target(t messages.ActionType, name string) (class messages.Class, found boo
 		return classOf(name), name == solo || kinds(name) || slices.Contains(toolNames, name)
 	case messages.TypeInternal:
 		return messages.Idempotent, internals(name)
+	case messages.TypeRelic, messages.TypeWorkflow:
+		if onShelf(t, name) {
+			return messages.Idempotent, true
+		}
+		class, found = relics[name]
+		return class, found && t == messages.TypeRelic
 	case messages.TypeLLM:
 		return messages.ReadOnly, name == solo
 	}

@@ -74,6 +74,7 @@ func (s *shell) perform(e turn.Effect) {
 			w.violated("effect", "action %s is to be tried again in %s", e.ID, wait)
 		}
 		s.tries = append(s.tries, e)
+	case *turn.AnswerRelic: // taken with the step that gave it
 	case *turn.EndChildren: // no action here runs in a session of its own
 	case *turn.SetTimer:
 		s.clocks[e.Clock] = e

@@ -58,6 +58,8 @@ type shell struct {
 	written  map[string]*messages.Action    // by leftID: as the model wrote them
 	said     map[string]string              // by unit: the same of texts
 	tries    []*turn.Schedule               // further attempts
+	calls    map[uint64]*shelfCall          // of shelves, that wait for the machine
+	lastCall uint64
 
 	settle  *turn.Settle // of what was open when it was loaded
 	settles int64        // the turn that was open then
@@ -118,6 +120,13 @@ func (s *shell) one(in turn.Input) {
 		w.violated("step", "%s in %s: %v", describe(in), s.machine.Phase(), err)
 	}
 	w.stats.Late += s.machine.Dropped() - late
+	if call, ok := in.(*turn.RelicCall); ok {
+		i := slices.IndexFunc(effects, func(e turn.Effect) bool { _, ok := e.(*turn.AnswerRelic); return ok })
+		if i < 0 {
+			w.violated("step", "%s is not answered", describe(in))
+		}
+		s.answersShelf(call, effects[i].(*turn.AnswerRelic))
+	}
 	persisted := false
 	for _, e := range effects {
 		if w.log != nil {
@@ -197,7 +206,7 @@ func (s *shell) agree(persisted bool) {
 			w.violated("projection", "the machine's state is not the fold of the records\n%s\n%s", a, b)
 		}
 	}
-	if err := s.audit.kept(state.Variables); err != nil {
+	if err := cmp.Or(s.audit.holds(state.Variables), s.audit.stands(state.Relics)); err != nil {
 		w.violated("projection", "%v", err)
 	}
 	id, flying := s.machine.Flight()

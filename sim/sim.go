@@ -54,6 +54,7 @@ type Stats struct {
 	Merged, Gathered     int64 // inputs that joined a run at a turn of it, and that began one with others
 	Replaced             int64 // texts that a pass took back
 	Stored               int64 // actions on the session that ended well
+	Kept                 int64 // changes of key-value relics
 	Detached             int64 // actions that ended after their turn
 	Resumed              int64 // turns that a restart ended
 	Restored, Suspended  int64 // turns that went on after a restart or an answer, and that waited for one
@@ -84,6 +85,7 @@ func (s *Stats) add(o *Stats) {
 	s.Gathered += o.Gathered
 	s.Replaced += o.Replaced
 	s.Stored += o.Stored
+	s.Kept += o.Kept
 	s.Detached += o.Detached
 	s.Resumed += o.Resumed
 	s.Restored += o.Restored

@@ -29,7 +29,13 @@ func (a *author) stream() []byte {
 	}
 	b.WriteString(a.sames())
 	for range a.rnd.IntN(5) {
-		switch n := a.rnd.IntN(18); {
+		n := a.rnd.IntN(19)
+		if a.hoards && a.rnd.IntN(2) == 0 {
+			n = 18
+		}
+		switch {
+		case n >= 18:
+			a.relic(&b)
 		case n >= 16:
 			a.internal(&b)
 		case n < 11:
@@ -81,17 +87,25 @@ func (a *author) ref() string {
 	return a.one("$$q", "$5", "plain")
 }
 
-func (a *author) action(b *strings.Builder) {
+// head opens an action of a type, "" for that of a tool.
+func (a *author) head(b *strings.Builder, typ string) {
 	b.WriteString("<action")
+	if typ != "" {
+		fmt.Fprintf(b, " type=%q", typ)
+	}
 	if a.rnd.IntN(5) > 0 {
 		fmt.Fprintf(b, " id=%q", a.block())
 	}
 	if n := a.rnd.IntN(10); n < 8 {
 		fmt.Fprintf(b, " mode=%q", a.one("sync", "async", "async", "async", "fire_and_forget"))
-	} else if n < 9 && a.often(2) {
+	} else if n < 9 && typ == "" && a.often(2) {
 		b.WriteString(a.one(` mode="soon"`, ` type="llm"`, ` type="agent"`, ` type="odd"`, ` id="1"`))
 	}
 	b.WriteString(">")
+}
+
+func (a *author) action(b *strings.Builder) {
+	a.head(b, "")
 	if a.often(25) {
 		b.WriteString(a.one("", "{", "[]", `{"name":""}`, `{"name":"solo","depends_on":[1]}`, `{"name":"solo","retry":-1}`) + "</action>")
 		return
@@ -109,6 +123,11 @@ func (a *author) action(b *strings.Builder) {
 	case n < 7:
 		fmt.Fprintf(b, `,"parameters":{"what":["so %s and %s"]}`, a.ref(), a.ref())
 	}
+	a.tail(b)
+}
+
+// tail closes an action, behind what it names and its parameters.
+func (a *author) tail(b *strings.Builder) {
 	if a.rnd.IntN(3) == 0 {
 		fmt.Fprintf(b, `,"output_key":%q`, a.one("k", "m", "a"))
 	}

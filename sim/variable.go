@@ -87,8 +87,8 @@ func (a *audit) stores(c *act) error {
 	return nil
 }
 
-// kept compares the session's variables with what the records made of them.
-func (a *audit) kept(v turn.Variables) error {
+// holds compares the session's variables with what the records made of them.
+func (a *audit) holds(v turn.Variables) error {
 	if len(v) != len(a.vars) {
 		return fmt.Errorf("the session has the variables %v, by its records %v", v, a.vars)
 	}
