@@ -247,7 +247,9 @@ func (s *shell) startAction(e *turn.StartAction) {
 	if !here { // it was asked before a restart
 		gate = s.client.gates[action(s.client, s.inc, e.Turn, e.ID, e.Args)]
 	}
-	if gate != messages.GateApprove && !(gate == messages.GateConfirm && c.approved) {
+	// What was asked in the life that goes on is in its records: the gate may have said
+	// something else in one that lost.
+	if gate != messages.GateApprove && !(c.parked && c.approved) {
 		w.violated("effect", "action %s begins and was denied", e.ID)
 	}
 	if durable(e.Class) {
