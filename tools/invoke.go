@@ -75,8 +75,11 @@ func (t *Tool) arrange(args neuroscript.Value) ([]neuroscript.Value, error) {
 	}
 	for i, p := range t.Params {
 		if out[i].IsNil() && !p.Optional {
-			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: missing", p.Name)
+			bad.add("argument %s: missing", p.Name)
 		}
+	}
+	if err := bad.err(); err != nil {
+		return nil, err
 	}
 	return out[:last+1], nil
 }

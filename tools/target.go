@@ -85,8 +85,7 @@ func (t *Targets) executor(typ messages.ActionType, name string) *Executor {
 	return t.others[i]
 }
 
-// Find tells what an action may name, and its class. Names of tools are found in any
-// case, others as they are written.
+// Find tells what an action may name, and its class. Names count as they are written.
 func (t *Targets) Find(typ messages.ActionType, name string) (messages.Class, bool) {
 	if typ == messages.TypeTool || typ == "" {
 		return t.set.Target(name)
