@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Define makes a tool of a Go function. The fields of the struct In are its
@@ -26,7 +27,7 @@ import (
 // them; a map is taken for the first parameter only if that takes maps.
 // Arguments are coerced as those of other tools are (neuroscript.md §11), and
 // inside them nothing may be missing, unknown or of another type: code 4, naming
-// the field. Out becomes a value by way of its JSON.
+// the fields. Out becomes a value by way of its JSON.
 //
 // The error of Define is ERR_CONFIG: In is no struct, a type has no JSON form, a
 // required field follows an optional one, the name is bad. A panic of do is not
@@ -193,39 +194,46 @@ func (s *signature) prepare(args []neuroscript.Value) ([]neuroscript.Value, erro
 	if named, ok := s.named(given); ok {
 		return s.name(named)
 	}
-	return s.fit(given)
+	return s.fit(given, nil)
 }
 
 // name is prepare for named arguments.
 func (s *signature) name(named []neuroscript.Entry) ([]neuroscript.Value, error) {
 	given := make([]neuroscript.Value, len(s.params))
+	var bad mistakes
 	for _, e := range named {
 		i := slices.IndexFunc(s.params, func(p neuroscript.Param) bool { return p.Name == e.Key })
 		if i < 0 {
-			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: there is no such parameter", e.Key)
+			bad.add("argument %s: there is no such parameter", clip.Excerpt(e.Key))
+			continue
 		}
 		given[i] = e.Value
 	}
-	return s.fit(given)
+	return s.fit(given, bad)
 }
 
-// fit coerces one value per parameter and finds what does not fit.
-func (s *signature) fit(given []neuroscript.Value) ([]neuroscript.Value, error) {
+// fit coerces one value per parameter and finds all that does not fit, beside what was
+// found already.
+func (s *signature) fit(given []neuroscript.Value, bad mistakes) ([]neuroscript.Value, error) {
 	for i, p := range s.params {
 		if given[i].IsNil() {
 			if !p.Optional {
-				return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: missing", p.Name)
+				bad.add("argument %s: missing", p.Name)
 			}
 			continue
 		}
 		v, ok := coerce(p.Type, given[i])
 		if !ok {
-			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: want %s, not a %s", p.Name, p.Type, given[i].Kind())
+			bad.add("argument %s: want %s, not a %s", p.Name, p.Type, given[i].Kind())
+			continue
 		}
 		if path, why := misfit(s.schema.Properties[p.Name], v, p.Name); path != "" {
-			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", path, why)
+			bad.add("argument %s: %s", path, why)
 		}
 		given[i] = v
+	}
+	if err := bad.err(); err != nil {
+		return nil, err
 	}
 	return given, nil
 }

@@ -265,6 +265,7 @@ func TestDefineNamedByReplies(t *testing.T) {
 			{byText, `{"name":"x","count":2}`, `{"name":"x","count":2}`},
 			{byText, `{"name":{"name":"x"}}`, "!argument name: want string"},
 			{byText, `{"count":2}`, "!argument name: missing"},
+			{byText, `{"count":"x","more":1}`, "!argument more: there is no such parameter; argument name: missing; argument count: want int, not a string"},
 		} {
 			args, err := neuroscript.FromJSON([]byte(c.args))
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Invoke does an action of a reply: t is called with an object of named arguments,
@@ -63,10 +64,12 @@ func (t *Tool) arrange(args neuroscript.Value) ([]neuroscript.Value, error) {
 	}
 	out := make([]neuroscript.Value, len(t.Params))
 	last := -1
+	var bad mistakes
 	for _, e := range named {
 		i := t.param(e.Key)
 		if i < 0 {
-			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s has no such parameter; it takes %s", e.Key, t.Name, t.Signature())
+			bad.add("argument %s: %s has no such parameter; it takes %s", clip.Excerpt(e.Key), t.Name, t.Signature())
+			continue
 		}
 		if e.Value.IsNil() && t.Params[i].Optional {
 			continue
@@ -95,10 +98,11 @@ func (t *Tool) param(name string) int {
 }
 
 // Target tells what an action of a reply may name as a tool, and its class: tools
-// that the policy allows and that do not need a program around them.
+// that the policy allows and that do not need a program around them. Unlike a program
+// a reply names them as they are written (cogency.md §5, streaming.md §1).
 func (s *Set) Target(name string) (class messages.Class, found bool) {
 	i, ok := s.lookup[strings.ToLower(name)]
-	if !ok || !s.entries[i].allowed || s.entries[i].tool.bound != nil {
+	if !ok || !s.entries[i].allowed || s.entries[i].tool.bound != nil || s.entries[i].tool.Name != name {
 		return "", false
 	}
 	return s.entries[i].tool.class(), true

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"context"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
@@ -20,5 +21,22 @@ func TestTarget(t *testing.T) {
 	}
 	if out, res := run(t, set.Bind(Binding{}), `emit tool.STR.toupper("a")`, neuroscript.Env{}); out != "A" {
 		t.Errorf("a program gets %q, %v", out, res.Err)
+	}
+}
+
+// A call of a reply is told all that is wrong with the names of its arguments.
+func TestInvokeTellsAllMistakes(t *testing.T) {
+	tool, err := standardSet(t).Lookup("str.Replace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, err := neuroscript.FromJSON([]byte(`{"s":"a","old":null,"x":1,"y":2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "argument x: str.Replace has no such parameter; it takes (s, old, new, count?); " +
+		"argument y: str.Replace has no such parameter; it takes (s, old, new, count?); argument old: missing; argument new: missing"
+	if _, err := tool.Invoke(context.Background(), &Call{}, args, neuroscript.Limits{}); err == nil || err.Error() != "code 4: "+want {
+		t.Errorf("%v", err)
 	}
 }

@@ -51,20 +51,20 @@ func Failed(format string, args ...any) error {
 }
 
 // settle gives one value per parameter, defaults filled in, of positional arguments or of
-// one map that names them. All violations are in one error (cogency.md §5).
+// one map that names them.
 func (ps Parameters) settle(args []neuroscript.Value) ([]neuroscript.Value, error) {
 	if len(args) > len(ps) {
 		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "want %d arguments at most, not %d", len(ps), len(args))
 	}
 	given := make([]neuroscript.Value, len(ps))
 	copy(given, args)
-	var wrong []string
+	var bad mistakes
 	if named, ok := alone(given); ok {
 		clear(given)
 		for _, e := range named {
 			i := slices.IndexFunc(ps, func(p Parameter) bool { return p.Name == e.Key })
 			if i < 0 {
-				wrong = append(wrong, fmt.Sprintf("argument %s: there is no such parameter; it takes %s", clip.Excerpt(e.Key), ps.Signature()))
+				bad.add("argument %s: there is no such parameter; it takes %s", clip.Excerpt(e.Key), ps.Signature())
 				continue
 			}
 			given[i] = e.Value
@@ -75,10 +75,10 @@ func (ps Parameters) settle(args []neuroscript.Value) ([]neuroscript.Value, erro
 		switch {
 		case !given[i].IsNil():
 			if why := p.mismatch(given[i]); why != "" {
-				wrong = append(wrong, "argument "+p.Name+": "+why)
+				bad.add("argument %s: %s", p.Name, why)
 			}
 		case p.Required:
-			wrong = append(wrong, "argument "+p.Name+": missing")
+			bad.add("argument %s: missing", p.Name)
 		case p.Default != "":
 			v, err := neuroscript.FromJSON([]byte(p.Default))
 			if err != nil {
@@ -87,14 +87,29 @@ func (ps Parameters) settle(args []neuroscript.Value) ([]neuroscript.Value, erro
 			given[i] = v
 		}
 	}
-	if len(wrong) > 0 {
-		const most = 16
-		if n := len(wrong) - most; n > 0 {
-			wrong = append(wrong[:most], fmt.Sprintf("and %d more", n))
-		}
-		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "%s", strings.Join(wrong, "; "))
+	if err := bad.err(); err != nil {
+		return nil, err
 	}
 	return given, nil
+}
+
+// mistakes are what is wrong with the arguments of a call, all told at once
+// (cogency.md §5).
+type mistakes []string
+
+const maxMistakes = 16
+
+func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
+
+// err is one error of them, nil for none.
+func (m mistakes) err() error {
+	if len(m) == 0 {
+		return nil
+	}
+	if more := len(m) - maxMistakes; more > 0 {
+		m = append(m[:maxMistakes:maxMistakes], fmt.Sprintf("and %d more", more))
+	}
+	return neuroscript.Errorf(neuroscript.CodeArgument, "%s", strings.Join(m, "; "))
 }
 
 // alone tells whether the arguments are one map of named ones: no parameter of the ten
