@@ -250,6 +250,7 @@ func (d *decoder) body() messages.Body {
 			Detail: d.strz("detail"),
 			Field:  d.strz("field"),
 			ID:     d.strz("id"),
+			N:      d.numz("n"),
 			Name:   d.strz("name"),
 			Offset: d.num("offset"),
 			Reason: d.strz("reason"),

@@ -206,6 +206,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("detail", b.Detail)
 		e.strz("field", b.Field)
 		e.strz("id", b.ID)
+		e.numz("n", b.N)
 		e.strz("name", b.Name)
 		e.num("offset", b.Offset)
 		e.strz("reason", b.Reason)

@@ -47,6 +47,7 @@ type ParseError struct {
 	Tag    string
 	Name   string // of an attribute
 	Field  string // of an action's body
+	N      int64  // of MoreErrors: how many it stands for
 }
 
 // TurnInfo is what a decoder knows of its turn.

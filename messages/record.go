@@ -339,26 +339,35 @@ type ActionEnded struct {
 }
 
 // ParseFault is a decoder's complaint: kind parse.error. Reason is the dialect's own
-// word for it, and Field, ID, Name and Tag say of what.
+// word for it, and Field, ID, Name and Tag say of what. With MoreErrors it stands for N
+// others that have no record.
 type ParseFault struct {
 	Code   Code   `json:"code"`
 	Detail string `json:"detail,omitzero"`
 	Field  string `json:"field,omitzero"`
 	ID     string `json:"id,omitzero"`
+	N      int64  `json:"n,omitzero"`
 	Name   string `json:"name,omitzero"`
 	Offset int64  `json:"offset"`
 	Reason string `json:"reason,omitzero"`
 	Tag    string `json:"tag,omitzero"`
 }
 
+// MoreErrors is the reason of the one complaint that stands for all behind the first
+// MaxParseErrors of a reply (streaming.md §5.4).
+const (
+	MoreErrors     = "more_errors"
+	MaxParseErrors = 16
+)
+
 // FaultOf is the record of a complaint.
 func FaultOf(e *ParseError) *ParseFault {
-	return &ParseFault{Code: e.Code, Detail: e.Detail, Field: e.Field, ID: e.ID, Name: e.Name, Offset: e.Offset, Reason: e.Reason, Tag: e.Tag}
+	return &ParseFault{Code: e.Code, Detail: e.Detail, Field: e.Field, ID: e.ID, N: e.N, Name: e.Name, Offset: e.Offset, Reason: e.Reason, Tag: e.Tag}
 }
 
 // Complaint is the complaint as its decoder made it, without line and column.
 func (f *ParseFault) Complaint() ParseError {
-	return ParseError{Code: f.Code, Detail: f.Detail, Field: f.Field, ID: f.ID, Name: f.Name, Offset: f.Offset, Reason: f.Reason, Tag: f.Tag}
+	return ParseError{Code: f.Code, Detail: f.Detail, Field: f.Field, ID: f.ID, N: f.N, Name: f.Name, Offset: f.Offset, Reason: f.Reason, Tag: f.Tag}
 }
 
 // Lint is a remark that changes nothing.

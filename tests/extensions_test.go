@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -73,5 +74,56 @@ func TestExtensionsAreRefused(t *testing.T) {
 		if err == nil || !strings.HasPrefix(feeds.FailureReason(err), c.want) || len(out.Set.Entries()) != 1 {
 			t.Errorf("%s: %v, want %s", c.extension, err, c.want)
 		}
+	}
+}
+
+// Of the errors of a reply the first sixteen are recorded and told one by one, of the
+// others how many there are (streaming.md §5.4). One that has no record has its effect.
+func TestErrorsOfAReply(t *testing.T) {
+	const most = messages.MaxParseErrors
+	for _, more := range []int64{0, 1, 20_000} {
+		t.Run(fmt.Sprint(more, " more"), func(t *testing.T) {
+			reply := strings.Repeat("</if>", most-1) + `<action id="a" type="none">{"name":"read"}</action>`
+			if more > 0 {
+				reply += strings.Repeat("</if>", int(more)-1) + `<action id="b" type="none">{"name":"read"}</action>`
+			}
+			reply += `<action id="c" mode="async">{"name":"read","depends_on":"b"}</action>`
+			a, model := working(t, "cortex", nil, reply, "<response>done</response>")
+			rt := start(t, stile.Config{})
+			s := open(t, rt, "stream", a)
+			if o := ask(t, s, "go"); o.Decision != stile.Done || o.Turns != 2 {
+				t.Fatalf("%+v", o)
+			}
+			recs := records(t, s)
+			faults := bodies[*messages.ParseFault](recs)
+			if more > 0 {
+				last := faults[len(faults)-1]
+				want := messages.ParseFault{Code: messages.ErrDialect, N: more, Offset: last.Offset, Reason: messages.MoreErrors}
+				if *last != want || last.Offset == 0 {
+					t.Errorf("%+v, want %+v", *last, want)
+				}
+				faults = faults[:len(faults)-1]
+			}
+			if len(faults) != most || faults[most-1].ID != "a" {
+				t.Errorf("%d complaints, the last is %+v", len(faults), *faults[len(faults)-1])
+			}
+			why := "unknown_dependency:b"
+			if more > 0 {
+				why = "dependency_failed:b"
+			}
+			if end := bodies[*messages.ActionEnded](recs)[0]; end.Reason != why {
+				t.Errorf("c ended for %s, want %s", end.Reason, why)
+			}
+			msgs := model.requests()[1].Messages
+			results := strings.Split(msgs[len(msgs)-1].Text, "\n")
+			want := `<action_result status="error" reason="unknown_type" id="a"/>`
+			if more > 0 {
+				want = fmt.Sprintf(`<action_result status="error" reason="more_errors" n="%d"/>`, more)
+			}
+			if n := 1 + most + int(min(more, 1)); len(results) != n || results[len(results)-1] != want {
+				t.Errorf("%d results, the last is %s; want %d and %s", len(results), results[len(results)-1], n, want)
+			}
+			replays(t, rt, a)
+		})
 	}
 }

@@ -139,6 +139,9 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 		body.GasUsed = f.end.Gas
 		keep(f.end.Minted, &body.Minted)
 	}
+	if f.unsaid.N > 0 {
+		m.persist(&f.unsaid, LazyHold)
+	}
 	m.detach()
 	m.to(Decided)
 	m.persist(body, 0, blobs...)

@@ -187,12 +187,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		}
 		m.endUnit(ev)
 	case messages.EventParseError:
-		f.errors = append(f.errors, ev.Fault)
-		if d.known.faults > 0 {
-			d.known.faults--
-		} else {
-			m.persist(messages.FaultOf(&ev.Fault), LazyHold)
-		}
+		m.complain(&ev.Fault)
 		if refuses(ev.Fault.Reason, ev.Fault.ID) {
 			return m.reject(ev.Fault.ID)
 		}
@@ -213,6 +208,25 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		return "decoder: a program in a reply that is acted on while it streams"
 	}
 	return ""
+}
+
+// complain keeps what the decoder complained of: the first of a reply one by one, of the
+// others how many there are. A reply can be nothing but mistakes.
+func (m *Machine) complain(e *messages.ParseError) {
+	f := m.flight
+	d := f.doc
+	if d.known.faults > 0 {
+		d.known.faults--
+	} else if len(f.errors) < messages.MaxParseErrors {
+		m.persist(messages.FaultOf(e), LazyHold)
+	} else {
+		if f.unsaid.N == 0 {
+			f.unsaid = messages.ParseFault{Code: e.Code, Offset: e.Offset, Reason: messages.MoreErrors}
+		}
+		f.unsaid.N++
+		return
+	}
+	f.errors = append(f.errors, *e)
 }
 
 // grow adds shown text to the open unit.

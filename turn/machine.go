@@ -75,6 +75,7 @@ type flight struct {
 	final  bool
 	awaits bool // the decoder stopped it: its results are due
 	errors []messages.ParseError
+	unsaid messages.ParseFault // the errors that have no record of their own, while its N > 0
 	lints  []messages.Code
 
 	program  []byte

@@ -219,7 +219,11 @@ func (p *printer) record(r *messages.Record) {
 		}
 		p.line(dim, "feed", text)
 	case *messages.ParseFault:
-		p.line(yellow, "fault", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
+		why := b.Detail
+		if b.Reason == messages.MoreErrors {
+			why = count(b.N, "more error")
+		}
+		p.line(yellow, "fault", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(why)))
 	case *messages.Lint:
 		p.line(yellow, "lint", fmt.Sprintf("%s at byte %d%s", b.Code, b.Offset, reasonText(b.Detail)))
 	case *messages.TurnSuspended:

@@ -146,15 +146,15 @@ func TestRenderLimits(t *testing.T) {
 		t.Errorf("%q", s[:80])
 	}
 	// The first errors, then how many more.
-	faults := make([]messages.ParseError, MaxErrors+3)
+	faults := make([]messages.ParseError, messages.MaxParseErrors+3)
 	for i := range faults {
 		faults[i].Reason = StrayClose
 	}
 	s := results(nil, faults)
-	if strings.Count(s, StrayClose) != MaxErrors || !strings.HasSuffix(s, "\n<action_result status=\"error\" reason=\"more_errors\" n=\"3\"/>") {
+	if strings.Count(s, StrayClose) != messages.MaxParseErrors || !strings.HasSuffix(s, "\n<action_result status=\"error\" reason=\"more_errors\" n=\"3\"/>") {
 		t.Error(s)
 	}
-	if s := results(nil, faults[:MaxErrors]); strings.Contains(s, "more_errors") {
+	if s := results(nil, faults[:messages.MaxParseErrors]); strings.Contains(s, "more_errors") {
 		t.Error(s)
 	}
 	if s := attribute(strings.Repeat("é", 200)); s != strings.Repeat("é", 128)+"…" {

@@ -13,7 +13,6 @@ import (
 const (
 	MaxReplyEcho   = 32 << 10 // bytes of an earlier reply
 	MaxResultBytes = 16 << 10 // bytes of a result's body
-	MaxErrors      = 16       // of one reply
 	maxAttrBytes   = 256      // of a reason or a name that the model wrote
 )
 
@@ -83,12 +82,19 @@ func results(calls []messages.Call, errors []messages.ParseError) string {
 			writeResult(&b, &calls[i])
 		}
 	}
+	more := int64(0)
 	for i, e := range errors {
-		if i == MaxErrors {
-			fmt.Fprintf(&b, `<action_result status="error" reason="more_errors" n="%d"/>`+"\n", len(errors)-MaxErrors)
-			break
+		switch {
+		case e.Reason == messages.MoreErrors:
+			more += e.N
+		case i >= messages.MaxParseErrors:
+			more++
+		default:
+			writeError(&b, e)
 		}
-		writeError(&b, e)
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, `<action_result status="error" reason="%s" n="%d"/>`+"\n", messages.MoreErrors, more)
 	}
 	if b.Len() == 0 {
 		return goOn
