@@ -2,7 +2,6 @@ package host_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -47,9 +46,20 @@ func (s *shown) take(e event) {
 	}
 }
 
-// A stream that is cut at any byte, again and again, and resumed by the id of the last
-// whole event, joins to the one that was never cut.
-func TestResumeAtAnyByte(t *testing.T) {
+// talk is a run whose model speaks piece by piece, and a client that is cut again and
+// again while it follows.
+type talk struct {
+	*door
+	rnd   *rand.Rand
+	path  string // of the session
+	speak func(pieces int)
+	shown
+}
+
+// resumed has n runs followed, and looks whether what came joins to what was said. It
+// gives how many texts were joined of deltas.
+func resumed(t *testing.T, n int, follow func(*talk)) (joined int) {
+	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -57,66 +67,30 @@ func TestResumeAtAnyByte(t *testing.T) {
 	for i := range 60 {
 		pieces = append(pieces, fmt.Sprintf("pïece %d\n", i))
 	}
+	want := strings.Join(pieces, "")
 	goOn := make(chan struct{}, len(pieces))
 	d := serve(t, host.Config{}, agentOf("talker", speaks(pieces, goOn)))
-	joined := 0
-	for n := range 12 {
-		id := fmt.Sprintf("s%d", n)
+	for i := range n {
+		id := fmt.Sprintf("s%d", i)
 		d.session(id, "talker")
 		d.call(202, nil, "POST", "/v1/sessions/"+id+"/runs", `{"input": "go"}`)
-		said := 0
+		left := len(pieces)
 		speak := func(n int) {
-			for ; n > 0 && said < len(pieces); n-- {
+			for ; n > 0 && left > 0; n-- {
 				goOn <- struct{}{}
-				said++
+				left--
 			}
 		}
-		c := &shown{t: t, texts: map[string]string{}, done: map[string]string{}}
+		c := &talk{door: d, rnd: rnd, path: "/v1/sessions/" + id, speak: speak, shown: shown{t: t, texts: map[string]string{}, done: map[string]string{}}}
 		for !c.over {
 			speak(rnd.IntN(6))
-			ctx, cancel := context.WithCancel(t.Context())
-			req, err := http.NewRequestWithContext(ctx, "GET", d.url+"/v1/sessions/"+id+"/runs/1/events", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.last != "" {
-				req.Header.Set("Last-Event-ID", c.last)
-			}
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// Whoever waits for more than there is would wait for ever: let the model speak on.
-			cut := 1 + rnd.IntN(3000)
-			got := make([]byte, cut)
-			read := 0
-			for read < cut {
-				speak(1)
-				k, err := res.Body.Read(got[read:min(cut, read+1+rnd.IntN(700))])
-				read += k
-				if err != nil {
-					break
-				}
-				if said == len(pieces) && bytes.Contains(got[:read], []byte("event: run.end")) && bytes.HasSuffix(got[:read], []byte("\n\n")) {
-					break
-				}
-			}
-			cancel()
-			res.Body.Close()
-			whole := got[:bytes.LastIndex(got[:read], []byte("\n\n"))+2]
-			if bytes.LastIndex(got[:read], []byte("\n\n")) < 0 {
-				continue
-			}
-			for _, e := range events(t, bytes.NewReader(whole), 1<<20) {
-				c.take(e)
-			}
+			follow(c)
 		}
 		for i, seq := range c.seqs {
 			if seq != c.seqs[0]+float64(i) {
 				t.Fatalf("session %s: records %v", id, c.seqs)
 			}
 		}
-		want := strings.Join(pieces, "")
 		if len(c.done) != 1 || c.done["1.0"] != want || c.texts["1.0"] != want && c.texts["1.0"] != "" {
 			t.Fatalf("session %s: %q, recorded %q", id, c.texts, c.done)
 		}
@@ -124,6 +98,37 @@ func TestResumeAtAnyByte(t *testing.T) {
 			joined++
 		}
 	}
+	return joined
+}
+
+// A stream that is cut at any byte, again and again, and resumed by the id of the last
+// whole event, joins to the one that was never cut.
+func TestResumeAtAnyByte(t *testing.T) {
+	joined := resumed(t, 12, func(c *talk) {
+		var headers []string
+		if c.last != "" {
+			headers = []string{"Last-Event-ID", c.last}
+		}
+		res := c.ask("GET", c.path+"/runs/1/events", "", headers...)
+		defer res.Body.Close()
+		got := make([]byte, 1+c.rnd.IntN(3000))
+		read := 0
+		for read < len(got) {
+			c.speak(1) // whoever waits for more than there is would wait for ever
+			k, err := res.Body.Read(got[read:min(len(got), read+1+c.rnd.IntN(700))])
+			read += k
+			if err != nil {
+				break
+			}
+		}
+		end := bytes.LastIndex(got[:read], []byte("\n\n"))
+		if end < 0 {
+			return
+		}
+		for _, e := range events(t, bytes.NewReader(got[:end+2]), 1<<20) {
+			c.take(e)
+		}
+	})
 	if joined == 0 {
 		t.Error("no text was joined of deltas")
 	}
