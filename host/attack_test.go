@@ -9,7 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +97,71 @@ func TestHalfClosed(t *testing.T) {
 		if _, err := io.Copy(io.Discard, in); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// hasty is a listener on whose connections a second of a deadline is a millisecond.
+type hasty struct {
+	net.Listener
+	t    *testing.T
+	over chan struct{} // gets one for each connection that the host closes
+}
+
+func (l hasty) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &hastyConn{Conn: c, hasty: l}, nil
+}
+
+type hastyConn struct {
+	net.Conn
+	hasty
+	timed atomic.Bool
+	once  sync.Once
+}
+
+func (c *hastyConn) SetWriteDeadline(at time.Time) error {
+	c.timed.Store(!at.IsZero())
+	if !at.IsZero() {
+		at = time.Now().Add(time.Until(at) / 1000)
+	}
+	return c.Conn.SetWriteDeadline(at)
+}
+
+func (c *hastyConn) Write(p []byte) (int, error) {
+	if !c.timed.Load() {
+		c.t.Errorf("%d bytes are written without a deadline", len(p))
+		return 0, os.ErrDeadlineExceeded
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *hastyConn) Close() error {
+	c.once.Do(func() { c.over <- struct{}{} })
+	return c.Conn.Close()
+}
+
+// Who asks for ordinary answers and reads none is cut, and holds nothing.
+func TestUnreadAnswers(t *testing.T) {
+	l, err := host.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{}, 1)
+	d := serveOn(t, hasty{Listener: l, t: t, over: over}, host.Config{}, agentOf("talker", speaks(nil, always())))
+	for _, path := range []string{"/openapi.json", "/assets/stile.js", "/v1/agents", "/nowhere"} {
+		c := d.dialRaw()
+		go func() { // what the host does not read blocks it
+			for {
+				if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path); err != nil {
+					return
+				}
+			}
+		}()
+		<-over
+		c.Close()
 	}
 }
 

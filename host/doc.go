@@ -18,8 +18,8 @@
 //   - Without authentication the door serves its own machine alone: it refuses to
 //     listen wider. Host and Origin of every request are checked, because a web page
 //     that a person opens can reach this machine too.
-//   - A stream has a deadline for each write: a client that does not read is cut, and
-//     resumes.
+//   - An answer has a deadline for each write: a client that does not read is cut, and
+//     resumes what was a stream.
 //
 // What it does not do: know what a token is (host/access does), or start a session by
 // itself.

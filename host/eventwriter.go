@@ -35,7 +35,7 @@ type eventForm interface {
 	// beat appends a heartbeat.
 	beat(buf *bytes.Buffer)
 	// write sends what was appended, with writeTimeout or a little more to do it.
-	write(p []byte, now time.Time) error
+	write(p []byte) error
 }
 
 func newEventWriter(w http.ResponseWriter, still func() error, cut func()) *eventWriter {
@@ -48,9 +48,8 @@ func newEventWriterTo(form eventForm, still func() error, cut func()) *eventWrit
 
 // serverSent is the form of an answer that streams.
 type serverSent struct {
-	ctl   *http.ResponseController
-	w     http.ResponseWriter
-	until time.Time // the deadline of writes
+	ctl *http.ResponseController
+	w   http.ResponseWriter
 }
 
 func (*serverSent) frame(buf *bytes.Buffer, name, id string, data []byte) {
@@ -59,15 +58,7 @@ func (*serverSent) frame(buf *bytes.Buffer, name, id string, data []byte) {
 
 func (*serverSent) beat(buf *bytes.Buffer) { buf.WriteString(": heartbeat\n\n") }
 
-func (s *serverSent) write(p []byte, now time.Time) error {
-	// To move the deadline costs more than to make the bytes of a token: it is moved when
-	// less than writeTimeout is left.
-	if s.until.Sub(now) < writeTimeout {
-		s.until = now.Add(writeTimeout + writeTimeout/2)
-		if err := s.ctl.SetWriteDeadline(s.until); err != nil {
-			return err
-		}
-	}
+func (s *serverSent) write(p []byte) error {
 	if _, err := s.w.Write(p); err != nil {
 		return err
 	}
@@ -168,7 +159,7 @@ func (e *eventWriter) event(name, id string, data []byte) {
 func (e *eventWriter) send() error {
 	if e.err == nil {
 		e.wrote = time.Now()
-		e.err = e.form.write(e.buf.Bytes(), e.wrote)
+		e.err = e.form.write(e.buf.Bytes())
 	}
 	e.buf.Reset()
 	if e.buf.Cap() > maxKept {

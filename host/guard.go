@@ -21,6 +21,7 @@ import (
 // to loopback shows itself in Host; a foreign page in Origin or Sec-Fetch-Site.
 func (s *Server) guard(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w = newTimed(w, r)
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")

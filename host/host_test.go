@@ -81,16 +81,21 @@ type door struct {
 // serve serves over a real listener on loopback.
 func serve(t *testing.T, cfg host.Config, agents ...*stile.Agent) *door {
 	t.Helper()
+	l, err := host.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, l, cfg, agents...)
+}
+
+func serveOn(t *testing.T, l net.Listener, cfg host.Config, agents ...*stile.Agent) *door {
+	t.Helper()
 	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: agents})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.Runtime, cfg.Agents = rt, agents
 	srv, err := host.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := host.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -138,8 +137,7 @@ func (s *Server) sessionRoutes() {
 			}
 			return &huma.StreamResponse{Body: func(c huma.Context) {
 				c.SetHeader("Content-Type", "application/jsonl")
-				w := s.bounded(c)
-				if err := s.rt.Archive().Export(c.Context(), ses.Incarnation(), w); err != nil {
+				if err := s.rt.Archive().Export(c.Context(), ses.Incarnation(), c.BodyWriter()); err != nil {
 					panic(http.ErrAbortHandler) // cut, so that nobody takes a part for the whole
 				}
 			}}, nil
@@ -184,24 +182,4 @@ func stream(op huma.Operation, contentType string) huma.Operation {
 		"200": {Description: "A stream", Content: map[string]*huma.MediaType{contentType: {Schema: &huma.Schema{Type: huma.TypeString}}}},
 	}
 	return op
-}
-
-// bounded is an answer's body with a deadline for each write: whoever does not read is
-// cut.
-func (s *Server) bounded(c huma.Context) *deadlined {
-	_, w := unwrap(c)
-	return &deadlined{w: w, ctl: http.NewResponseController(w)}
-}
-
-type deadlined struct {
-	w   http.ResponseWriter
-	ctl *http.ResponseController
-}
-
-// Write implements io.Writer.
-func (d *deadlined) Write(p []byte) (int, error) {
-	if err := d.ctl.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
-	return d.w.Write(p)
 }

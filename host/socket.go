@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
@@ -132,7 +131,7 @@ func (*socketForm) frame(buf *bytes.Buffer, name, id string, data []byte) {
 
 func (*socketForm) beat(buf *bytes.Buffer) { buf.WriteString(`{"event":"heartbeat"}`) }
 
-func (f *socketForm) write(p []byte, _ time.Time) error {
+func (f *socketForm) write(p []byte) error {
 	if len(p) == 0 {
 		return nil // the upgrade has told that the stream is open
 	}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
@@ -41,30 +40,10 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 				return
 			}
 			defer place()
-			door.ServeHTTP(&timed{ResponseWriter: w, ctl: http.NewResponseController(w)}, r)
+			door.ServeHTTP(w, r)
 		})
 	}
 }
-
-// timed is an answer with a deadline for each write: whoever does not read is cut.
-type timed struct {
-	http.ResponseWriter
-	ctl *http.ResponseController
-}
-
-// Write implements io.Writer.
-func (t *timed) Write(p []byte) (int, error) {
-	if err := t.ctl.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
-	return t.ResponseWriter.Write(p)
-}
-
-// Flush implements http.Flusher.
-func (t *timed) Flush() { _ = t.ctl.Flush() } // the next write tells of its failure
-
-// Unwrap is for http.ResponseController.
-func (t *timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // askAgent submits a message for a tool's caller and waits for the run.
 func (s *Server) askAgent(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
