@@ -71,6 +71,7 @@ type trail struct {
 	id           string // of the request
 	session, run string // that came of it, if the path does not say
 	code, reason string // of a refusal
+	detail       string
 }
 
 type trailKey struct{}
@@ -88,6 +89,13 @@ func (t *trail) about(session string, run int64) {
 	t.session = session
 	if run > 0 {
 		t.run = strconv.FormatInt(run, 10)
+	}
+}
+
+// noting notes what else was done.
+func (t *trail) noting(detail string) {
+	if t != nil {
+		t.detail = detail
 	}
 }
 
@@ -160,10 +168,13 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, pattern string) (
 		if name == "" {
 			name = pattern
 		}
+		if id := inPath(r, pattern, "{token}"); id != "" {
+			t.noting("token " + id)
+		}
 		s.record(AuditEntry{
 			At: time.Now(), Request: t.id, Token: p.identity.Token, Tenant: p.tenant, User: p.user, Action: name,
 			Session: cmp.Or(t.session, inPath(r, pattern, "{id}")), Run: cmp.Or(t.run, inPath(r, pattern, "{run}")), Approval: inPath(r, pattern, "{approval}"),
-			Status: status, Code: t.code, Reason: t.reason,
+			Status: status, Code: t.code, Reason: t.reason, Detail: t.detail,
 		})
 	}}
 	return out, func() { out.once.Do(func() { out.decided(http.StatusInternalServerError) }) }

@@ -261,6 +261,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.toolRoutes(mux)
 	s.require(public, page.Register(mux)...)
 	s.usageRoutes()
+	s.tokenRoutes()
 	s.lifecycleRoutes()
 	mux.HandleFunc("GET /healthz", s.healthy)
 	mux.HandleFunc("GET /readyz", s.ready)

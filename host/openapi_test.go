@@ -71,6 +71,7 @@ func TestDescription(t *testing.T) {
 		"GET /v1/sessions/{id}/runs/{run}/events", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/runs",
 		"POST /v1/sessions/{id}/runs/{run}/cancel",
 		"GET /v1/usage", "DELETE /v1/sessions/{id}", "POST /v1/sessions/{id}/fork",
+		"POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/{token}",
 	}
 	slices.Sort(all)
 	slices.Sort(want)
@@ -186,7 +187,7 @@ func hostileBody(rnd *rand.Rand, pick func() string) string {
 		return "[" + str() + "]"
 	default:
 		var members []string
-		for _, name := range []string{"agent", "id", "input", "policy", "allow", "digest", "reason", "other"} {
+		for _, name := range []string{"agent", "id", "input", "policy", "allow", "digest", "reason", "scopes", "expires_in_s", "other"} {
 			if rnd.IntN(3) > 0 {
 				value := str()
 				switch rnd.IntN(5) {

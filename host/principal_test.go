@@ -54,20 +54,22 @@ type request struct {
 	method, path, body string
 	scopes             []string // that it asks for; none: public
 	ofSession          bool     // it names a session
+	ofTenant           bool     // it names what all admins of a tenant may see
 }
 
-// requests makes one of every described operation.
-func requests(t *testing.T, d *door, id string) (all []request) {
+// requests makes one of every described operation, for a session and a token.
+func requests(t *testing.T, d *door, id, token string) (all []request) {
 	t.Helper()
 	bodies := map[string]string{
 		"create-session":  `{"agent": "talker"}`,
 		"submit":          `{"input": "hello"}`,
+		"create-token":    `{"scopes": ["read"]}`,
 		"answer-approval": `{"allow": true, "digest": "` + strings.Repeat("0", 64) + `"}`,
 	}
 	for path, ops := range description(t, d).Paths {
 		for method, op := range ops {
-			r := request{method: strings.ToUpper(method), path: path, ofSession: strings.Contains(path, "{id}")}
-			r.path = strings.NewReplacer("{id}", id, "{run}", "1", "{approval}", "abc").Replace(path)
+			r := request{method: strings.ToUpper(method), path: path, ofSession: strings.Contains(path, "{id}"), ofTenant: strings.Contains(path, "{token}")}
+			r.path = strings.NewReplacer("{id}", id, "{run}", "1", "{approval}", "abc", "{token}", token).Replace(path)
 			if op.RequestBody != nil {
 				if r.body = bodies[op.OperationID]; r.body == "" {
 					r.body = "{}"
@@ -119,7 +121,7 @@ func TestEveryRouteAsksWho(t *testing.T) {
 	d := serve(t, host.Config{Access: k}, agentOf("talker", speaks([]string{"hello"}, always())))
 	d.call(http.StatusCreated, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(all)...)
 	d.call(http.StatusAccepted, nil, "POST", "/v1/sessions/s/runs", `{"input": "hello"}`, auth(all)...)
-	for _, r := range append(requests(t, d, "s"), request{method: "GET", path: "/metrics", scopes: []string{"metrics"}}) {
+	for _, r := range append(requests(t, d, "s", "abc"), request{method: "GET", path: "/metrics", scopes: []string{"metrics"}}) {
 		if len(r.scopes) == 0 {
 			if r.path != "/v1/keys" {
 				t.Errorf("%s %s is open to all", r.method, r.path)
@@ -159,7 +161,7 @@ func TestEveryRouteAsksWho(t *testing.T) {
 			if status, text := answerOf(d, r, "s", auth(secret)...); status == http.StatusUnauthorized || strings.Contains(text, `"reason":"`+access.ReasonScope) {
 				t.Errorf("%s %s, %s: %d %s", r.method, r.path, scope, status, text)
 			}
-			if r.method == http.MethodDelete { // it is there for the next ones
+			if r.method == http.MethodDelete && r.ofSession { // it is there for the next ones
 				d.call(http.StatusCreated, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(all)...)
 				d.call(http.StatusAccepted, nil, "POST", "/v1/sessions/s/runs", `{"input": "hello"}`, auth(all)...)
 			}
@@ -168,22 +170,23 @@ func TestEveryRouteAsksWho(t *testing.T) {
 }
 
 // To another tenant, and to another user, a session that is there answers every route
-// as one that is not.
+// as one that is not; and so does a token to another tenant.
 func TestSessionsAreOfTheirTenant(t *testing.T) {
 	k := newTokens(t)
 	d := serve(t, host.Config{Access: k}, agentOf("talker", speaks([]string{"hello"}, always())))
-	owner, _ := k.make("the-owner", "ann", "admin")
+	owner, token := k.make("the-owner", "ann", "admin")
 	d.call(http.StatusCreated, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "secret"}`, auth(owner)...)
 	events(t, d.ask("POST", "/v1/sessions/secret/runs?stream=event", `{"input": "hello"}`, auth(owner)...).Body, 100)
 	for name, foreign := range map[string]struct{ tenant, user string }{"another tenant": {"globex", "ann"}, "another user": {"the-owner", "bob"}} {
 		secret, _ := k.make(foreign.tenant, foreign.user, "admin")
-		there, absent := requests(t, d, "secret"), requests(t, d, "nobody")
+		there, absent := requests(t, d, "secret", token), requests(t, d, "nobody", "0123456789ab")
 		for i, r := range there {
-			if !r.ofSession {
+			if !r.ofSession && (!r.ofTenant || foreign.tenant == "the-owner") {
 				continue
 			}
 			status, text := answerOf(d, r, "secret", auth(secret)...)
 			want, same := answerOf(d, absent[i], "nobody", auth(secret)...)
+			text, same = strings.ReplaceAll(text, token, "TOKEN"), strings.ReplaceAll(same, "0123456789ab", "TOKEN")
 			if status != http.StatusNotFound || status != want || text != same {
 				t.Errorf("%s: %s %s: %d %s; of one that is not there: %d %s", name, r.method, r.path, status, text, want, same)
 			}

@@ -81,7 +81,8 @@ serve, unless --dir names one. The scopes:
   read      agents, sessions, their events and exports
   submit    begin and fork sessions, submit, cancel
   approve   answer for calls that wait
-  admin     delete sessions; has read, submit and approve in it
+  admin     delete sessions, make and revoke tokens of the tenant; has read, submit and
+            approve in it
   users     act for any user of the tenant, named by X-Stile-User
   metrics   /metrics, the numbers of all tenants`,
 		Example: `  stile tokens create --tenant acme --user ann --scope read,submit
@@ -213,16 +214,13 @@ func (a *app) tokensList(asJSON bool) error {
 		fmt.Fprintln(w, "TOKEN\tTENANT\tUSER\tSCOPES\tSTATE\tEXPIRES\tNOTE")
 	}
 	for _, tok := range all {
-		line := tokenJSON{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, Scopes: tok.Scopes, State: "good", Created: tok.Created, Note: tok.Note}
+		line := tokenJSON{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, Scopes: tok.Scopes, State: tok.State(time.Now()), Created: tok.Created, Note: tok.Note}
 		until := "-"
 		if !tok.Expires.IsZero() {
 			line.Expires, until = &tok.Expires, tok.Expires.Format(time.RFC3339)
-			if !time.Now().Before(tok.Expires) {
-				line.State = "expired"
-			}
 		}
 		if !tok.Revoked.IsZero() {
-			line.Revoked, line.State = &tok.Revoked, "revoked"
+			line.Revoked = &tok.Revoked
 		}
 		if asJSON {
 			if err := a.writeJSON(line); err != nil {

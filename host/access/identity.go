@@ -19,7 +19,7 @@ const (
 	Read    Scope = "read"    // agents, sessions, their events and exports
 	Submit  Scope = "submit"  // begin and fork sessions, submit, cancel
 	Approve Scope = "approve" // answer for calls that wait
-	Admin   Scope = "admin"   // delete sessions
+	Admin   Scope = "admin"   // delete sessions; make and revoke tokens of the tenant
 	Users   Scope = "users"   // act for any user of the tenant
 	Metrics Scope = "metrics" // the host's numbers, of all tenants
 )
@@ -96,6 +96,9 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string) (Identity, error)
 }
 
+// ReasonNotFound is the reason of ERR_CONFIG for a token that is not there.
+const ReasonNotFound = "NOT_FOUND"
+
 // Reasons of ERR_DENIED.
 const (
 	ReasonUnauthenticated = "UNAUTHENTICATED" // no token, or one that nobody knows
@@ -133,12 +136,42 @@ func Part(name string) string {
 	return hashedPart + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
 }
 
+// hashed tells whether a part is one that Part made of another name.
+func hashed(part string) bool {
+	sum, ours := strings.CutPrefix(part, hashedPart)
+	_, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(strings.ToUpper(sum))
+	return ours && err == nil && len(part) == len(hashedPart)+32 && part == strings.ToLower(part)
+}
+
 // checkPart refuses a name that Part would change: an operator shall see what is kept.
 func checkPart(field, name string) error {
-	if name == "" || Part(name) != name {
+	if !hashed(name) && (name == "" || Part(name) != name) {
 		return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: "is 1 to 40 letters, digits, dots, underscores and hyphens, and does not begin with h-"}
 	}
 	return nil
+}
+
+// Keeper is an Authenticator's file of tokens, which changes while a host works. Tokens
+// are one.
+type Keeper interface {
+	Create(Wish) (secret string, tok Token, err error)
+	RevokeOf(tenant, id string) (Token, error)
+	List() ([]Token, error)
+}
+
+// Kept finds the tokens that an authenticator keeps, itself or as one of First's; nil
+// when it keeps none.
+func Kept(a Authenticator) Keeper {
+	if all, ok := a.(first); ok {
+		for _, a := range all {
+			if k := Kept(a); k != nil {
+				return k
+			}
+		}
+		return nil
+	}
+	k, _ := a.(Keeper)
+	return k
 }
 
 // First asks several authenticators in turn: the first that knows the token, or that

@@ -233,11 +233,38 @@ func (t *Tokens) Authenticate(_ context.Context, bearer string) (Identity, error
 	return e.token.identity(t.now())
 }
 
-func (tok *Token) identity(now time.Time) (Identity, error) {
+// The states of a token.
+const (
+	Good    = "good"
+	Expired = "expired"
+	Revoked = "revoked"
+)
+
+// State tells whether a token is good.
+func (tok *Token) State(now time.Time) string {
 	switch {
 	case !tok.Revoked.IsZero():
-		return Identity{}, Denied(ReasonRevoked, "the token was revoked")
+		return Revoked
 	case !tok.Expires.IsZero() && !now.Before(tok.Expires):
+		return Expired
+	}
+	return Good
+}
+
+// Grant tells in words what a token is good for, as the audit log has it.
+func (tok *Token) Grant() string {
+	until := "for ever"
+	if !tok.Expires.IsZero() {
+		until = "until " + tok.Expires.Format(time.RFC3339)
+	}
+	return "of " + tok.Tenant + ":" + tok.User + ", scopes " + joined(tok.Scopes) + ", " + until
+}
+
+func (tok *Token) identity(now time.Time) (Identity, error) {
+	switch tok.State(now) {
+	case Revoked:
+		return Identity{}, Denied(ReasonRevoked, "the token was revoked")
+	case Expired:
 		return Identity{}, Denied(ReasonExpired, "the token has expired")
 	}
 	return Identity{Tenant: tok.Tenant, User: tok.User, Token: tok.ID, Scopes: tok.Scopes, Expires: tok.Expires}, nil
@@ -303,12 +330,21 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 }
 
 // Revoke refuses the token of that id from now on. One that is revoked already stays as
-// it is; one that is not there is ERR_CONFIG.
-func (t *Tokens) Revoke(id string) (tok Token, err error) {
+// it is; one that is not there is ERR_CONFIG with ReasonNotFound.
+func (t *Tokens) Revoke(id string) (Token, error) {
+	return t.revoke(func(tok Token) bool { return tok.ID == id }, id)
+}
+
+// RevokeOf is Revoke for a token of that tenant: one of another tenant is not there.
+func (t *Tokens) RevokeOf(tenant, id string) (Token, error) {
+	return t.revoke(func(tok Token) bool { return tok.ID == id && tok.Tenant == tenant }, id)
+}
+
+func (t *Tokens) revoke(meant func(Token) bool, id string) (tok Token, err error) {
 	err = t.change(func(f *file) error {
-		i := slices.IndexFunc(f.Tokens, func(tok Token) bool { return tok.ID == id })
+		i := slices.IndexFunc(f.Tokens, meant)
 		if i < 0 {
-			return &messages.Error{Code: messages.ErrConfig, Field: "id", Detail: "there is no token " + quoted(id)}
+			return &messages.Error{Code: messages.ErrConfig, Reason: ReasonNotFound, Field: "id", Detail: "there is no token " + quoted(id)}
 		}
 		if f.Tokens[i].Revoked.IsZero() {
 			f.Tokens[i].Revoked = t.now().UTC().Truncate(time.Second)

@@ -1,0 +1,171 @@
+package host
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// An admin makes, sees and revokes tokens of the own tenant. What a token may do, its
+// maker may: it has no scope that the maker lacks, and is for another user only if the
+// maker acts for all of them.
+
+// tokenLife is how long a token is good for unless something else is said, in seconds.
+const tokenLife = 90 * 24 * 60 * 60
+
+// tokenSpec is the wish for a token.
+type tokenSpec struct {
+	User    string   `json:"user,omitempty" maxLength:"256" doc:"of the tenant, as X-Stile-User names one; the caller when it is left out, another one needs the scope users"`
+	Scopes  []string `json:"scopes" minItems:"1" maxItems:"16" doc:"none that the caller lacks"`
+	Note    string   `json:"note,omitempty" maxLength:"256" doc:"what it is for, as lists show it"`
+	Seconds *int64   `json:"expires_in_s,omitempty" minimum:"0" maximum:"3153600000" doc:"how long it is good for; 0 is for ever, and nothing 90 days"`
+}
+
+// tokenView is a token in a list. No secret comes of it.
+type tokenView struct {
+	ID      string     `json:"id"`
+	Tenant  string     `json:"tenant"`
+	User    string     `json:"user"`
+	Scopes  []string   `json:"scopes"`
+	State   string     `json:"state" enum:"good,expired,revoked"`
+	Note    string     `json:"note,omitempty"`
+	Created time.Time  `json:"created"`
+	Expires *time.Time `json:"expires,omitempty" doc:"absent: never"`
+	Revoked *time.Time `json:"revoked,omitempty"`
+}
+
+type madeToken struct {
+	tokenView
+	Secret string `json:"secret" doc:"what its holder shows; it is told this once"`
+}
+
+type tokenList struct {
+	Tokens []tokenView `json:"tokens"`
+	Next   string      `json:"next,omitempty" doc:"pass it as after for the next page"`
+}
+
+func (s *Server) tokenRoutes() {
+	type makeIn struct{ Body tokenSpec }
+	route(s, asks(access.Admin, post("create-token", "/v1/tokens", "Make a token of the caller's tenant", http.StatusCreated, "tokens")),
+		func(ctx context.Context, in *makeIn) (*answered[madeToken], error) {
+			kept, err := s.kept()
+			if err != nil {
+				return nil, err
+			}
+			wish, err := s.wish(ctx, &in.Body)
+			if err != nil {
+				return nil, err
+			}
+			secret, tok, err := kept.Create(wish)
+			if err != nil {
+				return nil, err
+			}
+			trailOf(ctx).noting("token " + tok.ID + " " + tok.Grant())
+			return &answered[madeToken]{Body: madeToken{tokenView: viewOfToken(&tok), Secret: secret}}, nil
+		})
+	type listIn struct {
+		After string `query:"after" maxLength:"64" doc:"the last id of the page before"`
+		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	}
+	route(s, asks(access.Admin, get("list-tokens", "/v1/tokens", "The tokens of the caller's tenant, as they were made", "tokens")),
+		func(ctx context.Context, in *listIn) (*answered[tokenList], error) {
+			kept, err := s.kept()
+			if err != nil {
+				return nil, err
+			}
+			all, err := kept.List()
+			if err != nil {
+				return nil, err
+			}
+			tenant := s.principal(ctx).tenant
+			all = slices.DeleteFunc(all, func(tok access.Token) bool { return tok.Tenant != tenant })
+			if in.After != "" {
+				i := slices.IndexFunc(all, func(tok access.Token) bool { return tok.ID == in.After })
+				if i < 0 {
+					return nil, refusal(http.StatusBadRequest, messages.ErrConfig, "after", "is no id of a token")
+				}
+				all = all[i+1:]
+			}
+			out := answered[tokenList]{Body: tokenList{Tokens: []tokenView{}}}
+			if len(all) > in.Limit {
+				all = all[:in.Limit]
+				out.Body.Next = all[in.Limit-1].ID
+			}
+			for i := range all {
+				out.Body.Tokens = append(out.Body.Tokens, viewOfToken(&all[i]))
+			}
+			return &out, nil
+		})
+	op := huma.Operation{
+		OperationID: "revoke-token", Method: http.MethodDelete, Path: "/v1/tokens/{token}", Summary: "Refuse a token from now on", DefaultStatus: http.StatusNoContent, Tags: []string{"tokens"},
+		Description: "Streams that it opened end within 15 seconds. It stays in the list.",
+	}
+	type tokenIn struct {
+		Token string `path:"token" maxLength:"64" doc:"the id"`
+	}
+	route(s, asks(access.Admin, op), func(ctx context.Context, in *tokenIn) (*struct{}, error) {
+		kept, err := s.kept()
+		if err != nil {
+			return nil, err
+		}
+		_, err = kept.RevokeOf(s.principal(ctx).tenant, in.Token)
+		return nil, err
+	})
+}
+
+// kept is the file of tokens, if callers are told apart by one.
+func (s *Server) kept() (access.Keeper, error) {
+	if k := access.Kept(s.cfg.Access); k != nil {
+		return k, nil
+	}
+	return nil, refusal(http.StatusConflict, messages.ErrConfig, "", "this host keeps no tokens: stile tokens create makes the first, and from the next start on callers show one")
+}
+
+// wish is the token that the caller may make.
+func (s *Server) wish(ctx context.Context, in *tokenSpec) (w access.Wish, err error) {
+	p := s.principal(ctx)
+	w = access.Wish{Tenant: p.tenant, User: p.user, Scopes: in.Scopes, Note: in.Note}
+	if in.User != "" {
+		w.User = access.Part(in.User)
+	}
+	if w.User != p.identity.User && !p.identity.May(access.Users) {
+		return w, access.Denied(access.ReasonScope, "the token lacks the scope users, and makes tokens for no other user than its own")
+	}
+	scopes, err := access.ParseScopes(in.Scopes)
+	if err != nil {
+		return w, err
+	}
+	for _, scope := range scopes {
+		if !p.identity.May(scope) {
+			return w, access.Denied(access.ReasonScope, "the token lacks the scope "+string(scope)+", and makes none that has it")
+		}
+	}
+	life := int64(tokenLife)
+	if in.Seconds != nil {
+		life = *in.Seconds
+	}
+	if life > 0 {
+		w.Expires = time.Now().Add(time.Duration(life) * time.Second).Truncate(time.Second)
+	}
+	return w, nil
+}
+
+func viewOfToken(tok *access.Token) tokenView {
+	v := tokenView{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, State: tok.State(time.Now()), Note: tok.Note, Created: tok.Created}
+	for _, scope := range tok.Scopes {
+		v.Scopes = append(v.Scopes, string(scope))
+	}
+	if !tok.Expires.IsZero() {
+		v.Expires = &tok.Expires
+	}
+	if !tok.Revoked.IsZero() {
+		v.Revoked = &tok.Revoked
+	}
+	return v
+}
