@@ -198,9 +198,7 @@ func (s *session) resume(c actor.Context) {
 	}
 	inputs := l.inputs
 	l.inputs = nil
-	for _, in := range inputs {
-		s.step(c, in)
-	}
+	s.step(c, inputs...)
 }
 
 // refused ends this activation: what was not committed did not happen. The next

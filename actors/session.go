@@ -310,9 +310,7 @@ func (s *session) drain(c actor.Context) {
 	l := s.lane()
 	inputs := s.box.take(l.posted)
 	l.posted = nil
-	for _, in := range inputs {
-		s.step(c, in)
-	}
+	s.step(c, inputs...)
 	clear(inputs)
 	if l == s.out { // the session may have gone
 		l.posted = inputs
@@ -338,43 +336,50 @@ func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
 }
 
 // step lets the machine decide and does what it says, until nothing is left that
-// can be done without waiting.
-func (s *session) step(c actor.Context, in turn.Input) {
+// can be done without waiting. What inputs that came together have recorded goes to the
+// journal together.
+func (s *session) step(c actor.Context, inputs ...turn.Input) {
 	if s.dead != nil {
 		return
 	}
 	l := s.lane()
-	l.inputs = append(l.inputs, in)
-	if l.busy {
-		return // further down the stack the loop below goes on
+	if l.busy { // further down the stack the loops below go on
+		l.inputs = append(l.inputs, inputs...)
+		return
 	}
 	l.busy = true
 	defer func() { l.busy = false }()
-	for {
-		for i := 0; i < len(l.inputs) && s.dead == nil; i++ {
-			in := l.inputs[i]
-			late := s.machine.Dropped()
-			effects, err := s.machine.Step(s.host.cfg.Now(), in)
-			if err != nil {
-				// A broken invariant: the supervisor restarts the session from its
-				// journal, and the turn is settled there.
-				panic(err)
-			}
-			s.host.counters.Late.Add(s.machine.Dropped() - late)
-			if !s.resting() {
-				s.count(true) // before anybody hears of the run
-			}
-			s.followFeeds()
-			l.ready = s.outbox.Add(effects, l.ready[:0])
-			for _, e := range l.ready {
-				s.perform(c, e)
-			}
+	for _, in := range inputs {
+		l.inputs = append(l.inputs, in)
+		s.advance(c)
+	}
+	for s.flushEager(c) {
+		s.advance(c)
+	}
+}
+
+// advance steps the machine by the inputs at hand, and by those that this brings about.
+func (s *session) advance(c actor.Context) {
+	l := s.lane()
+	for i := 0; i < len(l.inputs) && s.dead == nil; i++ {
+		late := s.machine.Dropped()
+		effects, err := s.machine.Step(s.host.cfg.Now(), l.inputs[i])
+		if err != nil {
+			// A broken invariant: the supervisor restarts the session from its
+			// journal, and the turn is settled there.
+			panic(err)
 		}
-		l.inputs = l.inputs[:0]
-		if !s.flushEager(c) {
-			return
+		s.host.counters.Late.Add(s.machine.Dropped() - late)
+		if !s.resting() {
+			s.count(true) // before anybody hears of the run
+		}
+		s.followFeeds()
+		l.ready = s.outbox.Add(effects, l.ready[:0])
+		for _, e := range l.ready {
+			s.perform(c, e)
 		}
 	}
+	l.inputs = l.inputs[:0]
 }
 
 // count says whether a run of the session is at work.
