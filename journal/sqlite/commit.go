@@ -31,6 +31,8 @@ type writer struct {
 	heads map[messages.Incarnation]*session
 	seen  int64
 
+	wrote int64 // bytes of rows in the transaction at hand, about
+
 	kinds map[messages.Kind]driver.Value // see kind
 }
 
@@ -232,6 +234,7 @@ func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
 	if err := w.refresh(); err != nil {
 		return failure(err, "reading the data version")
 	}
+	w.wrote = 0
 	touched := make(map[messages.Incarnation]*session, len(batches))
 	for i := range batches {
 		b := &batches[i]
@@ -271,6 +274,7 @@ func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
 	for inc, ses := range touched {
 		w.heads[inc] = ses
 	}
+	s.grown(w.wrote)
 	return nil
 }
 
@@ -422,13 +426,16 @@ func (s *Store) insert(ses *session, b *journal.Batch) error {
 		if err != nil {
 			return err
 		}
+		w.wrote += rowBytes + int64(len(r.Raw))
 	}
 	for i := range b.Blobs {
 		if err := w.blobs.add(ses.id, b.Blobs[i].Digest[:], present(b.Blobs[i].Data)); err != nil {
 			return err
 		}
+		w.wrote += rowBytes + int64(len(b.Blobs[i].Data))
 	}
 	if b.Snapshot != nil {
+		w.wrote += rowBytes + int64(len(b.Snapshot.State))
 		return w.putSnapshot(ses, b.Snapshot)
 	}
 	return nil

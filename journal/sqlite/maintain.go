@@ -162,15 +162,6 @@ func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 	return err
 }
 
-// settle empties the log after an erasure.
-func (s *Store) settle() {
-	s.write.Lock()
-	defer s.write.Unlock()
-	if s.writable() == nil {
-		checkpoint(s.w.conn)
-	}
-}
-
 // Erase implements journal.Store. Freed space is overwritten (secure_delete), and
 // the log is emptied as far as readers let it.
 func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error) {

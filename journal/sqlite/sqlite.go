@@ -21,7 +21,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"net/url"
@@ -29,6 +28,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
@@ -74,6 +74,11 @@ type Store struct {
 	path  string
 	owner *os.File // of the exclusive lock; nil without
 	view  view     // of a store for reading alone
+
+	log    sync.Mutex   // held by whoever moves the log, and taken before write
+	logged atomic.Int64 // bytes of rows since it was moved
+	moving atomic.Bool  // somebody does, or is about to
+	movers sync.WaitGroup
 
 	write  sync.Mutex // held by whoever writes; guards w and failed
 	w      *writer
@@ -178,7 +183,7 @@ func (s *Store) connect() error {
 	if err := migrate(s.dsn("journal_mode(WAL)", "synchronous(FULL)")); err != nil {
 		return err
 	}
-	w, err := newWriter(s.dsn("journal_mode(WAL)", "synchronous(FULL)", "secure_delete(ON)", "wal_autocheckpoint(2000)"))
+	w, err := newWriter(s.dsn("journal_mode(WAL)", "synchronous(FULL)", "secure_delete(ON)", "wal_autocheckpoint("+strconv.Itoa(mostFrames)+")"))
 	if err != nil {
 		return err
 	}
@@ -260,6 +265,8 @@ func (s *Store) Immediate() bool { return false }
 
 // Reopen implements journal.Store.
 func (s *Store) Reopen() error {
+	s.log.Lock()
+	defer s.log.Unlock()
 	s.write.Lock()
 	defer s.write.Unlock()
 	s.pool.Lock()
@@ -289,6 +296,9 @@ func (s *Store) Reopen() error {
 
 // Close implements journal.Store. It may be called twice.
 func (s *Store) Close() error {
+	defer s.movers.Wait()
+	s.log.Lock()
+	defer s.log.Unlock()
 	s.write.Lock()
 	defer s.write.Unlock()
 	s.pool.Lock()
@@ -341,12 +351,4 @@ func (p prepared) exec(args []driver.NamedValue) error {
 
 func (p prepared) query(args []driver.NamedValue) (driver.Rows, error) {
 	return p.Stmt.(driver.StmtQueryContext).QueryContext(context.Background(), args)
-}
-
-// checkpoint moves the log into the file and empties it, as far as readers let
-// it: erased bytes must not stay in the log.
-func checkpoint(c *sql.Conn) {
-	var busy, log, done int64
-	// A reader that is in the way leaves it to the next checkpoint; nothing is lost.
-	_ = c.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &log, &done)
 }
