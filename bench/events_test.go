@@ -103,6 +103,7 @@ func BenchmarkDurableEvents_SQLite_64Sessions(b *testing.B) {
 func spread(b *testing.B, n int, do func(i int)) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
+	cpu := cpuTime()
 	b.ReportAllocs()
 	b.ResetTimer()
 	var wg sync.WaitGroup
@@ -115,6 +116,7 @@ func spread(b *testing.B, n int, do func(i int)) {
 	}
 	wg.Wait()
 	b.StopTimer()
+	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(b.N), "cpu-us/run")
 }
 
 // talk gives the records of a conversation of so many runs, and its replies.
