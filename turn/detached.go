@@ -124,9 +124,13 @@ func (m *Machine) vacated(d *detached, end *messages.ActionEnded) {
 			m.err = messages.Errorf(messages.ErrCrash, "%s", err.Error())
 		}
 	}
-	if m.flight != nil && m.flight.doc != nil {
-		m.proceed()
+	if m.flight == nil || m.flight.doc == nil {
+		return
 	}
+	if used := (messages.Budget{Actions: end.Actions, CostUSD: end.CostUSD, Tokens: end.Tokens}); used != (messages.Budget{}) && m.acts(m.flight) && m.overBudget() {
+		return
+	}
+	m.proceed()
 }
 
 // settleDetached deals with those that a dead process left behind: what may be

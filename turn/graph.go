@@ -364,8 +364,10 @@ func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 		N: int(c.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Now: m.now, Until: until,
 	})
 	if _, none := c.left(); next.Retry && none {
-		next.Retry, next.Reason = false, reasonQuota
-		next.State = plan.Failed
+		next.Retry, next.Reason, next.State = false, reasonQuota, plan.Failed
+		if c.Class.Durable() && !failureOf(in).Answered() { // it may have happened
+			next.State = plan.Unknown
+		}
 	}
 	if next.Retry {
 		c.due, c.failure, c.failed, c.retries = int64(next.N), next.Reason, in, c.retries+1
