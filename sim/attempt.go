@@ -21,11 +21,14 @@ type attempt struct {
 	call      *shelfCall // the latest that it made
 	step      int        // calls that it made
 	said      string     // what the latest gave
+	used      messages.Budget
+	links     []messages.ChildLink
+	delegation
 }
 
 // abandon leaves an attempt to itself: it may still have its effect.
 func (a *attempt) abandon() {
-	if !a.over && !a.happened && !a.deed.confirmed && a.s.host.w.rnd.IntN(2) == 0 {
+	if !a.over && !a.happened && a.start.Type != messages.TypeAgent && !a.deed.confirmed && a.s.host.w.rnd.IntN(2) == 0 {
 		a.deed.happen()
 	}
 	a.over = true
@@ -34,6 +37,9 @@ func (a *attempt) abandon() {
 // ready tells that the attempt has something to say: also one that hangs, once its
 // time is over.
 func (a *attempt) ready() bool {
+	if a.start.Type == messages.TypeAgent && !a.over && (!a.silent || a.cancelled) {
+		return a.mayDelegate()
+	}
 	return !a.over && (!a.silent || a.s.host.w.calm || a.late())
 }
 
@@ -56,6 +62,7 @@ func (a *attempt) goOn() turn.Input {
 	finish := func(state messages.ActionState, reason, result string) turn.Input {
 		a.over = true
 		end.State, end.Reason, end.Result = state, reason, result
+		end.Used, end.Children = a.used, a.links
 		if state == messages.ActionFailed {
 			end.ErrorCode = turn.CodeToolFailed
 			if reason == "timeout" {
@@ -64,6 +71,9 @@ func (a *attempt) goOn() turn.Input {
 		}
 		a.deed.said(state, result)
 		return end
+	}
+	if a.start.Type == messages.TypeAgent {
+		return a.delegates(finish)
 	}
 	if a.cancelled && w.rnd.IntN(2) == 0 {
 		switch {

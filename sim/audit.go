@@ -38,6 +38,7 @@ type audit struct {
 	passes
 	store
 	shelving
+	kin
 	// withdrawn runs: 1 when a rollback takes them back, 2 when it is recorded.
 	withdrawn map[int64]int
 	input     *messages.Input       // of the open run
@@ -71,6 +72,7 @@ type act struct {
 	run      int64
 	again    int  // attempts that followed one that failed
 	changed  bool // a shelf
+	reserved *messages.Budget
 	node
 }
 
@@ -81,6 +83,7 @@ func (c *client) newAudit() *audit {
 		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
 		store:    store{vars: map[string]string{}, had: map[string]map[string]bool{}},
 		shelving: shelving{shelves: map[string]map[string]string{}, kept: map[string]kept{}},
+		kin:      newKin(),
 		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
 }
@@ -101,6 +104,7 @@ func (a *audit) apply(r *messages.Record) error {
 	if err := a.follows(r); err != nil {
 		return err
 	}
+	a.pays(r)
 	if a.isLeft(r) {
 		return a.applyLeft(r)
 	}
@@ -115,6 +119,7 @@ func (a *audit) apply(r *messages.Record) error {
 		if r.Seq != 1 || r.Run != 0 || r.Turn != 0 {
 			return errors.New("not the first record")
 		}
+		a.parent = b.Parent
 	case *messages.Input:
 		return a.accepts(r, b)
 	case *messages.RunBegin:
@@ -256,6 +261,9 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := a.mayBegin(c, b); err != nil {
 			return err
 		}
+		if err := a.bears(r, c, b); err != nil {
+			return err
+		}
 		c.attempts, c.startSeq, c.startTS, c.key = b.Attempt, r.Seq, r.TS, b.Key
 		if b.Attempt == 1 {
 			a.actions++
@@ -281,7 +289,7 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := a.shelved(c, b); err != nil {
 			return err
 		}
-		c.ended, c.state = true, b.State
+		c.ended, c.state, c.reason = true, b.State, b.Reason
 		if c.typ == messages.TypeInternal && b.State == messages.ActionOK {
 			if err := a.stores(c); err != nil {
 				return err
@@ -410,6 +418,9 @@ func (a *audit) guarded(b *messages.TurnDecided) error {
 	}
 	if b.Decision != messages.Continue {
 		return nil
+	}
+	if err := a.affords(); err != nil {
+		return err
 	}
 	if looping {
 		return errors.New("CONTINUE in a call loop")

@@ -14,6 +14,7 @@ type author struct {
 	forged string // a token that is not this turn's
 	habit  string // a statement that opens every program
 	hoards bool   // it likes relics
+	trusts bool   // it likes to have agents do it
 }
 
 func (a *author) one(of ...string) string { return of[a.rnd.IntN(len(of))] }

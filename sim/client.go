@@ -40,6 +40,9 @@ type client struct {
 	habit    string // a statement that opens every program of it
 
 	hoards bool // its model likes relics
+	trusts bool // its model likes agents
+
+	parent *messages.ParentLink // of a child session
 
 	favours messages.Policy // of its users, "" for none
 
@@ -62,6 +65,7 @@ type asked struct {
 	run            int64
 	seq            int64
 	joined         bool
+	by             *attempt // at an agent, if that asks
 }
 
 // stamp is a token as its minter remembers it.
@@ -88,7 +92,7 @@ func (w *world) newClient(n int) *client {
 	case 1:
 		c.habit = "  call tool.w.send(\"again\", 1)\n"
 	}
-	c.hoards = w.rnd.IntN(3) == 0
+	c.hoards, c.trusts = w.rnd.IntN(3) == 0, w.rnd.IntN(2) == 0
 	c.rules = turn.Rules{
 		Dialect: d.Name(), Judge: d.Dialect, Provider: "sim", Model: "author",
 		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0,
@@ -102,6 +106,7 @@ func (w *world) newClient(n int) *client {
 			Actions: pick(0, 5, 256), Tokens: pick(0, 0, 200), CostMicroUSD: pick(0, 0, 200),
 		},
 	}
+	c.rules.Spends = spends
 	c.rules.Target, c.rules.Limits.Parallel = target, int(pick(0, 1, 2))
 	c.history = c.newAudit()
 	if most := d.Traits().MaxTurns; most > 0 {
@@ -219,6 +224,9 @@ func (c *client) answered(s *shell, e *turn.Answer) {
 		return
 	}
 	delete(c.asked, e.Handle)
+	if a.by != nil {
+		a.by.delegation.answered(a, e)
+	}
 	if a.approval {
 		if (e.Err == nil) != a.open {
 			c.w.violated("effect", "an answer that counts: %v; it is answered with %v", a.open, e.Err)
@@ -283,6 +291,9 @@ func (w *world) written(b *journal.Batch) {
 			}
 			if err := c.history.apply(r); err != nil {
 				w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
+			}
+			if err := w.family(c, r); err != nil {
+				w.violated("family", "record %d %s of session %d: %v", r.Seq, r.Body.Kind(), c.n, err)
 			}
 		}
 	}
@@ -371,6 +382,7 @@ func (c *client) judge(sum hash.Hash) {
 			case messages.ActionSkipped:
 				w.stats.Skipped++
 			}
+			w.stats.Delegated += int64(len(b.Children))
 			if r.Turn != a.turn {
 				w.stats.Detached++
 			} else if c := a.calls[b.ID]; c != nil && c.typ == messages.TypeInternal && b.State == messages.ActionOK {

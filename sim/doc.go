@@ -10,7 +10,8 @@
 // next. The model speaks the dialects of dialect.go: programs, plain text, replies that
 // are acted on while they stream, whose actions depend on each other, and action tokens.
 // Actions change what the session itself keeps, variables and key-value relics, and what
-// stands outside: tools, and relics of databases and servers.
+// stands outside: tools, and relics of databases and servers. Actions of type agent have
+// sessions of their own run for them, in the same world.
 //
 // Invariants held after every step (the names are those of a Failure):
 //
@@ -28,10 +29,16 @@
 //	               wait as their policies say (busy.go); a pass of kitsu follows what
 //	               was done, takes its place, and there are so many (companion.go);
 //	               a session's variables are what recorded ends made them (variable.go),
-//	               its relics what was changed once under a key (relic.go)
+//	               its relics what was changed once under a key (relic.go); what is
+//	               reserved for actions is there beside all else that is, and a run
+//	               that has used more than it may goes no further (family.go)
 //	chain          the journal's chain verifies and its head summarises it
 //	projection     the machine's state is the fold of the encoded records, and
 //	               snapshot and tail give the same as all records
+//	family         a child session is of one action, named by its record, and has one
+//	               run, under the action's key; that has ended when the action's end
+//	               is recorded, unless nobody knows of it, and what it used is the
+//	               action's (family.go)
 //	effect         an effectful action begins once, a keyed one under one key
 //	               alone, and no record says what the outside does not know
 //	decision       a decision stands on a token of its own turn, used once

@@ -44,6 +44,7 @@ type node struct {
 	written   string          // the parameters, references as they were written
 	forgotten bool            // by its key
 	state     messages.ActionState
+	reason    string // of its end
 	value     string
 }
 
@@ -345,6 +346,8 @@ func (a *audit) mayEnd(c *act, b *messages.ActionEnded) error {
 			return fmt.Errorf("action %s fails, its target %s is known", c.id, c.name)
 		}
 		return nil
+	case b.State == messages.ActionFailed && why == "quota":
+		return a.lacksBudget(c)
 	case b.State == messages.ActionFailed && (why == "denied" || why == "expired"):
 		return nil
 	case b.State != messages.ActionSkipped:

@@ -28,6 +28,8 @@ type host struct {
 	failed bool // its disk gave an error: it must be reopened
 	acks   []ack
 	shells []*shell // by session; nil where asleep
+	// errands are what shells have left to be done.
+	errands []func()
 }
 
 // ack is the writer's answer on its way to a shell.
@@ -220,7 +222,7 @@ func (h *host) die() {
 		<-h.store.signals
 	}
 	h.writer.Close()
-	h.acks = nil
+	h.acks, h.errands = nil, nil
 	for i, s := range h.shells {
 		if s != nil {
 			s.release()

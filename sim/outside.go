@@ -130,6 +130,9 @@ func target(t messages.ActionType, name string) (class messages.Class, found boo
 		}
 		class, found = relics[name]
 		return class, found && t == messages.TypeRelic
+	case messages.TypeAgent:
+		_, found = agents[name]
+		return messages.Keyed, found
 	case messages.TypeLLM:
 		return messages.ReadOnly, name == solo
 	}

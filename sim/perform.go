@@ -75,7 +75,9 @@ func (s *shell) perform(e turn.Effect) {
 		}
 		s.tries = append(s.tries, e)
 	case *turn.AnswerRelic: // taken with the step that gave it
-	case *turn.EndChildren: // no action here runs in a session of its own
+	case *turn.EndChildren:
+		s.durable("the end of children", e.After)
+		s.host.endChildren(s, e)
 	case *turn.SetTimer:
 		s.clocks[e.Clock] = e
 	case *turn.StopTimer:

@@ -154,6 +154,7 @@ func (s *shell) one(in turn.Input) {
 			}
 		}
 	}
+	s.parts(effects)
 	s.agree(persisted)
 	for _, e := range s.box.Add(effects, nil) {
 		s.perform(e)
@@ -391,8 +392,8 @@ func (s *shell) land() {
 	}
 	var left []*attempt
 	for _, a := range s.attempts {
-		if a.start.Detached && !a.over {
-			left = append(left, a)
+		if (a.start.Detached || a.start.Type == messages.TypeAgent) && !a.over {
+			left = append(left, a) // an agent is still to be stopped
 		} else {
 			a.abandon()
 		}

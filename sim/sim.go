@@ -55,6 +55,7 @@ type Stats struct {
 	Replaced             int64 // texts that a pass took back
 	Stored               int64 // actions on the session that ended well
 	Kept                 int64 // changes of key-value relics
+	Delegated            int64 // runs of child sessions that their action saw end
 	Detached             int64 // actions that ended after their turn
 	Resumed              int64 // turns that a restart ended
 	Restored, Suspended  int64 // turns that went on after a restart or an answer, and that waited for one
@@ -86,6 +87,7 @@ func (s *Stats) add(o *Stats) {
 	s.Replaced += o.Replaced
 	s.Stored += o.Stored
 	s.Kept += o.Kept
+	s.Delegated += o.Delegated
 	s.Detached += o.Detached
 	s.Resumed += o.Resumed
 	s.Restored += o.Restored

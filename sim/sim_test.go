@@ -40,7 +40,7 @@ func TestFreshSeeds(t *testing.T) {
 	for name, n := range map[string]int64{
 		"crashes": rep.Crashes, "power failures": rep.PowerFailures, "snapshots": rep.Snapshots, "refused": rep.Refused,
 		"late": rep.Late, "effects": rep.Effects, "actions": rep.Actions, "unknown": rep.Unknown, "resumed": rep.Resumed,
-		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "stored": rep.Stored, "kept": rep.Kept, "restored": rep.Restored, "suspended": rep.Suspended,
+		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "stored": rep.Stored, "kept": rep.Kept, "delegated": rep.Delegated, "restored": rep.Restored, "suspended": rep.Suspended,
 		"CONTINUE": rep.Decisions[messages.Continue], "DONE": rep.Decisions[messages.Done], "ABORT": rep.Decisions[messages.Abort],
 		"ERR_CANCELLED": rep.Reasons[messages.ErrCancelled], "ERR_TIMEOUT": rep.Reasons[messages.ErrTimeout],
 		"ERR_CRASH": rep.Reasons[messages.ErrCrash], "ERR_MODEL": rep.Reasons[messages.ErrModel],
@@ -111,9 +111,10 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"a fold that slips":   {sabotage{slips: true}, "projection"},
 		"an input too many":   {sabotage{reopens: true}, "step"},
 		"a turn nobody flies": {sabotage{doubles: true}, "single-flight"},
+		"a child forgotten":   {sabotage{hastens: true}, "family"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(40) {
+			for seed := range uint64(80) {
 				if f := simulateBroken(seed, nil, c.how).err; f != nil {
 					if f.Invariant != c.want {
 						t.Errorf("seed %d: %s fails: %s", seed, f.Invariant, f.Detail)

@@ -30,10 +30,15 @@ func (a *author) stream() []byte {
 	b.WriteString(a.sames())
 	for range a.rnd.IntN(5) {
 		n := a.rnd.IntN(19)
-		if a.hoards && a.rnd.IntN(2) == 0 {
+		switch {
+		case a.hoards && a.rnd.IntN(2) == 0:
 			n = 18
+		case a.trusts && a.rnd.IntN(2) == 0:
+			n = 19
 		}
 		switch {
+		case n == 19:
+			a.delegate(&b)
 		case n >= 18:
 			a.relic(&b)
 		case n >= 16:

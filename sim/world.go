@@ -57,6 +57,7 @@ type sabotage struct {
 	amnesia bool // a power failure empties the disk
 	slips   bool // the fold takes a run's end for a remark
 	reopens bool // a session is opened again
+	hastens bool // an agent answers before its session has ended
 }
 
 // weather is how much trouble a world has, each in so many of a thousand steps of
@@ -219,7 +220,13 @@ func (w *world) next() {
 		weight int
 		do     func()
 	}{
-		{w.weather.ask, func() { w.clients[w.rnd.IntN(len(w.clients))].ask(h) }},
+		{w.weather.ask, func() {
+			if c := w.clients[w.rnd.IntN(len(w.clients))]; c.parent == nil {
+				c.ask(h)
+			} else {
+				c.meddle(h)
+			}
+		}},
 		{w.weather.repeat, w.repeat},
 		{w.weather.crash, h.crash},
 		{w.weather.power, w.powerFailure},
@@ -323,6 +330,14 @@ func (w *world) pass() {
 
 // deliver lets some child of some session say its next word.
 func (w *world) deliver() bool {
+	for _, h := range w.hosts {
+		if len(h.errands) > 0 && w.rnd.IntN(4) == 0 {
+			do := h.errands[0]
+			h.errands = h.errands[1:]
+			do()
+			return true
+		}
+	}
 	var busy []*shell
 	for _, h := range w.hosts {
 		for _, s := range h.shells {
@@ -403,7 +418,7 @@ func (w *world) attend() {
 // resting tells that nothing is left to do for those who are awake.
 func (w *world) resting() bool {
 	for _, h := range w.hosts {
-		if h.busy || h.out > 0 || len(h.acks) > 0 {
+		if h.busy || h.out > 0 || len(h.acks) > 0 || len(h.errands) > 0 {
 			return false
 		}
 		for _, s := range h.shells {
