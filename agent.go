@@ -28,6 +28,7 @@ import (
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/parse/profile"
+	"github.com/seed14be6753/stile/plan"
 	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/workspace"
@@ -226,6 +227,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	}
 	if d, ok := dialect.(cortex.Dialect); ok {
 		d.Cut = m.Loop.SyncPolicy == manifest.SyncCut
+		d.NotFinal = m.Loop.DefaultFinal != nil && !*m.Loop.DefaultFinal
 		dialect = d
 	}
 	if d, ok := dialect.(kitsu.Dialect); ok {
@@ -319,12 +321,20 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 		Rules: &turn.Rules{
 			Dialect: dialect.Name(), Judge: dialect, Limits: turnLimits(m.Quotas),
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: maxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
-			ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
+			RetryDelay: retryDelay(m), ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
 			Target: targets.Find, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse, Feeds: fedBy, Environment: variableNames(m), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(), ToolsDigest: registry.Digest(), LibraryDigest: libraryDigest(a.Library),
 		},
 	}
 	return rt.profiles(ctx, a, m, routes, on, c)
+}
+
+// retryDelay is the time between two attempts at an action, as a policy has it.
+func retryDelay(m *manifest.Manifest) time.Duration {
+	if d := m.Loop.RetryDelay; d != nil {
+		return cmp.Or(*d, plan.NoDelay)
+	}
+	return 0
 }
 
 // names are what a manifest calls the dialects of a configuration.

@@ -216,7 +216,7 @@ func (g *graphs) nested(i, depth int) error {
 		return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: at + ".steps", Detail: fmt.Sprintf("the workflow %s calls itself, or workflows nest more than %d deep", d.Name, maxNesting)}
 	}
 	g.state[i] = 1
-	graph := tools.Graph{Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Targets: g.t, Gate: g.gate}
+	graph := tools.Graph{Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, RetryDelay: retryDelay(g.m), Targets: g.t, Gate: g.gate}
 	for j := range d.Steps {
 		s := &d.Steps[j]
 		if s.Type == string(messages.TypeWorkflow) {

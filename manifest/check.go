@@ -227,6 +227,9 @@ func (c *checker) across(m *Manifest) {
 	if m.Loop.SyncPolicy == SyncCut && m.Dialect != "cortex" && m.Dialect != "" {
 		c.add("loop.sync_policy", ReasonBadValue, "only an action of the dialect cortex can cut a reply, not one of %q", clip(m.Dialect))
 	}
+	if m.Loop.DefaultFinal != nil && m.Dialect != "cortex" && m.Dialect != "" {
+		c.add("loop.default_final", ReasonBadValue, "only the dialect cortex has final responses, not %q", clip(m.Dialect))
+	}
 	if m.Quotas.ProgramWall >= m.Token.TTL {
 		c.add("quotas.program_wall", ReasonBadValue, "%s must be less than token.ttl, which is %s: a token must outlive its program", m.Quotas.ProgramWall, m.Token.TTL)
 	}

@@ -66,7 +66,7 @@ func bound(sf reflect.StructField, tag string) *int64 {
 	}
 	var n int64
 	var err error
-	if sf.Type == durationType {
+	if sf.Type == durationType || sf.Type == reflect.PointerTo(durationType) {
 		var d time.Duration
 		d, err = time.ParseDuration(s)
 		n = int64(d)

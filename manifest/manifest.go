@@ -226,6 +226,8 @@ type Loop struct {
 	Busy                     messages.Policy   `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
 	Recovery                 messages.Recovery `yaml:"recovery" enum:"resume|halt" doc:"What follows a turn that a crash ended."`
 	OnPanic                  messages.OnPanic  `yaml:"on_panic" enum:"halt|fail" doc:"What a panicking tool does to its turn."`
+	RetryDelay               *time.Duration    `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time between two attempts at an action, 0s to 60s; 1s when nothing is said."`
+	DefaultFinal             *bool             `yaml:"default_final" doc:"Whether a response that does not say so is final, in the dialect cortex; true when nothing is said."`
 	SyncPolicy               SyncPolicy        `yaml:"sync_policy" enum:"gate|cut" doc:"What an action in mode sync does to the reply it stands in, in the dialect cortex: gate, which is what nothing says, holds back what follows until the action has ended; cut ends the reply, and the model is asked again with the result."`
 }
 

@@ -25,7 +25,7 @@ type Policy struct {
 	Delay time.Duration
 }
 
-// NoDelay is retry_delay_seconds: 0.
+// NoDelay is a delay of 0, as a host says it.
 const NoDelay = -time.Nanosecond
 
 // PolicyOf is the policy of an action under a host's delay.

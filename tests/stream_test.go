@@ -124,6 +124,51 @@ func replays(t *testing.T, rt *stile.Runtime, a *stile.Agent) {
 	}
 }
 
+// A failed attempt is followed by another one after loop.retry_delay, also in a workflow.
+func TestRetryDelay(t *testing.T) {
+	second, none, most := time.Second, time.Duration(0), time.Minute
+	for _, c := range []struct {
+		said *time.Duration
+		want time.Duration
+	}{{nil, second}, {&none, 0}, {&second, second}, {&most, most}} {
+		t.Run(c.want.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				a := streaming(&calls, `<action id="a">{"name":"own.fails","retry":2}</action><action id="w" type="workflow">{"name":"both"}</action><response>end</response>`)
+				a.Manifest.Import.Workflows = []string{"both"}
+				a.Manifest.Define.Workflows = []manifest.Workflow{{Name: "both", Steps: []manifest.Step{{ID: "s", Name: "own.fails", Retry: 1}}}}
+				a.Manifest.Loop.RetryDelay = c.said
+				rt := start(t, stile.Config{})
+				s := open(t, rt, "stream", a)
+				began := time.Now()
+				wantDone(t, ask(t, s, "go"))
+				if took := time.Since(began); took != 3*c.want || calls.Load() != 5 {
+					t.Errorf("%d calls took %s, want 5 and %s", calls.Load(), took, 3*c.want)
+				}
+				replays(t, rt, a)
+			})
+		})
+	}
+}
+
+// With default_final: false a response ends the run when it says so.
+func TestDefaultFinal(t *testing.T) {
+	yes, no := true, false
+	for _, c := range []struct {
+		said  *bool
+		turns int64
+	}{{nil, 1}, {&yes, 1}, {&no, 2}} {
+		var calls atomic.Int64
+		a := streaming(&calls, "<response>one</response>", `<response final="TRUE">two</response>`)
+		a.Manifest.Loop.DefaultFinal = c.said
+		rt := start(t, stile.Config{})
+		if o := ask(t, open(t, rt, "stream", a), "go"); o.Decision != stile.Done || o.Turns != c.turns {
+			t.Errorf("%+v, want %d turns", o, c.turns)
+		}
+		replays(t, rt, a)
+	}
+}
+
 // A detached action that is between two attempts when its turn ends has ended, as the
 // first attempt did; and so it is when the session is replayed.
 func TestDetachedBetweenAttempts(t *testing.T) {

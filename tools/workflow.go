@@ -26,7 +26,9 @@ type Graph struct {
 	Steps   []*messages.Action // mode async
 	Output  string             // JSON with references; "" is every step's result by id
 	Timeout time.Duration
-	Targets *Targets // which have all that the steps name
+	// RetryDelay is that of a plan.Policy, between the attempts at a step.
+	RetryDelay time.Duration
+	Targets    *Targets // which have all that the steps name
 	// Gate is asked about every step. What it wants confirmed is denied: an action
 	// that has begun cannot wait for a person. Have the workflow itself confirmed.
 	Gate Gate
@@ -191,7 +193,7 @@ func (g *Graph) step(ctx context.Context, c *Call, s *messages.Action, args stri
 	}
 	own.ID, own.Name, own.Args = c.ID+"/"+s.ID, s.Name, nil
 	own.Key = stepKey(c.Key, s.ID, digest)
-	policy := plan.PolicyOf(s, 0)
+	policy := plan.PolicyOf(s, g.RetryDelay)
 	if t := g.Targets.Timeout(s.Type, s.Name); t > 0 {
 		policy.Timeout = min(policy.Timeout, t)
 	}

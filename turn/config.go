@@ -79,9 +79,11 @@ type Rules struct {
 	// ApprovalWait is how long a call that needs confirmation waits for it; ≤ 0
 	// means the default.
 	ApprovalWait time.Duration
-	Provider     string
-	Model        string
-	Mode         string
+	// RetryDelay is that of a plan.Policy.
+	RetryDelay time.Duration
+	Provider   string
+	Model      string
+	Mode       string
 	// Target finds what an action of a reply names, and its class. It is pure; nil
 	// finds nothing.
 	Target func(t messages.ActionType, name string) (class messages.Class, found bool)

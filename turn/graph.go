@@ -193,7 +193,7 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 			a = &timed
 		}
 	}
-	c.policy = plan.PolicyOf(a, 0)
+	c.policy = plan.PolicyOf(a, m.cfg.RetryDelay)
 	effects, err := m.graph.plan.Declare(nil, a)
 	if err != nil {
 		return err.Error()

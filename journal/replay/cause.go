@@ -104,7 +104,8 @@ func (p *player) tryAgain(r *messages.Record, b *messages.ActionStarted) error {
 		}
 		p.used[action{r.Turn, b.ID}] = *b.Used
 	}
-	return p.step(r.TS.Add(-plan.DefaultRetryDelay), in)
+	delay := plan.Policy{Delay: p.agent.Rules.RetryDelay}.Bounded().Delay
+	return p.step(r.TS.Add(-max(delay, 0)), in)
 }
 
 func (p *player) timer(name string) turn.Input {

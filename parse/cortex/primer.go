@@ -47,13 +47,22 @@ var (
 		"{advice}", "Independent actions are best async; use sync for what you must know before you go on, and write nothing behind it.")
 )
 
+// The words about final responses.
+var (
+	finalWords   = strings.NewReplacer("{partial}", ` final="false"`, "{whole}", "", "{final}", `unless it says final="false"`)
+	partialWords = strings.NewReplacer("{partial}", "", "{whole}", ` final="true"`, "{final}", `only if it says final="true"`)
+)
+
 // rules writes the primer's text.
 func (x Dialect) rules(b *strings.Builder) {
-	words := gateWords
+	sync, final := gateWords, finalWords
 	if x.Cut {
-		words = cutWords
+		sync = cutWords
 	}
-	b.WriteString(words.Replace(primerText))
+	if x.NotFinal {
+		final = partialWords
+	}
+	b.WriteString(final.Replace(sync.Replace(primerText)))
 }
 
 // spec writes one line, and one for the schema.

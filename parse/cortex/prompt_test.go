@@ -3,6 +3,7 @@ package cortex
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -36,19 +37,26 @@ func TestPrimer(t *testing.T) {
 	}))
 	golden(t, "primer-none.golden", Dialect{}.Primer(nil))
 	golden(t, "primer-cut.golden", Dialect{Cut: true}.Primer(nil))
+	golden(t, "primer-partial.golden", Dialect{NotFinal: true}.Primer(nil))
 }
 
-// The example in the primer is a reply this dialect reads without a complaint.
+// The example in the primer is a reply this dialect reads without a complaint, and the
+// last of its responses alone is final.
 func TestPrimerSpeaksTheDialect(t *testing.T) {
-	_, example, _ := strings.Cut(primerText, "<thought>")
-	example, _, _ = strings.Cut(example, "\n## Rules")
-	got := everyCut(t, Dialect{}, "<thought>"+example)
-	var kinds []string
-	for _, e := range got.canonical {
-		kinds = append(kinds, e["ev"].(string))
-	}
-	if s := strings.Join(kinds, " "); s != "thought action response response" {
-		t.Errorf("%s\n%s", s, got.exact)
+	for _, d := range []Dialect{{}, {Cut: true}, {NotFinal: true}} {
+		_, example, _ := strings.Cut(d.Primer(nil), "<thought>")
+		example, _, _ = strings.Cut(example, "\n## Rules")
+		got := everyCut(t, d, "<thought>"+example)
+		var kinds []string
+		for _, e := range got.canonical {
+			kinds = append(kinds, e["ev"].(string))
+			if e["ev"] == "response" {
+				kinds = append(kinds, fmt.Sprint(e["final"]))
+			}
+		}
+		if s := strings.Join(kinds, " "); s != "thought action response false response true" {
+			t.Errorf("%+v: %s\n%s", d, s, got.exact)
+		}
 	}
 }
 
