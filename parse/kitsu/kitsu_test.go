@@ -110,6 +110,12 @@ func TestVisible(t *testing.T) {
 		// Too much held back.
 		{ws(MaxHeldBytes) + "x\ny", ws(MaxHeldBytes) + "x\ny"},
 		{ws(MaxHeldBytes) + "\ny", ws(MaxHeldBytes) + "\ny"},
+		{ws(MaxHeldBytes-1) + "<x\ny", ws(MaxHeldBytes-1) + "<x\ny"},
+		{ws(MaxHeldBytes) + "<x\ny", "y"},
+		{ws(MaxHeldBytes-4) + "<act<\ny", ws(MaxHeldBytes-4) + "<act<\ny"},
+		{ws(MaxHeldBytes-3) + "<act<\ny", "y"},
+		{ws(MaxHeldBytes-7) + "[INTERN\ny", ws(MaxHeldBytes-7) + "[INTERN\ny"},
+		{ws(MaxHeldBytes-6) + "[INTERN\ny", "y"},
 		{ws(MaxHeldBytes+1) + "x\ny", "y"},
 		{ws(MaxHeldBytes+1) + "\ny", "y"},
 		{ws(MaxHeldBytes+1) + "\r\ny", "y"},

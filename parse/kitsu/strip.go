@@ -96,7 +96,9 @@ func (s *stripper) push(p []byte, at int64) {
 					i = j + 1
 					continue
 				case c == '\r':
-				case c == '<' && mayBegin(p[j:], tokenPrefix), c == '[' && mayBegin(p[j:], internalPrefix):
+				// What only looks like a prefix is held as well, and there may be no room.
+				case c == '<' && (mayBegin(p[j:], tokenPrefix) || j-i+len(tokenPrefix) > MaxHeldBytes):
+				case c == '[' && (mayBegin(p[j:], internalPrefix) || j-i+len(internalPrefix) > MaxHeldBytes):
 				default:
 					s.state, i = inside, j
 					continue
