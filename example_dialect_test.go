@@ -60,7 +60,7 @@ func (d *lineDecoder) End(_ messages.Finish, emit func(messages.Event)) {
 
 func (d *lineDecoder) line(line []byte, emit func(messages.Event)) {
 	if len(line) == 0 {
-		emit(messages.Event{Kind: messages.EventLint, Fault: messages.ParseError{Code: "LINT_EMPTY_LINE", Offset: d.off}})
+		emit(messages.Event{Kind: messages.EventLint, Fault: &messages.ParseError{Code: "LINT_EMPTY_LINE", Offset: d.off}})
 		return
 	}
 	unit := messages.Event{Unit: d.n, UnitKind: messages.ResponseUnit, Offset: d.off}

@@ -18,17 +18,19 @@ const (
 )
 
 // Event is one thing a decoder found. Text aliases the pushed bytes and is valid
-// only during the call that hands it out; a receiver that keeps it copies it.
+// only during the call that hands it out; a receiver that keeps it copies it. It is small,
+// because there is one for each piece of text: what only some events have is behind a
+// pointer, outlives the call, and is not changed any more.
 type Event struct {
 	Kind     EventKind
+	Final    bool
+	Complete bool
 	Unit     int // ordinal in the turn, 0-based
 	UnitKind UnitKind
 	Text     []byte
-	Offset   int64 // byte offset in the reply
-	Final    bool
-	Complete bool
-	Fault    ParseError
-	Action   *Action // outlives the call, unlike Text
+	Offset   int64       // byte offset in the reply
+	Fault    *ParseError // of a parse error and a lint
+	Action   *Action     // of an action
 	ID       string
 }
 

@@ -53,7 +53,7 @@ func init() {
 	commands = map[string]func(*script, *command){
 		"session": (*script).session, "submit": (*script).submit, "cancel": (*script).cancel,
 		"ack": (*script).acknowledge, "opened": (*script).opened, "switched": (*script).switched,
-		"text": (*script).text, "unit": (*script).unit, "bytes": (*script).bytes, "fault": (*script).fault, "lint": (*script).fault,
+		"text": (*script).text, "unit": (*script).unit, "bytes": (*script).bytes, "fault": (*script).fault, "lint": (*script).fault, "hollow": (*script).hollow,
 		"replyend": (*script).replyEnd, "reply": (*script).reply, "source": (*script).source,
 		"emit": (*script).emit, "whisper": (*script).emit, "call": (*script).call, "judge": (*script).judge,
 		"end": (*script).end, "action": (*script).action, "program": (*script).program, "verified": (*script).verified,
@@ -265,7 +265,16 @@ func (s *script) fault(c *command) {
 	if c.name == "lint" {
 		kind = messages.EventLint
 	}
-	s.step(&Decoded{Ident: s.id(c), Events: []messages.Event{{Kind: kind, Fault: messages.ParseError{Code: messages.Code(c.word(0))}}}})
+	ev := messages.Event{Kind: kind}
+	if code := c.word(0); code != "none" {
+		ev.Fault = &messages.ParseError{Code: messages.Code(code)}
+	}
+	s.step(&Decoded{Ident: s.id(c), Events: []messages.Event{ev}})
+}
+
+// hollow is an action that a decoder tells of and does not give.
+func (s *script) hollow(c *command) {
+	s.step(&Decoded{Ident: s.id(c), Events: []messages.Event{{Kind: messages.EventAction}}})
 }
 
 func (s *script) replyEnd(c *command) {

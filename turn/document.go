@@ -151,6 +151,9 @@ func (m *Machine) asksSomebody() bool {
 func (m *Machine) take(ev *messages.Event) (fault string) {
 	f := m.flight
 	d := f.doc
+	if fault = hollow(ev); fault != "" {
+		return fault
+	}
 	switch ev.Kind {
 	case messages.EventUnitBegin:
 		if f.open >= 0 {
@@ -187,7 +190,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		}
 		m.endUnit(ev)
 	case messages.EventParseError:
-		m.complain(&ev.Fault)
+		m.complain(ev.Fault)
 		if refuses(ev.Fault.Reason, ev.Fault.ID) {
 			return m.reject(ev.Fault.ID)
 		}

@@ -121,6 +121,21 @@ func (m *Machine) chunk(now bool) {
 	f.recorded, f.chunked = len(f.reply), m.now
 }
 
+// hollow tells of an event without what it tells of: a defect of the decoder.
+func hollow(ev *messages.Event) (fault string) {
+	switch ev.Kind {
+	case messages.EventParseError, messages.EventLint:
+		if ev.Fault == nil {
+			return "decoder: a fault that does not say what is wrong"
+		}
+	case messages.EventAction:
+		if ev.Action == nil {
+			return "decoder: an action that is none"
+		}
+	}
+	return ""
+}
+
 // events folds what the decoder found. An order of events that makes no sense is
 // a defect of the decoder and comes back as the reason for a crash.
 func (m *Machine) events(evs []messages.Event) (fault string) {
@@ -130,6 +145,9 @@ func (m *Machine) events(evs []messages.Event) (fault string) {
 	}
 	for i := range evs {
 		ev := &evs[i]
+		if fault = hollow(ev); fault != "" {
+			return fault
+		}
 		switch ev.Kind {
 		case messages.EventUnitBegin:
 			if f.open >= 0 {
@@ -150,8 +168,8 @@ func (m *Machine) events(evs []messages.Event) (fault string) {
 		case messages.EventProgram:
 			f.program = append([]byte(nil), ev.Text...)
 		case messages.EventParseError:
-			f.errors = append(f.errors, ev.Fault)
-			m.persist(messages.FaultOf(&ev.Fault), LazyHold)
+			f.errors = append(f.errors, *ev.Fault)
+			m.persist(messages.FaultOf(ev.Fault), LazyHold)
 		case messages.EventLint:
 			f.lints = append(f.lints, ev.Fault.Code)
 			m.persist(&messages.Lint{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail}, LazyHold)

@@ -192,6 +192,9 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 	f := m.flight
 	for i := range evs {
 		ev := &evs[i]
+		if fault = hollow(ev); fault != "" {
+			return fault
+		}
 		switch ev.Kind {
 		case messages.EventUnitBegin:
 			if f.open >= 0 {
@@ -213,7 +216,7 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 		case messages.EventStop:
 			f.final, f.awaits = f.final || ev.Final, f.awaits || !ev.Final
 		case messages.EventParseError:
-			f.errors = append(f.errors, ev.Fault)
+			f.errors = append(f.errors, *ev.Fault)
 		case messages.EventLint:
 			f.lints = append(f.lints, ev.Fault.Code)
 		}

@@ -228,7 +228,7 @@ func (d *decoder) act() {
 	}
 	if why != "" {
 		d.faults++
-		d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.begun, Fault: messages.ParseError{
+		d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.begun, Fault: &messages.ParseError{
 			Code: messages.ErrDialect, Reason: "bad_call", Detail: why, Offset: d.begun,
 		}})
 		return

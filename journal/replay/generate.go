@@ -194,9 +194,10 @@ func (p *player) remember(r *messages.Record) error {
 	in := &turn.Decoded{Ident: p.gen.ask.Ident}
 	switch b := r.Body.(type) {
 	case *messages.ParseFault:
-		in.Events = []messages.Event{{Kind: messages.EventParseError, Fault: b.Complaint()}}
+		fault := b.Complaint()
+		in.Events = []messages.Event{{Kind: messages.EventParseError, Fault: &fault}}
 	case *messages.Lint:
-		in.Events = []messages.Event{{Kind: messages.EventLint, Fault: messages.ParseError{Code: b.Code, Offset: b.Offset, Detail: b.Detail}}}
+		in.Events = []messages.Event{{Kind: messages.EventLint, Fault: &messages.ParseError{Code: b.Code, Offset: b.Offset, Detail: b.Detail}}}
 	case *messages.Retract:
 		if !p.replaces() {
 			return p.stuck(r, "nothing in the journal brings it about")

@@ -184,7 +184,7 @@ func (d *decoder) envelope(emit func(messages.Event)) {
 		return
 	}
 	for _, lint := range l.lints {
-		emit(messages.Event{Kind: messages.EventLint, Offset: d.base + int64(lint.Offset), Fault: messages.ParseError{
+		emit(messages.Event{Kind: messages.EventLint, Offset: d.base + int64(lint.Offset), Fault: &messages.ParseError{
 			Code: lint.Code, Offset: d.base + int64(lint.Offset), Line: d.before + lint.Line, Col: 1, Detail: lint.Section,
 		}})
 	}
@@ -237,7 +237,7 @@ func (d *decoder) program(emit func(messages.Event), src []byte, at int) {
 }
 
 func (d *decoder) fail(emit func(messages.Event), p messages.ParseError) {
-	emit(messages.Event{Kind: messages.EventParseError, Offset: p.Offset, Fault: p})
+	emit(messages.Event{Kind: messages.EventParseError, Offset: p.Offset, Fault: &p})
 }
 
 // markAt is where the START marker of buf begins: behind its BOM, if any.

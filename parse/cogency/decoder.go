@@ -370,7 +370,7 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 		}
 	}
 	if d.full {
-		d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.off(d.pos), Fault: messages.ParseError{
+		d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.off(d.pos), Fault: &messages.ParseError{
 			Code: messages.ErrQuota, Reason: TooLarge, Offset: d.off(d.pos), Detail: TooLarge + ": " + meanings[TooLarge],
 		}})
 	}

@@ -24,8 +24,8 @@ var meanings = map[string]string{
 }
 
 // fault makes a parse error at a byte of the reply.
-func fault(reason string, at int64) messages.ParseError {
-	return messages.ParseError{
+func fault(reason string, at int64) *messages.ParseError {
+	return &messages.ParseError{
 		Code: messages.ErrDialect, Reason: reason, Offset: at, Detail: reason + ": " + meanings[reason],
 	}
 }

@@ -164,7 +164,7 @@ func TestResultOf(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
-	bad := []messages.ParseError{fault(ExecuteJSON, 0)}
+	bad := []messages.ParseError{*fault(ExecuteJSON, 0)}
 	failed, ok := []messages.Call{{State: messages.ActionFailed}, {State: messages.ActionUnknown}}, []messages.Call{{State: messages.ActionFailed}, {State: messages.ActionOK}}
 	for _, c := range []struct {
 		name  string
@@ -261,7 +261,7 @@ func TestRender(t *testing.T) {
 		Text: "new",
 		Replies: []messages.Reply{
 			{Text: "<think>t</think>\nlook<results>[7]</results><execute>[{\"name\":\"w\",\"args\":{}}]</execute>junk", Calls: []messages.Call{{Name: "w", Args: "{}", State: messages.ActionFailed, Reason: "denied"}}},
-			{Text: "<execute>x</execute>", Errors: []messages.ParseError{fault(ExecuteJSON, 9)}},
+			{Text: "<execute>x</execute>", Errors: []messages.ParseError{*fault(ExecuteJSON, 9)}},
 			{Text: "<execute>[]</execute>"},
 		},
 		LastError: "ERR_MODEL:\n gone",

@@ -279,5 +279,5 @@ func (d *decoder) attr(p []byte, key string) []byte {
 
 // fault emits an error.
 func (d *decoder) fault(f messages.ParseError) {
-	d.emit(messages.Event{Kind: messages.EventParseError, Offset: f.Offset, Fault: f})
+	d.emit(messages.Event{Kind: messages.EventParseError, Offset: f.Offset, Fault: &f})
 }

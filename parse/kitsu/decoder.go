@@ -102,7 +102,7 @@ func (d *decoder) act(emit func(messages.Event)) {
 	a, reason := d.find.action()
 	switch {
 	case reason != "":
-		emit(messages.Event{Kind: messages.EventParseError, Offset: d.find.at, Fault: messages.ParseError{
+		emit(messages.Event{Kind: messages.EventParseError, Offset: d.find.at, Fault: &messages.ParseError{
 			Code: messages.ErrDialect, Reason: reason, Detail: reason + ": " + meanings[reason],
 			Offset: d.find.at, Line: d.find.line,
 		}})

@@ -47,7 +47,7 @@ func read(t testing.TB, info messages.TurnInfo, f messages.Finish, pieces ...str
 		case messages.EventAction:
 			s.action = e.Action.Name + " " + e.Action.Args
 		case messages.EventParseError:
-			s.fault = e.Fault
+			s.fault = *e.Fault
 		}
 		s.events = append(s.events, e.Kind)
 	}
