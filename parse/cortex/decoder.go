@@ -1,6 +1,8 @@
 package cortex
 
 import (
+	"unicode/utf8"
+
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/scan"
@@ -113,12 +115,77 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 // Push takes the next bytes.
 func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 	d.emit = emit
+	if len(p) != 1 || !d.letter(p) {
+		d.piece(p)
+	}
+}
+
+func (d *decoder) piece(p []byte) {
 	if d.next != anything && len(p) > 0 && int64(len(p)) <= d.limit-d.off && d.short(p) {
 		return
 	}
 	d.push(p)
 	d.next = d.expected()
 }
+
+// letter takes a piece of one byte where it is but one more of what is expected: of a
+// text that is open, of a string in a body, of a value in a tag. It is false when it has
+// taken nothing.
+func (d *decoder) letter(p []byte) bool {
+	c := p[0]
+	is := letters[c]
+	if is == noLetter || d.off >= d.limit {
+		return false
+	}
+	switch d.next {
+	case textBytes:
+		if !d.open || d.state > inResponse {
+			return false
+		}
+		if d.state == inTop && is != blackLetter {
+			d.space = append(d.space, c)
+			break
+		}
+		if len(d.space) > 0 {
+			d.saySpace(d.off)
+		}
+		d.say(p, d.off)
+	case bodyBytes:
+		if d.bodyBytes >= d.limits.BodyBytes || !d.json.Letter(c) {
+			return false
+		}
+		d.bodyBytes++
+	case tagBytes:
+		if !d.tag.Letter(c) {
+			return false
+		}
+		d.held = append(d.held, c)
+	default:
+		return false
+	}
+	d.off++
+	if is != spaceLetter {
+		d.blank = is == endLetter
+	}
+	return true
+}
+
+// Single bytes, as letter sees them.
+const (
+	noLetter    uint8 = iota // "<" and what is part of a longer character
+	blackLetter              // no white space
+	spaceLetter              // white space within a line
+	endLetter                // of a line
+	backLetter               // CR, behind which a line does not begin
+)
+
+var letters = func() (t [256]uint8) {
+	for c := range utf8.RuneSelf {
+		t[c] = blackLetter
+	}
+	t['<'], t[' '], t['\t'], t['\n'], t['\r'] = noLetter, spaceLetter, spaceLetter, endLetter, backLetter
+	return t
+}()
 
 // short takes a short piece of whole characters as what is expected: models send a few
 // letters at a time, for which this is cheaper than push is. It is false when it has
@@ -335,8 +402,7 @@ func (d *decoder) topText(p []byte, at int64) {
 	core := trimRight(p)
 	if len(core) > 0 {
 		if len(d.space) > 0 {
-			d.say(d.space, at-int64(len(d.space)))
-			d.space = d.space[:0]
+			d.saySpace(at)
 		}
 		d.unitText(messages.TextUnit, core, at)
 	}
@@ -351,6 +417,12 @@ func (d *decoder) unitText(kind messages.UnitKind, p []byte, at int64) {
 		d.beginUnit(kind, at, false)
 	}
 	d.say(p, at)
+}
+
+// saySpace emits the white space that waited for the text at a byte.
+func (d *decoder) saySpace(at int64) {
+	d.say(d.space, at-int64(len(d.space)))
+	d.space = d.space[:0]
 }
 
 // say emits text of the unit that is open.

@@ -112,6 +112,16 @@ func (j *JSON) Write(p []byte) (n int) {
 	return n
 }
 
+// Letter takes one byte in a string that means itself there, as Write does. It is false
+// when it has taken nothing, and Write is to be asked.
+func (j *JSON) Letter(c byte) bool {
+	if j.state != jsonString || c < ' ' || c == '"' || c == '\\' || j.high != 0 || cap(j.buf)-len(j.buf) <= slack {
+		return false
+	}
+	j.buf = append(j.buf, c)
+	return true
+}
+
 // pieceBytes is how much of a push there is made room for at once: what is behind the
 // text in a long one needs none.
 const pieceBytes = 256

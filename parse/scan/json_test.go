@@ -11,14 +11,22 @@ import (
 	"testing"
 	"time"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/gowebpki/jcs"
 )
 
-// write gives the text in pieces of n bytes and tells how many were taken.
+// write gives the text in pieces of n bytes, or by letters where it can for 0, and tells
+// how many were taken.
 func write(j *JSON, s string, n int) (taken int) {
+	letters := n == 0
+	n = max(n, 1)
 	for i := 0; i < len(s); i += n {
 		p := []byte(s[i:min(i+n, len(s))])
+		if letters && p[0] < utf8.RuneSelf && j.Letter(p[0]) {
+			taken++
+			continue
+		}
 		k := j.Write(p)
 		taken += k
 		for i := range p {
@@ -40,7 +48,7 @@ func read(t testing.TB, s string) (normal string, taken int, valid bool) {
 	if valid {
 		normal = string(j.Bytes())
 	}
-	for _, n := range []int{1, 2, 3, 7} {
+	for _, n := range []int{0, 1, 2, 3, 7} {
 		j.Reset()
 		k := write(&j, s, n)
 		ok := j.End() && k == len(s)

@@ -63,6 +63,13 @@ type Grammar struct {
 	MaxBytes int // of a tag; 0 is MaxTagBytes
 }
 
+func (g *Grammar) limit() int {
+	if g.MaxBytes == 0 {
+		return MaxTagBytes
+	}
+	return g.MaxBytes
+}
+
 // Result is what bytes did to a tag.
 type Result uint8
 
@@ -155,6 +162,16 @@ func (t *Tag) Take(p []byte) (n int, r Result) {
 	return n, r
 }
 
+// Letter takes one ASCII byte within a value in double quotes, as Take does. It is false
+// when it has taken nothing, and Take is to be asked.
+func (t *Tag) Letter(c byte) bool {
+	if t.phase != phaseDouble || classes[c]&inDouble == 0 || t.n >= t.grammar.limit() {
+		return false
+	}
+	t.n++
+	return true
+}
+
 // takeName matches the name: the set loses every name that does not fit, so that "<"
 // stops being held back at the first byte that cannot be.
 func (t *Tag) takeName(p []byte) (n int, r Result) {
@@ -216,11 +233,7 @@ func (t *Tag) takeWithin(p []byte) (n int, r Result) {
 // fitting counts the bytes of p that are within the limit: whole characters, so that a
 // tag that is text after all ends with a whole one.
 func (t *Tag) fitting(p []byte) int {
-	limit := t.grammar.MaxBytes
-	if limit == 0 {
-		limit = MaxTagBytes
-	}
-	k := max(0, limit-t.n)
+	k := max(0, t.grammar.limit()-t.n)
 	if k >= len(p) {
 		return len(p)
 	}

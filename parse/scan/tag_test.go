@@ -12,14 +12,21 @@ import (
 
 var grammar = Grammar{Names: NewNames("if", "action", "action_result", "act")}
 
-// follow reads the tag that begins s, in pieces of so many characters, and tells how it
-// ended and behind which byte.
+// follow reads the tag that begins s, in pieces of so many characters, or by letters where
+// it can for 0, and tells how it ended and behind which byte.
 func follow(t *Tag, g *Grammar, open, shut Set, s string, piece int) (Result, int) {
 	t.Begin(g, open, shut)
 	p := []byte(s[1:])
 	for at := 1; ; {
+		if piece == 0 && len(p) > 0 && p[0] < utf8.RuneSelf && t.Letter(p[0]) {
+			at++
+			if p = p[1:]; len(p) == 0 {
+				return More, at
+			}
+			continue
+		}
 		k := 0
-		for range piece {
+		for range max(piece, 1) {
 			_, size := utf8.DecodeRune(p[k:])
 			k += size
 		}
@@ -77,7 +84,7 @@ func TestTag(t *testing.T) {
 		{"<if é>", all, all, Bad, 4, "if"},
 		{"<if a=é>", all, all, Done, 9, `if a="é"`},
 	} {
-		for piece := 1; piece <= len(c.in); piece++ {
+		for piece := 0; piece <= len(c.in); piece++ {
 			var tag Tag
 			r, n := follow(&tag, &grammar, c.open, c.shut, c.in, piece)
 			if got := show(&tag, r, c.in); r != c.want || n != c.n || got != c.shown {
@@ -127,7 +134,7 @@ func TestTagBytes(t *testing.T) {
 		"<if a='12\U0001f680":  {Bad, 9},
 		"</if        >":        {Bad, 12},
 	} {
-		for piece := 1; piece <= len(in); piece++ {
+		for piece := 0; piece <= len(in); piece++ {
 			var tag Tag
 			if r, n := follow(&tag, &small, 1, 1, in, piece); r != want.r || n != want.n {
 				t.Errorf("%q by %d: %d at %d, want %d at %d", in, piece, r, n, want.r, want.n)
@@ -154,7 +161,7 @@ func checkTag(t testing.TB, s string) {
 	s = "<" + strings.ToValidUTF8(s, "\ufffd")
 	var tag Tag
 	r, n := follow(&tag, &grammar, grammar.Names.All(), 0, s, len(s))
-	for _, piece := range []int{1, 3} {
+	for _, piece := range []int{0, 1, 3} {
 		var cut Tag
 		if q, k := follow(&cut, &grammar, grammar.Names.All(), 0, s, piece); q != r || k != n || show(&cut, q, s) != show(&tag, r, s) {
 			t.Fatalf("%q by %d: %d at %d, %s; whole %d at %d, %s", s, piece, q, k, show(&cut, q, s), r, n, show(&tag, r, s))
