@@ -156,7 +156,7 @@ func (m *Machine) passOver() {
 		by := m.state.Queue[1]
 		m.beginRun()
 		if by.Policy == messages.Rollback {
-			m.persistFor(m.state.Open.Run, 0, &messages.RunWithdrawn{By: by.Run}, 0)
+			m.append(m.state.Open.Run, 0, &messages.RunWithdrawn{By: by.Run}, 0)
 		}
 		c := Cancelled{Superseded: by.Run}
 		m.recordEnd(messages.Verdict{Decision: messages.Halt, Code: messages.ErrCancelled, Detail: c.why()}, 0)
@@ -168,9 +168,9 @@ func (m *Machine) closeRun(v messages.Verdict, turn int64) {
 	run := m.state.Open
 	if run.withdrawn() {
 		if text := m.noteOn(run); text != "" {
-			m.persistFor(run.Run, turn, &messages.Note{Text: text}, 0)
+			m.append(run.Run, turn, &messages.Note{Text: text}, 0)
 		}
-		m.persistFor(run.Run, turn, &messages.RunWithdrawn{By: run.Cancel.Withdrawn}, 0)
+		m.append(run.Run, turn, &messages.RunWithdrawn{By: run.Cancel.Withdrawn}, 0)
 	}
 	m.recordEnd(v, turn)
 }
@@ -184,7 +184,7 @@ func (m *Machine) recordEnd(v messages.Verdict, turn int64) {
 	if len(run.Merged) > 0 {
 		end.Next = m.state.Runs + 1
 	}
-	m.persistFor(run.Run, turn, end, 0)
+	m.append(run.Run, turn, end, 0)
 }
 
 // noteOn says what a run that is taken back has done; "" for nothing.
@@ -236,7 +236,7 @@ func (m *Machine) windowOver(in *Timer) {
 		return
 	}
 	m.armed[ClockDebounce] = false
-	m.persistFor(w.Run, 0, &messages.Control{What: messages.ControlTimer, Name: ClockDebounce.String()}, 0)
+	m.append(w.Run, 0, &messages.Control{What: messages.ControlTimer, Name: ClockDebounce.String()}, 0)
 	if m.flight == nil {
 		m.nextRun()
 	}

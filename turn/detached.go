@@ -3,7 +3,6 @@ package turn
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/plan"
@@ -86,7 +85,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	m.detached = slices.Delete(m.detached, i, i+1)
 	for j := range in.Audits {
 		a := in.Audits[j]
-		m.persistFor(d.run, d.Turn, &a, LazyHold)
+		m.append(d.run, d.Turn, &a, LazyHold)
 	}
 	if in.State != messages.ActionOK && !in.Last {
 		next := d.call.policy.After(plan.Attempt{
@@ -105,7 +104,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	if end.State == messages.ActionUnknown && end.Result == "" {
 		end.Result = quote(messages.UnknownText)
 	}
-	m.persistFor(d.run, d.Turn, end, hold)
+	m.append(d.run, d.Turn, end, hold)
 	m.vacated(&d, end)
 	return true
 }
@@ -141,7 +140,7 @@ func (m *Machine) settleDetached() {
 			continue
 		}
 		if d.Class == messages.Effectful {
-			m.persistFor(d.Run, d.Turn, &messages.ActionEnded{
+			m.append(d.Run, d.Turn, &messages.ActionEnded{
 				ID: d.ID, State: messages.ActionUnknown, Reason: reasonCrash, Result: quote(messages.UnknownText), ErrorCode: CodeToolFailed,
 			}, LazyHold)
 			continue
@@ -155,7 +154,7 @@ func (m *Machine) settleDetached() {
 		if d.Class.Durable() {
 			hold = 0
 		}
-		r := m.persistFor(d.Run, d.Turn, m.startRecord(&l.call, reasonCrash), hold)
+		r := m.append(d.Run, d.Turn, m.startRecord(&l.call, reasonCrash), hold)
 		start := &StartAction{
 			Ident: l.Ident, ID: d.ID, Type: d.Type, Name: d.Name, Detached: true, Args: d.Args, Class: d.Class,
 			Key: l.call.key, Attempt: l.call.attempt, Retries: d.Retries, Deadline: l.call.policy.Deadline(m.now, m.now.Add(plan.MaxTimeout)),
@@ -170,13 +169,6 @@ func (m *Machine) settleDetached() {
 		m.do(start)
 		m.detached = append(m.detached, l)
 	}
-}
-
-// persistFor appends a record of a turn that is not the one in flight.
-func (m *Machine) persistFor(run, turn int64, body messages.Body, hold time.Duration) *messages.Record {
-	return m.append(messages.Record{
-		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, Turn: turn, TS: m.now, Body: body,
-	}, hold)
 }
 
 // Of the fold.

@@ -272,22 +272,24 @@ const effectsAtOnce = 16
 
 // persist numbers a record, folds it and asks for its append.
 func (m *Machine) persist(body messages.Body, hold time.Duration, blobs ...messages.Blob) *messages.Record {
-	r := messages.Record{SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, TS: m.now, Body: body}
+	var run, turn int64
 	if m.state.Open != nil {
-		r.Run = m.state.Open.Run
+		run = m.state.Open.Run
 	}
 	if m.flight != nil {
-		r.Turn = m.flight.Turn
+		turn = m.flight.Turn
 	}
-	return m.append(r, hold, blobs...)
+	return m.append(run, turn, body, hold, blobs...)
 }
 
-func (m *Machine) append(record messages.Record, hold time.Duration, blobs ...messages.Blob) *messages.Record {
+// append makes a record of a run and a turn, which need not be those in flight.
+func (m *Machine) append(run, turn int64, body messages.Body, hold time.Duration, blobs ...messages.Blob) *messages.Record {
 	own := &struct { // one object: they come and go together
 		record  messages.Record
 		persist Persist
-	}{record: record}
+	}{}
 	r := &own.record
+	r.SID, r.Inc, r.Seq, r.Run, r.Turn, r.TS, r.Body = m.cfg.SID, m.cfg.Inc, m.state.Seq+1, run, turn, m.now, body
 	open := m.state.Window != nil
 	if err := m.state.Apply(r); err != nil && m.err == nil {
 		m.err = err
@@ -298,8 +300,9 @@ func (m *Machine) append(record messages.Record, hold time.Duration, blobs ...me
 	if _, ok := r.Body.(*messages.RunEnd); ok {
 		m.lastEnd = r.Seq
 	}
-	own.persist = Persist{Record: r, Blobs: blobs, Hold: hold}
-	m.do(&own.persist)
+	p := &own.persist
+	p.Record, p.Blobs, p.Hold = r, blobs, hold
+	m.do(p)
 	return r
 }
 
@@ -376,9 +379,7 @@ func (m *Machine) submit(in *Submit) {
 	if ordinal == 0 {
 		ordinal = m.state.Runs + 1
 	}
-	r := m.append(messages.Record{
-		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: ordinal, TS: m.now, Body: &body,
-	}, 0)
+	r := m.append(ordinal, 0, &body, 0)
 	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: r.Run, Seq: r.Seq, Merged: merged})
 	m.windowClock()
 	switch {
@@ -403,10 +404,7 @@ func (m *Machine) nextRun() {
 // beginRun takes the first run out of the queue.
 func (m *Machine) beginRun() {
 	w := m.state.Queue[0]
-	m.append(messages.Record{
-		SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: w.Run, TS: m.now,
-		Body: &messages.RunBegin{Input: w.Seq, Merged: seqs(w.More)},
-	}, 0)
+	m.append(w.Run, 0, &messages.RunBegin{Input: w.Seq, Merged: seqs(w.More)}, 0)
 }
 
 // draw gives 128 random bits in base64url; ok is false when there are none, which

@@ -108,7 +108,7 @@ func (m *Machine) relicCall(in *RelicCall) {
 		answer(result, err)
 		return
 	}
-	m.persistFor(run, in.Turn, &messages.RelicChanged{Args: args, ID: in.ID, Key: in.Key, Relic: in.Relic, Result: result}, LazyHold)
+	m.append(run, in.Turn, &messages.RelicChanged{Args: args, ID: in.ID, Key: in.Key, Relic: in.Relic, Result: result}, LazyHold)
 	answer(result, nil)
 }
 

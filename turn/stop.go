@@ -190,12 +190,9 @@ func (m *Machine) cancel(in *Cancel) {
 		return
 	}
 	if w := m.state.waits(run); w != nil {
-		r := m.append(messages.Record{
-			SID: m.cfg.SID, Inc: m.cfg.Inc, Seq: m.state.Seq + 1, Run: run, TS: m.now,
-			Body: &messages.RunEnd{
-				Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: cancelledBy(by) + " before it began",
-				Merged: append(seqs(w.More), seqs(w.Merged)...),
-			},
+		r := m.append(run, 0, &messages.RunEnd{
+			Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: cancelledBy(by) + " before it began",
+			Merged: append(seqs(w.More), seqs(w.Merged)...),
 		}, 0)
 		if m.state.Window == nil {
 			m.stopTimer(ClockDebounce)
