@@ -20,6 +20,7 @@ type lane struct {
 	freed  []turn.Effect // by an acknowledgement, reused
 	posted []turn.Input  // by the children, taken; reused
 	busy   bool
+	now    time.Time // of the step whose effects are done
 
 	recs     []*messages.Record
 	sealed   int   // of recs

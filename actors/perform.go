@@ -97,7 +97,8 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	switch e := e.(type) {
 	case *turn.Persist:
 		s.remember(e)
-		s.lane().hold(e, s.host.cfg.Now())
+		l := s.lane()
+		l.hold(e, l.now)
 	case *turn.Publish:
 		s.publish(e)
 	case *turn.Answer:

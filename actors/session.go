@@ -363,7 +363,8 @@ func (s *session) advance(c actor.Context) {
 	l := s.lane()
 	for i := 0; i < len(l.inputs) && s.dead == nil; i++ {
 		late := s.machine.Dropped()
-		effects, err := s.machine.Step(s.host.cfg.Now(), l.inputs[i])
+		l.now = s.host.cfg.Now()
+		effects, err := s.machine.Step(l.now, l.inputs[i])
 		if err != nil {
 			// A broken invariant: the supervisor restarts the session from its
 			// journal, and the turn is settled there.
