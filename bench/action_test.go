@@ -24,6 +24,7 @@ import (
 type acting struct {
 	handed  time.Time
 	entered chan time.Duration
+	took    []time.Duration // of chatty
 }
 
 // Stream implements llm.Model. It hands over the closing bracket when all before it has
@@ -51,6 +52,31 @@ func (a *acting) tool(class messages.Class) tools.Tool {
 			a.entered <- time.Since(a.handed)
 			return neuroscript.Value{}, nil
 		},
+	}
+}
+
+// chatty is a model whose reply is many actions that wait for nothing, each handed over
+// but for its last byte, and that byte when the tool of the one before has been entered.
+type chatty struct {
+	acting
+	actions int
+}
+
+// Stream implements llm.Model.
+func (c *chatty) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		for i := range c.actions {
+			action := fmt.Sprintf(`<action id="a%d" mode="async">{"name":"own.tool","parameters":{"text":"a few words"}}</action>`, i)
+			if !yield(llm.Chunk{Text: []byte(action[:len(action)-1])}, nil) {
+				return
+			}
+			c.handed = time.Now()
+			if !yield(llm.Chunk{Text: []byte(action[len(action)-1:])}, nil) {
+				return
+			}
+			c.took = append(c.took, <-c.entered)
+		}
+		yield(llm.Chunk{Text: []byte("<response>done</response>"), Finish: messages.FinishComplete}, nil)
 	}
 }
 
@@ -105,6 +131,34 @@ func BenchmarkAction_LastByteToTool(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkAction_LastByteToTool_Hot is the same in the midst of a reply: action after
+// action, with no time between them in which a processor could go to sleep or do
+// something else. What the first one of a turn waits for is left out.
+func BenchmarkAction_LastByteToTool_Hot(b *testing.B) {
+	for _, class := range []messages.Class{messages.ReadOnly, messages.Effectful} {
+		b.Run(fmt.Sprintf("journal=memory/load=32 actions a reply/class=%s", class), func(b *testing.B) {
+			model := &chatty{acting: acting{entered: make(chan time.Duration, 1)}, actions: 32}
+			m := manifest.Default("cortex")
+			m.Import.Tools = []string{"own.tool"}
+			agent := &stile.Agent{Manifest: m, Model: model, Tools: []tools.Tool{model.tool(class)}}
+			rt, _ := open(b, stile.Config{InMemory: true}, agent, "bench")
+			var all []time.Duration
+			n := 0
+			for b.Loop() {
+				s, err := rt.Open(context.Background(), fmt.Sprint("bench", n), agent)
+				if err != nil {
+					b.Fatal(err)
+				}
+				model.took = model.took[:0]
+				oneTurn(b, s, "go")
+				all = append(all, model.took[1:]...)
+				n++
+			}
+			median(b, all, "us-to-tool")
+		})
 	}
 }
 
