@@ -116,8 +116,8 @@ type Facts struct {
 	Final       bool
 	Awaits      bool // the decoder stopped the reply because its results are due
 	Calls       []Call
-	Errors      []ParseError
-	Out, Scr    []byte // every emitted line closed by LF
+	Errors      []ParseError // where actions begin while the reply streams the first MaxParseErrors
+	Out, Scr    []byte       // every emitted line closed by LF
 	Tokens      []TokenCheck
 	MagicFailed bool
 	State       []byte

@@ -282,3 +282,22 @@ func TestEndedBeforeRestartTakesNoSlot(t *testing.T) {
 		t.Errorf("the slot is free, and b does not begin: %v", begins)
 	}
 }
+
+// A reply can refuse a million blocks. The plan is told of those that an action can
+// depend on.
+func TestRefuses(t *testing.T) {
+	for _, c := range []struct {
+		reason, id string
+		want       bool
+	}{
+		{"invalid_json", "a", true},
+		{"missing_body", "1a", true},
+		{"missing_body", "#7", false},
+		{unclosedFeed, "a", false},
+		{"stray_close", "", false},
+	} {
+		if got := refuses(c.reason, c.id); got != c.want {
+			t.Errorf("%s %q: %v", c.reason, c.id, got)
+		}
+	}
+}

@@ -208,9 +208,11 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	return ""
 }
 
-// refuses tells whether a fault of the reply is the end of an action's block: that of a
-// feed bears an id as well.
-func refuses(reason, id string) bool { return id != "" && reason != unclosedFeed }
+// refuses tells whether a fault of the reply is the end of an action's block that others
+// can name: that of a feed bears an id as well, and #N is written by nobody.
+func refuses(reason, id string) bool {
+	return id != "" && id[0] != '#' && reason != unclosedFeed
+}
 
 const unclosedFeed = "unclosed_feed"
 
