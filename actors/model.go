@@ -366,7 +366,7 @@ func (r *reply) assemble() ([]messages.Message, error) {
 func (r *reply) carried() ([]messages.Message, error) {
 	e := r.open
 	p := messages.Projection{
-		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
+		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Text: e.Text, Userdata: e.Userdata,
 		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, Primer: r.agent.Primer, LastError: e.LastError, Note: e.Note, Feeds: e.Feeds,
 	}
 	if !e.HaveCarry {
@@ -391,7 +391,7 @@ func (r *reply) blob(d messages.Digest) ([]byte, error) {
 // remembered is the prompt from what the session has at hand, and from its journal where
 // that does not reach far enough.
 func (r *reply) remembered() ([]messages.Message, error) {
-	msgs := r.view.Assemble(prompt.Spec{SID: r.sid, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds})
+	msgs := r.view.Assemble(prompt.Spec{SID: r.sid, Pass: r.open.Pass, Last: r.open.Last, Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds})
 	msgs, settled := parse.Window(msgs, r.agent.Window)
 	switch {
 	case settled || r.view.Whole():
@@ -479,7 +479,8 @@ func (r *reply) recent() ([]messages.Message, error) {
 func (r *reply) spec(failed *error) prompt.Spec {
 	replies := map[messages.Digest][]byte{}
 	return prompt.Spec{
-		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds,
+		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Last: r.open.Last,
+		Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds,
 		Transcript: r.agent.Dialect.Traits().Transcript,
 		Reply: func(d messages.Digest) []byte {
 			b, ok := replies[d]

@@ -173,6 +173,9 @@ type Projection struct {
 	// Note is what a run that was taken back has done, for dialects whose history is
 	// no transcript; in a transcript it stands in its place.
 	Note string
+	// Last says that the run may take no turn after this one, for dialects that tell the
+	// model so.
+	Last bool
 }
 
 // Item is one entry of the transcript.

@@ -3,8 +3,8 @@ package parse
 import "github.com/seed14be6753/stile/messages"
 
 // Window keeps the last n messages of a context at most, beside the system messages in
-// front of it: never results without their question, and never a context without one
-// (cogency.md §7.1). n <= 0 keeps all.
+// front of it and behind it: never results without their question, and never a context
+// without one (cogency.md §7.1). n <= 0 keeps all.
 //
 // settled tells that messages in front of ms would change nothing: whoever reads a
 // history backwards may stop.
@@ -16,28 +16,31 @@ func Window(ms []messages.Message, n int) (kept []messages.Message, settled bool
 	for first < len(ms) && (ms[first].Role == messages.RoleSystem || ms[first].Holds == messages.HoldsFeeds) {
 		first++
 	}
-	body := ms[first:]
-	if len(body) < n {
+	end := len(ms)
+	for end > first && ms[end-1].Role == messages.RoleSystem {
+		end--
+	}
+	at := end - n
+	if at < first {
 		return ms, false
 	}
-	at := len(body) - n
-	if question(&body[at]) {
-		return join(ms, first, nil, body[at:]), true
+	if question(&ms[at]) {
+		return join(ms[:first], nil, ms[at:]), true
 	}
-	if at == 0 {
+	if at == first {
 		return ms, false
 	}
-	for at++; at < len(body) && body[at].Holds == messages.HoldsResults; at++ {
+	for at++; at < end && ms[at].Holds == messages.HoldsResults; at++ {
 	}
-	if at < len(body) && question(&body[at]) {
-		return join(ms, first, nil, body[at:]), true
+	if at < end && question(&ms[at]) {
+		return join(ms[:first], nil, ms[at:]), true
 	}
-	for q := at - 1; q >= 0; q-- {
-		if question(&body[q]) {
-			return join(ms, first, &body[q], body[at:]), true
+	for q := at - 1; q >= first; q-- {
+		if question(&ms[q]) {
+			return join(ms[:first], &ms[q], ms[at:]), true
 		}
 	}
-	return join(ms, first, nil, body[at:]), false
+	return join(ms[:first], nil, ms[at:]), false
 }
 
 func question(m *messages.Message) bool {
@@ -45,11 +48,11 @@ func question(m *messages.Message) bool {
 }
 
 // join puts together system messages, a question, and the end of a context.
-func join(ms []messages.Message, system int, q *messages.Message, end []messages.Message) []messages.Message {
-	if q == nil && system == 0 {
+func join(system []messages.Message, q *messages.Message, end []messages.Message) []messages.Message {
+	if q == nil && len(system) == 0 {
 		return end
 	}
-	out := append(make([]messages.Message, 0, system+1+len(end)), ms[:system]...)
+	out := append(make([]messages.Message, 0, len(system)+1+len(end)), system...)
 	if q != nil {
 		out = append(out, *q)
 	}

@@ -53,6 +53,11 @@ func TestWindow(t *testing.T) {
 		{"qararq", 1, "5", true},
 		{"sarar", 3, "0 3 4", false}, // no question so far
 		{"arar", 4, "0 1 2 3", false},
+		{"sqaqas", 2, "0 3 4 5", true}, // the host's last word is no message of the context
+		{"sqaras", 3, "0 1 4 5", true},
+		{"qas", 2, "0 1 2", true},
+		{"qas", 3, "0 1 2", false},
+		{"ss", 1, "0 1", false},
 		{"s", 1, "0", false},
 		{"", 1, "", false},
 	} {

@@ -236,10 +236,10 @@ func (l *Log) View(turn int64) *View {
 // Whole tells that nothing was left out in front.
 func (v *View) Whole() bool { return v.whole }
 
-// Assemble is Assemble of what the records project to. Of spec Pass, SID, Tools, Primer
-// and Feeds are looked at.
+// Assemble is Assemble of what the records project to. Of spec Pass, Last, SID, Tools,
+// Primer and Feeds are looked at.
 func (v *View) Assemble(spec Spec) []messages.Message {
 	p := v.now
-	p.SID, p.Turn, p.Pass, p.Tools, p.Primer, p.Feeds = spec.SID, v.turn, spec.Pass, spec.Tools, spec.Primer, spec.Feeds
+	p.SID, p.Turn, p.Pass, p.Last, p.Tools, p.Primer, p.Feeds = spec.SID, v.turn, spec.Pass, spec.Last, spec.Tools, spec.Primer, spec.Feeds
 	return assemble(v.d, p, v.past, v.d.Render(p))
 }

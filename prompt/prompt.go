@@ -43,6 +43,7 @@ type Spec struct {
 	Run  int64 // ordinal of the run; 0 is the last one begun
 	Turn int64 // turn_index; 0 is a turn after all records
 	Pass int   // 1-based turn within the run
+	Last bool  // the run may take no turn after it
 	// Carry is the trait of dialects whose history is the streams of the turn
 	// before (messages.Traits.Carry): Out and Scr are taken over and the
 	// transcript is left empty.
@@ -86,7 +87,7 @@ func ProjectTail(records iter.Seq[*messages.Record], spec Spec) (p messages.Proj
 
 func project(runs []*run, spec *Spec) messages.Projection {
 	p := messages.Projection{
-		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Tools: spec.Tools, Primer: spec.Primer, Feeds: spec.Feeds,
+		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Last: spec.Last, Tools: spec.Tools, Primer: spec.Primer, Feeds: spec.Feeds,
 	}
 	for _, r := range runs {
 		switch {
@@ -422,7 +423,7 @@ func failure(d *messages.TurnDecided) string {
 }
 
 // Assemble renders p and puts the dialect's primer in front as the system message
-// unless the dialect rendered one itself, or has none. The profile of the user ends what
+// unless the dialect begins with one itself, or has none. The profile of the user ends what
 // the system says (cogency.md §10). Feeds stand in front of the conversation, behind what
 // the system says: they are data, and change with every turn.
 func Assemble(d Dialect, p messages.Projection) []messages.Message {
@@ -432,7 +433,7 @@ func Assemble(d Dialect, p messages.Projection) []messages.Message {
 // assemble is Assemble of what was rendered. past stands in front of that; only a
 // Historian has any, and renders no system message.
 func assemble(d Dialect, p messages.Projection, past []told, rendered []messages.Message) []messages.Message {
-	own := slices.ContainsFunc(rendered, func(m messages.Message) bool { return m.Role == messages.RoleSystem })
+	own := len(rendered) > 0 && rendered[0].Role == messages.RoleSystem
 	primer := ""
 	if !own {
 		if primer = p.Primer; primer == "" {

@@ -112,6 +112,41 @@ func TestBatchCircuit(t *testing.T) {
 	})
 }
 
+// In the last turn that a run may take the model is asked to conclude. Its calls still
+// run; a window counts the note for nothing, and the next run has it no more.
+func TestBatchLastTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		a := batching(&calls)
+		a.Manifest.Loop.MaxTurns = 2
+		a.Manifest.Memory.HistoryWindow = 3
+		const batch = `<execute>[{"name":"own.slow","args":{"seconds":1}}]</execute>`
+		model := &recorder{Model: scripted.New(batch, batch, "Done.<end>")}
+		a.Model = model
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		o := ask(t, s, "go")
+		if o.Decision != stile.Halt || o.Reason != messages.ErrMaxTurns || o.Turns != 2 || calls.Load() != 2 {
+			t.Fatalf("%+v after %d calls", o, calls.Load())
+		}
+		wantDone(t, ask(t, s, "thanks"))
+		for i, want := range []string{"system user", "system user assistant user system", "system user"} {
+			var roles []string
+			for _, m := range model.requests()[i].Messages {
+				roles = append(roles, string(m.Role))
+			}
+			if got := strings.Join(roles, " "); got != want {
+				t.Errorf("request %d is of %s, want %s", i, got, want)
+			}
+		}
+		note := model.requests()[1].Messages[4].Text
+		if !strings.Contains(note, "last turn") {
+			t.Errorf("the note is %q", note)
+		}
+		replays(t, rt, a)
+	})
+}
+
 // A model that does not stop by itself is cancelled when its batch is complete, and
 // the calls go on.
 func TestBatchStopsTheModel(t *testing.T) {

@@ -96,9 +96,16 @@ func (m *Machine) guard(v *messages.Verdict, digest messages.Digest) {
 		m.override(v, messages.ErrNoProgress, "the same output for "+strconv.Itoa(n)+" turns in a row")
 	case run.Loop.fires(run.Turn.Calls):
 		m.override(v, messages.ErrLoop, "the same call keeps giving the same result")
-	case !final && m.cfg.MaxTurns > 0 && run.Turns-run.Lost >= m.cfg.MaxTurns: // the host's misfortune is not the run's
+	case !final && m.lastTurn():
 		m.override(v, messages.ErrMaxTurns, "the run used all "+strconv.FormatInt(m.cfg.MaxTurns, 10)+" turns")
 	}
+}
+
+// lastTurn tells whether the run has no turn left behind the one it is in. Turns that a
+// restart ended do not count: the host's misfortune is not the run's.
+func (m *Machine) lastTurn() bool {
+	run := m.state.Open
+	return m.cfg.MaxTurns > 0 && run.Turns-run.Lost >= m.cfg.MaxTurns
 }
 
 func (m *Machine) override(v *messages.Verdict, code messages.Code, why string) {

@@ -66,6 +66,7 @@ type OpenModel struct {
 	State     []byte
 	LastError string
 	Note      string          // what withdrawn runs have done
+	Last      bool            // the run may take no turn after this one
 	Feeds     []messages.Feed // of the prompt, in order
 }
 

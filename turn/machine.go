@@ -449,7 +449,7 @@ func (m *Machine) beginTurn(carry *messages.Facts) {
 	open := &OpenModel{
 		After: begin.Seq, Ident: f.Ident, Run: run.Run, Pass: f.pass, Ordinal: m.state.Requests,
 		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Note: m.state.Note,
-		OutDigest: m.state.OutDigest, ScrDigest: m.state.ScrDigest,
+		Last: m.lastTurn(), OutDigest: m.state.OutDigest, ScrDigest: m.state.ScrDigest,
 	}
 	if carry != nil {
 		open.HaveCarry, open.Out, open.Scr = true, carry.Out, carry.Scr

@@ -287,13 +287,13 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 
 func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 	proj := messages.Projection{
-		SID: p.src.Key.SID(), Turn: e.Turn, Pass: e.Pass, Text: e.Text, Userdata: e.Userdata,
+		SID: p.src.Key.SID(), Turn: e.Turn, Pass: e.Pass, Last: e.Last, Text: e.Text, Userdata: e.Userdata,
 		Out: e.Out, Scr: e.Scr, Tools: p.agent.Specs, Primer: p.agent.Primer, LastError: e.LastError, Note: e.Note, Feeds: e.Feeds,
 	}
 	if !p.agent.Dialect.Traits().Carry {
 		var failed error
 		proj = prompt.Project(slices.Values(p.src.Records[:p.at]), prompt.Spec{
-			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Tools: p.agent.Specs, Primer: p.agent.Primer, Feeds: e.Feeds,
+			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Tools: p.agent.Specs, Primer: p.agent.Primer, Feeds: e.Feeds,
 			Transcript: p.agent.Dialect.Traits().Transcript,
 			Reply: func(d messages.Digest) []byte {
 				b, err := p.blob(d)

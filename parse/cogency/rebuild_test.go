@@ -288,6 +288,10 @@ The previous turn did not go through: ERR_MODEL: gone`
 	if got := contents(Dialect{}.Render(p)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	p.Last = true
+	if got := contents(Dialect{}.Render(p)); got != want+"\nsystem "+lastTurn {
+		t.Errorf("the last turn's prompt is\n%s", got)
+	}
 }
 
 func TestPrimer(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // Render is Assemble on what the projection tells: the user's text of each run, this
 // one's last, and behind it the turns of the run with their thoughts, as they went. So
 // the messages of a turn are the beginning of those of the next one, as long as no turn
-// failed between them.
+// failed between them; the note on the last turn a run may take ends its prompt alone.
 func (x Dialect) Render(p messages.Projection) []messages.Message {
 	var a assembly
 	for i := range p.History {
@@ -29,8 +29,15 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	if p.LastError != "" {
 		out[len(out)-1].Text += "\n\nThe previous turn did not go through: " + oneLine(p.LastError)
 	}
+	if p.Last {
+		out = append(out, messages.Message{Role: messages.RoleSystem, Text: lastTurn})
+	}
 	return out
 }
+
+// lastTurn asks the model to conclude where the run has no turn left to show it the
+// results of calls (cogency.md §8).
+const lastTurn = "This is the last turn for this message. Conclude: answer the user with what you have. Calls still run, but you will not see their results."
 
 // Past is what Render makes of a finished run, or of one entry of a conversation that was
 // held elsewhere: no message is of two of them.
