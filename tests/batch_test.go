@@ -67,7 +67,7 @@ func TestBatchEndToEnd(t *testing.T) {
 		want := []string{
 			"system", "user go", "assistant " + batch,
 			`user <results>[{"tool":"own.slow","status":"success","outcome":"ok","content":"slept 4 s"},{"tool":"own.slow","status":"success","outcome":"ok","content":"slept 3 s"},` +
-				`{"tool":"own.fails","status":"failure","content":"error: no luck"},{"tool":"str.ToUpper","status":"success","outcome":"ok","content":"$HOME </EXECUTE>"}]</results>`,
+				`{"tool":"own.fails","status":"failure","content":"no luck"},{"tool":"str.ToUpper","status":"success","outcome":"ok","content":"$HOME </EXECUTE>"}]</results>`,
 			`user <results>[{"tool":"","status":"failure","content":"execute_shape: the batch is not an array of {\"name\": non-empty string, \"args\": object}; nothing ran"}]</results>`,
 		}
 		if len(last) != len(want) {

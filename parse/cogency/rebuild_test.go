@@ -149,9 +149,11 @@ func TestResultOf(t *testing.T) {
 	}{
 		{messages.Call{State: messages.ActionOK, Value: "7"}, `{"tool":"t","status":"success","outcome":"ok","content":7}`},
 		{messages.Call{State: messages.ActionOK}, `{"tool":"t","status":"success","outcome":"ok","content":"ok"}`},
-		{messages.Call{State: messages.ActionFailed, Reason: "error", Value: `"boom"`}, `{"tool":"t","status":"failure","content":"error: boom"}`},
+		{messages.Call{State: messages.ActionFailed, Reason: "error", Value: `"boom"`}, `{"tool":"t","status":"failure","content":"boom"}`},
+		{messages.Call{State: messages.ActionFailed, Reason: "error"}, `{"tool":"t","status":"failure","content":"error"}`},
+		{messages.Call{State: messages.ActionFailed, Reason: "timeout", Value: `"after 30 s"`}, `{"tool":"t","status":"failure","content":"timeout: after 30 s"}`},
 		{messages.Call{State: messages.ActionFailed, Reason: "unknown_target"}, `{"tool":"t","status":"failure","content":"unknown_target"}`},
-		{messages.Call{State: messages.ActionFailed, Reason: "error", Value: `{"a":1}`}, `{"tool":"t","status":"failure","content":"error: {\"a\":1}"}`},
+		{messages.Call{State: messages.ActionFailed, Reason: "error", Value: `{"a":1}`}, `{"tool":"t","status":"failure","content":"{\"a\":1}"}`},
 		{messages.Call{State: messages.ActionCancelled}, `{"tool":"t","status":"failure","content":"cancelled"}`},
 		{messages.Call{State: messages.ActionCancelled, Reason: "crash"}, `{"tool":"t","status":"failure","content":"cancelled: crash"}`},
 		{messages.Call{State: messages.ActionUnknown, Reason: "lost"}, `{"tool":"t","status":"failure","content":"` + messages.UnknownText + `"}`},

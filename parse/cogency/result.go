@@ -111,6 +111,10 @@ func parts(value string) (outcome, content string) {
 	return "ok", value
 }
 
+// ownWords is the reason of a call whose tool says itself what went wrong: that is the
+// whole message (cogency.md §6).
+const ownWords = "error"
+
 // ResultOf tells of a finished call of the runtime.
 func ResultOf(c *messages.Call) Result {
 	switch c.State {
@@ -131,7 +135,11 @@ func ResultOf(c *messages.Call) Result {
 	case c.State == messages.ActionCancelled || c.State == messages.ActionSkipped:
 		message = string(c.State) + ": " + message
 	}
-	if text != "" && text != "null" {
+	switch {
+	case text == "" || text == "null":
+	case c.State == messages.ActionFailed && c.Reason == ownWords:
+		message = text
+	default:
 		message += ": " + text
 	}
 	return Failure(c.Name, message)
