@@ -319,7 +319,7 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
 		Rules: &turn.Rules{
-			Dialect: dialect.Name(), Judge: dialect, Limits: turnLimits(m.Quotas),
+			Dialect: dialect.Name(), Judge: dialect, Limits: turnLimits(m.Quotas, dialect),
 			NoProgressN: int(m.Loop.NoProgressN), MaxTurns: maxTurns, ExemptFinal: m.Loop.NoProgressExemptTerminal,
 			RetryDelay: retryDelay(m), ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 			Provider: routes[0].Provider, Model: routes[0].Model, Mode: "replay",
@@ -518,10 +518,10 @@ func programLimits(q manifest.Quotas) neuroscript.Limits {
 	}
 }
 
-func turnLimits(q manifest.Quotas) turn.Limits {
+func turnLimits(q manifest.Quotas, d parse.Dialect) turn.Limits {
 	return turn.Limits{
 		ProgramWall: q.ProgramWall, GenerationWall: q.GenerationWall, TurnWall: q.TurnWall, RunWall: q.RunWall,
-		Actions: q.Actions, Parallel: int(q.Parallel), Tokens: q.Tokens, CostMicroUSD: q.CostMicroUSD,
+		Actions: q.Actions, Parallel: cmp.Or(int(q.Parallel), d.Traits().Parallel), Tokens: q.Tokens, CostMicroUSD: q.CostMicroUSD,
 	}
 }
 

@@ -253,7 +253,7 @@ type Quotas struct {
 	Depth          int64         `yaml:"depth" min:"1" max:"256" doc:"Nested calls of a program."`
 	Output         int64         `yaml:"output" unit:"bytes" min:"1" max:"524288" doc:"Bytes of OUTPUT and of SCRATCHPAD, each."`
 	Actions        int64         `yaml:"actions" min:"1" max:"9007199254740991" doc:"Recorded actions of a run."`
-	Parallel       int64         `yaml:"parallel" min:"1" max:"64" optional:"true" doc:"Actions of a reply that run at once; 5 when nothing is said."`
+	Parallel       int64         `yaml:"parallel" min:"1" max:"64" optional:"true" doc:"Actions of a reply that run at once; 5 when nothing is said, in cogency 8."`
 	Tokens         int64         `yaml:"tokens" min:"1" max:"9007199254740991" doc:"Model tokens of a run."`
 	CostMicroUSD   int64         `yaml:"cost_usd" unit:"usd" min:"1" max:"9007199254740991" doc:"Price of a run in US dollars, at most six decimals."`
 }

@@ -71,6 +71,7 @@ type Traits struct {
 	Carry           bool   // history goes back as OUTPUT and SCRATCHPAD of the last turn, not as a transcript
 	GuardFinal      bool   // guards judge DONE and ABORT too
 	MaxTurns        int64  // turns a run may take; 0 none
+	Parallel        int    // actions of a reply that run at once, where the manifest is silent; 0: as many as elsewhere
 	Busy            Policy // default submit policy
 }
 

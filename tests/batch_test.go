@@ -94,6 +94,24 @@ func TestBatchEndToEnd(t *testing.T) {
 	})
 }
 
+// Eight calls of a batch run at once, or as many as the manifest says.
+func TestBatchParallel(t *testing.T) {
+	for parallel, want := range map[int64]time.Duration{0: 2 * time.Second, 16: time.Second, 5: 4 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			a := batching(&calls, "<execute>["+strings.Repeat(`{"name":"own.slow","args":{"seconds":1}},`, 15)+`{"name":"own.slow","args":{"seconds":1}}]</execute>`, "Done.<end>")
+			a.Manifest.Quotas.Parallel = parallel
+			rt := start(t, stile.Config{})
+			s := open(t, rt, "stream", a)
+			began := time.Now()
+			wantDone(t, ask(t, s, "go"))
+			if took := time.Since(began).Truncate(time.Second); took != want || calls.Load() != 16 {
+				t.Errorf("parallel %d: %d calls took %s, want %s", parallel, calls.Load(), took, want)
+			}
+		})
+	}
+}
+
 // Three turns in which nothing succeeds end the run.
 func TestBatchCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,13 +56,17 @@ var _ parse.Dialect = Dialect{}
 // (design.md §11).
 const maxTurns = 10
 
+// maxParallel is how many calls of a batch run at once when the manifest does not say
+// (cogency.md §5).
+const maxParallel = 8
+
 // Name is "cogency".
 func (Dialect) Name() string { return "cogency" }
 
 // Traits says that the calls of a batch start when its closer has come, that neither
 // arguments nor texts have variables in them, and that a call sets no time-out.
 func (Dialect) Traits() messages.Traits {
-	return messages.Traits{InStreamActions: true, Verbatim: true, AppendOnly: true, Transcript: true, Untimed: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
+	return messages.Traits{InStreamActions: true, Verbatim: true, AppendOnly: true, Transcript: true, Untimed: true, MaxTurns: maxTurns, Parallel: maxParallel, Busy: messages.Enqueue}
 }
 
 // Decide is CONTINUE after a batch, valid or not, whatever became of the stream
