@@ -41,6 +41,7 @@ type audit struct {
 	kin
 	// withdrawn runs: 1 when a rollback takes them back, 2 when it is recorded.
 	withdrawn map[int64]int
+	rollbacks map[int64]bool        // runs that came to take the one in flight back
 	input     *messages.Input       // of the open run
 	turns     int64                 // of the open run
 	lost      int64                 // of them, those that a restart ended
@@ -79,7 +80,7 @@ type act struct {
 func (c *client) newAudit() *audit {
 	return &audit{
 		line:    line{joined: map[int64]bool{}, moved: map[int64]int64{}, of: map[int64]int64{}, written: map[int64]*messages.Input{}, join: c.dialect.joinOf},
-		waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}, shown: map[string]messages.Digest{}, withdrawn: map[int64]int{},
+		waiting: map[int64]bool{}, over: map[int64]int64{}, cancelled: map[int64]int64{}, shown: map[string]messages.Digest{}, withdrawn: map[int64]int{}, rollbacks: map[int64]bool{},
 		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
 		store:    store{vars: map[string]string{}, had: map[string]map[string]bool{}},
 		shelving: shelving{shelves: map[string]map[string]string{}, kept: map[string]kept{}},
@@ -147,6 +148,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.over[r.Run] = r.Seq
 		if a.run == r.Run {
 			a.run = 0
+			clear(a.rollbacks)
 		}
 	case *messages.TurnBegin:
 		if a.turn != 0 || r.Turn != a.lastTurn+1 || r.Run != a.run || a.run == 0 || b.Nonce == "" {

@@ -127,16 +127,20 @@ func (a *audit) supersede(r *messages.Record, t ticket) {
 		if a.cancelled[a.run] == 0 {
 			a.cancelled[a.run] = r.Seq
 		}
-		if t.policy == messages.Rollback && a.withdrawn[a.run] == 0 {
-			a.withdrawn[a.run] = 1
+		if t.policy == messages.Rollback {
+			a.rollbacks[t.run] = true
+			if a.withdrawn[a.run] == 0 {
+				a.withdrawn[a.run] = 1
+			}
 		}
 	}
 	a.ahead(t, at)
 }
 
-// rollsBack tells whether a run in the line takes another one back.
+// rollsBack tells whether a run takes the one in flight back: it is in the line, or was
+// until somebody cancelled it there, which leaves what it did.
 func (a *audit) rollsBack(run int64) bool {
-	return slices.ContainsFunc(a.queue, func(t ticket) bool { return t.run == run && t.policy == messages.Rollback })
+	return a.rollbacks[run] || slices.ContainsFunc(a.queue, func(t ticket) bool { return t.run == run && t.policy == messages.Rollback })
 }
 
 // ahead puts a run behind those that supersede, and before all others.
