@@ -15,10 +15,15 @@ import (
 // to stop, and when they have answered or the grace is over the turn is decided.
 func (m *Machine) stop(code messages.Code, why string) {
 	f := m.flight
-	if f.breach == "" {
+	first := f.breach == ""
+	if first {
 		f.breach, f.breachWhy = code, why
 	}
-	m.stopRest()
+	if m.phase != Draining {
+		m.stopRest()
+	} else if first && code == messages.ErrCancelled { // what was to outlive the turn is waited for now
+		m.stopCalls((*call).stays, 0)
+	}
 }
 
 // crash ends the turn because a child of it broke.
@@ -68,11 +73,17 @@ func (m *Machine) stopRest() {
 	if f.ran && !f.ended {
 		grace = ProgramGrace
 	}
+	m.stopCalls(func(c *call) bool { return !stay || !c.stays() }, grace)
+}
+
+// stopCalls tells some of the calls to stop, and decides as soon as nothing is waited
+// for. grace is what others have to answer.
+func (m *Machine) stopCalls(which func(*call) bool, grace time.Duration) {
+	f := m.flight
 	for i := range f.calls {
 		c := &f.calls[i]
 		switch {
-		case c.done:
-		case stay && c.stays():
+		case c.done || !which(c):
 		case !c.started || c.due > 0:
 			c.judging, c.due = false, 0
 			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
