@@ -190,7 +190,8 @@ func TestKillHosts(t *testing.T) {
 			}
 		}
 		err = j.live(told.begin(), func(rt *stile.Runtime, agent *stile.Agent) {
-			tr := &trial{sc: &sc, agent: agent, archive: rt.Archive(), told: told, deeds: outside{j.Outside}.deeds(t), unhurt: calms[sc.name]}
+			all := outside{j.Outside}.deeds(t)
+			tr := &trial{sc: &sc, agent: agent, archive: rt.Archive(), told: told, deeds: deedsOf(mainSID, all), all: all, unhurt: calms[sc.name]}
 			v, _ := tr.judge(context.Background())
 			sum.add(v)
 			for _, p := range v.problems {

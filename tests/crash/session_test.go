@@ -198,7 +198,7 @@ func (tr *trial) helped(ctx context.Context, v *verdict, recs []*stile.Record) {
 			continue
 		}
 		child := &trial{sc: &helping, agent: helper(outside{}, nil), archive: tr.archive, told: newWitness(), torn: tr.torn}
-		child.deeds = slices.DeleteFunc(slices.Clone(tr.all), func(d deed) bool { return d.SID != head.SID })
+		child.deeds = deedsOf(head.SID, tr.all)
 		var own []*stile.Record
 		for r, err := range tr.archive.Records(ctx, head.Inc) {
 			if err != nil {

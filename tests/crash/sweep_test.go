@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -185,8 +184,7 @@ func (g *ground) judge(unhurt *calm) (v verdict, found calm) {
 			g.t.Errorf("%s: %v", g.sc.name, err)
 		}
 		all := g.outside.deeds(g.t)
-		own := slices.DeleteFunc(slices.Clone(all), func(d deed) bool { return d.SID != mainSID })
-		tr := &trial{sc: g.sc, agent: agent, archive: rt.Archive(), told: g.told, deeds: own, all: all, unhurt: unhurt, torn: g.single && g.lives > 0}
+		tr := &trial{sc: g.sc, agent: agent, archive: rt.Archive(), told: g.told, deeds: deedsOf(mainSID, all), all: all, unhurt: unhurt, torn: g.single && g.lives > 0}
 		v, found = tr.judge(context.Background())
 	})
 	found.points = passed

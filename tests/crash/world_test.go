@@ -67,6 +67,11 @@ func (o outside) deeds(t testing.TB) []deed {
 	return all
 }
 
+// deedsOf are those of one session.
+func deedsOf(sid string, all []deed) []deed {
+	return slices.DeleteFunc(slices.Clone(all), func(d deed) bool { return d.SID != sid })
+}
+
 // point is a place where a life can end. A commit is met by every record it holds,
 // an effect or a reply by its ordinal in the life.
 type point struct {
