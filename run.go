@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/actors/hub"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -20,9 +20,9 @@ type Run struct {
 	ordinal int64
 	seq     int64
 	joined  bool
-	merged  bool           // its input was to join the run at its next turn
-	end     *actors.Waiter // nil for a handle that came later than the run
-	failed  atomic.Bool    // end gave an error: ask the journal from now on
+	merged  bool        // its input was to join the run at its next turn
+	end     *hub.Waiter // nil for a handle that came later than the run
+	failed  atomic.Bool // end gave an error: ask the journal from now on
 }
 
 // Outcome is how a run ended.
@@ -220,7 +220,7 @@ func (r *Run) Resume(ctx context.Context, from Position) iter.Seq2[Update, error
 
 // closedError makes the end of the runtime a typed error.
 func closedError(err error) error {
-	if errors.Is(err, actors.ErrStopped) || journal.ReasonOf(err) == journal.ReasonClosed {
+	if errors.Is(err, hub.ErrStopped) || journal.ReasonOf(err) == journal.ReasonClosed {
 		return errClosed()
 	}
 	return err

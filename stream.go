@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/actors/hub"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -33,7 +33,7 @@ func (rt *Runtime) follow(ctx context.Context, sid string, inc messages.Incarnat
 
 // follower is one ranging over follow. Its methods tell whether to go on.
 type follower struct {
-	hub    *actors.Hub
+	hub    *hub.Hub
 	store  journal.Store
 	ctx    context.Context
 	sid    string
@@ -122,7 +122,7 @@ func (f *follower) catchUp() bool {
 	return true
 }
 
-func (f *follower) live(sub *actors.Subscription) {
+func (f *follower) live(sub *hub.Subscription) {
 	for {
 		batch, missed, err := sub.Next(f.ctx)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/actors/hub"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -53,7 +53,7 @@ func (l *logged) Read(_ context.Context, _ messages.Incarnation, from, to int64)
 type spoken struct {
 	rnd  *rand.Rand
 	log  *logged
-	hub  *actors.Hub
+	hub  *hub.Hub
 	next int // of log, to be published
 	run  int64
 	turn int64
@@ -157,7 +157,7 @@ func (s *spoken) step() {
 		s.decide(Continue)
 	case n < 38: // the session dies, or its host, and a later one settles what is committed
 		if s.rnd.IntN(2) == 0 {
-			s.hub = actors.NewHub()
+			s.hub = hub.New()
 		}
 		s.next = len(s.log.recs)
 		if len(s.texts) > 0 && s.rnd.IntN(2) == 0 { // a part of the first unit was durable
@@ -239,7 +239,7 @@ func TestResumeIsExact(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for n := range uint64(400) {
 		rnd := rand.New(rand.NewPCG(seed, n))
-		s := &spoken{rnd: rnd, log: &logged{}, hub: actors.NewHub(), run: 1}
+		s := &spoken{rnd: rnd, log: &logged{}, hub: hub.New(), run: 1}
 		s.commit(&messages.Input{})
 		s.commit(&messages.RunBegin{})
 		s.begin()
@@ -301,7 +301,7 @@ func TestResumeIsExact(t *testing.T) {
 		if left := s.hub.Grown("s"); len(left) > 0 {
 			t.Fatalf("seed %d, session %d: the hub still keeps %+v", seed, n, left)
 		}
-		f := follower{hub: actors.NewHub(), store: s.log, ctx: t.Context(), sid: "s"}
+		f := follower{hub: hub.New(), store: s.log, ctx: t.Context(), sid: "s"}
 		f.give = func(u Update) bool { r.take(t, u); return true }
 		f.yield = func(_ Update, err error) bool { t.Fatal(err); return false }
 		if !f.begin(r.at, nil) || !f.catchUp() || r.recs != int64(len(s.log.recs)) {
@@ -318,7 +318,7 @@ func TestResumeIsExact(t *testing.T) {
 // A reader that missed pieces because it was slow gets them before the record has
 // them.
 func TestSlowReaderGetsTheText(t *testing.T) {
-	hub := actors.NewHub()
+	hub := hub.New()
 	log := &logged{recs: []*Record{{Seq: 1, Run: 1, Turn: 1, Body: &messages.TurnBegin{}}}}
 	var want strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
@@ -363,7 +363,7 @@ func TestResumeKnowsOldRecords(t *testing.T) {
 	from := Position{Seq: int64(len(log.recs)), Unit: messages.UnitID{Turn: 1, N: 2}, Off: 3}
 	add(&messages.TurnDecided{Decision: Halt})
 	var back []string
-	f := follower{hub: actors.NewHub(), store: log, ctx: t.Context(), sid: "s"}
+	f := follower{hub: hub.New(), store: log, ctx: t.Context(), sid: "s"}
 	f.give = func(u Update) bool {
 		if u.Delta != nil && u.Delta.Retract {
 			back = append(back, u.Delta.Unit.String())
@@ -386,7 +386,7 @@ func TestResumeRefuses(t *testing.T) {
 		{Position{Seq: 1, Unit: messages.UnitID{Turn: 1, N: maxUnits + 1}, Off: 1}, "units"},
 	} {
 		var got error
-		f := follower{hub: actors.NewHub(), store: log, ctx: t.Context(), sid: "s"}
+		f := follower{hub: hub.New(), store: log, ctx: t.Context(), sid: "s"}
 		f.yield = func(_ Update, err error) bool { got = err; return false }
 		f.give = func(u Update) bool { t.Errorf("%v gives %+v", c.from, u); return false }
 		f.run(c.from)

@@ -3,6 +3,7 @@ package actors
 import (
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/seed14be6753/stile/actors/mailbox"
 	"github.com/seed14be6753/stile/supervisor"
 )
 
@@ -30,9 +31,9 @@ func (s *session) spawnChild(c actor.Context, work func(last func()), claim func
 	}
 	h.work.Add(1)
 	s.deferred = true
-	h.pool.Defer(func(w *worker) {
+	h.pool.Defer(func(w *mailbox.Worker) {
 		defer h.work.Done()
-		supervisor.Guard(func() { work(w.leaving) }, func(crash *supervisor.Crash) {
+		supervisor.Guard(func() { work(w.Leaving) }, func(crash *supervisor.Crash) {
 			if claim == nil || claim() {
 				h.system.Root.Send(pid, crash)
 			}

@@ -16,4 +16,7 @@
 //   - what a session persists goes out in the order of its machine, and nothing an
 //     effect waits for is assumed durable before the journal said so;
 //   - everything started here ends when Host.Stop returns.
+//
+// What is published goes through package hub, and actors have their goroutines of package
+// mailbox.
 package actors

@@ -5,9 +5,7 @@ import "github.com/seed14be6753/stile/messages"
 // Hops counts what actors and their work handed to one another so far: every message
 // that wakes an actor, and everything an actor has done elsewhere.
 func (h *Host) Hops() int64 {
-	h.pool.mu.Lock()
-	defer h.pool.mu.Unlock()
-	return h.pool.handed
+	return h.pool.Handed()
 }
 
 // PutToSleep sends a session what the idle wheel would.

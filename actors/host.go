@@ -13,6 +13,8 @@ import (
 	"github.com/asynkron/protoactor-go/eventstream"
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/actors/hub"
+	"github.com/seed14be6753/stile/actors/mailbox"
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/journal"
@@ -92,12 +94,12 @@ type Host struct {
 	system     *actor.ActorSystem
 	root       *actor.PID
 	dir        *directory
-	hub        *Hub
+	hub        *hub.Hub
 	counters   Counters
 	closing    chan struct{}   // closed when Stop begins
 	ctx        context.Context // ends when all sessions have ended; parent of all children's work
 	cancel     context.CancelFunc
-	pool       pool
+	pool       mailbox.Pool
 	work       sync.WaitGroup // functions of children and loaders at work
 	childProps *actor.Props
 	wheel      chan struct{}
@@ -155,7 +157,7 @@ func Start(cfg Config) *Host {
 	if cfg.SLog == nil {
 		cfg.SLog = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: NewHub(), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.scan.done = make(chan struct{})
 	h.alarms.init()
 	h.inline = cfg.Store.Immediate()
@@ -166,7 +168,7 @@ func Start(cfg Config) *Host {
 	// library's own listener prints what is in them and leaves a goroutine behind.
 	h.system.EventStream = eventstream.NewEventStream()
 	h.childProps = actor.PropsFromProducer(func() actor.Actor { return child{} },
-		actor.WithMailbox(newLeafMailbox), actor.WithDispatcher(onTheSpot{}))
+		actor.WithMailbox(mailbox.NewLeaf), actor.WithDispatcher(mailbox.OnTheSpot{}))
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	go h.idleWheel()
@@ -176,7 +178,7 @@ func Start(cfg Config) *Host {
 }
 
 // Hub is where the host publishes.
-func (h *Host) Hub() *Hub { return h.hub }
+func (h *Host) Hub() *hub.Hub { return h.hub }
 
 // Counters are live.
 func (h *Host) Counters() *Counters { return &h.counters }
@@ -256,9 +258,9 @@ func (h *Host) ask(ctx context.Context, req *request) (Reply, error) {
 	default:
 	}
 	if ref := h.dir.aim(req); ref != nil {
-		h.system.Root.Send(ref.pid, (*lent)(req))
-		if req.idle != nil {
-			req.idle.borrow()
+		req.loan.Message = req
+		h.system.Root.Send(ref.pid, &req.loan)
+		if req.loan.Work() {
 			h.pool.Kick() // what the session put off until this goroutine is done
 		}
 	} else {
@@ -387,7 +389,7 @@ func (h *Host) reopen(ctx context.Context) error {
 // run runs f on a goroutine that Stop waits for.
 func (h *Host) run(f func()) {
 	h.work.Add(1)
-	h.pool.Run(func(*worker) {
+	h.pool.Run(func(*mailbox.Worker) {
 		defer h.work.Done()
 		f()
 	})

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/actors/hub"
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
@@ -294,16 +295,16 @@ func TestAfterStop(t *testing.T) {
 		if _, err := h.Submit(t.Context(), key, a, messages.Input{Text: "x"}); messages.CodeOf(err) != messages.ErrCancelled {
 			t.Errorf("submit: %v", err)
 		}
-		if _, _, err := sub.Next(t.Context()); !errors.Is(err, actors.ErrStopped) {
+		if _, _, err := sub.Next(t.Context()); !errors.Is(err, hub.ErrStopped) {
 			t.Errorf("the subscription ended with %v", err)
 		}
-		if _, _, err := wait.Wait(t.Context()); !errors.Is(err, actors.ErrStopped) {
+		if _, _, err := wait.Wait(t.Context()); !errors.Is(err, hub.ErrStopped) {
 			t.Errorf("the waiter ended with %v", err)
 		}
-		if _, _, err := h.Hub().Await(key.SID(), 7).Wait(t.Context()); !errors.Is(err, actors.ErrStopped) {
+		if _, _, err := h.Hub().Await(key.SID(), 7).Wait(t.Context()); !errors.Is(err, hub.ErrStopped) {
 			t.Errorf("a late waiter ended with %v", err)
 		}
-		if _, _, err := h.Hub().Subscribe(key.SID()).Next(t.Context()); !errors.Is(err, actors.ErrStopped) {
+		if _, _, err := h.Hub().Subscribe(key.SID()).Next(t.Context()); !errors.Is(err, hub.ErrStopped) {
 			t.Errorf("a late subscription ended with %v", err)
 		}
 	})

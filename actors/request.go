@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"github.com/seed14be6753/stile/actors/hub"
+	"github.com/seed14be6753/stile/actors/mailbox"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/turn"
 )
@@ -23,14 +25,10 @@ type request struct {
 	feed   string        // ingest
 	value  string        // ingest
 	reply  chan Reply
-	idle   *mailbox // see lent
+	loan   mailbox.Loan
 	hops   int      // times it was sent on because a session stopped before it came
 	next   *request // in sessionRef.sent
 }
-
-// lent is a request whose sender will handle it on its own goroutine when the mailbox
-// was idle: idle is that mailbox then, and its actor has the request itself.
-type lent request
 
 // operation is what a request wants.
 type operation uint8
@@ -57,7 +55,7 @@ type Reply struct {
 	Merged bool // the input joins Run at its next turn
 	// End waits for the end of the run a submit started; nil when the run was
 	// there before. It was registered before the run could end.
-	End *Waiter
+	End *hub.Waiter
 	// Approvals answers opApprovals.
 	Approvals []Approval
 	Feeds     []FeedState // answers opFeeds

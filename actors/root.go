@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/actors/mailbox"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 )
@@ -28,7 +29,7 @@ func newRoot(h *Host) *root {
 	// One Props for all: an idle session does not pay for its own. A session finds
 	// out who it is by its PID, also after a restart.
 	r.props = actor.PropsFromProducer(func() actor.Actor { return &session{host: h} },
-		actor.WithSupervisor(supervisor.OfTurn{}), actor.WithDispatcher(&h.pool), actor.WithMailbox(newMailbox))
+		actor.WithSupervisor(supervisor.OfTurn{}), actor.WithDispatcher(&h.pool), actor.WithMailbox(mailbox.New))
 	return r
 }
 

@@ -62,7 +62,7 @@ var layers = []struct {
 	{"words", []string{"messages"}},
 	{"pure", []string{"parse/...", "crypto/...", "turn", "plan", "neuroscript/...", "prompt"}},
 	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "telemetry", "manifest"}},
-	{"shells", []string{"supervisor", "actors"}},
+	{"shells", []string{"supervisor", "actors/..."}},
 	{"facade", []string{""}},
 	{"doors", []string{"host/...", "clients/...", "cluster", "bench"}},
 	{"proofs", []string{"sim", "conform"}},
@@ -180,7 +180,9 @@ var forbidden = []edge{
 		reason: "manifests are words; plan says what their $references mean and whether a workflow has a cycle",
 	},
 	{from: []string{"<shells>"}, to: []string{"<facade>", "<doors>", "<proofs>", "<command>", "<outside>"}, reason: "shells are wired by the facade"},
-	{from: []string{"supervisor"}, to: []string{"./actors"}, reason: "strategies are values that the shells use"},
+	{from: []string{"supervisor"}, to: []string{"./actors/..."}, reason: "strategies are values that the shells use"},
+	{from: []string{"actors/hub"}, to: []string{"<pure>", "<ports>", "./supervisor", "./actors/mailbox", protoactor}, reason: "what is published is words, and who hears it keeps no actor awake"},
+	{from: []string{"actors/mailbox"}, to: []string{"<words>", "<pure>", "<ports>", "./supervisor", "./actors/hub"}, reason: "a mailbox does not know what it carries"},
 	{from: []string{"<facade>"}, to: []string{"<doors>", "<proofs>", "<command>", "<outside>"}, reason: "the facade is what they import"},
 	{from: []string{"<facade>"}, to: []string{"./journal/postgres", "github.com/jackc/..."}, reason: "a database client comes in through Config.Store alone: whoever is content with SQLite links none"},
 	{
@@ -199,7 +201,7 @@ var forbidden = []edge{
 	{from: []string{"llm/anthropic"}, to: []string{"./llm/openai", "./llm/gemini", "github.com/openai/...", "google.golang.org/genai/..."}, reason: "adapters do not know each other"},
 	{from: []string{"llm/gemini"}, to: []string{"./llm/openai", "./llm/anthropic", "github.com/openai/...", "github.com/anthropics/..."}, reason: "adapters do not know each other"},
 	{
-		from: []string{"<doors>"}, to: []string{"<pure>", "<ports>", "<shells>", "<proofs>", "<command>", "<outside>"}, except: []string{"./supervisor", "./actors"},
+		from: []string{"<doors>"}, to: []string{"<pure>", "<ports>", "<shells>", "<proofs>", "<command>", "<outside>"}, except: []string{"./supervisor", "./actors/..."},
 		reason: "a door translates; what it may do is the facade's to say",
 	},
 	{from: []string{"host/...", "bench"}, to: []string{"<shells>"}, reason: "of the doors cluster alone places actors"},

@@ -1,4 +1,15 @@
-package actors
+// Package mailbox has the queues of actors and the goroutines that handle what is in
+// them, made for very many actors with few messages each (docs/decisions, 006).
+//
+// Invariants:
+//   - the messages of an actor are handled one at a time, in the order in which they came,
+//     those of the system first;
+//   - nothing blocks whoever posts, and nothing waits for a goroutine: without an idle one
+//     a new one starts;
+//   - when Pool.Wait returns, no goroutine of the pool is left.
+//
+// It does not know what it carries: sessions and their messages are package actors'.
+package mailbox
 
 import (
 	"runtime"
@@ -7,15 +18,15 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// mailbox is the queue of one actor. It keeps what the library's own keep – messages
+// Mailbox is the queue of one actor. It keeps what the library's own keep – messages
 // in the order they were posted, those of the system first, nobody's while the actor
 // is suspended but the system's, one goroutine at a time – and is made for very many
 // actors with few messages each: one object instead of seven, none for a message or
 // a wake-up, and an empty one holds next to nothing.
-type mailbox struct {
+type Mailbox struct {
 	invoker actor.MessageInvoker
-	start   func(func(*worker)) // the dispatcher's
-	task    func(*worker)       // process, made once: the form in which a pool takes it
+	start   func(func(*Worker)) // the dispatcher's
+	task    func(*Worker)       // process, made once: the form in which a pool takes it
 
 	mu        sync.Mutex
 	system    queue
@@ -25,46 +36,46 @@ type mailbox struct {
 	suspended bool // after a failure, until the supervisor's word
 }
 
-// newMailbox is an actor.MailboxProducer.
-func newMailbox() actor.Mailbox { return &mailbox{} }
+// New is the actor.MailboxProducer of actors that have children.
+func New() actor.Mailbox { return &Mailbox{} }
 
-// newLeafMailbox is one for actors without children. When such an actor has stopped its
+// NewLeaf is one for actors without children. When such an actor has stopped its
 // mailbox lets go of it: the library keeps the latest stopped child of an actor in the
 // slack of a slice, by its mailbox.
-func newLeafMailbox() actor.Mailbox { return &mailbox{leaf: true} }
+func NewLeaf() actor.Mailbox { return &Mailbox{leaf: true} }
 
 // RegisterHandlers implements actor.Mailbox.
-func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
+func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
 	m.invoker = invoker
 	switch d := dispatcher.(type) {
-	case *pool:
+	case *Pool:
 		m.start = d.starter()
-	case onTheSpot:
+	case OnTheSpot:
 		m.start = here
 	default:
-		m.start = func(f func(*worker)) { d.Schedule(func() { f(nil) }) }
+		m.start = func(f func(*Worker)) { d.Schedule(func() { f(nil) }) }
 	}
 }
 
-// onTheSpot is a dispatcher: whoever posts to an idle actor handles the message.
-type onTheSpot struct{}
+// OnTheSpot is an actor.Dispatcher: whoever posts to an idle actor handles the message.
+type OnTheSpot struct{}
 
 // Schedule implements actor.Dispatcher.
-func (onTheSpot) Schedule(f func()) { f() }
+func (OnTheSpot) Schedule(f func()) { f() }
 
 // Throughput implements actor.Dispatcher.
-func (onTheSpot) Throughput() int { return throughput }
+func (OnTheSpot) Throughput() int { return throughput }
 
-func here(f func(*worker)) { f(nil) }
+func here(f func(*Worker)) { f(nil) }
 
 // throughput is how many messages an actor handles before others get a turn.
 const throughput = 300
 
 // Start implements actor.Mailbox.
-func (m *mailbox) Start() {}
+func (m *Mailbox) Start() {}
 
 // UserMessageCount implements actor.Mailbox.
-func (m *mailbox) UserMessageCount() int {
+func (m *Mailbox) UserMessageCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.user.len()
@@ -72,20 +83,20 @@ func (m *mailbox) UserMessageCount() int {
 
 // PostUserMessage implements actor.Mailbox. There are no batches here: a message that
 // is one is a message.
-func (m *mailbox) PostUserMessage(msg any) { m.post(&m.user, msg) }
+func (m *Mailbox) PostUserMessage(msg any) { m.post(&m.user, msg) }
 
 // PostSystemMessage implements actor.Mailbox.
-func (m *mailbox) PostSystemMessage(msg any) { m.post(&m.system, msg) }
+func (m *Mailbox) PostSystemMessage(msg any) { m.post(&m.system, msg) }
 
-func (m *mailbox) post(q *queue, msg any) {
+func (m *Mailbox) post(q *queue, msg any) {
 	m.mu.Lock()
 	if m.invoker == nil { // its actor has stopped
 		m.mu.Unlock()
 		return
 	}
-	own, lends := msg.(*lent)
+	loan, lends := msg.(*Loan)
 	if lends {
-		msg = (*request)(own)
+		msg = loan.Message
 	}
 	q.push(msg)
 	idle := !m.running
@@ -93,7 +104,7 @@ func (m *mailbox) post(q *queue, msg any) {
 	m.mu.Unlock()
 	switch {
 	case idle && lends:
-		own.idle = m
+		loan.idle = m
 	case idle:
 		m.wake()
 	}
@@ -101,25 +112,36 @@ func (m *mailbox) post(q *queue, msg any) {
 
 // wake has a goroutine of the dispatcher handle what is there. running is set, by the
 // caller.
-func (m *mailbox) wake() {
+func (m *Mailbox) wake() {
 	if m.task == nil { // nobody else gets here while running is set
-		m.task = func(*worker) { m.process() }
+		m.task = func(*Worker) { m.process() }
 	}
 	m.start(m.task)
 }
 
-// borrow handles one message on the goroutine of whoever posted it and would only wait
-// for the answer: a goroutine that is woken for it, and wakes the other with the answer,
-// costs more than most requests. What else has come is the dispatcher's.
-func (m *mailbox) borrow() {
-	for done := false; !done; {
-		done = m.handle(1)
+// Loan is a message whose sender would only wait for the answer. Post the Loan, then call
+// Work: an idle actor handles Message on the sender's goroutine. One that is woken for it,
+// and wakes the sender with the answer, costs more than most requests.
+type Loan struct {
+	Message any
+	idle    *Mailbox // that took it, and waits for the sender's goroutine
+}
+
+// Work handles Message, if its actor was idle, and says whether it did. What else has
+// come is the dispatcher's.
+func (l *Loan) Work() bool {
+	if l.idle == nil {
+		return false
 	}
+	for done := false; !done; {
+		done = l.idle.handle(1)
+	}
+	return true
 }
 
 // next takes the next message, or says that there is none for now: whoever posts
 // one then starts the actor again.
-func (m *mailbox) next() (msg any, system, ok bool) {
+func (m *Mailbox) next() (msg any, system, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for m.system.len() > 0 {
@@ -144,14 +166,14 @@ func (m *mailbox) next() (msg any, system, ok bool) {
 }
 
 // release lets go of a stopped actor. Its last message is being handled.
-func (m *mailbox) release() {
+func (m *Mailbox) release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.invoker, m.start, m.task, m.system, m.user = nil, nil, nil, queue{}, queue{}
 }
 
 // process handles messages until there are none.
-func (m *mailbox) process() {
+func (m *Mailbox) process() {
 	for !m.handle(0) {
 	}
 }
@@ -159,7 +181,7 @@ func (m *mailbox) process() {
 // handle is process until a message panics: then the supervisor has been told, and
 // done is false. most is how many messages it handles before the dispatcher goes on;
 // 0 is all.
-func (m *mailbox) handle(most int) (done bool) {
+func (m *Mailbox) handle(most int) (done bool) {
 	var msg any
 	defer func() {
 		if r := recover(); r != nil {
@@ -191,7 +213,7 @@ func (m *mailbox) handle(most int) (done bool) {
 }
 
 // pass leaves what is there to the dispatcher.
-func (m *mailbox) pass() {
+func (m *Mailbox) pass() {
 	m.mu.Lock()
 	more := m.system.len() > 0 || !m.suspended && m.user.len() > 0
 	m.running = more

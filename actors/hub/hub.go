@@ -1,4 +1,13 @@
-package actors
+// Package hub is the publisher: updates of sessions to whoever follows them.
+//
+// Invariants:
+//   - a publisher never waits for a subscriber: what does not fit into a bounded queue is
+//     dropped and said to be missing, and is read from the journal;
+//   - what was published before a subscription is not told again, but for the text that is
+//     shown and has no record yet.
+//
+// It does not read the journal, and knows no actors.
+package hub
 
 import (
 	"context"
@@ -11,7 +20,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Hub is the publisher: it hands the updates of sessions to their subscribers.
+// Hub hands the updates of sessions to their subscribers.
 // It is keyed by session and lives apart from the actors, so a subscriber keeps
 // no session awake and a slow one holds none up: what a subscriber does not fetch
 // in time it reads back from the journal. Of text that is shown and not yet in a record
@@ -32,8 +41,8 @@ type hubShard struct {
 	closed bool
 }
 
-// NewHub makes an empty hub.
-func NewHub() *Hub {
+// New makes an empty hub.
+func New() *Hub {
 	h := &Hub{seed: maphash.MakeSeed()}
 	for i := range h.shards {
 		h.shards[i].subs = map[string][]*Subscription{}
@@ -52,7 +61,7 @@ func (h *Hub) shard(sid string) *hubShard {
 const subscriptionLimit = 256
 
 // ErrStopped ends subscriptions and waits when the host stops.
-var ErrStopped = errors.New("actors: the host has stopped")
+var ErrStopped = errors.New("hub: the host has stopped")
 
 // Subscription is one subscriber's queue. Next may be called from one goroutine
 // at a time; Close from any.

@@ -1,33 +1,33 @@
-package actors
+package mailbox
 
 import "sync"
 
-// pool runs functions on goroutines that it keeps. A turn passes through several
+// Pool runs functions on goroutines that it keeps. A turn passes through several
 // goroutines, and each does work with deep frames (a signature, a verification, a
 // program): on a fresh goroutine the stack would grow and be copied every time.
 // And waking an idle processor costs more than the bookkeeping of a whole turn, so
 // what follows from a function runs, where it can, on the goroutine that is just
-// done with it: see Defer and worker.leaving.
+// done with it: see Defer and Worker.Leaving.
 //
 // It implements actor.Dispatcher. Nothing here blocks or queues without bound:
 // without an idle worker a new one starts.
-type pool struct {
+type Pool struct {
 	mu       sync.Mutex
-	idle     []*worker // latest last: its stack and caches are warm
-	deferred []func(*worker)
+	idle     []*Worker // latest last: its stack and caches are warm
+	deferred []func(*Worker)
 	closed   bool
-	run      func(func(*worker)) // Run, made once
-	handed   int64               // functions taken so far, by Run and Defer: the hops between actors
+	run      func(func(*Worker)) // Run, made once
+	handed   int64               // functions taken so far, by Run and Defer
 	workers  int                 // that have not ended
 	ended    *sync.Cond          // of mu: workers has become 0. Made by Wait
 }
 
-// worker is one goroutine of a pool. Its fields but next are guarded by the pool's
+// Worker is one goroutine of a pool. Its fields but next are guarded by the pool's
 // lock.
-type worker struct {
-	pool    *pool
-	next    chan func(*worker) // room for one: the sender never waits for the worker
-	early   bool               // in the idle list although at work, see leaving
+type Worker struct {
+	pool    *Pool
+	next    chan func(*Worker) // room for one: the sender never waits for the worker
+	early   bool               // in the idle list although at work, see Leaving
 	claimed bool               // taken from the idle list: next gets a function
 }
 
@@ -35,7 +35,7 @@ type worker struct {
 const maxIdleWorkers = 64
 
 // Run runs f soon, on some goroutine.
-func (p *pool) Run(f func(*worker)) {
+func (p *Pool) Run(f func(*Worker)) {
 	p.mu.Lock()
 	p.handed++
 	if n := len(p.idle); n > 0 {
@@ -55,7 +55,7 @@ func (p *pool) Run(f func(*worker)) {
 // Defer runs f when a worker, usually the one that calls, is done with what it is
 // doing. It is for actors on a worker: they never block, so theirs is done in a
 // moment. One that goes on with further messages calls Kick first.
-func (p *pool) Defer(f func(*worker)) {
+func (p *Pool) Defer(f func(*Worker)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.handed++
@@ -63,18 +63,18 @@ func (p *pool) Defer(f func(*worker)) {
 }
 
 // Kick has another worker take what is still deferred.
-func (p *pool) Kick() {
+func (p *Pool) Kick() {
 	p.mu.Lock()
 	n := len(p.deferred)
 	p.mu.Unlock()
 	if n > 0 {
-		p.Run(func(*worker) {})
+		p.Run(func(*Worker) {})
 	}
 }
 
-// leaving says that the function the worker is running is about to return: what
+// Leaving says that the function the worker is running is about to return: what
 // is run next may wait for it. Call it last but for the message that hands over.
-func (w *worker) leaving() {
+func (w *Worker) Leaving() {
 	p := w.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,9 +84,9 @@ func (w *worker) leaving() {
 	}
 }
 
-func (p *pool) work(f func(*worker)) {
+func (p *Pool) work(f func(*Worker)) {
 	defer p.end()
-	w := &worker{pool: p, next: make(chan func(*worker), 1)}
+	w := &Worker{pool: p, next: make(chan func(*Worker), 1)}
 	for f != nil {
 		f(w)
 		f = p.after(w)
@@ -94,7 +94,7 @@ func (p *pool) work(f func(*worker)) {
 }
 
 // end counts a worker out.
-func (p *pool) end() {
+func (p *Pool) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.workers--; p.workers == 0 && p.ended != nil {
@@ -105,7 +105,7 @@ func (p *pool) end() {
 // after gives the worker's next function, and nil when it is to end. What was
 // handed to a worker that was leaving comes before what is deferred: the first is
 // an actor's messages, the second may be a whole reply.
-func (p *pool) after(w *worker) func(*worker) {
+func (p *Pool) after(w *Worker) func(*Worker) {
 	p.mu.Lock()
 	if w.early {
 		w.early = false
@@ -142,7 +142,7 @@ func (p *pool) after(w *worker) func(*worker) {
 }
 
 // unlist takes a worker out of the idle list; it is near the end.
-func (p *pool) unlist(w *worker) {
+func (p *Pool) unlist(w *Worker) {
 	for i := len(p.idle) - 1; i >= 0; i-- {
 		if p.idle[i] == w {
 			p.idle = append(p.idle[:i], p.idle[i+1:]...)
@@ -153,7 +153,7 @@ func (p *pool) unlist(w *worker) {
 
 // Close lets the idle workers go. Those at work end with their function, and so does
 // what Run starts from now on: it may still be called.
-func (p *pool) Close() {
+func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	idle := p.idle
@@ -167,9 +167,16 @@ func (p *pool) Close() {
 	}
 }
 
+// Handed counts the functions taken so far: the hops between actors.
+func (p *Pool) Handed() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.handed
+}
+
 // Wait returns when every worker has ended, after Close. A late message of the
 // journal may start another one at any time, which is why no WaitGroup counts them.
-func (p *pool) Wait() {
+func (p *Pool) Wait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended == nil {
@@ -181,7 +188,7 @@ func (p *pool) Wait() {
 }
 
 // starter is Run as a value, the same for all mailboxes.
-func (p *pool) starter() func(func(*worker)) {
+func (p *Pool) starter() func(func(*Worker)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run == nil {
@@ -191,8 +198,8 @@ func (p *pool) starter() func(func(*worker)) {
 }
 
 // Schedule implements actor.Dispatcher.
-func (p *pool) Schedule(f func()) { p.Run(func(*worker) { f() }) }
+func (p *Pool) Schedule(f func()) { p.Run(func(*Worker) { f() }) }
 
 // Throughput implements actor.Dispatcher: messages an actor may handle before the
 // others get a turn.
-func (p *pool) Throughput() int { return throughput }
+func (p *Pool) Throughput() int { return throughput }

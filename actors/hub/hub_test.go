@@ -1,4 +1,4 @@
-package actors_test
+package hub_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/actors/hub"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -18,7 +18,7 @@ func record(seq, run int64, body messages.Body) messages.Update {
 // A slow subscriber's queue is bounded: what does not fit is announced as missed,
 // once, in front of nothing that came later.
 func TestSlowSubscriber(t *testing.T) {
-	h := actors.NewHub()
+	h := hub.New()
 	sub := h.Subscribe("s")
 	other := h.Subscribe("other")
 	for i := range int64(1000) {
@@ -44,7 +44,7 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 	sub.Close()
 	h.Publish("s", record(1002, 1, &messages.Note{}))
-	if _, _, err := sub.Next(t.Context()); !errors.Is(err, actors.ErrStopped) {
+	if _, _, err := sub.Next(t.Context()); !errors.Is(err, hub.ErrStopped) {
 		t.Errorf("a closed subscription got %v", err)
 	}
 }
@@ -52,12 +52,12 @@ func TestSlowSubscriber(t *testing.T) {
 // Text that came up in pieces while a subscriber did not fetch it is one piece for that
 // subscriber, and stays pieces for another. What does not follow is left apart.
 func TestPiecesAreJoined(t *testing.T) {
-	h := actors.NewHub()
+	h := hub.New()
 	slow, prompt := h.Subscribe("s"), h.Subscribe("s")
 	said := func(d messages.Delta) string {
 		return fmt.Sprintf("%d:%s@%d %q %v", d.Run, d.Unit, d.Off, d.Text, d.Retract)
 	}
-	next := func(sub *actors.Subscription) (all []string) {
+	next := func(sub *hub.Subscription) (all []string) {
 		batch, missed, err := sub.Next(t.Context())
 		if err != nil || missed {
 			t.Fatal(missed, err)
@@ -102,7 +102,7 @@ func TestPiecesAreJoined(t *testing.T) {
 // A waiter gets the decision and the end of its own run, and a failure of its
 // session alone.
 func TestWaiters(t *testing.T) {
-	h := actors.NewHub()
+	h := hub.New()
 	first, second, foreign := h.Await("s", 1), h.Await("s", 2), h.Await("other", 1)
 	cancelled := h.Await("s", 1)
 	cancelled.Cancel()
@@ -123,13 +123,13 @@ func TestWaiters(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, w := range []*actors.Waiter{foreign, cancelled} {
+	for _, w := range []*hub.Waiter{foreign, cancelled} {
 		if _, _, err := w.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("a waiter that nothing happened to got %v", err)
 		}
 	}
 	h.Close()
-	if _, _, err := foreign.Wait(t.Context()); !errors.Is(err, actors.ErrStopped) {
+	if _, _, err := foreign.Wait(t.Context()); !errors.Is(err, hub.ErrStopped) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -137,7 +137,7 @@ func TestWaiters(t *testing.T) {
 // Text without a record is kept for those who come late; a turn that was restored
 // shows it again from where it likes.
 func TestGrownText(t *testing.T) {
-	h := actors.NewHub()
+	h := hub.New()
 	grown := func() (all []string) {
 		for _, u := range h.Grown("s") {
 			all = append(all, fmt.Sprintf("%s@%d %s", u.Delta.Unit, u.Delta.Off, u.Delta.Text))
@@ -168,7 +168,7 @@ func TestGrownText(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	say(0, 2, "ab")
-	h.Fail("s", actors.ErrStopped)
+	h.Fail("s", hub.ErrStopped)
 	if got := grown(); len(got) != 0 {
 		t.Errorf("%q", got)
 	}

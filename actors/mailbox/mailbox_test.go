@@ -1,4 +1,4 @@
-package actors
+package mailbox
 
 import (
 	"math/rand/v2"
@@ -50,8 +50,8 @@ func (l *later) run(t *testing.T) {
 	f()
 }
 
-func filled(v *invoker, d actor.Dispatcher) *mailbox {
-	m := newMailbox().(*mailbox)
+func filled(v *invoker, d actor.Dispatcher) *Mailbox {
+	m := New().(*Mailbox)
 	m.RegisterHandlers(v, d)
 	m.Start()
 	return m
@@ -120,23 +120,25 @@ func TestMailboxGoesOnAfterAPanic(t *testing.T) {
 func TestMailboxBorrows(t *testing.T) {
 	v, d := &invoker{}, &later{}
 	m := filled(v, d)
-	own, other := &request{op: opOpen}, &request{op: opClose}
+	own, other := &Loan{Message: "own"}, &Loan{Message: "other"}
 	v.on = func(msg any) {
-		if msg == own { // posted while its actor is at work
-			m.PostUserMessage((*lent)(other))
+		if msg == "own" { // posted while its actor is at work
+			m.PostUserMessage(other)
 			m.PostUserMessage("more")
 		}
 	}
-	m.PostUserMessage((*lent)(own))
+	m.PostUserMessage(own)
 	if own.idle != m || len(d.tasks) != 0 {
 		t.Fatalf("mailbox %v, %d goroutines", own.idle, len(d.tasks))
 	}
-	own.idle.borrow()
-	if want := []any{own}; !slices.Equal(v.got, want) || other.idle != nil {
+	if !own.Work() {
+		t.Error("an idle actor did not take the loan")
+	}
+	if want := []any{"own"}; !slices.Equal(v.got, want) || other.Work() {
 		t.Fatalf("handled %v", v.got)
 	}
 	d.run(t)
-	if want := []any{own, other, "more"}; !slices.Equal(v.got, want) {
+	if want := []any{"own", "other", "more"}; !slices.Equal(v.got, want) {
 		t.Fatalf("handled %v", v.got)
 	}
 	m.PostUserMessage("idle again")
@@ -147,20 +149,20 @@ func TestMailboxBorrows(t *testing.T) {
 func TestMailboxBorrowsAndPanics(t *testing.T) {
 	v, d := &invoker{}, &later{}
 	m := filled(v, d)
-	bad := &request{}
 	v.on = func(msg any) {
-		if msg == bad {
+		if msg == "bad" {
 			panic("so")
 		}
 	}
-	m.PostUserMessage((*lent)(bad))
-	bad.idle.borrow()
-	if !slices.Equal(v.failed, []any{bad}) || len(d.tasks) != 0 {
+	bad := &Loan{Message: "bad"}
+	m.PostUserMessage(bad)
+	bad.Work()
+	if !slices.Equal(v.failed, []any{"bad"}) || len(d.tasks) != 0 {
 		t.Fatalf("the supervisor heard of %v; %d goroutines", v.failed, len(d.tasks))
 	}
 	m.PostUserMessage("good")
 	d.run(t)
-	if want := []any{bad, "good"}; !slices.Equal(v.got, want) {
+	if want := []any{"bad", "good"}; !slices.Equal(v.got, want) {
 		t.Fatalf("handled %v", v.got)
 	}
 }
@@ -169,7 +171,7 @@ func TestMailboxBorrowsAndPanics(t *testing.T) {
 // one message is handled at a time. Both dispatchers that are used.
 func TestMailboxConcurrent(t *testing.T) {
 	const posters, each = 8, 500
-	for name, d := range map[string]actor.Dispatcher{"pool": &pool{}, "on the spot": onTheSpot{}} {
+	for name, d := range map[string]actor.Dispatcher{"pool": &Pool{}, "on the spot": OnTheSpot{}} {
 		t.Run(name, func(t *testing.T) {
 			v := &invoker{}
 			m := filled(v, d)
@@ -183,16 +185,14 @@ func TestMailboxConcurrent(t *testing.T) {
 							m.PostUserMessage([2]int{p, i})
 							continue
 						}
-						req := &request{run: int64(p), hops: i}
-						m.PostUserMessage((*lent)(req))
-						if req.idle != nil {
-							req.idle.borrow()
-						}
+						loan := &Loan{Message: [2]int{p, i}}
+						m.PostUserMessage(loan)
+						loan.Work()
 					}
 				}()
 			}
 			all.Wait()
-			if p, ok := d.(*pool); ok {
+			if p, ok := d.(*Pool); ok {
 				p.Close()
 				p.Wait()
 			}
@@ -202,9 +202,6 @@ func TestMailboxConcurrent(t *testing.T) {
 			var next [posters]int
 			for _, msg := range v.got {
 				at, ok := msg.([2]int)
-				if req, lent := msg.(*request); lent {
-					at, ok = [2]int{int(req.run), req.hops}, true
-				}
 				if !ok {
 					t.Fatalf("handled %T", msg)
 				}
@@ -257,7 +254,7 @@ func TestQueue(t *testing.T) {
 // The mailbox of a stopped actor without children holds nothing and takes nothing in.
 func TestMailboxLeaf(t *testing.T) {
 	v, d := &invoker{}, &later{}
-	m := newLeafMailbox().(*mailbox)
+	m := NewLeaf().(*Mailbox)
 	m.RegisterHandlers(v, d)
 	m.PostUserMessage("before")
 	m.PostSystemMessage(&actor.Stop{})
