@@ -44,7 +44,8 @@ type BackupEntry struct {
 // journal is backed up with the tools of its database.
 //
 // Errors: ERR_CONFIG (no journal there, the folder exists), ERR_JOURNAL (what was copied
-// does not verify: the folder stays, to be looked at, without backup.json).
+// does not verify: the folder stays, to be looked at, without backup.json; an empty one
+// goes).
 func MakeBackup(ctx context.Context, dir, dest string, also ...string) (b Backup, err error) {
 	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
 		return b, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: unwrapPath(err)}
@@ -52,6 +53,11 @@ func MakeBackup(ctx context.Context, dir, dest string, also ...string) (b Backup
 	if err := os.Mkdir(dest, 0o700); err != nil {
 		return b, &messages.Error{Code: messages.ErrConfig, Field: "dest", File: dest, Detail: "the folder of the backup cannot be made", Cause: unwrapPath(err)}
 	}
+	defer func() {
+		if err != nil {
+			os.Remove(dest) // if nothing is in it, so that the same command can be given again
+		}
+	}()
 	b = Backup{Format: backupFormat, Made: time.Now().UTC().Truncate(time.Second)}
 	if err := sqlite.Backup(ctx, filepath.Join(dir, JournalFile), filepath.Join(dest, JournalFile)); err != nil {
 		return b, err

@@ -125,4 +125,15 @@ func TestBackupChanged(t *testing.T) {
 	if _, err := stile.MakeBackup(ctx, t.TempDir(), filepath.Join(t.TempDir(), "b")); messages.CodeOf(err) != messages.ErrConfig {
 		t.Errorf("of nothing: %v", err)
 	}
+	// One that fails before something is copied can be made again.
+	dest := filepath.Join(t.TempDir(), "b")
+	stopped, stop := context.WithCancel(ctx)
+	stop()
+	if _, err := stile.MakeBackup(stopped, dir, dest); err == nil {
+		t.Error("made although nobody waited")
+	}
+	t.Chdir(filepath.Dir(dest)) // and be named relative to the working directory
+	if _, err := stile.MakeBackup(ctx, dir, filepath.Base(dest)); err != nil {
+		t.Error(err)
+	}
 }

@@ -279,6 +279,53 @@ func TestLoadingFails(t *testing.T) {
 	}
 }
 
+// gated is a store whose commits wait.
+type gated struct {
+	journal.Store
+	gate chan struct{}
+}
+
+func (*gated) Immediate() bool { return false }
+
+func (g *gated) Commit(batches []journal.Batch) []error {
+	<-g.gate
+	return g.Store.Commit(batches)
+}
+
+// Whoever opens a session that another one is creating hears of it when it is durable,
+// and not before.
+func TestOpenWhileCreating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &gated{memory.New(), make(chan struct{})}
+		h, a := start(t, store), agent(t, plain.Dialect{})
+		answered := make(chan messages.Incarnation, 3)
+		for range cap(answered) {
+			go func() {
+				rep, err := h.Open(t.Context(), key, a)
+				if err != nil {
+					t.Error(err)
+				}
+				answered <- rep.Inc
+			}()
+		}
+		synctest.Wait()
+		if n := len(answered); n > 0 {
+			t.Errorf("%d heard of a session that is nowhere", n)
+		}
+		close(store.gate)
+		synctest.Wait()
+		head, err := store.Head(t.Context(), key.SID())
+		if err != nil || head.Seq != 1 {
+			t.Fatalf("head %+v, %v", head, err)
+		}
+		for range cap(answered) {
+			if inc := <-answered; inc != head.Inc {
+				t.Errorf("opened %s, which is not %s", inc, head.Inc)
+			}
+		}
+	})
+}
+
 // After Stop everything answers with a typed error, and nothing hangs.
 func TestAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

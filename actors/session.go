@@ -230,11 +230,14 @@ func (s *session) requested(c actor.Context, req *request) {
 	s.ref.busy()
 	switch req.op {
 	case opOpen:
-		if s.machine.State().Seq > 0 {
-			req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
-			break
+		switch seq := s.machine.State().Seq; {
+		case seq == 0:
+			s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.agent.Name})
+		case s.outbox.Acked() == 0: // another one is creating it
+			s.outbox.Add([]turn.Effect{&turn.Answer{After: 1, Handle: s.expect(req), Seq: 1}}, nil)
+		default:
+			req.answer(Reply{Inc: s.inc, Seq: seq})
 		}
-		s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.agent.Name})
 	case opSubmit:
 		if s.machine.State().Seq == 0 {
 			s.step(c, &turn.Open{Name: s.ref.agent.Name, Parent: req.parent})

@@ -101,12 +101,13 @@ type Server struct {
 	auditing sync.Mutex
 	maxRuns  int
 
-	sockets  sync.WaitGroup
-	streams  chan struct{} // a place for each open stream
-	draining atomic.Bool   // no work is taken any more
-	follow   atomic.Int64  // open streams that end with a run
-	leaving  context.Context
-	leave    context.CancelCauseFunc
+	beginning sync.Map // SIDs of sessions that a request is making
+	sockets   sync.WaitGroup
+	streams   chan struct{} // a place for each open stream
+	draining  atomic.Bool   // no work is taken any more
+	follow    atomic.Int64  // open streams that end with a run
+	leaving   context.Context
+	leave     context.CancelCauseFunc
 }
 
 // errLeaving ends streams when the host stops.
@@ -303,7 +304,7 @@ func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, 
 		out, err := handle(ctx, in)
 		if err != nil {
 			p := problem(err)
-			if p.Status >= http.StatusInternalServerError {
+			if p.Status >= http.StatusInternalServerError && p.Code != string(messages.ErrBusy) { // load that is shed is no failure
 				s.log.Error("a request failed", zap.String("operation", op.OperationID), zap.Error(err))
 			}
 			trailOf(ctx).refusing(p)

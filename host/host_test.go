@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
@@ -328,6 +330,9 @@ func TestCancelOverHTTP(t *testing.T) {
 	}
 	d.refused(409, messages.ErrBusy, "POST", "/v1/sessions/s/runs", `{"input": "go", "policy": "reject"}`)
 	d.call(204, nil, "POST", "/v1/sessions/s/runs/2/cancel", "")
+	if p := d.refused(409, messages.ErrDenied, "POST", "/v1/sessions/s/runs/1/cancel", ""); p.Reason != "NOT_IN_FLIGHT" {
+		t.Errorf("of a run that is over: %+v", p)
+	}
 	events(t, d.ask("GET", "/v1/sessions/s/runs/2/events", "").Body, 100)
 	var run struct {
 		Ended          bool
@@ -336,6 +341,25 @@ func TestCancelOverHTTP(t *testing.T) {
 	if d.call(200, &run, "GET", "/v1/sessions/s/runs/2", ""); !run.Ended || run.Decision != "HALT" || run.Code != "ERR_CANCELLED" {
 		t.Errorf("%+v", run)
 	}
+}
+
+// Of several requests at once to begin a session one begins it, and the others hear that
+// it is there.
+func TestBeginAtOnce(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("talker", speaks([]string{"hello"}, always())))
+	const n = 16
+	answers := make(chan int, n)
+	for range n {
+		go func() { answers <- d.ask("POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`).StatusCode }()
+	}
+	got := map[int]int{}
+	for range n {
+		got[<-answers]++
+	}
+	if got[201] != 1 || got[409] != n-1 {
+		t.Errorf("answers by status: %v", got)
+	}
+	d.refused(409, messages.ErrConfig, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`)
 }
 
 // What is wrong with a request is said with status, code and place.
@@ -442,7 +466,8 @@ func TestLeaving(t *testing.T) {
 // Streams are bounded; a submit that would be streamed is refused before it is taken.
 func TestTooManyStreams(t *testing.T) {
 	goOn := make(chan struct{})
-	d := serve(t, host.Config{MaxStreams: 1}, agentOf("talker", speaks([]string{"one"}, goOn)))
+	core, logged := observer.New(zap.WarnLevel)
+	d := serve(t, host.Config{MaxStreams: 1, Log: zap.New(core)}, agentOf("talker", speaks([]string{"one"}, goOn)))
 	d.session("s", "talker")
 	first := d.ask("GET", "/v1/sessions/s/events", "")
 	events(t, first.Body, 1)
@@ -464,6 +489,9 @@ func TestTooManyStreams(t *testing.T) {
 			res.Body.Close()
 			break
 		}
+	}
+	for _, e := range logged.All() { // load that is shed must not flood the log
+		t.Errorf("logged: %s %v", e.Message, e.ContextMap())
 	}
 }
 

@@ -56,9 +56,11 @@ func (s *Server) lifecycleRoutes() {
 			if id == "" {
 				id = uuid.Must(uuid.NewV7()).String()
 			}
-			if err := s.vacant(ctx, p, id); err != nil {
+			done, err := s.vacant(ctx, p, id)
+			if err != nil {
 				return nil, err
 			}
+			defer done()
 			if err := s.room(ctx, p.tenant); err != nil {
 				return nil, err
 			}
@@ -72,19 +74,26 @@ func (s *Server) lifecycleRoutes() {
 		})
 }
 
-// vacant checks that a new session may have an id: it is one, and nobody has it.
-func (s *Server) vacant(ctx context.Context, p principal, id string) error {
+// vacant checks that a new session may have an id: it is one, and nobody has it. Until
+// done is called nobody else gets it: of several requests at once one begins the session.
+func (s *Server) vacant(ctx context.Context, p principal, id string) (done func(), err error) {
 	if err := checkID(id); err != nil {
-		return err
+		return nil, err
 	}
-	h, err := s.rt.Archive().Head(ctx, p.sid(id))
+	sid := p.sid(id)
+	if _, begun := s.beginning.LoadOrStore(sid, nil); begun {
+		return nil, refusal(http.StatusConflict, messages.ErrConfig, "body.id", "another request is beginning the session")
+	}
+	done = func() { s.beginning.Delete(sid) }
+	h, err := s.rt.Archive().Head(ctx, sid)
 	switch {
 	case stile.IsNotFound(err), err == nil && h.Closed:
-		return nil
+		return done, nil
 	case err == nil:
-		return refusal(http.StatusConflict, messages.ErrConfig, "body.id", "the session exists already")
+		err = refusal(http.StatusConflict, messages.ErrConfig, "body.id", "the session exists already")
 	}
-	return err
+	done()
+	return nil, err
 }
 
 // How retention works: seldom, and little at a time.

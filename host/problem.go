@@ -81,7 +81,7 @@ func problem(err error) *Problem {
 	if e.Code == messages.ErrDenied {
 		unauthorized(p, e)
 	}
-	if e.Code == messages.ErrBusy {
+	if p.Retryable && p.retryAfter == 0 && (e.Code == messages.ErrBusy || p.Status == http.StatusServiceUnavailable) {
 		p.retryAfter = time.Second
 	}
 	return p

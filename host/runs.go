@@ -111,7 +111,13 @@ func (s *Server) runRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			return nil, run.Cancel(ctx, s.principal(ctx).user)
+			err = run.Cancel(ctx, s.principal(ctx).user)
+			if messages.CodeOf(err) == messages.ErrDenied { // because of the run's state, not of the caller's rights
+				p := problem(err)
+				p.Status = http.StatusConflict
+				err = p
+			}
+			return nil, err
 		})
 	type decisionsIn struct {
 		ID    string `path:"id" maxLength:"128"`

@@ -77,9 +77,11 @@ func (s *Server) sessionRoutes() {
 				id = uuid.Must(uuid.NewV7()).String()
 			}
 			p := s.principal(ctx)
-			if err := s.vacant(ctx, p, id); err != nil {
+			done, err := s.vacant(ctx, p, id)
+			if err != nil {
 				return nil, err
 			}
+			defer done()
 			name, tenant := p.sid(id), p.tenant
 			trailOf(ctx).about(id, 0)
 			if err := s.room(ctx, tenant); err != nil {

@@ -212,7 +212,14 @@ func (m *Machine) cancel(in *Cancel) {
 		return
 	}
 	// Who is told that a run has ended must not see it resumed either.
-	m.do(&Answer{After: m.lastEnd, Handle: in.Handle, Run: run, Err: messages.Errorf(messages.ErrDenied, "run %d is not in flight", run)})
+	m.do(&Answer{After: m.lastEnd, Handle: in.Handle, Run: run, Err: notInFlight(run)})
+}
+
+// ReasonNotInFlight is that of a cancel of a run that is over, or never was.
+const ReasonNotInFlight = "NOT_IN_FLIGHT"
+
+func notInFlight(run int64) error {
+	return &messages.Error{Code: messages.ErrDenied, Reason: ReasonNotInFlight, Detail: "run " + strconv.FormatInt(run, 10) + " is not in flight"}
 }
 
 func cancelledBy(by string) string {

@@ -42,7 +42,7 @@ can reach. With --tls-cert and --tls-key it speaks TLS, and takes a renewed cert
 up by itself; without, put a proxy in front that does. Requests that name another host,
 or come from pages of another origin, are refused; --host and --origin allow more.
 
-An interrupt or SIGTERM ends it: no new work is taken, turns in flight have --grace to
+An interrupt, SIGTERM or SIGHUP ends it: no new work is taken, turns in flight have --grace to
 end, streams are told, and the journal is closed last. Turns that did not end go on at
 the next start; then the exit status is 8.`,
 		Example: `  stile serve examples/plain/agent.yaml

@@ -18,8 +18,12 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
 		path = filepath.Join(path, FileName)
 	}
-	if path, err = filepath.Abs(path); err != nil {
-		return journal.Fail(journal.ReasonIO, err, "the journal's path")
+	// SQLite would read a relative path as the host of an address.
+	if path, err = filepath.Abs(path); err == nil {
+		dest, err = filepath.Abs(dest)
+	}
+	if err != nil {
+		return journal.Fail(journal.ReasonIO, bare(err), "the journal's path")
 	}
 	if _, err := os.Stat(path); err != nil {
 		return journal.Fail(journal.ReasonNotFound, bare(err), "there is no journal")
