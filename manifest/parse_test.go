@@ -144,6 +144,7 @@ func TestMistakes(t *testing.T) {
 		},
 		{"cut without actions", "dialect: aeiou\nloop: {sync_policy: cut}\n", []string{"2:21 loop.sync_policy BAD_VALUE"}},
 		{"final without responses", "dialect: cogency\nloop: {default_final: true}\n", []string{"2:23 loop.default_final BAD_VALUE"}},
+		{"no zero", ok + "approval: {wait: 0s}\nimport: {mcp: [{name: a, command: [b], max_bytes: 0KiB, timeout: 0h}]}\n", []string{"2:18 approval.wait BAD_VALUE", "3:51 import.mcp[0].max_bytes BAD_VALUE", "3:66 import.mcp[0].timeout BAD_VALUE"}},
 		{"delays", "dialect: cortex\nloop: {retry_delay: 61s}\n", []string{"2:21 loop.retry_delay BAD_VALUE"}},
 		{"no delay", "dialect: cortex\nloop: {retry_delay: -1s}\n", []string{"2:21 loop.retry_delay BAD_VALUE"}},
 		{"no policy", "dialect: cortex\nloop: {sync_policy: stop}\n", []string{"2:21 loop.sync_policy BAD_VALUE"}},

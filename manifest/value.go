@@ -50,7 +50,11 @@ func (l *loader) value(path string, kn, n *yaml.Node, f *field, v reflect.Value)
 			v.SetBool(b)
 		}
 	case reflect.Int64:
-		if i, ok := l.integer(path, n, f, v.Type()); ok {
+		i, ok := l.integer(path, n, f, v.Type())
+		switch {
+		case ok && i == 0 && f.optional: // there 0 stands for a key that is not there
+			l.add(at(n), path, ReasonBadValue, "%s is outside %s", clip(n.Value), bounds(f, v.Type()))
+		case ok:
 			v.SetInt(i)
 		}
 	case reflect.String:
@@ -222,10 +226,6 @@ func (l *loader) integer(path string, n *yaml.Node, f *field, t reflect.Type) (i
 		return 0, false
 	}
 	var i int64
-	if f.optional && n.Value == "0" {
-		l.add(at(n), path, ReasonBadValue, "0 is outside %s", bounds(f, t))
-		return 0, false
-	}
 	if n.ShortTag() == "!!int" && n.Decode(&i) == nil && i >= -maxInteger && i <= maxInteger {
 		return i, true
 	}
