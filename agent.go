@@ -25,6 +25,7 @@ import (
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/aeiou"
+	"github.com/seed14be6753/stile/parse/cogency"
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/parse/profile"
@@ -228,6 +229,14 @@ func (rt *Runtime) build(ctx context.Context, a *Agent, c *compiled) error {
 	if d, ok := dialect.(cortex.Dialect); ok {
 		d.Cut = m.Loop.SyncPolicy == manifest.SyncCut
 		d.NotFinal = m.Loop.DefaultFinal != nil && !*m.Loop.DefaultFinal
+		d.Limits = cortex.Limits{
+			TagBytes: int(m.Quotas.Tag), BodyBytes: int(m.Quotas.Body), JSONDepth: int(m.Quotas.JSONDepth),
+			ThoughtDepth: int(m.Quotas.ThoughtDepth), ResultBytes: int(m.Quotas.Result),
+		}
+		dialect = d
+	}
+	if d, ok := dialect.(cogency.Dialect); ok {
+		d.Limits.Calls, d.Limits.JSONDepth, d.Limits.ResultBytes = int(m.Quotas.ReplyActions), int(m.Quotas.JSONDepth), int(m.Quotas.Result)
 		dialect = d
 	}
 	if d, ok := dialect.(kitsu.Dialect); ok {
@@ -522,6 +531,7 @@ func turnLimits(q manifest.Quotas, d parse.Dialect) turn.Limits {
 	return turn.Limits{
 		ProgramWall: q.ProgramWall, GenerationWall: q.GenerationWall, TurnWall: q.TurnWall, RunWall: q.RunWall,
 		Actions: q.Actions, Parallel: cmp.Or(int(q.Parallel), d.Traits().Parallel), Tokens: q.Tokens, CostMicroUSD: q.CostMicroUSD,
+		Reply: q.Reply, Calls: int(q.ReplyActions), GateBuffer: int(q.GateBuffer), Drain: q.Drain,
 	}
 }
 

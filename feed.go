@@ -23,11 +23,14 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
+// DefaultFeedDeadline is how long a prompt waits for its feeds when Feeds says nothing.
+const DefaultFeedDeadline = feeds.DefaultDeadline
+
 // Feeds says how context feeds are kept. The zero value has the defaults.
 type Feeds struct {
 	// CacheBytes is how much of the values of all sessions is kept; 0 is 64 MiB.
 	CacheBytes int64
-	// Deadline is how long a prompt waits for its feeds together; 0 is 2 s.
+	// Deadline is how long a prompt waits for its feeds together; 0 is DefaultFeedDeadline.
 	Deadline time.Duration
 	// FetchTimeout bounds one fetch, which goes on when a prompt gave up on it; 0 is
 	// 30 s.
@@ -108,7 +111,7 @@ func feedSet(m *manifest.Manifest) (feeds.Set, parts, error) {
 			found = append(found, e)
 		}
 	}
-	set, err := feeds.NewSet(specs, feeds.Rules{Env: m.Environment.Allow})
+	set, err := feeds.NewSet(specs, feeds.Rules{Env: m.Environment.Allow, MaxFeeds: int(m.Quotas.Feeds)})
 	found = append(found, replace(err, places))
 	on.feeds = set.Len()
 	if !seen[builtin+"security"] {

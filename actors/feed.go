@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -110,7 +111,11 @@ func (a *action) doFeeds(ctx context.Context, name, args string) (string, error)
 	}
 	out, err := a.set.Do(call)
 	if err != nil {
-		return "", tools.Refuse(feeds.FailureReason(err), err.Error())
+		reason := feeds.FailureReason(err)
+		if reason == feeds.ReasonFeedLimit {
+			a.host.cfg.Observer.LimitReached(messages.LimitFeeds, 1)
+		}
+		return "", tools.Refuse(reason, err.Error())
 	}
 	if out.Fetch != "" {
 		_, v, known, _ := keeper.Get(ctx, a.feeds.who, a.set, out.Fetch, true)
@@ -217,6 +222,9 @@ func (h *Host) promptFeeds(ctx context.Context, who feeds.Session, set feeds.Set
 	}
 	els := h.cfg.Feeds.Prompt(ctx, who, set)
 	out := make([]messages.Feed, len(els))
+	if ctx.Err() == nil && slices.ContainsFunc(els, func(el feeds.Element) bool { return el.Late }) {
+		h.cfg.Observer.LimitReached(messages.LimitFeedDeadline, 1)
+	}
 	for i := range els {
 		if els[i].Cause != nil {
 			h.log.Info("a feed is not fresh", zap.String("feed", els[i].ID), zap.String("session", who.Key), zap.Error(els[i].Cause))

@@ -100,7 +100,7 @@ func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head,
 	}
 	supervisor.Guard(func() {
 		d := ref.agent.Dialect.NewDecoder(messages.TurnInfo{
-			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: turn.MaxReplyBytes,
+			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: ref.agent.Rules.Limits.ReplyBytes(),
 		})
 		keep := func(ev messages.Event) {
 			ev.Text = bytes.Clone(ev.Text)

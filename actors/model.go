@@ -113,13 +113,14 @@ func (r *reply) run() {
 		return
 	}
 	r.decoder = r.agent.Dialect.NewDecoder(messages.TurnInfo{
-		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, MaxReplyBytes: turn.MaxReplyBytes,
+		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes(),
 	})
 	digest := r.agent.Digester.Digest(msgs)
 	var lints []messages.Code
 	for i := range msgs {
 		lints = append(lints, msgs[i].Lints...)
 	}
+	r.countCut(msgs)
 	for i := 0; ; i++ {
 		again, err := r.ask(i, msgs, digest, lints)
 		if err == nil || !again {
@@ -135,6 +136,22 @@ func (r *reply) run() {
 	}
 }
 
+// countCut counts the results of the turn before of which the model sees a part now.
+// Later prompts of the run show them in the same way.
+func (r *reply) countCut(msgs []messages.Message) {
+	if r.open.Pass < 2 {
+		return // results that are in the prompt are those of runs before
+	}
+	for i := range slices.Backward(msgs) {
+		if msgs[i].Holds == messages.HoldsResults {
+			for _, l := range msgs[i].Limits {
+				r.host.cfg.Observer.LimitReached(l, 1)
+			}
+			return
+		}
+	}
+}
+
 // ask tries one route until its policy says otherwise. again asks for the next.
 func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lints []messages.Code) (again bool, err error) {
 	route := r.agent.Routes[i]
@@ -142,7 +159,7 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 	for n := 1; ; {
 		req := llm.Request{
 			Session: r.sid, Turn: r.open.Turn, Ordinal: r.open.Ordinal + r.requests,
-			Provider: route.Provider, Model: route.Model, Messages: msgs, MaxReplyBytes: replyBound,
+			Provider: route.Provider, Model: route.Model, Messages: msgs, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes() + pastBound,
 			Grows: r.agent.Dialect.Traits().AppendOnly,
 		}
 		// A script's rule answers as often as it matches and moves no cursor.
@@ -178,10 +195,10 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 	}
 }
 
-// replyBound is one byte over what a reply may have: the machine's meter must see that
-// byte and halt with ERR_QUOTA, before the port's own bound ends the stream as a
-// failure of the model.
-const replyBound = turn.MaxReplyBytes + 1
+// pastBound is how much more than a reply may have the port lets through: the machine's
+// meter must see that byte and halt with ERR_QUOTA, before the port's own bound ends the
+// stream as a failure of the model.
+const pastBound = 1
 
 // holdBack bounds how long an input that nobody waits for is held back.
 const holdBack = 20 * time.Millisecond
@@ -305,6 +322,9 @@ const keptEvents = 64
 
 // collect copies an event: its text aliases the decoder's buffers.
 func (r *reply) collect(ev messages.Event) {
+	if ev.Fault != nil && ev.Fault.Limit != "" {
+		r.host.cfg.Observer.LimitReached(ev.Fault.Limit, 1)
+	}
 	ev.Text = slices.Clone(ev.Text)
 	r.events = append(r.events, ev)
 }

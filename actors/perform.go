@@ -142,6 +142,9 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 			run.cancel(messages.Errorf(messages.ErrCancelled, "the turn is stopped"))
 		}
 	case *turn.HoldModel:
+		if e.Hold {
+			s.host.cfg.Observer.LimitReached(messages.LimitGateBuffer, 1)
+		}
 		if s.flying(e.Ident) && s.air.model != nil {
 			s.air.model.hold(e.Hold)
 		}
@@ -149,6 +152,8 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		if l := s.out; l != nil && len(l.recs) > 0 {
 			l.eager = true
 		}
+	case turn.Reached:
+		s.host.cfg.Observer.LimitReached(e.Limit, e.N)
 	case *turn.EndChildren:
 		s.endChildren(e)
 	case *turn.Schedule:

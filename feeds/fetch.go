@@ -24,7 +24,7 @@ func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight)
 			k.mu.Lock()
 			k.stats.Late++
 			k.mu.Unlock()
-			err = failCause(ReasonTimeout, context.Cause(ctx), "not fetched in time")
+			err = failCause(ReasonTimeout, fmt.Errorf("%w: %w", errLate, context.Cause(ctx)), "not fetched in time")
 		}
 	}
 	if err == nil {
@@ -43,9 +43,12 @@ func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight)
 	return v, true, err
 }
 
+// errLate is in the error of a fetch that goes on and was not waited for.
+var errLate = errors.New("it goes on without those who asked")
+
 // element shows what await gave.
 func (k *Keeper) element(e *Entry, v Value, ok bool, err error) Element {
-	el := Element{ID: e.ID, Cause: err}
+	el := Element{ID: e.ID, Cause: err, Late: errors.Is(err, errLate)}
 	switch {
 	case ok:
 		el.Stale = e.stale(v, k.now())

@@ -17,6 +17,7 @@ type Element struct {
 	Stale     bool   // an older value, because the last refresh failed or is late
 	Truncated bool   // cut to the limits of the feed
 	Error     string // ErrorTimeout or ErrorFailed: there is no value
+	Late      bool   // the fetch was not waited for
 	Body      string // text, not yet escaped; "" with Error
 	// Value is what $id stands for while this prompt is answered, as JSON: the value
 	// as injected. "" with Error.

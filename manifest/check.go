@@ -230,6 +230,7 @@ func (c *checker) across(m *Manifest) {
 	if m.Loop.DefaultFinal != nil && m.Dialect != "cortex" && m.Dialect != "" {
 		c.add("loop.default_final", ReasonBadValue, "only the dialect cortex has final responses, not %q", clip(m.Dialect))
 	}
+	c.replies(m)
 	if m.Quotas.ProgramWall >= m.Token.TTL {
 		c.add("quotas.program_wall", ReasonBadValue, "%s must be less than token.ttl, which is %s: a token must outlive its program", m.Quotas.ProgramWall, m.Token.TTL)
 	}
@@ -255,6 +256,39 @@ func (c *checker) across(m *Manifest) {
 		}
 		if _, err := messages.ParseSID(g.Session); err != nil && shapes["grant"].re.MatchString(g.Session) {
 			c.add(join(index("grants", i), "session"), ReasonBadValue, "tenant:user:id is over its limit of %d bytes", messages.MaxSIDBytes)
+		}
+	}
+}
+
+// replies refuses limits of replies in those of our dialects that have nothing to limit.
+func (c *checker) replies(m *Manifest) {
+	q := &m.Quotas
+	for _, k := range []struct {
+		key   string
+		set   bool
+		lacks []string // dialects
+	}{
+		{"reply_actions", q.ReplyActions != 0, []string{"plain", "kitsu"}},
+		{"gate_buffer", q.GateBuffer != 0, []string{"plain", "aeiou", "kitsu"}},
+		{"drain", q.Drain != 0, []string{"plain", "aeiou", "kitsu"}},
+	} {
+		if k.set && slices.Contains(k.lacks, m.Dialect) {
+			c.add("quotas."+k.key, ReasonBadValue, "the dialect %s has nothing that it limits", m.Dialect)
+		}
+	}
+	for _, k := range []struct {
+		key string
+		set bool
+		has []string
+	}{
+		{"tag", q.Tag != 0, []string{"cortex"}},
+		{"body", q.Body != 0, []string{"cortex"}},
+		{"thought_depth", q.ThoughtDepth != 0, []string{"cortex"}},
+		{"json_depth", q.JSONDepth != 0, []string{"cortex", "cogency"}},
+		{"result", q.Result != 0, []string{"cortex", "cogency"}},
+	} {
+		if k.set && m.Dialect != "" && !slices.Contains(k.has, m.Dialect) {
+			c.add("quotas."+k.key, ReasonBadValue, "it limits replies of %s, not of %q", strings.Join(k.has, " and "), clip(m.Dialect))
 		}
 	}
 }

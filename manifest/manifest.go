@@ -256,6 +256,19 @@ type Quotas struct {
 	Parallel       int64         `yaml:"parallel" min:"1" max:"64" optional:"true" doc:"Actions of a reply that run at once; 5 when nothing is said, in cogency 8."`
 	Tokens         int64         `yaml:"tokens" min:"1" max:"9007199254740991" doc:"Model tokens of a run."`
 	CostMicroUSD   int64         `yaml:"cost_usd" unit:"usd" min:"1" max:"9007199254740991" doc:"Price of a run in US dollars, at most six decimals."`
+
+	// Of one reply (streaming.md §10). What a dialect has not is refused there.
+	Reply        int64         `yaml:"reply" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Bytes of a reply; 8MiB when nothing is said."`
+	ReplyActions int64         `yaml:"reply_actions" min:"1" max:"1024" optional:"true" doc:"Actions of a reply; 64 when nothing is said."`
+	GateBuffer   int64         `yaml:"gate_buffer" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"What waits behind a sync action before the model's stream is left unread; 256KiB when nothing is said."`
+	Drain        time.Duration `yaml:"drain" min:"1ms" max:"1h" optional:"true" doc:"How long async actions may run on after a final response; 5s when nothing is said."`
+	Tag          int64         `yaml:"tag" unit:"bytes" min:"64" max:"65536" optional:"true" doc:"Longest tag, in the dialect cortex; 4KiB when nothing is said."`
+	Body         int64         `yaml:"body" unit:"bytes" min:"2" max:"8388608" optional:"true" doc:"Longest body of an action, in the dialect cortex; 256KiB when nothing is said."`
+	JSONDepth    int64         `yaml:"json_depth" min:"1" max:"64" optional:"true" doc:"Nested arrays and objects in the body of an action, in the dialects cortex and cogency; 64 when nothing is said."`
+	ThoughtDepth int64         `yaml:"thought_depth" min:"1" max:"64" optional:"true" doc:"Nested thoughts, in the dialect cortex; 8 when nothing is said."`
+	Result       int64         `yaml:"result" unit:"bytes" min:"256" max:"1048576" optional:"true" doc:"What the model is shown of a result, in the dialects cortex and cogency; 16KiB when nothing is said, in cogency 64KiB."`
+
+	Feeds int64 `yaml:"feeds" min:"1" max:"256" optional:"true" doc:"Feeds of a session, those of the manifest and those that the model adds; 32 when nothing is said."`
 }
 
 // Approval is what the gate says of calls.

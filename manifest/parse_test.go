@@ -107,7 +107,10 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 	q := Default("aeiou").Quotas
-	want := Quotas{30 * time.Second, 5 * time.Minute, 15 * time.Minute, time.Hour, 1e6, 64 << 20, 8 << 20, 64, 512 << 10, 256, 0, 200000, 1_000_000}
+	want := Quotas{
+		ProgramWall: 30 * time.Second, GenerationWall: 5 * time.Minute, TurnWall: 15 * time.Minute, RunWall: time.Hour,
+		Gas: 1e6, Alloc: 64 << 20, Value: 8 << 20, Depth: 64, Output: 512 << 10, Actions: 256, Tokens: 200000, CostMicroUSD: 1_000_000,
+	}
 	if q != want {
 		t.Errorf("quotas are %+v", q)
 	}
@@ -144,6 +147,21 @@ func TestMistakes(t *testing.T) {
 		},
 		{"cut without actions", "dialect: aeiou\nloop: {sync_policy: cut}\n", []string{"2:21 loop.sync_policy BAD_VALUE"}},
 		{"final without responses", "dialect: cogency\nloop: {default_final: true}\n", []string{"2:23 loop.default_final BAD_VALUE"}},
+		{
+			"limits of replies", "dialect: cortex\nquotas: {tag: 63, body: 9MiB, json_depth: 65, thought_depth: 0, reply_actions: x, gate_buffer: 0, drain: 0s, reply: 8388609, result: 1, feeds: 257}\n",
+			[]string{
+				"2:15 quotas.tag BAD_VALUE", "2:25 quotas.body BAD_VALUE", "2:43 quotas.json_depth BAD_VALUE", "2:62 quotas.thought_depth BAD_VALUE", "2:80 quotas.reply_actions WRONG_TYPE",
+				"2:96 quotas.gate_buffer BAD_VALUE", "2:106 quotas.drain BAD_VALUE", "2:117 quotas.reply BAD_VALUE", "2:134 quotas.result BAD_VALUE", "2:144 quotas.feeds BAD_VALUE",
+			},
+		},
+		{
+			"limits of another dialect", "dialect: aeiou\nquotas: {tag: 64, body: 10, json_depth: 3, thought_depth: 2, reply_actions: 3, gate_buffer: 9, drain: 1s, reply: 100, result: 300, feeds: 2}\n",
+			[]string{
+				"2:15 quotas.tag BAD_VALUE", "2:25 quotas.body BAD_VALUE", "2:41 quotas.json_depth BAD_VALUE", "2:59 quotas.thought_depth BAD_VALUE",
+				"2:93 quotas.gate_buffer BAD_VALUE", "2:103 quotas.drain BAD_VALUE", "2:127 quotas.result BAD_VALUE",
+			},
+		},
+		{"limits without actions", "dialect: plain\nquotas: {reply_actions: 3, json_depth: 3, reply: 1KiB, feeds: 3}\n", []string{"2:25 quotas.reply_actions BAD_VALUE", "2:40 quotas.json_depth BAD_VALUE"}},
 		{"no zero", ok + "approval: {wait: 0s}\nimport: {mcp: [{name: a, command: [b], max_bytes: 0KiB, timeout: 0h}]}\n", []string{"2:18 approval.wait BAD_VALUE", "3:51 import.mcp[0].max_bytes BAD_VALUE", "3:66 import.mcp[0].timeout BAD_VALUE"}},
 		{"delays", "dialect: cortex\nloop: {retry_delay: 61s}\n", []string{"2:21 loop.retry_delay BAD_VALUE"}},
 		{"no delay", "dialect: cortex\nloop: {retry_delay: -1s}\n", []string{"2:21 loop.retry_delay BAD_VALUE"}},

@@ -50,6 +50,8 @@ type ParseError struct {
 	Name   string // of an attribute
 	Field  string // of an action's body
 	N      int64  // of MoreErrors: how many it stands for
+
+	Limit Limit // that was reached; "" for none. It is counted, and not recorded
 }
 
 // TurnInfo is what a decoder knows of its turn.
@@ -212,6 +214,8 @@ type Message struct {
 	Holds Holds
 	// Lints tells what rendering had to change.
 	Lints []Code
+	// Limits are those that rendering met: one for each result that it shows in part.
+	Limits []Limit
 }
 
 // Holds is what a message holds beside its role.

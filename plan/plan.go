@@ -63,6 +63,7 @@ type Plan struct {
 	gate      int32 // the sync action that holds it closed, -1 for none
 	slots     int   // taken
 	overs     int   // actions that need none
+	held      int   // actions that waited for one
 	halted    string
 
 	ready   []int32 // in document order
@@ -89,6 +90,7 @@ type node struct {
 	settled bool // its parameters are substituted and judged: it was parked
 	slot    bool
 	over    bool // ended before the plan was made: it needs no slot to be told so
+	held    bool // it waited for a slot
 
 	gen     int32
 	unmet   int32 // open edges, and ids that were not declared yet
@@ -604,6 +606,7 @@ func (p *Plan) pump(dst *[]Effect) {
 	for {
 		n, ok := p.nextReady()
 		if !ok {
+			p.hold()
 			return
 		}
 		if !p.nodes[n].settled && !p.settle(dst, n) {
@@ -619,3 +622,16 @@ func (p *Plan) pump(dst *[]Effect) {
 		*dst = append(*dst, Effect{Kind: Dispatch, Ref: x.ref(), Parameters: x.params})
 	}
 }
+
+// hold counts those that are ready and find no slot free, each once.
+func (p *Plan) hold() {
+	for _, n := range p.ready {
+		if x := &p.nodes[n]; !x.held {
+			x.held = true
+			p.held++
+		}
+	}
+}
+
+// Held counts the actions that had to wait because as many ran as may.
+func (p *Plan) Held() int { return p.held }

@@ -69,6 +69,7 @@ func (s *shell) perform(e turn.Effect) {
 		}
 	case turn.Hurry:
 		s.eager = s.eager || len(s.recs) > 0
+	case turn.Reached: // a number for those who look at the host
 	case *turn.Schedule:
 		if wait := e.At.Sub(s.host.now()); wait < plan.DefaultRetryDelay {
 			w.violated("effect", "action %s is to be tried again in %s", e.ID, wait)

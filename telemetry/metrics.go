@@ -32,6 +32,7 @@ type Metrics struct {
 	lints       family
 	quotaBreach family
 	profiles    family
+	limits      family
 
 	ttlExpired      prometheus.Counter
 	jtiDup          prometheus.Counter
@@ -78,6 +79,7 @@ func NewMetrics() *Metrics {
 		lints:           family{vec: vec("lints_total", "Lints of decided turns, by code.", "code")},
 		quotaBreach:     family{vec: vec("quota_breach_total", "Meters and clocks that ran out, by name.", "kind")},
 		profiles:        family{vec: vec("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome")},
+		limits:          family{vec: vec("limit_reached_total", "Limits of replies, results, actions and feeds that were reached, by name.", "limit")},
 		ttlExpired:      counter("ttl_expired_total", "Control tokens that had expired."),
 		jtiDup:          counter("jti_dup_total", "Control tokens whose jti was seen before."),
 		noProgress:      counter("no_progress_total", "Turns halted because the session repeated itself."),
@@ -93,6 +95,9 @@ func NewMetrics() *Metrics {
 			Help: "Time from the begin of a turn to its decision, in milliseconds.", Buckets: latencyBuckets,
 		}),
 		open: map[messages.Incarnation]struct{}{},
+	}
+	for _, l := range messages.Limits() { // there from the start, so that the first time shows
+		m.LimitReached(l, 0)
 	}
 	r.MustRegister(m.latency, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -112,7 +117,7 @@ func (m *Metrics) Handler() http.Handler {
 //
 // Counted are: decisions, latency, failed tokens, lints and no progress from
 // turn.decided; turns in flight from turn.begin, turn.decided and session.closed;
-// breaches from control. Lints are taken from turn.decided alone, so that the
+// breaches and the limits that end something from control. Lints are taken from turn.decided alone, so that the
 // counter is the sum over the decision log.
 func (m *Metrics) ObserveRecord(rec *messages.Record) {
 	switch b := rec.Body.(type) {
@@ -129,6 +134,17 @@ func (m *Metrics) ObserveRecord(rec *messages.Record) {
 		if b.What == messages.ControlBreach || b.What == messages.ControlTimer && b.Code == messages.ErrTimeout {
 			m.quotaBreach.inc(kindLabel(b.Name))
 		}
+		m.reached(b)
+	}
+}
+
+// reached counts the limits that a control tells of.
+func (m *Metrics) reached(b *messages.Control) {
+	switch {
+	case b.What == messages.ControlBreach && b.Name == string(messages.LimitReply):
+		m.LimitReached(messages.LimitReply, 1)
+	case b.What == messages.ControlTimer && b.Name == string(messages.LimitDrain):
+		m.LimitReached(messages.LimitDrain, 1)
 	}
 }
 
@@ -180,6 +196,9 @@ func (m *Metrics) SessionAwake() { m.sessions.Inc() }
 // SessionAsleep counts a session that was passivated or closed.
 func (m *Metrics) SessionAsleep() { m.sessions.Dec() }
 
+// LimitReached counts n times that something met a limit.
+func (m *Metrics) LimitReached(l messages.Limit, n int) { m.limits.add(string(l), n) }
+
 // Profile counts an attempt to learn the profile of a user.
 func (m *Metrics) Profile(outcome string) { m.profiles.inc(outcome) }
 
@@ -224,13 +243,15 @@ type family struct {
 	children cache[string]
 }
 
-func (f *family) inc(label string) {
+func (f *family) inc(label string) { f.add(label, 1) }
+
+func (f *family) add(label string, n int) {
 	f.children.get(label, func(known bool) prometheus.Counter {
 		if !known {
 			return f.vec.WithLabelValues(overflow)
 		}
 		return f.vec.WithLabelValues(strings.ToValidUTF8(label, "\uFFFD"))
-	}).Inc()
+	}).Add(float64(n))
 }
 
 type decisionReason struct {

@@ -128,6 +128,9 @@ func TestObserveRecord(t *testing.T) {
 		"stile_journal_commits_total": 0, "stile_journal_records_total": 0, "stile_orphans_total": 0, "stile_receipts_missing_total": 0,
 		"stile_sessions": 0, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 0, "stile_turn_latency_ms sum": 0,
 	}
+	for _, l := range messages.Limits() {
+		zero["stile_limit_reached_total limit="+string(l)] = 0
+	}
 	if d := cmp.Diff(zero, values(t, m)); d != "" {
 		t.Error(d)
 	}
@@ -140,6 +143,10 @@ func TestObserveRecord(t *testing.T) {
 	observe(&messages.Control{What: messages.ControlBreach, Name: "GAS", Code: messages.ErrQuota})
 	observe(&messages.Control{What: messages.ControlTimer, Name: "turn_wall", Code: messages.ErrTimeout})
 	observe(&messages.Control{What: messages.ControlTimer, Name: "lazy"})
+	observe(&messages.Control{What: messages.ControlTimer, Name: "drain"})
+	observe(&messages.Control{What: messages.ControlBreach, Name: "reply", Code: messages.ErrQuota})
+	m.LimitReached(messages.LimitTag, 1)
+	m.LimitReached(messages.LimitTag, 2)
 	observe(&messages.Control{What: messages.ControlBreach})
 	observe(&messages.Control{What: messages.ControlCancel, Name: "x"})
 	observe(&messages.TurnDecided{
@@ -165,11 +172,15 @@ func TestObserveRecord(t *testing.T) {
 		"stile_decisions_total decision=HALT reason=ERR_NO_PROGRESS": 1, "stile_decisions_total decision=DONE reason=": 2, "stile_decisions_total decision=DONE reason=ERR_NO_PROGRESS": 1,
 		"stile_verify_fail_total reason=ERR_TOKEN_TTL/EXPIRED": 2, "stile_verify_fail_total reason=ERR_TOKEN_TTL/FUTURE": 1, "stile_verify_fail_total reason=ERR_TOKEN_REPLAY/JTI": 2,
 		"stile_lints_total code=LINT_MULTI_TOKENS": 1, "stile_lints_total code=LINT_POST_TOKEN_TEXT": 1,
-		"stile_quota_breach_total kind=gas": 1, "stile_quota_breach_total kind=turn_wall": 1, "stile_quota_breach_total kind=other": 1,
+		"stile_quota_breach_total kind=gas": 1, "stile_quota_breach_total kind=turn_wall": 1, "stile_quota_breach_total kind=other": 1, "stile_quota_breach_total kind=reply": 1,
 		"stile_ttl_expired_total": 2, "stile_jti_dup_total": 2, "stile_no_progress_total": 1, "stile_fallback_mint_total": 1,
 		"stile_journal_commits_total": 2, "stile_journal_records_total": 7, "stile_orphans_total": 1, "stile_receipts_missing_total": 1,
 		"stile_sessions": 1, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 4, "stile_turn_latency_ms sum": 40,
 	}
+	for _, l := range messages.Limits() {
+		want["stile_limit_reached_total limit="+string(l)] = 0
+	}
+	want["stile_limit_reached_total limit=drain"], want["stile_limit_reached_total limit=reply"], want["stile_limit_reached_total limit=tag"] = 1, 1, 3
 	if d := cmp.Diff(want, values(t, m)); d != "" {
 		t.Error(d)
 	}

@@ -371,7 +371,7 @@ func TestDocsMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := rows(section(t, "docs/reference.md", "## Metrics"))
+	table := rows(strings.Split(section(t, "docs/reference.md", "## Metrics"), "### Limits")[0])
 	var there []string
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), "stile_") {
@@ -392,6 +392,12 @@ func TestDocsMetrics(t *testing.T) {
 		}
 	}
 	same(t, "metric", keys(table), there)
+
+	var limits []string
+	for _, l := range messages.Limits() {
+		limits = append(limits, string(l))
+	}
+	same(t, "limit", keys(rows(section(t, "docs/reference.md", "### Limits"))), limits)
 }
 
 // Every kind of record, and every member of its body, as messages/record.go has them.

@@ -1,9 +1,11 @@
 package turn
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/plan"
 )
 
 // Judge is what the machine asks of a dialect. Implementations are pure.
@@ -52,7 +54,27 @@ type Limits struct {
 	Parallel       int   // actions of a reply that run at once; 0 means plan's default
 	Tokens         int64 // model tokens per run, input and output
 	CostMicroUSD   int64 // per run
+
+	// Of one reply; 0 is the default of each.
+	Reply      int64         // bytes; MaxReplyBytes, and no more
+	Calls      int           // actions; MaxGenerationCalls
+	GateBuffer int           // bytes behind a gate; plan.GateBufferBytes
+	Drain      time.Duration // of async actions after a final response; plan.DrainTime
 }
+
+// ReplyBytes is how long a reply may be.
+func (l *Limits) ReplyBytes() int64 {
+	if l.Reply > 0 {
+		return min(l.Reply, MaxReplyBytes)
+	}
+	return MaxReplyBytes
+}
+
+func (l *Limits) calls() int { return cmp.Or(l.Calls, MaxGenerationCalls) }
+
+func (l *Limits) gateBuffer() int { return cmp.Or(l.GateBuffer, plan.GateBufferBytes) }
+
+func (l *Limits) drain() time.Duration { return cmp.Or(l.Drain, plan.DrainTime) }
 
 // Config is one session's identity and the rules it runs under.
 type Config struct {

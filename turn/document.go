@@ -12,7 +12,7 @@ import (
 // comes in the order of the document. An action in mode sync closes a gate, and a
 // response that quotes a result stops at the reference; what follows waits here, so
 // that nothing overtakes what it may rest on. The decoder never waits: only when
-// more than plan.GateBufferBytes pile up is the model's stream left unread.
+// more than Limits.GateBuffer pile up is the model's stream left unread.
 
 // document is the reply of a dialect that acts before its reply ends.
 type document struct {
@@ -110,7 +110,7 @@ func (m *Machine) arrive(evs []messages.Event) (fault string) {
 			return fault
 		}
 	}
-	if d.bytes > plan.GateBufferBytes && !d.left && !f.replied && !m.asksSomebody() {
+	if d.bytes > m.cfg.Limits.gateBuffer() && !d.left && !f.replied && !m.asksSomebody() {
 		d.left = true
 		m.do(&HoldModel{Ident: m.flight.Ident, Hold: true})
 	}
@@ -300,7 +300,7 @@ func (m *Machine) pump() (fault string) {
 			return fault
 		}
 	}
-	if d.left && (d.bytes <= plan.GateBufferBytes || m.asksSomebody()) && !f.replied {
+	if d.left && (d.bytes <= m.cfg.Limits.gateBuffer() || m.asksSomebody()) && !f.replied {
 		d.left = false
 		m.do(&HoldModel{Ident: f.Ident, Hold: false})
 	}
@@ -325,7 +325,7 @@ func (m *Machine) goOn() {
 			m.do(&CancelModel{Ident: f.Ident})
 		}
 		if f.final { // results that the model waits for have the time of the turn
-			m.setTimer(ClockDrain, m.now.Add(plan.DrainTime))
+			m.setTimer(ClockDrain, m.now.Add(m.cfg.Limits.drain()))
 		}
 	}
 	if !f.replied || m.phase != Running {

@@ -85,6 +85,13 @@ type HoldModel struct {
 // one of them.
 type Hurry struct{}
 
+// Reached tells those who count that the turn has met a limit, N times. A turn that is
+// restored may tell it once more.
+type Reached struct {
+	Limit messages.Limit
+	N     int
+}
+
 // RunProgram executes an ACTIONS program in a fresh interpreter.
 //
 // Of a restored turn it says what the journal has of the program already (design.md
@@ -230,6 +237,7 @@ func (*CancelModel) after() int64   { return 0 }
 func (e *RunProgram) after() int64  { return e.After }
 func (*HoldModel) after() int64     { return 0 }
 func (Hurry) after() int64          { return 0 }
+func (Reached) after() int64        { return 0 }
 func (*Schedule) after() int64      { return 0 }
 func (*StopProgram) after() int64   { return 0 }
 func (*AskGate) after() int64       { return 0 }

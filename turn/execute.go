@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -116,10 +117,11 @@ func (m *Machine) programCall(in *ProgramCall) {
 	case m.limits().Actions > 0 && m.state.Open.Actions > m.limits().Actions:
 		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota})
 		m.overrun("actions", m.limits().Actions, "a run")
-	case len(f.calls) > MaxGenerationCalls:
+	case len(f.calls) > m.cfg.Limits.calls():
+		m.do(Reached{Limit: messages.LimitReplyActions, N: 1})
 		m.endCall(p, &ActionEnded{
 			State: messages.ActionFailed, Reason: reasonQuota, ErrorCode: CodeToolFailed,
-			Result: `"more than 64 actions in one turn"`,
+			Result: quote("more than " + strconv.Itoa(m.cfg.Limits.calls()) + " actions in one turn"),
 		})
 	default:
 		p.judging = true

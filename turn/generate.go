@@ -55,8 +55,8 @@ func (m *Machine) decoded(in *Decoded) {
 		m.crash(ChildModel, fault)
 		return
 	}
-	if len(f.reply)+len(said) > MaxReplyBytes {
-		m.overrun("reply", MaxReplyBytes, "bytes a reply")
+	if most := m.cfg.Limits.ReplyBytes(); int64(len(f.reply)+len(said)) > most {
+		m.overrun("reply", most, "bytes a reply")
 		return
 	}
 	f.reply = append(f.reply, said...)

@@ -20,6 +20,7 @@ type graph struct {
 	run        int64
 	generation int
 	todo       []plan.Effect // in order; done by runPlan alone
+	held       int           // of plan.Held: what was told
 	env        *environment
 }
 
@@ -48,7 +49,7 @@ func (m *Machine) planTurn() (fault string) {
 func (m *Machine) newGraph() (fault string) {
 	env := &environment{Environment: names{m}}
 	g := &graph{run: m.state.Open.Run, env: env, plan: plan.New(plan.Options{
-		Parallel: m.cfg.Limits.Parallel, Environment: env, Variables: variables{m},
+		Actions: m.cfg.Limits.calls(), Parallel: m.cfg.Limits.Parallel, Environment: env, Variables: variables{m},
 		Verbatim: m.cfg.Judge.Traits().Verbatim,
 	})}
 	// A settlement may have ended the run they are of, and begun this one.
@@ -254,6 +255,10 @@ func (m *Machine) runPlan() (fault string) {
 	if len(g.todo) == 0 {
 		g.todo = nil
 	}
+	if n := g.plan.Held(); n > g.held {
+		m.do(Reached{Limit: messages.LimitParallel, N: n - g.held})
+		g.held = n
+	}
 	return fault
 }
 
@@ -309,6 +314,9 @@ func (m *Machine) refused(c *call) (reason string) {
 func (m *Machine) planEnded(c *call, e *plan.Effect) {
 	if c.done {
 		return // recorded before the turn was restored
+	}
+	if e.Reason == plan.ReasonQuota {
+		m.do(Reached{Limit: messages.LimitReplyActions, N: 1})
 	}
 	result := ""
 	if e.Place != "" {

@@ -88,6 +88,8 @@ func render(e Effect, now time.Time) string {
 		w.put(fmt.Sprintf("hold-model t%d %v", e.Turn, e.Hold))
 	case Hurry:
 		w.put("hurry")
+	case Reached:
+		w.put(fmt.Sprintf("reached %s %d", e.Limit, e.N))
 	case *Schedule:
 		w.put(fmt.Sprintf("schedule %s attempt=%d in %s", e.ID, e.Attempt, e.At.Sub(now)))
 	case *CancelAction:

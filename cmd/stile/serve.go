@@ -96,6 +96,8 @@ const (
 const (
 	defaultGrace = 10 * time.Second
 	maxGrace     = time.Hour
+	// maxFeedDeadline is how long a prompt may be made to wait for its feeds.
+	maxFeedDeadline = 5 * time.Minute
 )
 
 // doorOf is what the settings make of the door.
@@ -185,6 +187,7 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	cfg.Log = telemetry.NewLogger(level, true, log)
 	cfg.InMemory = s.Memory
 	cfg.IdleTimeout = s.IdleTimeout
+	cfg.Feeds.Deadline = s.Feeds.Deadline
 	cfg.Boot = stile.Boot{Off: s.Boot.Off, Concurrency: s.Boot.Concurrency, PerSecond: s.Boot.PerSecond}
 	observe, flush, err := tracing(ctx, a.env)
 	if err != nil {

@@ -50,6 +50,7 @@ type settings struct {
 	Grace          time.Duration     `yaml:"grace" doc:"How long turns in flight may take to end when the host stops."`
 	IdleTimeout    time.Duration     `yaml:"idle_timeout" doc:"How long a session without work stays in memory."`
 	Retention      time.Duration     `yaml:"retention" doc:"Sessions that have said nothing for so long are deleted; 0 keeps them."`
+	Feeds          feedSettings      `yaml:"feeds" doc:"How context feeds are kept."`
 	Boot           bootSettings      `yaml:"boot" doc:"How what was open is taken up at the start."`
 	AuditLog       string            `yaml:"audit_log" doc:"File of the audit log, - for standard error, off for none; without a word audit.jsonl in dir. In the file relative to its folder."`
 	LogLevel       string            `yaml:"log_level" enum:"debug|info|warn|error" doc:"What is logged, as JSON lines on standard error."`
@@ -86,6 +87,10 @@ type tenant struct {
 	Limits limitSettings `yaml:"limits" doc:"Of this tenant."`
 }
 
+type feedSettings struct {
+	Deadline time.Duration `yaml:"deadline" doc:"How long a prompt waits for its feeds together."`
+}
+
 type bootSettings struct {
 	Off         bool `yaml:"off" doc:"Leave every session alone until it is opened."`
 	Concurrency int  `yaml:"concurrency" doc:"Sessions settled at once."`
@@ -99,7 +104,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
 	}
 }
 
@@ -437,6 +442,9 @@ func (s *settings) check(path string) error {
 		if err := (messages.SessionKey{Tenant: name, User: "x", ID: "x"}).Validate(); err != nil {
 			refuse("tenants."+name, "is no name of a tenant")
 		}
+	}
+	if d := s.Feeds.Deadline; d <= 0 || d > maxFeedDeadline {
+		refuse("feeds.deadline", "want more than 0, and "+maxFeedDeadline.String()+" at most")
 	}
 	if s.Grace > maxGrace {
 		refuse("grace", "is more than an hour")

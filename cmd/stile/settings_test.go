@@ -108,6 +108,9 @@ log_level: true
 		{strings.Repeat("a: {", 200), ":1"},
 		{"x: &a [*a]", "x: ERR_CONFIG"},
 		{"hosts: &a [*a]", "hosts[0]"},
+		{"feeds: {deadline: 0}", "feeds.deadline: ERR_CONFIG: want more than 0"},
+		{"feeds: {deadline: 6m}", "feeds.deadline: ERR_CONFIG: want more than 0"},
+		{"feeds: {deadline: -1s}", ":1:19: feeds.deadline: ERR_CONFIG"},
 	} {
 		path := write(t, t.TempDir(), "s.yaml", c.text)
 		if _, err := (&app{console: console{env: envOf()}}).loadSettings(path); messages.CodeOf(err) != messages.ErrConfig && !strings.Contains(fmt.Sprint(err), "ERR_CONFIG") || !strings.Contains(err.Error(), c.want) {

@@ -31,7 +31,7 @@ type generation struct {
 // open prepares to read the turn's reply again.
 func (p *player) open(e *turn.OpenModel) error {
 	g := &generation{ask: e, bytes: p.ahead.chunks, route: p.agent.Rules.Provider + "/" + p.agent.Rules.Model}
-	g.decoder = p.agent.Dialect.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, MaxReplyBytes: turn.MaxReplyBytes})
+	g.decoder = p.agent.Dialect.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, MaxReplyBytes: p.agent.Rules.Limits.ReplyBytes()})
 	if reply := p.ahead.reply; reply != nil {
 		var err error
 		if g.bytes, err = p.blob(reply.Blob); err != nil {
@@ -77,7 +77,7 @@ func (p *player) generate(r *messages.Record) error {
 		}
 		if b.What == messages.ControlBreach {
 			// The one meter that runs out while the model speaks is that of the reply.
-			return p.step(r.TS, &turn.Decoded{Ident: id, Bytes: make([]byte, max(0, turn.MaxReplyBytes-g.fed)+1)})
+			return p.step(r.TS, &turn.Decoded{Ident: id, Bytes: make([]byte, max(0, p.agent.Rules.Limits.ReplyBytes()-int64(g.fed))+1)})
 		}
 		return p.caused(r)
 	}

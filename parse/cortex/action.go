@@ -165,6 +165,9 @@ func (d *decoder) reject(reason, field string) {
 	if field != "" {
 		f.Detail += ": " + field
 	}
+	if reason == InvalidJSON || reason == UnclosedAction {
+		f.Limit = d.overrun()
+	}
 	f.ID = "#" + strconv.Itoa(b.ordinal)
 	if len(b.id) > 0 {
 		f.ID = string(b.id)
@@ -172,6 +175,19 @@ func (d *decoder) reject(reason, field string) {
 	}
 	d.state = d.enclosing()
 	d.fault(f)
+}
+
+// overrun names the limit that made the body of an action raw; "" for none.
+func (d *decoder) overrun() messages.Limit {
+	switch {
+	case !d.raw:
+		return ""
+	case d.json.Deep():
+		return messages.LimitJSONDepth
+	case d.bodyBytes >= d.limits.BodyBytes:
+		return messages.LimitBody
+	}
+	return ""
 }
 
 // taken takes an id and tells whether it was taken already. Those of the form #N

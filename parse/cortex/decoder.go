@@ -459,7 +459,9 @@ func (d *decoder) beginThought(at int64) {
 	case d.depth == 1:
 		d.state, d.thoughtAt = inThought, at
 	case d.depth > d.limits.ThoughtDepth:
-		d.fault(fault(TooDeep, at))
+		f := fault(TooDeep, at)
+		f.Limit = messages.LimitThoughtDepth
+		d.fault(f)
 	default:
 		d.fault(fault(NestedThought, at))
 	}
@@ -588,6 +590,7 @@ func (l Limits) or() Limits {
 		{&l.BodyBytes, MaxBodyBytes},
 		{&l.JSONDepth, scan.MaxJSONDepth},
 		{&l.ThoughtDepth, MaxThoughtDepth},
+		{&l.ResultBytes, MaxResultBytes},
 	} {
 		if *x.limit <= 0 {
 			*x.limit = x.standard

@@ -424,6 +424,50 @@ func TestNegativeLimits(t *testing.T) {
 	}
 }
 
+// What a reply may have is what Limits say, to the byte and level, and an error of what
+// is over one of them names it, wherever the reply is cut. Tags and bodies are measured
+// as they are read: a byte that is no UTF-8 is the three of U+FFFD.
+func TestLimitsAreNamed(t *testing.T) {
+	x := Dialect{Limits: Limits{TagBytes: 24, BodyBytes: 20, JSONDepth: 2, ThoughtDepth: 2}}
+	const tag, body = `<thought a='%s'>`, `<action id=a>{"name":"%s"}</action>`
+	for _, c := range []struct{ reply, want string }{
+		{fmt.Sprintf(tag, "123456789a") + "x</thought>", ""},
+		{fmt.Sprintf(tag, "123456789ab") + "x", "bad_tag/tag"},
+		{fmt.Sprintf(tag, "1234567\xff") + "x</thought>", ""},
+		{fmt.Sprintf(tag, "12345678\xff") + "x", "bad_tag/tag"},
+		{"<thought a='\r'>x", "bad_tag/"},
+		{fmt.Sprintf(body, "123456789"), ""},
+		{fmt.Sprintf(body, "1234567890"), "invalid_json/body"},
+		{fmt.Sprintf(body, "123456\xff"), ""},
+		{fmt.Sprintf(body, "1234567\xff"), "invalid_json/body"},
+		{`<action id=a>{"name":"a","b":12345`, "unclosed_action/body"},
+		{`<action id=a>{"name":1x}</action>`, "invalid_json/"},
+		{`<action id=a>{"a":[]}x</action>`, "invalid_json/"},
+		{`<action id=a>{"a":[1]}</action>`, "missing_name/"},
+		{`<action id=a>{"a":[[]]}</action>`, "invalid_json/json_depth"},
+		{`<action id=a>{"a":[[1]]}</action><action id=b>{"a":x}</action>`, "invalid_json/json_depth invalid_json/"},
+		{"<thought>a<thought>b</thought></thought>", "nested_thought/"},
+		{"<thought>a<thought>b<thought>c</thought></thought></thought>", "nested_thought/ too_deep/thought_depth"},
+	} {
+		for size := 1; size <= len(c.reply); size++ {
+			var got []string
+			emit := func(e messages.Event) {
+				if e.Kind == messages.EventParseError {
+					got = append(got, e.Fault.Reason+"/"+string(e.Fault.Limit))
+				}
+			}
+			d := x.NewDecoder(messages.TurnInfo{})
+			for i := 0; i < len(c.reply); i += size {
+				d.Push([]byte(c.reply[i:min(i+size, len(c.reply))]), emit)
+			}
+			d.End(messages.FinishComplete, emit)
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("%q in pieces of %d: %q, want %q", c.reply, size, got, c.want)
+			}
+		}
+	}
+}
+
 // A reply over its bound is read to there, wherever it was cut, and says so.
 func TestTooLarge(t *testing.T) {
 	const reply = "<thought>abcé</thought>"

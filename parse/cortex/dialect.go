@@ -31,6 +31,7 @@ type Limits struct {
 	BodyBytes    int // of an action; 256 KiB
 	JSONDepth    int // of a body; 64
 	ThoughtDepth int // 8
+	ResultBytes  int // of a result's body in the next prompt; 16 KiB
 }
 
 var _ parse.Dialect = Dialect{}

@@ -26,7 +26,8 @@ const goOn = "No action ran and no final response was given. Go on, or end with 
 // Results are in document order, fire_and_forget left out, and the errors of the
 // reply behind them. Nothing in them can end their element: "<" is written \u003c
 // in JSON and &lt; in attributes.
-func (Dialect) Render(p messages.Projection) []messages.Message {
+func (x Dialect) Render(p messages.Projection) []messages.Message {
+	most := x.Limits.or().ResultBytes
 	out := make([]messages.Message, 0, len(p.History)+1+2*len(p.Replies))
 	for _, it := range p.History {
 		out = append(out, messages.Message{Role: it.Role, Text: it.Text + actionLines(it.Calls)})
@@ -37,8 +38,9 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 	}
 	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
 	for _, r := range p.Replies {
+		text, met := results(r.Calls, r.Errors, most)
 		out = append(out, messages.Message{Role: messages.RoleAssistant, Text: cutReply(r.Text)},
-			messages.Message{Role: messages.RoleUser, Text: results(r.Calls, r.Errors), Holds: messages.HoldsResults})
+			messages.Message{Role: messages.RoleUser, Text: text, Holds: messages.HoldsResults, Limits: met})
 		if r.Joined != "" {
 			out = append(out, messages.Message{Role: messages.RoleUser, Text: r.Joined})
 		}
@@ -74,12 +76,15 @@ func cutReply(s string) string {
 	return s[:n] + "\n[truncated: " + strconv.Itoa(n) + " of " + strconv.Itoa(len(s)) + " bytes]"
 }
 
-// results writes what a reply came to, one element a line.
-func results(calls []messages.Call, errors []messages.ParseError) string {
+// results writes what a reply came to, one element a line. met has an entry for each body
+// that had more than most bytes.
+func results(calls []messages.Call, errors []messages.ParseError, most int) (text string, met []messages.Limit) {
 	var b strings.Builder
 	for i := range calls {
 		if calls[i].Mode != messages.ModeFireAndForget {
-			writeResult(&b, &calls[i])
+			if writeResult(&b, &calls[i], most) {
+				met = append(met, messages.LimitResult)
+			}
 		}
 	}
 	more := int64(0)
@@ -97,12 +102,12 @@ func results(calls []messages.Call, errors []messages.ParseError) string {
 		fmt.Fprintf(&b, `<action_result status="error" reason="%s" n="%d"/>`+"\n", messages.MoreErrors, more)
 	}
 	if b.Len() == 0 {
-		return goOn
+		return goOn, met
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strings.TrimSuffix(b.String(), "\n"), met
 }
 
-func writeResult(b *strings.Builder, c *messages.Call) {
+func writeResult(b *strings.Builder, c *messages.Call, most int) (cut bool) {
 	fmt.Fprintf(b, `<action_result id="%s" status="%s" ms="%d"`, attribute(c.ID), c.State, c.MS)
 	reason := c.Reason
 	if c.State == messages.ActionUnknown {
@@ -111,23 +116,24 @@ func writeResult(b *strings.Builder, c *messages.Call) {
 	if reason != "" {
 		fmt.Fprintf(b, ` reason="%s"`, attribute(reason))
 	}
-	body, cut := resultBody(c.Value)
+	body, cut := resultBody(c.Value, most)
 	if cut {
 		b.WriteString(` truncated="true"`)
 	}
 	if body == "" {
 		b.WriteString("/>\n")
-		return
+		return cut
 	}
 	b.WriteString(">" + body + "</action_result>\n")
+	return cut
 }
 
 // resultBody escapes "<", which JSON has in strings alone, and cuts behind a
-// character or an escape of ours.
-func resultBody(value string) (body string, cut bool) {
+// character or an escape of ours, so that it has most bytes.
+func resultBody(value string, most int) (body string, cut bool) {
 	value = strings.ToValidUTF8(value, "\ufffd")
 	const escaped = `\u003c`
-	if len(value)+strings.Count(value, "<")*(len(escaped)-1) <= MaxResultBytes {
+	if len(value)+strings.Count(value, "<")*(len(escaped)-1) <= most {
 		return strings.ReplaceAll(value, "<", escaped), false
 	}
 	size := 0
@@ -136,7 +142,7 @@ func resultBody(value string) (body string, cut bool) {
 		if r == '<' {
 			n = len(escaped)
 		}
-		if size += n; size > MaxResultBytes {
+		if size += n; size > most {
 			return strings.ReplaceAll(value[:i], "<", escaped), true
 		}
 	}

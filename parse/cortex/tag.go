@@ -181,6 +181,9 @@ func (d *decoder) refused(r scan.Result, p []byte, at int64) {
 		d.endUnit(at, true)
 		f := fault(BadTag, at)
 		f.Tag = names[d.tag.Name()]
+		if d.tag.Over() {
+			f.Limit = messages.LimitTag
+		}
 		d.fault(f)
 	}
 	d.text(p, at)

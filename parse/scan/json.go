@@ -47,6 +47,7 @@ type JSON struct {
 	lone    bool     // one waited in vain
 	inKey   bool     // the string is a key
 	started bool
+	deep    bool   // MaxDepth ended it
 	spare   []byte // for sort
 }
 
@@ -89,12 +90,15 @@ const (
 
 // Reset forgets the text.
 func (j *JSON) Reset() {
-	j.state, j.high, j.lone, j.inKey, j.started = jsonValue, 0, false, false, false
+	j.state, j.high, j.lone, j.inKey, j.started, j.deep = jsonValue, 0, false, false, false, false
 	j.buf, j.stack, j.members = j.buf[:0], j.stack[:0], j.members[:0]
 }
 
 // Blank tells that nothing but white space has come.
 func (j *JSON) Blank() bool { return !j.started }
+
+// Deep tells that Write took no more because of MaxDepth.
+func (j *JSON) Deep() bool { return j.deep }
 
 // Write takes the bytes of p for as long as they continue a JSON text. n is how
 // many that are; when it is less than len(p), p[n] belongs to no JSON text there,
@@ -382,6 +386,7 @@ func (j *JSON) value(c byte) bool {
 			limit = MaxJSONDepth
 		}
 		if len(j.stack) >= limit {
+			j.deep = true
 			return false
 		}
 		j.stack = append(j.stack, frame{object: c == '{', sorted: true, at: len(j.buf), members: len(j.members)})

@@ -101,6 +101,7 @@ type Tag struct {
 	letter  int // place in the name
 	closing bool
 	selfEnd bool
+	over    bool
 	attrs   [MaxAttributes]Attr
 	nAttrs  int
 }
@@ -127,7 +128,7 @@ const (
 func (t *Tag) Begin(g *Grammar, open, close Set) {
 	t.grammar, t.open, t.close = g, open, close
 	t.phase, t.n, t.letter, t.name, t.nAttrs = phaseLead, 1, 0, -1, 0
-	t.closing, t.selfEnd = false, false
+	t.closing, t.selfEnd, t.over = false, false, false
 }
 
 // Known tells that the name and the byte after it have come.
@@ -144,6 +145,9 @@ func (t *Tag) SelfClosing() bool { return t.selfEnd }
 
 // Len is the bytes taken, "<" included.
 func (t *Tag) Len() int { return t.n }
+
+// Over tells that a tag is Bad because it is longer than the grammar lets it be.
+func (t *Tag) Over() bool { return t.over }
 
 // Attrs are the attributes of a tag that is Done, in order. The slice is valid
 // until Begin.
@@ -225,7 +229,7 @@ func (t *Tag) takeWithin(p []byte) (n int, r Result) {
 	k := t.fitting(p)
 	n, r = t.takeAttrs(p[:k])
 	if r == More && k < len(p) {
-		r = Bad
+		r, t.over = Bad, true
 	}
 	return n, r
 }
