@@ -43,8 +43,9 @@ const (
 //
 // Bytes come in segments of whole characters. In text and thoughts a segment goes
 // out in one piece up to a marker; only what may be the beginning of one and stands
-// at the end of a push is copied, to held. Bodies are kept in body, followed by
-// quotes.
+// at the end of a push is copied, to held. A batch goes to json, which knows a "<" in a
+// string from one that is none; what it refuses, and results, are kept in body and
+// followed by quotes.
 //
 // Positions count the bytes of the mended text; lag is what that is longer than the
 // reply so far. Events have offsets in the reply.
@@ -76,7 +77,10 @@ type decoder struct {
 	bodyAt  int64
 	bodyOff int64 // bodyAt in the reply
 	quotes  quotes
-	json    scan.JSON
+
+	json   *scan.JSON // the batch, as far as it is JSON; nil outside of EXECUTE
+	behind bool       // that was not all of it: the rest is in body
+	closer closer
 
 	raw    bool               // the first closer ends the results, quoted or not
 	trail  []int64            // quotes that the results were in a string behind
@@ -98,15 +102,13 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	if info.MaxReplyBytes > 0 {
 		d.room = info.MaxReplyBytes
 	}
-	d.json.MaxDepth = d.limits.JSONDepth + batchDepth
-	d.json.Keep = batchDepth // the members of calls are looked for, see calls
 	d.held = d.hold[:0]
 	return d
 }
 
 // reset readies the decoder for another reply, of which as little is known.
 func (d *decoder) reset() {
-	*d = decoder{limits: d.limits, room: MaxReplyBytes, json: d.json}
+	*d = decoder{limits: d.limits, room: MaxReplyBytes}
 	d.held = d.hold[:0]
 }
 
@@ -122,7 +124,10 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 	}
 	d.room -= int64(len(p))
 	if d.utf8.Held() == 0 {
-		if plain, _ := scan.Plain(p, '<'); plain {
+		if plain, marked := scan.Plain(p, '<'); plain {
+			if !marked && d.state == inExecute {
+				p = p[d.letters(p):]
+			}
 			d.segment(p, len(p))
 			return
 		}
@@ -138,6 +143,21 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 	if d.utf8.Held() > 0 {
 		d.release() // no marker has such a byte
 	}
+}
+
+// letters takes what of a short piece without "<" goes on with the JSON of a batch, and
+// tells how much: models send a few letters at a time, for which this is cheaper than
+// execute is.
+func (d *decoder) letters(p []byte) int {
+	if d.behind || d.closer.begun > 0 || d.pos+int64(len(p)) > d.bodyAt+int64(d.limits.ExecuteBytes) {
+		return 0
+	}
+	n := 1
+	if len(p) != 1 || !d.json.Letter(p[0]) {
+		n = d.json.Write(p)
+	}
+	d.pos += int64(n)
+	return n
 }
 
 // segment reads whole characters that stand for n bytes of the reply.
@@ -246,9 +266,6 @@ func (d *decoder) mark(m string, at int64) {
 	d.close(at, true)
 	d.bodyAt = at + int64(len(m))
 	d.bodyOff = d.off(d.bodyAt)
-	if d.body == nil && (m == openExecute && !d.textOnly || m == openResults) {
-		d.body = make([]byte, 0, 1<<10)
-	}
 	d.body, d.trail, d.quotes, d.raw = d.body[:0], d.trail[:0], quotes{every: m == openResults}, false
 	switch m {
 	case openThink:
@@ -256,7 +273,11 @@ func (d *decoder) mark(m string, at int64) {
 	case shutThink:
 		d.state = inText
 	case openExecute:
-		d.state = inExecute
+		if d.textOnly {
+			d.state = inDone
+			break
+		}
+		d.state, d.json = inExecute, newScanner(d.limits.JSONDepth)
 	case openResults:
 		d.state = inResults
 	case end:
@@ -327,9 +348,18 @@ func (d *decoder) close(at int64, complete bool) {
 
 // stop discards the rest of the reply.
 func (d *decoder) stop(at int64, final bool) {
+	d.done()
+	d.emit(messages.Event{Kind: messages.EventStop, Offset: d.off(at), Final: final})
+}
+
+// done lets go of what only a reply that goes on needs.
+func (d *decoder) done() {
 	d.state = inDone
 	d.body, d.trail, d.doomed = nil, nil, nil
-	d.emit(messages.Event{Kind: messages.EventStop, Offset: d.off(at), Final: final})
+	if d.json != nil {
+		free(d.json)
+		d.json = nil
+	}
 }
 
 // fail ends the reply with an error, which is placed at its batch.
@@ -362,11 +392,8 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	case inResults:
 		d.result(d.body, d.pos, false)
 	case inExecute:
-		switch {
-		case clean:
-			d.unterminated()
-		case f == messages.FinishLength:
-			d.fail(ExecuteUnterminated, d.pos)
+		if clean || f == messages.FinishLength {
+			d.unterminated(clean)
 		}
 	}
 	if d.full {
@@ -374,5 +401,5 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 			Code: messages.ErrQuota, Reason: TooLarge, Offset: d.off(d.pos), Detail: TooLarge + ": " + meanings[TooLarge],
 		}})
 	}
-	d.state = inDone
+	d.done()
 }

@@ -131,6 +131,9 @@ func TestReplies(t *testing.T) {
 		{"too many of bad shape", `<execute>[` + strings.Repeat(`1,`, 64) + `1]</execute>`, "execute_shape"},
 		{"a blank name is one", `<execute>[{"name":" ","args":{}}]</execute>`, `call {"name":" ","args":{}}|execute`},
 		{"a control character at once", "<execute>[\"\t", "execute_json"},
+		{"a control character behind a broken escape", "<execute>[\"\\qx\t", "execute_json"},
+		{"a control character behind a broken code", "<execute>[\"\\u00x\t", "execute_json"},
+		{"a closer behind a broken escape", `<execute>["\q</execute>"]</execute>`, "execute_json"},
 		{"a control character outside", "<execute>\x01</execute>", "execute_json"},
 		{"control characters between tokens", "<execute>[\r\n\t]</execute>", "execute"},
 		{"no closer", "<execute>" + call, called},
@@ -171,6 +174,11 @@ func TestFinish(t *testing.T) {
 		{messages.FinishError, "text <th", "respond text <th partial"},
 		{messages.FinishCancelled, "<think>a", "think a partial"},
 		{messages.FinishLength, "<execute>[]", "execute_unterminated"},
+		{messages.FinishLength, `<execute>["a`, "execute_unterminated"},
+		{messages.FinishLength, `<execute>["a</execut`, "execute_unterminated"},
+		{messages.FinishLength, `<execute>["a\u003c/execute>b`, "execute_unterminated"},
+		{messages.FinishLength, `<execute>["a</execute>b"`, "execute_unterminated"},
+		{messages.FinishError, `<execute>["a</execute>b`, ""},
 		{messages.FinishError, "<execute>[]", ""},
 		{messages.FinishCancelled, "<execute>[]", ""},
 		{messages.FinishCancelled, "<execute>[]</execute>", "execute"},
@@ -197,9 +205,18 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	for reply, want := range map[string]string{
-		openExecute + "[" + strings.Repeat(" ", 18) + "]</execut": "execute",
-		openExecute + "[" + strings.Repeat(" ", 19) + "]</execut": ExecuteTooLarge,
-		openExecute + strings.Repeat("x", 31):                     ExecuteTooLarge,
+		openExecute + "[" + strings.Repeat(" ", 18) + "]</execut":  "execute",
+		openExecute + "[" + strings.Repeat(" ", 19) + "]</execut":  ExecuteTooLarge,
+		openExecute + "[" + strings.Repeat(" ", 19) + "]":          ExecuteTooLarge,
+		openExecute + "[" + strings.Repeat(" ", 19) + "x</execut":  ExecuteUnterminated,
+		openExecute + "[]" + strings.Repeat(" ", 27):               "execute",
+		openExecute + "[]" + strings.Repeat(" ", 28):               ExecuteTooLarge,
+		openExecute + "[" + strings.Repeat(" ", 18) + "]\u00a0":    "execute",
+		openExecute + strings.Repeat("x", 31):                      ExecuteTooLarge,
+		openExecute + `["` + strings.Repeat("x", 27):               ExecuteUnterminated,
+		openExecute + `["` + strings.Repeat("x", 28):               ExecuteTooLarge,
+		openExecute + `["` + strings.Repeat("x", 14) + shutExecute: ExecuteJSON, // in the string, across the bound
+		openExecute + `["` + strings.Repeat("x", 18) + "\n":        ExecuteJSON,
 	} {
 		if got := everyCut(t, x, messages.FinishStop, reply); short(got.all) != want {
 			t.Errorf("%s: %s, want %s", reply, short(got.all), want)
@@ -232,6 +249,42 @@ func TestBounds(t *testing.T) {
 	d.End(messages.FinishStop, emit)
 	if s := strings.Join(got, " "); s != "abcde false ERR_QUOTA/stream_too_large" {
 		t.Error(s)
+	}
+}
+
+// What is kept of a batch is bounded while it comes, and a scanner that has grown beyond
+// its bound is not used again.
+func TestBatchMemory(t *testing.T) {
+	for _, c := range []struct {
+		head, each string
+		kept       bool
+	}{
+		{`[{"name":"t","args":{"a":"`, `one \"two\"`, true},
+		{`[`, `{"":0},`, false},
+		{`x`, `"a"`, true}, // no JSON
+	} {
+		d := Dialect{}.NewDecoder(messages.TurnInfo{}).(*decoder)
+		emit := func(e messages.Event) { t.Fatalf("%s: %+v", c.each, e) }
+		d.Push([]byte(openExecute+c.head), emit)
+		for n := len(c.head); n+len(c.each) <= d.limits.ExecuteBytes; n += len(c.each) {
+			d.Push([]byte(c.each), emit)
+		}
+		kept := d.json.MemoryBytes()
+		if kept <= maxKeptBytes != c.kept {
+			t.Errorf("%s: %d bytes of memory, to be kept %v", c.each, kept, c.kept)
+		}
+		if kept > 10<<20 || cap(d.body) > 2<<20 {
+			t.Errorf("%s: %d and %d bytes of memory", c.each, kept, cap(d.body))
+		}
+		d.End(messages.FinishCancelled, emit)
+		if d.json != nil || d.body != nil {
+			t.Errorf("%s: memory is held behind the end", c.each)
+		}
+		for range 8 {
+			if n := scanners.Get().(*scan.JSON).MemoryBytes(); n > maxKeptBytes {
+				t.Errorf("%s: a scanner of %d bytes is used again", c.each, n)
+			}
+		}
 	}
 }
 

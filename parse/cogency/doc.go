@@ -16,8 +16,9 @@
 //
 // Texts of units are raw, as they were shown; content, the text without outer white
 // space, is what the Accumulator and Render make of them (cogency.md §2.1). A batch
-// is kept to its end (1 MiB), results that a model wrote are bounded by the reply
-// alone (8 MiB). Bytes that are no UTF-8 become U+FFFD, each of them.
+// is kept to its end (1 MiB), in memory that later replies use again; results that a
+// model wrote are bounded by the reply alone (8 MiB). Bytes that are no UTF-8 become
+// U+FFFD, each of them.
 //
 // It runs nothing and stores nothing: Accumulator hands events on in the order of
 // cogency.md §4, and what becomes of them is its caller's.

@@ -3,7 +3,6 @@ package scan
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -94,11 +93,22 @@ func (j *JSON) Reset() {
 	j.buf, j.stack, j.members = j.buf[:0], j.stack[:0], j.members[:0]
 }
 
+// MemoryBytes is how much memory Reset keeps, but for the stack's, which MaxDepth bounds.
+func (j *JSON) MemoryBytes() int {
+	const memberBytes = 4 * bits.UintSize / 8
+	return cap(j.buf) + cap(j.spare) + cap(j.members)*memberBytes
+}
+
 // Blank tells that nothing but white space has come.
 func (j *JSON) Blank() bool { return !j.started }
 
 // Deep tells that Write took no more because of MaxDepth.
 func (j *JSON) Deep() bool { return j.deep }
+
+// InString tells that the text so far ends within a string.
+func (j *JSON) InString() bool {
+	return j.state == jsonString || j.state == jsonEscape || j.state == jsonHex
+}
 
 // Write takes the bytes of p for as long as they continue a JSON text. n is how
 // many that are; when it is less than len(p), p[n] belongs to no JSON text there,
@@ -107,7 +117,7 @@ func (j *JSON) Write(p []byte) (n int) {
 	for n < len(p) {
 		end := min(len(p), n+pieceBytes)
 		if cap(j.buf)-len(j.buf) < end-n+slack {
-			j.Grow(end - n)
+			j.grow(end - n)
 		}
 		if n = j.write(p[:end], n); n < end {
 			break
@@ -211,18 +221,19 @@ const (
 	slack = len(`\u0000`) + wordBytes
 )
 
-// Grow makes room for the normal form of a text of n bytes that is at hand.
-func (j *JSON) Grow(n int) {
+// grow makes room for n bytes more, and doubles what there is: append lets a large text
+// grow by little, and copies it again and again.
+func (j *JSON) grow(n int) {
 	if j.buf == nil {
-		j.grow()
+		j.begin()
 	}
-	if cap(j.buf)-len(j.buf) < n+slack {
-		j.buf = slices.Grow(j.buf, n+slack)
+	if need := len(j.buf) + n + slack; need > cap(j.buf) {
+		j.buf = append(make([]byte, 0, max(need, 2*cap(j.buf))), j.buf...)
 	}
 }
 
-// grow gives a scanner the memory of a usual text in one allocation.
-func (j *JSON) grow() {
+// begin gives a scanner the memory of a usual text in one allocation.
+func (j *JSON) begin() {
 	room := new(struct {
 		buf     [512]byte
 		spare   [256]byte

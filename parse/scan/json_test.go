@@ -263,6 +263,45 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// A text knows at each of its bytes whether it is in a string.
+func TestInString(t *testing.T) {
+	const text = `{"k\n":["\u00e9x\"",1,true]}`
+	const want = `--####---##########---------`
+	var j JSON
+	for i := range text {
+		if got := j.InString(); got != (want[i] == '#') {
+			t.Errorf("in a string in front of %q: %v", text[i:], got)
+		}
+		j.Write([]byte{text[i]})
+	}
+	if j.InString() || !j.End() {
+		t.Error("the text is not whole")
+	}
+}
+
+// A text that grows is copied a few times, and has at most twice the memory it needs.
+func TestMemory(t *testing.T) {
+	var j JSON
+	n := j.Write([]byte{'"'})
+	grown, memory := 0, j.MemoryBytes()
+	for ; n < 1<<20; n += 64 {
+		j.Write(bytes.Repeat([]byte{'x'}, 64))
+		if m := j.MemoryBytes(); m != memory {
+			grown, memory = grown+1, m
+		}
+		if memory > 2*n+2<<10 {
+			t.Fatalf("%d bytes of memory for %d of text", memory, n)
+		}
+	}
+	if grown > 12 {
+		t.Errorf("%d times larger memory", grown)
+	}
+	j.Reset()
+	if j.MemoryBytes() != memory {
+		t.Error("a reset lets go of memory")
+	}
+}
+
 func TestBlank(t *testing.T) {
 	var j JSON
 	for _, s := range []string{"", " \t\r\n", "<", "x"} {

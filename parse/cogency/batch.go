@@ -1,0 +1,211 @@
+package cogency
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/scan"
+)
+
+// execute reads a batch up to its closer. What it begins with goes to json, for as long
+// as it continues a text that is not too long; the rest, which is to be the closer, is
+// kept and followed by quotes. A batch that is too large, or that no JSON can become of
+// because of a control character in a string, is over at once.
+func (d *decoder) execute(p []byte, at int64) int {
+	room := d.bodyAt + int64(d.limits.ExecuteBytes) - at
+	end := int(min(int64(len(p)), room+int64(len(shutExecute))))
+	i := 0
+	if !d.behind {
+		i = d.json.Write(p[:min(int64(len(p)), room)])
+		if i < len(p) {
+			d.behind = true
+			d.quotes.inside = d.json.InString()
+		}
+	}
+	for i < end {
+		n, what := d.quotes.step(p[i:end])
+		d.body = append(d.body, p[i:i+n]...)
+		i += n
+		switch {
+		case what == nextControl:
+			d.fail(ExecuteJSON, at+int64(i))
+			return len(p)
+		case what == nextAngle && bytes.HasSuffix(d.body, []byte(shutExecute)):
+			if d.complete(d.body[:len(d.body)-len(shutExecute)]) {
+				d.batch(at + int64(i))
+			} else {
+				d.fail(ExecuteJSON, at+int64(i))
+			}
+			return len(p)
+		}
+	}
+	if int64(end) == room+int64(len(shutExecute)) {
+		d.fail(ExecuteTooLarge, at+int64(end))
+		return len(p)
+	}
+	d.closer.read(p)
+	return len(p)
+}
+
+// closer looks for the closer of a batch, whatever stands around it.
+type closer struct {
+	begun int // bytes of one that the last piece ended with
+	found bool
+}
+
+func (c *closer) read(p []byte) {
+	for len(p) > 0 && !c.found {
+		switch {
+		case c.begun == 0:
+			k := bytes.IndexByte(p, shutExecute[0])
+			if k < 0 {
+				return
+			}
+			c.begun, p = 1, p[k+1:]
+		case p[0] == shutExecute[c.begun]:
+			c.begun, p = c.begun+1, p[1:]
+			c.found = c.begun == len(shutExecute)
+		default:
+			c.begun = 0
+		}
+	}
+}
+
+// unterminated judges a batch whose closer is missing. At a clean end a stop sequence
+// may have eaten it (cogency.md §2.3); in a string it may be content (§2.2).
+func (d *decoder) unterminated(clean bool) {
+	rest := trimRight(d.body)
+	if i := bytes.LastIndexByte(rest, '<'); i >= 0 && len(rest)-i < len(shutExecute) && shutExecute[:len(rest)-i] == string(rest[i:]) {
+		rest = trimRight(rest[:i])
+	}
+	switch {
+	case clean && d.inString() && d.closer.found:
+		d.fail(ExecuteJSON, d.pos)
+	case d.inString() || !clean || !d.complete(rest):
+		d.fail(ExecuteUnterminated, d.pos)
+	case len(rest) > 0:
+		d.fail(ExecuteTooLarge, d.pos)
+	default:
+		d.batch(d.pos)
+	}
+}
+
+// inString tells that the batch so far ends within a string.
+func (d *decoder) inString() bool {
+	if d.behind {
+		return d.quotes.inside
+	}
+	return d.json.InString()
+}
+
+// complete tells that the batch is JSON, with what json did not take yet.
+func (d *decoder) complete(rest []byte) bool {
+	return d.json.Write(rest) == len(rest) && d.json.End()
+}
+
+// batch judges a batch that is JSON (cogency.md §2.2) and emits its calls. at is behind
+// it.
+func (d *decoder) batch(at int64) {
+	calls, ok := d.calls()
+	switch {
+	case !ok:
+		d.fail(ExecuteShape, at)
+		return
+	case len(calls) > d.limits.Calls:
+		d.fail(ExecuteTooMany, at)
+		return
+	}
+	for i := range calls {
+		d.emit(messages.Event{Kind: messages.EventAction, Offset: d.bodyOff, Complete: true, Action: &messages.Action{
+			ID: "#" + strconv.Itoa(i+1), Type: messages.TypeTool, Mode: messages.ModeAsync, Name: calls[i].name, Args: calls[i].args,
+			Timeout: CallTimeout, OnError: messages.OnErrorFail, Show: messages.ShowUser,
+		}})
+	}
+	d.stop(at, false)
+}
+
+// CallTimeout is what one call may take (cogency.md §5).
+const CallTimeout = 30 * time.Second
+
+// call is an element of a batch. args is in normal form.
+type call struct{ name, args string }
+
+// calls reads the elements of the array in d.json, where the members of each are in one
+// list (cogency.md §1): of repeated ones the last counts.
+func (d *decoder) calls() (calls []call, ok bool) {
+	text, members := string(d.json.Bytes()), d.json.Members()
+	if text[0] != '[' {
+		return nil, false
+	}
+	for at := 1; text[at] != ']'; at++ {
+		if text[at] == ',' {
+			at++
+		}
+		if text[at] != '{' {
+			return nil, false
+		}
+		var c call
+		for at++; text[at] != '}'; {
+			m := members[0]
+			members = members[1:]
+			switch at = m.ValueEnd; text[m.Key:m.KeyEnd] {
+			case `"name"`:
+				c.name = stringOf(text[m.Value:at])
+			case `"args"`:
+				c.args = objectOf(text[m.Value:at])
+			}
+		}
+		if c.name == "" || c.args == "" {
+			return nil, false
+		}
+		calls = append(calls, c)
+	}
+	return calls, true
+}
+
+// stringOf gives what a string means, "" of another value.
+func stringOf(value string) string {
+	switch {
+	case value[0] != '"':
+		return ""
+	case strings.IndexByte(value, '\\') < 0:
+		return value[1 : len(value)-1]
+	}
+	return string(scan.AppendString(nil, []byte(value)))
+}
+
+// objectOf gives an object, "" of another value.
+func objectOf(value string) string {
+	if value[0] != '{' {
+		return ""
+	}
+	return value
+}
+
+// scanners keeps the memory of batches, which is many times that of the rest of a
+// decoder.
+var scanners = sync.Pool{New: func() any { return new(scan.JSON) }}
+
+// maxKeptBytes is how large a scanner may be that is used again. A batch of the standard
+// size makes none larger, unless it has very many members.
+const maxKeptBytes = 4 << 20
+
+// newScanner reads a batch whose calls may be so deep.
+func newScanner(depth int) *scan.JSON {
+	j := scanners.Get().(*scan.JSON)
+	j.Reset()
+	j.MaxDepth = depth + batchDepth
+	j.Keep = batchDepth // the members of calls are looked for, see calls
+	return j
+}
+
+// free takes back a scanner.
+func free(j *scan.JSON) {
+	if j.MemoryBytes() <= maxKeptBytes {
+		scanners.Put(j)
+	}
+}
