@@ -83,7 +83,7 @@ func (d *decoder) unterminated(clean bool) {
 		rest = trimRight(rest[:i])
 	}
 	switch {
-	case clean && d.inString() && d.closer.found:
+	case d.inString() && d.closer.found:
 		d.fail(ExecuteJSON, d.pos)
 	case d.inString() || !clean || !d.complete(rest):
 		d.fail(ExecuteUnterminated, d.pos)

@@ -175,6 +175,8 @@ func TestFinish(t *testing.T) {
 		{messages.FinishCancelled, "<think>a", "think a partial"},
 		{messages.FinishLength, "<execute>[]", "execute_unterminated"},
 		{messages.FinishLength, `<execute>["a`, "execute_unterminated"},
+		{messages.FinishLength, `<execute>["a</execute>b`, "execute_json"},
+		{messages.FinishLength, `<execute>[x"a</execute>b`, "execute_json"},
 		{messages.FinishLength, `<execute>["a</execut`, "execute_unterminated"},
 		{messages.FinishLength, `<execute>["a\u003c/execute>b`, "execute_unterminated"},
 		{messages.FinishLength, `<execute>["a</execute>b"`, "execute_unterminated"},

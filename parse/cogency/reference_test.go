@@ -104,7 +104,7 @@ func (r *reference) execute(rest string) {
 	case refBroken.MatchString(rest):
 		r.event("error execute_json")
 	case refInside.MatchString(rest):
-		if !r.length && strings.Contains(rest, "</execute>") {
+		if strings.Contains(rest, "</execute>") {
 			r.event("error execute_json")
 		} else {
 			r.event("error execute_unterminated")
