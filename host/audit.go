@@ -168,7 +168,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, pattern string) (
 		if name == "" {
 			name = pattern
 		}
-		if id := inPath(r, pattern, "{token}"); id != "" {
+		if id := inPath(r, pattern, "{token}"); id != "" && t.detail == "" {
 			t.noting("token " + id)
 		}
 		s.record(AuditEntry{

@@ -109,7 +109,7 @@ func TestEveryRouteAsksWho(t *testing.T) {
 	k := newTokens(t)
 	gone, _ := k.make("acme", "ann", "admin", "users", "metrics")
 	revoked, id := k.make("acme", "ann", "admin")
-	if _, err := k.Revoke(id); err != nil {
+	if _, err := k.Revoke(access.Revocation{ID: id}); err != nil {
 		t.Fatal(err)
 	}
 	expired, tok, err := k.Create(access.Wish{Tenant: "acme", User: "ann", Scopes: []string{"admin"}, Expires: time.Now().Add(time.Hour)})

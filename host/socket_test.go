@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -193,7 +194,7 @@ func TestSocketRefuses(t *testing.T) {
 			break
 		}
 	}
-	if _, err := keys.Revoke(id); err != nil {
+	if _, err := keys.Revoke(access.Revocation{ID: id}); err != nil {
 		t.Fatal(err)
 	}
 	if _, res, err := dial(t.Context(), path, opts); err == nil || res.StatusCode != 401 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,7 +15,8 @@ import (
 
 // An admin makes, sees and revokes tokens of the own tenant. What a token may do, its
 // maker may: it has no scope that the maker lacks, and is for another user only if the
-// maker acts for all of them.
+// maker acts for all of them. It outlives its maker, as keys of a service outlive the
+// person who made them; a revocation can take it along.
 
 // tokenLife is how long a token is good for unless something else is said, in seconds.
 const tokenLife = 90 * 24 * 60 * 60
@@ -35,6 +37,7 @@ type tokenView struct {
 	Scopes  []string   `json:"scopes"`
 	State   string     `json:"state" enum:"good,expired,revoked"`
 	Note    string     `json:"note,omitempty"`
+	Maker   string     `json:"maker,omitempty" doc:"id of the token that made it; absent: the command"`
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty" doc:"absent: never"`
 	Revoked *time.Time `json:"revoked,omitempty"`
@@ -43,6 +46,11 @@ type tokenView struct {
 type madeToken struct {
 	tokenView
 	Secret string `json:"secret" doc:"what its holder shows; it is told this once"`
+}
+
+type revokedTokens struct {
+	Revoked []tokenView `json:"revoked" doc:"the token, and what it took along"`
+	Left    []tokenView `json:"left" doc:"what it made that stays good"`
 }
 
 type tokenList struct {
@@ -92,30 +100,33 @@ func (s *Server) tokenRoutes() {
 				}
 				all = all[i+1:]
 			}
-			out := answered[tokenList]{Body: tokenList{Tokens: []tokenView{}}}
+			var out answered[tokenList]
 			if len(all) > in.Limit {
 				all = all[:in.Limit]
 				out.Body.Next = all[in.Limit-1].ID
 			}
-			for i := range all {
-				out.Body.Tokens = append(out.Body.Tokens, viewOfToken(&all[i]))
-			}
+			out.Body.Tokens = viewsOf(all)
 			return &out, nil
 		})
 	op := huma.Operation{
-		OperationID: "revoke-token", Method: http.MethodDelete, Path: "/v1/tokens/{token}", Summary: "Refuse a token from now on", DefaultStatus: http.StatusNoContent, Tags: []string{"tokens"},
+		OperationID: "revoke-token", Method: http.MethodDelete, Path: "/v1/tokens/{token}", Summary: "Refuse a token from now on", Tags: []string{"tokens"},
 		Description: "Streams that it opened end within 15 seconds. It stays in the list.",
 	}
 	type tokenIn struct {
-		Token string `path:"token" maxLength:"64" doc:"the id"`
+		Token    string `path:"token" maxLength:"64" doc:"the id"`
+		WithMade bool   `query:"with_made" doc:"and all that it made, and that those made"`
 	}
-	route(s, asks(access.Admin, op), func(ctx context.Context, in *tokenIn) (*struct{}, error) {
+	route(s, asks(access.Admin, op), func(ctx context.Context, in *tokenIn) (*answered[revokedTokens], error) {
 		kept, err := s.kept()
 		if err != nil {
 			return nil, err
 		}
-		_, err = kept.RevokeOf(s.principal(ctx).tenant, in.Token)
-		return nil, err
+		gone, err := kept.Revoke(access.Revocation{ID: in.Token, Tenant: s.principal(ctx).tenant, WithMade: in.WithMade})
+		if err != nil {
+			return nil, err
+		}
+		trailOf(ctx).noting("token " + strings.Join(idsOf(gone.Tokens), ", "))
+		return &answered[revokedTokens]{Body: revokedTokens{Revoked: viewsOf(gone.Tokens), Left: viewsOf(gone.Left)}}, nil
 	})
 }
 
@@ -130,7 +141,7 @@ func (s *Server) kept() (access.Keeper, error) {
 // wish is the token that the caller may make.
 func (s *Server) wish(ctx context.Context, in *tokenSpec) (w access.Wish, err error) {
 	p := s.principal(ctx)
-	w = access.Wish{Tenant: p.tenant, User: p.user, Scopes: in.Scopes, Note: in.Note}
+	w = access.Wish{Tenant: p.tenant, User: p.user, Scopes: in.Scopes, Note: in.Note, Maker: p.identity.Token}
 	if in.User != "" {
 		w.User = access.Part(in.User)
 	}
@@ -157,7 +168,7 @@ func (s *Server) wish(ctx context.Context, in *tokenSpec) (w access.Wish, err er
 }
 
 func viewOfToken(tok *access.Token) tokenView {
-	v := tokenView{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, State: tok.State(time.Now()), Note: tok.Note, Created: tok.Created}
+	v := tokenView{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, State: tok.State(time.Now()), Note: tok.Note, Maker: tok.Maker, Created: tok.Created}
 	for _, scope := range tok.Scopes {
 		v.Scopes = append(v.Scopes, string(scope))
 	}
@@ -168,4 +179,19 @@ func viewOfToken(tok *access.Token) tokenView {
 		v.Revoked = &tok.Revoked
 	}
 	return v
+}
+
+func viewsOf(all []access.Token) []tokenView {
+	views := make([]tokenView, len(all))
+	for i := range all {
+		views[i] = viewOfToken(&all[i])
+	}
+	return views
+}
+
+func idsOf(all []access.Token) (ids []string) {
+	for i := range all {
+		ids = append(ids, all[i].ID)
+	}
+	return ids
 }

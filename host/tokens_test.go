@@ -17,9 +17,9 @@ import (
 
 // kept is a token as the host tells of it.
 type kept struct {
-	ID, Tenant, User, State, Note, Secret string
-	Scopes                                []string
-	Created, Expires, Revoked             string
+	ID, Tenant, User, State, Note, Maker, Secret string
+	Scopes                                       []string
+	Created, Expires, Revoked                    string
 }
 
 // tokens lists those that a caller sees, page by page.
@@ -47,7 +47,7 @@ func TestTokensOverHTTP(t *testing.T) {
 	k.make("globex", "eve", "admin")
 	var tok kept
 	d.call(201, &tok, "POST", "/v1/tokens", `{"scopes": ["submit", "read"], "note": "the shop"}`, auth(admin)...)
-	if tok.Tenant != "acme" || tok.User != "ann" || tok.State != "good" || tok.Note != "the shop" || tok.Expires == "" || !slices.Equal(tok.Scopes, []string{"read", "submit"}) {
+	if tok.Tenant != "acme" || tok.User != "ann" || tok.State != "good" || tok.Note != "the shop" || tok.Maker != adminID || tok.Expires == "" || !slices.Equal(tok.Scopes, []string{"read", "submit"}) {
 		t.Errorf("%+v", tok)
 	}
 	d.call(200, nil, "GET", "/v1/agents", "", auth(tok.Secret)...)
@@ -65,8 +65,8 @@ func TestTokensOverHTTP(t *testing.T) {
 			t.Errorf("the list tells %q", secret)
 		}
 	}
-	d.call(204, nil, "DELETE", "/v1/tokens/"+tok.ID, "", auth(admin)...)
-	d.call(204, nil, "DELETE", "/v1/tokens/"+tok.ID, "", auth(admin)...)
+	d.call(200, nil, "DELETE", "/v1/tokens/"+tok.ID, "", auth(admin)...)
+	d.call(200, nil, "DELETE", "/v1/tokens/"+tok.ID, "", auth(admin)...)
 	if p := d.refused(401, messages.ErrDenied, "GET", "/v1/agents", "", auth(tok.Secret)...); p.Reason != access.ReasonRevoked {
 		t.Errorf("%+v", p)
 	}
@@ -90,10 +90,54 @@ func TestTokensOverHTTP(t *testing.T) {
 	want := []string{
 		"create-token 201 token " + tok.ID + " of acme:ann, scopes read, submit, until " + tok.Expires,
 		"create-token 201 token " + ever.ID + " of acme:ann, scopes read, for ever",
-		"revoke-token 204 token " + tok.ID, "revoke-token 204 token " + tok.ID, "revoke-token 404 token nobody",
+		"revoke-token 200 token " + tok.ID, "revoke-token 200 token " + tok.ID, "revoke-token 404 token nobody",
 	}
 	if !slices.Equal(told, want) || strings.Contains(string(log), tok.Secret) {
 		t.Errorf("audit log: %q, want %q", told, want)
+	}
+}
+
+// A revocation takes what a token made along if it is asked to, and tells what stays
+// good if it is not. Another tenant's stays, whatever its maker.
+func TestTokensWithWhatTheyMade(t *testing.T) {
+	k := newTokens(t)
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	d := serve(t, host.Config{Access: k, Audit: host.AuditFile(audit)}, agentOf("talker", speaks(nil, always())))
+	admin, adminID := k.make("acme", "ann", "admin")
+	other, _ := k.make("acme", "bob", "admin")
+	stranger, _ := k.make("globex", "eve", "admin")
+	var deputy, shop, own kept
+	d.call(201, &deputy, "POST", "/v1/tokens", `{"scopes": ["admin"]}`, auth(admin)...)
+	d.call(201, &shop, "POST", "/v1/tokens", `{"scopes": ["read"]}`, auth(deputy.Secret)...)
+	d.call(201, &own, "POST", "/v1/tokens", `{"scopes": ["read"]}`, auth(other)...)
+	if shop.Maker != deputy.ID || own.Maker == "" {
+		t.Errorf("%+v, %+v", shop, own)
+	}
+	d.refused(404, messages.ErrConfig, "DELETE", "/v1/tokens/"+adminID+"?with_made=true", "", auth(stranger)...)
+	var gone struct{ Revoked, Left []kept }
+	ids := func(all []kept) (ids []string) {
+		for _, tok := range all {
+			ids = append(ids, tok.ID)
+		}
+		return ids
+	}
+	d.call(200, &gone, "DELETE", "/v1/tokens/"+adminID, "", auth(other)...)
+	if !slices.Equal(ids(gone.Revoked), []string{adminID}) || !slices.Equal(ids(gone.Left), []string{deputy.ID, shop.ID}) {
+		t.Errorf("%+v", gone)
+	}
+	d.call(200, nil, "GET", "/v1/agents", "", auth(shop.Secret)...)
+	d.call(200, &gone, "DELETE", "/v1/tokens/"+adminID+"?with_made=true", "", auth(other)...)
+	if !slices.Equal(ids(gone.Revoked), []string{adminID, deputy.ID, shop.ID}) || len(gone.Left) != 0 {
+		t.Errorf("%+v", gone)
+	}
+	for _, secret := range []string{admin, deputy.Secret, shop.Secret} {
+		if p := d.refused(401, messages.ErrDenied, "GET", "/v1/agents", "", auth(secret)...); p.Reason != access.ReasonRevoked {
+			t.Errorf("%+v", p)
+		}
+	}
+	d.call(200, nil, "GET", "/v1/agents", "", auth(own.Secret)...)
+	if log, err := os.ReadFile(audit); err != nil || !strings.Contains(string(log), `"detail":"token `+adminID+", "+deputy.ID+", "+shop.ID+`"`) {
+		t.Errorf("audit log: %s, %v", log, err)
 	}
 }
 
@@ -175,7 +219,7 @@ func TestTokensHaveManyWriters(t *testing.T) {
 	for range each {
 		var tok kept
 		d.call(201, &tok, "POST", "/v1/tokens", `{"scopes": ["read"]}`, auth(admin)...)
-		d.call(204, nil, "DELETE", "/v1/tokens/"+tok.ID, "", auth(admin)...)
+		d.call(200, nil, "DELETE", "/v1/tokens/"+tok.ID, "", auth(admin)...)
 	}
 	wg.Wait()
 	states := map[string]int{}

@@ -42,20 +42,29 @@ func (f *remoteFlags) add(cmd *cobra.Command) {
 
 const maxTokenBytes = 8 << 10
 
-// remote gives the host and the id of a session that is named by its id or, for who may
-// act for users, by tenant:user:id.
-func (a *app) remote(f remoteFlags, name string) (*remote, string, error) {
+// hostAt gives the host that the flags name.
+func (a *app) hostAt(f remoteFlags) (*remote, error) {
 	u, err := url.Parse(f.host)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return nil, "", configError("host", "want an address such as http://"+defaultListen)
+		return nil, configError("host", "want an address such as http://"+defaultListen)
 	}
 	r := &remote{url: strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/"), token: a.env(envToken), http: &http.Client{}}
 	if f.tokenFile != "" {
 		b, err := readFile(f.tokenFile, maxTokenBytes)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		r.token = strings.TrimSpace(string(b))
+	}
+	return r, nil
+}
+
+// remote gives the host and the id of a session that is named by its id or, for who may
+// act for users, by tenant:user:id.
+func (a *app) remote(f remoteFlags, name string) (*remote, string, error) {
+	r, err := a.hostAt(f)
+	if err != nil {
+		return nil, "", err
 	}
 	key, err := messages.ParseSID(name)
 	if err != nil {
@@ -67,9 +76,41 @@ func (a *app) remote(f remoteFlags, name string) (*remote, string, error) {
 	return r, key.ID, nil
 }
 
-// ask sends a request; an answer that is a refusal is an error with the host's code.
+// maxAnswerBytes bounds an answer that is read as a whole.
+const maxAnswerBytes = 8 << 20
+
+// call asks with JSON, in, and reads the answer into out; either may be nil.
+func (r *remote) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	res, err := r.send(ctx, method, path, body, "Content-Type", "application/json")
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswerBytes)).Decode(out); err != nil {
+		return messages.Errorf(messages.ErrConfig, "the host's answer cannot be read: %v", err)
+	}
+	return nil
+}
+
+// ask is send without a body.
 func (r *remote) ask(ctx context.Context, method, path string, headers ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, r.url+path, nil)
+	return r.send(ctx, method, path, nil, headers...)
+}
+
+// send sends a request; an answer that is a refusal is an error with the host's code.
+func (r *remote) send(ctx context.Context, method, path string, body io.Reader, headers ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, r.url+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -327,24 +368,17 @@ func (a *app) sessionsCancelCommand() *cobra.Command {
 				return configError("run", "is 1 or more")
 			}
 			if run == 0 {
-				res, err := r.ask(ctx, http.MethodGet, sessionPath(id))
-				if err != nil {
-					return err
-				}
-				defer res.Body.Close()
 				var ses struct{ Run int64 }
-				if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&ses); err != nil {
-					return messages.Errorf(messages.ErrConfig, "the host's answer is no session")
+				if err := r.call(ctx, http.MethodGet, sessionPath(id), nil, &ses); err != nil {
+					return err
 				}
 				if run = ses.Run; run == 0 {
 					return configError("run", "the session has no run")
 				}
 			}
-			res, err := r.ask(ctx, http.MethodPost, fmt.Sprintf("%s/runs/%d/cancel", sessionPath(id), run))
-			if err != nil {
+			if err := r.call(ctx, http.MethodPost, fmt.Sprintf("%s/runs/%d/cancel", sessionPath(id), run), nil, nil); err != nil {
 				return err
 			}
-			res.Body.Close()
 			_, err = fmt.Fprintf(a.out, "run %d of %s is cancelled\n", run, id)
 			return err
 		}),
@@ -369,11 +403,9 @@ There is no way back but a backup. It needs a token with the scope admin.`,
 			if err != nil {
 				return err
 			}
-			res, err := r.ask(ctx, http.MethodDelete, sessionPath(id))
-			if err != nil {
+			if err := r.call(ctx, http.MethodDelete, sessionPath(id), nil, nil); err != nil {
 				return err
 			}
-			res.Body.Close()
 			_, err = fmt.Fprintf(a.out, "%s is deleted\n", id)
 			return err
 		}),

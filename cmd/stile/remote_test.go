@@ -144,6 +144,58 @@ func TestRemote(t *testing.T) {
 	}
 }
 
+// Tokens of a running host are made, listed and revoked from outside, as with its
+// directory.
+func TestTokensAtHost(t *testing.T) {
+	dir := t.TempDir()
+	admin := write(t, t.TempDir(), "token", must(t, "tokens", "create", "--dir", dir, "--tenant", "acme", "--user", "ann", "--scope", "admin"))
+	url, _ := served(t, nil, example("plain/agent.yaml"), "--dir", dir, "--listen", "127.0.0.1:0")
+	at := func(args ...string) []string {
+		return append(append([]string{"tokens"}, args...), "--host", url, "--token-file", admin)
+	}
+	made := strings.TrimSpace(must(t, at("create", "--scope", "admin", "--note", "deputy", "--expires", "0")...))
+	if status, text := ask(t, "GET", url+"/v1/tokens", made, ""); status != 200 {
+		t.Error(text)
+	}
+	list := must(t, at("list")...)
+	holds(t, list, "MADE BY", "acme", "ann", "deputy")
+	if here := must(t, "tokens", "list", "--dir", dir); here != list {
+		t.Errorf("the directory:\n%s\nthe host:\n%s", here, list)
+	}
+	var ids []string
+	for line := range strings.Lines(must(t, at("list", "--json")...)) {
+		var tok struct{ ID string }
+		if err := json.Unmarshal([]byte(line), &tok); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, tok.ID)
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{at("create", "--tenant", "globex"), 2, "tenant"},
+		{at("create", "--user", "bob"), 1, "ERR_DENIED/SCOPE"},
+		{at("revoke", "nobody"), 2, "there is no token"},
+		{append(at("list"), "--dir", dir), 2, "[dir host]"},
+		{[]string{"tokens", "list", "--dir", dir, "--token-file", admin}, 2, "token-file"},
+	} {
+		if a := stileDo(t, c.args...); a.status != c.status || !strings.Contains(a.err, c.want) {
+			t.Errorf("%q: %+v", c.args, a)
+		}
+	}
+	a := stileDo(t, "tokens", "revoke", ids[0], "--dir", dir)
+	if a.status != 0 || !strings.Contains(a.err, "it made "+ids[1]+", still good") {
+		t.Errorf("%+v", a)
+	}
+	second := write(t, t.TempDir(), "token", made)
+	holds(t, must(t, "tokens", "revoke", ids[0], "--with-made", "--host", url, "--token-file", second), ids[0]+" of acme:ann is revoked", ids[1]+" of acme:ann is revoked")
+	if status, text := ask(t, "GET", url+"/v1/tokens", made, ""); status != 401 {
+		t.Error(text)
+	}
+}
+
 // A stream that is cut anywhere is resumed where it broke, and shows every update once.
 func TestTailResumes(t *testing.T) {
 	dir := t.TempDir()

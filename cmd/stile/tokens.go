@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -77,7 +81,8 @@ func (a *app) tokensCommand() *cobra.Command {
 		Long: `Tokens tell a host who calls: a tenant and a user, and what they may do. A token is
 shown once, when it is made; what is kept in the data directory does not give it away.
 A running host takes changes up at once. The directory is that of the settings of stile
-serve, unless --dir names one. The scopes:
+serve, unless --dir names one; with --host a running host is asked instead, for tokens of
+the tenant of the admin whose token is shown. The scopes:
   read      agents, sessions, their events and exports
   submit    begin and fork sessions, submit, cancel
   approve   answer for calls that wait
@@ -87,7 +92,8 @@ serve, unless --dir names one. The scopes:
   metrics   /metrics, the numbers of all tenants`,
 		Example: `  stile tokens create --tenant acme --user ann --scope read,submit
   stile tokens list
-  stile tokens revoke 5f3a0c9be214`,
+  stile tokens revoke 5f3a0c9be214
+  stile tokens list --host https://stile.example.com --token-file admin.token`,
 		Args: cobra.NoArgs,
 		RunE: group,
 	}
@@ -101,6 +107,7 @@ const defaultTokenLife = 90 * 24 * time.Hour
 func (a *app) tokensCreateCommand() *cobra.Command {
 	var wish access.Wish
 	life := defaultTokenLife
+	var at remoteFlags
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make a token, and show it this once",
@@ -111,6 +118,27 @@ Hosts that use this directory ask for tokens from the next start on.`,
 		Args: cobra.NoArgs,
 	}
 	a.ofHost(cmd, func(_ context.Context, s *settings, _ []string) error { return a.tokensCreate(s, wish, life) })
+	a.orAtHost(cmd, &at, func(ctx context.Context, r *remote, _ []string) error {
+		if cmd.Flags().Changed("tenant") {
+			return configError("tenant", "a host makes tokens of the caller's tenant alone")
+		}
+		ask := tokenWish{Scopes: wish.Scopes, Note: wish.Note}
+		if cmd.Flags().Changed("user") {
+			ask.User = wish.User
+		}
+		if life < 0 {
+			return configError("expires", "is not negative")
+		}
+		ask.Seconds = int64(life / time.Second)
+		var made struct {
+			tokenJSON
+			Secret string `json:"secret"`
+		}
+		if err := r.call(ctx, http.MethodPost, "/v1/tokens", ask, &made); err != nil {
+			return err
+		}
+		return a.tokenMade(&made.tokenJSON, made.Secret)
+	})
 	cmd.Flags().StringVar(&wish.Tenant, "tenant", "local", "the tenant whose sessions it reaches")
 	cmd.Flags().StringVar(&wish.User, "user", "local", "the user of the tenant")
 	cmd.Flags().StringSliceVar(&wish.Scopes, "scope", []string{"read", "submit", "approve"}, "what it may do")
@@ -136,12 +164,54 @@ func (a *app) tokensCreate(s *settings, wish access.Wish, life time.Duration) er
 	}
 	if err := a.tokenAudit(s, "create-token", tok, "scopes "+scopesText(tok.Scopes)+", "+untilText(tok.Expires)); err != nil {
 		// Nobody has seen it: it must not stay good unrecorded.
-		_, undo := toks.Revoke(tok.ID)
+		_, undo := toks.Revoke(access.Revocation{ID: tok.ID})
 		return errors.Join(err, undo)
 	}
-	fmt.Fprintf(a.err, "stile: token %s of %s:%s, %s, %s\n", tok.ID, tok.Tenant, tok.User, scopesText(tok.Scopes), untilText(tok.Expires))
-	_, err = fmt.Fprintln(a.out, secret)
+	line := jsonOf(&tok)
+	return a.tokenMade(&line, secret)
+}
+
+// tokenMade shows a token this once.
+func (a *app) tokenMade(tok *tokenJSON, secret string) error {
+	until := time.Time{}
+	if tok.Expires != nil {
+		until = *tok.Expires
+	}
+	fmt.Fprintf(a.err, "stile: token %s of %s:%s, %s, %s\n", tok.ID, tok.Tenant, tok.User, scopesText(tok.Scopes), untilText(until))
+	_, err := fmt.Fprintln(a.out, secret)
 	return err
+}
+
+// tokenWish is what a host is asked for.
+type tokenWish struct {
+	User    string   `json:"user,omitempty"`
+	Scopes  []string `json:"scopes"`
+	Note    string   `json:"note,omitempty"`
+	Seconds int64    `json:"expires_in_s"`
+}
+
+// orAtHost has a command that works on a data directory ask a running host instead, when
+// --host names one.
+func (a *app) orAtHost(cmd *cobra.Command, at *remoteFlags, there func(ctx context.Context, r *remote, args []string) error) {
+	here := cmd.RunE
+	cmd.Flags().StringVar(&at.host, "host", "", "address of a running host to ask, in place of a data directory")
+	cmd.Flags().StringVar(&at.tokenFile, "token-file", "", "file with the token to show the host (default $"+envToken+")")
+	cmd.MarkFlagsMutuallyExclusive("host", "dir")
+	cmd.MarkFlagsMutuallyExclusive("host", "config")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !cmd.Flags().Changed("host") {
+			if cmd.Flags().Changed("token-file") {
+				return configError("token-file", "is shown to a host; name it with --host")
+			}
+			return here(cmd, args)
+		}
+		a.ran = true
+		r, err := a.hostAt(*at)
+		if err != nil {
+			return err
+		}
+		return there(cmd.Context(), r, args)
+	}
 }
 
 // tokenAudit leaves a line in the audit log, if the host keeps one.
@@ -176,13 +246,44 @@ func scopesText(all []access.Scope) string {
 
 func (a *app) tokensListCommand() *cobra.Command {
 	var asJSON bool
+	var at remoteFlags
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the tokens, without their secrets",
 		Example: `  stile tokens list --json`,
 		Args:    cobra.NoArgs,
 	}
-	a.ofHost(cmd, func(context.Context, *settings, []string) error { return a.tokensList(asJSON) })
+	a.ofHost(cmd, func(context.Context, *settings, []string) error {
+		toks, err := a.tokens()
+		if err != nil {
+			return err
+		}
+		all, err := toks.List()
+		if err != nil {
+			return err
+		}
+		var lines []tokenJSON
+		for i := range all {
+			lines = append(lines, jsonOf(&all[i]))
+		}
+		return a.tokensList(lines, asJSON)
+	})
+	a.orAtHost(cmd, &at, func(ctx context.Context, r *remote, _ []string) error {
+		var all []tokenJSON
+		for after := ""; ; {
+			var page struct {
+				Tokens []tokenJSON
+				Next   string
+			}
+			if err := r.call(ctx, http.MethodGet, "/v1/tokens?limit=1000&after="+url.QueryEscape(after), nil, &page); err != nil {
+				return err
+			}
+			all = append(all, page.Tokens...)
+			if after = page.Next; after == "" {
+				return a.tokensList(all, asJSON)
+			}
+		}
+	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a token")
 	return cmd
 }
@@ -198,63 +299,112 @@ type tokenJSON struct {
 	Expires *time.Time     `json:"expires,omitempty"`
 	Revoked *time.Time     `json:"revoked,omitempty"`
 	Note    string         `json:"note,omitempty"`
+	Maker   string         `json:"maker,omitempty"` // id of the token that made it at a host
 }
 
-func (a *app) tokensList(asJSON bool) error {
-	toks, err := a.tokens()
-	if err != nil {
-		return err
+func jsonOf(tok *access.Token) tokenJSON {
+	line := tokenJSON{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, Scopes: tok.Scopes, State: tok.State(time.Now()), Created: tok.Created, Note: tok.Note, Maker: tok.Maker}
+	if !tok.Expires.IsZero() {
+		line.Expires = &tok.Expires
 	}
-	all, err := toks.List()
-	if err != nil {
-		return err
+	if !tok.Revoked.IsZero() {
+		line.Revoked = &tok.Revoked
 	}
+	return line
+}
+
+func (a *app) tokensList(all []tokenJSON, asJSON bool) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	if !asJSON {
-		fmt.Fprintln(w, "TOKEN\tTENANT\tUSER\tSCOPES\tSTATE\tEXPIRES\tNOTE")
+		fmt.Fprintln(w, "TOKEN\tTENANT\tUSER\tSCOPES\tSTATE\tEXPIRES\tMADE BY\tNOTE")
 	}
-	for _, tok := range all {
-		line := tokenJSON{ID: tok.ID, Tenant: tok.Tenant, User: tok.User, Scopes: tok.Scopes, State: tok.State(time.Now()), Created: tok.Created, Note: tok.Note}
-		until := "-"
-		if !tok.Expires.IsZero() {
-			line.Expires, until = &tok.Expires, tok.Expires.Format(time.RFC3339)
-		}
-		if !tok.Revoked.IsZero() {
-			line.Revoked = &tok.Revoked
-		}
+	for i := range all {
+		tok := &all[i]
 		if asJSON {
-			if err := a.writeJSON(line); err != nil {
+			if err := a.writeJSON(tok); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", tok.ID, tok.Tenant, tok.User, scopesText(tok.Scopes), line.State, until, harmless(tok.Note))
+		until := "-"
+		if tok.Expires != nil {
+			until = tok.Expires.Format(time.RFC3339)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			harmless(tok.ID), harmless(tok.Tenant), harmless(tok.User), harmless(scopesText(tok.Scopes)), harmless(tok.State), until, cmp.Or(harmless(tok.Maker), "-"), harmless(tok.Note))
 	}
 	return w.Flush()
 }
 
 func (a *app) tokensRevokeCommand() *cobra.Command {
+	var withMade bool
+	var at remoteFlags
 	cmd := &cobra.Command{
-		Use:     "revoke ID",
-		Short:   "Refuse a token from now on",
-		Long:    `Refuses a token from now on, at running hosts too. Streams that it opened end within 15 seconds.`,
-		Example: `  stile tokens revoke 5f3a0c9be214`,
-		Args:    cobra.ExactArgs(1),
+		Use:   "revoke ID",
+		Short: "Refuse a token from now on",
+		Long: `Refuses a token from now on, at running hosts too. Streams that it opened end within 15
+seconds. What an admin's token made stays good, and is named; --with-made takes it along,
+and what that made.`,
+		Example: `  stile tokens revoke 5f3a0c9be214
+  stile tokens revoke 5f3a0c9be214 --with-made --host https://stile.example.com --token-file admin.token`,
+		Args: cobra.ExactArgs(1),
 	}
 	a.ofHost(cmd, func(_ context.Context, s *settings, args []string) error {
 		toks, err := a.tokens()
 		if err != nil {
 			return err
 		}
-		tok, err := toks.Revoke(args[0])
+		gone, err := toks.Revoke(access.Revocation{ID: args[0], WithMade: withMade})
 		if err != nil {
 			return err
 		}
-		if err := a.tokenAudit(s, "revoke-token", tok, ""); err != nil {
-			return err // it is revoked all the same
+		var out revokedJSON
+		for i := range gone.Tokens {
+			if err := a.tokenAudit(s, "revoke-token", gone.Tokens[i], ""); err != nil {
+				return err // it is revoked all the same
+			}
+			out.Revoked = append(out.Revoked, jsonOf(&gone.Tokens[i]))
 		}
-		_, err = fmt.Fprintf(a.out, "%s of %s:%s is revoked since %s\n", tok.ID, tok.Tenant, tok.User, tok.Revoked.Format(time.RFC3339))
-		return err
+		for i := range gone.Left {
+			out.Left = append(out.Left, jsonOf(&gone.Left[i]))
+		}
+		return a.tokensRevoked(&out)
 	})
+	a.orAtHost(cmd, &at, func(ctx context.Context, r *remote, args []string) error {
+		var out revokedJSON
+		if err := r.call(ctx, http.MethodDelete, "/v1/tokens/"+url.PathEscape(args[0])+"?with_made="+strconv.FormatBool(withMade), nil, &out); err != nil {
+			return err
+		}
+		return a.tokensRevoked(&out)
+	})
+	cmd.Flags().BoolVar(&withMade, "with-made", false, "and all that it made, and that those made")
 	return cmd
+}
+
+// revokedJSON tells what a revocation did.
+type revokedJSON struct {
+	Revoked []tokenJSON `json:"revoked"`
+	Left    []tokenJSON `json:"left"`
+}
+
+func (a *app) tokensRevoked(out *revokedJSON) error {
+	for i := range out.Revoked {
+		tok := &out.Revoked[i]
+		since := ""
+		if tok.Revoked != nil {
+			since = " since " + tok.Revoked.Format(time.RFC3339)
+		}
+		if _, err := fmt.Fprintf(a.out, "%s of %s:%s is revoked%s\n", harmless(tok.ID), harmless(tok.Tenant), harmless(tok.User), since); err != nil {
+			return err
+		}
+	}
+	if len(out.Left) == 0 {
+		return nil
+	}
+	var ids []string
+	for i := range out.Left {
+		ids = append(ids, harmless(out.Left[i].ID))
+	}
+	_, err := fmt.Fprintf(a.err, "stile: it made %s, still good; --with-made revokes what it made\n", strings.Join(ids, ", "))
+	return err
 }

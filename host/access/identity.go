@@ -155,7 +155,7 @@ func checkPart(field, name string) error {
 // are one.
 type Keeper interface {
 	Create(Wish) (secret string, tok Token, err error)
-	RevokeOf(tenant, id string) (Token, error)
+	Revoke(Revocation) (Revoked, error)
 	List() ([]Token, error)
 }
 

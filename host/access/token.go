@@ -45,6 +45,7 @@ type Token struct {
 	User    string    `json:"user"`
 	Scopes  []Scope   `json:"scopes"`
 	Note    string    `json:"note,omitzero"`
+	Maker   string    `json:"maker,omitzero"` // id of the token that made it over HTTP
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"`
 	Revoked time.Time `json:"revoked,omitzero"`
@@ -235,20 +236,20 @@ func (t *Tokens) Authenticate(_ context.Context, bearer string) (Identity, error
 
 // The states of a token.
 const (
-	Good    = "good"
-	Expired = "expired"
-	Revoked = "revoked"
+	StateGood    = "good"
+	StateExpired = "expired"
+	StateRevoked = "revoked"
 )
 
 // State tells whether a token is good.
 func (tok *Token) State(now time.Time) string {
 	switch {
 	case !tok.Revoked.IsZero():
-		return Revoked
+		return StateRevoked
 	case !tok.Expires.IsZero() && !now.Before(tok.Expires):
-		return Expired
+		return StateExpired
 	}
-	return Good
+	return StateGood
 }
 
 // Grant tells in words what a token is good for, as the audit log has it.
@@ -262,9 +263,9 @@ func (tok *Token) Grant() string {
 
 func (tok *Token) identity(now time.Time) (Identity, error) {
 	switch tok.State(now) {
-	case Revoked:
+	case StateRevoked:
 		return Identity{}, Denied(ReasonRevoked, "the token was revoked")
-	case Expired:
+	case StateExpired:
 		return Identity{}, Denied(ReasonExpired, "the token has expired")
 	}
 	return Identity{Tenant: tok.Tenant, User: tok.User, Token: tok.ID, Scopes: tok.Scopes, Expires: tok.Expires}, nil
@@ -285,6 +286,7 @@ type Wish struct {
 	Tenant, User string
 	Scopes       []string
 	Note         string
+	Maker        string    // id of the token that makes it
 	Expires      time.Time // zero: never
 }
 
@@ -316,7 +318,7 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 	secret = Prefix + id + "_" + base64.RawURLEncoding.EncodeToString(raw[idBytes:])
 	sum := sha256.Sum256([]byte(secret))
 	tok = Token{
-		ID: id, Hash: hex.EncodeToString(sum[:]), Tenant: w.Tenant, User: w.User, Scopes: scopes, Note: w.Note,
+		ID: id, Hash: hex.EncodeToString(sum[:]), Tenant: w.Tenant, User: w.User, Scopes: scopes, Note: w.Note, Maker: w.Maker,
 		Created: now, Expires: w.Expires.UTC(),
 	}
 	err = t.change(func(f *file) error {
@@ -329,30 +331,51 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 	return secret, tok, nil
 }
 
-// Revoke refuses the token of that id from now on. One that is revoked already stays as
-// it is; one that is not there is ERR_CONFIG with ReasonNotFound.
-func (t *Tokens) Revoke(id string) (Token, error) {
-	return t.revoke(func(tok Token) bool { return tok.ID == id }, id)
+// Revocation says what to refuse.
+type Revocation struct {
+	ID     string
+	Tenant string // that the token has to be of; "" is any
+	// WithMade takes what the token made along, and what that made.
+	WithMade bool
 }
 
-// RevokeOf is Revoke for a token of that tenant: one of another tenant is not there.
-func (t *Tokens) RevokeOf(tenant, id string) (Token, error) {
-	return t.revoke(func(tok Token) bool { return tok.ID == id && tok.Tenant == tenant }, id)
+// Revoked tells what is refused from now on.
+type Revoked struct {
+	Tokens []Token // the one that was named, and what it took along
+	Left   []Token // what it made that stays good
 }
 
-func (t *Tokens) revoke(meant func(Token) bool, id string) (tok Token, err error) {
+// Revoke refuses a token from now on. What is revoked already stays as it is; a token that
+// is not there, or of another tenant, is ERR_CONFIG with ReasonNotFound.
+func (t *Tokens) Revoke(r Revocation) (out Revoked, err error) {
 	err = t.change(func(f *file) error {
-		i := slices.IndexFunc(f.Tokens, meant)
+		i := slices.IndexFunc(f.Tokens, func(tok Token) bool { return tok.ID == r.ID && (r.Tenant == "" || tok.Tenant == r.Tenant) })
 		if i < 0 {
-			return &messages.Error{Code: messages.ErrConfig, Reason: ReasonNotFound, Field: "id", Detail: "there is no token " + quoted(id)}
+			return &messages.Error{Code: messages.ErrConfig, Reason: ReasonNotFound, Field: "id", Detail: "there is no token " + quoted(r.ID)}
 		}
-		if f.Tokens[i].Revoked.IsZero() {
-			f.Tokens[i].Revoked = t.now().UTC().Truncate(time.Second)
+		now := t.now().UTC().Truncate(time.Second)
+		// A token is made by an earlier one, so that one look in their order finds all.
+		line := map[string]bool{r.ID: true}
+		for k := i; k < len(f.Tokens); k++ {
+			tok := &f.Tokens[k]
+			if k > i && !line[tok.Maker] {
+				continue
+			}
+			line[tok.ID] = true
+			switch good := tok.State(now) == StateGood; {
+			case k > i && !good:
+			case k > i && !r.WithMade:
+				out.Left = append(out.Left, *tok)
+			default:
+				if tok.Revoked.IsZero() {
+					tok.Revoked = now
+				}
+				out.Tokens = append(out.Tokens, *tok)
+			}
 		}
-		tok = f.Tokens[i]
 		return nil
 	})
-	return tok, err
+	return out, err
 }
 
 // List gives all tokens, in the order in which they were made.

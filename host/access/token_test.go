@@ -114,16 +114,16 @@ func TestTokens(t *testing.T) {
 	if err != nil || len(all) != 2 || all[1].User != "bob" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	first, err := command.Revoke(all[1].ID)
-	if err != nil || !first.Revoked.Equal(c.now()) {
+	first, err := command.Revoke(access.Revocation{ID: all[1].ID})
+	if err != nil || len(first.Tokens) != 1 || !first.Tokens[0].Revoked.Equal(c.now()) {
 		t.Errorf("%+v, %v", first, err)
 	}
 	refused(t, running, other, access.ReasonRevoked)
 	c.pass(time.Hour)
-	if again, err := command.Revoke(all[1].ID); err != nil || !again.Revoked.Equal(first.Revoked) {
+	if again, err := command.Revoke(access.Revocation{ID: all[1].ID}); err != nil || !again.Tokens[0].Revoked.Equal(first.Tokens[0].Revoked) {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if _, err := command.Revoke("nobody"); messages.CodeOf(err) != messages.ErrConfig {
+	if _, err := command.Revoke(access.Revocation{ID: "nobody"}); messages.CodeOf(err) != messages.ErrConfig {
 		t.Error(err)
 	}
 	if err := os.Remove(path); err != nil {
