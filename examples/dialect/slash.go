@@ -94,15 +94,11 @@ func results(r *messages.Reply) string {
 
 // Decide is CONTINUE after a call or a mistake, and else DONE.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {
+	if why := parse.Failure(f); why != "" {
+		return parse.Halt(why, "")
+	}
 	v := messages.Verdict{Decision: messages.Done, Token: -1}
-	switch {
-	case f.Breach != "":
-		v.Decision, v.Code = messages.Halt, f.Breach
-	case f.Finish == messages.FinishError:
-		v.Decision, v.Code = messages.Halt, messages.ErrModel
-	case f.Finish == messages.FinishCancelled:
-		v.Decision, v.Code = messages.Halt, messages.ErrCancelled
-	case len(f.Calls)+len(f.Errors) > 0:
+	if len(f.Calls)+len(f.Errors) > 0 {
 		v.Decision = messages.Continue
 	}
 	return v

@@ -29,20 +29,13 @@ func (Dialect) Traits() messages.Traits {
 // Decide is aeiou.md §13 step 4 and 5: whatever kept the program from completing
 // is the reason to halt, and its tokens do not count; otherwise the tokens decide.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {
-	halt := func(c messages.Code, detail string) messages.Verdict {
-		return messages.Verdict{Decision: messages.Halt, Code: c, Detail: detail, Token: -1}
-	}
-	switch {
-	case f.Breach != "":
-		return halt(f.Breach, "")
-	case len(f.Errors) > 0:
-		return halt(f.Errors[0].Code, f.Errors[0].Detail)
-	case f.Finish == messages.FinishError:
-		return halt(messages.ErrModel, "")
-	case f.Finish == messages.FinishCancelled:
-		return halt(messages.ErrCancelled, "")
+	switch why := parse.Failure(f); {
+	case len(f.Errors) > 0 && f.Breach == "":
+		return parse.Halt(f.Errors[0].Code, f.Errors[0].Detail)
+	case why != "":
+		return parse.Halt(why, "")
 	case f.MagicFailed:
-		return halt(messages.ErrMagicToolInternal, "no signer could mint a token")
+		return parse.Halt(messages.ErrMagicToolInternal, "no signer could mint a token")
 	}
 	return Select(f.Tokens, f.Out)
 }

@@ -74,12 +74,10 @@ func (Dialect) Traits() messages.Traits {
 // when a run's failing turns in a row are as many as may be (design.md §5).
 func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	v := messages.Verdict{Decision: messages.Halt, Token: -1}
-	switch {
-	case f.Breach != "":
-		v.Code = f.Breach
-	case f.Final:
+	switch why := parse.Failure(f); {
+	case f.Final && f.Breach == "":
 		v.Decision = messages.Done
-	case f.Awaits:
+	case f.Awaits && f.Breach == "":
 		c := Circuit{Failures: failures(f.State), Max: x.MaxFailures}
 		if c.Add(Outcome(f)) {
 			v.Code, v.Detail = messages.ErrLoop, CircuitOpen+": "+strconv.Itoa(c.Failures)+" turns in a row in which no call succeeded"
@@ -89,10 +87,8 @@ func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 		if c.Failures > 0 {
 			v.State = append([]byte(memory), strconv.Itoa(c.Failures)...)
 		}
-	case f.Finish == messages.FinishError:
-		v.Code = messages.ErrModel
-	case f.Finish == messages.FinishCancelled:
-		v.Code = messages.ErrCancelled
+	case why != "":
+		v.Code = why
 	default:
 		v.Decision = messages.Done
 	}

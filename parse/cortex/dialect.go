@@ -65,15 +65,11 @@ func (Dialect) Decide(f messages.Facts) messages.Verdict {
 			responses++
 		}
 	}
-	switch {
-	case f.Breach != "":
-		v.Code = f.Breach
-	case f.Final:
+	switch why := parse.Failure(f); {
+	case f.Final && f.Breach == "":
 		v.Decision = messages.Done
-	case f.Finish == messages.FinishError:
-		v.Code = messages.ErrModel
-	case f.Finish == messages.FinishCancelled:
-		v.Code = messages.ErrCancelled
+	case why != "":
+		v.Code = why
 	case responses > 0 || len(f.Calls) > 0:
 		v.Decision = messages.Continue
 	case string(f.State) == idle:

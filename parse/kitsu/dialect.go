@@ -120,20 +120,12 @@ func (Dialect) Primer(tools []messages.ToolSpec) string {
 // CONTINUE names in Retract are replaced by the pass: at its first visible byte,
 // not before, so that a pass which fails or says nothing leaves them.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {
-	halt := func(c messages.Code, detail string) messages.Verdict {
-		return messages.Verdict{Decision: messages.Halt, Code: c, Detail: detail, Token: -1}
-	}
-	switch {
-	case f.Breach != "":
-		return halt(f.Breach, "")
-	case f.Finish == messages.FinishError:
-		return halt(messages.ErrModel, "")
-	case f.Finish == messages.FinishCancelled:
-		return halt(messages.ErrCancelled, "")
+	if why := parse.Failure(f); why != "" {
+		return parse.Halt(why, "")
 	}
 	for i := range f.Errors {
 		if f.Errors[i].Reason == MultipleActions {
-			return halt(messages.ErrDialect, MultipleActions)
+			return parse.Halt(messages.ErrDialect, MultipleActions)
 		}
 	}
 	v := messages.Verdict{Decision: messages.Done, Token: -1}

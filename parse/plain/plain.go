@@ -51,18 +51,11 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 // Decide is DONE for any reply that ended, also one cut at the length limit,
 // whose unit says that it is incomplete. An empty reply is an empty response.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {
-	halt := func(c messages.Code, detail string) messages.Verdict {
-		return messages.Verdict{Decision: messages.Halt, Code: c, Detail: detail, Token: -1}
-	}
-	switch {
-	case f.Breach != "":
-		return halt(f.Breach, "")
-	case len(f.Errors) > 0:
-		return halt(f.Errors[0].Code, f.Errors[0].Detail)
-	case f.Finish == messages.FinishError:
-		return halt(messages.ErrModel, "")
-	case f.Finish == messages.FinishCancelled:
-		return halt(messages.ErrCancelled, "")
+	switch why := parse.Failure(f); {
+	case len(f.Errors) > 0 && f.Breach == "":
+		return parse.Halt(f.Errors[0].Code, f.Errors[0].Detail)
+	case why != "":
+		return parse.Halt(why, "")
 	}
 	return messages.Verdict{Decision: messages.Done, Token: -1}
 }

@@ -59,18 +59,11 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 
 // Decide is DONE for a reply that may be kept, or says that nothing changed.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {
-	halt := func(c messages.Code, detail string) messages.Verdict {
-		return messages.Verdict{Decision: messages.Halt, Code: c, Detail: detail, Token: -1}
+	if why := parse.Failure(f); why != "" {
+		return parse.Halt(why, "")
 	}
-	switch {
-	case f.Breach != "":
-		return halt(f.Breach, "")
-	case f.Finish == messages.FinishError:
-		return halt(messages.ErrModel, "")
-	case f.Finish == messages.FinishCancelled:
-		return halt(messages.ErrCancelled, "")
-	case f.Finish == messages.FinishLength:
-		return halt(messages.ErrDialect, "the profile: the reply was cut at its length")
+	if f.Finish == messages.FinishLength {
+		return parse.Halt(messages.ErrDialect, "the profile: the reply was cut at its length")
 	}
 	text := ""
 	for i := range f.Units {
@@ -78,7 +71,7 @@ func (Dialect) Decide(f messages.Facts) messages.Verdict {
 	}
 	// That a compacted profile is short enough is seen with its request: After.
 	if _, err := Parse(text, false); err != nil {
-		return halt(messages.ErrDialect, err.(*messages.Error).Detail)
+		return parse.Halt(messages.ErrDialect, err.(*messages.Error).Detail)
 	}
 	return messages.Verdict{Decision: messages.Done, Token: -1}
 }
