@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 )
 
 // emptyProgram is the ACTIONS of an author message: where the author writes.
@@ -95,10 +96,9 @@ func validUTF8(b []byte) []byte {
 	return bytes.ToValidUTF8(b, []byte("\ufffd"))
 }
 
-// oneLine makes text from elsewhere harmless in a list: white space runs, line
-// ends among them, become one space, and it is cut at maxErrorBytes.
+// oneLine is text from elsewhere as one line, cut at maxErrorBytes.
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " ")
+	s = parse.OneLine(s)
 	if len(s) <= maxErrorBytes {
 		return s
 	}

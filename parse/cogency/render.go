@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 )
 
 // Render is Assemble on what the projection tells: the user's text of each run, this
@@ -27,7 +28,7 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	a.end()
 	out := a.messages
 	if p.LastError != "" {
-		out[len(out)-1].Text += "\n\nThe previous turn did not go through: " + oneLine(p.LastError)
+		out[len(out)-1].Text += "\n\nThe previous turn did not go through: " + parse.OneLine(p.LastError)
 	}
 	if p.Last {
 		out = append(out, messages.Message{Role: messages.RoleSystem, Text: lastTurn})
@@ -138,20 +139,14 @@ func (Dialect) Primer(tools []messages.ToolSpec) string {
 		b.WriteString("None.\n")
 	}
 	for _, t := range tools {
-		b.WriteString(oneLine(t.Name) + oneLine(t.Signature))
-		if d := oneLine(t.Description); d != "" {
+		b.WriteString(parse.OneLine(t.Name) + parse.OneLine(t.Signature))
+		if d := parse.OneLine(t.Description); d != "" {
 			b.WriteString(" - " + d)
 		}
 		b.WriteByte('\n')
-		if s := oneLine(t.Schema); s != "" {
+		if s := parse.OneLine(t.Schema); s != "" {
 			b.WriteString("  args: " + s + "\n")
 		}
 	}
 	return b.String()
-}
-
-// oneLine makes text from elsewhere harmless in a list: white space runs, line ends
-// among them, become one space.
-func oneLine(s string) string {
-	return strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " ")
 }

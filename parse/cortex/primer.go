@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 )
 
 //go:embed primer.txt
@@ -32,7 +33,7 @@ func (x Dialect) Primer(tools []messages.ToolSpec) string {
 		b.WriteString("\n## Other actions\n\nCalled like tools, with the type in the tag.\n\n")
 	}
 	for _, t := range tools[others:] {
-		spec(&b, &t, "type=\""+oneLine(string(t.Type))+"\" ")
+		spec(&b, &t, "type=\""+parse.OneLine(string(t.Type))+"\" ")
 	}
 	return b.String()
 }
@@ -67,18 +68,12 @@ func (x Dialect) rules(b *strings.Builder) {
 
 // spec writes one line, and one for the schema.
 func spec(b *strings.Builder, t *messages.ToolSpec, typ string) {
-	b.WriteString("- " + typ + oneLine(t.Name) + oneLine(t.Signature))
-	if d := oneLine(t.Description); d != "" {
+	b.WriteString("- " + typ + parse.OneLine(t.Name) + parse.OneLine(t.Signature))
+	if d := parse.OneLine(t.Description); d != "" {
 		b.WriteString(": " + d)
 	}
 	b.WriteByte('\n')
-	if s := oneLine(t.Schema); s != "" {
+	if s := parse.OneLine(t.Schema); s != "" {
 		b.WriteString("  parameters: " + s + "\n")
 	}
-}
-
-// oneLine makes text from elsewhere harmless in a list: white space runs, line ends
-// among them, become one space.
-func oneLine(s string) string {
-	return strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " ")
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 )
 
 // Limits of what goes back to the model (streaming.md §5.4, design.md §10).
@@ -47,7 +48,7 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	}
 	if p.LastError != "" {
 		last := &out[len(out)-1]
-		last.Text += "\n\nThe previous turn did not go through: " + oneLine(p.LastError)
+		last.Text += "\n\nThe previous turn did not go through: " + parse.OneLine(p.LastError)
 	}
 	return out
 }
