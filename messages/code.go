@@ -49,6 +49,7 @@ const (
 	LintDupSectionIgnored Code = "LINT_DUP_SECTION_IGNORED"
 	LintMarkerEscaped     Code = "LINT_MARKER_ESCAPED"
 	LintCarryTruncated    Code = "LINT_CARRY_TRUNCATED"
+	LintFeedForged        Code = "LINT_FEED_FORGED"
 )
 
 // Actor says who can do something about a code.
@@ -109,6 +110,7 @@ var codes = []CodeInfo{
 	{LintDupSectionIgnored, "parse/aeiou", 200, false, ActorAuthor, "A repeated section was ignored; the first one counts."},
 	{LintMarkerEscaped, "parse/aeiou", 200, false, ActorAuthor, "A carried line that looked like a marker was indented by one space."},
 	{LintCarryTruncated, "parse/aeiou", 200, false, ActorAuthor, "A carried stream was cut to its tail to fit the envelope."},
+	{LintFeedForged, "turn", 200, false, ActorAuthor, "The model wrote a context feed; no feed and no variable was changed by it."},
 }
 
 var codeIndex = func() map[Code]*CodeInfo {

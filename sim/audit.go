@@ -333,6 +333,11 @@ func (a *audit) apply(r *messages.Record) error {
 			return err
 		}
 		return inTurn()
+	case *messages.Lint:
+		if err := a.forged(b); err != nil {
+			return err
+		}
+		return inTurn()
 	case *messages.Control:
 		if b.What == messages.ControlTimer && b.Name == turn.ClockDebounce.String() {
 			return a.windowOver(r)

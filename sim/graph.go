@@ -200,6 +200,23 @@ func (a *audit) fault(b *messages.ParseFault) error {
 	return nil
 }
 
+// forged takes a remark on a feed that the model wrote: it is made once, at its place in
+// the document, and nothing else comes of the feed.
+func (a *audit) forged(b *messages.Lint) error {
+	if b.Code != messages.LintFeedForged {
+		return nil
+	}
+	once := messages.ParseFault{Code: b.Code, Offset: b.Offset}
+	if !a.streams || a.faults[once] {
+		return fmt.Errorf("the feed at byte %d is remarked on twice, or in no document", b.Offset)
+	}
+	a.faults[once] = true
+	if a.stopped || a.gaveUp() {
+		return nil
+	}
+	return a.behind("a feed")
+}
+
 // gaveUp tells that the open run was cancelled.
 func (a *audit) gaveUp() bool { return a.cancelled[a.run] != 0 }
 

@@ -31,6 +31,8 @@ type document struct {
 	hurried int64           // the end that was sent for
 	end     *messages.Event // of that response, while it waits for a reference
 
+	forged int // feeds that the model wrote
+
 	// Of a turn that is read again: what its records have already.
 	known known
 }
@@ -196,11 +198,9 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		}
 	case messages.EventLint:
 		f.lints = append(f.lints, ev.Fault.Code)
-		if d.known.lints > 0 {
-			d.known.lints--
-		} else {
-			m.persist(&messages.Lint{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail}, LazyHold)
-		}
+		m.remark(&messages.Lint{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail})
+	case messages.EventFeed:
+		m.forged(ev)
 	case messages.EventAction:
 		return m.declareAction(ev.Action)
 	case messages.EventCut:
@@ -211,6 +211,29 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		return "decoder: a program in a reply that is acted on while it streams"
 	}
 	return ""
+}
+
+// remark records a lint that a life before this one has not.
+func (m *Machine) remark(l *messages.Lint) {
+	if d := m.flight.doc; d.known.lints > 0 {
+		d.known.lints--
+		return
+	}
+	m.persist(l, LazyHold)
+}
+
+// forged takes a feed that the model wrote: it is there for logs and changes nothing
+// (streaming.md §2). Its text is in the reply. As of errors the first of a reply are
+// recorded.
+func (m *Machine) forged(ev *messages.Event) {
+	f := m.flight
+	if f.doc.forged++; f.doc.forged > messages.MaxParseErrors {
+		return
+	}
+	if f.doc.forged == 1 {
+		f.lints = append(f.lints, messages.LintFeedForged)
+	}
+	m.remark(&messages.Lint{Code: messages.LintFeedForged, Offset: ev.Offset, Detail: "context_feed " + clip(clean(ev.ID))})
 }
 
 // complain keeps what the decoder complained of: the first of a reply one by one, of the

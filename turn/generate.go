@@ -95,7 +95,7 @@ func (m *Machine) upToCut(in *Decoded) (said []byte, fault string) {
 func telling(evs []messages.Event) bool {
 	for i := range evs {
 		switch evs[i].Kind {
-		case messages.EventUnitBegin, messages.EventUnitText, messages.EventFeed:
+		case messages.EventUnitBegin, messages.EventUnitText:
 		default:
 			return true
 		}

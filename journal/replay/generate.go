@@ -171,7 +171,7 @@ func (g *generation) watch(evs []messages.Event, replaces bool) (telling bool) {
 			telling = telling || !g.unit || replaces && len(evs[i].Text) > 0
 		case messages.EventUnitEnd:
 			telling, g.unit = true, false
-		case messages.EventParseError, messages.EventLint:
+		case messages.EventParseError, messages.EventLint, messages.EventFeed:
 			telling = true
 		}
 	}
