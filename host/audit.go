@@ -39,13 +39,17 @@ type AuditEntry struct {
 
 // WriteAudit appends an entry to a log, as one line in one write.
 func WriteAudit(w io.Writer, e AuditEntry) error {
+	_, err := writeAudit(w, e)
+	return err
+}
+
+func writeAudit(w io.Writer, e AuditEntry) (n int, err error) {
 	e.At = e.At.UTC()
 	b, err := json.Marshal(e)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = w.Write(append(b, '\n'))
-	return err
+	return w.Write(append(b, '\n'))
 }
 
 // AuditFile is a file that is only appended to, for its owner's eyes alone. It is opened
@@ -193,11 +197,53 @@ func inPath(r *http.Request, pattern, name string) string {
 	return ""
 }
 
-// record writes an entry, one at a time.
+// reasonAudit is that of what is refused because it could not be recorded.
+const reasonAudit = "AUDIT"
+
+// maxUnrecorded bounds what waits for an audit log that takes nothing: the requests that
+// were under way when it failed, and refusals.
+const maxUnrecorded = 4096
+
+// record writes an entry, one at a time. One that the log does not take is kept, and goes
+// before all others when it takes entries again.
 func (s *Server) record(e AuditEntry) {
+	if e.Reason == reasonAudit {
+		return // nothing was done; each would be one more that is not taken
+	}
 	s.auditing.Lock()
 	defer s.auditing.Unlock()
-	if err := WriteAudit(s.cfg.Audit, e); err != nil {
+	s.unrecorded = append(s.unrecorded, e)
+	if err := s.catchUp(); err != nil {
 		s.log.Error("the audit log cannot be written", zap.Error(bare(err)), zap.Any("entry", e))
+		s.unrecorded = s.unrecorded[max(0, len(s.unrecorded)-maxUnrecorded):] // the log of the host has them
 	}
+}
+
+// recordable refuses what could not be recorded: that the audit log is whole is worth more
+// than an hour of work.
+func (s *Server) recordable() error {
+	s.auditing.Lock()
+	defer s.auditing.Unlock()
+	if s.catchUp() != nil {
+		return tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonAudit, "the audit log cannot be written", 5*time.Second)
+	}
+	return nil
+}
+
+// catchUp writes what is not recorded yet.
+func (s *Server) catchUp() error {
+	for len(s.unrecorded) > 0 {
+		if s.torn {
+			if _, err := s.cfg.Audit.Write([]byte("\n")); err != nil {
+				return err
+			}
+			s.torn = false
+		}
+		if n, err := writeAudit(s.cfg.Audit, s.unrecorded[0]); err != nil {
+			s.torn = n > 0
+			return err
+		}
+		s.unrecorded = s.unrecorded[1:]
+	}
+	return nil
 }

@@ -2,12 +2,17 @@ package host_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -90,5 +95,71 @@ func TestAudit(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// failing is a log on a disk that may be full.
+type failing struct {
+	bytes.Buffer
+	full atomic.Bool
+	torn bool // a part of a line went to the log before it was full
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.full.Load() {
+		if !f.torn {
+			f.torn = true
+			f.Buffer.Write(p[:len(p)/2])
+			return len(p) / 2, syscall.ENOSPC
+		}
+		return 0, &os.PathError{Op: "write", Path: "/var/log/secret", Err: syscall.ENOSPC}
+	}
+	return f.Buffer.Write(p)
+}
+
+// What could not be recorded is refused, but for what was under way when the log failed:
+// that is recorded as soon as the log takes it.
+func TestAuditFails(t *testing.T) {
+	log := &failing{}
+	d := serve(t, host.Config{Audit: log}, agentOf("talker", speaks([]string{"hello"}, always())))
+	d.session("before", "talker")
+	d.call(200, nil, "GET", "/readyz", "")
+	log.full.Store(true)
+	d.session("while", "talker") // the log fails when that is done
+	for range 3 {
+		d.full(503, messages.ErrBusy, "AUDIT", "POST", "/v1/sessions", `{"agent": "talker", "id": "refused"}`)
+		d.full(503, messages.ErrBusy, "AUDIT", "DELETE", "/v1/sessions/before", "")
+		d.full(503, messages.ErrBusy, "AUDIT", "GET", "/v1/sessions/before/export", "")
+	}
+	d.call(200, nil, "GET", "/v1/sessions/before", "") // who only looks is let in
+	d.call(503, nil, "GET", "/readyz", "")
+	log.full.Store(false)
+	d.call(200, nil, "GET", "/readyz", "")
+	d.session("after", "talker")
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		var e host.AuditEntry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			got = append(got, "torn")
+			continue
+		}
+		got = append(got, e.Action+" "+e.Session)
+	}
+	if want := []string{"create-session before", "torn", "create-session while", "create-session after"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/refused", "")
+}
+
+// A host does not begin with an audit log that it cannot write.
+func TestAuditCannotBegin(t *testing.T) {
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	path := filepath.Join(t.TempDir(), "gone", "audit.jsonl")
+	if _, err := host.New(host.Config{Runtime: rt, Audit: host.AuditFile(path)}); messages.CodeOf(err) != messages.ErrConfig || strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
 	}
 }

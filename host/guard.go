@@ -57,6 +57,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		known, err := s.enter(r, pattern)
 		if p, ok := knownAs(known); err == nil && ok {
 			err = s.pace(p)
+			if err == nil && audited(r, pattern) {
+				err = s.recordable()
+			}
 		}
 		w, end := s.watch(w, known, pattern)
 		defer end()

@@ -67,7 +67,8 @@ type Config struct {
 	// UsageFile keeps what tenants used today over a restart; "" forgets it.
 	UsageFile string
 	// Audit gets a line of JSON for each request that changes something, or exports:
-	// who, what, when and with what result. See AuditFile.
+	// who, what, when and with what result. While it does not take one, such requests are
+	// refused. See AuditFile.
 	Audit io.Writer
 	// Retention deletes sessions that have said nothing for so long; 0 keeps them.
 	Retention time.Duration
@@ -87,19 +88,22 @@ type Config struct {
 
 // Server is the door. Its methods are safe for concurrent use.
 type Server struct {
-	cfg      Config
-	rt       *stile.Runtime
-	log      *zap.Logger
-	agents   map[string]*stile.Agent
-	hosts    map[string]bool
-	origins  map[string]bool
-	handler  http.Handler
-	scopes   map[string]access.Scope // what routes ask for, by pattern of the mux
-	api      huma.API
-	meter    *meter
-	names    map[string]string // of operations, by pattern of the mux
-	auditing sync.Mutex
-	maxRuns  int
+	cfg     Config
+	rt      *stile.Runtime
+	log     *zap.Logger
+	agents  map[string]*stile.Agent
+	hosts   map[string]bool
+	origins map[string]bool
+	handler http.Handler
+	scopes  map[string]access.Scope // what routes ask for, by pattern of the mux
+	api     huma.API
+	meter   *meter
+	names   map[string]string // of operations, by pattern of the mux
+	maxRuns int
+
+	auditing   sync.Mutex
+	unrecorded []AuditEntry // what the audit log did not take, oldest first
+	torn       bool         // of the first of them a part was written
 
 	beginning sync.Map // SIDs of sessions that a request is making
 	sockets   sync.WaitGroup
@@ -130,6 +134,11 @@ func New(cfg Config) (_ *Server, err error) {
 	for name, l := range cfg.TenantLimits {
 		if err := l.check("tenants." + name); err != nil {
 			return nil, err
+		}
+	}
+	if cfg.Audit != nil {
+		if _, err := cfg.Audit.Write(nil); err != nil {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: "audit_log", Detail: "cannot be written", Cause: bare(err)}
 		}
 	}
 	s.leaving, s.leave = context.WithCancelCause(context.Background())
@@ -336,6 +345,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	err := s.leaving.Err()
 	if err == nil {
 		err = s.taking()
+	}
+	if err == nil {
+		err = s.recordable()
 	}
 	if err == nil {
 		_, err = s.rt.Booted(ctx)
