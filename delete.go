@@ -3,6 +3,7 @@ package stile
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,6 +37,54 @@ func (rt *Runtime) Delete(ctx context.Context, name, by string) error {
 		return closedError(err)
 	}
 	return closedError(rt.remove(ctx, head, by))
+}
+
+// erasePasses is how often EraseUser looks for sessions that were begun meanwhile.
+const erasePasses = 3
+
+// EraseUser is Delete of all sessions of a user, what was said under an id that has
+// been another session's since included, and ForgetProfile. It gives the names of those it
+// erased, also with an error. It may be called again until it succeeds, and then finds
+// nothing.
+//
+// ERR_BUSY tells that something in flight does not end before ctx does, or that sessions are
+// begun as fast as they are erased: revoke the user's tokens first. What says nothing of
+// what was said stays: headers and hashes under the sessions' names, the audit log, the
+// tokens; and so do backups.
+func (rt *Runtime) EraseUser(ctx context.Context, tenant, user, by string) (names []string, err error) {
+	key := messages.SessionKey{Tenant: tenant, User: user, ID: messages.ProfileID}
+	if err := key.Validate(); err != nil {
+		return nil, err
+	}
+	own := strings.TrimSuffix(key.SID(), messages.ProfileID)
+	for range erasePasses {
+		before := len(names)
+		for head, err := range rt.Archive().Sessions(ctx, own) {
+			if err != nil {
+				return names, closedError(err)
+			}
+			if head.SID == key.SID() {
+				continue // below, after what it is learned from
+			}
+			if head.Closed {
+				gone, err := rt.erased(ctx, &head)
+				if err != nil {
+					return names, closedError(err)
+				}
+				if gone {
+					continue
+				}
+			}
+			if err := rt.remove(ctx, head, by); err != nil {
+				return names, closedError(err)
+			}
+			names = append(names, head.SID)
+		}
+		if len(names) == before {
+			return names, rt.ForgetProfile(ctx, tenant, user)
+		}
+	}
+	return names, messages.Errorf(messages.ErrBusy, "sessions of the user are begun as fast as they are erased")
 }
 
 // remove is Delete of a session that is there.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed14be6753/stile"
@@ -40,6 +42,48 @@ func gone(t *testing.T, rt *stile.Runtime, name string, inc messages.Incarnation
 	if err := rt.Delete(ctx, name, "test"); !stile.IsNotFound(err) {
 		t.Errorf("%s is deleted twice: %v", name, err)
 	}
+}
+
+// Of a person nothing is left: no session, whatever it was doing, nothing of an earlier one
+// of the same id, no profile. Others have theirs.
+func TestEraseUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		k := &keeps{answers: []string{aGardener}}
+		a := profiled(t, k, "memory: {profile: true, profile_cadence: 1}\n")
+		rt := start(t, ticking(stile.Config{}))
+		told := opened(t, rt, "acme:ann:told", a)
+		says(t, told, "I am a gardener")
+		if p := profileOf(t, told); p.JSON != aGardener {
+			t.Fatalf("%+v", p)
+		}
+		if err := rt.Delete(ctx, opened(t, rt, "acme:ann:again", a).SID(), "test"); err != nil {
+			t.Fatal(err)
+		}
+		again, stuck, other := opened(t, rt, "acme:ann:again", a), opened(t, rt, "acme:ann:stuck", a), opened(t, rt, "acme:anna:told", a)
+		submitted(t, stuck, "wait")
+		says(t, other, "hello")
+		names, err := rt.EraseUser(ctx, "acme", "ann", "test")
+		if err != nil || !slices.Equal(names, []string{again.SID(), stuck.SID(), told.SID()}) {
+			t.Fatalf("%q, %v", names, err)
+		}
+		for _, s := range []*stile.Session{told, again, stuck} {
+			gone(t, rt, s.SID(), s.Incarnation())
+		}
+		synctest.Wait()
+		if p, err := rt.Profile(ctx, "acme", "ann"); err != nil || p.Version != 0 || p.JSON != "" {
+			t.Errorf("of the user is known %+v, %v", p, err)
+		}
+		if names, err := rt.EraseUser(ctx, "acme", "ann", "test"); err != nil || len(names) != 0 {
+			t.Errorf("the second time: %q, %v", names, err)
+		}
+		if _, err := rt.Find(ctx, other.SID()); err != nil {
+			t.Errorf("another user's session: %v", err)
+		}
+		if _, err := rt.EraseUser(ctx, "acme", "a:b", "test"); err == nil {
+			t.Error("a user of no name is erased")
+		}
+	})
 }
 
 // A deleted session is erased, whatever it was doing; its name is free, and what is said

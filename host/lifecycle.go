@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -16,6 +17,15 @@ import (
 
 // deleteWait is how long a session that is deleted has to let go of what it does.
 const deleteWait = 20 * time.Second
+
+// reasonErasing tells that a person's sessions are too many for one request.
+const reasonErasing = "ERASING"
+
+// erasedUser tells what was erased of a person.
+type erasedUser struct {
+	User     string `json:"user" doc:"as sessions have it"`
+	Sessions int    `json:"sessions" doc:"erased now; 0 when nothing was left"`
+}
 
 // forkSpec is the wish for a session that continues another one.
 type forkSpec struct {
@@ -42,6 +52,34 @@ func (s *Server) lifecycleRoutes() {
 		}
 		s.meter.forget(sid)
 		return nil, nil
+	})
+	erase := huma.Operation{
+		OperationID: "erase-user", Method: http.MethodDelete, Path: "/v1/users/{user}", Summary: "Erase what a user of the tenant said, and what was learned of them", Tags: []string{"sessions"},
+		Description: "Deletes all sessions of the user, as delete-session does, and the learned profile. Tokens of the user stay, and so do backups. It may be repeated until it succeeds; then it finds nothing.",
+	}
+	type userIn struct {
+		User string `path:"user" maxLength:"256" doc:"of the tenant, as X-Stile-User names one; another one than the caller needs the scope users"`
+	}
+	route(s, asks(access.Admin, erase), func(ctx context.Context, in *userIn) (*answered[erasedUser], error) {
+		p := s.principal(ctx)
+		user := access.Part(in.User)
+		if user != p.identity.User && !p.identity.May(access.Users) {
+			return nil, access.Denied(access.ReasonScope, "the token lacks the scope users, and erases no other user than its own")
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWait)
+		defer cancel()
+		names, err := s.rt.EraseUser(ctx, p.tenant, user, p.identity.Token)
+		for _, sid := range names {
+			s.meter.forget(sid)
+		}
+		trailOf(ctx).noting("user " + user + ", " + strconv.Itoa(len(names)) + " sessions")
+		if ctx.Err() != nil {
+			err = tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonErasing, strconv.Itoa(len(names))+" sessions are erased, and there are more: ask again", time.Second)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &answered[erasedUser]{Body: erasedUser{User: user, Sessions: len(names)}}, nil
 	})
 	type forkIn struct {
 		ID   string `path:"id" maxLength:"128"`

@@ -2,11 +2,14 @@ package host_test
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -45,6 +48,46 @@ func TestDeleteOverHTTP(t *testing.T) {
 	b, err := io.ReadAll(d.ask("GET", "/v1/sessions/s/export", "").Body)
 	if err != nil || strings.Contains(string(b), "swordfish") || strings.Count(string(b), "\n") != 1 {
 		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// A person is erased with one request, by who may act for them, and nobody else is.
+func TestEraseUserOverHTTP(t *testing.T) {
+	k := newTokens(t)
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	goOn := make(chan struct{})
+	d := serve(t, host.Config{Access: k, Audit: host.AuditFile(audit), Limits: host.Limits{Sessions: 2, Runs: 1}}, agentOf("talker", speaks([]string{"swordfish"}, always())), agentOf("stuck", speaks([]string{"x"}, goOn)))
+	backend, _ := k.make("acme", "svc", "admin", "users")
+	admin, _ := k.make("acme", "bob", "admin")
+	stranger, _ := k.make("globex", "svc", "admin", "users")
+	const ann = "ann@example.com"
+	as := func(user string) []string { return auth(backend, "X-Stile-User", user) }
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, as(ann)...)
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "stuck", "id": "busy"}`, as(ann)...)
+	d.call(202, nil, "POST", "/v1/sessions/busy/runs", `{"input": "go"}`, as(ann)...)
+	if p := d.refused(403, messages.ErrDenied, "DELETE", "/v1/users/"+ann, "", auth(admin)...); p.Reason != access.ReasonScope {
+		t.Errorf("%+v", p)
+	}
+	var gone struct {
+		User     string
+		Sessions int
+	}
+	if d.call(200, &gone, "DELETE", "/v1/users/"+ann, "", auth(stranger)...); gone.Sessions != 0 {
+		t.Errorf("another tenant erased %+v", gone)
+	}
+	for _, want := range []int{2, 0} {
+		if d.call(200, &gone, "DELETE", "/v1/users/"+ann, "", auth(backend)...); gone.Sessions != want || gone.User != access.Part(ann) {
+			t.Errorf("%+v, want %d sessions", gone, want)
+		}
+	}
+	d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/s", "", as(ann)...)
+	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, as("bob")...) // there is room again
+	d.call(202, nil, "POST", "/v1/sessions/s/runs", `{"input": "go"}`, as("bob")...)
+	if d.call(200, &gone, "DELETE", "/v1/users/bob", "", auth(admin)...); gone.Sessions != 1 {
+		t.Errorf("%+v", gone)
+	}
+	if log, err := os.ReadFile(audit); err != nil || !strings.Contains(string(log), `"detail":"user `+access.Part(ann)+`, 2 sessions"`) || strings.Contains(string(log), "swordfish") {
+		t.Errorf("%s, %v", log, err)
 	}
 }
 

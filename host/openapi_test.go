@@ -71,7 +71,7 @@ func TestDescription(t *testing.T) {
 		"GET /v1/sessions/{id}/runs/{run}/events", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/runs",
 		"POST /v1/sessions/{id}/runs/{run}/cancel",
 		"GET /v1/usage", "DELETE /v1/sessions/{id}", "POST /v1/sessions/{id}/fork",
-		"POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/{token}",
+		"POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/{token}", "DELETE /v1/users/{user}",
 	}
 	slices.Sort(all)
 	slices.Sort(want)

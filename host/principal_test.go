@@ -69,7 +69,7 @@ func requests(t *testing.T, d *door, id, token string) (all []request) {
 	for path, ops := range description(t, d).Paths {
 		for method, op := range ops {
 			r := request{method: strings.ToUpper(method), path: path, ofSession: strings.Contains(path, "{id}"), ofTenant: strings.Contains(path, "{token}")}
-			r.path = strings.NewReplacer("{id}", id, "{run}", "1", "{approval}", "abc", "{token}", token).Replace(path)
+			r.path = strings.NewReplacer("{id}", id, "{run}", "1", "{approval}", "abc", "{token}", token, "{user}", "ann").Replace(path)
 			if op.RequestBody != nil {
 				if r.body = bodies[op.OperationID]; r.body == "" {
 					r.body = "{}"

@@ -388,6 +388,41 @@ func (a *app) sessionsCancelCommand() *cobra.Command {
 	return cmd
 }
 
+func (a *app) sessionsEraseCommand() *cobra.Command {
+	var f remoteFlags
+	cmd := &cobra.Command{
+		Use:   "erase USER",
+		Short: "Erase all that a user said at a running host, and what was learned of them",
+		Long: `Deletes all sessions of a user, as stile sessions delete does, and the profile that was
+learned. Tokens of the user stay: revoke them first, if nobody shall come back. There is
+no way back but a backup, which has all of it: let backups expire as well. It needs a
+token with the scope admin, and users for another user than its own. It may be repeated,
+and then finds nothing.`,
+		Example: `  stile sessions erase ann --token-file admin.token`,
+		Args:    cobra.ExactArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			r, err := a.hostAt(f)
+			if err != nil {
+				return err
+			}
+			if args[0] == "" {
+				return configError("user", "is empty")
+			}
+			var gone struct {
+				User     string
+				Sessions int64
+			}
+			if err := r.call(ctx, http.MethodDelete, "/v1/users/"+url.PathEscape(args[0]), nil, &gone); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s is erased: %s\n", harmless(gone.User), count(gone.Sessions, "session"))
+			return err
+		}),
+	}
+	f.add(cmd)
+	return cmd
+}
+
 func (a *app) sessionsDeleteCommand() *cobra.Command {
 	var f remoteFlags
 	cmd := &cobra.Command{

@@ -132,6 +132,10 @@ func TestRemote(t *testing.T) {
 	if a := call.do(t); a.status != 0 {
 		t.Errorf("%+v", a)
 	}
+	holds(t, must(t, append([]string{"sessions", "erase", "ann"}, at(backend)...)...), "ann is erased: 0 sessions")
+	if a := stileDo(t, append([]string{"sessions", "erase", "eve"}, at(admin)...)...); a.status != 1 || !strings.Contains(a.err, "ERR_DENIED/SCOPE") {
+		t.Errorf("%+v", a)
+	}
 	if got := stop(); got != 0 {
 		t.Errorf("the host ended with %d", got)
 	}

@@ -24,7 +24,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 		RunE: group,
 	}
 	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand(),
-		a.sessionsTailCommand(), a.sessionsCancelCommand(), a.sessionsDeleteCommand())
+		a.sessionsTailCommand(), a.sessionsCancelCommand(), a.sessionsDeleteCommand(), a.sessionsEraseCommand())
 	return cmd
 }
 
