@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/scan"
@@ -78,9 +79,9 @@ func (c *closer) read(p []byte) {
 // unterminated judges a batch whose closer is missing. At a clean end a stop sequence
 // may have eaten it (cogency.md §2.3); in a string it may be content (§2.2).
 func (d *decoder) unterminated(clean bool) {
-	rest := trimRight(d.body)
+	rest := bytes.TrimRightFunc(d.body, unicode.IsSpace)
 	if i := bytes.LastIndexByte(rest, '<'); i >= 0 && len(rest)-i < len(shutExecute) && shutExecute[:len(rest)-i] == string(rest[i:]) {
-		rest = trimRight(rest[:i])
+		rest = bytes.TrimRightFunc(rest[:i], unicode.IsSpace)
 	}
 	switch {
 	case d.inString() && d.closer.found:

@@ -3,71 +3,7 @@ package cogency
 import (
 	"bytes"
 	"unicode"
-	"unicode/utf8"
-
-	"github.com/seed14be6753/stile/parse/scan"
 )
-
-// next is what quotes stopped at.
-type next uint8
-
-const (
-	nextNothing next = iota // all of p is read
-	nextAngle               // behind a ">" outside of strings
-	nextQuote               // behind a quote, in a string: an escaped one if every
-	nextControl             // at a control character in a string
-)
-
-// step reads p up to what may matter. n is how much was read.
-func (q *quotes) step(p []byte) (n int, what next) {
-	for n < len(p) {
-		if !q.inside {
-			for ; n < len(p) && p[n] != '"' && p[n] != '>'; n++ {
-			}
-			if n == len(p) {
-				break
-			}
-			n++
-			if p[n-1] == '>' {
-				return n, nextAngle
-			}
-			q.inside = true
-			return n, nextQuote
-		}
-		if !q.escaped {
-			if n = q.skip(p, n); n == len(p) {
-				break
-			}
-		}
-		c := p[n]
-		switch {
-		case c < ' ':
-			return n, nextControl
-		case q.escaped:
-			q.escaped = false
-			if c == '"' {
-				return n + 1, nextQuote
-			}
-		case c == '\\':
-			q.escaped = true
-		default:
-			q.inside = false
-		}
-		n++
-	}
-	return n, nextNothing
-}
-
-// skip gives the place of the next byte of a string, from p[n] on, that may matter.
-func (q *quotes) skip(p []byte, n int) int {
-	for {
-		n += scan.StringRun(p[n:])
-		if n+1 >= len(p) || p[n] != '\\' || p[n+1] < ' ' || p[n+1] == '"' && q.every {
-			return n
-		}
-		n += 2
-	}
-}
 
 // results reads a block of results that the model wrote, up to its closer.
 //
@@ -175,23 +111,9 @@ func (d *decoder) shut(at int64) {
 
 // result emits the content of a block as one unit that operators see.
 func (d *decoder) result(body []byte, at int64, complete bool) {
-	if content := trim(body); len(content) > 0 {
+	if content := bytes.TrimSpace(body); len(content) > 0 {
 		d.say(content, d.bodyAt+int64(len(body)-len(bytes.TrimLeftFunc(body, unicode.IsSpace))))
 		d.close(at, complete)
 	}
 	d.body = d.body[:0]
-}
-
-// trim cuts Unicode white space.
-func trim(p []byte) []byte { return bytes.TrimSpace(p) }
-
-func trimRight(p []byte) []byte {
-	for len(p) > 0 {
-		_, n := utf8.DecodeLastRune(p)
-		if !isBlank(p[len(p)-n:]) {
-			break
-		}
-		p = p[:len(p)-n]
-	}
-	return p
 }

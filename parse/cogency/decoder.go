@@ -2,8 +2,6 @@ package cogency
 
 import (
 	"bytes"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
@@ -18,13 +16,13 @@ const (
 	shutExecute = "</execute>"
 	openResults = "<results>"
 	shutResults = "</results>"
-	end         = "<end>"
+	endReply    = "<end>"
 
 	maxHeldBytes = len(openExecute) - 1
 )
 
 var (
-	textMarkers  = []string{openThink, openExecute, openResults, end}
+	textMarkers  = []string{openThink, openExecute, openResults, endReply}
 	thinkMarkers = []string{shutThink}
 )
 
@@ -89,10 +87,6 @@ type decoder struct {
 	tapeAt int64
 	steps  int64 // bytes looked at in results: the tests hold it linear
 }
-
-// quotes follows strings: where it is in one, and behind a backslash there. every tells
-// that it stops at each quote, because what is read may be read again from there.
-type quotes struct{ inside, escaped, every bool }
 
 // NewDecoder reads one reply of at most info.MaxReplyBytes, or MaxReplyBytes when
 // that is not positive: what is longer ends there, with ERR_QUOTA/stream_too_large.
@@ -162,12 +156,11 @@ func (d *decoder) letters(p []byte) int {
 
 // segment reads whole characters that stand for n bytes of the reply.
 func (d *decoder) segment(p []byte, n int) {
-	at := d.pos
+	at, grown := d.pos, int64(len(p)-n)
 	d.pos += int64(len(p))
-	grown := int64(len(p) - n)
 	for len(p) > 0 {
-		n := d.read(p, at)
-		p, at = p[n:], at+int64(n)
+		k := d.read(p, at)
+		p, at = p[k:], at+int64(k)
 		d.reread()
 	}
 	d.lag += grown
@@ -280,7 +273,7 @@ func (d *decoder) mark(m string, at int64) {
 		d.state, d.json = inExecute, newScanner(d.limits.JSONDepth)
 	case openResults:
 		d.state = inResults
-	case end:
+	case endReply:
 		d.stop(at, true)
 	}
 }
@@ -306,7 +299,7 @@ func (d *decoder) say(p []byte, at int64) {
 		if len(d.blank) == 0 {
 			d.blankAt = at
 		}
-		if isBlank(p) {
+		if len(bytes.TrimSpace(p)) == 0 {
 			d.blank = append(d.blank, p...)
 			return
 		}
@@ -318,21 +311,6 @@ func (d *decoder) say(p []byte, at int64) {
 		}
 	}
 	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: d.kind(), Text: p, Offset: d.off(at)})
-}
-
-// isBlank looks at p up to its first character that is no white space.
-func isBlank(p []byte) bool {
-	for len(p) > 0 {
-		r, n := rune(p[0]), 1
-		if r >= utf8.RuneSelf {
-			r, n = utf8.DecodeRune(p)
-		}
-		if !unicode.IsSpace(r) {
-			return false
-		}
-		p = p[n:]
-	}
-	return true
 }
 
 // close ends the unit, if there is one, and forgets the blanks of one that is none.

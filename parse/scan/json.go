@@ -1,11 +1,6 @@
 package scan
 
-import (
-	"encoding/binary"
-	"math/bits"
-	"unicode/utf16"
-	"unicode/utf8"
-)
+import "math/bits"
 
 // MaxJSONDepth is how deep arrays and objects may nest by default; a flat one has
 // depth 1 (streaming.md §2).
@@ -126,16 +121,6 @@ func (j *JSON) Write(p []byte) (n int) {
 	return n
 }
 
-// Letter takes one byte in a string that means itself there, as Write does. It is false
-// when it has taken nothing, and Write is to be asked.
-func (j *JSON) Letter(c byte) bool {
-	if j.state != jsonString || c < ' ' || c == '"' || c == '\\' || j.high != 0 || cap(j.buf)-len(j.buf) <= slack {
-		return false
-	}
-	j.buf = append(j.buf, c)
-	return true
-}
-
 // pieceBytes is how much of a push there is made room for at once: what is behind the
 // text in a long one needs none.
 const pieceBytes = 256
@@ -213,13 +198,9 @@ func (j *JSON) Bytes() []byte { return j.buf }
 // at most Keep deep, in the order of their keys in Bytes. They hold until Reset.
 func (j *JSON) Members() []Member { return j.members }
 
-const (
-	// wordBytes is how many bytes of a string are looked at, and copied, together.
-	wordBytes = 8
-	// slack is the room that a piece needs besides its own length: an escape that was
-	// begun may end in it, and words are written whole.
-	slack = len(`\u0000`) + wordBytes
-)
+// slack is the room that a piece needs besides its own length: an escape that was begun
+// may end in it, and words are written whole.
+const slack = len(`\u0000`) + wordBytes
 
 // grow makes room for n bytes more, and doubles what there is: append lets a large text
 // grow by little, and copies it again and again.
@@ -241,81 +222,6 @@ func (j *JSON) begin() {
 		members [16]Member
 	})
 	j.buf, j.spare, j.stack, j.members = room.buf[:0], room.spare[:0], room.stack[:0], room.members[:0]
-}
-
-// run takes what of a string stays as it is, escapes of two bytes among it, from p[n]
-// on. It gives the place of the byte that it stopped at.
-func (j *JSON) run(p []byte, n int) int {
-	from, buf := n, j.buf
-	for {
-		buf, n = appendPlain(buf, p, n)
-		if n+1 >= len(p) || p[n] != '\\' || !short[p[n+1]] {
-			break
-		}
-		buf = append(buf, '\\', p[n+1])
-		n += 2
-	}
-	j.buf = buf
-	if n > from && j.high != 0 {
-		j.high, j.lone = 0, true
-	}
-	return n
-}
-
-// short are the escapes that the normal form keeps.
-var short = [256]bool{'"': true, '\\': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
-
-// appendPlain appends the bytes from p[n] on that mean themselves in a string, and
-// gives the place of the first that does not. It goes by words, of which it may write
-// one too many: dst has room for it.
-func appendPlain(dst, p []byte, n int) ([]byte, int) {
-	for ; len(p)-n >= wordBytes; n += wordBytes {
-		x := binary.LittleEndian.Uint64(p[n:])
-		at := len(dst)
-		dst = dst[:at+wordBytes]
-		binary.LittleEndian.PutUint64(dst[at:], x)
-		if m := special(x); m != 0 {
-			k := bits.TrailingZeros64(m) / 8
-			return dst[:at+k], n + k
-		}
-	}
-	if rest := len(p) - n; rest > 1 && len(p) >= wordBytes {
-		// The last word of p, without what was looked at: zeros follow, and are special.
-		x := binary.LittleEndian.Uint64(p[len(p)-wordBytes:]) >> (8 * (wordBytes - rest))
-		at, k := len(dst), bits.TrailingZeros64(special(x))/8
-		dst = dst[:at+wordBytes]
-		binary.LittleEndian.PutUint64(dst[at:], x)
-		return dst[:at+k], n + k
-	}
-	for ; n < len(p); n++ {
-		c := p[n]
-		if c < ' ' || c == '"' || c == '\\' {
-			break
-		}
-		dst = append(dst, c)
-	}
-	return dst, n
-}
-
-// StringRun counts the bytes p begins with that mean themselves in a JSON string, which
-// no control character, quote or backslash does.
-func StringRun(p []byte) (n int) {
-	for ; len(p)-n >= wordBytes; n += wordBytes {
-		if m := special(binary.LittleEndian.Uint64(p[n:])); m != 0 {
-			return n + bits.TrailingZeros64(m)/8
-		}
-	}
-	for n < len(p) && p[n] >= ' ' && p[n] != '"' && p[n] != '\\' {
-		n++
-	}
-	return n
-}
-
-// special marks the bytes of a word that do not mean themselves in a string: the lowest
-// bit set is that of the first one, and those above it may be wrong.
-func special(x uint64) uint64 {
-	quote, slash := x^ones*'"', x^ones*'\\'
-	return ((x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash) & tops
 }
 
 // number takes what a number goes on with, from p[n] on, and gives the place of the
@@ -451,111 +357,6 @@ func (j *JSON) shut(c byte) {
 		j.members = j.members[:top.members]
 	}
 	j.ended()
-}
-
-// unquote takes the quote that ends a string.
-func (j *JSON) unquote() {
-	if j.high != 0 {
-		j.high, j.lone = 0, true
-	}
-	j.buf = append(j.buf, '"')
-	if !j.inKey {
-		j.ended()
-		return
-	}
-	j.inKey, j.state = false, jsonColon
-	depth := len(j.stack)
-	top := &j.stack[depth-1]
-	m := &j.members[top.last]
-	m.KeyEnd = len(j.buf)
-	if depth > j.Keep && top.sorted && top.last > top.members {
-		top.sorted = j.compare(j.members[top.last-1], *m) < 0
-	}
-}
-
-func (j *JSON) escape(c byte) bool {
-	var r rune
-	switch c {
-	case 'u':
-		j.state, j.unit, j.digits = jsonHex, 0, 0
-		return true
-	case '"', '\\', '/':
-		r = rune(c)
-	case 'b':
-		r = '\b'
-	case 'f':
-		r = '\f'
-	case 'n':
-		r = '\n'
-	case 'r':
-		r = '\r'
-	case 't':
-		r = '\t'
-	default:
-		return false
-	}
-	if j.high != 0 {
-		j.high, j.lone = 0, true
-	}
-	j.buf = appendRune(j.buf, r)
-	j.state = jsonString
-	return true
-}
-
-func (j *JSON) hex(c byte) bool {
-	switch {
-	case c >= '0' && c <= '9':
-		c -= '0'
-	case c|0x20 >= 'a' && c|0x20 <= 'f':
-		c = c | 0x20 - 'a' + 10
-	default:
-		return false
-	}
-	j.unit = j.unit<<4 | rune(c)
-	if j.digits++; j.digits < 4 {
-		return true
-	}
-	j.state = jsonString
-	high := j.high
-	j.high = 0
-	switch {
-	case high != 0 && j.unit >= 0xdc00 && j.unit < 0xe000:
-		j.buf = utf8.AppendRune(j.buf, utf16.DecodeRune(high, j.unit))
-		return true
-	case high != 0:
-		j.lone = true
-	}
-	switch {
-	case j.unit >= 0xd800 && j.unit < 0xdc00:
-		j.high = j.unit
-	case j.unit >= 0xdc00 && j.unit < 0xe000:
-		j.lone = true
-	default:
-		j.buf = appendRune(j.buf, j.unit)
-	}
-	return true
-}
-
-// appendRune writes a character as a string in normal form has it.
-func appendRune(dst []byte, r rune) []byte {
-	const digits = "0123456789abcdef"
-	switch {
-	case r == '"' || r == '\\':
-		return append(dst, '\\', byte(r))
-	case r >= ' ':
-		return utf8.AppendRune(dst, r)
-	case r == '\b':
-		return append(dst, '\\', 'b')
-	case r == '\f':
-		return append(dst, '\\', 'f')
-	case r == '\n':
-		return append(dst, '\\', 'n')
-	case r == '\r':
-		return append(dst, '\\', 'r')
-	case r == '\t':
-		return append(dst, '\\', 't')
-	}
-	return append(dst, '\\', 'u', '0', '0', digits[r>>4], digits[r&15])
 }
 
 // numberEnds tells a number that may end where it is.

@@ -84,31 +84,6 @@ func firstRune(s []byte) (r rune, size int) {
 	return utf8.DecodeRune(s)
 }
 
-// unescape decodes an escape of the normal form.
-func unescape(s []byte) (r rune, size int) {
-	switch s[1] {
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-		digit := func(c byte) rune {
-			if c >= 'a' {
-				return rune(c-'a') + 10
-			}
-			return rune(c - '0')
-		}
-		return digit(s[4])<<4 | digit(s[5]), 6
-	}
-	return rune(s[1]), 2
-}
-
 // unitOrder places characters beyond the first plane where their first surrogate
 // is: behind U+D7FF and before U+E000.
 func unitOrder(r rune) int {
@@ -119,19 +94,4 @@ func unitOrder(r rune) int {
 		return int(r) + 0x200000
 	}
 	return int(r)
-}
-
-// AppendString appends what a string literal in normal form means.
-func AppendString(dst, literal []byte) []byte {
-	s := literal[1 : len(literal)-1]
-	for {
-		i := bytes.IndexByte(s, '\\')
-		if i < 0 {
-			return append(dst, s...)
-		}
-		dst = append(dst, s[:i]...)
-		r, n := unescape(s[i:])
-		dst = utf8.AppendRune(dst, r)
-		s = s[i+n:]
-	}
 }

@@ -408,10 +408,10 @@ const (
 	endsName class = 1 << iota
 	startsKey
 	keyByte
-	bare      // in a value without quotes
-	inDouble  // in one in double quotes
-	inSingle  // and so on
-	inBracket //
+	bare // in a value without quotes
+	inDouble
+	inSingle
+	inBracket
 )
 
 var classes = func() (t [256]class) {

@@ -65,33 +65,12 @@ func Plain(p []byte, mark byte) (plain, marked bool) {
 	marks := uint64(mark) * ones
 	last := lastWord(p)
 	all, hits := last, zeros(last^marks)
-	for q := p; len(q) > 8; q = q[8:] {
+	for q := p; len(q) > wordBytes; q = q[wordBytes:] {
 		x := binary.LittleEndian.Uint64(q)
 		all |= x
 		hits |= zeros(x ^ marks)
 	}
 	return all&tops == 0 || utf8.Valid(p), hits != 0
-}
-
-const (
-	ones = 0x0101010101010101
-	tops = 0x8080808080808080
-)
-
-// zeros is not 0 if a byte of x is.
-func zeros(x uint64) uint64 { return (x - ones) &^ x & tops }
-
-// lastWord is the last eight bytes of p; of a shorter one all of it, some bytes
-// more than once. p is not empty.
-func lastWord(p []byte) uint64 {
-	switch n := len(p); {
-	case n >= 8:
-		return binary.LittleEndian.Uint64(p[n-8:])
-	case n >= 4:
-		return uint64(binary.LittleEndian.Uint32(p)) | uint64(binary.LittleEndian.Uint32(p[n-4:]))<<32
-	default:
-		return uint64(p[0])*0x0101010101010000 | uint64(p[n/2])<<8 | uint64(p[n-1])
-	}
 }
 
 // End gives what is held back, one byte a call, and then nothing.

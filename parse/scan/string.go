@@ -1,0 +1,237 @@
+package scan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Letter takes one byte in a string that means itself there, as Write does. It is false
+// when it has taken nothing, and Write is to be asked.
+func (j *JSON) Letter(c byte) bool {
+	if j.state != jsonString || c < ' ' || c == '"' || c == '\\' || j.high != 0 || cap(j.buf)-len(j.buf) <= slack {
+		return false
+	}
+	j.buf = append(j.buf, c)
+	return true
+}
+
+// run takes what of a string stays as it is, escapes of two bytes among it, from p[n]
+// on. It gives the place of the byte that it stopped at.
+func (j *JSON) run(p []byte, n int) int {
+	from, buf := n, j.buf
+	for {
+		buf, n = appendPlain(buf, p, n)
+		if n+1 >= len(p) || p[n] != '\\' || !short[p[n+1]] {
+			break
+		}
+		buf = append(buf, '\\', p[n+1])
+		n += 2
+	}
+	j.buf = buf
+	if n > from {
+		j.alone()
+	}
+	return n
+}
+
+// short are the escapes that the normal form keeps.
+var short = [256]bool{'"': true, '\\': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
+// appendPlain appends the bytes from p[n] on that mean themselves in a string, and
+// gives the place of the first that does not. It goes by words, of which it may write
+// one too many: dst has room for it.
+func appendPlain(dst, p []byte, n int) ([]byte, int) {
+	for ; len(p)-n >= wordBytes; n += wordBytes {
+		x := binary.LittleEndian.Uint64(p[n:])
+		at := len(dst)
+		dst = dst[:at+wordBytes]
+		binary.LittleEndian.PutUint64(dst[at:], x)
+		if m := special(x); m != 0 {
+			k := bits.TrailingZeros64(m) / 8
+			return dst[:at+k], n + k
+		}
+	}
+	if rest := len(p) - n; rest > 1 && len(p) >= wordBytes {
+		// The last word of p, without what was looked at: zeros follow, and are special.
+		x := binary.LittleEndian.Uint64(p[len(p)-wordBytes:]) >> (8 * (wordBytes - rest))
+		at, k := len(dst), bits.TrailingZeros64(special(x))/8
+		dst = dst[:at+wordBytes]
+		binary.LittleEndian.PutUint64(dst[at:], x)
+		return dst[:at+k], n + k
+	}
+	for ; n < len(p); n++ {
+		c := p[n]
+		if c < ' ' || c == '"' || c == '\\' {
+			break
+		}
+		dst = append(dst, c)
+	}
+	return dst, n
+}
+
+// StringRun counts the bytes p begins with that mean themselves in a JSON string, which
+// no control character, quote or backslash does.
+func StringRun(p []byte) (n int) {
+	for ; len(p)-n >= wordBytes; n += wordBytes {
+		if m := special(binary.LittleEndian.Uint64(p[n:])); m != 0 {
+			return n + bits.TrailingZeros64(m)/8
+		}
+	}
+	for n < len(p) && p[n] >= ' ' && p[n] != '"' && p[n] != '\\' {
+		n++
+	}
+	return n
+}
+
+// unquote takes the quote that ends a string.
+func (j *JSON) unquote() {
+	j.alone()
+	j.buf = append(j.buf, '"')
+	if !j.inKey {
+		j.ended()
+		return
+	}
+	j.inKey, j.state = false, jsonColon
+	depth := len(j.stack)
+	top := &j.stack[depth-1]
+	m := &j.members[top.last]
+	m.KeyEnd = len(j.buf)
+	if depth > j.Keep && top.sorted && top.last > top.members {
+		top.sorted = j.compare(j.members[top.last-1], *m) < 0
+	}
+}
+
+// alone follows what is no low surrogate: a high one in front of it waited in vain.
+func (j *JSON) alone() {
+	if j.high != 0 {
+		j.high, j.lone = 0, true
+	}
+}
+
+// escape takes the byte behind a backslash.
+func (j *JSON) escape(c byte) bool {
+	var r rune
+	switch c {
+	case 'u':
+		j.state, j.unit, j.digits = jsonHex, 0, 0
+		return true
+	case '"', '\\', '/':
+		r = rune(c)
+	case 'b':
+		r = '\b'
+	case 'f':
+		r = '\f'
+	case 'n':
+		r = '\n'
+	case 'r':
+		r = '\r'
+	case 't':
+		r = '\t'
+	default:
+		return false
+	}
+	j.alone()
+	j.buf = appendRune(j.buf, r)
+	j.state = jsonString
+	return true
+}
+
+// hex takes a digit behind \u; the fourth makes a character, or half of one.
+func (j *JSON) hex(c byte) bool {
+	switch {
+	case c >= '0' && c <= '9':
+		c -= '0'
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		c = c | 0x20 - 'a' + 10
+	default:
+		return false
+	}
+	j.unit = j.unit<<4 | rune(c)
+	if j.digits++; j.digits < 4 {
+		return true
+	}
+	j.state = jsonString
+	high := j.high
+	j.high = 0
+	switch {
+	case high != 0 && j.unit >= 0xdc00 && j.unit < 0xe000:
+		j.buf = utf8.AppendRune(j.buf, utf16.DecodeRune(high, j.unit))
+		return true
+	case high != 0:
+		j.lone = true
+	}
+	switch {
+	case j.unit >= 0xd800 && j.unit < 0xdc00:
+		j.high = j.unit
+	case j.unit >= 0xdc00 && j.unit < 0xe000:
+		j.lone = true
+	default:
+		j.buf = appendRune(j.buf, j.unit)
+	}
+	return true
+}
+
+// appendRune writes a character as a string in normal form has it.
+func appendRune(dst []byte, r rune) []byte {
+	const digits = "0123456789abcdef"
+	switch {
+	case r == '"' || r == '\\':
+		return append(dst, '\\', byte(r))
+	case r >= ' ':
+		return utf8.AppendRune(dst, r)
+	case r == '\b':
+		return append(dst, '\\', 'b')
+	case r == '\f':
+		return append(dst, '\\', 'f')
+	case r == '\n':
+		return append(dst, '\\', 'n')
+	case r == '\r':
+		return append(dst, '\\', 'r')
+	case r == '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', '0', '0', digits[r>>4], digits[r&15])
+}
+
+// AppendString appends what a string literal in normal form means.
+func AppendString(dst, literal []byte) []byte {
+	s := literal[1 : len(literal)-1]
+	for {
+		i := bytes.IndexByte(s, '\\')
+		if i < 0 {
+			return append(dst, s...)
+		}
+		dst = append(dst, s[:i]...)
+		r, n := unescape(s[i:])
+		dst = utf8.AppendRune(dst, r)
+		s = s[i+n:]
+	}
+}
+
+// unescape decodes an escape of the normal form.
+func unescape(s []byte) (r rune, size int) {
+	switch s[1] {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		digit := func(c byte) rune {
+			if c >= 'a' {
+				return rune(c-'a') + 10
+			}
+			return rune(c - '0')
+		}
+		return digit(s[4])<<4 | digit(s[5]), 6
+	}
+	return rune(s[1]), 2
+}
