@@ -204,6 +204,9 @@ type Reply struct {
 	Errors []ParseError // what the decoder complained of
 	// Joined is what the user said meanwhile, for after the results; mostly "".
 	Joined string
+	// Told is what its dialect made of all but Joined before; nil when that is not known.
+	// It is not changed.
+	Told []Message
 }
 
 // Message is one message to the model.

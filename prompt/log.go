@@ -12,6 +12,10 @@ import (
 type Historian interface {
 	Dialect
 	Past(*messages.Item) []messages.Message
+	// Tell is what Render and Past make of one turn that is over, without what joined the
+	// run behind it; nil when that depends on the turns around it. They take the reply's
+	// Told for it.
+	Tell(*messages.Reply) []messages.Message
 }
 
 // MaxLogBytes bounds the text that a Log keeps.
@@ -218,8 +222,16 @@ func (l *Log) look(turn int64) {
 	}
 	v.now.Replies = r.replies(l.reply, text, false)
 	for i := range v.now.Replies {
-		v.now.Replies[i].Calls = slices.Clone(v.now.Replies[i].Calls)
-		v.now.Replies[i].Errors = slices.Clone(v.now.Replies[i].Errors)
+		reply := &v.now.Replies[i]
+		if reply.Told == nil { // read once, however many turns the run goes on for
+			reply.Told = l.d.Tell(reply)
+			r.at(reply.Turn).told = reply.Told
+			for k := range reply.Told {
+				l.bytes += len(reply.Told[k].Text)
+			}
+		}
+		reply.Calls = slices.Clone(reply.Calls)
+		reply.Errors = slices.Clone(reply.Errors)
 	}
 	l.view = v
 }

@@ -26,6 +26,12 @@ type life struct {
 	queue []int64                   // inputs, by seq
 	run   int64
 	turn  int64
+	late  []late // actions of the run that have not ended
+}
+
+type late struct {
+	turn int64
+	id   string
 }
 
 func (l *life) add(run, turn int64, b messages.Body) int64 {
@@ -49,6 +55,15 @@ func (l *life) input() {
 	l.queue = append(l.queue, l.add(l.run+1, 0, in))
 }
 
+// lateEnd ends an action that outlived its turn.
+func (l *life) lateEnd(run int64) {
+	if n := len(l.late); n > 0 && l.rng.IntN(2) == 0 {
+		i := l.rng.IntN(n)
+		l.add(run, l.late[i].turn, &messages.ActionEnded{ID: l.late[i].id, State: messages.ActionOK, Result: `"late"`, MS: 9})
+		l.late = slices.Delete(l.late, i, i+1)
+	}
+}
+
 // some takes inputs from the queue.
 func (l *life) some(n int) []int64 {
 	n = min(n, len(l.queue))
@@ -70,6 +85,7 @@ func (l *life) aRun() {
 	}
 	l.add(run, 0, &messages.RunBegin{Input: taken[0], Merged: taken[1:]})
 	turns := 1 + l.rng.IntN(4)
+	l.late = nil
 	for i := range turns {
 		if l.rng.IntN(4) == 0 {
 			l.input()
@@ -79,7 +95,9 @@ func (l *life) aRun() {
 			merged = l.some(1)
 		}
 		l.turn++
+		l.lateEnd(run)
 		l.add(run, l.turn, &messages.TurnBegin{Pass: int64(i + 1), Merged: merged})
+		l.lateEnd(run)
 		l.aTurn(run, l.turn)
 	}
 	if l.rng.IntN(8) == 0 {
@@ -132,6 +150,8 @@ func (l *life) aTurn(run, turn int64) {
 		l.add(run, turn, &messages.ActionStarted{ID: id, Attempt: 1})
 		if l.rng.IntN(6) > 0 {
 			l.add(run, turn, &messages.ActionEnded{ID: id, State: messages.ActionOK, Result: fmt.Sprint(l.rng.IntN(9)), MS: 3})
+		} else {
+			l.late = append(l.late, late{turn, id})
 		}
 	}
 	l.add(run, turn, d)
@@ -212,13 +232,14 @@ func TestLogViewStays(t *testing.T) {
 		then []messages.Message
 	}
 	var views []kept
+	last := int64(0) // turn begun
 	for _, r := range l.recs {
 		log.Add(r, l.of[r.Seq])
 		if _, begins := r.Body.(*messages.TurnBegin); begins {
 			v := log.View(r.Turn)
 			views = append(views, kept{v, v.Assemble(prompt.Spec{})})
 		}
-		if r.Turn > 0 && log.View(r.Turn+1) != nil {
+		if last = max(last, r.Turn); log.View(last+1) != nil {
 			t.Fatal("a view of a turn that has not begun")
 		}
 	}
@@ -267,5 +288,52 @@ func TestLogGivesUp(t *testing.T) {
 	var none *prompt.Log
 	if none.View(1) != nil {
 		t.Error("no log has a view")
+	}
+}
+
+// counting counts how often it tells of a turn.
+type counting struct {
+	cogency.Dialect
+	told map[int64]int
+}
+
+func (c counting) Tell(r *messages.Reply) []messages.Message {
+	c.told[r.Turn]++
+	return c.Dialect.Tell(r)
+}
+
+// However many turns a run has, the reply of each is read once, and what was made of it
+// is what the following prompts have.
+func TestLogTellsOnce(t *testing.T) {
+	d := counting{told: map[int64]int{}}
+	log := prompt.NewLog(d, 1, 0)
+	seq := int64(0)
+	add := func(turn int64, b messages.Body, blobs ...messages.Blob) {
+		seq++
+		if !log.Add(&messages.Record{Seq: seq, Run: 1, Turn: turn, Body: b}, blobs) {
+			t.Fatalf("lost at %d", seq)
+		}
+	}
+	text := []byte(`I look. <execute>[{"name":"t","args":{}}]</execute>`)
+	blob := messages.Blob{Digest: sha256.Sum256(text), Data: text}
+	add(0, &messages.Input{Text: "go"})
+	add(0, &messages.RunBegin{Input: 1})
+	const turns = 5
+	for turn := range int64(turns) {
+		add(turn, &messages.TurnBegin{Pass: turn + 1})
+		for range 2 { // asked twice, the answer is one
+			if n := len(log.View(turn).Assemble(prompt.Spec{Primer: "Speak."})); n != 2+2*int(turn) {
+				t.Fatalf("%d messages at turn %d", n, turn)
+			}
+		}
+		add(turn, &messages.ModelReply{Blob: blob.Digest, Length: int64(len(text)), Finish: messages.FinishComplete}, blob)
+		add(turn, &messages.ActionDeclared{ID: "#1", Name: "t", Args: `{}`})
+		add(turn, &messages.ActionEnded{ID: "#1", State: messages.ActionOK, Result: "1"})
+		add(turn, &messages.TurnDecided{Decision: messages.Continue})
+	}
+	for turn := range int64(turns - 1) {
+		if d.told[turn] != 1 {
+			t.Errorf("turn %d was told of %d times", turn, d.told[turn])
+		}
 	}
 }

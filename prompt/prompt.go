@@ -179,9 +179,11 @@ type turnOf struct {
 	calls  []messages.Call
 	byID   map[string]int // index into calls
 	errors []messages.ParseError
+	told   []messages.Message // what a Log's dialect made of it
 }
 
 func (t *turnOf) add(rec *messages.Record) {
+	t.told = nil
 	switch b := rec.Body.(type) {
 	case *messages.ModelReply:
 		t.reply, t.finish, t.said = b.Blob, b.Finish, true
@@ -227,7 +229,7 @@ func (r *run) replies(bytes func(messages.Digest) []byte, text *string, finished
 	defer func() { catchUp(math.MaxInt64) }()
 	for _, t := range r.turns {
 		catchUp(t.turn)
-		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.calls, Errors: t.errors}
+		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.calls, Errors: t.errors, Told: t.told}
 		switch {
 		case t.said && !t.reply.IsZero():
 			reply.Text = string(bytes(t.reply))
@@ -367,12 +369,19 @@ func (r *run) join(turn int64, b *messages.TurnBegin, waiting map[int64]*message
 	}
 }
 
-func (r *run) add(rec *messages.Record) {
-	for i := len(r.turns) - 1; i >= 0; i-- { // a detached action may end turns later
-		if r.turns[i].turn == rec.Turn {
-			r.turns[i].add(rec)
-			break
+// at finds a turn of the run.
+func (r *run) at(turn int64) *turnOf {
+	for i := len(r.turns) - 1; i >= 0; i-- {
+		if r.turns[i].turn == turn {
+			return r.turns[i]
 		}
+	}
+	return nil
+}
+
+func (r *run) add(rec *messages.Record) {
+	if t := r.at(rec.Turn); t != nil { // a detached action may end turns later
+		t.add(rec)
 	}
 	switch b := rec.Body.(type) {
 	case *messages.TurnBegin:

@@ -58,6 +58,9 @@ type assembly struct {
 
 type called struct{ name, text string }
 
+// settled tells that no message is being made.
+func (a *assembly) settled() bool { return len(a.parts) == 0 && len(a.pending) == 0 }
+
 func (a *assembly) add(e *Event) {
 	switch e.Type {
 	case User:

@@ -89,10 +89,23 @@ func (x Dialect) batch(a *assembly, calls []messages.Call) {
 // reply tells of an earlier turn of the run: its texts as the model wrote them, and
 // what the host recorded of its batch; then what joined the run.
 func (x Dialect) reply(a *assembly, r *messages.Reply) {
-	x.turn(a, r)
+	if r.Told != nil && a.settled() {
+		a.messages = append(a.messages, r.Told...)
+	} else {
+		x.turn(a, r)
+	}
 	if r.Joined != "" {
 		a.add(&Event{Type: User, Content: r.Joined})
 	}
+}
+
+// Tell is what Render makes of one turn, unless its last message is yet to grow.
+func (x Dialect) Tell(r *messages.Reply) []messages.Message {
+	var a assembly
+	if x.turn(&a, r); !a.settled() {
+		return nil
+	}
+	return a.messages
 }
 
 func (x Dialect) turn(a *assembly, r *messages.Reply) {
