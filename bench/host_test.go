@@ -10,7 +10,6 @@ import (
 	"iter"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -228,25 +227,6 @@ func (h *hostOf) follow(i int, mark string) (net.Conn, error) {
 	return conn, nil
 }
 
-// ignore opens a stream of a session and never reads it. The socket is a bare one:
-// what arrives wakes nobody in this process, which has clients to serve that do read.
-func (h *hostOf) ignore(i int) error {
-	addr, err := netip.ParseAddrPort(h.addr)
-	if err != nil {
-		return err
-	}
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		return err
-	}
-	h.b.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := syscall.Connect(fd, &syscall.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}); err != nil {
-		return err
-	}
-	_, err = syscall.Write(fd, fmt.Appendf(nil, "GET /v1/sessions/s%d/events HTTP/1.1\r\nHost: localhost\r\n\r\n", i))
-	return err
-}
-
 // cpu is the processor time that the host and this process have used.
 func (h *hostOf) cpu() (host, clients time.Duration) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.pid))
@@ -294,85 +274,13 @@ func BenchmarkHost_10000IdleSubscribers(b *testing.B) {
 	}
 }
 
-const runsInFlight = 500
-
-// BenchmarkHost_500Runs50TokensASecond is how long a token is on its way from the model,
-// in the host, to the client of its run: 500 runs at once, each 50 tokens a second. With
-// dead subscribers so many sessions are followed as well by a client that never reads. Host
-// and clients share the processors, so what each takes of them is told as well.
-func BenchmarkHost_500Runs50TokensASecond(b *testing.B) {
-	for _, dead := range []int{0, runsInFlight / 10, runsInFlight} {
-		b.Run(fmt.Sprintf("dead=%d", dead), func(b *testing.B) {
-			for range b.N {
-				tokens(b, dead)
-			}
-		})
-	}
-}
-
-func tokens(b *testing.B, dead int) {
-	h := startHost(b)
-	h.sessions(runsInFlight, "stamps")
-	each(dead, 64, func(i int) {
-		if err := h.ignore(i); err != nil {
-			b.Error(err)
-		}
-	})
-	host, clients := h.cpu()
-	took := make([][]time.Duration, runsInFlight)
-	var missing atomic.Int64
-	each(runsInFlight, runsInFlight, func(i int) {
-		res, err := h.client.Post(fmt.Sprintf("http://%s/v1/sessions/s%d/runs?stream=token", h.addr, i), "application/json", strings.NewReader(`{"input":"go"}`))
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		defer res.Body.Close()
-		in := bufio.NewScanner(res.Body)
-		in.Buffer(make([]byte, 64<<10), 1<<20)
-		delta, size := false, 0
-		for in.Scan() {
-			line := in.Bytes()
-			switch {
-			case bytes.HasPrefix(line, []byte("event: ")):
-				delta = string(line) == "event: delta"
-			case delta && bytes.HasPrefix(line, []byte("data: ")):
-				now := time.Now().UnixNano()
-				_, text, _ := bytes.Cut(line, []byte(`"text":"`))
-				text, _, _ = bytes.Cut(text, []byte(`"`))
-				// A reader that was slow gets several tokens at once; each counts.
-				size += len(text)
-				for t := text; len(t) >= stampSize; t = t[stampSize:] {
-					if at, err := strconv.ParseInt(string(t[:stampSize]), 10, 64); err == nil {
-						took[i] = append(took[i], time.Duration(now-at))
-					}
-				}
-			}
-		}
-		if size != tokensEach*stampSize {
-			missing.Add(1)
-		}
-	})
-	all := slices.Concat(took...)
-	if missing.Load() > 0 || len(all) == 0 {
-		b.Errorf("%d of %d streams were not whole", missing.Load(), runsInFlight)
-		return
-	}
-	report(b, all)
-	b.ReportMetric(float64(len(all)), "tokens")
-	hostEnd, clientsEnd := h.cpu()
-	b.ReportMetric(float64((hostEnd-host).Microseconds())/float64(len(all)), "host-us/token")
-	b.ReportMetric(float64((clientsEnd-clients).Microseconds())/float64(len(all)), "client-us/token")
-}
-
-// stampSize is what a time in nanoseconds has of digits, until the year 2286.
-const stampSize = 19
-
 func report(b *testing.B, all []time.Duration) {
 	slices.Sort(all)
-	b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(milliseconds(all[len(all)/2]), "p50-ms")
+	b.ReportMetric(milliseconds(all[len(all)*99/100]), "p99-ms")
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 const (
 	submitRate     = 1000 // a second
