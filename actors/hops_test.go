@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse/cortex"
+	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/tools"
 )
 
@@ -89,5 +91,47 @@ func TestHopsToTheTool(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Text that a model says while its session is idle wakes nobody: the goroutine that reads
+// the reply handles it.
+func TestTextWakesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h *actors.Host
+		a := agent(t, plain.Dialect{})
+		const pieces = 10
+		var hops []int64
+		a.Routes[0].Port = piecemeal{n: pieces, now: func() { hops = append(hops, h.Hops()) }}
+		h = start(t, memory.New())
+		end, err := run(t, h, a)
+		if err != nil || end.Decision != messages.Done {
+			t.Fatalf("%+v %v", end, err)
+		}
+		if len(hops) != pieces+1 || hops[pieces] != hops[0] {
+			t.Errorf("hops %v", hops)
+		}
+	})
+}
+
+// piecemeal says n pieces of text, and calls now before each and after the last, when
+// nothing moves any more.
+type piecemeal struct {
+	n   int
+	now func()
+}
+
+// Stream implements llm.Model.
+func (m piecemeal) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		for i := range m.n {
+			synctest.Wait()
+			if m.now(); !yield(llm.Chunk{Text: fmt.Append(nil, "piece ", i)}, nil) {
+				return
+			}
+		}
+		synctest.Wait()
+		m.now()
+		yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/seed14be6753/stile/actors/mailbox"
 	"github.com/seed14be6753/stile/turn"
 )
 
@@ -30,18 +31,29 @@ func newInbox(system *actor.ActorSystem, pid *actor.PID) *inbox {
 
 // post queues inputs in order. After close it drops them.
 func (b *inbox) post(in ...turn.Input) {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return
-	}
-	b.queue = append(b.queue, in...)
-	ask := !b.asked
-	b.asked = true
-	b.mu.Unlock()
-	if ask {
+	if b.add(in) {
 		b.system.Root.Send(b.pid, b)
 	}
+}
+
+// lend is post for a caller that works on loan then.
+func (b *inbox) lend(loan *mailbox.Loan, in ...turn.Input) {
+	*loan = mailbox.Loan{Message: b}
+	if b.add(in) {
+		b.system.Root.Send(b.pid, loan)
+	}
+}
+
+// add queues inputs, and tells whether the actor is to be told.
+func (b *inbox) add(in []turn.Input) (ask bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.queue = append(b.queue, in...)
+	ask, b.asked = !b.asked, true
+	return ask
 }
 
 // take empties the queue. spare is the slice to go on with.

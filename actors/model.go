@@ -11,6 +11,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/seed14be6753/stile/actors/mailbox"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
@@ -87,6 +88,7 @@ type reply struct {
 	mu   sync.Mutex // the timer flushes, too
 	held []turn.Input
 	due  *time.Timer
+	loan mailbox.Loan // of the reader's goroutine
 
 	decoder   parse.Decoder
 	events    []messages.Event
@@ -214,15 +216,42 @@ func (r *reply) post(in turn.Input) {
 	case *turn.Decoded:
 		wanted = len(in.Events) > 0
 	}
+	if !r.hand(in, wanted) {
+		return
+	}
+	if r.loan.Work() {
+		r.host.pool.Kick() // what the session put off until this goroutine is done
+	}
+}
+
+// hand is post; lent tells that the session may take the input on this goroutine.
+func (r *reply) hand(in turn.Input, wanted bool) (lent bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = append(r.held, in)
 	switch {
-	case wanted:
-		r.flush()
-	default:
+	case !wanted:
 		r.flushSoon()
+	case shows(in):
+		r.settled()
+		r.box.lend(&r.loan, r.held...)
+		r.held = nil
+		return true
+	default:
+		r.flush()
 	}
+	return false
+}
+
+// shows tells that an input is text to be shown and nothing else. An idle session takes
+// it on the goroutine that reads the reply: a token is no work, and to wake another
+// goroutine for each costs more than to handle it. What may start an action is handed
+// over: the reader goes on reading while it starts.
+func shows(in turn.Input) bool {
+	d, ok := in.(*turn.Decoded)
+	return ok && !slices.ContainsFunc(d.Events, func(ev messages.Event) bool {
+		return ev.Kind != messages.EventUnitBegin && ev.Kind != messages.EventUnitText
+	})
 }
 
 // flushSoon posts what is held in a moment, if nothing else does. r.mu is held.
@@ -238,10 +267,7 @@ func (r *reply) flushSoon() {
 
 // flush posts what is held. r.mu is held.
 func (r *reply) flush() {
-	if r.due != nil {
-		r.due.Stop()
-		r.due = nil
-	}
+	r.settled()
 	if len(r.held) > 0 {
 		r.box.post(r.held...)
 		r.held = nil
@@ -266,6 +292,14 @@ func (r *reply) ended() {
 	if len(r.held) > 0 {
 		r.last()
 		r.flush()
+	}
+}
+
+// settled stops the timer: what is held is posted now. r.mu is held.
+func (r *reply) settled() {
+	if r.due != nil {
+		r.due.Stop()
+		r.due = nil
 	}
 }
 
