@@ -109,6 +109,16 @@ func (k *known) find(ctx context.Context, head *journal.Head) (*actors.Agent, er
 	return c.agent, nil
 }
 
+// awake gives the agent under which a session runs here, without a look at the journal;
+// nil when it sleeps.
+func (k *known) awake(sid string) *compiled {
+	agent := k.rt.host.Agent(sid)
+	if agent == nil {
+		return nil
+	}
+	return k.opened(func(c *compiled) bool { return c.agent == agent })
+}
+
 // lookup is find, with all that is compiled; nil when nobody here knows the agent.
 func (k *known) lookup(ctx context.Context, head *journal.Head) (*compiled, error) {
 	d, err := lastManifest(ctx, k.rt.store, head)

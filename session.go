@@ -81,9 +81,11 @@ func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	if err != nil {
 		return nil, closedError(err)
 	}
-	c, err := rt.known.lookup(ctx, &head)
-	if err != nil {
-		return nil, closedError(err)
+	c := rt.known.awake(head.SID)
+	if c == nil {
+		if c, err = rt.known.lookup(ctx, &head); err != nil {
+			return nil, closedError(err)
+		}
 	}
 	if c == nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "nobody here knows the agent of " + head.SID}

@@ -48,11 +48,23 @@ func (f *follower) run(from Position) {
 	// the journal a moment before the hub hears of it. Text that comes up after this line
 	// is newer than the reader's position.
 	grown := f.hub.Grown(f.sid)
-	sub := f.hub.Subscribe(f.sid)
+	sub, whole := f.subscribe(from)
 	defer sub.Close()
-	if f.begin(from, grown) && f.catchUp() {
-		f.live(sub)
+	switch {
+	case whole:
+		f.joined.begin(from)
+	case !f.begin(from, grown) || !f.catchUp():
+		return
 	}
+	f.live(sub)
+}
+
+// subscribe tells as well whether the subscription has all that is behind the position.
+func (f *follower) subscribe(from Position) (_ *hub.Subscription, whole bool) {
+	if from.Unit != (messages.UnitID{}) {
+		return f.hub.Subscribe(f.sid), false
+	}
+	return f.hub.SubscribeBehind(f.sid, f.inc, from.Seq)
 }
 
 func (f *follower) fail(err error) bool {

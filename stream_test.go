@@ -159,6 +159,7 @@ func (s *spoken) step() {
 		if s.rnd.IntN(2) == 0 {
 			s.hub = hub.New()
 		}
+		s.hub.Forget("s")
 		s.next = len(s.log.recs)
 		if len(s.texts) > 0 && s.rnd.IntN(2) == 0 { // a part of the first unit was durable
 			s.texts, s.open = []string{s.texts[0][:s.rnd.IntN(len(s.texts[0])+1)]}, true

@@ -93,12 +93,12 @@ func (d *directory) who(pid string) *sessionRef {
 	return s.pids[pid]
 }
 
-// has tells whether a session is there.
-func (d *directory) has(sid string) bool {
+// find gives the session of that SID, if it is there.
+func (d *directory) find(sid string) *sessionRef {
 	s := d.at(sid)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.sids[sid] != nil
+	return s.sids[sid]
 }
 
 // introduce enters a session under the id its actor will have, so that the actor

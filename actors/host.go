@@ -188,7 +188,15 @@ func (h *Host) Counters() *Counters { return &h.counters }
 
 // Awake tells whether a session is in memory here: what is open in it runs, or is
 // about to.
-func (h *Host) Awake(sid string) bool { return h.dir.has(sid) }
+func (h *Host) Awake(sid string) bool { return h.dir.find(sid) != nil }
+
+// Agent is what a session in memory here runs under; nil when it is not.
+func (h *Host) Agent(sid string) *Agent {
+	if ref := h.dir.find(sid); ref != nil {
+		return ref.agent
+	}
+	return nil
+}
 
 // Sessions counts the sessions in memory.
 func (h *Host) Sessions() int { return h.dir.len() }

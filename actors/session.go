@@ -479,6 +479,9 @@ func (s *session) snapshot() {
 // waits for it. A panic here would resurrect the actor.
 func (s *session) release(why *messages.Error) {
 	supervisor.Guard(func() {
+		if s.ref != nil {
+			s.host.hub.Forget(s.ref.sid)
+		}
 		if s.box != nil {
 			s.box.close()
 		}

@@ -241,3 +241,50 @@ func TestHistoryAtHand(t *testing.T) {
 		}
 	}
 }
+
+// Who submits and follows at once, in a session that is awake, reads no record of the
+// journal; neither does who looks for that session.
+func TestFollowedFromTheBegin(t *testing.T) {
+	shown := make(chan struct{})
+	m := model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+		return func(yield func(llm.Chunk, error) bool) {
+			if yield(llm.Chunk{Text: []byte("one ")}, nil) {
+				<-shown
+				yield(llm.Chunk{Text: []byte("two<end>"), Finish: messages.FinishComplete}, nil)
+			}
+		}
+	})
+	store := &counting{Store: memory.New()}
+	rt := start(t, stile.Config{Store: store})
+	open(t, rt, "s", &stile.Agent{Manifest: manifest.Default("cogency"), Model: m})
+	store.read.Store(0)
+	s, err := rt.Find(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Submit(t.Context(), "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []messages.Kind
+	var text strings.Builder
+	for u, err := range r.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Record != nil {
+			kinds = append(kinds, u.Record.Body.Kind())
+			continue
+		}
+		if text.Len() == 0 {
+			close(shown)
+		}
+		text.WriteString(u.Delta.Text)
+	}
+	if n := store.read.Load(); n != 0 {
+		t.Errorf("%d records were read", n)
+	}
+	if len(kinds) < 5 || kinds[0] != messages.KindInput || kinds[len(kinds)-1] != messages.KindRunEnd || text.String() != "one two" {
+		t.Errorf("%v and %q", kinds, &text)
+	}
+}

@@ -4,7 +4,8 @@
 //   - a publisher never waits for a subscriber: what does not fit into a bounded queue is
 //     dropped and said to be missing, and is read from the journal;
 //   - what was published before a subscription is not told again, but for the text that is
-//     shown and has no record yet.
+//     shown and has no record yet, and for the first records of what is in flight, to whom
+//     they are news.
 //
 // It does not read the journal, and knows no actors.
 package hub
@@ -37,6 +38,7 @@ type hubShard struct {
 	waits map[string][]*Waiter
 	// grown is the shown text of the turn in flight that no record has yet.
 	grown map[string][]grownUnit
+	begun map[string]begun
 	// closed refuses new ones.
 	closed bool
 }
@@ -48,6 +50,7 @@ func New() *Hub {
 		h.shards[i].subs = map[string][]*Subscription{}
 		h.shards[i].waits = map[string][]*Waiter{}
 		h.shards[i].grown = map[string][]grownUnit{}
+		h.shards[i].begun = map[string]begun{}
 	}
 	return h
 }
@@ -79,6 +82,25 @@ type Subscription struct {
 // Subscribe registers for what sid publishes from now on. In front of it come deltas
 // with the text that is shown and has no record yet.
 func (h *Hub) Subscribe(sid string) *Subscription {
+	s, _ := h.subscribe(sid, func(sh *hubShard) ([]messages.Update, bool) { return sh.shown(sid), true })
+	return s
+}
+
+// SubscribeBehind is Subscribe for who has the session's records up to seq and no text
+// of units without a record. whole tells that the records behind seq come first, as far
+// as they are published: there is nothing to read from the journal.
+func (h *Hub) SubscribeBehind(sid string, inc messages.Incarnation, seq int64) (s *Subscription, whole bool) {
+	return h.subscribe(sid, func(sh *hubShard) ([]messages.Update, bool) {
+		shown := sh.shown(sid)
+		if all, whole := sh.begun[sid].behind(inc, seq, shown); whole {
+			return all, true
+		}
+		return shown, false
+	})
+}
+
+// subscribe registers with what the shard has for a beginning.
+func (h *Hub) subscribe(sid string, first func(*hubShard) ([]messages.Update, bool)) (_ *Subscription, whole bool) {
 	s := &Subscription{hub: h, sid: sid, wake: make(chan struct{}, 1)}
 	sh := h.shard(sid)
 	sh.mu.Lock()
@@ -86,13 +108,13 @@ func (h *Hub) Subscribe(sid string) *Subscription {
 	if sh.closed {
 		s.closed = true
 		s.signal()
-		return s
+		return s, false
 	}
 	sh.subs[sid] = append(sh.subs[sid], s)
-	if s.queue = sh.shown(sid); len(s.queue) > 0 {
+	if s.queue, whole = first(sh); len(s.queue) > 0 {
 		s.signal()
 	}
-	return s
+	return s, whole
 }
 
 // Grown gives the text of sid that is shown and has no record yet, a delta a unit.
@@ -339,6 +361,7 @@ func (h *Hub) Publish(sid string, u messages.Update) {
 		sh.grow(sid, u.Delta)
 	} else {
 		sh.settle(sid, u.Record)
+		sh.begin(sid, u.Record)
 	}
 	waits := sh.waits[sid]
 	if len(waits) == 0 || u.Record == nil {
@@ -378,6 +401,7 @@ func (h *Hub) Fail(sid string, err error) {
 	delete(sh.subs, sid)
 	delete(sh.waits, sid)
 	delete(sh.grown, sid)
+	delete(sh.begun, sid)
 }
 
 // Close ends every subscription and waiter and refuses new ones.
@@ -400,6 +424,7 @@ func (h *Hub) Close() {
 		clear(sh.subs)
 		clear(sh.waits)
 		clear(sh.grown)
+		clear(sh.begun)
 		sh.mu.Unlock()
 	}
 }

@@ -178,3 +178,81 @@ func TestGrownText(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Who follows what was just begun gets its records from the hub, with the text behind
+// them, and is told to read the journal whenever these might not be all.
+func TestSubscribeBehind(t *testing.T) {
+	h := hub.New()
+	inc := messages.Incarnation{1}
+	seq := int64(6)
+	publish := func(turn int64, bodies ...messages.Body) {
+		for _, b := range bodies {
+			seq++
+			h.Publish("s", messages.Update{Record: &messages.Record{Inc: inc, Seq: seq, Run: 1, Turn: turn, Body: b}})
+		}
+	}
+	say := func(turn, off int64, text string) {
+		h.Publish("s", messages.Update{Delta: &messages.Delta{Run: 1, Unit: messages.UnitID{Turn: turn}, Off: off, Text: text}})
+	}
+	check := func(what string, inc messages.Incarnation, from int64, want string) {
+		t.Helper()
+		sub, whole := h.SubscribeBehind("s", inc, from)
+		defer sub.Close()
+		got := "journal"
+		if whole {
+			batch, missed, err := sub.Next(t.Context())
+			if err != nil || missed {
+				t.Fatal(missed, err)
+			}
+			got = ""
+			for _, u := range batch {
+				if u.Record != nil {
+					got += fmt.Sprint(u.Record.Seq, " ")
+				} else {
+					got += u.Delta.Text
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s: from %s, want %s", what, got, want)
+		}
+	}
+	publish(1, &messages.Note{})
+	check("nothing begun", inc, 6, "journal")
+	publish(1, &messages.Input{}, &messages.RunBegin{}, &messages.TurnBegin{})
+	check("a run", inc, 7, "8 9 10 ")
+	check("its end", inc, 9, "10 ")
+	check("all known", inc, 10, "journal")
+	check("before it", inc, 6, "journal")
+	check("another incarnation", messages.Incarnation{2}, 7, "journal")
+	say(1, 2, "ab")
+	say(1, 4, "cd")
+	check("with text", inc, 7, "8 9 10 abcd")
+	publish(1, &messages.Note{})
+	check("text of a turn that began before", inc, 10, "journal")
+	check("all of it again", inc, 8, "9 10 11 abcd")
+	seq++
+	publish(1, &messages.Note{}) // the one before was never published
+	check("a gap", inc, 11, "journal")
+	publish(1, &messages.TurnDecided{}, &messages.RunEnd{})
+	publish(2, &messages.Input{}, &messages.TurnBegin{})
+	check("the next run", inc, 15, "16 17 ")
+	h.Forget("s")
+	check("read back", inc, 15, "journal")
+	publish(2, &messages.Input{}, &messages.TurnSuspended{})
+	check("suspended", inc, 17, "journal")
+	publish(3, &messages.Input{})
+	check("begun again", inc, seq-1, "20 ")
+	for range 20 {
+		publish(3, &messages.Note{})
+	}
+	check("far on", inc, 19, "journal")
+	publish(4, &messages.Input{})
+	h.Fail("s", hub.ErrStopped)
+	check("failed", inc, seq-1, "journal")
+	publish(4, &messages.Input{})
+	h.Close()
+	if _, whole := h.SubscribeBehind("s", inc, seq-1); whole {
+		t.Error("a closed hub has something")
+	}
+}
