@@ -129,7 +129,7 @@ func (d *decoder) piece(p []byte) {
 }
 
 // letter takes a piece of one byte where it is but one more of what is expected: of a
-// text that is open, of a string in a body, of a value in a tag. It is false when it has
+// text that is open, of the JSON of a body, of a value in a tag. It is false when it has
 // taken nothing.
 func (d *decoder) letter(p []byte) bool {
 	c := p[0]
@@ -151,7 +151,7 @@ func (d *decoder) letter(p []byte) bool {
 		}
 		d.say(p, d.off)
 	case bodyBytes:
-		if d.bodyBytes >= d.limits.BodyBytes || !d.json.Letter(c) {
+		if d.bodyBytes >= d.limits.BodyBytes || !d.json.Letter(c) && d.json.Write(p) == 0 {
 			return false
 		}
 		d.bodyBytes++
