@@ -106,6 +106,7 @@ func FuzzDecoder(f *testing.F) {
 		f.Add([]byte(v.Input), uint64(i))
 	}
 	f.Add([]byte(strings.Join(words, "")), uint64(0))
+	f.Add([]byte("<action a=/"), uint64(0)) // no value begins so
 	f.Fuzz(func(t *testing.T, reply []byte, seed uint64) {
 		checkReply(t, rand.New(rand.NewPCG(seed, 1)), reply)
 	})

@@ -34,7 +34,7 @@ var (
 	refClose = regexp.MustCompile(`^</` + refName + `[ \t\r\n]*>`)
 	refEach  = regexp.MustCompile(`[ \t\r\n]+` + refAttr)
 	// What a longer reply could still make a tag.
-	refHalfOpen  = regexp.MustCompile(`^<` + refName + `(?:[ \t\r\n]+` + refAttr + `)*(?:/|[ \t\r\n]+(?:[A-Za-z_][A-Za-z0-9_.-]*(?:[ \t\r\n]*(?:=[ \t\r\n]*(?:"[^"<\r\n]*|'[^'<\r\n]*|\[[^\]<]*)?)?)?)?/?)?$`)
+	refHalfOpen  = regexp.MustCompile(`^<` + refName + `(?:[ \t\r\n]+` + refAttr + `)*(?:/|[ \t\r\n]+(?:/|[A-Za-z_][A-Za-z0-9_.-]*[ \t\r\n]*(?:/|=[ \t\r\n]*(?:"[^"<\r\n]*|'[^'<\r\n]*|\[[^\]<]*)?)?)?)?$`)
 	refHalfClose = regexp.MustCompile(`^</` + refName + `[ \t\r\n]*$`)
 	refID        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
 	refKey       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
