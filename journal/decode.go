@@ -208,6 +208,7 @@ func (d *decoder) body() messages.Body {
 			Args:     d.strz("args"),
 			Attempt:  d.num("attempt"),
 			Child:    d.strz("child"),
+			Children: decodeListz(d, "children", (*decoder).child),
 			Failure:  d.strz("failure"),
 			ID:       d.str("id"),
 			Key:      d.str("key"),

@@ -172,6 +172,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("args", b.Args)
 		e.num("attempt", b.Attempt)
 		e.strz("child", b.Child)
+		e.childrenz(b.Children)
 		e.strz("failure", b.Failure)
 		e.str("id", b.ID)
 		e.str("key", b.Key)

@@ -311,16 +311,18 @@ type ActionApproval struct {
 // ActionStarted precedes the effect. Args is there when references in the declared
 // ones were replaced, Failure from the second attempt on: why the one before failed.
 // Child is the session that an action of type agent runs in; it may not exist yet.
-// Reserved is what all attempts together may use, Used what those that failed did.
+// Reserved is what all attempts together may use, Used what those that failed did, and
+// Children are the runs of child sessions that they brought about.
 type ActionStarted struct {
-	Args     string  `json:"args,omitzero"`
-	Attempt  int64   `json:"attempt"`
-	Child    string  `json:"child,omitzero"` // SID
-	Failure  string  `json:"failure,omitzero"`
-	ID       string  `json:"id"`
-	Key      string  `json:"key"`
-	Reserved *Budget `json:"reserved,omitzero"`
-	Used     *Budget `json:"used,omitzero"`
+	Args     string      `json:"args,omitzero"`
+	Attempt  int64       `json:"attempt"`
+	Child    string      `json:"child,omitzero"` // SID
+	Children []ChildLink `json:"children,omitzero"`
+	Failure  string      `json:"failure,omitzero"`
+	ID       string      `json:"id"`
+	Key      string      `json:"key"`
+	Reserved *Budget     `json:"reserved,omitzero"`
+	Used     *Budget     `json:"used,omitzero"`
 }
 
 // ActionEnded is the one terminal record of an action.

@@ -74,6 +74,8 @@ type act struct {
 	again    int  // attempts that followed one that failed
 	changed  bool // a shelf
 	reserved *messages.Budget
+	child    string               // session of the latest attempt
+	links    []messages.ChildLink // runs of earlier ones
 	node
 }
 
@@ -266,7 +268,10 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := a.bears(r, c, b); err != nil {
 			return err
 		}
-		c.attempts, c.startSeq, c.startTS, c.key = b.Attempt, r.Seq, r.TS, b.Key
+		if err := c.linked(b.Children); err != nil {
+			return err
+		}
+		c.attempts, c.startSeq, c.startTS, c.key, c.child = b.Attempt, r.Seq, r.TS, b.Key, b.Child
 		if b.Attempt == 1 {
 			a.actions++
 		}
@@ -289,6 +294,9 @@ func (a *audit) apply(r *messages.Record) error {
 			return err
 		}
 		if err := a.shelved(c, b); err != nil {
+			return err
+		}
+		if err := c.ran(b); err != nil {
 			return err
 		}
 		c.ended, c.state, c.reason = true, b.State, b.Reason

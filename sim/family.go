@@ -316,6 +316,28 @@ func (a *audit) pays(r *messages.Record) {
 	}
 }
 
+// linked takes what a record says of the action's runs in child sessions: none of those
+// that an earlier record named is forgotten, whatever crashed meanwhile.
+func (c *act) linked(links []messages.ChildLink) error {
+	if n := len(c.links); len(links) < n || !slices.Equal(links[:n], c.links) {
+		return fmt.Errorf("action %s had run %v, and now %v", c.id, c.links, links)
+	}
+	c.links = links
+	return nil
+}
+
+// ran takes the end of an action: what it names of child sessions is all of them.
+func (c *act) ran(b *messages.ActionEnded) error {
+	if err := c.linked(b.Children); err != nil {
+		return err
+	}
+	of := func(l messages.ChildLink) bool { return l.SID == c.child }
+	if b.State == messages.ActionOK && c.child != "" && !slices.ContainsFunc(b.Children, of) {
+		return fmt.Errorf("action %s is ok, and its child %s is not among %v", c.id, c.child, b.Children)
+	}
+	return nil
+}
+
 // least is the smaller of two bounds, of which 0 is none.
 func least(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {

@@ -494,7 +494,10 @@ func (a *audit) applyLeft(r *messages.Record) error {
 		case b.Attempt != c.attempts+1 || b.Key != c.key:
 			return fmt.Errorf("attempt %d of action %s of turn %d under key %s", b.Attempt, b.ID, r.Turn, b.Key)
 		}
-		c.attempts, c.startSeq, c.startTS = b.Attempt, r.Seq, r.TS
+		if err := c.linked(b.Children); err != nil {
+			return err
+		}
+		c.attempts, c.startSeq, c.startTS, c.child = b.Attempt, r.Seq, r.TS, b.Child
 	case *messages.ActionEnded:
 		c := a.left[leftID(r.Turn, b.ID)]
 		if c == nil || c.run != r.Run {
@@ -504,6 +507,9 @@ func (a *audit) applyLeft(r *messages.Record) error {
 			return fmt.Errorf("action %s of turn %d began and is skipped", b.ID, r.Turn)
 		}
 		if err := a.shelved(c, b); err != nil {
+			return err
+		}
+		if err := c.ran(b); err != nil {
 			return err
 		}
 		c.ended, c.state = true, b.State

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -248,6 +249,90 @@ func TestAgentOutlivesTheProcess(t *testing.T) {
 		oneChild(t, rt, s)
 		replays(t, rt, a)
 	})
+}
+
+// The end of an action names the runs of all its attempts, also of those before a
+// restart, whether its turn goes on or is ended by it.
+func TestChildrenOfEarlierLives(t *testing.T) {
+	for _, restored := range []bool{true, false} {
+		t.Run(fmt.Sprintf("restored %v", restored), func(t *testing.T) {
+			onJournals(t, func(t *testing.T, l *life) {
+				in := make(chan struct{}, 8)
+				agentOf := func(first bool) *stile.Agent {
+					w := worker("w", "cortex")
+					var asked atomic.Int64
+					w.Model = model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+						return func(yield func(llm.Chunk, error) bool) {
+							if first && asked.Add(1) == 1 {
+								yield(llm.Chunk{}, llm.Fail(llm.Failure{Code: "bad_request"}, "no"))
+								return
+							}
+							yield(llm.Chunk{Text: []byte(`<action id="t">{"name":"own.wait"}</action><response>done: $t</response>`), Finish: messages.FinishComplete}, nil)
+						}
+					})
+					w.Tools = []tools.Tool{tool("own.wait", messages.ReadOnly, gives("waited"))}
+					if first {
+						w.Tools = []tools.Tool{entered("own.wait", messages.ReadOnly, in)}
+					}
+					w.Manifest.Import.Tools = []string{"own.wait"}
+					b := boss(nil, w)
+					b.Manifest.Loop.RetryDelay = new(time.Duration)
+					b.Model = model(func(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
+						return func(yield func(llm.Chunk, error) bool) {
+							if !first {
+								yield(llm.Chunk{Text: []byte("<response>bye</response>"), Finish: messages.FinishComplete}, nil)
+								return
+							}
+							const call = `<action id="a" type="agent">{"name":"w","parameters":{"message":"do"},"retry":1}</action><response>bye</response>`
+							if !yield(llm.Chunk{Text: []byte(call)}, nil) {
+								return
+							}
+							if restored {
+								yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
+								return
+							}
+							<-ctx.Done()
+							yield(llm.Chunk{}, ctx.Err())
+						}
+					})
+					return b
+				}
+				s := open(t, l.begin(), "stream", agentOf(true))
+				run := submit(t, s, "go")
+				<-in
+				if restored {
+					replied(t, s)
+				}
+				l.end()
+				a := agentOf(false)
+				rt := l.begin()
+				defer l.end()
+				s = open(t, rt, "stream", a)
+				wantDone(t, decision(t, s.Run(run.Ordinal())))
+				recs := records(t, s)
+				var sids []string
+				for _, b := range bodies[*messages.ActionStarted](recs) {
+					if !slices.Contains(sids, b.Child) {
+						sids = append(sids, b.Child)
+					}
+				}
+				if len(sids) != 2 {
+					t.Fatalf("children %q", sids)
+				}
+				if !restored {
+					sids = sids[:1] // the second run was cut off
+				}
+				var got []string
+				for _, c := range bodies[*messages.ActionEnded](recs)[0].Children {
+					got = append(got, c.SID)
+				}
+				if !slices.Equal(got, sids) {
+					t.Errorf("the end names %q, want %q", got, sids)
+				}
+				replays(t, rt, a)
+			})
+		})
+	}
 }
 
 // replied waits until the reply of the session's first turn is on disk: such a turn is

@@ -141,14 +141,14 @@ func (m *Machine) settleDetached() {
 		}
 		if d.Class == messages.Effectful {
 			m.append(d.Run, d.Turn, &messages.ActionEnded{
-				ID: d.ID, State: messages.ActionUnknown, Reason: reasonCrash, Result: quote(messages.UnknownText), ErrorCode: CodeToolFailed,
+				ID: d.ID, State: messages.ActionUnknown, Reason: reasonCrash, Result: quote(messages.UnknownText), ErrorCode: CodeToolFailed, Children: d.Children,
 			}, LazyHold)
 			continue
 		}
 		// No secret: it tells the answer of this attempt from that of another.
 		l := detached{Ident: Ident{Turn: d.Turn, Nonce: "attempt " + strconv.FormatInt(d.Attempt+1, 10)}, run: d.Run, call: call{
 			Call: messages.Call{ID: d.ID, Name: d.Name, Args: d.Args, Class: d.Class}, typ: d.Type, mode: messages.ModeFireAndForget,
-			started: true, attempt: d.Attempt + 1, retries: d.Retries, reserved: d.Reserved, key: m.keyOf(d.Turn, d.ID, d.Args),
+			started: true, attempt: d.Attempt + 1, retries: d.Retries, reserved: d.Reserved, children: slices.Clip(d.Children), key: m.keyOf(d.Turn, d.ID, d.Args),
 		}}
 		hold := LazyHold
 		if d.Class.Durable() {

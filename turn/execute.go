@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -251,7 +252,7 @@ func (m *Machine) begin(c *call) {
 
 // startRecord is the record in front of an attempt.
 func (m *Machine) startRecord(c *call, failure string) *messages.ActionStarted {
-	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: failure, Reserved: c.reserved}
+	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: failure, Reserved: c.reserved, Children: slices.Clip(c.children)}
 	if c.used != (messages.Budget{}) {
 		used := c.used
 		body.Used = &used
@@ -335,7 +336,7 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 	}
 	body := &messages.ActionEnded{
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
-		Tokens: c.used.Tokens, CostUSD: c.used.CostUSD, Actions: c.used.Actions, Children: c.children,
+		Tokens: c.used.Tokens, CostUSD: c.used.CostUSD, Actions: c.used.Actions, Children: slices.Clip(c.children),
 	}
 	if c.typ == messages.TypeInternal && state == messages.ActionOK {
 		body.Feed = end.Feed

@@ -3,6 +3,7 @@ package turn
 import (
 	"cmp"
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,6 +149,7 @@ func (f *flight) remember(r *messages.Record) {
 				c.Args = b.Args
 			}
 			c.retries += retried(b)
+			c.children = slices.Clip(b.Children)
 			if c.reserved = b.Reserved; b.Used != nil {
 				c.used = *b.Used
 			}

@@ -98,7 +98,7 @@ func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
 	}
 	var orphans []OpenAction
 	for _, a := range append([]OpenAction(nil), t.Actions...) {
-		end := &messages.ActionEnded{ID: a.ID, State: messages.ActionCancelled, Reason: reasonCrash}
+		end := &messages.ActionEnded{ID: a.ID, State: messages.ActionCancelled, Reason: reasonCrash, Children: a.Children}
 		if a.Started && a.Class.Durable() || a.changed() {
 			end.State, end.Result = messages.ActionUnknown, quote(messages.UnknownText)
 		}

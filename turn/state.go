@@ -181,7 +181,9 @@ type OpenAction struct {
 	// attempts that failed have used of it.
 	Reserved *messages.Budget `json:"reserved,omitzero"`
 	Used     *messages.Budget `json:"used,omitzero"`
-	Question *Question        `json:"question,omitzero"`
+	// Children are the runs of child sessions that those attempts brought about.
+	Children []messages.ChildLink `json:"children,omitzero"`
+	Question *Question            `json:"question,omitzero"`
 	// Kept is what the action has done to key-value relics.
 	Kept []Kept `json:"kept,omitzero"`
 }
@@ -377,7 +379,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		if a := t.action(b.ID); a != nil {
 			a.Started, a.Attempt = true, b.Attempt
 			a.Retries += retried(b)
-			a.Reserved, a.Used = b.Reserved, b.Used
+			a.Reserved, a.Used, a.Children = b.Reserved, b.Used, b.Children
 			if b.Args != "" {
 				a.Args = b.Args
 			}

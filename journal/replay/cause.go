@@ -97,6 +97,13 @@ func (p *player) tryAgain(r *messages.Record, b *messages.ActionStarted) error {
 	}
 	// It failed a retry's delay ago at the latest.
 	in := &turn.ActionEnded{Ident: id, ID: b.ID, State: messages.ActionFailed, Reason: b.Failure}
+	if b.Children != nil {
+		in.Children = p.linked(r.Turn, b.ID, b.Children)
+		if p.links == nil {
+			p.links = map[action]int{}
+		}
+		p.links[action{r.Turn, b.ID}] = len(b.Children)
+	}
 	if b.Used != nil {
 		in.Used = b.Used.Minus(p.used[action{r.Turn, b.ID}])
 		if p.used == nil {
@@ -106,6 +113,12 @@ func (p *player) tryAgain(r *messages.Record, b *messages.ActionStarted) error {
 	}
 	delay := plan.Policy{Delay: p.agent.Rules.RetryDelay}.Bounded().Delay
 	return p.step(r.TS.Add(-max(delay, 0)), in)
+}
+
+// linked gives those of an action's runs in child sessions that the attempts before the
+// latest have not brought about.
+func (p *player) linked(turn int64, id string, all []messages.ChildLink) []messages.ChildLink {
+	return all[min(p.links[action{turn, id}], len(all)):]
 }
 
 func (p *player) timer(name string) turn.Input {
@@ -137,7 +150,7 @@ func (p *player) actionEnded(r *messages.Record) (turn.Input, error) {
 			in.ID, in.State, in.Reason, in.Result, in.ErrorCode, in.MS = b.ID, b.State, b.Reason, b.Result, b.ErrorCode, b.MS
 			in.Feed = b.Feed
 			in.Used = messages.Budget{Actions: b.Actions, CostUSD: b.CostUSD, Tokens: b.Tokens}.Minus(p.used[action{r.Turn, b.ID}])
-			in.Children = b.Children
+			in.Children = p.linked(r.Turn, b.ID, b.Children)
 			return in, nil
 		default:
 			if again := p.retried(i); again != nil {

@@ -160,6 +160,7 @@ type player struct {
 	begun   map[action]turn.Ident    // by which life of its turn
 	due     map[string]*turn.Schedule
 	used    map[action]messages.Budget // by the attempts that failed
+	links   map[action]int             // runs in child sessions that those brought about
 	fetch   *turn.FetchFeeds           // of a prompt, not answered yet
 
 	// Of the turn.
