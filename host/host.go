@@ -7,8 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,7 +121,7 @@ type Server struct {
 var errLeaving = errors.New("host: the host is stopping")
 
 // New makes a server. Errors are ERR_CONFIG: an agent without a name, two of one name,
-// a manifest that the runtime cannot run.
+// a manifest that the runtime cannot run, a setting that cannot be meant.
 func New(cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, agents: map[string]*stile.Agent{},
@@ -128,13 +131,8 @@ func New(cfg Config) (_ *Server, err error) {
 	if s.meter, err = newMeter(time.Now, cfg.UsageFile); err != nil {
 		return nil, err
 	}
-	if err := cfg.Limits.check("limits"); err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, err
-	}
-	for name, l := range cfg.TenantLimits {
-		if err := l.check("tenants." + name); err != nil {
-			return nil, err
-		}
 	}
 	if cfg.Audit != nil {
 		if _, err := cfg.Audit.Write(nil); err != nil {
@@ -159,7 +157,7 @@ func New(cfg Config) (_ *Server, err error) {
 		s.agents[name] = a
 	}
 	for _, h := range cfg.Hosts {
-		s.hosts[strings.ToLower(h)] = true
+		s.hosts[strings.ToLower(strings.TrimSuffix(h, "."))] = true
 	}
 	for _, o := range cfg.Origins {
 		s.origins[strings.ToLower(strings.TrimSuffix(o, "/"))] = true
@@ -169,6 +167,31 @@ func New(cfg Config) (_ *Server, err error) {
 	s.routes(mux)
 	s.handler = s.guard(mux)
 	return s, nil
+}
+
+// check finds what could not be meant: above all names that no request can have, and
+// that would be found out by users who are refused.
+func (c *Config) check() error {
+	if err := c.Limits.check("limits"); err != nil {
+		return err
+	}
+	for name, l := range c.TenantLimits {
+		if err := l.check("tenants." + name); err != nil {
+			return err
+		}
+	}
+	for _, h := range c.Hosts {
+		if _, err := netip.ParseAddr(h); err != nil && (h == "" || strings.ContainsAny(h, "/:*@[] \t")) {
+			return &messages.Error{Code: messages.ErrConfig, Field: "hosts", Detail: strconv.Quote(h) + " is no name; want one such as stile.example.com, without scheme and port"}
+		}
+	}
+	for _, o := range c.Origins {
+		u, err := url.Parse(o)
+		if err != nil || u.Hostname() == "" || strings.Contains(u.Host, "*") || !strings.EqualFold(strings.TrimSuffix(o, "/"), u.Scheme+"://"+u.Host) {
+			return &messages.Error{Code: messages.ErrConfig, Field: "origins", Detail: strconv.Quote(o) + " is no origin; want one such as https://app.example.com"}
+		}
+	}
+	return nil
 }
 
 // Handler is the door without its listener, for programs that have a server.
@@ -183,8 +206,14 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // Listen opens the address. One that other machines can reach is ERR_CONFIG unless
-// callers authenticate.
+// callers authenticate; so is a setting that cannot be meant.
 func (c Config) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "listen", Detail: strconv.Quote(addr) + " is no address; want one such as 127.0.0.1:8471"}
+	}
 	if c.Access == nil && !Loopback(addr) {
 		return nil, exposed(addr)
 	}

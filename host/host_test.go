@@ -440,6 +440,40 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
+// Names that no request can have are refused before anybody is.
+func TestNamesThatCannotBeMeant(t *testing.T) {
+	for field, cfgs := range map[string][]host.Config{
+		"": {{Hosts: []string{"stile.example.com", "STILE", "192.0.2.1", "::1"}, Origins: []string{"https://app.example.com", "http://localhost:3000/", "HTTPS://App.example"}}},
+		"hosts": {
+			{Hosts: []string{"https://stile.example.com"}},
+			{Hosts: []string{"stile.example.com:8471"}},
+			{Hosts: []string{"*"}},
+			{Hosts: []string{"[::1]"}},
+			{Hosts: []string{"stile.example.com", ""}},
+		},
+		"origins": {
+			{Origins: []string{"app.example.com"}},
+			{Origins: []string{"*"}},
+			{Origins: []string{"null"}},
+			{Origins: []string{"https://*.example.com"}},
+			{Origins: []string{"https://app.example.com/page"}},
+			{Origins: []string{"https://ann:secret@app.example.com"}},
+		},
+		"limits": {{Limits: host.Limits{Runs: -1}}},
+	} {
+		for _, cfg := range cfgs {
+			l, err := cfg.Listen(t.Context(), "127.0.0.1:0")
+			if err == nil {
+				l.Close()
+			}
+			var e *messages.Error
+			if errors.As(err, &e); field == "" && err != nil || field != "" && (e == nil || e.Code != messages.ErrConfig || e.Field != field) {
+				t.Errorf("%q %q: %v, want field %q", cfg.Hosts, cfg.Origins, err, field)
+			}
+		}
+	}
+}
+
 // A host that stops tells its streams, lets nobody in, and returns.
 func TestLeaving(t *testing.T) {
 	goOn := make(chan struct{})
