@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http/httptrace"
 	"net/url"
 	"reflect"
@@ -93,7 +92,7 @@ func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string)
 	// Who has forgotten the session does nothing in it. The connection that ends for it
 	// may be quicker than the error that says so.
 	begun = sent.Load() && !missing.Load() && !errors.Is(err, sdk.ErrSessionMissing)
-	why := redact(excerpt(plainly(err)), c.secrets)
+	why := redact(excerpt(tools.Unaddressed(err)), c.secrets)
 	s.drop(c)
 	if s.cfg.URL == "" {
 		select {
@@ -215,24 +214,6 @@ func shallow(v jsontext.Value) bool {
 			return false
 		}
 	}
-}
-
-// plainly is the text of an error without addresses: what a name resolves to is not the
-// model's to know.
-func plainly(err error) string {
-	var outer *url.Error
-	if errors.As(err, &outer) {
-		err = outer.Err
-	}
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return dns.Err
-	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Op + ": " + op.Err.Error()
-	}
-	return err.Error()
 }
 
 // redact takes secrets out of what others wrote, as they are and as JSON and addresses

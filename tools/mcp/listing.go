@@ -55,7 +55,7 @@ func (s *Server) list(ctx context.Context, c *connection) (all []Tool, changes i
 	for page := 0; ; page++ {
 		res, err := c.session.ListTools(ctx, &params)
 		if err != nil {
-			return nil, 0, bad("does not tell its tools: " + plainly(err))
+			return nil, 0, bad("does not tell its tools: " + tools.Unaddressed(err))
 		}
 		for _, t := range res.Tools {
 			own := Tool{Name: t.Name, Description: describe(t)}

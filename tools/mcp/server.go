@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/confine"
 )
 
@@ -300,7 +301,7 @@ func (s *Server) answered() {
 
 func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration) string, error) {
 	fail := func(err error, secrets []string) error {
-		e := &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: "the MCP server " + s.cfg.Name + " cannot be reached: " + redact(excerpt(plainly(err)), secrets)}
+		e := &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: "the MCP server " + s.cfg.Name + " cannot be reached: " + redact(excerpt(tools.Unaddressed(err)), secrets)}
 		var own *messages.Error
 		if errors.As(err, &own) {
 			e.Reason, e.Field, e.Detail = own.Reason, own.Field, own.Detail
@@ -335,7 +336,7 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 			err = fmt.Errorf("it took more than %s", s.cfg.Connect)
 		}
 		if len(s.cfg.Command) > 0 {
-			err = fmt.Errorf("%s: %s", plainly(err), said)
+			err = fmt.Errorf("%s: %s", tools.Unaddressed(err), said)
 		}
 		return nil, nil, fail(err, secrets)
 	}

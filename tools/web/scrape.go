@@ -109,7 +109,7 @@ func (f *fetcher) scrape(ctx context.Context, c *tools.Call) (outcome, content s
 	case own.Err() != nil:
 		return "", "", tools.Failed("%s: no page within %s", host, ScrapeTimeout)
 	case err != nil:
-		return "", "", tools.Failed("%s: %s", host, clip.Excerpt(unaddressed(err)))
+		return "", "", tools.Failed("%s: %s", host, clip.Excerpt(tools.Unaddressed(err)))
 	}
 	text = cutText(text, MaxScrapeRunes)
 	return fmt.Sprintf("Scraped %s (%.1fKB)", host, float64(len(text))/1024), text, nil

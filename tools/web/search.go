@@ -101,7 +101,7 @@ func (s *SearXNG) Search(ctx context.Context, q tools.SearchRequest) ([]tools.Se
 	req.Header.Set("User-Agent", "stile")
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return nil, errors.New("the search backend does not answer: " + unaddressed(err))
+		return nil, errors.New("the search backend does not answer: " + tools.Unaddressed(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusForbidden {
@@ -112,7 +112,7 @@ func (s *SearXNG) Search(ctx context.Context, q tools.SearchRequest) ([]tools.Se
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxSearchBytes+1))
 	if err != nil {
-		return nil, errors.New("the search backend broke off: " + unaddressed(err))
+		return nil, errors.New("the search backend broke off: " + tools.Unaddressed(err))
 	}
 	var answer struct {
 		Results []struct {

@@ -250,7 +250,7 @@ func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e 
 		req.Header.Set("Idempotency-Key", c.Key)
 	}
 	fail := func(err error) error {
-		text := redact(e.Method+" "+e.Name+": "+unaddressed(err), key)
+		text := redact(e.Method+" "+e.Name+": "+tools.Unaddressed(err), key)
 		if sent.Load() && e.Class.Durable() {
 			return &tools.Unsettled{Reason: text}
 		}
@@ -273,24 +273,6 @@ func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e 
 		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "%s %s: status %d: %s", e.Method, e.Name, resp.StatusCode, clip.Excerpt(text))
 	}
 	return answerOf(resp, text)
-}
-
-// unaddressed is the text of a transport's error without addresses: that of the request
-// has the arguments in it, and what a name resolves to is not the model's to know.
-func unaddressed(err error) string {
-	var outer *url.Error
-	if errors.As(err, &outer) {
-		err = outer.Err
-	}
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return dns.Err
-	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Op + ": " + op.Err.Error()
-	}
-	return err.Error()
 }
 
 // answerOf is {status, body}: JSON as it is, other text as a string.
