@@ -21,6 +21,7 @@ func (rt *Runtime) follow(ctx context.Context, sid string, inc messages.Incarnat
 ) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
 		f := follower{hub: rt.host.Hub(), store: rt.store, ctx: ctx, sid: sid, inc: inc, yield: yield}
+		f.waits, _ = ctx.Value(onWait{}).(func())
 		f.give = func(u Update) (more bool) {
 			if !keep(u) {
 				return true
@@ -40,8 +41,19 @@ type follower struct {
 	inc    messages.Incarnation
 	yield  func(Update, error) bool
 	give   func(Update) bool
+	waits  func() // see OnWait; or nil
 	joined joiner
 }
+
+// OnWait has those who range over updates under this context call f whenever all there
+// is has been given, before they wait for more, on their goroutine. Who sends updates on
+// gathers them until then: what came together goes together.
+func OnWait(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, onWait{}, f)
+}
+
+// onWait is the key of OnWait's function.
+type onWait struct{}
 
 func (f *follower) run(from Position) {
 	// Text that the hub keeps may be of units whose record the reader has: a record is in
@@ -136,6 +148,9 @@ func (f *follower) catchUp() bool {
 
 func (f *follower) live(sub *hub.Subscription) {
 	for {
+		if f.waits != nil {
+			f.waits()
+		}
 		batch, missed, err := sub.Next(f.ctx)
 		if err != nil {
 			f.fail(err)

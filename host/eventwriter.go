@@ -36,6 +36,8 @@ type eventForm interface {
 	beat(buf *bytes.Buffer)
 	// write sends what was appended, with writeTimeout or a little more to do it.
 	write(p []byte) error
+	// joins tells that several events may be sent at once.
+	joins() bool
 }
 
 func newEventWriter(w http.ResponseWriter, still func() error, cut func()) *eventWriter {
@@ -57,6 +59,8 @@ func (*serverSent) frame(buf *bytes.Buffer, name, id string, data []byte) {
 }
 
 func (*serverSent) beat(buf *bytes.Buffer) { buf.WriteString(": heartbeat\n\n") }
+
+func (*serverSent) joins() bool { return true }
 
 func (s *serverSent) write(p []byte) error {
 	if _, err := s.w.Write(p); err != nil {
@@ -131,6 +135,7 @@ func (e *eventWriter) stop() {
 	}
 }
 
+// update appends an update, which flush sends.
 func (e *eventWriter) update(u stile.Update) (err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -145,7 +150,19 @@ func (e *eventWriter) update(u stile.Update) (err error) {
 		name = "retract"
 	}
 	e.form.frame(&e.buf, name, u.At.String(), e.line)
+	if e.form.joins() && e.buf.Len() < maxKept {
+		return e.err
+	}
 	return e.send()
+}
+
+// flush sends the updates that are still here. Who cannot take them gets no more.
+func (e *eventWriter) flush() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.buf.Len() > 0 && e.send() != nil {
+		e.cut()
+	}
 }
 
 func (e *eventWriter) event(name, id string, data []byte) {

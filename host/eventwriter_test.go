@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
@@ -8,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // recorder is an answer that can be given deadlines.
@@ -53,4 +56,56 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 			t.Error("the stream goes on without a token")
 		}
 	})
+}
+
+// writes keeps each write of an answer apart, and fails when it is told to.
+type writes struct {
+	recorder
+	all []string
+	bad error
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.all = append(w.all, string(p))
+	return len(p), w.bad
+}
+
+// What comes together is written together, within a bound; a reader that cannot take it
+// gets no more.
+func TestUpdatesAreJoined(t *testing.T) {
+	w := &writes{recorder: recorder{httptest.NewRecorder()}}
+	cut := 0
+	e := newEventWriter(w, func() error { return nil }, func() { cut++ })
+	say := func(text string) {
+		t.Helper()
+		if err := e.update(stile.Update{Delta: &messages.Delta{Unit: messages.UnitID{Turn: 1}, Text: text}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.flush()
+	say("one")
+	say("two")
+	if len(w.all) != 0 {
+		t.Errorf("written before the last: %q", w.all)
+	}
+	e.flush()
+	e.flush()
+	if len(w.all) != 1 || strings.Count(w.all[0], "event: delta") != 2 {
+		t.Errorf("written: %q", w.all)
+	}
+	say(strings.Repeat("x", maxKept))
+	if len(w.all) != 2 {
+		t.Errorf("%d writes: what is kept has no bound", len(w.all))
+	}
+	w.bad = errors.New("gone")
+	say("three")
+	if e.flush(); cut != 1 || !e.failed() {
+		t.Errorf("cut %d times, failed %v", cut, e.failed())
+	}
+	if e.update(stile.Update{Delta: &messages.Delta{Text: "four"}}) == nil {
+		t.Error("an update is taken for a reader that is gone")
+	}
+	if e.flush(); len(w.all) != 3 {
+		t.Errorf("written behind a failure: %q", w.all)
+	}
 }

@@ -131,6 +131,9 @@ func (*socketForm) frame(buf *bytes.Buffer, name, id string, data []byte) {
 
 func (*socketForm) beat(buf *bytes.Buffer) { buf.WriteString(`{"event":"heartbeat"}`) }
 
+// joins implements eventForm: an event is a message.
+func (*socketForm) joins() bool { return false }
+
 func (f *socketForm) write(p []byte) error {
 	if len(p) == 0 {
 		return nil // the upgrade has told that the stream is open

@@ -141,7 +141,8 @@ func (s *Server) events(release func(), deltas bool, updates func(context.Contex
 // pump writes updates until they end, the client goes, or the host stops. It gives the
 // error that ended it, if it was not the client's going.
 func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, deltas bool, updates func(context.Context) iter.Seq2[stile.Update, error]) error {
-	for u, err := range updates(ctx) {
+	defer out.flush()
+	for u, err := range updates(stile.OnWait(ctx, out.flush)) {
 		if gone := out.refused(); gone != nil {
 			err = gone
 		}
@@ -153,6 +154,8 @@ func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, de
 				return nil // after that comes nothing
 			}
 			continue
+		case out.failed():
+			return nil
 		case s.leaving.Err() != nil:
 			out.event("leaving", "", []byte(`{"detail":"the host stops; come back with the last id"}`))
 			return errLeaving
