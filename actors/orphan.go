@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -24,12 +25,55 @@ func (s *session) endChildren(e *turn.EndChildren) {
 			if link.SID != parent || link.Incarnation != inc || link.Turn != e.Turn || link.Action != e.ID && !strings.HasPrefix(link.Action, e.ID+"/") {
 				return nil
 			}
-			return h.endChild(ctx, head, fmt.Sprintf("action %s of %s, which is not waited for any more", link.Action, parent))
+			return h.endChild(ctx, head, nobody(link))
 		})
 		if err != nil && ctx.Err() == nil {
 			h.log.Error("the child sessions of an action cannot be stopped", zap.String("SID", parent), zap.String("action", e.ID), zap.Error(err))
 		}
 	})
+}
+
+// childRun is the run that an action has begun in its child session: the first.
+const childRun = 1
+
+// nobody is who cancels a child whose action has ended.
+func nobody(link *messages.ParentLink) string {
+	return fmt.Sprintf("action %s of %s, which is not waited for any more", link.Action, link.SID)
+}
+
+// orphaned says by whom the run that a session is in is to be cancelled, because it is one
+// for an action that has ended; "" for any other. The host that ended the action died
+// before it could say so to the child (endChildren).
+// What the parent has on disk is what counts. It has the action's start in front of the
+// child's first record, and it is asked when a child is woken that has something open,
+// which is rare.
+func (h *Host) orphaned(ctx context.Context, head *journal.Head, state *turn.State) (by string) {
+	open := state.Open != nil && state.Open.Run == childRun && state.Open.Cancel == nil
+	if !open && !slices.ContainsFunc(state.Queue, func(w turn.Waiting) bool { return w.Run == childRun }) {
+		return ""
+	}
+	link, err := parentOf(ctx, h.cfg.Store, head.Inc)
+	if link == nil && err == nil {
+		return ""
+	}
+	var parent turn.State
+	if err == nil {
+		var inc messages.Incarnation
+		if err = inc.UnmarshalText([]byte(link.Incarnation)); err == nil {
+			_, parent, err = StateOf(ctx, h.cfg.Store, inc)
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			h.log.Error("whether a child session is waited for cannot be read", zap.String("SID", head.SID), zap.Error(err))
+		}
+		return ""
+	}
+	id, _, _ := strings.Cut(link.Action, "/") // a step of a workflow is action/step
+	if parent.Awaits(link.Turn, id) {
+		return ""
+	}
+	return nobody(link)
 }
 
 // children visits the sessions with something open that have parent's name in theirs,

@@ -73,6 +73,7 @@ type loaded struct {
 	state turn.State
 	// settle deals with what was open; nil when nothing was.
 	settle *turn.Settle
+	orphan string // who cancels its run, which nobody waits for; "" for others
 	err    error
 }
 
@@ -153,6 +154,7 @@ func (s *session) started(c actor.Context) {
 			msg.head, msg.state, msg.err = load(h.ctx, h, ref.key)
 			if msg.err == nil && (msg.state.Open != nil || len(msg.state.Queue) > 0 || msg.state.Window != nil) {
 				msg.settle, msg.err = readBack(h.ctx, h, ref, &msg.head, &msg.state)
+				msg.orphan = h.orphaned(h.ctx, &msg.head, &msg.state)
 			}
 			h.system.Root.Send(self, msg)
 		}, func(crash *supervisor.Crash) {
@@ -191,6 +193,9 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	s.followFeeds()
 	if s.machine.Unsettled() {
 		s.step(c, msg.settle)
+	}
+	if msg.orphan != "" {
+		s.step(c, &turn.Cancel{By: msg.orphan, Run: childRun})
 	}
 	waiting := s.waiting
 	s.waiting = nil

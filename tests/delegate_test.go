@@ -335,6 +335,72 @@ func TestChildrenOfEarlierLives(t *testing.T) {
 	}
 }
 
+// A host that ends a turn whose agent works, and dies before it has told the child: the
+// child is cancelled when it is woken, whoever wakes it, and once. One that is waited for
+// goes on (TestAgentOutlivesTheProcess).
+func TestOrphanIsCancelled(t *testing.T) {
+	for _, boots := range []bool{false, true} {
+		t.Run(fmt.Sprintf("boots %v", boots), func(t *testing.T) {
+			onJournals(t, func(t *testing.T, l *life) {
+				in := make(chan struct{}, 8)
+				agentOf := func(child string, wait tools.Tool) *stile.Agent {
+					w := worker(child, "cortex", `<action id="t">{"name":"own.wait"}</action><response>done: $t</response>`, "<response>did it</response>")
+					w.Tools = []tools.Tool{wait}
+					w.Manifest.Import.Tools = []string{"own.wait"}
+					b := boss(nil, w)
+					asked := false
+					b.Model = model(func(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
+						return func(yield func(llm.Chunk, error) bool) {
+							if child != "w" || asked {
+								yield(llm.Chunk{Text: []byte("<response>bye</response>"), Finish: messages.FinishComplete}, nil)
+								return
+							}
+							asked = true
+							if yield(llm.Chunk{Text: []byte(`<action id="a" type="agent">{"name":"w","parameters":{"message":"do"}}</action>`)}, nil) {
+								<-ctx.Done()
+								yield(llm.Chunk{}, ctx.Err())
+							}
+						}
+					})
+					return b
+				}
+				s := open(t, l.begin(), "stream", agentOf("w", entered("own.wait", messages.ReadOnly, in)))
+				run := submit(t, s, "go")
+				<-in
+				l.end()
+				// Nobody in this life knows the child's agent: it is not told, as if the host
+				// had died in between.
+				s = open(t, l.begin(), "stream", agentOf("other", tool("own.wait", messages.ReadOnly, gives("waited"))))
+				wantDone(t, decision(t, s.Run(run.Ordinal())))
+				l.end()
+				a := agentOf("w", tool("own.wait", messages.ReadOnly, gives("waited")))
+				for range 2 {
+					if boots {
+						l.cfg.Agents = []*stile.Agent{a, a.Agents[0]}
+					}
+					rt := l.begin()
+					s = open(t, rt, "stream", a)
+					kid := oneChild(t, rt, s)
+					wantHalt(t, decision(t, kid.Run(1)), messages.ErrCancelled, "action a of local:local:stream, which is not waited for any more")
+					cancels := 0
+					for _, b := range bodies[*messages.Control](records(t, kid)) {
+						if b.What == messages.ControlCancel {
+							cancels++
+						}
+					}
+					if cancels != 1 {
+						t.Errorf("%d cancels", cancels)
+					}
+					if _, err := rt.Replay(t.Context(), kid.SID(), a.Agents[0]); err != nil {
+						t.Errorf("replay of the child: %v", err)
+					}
+					l.end()
+				}
+			})
+		})
+	}
+}
+
 // replied waits until the reply of the session's first turn is on disk: such a turn is
 // restored after a crash.
 func replied(t *testing.T, s *stile.Session) {

@@ -333,6 +333,20 @@ func (s *State) Apply(r *messages.Record) error {
 	return nil
 }
 
+// Awaits tells whether an action of a turn has begun and not ended. Whoever works for
+// one that is not awaited works for nobody.
+func (s *State) Awaits(turn int64, id string) bool {
+	if s.Closed {
+		return false
+	}
+	if run := s.Open; run != nil && run.Turn != nil && run.Turn.Index == turn {
+		if a := run.Turn.action(id); a != nil {
+			return a.Started
+		}
+	}
+	return slices.ContainsFunc(s.Detached, func(d Detached) bool { return d.Turn == turn && d.ID == id })
+}
+
 // spend counts what an action used of the run's budget.
 func (run *OpenRun) spend(b *messages.ActionEnded) {
 	run.Tokens += b.Tokens
