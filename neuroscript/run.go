@@ -75,15 +75,20 @@ func (p *Program) Run(ctx context.Context, env *Env) Result {
 // a breach is one of the Result, whose places are 1:1. Of env it needs no Tools.
 func Invoke(ctx context.Context, tool *Tool, args []Value, env *Env) (Value, Result) {
 	m := newMachine(ctx, env)
-	m.lines = []uint32{0}
-	n := &node{}
+	m.lines = nowhere.lines
 	var v Value
-	if m.poll(n) {
-		v, _ = m.invoke(n, tool, args)
+	if m.poll(nowhere.node) {
+		v, _ = m.invoke(nowhere.node, tool, args)
 		m.result.Err = m.err
 	}
 	return v, m.ended()
 }
+
+// nowhere is the place of a call that no program makes.
+var nowhere = struct {
+	node  *node
+	lines []uint32
+}{&node{}, []uint32{0}}
 
 func newMachine(ctx context.Context, env *Env) *machine {
 	m := &machine{env: env, limits: env.Limits.withDefaults(), userdata: env.Userdata}
