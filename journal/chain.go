@@ -309,7 +309,7 @@ func (s *Sealer) one(w *sealing, r *messages.Record, now time.Time) error {
 // decision is not lost for want of a signature (design.md §7).
 func (s *Sealer) sign(r *messages.Record) {
 	if s.signer != nil {
-		sig, err := s.signer.Receipt(string(appendInc(nil, s.inc)), r.Seq, r.Hash, r.TS)
+		sig, err := s.signer.Receipt(s.inc.String(), r.Seq, r.Hash, r.TS)
 		if err == nil && sig != nil {
 			r.Sig = sig
 			return
