@@ -265,6 +265,9 @@ func conclude(v neuroscript.Value, err error) *turn.ActionEnded {
 }
 
 func concludeJSON(result string, err error) *turn.ActionEnded {
+	if err == nil {
+		return &turn.ActionEnded{State: messages.ActionOK, Result: result}
+	}
 	var lost *tools.Unsettled
 	var refused *tools.Refused
 	var ceased *tools.Ceased
@@ -280,11 +283,9 @@ func concludeJSON(result string, err error) *turn.ActionEnded {
 	case errors.As(err, &refused):
 		code, text := tools.Failure(err)
 		return failed(refused.Reason, code, text)
-	case err != nil:
-		code, text := tools.Failure(err)
-		return failed("error", code, text)
 	}
-	return &turn.ActionEnded{State: messages.ActionOK, Result: result}
+	code, text := tools.Failure(err)
+	return failed("error", code, text)
 }
 
 func failed(reason string, code int, text string) *turn.ActionEnded {

@@ -233,26 +233,27 @@ func (s *session) answer(e *turn.Answer) {
 
 func (s *session) askGate(e *turn.AskGate) {
 	gate := s.ref.agent.Gate
-	q := tools.Request{SID: s.ref.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest, JSON: e.Args, State: e.State, Keep: e.Keep}
-	judge := func() *turn.Judged {
-		v := gate.Decide(q)
-		return &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault}
-	}
 	if !gate.Foreign() { // the rules look at the name alone, and are ours
-		s.input(judge())
+		s.input(judged(e, gate.Decide(tools.Request{Tool: e.Name})))
 		return
 	}
+	q := tools.Request{SID: s.ref.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest, JSON: e.Args, State: e.State, Keep: e.Keep}
 	if v, err := neuroscript.FromJSON([]byte(e.Args)); err == nil {
 		q.Args, _ = v.AsList()
 	}
 	// The hook is foreign code: it may take its time, panic, or end its goroutine.
 	h, box := s.host, s.box
 	h.run(func() {
-		supervisor.Guard(func() { box.post(judge()) }, func(crash *supervisor.Crash) {
+		supervisor.Guard(func() { box.post(judged(e, gate.Decide(q))) }, func(crash *supervisor.Crash) {
 			h.log.Error("the gate's hook crashed", zap.String("SID", q.SID), zap.String("tool", q.Tool), zap.ByteString("stack", crash.Stack))
 			box.post(&turn.ChildDown{Ident: e.Ident, Child: turn.ChildGate, Detail: "the gate's hook: " + supervisor.Detail(crash)})
 		})
 	})
+}
+
+// judged is the gate's answer for the machine.
+func judged(e *turn.AskGate, v tools.Verdict) *turn.Judged {
+	return &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault}
 }
 
 // verify judges the candidate lines of a turn. The clock is read once, as

@@ -146,9 +146,6 @@ func (m *Mailbox) next() (msg any, system, ok bool) {
 	defer m.mu.Unlock()
 	for m.system.len() > 0 {
 		msg := m.system.pop()
-		if m.system.len() == 0 {
-			m.system = queue{} // it is seldom used
-		}
 		switch msg := msg.(type) {
 		case *actor.SuspendMailbox:
 			m.suspended = true
