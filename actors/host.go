@@ -165,7 +165,6 @@ func Start(cfg Config) *Host {
 	h.inline = cfg.Store.Immediate()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return cfg.SLog }))
-	shrinkRegistry(h.system)
 	// Nobody listens to dead letters. A request cannot become one unnoticed (see
 	// directory.aim), the other messages mean nothing to a stopped actor, and the
 	// library's own listener prints what is in them and leaves a goroutine behind.
