@@ -42,7 +42,7 @@ type modelCase struct {
 	Turns        int64 // of the last submit's run, exactly
 
 	// Bounds over the whole case.
-	Calls   int64 // recorded actions
+	Calls   int64 // recorded actions, but for those said while their turn was being stopped
 	Bytes   int64 // of replies, OUTPUT and SCRATCHPAD
 	Gas     int64
 	Seconds int64 // of the session's clock
@@ -146,6 +146,7 @@ func (c modelCase) run(t *testing.T, folder string) string {
 	var o stile.Outcome
 	var last []*stile.Record // of the last run
 	var calls, size, gas int64
+	begun := map[string]int64{} // turns of actions, by id
 	for i, in := range c.Submit {
 		if in.Session == "" {
 			in.Session = "s"
@@ -164,6 +165,12 @@ func (c modelCase) run(t *testing.T, folder string) string {
 			switch b := r.Body.(type) {
 			case *messages.ActionDeclared:
 				calls++
+			case *messages.ActionStarted:
+				begun[b.ID] = r.Turn
+			case *messages.ActionEnded:
+				if b.State == messages.ActionCancelled && begun[b.ID] != r.Turn {
+					calls--
+				}
 			case *messages.ModelReply:
 				size += b.Length
 			case *messages.TurnDecided:
