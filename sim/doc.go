@@ -38,7 +38,9 @@
 //	family         a child session is of one action, named by its record, and has one
 //	               run, under the action's key; that has ended when the action's end
 //	               is recorded, unless nobody knows of it, and what it used is the
-//	               action's (family.go)
+//	               action's (family.go); one that is woken when its action has ended
+//	               does not go on, and none is cancelled as nobody's while its action
+//	               waits for it (orphan.go)
 //	effect         an effectful action begins once, a keyed one under one key
 //	               alone, and no record says what the outside does not know
 //	decision       a decision stands on a token of its own turn, used once

@@ -238,7 +238,7 @@ func (h *host) endChildren(s *shell, e *turn.EndChildren) {
 		}
 		h.errands = append(h.errands, func() {
 			if t := h.wake(c); !t.dead {
-				t.step(&turn.Cancel{By: "action " + e.ID + " of " + p.SID + ", which is not waited for any more"})
+				t.step(&turn.Cancel{By: nobody(p)})
 				t.settleDown()
 			}
 		})
@@ -437,6 +437,8 @@ func (w *world) family(c *client, r *messages.Record) error {
 		if born := w.named(c.parent.SID).history.children[c.sid]; r.Run != 1 || b.Key != born.key {
 			return fmt.Errorf("run %d of a child under key %s, its action has %s", r.Run, b.Key, born.key)
 		}
+	case *messages.Control:
+		return w.wanted(c, b)
 	case *messages.ActionEnded:
 		if b.State == messages.ActionUnknown {
 			return nil

@@ -47,6 +47,7 @@ func (h *host) load(c *client) *shell {
 		}
 	}
 	s.settle = s.readBack(head.Inc, recs, &state)
+	s.orphan = w.orphaned(c, &state)
 	s.inc, s.base, s.snapped, s.published = head.Inc, head.Seq, head.Seq, head.Seq
 	s.sealer = journal.NewSealer(journal.SealerConfig{Head: head, Rand: h.rand(), Signer: seal{}, Receipts: c.policy})
 	if s.epoch = s.sealer.Epoch(); s.epoch <= head.Epoch {

@@ -63,6 +63,7 @@ type shell struct {
 
 	settle  *turn.Settle // of what was open when it was loaded
 	settles int64        // the turn that was open then
+	orphan  bool         // nobody waits for its run any more
 
 	past      []turn.Input // said before: to be said again
 	published int64
@@ -78,6 +79,7 @@ func (s *shell) begin() {
 		s.step(s.settle)
 	}
 	s.settle = nil
+	s.disown()
 	s.settleDown()
 }
 

@@ -56,6 +56,7 @@ type Stats struct {
 	Stored               int64 // actions on the session that ended well
 	Kept                 int64 // changes of key-value relics
 	Delegated            int64 // runs of child sessions that their action saw end
+	Orphaned             int64 // of these sessions, those that were woken when nobody waited for them
 	Detached             int64 // actions that ended after their turn
 	Resumed              int64 // turns that a restart ended
 	Restored, Suspended  int64 // turns that went on after a restart or an answer, and that waited for one
@@ -88,6 +89,7 @@ func (s *Stats) add(o *Stats) {
 	s.Stored += o.Stored
 	s.Kept += o.Kept
 	s.Delegated += o.Delegated
+	s.Orphaned += o.Orphaned
 	s.Detached += o.Detached
 	s.Resumed += o.Resumed
 	s.Restored += o.Restored

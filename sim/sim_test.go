@@ -112,6 +112,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"an input too many":   {sabotage{reopens: true}, "step"},
 		"a turn nobody flies": {sabotage{doubles: true}, "single-flight"},
 		"a child forgotten":   {sabotage{hastens: true}, "family"},
+		"a child adopted":     {sabotage{adopts: true}, "family"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(80) {
