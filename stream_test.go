@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/seed14be6753/stile/actors/hub"
 	"github.com/seed14be6753/stile/journal"
@@ -317,32 +318,35 @@ func TestResumeIsExact(t *testing.T) {
 }
 
 // Who ranges over updates is told when all there is has been given, and not in between.
+// In a bubble a stream that is never told waits for ever, and fails.
 func TestOnWait(t *testing.T) {
-	hub := hub.New()
-	log := &logged{}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	given := 0
-	var waits []int
-	f := follower{hub: hub, store: log, ctx: ctx, sid: "s", waits: func() {
-		if waits = append(waits, given); len(waits) >= 3 {
-			cancel() // and nothing more comes
-			return
-		}
-		for range 2 {
+	synctest.Test(t, func(t *testing.T) {
+		hub := hub.New()
+		log := &logged{}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		given := 0
+		var waits []int
+		f := follower{hub: hub, store: log, ctx: ctx, sid: "s", waits: func() {
+			if waits = append(waits, given); len(waits) >= 3 {
+				cancel() // and nothing more comes
+				return
+			}
+			for range 2 {
+				log.recs = append(log.recs, &Record{Seq: int64(len(log.recs) + 1), Run: 1, Body: &messages.Note{}})
+				hub.Publish("s", Update{Record: log.recs[len(log.recs)-1]})
+			}
+		}}
+		for range 3 {
 			log.recs = append(log.recs, &Record{Seq: int64(len(log.recs) + 1), Run: 1, Body: &messages.Note{}})
-			hub.Publish("s", Update{Record: log.recs[len(log.recs)-1]})
 		}
-	}}
-	for range 3 {
-		log.recs = append(log.recs, &Record{Seq: int64(len(log.recs) + 1), Run: 1, Body: &messages.Note{}})
-	}
-	f.give = func(Update) bool { given++; return true }
-	f.yield = func(Update, error) bool { return false }
-	f.run(Position{})
-	if !slices.Equal(waits, []int{3, 5, 7}) {
-		t.Errorf("waited when it had %v", waits)
-	}
+		f.give = func(Update) bool { given++; return true }
+		f.yield = func(Update, error) bool { return false }
+		f.run(Position{})
+		if !slices.Equal(waits, []int{3, 5, 7}) {
+			t.Errorf("waited when it had %v", waits)
+		}
+	})
 }
 
 // A reader that missed pieces because it was slow gets them before the record has
