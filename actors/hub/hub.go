@@ -227,9 +227,13 @@ func (s *Subscription) push(u messages.Update) {
 
 // Next waits for updates. Text that came up in pieces while nobody fetched it is one
 // piece. missed tells that updates were dropped behind them. It ends with ErrStopped,
-// with the failure of the session's journal, or with the context's error.
+// with the failure of the session's journal, or with the context's error, which goes
+// before all that is queued: a reader that is slower than the publisher hears of it too.
 func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, missed bool, err error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
 		s.mu.Lock()
 		batch, missed = s.queue, s.missed
 		s.queue, s.missed = nil, false

@@ -49,6 +49,28 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 }
 
+// A reader that always finds something queued hears that its context has ended, and what
+// it did not fetch is there for a later call.
+func TestCancelledWhileBehind(t *testing.T) {
+	h := hub.New()
+	sub := h.Subscribe("s")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for seq := range int64(4) {
+		h.Publish("s", record(seq+1, 1, &messages.Note{}))
+		if seq == 2 {
+			cancel()
+		}
+		batch, missed, err := sub.Next(ctx)
+		if seq < 2 && (err != nil || len(batch) != 1) || seq >= 2 && (!errors.Is(err, context.Canceled) || len(batch) > 0 || missed) {
+			t.Fatalf("after record %d: %d updates, missed %v, %v", seq+1, len(batch), missed, err)
+		}
+	}
+	if batch, missed, err := sub.Next(t.Context()); err != nil || missed || len(batch) != 2 || batch[0].Record.Seq != 3 {
+		t.Errorf("after the cancel: %d updates, missed %v, %v", len(batch), missed, err)
+	}
+}
+
 // Text that came up in pieces while a subscriber did not fetch it is one piece for that
 // subscriber, and stays pieces for another. What does not follow is left apart.
 func TestPiecesAreJoined(t *testing.T) {
