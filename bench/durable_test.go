@@ -14,8 +14,8 @@ import (
 
 // BenchmarkDurableTurns_SQLite_64Sessions runs AEIOU turns in 64 sessions at once,
 // each acknowledged after fsync. records/turn and commits/turn say what it cost the
-// journal. Beside it: the cryptography alone on both cores, and the same batches
-// appended by sessions that do nothing else.
+// journal. The process is set up as a host's (host.Tune). Beside it: the cryptography
+// alone on both cores, and the same batches appended by sessions that do nothing else.
 func BenchmarkDurableTurns_SQLite_64Sessions(b *testing.B) {
 	b.Run("floor=2sign+1verify/parallel", func(b *testing.B) {
 		pub, priv, err := ed25519.GenerateKey(rand.Reader)
@@ -32,6 +32,7 @@ func BenchmarkDurableTurns_SQLite_64Sessions(b *testing.B) {
 	const sessions = 64
 	b.Run("store alone", func(b *testing.B) { storeAlone(b, sessions) })
 	b.Run("turns", func(b *testing.B) {
+		defer tuned()()
 		ctx := context.Background()
 		rt, err := stile.New(ctx, stile.Config{Dir: b.TempDir()})
 		if err != nil {

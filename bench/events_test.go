@@ -46,9 +46,10 @@ func batchAgent(b *testing.B) *stile.Agent {
 }
 
 // BenchmarkDurableEvents_SQLite_64Sessions runs conversations in batches in 64 sessions
-// at once, every event acknowledged after fsync, with a window of 12 messages. Beside it,
-// in the same process, the same records appended by 64 sessions that do nothing else, a
-// run of them in one batch. of-store-% compares the two.
+// at once, every event acknowledged after fsync, with a window of 12 messages, in a
+// process set up as a host's (host.Tune). Beside it, in the same process, the same
+// records appended by 64 sessions that do nothing else, a run of them in one batch.
+// of-store-% compares the two.
 func BenchmarkDurableEvents_SQLite_64Sessions(b *testing.B) {
 	const sessions = 64
 	recs, _ := talk(b, 1)
@@ -58,6 +59,7 @@ func BenchmarkDurableEvents_SQLite_64Sessions(b *testing.B) {
 	}
 	ceiling := 0.0
 	b.Run("store alone", func(b *testing.B) {
+		defer tuned()()
 		store, err := sqlite.Open(sqlite.Options{Path: b.TempDir() + "/journal.db"})
 		if err != nil {
 			b.Fatal(err)
@@ -74,6 +76,7 @@ func BenchmarkDurableEvents_SQLite_64Sessions(b *testing.B) {
 		b.ReportMetric(ceiling, "records/s")
 	})
 	b.Run("conversations", func(b *testing.B) {
+		defer tuned()()
 		ctx := context.Background()
 		rt, err := stile.New(ctx, stile.Config{Dir: b.TempDir()})
 		if err != nil {

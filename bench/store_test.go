@@ -92,6 +92,7 @@ func (a *appender) turn(b *testing.B) {
 // storeAlone is the ceiling of durable turns: 64 sessions that do nothing but
 // append, with the same group commit.
 func storeAlone(b *testing.B, sessions int) {
+	defer tuned()()
 	store, err := sqlite.Open(sqlite.Options{Path: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)

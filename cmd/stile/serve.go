@@ -198,6 +198,7 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	err = a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error {
 		observe(rt)
 		door.Runtime, door.Agents, door.Log = rt, cfg.Agents, cfg.Log
+		defer host.Tune(host.TuneOptions{Disk: !s.Memory && s.Journal == ""})()
 		srv, err := host.New(door)
 		if err != nil {
 			return err
