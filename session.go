@@ -3,9 +3,11 @@ package stile
 import (
 	"context"
 	"iter"
+	"strconv"
 
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // Types of the runtime's vocabulary, for embedders that import this package alone.
@@ -120,16 +122,21 @@ const (
 // the default.
 func Policy(p messages.Policy) SubmitOption { return func(in *messages.Input) { in.Policy = p } }
 
-// IdempotencyKey makes a repeated submit join the run the first one started. A
-// session remembers the last 64 keys.
+// IdempotencyKey makes a repeated submit join the run the first one started, whatever
+// its policy. A session remembers the last 64 keys. One that says something else under
+// the same key is refused with ERR_CONFIG, ReasonKeyReused.
 func IdempotencyKey(key string) SubmitOption { return func(in *messages.Input) { in.Key = key } }
+
+// ReasonKeyReused is that of a submit whose idempotency key named another input.
+const ReasonKeyReused = turn.ReasonKeyReused
 
 // User names who submits; the session's user is the default.
 func User(name string) SubmitOption { return func(in *messages.Input) { in.User = name } }
 
 // Submit starts a run, or queues one, by policy. It returns when the input is
 // durable. Errors: ERR_BUSY, ERR_USERDATA_SCHEMA or what else the dialect says of
-// the text, ERR_JOURNAL; none of them changes the session.
+// the text, ERR_CONFIG for a key that was another input's, ERR_JOURNAL; none of them
+// changes the session.
 func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption) (*Run, error) {
 	if err := refuseProfile(s.key); err != nil {
 		return nil, err
@@ -151,7 +158,27 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	if err != nil {
 		return nil, err
 	}
+	if rep.Joined {
+		if err := s.repeats(ctx, rep.Seq, &in); err != nil {
+			return nil, err
+		}
+	}
 	return &Run{session: s, ordinal: rep.Run, seq: rep.Seq, joined: rep.Joined, merged: rep.Merged, end: rep.End}, nil
+}
+
+// repeats refuses a submit whose key is that of the input at seq and which says something
+// else. Whoever joins is rare enough to ask the journal: the session remembers keys, and
+// not what was said under them.
+func (s *Session) repeats(ctx context.Context, seq int64, in *messages.Input) error {
+	for r, err := range readSpan(ctx, s.rt.store, s.inc, seq, seq) {
+		if err != nil {
+			return closedError(err)
+		}
+		if b, ok := r.Body.(*messages.Input); ok && !turn.Repeats(b, in) {
+			return &messages.Error{Code: messages.ErrConfig, Reason: ReasonKeyReused, Field: "key", Detail: "the idempotency key is that of another input, of run " + strconv.FormatInt(r.Run, 10)}
+		}
+	}
+	return nil
 }
 
 // Cancel stops the run in flight; its turn ends HALT(ERR_CANCELLED).

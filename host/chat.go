@@ -265,9 +265,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
+	if key := r.Header.Get(keyHeader); key != "" {
 		if len(key) > 256 {
-			return unserved("Idempotency-Key", "a key has at most 256 bytes")
+			return unserved(keyHeader, "a key has at most 256 bytes")
 		}
 		opts = append(opts, stile.IdempotencyKey(key))
 	}

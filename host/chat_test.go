@@ -167,6 +167,25 @@ func chatFailure(t *testing.T, err error) *openai.Error {
 	return e
 }
 
+// A key that comes with the same message again is answered with the first answer, with
+// another one it is refused.
+func TestChatKeys(t *testing.T) {
+	_, client := chatDoor(t)
+	say := func(text string) (*openai.ChatCompletion, error) {
+		return client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "echo", Messages: user(text), User: param.NewOpt("ann")},
+			option.WithHeader("Idempotency-Key", "k"), option.WithMaxRetries(0))
+	}
+	for range 2 {
+		if got, err := say("hello"); err != nil || got.Choices[0].Message.Content != "[user: hello]" {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	_, err := say("good bye")
+	if e := chatFailure(t, err); e.StatusCode != 422 || e.Code != "ERR_CONFIG" || e.Param != "Idempotency-Key" {
+		t.Errorf("%s", e.RawJSON())
+	}
+}
+
 // What is refused, and a HALT, are errors in the shape of the protocol with our code.
 func TestChatErrors(t *testing.T) {
 	d, client := chatDoor(t)

@@ -257,6 +257,12 @@ func TestSessionOverHTTP(t *testing.T) {
 	if run.Run != 1 || !run.Joined {
 		t.Errorf("a repeated submit: %+v", run)
 	}
+	for _, stream := range []string{"none", "token"} {
+		p := d.refused(422, messages.ErrConfig, "POST", path+"/runs?stream="+stream, `{"input": "something else", "policy": "interrupt"}`, "Idempotency-Key", "k1")
+		if p.Reason != stile.ReasonKeyReused || p.Field != "Idempotency-Key" || p.Retryable {
+			t.Errorf("another input under the key: %+v", p)
+		}
+	}
 	d.call(200, &run, "GET", path+"/runs/1", "")
 	if !run.Ended || run.Decision != "DONE" || run.Turns != 1 {
 		t.Errorf("%+v", run)

@@ -226,7 +226,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) (answered boo
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", strings.Join(slices.Sorted(slices.Values([]string{"GET", "POST", "DELETE"})), ", "))
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, "+userHeader+", X-Stile-Session")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+keyHeader+", Last-Event-ID, "+userHeader+", X-Stile-Session")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

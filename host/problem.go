@@ -32,6 +32,9 @@ type Problem struct {
 	challenge  string // WWW-Authenticate
 }
 
+// keyHeader has the key under which a submit may be sent again.
+const keyHeader = "Idempotency-Key"
+
 // Error implements error.
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 
@@ -77,6 +80,9 @@ func problem(err error) *Problem {
 	}
 	if stile.IsNotFound(err) {
 		p.Status, p.Retryable = http.StatusNotFound, false
+	}
+	if e.Reason == stile.ReasonKeyReused {
+		p.Status, p.Field = http.StatusUnprocessableEntity, keyHeader
 	}
 	if e.Code == messages.ErrDenied {
 		unauthorized(p, e)

@@ -51,7 +51,7 @@ func (s *Server) run(ctx context.Context, in *runIn) (*stile.Run, error) {
 func (s *Server) runRoutes() {
 	type submitIn struct {
 		ID     string `path:"id" maxLength:"128"`
-		Key    string `header:"Idempotency-Key" maxLength:"256" doc:"a repeated submit with the same key joins the run of the first"`
+		Key    string `header:"Idempotency-Key" maxLength:"256" doc:"a repeated submit with the same key joins the run of the first; another input under it is refused with 422"`
 		Stream string `query:"stream" enum:"token,event,none" default:"none" doc:"follow the run in the answer: with growing text, without, or not at all"`
 		Body   message
 	}

@@ -147,7 +147,7 @@ func TestIdempotencyKey(t *testing.T) {
 		if len(seqs) != 1 || joined != 19 {
 			t.Errorf("decisions at %v, %d joined", seqs, joined)
 		}
-		late := submit(t, s, "something else", stile.IdempotencyKey("k"))
+		late := submit(t, s, "go", stile.IdempotencyKey("k"))
 		if o := decision(t, late); !late.Joined() || seqs[o.EndSeq] != 20 {
 			t.Errorf("the late submit joined %v and ended at %d", late.Joined(), o.EndSeq)
 		}

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -173,6 +174,40 @@ func TestQueueSurvivesTheProcess(t *testing.T) {
 		wantDone(t, decision(t, s.Run(3)))
 		if got := texts(records(t, s)); len(got) != 3 || got[0] != "one" || got[1] != "two" || got[2] != "three" {
 			t.Errorf("emitted %q", got)
+		}
+	})
+}
+
+// A key that named an input takes no other one, whatever the policy, and the run goes on
+// untouched; the same input joins it. The next process knows that, too.
+func TestKeyOfAnotherInput(t *testing.T) {
+	onJournals(t, func(t *testing.T, l *life) {
+		key := stile.IdempotencyKey("k")
+		tried := func(s *stile.Session) {
+			t.Helper()
+			for _, p := range []messages.Policy{"", stile.Reject, stile.Enqueue, stile.Interrupt, stile.Rollback, stile.Merge, stile.Debounce} {
+				var e *stile.Error
+				if _, err := s.Submit(t.Context(), "another", key, stile.Policy(p)); !errors.As(err, &e) || e.Code != messages.ErrConfig || e.Reason != stile.ReasonKeyReused {
+					t.Errorf("another input under %q: %v", p, err)
+				}
+				if again := submit(t, s, "one", key, stile.Policy(p)); !again.Joined() || again.Ordinal() != 1 {
+					t.Errorf("the same input under %q became run %d, joined %v", p, again.Ordinal(), again.Joined())
+				}
+			}
+		}
+		spoke := make(chan struct{})
+		s := open(t, l.begin(), "keyed", agent(signals(stalls("x"), spoke), nil))
+		submit(t, s, "one", key)
+		<-spoke
+		tried(s)
+		l.end()
+		s = open(t, l.begin(), "keyed", agent(says(program(`emit userdata["fields"]["text"]`, sayDone)), nil))
+		defer l.end()
+		tried(s)
+		wantDone(t, decision(t, s.Run(1)))
+		tried(s)
+		if n := len(bodies[*messages.Input](records(t, s))); n != 1 {
+			t.Errorf("%d inputs were accepted", n)
 		}
 	})
 }

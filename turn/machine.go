@@ -337,6 +337,17 @@ func cleanHistory(said []messages.Said) []messages.Said {
 	return out
 }
 
+// ReasonKeyReused is that of a submit under a key that named another input before.
+const ReasonKeyReused = "KEY_REUSED"
+
+// Repeats tells whether a submit says what the record of an earlier one says: what the
+// model would be told, after the repairs that made it a record. Policy, user and budget
+// are how it was taken, and may change between two tries.
+func Repeats(recorded, again *messages.Input) bool {
+	return recorded.Text == clean(again.Text) && recorded.Userdata == clean(again.Userdata) &&
+		slices.Equal(recorded.History, cleanHistory(again.History))
+}
+
 func (m *Machine) opened(in *Open) {
 	if m.state.Seq != 0 {
 		m.illegal()

@@ -6,8 +6,8 @@
 // What the model demands: a submit is accepted or refused by what is in flight then; an
 // accepted input becomes exactly one run, in the order of acceptance, one at a time, or
 // joins one: at its next turn, or, too late for that, as the next run (merge), or in the
-// window that gathers it (debounce); an idempotency key names one run; a cancel ends its run and no other; what was answered
-// is never forgotten, what was shown never taken back, and every read is of one moment;
+// window that gathers it (debounce); an idempotency key names one run, and one
+// input; a cancel ends its run and no other; what was answered is never forgotten, what was shown never taken back, and every read is of one moment;
 // a request that a dying process did not answer has happened or has not.
 //
 // A seed fixes what is asked, not in which order goroutines run.
@@ -69,7 +69,7 @@ func TestHistories(t *testing.T) {
 			}
 			for _, want := range []string{
 				"crash", "close", "history.submit reject ok", "history.submit reject ERR_BUSY", "history.submit enqueue ok",
-				"history.submit enqueue ERR_BUSY", "history.submit enqueue ok joined",
+				"history.submit enqueue ERR_BUSY", "history.submit enqueue ok joined", "history.submit enqueue KEY_REUSED",
 				"history.submit interrupt ok", "history.submit rollback ok", "history.submit merge ok", "history.submit debounce ok",
 				"inputs begin a run together", "inputs join a run", "inputs come too late for a run",
 				"history.cancel ok", "history.cancel ERR_DENIED", "history.wait DONE", "history.wait HALT(ERR_CANCELLED)",
@@ -122,16 +122,19 @@ func (w *world) judge(t testing.TB) (n int) {
 }
 
 // resolved looks up what became of the submits that were not answered. No text is
-// submitted twice, so the journal says of each whether it happened, which spares the
-// search from trying both; of one that did not, nothing else is known.
+// submitted twice without a key, so the journal says of each whether it happened, which
+// spares the search from trying both; of one that did not, nothing else is known.
 func resolved(final []event, ops []porcupine.Operation) (left []porcupine.Operation) {
 	for _, op := range ops {
 		if out, ok := op.Output.(submitted); ok && out.answer == unknown {
-			i := slices.IndexFunc(final, func(e event) bool { return e.kind == accepted && e.text == op.Input.(submit).text })
+			in := op.Input.(submit)
+			i := slices.IndexFunc(final, func(e event) bool { return e.kind == accepted && e.text == in.text })
 			if i < 0 {
 				continue
 			}
-			op.Output = submitted{answer: answered, run: final[i].run}
+			if in.key == "" {
+				op.Output = submitted{answer: answered, run: final[i].run}
+			}
 		}
 		left = append(left, op)
 	}

@@ -198,6 +198,7 @@ const (
 	answered answer = "ok"
 	busy     answer = "ERR_BUSY"
 	denied   answer = "ERR_DENIED"
+	reused   answer = "KEY_REUSED"
 	// unknown is no answer: the runtime went away. It may have happened or not.
 	unknown answer = "unknown"
 )
@@ -266,6 +267,12 @@ func (m *model) step(s state, in, out any) []state {
 
 func (m *model) submit(s state, in submit, out submitted) []state {
 	if i := slices.IndexFunc(s.keys, func(u used) bool { return u.key == in.key }); in.key != "" && i >= 0 {
+		if m.final[s.keys[i].at].text != in.text {
+			if out.answer == unknown || out == (submitted{answer: reused}) {
+				return []state{s}
+			}
+			return nil
+		}
 		if out.answer == unknown || out == (submitted{answer: answered, run: s.keys[i].run, joined: true}) {
 			return []state{s}
 		}

@@ -166,21 +166,29 @@ func TestModelRefuses(t *testing.T) {
 			badLog:  "a1 b1 e1",
 		},
 		"a known key runs again": {
-			good: new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "k"), joined(1)), goodLog: "a1:k b1 e1",
-			bad: new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "k"), ok(2)), badLog: "a1:k b1 a2:k e1 b2 e2",
+			good: new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("1", enqueue, "k"), joined(1)), goodLog: "a1:k b1 e1",
+			bad: new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("1", enqueue, "k"), ok(2)), badLog: "a1:k b1 a2=1:k e1 b2=1 e2=1",
+		},
+		"a key takes another input": {
+			good: new(note).then(ask("1", enqueue, "k"), ok(1)).then(restart{}, nil).then(ask("2", merge, "k"), no(reused)), goodLog: "a1:k b1 e1",
+			bad: new(note).then(ask("1", enqueue, "k"), ok(1)).then(restart{}, nil).then(ask("2", merge, "k"), joined(1)),
+		},
+		"a repeated submit is taken for another input": {
+			good: new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("1", reject, "k"), joined(1)), goodLog: "a1:k b1 e1",
+			bad: new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("1", reject, "k"), no(reused)),
 		},
 		"a key joins another's run": {
-			good:    new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "l"), ok(2)).then(ask("3", reject, "l"), joined(2)),
+			good:    new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "l"), ok(2)).then(ask("2", reject, "l"), joined(2)),
 			goodLog: "a1:k b1 a2:l e1 b2 e2",
-			bad:     new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "l"), ok(2)).then(ask("3", reject, "l"), joined(1)),
+			bad:     new(note).then(ask("1", enqueue, "k"), ok(1)).then(ask("2", enqueue, "l"), ok(2)).then(ask("2", reject, "l"), joined(1)),
 		},
 		"a new key joins": {
 			good: new(note).then(ask("1", enqueue, "k"), ok(1)), goodLog: "a1:k b1 e1",
 			bad: new(note).then(ask("1", enqueue, "k"), joined(1)),
 		},
 		"a key is forgotten over a restart": {
-			good: new(note).then(ask("1", enqueue, "k"), ok(1)).then(restart{}, nil).then(ask("2", reject, "k"), joined(1)), goodLog: "a1:k b1 e1",
-			bad: new(note).then(ask("1", enqueue, "k"), ok(1)).then(restart{}, nil).then(ask("2", reject, "k"), no(busy)),
+			good: new(note).then(ask("1", enqueue, "k"), ok(1)).then(restart{}, nil).then(ask("1", reject, "k"), joined(1)), goodLog: "a1:k b1 e1",
+			bad: new(note).then(ask("1", enqueue, "k"), ok(1)).then(restart{}, nil).then(ask("1", reject, "k"), no(busy)),
 		},
 		"a cancelled run is done": {
 			good: new(note).then(ask("1", enqueue), ok(1)).then(cancel{1}, answered), goodLog: "a1 b1 c1 x1",
@@ -327,10 +335,10 @@ func TestModelRefuses(t *testing.T) {
 		},
 		"a key names the run that its merge left": {
 			good: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", merge, "k"), ok(1)).then(wait{run: 1}, waited{endDone}).
-				then(ask("3", enqueue, "k"), joined(2)).then(wait{run: 2, key: "k"}, waited{endDone}),
+				then(ask("2", enqueue, "k"), joined(2)).then(wait{run: 2, key: "k"}, waited{endDone}),
 			goodLog: "a1 b1 a1=2:k e1>2 b2 e2",
 			bad: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", merge, "k"), ok(1)).then(wait{run: 1}, waited{endDone}).
-				then(ask("3", enqueue, "k"), joined(1)),
+				then(ask("2", enqueue, "k"), joined(1)),
 		},
 		"a merge is not counted as waiting": {
 			good: new(note).then(ask("1", enqueue), ok(1)).then(ask("2", merge), ok(1)).then(head{}, summary{run: 1, open: true, queued: 1}),
@@ -460,12 +468,12 @@ func TestModelForgetsKeys(t *testing.T) {
 		line += " a" + numeral(i) + ":k" + numeral(i) + " b" + numeral(i) + " e" + numeral(i)
 	}
 	first := slices.Clone(n.ops)
-	n.then(ask("x", messages.Reject, "k2"), joined(2)).then(read{}, seen{logged(line)})
+	n.then(ask("2", messages.Reject, "k2"), joined(2)).then(read{}, seen{logged(line)})
 	if why := refused(logged(line), n.ops); why != "" {
 		t.Error(why)
 	}
 	n.ops = first
-	n.then(ask("x", messages.Reject, "k1"), joined(1)).then(read{}, seen{logged(line)})
+	n.then(ask("1", messages.Reject, "k1"), joined(1)).then(read{}, seen{logged(line)})
 	if refused(logged(line), n.ops) == "" {
 		t.Error("a key that was forgotten joins")
 	}

@@ -404,6 +404,9 @@ func (p *process) submit(sid string, id int, r *rand.Rand, policy messages.Polic
 	opts := []stile.SubmitOption{stile.Policy(in.policy)}
 	if r.IntN(4) == 0 {
 		in.key = fmt.Sprint("k", r.IntN(4))
+		if r.IntN(4) > 0 { // what everybody says under this key
+			in.text = "t" + in.key
+		}
 		opts = append(opts, stile.IdempotencyKey(in.key))
 	}
 	call := p.tick()
@@ -492,6 +495,13 @@ func (w *world) learn(sid string, run int64) {
 	w.runs[sid] = max(w.runs[sid], run)
 }
 
+func reasonOf(err error) string {
+	if e := (*stile.Error)(nil); errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
+
 // answerOf reads an error: a refusal is an answer, everything else is none.
 func answerOf(err error) answer {
 	switch code := messages.CodeOf(err); {
@@ -501,6 +511,8 @@ func answerOf(err error) answer {
 		return busy
 	case code == messages.ErrDenied:
 		return denied
+	case reasonOf(err) == stile.ReasonKeyReused:
+		return reused
 	}
 	return unknown
 }

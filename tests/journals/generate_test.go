@@ -196,7 +196,7 @@ func (w *workshop) sessions() {
 	s := w.open("queue", "full")
 	first := w.submit(s, "slow", stile.IdempotencyKey("key"), stile.User("ada"))
 	withdrawn := w.submit(s, "done")
-	w.submit(s, "done", stile.IdempotencyKey("key"))
+	w.submit(s, "slow", stile.IdempotencyKey("key"))
 	<-time.After(500 * time.Millisecond)
 	w.cancel(withdrawn)
 	last := w.submit(s, "wait", stile.Policy(messages.Enqueue))
