@@ -123,19 +123,19 @@ func (vendor) Events() wire.Events { return &events{} }
 
 // events reads a Messages stream. Counts of the prompt come at the beginning and may
 // come again; those of the reply are totals.
-type events struct{ in, read, written int64 }
+type events struct{ in, read, written wire.Count }
 
 type usage struct {
-	Input   *int64 `json:"input_tokens"`
-	Read    *int64 `json:"cache_read_input_tokens"`
-	Written *int64 `json:"cache_creation_input_tokens"`
-	Output  *int64 `json:"output_tokens"`
+	Input   wire.Count `json:"input_tokens"`
+	Read    wire.Count `json:"cache_read_input_tokens"`
+	Written wire.Count `json:"cache_creation_input_tokens"`
+	Output  wire.Count `json:"output_tokens"`
 }
 
 type event struct {
 	Type    string `json:"type"`
 	Message struct {
-		Usage usage `json:"usage"`
+		Usage *wire.Bill[usage] `json:"usage"`
 	} `json:"message"`
 	Block struct {
 		Type string   `json:"type"`
@@ -146,7 +146,7 @@ type event struct {
 		Text       wire.Raw `json:"text"`
 		StopReason string   `json:"stop_reason"`
 	} `json:"delta"`
-	Usage usage `json:"usage"`
+	Usage *wire.Bill[usage] `json:"usage"`
 }
 
 // Event implements wire.Events.
@@ -157,7 +157,9 @@ func (s *events) Event(ev wire.Event, r *wire.Reply) error {
 	}
 	switch e.Type {
 	case "message_start":
-		s.prompt(&e.Message.Usage, r)
+		if e.Message.Usage != nil {
+			s.prompt(&e.Message.Usage.Of, r)
+		}
 	case "content_block_start":
 		if e.Block.Type == "text" {
 			return r.Text(e.Block.Text)
@@ -167,9 +169,9 @@ func (s *events) Event(ev wire.Event, r *wire.Reply) error {
 			return r.Text(e.Delta.Text)
 		}
 	case "message_delta":
-		s.prompt(&e.Usage, r)
-		if e.Usage.Output != nil {
-			r.Output(*e.Usage.Output)
+		if e.Usage != nil {
+			s.prompt(&e.Usage.Of, r)
+			r.Output(e.Usage.Of.Output)
 		}
 		switch e.Delta.StopReason {
 		case "":
@@ -179,6 +181,8 @@ func (s *events) Event(ev wire.Event, r *wire.Reply) error {
 			r.Finish(messages.FinishLength)
 		case "refusal":
 			r.Withhold(e.Delta.StopReason)
+		case "tool_use":
+			r.Called(e.Delta.StopReason)
 		default: // end_turn, and what has no meaning without tools
 			r.Finish(messages.FinishComplete)
 		}
@@ -190,16 +194,13 @@ func (s *events) Event(ev wire.Event, r *wire.Reply) error {
 
 // prompt counts the prompt: input_tokens leaves out what the cache had or took.
 func (s *events) prompt(u *usage, r *wire.Reply) {
-	if u.Input == nil && u.Read == nil && u.Written == nil {
-		return
-	}
 	for _, c := range []struct {
-		to   *int64
-		from *int64
+		to   *wire.Count
+		from wire.Count
 	}{{&s.in, u.Input}, {&s.read, u.Read}, {&s.written, u.Written}} {
-		if c.from != nil {
-			*c.to = max(*c.from, 0)
+		if c.from.Said {
+			*c.to = c.from
 		}
 	}
-	r.Input(s.in+s.read+s.written, s.read, s.written)
+	r.Input(s.in.Plus(s.read).Plus(s.written), s.read, s.written)
 }

@@ -157,12 +157,14 @@ type event struct {
 	Feedback struct {
 		BlockReason string `json:"blockReason"`
 	} `json:"promptFeedback"`
-	Usage *struct {
-		Prompt   int64 `json:"promptTokenCount"`
-		Cached   int64 `json:"cachedContentTokenCount"`
-		Reply    int64 `json:"candidatesTokenCount"`
-		Thoughts int64 `json:"thoughtsTokenCount"`
-	} `json:"usageMetadata"`
+	Usage *wire.Bill[usage] `json:"usageMetadata"`
+}
+
+type usage struct {
+	Prompt   wire.Count `json:"promptTokenCount"`
+	Cached   wire.Count `json:"cachedContentTokenCount"`
+	Reply    wire.Count `json:"candidatesTokenCount"`
+	Thoughts wire.Count `json:"thoughtsTokenCount"`
 }
 
 // Event implements wire.Events.
@@ -171,9 +173,10 @@ func (events) Event(ev wire.Event, r *wire.Reply) error {
 	if err := wire.Decode(ev.Data, &e); err != nil {
 		return err
 	}
-	if u := e.Usage; u != nil {
-		r.Input(u.Prompt, u.Cached, 0)
-		r.Running(u.Reply + u.Thoughts)
+	if e.Usage != nil {
+		u := &e.Usage.Of
+		r.Input(u.Prompt, u.Cached, wire.Count{})
+		r.Running(u.Reply.Plus(u.Thoughts))
 	}
 	if why := e.Feedback.BlockReason; why != "" {
 		r.Withhold(why)

@@ -39,6 +39,39 @@ func (s *suite) withheld(t *testing.T) {
 	}
 }
 
+// What a withheld reply has cost is told, also when it comes after the end.
+func (s *suite) withheldUsage(t *testing.T) {
+	f := &s.Format
+	if f.Late == nil {
+		return
+	}
+	for _, after := range []string{"", "data: {", f.Overloaded} {
+		body := f.Begin(1) + f.Text(`"Well, "`) + f.Withheld + f.Late(counts) + after
+		got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
+		fail := failure(t, got)
+		if fail.Kind != llm.KindFiltered || got.Text != "Well, " || got.Usage != (messages.Usage{Input: counts.All, Output: counts.Output}) {
+			t.Errorf("%q: %+v of %+v", after, fail, got)
+		}
+	}
+}
+
+// A model that calls a tool which nobody offered has said what it said before; when that
+// is nothing it has not answered.
+func (s *suite) called(t *testing.T) {
+	f := &s.Format
+	if f.Called == "" {
+		return
+	}
+	got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Called}}}), ask())
+	if fail := failure(t, got); fail.Kind != llm.KindServer || !fail.Retryable || !strings.Contains(got.Err.Error(), "nobody offered") {
+		t.Errorf("%+v of %+v", fail, got)
+	}
+	got = Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Text(`"Well."`) + f.Called}}}), ask())
+	if got.Err != nil || got.Text != "Well." || got.Finish != messages.FinishComplete {
+		t.Errorf("%+v", got)
+	}
+}
+
 func (s *suite) refused(t *testing.T) {
 	f := &s.Format
 	badKey, badKeyBody := f.BadKey("SECRET Incorrect key provided: " + secret)

@@ -33,8 +33,14 @@ type Format struct {
 	Withheld string
 	// Broken are errors inside a stream: overloaded, and a prompt that is too long.
 	Overloaded, TooLong string
+	// Late is the usage that follows Withheld, "" where it is a part of that.
+	Late func(u Counts) string
+	// Called ends a stream for the host to call a tool; "" where no stream does.
+	Called string
 	// Wrong are events that are JSON and no events of this provider.
 	Wrong []string
+	// Odd are events whose usage makes no sense.
+	Odd []string
 	// Refusal is the body of an error.
 	Refusal func(status int, code, message string) string
 	// BadKey is how the provider says that a key is wrong.
@@ -125,9 +131,17 @@ func Chat() Format {
 		Withheld:   chunk(choice(`{}`, `"content_filter"`), "null"),
 		Overloaded: event("", `{"error":{"message":"SECRET overloaded","type":"server_error","code":"server_is_overloaded"}}`),
 		TooLong:    event("", `{"error":{"message":"This model's maximum context length is 8192 tokens","type":"BadRequestError","code":400}}`),
-		Wrong:      []string{event("", `{"choices":7}`), event("", `{"choices":[{"index":0,"delta":{"content":{"a":1}}}]}`)},
-		Refusal:    openAIError,
-		BadKey:     func(m string) (int, string) { return 401, openAIError(401, "invalid_api_key", m) },
+		Late: func(u Counts) string {
+			return chunk(choice(`{"content":"more"}`, `"stop"`), fmt.Sprintf(`{"prompt_tokens":%d.0,"completion_tokens":%d}`, u.All, u.Output)) + event("", "[DONE]")
+		},
+		Called: chunk(choice(`{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"read","arguments":"{}"}}]}`, "null"), "null") + chunk(choice(`{}`, `"tool_calls"`), "null"),
+		Wrong:  []string{event("", `{"choices":7}`), event("", `{"choices":[{"index":0,"delta":{"content":{"a":1}}}]}`), chunk(choice(`{"content":[7]}`, "null"), "null"), chunk(choice(`{"content":[{"type":"text","text":7}]}`, "null"), "null")},
+		Odd: []string{
+			chunk("", `"none"`), chunk("", `[]`), chunk("", `7`),
+			chunk("", `{"prompt_tokens":null,"completion_tokens":"7","prompt_tokens_details":[]}`),
+		},
+		Refusal: openAIError,
+		BadKey:  func(m string) (int, string) { return 401, openAIError(401, "invalid_api_key", m) },
 
 		TooLongBody: openAIError(400, "context_length_exceeded", "too long"),
 	}
@@ -181,6 +195,11 @@ func Responses() Format {
 	f.Withheld = ev("response.incomplete", `,"response":{"status":"incomplete","incomplete_details":{"reason":"content_filter"}}`)
 	f.Overloaded = ev("response.failed", `,"response":{"status":"failed","error":{"code":"server_is_overloaded","message":"SECRET"}}`)
 	f.TooLong = ev("error", `,"code":"context_length_exceeded","message":"too long","param":"input"`)
+	f.Late, f.Called = nil, ""
+	f.Odd = []string{
+		ev("response.in_progress", `,"response":{"usage":"none"}`), ev("response.in_progress", `,"response":{"usage":[1]}`),
+		ev("response.in_progress", `,"response":{"usage":{"input_tokens":{},"output_tokens":"7","input_tokens_details":7}}`),
+	}
 	f.Wrong = []string{event("", `{"type":7}`), ev("response.output_text.delta", `,"delta":{"a":1}`)}
 	return f
 }
@@ -255,9 +274,14 @@ func Anthropic() Format {
 		Withheld:   ev("message_delta", `,"delta":{"stop_reason":"refusal","stop_sequence":null},"usage":{"output_tokens":3}`) + ev("message_stop", ""),
 		Overloaded: ev("error", `,"error":{"type":"overloaded_error","message":"SECRET"}`),
 		TooLong:    ev("error", `,"error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8"}`),
-		Wrong:      []string{event("content_block_delta", `{"type":"content_block_delta","delta":[]}`), ev("content_block_delta", `,"delta":{"type":"text_delta","text":7}`)},
-		Refusal:    refusal,
-		BadKey:     func(m string) (int, string) { return 401, refusal(401, "authentication_error", m) },
+		Called:     ev("content_block_start", `,"index":0,"content_block":{"type":"tool_use","id":"t","name":"read","input":{}}`) + ev("message_delta", `,"delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":3}`),
+		Odd: []string{
+			ev("message_start", `,"message":{"usage":[]}`), ev("message_delta", `,"delta":{},"usage":"none"`),
+			ev("message_delta", `,"delta":{},"usage":{"input_tokens":"7","cache_read_input_tokens":null,"output_tokens":[]}`),
+		},
+		Wrong:   []string{event("content_block_delta", `{"type":"content_block_delta","delta":[]}`), ev("content_block_delta", `,"delta":{"type":"text_delta","text":7}`)},
+		Refusal: refusal,
+		BadKey:  func(m string) (int, string) { return 401, refusal(401, "authentication_error", m) },
 
 		TooLongBody: refusal(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
 	}
@@ -321,8 +345,12 @@ func Gemini() Format {
 		Withheld:   chunk("", `,"finishReason":"SAFETY"`, ""),
 		Overloaded: event("", refusal(503, "UNAVAILABLE", "SECRET overloaded")),
 		TooLong:    event("", refusal(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8).")),
-		Wrong:      []string{event("", `{"candidates":"x"}`), chunk(`{"text":[1]}`, "", "")},
-		Refusal:    refusal,
+		Odd: []string{
+			event("", `{"usageMetadata":7}`), event("", `{"usageMetadata":["x"]}`),
+			event("", `{"usageMetadata":{"promptTokenCount":"7","cachedContentTokenCount":{},"thoughtsTokenCount":null}}`),
+		},
+		Wrong:   []string{event("", `{"candidates":"x"}`), chunk(`{"text":[1]}`, "", "")},
+		Refusal: refusal,
 		BadKey: func(m string) (int, string) {
 			return 400, fmt.Sprintf(`[{"error":{"code":400,"message":%s,"status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}]`, jsonString(m))
 		},

@@ -137,6 +137,22 @@ func (s *suite) usage(t *testing.T) {
 	}
 }
 
+// A reply is not given up for its bill: a usage that makes no sense is not said.
+func (s *suite) oddUsage(t *testing.T) {
+	f := &s.Format
+	want := messages.Usage{Input: 3, Output: 2, Estimated: true}
+	if f.EarlyInput {
+		want.Input = counts.All
+	}
+	for _, odd := range f.Odd {
+		body := f.Begin(counts.All) + f.Text(`"1234"`) + odd + f.Text(`"5678"`) + odd + f.Bare(messages.FinishComplete)
+		got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
+		if got.Err != nil || got.Text != "12345678" || got.Usage != want {
+			t.Errorf("%s: %+v, want %+v", odd, got, want)
+		}
+	}
+}
+
 // A reply that is cut short has cost something all the same: its last chunk before the
 // end says what.
 func (s *suite) cancelledUsage(t *testing.T) {

@@ -164,13 +164,15 @@ type chatEvent struct {
 		} `json:"delta"`
 		FinishReason string `json:"finish_reason"`
 	} `json:"choices"`
-	Usage *struct {
-		Prompt     int64 `json:"prompt_tokens"`
-		Completion int64 `json:"completion_tokens"`
-		Details    struct {
-			Cached int64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-	} `json:"usage"`
+	Usage *wire.Bill[chatUsage] `json:"usage"`
+}
+
+type chatUsage struct {
+	Prompt     wire.Count `json:"prompt_tokens"`
+	Completion wire.Count `json:"completion_tokens"`
+	Details    wire.Bill[struct {
+		Cached wire.Count `json:"cached_tokens"`
+	}] `json:"prompt_tokens_details"`
 }
 
 // Event implements wire.Events.
@@ -196,12 +198,17 @@ func (*chatEvents) Event(ev wire.Event, r *wire.Reply) error {
 			r.Finish(messages.FinishLength)
 		case "content_filter":
 			r.Withhold(c.FinishReason)
-		default: // stop, tool_calls, and words of compatible servers
+			r.Billed()
+		case "tool_calls", "function_call":
+			r.Called(c.FinishReason)
+			r.Billed()
+		default: // stop, and words of compatible servers
 			r.Finish(messages.FinishComplete)
 		}
 	}
-	if u := e.Usage; u != nil {
-		r.Input(u.Prompt, u.Details.Cached, 0)
+	if e.Usage != nil {
+		u := &e.Usage.Of
+		r.Input(u.Prompt, u.Details.Of.Cached, wire.Count{})
 		r.Output(u.Completion)
 	}
 	return nil
@@ -259,15 +266,17 @@ type responseEvent struct {
 		Error struct {
 			Code string `json:"code"`
 		} `json:"error"`
-		Usage *struct {
-			Input   int64 `json:"input_tokens"`
-			Details struct {
-				Cached  int64 `json:"cached_tokens"`
-				Written int64 `json:"cache_write_tokens"`
-			} `json:"input_tokens_details"`
-			Output int64 `json:"output_tokens"`
-		} `json:"usage"`
+		Usage *wire.Bill[responseUsage] `json:"usage"`
 	} `json:"response"`
+}
+
+type responseUsage struct {
+	Input   wire.Count `json:"input_tokens"`
+	Details wire.Bill[struct {
+		Cached  wire.Count `json:"cached_tokens"`
+		Written wire.Count `json:"cache_write_tokens"`
+	}] `json:"input_tokens_details"`
+	Output wire.Count `json:"output_tokens"`
 }
 
 // Event implements wire.Events.
@@ -276,8 +285,9 @@ func (*responseEvents) Event(ev wire.Event, r *wire.Reply) error {
 	if err := wire.Decode(ev.Data, &e); err != nil {
 		return err
 	}
-	if u := e.Response.Usage; u != nil {
-		r.Input(u.Input, u.Details.Cached, u.Details.Written)
+	if e.Response.Usage != nil {
+		u := &e.Response.Usage.Of
+		r.Input(u.Input, u.Details.Of.Cached, u.Details.Of.Written)
 		r.Output(u.Output)
 	}
 	switch e.Type {

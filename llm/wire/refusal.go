@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,6 +110,21 @@ func (e *wireError) read() refusal {
 	return r
 }
 
+// noSuchPath are the sentences of servers that answer for a path they do not have as
+// they do for a model they do not have, or with 200.
+var noSuchPath = []string{"unexpected endpoint", "invalid url", "file not found"}
+
+// elsewhere tells that the server has nothing at the request's path.
+func (r *refusal) elsewhere() bool {
+	low := strings.ToLower(r.message)
+	return slices.ContainsFunc(noSuchPath, func(s string) bool { return strings.HasPrefix(low, s) })
+}
+
+// unknownModel tells that it is the model's name that is refused.
+func (r *refusal) unknownModel(status int) bool {
+	return r.code == "model_not_found" || status == http.StatusNotFound && (r.param == "model" || strings.Contains(strings.ToLower(r.message), "model"))
+}
+
 // word is the content of a JSON string, "" for anything else.
 func word(v jsontext.Value) string {
 	if v.Kind() != '"' {
@@ -171,6 +187,8 @@ func (r *refusal) failure(status int, wait time.Duration) llm.Failure {
 		f.Kind = llm.KindContext
 	case s >= 500, s == http.StatusRequestTimeout, s == http.StatusTooEarly:
 		f.Kind = llm.KindServer
+	case s == 0 && r.elsewhere():
+		f.Kind = llm.KindRequest
 	case s == 0:
 		f.Kind = llm.KindServer // an error it has no word for that we know
 	default:

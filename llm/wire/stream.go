@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/seed14be6753/stile/llm"
@@ -94,16 +96,22 @@ type Reply struct {
 	over     bool // nothing more is wanted
 	withheld string
 	failed   *llm.Failure
+	called   bool // failed, for a call of a tool
+	billed   bool // failed, and its usage may follow
 
 	prompt    int64 // bytes of it
 	delivered int64 // bytes of text
 	told      messages.Usage
 }
 
-// Text appends the content of a JSON string literal. null is no text.
+// Text appends the content of a JSON string literal. null is no text. Of a list of parts
+// it appends those whose type is text: some servers put thoughts beside them.
 func (r *Reply) Text(lit []byte) error {
-	if len(lit) == 0 || string(lit) == "null" {
+	switch {
+	case len(lit) == 0 || string(lit) == "null":
 		return nil
+	case lit[0] == '[':
+		return r.parts(lit)
 	}
 	if !r.text.add(lit) {
 		return errors.New("text that is no string")
@@ -111,20 +119,43 @@ func (r *Reply) Text(lit []byte) error {
 	return nil
 }
 
+func (r *Reply) parts(list []byte) error {
+	var parts []struct {
+		Type string `json:"type"`
+		Text Raw    `json:"text"`
+	}
+	if err := Decode(list, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if p.Type == "text" && !r.text.add(p.Text) {
+			return errors.New("text that is no string")
+		}
+	}
+	return nil
+}
+
 // Input sets the prompt's tokens: all of them, and those among them that came from the
-// provider's cache or went there.
-func (r *Reply) Input(all, cacheRead, cacheWrite int64) {
-	r.usage.Input, r.usage.CacheRead, r.usage.CacheWrite, r.hasIn = clamp(all), clamp(cacheRead), clamp(cacheWrite), true
+// provider's cache or went there. Without the first nothing is said.
+func (r *Reply) Input(all, cacheRead, cacheWrite Count) {
+	if all.Said {
+		r.usage.Input, r.usage.CacheRead, r.usage.CacheWrite, r.hasIn = all.N, cacheRead.N, cacheWrite.N, true
+	}
 }
 
 // Output sets the tokens of the whole reply.
-func (r *Reply) Output(n int64) { r.usage.Output, r.hasOut = clamp(n), true }
+func (r *Reply) Output(n Count) {
+	if n.Said {
+		r.usage.Output, r.hasOut = n.N, true
+	}
+}
 
 // Running sets the tokens of the reply so far: a total only once it has finished.
-func (r *Reply) Running(n int64) { r.usage.Output, r.running = clamp(n), true }
-
-// clamp keeps a provider's number within what records hold.
-func clamp(n int64) int64 { return min(max(n, 0), 1<<50) }
+func (r *Reply) Running(n Count) {
+	if n.Said {
+		r.usage.Output, r.running = n.N, true
+	}
+}
 
 // Finish says how the reply ended. Usage may still follow, until Over.
 func (r *Reply) Finish(f messages.Finish) { r.finish = f }
@@ -134,6 +165,21 @@ func (r *Reply) Over() { r.over = true }
 
 // Withhold says that the provider ended the reply for what is in it. code is its word.
 func (r *Reply) Withhold(code string) { r.withheld = code }
+
+// Billed says that the usage of a reply that has failed may follow.
+func (r *Reply) Billed() { r.billed = true }
+
+// Called says that the reply ended for the host to call a tool, with the provider's word
+// for that. Nobody offered one: what was said until then is the reply, and without a word
+// of it there is none.
+func (r *Reply) Called(code string) {
+	if r.delivered > 0 || len(r.text.out) > 0 {
+		r.Finish(messages.FinishComplete)
+		return
+	}
+	r.Fail(code)
+	r.called = true
+}
 
 // Fail says that the provider gave up, with its word for why.
 func (r *Reply) Fail(code string) {
@@ -250,11 +296,30 @@ func (m *Model) read(ctx context.Context, x *exchange, r *Reply, req *llm.Reques
 		if !m.hand(r, req, yield) {
 			return false
 		}
-		if r.failed != nil {
+		switch {
+		case r.failed != nil && r.billed:
+			return m.settle(in, events, r, req, yield)
+		case r.failed != nil:
 			return true
 		}
 	}
 	return true
+}
+
+// settle reads on for the usage of a reply that has failed. What else follows is dropped.
+func (m *Model) settle(in *Reader, events Events, r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
+	failed := r.failed
+	for !r.over {
+		ev, err := in.Next()
+		ev.Data = bytes.TrimSpace(ev.Data)
+		if err != nil || string(ev.Data) == "[DONE]" || len(ev.Data) > 0 && events.Event(ev, r) != nil {
+			break
+		}
+		r.text.take()
+	}
+	r.failed, r.finish = failed, ""
+	r.text = text{}
+	return m.hand(r, req, yield)
 }
 
 // hand passes on what an event brought.
@@ -304,7 +369,7 @@ func (m *Model) fail(ctx context.Context, x *exchange, r *Reply, sendErr error) 
 		f = *r.failed
 	case x.foreign:
 		f = llm.Failure{Kind: llm.KindGarbage, Status: x.status, Code: "garbage"}
-		detail = "the answer is no stream of events; is the address right?"
+		detail = "the answer is no stream of events; is base_url right?"
 	case x.status != 0:
 		f = x.refused.failure(x.status, x.wait)
 	case x.sent:
@@ -321,7 +386,7 @@ func (m *Model) fail(ctx context.Context, x *exchange, r *Reply, sendErr error) 
 	}
 	m.cfg.Keys.Report(x.key, &f)
 	if detail == "" {
-		detail = m.words(&f, x)
+		detail = m.words(&f, x, r)
 	}
 	if v := x.key.Value(); v != "" {
 		detail = strings.ReplaceAll(detail, v, "…")
@@ -331,7 +396,7 @@ func (m *Model) fail(ctx context.Context, x *exchange, r *Reply, sendErr error) 
 
 // words says what went wrong, and who acts. There is nothing of the provider's answer
 // in it but the part of the request that it names.
-func (m *Model) words(f *llm.Failure, x *exchange) string {
+func (m *Model) words(f *llm.Failure, x *exchange, r *Reply) string {
 	switch f.Kind {
 	case llm.KindAuth:
 		if x.key.Name == "" {
@@ -346,14 +411,14 @@ func (m *Model) words(f *llm.Failure, x *exchange) string {
 	case llm.KindOverloaded:
 		return "the provider is overloaded"
 	case llm.KindServer:
+		if r.called {
+			return "the model called a tool in the provider's own way, and nobody offered it one"
+		}
 		return "the provider failed"
 	case llm.KindContext:
 		return "the prompt is too long for the model"
 	case llm.KindRequest:
-		if p := harmless(x.refused.param); p != "" {
-			return "the provider refuses the request, for its " + p
-		}
-		return "the provider refuses the request; the model's name and the address are the usual reasons"
+		return requestWords(f, x)
 	case llm.KindFiltered:
 		return "the provider withholds the reply"
 	case llm.KindTruncated:
@@ -364,6 +429,22 @@ func (m *Model) words(f *llm.Failure, x *exchange) string {
 		return "the answer makes no sense"
 	}
 	return ""
+}
+
+// requestWords is for those who meet a provider for the first time: mostly it is the
+// model's name, or the address.
+func requestWords(f *llm.Failure, x *exchange) string {
+	switch p := harmless(x.refused.param); {
+	case f.Status/100 == 3:
+		return "the provider redirects, and nothing follows: the key would go along; is base_url right?"
+	case x.refused.elsewhere() || f.Status == http.StatusNotFound && !x.explained:
+		return "there is nothing at this address; base_url of openai ends in the version, such as /v1, that of the others has none"
+	case x.refused.unknownModel(f.Status):
+		return "the provider has no model of this name, or not for this key"
+	case p != "":
+		return "the provider refuses the request, for its " + p
+	}
+	return "the provider refuses the request; the model's name and the address are the usual reasons"
 }
 
 func (m *Model) maxEvent() int {
@@ -377,13 +458,20 @@ func (m *Model) maxEvent() int {
 func network(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
+	var cert *tls.CertificateVerificationError
 	switch {
 	case errors.Is(context.Cause(ctx), errFirstByte):
 		return "the answer did not begin in time"
 	case errors.As(err, &dns):
 		return "the provider's name cannot be resolved"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing listens at the provider's address; is the server running?"
 	case errors.As(err, &op) && op.Op == "dial":
 		return "the provider cannot be reached"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "the server does not speak TLS; is base_url http, not https?"
+	case errors.As(err, &cert):
+		return "the provider's certificate is not trusted"
 	}
 	return "the connection broke before an answer came"
 }

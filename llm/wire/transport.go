@@ -33,6 +33,7 @@ type exchange struct {
 	body      io.ReadCloser // of a stream
 	wait      time.Duration
 	refused   refusal
+	explained bool // refused says something
 	foreign   bool // a good status, and no stream of events
 	sent      bool
 }
@@ -68,7 +69,6 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	res, err := t.base.RoundTrip(req)
-	x.timer.Stop()
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +77,13 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	body := res.Body
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if res.StatusCode/100 == 2 && strings.EqualFold(media, "text/event-stream") {
+		x.timer.Stop()
 		x.streaming, x.body = true, body
 	} else {
 		b, _ := io.ReadAll(io.LimitReader(body, maxErrorBytes)) // as much of it as came
 		_ = body.Close()                                        // nothing more is wanted of it
-		var found bool
-		x.refused, found = parseRefusal(b)
-		x.foreign = res.StatusCode/100 == 2 && !found
+		x.refused, x.explained = parseRefusal(b)
+		x.foreign = res.StatusCode/100 == 2 && !x.explained
 	}
 	answer := *res
 	answer.Header = res.Header.Clone()

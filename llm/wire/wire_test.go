@@ -1,12 +1,15 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -230,13 +233,69 @@ func TestRefusalWords(t *testing.T) {
 	}
 }
 
+// Who meets a server for the first time is told what to look at.
+func TestRequestWords(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		want   string
+	}{
+		{404, "404 page not found", "nothing at this address"},
+		{404, `{"detail":"Not Found"}`, "nothing at this address"},
+		{404, `{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}`, "nothing at this address"},
+		{404, `{"error":{"message":"Invalid URL (POST /v1/v1/responses)","type":"invalid_request_error","param":null,"code":null}}`, "nothing at this address"},
+		{200, `{"error":"Unexpected endpoint or method. (POST /chat/completions)"}`, "nothing at this address"},
+		{404, `{"error":{"message":"model \"m\" not found, try pulling it first","type":"api_error","param":null,"code":null}}`, "no model of this name"},
+		{400, `{"error":{"message":"no","code":"model_not_found"}}`, "no model of this name"},
+		{404, `{"error":{"code":404,"message":"models/m is not found for API version v1beta","status":"NOT_FOUND"}}`, "no model of this name"},
+		{307, "", "redirects"},
+		{400, `{"error":{"message":"no","param":"max_tokens"}}`, "max_tokens"},
+		{200, "<html>", "is base_url right?"},
+		{200, `{"choices":[]}`, "is base_url right?"},
+	} {
+		m := New(Config{Vendor: plainVendor{}, Base: roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(c.body))}, nil
+		})})
+		if _, err := ask(t.Context(), m); err == nil || !strings.Contains(err.Error(), c.want) || llm.FailureOf(err).Retryable {
+			t.Errorf("%d %s: %v, want %s", c.status, c.body, err, c.want)
+		}
+	}
+}
+
+// So is who starts the server last.
+func TestNetworkWords(t *testing.T) {
+	tls := httptest.NewUnstartedServer(nil)
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
+	tls.StartTLS()
+	defer tls.Close()
+	plain := httptest.NewServer(nil)
+	defer plain.Close()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for url, want := range map[string]string{
+		gone.URL: "is the server running?",
+		tls.URL:  "certificate is not trusted",
+		"https" + strings.TrimPrefix(plain.URL, "http"): "is base_url http, not https?",
+	} {
+		base := NewBase()
+		m := New(Config{Vendor: plainVendor{url: url}, Base: base})
+		if _, err := ask(t.Context(), m); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "127.0.0.1") {
+			t.Errorf("%v, want %s", err, want)
+		}
+		m.CloseIdleConnections()
+	}
+}
+
 // plain is a vendor without an SDK.
-type plainVendor struct{ requests int }
+type plainVendor struct {
+	requests int
+	url      string
+}
 
 func (v plainVendor) Send(ctx context.Context, client *http.Client, _ *llm.Request) error {
 	var first error
 	for range max(v.requests, 1) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://provider.invalid/", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, cmp.Or(v.url, "http://provider.invalid/"), nil)
 		if err != nil {
 			return err
 		}
@@ -299,6 +358,17 @@ func TestFirstByte(t *testing.T) {
 		})}))
 		if finish != messages.FinishComplete || err != nil || time.Since(began) != time.Hour {
 			t.Errorf("%v, %v after %v", finish, err, time.Since(began))
+		}
+		// What explains a refusal has no more time than that.
+		began = time.Now()
+		_, err = ask(t.Context(), New(Config{Vendor: plainVendor{}, FirstByte: time.Second, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 503, Header: http.Header{}, Body: io.NopCloser(readFunc(func([]byte) (int, error) {
+				<-req.Context().Done()
+				return 0, req.Context().Err()
+			}))}, nil
+		})}))
+		if f := llm.FailureOf(err); f.Kind != llm.KindOverloaded || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
 }
