@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/messages"
@@ -63,7 +64,8 @@ func decisionOf(o stile.Outcome) string {
 // witness remembers what clients of all lives were told.
 type witness struct {
 	mu       sync.Mutex
-	life     int // the present one: what a dead one would still say was never told
+	life     int         // the present one: what a dead one would still say was never told
+	lives    []time.Time // when each began: of one before it nothing is written any more
 	heard    int
 	records  map[int64]seen
 	deltas   []delta
@@ -82,6 +84,7 @@ func (w *witness) begin() func(news) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.life++
+	w.lives = append(w.lives, time.Now())
 	life := w.life
 	return func(n news) {
 		w.mu.Lock()

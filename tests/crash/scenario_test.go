@@ -27,6 +27,9 @@ type scenario struct {
 	denies  bool // what needs confirmation is denied
 	// shelves: its actions change a relic; delegates: they are agents.
 	shelves, delegates bool
+	// lingers: its model waits in the middle of a reply until what it has asked an agent for
+	// is being done.
+	lingers bool
 }
 
 // every class of effect (design.md §7).
@@ -94,6 +97,7 @@ func reference() []scenario {
 	set = append(set,
 		scenario{name: "cortex/relic", dialect: "cortex", reply: shelve, submits: 2, change: shelf, shelves: true},
 		scenario{name: "cortex/agent", dialect: "cortex", reply: delegate, submits: 1, delegates: true},
+		lingering,
 	)
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
@@ -103,6 +107,10 @@ func reference() []scenario {
 	}
 	return set
 }
+
+// lingering is the scenario whose agents work while its reply has no end: a kill then ends
+// the turn, and leaves the agents to nobody.
+var lingering = scenario{name: "cortex/agent-early", dialect: "cortex", reply: delegate, submits: 1, delegates: true, lingers: true}
 
 // agent makes the scenario's agent for one life.
 func (sc *scenario) agent(o outside, g *gate) *stile.Agent {
@@ -138,9 +146,13 @@ type speaker struct {
 const pieces = 4
 
 // Stream implements llm.Model.
-func (m speaker) Stream(_ context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+func (m speaker) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
 	return func(yield func(llm.Chunk, error) bool) {
 		text := m.sc.reply(m.sc, req)
+		var begun, dead <-chan struct{}
+		if m.sc.lingers && strings.Contains(text, "</action>") {
+			begun, dead = m.gate.effect()
+		}
 		if err := m.gate.at(beforeReply); err != nil {
 			yield(llm.Chunk{}, err)
 			return
@@ -150,6 +162,13 @@ func (m speaker) Stream(_ context.Context, req llm.Request) iter.Seq2[llm.Chunk,
 				return
 			}
 			if i == pieces/2 {
+				if begun != nil {
+					select {
+					case <-begun:
+					case <-dead:
+					case <-ctx.Done():
+					}
+				}
 				if err := m.gate.at(midReply); err != nil {
 					yield(llm.Chunk{}, err)
 					return

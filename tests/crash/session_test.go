@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
+	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/llm"
@@ -132,6 +134,24 @@ func settle(ctx context.Context, rt *stile.Runtime) error {
 	return nil
 }
 
+// awaited: nobody goes on for an action that had ended, at the time over, when its process
+// began, and nobody is cancelled as one that is not waited for before its action has ended.
+func (tr *trial) awaited(v *verdict, recs []*stile.Record, over time.Time) {
+	i := slices.IndexFunc(tr.told.lives, over.Before)
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.ModelRequest:
+			if !over.IsZero() && i >= 0 && r.TS.After(tr.told.lives[i]) {
+				v.fault("turn %d is asked of the model, and the action has ended in an earlier life", r.Turn)
+			}
+		case *messages.Control:
+			if b.What == messages.ControlCancel && strings.HasSuffix(b.By, "not waited for any more") && (over.IsZero() || over.After(r.TS)) {
+				v.fault("cancelled by %s, and it was waited for", b.By)
+			}
+		}
+	}
+}
+
 // relics: every change stands in the journal once, whatever was repeated, and is what one
 // after the other makes of the value.
 func (tr *trial) relics(v *verdict, recs []*stile.Record) {
@@ -174,10 +194,15 @@ func (tr *trial) relics(v *verdict, recs []*stile.Record) {
 // helped judges the sessions of agents: each is one, whose run came to one end, and its
 // effects are counted as those of others.
 func (tr *trial) helped(ctx context.Context, v *verdict, recs []*stile.Record) {
-	named := map[string]bool{}
+	named, over := map[string]bool{}, map[string]time.Time{}
+	childOf := map[string]string{}
 	for _, r := range recs {
-		if b, ok := r.Body.(*messages.ActionStarted); ok {
+		switch b := r.Body.(type) {
+		case *messages.ActionStarted:
 			named[b.Child] = true
+			childOf[fmt.Sprint(r.Turn, b.ID)] = b.Child
+		case *messages.ActionEnded:
+			over[childOf[fmt.Sprint(r.Turn, b.ID)]] = r.TS
 		}
 	}
 	for head, err := range tr.archive.Sessions(ctx, "") {
@@ -211,6 +236,7 @@ func (tr *trial) helped(ctx context.Context, v *verdict, recs []*stile.Record) {
 		child.proved(ctx, &found, head)
 		child.ended(&found, own)
 		child.happened(&found, own)
+		tr.awaited(&found, own, over[head.SID])
 		for i := range found.problems {
 			found.problems[i] += " (in " + head.SID + ")"
 		}
@@ -224,3 +250,25 @@ func (tr *trial) helped(ctx context.Context, v *verdict, recs []*stile.Record) {
 		}
 	}
 }
+
+// A child that its parent has let go of is not told when the host dies in between. One
+// kill ends the parent's turn while the child works, a second one comes when the end of
+// the child's action is on disk; whoever wakes the child then finds that nobody waits.
+func TestOrphans(t *testing.T) {
+	sc := lingering
+	for _, store := range []string{"memory", "sqlite"} {
+		t.Run(store, func(t *testing.T) {
+			calm := unhurt(t, &sc, store, false)
+			for _, first := range []point{{midReply, 2}, {beforeEffect, 1}, {afterEffect, 2}} {
+				for n := range int64(orphanPlaces) {
+					if killed, _ := kill(t, &sc, store, false, calm, first, point{anyPlace, n + 1}); killed == 0 {
+						t.Errorf("nobody died %s", first)
+					}
+				}
+			}
+		})
+	}
+}
+
+// orphanPlaces is how many places a life that recovers passes until children are told.
+const orphanPlaces = 8

@@ -117,6 +117,7 @@ func (g *ground) open() (journal.Store, func()) {
 // has passed. A life that came to its end leaves its runtime to after.
 func (g *ground) live(target point, after func(*stile.Runtime, *stile.Agent)) (killed bool, passed []point) {
 	g.t.Helper()
+	tell := g.told.begin()
 	store, shut := g.open()
 	next := filepath.Join(g.dir, fmt.Sprint("life", g.lives+1))
 	gate := newGate(target, func() {
@@ -136,7 +137,7 @@ func (g *ground) live(target point, after func(*stile.Runtime, *stile.Agent)) (k
 	}
 	agent := g.sc.agent(g.outside, gate)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	done, tell := make(chan error, 1), g.told.begin()
+	done := make(chan error, 1)
 	go func() { done <- visit(ctx, rt, g.sc, agent, tell) }()
 	finish := func() {
 		defer cancel()

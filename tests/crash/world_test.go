@@ -111,6 +111,7 @@ type gate struct {
 	mu     sync.Mutex
 	passed []point
 	count  map[where]int64
+	await  []chan struct{} // closed at the next effect
 	dead   chan struct{}
 	thaw   chan struct{}
 }
@@ -129,8 +130,26 @@ func (g *gate) at(w where) error {
 	g.mu.Lock()
 	g.count[w]++
 	n := g.count[w]
+	if w == beforeEffect {
+		for _, c := range g.await {
+			close(c)
+		}
+		g.await = nil
+	}
 	g.mu.Unlock()
 	return g.pass(w, n, n)
+}
+
+// effect gives what is closed when the next effect is about to happen, or the life ends.
+func (g *gate) effect() (next, dead <-chan struct{}) {
+	if g == nil {
+		return nil, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := make(chan struct{})
+	g.await = append(g.await, c)
+	return c, g.dead
 }
 
 // pass passes a place that stands for the points from..to. It returns errDead when
