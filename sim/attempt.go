@@ -123,7 +123,9 @@ func (a *attempt) goOn() turn.Input {
 		return a.reach(finish)
 	}
 	if a.start.Type == messages.TypeInternal {
-		return finish(a.s.does(a.start))
+		state, reason, result, change := a.s.does(a.start)
+		end.Feed = change
+		return finish(state, reason, result)
 	}
 	n := w.rnd.IntN(3)
 	if a.s.client.stubborn {

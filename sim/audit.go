@@ -38,6 +38,7 @@ type audit struct {
 	passes
 	store
 	shelving
+	larder
 	kin
 	// withdrawn runs: 1 when a rollback takes them back, 2 when it is recorded.
 	withdrawn map[int64]int
@@ -86,7 +87,7 @@ func (c *client) newAudit() *audit {
 		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
 		store:    store{vars: map[string]string{}, had: map[string]map[string]bool{}},
 		shelving: shelving{shelves: map[string]map[string]string{}, kept: map[string]kept{}},
-		kin:      newKin(),
+		kin:      newKin(), larder: c.newLarder(),
 		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
 }
@@ -168,6 +169,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.turn, a.lastTurn, a.nonce, a.begin = r.Turn, r.Turn, b.Nonce, r.Seq
 		a.suspended, a.restores, a.broken, a.questions, a.turnSeq = false, 0, false, map[string]string{}, r.Seq
 		a.calls, a.open, a.replied, a.chunked = map[string]*act{}, 0, false, 0
+		a.fed, a.fedAt = nil, nil
 		a.beginDocument()
 	case *messages.TurnDecided:
 		if err := inTurn(); err != nil {
@@ -299,6 +301,9 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := c.ran(b); err != nil {
 			return err
 		}
+		if err := a.remakes(r.Seq, c, b); err != nil {
+			return err
+		}
 		c.ended, c.state, c.reason = true, b.State, b.Reason
 		if c.typ == messages.TypeInternal && b.State == messages.ActionOK {
 			if err := a.stores(c); err != nil {
@@ -368,6 +373,11 @@ func (a *audit) apply(r *messages.Record) error {
 		if r.Run != a.run || a.turn != 0 || a.withdrawn[r.Run] != 1 {
 			return fmt.Errorf("a note on run %d", r.Run)
 		}
+	case *messages.FeedInjected:
+		if err := a.injected(r.Seq, b); err != nil {
+			return err
+		}
+		return inTurn()
 	case *messages.RelicChanged:
 		if err := a.changes(r, b); err != nil {
 			return err

@@ -15,6 +15,7 @@ type author struct {
 	habit  string // a statement that opens every program
 	hoards bool   // it likes relics
 	trusts bool   // it likes to have agents do it
+	tends  bool   // it likes feeds
 }
 
 func (a *author) one(of ...string) string { return of[a.rnd.IntN(len(of))] }

@@ -41,6 +41,11 @@ type client struct {
 
 	hoards bool // its model likes relics
 	trusts bool // its model likes agents
+	tends  bool // its model likes feeds
+
+	feeds   []feed                                // of its manifest
+	gave    map[string]map[messages.Digest]string // by feed: what turns got of it
+	fetched int64                                 // values, to tell them apart
 
 	parent *messages.ParentLink // of a child session
 
@@ -106,6 +111,15 @@ func (w *world) newClient(n int) *client {
 			Actions: pick(0, 5, 256), Tokens: pick(0, 0, 200), CostMicroUSD: pick(0, 0, 200),
 		},
 	}
+	c.gave = map[string]map[messages.Digest]string{}
+	if c.tends = w.rnd.IntN(3) == 0; c.tends || w.rnd.IntN(3) == 0 {
+		for _, f := range manifestFeeds {
+			if w.rnd.IntN(3) > 0 {
+				c.feeds = append(c.feeds, f)
+			}
+		}
+	}
+	c.rules.Feeds, c.rules.Environment = feedIDs(c.feeds), []string{environmental}
 	c.rules.Spends = spends
 	c.rules.Target, c.rules.Limits.Parallel = target, int(pick(0, 1, 2))
 	c.history = c.newAudit()
@@ -370,6 +384,10 @@ func (c *client) judge(sum hash.Hash) {
 			w.stats.Replaced++
 		case *messages.RelicChanged:
 			w.stats.Kept++
+		case *messages.FeedInjected:
+			if w.stats.Fed++; b.Error != "" || b.Stale {
+				w.stats.Unfed++
+			}
 		case *messages.TurnRestored:
 			w.stats.Restored++
 		case *messages.TurnSuspended:

@@ -11,7 +11,9 @@
 // are acted on while they stream, whose actions depend on each other, and action tokens.
 // Actions change what the session itself keeps, variables and key-value relics, and what
 // stands outside: tools, and relics of databases and servers. Actions of type agent have
-// sessions of their own run for them, in the same world.
+// sessions of their own run for them, in the same world. Agents have context feeds, which
+// their models change; the sources fail, are late, say the same again or too much, and
+// periodic ones tick between turns.
 //
 // Invariants held after every step (the names are those of a Failure):
 //
@@ -43,6 +45,10 @@
 //	               waits for it (orphan.go)
 //	effect         an effectful action begins once, a keyed one under one key
 //	               alone, and no record says what the outside does not know
+//	feed           a prompt has every feed that is there, in their order, with a value that
+//	               its source gave or a reason why there is none; that is recorded, "$id"
+//	               stands for it until the turn is decided, also after a restart, and
+//	               nothing is fetched that is gone, switched off or had (feed.go)
 //	decision       a decision stands on a token of its own turn, used once
 //	rest           at the end every accepted run has exactly one end
 //	step           the machine refuses no input and nothing panics

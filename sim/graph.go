@@ -185,7 +185,11 @@ func (a *audit) named(name string) bool {
 		}
 	}
 	c, known := a.known(name)
-	return known && c != nil && c.mode != messages.ModeFireAndForget || !known && a.isVariable(name)
+	if known {
+		return c != nil && c.mode != messages.ModeFireAndForget
+	}
+	_, fed := a.value(name)
+	return a.isVariable(name) || fed && !strings.Contains(name, environmental)
 }
 
 // fault takes a complaint about the reply.
@@ -300,9 +304,13 @@ func (a *audit) quotes(written string) *regexp.Regexp {
 	if !a.verbatim {
 		for _, m := range reference.FindAllStringIndex(written, -1) {
 			b.WriteString(regexp.QuoteMeta(written[at:m[0]]))
-			if at = m[1]; written[m[0]:m[1]] == "$$" {
+			at = m[1]
+			switch value, fed := a.value(strings.Trim(written[m[0]:m[1]], "${}")); {
+			case written[m[0]:m[1]] == "$$":
 				b.WriteString(`\$`)
-			} else {
+			case fed && !strings.Contains(written[m[0]:m[1]], environmental):
+				b.WriteString(regexp.QuoteMeta(shows(value)))
+			default:
 				b.WriteString(`.+`)
 			}
 		}
@@ -318,6 +326,9 @@ var whole = regexp.MustCompile(`"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za
 // known by the name, or with null for one whose failure is tolerated.
 func (a *audit) substituted(c *act, name string) error {
 	might := a.variable(c, name)
+	if value, fed := a.value(name); fed {
+		might = might || strings.Contains(c.args, value)
+	}
 	for _, d := range a.acts {
 		if d == c || d.outputKey != name && d.id != name && d.name != name {
 			continue
@@ -356,6 +367,9 @@ func (a *audit) mayEnd(c *act, b *messages.ActionEnded) error {
 	case b.State == messages.ActionFailed && why == "unresolved_variable":
 		if !strings.Contains(c.written, `"$`+of+`"`) && !strings.Contains(c.written, `"${`+of+`}"`) {
 			return fmt.Errorf("action %s lacks %s, which it does not refer to", c.id, of)
+		}
+		if value, fed := a.value(of); fed {
+			return fmt.Errorf("action %s lacks %s, which is the feed %s", c.id, of, value)
 		}
 		return nil
 	case b.State == messages.ActionFailed && why == "unknown_target":
@@ -559,6 +573,12 @@ func (a *audit) delta(e *turn.Publish, base int64) error {
 	}
 	if err := a.beside(d.Text); err != nil {
 		return err
+	}
+	for i := range a.fed {
+		seq, text := a.fedAt[i], shows(a.gave[a.fed[i].ID][a.fed[i].Digest])
+		if a.rules.Durability == turn.Strict && a.fed[i].Error == "" && e.After < seq && seq > base && !a.verbatim && strings.Contains(d.Text, text) {
+			return fmt.Errorf("a delta waits for record %d and shows the feed %q, which is in record %d", e.After, text, seq)
+		}
 	}
 	for value, seq := range a.values {
 		if value = strings.Trim(value, `"`); value != "" && e.After < seq && seq > max(a.begin, base) && !a.verbatim && strings.Contains(d.Text, value) {

@@ -30,6 +30,7 @@ type host struct {
 	shells []*shell // by session; nil where asleep
 	// errands are what shells have left to be done.
 	errands []func()
+	pots    map[pot]potted // values of feeds
 }
 
 // ack is the writer's answer on its way to a shell.
@@ -85,7 +86,7 @@ func failures(n int, err error) []error {
 }
 
 func (w *world) newHost(n int) *host {
-	h := &host{w: w, n: n, shells: make([]*shell, len(w.clients))}
+	h := &host{w: w, n: n, shells: make([]*shell, len(w.clients)), pots: map[pot]potted{}}
 	h.boot()
 	return h
 }
@@ -223,6 +224,7 @@ func (h *host) die() {
 	}
 	h.writer.Close()
 	h.acks, h.errands = nil, nil
+	clear(h.pots)
 	for i, s := range h.shells {
 		if s != nil {
 			s.release()

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"reflect"
+	"time"
 
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/journal"
@@ -15,7 +16,7 @@ import (
 func (h *host) load(c *client) *shell {
 	w := h.w
 	w.stats.Activations++
-	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: c.newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}, written: map[string]*messages.Action{}, said: map[string]string{}, calls: map[uint64]*shelfCall{}}
+	s := &shell{host: h, client: c, replay: token.NewReplaySet(0, 0), audit: c.newAudit(), gates: map[string]messages.GateAnswer{}, shown: map[string]string{}, written: map[string]*messages.Action{}, said: map[string]string{}, calls: map[uint64]*shelfCall{}, ticks: map[string]time.Time{}}
 	head, err := h.writer.Activate(bg, c.sid)
 	var state turn.State
 	var recs []*messages.Record
@@ -109,6 +110,7 @@ func (s *shell) readBack(inc messages.Incarnation, recs []*messages.Record, stat
 	}
 	t := state.Open.Turn
 	in.Turn = recs[t.Seq-1:]
+	in.Feeds = s.fedAgain(inc, in.Turn)
 	s.settles = t.Index
 	var reply []byte
 	var finish messages.Finish

@@ -29,7 +29,7 @@ func (s *shell) newModel(e *turn.OpenModel) *model {
 	d := s.client.dialect
 	m := &model{s: s, open: e, breaks: -1}
 	m.decoder = d.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, MaxReplyBytes: turn.MaxReplyBytes})
-	m.reply = d.reply(&author{rnd: w.rnd, calm: w.calm, forged: s.client.forged, habit: s.client.habit, hoards: s.client.hoards, trusts: s.client.trusts})
+	m.reply = d.reply(&author{rnd: w.rnd, calm: w.calm, forged: s.client.forged, habit: s.client.habit, hoards: s.client.hoards, trusts: s.client.trusts, tends: s.client.tends})
 	if c := s.client; c.stubborn && !w.calm {
 		if c.reply != nil && w.rnd.IntN(5) > 0 {
 			m.reply = c.reply

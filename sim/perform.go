@@ -28,6 +28,8 @@ func (s *shell) perform(e turn.Effect) {
 		s.client.answered(s, e)
 	case *turn.OpenModel:
 		s.openModel(e)
+	case *turn.FetchFeeds:
+		s.fetchFeeds(e)
 	case *turn.CancelModel:
 		if s.flies(e.Ident) && s.model != nil {
 			s.model.cancelled = true
@@ -183,6 +185,9 @@ func (s *shell) openModel(e *turn.OpenModel) {
 	}
 	if in := s.audit.input; in == nil || e.Run != s.audit.run || e.Text != in.Text || e.Userdata != in.Userdata {
 		w.violated("projection", "turn %d of run %d is given another input than the run's", e.Turn, e.Run)
+	}
+	if err := s.prompted(e); err != nil {
+		w.violated("feed", "%v", err)
 	}
 	s.left()
 	s.land()

@@ -60,6 +60,8 @@ type shell struct {
 	tries    []*turn.Schedule               // further attempts
 	calls    map[uint64]*shelfCall          // of shelves, that wait for the machine
 	lastCall uint64
+	fetches  []*fetch             // of feeds, on their way
+	ticks    map[string]time.Time // of periodic feeds: when the next one is due
 
 	settle  *turn.Settle // of what was open when it was loaded
 	settles int64        // the turn that was open then
@@ -209,7 +211,7 @@ func (s *shell) agree(persisted bool) {
 			w.violated("projection", "the machine's state is not the fold of the records\n%s\n%s", a, b)
 		}
 	}
-	if err := cmp.Or(s.audit.holds(state.Variables), s.audit.stands(state.Relics)); err != nil {
+	if err := cmp.Or(s.audit.holds(state.Variables), s.audit.stands(state.Relics), s.audit.keeps(&state.Feeds)); err != nil {
 		w.violated("projection", "%v", err)
 	}
 	id, flying := s.machine.Flight()
@@ -406,6 +408,7 @@ func (s *shell) land() {
 // ring feeds the clocks that ran out and sends lazy records that are due.
 func (s *shell) ring() {
 	now := s.host.now()
+	s.tick()
 	if open := s.machine.State().Open; !s.dead && open != nil && open.Turn != nil && open.Turn.Suspended && open.Turn.Until <= now.UnixNano() &&
 		(s.host.w.calm || s.host.w.rnd.IntN(3) == 0) { // who wakes it may be late
 		s.step(&turn.Expire{})
@@ -450,6 +453,14 @@ func (s *shell) ready() (all []func() turn.Input) {
 	for _, a := range s.attempts {
 		if a.ready() {
 			all = append(all, a.goOn)
+		}
+	}
+	for i, f := range s.fetches {
+		if calm || !s.host.now().Before(f.until) {
+			all = append(all, func() turn.Input {
+				s.fetches = slices.Delete(s.fetches, i, i+1)
+				return f.in
+			})
 		}
 	}
 	if len(s.slow) > 0 {

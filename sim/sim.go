@@ -55,6 +55,8 @@ type Stats struct {
 	Replaced             int64 // texts that a pass took back
 	Stored               int64 // actions on the session that ended well
 	Kept                 int64 // changes of key-value relics
+	Fed, Unfed           int64 // what turns had of feeds; of these, an older value or none
+	Ticks                int64 // fetches of periodic feeds
 	Delegated            int64 // runs of child sessions that their action saw end
 	Orphaned             int64 // of these sessions, those that were woken when nobody waited for them
 	Detached             int64 // actions that ended after their turn
@@ -88,6 +90,9 @@ func (s *Stats) add(o *Stats) {
 	s.Replaced += o.Replaced
 	s.Stored += o.Stored
 	s.Kept += o.Kept
+	s.Fed += o.Fed
+	s.Unfed += o.Unfed
+	s.Ticks += o.Ticks
 	s.Delegated += o.Delegated
 	s.Orphaned += o.Orphaned
 	s.Detached += o.Detached

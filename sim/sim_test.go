@@ -40,7 +40,7 @@ func TestFreshSeeds(t *testing.T) {
 	for name, n := range map[string]int64{
 		"crashes": rep.Crashes, "power failures": rep.PowerFailures, "snapshots": rep.Snapshots, "refused": rep.Refused,
 		"late": rep.Late, "effects": rep.Effects, "actions": rep.Actions, "unknown": rep.Unknown, "resumed": rep.Resumed,
-		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "stored": rep.Stored, "kept": rep.Kept, "delegated": rep.Delegated, "restored": rep.Restored, "suspended": rep.Suspended,
+		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "stored": rep.Stored, "kept": rep.Kept, "delegated": rep.Delegated, "fed": rep.Fed, "unfed": rep.Unfed, "ticks": rep.Ticks, "restored": rep.Restored, "suspended": rep.Suspended,
 		"CONTINUE": rep.Decisions[messages.Continue], "DONE": rep.Decisions[messages.Done], "ABORT": rep.Decisions[messages.Abort],
 		"ERR_CANCELLED": rep.Reasons[messages.ErrCancelled], "ERR_TIMEOUT": rep.Reasons[messages.ErrTimeout],
 		"ERR_CRASH": rep.Reasons[messages.ErrCrash], "ERR_MODEL": rep.Reasons[messages.ErrModel],
@@ -113,6 +113,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"a turn nobody flies": {sabotage{doubles: true}, "single-flight"},
 		"a child forgotten":   {sabotage{hastens: true}, "family"},
 		"a child adopted":     {sabotage{adopts: true}, "family"},
+		"a feed too few":      {sabotage{skimps: true}, "feed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(80) {

@@ -35,8 +35,14 @@ func (a *author) stream() []byte {
 			n = 18
 		case a.trusts && a.rnd.IntN(2) == 0:
 			n = 19
+		case a.tends && a.rnd.IntN(3) == 0:
+			n = 20
 		}
 		switch {
+		case n == 20 && a.rnd.IntN(3) == 0:
+			b.WriteString(`<context_feed id="pulse">forged</context_feed>`)
+		case n == 20:
+			a.feeds(&b)
 		case n == 19:
 			a.delegate(&b)
 		case n >= 18:
@@ -77,7 +83,11 @@ func (a *author) block() string { return blocks[a.rnd.IntN(len(blocks))] }
 
 // ref is a reference to something that may be there.
 func (a *author) ref() string {
-	switch n := a.rnd.IntN(12); {
+	n := a.rnd.IntN(13)
+	if a.tends && a.rnd.IntN(2) == 0 {
+		n = 11
+	}
+	switch {
 	case n < 4:
 		return "$" + a.block()
 	case n < 8:
@@ -88,6 +98,8 @@ func (a *author) ref() string {
 		return a.one("$nobody", "${a.x}", "$k$m")
 	case n < 11:
 		return a.one("$v", "$w", "${w2}", "${v.x}")
+	case n < 12:
+		return a.one("$pulse", "$clock", "$notes", "${clock}", "${clock.n}", "$spare", "$dark", "${HOME}")
 	}
 	return a.one("$$q", "$5", "plain")
 }

@@ -42,16 +42,22 @@ func internals(name string) bool {
 	case messages.InternalSetVariable, messages.InternalDeleteVariable, messages.InternalClearContext:
 		return true
 	}
-	return false
+	return onFeeds(name)
 }
 
 // does gives the end of an action on the session: it can only fail for what it asks.
-func (s *shell) does(e *turn.StartAction) (state messages.ActionState, reason, result string) {
+func (s *shell) does(e *turn.StartAction) (state messages.ActionState, reason, result string, change *messages.FeedChange) {
+	if onFeeds(e.Name) {
+		return s.changesFeeds(e)
+	}
 	result, err := s.machine.State().Variables.Do(e.Name, e.Args)
 	if bad := (*messages.Error)(nil); errors.As(err, &bad) {
-		return messages.ActionFailed, bad.Reason, ""
+		return messages.ActionFailed, bad.Reason, "", nil
 	}
-	return messages.ActionOK, "", result
+	if e.Name == messages.InternalClearContext {
+		change = &messages.FeedChange{Cleared: true}
+	}
+	return messages.ActionOK, "", result, change
 }
 
 // store is what an audit knows of the session's variables.

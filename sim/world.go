@@ -58,6 +58,7 @@ type sabotage struct {
 	slips   bool // the fold takes a run's end for a remark
 	reopens bool // a session is opened again
 	hastens bool // an agent answers before its session has ended
+	skimps  bool // a prompt goes without one of its feeds
 	adopts  bool // who wakes a child does not ask whether anybody waits for it
 }
 
