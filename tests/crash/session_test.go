@@ -195,14 +195,16 @@ func (tr *trial) relics(v *verdict, recs []*stile.Record) {
 // effects are counted as those of others.
 func (tr *trial) helped(ctx context.Context, v *verdict, recs []*stile.Record) {
 	named, over := map[string]bool{}, map[string]time.Time{}
-	childOf := map[string]string{}
+	childOf, doubted := map[string]string{}, map[string]bool{}
 	for _, r := range recs {
 		switch b := r.Body.(type) {
 		case *messages.ActionStarted:
 			named[b.Child] = true
 			childOf[fmt.Sprint(r.Turn, b.ID)] = b.Child
 		case *messages.ActionEnded:
-			over[childOf[fmt.Sprint(r.Turn, b.ID)]] = r.TS
+			child := childOf[fmt.Sprint(r.Turn, b.ID)]
+			over[child] = r.TS
+			doubted[child] = b.State == messages.ActionUnknown && len(b.Children) > 0
 		}
 	}
 	for head, err := range tr.archive.Sessions(ctx, "") {
@@ -237,6 +239,9 @@ func (tr *trial) helped(ctx context.Context, v *verdict, recs []*stile.Record) {
 		child.ended(&found, own)
 		child.happened(&found, own)
 		tr.awaited(&found, own, over[head.SID])
+		if doubted[head.SID] && found.unknown == 0 {
+			found.fault("its action is unknown, and all that it did is known")
+		}
 		for i := range found.problems {
 			found.problems[i] += " (in " + head.SID + ")"
 		}

@@ -262,7 +262,8 @@ func (tr *trial) ended(v *verdict, recs []*stile.Record) {
 			actions[id(b.ID)].ends = append(actions[id(b.ID)].ends, b)
 			if b.State == messages.ActionUnknown {
 				v.unknown++
-				if a := actions[id(b.ID)]; restored[r.Turn] && a.class != messages.Effectful {
+				// What an agent's session left unknown is judged with its own journal (helped).
+				if a := actions[id(b.ID)]; restored[r.Turn] && a.class != messages.Effectful && len(b.Children) == 0 {
 					doubts[r.Turn] = append(doubts[r.Turn], fmt.Sprintf("action %s (%s) is unknown in a restored turn: its key makes it safe to repeat", id(b.ID), a.class))
 				}
 			}
