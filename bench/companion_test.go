@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -61,11 +60,11 @@ func BenchmarkCompanion_OneProcessor(b *testing.B) {
 					b.Fatalf("%v\n%s%s", err, first, rest)
 				}
 				cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-				resident = max(resident, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+				resident = max(resident, residentBytes(cmd.ProcessState))
 			}
 			b.ReportMetric(float64(start.Milliseconds())/float64(n), "ms/start")
 			b.ReportMetric(float64(cpu.Milliseconds())/float64(n), "cpu-ms")
-			b.ReportMetric(float64(resident)/1024, "MB-resident")
+			b.ReportMetric(float64(resident)/(1<<20), "MB-resident")
 		})
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -246,11 +245,7 @@ func (h *hostOf) cpu() (host, clients time.Duration) {
 		}
 		host += time.Duration(n) * (time.Second / 100) // a tick is that long on every machine of Linux
 	}
-	var own syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
-		h.b.Fatal(err)
-	}
-	return host, time.Duration(own.Utime.Nano() + own.Stime.Nano())
+	return host, cpuTime()
 }
 
 const idleSubscribers = 10_000
