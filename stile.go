@@ -116,6 +116,7 @@ type Runtime struct {
 	watched  *watched     // store, as the shells see it
 	leave    func() error // says that no runtime works on the journal any more
 	writer   *journal.Writer
+	probe    probe // of a writer that failed
 	keys     *keyring.Ring
 	dialects *parse.Registry
 	metrics  *telemetry.Metrics

@@ -21,6 +21,7 @@ const carriedBytes = 4 << 20
 // anything at any time, and holds nothing that a commit did not make durable.
 type watched struct {
 	journal.Store
+	appending
 	metrics *telemetry.Metrics
 	erased  atomic.Int64                     // for stores that do not count themselves
 	carried *ristretto.Cache[string, []byte] // nil for a store that is memory itself
@@ -45,6 +46,7 @@ func blobKey(inc messages.Incarnation, d messages.Digest) string {
 // Commit implements journal.Store.
 func (w *watched) Commit(batches []journal.Batch) []error {
 	errs := w.Store.Commit(batches)
+	w.note(errs)
 	records := 0
 	for i := range batches {
 		if errs[i] != nil {

@@ -367,7 +367,7 @@ func (s *Server) healthy(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready tells that work is taken: the host is not stopping, what was open at the start
-// has been taken up, and the journal answers.
+// has been taken up, and the journal answers and takes what is appended.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
@@ -386,12 +386,28 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
+	if err == nil {
+		if err = s.rt.Writable(ctx); err != nil {
+			write(w, unwritable(err))
+			return
+		}
+	}
 	if err != nil {
 		p := refusal(http.StatusServiceUnavailable, messages.ErrBusy, "", "the host is starting, stopping, or its journal does not answer")
 		write(w, p)
 		return
 	}
 	s.healthy(w, r)
+}
+
+// unwritable says that the journal takes nothing. Anybody may ask whether the host is
+// ready, so that the failure's own words, which may name a file, stay in the log.
+func unwritable(err error) *Problem {
+	p := refusal(http.StatusServiceUnavailable, messages.ErrJournal, "", "the journal cannot be appended to")
+	if e := (*messages.Error)(nil); errors.As(err, &e) {
+		p.Reason = e.Reason
+	}
+	return p
 }
 
 // agentView is an agent that new sessions may have.

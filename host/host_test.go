@@ -96,6 +96,12 @@ func serveOn(t *testing.T, l net.Listener, cfg host.Config, agents ...*stile.Age
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveRuntime(t, l, rt, cfg, agents...)
+}
+
+// serveRuntime serves a runtime of the test's own, and closes it.
+func serveRuntime(t *testing.T, l net.Listener, rt *stile.Runtime, cfg host.Config, agents ...*stile.Agent) *door {
+	t.Helper()
 	cfg.Runtime, cfg.Agents = rt, agents
 	srv, err := host.New(cfg)
 	if err != nil {
