@@ -113,11 +113,11 @@ func TestServer(t *testing.T) {
 	if _, err := p.Stdout.Read(line); err != nil || string(line) != Path+"\n" {
 		t.Errorf("got %q, %v", line, err)
 	}
-	if got := p.Said(); got != "it runs" {
+	if got := p.Ended(); got != "it runs" {
 		t.Errorf("it says %q", got)
 	}
 	p.Stop(time.Minute) // it ends by itself, once its input is closed
-	if got := p.Said(); got != "exit status 3: bad" {
+	if got := p.Ended() + ": " + p.Said(); got != "exit status 3: bad" {
 		t.Errorf("it says %q", got)
 	}
 	for _, entry := range [][]string{nil, {""}, {"no-such-program-here"}} {

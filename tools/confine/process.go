@@ -151,23 +151,22 @@ func (p *Process) Stop(grace time.Duration) {
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Said is how the process ended, once it has, with the end of what it wrote to its
-// standard error, on one line.
-func (p *Process) Said() string {
-	text := "it runs"
+// Ended is how the process ended, once it has.
+func (p *Process) Ended() string {
 	select {
 	case <-p.done:
-		text = "it ended"
 		if p.err != nil {
-			text = p.err.Error()
+			return p.err.Error()
 		}
+		return "it ended"
 	default:
+		return "it runs"
 	}
-	if said := p.said.String(); said != "" {
-		text += ": " + said
-	}
-	return text
 }
+
+// Said is the end of what it wrote to its standard error, on one line: traces and paths
+// of the host may be in it.
+func (p *Process) Said() string { return p.said.String() }
 
 // tail keeps the end of what is written to it.
 type tail struct {

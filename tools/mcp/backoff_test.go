@@ -26,7 +26,7 @@ func TestBackOff(t *testing.T) {
 		var mu sync.Mutex
 		var tries []time.Duration
 		var up atomic.Bool
-		s.open = func([]string) (sdk.Transport, func(time.Duration) string, error) {
+		s.open = func([]string) (sdk.Transport, func(time.Duration) ending, error) {
 			mu.Lock()
 			tries = append(tries, time.Since(begin))
 			mu.Unlock()
@@ -38,7 +38,7 @@ func TestBackOff(t *testing.T) {
 			if err != nil {
 				return nil, nil, err
 			}
-			return here, func(time.Duration) string { _ = session.Close(); return "it ended" }, nil
+			return here, func(time.Duration) ending { _ = session.Close(); return ending{how: "it ended"} }, nil
 		}
 		for range 12 {
 			_, err := s.Call(ctx, "echo", messages.ReadOnly, `{"text":""}`)

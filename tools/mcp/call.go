@@ -58,7 +58,12 @@ func lostError(begun bool, class messages.Class, why string) error {
 	return neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", why)
 }
 
+// detailOf is what a model is told of a connection that could not be made.
 func detailOf(err error) string {
+	var u *unreached
+	if errors.As(err, &u) {
+		return u.told
+	}
 	var e *messages.Error
 	if errors.As(err, &e) {
 		return e.Detail

@@ -69,12 +69,12 @@ func (s *Server) list(ctx context.Context, c *connection) (all []Tool, changes i
 			all = append(all, own)
 		}
 		switch {
+		case len(all) > MaxTools || res.NextCursor != "" && page >= maxPages:
+			return nil, 0, bad("offers more tools than a host takes: name those that are wanted under tools, with their schema")
 		case res.NextCursor == "":
 			s.answered()
 			slices.SortFunc(all, func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
 			return all, changes, nil
-		case len(all) > MaxTools || page >= maxPages:
-			return nil, 0, bad("offers more tools than a host takes")
 		}
 		params.Cursor = res.NextCursor
 	}

@@ -61,7 +61,11 @@ func testServer() *sdk.Server {
 	tool("fail-softly", func(_ context.Context, in text) (*sdk.CallToolResult, error) {
 		return nil, errors.New("no: " + in.Text)
 	})
-	tool("die", func(context.Context, text) (*sdk.CallToolResult, error) { os.Exit(3); return nil, nil })
+	tool("die", func(context.Context, text) (*sdk.CallToolResult, error) {
+		fmt.Fprintln(os.Stderr, "panic: at /srv/tools/main.go:7")
+		os.Exit(3)
+		return nil, nil
+	})
 	tool("pid", func(context.Context, text) (*sdk.CallToolResult, error) { return said(fmt.Sprint(os.Getpid())), nil })
 	tool("env", func(context.Context, text) (*sdk.CallToolResult, error) {
 		return said(strings.Join(os.Environ(), "\n")), nil
@@ -120,8 +124,12 @@ func testServer() *sdk.Server {
 	return s
 }
 
-func serve(string) {
-	if err := testServer().Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+func serve(mode string) {
+	s := testServer()
+	for i := range map[string]int{"full": MaxTools + 1}[mode] {
+		s.AddTool(&sdk.Tool{Name: fmt.Sprint("t", i), InputSchema: map[string]any{"type": "object"}}, nil)
+	}
+	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, "the test server ends:", err)
 		os.Exit(1)
 	}

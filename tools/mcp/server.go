@@ -143,7 +143,7 @@ func (p *Pool) begin() bool {
 type Server struct {
 	cfg  Config
 	pool *Pool
-	open func(secrets []string) (sdk.Transport, func(grace time.Duration) string, error)
+	open func(secrets []string) (sdk.Transport, func(grace time.Duration) ending, error)
 
 	mu       sync.Mutex
 	live     *connection
@@ -163,6 +163,18 @@ type connection struct {
 	dropped bool          // no further ones: it ends with the last of them
 	done    chan struct{} // closed when it has ended
 	ended   string        // why, once it has
+}
+
+// ending is how a connection ended, for whoever called, and what its program wrote to
+// its standard error, for the operator.
+type ending struct{ how, said string }
+
+// String joins them.
+func (e ending) String() string {
+	if e.said == "" {
+		return e.how
+	}
+	return e.how + ": " + e.said
 }
 
 // dial is the making of a connection, for all who wait for it.
@@ -258,15 +270,15 @@ func (s *Server) dial(d *dial, wait time.Duration) {
 		_ = c.session.Close()
 		close(closed)
 	}()
-	said := stop(stopGrace)
+	end := stop(stopGrace)
 	<-closed
 	<-waited
 	s.mu.Lock()
-	c.ended = redact(said, c.secrets)
+	c.ended = end.how
 	s.mu.Unlock()
 	close(c.done)
 	if ctx.Err() == nil {
-		s.notice("connection lost: " + c.ended)
+		s.notice("connection lost: " + redact(end.String(), c.secrets))
 	}
 }
 
@@ -299,14 +311,30 @@ func (s *Server) answered() {
 	s.failures = 0
 }
 
-func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration) string, error) {
-	fail := func(err error, secrets []string) error {
-		e := &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: "the MCP server " + s.cfg.Name + " cannot be reached: " + redact(excerpt(tools.Unaddressed(err)), secrets)}
+// unreached is a connection that could not be made. Its text is the operator's; told
+// leaves out what a program wrote to its standard error.
+type unreached struct {
+	err  *messages.Error
+	told string
+}
+
+// Error implements error, and Unwrap gives the error with its code.
+func (u *unreached) Error() string { return u.err.Error() }
+func (u *unreached) Unwrap() error { return u.err }
+
+func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration) ending, error) {
+	fail := func(err error, said string, secrets []string) error {
+		words := func(text string) string {
+			return "the MCP server " + s.cfg.Name + " cannot be reached: " + redact(excerpt(text), secrets)
+		}
+		why := tools.Unaddressed(err)
+		e := &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: words(ending{why, said}.String())}
 		var own *messages.Error
 		if errors.As(err, &own) {
 			e.Reason, e.Field, e.Detail = own.Reason, own.Field, own.Detail
+			return e
 		}
-		return e
+		return &unreached{e, words(why)}
 	}
 	if ctx.Err() != nil {
 		return nil, nil, errClosed()
@@ -317,7 +345,7 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 	}
 	t, stop, err := s.open(secrets)
 	if err != nil {
-		return nil, nil, fail(err, secrets)
+		return nil, nil, fail(err, "", secrets)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connect)
 	defer cancel()
@@ -331,14 +359,14 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 	})
 	session, err := client.Connect(ctx, t, nil)
 	if err != nil {
-		said := stop(0)
+		end := stop(0)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("it took more than %s", s.cfg.Connect)
 		}
 		if len(s.cfg.Command) > 0 {
-			err = fmt.Errorf("%s: %s", tools.Unaddressed(err), said)
+			err = fmt.Errorf("%s: %s", tools.Unaddressed(err), end.how)
 		}
-		return nil, nil, fail(err, secrets)
+		return nil, nil, fail(err, end.said, secrets)
 	}
 	c := &connection{session: session, secrets: secrets, done: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(s.pool.ctx)
@@ -378,11 +406,11 @@ func (s *Server) notice(text string) {
 
 // transport starts the program, or prepares requests. stop ends what it started and
 // tells how that ended.
-func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration) string, error) {
+func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration) ending, error) {
 	if s.cfg.URL != "" {
 		client := s.client(secrets)
 		return &sdk.StreamableClientTransport{Endpoint: s.cfg.URL, HTTPClient: client, MaxRetries: 1, MaxEventSize: maxMessageBytes},
-			func(time.Duration) string { client.CloseIdleConnections(); return "the connection ended" }, nil
+			func(time.Duration) ending { client.CloseIdleConnections(); return ending{how: "the connection ended"} }, nil
 	}
 	env := make([]string, 0, len(s.cfg.Env)+len(secrets))
 	for name, v := range s.cfg.Env {
@@ -399,7 +427,7 @@ func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration)
 		return nil, nil, err
 	}
 	return &sdk.IOTransport{Reader: p.Stdout, Writer: timely{p}, MaxLineLength: maxMessageBytes},
-		func(grace time.Duration) string { p.Stop(grace); return p.Said() }, nil
+		func(grace time.Duration) ending { p.Stop(grace); return ending{p.Ended(), p.Said()} }, nil
 }
 
 // timely writes to a program that reads. One that does not must not hold up for ever

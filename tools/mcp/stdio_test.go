@@ -130,6 +130,9 @@ func TestDies(t *testing.T) {
 	wantUnknown(t, err)
 	_, err = s.Call(ctx, "die", messages.ReadOnly, `{"text":""}`)
 	wantScript(t, err, neuroscript.CodeToolFailed, "exit status 3")
+	if strings.Contains(err.Error(), "main.go") {
+		t.Errorf("what the program says of itself is not for a model: %v", err)
+	}
 	if again := call(t, s, "pid", `{"text":""}`); again == pid {
 		t.Error("the same process")
 	}
@@ -140,6 +143,9 @@ func TestDies(t *testing.T) {
 	defer mu.Unlock()
 	if got := strings.Count(strings.Join(notices, "\n"), "connection lost"); got != 4 {
 		t.Errorf("%d connections were lost, want 4: two of effects, two of one harmless call: %q", got, notices)
+	}
+	if !strings.Contains(notices[1], "exit status 3: panic: at /srv/tools/main.go:7") {
+		t.Errorf("the operator does not read what the program said: %q", notices)
 	}
 }
 
@@ -244,6 +250,7 @@ func TestNoServer(t *testing.T) {
 		words []string
 	}{
 		{"garbage", self("garbage"), []string{"the MCP server test cannot be reached"}},
+		{"full", self("full"), []string{"offers more tools than a host takes"}},
 		{"silent", short, []string{"it took more than 300ms"}},
 		{"ends at once", wordy, []string{"exit status 7", "no licence: key [redacted]"}},
 		{"absent", Config{Name: "x", Command: []string{"no-such-program-here"}}, []string{"there is no program"}},
@@ -263,6 +270,9 @@ func TestNoServer(t *testing.T) {
 		}
 		_, err = s.Call(ctx, "x", messages.Effectful, "{}")
 		wantScript(t, err, neuroscript.CodeToolFailed) // it never began
+		if strings.Contains(err.Error(), "licence") {
+			t.Errorf("what the program says of itself is not for a model: %v", err)
+		}
 	}
 }
 
