@@ -129,6 +129,11 @@ func TestWorkspaceResults(t *testing.T) {
 		{"replace", `{"pattern":"*.txt","old":"x","new":"y"}`, "code 21: twice.txt: old is in it 2 times; take more of the text around it, or exact false; nothing was changed"},
 		{"replace", `{"pattern":"twice.txt","old":"^(?m:(x))$","new":"<$1>","exact":false}`, "code 21: old is in no file that matches twice.txt"},
 		{"replace", `{"pattern":"twice.txt","old":"(?m)^(x)$","new":"<$1>","exact":false}`, "Replaced 2 in 1 files|twice.txt: 2\n\n--- twice.txt\n+++ twice.txt\n@@ -1,2 +1,2 @@\n-x\n-x\n+<x>\n+<x>\n"},
+		{"replace", `{"pattern":"twice.txt","old":"(x)","new":"$1y","exact":false}`, "code 4: argument new: old has no group 1y; write ${1} before a letter or digit, and $$ for one $"},
+		{"replace", `{"pattern":"twice.txt","old":"(x)","new":"$01","exact":false}`, "code 4: argument new: old has no group 01; write ${1} before a letter or digit, and $$ for one $"},
+		{"replace", `{"pattern":"twice.txt","old":"(x)","new":"$1ř","exact":false}`, "code 4: argument new: old has no group 1ř; write ${1} before a letter or digit, and $$ for one $"},
+		{"replace", `{"pattern":"twice.txt","old":"(x)","new":"costs $2","exact":false}`, "code 4: argument new: old has no group 2; write ${1} before a letter or digit, and $$ for one $"},
+		{"replace", `{"pattern":"twice.txt","old":"(?P<all>x)","new":"$$2 $ ${1}y${all}","exact":false}`, "Replaced 2 in 1 files|twice.txt: 2\n\n--- twice.txt\n+++ twice.txt\n@@ -1,2 +1,2 @@\n-<x>\n-<x>\n+<$2 $ xyx>\n+<$2 $ xyx>\n"},
 		{"replace", `{"pattern":"*","old":"(","new":"","exact":false}`, "code 4: argument old: missing closing ): `(`"},
 		{"replace", `{"pattern":"*","old":"","new":""}`, "code 21: old is empty; say what to replace"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -251,6 +252,9 @@ func substitution(before, after string, exact bool) (func(string) (string, int, 
 	if err != nil {
 		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument old: %s", clip.Excerpt(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 	}
+	if err := checkGroups(re, after); err != nil {
+		return nil, err
+	}
 	return func(text string) (string, int, error) {
 		var out []byte
 		from, n := 0, 0
@@ -268,6 +272,25 @@ func substitution(before, after string, exact bool) (func(string) (string, int, 
 		}
 		return string(out), n, nil
 	}, nil
+}
+
+// groupName finds what ExpandString reads as the name of a group.
+var groupName = regexp.MustCompile(`\$\$|\$([\pL\p{Nd}_]+)|\$\{([\pL\p{Nd}_]+)\}`)
+
+// checkGroups refuses a replacement that names a group which old does not have: in $1x
+// the name is 1x, and nothing would take its place.
+func checkGroups(re *regexp.Regexp, after string) error {
+	for _, m := range groupName.FindAllStringSubmatch(after, -1) {
+		name := m[1] + m[2]
+		if name == "" || re.SubexpIndex(name) >= 0 {
+			continue
+		}
+		if n, err := strconv.Atoi(name); err == nil && n <= re.NumSubexp() && strconv.Itoa(n) == name {
+			continue
+		}
+		return neuroscript.Errorf(neuroscript.CodeArgument, "argument new: old has no group %s; write ${1} before a letter or digit, and $$ for one $", clip.Excerpt(name))
+	}
+	return nil
 }
 
 // changes reads all files and makes their new texts; nothing is written yet.
