@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed14be6753/stile/actors/mailbox"
 	"github.com/seed14be6753/stile/supervisor"
+	"github.com/seed14be6753/stile/turn"
 )
 
 // child is the actor of a turn's child: its work runs on a goroutine of its own,
@@ -46,7 +47,7 @@ func (s *session) spawnChild(c actor.Context, work func(last func()), claim func
 // have to wait for: its actor is spawned, and the records in front of its own are sealed.
 func (s *session) prepare(c actor.Context) {
 	a := s.air
-	if s.deferred || s.dead != nil || a == nil || a.model == nil || !s.ref.agent.Dialect.Traits().InStreamActions {
+	if s.deferred || s.dead != nil || a == nil || a.model == nil || s.machine.Phase() != turn.Generating || !s.ref.agent.Dialect.Traits().InStreamActions {
 		return
 	}
 	if a.spare == nil {
