@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/mattn/go-isatty"
@@ -20,7 +21,7 @@ func main() {
 	// After the first signal the second one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	os.Exit(execute(ctx, os.Args[1:], console{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv,
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, environ: os.Environ,
 		inTerminal: isatty.IsTerminal(os.Stdin.Fd()), outTerminal: isatty.IsTerminal(os.Stdout.Fd()),
 		size: func() (columns, rows int) {
 			columns, rows, _ = term.GetSize(int(os.Stdout.Fd()))
@@ -34,11 +35,24 @@ type console struct {
 	in       io.Reader
 	out, err io.Writer
 	env      func(string) string
+	environ  func() []string // all of it, as "name=value"; nil is none
 
 	inTerminal, outTerminal bool
 	// size is that of the terminal that out is, 0 where nobody knows; nil has nothing
 	// drawn in place.
 	size func() (columns, rows int)
+}
+
+// variables are the names of what the environment sets.
+func (c console) variables() (names []string) {
+	if c.environ == nil {
+		return nil
+	}
+	for _, v := range c.environ() {
+		name, _, _ := strings.Cut(v, "=")
+		names = append(names, name)
+	}
+	return names
 }
 
 // colour tells whether to paint: on a terminal that can, unless NO_COLOR has a

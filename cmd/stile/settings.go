@@ -144,28 +144,32 @@ func (a *app) loadSettings(path string) (settings, error) {
 		path = settingsFile
 	}
 	b, err := readFile(path, maxSettingsBytes)
+	said := places{}
 	switch {
 	case err == nil:
-		err = s.parse(path, b)
+		said, err = s.parse(path, b)
 	case !named && errors.Is(err, os.ErrNotExist):
 		err = nil
 	}
 	if err != nil {
 		return s, err
 	}
-	return s, errors.Join(s.environment(a.env), s.check(path))
+	return s, errors.Join(s.misspelt(a.variables()), s.environment(a.env, said), s.check(said))
 }
 
+// places are where settings were said: in the file, or by a variable of the environment.
+type places map[string]messages.Error
+
 // parse reads the file's bytes into s.
-func (s *settings) parse(path string, b []byte) error {
+func (s *settings) parse(path string, b []byte) (places, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(b, &doc); err != nil {
-		return yamlError(path, err)
+		return nil, yamlError(path, err)
 	}
+	r := &settingsReader{file: path, said: places{}}
 	if len(doc.Content) == 0 {
-		return nil
+		return r.said, nil
 	}
-	r := &settingsReader{file: path}
 	r.read("", doc.Content[0], reflect.ValueOf(s).Elem(), 0)
 	for _, p := range append([]*string{&s.Dir, &s.PassphraseFile, &s.TLSCert, &s.TLSKey}, pointers(s.Agents)...) {
 		*p = beside(path, *p)
@@ -173,7 +177,7 @@ func (s *settings) parse(path string, b []byte) error {
 	if s.AuditLog != "" && s.AuditLog != "-" && s.AuditLog != "off" {
 		s.AuditLog = beside(path, s.AuditLog)
 	}
-	return errors.Join(r.wrong...)
+	return r.said, errors.Join(r.wrong...)
 }
 
 func pointers(all []string) (out []*string) {
@@ -207,6 +211,7 @@ func yamlError(path string, err error) error {
 
 type settingsReader struct {
 	file  string
+	said  places
 	wrong []error
 }
 
@@ -226,6 +231,7 @@ func (r *settingsReader) read(key string, n *yaml.Node, v reflect.Value, depth i
 		r.refuse(n, key, "is deeper than settings are")
 		return
 	}
+	r.said[key] = messages.Error{File: r.file, Line: n.Line, Col: n.Column, Field: key}
 	switch v.Kind() {
 	case reflect.Struct:
 		r.entries(key, n, func(at, value *yaml.Node) {
@@ -408,14 +414,15 @@ func (s *settings) each() (all []setting) {
 	return all
 }
 
-// environment takes what variables say.
-func (s *settings) environment(env func(string) string) error {
+// environment takes what variables say, and notes where it was said.
+func (s *settings) environment(env func(string) string, said places) error {
 	var wrong []error
 	for _, one := range s.each() {
 		if one.env == "" || one.env == envJournal { // openShared reads that: it may hold a password
 			continue
 		}
 		if text := env(one.env); text != "" {
+			said[one.key] = messages.Error{Field: one.env}
 			if err := setText(one.value, text); err != nil {
 				wrong = append(wrong, &messages.Error{Code: messages.ErrConfig, Field: one.env, Detail: "want " + kindText(one.value)})
 			}
@@ -424,11 +431,39 @@ func (s *settings) environment(env func(string) string) error {
 	return errors.Join(wrong...)
 }
 
-// check finds what no single value shows.
-func (s *settings) check(path string) error {
+// misspelt finds variables whose names are nearly those of settings: what they say would
+// be passed over, and a host be more open than meant. Other names that begin with STILE_
+// are left alone: agents may have secrets in such, and Kubernetes sets some for a service
+// that is named stile.
+func (s *settings) misspelt(names []string) error {
+	known := []string{"STILE_CONFIG", "STILE_PASSPHRASE", envToken}
+	for _, one := range s.each() {
+		if one.env != "" {
+			known = append(known, one.env)
+		}
+	}
 	var wrong []error
-	refuse := func(field, detail string) {
-		wrong = append(wrong, &messages.Error{Code: messages.ErrConfig, File: path, Field: field, Detail: detail})
+	for _, name := range names {
+		if !strings.HasPrefix(name, "STILE_") || slices.Contains(known, name) {
+			continue
+		}
+		if meant := nearest(name, known); meant != "" {
+			wrong = append(wrong, &messages.Error{Code: messages.ErrConfig, Field: name, Detail: "is no setting; " + meant + " is"})
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// check finds what no single value shows.
+func (s *settings) check(said places) error {
+	var wrong []error
+	refuse := func(key, detail string) {
+		e := said[key]
+		e.Code, e.Detail = messages.ErrConfig, detail
+		if e.Field == "" {
+			e.Field = key
+		}
+		wrong = append(wrong, &e)
 	}
 	for _, one := range s.each() {
 		if len(one.choices) > 0 && !slices.Contains(one.choices, one.value.String()) {

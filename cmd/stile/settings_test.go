@@ -101,14 +101,17 @@ log_level: true
 		{"a: [", ":1"},
 		{"a: b: c", ":1"},
 		{"\tx: 1", ":1"},
-		{"auth: maybe", "auth: ERR_CONFIG: want auto, tokens, none"},
-		{"tenants: {\"a:b\": {}}", "tenants.a:b"},
+		{"auth: maybe", ":1:7: auth: ERR_CONFIG: want auto, tokens, none"},
+		{"memory: true\nlog_level: loud", ":2:12: log_level: ERR_CONFIG: want debug, info, warn, error"},
+		{"\ngrace: 2h", ":2:8: grace: ERR_CONFIG"},
+		{"journal: postgres://u:p@h/d", ":1:10: journal: ERR_CONFIG"},
+		{"tenants: {\"a:b\": {}}", ":1:18: tenants.a:b: ERR_CONFIG"},
 		{"- a", "want settings by name"},
 		{"limits: {<<: {runs: 1}}", "name of a setting"},
 		{strings.Repeat("a: {", 200), ":1"},
 		{"x: &a [*a]", "x: ERR_CONFIG"},
 		{"hosts: &a [*a]", "hosts[0]"},
-		{"feeds: {deadline: 0}", "feeds.deadline: ERR_CONFIG: want more than 0"},
+		{"feeds: {deadline: 0}", ":1:19: feeds.deadline: ERR_CONFIG: want more than 0"},
 		{"feeds: {deadline: 6m}", "feeds.deadline: ERR_CONFIG: want more than 0"},
 		{"feeds: {deadline: -1s}", ":1:19: feeds.deadline: ERR_CONFIG"},
 	} {
@@ -123,6 +126,35 @@ log_level: true
 	}
 	if _, err := a.loadSettings("nowhere.yaml"); messages.CodeOf(err) != messages.ErrConfig {
 		t.Errorf("%v", err)
+	}
+}
+
+// A wrong choice is told where it was made: what the environment says is no mistake of the
+// file.
+func TestWrongChoiceOfTheEnvironment(t *testing.T) {
+	path := write(t, t.TempDir(), "stile.yaml", "auth: none")
+	_, err := (&app{console: console{env: envOf("STILE_AUTH", "maybe")}}).loadSettings(path)
+	if err == nil || err.Error() != "STILE_AUTH: ERR_CONFIG: want auto, tokens, none" {
+		t.Errorf("%v", err)
+	}
+}
+
+// A name that is nearly that of a setting is refused with what was meant: passed over, it
+// could leave a host more open than was wanted. Others are somebody else's.
+func TestMisspeltVariables(t *testing.T) {
+	for name, meant := range map[string]string{
+		"STILE_TOKENS": "STILE_TOKEN", "STILE_AUHT": "STILE_AUTH", "STILE_AUTHS": "STILE_AUTH", "STILE_HOST": "STILE_HOSTS", "STILE_LISTNE": "STILE_LISTEN",
+		"STILE_TLS_CERTS": "STILE_TLS_CERT", "STILE_LIMIT_RUN": "STILE_LIMITS_RUNS", "STILE_CONFG": "STILE_CONFIG", "STILE_OIDC_ISUER": "STILE_OIDC_ISSUER",
+		"STILE_AUTH": "", "STILE_TOKEN": "", "STILE_PASSPHRASE": "", "STILE_JOURNAL": "", "STILE_PATH": "", "STILE_OPENAI_KEY": "", "AUHT": "", "": "",
+		"STILE_PORT": "", "STILE_SERVICE_HOST": "", "STILE_SERVICE_PORT": "", "STILE_PORT_8471_TCP_ADDR": "", // of a service in Kubernetes
+		"STILE_SESSION": "", "STILE_KEY": "", "STILE_EPOCH": "", "STILE_ATTEMPT": "", // of a command that an agent runs
+	} {
+		a := &app{console: console{env: envOf(), environ: func() []string { return []string{"HOME=/", name + "=x"} }}}
+		_, err := a.loadSettings("")
+		want := name + ": ERR_CONFIG: is no setting; " + meant + " is"
+		if meant == "" && err != nil || meant != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%q: %v, want %q", name, err, meant)
+		}
 	}
 }
 
@@ -153,7 +185,7 @@ func FuzzSettings(f *testing.F) {
 	f.Add([]byte("grace: 10s\nmemory: true"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := defaultSettings()
-		if err := s.parse("f.yaml", b); err == nil {
+		if _, err := s.parse("f.yaml", b); err == nil {
 			for _, one := range s.each() {
 				if one.value.CanInt() && one.value.Int() < 0 {
 					t.Errorf("%s is %d", one.key, one.value.Int())
