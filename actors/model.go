@@ -95,9 +95,24 @@ type reply struct {
 	delivered int64
 	requests  int64 // model.request records of this turn that move the cursor
 
-	usage    messages.Usage // of the attempt, as far as the model has said
+	attempt bill // as far as the model has said
+	failed  bill // of the attempts before it
+}
+
+// bill is what attempts have cost.
+type bill struct {
+	usage    messages.Usage
 	cost     int64
 	unpriced bool
+}
+
+// plus is the bill of both.
+func (b bill) plus(o bill) bill {
+	u := &b.usage
+	u.Input, u.Output = u.Input+o.usage.Input, u.Output+o.usage.Output
+	u.CacheRead, u.CacheWrite = u.CacheRead+o.usage.CacheRead, u.CacheWrite+o.usage.CacheWrite
+	u.Estimated = u.Estimated || o.usage.Estimated
+	return bill{*u, b.cost + o.cost, b.unpriced || o.unpriced}
 }
 
 func (r *reply) run() {
@@ -316,17 +331,18 @@ func (r *reply) pause(d time.Duration) bool {
 
 // read decodes one stream to its end. An error is the attempt's.
 func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
-	r.usage, r.cost, r.unpriced = messages.Usage{}, 0, false
+	r.failed, r.attempt = r.failed.plus(r.attempt), bill{}
 	for chunk, err := range stream {
 		if err != nil {
 			return err
 		}
 		if chunk.Usage != (messages.Usage{}) {
-			r.usage, r.unpriced = chunk.Usage, chunk.Unpriced
+			r.attempt.usage, r.attempt.unpriced = chunk.Usage, chunk.Unpriced
 		}
 		if chunk.CostMicroUSD != 0 {
-			r.cost = chunk.CostMicroUSD
+			r.attempt.cost = chunk.CostMicroUSD
 		}
+		on := r.failed.plus(r.attempt)
 		if len(chunk.Text) > 0 {
 			r.delivered += int64(len(chunk.Text))
 			r.decoder.Push(chunk.Text, r.collect)
@@ -334,13 +350,13 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 		if len(chunk.Text) > 0 || chunk.Finish == "" && chunk.Usage != (messages.Usage{}) {
 			r.post(&turn.Decoded{
 				Ident: r.open.Ident, Bytes: chunk.Text, Events: r.take(),
-				Usage: r.usage, CostMicroUSD: r.cost, Unpriced: r.unpriced,
+				Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced,
 			})
 			r.gate.pass(r.ctx)
 		}
 		if chunk.Finish != "" {
 			r.decoder.End(chunk.Finish, r.collect)
-			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Usage: r.usage, CostMicroUSD: r.cost, Unpriced: r.unpriced})
+			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced})
 			return nil
 		}
 	}
@@ -376,7 +392,8 @@ func (r *reply) take() []messages.Event {
 // fail ends the reply with an error, or as cancelled when that is why. code is whose it
 // is, "" the model's.
 func (r *reply) fail(err error, code messages.Code) {
-	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error(), Code: code, Usage: r.usage, CostMicroUSD: r.cost, Unpriced: r.unpriced}
+	on := r.failed.plus(r.attempt)
+	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error(), Code: code, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced}
 	if r.ctx.Err() != nil {
 		end.Finish, end.Err, end.Code = messages.FinishCancelled, "", ""
 	}

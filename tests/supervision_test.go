@@ -332,6 +332,51 @@ func TestModelFailures(t *testing.T) {
 	}
 }
 
+// What failed attempts have cost is a part of what the reply has: a provider bills a
+// reply that it withholds. Each is billed at its own model's price, and budgets see it.
+func TestModelFailuresCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		billed := func(fails int, u messages.Usage, cost int64, err error) model {
+			return func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+				return func(yield func(llm.Chunk, error) bool) {
+					if !yield(llm.Chunk{Usage: u, CostMicroUSD: cost}, nil) {
+						return
+					}
+					if fails--; fails >= 0 {
+						yield(llm.Chunk{}, err)
+						return
+					}
+					yield(llm.Chunk{Text: []byte("well"), Finish: messages.FinishComplete, Usage: u, CostMicroUSD: cost}, nil)
+				}
+			}
+		}
+		busy := llm.Fail(llm.Failure{Status: 529, Retryable: true}, "no")
+		m := manifest.Default("plain")
+		m.Name, m.Model.Provider = "billed", "first"
+		m.Model.Fallback = []manifest.Fallback{{Provider: "second", Model: "b"}}
+		for name, c := range map[string]struct {
+			second int // times it fails
+			finish messages.Finish
+			usage  messages.Usage
+			cost   int64
+		}{
+			"answered": {0, messages.FinishComplete, messages.Usage{Input: 3*10 + 200, Output: 3*1 + 20, CacheRead: 50, Estimated: true}, 3*7 + 1000},
+			"never":    {9, messages.FinishError, messages.Usage{Input: 3*10 + 3*200, Output: 3*1 + 3*20, CacheRead: 3 * 50, Estimated: true}, 3*7 + 3*1000},
+		} {
+			rt := start(t, stile.Config{Models: map[string]llm.Model{
+				"first":  billed(9, messages.Usage{Input: 10, Output: 1, Estimated: true}, 7, busy),
+				"second": billed(c.second, messages.Usage{Input: 200, Output: 20, CacheRead: 50}, 1000, busy),
+			}})
+			s := open(t, rt, "billed", &stile.Agent{Manifest: m})
+			ask(t, s, "go")
+			got := bodies[*messages.ModelReply](records(t, s))
+			if len(got) != 1 || got[0].Finish != c.finish || got[0].Usage != c.usage || got[0].CostUSD != c.cost {
+				t.Errorf("%s: %+v, want %+v", name, got[0], c)
+			}
+		}
+	})
+}
+
 // once gives each reply once, the last one for ever.
 func once(replies ...string) model {
 	n := 0
