@@ -30,6 +30,8 @@ type scenario struct {
 	// lingers: its model waits in the middle of a reply until what it has asked an agent for
 	// is being done.
 	lingers bool
+	// told: its prompts have a feed, which it says and acts on.
+	told bool
 }
 
 // every class of effect (design.md §7).
@@ -98,6 +100,7 @@ func reference() []scenario {
 		scenario{name: "cortex/relic", dialect: "cortex", reply: shelve, submits: 2, change: shelf, shelves: true},
 		scenario{name: "cortex/agent", dialect: "cortex", reply: delegate, submits: 1, delegates: true},
 		lingering,
+		scenario{name: "cortex/feed", dialect: "cortex", reply: informed, submits: 1, change: newspaper, told: true},
 	)
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
@@ -126,6 +129,10 @@ func (sc *scenario) agent(o outside, g *gate) *stile.Agent {
 	}
 	if sc.change != nil {
 		sc.change(m)
+	}
+	if sc.told {
+		own = append(own, headlines(o))
+		m.Import.Tools = append(m.Import.Tools, newsTool)
 	}
 	a := &stile.Agent{Manifest: m, Tools: own, Model: speaker{sc, g}}
 	if sc.delegates {

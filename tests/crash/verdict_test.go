@@ -84,6 +84,9 @@ func (tr *trial) judge(ctx context.Context) (v verdict, found calm) {
 	if tr.sc.delegates {
 		tr.helped(ctx, &v, recs)
 	}
+	if tr.sc.told {
+		tr.informed(ctx, &v, head, recs)
+	}
 	found = tr.outcome(&v, recs)
 	return v, found
 }
