@@ -138,6 +138,39 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Of the limits of a batch, too, each is counted under its name when it is reached: a batch
+// that is too deep once, whatever is in it, and every result that the model sees a part of.
+func TestLimitsOfBatches(t *testing.T) {
+	deep := `<execute>[{"name":"own.slow","args":{"a":{"b":1}}},{"name":"own.slow","args":{"a":{"b":1}}}]</execute>`
+	long := `<execute>[{"name":"own.long","args":{}},{"name":"own.long","args":{}},{"name":"own.fails","args":{}}]</execute>`
+	for _, c := range []struct {
+		limit   messages.Limit
+		set     func(*manifest.Manifest)
+		replies []string
+		n       float64
+	}{
+		{messages.LimitJSONDepth, func(m *manifest.Manifest) { m.Quotas.JSONDepth = 2 }, []string{deep, "done"}, 0},
+		{messages.LimitJSONDepth, func(m *manifest.Manifest) { m.Quotas.JSONDepth = 1 }, []string{deep, "done"}, 1},
+		{messages.LimitResult, func(m *manifest.Manifest) { m.Quotas.Result = 300 }, []string{long, `<execute>[]</execute>`, "done"}, 0},
+		{messages.LimitResult, func(m *manifest.Manifest) { m.Quotas.Result = 299 }, []string{long, `<execute>[]</execute>`, "done"}, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			a := batching(&calls, c.replies...)
+			a.Tools = append(a.Tools, tool("own.long", messages.ReadOnly, gives(strings.Repeat("x", 300))))
+			a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, "own.long")
+			c.set(a.Manifest)
+			rt := start(t, stile.Config{})
+			s := open(t, rt, "stream", a)
+			if o := ask(t, s, "go"); o.Decision != stile.Done {
+				t.Errorf("%+v", o)
+			}
+			limitsReached(t, rt, map[messages.Limit]float64{c.limit: c.n})
+			replays(t, rt, a)
+		})
+	}
+}
+
 // limitsReached checks the counts of all limits; those that are not named are 0.
 func limitsReached(t *testing.T, rt *stile.Runtime, want map[messages.Limit]float64) {
 	t.Helper()

@@ -342,7 +342,11 @@ func (d *decoder) done() {
 
 // fail ends the reply with an error, which is placed at its batch.
 func (d *decoder) fail(reason string, at int64) {
-	d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.bodyOff, Fault: fault(reason, d.bodyOff)})
+	f := fault(reason, d.bodyOff)
+	if d.json != nil && d.json.Deep() {
+		f.Limit = messages.LimitJSONDepth
+	}
+	d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.bodyOff, Fault: f})
 	d.stop(at, false)
 }
 

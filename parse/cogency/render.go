@@ -2,6 +2,7 @@ package cogency
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
@@ -82,8 +83,9 @@ func (x Dialect) batch(a *assembly, calls []messages.Call) {
 		size += resultFrame + len(results[i].Tool) + len(results[i].Outcome) + len(results[i].Content)
 	}
 	text := append(make([]byte, 0, size), openResults...)
-	text = append(AppendResults(text, results, x.Limits.ResultBytes), shutResults...)
-	a.pair(string(text))
+	text, cut := appendResults(text, results, x.Limits.ResultBytes)
+	a.pair(string(append(text, shutResults...)))
+	a.messages[len(a.messages)-1].Limits = slices.Repeat([]messages.Limit{messages.LimitResult}, cut)
 }
 
 // reply tells of an earlier turn of the run: its texts as the model wrote them, and

@@ -36,6 +36,12 @@ func Failure(tool, message string) Result { return Result{Tool: tool, Content: T
 // text with a note. Nothing is escaped for HTML; bytes that are no UTF-8 become
 // U+FFFD.
 func AppendResults(dst []byte, results []Result, most int) []byte {
+	dst, _ = appendResults(dst, results, most)
+	return dst
+}
+
+// appendResults is AppendResults, and counts the results of which a part is shown.
+func appendResults(dst []byte, results []Result, most int) (_ []byte, cut int) {
 	if most <= 0 {
 		most = MaxResultBytes
 	}
@@ -44,15 +50,18 @@ func AppendResults(dst []byte, results []Result, most int) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendResult(dst, &results[i], most)
+		part := false
+		if dst, part = appendResult(dst, &results[i], most); part {
+			cut++
+		}
 	}
-	return append(dst, ']')
+	return append(dst, ']'), cut
 }
 
 // resultFrame is about what a result has beside its texts.
 const resultFrame = 56
 
-func appendResult(dst []byte, r *Result, most int) []byte {
+func appendResult(dst []byte, r *Result, most int) (_ []byte, cut bool) {
 	dst = append(dst, `{"tool":`...)
 	dst = appendString(dst, r.Tool)
 	if r.Success {
@@ -62,19 +71,20 @@ func appendResult(dst []byte, r *Result, most int) []byte {
 		dst = append(dst, `,"status":"failure"`...)
 	}
 	dst = append(dst, `,"content":`...)
-	return append(appendContent(dst, r, most), '}')
+	dst, cut = appendContent(dst, r, most)
+	return append(dst, '}'), cut
 }
 
-func appendContent(dst []byte, r *Result, most int) []byte {
+func appendContent(dst []byte, r *Result, most int) (_ []byte, cut bool) {
 	v := jsontext.Value(r.Content)
 	if len(v) > 0 && v.Compact() != nil {
 		v = appendString(nil, r.Content) // no JSON: told as it is
 	}
 	if len(v) == 0 || string(v) == "null" || string(v) == `""` {
-		return appendString(dst, r.Outcome)
+		return appendString(dst, r.Outcome), false
 	}
 	if len(v) <= most {
-		return append(dst, v...)
+		return append(dst, v...), false
 	}
 	text := string(v)
 	if v[0] == '"' {
@@ -82,14 +92,14 @@ func appendContent(dst []byte, r *Result, most int) []byte {
 			text = strings.ToValidUTF8(string(v), "\ufffd")
 		}
 		if len(text) <= most {
-			return append(dst, v...)
+			return append(dst, v...), false
 		}
 	}
 	n := most
 	for n > 0 && !utf8.RuneStart(text[n]) {
 		n--
 	}
-	return appendString(dst, text[:n]+"\n[truncated: "+strconv.Itoa(n)+" of "+strconv.Itoa(len(text))+" bytes]")
+	return appendString(dst, text[:n]+"\n[truncated: "+strconv.Itoa(n)+" of "+strconv.Itoa(len(text))+" bytes]"), true
 }
 
 func appendString(dst []byte, s string) []byte {
