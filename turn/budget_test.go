@@ -85,3 +85,22 @@ func TestLostWithoutBudgetIsUnknown(t *testing.T) {
 		})
 	}
 }
+
+// What is reserved for one action is not there for another that begins beside it.
+func TestReservedOnce(t *testing.T) {
+	s := spending(t)
+	id, _ := s.m.Flight()
+	for _, a := range []string{"a", "b", "c", "d", "e"} {
+		s.push(`<action id="` + a + `" mode="async">{"name":"keyed"}</action>`)
+		s.do(&Judged{Ident: id, ID: a, Answer: messages.GateApprove})
+	}
+	sum := int64(0)
+	for _, r := range s.log {
+		if b, ok := r.Body.(*messages.ActionStarted); ok && b.Reserved != nil {
+			sum += b.Reserved.Tokens
+		}
+	}
+	if sum == 0 || sum > 100 {
+		t.Errorf("%d tokens of 100 are reserved", sum)
+	}
+}
