@@ -1,6 +1,10 @@
 package turn
 
-import "github.com/seed14be6753/stile/messages"
+import (
+	"slices"
+
+	"github.com/seed14be6753/stile/messages"
+)
 
 // Outbox keeps the order contract of design.md §2: it holds every effect back
 // until the journal has acknowledged the record the effect needs, and shows each
@@ -8,8 +12,8 @@ import "github.com/seed14be6753/stile/messages"
 // the same one. It is not safe for concurrent use.
 //
 // A cancel overtakes what it cancels: an OpenModel, StartAction or RunProgram that
-// is still held when its CancelModel, CancelAction or StopProgram comes is withdrawn,
-// so that nothing begins after somebody asked it to stop.
+// is still held when its CancelModel, CancelAction or StopProgram comes, or is of the
+// same Step, is withdrawn, so that nothing begins after somebody asked it to stop.
 //
 // Invariant: held is sorted by position; acked < every position in held;
 // shown ≤ acked.
@@ -31,6 +35,7 @@ func (o *Outbox) Idle() bool { return len(o.held) == 0 }
 // Add takes the effects of one Step and appends to ready those that may happen
 // now. A Persist is always ready, and its record's publication is queued.
 func (o *Outbox) Add(effects, ready []Effect) []Effect {
+	before := len(ready)
 	for _, e := range effects {
 		switch e := e.(type) {
 		case *Persist:
@@ -39,15 +44,15 @@ func (o *Outbox) Add(effects, ready []Effect) []Effect {
 			o.hold(&e.shown)
 			continue
 		case *CancelModel:
-			o.withdraw(func(h Effect) bool { s, ok := h.(*OpenModel); return ok && s.Ident == e.Ident })
-			o.withdraw(func(h Effect) bool { s, ok := h.(*FetchFeeds); return ok && s.Ident == e.Ident })
+			o.withdraw(&ready, before, func(h Effect) bool { s, ok := h.(*OpenModel); return ok && s.Ident == e.Ident })
+			o.withdraw(&ready, before, func(h Effect) bool { s, ok := h.(*FetchFeeds); return ok && s.Ident == e.Ident })
 		case *StopProgram:
-			if o.withdraw(func(h Effect) bool { s, ok := h.(*RunProgram); return ok && s.Ident == e.Ident }) {
+			if o.withdraw(&ready, before, func(h Effect) bool { s, ok := h.(*RunProgram); return ok && s.Ident == e.Ident }) {
 				ready = append(ready, &StopProgram{Ident: e.Ident, Code: e.Code, Withdrawn: true})
 				continue
 			}
 		case *CancelAction:
-			if o.withdraw(func(h Effect) bool {
+			if o.withdraw(&ready, before, func(h Effect) bool {
 				s, ok := h.(*StartAction)
 				return ok && s.Ident == e.Ident && s.ID == e.ID
 			}) {
@@ -82,15 +87,16 @@ func (o *Outbox) hold(e Effect) {
 	o.held[i] = e
 }
 
-// withdraw takes the held effect that match names out, if there is one.
-func (o *Outbox) withdraw(match func(Effect) bool) bool {
-	for i, h := range o.held {
-		if match(h) {
-			copy(o.held[i:], o.held[i+1:])
-			o.held[len(o.held)-1] = nil
-			o.held = o.held[:len(o.held)-1]
-			return true
-		}
+// withdraw takes the effect that match names out of what is held, or of what is ready
+// since before, if there is one.
+func (o *Outbox) withdraw(ready *[]Effect, before int, match func(Effect) bool) bool {
+	if i := slices.IndexFunc(o.held, match); i >= 0 {
+		o.held = slices.Delete(o.held, i, i+1)
+		return true
+	}
+	if i := slices.IndexFunc((*ready)[before:], match); i >= 0 {
+		*ready = slices.Delete(*ready, before+i, before+i+1)
+		return true
 	}
 	return false
 }

@@ -124,7 +124,15 @@ func TestOutboxWithdraws(t *testing.T) {
 			t.Errorf("%d: got %v, want %v", i, got[i], want[i])
 		}
 	}
-	// What is out already cannot be withdrawn.
+	// What is ready in the same step is not out yet.
+	ready = box.Add([]Effect{&StartAction{Ident: other, ID: "#5"}, &StartAction{Ident: id, ID: "#5"}, &CancelAction{Ident: id, ID: "#5"}}, ready[:1])
+	if len(ready) != 3 || ready[1].(*StartAction).Ident != other || !ready[2].(*CancelAction).Withdrawn {
+		t.Errorf("ready %v", ready)
+	}
+	// What is out already cannot be withdrawn, nor what the caller had.
+	if ready = box.Add([]Effect{&CancelAction{Ident: other, ID: "#5"}}, ready[:2]); len(ready) != 3 || ready[2].(*CancelAction).Withdrawn {
+		t.Errorf("ready %v", ready)
+	}
 	if e := box.Add([]Effect{&StopProgram{Ident: other}}, nil)[0]; e.(*StopProgram).Withdrawn {
 		t.Error("withdrawn after its release")
 	}
