@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 		select {}
 	case "silent":
 		select {}
+	case "chatty": // on the stream where messages belong
+		fmt.Printf("Welcome, %s!\r\n\n[INFO] ready\n{\"level\":30,\"msg\":\"started\"}\n[1]\nnull\n", os.Getenv("STILE_TEST_KEY"))
+		serve("chatty")
 	case "deaf": // answers what it must and then reads no more
 		serve("deaf")
 	default:
@@ -65,6 +68,10 @@ func testServer() *sdk.Server {
 		fmt.Fprintln(os.Stderr, "panic: at /srv/tools/main.go:7")
 		os.Exit(3)
 		return nil, nil
+	})
+	tool("print", func(_ context.Context, in text) (*sdk.CallToolResult, error) {
+		_, err := fmt.Println(in.Text)
+		return said("printed"), err
 	})
 	tool("pid", func(context.Context, text) (*sdk.CallToolResult, error) { return said(fmt.Sprint(os.Getpid())), nil })
 	tool("env", func(context.Context, text) (*sdk.CallToolResult, error) {

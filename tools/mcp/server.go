@@ -166,7 +166,7 @@ type connection struct {
 }
 
 // ending is how a connection ended, for whoever called, and what its program wrote to
-// its standard error, for the operator.
+// its standard error, else to its standard output beside messages, for the operator.
 type ending struct{ how, said string }
 
 // String joins them.
@@ -426,8 +426,24 @@ func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &sdk.IOTransport{Reader: p.Stdout, Writer: timely{p}, MaxLineLength: maxMessageBytes},
-		func(grace time.Duration) ending { p.Stop(grace); return ending{p.Ended(), p.Said()} }, nil
+	var stray atomic.Pointer[string] // the first
+	out := newLines(p.Stdout, func(line []byte) {
+		if stray.Load() != nil {
+			return
+		}
+		text := "on its standard output, where messages belong: " + redact(excerpt(string(line[:min(len(line), 4*maxExcerptBytes)])), secrets)
+		stray.Store(&text)
+		s.notice(text)
+	})
+	stop := func(grace time.Duration) ending {
+		p.Stop(grace)
+		end := ending{p.Ended(), p.Said()}
+		if text := stray.Load(); text != nil && end.said == "" {
+			end.said = *text
+		}
+		return end
+	}
+	return &sdk.IOTransport{Reader: out, Writer: timely{p}, MaxLineLength: maxMessageBytes}, stop, nil
 }
 
 // timely writes to a program that reads. One that does not must not hold up for ever

@@ -149,6 +149,40 @@ func TestDies(t *testing.T) {
 	}
 }
 
+// What a program prints where messages belong ends nothing. The operator reads the first
+// line of it.
+func TestChatty(t *testing.T) {
+	t.Setenv("STILE_TEST_KEY", "tops3cret")
+	var mu sync.Mutex
+	var notices []string
+	cfg := self("chatty")
+	cfg.Secrets = []string{"STILE_TEST_KEY"}
+	s := server(t, pool(t, Options{Secret: os.LookupEnv, Notice: func(_, text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		notices = append(notices, text)
+	}}), cfg)
+	pid := call(t, s, "pid", `{"text":""}`)
+	for _, line := range []string{"deprecated!", `{"id":7,"result":{}}`, "", "{", strings.Repeat("-", 200_000)} {
+		if got := call(t, s, "print", fmt.Sprintf(`{"text":%q}`, line)); got != `"printed"` {
+			t.Errorf("%.40q: got %s", line, got)
+		}
+	}
+	if again := call(t, s, "pid", `{"text":""}`); again != pid {
+		t.Error("the connection did not last")
+	}
+	_, err := s.Call(ctx, "print", messages.Effectful, `{"text":"{\"jsonrpc\":\"2.0\",\"id\":3,\"resu"}`)
+	wantUnknown(t, err) // whose answer that was nobody knows
+	if err := s.pool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := "on its standard output, where messages belong: Welcome, [redacted]!"; len(notices) < 2 || notices[0] != want || strings.Contains(strings.Join(notices[1:2], ""), "standard output") {
+		t.Errorf("the operator reads %q, want %q first", notices, want)
+	}
+}
+
 // The end of a call's context reaches the server, and leaves the connection alone.
 func TestCancelReachesServer(t *testing.T) {
 	s := server(t, pool(t, Options{}), self("on"))
@@ -242,6 +276,9 @@ func TestNoServer(t *testing.T) {
 	}
 	t.Setenv("STILE_TEST_KEY", "tops3cret")
 	wordy := Config{Name: "wordy", Command: []string{"./wordy"}, Dir: dir, Secrets: []string{"STILE_TEST_KEY"}}
+	usage := Config{Name: "usage", Command: []string{"sh", "-c", "echo Usage: serve PORT tops3cret; read line; exit 2"}, Dir: dir, Secrets: []string{"STILE_TEST_KEY"}}
+	garbage := self("garbage")
+	garbage.Connect = short.Connect
 	hungry := Config{Name: "hungry", Command: []string{"sh", "-c", "ulimit -v; exit 1"}, Dir: dir, Memory: 1 << 30}
 	hungry.Command[2] = "ulimit -v >&2; exit 1"
 	for _, c := range []struct {
@@ -249,7 +286,8 @@ func TestNoServer(t *testing.T) {
 		cfg   Config
 		words []string
 	}{
-		{"garbage", self("garbage"), []string{"the MCP server test cannot be reached"}},
+		{"garbage", garbage, []string{"the MCP server test cannot be reached"}},
+		{"usage", usage, []string{"exit status 2", "on its standard output, where messages belong: Usage: serve PORT [redacted]"}},
 		{"full", self("full"), []string{"offers more tools than a host takes"}},
 		{"silent", short, []string{"it took more than 300ms"}},
 		{"ends at once", wordy, []string{"exit status 7", "no licence: key [redacted]"}},
@@ -270,7 +308,7 @@ func TestNoServer(t *testing.T) {
 		}
 		_, err = s.Call(ctx, "x", messages.Effectful, "{}")
 		wantScript(t, err, neuroscript.CodeToolFailed) // it never began
-		if strings.Contains(err.Error(), "licence") {
+		if strings.Contains(err.Error(), "licence") || strings.Contains(err.Error(), "Usage") {
 			t.Errorf("what the program says of itself is not for a model: %v", err)
 		}
 	}
