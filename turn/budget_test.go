@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"crypto/sha256"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
@@ -41,6 +42,12 @@ func TestDetachedOverBudget(t *testing.T) {
 	s.hear()
 	s.push("and")
 	s.do(&ActionEnded{Ident: id, ID: "f", Attempt: 1, State: messages.ActionOK, Result: "1", Used: messages.Budget{Tokens: 101}})
+	s.overBudget()
+}
+
+// overBudget tells whether the run has ended for its budget.
+func (s *streamed) overBudget() {
+	s.t.Helper()
 	var last *messages.RunEnd
 	for _, r := range s.log {
 		if b, ok := r.Body.(*messages.RunEnd); ok {
@@ -48,7 +55,36 @@ func TestDetachedOverBudget(t *testing.T) {
 		}
 	}
 	if last == nil || last.Reason != messages.ErrQuota {
-		t.Errorf("the run ends with %+v, in %s", last, s.m.Phase())
+		s.t.Errorf("the run ends with %+v, in %s", last, s.m.Phase())
+	}
+}
+
+// The same while a turn of the run waits for an answer, after a restart: nothing that was
+// asked about begins.
+func TestDetachedOverBudgetMeanwhile(t *testing.T) {
+	s := spending(t)
+	first, _ := s.m.Flight()
+	s.push(`<action id="f" mode="fire_and_forget">{"name":"idem"}</action>so`)
+	s.do(&Judged{Ident: first, ID: "f", Answer: messages.GateApprove})
+	s.end()
+	s.activate()
+	s.do(s.recorded())
+	s.hear()
+	id, _ := s.m.Flight()
+	s.push(`<action id="a" mode="async">{"name":"write"}</action>and`)
+	s.do(&Judged{Ident: id, ID: "a", Answer: messages.GateConfirm, By: "rule", Reason: "ask first"})
+	s.end()
+	if s.m.Phase() != Suspended {
+		t.Fatalf("it is %s", s.m.Phase())
+	}
+	s.do(&ActionEnded{Ident: s.m.detached[0].Ident, ID: "f", Attempt: 2, State: messages.ActionOK, Result: "1", Used: messages.Budget{Tokens: 101}})
+	q := s.m.State().Open.Turn.action("a")
+	s.do(&Approve{Handle: 2, Approval: q.Question.ID, Answer: messages.GateApprove, By: "ann", Digest: sha256.Sum256([]byte(q.Asks()))})
+	s.overBudget()
+	for _, r := range s.log {
+		if b, ok := r.Body.(*messages.ActionStarted); ok && b.ID == "a" {
+			t.Error("what was asked about has begun")
+		}
 	}
 }
 

@@ -298,7 +298,7 @@ func (m *Machine) resumeDocument() {
 		m.crash(ChildModel, fault)
 		return
 	}
-	if m.acts(f) {
+	if m.acts(f) && !m.overBudget() { // by a detached action that ended while nothing ran
 		m.goOn()
 	}
 }
