@@ -45,7 +45,10 @@ func (o *Outbox) Add(effects, ready []Effect) []Effect {
 			continue
 		case *CancelModel:
 			o.withdraw(&ready, before, func(h Effect) bool { s, ok := h.(*OpenModel); return ok && s.Ident == e.Ident })
-			o.withdraw(&ready, before, func(h Effect) bool { s, ok := h.(*FetchFeeds); return ok && s.Ident == e.Ident })
+			o.withdraw(&ready, before, func(h Effect) bool { // that of a prompt: what an action names is wanted all the same
+				s, ok := h.(*FetchFeeds)
+				return ok && s.Ident == e.Ident && len(s.Names) == 0
+			})
 		case *StopProgram:
 			if o.withdraw(&ready, before, func(h Effect) bool { s, ok := h.(*RunProgram); return ok && s.Ident == e.Ident }) {
 				ready = append(ready, &StopProgram{Ident: e.Ident, Code: e.Code, Withdrawn: true})
