@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,6 +50,9 @@ several, which take turns. A server at an address of its own may need none.`,
 			if opts.provider != "" {
 				return cobra.MaximumNArgs(2)(cmd, args)
 			}
+			if len(args) == 0 && opts.describes() {
+				return errNoProvider
+			}
 			return cobra.RangeArgs(1, 2)(cmd, args)
 		},
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.run(ctx, args, opts) }),
@@ -72,11 +78,23 @@ type runOptions struct {
 	provider, model, baseURL, dialect string
 }
 
+// describes tells whether a flag says something of a model.
+func (o *runOptions) describes() bool { return o.model != "" || o.baseURL != "" || o.dialect != "" }
+
+// errNoProvider is of whoever says something of a model, but not whose it is.
+var errNoProvider = flagError("--provider", "is missing: openai, anthropic or gemini; without it the first argument is a manifest, and there is none")
+
 // agent is the manifest's, or one that the flags describe, and the arguments that are
 // left.
 func (o *runOptions) agent(args []string) (*stile.Agent, []string, error) {
 	var agent *stile.Agent
 	if o.provider == "" || len(args) == 2 {
+		switch _, err := os.Stat(args[0]); {
+		case err != nil && o.provider == "" && o.describes():
+			return nil, nil, errNoProvider // MESSAGE alone
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, nil, &messages.Error{Code: messages.ErrConfig, File: args[0], Detail: "no such file: " + "this argument is the manifest, unless there is --provider and no other"}
+		}
 		if o.dialect != "" {
 			return nil, nil, flagError("--dialect", "is the manifest's to say; leave one of them out")
 		}
