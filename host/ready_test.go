@@ -94,7 +94,6 @@ func TestReadyWhenTheDiskHasRoom(t *testing.T) {
 	clock.Add(int64(stile.ProbePause))
 	d.call(200, nil, "GET", "/readyz", "")
 	d.call(202, nil, "POST", "/v1/sessions/s/runs", `{"input": "hello"}`)
-	written = store.writes.Load()
 	store.full.Store(true)
 	d.refused(503, messages.ErrJournal, "POST", "/v1/sessions", `{"agent": "talker", "id": "t"}`)
 	unready()
