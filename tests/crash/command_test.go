@@ -78,9 +78,10 @@ func commandAgents(t *testing.T, dir string) (manifests []string) {
 	step := func(n int, action string, lines ...string) string {
 		return "command\n" + strings.Join(lines, "\n") + fmt.Sprintf("\n emit \"step %d ends\"\n emit tool.aeiou.magic(\"LOOP\", {\"action\": %q})\nendcommand\n", n, action)
 	}
-	// Step 1 may be taken twice, before and after restarts, and no call stands in two steps:
-	// a third one like it would be a loop.
+	// No call stands in two steps, and no step is taken twice: killed three times, a run
+	// would have the third one like it, which is a loop.
 	write("aeiou.jsonl", reply(t, "restarted", step(0, "continue", ` emit "the host was gone"`))+
+		reply(t, "step 0 ends", step(3, "done", ` emit "it is back"`))+
 		reply(t, "step 2 ends", step(3, "done", ` emit "enough"`))+
 		reply(t, "step 1 ends", step(2, "continue", ` set now = tool.time.now()`, ` emit tool.file.read("log.txt")`))+
 		reply(t, "message", step(1, "continue", ` emit tool.file.read("notes.txt")`, ` emit tool.file.stat("notes.txt")`, ` whisper self, "read"`)))
