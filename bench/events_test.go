@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -95,17 +93,7 @@ func storeTalk(b *testing.B, name string, sessions int, batches ...[]messages.Bo
 	rate = new(float64)
 	b.Run(name, func(b *testing.B) {
 		defer tuned()()
-		store, err := sqlite.Open(sqlite.Options{Path: b.TempDir() + "/journal.db"})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer store.Close()
-		w := journal.NewWriter(store, journal.WriterOptions{})
-		defer w.Close()
-		all := make([]*appender, sessions)
-		for i := range all {
-			all[i] = newAppender(b, w, fmt.Sprintf("local:local:store-%02d", i))
-		}
+		all := appenders(b, sessions)
 		records := 0
 		for _, batch := range batches {
 			records += len(batch)

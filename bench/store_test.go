@@ -88,21 +88,27 @@ func (a *appender) turn(b *testing.B) {
 		&messages.RunEnd{Decision: messages.Done, Turns: 1})
 }
 
-// storeAlone is the ceiling of durable turns: 64 sessions that do nothing but
-// append, with the same group commit.
-func storeAlone(b *testing.B, sessions int) {
-	defer tuned()()
-	store, err := sqlite.Open(sqlite.Options{Path: b.TempDir()})
+// appenders are so many sessions that write to one store on disk.
+func appenders(b *testing.B, sessions int) []*appender {
+	store, err := sqlite.Open(sqlite.Options{Path: b.TempDir() + "/journal.db"})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer store.Close()
+	b.Cleanup(func() { store.Close() })
 	w := journal.NewWriter(store, journal.WriterOptions{})
-	defer w.Close()
+	b.Cleanup(w.Close)
 	all := make([]*appender, sessions)
 	for i := range all {
 		all[i] = newAppender(b, w, fmt.Sprintf("local:local:store-%02d", i))
 	}
+	return all
+}
+
+// storeAlone is the ceiling of durable turns: 64 sessions that do nothing but
+// append, with the same group commit.
+func storeAlone(b *testing.B, sessions int) {
+	defer tuned()()
+	all := appenders(b, sessions)
 	cpu := cpuTime()
 	var left atomic.Int64
 	left.Store(int64(b.N))

@@ -93,7 +93,7 @@ func (o *runOptions) agent(args []string) (*stile.Agent, []string, error) {
 		case err != nil && o.provider == "" && o.describes():
 			return nil, nil, errNoProvider // MESSAGE alone
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, nil, &messages.Error{Code: messages.ErrConfig, File: args[0], Detail: "no such file: " + "this argument is the manifest, unless there is --provider and no other"}
+			return nil, nil, &messages.Error{Code: messages.ErrConfig, File: args[0], Detail: "no such file: this argument is the manifest, unless there is --provider and no other"}
 		}
 		if o.dialect != "" {
 			return nil, nil, flagError("--dialect", "is the manifest's to say; leave one of them out")
