@@ -94,7 +94,7 @@ mutants:
 	$(GO) run ./docs/internal/mutate $(MUTANTFLAGS)
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./neuroscript ./parse/... ./crypto/... ./journal/... ./turn ./feeds ./tools ./tools/workspace
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./internal/neuroscript ./parse/... ./crypto/... ./journal/... ./internal/turn ./feeds ./tools ./tools/workspace
 
 fuzz:
 	@set -e; for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' ':!examples/dialect' | xargs -n1 dirname | sort -u); do \
@@ -112,7 +112,7 @@ history:
 	$(GO) test ./tests/history -count=1 -v -run TestHistories -timeout 0 -for $(HISTORYTIME)
 
 interleavings:
-	$(GO) test ./turn -count=1 -v -run '^TestInterleavings$$' -timeout 0 -interleavings $(INTERLEAVINGS) $(INTERFLAGS)
+	$(GO) test ./internal/turn -count=1 -v -run '^TestInterleavings$$' -timeout 0 -interleavings $(INTERLEAVINGS) $(INTERFLAGS)
 
 clean:
 	rm -rf $(DATA) bin

@@ -17,23 +17,23 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/aeiou"
 	"github.com/seed14be6753/stile/parse/cogency"
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/parse/profile"
-	"github.com/seed14be6753/stile/plan"
-	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/workspace"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Agent is what sessions run: a manifest, and what Go adds to it. Set it up, then

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Approval is a call that waits for somebody's word: the manifest, or the gate's

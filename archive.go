@@ -13,11 +13,11 @@ import (
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Archive reads a journal without running anything: no key file, no model. It may be

@@ -17,12 +17,12 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/web"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // What a manifest imports besides the tools of the host: definitions become targets of

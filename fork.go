@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Fork makes a new session that continues name from the decision of turn atTurn on

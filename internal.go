@@ -5,11 +5,11 @@ import (
 	"slices"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // internals adds the actions on the session itself, where the dialect has a way to

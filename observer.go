@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/telemetry"
 )
 
 // observer hands every durable record to the metrics and the decision log.

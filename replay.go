@@ -3,14 +3,14 @@ package stile
 import (
 	"context"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/replay"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/replay"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // manifestKey is where the journal keeps the manifests its sessions ran under, so

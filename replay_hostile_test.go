@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/replay"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
-	"github.com/seed14be6753/stile/journal/replay"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )

@@ -15,11 +15,11 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/seed14be6753/stile/actors/hub"
+	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )

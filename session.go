@@ -5,9 +5,9 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Types of the runtime's vocabulary, for embedders that import this package alone.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/dgraph-io/ristretto/v2"
 
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/telemetry"
 )
 
 // carriedBytes bounds the streams that a runtime keeps at hand between runs.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/telemetry"
 )
 
 // slow is a store on some disk that accepts everything and counts what is read.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/seed14be6753/stile/actors/hub"
+	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/seed14be6753/stile/actors/hub"
+	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )

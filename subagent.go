@@ -13,12 +13,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Actions of type agent: each runs in a child session of its own, whose name follows

@@ -10,12 +10,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
-	"github.com/seed14be6753/stile/plan"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // actionRun is a running action as its session sees it.

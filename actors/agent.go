@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
-	"github.com/seed14be6753/stile/prompt"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Route is one way to a model: the agent's own, or a fallback.

@@ -3,9 +3,9 @@ package actors
 import (
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/seed14be6753/stile/actors/mailbox"
+	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/supervisor"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // child is the actor of a turn's child: its work runs on a goroutine of its own,

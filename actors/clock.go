@@ -6,7 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/seed14be6753/stile/turn"
+	"github.com/seed14be6753/stile/internal/turn"
 )
 
 // clock keeps all timers of a session on one time.Timer, which exists only while

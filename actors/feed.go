@@ -15,10 +15,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Feeds are what an agent's sessions know of context feeds.

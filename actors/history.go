@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/prompt"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Bounds of the histories of sessions that rest.

@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/tools"

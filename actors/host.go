@@ -13,15 +13,15 @@ import (
 	"github.com/asynkron/protoactor-go/eventstream"
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/actors/hub"
-	"github.com/seed14be6753/stile/actors/mailbox"
+	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/hub"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/supervisor"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // Keys is what the shells need of a key ring.

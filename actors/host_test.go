@@ -13,17 +13,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed14be6753/stile/actors"
-	"github.com/seed14be6753/stile/actors/hub"
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/hub"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/seed14be6753/stile/actors/mailbox"
-	"github.com/seed14be6753/stile/turn"
+	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/turn"
 )
 
 // inbox carries inputs from the goroutines of a session's children to its actor.

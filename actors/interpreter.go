@@ -12,11 +12,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
-	"github.com/seed14be6753/stile/journal/replay"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/replay"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // programRun is a running program as its session sees it.

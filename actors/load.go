@@ -6,10 +6,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // load reads the live incarnation of key behind everything the writer has queued,

@@ -11,13 +11,13 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/seed14be6753/stile/actors/mailbox"
+	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
-	"github.com/seed14be6753/stile/prompt"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // modelRun reads one reply: it assembles the prompt, asks the routes in turn,

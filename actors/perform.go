@@ -11,11 +11,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // air is the turn in flight as the shell sees it: its children and the context

@@ -5,9 +5,9 @@ import (
 	"sync"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // waiters are calls of key-value relics that wait for the session's actor. They are

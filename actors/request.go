@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"github.com/seed14be6753/stile/actors/hub"
-	"github.com/seed14be6753/stile/actors/mailbox"
+	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/hub"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // request is a message from outside to a session. It is answered exactly once,

@@ -6,7 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/actors/mailbox"
+	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 )

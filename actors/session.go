@@ -8,11 +8,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // session is the shell of one turn machine.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // BenchmarkBatch_Cogency_3ShellCalls_400ms is a run of two turns: one batch of calls that

@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/prompt"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/cogency"
-	"github.com/seed14be6753/stile/prompt"
 )
 
 // A conversation in batches: thoughts, text, four calls side by side, then the answer.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/tools/confine"
+	"github.com/seed14be6753/stile/internal/confine"
 )
 
 // manifests finds every manifest below this folder.

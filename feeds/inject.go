@@ -1,8 +1,8 @@
 package feeds
 
 import (
+	"github.com/seed14be6753/stile/internal/prompt"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/prompt"
 )
 
 // Why a feed has no value (streaming.md §7.2).

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/seed14be6753/stile/prompt"
+	"github.com/seed14be6753/stile/internal/prompt"
 )
 
 // A Counter counts the tokens of a text. It is used by many goroutines. A prefix of a

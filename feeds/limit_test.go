@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/seed14be6753/stile/prompt"
+	"github.com/seed14be6753/stile/internal/prompt"
 )
 
 // words counts words, as a tokenizer that is not ours.

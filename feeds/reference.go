@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/plan"
 )
 
 // References lists the names that the strings of a JSON text refer to, in the order

@@ -18,7 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed14be6753/stile/host"
-	"github.com/seed14be6753/stile/host/certtest"
+	"github.com/seed14be6753/stile/internal/certtest"
 	"github.com/seed14be6753/stile/messages"
 )
 

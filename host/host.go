@@ -24,7 +24,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/access"
-	"github.com/seed14be6753/stile/host/page"
+	"github.com/seed14be6753/stile/host/internal/page"
 	"github.com/seed14be6753/stile/messages"
 )
 

@@ -13,12 +13,12 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
-	"github.com/seed14be6753/stile/host/page"
+	"github.com/seed14be6753/stile/host/internal/page"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/access"
-	"github.com/seed14be6753/stile/host/mcp"
+	"github.com/seed14be6753/stile/host/internal/mcp"
 	"github.com/seed14be6753/stile/messages"
 )
 

@@ -14,7 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed14be6753/stile/host"
-	"github.com/seed14be6753/stile/host/mcp"
+	"github.com/seed14be6753/stile/host/internal/mcp"
 )
 
 // bearing adds a token to requests.

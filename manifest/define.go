@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/plan"
 )
 
 // Define describes what import names besides the tools of the host: each in a file of

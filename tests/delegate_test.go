@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/journal/sqlite"
@@ -21,7 +22,6 @@ import (
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 )
 

@@ -21,11 +21,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
-	"github.com/seed14be6753/stile/telemetry"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/web"
 	"github.com/seed14be6753/stile/tools/workspace"

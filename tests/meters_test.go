@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // Each meter halts with its code; the detail names meter and limit, and so do the

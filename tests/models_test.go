@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // modelCase is a line of a corpus's index: a model that speaks by a script, and how

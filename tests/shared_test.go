@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/postgres"
-	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 )
 

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // working is an agent with tools of cogency.md §15 over a folder with these files.

@@ -1,6 +1,6 @@
 package tools
 
-import "github.com/seed14be6753/stile/neuroscript"
+import "github.com/seed14be6753/stile/internal/neuroscript"
 
 // Arg is argument i, nil for one that is not there.
 func (c *Call) Arg(i int) neuroscript.Value {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // BenchmarkPureToolCall measures one call of str.ToUpper("abc") in a program of

@@ -3,8 +3,8 @@ package tools
 import (
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // Binding is what a program's run adds to a Set.

@@ -3,7 +3,7 @@ package tools
 import (
 	"math"
 
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // budget is what the tools of the default set use of a *neuroscript.Call.

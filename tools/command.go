@@ -12,10 +12,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/confine"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
-	"github.com/seed14be6753/stile/tools/clip"
-	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // Command describes a tool that is a program of its own (streaming.md §7.1). It gets the

@@ -7,8 +7,8 @@ import (
 
 	json "github.com/go-json-experiment/json"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/parse/kitsu"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
-	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Define makes a tool of a Go function. The fields of the struct In are its

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 type line struct {

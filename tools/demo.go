@@ -3,8 +3,8 @@ package tools
 import (
 	"context"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // DemoPanic gives demo.panic(message), a tool with a bug: it panics. Examples,

@@ -1,7 +1,7 @@
 package tools
 
 import (
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // errorTools is the group error.

@@ -3,8 +3,8 @@ package tools
 import (
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // Gate answers for each single call of an action, after the policy let its tool

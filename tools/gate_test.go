@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 func TestGate(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // Internal is an action on the session itself (streaming.md §7.4). It is done as other

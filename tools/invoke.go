@@ -4,9 +4,9 @@ import (
 	"context"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
-	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Invoke does an action of a reply: t is called with an object of named arguments,

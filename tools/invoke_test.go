@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // A reply names a tool as it is written; a program does so in any case.

@@ -1,7 +1,7 @@
 package tools
 
 import (
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // strToJSON writes the JSON that the language defines for values (neuroscript.md

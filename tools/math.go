@@ -3,7 +3,7 @@ package tools
 import (
 	"math"
 
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // mathTools is the group math. A result that is not finite is code 17.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // TestReservedIsResult holds what each tool reserves against what it makes.

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // Parameter is a named argument of a target that is described by a manifest.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // Policy says which tools of a registry exist for a program. Its zero value

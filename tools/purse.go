@@ -3,8 +3,8 @@ package tools
 import (
 	"sync"
 
+	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/plan"
 )
 
 // purse is what a workflow may spend, and who of its steps holds what of it. Steps

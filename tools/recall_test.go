@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 func TestAge(t *testing.T) {

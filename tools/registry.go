@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // Registry holds the tools of a host. It never changes after New and is safe for

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 func nothing(context.Context, *Call) (neuroscript.Value, error) { return neuroscript.Value{}, nil }

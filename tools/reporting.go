@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
-	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // MaxResultBytes bounds what one of the ten tools gives back (cogency.md §6). Where

@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // SessionOutput gives session.output(sid): the OUTPUT of another session's last

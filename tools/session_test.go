@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/toolstest"
+	"github.com/seed14be6753/stile/tools/internal/toolstest"
 	"github.com/seed14be6753/stile/tools/workspace"
 )
 

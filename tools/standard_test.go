@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 func standardRegistry(t testing.TB) *Registry {

@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // stringTools is the group str. Positions count code points.

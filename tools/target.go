@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // Executor does the actions of one target that is no tool: an llm, a workflow, a relic.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // TimeNow gives time.now(): the instant that now tells. It is an action, so that

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // MaxNameBytes bounds a tool's name: the limit of an identifier (neuroscript.md

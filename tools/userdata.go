@@ -3,7 +3,7 @@ package tools
 import (
 	"strings"
 
-	"github.com/seed14be6753/stile/neuroscript"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
 // userdataTools is the group userdata.

@@ -13,9 +13,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
-	"github.com/seed14be6753/stile/plan"
 )
 
 // Graph is a workflow: actions run by one plan inside one action (streaming.md §7.1).

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed14be6753/stile/conform"
+	"github.com/seed14be6753/stile/internal/conform"
 )
 
 func (a *app) conformCommand() *cobra.Command {

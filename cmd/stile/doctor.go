@@ -18,7 +18,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
-	"github.com/seed14be6753/stile/tools/confine"
+	"github.com/seed14be6753/stile/internal/confine"
 )
 
 // finding is what doctor says of one thing.

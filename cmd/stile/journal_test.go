@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
+	"github.com/seed14be6753/stile/internal/postgrestest"
 )
 
 // Every command that reads or writes sessions does so in a shared journal as well,

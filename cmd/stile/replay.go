@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/replay"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/replay"
 )
 
 func (a *app) replayCommand() *cobra.Command {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
-	"github.com/seed14be6753/stile/telemetry"
+	"github.com/seed14be6753/stile/internal/telemetry"
 )
 
 // defaultListen is a port of no well-known service.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed14be6753/stile/internal/sim"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/sim"
 )
 
 // simFlags are what sim was asked for.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed14be6753/stile/host/certtest"
+	"github.com/seed14be6753/stile/internal/certtest"
 )
 
 // A host with a certificate says and speaks https; flags go before the settings, whose

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/tools/confine"
+	"github.com/seed14be6753/stile/internal/confine"
 )
 
 // prepareCoder copies the example coder into the data directory and makes its module

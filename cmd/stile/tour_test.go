@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // The tour runs, twice in one directory, and every session ends as it must, in

@@ -15,9 +15,9 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/trace"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 )
 

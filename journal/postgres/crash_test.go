@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/journaltest"
-	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
 )
 
 // A connection that breaks around a COMMIT costs nobody anything: whether it was

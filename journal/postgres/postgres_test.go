@@ -6,9 +6,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/journaltest"
-	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
 )
 
 var ctx = context.Background()

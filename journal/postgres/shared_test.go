@@ -11,10 +11,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/journaltest"
 	"github.com/seed14be6753/stile/journal/memory"
-	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
 	"github.com/seed14be6753/stile/messages"
 )
 

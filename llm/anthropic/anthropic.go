@@ -20,7 +20,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/seed14be6753/stile/llm"
-	"github.com/seed14be6753/stile/llm/wire"
+	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/messages"
 )
 

@@ -20,7 +20,7 @@ import (
 	sdk "google.golang.org/genai"
 
 	"github.com/seed14be6753/stile/llm"
-	"github.com/seed14be6753/stile/llm/wire"
+	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/messages"
 )
 

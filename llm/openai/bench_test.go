@@ -10,8 +10,8 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 
+	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/llm/llmtest"
-	"github.com/seed14be6753/stile/llm/wire"
 )
 
 // A reply of 1000 deltas, read from memory: by this adapter, by the SDK's decoder, and

@@ -26,7 +26,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/seed14be6753/stile/llm"
-	"github.com/seed14be6753/stile/llm/wire"
+	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/messages"
 )
 

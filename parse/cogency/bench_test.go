@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/parse/parsetest"
+	"github.com/seed14be6753/stile/parse/internal/parsetest"
 )
 
 const prose = "The report names three causes; if a < b, the second is the likely one. "

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/parse/parsetest"
+	"github.com/seed14be6753/stile/parse/internal/parsetest"
 )
 
 const vectorFile = "../../tests/testdata/vectors/cogency.json"

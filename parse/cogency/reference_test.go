@@ -13,7 +13,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/parse/parsetest"
+	"github.com/seed14be6753/stile/parse/internal/parsetest"
 )
 
 // reference is cogency.md §2 written a second time, as plainly as it goes: on the

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/parse/parsetest"
+	"github.com/seed14be6753/stile/parse/internal/parsetest"
 )
 
 // typical is a reply as models write them: thoughts with an action in them, two

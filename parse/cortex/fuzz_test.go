@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/parse/parsetest"
+	"github.com/seed14be6753/stile/parse/internal/parsetest"
 )
 
 // words are what replies are made of by chance: whole and broken tags, bodies,

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/parse/parsetest"
+	"github.com/seed14be6753/stile/parse/internal/parsetest"
 )
 
 // replay is what a decoder made of a reply.

@@ -35,7 +35,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
+	"github.com/seed14be6753/stile/internal/postgrestest"
 )
 
 var (

@@ -12,10 +12,10 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/journal/postgres"
-	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
 	"github.com/seed14be6753/stile/journal/sqlite"
 )
 

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/turn"
 )
 
 // abstraction makes the abstract log out of a session's records, one after the other.

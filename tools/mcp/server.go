@@ -14,9 +14,9 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // Config says what a server is and how it is reached: Command or URL.

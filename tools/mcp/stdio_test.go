@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 )
 
 // What a server answers, as the model gets it.

@@ -13,10 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/seed14be6753/stile/journal/postgres/postgrestest"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/postgrestest"
 	sqlitejournal "github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/sql"
 	"github.com/seed14be6753/stile/tools/sql/postgres"

@@ -18,10 +18,10 @@ import (
 
 	"golang.org/x/net/html/charset"
 
+	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Limits of the tool scrape (cogency.md §§14, 15).

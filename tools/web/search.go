@@ -21,9 +21,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Limits of the tool search (cogency.md §15).

@@ -20,7 +20,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/toolstest"
+	"github.com/seed14be6753/stile/tools/internal/toolstest"
 )
 
 // taken is a fetcher that takes one server of this machine for a public one; every other

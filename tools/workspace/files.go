@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 )
 

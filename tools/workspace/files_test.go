@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/toolstest"
+	"github.com/seed14be6753/stile/tools/internal/toolstest"
 )
 
 func write(t *testing.T, path, text string) {

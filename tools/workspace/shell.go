@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/clip"
-	"github.com/seed14be6753/stile/tools/confine"
 )
 
 // Shell is the tool shell: one program in the folder of a Workspace, without a shell in

@@ -17,11 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed14be6753/stile/internal/confine"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/confine"
-	"github.com/seed14be6753/stile/tools/toolstest"
+	"github.com/seed14be6753/stile/tools/internal/toolstest"
 )
 
 // attackVar makes the test binary an attacker: it does the one thing that is named there,

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/clip"
 )
 
 const (

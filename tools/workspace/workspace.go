@@ -13,10 +13,10 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/neuroscript"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/clip"
 )
 
 // Access says how far the tools of a Workspace reach (cogency.md §14).

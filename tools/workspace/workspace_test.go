@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/toolstest"
+	"github.com/seed14be6753/stile/tools/internal/toolstest"
 )
 
 // workbench is a workspace with a neighbour that must not be reached.

@@ -1,7 +1,7 @@
 // Command mutate breaks the code on purpose and asks the simulator what it notices.
 // Every mutation of mutations.txt is built with an overlay, so that no file of the
 // tree changes, and simulated from seed 1; the table of what was caught, by which
-// invariant and after how many turns is written to sim/MUTATIONS.md. What the simulator
+// invariant and after how many turns is written to internal/sim/MUTATIONS.md. What the simulator
 // does not come across in so many turns the tests of the machine and of the room itself
 // must notice. It fails when a mutation does not apply any more, does not build, or is
 // noticed by nobody.
@@ -28,12 +28,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed14be6753/stile/sim"
+	"github.com/seed14be6753/stile/internal/sim"
 )
 
 const (
 	list   = "docs/internal/mutate/mutations.txt"
-	table  = "sim/MUTATIONS.md"
+	table  = "internal/sim/MUTATIONS.md"
 	module = "github.com/seed14be6753/stile"
 )
 
@@ -114,10 +114,10 @@ func run(only []string, fresh bool, turns, beside int) error {
 			missed = append(missed, fmt.Errorf("%s: nobody noticed in %d turns", m.name, v.Turns))
 		case v.OK:
 			fmt.Printf("%-60s %s, nothing in %d turns\n", m.name, v.Test, v.Turns)
-			rows[m.name] = fmt.Sprintf("| %s | [%s](../%s) | – | not in %d | %s |\n", m.name, m.file, m.file, v.Turns, cell(v.Test))
+			rows[m.name] = fmt.Sprintf("| %s | [%s](../../%s) | – | not in %d | %s |\n", m.name, m.file, m.file, v.Turns, cell(v.Test))
 		default:
 			fmt.Printf("%-60s %-14s seed %-4d after %6d turns: %s\n", m.name, v.Failure.Invariant, v.Failure.Seed, v.Turns, short(v.Failure.Detail))
-			rows[m.name] = fmt.Sprintf("| %s | [%s](../%s) | %s | %d | %s |\n", m.name, m.file, m.file, v.Failure.Invariant, v.Turns, cell(short(v.Failure.Detail)))
+			rows[m.name] = fmt.Sprintf("| %s | [%s](../../%s) | %s | %d | %s |\n", m.name, m.file, m.file, v.Failure.Invariant, v.Turns, cell(short(v.Failure.Detail)))
 		}
 		if rows[m.name] == "" {
 			fmt.Println("MISSED", missed[len(missed)-1])
@@ -138,7 +138,7 @@ func write(all []mutation, rows map[string]string) error {
 			have++
 		}
 	}
-	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one. Where the simulator did not come across it, *after* says in how many turns, and the last column which test noticed.\n\nOf %d mutations %d were tried and noticed.\n\n", list, len(all), have)
+	fmt.Fprintf(&page, "# What the simulator notices\n\nMade by `make mutants` from [the list of mutations](../../%s): each breaks one place of the code, and worlds from seed 1 on are run until an invariant of the [package comment](doc.go) fails. *After* is the number of turns decided in the worlds before that one. Where the simulator did not come across it, *after* says in how many turns, and the last column which test noticed.\n\nOf %d mutations %d were tried and noticed.\n\n", list, len(all), have)
 	page.WriteString("| mutation | where | invariant | after | what the failure says |\n| --- | --- | --- | --- | --- |\n")
 	for _, m := range all {
 		page.WriteString(rows[m.name])

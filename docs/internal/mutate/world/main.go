@@ -12,7 +12,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/seed14be6753/stile/sim"
+	"github.com/seed14be6753/stile/internal/sim"
 )
 
 func main() {

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// attempt is a call of a tool that has been begun.
+type attempt struct {
+	s         *shell
+	start     *turn.StartAction
+	deed      *deed
+	happened  bool
+	cancelled bool
+	silent    bool // it never answers
+	over      bool
+	call      *shelfCall // the latest that it made
+	step      int        // calls that it made
+	said      string     // what the latest gave
+	used      messages.Budget
+	links     []messages.ChildLink
+	delegation
+}
+
+// abandon leaves an attempt to itself: it may still have its effect.
+func (a *attempt) abandon() {
+	if !a.over && !a.happened && a.start.Type != messages.TypeAgent && !a.deed.confirmed && a.s.host.w.rnd.IntN(2) == 0 {
+		a.deed.happen()
+	}
+	a.over = true
+}
+
+// ready tells that the attempt has something to say: also one that hangs, once its
+// time is over.
+func (a *attempt) ready() bool {
+	if a.start.Type == messages.TypeAgent && !a.over && (!a.silent || a.cancelled) {
+		return a.mayDelegate()
+	}
+	return !a.over && (!a.silent || a.s.host.w.calm || a.late())
+}
+
+// late tells that the attempt's time is over.
+func (a *attempt) late() bool {
+	return !a.start.Deadline.IsZero() && !a.s.host.now().Before(a.start.Deadline)
+}
+
+// goOn takes an attempt a step further; nil when it said nothing.
+func (a *attempt) goOn() turn.Input {
+	w := a.s.host.w
+	may := durable(a.start.Class)                                   // it may have happened without anybody knowing
+	if w.deaf || a.start.Detached && !w.calm && w.rnd.IntN(8) > 0 { // nobody waits for it: it takes its time
+		return nil
+	}
+	end := &turn.ActionEnded{Ident: a.start.Ident, ID: a.start.ID, Attempt: a.start.Attempt, MS: w.rnd.Int64N(50)}
+	if w.rnd.IntN(4) == 0 {
+		end.Audits = []messages.Audit{{Who: "sim", What: "outside", Allowed: true}}
+	}
+	finish := func(state messages.ActionState, reason, result string) turn.Input {
+		a.over = true
+		end.State, end.Reason, end.Result = state, reason, result
+		end.Used, end.Children = a.used, a.links
+		if state == messages.ActionFailed {
+			end.ErrorCode = turn.CodeToolFailed
+			if reason == "timeout" {
+				end.Failure = plan.TimedOut
+			}
+		}
+		a.deed.said(state, result)
+		return end
+	}
+	if a.start.Type == messages.TypeAgent {
+		return a.delegates(finish)
+	}
+	if a.cancelled && w.rnd.IntN(2) == 0 {
+		switch {
+		case !a.happened && !a.deed.wasDone() && w.rnd.IntN(2) == 0:
+			return finish(messages.ActionCancelled, "cancelled", "")
+		case may:
+			a.abandon()
+			return finish(messages.ActionUnknown, "cancelled", "")
+		}
+		return finish(messages.ActionCancelled, "cancelled", "")
+	}
+	if a.late() && w.rnd.IntN(2) == 0 {
+		a.abandon()
+		if may {
+			return finish(messages.ActionUnknown, "timeout", "")
+		}
+		return finish(messages.ActionFailed, "timeout", "")
+	}
+	if !a.happened {
+		often := 3
+		if a.s.audit.streams { // these are tried again
+			often = 8
+		}
+		switch n := w.rnd.IntN(4); {
+		case !w.happens(often * w.weather.fault):
+		case n < 2: // refused outside, nothing done
+			if a.deed.refused++; a.deed.refused == a.deed.starts {
+				a.deed.confirmed = true
+			}
+			return finish(messages.ActionFailed, "error", `"refused"`)
+		case n < 3: // its time is up
+			a.abandon()
+			if may {
+				return finish(messages.ActionUnknown, "timeout", "")
+			}
+			return finish(messages.ActionFailed, "timeout", "")
+		default:
+			a.abandon()
+			a.deed.said(messages.ActionFailed, "")
+			return &turn.ChildDown{Ident: a.start.Ident, Child: turn.ChildAction, ID: a.start.ID, Attempt: a.start.Attempt, Detail: "the tool panicked"}
+		}
+		a.happened = true
+		a.deed.happen()
+		return nil
+	}
+	if onShelf(a.start.Type, a.start.Name) {
+		return a.reach(finish)
+	}
+	if a.start.Type == messages.TypeInternal {
+		state, reason, result, change := a.s.does(a.start)
+		end.Feed = change
+		return finish(state, reason, result)
+	}
+	n := w.rnd.IntN(3)
+	if a.s.client.stubborn {
+		n = 0
+	}
+	result := fmt.Sprintf(`"%s %d"`, strings.TrimPrefix(a.start.Name, "w."), n)
+	return finish(messages.ActionOK, "", result)
+}
+
+// wasDone tells whether the effect happened before.
+func (d *deed) wasDone() bool { return d.done > 0 }

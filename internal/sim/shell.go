@@ -1,0 +1,492 @@
+package sim
+
+import (
+	"bytes"
+	"cmp"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// shell is one activation of one session on one host: what actors are outside of
+// a simulation, with the same order of doing things.
+//
+//	dead  ⇒  nothing of it reaches anyone any more
+type shell struct {
+	host   *host
+	client *client
+	inc    messages.Incarnation
+	epoch  int64
+	dead   bool
+
+	machine *turn.Machine
+	sealer  *journal.Sealer
+	box     turn.Outbox
+	replay  *token.ReplaySet
+	folded  turn.State // of the records as they are encoded
+	audit   *audit     // of the same
+
+	// The lane to the journal.
+	inputs   []turn.Input
+	stepping bool
+	recs     []*messages.Record
+	blobs    []messages.Blob
+	bytes    int
+	eager    bool
+	due      time.Time
+	inFlight int
+	base     int64              // seq of the head it was loaded at
+	own      []*messages.Record // made since
+
+	clocks [turn.NumClocks]*turn.SetTimer
+
+	// The turn in flight.
+	air      turn.Ident
+	flying   bool
+	model    *model
+	program  *program
+	attempts []*attempt
+	gates    map[string]messages.GateAnswer // by action
+	slow     []turn.Input                   // answers of the gate and the verifier that take their time
+	shown    map[string]string              // by unit
+	latest   messages.UnitID                // of a response that was shown
+	written  map[string]*messages.Action    // by leftID: as the model wrote them
+	said     map[string]string              // by unit: the same of texts
+	tries    []*turn.Schedule               // further attempts
+	calls    map[uint64]*shelfCall          // of shelves, that wait for the machine
+	lastCall uint64
+	fetches  []*fetch             // of feeds, on their way
+	ticks    map[string]time.Time // of periodic feeds: when the next one is due
+
+	settle  *turn.Settle // of what was open when it was loaded
+	settles int64        // the turn that was open then
+	orphan  bool         // nobody waits for its run any more
+
+	past      []turn.Input // said before: to be said again
+	published int64
+	snapped   int64
+}
+
+// begin settles what a dead process left open.
+func (s *shell) begin() {
+	if s.machine.Unsettled() {
+		if s.host.w.happens(10 * s.host.w.weather.disk) { // the reply cannot be read back
+			s.settle = &turn.Settle{Run: s.settle.Run}
+		}
+		s.step(s.settle)
+	}
+	s.settle = nil
+	s.disown()
+	s.settleDown()
+}
+
+// step lets the machine decide and does what it says, until nothing is left that
+// can be done without waiting.
+func (s *shell) step(in turn.Input) {
+	if s.dead {
+		return
+	}
+	s.inputs = append(s.inputs, in)
+	if s.stepping {
+		return
+	}
+	s.stepping = true
+	defer func() { s.stepping = false }()
+	for i := 0; i < len(s.inputs) && !s.dead; i++ {
+		s.one(s.inputs[i])
+	}
+	s.inputs = s.inputs[:0]
+	if s.eager && !s.dead {
+		s.flush()
+	}
+}
+
+// one is one step of the machine.
+func (s *shell) one(in turn.Input) {
+	w := s.host.w
+	w.stats.Steps++
+	if w.log != nil {
+		w.log.say("%d.%d %s", s.host.n, s.client.n, describe(in))
+	}
+	late := s.machine.Dropped()
+	noRandom := w.entropy.fails
+	effects, err := s.machine.Step(s.host.now(), in)
+	if err != nil {
+		if noRandom && !w.entropy.fails { // nothing was recorded; the supervisor restarts the session
+			s.discard()
+			return
+		}
+		w.violated("step", "%s in %s: %v", describe(in), s.machine.Phase(), err)
+	}
+	w.stats.Late += s.machine.Dropped() - late
+	if call, ok := in.(*turn.RelicCall); ok {
+		i := slices.IndexFunc(effects, func(e turn.Effect) bool { _, ok := e.(*turn.AnswerRelic); return ok })
+		if i < 0 {
+			w.violated("step", "%s is not answered", describe(in))
+		}
+		s.answersShelf(call, effects[i].(*turn.AnswerRelic))
+	}
+	persisted := false
+	for _, e := range effects {
+		if w.log != nil {
+			w.log.say("     %s", describeEffect(e))
+		}
+		switch e := e.(type) {
+		case *turn.Persist:
+			persisted = true
+			s.record(e.Record)
+		case *turn.AskGate:
+			if c := s.audit.call(e.Turn, e.ID); c != nil {
+				c.asked = true
+			}
+		case *turn.Answer:
+			a := s.client.asked[e.Handle]
+			if run := s.audit.of[e.Seq]; e.Err == nil && a != nil && !a.cancel && !a.approval && run != e.Run {
+				w.violated("history", "input %d is of run %d, and is answered as of run %d", e.Seq, run, e.Run)
+			}
+		case *turn.Publish:
+			if s.client.rules.Durability == turn.Strict && e.After < s.audit.chunk {
+				w.violated("order", "a delta waits for record %d, its bytes are in record %d", e.After, s.audit.chunk)
+			}
+			if why := s.audit.delta(e, s.base); why != nil {
+				w.violated("order", "%v", why)
+			}
+		}
+	}
+	s.parts(effects)
+	s.agree(persisted)
+	for _, e := range s.box.Add(effects, nil) {
+		s.perform(e)
+	}
+}
+
+// record folds a record as the journal will give it back, and judges it.
+func (s *shell) record(r *messages.Record) {
+	w := s.host.w
+	body, err := journal.DecodeBody(r.Body.Kind(), journal.AppendBody(nil, r.Body))
+	if err != nil {
+		w.violated("projection", "record %d: %v", r.Seq, err)
+	}
+	back := *r
+	back.Body = body
+	a := s.audit
+	s.own = append(s.own, r)
+	if end, ok := body.(*messages.ActionEnded); ok && w.forgets && a.call(r.Turn, end.ID) != nil {
+		a.call(r.Turn, end.ID).ended = true
+	}
+	if err := a.apply(&back); err != nil {
+		w.violated("history", "record %d %s: %v", r.Seq, r.Body.Kind(), err)
+	}
+	if b, ok := body.(*messages.ActionDeclared); ok && a.streams {
+		by := s.written[leftID(r.Turn, b.ID)]
+		if by == nil || by.Type != b.Type || by.Mode != b.Mode && (b.Type != messages.TypeInternal || b.Mode != messages.ModeSync) || by.Name != b.Name || by.Args != b.Args ||
+			by.OutputKey != b.OutputKey || !slices.Equal(by.DependsOn, b.DependsOn) || cmp.Or(b.OnError, messages.OnErrorFail) != by.OnError {
+			w.violated("history", "record %d declares %+v, the reply has %+v", r.Seq, b, by)
+		}
+	}
+	if b, ok := body.(*messages.UnitText); ok && b.Complete {
+		if said, known := s.said[b.Unit]; known && !a.quotes(said).MatchString(b.Text) {
+			w.violated("history", "record %d has %q, the reply has %q", r.Seq, b.Text, said)
+		}
+	}
+	if _, ok := body.(*messages.RunEnd); ok && w.slips {
+		back.Body = &messages.Note{}
+	}
+	if err := s.folded.Apply(&back); err != nil {
+		w.violated("projection", "%v", err)
+	}
+}
+
+// agree checks the machine against the records.
+func (s *shell) agree(persisted bool) {
+	w := s.host.w
+	state := s.machine.State()
+	if (persisted || w.stats.Steps%8 == 0) && !reflect.DeepEqual(state, &s.folded) {
+		if a, b := encoded(w, state), encoded(w, &s.folded); !bytes.Equal(a, b) {
+			w.violated("projection", "the machine's state is not the fold of the records\n%s\n%s", a, b)
+		}
+	}
+	if err := cmp.Or(s.audit.holds(state.Variables), s.audit.stands(state.Relics), s.audit.keeps(&state.Feeds)); err != nil {
+		w.violated("projection", "%v", err)
+	}
+	id, flying := s.machine.Flight()
+	flying = flying && !w.doubles
+	if flying != (s.machine.Phase() != turn.Idle) {
+		w.violated("single-flight", "phase %s, in flight %v", s.machine.Phase(), flying)
+	}
+	if s.machine.Unsettled() {
+		w.violated("rest", "nothing flies, and %d runs wait", len(s.audit.waiting))
+	}
+	if flying && (s.audit.turn != id.Turn || s.audit.nonce != id.Nonce) {
+		w.violated("single-flight", "turn %d is in flight, the records have turn %d open", id.Turn, s.audit.turn)
+	}
+	if phase := s.machine.Phase(); phase == turn.Generating || phase == turn.Running {
+		if err := s.audit.idles(); err != nil {
+			w.violated("history", "%v", err)
+		}
+	}
+	if !flying && s.audit.turn != 0 && !s.machine.Unsettled() {
+		w.violated("single-flight", "turn %d is open and nothing flies", s.audit.turn)
+	}
+}
+
+// settleDown lets go of a turn that is over.
+func (s *shell) settleDown() {
+	if s.dead {
+		return
+	}
+	if s.resting() {
+		s.left()
+		s.land()
+		for c, t := range s.clocks {
+			if t != nil && !(turn.Clock(c) == turn.ClockDebounce && s.machine.State().Window != nil) {
+				s.host.w.violated("step", "%s runs in an idle session", turn.Clock(c))
+			}
+		}
+	}
+}
+
+// resting tells that nothing runs: the session is idle, or its turn suspended.
+func (s *shell) resting() bool {
+	return s.machine.Phase() == turn.Idle || s.machine.Phase() == turn.Suspended
+}
+
+// occupied tells that the session cannot be put to sleep.
+func (s *shell) occupied() bool {
+	return s.flying || !s.resting() || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0 || s.machine.Detached() > 0 || s.machine.State().Window != nil
+}
+
+// retire puts idle sessions to sleep, leaving a snapshot.
+func (h *host) retire() {
+	for i, s := range h.shells {
+		if s == nil || s.occupied() {
+			continue
+		}
+		if state := s.machine.State(); state.Seq > s.snapped && h.w.rnd.IntN(3) > 0 {
+			at, b := s.sealer.Head(), encoded(h.w, state)
+			if h.w.happens(2 * h.w.weather.power) { // the power fails before it is synced
+				b, s.client.torn = b[:h.w.rnd.IntN(len(b))], at.Seq
+			}
+			err := h.w.disk.PutSnapshot(bg, s.inc, journal.Snapshot{Seq: at.Seq, Hash: at.Hash, Format: turn.StateFormat, State: b})
+			// An owner that was superseded finds another record there, or none.
+			if err != nil && journal.ReasonOf(err) != journal.ReasonInvalid {
+				h.w.violated("step", "snapshot: %v", err)
+			}
+		}
+		h.w.log.say("host %d: session %d sleeps", h.n, i)
+		s.release()
+		h.shells[i] = nil
+	}
+}
+
+// hold takes a record in.
+func (s *shell) hold(p *turn.Persist) {
+	s.recs = append(s.recs, p.Record)
+	s.blobs = append(s.blobs, p.Blobs...)
+	s.bytes += 256
+	for i := range p.Blobs {
+		s.bytes += len(p.Blobs[i].Data)
+	}
+	if p.Hold <= 0 || s.bytes >= 2*turn.LazyBytes {
+		s.eager = true
+		return
+	}
+	if at := s.host.now().Add(p.Hold); s.due.IsZero() || at.Before(s.due) {
+		s.due = at
+	}
+}
+
+// flush seals and hands over what was held.
+func (s *shell) flush() {
+	if len(s.recs) == 0 {
+		return
+	}
+	w := s.host.w
+	before := s.sealer.Head().Seq
+	noRandom := w.entropy.fails
+	if err := s.sealer.Seal(s.recs, s.host.now()); err != nil {
+		if noRandom && !w.entropy.fails {
+			s.discard()
+			return
+		}
+		w.violated("chain", "sealing: %v", err)
+	}
+	b := journal.Batch{SID: s.client.sid, Inc: s.inc, ExpectSeq: before, Epoch: s.epoch, Records: s.recs, Blobs: s.blobs}
+	s.recs, s.blobs, s.bytes, s.eager, s.due = nil, nil, 0, false, time.Time{}
+	s.inFlight++
+	s.host.append(b, s)
+	if w.early {
+		for _, e := range s.box.Ack(s.sealer.Head().Seq, nil) {
+			s.perform(e)
+		}
+	}
+}
+
+// acknowledged takes the journal's answer.
+func (s *shell) acknowledged(seq int64, err error) {
+	if s.dead {
+		return
+	}
+	s.inFlight--
+	w := s.host.w
+	if err != nil {
+		w.log.say("host %d: session %d: the journal refuses: %v", s.host.n, s.client.n, err)
+		if code := messages.CodeOf(err); code != messages.ErrFenced && code != messages.ErrJournal {
+			w.violated("step", "the journal refuses with %v", err)
+		}
+		s.discard()
+		return
+	}
+	w.log.say("host %d: session %d: acknowledged to %d", s.host.n, s.client.n, seq)
+	for _, e := range s.box.Ack(seq, nil) {
+		s.perform(e)
+	}
+	s.again(nil)
+}
+
+// again runs the step loop for what effects have queued, and for in.
+func (s *shell) again(in turn.Input) {
+	inputs := s.inputs
+	s.inputs = nil
+	for _, q := range inputs {
+		s.step(q)
+	}
+	if in != nil {
+		s.step(in)
+	}
+	if s.eager && !s.dead {
+		s.flush()
+	}
+	s.settleDown()
+}
+
+// discard ends this activation: what was not committed did not happen.
+func (s *shell) discard() {
+	s.release()
+	if s.host.shells[s.client.n] == s {
+		s.host.shells[s.client.n] = nil
+	}
+}
+
+// release lets go of everything. What was begun outside goes on there.
+func (s *shell) release() {
+	if s.dead {
+		return
+	}
+	s.land()
+	s.dead = true
+	for _, a := range s.attempts {
+		a.abandon()
+	}
+}
+
+// land ends the turn's children. An action that nobody waits for goes on.
+func (s *shell) land() {
+	if !s.flying {
+		return
+	}
+	s.flying = false
+	if s.program != nil {
+		s.program.halt()
+	}
+	var left []*attempt
+	for _, a := range s.attempts {
+		if (a.start.Detached || a.start.Type == messages.TypeAgent) && !a.over {
+			left = append(left, a) // an agent is still to be stopped
+		} else {
+			a.abandon()
+		}
+	}
+	s.model, s.program, s.attempts, s.slow = nil, nil, left, nil
+}
+
+// ring feeds the clocks that ran out and sends lazy records that are due.
+func (s *shell) ring() {
+	now := s.host.now()
+	s.tick()
+	if open := s.machine.State().Open; !s.dead && open != nil && open.Turn != nil && open.Turn.Suspended && open.Turn.Until <= now.UnixNano() &&
+		(s.host.w.calm || s.host.w.rnd.IntN(3) == 0) { // who wakes it may be late
+		s.step(&turn.Expire{})
+	}
+	for id := range turn.NumClocks {
+		if t := s.clocks[id]; t != nil && !t.At.After(now) && !s.dead {
+			s.clocks[id] = nil
+			s.step(&turn.Timer{Clock: id, Gen: t.Gen})
+		}
+	}
+	for i := 0; i < len(s.tries) && !s.dead; i++ {
+		if t := s.tries[i]; !t.At.After(now) {
+			s.tries = slices.Delete(s.tries, i, i+1)
+			i--
+			due := &turn.Due{Ident: t.Ident, ID: t.ID, Attempt: t.Attempt}
+			if s.step(due); s.host.w.happens(5 * s.host.w.weather.repeat) {
+				s.step(due)
+			}
+		}
+	}
+	if !s.dead && !s.due.IsZero() && !s.due.After(now) {
+		s.flush()
+	}
+	s.settleDown()
+}
+
+// stirs tells whether some child has something to say.
+func (s *shell) stirs() bool { return len(s.ready()) > 0 }
+
+// ready lists what can go on: each gives its next input, or nil.
+func (s *shell) ready() (all []func() turn.Input) {
+	if s.dead {
+		return nil
+	}
+	calm := s.host.w.calm
+	if m := s.model; m != nil && !m.over && (!m.silent && !m.held || m.cancelled || calm && !m.held) {
+		all = append(all, m.goOn)
+	}
+	if p := s.program; p != nil && p.ready() {
+		all = append(all, p.goOn)
+	}
+	for _, a := range s.attempts {
+		if a.ready() {
+			all = append(all, a.goOn)
+		}
+	}
+	for i, f := range s.fetches {
+		if calm || !s.host.now().Before(f.until) {
+			all = append(all, func() turn.Input {
+				s.fetches = slices.Delete(s.fetches, i, i+1)
+				return f.in
+			})
+		}
+	}
+	if len(s.slow) > 0 {
+		all = append(all, func() turn.Input {
+			in := s.slow[0]
+			s.slow = s.slow[1:]
+			return in
+		})
+	}
+	return all
+}
+
+// stir lets one child go on.
+func (s *shell) stir() {
+	w := s.host.w
+	all := s.ready()
+	in := all[w.rnd.IntN(len(all))]()
+	if in == nil {
+		return
+	}
+	// A model's words come once: nothing tells their repetition from more words.
+	if _, words := in.(*turn.Decoded); w.rnd.IntN(8) == 0 && !(words && s.audit.streams) {
+		if len(s.past) == 8 {
+			s.past = s.past[1:]
+		}
+		s.past = append(s.past, in)
+	}
+	s.again(in)
+}

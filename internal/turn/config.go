@@ -1,0 +1,138 @@
+package turn
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Judge is what the machine asks of a dialect. Implementations are pure.
+type Judge interface {
+	Traits() messages.Traits
+	Decide(messages.Facts) messages.Verdict
+	Digest(messages.Facts) (out, scr []byte)
+}
+
+// Durability says when shown text must be on disk (design.md §2).
+type Durability string
+
+// The durabilities of a reply's text.
+const (
+	Strict     Durability = "strict"     // chunk records before their deltas
+	Checkpoint Durability = "checkpoint" // deltas at once, chunk records lazily
+	WholeUnit  Durability = "unit"       // no deltas, the unit's record alone
+)
+
+// Bounds that no configuration lifts.
+const (
+	MaxReplyBytes      = 8 << 20                // design.md §7
+	MaxGenerationCalls = 64                     // actions of one generation, design.md §8
+	CancelGrace        = 2 * time.Second        // design.md §9
+	ProgramGrace       = 250 * time.Millisecond // a stopped program answers within its next poll
+	LazyHold           = 250 * time.Millisecond // design.md §2
+	LazyBytes          = 4 << 10                // design.md §2
+	EndedHold          = 5 * time.Millisecond   // see Persist.Hold
+	MaxSettlements     = 3                      // per run, restores included, design.md §7
+	ApprovalWait       = 24 * time.Hour         // when Rules.ApprovalWait is not set, design.md §7
+	QuestionMemory     = 16                     // closed questions a session remembers
+	MaxPanics          = 3                      // of one action name in a run under on_panic: fail
+	KeyMemory          = 64                     // idempotency keys a session remembers
+	MaxStateBytes      = 4 << 10                // a dialect's memory, design.md §5
+	NoProgressN        = 3                      // when Rules.NoProgressN is not set, aeiou.md §12
+)
+
+// Limits are the clocks and counts of a session (design.md §8). A zero clock
+// does not run; a zero count does not bound.
+type Limits struct {
+	ProgramWall    time.Duration
+	GenerationWall time.Duration
+	TurnWall       time.Duration
+	RunWall        time.Duration
+	Actions        int64 // recorded actions per run
+	Parallel       int   // actions of a reply that run at once; 0 means plan's default
+	Tokens         int64 // model tokens per run, input and output
+	CostMicroUSD   int64 // per run
+
+	// Of one reply; 0 is the default of each.
+	Reply      int64         // bytes; MaxReplyBytes, and no more
+	Calls      int           // actions; MaxGenerationCalls
+	GateBuffer int           // bytes behind a gate; plan.GateBufferBytes
+	Drain      time.Duration // of async actions after a final response; plan.DrainTime
+}
+
+// ReplyBytes is how long a reply may be.
+func (l *Limits) ReplyBytes() int64 {
+	if l.Reply > 0 {
+		return min(l.Reply, MaxReplyBytes)
+	}
+	return MaxReplyBytes
+}
+
+func (l *Limits) calls() int { return cmp.Or(l.Calls, MaxGenerationCalls) }
+
+func (l *Limits) gateBuffer() int { return cmp.Or(l.GateBuffer, plan.GateBufferBytes) }
+
+func (l *Limits) drain() time.Duration { return cmp.Or(l.Drain, plan.DrainTime) }
+
+// Config is one session's identity and the rules it runs under.
+type Config struct {
+	Key messages.SessionKey
+	// SID is Key.SID() where the caller has it at hand; "" makes it.
+	SID string
+	Inc messages.Incarnation
+	*Rules
+}
+
+// Rules are an agent's. They are immutable, and all sessions of the agent share
+// them: an idle session pays for none of it.
+type Rules struct {
+	Dialect     string
+	Judge       Judge
+	Limits      Limits
+	NoProgressN int   // ≥ 2; ≤ 0 means the default
+	MaxTurns    int64 // per run, 0 none
+	// ExemptFinal keeps the progress guard from overriding DONE and ABORT.
+	ExemptFinal bool
+	Recovery    messages.Recovery
+	OnPanic     messages.OnPanic
+	Durability  Durability
+	// ApprovalWait is how long a call that needs confirmation waits for it; ≤ 0
+	// means the default.
+	ApprovalWait time.Duration
+	// RetryDelay is that of a plan.Policy.
+	RetryDelay time.Duration
+	Provider   string
+	Model      string
+	Mode       string
+	// Target finds what an action of a reply names, and its class. It is pure; nil
+	// finds nothing.
+	Target func(t messages.ActionType, name string) (class messages.Class, found bool)
+	// Timeout is the time of one attempt that a target sets itself, for dialects whose
+	// calls set none; 0 leaves the dialect's. It is pure; nil is 0 for all.
+	Timeout func(t messages.ActionType, name string) time.Duration
+	// Spends says what an action of a reply may use at most of the run's budget, 0 for
+	// no bound; ok is false for one that uses nothing. It is pure; nil is no for all.
+	Spends func(t messages.ActionType, name string) (most messages.Budget, ok bool)
+	// Refuse says why an action that Target finds is not done, whatever the gate
+	// thinks of it; "" lets it. It is pure; nil refuses nothing.
+	Refuse func(t messages.ActionType, name string) (reason string)
+
+	// Feeds are the ids of the manifest's feeds that are fetched, in order. Environment
+	// names the variables that parameters may write as ${NAME}.
+	Feeds       []string
+	Environment []string
+
+	ManifestDigest messages.Digest
+	LibraryDigest  messages.Digest
+	ToolsDigest    messages.Digest
+	LimitsDigest   messages.Digest
+}
+
+func (r *Rules) noProgressN() int {
+	if r.NoProgressN <= 0 {
+		return NoProgressN
+	}
+	return r.NoProgressN
+}

@@ -1,0 +1,212 @@
+package turn
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Detached actions are those in mode fire_and_forget whose turn is decided. They
+// belong to the session: nothing waits for them, they may end after the run, and
+// each has its one terminal record like any other (streaming.md §4).
+
+// Detached is one of them as the journal knows it.
+type Detached struct {
+	OpenAction
+	Run  int64 `json:"run"`
+	Turn int64 `json:"turn"`
+}
+
+// detached is one of them as the running process knows it.
+type detached struct {
+	Ident
+	run  int64
+	call call
+}
+
+// Detached counts the actions that keep an idle session awake.
+func (m *Machine) Detached() int { return len(m.detached) }
+
+// Runs tells whether an action has begun and not ended, of the turn in flight or a
+// detached one.
+func (m *Machine) Runs(id Ident, action string) bool {
+	if m.flight != nil && m.flight.Ident == id {
+		c := m.call(action)
+		return c != nil && c.started
+	}
+	return slices.ContainsFunc(m.detached, func(d detached) bool { return d.Ident == id && d.call.ID == action })
+}
+
+// stays tells that an action outlives the turn: nobody waits for it.
+func (c *call) stays() bool {
+	return !c.done && c.started && c.mode == messages.ModeFireAndForget
+}
+
+// unbegun tells that an action is neither over nor left to the session: also one that
+// nobody waits for is begun before the turn is decided.
+func (f *flight) unbegun() bool {
+	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.done && !c.stays() })
+}
+
+// detach lets go of what outlives the turn that is being decided.
+func (m *Machine) detach() {
+	f := m.flight
+	for i := range f.calls {
+		c := &f.calls[i]
+		if !c.stays() {
+			continue
+		}
+		if c.due > 0 { // nothing runs, and nobody is left to begin another attempt
+			end := &ActionEnded{State: messages.ActionFailed, Reason: c.failure, Result: c.failed.Result, ErrorCode: c.failed.ErrorCode, MS: c.failed.MS}
+			if c.doubt {
+				end.State = messages.ActionUnknown
+			}
+			m.endCall(c, end)
+			continue
+		}
+		m.detached = append(m.detached, detached{Ident: f.Ident, run: m.state.Open.Run, call: *c})
+	}
+}
+
+// detachedEnded takes the end of a detached action; false when in is of another.
+func (m *Machine) detachedEnded(in *ActionEnded) bool {
+	i := slices.IndexFunc(m.detached, func(d detached) bool { return d.Ident == in.Ident && d.call.ID == in.ID })
+	if i < 0 {
+		return false
+	}
+	d := m.detached[i]
+	if !d.call.runs(in.Attempt) {
+		m.dropped++
+		return true
+	}
+	_, a := m.beganAs(in.Ident, in.ID)
+	m.detached = slices.Delete(m.detached, i, i+1)
+	for j := range in.Audits {
+		a := in.Audits[j]
+		m.append(d.run, d.Turn, &a, LazyHold)
+	}
+	if in.State != messages.ActionOK && !in.Last {
+		next := d.call.policy.After(plan.Attempt{
+			N: plan.MaxRetries + 1, Failure: failureOf(in), Reason: clean(in.Reason), Class: d.call.Class, Now: m.now,
+		})
+		in.State, in.Reason = next.State.Ended(), next.Reason
+	}
+	in.State = a.stands(in.State, failureOf(in))
+	hold := LazyHold
+	if d.call.Class.Durable() {
+		hold = EndedHold
+	}
+	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: in.MS, Children: append(d.call.children, in.Children...)}
+	used := d.call.used.Plus(in.Used)
+	end.Tokens, end.CostUSD, end.Actions = used.Tokens, used.CostUSD, used.Actions
+	if end.State == messages.ActionUnknown && end.Result == "" {
+		end.Result = quote(messages.UnknownText)
+	}
+	m.append(d.run, d.Turn, end, hold)
+	m.vacated(&d, end)
+	return true
+}
+
+// vacated gives the action's slot back.
+func (m *Machine) vacated(d *detached, end *messages.ActionEnded) {
+	g := m.graph
+	if g == nil {
+		return
+	}
+	if g.run != d.run || d.call.ref.Generation == 0 {
+		g.todo = g.plan.Vacate(g.todo)
+	} else if state, ok := plan.StateOf(end.State); ok {
+		var err error
+		if g.todo, err = g.plan.Ended(g.todo, d.call.ref, plan.Outcome{State: state, Reason: end.Reason, Value: end.Result}); err != nil && m.err == nil {
+			m.err = messages.Errorf(messages.ErrCrash, "%s", err.Error())
+		}
+	}
+	if m.flight == nil || m.flight.doc == nil {
+		return
+	}
+	if used := (messages.Budget{Actions: end.Actions, CostUSD: end.CostUSD, Tokens: end.Tokens}); used != (messages.Budget{}) && m.acts(m.flight) && m.overBudget() {
+		return
+	}
+	m.proceed()
+}
+
+// settleDetached deals with those that a dead process left behind: what may be
+// repeated runs again with the same key, the rest is unknown (design.md §7).
+func (m *Machine) settleDetached() {
+	for _, d := range append([]Detached(nil), m.state.Detached...) {
+		if slices.ContainsFunc(m.detached, func(l detached) bool { return l.Turn == d.Turn && l.call.ID == d.ID }) {
+			continue
+		}
+		if d.Class == messages.Effectful {
+			m.append(d.Run, d.Turn, &messages.ActionEnded{
+				ID: d.ID, State: messages.ActionUnknown, Reason: reasonCrash, Result: quote(messages.UnknownText), ErrorCode: CodeToolFailed, Children: d.Children,
+			}, LazyHold)
+			continue
+		}
+		// No secret: it tells the answer of this attempt from that of another.
+		l := detached{Ident: Ident{Turn: d.Turn, Nonce: "attempt " + strconv.FormatInt(d.Attempt+1, 10)}, run: d.Run, call: call{
+			Call: messages.Call{ID: d.ID, Name: d.Name, Args: d.Args, Class: d.Class}, typ: d.Type, mode: messages.ModeFireAndForget,
+			started: true, attempt: d.Attempt + 1, retries: d.Retries, reserved: d.Reserved, children: slices.Clip(d.Children), key: m.keyOf(d.Turn, d.ID, d.Args),
+		}}
+		hold := LazyHold
+		if d.Class.Durable() {
+			hold = 0
+		}
+		r := m.append(d.Run, d.Turn, m.startRecord(&l.call, reasonCrash), hold)
+		start := &StartAction{
+			Ident: l.Ident, ID: d.ID, Type: d.Type, Name: d.Name, Detached: true, Args: d.Args, Class: d.Class,
+			Key: l.call.key, Attempt: l.call.attempt, Retries: d.Retries, Deadline: l.call.policy.Deadline(m.now, m.now.Add(plan.MaxTimeout)),
+		}
+		if d.Class.Durable() {
+			start.After = r.Seq
+		}
+		if d.Used != nil {
+			l.call.used = *d.Used
+		}
+		start.Budget, _ = l.call.left()
+		m.do(start)
+		m.detached = append(m.detached, l)
+	}
+}
+
+// Of the fold.
+
+// leave moves the detached actions of a turn that is decided to the session.
+func (s *State) leave(t *OpenTurn) {
+	for _, a := range t.Actions {
+		if a.Detached && a.Started {
+			s.Detached = append(s.Detached, Detached{OpenAction: a, Run: s.Open.Run, Turn: t.Index})
+		}
+	}
+}
+
+// applyDetached takes a record of a detached action.
+func (s *State) applyDetached(r *messages.Record) {
+	find := func(id string) int {
+		return slices.IndexFunc(s.Detached, func(d Detached) bool { return d.Turn == r.Turn && d.ID == id })
+	}
+	switch b := r.Body.(type) {
+	case *messages.ActionStarted:
+		if i := find(b.ID); i >= 0 {
+			s.Detached[i].Attempt = b.Attempt
+		}
+	case *messages.RelicChanged:
+		var a *OpenAction
+		if i := find(b.ID); i >= 0 {
+			a = &s.Detached[i].OpenAction
+		}
+		s.changeRelic(a, b)
+	case *messages.ActionEnded:
+		if i := find(b.ID); i >= 0 {
+			if s.Open != nil && s.Open.Run == s.Detached[i].Run {
+				s.Open.spend(b)
+				s.Open.did(&s.Detached[i].OpenAction, b.State)
+			}
+			if s.Detached = slices.Delete(s.Detached, i, i+1); len(s.Detached) == 0 {
+				s.Detached = nil
+			}
+		}
+	}
+}

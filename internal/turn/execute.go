@@ -1,0 +1,432 @@
+package turn
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Reasons an action failed for, as they stand in records.
+const (
+	reasonPanic     = "panic"
+	reasonQuota     = "quota"
+	reasonDenied    = "denied"
+	reasonCancelled = "cancelled"
+	reasonLost      = "lost"
+	reasonCrash     = "crash"
+	reasonExpired   = "expired"
+)
+
+// CodeDenied and CodeToolFailed are the script error numbers of neuroscript.md
+// §8.2 that the host itself raises.
+const (
+	CodeToolFailed = 21
+	CodeDenied     = 1003
+)
+
+// emissions records what a program said, in order, but for what it said before it
+// was run again.
+func (m *Machine) emissions(ems []Emission) {
+	f := m.flight
+	for i := range ems {
+		e := &ems[i]
+		switch {
+		case f.ended: // it diverged
+		case f.again.said < f.again.emissions:
+			m.repeated(e)
+		case e.Whisper:
+			f.say(e)
+			m.persist(&messages.Whisper{Target: e.Target, Text: e.Text}, LazyHold)
+		default:
+			f.say(e)
+			m.persist(&messages.Emit{Text: e.Text, Candidate: e.Candidate}, LazyHold)
+		}
+	}
+}
+
+// say adds an emission to what is recorded.
+func (f *flight) say(e *Emission) {
+	f.said = append(f.said, *e)
+	to := &f.outSoFar
+	if e.Whisper {
+		to = &f.scrSoFar
+	}
+	*to = append(append(*to, e.Text...), '\n')
+}
+
+// programInput tells whether an input of the program still counts.
+func (m *Machine) programInput(id Ident) bool {
+	if !m.current(id) {
+		return false
+	}
+	if f := m.flight; !f.ran || f.ended || (m.phase != Running && m.phase != Draining) {
+		m.dropped++
+		return false
+	}
+	return true
+}
+
+func (m *Machine) emittedLive(in *Emitted) {
+	if m.programInput(in.Ident) {
+		m.emissions(in.Emissions)
+	}
+}
+
+// programCall declares an action and asks the gate.
+func (m *Machine) programCall(in *ProgramCall) {
+	if !m.programInput(in.Ident) {
+		return
+	}
+	f := m.flight
+	id, name, args := clean(in.ID), clean(in.Name), clean(in.Args)
+	// Also while it is being stopped: what it says after that counts, and a replay must
+	// be able to bring it there.
+	repeats := f.again.called < f.again.calls
+	if _, known := f.byID[id]; known && !repeats {
+		m.dropped++ // an id names one action of a turn: the same call came twice
+		return
+	}
+	m.emissions(in.Emissions)
+	switch {
+	case f.ended:
+		return // it diverged
+	case repeats:
+		m.calledAgain(id, name, args)
+		return
+	case m.phase == Running && f.behind():
+		m.diverged("it does not say again what it had said")
+		return
+	}
+	class := classOf(in.Class)
+	digest := messages.Digest(sha256.Sum256([]byte(args)))
+	m.persist(&messages.ActionDeclared{
+		ID: id, Type: messages.TypeTool, Name: name, Mode: messages.ModeSync, Args: args, ArgsDigest: digest, Class: class,
+	}, LazyHold)
+	p := f.declare(call{
+		Call: messages.Call{ID: id, Name: name, Args: args, Class: class}, key: m.actionKey(id, digest), asked: true,
+	})
+	switch {
+	case m.phase == Draining:
+		m.endCall(p, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
+	case m.limits().Actions > 0 && m.state.Open.Actions > m.limits().Actions:
+		m.endCall(p, &ActionEnded{State: messages.ActionFailed, Reason: reasonQuota})
+		m.overrun("actions", m.limits().Actions, "a run")
+	case len(f.calls) > m.cfg.Limits.calls():
+		m.do(Reached{Limit: messages.LimitReplyActions, N: 1})
+		m.endCall(p, &ActionEnded{
+			State: messages.ActionFailed, Reason: reasonQuota, ErrorCode: CodeToolFailed,
+			Result: quote("more than " + strconv.Itoa(m.cfg.Limits.calls()) + " actions in one turn"),
+		})
+	default:
+		p.judging = true
+		m.do(&AskGate{Ident: f.Ident, ID: id, Type: messages.TypeTool, Name: name, Args: args, ArgsDigest: digest, Class: class, State: m.state.Open.State, Keep: m.state.Keep})
+	}
+}
+
+// declare adds a call.
+func (f *flight) declare(c call) *call {
+	if f.byID == nil {
+		f.byID = map[string]int{}
+	}
+	c.said = len(f.said)
+	f.byID[c.ID] = len(f.calls)
+	f.calls = append(f.calls, c)
+	return &f.calls[len(f.calls)-1]
+}
+
+// classOf reads a class; what it does not know may do anything.
+func classOf(c messages.Class) messages.Class {
+	switch c {
+	case messages.Pure, messages.ReadOnly, messages.Idempotent, messages.Keyed:
+		return c
+	}
+	return messages.Effectful
+}
+
+// actionKey is stable across attempts and owners and opaque to tools (design.md
+// §7). The array is canonical JSON: no part but the id holds a character to
+// escape.
+func (m *Machine) actionKey(id string, args messages.Digest) string {
+	return m.keyFor(m.flight.Turn, id, args)
+}
+
+func (m *Machine) keyOf(turn int64, id, args string) string {
+	return m.keyFor(turn, id, sha256.Sum256([]byte(args)))
+}
+
+func (m *Machine) keyFor(turn int64, id string, args messages.Digest) string {
+	b := make([]byte, 0, 192)
+	b = append(b, '[', '"')
+	b = append(b, m.cfg.Key.Tenant...)
+	b = append(b, `","`...)
+	b = append(b, m.cfg.Inc.String()...)
+	b = append(b, `",`...)
+	b = appendInt(b, turn)
+	b = append(b, ',')
+	b, _ = jsontext.AppendQuote(b, id) // id is valid UTF-8, nothing else can fail
+	b = append(b, `,"`...)
+	b = hex.AppendEncode(b, args[:])
+	b = append(b, '"', ']')
+	sum := sha256.Sum256(b)
+	var key [43]byte
+	base64.RawURLEncoding.Encode(key[:], sum[:])
+	return string(key[:])
+}
+
+func (m *Machine) judged(in *Judged) {
+	if !m.current(in.Ident) {
+		return
+	}
+	c := m.call(in.ID)
+	if c == nil || !c.judging {
+		m.dropped++
+		return
+	}
+	c.judging = false
+	if in.Answer == messages.GateConfirm {
+		m.ask(c, in)
+		return
+	}
+	if in.Record {
+		m.persist(&messages.ActionApproval{
+			ID: c.ID, State: in.Answer, By: in.By, Reason: in.Reason, Digest: sha256.Sum256([]byte(c.Args)),
+		}, LazyHold)
+	}
+	if in.Answer != messages.GateApprove {
+		m.deny(c, in.Reason)
+		m.proceed()
+		return
+	}
+	m.begin(c)
+	if m.flight.doc != nil {
+		m.goOn()
+	}
+}
+
+// deny ends a call that must not begin.
+func (m *Machine) deny(c *call, why string) {
+	m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonDenied, ErrorCode: CodeDenied, Result: quote(clean(why))})
+}
+
+// begin starts an attempt of an action, or ends one for which nothing is left.
+func (m *Machine) begin(c *call) {
+	if lacks := m.reserve(c); lacks != "" {
+		m.lacking(c, lacks)
+		return
+	}
+	hold := LazyHold
+	if c.Class.Durable() {
+		hold = 0
+	}
+	c.attempt++
+	body := m.startRecord(c, c.failure)
+	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Args != c.Args {
+		body.Args = c.Args
+	}
+	r := m.persist(body, hold)
+	c.started, c.due = true, 0
+	start := &StartAction{
+		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
+		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c), State: m.state.Open.State,
+	}
+	start.Budget, _ = c.left()
+	if c.Class.Durable() {
+		start.After = r.Seq
+	}
+	m.do(start)
+	if c.ref.Generation > 0 && !c.told {
+		c.told = true
+		var err error
+		if m.graph.todo, err = m.graph.plan.Started(m.graph.todo, c.ref); err != nil {
+			m.crash(ChildModel, err.Error())
+		}
+	}
+}
+
+// startRecord is the record in front of an attempt.
+func (m *Machine) startRecord(c *call, failure string) *messages.ActionStarted {
+	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: failure, Reserved: c.reserved, Children: slices.Clip(c.children)}
+	if c.used != (messages.Budget{}) {
+		used := c.used
+		body.Used = &used
+	}
+	if c.typ == messages.TypeAgent {
+		if child, ok := m.cfg.Key.Child(c.Name, c.key, c.retries); ok {
+			body.Child = child.SID()
+		}
+	}
+	return body
+}
+
+// call finds an action of the turn in flight that has no terminal record.
+func (m *Machine) call(id string) *call { return m.flight.call(id) }
+
+// any finds an action of the turn in flight, ended or not.
+func (f *flight) any(id string) *call {
+	if i, ok := f.byID[id]; ok {
+		return &f.calls[i]
+	}
+	return nil
+}
+
+func (f *flight) call(id string) *call {
+	if i, ok := f.byID[id]; ok && !f.calls[i].done {
+		return &f.calls[i]
+	}
+	return nil
+}
+
+// runs tells whether an attempt is the one that runs.
+func (c *call) runs(attempt int64) bool { return attempt == 0 || attempt == c.attempt }
+
+// actionEnded takes an action's answer.
+func (m *Machine) actionEnded(in *ActionEnded) {
+	if m.detachedEnded(in) || !m.current(in.Ident) {
+		return
+	}
+	c := m.call(in.ID)
+	if c == nil || !c.started || c.due > 0 || !c.runs(in.Attempt) {
+		m.dropped++
+		return
+	}
+	if m.overdue(in); m.flight == nil || m.call(in.ID) != c {
+		if !m.detachedEnded(in) { // nobody waits for it, and the turn has just let go of it
+			m.dropped++ // it ended with the turn
+		}
+		return
+	}
+	for i := range in.Audits {
+		a := in.Audits[i]
+		m.persist(&a, LazyHold)
+	}
+	c.used = c.used.Plus(in.Used)
+	c.children = append(c.children, in.Children...)
+	if c.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining && !in.Last {
+		if m.tried(c, in) {
+			return
+		}
+	}
+	m.endCall(c, in)
+	if c.used != (messages.Budget{}) && m.acts(m.flight) && m.overBudget() {
+		return
+	}
+	m.proceed()
+}
+
+// endCall writes the one terminal record of an action and lets the program go on.
+func (m *Machine) endCall(c *call, end *ActionEnded) {
+	state := m.state.Open.Turn.action(c.ID).stands(end.State, failureOf(end))
+	if state == messages.ActionCancelled && c.started && c.Class.Durable() && (end.Reason == reasonLost || c.attempt > 1 || c.doubt) {
+		state = messages.ActionUnknown // that this attempt did not begin says nothing of one before that was cut off
+	}
+	c.done, c.State, c.Reason, c.Value, c.code = true, state, clean(end.Reason), clean(end.Result), end.ErrorCode
+	if state == messages.ActionUnknown && c.Value == "" {
+		c.Value = quote(messages.UnknownText)
+	}
+	hold := LazyHold
+	if c.started && c.Class.Durable() {
+		hold = EndedHold
+	}
+	body := &messages.ActionEnded{
+		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
+		Tokens: c.used.Tokens, CostUSD: c.used.CostUSD, Actions: c.used.Actions, Children: slices.Clip(c.children),
+	}
+	if c.typ == messages.TypeInternal && state == messages.ActionOK {
+		body.Feed = end.Feed
+	}
+	m.flight.lastEnd = m.persist(body, hold).Seq
+	if c.typ == messages.TypeInternal && !c.planned { // every call is audited (streaming.md §7.4)
+		m.persist(&messages.Audit{
+			Who: m.cfg.SID, What: "internal " + c.Name, Allowed: c.started, Text: c.Reason,
+		}, hold)
+	}
+	if c.asked && m.flight.ran && !m.flight.ended {
+		m.answerCall(c)
+	}
+	if c.ref.Generation > 0 && !c.planned {
+		if fault := m.tellPlan(c, !c.told); fault != "" {
+			m.crash(ChildModel, fault)
+		}
+	}
+}
+
+// answerCall gives the program the end of the call it waits for.
+func (m *Machine) answerCall(c *call) {
+	m.do(&AnswerCall{Ident: m.flight.Ident, ID: c.ID, State: c.State, Result: c.Value, ErrorCode: c.code, Reason: c.Reason})
+}
+
+// panicked ends an action whose tool panicked: a failed attempt under on_panic:
+// fail, until the third of one name in a run; else the turn's crash.
+func (m *Machine) panicked(c *call, why string) {
+	state := messages.ActionFailed
+	if c.Class.Durable() {
+		state = messages.ActionUnknown // it may have happened
+	}
+	m.endCall(c, &ActionEnded{State: state, Failure: plan.Panicked, Reason: reasonPanic, ErrorCode: CodeToolFailed})
+	if m.cfg.OnPanic == messages.PanicFail && m.state.Open.Panics[c.Name] < MaxPanics && m.phase == Running {
+		return
+	}
+	m.crash(ChildAction, why)
+}
+
+// programEnd takes the program's streams and asks for verification.
+func (m *Machine) programEnd(in *ProgramEnd) {
+	if !m.programInput(in.Ident) {
+		return
+	}
+	f := m.flight
+	m.emissions(in.Emissions)
+	if f.ended {
+		return // it diverged
+	}
+	if f.behind() && m.phase == Running && in.Code != messages.ErrTimeout {
+		m.diverged("it ends before it comes to where it was")
+		return
+	}
+	f.ended, f.end = true, in
+	m.stopTimer(ClockProgram)
+	if m.phase == Draining {
+		m.drained()
+		return
+	}
+	if in.Code != "" {
+		why := clean(in.Detail)
+		switch in.Code {
+		case messages.ErrQuota, messages.ErrEnvSize:
+			m.persist(&messages.Control{What: messages.ControlBreach, Name: in.Reason, Code: in.Code, Detail: why}, LazyHold)
+		case messages.ErrTimeout:
+			m.persist(&messages.Control{What: messages.ControlTimer, Name: ClockProgram.String(), Code: in.Code, Detail: why}, LazyHold)
+		}
+		m.stop(in.Code, why)
+		return
+	}
+	if f.openCalls() {
+		m.crash(ChildInterpreter, "the program ended before the actions it waits for")
+		return
+	}
+	m.to(Verifying)
+	if in.MagicFailed {
+		m.decide()
+		return
+	}
+	m.do(&Verify{Ident: f.Ident, Out: in.Out})
+}
+
+func (m *Machine) verified(in *Verified) {
+	if !m.current(in.Ident) {
+		return
+	}
+	if m.phase != Verifying {
+		m.illegal()
+		return
+	}
+	m.flight.checks = in.Checks
+	m.decide()
+}

@@ -1,0 +1,229 @@
+package turn
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Context feeds as a turn has them (streaming.md §7). What they are and where their
+// values come from is the shell's; the machine asks for values, records what came, and
+// keeps it until the turn is decided: $id means the same for the model, for its
+// actions and for its responses, and again when the turn is restored or replayed.
+
+// FetchFeeds asks for the values of feeds; the answer is FeedsReady. Without names they
+// are those of the prompt, all that are enabled, in their order. A name is a feed that
+// an action or a response refers to and the prompt did not have, or, behind
+// messages.EnvironmentFeed, a variable. It never stands in the way of a turn's clocks.
+type FetchFeeds struct {
+	After int64
+	Ident
+	Run   int64
+	Names []string
+}
+
+func (e *FetchFeeds) after() int64 { return e.After }
+
+// FeedsReady answers FetchFeeds: with Names as they were asked for, and for each of
+// them one feed, which may have an Error instead of a value.
+type FeedsReady struct {
+	Ident
+	Names []string
+	Feeds []messages.Feed
+}
+
+func (*FeedsReady) input() string { return "FeedsReady" }
+
+// fed is what a turn has of feeds, by id.
+type fed struct {
+	values map[string]messages.Feed
+	asked  []string // by name, not answered yet
+}
+
+// openModel opens the model, or has the feeds of its prompt fetched before.
+func (m *Machine) openModel(open *OpenModel) {
+	if !m.anyFeeds() {
+		m.do(open)
+		return
+	}
+	m.flight.opening = open
+	m.do(&FetchFeeds{After: open.After, Ident: open.Ident, Run: open.Run})
+}
+
+// anyFeeds tells whether a prompt may have feeds.
+func (m *Machine) anyFeeds() bool {
+	return slices.ContainsFunc(m.cfg.Feeds, m.hasFeed) || slices.ContainsFunc(m.state.Feeds.Edits, func(e FeedEdit) bool { return !e.Gone && !e.Disabled })
+}
+
+// hasFeed tells whether a feed of that id is fetched.
+func (m *Machine) hasFeed(id string) bool {
+	there := slices.Contains(m.cfg.Feeds, id)
+	for i := range m.state.Feeds.Edits { // an added one stands behind what it took the id of
+		if e := &m.state.Feeds.Edits[i]; e.ID == id {
+			there = !e.Gone && !e.Disabled
+		}
+	}
+	return there
+}
+
+// SessionFeeds is what internal actions made of a session's feeds (streaming.md §7.4).
+// Laid over those of the manifest they are the session's.
+type SessionFeeds struct {
+	Edits   []FeedEdit `json:"edits,omitzero"`   // the latest of each feed; those removed from the manifest are Gone
+	Cleared int64      `json:"cleared,omitzero"` // position of the record that dropped all values
+	Changed int64      `json:"changed,omitzero"` // position of the latest change
+}
+
+// FeedEdit is one feed as its session's model left it.
+type FeedEdit struct {
+	ID       string `json:"id"`
+	Added    bool   `json:"added,omitzero"`
+	Gone     bool   `json:"gone,omitzero"`
+	Disabled bool   `json:"disabled,omitzero"`
+	Spec     string `json:"spec,omitzero"` // as of messages.FeedChange
+	// Since is the position from which on values fetched before are not its own.
+	Since int64 `json:"since,omitzero"`
+}
+
+// MaxFeedEdits bounds them: a feed of the manifest and an added one for each that a
+// session may have (streaming.md §10).
+const MaxFeedEdits = 2 * 32
+
+// changeFeeds takes the change that a record brings.
+func (s *State) changeFeeds(seq int64, c *messages.FeedChange) {
+	f := &s.Feeds
+	f.Changed = seq
+	if c.Cleared {
+		f.Cleared = seq
+		return
+	}
+	e := FeedEdit{ID: c.ID, Added: c.Added, Gone: c.Gone, Disabled: c.Disabled, Spec: c.Spec}
+	i := slices.IndexFunc(f.Edits, func(o FeedEdit) bool { return o.ID == c.ID && o.Added == c.Added })
+	if i >= 0 {
+		e.Since = f.Edits[i].Since
+	}
+	if c.Fresh {
+		e.Since = seq
+	}
+	switch {
+	case i >= 0 && c.Gone && c.Added:
+		if f.Edits = slices.Delete(f.Edits, i, i+1); len(f.Edits) == 0 {
+			f.Edits = nil
+		}
+	case i >= 0:
+		f.Edits[i] = e
+	case len(f.Edits) < MaxFeedEdits:
+		f.Edits = append(f.Edits, e)
+	}
+}
+
+// feedsReady takes values of feeds.
+func (m *Machine) feedsReady(in *FeedsReady) {
+	if !m.current(in.Ident) {
+		return
+	}
+	f := m.flight
+	if len(in.Names) == 0 {
+		open := f.opening
+		if open == nil || m.phase != Generating {
+			m.dropped++
+			return
+		}
+		for i := range in.Feeds {
+			m.inject(&in.Feeds[i])
+		}
+		f.opening, open.Feeds = nil, in.Feeds
+		m.do(open)
+		return
+	}
+	if !m.acts(f) {
+		m.dropped++
+		return
+	}
+	for i := range in.Feeds {
+		fd := &in.Feeds[i]
+		at := slices.Index(f.feeds.asked, fd.ID)
+		if at < 0 {
+			m.dropped++
+			continue
+		}
+		f.feeds.asked = slices.Delete(f.feeds.asked, at, at+1)
+		m.inject(fd)
+		if m.graph != nil {
+			m.graph.todo = m.graph.plan.FeedReady(m.graph.todo, strings.TrimPrefix(fd.ID, messages.EnvironmentFeed))
+		}
+	}
+	m.proceed()
+}
+
+// inject records what the turn has of a feed from now on.
+func (m *Machine) inject(fd *messages.Feed) {
+	body := &messages.FeedInjected{ID: fd.ID, Stale: fd.Stale, Truncated: fd.Truncated, Error: fd.Error}
+	var blobs []messages.Blob
+	if fd.Error == "" {
+		b := blobOf([]byte(fd.Value))
+		body.Digest, blobs = b.Digest, []messages.Blob{b}
+	}
+	m.persist(body, LazyHold, blobs...)
+	m.flight.feeds.keep(*fd)
+}
+
+func (f *fed) keep(fd messages.Feed) {
+	if f.values == nil {
+		f.values = map[string]messages.Feed{}
+	}
+	f.values[fd.ID] = fd
+}
+
+// wantFeed has a value fetched that a reference waits for. The plan knows it by the
+// name that was written: as a feed, or as a variable where no feed has that id.
+func (m *Machine) wantFeed(name string) {
+	f := m.flight
+	id := name
+	if _, had := f.feeds.values[id]; had || !m.hasFeed(id) {
+		id = messages.EnvironmentFeed + name
+	}
+	if slices.Contains(f.feeds.asked, id) {
+		return
+	}
+	if f.doc != nil {
+		m.chunk(true) // the bytes that ask for it stand in front of the answer
+	}
+	f.feeds.asked = append(f.feeds.asked, id)
+	m.do(&FetchFeeds{Ident: f.Ident, Run: m.state.Open.Run, Names: []string{id}})
+}
+
+// lookup gives what the turn has of a feed or variable. there tells whether it can be
+// fetched.
+func (m *Machine) lookup(id string, there bool) (string, plan.Status) {
+	if m.flight == nil {
+		return "", plan.Absent
+	}
+	fd, ok := m.flight.feeds.values[id]
+	switch {
+	case ok && fd.Error == "":
+		return fd.Value, plan.Present
+	case ok || !there:
+		return "", plan.Absent
+	}
+	return "", plan.Pending
+}
+
+// names is what actions and responses may refer to beside the actions themselves.
+type names struct{ m *Machine }
+
+// Lookup implements plan.Environment.
+func (n names) Lookup(name string) (string, plan.Status) {
+	return n.m.lookup(name, n.m.hasFeed(name))
+}
+
+// variables is what parameters may write as ${NAME}: environment.allow and
+// environment.variables of the manifest.
+type variables struct{ m *Machine }
+
+// Lookup implements plan.Environment.
+func (v variables) Lookup(name string) (string, plan.Status) {
+	return v.m.lookup(messages.EnvironmentFeed+name, slices.Contains(v.m.cfg.Environment, name))
+}

@@ -1,0 +1,473 @@
+package turn
+
+import (
+	"cmp"
+	"encoding/base64"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Machine is one session's turn machine. It is not safe for concurrent use; its
+// owner calls Step with one input at a time.
+//
+//	0 ≤ state.Open.Turn.Index == flight.Turn while a turn is in flight
+//	flight == nil  ⇔  phase == Idle between Steps
+type Machine struct {
+	cfg   Config
+	rand  io.Reader
+	state State
+
+	phase  Phase
+	flight *flight
+	// graph is the plan of the run in flight, where the dialect acts while it streams.
+	graph *graph
+	// past are the records of the open run's earlier turns, after a restart, until the
+	// plan has read them.
+	past []*messages.Record
+	// detached are fire_and_forget actions of turns that are decided.
+	detached []detached
+	gens     [NumClocks]uint32
+	armed    [NumClocks]bool
+
+	// Dropped counts late answers.
+	dropped int64
+	// lastEnd is the position of the last run.end written here, lastShut that of the last
+	// record which closed a window.
+	lastEnd, lastShut int64
+
+	now time.Time // of the current Step
+	*step
+}
+
+// step is of the current Step. It goes with the turn: an idle session keeps neither the
+// buffer of its effects nor what is in it.
+type step struct {
+	in  string
+	out []Effect
+	err error
+}
+
+// flight is what only the running process knows of the turn in flight.
+type flight struct {
+	Ident
+	pass  int
+	began time.Time
+
+	reply    []byte
+	recorded int // reply bytes in chunk records
+	chunked  time.Time
+	replied  bool
+	finish   messages.Finish
+	modelErr string
+	// modelCode is whose failure that was, where it was not the model's.
+	modelCode messages.Code
+	spent     spent // on the reply so far
+
+	units  []messages.Unit
+	open   int             // index into units of the growing one, -1 none
+	text   strings.Builder // of the growing one
+	final  bool
+	awaits bool // the decoder stopped it: its results are due
+	errors []messages.ParseError
+	unsaid messages.ParseFault // the errors that have no record of their own, while its N > 0
+	lints  []messages.Code
+
+	program  []byte
+	ran      bool // the program has been handed out
+	ended    bool // and has answered
+	outSoFar []byte
+	scrSoFar []byte
+	end      *ProgramEnd
+	said     []Emission // all that is recorded
+	again    repeat
+
+	opening *OpenModel // waits for the feeds of its prompt
+	feeds   fed
+
+	known   known            // of a restored turn: what is recorded of its reply
+	heard   []messages.Event // and what its decoder says, until it is read again
+	asked   []messages.Code  // lints of the request
+	doc     *document        // of a dialect that acts while the reply streams
+	closing bool             // nothing that follows in the reply counts
+	cut     bool             // its decoder ended it: nothing that follows is even kept
+	lastEnd int64            // the latest action.ended of the turn
+	// replaced is the latest retract of the turn: its texts come after it.
+	replaced int64
+
+	calls  []call
+	byID   map[string]int // index into calls
+	checks []messages.TokenCheck
+
+	breach    messages.Code
+	breachWhy string
+}
+
+// spent is what a reply cost.
+type spent struct {
+	usage    messages.Usage
+	micro    int64
+	unpriced bool
+}
+
+// call is an action of the turn in flight.
+type call struct {
+	messages.Call
+	judging  bool
+	started  bool
+	done     bool
+	asked    bool // the program waits for it
+	key      string
+	attempt  int64            // of the latest start
+	code     int64            // of its end
+	used     messages.Budget  // by its attempts
+	reserved *messages.Budget // for all of them; nil for an action that spends nothing
+	// children are the runs of child sessions that its attempts brought about.
+	children []messages.ChildLink
+	said     int // emissions recorded before it was declared
+	// ruled is the gate's recorded answer of a call that did not begin.
+	ruled  messages.GateAnswer
+	reason string // of ruled
+
+	// Of an action of a reply that is acted on while it streams.
+	typ     messages.ActionType
+	mode    messages.ActionMode
+	found   bool
+	ref     plan.Ref // zero for a program's call
+	policy  plan.Policy
+	told    bool         // the plan knows that it began
+	planned bool         // the plan itself ended it
+	due     int64        // the attempt that is scheduled, 0 none
+	doubt   bool         // an attempt left no answer: it may have happened
+	failure string       // of the attempt before
+	failed  *ActionEnded // that attempt's end, while another is due
+	retries int64        // attempts that failed; not those that a crash cut off
+}
+
+// New makes the machine of a session whose records are folded in state. rand
+// gives 16 bytes for each turn, restoration and question, in order. A read error of rand becomes the
+// Step's error; nothing is recorded then.
+func New(cfg Config, state State, rand io.Reader) *Machine {
+	if cfg.SID == "" {
+		cfg.SID = cfg.Key.SID()
+	}
+	return &Machine{cfg: cfg, state: state, rand: rand}
+}
+
+// State is the durable part, for snapshots and listings. It is the machine's
+// own; the caller must not change it.
+func (m *Machine) State() *State { return &m.state }
+
+// Phase tells where the session stands.
+func (m *Machine) Phase() Phase { return m.phase }
+
+// Dropped counts the late answers seen so far.
+func (m *Machine) Dropped() int64 { return m.dropped }
+
+// Unsettled tells that a restored state needs a Settle input.
+func (m *Machine) Unsettled() bool {
+	return m.flight == nil && (m.state.Open != nil || len(m.state.Queue) > 0 || len(m.state.Detached) > len(m.detached)) ||
+		m.state.Window != nil && !m.armed[ClockDebounce]
+}
+
+// Flight names the turn in flight; ok is false between turns.
+func (m *Machine) Flight() (id Ident, ok bool) {
+	if m.flight == nil {
+		return Ident{}, false
+	}
+	return m.flight.Ident, true
+}
+
+// Step takes one input at the given time. The effects are to be done in order;
+// the slice is valid until the next Step. An error means that the input was
+// illegal or randomness failed: no effect is returned, and the machine must be
+// discarded and restored from the journal.
+func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
+	if m.step == nil {
+		m.step = new(step)
+	}
+	clear(m.out)
+	m.out, m.now, m.in, m.err = m.out[:0], now.UTC().Round(0), in.input(), nil
+	switch in := in.(type) {
+	case *Open:
+		m.opened(in)
+	case *Submit:
+		m.submit(in)
+	case *Cancel:
+		m.cancel(in)
+	case *ModelOpened:
+		m.modelOpened(in)
+	case *ModelSwitched:
+		m.modelSwitched(in)
+	case *Decoded:
+		m.decoded(in)
+	case *ReplyEnd:
+		m.replyEnd(in)
+	case *Emitted:
+		m.emittedLive(in)
+	case *ProgramCall:
+		m.programCall(in)
+	case *Judged:
+		m.judged(in)
+	case *ActionEnded:
+		m.actionEnded(in)
+	case *RelicCall:
+		m.relicCall(in)
+	case *FeedsReady:
+		m.feedsReady(in)
+	case *Due:
+		m.dueAgain(in)
+	case *ProgramEnd:
+		m.programEnd(in)
+	case *Verified:
+		m.verified(in)
+	case *Timer:
+		m.timer(in)
+	case *ChildDown:
+		m.childDown(in)
+	case *Settle:
+		m.settle(in)
+	case *Approve:
+		m.approve(in)
+	case *Expire:
+		m.expire()
+	case *Close:
+		m.closed(in)
+	default:
+		m.illegal()
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	out := m.out
+	if m.phase == Idle {
+		m.step = nil
+	}
+	return out, nil
+}
+
+// current tells whether an answer belongs to the turn in flight.
+func (m *Machine) current(id Ident) bool {
+	if m.flight != nil && m.flight.Ident == id {
+		return true
+	}
+	m.dropped++
+	return false
+}
+
+func (m *Machine) do(e Effect) {
+	if m.out == nil {
+		m.out = make([]Effect, 0, effectsAtOnce)
+	}
+	m.out = append(m.out, e)
+}
+
+// effectsAtOnce is for how many effects of a step the machine makes room first.
+const effectsAtOnce = 16
+
+// persist numbers a record, folds it and asks for its append.
+func (m *Machine) persist(body messages.Body, hold time.Duration, blobs ...messages.Blob) *messages.Record {
+	var run, turn int64
+	if m.state.Open != nil {
+		run = m.state.Open.Run
+	}
+	if m.flight != nil {
+		turn = m.flight.Turn
+	}
+	return m.append(run, turn, body, hold, blobs...)
+}
+
+// append makes a record of a run and a turn, which need not be those in flight.
+func (m *Machine) append(run, turn int64, body messages.Body, hold time.Duration, blobs ...messages.Blob) *messages.Record {
+	own := &struct { // one object: they come and go together
+		record  messages.Record
+		persist Persist
+	}{}
+	r := &own.record
+	r.SID, r.Inc, r.Seq, r.Run, r.Turn, r.TS, r.Body = m.cfg.SID, m.cfg.Inc, m.state.Seq+1, run, turn, m.now, body
+	open := m.state.Window != nil
+	if err := m.state.Apply(r); err != nil && m.err == nil {
+		m.err = err
+	}
+	if open && m.state.Window == nil {
+		m.lastShut = r.Seq
+	}
+	if _, ok := r.Body.(*messages.RunEnd); ok {
+		m.lastEnd = r.Seq
+	}
+	p := &own.persist
+	p.Record, p.Blobs, p.Hold = r, blobs, hold
+	m.do(p)
+	return r
+}
+
+func (m *Machine) setTimer(c Clock, at time.Time) {
+	m.gens[c]++
+	m.armed[c] = true
+	m.do(&SetTimer{Clock: c, Gen: uint64(m.gens[c]), At: at})
+}
+
+func (m *Machine) stopTimer(c Clock) {
+	if m.armed[c] {
+		m.armed[c] = false
+		m.do(&StopTimer{Clock: c})
+	}
+}
+
+// clean repairs text that is not UTF-8 as the journal does, one U+FFFD for each
+// offending byte: the live state must not know what the journal cannot tell.
+func clean(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
+
+// cleanHistory is clean for what somebody else kept.
+func cleanHistory(said []messages.Said) []messages.Said {
+	out := slices.Clone(said)
+	for i := range out {
+		out[i] = messages.Said{Role: messages.Role(clean(string(out[i].Role))), Text: clean(out[i].Text)}
+	}
+	return out
+}
+
+// ReasonKeyReused is that of a submit under a key that named another input before.
+const ReasonKeyReused = "KEY_REUSED"
+
+// Repeats tells whether a submit says what the record of an earlier one says: what the
+// model would be told, after the repairs that made it a record. Policy, user and budget
+// are how it was taken, and may change between two tries.
+func Repeats(recorded, again *messages.Input) bool {
+	return recorded.Text == clean(again.Text) && recorded.Userdata == clean(again.Userdata) &&
+		slices.Equal(recorded.History, cleanHistory(again.History))
+}
+
+func (m *Machine) opened(in *Open) {
+	if m.state.Seq != 0 {
+		m.illegal()
+		return
+	}
+	r := m.persist(&messages.SessionOpened{
+		Dialect: m.cfg.Dialect, Incarnation: m.cfg.Inc.String(), Manifest: m.cfg.ManifestDigest, Name: in.Name, Parent: in.Parent,
+	}, 0)
+	m.do(&Answer{After: r.Seq, Handle: in.Handle, Seq: r.Seq})
+}
+
+// submit accepts a run, joins one, or refuses (design.md §9).
+func (m *Machine) submit(in *Submit) {
+	if m.state.Seq == 0 {
+		m.illegal() // session.opened is the first record
+		return
+	}
+	body := in.Input
+	body.Text, body.Userdata, body.User = clean(body.Text), clean(body.Userdata), clean(body.User)
+	body.History = cleanHistory(body.History)
+	if !utf8.ValidString(body.Key) { // a repair could make two keys one
+		m.do(&Answer{Handle: in.Handle, Err: &messages.Error{Code: messages.ErrConfig, Field: "key", Detail: "not UTF-8"}})
+		return
+	}
+	if k := m.state.key(body.Key); k != nil {
+		// The end of a run may have made its input another's.
+		m.do(&Answer{After: max(k.Seq, m.lastEnd), Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true, Merged: m.state.pending(k.Seq)})
+		return
+	}
+	if body.Policy == "" {
+		body.Policy = cmp.Or(m.cfg.Judge.Traits().Busy, messages.Enqueue)
+	}
+	if after, err := m.refusal(&body); err != nil {
+		m.do(&Answer{After: after, Handle: in.Handle, Err: err})
+		return
+	}
+	idle := m.state.Open == nil && len(m.state.Queue) == 0
+	ordinal := m.joins(body.Policy)
+	merged := ordinal > 0 && body.Policy == messages.Merge
+	if ordinal == 0 {
+		ordinal = m.state.Runs + 1
+	}
+	r := m.append(ordinal, 0, &body, 0)
+	m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: r.Run, Seq: r.Seq, Merged: merged})
+	m.windowClock()
+	switch {
+	case idle:
+		m.nextRun()
+	case body.Policy.Supersedes():
+		m.supersede(body.User)
+	}
+}
+
+// nextRun begins the first waiting run, if any.
+func (m *Machine) nextRun() {
+	m.passOver()
+	if m.state.Open != nil || len(m.state.Queue) == 0 {
+		return
+	}
+	m.beginRun()
+	m.runClock()
+	m.beginTurn(nil)
+}
+
+// beginRun takes the first run out of the queue.
+func (m *Machine) beginRun() {
+	w := m.state.Queue[0]
+	m.append(w.Run, 0, &messages.RunBegin{Input: w.Seq, Merged: seqs(w.More)}, 0)
+}
+
+// draw gives 128 random bits in base64url; ok is false when there are none, which
+// is the Step's error.
+func (m *Machine) draw() (text string, ok bool) {
+	var raw [16]byte
+	if _, err := io.ReadFull(m.rand, raw[:]); err != nil {
+		if m.err == nil {
+			m.err = &messages.Error{Code: messages.ErrCrash, Detail: "no randomness for a nonce", Cause: err}
+		}
+		return "", false
+	}
+	return base64.RawURLEncoding.EncodeToString(raw[:]), true
+}
+
+// beginTurn takes the session from IDLE into a new turn. carry are the facts of the
+// turn before, nil where this process has none.
+func (m *Machine) beginTurn(carry *messages.Facts) {
+	nonce, ok := m.draw()
+	if !ok {
+		return
+	}
+	run := m.state.Open
+	f := &flight{
+		Ident: Ident{Turn: m.state.Turn + 1, Nonce: nonce},
+		pass:  int(run.Turns) + 1, began: m.now, chunked: m.now, open: -1,
+	}
+	m.flight = f
+	if fault := m.planTurn(); fault != "" && m.err == nil {
+		m.err = messages.Errorf(messages.ErrCrash, "%s", fault)
+	}
+	m.to(Generating)
+	var merged []int64
+	if f.pass > 1 {
+		merged = seqs(run.Merged)
+	}
+	begin := m.persist(&messages.TurnBegin{
+		Dialect: m.cfg.Dialect, Nonce: f.Nonce, Pass: int64(f.pass), Merged: merged,
+		Manifest: m.cfg.ManifestDigest, Library: m.cfg.LibraryDigest, Tools: m.cfg.ToolsDigest, Limits: m.cfg.LimitsDigest,
+	}, 0)
+	text, userdata := m.said(run)
+	open := &OpenModel{
+		After: begin.Seq, Ident: f.Ident, Run: run.Run, Pass: f.pass, Ordinal: m.state.Requests,
+		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Note: m.state.Note,
+		Last: m.lastTurn(), OutDigest: m.state.OutDigest, ScrDigest: m.state.ScrDigest,
+	}
+	if carry != nil {
+		open.HaveCarry, open.Out, open.Scr = true, carry.Out, carry.Scr
+	}
+	m.openModel(open)
+	if d := m.cfg.Limits.GenerationWall; d > 0 {
+		m.setTimer(ClockGeneration, m.now.Add(d))
+	}
+	m.turnClock()
+}

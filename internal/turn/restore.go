@@ -1,0 +1,412 @@
+package turn
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// How a turn is restored: rebuild makes the flight again from the journal's records
+// of the turn, resume goes on with it under a new nonce. A suspended turn whose
+// question is answered is resumed in the same way, with or without a restart.
+//
+// The program of a restored turn runs again from its beginning. What the journal
+// has of it, it must say and call again in the same order: emissions are compared
+// but for lines the dialect leaves out, calls by ordinal, name and arguments. A
+// call that has ended is answered from its record, one that is open is waited for.
+// After that the program is where it was, and what it says counts. A difference is
+// the end: HALT(ERR_CRASH), "diverged".
+
+// Comparer is a Judge whose programs say things that differ from run to run, such
+// as minted tokens. Comparable gives an emission without them.
+type Comparer interface{ Comparable(text string) string }
+
+// repeat counts what a program that runs again has to say and call again.
+type repeat struct {
+	emissions, calls int // recorded ones
+	said, called     int // of them, again
+}
+
+// behind tells that the program has not come again to where it was.
+func (f *flight) behind() bool {
+	return f.again.said < f.again.emissions || f.again.called < f.again.calls
+}
+
+// ofTurn are the records of an open turn among recs, if they are all there.
+func ofTurn(recs []*messages.Record, t *OpenTurn) []*messages.Record {
+	if len(recs) == 0 || recs[0].Seq != t.Seq || recs[0].Turn != t.Index {
+		return nil
+	}
+	return recs
+}
+
+// takeUp suspends or restores the open turn, if it is one to go on with.
+func (m *Machine) takeUp(in *Settle) bool {
+	run := m.state.Open
+	t := run.Turn
+	switch {
+	case t == nil || !t.Replied || run.Cancel != nil || t.Breach != nil:
+		return false
+	case t.Suspended:
+	case m.cfg.Recovery == messages.RecoverHalt || run.Settlements >= MaxSettlements:
+		return false
+	}
+	f := m.rebuild(in)
+	if f == nil {
+		return false
+	}
+	m.flight = f
+	if !t.Suspended {
+		m.resume(messages.RestoreCrash)
+		return true
+	}
+	m.to(Suspended)
+	for i := range t.Actions { // a log that was cut between an answer and what follows it
+		if q := t.Actions[i].Question; q != nil && q.Answer != "" {
+			m.resume(messages.RestoreApproval)
+			return true
+		}
+	}
+	m.expire()
+	return true
+}
+
+// rebuild makes the flight of the open turn from its records; nil when they are
+// not all there or make no sense.
+func (m *Machine) rebuild(in *Settle) *flight {
+	t := m.state.Open.Turn
+	recs := ofTurn(in.Turn, t)
+	if recs == nil {
+		return nil
+	}
+	f := &flight{
+		Ident: Ident{Turn: t.Index, Nonce: t.Nonce}, pass: int(m.state.Open.Turns),
+		began: time.Unix(0, t.Began).UTC(), chunked: m.now, open: -1,
+	}
+	for _, r := range recs {
+		if r.Turn != t.Index {
+			continue
+		}
+		if b, ok := r.Body.(*messages.FeedInjected); ok {
+			value, there := in.Feeds[b.Digest]
+			if !there && b.Error == "" {
+				return nil
+			}
+			f.feeds.keep(b.Feed(value))
+		}
+		f.remember(r)
+	}
+	m.flight = f
+	if fault := m.recollect(in.Events); fault != "" || !f.replied {
+		m.flight = nil
+		return nil
+	}
+	for i := range f.calls {
+		c := &f.calls[i]
+		c.key = m.actionKey(c.ID, sha256.Sum256([]byte(c.Args)))
+	}
+	return f
+}
+
+// remember takes from a record what the flight knew when it was made.
+func (f *flight) remember(r *messages.Record) {
+	switch b := r.Body.(type) {
+	case *messages.ModelRequest:
+		f.lints = append(f.lints, b.Lints...)
+		f.asked = f.lints
+	case *messages.UnitText:
+		f.known.units++
+	case *messages.ParseFault:
+		f.known.faults++
+	case *messages.Lint:
+		f.known.lints++
+	case *messages.Control:
+		if b.What == messages.ControlModelError {
+			f.modelCode = b.Code
+		}
+	case *messages.ModelReply:
+		f.replied, f.finish, f.modelErr = true, b.Finish, b.Error
+	case *messages.Emit:
+		f.say(&Emission{Text: b.Text, Candidate: b.Candidate})
+	case *messages.Whisper:
+		f.say(&Emission{Whisper: true, Target: b.Target, Text: b.Text})
+	case *messages.ActionDeclared:
+		f.known.actions++
+		f.declare(call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}})
+	case *messages.ActionApproval:
+		if c := f.call(b.ID); c != nil && b.Approval == "" {
+			c.ruled, c.reason = b.State, b.Reason
+		}
+	case *messages.ActionStarted:
+		if c := f.call(b.ID); c != nil {
+			c.started, c.attempt = true, b.Attempt
+			if b.Args != "" {
+				c.Args = b.Args
+			}
+			c.retries += retried(b)
+			c.children = slices.Clip(b.Children)
+			if c.reserved = b.Reserved; b.Used != nil {
+				c.used = *b.Used
+			}
+		}
+	case *messages.ActionEnded:
+		if c := f.call(b.ID); c != nil {
+			c.done, c.State, c.Reason, c.Value, c.code = true, b.State, b.Reason, b.Result, b.ErrorCode
+		}
+	}
+}
+
+// recollect makes the reply known again: all of it, or, where actions begin while it
+// streams, ready to be read again (reread).
+func (m *Machine) recollect(evs []messages.Event) (fault string) {
+	if !m.cfg.Judge.Traits().InStreamActions {
+		return m.recall(evs)
+	}
+	f := m.flight
+	known := f.known
+	if fault = m.planTurn(); fault == "" {
+		f.doc.known, f.heard = known, evs
+	}
+	return fault
+}
+
+// reread goes through the document of a restored turn again. What is recorded of it
+// is not recorded or shown again, and an action that has ended ends as it had: the
+// rest goes on from where it was.
+func (m *Machine) reread() (fault string) {
+	f := m.flight
+	heard := f.heard
+	f.heard = nil
+	f.lints = f.asked
+	if fault = m.arrive(heard); fault != "" || !m.acts(f) && m.phase != Suspended {
+		return fault
+	}
+	return m.pump()
+}
+
+// recall folds what the decoder finds in a reply whose records are in the journal.
+func (m *Machine) recall(evs []messages.Event) (fault string) {
+	f := m.flight
+	for i := range evs {
+		ev := &evs[i]
+		if fault = hollow(ev); fault != "" {
+			return fault
+		}
+		switch ev.Kind {
+		case messages.EventUnitBegin:
+			if f.open >= 0 {
+				return "decoder: a unit begins inside another"
+			}
+			f.units = append(f.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
+			f.open = len(f.units) - 1
+		case messages.EventUnitText, messages.EventUnitEnd:
+			if f.open < 0 {
+				return "decoder: text outside a unit"
+			}
+			if ev.Kind == messages.EventUnitText {
+				f.text.Write(ev.Text)
+				continue
+			}
+			f.shut(ev.Final, ev.Complete)
+		case messages.EventProgram:
+			f.program = append([]byte(nil), ev.Text...)
+		case messages.EventStop:
+			f.final, f.awaits = f.final || ev.Final, f.awaits || !ev.Final
+		case messages.EventParseError:
+			f.errors = append(f.errors, *ev.Fault)
+		case messages.EventLint:
+			f.lints = append(f.lints, ev.Fault.Code)
+		}
+	}
+	if f.open >= 0 {
+		f.shut(false, false)
+	}
+	return ""
+}
+
+// shut ends the growing unit.
+func (f *flight) shut(final, complete bool) *messages.Unit {
+	u := &f.units[f.open]
+	u.Text = f.text.String()
+	f.text = strings.Builder{}
+	u.Final, u.Complete = final, complete
+	f.final = f.final || final && complete
+	f.open = -1
+	return u
+}
+
+// resume goes on with the turn under a new nonce: open actions are settled, those
+// that may be repeated run again with the same key, and the program is run again.
+func (m *Machine) resume(cause messages.RestoreCause) {
+	nonce, ok := m.draw()
+	if !ok {
+		return
+	}
+	f := m.flight
+	f.Nonce, f.ran, f.ended, f.end = nonce, false, false, nil
+	f.again = repeat{emissions: len(f.said), calls: len(f.calls)}
+	m.to(Running)
+	restored := m.persist(&messages.TurnRestored{Cause: cause, Count: m.state.Open.Turn.Restores + 1, Nonce: nonce, Manifest: m.cfg.ManifestDigest}, 0)
+	m.turnClock()
+	m.runClock()
+	if f.doc != nil {
+		m.resumeDocument()
+		return
+	}
+	for i := range f.calls {
+		c := &f.calls[i]
+		c.asked, c.judging = false, false
+		if !c.done {
+			m.settleCall(c)
+		}
+	}
+	if m.waits() {
+		m.suspend()
+		return
+	}
+	if !f.runnable() {
+		m.proceed()
+		return
+	}
+	f.ran = true
+	m.do(&RunProgram{
+		After: restored.Seq, Ident: f.Ident, Source: f.program, Userdata: m.userdata(),
+		Emissions: f.again.emissions, Results: f.results(),
+	})
+	if d := m.cfg.Limits.ProgramWall; d > 0 {
+		m.setTimer(ClockProgram, m.now.Add(d))
+	}
+}
+
+// resumeDocument goes on with a reply that is acted on while it streams: after a
+// restart it is read again, after an answer the actions that were asked about go on.
+func (m *Machine) resumeDocument() {
+	f := m.flight
+	fault := ""
+	if f.heard != nil {
+		fault = m.reread()
+	}
+	if fault == "" && m.acts(f) {
+		fault = m.unpark()
+	}
+	if fault != "" {
+		m.crash(ChildModel, fault)
+		return
+	}
+	if m.acts(f) && !m.overBudget() { // by a detached action that ended while nothing ran
+		m.goOn()
+	}
+}
+
+// unpark goes on with the actions whose question is answered.
+func (m *Machine) unpark() (fault string) {
+	g := m.graph
+	for i := range m.flight.calls {
+		c := &m.flight.calls[i]
+		a := m.state.Open.Turn.action(c.ID)
+		if c.done || c.started || c.judging || a == nil || a.Question == nil || a.Question.Answer == "" {
+			continue
+		}
+		v, ok := g.plan.Action(c.ref)
+		if !ok || v.State != plan.Parked {
+			continue
+		}
+		if a.Question.Answer != messages.GateApprove {
+			m.settleCall(c)
+			continue
+		}
+		var err error
+		if g.todo, err = g.plan.Resume(g.todo, c.ref); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// settleCall does what is to be done with an action that a restored turn finds
+// without an end.
+func (m *Machine) settleCall(c *call) {
+	var q Question
+	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Question != nil {
+		q = *a.Question
+	}
+	switch {
+	case c.started && c.Class == messages.Effectful:
+		m.endCall(c, &ActionEnded{State: messages.ActionUnknown, Reason: reasonCrash, ErrorCode: CodeToolFailed})
+	case c.started || q.Answer == messages.GateApprove || q.ID == "" && c.ruled == messages.GateApprove:
+		m.begin(c)
+	case q.Answer == messages.GateExpired:
+		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonExpired, ErrorCode: CodeDenied, Result: quote("nobody approved the call in time")})
+	case q.Answer != "":
+		m.deny(c, q.Reason)
+	case q.ID != "":
+	case c.ruled != "" && c.ruled != messages.GateConfirm:
+		m.deny(c, c.reason)
+	default:
+		c.judging = true
+		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: cmp.Or(c.typ, messages.TypeTool), Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class, State: m.state.Open.State, Keep: m.state.Keep})
+	}
+}
+
+// results are the recorded calls for RunProgram.
+func (f *flight) results() []Recorded {
+	out := make([]Recorded, len(f.calls))
+	for i := range f.calls {
+		c := &f.calls[i]
+		out[i] = Recorded{
+			ID: c.ID, Name: c.Name, ArgsDigest: sha256.Sum256([]byte(c.Args)),
+			State: c.State, Result: c.Value, ErrorCode: c.code, Reason: c.Reason,
+		}
+	}
+	return out
+}
+
+// repeated compares an emission with the one that is recorded.
+func (m *Machine) repeated(e *Emission) {
+	f := m.flight
+	was := &f.said[f.again.said]
+	f.again.said++
+	if e.Whisper == was.Whisper && e.Candidate == was.Candidate && (!e.Whisper || clean(e.Target) == clean(was.Target)) {
+		a, b := clean(e.Text), clean(was.Text)
+		if c, ok := m.cfg.Judge.(Comparer); ok && e.Candidate {
+			a, b = c.Comparable(a), c.Comparable(b)
+		}
+		if a == b {
+			return
+		}
+	}
+	m.diverged("it does not say again what it had said")
+}
+
+// calledAgain compares a call with the recorded one of its ordinal, and answers it
+// if that one has ended.
+func (m *Machine) calledAgain(id, name, args string) {
+	f := m.flight
+	c := &f.calls[f.again.called]
+	f.again.called++
+	if c.ID != id || c.Name != name || c.Args != args || c.said != f.again.said {
+		m.diverged("it does not call again what it had called")
+		return
+	}
+	c.asked = true
+	if c.done {
+		m.answerCall(c)
+	}
+}
+
+// diverged ends a turn whose program, run again, is not the one that was recorded.
+func (m *Machine) diverged(how string) {
+	f := m.flight
+	if m.phase == Draining || f.ended {
+		return // it is being stopped anyway
+	}
+	m.do(&StopProgram{Ident: f.Ident, Code: messages.ErrCrash})
+	f.ended = true
+	m.crash(ChildInterpreter, "diverged: the program was run again, and "+how)
+	m.drained()
+}

@@ -1,0 +1,235 @@
+package turn
+
+import (
+	"maps"
+	"strconv"
+
+	json "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/internal/plan"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// A session's variables (streaming.md §7.4) are the fold of its records: an action
+// of type internal changes them when its end is recorded as ok, and at no other time.
+// So nothing has to be kept beside the journal, a crash between the call and its end
+// leaves them as they were, and a fork has those of the turn it was made at.
+
+// Bounds of a session's variables (streaming.md §7.4).
+const (
+	MaxVariables         = 256
+	MaxVariableBytes     = 64 << 10 // of one value as JSON
+	maxVariableNameBytes = 64
+)
+
+// Reasons of failed actions on variables, as action.ended has them.
+const (
+	ReasonBadField      = "bad_field"      // parameters that are none of the action's
+	ReasonVariableLimit = "variable_limit" // one name too many
+	ReasonValueLimit    = "value_limit"    // a value too long
+)
+
+// Variables are values by name, each JSON. The zero value has none.
+type Variables map[string]string
+
+// variableCall is an action on variables that makes sense.
+type variableCall struct {
+	name  string
+	value string // of set_variable
+}
+
+// Do says what an internal action does to v and gives its result, canonical JSON. It
+// changes nothing: Apply does, when the action's end is recorded. The error is a
+// *messages.Error with one of the reasons above.
+func (v Variables) Do(action, args string) (result string, err error) {
+	c, err := readVariable(action, args)
+	if err != nil {
+		return "", err
+	}
+	_, known := v[c.name]
+	switch action {
+	case messages.InternalSetVariable:
+		if !known && len(v) >= MaxVariables {
+			return "", failure(messages.ErrQuota, ReasonVariableLimit, "name", "a session has "+strconv.Itoa(MaxVariables)+" variables at most")
+		}
+		return `{"name":` + quote(c.name) + `}`, nil
+	case messages.InternalDeleteVariable:
+		return `{"deleted":` + strconv.FormatBool(known) + `,"name":` + quote(c.name) + `}`, nil
+	}
+	return "{}", nil
+}
+
+// Apply is what v becomes by a recorded action. v itself stays as it is, and comes back
+// when the action is none of variables, or none that could have ended ok.
+func (v Variables) Apply(action, args string) Variables {
+	c, err := readVariable(action, args)
+	if err != nil {
+		return v
+	}
+	_, known := v[c.name]
+	switch {
+	case action == messages.InternalClearContext:
+		return nil
+	case action == messages.InternalSetVariable && (known || len(v) < MaxVariables):
+		next := maps.Clone(v)
+		if next == nil {
+			next = Variables{}
+		}
+		next[c.name] = c.value
+		return next
+	case action == messages.InternalDeleteVariable && known:
+		next := maps.Clone(v)
+		delete(next, c.name)
+		if len(next) == 0 {
+			return nil
+		}
+		return next
+	}
+	return v
+}
+
+// readVariable reads the parameters of an action on variables.
+func readVariable(action, args string) (c variableCall, err error) {
+	var in struct {
+		Name  jsontext.Value `json:"name"`
+		Value jsontext.Value `json:"value"`
+	}
+	takesName, takesValue := true, false
+	switch action {
+	case messages.InternalSetVariable:
+		takesValue = true
+	case messages.InternalDeleteVariable:
+	case messages.InternalClearContext:
+		takesName = false
+	default:
+		return c, failure(messages.ErrConfig, ReasonBadField, "name", action+" is not about variables")
+	}
+	given := map[string]jsontext.Value{}
+	if json.Unmarshal([]byte(args), &given) != nil || given == nil {
+		return c, failure(messages.ErrConfig, ReasonBadField, "parameters", "they must be an object")
+	}
+	for key, v := range given {
+		switch {
+		case key == "name" && takesName:
+			in.Name = v
+		case key == "value" && takesValue:
+			in.Value = v
+		default:
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters", "there is none that is called "+quote(clip(key)))
+		}
+	}
+	if takesName {
+		name, bad := jsontext.AppendUnquote(nil, in.Name)
+		if bad != nil || !variableName(string(name)) {
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters.name", "want a letter or '_', then up to "+strconv.Itoa(maxVariableNameBytes-1)+" letters, digits or '_'")
+		}
+		c.name = string(name)
+	}
+	if takesValue {
+		if in.Value == nil {
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters.value", "missing")
+		}
+		own := in.Value.Clone()
+		if own.Canonicalize() != nil {
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters.value", "it is no JSON")
+		}
+		if len(own) > MaxVariableBytes {
+			return c, failure(messages.ErrQuota, ReasonValueLimit, "parameters.value", "it has "+strconv.Itoa(len(own))+" bytes as JSON; the limit is "+strconv.Itoa(MaxVariableBytes))
+		}
+		c.value = string(own)
+	}
+	return c, nil
+}
+
+// failure is that of an action, for its record and the model.
+func failure(code messages.Code, reason, field, why string) error {
+	return &messages.Error{Code: code, Reason: reason, Field: field, Detail: why}
+}
+
+// variableName tells whether $name can stand for it (streaming.md §6).
+func variableName(s string) bool {
+	if s == "" || len(s) > maxVariableNameBytes || s[0] >= '0' && s[0] <= '9' {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; !(c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// clip bounds what an error repeats of a name.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return clean(s[:most]) + "…"
+}
+
+// asOfBegin are the session's variables as they were when the open turn began.
+func (s *State) asOfBegin() Variables {
+	v := maps.Clone(s.Variables)
+	if s.Open == nil || s.Open.Turn == nil {
+		return v
+	}
+	for name, was := range s.Open.Turn.Was {
+		switch {
+		case was == nil:
+			delete(v, name)
+		case v == nil:
+			v = Variables{name: *was}
+		default:
+			v[name] = *was
+		}
+	}
+	return v
+}
+
+// setVariables takes an action on variables that ended ok in turn t, and remembers
+// what it changed.
+func (s *State) setVariables(t *OpenTurn, action, args string) {
+	next := s.Variables.Apply(action, args)
+	changed := func(name string) {
+		if _, noted := t.Was[name]; noted {
+			return
+		}
+		if t.Was == nil {
+			t.Was = map[string]*string{}
+		}
+		var was *string
+		if v, ok := s.Variables[name]; ok {
+			was = &v
+		}
+		t.Was[name] = was
+	}
+	for name, v := range s.Variables {
+		if now, ok := next[name]; !ok || now != v {
+			changed(name)
+		}
+	}
+	for name := range next {
+		if _, ok := s.Variables[name]; !ok {
+			changed(name)
+		}
+	}
+	s.Variables = next
+}
+
+// environment is what the names of a reply mean that are no action's. Variables are
+// those at the place that the document has reached: in a turn that is restored, what
+// its later actions made of them is not seen too early, and every text is what it was.
+type environment struct {
+	variables Variables
+	plan.Environment
+}
+
+// Lookup implements plan.Environment.
+func (e *environment) Lookup(name string) (string, plan.Status) {
+	if v, ok := e.variables[name]; ok {
+		return v, plan.Present
+	}
+	return e.Environment.Lookup(name)
+}
