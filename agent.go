@@ -58,7 +58,7 @@ type Agent struct {
 	// Agents are those that actions may run as child sessions. A manifest must import
 	// them by name. LoadAgent puts here what the manifest imports or defines.
 	Agents []*Agent
-	// Library holds trusted function libraries (neuroscript.md §12).
+	// Library holds trusted function libraries (docs/spec/neuroscript.md §12).
 	Library []neuroscript.Source
 	// Gate decides where no rule of the manifest denies; may be nil. Its answers are
 	// recorded, and a replay takes them from there.

@@ -12,7 +12,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// companion is what stands behind an agent's action tokens (kitsu.md).
+// companion is what stands behind an agent's action tokens (docs/spec/kitsu.md).
 func (rt *Runtime) companion(a *Agent, m *manifest.Manifest, registry *tools.Registry) (tools.Companion, error) {
 	c := tools.Companion{
 		Permissions: kitsu.Permissions{DenySearch: no(m.Kitsu.AllowSearch), DenyContinue: no(m.Kitsu.AllowContinue)},

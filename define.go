@@ -203,7 +203,7 @@ type graphs struct {
 // maxNesting.
 func (g *graphs) add(i int) error { return g.nested(i, 0) }
 
-// maxNesting bounds how deep workflows call workflows (design.md §8, as of agents).
+// maxNesting bounds how deep workflows call workflows (docs/spec/design.md §8, as of agents).
 const maxNesting = 4
 
 func (g *graphs) nested(i, depth int) error {

@@ -26,7 +26,7 @@ type ExecResult struct {
 // Exec runs one complete envelope as a turn of its own, in memory: USERDATA is the
 // input, ACTIONS the program; SCRATCHPAD and OUTPUT are checked and, as in every
 // turn, not readable by the program. A faulty envelope is the decision
-// HALT(ERR_ENV_… or ERR_USERDATA_SCHEMA), as aeiou.md §13 has it; the error is for
+// HALT(ERR_ENV_… or ERR_USERDATA_SCHEMA), as docs/spec/aeiou.md §13 has it; the error is for
 // a runtime that cannot run at all.
 func Exec(ctx context.Context, envelope []byte, agent *Agent) (ExecResult, error) {
 	env, _, err := aeiou.Parse(envelope, aeiou.Options{})

@@ -586,7 +586,7 @@ func TestBadAgents(t *testing.T) {
 	}
 }
 
-// Exec judges every class of faulty envelope as aeiou.md §13 has it.
+// Exec judges every class of faulty envelope as docs/spec/aeiou.md §13 has it.
 func TestExec(t *testing.T) {
 	envelope := func(userdata, rest string) string {
 		return "<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n" + userdata + "\n" + rest + "<<<NSENV:V3:END>>>\n"

@@ -143,7 +143,7 @@ func replace(err error, places []int) error {
 	return &own
 }
 
-// builtin begins the ids that switch parts of the prompt (design.md §11).
+// builtin begins the ids that switch parts of the prompt (docs/spec/design.md §11).
 const builtin = "builtin."
 
 // parts are those of the prompt that stand in front of feeds and conversation.

@@ -13,7 +13,7 @@ import (
 )
 
 // internals adds the actions on the session itself, where the dialect has a way to
-// name them (streaming.md §7.4). m has its defaults.
+// name them (docs/spec/streaming.md §7.4). m has its defaults.
 func internals(t *tools.Targets, d parse.Dialect, m manifest.InternalActions) error {
 	if tr := d.Traits(); !tr.InStreamActions || tr.Verbatim {
 		// A manifest that was made for another dialect has that one's defaults.

@@ -22,7 +22,7 @@ import (
 // part of its effective manifest, which the journal keeps: a replay needs no server, and
 // what the model was told is on record.
 
-// mcpTimeout bounds a call whose manifest says nothing (cogency.md §5).
+// mcpTimeout bounds a call whose manifest says nothing (docs/spec/cogency.md §5).
 const mcpTimeout = 30 * time.Second
 
 // offered is a server of an agent and how often its list may have changed when it was

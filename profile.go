@@ -17,7 +17,7 @@ import (
 	"github.com/seed14be6753/stile/parse/profile"
 )
 
-// The profile of a user (cogency.md §10) is kept in a session of its own, tenant:user:
+// The profile of a user (docs/spec/cogency.md §10) is kept in a session of its own, tenant:user:
 // and messages.ProfileID: each attempt to learn is a run of it, under the dialect
 // profile. So it is journaled, bounded, retried, verified and replayed like any other;
 // what a prompt had of it is a record of the session that the prompt was for.

@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/tools/workspace"
 )
 
-// The security section of a prompt (cogency.md §14). It makes attempts fewer, and nothing
+// The security section of a prompt (docs/spec/cogency.md §14). It makes attempts fewer, and nothing
 // relies on it: what refuses them are the tools.
 
 // The tools that the section speaks of: those that work in a folder, and those that bring

@@ -108,7 +108,7 @@ func (s *Session) Incarnation() messages.Incarnation { return s.inc }
 // SubmitOption changes how a submit is taken.
 type SubmitOption func(*messages.Input)
 
-// The policies of a submit (design.md §9).
+// The policies of a submit (docs/spec/design.md §9).
 const (
 	Reject    = messages.Reject    // ERR_BUSY while a run is in flight
 	Enqueue   = messages.Enqueue   // a run of its own, after those that wait

@@ -82,7 +82,7 @@ type Config struct {
 	Dialects []parse.Dialect
 	// Log gets what operators want to know; nil is silent.
 	Log *zap.Logger
-	// DecisionLog gets one JSON object per decided turn (aeiou.md §17); may be nil. It is
+	// DecisionLog gets one JSON object per decided turn (docs/spec/aeiou.md §17); may be nil. It is
 	// written to on the way of the session, and may be on that of a Submit: a writer that
 	// blocks holds them up.
 	DecisionLog io.Writer

@@ -195,7 +195,7 @@ func (f *follower) regrow() bool {
 const maxUnits = 1 << 16
 
 // joiner makes one stream of what comes twice, late or never: records in order, and
-// deltas of which each continues its unit (design.md §2). It is pure. Its methods
+// deltas of which each continues its unit (docs/spec/design.md §2). It is pure. Its methods
 // give updates to a function, stop when that returns false, and tell so.
 type joiner struct {
 	seq     int64 // of the last record given

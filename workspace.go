@@ -16,7 +16,7 @@ import (
 	"github.com/seed14be6753/stile/tools/workspace"
 )
 
-// The tools of cogency.md §15 that work on files and run programs, as a manifest sets
+// The tools of docs/spec/cogency.md §15 that work on files and run programs, as a manifest sets
 // them up.
 
 // ownAnswers are the gate's for tools that no rule names.
@@ -151,7 +151,7 @@ func (c *shellCaches) Close() error {
 // sandboxDir is the folder of a sandbox that the manifest does not name.
 const sandboxDir = "sandbox"
 
-// workspace opens the folder that the tools of cogency.md §15 work in. A replay declares
+// workspace opens the folder that the tools of docs/spec/cogency.md §15 work in. A replay declares
 // them and calls none.
 func (a *Agent) workspace(m *manifest.Manifest) (*workspace.Workspace, error) {
 	if a.replayed {

@@ -48,7 +48,7 @@ type Agent struct {
 	// must not block.
 	Ended func(sid string, end *messages.Record)
 
-	TokenTTL    time.Duration // 0: the default of aeiou.md §18, as for those below
+	TokenTTL    time.Duration // 0: the default of docs/spec/aeiou.md §18, as for those below
 	TokenMaxTTL time.Duration
 	TokenSkew   time.Duration
 	KeyGrace    time.Duration
@@ -65,7 +65,7 @@ type History struct {
 	Messages []messages.Message // the first may be a system message; the receiver's own
 }
 
-// magicCalls is the bound in effect (aeiou.md §18).
+// magicCalls is the bound in effect (docs/spec/aeiou.md §18).
 func (a *Agent) magicCalls() int {
 	if a.MagicCalls > 0 {
 		return a.MagicCalls

@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// alarms wakes suspended sessions whose questions expire (design.md §7). The store
+// alarms wakes suspended sessions whose questions expire (docs/spec/design.md §7). The store
 // keeps the index, and there is one timer for all of them: a suspended session that
 // sleeps costs nothing here.
 type alarms struct {

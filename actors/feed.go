@@ -100,7 +100,7 @@ func (s *session) syncFeeds() {
 	}
 }
 
-// doFeeds does an internal action on feeds (streaming.md §7.4). What it changes counts
+// doFeeds does an internal action on feeds (docs/spec/streaming.md §7.4). What it changes counts
 // when its end is recorded.
 func (a *action) doFeeds(ctx context.Context, name, args string) (string, error) {
 	keeper := a.host.cfg.Feeds

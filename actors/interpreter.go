@@ -106,7 +106,7 @@ func (p *program) execute() *turn.ProgramEnd {
 	case res.Breach != nil:
 		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()
 	case p.magicFailed:
-		// aeiou.md §6.1: the turn ends with that, whether or not the script caught it.
+		// docs/spec/aeiou.md §6.1: the turn ends with that, whether or not the script caught it.
 	case res.Err != nil:
 		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()
 	}
@@ -173,7 +173,7 @@ func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Val
 	}
 }
 
-// magicTool is tool.aeiou.magic of this turn (aeiou.md §6).
+// magicTool is tool.aeiou.magic of this turn (docs/spec/aeiou.md §6).
 func (p *program) magicTool() *neuroscript.Tool {
 	return &neuroscript.Tool{Name: "aeiou.magic", Params: replay.MagicParams(), Func: p.mint}
 }

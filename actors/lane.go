@@ -13,7 +13,7 @@ import (
 )
 
 // lane is a session's way to the journal: eager records go at once and take the
-// lazy ones before them along; lazy ones alone wait until due (design.md §2).
+// lazy ones before them along; lazy ones alone wait until due (docs/spec/design.md §2).
 type lane struct {
 	inputs []turn.Input  // of the step loop
 	ready  []turn.Effect // of the step loop, reused

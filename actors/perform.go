@@ -257,7 +257,7 @@ func judged(e *turn.AskGate, v tools.Verdict) *turn.Judged {
 }
 
 // verify judges the candidate lines of a turn. The clock is read once, as
-// aeiou.md §10 wants it.
+// docs/spec/aeiou.md §10 wants it.
 func (s *session) verify(e *turn.Verify) {
 	now := s.host.cfg.Now()
 	keys := s.host.cfg.Keys.TokenKeys(now)

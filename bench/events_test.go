@@ -23,7 +23,7 @@ const (
 		`I am looking at all of them. <execute>[{"name":"str.ToUpper","args":{"s":"north"}},{"name":"str.ToUpper","args":{"s":"east"}},` +
 		`{"name":"str.ToUpper","args":{"s":"south"}},{"name":"str.ToUpper","args":{"s":"west"}}]</execute>`
 	batchAnswer = `<think>All four came back.</think>They are NORTH, EAST, SOUTH and WEST.<end>`
-	// batchEvents is what such a run has of cogency.md §3: user, think, respond, four
+	// batchEvents is what such a run has of docs/spec/cogency.md §3: user, think, respond, four
 	// calls, result, think, respond.
 	batchEvents = 10
 )
@@ -184,7 +184,7 @@ func talk(b *testing.B, runs int) (recs []*messages.Record, reply func(messages.
 }
 
 // BenchmarkAssemble_Cogency_1000Events rebuilds the context of a session of 100 runs,
-// 1,000 events (cogency.md §3), from its records: projection, messages, digest. Beside it
+// 1,000 events (docs/spec/cogency.md §3), from its records: projection, messages, digest. Beside it
 // its floor, which copies the text of the prompt.
 func BenchmarkAssemble_Cogency_1000Events(b *testing.B) {
 	recs, reply := talk(b, 1000/batchEvents)

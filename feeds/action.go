@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// The internal actions (streaming.md §7.4). The last three concern the session's
+// The internal actions (docs/spec/streaming.md §7.4). The last three concern the session's
 // variables as well, or alone; Permission knows them, Set.Do does of them what
 // concerns feeds.
 const (
@@ -33,7 +33,7 @@ var (
 // Actions names the internal actions in the order of their table.
 func Actions() []string { return slices.Clone(allActions) }
 
-// Reasons of failed internal actions (streaming.md §7.4). FailureReason gives the
+// Reasons of failed internal actions (docs/spec/streaming.md §7.4). FailureReason gives the
 // whole reason of an action's end.
 const (
 	ReasonUnknownTarget = "unknown_target"
@@ -46,7 +46,7 @@ const (
 	ReasonBadField      = "bad_field" // parameters that are none of the action's
 )
 
-// Permission is what an agent's manifest lets its model do (streaming.md §7.4).
+// Permission is what an agent's manifest lets its model do (docs/spec/streaming.md §7.4).
 type Permission struct {
 	Disabled bool     // internal_actions.enabled: false
 	Allowed  []string // nil is the five feed actions; empty is none
@@ -54,7 +54,7 @@ type Permission struct {
 	// Import lists what sources of a kind may name (import of the manifest). Internal
 	// sources need no import, ingest ones have none and are the operator's alone.
 	Import map[Kind][]string
-	// References lets added feeds refer to others (streaming.md §9.9).
+	// References lets added feeds refer to others (docs/spec/streaming.md §9.9).
 	References bool
 }
 

@@ -2,7 +2,7 @@ package feeds
 
 import "time"
 
-// The back-off of feeds that crash (streaming.md §7.2).
+// The back-off of feeds that crash (docs/spec/streaming.md §7.2).
 const (
 	BackOffFirst  = time.Second
 	BackOffMost   = 60 * time.Second

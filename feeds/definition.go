@@ -8,21 +8,21 @@ import (
 
 // Bounds of definitions with their sources.
 const (
-	MaxFeeds         = 32                            // of a session, streaming.md §10
-	MinModelInterval = 5 * time.Second               // of an interval set by the model, streaming.md §7.4
+	MaxFeeds         = 32                            // of a session, docs/spec/streaming.md §10
+	MinModelInterval = 5 * time.Second               // of an interval set by the model, docs/spec/streaming.md §7.4
 	MaxSeconds       = 366 * 24 * 60 * 60            // of interval and cache_ttl: a year
 	MaxLimit         = 1 << 30                       // of max_tokens and max_size_bytes
 	MaxParamsBytes   = 64 << 10                      // of a source's parameters as JSON
 	MaxNameBytes     = 256                           // of a source's name
 	MaxSpecBytes     = MaxParamsBytes + 4096         // of the parameters of an internal action
-	staleIntervals   = 3                             // cache_ttl of a periodic feed without one, streaming.md §7.2
+	staleIntervals   = 3                             // cache_ttl of a periodic feed without one, docs/spec/streaming.md §7.2
 	seedBound        = int64(1)<<53 - 1              // integers are exact in every JSON reader
 	maxTimezoneBytes = 64                            // of an IANA name
-	idPattern        = "[A-Za-z_][A-Za-z0-9_]{0,63}" // of a feed, streaming.md §7.1
+	idPattern        = "[A-Za-z_][A-Za-z0-9_]{0,63}" // of a feed, docs/spec/streaming.md §7.1
 )
 
 // Reasons of refused definitions. Those in capitals are the words that the manifest
-// uses for the same mistakes; the others are spelled by streaming.md §7.1 or follow
+// uses for the same mistakes; the others are spelled by docs/spec/streaming.md §7.1 or follow
 // its spelling.
 const (
 	ReasonMissing         = "MISSING"
@@ -38,7 +38,7 @@ const (
 // A Trigger says when a feed is fetched.
 type Trigger string
 
-// The triggers (streaming.md §7.2).
+// The triggers (docs/spec/streaming.md §7.2).
 const (
 	OnDemand Trigger = "on_demand" // when a prompt is built
 	Periodic Trigger = "periodic"  // at start, then every interval
@@ -47,7 +47,7 @@ const (
 // A Kind says where values come from.
 type Kind string
 
-// The source kinds (streaming.md §§7.1, 7.2).
+// The source kinds (docs/spec/streaming.md §§7.1, 7.2).
 const (
 	Internal Kind = "internal"
 	Ingest   Kind = "ingest"
@@ -86,7 +86,7 @@ type Definition struct {
 
 // ServedFor is how old a value may be and still be served. For an on-demand feed it
 // is the age from which a prompt fetches again; 0 fetches for each. For a periodic
-// feed it bounds what is served while refreshes fail (streaming.md §7.2).
+// feed it bounds what is served while refreshes fail (docs/spec/streaming.md §7.2).
 func (d *Definition) ServedFor() time.Duration {
 	if d.Trigger == Periodic && !d.HasTTL {
 		return staleIntervals * d.Interval
@@ -94,7 +94,7 @@ func (d *Definition) ServedFor() time.Duration {
 	return d.TTL
 }
 
-// A Spec is a feed as a manifest or a model writes it (streaming.md §7.1), after
+// A Spec is a feed as a manifest or a model writes it (docs/spec/streaming.md §7.1), after
 // expansion. Absent members are nil or "".
 type Spec struct {
 	ID           string     `json:"id"`

@@ -1,6 +1,6 @@
 // Package feeds keeps named context at hand: what a session's manifest or its model
 // asked for, fetched periodically or when a prompt is built, and injected before the
-// conversation (streaming.md §7).
+// conversation (docs/spec/streaming.md §7).
 //
 // Invariants:
 //   - a Definition is in normal form: trigger and source kind are apart, every bound

@@ -5,7 +5,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Why a feed has no value (streaming.md §7.2).
+// Why a feed has no value (docs/spec/streaming.md §7.2).
 const (
 	ErrorTimeout = "timeout" // not fetched within the deadline of the prompt
 	ErrorFailed  = "failed"  // the fetch failed, a feed it needs did, or it is disabled after crashes
@@ -31,7 +31,7 @@ func (e *Element) Feed() messages.Feed {
 	return messages.Feed{ID: e.ID, Stale: e.Stale, Truncated: e.Truncated, Error: e.Error, Value: e.Value}
 }
 
-// Append appends the element to a prompt (streaming.md §7.3). However it is written,
+// Append appends the element to a prompt (docs/spec/streaming.md §7.3). However it is written,
 // the body cannot close it.
 func (e *Element) Append(dst []byte) []byte {
 	f := e.Feed()

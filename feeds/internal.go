@@ -16,7 +16,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// The actions of internal sources (streaming.md §7.2).
+// The actions of internal sources (docs/spec/streaming.md §7.2).
 const (
 	SystemClock   = "system_clock"   // {format: ISO8601 | unix, timezone}
 	Random        = "random"         // {min, max, seed?}: an integer of min…max

@@ -13,10 +13,10 @@ import (
 
 // Defaults of a Keeper with their sources.
 const (
-	DefaultDeadline     = 2 * time.Second  // of a prompt's fetches together, streaming.md §7.2
+	DefaultDeadline     = 2 * time.Second  // of a prompt's fetches together, docs/spec/streaming.md §7.2
 	DefaultFetchTimeout = 30 * time.Second // of one fetch; a prompt that gave up on it leaves it running
 	DefaultWorkers      = 64               // fetches of periodic feeds at once
-	MaxValueBytes       = 8 << 20          // of a fetched value; `value` of design.md §8
+	MaxValueBytes       = 8 << 20          // of a fetched value; `value` of docs/spec/design.md §8
 )
 
 // Reasons of fetches that failed.

@@ -16,7 +16,7 @@ import (
 type Counter interface{ Count(text string) int }
 
 // CodePoints is the default Counter: a token for every four code points begun
-// (streaming.md §7.2).
+// (docs/spec/streaming.md §7.2).
 type CodePoints struct{}
 
 // Count implements Counter.

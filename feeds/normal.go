@@ -209,7 +209,7 @@ func ValidID(s string) bool {
 	return true
 }
 
-// Truth reads enabled (streaming.md §7.1).
+// Truth reads enabled (docs/spec/streaming.md §7.1).
 func Truth(s string) (on, ok bool) {
 	switch strings.ToLower(s) {
 	case "true", "1", "yes", "on":

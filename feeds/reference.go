@@ -9,7 +9,7 @@ import (
 )
 
 // References lists the names that the strings of a JSON text refer to, in the order
-// of the text, each once. The syntax is that of actions (streaming.md §6): $name,
+// of the text, each once. The syntax is that of actions (docs/spec/streaming.md §6): $name,
 // ${name.path}, and $$ for a dollar.
 func References(params string) ([]string, error) {
 	if !strings.Contains(params, "$") && !strings.Contains(params, `\u0024`) {

@@ -28,7 +28,7 @@ type Set struct {
 
 // Rules is what a host allows the feeds of a session.
 type Rules struct {
-	// Env names what internal env sources may show (streaming.md §7.2).
+	// Env names what internal env sources may show (docs/spec/streaming.md §7.2).
 	Env []string
 	// MaxFeeds is how many a session may have; 0 is MaxFeeds.
 	MaxFeeds int

@@ -13,7 +13,7 @@ const BatchSize = 256
 const keepDue = 4096
 
 // A Wheel tells when periodic feeds are due: one goroutine with one timer for all
-// feeds of all sessions of a host (design.md §4), none while no feed is periodic. It
+// feeds of all sessions of a host (docs/spec/design.md §4), none while no feed is periodic. It
 // hands over what is due in batches, from start to start of a feed its interval; a
 // start that comes while the one before is not Done is dropped. It keeps nothing but
 // names: whoever is handed a feed that is no longer there lets it pass.

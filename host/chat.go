@@ -23,7 +23,7 @@ import (
 // The door for clients of OpenAI's chat completions. A model is an agent. A request
 // that names a session, by its user or by X-Stile-Session, submits its last message
 // there: the session remembers the others by itself. A request that names none is a
-// session of its own, with the history it brings (design.md §13).
+// session of its own, with the history it brings (docs/spec/design.md §13).
 
 // maxChatMessages bounds the messages of one request.
 const maxChatMessages = 4096

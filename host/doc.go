@@ -1,6 +1,6 @@
 // Package host puts a runtime behind HTTP: sessions of the offered agents under /v1,
 // their updates as server-sent events that resume at the byte, a page at / for people,
-// chat completions for clients of OpenAI, tools for those of MCP, health and metrics (design.md §13).
+// chat completions for clients of OpenAI, tools for those of MCP, health and metrics (docs/spec/design.md §13).
 //
 // One idea: a request finds its session by the caller's tenant and user and an id, and
 // says to the facade what a Go program would say; the door itself keeps nothing. So a

@@ -15,7 +15,7 @@ import (
 type Receipts string
 
 // The receipt policies. Under run the record run.end is signed, under decision
-// every turn.decided (design.md §7).
+// every turn.decided (docs/spec/design.md §7).
 const (
 	ReceiptsDecision Receipts = "decision" // default
 	ReceiptsRun      Receipts = "run"
@@ -306,7 +306,7 @@ func (s *Sealer) one(w *sealing, r *messages.Record, now time.Time) error {
 }
 
 // sign leaves r unsigned and counts it when there is no receipt to be had: a
-// decision is not lost for want of a signature (design.md §7).
+// decision is not lost for want of a signature (docs/spec/design.md §7).
 func (s *Sealer) sign(r *messages.Record) {
 	if s.signer != nil {
 		sig, err := s.signer.Receipt(s.inc.String(), r.Seq, r.Hash, r.TS)

@@ -64,7 +64,7 @@ func typical() *messages.TurnDecided {
 	}
 }
 
-// The header of design.md §7, spelled out once by hand.
+// The header of docs/spec/design.md §7, spelled out once by hand.
 func TestHashByHand(t *testing.T) {
 	inc := messages.Incarnation{0x01, 0x93, 0xab, 0xcd, 0xef, 0x01, 0x72, 0x34, 0x81, 0x23, 1, 2, 3, 4, 5, 6}
 	const incText = "0193abcd-ef01-7234-8123-010203040506"

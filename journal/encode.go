@@ -15,7 +15,7 @@ import (
 // ending in z leave it out when zero, as `omitzero` does. A test holds the result
 // equal to an independent RFC 8785 transformation of the reflected JSON.
 
-// maxInt is 2^53−1, the largest integer every JSON reader keeps (design.md §7).
+// maxInt is 2^53−1, the largest integer every JSON reader keeps (docs/spec/design.md §7).
 const maxInt = 1<<53 - 1
 
 // AppendBody appends the canonical JSON (RFC 8785) of b, the bytes that are

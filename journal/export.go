@@ -11,7 +11,7 @@ import (
 // AppendRecord appends a sealed record as one line of JSON without its LF: the
 // form of exports and of updates on the wire. Members are sorted; body is the
 // canonical body itself, or null when it was erased, and salt goes with it. With
-// body, salt and prev anyone can compute the hash again (design.md §7).
+// body, salt and prev anyone can compute the hash again (docs/spec/design.md §7).
 func AppendRecord(dst []byte, r *messages.Record) []byte {
 	dst = append(dst, `{"body":`...)
 	if r.Raw == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Bounds of a recall (cogency.md §10).
+// Bounds of a recall (docs/spec/cogency.md §10).
 const (
 	MaxRecallWords = 100 // distinct ones; a query of 200 runes has no more
 	MaxRecallHits  = 100

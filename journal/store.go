@@ -139,7 +139,7 @@ func wakeOf(b *messages.TurnSuspended) int64 {
 	return 1
 }
 
-// Judge is the fence (design.md §7): nil if and only if b continues h. ERR_FENCED
+// Judge is the fence (docs/spec/design.md §7): nil if and only if b continues h. ERR_FENCED
 // when h has a higher epoch than b, stale head when position or hash differ. A
 // batch that is malformed in itself is refused as invalid first, because nothing
 // it says can be trusted.

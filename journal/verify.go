@@ -86,7 +86,7 @@ type VerifyOptions struct {
 //
 // What it proves: nobody changed, removed, added or moved a record without the
 // receipt keys, after the fact. It does not prove that what was recorded is true,
-// and only an exported head shows a cut tail (design.md §7).
+// and only an exported head shows a cut tail (docs/spec/design.md §7).
 func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Report {
 	rep := Report{SID: opts.SID, Inc: opts.Inc, Through: opts.From, Last: opts.From}
 	add := func(seq int64, what What, detail string) {

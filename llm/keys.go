@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Bounds of keys (cogency.md §12).
+// Bounds of keys (docs/spec/cogency.md §12).
 const (
 	MaxKeys      = 20               // numbered keys of one name
 	rotatePause  = time.Second      // before the next key is used, and again as jitter

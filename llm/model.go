@@ -1,5 +1,5 @@
 // Package llm is the port to models: a model is one method that streams one
-// reply (design.md §10).
+// reply (docs/spec/design.md §10).
 //
 // Invariants:
 //   - a stream ends in exactly one way: with a chunk whose Finish is set, or with
@@ -68,7 +68,7 @@ type Model interface {
 }
 
 // ReasonStreamTooLarge is the reason of the ERR_QUOTA of a reply that outgrew its
-// bound (streaming.md §10, design.md §12).
+// bound (docs/spec/streaming.md §10, docs/spec/design.md §12).
 const ReasonStreamTooLarge = "STREAM_TOO_LARGE"
 
 // Bound passes seq on and ends it with ERR_QUOTA/STREAM_TOO_LARGE where its text

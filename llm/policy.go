@@ -66,7 +66,7 @@ type Attempt struct {
 // model.fallback records the switch.
 //
 // A failure of one key goes to the next key first, at most once through all of them:
-// what follows then is as if there were one (cogency.md §12).
+// what follows then is as if there were one (docs/spec/cogency.md §12).
 func (p Policy) Next(a Attempt, f Failure) Step {
 	if a.Delivered > 0 {
 		return Step{Do: GiveUp}

@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Bounds of agents that run as child sessions (design.md §8).
+// Bounds of agents that run as child sessions (docs/spec/design.md §8).
 const (
 	MaxAgentDepth = 4  // agents inside agents
 	MaxAgents     = 64 // in one manifest, all depths together

@@ -22,7 +22,7 @@ const (
 	ReasonUndefinedEnv = "UNDEFINED_ENV"  // ${NAME} stands for nothing
 	ReasonNotInRelease = "NOT_IN_RELEASE" // right, but this release cannot honour it
 
-	ReasonUnsupportedFeedType = "UNSUPPORTED_FEED_TYPE" // streaming and event_driven (streaming.md §7.1)
+	ReasonUnsupportedFeedType = "UNSUPPORTED_FEED_TYPE" // streaming and event_driven (docs/spec/streaming.md §7.1)
 )
 
 // Validate checks a manifest made in Go as Parse checks a file; fields without a

@@ -15,7 +15,7 @@ import (
 )
 
 // Define describes what import names besides the tools of the host: each in a file of
-// its own, <folder>/<name>.yaml beside the manifest, or here (streaming.md §7.1).
+// its own, <folder>/<name>.yaml beside the manifest, or here (docs/spec/streaming.md §7.1).
 // Texts in which $name refers to parameters and steps are tagged raw: ${NAME} of the
 // environment is not expanded there.
 type Define struct {
@@ -296,7 +296,7 @@ func (c *checker) endpoint(path string, d *Relic, e *Endpoint) {
 	}
 }
 
-// MaxSteps bounds a workflow: it is one generation of a plan (streaming.md §4).
+// MaxSteps bounds a workflow: it is one generation of a plan (docs/spec/streaming.md §4).
 const MaxSteps = 64
 
 // Wanted is what import names and Define lacks.
@@ -584,7 +584,7 @@ func (s *Step) Action() (*messages.Action, error) {
 }
 
 // unknown lists the names that whole strings of a value refer to and nobody has: they
-// would fail each run. Inside longer text such a name is text (streaming.md §6).
+// would fail each run. Inside longer text such a name is text (docs/spec/streaming.md §6).
 func unknown(v any, known ...map[string]bool) []string {
 	var all []string
 	switch v := v.(type) {

@@ -12,7 +12,7 @@ import (
 // variables that name variables would double with every line.
 const maxExpandedBytes = 1 << 20
 
-// expand replaces ${NAME}, ${NAME:-text} and $$ in a text (streaming.md §7.1).
+// expand replaces ${NAME}, ${NAME:-text} and $$ in a text (docs/spec/streaming.md §7.1).
 // What was put in is not read again.
 func (l *loader) expand(s string) (string, *messages.Error) {
 	if l.raw || !strings.Contains(s, "$") {

@@ -1,5 +1,5 @@
 // Package manifest reads what an agent is made of: one YAML file with one shape
-// (design.md §11).
+// (docs/spec/design.md §11).
 //
 // Invariants:
 //   - the struct Manifest is the shape: its tags drive the reader, the checks, the
@@ -160,13 +160,13 @@ type Process struct {
 	Files  int64         `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; 256 when nothing is said."`
 }
 
-// Workspace is the folder the tools of files and shell work in (cogency.md §14).
+// Workspace is the folder the tools of files and shell work in (docs/spec/cogency.md §14).
 type Workspace struct {
 	Access string `yaml:"access" enum:"sandbox|project|system" doc:"How far file tools reach: a folder of the agent's own, which is what nothing says; a folder others work in too; or every file of the host but credentials and the system's own."`
 	Root   string `yaml:"root" doc:"The folder, relative to the manifest's. Without it that of a sandbox is sandbox, which is made when it is not there, and otherwise the manifest's own."`
 }
 
-// Shell is what the programs of the tool shell may use (cogency.md §14).
+// Shell is what the programs of the tool shell may use (docs/spec/cogency.md §14).
 type Shell struct {
 	Isolation   string            `yaml:"isolation" enum:"landlock|none" doc:"What confines programs: the kernel, by Landlock, which is what nothing says; or nothing, on a host whose operator does without."`
 	Network     bool              `yaml:"network" doc:"Lets programs use the network."`
@@ -187,7 +187,7 @@ type Search struct {
 	Documents string `yaml:"documents" doc:"Folder of texts (.md, .txt, .html), relative to the manifest's, which are searched without a network."`
 }
 
-// Feed is a context feed (streaming.md §7.1).
+// Feed is a context feed (docs/spec/streaming.md §7.1).
 type Feed struct {
 	ID           string     `yaml:"id" required:"true" shape:"feed" doc:"Unique name of the feed. builtin.identity, builtin.tools and builtin.security are parts of the prompt, which enabled switches."`
 	Type         string     `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
@@ -208,7 +208,7 @@ type FeedSource struct {
 	Params map[string]any `yaml:"params" doc:"Parameters of the source."`
 }
 
-// InternalActions allows actions on the session itself (streaming.md §7.4). A list that
+// InternalActions allows actions on the session itself (docs/spec/streaming.md §7.4). A list that
 // is not there is not an empty one: it has the default of the dialect.
 type InternalActions struct {
 	Enabled *bool     `yaml:"enabled" doc:"Switches internal actions on, where the dialect has them."`
@@ -219,7 +219,7 @@ type InternalActions struct {
 // Loop says how runs go on and end.
 type Loop struct {
 	// NoProgressN is how many equal turns in a row halt a session; ≤ 0 is the
-	// default and 1 is refused (aeiou.md §12).
+	// default and 1 is refused (docs/spec/aeiou.md §12).
 	NoProgressN              int64             `yaml:"no_progress_n" max:"1000000" doc:"Equal turns in a row that halt a session; 0 and less are the default 3, 1 is refused."`
 	NoProgressExemptTerminal bool              `yaml:"no_progress_exempt_terminal" doc:"Keeps the progress guard from overriding DONE and ABORT."`
 	MaxTurns                 int64             `yaml:"max_turns" min:"0" max:"1000000000" doc:"Turns a run may take, 0 for no limit; iteration_cap is an alias."`
@@ -231,7 +231,7 @@ type Loop struct {
 	SyncPolicy               SyncPolicy        `yaml:"sync_policy" enum:"gate|cut" doc:"What an action in mode sync does to the reply it stands in, in the dialect cortex: gate, which is what nothing says, holds back what follows until the action has ended; cut ends the reply, and the model is asked again with the result."`
 }
 
-// SyncPolicy is what an action in mode sync does to its reply (streaming.md §4). "" is
+// SyncPolicy is what an action in mode sync does to its reply (docs/spec/streaming.md §4). "" is
 // SyncGate.
 type SyncPolicy string
 
@@ -241,7 +241,7 @@ const (
 	SyncCut  SyncPolicy = "cut"
 )
 
-// Quotas are the clocks and meters of design.md §8.
+// Quotas are the clocks and meters of docs/spec/design.md §8.
 type Quotas struct {
 	ProgramWall    time.Duration `yaml:"program_wall" min:"1ms" max:"720h" doc:"Longest run of one ACTIONS program; below token.ttl."`
 	GenerationWall time.Duration `yaml:"generation_wall" min:"1ms" max:"720h" doc:"Longest model reply."`
@@ -257,7 +257,7 @@ type Quotas struct {
 	Tokens         int64         `yaml:"tokens" min:"1" max:"9007199254740991" doc:"Model tokens of a run."`
 	CostMicroUSD   int64         `yaml:"cost_usd" unit:"usd" min:"1" max:"9007199254740991" doc:"Price of a run in US dollars, at most six decimals."`
 
-	// Of one reply (streaming.md §10). What a dialect has not is refused there.
+	// Of one reply (docs/spec/streaming.md §10). What a dialect has not is refused there.
 	Reply        int64         `yaml:"reply" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Bytes of a reply; 8MiB when nothing is said."`
 	ReplyActions int64         `yaml:"reply_actions" min:"1" max:"1024" optional:"true" doc:"Actions of a reply; 64 when nothing is said."`
 	GateBuffer   int64         `yaml:"gate_buffer" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"What waits behind a sync action before the model's stream is left unread; 256KiB when nothing is said."`
@@ -284,12 +284,12 @@ func (m *Manifest) ApprovalWait() time.Duration {
 	case m.Approval.Wait > 0:
 		return m.Approval.Wait
 	case m.Dialect == "kitsu":
-		return 120 * time.Second // kitsu.md §4
+		return 120 * time.Second // docs/spec/kitsu.md §4
 	}
-	return 24 * time.Hour // design.md §7
+	return 24 * time.Hour // docs/spec/design.md §7
 }
 
-// Kitsu is what the meta-controller goes by (kitsu.md §4).
+// Kitsu is what the meta-controller goes by (docs/spec/kitsu.md §4).
 type Kitsu struct {
 	AllowSearch   *bool  `yaml:"allow_search" doc:"Whether the model may search; true when nothing is said."`
 	AllowContinue *bool  `yaml:"allow_continue" doc:"Whether the model may go on by itself; true when nothing is said."`
@@ -318,7 +318,7 @@ type Grant struct {
 	Access  string `yaml:"access" required:"true" enum:"read" doc:"What is allowed."`
 }
 
-// Token bounds control tokens (aeiou.md §18).
+// Token bounds control tokens (docs/spec/aeiou.md §18).
 type Token struct {
 	TTL    time.Duration `yaml:"ttl" unit:"seconds" min:"1s" max:"24h" doc:"Life of a token that asks for none; whole seconds."`
 	MaxTTL time.Duration `yaml:"max_ttl" unit:"seconds" min:"1s" max:"24h" doc:"Longest life a program may ask for; whole seconds."`
@@ -361,7 +361,7 @@ type Stream struct {
 	Durability Durability `yaml:"durability" enum:"strict|checkpoint|unit" doc:"What must be on disk before text is shown."`
 }
 
-// Durability is when text may be shown (design.md §2).
+// Durability is when text may be shown (docs/spec/design.md §2).
 type Durability string
 
 // The durabilities.
@@ -371,7 +371,7 @@ const (
 	DurabilityUnit       Durability = "unit"
 )
 
-// DefaultNoProgressN is loop.no_progress_n when nothing is said (aeiou.md §18).
+// DefaultNoProgressN is loop.no_progress_n when nothing is said (docs/spec/aeiou.md §18).
 const DefaultNoProgressN = 3
 
 // Default is the manifest of an agent that says nothing but its dialect. An
@@ -410,7 +410,7 @@ func Default(dialect string) *Manifest {
 		m.Loop.MaxTurns = 10
 	case "cogency":
 		m.Loop.MaxTurns = 10
-		m.Stream.Durability = DurabilityStrict // design.md §2
+		m.Stream.Durability = DurabilityStrict // docs/spec/design.md §2
 	case "kitsu":
 		m.Loop.Busy = messages.Interrupt
 	}

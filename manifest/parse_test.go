@@ -672,7 +672,7 @@ func BenchmarkParse(b *testing.B) {
 	})
 }
 
-// cogency shows deltas when their bytes are on disk; the others at once (design.md §2).
+// cogency shows deltas when their bytes are on disk; the others at once (docs/spec/design.md §2).
 func TestDefaultDurability(t *testing.T) {
 	for dialect, want := range map[string]Durability{"cogency": DurabilityStrict, "cortex": DurabilityCheckpoint, "aeiou": DurabilityCheckpoint, "plain": DurabilityCheckpoint, "kitsu": DurabilityCheckpoint} {
 		m, err := Parse("m.yaml", []byte("dialect: "+dialect+"\n"))

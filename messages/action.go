@@ -5,7 +5,7 @@ import "time"
 // ActionType says whose registry an action's name is looked up in.
 type ActionType string
 
-// The action types (streaming.md §3.1).
+// The action types (docs/spec/streaming.md §3.1).
 const (
 	TypeTool     ActionType = "tool"
 	TypeAgent    ActionType = "agent"
@@ -15,14 +15,14 @@ const (
 	TypeInternal ActionType = "internal"
 )
 
-// Actions of TypeInternal that are about a session's variables (streaming.md §7.4).
+// Actions of TypeInternal that are about a session's variables (docs/spec/streaming.md §7.4).
 const (
 	InternalSetVariable    = "set_variable"
 	InternalDeleteVariable = "delete_variable"
 	InternalClearContext   = "clear_context" // and about what feeds have fetched
 )
 
-// Actions of TypeInternal that are about a session's feeds (streaming.md §7.4).
+// Actions of TypeInternal that are about a session's feeds (docs/spec/streaming.md §7.4).
 const (
 	InternalAddFeed    = "add_context_feed"
 	InternalRemoveFeed = "remove_context_feed"
@@ -38,7 +38,7 @@ type RelicLimits struct {
 	Bytes      int64 // of keys and values together
 }
 
-// ActionMode says what waits for an action (streaming.md §4).
+// ActionMode says what waits for an action (docs/spec/streaming.md §4).
 type ActionMode string
 
 // The action modes.
@@ -51,7 +51,7 @@ const (
 // OnError says what follows the last failed attempt of an action.
 type OnError string
 
-// The answers to a failed action (streaming.md §5.3).
+// The answers to a failed action (docs/spec/streaming.md §5.3).
 const (
 	OnErrorFail  OnError = "fail"
 	OnErrorSkip  OnError = "skip"  // failed, but tolerated: dependents run
@@ -69,13 +69,13 @@ const (
 )
 
 // Action is an action that a decoder read from a reply, checked and with every
-// default applied (streaming.md §3). It is handed over: nobody changes it.
+// default applied (docs/spec/streaming.md §3). It is handed over: nobody changes it.
 type Action struct {
 	ID        string // unique in the reply; "#N" when the model gave none
 	Type      ActionType
 	Mode      ActionMode
 	Name      string // in the registry of Type
-	Args      string // JSON object in normal form (design.md §10)
+	Args      string // JSON object in normal form (docs/spec/design.md §10)
 	OutputKey string // "" for none
 	DependsOn []string
 	Timeout   time.Duration // of one attempt; above 0

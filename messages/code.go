@@ -1,7 +1,7 @@
 package messages
 
 // Code names a failure (ERR_…) or a remark (LINT_…). Every code of the product
-// is in the table below and nowhere else (design.md §12, aeiou.md §16).
+// is in the table below and nowhere else (docs/spec/design.md §12, docs/spec/aeiou.md §16).
 type Code string
 
 // Failures of the AEIOU protocol.
@@ -133,7 +133,7 @@ func (c Code) Info() (info CodeInfo, ok bool) {
 }
 
 // TokenStage orders the verification failures by how far the token got: PARSE <
-// VERIFY < SCOPE < TTL < REPLAY (aeiou.md §10). Other codes are −1.
+// VERIFY < SCOPE < TTL < REPLAY (docs/spec/aeiou.md §10). Other codes are −1.
 func TokenStage(c Code) int {
 	switch c {
 	case ErrTokenParse:

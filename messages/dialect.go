@@ -43,7 +43,7 @@ type ParseError struct {
 	Detail string
 
 	// Reason is the dialect's own word behind Code, such as bad_field, and the
-	// rest says of what; both are what the model is told (streaming.md §5.4).
+	// rest says of what; both are what the model is told (docs/spec/streaming.md §5.4).
 	Reason string
 	ID     string // of an action or feed
 	Tag    string
@@ -63,7 +63,7 @@ type TurnInfo struct {
 	MaxReplyBytes int64
 }
 
-// Traits are a dialect's fixed properties (design.md §5).
+// Traits are a dialect's fixed properties (docs/spec/design.md §5).
 type Traits struct {
 	InStreamActions bool   // acts before the reply ends
 	Verbatim        bool   // "$" means nothing in its arguments and texts: there are no variables
@@ -213,7 +213,7 @@ type Reply struct {
 type Message struct {
 	Role Role
 	Text string
-	// Holds marks what a window must know (cogency.md §7.1). It is not sent.
+	// Holds marks what a window must know (docs/spec/cogency.md §7.1). It is not sent.
 	Holds Holds
 	// Lints tells what rendering had to change.
 	Lints []Code

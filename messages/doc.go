@@ -1,6 +1,6 @@
 // Package messages holds the words that stile's rooms share: identities, codes,
 // decisions, records and the types that cross from one room to another
-// (design.md §§1, 5, 6, 12).
+// (docs/spec/design.md §§1, 5, 6, 12).
 //
 // Invariants:
 //   - everything here is plain data; nothing acts, waits, reads a clock or draws

@@ -1,6 +1,6 @@
 package messages
 
-// Feed is a context feed as one turn has it (streaming.md §7.3), or a variable of the
+// Feed is a context feed as one turn has it (docs/spec/streaming.md §7.3), or a variable of the
 // environment that an action of the turn named: what $id, or ${NAME}, stands for until
 // the turn is decided.
 type Feed struct {
@@ -19,7 +19,7 @@ const EnvironmentFeed = "env."
 // turn. Prompts show it with what the system says, not as a feed.
 const ProfileFeed = "builtin.profile"
 
-// FeedChange is what an internal action made of a session's feeds (streaming.md §7.4).
+// FeedChange is what an internal action made of a session's feeds (docs/spec/streaming.md §7.4).
 // It stands in the action's end: both are there, or neither is.
 type FeedChange struct {
 	Added    bool   `json:"added,omitzero"`    // the feed is the model's, not the manifest's

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxSIDBytes bounds tenant:user:id together (design.md §1).
+// MaxSIDBytes bounds tenant:user:id together (docs/spec/design.md §1).
 const MaxSIDBytes = 128
 
 // SessionKey names a session. Tenant and user come from authentication, never
@@ -85,7 +85,7 @@ func sidPart(c byte) bool {
 }
 
 // ParseSID splits tenant:user:id. A bare id gets the embedded defaults, tenant
-// and user "local" (design.md §11).
+// and user "local" (docs/spec/design.md §11).
 func ParseSID(s string) (SessionKey, error) {
 	k := SessionKey{Tenant: "local", User: "local", ID: s}
 	if strings.Contains(s, ":") {

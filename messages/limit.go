@@ -1,7 +1,7 @@
 package messages
 
 // Limit names a limit of what a model may write or is shown, as the manifest spells it. A
-// host counts how often each is reached (streaming.md §10).
+// host counts how often each is reached (docs/spec/streaming.md §10).
 type Limit string
 
 // The limits.

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Kind is the type of a record (design.md §6).
+// Kind is the type of a record (docs/spec/design.md §6).
 type Kind string
 
 // The record kinds of this release.
@@ -64,7 +64,7 @@ type Record struct {
 	Sig        *Receipt // beside the record, outside the hash; nil when unsigned
 }
 
-// Receipt signs a record's hash (design.md §7).
+// Receipt signs a record's hash (docs/spec/design.md §7).
 type Receipt struct {
 	KID string `json:"kid"`
 	Sig []byte `json:"sig"` // Ed25519, 64 bytes
@@ -191,7 +191,7 @@ type RunEnd struct {
 }
 
 // RunWithdrawn takes a run back, in front of its run.end: a projection leaves it out
-// (design.md §9). What its actions did is told by a note before it.
+// (docs/spec/design.md §9). What its actions did is told by a note before it.
 type RunWithdrawn struct {
 	By int64 `json:"by"` // ordinal of the run that takes its place
 }
@@ -213,7 +213,7 @@ type TurnBegin struct {
 type ModelRequest struct {
 	Lints []Code `json:"lints,omitzero"` // of rendering the prompt
 	// Matched tells that a scripted model answered by a rule on the input: such a
-	// request does not move the script's cursor (design.md §10).
+	// request does not move the script's cursor (docs/spec/design.md §10).
 	Matched  bool   `json:"matched,omitzero"`
 	Messages int64  `json:"messages"`
 	Mode     string `json:"mode"`
@@ -356,7 +356,7 @@ type ParseFault struct {
 }
 
 // MoreErrors is the reason of the one complaint that stands for all behind the first
-// MaxParseErrors of a reply (streaming.md §5.4).
+// MaxParseErrors of a reply (docs/spec/streaming.md §5.4).
 const (
 	MoreErrors     = "more_errors"
 	MaxParseErrors = 16
@@ -380,7 +380,7 @@ type Lint struct {
 }
 
 // TurnDecided is the commit point of a turn. With the header's ts and sid it
-// holds the fields of the decision log (aeiou.md §17).
+// holds the fields of the decision log (docs/spec/aeiou.md §17).
 type TurnDecided struct {
 	Decision     Decision `json:"decision"`
 	Detail       string   `json:"detail,omitzero"`
@@ -423,7 +423,7 @@ const (
 )
 
 // TurnRestored says that a turn goes on from what the journal holds of it, under
-// the same turn_index and a new nonce (design.md §7).
+// the same turn_index and a new nonce (docs/spec/design.md §7).
 type TurnRestored struct {
 	Cause    RestoreCause `json:"cause"`
 	Count    int64        `json:"count"`    // of this turn, from 1

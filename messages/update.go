@@ -17,7 +17,7 @@ type Update struct {
 }
 
 // Delta is a piece of shown text. Seq is the last record sent before it, Off the
-// bytes of the unit shown including this piece (design.md §2).
+// bytes of the unit shown including this piece (docs/spec/design.md §2).
 //
 // With Retract it takes text back: of the unit the first Off bytes stay, the rest was
 // shown and will never be in the journal. Text is empty then.
@@ -33,7 +33,7 @@ type Delta struct {
 
 // Position is a place in the stream of a session's updates: behind record Seq, and if
 // Unit names one, with Off bytes of that unit's text shown. The zero Position is the
-// beginning (design.md §2).
+// beginning (docs/spec/design.md §2).
 type Position struct {
 	Seq  int64
 	Unit UnitID

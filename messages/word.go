@@ -25,7 +25,7 @@ const (
 	FinishError     Finish = "error"
 )
 
-// Class says what repeating an action would do (design.md §7).
+// Class says what repeating an action would do (docs/spec/design.md §7).
 type Class string
 
 // The effect classes, mildest first. An undeclared tool is Effectful.
@@ -55,7 +55,7 @@ const (
 // UnknownText is what the model is told of an action in state unknown.
 const UnknownText = "Outcome unknown: the host lost contact after this action began; it may have happened. Check before repeating."
 
-// Policy says what a submit meets when a run is in flight (design.md §9).
+// Policy says what a submit meets when a run is in flight (docs/spec/design.md §9).
 type Policy string
 
 // The policies.
@@ -71,7 +71,7 @@ const (
 // Supersedes tells whether a submit under p ends the run in flight.
 func (p Policy) Supersedes() bool { return p == Interrupt || p == Rollback }
 
-// Bounds of the inputs that wait in a session (design.md §9).
+// Bounds of the inputs that wait in a session (docs/spec/design.md §9).
 const (
 	QueueLimit    = 16                     // runs
 	MergeLimit    = 16                     // inputs that join a run at its next turn

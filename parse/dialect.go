@@ -2,7 +2,7 @@ package parse
 
 import "github.com/seed14be6753/stile/messages"
 
-// Dialect is how a model speaks (design.md §5). Implementations are immutable
+// Dialect is how a model speaks (docs/spec/design.md §5). Implementations are immutable
 // and safe to use from many goroutines; each reply gets a Decoder of its own.
 type Dialect interface {
 	// Name is the word a manifest uses.
@@ -19,7 +19,7 @@ type Dialect interface {
 	// the machine's.
 	Decide(messages.Facts) messages.Verdict
 	// Digest gives the two texts the progress guard hashes as
-	// "OUT|" + out + "\n" + "SCR|" + scr (aeiou.md §12).
+	// "OUT|" + out + "\n" + "SCR|" + scr (docs/spec/aeiou.md §12).
 	Digest(messages.Facts) (out, scr []byte)
 }
 
@@ -39,7 +39,7 @@ type InputChecker interface {
 }
 
 // InputJoiner is what a Dialect may implement besides: it makes one input out of
-// several that were accepted one by one, in their order (design.md §9, merge and
+// several that were accepted one by one, in their order (docs/spec/design.md §9, merge and
 // debounce). An error refuses the last of them. Without it texts are joined by LF.
 type InputJoiner interface {
 	JoinInputs(parts []messages.Input) (messages.Input, error)

@@ -1,5 +1,5 @@
 // Package parse says how a model speaks: a dialect turns reply bytes into events
-// and judges, purely, what a turn's facts mean (design.md §5). The rooms below it
+// and judges, purely, what a turn's facts mean (docs/spec/design.md §5). The rooms below it
 // are one dialect each.
 //
 // Invariants:

@@ -4,7 +4,7 @@ import "github.com/seed14be6753/stile/messages"
 
 // Window keeps the last n messages of a context at most, beside the system messages in
 // front of it and behind it: never results without their question, and never a context
-// without one (cogency.md §7.1). n <= 0 keeps all.
+// without one (docs/spec/cogency.md §7.1). n <= 0 keeps all.
 //
 // settled tells that messages in front of ms would change nothing: whoever reads a
 // history backwards may stop.

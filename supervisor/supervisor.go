@@ -88,7 +88,7 @@ func Detail(p any) string {
 	return "panic: " + s
 }
 
-// Halt is the code a failure of each kind ends a turn with (design.md §4). A nil
+// Halt is the code a failure of each kind ends a turn with (docs/spec/design.md §4). A nil
 // error is no failure.
 func Halt(err error) messages.Code {
 	if err == nil {

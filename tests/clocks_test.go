@@ -29,7 +29,7 @@ func after(d time.Duration, m llm.Model) model {
 	}
 }
 
-// Each clock of design.md §8 halts with ERR_TIMEOUT at its very moment, names
+// Each clock of docs/spec/design.md §8 halts with ERR_TIMEOUT at its very moment, names
 // itself, and cancels what runs; the session lives on.
 func TestClocks(t *testing.T) {
 	ended := make(chan time.Time, 8) // when a tool was told to stop

@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/parse/cortex"
 )
 
-// The extensions of the Streaming Execution Protocol (streaming.md §9) are off. What a
+// The extensions of the Streaming Execution Protocol (docs/spec/streaming.md §9) are off. What a
 // model or a manifest writes of them is refused by name, and nothing of it runs; the
 // page on architecture says where each would go.
 func TestExtensionsAreRefused(t *testing.T) {
@@ -78,7 +78,7 @@ func TestExtensionsAreRefused(t *testing.T) {
 }
 
 // Of the errors of a reply the first sixteen are recorded and told one by one, of the
-// others how many there are (streaming.md §5.4). One that has no record has its effect.
+// others how many there are (docs/spec/streaming.md §5.4). One that has no record has its effect.
 func TestErrorsOfAReply(t *testing.T) {
 	const most = messages.MaxParseErrors
 	for _, more := range []int64{0, 1, 20_000} {

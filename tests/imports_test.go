@@ -53,7 +53,7 @@ func packages(t *testing.T) []listed {
 	}
 }
 
-// layers of design.md §3, lowest first. A package belongs to the first whose
+// layers of docs/spec/design.md §3, lowest first. A package belongs to the first whose
 // pattern fits; a pattern that ends in /... means the folder and all in it.
 var layers = []struct {
 	name  string

@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Every limit of streaming.md §10 is set by its key, holds to the byte, the level or the
+// Every limit of docs/spec/streaming.md §10 is set by its key, holds to the byte, the level or the
 // second that is said, is counted under its name when it is reached and not below it, and
 // a replay of the session meets it as well.
 func TestLimits(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 )
 
 // The decision log has one line per turn, in order, with exactly the members of
-// aeiou.md §17: the required ones always, the others when they say something.
+// docs/spec/aeiou.md §17: the required ones always, the others when they say something.
 func TestDecisionLog(t *testing.T) {
 	required := []string{"ts", "SID", "turn_index", "decision", "latency_ms", "output_bytes", "scratch_bytes"}
 	mint := `set tok = tool.aeiou.magic("LOOP", {"action": "done"})`
@@ -104,7 +104,7 @@ func TestLintsAreRecorded(t *testing.T) {
 	}
 }
 
-// Every counter of aeiou.md §17 that a run touches moves by as much.
+// Every counter of docs/spec/aeiou.md §17 that a run touches moves by as much.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := start(t, stile.Config{})

@@ -150,7 +150,7 @@ func (w *watcher) records() []*stile.Record {
 	return slices.Clone(w.seen)
 }
 
-// The order contract of design.md §2, commit by commit: nobody sees a record
+// The order contract of docs/spec/design.md §2, commit by commit: nobody sees a record
 // before its commit; a submit is answered after it; the model is asked after
 // turn.begin; an effect begins after its action.started, a read before.
 func TestOrderContract(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// The rows of aeiou.md §20 that show at this level: what an author's reply makes of
+// The rows of docs/spec/aeiou.md §20 that show at this level: what an author's reply makes of
 // a turn. Rows not listed are proved in parse/aeiou, crypto/token and conform.
 func TestProtocolRows(t *testing.T) {
 	mint := func(action string) string { return `tool.aeiou.magic("LOOP", {"action": "` + action + `"})` }

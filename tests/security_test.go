@@ -11,7 +11,7 @@ import (
 )
 
 // Every dialect whose model works in a folder, or reads what others wrote, tells it in
-// words what the tools refuse in deed (cogency.md §14): behind the tools, as far as it
+// words what the tools refuse in deed (docs/spec/cogency.md §14): behind the tools, as far as it
 // concerns this agent, unless the manifest switches it off.
 func TestSecuritySection(t *testing.T) {
 	const (

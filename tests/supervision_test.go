@@ -22,7 +22,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Each row of the table of design.md §4 has its tests here, in clocks_test.go,
+// Each row of the table of docs/spec/design.md §4 has its tests here, in clocks_test.go,
 // meters_test.go, recovery_test.go and order_test.go.
 
 // logged is a log that tests look into.

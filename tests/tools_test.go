@@ -14,7 +14,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// working is an agent with tools of cogency.md §15 over a folder with these files.
+// working is an agent with tools of docs/spec/cogency.md §15 over a folder with these files.
 func working(t *testing.T, dialect string, files map[string]string, replies ...string) (*stile.Agent, *recorder) {
 	t.Helper()
 	m := manifest.Default(dialect)

@@ -47,7 +47,7 @@ func (s *Set) Bind(b Binding) *Program {
 }
 
 // Lookup implements neuroscript.ToolSet. A call that then fails for its arguments
-// has been counted: the policy comes before coercion (neuroscript.md §11).
+// has been counted: the policy comes before coercion (docs/spec/neuroscript.md §11).
 func (p *Program) Lookup(name string) (*neuroscript.Tool, error) {
 	for i, n := range p.turn {
 		if n == name {

@@ -9,7 +9,7 @@ import (
 // budget is what the tools of the default set use of a *neuroscript.Call.
 type budget interface {
 	// CheckValue gives the breach that a result of this charged size
-	// (neuroscript.md §13.3) would be. It pays nothing: the interpreter charges the
+	// (docs/spec/neuroscript.md §13.3) would be. It pays nothing: the interpreter charges the
 	// result when it gets it.
 	CheckValue(bytes int64) error
 	// ChargeGas pays for work beyond the flat price of a call.
@@ -39,7 +39,7 @@ func opt(name, typ string) neuroscript.Param {
 	return neuroscript.Param{Name: name, Type: typ, Optional: true}
 }
 
-// Charged sizes of neuroscript.md §13.3, in bytes.
+// Charged sizes of docs/spec/neuroscript.md §13.3, in bytes.
 const (
 	stringBase = 16
 	listBase   = 24

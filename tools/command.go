@@ -18,7 +18,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Command describes a tool that is a program of its own (streaming.md §7.1). It gets the
+// Command describes a tool that is a program of its own (docs/spec/streaming.md §7.1). It gets the
 // arguments as one JSON object on its standard input and writes its result as JSON on its
 // standard output; nothing of a call is in its command line.
 type Command struct {

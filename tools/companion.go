@@ -35,7 +35,7 @@ type Searcher interface {
 	Search(ctx context.Context, q SearchRequest) ([]SearchResult, error)
 }
 
-// Companion is what stands behind the action tokens of a small model (kitsu.md §§4, 5):
+// Companion is what stands behind the action tokens of a small model (docs/spec/kitsu.md §§4, 5):
 // the executors, and the meta-controller as a policy of the gate. The zero value
 // searches offline and tells the time in UTC.
 type Companion struct {

@@ -25,7 +25,7 @@ import (
 //
 // A program calls it with arguments in that order, or with one map that names
 // them; a map is taken for the first parameter only if that takes maps.
-// Arguments are coerced as those of other tools are (neuroscript.md §11), and
+// Arguments are coerced as those of other tools are (docs/spec/neuroscript.md §11), and
 // inside them nothing may be missing, unknown or of another type: code 4, naming
 // the fields. Out becomes a value by way of its JSON.
 //
@@ -159,7 +159,7 @@ func schemaType(s *jsonschema.Schema) string {
 	return ""
 }
 
-// paramType gives the parameter type (neuroscript.md §11) of a schema.
+// paramType gives the parameter type (docs/spec/neuroscript.md §11) of a schema.
 func paramType(s *jsonschema.Schema) string {
 	switch schemaType(s) {
 	case "string":
@@ -321,7 +321,7 @@ func (s *signature) decode(args []neuroscript.Value, in any) error {
 	return neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", path, why)
 }
 
-// coerce turns v into a parameter type, by the rules of neuroscript.md §11.
+// coerce turns v into a parameter type, by the rules of docs/spec/neuroscript.md §11.
 func coerce(typ string, v neuroscript.Value) (neuroscript.Value, bool) {
 	if inner, ok := strings.CutPrefix(typ, "list<"); ok {
 		l, ok := v.AsList()

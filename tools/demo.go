@@ -9,7 +9,7 @@ import (
 
 // DemoPanic gives demo.panic(message), a tool with a bug: it panics. Examples,
 // the gallery and end-to-end tests call it to show that the turn ends in
-// HALT(ERR_CRASH) and the session lives on (neuroscript.md §8.3). It is in no
+// HALT(ERR_CRASH) and the session lives on (docs/spec/neuroscript.md §8.3). It is in no
 // default set.
 func DemoPanic() Tool {
 	return Tool{

@@ -1,6 +1,6 @@
 // Package tools says what a program or a model may call: tools are declared once
 // in a Registry, a Policy picks from it, and a Gate answers for each single call
-// (neuroscript.md §11, design.md §§4, 7, 11).
+// (docs/spec/neuroscript.md §11, docs/spec/design.md §§4, 7, 11).
 //
 // Invariants:
 //   - a Registry, a Set and a Gate never change after they are made, so all

@@ -9,7 +9,7 @@ import (
 
 // Gate answers for each single call of an action, after the policy let its tool
 // exist. It is pure: the same request gets the same verdict, as far as its Hook
-// does the same. The zero Gate approves (design.md §11). It must not be changed
+// does the same. The zero Gate approves (docs/spec/design.md §11). It must not be changed
 // while in use and is safe for concurrent use.
 type Gate struct {
 	Default messages.GateAnswer // empty: approve
@@ -30,7 +30,7 @@ type Gate struct {
 	Policies []CustomPolicy
 }
 
-// CustomPolicy is a judgement with a name, such as the meta-controller of kitsu.md §4.
+// CustomPolicy is a judgement with a name, such as the meta-controller of docs/spec/kitsu.md §4.
 type CustomPolicy struct {
 	Name  string // in Verdict.By; none of those below
 	Judge func(Request) (answer messages.GateAnswer, reason string, ok bool)

@@ -20,7 +20,7 @@ type Grant struct {
 	Access  string `json:"access" yaml:"access"` // read
 }
 
-// Grants is what a manifest grants (design.md §11). No grants leave a session
+// Grants is what a manifest grants (docs/spec/design.md §11). No grants leave a session
 // with itself alone. It must not be changed while in use and is safe for
 // concurrent use.
 type Grants []Grant

@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Internal is an action on the session itself (streaming.md §7.4). It is done as other
+// Internal is an action on the session itself (docs/spec/streaming.md §7.4). It is done as other
 // actions are, one at a time, in the order of the document, and never tried again in
 // one life of its turn. What it changes counts from its recorded end on: Do itself
 // must leave nothing behind that a restart would have to know.
@@ -24,7 +24,7 @@ type Internal struct {
 	Do func(ctx context.Context, c *Call, args string) (result string, err error)
 }
 
-// Permission is which internal actions an agent may do (streaming.md §7.4).
+// Permission is which internal actions an agent may do (docs/spec/streaming.md §7.4).
 type Permission struct {
 	Disabled bool
 	Allowed  []string

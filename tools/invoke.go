@@ -10,7 +10,7 @@ import (
 )
 
 // Invoke does an action of a reply: t is called with an object of named arguments,
-// coerced as those of a program's call (neuroscript.md §11). Arguments that do not
+// coerced as those of a program's call (docs/spec/neuroscript.md §11). Arguments that do not
 // fit are a *neuroscript.ScriptError naming the parameter, a meter that ran out is a
 // *neuroscript.Breach, any other error is the tool's. ctx bounds the work of pure
 // tools; others honour it themselves.
@@ -99,7 +99,7 @@ func (t *Tool) param(name string) int {
 
 // Target tells what an action of a reply may name as a tool, and its class: tools
 // that the policy allows and that do not need a program around them. Unlike a program
-// a reply names them as they are written (cogency.md §5, streaming.md §1).
+// a reply names them as they are written (docs/spec/cogency.md §5, docs/spec/streaming.md §1).
 func (s *Set) Target(name string) (class messages.Class, found bool) {
 	i, ok := s.lookup[strings.ToLower(name)]
 	if !ok || !s.entries[i].allowed || s.entries[i].tool.bound != nil || s.entries[i].tool.Name != name {

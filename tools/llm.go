@@ -14,7 +14,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Prompt is a template with a model (streaming.md §7.1).
+// Prompt is a template with a model (docs/spec/streaming.md §7.1).
 type Prompt struct {
 	Name     string
 	Summary  string

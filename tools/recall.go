@@ -14,7 +14,7 @@ import (
 // RecallName is the tool that searches earlier sessions.
 const RecallName = "recall"
 
-// Bounds of a recall (cogency.md §10).
+// Bounds of a recall (docs/spec/cogency.md §10).
 const (
 	maxRecallQuery = 200 // runes
 	recallHits     = 3
@@ -26,7 +26,7 @@ type Memory struct {
 	Text string // its beginning, on one line
 }
 
-// Recall makes the tool recall of cogency.md §10. search finds at most limit texts of
+// Recall makes the tool recall of docs/spec/cogency.md §10. search finds at most limit texts of
 // the user whose session sid is, in all sessions but that one, the best first; it is
 // given the words as they were written. now is the clock.
 func Recall(search func(ctx context.Context, sid, query string, limit int) ([]Memory, error), now func() time.Time) Tool {

@@ -12,11 +12,11 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// MaxResultBytes bounds what one of the ten tools gives back (cogency.md §6). Where
+// MaxResultBytes bounds what one of the ten tools gives back (docs/spec/cogency.md §6). Where
 // there is more it says so, and how to get it.
 const MaxResultBytes = 64 << 10
 
-// Reporting makes a tool like the ten of cogency.md §15: it gives an outcome, one line, and
+// Reporting makes a tool like the ten of docs/spec/cogency.md §15: it gives an outcome, one line, and
 // content. Its arguments are judged by ps, all of them before any is used; do gets one
 // value per parameter, defaults filled in, which Call.Text and its like read.
 func Reporting(name, description string, class messages.Class, ps Parameters, do func(context.Context, *Call) (outcome, content string, err error)) Tool {
@@ -94,7 +94,7 @@ func (ps Parameters) settle(args []neuroscript.Value) ([]neuroscript.Value, erro
 }
 
 // mistakes are what is wrong with the arguments of a call, all told at once
-// (cogency.md §5).
+// (docs/spec/cogency.md §5).
 type mistakes []string
 
 const maxMistakes = 16

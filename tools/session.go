@@ -9,7 +9,7 @@ import (
 )
 
 // SessionOutput gives session.output(sid): the OUTPUT of another session's last
-// decided turn, for the sessions that grants opens (aeiou.md §14). A bare id
+// decided turn, for the sessions that grants opens (docs/spec/aeiou.md §14). A bare id
 // means a session of the same tenant and user. Every attempt that names a session
 // is audited, allowed or not; where nothing can be audited nothing is allowed. A
 // denial is code 1003 and says the same whether or not the session exists; a

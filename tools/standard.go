@@ -8,7 +8,7 @@ import (
 
 const classPure = messages.Pure
 
-// Standard gives the default set of NS-A (neuroscript.md §11), all of it pure:
+// Standard gives the default set of NS-A (docs/spec/neuroscript.md §11), all of it pure:
 // the groups str, list, map, math, error, userdata and meta.
 func Standard() []Tool {
 	return slices.Concat(stringTools(), listTools(), mapTools(), mathTools(), errorTools(), userdataTools(), metaTools())

@@ -37,7 +37,7 @@ type Executor struct {
 }
 
 // Unsettled is the error of an action of which a part may have happened: its outcome is
-// unknown (design.md §7).
+// unknown (docs/spec/design.md §7).
 type Unsettled struct{ Reason string }
 
 // Error implements error.

@@ -22,7 +22,7 @@ type Tool struct {
 	Params      []neuroscript.Param
 	Returns     string         // type of the result, as of a parameter; empty: any
 	Class       messages.Class // empty: effectful
-	Gas         int64          // declared extra gas per call (neuroscript.md §13.2)
+	Gas         int64          // declared extra gas per call (docs/spec/neuroscript.md §13.2)
 	Timeout     time.Duration  // of one attempt; 0 leaves it to the turn
 	MaxCalls    int64          // per program; 0 none. One more is code 1003
 
@@ -58,7 +58,7 @@ type Call struct {
 	Turn    int64
 	ID      string               // of the action, unique in its turn
 	Name    string               // of the tool
-	Key     string               // idempotency key, the same for every attempt and owner (design.md §7)
+	Key     string               // idempotency key, the same for every attempt and owner (docs/spec/design.md §7)
 	Inc     messages.Incarnation // of the session
 	Epoch   int64                // fencing token: a store refuses a call of an older one
 	Attempt int64                // 1-based
@@ -110,7 +110,7 @@ func (t *Tool) class() messages.Class {
 }
 
 // Failure gives the code and the message under which an error of a tool is
-// raised in a program (neuroscript.md §8.3).
+// raised in a program (docs/spec/neuroscript.md §8.3).
 func Failure(err error) (code int, message string) {
 	var script *neuroscript.ScriptError
 	if errors.As(err, &script) {
@@ -237,7 +237,7 @@ func checkParams(params []neuroscript.Param) (detail string) {
 }
 
 // checkName wants identifiers with dots between them, usually a group and a name; the
-// ten tools of cogency.md §15 have no group. The group aeiou belongs to the turn, which
+// ten tools of docs/spec/cogency.md §15 have no group. The group aeiou belongs to the turn, which
 // signs tokens under it: a registered tool of that group could pass for the signer.
 func checkName(name string) (detail string) {
 	if len(name) > MaxNameBytes {

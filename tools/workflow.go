@@ -18,7 +18,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Graph is a workflow: actions run by one plan inside one action (streaming.md §7.1).
+// Graph is a workflow: actions run by one plan inside one action (docs/spec/streaming.md §7.1).
 type Graph struct {
 	Name    string
 	Summary string

@@ -30,7 +30,7 @@ const (
 // Alg is a signature algorithm.
 type Alg string
 
-// The algorithms (aeiou.md §9).
+// The algorithms (docs/spec/aeiou.md §9).
 const (
 	EdDSA Alg = "EdDSA" // Ed25519
 	HS256 Alg = "HS256" // HMAC-SHA-256, for tokens of a single process
@@ -38,8 +38,8 @@ const (
 
 // Limits of a record.
 const (
-	MaxKIDBytes       = 64        // aeiou.md §7.2
-	MinHS256Bytes     = 32        // aeiou.md §9
+	MaxKIDBytes       = 64        // docs/spec/aeiou.md §7.2
+	MinHS256Bytes     = 32        // docs/spec/aeiou.md §9
 	MaxHS256Bytes     = 128       // two blocks of SHA-256; longer ones gain nothing
 	maxUnix           = 1<<53 - 1 // JSON carries no larger integer exactly
 	ed25519SeedLength = ed25519.SeedSize
@@ -402,7 +402,7 @@ func (k *Key) String() string {
 // Format writes String for every verb.
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
 
-// validKID checks the rule of aeiou.md §7.2.
+// validKID checks the rule of docs/spec/aeiou.md §7.2.
 func validKID(kid string) bool {
 	if len(kid) < 1 || len(kid) > MaxKIDBytes {
 		return false

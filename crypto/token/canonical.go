@@ -12,17 +12,17 @@ import (
 // Limits of canonical form.
 const (
 	// MaxDepth is the deepest nesting of a token's payload, the outer object
-	// counting 1 (aeiou.md §8).
+	// counting 1 (docs/spec/aeiou.md §8).
 	MaxDepth = 64
 	// MaxValueDepth is the deepest nesting that Canonicalize takes. RFC 8785 names
 	// no limit; the transform recurses, so there has to be one.
 	MaxValueDepth = 1000
 )
 
-// Details of ERR_TOKEN_PARSE, in the order they are tried (aeiou.md §10).
+// Details of ERR_TOKEN_PARSE, in the order they are tried (docs/spec/aeiou.md §10).
 const (
 	Oversize      = "OVERSIZE"       // over MaxLineBytes
-	BadShape      = "BAD_SHAPE"      // not the grammar of aeiou.md §7.1, its alphabet included
+	BadShape      = "BAD_SHAPE"      // not the grammar of docs/spec/aeiou.md §7.1, its alphabet included
 	BadBase64     = "BAD_BASE64"     // impossible length, or trailing bits that are not zero
 	BadJSON       = "BAD_JSON"       // not a strict JSON object: syntax, UTF-8, surrogates, depth, repeated names
 	BadField      = "BAD_FIELD"      // a member is missing, of another type or outside its rule, or a number is not allowed
@@ -32,7 +32,7 @@ const (
 	UnknownAction = "UNKNOWN_ACTION" // action is not continue, done or abort
 )
 
-// Canonical gives the canonical form of a token's payload object (aeiou.md §8):
+// Canonical gives the canonical form of a token's payload object (docs/spec/aeiou.md §8):
 // RFC 8785 over strict input. It refuses, with ERR_TOKEN_PARSE and the byte
 // offset, as BAD_JSON what is not one UTF-8 JSON object nested at most [MaxDepth]
 // deep without repeated names and lone surrogates, and as BAD_FIELD a number that
@@ -68,7 +68,7 @@ func canonicalObject(payload []byte, maxDepth int) (out []byte, same bool, err e
 	return out, false, err
 }
 
-// checkObject applies the rules of aeiou.md §8 that rank as BAD_JSON.
+// checkObject applies the rules of docs/spec/aeiou.md §8 that rank as BAD_JSON.
 func checkObject(payload []byte, maxDepth int) (shape, error) {
 	s, f := scan(payload, maxDepth)
 	if f != nil {
@@ -125,7 +125,7 @@ func transform(b []byte) ([]byte, error) {
 }
 
 // badText makes the error for a place in a payload. It quotes nothing: payloads
-// stay out of logs (aeiou.md §9).
+// stay out of logs (docs/spec/aeiou.md §9).
 func badText(reason string, offset int, what string) error {
 	return &messages.Error{
 		Code: messages.ErrTokenParse, Reason: reason, Detail: what,

@@ -1,12 +1,12 @@
 // Package token makes and judges the control tokens of AEIOU v3: one signed
 // line of text by which a program asks the host to continue, stop or abort
-// (aeiou.md §§6–10).
+// (docs/spec/aeiou.md §§6–10).
 //
 // Invariants:
 //   - only bytes that equal their own RFC 8785 canonical form are ever signed or
 //     accepted, and the algorithm comes from the key's record, never from a token;
 //   - a line gets exactly one verdict. The stages and the details within a stage
-//     are tried in the order of aeiou.md §10, whatever is cheapest;
+//     are tried in the order of docs/spec/aeiou.md §10, whatever is cheapest;
 //   - a token's identity enters the replay set only after everything else about
 //     it has passed;
 //   - nothing read from a token is reported as a fact before its tag has proved

@@ -12,12 +12,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// ScriptArgumentCode is the script error code of an argument fault (aeiou.md §6).
+// ScriptArgumentCode is the script error code of an argument fault (docs/spec/aeiou.md §6).
 const ScriptArgumentCode = 4
 
 const (
 	// maxProgramDepth is the nesting a program's payload may have, itself
-	// counting 1 (aeiou.md §6).
+	// counting 1 (docs/spec/aeiou.md §6).
 	maxProgramDepth = 32
 	// maxProgramBytes bounds the text that is canonicalised for a token. What fits
 	// in a token is at most 687 bytes in canonical form, six times that with every
@@ -25,14 +25,14 @@ const (
 	maxProgramBytes = 16 << 10
 )
 
-// Tag sizes in bytes (aeiou.md §9).
+// Tag sizes in bytes (docs/spec/aeiou.md §9).
 const (
 	hs256TagBytes = 32
 	eddsaTagBytes = 64
 )
 
 // fallbackProgram is what a fallback token says, whatever the program asked for
-// (aeiou.md §6.1).
+// (docs/spec/aeiou.md §6.1).
 const fallbackProgram = `{"action":"abort","request":{"reason":"fallback_signer_activated"}}`
 
 // Signer makes tags with one private key. The interface is unnamed so that a key
@@ -54,7 +54,7 @@ type SignerSource interface {
 	TokenFallback(now time.Time) Signer
 }
 
-// Minter makes tokens (aeiou.md §6.1). It keeps no state; it is as safe for
+// Minter makes tokens (docs/spec/aeiou.md §6.1). It keeps no state; it is as safe for
 // concurrent use as Signers and Rand are.
 type Minter struct {
 	Signers SignerSource
@@ -184,7 +184,7 @@ func checkProgram(payload []byte) ([]byte, error) {
 		}
 	})
 	switch {
-	case action == nil && control: // an early draft's name (aeiou.md §20 row 27)
+	case action == nil && control: // an early draft's name (docs/spec/aeiou.md §20 row 27)
 		return nil, &ArgumentError{Argument: "payload.action", Detail: `is missing; the member is called "action", not "control"`}
 	case action == nil:
 		return nil, &ArgumentError{Argument: "payload.action", Detail: "is missing"}

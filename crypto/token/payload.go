@@ -1,12 +1,12 @@
 package token
 
-// The members of a token's payload (aeiou.md §7.2), read from text that has
+// The members of a token's payload (docs/spec/aeiou.md §7.2), read from text that has
 // passed checkObject.
 
 // Kind is the only kind of token there is.
 const Kind = "LOOP"
 
-// Actions a token can ask for (aeiou.md §6).
+// Actions a token can ask for (docs/spec/aeiou.md §6).
 const (
 	ActionContinue = "continue"
 	ActionDone     = "done"
@@ -78,7 +78,7 @@ func readFields(payload []byte) (f fields) {
 			f.text(&f.nonce, value, sawNonce)
 		case "issued_at":
 			f.integer(&f.issuedAt, value, sawIssuedAt)
-		case "ttl": // absent or null: no expiry check; 0 is a value (aeiou.md §20 row 20)
+		case "ttl": // absent or null: no expiry check; 0 is a value (docs/spec/aeiou.md §20 row 20)
 			if value[0] != 'n' {
 				f.hasTTL = true
 				f.integer(&f.ttl, value, 0)
@@ -107,7 +107,7 @@ func readFields(payload []byte) (f fields) {
 	return f
 }
 
-// integer takes a number that has passed the integer rule of aeiou.md §8.
+// integer takes a number that has passed the integer rule of docs/spec/aeiou.md §8.
 func (f *fields) integer(dst *int64, value []byte, bit uint) {
 	f.seen |= bit
 	c := value[0]

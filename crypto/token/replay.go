@@ -2,7 +2,7 @@ package token
 
 import "time"
 
-// Defaults of the replay set (aeiou.md §10, §18).
+// Defaults of the replay set (docs/spec/aeiou.md §10, §18).
 const (
 	DefaultReplayCap = 4096              // entries
 	DefaultReplayTTL = 300 * time.Second // ≥ token.max_ttl + key.grace

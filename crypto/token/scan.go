@@ -17,7 +17,7 @@ import (
 // some object's names are out of order: never on a token a host has minted.
 
 // maxSafeInteger is 2^53−1, the largest integer every canonicaliser agrees on
-// (aeiou.md §8, §20 row 21).
+// (docs/spec/aeiou.md §8, §20 row 21).
 const maxSafeInteger = 1<<53 - 1
 
 // fault is the first place where text stops being acceptable JSON.
@@ -268,7 +268,7 @@ func hexUnit(b []byte) (unit uint16, ok bool) {
 }
 
 // number reads a number by the grammar of RFC 8259 §6. One that is well-formed
-// and not allowed in a token is noted, not refused: aeiou.md §10 gives it another
+// and not allowed in a token is noted, not refused: docs/spec/aeiou.md §10 gives it another
 // detail, and one that ranks behind every fault of the text.
 func (s *shape) number(b []byte, i int) (end int, f *fault) {
 	start := i

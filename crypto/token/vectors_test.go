@@ -113,7 +113,7 @@ func TestTokenVectors(t *testing.T) {
 	}
 }
 
-// TestSpecVector is the example of aeiou.md §9, made and verified byte for byte.
+// TestSpecVector is the example of docs/spec/aeiou.md §9, made and verified byte for byte.
 func TestSpecVector(t *testing.T) {
 	const (
 		want = `{"issued_at":1700000000,"jti":"00000000-0000-4000-8000-000000000001","kid":"ed25519-demo-1","kind":"LOOP","payload":{"action":"done"},"session_id":"sid-demo","ttl":120,"turn_index":1,"turn_nonce":"AAECAwQFBgcICQoLDA0ODw","v":3}`

@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// MaxLineBytes is the longest token line (aeiou.md §3.2).
+// MaxLineBytes is the longest token line (docs/spec/aeiou.md §3.2).
 const MaxLineBytes = 1024
 
 const (
@@ -17,7 +17,7 @@ const (
 	suffix = ">>>"
 )
 
-// Details of ERR_TOKEN_VERIFY, in the order they are tried (aeiou.md §10).
+// Details of ERR_TOKEN_VERIFY, in the order they are tried (docs/spec/aeiou.md §10).
 const (
 	UnknownKID   = "UNKNOWN_KID"   // no such key, or one that has been forgotten
 	KeyRetired   = "KEY_RETIRED"   // issued after the key retired, or too long ago now
@@ -42,7 +42,7 @@ const (
 // ReplayedJTI is the detail of ERR_TOKEN_REPLAY.
 const ReplayedJTI = "JTI"
 
-// Defaults of aeiou.md §18.
+// Defaults of docs/spec/aeiou.md §18.
 const (
 	DefaultSkew   = 60 * time.Second
 	DefaultTTL    = 120 * time.Second
@@ -107,7 +107,7 @@ type Check struct {
 func (c Check) Valid() bool { return c.Failure == "" }
 
 // FailureReason gives CODE/DETAIL, the form of verification_failure_reason
-// (aeiou.md §10, §17); "" for a valid token.
+// (docs/spec/aeiou.md §10, §17); "" for a valid token.
 func (c Check) FailureReason() string {
 	if c.Failure == "" {
 		return ""
@@ -117,14 +117,14 @@ func (c Check) FailureReason() string {
 
 // Candidate tells whether a physical line of OUTPUT, without its LF, is to be
 // handed to [Verify]: its first 12 bytes are the prefix of a token. Nothing is
-// trimmed, so a quoted or indented token is plain text (aeiou.md §10).
+// trimmed, so a quoted or indented token is plain text (docs/spec/aeiou.md §10).
 func Candidate(line []byte) bool {
 	return len(line) >= len(prefix) && string(line[:len(prefix)]) == prefix
 }
 
 // Verify judges one line, given without its LF, against the turn it was emitted
 // in, and claims its jti in replay when everything else has passed. The stages
-// and their details are tried in the order of aeiou.md §10; the first that fails
+// and their details are tried in the order of docs/spec/aeiou.md §10; the first that fails
 // is the verdict. A line that is no candidate is BAD_SHAPE, however long.
 //
 // now is read by the caller once per verification; its whole Unix seconds count.
@@ -253,7 +253,7 @@ func parse(line []byte) (payload, tag []byte, f fields, canonical bool, reason s
 	return payload, tag, f, s.canonical, reason
 }
 
-// split takes a candidate apart by the grammar of aeiou.md §7.1, alphabets
+// split takes a candidate apart by the grammar of docs/spec/aeiou.md §7.1, alphabets
 // included.
 func split(line []byte) (kind, payload, tag []byte, ok bool) {
 	rest := line[len(prefix):]

@@ -21,7 +21,7 @@ func badBase64(t testing.TB, line string) string {
 	return line[:dot-1] + string(letters[i|1]) + line[dot:]
 }
 
-// orderedFaults is every detail of aeiou.md §10 in the order of the table, each
+// orderedFaults is every detail of docs/spec/aeiou.md §10 in the order of the table, each
 // with a way to bring it about.
 func orderedFaults(t testing.TB) []struct {
 	code   messages.Code

@@ -1,6 +1,6 @@
 // Package confine runs programs under what the kernel can hold them to: limits, a process
 // group that does not outlive them, and, where it has Landlock, a jail of folders without
-// sockets (cogency.md §14, decision 014).
+// sockets (docs/spec/cogency.md §14, decision 014).
 //
 // Invariants:
 //   - a program's limits are set before its first instruction, and whatever it starts

@@ -131,7 +131,7 @@ func (c envelopeCase) input() ([]byte, error) {
 }
 
 // parseEnvelope is the check of the format: the envelope, then USERDATA against
-// its schema, which is one call here (aeiou.md §3.3).
+// its schema, which is one call here (docs/spec/aeiou.md §3.3).
 func parseEnvelope(input []byte) (aeiou.Envelope, []messages.Code, error) {
 	e, lints, err := aeiou.Parse(input, aeiou.Options{})
 	codes := make([]messages.Code, len(lints))

@@ -118,7 +118,7 @@ const (
 	kindResource = "resource" // a meter that ran out
 )
 
-// codeKinds names the codes of neuroscript.md §8.2 as the vectors do. 13 and 37
+// codeKinds names the codes of docs/spec/neuroscript.md §8.2 as the vectors do. 13 and 37
 // are codes of the recorded interpreter; here the parser finds the fault of the
 // one, and a meter that of the other.
 var codeKinds = map[int]string{
@@ -157,7 +157,7 @@ func (g programGot) matches(w programWant) bool {
 }
 
 // sameKind compares kinds. A return or clear_error where none may stand is found
-// before anything runs (neuroscript.md §3.2), so the parser's refusal is the
+// before anything runs (docs/spec/neuroscript.md §3.2), so the parser's refusal is the
 // answer to those two.
 func sameKind(want, got string) bool {
 	if got == kindSyntax && (want == "return_violation" || want == "clear_violation") {

@@ -17,7 +17,7 @@ import (
 type digestCase struct {
 	Output  *string `json:"output"`
 	Scratch string  `json:"scratch"`
-	// The flavour of aeiou.md §12; the file's other one is for comparison.
+	// The flavour of docs/spec/aeiou.md §12; the file's other one is for comparison.
 	Literal string   `json:"digest_literal"`
 	Accept  []string `json:"accept"`
 }
@@ -93,7 +93,7 @@ func judgeSequence(raw jsontext.Value) (verdict, error) {
 		return verdict{}, malformed("turns", "missing")
 	case *c.N < 2:
 		// 1 is refused as configuration and 0 is a question of defaults, not of
-		// counting (aeiou.md §12).
+		// counting (docs/spec/aeiou.md §12).
 		return verdict{leftOut: "sequences with n below 2"}, nil
 	}
 	g := newGuard(*c.N)

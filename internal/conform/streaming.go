@@ -19,7 +19,7 @@ type streamingCase struct {
 	Accept *[][]streamedEvent `json:"accept"`
 }
 
-// streamedEvent is a canonical event of streaming.md §3.2: its members.
+// streamedEvent is a canonical event of docs/spec/streaming.md §3.2: its members.
 type streamedEvent map[string]jsontext.Value
 
 // streamed is a list of them.

@@ -1,5 +1,5 @@
 // Package neuroscript runs the program of an ACTIONS section (profile NS-A,
-// neuroscript.md): a program is compiled once and run under meters, and all it
+// docs/spec/neuroscript.md): a program is compiled once and run under meters, and all it
 // can do is emit, whisper and call the tools it was given.
 //
 // Invariants:

@@ -6,7 +6,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Codes of script errors (neuroscript.md §8.2). Tools may define others from
+// Codes of script errors (docs/spec/neuroscript.md §8.2). Tools may define others from
 // 2000 on.
 const (
 	CodeFail            = 1    // fail

@@ -314,7 +314,7 @@ func (m *machine) whisper(s *node, target, v Value) bool {
 
 // emission pays for a rendering, also of a string, checks the count and the
 // stream's size, and renders. A breach of the stream is ERR_ENV_SIZE also when the
-// host lowered the limit: so says design.md §8, where neuroscript.md §13.1 would
+// host lowered the limit: so says docs/spec/design.md §8, where docs/spec/neuroscript.md §13.1 would
 // have ERR_QUOTA.
 func (m *machine) emission(s *node, v Value, limit int64, used *int64) (string, bool) {
 	if !m.renderable(s, v) {

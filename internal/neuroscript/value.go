@@ -10,13 +10,13 @@ import (
 )
 
 // MaxValueDepth is the deepest nesting of a value: a scalar has depth 0, a list,
-// map or error 1 more than its deepest member (neuroscript.md §§10, 13.5).
+// map or error 1 more than its deepest member (docs/spec/neuroscript.md §§10, 13.5).
 const MaxValueDepth = 64
 
 // Kind is the type of a Value.
 type Kind uint8
 
-// The kinds of neuroscript.md §4.
+// The kinds of docs/spec/neuroscript.md §4.
 const (
 	KindNil Kind = iota
 	KindBool

@@ -79,7 +79,7 @@ type Effect struct {
 	Place      string // JSON pointer into the parameters
 }
 
-// Reasons of ends that the plan decides (streaming.md §§4, 5.1, 6). The first four
+// Reasons of ends that the plan decides (docs/spec/streaming.md §§4, 5.1, 6). The first four
 // and ReasonUnresolved are followed by a colon and the id, ids or reference.
 const (
 	ReasonDependencyFailed  = "dependency_failed"
@@ -93,10 +93,10 @@ const (
 
 // Limits with their sources.
 const (
-	DefaultActions        = 64              // per generation, streaming.md §4
-	DefaultParallel       = 5               // per session, streaming.md §4
-	DefaultParameterBytes = 8 << 20         // of one action after substitution; `value` of design.md §8
-	DefaultGrowthBytes    = 1 << 20         // by substitution in one response, streaming.md §6
-	GateBufferBytes       = 256 << 10       // of events behind a gate, streaming.md §4
-	DrainTime             = 5 * time.Second // after a final response, streaming.md §4
+	DefaultActions        = 64              // per generation, docs/spec/streaming.md §4
+	DefaultParallel       = 5               // per session, docs/spec/streaming.md §4
+	DefaultParameterBytes = 8 << 20         // of one action after substitution; `value` of docs/spec/design.md §8
+	DefaultGrowthBytes    = 1 << 20         // by substitution in one response, docs/spec/streaming.md §6
+	GateBufferBytes       = 256 << 10       // of events behind a gate, docs/spec/streaming.md §4
+	DrainTime             = 5 * time.Second // after a final response, docs/spec/streaming.md §4
 )

@@ -1,4 +1,4 @@
-// Package plan is the dependency graph of one run's actions (streaming.md §§4–6):
+// Package plan is the dependency graph of one run's actions (docs/spec/streaming.md §§4–6):
 // told what was declared, started and ended, it says what may begin, what is
 // skipped and why, and what a $reference stands for.
 //

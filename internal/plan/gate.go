@@ -1,6 +1,6 @@
 package plan
 
-// Part is what of the document comes to the dispatcher (streaming.md §4).
+// Part is what of the document comes to the dispatcher (docs/spec/streaming.md §4).
 type Part uint8
 
 // The parts. Thoughts and errors rest on no result.

@@ -17,7 +17,7 @@ type edge struct {
 
 // satisfied tells whether a node fulfils those who depend on it (streaming.md
 // §5.2): ok, or fire_and_forget and begun, or failed and tolerated. An outcome that
-// nobody knows fulfils nothing (design.md §7).
+// nobody knows fulfils nothing (docs/spec/design.md §7).
 func (x *node) satisfied() bool {
 	switch {
 	case x.state == OK || x.Mode == messages.ModeFireAndForget && x.began:

@@ -127,7 +127,7 @@ func unquote(s string) string {
 }
 
 // appendEmbedded appends a value as it reads inside longer text: strings raw,
-// others in canonical form (streaming.md §6).
+// others in canonical form (docs/spec/streaming.md §6).
 func appendEmbedded(dst []byte, value string) []byte {
 	if i := space(value, 0); i < len(value) && value[i] == '"' {
 		return append(dst, unquote(value[i:quoteEnd(value, i)])...)

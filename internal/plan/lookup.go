@@ -33,7 +33,7 @@ type pend struct {
 }
 
 // lookup resolves a reference for a viewer: a node, or len(p.nodes) for the place
-// that the document has reached. The order is that of streaming.md §6: output key,
+// that the document has reached. The order is that of docs/spec/streaming.md §6: output key,
 // id, environment, target name.
 func (p *Plan) lookup(r reference, viewer int32) found {
 	if n := p.named(r.name, viewer); n != none {

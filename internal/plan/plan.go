@@ -17,7 +17,7 @@ const (
 )
 
 // An Environment knows the names that are no action's: session variables, then
-// feeds with the value of this generation (streaming.md §6). Values are JSON. It
+// feeds with the value of this generation (docs/spec/streaming.md §6). Values are JSON. It
 // is asked during calls only and answers the same until the next input.
 type Environment interface {
 	Lookup(name string) (value string, s Status)
@@ -32,7 +32,7 @@ type Options struct {
 	GrowthBytes    int // 0 is DefaultGrowthBytes
 	Environment    Environment
 	// Variables are those of the process that parameters may name, as ${NAME} alone:
-	// $NAME is not one of them, and in a response ${NAME} is text (design.md §11).
+	// $NAME is not one of them, and in a response ${NAME} is text (docs/spec/design.md §11).
 	Variables Environment
 	Verbatim  bool // "$" in parameters means nothing
 }
@@ -315,7 +315,7 @@ func (p *Plan) Cancel(dst []Effect, r Ref, reason string) ([]Effect, error) {
 
 // CancelAll stops every action, in document order, and what is declared after it
 // is cancelled at once. With detached, fire_and_forget actions that were dispatched
-// are left alone: they survive the end of a run (streaming.md §4).
+// are left alone: they survive the end of a run (docs/spec/streaming.md §4).
 func (p *Plan) CancelAll(dst []Effect, reason string, detached bool) []Effect {
 	p.halted = reason
 	if reason == "" {
@@ -403,7 +403,7 @@ func (p *Plan) Complete() bool { return !p.open && p.unended == 0 }
 
 // Stalled tells whether nothing goes on without an approval: there is a parked
 // action, and none is with an executor or waits for a slot. With a generation that
-// has ended this is when a turn is suspended (design.md §7).
+// has ended this is when a turn is suspended (docs/spec/design.md §7).
 func (p *Plan) Stalled() bool {
 	if len(p.feeds) > 0 {
 		return false

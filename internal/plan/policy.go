@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Bounds of a policy (streaming.md §§3.1, 5.3).
+// Bounds of a policy (docs/spec/streaming.md §§3.1, 5.3).
 const (
 	DefaultTimeout    = 300 * time.Second
 	MaxTimeout        = 3600 * time.Second
@@ -45,7 +45,7 @@ func (p Policy) Bounded() Policy {
 }
 
 // Deadline is when an attempt that begins now is over: the smaller of its own time
-// and what is left of the turn (design.md §8). A zero until is no bound.
+// and what is left of the turn (docs/spec/design.md §8). A zero until is no bound.
 func (p Policy) Deadline(now, until time.Time) time.Time {
 	d := now.Add(p.Bounded().Timeout)
 	if !until.IsZero() && until.Before(d) {
@@ -102,7 +102,7 @@ type Next struct {
 // fixed delay; never what was denied, has no target or was cancelled (streaming.md
 // §5.3). An effectful attempt without an answer may have happened, so it is
 // unknown and not repeated; a keyed one is repeated under its key and unknown at
-// last (design.md §7). No attempt is planned that the turn would not see begin.
+// last (docs/spec/design.md §7). No attempt is planned that the turn would not see begin.
 func (p Policy) After(a Attempt) Next {
 	p = p.Bounded()
 	end := Next{N: a.N, State: Failed, Reason: a.Reason}

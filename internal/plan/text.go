@@ -2,7 +2,7 @@ package plan
 
 import "bytes"
 
-// Text resolves the references in one response while it grows (streaming.md §6).
+// Text resolves the references in one response while it grows (docs/spec/streaming.md §6).
 // It holds back an unfinished reference, at most MaxReferenceBytes, and everything
 // behind a reference to something that has not ended: whoever feeds it counts what
 // Held says among what waits behind a gate. It is used by the goroutine of its plan.

@@ -15,7 +15,7 @@ const (
 )
 
 // FeedBody is a value as a prompt shows it: strings verbatim, others in canonical form
-// (streaming.md §7.3). What is no JSON is shown as it is.
+// (docs/spec/streaming.md §7.3). What is no JSON is shown as it is.
 func FeedBody(value string) string {
 	v := jsontext.Value(value)
 	if v.Kind() == '"' {
@@ -30,7 +30,7 @@ func FeedBody(value string) string {
 	return string(v)
 }
 
-// AppendFeed appends the element of a feed to a prompt (streaming.md §7.3). However it
+// AppendFeed appends the element of a feed to a prompt (docs/spec/streaming.md §7.3). However it
 // is written, the body cannot close it.
 func AppendFeed(dst []byte, f *messages.Feed, body string) []byte {
 	dst = append(dst, "<"+feedElement+` id="`...)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// How a prompt shows the profile of its user (cogency.md §10).
+// How a prompt shows the profile of its user (docs/spec/cogency.md §10).
 const (
 	profileHeading = "USER PROFILE:"
 	profileRunes   = 2000

@@ -1,6 +1,6 @@
 // Package prompt turns a session's journal into what a model is asked: records
 // become a projection, a dialect renders the projection, and the rendered
-// messages get a digest (design.md §§3, 5, 6).
+// messages get a digest (docs/spec/design.md §§3, 5, 6).
 //
 // Invariants:
 //   - pure: the same records and spec give the same messages and the same digest;
@@ -433,7 +433,7 @@ func failure(d *messages.TurnDecided) string {
 
 // Assemble renders p and puts the dialect's primer in front as the system message
 // unless the dialect begins with one itself, or has none. The profile of the user ends what
-// the system says (cogency.md §10). Feeds stand in front of the conversation, behind what
+// the system says (docs/spec/cogency.md §10). Feeds stand in front of the conversation, behind what
 // the system says: they are data, and change with every turn.
 func Assemble(d Dialect, p messages.Projection) []messages.Message {
 	return assemble(d, p, nil, d.Render(p))

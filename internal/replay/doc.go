@@ -1,6 +1,6 @@
 // Package replay runs a session again from its journal, without network, model or
 // tools, and holds every record it makes equal to the one that was written
-// (design.md §7).
+// (docs/spec/design.md §7).
 //
 // The journal says what is done next: the next record names the input that must
 // have brought it about, that input is fed at the record's time, and every record

@@ -15,7 +15,7 @@ import (
 	"github.com/seed14be6753/stile/parse/aeiou"
 )
 
-// MagicParams are the parameters of tool.aeiou.magic (aeiou.md §6).
+// MagicParams are the parameters of tool.aeiou.magic (docs/spec/aeiou.md §6).
 func MagicParams() []neuroscript.Param { return magicParams }
 
 var magicParams = []neuroscript.Param{
@@ -36,7 +36,7 @@ func MagicArguments(args []neuroscript.Value) (kind string, payload []byte, ttl 
 	return kind, payload, ttl, nil
 }
 
-// defaultMagicCalls is magic.max_per_turn when nothing is said (aeiou.md §18).
+// defaultMagicCalls is magic.max_per_turn when nothing is said (docs/spec/aeiou.md §18).
 const defaultMagicCalls = 32
 
 // mint is tool.aeiou.magic: it counts and refuses as the live one does, and gives
@@ -219,7 +219,7 @@ func (w words) program() (p struct {
 func (w words) action() string { return w.program().Action }
 
 // fallback tells that the fallback signer made the token, which then says the same
-// whatever the program asked for (aeiou.md §6.1).
+// whatever the program asked for (docs/spec/aeiou.md §6.1).
 func (w words) fallback() bool {
 	p := w.program()
 	return p.Action == "abort" && p.Request.Reason == "fallback_signer_activated"

@@ -43,7 +43,7 @@ type Agent struct {
 	// Gate gives the answer of the gate's rules; its hook is not asked, what it
 	// answered stands in the journal. nil takes every answer from there.
 	Gate func(*turn.AskGate) turn.Judged
-	// MagicCalls bounds the tokens of a turn; 0 is the default of aeiou.md §18.
+	// MagicCalls bounds the tokens of a turn; 0 is the default of docs/spec/aeiou.md §18.
 	MagicCalls int
 	// TokenTTL and TokenMaxTTL are those of minted tokens; 0 is the default.
 	TokenTTL, TokenMaxTTL time.Duration

@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// What submits may bring about while a run is in flight: design.md §9 read once more,
+// What submits may bring about while a run is in flight: docs/spec/design.md §9 read once more,
 // from the records alone.
 
 // line is who waits.

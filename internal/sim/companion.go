@@ -10,7 +10,7 @@ import (
 )
 
 // The dialect of action tokens: how its model speaks, its meta-controller at the gate,
-// and kitsu.md §§3–6 read once more, from the records.
+// and docs/spec/kitsu.md §§3–6 read once more, from the records.
 
 // companion is a reply of kitsu: lines, and at times one token among them, or two, or one
 // that is none.

@@ -18,7 +18,7 @@ import (
 // agents are what actions of type agent name, and what each may use of a run's budget.
 var agents = map[string]messages.Budget{"scout": {Tokens: 150}, "digger": {}}
 
-// maxAgentDepth is how deep agents nest (design.md §8).
+// maxAgentDepth is how deep agents nest (docs/spec/design.md §8).
 const maxAgentDepth = 4
 
 // spends is what an action uses of its run's budget.

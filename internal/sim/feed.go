@@ -12,7 +12,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Context feeds: streaming.md §7 from the side of the turn. What a prompt has of them, what
+// Context feeds: docs/spec/streaming.md §7 from the side of the turn. What a prompt has of them, what
 // "$id" stands for until the turn is decided, and what the model made of them are read once
 // more from the records; their sources and their cache are the simulation's. The keeper of a
 // real host has a random test of its own, in feeds.
@@ -40,7 +40,7 @@ var manifestFeeds = []feed{
 var addedFeeds = []string{"spare", "notes", "pulse"}
 
 const (
-	feedDeadline  = 2 * time.Second // of a prompt's fetches, streaming.md §7.2
+	feedDeadline  = 2 * time.Second // of a prompt's fetches, docs/spec/streaming.md §7.2
 	environmental = "HOME"          // a variable that parameters may name
 )
 

@@ -85,7 +85,7 @@ func (a *audit) beginDocument() {
 	a.units, a.faults, a.gone = map[string]bool{}, map[messages.ParseFault]bool{}, nil
 }
 
-// satisfied tells whether who depends on c may begin (streaming.md §5.2).
+// satisfied tells whether who depends on c may begin (docs/spec/streaming.md §5.2).
 func (c *act) satisfied() bool {
 	switch {
 	case c.state == messages.ActionOK || c.mode == messages.ModeFireAndForget && c.attempts > 0:

@@ -142,7 +142,7 @@ func (h *host) commit() {
 	h.tell(errs)
 }
 
-// judge has the disk decide a batch, and decides it once more by design.md §7: it is
+// judge has the disk decide a batch, and decides it once more by docs/spec/design.md §7: it is
 // accepted if it continues the head under an epoch that is not lower.
 func (h *host) judge(b *journal.Batch) error {
 	w := h.w

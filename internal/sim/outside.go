@@ -85,7 +85,7 @@ func (o *outside) begin(s *shell, e *turn.StartAction) *deed {
 	return d
 }
 
-// keyOf is design.md §7, written once more.
+// keyOf is docs/spec/design.md §7, written once more.
 func keyOf(s *shell, e *turn.StartAction) string {
 	args := sha256.Sum256([]byte(e.Args))
 	id := fmt.Sprintf("[%q,%q,%d,%q,%q]", s.client.key.Tenant, s.inc.String(), e.Turn, e.ID, hex.EncodeToString(args[:]))
@@ -93,7 +93,7 @@ func keyOf(s *shell, e *turn.StartAction) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// durable tells whether design.md §7 wants an action of that class on the disk
+// durable tells whether docs/spec/design.md §7 wants an action of that class on the disk
 // before it begins.
 func durable(c messages.Class) bool { return c == messages.Keyed || c == messages.Effectful }
 

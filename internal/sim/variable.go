@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// A session's variables: streaming.md §7.4 read once more, from the records.
+// A session's variables: docs/spec/streaming.md §7.4 read once more, from the records.
 
 // variables are names that actions on the session take; no action is called so.
 var variables = []string{"v", "w", "w2"}

@@ -14,7 +14,7 @@ import (
 const timeFormat = "2006-01-02T15:04:05.000000000Z"
 
 // DecisionLog writes one JSON object per decided turn, with exactly the members
-// of aeiou.md §17 in that order, each line closed by LF:
+// of docs/spec/aeiou.md §17 in that order, each line closed by LF:
 //
 //	ts SID turn_index decision reason? kid? jti? latency_ms output_bytes
 //	scratch_bytes verification_failure_reason? lints? failures? gas_used?

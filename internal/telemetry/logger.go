@@ -1,5 +1,5 @@
 // Package telemetry shows operators what the runtime does: a decision log, metrics
-// and the wiring of logs (aeiou.md §17).
+// and the wiring of logs (docs/spec/aeiou.md §17).
 //
 // Invariants:
 //   - nothing here is global: every logger, registry and counter belongs to the

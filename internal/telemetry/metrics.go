@@ -19,7 +19,7 @@ const namespace = "stile"
 // the default turn_wall of fifteen minutes.
 var latencyBuckets = []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000}
 
-// Metrics counts what the runtime does, in a registry of its own (aeiou.md §17).
+// Metrics counts what the runtime does, in a registry of its own (docs/spec/aeiou.md §17).
 // Names carry the prefix stile_. Everything is safe for concurrent use.
 //
 // What records tell is counted by ObserveRecord; the other methods are for what

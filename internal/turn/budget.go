@@ -8,7 +8,7 @@ import (
 )
 
 // Tokens and money that an action may use are reserved before it begins and settled when
-// it ends (design.md §8): what is in flight can never come to more than the run has left,
+// it ends (docs/spec/design.md §8): what is in flight can never come to more than the run has left,
 // whatever runs side by side. What was reserved stands in action.started, so that a
 // restart and a replay know it.
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// What a submit meets when a run is in flight (design.md §9). Everything follows from
+// What a submit meets when a run is in flight (docs/spec/design.md §9). Everything follows from
 // the input records: under interrupt and rollback one cancels the run in flight by
 // itself, so that no restart can take the two apart. Beside them there are the window of
 // debounce, which a timer's control record closes, and turn.begin and run.begin, which

@@ -15,7 +15,7 @@ type Judge interface {
 	Digest(messages.Facts) (out, scr []byte)
 }
 
-// Durability says when shown text must be on disk (design.md §2).
+// Durability says when shown text must be on disk (docs/spec/design.md §2).
 type Durability string
 
 // The durabilities of a reply's text.
@@ -27,23 +27,23 @@ const (
 
 // Bounds that no configuration lifts.
 const (
-	MaxReplyBytes      = 8 << 20                // design.md §7
-	MaxGenerationCalls = 64                     // actions of one generation, design.md §8
-	CancelGrace        = 2 * time.Second        // design.md §9
+	MaxReplyBytes      = 8 << 20                // docs/spec/design.md §7
+	MaxGenerationCalls = 64                     // actions of one generation, docs/spec/design.md §8
+	CancelGrace        = 2 * time.Second        // docs/spec/design.md §9
 	ProgramGrace       = 250 * time.Millisecond // a stopped program answers within its next poll
-	LazyHold           = 250 * time.Millisecond // design.md §2
-	LazyBytes          = 4 << 10                // design.md §2
+	LazyHold           = 250 * time.Millisecond // docs/spec/design.md §2
+	LazyBytes          = 4 << 10                // docs/spec/design.md §2
 	EndedHold          = 5 * time.Millisecond   // see Persist.Hold
-	MaxSettlements     = 3                      // per run, restores included, design.md §7
-	ApprovalWait       = 24 * time.Hour         // when Rules.ApprovalWait is not set, design.md §7
+	MaxSettlements     = 3                      // per run, restores included, docs/spec/design.md §7
+	ApprovalWait       = 24 * time.Hour         // when Rules.ApprovalWait is not set, docs/spec/design.md §7
 	QuestionMemory     = 16                     // closed questions a session remembers
 	MaxPanics          = 3                      // of one action name in a run under on_panic: fail
 	KeyMemory          = 64                     // idempotency keys a session remembers
-	MaxStateBytes      = 4 << 10                // a dialect's memory, design.md §5
-	NoProgressN        = 3                      // when Rules.NoProgressN is not set, aeiou.md §12
+	MaxStateBytes      = 4 << 10                // a dialect's memory, docs/spec/design.md §5
+	NoProgressN        = 3                      // when Rules.NoProgressN is not set, docs/spec/aeiou.md §12
 )
 
-// Limits are the clocks and counts of a session (design.md §8). A zero clock
+// Limits are the clocks and counts of a session (docs/spec/design.md §8). A zero clock
 // does not run; a zero count does not bound.
 type Limits struct {
 	ProgramWall    time.Duration

@@ -166,7 +166,7 @@ func (m *Machine) latency() int64 {
 
 // failures lists every failed candidate as CODE/REASON in emission order, with the
 // line of OUTPUT it stands on, and
-// the one that got furthest (aeiou.md §§11, 17).
+// the one that got furthest (docs/spec/aeiou.md §§11, 17).
 func failures(checks []messages.TokenCheck) (all []string, lines []int64, furthest string) {
 	best := -1
 	for _, c := range checks {

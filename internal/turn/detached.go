@@ -10,7 +10,7 @@ import (
 
 // Detached actions are those in mode fire_and_forget whose turn is decided. They
 // belong to the session: nothing waits for them, they may end after the run, and
-// each has its one terminal record like any other (streaming.md §4).
+// each has its one terminal record like any other (docs/spec/streaming.md §4).
 
 // Detached is one of them as the journal knows it.
 type Detached struct {
@@ -133,7 +133,7 @@ func (m *Machine) vacated(d *detached, end *messages.ActionEnded) {
 }
 
 // settleDetached deals with those that a dead process left behind: what may be
-// repeated runs again with the same key, the rest is unknown (design.md §7).
+// repeated runs again with the same key, the rest is unknown (docs/spec/design.md §7).
 func (m *Machine) settleDetached() {
 	for _, d := range append([]Detached(nil), m.state.Detached...) {
 		if slices.ContainsFunc(m.detached, func(l detached) bool { return l.Turn == d.Turn && l.call.ID == d.ID }) {

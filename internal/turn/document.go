@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// How a reply is acted on while it streams (streaming.md §4). What the decoder finds
+// How a reply is acted on while it streams (docs/spec/streaming.md §4). What the decoder finds
 // comes in the order of the document. An action in mode sync closes a gate, and a
 // response that quotes a result stops at the reference; what follows waits here, so
 // that nothing overtakes what it may rest on. The decoder never waits: only when
@@ -139,7 +139,7 @@ func weight(ev *messages.Event) int {
 }
 
 // asksSomebody tells that the gate waits for an approval: then the reply is read to
-// its end, however much that is (design.md §7).
+// its end, however much that is (docs/spec/design.md §7).
 func (m *Machine) asksSomebody() bool {
 	id, closed := m.graph.plan.Gate()
 	if !closed {
@@ -223,7 +223,7 @@ func (m *Machine) remark(l *messages.Lint) {
 }
 
 // forged takes a feed that the model wrote: it is there for logs and changes nothing
-// (streaming.md §2). Its text is in the reply. As of errors the first of a reply are
+// (docs/spec/streaming.md §2). Its text is in the reply. As of errors the first of a reply are
 // recorded.
 func (m *Machine) forged(ev *messages.Event) {
 	f := m.flight

@@ -15,7 +15,7 @@ type Effect interface{ after() int64 }
 // the rest.
 //
 // Hold says how long the record may wait for a later one to share its commit:
-// zero goes at once (eager); LazyHold is the lazy records of design.md §2. The
+// zero goes at once (eager); LazyHold is the lazy records of docs/spec/design.md §2. The
 // end of an effectful action has EndedHold: waiting costs nothing when the next
 // effect starts at once, and a crash within it turns a known result into an
 // unknown one.
@@ -75,7 +75,7 @@ type OpenModel struct {
 type CancelModel struct{ Ident }
 
 // HoldModel leaves the stream unread, or reads it on: too much of the reply waits
-// behind an action (streaming.md §4).
+// behind an action (docs/spec/streaming.md §4).
 type HoldModel struct {
 	Ident
 	Hold bool

@@ -342,7 +342,7 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 		body.Feed = end.Feed
 	}
 	m.flight.lastEnd = m.persist(body, hold).Seq
-	if c.typ == messages.TypeInternal && !c.planned { // every call is audited (streaming.md §7.4)
+	if c.typ == messages.TypeInternal && !c.planned { // every call is audited (docs/spec/streaming.md §7.4)
 		m.persist(&messages.Audit{
 			Who: m.cfg.SID, What: "internal " + c.Name, Allowed: c.started, Text: c.Reason,
 		}, hold)

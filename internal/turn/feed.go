@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Context feeds as a turn has them (streaming.md §7). What they are and where their
+// Context feeds as a turn has them (docs/spec/streaming.md §7). What they are and where their
 // values come from is the shell's; the machine asks for values, records what came, and
 // keeps it until the turn is decided: $id means the same for the model, for its
 // actions and for its responses, and again when the turn is restored or replayed.
@@ -68,7 +68,7 @@ func (m *Machine) hasFeed(id string) bool {
 	return there
 }
 
-// SessionFeeds is what internal actions made of a session's feeds (streaming.md §7.4).
+// SessionFeeds is what internal actions made of a session's feeds (docs/spec/streaming.md §7.4).
 // Laid over those of the manifest they are the session's.
 type SessionFeeds struct {
 	Edits   []FeedEdit `json:"edits,omitzero"`   // the latest of each feed; those removed from the manifest are Gone
@@ -88,7 +88,7 @@ type FeedEdit struct {
 }
 
 // MaxFeedEdits bounds them: a feed of the manifest and an added one for each that a
-// session may have (streaming.md §10).
+// session may have (docs/spec/streaming.md §10).
 const MaxFeedEdits = 2 * 32
 
 // changeFeeds takes the change that a record brings.

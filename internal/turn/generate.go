@@ -208,7 +208,7 @@ func (m *Machine) unitText(ev *messages.Event) {
 	m.do(p)
 }
 
-// replace takes back what the turn's first text replaces (kitsu.md §6). That text is
+// replace takes back what the turn's first text replaces (docs/spec/kitsu.md §6). That text is
 // shown when this is durable.
 func (m *Machine) replace() {
 	for _, unit := range slices.Clone(m.state.Open.Retract) {

@@ -152,7 +152,7 @@ func (g *graph) relive(recs []*messages.Record) error {
 func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	f := m.flight
 	d := f.doc
-	if a.Type == messages.TypeInternal { // always as if sync, never retried (streaming.md §7.4)
+	if a.Type == messages.TypeInternal { // always as if sync, never retried (docs/spec/streaming.md §7.4)
 		own := *a
 		own.Mode, own.Retry = messages.ModeSync, 0
 		a = &own

@@ -6,7 +6,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Progress is the progress guard's counter (aeiou.md §12): how many turns in a
+// Progress is the progress guard's counter (docs/spec/aeiou.md §12): how many turns in a
 // row had the same digest. The first sight counts as one.
 type Progress struct {
 	Digest messages.Digest `json:"digest,omitzero"`
@@ -37,7 +37,7 @@ func ProgressDigest(out, scr []byte) messages.Digest {
 	return d
 }
 
-// Loop is the call-loop guard (design.md §5): it counts, per run, how often the
+// Loop is the call-loop guard (docs/spec/design.md §5): it counts, per run, how often the
 // same call gave the same result. A signature counts once per turn; pure calls
 // never count. The memory is bounded by the actions of a run.
 type Loop struct {

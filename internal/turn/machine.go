@@ -359,7 +359,7 @@ func (m *Machine) opened(in *Open) {
 	m.do(&Answer{After: r.Seq, Handle: in.Handle, Seq: r.Seq})
 }
 
-// submit accepts a run, joins one, or refuses (design.md §9).
+// submit accepts a run, joins one, or refuses (docs/spec/design.md §9).
 func (m *Machine) submit(in *Submit) {
 	if m.state.Seq == 0 {
 		m.illegal() // session.opened is the first record

@@ -6,7 +6,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Outbox keeps the order contract of design.md §2: it holds every effect back
+// Outbox keeps the order contract of docs/spec/design.md §2: it holds every effect back
 // until the journal has acknowledged the record the effect needs, and shows each
 // record to subscribers exactly when it is durable. Shells and the simulator use
 // the same one. It is not safe for concurrent use.

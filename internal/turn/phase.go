@@ -10,7 +10,7 @@ import (
 type Phase uint8
 
 // The phases: IDLE → EXECUTING(generating | running | draining | suspended) →
-// VERIFYING → DECIDED → (EMIT_NEXT | FINAL), as in aeiou.md §13 and design.md §5.
+// VERIFYING → DECIDED → (EMIT_NEXT | FINAL), as in docs/spec/aeiou.md §13 and docs/spec/design.md §5.
 const (
 	Idle Phase = iota
 	Generating

@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// settle deals with what a dead process left open (design.md §7). A suspended turn
+// settle deals with what a dead process left open (docs/spec/design.md §7). A suspended turn
 // waits on. A turn whose reply is durable is restored. Any other ends: its stream
 // is sealed at the last durable byte, every open action gets its terminal record,
 // the turn is HALT(ERR_CRASH, resumed), and the run goes on in a fresh turn, unless

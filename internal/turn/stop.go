@@ -229,7 +229,7 @@ func cancelledBy(by string) string {
 	return "cancelled by " + by
 }
 
-// childDown turns a crash into a decision (design.md §4).
+// childDown turns a crash into a decision (docs/spec/design.md §4).
 func (m *Machine) childDown(in *ChildDown) {
 	if in.Child == ChildAction && m.detachedEnded(&ActionEnded{
 		Ident: in.Ident, ID: in.ID, Attempt: in.Attempt, State: messages.ActionFailed, Failure: plan.Panicked, Reason: reasonPanic, ErrorCode: CodeToolFailed,

@@ -94,7 +94,7 @@ func (m *Machine) suspend() {
 	m.persist(body, 0)
 }
 
-// approve takes the answer to a question (design.md §9).
+// approve takes the answer to a question (docs/spec/design.md §9).
 func (m *Machine) approve(in *Approve) {
 	a, err := m.state.question(in, m.now)
 	if err != nil {

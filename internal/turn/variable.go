@@ -11,12 +11,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// A session's variables (streaming.md §7.4) are the fold of its records: an action
+// A session's variables (docs/spec/streaming.md §7.4) are the fold of its records: an action
 // of type internal changes them when its end is recorded as ok, and at no other time.
 // So nothing has to be kept beside the journal, a crash between the call and its end
 // leaves them as they were, and a fork has those of the turn it was made at.
 
-// Bounds of a session's variables (streaming.md §7.4).
+// Bounds of a session's variables (docs/spec/streaming.md §7.4).
 const (
 	MaxVariables         = 256
 	MaxVariableBytes     = 64 << 10 // of one value as JSON
@@ -147,7 +147,7 @@ func failure(code messages.Code, reason, field, why string) error {
 	return &messages.Error{Code: code, Reason: reason, Field: field, Detail: why}
 }
 
-// variableName tells whether $name can stand for it (streaming.md §6).
+// variableName tells whether $name can stand for it (docs/spec/streaming.md §6).
 func variableName(s string) bool {
 	if s == "" || len(s) > maxVariableNameBytes || s[0] >= '0' && s[0] <= '9' {
 		return false

@@ -82,7 +82,7 @@ func everyBody(t *testing.T, s journal.Store) {
 	}
 }
 
-// fence is the table of design.md §7.
+// fence is the table of docs/spec/design.md §7.
 func fence(t *testing.T, s journal.Store) {
 	ses := Start(t, "local:local:fence", 1)
 	Must(t, s, ses.Notes(3))

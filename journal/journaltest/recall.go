@@ -169,7 +169,7 @@ func recall(t *testing.T, s journal.Store) {
 	}
 }
 
-// recallOrder is cogency.md §10 by example.
+// recallOrder is docs/spec/cogency.md §10 by example.
 func recallOrder(t *testing.T, s journal.Store) {
 	ses := Start(t, "t:u:one", 1)
 	long := "The ROUTER in the cellar needs a new fan; " + strings.Repeat("x", 200)

@@ -126,7 +126,7 @@ func (s *suite) retryAfter(t *testing.T) {
 		{"Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), 50 * time.Minute, time.Hour},
 		{"Retry-After-Ms", "2500", 2500 * time.Millisecond, 2500 * time.Millisecond},
 		{"Retry-After", "1e300", 24 * time.Hour, 24 * time.Hour},
-		{"Retry-After", "-3", time.Second, 2 * time.Second}, // nonsense: the pause of cogency.md §12
+		{"Retry-After", "-3", time.Second, 2 * time.Second}, // nonsense: the pause of docs/spec/cogency.md §12
 		{"Retry-After", "soon", time.Second, 2 * time.Second},
 		{"Retry-After", "NaN", time.Second, 2 * time.Second},
 		{"X", "", time.Second, 2 * time.Second},

@@ -1,4 +1,4 @@
-// Package scripted is a model that reads its replies from a file (design.md §10).
+// Package scripted is a model that reads its replies from a file (docs/spec/design.md §10).
 // It is what the product runs with when no provider is configured, and what
 // examples, tests and the bench talk to.
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Compose writes e as an envelope (aeiou.md §3.4): START, the present sections in
+// Compose writes e as an envelope (docs/spec/aeiou.md §3.4): START, the present sections in
 // order, END, each line closed by LF. An optional section without a body is left
 // out. The USERDATA schema is Parse's to check.
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// The example of aeiou.md §3.4.
+// The example of docs/spec/aeiou.md §3.4.
 func TestComposeExample(t *testing.T) {
 	e := Envelope{
 		Userdata: []byte(`{"subject":"invoice-7","fields":{"goal":"total the lines"}}`),

@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// decoder reads a reply in extract mode (aeiou.md §2, §3 rule 6). It says nothing
+// decoder reads a reply in extract mode (docs/spec/aeiou.md §2, §3 rule 6). It says nothing
 // before End: a program counts only once the reply is known to be whole.
 //
 // Two phases, told apart by the START line. Before it, buf holds the reply from

@@ -8,7 +8,7 @@ import (
 // Dialect is AEIOU v3. The zero value is ready and safe for concurrent use.
 type Dialect struct {
 	// StrictDuplicates refuses a reply that repeats a section, instead of reading
-	// the first and saying so in a lint (aeiou.md §3.1).
+	// the first and saying so in a lint (docs/spec/aeiou.md §3.1).
 	StrictDuplicates bool
 }
 
@@ -26,7 +26,7 @@ func (Dialect) Traits() messages.Traits {
 	return messages.Traits{Carry: true, GuardFinal: true, Busy: messages.Enqueue}
 }
 
-// Decide is aeiou.md §13 step 4 and 5: whatever kept the program from completing
+// Decide is docs/spec/aeiou.md §13 step 4 and 5: whatever kept the program from completing
 // is the reason to halt, and its tokens do not count; otherwise the tokens decide.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {
 	switch why := parse.Failure(f); {

@@ -38,7 +38,7 @@ type Lint struct {
 }
 
 // Parse reads one envelope from START to the first END; bytes after END are not
-// looked at. It checks in the order of aeiou.md §3.3, from the size of the whole
+// looked at. It checks in the order of docs/spec/aeiou.md §3.3, from the size of the whole
 // to USERDATA, and the first failure wins. ACTIONS is not parsed.
 //
 // Errors are *messages.Error with offset and line in b: ERR_ENV_SIZE,

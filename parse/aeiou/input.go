@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// CheckInput gives a submit as USERDATA (design.md §10), so that Text is empty
+// CheckInput gives a submit as USERDATA (docs/spec/design.md §10), so that Text is empty
 // and Userdata set in what it returns. A text that is a JSON object with subject
 // and fields is taken as it is; any other text m becomes
 // {"subject":"message","fields":{"text":m}}.
@@ -61,7 +61,7 @@ func (Dialect) CheckInput(in messages.Input) (messages.Input, error) {
 }
 
 // JoinInputs makes one USERDATA of several that CheckInput gave: a message whose text
-// is theirs, joined by LF (design.md §9). One that is more than a message's text goes in
+// is theirs, joined by LF (docs/spec/design.md §9). One that is more than a message's text goes in
 // as the JSON it is. ERR_ENV_SIZE when it would exceed 524,288 bytes.
 func (Dialect) JoinInputs(parts []messages.Input) (messages.Input, error) {
 	texts := make([]string, len(parts))

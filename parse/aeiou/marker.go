@@ -2,7 +2,7 @@ package aeiou
 
 import "bytes"
 
-// Limits of aeiou.md §3.2, all inclusive.
+// Limits of docs/spec/aeiou.md §3.2, all inclusive.
 const (
 	MaxEnvelopeBytes = 1_048_576 // first byte of START to last byte of END
 	MaxSectionBytes  = 524_288   // one section body

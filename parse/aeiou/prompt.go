@@ -19,7 +19,7 @@ const maxErrorBytes = 2048
 //go:embed primer.txt
 var primerText string
 
-// Primer teaches the author rules of aeiou.md §19 and enough NeuroScript to write
+// Primer teaches the author rules of docs/spec/aeiou.md §19 and enough NeuroScript to write
 // a program, then lists the tools, one a line, in the order given.
 func (Dialect) Primer(tools []messages.ToolSpec) string {
 	var b strings.Builder

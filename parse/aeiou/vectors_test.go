@@ -308,7 +308,7 @@ func TestProgressVectors(t *testing.T) {
 	}
 }
 
-// The three digests printed in aeiou.md §12.
+// The three digests printed in docs/spec/aeiou.md §12.
 func TestProgressDigestOfSpecification(t *testing.T) {
 	token := candidatePrefix + "LOOP:e30.AA>>>"
 	for _, c := range []struct{ out, scr, want string }{

@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Type is a word of the event vocabulary (cogency.md §3).
+// Type is a word of the event vocabulary (docs/spec/cogency.md §3).
 type Type string
 
 // The vocabulary, as far as parsing, storing and rebuilding need it. The log may
@@ -51,7 +51,7 @@ type Event struct {
 
 // Accumulator makes the vocabulary's events of a decoder's, in the order of the
 // wire: it stores each before it yields it, and what it stores does not depend on
-// Deltas (cogency.md §4). Store may be nil; once it has failed, the consumer is told
+// Deltas (docs/spec/cogency.md §4). Store may be nil; once it has failed, the consumer is told
 // Fault "storage" and nothing more. One goroutine, one reply.
 type Accumulator struct {
 	// Deltas yields texts while they grow, raw, instead of each unit at its end.

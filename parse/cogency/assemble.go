@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// What the model is told of calls that nobody answered (cogency.md §7).
+// What the model is told of calls that nobody answered (docs/spec/cogency.md §7).
 const (
 	noResult  = "interrupted: no result recorded"
 	cancelled = "cancelled"
@@ -21,7 +21,7 @@ const (
 const MaxEvents = 10_000
 
 // Assemble rebuilds a context, without its system message, from stored events in
-// their order (cogency.md §7). window is how many messages it may have, 0 all of them; below 0 is
+// their order (docs/spec/cogency.md §7). window is how many messages it may have, 0 all of them; below 0 is
 // ERR_CONFIG, and more than MaxEvents events without a window are ERR_QUOTA with the
 // reason context_overflow. skipped counts the calls that could not be read.
 //

@@ -77,7 +77,7 @@ func (c *closer) read(p []byte) {
 }
 
 // unterminated judges a batch whose closer is missing. At a clean end a stop sequence
-// may have eaten it (cogency.md §2.3); in a string it may be content (§2.2).
+// may have eaten it (docs/spec/cogency.md §2.3); in a string it may be content (§2.2).
 func (d *decoder) unterminated(clean bool) {
 	rest := bytes.TrimRightFunc(d.body, unicode.IsSpace)
 	if i := bytes.LastIndexByte(rest, '<'); i >= 0 && len(rest)-i < len(shutExecute) && shutExecute[:len(rest)-i] == string(rest[i:]) {
@@ -108,7 +108,7 @@ func (d *decoder) complete(rest []byte) bool {
 	return d.json.Write(rest) == len(rest) && d.json.End()
 }
 
-// batch judges a batch that is JSON (cogency.md §2.2) and emits its calls. at is behind
+// batch judges a batch that is JSON (docs/spec/cogency.md §2.2) and emits its calls. at is behind
 // it.
 func (d *decoder) batch(at int64) {
 	calls, ok := d.calls()
@@ -129,14 +129,14 @@ func (d *decoder) batch(at int64) {
 	d.stop(at, false)
 }
 
-// CallTimeout is what one call may take (cogency.md §5).
+// CallTimeout is what one call may take (docs/spec/cogency.md §5).
 const CallTimeout = 30 * time.Second
 
 // call is an element of a batch. args is in normal form.
 type call struct{ name, args string }
 
 // calls reads the elements of the array in d.json, where the members of each are in one
-// list (cogency.md §1): of repeated ones the last counts.
+// list (docs/spec/cogency.md §1): of repeated ones the last counts.
 func (d *decoder) calls() (calls []call, ok bool) {
 	text, members := string(d.json.Bytes()), d.json.Members()
 	if text[0] != '[' {

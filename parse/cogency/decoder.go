@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// The markers (cogency.md §1). No "<" stands in one but at its beginning.
+// The markers (docs/spec/cogency.md §1). No "<" stands in one but at its beginning.
 const (
 	openThink   = "<think>"
 	shutThink   = "</think>"
@@ -26,7 +26,7 @@ var (
 	thinkMarkers = []string{shutThink}
 )
 
-// state is where in the reply the decoder is (cogency.md §2).
+// state is where in the reply the decoder is (docs/spec/cogency.md §2).
 type state uint8
 
 const (
@@ -254,7 +254,7 @@ func find(p []byte, markers []string) (marker string, begun bool) {
 	return "", false
 }
 
-// mark acts on a marker: each of them ends the unit (cogency.md §2.1).
+// mark acts on a marker: each of them ends the unit (docs/spec/cogency.md §2.1).
 func (d *decoder) mark(m string, at int64) {
 	d.close(at, true)
 	d.bodyAt = at + int64(len(m))
@@ -350,7 +350,7 @@ func (d *decoder) fail(reason string, at int64) {
 	d.stop(at, false)
 }
 
-// End reads what was held back and closes what is open (cogency.md §2.3).
+// End reads what was held back and closes what is open (docs/spec/cogency.md §2.3).
 func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	d.emit = emit
 	for {

@@ -12,7 +12,7 @@ import (
 // MaxReplyBytes bounds a reply when the turn names no bound.
 const MaxReplyBytes = 8 << 20
 
-// Dialect is the batches of cogency.md. The zero value is ready; it is safe for
+// Dialect is the batches of docs/spec/cogency.md. The zero value is ready; it is safe for
 // concurrent use as long as nobody changes it.
 type Dialect struct {
 	Limits Limits
@@ -53,11 +53,11 @@ func (l Limits) or() Limits {
 var _ parse.Dialect = Dialect{}
 
 // maxTurns is how many turns a run takes when the manifest does not say
-// (design.md §11).
+// (docs/spec/design.md §11).
 const maxTurns = 10
 
 // maxParallel is how many calls of a batch run at once when the manifest does not say
-// (cogency.md §5).
+// (docs/spec/cogency.md §5).
 const maxParallel = 8
 
 // Name is "cogency".
@@ -71,7 +71,7 @@ func (Dialect) Traits() messages.Traits {
 
 // Decide is CONTINUE after a batch, valid or not, whatever became of the stream
 // behind it; DONE after <end> and after a reply without a batch; and HALT ERR_LOOP
-// when a run's failing turns in a row are as many as may be (design.md §5).
+// when a run's failing turns in a row are as many as may be (docs/spec/design.md §5).
 func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	v := messages.Verdict{Decision: messages.Halt, Token: -1}
 	switch why := parse.Failure(f); {
@@ -98,7 +98,7 @@ func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 // Digest is the one all dialects but aeiou share.
 func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }
 
-// CircuitOpen is the error of a run that fails again and again (cogency.md §5).
+// CircuitOpen is the error of a run that fails again and again (docs/spec/cogency.md §5).
 const CircuitOpen = "circuit_open"
 
 // MaxFailures is the default of Circuit.Max.
@@ -139,7 +139,7 @@ type Circuit struct {
 }
 
 // Add counts an iteration with a batch and tells whether the circuit is open: then
-// the run ends, after the batch's result (cogency.md §5).
+// the run ends, after the batch's result (docs/spec/cogency.md §5).
 func (c *Circuit) Add(b Batch) (open bool) {
 	if b == BatchOK {
 		c.Failures = 0

@@ -1,6 +1,6 @@
 // Package cogency is the dialect of batches: what is no marker is for the user,
 // reasoning stands in <think>, and one JSON array in <execute> ends the reply with
-// calls that run side by side (cogency.md).
+// calls that run side by side (docs/spec/cogency.md).
 //
 // Invariants:
 //   - the events depend on the bytes of the reply alone, never on how they were cut
@@ -15,11 +15,11 @@
 //     which operators see and no prompt has.
 //
 // Texts of units are raw, as they were shown; content, the text without outer white
-// space, is what the Accumulator and Render make of them (cogency.md §2.1). A batch
+// space, is what the Accumulator and Render make of them (docs/spec/cogency.md §2.1). A batch
 // is kept to its end (1 MiB), in memory that later replies use again; results that a
 // model wrote are bounded by the reply alone (8 MiB). Bytes that are no UTF-8 become
 // U+FFFD, each of them.
 //
 // It runs nothing and stores nothing: Accumulator hands events on in the order of
-// cogency.md §4, and what becomes of them is its caller's.
+// docs/spec/cogency.md §4, and what becomes of them is its caller's.
 package cogency

@@ -2,7 +2,7 @@ package cogency
 
 import "github.com/seed14be6753/stile/messages"
 
-// Reasons of ERR_DIALECT: the error codes of cogency.md §2.2.
+// Reasons of ERR_DIALECT: the error codes of docs/spec/cogency.md §2.2.
 const (
 	ExecuteJSON         = "execute_json"
 	ExecuteShape        = "execute_shape"

@@ -16,7 +16,7 @@ import (
 	"github.com/seed14be6753/stile/parse/internal/parsetest"
 )
 
-// reference is cogency.md §2 written a second time, as plainly as it goes: on the
+// reference is docs/spec/cogency.md §2 written a second time, as plainly as it goes: on the
 // whole reply, with regular expressions and the standard library's JSON. It shares
 // nothing with the decoder but the words of the vocabulary. Calls are given as the
 // standard library writes their values.

@@ -38,7 +38,7 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 }
 
 // lastTurn asks the model to conclude where the run has no turn left to show it the
-// results of calls (cogency.md §8).
+// results of calls (docs/spec/cogency.md §8).
 const lastTurn = "This is the last turn for this message. Conclude: answer the user with what you have. Calls still run, but you will not see their results."
 
 // Past is what Render makes of a finished run, or of one entry of a conversation that was
@@ -145,7 +145,7 @@ func (x Dialect) turn(a *assembly, r *messages.Reply) {
 var primerText string
 
 // Primer teaches the markers and lists the tools, one a line, in the order given
-// (cogency.md §15), each with the schema of its arguments where there is one.
+// (docs/spec/cogency.md §15), each with the schema of its arguments where there is one.
 func (Dialect) Primer(tools []messages.ToolSpec) string {
 	var b strings.Builder
 	b.WriteString(primerText)

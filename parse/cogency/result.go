@@ -30,7 +30,7 @@ func Text(s string) string { return string(appendString(nil, s)) }
 // Failure is a failed call.
 func Failure(tool, message string) Result { return Result{Tool: tool, Content: Text(message)} }
 
-// AppendResults appends the JSON array of cogency.md §6 to dst. Content is always
+// AppendResults appends the JSON array of docs/spec/cogency.md §6 to dst. Content is always
 // there: the tool's, or its outcome where that is empty. What is longer than most
 // bytes (MaxResultBytes when most is not above 0) is cut at a character and becomes a
 // text with a note. Nothing is escaped for HTML; bytes that are no UTF-8 become
@@ -107,7 +107,7 @@ func appendString(dst []byte, s string) []byte {
 	return dst
 }
 
-// parts takes the result of a tool that gives an outcome and a content (cogency.md §15)
+// parts takes the result of a tool that gives an outcome and a content (docs/spec/cogency.md §15)
 // apart: an object of these two texts and nothing else. Any other result is a content,
 // and all that can be said of its outcome is that there is one.
 func parts(value string) (outcome, content string) {
@@ -122,7 +122,7 @@ func parts(value string) (outcome, content string) {
 }
 
 // ownWords is the reason of a call whose tool says itself what went wrong: that is the
-// whole message (cogency.md §6).
+// whole message (docs/spec/cogency.md §6).
 const ownWords = "error"
 
 // ResultOf tells of a finished call of the runtime.

@@ -102,7 +102,7 @@ func (d *decoder) forgot() {
 }
 
 // endAction checks the action at its closer, which ends in front of end, in the order
-// of streaming.md §3.1: the first failure wins, and nothing runs.
+// of docs/spec/streaming.md §3.1: the first failure wins, and nothing runs.
 func (d *decoder) endAction(end int64) {
 	b := &d.action
 	valid := !d.raw && d.json.End()

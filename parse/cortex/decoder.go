@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// state is where in the reply the decoder is (streaming.md §2).
+// state is where in the reply the decoder is (docs/spec/streaming.md §2).
 type state uint8
 
 const (
@@ -548,7 +548,7 @@ func (d *decoder) enclosing() state {
 	return inTop
 }
 
-// The white space of streaming.md §1.
+// The white space of docs/spec/streaming.md §1.
 func isWhite(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 func trim(p []byte) []byte { return trimLeft(trimRight(p)) }

@@ -49,7 +49,7 @@ func one(id, rest string) string {
 	return "action tool sync " + id + " t map[] key=<nil> deps=[] 300s retry=0 fail" + rest
 }
 
-// The sentences of streaming.md §§1–3 that no vector has, a line each.
+// The sentences of docs/spec/streaming.md §§1–3 that no vector has, a line each.
 func TestSentences(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		// §1 tags

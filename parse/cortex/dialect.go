@@ -5,7 +5,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Limits of a reply (streaming.md §10). Those of tags and JSON are parse/scan's.
+// Limits of a reply (docs/spec/streaming.md §10). Those of tags and JSON are parse/scan's.
 const (
 	MaxBodyBytes    = 256 << 10 // of an action's body
 	MaxThoughtDepth = 8
@@ -19,7 +19,7 @@ type Dialect struct {
 	// draft of the protocol (host option default_final: false).
 	NotFinal bool
 	// Cut ends a reply behind the first action in mode sync that is accepted: the model
-	// is asked again with its result (streaming.md §4, sync_policy: cut). An internal
+	// is asked again with its result (docs/spec/streaming.md §4, sync_policy: cut). An internal
 	// action is as if sync.
 	Cut    bool
 	Limits Limits
@@ -37,7 +37,7 @@ type Limits struct {
 var _ parse.Dialect = Dialect{}
 
 // maxTurns is how many turns a run takes when the manifest does not say
-// (design.md §11).
+// (docs/spec/design.md §11).
 const maxTurns = 10
 
 // Name is "cortex".
@@ -54,7 +54,7 @@ const idle = "idle"
 
 // Decide is DONE for a complete final response, whatever came after it, and else
 // CONTINUE; two turns in a row without an action and without a response, even an
-// incomplete one, are ERR_NO_PROGRESS (streaming.md §4, design.md §5). Errors of
+// incomplete one, are ERR_NO_PROGRESS (docs/spec/streaming.md §4, docs/spec/design.md §5). Errors of
 // the reply halt nothing: the model is told of them. An action that was rejected is
 // none.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {

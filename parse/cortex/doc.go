@@ -1,5 +1,5 @@
 // Package cortex is the dialect of the Streaming Execution Protocol: thoughts,
-// actions, responses and feeds as tags in a growing reply (streaming.md).
+// actions, responses and feeds as tags in a growing reply (docs/spec/streaming.md).
 //
 // Invariants:
 //   - the events depend on the bytes of the reply alone, never on how they were cut
@@ -15,5 +15,5 @@
 //
 // It runs nothing: order, gates, dependencies and variables are the machine's and
 // room plan's, and what the model writes as a feed or as a result never becomes
-// one. The control tags of the extensions (streaming.md §9) are known and skipped.
+// one. The control tags of the extensions (docs/spec/streaming.md §9) are known and skipped.
 package cortex

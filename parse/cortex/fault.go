@@ -2,7 +2,7 @@ package cortex
 
 import "github.com/seed14be6753/stile/messages"
 
-// Reasons of ERR_DIALECT: the error codes of streaming.md §10.
+// Reasons of ERR_DIALECT: the error codes of docs/spec/streaming.md §10.
 const (
 	BadTag             = "bad_tag"
 	DuplicateAttribute = "duplicate_attribute"

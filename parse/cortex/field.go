@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// Defaults and bounds of an action's fields (streaming.md §3.1).
+// Defaults and bounds of an action's fields (docs/spec/streaming.md §3.1).
 const (
 	DefaultTimeout = 300 * time.Second
 	MaxTimeout     = 3600 * time.Second

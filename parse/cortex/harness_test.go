@@ -14,7 +14,7 @@ import (
 
 // replay is what a decoder made of a reply.
 type replay struct {
-	canonical []map[string]any // streaming.md §3.2
+	canonical []map[string]any // docs/spec/streaming.md §3.2
 	exact     string           // every event with its place, texts of a unit joined
 }
 

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// reference is streaming.md §§1–3 written a second time, as plainly as it goes: on
+// reference is docs/spec/streaming.md §§1–3 written a second time, as plainly as it goes: on
 // the whole reply, with regular expressions and the standard library's JSON. It
 // shares nothing with the decoder but the names of tags and the bounds.
 type reference struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Limits of what goes back to the model (streaming.md §5.4, design.md §10).
+// Limits of what goes back to the model (docs/spec/streaming.md §5.4, docs/spec/design.md §10).
 const (
 	MaxReplyEcho   = 32 << 10 // bytes of an earlier reply
 	MaxResultBytes = 16 << 10 // bytes of a result's body
@@ -21,7 +21,7 @@ const (
 const goOn = "No action ran and no final response was given. Go on, or end with a final <response>."
 
 // Render gives the transcript, the input, and for each earlier turn of the run what
-// the model wrote and, as one user message, what came of it (design.md §10). A
+// the model wrote and, as one user message, what came of it (docs/spec/design.md §10). A
 // finished run is its user's text with a line for each action, and its responses.
 //
 // Results are in document order, fire_and_forget left out, and the errors of the

@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// The known tags (streaming.md §1), as indices of the grammar's names.
+// The known tags (docs/spec/streaming.md §1), as indices of the grammar's names.
 const (
 	tagThought = iota
 	tagAction
@@ -50,7 +50,7 @@ const (
 )
 
 // meaningful are the openers and closers that mean something to the state in which
-// the "<" at seg[i] is; all others are text (streaming.md §2).
+// the "<" at seg[i] is; all others are text (docs/spec/streaming.md §2).
 func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close scan.Set) {
 	switch d.state {
 	case inThought:
@@ -231,7 +231,7 @@ func (d *decoder) closer(name int, at int64) {
 }
 
 // opener acts on an opener between blocks or in a thought. The errors come in the
-// order of streaming.md §1: a thought left open, repeated keys, the tag's own.
+// order of docs/spec/streaming.md §1: a thought left open, repeated keys, the tag's own.
 func (d *decoder) opener(name int, p []byte, at int64) {
 	if name == tagResponse && d.state == inThought {
 		d.fault(fault(UnclosedThought, d.thoughtAt))

@@ -2,7 +2,7 @@ package kitsu
 
 import "time"
 
-// Defaults of the meta-controller (kitsu.md §§4, 5).
+// Defaults of the meta-controller (docs/spec/kitsu.md §§4, 5).
 const (
 	MaxContinues    = 2 // for one user message
 	MaxResults      = 5 // of a search
@@ -39,7 +39,7 @@ func (c Continuation) Limit() int {
 	return max(c.Max, 0)
 }
 
-// Next is the executor of continue: it counts and nothing else (kitsu.md §5).
+// Next is the executor of continue: it counts and nothing else (docs/spec/kitsu.md §5).
 func (c Continuation) Next() (allowed bool, count int) {
 	if c.Count < c.Limit() {
 		return true, c.Count + 1
@@ -67,7 +67,7 @@ type Decision struct {
 	Results              int
 }
 
-// Decide is the meta-controller (kitsu.md §4): the first rule that matches. It
+// Decide is the meta-controller (docs/spec/kitsu.md §4): the first rule that matches. It
 // allocates only to name a kind that it does not know.
 func Decide(r Request) Decision {
 	if r.Action == nil {

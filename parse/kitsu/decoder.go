@@ -24,7 +24,7 @@ type decoder struct {
 }
 
 // NewDecoder reads one reply. In a continuation pass, which info.State tells, a
-// search or get_time is stripped and not run (kitsu.md §6). info.MaxReplyBytes
+// search or get_time is stripped and not run (docs/spec/kitsu.md §6). info.MaxReplyBytes
 // bounds the token that is kept, MaxReplyBytes when it is 0; a longer one is
 // malformed.
 func (Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
@@ -116,7 +116,7 @@ func (d *decoder) act(emit func(messages.Event)) {
 }
 
 // Defuse makes the lines of a user's text that look like the host's harmless: the
-// "[" that begins one becomes "(" (kitsu.md §6).
+// "[" that begins one becomes "(" (docs/spec/kitsu.md §6).
 func Defuse(text string) string {
 	if !strings.Contains(text, internalPrefix) {
 		return text

@@ -12,7 +12,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Dialect is the action tokens of kitsu.md. The zero value is ready and safe for
+// Dialect is the action tokens of docs/spec/kitsu.md. The zero value is ready and safe for
 // concurrent use.
 type Dialect struct {
 	// Continues bounds the continues of one user message; 0 is MaxContinues, below 0
@@ -30,19 +30,19 @@ func (Dialect) Name() string { return Name }
 
 // Traits says that a run is the reply to the user, one pass for a search or
 // get_time, and the continues; that the prompt grows at its end; and that a new
-// message interrupts (design.md §§9, 11).
+// message interrupts (docs/spec/design.md §§9, 11).
 func (d Dialect) Traits() messages.Traits {
 	return messages.Traits{
 		InStreamActions: true, Verbatim: true, AppendOnly: true, MaxTurns: 2 + int64(Continuation{Max: d.Continues}.Limit()), Busy: messages.Interrupt,
 	}
 }
 
-// resultPrefix begins the line by which the host tells a result (kitsu.md §6).
+// resultPrefix begins the line by which the host tells a result (docs/spec/kitsu.md §6).
 const resultPrefix = "[INTERNAL] Tool result (machine-only): "
 
 // Render gives the transcript and the input, in which nothing looks like the host's
 // line, and behind it one such line for each approved action of the run. The model
-// does not see again what it wrote before it (kitsu.md §6).
+// does not see again what it wrote before it (docs/spec/kitsu.md §6).
 func (Dialect) Render(p messages.Projection) []messages.Message {
 	out := make([]messages.Message, 0, len(p.History)+1)
 	for _, it := range p.History {
@@ -116,7 +116,7 @@ func (Dialect) Primer(tools []messages.ToolSpec) string {
 }
 
 // Decide is CONTINUE when the reply's action was approved and ran, and else DONE;
-// two tokens are HALT ERR_DIALECT (kitsu.md §§3, 6; design.md §5). The texts that a
+// two tokens are HALT ERR_DIALECT (docs/spec/kitsu.md §§3, 6; docs/spec/design.md §5). The texts that a
 // CONTINUE names in Retract are replaced by the pass: at its first visible byte,
 // not before, so that a pass which fails or says nothing leaves them.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {

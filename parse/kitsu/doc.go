@@ -1,5 +1,5 @@
 // Package kitsu is the dialect of small models: plain text with at most one machine
-// marker, an action token, on a line of its own (kitsu.md).
+// marker, an action token, on a line of its own (docs/spec/kitsu.md).
 //
 // Invariants:
 //   - nothing of the machine is shown: no token, no part of one, no line that

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MostResults is how many results a search gives at most (kitsu.md §5).
+// MostResults is how many results a search gives at most (docs/spec/kitsu.md §5).
 const MostResults = 50
 
 // SearchStub gives the result of a search without an index: canonical JSON that

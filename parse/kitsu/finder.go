@@ -9,7 +9,7 @@ const (
 )
 
 // finder looks for candidates: lines that are one token and nothing else but space
-// and tab (kitsu.md §2). It keeps the first one, up to limit bytes, and counts the
+// and tab (docs/spec/kitsu.md §2). It keeps the first one, up to limit bytes, and counts the
 // rest. It gets whole characters, in pieces of any size.
 //
 // In a line that begins with <action: it needs no more than the places of the first

@@ -85,7 +85,7 @@ func single(s string) (pieces []string) {
 	return pieces
 }
 
-// slowVisible is kitsu.md §7 read line by line, for lines that nothing holds back
+// slowVisible is docs/spec/kitsu.md §7 read line by line, for lines that nothing holds back
 // too much of.
 func slowVisible(text string) string {
 	var out strings.Builder

@@ -3,7 +3,7 @@ package kitsu
 import "bytes"
 
 // MaxHeldBytes is how much of a line is held back at most, because it may still be
-// the machine's (kitsu.md §7). A line that would need more is discarded from there.
+// the machine's (docs/spec/kitsu.md §7). A line that would need more is discarded from there.
 const MaxHeldBytes = 4096
 
 // stripper gives what a user may see. It gets whole characters, in pieces of any
@@ -465,7 +465,7 @@ func (c *cursor) next(line []byte, i, parity int) int {
 	return -1
 }
 
-// Visible gives what a user may see of a text (kitsu.md §7): the same bytes as a
+// Visible gives what a user may see of a text (docs/spec/kitsu.md §7): the same bytes as a
 // reply that is stripped while it streams.
 func Visible(text string) string {
 	var out []byte

@@ -23,13 +23,13 @@ const (
 	Continue Kind = "continue"
 )
 
-// Limits of values, in code points before cleaning (kitsu.md §3).
+// Limits of values, in code points before cleaning (docs/spec/kitsu.md §3).
 const (
 	MaxQueryRunes  = 256
 	MaxReasonRunes = 128
 )
 
-// Reasons of ERR_DIALECT (kitsu.md §3).
+// Reasons of ERR_DIALECT (docs/spec/kitsu.md §3).
 const (
 	MultipleActions     = "multiple_actions"
 	Malformed           = "malformed"
@@ -116,7 +116,7 @@ func ActionOf(name, args string) (*Action, error) {
 // Parse reads a whole reply: no token is nil without an error, and any error is a
 // *messages.Error, ERR_DIALECT with one of the reasons above, placed by byte offset in text and
 // line. Bytes that are no UTF-8 count as U+FFFD. Only what a model wrote may be
-// parsed (kitsu.md §3).
+// parsed (docs/spec/kitsu.md §3).
 func Parse(text string) (*Action, error) {
 	f := finder{limit: 3*len(text) + len(tokenPrefix)} // nothing is longer
 	mend([]byte(text), f.push)
@@ -167,7 +167,7 @@ func (f *finder) action() (*Action, string) {
 	return parseToken(f.first)
 }
 
-// parseToken checks a candidate, in the order of kitsu.md §3.
+// parseToken checks a candidate, in the order of docs/spec/kitsu.md §3.
 func parseToken(t []byte) (*Action, string) {
 	rest := t[len(tokenPrefix) : len(t)-1]
 	i := 0
@@ -249,7 +249,7 @@ func nameByte(c byte, first bool) bool {
 func kindByte(c byte) bool { return nameByte(c, false) || c == '-' }
 
 // clean removes what no reader sees and trims white space; "#", ":" and "\" stay
-// (kitsu.md §3).
+// (docs/spec/kitsu.md §3).
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

@@ -14,7 +14,7 @@ import (
 // in a page; the bytes before it are the number of the page.
 
 // differs tells whether a query has a topic and it is not last, ignoring case
-// (kitsu.md §4).
+// (docs/spec/kitsu.md §4).
 func differs(last, query string) bool {
 	word, same := topic(query, last)
 	return word != "" && !same

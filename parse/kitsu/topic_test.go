@@ -35,7 +35,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// slowTopic is kitsu.md §4 as it is written.
+// slowTopic is docs/spec/kitsu.md §4 as it is written.
 func slowTopic(query string) string {
 	for _, word := range strings.FieldsFunc(query, unicode.IsSpace) {
 		if strings.IndexFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }) < 0 {

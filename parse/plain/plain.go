@@ -1,5 +1,5 @@
 // Package plain is the dialect of models that just talk: the reply is one
-// response and the turn is done (design.md §5).
+// response and the turn is done (docs/spec/design.md §5).
 //
 // Invariants:
 //   - the response is the reply as valid UTF-8: every byte that belongs to no

@@ -1,5 +1,5 @@
 // Package profile is what a model is asked, and may answer, that keeps the profile of a
-// user (cogency.md §10): a dialect whose input is a Request and whose reply is a Data or
+// user (docs/spec/cogency.md §10): a dialect whose input is a Request and whose reply is a Data or
 // {} for no change.
 //
 // Invariants:

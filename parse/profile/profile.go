@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Bounds (cogency.md §10).
+// Bounds (docs/spec/cogency.md §10).
 const (
 	Cadence         = 5    // user messages after which is learned, when nothing is said
 	LongRunes       = 2000 // of the JSON of a profile that is to be compacted

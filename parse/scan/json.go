@@ -3,11 +3,11 @@ package scan
 import "math/bits"
 
 // MaxJSONDepth is how deep arrays and objects may nest by default; a flat one has
-// depth 1 (streaming.md §2).
+// depth 1 (docs/spec/streaming.md §2).
 const MaxJSONDepth = 64
 
 // JSON takes one JSON text (RFC 8259) as it arrives, tells the first byte that
-// cannot belong to one, and keeps the text in normal form (design.md §10):
+// cannot belong to one, and keeps the text in normal form (docs/spec/design.md §10):
 //
 //   - no white space between tokens;
 //   - of members with one name the last stands, its value replacing the whole

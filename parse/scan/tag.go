@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a tag (streaming.md §1).
+// Limits of a tag (docs/spec/streaming.md §1).
 const (
 	MaxTagBytes   = 4096 // from "<" to ">"
 	MaxAttributes = 32   // repeated keys count

@@ -2,7 +2,7 @@
 //
 // One idea: a reference set of turns is run once to its end, and then again and
 // again, killed each time at another place; what recovery makes of it is held
-// against the journal's promises (design.md §7).
+// against the journal's promises (docs/spec/design.md §7).
 //
 // Invariants it checks after every kill:
 //   - what a subscriber saw or a client was told is in the journal afterwards, with

@@ -34,7 +34,7 @@ type scenario struct {
 	told bool
 }
 
-// every class of effect (design.md §7).
+// every class of effect (docs/spec/design.md §7).
 var every = []messages.Class{messages.Pure, messages.ReadOnly, messages.Idempotent, messages.Keyed, messages.Effectful}
 
 // reference is the reference set. A dialect that is added gets its turns here.

@@ -439,5 +439,5 @@ func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 	return found
 }
 
-// maxSettlements is how often a run is settled before it is given up (design.md §7).
+// maxSettlements is how often a run is settled before it is given up (docs/spec/design.md §7).
 const maxSettlements = 3

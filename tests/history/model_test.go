@@ -51,7 +51,7 @@ const (
 	endCrashed   = "HALT(ERR_CRASH)"
 )
 
-// maxSettlements is how many restarts a run survives (design.md §7).
+// maxSettlements is how many restarts a run survives (docs/spec/design.md §7).
 const maxSettlements = 3
 
 // keyMemory is how many idempotency keys a session remembers.
@@ -100,7 +100,7 @@ type state struct {
 	keys    []used
 }
 
-// row is what the model knows of one policy (design.md §9): which run an input under it
+// row is what the model knows of one policy (docs/spec/design.md §9): which run an input under it
 // joins, when it is refused, and where a run of its own goes. A policy of a later release
 // is one more row.
 type row struct {

@@ -5,7 +5,7 @@
 //   - a Pool has one connection for each equal Config, whoever asks for it; it is made
 //     when it is first needed and ends with the pool;
 //   - a call that may have reached a server which then gave no answer is *Unsettled
-//     unless repeating it is harmless (design.md §7). What a server says of its tools
+//     unless repeating it is harmless (docs/spec/design.md §7). What a server says of its tools
 //     lowers no class;
 //   - what a server sends is bounded: a message, a result, the list of its tools;
 //   - a secret is read when a connection is made, and is in no error, result or log.

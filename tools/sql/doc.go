@@ -1,5 +1,5 @@
 // Package sql makes relics of databases: statements that an operator wrote, which
-// actions run by name (streaming.md §7.1).
+// actions run by name (docs/spec/streaming.md §7.1).
 //
 // Invariants:
 //   - a statement is the manifest's, whole; what an action gives is bound to it and

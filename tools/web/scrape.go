@@ -24,7 +24,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Limits of the tool scrape (cogency.md §§14, 15).
+// Limits of the tool scrape (docs/spec/cogency.md §§14, 15).
 const (
 	ScrapeTimeout   = 15 * time.Second
 	MaxScrapeBytes  = 5 << 20 // of a page, when it is unpacked

@@ -26,7 +26,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Limits of the tool search (cogency.md §15).
+// Limits of the tool search (docs/spec/cogency.md §15).
 const (
 	MaxQueryRunes    = 500
 	MaxSearchResults = 5

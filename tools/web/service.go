@@ -28,7 +28,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Service is a relic behind HTTP (streaming.md §7.1).
+// Service is a relic behind HTTP (docs/spec/streaming.md §7.1).
 type Service struct {
 	Name      string
 	Summary   string

@@ -1,9 +1,9 @@
-// Package workspace has the tools that work on files and folders (cogency.md §15,
-// neuroscript.md §11) and the tool that runs a program in one.
+// Package workspace has the tools that work on files and folders (docs/spec/cogency.md §15,
+// docs/spec/neuroscript.md §11) and the tool that runs a program in one.
 //
 // Invariants:
 //   - a Workspace and Files reach what is below their folder, whatever paths, links and
-//     races a model or another program comes up with (cogency.md §14);
+//     races a model or another program comes up with (docs/spec/cogency.md §14);
 //   - a change of a file is whole or is not made, and nobody else's is overwritten;
 //   - results are bounded, say where they were cut, and name no path of the host;
 //   - shell runs one program, without a shell in between, in package confine's jail.

@@ -21,9 +21,9 @@ import (
 
 const (
 	maxPattern  = 256
-	listDepth   = 3    // cogency.md §15
-	listEntries = 1000 // cogency.md §15
-	findShown   = 100  // cogency.md §15
+	listDepth   = 3    // docs/spec/cogency.md §15
+	listEntries = 1000 // docs/spec/cogency.md §15
+	findShown   = 100  // docs/spec/cogency.md §15
 	dirChunk    = 512
 )
 

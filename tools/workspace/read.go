@@ -17,7 +17,7 @@ import (
 
 const (
 	maxLines     = 1_000_000_000
-	maxReadLines = 10_000 // cogency.md §15
+	maxReadLines = 10_000 // docs/spec/cogency.md §15
 	// contentBytes leaves room for a note behind what is cut.
 	contentBytes = tools.MaxResultBytes - 256
 )

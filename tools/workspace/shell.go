@@ -21,7 +21,7 @@ import (
 )
 
 // Shell is the tool shell: one program in the folder of a Workspace, without a shell in
-// between (cogency.md §14). Where the kernel can, the program reaches that folder, a
+// between (docs/spec/cogency.md §14). Where the kernel can, the program reaches that folder, a
 // temporary one, what programs are made of, and what Read and Write name; it opens no
 // socket, and signals nobody outside.
 type Shell struct {
@@ -47,7 +47,7 @@ type Shell struct {
 
 // Limits of the tool shell.
 const (
-	ShellTimeout   = 30 * time.Second // cogency.md §15
+	ShellTimeout   = 30 * time.Second // docs/spec/cogency.md §15
 	MaxStreamBytes = 64 << 10         // kept of each stream, its beginning and its end
 	// shellGrace is what a call may take beyond its program: to begin, to end the group, to
 	// clean up. The tool answers for its program's time itself.

@@ -14,7 +14,7 @@ const (
 	maxWords        = 1024
 )
 
-// splitCommand reads one command line as the words of one program (cogency.md §14): no
+// splitCommand reads one command line as the words of one program (docs/spec/cogency.md §14): no
 // shell ever sees it, so what a shell would act on is refused instead of being passed on
 // as text. Quotes work as in a shell. Errors are for the model.
 func splitCommand(line string) ([]string, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Access says how far the tools of a Workspace reach (cogency.md §14).
+// Access says how far the tools of a Workspace reach (docs/spec/cogency.md §14).
 type Access string
 
 // The access levels.
@@ -45,7 +45,7 @@ const (
 )
 
 // Workspace is the folder in which the tools read, write, edit, list, find and replace
-// work (cogency.md §15), and shell runs.
+// work (docs/spec/cogency.md §15), and shell runs.
 //
 // Paths are resolved below an open directory, step by step: neither "..", an absolute
 // path nor a symbolic link leads out, and no race between check and use does. Mounts

@@ -220,7 +220,7 @@ func TestWorkspaceReadPages(t *testing.T) {
 	}
 }
 
-// Every rule of cogency.md §14 about paths: an attack on it fails, and the neighbour's
+// Every rule of docs/spec/cogency.md §14 about paths: an attack on it fails, and the neighbour's
 // secret neither comes out nor changes.
 func TestWorkspaceAttacks(t *testing.T) {
 	b := newWorkbench(t, AccessSandbox)

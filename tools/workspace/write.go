@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	previewRunes    = 200 // cogency.md §15
+	previewRunes    = 200 // docs/spec/cogency.md §15
 	diffContext     = 3
-	maxReplaceFiles = 1000 // cogency.md §15
+	maxReplaceFiles = 1000 // docs/spec/cogency.md §15
 )
 
 // write is the tool write.

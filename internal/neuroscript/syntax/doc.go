@@ -1,5 +1,5 @@
 // Package syntax turns NeuroScript source into a checked, immutable tree: scanner,
-// parser and static checks in one pass (neuroscript.md §§2, 3, 13.5).
+// parser and static checks in one pass (docs/spec/neuroscript.md §§2, 3, 13.5).
 //
 // Invariants:
 //   - a Tree is never changed after Parse or ParseLibrary returned it and may be

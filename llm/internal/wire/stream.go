@@ -200,7 +200,7 @@ func (r *Reply) estimate() messages.Usage {
 	return u
 }
 
-// estimate is the usual guess of how many tokens a text has (cogency.md §13).
+// estimate is the usual guess of how many tokens a text has (docs/spec/cogency.md §13).
 func estimate(textBytes int64) int64 { return (textBytes + 3) / 4 }
 
 // Stream implements llm.Model: one request, with one key.

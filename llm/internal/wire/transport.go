@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/llm"
 )
 
-// DefaultFirstByte is how long an answer may take to begin (cogency.md §12, api_timeout).
+// DefaultFirstByte is how long an answer may take to begin (docs/spec/cogency.md §12, api_timeout).
 const DefaultFirstByte = 30 * time.Second
 
 // errFirstByte ends a request whose answer did not begin in time.
