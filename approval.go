@@ -35,7 +35,7 @@ func (s *Session) Approvals(ctx context.Context) ([]Approval, error) {
 		list, err := ar.Approvals(ctx, head)
 		return list, closedError(err)
 	}
-	list, err := s.rt.host.Approvals(ctx, s.key, s.agent.agent)
+	list, err := s.rt.host.Approvals(ctx, s.key, s.agent.Actor)
 	return list, closedError(err)
 }
 
@@ -60,7 +60,7 @@ func (s *Session) answer(ctx context.Context, a Approval, word turn.Approve) err
 		return closedError(err)
 	}
 	word.Approval, word.Digest = a.ID, a.ArgsDigest
-	return closedError(s.rt.host.Approve(ctx, s.key, s.agent.agent, word))
+	return closedError(s.rt.host.Approve(ctx, s.key, s.agent.Actor, word))
 }
 
 // mayAnswer refuses what can be refused before anything is woken.
@@ -75,7 +75,7 @@ func (s *Session) mayAnswer(ctx context.Context, a Approval, by string) error {
 			return err
 		}
 	}
-	may := s.agent.mayApprove
+	may := s.agent.MayApprove
 	if may == nil {
 		return nil
 	}

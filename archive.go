@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/internal/files"
+	"github.com/seed14be6753/stile/internal/keyfile"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
@@ -41,7 +41,7 @@ func OpenArchive(dir string, dialects ...parse.Dialect) (*Archive, error) {
 	}
 	path := filepath.Join(dir, JournalFile)
 	if _, err := os.Stat(path); err != nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: unwrapPath(err)}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
 	}
 	store, err := sqlite.Open(sqlite.Options{Path: path, ReadOnly: true})
 	if err != nil {
@@ -76,29 +76,7 @@ func (a *Archive) Sessions(ctx context.Context, prefix string) iter.Seq2[journal
 
 // SessionsAfter is Sessions from behind the session prefix + after on; "" is the first.
 func (a *Archive) SessionsAfter(ctx context.Context, prefix, after string) iter.Seq2[journal.Head, error] {
-	return func(yield func(journal.Head, error) bool) {
-		q := journal.Query{Prefix: prefix, Retired: true}
-		if after != "" {
-			q.AfterSID, q.AfterInc = prefix+after, uuid.Max
-		}
-		for {
-			page, err := a.store.Sessions(ctx, q)
-			if err != nil {
-				yield(journal.Head{}, err)
-				return
-			}
-			for _, h := range page {
-				if !yield(h, nil) {
-					return
-				}
-			}
-			if len(page) < q.Page() {
-				return
-			}
-			last := page[len(page)-1]
-			q.AfterSID, q.AfterInc = last.SID, last.Inc
-		}
-	}
+	return journal.List(ctx, a.store, prefix, after)
 }
 
 // Head finds a session by name: tenant:user:id, or a bare id of the local user.
@@ -112,20 +90,13 @@ func (a *Archive) Head(ctx context.Context, name string) (journal.Head, error) {
 
 // Records reads a session from its first record on, bodies typed.
 func (a *Archive) Records(ctx context.Context, inc messages.Incarnation) iter.Seq2[*Record, error] {
-	return readRecords(ctx, a.store, inc, 0)
+	return journal.ReadTyped(ctx, a.store, inc, 0, 0)
 }
 
-// Parent tells for which action of which session a child session runs; nil for a session
-// that is nobody's child, or whose first record was erased.
+// Parent gives the session and action for which a child session runs; nil for a top-level
+// session, and for one whose first record was erased.
 func (a *Archive) Parent(ctx context.Context, inc messages.Incarnation) (*messages.ParentLink, error) {
-	opened, err := openedBy(ctx, a.store, inc)
-	if err != nil {
-		if reason := journal.ReasonOf(err); reason == journal.ReasonErased || reason == journal.ReasonNotFound {
-			err = nil
-		}
-		return nil, err
-	}
-	return opened.Parent, nil
+	return journal.Parent(ctx, a.store, inc)
 }
 
 // Approvals lists the calls of a session that wait for approval, without waking it. One
@@ -163,14 +134,7 @@ func (a *Archive) Blob(ctx context.Context, inc messages.Incarnation, d messages
 
 // PublicKeys are the receipt keys the journal was signed with, public halves only.
 func (a *Archive) PublicKeys(ctx context.Context) (*keyring.Set, error) {
-	doc, err := a.store.Meta(ctx, journal.MetaReceiptKeys)
-	if err != nil {
-		if journal.IsNotFound(err) {
-			return keyring.NewSet()
-		}
-		return nil, err
-	}
-	return keyring.ParseJWKS(doc)
+	return keyfile.Published(ctx, a.store)
 }
 
 // VerifyOptions say against what Verify judges.
@@ -205,25 +169,13 @@ func (a *Archive) Verify(ctx context.Context, inc messages.Incarnation, opts Ver
 		opts.Receipts = journal.ReceiptsDecision
 	}
 	return journal.Verify(a.store.Read(ctx, inc, 0, 0), journal.VerifyOptions{
-		SID: head.SID, Inc: inc, Keys: setKeys{opts.Keys}, Receipts: opts.Receipts, Head: opts.Head,
+		SID: head.SID, Inc: inc, Keys: keyfile.Verifier{Set: opts.Keys}, Receipts: opts.Receipts, Head: opts.Head,
 	}), nil
 }
 
 // ReceiptKeys lets journal.Verify check receipts against public keys: for exports,
 // which no Archive holds.
-func ReceiptKeys(set *keyring.Set) journal.ReceiptKeys { return setKeys{set} }
-
-// setKeys gives the journal its view of public receipt keys.
-type setKeys struct{ set *keyring.Set }
-
-// VerifyReceipt implements journal.ReceiptKeys.
-func (k setKeys) VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig []byte, ts time.Time) error {
-	id, err := parseInc(inc)
-	if err != nil {
-		return err
-	}
-	return k.set.VerifyReceipt(id, seq, hash, ts, kid, sig)
-}
+func ReceiptKeys(set *keyring.Set) journal.ReceiptKeys { return keyfile.Verifier{Set: set} }
 
 // Export writes a session as JSON lines, one record each: the header, the body,
 // the salt, the hashes and the receipt. Erased bodies are null.

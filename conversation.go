@@ -26,7 +26,7 @@ func (s *Session) checkHistory(in *messages.Input) error {
 			return &messages.Error{Code: messages.ErrConfig, Field: "history", Detail: "its roles are user and assistant"}
 		case size > MaxHistoryBytes:
 			return &messages.Error{Code: messages.ErrConfig, Field: "history", Detail: "its texts have more than 1 MiB together"}
-		case s.agent.carries:
+		case s.agent.Carries:
 			return &messages.Error{Code: messages.ErrConfig, Field: "history", Detail: "the agent's dialect shows its model no conversation: submit to a session, which remembers by itself"}
 		}
 	}
@@ -35,4 +35,4 @@ func (s *Session) checkHistory(in *messages.Input) error {
 
 // AgentName is the name of the agent that the session runs under; "" when its manifest
 // has none.
-func (s *Session) AgentName() string { return s.agent.man.Name }
+func (s *Session) AgentName() string { return s.agent.Manifest.Name }

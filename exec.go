@@ -103,13 +103,3 @@ func (m said) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 		yield(llm.Chunk{Text: m, Finish: messages.FinishComplete}, nil)
 	}
 }
-
-// silent is a model that must not be asked.
-type silent struct{}
-
-// Stream implements llm.Model.
-func (silent) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
-	return func(yield func(llm.Chunk, error) bool) {
-		yield(llm.Chunk{}, messages.Errorf(messages.ErrModel, "there is no model here"))
-	}
-}

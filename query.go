@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -19,7 +20,7 @@ type RecordQuery struct {
 	Latest int
 }
 
-// fits tells whether a record is selected.
+// fits reports whether a record is selected.
 func (q *RecordQuery) fits(r *Record) bool {
 	return (len(q.Kinds) == 0 || slices.Contains(q.Kinds, r.Body.Kind())) && (q.Run == 0 || r.Run == q.Run) && (q.Turn == 0 || r.Turn == q.Turn)
 }
@@ -36,7 +37,7 @@ func (s *Session) Query(ctx context.Context, q RecordQuery) iter.Seq2[*Record, e
 			case err == nil && !q.fits(r):
 				continue
 			case err == nil:
-				r, err = typed(r)
+				r, err = journal.Typed(r)
 			}
 			if !yield(r, err) || err != nil {
 				return
@@ -45,48 +46,29 @@ func (s *Session) Query(ctx context.Context, q RecordQuery) iter.Seq2[*Record, e
 	}
 }
 
-// latestPage is how many records latest begins to look at.
-const latestPage = 128
-
-// latest reads backwards, twice as far each time.
+// latest reads backwards.
 func (s *Session) latest(ctx context.Context, q RecordQuery) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
-		head, err := s.rt.store.HeadOf(ctx, s.inc)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		first, next := max(q.From, 1), head.Seq+1
-		if q.To > 0 && q.To < head.Seq {
-			next = q.To + 1
-		}
-		var found []*Record
-		for step := int64(latestPage); len(found) < q.Latest && next > first; step *= 2 {
-			to := next - 1
-			next = max(first, next-step)
-			page, err := s.page(ctx, next, to, &q)
+		var found []*Record // the last one first
+		for r, err := range journal.Backward(ctx, s.rt.store, s.inc, q.From, q.To, latestPage) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			found = append(page, found...)
+			if !q.fits(r) {
+				continue
+			}
+			if found = append(found, r); len(found) == q.Latest {
+				break
+			}
 		}
-		for _, r := range found[max(0, len(found)-q.Latest):] {
-			if r, err := typed(r); !yield(r, err) || err != nil {
+		for _, r := range slices.Backward(found) {
+			if r, err := journal.Typed(r); !yield(r, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-func (s *Session) page(ctx context.Context, from, to int64, q *RecordQuery) (page []*Record, err error) {
-	for r, err := range s.rt.store.Read(ctx, s.inc, from, to) {
-		if err != nil {
-			return nil, err
-		}
-		if q.fits(r) {
-			page = append(page, r)
-		}
-	}
-	return page, nil
-}
+// latestPage is how many records latest begins to look at.
+const latestPage = 128

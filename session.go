@@ -5,6 +5,8 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/seed14be6753/stile/internal/compiler"
+	"github.com/seed14be6753/stile/internal/follow"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -38,7 +40,7 @@ const (
 // the session itself sleeps when it has nothing to do.
 type Session struct {
 	rt    *Runtime
-	agent *compiled
+	agent *compiler.Agent
 	key   messages.SessionKey
 	sid   string
 	inc   messages.Incarnation
@@ -60,7 +62,7 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 	if err != nil {
 		return nil, err
 	}
-	rep, err := rt.host.Open(ctx, key, c.agent)
+	rep, err := rt.host.Open(ctx, key, c.Actor)
 	if err != nil {
 		return nil, err
 	}
@@ -70,33 +72,34 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 // Find gives a handle on a session that exists, under the agent that it last ran under:
 // one of Config.Agents, one that sessions were opened with here, or one that those run
 // in child sessions. It wakes nobody; what is done with the handle does. A session that
-// does not exist is ERR_CONFIG and IsNotFound; so is, without that, one whose agent
-// nobody here knows.
+// does not exist is ERR_CONFIG and IsNotFound; a session of an agent that is not registered
+// here is ERR_CONFIG.
 func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	head, err := rt.Archive().Head(ctx, name)
-	if journal.IsNotFound(err) {
-		return nil, &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
-	}
-	if err == nil && head.Closed {
-		return nil, &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
+	if journal.IsNotFound(err) || err == nil && head.Closed {
+		return nil, noSession(name)
 	}
 	if err != nil {
 		return nil, closedError(err)
 	}
-	c := rt.known.awake(head.SID)
+	c := rt.agents.Running(rt.host.Agent(head.SID))
 	if c == nil {
-		if c, err = rt.known.lookup(ctx, &head); err != nil {
+		if c, err = rt.agents.Of(ctx, &head); err != nil {
 			return nil, closedError(err)
 		}
 	}
 	if c == nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "nobody here knows the agent of " + head.SID}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "no registered agent matches session " + head.SID}
 	}
 	key, err := messages.ParseSID(head.SID)
 	if err != nil {
 		return nil, err
 	}
 	return &Session{rt: rt, agent: c, key: key, sid: head.SID, inc: head.Inc}, nil
+}
+
+func noSession(name string) error {
+	return &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
 }
 
 // SID is the session's id, tenant:user:id.
@@ -141,20 +144,20 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	if err := refuseProfile(s.key); err != nil {
 		return nil, err
 	}
-	in := messages.Input{Text: text, User: s.key.User, Policy: s.agent.busy}
+	in := messages.Input{Text: text, User: s.key.User, Policy: s.agent.Manifest.Loop.Busy}
 	for _, o := range opts {
 		o(&in)
 	}
 	if err := s.checkHistory(&in); err != nil {
 		return nil, err
 	}
-	if s.agent.checker != nil {
+	if s.agent.CheckInput != nil {
 		var err error
-		if in, err = s.agent.checker(in); err != nil {
+		if in, err = s.agent.CheckInput(in); err != nil {
 			return nil, err
 		}
 	}
-	rep, err := s.rt.host.Submit(ctx, s.key, s.agent.agent, in)
+	rep, err := s.rt.host.Submit(ctx, s.key, s.agent.Actor, in)
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +166,16 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 			return nil, err
 		}
 	}
-	return &Run{session: s, ordinal: rep.Run, seq: rep.Seq, joined: rep.Joined, merged: rep.Merged, end: rep.End}, nil
+	run := s.run(rep.Run)
+	run.joined, run.at.Seq, run.at.Merged, run.at.End = rep.Joined, rep.Seq, rep.Merged, rep.End
+	return run, nil
 }
 
 // repeats refuses a submit whose key is that of the input at seq and which says something
 // else. Whoever joins is rare enough to ask the journal: the session remembers keys, and
 // not what was said under them.
 func (s *Session) repeats(ctx context.Context, seq int64, in *messages.Input) error {
-	for r, err := range readSpan(ctx, s.rt.store, s.inc, seq, seq) {
+	for r, err := range journal.ReadTyped(ctx, s.rt.store, s.inc, seq, seq) {
 		if err != nil {
 			return closedError(err)
 		}
@@ -183,28 +188,39 @@ func (s *Session) repeats(ctx context.Context, seq int64, in *messages.Input) er
 
 // Cancel stops the run in flight; its turn ends HALT(ERR_CANCELLED).
 func (s *Session) Cancel(ctx context.Context, by string) error {
-	_, err := s.rt.host.Cancel(ctx, s.key, s.agent.agent, 0, by)
+	_, err := s.rt.host.Cancel(ctx, s.key, s.agent.Actor, 0, by)
 	return err
 }
 
 // Run is the handle on a run by its ordinal, for callers that kept the number.
-func (s *Session) Run(ordinal int64) *Run { return &Run{session: s, ordinal: ordinal} }
+func (s *Session) Run(ordinal int64) *Run { return s.run(ordinal) }
+
+func (s *Session) run(ordinal int64) *Run {
+	return &Run{session: s, at: follow.Run{Source: s.rt.follow(), SID: s.sid, Inc: s.inc, Ordinal: ordinal, Session: s}}
+}
+
+// Wake has the session go on with what is open in it: a run that another process left,
+// or an input that waits. Nothing open is no error.
+func (s *Session) Wake(ctx context.Context) error {
+	_, err := s.rt.host.Open(ctx, s.key, s.agent.Actor)
+	return err
+}
 
 // Flush writes records that still wait for company, and returns when they are on
 // disk.
 func (s *Session) Flush(ctx context.Context) error {
-	return s.rt.host.Flush(ctx, s.key, s.agent.agent)
+	return s.rt.host.Flush(ctx, s.key, s.agent.Actor)
 }
 
 // Records reads the session's journal from the first record on. Bodies are typed;
 // erased ones are *messages.Undecoded. It ends at the first error.
 func (s *Session) Records(ctx context.Context) iter.Seq2[*Record, error] {
-	return readRecords(ctx, s.rt.store, s.inc, 0)
+	return journal.ReadTyped(ctx, s.rt.store, s.inc, 0, 0)
 }
 
 // RecordsAfter is Records behind a position.
 func (s *Session) RecordsAfter(ctx context.Context, after int64) iter.Seq2[*Record, error] {
-	return readRecords(ctx, s.rt.store, s.inc, after+1)
+	return journal.ReadTyped(ctx, s.rt.store, s.inc, after+1, 0)
 }
 
 // Blob gives bytes that a record names: a reply, an OUTPUT, a SCRATCHPAD.
@@ -226,32 +242,5 @@ func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[Update, err
 // and is not in the journal after a crash is taken back first (Delta.Retract). A
 // position behind the session's last record is ERR_CONFIG.
 func (s *Session) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
-	return s.rt.follow(ctx, s.sid, s.inc, from, func(Update) bool { return true }, func(Update) bool { return false })
-}
-
-func readRecords(ctx context.Context, store journal.Store, inc messages.Incarnation, from int64) iter.Seq2[*Record, error] {
-	return readSpan(ctx, store, inc, from, 0)
-}
-
-// readSpan reads the records from one position up to another, 0 for the end.
-func readSpan(ctx context.Context, store journal.Store, inc messages.Incarnation, from, to int64) iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
-		for r, err := range store.Read(ctx, inc, from, to) {
-			if err == nil {
-				r, err = typed(r)
-			}
-			if !yield(r, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// typed gives a record its typed body.
-func typed(r *Record) (*Record, error) {
-	if _, ok := r.Body.(*messages.Undecoded); !ok || r.Raw == nil {
-		return r, nil
-	}
-	own := *r
-	return &own, journal.Decode(&own)
+	return s.rt.follow().Updates(ctx, s.sid, s.inc, from, func(Update) bool { return true }, func(Update) bool { return false })
 }

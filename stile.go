@@ -21,7 +21,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,23 +31,23 @@ import (
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/keyring"
-	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/backup"
+	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/confine"
+	"github.com/seed14be6753/stile/internal/delegate"
+	"github.com/seed14be6753/stile/internal/files"
+	"github.com/seed14be6753/stile/internal/follow"
+	"github.com/seed14be6753/stile/internal/keyfile"
+	"github.com/seed14be6753/stile/internal/learn"
+	"github.com/seed14be6753/stile/internal/livestore"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/telemetry"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/llm"
-	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
-	"github.com/seed14be6753/stile/parse/aeiou"
-	"github.com/seed14be6753/stile/parse/cogency"
-	"github.com/seed14be6753/stile/parse/cortex"
-	"github.com/seed14be6753/stile/parse/kitsu"
-	"github.com/seed14be6753/stile/parse/plain"
-	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/tools/mcp"
 )
 
@@ -53,7 +55,7 @@ import (
 const DefaultDir = "stile-data"
 
 // JournalFile is the journal's name inside the data directory.
-const JournalFile = "journal.db"
+const JournalFile = backup.JournalFile
 
 // Config says how to run. The zero value works: SQLite and generated keys in
 // ./stile-data, the scripted model, no logs.
@@ -70,10 +72,11 @@ type Config struct {
 	Keys *keyring.Ring
 	// Passphrase seals the key file; empty leaves it protected by its mode alone.
 	Passphrase []byte
-	// Models are the providers that manifests may name. "scripted" is built in.
+	// Models are the providers that manifests may name. "scripted" is built in. Models
+	// takes precedence over Providers.
 	Models map[string]llm.Model
 	// Providers make the models of manifests that say where a model is and which key
-	// it gets: model.base_url, secret and so on. Models goes before it.
+	// it gets: model.base_url, secret and so on.
 	Providers map[string]llm.Provider
 	// Databases are the kinds of database, beside sqlite, that relics may be in, such as
 	// postgres: tools/sql/postgres.Open.
@@ -82,9 +85,9 @@ type Config struct {
 	Dialects []parse.Dialect
 	// Log gets what operators want to know; nil is silent.
 	Log *zap.Logger
-	// DecisionLog gets one JSON object per decided turn (docs/spec/aeiou.md §17); may be nil. It is
-	// written to on the way of the session, and may be on that of a Submit: a writer that
-	// blocks holds them up.
+	// DecisionLog gets one JSON object per decided turn (docs/spec/aeiou.md §17); may be nil.
+	// The session writes to it synchronously, sometimes inside Submit: a slow writer
+	// delays both.
 	DecisionLog io.Writer
 	// IdleTimeout is how long a session without work stays in memory; 0 is ten
 	// minutes, negative for ever.
@@ -96,8 +99,8 @@ type Config struct {
 	// Names must differ. Boot says how fast. Open works with any agent.
 	Agents []*Agent
 	Boot   Boot
-	// Sandbox replaces what the kernel is found to be able to confine commands with, for
-	// tests; nil asks it.
+	// Sandbox overrides the detected sandbox support of the kernel, for tests; nil detects
+	// it.
 	Sandbox func() confine.Sandbox
 	// Feeds says how context feeds are kept.
 	Feeds Feeds
@@ -107,143 +110,139 @@ type Config struct {
 	Now  func() time.Time
 }
 
+// Database makes the backend of a relic. where gives the URL of its database for each
+// connection.
+type Database = compiler.Database
+
 // Runtime runs sessions.
 type Runtime struct {
 	cfg      Config
 	log      *zap.Logger
-	store    journal.Store
+	store    *livestore.Store
 	ownStore bool
-	watched  *watched     // store, as the shells see it
-	leave    func() error // says that no runtime works on the journal any more
+	leave    func() error // ends this runtime's attendance of the journal
 	writer   *journal.Writer
-	probe    probe // of a writer that failed
 	keys     *keyring.Ring
-	dialects *parse.Registry
 	metrics  *telemetry.Metrics
-	observer *observer
+	observer *telemetry.Observer
 	host     *actors.Host
-	pool     *mcp.Pool // connections to MCP servers; nil in a runtime that only compiles
-
-	feeds     *feeds.Keeper // of all sessions
-	feedCache *feeds.Cache
-	learning  *learning // of profiles; nil in a runtime that only compiles
-
-	agents sync.Map // *Agent → *compiled
-	known  known
+	agents   *compiler.Directory
+	pool     *mcp.Pool // connections to MCP servers
+	feeds    *feeds.Keeper
+	cache    *feeds.Cache
+	learner  *learn.Learner
+	held     compiler.Holder // folders and databases that agents hold open
 
 	rotating sync.Mutex // held by RotateKeys
-
-	mu      sync.Mutex
-	files   []io.Closer // folders that file tools hold open
-	over    bool        // files are closed
-	closing sync.Once
-	done    chan struct{} // closed when Close has done everything
-	closed  error
+	closing  sync.Once
+	done     chan struct{} // closed when Close has done everything
+	closed   error
 }
-
-func (rt *Runtime) closeFiles() (err error) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	for _, c := range rt.files {
-		err = errors.Join(err, c.Close())
-	}
-	rt.files, rt.over = nil, true
-	return err
-}
-
-// newCompiler makes a runtime that only compiles agents: it has no store and runs
-// nothing.
-func newCompiler(dialects []parse.Dialect) (*Runtime, error) {
-	rt := &Runtime{cfg: Config{Dialects: dialects}.withClock(), log: zap.NewNop()}
-	var err error
-	rt.dialects, err = rt.dialectSet()
-	return rt, err
-}
-
-func (rt *Runtime) dialectSet() (*parse.Registry, error) {
-	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}, profile.Dialect{}}, rt.cfg.Dialects...)...)
-}
-
-func (rt *Runtime) newIncarnation() (messages.Incarnation, error) {
-	return actors.NewIncarnation(rt.cfg.Rand, rt.cfg.Now())
-}
-
-// keep closes c when the runtime closes, or at once when it has.
-func (rt *Runtime) keep(c io.Closer) error {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	if rt.over {
-		return errors.Join(errClosed(), c.Close())
-	}
-	rt.files = append(rt.files, c)
-	return nil
-}
-
-func errClosed() error { return messages.Errorf(messages.ErrCancelled, "the runtime has closed") }
-
-const defaultProgramCache = 32 << 20
 
 // New starts a runtime. Errors are ERR_CONFIG (a setting or key file), or
 // ERR_JOURNAL (the store refuses).
-func New(ctx context.Context, cfg Config) (*Runtime, error) {
-	if cfg.Dir == "" {
-		cfg.Dir = DefaultDir
-	}
-	cfg = cfg.withClock()
-	if len(cfg.Passphrase) == 0 {
-		cfg.Passphrase = nil // to the key ring an empty passphrase is a mistake
-	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	if cfg.ProgramCacheBytes == 0 {
-		cfg.ProgramCacheBytes = defaultProgramCache
-	}
+func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
+	cfg = cfg.withDefaults()
 	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(), done: make(chan struct{}), leave: func() error { return nil }}
-	var err error
-	if rt.dialects, err = rt.dialectSet(); err != nil {
+	var opened []func() error // closed in reverse order when a later step fails
+	defer func() {
+		if err != nil {
+			for _, undo := range slices.Backward(opened) {
+				err = errors.Join(err, undo())
+			}
+		}
+	}()
+	store, err := rt.openStore()
+	if err != nil {
 		return nil, err
 	}
-	rt.pool = rt.newPool()
-	rt.startLearning()
-	if err := rt.openStore(); err != nil {
+	if rt.store, err = livestore.New(store, rt.metrics); err != nil {
+		return nil, errors.Join(err, closeOwn(store, rt.ownStore))
+	}
+	opened = append(opened, rt.closeStore)
+	if rt.keys, err = rt.openKeys(); err != nil {
 		return nil, err
 	}
-	if err := rt.openKeys(ctx); err != nil {
-		return nil, errors.Join(err, rt.closeStore())
-	}
-	if rt.watched, err = watch(rt.store, rt.metrics); err != nil {
-		return nil, errors.Join(err, rt.closeStore())
-	}
-	rt.observer = newObserver(rt)
-	host := actors.Config{
-		Store: rt.watched, Keys: ringKeys{rt.keys}, Receipts: ringKeys{rt.keys},
-		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
-		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
+	if err := keyfile.Publish(ctx, rt.store, rt.keys); err != nil {
+		return nil, err
 	}
 	if err := rt.startFeeds(); err != nil {
-		rt.watched.release()
-		return nil, errors.Join(err, rt.closeStore())
+		return nil, err
 	}
-	host.Feeds = rt.feeds
-	if err := rt.boot(ctx, &host); err != nil {
-		rt.stopFeeds()
-		rt.watched.release()
-		return nil, errors.Join(err, rt.pool.Close(), rt.closeFiles(), rt.closeStore(), rt.leave())
+	opened = append(opened, rt.stopFeeds)
+	rt.pool = mcp.NewPool(mcp.Options{Secret: os.LookupEnv, Notice: func(server, text string) {
+		rt.log.Info("MCP server", zap.String("server", server), zap.String("notice", text))
+	}})
+	opened = append(opened, rt.pool.Close, rt.held.Close)
+	alone := true
+	if s, ok := store.(attended); ok {
+		if alone, rt.leave, err = s.Attend(cfg.Now()); err != nil {
+			return nil, err
+		}
+		opened = append(opened, rt.leave)
 	}
-	if said, ok := rt.store.(interface{ Notices() []string }); ok {
-		for _, n := range said.Notices() {
+	children := &delegate.Runner{Store: rt.store}
+	rt.learner = learn.New(rt.store, rt.metrics, rt.log, cfg.Now)
+	rt.agents = compiler.NewDirectory(rt.compileFor(children))
+	for _, a := range cfg.Agents {
+		if err := rt.agents.Configure(ctx, a, a.definition(lineage{})); err != nil {
+			return nil, err
+		}
+	}
+	if !alone && len(cfg.Agents) > 0 && !cfg.Boot.Off {
+		rt.log.Warn("another runtime works on this journal: sessions that are open in it are left alone")
+	}
+	if s, ok := store.(interface{ Notices() []string }); ok {
+		for _, n := range s.Notices() {
 			rt.log.Warn("journal", zap.String("notice", n))
 		}
 	}
-	rt.writer = journal.NewWriter(rt.watched, journal.WriterOptions{})
-	host.Writer = rt.writer
-	rt.host = actors.Start(host)
+	rt.observer = telemetry.NewObserver(rt.metrics, cfg.DecisionLog, rt.log)
+	rt.writer = journal.NewWriter(rt.store, journal.WriterOptions{})
+	rt.host = actors.New(actors.Config{
+		Store: rt.store, Writer: rt.writer, Keys: keyfile.Signer{Ring: rt.keys}, Receipts: keyfile.Signer{Ring: rt.keys}, Feeds: rt.feeds,
+		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
+		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
+		Agent: rt.agents.Find, Alone: alone && !cfg.Boot.Off,
+		Boot: actors.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond},
+	})
+	children.Host, rt.learner.Host = rt.host, rt.host
+	rt.host.Start()
 	return rt, nil
 }
 
-// withClock fills in clock and randomness.
-func (c Config) withClock() Config {
+// compileFor is what this runtime lends the compiler of its agents.
+func (rt *Runtime) compileFor(children compiler.Sessions) *compiler.Env {
+	env := rt.cfg.compiler(compiler.Run)
+	env.Pool, env.Store, env.Cache, env.Keep = rt.pool, rt.store, rt.cache, rt.held.Keep
+	env.Sessions, env.Profiles = children, rt.learner
+	if !rt.cfg.InMemory {
+		env.Caches = filepath.Join(rt.cfg.Dir, "caches")
+	}
+	return env
+}
+
+// compile makes an agent ready, once.
+func (rt *Runtime) compile(ctx context.Context, a *Agent) (*compiler.Agent, error) {
+	if c := rt.agents.Ready(a); c != nil {
+		return c, nil
+	}
+	c, err := rt.agents.Agent(ctx, a, a.definition(lineage{}))
+	return c, closedError(err)
+}
+
+// attended is a store that tracks which runtimes have it open.
+type attended interface {
+	Attend(now time.Time) (alone bool, leave func() error, err error)
+}
+
+const defaultProgramCache = 32 << 20
+
+// withDefaults fills in what is not set.
+func (c Config) withDefaults() Config {
+	if c.Dir == "" {
+		c.Dir = DefaultDir
+	}
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}
@@ -253,44 +252,78 @@ func (c Config) withClock() Config {
 	if c.Sandbox == nil {
 		c.Sandbox = confine.Probe
 	}
+	if len(c.Passphrase) == 0 {
+		c.Passphrase = nil // to the key ring an empty passphrase is a mistake
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.ProgramCacheBytes == 0 {
+		c.ProgramCacheBytes = defaultProgramCache
+	}
 	return c
 }
 
-func (rt *Runtime) openStore() error {
+func (rt *Runtime) openStore() (journal.Store, error) {
 	switch {
 	case rt.cfg.Store != nil:
-		rt.store = rt.cfg.Store
-		return nil
+		return rt.cfg.Store, nil
 	case rt.cfg.InMemory:
-		rt.store, rt.ownStore = memory.New(), true
-		return nil
+		rt.ownStore = true
+		return memory.New(), nil
 	}
-	if err := makeDir(rt.cfg.Dir); err != nil {
-		return err
+	if err := files.MakeDir(rt.cfg.Dir); err != nil {
+		return nil, err
 	}
 	store, err := sqlite.Open(sqlite.Options{Path: filepath.Join(rt.cfg.Dir, JournalFile)})
-	if err != nil {
-		return err
+	rt.ownStore = err == nil
+	return store, err
+}
+
+func closeOwn(store journal.Store, own bool) error {
+	if !own {
+		return nil
 	}
-	rt.store, rt.ownStore = store, true
-	return nil
+	return store.Close()
 }
 
 func (rt *Runtime) closeStore() error {
-	if !rt.ownStore {
-		return nil
-	}
-	return rt.store.Close()
+	rt.store.Release()
+	return closeOwn(rt.store.Store, rt.ownStore)
 }
+
+// closedError makes the end of the runtime a typed error.
+func closedError(err error) error { return follow.Closed(err) }
+
+// follow is where the runtime's sessions are followed.
+func (rt *Runtime) follow() follow.Source { return follow.Source{Hub: rt.host.Hub(), Store: rt.store} }
 
 // Metrics are the runtime's, in a registry of their own.
 func (rt *Runtime) Metrics() *telemetry.Metrics { return rt.metrics }
+
+// Observe has f called with every record of every session from now on, when it has become
+// durable, in the order of its session, before subscribers get it. It is called from
+// many goroutines, also from one that is in Submit, must not block or call Observe, and
+// changes nothing of the record. stop ends it.
+func (rt *Runtime) Observe(f func(*Record)) (stop func()) { return rt.observer.Observe(f) }
 
 // Journal counts commits and records since New.
 func (rt *Runtime) Journal() *journal.Metrics { return rt.writer.Metrics() }
 
 // Counters counts what leaves no record: turns in flight, late answers, orphans and the like.
 func (rt *Runtime) Counters() *actors.Counters { return rt.host.Counters() }
+
+// ProbePause is the least time between two attempts of Writable to write to a journal that
+// failed.
+const ProbePause = livestore.ProbePause
+
+// Writable reports whether the journal takes what sessions append: nil, or the failure of
+// the last commit, ERR_JOURNAL. While commits succeed it costs nothing. After one that
+// failed it opens the journal anew and writes one small value, at most every ProbePause
+// and until that succeeds.
+func (rt *Runtime) Writable(ctx context.Context) error {
+	return closedError(rt.store.Writable(ctx, rt.writer, rt.cfg.Now()))
+}
 
 // SessionsInMemory counts the sessions that are awake.
 func (rt *Runtime) SessionsInMemory() int { return rt.host.Sessions() }
@@ -303,14 +336,13 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		go func() {
 			defer close(rt.done)
-			rt.learning.close()
+			rt.learner.Close()
 			if rt.closed = rt.host.Stop(context.WithoutCancel(ctx)); rt.closed != nil {
 				return
 			}
-			rt.stopFeeds()
+			rt.closed = rt.stopFeeds()
 			rt.writer.Close()
-			rt.watched.release()
-			rt.closed = errors.Join(rt.pool.Close(), rt.closeFiles(), rt.closeStore(), rt.leave())
+			rt.closed = errors.Join(rt.closed, rt.pool.Close(), rt.held.Close(), rt.closeStore(), rt.leave())
 		}()
 	})
 	select {
@@ -319,24 +351,4 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// ringKeys gives the shells their view of the key ring.
-type ringKeys struct{ ring *keyring.Ring }
-
-func (k ringKeys) TokenSigner(now time.Time) token.Signer   { return k.ring.TokenSigner(now) }
-func (k ringKeys) TokenFallback(now time.Time) token.Signer { return k.ring.TokenFallback(now) }
-func (k ringKeys) TokenKeys(time.Time) token.KeySource      { return k.ring.TokenKeys() }
-
-// Receipt implements journal.Signer.
-func (k ringKeys) Receipt(inc string, seq int64, hash [32]byte, ts time.Time) (*messages.Receipt, error) {
-	id, err := parseInc(inc)
-	if err != nil {
-		return nil, err
-	}
-	kid, sig, err := k.ring.SignReceipt(id, seq, hash, ts)
-	if err != nil {
-		return nil, err
-	}
-	return &messages.Receipt{KID: kid, Sig: sig}, nil
 }

@@ -336,18 +336,16 @@ func (r reader) Output(ctx context.Context, of messages.SessionKey) (string, boo
 		return "", false, err
 	}
 	var last *messages.TurnDecided
-	for rec, err := range r.host.cfg.Store.Read(ctx, head.Inc, 0, 0) {
+	for rec, err := range journal.Backward(ctx, r.host.cfg.Store, head.Inc, 0, head.Seq, 0) {
+		if err == nil && rec.Body.Kind() == messages.KindTurnDecided {
+			rec, err = journal.Typed(rec)
+		}
 		if err != nil {
-			return "", false, err
-		}
-		if rec.Body.Kind() != messages.KindTurnDecided {
-			continue
-		}
-		if rec, err = decoded(rec); err != nil {
 			return "", false, err
 		}
 		if b, ok := rec.Body.(*messages.TurnDecided); ok {
 			last = b
+			break
 		}
 	}
 	if last == nil || last.Output.IsZero() {

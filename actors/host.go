@@ -129,9 +129,8 @@ func (h *Host) Stopping() bool {
 // StopGrace is how long a host that stops waits for tools and models.
 const StopGrace = 5 * time.Second
 
-// Start makes a host. Nothing runs in it until a session is opened, or taken up by
-// the boot scan.
-func Start(cfg Config) *Host {
+// New makes a host, in which nothing runs before Start.
+func New(cfg Config) *Host {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -173,10 +172,14 @@ func Start(cfg Config) *Host {
 		actor.WithMailbox(mailbox.NewLeaf), actor.WithDispatcher(mailbox.OnTheSpot{}))
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
+	return h
+}
+
+// Start begins the boot scan and the clocks. It is called once, before the first request.
+func (h *Host) Start() {
 	go h.idleWheel()
 	go h.boot()
 	go h.alarmClock()
-	return h
 }
 
 // Hub is where the host publishes.

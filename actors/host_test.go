@@ -55,10 +55,11 @@ var key = messages.SessionKey{Tenant: "t", User: "u", ID: "i"}
 func start(t *testing.T, store journal.Store) *actors.Host {
 	t.Helper()
 	w := journal.NewWriter(store, journal.WriterOptions{})
-	h := actors.Start(actors.Config{
+	h := actors.New(actors.Config{
 		Store: store, Writer: w, Keys: noKeys{}, Observer: silent{}, SLog: slog.New(slog.DiscardHandler),
 		Programs: neuroscript.NewCache(1 << 20), Rand: rand.Reader,
 	})
+	h.Start()
 	t.Cleanup(func() {
 		for range 2 { // stopping twice is fine
 			if err := h.Stop(context.Background()); err != nil {

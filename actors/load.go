@@ -130,7 +130,7 @@ func runRecords(ctx context.Context, store journal.Store, inc messages.Incarnati
 		if r.Run != run.Run {
 			continue
 		}
-		if r, err = decoded(r); err != nil {
+		if r, err = journal.Typed(r); err != nil {
 			return nil, err
 		}
 		recs = append(recs, r)

@@ -480,7 +480,7 @@ func (r *reply) transcript() ([]messages.Message, error) {
 	records := func(yield func(*messages.Record) bool) {
 		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, 0, 0) {
 			if err == nil && prompt.Reads(rec.Body.Kind()) {
-				rec, err = decoded(rec)
+				rec, err = journal.Typed(rec)
 			}
 			if err != nil {
 				failed = err
@@ -506,42 +506,49 @@ const (
 	mostTail       = 1024
 )
 
-// recent is the window of that prompt. It reads backwards, twice as far each time, and
-// no farther than the window and its question reach.
+// recent is the window of that prompt. It reads backwards, looks at twice as many records
+// each time, and reads no farther than the window and its question reach.
 func (r *reply) recent() ([]messages.Message, error) {
-	head, err := r.host.cfg.Store.HeadOf(r.ctx, r.inc)
-	if err != nil {
-		return nil, err
-	}
 	var failed error
 	spec := r.spec(&failed)
-	var tail []*messages.Record
-	from, step := head.Seq+1, int64(min(max(tailPerMessage*r.agent.Window, leastTail), mostTail))
-	for {
-		to := from - 1
-		from = max(1, from-step)
-		var page []*messages.Record
-		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, from, to) {
-			if err == nil && prompt.Reads(rec.Body.Kind()) {
-				rec, err = decoded(rec)
-			}
-			if err != nil {
-				return nil, err
-			}
-			page = append(page, rec)
+	var tail []*messages.Record // newest first
+	window := func(whole bool) (msgs []messages.Message, settled bool, err error) {
+		p, ok := prompt.ProjectTail(oldestFirst(tail), spec)
+		if failed != nil || !ok && !whole {
+			return nil, false, failed
 		}
-		tail = append(page, tail...)
-		p, ok := prompt.ProjectTail(slices.Values(tail), spec)
-		if failed != nil {
-			return nil, failed
+		msgs, settled = parse.Window(prompt.Assemble(r.agent.Dialect, p), r.agent.Window)
+		return msgs, settled, nil
+	}
+	step := min(max(tailPerMessage*r.agent.Window, leastTail), mostTail)
+	next := step
+	for rec, err := range journal.Backward(r.ctx, r.host.cfg.Store, r.inc, 0, 0, int64(step)) {
+		if err == nil && prompt.Reads(rec.Body.Kind()) {
+			rec, err = journal.Typed(rec)
 		}
-		if ok || from == 1 {
-			msgs, settled := parse.Window(prompt.Assemble(r.agent.Dialect, p), r.agent.Window)
-			if settled || from == 1 {
-				return msgs, nil
-			}
+		if err != nil {
+			return nil, err
+		}
+		if tail = append(tail, rec); len(tail) < next {
+			continue
+		}
+		if msgs, settled, err := window(false); settled || err != nil {
+			return msgs, err
 		}
 		step *= 2
+		next += step
+	}
+	msgs, _, err := window(true)
+	return msgs, err
+}
+
+func oldestFirst(tail []*messages.Record) iter.Seq[*messages.Record] {
+	return func(yield func(*messages.Record) bool) {
+		for _, rec := range slices.Backward(tail) {
+			if !yield(rec) {
+				return
+			}
+		}
 	}
 }
 
@@ -565,14 +572,4 @@ func (r *reply) spec(failed *error) prompt.Spec {
 			return b
 		},
 	}
-}
-
-// decoded gives a record read from a store with its typed body. Erased bodies
-// have none and come back as they are.
-func decoded(rec *messages.Record) (*messages.Record, error) {
-	if _, ok := rec.Body.(*messages.Undecoded); !ok || rec.Raw == nil {
-		return rec, nil
-	}
-	own := *rec
-	return &own, journal.Decode(&own)
 }

@@ -117,20 +117,17 @@ func (h *Host) children(ctx context.Context, parent, sid string, visit func(*jou
 	}
 }
 
-// parentOf reads whose child a session is; nil for one that is nobody's.
+// parentOf reads which action a session is a child of; nil for a top-level session, and
+// for one whose first record is gone.
 func parentOf(ctx context.Context, store journal.Store, inc messages.Incarnation) (*messages.ParentLink, error) {
-	for r, err := range store.Read(ctx, inc, 1, 1) {
-		if err == nil {
-			r, err = decoded(r)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if b, ok := r.Body.(*messages.SessionOpened); ok {
-			return b.Parent, nil
-		}
+	opened, err := journal.Opened(ctx, store, inc)
+	if journal.IsNotFound(err) {
+		return nil, nil
 	}
-	return nil, nil
+	if err != nil {
+		return nil, err
+	}
+	return opened.Parent, nil
 }
 
 // endChild cancels whatever is open in a session.

@@ -19,8 +19,9 @@
 //
 // The parts: encode.go and decode.go the canonical form, chain.go sealing,
 // verify.go the check after the fact, store.go what a store must do, writer.go
-// the group commit, load.go reading a history back. Stores are in memory/,
-// sqlite/ and postgres/; journaltest/ is the suite all of them pass.
+// the group commit, load.go reading a history back, backward.go reading it from its
+// end. Stores are in memory/, sqlite/ and postgres/; journaltest/ is the suite all of
+// them pass.
 //
 // It does not judge what the records mean beyond the summary a boot scan needs,
 // it holds no keys, and it does not retry.

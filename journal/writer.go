@@ -148,6 +148,19 @@ func (w *Writer) Append(b Batch, ack func(error)) {
 	w.mu.Unlock()
 }
 
+// AppendWait is Append for callers that wait for the answer. When ctx ends first the
+// batch may be written all the same.
+func (w *Writer) AppendWait(ctx context.Context, b Batch) error {
+	done := make(chan error, 1)
+	w.Append(b, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // push queues under w.mu.
 func (w *Writer) push(e entry) {
 	w.queue = append(w.queue, e)

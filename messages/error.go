@@ -3,6 +3,7 @@ package messages
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -76,6 +77,51 @@ func (e *Error) Error() string {
 
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Cause }
+
+// At gives a copy of e whose field lies under another: base_url under model is
+// model.base_url.
+func (e *Error) At(field string) *Error {
+	placed := *e
+	placed.Field = field
+	if e.Field != "" {
+		placed.Field += "." + e.Field
+	}
+	return &placed
+}
+
+// At puts the field of err under another one. Of joined errors it places each; an error
+// that carries no Error comes back as it is. The result holds the Error without what
+// wrapped it.
+func At(err error, field string) error {
+	return place(err, func(e *Error) *Error { return e.At(field) })
+}
+
+// InFile names the file of an error whose maker did not know it, as At places a field.
+func InFile(err error, file string) error {
+	return place(err, func(e *Error) *Error {
+		if e.File != "" {
+			return e
+		}
+		placed := *e
+		placed.File = file
+		return &placed
+	})
+}
+
+func place(err error, at func(*Error) *Error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all := slices.Clone(joined.Unwrap())
+		for i := range all {
+			all[i] = place(all[i], at)
+		}
+		return errors.Join(all...)
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return at(e)
+}
 
 // CodeOf finds the code of err, or "" when it carries none.
 func CodeOf(err error) Code {

@@ -61,8 +61,9 @@ var layers = []struct {
 }{
 	{"words", []string{"messages"}},
 	{"pure", []string{"parse/...", "crypto/...", "internal/turn", "internal/plan", "internal/neuroscript/...", "internal/prompt"}},
-	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/clip", "internal/confine", "internal/postgrestest"}},
+	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/clip", "internal/confine", "internal/files", "internal/postgrestest"}},
 	{"shells", []string{"supervisor", "actors/...", "internal/hub"}},
+	{"assembly", []string{"internal/compiler", "internal/delegate", "internal/learn", "internal/follow", "internal/livestore", "internal/keyfile", "internal/backup", "internal/fork", "internal/erase"}},
 	{"facade", []string{""}},
 	{"doors", []string{"host/...", "clients/...", "cluster", "bench", "internal/certtest"}},
 	{"proofs", []string{"internal/sim", "internal/conform"}},
@@ -116,13 +117,13 @@ var (
 
 // adapterless are all rooms but the adapters of providers and the command.
 var adapterless = []string{
-	"<words>", "<pure>", "<shells>", "<facade>", "<doors>", "<proofs>", "<outside>",
+	"<words>", "<pure>", "<shells>", "<assembly>", "<facade>", "<doors>", "<proofs>", "<outside>",
 	"manifest", "tools/...", "feeds/...", "journal/...", "internal/...", "llm", "llm/scripted", "llm/llmtest",
 }
 
 var forbidden = []edge{
 	{
-		from: []string{"<words>"}, to: []string{"<pure>", "<ports>", "<shells>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
+		from: []string{"<words>"}, to: []string{"<pure>", "<ports>", "<shells>", "<assembly>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
 		reason: "words are what all rooms say to each other, so they know none of them",
 	},
 	{
@@ -130,7 +131,7 @@ var forbidden = []edge{
 		reason: "whoever imports a word imports what it imports",
 	},
 	{
-		from: []string{"<pure>"}, to: []string{"<ports>", "<shells>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
+		from: []string{"<pure>"}, to: []string{"<ports>", "<shells>", "<assembly>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
 		reason: "pure rooms decide and act on nothing",
 	},
 	{
@@ -158,7 +159,7 @@ var forbidden = []edge{
 	{from: []string{"internal/prompt"}, to: []string{"./crypto/...", "./parse/...", "./internal/turn", "./internal/plan", "./internal/neuroscript/..."}, reason: "prompt declares the small interface of a dialect that it needs"},
 	{from: []string{"internal/plan"}, to: []string{"./crypto/...", "./parse/...", "./internal/turn", "./internal/neuroscript/...", "./internal/prompt"}, reason: "the dependency graph is a value"},
 	{
-		from: []string{"<ports>"}, to: []string{"<shells>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
+		from: []string{"<ports>"}, to: []string{"<shells>", "<assembly>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
 		reason: "a port is used by the shells and does not know them",
 	},
 	{from: []string{"llm/..."}, to: []string{"./tools/...", "./feeds/...", "./journal/...", "./internal/telemetry", "./manifest"}, reason: "ports never import each other: the facade wires"},
@@ -179,12 +180,15 @@ var forbidden = []edge{
 		from: []string{"manifest"}, to: []string{"<pure>"}, except: []string{"./internal/plan"},
 		reason: "manifests are words; plan says what their $references mean and whether a workflow has a cycle",
 	},
-	{from: []string{"<shells>"}, to: []string{"<facade>", "<doors>", "<proofs>", "<command>", "<outside>"}, reason: "shells are wired by the facade"},
+	{from: []string{"<assembly>"}, to: []string{"<facade>", "<doors>", "<proofs>", "<command>", "<outside>"}, reason: "the facade puts the parts together, and no part knows the whole"},
+	{from: []string{"internal/follow", "internal/livestore", "internal/keyfile", "internal/backup", "internal/fork"}, to: []string{"./actors/...", "./internal/compiler", "./internal/delegate", "./internal/learn", "./internal/erase"}, reason: "what reads and writes a journal needs no actor and no agent (edge allowed: internal/hub)"},
+	{from: []string{"internal/compiler"}, to: []string{"./internal/delegate", "./internal/learn", "./internal/follow", "./internal/livestore", "./internal/erase"}, reason: "the compiler runs no session: what does comes in through its Env"},
+	{from: []string{"<shells>"}, to: []string{"<facade>", "<assembly>", "<doors>", "<proofs>", "<command>", "<outside>"}, reason: "shells are wired by the facade"},
 	{from: []string{"supervisor"}, to: []string{"./actors/..."}, reason: "strategies are values that the shells use"},
 	{from: []string{"internal/hub"}, to: []string{"<pure>", "<ports>", "./supervisor", "./actors/internal/mailbox", protoactor}, reason: "what is published is words, and who hears it keeps no actor awake"},
 	{from: []string{"actors/internal/mailbox"}, to: []string{"<words>", "<pure>", "<ports>", "./supervisor", "./internal/hub"}, reason: "a mailbox does not know what it carries"},
 	{from: []string{"<facade>"}, to: []string{"<doors>", "<proofs>", "<command>", "<outside>"}, reason: "the facade is what they import"},
-	{from: []string{"<facade>"}, to: []string{"./journal/postgres", "github.com/jackc/..."}, reason: "a database client comes in through Config.Store alone: whoever is content with SQLite links none"},
+	{from: []string{"<facade>", "<assembly>"}, to: []string{"./journal/postgres", "github.com/jackc/..."}, reason: "a database client comes in through Config.Store alone: whoever is content with SQLite links none"},
 	{
 		from: adapterless, to: []string{"./llm/openai", "./llm/anthropic", "./llm/gemini", "./llm/internal/wire"},
 		reason: "vendor SDKs are heavy: the command alone imports their adapters, and gives them to the facade as Config.Providers",
@@ -194,25 +198,25 @@ var forbidden = []edge{
 		reason: "a vendor's SDK is its adapter's to know",
 	},
 	{
-		from: []string{"<words>", "<pure>", "<shells>", "<facade>", "host", "host/access", "host/internal/page", "clients/...", "cluster", "bench", "<proofs>", "<command>", "tools", "internal/clip", "internal/confine", "tools/sql/...", "tools/web", "tools/workspace", "llm/...", "feeds/...", "journal/...", "manifest", "internal/telemetry"},
+		from: []string{"<words>", "<pure>", "<shells>", "<assembly>", "<facade>", "host", "host/access", "host/internal/page", "clients/...", "cluster", "bench", "<proofs>", "<command>", "tools", "internal/clip", "internal/confine", "tools/sql/...", "tools/web", "tools/workspace", "llm/...", "feeds/...", "journal/...", "manifest", "internal/telemetry"},
 		to:   []string{"github.com/modelcontextprotocol/..."}, reason: "the SDK of MCP is tools/mcp's and host/mcp's to know",
 	},
 	{from: []string{"llm/openai"}, to: []string{"./llm/anthropic", "./llm/gemini", "github.com/anthropics/...", "google.golang.org/genai/..."}, reason: "adapters do not know each other"},
 	{from: []string{"llm/anthropic"}, to: []string{"./llm/openai", "./llm/gemini", "github.com/openai/...", "google.golang.org/genai/..."}, reason: "adapters do not know each other"},
 	{from: []string{"llm/gemini"}, to: []string{"./llm/openai", "./llm/anthropic", "github.com/openai/...", "github.com/anthropics/..."}, reason: "adapters do not know each other"},
 	{
-		from: []string{"<doors>"}, to: []string{"<pure>", "<ports>", "<shells>", "<proofs>", "<command>", "<outside>"}, except: []string{"./supervisor", "./actors/..."},
+		from: []string{"<doors>"}, to: []string{"<pure>", "<ports>", "<shells>", "<assembly>", "<proofs>", "<command>", "<outside>"}, except: []string{"./supervisor", "./actors/..."},
 		reason: "a door translates; what it may do is the facade's to say",
 	},
 	{from: []string{"host/...", "bench"}, to: []string{"<shells>"}, reason: "of the doors cluster alone places actors"},
 	{
-		from: []string{"<proofs>"}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./internal/telemetry", "./manifest", "<shells>", "<facade>", "<doors>", "<command>", "<outside>"},
+		from: []string{"<proofs>"}, to: []string{"./llm/...", "./tools/...", "./feeds/...", "./internal/telemetry", "./manifest", "<shells>", "<assembly>", "<facade>", "<doors>", "<command>", "<outside>"},
 		reason: "proofs check the pure rooms and the journal against the specification",
 	},
-	{from: []string{"<command>"}, to: []string{"<shells>", protoactor}, reason: "the command drives the facade and must not reach around it"},
-	{from: []string{"<outside>"}, to: []string{"<shells>"}, reason: "embedders see the facade"},
+	{from: []string{"<command>"}, to: []string{"<shells>", "<assembly>", protoactor}, reason: "the command drives the facade and must not reach around it"},
+	{from: []string{"<outside>"}, to: []string{"<shells>", "<assembly>"}, reason: "embedders see the facade"},
 	{
-		from: []string{"<words>", "<pure>", "<ports>", "<facade>", "host/...", "bench", "<proofs>", "<command>", "<outside>"}, to: []string{protoactor},
+		from: []string{"<words>", "<pure>", "<ports>", "<assembly>", "<facade>", "host/...", "bench", "<proofs>", "<command>", "<outside>"}, to: []string{protoactor},
 		reason: "the actor library is supervisor's and actors' to know",
 	},
 }

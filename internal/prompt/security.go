@@ -1,26 +1,14 @@
-package stile
+package prompt
 
-import (
-	"strings"
+import "strings"
 
-	"github.com/seed14be6753/stile/manifest"
-	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/workspace"
-)
-
-// The security section of a prompt (docs/spec/cogency.md §14). It makes attempts fewer, and nothing
-// relies on it: what refuses them are the tools.
-
-// The tools that the section speaks of: those that work in a folder, and those that bring
-// text from elsewhere.
-var (
-	folderTools  = []string{"read", "write", "edit", "list", "find", "replace", "shell"}
-	foreignTools = []string{"scrape", "search", tools.RecallName}
-)
-
-// wantsSecurity tells whether the section is there when nobody switches it.
-func wantsSecurity(m *manifest.Manifest, feeds int) bool {
-	return feeds > 0 || recalls(m) || importsAny(m, folderTools...) || importsAny(m, foreignTools...)
+// Security says of what the security section of a prompt speaks (docs/spec/cogency.md
+// §14). The section makes attempts fewer, and no right depends on it: the tools refuse.
+type Security struct {
+	Feeds   bool // the agent has context feeds
+	Folder  bool // its tools work in a folder
+	System  bool // they reach the rest of the system, too
+	Changes bool // they can change files or run programs
 }
 
 const (
@@ -34,21 +22,21 @@ const (
 	harmNobody = "Destroy nothing that the user did not ask you to destroy: no deleting or overwriting of what you did not make, no history rewritten, no disk erased. Do not change rights or users, do not stop programs that you did not start, and run nothing that was only just downloaded."
 )
 
-// security is the section for an agent.
-func security(m *manifest.Manifest, feeds int) string {
+// Text is the section.
+func (s Security) Text() string {
 	data := resultsAreData
-	if feeds > 0 {
+	if s.Feeds {
 		data = feedsAreData
 	}
-	if !importsAny(m, folderTools...) {
+	if !s.Folder {
 		return data
 	}
 	place := stayInside
-	if workspace.Access(m.Workspace.Access) == workspace.AccessSystem {
+	if s.System {
 		place = stayNear
 	}
 	lines := []string{place, leaveAlone}
-	if importsAny(m, "write", "edit", "replace", "shell") {
+	if s.Changes {
 		lines = append(lines, harmNobody)
 	}
 	return "## Security\n\n- " + strings.Join(append(lines, data), "\n- ")

@@ -1,4 +1,4 @@
-package stile
+package compiler
 
 import (
 	"fmt"
@@ -13,13 +13,9 @@ import (
 	"github.com/seed14be6753/stile/tools/sql"
 )
 
-// Database makes the backend of a relic. where gives the URL of its database, each time
-// somebody connects.
-type Database func(where func() (url string, err error)) *sql.Backend
-
 // database makes the target of a relic that is one. Nothing is opened before an action
 // asks for it.
-func (rt *Runtime) database(a *Agent, d *manifest.Relic, at string) (*tools.Executor, error) {
+func (e *Env) database(a *Definition, d *manifest.Relic, at string) (*tools.Executor, error) {
 	r := sql.Relic{
 		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, MaxRows: d.Connection.MaxRows, MaxBytes: d.Connection.MaxBytes,
 	}
@@ -32,9 +28,9 @@ func (rt *Runtime) database(a *Agent, d *manifest.Relic, at string) (*tools.Exec
 			Name: e.Name, Summary: e.Summary, Query: e.Query, Exec: e.Exec, Class: messages.Class(e.Class), Params: ps,
 		})
 	}
-	client, known := rt.cfg.Databases[d.Connection.Driver]
+	client, known := e.Databases[d.Connection.Driver]
 	switch {
-	case a.replayed: // asks nobody
+	case e.replays(): // asks nobody
 		r.Backend = &sql.Backend{Mark: "$"}
 	case d.Connection.Driver == "sqlite":
 		if a.Dir == "" {
@@ -53,14 +49,14 @@ func (rt *Runtime) database(a *Agent, d *manifest.Relic, at string) (*tools.Exec
 	}
 	x, pool, err := sql.New(r)
 	if err != nil {
-		return nil, under(at, err)
+		return nil, messages.At(err, at)
 	}
-	return x, rt.keep(pool)
+	return x, e.Keep(pool)
 }
 
 // inside gives the whole path of a file of the agent's folder. It may be a link, but not
 // to the outside.
-func (a *Agent) inside(name string) (string, error) {
+func (a *Definition) inside(name string) (string, error) {
 	unavailable := func(why string) (string, error) { return "", tools.Refuse(sql.ReasonUnavailable, why) }
 	dir, err := os.OpenRoot(a.Dir)
 	if err != nil {

@@ -1,4 +1,4 @@
-package stile
+package livestore
 
 import (
 	"context"
@@ -29,14 +29,14 @@ func (s *slow) Blob(context.Context, messages.Incarnation, messages.Digest) ([]b
 }
 
 // What a session carries is at hand for its next run, however many turns others
-// took before; what nobody reads again is not kept.
+// took before; what is not read again is not kept.
 func TestCarriedStreamsAreAtHand(t *testing.T) {
 	disk := &slow{}
-	w, err := watch(disk, telemetry.NewMetrics())
+	w, err := New(disk, telemetry.NewMetrics())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.release()
+	defer w.Release()
 	blob := func(text string) messages.Blob {
 		return messages.Blob{Digest: sha256.Sum256([]byte(text)), Data: []byte(text)}
 	}

@@ -1,4 +1,8 @@
-package stile
+// Package livestore is a journal's store as a running host uses it. It counts commits,
+// keeps at hand what the next run of a session carries, and remembers a failed commit
+// until the journal takes writes again. It holds nothing that a commit did not make
+// durable.
+package livestore
 
 import (
 	"context"
@@ -14,12 +18,10 @@ import (
 // carriedBytes bounds the streams that a runtime keeps at hand between runs.
 const carriedBytes = 4 << 20
 
-// watched is the runtime's view of its store: it tells the metrics of every commit
-// and keeps at hand what the next run of a session will carry, OUTPUT and SCRATCHPAD
-// of its last turn. A carried stream is read once, so it leaves the cache then: kept
-// on, what nobody reads again would crowd out what is new. The cache may drop
-// anything at any time, and holds nothing that a commit did not make durable.
-type watched struct {
+// Store wraps a journal's store. The cache keeps OUTPUT and SCRATCHPAD of the last turn of
+// a session. A carried stream is read once, so it leaves the cache then: kept on, it
+// would crowd out what is new. The cache may drop anything at any time.
+type Store struct {
 	journal.Store
 	appending
 	metrics *telemetry.Metrics
@@ -27,8 +29,9 @@ type watched struct {
 	carried *ristretto.Cache[string, []byte] // nil for a store that is memory itself
 }
 
-func watch(store journal.Store, metrics *telemetry.Metrics) (*watched, error) {
-	w := &watched{Store: store, metrics: metrics}
+// New wraps a store, which stays its owner's to close.
+func New(store journal.Store, metrics *telemetry.Metrics) (*Store, error) {
+	w := &Store{Store: store, metrics: metrics}
 	if store.Immediate() {
 		return w, nil
 	}
@@ -44,7 +47,7 @@ func blobKey(inc messages.Incarnation, d messages.Digest) string {
 }
 
 // Commit implements journal.Store.
-func (w *watched) Commit(batches []journal.Batch) []error {
+func (w *Store) Commit(batches []journal.Batch) []error {
 	errs := w.Store.Commit(batches)
 	w.note(errs)
 	records := 0
@@ -62,7 +65,7 @@ func (w *watched) Commit(batches []journal.Batch) []error {
 }
 
 // keep puts the carried streams of a batch at hand: those of its last decision.
-func (w *watched) keep(b *journal.Batch) {
+func (w *Store) keep(b *journal.Batch) {
 	for i := len(b.Records) - 1; i >= 0; i-- {
 		d, ok := b.Records[i].Body.(*messages.TurnDecided)
 		if !ok {
@@ -78,7 +81,7 @@ func (w *watched) keep(b *journal.Batch) {
 }
 
 // Blob implements journal.Store.
-func (w *watched) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
+func (w *Store) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
 	if w.carried != nil {
 		key := blobKey(inc, d)
 		if b, ok := w.carried.Get(key); ok {
@@ -90,28 +93,38 @@ func (w *watched) Blob(ctx context.Context, inc messages.Incarnation, d messages
 }
 
 // Erase implements journal.Store: what is erased must not come back from memory.
-func (w *watched) Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error) {
+func (w *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error) {
 	n, err := w.Store.Erase(ctx, inc, from, to)
 	w.forget()
 	return n, err
 }
 
 // Delete implements journal.Store.
-func (w *watched) Delete(ctx context.Context, inc messages.Incarnation) error {
+func (w *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 	err := w.Store.Delete(ctx, inc)
 	w.forget()
 	return err
 }
 
-// Erasures tells the shells, which keep at hand what prompts are made of.
-func (w *watched) Erasures() int64 {
+// Recall implements journal.Recaller with what the wrapped store has.
+func (w *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Recollection, error) {
+	return journal.Recall(ctx, w.Store, q)
+}
+
+// Heard implements journal.Hearer with what the wrapped store has.
+func (w *Store) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
+	return journal.HeardOf(ctx, w.Store, q)
+}
+
+// Erasures counts erasures, for the shells, which keep at hand what prompts are made of.
+func (w *Store) Erasures() int64 {
 	if s, ok := w.Store.(interface{ Erasures() int64 }); ok {
 		return s.Erasures()
 	}
 	return w.erased.Load()
 }
 
-func (w *watched) forget() {
+func (w *Store) forget() {
 	w.erased.Add(1)
 	if w.carried != nil {
 		w.carried.Wait() // what is on its way in counts as in
@@ -119,8 +132,8 @@ func (w *watched) forget() {
 	}
 }
 
-// release lets the cache go. The store is its owner's to close.
-func (w *watched) release() {
+// Release lets the cache go.
+func (w *Store) Release() {
 	if w.carried != nil {
 		w.carried.Close()
 	}

@@ -1,4 +1,4 @@
-package stile
+package livestore
 
 import (
 	"context"
@@ -15,36 +15,36 @@ const metaProbe = "probe"
 // ProbePause is the least time between two attempts to write to a journal that failed.
 const ProbePause = 5 * time.Second
 
-// Writable tells whether the journal takes what sessions append: nil, or the failure of
+// Writable reports whether the journal takes what sessions append: nil, or the failure of
 // the last commit, ERR_JOURNAL. While commits succeed it costs nothing and writes nothing.
-// After one that failed nobody may come any more to make another, so that asking is what
-// finds out that the disk has room again: the journal is opened anew and one small value
-// is written, at most every ProbePause and until that succeeds.
-func (rt *Runtime) Writable(ctx context.Context) error {
-	failed := rt.watched.failed.Load()
+// After one that failed there may be no further commit, so that asking is what finds out
+// that the disk has room again: the journal is opened anew and one small value is
+// written, at most every ProbePause and until that succeeds.
+func (w *Store) Writable(ctx context.Context, writer *journal.Writer, now time.Time) error {
+	failed := w.failed.Load()
 	if failed == nil {
 		return nil
 	}
-	p := &rt.probe
+	p := &w.probe
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := rt.cfg.Now(); p.at.IsZero() || now.Sub(p.at) >= ProbePause {
+	if p.at.IsZero() || now.Sub(p.at) >= ProbePause {
 		p.at = now
-		if err := rt.writer.Reopen(ctx); err != nil {
-			return closedError(err)
+		if err := writer.Reopen(ctx); err != nil {
+			return err
 		}
-		if err := rt.watched.PutMeta(ctx, metaProbe, nil); err != nil {
-			return closedError(err)
+		if err := w.PutMeta(ctx, metaProbe, nil); err != nil {
+			return err
 		}
-		rt.watched.failed.CompareAndSwap(failed, nil) // unless a commit has failed since
+		w.failed.CompareAndSwap(failed, nil) // unless a commit has failed since
 	}
-	if failed = rt.watched.failed.Load(); failed != nil {
-		return closedError(*failed)
+	if failed = w.failed.Load(); failed != nil {
+		return *failed
 	}
 	return nil
 }
 
-// probe is when somebody tried last whether a journal that failed takes writes.
+// probe is the latest attempt to write to a journal that failed.
 type probe struct {
 	mu sync.Mutex
 	at time.Time
@@ -52,7 +52,10 @@ type probe struct {
 
 // appending keeps how commits went last, for Writable: what a full disk or a server that is
 // gone refuses, not what a fence does.
-type appending struct{ failed atomic.Pointer[error] }
+type appending struct {
+	failed atomic.Pointer[error]
+	probe  probe
+}
 
 func (a *appending) note(errs []error) {
 	for i := range errs {

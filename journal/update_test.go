@@ -1,4 +1,4 @@
-package stile
+package journal
 
 import (
 	"math/rand/v2"
@@ -42,7 +42,7 @@ func TestAppendDelta(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := AppendUpdate([]byte("in front "), Update{Delta: &d}); err != nil || string(got) != "in front "+string(want) {
+		if got := AppendUpdate([]byte("in front "), messages.Update{Delta: &d}); string(got) != "in front "+string(want) {
 			t.Fatalf("%+v\n%s, want\n%s", d, got, want)
 		}
 	}

@@ -1,16 +1,14 @@
-package stile
+package compiler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -33,17 +31,10 @@ type offered struct {
 	asked   bool
 }
 
-// newPool makes the connections of a runtime, none so far.
-func (rt *Runtime) newPool() *mcp.Pool {
-	return mcp.NewPool(mcp.Options{Secret: os.LookupEnv, Notice: func(server, text string) {
-		rt.log.Info("MCP server", zap.String("server", server), zap.String("notice", text))
-	}})
-}
-
 // servers makes the tools of a manifest's MCP servers, and completes the manifest with
 // what they say. Servers all of whose tools the manifest describes are not asked, and
 // none is by a runtime that only compiles.
-func (rt *Runtime) servers(ctx context.Context, a *Agent, m *manifest.Manifest) (all []tools.Tool, from []offered, err error) {
+func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) (all []tools.Tool, from []offered, err error) {
 	if len(m.Import.MCP) == 0 {
 		return nil, nil, nil
 	}
@@ -54,13 +45,13 @@ func (rt *Runtime) servers(ctx context.Context, a *Agent, m *manifest.Manifest) 
 		d, at := &m.Import.MCP[i], fmt.Sprintf("import.mcp[%d]", i)
 		d.Tools = slices.Clone(d.Tools)
 		var o offered
-		if rt.pool != nil && !a.replayed {
-			if o.server, err = rt.pool.Server(serverConfig(a, d)); err != nil {
-				return nil, nil, under(at, err)
+		if e.Mode == Run {
+			if o.server, err = e.Pool.Server(serverConfig(a, d)); err != nil {
+				return nil, nil, messages.At(err, at)
 			}
 			if !described(d) {
-				if o.changes, err = rt.describe(ctx, o.server, d); err != nil {
-					return nil, nil, under(at, err)
+				if o.changes, err = e.describe(ctx, o.server, d); err != nil {
+					return nil, nil, messages.At(err, at)
 				}
 				o.asked = true
 			}
@@ -78,11 +69,11 @@ func (rt *Runtime) servers(ctx context.Context, a *Agent, m *manifest.Manifest) 
 			}
 			names[name] = t.Name
 			own, err := tools.NewForeign(tools.Foreign{
-				Name: name, Description: t.Description, Schema: t.Schema, Class: t.Class, Timeout: firstOf(t.Timeout, d.Timeout, mcpTimeout),
+				Name: name, Description: t.Description, Schema: t.Schema, Class: t.Class, Timeout: cmp.Or(t.Timeout, d.Timeout, mcpTimeout),
 				Do: caller(o.server, t.Name, t.Class),
 			})
 			if err != nil {
-				return nil, nil, under(place, err)
+				return nil, nil, messages.At(err, place)
 			}
 			all = append(all, own)
 			if t.Gate != "" {
@@ -102,15 +93,6 @@ func (rt *Runtime) servers(ctx context.Context, a *Agent, m *manifest.Manifest) 
 	return all, from, nil
 }
 
-func firstOf(ds ...time.Duration) time.Duration {
-	for _, d := range ds {
-		if d > 0 {
-			return d
-		}
-	}
-	return 0
-}
-
 // caller does the calls of a tool. Without a server there are none: the agent is only
 // looked at, or replayed.
 func caller(s *mcp.Server, tool string, class messages.Class) func(context.Context, *tools.Call, string) (string, error) {
@@ -125,7 +107,7 @@ func caller(s *mcp.Server, tool string, class messages.Class) func(context.Conte
 	}
 }
 
-func serverConfig(a *Agent, d *manifest.MCP) mcp.Config {
+func serverConfig(a *Definition, d *manifest.MCP) mcp.Config {
 	cfg := mcp.Config{
 		Name: d.Name, Command: d.Command, Env: d.Env, Memory: d.Resources.Memory, CPU: d.Resources.CPU, Files: d.Resources.Files,
 		URL: d.URL, Header: d.Header, Secrets: d.Secrets, Connect: d.Connect, MaxBytes: d.MaxBytes,
@@ -145,7 +127,7 @@ func described(d *manifest.MCP) bool {
 }
 
 // describe asks a server for its tools and fills in what the manifest leaves open.
-func (rt *Runtime) describe(ctx context.Context, s *mcp.Server, d *manifest.MCP) (changes int64, err error) {
+func (e *Env) describe(ctx context.Context, s *mcp.Server, d *manifest.MCP) (changes int64, err error) {
 	there, changes, err := s.Tools(ctx)
 	if err != nil {
 		return 0, err
@@ -176,30 +158,15 @@ func (rt *Runtime) describe(ctx context.Context, s *mcp.Server, d *manifest.MCP)
 	return changes, nil
 }
 
-// stale tells whether a server of a compiled agent may offer something else by now.
-func (c *compiled) stale() bool {
+// stale reports whether a server of a compiled agent may offer something else by now.
+func (c *Agent) stale() bool {
 	of := c.servers.Load()
 	return of != nil && slices.ContainsFunc(*of, func(o offered) bool { return o.asked && o.server.Changes() != o.changes })
 }
 
-// withServers is the agent under the manifest that the journal keeps, which says what
-// servers said: its own says less.
-func (a *Archive) withServers(ctx context.Context, own *Agent, d messages.Digest) (*Agent, error) {
-	if d.IsZero() {
-		return own, nil
-	}
-	kept, err := a.agentOf(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	b := *own
-	b.Manifest, b.Agents = kept.Manifest, nil // it has those, too
-	return &b, nil
-}
-
-// asksServers tells whether what an agent, or an agent of it, can call is known by
+// asksServers reports whether what an agent, or an agent of it, can call is known by
 // asking alone.
-func (a *Agent) asksServers() bool {
+func (a *Definition) asksServers() bool {
 	return a.Manifest != nil && slices.ContainsFunc(a.Manifest.Import.MCP, func(s manifest.MCP) bool { return !described(&s) }) ||
-		slices.ContainsFunc(a.Agents, (*Agent).asksServers)
+		slices.ContainsFunc(a.Agents, (*Definition).asksServers)
 }

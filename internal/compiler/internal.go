@@ -1,4 +1,4 @@
-package stile
+package compiler
 
 import (
 	"context"

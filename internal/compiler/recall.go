@@ -1,4 +1,4 @@
-package stile
+package compiler
 
 import (
 	"context"
@@ -18,8 +18,8 @@ func recalls(m *manifest.Manifest) bool {
 }
 
 // recall searches the sessions of the user whose session sid is.
-func (rt *Runtime) recall(ctx context.Context, sid, query string, limit int) ([]tools.Memory, error) {
-	hits, err := rt.recollect(ctx, sid, journal.Words(query), limit)
+func (e *Env) recall(ctx context.Context, sid, query string, limit int) ([]tools.Memory, error) {
+	hits, err := e.recollect(ctx, sid, journal.Words(query), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -32,32 +32,32 @@ func (rt *Runtime) recall(ctx context.Context, sid, query string, limit int) ([]
 
 // recollect finds words in the sessions of the user whose session sid is, but in that
 // one. Whose they are comes from the session alone, never from the model.
-func (rt *Runtime) recollect(ctx context.Context, sid string, words []string, limit int) ([]journal.Recollection, error) {
+func (e *Env) recollect(ctx context.Context, sid string, words []string, limit int) ([]journal.Recollection, error) {
 	key, err := messages.ParseSID(sid)
 	if err != nil {
 		return nil, err
 	}
-	head, err := rt.store.Head(ctx, sid)
+	head, err := e.Store.Head(ctx, sid)
 	if err != nil {
 		return nil, err
 	}
-	return journal.Recall(ctx, rt.store, journal.RecallQuery{
+	return journal.Recall(ctx, e.Store, journal.RecallQuery{
 		Owner: key.Tenant + ":" + key.User + ":", Except: head.Inc, Words: words, Limit: limit,
 	})
 }
 
 // earlier is the search of action tokens in what the user said, and was told, in earlier
 // sessions (kitsu.search: recall).
-type earlier struct{ rt *Runtime }
+type earlier struct{ env *Env }
 
 // Search gives who said what and when. A query has at most 256 characters, and so more
 // words than a recall takes only if most have one letter: the first ones count.
-func (e earlier) Search(ctx context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
+func (s earlier) Search(ctx context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
 	words := journal.Words(q.Query)
 	if len(words) == 0 {
 		return nil, nil
 	}
-	hits, err := e.rt.recollect(ctx, q.SID, words[:min(len(words), journal.MaxRecallWords)], q.Max)
+	hits, err := s.env.recollect(ctx, q.SID, words[:min(len(words), journal.MaxRecallWords)], q.Max)
 	if err != nil {
 		return nil, err
 	}

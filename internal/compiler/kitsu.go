@@ -1,4 +1,4 @@
-package stile
+package compiler
 
 import (
 	"slices"
@@ -13,13 +13,13 @@ import (
 )
 
 // companion is what stands behind an agent's action tokens (docs/spec/kitsu.md).
-func (rt *Runtime) companion(a *Agent, m *manifest.Manifest, registry *tools.Registry) (tools.Companion, error) {
+func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *tools.Registry) (tools.Companion, error) {
 	c := tools.Companion{
 		Permissions: kitsu.Permissions{DenySearch: no(m.Kitsu.AllowSearch), DenyContinue: no(m.Kitsu.AllowContinue)},
-		Continues:   int(m.Kitsu.MaxContinues), Search: a.Search, Zone: m.Kitsu.Zone, Now: rt.cfg.Now, Mood: a.Mood,
+		Continues:   int(m.Kitsu.MaxContinues), Search: a.Search, Zone: m.Kitsu.Zone, Now: e.Now, Mood: a.Mood,
 		Limits: programLimits(m.Quotas),
 		Failed: func(sid string, err error) {
-			rt.log.Warn("the mood of a session cannot be told", zap.String("SID", sid), zap.Error(err))
+			e.Log.Warn("the mood of a session cannot be told", zap.String("SID", sid), zap.Error(err))
 		},
 	}
 	for _, kind := range []kitsu.Kind{kitsu.GetTime, kitsu.Continue} {
@@ -41,7 +41,7 @@ func (rt *Runtime) companion(a *Agent, m *manifest.Manifest, registry *tools.Reg
 			c.SearchTool = t
 		}
 	case name == tools.RecallName && !own(a, name):
-		c.Search = earlier{rt}
+		c.Search = earlier{e}
 	default:
 		if c.SearchTool, err = set.Lookup(name); err != nil {
 			return c, &messages.Error{Code: messages.ErrConfig, Field: "kitsu.search", Detail: "there is no tool " + m.Kitsu.Search + " among those that are imported"}
@@ -51,7 +51,7 @@ func (rt *Runtime) companion(a *Agent, m *manifest.Manifest, registry *tools.Reg
 }
 
 // own tells whether a tool is the agent's own.
-func own(a *Agent, name string) bool {
+func own(a *Definition, name string) bool {
 	return slices.ContainsFunc(a.Tools, func(t tools.Tool) bool { return strings.EqualFold(t.Name, name) })
 }
 

@@ -1,4 +1,4 @@
-package stile
+package compiler
 
 import (
 	"errors"
@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
@@ -22,37 +22,32 @@ import (
 // ownAnswers are the gate's for tools that no rule names.
 var ownAnswers = map[string]messages.GateAnswer{"shell": messages.GateDeny}
 
-// importsAny tells whether a manifest imports one of these tools.
-func importsAny(m *manifest.Manifest, names ...string) bool {
-	return slices.ContainsFunc(m.Import.Tools, func(name string) bool { return slices.Contains(names, strings.ToLower(name)) })
-}
-
 // workTools gives the tools over the agent's workspace, those of them that it imports.
-func (rt *Runtime) workTools(a *Agent, m *manifest.Manifest) ([]tools.Tool, error) {
+func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, error) {
 	if !importsAny(m, "read", "write", "edit", "list", "find", "replace", "shell") {
 		return nil, nil
 	}
-	w, err := a.workspace(m)
+	w, err := e.workspace(a, m)
 	if err != nil {
 		return nil, err
 	}
-	if err := rt.keep(w); err != nil {
+	if err := e.Keep(w); err != nil {
 		return nil, err
 	}
 	all := w.Tools()
 	if !importsAny(m, "shell") {
 		return all, nil
 	}
-	if a.replayed {
+	if e.replays() {
 		return append(all, workspace.DeclareShell(m.Shell.Timeout)), nil
 	}
 	s := m.Shell
-	c := &shellCaches{dir: filepath.Join(rt.cfg.Dir, "caches", "agent-"+m.Name), temporary: rt.cfg.InMemory}
-	if err := rt.keep(c); err != nil {
+	c := &shellCaches{dir: filepath.Join(e.Caches, "agent-"+m.Name), temporary: e.Caches == ""}
+	if err := e.Keep(c); err != nil {
 		return nil, err
 	}
 	shell, err := workspace.NewShell(workspace.Shell{
-		Workspace: w, Sandbox: rt.cfg.Sandbox(), Unconfined: s.Isolation == "none", Network: s.Network,
+		Workspace: w, Sandbox: e.Sandbox(), Unconfined: s.Isolation == "none", Network: s.Network,
 		Path: a.beside(s.Path), Read: a.beside(s.Read), Write: a.beside(s.Write), Env: s.Environment,
 		Caches: s.Caches, Cache: c.folder, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files,
 	})
@@ -60,7 +55,7 @@ func (rt *Runtime) workTools(a *Agent, m *manifest.Manifest) ([]tools.Tool, erro
 }
 
 // webTools gives the tools of the network that the agent imports.
-func (a *Agent) webTools(m *manifest.Manifest) (all []tools.Tool, err error) {
+func (e *Env) webTools(a *Definition, m *manifest.Manifest) (all []tools.Tool, err error) {
 	if importsAny(m, "scrape") {
 		all = append(all, web.Scrape())
 	}
@@ -69,7 +64,7 @@ func (a *Agent) webTools(m *manifest.Manifest) (all []tools.Tool, err error) {
 	}
 	backend := a.Search
 	switch {
-	case a.replayed || backend != nil:
+	case e.replays() || backend != nil:
 	case m.Search.BaseURL != "":
 		backend, err = web.NewSearXNG(m.Search.BaseURL)
 	case m.Search.Documents != "":
@@ -84,10 +79,10 @@ func (a *Agent) webTools(m *manifest.Manifest) (all []tools.Tool, err error) {
 }
 
 // documents reads what is searched without a network.
-func (a *Agent) documents(dir string) (*web.Index, error) {
+func (a *Definition) documents(dir string) (*web.Index, error) {
 	root, err := os.OpenRoot(a.beside([]string{dir})[0])
 	if err != nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "search.documents", Detail: "the folder cannot be opened", Cause: unwrapPath(err)}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "search.documents", Detail: "the folder cannot be opened", Cause: files.Cause(err)}
 	}
 	defer root.Close()
 	docs, err := web.ReadDocuments(root.FS())
@@ -98,7 +93,7 @@ func (a *Agent) documents(dir string) (*web.Index, error) {
 }
 
 // beside makes paths of a manifest absolute: they are relative to its folder.
-func (a *Agent) beside(paths []string) []string {
+func (a *Definition) beside(paths []string) []string {
 	out := slices.Clone(paths)
 	for i, p := range out {
 		if !filepath.IsAbs(p) {
@@ -153,8 +148,8 @@ const sandboxDir = "sandbox"
 
 // workspace opens the folder that the tools of docs/spec/cogency.md §15 work in. A replay declares
 // them and calls none.
-func (a *Agent) workspace(m *manifest.Manifest) (*workspace.Workspace, error) {
-	if a.replayed {
+func (e *Env) workspace(a *Definition, m *manifest.Manifest) (*workspace.Workspace, error) {
+	if e.replays() {
 		return workspace.Open(os.TempDir(), workspace.AccessSandbox)
 	}
 	access, dir := workspace.Access(m.Workspace.Access), m.Workspace.Root
@@ -164,7 +159,7 @@ func (a *Agent) workspace(m *manifest.Manifest) (*workspace.Workspace, error) {
 	if dir == "" && (access == "" || access == workspace.AccessSandbox) {
 		dir = sandboxDir
 		if err := os.Mkdir(filepath.Join(a.Dir, dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: "the folder " + sandboxDir + " cannot be made", Cause: unwrapPath(err)}
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: "the folder " + sandboxDir + " cannot be made", Cause: files.Cause(err)}
 		}
 	}
 	if !filepath.IsAbs(dir) {

@@ -1,4 +1,4 @@
-package stile
+package follow
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // logged is a journal that knows its records and its head.
 type logged struct {
 	journal.Store
-	recs []*Record
+	recs []*messages.Record
 }
 
 func (l *logged) HeadOf(context.Context, messages.Incarnation) (journal.Head, error) {
@@ -38,8 +38,8 @@ func (l *logged) HeadOf(context.Context, messages.Incarnation) (journal.Head, er
 	return h, nil
 }
 
-func (l *logged) Read(_ context.Context, _ messages.Incarnation, from, to int64) iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
+func (l *logged) Read(_ context.Context, _ messages.Incarnation, from, to int64) iter.Seq2[*messages.Record, error] {
+	return func(yield func(*messages.Record, error) bool) {
 		for _, r := range l.recs {
 			if r.Seq >= from && (to == 0 || r.Seq <= to) && !yield(r, nil) {
 				return
@@ -68,12 +68,12 @@ type spoken struct {
 }
 
 func (s *spoken) commit(b messages.Body) {
-	s.log.recs = append(s.log.recs, &Record{Seq: int64(len(s.log.recs) + 1), Run: s.run, Turn: s.turn, Body: b})
+	s.log.recs = append(s.log.recs, &messages.Record{Seq: int64(len(s.log.recs) + 1), Run: s.run, Turn: s.turn, Body: b})
 }
 
 func (s *spoken) publish() {
 	if s.next < len(s.log.recs) {
-		s.hub.Publish("s", Update{Record: s.log.recs[s.next]})
+		s.hub.Publish("s", messages.Update{Record: s.log.recs[s.next]})
 		s.next++
 		s.said++
 	}
@@ -89,10 +89,10 @@ func (s *spoken) settle() {
 	}
 }
 
-func (s *spoken) decide(d Decision) {
+func (s *spoken) decide(d messages.Decision) {
 	s.commit(&messages.TurnDecided{Decision: d})
 	s.texts, s.open = nil, false
-	if d == Continue && s.rnd.IntN(2) == 0 {
+	if d == messages.Continue && s.rnd.IntN(2) == 0 {
 		s.begin()
 		return
 	}
@@ -140,7 +140,7 @@ func (s *spoken) step() {
 		s.texts[i] += piece
 		id := messages.UnitID{Turn: s.turn, N: s.base + i}
 		s.said++
-		s.hub.Publish("s", Update{Delta: &messages.Delta{Run: s.run, Unit: id, Kind: messages.ResponseUnit, Off: int64(len(s.texts[i])), Text: piece}})
+		s.hub.Publish("s", messages.Update{Delta: &messages.Delta{Run: s.run, Unit: id, Kind: messages.ResponseUnit, Off: int64(len(s.texts[i])), Text: piece}})
 	case n < 19:
 		s.open = false
 	case n < 22:
@@ -155,7 +155,7 @@ func (s *spoken) step() {
 		for len(s.texts) > 0 {
 			s.settle()
 		}
-		s.decide(Continue)
+		s.decide(messages.Continue)
 	case n < 38: // the session dies, or its host, and a later one settles what is committed
 		if s.rnd.IntN(2) == 0 {
 			s.hub = hub.New()
@@ -166,7 +166,7 @@ func (s *spoken) step() {
 			s.texts, s.open = []string{s.texts[0][:s.rnd.IntN(len(s.texts[0])+1)]}, true
 			s.settle()
 		}
-		s.decide(Halt)
+		s.decide(messages.Halt)
 	}
 }
 
@@ -184,13 +184,13 @@ func (w waiting) Done() <-chan struct{} {
 
 // reader is a client that shows what it gets, and what it remembers when it is cut.
 type reader struct {
-	at    Position
+	at    messages.Position
 	texts map[string]string
 	done  map[string]bool
 	recs  int64
 }
 
-func (r *reader) take(t *testing.T, u Update) {
+func (r *reader) take(t *testing.T, u messages.Update) {
 	r.at = u.At
 	again, err := messages.ParsePosition(r.at.String())
 	if err != nil || again != r.at {
@@ -268,7 +268,7 @@ func TestResumeIsExact(t *testing.T) {
 				return true
 			}
 			f := follower{hub: hub, store: s.log, sid: "s"}
-			f.yield = func(u Update, err error) bool {
+			f.yield = func(u messages.Update, err error) bool {
 				if errors.Is(err, context.Canceled) {
 					return false
 				}
@@ -283,7 +283,7 @@ func TestResumeIsExact(t *testing.T) {
 				}
 				return true
 			}
-			f.give = func(u Update) bool { return f.yield(u, nil) }
+			f.give = func(u messages.Update) bool { return f.yield(u, nil) }
 			f.ctx = waiting{ctx, func() {
 				for said := s.said; said == s.said && ctx.Err() == nil; {
 					if !speak() || rnd.IntN(50) == 0 {
@@ -295,7 +295,7 @@ func TestResumeIsExact(t *testing.T) {
 			cancel()
 		}
 		if !s.over {
-			s.decide(Halt)
+			s.decide(messages.Halt)
 		}
 		for s.next < len(s.log.recs) {
 			s.publish()
@@ -304,8 +304,8 @@ func TestResumeIsExact(t *testing.T) {
 			t.Fatalf("seed %d, session %d: the hub still keeps %+v", seed, n, left)
 		}
 		f := follower{hub: hub.New(), store: s.log, ctx: t.Context(), sid: "s"}
-		f.give = func(u Update) bool { r.take(t, u); return true }
-		f.yield = func(_ Update, err error) bool { t.Fatal(err); return false }
+		f.give = func(u messages.Update) bool { r.take(t, u); return true }
+		f.yield = func(_ messages.Update, err error) bool { t.Fatal(err); return false }
 		if !f.begin(r.at, nil) || !f.catchUp() || r.recs != int64(len(s.log.recs)) {
 			t.Fatalf("seed %d, session %d: %d of %d records", seed, n, r.recs, len(s.log.recs))
 		}
@@ -333,16 +333,16 @@ func TestOnWait(t *testing.T) {
 				return
 			}
 			for range 2 {
-				log.recs = append(log.recs, &Record{Seq: int64(len(log.recs) + 1), Run: 1, Body: &messages.Note{}})
-				hub.Publish("s", Update{Record: log.recs[len(log.recs)-1]})
+				log.recs = append(log.recs, &messages.Record{Seq: int64(len(log.recs) + 1), Run: 1, Body: &messages.Note{}})
+				hub.Publish("s", messages.Update{Record: log.recs[len(log.recs)-1]})
 			}
 		}}
 		for range 3 {
-			log.recs = append(log.recs, &Record{Seq: int64(len(log.recs) + 1), Run: 1, Body: &messages.Note{}})
+			log.recs = append(log.recs, &messages.Record{Seq: int64(len(log.recs) + 1), Run: 1, Body: &messages.Note{}})
 		}
-		f.give = func(Update) bool { given++; return true }
-		f.yield = func(Update, error) bool { return false }
-		f.run(Position{})
+		f.give = func(messages.Update) bool { given++; return true }
+		f.yield = func(messages.Update, error) bool { return false }
+		f.run(messages.Position{})
 		if !slices.Equal(waits, []int{3, 5, 7}) {
 			t.Errorf("waited when it had %v", waits)
 		}
@@ -353,19 +353,19 @@ func TestOnWait(t *testing.T) {
 // them.
 func TestSlowReaderGetsTheText(t *testing.T) {
 	hub := hub.New()
-	log := &logged{recs: []*Record{{Seq: 1, Run: 1, Turn: 1, Body: &messages.TurnBegin{}}}}
+	log := &logged{recs: []*messages.Record{{Seq: 1, Run: 1, Turn: 1, Body: &messages.TurnBegin{}}}}
 	var want strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	f := follower{hub: hub, store: log, ctx: ctx, sid: "s"}
 	r := &reader{texts: map[string]string{}, done: map[string]bool{}}
-	f.yield = func(_ Update, err error) bool { return false }
-	f.give = func(u Update) bool {
+	f.yield = func(_ messages.Update, err error) bool { return false }
+	f.give = func(u messages.Update) bool {
 		if r.take(t, u); u.Record != nil {
 			for i := range 5000 {
 				fmt.Fprintf(&want, "%d ", i)
 				piece := fmt.Sprintf("%d ", i)
-				hub.Publish("s", Update{Delta: &messages.Delta{Run: 1, Unit: messages.UnitID{Turn: 1}, Off: int64(want.Len()), Text: piece}})
+				hub.Publish("s", messages.Update{Delta: &messages.Delta{Run: 1, Unit: messages.UnitID{Turn: 1}, Off: int64(want.Len()), Text: piece}})
 			}
 		}
 		if int(r.at.Off) == want.Len() {
@@ -377,7 +377,7 @@ func TestSlowReaderGetsTheText(t *testing.T) {
 		t.Errorf("the reader waits with %d of %d bytes", r.at.Off, want.Len())
 		cancel()
 	}}
-	f.run(Position{})
+	f.run(messages.Position{})
 	if r.texts["1.0"] != want.String() {
 		t.Errorf("%d bytes of %d", len(r.texts["1.0"]), want.Len())
 	}
@@ -387,18 +387,18 @@ func TestSlowReaderGetsTheText(t *testing.T) {
 func TestResumeKnowsOldRecords(t *testing.T) {
 	log := &logged{}
 	add := func(b messages.Body) {
-		log.recs = append(log.recs, &Record{Seq: int64(len(log.recs) + 1), Run: 1, Turn: 1, Body: b})
+		log.recs = append(log.recs, &messages.Record{Seq: int64(len(log.recs) + 1), Run: 1, Turn: 1, Body: b})
 	}
 	add(&messages.TurnBegin{})
 	add(&messages.UnitText{Unit: "1.0", Text: "old", Complete: true})
 	for range 5000 {
 		add(&messages.Note{})
 	}
-	from := Position{Seq: int64(len(log.recs)), Unit: messages.UnitID{Turn: 1, N: 2}, Off: 3}
-	add(&messages.TurnDecided{Decision: Halt})
+	from := messages.Position{Seq: int64(len(log.recs)), Unit: messages.UnitID{Turn: 1, N: 2}, Off: 3}
+	add(&messages.TurnDecided{Decision: messages.Halt})
 	var back []string
 	f := follower{hub: hub.New(), store: log, ctx: t.Context(), sid: "s"}
-	f.give = func(u Update) bool {
+	f.give = func(u messages.Update) bool {
 		if u.Delta != nil && u.Delta.Retract {
 			back = append(back, u.Delta.Unit.String())
 		}
@@ -411,18 +411,18 @@ func TestResumeKnowsOldRecords(t *testing.T) {
 }
 
 func TestResumeRefuses(t *testing.T) {
-	log := &logged{recs: []*Record{{Seq: 1, Body: &messages.Note{}}}}
+	log := &logged{recs: []*messages.Record{{Seq: 1, Body: &messages.Note{}}}}
 	for _, c := range []struct {
-		from Position
+		from messages.Position
 		want string
 	}{
-		{Position{Seq: 2}, "record 2 is not in the session, which has 1"},
-		{Position{Seq: 1, Unit: messages.UnitID{Turn: 1, N: maxUnits + 1}, Off: 1}, "units"},
+		{messages.Position{Seq: 2}, "record 2 is not in the session, which has 1"},
+		{messages.Position{Seq: 1, Unit: messages.UnitID{Turn: 1, N: maxUnits + 1}, Off: 1}, "units"},
 	} {
 		var got error
 		f := follower{hub: hub.New(), store: log, ctx: t.Context(), sid: "s"}
-		f.yield = func(_ Update, err error) bool { got = err; return false }
-		f.give = func(u Update) bool { t.Errorf("%v gives %+v", c.from, u); return false }
+		f.yield = func(_ messages.Update, err error) bool { got = err; return false }
+		f.give = func(u messages.Update) bool { t.Errorf("%v gives %+v", c.from, u); return false }
 		f.run(c.from)
 		if messages.CodeOf(got) != messages.ErrConfig || !strings.Contains(fmt.Sprint(got), c.want) {
 			t.Errorf("%v: %v, want %q", c.from, got, c.want)

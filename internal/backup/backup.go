@@ -1,0 +1,189 @@
+// Package backup copies the data directory of a host, and makes a new directory of such a
+// copy. A copy is verified before it counts.
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/internal/files"
+	"github.com/seed14be6753/stile/journal/sqlite"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// File is the name of what a backup says of itself, in its folder.
+const File = "backup.json"
+
+const format = 1
+
+// JournalFile is the journal's name inside a data directory.
+const JournalFile = "journal.db"
+
+// Verifier verifies every session of a data directory and counts what it has.
+type Verifier func(ctx context.Context, dir string) (sessions, records int64, err error)
+
+// Backup is what a backup says of itself.
+type Backup struct {
+	Format   int       `json:"format"`
+	Made     time.Time `json:"made"`
+	Sessions int64     `json:"sessions"`
+	Records  int64     `json:"records"`
+	Files    []Entry   `json:"files"`
+}
+
+// Entry is a file of a backup.
+type Entry struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Make copies a data directory into a new folder: the journal as it is at one
+// moment, also while a runtime works on it, and the files that names lists, as far as they are
+// there. The copy is verified, every session of it, before Make returns. A shared
+// journal is backed up with the tools of its database.
+//
+// Errors: ERR_CONFIG (no journal there, the folder exists), ERR_JOURNAL (what was copied
+// does not verify: the folder stays, to be looked at, without backup.json; an empty one
+// goes).
+func Make(ctx context.Context, dir, dest string, verify Verifier, names ...string) (b Backup, err error) {
+	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
+		return b, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
+	}
+	if err := os.Mkdir(dest, 0o700); err != nil {
+		return b, &messages.Error{Code: messages.ErrConfig, Field: "dest", File: dest, Detail: "the folder of the backup cannot be made", Cause: files.Cause(err)}
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(dest) // if nothing is in it, so that the same command can be given again
+		}
+	}()
+	b = Backup{Format: format, Made: time.Now().UTC().Truncate(time.Second)}
+	if err := sqlite.Backup(ctx, filepath.Join(dir, JournalFile), filepath.Join(dest, JournalFile)); err != nil {
+		return b, err
+	}
+	copied := []string{JournalFile}
+	for _, name := range names { // after the journal: keys that signed it are there
+		switch err := files.Copy(filepath.Join(dir, name), filepath.Join(dest, name)); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return b, unusable(name, err)
+		default:
+			copied = append(copied, name)
+		}
+	}
+	for _, name := range copied {
+		e, err := entryOf(dest, name)
+		if err != nil {
+			return b, unusable(name, err)
+		}
+		b.Files = append(b.Files, e)
+	}
+	if b.Sessions, b.Records, err = verify(ctx, dest); err != nil {
+		return b, err
+	}
+	doc, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		return b, err
+	}
+	return b, files.Create(filepath.Join(dest, File), append(doc, '\n'))
+}
+
+// Check verifies a backup: its files are the ones that were made, and every
+// session verifies.
+func Check(ctx context.Context, src string, verify Verifier) (b Backup, err error) {
+	wrong := func(detail string, cause error) error {
+		return &messages.Error{Code: messages.ErrConfig, File: File, Detail: detail, Cause: cause}
+	}
+	f, err := os.Open(filepath.Join(src, File))
+	if err != nil {
+		return b, &messages.Error{Code: messages.ErrConfig, File: src, Detail: "there is no backup in this folder", Cause: files.Cause(err)}
+	}
+	defer f.Close()
+	dec := json.NewDecoder(io.LimitReader(f, 1<<20))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&b); err != nil {
+		return b, wrong("is not what a backup says of itself", err)
+	}
+	if b.Format != format {
+		return b, wrong("is of another format", nil)
+	}
+	journaled := false
+	for _, want := range b.Files {
+		if want.Name != filepath.Base(want.Name) || strings.HasPrefix(want.Name, ".") {
+			return b, wrong("names a file elsewhere", nil)
+		}
+		got, err := entryOf(src, want.Name)
+		if err != nil {
+			return b, unusable(want.Name, err)
+		}
+		if got != want {
+			return b, &messages.Error{Code: messages.ErrConfig, File: want.Name, Detail: "is not the file that was backed up"}
+		}
+		journaled = journaled || want.Name == JournalFile
+	}
+	if !journaled {
+		return b, wrong("names no journal", nil)
+	}
+	sessions, records, err := verify(ctx, src)
+	if err == nil && (sessions != b.Sessions || records != b.Records) {
+		err = wrong("counts other sessions or records than there are", nil)
+	}
+	return b, err
+}
+
+// Restore makes a data directory of a backup, which is checked first. A directory
+// that has a journal, keys or another file of the backup is refused: nothing is replaced.
+func Restore(ctx context.Context, src, dir string, verify Verifier) (Backup, error) {
+	b, err := Check(ctx, src, verify)
+	if err != nil {
+		return b, err
+	}
+	if err := files.MakeDir(dir); err != nil {
+		return b, err
+	}
+	names := []string{JournalFile + "-wal"}
+	for _, f := range b.Files {
+		names = append(names, f.Name)
+	}
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return b, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: filepath.Join(dir, name), Detail: "is there already; restore into a new directory"}
+		}
+	}
+	// The journal comes last: a directory without one is not taken for a whole.
+	for i := len(b.Files) - 1; i >= 0; i-- {
+		name := b.Files[i].Name
+		if err := files.Copy(filepath.Join(src, name), filepath.Join(dir, name)); err != nil {
+			return b, unusable(name, err)
+		}
+		if got, err := entryOf(dir, name); err != nil || got != b.Files[i] {
+			return b, errors.Join(unusable(name, errors.New("did not arrive as it was")), err)
+		}
+	}
+	return b, nil
+}
+
+func unusable(name string, err error) error {
+	return &messages.Error{Code: messages.ErrConfig, File: name, Detail: "cannot be copied", Cause: files.Cause(err)}
+}
+
+func entryOf(dir, name string) (e Entry, err error) {
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return e, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	return Entry{Name: name, Bytes: n, SHA256: hex.EncodeToString(h.Sum(nil))}, err
+}

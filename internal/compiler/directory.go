@@ -1,0 +1,246 @@
+package compiler
+
+import (
+	"context"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools/mcp"
+)
+
+// Directory keeps the agents of a host and finds the agent of a session. A definition is
+// compiled once, and again when an MCP server of it offers other tools. It is safe for
+// concurrent use.
+type Directory struct {
+	env     *Env
+	byKey   sync.Map                   // what the caller names a definition by → *Agent
+	there   sync.Map                   // *Agent → nothing: all that were compiled, children and keepers too
+	digests map[messages.Digest]*Agent // of the configuration
+	names   map[string]*Agent          // of the configuration
+
+	mu    sync.Mutex
+	named map[messages.Digest]string // names in the journal's manifests
+}
+
+// NewDirectory makes an empty one. The store of env gets the manifests in effect.
+func NewDirectory(env *Env) *Directory {
+	return &Directory{env: env, digests: map[messages.Digest]*Agent{}, names: map[string]*Agent{}, named: map[messages.Digest]string{}}
+}
+
+// Configure compiles an agent of the configuration, whose sessions the host wakes by
+// itself. An agent whose MCP server cannot be reached waits until it is opened: a host
+// must not stay down because another one is.
+func (d *Directory) Configure(ctx context.Context, key any, a *Definition) error {
+	c, err := d.Agent(ctx, key, a)
+	if mcp.Unreachable(err) {
+		d.env.Log.Warn("sessions of an agent wait until it is opened", zap.Error(err))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if name := c.Name(); name != "" {
+		if d.names[name] != nil {
+			return &messages.Error{Code: messages.ErrConfig, Field: "agents", Detail: "two agents are named " + name}
+		}
+		d.names[name] = c
+	}
+	d.digests[c.Digest()] = c
+	return nil
+}
+
+// Ready is the compiled agent of a key; nil when it has to be compiled, for the first time
+// or anew.
+func (d *Directory) Ready(key any) *Agent {
+	if v, ok := d.byKey.Load(key); ok && !v.(*Agent).stale() {
+		return v.(*Agent)
+	}
+	return nil
+}
+
+// Agent is the compiled agent of a definition, which key names. A failure is not kept:
+// what was missing may be there the next time.
+func (d *Directory) Agent(ctx context.Context, key any, a *Definition) (*Agent, error) {
+	if c := d.Ready(key); c != nil {
+		return c, nil
+	}
+	v, _ := d.byKey.Load(key)
+	before, _ := v.(*Agent)
+	if a == nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "there is none"}
+	}
+	c, err := Compile(ctx, d.env, a)
+	switch {
+	case before != nil && err != nil: // what was good goes on as it was
+		d.env.Log.Warn("an agent keeps the tools it had", zap.String("agent", before.Name()), zap.Error(err))
+		return before, nil
+	case err != nil:
+		return nil, err
+	case before != nil && c.Digest() == before.Digest():
+		before.servers.Store(c.servers.Load())
+		return before, nil
+	}
+	if err := d.keepManifests(ctx, c); err != nil {
+		return nil, err
+	}
+	if before != nil {
+		if d.byKey.CompareAndSwap(key, before, c) {
+			before.walk(func(c *Agent) { d.there.Delete(c) })
+			c.walk(func(c *Agent) { d.there.Store(c, nil) })
+		}
+		return c, nil
+	}
+	actual, loaded := d.byKey.LoadOrStore(key, c)
+	if !loaded {
+		c.walk(func(c *Agent) { d.there.Store(c, nil) })
+	}
+	return actual.(*Agent), nil
+}
+
+// walk calls f for an agent and those that it brought with it. The recursion is as deep
+// as agents nest.
+func (c *Agent) walk(f func(*Agent)) {
+	f(c)
+	for _, child := range c.Children {
+		child.walk(f)
+	}
+	if c.Keeper != nil {
+		c.Keeper.walk(f)
+	}
+}
+
+// ManifestKey is where a journal keeps the manifests that its sessions ran under, so that
+// a session can be replayed from the data directory alone.
+func ManifestKey(d messages.Digest) string { return "manifest/" + d.String() }
+
+// keepManifests leaves the manifests in effect beside the records, for replay.
+func (d *Directory) keepManifests(ctx context.Context, c *Agent) (err error) {
+	c.walk(func(c *Agent) {
+		key := ManifestKey(c.Digest())
+		if err != nil {
+			return
+		}
+		if _, err = d.env.Store.Meta(ctx, key); journal.IsNotFound(err) {
+			err = d.env.Store.PutMeta(ctx, key, c.Manifest.Canonical())
+		}
+	})
+	return err
+}
+
+// Find is Of as the shells ask it.
+func (d *Directory) Find(ctx context.Context, head *journal.Head) (*actors.Agent, error) {
+	c, err := d.Of(ctx, head)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	return c.Actor, nil
+}
+
+// Running is the agent of an actor that is awake; nil when it was replaced meanwhile.
+func (d *Directory) Running(actor *actors.Agent) *Agent {
+	if actor == nil {
+		return nil
+	}
+	return d.compiled(func(c *Agent) bool { return c.Actor == actor })
+}
+
+// Of finds the agent whose manifest a session was last seen under, or else the one of the
+// same name: a manifest may have been edited meanwhile. It is nil when no agent here is
+// the session's.
+func (d *Directory) Of(ctx context.Context, head *journal.Head) (*Agent, error) {
+	digest, err := lastManifest(ctx, d.env.Store, head)
+	if err != nil {
+		return nil, err
+	}
+	if c := d.digests[digest]; c != nil {
+		return c, nil
+	}
+	if c := d.compiled(func(c *Agent) bool { return c.Digest() == digest }); c != nil {
+		return c, nil
+	}
+	name, err := d.nameOf(ctx, digest)
+	if err != nil || name == "" {
+		return nil, err
+	}
+	if c := d.names[name]; c != nil {
+		return c, nil
+	}
+	return d.compiled(func(c *Agent) bool { return c.Name() == name }), nil
+}
+
+// compiled finds one of the agents that were compiled here.
+func (d *Directory) compiled(match func(*Agent) bool) (found *Agent) {
+	d.there.Range(func(c, _ any) bool {
+		if c := c.(*Agent); match(c) {
+			found = c
+		}
+		return found == nil
+	})
+	return found
+}
+
+// maxManifests bounds the names that are remembered.
+const maxManifests = 4096
+
+// nameOf reads the name in a manifest that the journal keeps; "" when there is none.
+func (d *Directory) nameOf(ctx context.Context, digest messages.Digest) (string, error) {
+	d.mu.Lock()
+	name, ok := d.named[digest]
+	d.mu.Unlock()
+	if ok {
+		return name, nil
+	}
+	doc, err := d.env.Store.Meta(ctx, ManifestKey(digest))
+	if err != nil && !journal.IsNotFound(err) {
+		return "", err
+	}
+	if err == nil {
+		m, err := ParseKept(doc, d.env.Dialects)
+		if err == nil {
+			name = m.Name
+		} else { // of a release that knew more: not ours to run
+			d.env.Log.Warn("a manifest in the journal cannot be read", zap.Error(err))
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.named) < maxManifests {
+		d.named[digest] = name
+	}
+	return name, nil
+}
+
+// lastManifest is the digest of the manifest that the session's records name last.
+// It looks from the end: what is open began a moment ago, in records.
+func lastManifest(ctx context.Context, store journal.Store, head *journal.Head) (messages.Digest, error) {
+	for r, err := range journal.Backward(ctx, store, head.Inc, 1, head.Seq, 0) {
+		if err != nil {
+			return messages.Digest{}, err
+		}
+		switch r.Body.Kind() {
+		case messages.KindSessionOpened, messages.KindTurnBegin, messages.KindTurnRestored:
+		default:
+			continue
+		}
+		if r, err = journal.Typed(r); err != nil {
+			return messages.Digest{}, err
+		}
+		var found messages.Digest
+		switch b := r.Body.(type) {
+		case *messages.SessionOpened:
+			found = b.Manifest
+		case *messages.TurnBegin:
+			found = b.Manifest
+		case *messages.TurnRestored:
+			found = b.Manifest
+		}
+		if !found.IsZero() {
+			return found, nil
+		}
+	}
+	return messages.Digest{}, nil
+}

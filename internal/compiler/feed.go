@@ -1,0 +1,211 @@
+package compiler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/files"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// feedSet is the set of a manifest, or everything that is wrong with its feeds and with
+// the parts of the prompt that it switches.
+func feedSet(m *manifest.Manifest) (feeds.Set, parts, error) {
+	specs := make([]feeds.Spec, 0, len(m.ContextFeeds))
+	on := parts{tools: true, profile: m.Memory.Profile}
+	var found []error
+	var places []int // of the specs
+	seen := map[string]bool{}
+	for i := range m.ContextFeeds {
+		f := &m.ContextFeeds[i]
+		at := fmt.Sprintf("context_feeds[%d]", i)
+		if strings.HasPrefix(f.ID, builtin) {
+			if seen[f.ID] {
+				found = append(found, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonDuplicate, Field: at + ".id", Detail: f.ID + " is switched already"})
+			}
+			seen[f.ID] = true
+			found = append(found, on.set(f, at))
+			continue
+		}
+		spec, err := feedSpec(f, at)
+		if err != nil {
+			found = append(found, err)
+		}
+		specs, places = append(specs, spec), append(places, i)
+		if e := imported(m, f, at); e != nil {
+			found = append(found, e)
+		}
+	}
+	set, err := feeds.NewSet(specs, feeds.Rules{Env: m.Environment.Allow, MaxFeeds: int(m.Quotas.Feeds)})
+	found = append(found, replace(err, places))
+	on.feeds = set.Len()
+	if !seen[builtin+"security"] {
+		on.security = wantsSecurity(m, on.feeds)
+	}
+	return set, on, errors.Join(found...)
+}
+
+// replace gives the mistakes of specs the places that these have in the manifest.
+func replace(err error, places []int) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, replace(e, places))
+		}
+		return errors.Join(all...)
+	}
+	var e *messages.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	own := *e
+	if rest, ok := strings.CutPrefix(e.Field, "context_feeds["); ok {
+		number, tail, _ := strings.Cut(rest, "]")
+		if n, err := strconv.Atoi(number); err == nil && n < len(places) {
+			own.Field = fmt.Sprintf("context_feeds[%d]%s", places[n], tail)
+		}
+	}
+	return &own
+}
+
+// feedMistakes is what is wrong with the feeds of a manifest that is read.
+func feedMistakes(m *manifest.Manifest) error {
+	_, _, err := feedSet(m)
+	return err
+}
+
+func feedSpec(f *manifest.Feed, at string) (feeds.Spec, error) {
+	number := func(n int64) *int64 {
+		if n == 0 {
+			return nil
+		}
+		return &n
+	}
+	spec := feeds.Spec{
+		ID: f.ID, Type: f.Type, Interval: number(f.Interval), CacheTTL: f.CacheTTL, MaxTokens: number(f.MaxTokens),
+		MaxSizeBytes: number(f.MaxSizeBytes), Enabled: f.Enabled, Pinned: f.Pinned,
+		Source: feeds.SourceSpec{Type: f.Source.Type, Name: f.Source.Name, Action: f.Source.Action},
+	}
+	if f.Source.Params == nil {
+		return spec, nil
+	}
+	b, err := json.Marshal(f.Source.Params)
+	if err != nil {
+		return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.params", Detail: "cannot be written as JSON", Cause: err}
+	}
+	spec.Source.Params = string(b)
+	return spec, nil
+}
+
+// imported tells whether a feed's source may be called at all.
+func imported(m *manifest.Manifest, f *manifest.Feed, at string) error {
+	kind := f.Source.Type
+	if kind == "" {
+		kind = f.Type
+	}
+	names, key := m.Import.Tools, "tools"
+	switch feeds.Kind(kind) {
+	case feeds.Tool:
+	case feeds.Relic:
+		names, key = m.Import.Relics, "relics"
+	case feeds.Workflow:
+		names, key = m.Import.Workflows, "workflows"
+	case feeds.LLM:
+		names, key = m.Import.LLMs, "llms"
+	default:
+		return nil
+	}
+	name := f.Source.Name
+	same := func(s string) bool { return s == name || key == "tools" && strings.EqualFold(s, name) }
+	if name == "" || slices.ContainsFunc(names, same) || key == "tools" && slices.Contains(tools.AllowStandard(), name) {
+		return nil
+	}
+	return &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.name", Detail: fmt.Sprintf("the %s %q is not in import.%s", kind, name, key)}
+}
+
+// feeding makes what an agent's sessions know of feeds. Sources must be there.
+func (e *Env) feeding(a *Definition, m *manifest.Manifest, targets *tools.Targets) (actors.Feeds, parts, error) {
+	set, on, err := feedSet(m)
+	if err != nil {
+		return actors.Feeds{}, on, err
+	}
+	f := actors.Feeds{Set: set, Environment: variables(m), Agent: feeds.AgentFacts{
+		Name: m.Name, Version: m.Version, Summary: m.Summary, Author: m.Author, State: m.State, Dialect: m.Dialect, Model: m.Model.Model,
+	}}
+	f.Permission = feeds.Permission{
+		Disabled: !*m.InternalActions.Enabled, Allowed: *m.InternalActions.Allowed, Blocked: m.InternalActions.Blocked,
+		Import: map[feeds.Kind][]string{feeds.Tool: m.Import.Tools, feeds.Relic: m.Import.Relics, feeds.Workflow: m.Import.Workflows, feeds.LLM: m.Import.LLMs},
+	}
+	ingests := false
+	for i, entry := range set.Entries() {
+		ingests = ingests || entry.Source.Kind == feeds.Ingest
+		if entry.Source.Name == "" {
+			continue
+		}
+		if _, ok := targets.Find(messages.ActionType(entry.Source.Kind), entry.Source.Name); !ok {
+			return f, on, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: fmt.Sprintf("context_feeds[%d].source.name", i), Detail: fmt.Sprintf("there is no %s %q", entry.Source.Kind, entry.Source.Name)}
+		}
+	}
+	if ingests && !e.replays() {
+		var documents fs.FS
+		if a.Dir != "" {
+			root, err := os.OpenRoot(a.Dir)
+			if err != nil {
+				return f, on, &messages.Error{Code: messages.ErrConfig, Field: "context_feeds", Detail: "cannot open the agent's folder", Cause: files.Cause(err)}
+			}
+			if err := e.Keep(root); err != nil {
+				return f, on, err
+			}
+			documents = root.FS()
+		}
+		f.Ingest = &feeds.Ingester{Files: documents, Remote: e.Remote, Cache: e.Cache, Scope: a.Dir}
+	}
+	return f, on, nil
+}
+
+// variables reads what ${NAME} stands for: what the manifest says, then what it allows
+// of the process.
+func variables(m *manifest.Manifest) func(string) (string, bool) {
+	own, allow := m.Environment.Variables, m.Environment.Allow
+	return func(name string) (string, bool) {
+		if v, ok := own[name]; ok {
+			return v, true
+		}
+		if slices.Contains(allow, name) {
+			return os.LookupEnv(name)
+		}
+		return "", false
+	}
+}
+
+// variableNames lists them.
+func variableNames(m *manifest.Manifest) []string {
+	names := slices.AppendSeq(slices.Clone(m.Environment.Allow), maps.Keys(m.Environment.Variables))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// feedsOf lists what a turn's prompt is fed with: the feeds of a set that are not
+// disabled, behind the profile when that is on.
+func (p *parts) feedsOf(set feeds.Set) (ids []string) {
+	if p.profile {
+		ids = append(ids, messages.ProfileFeed)
+	}
+	for _, e := range set.Entries() {
+		if !e.Disabled {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
+}

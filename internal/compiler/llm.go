@@ -1,0 +1,118 @@
+package compiler
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// prompt makes the target of an llm.
+func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at string) (*tools.Executor, error) {
+	p := tools.Prompt{
+		Name: d.Name, Summary: d.Summary, Template: d.Template, System: d.System, Allow: d.AllowModels, Timeout: d.Timeout,
+	}
+	// Settings of the provider are those the agent has for it.
+	provider := d.Provider
+	if provider == "" {
+		provider = m.Model.Provider
+	}
+	own := manifest.Fallback{Provider: provider, Script: d.Script}
+	if i := slices.IndexFunc(m.Models(), func(f manifest.Fallback) bool { return f.Provider == provider }); i >= 0 && d.Script == "" {
+		own = m.Models()[i]
+	}
+	priced := own.Model
+	switch {
+	case d.Model != "":
+		p.Model = d.Model
+	case len(d.AllowModels) > 0:
+		p.Model = d.AllowModels[0]
+	default:
+		p.Model = own.Model
+	}
+	ports := map[string]llm.Model{}
+	for _, name := range append([]string{p.Model}, d.AllowModels...) {
+		if ports[name] != nil || e.replays() {
+			continue
+		}
+		if a.Model != nil && d.Provider == "" {
+			ports[name] = a.Model
+			continue
+		}
+		f := own
+		if f.Model = name; name != priced {
+			f.Price = manifest.Price{} // that of another model
+		}
+		port, err := e.provider(a, &f, at)
+		if err != nil {
+			return nil, err
+		}
+		ports[name] = port
+	}
+	p.Ask = func(ctx context.Context, q tools.Question) (tools.Answer, error) {
+		req := llm.Request{
+			Session: q.Session, Turn: q.Turn, Provider: provider, Model: q.Model, MaxReplyBytes: q.MaxReplyBytes,
+		}
+		if q.System != "" {
+			req.Messages = append(req.Messages, messages.Message{Role: messages.RoleSystem, Text: q.System})
+		}
+		req.Messages = append(req.Messages, messages.Message{Role: messages.RoleUser, Text: q.Text})
+		return ask(ctx, ports[q.Model], req)
+	}
+	return tools.LLM(p), nil
+}
+
+// ask puts one question, again when the failure says that it may help and no byte came.
+func ask(ctx context.Context, port llm.Model, req llm.Request) (sum tools.Answer, err error) {
+	var policy llm.Policy
+	for n := 1; ; n++ {
+		var b strings.Builder
+		usage, cost, err := answer(ctx, port, req, &b)
+		sum.Tokens += usage.Input + usage.Output
+		sum.CostMicroUSD += cost
+		if err == nil {
+			sum.Text = b.String()
+			return sum, nil
+		}
+		step := policy.Next(llm.Attempt{N: n, Delivered: int64(b.Len())}, llm.FailureOf(err))
+		if step.Do != llm.Retry || ctx.Err() != nil {
+			return sum, err
+		}
+		wait := time.NewTimer(step.Wait)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return sum, context.Cause(ctx)
+		}
+	}
+}
+
+// answer reads one reply to its end.
+func answer(ctx context.Context, port llm.Model, req llm.Request, b *strings.Builder) (usage messages.Usage, cost int64, err error) {
+	for chunk, err := range port.Stream(ctx, req) {
+		if err != nil {
+			return usage, cost, err
+		}
+		if chunk.Usage != (messages.Usage{}) {
+			usage, cost = chunk.Usage, chunk.CostMicroUSD
+		}
+		b.Write(chunk.Text)
+		switch chunk.Finish {
+		case "":
+		case messages.FinishStop, messages.FinishComplete:
+			return usage, cost, nil
+		case messages.FinishCancelled:
+			return usage, cost, cmp.Or(context.Cause(ctx), context.Canceled)
+		default:
+			return usage, cost, llm.Fail(llm.Failure{Code: "finish_" + string(chunk.Finish)}, "the reply is not whole")
+		}
+	}
+	return usage, cost, llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
+}

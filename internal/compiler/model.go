@@ -1,0 +1,105 @@
+package compiler
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/files"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/scripted"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// routes resolves the manifest's providers: its own, then the fallbacks.
+func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]actors.Route, error) {
+	if a.routes != nil {
+		return a.routes, nil
+	}
+	if own := e.own(a); own != nil {
+		return []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: own}}, nil
+	}
+	var routes []actors.Route
+	for i, f := range m.Models() {
+		at := "model"
+		if i > 0 {
+			at = fmt.Sprintf("model.fallback[%d]", i-1)
+		}
+		port, err := e.provider(a, &f, at)
+		if err != nil {
+			return nil, err
+		}
+		routes = append(routes, actors.Route{Provider: f.Provider, Model: f.Model, Port: port})
+	}
+	return routes, nil
+}
+
+// own is the model that stands for every provider of the manifest; nil when there is none.
+func (e *Env) own(a *Definition) llm.Model {
+	if e.replays() {
+		return silent{}
+	}
+	return a.Model
+}
+
+// silent is the model of a replay, whose replies are in the journal.
+type silent struct{}
+
+// Stream implements llm.Model.
+func (silent) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		yield(llm.Chunk{}, messages.Errorf(messages.ErrModel, "there is no model here"))
+	}
+}
+
+// provider finds a model; at is its place in the manifest.
+func (e *Env) provider(a *Definition, f *manifest.Fallback, at string) (llm.Model, error) {
+	set := llm.Settings{
+		BaseURL: f.BaseURL, Secret: f.Secret, API: f.API, MaxTokens: f.MaxTokens, FirstByte: f.APITimeout,
+		Price: llm.Price{Input: f.Price.Input, Output: f.Price.Output, CacheRead: f.Price.CacheRead, CacheWrite: f.Price.CacheWrite},
+	}
+	if p, ok := e.Models[f.Provider]; ok {
+		if set != (llm.Settings{}) {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: at, Detail: "the provider " + f.Provider + " is a model of the host and takes no settings but model"}
+		}
+		return p, nil
+	}
+	if provide, ok := e.Providers[f.Provider]; ok {
+		if f.Model == "" {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".model", Detail: "the provider " + f.Provider + " needs the name of a model"}
+		}
+		port, err := provide(set)
+		return port, messages.At(err, at)
+	}
+	if f.Provider != "scripted" {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".provider", Detail: "there is no provider " + f.Provider + " here; configured are " + e.providerNames()}
+	}
+	if f.Script == "" {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".script", Detail: "the scripted provider needs a script"}
+	}
+	path := f.Script
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(a.Dir, path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".script", File: f.Script, Detail: "cannot read the script", Cause: files.Cause(err)}
+	}
+	return scripted.Parse(f.Script, data)
+}
+
+// providerNames lists what a manifest may name.
+func (e *Env) providerNames() string {
+	names := []string{"scripted"}
+	names = slices.AppendSeq(names, maps.Keys(e.Models))
+	names = slices.AppendSeq(names, maps.Keys(e.Providers))
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}

@@ -1,0 +1,108 @@
+package compiler
+
+import (
+	"context"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/replay"
+	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/profile"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// Replayer gives a replay the agents of one session.
+type Replayer struct {
+	Env *Env // its Mode is Replay
+	SID string
+	// Own is the agent that the caller passed; nil takes the manifests that the journal
+	// keeps.
+	Own *Definition
+	// Kept reads the manifest of a digest from the journal.
+	Kept func(context.Context, messages.Digest) (*manifest.Manifest, error)
+
+	done map[messages.Digest]*replay.Agent
+}
+
+// ParseKept reads a manifest as the journal keeps it.
+func ParseKept(doc []byte, further []parse.Dialect) (*manifest.Manifest, error) {
+	return manifest.Parse("manifest", doc, append(names(further), profile.Name)...)
+}
+
+// Agent is the agent under whose manifest of digest d a turn ran. It is compiled once for
+// each digest.
+func (r *Replayer) Agent(ctx context.Context, d messages.Digest) (*replay.Agent, error) {
+	if r.Own != nil && !r.Own.asksServers() {
+		d = messages.Digest{} // the one that was passed, whatever the journal says
+	}
+	if ra := r.done[d]; ra != nil {
+		return ra, nil
+	}
+	own, err := r.definition(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Compile(ctx, r.Env, own)
+	if err != nil {
+		return nil, err
+	}
+	if r.done == nil {
+		r.done = map[messages.Digest]*replay.Agent{}
+	}
+	r.done[d] = c.replay(r.SID)
+	return r.done[d], nil
+}
+
+// definition is the caller's agent, or what the journal keeps of it. An agent that asks
+// MCP servers runs under the manifest of the journal, which has what they said.
+func (r *Replayer) definition(ctx context.Context, d messages.Digest) (*Definition, error) {
+	switch {
+	case d.IsZero() && r.Own != nil:
+		return r.Own, nil
+	case d.IsZero():
+		return &Definition{Dialect: "plain"}, nil // nothing of the agent matters
+	}
+	m, err := r.Kept(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if r.Own == nil {
+		return &Definition{Manifest: m, Keeper: m.Dialect == profile.Name}, nil
+	}
+	own := *r.Own
+	own.Manifest, own.Agents = m, nil // it has those, too
+	return &own, nil
+}
+
+// replay is the agent as a replay needs it.
+func (c *Agent) replay(sid string) *replay.Agent {
+	a := c.Actor
+	rules := tools.Gate{Default: c.Manifest.Approval.Default, ByTool: c.Manifest.Approval.Tools, Own: ownAnswers}
+	return &replay.Agent{
+		Rules: a.Rules, Dialect: a.Dialect, Specs: a.Specs, Primer: a.Primer,
+		Library: a.Library, Limits: a.Limits, Window: a.Window, Shape: shape(a.Shape, sid),
+		MagicCalls: a.MagicCalls, TokenTTL: a.TokenTTL, TokenMaxTTL: a.TokenMaxTTL,
+		Gate: func(e *turn.AskGate) turn.Judged {
+			v := rules.Decide(tools.Request{Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest})
+			return turn.Judged{Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault}
+		},
+		Tools: func(act replay.Act, own []*neuroscript.Tool) neuroscript.ToolSet {
+			return a.Tools.Bind(tools.Binding{Turn: own, Act: func(call *neuroscript.Call, t *tools.Tool, args []neuroscript.Value) (neuroscript.Value, error) {
+				return act(call, t.Name, t.Class, args, t.Result)
+			}})
+		},
+	}
+}
+
+// shape is the agent's Transform as a replay calls it.
+func shape(f func(actors.History) []messages.Message, sid string) func(run, turn int64, ms []messages.Message) []messages.Message {
+	if f == nil {
+		return nil
+	}
+	return func(run, turn int64, ms []messages.Message) []messages.Message {
+		return f(actors.History{SID: sid, Run: run, Turn: turn, Messages: ms})
+	}
+}

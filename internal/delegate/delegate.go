@@ -1,0 +1,301 @@
+// Package delegate runs actions of type agent, each in a child session of its own. The
+// child's name follows from the action's idempotency key, which is the key of the child's
+// submit, too: a repetition after a crash joins the run that is there. What ends the
+// action ends the child's run.
+package delegate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiler"
+	"github.com/seed14be6753/stile/internal/follow"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// Runner runs the child sessions of a host. Host is set before the host starts.
+type Runner struct {
+	Host  *actors.Host
+	Store journal.Store
+}
+
+// Delegate implements compiler.Sessions: one attempt at an action of type agent.
+func (r *Runner) Delegate(ctx context.Context, child *compiler.Agent, call *tools.Call, args string) (string, error) {
+	return (&delegation{Runner: r, child: child, call: call}).run(ctx, args)
+}
+
+// maxAnswerBytes bounds the answer of a child: it becomes the result of an action.
+const maxAnswerBytes = 1 << 20
+
+// delegation is one attempt at an action of type agent.
+type delegation struct {
+	*Runner
+	child *compiler.Agent
+	call  *tools.Call
+	key   messages.SessionKey // of the child session
+}
+
+func (d *delegation) run(ctx context.Context, args string) (string, error) {
+	in, err := d.input(args)
+	if err != nil {
+		return "", err
+	}
+	if ctx.Err() != nil && d.call.Attempt == 1 {
+		return "", &tools.Ceased{Reason: "it never began"}
+	}
+	run, err := d.submit(ctx, in)
+	if err != nil {
+		if d.Host.Stopping() { // no answer: the process that takes up the parent asks again
+			<-ctx.Done()
+		}
+		return "", err
+	}
+	d.call.Child(messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal})
+	o, err := d.wait(ctx, run)
+	if err != nil && d.Host.Stopping() {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil && err != nil {
+		if d.leaves(ctx) {
+			return "", err
+		}
+		return d.stop(ctx, run)
+	}
+	if err != nil {
+		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be followed: " + err.Error()}
+	}
+	return d.result(ctx, run, o, false)
+}
+
+// leaves reports whether the child goes on without this process, which lets go of its
+// parent.
+func (d *delegation) leaves(ctx context.Context) bool {
+	return context.Cause(ctx) == error(tools.ErrLetGo) || d.Host.Stopping()
+}
+
+// messageParam is the parameter that is the child's input when it stands alone.
+const messageParam = "message"
+
+// input is what the child is asked: the message, or all parameters as they are.
+func (d *delegation) input(args string) (messages.Input, error) {
+	var given map[string]jsontext.Value
+	if err := json.Unmarshal([]byte(args), &given); err != nil || given == nil {
+		return messages.Input{}, neuroscript.Errorf(neuroscript.CodeArgument, "the arguments must be an object")
+	}
+	if len(given) == 0 {
+		return messages.Input{}, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: missing", messageParam)
+	}
+	in := messages.Input{Text: args, Policy: messages.Enqueue}
+	if v := given[messageParam]; len(given) == 1 && v.Kind() == '"' {
+		text, err := jsontext.AppendUnquote(nil, v)
+		if err != nil {
+			return in, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", messageParam, err)
+		}
+		in.Text = string(text)
+	}
+	if d.child.CheckInput == nil {
+		return in, nil
+	}
+	in, err := d.child.CheckInput(in)
+	if err != nil {
+		return in, neuroscript.Errorf(neuroscript.CodeArgument, "%s", err)
+	}
+	return in, nil
+}
+
+// parent reads who asks, from the first record of its journal.
+func (d *delegation) parent(ctx context.Context) (key messages.SessionKey, link messages.ParentLink, err error) {
+	if key, err = messages.ParseSID(d.call.SID); err != nil {
+		return key, link, err
+	}
+	head, err := d.Store.Head(ctx, d.call.SID)
+	if err != nil {
+		return key, link, err
+	}
+	opened, err := journal.Opened(ctx, d.Store, head.Inc)
+	if err != nil {
+		return key, link, err
+	}
+	link = messages.ParentLink{SID: d.call.SID, Incarnation: head.Inc.String(), Turn: d.call.Turn, Action: d.call.ID, Depth: 1}
+	if opened.Parent != nil {
+		link.Depth += opened.Parent.Depth
+	}
+	if link.Depth > manifest.MaxAgentDepth {
+		return key, link, &tools.Refused{Reason: string(messages.ErrDenied), Text: fmt.Sprintf("agents nest at most %d deep, and %s is %d deep already", manifest.MaxAgentDepth, d.call.SID, link.Depth-1)}
+	}
+	return key, link, nil
+}
+
+// tries is how often a session is asked again that broke or lost its journal.
+const tries = 3
+
+// submit begins the child's run, or joins it. It is not cut short by ctx: what was
+// submitted must be known to be stopped.
+func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run, error) {
+	ctx = context.WithoutCancel(ctx)
+	parent, link, err := d.parent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := parent.Child(d.call.Name, d.call.Key, d.call.Retries)
+	if !ok {
+		return nil, &tools.Refused{Reason: string(messages.ErrConfig), Text: "tenant and user of " + d.call.SID + " leave no room for the name of a child session"}
+	}
+	switch head, err := d.Store.Head(ctx, key.SID()); {
+	case journal.IsNotFound(err) || err == nil && head.Closed:
+	case err != nil:
+		return nil, err
+	default:
+		opened, err := journal.Opened(ctx, d.Store, head.Inc)
+		if err != nil {
+			return nil, err
+		}
+		if opened.Parent == nil || *opened.Parent != link {
+			return nil, &tools.Refused{Reason: string(messages.ErrDenied), Text: "the session " + key.SID() + " is not this action's"}
+		}
+	}
+	in.Key, in.User = d.call.Key, key.User
+	if b := d.call.Budget; b != (messages.Budget{}) {
+		in.Budget = &b
+	}
+	d.key = key
+	for n := 1; ; n++ {
+		rep, err := d.Host.SubmitChild(ctx, key, d.child.Actor, link, in)
+		if err == nil {
+			return &follow.Run{
+				Source: follow.Source{Hub: d.Host.Hub(), Store: d.Store}, SID: key.SID(), Inc: rep.Inc,
+				Ordinal: rep.Run, Seq: rep.Seq, End: rep.End, Session: d,
+			}, nil
+		}
+		if n == tries || d.Host.Stopping() {
+			return nil, &tools.Unsettled{Reason: "the session " + key.SID() + " does not take its input: " + err.Error()}
+		}
+	}
+}
+
+// Wake implements follow.Run's Session.
+func (d *delegation) Wake(ctx context.Context) error {
+	_, err := d.Host.Open(ctx, d.key, d.child.Actor)
+	return err
+}
+
+// wait waits for the end of the child's run.
+func (d *delegation) wait(ctx context.Context, run *follow.Run) (*messages.RunEnd, error) {
+	for n := 1; ; n++ {
+		_, ended, err := run.Wait(ctx)
+		if err == nil {
+			return ended.Body.(*messages.RunEnd), nil
+		}
+		if n == tries || ctx.Err() != nil || d.Host.Stopping() {
+			return nil, err
+		}
+	}
+}
+
+// stop cancels the child's run and waits until everything in it has ended.
+func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) {
+	ctx = context.WithoutCancel(ctx)
+	_, err := d.Host.Cancel(ctx, d.key, d.child.Actor, run.Ordinal, "action "+d.call.ID+" of "+d.call.SID)
+	if err != nil && messages.CodeOf(err) != messages.ErrDenied { // else it has ended
+		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be stopped: " + err.Error()}
+	}
+	o, err := d.wait(ctx, run)
+	if err != nil {
+		return "", &tools.Unsettled{Reason: "nobody knows whether the session " + run.SID + " stopped: " + err.Error()}
+	}
+	return d.result(ctx, run, o, true)
+}
+
+// result is what the run gave its parent: its last response, or why there is none.
+func (d *delegation) result(ctx context.Context, run *follow.Run, o *messages.RunEnd, stopped bool) (string, error) {
+	sum, err := summarise(context.WithoutCancel(ctx), run)
+	if err != nil {
+		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be read: " + err.Error()}
+	}
+	if d.call.Spend != nil {
+		d.call.Spend(sum.used)
+	}
+	if o.Decision == messages.Done {
+		if len(sum.text) > maxAnswerBytes {
+			return "", &tools.Refused{Reason: string(messages.ErrQuota), Text: fmt.Sprintf("the answer has %d bytes; the limit is %d", len(sum.text), maxAnswerBytes)}
+		}
+		out, err := jsontext.AppendQuote(nil, sum.text)
+		return string(out), err
+	}
+	end := &tools.Refused{Reason: "aborted", Text: "the agent " + d.call.Name + " ended " + string(o.Decision)}
+	if o.Reason != "" {
+		end.Reason = string(o.Reason)
+	}
+	if o.Detail != "" {
+		end.Text += ": " + o.Detail
+	}
+	switch {
+	case sum.unknown > 0:
+		return "", &tools.Unsettled{Reason: fmt.Sprintf("%s; the outcome of %d of its actions is unknown", end, sum.unknown)}
+	case stopped:
+		return "", &tools.Ceased{Reason: end.Error()}
+	}
+	return "", end
+}
+
+// summary is what a run comes to for whoever asked.
+type summary struct {
+	text    string
+	used    messages.Budget
+	unknown int
+}
+
+func summarise(ctx context.Context, run *follow.Run) (summary, error) {
+	var sum summary
+	var final, spoken, emitted []string
+	for r, err := range journal.ReadTyped(ctx, run.Store, run.Inc, run.Seq, 0) {
+		if err != nil {
+			return sum, err
+		}
+		if r.Run != run.Ordinal {
+			continue
+		}
+		switch b := r.Body.(type) {
+		case *messages.TurnBegin:
+			final, spoken, emitted = nil, nil, nil
+		case *messages.UnitText:
+			if b.UnitKind == messages.ResponseUnit {
+				spoken = append(spoken, b.Text)
+				if b.Final && b.Complete {
+					final = append(final, b.Text)
+				}
+			}
+		case *messages.Emit:
+			if !b.Candidate {
+				emitted = append(emitted, b.Text)
+			}
+		case *messages.ModelReply:
+			sum.used = sum.used.Plus(messages.Budget{Tokens: b.Usage.Input + b.Usage.Output, CostUSD: b.CostUSD})
+		case *messages.ActionDeclared:
+			sum.used.Actions++
+		case *messages.ActionEnded:
+			sum.used = sum.used.Plus(messages.Budget{Actions: b.Actions, CostUSD: b.CostUSD, Tokens: b.Tokens})
+			if b.State == messages.ActionUnknown {
+				sum.unknown++
+			}
+		}
+	}
+	switch {
+	case final != nil:
+		sum.text = strings.Join(final, "\n")
+	case spoken != nil:
+		sum.text = strings.Join(spoken, "\n")
+	default:
+		sum.text = strings.Join(emitted, "\n")
+	}
+	return sum, nil
+}

@@ -1,0 +1,211 @@
+// Package follow shows a session to those who watch it: its updates as one stream without
+// a gap or a repetition, and the ends of its runs. Both join what the journal has with what
+// the hub hears. The joiner is pure; a Source reads, subscribes and waits, and changes
+// nothing.
+package follow
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strconv"
+
+	"github.com/seed14be6753/stile/internal/hub"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Source is where a session is followed.
+type Source struct {
+	Hub   *hub.Hub
+	Store journal.Store
+}
+
+// ErrClosed says that the runtime has closed.
+func ErrClosed() error { return messages.Errorf(messages.ErrCancelled, "the runtime has closed") }
+
+// Closed makes the end of a runtime, as hub and journal have it, ErrClosed; other errors
+// stay.
+func Closed(err error) error {
+	if errors.Is(err, hub.ErrStopped) || journal.ReasonOf(err) == journal.ReasonClosed {
+		return ErrClosed()
+	}
+	return err
+}
+
+// Updates yields what lies behind a position and then what comes, as far as keep wants
+// it, up to the update that last accepts. It subscribes first, reads the journal, and
+// has a joiner drop what it has given.
+func (s Source) Updates(ctx context.Context, sid string, inc messages.Incarnation, from messages.Position,
+	keep, last func(messages.Update) bool,
+) iter.Seq2[messages.Update, error] {
+	return func(yield func(messages.Update, error) bool) {
+		f := follower{hub: s.Hub, store: s.Store, ctx: ctx, sid: sid, inc: inc, yield: yield}
+		f.waits, _ = ctx.Value(onWait{}).(func())
+		f.give = func(u messages.Update) (more bool) {
+			if !keep(u) {
+				return true
+			}
+			return yield(u, nil) && !last(u)
+		}
+		f.run(from)
+	}
+}
+
+// follower is one ranging over Updates. Its methods report whether to go on.
+type follower struct {
+	hub    *hub.Hub
+	store  journal.Store
+	ctx    context.Context
+	sid    string
+	inc    messages.Incarnation
+	yield  func(messages.Update, error) bool
+	give   func(messages.Update) bool
+	waits  func() // see OnWait; or nil
+	joined joiner
+}
+
+// OnWait returns a context under which Updates calls f, on the goroutine that ranges over
+// it, before it waits for more. A writer that sends updates on gathers them until then.
+func OnWait(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, onWait{}, f)
+}
+
+// onWait is the key of OnWait's function.
+type onWait struct{}
+
+func (f *follower) run(from messages.Position) {
+	// Text that the hub keeps may be of units whose record the reader has: a record is in
+	// the journal a moment before the hub hears of it. Text that comes up after this line
+	// is newer than the reader's position.
+	grown := f.hub.Grown(f.sid)
+	sub, whole := f.subscribe(from)
+	defer sub.Close()
+	switch {
+	case whole:
+		f.joined.begin(from)
+	case !f.begin(from, grown) || !f.catchUp():
+		return
+	}
+	f.live(sub)
+}
+
+// subscribe tells as well whether the subscription has all that is behind the position.
+func (f *follower) subscribe(from messages.Position) (_ *hub.Subscription, whole bool) {
+	if from.Unit != (messages.UnitID{}) {
+		return f.hub.Subscribe(f.sid), false
+	}
+	return f.hub.SubscribeBehind(f.sid, f.inc, from.Seq)
+}
+
+func (f *follower) fail(err error) bool {
+	f.yield(messages.Update{}, Closed(err))
+	return false
+}
+
+// begin takes up the position.
+func (f *follower) begin(from messages.Position, grown []messages.Update) bool {
+	f.joined.begin(from)
+	if from == (messages.Position{}) {
+		return true
+	}
+	head, err := f.store.HeadOf(f.ctx, f.inc)
+	switch {
+	case err != nil:
+		return f.fail(err)
+	case from.Seq > head.Seq:
+		return f.fail(&messages.Error{
+			Code: messages.ErrConfig, Field: "position",
+			Detail: "record " + strconv.FormatInt(from.Seq, 10) + " is not in the session, which has " + strconv.FormatInt(head.Seq, 10),
+		})
+	case from.Unit.N > maxUnits:
+		return f.fail(&messages.Error{Code: messages.ErrConfig, Field: "position", Detail: "no turn has more than " + strconv.Itoa(maxUnits) + " units"})
+	case from.Unit.N == 0 && len(grown) == 0:
+		return true
+	}
+	return f.recall(from.Seq)
+}
+
+// recall finds out what the reader knows of the turn at its position: the units that
+// have their record, and whether it is over. It reads the turn's records backwards.
+func (f *follower) recall(to int64) bool {
+	for r, err := range journal.Backward(f.ctx, f.store, f.inc, 1, to, 0) {
+		if err == nil {
+			r, err = journal.Typed(r)
+		}
+		if err != nil {
+			return f.fail(err)
+		}
+		switch b := r.Body.(type) {
+		case *messages.UnitText:
+			f.joined.known(b)
+		case *messages.TurnDecided:
+			f.joined.forget(r.Turn)
+			return true
+		case *messages.TurnBegin:
+			return true
+		}
+	}
+	return true
+}
+
+// catchUp gives what the journal has behind what was given.
+func (f *follower) catchUp() bool {
+	for r, err := range journal.ReadTyped(f.ctx, f.store, f.inc, f.joined.seq+1, 0) {
+		if err != nil {
+			return f.fail(err)
+		}
+		if !f.joined.record(r, f.give) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *follower) live(sub *hub.Subscription) {
+	for {
+		if f.waits != nil {
+			f.waits()
+		}
+		batch, missed, err := sub.Next(f.ctx)
+		if err != nil {
+			f.fail(err)
+			return
+		}
+		for _, u := range batch {
+			if !f.update(u) {
+				return
+			}
+		}
+		if missed && !(f.catchUp() && f.regrow()) {
+			return
+		}
+	}
+}
+
+func (f *follower) update(u messages.Update) bool {
+	if u.Delta != nil {
+		return f.joined.delta(u.Delta, f.give)
+	}
+	if u.Record.Inc != f.inc {
+		return true
+	}
+	// A record that does not follow what was given: the ones between are in the journal.
+	if u.Record.Seq > f.joined.seq+1 && !f.catchUp() {
+		return false
+	}
+	return f.joined.record(u.Record, f.give)
+}
+
+// regrow gives the text that was shown while nobody fetched it.
+func (f *follower) regrow() bool {
+	for _, u := range f.hub.Grown(f.sid) {
+		if !f.joined.delta(u.Delta, f.give) {
+			return false
+		}
+	}
+	return true
+}
+
+// maxUnits bounds what a made-up position can ask for.
+const maxUnits = 1 << 16

@@ -1,0 +1,162 @@
+package follow
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// joiner makes one stream of what comes twice, late or never: records in order, and
+// deltas of which each continues its unit (docs/spec/design.md §2). It is pure. Its methods
+// give updates to a function, stop when that returns false, and report that.
+type joiner struct {
+	seq     int64 // of the last record given
+	decided int64 // the newest turn that is over for the reader
+	// shown is what was given of units without a record, recorded the units of the
+	// turns in flight that have one.
+	shown    map[messages.UnitID]shownUnit
+	recorded map[messages.UnitID]bool
+	// resumed is the unit at which the reader came back: of the turn's units in front
+	// of it the reader has all that was ever shown, however much that is.
+	resumed messages.UnitID
+}
+
+type shownUnit struct {
+	kind messages.UnitKind
+	off  int64
+}
+
+func (j *joiner) begin(from messages.Position) {
+	*j = joiner{seq: from.Seq, shown: map[messages.UnitID]shownUnit{}, recorded: map[messages.UnitID]bool{}, resumed: from.Unit}
+	if from.Unit.Turn > 0 {
+		j.shown[from.Unit] = shownUnit{off: from.Off}
+	}
+}
+
+// whole reports whether the reader has all of a unit, and not its record.
+func (j *joiner) whole(id messages.UnitID) bool {
+	return id.Turn == j.resumed.Turn && id.N < j.resumed.N && !j.recorded[id]
+}
+
+// known records that the reader of the position has this unit's record.
+func (j *joiner) known(b *messages.UnitText) {
+	if id, err := messages.ParseUnitID(b.Unit); err == nil {
+		delete(j.shown, id)
+		j.recorded[id] = true
+	}
+}
+
+func (j *joiner) record(r *messages.Record, give func(messages.Update) bool) bool {
+	if r.Seq <= j.seq {
+		return true
+	}
+	switch b := r.Body.(type) {
+	case *messages.UnitText:
+		if !j.complete(r, b, give) {
+			return false
+		}
+		j.known(b)
+	case *messages.TurnDecided:
+		if !j.withdraw(r, give) {
+			return false
+		}
+	}
+	j.seq = r.Seq
+	return give(messages.Update{Record: r, At: j.at()})
+}
+
+// at is the place behind what was given: the last record, and the newest text that
+// grows, in front of which all is whole.
+func (j *joiner) at() messages.Position {
+	p := messages.Position{Seq: j.seq}
+	for id, u := range j.shown {
+		if u.off > 0 && inOrder(p.Unit, id) < 0 {
+			p.Unit, p.Off = id, u.off
+		}
+	}
+	return p
+}
+
+func inOrder(a, b messages.UnitID) int {
+	return cmp.Or(cmp.Compare(a.Turn, b.Turn), cmp.Compare(a.N, b.N))
+}
+
+// complete makes the shown text of a unit that of its record.
+func (j *joiner) complete(r *messages.Record, b *messages.UnitText, give func(messages.Update) bool) bool {
+	id, err := messages.ParseUnitID(b.Unit)
+	if err != nil {
+		return true
+	}
+	off, size := j.shown[id].off, int64(len(b.Text))
+	d := messages.Delta{Seq: j.seq, Run: r.Run, Unit: id, Kind: b.UnitKind, Off: size}
+	switch {
+	case j.whole(id) && !b.Complete || off > size:
+		d.Retract = true
+	case off == 0 || off == size:
+		return true // nothing was shown, and the record says it all; or all of it was
+	default:
+		d.Text = b.Text[off:]
+	}
+	return j.change(&d, give)
+}
+
+// withdraw takes back what was shown of units that the decided turn left without a
+// record.
+func (j *joiner) withdraw(r *messages.Record, give func(messages.Update) bool) bool {
+	defer j.forget(r.Turn)
+	var gone []messages.UnitID
+	for id, u := range j.shown {
+		if id.Turn <= r.Turn && u.off > 0 {
+			gone = append(gone, id)
+		}
+	}
+	if j.resumed.Turn == r.Turn {
+		for n := range j.resumed.N {
+			if id := (messages.UnitID{Turn: r.Turn, N: n}); j.whole(id) {
+				gone = append(gone, id)
+			}
+		}
+	}
+	slices.SortFunc(gone, inOrder)
+	for _, id := range gone {
+		if !j.change(&messages.Delta{Seq: j.seq, Run: r.Run, Unit: id, Kind: j.shown[id].kind, Retract: true}, give) {
+			return false
+		}
+	}
+	return true
+}
+
+// forget lets go of what was kept of a turn that is over.
+func (j *joiner) forget(turn int64) {
+	j.decided = max(j.decided, turn)
+	maps.DeleteFunc(j.shown, func(id messages.UnitID, _ shownUnit) bool { return id.Turn <= turn })
+	maps.DeleteFunc(j.recorded, func(id messages.UnitID, _ bool) bool { return id.Turn <= turn })
+	if j.resumed.Turn <= turn {
+		j.resumed = messages.UnitID{}
+	}
+}
+
+func (j *joiner) delta(d *messages.Delta, give func(messages.Update) bool) bool {
+	if d.Unit.Turn <= j.decided || j.recorded[d.Unit] || j.whole(d.Unit) {
+		return true
+	}
+	off := j.shown[d.Unit].off
+	from := d.Off - int64(len(d.Text))
+	if d.Off <= off || from > off {
+		return true // known; or pieces between are missing, which come by Grown or with the record
+	}
+	own := *d
+	own.Seq, own.Text = j.seq, d.Text[off-from:]
+	return j.change(&own, give)
+}
+
+func (j *joiner) change(d *messages.Delta, give func(messages.Update) bool) bool {
+	j.shown[d.Unit] = shownUnit{kind: d.Kind, off: d.Off}
+	at := j.at()
+	if inOrder(d.Unit, at.Unit) >= 0 {
+		at.Unit, at.Off = d.Unit, d.Off
+	}
+	return give(messages.Update{Delta: d, At: at})
+}

@@ -1,0 +1,173 @@
+// Package fork writes the beginning of a session that continues another one: its records
+// up to the decision of a turn, under a chain of their own. It decides what a fork takes
+// over; the host seals and appends it.
+package fork
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Batch makes the records of session key, incarnation inc, that go on from the decision
+// of turn atTurn of another session (0: its last decision), and says how the original was
+// signed. The records are taken over with their own times; session.opened names where
+// they came from. Inputs that were waiting are left behind, cancelled and without their
+// idempotency keys, so that a client may send them again. Errors: ERR_CONFIG (no such
+// turn), ERR_JOURNAL (an erased body cannot be taken over).
+func Batch(ctx context.Context, store journal.Store, from journal.Head, atTurn int64, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
+	_, recs, err := journal.Load(ctx, store, from.Inc)
+	if err != nil {
+		return batch, "", err
+	}
+	cut, err := cutAt(recs, atTurn)
+	if err != nil {
+		return batch, "", err
+	}
+	batch = journal.Batch{SID: key.SID(), Inc: inc, Epoch: Epoch}
+	if batch.Blobs, err = blobsOf(ctx, store, from.Inc, recs[:cut]); err != nil {
+		return batch, "", err
+	}
+	origin := &messages.ForkOrigin{SID: from.SID, Incarnation: from.Inc.String(), Seq: int64(cut), Hash: recs[cut-1].Hash}
+	waiting, err := waitingAt(recs[:cut])
+	if err != nil {
+		return batch, "", err
+	}
+	left := map[int64]bool{} // records of inputs that the fork does not take up
+	for i := range waiting {
+		left[waiting[i].Seq] = true
+		for _, seq := range furtherInputs(&waiting[i]) {
+			left[seq] = true
+		}
+	}
+	for _, r := range recs[:cut] {
+		own := &messages.Record{Seq: r.Seq, Run: r.Run, Turn: r.Turn, TS: r.TS, Body: r.Body}
+		if b, ok := r.Body.(*messages.SessionOpened); ok {
+			opened := *b
+			opened.Incarnation, opened.Origin = inc.String(), origin
+			own.Body = &opened
+		}
+		if b, ok := r.Body.(*messages.Input); ok && b.Key != "" && left[r.Seq] {
+			input := *b
+			input.Key = ""
+			own.Body = &input
+		}
+		batch.Records = append(batch.Records, own)
+	}
+	batch.Records = append(batch.Records, leftBehind(waiting, cut, now)...)
+	return batch, receiptsOf(recs), nil
+}
+
+// Point is the last record that a fork wrote by itself, before anything ran: what it took
+// over, and the ends of what it left behind. 0 for other sessions.
+func Point(recs []*messages.Record) (seq int64) {
+	if len(recs) == 0 {
+		return 0
+	}
+	if b, ok := recs[0].Body.(*messages.SessionOpened); !ok || b.Origin == nil {
+		return 0
+	}
+	for _, r := range recs {
+		if r.Epoch != Epoch {
+			break
+		}
+		seq = r.Seq
+	}
+	return seq
+}
+
+// Epoch is the activation under which a fork is written; no session runs in it.
+const Epoch = 1
+
+// waitingAt are the runs whose input was accepted and that had not begun.
+func waitingAt(recs []*messages.Record) ([]turn.Waiting, error) {
+	var state turn.State
+	for _, r := range recs {
+		if err := state.Apply(r); err != nil {
+			return nil, err
+		}
+	}
+	waiting := state.Queue
+	if state.Window != nil {
+		waiting = append(waiting, state.Window.Waiting)
+	}
+	return waiting, nil
+}
+
+// furtherInputs are those of a run but for the first.
+func furtherInputs(w *turn.Waiting) (seqs []int64) {
+	for _, p := range slices.Concat(w.More, w.Merged) {
+		seqs = append(seqs, p.Seq)
+	}
+	return seqs
+}
+
+// leftBehind cancels the runs that were waiting at the cut.
+func leftBehind(waiting []turn.Waiting, cut int, now time.Time) (ends []*messages.Record) {
+	for i := range waiting {
+		ends = append(ends, &messages.Record{Seq: int64(cut + len(ends) + 1), Run: waiting[i].Run, TS: now, Body: &messages.RunEnd{
+			Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "cancelled by the fork before it began", Merged: furtherInputs(&waiting[i]),
+		}})
+	}
+	return ends
+}
+
+// receiptsOf signs the copy as the original was signed: what was taken over keeps
+// a receipt only if it had one.
+func receiptsOf(recs []*messages.Record) journal.Receipts {
+	for _, r := range recs {
+		if r.Sig == nil {
+			continue
+		}
+		if _, ok := r.Body.(*messages.TurnDecided); ok {
+			return journal.ReceiptsDecision
+		}
+		return journal.ReceiptsRun
+	}
+	return journal.ReceiptsOff
+}
+
+// cutAt gives how many records belong to the fork: through the decision of the
+// turn, and the end of its run when that follows at once.
+func cutAt(recs []*messages.Record, turn int64) (int, error) {
+	at := -1
+	for i, r := range recs {
+		if _, ok := r.Body.(*messages.TurnDecided); ok && (turn == 0 || r.Turn == turn) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return 0, &messages.Error{Code: messages.ErrConfig, Field: "at", Detail: "the session has no decided turn of that number"}
+	}
+	if at+1 < len(recs) {
+		if _, ok := recs[at+1].Body.(*messages.RunEnd); ok && recs[at+1].Run == recs[at].Run {
+			at++
+		}
+	}
+	return at + 1, nil
+}
+
+// blobsOf reads what the records name.
+func blobsOf(ctx context.Context, store journal.Store, inc messages.Incarnation, recs []*messages.Record) ([]messages.Blob, error) {
+	var blobs []messages.Blob
+	seen := map[messages.Digest]bool{}
+	for _, r := range recs {
+		for _, d := range journal.Blobs(r.Body) {
+			if seen[d] {
+				continue
+			}
+			seen[d] = true
+			data, err := store.Blob(ctx, inc, d)
+			if err != nil {
+				return nil, errors.Join(messages.Errorf(messages.ErrJournal, "record %d names bytes that cannot be read", r.Seq), err)
+			}
+			blobs = append(blobs, messages.Blob{Digest: d, Data: data})
+		}
+	}
+	return blobs, nil
+}

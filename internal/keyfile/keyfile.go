@@ -1,0 +1,148 @@
+// Package keyfile keeps a host's keys: the key file of its data directory, and the public
+// receipt keys beside the records of its journal.
+package keyfile
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/internal/files"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Name is the key file's name inside the data directory.
+const Name = "keys.json"
+
+// Open reads the key file of a data directory, or makes one, sealed when there is a
+// passphrase. Of two hosts that start at once in a new directory one makes it and both
+// read it.
+func Open(dir string, passphrase []byte, rand io.Reader, now time.Time) (*keyring.Ring, error) {
+	path := filepath.Join(dir, Name)
+	ring, err := Read(path, passphrase)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ring, err
+	}
+	if err := files.MakeDir(dir); err != nil {
+		return nil, err
+	}
+	if ring, err = Generate(rand, now); err != nil {
+		return nil, err
+	}
+	b, err := keyring.Marshal(ring, passphrase, rand)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.Create(path, b); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return Read(path, passphrase)
+}
+
+// Generate makes a ring with a token key, a fallback signer and a receipt key.
+func Generate(rand io.Reader, now time.Time) (*keyring.Ring, error) {
+	tok, err := keyring.Generate("", keyring.Token, keyring.EdDSA, rand, now)
+	if err != nil {
+		return nil, err
+	}
+	fallback, err := keyring.GenerateFallback("", keyring.EdDSA, rand, now)
+	if err != nil {
+		return nil, err
+	}
+	receipt, err := keyring.Generate("", keyring.Receipt, keyring.EdDSA, rand, now)
+	if err != nil {
+		return nil, err
+	}
+	return keyring.New(tok, fallback, receipt)
+}
+
+// Read reads a key file. A missing one is fs.ErrNotExist; a wrong passphrase
+// or a damaged file is ERR_CONFIG naming the place.
+func Read(path string, passphrase []byte) (*keyring.Ring, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return nil, &messages.Error{Code: messages.ErrConfig, File: filepath.Base(path), Detail: "cannot read the key file", Cause: err}
+	}
+	ring, err := keyring.Parse(b, passphrase)
+	if err != nil {
+		var e *messages.Error
+		if errors.As(err, &e) && e.File == "" {
+			placed := *e
+			placed.File = filepath.Base(path)
+			return nil, &placed
+		}
+		return nil, err
+	}
+	return ring, nil
+}
+
+// Write writes a key file with mode 0600, sealed when there is a passphrase. The old file
+// is replaced in one step: a crash leaves one or the other.
+func Write(path string, ring *keyring.Ring, passphrase []byte, rand io.Reader) error {
+	b, err := keyring.Marshal(ring, passphrase, rand)
+	if err != nil {
+		return err
+	}
+	return files.Replace(path, b)
+}
+
+// Publish leaves the public receipt keys beside the records, together
+// with those that are there already, so that a journal verifies from its file
+// alone and after any rotation.
+func Publish(ctx context.Context, store journal.Store, ring *keyring.Ring) error {
+	own, err := ring.JWKS()
+	if err != nil {
+		return err
+	}
+	set, err := keyring.ParseJWKS(own)
+	if err != nil {
+		return err
+	}
+	keys := receiptKeys(set)
+	old, err := store.Meta(ctx, journal.MetaReceiptKeys)
+	if err != nil && !journal.IsNotFound(err) {
+		return err
+	}
+	if len(old) > 0 {
+		before, err := keyring.ParseJWKS(old)
+		if err != nil {
+			return &messages.Error{Code: messages.ErrJournal, Detail: "the journal's public receipt keys cannot be read", Cause: err}
+		}
+		for _, k := range before.Keys() {
+			if _, known := set.Key(k.KID()); !known {
+				keys = append(keys, k)
+			}
+		}
+	}
+	merged, err := keyring.NewSet(keys...)
+	if err != nil {
+		return err
+	}
+	doc, err := merged.JWKS()
+	if err != nil {
+		return err
+	}
+	if string(doc) == string(old) {
+		return nil
+	}
+	return store.PutMeta(ctx, journal.MetaReceiptKeys, doc)
+}
+
+func receiptKeys(s *keyring.Set) []*keyring.Key {
+	var out []*keyring.Key
+	for _, k := range s.Keys() {
+		if k.Purpose() == keyring.Receipt {
+			out = append(out, k)
+		}
+	}
+	return out
+}

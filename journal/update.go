@@ -1,0 +1,46 @@
+package journal
+
+import (
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// AppendUpdate appends what a subscriber gets as JSON: a record as AppendRecord has it, or
+// {"type":"delta"} with unit, kind, offset and text, or {"type":"retract"} with unit and
+// offset.
+func AppendUpdate(buf []byte, u messages.Update) []byte {
+	if u.Record != nil {
+		return AppendRecord(buf, u.Record)
+	}
+	return appendDelta(buf, u.Delta)
+}
+
+// appendDelta writes what encoding/json would of a struct with these members, without
+// looking at types: a stream does it for each token.
+func appendDelta(buf []byte, d *messages.Delta) []byte {
+	buf = append(buf, '{')
+	if d.Kind != "" {
+		buf = append(appendLossy(append(buf, `"kind":`...), string(d.Kind)), ',')
+	}
+	buf = strconv.AppendInt(append(buf, `"off":`...), d.Off, 10)
+	buf = strconv.AppendInt(append(buf, `,"run":`...), d.Run, 10)
+	buf = strconv.AppendInt(append(buf, `,"seq":`...), d.Seq, 10)
+	if d.Text != "" {
+		buf = appendLossy(append(buf, `,"text":`...), d.Text)
+	}
+	kind := "delta"
+	if d.Retract {
+		kind = "retract"
+	}
+	buf = append(append(append(buf, `,"type":"`...), kind...), `","unit":"`...)
+	return append(append(buf, d.Unit.String()...), `"}`...)
+}
+
+// appendLossy writes a string of JSON; bytes that are no UTF-8 become U+FFFD.
+func appendLossy(buf []byte, text string) []byte {
+	buf, _ = jsontext.AppendQuote(buf, text) // it tells of those bytes, which are shown so
+	return buf
+}
