@@ -363,7 +363,7 @@ func TestAfterStop(t *testing.T) {
 func TestNoAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, memory.New())
-		if _, err := h.Cancel(t.Context(), key, nil, 0, "ada"); messages.CodeOf(err) != messages.ErrConfig {
+		if _, err := h.Cancel(t.Context(), key, nil, 0, "ada"); messages.CodeOf(err) != messages.ErrNotFound {
 			t.Errorf("%v", err)
 		}
 	})

@@ -116,7 +116,7 @@ func (r *root) pass(c actor.Context, req *request) {
 	ref := r.host.dir.aim(req)
 	if ref == nil {
 		if req.agent == nil {
-			req.refuse(messages.ErrConfig, "the session is not open here")
+			req.refuse(messages.ErrNotFound, "the session is not open here")
 			return
 		}
 		if err := r.wake(c, req); err != nil {

@@ -258,18 +258,19 @@ func (k *Keeper) Status(session string, e Entry) (v Value, known, stale bool) {
 
 // Put gives a feed a value from outside, as a fetch would have: it stands until the
 // next one replaces it, and is served as long as its cache_ttl says. Errors are
-// ERR_CONFIG: no such feed, disabled, no JSON; ERR_QUOTA over MaxValueBytes.
+// ERR_NOT_FOUND: no such feed; ERR_CONFLICT: disabled; ERR_INVALID: no JSON; ERR_QUOTA over
+// MaxValueBytes.
 func (k *Keeper) Put(session string, set Set, id, value string) error {
 	i := set.at(id)
 	switch {
 	case i < 0:
-		return fail(messages.ErrConfig, ReasonFeedNotFound, "%q is no feed", clip(id))
+		return fail(messages.ErrNotFound, ReasonFeedNotFound, "%q is no feed", clip(id))
 	case set.entries[i].Disabled:
-		return fail(messages.ErrConfig, ReasonDisabled, "%s is disabled", id)
+		return fail(messages.ErrConflict, ReasonDisabled, "%s is disabled", id)
 	case len(value) > MaxValueBytes:
 		return fail(messages.ErrQuota, ReasonValueTooLarge, "%d bytes, more than %d", len(value), MaxValueBytes)
 	case !jsontext.Value(value).IsValid():
-		return fail(messages.ErrConfig, ReasonInvalidJSON, "the value is no JSON")
+		return fail(messages.ErrInvalid, ReasonInvalidJSON, "the value is no JSON")
 	}
 	k.cache.put(valueKey(session, &set.entries[i]), Value{JSON: value, At: k.now()})
 	k.cache.Wait()

@@ -68,8 +68,8 @@ func TestRunsMakeRoom(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/nobody/runs", `{"input": "go"}`)
-	d.refused(400, messages.ErrConfig, "POST", "/v1/sessions/s/runs", `{"input": "go", "policy": "whenever"}`)
+	d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/nobody/runs", `{"input": "go"}`)
+	d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions/s/runs", `{"input": "go", "policy": "whenever"}`)
 	var usage struct{ Runs int }
 	if d.call(200, &usage, "GET", "/v1/usage", ""); usage.Runs != 0 {
 		t.Errorf("%+v", usage)

@@ -62,7 +62,7 @@ func (s *Server) approvalRoutes() {
 			}
 			var digest messages.Digest
 			if err := digest.UnmarshalText([]byte(in.Body.Digest)); err != nil {
-				return nil, &messages.Error{Code: messages.ErrConfig, Field: "body.digest", Detail: "want 64 lower-case hex digits"}
+				return nil, &messages.Error{Code: messages.ErrInvalid, Field: "body.digest", Detail: "want 64 lower-case hex digits"}
 			}
 			a, by := stile.Approval{ID: in.Approval, ArgsDigest: digest}, s.principal(ctx).user
 			if in.Body.Allow {

@@ -70,7 +70,7 @@ func TestCompressedBody(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d.refused(400, messages.ErrConfig, "POST", "/v1/sessions", bomb.String(), "Content-Encoding", "gzip")
+	d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions", bomb.String(), "Content-Encoding", "gzip")
 	if res := d.ask("POST", "/v1/chat/completions", bomb.String(), "Content-Encoding", "gzip"); res.StatusCode != 400 {
 		t.Errorf("a chat: %s", res.Status)
 	}

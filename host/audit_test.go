@@ -31,13 +31,13 @@ func TestAudit(t *testing.T) {
 	d.call(200, nil, "GET", "/v1/sessions/s", "", auth(admin)...) // leaves no line
 	d.ask("GET", "/v1/sessions/s/export", "", auth(admin)...)
 	d.refused(403, messages.ErrDenied, "DELETE", "/v1/sessions/s", "", auth(reader)...)
-	d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/nobody/runs", `{"input": "x"}`, auth(admin)...)
+	d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/nobody/runs", `{"input": "x"}`, auth(admin)...)
 	d.refused(401, messages.ErrDenied, "DELETE", "/v1/sessions/s", "") // nobody: no line
 	d.call(201, nil, "POST", "/v1/sessions/s/fork", `{"id": "f"}`, auth(admin)...)
 	if err := os.Rename(path, path+".1"); err != nil { // as who rotates logs does
 		t.Fatal(err)
 	}
-	d.refused(409, messages.ErrApproval, "POST", "/v1/sessions/s/approvals/abc", `{"allow": true, "digest": "`+strings.Repeat("0", 64)+`"}`, auth(admin)...)
+	d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/s/approvals/abc", `{"allow": true, "digest": "`+strings.Repeat("0", 64)+`"}`, auth(admin)...)
 	d.call(204, nil, "DELETE", "/v1/sessions/s", "", auth(admin)...)
 	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(slow)...)
 	d.full(429, messages.ErrBusy, "RATE", "DELETE", "/v1/sessions/s", "", auth(slow)...)
@@ -76,9 +76,9 @@ func TestAudit(t *testing.T) {
 		{Token: adminID, Tenant: "acme", User: "ann", Action: "submit", Session: "s", Run: "1", Status: 200},
 		{Token: adminID, Tenant: "acme", User: "ann", Action: "export-session", Session: "s", Status: 200},
 		{Token: readerID, Tenant: "acme", User: "bob", Action: "delete-session", Session: "s", Status: 403, Code: "ERR_DENIED", Reason: "SCOPE"},
-		{Token: adminID, Tenant: "acme", User: "ann", Action: "submit", Session: "nobody", Status: 404, Code: "ERR_CONFIG", Reason: "NOT_FOUND"},
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "submit", Session: "nobody", Status: 404, Code: "ERR_NOT_FOUND", Reason: "NOT_FOUND"},
 		{Token: adminID, Tenant: "acme", User: "ann", Action: "fork-session", Session: "s as f", Status: 201},
-		{Token: adminID, Tenant: "acme", User: "ann", Action: "answer-approval", Session: "s", Approval: "abc", Status: 409, Code: "ERR_APPROVAL", Reason: "UNKNOWN"},
+		{Token: adminID, Tenant: "acme", User: "ann", Action: "answer-approval", Session: "s", Approval: "abc", Status: 404, Code: "ERR_NOT_FOUND", Reason: "UNKNOWN"},
 		{Token: adminID, Tenant: "acme", User: "ann", Action: "delete-session", Session: "s", Status: 204},
 		{Token: slowID, Tenant: "slow", User: "eve", Action: "create-session", Session: "s", Status: 201},
 		{Token: slowID, Tenant: "slow", User: "eve", Action: "delete-session", Session: "s", Status: 429, Code: "ERR_BUSY", Reason: "RATE"},
@@ -148,7 +148,7 @@ func TestAuditFails(t *testing.T) {
 	if want := []string{"create-session before", "torn", "create-session while", "create-session after"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/refused", "")
+	d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/refused", "")
 }
 
 // A host does not begin with an audit log that it cannot write.

@@ -67,7 +67,7 @@ func (s *Server) chatRoutes(mux *http.ServeMux) {
 }
 
 func noAgent() *Problem {
-	return refusal(http.StatusNotFound, messages.ErrConfig, "model", "no agent of that name is offered: GET /v1/models lists them")
+	return refusalOf(messages.ErrNotFound, "model", "no agent of that name is offered: GET /v1/models lists them")
 }
 
 // chatRequest is what the door looks at. What only tunes a model, such as temperature,
@@ -135,7 +135,7 @@ func (c *chatContent) UnmarshalJSON(b []byte) error {
 }
 
 func unserved(field, detail string) error {
-	return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
+	return &messages.Error{Code: messages.ErrInvalid, Field: field, Detail: detail}
 }
 
 func given(raw json.RawMessage) bool {
@@ -147,13 +147,13 @@ func readChat(r *http.Request) (*chatRequest, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
-			return nil, refusal(http.StatusRequestEntityTooLarge, messages.ErrConfig, "body", "a body has at most 1 MiB")
+			return nil, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB")
 		}
 		return nil, unserved("body", "the body did not arrive whole")
 	}
 	var q chatRequest
 	if err := json.Unmarshal(body, &q); err != nil {
-		e := &messages.Error{Code: messages.ErrConfig, Field: "body", Detail: "the body is no request for a chat completion"}
+		e := &messages.Error{Code: messages.ErrInvalid, Field: "body", Detail: "the body is no request for a chat completion"}
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 			e.Detail, e.Offset, e.HasOffset = "the body is no JSON: at byte "+strconv.FormatInt(syntax.Offset, 10), syntax.Offset, true
 		}
@@ -207,7 +207,7 @@ func (s *Server) chatSession(r *http.Request, q *chatRequest) (ses *stile.Sessio
 	switch id = r.Header.Get(sessionHeader); {
 	case id != "":
 		if err := checkID(id); err != nil {
-			return nil, "", nil, &messages.Error{Code: messages.ErrConfig, Field: sessionHeader, Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
+			return nil, "", nil, &messages.Error{Code: messages.ErrInvalid, Field: sessionHeader, Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
 		}
 	case q.User != "":
 		id = access.Part(q.User)
@@ -232,7 +232,7 @@ func (s *Server) chatSession(r *http.Request, q *chatRequest) (ses *stile.Sessio
 		ses, err = s.begin(ctx, name, agent)
 	}
 	if err == nil && ses.AgentName() != q.Model {
-		err = refusal(http.StatusConflict, messages.ErrConfig, "model", "the session runs another agent")
+		err = refusalOf(messages.ErrConflict, "model", "the session runs another agent")
 	}
 	return ses, id, opts, err
 }

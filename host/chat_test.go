@@ -181,7 +181,7 @@ func TestChatKeys(t *testing.T) {
 		}
 	}
 	_, err := say("good bye")
-	if e := chatFailure(t, err); e.StatusCode != 422 || e.Code != "ERR_CONFIG" || e.Param != "Idempotency-Key" {
+	if e := chatFailure(t, err); e.StatusCode != 422 || e.Code != "ERR_CONFLICT" || e.Param != "Idempotency-Key" {
 		t.Errorf("%s", e.RawJSON())
 	}
 }
@@ -200,15 +200,15 @@ func TestChatErrors(t *testing.T) {
 		param  string
 		opts   []option.RequestOption
 	}{
-		"no such model":   {in: openai.ChatCompletionNewParams{Model: "gpt", Messages: user("x")}, status: 404, kind: "invalid_request_error", code: messages.ErrConfig, param: "model"},
-		"tools":           {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x"), Tools: []openai.ChatCompletionToolUnionParam{tool}}, status: 400, kind: "invalid_request_error", code: messages.ErrConfig, param: "tools"},
-		"two choices":     {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x"), N: param.NewOpt(int64(2))}, status: 400, kind: "invalid_request_error", code: messages.ErrConfig, param: "n"},
-		"no message":      {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{}}, status: 400, kind: "invalid_request_error", code: messages.ErrConfig, param: "messages"},
-		"assistant last":  {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{openai.AssistantMessage("x")}}, status: 400, kind: "invalid_request_error", code: messages.ErrConfig, param: "messages[0].role"},
-		"tool message":    {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{openai.ToolMessage("x", "1"), openai.UserMessage("x")}}, status: 400, kind: "invalid_request_error", code: messages.ErrConfig, param: "messages[0].role"},
-		"picture":         {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: "data:,"})})}}, status: 400, kind: "invalid_request_error", code: messages.ErrConfig, param: "messages[0].content"},
-		"another's agent": {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "own"), option.WithMaxRetries(0)}, status: 409, kind: "invalid_request_error", code: messages.ErrConfig, param: "model"},
-		"hostile session": {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "a:b:c")}, status: 400, kind: "invalid_request_error", code: messages.ErrConfig, param: "X-Stile-Session"},
+		"no such model":   {in: openai.ChatCompletionNewParams{Model: "gpt", Messages: user("x")}, status: 404, kind: "invalid_request_error", code: messages.ErrNotFound, param: "model"},
+		"tools":           {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x"), Tools: []openai.ChatCompletionToolUnionParam{tool}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "tools"},
+		"two choices":     {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x"), N: param.NewOpt(int64(2))}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "n"},
+		"no message":      {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "messages"},
+		"assistant last":  {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{openai.AssistantMessage("x")}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "messages[0].role"},
+		"tool message":    {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{openai.ToolMessage("x", "1"), openai.UserMessage("x")}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "messages[0].role"},
+		"picture":         {in: openai.ChatCompletionNewParams{Model: "echo", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: "data:,"})})}}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "messages[0].content"},
+		"another's agent": {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "own"), option.WithMaxRetries(0)}, status: 409, kind: "invalid_request_error", code: messages.ErrConflict, param: "model"},
+		"hostile session": {in: openai.ChatCompletionNewParams{Model: "echo", Messages: user("x")}, opts: []option.RequestOption{option.WithHeader("X-Stile-Session", "a:b:c")}, status: 400, kind: "invalid_request_error", code: messages.ErrInvalid, param: "X-Stile-Session"},
 		"halt":            {in: openai.ChatCompletionNewParams{Model: "broken", Messages: user("x"), User: param.NewOpt("u")}, status: 502, kind: "stile_halt", code: messages.ErrModel},
 	} {
 		_, err := client.Chat.Completions.New(ctx, c.in, c.opts...)
@@ -242,7 +242,7 @@ func TestChatErrors(t *testing.T) {
 		var e struct {
 			Error struct{ Type, Code, Param string }
 		}
-		if err := json.NewDecoder(res.Body).Decode(&e); err != nil || res.StatusCode != 400 || e.Error.Code != "ERR_CONFIG" || !strings.HasPrefix(e.Error.Param, want) {
+		if err := json.NewDecoder(res.Body).Decode(&e); err != nil || res.StatusCode != 400 || e.Error.Code != "ERR_INVALID" || !strings.HasPrefix(e.Error.Param, want) {
 			t.Errorf("%s: %s %+v, %v", body, res.Status, e, err)
 		}
 	}

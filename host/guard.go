@@ -35,7 +35,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 			return
 		case r.ContentLength > maxBody:
 			h.Set("Connection", "close") // what is left of it is not read
-			s.refuse(w, r, refusal(http.StatusRequestEntityTooLarge, messages.ErrConfig, "body", "a body has at most 1 MiB"))
+			s.refuse(w, r, refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB"))
 			return
 		}
 		if s.preflight(w, r) {

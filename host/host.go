@@ -308,10 +308,10 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if methods := methodsAt(mux, r); methods != nil {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
-			write(w, refusal(http.StatusMethodNotAllowed, messages.ErrConfig, "method", "here is no "+r.Method))
+			write(w, refusal(http.StatusMethodNotAllowed, messages.ErrInvalid, "method", "here is no "+r.Method))
 			return
 		}
-		write(w, refusal(http.StatusNotFound, messages.ErrConfig, "path", "there is nothing here"))
+		write(w, refusalOf(messages.ErrNotFound, "path", "there is nothing here"))
 	})
 }
 

@@ -264,7 +264,7 @@ func TestSessionOverHTTP(t *testing.T) {
 		t.Errorf("a repeated submit: %+v", run)
 	}
 	for _, stream := range []string{"none", "token"} {
-		p := d.refused(422, messages.ErrConfig, "POST", path+"/runs?stream="+stream, `{"input": "something else", "policy": "interrupt"}`, "Idempotency-Key", "k1")
+		p := d.refused(422, messages.ErrConflict, "POST", path+"/runs?stream="+stream, `{"input": "something else", "policy": "interrupt"}`, "Idempotency-Key", "k1")
 		if p.Reason != stile.ReasonKeyReused || p.Field != "Idempotency-Key" || p.Retryable {
 			t.Errorf("another input under the key: %+v", p)
 		}
@@ -371,7 +371,7 @@ func TestBeginAtOnce(t *testing.T) {
 	if got[201] != 1 || got[409] != n-1 {
 		t.Errorf("answers by status: %v", got)
 	}
-	d.refused(409, messages.ErrConfig, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`)
+	d.refused(409, messages.ErrConflict, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`)
 }
 
 // What is wrong with a request is said with status, code and place.
@@ -386,30 +386,30 @@ func TestRefusals(t *testing.T) {
 		code                     messages.Code
 		field                    string
 	}{
-		{"no route", "GET", "/v2/agents", "", nil, 404, messages.ErrConfig, "path"},
-		{"no such session", "GET", "/v1/sessions/nobody", "", nil, 404, messages.ErrConfig, "session"},
-		{"submit to nobody", "POST", "/v1/sessions/nobody/runs", `{"input": "x"}`, nil, 404, messages.ErrConfig, "session"},
-		{"another user's", "GET", "/v1/sessions/local:other:s", "", nil, 400, messages.ErrConfig, "id"},
-		{"an escaped one", "GET", "/v1/sessions/x%3Ay%3Az", "", nil, 400, messages.ErrConfig, "id"},
-		{"a path", "GET", "/v1/sessions/..%2f..%2fetc", "", nil, 400, messages.ErrConfig, "id"},
-		{"no such agent", "POST", "/v1/sessions", `{"agent": "ghost"}`, nil, 400, messages.ErrConfig, "body.agent"},
-		{"exists", "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, nil, 409, messages.ErrConfig, "body.id"},
-		{"bad id", "POST", "/v1/sessions", `{"agent": "talker", "id": "a:b"}`, nil, 400, messages.ErrConfig, "id"},
-		{"unknown member", "POST", "/v1/sessions", `{"agent": "talker", "agnet": 1}`, nil, 422, messages.ErrConfig, "body.agnet"},
-		{"wrong type", "POST", "/v1/sessions", `{"agent": 7}`, nil, 422, messages.ErrConfig, "body.agent"},
-		{"no JSON", "POST", "/v1/sessions", `{"agent":`, nil, 400, messages.ErrConfig, "body"},
-		{"too long", "POST", "/v1/sessions", `{"agent": "` + long + `"}`, nil, 413, messages.ErrConfig, "body"},
-		{"unknown parameter", "GET", "/v1/sessions?limt=3", "", nil, 422, messages.ErrConfig, "query.limt"},
-		{"bad number", "GET", "/v1/sessions?limit=0", "", nil, 422, messages.ErrConfig, "query.limit"},
-		{"no such run", "GET", "/v1/sessions/s/runs/7", "", nil, 404, messages.ErrConfig, "run"},
-		{"no such method", "PUT", "/v1/sessions", "{}", nil, 405, messages.ErrConfig, "method"},
-		{"no such method of the page", "POST", "/", "", nil, 405, messages.ErrConfig, "method"},
-		{"run zero", "GET", "/v1/sessions/s/runs/0", "", nil, 422, messages.ErrConfig, "path.run"},
-		{"bad position", "GET", "/v1/sessions/s/events?after=x", "", nil, 400, messages.ErrConfig, "after"},
-		{"bad Last-Event-ID", "GET", "/v1/sessions/s/events", "", []string{"Last-Event-ID", "1.2"}, 400, messages.ErrConfig, "Last-Event-ID"},
-		{"position to come", "GET", "/v1/sessions/s/events?after=99", "", nil, 400, messages.ErrConfig, "after"},
-		{"no such policy", "POST", "/v1/sessions/s/runs", `{"input": "x", "policy": "whenever"}`, nil, 400, messages.ErrConfig, "policy"},
-		{"no such approval", "POST", "/v1/sessions/s/approvals/abc", `{"allow": true, "digest": "` + strings.Repeat("0", 64) + `"}`, nil, 409, messages.ErrApproval, ""},
+		{"no route", "GET", "/v2/agents", "", nil, 404, messages.ErrNotFound, "path"},
+		{"no such session", "GET", "/v1/sessions/nobody", "", nil, 404, messages.ErrNotFound, "session"},
+		{"submit to nobody", "POST", "/v1/sessions/nobody/runs", `{"input": "x"}`, nil, 404, messages.ErrNotFound, "session"},
+		{"another user's", "GET", "/v1/sessions/local:other:s", "", nil, 400, messages.ErrInvalid, "id"},
+		{"an escaped one", "GET", "/v1/sessions/x%3Ay%3Az", "", nil, 400, messages.ErrInvalid, "id"},
+		{"a path", "GET", "/v1/sessions/..%2f..%2fetc", "", nil, 400, messages.ErrInvalid, "id"},
+		{"no such agent", "POST", "/v1/sessions", `{"agent": "ghost"}`, nil, 404, messages.ErrNotFound, "body.agent"},
+		{"exists", "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, nil, 409, messages.ErrConflict, "body.id"},
+		{"bad id", "POST", "/v1/sessions", `{"agent": "talker", "id": "a:b"}`, nil, 400, messages.ErrInvalid, "id"},
+		{"unknown member", "POST", "/v1/sessions", `{"agent": "talker", "agnet": 1}`, nil, 422, messages.ErrInvalid, "body.agnet"},
+		{"wrong type", "POST", "/v1/sessions", `{"agent": 7}`, nil, 422, messages.ErrInvalid, "body.agent"},
+		{"no JSON", "POST", "/v1/sessions", `{"agent":`, nil, 400, messages.ErrInvalid, "body"},
+		{"too long", "POST", "/v1/sessions", `{"agent": "` + long + `"}`, nil, 413, messages.ErrInvalid, "body"},
+		{"unknown parameter", "GET", "/v1/sessions?limt=3", "", nil, 422, messages.ErrInvalid, "query.limt"},
+		{"bad number", "GET", "/v1/sessions?limit=0", "", nil, 422, messages.ErrInvalid, "query.limit"},
+		{"no such run", "GET", "/v1/sessions/s/runs/7", "", nil, 404, messages.ErrNotFound, "run"},
+		{"no such method", "PUT", "/v1/sessions", "{}", nil, 405, messages.ErrInvalid, "method"},
+		{"no such method of the page", "POST", "/", "", nil, 405, messages.ErrInvalid, "method"},
+		{"run zero", "GET", "/v1/sessions/s/runs/0", "", nil, 422, messages.ErrInvalid, "path.run"},
+		{"bad position", "GET", "/v1/sessions/s/events?after=x", "", nil, 400, messages.ErrInvalid, "after"},
+		{"bad Last-Event-ID", "GET", "/v1/sessions/s/events", "", []string{"Last-Event-ID", "1.2"}, 400, messages.ErrInvalid, "Last-Event-ID"},
+		{"position to come", "GET", "/v1/sessions/s/events?after=99", "", nil, 409, messages.ErrConflict, "after"},
+		{"no such policy", "POST", "/v1/sessions/s/runs", `{"input": "x", "policy": "whenever"}`, nil, 400, messages.ErrInvalid, "policy"},
+		{"no such approval", "POST", "/v1/sessions/s/approvals/abc", `{"allow": true, "digest": "` + strings.Repeat("0", 64) + `"}`, nil, 404, messages.ErrNotFound, "approval"},
 		{"foreign name", "GET", "/v1/agents", "", []string{"Host", "evil.example"}, 421, messages.ErrDenied, "Host"},
 		{"foreign page", "GET", "/v1/agents", "", []string{"Origin", "https://evil.example"}, 403, messages.ErrDenied, "Origin"},
 		{"sandboxed page", "GET", "/v1/agents", "", []string{"Origin", "null"}, 403, messages.ErrDenied, "Origin"},

@@ -120,7 +120,7 @@ func (s *Server) vacant(ctx context.Context, p principal, id string) (done func(
 	}
 	sid := p.sid(id)
 	if _, begun := s.beginning.LoadOrStore(sid, nil); begun {
-		return nil, refusal(http.StatusConflict, messages.ErrConfig, "body.id", "another request is beginning the session")
+		return nil, refusalOf(messages.ErrConflict, "body.id", "another request is beginning the session")
 	}
 	done = func() { s.beginning.Delete(sid) }
 	h, err := s.rt.Archive().Head(ctx, sid)
@@ -128,7 +128,7 @@ func (s *Server) vacant(ctx context.Context, p principal, id string) (done func(
 	case stile.IsNotFound(err), err == nil && h.Closed:
 		return done, nil
 	case err == nil:
-		err = refusal(http.StatusConflict, messages.ErrConfig, "body.id", "the session exists already")
+		err = refusalOf(messages.ErrConflict, "body.id", "the session exists already")
 	}
 	done()
 	return nil, err

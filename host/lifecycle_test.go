@@ -25,11 +25,11 @@ func TestDeleteOverHTTP(t *testing.T) {
 	followed := d.ask("GET", "/v1/sessions/busy/events", "")
 	for _, id := range []string{"s", "busy"} {
 		d.call(204, nil, "DELETE", "/v1/sessions/"+id, "")
-		d.refused(404, messages.ErrConfig, "DELETE", "/v1/sessions/"+id, "")
-		d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/"+id, "")
-		d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/"+id+"/export", "")
-		d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/"+id+"/fork", `{}`)
-		d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/"+id+"/runs", `{"input": "x"}`)
+		d.refused(404, messages.ErrNotFound, "DELETE", "/v1/sessions/"+id, "")
+		d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/"+id, "")
+		d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/"+id+"/export", "")
+		d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/"+id+"/fork", `{}`)
+		d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/"+id+"/runs", `{"input": "x"}`)
 	}
 	all := events(t, followed.Body, 1000) // it ends by itself
 	if n := len(all); n == 0 || all[n-1].name != "session.closed" {
@@ -80,7 +80,7 @@ func TestEraseUserOverHTTP(t *testing.T) {
 			t.Errorf("%+v, want %d sessions", gone, want)
 		}
 	}
-	d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/s", "", as(ann)...)
+	d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/s", "", as(ann)...)
 	d.call(201, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, as("bob")...) // there is room again
 	d.call(202, nil, "POST", "/v1/sessions/s/runs", `{"input": "go"}`, as("bob")...)
 	if d.call(200, &gone, "DELETE", "/v1/users/bob", "", auth(admin)...); gone.Sessions != 1 {
@@ -114,10 +114,10 @@ func TestForkOverHTTP(t *testing.T) {
 	if fork.ID == "" || fork.Turn != 2 {
 		t.Errorf("%+v", fork)
 	}
-	d.refused(409, messages.ErrConfig, "POST", "/v1/sessions/s/fork", `{"id": "f"}`)
-	d.refused(400, messages.ErrConfig, "POST", "/v1/sessions/s/fork", `{"id": "a:b"}`)
+	d.refused(409, messages.ErrConflict, "POST", "/v1/sessions/s/fork", `{"id": "f"}`)
+	d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions/s/fork", `{"id": "a:b"}`)
 	d.refused(400, messages.ErrConfig, "POST", "/v1/sessions/s/fork", `{"turn": 99}`)
-	d.refused(404, messages.ErrConfig, "POST", "/v1/sessions/nobody/fork", `{}`)
+	d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/nobody/fork", `{}`)
 }
 
 // A host with a retention deletes what is older, when it starts and from time to time.

@@ -214,7 +214,7 @@ func TestManyMistakes(t *testing.T) {
 		fmt.Fprintf(&body, `, "m%d": 1`, i)
 	}
 	body.WriteString("}")
-	p := d.refused(422, messages.ErrConfig, "POST", "/v1/sessions", body.String())
+	p := d.refused(422, messages.ErrInvalid, "POST", "/v1/sessions", body.String())
 	if !strings.HasPrefix(p.Field, "body.m") || !strings.HasSuffix(p.Detail, "; and 19980 more") || len(p.Detail) > 2000 {
 		t.Errorf("%q: %.3000s", p.Field, p.Detail)
 	}

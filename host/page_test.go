@@ -40,8 +40,8 @@ func TestPageIsServed(t *testing.T) {
 			t.Errorf("the policy has %s", bad)
 		}
 	}
-	d.refused(404, messages.ErrConfig, "GET", "/assets/../host.go", "")
-	d.refused(404, messages.ErrConfig, "GET", "/assets/", "")
+	d.refused(404, messages.ErrNotFound, "GET", "/assets/../host.go", "")
+	d.refused(404, messages.ErrNotFound, "GET", "/assets/", "")
 }
 
 // nodePackages is where npm put what tests in Node use: a folder with node_modules.

@@ -216,8 +216,8 @@ func TestActingForUsers(t *testing.T) {
 	plain, _ := k.make("acme", "bob", "read", "submit")
 	d.call(http.StatusCreated, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(backend, "X-Stile-User", "ann@example.com")...)
 	d.call(200, nil, "GET", "/v1/sessions/s", "", auth(backend, "X-Stile-User", "ann@example.com")...)
-	d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/s", "", auth(backend)...)
-	d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/s", "", auth(backend, "X-Stile-User", "ann")...)
+	d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/s", "", auth(backend)...)
+	d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/s", "", auth(backend, "X-Stile-User", "ann")...)
 	if p := d.refused(403, messages.ErrDenied, "GET", "/v1/sessions/s", "", auth(plain, "X-Stile-User", "ann@example.com")...); p.Reason != access.ReasonScope {
 		t.Errorf("%+v", p)
 	}

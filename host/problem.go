@@ -67,21 +67,25 @@ func problem(err error) *Problem {
 	if !errors.As(err, &e) {
 		return make500()
 	}
-	info, ok := e.Code.Info()
+	code := e.Code
+	switch {
+	case stile.IsNotFound(err): // of the journal it is ERR_JOURNAL
+		code = messages.ErrNotFound
+	case e.Reason == stile.ReasonKeyReused:
+		code = messages.ErrConflict
+	}
+	info, ok := code.Info()
 	if !ok {
 		return make500()
 	}
 	p := &Problem{
-		Type: "urn:stile:" + string(e.Code), Title: info.Meaning, Status: info.HTTP, Code: string(e.Code), Reason: e.Reason,
+		Type: "urn:stile:" + string(code), Title: info.Meaning, Status: info.HTTP, Code: string(code), Reason: e.Reason,
 		Detail: e.Detail, Retryable: info.Retryable, Field: e.Field, Line: e.Line, Column: e.Col,
 	}
 	if e.HasOffset {
 		p.Offset = &e.Offset
 	}
-	if stile.IsNotFound(err) {
-		p.Status, p.Retryable = http.StatusNotFound, false
-	}
-	if e.Reason == stile.ReasonKeyReused {
+	if e.Reason == stile.ReasonKeyReused { // clients of chat completions repeat what is answered with 409
 		p.Status, p.Field = http.StatusUnprocessableEntity, keyHeader
 	}
 	if e.Code == messages.ErrDenied {
@@ -100,9 +104,14 @@ func make500() *Problem {
 	}
 }
 
-// refusal is a problem that the door itself has.
+// refusalOf is a problem that the door itself has. Its status is that of the code.
+func refusalOf(code messages.Code, field, detail string) *Problem {
+	return problem(&messages.Error{Code: code, Field: field, Detail: detail})
+}
+
+// refusal is refusalOf where HTTP has a narrower status than the code.
 func refusal(status int, code messages.Code, field, detail string) *Problem {
-	p := problem(&messages.Error{Code: code, Field: field, Detail: detail})
+	p := refusalOf(code, field, detail)
 	p.Status = status
 	return p
 }
@@ -121,7 +130,7 @@ func translate(_ huma.Context, _ string, v any) (any, error) {
 	if m.Status >= http.StatusInternalServerError {
 		return make500(), nil
 	}
-	p := refusal(m.Status, messages.ErrConfig, "", m.Detail)
+	p := refusal(m.Status, messages.ErrInvalid, "", m.Detail)
 	for i, d := range m.Errors {
 		if i == maxComplaints {
 			p.Detail += "; and " + strconv.Itoa(len(m.Errors)-i) + " more"

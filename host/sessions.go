@@ -26,11 +26,11 @@ func checkID(id string) error {
 		switch c := id[i]; {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
 		default:
-			return &messages.Error{Code: messages.ErrConfig, Field: "id", Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
+			return &messages.Error{Code: messages.ErrInvalid, Field: "id", Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
 		}
 	}
 	if id == "" {
-		return &messages.Error{Code: messages.ErrConfig, Field: "id", Detail: "the id is empty"}
+		return &messages.Error{Code: messages.ErrInvalid, Field: "id", Detail: "the id is empty"}
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (s *Server) sessionRoutes() {
 		func(ctx context.Context, in *createIn) (*answered[sessionView], error) {
 			agent := s.agents[in.Body.Agent]
 			if agent == nil {
-				return nil, &messages.Error{Code: messages.ErrConfig, Field: "body.agent", Detail: "no agent of that name is offered"}
+				return nil, &messages.Error{Code: messages.ErrNotFound, Field: "body.agent", Detail: "no agent of that name is offered"}
 			}
 			id := in.Body.ID
 			if id == "" {

@@ -55,7 +55,7 @@ func lacks(r *http.Request) string {
 // socket answers with a WebSocket.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request, deltas bool, updates func(context.Context) iter.Seq2[stile.Update, error]) {
 	if field := lacks(r); field != "" {
-		write(w, refusal(http.StatusBadRequest, messages.ErrConfig, field, "this is no handshake of a WebSocket, version 13"))
+		write(w, refusalOf(messages.ErrInvalid, field, "this is no handshake of a WebSocket, version 13"))
 		return
 	}
 	s.sockets.Add(1) // the HTTP server does not know of it any more

@@ -170,7 +170,7 @@ func TestSocketRefuses(t *testing.T) {
 		"Sec-WebSocket-Version": {"Connection", "Upgrade", "Sec-WebSocket-Version", "8"},
 		"Sec-WebSocket-Key":     {"Connection", "Upgrade", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "short"},
 	} {
-		if p := d.refused(400, messages.ErrConfig, "GET", "/v1/sessions/s/events", "", auth(good, append(headers, "Upgrade", "websocket")...)...); p.Field != field {
+		if p := d.refused(400, messages.ErrInvalid, "GET", "/v1/sessions/s/events", "", auth(good, append(headers, "Upgrade", "websocket")...)...); p.Field != field {
 			t.Errorf("%s: %+v", field, p)
 		}
 	}
@@ -226,7 +226,7 @@ func TestFeedsOverHTTP(t *testing.T) {
 	if f := list.Feeds[0]; f.ID != "clock" || f.Trigger != "periodic" || f.IntervalMS != 60000 || !strings.Contains(f.Source, "system_clock") {
 		t.Errorf("%+v", f)
 	}
-	d.refused(404, messages.ErrConfig, "GET", "/v1/sessions/nobody/feeds", "")
+	d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/nobody/feeds", "")
 }
 
 // fed is an agent with a feed.

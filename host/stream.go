@@ -34,7 +34,7 @@ func (s *Server) streamRoutes() {
 		}
 		at, err := messages.ParsePosition(id)
 		if err != nil {
-			return at, &messages.Error{Code: messages.ErrConfig, Field: field, Detail: "want the id of an update: seq, or seq.turn.unit.offset"}
+			return at, &messages.Error{Code: messages.ErrInvalid, Field: field, Detail: "want the id of an update: seq, or seq.turn.unit.offset"}
 		}
 		return at, nil
 	}
@@ -104,7 +104,7 @@ func (s *Server) resume(ctx context.Context, ses *stile.Session, at stile.Positi
 		return nil, err
 	}
 	if at.Seq > h.Seq {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "after", Detail: "the session has no such record"}
+		return nil, &messages.Error{Code: messages.ErrConflict, Field: "after", Detail: "the session has no such record"}
 	}
 	place, err := s.place(ctx)
 	if err != nil {

@@ -149,7 +149,7 @@ func TestEndlessBody(t *testing.T) {
 	}
 	defer res.Body.Close()
 	var p host.Problem
-	if err := json.NewDecoder(res.Body).Decode(&p); err != nil || p.Status != 413 || p.Code != string(messages.ErrConfig) {
+	if err := json.NewDecoder(res.Body).Decode(&p); err != nil || p.Status != 413 || p.Code != string(messages.ErrInvalid) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -96,7 +96,7 @@ func (s *Server) tokenRoutes() {
 			if in.After != "" {
 				i := slices.IndexFunc(all, func(tok access.Token) bool { return tok.ID == in.After })
 				if i < 0 {
-					return nil, refusal(http.StatusBadRequest, messages.ErrConfig, "after", "is no id of a token")
+					return nil, refusalOf(messages.ErrInvalid, "after", "is no id of a token")
 				}
 				all = all[i+1:]
 			}

@@ -73,8 +73,8 @@ func TestTokensOverHTTP(t *testing.T) {
 	if all := d.tokens(1, auth(admin)...); len(all) != 3 || all[0].ID != adminID || all[1].State != "revoked" || all[1].Revoked == "" || all[2].State != "good" {
 		t.Errorf("%+v", all)
 	}
-	d.refused(404, messages.ErrConfig, "DELETE", "/v1/tokens/nobody", "", auth(admin)...)
-	d.refused(400, messages.ErrConfig, "GET", "/v1/tokens?after=nobody", "", auth(admin)...)
+	d.refused(404, messages.ErrNotFound, "DELETE", "/v1/tokens/nobody", "", auth(admin)...)
+	d.refused(400, messages.ErrInvalid, "GET", "/v1/tokens?after=nobody", "", auth(admin)...)
 	log, err := os.ReadFile(audit)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestTokensWithWhatTheyMade(t *testing.T) {
 	if shop.Maker != deputy.ID || own.Maker == "" {
 		t.Errorf("%+v, %+v", shop, own)
 	}
-	d.refused(404, messages.ErrConfig, "DELETE", "/v1/tokens/"+adminID+"?with_made=true", "", auth(stranger)...)
+	d.refused(404, messages.ErrNotFound, "DELETE", "/v1/tokens/"+adminID+"?with_made=true", "", auth(stranger)...)
 	var gone struct{ Revoked, Left []kept }
 	ids := func(all []kept) (ids []string) {
 		for _, tok := range all {

@@ -63,7 +63,7 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
 		return mcp.Answer{}, err
 	}
 	if ses.AgentName() != c.Agent {
-		return mcp.Answer{}, &messages.Error{Code: messages.ErrConfig, Field: "session", Detail: "the session runs another agent"}
+		return mcp.Answer{}, &messages.Error{Code: messages.ErrConflict, Field: "session", Detail: "the session runs another agent"}
 	}
 	run, err := s.submit(ctx, ses, c.Message)
 	if err != nil {

@@ -94,7 +94,7 @@ func TestAgentsAsTools(t *testing.T) {
 	}{
 		"halt":            {"broken", map[string]any{"message": "x"}, "ERR_MODEL"},
 		"another's agent": {"broken", map[string]any{"message": "x", "session": first.Session}, "another agent"},
-		"hostile session": {"echo", map[string]any{"message": "x", "session": "a:b"}, "ERR_CONFIG"},
+		"hostile session": {"echo", map[string]any{"message": "x", "session": "a:b"}, "ERR_INVALID"},
 		"no message":      {"echo", map[string]any{}, "message"},
 		"a large message": {"echo", map[string]any{"message": strings.Repeat("x", 600<<10)}, "512 KiB"},
 	} {

@@ -38,6 +38,9 @@ const (
 	ErrLoop     Code = "ERR_LOOP"
 	ErrApproval Code = "ERR_APPROVAL"
 	ErrConfig   Code = "ERR_CONFIG"
+	ErrNotFound Code = "ERR_NOT_FOUND"
+	ErrInvalid  Code = "ERR_INVALID"
+	ErrConflict Code = "ERR_CONFLICT"
 	ErrDialect  Code = "ERR_DIALECT"
 	ErrDenied   Code = "ERR_DENIED"
 )
@@ -100,8 +103,11 @@ var codes = []CodeInfo{
 	{ErrJournal, "journal", 503, true, ActorOperator, "The journal cannot be read or appended to."},
 	{ErrFenced, "journal", 409, false, ActorNobody, "Another owner has taken the session; this one stops."},
 	{ErrLoop, "turn", 422, false, ActorAuthor, "The same call keeps giving the same result."},
-	{ErrApproval, "tools", 409, false, ActorClient, "An approval is unknown, late, changed or not this caller's to give."},
-	{ErrConfig, "stile", 400, false, ActorOperator, "A manifest, key file, script, setting or request is wrong."},
+	{ErrApproval, "tools", 409, false, ActorClient, "An answer to an approval is late, changed, the second or not this caller's to give."},
+	{ErrConfig, "stile", 400, false, ActorOperator, "A setting, key file, script, manifest or agent cannot be used."},
+	{ErrNotFound, "stile", 404, false, ActorClient, "What is named does not exist: a session, run, agent, approval, token, feed, blob or path."},
+	{ErrInvalid, "stile", 400, false, ActorClient, "A name, position, argument, query or body is malformed."},
+	{ErrConflict, "stile", 409, false, ActorClient, "The request does not fit what is there: a name or key in use, a session of another agent, a position to come."},
 	{ErrDialect, "parse", 422, false, ActorAuthor, "The reply breaks a rule of its dialect."},
 	{ErrDenied, "tools", 403, false, ActorOperator, "Policy does not allow it."},
 

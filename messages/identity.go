@@ -27,24 +27,24 @@ func (k SessionKey) SID() string { return k.Tenant + ":" + k.User + ":" + k.ID }
 // String is the SID.
 func (k SessionKey) String() string { return k.SID() }
 
-// Validate reports the first part that breaks the rules, as ERR_CONFIG with the
+// Validate reports the first part that breaks the rules, as ERR_INVALID with the
 // part's name as Field.
 func (k SessionKey) Validate() error {
 	for _, p := range []struct{ name, v string }{{"tenant", k.Tenant}, {"user", k.User}, {"id", k.ID}} {
 		if p.v == "" {
-			return &Error{Code: ErrConfig, Field: p.name, Detail: "must not be empty"}
+			return &Error{Code: ErrInvalid, Field: p.name, Detail: "must not be empty"}
 		}
 		for i := 0; i < len(p.v); i++ {
 			if !sidPart(p.v[i]) {
 				return &Error{
-					Code: ErrConfig, Field: p.name, Offset: int64(i), HasOffset: true,
+					Code: ErrInvalid, Field: p.name, Offset: int64(i), HasOffset: true,
 					Detail: "only letters, digits, '.', '_' and '-' are allowed",
 				}
 			}
 		}
 	}
 	if n := len(k.SID()); n > MaxSIDBytes {
-		return &Error{Code: ErrConfig, Field: "id", Detail: "tenant:user:id has " + strconv.Itoa(n) + " bytes; the limit is 128"}
+		return &Error{Code: ErrInvalid, Field: "id", Detail: "tenant:user:id has " + strconv.Itoa(n) + " bytes; the limit is 128"}
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func ParseSID(s string) (SessionKey, error) {
 	if strings.Contains(s, ":") {
 		parts := strings.Split(s, ":")
 		if len(parts) != 3 {
-			return SessionKey{}, &Error{Code: ErrConfig, Field: "sid", Detail: "want tenant:user:id or a bare id"}
+			return SessionKey{}, &Error{Code: ErrInvalid, Field: "sid", Detail: "want tenant:user:id or a bare id"}
 		}
 		k = SessionKey{Tenant: parts[0], User: parts[1], ID: parts[2]}
 	}

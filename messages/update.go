@@ -49,7 +49,7 @@ func (p Position) String() string {
 	return s + "." + p.Unit.String() + "." + strconv.FormatInt(p.Off, 10)
 }
 
-// ParsePosition reads what String wrote. Anything else is ERR_CONFIG; numbers are
+// ParsePosition reads what String wrote. Anything else is ERR_INVALID; numbers are
 // decimal without sign, leading zeros or more than 2^53-1.
 func ParsePosition(id string) (Position, error) {
 	parts := strings.Split(id, ".")
@@ -59,7 +59,7 @@ func ParsePosition(id string) (Position, error) {
 		n[i], ok = ordinal(parts[i])
 	}
 	if !ok || len(parts) == 4 && n[1] == 0 {
-		return Position{}, &Error{Code: ErrConfig, Field: "position", Detail: "want the id of an update: seq, or seq.turn.unit.offset"}
+		return Position{}, &Error{Code: ErrInvalid, Field: "position", Detail: "want the id of an update: seq, or seq.turn.unit.offset"}
 	}
 	if len(parts) == 1 {
 		return Position{Seq: n[0]}, nil
@@ -73,7 +73,7 @@ func ParseUnitID(id string) (UnitID, error) {
 	turn, ok := ordinal(t)
 	n, fine := ordinal(u)
 	if !ok || !fine || turn == 0 {
-		return UnitID{}, &Error{Code: ErrConfig, Field: "unit", Detail: "want turn.unit"}
+		return UnitID{}, &Error{Code: ErrInvalid, Field: "unit", Detail: "want turn.unit"}
 	}
 	return UnitID{Turn: turn, N: int(n)}, nil
 }

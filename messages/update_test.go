@@ -21,7 +21,7 @@ func TestParsePosition(t *testing.T) {
 		"", "x", "-1", "+1", "01", "1.", ".1", "1.2", "1.2.3", "1.2.3.4.5", "1.0.3.4", " 1", "1 ", "1.1.1.-1",
 		"9007199254740992", "99999999999999999999", "1.1.1.99999999999999999999", "1\n", "¹", "1,2,3,4",
 	} {
-		if got, err := messages.ParsePosition(id); messages.CodeOf(err) != messages.ErrConfig {
+		if got, err := messages.ParsePosition(id); messages.CodeOf(err) != messages.ErrInvalid {
 			t.Errorf("%q: %v, %v", id, got, err)
 		}
 	}

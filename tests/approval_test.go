@@ -71,9 +71,13 @@ func asked(t *testing.T, s *stile.Session) stile.Approval {
 
 func wantRefused(t *testing.T, err error, reason string) {
 	t.Helper()
+	code := messages.ErrApproval
+	if reason == stile.ApprovalUnknown {
+		code = messages.ErrNotFound
+	}
 	var e *stile.Error
-	if !errors.As(err, &e) || e.Code != messages.ErrApproval || e.Reason != reason {
-		t.Fatalf("%v, want ERR_APPROVAL/%s", err, reason)
+	if !errors.As(err, &e) || e.Code != code || e.Reason != reason {
+		t.Fatalf("%v, want %s/%s", err, code, reason)
 	}
 }
 

@@ -126,8 +126,8 @@ shown to its end, or to the next call that waits.
 
 An answer counts once, before the call has expired, for the arguments that were asked
 about (--digest, or its beginning, of at least 8 digits), and with a name (--by). Any
-other is refused, with exit status 1: ERR_APPROVAL with the reason UNKNOWN, LATE,
-ANSWERED, CHANGED or PRINCIPAL.`,
+other is refused, with exit status 1: ERR_APPROVAL with the reason LATE, ANSWERED,
+CHANGED or PRINCIPAL, or ERR_NOT_FOUND when the session has no such call.`,
 		Example: `  stile approvals allow agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA
   stile approvals allow agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA --by ann --digest 9f86d081`,
 		Annotations: map[string]string{lastIsID: "yes"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // clerk is an agent whose searches need confirmation, and its folder for a journal.
@@ -76,12 +77,16 @@ func TestApprovalsRefused(t *testing.T) {
 	manifest, data := clerk(t)
 	refused := func(reason string, args ...string) {
 		t.Helper()
+		code := string(messages.ErrApproval)
+		if reason == stile.ApprovalUnknown {
+			code = string(messages.ErrNotFound)
+		}
 		for _, verb := range []string{"allow", "deny"} {
 			a := stileDo(t, append([]string{"approvals", verb, manifest, "s"}, append(args, "--dir", data)...)...)
 			if a.status != int(exitFailure) {
 				t.Errorf("%s %v: status %d\n%s", verb, args, a.status, a.out)
 			}
-			holds(t, a.err, "ERR_APPROVAL/"+reason)
+			holds(t, a.err, code+"/"+reason)
 		}
 	}
 	stileDo(t, "run", manifest, "trains?", "--dir", data, "--session", "s")

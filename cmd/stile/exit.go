@@ -108,9 +108,15 @@ func leaves(err error) []error {
 // usage tells the caller's mistakes from failures. A session that is not there is
 // a name that was mistyped.
 func usage(err error) bool {
-	switch messages.CodeOf(err) {
-	case messages.ErrConfig, messages.ErrUserdataSchema:
+	var e *messages.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case messages.ErrConfig, messages.ErrInvalid, messages.ErrConflict, messages.ErrUserdataSchema:
 		return true
+	case messages.ErrNotFound:
+		return e.Reason != stile.ApprovalUnknown // as any answer to an approval that is refused
 	case messages.ErrJournal:
 		return journal.IsNotFound(err)
 	}

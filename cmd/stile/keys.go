@@ -80,7 +80,7 @@ func (a *app) keysGenerate() error {
 		return err
 	}
 	if _, err := os.Lstat(a.keyPath()); err == nil {
-		return &messages.Error{Code: messages.ErrConfig, File: a.keyPath(), Detail: "there are keys already; stile keys rotate replaces them"}
+		return &messages.Error{Code: messages.ErrConflict, File: a.keyPath(), Detail: "there are keys already; stile keys rotate replaces them"}
 	}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return unwritable(a.dir, err)

@@ -209,12 +209,12 @@ func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, event
 func (a *app) message(args []string) (string, error) {
 	if len(args) == 1 && args[0] != "-" {
 		if args[0] == "" {
-			return "", &messages.Error{Code: messages.ErrConfig, Field: "MESSAGE", Detail: "the message is empty"}
+			return "", &messages.Error{Code: messages.ErrInvalid, Field: "MESSAGE", Detail: "the message is empty"}
 		}
 		return args[0], nil
 	}
 	if a.inTerminal {
-		return "", &messages.Error{Code: messages.ErrConfig, Field: "MESSAGE", Detail: "give a message as the second argument or on standard input"}
+		return "", &messages.Error{Code: messages.ErrInvalid, Field: "MESSAGE", Detail: "give a message as the second argument or on standard input"}
 	}
 	b, err := readAll(a.in, maxMessageBytes)
 	if err != nil {
@@ -222,7 +222,7 @@ func (a *app) message(args []string) (string, error) {
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 	if text == "" {
-		return "", &messages.Error{Code: messages.ErrConfig, File: "standard input", Detail: "the message is empty"}
+		return "", &messages.Error{Code: messages.ErrInvalid, File: "standard input", Detail: "the message is empty"}
 	}
 	return text, nil
 }

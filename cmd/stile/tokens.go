@@ -46,13 +46,7 @@ func (a *app) access(s *settings) (access.Authenticator, error) {
 		if jwts, err = access.NewIssuer(access.Issuer{
 			URL: o.Issuer, Audience: o.Audience, JWKS: o.JWKS, Tenant: o.Tenant, TenantClaim: o.TenantClaim, UserClaim: o.UserClaim, ScopesClaim: o.ScopesClaim, Algorithms: o.Algorithms,
 		}); err != nil {
-			var e *messages.Error
-			if errors.As(err, &e) {
-				placed := *e
-				placed.Field = "oidc." + e.Field
-				err = &placed
-			}
-			return nil, err
+			return nil, messages.At(err, "oidc")
 		}
 	}
 	switch {

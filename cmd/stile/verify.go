@@ -78,7 +78,7 @@ func (o verifyOptions) against(names []string) (stile.VerifyOptions, error) {
 		return out, err
 	}
 	if out.Keys, err = keyring.ParseJWKS(b); err != nil {
-		return out, inFile(o.keys, err)
+		return out, messages.InFile(err, o.keys)
 	}
 	return out, nil
 }
@@ -217,15 +217,4 @@ func verifyJSONOf(r journal.Report) verifyJSON {
 // configError is a mistake in a flag or argument.
 func configError(field, detail string) error {
 	return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
-}
-
-// inFile adds the file to an error that has none.
-func inFile(path string, err error) error {
-	var e *messages.Error
-	if errors.As(err, &e) && e.File == "" {
-		placed := *e
-		placed.File = path
-		return &placed
-	}
-	return err
 }

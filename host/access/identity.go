@@ -27,12 +27,13 @@ const (
 // Scopes lists all of them, in the order of the documentation.
 func Scopes() []Scope { return []Scope{Read, Submit, Approve, Admin, Users, Metrics} }
 
-// ParseScopes checks names of scopes, and gives them once each in their order.
+// ParseScopes checks names of scopes, and gives them once each in their order. No name,
+// or one that is no scope, is ERR_INVALID.
 func ParseScopes(names []string) ([]Scope, error) {
 	var out []Scope
 	for _, n := range names {
 		if !slices.Contains(Scopes(), Scope(n)) {
-			return nil, &messages.Error{Code: messages.ErrConfig, Field: "scopes", Detail: "there is no scope " + quoted(n) + "; there are " + joined(Scopes())}
+			return nil, &messages.Error{Code: messages.ErrInvalid, Field: "scopes", Detail: "there is no scope " + quoted(n) + "; there are " + joined(Scopes())}
 		}
 	}
 	for _, s := range Scopes() {
@@ -41,7 +42,7 @@ func ParseScopes(names []string) ([]Scope, error) {
 		}
 	}
 	if out == nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "scopes", Detail: "a token needs a scope, of " + joined(Scopes())}
+		return nil, &messages.Error{Code: messages.ErrInvalid, Field: "scopes", Detail: "a token needs a scope, of " + joined(Scopes())}
 	}
 	return out, nil
 }
@@ -96,7 +97,7 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string) (Identity, error)
 }
 
-// ReasonNotFound is the reason of ERR_CONFIG for a token that is not there.
+// ReasonNotFound is the reason of ERR_NOT_FOUND for a token that does not exist.
 const ReasonNotFound = "NOT_FOUND"
 
 // Reasons of ERR_DENIED.
@@ -143,13 +144,11 @@ func hashed(part string) bool {
 	return ours && err == nil && len(part) == len(hashedPart)+32 && part == strings.ToLower(part)
 }
 
-// checkPart refuses a name that Part would change: an operator shall see what is kept.
-func checkPart(field, name string) error {
-	if !hashed(name) && (name == "" || Part(name) != name) {
-		return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: "is 1 to 40 letters, digits, dots, underscores and hyphens, and does not begin with h-"}
-	}
-	return nil
-}
+// kept reports whether a name is a part as it stands: an operator shall see what is kept.
+func kept(name string) bool { return hashed(name) || name != "" && Part(name) == name }
+
+// wantPart says which names are kept.
+const wantPart = "is 1 to 40 letters, digits, dots, underscores and hyphens, and does not begin with h-"
 
 // Keeper is an Authenticator's file of tokens, which changes while a host works. Tokens
 // are one.

@@ -67,8 +67,8 @@ func NewIssuer(cfg Issuer) (Authenticator, error) {
 		return nil, wrong("audience", "is missing: a token for another service would be believed here")
 	case (cfg.Tenant == "") == (cfg.TenantClaim == ""):
 		return nil, wrong("tenant", "want either the tenant, or the claim that says it")
-	case cfg.Tenant != "" && Part(cfg.Tenant) != cfg.Tenant:
-		return nil, checkPart("tenant", cfg.Tenant)
+	case cfg.Tenant != "" && !kept(cfg.Tenant):
+		return nil, wrong("tenant", wantPart)
 	}
 	for _, a := range cfg.Algorithms {
 		if !slices.Contains(signing, a) {

@@ -260,6 +260,11 @@ func TestIssuerSettings(t *testing.T) {
 	if _, err := access.NewIssuer(good); err != nil {
 		t.Fatal(err)
 	}
+	hashed := good
+	hashed.Tenant = access.Part("somebody's tenant")
+	if a, err := access.NewIssuer(hashed); err != nil || a == nil {
+		t.Errorf("a tenant as tokens have it: %v, %v", a, err)
+	}
 	for field, change := range map[string]func(*access.Issuer){
 		"issuer":     func(i *access.Issuer) { i.URL = "http://id.example" },
 		"issuer2":    func(i *access.Issuer) { i.URL = "id.example" },

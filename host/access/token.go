@@ -127,9 +127,7 @@ func (t *Tokens) placed(err error) error {
 	}
 	var e *messages.Error
 	if errors.As(err, &e) {
-		own := *e
-		own.File = filepath.Base(t.path)
-		return &own
+		return messages.InFile(e, filepath.Base(t.path))
 	}
 	var pe *os.PathError
 	if errors.As(err, &pe) {
@@ -291,24 +289,24 @@ type Wish struct {
 }
 
 // Create makes a token and keeps what is needed to know it again. secret is told this
-// once: it cannot be had from the file.
+// once: it cannot be had from the file. A wish that names no tenant, user or scope, or
+// whose time is over, is ERR_INVALID.
 func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
-	if err := checkPart("tenant", w.Tenant); err != nil {
-		return "", tok, err
-	}
-	if err := checkPart("user", w.User); err != nil {
-		return "", tok, err
+	for _, p := range []struct{ field, name string }{{"tenant", w.Tenant}, {"user", w.User}} {
+		if !kept(p.name) {
+			return "", tok, &messages.Error{Code: messages.ErrInvalid, Field: p.field, Detail: wantPart}
+		}
 	}
 	scopes, err := ParseScopes(w.Scopes)
 	if err != nil {
 		return "", tok, err
 	}
 	if len(w.Note) > 256 {
-		return "", tok, &messages.Error{Code: messages.ErrConfig, Field: "note", Detail: "has more than 256 bytes"}
+		return "", tok, &messages.Error{Code: messages.ErrInvalid, Field: "note", Detail: "has more than 256 bytes"}
 	}
 	now := t.now().UTC().Truncate(time.Second)
 	if !w.Expires.IsZero() && !w.Expires.After(now) {
-		return "", tok, &messages.Error{Code: messages.ErrConfig, Field: "expires", Detail: "is not to come"}
+		return "", tok, &messages.Error{Code: messages.ErrInvalid, Field: "expires", Detail: "is not to come"}
 	}
 	raw := make([]byte, idBytes+secretBytes)
 	if _, err := io.ReadFull(t.rand, raw); err != nil {
@@ -346,12 +344,12 @@ type Revoked struct {
 }
 
 // Revoke refuses a token from now on. What is revoked already stays as it is; a token that
-// is not there, or of another tenant, is ERR_CONFIG with ReasonNotFound.
+// is not there, or of another tenant, is ERR_NOT_FOUND.
 func (t *Tokens) Revoke(r Revocation) (out Revoked, err error) {
 	err = t.change(func(f *file) error {
 		i := slices.IndexFunc(f.Tokens, func(tok Token) bool { return tok.ID == r.ID && (r.Tenant == "" || tok.Tenant == r.Tenant) })
 		if i < 0 {
-			return &messages.Error{Code: messages.ErrConfig, Reason: ReasonNotFound, Field: "id", Detail: "there is no token " + quoted(r.ID)}
+			return &messages.Error{Code: messages.ErrNotFound, Reason: ReasonNotFound, Field: "id", Detail: "there is no token " + quoted(r.ID)}
 		}
 		now := t.now().UTC().Truncate(time.Second)
 		// A token is made by an earlier one, so that one look in their order finds all.

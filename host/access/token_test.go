@@ -123,7 +123,7 @@ func TestTokens(t *testing.T) {
 	if again, err := command.Revoke(access.Revocation{ID: all[1].ID}); err != nil || !again.Tokens[0].Revoked.Equal(first.Tokens[0].Revoked) {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if _, err := command.Revoke(access.Revocation{ID: "nobody"}); messages.CodeOf(err) != messages.ErrConfig {
+	if _, err := command.Revoke(access.Revocation{ID: "nobody"}); messages.CodeOf(err) != messages.ErrNotFound {
 		t.Error(err)
 	}
 	if err := os.Remove(path); err != nil {
@@ -150,7 +150,7 @@ func TestWishes(t *testing.T) {
 		change(&w)
 		_, _, err := toks.Create(w)
 		var e *messages.Error
-		if !errors.As(err, &e) || e.Code != messages.ErrConfig || e.Field != strings.TrimSuffix(field, "2") {
+		if !errors.As(err, &e) || e.Code != messages.ErrInvalid || e.Field != strings.TrimSuffix(field, "2") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -55,7 +55,7 @@ test("a halt is an error, also in a stream, and is not tried again", async () =>
 
 test("tools of the client are refused, models are listed", async () => {
   const tools = [{ type: "function", function: { name: "f", parameters: {} } }];
-  await assert.rejects(client.chat.completions.create({ model: "echo", messages, tools }), { status: 400, code: "ERR_CONFIG", param: "tools" });
+  await assert.rejects(client.chat.completions.create({ model: "echo", messages, tools }), { status: 400, code: "ERR_INVALID", param: "tools" });
   const names = [];
   for await (const model of client.models.list()) names.push(model.id);
   assert.deepEqual(names, ["broken", "echo", "kitsu"]);

@@ -47,9 +47,7 @@ func progressCases(d *document) ([]testCase, error) {
 		}
 		var listed []jsontext.Value
 		if err := json.Unmarshal(raw, &listed); err != nil {
-			fault := faultOf(err)
-			fault.Field = strings.TrimSuffix(part.member+"."+fault.Field, ".")
-			return nil, fault
+			return nil, faultOf(err).At(part.member)
 		}
 		all = append(all, each(listed, "name", part.prefix, part.judge)...)
 	}

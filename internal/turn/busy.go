@@ -85,7 +85,7 @@ func (m *Machine) refusal(in *messages.Input) (after int64, err error) {
 		}
 	case messages.Enqueue, messages.Interrupt, messages.Rollback:
 	default:
-		return 0, &messages.Error{Code: messages.ErrConfig, Field: "policy", Detail: "it is none of reject, enqueue, interrupt, rollback, merge, debounce"}
+		return 0, &messages.Error{Code: messages.ErrInvalid, Field: "policy", Detail: "it is none of reject, enqueue, interrupt, rollback, merge, debounce"}
 	}
 	if waiting >= messages.QueueLimit {
 		return latest, messages.Errorf(messages.ErrBusy, "%d runs are waiting already", waiting)

@@ -369,7 +369,7 @@ func (m *Machine) submit(in *Submit) {
 	body.Text, body.Userdata, body.User = clean(body.Text), clean(body.Userdata), clean(body.User)
 	body.History = cleanHistory(body.History)
 	if !utf8.ValidString(body.Key) { // a repair could make two keys one
-		m.do(&Answer{Handle: in.Handle, Err: &messages.Error{Code: messages.ErrConfig, Field: "key", Detail: "not UTF-8"}})
+		m.do(&Answer{Handle: in.Handle, Err: &messages.Error{Code: messages.ErrInvalid, Field: "key", Detail: "not UTF-8"}})
 		return
 	}
 	if k := m.state.key(body.Key); k != nil {

@@ -44,7 +44,7 @@ func TestRefusalsWaitForTheirReason(t *testing.T) {
 		last = submit(messages.Enqueue)
 	}
 	refused("a full queue", submit(messages.Enqueue), messages.ErrBusy, last.Seq)
-	refused("no policy", submit("odd"), messages.ErrConfig, 0)
+	refused("no policy", submit("odd"), messages.ErrInvalid, 0)
 
 	answer(&Cancel{Run: 2})
 	end := r.find(messages.KindRunEnd, 0, "")

@@ -9,7 +9,7 @@ import (
 
 // Reasons of ERR_APPROVAL: why an answer does not count.
 const (
-	ReasonUnknown   = "UNKNOWN"   // the session has no such question: it is another's, or long over
+	ReasonUnknown   = "UNKNOWN"   // of ERR_NOT_FOUND: the session has no such question: it is another's, or long over
 	ReasonLate      = "LATE"      // it expired
 	ReasonAnswered  = "ANSWERED"  // somebody was quicker, or the action was cancelled
 	ReasonChanged   = "CHANGED"   // the answer is about other arguments
@@ -125,7 +125,7 @@ func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Err
 		return nil, &messages.Error{Code: messages.ErrApproval, Reason: reason, Detail: why}
 	}
 	if in.Answer != messages.GateApprove && in.Answer != messages.GateDeny {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "answer", Detail: "it is neither approve nor deny"}
+		return nil, &messages.Error{Code: messages.ErrInvalid, Field: "answer", Detail: "it is neither approve nor deny"}
 	}
 	if clean(in.By) == "" {
 		return refuse(ReasonPrincipal, "nobody says whose answer it is")
@@ -144,8 +144,9 @@ func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Err
 			return closed(q.Answer)
 		}
 	}
+	unknown := &messages.Error{Code: messages.ErrNotFound, Reason: ReasonUnknown, Field: "approval", Detail: "the session has no such question"}
 	if s.Open == nil || s.Open.Turn == nil {
-		return refuse(ReasonUnknown, "the session has no such question")
+		return nil, unknown
 	}
 	for i := range s.Open.Turn.Actions {
 		a := &s.Open.Turn.Actions[i]
@@ -162,7 +163,7 @@ func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Err
 			return a, nil
 		}
 	}
-	return refuse(ReasonUnknown, "the session has no such question")
+	return nil, unknown
 }
 
 // expire answers the questions whose time is over.

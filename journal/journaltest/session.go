@@ -33,7 +33,7 @@ func create(t *testing.T, s journal.Store) {
 	if _, err := s.Create(ctx, messages.SessionKey{Tenant: "acme", User: "bob", ID: "x"}, messages.Incarnation{}); journal.ReasonOf(err) != journal.ReasonInvalid {
 		t.Fatalf("no incarnation: %v", err)
 	}
-	if _, err := s.Create(ctx, messages.SessionKey{Tenant: "a:b", User: "bob", ID: "x"}, Inc(4)); messages.CodeOf(err) != messages.ErrConfig {
+	if _, err := s.Create(ctx, messages.SessionKey{Tenant: "a:b", User: "bob", ID: "x"}, Inc(4)); messages.CodeOf(err) != messages.ErrInvalid {
 		t.Fatalf("a bad key: %v", err)
 	}
 }

@@ -145,9 +145,13 @@ func (d *desk) do(t *testing.T, args ...string) (status int, out, errs string) {
 // refused answers both ways, and wants status 1 and the reason.
 func (d *desk) refused(t *testing.T, reason, name, id string, more ...string) {
 	t.Helper()
+	code := string(messages.ErrApproval)
+	if reason == stile.ApprovalUnknown {
+		code = string(messages.ErrNotFound)
+	}
 	for _, verb := range []string{"allow", "deny"} {
 		status, out, errs := d.do(t, append([]string{"approvals", verb, d.manifest, name, id}, more...)...)
-		if status != 1 || !strings.Contains(errs, "ERR_APPROVAL/"+reason) {
+		if status != 1 || !strings.Contains(errs, code+"/"+reason) {
 			t.Errorf("%s %v: status %d, want 1 and %s\n%s%s", verb, more, status, reason, out, errs)
 		}
 	}

@@ -167,16 +167,16 @@ func New(r Relic) (*tools.Executor, *Pool, error) {
 		at := fmt.Sprintf("interface.endpoints[%d].%s", i, key)
 		var err error
 		if p.statement, err = parse(text, r.Backend.Mark, begins); err != nil {
-			return nil, nil, placed(err, at)
+			return nil, nil, messages.At(err, at)
 		}
 		for _, name := range p.names {
 			if !slices.ContainsFunc(e.Params, func(q tools.Parameter) bool { return q.Name == name }) {
-				return nil, nil, placed(messages.Errorf(messages.ErrConfig, ":%s is none of its parameters", clip(name)), at)
+				return nil, nil, messages.Errorf(messages.ErrConfig, ":%s is none of its parameters", clip(name)).At(at)
 			}
 		}
 		for _, q := range e.Params {
 			if !slices.Contains(p.names, q.Name) {
-				return nil, nil, placed(messages.Errorf(messages.ErrConfig, "the parameter %s stands nowhere in it", q.Name), at)
+				return nil, nil, messages.Errorf(messages.ErrConfig, "the parameter %s stands nowhere in it", q.Name).At(at)
 			}
 		}
 		all = append(all, p)
@@ -202,16 +202,6 @@ func New(r Relic) (*tools.Executor, *Pool, error) {
 			return x.do(ctx)
 		},
 	}, pool, nil
-}
-
-func placed(err error, field string) error {
-	var e *messages.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	own := *e
-	own.Field = field
-	return &own
 }
 
 // bind gives the values of the numbered parameters. One that was left out is NULL.

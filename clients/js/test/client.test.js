@@ -169,8 +169,8 @@ test("refusals are problems, and are not tried again", async (t) => {
     assert.ok(err.message);
     return true;
   };
-  await assert.rejects(keep(client.session("nobody").stream("hello")), problem("ERR_CONFIG", 404, "session"));
-  await assert.rejects(client.agent("nobody", "x").open(), problem("ERR_CONFIG", 400, "body.agent"));
+  await assert.rejects(keep(client.session("nobody").stream("hello")), problem("ERR_NOT_FOUND", 404, "session"));
+  await assert.rejects(client.agent("nobody", "x").open(), problem("ERR_NOT_FOUND", 404, "body.agent"));
   const slow = client.agent("slow", "busy");
   const running = slow.stream("go");
   await running.next();

@@ -161,7 +161,7 @@ func (d *Door) server(ask Ask) *sdk.Server {
 		}
 		sdk.AddTool(s, &sdk.Tool{Name: a.Name, Description: about}, func(ctx context.Context, req *sdk.CallToolRequest, in said) (*sdk.CallToolResult, any, error) {
 			if len(in.Message) > maxMessage {
-				return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "message", Detail: "a message has at most 512 KiB"}
+				return nil, nil, &messages.Error{Code: messages.ErrInvalid, Field: "message", Detail: "a message has at most 512 KiB"}
 			}
 			c := Call{Agent: a.Name, Message: in.Message, Session: in.Session}
 			if token := req.Params.GetProgressToken(); token != nil {

@@ -97,7 +97,7 @@ test("approvals are shown as they are, and answered", async () => {
 
 test("a hostile address is a name that nobody has", async () => {
   const { page } = await open("#" + encodeURIComponent("<img src=x onerror=alert(1)>"));
-  await page.locator("#trouble", { hasText: "ERR_CONFIG" }).waitFor();
+  await page.locator("#trouble", { hasText: "ERR_INVALID" }).waitFor();
   assert.equal(await page.locator("#name").textContent(), "<img src=x onerror=alert(1)>");
   assert.equal(await page.locator("img").count(), 0);
   await page.close();

@@ -1,0 +1,50 @@
+package stile
+
+import "github.com/seed14be6753/stile/messages"
+
+// A program branches on errors by these predicates, or, with a switch, by the code:
+//
+//	switch stile.CodeOf(err) {
+//	case stile.CodeBusy: // ask again later
+//
+// What a code means, and who can do something about it, is in docs/reference.md. The
+// names begin with Code because they are no error values: errors.Is does not take them.
+
+// Code names a failure.
+type Code = messages.Code
+
+// The codes that a caller can act on. A run that HALTs has one of all codes as its reason.
+const (
+	CodeNotFound  = messages.ErrNotFound  // what is named does not exist
+	CodeInvalid   = messages.ErrInvalid   // a name, position or argument is malformed
+	CodeConflict  = messages.ErrConflict  // the call does not fit what is there
+	CodeBusy      = messages.ErrBusy      // something is in flight: the same call may succeed later
+	CodeApproval  = messages.ErrApproval  // an answer does not count: it is late, the second, changed or not theirs to give
+	CodeDenied    = messages.ErrDenied    // policy does not allow it
+	CodeConfig    = messages.ErrConfig    // a setting, file, manifest or agent cannot be used
+	CodeCancelled = messages.ErrCancelled // the runtime has closed, or the run was cancelled
+	CodeJournal   = messages.ErrJournal   // the journal cannot be read or appended to
+)
+
+// CodeOf gives the code of err, "" for an error that has none. Of joined errors it is that
+// of the first that has one.
+func CodeOf(err error) Code { return messages.CodeOf(err) }
+
+// IsInvalid reports whether err is about a malformed name, position or argument: another
+// call is wanted.
+func IsInvalid(err error) bool { return CodeOf(err) == CodeInvalid }
+
+// IsConflict reports whether err says that a call does not fit what is there: a session
+// of that name exists, an idempotency key was another input's, a position is to come.
+func IsConflict(err error) bool { return CodeOf(err) == CodeConflict }
+
+// IsBusy reports whether err says that something is in flight. The same call may succeed
+// later.
+func IsBusy(err error) bool { return CodeOf(err) == CodeBusy }
+
+// IsDenied reports whether err says that policy does not allow a call.
+func IsDenied(err error) bool { return CodeOf(err) == CodeDenied }
+
+// IsConfig reports whether err is about a setting, file, manifest or agent that cannot be
+// used.
+func IsConfig(err error) bool { return CodeOf(err) == CodeConfig }
