@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/jsonstring"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -454,52 +455,13 @@ func (e *encoder) childrenz(v []messages.ChildLink) {
 	e.dst = append(e.dst, ']')
 }
 
-const hexDigits = "0123456789abcdef"
-
-// appendText appends a JSON string with the escapes of RFC 8785 §3.2.2.2 and
-// tells whether it had to repair it.
+// appendText appends a JSON string with the escapes of RFC 8785 §3.2.2.2 and reports
+// whether it had to repair it: each byte that is not UTF-8 becomes U+FFFD.
 func appendText(dst []byte, s string) (out []byte, repaired bool) {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 {
-				dst = append(dst, s[start:i]...)
-				dst = append(dst, "\uFFFD"...)
-				start = i + 1
-				repaired = true
-			}
-			i += n
-			continue
-		}
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-		i++
-		start = i
+	if !utf8.ValidString(s) {
+		s, repaired = string([]rune(s)), true
 	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"'), repaired
+	return jsonstring.Append(dst, s), repaired
 }
 
 func unitKind(k messages.UnitKind) bool {

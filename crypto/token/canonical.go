@@ -133,39 +133,6 @@ func badText(reason string, offset int, what string) error {
 	}
 }
 
-// appendString appends s as a canonical JSON string. s must be UTF-8.
-func appendString(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, s[from:i]...)
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		}
-	}
-	dst = append(dst, s[from:]...)
-	return append(dst, '"')
-}
-
 // appendInt appends v as a canonical JSON number. |v| must be at most
 // maxSafeInteger.
 func appendInt(dst []byte, v int64) []byte { return strconv.AppendInt(dst, v, 10) }

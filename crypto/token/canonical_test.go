@@ -11,6 +11,7 @@ import (
 
 	"github.com/gowebpki/jcs"
 
+	"github.com/seed14be6753/stile/internal/jsonstring"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -230,7 +231,7 @@ func TestAgainstTransform(t *testing.T) {
 
 func TestAppendString(t *testing.T) {
 	for _, s := range []string{"", "plain", "\"\\\b\t\n\f\r\x00\x1f\x7f", "é😀<>&/", "tail\x01"} {
-		got := appendString(nil, s)
+		got := jsonstring.Append(nil, s)
 		again, err := Canonicalize(got)
 		if err != nil || !bytes.Equal(got, again) || string(unquote(got[1:len(got)-1])) != s {
 			t.Errorf("%q: got %q, canonical %q, %v", s, got, again, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed14be6753/stile/internal/jsonstring"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -211,19 +212,19 @@ func (d *draft) payload(kid string, program []byte) []byte {
 	b = append(b, `{"issued_at":`...)
 	b = appendInt(b, d.issuedAt)
 	b = append(b, `,"jti":`...)
-	b = appendString(b, d.jti)
+	b = jsonstring.Append(b, d.jti)
 	b = append(b, `,"kid":`...)
-	b = appendString(b, kid)
+	b = jsonstring.Append(b, kid)
 	b = append(b, `,"kind":"LOOP","payload":`...)
 	b = append(b, program...)
 	b = append(b, `,"session_id":`...)
-	b = appendString(b, d.scope.SID)
+	b = jsonstring.Append(b, d.scope.SID)
 	b = append(b, `,"ttl":`...)
 	b = appendInt(b, d.ttl)
 	b = append(b, `,"turn_index":`...)
 	b = appendInt(b, d.scope.TurnIndex)
 	b = append(b, `,"turn_nonce":`...)
-	b = appendString(b, d.scope.Nonce)
+	b = jsonstring.Append(b, d.scope.Nonce)
 	return append(b, `,"v":3}`...)
 }
 

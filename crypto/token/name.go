@@ -3,87 +3,12 @@ package token
 import (
 	"bytes"
 	"slices"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/internal/jsonstring"
 )
 
-// Member names: their order by UTF-16 code units (RFC 8785 §3.2.3), their
-// repetition, and the walk over an object's members. Everything here takes text
-// that scan has accepted.
-
-// units yields the UTF-16 code units of a string as it stands in JSON, without
-// its quotes.
-type units struct {
-	b   []byte
-	low uint16 // second half of a pair that is still to come, or 0
-}
-
-// next gives one unit; ok is false at the end.
-func (u *units) next() (unit uint16, ok bool) {
-	if u.low != 0 {
-		unit, u.low = u.low, 0
-		return unit, true
-	}
-	if len(u.b) == 0 {
-		return 0, false
-	}
-	r, n := character(u.b)
-	u.b = u.b[n:]
-	if r > 0xffff {
-		hi, lo := utf16.EncodeRune(r)
-		u.low = uint16(lo)
-		return uint16(hi), true
-	}
-	return uint16(r), true
-}
-
-// character decodes the character at the start of b and the bytes it takes,
-// escapes resolved.
-func character(b []byte) (r rune, n int) {
-	if b[0] != '\\' {
-		return utf8.DecodeRune(b)
-	}
-	switch b[1] {
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-		unit, _ := hexUnit(b)
-		if 0xd800 <= unit && unit < 0xdc00 {
-			low, _ := hexUnit(b[6:])
-			return utf16.DecodeRune(rune(unit), rune(low)), 12
-		}
-		return rune(unit), 6
-	}
-	return rune(b[1]), 2 // \" \\ \/
-}
-
-// compareNames orders two names, given without quotes, by the UTF-16 code units
-// of what they spell: 😀 (D83D DE00) before דּ (FB33), the reverse of their bytes.
-func compareNames(a, b []byte) int {
-	ua, ub := units{b: a}, units{b: b}
-	for {
-		x, okX := ua.next()
-		y, okY := ub.next()
-		switch {
-		case !okX && !okY:
-			return 0
-		case !okX:
-			return -1
-		case !okY:
-			return 1
-		case x != y:
-			return int(x) - int(y)
-		}
-	}
-}
+// Member names: their repetition, and the walk over an object's members. Everything
+// here takes text that scan has accepted.
 
 // unquote gives what a string spells, from its bytes without quotes. Without
 // escapes that is the bytes themselves, not a copy.
@@ -91,13 +16,7 @@ func unquote(b []byte) []byte {
 	if bytes.IndexByte(b, '\\') < 0 {
 		return b
 	}
-	out := make([]byte, 0, len(b))
-	for len(b) > 0 {
-		r, n := character(b)
-		out = utf8.AppendRune(out, r)
-		b = b[n:]
-	}
-	return out
+	return jsonstring.AppendMeant(make([]byte, 0, len(b)), b)
 }
 
 // stringEnd gives the index behind the string that begins with the quote at b[i].
@@ -191,13 +110,13 @@ func repeatedName(b []byte) int {
 			own := names[start:]
 			names = names[:start]
 			slices.SortFunc(own, func(x, y place) int {
-				if c := compareNames(b[x.from:x.to], b[y.from:y.to]); c != 0 {
+				if c := jsonstring.Compare(b[x.from:x.to], b[y.from:y.to]); c != 0 {
 					return c
 				}
 				return x.from - y.from
 			})
 			for k := 1; k < len(own); k++ {
-				if compareNames(b[own[k-1].from:own[k-1].to], b[own[k].from:own[k].to]) == 0 &&
+				if jsonstring.Compare(b[own[k-1].from:own[k-1].to], b[own[k].from:own[k].to]) == 0 &&
 					(found < 0 || own[k].from <= found) {
 					found = own[k].from - 1
 				}

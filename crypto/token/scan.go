@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/internal/jsonstring"
 )
 
 // One pass over JSON text that answers three questions at once: is it strict
@@ -158,7 +160,7 @@ func (s *shape) name(b []byte, i int, top *frame) (int, *fault) {
 		if plain && top.plain {
 			order = bytes.Compare(b[top.from:top.to], b[from:to])
 		} else {
-			order = compareNames(b[top.from:top.to], b[from:to])
+			order = jsonstring.Compare(b[top.from:top.to], b[from:to])
 		}
 		if order >= 0 {
 			s.canonical, s.unordered = false, true
@@ -224,13 +226,13 @@ func escape(b []byte) (n int, minimal bool, what string) {
 	default:
 		return 0, false, "an unknown escape"
 	}
-	unit, ok := hexUnit(b)
+	unit, ok := jsonstring.Unit(b)
 	if !ok {
 		return 0, false, "an escape without four hexadecimal digits"
 	}
 	switch {
 	case 0xd800 <= unit && unit < 0xdc00:
-		if low, ok := hexUnit(b[6:]); ok && 0xdc00 <= low && low < 0xe000 {
+		if low, ok := jsonstring.Unit(b[6:]); ok && 0xdc00 <= low && low < 0xe000 {
 			return 12, false, ""
 		}
 		return 0, false, "a surrogate without its pair"
@@ -244,27 +246,6 @@ func escape(b []byte) (n int, minimal bool, what string) {
 		return 6, b[5] < 'A' || b[5] > 'F', ""
 	}
 	return 6, false, ""
-}
-
-// hexUnit reads \uXXXX at the start of b.
-func hexUnit(b []byte) (unit uint16, ok bool) {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
-		return 0, false
-	}
-	for _, c := range b[2:6] {
-		unit <<= 4
-		switch {
-		case '0' <= c && c <= '9':
-			unit |= uint16(c - '0')
-		case 'a' <= c && c <= 'f':
-			unit |= uint16(c - 'a' + 10)
-		case 'A' <= c && c <= 'F':
-			unit |= uint16(c - 'A' + 10)
-		default:
-			return 0, false
-		}
-	}
-	return unit, true
 }
 
 // number reads a number by the grammar of RFC 8259 §6. One that is well-formed

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/internal/jsonstring"
 )
 
 // FromJSON reads one JSON text (RFC 8259, strict: UTF-8, no lone surrogates,
@@ -99,7 +101,7 @@ func appendJSONString(dst []byte, s string) ([]byte, error) {
 	if !utf8.ValidString(s) {
 		return dst, Errorf(CodeInvalid, "a text is not UTF-8")
 	}
-	return appendQuoted(dst, s), nil
+	return jsonstring.Append(dst, s), nil
 }
 
 // appendJSONNumber writes a number as ECMAScript does: plain decimals from 1e-6

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"unsafe"
+
+	"github.com/seed14be6753/stile/internal/jsonstring"
 )
 
 // binary applies an operator to its operands (§§6.2, 6.3). The node's own gas is
@@ -128,7 +130,7 @@ func describe(v Value) string {
 		if v.n > 40 {
 			return "a string that is no number"
 		}
-		return "the string " + string(appendQuoted(nil, v.str()))
+		return "the string " + string(jsonstring.Append(nil, v.str()))
 	}
 	return v.k.String()
 }

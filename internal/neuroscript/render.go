@@ -1,6 +1,10 @@
 package neuroscript
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed14be6753/stile/internal/jsonstring"
+)
 
 // AppendText appends the top-level rendering of v (§10). Members deeper than
 // MaxValueDepth are left out; Render reports them instead.
@@ -47,7 +51,7 @@ func appendNested(dst []byte, v Value, depth int) []byte {
 	case KindNumber:
 		return appendNumber(dst, v.num())
 	case KindString:
-		return appendQuoted(dst, v.str())
+		return jsonstring.Append(dst, v.str())
 	case KindTimeDate:
 		dst = append(dst, '"')
 		dst = appendTime(dst, v.time())
@@ -71,71 +75,13 @@ func appendNested(dst []byte, v Value, depth int) []byte {
 			if i > 0 {
 				dst = append(dst, ", "...)
 			}
-			dst = appendQuoted(dst, entries[i].Key)
+			dst = jsonstring.Append(dst, entries[i].Key)
 			dst = append(dst, ": "...)
 			dst = appendNested(dst, entries[i].Value, depth+1)
 		}
 		return append(dst, '}')
 	}
 	return dst
-}
-
-const hexDigits = "0123456789abcdef"
-
-// escapes gives the length of a byte in a quoted string; 1 means as it is.
-var escapes = func() (n [256]uint8) {
-	for i := range n {
-		n[i] = 1
-		if i < 0x20 {
-			n[i] = 6
-		}
-	}
-	for _, c := range "\"\\\n\r\t\b\f" {
-		n[c] = 2
-	}
-	return n
-}()
-
-// appendQuoted writes a string in double quotes with JSON's escapes; it is also
-// the string of canonical JSON.
-func appendQuoted(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if escapes[c] == 1 {
-			continue
-		}
-		dst = append(dst, s[from:i]...)
-		from = i + 1
-		dst = append(dst, '\\')
-		switch c {
-		case '"', '\\':
-			dst = append(dst, c)
-		case '\n':
-			dst = append(dst, 'n')
-		case '\r':
-			dst = append(dst, 'r')
-		case '\t':
-			dst = append(dst, 't')
-		case '\b':
-			dst = append(dst, 'b')
-		case '\f':
-			dst = append(dst, 'f')
-		default:
-			dst = append(dst, 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	dst = append(dst, s[from:]...)
-	return append(dst, '"')
-}
-
-func quotedLen(s string) int64 {
-	n := int64(2)
-	for i := 0; i < len(s); i++ {
-		n += int64(escapes[s[i]])
-	}
-	return n
 }
 
 // textLen gives the length of the top-level rendering, or some number above most
@@ -168,7 +114,7 @@ func nestedLen(v Value, most int64, depth int) int64 {
 		if int64(v.n) > most {
 			return int64(v.n)
 		}
-		return quotedLen(v.str())
+		return jsonstring.Len(v.str())
 	case KindTimeDate:
 		return int64(len(appendTime(nil, v.time()))) + 2
 	case KindError:
@@ -202,7 +148,7 @@ func nestedLen(v Value, most int64, depth int) int64 {
 			if n > most || int64(len(entries[i].Key)) > most {
 				return max(n, int64(len(entries[i].Key)))
 			}
-			n += quotedLen(entries[i].Key) + 2
+			n += jsonstring.Len(entries[i].Key) + 2
 			n += nestedLen(entries[i].Value, most-n, depth+1)
 		}
 		return n

@@ -6,6 +6,7 @@ import (
 
 	json "github.com/go-json-experiment/json"
 
+	"github.com/seed14be6753/stile/internal/jsonstring"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -95,29 +96,9 @@ func messageText(userdata string) string {
 // TextUserdata is the USERDATA of a submitted text: valid by construction for
 // valid UTF-8, on one line.
 func TextUserdata(text string) string {
-	const head, foot = `{"subject":"message","fields":{"text":"`, `"}}`
-	b := make([]byte, 0, len(head)+len(text)+len(text)/16+len(foot))
+	const head, foot = `{"subject":"message","fields":{"text":`, `}}`
+	b := make([]byte, 0, len(head)+len(text)+len(text)/16+2+len(foot))
 	b = append(b, head...)
-	const hex = "0123456789abcdef"
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c == '\n':
-			b = append(b, '\\', 'n')
-		case c == '\r':
-			b = append(b, '\\', 'r')
-		case c == '\t':
-			b = append(b, '\\', 't')
-		case c == '\b':
-			b = append(b, '\\', 'b')
-		case c == '\f':
-			b = append(b, '\\', 'f')
-		case c < 0x20:
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		default:
-			b = append(b, c)
-		}
-	}
+	b = jsonstring.Append(b, text)
 	return string(append(b, foot...))
 }

@@ -1,11 +1,12 @@
 package scan
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/internal/jsonstring"
 )
 
 // Letter takes one byte in a string that means itself there, as Write does. It is false
@@ -176,62 +177,13 @@ func (j *JSON) hex(c byte) bool {
 
 // appendRune writes a character as a string in normal form has it.
 func appendRune(dst []byte, r rune) []byte {
-	const digits = "0123456789abcdef"
-	switch {
-	case r == '"' || r == '\\':
-		return append(dst, '\\', byte(r))
-	case r >= ' ':
-		return utf8.AppendRune(dst, r)
-	case r == '\b':
-		return append(dst, '\\', 'b')
-	case r == '\f':
-		return append(dst, '\\', 'f')
-	case r == '\n':
-		return append(dst, '\\', 'n')
-	case r == '\r':
-		return append(dst, '\\', 'r')
-	case r == '\t':
-		return append(dst, '\\', 't')
+	if r < ' ' || r == '"' || r == '\\' {
+		return jsonstring.AppendEscape(dst, byte(r))
 	}
-	return append(dst, '\\', 'u', '0', '0', digits[r>>4], digits[r&15])
+	return utf8.AppendRune(dst, r)
 }
 
 // AppendString appends what a string literal in normal form means.
 func AppendString(dst, literal []byte) []byte {
-	s := literal[1 : len(literal)-1]
-	for {
-		i := bytes.IndexByte(s, '\\')
-		if i < 0 {
-			return append(dst, s...)
-		}
-		dst = append(dst, s[:i]...)
-		r, n := unescape(s[i:])
-		dst = utf8.AppendRune(dst, r)
-		s = s[i+n:]
-	}
-}
-
-// unescape decodes an escape of the normal form.
-func unescape(s []byte) (r rune, size int) {
-	switch s[1] {
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-		digit := func(c byte) rune {
-			if c >= 'a' {
-				return rune(c-'a') + 10
-			}
-			return rune(c - '0')
-		}
-		return digit(s[4])<<4 | digit(s[5]), 6
-	}
-	return rune(s[1]), 2
+	return jsonstring.AppendMeant(dst, literal[1:len(literal)-1])
 }
