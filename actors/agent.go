@@ -7,6 +7,7 @@ import (
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
@@ -28,7 +29,7 @@ type Agent struct {
 	Rules    *turn.Rules
 	Dialect  parse.Dialect
 	Routes   []Route // at least one
-	Retry    llm.Policy
+	Retry    retry.Policy
 	Tools    *tools.Set
 	Targets  *tools.Targets // of actions in replies: Tools and what is none
 	Gate     tools.Gate

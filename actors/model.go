@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/llm"
@@ -193,18 +194,18 @@ func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lint
 		if err == nil {
 			return false, nil
 		}
-		step := r.agent.Retry.Next(llm.Attempt{N: n, Rotations: rotations, Delivered: r.delivered, Models: len(r.agent.Routes) - i - 1}, llm.FailureOf(err))
+		step := r.agent.Retry.Next(retry.Attempt{N: n, Rotations: rotations, Delivered: r.delivered, Models: len(r.agent.Routes) - i - 1}, llm.FailureOf(err))
 		switch step.Do {
-		case llm.Retry, llm.Rotate:
+		case retry.Retry, retry.Rotate:
 			if !r.pause(step.Wait) {
 				return false, err
 			}
-			if step.Do == llm.Rotate {
+			if step.Do == retry.Rotate {
 				rotations++
 			} else {
 				n++
 			}
-		case llm.Fallback:
+		case retry.Fallback:
 			return true, err
 		default:
 			return false, err

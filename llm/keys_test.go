@@ -176,43 +176,6 @@ func TestKeysRefused(t *testing.T) {
 	})
 }
 
-// However keys fail, a run's rotations end.
-func TestKeysRotationEnds(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 1))
-	synctest.Test(t, func(t *testing.T) {
-		for range 300 {
-			n := 1 + rng.IntN(MaxKeys)
-			k := ring(n)
-			attempt, asked := Attempt{N: 1}, 0
-			for {
-				asked++
-				var f Failure
-				if key, err := k.Take(); err != nil {
-					f = FailureOf(err)
-				} else {
-					f = Failure{Kind: []Kind{KindAuth, KindRateLimit, KindOverloaded, KindServer}[rng.IntN(4)], RetryAfter: time.Duration(rng.IntN(30)) * time.Second}
-					f.Retryable = f.Kind != KindAuth
-					k.Report(key, &f)
-				}
-				step := Policy{}.Next(attempt, f)
-				if step.Do == GiveUp {
-					break
-				}
-				time.Sleep(step.Wait)
-				if step.Do == Rotate {
-					attempt.Rotations++
-				} else {
-					attempt.N++
-				}
-				if asked > n+DefaultAttempts {
-					t.Fatalf("seed %d: %d requests with %d keys", seed, asked, n)
-				}
-			}
-		}
-	})
-}
-
 func TestPriceCost(t *testing.T) {
 	p := Price{Input: 3_000_000, Output: 15_000_000, CacheRead: 300_000, CacheWrite: 3_750_000}
 	for _, c := range []struct {

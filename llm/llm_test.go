@@ -7,53 +7,9 @@ import (
 	"iter"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed14be6753/stile/messages"
 )
-
-func TestPolicy(t *testing.T) {
-	var p Policy
-	passing := Failure{Status: 503, Retryable: true}
-	for _, c := range []struct {
-		name string
-		p    Policy
-		a    Attempt
-		f    Failure
-		want Step
-	}{
-		{"first", p, Attempt{N: 1}, passing, Step{Retry, 500 * time.Millisecond}},
-		{"second", p, Attempt{N: 2}, passing, Step{Retry, time.Second}},
-		{"third is the last", p, Attempt{N: 3}, passing, Step{}},
-		{"third, another model", p, Attempt{N: 3, Models: 1}, passing, Step{Do: Fallback}},
-		{"not retryable", p, Attempt{N: 1}, Failure{Status: 401}, Step{}},
-		{"not retryable, another model", p, Attempt{N: 1, Models: 2}, Failure{Status: 401}, Step{Do: Fallback}},
-		{"a byte was delivered", p, Attempt{N: 1, Delivered: 1, Models: 1}, passing, Step{}},
-		{"asked to wait", p, Attempt{N: 1}, Failure{Retryable: true, RetryAfter: 7 * time.Second}, Step{Retry, 7 * time.Second}},
-		{"asked to wait less than we would", p, Attempt{N: 2}, Failure{Retryable: true, RetryAfter: time.Millisecond}, Step{Retry, time.Second}},
-		{"asked to wait the cap", p, Attempt{N: 1}, Failure{Retryable: true, RetryAfter: DefaultCap}, Step{Retry, DefaultCap}},
-		{"asked to wait too long", p, Attempt{N: 1}, Failure{Retryable: true, RetryAfter: DefaultCap + 1}, Step{}},
-		{"asked to wait too long, another model", p, Attempt{N: 1, Models: 1}, Failure{Retryable: true, RetryAfter: time.Hour}, Step{Do: Fallback}},
-		{"own numbers", Policy{Attempts: 9, Base: time.Second, Cap: 5 * time.Second}, Attempt{N: 3}, passing, Step{Retry, 4 * time.Second}},
-		{"capped", Policy{Attempts: 9, Base: time.Second, Cap: 5 * time.Second}, Attempt{N: 4}, passing, Step{Retry, 5 * time.Second}},
-		{"no overflow", Policy{Attempts: 1 << 30}, Attempt{N: 1 << 20}, passing, Step{Retry, DefaultCap}},
-		{"one attempt", Policy{Attempts: 1}, Attempt{N: 1}, passing, Step{}},
-		{"another key", p, Attempt{N: 3}, Failure{Status: 429, NextKey: true, Keys: 2, RetryAfter: time.Second}, Step{Rotate, time.Second}},
-		{"another key, at once", p, Attempt{N: 1}, Failure{Status: 401, NextKey: true, Keys: 3}, Step{Do: Rotate}},
-		{"all keys have had their turn", p, Attempt{N: 1, Rotations: 1}, Failure{Status: 429, NextKey: true, Keys: 2, Retryable: true}, Step{Retry, 500 * time.Millisecond}},
-		{"all keys were refused", p, Attempt{N: 1, Rotations: 1, Models: 1}, Failure{Status: 401, NextKey: true, Keys: 2}, Step{Do: Fallback}},
-		{"a byte was delivered, another key", p, Attempt{N: 1, Delivered: 1}, Failure{NextKey: true, Keys: 2}, Step{}},
-		{"another key, too long to wait", Policy{Cap: time.Second}, Attempt{N: 1}, Failure{NextKey: true, Keys: 2, RetryAfter: 2 * time.Second}, Step{}},
-		{"base over cap", Policy{Base: time.Hour}, Attempt{N: 1}, passing, Step{Retry, DefaultCap}},
-	} {
-		if got := c.p.Next(c.a, c.f); got != c.want {
-			t.Errorf("%s: %v after %v, want %v after %v", c.name, got.Do, got.Wait, c.want.Do, c.want.Wait)
-		}
-	}
-	if s := fmt.Sprint(GiveUp, Retry, Fallback, Rotate); s != "give up retry fallback rotate" {
-		t.Error(s)
-	}
-}
 
 func TestFailure(t *testing.T) {
 	for _, c := range []struct {

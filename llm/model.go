@@ -9,9 +9,9 @@
 //   - cancelling is no error: a cancelled stream ends with FinishCancelled;
 //   - breaking out of the range ends the request and releases what it held.
 //
-// It does not retry by itself: Policy answers whether and when to try again, and
-// whoever drives the stream acts on the answer. It keeps no history, no clock of
-// a turn, and no state of a session.
+// It does not retry by itself: the runtime judges a Failure and tries again, with the
+// next key or the next model. It keeps no history, no clock of a turn, and no state of
+// a session.
 package llm
 
 import (

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/journal/memory"
-	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -30,13 +30,13 @@ func TestEveryDialectOnEveryProvider(t *testing.T) {
 		for _, v := range vendors {
 			t.Run(dialect+"/"+v.format.Name, func(t *testing.T) {
 				f, n := v.format, 0
-				srv := llmtest.NewServer(t, func(seen *llmtest.Seen) llmtest.Answer {
+				srv := wiretest.NewServer(t, func(seen *wiretest.Seen) wiretest.Answer {
 					text := say.first
 					if n++; n > 1 {
 						text = say.then
 					}
 					cut := len(text) / 2
-					return llmtest.Answer{Pieces: f.Stream(text[:cut], text[cut:])}
+					return wiretest.Answer{Pieces: f.Stream(text[:cut], text[cut:])}
 				})
 				rt := start(t, stile.Config{Store: memory.New(), Providers: providers(map[string]string{"THE_KEY": testKey})})
 				a := v.agent(t, dialect, srv.URL, "")

@@ -9,11 +9,12 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/retry"
+	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/anthropic"
 	"github.com/seed14be6753/stile/llm/gemini"
-	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/llm/openai"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -22,14 +23,14 @@ import (
 // vendor is a provider as a manifest names it, and how its server writes.
 type vendor struct {
 	name, api, root string
-	format          llmtest.Format
+	format          wiretest.Format
 }
 
 var vendors = []vendor{
-	{"openai", "chat", "/v1", llmtest.Chat()},
-	{"openai", "responses", "/v1", llmtest.Responses()},
-	{"anthropic", "", "", llmtest.Anthropic()},
-	{"gemini", "", "", llmtest.Gemini()},
+	{"openai", "chat", "/v1", wiretest.Chat()},
+	{"openai", "responses", "/v1", wiretest.Responses()},
+	{"anthropic", "", "", wiretest.Anthropic()},
+	{"gemini", "", "", wiretest.Gemini()},
 }
 
 const testKey = "sk-live-93d0c7aa51e2"
@@ -58,7 +59,7 @@ func TestProvidersHoldSessions(t *testing.T) {
 	for _, v := range vendors {
 		t.Run(v.format.Name, func(t *testing.T) {
 			f := v.format
-			srv := llmtest.NewServer(t, func(seen *llmtest.Seen) llmtest.Answer {
+			srv := wiretest.NewServer(t, func(seen *wiretest.Seen) wiretest.Answer {
 				a, err := f.Asked(seen.Body)
 				if err != nil {
 					t.Errorf("%v: %s", err, seen.Body)
@@ -73,9 +74,9 @@ func TestProvidersHoldSessions(t *testing.T) {
 					if word == "hello" {
 						say = sayContinue
 					}
-					return llmtest.Answer{Pieces: f.Stream("Here you are:\n<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n{}\n<<<NSENV:V3:AC", "TIONS>>>\n"+program(`emit "first `+word+`"`, say)+"<<<NSENV:V3:END>>>\nBye.")}
+					return wiretest.Answer{Pieces: f.Stream("Here you are:\n<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n{}\n<<<NSENV:V3:AC", "TIONS>>>\n"+program(`emit "first `+word+`"`, say)+"<<<NSENV:V3:END>>>\nBye.")}
 				default:
-					return llmtest.Answer{Pieces: f.Stream("You said ", last, fmt.Sprintf(" (%d)", len(a.Texts)))}
+					return wiretest.Answer{Pieces: f.Stream("You said ", last, fmt.Sprintf(" (%d)", len(a.Texts)))}
 				}
 			})
 			core, logs := observer.New(zap.DebugLevel)
@@ -144,15 +145,15 @@ func TestProvidersFail(t *testing.T) {
 			status, body := f.BadKey("wrong: " + testKey)
 			for _, c := range []struct {
 				name   string
-				answer llmtest.Answer
+				answer wiretest.Answer
 				wants  []string
 			}{
-				{"the key is wrong", llmtest.Answer{Status: status, Pieces: []string{body}, Header: map[string]string{"X-Key": testKey}}, []string{"refuses the key in THE_KEY"}},
-				{"the request is bad", llmtest.Answer{Status: 400, Pieces: []string{f.Refusal(400, testKey, testKey)}}, []string{"STATUS_400"}},
-				{"broken off", llmtest.Answer{Pieces: []string{f.Begin(1), f.Text(`"So"`)}, Drop: true}, []string{"TRUNCATED", "broke off"}},
-				{"too long to wait", llmtest.Answer{Status: 429, Header: map[string]string{"Retry-After": "3600"}}, []string{"STATUS_429", "1h"}},
+				{"the key is wrong", wiretest.Answer{Status: status, Pieces: []string{body}, Header: map[string]string{"X-Key": testKey}}, []string{"refuses the key in THE_KEY"}},
+				{"the request is bad", wiretest.Answer{Status: 400, Pieces: []string{f.Refusal(400, testKey, testKey)}}, []string{"STATUS_400"}},
+				{"broken off", wiretest.Answer{Pieces: []string{f.Begin(1), f.Text(`"So"`)}, Drop: true}, []string{"TRUNCATED", "broke off"}},
+				{"too long to wait", wiretest.Answer{Status: 429, Header: map[string]string{"Retry-After": "3600"}}, []string{"STATUS_429", "1h"}},
 			} {
-				srv := llmtest.NewServer(t, llmtest.Always(c.answer))
+				srv := wiretest.NewServer(t, wiretest.Always(c.answer))
 				core, logs := observer.New(zap.DebugLevel)
 				rt := start(t, stile.Config{Providers: providers(map[string]string{"THE_KEY": testKey}), Log: zap.New(core)})
 				s := open(t, rt, "s", v.agent(t, "plain", srv.URL, ""))
@@ -176,7 +177,7 @@ func TestProvidersCancel(t *testing.T) {
 	for _, v := range vendors {
 		t.Run(v.format.Name, func(t *testing.T) {
 			f := v.format
-			srv := llmtest.NewServer(t, llmtest.Always(llmtest.Answer{Pieces: []string{f.Begin(120), f.Text(`"12345678"`)}, Hang: true}))
+			srv := wiretest.NewServer(t, wiretest.Always(wiretest.Answer{Pieces: []string{f.Begin(120), f.Text(`"12345678"`)}, Hang: true}))
 			rt := start(t, stile.Config{Providers: providers(map[string]string{"THE_KEY": testKey})})
 			s := open(t, rt, "s", v.agent(t, "plain", srv.URL, `, price: {input_usd: "3", output_usd: "15"}`))
 			run := submit(t, s, "ahoy, how are you")
@@ -213,14 +214,14 @@ func TestProvidersCancel(t *testing.T) {
 
 // One provider is down, the next one answers; with several keys the next key does.
 func TestProvidersStandIn(t *testing.T) {
-	bad, body := llmtest.Anthropic().BadKey("no")
-	down := llmtest.NewServer(t, func(seen *llmtest.Seen) llmtest.Answer {
-		if llmtest.Anthropic().Key(seen.Header) == "good" {
-			return llmtest.Answer{Pieces: []string{llmtest.Anthropic().Overloaded}}
+	bad, body := wiretest.Anthropic().BadKey("no")
+	down := wiretest.NewServer(t, func(seen *wiretest.Seen) wiretest.Answer {
+		if wiretest.Anthropic().Key(seen.Header) == "good" {
+			return wiretest.Answer{Pieces: []string{wiretest.Anthropic().Overloaded}}
 		}
-		return llmtest.Answer{Status: bad, Pieces: []string{body}}
+		return wiretest.Answer{Status: bad, Pieces: []string{body}}
 	})
-	up := llmtest.NewServer(t, llmtest.Always(llmtest.Answer{Pieces: llmtest.Gemini().Stream("Here.")}))
+	up := wiretest.NewServer(t, wiretest.Always(wiretest.Answer{Pieces: wiretest.Gemini().Stream("Here.")}))
 	m, err := manifest.Parse("agent.yaml", fmt.Appendf(nil, `dialect: plain
 model:
   provider: anthropic
@@ -243,11 +244,11 @@ quotas: {cost_usd: "5"}
 	// Rotations are no attempts: the key that is good for something gets all three.
 	good := 0
 	for _, seen := range down.Seen() {
-		if llmtest.Anthropic().Key(seen.Header) == "good" {
+		if wiretest.Anthropic().Key(seen.Header) == "good" {
 			good++
 		}
 	}
-	if good != llm.DefaultAttempts || len(down.Seen()) != good+4 {
+	if good != retry.DefaultAttempts || len(down.Seen()) != good+4 {
 		t.Errorf("%d requests, %d with the good key", len(down.Seen()), good)
 	}
 	fb := bodies[*messages.ModelFallback](recs)
@@ -260,7 +261,7 @@ quotas: {cost_usd: "5"}
 	if n, asked := len(bodies[*messages.ModelRequest](recs)), len(down.Seen())+len(up.Seen()); n < asked {
 		t.Errorf("%d requests are recorded, %d were made", n, asked)
 	}
-	if k := llmtest.Gemini().Key(up.Seen()[0].Header); k != "g" {
+	if k := wiretest.Gemini().Key(up.Seen()[0].Header); k != "g" {
 		t.Errorf("key %q", k)
 	}
 	if _, err := rt.Replay(t.Context(), "s", nil); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed14be6753/stile/llm/llmtest"
+	"github.com/seed14be6753/stile/internal/wiretest"
 )
 
 const providerKey = "sk-cmd-5577006791947779"
@@ -15,11 +15,11 @@ const providerKey = "sk-cmd-5577006791947779"
 // A model over a network, without a manifest and with one.
 func TestRunWithProvider(t *testing.T) {
 	for provider, c := range map[string]struct {
-		format llmtest.Format
+		format wiretest.Format
 		root   string
-	}{"openai": {llmtest.Chat(), "/v1"}, "anthropic": {llmtest.Anthropic(), ""}, "gemini": {llmtest.Gemini(), ""}} {
+	}{"openai": {wiretest.Chat(), "/v1"}, "anthropic": {wiretest.Anthropic(), ""}, "gemini": {wiretest.Gemini(), ""}} {
 		t.Run(provider, func(t *testing.T) {
-			srv := llmtest.NewServer(t, llmtest.Always(llmtest.Answer{Pieces: c.format.Stream("Ahoy, ", "Ada.")}))
+			srv := wiretest.NewServer(t, wiretest.Always(wiretest.Answer{Pieces: c.format.Stream("Ahoy, ", "Ada.")}))
 			env := map[string]string{strings.ToUpper(provider) + "_API_KEY": providerKey}
 			flags := []string{"run", "--memory", "--provider", provider, "--model", "m-1", "--base-url", srv.URL + c.root}
 
@@ -61,9 +61,9 @@ func TestRunWithProvider(t *testing.T) {
 
 // A manifest with a price, and a fallback that is asked.
 func TestRunWithProviderManifest(t *testing.T) {
-	f := llmtest.Anthropic()
-	down := llmtest.NewServer(t, llmtest.Always(llmtest.Answer{Status: 400, Pieces: []string{f.Refusal(400, "invalid_request_error", providerKey)}}))
-	up := llmtest.NewServer(t, llmtest.Always(llmtest.Answer{Pieces: f.Stream("Ahoy.")}))
+	f := wiretest.Anthropic()
+	down := wiretest.NewServer(t, wiretest.Always(wiretest.Answer{Status: 400, Pieces: []string{f.Refusal(400, "invalid_request_error", providerKey)}}))
+	up := wiretest.NewServer(t, wiretest.Always(wiretest.Answer{Pieces: f.Stream("Ahoy.")}))
 	path := write(t, t.TempDir(), "agent.yaml", `
 dialect: plain
 model:

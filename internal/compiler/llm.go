@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -70,7 +71,7 @@ func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at st
 
 // ask puts one question, again when the failure says that it may help and no byte came.
 func ask(ctx context.Context, port llm.Model, req llm.Request) (sum tools.Answer, err error) {
-	var policy llm.Policy
+	var policy retry.Policy
 	for n := 1; ; n++ {
 		var b strings.Builder
 		usage, cost, err := answer(ctx, port, req, &b)
@@ -80,8 +81,8 @@ func ask(ctx context.Context, port llm.Model, req llm.Request) (sum tools.Answer
 			sum.Text = b.String()
 			return sum, nil
 		}
-		step := policy.Next(llm.Attempt{N: n, Delivered: int64(b.Len())}, llm.FailureOf(err))
-		if step.Do != llm.Retry || ctx.Err() != nil {
+		step := policy.Next(retry.Attempt{N: n, Delivered: int64(b.Len())}, llm.FailureOf(err))
+		if step.Do != retry.Retry || ctx.Err() != nil {
 			return sum, err
 		}
 		wait := time.NewTimer(step.Wait)

@@ -41,11 +41,8 @@ type Options struct {
 	Base          http.RoundTripper // nil is a transport of its own
 }
 
-// Model asks Anthropic. It implements llm.Model.
-type Model struct{ *wire.Model }
-
-// New makes a Model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
-func New(o Options) (*Model, error) {
+// New makes a model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
+func New(o Options) (llm.Model, error) {
 	return newModel(o, llm.Settings{})
 }
 
@@ -60,7 +57,7 @@ func Provider(lookup func(string) (string, bool)) llm.Provider {
 	return m.Provide
 }
 
-func newModel(o Options, s llm.Settings) (*Model, error) {
+func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	if s.API != "" {
 		return nil, wire.Bad("api", "anthropic has one interface; leave it out")
 	}
@@ -76,10 +73,10 @@ func newModel(o Options, s llm.Settings) (*Model, error) {
 	v := vendor{maxTokens: o.MaxTokens, send: []option.RequestOption{
 		option.WithBaseURL(strings.TrimRight(o.BaseURL, "/") + "/"), option.WithMaxRetries(0),
 	}}
-	return &Model{wire.New(wire.Config{
+	return wire.New(wire.Config{
 		Vendor: v, Keys: o.Keys, Header: "X-Api-Key",
 		Prices: o.Prices, Price: s.Price, FirstByte: s.FirstByte, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
-	})}, nil
+	}), nil
 }
 
 type vendor struct {

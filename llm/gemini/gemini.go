@@ -40,11 +40,8 @@ type Options struct {
 	Base          http.RoundTripper // nil is a transport of its own
 }
 
-// Model asks Gemini. It implements llm.Model.
-type Model struct{ *wire.Model }
-
-// New makes a Model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
-func New(o Options) (*Model, error) {
+// New makes a model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
+func New(o Options) (llm.Model, error) {
 	return newModel(o, llm.Settings{})
 }
 
@@ -59,7 +56,7 @@ func Provider(lookup func(string) (string, bool)) llm.Provider {
 	return m.Provide
 }
 
-func newModel(o Options, s llm.Settings) (*Model, error) {
+func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	if s.API != "" {
 		return nil, wire.Bad("api", "gemini has one interface; leave it out")
 	}
@@ -72,11 +69,11 @@ func newModel(o Options, s llm.Settings) (*Model, error) {
 	if o.MaxTokens > maxOutputTokens {
 		return nil, wire.Bad("max_tokens", "is over what the interface can carry, 2147483647")
 	}
-	return &Model{wire.New(wire.Config{
+	return wire.New(wire.Config{
 		Vendor: &vendor{base: strings.TrimRight(o.BaseURL, "/"), maxTokens: int32(o.MaxTokens)},
 		Keys:   o.Keys, Header: "X-Goog-Api-Key",
 		Prices: o.Prices, Price: s.Price, FirstByte: s.FirstByte, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
-	})}, nil
+	}), nil
 }
 
 const maxOutputTokens = 1<<31 - 1

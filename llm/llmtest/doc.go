@@ -1,10 +1,5 @@
-// Package llmtest is the conformance suite of the model port.
+// Package llmtest is the conformance suite of the model port: Port checks what every
+// llm.Model promises. An author of a model calls it from a test.
 //
-// Port checks what every llm.Model promises. Wire checks what an adapter of a provider
-// promises beyond: it speaks with a local server in the provider's own format, cut,
-// broken, slow and hostile in turn. Formats and Server serve other tests too, which
-// want a provider without a network.
-//
-// Invariants: servers listen on the loopback address alone; nothing waits for a moment
-// to pass, but for the other side.
+// Invariant: nothing waits for a moment to pass, but for the other side.
 package llmtest

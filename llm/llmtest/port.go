@@ -91,7 +91,7 @@ func Port(t *testing.T, model func(t *testing.T, r Reply) llm.Model) {
 		defer cancel()
 		got := Outcome{}
 		for c, err := range model(t, r).Stream(ctx, ask) {
-			got.take(c, err)
+			got.Take(c, err)
 			if got.Text == "Hello wörld" {
 				cancel()
 			}
@@ -114,7 +114,8 @@ type Outcome struct {
 	Broken   string // how the stream broke the rules of the port
 }
 
-func (o *Outcome) take(c llm.Chunk, err error) {
+// Take adds what a stream gave.
+func (o *Outcome) Take(c llm.Chunk, err error) {
 	if o.Finish != "" || o.Err != nil {
 		o.Broken = "something follows the end"
 	}
@@ -134,7 +135,7 @@ func (o *Outcome) take(c llm.Chunk, err error) {
 func Read(ctx context.Context, m llm.Model, req llm.Request) Outcome {
 	var o Outcome
 	for c, err := range m.Stream(ctx, req) {
-		o.take(c, err)
+		o.Take(c, err)
 	}
 	if o.Err == nil && o.Finish == "" {
 		o.Broken = "the stream ended without an end"

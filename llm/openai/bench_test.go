@@ -10,8 +10,8 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 
+	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm/internal/wire"
-	"github.com/seed14be6753/stile/llm/llmtest"
 )
 
 // A reply of 1000 deltas, read from memory: by this adapter, by the SDK's decoder, and
@@ -22,11 +22,11 @@ func BenchmarkReply1000Deltas(b *testing.B) {
 		deltas[i] = " word"
 	}
 	for name, c := range map[string]struct {
-		format llmtest.Format
+		format wiretest.Format
 		events func() wire.Events
 		peer   func(res *http.Response) int
 	}{
-		"chat": {llmtest.Chat(), chat{}.Events, func(res *http.Response) (n int) {
+		"chat": {wiretest.Chat(), chat{}.Events, func(res *http.Response) (n int) {
 			s := ssestream.NewStream[sdk.ChatCompletionChunk](ssestream.NewDecoder(res), nil)
 			for s.Next() {
 				for _, c := range s.Current().Choices {
@@ -35,7 +35,7 @@ func BenchmarkReply1000Deltas(b *testing.B) {
 			}
 			return n
 		}},
-		"responses": {llmtest.Responses(), response{}.Events, func(res *http.Response) (n int) {
+		"responses": {wiretest.Responses(), response{}.Events, func(res *http.Response) (n int) {
 			s := ssestream.NewStream[responses.ResponseStreamEventUnion](ssestream.NewDecoder(res), nil)
 			for s.Next() {
 				n += len(s.Current().Delta)

@@ -50,11 +50,8 @@ type Options struct {
 	Base          http.RoundTripper // nil is a transport of its own
 }
 
-// Model asks OpenAI or a server like it. It implements llm.Model.
-type Model struct{ *wire.Model }
-
-// New makes a Model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
-func New(o Options) (*Model, error) {
+// New makes a model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
+func New(o Options) (llm.Model, error) {
 	return newModel(o, llm.Settings{})
 }
 
@@ -69,7 +66,7 @@ func Provider(lookup func(string) (string, bool)) llm.Provider {
 	return m.Provide
 }
 
-func newModel(o Options, s llm.Settings) (*Model, error) {
+func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	if o.BaseURL == "" {
 		o.BaseURL = Home
 	}
@@ -98,7 +95,7 @@ func newModel(o Options, s llm.Settings) (*Model, error) {
 	default:
 		return nil, wire.Bad("api", "is neither "+Responses+" nor "+Chat)
 	}
-	return &Model{wire.New(cfg)}, nil
+	return wire.New(cfg), nil
 }
 
 // vendor is what both interfaces share.

@@ -5,16 +5,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/llm"
-	"github.com/seed14be6753/stile/llm/llmtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
-	for api, format := range map[string]llmtest.Format{Chat: llmtest.Chat(), Responses: llmtest.Responses()} {
+	for api, format := range map[string]wiretest.Format{Chat: wiretest.Chat(), Responses: wiretest.Responses()} {
 		t.Run(api, func(t *testing.T) {
-			llmtest.Wire(t, llmtest.Adapter{Format: format, New: func(o llmtest.Options) (llm.Model, error) {
+			wiretest.Wire(t, wiretest.Adapter{Format: format, New: func(o wiretest.Options) (llm.Model, error) {
 				return New(Options{
 					BaseURL: o.URL + "/v1", API: api, Keys: o.Keys, MaxTokens: o.MaxTokens,
 					Prices: o.Prices, MaxEventBytes: o.MaxEventBytes, Base: o.Base,

@@ -10,7 +10,7 @@
 //
 // Invariants:
 //   - one Stream is one request: no retry, no redirect. Rotation, retries and
-//     fallback are decisions of llm.Policy, on the failure that the stream ends with;
+//     fallback are decisions of the runtime, on the failure that the stream ends with;
 //   - a key is in the Transport and on the wire, and nowhere else: the SDK never
 //     sees it, and no failure holds it, also when the provider sends it back;
 //   - one event is at most Config.MaxEventBytes, an error's body at most 64 KiB;

@@ -1,4 +1,4 @@
-package llmtest
+package wiretest
 
 import (
 	"errors"
@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/messages"
 )
 
-func failure(t *testing.T, o Outcome) llm.Failure {
+func failure(t *testing.T, o llmtest.Outcome) llm.Failure {
 	t.Helper()
 	var f *llm.Failure
 	if messages.CodeOf(o.Err) != messages.ErrModel || !errors.As(o.Err, &f) {
@@ -33,7 +34,7 @@ func failure(t *testing.T, o Outcome) llm.Failure {
 func (s *suite) withheld(t *testing.T) {
 	f := &s.Format
 	body := f.Begin(1) + f.Text(`"Well, "`) + f.Withheld
-	got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
+	got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
 	if fail := failure(t, got); fail.Kind != llm.KindFiltered || fail.Retryable || fail.Code == "" || got.Text != "Well, " {
 		t.Errorf("%+v of %+v", fail, got)
 	}
@@ -47,7 +48,7 @@ func (s *suite) withheldUsage(t *testing.T) {
 	}
 	for _, after := range []string{"", "data: {", f.Overloaded} {
 		body := f.Begin(1) + f.Text(`"Well, "`) + f.Withheld + f.Late(counts) + after
-		got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
+		got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
 		fail := failure(t, got)
 		if fail.Kind != llm.KindFiltered || got.Text != "Well, " || got.Usage != (messages.Usage{Input: counts.All, Output: counts.Output}) {
 			t.Errorf("%q: %+v of %+v", after, fail, got)
@@ -62,11 +63,11 @@ func (s *suite) called(t *testing.T) {
 	if f.Called == "" {
 		return
 	}
-	got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Called}}}), ask())
+	got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Called}}}), ask())
 	if fail := failure(t, got); fail.Kind != llm.KindServer || !fail.Retryable || !strings.Contains(got.Err.Error(), "nobody offered") {
 		t.Errorf("%+v of %+v", fail, got)
 	}
-	got = Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Text(`"Well."`) + f.Called}}}), ask())
+	got = llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Text(`"Well."`) + f.Called}}}), ask())
 	if got.Err != nil || got.Text != "Well." || got.Finish != messages.FinishComplete {
 		t.Errorf("%+v", got)
 	}
@@ -103,7 +104,7 @@ func (s *suite) refused(t *testing.T) {
 		{418, `[[[[[[[[`, llm.KindRequest, false},
 	} {
 		srv := NewServer(t, Always(Answer{Status: c.status, Pieces: []string{c.body}, Header: map[string]string{"X-Echo": secret, "Request-Id": secret}}))
-		got := Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask())
+		got := llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask())
 		fail := failure(t, got)
 		if fail.Kind != c.kind || fail.Retryable != c.retryable || fail.Status != c.status {
 			t.Errorf("%d %.60s: %+v, want %s, retryable %v", c.status, c.body, fail, c.kind, c.retryable)
@@ -132,7 +133,7 @@ func (s *suite) retryAfter(t *testing.T) {
 		{"X", "", time.Second, 2 * time.Second},
 	} {
 		srv := NewServer(t, Always(Answer{Status: 429, Header: map[string]string{c.header: c.value}}))
-		f := failure(t, Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask()))
+		f := failure(t, llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask()))
 		if f.RetryAfter < c.least || f.RetryAfter > c.most {
 			t.Errorf("%s %s: %v", c.header, c.value, f.RetryAfter)
 		}
@@ -152,7 +153,7 @@ func (s *suite) brokenByProvider(t *testing.T) {
 				body += f.Text(jsonString(before))
 			}
 			body += c.event + f.Text(`"after"`) + f.End(messages.FinishComplete, counts)
-			got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
+			got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
 			if fail := failure(t, got); fail.Kind != c.kind || fail.Retryable != c.retryable || got.Text != before {
 				t.Errorf("%+v of %+v, want %s", fail, got, c.kind)
 			}
@@ -168,7 +169,7 @@ func (s *suite) everyTruncation(t *testing.T) {
 	sawWhole := false
 	for _, end := range []error{nil, io.ErrUnexpectedEOF} {
 		for i := range len(body) + 1 {
-			got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body[:i]}, err: end}}), ask())
+			got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body[:i]}, err: end}}), ask())
 			if !strings.HasPrefix("one two", got.Text) {
 				t.Fatalf("cut at %d: %q", i, got.Text)
 			}
@@ -196,7 +197,7 @@ func (s *suite) everyTruncation(t *testing.T) {
 func (s *suite) dropped(t *testing.T) {
 	f := &s.Format
 	srv := NewServer(t, Always(Answer{Pieces: []string{f.Begin(1), f.Text(`"Some"`)}, Drop: true}))
-	got := Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask())
+	got := llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask())
 	if fail := failure(t, got); fail.Kind != llm.KindTruncated || got.Text != "Some" {
 		t.Errorf("%+v of %+v", fail, got)
 	}
@@ -214,7 +215,7 @@ func (s *suite) oversized(t *testing.T) {
 		"a long blank one": strings.Repeat(" ", 1<<16),
 	} {
 		for _, pieces := range [][]string{{f.Begin(1) + f.Text(`"ok"`) + event}, append([]string{f.Begin(1), f.Text(`"ok"`)}, bytewise(event)...)} {
-			got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: pieces}, MaxEventBytes: limit}), ask())
+			got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: pieces}, MaxEventBytes: limit}), ask())
 			fail := failure(t, got)
 			if fail.Kind != llm.KindOversized || fail.Retryable || got.Text != "ok" {
 				t.Errorf("%s: %+v of %+v", name, fail, got)
@@ -225,7 +226,7 @@ func (s *suite) oversized(t *testing.T) {
 		}
 	}
 	large := f.Text(jsonString(strings.Repeat("x", limit-512)))
-	got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + large + f.End(messages.FinishComplete, counts)}}, MaxEventBytes: limit}), ask())
+	got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + large + f.End(messages.FinishComplete, counts)}}, MaxEventBytes: limit}), ask())
 	if got.Err != nil || len(got.Text) != limit-512 {
 		t.Errorf("an event below the bound: %v", got.Err)
 	}
@@ -234,7 +235,7 @@ func (s *suite) oversized(t *testing.T) {
 func (s *suite) garbage(t *testing.T) {
 	f := &s.Format
 	for _, event := range append([]string{"data: {\n\n", "data: not JSON " + secret + "\n\n", "data: \x00\xff\n\n"}, f.Wrong...) {
-		got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Text(`"ok"`) + event + f.Text(`"after"`)}}}), ask())
+		got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Text(`"ok"`) + event + f.Text(`"after"`)}}}), ask())
 		if fail := failure(t, got); fail.Kind != llm.KindGarbage || got.Text != "ok" {
 			t.Errorf("%q: %+v of %+v", event, fail, got)
 		}
@@ -244,7 +245,7 @@ func (s *suite) garbage(t *testing.T) {
 		{Header: map[string]string{"Content-Type": "application/json"}, Pieces: []string{`{"choices":[]}`}},
 		{Status: 204, Header: map[string]string{"Content-Type": "text/plain"}},
 	} {
-		if fail := failure(t, Read(t.Context(), s.model(t, Options{URL: NewServer(t, Always(a)).URL}), ask())); fail.Kind != llm.KindGarbage || fail.Retryable {
+		if fail := failure(t, llmtest.Read(t.Context(), s.model(t, Options{URL: NewServer(t, Always(a)).URL}), ask())); fail.Kind != llm.KindGarbage || fail.Retryable {
 			t.Errorf("%+v: %+v", a.Header, fail)
 		}
 	}

@@ -1,4 +1,4 @@
-package llmtest
+package wiretest
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -18,9 +19,9 @@ func (s *suite) slow(t *testing.T) {
 	srv := NewServer(t, Always(Answer{Step: step, Pieces: []string{f.Begin(1), f.Text(`"a"`), f.Text(`"b"`), f.Text(`"c"`), f.End(messages.FinishComplete, counts)}}))
 	step <- struct{}{}
 	step <- struct{}{}
-	var got Outcome
+	var got llmtest.Outcome
 	for c, err := range s.model(t, Options{URL: srv.URL}).Stream(t.Context(), ask()) {
-		got.take(c, err)
+		got.Take(c, err)
 		if len(c.Text) > 0 {
 			step <- struct{}{} // the server waits for this before it goes on
 		}
@@ -44,7 +45,7 @@ func (s *suite) cancel(t *testing.T) {
 			defer cancel()
 			<-srv.Arrived
 		}()
-		got := Read(ctx, s.model(t, Options{URL: srv.URL}), ask())
+		got := llmtest.Read(ctx, s.model(t, Options{URL: srv.URL}), ask())
 		if got.Err != nil || got.Finish != messages.FinishCancelled {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -79,7 +80,7 @@ func (s *suite) leave(t *testing.T) {
 func (s *suite) unreachable(t *testing.T) {
 	srv := NewServer(t, Always(Answer{}))
 	srv.srv.Close()
-	got := Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask())
+	got := llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask())
 	if f := failure(t, got); f.Kind != llm.KindNetwork || !f.Retryable || f.Status != 0 {
 		t.Errorf("%+v", f)
 	}
@@ -87,7 +88,7 @@ func (s *suite) unreachable(t *testing.T) {
 		t.Errorf("the error names the address: %v", got.Err)
 	}
 	broken := NewServer(t, func(*Seen) Answer { panic(http.ErrAbortHandler) })
-	if f := failure(t, Read(t.Context(), s.model(t, Options{URL: broken.URL}), ask())); f.Kind != llm.KindNetwork || !f.Retryable {
+	if f := failure(t, llmtest.Read(t.Context(), s.model(t, Options{URL: broken.URL}), ask())); f.Kind != llm.KindNetwork || !f.Retryable {
 		t.Errorf("%+v", f)
 	}
 }
@@ -97,7 +98,7 @@ func (s *suite) redirect(t *testing.T) {
 	srv := NewServer(t, func(seen *Seen) Answer {
 		return Answer{Status: 307, Header: map[string]string{"Location": other.URL + seen.Path}}
 	})
-	if f := failure(t, Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask())); f.Kind != llm.KindRequest || f.Status != 307 {
+	if f := failure(t, llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask())); f.Kind != llm.KindRequest || f.Status != 307 {
 		t.Errorf("%+v", f)
 	}
 	if len(other.Seen()) != 0 {
@@ -111,7 +112,7 @@ func (s *suite) many(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 32 {
 		wg.Go(func() {
-			if got := Read(t.Context(), m, ask()); got.Err != nil || got.Text != "one two" {
+			if got := llmtest.Read(t.Context(), m, ask()); got.Err != nil || got.Text != "one two" {
 				t.Errorf("%+v", got)
 			}
 		})

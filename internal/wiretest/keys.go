@@ -1,4 +1,4 @@
-package llmtest
+package wiretest
 
 import (
 	"fmt"
@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/retry"
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/llmtest"
 )
 
 // rotation drives the adapter as the runtime does, without waiting.
@@ -36,14 +38,14 @@ func (s *suite) rotation(t *testing.T) {
 		})
 		m := s.model(t, Options{URL: srv.URL, Keys: keys("k1", "k2", "k3")})
 		rotations := 0
-		var got Outcome
+		var got llmtest.Outcome
 		for {
-			got = Read(t.Context(), m, ask())
+			got = llmtest.Read(t.Context(), m, ask())
 			if got.Err == nil {
 				break
 			}
-			step := llm.Policy{}.Next(llm.Attempt{N: 1, Rotations: rotations}, llm.FailureOf(got.Err))
-			if step.Do != llm.Rotate {
+			step := retry.Policy{}.Next(retry.Attempt{N: 1, Rotations: rotations}, llm.FailureOf(got.Err))
+			if step.Do != retry.Rotate {
 				break
 			}
 			if f := llm.FailureOf(got.Err); f.Kind == llm.KindAuth && step.Wait != 0 || f.Kind != llm.KindAuth && (step.Wait < time.Second || step.Wait > 2*time.Second) {
@@ -71,7 +73,7 @@ func (s *suite) rotation(t *testing.T) {
 
 func (s *suite) noKey(t *testing.T) {
 	srv := NewServer(t, Always(Answer{Pieces: s.Format.Stream("Hi.")}))
-	if got := Read(t.Context(), s.model(t, Options{URL: srv.URL, Keys: llm.NewKeys()}), ask()); got.Err != nil {
+	if got := llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL, Keys: llm.NewKeys()}), ask()); got.Err != nil {
 		t.Fatal(got.Err)
 	}
 	h := srv.Seen()[0].Header
@@ -100,7 +102,7 @@ func (s *suite) environment(t *testing.T) {
 	t.Setenv("HOME", t.TempDir()) // where SDKs look for profiles
 	t.Setenv("XDG_CONFIG_HOME", os.Getenv("HOME"))
 	srv := NewServer(t, Always(Answer{Pieces: s.Format.Stream("Hi.")}))
-	if got := Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask()); got.Err != nil {
+	if got := llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL}), ask()); got.Err != nil {
 		t.Fatal(got.Err)
 	}
 	if len(elsewhere.Seen()) != 0 {

@@ -1,4 +1,4 @@
-package llmtest
+package wiretest
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -17,7 +18,7 @@ func (s *suite) nothing(t *testing.T) {
 	for _, ms := range [][]messages.Message{nil, {{Role: messages.RoleSystem, Text: "Speak."}}, {{Role: messages.RoleUser, Text: "a"}, {Role: messages.RoleAssistant, Text: "b"}}} {
 		req := ask()
 		req.Messages = ms
-		f := failure(t, Read(t.Context(), m, req))
+		f := failure(t, llmtest.Read(t.Context(), m, req))
 		if f.Kind != llm.KindRequest || f.Retryable {
 			t.Errorf("%+v", f)
 		}
@@ -32,7 +33,7 @@ func (s *suite) everyCut(t *testing.T) {
 	check := func(what string, pieces []string) {
 		t.Helper()
 		c := &canned{pieces: pieces}
-		got := Read(t.Context(), s.model(t, Options{Base: c}), ask())
+		got := llmtest.Read(t.Context(), s.model(t, Options{Base: c}), ask())
 		if got.Err != nil || got.Text != replyText || got.Finish != messages.FinishComplete || got.Usage.Estimated || got.Usage.Output != counts.Output {
 			t.Fatalf("%s: %+v", what, got)
 		}
@@ -41,7 +42,7 @@ func (s *suite) everyCut(t *testing.T) {
 		check(fmt.Sprint("cut at ", i), cutAt(body, i))
 	}
 	check("byte by byte", bytewise(body))
-	got := Read(t.Context(), s.model(t, Options{URL: NewServer(t, Always(Answer{Pieces: bytewise(body)})).URL}), ask())
+	got := llmtest.Read(t.Context(), s.model(t, Options{URL: NewServer(t, Always(Answer{Pieces: bytewise(body)})).URL}), ask())
 	if got.Err != nil || got.Text != replyText {
 		t.Errorf("byte by byte over a connection: %+v", got)
 	}
@@ -52,7 +53,7 @@ func (s *suite) lineEnds(t *testing.T) {
 		for _, first := range []string{"", "\ufeff", ": hello" + end + end, end + end} {
 			body := first + lineEnds(s.Format.stream("one ", "two"), end)
 			for _, pieces := range [][]string{{body}, bytewise(body)} {
-				got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: pieces}}), ask())
+				got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: pieces}}), ask())
 				if got.Err != nil || got.Text != "one two" {
 					t.Errorf("%q after %q: %+v", end, first, got)
 				}
@@ -85,7 +86,7 @@ func (s *suite) characters(t *testing.T) {
 			body += f.Text(lit)
 		}
 		body += f.End(messages.FinishComplete, counts)
-		got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
+		got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
 		if got.Err != nil || got.Text != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.name, got.Text, got.Err, c.want)
 		}
@@ -96,7 +97,7 @@ func (s *suite) noise(t *testing.T) {
 	f := &s.Format
 	for i, n := range append(slices.Clone(f.Noise), strings.Join(f.Noise, "")) {
 		body := f.Begin(1) + n + f.Text(`"one "`) + n + f.Text(`"two"`) + n + f.End(messages.FinishComplete, counts)
-		got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{n + body}}}), ask())
+		got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{n + body}}}), ask())
 		if got.Err != nil || got.Text != "one two" || got.Finish != messages.FinishComplete {
 			t.Errorf("noise %d: %+v", i, got)
 		}
@@ -106,7 +107,7 @@ func (s *suite) noise(t *testing.T) {
 	}
 	// The word error inside a text is text.
 	body := f.stream(`{"error":{"code":500}}`, ` "error" `)
-	if got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask()); got.Err != nil || got.Text != `{"error":{"code":500}} "error" ` {
+	if got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask()); got.Err != nil || got.Text != `{"error":{"code":500}} "error" ` {
 		t.Errorf("%+v", got)
 	}
 }
@@ -115,18 +116,18 @@ func (s *suite) usage(t *testing.T) {
 	f := &s.Format
 	prices := map[string]llm.Price{"some-model": {Input: 3_000_000, Output: 15_000_000, CacheRead: 300_000}}
 	body := f.stream("Hi.")
-	got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}, Prices: prices}), ask())
+	got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}, Prices: prices}), ask())
 	want := messages.Usage{Input: counts.All, Output: counts.Output, CacheRead: counts.CacheRead}
 	if got.Usage != want || got.Unpriced || got.Cost != 20*3+10*3+9*15 { // 100 of 120 at a tenth
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	got = Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
+	got = llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
 	if got.Usage != want || !got.Unpriced || got.Cost != 0 {
 		t.Errorf("without a price: %+v", got)
 	}
 	for _, finish := range []messages.Finish{messages.FinishComplete, messages.FinishLength} {
 		bare := f.Begin(counts.All) + f.Text(`"12345678"`) + f.Bare(finish)
-		got = Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{bare}}, Prices: prices}), ask())
+		got = llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{bare}}, Prices: prices}), ask())
 		want = messages.Usage{Input: 3, Output: 2, Estimated: true} // 11 and 8 bytes
 		if f.EarlyInput {
 			want.Input = counts.All
@@ -146,7 +147,7 @@ func (s *suite) oddUsage(t *testing.T) {
 	}
 	for _, odd := range f.Odd {
 		body := f.Begin(counts.All) + f.Text(`"1234"`) + odd + f.Text(`"5678"`) + odd + f.Bare(messages.FinishComplete)
-		got := Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
+		got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{body}}}), ask())
 		if got.Err != nil || got.Text != "12345678" || got.Usage != want {
 			t.Errorf("%s: %+v, want %+v", odd, got, want)
 		}
@@ -165,15 +166,15 @@ func (s *suite) cancelledUsage(t *testing.T) {
 	if f.EarlyInput {
 		want.Input = counts.All
 	}
-	var before, got Outcome
+	var before, got llmtest.Outcome
 	for c, err := range m.Stream(ctx, ask()) {
-		got.take(c, err)
+		got.Take(c, err)
 		if len(c.Text) > 0 {
 			before = got
 			cancel()
 		}
 	}
-	for _, o := range []Outcome{before, got} {
+	for _, o := range []llmtest.Outcome{before, got} {
 		if o.Usage != want || o.Cost != want.Input*2+want.Output*8 {
 			t.Errorf("%+v, want %+v", o, want)
 		}

@@ -1,4 +1,4 @@
-package llmtest
+package wiretest
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/llm/llmtest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -82,7 +83,7 @@ func (f Format) Stream(texts ...string) []string {
 // Wire runs the suite.
 func Wire(t *testing.T, a Adapter) {
 	s := &suite{a}
-	t.Run("port", func(t *testing.T) { Port(t, s.port) })
+	t.Run("port", func(t *testing.T) { llmtest.Port(t, s.port) })
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T)
@@ -121,7 +122,7 @@ func Wire(t *testing.T, a Adapter) {
 	}
 }
 
-func (s *suite) port(t *testing.T, r Reply) llm.Model {
+func (s *suite) port(t *testing.T, r llmtest.Reply) llm.Model {
 	a := Answer{Status: r.Failure, Hang: r.Hang}
 	switch {
 	case r.Failure != 0:
@@ -140,7 +141,7 @@ func (s *suite) port(t *testing.T, r Reply) llm.Model {
 
 func (s *suite) request(t *testing.T) {
 	srv := NewServer(t, Always(Answer{Pieces: s.Format.Stream("Hi.")}))
-	got := Read(t.Context(), s.model(t, Options{URL: srv.URL, MaxTokens: 77}), ask())
+	got := llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL, MaxTokens: 77}), ask())
 	if got.Err != nil || got.Text != "Hi." || got.Finish != messages.FinishComplete {
 		t.Fatalf("%+v", got)
 	}
@@ -189,7 +190,7 @@ func (s *suite) conversation(t *testing.T) {
 		{Role: messages.RoleAssistant, Text: "Three"},
 		{Role: messages.RoleUser, Text: "Four \u2028 \"ü\" </s>"},
 	}
-	if got := Read(t.Context(), m, req); got.Err != nil {
+	if got := llmtest.Read(t.Context(), m, req); got.Err != nil {
 		t.Fatal(got.Err)
 	}
 	asked, err := s.Format.Asked(srv.Seen()[0].Body)

@@ -1,6 +1,18 @@
-package llm
+// Package retry decides what follows a model's failure: another attempt, the next key,
+// the next model of the list, or the end of the run.
+//
+// Invariant: a decision is a function of the policy, the attempt and the failure. It
+// draws no random number and reads no clock, so that a replayed run waits as the first
+// one did.
+//
+// It asks no model and does not wait: the driver of the stream acts on the answer.
+package retry
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed14be6753/stile/llm"
+)
 
 // Defaults of Policy.
 const (
@@ -10,8 +22,7 @@ const (
 )
 
 // Policy says what to do after a failed attempt. It is a value; the zero value
-// takes the defaults. It draws no random number, so that a replayed run waits as
-// the first one did.
+// takes the defaults.
 type Policy struct {
 	Attempts int           // attempts per model, the first one included; 0 is DefaultAttempts
 	Base     time.Duration // wait after the first failure, doubled after each further one; 0 is DefaultBase
@@ -67,7 +78,7 @@ type Attempt struct {
 //
 // A failure of one key goes to the next key first, at most once through all of them:
 // what follows then is as if there were one (docs/spec/cogency.md §12).
-func (p Policy) Next(a Attempt, f Failure) Step {
+func (p Policy) Next(a Attempt, f llm.Failure) Step {
 	if a.Delivered > 0 {
 		return Step{Do: GiveUp}
 	}
