@@ -34,13 +34,14 @@ type Decoder interface {
 // InputChecker is what a Dialect may implement besides: the door asks it before
 // a submit is accepted. It gives the input in the dialect's own form, or a
 // *messages.Error that names the byte offset in what was submitted.
+//
+// A Dialect may also have the method
+//
+//	JoinInputs(parts []messages.Input) (messages.Input, error)
+//
+// which makes one input out of several that were accepted one by one, in their order
+// (docs/spec/design.md §9, merge and debounce). An error refuses the last of them.
+// Without it texts are joined by LF.
 type InputChecker interface {
 	CheckInput(messages.Input) (messages.Input, error)
-}
-
-// InputJoiner is what a Dialect may implement besides: it makes one input out of
-// several that were accepted one by one, in their order (docs/spec/design.md §9, merge and
-// debounce). An error refuses the last of them. Without it texts are joined by LF.
-type InputJoiner interface {
-	JoinInputs(parts []messages.Input) (messages.Input, error)
 }

@@ -7,7 +7,6 @@
 //     judgement; the turn machine acts;
 //   - a decoder gives the same events for the same reply, however the bytes were
 //     cut into pushes, and holds back a bounded part of them;
-//   - a Registry does not change after New, so every session may share it.
 //
 // It does not execute, verify tokens or keep state between turns: that a dialect
 // remembers anything within a run is the State it hands back in its verdict.

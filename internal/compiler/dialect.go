@@ -3,6 +3,7 @@ package compiler
 import (
 	"cmp"
 
+	"github.com/seed14be6753/stile/internal/dialects"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/aeiou"
@@ -14,8 +15,8 @@ import (
 )
 
 // Dialects holds the dialects of the product and further ones.
-func Dialects(further []parse.Dialect) (*parse.Registry, error) {
-	return parse.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}, profile.Dialect{}}, further...)...)
+func Dialects(further []parse.Dialect) (*dialects.Registry, error) {
+	return dialects.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}, profile.Dialect{}}, further...)...)
 }
 
 // names are what a manifest calls the dialects of a configuration.

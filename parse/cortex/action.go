@@ -43,7 +43,8 @@ func (d *decoder) beginAction(p []byte, at int64) {
 // readAttrs finds the attributes of an opener: of repeated ones the first counts.
 func (d *decoder) readAttrs(b *block) (depends []byte) {
 	b.id, b.typ, b.mode, b.show = nil, nil, nil, nil
-	for _, a := range slices.Backward(d.tag.Attrs()) {
+	for i := d.tag.Attrs() - 1; i >= 0; i-- {
+		a := d.tag.Attr(i)
 		v := b.src[a.Value:a.ValueEnd]
 		switch string(b.src[a.Key:a.KeyEnd]) {
 		case "id":

@@ -106,7 +106,7 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 		d.limit = info.MaxReplyBytes
 	}
 	d.unsaid, d.cuts = !x.NotFinal, x.Cut
-	d.grammar = scan.Grammar{Names: known, MaxBytes: d.limits.TagBytes}
+	d.grammar = known.Within(d.limits.TagBytes)
 	d.json.MaxDepth = d.limits.JSONDepth
 	d.json.Keep = 1 // the last of each field is looked for, see fields
 	return d

@@ -35,23 +35,23 @@ var names = []string{
 }
 
 // known are the same names, as tags are followed by.
-var known = scan.NewNames(names...)
+var known = scan.NewGrammar(names...)
 
 // Sets of tags.
 const (
-	setAll      scan.Set = 1<<(tagTemplate+1) - 1
-	setThought  scan.Set = 1 << tagThought
-	setResponse scan.Set = 1 << tagResponse
-	setFeed     scan.Set = 1 << tagFeed
+	setAll      uint32 = 1<<(tagTemplate+1) - 1
+	setThought  uint32 = 1 << tagThought
+	setResponse uint32 = 1 << tagResponse
+	setFeed     uint32 = 1 << tagFeed
 
 	// setSkipped are the elements that are discarded whole: the host's own, and
 	// those of extensions. One that is switched on leaves this set.
-	setSkipped scan.Set = 1<<tagResult | 1<<tagIf | 1<<tagForeach | 1<<tagParallel | 1<<tagRollback | 1<<tagTemplate
+	setSkipped uint32 = 1<<tagResult | 1<<tagIf | 1<<tagForeach | 1<<tagParallel | 1<<tagRollback | 1<<tagTemplate
 )
 
 // meaningful are the openers and closers that mean something to the state in which
 // the "<" at seg[i] is; all others are text (docs/spec/streaming.md §2).
-func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close scan.Set) {
+func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close uint32) {
 	switch d.state {
 	case inThought:
 		open = setThought | 1<<tagAction | setSkipped
@@ -254,11 +254,10 @@ func (d *decoder) opener(name int, p []byte, at int64) {
 
 // repeated reports keys that a tag repeats, each once. Tags have few attributes.
 func (d *decoder) repeated(p []byte, at int64) {
-	attrs := d.tag.Attrs()
-	for i, a := range attrs {
-		earlier := 0
-		for _, b := range attrs[:i] {
-			if bytes.Equal(p[a.Key:a.KeyEnd], p[b.Key:b.KeyEnd]) {
+	for i := range d.tag.Attrs() {
+		a, earlier := d.tag.Attr(i), 0
+		for j := range i {
+			if b := d.tag.Attr(j); bytes.Equal(p[a.Key:a.KeyEnd], p[b.Key:b.KeyEnd]) {
 				earlier++
 			}
 		}
@@ -272,8 +271,8 @@ func (d *decoder) repeated(p []byte, at int64) {
 
 // attr gives the first value of a key, nil without one.
 func (d *decoder) attr(p []byte, key string) []byte {
-	for _, a := range d.tag.Attrs() {
-		if string(p[a.Key:a.KeyEnd]) == key {
+	for i := range d.tag.Attrs() {
+		if a := d.tag.Attr(i); string(p[a.Key:a.KeyEnd]) == key {
 			return p[a.Value:a.ValueEnd]
 		}
 	}

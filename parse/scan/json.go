@@ -31,23 +31,19 @@ type JSON struct {
 	Keep int
 
 	state   jsonState
-	buf     []byte   // the normal form so far
-	stack   []frame  // the arrays and objects that are open
-	members []Member // those of the open objects; of the outermost ones they stay
-	literal string   // true, false or null, what is left of it
-	unit    rune     // of \u: what its digits have given
-	digits  int      // and how many came
-	high    rune     // a high surrogate that waits for its low one; 0 none
-	lone    bool     // one waited in vain
-	inKey   bool     // the string is a key
+	buf     []byte  // the normal form so far
+	stack   []frame // the arrays and objects that are open
+	members []Pair  // those of the open objects; of the outermost ones they stay
+	literal string  // true, false or null, what is left of it
+	unit    rune    // of \u: what its digits have given
+	digits  int     // and how many came
+	high    rune    // a high surrogate that waits for its low one; 0 none
+	lone    bool    // one waited in vain
+	inKey   bool    // the string is a key
 	started bool
 	deep    bool   // MaxDepth ended it
 	spare   []byte // for sort
 }
-
-// Member is a member of an object, as offsets into the text's normal form. The key
-// is a string literal.
-type Member struct{ Key, KeyEnd, Value, ValueEnd int }
 
 // frame is an open array or object.
 type frame struct {
@@ -196,7 +192,7 @@ func (j *JSON) Bytes() []byte { return j.buf }
 
 // Members are those of the outermost value, when it is an object, and of all objects
 // at most Keep deep, in the order of their keys in Bytes. They hold until Reset.
-func (j *JSON) Members() []Member { return j.members }
+func (j *JSON) Members() []Pair { return j.members }
 
 // slack is the room that a piece needs besides its own length: an escape that was begun
 // may end in it, and words are written whole.
@@ -219,7 +215,7 @@ func (j *JSON) begin() {
 		buf     [512]byte
 		spare   [256]byte
 		stack   [8]frame
-		members [16]Member
+		members [16]Pair
 	})
 	j.buf, j.spare, j.stack, j.members = room.buf[:0], room.spare[:0], room.stack[:0], room.members[:0]
 }
@@ -289,7 +285,7 @@ func (j *JSON) key(c byte) bool {
 		return false
 	}
 	j.stack[len(j.stack)-1].last = len(j.members)
-	j.members = append(j.members, Member{Key: len(j.buf)})
+	j.members = append(j.members, Pair{Key: len(j.buf)})
 	j.buf = append(j.buf, c)
 	j.state, j.inKey = jsonString, true
 	return true

@@ -10,7 +10,7 @@ import (
 // those that a later one of the same name replaces.
 func (j *JSON) sort(f frame) {
 	ms := j.members[f.members:]
-	slices.SortFunc(ms, func(a, b Member) int {
+	slices.SortFunc(ms, func(a, b Pair) int {
 		if c := j.compare(a, b); c != 0 {
 			return c
 		}
@@ -18,7 +18,7 @@ func (j *JSON) sort(f frame) {
 	})
 	j.spare = j.spare[:0]
 	kept := ms[:0]
-	var before Member
+	var before Pair
 	for i, m := range ms {
 		again := i > 0 && j.compare(before, m) == 0
 		before = m
@@ -31,13 +31,13 @@ func (j *JSON) sort(f frame) {
 		from := m.Key
 		to := f.at + 1 + len(j.spare)
 		j.spare = append(j.spare, j.buf[from:m.ValueEnd]...)
-		kept = append(kept, Member{to, m.KeyEnd - from + to, m.Value - from + to, m.ValueEnd - from + to})
+		kept = append(kept, Pair{to, m.KeyEnd - from + to, m.Value - from + to, m.ValueEnd - from + to})
 	}
 	j.members = j.members[:f.members+len(kept)]
 	j.buf = append(j.buf[:f.at+1], j.spare...)
 }
 
 // compare orders two members by name.
-func (j *JSON) compare(a, b Member) int {
+func (j *JSON) compare(a, b Pair) int {
 	return jsonstring.Compare(j.buf[a.Key+1:a.KeyEnd-1], j.buf[b.Key+1:b.KeyEnd-1])
 }

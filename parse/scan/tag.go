@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"cmp"
 	"math/bits"
 	"strings"
 	"unicode/utf8"
@@ -12,43 +13,11 @@ const (
 	MaxAttributes = 32   // repeated keys count
 )
 
-// A Set is a set of names: bit i stands for the i-th one. That is why there are at
-// most 32.
-type Set uint32
-
-// Names are the names that tags may have, at most 32, of ASCII letters and "_". They
-// are immutable.
-type Names struct {
-	words []string
-	fits  [][letters]Set // by place in a name and letter: the names that have it there
-	ends  []Set          // by length: the names that have it
-}
-
 // letters counts the bytes from "A" to "z".
 const letters = 'z' - 'A' + 1
 
-// NewNames makes the tables that a name is followed by.
-func NewNames(words ...string) *Names {
-	longest := 0
-	for _, w := range words {
-		longest = max(longest, len(w))
-	}
-	// One place more, which nothing fits.
-	s := &Names{words: words, fits: make([][letters]Set, longest+1), ends: make([]Set, longest+1)}
-	for i, w := range words {
-		for k := range len(w) {
-			s.fits[k][w[k]-'A'] |= 1 << i
-		}
-		s.ends[len(w)] |= 1 << i
-	}
-	return s
-}
-
-// All is the set of all names.
-func (s *Names) All() Set { return Set(1)<<len(s.words) - 1 }
-
-// A Grammar says which tags there are. It is immutable once in use and may be
-// shared.
+// A Grammar says which tags there are. It is immutable and may be shared. A set
+// of its names is a number whose bit i stands for the i-th one.
 //
 //	open  = "<" name *( 1*WS attr ) *WS [ "/" ] ">"
 //	close = "</" name *WS ">"
@@ -59,16 +28,39 @@ func (s *Names) All() Set { return Set(1)<<len(s.words) - 1 }
 //
 // WS is space, tab, CR, LF. No value holds "<", no quoted one CR or LF.
 type Grammar struct {
-	Names    *Names
-	MaxBytes int // of a tag; 0 is MaxTagBytes
+	words    []string
+	fits     [][letters]uint32 // by place in a name and letter: the names that have it there
+	ends     []uint32          // by length: the names that have it
+	maxBytes int               // of a tag
 }
 
-func (g *Grammar) limit() int {
-	if g.MaxBytes == 0 {
-		return MaxTagBytes
+// NewGrammar makes the grammar of tags with these names, at most 32, of ASCII letters
+// and "_".
+func NewGrammar(names ...string) *Grammar {
+	longest := 0
+	for _, w := range names {
+		longest = max(longest, len(w))
 	}
-	return g.MaxBytes
+	// One place more, which nothing fits.
+	g := &Grammar{words: names, fits: make([][letters]uint32, longest+1), ends: make([]uint32, longest+1), maxBytes: MaxTagBytes}
+	for i, w := range names {
+		for k := range len(w) {
+			g.fits[k][w[k]-'A'] |= 1 << i
+		}
+		g.ends[len(w)] |= 1 << i
+	}
+	return g
 }
+
+// Within is the grammar for tags of at most so many bytes; 0 is MaxTagBytes.
+func (g *Grammar) Within(maxBytes int) Grammar {
+	h := *g
+	h.maxBytes = cmp.Or(maxBytes, MaxTagBytes)
+	return h
+}
+
+// All is the set of all names.
+func (g *Grammar) All() uint32 { return uint32(1)<<len(g.words) - 1 }
 
 // Result is what bytes did to a tag.
 type Result uint8
@@ -81,11 +73,15 @@ const (
 	Bad                // it is one, but the next byte breaks its grammar or limits
 )
 
-// Attr is where an attribute stands, as offsets from the tag's "<". A key without
-// a value has an empty one.
-type Attr struct{ Key, KeyEnd, Value, ValueEnd int32 }
+// Pair is where a key and its value stand: an attribute, as offsets from the tag's "<",
+// whose value is empty where it has none; or a member of an object, as offsets into the
+// text's normal form, whose key is a string literal.
+type Pair struct{ Key, KeyEnd, Value, ValueEnd int }
 
-// Tag follows one tag. The caller keeps its bytes: at most Grammar.MaxBytes, because
+// attr is the Pair of an attribute in half the memory.
+type attr struct{ key, keyEnd, value, valueEnd int32 }
+
+// Tag follows one tag. The caller keeps its bytes: at most as many as the grammar lets a tag be, because
 // Take ends what gets longer.
 //
 //	Begin, then Take for what is behind "<" until the result is not More. After Not
@@ -93,8 +89,8 @@ type Attr struct{ Key, KeyEnd, Value, ValueEnd int32 }
 //	holds no second "<", all of it is.
 type Tag struct {
 	grammar *Grammar
-	open    Set // names that still fit, as an opener
-	close   Set // and as a closer
+	open    uint32 // names that still fit, as an opener
+	close   uint32 // and as a closer
 	phase   phase
 	name    int
 	n       int // bytes, "<" included
@@ -102,7 +98,7 @@ type Tag struct {
 	closing bool
 	selfEnd bool
 	over    bool
-	attrs   [MaxAttributes]Attr
+	attrs   [MaxAttributes]attr
 	nAttrs  int
 }
 
@@ -125,7 +121,7 @@ const (
 )
 
 // Begin starts a tag at a "<": only openers and closers of these names count.
-func (t *Tag) Begin(g *Grammar, open, close Set) {
+func (t *Tag) Begin(g *Grammar, open, close uint32) {
 	t.grammar, t.open, t.close = g, open, close
 	t.phase, t.n, t.letter, t.name, t.nAttrs = phaseLead, 1, 0, -1, 0
 	t.closing, t.selfEnd, t.over = false, false, false
@@ -149,9 +145,14 @@ func (t *Tag) Len() int { return t.n }
 // Over tells that a tag is Bad because it is longer than the grammar lets it be.
 func (t *Tag) Over() bool { return t.over }
 
-// Attrs are the attributes of a tag that is Done, in order. The slice is valid
-// until Begin.
-func (t *Tag) Attrs() []Attr { return t.attrs[:t.nAttrs] }
+// Attrs counts the attributes of a tag that is Done.
+func (t *Tag) Attrs() int { return t.nAttrs }
+
+// Attr is one of them, in order from 0.
+func (t *Tag) Attr(i int) Pair {
+	a := &t.attrs[i]
+	return Pair{int(a.key), int(a.keyEnd), int(a.value), int(a.valueEnd)}
+}
 
 // Take takes the next bytes, whole characters (see UTF8), and tells how many belong to
 // the tag. It stops behind the byte that makes the name known, with More if that does
@@ -169,7 +170,7 @@ func (t *Tag) Take(p []byte) (n int, r Result) {
 // Letter takes one ASCII byte within a value in double quotes, as Take does. It is false
 // when it has taken nothing, and Take is to be asked.
 func (t *Tag) Letter(c byte) bool {
-	if t.phase != phaseDouble || classes[c]&inDouble == 0 || t.n >= t.grammar.limit() {
+	if t.phase != phaseDouble || classes[c]&inDouble == 0 || t.n >= t.grammar.maxBytes {
 		return false
 	}
 	t.n++
@@ -189,7 +190,7 @@ func (t *Tag) takeName(p []byte) (n int, r Result) {
 			n = 1
 		}
 	}
-	names := t.grammar.Names
+	names := t.grammar
 	for ; n < len(p); n++ {
 		c := p[n]
 		if i := c - 'A'; i < letters {
@@ -237,7 +238,7 @@ func (t *Tag) takeWithin(p []byte) (n int, r Result) {
 // fitting counts the bytes of p that are within the limit: whole characters, so that a
 // tag that is text after all ends with a whole one.
 func (t *Tag) fitting(p []byte) int {
-	k := max(0, t.grammar.limit()-t.n)
+	k := max(0, t.grammar.maxBytes-t.n)
 	if k >= len(p) {
 		return len(p)
 	}
@@ -259,7 +260,7 @@ func (t *Tag) takeAttrs(p []byte) (n int, r Result) {
 				return n, More
 			}
 			at += int32(k)
-			t.attrs[t.nAttrs-1].KeyEnd = at
+			t.attrs[t.nAttrs-1].keyEnd = at
 			t.phase = phaseAfterKey
 			r = t.afterKey(p[n], at)
 		case phaseAfterKey:
@@ -277,7 +278,7 @@ func (t *Tag) takeAttrs(p []byte) (n int, r Result) {
 			if n += k; n == len(p) {
 				return n, More
 			}
-			t.attrs[t.nAttrs-1].ValueEnd = at + int32(k)
+			t.attrs[t.nAttrs-1].valueEnd = at + int32(k)
 			r = t.behind(p[n])
 		case phaseValueEnd:
 			r = t.behind(p[n])
@@ -340,7 +341,7 @@ func (t *Tag) gap(c byte, at int32) Result {
 	if t.nAttrs == MaxAttributes {
 		return Bad
 	}
-	t.attrs[t.nAttrs] = Attr{Key: at}
+	t.attrs[t.nAttrs] = attr{key: at}
 	t.nAttrs++
 	t.phase = phaseKey
 	return More
@@ -367,7 +368,7 @@ func (t *Tag) behind(c byte) Result {
 // value takes the first byte of a value.
 func (t *Tag) value(c byte, at int32) Result {
 	a := &t.attrs[t.nAttrs-1]
-	a.Value = at + 1
+	a.value = at + 1
 	switch {
 	case isWhite(c):
 	case c == '"':
@@ -377,10 +378,10 @@ func (t *Tag) value(c byte, at int32) Result {
 	case c == '[':
 		// The brackets stay: they say that it is a list.
 		t.phase = phaseBracket
-		a.Value = at
+		a.value = at
 	case classes[c]&bare != 0:
 		t.phase = phaseBare
-		a.Value = at
+		a.value = at
 	default:
 		return Bad
 	}
@@ -396,7 +397,7 @@ func (t *Tag) shut(c byte, at int32) Result {
 	default:
 		return Bad
 	}
-	t.attrs[t.nAttrs-1].ValueEnd = at
+	t.attrs[t.nAttrs-1].valueEnd = at
 	t.phase = phaseValueEnd
 	return More
 }

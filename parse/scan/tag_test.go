@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-var grammar = Grammar{Names: NewNames("if", "action", "action_result", "act")}
+var grammar = NewGrammar("if", "action", "action_result", "act")
 
 // follow reads the tag that begins s, in pieces of so many characters, or by letters where
 // it can for 0, and tells how it ended and behind which byte.
-func follow(t *Tag, g *Grammar, open, shut Set, s string, piece int) (Result, int) {
+func follow(t *Tag, g *Grammar, open, shut uint32, s string, piece int) (Result, int) {
 	t.Begin(g, open, shut)
 	p := []byte(s[1:])
 	for at := 1; ; {
@@ -46,11 +46,11 @@ func follow(t *Tag, g *Grammar, open, shut Set, s string, piece int) (Result, in
 }
 
 func TestTag(t *testing.T) {
-	all := grammar.Names.All()
+	all := grammar.All()
 	for _, c := range []struct {
 		in    string
-		open  Set
-		shut  Set
+		open  uint32
+		shut  uint32
 		want  Result
 		n     int
 		shown string
@@ -86,7 +86,7 @@ func TestTag(t *testing.T) {
 	} {
 		for piece := 0; piece <= len(c.in); piece++ {
 			var tag Tag
-			r, n := follow(&tag, &grammar, c.open, c.shut, c.in, piece)
+			r, n := follow(&tag, grammar, c.open, c.shut, c.in, piece)
 			if got := show(&tag, r, c.in); r != c.want || n != c.n || got != c.shown {
 				t.Errorf("%q by %d: %d at %d, %s; want %d at %d, %s", c.in, piece, r, n, got, c.want, c.n, c.shown)
 			}
@@ -102,11 +102,12 @@ func show(tag *Tag, r Result, s string) string {
 	if tag.Closing() {
 		b.WriteByte('/')
 	}
-	b.WriteString(tag.grammar.Names.words[tag.Name()])
+	b.WriteString(tag.grammar.words[tag.Name()])
 	if r != Done {
 		return b.String()
 	}
-	for _, a := range tag.Attrs() {
+	for i := range tag.Attrs() {
+		a := tag.Attr(i)
 		fmt.Fprintf(&b, " %s=%q", s[a.Key:a.KeyEnd], s[a.Value:a.ValueEnd])
 	}
 	if tag.SelfClosing() {
@@ -118,7 +119,7 @@ func show(tag *Tag, r Result, s string) string {
 // A tag may have its limit's bytes and no more; a character across it is judged at
 // its first byte.
 func TestTagBytes(t *testing.T) {
-	small := Grammar{Names: NewNames("if"), MaxBytes: 12}
+	small := NewGrammar("if").Within(12)
 	for in, want := range map[string]struct {
 		r Result
 		n int
@@ -143,7 +144,7 @@ func TestTagBytes(t *testing.T) {
 	}
 	for n := MaxAttributes - 1; n <= MaxAttributes+1; n++ {
 		var tag Tag
-		r, _ := follow(&tag, &grammar, 1, 0, "<if"+strings.Repeat(" a", n)+">", 7)
+		r, _ := follow(&tag, grammar, 1, 0, "<if"+strings.Repeat(" a", n)+">", 7)
 		if (r == Done) != (n <= MaxAttributes) {
 			t.Errorf("%d attributes: %d", n, r)
 		}
@@ -160,10 +161,10 @@ func checkTag(t testing.TB, s string) {
 	t.Helper()
 	s = "<" + strings.ToValidUTF8(s, "\ufffd")
 	var tag Tag
-	r, n := follow(&tag, &grammar, grammar.Names.All(), 0, s, len(s))
+	r, n := follow(&tag, grammar, grammar.All(), 0, s, len(s))
 	for _, piece := range []int{0, 1, 3} {
 		var cut Tag
-		if q, k := follow(&cut, &grammar, grammar.Names.All(), 0, s, piece); q != r || k != n || show(&cut, q, s) != show(&tag, r, s) {
+		if q, k := follow(&cut, grammar, grammar.All(), 0, s, piece); q != r || k != n || show(&cut, q, s) != show(&tag, r, s) {
 			t.Fatalf("%q by %d: %d at %d, %s; whole %d at %d, %s", s, piece, q, k, show(&cut, q, s), r, n, show(&tag, r, s))
 		}
 	}
@@ -202,7 +203,7 @@ func TestRandomTags(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 20000 {
-		s := grammar.Names.words[r.IntN(4)]
+		s := grammar.words[r.IntN(4)]
 		for range r.IntN(12) {
 			s += tagPieces[r.IntN(len(tagPieces))]
 		}

@@ -1,4 +1,7 @@
-package parse
+// Package dialects holds the dialects of a host by their names.
+//
+// Invariant: a Registry does not change after New, so every session may share it.
+package dialects
 
 import (
 	"sort"
@@ -6,20 +9,21 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 )
 
 // Registry holds the dialects a host offers. It is built once, by the facade, and
 // never changes; there is no registration at package initialisation, so what a
 // host speaks is written in one place.
 type Registry struct {
-	byName map[string]Dialect
+	byName map[string]parse.Dialect
 	names  []string
 }
 
 // New builds a registry. A nil dialect, one without a name, or two of one name
 // are ERR_CONFIG.
-func New(dialects ...Dialect) (*Registry, error) {
-	r := &Registry{byName: make(map[string]Dialect, len(dialects))}
+func New(dialects ...parse.Dialect) (*Registry, error) {
+	r := &Registry{byName: make(map[string]parse.Dialect, len(dialects))}
 	for i, d := range dialects {
 		if d == nil {
 			return nil, &messages.Error{Code: messages.ErrConfig, Field: "dialects", Detail: "number " + strconv.Itoa(i+1) + " is nil"}
@@ -40,7 +44,7 @@ func New(dialects ...Dialect) (*Registry, error) {
 
 // Lookup finds a dialect by the name a manifest gives; an unknown one is
 // ERR_CONFIG at field "dialect" and names those there are.
-func (r *Registry) Lookup(name string) (Dialect, error) {
+func (r *Registry) Lookup(name string) (parse.Dialect, error) {
 	if d := r.byName[name]; d != nil {
 		return d, nil
 	}
