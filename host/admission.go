@@ -30,7 +30,7 @@ const (
 	reasonStreams  = "STREAMS"
 )
 
-func tooMuch(status int, code messages.Code, reason, detail string, after time.Duration) *Problem {
+func tooMuch(status int, code messages.Code, reason, detail string, after time.Duration) *problem {
 	p := refusal(status, code, "", detail)
 	p.Reason, p.Retryable, p.retryAfter = reason, true, after
 	return p
@@ -73,7 +73,7 @@ func (s *Server) submit(ctx context.Context, ses *stile.Session, input string, o
 	return run, nil
 }
 
-func (s *Server) full(over string) *Problem {
+func (s *Server) full(over string) *problem {
 	switch over {
 	case overRuns:
 		return tooMuch(http.StatusTooManyRequests, messages.ErrBusy, over, "the tenant has as many runs in flight as it may", time.Second)

@@ -104,7 +104,7 @@ func (t *trail) noting(detail string) {
 }
 
 // refusing notes a refusal.
-func (t *trail) refusing(p *Problem) {
+func (t *trail) refusing(p *problem) {
 	if t != nil {
 		t.code, t.reason = p.Code, p.Reason
 	}

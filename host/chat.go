@@ -66,7 +66,7 @@ func (s *Server) chatRoutes(mux *http.ServeMux) {
 	})
 }
 
-func noAgent() *Problem {
+func noAgent() *problem {
 	return refusalOf(messages.ErrNotFound, "model", "no agent of that name is offered: GET /v1/models lists them")
 }
 
@@ -325,7 +325,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	return nil // the client has gone
 }
 
-func leavingChat() *Problem {
+func leavingChat() *problem {
 	return refusal(http.StatusServiceUnavailable, messages.ErrBusy, "", "the host stops; the run goes on when it is back")
 }
 
@@ -350,7 +350,7 @@ type chatErrorBody struct {
 // typeHalt is the type of the error that a HALT is.
 const typeHalt = "stile_halt"
 
-func chatErrorOf(p *Problem) chatError {
+func chatErrorOf(p *problem) chatError {
 	e := chatErrorBody{Message: cmp.Or(p.Detail, p.Title), Code: p.Code, Type: "invalid_request_error"}
 	switch {
 	case p.halt:
@@ -377,7 +377,7 @@ func isChat(r *http.Request) bool {
 }
 
 func (s *Server) refuseChat(w http.ResponseWriter, r *http.Request, err error) {
-	p := problem(err)
+	p := problemOf(err)
 	if p.Status >= http.StatusInternalServerError && !p.halt {
 		s.log.Error("a request failed", zap.String("path", r.URL.Path), zap.Error(err))
 	}

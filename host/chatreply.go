@@ -68,7 +68,7 @@ func (c *chatReply) take(u stile.Update) (string, error) {
 	case *messages.RunEnd:
 		c.outcome, c.ended = b, true
 		if b.Decision == messages.Halt {
-			p := problem(&messages.Error{Code: b.Reason, Detail: b.Detail})
+			p := problemOf(&messages.Error{Code: b.Reason, Detail: b.Detail})
 			p.halt = true
 			return "", p
 		}
@@ -238,7 +238,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 		}
 	}
 	fail := func(err error) {
-		p := problem(err)
+		p := problemOf(err)
 		if s.leaving.Err() != nil && !p.halt {
 			p = leavingChat()
 		}

@@ -65,7 +65,7 @@ func TestChatReply(t *testing.T) {
 		}
 		var code messages.Code
 		if err != nil {
-			p := problem(err)
+			p := problemOf(err)
 			if code = messages.Code(p.Code); !p.halt {
 				t.Errorf("%s: %v is no halt", name, err)
 			}

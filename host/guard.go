@@ -118,7 +118,7 @@ func Loopback(addr string) bool {
 }
 
 // write sends a problem where no route was reached.
-func write(w http.ResponseWriter, p *Problem) {
+func write(w http.ResponseWriter, p *problem) {
 	b, err := json.Marshal(p)
 	if err != nil {
 		b = nil // it holds strings and numbers: this does not happen

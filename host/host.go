@@ -330,7 +330,7 @@ func methodsAt(mux *http.ServeMux, r *http.Request) (methods []string) {
 
 // route registers one operation. Its errors are Problems.
 func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
-	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
+	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem")
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
@@ -341,7 +341,7 @@ func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, 
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
-			p := problem(err)
+			p := problemOf(err)
 			if p.Status >= http.StatusInternalServerError && p.Code != string(messages.ErrBusy) { // load that is shed is no failure
 				s.log.Error("a request failed", zap.String("operation", op.OperationID), zap.Error(err))
 			}
@@ -402,7 +402,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 
 // unwritable says that the journal takes nothing. Anybody may ask whether the host is
 // ready, so that the failure's own words, which may name a file, stay in the log.
-func unwritable(err error) *Problem {
+func unwritable(err error) *problem {
 	p := refusal(http.StatusServiceUnavailable, messages.ErrJournal, "", "the journal cannot be appended to")
 	if e := (*messages.Error)(nil); errors.As(err, &e) {
 		p.Reason = e.Reason

@@ -137,7 +137,7 @@ func bearer(r *http.Request) string {
 }
 
 // unauthorized makes a refusal of a caller what HTTP has for it.
-func unauthorized(p *Problem, e *messages.Error) {
+func unauthorized(p *problem, e *messages.Error) {
 	switch e.Reason {
 	case access.ReasonUnauthenticated:
 		p.Status, p.challenge = http.StatusUnauthorized, `Bearer realm="stile"`
@@ -159,7 +159,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		s.refuseChat(w, r, err)
 		return
 	}
-	p := problem(err)
+	p := problemOf(err)
 	trailOf(r.Context()).refusing(p)
 	if p.Status >= http.StatusInternalServerError {
 		s.log.Error("callers cannot be told apart", zap.String("path", r.URL.Path), zap.Error(err))

@@ -27,7 +27,7 @@ type tokens struct {
 func newTokens(t *testing.T) *tokens {
 	k := &tokens{t: t}
 	var err error
-	k.Tokens, err = access.Open(filepath.Join(t.TempDir(), "tokens.json"), access.Options{Now: func() time.Time { return time.Now().Add(k.late) }})
+	k.Tokens, err = access.Open(filepath.Join(t.TempDir(), "tokens.json"), func() time.Time { return time.Now().Add(k.late) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestEveryRouteAsksWho(t *testing.T) {
 	k := newTokens(t)
 	gone, _ := k.make("acme", "ann", "admin", "users", "metrics")
 	revoked, id := k.make("acme", "ann", "admin")
-	if _, err := k.Revoke(access.Revocation{ID: id}); err != nil {
+	if _, _, err := k.Revoke(access.Revocation{ID: id}); err != nil {
 		t.Fatal(err)
 	}
 	expired, tok, err := k.Create(access.Wish{Tenant: "acme", User: "ann", Scopes: []string{"admin"}, Expires: time.Now().Add(time.Hour)})
@@ -279,7 +279,7 @@ func TestPreflight(t *testing.T) {
 // host's failure, not the caller's.
 func TestTokensGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
-	toks, err := access.Open(path, access.Options{})
+	toks, err := access.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

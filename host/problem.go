@@ -12,9 +12,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Problem is the body of every error (RFC 9457), with the product's code and the place
+// problem is the body of every error (RFC 9457), with the product's code and the place
 // of the mistake.
-type Problem struct {
+type problem struct {
 	Type      string `json:"type" doc:"urn:stile: and the code" example:"urn:stile:ERR_BUSY"`
 	Title     string `json:"title" doc:"what the code means"`
 	Status    int    `json:"status"`
@@ -36,16 +36,16 @@ type Problem struct {
 const keyHeader = "Idempotency-Key"
 
 // Error implements error.
-func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
+func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
 // GetStatus implements huma.StatusError.
-func (p *Problem) GetStatus() int { return p.Status }
+func (p *problem) GetStatus() int { return p.Status }
 
 // ContentType implements huma.ContentTypeFilter.
-func (p *Problem) ContentType(string) string { return "application/problem+json" }
+func (p *problem) ContentType(string) string { return "application/problem+json" }
 
 // GetHeaders implements huma.HeadersError.
-func (p *Problem) GetHeaders() http.Header {
+func (p *problem) GetHeaders() http.Header {
 	h := http.Header{}
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((p.retryAfter+time.Second-1)/time.Second)))
@@ -58,8 +58,8 @@ func (p *Problem) GetHeaders() http.Header {
 
 // problem makes the document of an error. What is no error of ours is a defect: the
 // client hears that, and nothing of what it says.
-func problem(err error) *Problem {
-	var own *Problem
+func problemOf(err error) *problem {
+	var own *problem
 	if errors.As(err, &own) {
 		return own
 	}
@@ -78,7 +78,7 @@ func problem(err error) *Problem {
 	if !ok {
 		return make500()
 	}
-	p := &Problem{
+	p := &problem{
 		Type: "urn:stile:" + string(code), Title: info.Meaning, Status: info.HTTP, Code: string(code), Reason: e.Reason,
 		Detail: e.Detail, Retryable: info.Retryable, Field: e.Field, Line: e.Line, Column: e.Col,
 	}
@@ -97,20 +97,20 @@ func problem(err error) *Problem {
 	return p
 }
 
-func make500() *Problem {
-	return &Problem{
+func make500() *problem {
+	return &problem{
 		Type: "urn:stile:" + string(messages.ErrCrash), Title: "The host failed at this request.", Status: http.StatusInternalServerError,
 		Code: string(messages.ErrCrash), Detail: "the log of the host says more",
 	}
 }
 
 // refusalOf is a problem that the door itself has. Its status is that of the code.
-func refusalOf(code messages.Code, field, detail string) *Problem {
-	return problem(&messages.Error{Code: code, Field: field, Detail: detail})
+func refusalOf(code messages.Code, field, detail string) *problem {
+	return problemOf(&messages.Error{Code: code, Field: field, Detail: detail})
 }
 
 // refusal is refusalOf where HTTP has a narrower status than the code.
-func refusal(status int, code messages.Code, field, detail string) *Problem {
+func refusal(status int, code messages.Code, field, detail string) *problem {
 	p := refusalOf(code, field, detail)
 	p.Status = status
 	return p

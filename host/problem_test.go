@@ -14,7 +14,7 @@ import (
 // want otherwise.
 func TestProblems(t *testing.T) {
 	for _, c := range messages.Codes() {
-		if p := problem(fmt.Errorf("around: %w", messages.Errorf(c.Code, "x"))); p.Status != c.HTTP || p.Code != string(c.Code) || p.Retryable != c.Retryable {
+		if p := problemOf(fmt.Errorf("around: %w", messages.Errorf(c.Code, "x"))); p.Status != c.HTTP || p.Code != string(c.Code) || p.Retryable != c.Retryable {
 			t.Errorf("%s: %+v", c.Code, p)
 		}
 	}
@@ -31,7 +31,7 @@ func TestProblems(t *testing.T) {
 		{errors.New("a defect"), 500, messages.ErrCrash},
 		{messages.Errorf("ERR_OTHER", "not in the table"), 500, messages.ErrCrash},
 	} {
-		if p := problem(c.err); p.Status != c.status || p.Code != string(c.code) || p.Type != "urn:stile:"+string(c.code) || c.status == 404 && p.Retryable {
+		if p := problemOf(c.err); p.Status != c.status || p.Code != string(c.code) || p.Type != "urn:stile:"+string(c.code) || c.status == 404 && p.Retryable {
 			t.Errorf("%v: %+v", c.err, p)
 		}
 	}

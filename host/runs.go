@@ -113,7 +113,7 @@ func (s *Server) runRoutes() {
 			}
 			err = run.Cancel(ctx, s.principal(ctx).user)
 			if messages.CodeOf(err) == messages.ErrDenied { // because of the run's state, not of the caller's rights
-				p := problem(err)
+				p := problemOf(err)
 				p.Status = http.StatusConflict
 				err = p
 			}

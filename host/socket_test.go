@@ -194,7 +194,7 @@ func TestSocketRefuses(t *testing.T) {
 			break
 		}
 	}
-	if _, err := keys.Revoke(access.Revocation{ID: id}); err != nil {
+	if _, _, err := keys.Revoke(access.Revocation{ID: id}); err != nil {
 		t.Fatal(err)
 	}
 	if _, res, err := dial(t.Context(), path, opts); err == nil || res.StatusCode != 401 {

@@ -161,7 +161,7 @@ func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, de
 			return errLeaving
 		case r.Context().Err() == nil:
 			s.log.Warn("a stream ended early", zap.String("path", r.URL.Path), zap.Error(err))
-			if b, bad := json.Marshal(problem(err)); bad == nil {
+			if b, bad := json.Marshal(problemOf(err)); bad == nil {
 				out.event("error", "", b)
 			}
 			return err

@@ -121,17 +121,17 @@ func (s *Server) tokenRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		gone, err := kept.Revoke(access.Revocation{ID: in.Token, Tenant: s.principal(ctx).tenant, WithMade: in.WithMade})
+		gone, left, err := kept.Revoke(access.Revocation{ID: in.Token, Tenant: s.principal(ctx).tenant, WithMade: in.WithMade})
 		if err != nil {
 			return nil, err
 		}
-		trailOf(ctx).noting("token " + strings.Join(idsOf(gone.Tokens), ", "))
-		return &answered[revokedTokens]{Body: revokedTokens{Revoked: viewsOf(gone.Tokens), Left: viewsOf(gone.Left)}}, nil
+		trailOf(ctx).noting("token " + strings.Join(idsOf(gone), ", "))
+		return &answered[revokedTokens]{Body: revokedTokens{Revoked: viewsOf(gone), Left: viewsOf(left)}}, nil
 	})
 }
 
 // kept is the file of tokens, if callers are told apart by one.
-func (s *Server) kept() (access.Keeper, error) {
+func (s *Server) kept() (*access.Tokens, error) {
 	if k := access.Kept(s.cfg.Access); k != nil {
 		return k, nil
 	}

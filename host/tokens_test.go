@@ -194,7 +194,7 @@ func TestTokensNeedAFile(t *testing.T) {
 // Of what a host and a command change at once, nothing is lost.
 func TestTokensHaveManyWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
-	own, err := access.Open(path, access.Options{})
+	own, err := access.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestTokensHaveManyWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command, err := access.Open(path, access.Options{})
+	command, err := access.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
 			}
 			return answer, err
 		case err != nil && (reply.ended || u.Record != nil):
-			p := problem(err)
+			p := problemOf(err)
 			answer.Code, answer.Text = p.Code, cmp.Or(p.Detail, p.Title)
 			if reply.outcome != nil {
 				answer.Decision = string(reply.outcome.Decision)

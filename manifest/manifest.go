@@ -61,11 +61,17 @@ type Manifest struct {
 	Environment     Environment     `yaml:"environment" doc:"What ${NAME} in this file may stand for."`
 	Grants          []Grant         `yaml:"grants" doc:"Explicit, audited access to other sessions."`
 
-	Token    Token    `yaml:"token" doc:"Control tokens."`
-	Replay   Replay   `yaml:"replay" doc:"The set of control tokens seen."`
-	Key      Key      `yaml:"key" doc:"Signing keys."`
-	Magic    Magic    `yaml:"magic" doc:"tool.aeiou.magic."`
-	Envelope Envelope `yaml:"envelope" doc:"AEIOU envelopes."`
+	Token  Token  `yaml:"token" doc:"Control tokens."`
+	Replay Replay `yaml:"replay" doc:"The set of control tokens seen."`
+	Key    struct {
+		Grace time.Duration `yaml:"grace" unit:"seconds" min:"1s" max:"24h" doc:"How much longer than token.max_ttl a retired key verifies; whole seconds."`
+	} `yaml:"key" doc:"Signing keys."`
+	Magic struct {
+		MaxPerTurn int64 `yaml:"max_per_turn" min:"1" max:"1024" doc:"Tokens a turn may mint."`
+	} `yaml:"magic" doc:"tool.aeiou.magic."`
+	Envelope struct {
+		StrictDuplicates bool `yaml:"strict_duplicates" doc:"Refuses a reply that repeats a section instead of reading the first with a lint."`
+	} `yaml:"envelope" doc:"AEIOU envelopes."`
 	Receipts Receipts `yaml:"receipts" enum:"decision|run|off" doc:"Which records are signed: every decision, the end of every run, or none."`
 	Stream   Stream   `yaml:"stream" doc:"How growing text is shown."`
 }
@@ -331,21 +337,6 @@ type Replay struct {
 	Cap int64         `yaml:"cap" min:"1" max:"1048576" doc:"How many tokens are remembered."`
 }
 
-// Key is about signing keys.
-type Key struct {
-	Grace time.Duration `yaml:"grace" unit:"seconds" min:"1s" max:"24h" doc:"How much longer than token.max_ttl a retired key verifies; whole seconds."`
-}
-
-// Magic bounds tool.aeiou.magic.
-type Magic struct {
-	MaxPerTurn int64 `yaml:"max_per_turn" min:"1" max:"1024" doc:"Tokens a turn may mint."`
-}
-
-// Envelope is about AEIOU envelopes.
-type Envelope struct {
-	StrictDuplicates bool `yaml:"strict_duplicates" doc:"Refuses a reply that repeats a section instead of reading the first with a lint."`
-}
-
 // Receipts says which records are signed.
 type Receipts string
 
@@ -396,11 +387,10 @@ func Default(dialect string) *Manifest {
 		Approval: Approval{Default: messages.GateApprove},
 		Token:    Token{TTL: 120 * time.Second, MaxTTL: 240 * time.Second, Skew: 60 * time.Second},
 		Replay:   Replay{TTL: 300 * time.Second, Cap: 4096},
-		Key:      Key{Grace: 60 * time.Second},
-		Magic:    Magic{MaxPerTurn: 32},
 		Receipts: ReceiptsDecision,
 		Stream:   Stream{Durability: DurabilityCheckpoint},
 	}
+	m.Key.Grace, m.Magic.MaxPerTurn = 60*time.Second, 32
 	// They are off where the dialect cannot name them.
 	m.InternalActions = InternalActions{Enabled: new(bool), Allowed: new([]string)}
 	switch dialect {

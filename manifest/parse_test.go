@@ -79,12 +79,10 @@ func TestParseFull(t *testing.T) {
 		Grants:      []Grant{{"acme:ann:notes", "read"}, {"acme:bob:*", "read"}},
 		Token:       Token{time.Minute, 2 * time.Minute, time.Second},
 		Replay:      Replay{10 * time.Minute, 100},
-		Key:         Key{30 * time.Second},
-		Magic:       Magic{4},
-		Envelope:    Envelope{true},
 		Receipts:    ReceiptsOff,
 		Stream:      Stream{DurabilityStrict},
 	}
+	want.Key.Grace, want.Magic.MaxPerTurn, want.Envelope.StrictDuplicates = 30*time.Second, 4, true
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

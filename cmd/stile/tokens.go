@@ -33,7 +33,7 @@ const (
 )
 
 func (a *app) tokens() (*access.Tokens, error) {
-	return access.Open(filepath.Join(a.dir, tokenFile), access.Options{})
+	return access.Open(filepath.Join(a.dir, tokenFile), nil)
 }
 
 // access is how a host tells who calls; nil when everybody is the local user.
@@ -158,7 +158,7 @@ func (a *app) tokensCreate(s *settings, wish access.Wish, life time.Duration) er
 	}
 	if err := a.tokenAudit(s, "create-token", tok, "scopes "+scopesText(tok.Scopes)+", "+untilText(tok.Expires)); err != nil {
 		// Nobody has seen it: it must not stay good unrecorded.
-		_, undo := toks.Revoke(access.Revocation{ID: tok.ID})
+		_, _, undo := toks.Revoke(access.Revocation{ID: tok.ID})
 		return errors.Join(err, undo)
 	}
 	line := jsonOf(&tok)
@@ -348,19 +348,19 @@ and what that made.`,
 		if err != nil {
 			return err
 		}
-		gone, err := toks.Revoke(access.Revocation{ID: args[0], WithMade: withMade})
+		gone, left, err := toks.Revoke(access.Revocation{ID: args[0], WithMade: withMade})
 		if err != nil {
 			return err
 		}
 		var out revokedJSON
-		for i := range gone.Tokens {
-			if err := a.tokenAudit(s, "revoke-token", gone.Tokens[i], ""); err != nil {
+		for i := range gone {
+			if err := a.tokenAudit(s, "revoke-token", gone[i], ""); err != nil {
 				return err // it is revoked all the same
 			}
-			out.Revoked = append(out.Revoked, jsonOf(&gone.Tokens[i]))
+			out.Revoked = append(out.Revoked, jsonOf(&gone[i]))
 		}
-		for i := range gone.Left {
-			out.Left = append(out.Left, jsonOf(&gone.Left[i]))
+		for i := range left {
+			out.Left = append(out.Left, jsonOf(&left[i]))
 		}
 		return a.tokensRevoked(&out)
 	})

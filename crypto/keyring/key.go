@@ -55,9 +55,9 @@ type Attributes struct {
 	RetiredAt *int64 // nil: not retired
 }
 
-// Signer makes tags with one private key. The interface is unnamed so that it is
-// the same type as the one the token room takes; nil means no signer.
-type Signer = interface {
+// signer makes tags with one private key; nil means no signer. The interface is unnamed
+// so that it is the same type as token.Signer.
+type signer = interface {
 	KID() string
 	Sign(message []byte) (tag []byte, err error)
 }
@@ -74,7 +74,7 @@ type Key struct {
 	public  ed25519.PublicKey // EdDSA; nil for HS256
 	checker *checker          // EdDSA; nil where public is no point
 	private *material         // nil: there is none here
-	outside func() Signer     // signs in place of private, for a key held elsewhere
+	outside func() signer     // signs in place of private, for a key held elsewhere
 }
 
 // material is the private half, shared by all copies of a key's record so that it
@@ -131,18 +131,22 @@ func NewPublic(a Attributes, public []byte) (*Key, error) {
 }
 
 // NewExternal gives an Ed25519 key whose private half is held elsewhere, such as
-// in a hardware module: signer signs for it. A signer's failure is treated like
+// in a hardware module: by signs for it. A signer's failure is treated like
 // any signer's: tokens fall back to the abort-only key, receipts stay away. The
 // key file keeps only the public half of such a key.
-func NewExternal(a Attributes, public []byte, signer Signer) (*Key, error) {
+func NewExternal(a Attributes, public []byte, by interface {
+	KID() string
+	Sign(message []byte) (tag []byte, err error)
+},
+) (*Key, error) {
 	k, err := NewPublic(a, public)
 	if err != nil {
 		return nil, err
 	}
-	if signer == nil || signer.KID() != a.KID {
+	if by == nil || by.KID() != a.KID {
 		return nil, badKey(a.KID, "signer", "must be there and carry the key's id")
 	}
-	k.outside = func() Signer { return signer }
+	k.outside = func() signer { return by }
 	return k, nil
 }
 
@@ -279,7 +283,7 @@ func (k *Key) signs(at int64) bool {
 }
 
 // signer gives the signer of the key.
-func (k *Key) signer() Signer {
+func (k *Key) signer() signer {
 	if k.outside != nil {
 		return k.outside()
 	}

@@ -167,7 +167,7 @@ func TestNothingShowsMaterial(t *testing.T) {
 		Value any
 		keys  []*Key
 		byKey map[string]*Key
-		s     Signer
+		s     signer
 	}
 	var texts []string
 	for _, v := range []any{

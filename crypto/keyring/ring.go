@@ -36,16 +36,16 @@ func (r *Ring) Set() *Set { return r.set.Load() }
 func (r *Ring) TokenKeys() *Set { return r.set.Load() }
 
 // TokenKey finds the key a token names, see [Set.TokenKey].
-func (r *Ring) TokenKey(kid string) (key TokenKey, ok bool) { return r.Set().TokenKey(kid) }
+func (r *Ring) TokenKey(kid string) (key tokenKey, ok bool) { return r.Set().TokenKey(kid) }
 
 // TokenSigner gives the signer for tokens in force at now, or nil.
-func (r *Ring) TokenSigner(now time.Time) Signer { return r.Set().TokenSigner(now) }
+func (r *Ring) TokenSigner(now time.Time) signer { return r.Set().TokenSigner(now) }
 
 // TokenFallback gives the abort-only signer in force at now, or nil.
-func (r *Ring) TokenFallback(now time.Time) Signer { return r.Set().TokenFallback(now) }
+func (r *Ring) TokenFallback(now time.Time) signer { return r.Set().TokenFallback(now) }
 
 // ReceiptSigner gives the signer for receipts in force at now, or nil.
-func (r *Ring) ReceiptSigner(now time.Time) Signer { return r.Set().ReceiptSigner(now) }
+func (r *Ring) ReceiptSigner(now time.Time) signer { return r.Set().ReceiptSigner(now) }
 
 // SignReceipt signs a record's position and hash, see [Set.SignReceipt].
 func (r *Ring) SignReceipt(inc uuid.UUID, seq int64, hash [32]byte, ts time.Time) (kid string, sig []byte, err error) {

@@ -28,7 +28,7 @@ var (
 
 const retention = 300 * time.Second
 
-func kidOf(s Signer) string {
+func kidOf(s signer) string {
 	if s == nil {
 		return "-"
 	}

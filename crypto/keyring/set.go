@@ -14,9 +14,9 @@ import (
 // set only grows there: one rotation a day fills it in eleven years.
 const MaxKeys = 4096
 
-// TokenKey is a key as the token verifier sees it. The interface is unnamed so
+// tokenKey is a key as the token verifier sees it. The interface is unnamed so
 // that it is the same type as the one the token room asks for.
-type TokenKey = interface {
+type tokenKey = interface {
 	AbortOnly() bool
 	RetiredAt() (unix int64, ok bool)
 	VerifyTag(message, tag []byte) bool
@@ -54,7 +54,7 @@ func (s *Set) Key(kid string) (k *Key, ok bool) {
 }
 
 // TokenKey finds the key a token names. Receipt keys are not found here.
-func (s *Set) TokenKey(kid string) (key TokenKey, ok bool) {
+func (s *Set) TokenKey(kid string) (key tokenKey, ok bool) {
 	if k := s.byKID[kid]; k != nil && k.attrs.Purpose == Token {
 		return k, true
 	}
@@ -62,17 +62,17 @@ func (s *Set) TokenKey(kid string) (key TokenKey, ok bool) {
 }
 
 // TokenSigner gives the signer for tokens in force at now, or nil.
-func (s *Set) TokenSigner(now time.Time) Signer { return s.inForce(Token, false, now) }
+func (s *Set) TokenSigner(now time.Time) signer { return s.inForce(Token, false, now) }
 
 // TokenFallback gives the abort-only signer in force at now, or nil.
-func (s *Set) TokenFallback(now time.Time) Signer { return s.inForce(Token, true, now) }
+func (s *Set) TokenFallback(now time.Time) signer { return s.inForce(Token, true, now) }
 
 // ReceiptSigner gives the signer for receipts in force at now, or nil.
-func (s *Set) ReceiptSigner(now time.Time) Signer { return s.inForce(Receipt, false, now) }
+func (s *Set) ReceiptSigner(now time.Time) signer { return s.inForce(Receipt, false, now) }
 
 // inForce picks among the keys that may sign now the one that began last, of
 // several that one which was added last.
-func (s *Set) inForce(purpose Purpose, abortOnly bool, now time.Time) Signer {
+func (s *Set) inForce(purpose Purpose, abortOnly bool, now time.Time) signer {
 	at := now.Unix()
 	var best *Key
 	for _, k := range s.keys {

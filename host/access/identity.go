@@ -150,17 +150,9 @@ func kept(name string) bool { return hashed(name) || name != "" && Part(name) ==
 // wantPart says which names are kept.
 const wantPart = "is 1 to 40 letters, digits, dots, underscores and hyphens, and does not begin with h-"
 
-// Keeper is an Authenticator's file of tokens, which changes while a host works. Tokens
-// are one.
-type Keeper interface {
-	Create(Wish) (secret string, tok Token, err error)
-	Revoke(Revocation) (Revoked, error)
-	List() ([]Token, error)
-}
-
-// Kept finds the tokens that an authenticator keeps, itself or as one of First's; nil
-// when it keeps none.
-func Kept(a Authenticator) Keeper {
+// Kept finds the file of tokens that an authenticator goes by, itself or as one of
+// First's; nil when there is none.
+func Kept(a Authenticator) *Tokens {
 	if all, ok := a.(first); ok {
 		for _, a := range all {
 			if k := Kept(a); k != nil {
@@ -169,9 +161,14 @@ func Kept(a Authenticator) Keeper {
 		}
 		return nil
 	}
-	k, _ := a.(Keeper)
-	return k
+	if k, ok := a.(interface{ kept() *Tokens }); ok {
+		return k.kept()
+	}
+	return nil
 }
+
+// kept is also a method of what embeds Tokens.
+func (t *Tokens) kept() *Tokens { return t }
 
 // First asks several authenticators in turn: the first that knows the token, or that
 // refuses it for another reason than not knowing it, has the word.

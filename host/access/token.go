@@ -62,7 +62,6 @@ type file struct {
 type Tokens struct {
 	path string
 	now  func() time.Time
-	rand io.Reader
 
 	mu   sync.Mutex
 	seen fs.FileInfo
@@ -75,21 +74,13 @@ type entry struct {
 	token Token
 }
 
-// Options replace clock and randomness, for tests.
-type Options struct {
-	Now  func() time.Time
-	Rand io.Reader
-}
-
 // Open uses the file of that path, which need not exist yet: then nobody is known. One
-// that is damaged, or that others than its owner can change, is ERR_CONFIG.
-func Open(path string, opts Options) (*Tokens, error) {
-	t := &Tokens{path: path, now: opts.Now, rand: opts.Rand}
+// that is damaged, or that others than its owner can change, is ERR_CONFIG. now is for
+// tests; nil is the clock.
+func Open(path string, now func() time.Time) (*Tokens, error) {
+	t := &Tokens{path: path, now: now}
 	if t.now == nil {
 		t.now = time.Now
-	}
-	if t.rand == nil {
-		t.rand = rand.Reader
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -309,7 +300,7 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 		return "", tok, &messages.Error{Code: messages.ErrInvalid, Field: "expires", Detail: "is not to come"}
 	}
 	raw := make([]byte, idBytes+secretBytes)
-	if _, err := io.ReadFull(t.rand, raw); err != nil {
+	if _, err := io.ReadFull(rand.Reader, raw); err != nil {
 		return "", tok, &messages.Error{Code: messages.ErrConfig, Detail: "no randomness", Cause: err}
 	}
 	id := hex.EncodeToString(raw[:idBytes])
@@ -337,15 +328,10 @@ type Revocation struct {
 	WithMade bool
 }
 
-// Revoked tells what is refused from now on.
-type Revoked struct {
-	Tokens []Token // the one that was named, and what it took along
-	Left   []Token // what it made that stays good
-}
-
 // Revoke refuses a token from now on. What is revoked already stays as it is; a token that
-// is not there, or of another tenant, is ERR_NOT_FOUND.
-func (t *Tokens) Revoke(r Revocation) (out Revoked, err error) {
+// is not there, or of another tenant, is ERR_NOT_FOUND. gone are the token that was named
+// and what it took along, left is what it made that stays good.
+func (t *Tokens) Revoke(r Revocation) (gone, left []Token, err error) {
 	err = t.change(func(f *file) error {
 		i := slices.IndexFunc(f.Tokens, func(tok Token) bool { return tok.ID == r.ID && (r.Tenant == "" || tok.Tenant == r.Tenant) })
 		if i < 0 {
@@ -363,17 +349,17 @@ func (t *Tokens) Revoke(r Revocation) (out Revoked, err error) {
 			switch good := tok.State(now) == StateGood; {
 			case k > i && !good:
 			case k > i && !r.WithMade:
-				out.Left = append(out.Left, *tok)
+				left = append(left, *tok)
 			default:
 				if tok.Revoked.IsZero() {
 					tok.Revoked = now
 				}
-				out.Tokens = append(out.Tokens, *tok)
+				gone = append(gone, *tok)
 			}
 		}
 		return nil
 	})
-	return out, err
+	return gone, left, err
 }
 
 // List gives all tokens, in the order in which they were made.

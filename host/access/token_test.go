@@ -41,7 +41,7 @@ func (c *clock) pass(d time.Duration) {
 
 func open(t *testing.T, path string, c *clock) *access.Tokens {
 	t.Helper()
-	toks, err := access.Open(path, access.Options{Now: c.now})
+	toks, err := access.Open(path, c.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,16 +114,16 @@ func TestTokens(t *testing.T) {
 	if err != nil || len(all) != 2 || all[1].User != "bob" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	first, err := command.Revoke(access.Revocation{ID: all[1].ID})
-	if err != nil || len(first.Tokens) != 1 || !first.Tokens[0].Revoked.Equal(c.now()) {
+	first, _, err := command.Revoke(access.Revocation{ID: all[1].ID})
+	if err != nil || len(first) != 1 || !first[0].Revoked.Equal(c.now()) {
 		t.Errorf("%+v, %v", first, err)
 	}
 	refused(t, running, other, access.ReasonRevoked)
 	c.pass(time.Hour)
-	if again, err := command.Revoke(access.Revocation{ID: all[1].ID}); err != nil || !again.Tokens[0].Revoked.Equal(first.Tokens[0].Revoked) {
+	if again, _, err := command.Revoke(access.Revocation{ID: all[1].ID}); err != nil || !again[0].Revoked.Equal(first[0].Revoked) {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if _, err := command.Revoke(access.Revocation{ID: "nobody"}); messages.CodeOf(err) != messages.ErrNotFound {
+	if _, _, err := command.Revoke(access.Revocation{ID: "nobody"}); messages.CodeOf(err) != messages.ErrNotFound {
 		t.Error(err)
 	}
 	if err := os.Remove(path); err != nil {
@@ -167,7 +167,7 @@ func TestCreateTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			toks, err := access.Open(path, access.Options{Now: c.now})
+			toks, err := access.Open(path, c.now)
 			if err != nil {
 				t.Error(err)
 				return
@@ -220,7 +220,7 @@ func TestBadFiles(t *testing.T) {
 			if err := os.Chmod(path, c.mode); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := access.Open(path, access.Options{}); messages.CodeOf(err) != messages.ErrConfig || strings.Contains(err.Error(), filepath.Dir(path)) {
+			if _, err := access.Open(path, nil); messages.CodeOf(err) != messages.ErrConfig || strings.Contains(err.Error(), filepath.Dir(path)) {
 				t.Errorf("opened with %v", err)
 			}
 			refused(t, running, "stile_a_x", access.ReasonUnavailable)
@@ -258,7 +258,7 @@ func FuzzTokens(f *testing.F) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		toks, err := access.Open(path, access.Options{})
+		toks, err := access.Open(path, nil)
 		if err != nil {
 			if messages.CodeOf(err) != messages.ErrConfig {
 				t.Fatal(err)

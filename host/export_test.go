@@ -1,0 +1,4 @@
+package host
+
+// Problem is the body of every error.
+type Problem = problem
