@@ -261,7 +261,7 @@ func (w *world) newAgent() *stile.Agent {
 	m.Name = "random"
 	m.Model.Provider = "a"
 	m.Model.Fallback = []manifest.Fallback{{Provider: "b", Model: "small/er"}}
-	m.Loop.OnPanic = []messages.OnPanic{messages.PanicHalt, messages.PanicFail}[w.rnd.IntN(2)]
+	m.Loop.OnPanic = []string{messages.PanicHalt, messages.PanicFail}[w.rnd.IntN(2)]
 	if w.in(5) {
 		m.Loop.Recovery = messages.RecoverHalt
 	}
@@ -489,7 +489,7 @@ func (w *world) count(t testing.TB, ar *stile.Archive, seen map[string]int) {
 			case *messages.ActionApproval:
 				seen[b.By]++
 			case *messages.TurnRestored:
-				seen["restored after "+string(b.Cause)]++
+				seen["restored after "+b.Cause]++
 			case *messages.Control:
 				seen[b.Name]++
 			}

@@ -43,7 +43,7 @@ type Observer interface {
 	Orphan()         // a tool overran its time and was left behind
 	ReceiptMissing() // a record that should bear a receipt does not
 	// LimitReached counts what met a limit and is told by no record.
-	LimitReached(l messages.Limit, n int)
+	LimitReached(l string, n int)
 }
 
 // Counters are what a host counts besides what it tells its Observer. All are

@@ -41,13 +41,13 @@ func (noKeys) TokenKeys(time.Time) token.KeySource  { return nil }
 // silent observes nothing.
 type silent struct{}
 
-func (silent) ObserveRecord(*messages.Record)   {}
-func (silent) SessionAwake()                    {}
-func (silent) SessionAsleep()                   {}
-func (silent) FallbackMint()                    {}
-func (silent) Orphan()                          {}
-func (silent) ReceiptMissing()                  {}
-func (silent) LimitReached(messages.Limit, int) {}
+func (silent) ObserveRecord(*messages.Record) {}
+func (silent) SessionAwake()                  {}
+func (silent) SessionAsleep()                 {}
+func (silent) FallbackMint()                  {}
+func (silent) Orphan()                        {}
+func (silent) ReceiptMissing()                {}
+func (silent) LimitReached(string, int)       {}
 
 var key = messages.SessionKey{Tenant: "t", User: "u", ID: "i"}
 

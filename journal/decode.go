@@ -158,7 +158,7 @@ func (d *decoder) body() messages.Body {
 		return &messages.ModelFallback{From: d.str("from"), Reason: d.str("reason"), To: d.str("to")}
 	case messages.KindResponse, messages.KindThought, messages.KindText:
 		return &messages.UnitText{
-			UnitKind: messages.UnitKind(d.kind),
+			UnitKind: d.kind,
 			Complete: d.boolean("complete"),
 			Final:    d.booleanz("final"),
 			Text:     d.str("text"),
@@ -176,11 +176,11 @@ func (d *decoder) body() messages.Body {
 			DependsOn:  decodeListz(d, "depends_on", decodeText[string]),
 			ID:         d.str("id"),
 			InThought:  d.booleanz("in_thought"),
-			Mode:       messages.ActionMode(d.str("mode")),
+			Mode:       d.str("mode"),
 			Name:       d.str("name"),
-			OnError:    messages.OnError(d.strz("on_error")),
+			OnError:    d.strz("on_error"),
 			OutputKey:  d.strz("output_key"),
-			Show:       messages.Show(d.strz("show")),
+			Show:       d.strz("show"),
 			Type:       messages.ActionType(d.str("type")),
 		}
 	case messages.KindActionApproval:
@@ -198,7 +198,7 @@ func (d *decoder) body() messages.Body {
 		return &messages.TurnSuspended{Until: d.str("until"), Waiting: decodeListz(d, "waiting", decodeText[string])}
 	case messages.KindTurnRestored:
 		return &messages.TurnRestored{
-			Cause:    messages.RestoreCause(d.str("cause")),
+			Cause:    d.str("cause"),
 			Count:    d.num("count"),
 			Manifest: d.digest("manifest"),
 			Nonce:    d.str("nonce"),
@@ -267,7 +267,7 @@ func (d *decoder) body() messages.Body {
 			Code:   messages.Code(d.strz("code")),
 			Detail: d.strz("detail"),
 			Name:   d.strz("name"),
-			What:   messages.ControlWhat(d.str("what")),
+			What:   d.str("what"),
 		}
 	case messages.KindAudit:
 		return &messages.Audit{

@@ -146,11 +146,11 @@ func (e *encoder) body(b messages.Body) {
 		appendListz(e, "depends_on", b.DependsOn)
 		e.str("id", b.ID)
 		e.booleanz("in_thought", b.InThought)
-		e.str("mode", string(b.Mode))
+		e.str("mode", b.Mode)
 		e.str("name", b.Name)
-		e.strz("on_error", string(b.OnError))
+		e.strz("on_error", b.OnError)
 		e.strz("output_key", b.OutputKey)
-		e.strz("show", string(b.Show))
+		e.strz("show", b.Show)
 		e.str("type", string(b.Type))
 	case *messages.ActionApproval:
 		e.strz("approval", b.Approval)
@@ -165,7 +165,7 @@ func (e *encoder) body(b messages.Body) {
 		e.str("until", b.Until)
 		appendListz(e, "waiting", b.Waiting)
 	case *messages.TurnRestored:
-		e.str("cause", string(b.Cause))
+		e.str("cause", b.Cause)
 		e.num("count", b.Count)
 		e.digest("manifest", b.Manifest)
 		e.str("nonce", b.Nonce)
@@ -224,7 +224,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("code", string(b.Code))
 		e.strz("detail", b.Detail)
 		e.strz("name", b.Name)
-		e.str("what", string(b.What))
+		e.str("what", b.What)
 	case *messages.Audit:
 		e.boolean("allowed", b.Allowed)
 		e.strz("text", b.Text)
@@ -464,7 +464,7 @@ func appendText(dst []byte, s string) (out []byte, repaired bool) {
 	return jsonstring.Append(dst, s), repaired
 }
 
-func unitKind(k messages.UnitKind) bool {
+func unitKind(k messages.Kind) bool {
 	return k == messages.ResponseUnit || k == messages.ThoughtUnit || k == messages.TextUnit
 }
 

@@ -16,7 +16,7 @@ func TestAppendDelta(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	kinds := []messages.UnitKind{"", messages.ResponseUnit, messages.ThoughtUnit}
+	kinds := []messages.Kind{"", messages.ResponseUnit, messages.ThoughtUnit}
 	pieces := []string{"a", "\"", "\\", "\n", "\x00", "\x7f", "<", "&", "é", "\u2028", "\U0001f600", "\xff", "\xc3", "\xed\xa0\x80", "\ufffd"}
 	for range 2000 {
 		d := messages.Delta{
@@ -31,13 +31,13 @@ func TestAppendDelta(t *testing.T) {
 			kind = "retract"
 		}
 		want, err := json.Marshal(struct {
-			Kind messages.UnitKind `json:"kind,omitzero"`
-			Off  int64             `json:"off"`
-			Run  int64             `json:"run"`
-			Seq  int64             `json:"seq"`
-			Text string            `json:"text,omitzero"`
-			Type string            `json:"type"`
-			Unit string            `json:"unit"`
+			Kind messages.Kind `json:"kind,omitzero"`
+			Off  int64         `json:"off"`
+			Run  int64         `json:"run"`
+			Seq  int64         `json:"seq"`
+			Text string        `json:"text,omitzero"`
+			Type string        `json:"type"`
+			Unit string        `json:"unit"`
 		}{d.Kind, d.Off, d.Run, d.Seq, d.Text, kind, d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
 		if err != nil {
 			t.Fatal(err)

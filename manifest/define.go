@@ -565,7 +565,7 @@ func (everything) Lookup(string) (string, plan.Status) { return "null", plan.Pre
 func (s *Step) Action() (*messages.Action, error) {
 	a := &messages.Action{
 		ID: s.ID, Type: messages.ActionType(s.Type), Mode: messages.ModeAsync, Name: s.Name, DependsOn: s.DependsOn,
-		OnError: messages.OnError(s.OnError), Retry: int(s.Retry), Timeout: s.Timeout,
+		OnError: s.OnError, Retry: int(s.Retry), Timeout: s.Timeout,
 	}
 	if a.Type == "" {
 		a.Type = messages.TypeTool

@@ -226,15 +226,15 @@ type InternalActions struct {
 type Loop struct {
 	// NoProgressN is how many equal turns in a row halt a session; ≤ 0 is the
 	// default and 1 is refused (docs/spec/aeiou.md §12).
-	NoProgressN              int64             `yaml:"no_progress_n" max:"1000000" doc:"Equal turns in a row that halt a session; 0 and less are the default 3, 1 is refused."`
-	NoProgressExemptTerminal bool              `yaml:"no_progress_exempt_terminal" doc:"Keeps the progress guard from overriding DONE and ABORT."`
-	MaxTurns                 int64             `yaml:"max_turns" min:"0" max:"1000000000" doc:"Turns a run may take, 0 for no limit; iteration_cap is an alias."`
-	Busy                     messages.Policy   `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
-	Recovery                 messages.Recovery `yaml:"recovery" enum:"resume|halt" doc:"What follows a turn that a crash ended."`
-	OnPanic                  messages.OnPanic  `yaml:"on_panic" enum:"halt|fail" doc:"What a panicking tool does to its turn."`
-	RetryDelay               *time.Duration    `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time between two attempts at an action, 0s to 60s; 1s when nothing is said."`
-	DefaultFinal             *bool             `yaml:"default_final" doc:"Whether a response that does not say so is final, in the dialect cortex; true when nothing is said."`
-	SyncPolicy               SyncPolicy        `yaml:"sync_policy" enum:"gate|cut" doc:"What an action in mode sync does to the reply it stands in, in the dialect cortex: gate, which is what nothing says, holds back what follows until the action has ended; cut ends the reply, and the model is asked again with the result."`
+	NoProgressN              int64           `yaml:"no_progress_n" max:"1000000" doc:"Equal turns in a row that halt a session; 0 and less are the default 3, 1 is refused."`
+	NoProgressExemptTerminal bool            `yaml:"no_progress_exempt_terminal" doc:"Keeps the progress guard from overriding DONE and ABORT."`
+	MaxTurns                 int64           `yaml:"max_turns" min:"0" max:"1000000000" doc:"Turns a run may take, 0 for no limit; iteration_cap is an alias."`
+	Busy                     messages.Policy `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
+	Recovery                 string          `yaml:"recovery" enum:"resume|halt" doc:"What follows a turn that a crash ended."`
+	OnPanic                  string          `yaml:"on_panic" enum:"halt|fail" doc:"What a panicking tool does to its turn."`
+	RetryDelay               *time.Duration  `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time between two attempts at an action, 0s to 60s; 1s when nothing is said."`
+	DefaultFinal             *bool           `yaml:"default_final" doc:"Whether a response that does not say so is final, in the dialect cortex; true when nothing is said."`
+	SyncPolicy               SyncPolicy      `yaml:"sync_policy" enum:"gate|cut" doc:"What an action in mode sync does to the reply it stands in, in the dialect cortex: gate, which is what nothing says, holds back what follows until the action has ended; cut ends the reply, and the model is asked again with the result."`
 }
 
 // SyncPolicy is what an action in mode sync does to its reply (docs/spec/streaming.md §4). "" is

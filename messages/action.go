@@ -38,34 +38,25 @@ type RelicLimits struct {
 	Bytes      int64 // of keys and values together
 }
 
-// ActionMode says what waits for an action (docs/spec/streaming.md §4).
-type ActionMode string
-
-// The action modes.
+// The modes of actions: what waits for one (docs/spec/streaming.md §4).
 const (
-	ModeSync          ActionMode = "sync"            // what follows it in the reply waits
-	ModeAsync         ActionMode = "async"           // the end of the turn waits
-	ModeFireAndForget ActionMode = "fire_and_forget" // nothing waits, nothing can read it
+	ModeSync          = "sync"            // what follows it in the reply waits
+	ModeAsync         = "async"           // the end of the turn waits
+	ModeFireAndForget = "fire_and_forget" // nothing waits, nothing can read it
 )
 
-// OnError says what follows the last failed attempt of an action.
-type OnError string
-
-// The answers to a failed action (docs/spec/streaming.md §5.3).
+// What follows the last failed attempt of an action (docs/spec/streaming.md §5.3).
 const (
-	OnErrorFail  OnError = "fail"
-	OnErrorSkip  OnError = "skip"  // failed, but tolerated: dependents run
-	OnErrorRetry OnError = "retry" // as fail, with three further attempts unless said otherwise
+	OnErrorFail  = "fail"
+	OnErrorSkip  = "skip"  // failed, but tolerated: dependents run
+	OnErrorRetry = "retry" // as fail, with three further attempts unless said otherwise
 )
 
-// Show says who sees an action in streams and the console.
-type Show string
-
-// The audiences of an action.
+// The audiences of an action, in streams and the console.
 const (
-	ShowUser     Show = "user"
-	ShowOperator Show = "operator"
-	ShowNone     Show = "none"
+	ShowUser     = "user"
+	ShowOperator = "operator"
+	ShowNone     = "none"
 )
 
 // Action is an action that a decoder read from a reply, checked and with every
@@ -73,14 +64,14 @@ const (
 type Action struct {
 	ID        string // unique in the reply; "#N" when the model gave none
 	Type      ActionType
-	Mode      ActionMode
+	Mode      string // ModeSync, ModeAsync or ModeFireAndForget
 	Name      string // in the registry of Type
 	Args      string // JSON object in normal form (docs/spec/design.md §10)
 	OutputKey string // "" for none
 	DependsOn []string
 	Timeout   time.Duration // of one attempt; above 0
 	Retry     int           // further attempts after the first
-	OnError   OnError
-	Show      Show
+	OnError   string        // OnErrorFail, OnErrorSkip or OnErrorRetry
+	Show      string        // ShowUser, ShowOperator or ShowNone
 	InThought bool
 }

@@ -55,15 +55,12 @@ const (
 	LintFeedForged        Code = "LINT_FEED_FORGED"
 )
 
-// Actor says who can do something about a code.
-type Actor string
-
-// Who acts.
+// Who can do something about a code.
 const (
-	ActorAuthor   Actor = "author"   // whoever wrote the reply: the model
-	ActorClient   Actor = "client"   // whoever called the door
-	ActorOperator Actor = "operator" // whoever runs the host
-	ActorNobody   Actor = "nobody"   // a remark, or a stop that was asked for
+	ActorAuthor   = "author"   // whoever wrote the reply: the model
+	ActorClient   = "client"   // whoever called the door
+	ActorOperator = "operator" // whoever runs the host
+	ActorNobody   = "nobody"   // a remark, or a stop that was asked for
 )
 
 // CodeInfo describes a code.
@@ -72,7 +69,7 @@ type CodeInfo struct {
 	Layer     string // the room that raises it
 	HTTP      int    // status at the HTTP door
 	Retryable bool   // the same request may succeed later
-	Acts      Actor
+	Acts      string // ActorAuthor, ActorClient, ActorOperator or ActorNobody
 	Meaning   string // one sentence
 }
 

@@ -26,7 +26,7 @@ type Event struct {
 	Final    bool
 	Complete bool
 	Unit     int // ordinal in the turn, 0-based
-	UnitKind UnitKind
+	UnitKind Kind
 	Text     []byte
 	Offset   int64       // byte offset in the reply
 	Fault    *ParseError // of a parse error and a lint
@@ -51,7 +51,7 @@ type ParseError struct {
 	Field  string // of an action's body
 	N      int64  // of MoreErrors: how many it stands for
 
-	Limit Limit // that was reached; "" for none. It is counted, and not recorded
+	Limit string // that was reached; "" for none. It is counted, and not recorded
 }
 
 // TurnInfo is what a decoder knows of its turn.
@@ -80,7 +80,7 @@ type Traits struct {
 // Unit is a finished text of the reply.
 type Unit struct {
 	ID       UnitID
-	Kind     UnitKind
+	Kind     Kind
 	Text     string
 	Final    bool
 	Complete bool
@@ -94,9 +94,9 @@ type Call struct {
 	Class  Class
 	State  ActionState
 	Reason string
-	Value  string     // canonical JSON
-	Mode   ActionMode // "" in dialects without modes
-	MS     int64      // how long it took
+	Value  string // canonical JSON
+	Mode   string // "" in dialects without modes
+	MS     int64  // how long it took
 }
 
 // TokenCheck is the verification of one candidate line.
@@ -214,19 +214,15 @@ type Message struct {
 	Role Role
 	Text string
 	// Holds marks what a window must know (docs/spec/cogency.md §7.1). It is not sent.
-	Holds Holds
+	Holds string
 	// Lints tells what rendering had to change.
 	Lints []Code
 	// Limits are those that rendering met: one for each result that it shows in part.
-	Limits []Limit
+	Limits []string
 }
 
-// Holds is what a message holds beside its role.
-type Holds string
-
-// HoldsResults is of a user's message that has outcomes of calls and asks nothing.
-const HoldsResults Holds = "results"
-
-// HoldsFeeds is of the user's message that has the feeds of a turn, in front of the
-// conversation. No window cuts it off.
-const HoldsFeeds Holds = "feeds"
+// What a message of the user's side may hold.
+const (
+	HoldsResults = "results" // outcomes of calls; it asks nothing
+	HoldsFeeds   = "feeds"   // the feeds of a turn, in front of the conversation: no window cuts it off
+)

@@ -258,11 +258,11 @@ type ModelFallback struct {
 
 // UnitText is a finished text of a reply: kinds response, thought and text.
 type UnitText struct {
-	UnitKind UnitKind `json:"-"`
-	Complete bool     `json:"complete"`
-	Final    bool     `json:"final,omitzero"`
-	Text     string   `json:"text"`
-	Unit     string   `json:"unit"` // UnitID
+	UnitKind Kind   `json:"-"`
+	Complete bool   `json:"complete"`
+	Final    bool   `json:"final,omitzero"`
+	Text     string `json:"text"`
+	Unit     string `json:"unit"` // UnitID
 }
 
 // Emit is one emission of a program, without its final LF. Candidate marks a
@@ -286,11 +286,11 @@ type ActionDeclared struct {
 	DependsOn  []string   `json:"depends_on,omitzero"`
 	ID         string     `json:"id"` // "#k" in aeiou
 	InThought  bool       `json:"in_thought,omitzero"`
-	Mode       ActionMode `json:"mode"`
+	Mode       string     `json:"mode"`
 	Name       string     `json:"name"`
-	OnError    OnError    `json:"on_error,omitzero"`
+	OnError    string     `json:"on_error,omitzero"`
 	OutputKey  string     `json:"output_key,omitzero"`
-	Show       Show       `json:"show,omitzero"`
+	Show       string     `json:"show,omitzero"`
 	Type       ActionType `json:"type"`
 }
 
@@ -413,43 +413,37 @@ type TurnSuspended struct {
 	Waiting []string `json:"waiting,omitzero"` // ids of actions
 }
 
-// RestoreCause says why a turn was restored.
-type RestoreCause string
-
-// The causes.
+// The causes of a TurnRestored.
 const (
-	RestoreCrash    RestoreCause = "crash"    // the process had died
-	RestoreApproval RestoreCause = "approval" // a question was answered, or expired
+	RestoreCrash    = "crash"    // the process had died
+	RestoreApproval = "approval" // a question was answered, or expired
 )
 
 // TurnRestored says that a turn goes on from what the journal holds of it, under
 // the same turn_index and a new nonce (docs/spec/design.md §7).
 type TurnRestored struct {
-	Cause    RestoreCause `json:"cause"`
-	Count    int64        `json:"count"`    // of this turn, from 1
-	Manifest Digest       `json:"manifest"` // what it goes on under
-	Nonce    string       `json:"nonce"`
+	Cause    string `json:"cause"`
+	Count    int64  `json:"count"`    // of this turn, from 1
+	Manifest Digest `json:"manifest"` // what it goes on under
+	Nonce    string `json:"nonce"`
 }
 
-// ControlWhat names what else made the machine step.
-type ControlWhat string
-
-// The controls.
+// What else made the machine step.
 const (
-	ControlTimer      ControlWhat = "timer"
-	ControlCancel     ControlWhat = "cancel"
-	ControlCrash      ControlWhat = "crash"
-	ControlModelError ControlWhat = "model_error"
-	ControlBreach     ControlWhat = "breach"
+	ControlTimer      = "timer"
+	ControlCancel     = "cancel"
+	ControlCrash      = "crash"
+	ControlModelError = "model_error"
+	ControlBreach     = "breach"
 )
 
 // Control records a cause that no other record carries.
 type Control struct {
-	By     string      `json:"by,omitzero"`
-	Code   Code        `json:"code,omitzero"`
-	Detail string      `json:"detail,omitzero"`
-	Name   string      `json:"name,omitzero"` // clock, child or meter
-	What   ControlWhat `json:"what"`
+	By     string `json:"by,omitzero"`
+	Code   Code   `json:"code,omitzero"`
+	Detail string `json:"detail,omitzero"`
+	Name   string `json:"name,omitzero"` // clock, child or meter
+	What   string `json:"what"`
 }
 
 // Audit records an access decision.
@@ -510,7 +504,7 @@ func (*ModelReply) Kind() Kind { return KindModelReply }
 func (*ModelFallback) Kind() Kind { return KindModelFallback }
 
 // Kind implements Body; it is the unit's own kind.
-func (u *UnitText) Kind() Kind { return Kind(u.UnitKind) }
+func (u *UnitText) Kind() Kind { return u.UnitKind }
 
 // Kind implements Body.
 func (*Emit) Kind() Kind { return KindEmit }

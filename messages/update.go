@@ -25,7 +25,7 @@ type Delta struct {
 	Seq     int64
 	Run     int64
 	Unit    UnitID
-	Kind    UnitKind
+	Kind    Kind
 	Off     int64
 	Text    string
 	Retract bool

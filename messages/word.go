@@ -80,22 +80,16 @@ const (
 	DebounceMost  = 5 * time.Second        // that a window is open at most
 )
 
-// Recovery says what follows a turn that a crash ended.
-type Recovery string
-
-// The recoveries.
+// What follows a turn that a crash ended.
 const (
-	RecoverResume Recovery = "resume"
-	RecoverHalt   Recovery = "halt"
+	RecoverResume = "resume"
+	RecoverHalt   = "halt"
 )
 
-// OnPanic says what a panicking tool does to its turn.
-type OnPanic string
-
-// The answers to a tool's panic.
+// What a panicking tool does to its turn.
 const (
-	PanicHalt OnPanic = "halt"
-	PanicFail OnPanic = "fail"
+	PanicHalt = "halt"
+	PanicFail = "fail"
 )
 
 // GateAnswer is what the gate says of a call.
@@ -120,12 +114,9 @@ const (
 	RoleAssistant Role = "assistant"
 )
 
-// UnitKind is the sort of a growing text.
-type UnitKind string
-
-// The unit kinds; their names are those of their records.
+// The sorts of a growing text are the kinds of its records.
 const (
-	ResponseUnit UnitKind = "response"
-	ThoughtUnit  UnitKind = "thought"
-	TextUnit     UnitKind = "text"
+	ResponseUnit = KindResponse
+	ThoughtUnit  = KindThought
+	TextUnit     = KindText
 )

@@ -150,7 +150,7 @@ func TestDocsCodes(t *testing.T) {
 		want := []string{"`" + string(c.Code) + "`", c.Meaning}
 		if strings.HasPrefix(string(c.Code), "ERR_") {
 			again := map[bool]string{true: "yes", false: "no"}[c.Retryable]
-			want = []string{want[0], "`" + c.Layer + "`", strconv.Itoa(c.HTTP), again, string(c.Acts), c.Meaning}
+			want = []string{want[0], "`" + c.Layer + "`", strconv.Itoa(c.HTTP), again, c.Acts, c.Meaning}
 		}
 		if !slices.Equal(row, want) {
 			t.Errorf("%s: the row is %q, want %q", c.Code, row, want)
@@ -395,7 +395,7 @@ func TestDocsMetrics(t *testing.T) {
 
 	var limits []string
 	for _, l := range messages.Limits() {
-		limits = append(limits, string(l))
+		limits = append(limits, l)
 	}
 	same(t, "limit", keys(rows(section(t, "docs/reference.md", "### Limits"))), limits)
 }

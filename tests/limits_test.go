@@ -38,7 +38,7 @@ func TestLimits(t *testing.T) {
 	}
 	done := func([]*stile.Record) string { return "" }
 	for _, c := range []struct {
-		limit   messages.Limit
+		limit   string
 		most    int64 // is enough; one less is not
 		set     func(*manifest.Manifest, int64)
 		replies []string
@@ -105,7 +105,7 @@ func TestLimits(t *testing.T) {
 		},
 	} {
 		for _, over := range []bool{false, true} {
-			name := string(c.limit)
+			name := c.limit
 			if over {
 				name += " reached"
 			}
@@ -130,7 +130,7 @@ func TestLimits(t *testing.T) {
 					case !over && got == c.over && got != "":
 						t.Errorf("%q below the limit", got)
 					}
-					limitsReached(t, rt, map[messages.Limit]float64{c.limit: n})
+					limitsReached(t, rt, map[string]float64{c.limit: n})
 					replays(t, rt, a)
 				})
 			})
@@ -144,7 +144,7 @@ func TestLimitsOfBatches(t *testing.T) {
 	deep := `<execute>[{"name":"own.slow","args":{"a":{"b":1}}},{"name":"own.slow","args":{"a":{"b":1}}}]</execute>`
 	long := `<execute>[{"name":"own.long","args":{}},{"name":"own.long","args":{}},{"name":"own.fails","args":{}}]</execute>`
 	for _, c := range []struct {
-		limit   messages.Limit
+		limit   string
 		set     func(*manifest.Manifest)
 		replies []string
 		n       float64
@@ -165,17 +165,17 @@ func TestLimitsOfBatches(t *testing.T) {
 			if o := ask(t, s, "go"); o.Decision != stile.Done {
 				t.Errorf("%+v", o)
 			}
-			limitsReached(t, rt, map[messages.Limit]float64{c.limit: c.n})
+			limitsReached(t, rt, map[string]float64{c.limit: c.n})
 			replays(t, rt, a)
 		})
 	}
 }
 
 // limitsReached checks the counts of all limits; those that are not named are 0.
-func limitsReached(t *testing.T, rt *stile.Runtime, want map[messages.Limit]float64) {
+func limitsReached(t *testing.T, rt *stile.Runtime, want map[string]float64) {
 	t.Helper()
 	for _, l := range messages.Limits() {
-		if got := metric(t, rt, "limit_reached_total", "limit", string(l)); got != want[l] {
+		if got := metric(t, rt, "limit_reached_total", "limit", l); got != want[l] {
 			t.Errorf("limit %s was reached %v times, want %v", l, got, want[l])
 		}
 	}
@@ -198,7 +198,7 @@ func TestDrainLimit(t *testing.T) {
 			if took := time.Since(began); took != c.want {
 				t.Errorf("drain %s: took %s, want %s", c.drain, took, c.want)
 			}
-			limitsReached(t, rt, map[messages.Limit]float64{messages.LimitDrain: c.n})
+			limitsReached(t, rt, map[string]float64{messages.LimitDrain: c.n})
 			replays(t, rt, a)
 		})
 	}
@@ -226,7 +226,7 @@ func TestFeedDeadline(t *testing.T) {
 			if took := time.Since(began); took != c.want {
 				t.Errorf("deadline %s: took %s, want %s", c.deadline, took, c.want)
 			}
-			limitsReached(t, rt, map[messages.Limit]float64{messages.LimitFeedDeadline: c.n})
+			limitsReached(t, rt, map[string]float64{messages.LimitFeedDeadline: c.n})
 			replays(t, rt, a)
 		})
 	}

@@ -181,7 +181,7 @@ func texts(recs []*stile.Record) []string {
 }
 
 // control finds the one control record of a kind.
-func control(t testing.TB, recs []*stile.Record, what messages.ControlWhat) *messages.Control {
+func control(t testing.TB, recs []*stile.Record, what string) *messages.Control {
 	t.Helper()
 	var found *messages.Control
 	for _, c := range bodies[*messages.Control](recs) {

@@ -23,7 +23,7 @@ import (
 // job is an action of a random graph as a scheduler sees it.
 type job struct {
 	id      string
-	mode    messages.ActionMode
+	mode    string
 	release time.Duration // when its closing tag is there
 	takes   time.Duration
 	fails   bool
@@ -156,7 +156,7 @@ func graph(rng *rand.Rand) (jobs []job, streamEnds time.Duration) {
 		j.release = at
 		j.takes = time.Duration(1 + rng.Int64N(int64(200*time.Millisecond)))
 		j.fails, j.skips = rng.IntN(8) == 0, rng.IntN(3) == 0
-		j.mode = []messages.ActionMode{messages.ModeAsync, messages.ModeAsync, messages.ModeAsync, messages.ModeSync, messages.ModeFireAndForget}[rng.IntN(5)]
+		j.mode = []string{messages.ModeAsync, messages.ModeAsync, messages.ModeAsync, messages.ModeSync, messages.ModeFireAndForget}[rng.IntN(5)]
 		if !free[i] {
 			for range rng.IntN(3) {
 				if i == 0 {

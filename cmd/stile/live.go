@@ -37,7 +37,7 @@ type live struct {
 
 	// The text that grows.
 	unit  messages.UnitID
-	kind  messages.UnitKind
+	kind  messages.Kind
 	line  []byte // its last line, harmless
 	begun bool   // lines of it are above
 	shown int64  // bytes of it

@@ -145,7 +145,7 @@ func (s *stage) rec(b messages.Body) {
 	}
 }
 
-func (s *stage) says(unit int, kind messages.UnitKind, off int, text string) {
+func (s *stage) says(unit int, kind messages.Kind, off int, text string) {
 	s.t.Helper()
 	d := &messages.Delta{Unit: messages.UnitID{Turn: 1, N: unit}, Kind: kind, Off: int64(off + len(text)), Text: text}
 	if err := s.live.update(stile.Update{Delta: d}); err != nil {
@@ -219,7 +219,7 @@ func TestLiveAtRandom(t *testing.T) {
 		resized := false
 		var texts []string
 		for unit := range 4 {
-			kind := []messages.UnitKind{messages.ThoughtUnit, messages.ResponseUnit}[r.IntN(2)]
+			kind := []messages.Kind{messages.ThoughtUnit, messages.ResponseUnit}[r.IntN(2)]
 			text := ""
 			for range r.IntN(30) {
 				text += words[r.IntN(len(words))]

@@ -130,7 +130,7 @@ func (p *printer) grow(text string) {
 	p.print(p.hang(harmless(text[:whole])))
 }
 
-func unitLabel(k messages.UnitKind) string {
+func unitLabel(k messages.Kind) string {
 	switch k {
 	case messages.ThoughtUnit:
 		return "thought"
@@ -140,7 +140,7 @@ func unitLabel(k messages.UnitKind) string {
 	return "says"
 }
 
-func unitColour(k messages.UnitKind) string {
+func unitColour(k messages.Kind) string {
 	if k == messages.ResponseUnit {
 		return green
 	}
@@ -233,7 +233,7 @@ func (p *printer) record(r *messages.Record) {
 	case *messages.RunWithdrawn:
 		p.line(yellow, "run", fmt.Sprintf("%d is taken back for run %d", r.Run, b.By))
 	case *messages.TurnRestored:
-		p.line(yellow, "restored", map[messages.RestoreCause]string{
+		p.line(yellow, "restored", map[string]string{
 			messages.RestoreCrash: "after a restart", messages.RestoreApproval: "after an approval",
 		}[b.Cause])
 	case *messages.TurnDecided:
@@ -317,7 +317,7 @@ func (p *printer) ended(b *messages.ActionEnded) {
 }
 
 func (p *printer) control(b *messages.Control) {
-	text := string(b.What)
+	text := b.What
 	for _, s := range []string{b.Name, string(b.Code), b.Detail} {
 		if s != "" {
 			text += " " + s

@@ -326,7 +326,7 @@ func (a *app) tailed(name string, data []byte, each func(stile.Update, []byte) e
 // parseDelta reads what stile.AppendUpdate writes of growing text.
 func parseDelta(data []byte) (u stile.Update, err error) {
 	var d struct {
-		Kind messages.UnitKind
+		Kind messages.Kind
 		Off  int64
 		Run  int64
 		Seq  int64

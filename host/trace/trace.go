@@ -137,7 +137,7 @@ func (t *Tracer) observe(rec *stile.Record, body messages.Body) {
 		if r.turning == nil {
 			t.turn(r, rec)
 		}
-		r.turning.AddEvent("restored", at, oteltrace.WithAttributes(attribute.String("stile.cause", string(b.Cause))))
+		r.turning.AddEvent("restored", at, oteltrace.WithAttributes(attribute.String("stile.cause", b.Cause)))
 	case *messages.TurnDecided:
 		r.shut(rec.TS, string(b.Decision), string(b.Reason))
 	case *messages.ModelRequest:

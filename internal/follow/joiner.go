@@ -24,7 +24,7 @@ type joiner struct {
 }
 
 type shownUnit struct {
-	kind messages.UnitKind
+	kind messages.Kind
 	off  int64
 }
 

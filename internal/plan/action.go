@@ -22,14 +22,14 @@ func (p *Plan) normal(a *messages.Action) (messages.Action, *messages.Error) {
 		n.Mode = messages.ModeSync
 	case messages.ModeSync, messages.ModeAsync, messages.ModeFireAndForget:
 	default:
-		return bad("mode", "none of sync, async and fire_and_forget: "+string(n.Mode))
+		return bad("mode", "none of sync, async and fire_and_forget: "+n.Mode)
 	}
 	switch n.OnError {
 	case "":
 		n.OnError = messages.OnErrorFail
 	case messages.OnErrorFail, messages.OnErrorSkip, messages.OnErrorRetry:
 	default:
-		return bad("on_error", "none of fail, skip and retry: "+string(n.OnError))
+		return bad("on_error", "none of fail, skip and retry: "+n.OnError)
 	}
 	if n.Args == "" {
 		n.Args = "{}"

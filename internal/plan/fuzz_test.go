@@ -215,7 +215,7 @@ func FuzzCalls(f *testing.F) {
 		for len(program) > 0 {
 			switch next() % 16 {
 			case 0, 1, 2, 3:
-				a := &messages.Action{ID: id(), Mode: []messages.ActionMode{messages.ModeAsync, messages.ModeAsync, messages.ModeSync, messages.ModeFireAndForget}[next()%4], Name: id(), OutputKey: []string{"", "i1", "k"}[next()%3]}
+				a := &messages.Action{ID: id(), Mode: []string{messages.ModeAsync, messages.ModeAsync, messages.ModeSync, messages.ModeFireAndForget}[next()%4], Name: id(), OutputKey: []string{"", "i1", "k"}[next()%3]}
 				for range next() % 4 {
 					a.DependsOn = append(a.DependsOn, id())
 				}

@@ -253,7 +253,7 @@ func randomRun(t *testing.T, seed, round uint64) {
 		}
 		switch {
 		case next < total && !gated && (len(live) == 0 || rng.IntN(2) == 0):
-			a := messages.Action{ID: fmt.Sprintf("a%d", next), Name: fmt.Sprint("t", next), Mode: []messages.ActionMode{messages.ModeAsync, messages.ModeAsync, messages.ModeAsync, messages.ModeSync, messages.ModeFireAndForget}[rng.IntN(5)]}
+			a := messages.Action{ID: fmt.Sprintf("a%d", next), Name: fmt.Sprint("t", next), Mode: []string{messages.ModeAsync, messages.ModeAsync, messages.ModeAsync, messages.ModeSync, messages.ModeFireAndForget}[rng.IntN(5)]}
 			reach := total
 			if near {
 				reach = next + 1

@@ -219,7 +219,7 @@ func (r *rig) action(rest string) *messages.Action {
 				a.ID = ""
 			}
 		case !has:
-			a.Mode = messages.ActionMode(f)
+			a.Mode = f
 		case k == "key":
 			a.OutputKey = v
 		case k == "name":
@@ -227,7 +227,7 @@ func (r *rig) action(rest string) *messages.Action {
 		case k == "type":
 			a.Type = messages.ActionType(v)
 		case k == "on_error":
-			a.OnError = messages.OnError(v)
+			a.OnError = v
 		case k == "deps":
 			a.DependsOn = strings.Split(v, ",")
 		case k == "parameters":

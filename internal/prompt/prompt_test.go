@@ -62,7 +62,7 @@ func (j *journal) nextTurn() {
 	j.add(j.run, j.turn, &messages.ModelRequest{})
 }
 
-func (j *journal) say(kind messages.UnitKind, text string, final bool) {
+func (j *journal) say(kind messages.Kind, text string, final bool) {
 	j.add(j.run, j.turn, &messages.UnitText{UnitKind: kind, Text: text, Final: final, Complete: true})
 }
 

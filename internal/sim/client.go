@@ -101,9 +101,9 @@ func (w *world) newClient(n int) *client {
 	c.rules = turn.Rules{
 		Dialect: d.Name(), Judge: d.Dialect, Provider: "sim", Model: "author",
 		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0,
-		Recovery:     []messages.Recovery{messages.RecoverResume, messages.RecoverResume, messages.RecoverHalt}[w.rnd.IntN(3)],
+		Recovery:     []string{messages.RecoverResume, messages.RecoverResume, messages.RecoverHalt}[w.rnd.IntN(3)],
 		ApprovalWait: time.Duration(pick(0, 20, 3600)) * time.Second,
-		OnPanic:      []messages.OnPanic{messages.PanicHalt, messages.PanicFail}[w.rnd.IntN(2)],
+		OnPanic:      []string{messages.PanicHalt, messages.PanicFail}[w.rnd.IntN(2)],
 		Durability:   []turn.Durability{turn.Strict, turn.Checkpoint, turn.WholeUnit}[w.rnd.IntN(3)],
 		Limits: turn.Limits{
 			ProgramWall: time.Duration(pick(0, 2, 30)) * time.Second, GenerationWall: time.Duration(pick(0, 5, 300)) * time.Second,

@@ -35,8 +35,8 @@ type document struct {
 // node is an action's place in the graph.
 type node struct {
 	typ       messages.ActionType
-	mode      messages.ActionMode
-	onError   messages.OnError
+	mode      string
+	onError   string
 	outputKey string
 	needs     []string        // ids it names
 	found     map[string]*act // of these, what was known when it was declared; nil for a refused block

@@ -197,7 +197,7 @@ func (m *Metrics) SessionAwake() { m.sessions.Inc() }
 func (m *Metrics) SessionAsleep() { m.sessions.Dec() }
 
 // LimitReached counts n times that something met a limit.
-func (m *Metrics) LimitReached(l messages.Limit, n int) { m.limits.add(string(l), n) }
+func (m *Metrics) LimitReached(l string, n int) { m.limits.add(l, n) }
 
 // Profile counts an attempt to learn the profile of a user.
 func (m *Metrics) Profile(outcome string) { m.profiles.inc(outcome) }

@@ -129,7 +129,7 @@ func TestObserveRecord(t *testing.T) {
 		"stile_sessions": 0, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 0, "stile_turn_latency_ms sum": 0,
 	}
 	for _, l := range messages.Limits() {
-		zero["stile_limit_reached_total limit="+string(l)] = 0
+		zero["stile_limit_reached_total limit="+l] = 0
 	}
 	if d := cmp.Diff(zero, values(t, m)); d != "" {
 		t.Error(d)
@@ -178,7 +178,7 @@ func TestObserveRecord(t *testing.T) {
 		"stile_sessions": 1, "stile_turns_in_flight": 0, "stile_turn_latency_ms": 4, "stile_turn_latency_ms sum": 40,
 	}
 	for _, l := range messages.Limits() {
-		want["stile_limit_reached_total limit="+string(l)] = 0
+		want["stile_limit_reached_total limit="+l] = 0
 	}
 	want["stile_limit_reached_total limit=drain"], want["stile_limit_reached_total limit=reply"], want["stile_limit_reached_total limit=tag"] = 1, 1, 3
 	if d := cmp.Diff(want, values(t, m)); d != "" {

@@ -71,8 +71,8 @@ func init() {
 func (s *script) session(c *command) {
 	rules := Rules{
 		Dialect: "test", NoProgressN: int(c.num("no_progress_n", 0)), MaxTurns: c.num("max_turns", 0),
-		ExemptFinal: c.flag("exempt_final"), Recovery: messages.Recovery(c.str("recovery", "resume")),
-		OnPanic: messages.OnPanic(c.str("on_panic", "halt")), Durability: Durability(c.str("durability", "checkpoint")),
+		ExemptFinal: c.flag("exempt_final"), Recovery: c.str("recovery", "resume"),
+		OnPanic: c.str("on_panic", "halt"), Durability: Durability(c.str("durability", "checkpoint")),
 		Limits: Limits{
 			ProgramWall: c.dur("program_wall"), GenerationWall: c.dur("generation_wall"), TurnWall: c.dur("turn_wall"),
 			RunWall: c.dur("run_wall"), Actions: c.num("actions", 0), Tokens: c.num("tokens", 0), CostMicroUSD: c.num("cost", 0),
@@ -453,7 +453,7 @@ func (s *script) restart(c *command) {
 		s.r.box = NewOutbox(n)
 		s.r.shown = n
 	}
-	s.r.rules.Recovery = messages.Recovery(c.str("recovery", string(s.r.rules.Recovery)))
+	s.r.rules.Recovery = c.str("recovery", s.r.rules.Recovery)
 	s.r.activate()
 	s.printf("at %d unsettled %v", s.r.box.Acked(), s.r.m.Unsettled())
 	if s.r.m.Unsettled() && !c.flag("unsettled") {

@@ -95,8 +95,8 @@ type Rules struct {
 	MaxTurns    int64 // per run, 0 none
 	// ExemptFinal keeps the progress guard from overriding DONE and ABORT.
 	ExemptFinal bool
-	Recovery    messages.Recovery
-	OnPanic     messages.OnPanic
+	Recovery    string
+	OnPanic     string
 	Durability  Durability
 	// ApprovalWait is how long a call that needs confirmation waits for it; ≤ 0
 	// means the default.

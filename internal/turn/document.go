@@ -57,7 +57,7 @@ func (d *document) waiting() (plan.Wait, bool) {
 }
 
 // partOf says what an event is to the gate.
-func partOf(ev *messages.Event, open messages.UnitKind) plan.Part {
+func partOf(ev *messages.Event, open messages.Kind) plan.Part {
 	kind := open
 	switch ev.Kind {
 	case messages.EventParseError, messages.EventLint:
@@ -81,7 +81,7 @@ func partOf(ev *messages.Event, open messages.UnitKind) plan.Part {
 // passes tells whether an event goes on now.
 func (m *Machine) passes(ev *messages.Event) bool {
 	f := m.flight
-	var open messages.UnitKind
+	var open messages.Kind
 	if f.open >= 0 {
 		open = f.units[f.open].Kind
 	}

@@ -88,7 +88,7 @@ type Hurry struct{}
 // Reached tells those who count that the turn has met a limit, N times. A turn that is
 // restored may tell it once more.
 type Reached struct {
-	Limit messages.Limit
+	Limit string
 	N     int
 }
 

@@ -136,7 +136,7 @@ type call struct {
 
 	// Of an action of a reply that is acted on while it streams.
 	typ     messages.ActionType
-	mode    messages.ActionMode
+	mode    string
 	found   bool
 	ref     plan.Ref // zero for a program's call
 	policy  plan.Policy

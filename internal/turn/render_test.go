@@ -173,7 +173,7 @@ func renderBody(w *words, body messages.Body) {
 			w.str("until", at.Format("02T15:04:05"))
 		}
 	case *messages.TurnRestored:
-		w.put(string(b.Cause))
+		w.put(b.Cause)
 		w.num("count", b.Count)
 	case *messages.ActionStarted:
 		w.put(b.ID)
@@ -214,7 +214,7 @@ func renderBody(w *words, body messages.Body) {
 			w.put(string(l))
 		}
 	case *messages.Control:
-		w.put(string(b.What))
+		w.put(b.What)
 		w.str("name", b.Name)
 		w.put(string(b.Code))
 		w.str("by", b.By)

@@ -242,7 +242,7 @@ func (f *flight) shut(final, complete bool) *messages.Unit {
 
 // resume goes on with the turn under a new nonce: open actions are settled, those
 // that may be repeated run again with the same key, and the program is run again.
-func (m *Machine) resume(cause messages.RestoreCause) {
+func (m *Machine) resume(cause string) {
 	nonce, ok := m.draw()
 	if !ok {
 		return

@@ -42,7 +42,7 @@ func Fill(rng *rand.Rand, b messages.Body) {
 }
 
 func fill(rng *rand.Rand, v reflect.Value) {
-	if u, ok := v.Addr().Interface().(*messages.UnitKind); ok && *u != "" {
+	if u, ok := v.Addr().Interface().(*messages.Kind); ok && *u != "" {
 		return // part of the kind
 	}
 	if d, ok := v.Addr().Interface().(*messages.Digest); ok {

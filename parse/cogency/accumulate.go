@@ -174,7 +174,7 @@ func (a *Accumulator) accepted(by func(Event) error, e Event) bool {
 	return true
 }
 
-func typeOf(k messages.UnitKind) Type {
+func typeOf(k messages.Kind) Type {
 	switch k {
 	case messages.ThoughtUnit:
 		return Think

@@ -279,7 +279,7 @@ func (d *decoder) mark(m string, at int64) {
 }
 
 // kind is that of the units in the state's texts.
-func (d *decoder) kind() messages.UnitKind {
+func (d *decoder) kind() messages.Kind {
 	switch d.state {
 	case inThink:
 		return messages.ThoughtUnit

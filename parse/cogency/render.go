@@ -85,7 +85,7 @@ func (x Dialect) batch(a *assembly, calls []messages.Call) {
 	text := append(make([]byte, 0, size), openResults...)
 	text, cut := appendResults(text, results, x.Limits.ResultBytes)
 	a.pair(string(append(text, shutResults...)))
-	a.messages[len(a.messages)-1].Limits = slices.Repeat([]messages.Limit{messages.LimitResult}, cut)
+	a.messages[len(a.messages)-1].Limits = slices.Repeat([]string{messages.LimitResult}, cut)
 }
 
 // reply tells of an earlier turn of the run: its texts as the model wrote them, and

@@ -179,7 +179,7 @@ func (d *decoder) reject(reason, field string) {
 }
 
 // overrun names the limit that made the body of an action raw; "" for none.
-func (d *decoder) overrun() messages.Limit {
+func (d *decoder) overrun() string {
 	switch {
 	case !d.raw:
 		return ""
@@ -291,12 +291,12 @@ func typeOf(v []byte) (messages.ActionType, bool) {
 }
 
 // modeOf reads the attribute mode.
-func modeOf(v []byte) (messages.ActionMode, bool) {
+func modeOf(v []byte) (string, bool) {
 	if v == nil {
 		return messages.ModeSync, true
 	}
-	for _, m := range [...]messages.ActionMode{messages.ModeSync, messages.ModeAsync, messages.ModeFireAndForget} {
-		if string(v) == string(m) {
+	for _, m := range [...]string{messages.ModeSync, messages.ModeAsync, messages.ModeFireAndForget} {
+		if string(v) == m {
 			return m, true
 		}
 	}
@@ -304,13 +304,13 @@ func modeOf(v []byte) (messages.ActionMode, bool) {
 }
 
 // showOf reads show: the attribute before the body, anything unknown as default.
-func showOf(attr, field []byte) messages.Show {
+func showOf(attr, field []byte) string {
 	v := attr
 	if v == nil && len(field) > 2 && field[0] == '"' {
 		v = field[1 : len(field)-1]
 	}
-	for _, s := range [...]messages.Show{messages.ShowOperator, messages.ShowNone} {
-		if string(v) == string(s) {
+	for _, s := range [...]string{messages.ShowOperator, messages.ShowNone} {
+		if string(v) == s {
 			return s
 		}
 	}

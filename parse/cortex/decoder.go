@@ -63,7 +63,7 @@ type decoder struct {
 
 	open  bool // a unit is
 	unit  int  // its ordinal, or the next one's
-	kind  messages.UnitKind
+	kind  messages.Kind
 	space []byte // between blocks: white space that text may follow
 	over  bool   // after_final has been said
 
@@ -412,7 +412,7 @@ func (d *decoder) topText(p []byte, at int64) {
 }
 
 // unitText emits text of a unit, which its first text begins.
-func (d *decoder) unitText(kind messages.UnitKind, p []byte, at int64) {
+func (d *decoder) unitText(kind messages.Kind, p []byte, at int64) {
 	if !d.open {
 		d.beginUnit(kind, at, false)
 	}
@@ -430,7 +430,7 @@ func (d *decoder) say(p []byte, at int64) {
 	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: d.kind, Text: p, Offset: at})
 }
 
-func (d *decoder) beginUnit(kind messages.UnitKind, at int64, final bool) {
+func (d *decoder) beginUnit(kind messages.Kind, at int64, final bool) {
 	d.open, d.kind = true, kind
 	d.emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: kind, Offset: at, Final: final})
 }

@@ -246,7 +246,7 @@ func TestSentences(t *testing.T) {
 
 // What show says is no canonical member.
 func TestShow(t *testing.T) {
-	for in, want := range map[string]messages.Show{
+	for in, want := range map[string]string{
 		`<action>{"name":"t"}</action>`:                             messages.ShowUser,
 		`<action show=none>{"name":"t"}</action>`:                   messages.ShowNone,
 		`<action show=none>{"name":"t","show":"operator"}</action>`: messages.ShowNone,
@@ -256,7 +256,7 @@ func TestShow(t *testing.T) {
 		`<action>{"name":"t","show":["none"]}</action>`:             messages.ShowUser,
 		`<action>{"name":"t","show":1}</action>`:                    messages.ShowUser,
 	} {
-		var got messages.Show
+		var got string
 		d := Dialect{}.NewDecoder(messages.TurnInfo{})
 		d.Push([]byte(in), func(e messages.Event) {
 			if e.Action != nil {
@@ -453,7 +453,7 @@ func TestLimitsAreNamed(t *testing.T) {
 			var got []string
 			emit := func(e messages.Event) {
 				if e.Kind == messages.EventParseError {
-					got = append(got, e.Fault.Reason+"/"+string(e.Fault.Limit))
+					got = append(got, e.Fault.Reason+"/"+e.Fault.Limit)
 				}
 			}
 			d := x.NewDecoder(messages.TurnInfo{})

@@ -175,7 +175,7 @@ func (d *decoder) keepID1(id []byte) bool {
 }
 
 // onErrorOf reads on_error, or its alias.
-func onErrorOf(f *fields) (messages.OnError, bool) {
+func onErrorOf(f *fields) (string, bool) {
 	if f.onError == nil {
 		switch {
 		case f.skipOnError == nil || string(f.skipOnError) == "false":
@@ -186,8 +186,8 @@ func onErrorOf(f *fields) (messages.OnError, bool) {
 		return "", false
 	}
 	word, _ := plainString(f.onError)
-	for _, o := range [...]messages.OnError{messages.OnErrorFail, messages.OnErrorSkip, messages.OnErrorRetry} {
-		if string(word) == string(o) {
+	for _, o := range [...]string{messages.OnErrorFail, messages.OnErrorSkip, messages.OnErrorRetry} {
+		if string(word) == o {
 			return o, true
 		}
 	}
@@ -195,7 +195,7 @@ func onErrorOf(f *fields) (messages.OnError, bool) {
 }
 
 // retryOf reads retry, or its alias.
-func retryOf(f *fields, o messages.OnError) (int, bool) {
+func retryOf(f *fields, o string) (int, bool) {
 	v := f.retry
 	if v == nil {
 		v = f.retryCount

@@ -124,9 +124,9 @@ func canonicalAction(t testing.TB, a *messages.Action) map[string]any {
 		t.Fatalf("%+v", a)
 	}
 	ev := map[string]any{
-		"ev": "action", "type": string(a.Type), "mode": string(a.Mode), "id": a.ID, "name": a.Name, "parameters": args,
+		"ev": "action", "type": string(a.Type), "mode": a.Mode, "id": a.ID, "name": a.Name, "parameters": args,
 		"output_key": nil, "depends_on": append([]string{}, a.DependsOn...), "timeout": a.Timeout.Seconds(),
-		"retry": a.Retry, "on_error": string(a.OnError), "in_thought": a.InThought,
+		"retry": a.Retry, "on_error": a.OnError, "in_thought": a.InThought,
 	}
 	if a.OutputKey != "" {
 		ev["output_key"] = a.OutputKey

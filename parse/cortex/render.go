@@ -79,7 +79,7 @@ func cutReply(s string) string {
 
 // results writes what a reply came to, one element a line. met has an entry for each body
 // that had more than most bytes.
-func results(calls []messages.Call, errors []messages.ParseError, most int) (text string, met []messages.Limit) {
+func results(calls []messages.Call, errors []messages.ParseError, most int) (text string, met []string) {
 	var b strings.Builder
 	for i := range calls {
 		if calls[i].Mode != messages.ModeFireAndForget {

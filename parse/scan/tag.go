@@ -204,7 +204,7 @@ func (t *Tag) takeName(p []byte) (n int, r Result) {
 		if whole == 0 || classes[c]&endsName == 0 || c == '/' && t.closing {
 			return n, Not
 		}
-		t.name = bits.TrailingZeros32(uint32(whole))
+		t.name = bits.TrailingZeros32(whole)
 		return n + 1, t.named(c)
 	}
 	return n, More
