@@ -62,7 +62,7 @@ type Permission struct {
 // action, not_allowed for what the manifest does not allow.
 func (p *Permission) Judge(name string) error {
 	if !slices.Contains(allActions, name) {
-		return fail(messages.ErrConfig, ReasonUnknownTarget, "%q is no internal action", clip(name))
+		return fail(messages.ErrConfig, ReasonUnknownTarget, "%q is no internal action", shortened(name))
 	}
 	allowed := p.Allowed
 	if allowed == nil {
@@ -303,7 +303,7 @@ func (s *Set) named(o *object) (int, error) {
 	}
 	i := s.at(id)
 	if i < 0 {
-		return 0, fail(messages.ErrConfig, ReasonFeedNotFound, "%q is no feed", clip(id))
+		return 0, fail(messages.ErrConfig, ReasonFeedNotFound, "%q is no feed", shortened(id))
 	}
 	o.members["id"] = jsontext.Value(quoted(id)) // for those who read it again
 	return i, nil

@@ -91,7 +91,7 @@ func (e *Edit) definition() (Definition, error) {
 		d, err = Normal(spec, "")
 	}
 	if err == nil && d.ID != e.ID {
-		err = refuse("id", ReasonBadValue, "%q is another feed", clip(d.ID))
+		err = refuse("id", ReasonBadValue, "%q is another feed", shortened(d.ID))
 	}
 	if err != nil {
 		return d, &messages.Error{Code: messages.ErrJournal, Detail: "no feed that a model made", Cause: err}

@@ -105,7 +105,7 @@ func (o *object) ingest() ingest {
 		// docs/ and ./docs are what people write.
 		clean := path.Clean(p)
 		if p == "" || strings.Contains(p, "\\") || !fs.ValidPath(clean) {
-			o.add("paths["+strconv.Itoa(i)+"]", ReasonBadValue, "%q is no relative path inside the directory", clip(p))
+			o.add("paths["+strconv.Itoa(i)+"]", ReasonBadValue, "%q is no relative path inside the directory", shortened(p))
 			continue
 		}
 		q.paths = append(q.paths, clean)
@@ -134,7 +134,7 @@ func (o *object) ingest() ingest {
 		case formatTree, formatText, formatMarkdown:
 			q.format = format
 		default:
-			o.add("format", ReasonBadValue, "%q is none of tree, text, markdown", clip(format))
+			o.add("format", ReasonBadValue, "%q is none of tree, text, markdown", shortened(format))
 		}
 	}
 	return q
@@ -144,7 +144,7 @@ func (o *object) globs(key string) []string {
 	list, _ := o.texts(key, MaxIngestPaths)
 	for i, p := range list {
 		if !globOK(p) && !(o.open && strings.Contains(p, "$")) {
-			o.add(key+"["+strconv.Itoa(i)+"]", ReasonBadValue, "%q is no pattern", clip(p))
+			o.add(key+"["+strconv.Itoa(i)+"]", ReasonBadValue, "%q is no pattern", shortened(p))
 		}
 	}
 	return list
@@ -240,7 +240,7 @@ func find(ctx context.Context, files fs.FS, q *ingest) (docs []document, more in
 			}
 			if err != nil {
 				if name == start {
-					e := fail(messages.ErrConfig, ReasonUnreachable, "%q cannot be opened", clip(start))
+					e := fail(messages.ErrConfig, ReasonUnreachable, "%q cannot be opened", shortened(start))
 					e.Cause = reasonOf(err)
 					return e
 				}
@@ -313,7 +313,7 @@ func (in *Ingester) text(files fs.FS, scope string, d *document) (string, error)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, MaxIngestFile+1))
 	if err != nil {
-		e := fail(messages.ErrConfig, ReasonUnreachable, "%q cannot be read", clip(d.name))
+		e := fail(messages.ErrConfig, ReasonUnreachable, "%q cannot be read", shortened(d.name))
 		e.Cause = reasonOf(err)
 		return "", e
 	}

@@ -90,7 +90,7 @@ func checked[T any](read func(*object) T) func(string) []*messages.Error {
 func (in *Internals) Fetch(src Source, f Facts, env []string) (string, error) {
 	kind, ok := internals[src.Action]
 	if !ok {
-		return "", refuse("source.action", ReasonBadValue, "%q is none of %s", clip(src.Action), internalNames)
+		return "", refuse("source.action", ReasonBadValue, "%q is none of %s", shortened(src.Action), internalNames)
 	}
 	o, bad := readObject(src.Params, MaxParamsBytes)
 	if bad != nil {
@@ -132,14 +132,14 @@ func readClock(o *object) clock {
 		case "unix":
 			c.unix = true
 		default:
-			o.add("format", ReasonBadValue, "%q is neither ISO8601 nor unix", clip(format))
+			o.add("format", ReasonBadValue, "%q is neither ISO8601 nor unix", shortened(format))
 		}
 	}
 	if name, ok := o.text("timezone"); ok {
 		zone, err := time.LoadLocation(name)
 		// Local differs from host to host and the empty name is nobody's wish.
 		if name == "" || name == "Local" || len(name) > maxTimezoneBytes || err != nil {
-			o.add("timezone", ReasonBadValue, "%q is no time zone such as UTC or Europe/Oslo", clip(name))
+			o.add("timezone", ReasonBadValue, "%q is no time zone such as UTC or Europe/Oslo", shortened(name))
 		} else {
 			c.zone = zone
 		}
@@ -240,7 +240,7 @@ func envValue(in *Internals, o *object, _ *Facts, env []string) ([]byte, []*mess
 	names := readNames(o)
 	for i, name := range names {
 		if !slices.Contains(env, name) {
-			o.add("names["+strconv.Itoa(i)+"]", ReasonBadValue, "%q is not in environment.allow", clip(name))
+			o.add("names["+strconv.Itoa(i)+"]", ReasonBadValue, "%q is not in environment.allow", shortened(name))
 		}
 	}
 	if bad := o.end(); bad != nil {

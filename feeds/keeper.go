@@ -264,7 +264,7 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 	i := set.at(id)
 	switch {
 	case i < 0:
-		return fail(messages.ErrNotFound, ReasonFeedNotFound, "%q is no feed", clip(id))
+		return fail(messages.ErrNotFound, ReasonFeedNotFound, "%q is no feed", shortened(id))
 	case set.entries[i].Disabled:
 		return fail(messages.ErrConflict, ReasonDisabled, "%s is disabled", id)
 	case len(value) > MaxValueBytes:

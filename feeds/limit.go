@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/prompt"
 )
 
@@ -28,10 +29,7 @@ func (CodePoints) Count(text string) int { return (utf8.RuneCountInString(text) 
 func limit(text string, maxTokens, maxBytes int64, count Counter) (string, bool) {
 	keep, line := len(text), ""
 	if maxBytes > 0 && int64(len(text)) > maxBytes {
-		keep = int(maxBytes)
-		for keep > 0 && !utf8.RuneStart(text[keep]) {
-			keep--
-		}
+		keep = len(clip.Start(text, int(maxBytes)))
 		line = fmt.Sprintf("[truncated: %d of %d bytes]", keep, len(text))
 	}
 	if maxTokens > 0 {
@@ -66,12 +64,7 @@ func tokenCut(text string, tokens int, count Counter) int {
 		return n
 	}
 	// The least cut that is over the limit; the one before it is the last within.
-	start := func(n int) int {
-		for n > 0 && n < len(text) && !utf8.RuneStart(text[n]) {
-			n--
-		}
-		return n
-	}
+	start := func(n int) int { return len(clip.Start(text, n)) }
 	n := start(sort.Search(len(text), func(i int) bool { return count.Count(text[:start(i+1)]) > tokens }))
 	for n > 0 && count.Count(text[:n]) > tokens {
 		n = start(n - 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -45,7 +46,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 	case s.ID == "":
 		n.add("id", ReasonMissing, "missing")
 	case !ValidID(s.ID):
-		n.add("id", ReasonBadValue, "%q is not %s", clip(s.ID), idPattern)
+		n.add("id", ReasonBadValue, "%q is not %s", shortened(s.ID), idPattern)
 	}
 
 	kind := Kind(s.Source.Type)
@@ -60,7 +61,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 	case t == "streaming" || t == "event_driven":
 		n.add("type", ReasonUnsupportedType, "%s feeds are not supported; use on_demand or periodic", t)
 	case !Kind(t).known():
-		n.add("type", ReasonBadValue, "%q is neither on_demand or periodic nor a kind of source", clip(t))
+		n.add("type", ReasonBadValue, "%q is neither on_demand or periodic nor a kind of source", shortened(t))
 	case kind == "":
 		kind = Kind(t)
 	case kind != Kind(t) && kind.known():
@@ -71,7 +72,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 		n.add("source.type", ReasonMissing, "missing")
 		kindOK = false
 	case !kind.known():
-		n.add("source.type", ReasonBadValue, "%q is none of internal, ingest, tool, relic, workflow, llm", clip(string(kind)))
+		n.add("source.type", ReasonBadValue, "%q is none of internal, ingest, tool, relic, workflow, llm", shortened(string(kind)))
 		kindOK = false
 	}
 
@@ -109,7 +110,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 	if s.Enabled != nil {
 		on, ok := Truth(*s.Enabled)
 		if !ok {
-			n.add("enabled", ReasonBadValue, "%q is none of true, 1, yes, on, false, 0, no, off", clip(*s.Enabled))
+			n.add("enabled", ReasonBadValue, "%q is none of true, 1, yes, on, false, 0, no, off", shortened(*s.Enabled))
 		}
 		d.Disabled = !on
 	}
@@ -182,7 +183,7 @@ func (n *normalizer) source(d *Definition) {
 	case src.Action == "":
 		n.add("source.action", ReasonMissing, "an internal source has one")
 	case !ok:
-		n.add("source.action", ReasonBadValue, "%q is none of %s", clip(src.Action), internalNames)
+		n.add("source.action", ReasonBadValue, "%q is none of %s", shortened(src.Action), internalNames)
 	default:
 		n.inner(in.check(src.Params))
 	}
@@ -236,11 +237,11 @@ func kindName(k jsontext.Kind) string {
 	return "an array"
 }
 
-// clip keeps what is quoted in a message short.
-func clip(s string) string {
+// shortened is what a message repeats of a value.
+func shortened(s string) string {
 	const most = 64
 	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes)", len(s))
+	return clip.Short(s, most) + fmt.Sprintf(" (%d bytes)", len(s))
 }

@@ -117,7 +117,7 @@ func (o *object) integer(key string) *int64 {
 	if err != nil {
 		f, ferr := strconv.ParseFloat(string(v), 64)
 		if ferr != nil || f != math.Trunc(f) || math.Abs(f) > float64(seedBound) {
-			o.add(key, ReasonBadValue, "%s is no integer within 2^53", clip(string(v)))
+			o.add(key, ReasonBadValue, "%s is no integer within 2^53", shortened(string(v)))
 			return nil
 		}
 		n = int64(f)
@@ -166,7 +166,7 @@ func (o *object) texts(key string, most int) ([]string, bool) {
 func (o *object) end() []*messages.Error {
 	for _, key := range o.order {
 		if o.has(key) {
-			o.add(clip(key), ReasonUnknownKey, "unknown member")
+			o.add(shortened(key), ReasonUnknownKey, "unknown member")
 			delete(o.members, key)
 		}
 	}

@@ -62,7 +62,7 @@ func NewSet(specs []Spec, rules Rules) (Set, error) {
 			found = append(found, err)
 		}
 		if seen[spec.ID] && spec.ID != "" {
-			found = append(found, refuse(place(i)+"id", ReasonDuplicate, "%q is the id of another feed", clip(spec.ID)))
+			found = append(found, refuse(place(i)+"id", ReasonDuplicate, "%q is the id of another feed", shortened(spec.ID)))
 			whole = false
 		}
 		seen[spec.ID] = true
@@ -90,7 +90,7 @@ func (s *Set) allowed(d *Definition, place string) error {
 	o.open = true
 	for i, name := range readNames(o) {
 		if !slices.Contains(s.rules.Env, name) {
-			return refuse(fmt.Sprintf("%ssource.params.names[%d]", place, i), ReasonBadValue, "%q is not in environment.allow", clip(name))
+			return refuse(fmt.Sprintf("%ssource.params.names[%d]", place, i), ReasonBadValue, "%q is not in environment.allow", shortened(name))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -60,10 +61,10 @@ func (m *Manifest) AdoptAgent(w Wanted, file string, child *Manifest) error {
 	case child.Name == "":
 		return fault(ReasonMissing, "an agent that is imported has a name")
 	case w.Name != "" && child.Name != w.Name:
-		return fault(ReasonBadValue, "is %q, and %s imports it as %q", clip(child.Name), w.Field, w.Name)
+		return fault(ReasonBadValue, "is %q, and %s imports it as %q", clip.Quoted(child.Name), w.Field, w.Name)
 	case w.Name == "":
 		if !shapes["tool"].re.MatchString(child.Name) {
-			return fault(ReasonBadValue, "%q is not %s", clip(child.Name), shapes["tool"].words)
+			return fault(ReasonBadValue, "%q is not %s", clip.Quoted(child.Name), shapes["tool"].words)
 		}
 		names := slices.Clone(m.Import.Agents)
 		if slices.Contains(names, child.Name) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -116,7 +117,7 @@ func (c *checker) value(path string, f *field, v reflect.Value) {
 			case reflect.String:
 				c.text(at, f, e.String())
 				if seen[e.String()] {
-					c.add(at, ReasonDuplicate, "%q is in the list already", clip(e.String()))
+					c.add(at, ReasonDuplicate, "%q is in the list already", clip.Quoted(e.String()))
 				}
 				seen[e.String()] = true
 			}
@@ -165,7 +166,7 @@ func (c *checker) choice(path string, f *field, s string) {
 	case slices.Contains(f.unsupported, s):
 		c.add(path, ReasonUnsupportedFeedType, "%q is not supported; use one of %s", s, strings.Join(f.enum, ", "))
 	case !slices.Contains(f.enum, s):
-		c.add(path, ReasonBadValue, "%q is none of %s", clip(s), strings.Join(f.enum, ", "))
+		c.add(path, ReasonBadValue, "%q is none of %s", clip.Quoted(s), strings.Join(f.enum, ", "))
 	case slices.Contains(f.later, s):
 		c.add(path, ReasonNotInRelease, "%q is not in this release", s)
 	}
@@ -177,7 +178,7 @@ func (c *checker) form(path, name, s string) {
 			c.add(path, ReasonBadValue, "is not %s", sh.words)
 			return
 		}
-		c.add(path, ReasonBadValue, "%q is not %s", clip(s), sh.words)
+		c.add(path, ReasonBadValue, "%q is not %s", clip.Quoted(s), sh.words)
 	}
 }
 
@@ -225,10 +226,10 @@ func (c *checker) across(m *Manifest) {
 		c.add("loop.no_progress_n", ReasonBadValue, "1 would halt every first turn; use 2 or more, or 0 for the default %d", DefaultNoProgressN)
 	}
 	if m.Loop.SyncPolicy == SyncCut && m.Dialect != "cortex" && m.Dialect != "" {
-		c.add("loop.sync_policy", ReasonBadValue, "only an action of the dialect cortex can cut a reply, not one of %q", clip(m.Dialect))
+		c.add("loop.sync_policy", ReasonBadValue, "only an action of the dialect cortex can cut a reply, not one of %q", clip.Quoted(m.Dialect))
 	}
 	if m.Loop.DefaultFinal != nil && m.Dialect != "cortex" && m.Dialect != "" {
-		c.add("loop.default_final", ReasonBadValue, "only the dialect cortex has final responses, not %q", clip(m.Dialect))
+		c.add("loop.default_final", ReasonBadValue, "only the dialect cortex has final responses, not %q", clip.Quoted(m.Dialect))
 	}
 	c.replies(m)
 	if m.Quotas.ProgramWall >= m.Token.TTL {
@@ -288,7 +289,7 @@ func (c *checker) replies(m *Manifest) {
 		{"result", q.Result != 0, []string{"cortex", "cogency"}},
 	} {
 		if k.set && m.Dialect != "" && !slices.Contains(k.has, m.Dialect) {
-			c.add("quotas."+k.key, ReasonBadValue, "it limits replies of %s, not of %q", strings.Join(k.has, " and "), clip(m.Dialect))
+			c.add("quotas."+k.key, ReasonBadValue, "it limits replies of %s, not of %q", strings.Join(k.has, " and "), clip.Quoted(m.Dialect))
 		}
 	}
 }
@@ -298,7 +299,7 @@ func (c *checker) servers(m *Manifest) {
 	for i := range m.Import.MCP {
 		s, at := &m.Import.MCP[i], index("import.mcp", i)
 		if slices.ContainsFunc(m.Import.MCP[:i], func(o MCP) bool { return o.Name == s.Name }) {
-			c.add(join(at, "name"), ReasonDuplicate, "%q is a server already", clip(s.Name))
+			c.add(join(at, "name"), ReasonDuplicate, "%q is a server already", clip.Quoted(s.Name))
 		}
 		switch {
 		case len(s.Command) == 0 && s.URL == "":
@@ -325,7 +326,7 @@ func (c *checker) servers(m *Manifest) {
 		}
 		for j, t := range s.Tools {
 			if slices.ContainsFunc(s.Tools[:j], func(o MCPTool) bool { return o.Name == t.Name }) {
-				c.add(join(index(join(at, "tools"), j), "name"), ReasonDuplicate, "%q is in the list already", clip(t.Name))
+				c.add(join(index(join(at, "tools"), j), "name"), ReasonDuplicate, "%q is in the list already", clip.Quoted(t.Name))
 			}
 		}
 	}
@@ -376,7 +377,7 @@ func (m *Manifest) Models() []Fallback {
 func (c *checker) model(path string, f Fallback) {
 	if f.Provider != "scripted" {
 		if f.Script != "" {
-			c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip(f.Provider))
+			c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip.Quoted(f.Provider))
 		}
 		return
 	}
@@ -405,12 +406,3 @@ func join(path, key string) string {
 }
 
 func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
-
-// clip keeps a message readable when the value is not.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}

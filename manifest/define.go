@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -141,7 +142,7 @@ func (c *checker) command(path string, d *Command) {
 		c.add(at, ReasonBadValue, "no argument has a NUL")
 	}
 	if !strings.Contains(d.Name, ".") && d.Name != "" {
-		c.add(join(path, "name"), ReasonBadValue, "%q is not group.name", clip(d.Name))
+		c.add(join(path, "name"), ReasonBadValue, "%q is not group.name", clip.Quoted(d.Name))
 	}
 }
 
@@ -198,7 +199,7 @@ func (c *checker) relic(path string, d *Relic) {
 		{"storage", d.Storage != Storage{}, keeps},
 	} {
 		if k.given && !k.ok {
-			c.add(join(path, k.key), ReasonBadValue, "a relic of service_type %s has no use for it", clip(d.ServiceType))
+			c.add(join(path, k.key), ReasonBadValue, "a relic of service_type %s has no use for it", clip.Quoted(d.ServiceType))
 		}
 	}
 	if keeps {
@@ -218,7 +219,7 @@ func (c *checker) relic(path string, d *Relic) {
 	for i := range all {
 		e, at := &all[i], index(join(path, "interface.endpoints"), i)
 		if slices.ContainsFunc(all[:i], func(o Endpoint) bool { return o.Name == e.Name }) {
-			c.add(join(at, "name"), ReasonDuplicate, "%q is an endpoint already", clip(e.Name))
+			c.add(join(at, "name"), ReasonDuplicate, "%q is an endpoint already", clip.Quoted(e.Name))
 		}
 		c.parameters(join(at, "parameters"), e.Parameters)
 		for j, p := range e.Parameters {
@@ -363,13 +364,13 @@ func (m *Manifest) Adopt(w Wanted, file string, data []byte, lookup func(name st
 	groups := m.groups()
 	i := slices.IndexFunc(groups, func(g group) bool { return g.kind == w.Kind })
 	if i < 0 || w.Kind == "Agent" {
-		return &messages.Error{Code: messages.ErrConfig, Field: "kind", Detail: fmt.Sprintf("there is no kind %q", clip(w.Kind))}
+		return &messages.Error{Code: messages.ErrConfig, Field: "kind", Detail: fmt.Sprintf("there is no kind %q", clip.Quoted(w.Kind))}
 	}
 	l := loader{file: file, places: map[string]place{}, lookup: lookup, definition: true, allow: m.Environment.Allow, vars: m.Environment.Variables}
 	v := reflect.New(groups[i].value.Type().Elem()).Elem()
 	l.define(data, v)
 	if name := v.FieldByName("Name").String(); name != w.Name && len(l.found) == 0 {
-		l.add(l.near("name"), "name", ReasonBadValue, "is %q, and %s imports it as %q", clip(name), w.Field, w.Name)
+		l.add(l.near("name"), "name", ReasonBadValue, "is %q, and %s imports it as %q", clip.Quoted(name), w.Field, w.Name)
 	}
 	if err := l.mistakes(); err != nil {
 		return err
@@ -414,7 +415,7 @@ func (c *checker) definitions(m *Manifest) {
 			at := index("define."+g.key, i)
 			c.definition(at, g.value.Index(i))
 			if slices.Contains(g.defined[:i], g.defined[i]) {
-				c.add(join(at, "name"), ReasonDuplicate, "%q is defined already", clip(g.defined[i]))
+				c.add(join(at, "name"), ReasonDuplicate, "%q is defined already", clip.Quoted(g.defined[i]))
 			}
 		}
 	}
@@ -422,10 +423,10 @@ func (c *checker) definitions(m *Manifest) {
 
 func (c *checker) llm(path string, d *LLM) {
 	if d.Script != "" && d.Provider != "scripted" {
-		c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip(d.Provider))
+		c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip.Quoted(d.Provider))
 	}
 	if d.Model != "" && len(d.AllowModels) > 0 && !slices.Contains(d.AllowModels, d.Model) {
-		c.add(join(path, "model"), ReasonBadValue, "%q is not in allow_models", clip(d.Model))
+		c.add(join(path, "model"), ReasonBadValue, "%q is not in allow_models", clip.Quoted(d.Model))
 	}
 	if slices.Contains(plan.Names(d.Template), "model") && len(d.AllowModels) > 0 {
 		c.add(join(path, "template"), ReasonBadValue, "the parameter model chooses from allow_models and cannot be a part of the text")
@@ -436,7 +437,7 @@ func (c *checker) parameters(path string, all []Parameter) {
 	for i, p := range all {
 		at := index(path, i)
 		if slices.ContainsFunc(all[:i], func(q Parameter) bool { return q.Name == p.Name }) {
-			c.add(join(at, "name"), ReasonDuplicate, "%q is a parameter already", clip(p.Name))
+			c.add(join(at, "name"), ReasonDuplicate, "%q is a parameter already", clip.Quoted(p.Name))
 		}
 		if p.Default == nil {
 			continue
@@ -496,11 +497,11 @@ func (c *checker) workflow(path string, w *Workflow) {
 	for i, s := range w.Steps {
 		at := index(steps, i)
 		if slices.ContainsFunc(w.Steps[:i], func(o Step) bool { return o.ID == s.ID }) {
-			c.add(join(at, "id"), ReasonDuplicate, "%q is a step already", clip(s.ID))
+			c.add(join(at, "id"), ReasonDuplicate, "%q is a step already", clip.Quoted(s.ID))
 			return
 		}
 		if known[s.ID] {
-			c.add(join(at, "id"), ReasonDuplicate, "%q is an input already", clip(s.ID))
+			c.add(join(at, "id"), ReasonDuplicate, "%q is an input already", clip.Quoted(s.ID))
 			return
 		}
 		ahead := map[string]bool{}
@@ -511,18 +512,18 @@ func (c *checker) workflow(path string, w *Workflow) {
 			ahead[queue[0]] = true
 			d := slices.IndexFunc(w.Steps, func(o Step) bool { return o.ID == queue[0] })
 			if d < 0 {
-				c.add(join(at, "depends_on"), ReasonBadValue, "there is no step %q", clip(queue[0]))
+				c.add(join(at, "depends_on"), ReasonBadValue, "there is no step %q", clip.Quoted(queue[0]))
 				return
 			}
 			queue = append(queue, w.Steps[d].DependsOn...)
 		}
 		for _, name := range unknown(s.Parameters, known, ahead) {
-			c.add(join(at, "parameters"), ReasonBadValue, "$%s is no input, no step before this one and none it depends on", clip(name))
+			c.add(join(at, "parameters"), ReasonBadValue, "$%s is no input, no step before this one and none it depends on", clip.Quoted(name))
 		}
 		known[s.ID] = true
 	}
 	for _, name := range unknown(w.Output, known, nil) {
-		c.add(join(path, "output"), ReasonBadValue, "$%s is no input and no step", clip(name))
+		c.add(join(path, "output"), ReasonBadValue, "$%s is no input and no step", clip.Quoted(name))
 	}
 	if len(c.found) == before {
 		c.cycles(steps, w)

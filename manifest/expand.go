@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -55,7 +56,7 @@ func (l *loader) expand(s string) (string, *messages.Error) {
 func (l *loader) variable(body string) (string, *messages.Error) {
 	name, fallback, hasFallback := strings.Cut(body, ":-")
 	if !shapes["env"].re.MatchString(name) {
-		return "", refuse(ReasonBadValue, "%q is not %s", clip(name), shapes["env"].words)
+		return "", refuse(ReasonBadValue, "%q is not %s", clip.Quoted(name), shapes["env"].words)
 	}
 	v, ok := l.vars[name]
 	allowed := ok || slices.Contains(l.allow, name)

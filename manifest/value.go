@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed14be6753/stile/internal/clip"
 )
 
 // value reads the value of a key into v, by the kind of v.
@@ -53,7 +55,7 @@ func (l *loader) value(path string, kn, n *yaml.Node, f *field, v reflect.Value)
 		i, ok := l.integer(path, n, f, v.Type())
 		switch {
 		case ok && i == 0 && f.optional: // there 0 stands for a key that is not there
-			l.add(at(n), path, ReasonBadValue, "%s is outside %s", clip(n.Value), bounds(f, v.Type()))
+			l.add(at(n), path, ReasonBadValue, "%s is outside %s", clip.Quoted(n.Value), bounds(f, v.Type()))
 		case ok:
 			v.SetInt(i)
 		}
@@ -213,7 +215,7 @@ func (l *loader) integer(path string, n *yaml.Node, f *field, t reflect.Type) (i
 		return parse("a duration such as 30s", func(s string) (int64, error) {
 			d, err := time.ParseDuration(s)
 			if err != nil {
-				return 0, fmt.Errorf("%q is no duration; write it as 500ms, 30s, 5m or 1h", clip(s))
+				return 0, fmt.Errorf("%q is no duration; write it as 500ms, 30s, 5m or 1h", clip.Quoted(s))
 			}
 			return int64(d), nil
 		}, "!!str")
@@ -234,7 +236,7 @@ func (l *loader) integer(path string, n *yaml.Node, f *field, t reflect.Type) (i
 	if n.ShortTag() == "!!float" && n.Decode(&x) == nil && x == math.Trunc(x) && math.Abs(x) <= maxInteger {
 		return int64(x), true
 	}
-	l.add(at(n), path, ReasonBadValue, "%q is no integer within 2^53", clip(n.Value))
+	l.add(at(n), path, ReasonBadValue, "%q is no integer within 2^53", clip.Quoted(n.Value))
 	return 0, false
 }
 
@@ -304,9 +306,9 @@ func nodeName(n *yaml.Node) string {
 		case "!!null":
 			return "nothing"
 		case "!!str":
-			return fmt.Sprintf("the text %q", clip(n.Value))
+			return fmt.Sprintf("the text %q", clip.Quoted(n.Value))
 		case "!!int", "!!float":
-			return "the number " + clip(n.Value)
+			return "the number " + clip.Quoted(n.Value)
 		case "!!bool":
 			return n.Value
 		case "!!timestamp":

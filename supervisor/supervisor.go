@@ -14,11 +14,11 @@ package supervisor
 import (
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -82,10 +82,7 @@ func Detail(p any) string {
 	default:
 		s = fmt.Sprintf("%v", p)
 	}
-	if len(s) > maxDetailBytes {
-		s = strings.ToValidUTF8(s[:maxDetailBytes], "") + "…" // no half of a character
-	}
-	return "panic: " + s
+	return "panic: " + clip.Short(s, maxDetailBytes)
 }
 
 // Halt is the code a failure of each kind ends a turn with (docs/spec/design.md §4). A nil

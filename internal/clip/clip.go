@@ -1,5 +1,5 @@
-// Package clip cuts texts that models are shown. Its functions are pure; where a cut is not
-// at a character's end they move it there.
+// Package clip cuts texts that models and people are shown. Its functions are pure; where a
+// cut is not at a character's end they move it there.
 package clip
 
 import (
@@ -13,11 +13,36 @@ const maxExcerpt = 256
 
 // Excerpt is the beginning of a text, on one line, for an error.
 func Excerpt(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " ")
-	if len(s) > maxExcerpt {
-		s = strings.ToValidUTF8(s[:maxExcerpt], "") + "…"
+	return Short(strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " "), maxExcerpt)
+}
+
+// maxQuoted is the bytes of a value in an error.
+const maxQuoted = 64
+
+// Quoted is what an error repeats of a value.
+func Quoted(s string) string { return Short(s, maxQuoted) }
+
+// Short is the beginning of a text of more than most bytes, with a mark. It leaves out
+// what is not UTF-8 there.
+func Short(s string, most int) string {
+	if len(s) <= most {
+		return s
 	}
-	return s
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// Start is the beginning of a text, of at most so many bytes and without a mark. Where no
+// character ends near there, the text is not UTF-8 and is cut at that byte.
+func Start(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for n := most; n >= 0 && n > most-utf8.UTFMax; n-- {
+		if utf8.RuneStart(s[n]) {
+			return s[:n]
+		}
+	}
+	return s[:most]
 }
 
 // Bytes cuts a text to most bytes, at the end of a line where one is near, and says
@@ -31,14 +56,11 @@ func Bytes(s string, most int, hint string) string {
 		note += "; " + hint
 	}
 	note += "]"
-	n := most - len(note) - 1
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
+	s = Start(s, most-len(note)-1)
+	if at := strings.LastIndexByte(s, '\n'); at > len(s)/2 {
+		s = s[:at]
 	}
-	if at := strings.LastIndexByte(s[:n], '\n'); at > n/2 {
-		n = at
-	}
-	return strings.TrimSuffix(s[:n], "\n") + "\n" + note
+	return strings.TrimSuffix(s, "\n") + "\n" + note
 }
 
 // Lines is the number of lines; a final line end opens none.

@@ -19,6 +19,35 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
+func TestShort(t *testing.T) {
+	for _, c := range []struct {
+		in           string
+		most         int
+		short, start string
+	}{
+		{"", 0, "", ""},
+		{"ab", 2, "ab", "ab"},
+		{"abc", 2, "ab…", "ab"},
+		{"aä", 2, "a…", "a"},
+		{"ää", 3, "ä…", "ä"},
+		{"ä", 1, "…", ""},
+		{"😀😀", 7, "😀…", "😀"},
+		{"a\xffbc", 3, "ab…", "a\xffb"},
+		{"a\xff", 2, "a\xff", "a\xff"},
+		{"a" + strings.Repeat("\x80", 9), 8, "a…", "a" + strings.Repeat("\x80", 7)},
+	} {
+		if got := Short(c.in, c.most); got != c.short {
+			t.Errorf("%q %d: short %q", c.in, c.most, got)
+		}
+		if got := Start(c.in, c.most); got != c.start {
+			t.Errorf("%q %d: start %q", c.in, c.most, got)
+		}
+	}
+	if got := Quoted(strings.Repeat("x", 65)); got != strings.Repeat("x", 64)+"…" {
+		t.Errorf("quoted %q", got)
+	}
+}
+
 func TestRunes(t *testing.T) {
 	for _, c := range []struct {
 		in   string

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -140,7 +141,7 @@ func malformed(field, format string, args ...any) error {
 // not printable is escaped, what is long is cut.
 func visible(s string) string {
 	n := len(s)
-	s = clip(s)
+	s = clip.Start(s, shownBytes)
 	for _, c := range s {
 		if !strconv.IsPrint(c) || c == utf8.RuneError {
 			q := strconv.Quote(s)
@@ -154,22 +155,10 @@ func visible(s string) string {
 	return s
 }
 
-// clip cuts at a character.
-func clip(s string) string {
-	if len(s) <= shownBytes {
-		return s
-	}
-	n := shownBytes
-	for n > shownBytes-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
-
 // quoted shows bytes as text.
 func quoted(b []byte) string {
 	if len(b) > shownBytes {
-		return strconv.Quote(clip(string(b[:min(len(b), shownBytes+utf8.UTFMax)]))) + fmt.Sprintf("… (%d bytes)", len(b))
+		return strconv.Quote(clip.Start(string(b[:min(len(b), shownBytes+utf8.UTFMax)]), shownBytes)) + fmt.Sprintf("… (%d bytes)", len(b))
 	}
 	return strconv.Quote(string(b))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -205,7 +206,7 @@ func (m *Machine) noteOn(run *OpenRun) string {
 	}
 	for _, d := range m.state.Detached {
 		if d.Run == run.Run && touches(d.Class) {
-			tell(Deed{Name: d.Name, Args: cutText(d.Args, NoteArgs)})
+			tell(Deed{Name: d.Name, Args: clip.Short(d.Args, NoteArgs)})
 		}
 	}
 	if run.MoreDone > 0 {
@@ -214,7 +215,7 @@ func (m *Machine) noteOn(run *OpenRun) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return cutText("The user took back the request before this one. What had been done for it stands:"+b.String(), NoteBytes)
+	return clip.Short("The user took back the request before this one. What had been done for it stands:"+b.String(), NoteBytes)
 }
 
 // windowClock keeps the clock of the window: set anew by every input, stopped when the
@@ -381,7 +382,7 @@ func (run *OpenRun) did(a *OpenAction, state messages.ActionState) {
 		run.MoreDone++
 		return
 	}
-	run.Done = append(run.Done, Deed{Name: a.Name, Args: cutText(a.Args, NoteArgs), State: state})
+	run.Done = append(run.Done, Deed{Name: a.Name, Args: clip.Short(a.Args, NoteArgs), State: state})
 }
 
 // touches tells whether an action of class changes something outside.
@@ -448,12 +449,4 @@ func joinNotes(was, text string) string {
 		text = strings.ToValidUTF8(text[n:], "")
 	}
 	return text
-}
-
-// cutText cuts at a character.
-func cutText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

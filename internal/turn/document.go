@@ -233,7 +233,7 @@ func (m *Machine) forged(ev *messages.Event) {
 	if f.doc.forged == 1 {
 		f.lints = append(f.lints, messages.LintFeedForged)
 	}
-	m.remark(&messages.Lint{Code: messages.LintFeedForged, Offset: ev.Offset, Detail: "context_feed " + clip(clean(ev.ID))})
+	m.remark(&messages.Lint{Code: messages.LintFeedForged, Offset: ev.Offset, Detail: "context_feed " + shortName(clean(ev.ID))})
 }
 
 // complain keeps what the decoder complained of: the first of a reply one by one, of the

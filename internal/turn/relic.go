@@ -315,7 +315,7 @@ func readOperation(args string) (op operation, err error) {
 	// In order, so that the same mistake is always the one that is named.
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if _, ok := want[name]; !ok {
-			return op, badOperation(clip(name), op.name+" takes no such parameter")
+			return op, badOperation(shortName(name), op.name+" takes no such parameter")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {

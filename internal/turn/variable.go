@@ -116,7 +116,7 @@ func readVariable(action, args string) (c variableCall, err error) {
 		case key == "value" && takesValue:
 			in.Value = v
 		default:
-			return c, failure(messages.ErrConfig, ReasonBadField, "parameters", "there is none that is called "+quote(clip(key)))
+			return c, failure(messages.ErrConfig, ReasonBadField, "parameters", "there is none that is called "+quote(shortName(key)))
 		}
 	}
 	if takesName {
@@ -160,8 +160,8 @@ func variableName(s string) bool {
 	return true
 }
 
-// clip bounds what an error repeats of a name.
-func clip(s string) string {
+// shortName bounds what an error repeats of a name.
+func shortName(s string) string {
 	const most = 64
 	if len(s) <= most {
 		return s

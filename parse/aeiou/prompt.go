@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 )
@@ -97,14 +98,4 @@ func validUTF8(b []byte) []byte {
 }
 
 // oneLine is text from elsewhere as one line, cut at maxErrorBytes.
-func oneLine(s string) string {
-	s = parse.OneLine(s)
-	if len(s) <= maxErrorBytes {
-		return s
-	}
-	cut := maxErrorBytes
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
-}
+func oneLine(s string) string { return clip.Short(parse.OneLine(s), maxErrorBytes) }

@@ -3,11 +3,11 @@ package cogency
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -95,11 +95,8 @@ func appendContent(dst []byte, r *Result, most int) (_ []byte, cut bool) {
 			return append(dst, v...), false
 		}
 	}
-	n := most
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return appendString(dst, text[:n]+"\n[truncated: "+strconv.Itoa(n)+" of "+strconv.Itoa(len(text))+" bytes]"), true
+	kept := clip.Start(text, most)
+	return appendString(dst, kept+"\n[truncated: "+strconv.Itoa(len(kept))+" of "+strconv.Itoa(len(text))+" bytes]"), true
 }
 
 func appendString(dst []byte, s string) []byte {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 )
@@ -73,7 +74,7 @@ func cutReply(s string) string {
 	if len(s) <= MaxReplyEcho {
 		return s
 	}
-	n := len(clip(s, MaxReplyEcho))
+	n := len(clip.Start(s, MaxReplyEcho))
 	return s[:n] + "\n[truncated: " + strconv.Itoa(n) + " of " + strconv.Itoa(len(s)) + " bytes]"
 }
 
@@ -167,19 +168,8 @@ func writeError(b *strings.Builder, e messages.ParseError) {
 // attribute makes text fit between double quotes, on one line, without "<".
 func attribute(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
-	if len(s) > maxAttrBytes {
-		s = clip(s, maxAttrBytes) + "…"
-	}
-	return attributeEscapes.Replace(s)
+	return attributeEscapes.Replace(clip.Short(s, maxAttrBytes))
 }
 
 // attributeEscapes: the protocol knows no entities; &lt; is what it writes itself.
 var attributeEscapes = strings.NewReplacer("<", "&lt;", `"`, "'", "\r\n", " ", "\n", " ", "\r", " ")
-
-// clip cuts at a character.
-func clip(s string, n int) string {
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -38,7 +39,7 @@ func mixed(size int) []byte {
 func prose(n int) string {
 	const sentence = "The report names three causes; if a < b, the second is the likely one – so the café says. "
 	all := strings.Repeat(sentence, n/len(sentence)+1)
-	text := clip(all, n)
+	text := clip.Start(all, n)
 	return text + strings.Repeat(".", n-len(text))
 }
 

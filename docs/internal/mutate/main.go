@@ -28,6 +28,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/sim"
 )
 
@@ -164,10 +165,7 @@ func earlier() map[string]string {
 // short keeps the first line of a detail, without what differs from run to run.
 func short(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
-	if len(s) > 110 {
-		s = strings.ToValidUTF8(s[:110], "") + "…"
-	}
-	return s
+	return clip.Short(s, 110)
 }
 
 func cell(s string) string {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/internal/clip"
 )
 
 // strangeHint explains a character that begins no token.
@@ -129,17 +131,8 @@ func (s *scanner) describe() string {
 	return "`" + short(s.src[s.start:s.pos]) + "`"
 }
 
-func short(text string) string {
-	const most = 40
-	if len(text) <= most {
-		return text
-	}
-	cut := most
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
-}
+// short is what a message repeats of the source.
+func short(text string) string { return clip.Short(text, 40) }
 
 // exprHint explains why the current token cannot begin an operand.
 func (s *scanner) exprHint() string {
