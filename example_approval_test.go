@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
@@ -21,9 +20,9 @@ func Example_approval() {
 	}
 	defer rt.Close(ctx)
 	pay := tools.Tool{
-		Name: "shop.pay", Params: []neuroscript.Param{{Name: "euros", Type: "int"}},
-		Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
-			return neuroscript.String("paid"), nil
+		Name: "shop.pay", Params: []tools.Param{{Name: "euros", Type: "int"}},
+		Run: func(context.Context, *tools.Call) (tools.Value, error) {
+			return tools.String("paid"), nil
 		},
 	}
 	agent := &stile.Agent{

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
@@ -26,13 +25,13 @@ func Example_restart() {
 	began := make(chan string, 2)
 	order := tools.Tool{
 		Name: "shop.order", Class: messages.Keyed,
-		Run: func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+		Run: func(ctx context.Context, c *tools.Call) (tools.Value, error) {
 			began <- c.Key
 			if c.Attempt == 1 { // the process ends before the shop answers
 				<-ctx.Done()
-				return neuroscript.Value{}, ctx.Err()
+				return tools.Value{}, ctx.Err()
 			}
-			return neuroscript.String("order 17"), nil
+			return tools.String("order 17"), nil
 		},
 	}
 	support := func() *stile.Agent {

@@ -16,6 +16,7 @@ import (
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // actionRun is a running action as its session sees it.
@@ -190,12 +191,12 @@ func (a *action) conclude(end *turn.ActionEnded) {
 // work finds what the action is to do. end says that there is nothing.
 func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
 	call := &tools.Call{
-		Memory: a.start.State,
-		SID:    a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
-		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Variables: a.variables, Session: reader{a.host}, Audit: a.audit, Spend: a.spend, Child: a.child, Keep: a.keep,
+		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
+		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Audit: a.audit, Spend: a.spend,
+		Host: catalog.Host{Memory: a.start.State, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep},
 	}
 	if a.feeds != nil {
-		call.Feeds = a.doFeeds
+		call.Host.Feeds = a.doFeeds
 	}
 	if a.start.Type != "" {
 		targets, typ := a.agent.Targets, a.start.Type
@@ -220,7 +221,7 @@ func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout tim
 			call.Args = list
 			return conclude(t.Run(ctx, call))
 		}
-		return conclude(t.Invoke(ctx, call, args, a.agent.Limits))
+		return conclude(catalog.Invoke(ctx, t, call, args, a.agent.Limits))
 	}, t.Timeout, nil
 }
 
@@ -281,10 +282,10 @@ func concludeJSON(result string, err error) *turn.ActionEnded {
 		end.State = messages.ActionUnknown
 		return end
 	case errors.As(err, &refused):
-		code, text := tools.Failure(err)
+		code, text := catalog.Failure(err)
 		return failed(refused.Reason, code, text)
 	}
-	code, text := tools.Failure(err)
+	code, text := catalog.Failure(err)
 	return failed("error", code, text)
 }
 

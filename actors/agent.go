@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // Route is one way to a model: the agent's own, or a fallback.
@@ -30,9 +30,9 @@ type Agent struct {
 	Dialect  parse.Dialect
 	Routes   []Route // at least one
 	Retry    retry.Policy
-	Tools    *tools.Set
-	Targets  *tools.Targets // of actions in replies: Tools and what is none
-	Gate     tools.Gate
+	Tools    *catalog.Set
+	Targets  *catalog.Targets // of actions in replies: Tools and what is none
+	Gate     catalog.Gate
 	Feeds    Feeds
 	Specs    []messages.ToolSpec
 	Primer   string           // of Specs

@@ -19,6 +19,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // Feeds are what an agent's sessions know of context feeds.
@@ -285,7 +286,8 @@ func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
 	// No two fetches are the same call to a service that heeds keys.
 	key := sha256.Sum256(fmt.Appendf(nil, "feed\n%s\n%s\n%s\n%x\n%d", f.inc, typ, src.Name, digest, f.host.cfg.Now().UnixNano()))
 	call := &tools.Call{
-		SID: f.sid, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1, Session: reader{f.host}, Keep: f.keep,
+		SID: f.sid, ID: "feed", Name: src.Name, Key: base64.RawURLEncoding.EncodeToString(key[:]), Epoch: f.epoch, Attempt: 1,
+		Host: catalog.Host{Session: reader{f.host}, Keep: f.keep},
 	}
 	type answer struct {
 		value string
@@ -304,7 +306,7 @@ func (f *fetcher) Fetch(ctx context.Context, src feeds.Source) (string, error) {
 			panic(a.crash) // the keeper counts it, and restarts the feed with back-off
 		}
 		if a.err != nil {
-			_, text := tools.Failure(a.err)
+			_, text := catalog.Failure(a.err)
 			return "", &messages.Error{Code: messages.ErrActionsRuntime, Reason: "failed", Detail: text, Cause: a.err}
 		}
 		return a.value, nil

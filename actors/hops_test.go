@@ -16,6 +16,7 @@ import (
 	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/plain"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // bitByBit is a model that says its action but for the last byte, waits until nothing
@@ -68,17 +69,17 @@ func TestHopsToTheTool(t *testing.T) {
 				var h *actors.Host
 				var from, to int64
 				a := agent(t, cortex.Dialect{})
-				registry, err := tools.New(tools.Tool{Name: "own.tool", Class: c.class, Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
+				registry, err := catalog.New(tools.Tool{Name: "own.tool", Class: c.class, Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
 					to = h.Hops()
 					return neuroscript.Value{}, nil
 				}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if a.Tools, err = registry.Apply(tools.Policy{Allow: []string{"own.tool"}}); err != nil {
+				if a.Tools, err = registry.Apply(catalog.Policy{Allow: []string{"own.tool"}}); err != nil {
 					t.Fatal(err)
 				}
-				a.Targets = tools.NewTargets(a.Tools, neuroscript.Limits{})
+				a.Targets = catalog.NewTargets(a.Tools, neuroscript.Limits{})
 				a.Rules.Target = a.Targets.Find
 				a.Routes[0].Port = bitByBit{now: func() { from = h.Hops() }}
 				h = start(t, c.store)

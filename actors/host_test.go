@@ -23,7 +23,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/plain"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,11 +82,11 @@ func (m says) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 // agent speaks a dialect, with a model that says hello.
 func agent(t *testing.T, d parse.Dialect) *actors.Agent {
 	t.Helper()
-	registry, err := tools.New()
+	registry, err := catalog.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := registry.Apply(tools.Policy{})
+	set, err := registry.Apply(catalog.Policy{})
 	if err != nil {
 		t.Fatal(err)
 	}

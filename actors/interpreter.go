@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // programRun is a running program as its session sees it.
@@ -96,7 +97,7 @@ func (p *program) execute() *turn.ProgramEnd {
 		}
 	}
 	p.flushed = p.host.cfg.Now()
-	bound := p.agent.Tools.Bind(tools.Binding{Act: p.act, Turn: []*neuroscript.Tool{p.magicTool()}})
+	bound := p.agent.Tools.Bind(catalog.Binding{Act: p.act, Turn: []*neuroscript.Tool{p.magicTool()}})
 	res := prog.Run(p.ctx, &neuroscript.Env{
 		SID: p.sid, TurnIndex: p.start.Turn, Userdata: userdata, Tools: bound,
 		Library: p.agent.Library, Limits: p.agent.Limits, Emit: p.emit, Whisper: p.whisper,
@@ -165,7 +166,7 @@ func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Val
 			if a.ID != call.ID {
 				continue // of an earlier call, answered twice
 			}
-			return replay.Answer(c, t.Name, a, t.Result)
+			return replay.Answer(c, t.Name, a, catalog.Result(t))
 		case <-c.Context().Done():
 			// The interpreter polls after every tool call and reports the breach.
 			return neuroscript.Value{}, nil

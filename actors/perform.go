@@ -16,6 +16,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // air is the turn in flight as the shell sees it: its children and the context
@@ -252,8 +253,8 @@ func (s *session) askGate(e *turn.AskGate) {
 }
 
 // judged is the gate's answer for the machine.
-func judged(e *turn.AskGate, v tools.Verdict) *turn.Judged {
-	return &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault}
+func judged(e *turn.AskGate, v catalog.Verdict) *turn.Judged {
+	return &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != catalog.ByDefault}
 }
 
 // verify judges the candidate lines of a turn. The clock is read once, as

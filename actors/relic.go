@@ -8,6 +8,7 @@ import (
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // waiters are calls of key-value relics that wait for the session's actor. They are
@@ -75,7 +76,7 @@ func (s *session) glanced(msg *glance) {
 
 // keep lets a source of a feed look at a key-value relic of the session. The session
 // answers in a moment, or it has gone.
-func (f *fetcher) keep(ctx context.Context, k tools.KeepCall) (string, error) {
+func (f *fetcher) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
 	msg := &glance{relic: k.Relic, args: k.Args, answer: make(chan *turn.AnswerRelic, 1)}
 	ctx, cancel := context.WithTimeoutCause(ctx, feeds.DefaultDeadline, messages.Errorf(messages.ErrTimeout, "the session's time to answer is up"))
 	defer cancel()
@@ -89,7 +90,7 @@ func (f *fetcher) keep(ctx context.Context, k tools.KeepCall) (string, error) {
 }
 
 // keep asks the session's machine for one operation on a key-value relic.
-func (a *action) keep(ctx context.Context, k tools.KeepCall) (string, error) {
+func (a *action) keep(ctx context.Context, k catalog.KeepCall) (string, error) {
 	handle, answer := a.box.waiting().add()
 	a.box.post(&turn.RelicCall{
 		Ident: a.start.Ident, ID: a.start.ID, Key: k.Key, Relic: k.Relic, Args: k.Args, Limits: k.Limits, Handle: handle,

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/journal/postgres"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/openai"
@@ -117,10 +116,10 @@ endcommand
 func Example_keyedTool() {
 	charge := tools.Tool{
 		Name: "pay.charge", Class: messages.Keyed, Timeout: 10 * time.Second,
-		Params: []neuroscript.Param{{Name: "cents", Type: "int"}},
-		Run: func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+		Params: []tools.Param{{Name: "cents", Type: "int"}},
+		Run: func(ctx context.Context, c *tools.Call) (tools.Value, error) {
 			cents, _ := c.Args[0].AsInt()
-			return neuroscript.String(fmt.Sprintf("charged %d once under %d bytes of key", cents, len(c.Key))), nil
+			return tools.String(fmt.Sprintf("charged %d once under %d bytes of key", cents, len(c.Key))), nil
 		},
 	}
 	rt, err := stile.New(context.Background(), stile.Config{InMemory: true})
@@ -145,8 +144,8 @@ func Example_gate() {
 		}
 		return "", "", false // leave it to the manifest
 	}}
-	buy := func(context.Context, *tools.Call) (neuroscript.Value, error) { return neuroscript.Bool(true), nil }
-	qty := []neuroscript.Param{{Name: "qty", Type: "int"}}
+	buy := func(context.Context, *tools.Call) (tools.Value, error) { return tools.Bool(true), nil }
+	qty := []tools.Param{{Name: "qty", Type: "int"}}
 	agent.Tools = []tools.Tool{{Name: "shop.buy", Params: qty, Run: buy}, {Name: "shop.cancel", Params: qty, Run: buy}}
 	agent.Model = scripted.New(program(
 		`on error as e do`, `emit e.code + " " + e.message`, `clear_error`, `endon`,

@@ -27,6 +27,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/web"
 	"github.com/seed14be6753/stile/tools/workspace"
 )
@@ -320,8 +321,8 @@ func TestDocsTools(t *testing.T) {
 	defer dir.Close()
 	there := []string{"aeiou.magic(kind, payload, opts?)"}
 	table := rows(section(t, "docs/reference.md", "## Tools"))
-	for _, x := range tools.Standard() {
-		name := x.Name + x.Signature()
+	for _, x := range catalog.Standard() {
+		name := x.Name + catalog.Signature(&x)
 		there = append(there, name)
 		if row := table[name]; row != nil && row[1] != x.Description {
 			t.Errorf("%s: documented as %q, described to models as %q", name, row[1], x.Description)
@@ -332,9 +333,9 @@ func TestDocsTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	built := slices.Concat(dir.Tools(), folder.Tools(), []tools.Tool{tools.TimeNow(time.Now), tools.SessionOutput(nil), tools.DemoPanic(), workspace.DeclareShell(0), web.Scrape(), web.Search(nil)})
+	built := slices.Concat(dir.Tools(), folder.Tools(), []tools.Tool{catalog.TimeNow(time.Now), catalog.SessionOutput(nil), catalog.DemoPanic(), workspace.DeclareShell(0), web.Scrape(), web.Search(nil)})
 	for _, x := range built {
-		name := x.Name + x.Signature()
+		name := x.Name + catalog.Signature(&x)
 		there = append(there, name)
 		if row := table[name]; row != nil && row[1] != string(x.Class) {
 			t.Errorf("%s: documented as %s, it is %s", name, row[1], x.Class)

@@ -21,6 +21,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // write puts the files of an agent into a folder: name and text in turn.
@@ -331,7 +332,7 @@ func TestRelicAction(t *testing.T) {
 // A command is a tool like any other: of a program's call and of an action.
 func TestCommandTool(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		if _, err := tools.NewCommand(tools.Command{Name: "a.b", Entrypoint: []string{"/bin/sh"}}); err == nil {
+		if _, err := catalog.NewCommand(catalog.Command{Name: "a.b", Entrypoint: []string{"/bin/sh"}}); err == nil {
 			t.Fatal("a command without limits")
 		}
 		return

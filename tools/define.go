@@ -4,7 +4,6 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
 // Define makes a tool of a Go function. The fields of the struct In are its
@@ -40,7 +40,8 @@ func Define[In, Out any](name, description string, class messages.Class, do func
 	if err != nil {
 		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "tools." + name, Detail: err.Error()}
 	}
-	t := Tool{Name: name, Description: description, Class: class, Params: s.params, schema: s.text, prepare: s.prepare, name: s.name}
+	t := Tool{Name: name, Description: description, Class: class, Params: s.params}
+	t.Form.Schema, t.Form.Prepare, t.Form.Name = s.text, s.prepare, s.name
 	call := func(ctx context.Context, args []neuroscript.Value) ([]byte, error) {
 		var in In
 		if err := s.decode(args, &in); err != nil {
@@ -52,7 +53,7 @@ func Define[In, Out any](name, description string, class messages.Class, do func
 		}
 		return json.Marshal(out, json.Deterministic(true))
 	}
-	if t.class() == messages.Pure {
+	if class == messages.Pure {
 		t.Pure = func(c *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
 			b, err := call(c.Context(), args)
 			if err != nil {
@@ -75,8 +76,8 @@ func Define[In, Out any](name, description string, class messages.Class, do func
 			return neuroscript.FromJSON(b)
 		}
 	}
-	if detail := t.check(); detail != "" {
-		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "tools." + name, Detail: detail}
+	if err := t.Validate(); err != nil {
+		return Tool{}, err
 	}
 	return t, nil
 }
@@ -161,27 +162,13 @@ func schemaType(s *jsonschema.Schema) string {
 
 // paramType gives the parameter type (docs/spec/neuroscript.md §11) of a schema.
 func paramType(s *jsonschema.Schema) string {
-	switch schemaType(s) {
-	case "string":
-		return "string"
-	case "integer":
-		return "int"
-	case "number":
-		return "float"
-	case "boolean":
-		return "bool"
-	case "object":
-		return "map"
-	case "array":
-		if s.Items == nil {
-			return "list"
-		}
+	typ := seam.TypeOf(schemaType(s))
+	if typ == "list" && s.Items != nil {
 		if inner := paramType(s.Items); !strings.HasPrefix(inner, "list") && inner != "any" {
 			return "list<" + inner + ">"
 		}
-		return "list"
 	}
-	return "any"
+	return typ
 }
 
 // prepare gives one coerced value per parameter, nil for an absent optional one.
@@ -200,11 +187,11 @@ func (s *signature) prepare(args []neuroscript.Value) ([]neuroscript.Value, erro
 // name is prepare for named arguments.
 func (s *signature) name(named []neuroscript.Entry) ([]neuroscript.Value, error) {
 	given := make([]neuroscript.Value, len(s.params))
-	var bad mistakes
+	var bad seam.Mistakes
 	for _, e := range named {
 		i := slices.IndexFunc(s.params, func(p neuroscript.Param) bool { return p.Name == e.Key })
 		if i < 0 {
-			bad.add("argument %s: there is no such parameter", clip.Excerpt(e.Key))
+			bad.Add("argument %s: there is no such parameter", clip.Excerpt(e.Key))
 			continue
 		}
 		given[i] = e.Value
@@ -214,25 +201,25 @@ func (s *signature) name(named []neuroscript.Entry) ([]neuroscript.Value, error)
 
 // fit coerces one value per parameter and finds all that does not fit, beside what was
 // found already.
-func (s *signature) fit(given []neuroscript.Value, bad mistakes) ([]neuroscript.Value, error) {
+func (s *signature) fit(given []neuroscript.Value, bad seam.Mistakes) ([]neuroscript.Value, error) {
 	for i, p := range s.params {
 		if given[i].IsNil() {
 			if !p.Optional {
-				bad.add("argument %s: missing", p.Name)
+				bad.Add("argument %s: missing", p.Name)
 			}
 			continue
 		}
-		v, ok := coerce(p.Type, given[i])
+		v, ok := seam.Coerce(p.Type, given[i])
 		if !ok {
-			bad.add("argument %s: want %s, not a %s", p.Name, p.Type, given[i].Kind())
+			bad.Add("argument %s: want %s, not a %s", p.Name, p.Type, given[i].Kind())
 			continue
 		}
 		if path, why := misfit(s.schema.Properties[p.Name], v, p.Name); path != "" {
-			bad.add("argument %s: %s", path, why)
+			bad.Add("argument %s: %s", path, why)
 		}
 		given[i] = v
 	}
-	if err := bad.err(); err != nil {
+	if err := bad.Err(); err != nil {
 		return nil, err
 	}
 	return given, nil
@@ -257,7 +244,8 @@ func misfit(schema *jsonschema.Schema, v neuroscript.Value, path string) (where,
 	if schema == nil {
 		return "", ""
 	}
-	for i, e := range elems(v) {
+	list, _ := v.AsList()
+	for i, e := range list {
 		if where, why = misfit(schema.Items, e, path+"."+strconv.Itoa(i)); where != "" {
 			return where, why
 		}
@@ -270,7 +258,8 @@ func misfit(schema *jsonschema.Schema, v neuroscript.Value, path string) (where,
 			return path + "." + name, "missing"
 		}
 	}
-	for _, e := range entries(v) {
+	members, _ := v.AsMap()
+	for _, e := range members {
 		member := schema.Properties[e.Key]
 		if member == nil && schema.Properties != nil {
 			return path + "." + e.Key, "there is no such member"
@@ -296,7 +285,7 @@ func (s *signature) decode(args []neuroscript.Value, in any) error {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(b, quote(p.Name)...)
+		b = append(b, strconv.Quote(p.Name)...)
 		b = append(b, ':')
 		if b, err = neuroscript.AppendJSON(b, args[i]); err != nil {
 			return neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", p.Name, err)
@@ -319,59 +308,4 @@ func (s *signature) decode(args []neuroscript.Value, in any) error {
 		}
 	}
 	return neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: %s", path, why)
-}
-
-// coerce turns v into a parameter type, by the rules of docs/spec/neuroscript.md §11.
-func coerce(typ string, v neuroscript.Value) (neuroscript.Value, bool) {
-	if inner, ok := strings.CutPrefix(typ, "list<"); ok {
-		l, ok := v.AsList()
-		if !ok {
-			return v, false
-		}
-		out := make([]neuroscript.Value, len(l))
-		for i := range l {
-			if out[i], ok = coerce(strings.TrimSuffix(inner, ">"), l[i]); !ok {
-				return v, false
-			}
-		}
-		return neuroscript.List(out), true
-	}
-	switch typ {
-	case "string":
-		_, ok := v.AsString()
-		return v, ok
-	case "int", "float":
-		f, ok := v.AsNumber()
-		if s, text := v.AsString(); text {
-			f, ok = neuroscript.ParseNumber(s)
-		}
-		if !ok || typ == "int" && f != math.Trunc(f) {
-			return v, false
-		}
-		return neuroscript.Number(f), true
-	case "bool":
-		return coerceBool(v)
-	case "list":
-		return v, v.Kind() == neuroscript.KindList
-	case "map":
-		return v, v.Kind() == neuroscript.KindMap
-	}
-	return v, true
-}
-
-func coerceBool(v neuroscript.Value) (neuroscript.Value, bool) {
-	if f, ok := v.AsNumber(); ok {
-		return neuroscript.Bool(f != 0), true
-	}
-	if s, ok := v.AsString(); ok {
-		switch {
-		case s == "1" || strings.EqualFold(s, "true"):
-			return neuroscript.Bool(true), true
-		case s == "0" || strings.EqualFold(s, "false"):
-			return neuroscript.Bool(false), true
-		}
-		return v, false
-	}
-	_, ok := v.AsBool()
-	return v, ok
 }

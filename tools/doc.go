@@ -1,22 +1,20 @@
-// Package tools says what a program or a model may call: tools are declared once
-// in a Registry, a Policy picks from it, and a Gate answers for each single call
-// (docs/spec/neuroscript.md §11, docs/spec/design.md §§4, 7, 11).
+// Package tools is what an author of tools holds. A tool is a Go function with a name and a
+// class, which says what a crash may do with a call; an agent lends it to programs and
+// models, and the gate answers for each single call (docs/tasks.md).
 //
-// Invariants:
-//   - a Registry, a Set and a Gate never change after they are made, so all
-//     sessions of a host may share them;
-//   - nothing is callable by default. A name that is not registered does not
-//     exist (code 3); a registered one that the policy does not allow is denied
-//     (code 1003), and a denial beats every permission;
-//   - a tool of class pure runs inside the interpreter, under its meters, and
-//     reaches nothing but its arguments and the turn's USERDATA. Every other tool
-//     is an action: it is handed to the hook the shell gave to Bind, which
-//     journals, gates, times and runs it;
-//   - what a tool of the default set is going to make is sized and paid for
-//     before it is made (§13.4);
-//   - identity (session, turn) comes from the call, never from an argument.
+// What to choose: Define makes a tool of a function from one struct to another, and its
+// schema of the types. Write a Tool by hand when it needs its Call – the idempotency Key
+// of a payment, the session, the budget – or to be Pure and metered. Both go into
+// stile.Agent.Tools.
 //
-// It does not: run actions, retry, time out, recover panics of tools, keep
-// journals, or ask anybody for approval. aeiou.magic is not here either: it needs
-// the turn's keys, and the shell adds it when it binds a Set.
+// What to keep in mind:
+//   - a tool of class pure runs inside the interpreter, under its meters, and reaches
+//     nothing but its arguments and the turn's USERDATA. Every other tool is an action:
+//     journaled, gated, timed, and repeated as far as its class allows;
+//   - identity (session, turn, key) comes from the Call, never from an argument;
+//   - one Tool serves all sessions of a host, from many goroutines.
+//
+// Compatibility: what is exported here stays, and its meaning, as long as the major
+// version does, but Tool.Form and Call.Host, which are the host's. Structs may get further
+// fields: name those that you set.
 package tools

@@ -14,6 +14,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // Agents that an agent's actions may run, each in a child session of its own.
@@ -117,8 +118,8 @@ func (e *Env) children(ctx context.Context, a *Definition, m *manifest.Manifest,
 const childGrace = turn.CancelGrace + 500*time.Millisecond
 
 // delegate makes the target of an agent. child is nil in a replay.
-func (e *Env) delegate(d *manifest.Manifest, child *Agent) *tools.Executor {
-	return &tools.Executor{
+func (e *Env) delegate(d *manifest.Manifest, child *Agent) *catalog.Executor {
+	return &catalog.Executor{
 		Type: messages.TypeAgent, Name: d.Name, Summary: d.Summary, Signature: "(message, ...)", Class: messages.Keyed, Grace: childGrace,
 		Spends: &messages.Budget{Actions: d.Quotas.Actions, CostUSD: d.Quotas.CostMicroUSD, Tokens: d.Quotas.Tokens},
 		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {

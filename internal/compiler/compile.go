@@ -36,6 +36,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/mcp"
 	"github.com/seed14be6753/stile/tools/sql"
 )
@@ -246,7 +247,7 @@ func (e *Env) manifest(a *Definition) (*manifest.Manifest, error) {
 }
 
 // specsOf is what the model is told that it may call.
-func specsOf(d parse.Dialect, set *tools.Set, targets *tools.Targets) ([]messages.ToolSpec, error) {
+func specsOf(d parse.Dialect, set *catalog.Set, targets *catalog.Targets) ([]messages.ToolSpec, error) {
 	specs, others := set.Specs(), targets.Specs()
 	if len(others) > 0 && !d.Traits().InStreamActions {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "import", Detail: "the dialect " + d.Name() + " can call tools alone; " + string(others[0].Type) + " " + others[0].Name + " is none"}
@@ -255,7 +256,7 @@ func specsOf(d parse.Dialect, set *tools.Set, targets *tools.Targets) ([]message
 }
 
 // rules are the machine's for a manifest.
-func rules(m *manifest.Manifest, d parse.Dialect, first actors.Route, targets *tools.Targets) *turn.Rules {
+func rules(m *manifest.Manifest, d parse.Dialect, first actors.Route, targets *catalog.Targets) *turn.Rules {
 	return &turn.Rules{
 		Dialect: d.Name(), Judge: d, Limits: turnLimits(m.Quotas, d),
 		NoProgressN: int(m.Loop.NoProgressN), MaxTurns: maxTurns(m, d), ExemptFinal: m.Loop.NoProgressExemptTerminal,

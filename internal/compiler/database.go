@@ -10,12 +10,13 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/sql"
 )
 
 // database makes the target of a relic that is one. Nothing is opened before an action
 // asks for it.
-func (e *Env) database(a *Definition, d *manifest.Relic, at string) (*tools.Executor, error) {
+func (e *Env) database(a *Definition, d *manifest.Relic, at string) (*catalog.Executor, error) {
 	r := sql.Relic{
 		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, MaxRows: d.Connection.MaxRows, MaxBytes: d.Connection.MaxBytes,
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/web"
 )
 
@@ -21,8 +22,8 @@ import (
 
 // targets gathers what actions may name: the tools of set, and the definitions that are
 // imported.
-func (e *Env) targets(a *Definition, m *manifest.Manifest, set *tools.Set, gate tools.Gate, children map[string]*Agent) (*tools.Targets, error) {
-	t := tools.NewTargets(set, programLimits(m.Quotas))
+func (e *Env) targets(a *Definition, m *manifest.Manifest, set *catalog.Set, gate catalog.Gate, children map[string]*Agent) (*catalog.Targets, error) {
+	t := catalog.NewTargets(set, programLimits(m.Quotas))
 	wants := m.Wants()
 	if i := slices.IndexFunc(wants, func(w manifest.Wanted) bool { return !w.Host }); i >= 0 {
 		w := wants[i]
@@ -75,9 +76,9 @@ func (e *Env) targets(a *Definition, m *manifest.Manifest, set *tools.Set, gate 
 
 // graphs adds workflows, those first that others call.
 type graphs struct {
-	t     *tools.Targets
+	t     *catalog.Targets
 	m     *manifest.Manifest
-	gate  tools.Gate
+	gate  catalog.Gate
 	state []int // 1 while those it calls are added, 2 when it is
 }
 
@@ -98,7 +99,7 @@ func (g *graphs) nested(i, depth int) error {
 		return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: at + ".steps", Detail: fmt.Sprintf("the workflow %s calls itself, or workflows nest more than %d deep", d.Name, maxNesting)}
 	}
 	g.state[i] = 1
-	graph := tools.Graph{Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, RetryDelay: retryDelay(g.m), Targets: g.t, Gate: g.gate}
+	graph := catalog.Graph{Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, RetryDelay: retryDelay(g.m), Targets: g.t, Gate: g.gate}
 	for j := range d.Steps {
 		s := &d.Steps[j]
 		if s.Type == string(messages.TypeWorkflow) {
@@ -123,7 +124,7 @@ func (g *graphs) nested(i, depth int) error {
 			return err
 		}
 	}
-	x, err := tools.Workflow(graph)
+	x, err := catalog.Workflow(graph)
 	if err == nil {
 		err = g.t.Add(x)
 	}
@@ -145,7 +146,7 @@ func (e *Env) commands(a *Definition, m *manifest.Manifest) ([]tools.Tool, error
 			return nil, err
 		}
 		r := d.Implementation.Resources
-		t, err := tools.NewCommand(tools.Command{
+		t, err := catalog.NewCommand(catalog.Command{
 			Name: d.Name, Summary: d.Summary, Class: messages.Class(d.Class), Params: params, Dir: a.Dir, Entrypoint: d.Implementation.Entrypoint,
 			Memory: r.Memory, CPU: r.CPU, Files: r.Files, Output: r.Output, Timeout: r.Timeout, Absent: e.replays(),
 		})
@@ -158,7 +159,7 @@ func (e *Env) commands(a *Definition, m *manifest.Manifest) ([]tools.Tool, error
 }
 
 // relic makes the target of a relic.
-func (e *Env) relic(a *Definition, d *manifest.Relic, at string) (*tools.Executor, error) {
+func (e *Env) relic(a *Definition, d *manifest.Relic, at string) (*catalog.Executor, error) {
 	switch d.ServiceType {
 	case "sql":
 		return e.database(a, d, at)
@@ -166,7 +167,7 @@ func (e *Env) relic(a *Definition, d *manifest.Relic, at string) (*tools.Executo
 	default:
 		return service(d, at)
 	}
-	return tools.KeyValue(tools.Shelf{
+	return catalog.KeyValue(catalog.Shelf{
 		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Operations: turn.RelicOperations,
 		Limits: messages.RelicLimits{Keys: d.Storage.MaxKeys, ValueBytes: d.Storage.MaxValue, Bytes: d.Storage.MaxBytes},
 	}), nil
@@ -174,7 +175,7 @@ func (e *Env) relic(a *Definition, d *manifest.Relic, at string) (*tools.Executo
 
 // service makes the target of a relic behind HTTP. Its key is read when it is needed
 // and kept nowhere.
-func service(d *manifest.Relic, at string) (*tools.Executor, error) {
+func service(d *manifest.Relic, at string) (*catalog.Executor, error) {
 	s := web.Service{
 		Name: d.Name, Summary: d.Summary, Base: d.Connection.BaseURL, Hosts: d.Connection.Hosts, Private: d.Connection.Private,
 		Header: d.Connection.Header, MaxBytes: d.Connection.MaxBytes, Timeout: d.Timeout,
@@ -201,10 +202,10 @@ func service(d *manifest.Relic, at string) (*tools.Executor, error) {
 }
 
 // parameters are those of a manifest as a target takes them.
-func parameters(ps []manifest.Parameter, at string) (tools.Parameters, error) {
-	var out tools.Parameters
+func parameters(ps []manifest.Parameter, at string) (catalog.Parameters, error) {
+	var out catalog.Parameters
 	for i, p := range ps {
-		own := tools.Parameter{Name: p.Name, Type: p.Type, Description: p.Description, Required: p.Required}
+		own := catalog.Parameter{Name: p.Name, Type: p.Type, Description: p.Description, Required: p.Required}
 		var err error
 		if p.Default != nil {
 			if own.Default, err = jsonOf(p.Default, fmt.Sprintf("%s[%d].default", at, i)); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // feedSet is the set of a manifest, or everything that is wrong with its feeds and with
@@ -128,14 +128,14 @@ func imported(m *manifest.Manifest, f *manifest.Feed, at string) error {
 	}
 	name := f.Source.Name
 	same := func(s string) bool { return s == name || key == "tools" && strings.EqualFold(s, name) }
-	if name == "" || slices.ContainsFunc(names, same) || key == "tools" && slices.Contains(tools.AllowStandard(), name) {
+	if name == "" || slices.ContainsFunc(names, same) || key == "tools" && slices.Contains(catalog.AllowStandard(), name) {
 		return nil
 	}
 	return &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.name", Detail: fmt.Sprintf("the %s %q is not in import.%s", kind, name, key)}
 }
 
 // feeding makes what an agent's sessions know of feeds. Sources must be there.
-func (e *Env) feeding(a *Definition, m *manifest.Manifest, targets *tools.Targets) (actors.Feeds, parts, error) {
+func (e *Env) feeding(a *Definition, m *manifest.Manifest, targets *catalog.Targets) (actors.Feeds, parts, error) {
 	set, on, err := feedSet(m)
 	if err != nil {
 		return actors.Feeds{}, on, err

@@ -10,11 +10,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // internals adds the actions on the session itself, where the dialect has a way to
 // name them (docs/spec/streaming.md §7.4). m has its defaults.
-func internals(t *tools.Targets, d parse.Dialect, m manifest.InternalActions) error {
+func internals(t *catalog.Targets, d parse.Dialect, m manifest.InternalActions) error {
 	if tr := d.Traits(); !tr.InStreamActions || tr.Verbatim {
 		// A manifest that was made for another dialect has that one's defaults.
 		if m.Allowed != nil && len(*m.Allowed) > 0 && !slices.Equal(*m.Allowed, *manifest.Default("cortex").InternalActions.Allowed) {
@@ -22,30 +23,30 @@ func internals(t *tools.Targets, d parse.Dialect, m manifest.InternalActions) er
 		}
 		return nil
 	}
-	return t.AddInternal(tools.Permission{Disabled: !*m.Enabled, Allowed: *m.Allowed, Blocked: m.Blocked}, append(feedActions(), variableActions()...)...)
+	return t.AddInternal(catalog.Permission{Disabled: !*m.Enabled, Allowed: *m.Allowed, Blocked: m.Blocked}, append(feedActions(), variableActions()...)...)
 }
 
 // variableActions are those about the session's variables.
-func variableActions() []tools.Internal {
+func variableActions() []catalog.Internal {
 	do := func(action string) func(context.Context, *tools.Call, string) (string, error) {
 		return func(ctx context.Context, c *tools.Call, args string) (string, error) {
-			result, err := turn.Variables(c.Variables).Do(action, args)
-			if err == nil && action == messages.InternalClearContext && c.Feeds != nil {
-				return c.Feeds(ctx, action, args)
+			result, err := turn.Variables(c.Host.Variables).Do(action, args)
+			if err == nil && action == messages.InternalClearContext && c.Host.Feeds != nil {
+				return c.Host.Feeds(ctx, action, args)
 			}
 			return result, tools.RefusalOf(err)
 		}
 	}
-	name := tools.Parameter{Name: "name", Type: "string", Required: true}
-	return []tools.Internal{
+	name := catalog.Parameter{Name: "name", Type: "string", Required: true}
+	return []catalog.Internal{
 		{
 			Name: messages.InternalSetVariable, Class: messages.Idempotent, Do: do(messages.InternalSetVariable),
 			Summary: "Keeps a value in the session; $name is it from then on, also in later turns and runs.",
-			Params:  tools.Parameters{name, {Name: "value", Required: true}},
+			Params:  catalog.Parameters{name, {Name: "value", Required: true}},
 		},
 		{
 			Name: messages.InternalDeleteVariable, Class: messages.Idempotent, Do: do(messages.InternalDeleteVariable),
-			Summary: "Forgets a variable.", Params: tools.Parameters{name},
+			Summary: "Forgets a variable.", Params: catalog.Parameters{name},
 		},
 		{
 			Name: messages.InternalClearContext, Class: messages.Idempotent, Do: do(messages.InternalClearContext),
@@ -56,17 +57,17 @@ func variableActions() []tools.Internal {
 
 // feedActions are those about the session's feeds. What their parameters must be is the
 // feeds' own to say.
-func feedActions() []tools.Internal {
+func feedActions() []catalog.Internal {
 	do := func(action string) func(context.Context, *tools.Call, string) (string, error) {
 		return func(ctx context.Context, c *tools.Call, args string) (string, error) {
-			if c.Feeds == nil {
+			if c.Host.Feeds == nil {
 				return "", tools.Refuse(feeds.ReasonNotAllowed, "the session has no feeds")
 			}
-			return c.Feeds(ctx, action, args)
+			return c.Host.Feeds(ctx, action, args)
 		}
 	}
-	id := tools.Parameter{Name: "id", Type: "string", Required: true}
-	members := tools.Parameters{
+	id := catalog.Parameter{Name: "id", Type: "string", Required: true}
+	members := catalog.Parameters{
 		id,
 		{Name: "type", Type: "string", Enum: []string{`"on_demand"`, `"periodic"`}},
 		{Name: "interval", Type: "integer", Description: "Seconds, 5 or more, of a periodic feed."},
@@ -76,13 +77,13 @@ func feedActions() []tools.Internal {
 		{Name: "enabled", Type: "boolean"},
 		{Name: "source", Type: "object", Description: "type: internal, tool, relic, workflow or llm; name of what is called, or action of internal (system_clock, random, env, session, agent_metadata); params: an object."},
 	}
-	return []tools.Internal{
+	return []catalog.Internal{
 		{
 			Name: messages.InternalAddFeed, Class: messages.Idempotent, Do: do(messages.InternalAddFeed), Params: members,
 			Summary: "Keeps named context at hand: its value is in your next prompts, and $id is it at once.",
 		},
 		{
-			Name: messages.InternalRemoveFeed, Class: messages.Idempotent, Do: do(messages.InternalRemoveFeed), Params: tools.Parameters{id},
+			Name: messages.InternalRemoveFeed, Class: messages.Idempotent, Do: do(messages.InternalRemoveFeed), Params: catalog.Parameters{id},
 			Summary: "Removes a feed.",
 		},
 		{
@@ -95,7 +96,7 @@ func feedActions() []tools.Internal {
 		},
 		{
 			Name: messages.InternalGetFeed, Class: messages.ReadOnly, Do: do(messages.InternalGetFeed),
-			Params:  tools.Parameters{id, {Name: "refresh", Type: "boolean"}},
+			Params:  catalog.Parameters{id, {Name: "refresh", Type: "boolean"}},
 			Summary: "Gives a feed's value and how old it is, and fetches it first if you say refresh.",
 		},
 	}

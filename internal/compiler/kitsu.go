@@ -10,11 +10,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // companion is what stands behind an agent's action tokens (docs/spec/kitsu.md).
-func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *tools.Registry) (tools.Companion, error) {
-	c := tools.Companion{
+func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *catalog.Registry) (catalog.Companion, error) {
+	c := catalog.Companion{
 		Permissions: kitsu.Permissions{DenySearch: no(m.Kitsu.AllowSearch), DenyContinue: no(m.Kitsu.AllowContinue)},
 		Continues:   int(m.Kitsu.MaxContinues), Search: a.Search, Zone: m.Kitsu.Zone, Now: e.Now, Mood: a.Mood,
 		Limits: programLimits(m.Quotas),
@@ -30,7 +31,7 @@ func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *tools.Reg
 	if a.Search != nil {
 		return c, nil
 	}
-	set, err := registry.Apply(tools.Policy{Allow: append(tools.AllowStandard(), m.Import.Tools...)})
+	set, err := registry.Apply(catalog.Policy{Allow: append(catalog.AllowStandard(), m.Import.Tools...)})
 	if err != nil {
 		return c, err
 	}
@@ -40,7 +41,7 @@ func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *tools.Reg
 		if t, err := set.Lookup(string(kitsu.Search)); err == nil {
 			c.SearchTool = t
 		}
-	case name == tools.RecallName && !own(a, name):
+	case name == catalog.RecallName && !own(a, name):
 		c.Search = earlier{e}
 	default:
 		if c.SearchTool, err = set.Lookup(name); err != nil {

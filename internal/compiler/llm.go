@@ -11,12 +11,12 @@ import (
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // prompt makes the target of an llm.
-func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at string) (*tools.Executor, error) {
-	p := tools.Prompt{
+func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at string) (*catalog.Executor, error) {
+	p := catalog.Prompt{
 		Name: d.Name, Summary: d.Summary, Template: d.Template, System: d.System, Allow: d.AllowModels, Timeout: d.Timeout,
 	}
 	// Settings of the provider are those the agent has for it.
@@ -56,7 +56,7 @@ func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at st
 		}
 		ports[name] = port
 	}
-	p.Ask = func(ctx context.Context, q tools.Question) (tools.Answer, error) {
+	p.Ask = func(ctx context.Context, q catalog.Question) (catalog.Answer, error) {
 		req := llm.Request{
 			Session: q.Session, Turn: q.Turn, Provider: provider, Model: q.Model, MaxReplyBytes: q.MaxReplyBytes,
 		}
@@ -66,11 +66,11 @@ func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at st
 		req.Messages = append(req.Messages, messages.Message{Role: messages.RoleUser, Text: q.Text})
 		return ask(ctx, ports[q.Model], req)
 	}
-	return tools.LLM(p), nil
+	return catalog.LLM(p), nil
 }
 
 // ask puts one question, again when the failure says that it may help and no byte came.
-func ask(ctx context.Context, port llm.Model, req llm.Request) (sum tools.Answer, err error) {
+func ask(ctx context.Context, port llm.Model, req llm.Request) (sum catalog.Answer, err error) {
 	var policy retry.Policy
 	for n := 1; ; n++ {
 		var b strings.Builder

@@ -13,6 +13,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/mcp"
 )
 
@@ -68,7 +69,7 @@ func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) 
 				return nil, nil, &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonDuplicate, Field: place, Detail: fmt.Sprintf("%s and %s would both be %s; list the tools and give one another name by the key as", other, t.Name, name)}
 			}
 			names[name] = t.Name
-			own, err := tools.NewForeign(tools.Foreign{
+			own, err := catalog.NewForeign(catalog.Foreign{
 				Name: name, Description: t.Description, Schema: t.Schema, Class: t.Class, Timeout: cmp.Or(t.Timeout, d.Timeout, mcpTimeout),
 				Do: caller(o.server, t.Name, t.Class),
 			})

@@ -12,7 +12,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/workspace"
 )
 
@@ -90,7 +90,7 @@ func importsAny(m *manifest.Manifest, names ...string) bool {
 // that bring text from elsewhere.
 var (
 	folderTools  = []string{"read", "write", "edit", "list", "find", "replace", "shell"}
-	foreignTools = []string{"scrape", "search", tools.RecallName}
+	foreignTools = []string{"scrape", "search", catalog.RecallName}
 )
 
 // wantsSecurity reports whether the security section is on by default.

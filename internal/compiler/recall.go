@@ -10,22 +10,23 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // recalls tells whether an agent may search its user's earlier sessions.
 func recalls(m *manifest.Manifest) bool {
-	return m.Memory.Recall || slices.Contains(m.Import.Tools, tools.RecallName)
+	return m.Memory.Recall || slices.Contains(m.Import.Tools, catalog.RecallName)
 }
 
 // recall searches the sessions of the user whose session sid is.
-func (e *Env) recall(ctx context.Context, sid, query string, limit int) ([]tools.Memory, error) {
+func (e *Env) recall(ctx context.Context, sid, query string, limit int) ([]catalog.Memory, error) {
 	hits, err := e.recollect(ctx, sid, journal.Words(query), limit)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]tools.Memory, len(hits))
+	all := make([]catalog.Memory, len(hits))
 	for i, h := range hits {
-		all[i] = tools.Memory{At: h.TS, Text: h.Shown}
+		all[i] = catalog.Memory{At: h.TS, Text: h.Shown}
 	}
 	return all, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/profile"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // Replayer gives a replay the agents of one session.
@@ -80,18 +81,18 @@ func (r *Replayer) definition(ctx context.Context, d messages.Digest) (*Definiti
 // replay is the agent as a replay needs it.
 func (c *Agent) replay(sid string) *replay.Agent {
 	a := c.Actor
-	rules := tools.Gate{Default: c.Manifest.Approval.Default, ByTool: c.Manifest.Approval.Tools, Own: ownAnswers}
+	rules := catalog.Gate{Default: c.Manifest.Approval.Default, ByTool: c.Manifest.Approval.Tools, Own: ownAnswers}
 	return &replay.Agent{
 		Rules: a.Rules, Dialect: a.Dialect, Specs: a.Specs, Primer: a.Primer,
 		Library: a.Library, Limits: a.Limits, Window: a.Window, Shape: shape(a.Shape, sid),
 		MagicCalls: a.MagicCalls, TokenTTL: a.TokenTTL, TokenMaxTTL: a.TokenMaxTTL,
 		Gate: func(e *turn.AskGate) turn.Judged {
 			v := rules.Decide(tools.Request{Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest})
-			return turn.Judged{Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != tools.ByDefault}
+			return turn.Judged{Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != catalog.ByDefault}
 		},
 		Tools: func(act replay.Act, own []*neuroscript.Tool) neuroscript.ToolSet {
-			return a.Tools.Bind(tools.Binding{Turn: own, Act: func(call *neuroscript.Call, t *tools.Tool, args []neuroscript.Value) (neuroscript.Value, error) {
-				return act(call, t.Name, t.Class, args, t.Result)
+			return a.Tools.Bind(catalog.Binding{Turn: own, Act: func(call *neuroscript.Call, t *tools.Tool, args []neuroscript.Value) (neuroscript.Value, error) {
+				return act(call, t.Name, t.Class, args, catalog.Result(t))
 			}})
 		},
 	}

@@ -10,13 +10,14 @@ import (
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/workspace"
 )
 
 // toolset is what an agent can call, and who decides about a call.
 type toolset struct {
-	set    *tools.Set
-	gate   tools.Gate
+	set    *catalog.Set
+	gate   catalog.Gate
 	digest messages.Digest // of all tools there are, those that are not imported too
 }
 
@@ -34,7 +35,7 @@ func (e *Env) toolset(ctx context.Context, a *Definition, m *manifest.Manifest, 
 	if err != nil {
 		return has, err
 	}
-	allow := append(tools.AllowStandard(), m.Import.Tools...)
+	allow := append(catalog.AllowStandard(), m.Import.Tools...)
 	policies := a.Policies
 	if m.Dialect == kitsu.Name {
 		companion, err := e.companion(a, m, registry)
@@ -54,26 +55,26 @@ func (e *Env) toolset(ctx context.Context, a *Definition, m *manifest.Manifest, 
 		allow = append(allow, foreign[i].Name)
 	}
 	if recalls(m) {
-		allow = append(allow, tools.RecallName)
+		allow = append(allow, catalog.RecallName)
 	}
-	if has.set, err = registry.Apply(tools.Policy{Allow: allow}); err != nil {
+	if has.set, err = registry.Apply(catalog.Policy{Allow: allow}); err != nil {
 		return has, err
 	}
-	has.gate = tools.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Own: ownAnswers, Hook: a.Gate, Policies: policies}
+	has.gate = catalog.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Own: ownAnswers, Hook: a.Gate, Policies: policies}
 	has.digest = registry.Digest()
 	return has, has.gate.Validate()
 }
 
 // registry gathers the built-in tools, those of the agent's folder, and its own.
-func (e *Env) registry(a *Definition, m *manifest.Manifest, foreign []tools.Tool) (*tools.Registry, error) {
-	var grants tools.Grants
+func (e *Env) registry(a *Definition, m *manifest.Manifest, foreign []tools.Tool) (*catalog.Registry, error) {
+	var grants catalog.Grants
 	for _, g := range m.Grants {
-		grants = append(grants, tools.Grant{Session: g.Session, Access: g.Access})
+		grants = append(grants, catalog.Grant{Session: g.Session, Access: g.Access})
 	}
 	if err := grants.Validate(); err != nil {
 		return nil, err
 	}
-	all := append(tools.Standard(), tools.SessionOutput(grants), tools.TimeNow(e.Now), tools.DemoPanic())
+	all := append(catalog.Standard(), catalog.SessionOutput(grants), catalog.TimeNow(e.Now), catalog.DemoPanic())
 	if imports(m, "file.") {
 		files, err := e.openFiles(a)
 		if err != nil {
@@ -90,7 +91,7 @@ func (e *Env) registry(a *Definition, m *manifest.Manifest, foreign []tools.Tool
 	}
 	all = append(all, work...)
 	if recalls(m) {
-		all = append(all, tools.Recall(e.recall, e.Now))
+		all = append(all, catalog.Recall(e.recall, e.Now))
 	}
 	web, err := e.webTools(a, m)
 	if err != nil {
@@ -101,7 +102,7 @@ func (e *Env) registry(a *Definition, m *manifest.Manifest, foreign []tools.Tool
 	if err != nil {
 		return nil, err
 	}
-	return tools.New(slices.Concat(all, commands, foreign, a.Tools)...)
+	return catalog.New(slices.Concat(all, commands, foreign, a.Tools)...)
 }
 
 // imports tells whether a manifest imports a tool of a group.

@@ -59,7 +59,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 		}
 		return "", err
 	}
-	d.call.Child(messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal})
+	d.call.Host.Child(messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal})
 	o, err := d.wait(ctx, run)
 	if err != nil && d.Host.Stopping() {
 		<-ctx.Done()

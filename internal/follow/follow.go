@@ -143,6 +143,7 @@ func (f *follower) recall(to int64) bool {
 			f.joined.forget(r.Turn)
 			return true
 		case *messages.TurnBegin:
+			f.joined.forget(r.Turn - 1)
 			return true
 		}
 	}

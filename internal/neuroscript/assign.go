@@ -132,23 +132,23 @@ func (m *machine) payWrite(t *node, v Value) bool {
 		gas += 1 + (count+15)/16
 		var own, old int64
 		if l.isMap {
-			own, old = mapBase, mapBase
+			own, old = MapBase, MapBase
 			if l.old.k == KindMap {
 				own, old = l.old.dict().own, l.old.dict().size
 			}
 			if !l.found {
-				own += mapSlot + int64(len(l.key))
-				old += mapSlot + int64(len(l.key))
+				own += MapSlot + int64(len(l.key))
+				old += MapSlot + int64(len(l.key))
 			}
 		} else {
 			have := int64(0)
-			old = listBase
+			old = ListBase
 			if l.old.k == KindList {
 				have, old = int64(len(l.old.list().elems)), l.old.list().size
 			}
 			gas += max(0, int64(l.index)-have)
-			own = listBase + listSlot*count
-			old += listSlot * (count - have)
+			own = ListBase + ListSlot*count
+			old += ListSlot * (count - have)
 		}
 		bytes += own
 		l.size = addSize(old-l.child.Size(), inner)
@@ -211,7 +211,7 @@ func (m *machine) rebuild(v Value) Value {
 			continue
 		}
 		entries := make([]Entry, count)
-		own := int64(mapBase)
+		own := int64(MapBase)
 		if l.old.k == KindMap {
 			old := l.old.dict()
 			own = old.own
@@ -226,7 +226,7 @@ func (m *machine) rebuild(v Value) Value {
 			entries[l.index].Value = v
 		} else {
 			entries[l.index] = Entry{l.key, v}
-			own += mapSlot + int64(len(l.key))
+			own += MapSlot + int64(len(l.key))
 		}
 		v = Value{p: unsafe.Pointer(&mapNode{entries: entries, own: own, size: l.size, depth: l.depth}), k: KindMap}
 	}

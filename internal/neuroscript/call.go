@@ -328,7 +328,7 @@ func (m *machine) coerceList(n *node, typ string, v Value) (_ Value, fits, ok bo
 		}
 		if w != e && &out[0] == &elems[0] {
 			// The first element that changes: the list is copied, and paid as a clone.
-			own := listBase + listSlot*int64(len(elems))
+			own := ListBase + ListSlot*int64(len(elems))
 			if !m.charge(n, 1+int64(len(elems)+15)/16, own, 0) {
 				return v, false, false
 			}

@@ -192,7 +192,7 @@ func (p *jsonParser) value(depth int) (Value, error) {
 		if err != nil {
 			return Value{}, err
 		}
-		return String(s), p.grow(stringBase + int64(len(s)))
+		return String(s), p.grow(StringBase + int64(len(s)))
 	case c == '-' || c >= '0' && c <= '9':
 		return p.number()
 	case c == 't':
@@ -354,7 +354,7 @@ func (p *jsonParser) hex4(i int) (rune, bool) {
 
 func (p *jsonParser) array(depth int) (Value, error) {
 	p.pos++
-	if err := p.grow(listBase); err != nil {
+	if err := p.grow(ListBase); err != nil {
 		return Value{}, err
 	}
 	elems := []Value{}
@@ -365,7 +365,7 @@ func (p *jsonParser) array(depth int) (Value, error) {
 	}
 	for {
 		p.blanks()
-		if err := p.grow(listSlot); err != nil {
+		if err := p.grow(ListSlot); err != nil {
 			return Value{}, err
 		}
 		v, err := p.value(depth)
@@ -388,7 +388,7 @@ func (p *jsonParser) array(depth int) (Value, error) {
 
 func (p *jsonParser) object(depth int) (Value, error) {
 	p.pos++
-	if err := p.grow(mapBase); err != nil {
+	if err := p.grow(MapBase); err != nil {
 		return Value{}, err
 	}
 	var entries []Entry
@@ -406,7 +406,7 @@ func (p *jsonParser) object(depth int) (Value, error) {
 		if err != nil {
 			return Value{}, err
 		}
-		if err := p.grow(mapSlot + int64(len(key))); err != nil {
+		if err := p.grow(MapSlot + int64(len(key))); err != nil {
 			return Value{}, err
 		}
 		p.blanks()

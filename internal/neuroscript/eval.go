@@ -219,7 +219,7 @@ func (m *machine) listLiteral(n *node) (Value, bool) {
 // newList copies elements into a list and pays for it.
 func (m *machine) newList(n *node, elems []Value) (Value, bool) {
 	count := int64(len(elems))
-	own := listBase + listSlot*count
+	own := ListBase + ListSlot*count
 	size := own
 	deepest := int32(0)
 	for i := range elems {
@@ -275,10 +275,10 @@ func (m *machine) pushPairs(n *node) (Value, bool) {
 
 // newMap makes a map of keys and values and pays for it.
 func (m *machine) newMap(n *node, pairs []Value) (Value, bool) {
-	own, size := int64(mapBase), int64(0)
+	own, size := int64(MapBase), int64(0)
 	deepest := int32(0)
 	for i := 0; i < len(pairs); i += 2 {
-		own += mapSlot + int64(pairs[i].n)
+		own += MapSlot + int64(pairs[i].n)
 		size = addSize(size, pairs[i+1].Size())
 		deepest = max(deepest, pairs[i+1].depth())
 	}

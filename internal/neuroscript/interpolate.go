@@ -64,7 +64,7 @@ func (m *machine) interpolate(n *node, v Value) (Value, bool) {
 	}
 	total += int64(len(s) - from)
 	rest := max(0, work(total)-work(int64(len(s))))
-	if !m.charge(n, rest, stringBase+total, stringBase+total) {
+	if !m.charge(n, rest, StringBase+total, StringBase+total) {
 		return Value{}, false
 	}
 	b := make([]byte, 0, total)

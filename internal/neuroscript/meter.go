@@ -154,5 +154,5 @@ func (m *machine) affordable() int64 { return (m.gasLimit - m.gas + 1) * 64 }
 
 // newString pays for a string an operation makes.
 func (m *machine) newString(at *node, n int64) bool {
-	return m.charge(at, work(n), stringBase+n, stringBase+n)
+	return m.charge(at, work(n), StringBase+n, StringBase+n)
 }

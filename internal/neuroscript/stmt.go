@@ -222,7 +222,7 @@ func (m *machine) forEach(s *node) ctl {
 			m.slots[s.slot] = seq.dict().entries[i].Value
 		case KindString:
 			_, n := utf8.DecodeRuneInString(text)
-			if !m.charge(s, 0, stringBase+int64(n), stringBase+int64(n)) {
+			if !m.charge(s, 0, StringBase+int64(n), StringBase+int64(n)) {
 				return ctlBreach
 			}
 			m.slots[s.slot] = String(text[:n])
@@ -440,11 +440,11 @@ func (m *machine) handle() ctl {
 func (m *machine) runHandler(h activeHandler) ctl {
 	err, n := m.err, h.node
 	length := int64(len(err.Message))
-	bytes := stringBase + length
+	bytes := StringBase + length
 	size := bytes
 	if n.slot >= 0 {
-		size = addSize(errorBase+length, err.Details.Size())
-		bytes += errorBase + length
+		size = addSize(ErrorBase+length, err.Details.Size())
+		bytes += ErrorBase + length
 	}
 	if !m.charge(n, 1, bytes, size) {
 		return ctlBreach

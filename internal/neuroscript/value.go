@@ -80,14 +80,14 @@ type errorNode struct {
 	depth   int32
 }
 
-// Charged sizes in bytes (§13.3).
+// Charged sizes in bytes (docs/spec/neuroscript.md §13.3).
 const (
-	stringBase = 16
-	listBase   = 24
-	listSlot   = 16
-	mapBase    = 48
-	mapSlot    = 32
-	errorBase  = 64
+	StringBase = 16
+	ListBase   = 24
+	ListSlot   = 16
+	MapBase    = 48
+	MapSlot    = 32
+	ErrorBase  = 64
 )
 
 // Bool makes a boolean.
@@ -113,7 +113,7 @@ func String(s string) Value {
 // List makes a list and takes the slice over: the caller must not write to it
 // any more.
 func List(elems []Value) Value {
-	n := &listNode{elems: elems, size: listBase + listSlot*int64(len(elems))}
+	n := &listNode{elems: elems, size: ListBase + ListSlot*int64(len(elems))}
 	deepest := int32(0)
 	for i := range elems {
 		n.size = addSize(n.size, elems[i].Size())
@@ -161,10 +161,10 @@ func MapOf(entries []Entry) Value {
 
 // mapOf takes over entries that ascend strictly.
 func mapOf(entries []Entry) Value {
-	n := &mapNode{entries: entries, own: mapBase}
+	n := &mapNode{entries: entries, own: MapBase}
 	deepest := int32(0)
 	for i := range entries {
-		n.own += mapSlot + int64(len(entries[i].Key))
+		n.own += MapSlot + int64(len(entries[i].Key))
 		n.size = addSize(n.size, entries[i].Value.Size())
 		deepest = max(deepest, entries[i].Value.depth())
 	}
@@ -180,7 +180,7 @@ func NewErrorValue(code int, message string, details Value) Value {
 
 func newError(code int, message string, details Value, line int) Value {
 	n := &errorNode{code: code, message: message, details: details, line: line}
-	n.size = addSize(errorBase+int64(len(message)), details.Size())
+	n.size = addSize(ErrorBase+int64(len(message)), details.Size())
 	n.depth = details.depth() + 1
 	return Value{p: unsafe.Pointer(n), k: KindError}
 }
@@ -346,7 +346,7 @@ func (v Value) IsErrorLike() bool {
 func (v Value) Size() int64 {
 	switch v.k {
 	case KindString:
-		return stringBase + int64(v.n)
+		return StringBase + int64(v.n)
 	case KindList:
 		return v.list().size
 	case KindMap:

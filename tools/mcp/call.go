@@ -18,6 +18,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
 // Call calls a tool with the JSON object of its arguments; the result is JSON: the
@@ -97,7 +98,7 @@ func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string)
 	// Who has forgotten the session does nothing in it. The connection that ends for it
 	// may be quicker than the error that says so.
 	begun = sent.Load() && !missing.Load() && !errors.Is(err, sdk.ErrSessionMissing)
-	why := redact(excerpt(tools.Unaddressed(err)), c.secrets)
+	why := redact(excerpt(address.Hidden(err)), c.secrets)
 	s.drop(c)
 	if s.cfg.URL == "" {
 		select {

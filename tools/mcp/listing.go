@@ -9,7 +9,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
+	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
 // Tool is one that a server offers.
@@ -55,7 +56,7 @@ func (s *Server) list(ctx context.Context, c *connection) (all []Tool, changes i
 	for page := 0; ; page++ {
 		res, err := c.session.ListTools(ctx, &params)
 		if err != nil {
-			return nil, 0, bad("does not tell its tools: " + tools.Unaddressed(err))
+			return nil, 0, bad("does not tell its tools: " + address.Hidden(err))
 		}
 		for _, t := range res.Tools {
 			own := Tool{Name: t.Name, Description: describe(t)}
@@ -93,7 +94,7 @@ func describe(t *sdk.Tool) string {
 	if text == "" {
 		text = t.Title
 	}
-	return excerptOf(strings.Join(strings.Fields(text), " "), tools.MaxDescriptionBytes)
+	return excerptOf(strings.Join(strings.Fields(text), " "), catalog.MaxDescriptionBytes)
 }
 
 // Name is the part of a tool's name that all dialects can speak: a letter or '_', then

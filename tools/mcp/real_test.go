@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // nodeServers is where npm put servers of others: a folder with node_modules.
@@ -46,7 +46,7 @@ func TestNodeServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tool := range all { // every schema of theirs can be used
-			if _, err := tools.NewForeign(tools.Foreign{Name: "node." + Name(tool.Name), Description: tool.Description, Schema: tool.Schema, Do: nil}); err != nil {
+			if _, err := catalog.NewForeign(catalog.Foreign{Name: "node." + Name(tool.Name), Description: tool.Description, Schema: tool.Schema, Do: nil}); err != nil {
 				t.Errorf("%s: %v", tool.Name, err)
 			}
 		}

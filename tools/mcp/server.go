@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
 // Config says what a server is and how it is reached: Command or URL.
@@ -327,7 +327,7 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 		words := func(text string) string {
 			return "the MCP server " + s.cfg.Name + " cannot be reached: " + redact(excerpt(text), secrets)
 		}
-		why := tools.Unaddressed(err)
+		why := address.Hidden(err)
 		e := &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: words(ending{why, said}.String())}
 		var own *messages.Error
 		if errors.As(err, &own) {
@@ -364,7 +364,7 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 			err = fmt.Errorf("it took more than %s", s.cfg.Connect)
 		}
 		if len(s.cfg.Command) > 0 {
-			err = fmt.Errorf("%s: %s", tools.Unaddressed(err), end.how)
+			err = fmt.Errorf("%s: %s", address.Hidden(err), end.how)
 		}
 		return nil, nil, fail(err, end.said, secrets)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // Bounds of a relic that says nothing of them, and the highest there are.
@@ -59,7 +60,7 @@ type Endpoint struct {
 	// Class is read_only for a query. An Exec is effectful when nothing is said. One
 	// that is keyed finds under its key that it was done, in a table of the database.
 	Class  messages.Class
-	Params tools.Parameters
+	Params catalog.Parameters
 }
 
 // Backend is a kind of database, and where it is.
@@ -140,7 +141,7 @@ type prepared struct {
 
 // New makes the target of a relic, and the pool of its connections, which the caller
 // closes. Mistakes in statements are ERR_CONFIG with Field interface.endpoints[i].
-func New(r Relic) (*tools.Executor, *Pool, error) {
+func New(r Relic) (*catalog.Executor, *Pool, error) {
 	if r.MaxRows <= 0 {
 		r.MaxRows = DefaultRows
 	}
@@ -153,7 +154,7 @@ func New(r Relic) (*tools.Executor, *Pool, error) {
 		limit = DefaultTimeout
 	}
 	var all []prepared
-	var ops tools.Operations
+	var ops catalog.Operations
 	for i, e := range r.Endpoints {
 		p := prepared{Endpoint: e, write: e.Exec != ""}
 		text, begins, key := e.Query, reading, "query"
@@ -170,7 +171,7 @@ func New(r Relic) (*tools.Executor, *Pool, error) {
 			return nil, nil, messages.At(err, at)
 		}
 		for _, name := range p.names {
-			if !slices.ContainsFunc(e.Params, func(q tools.Parameter) bool { return q.Name == name }) {
+			if !slices.ContainsFunc(e.Params, func(q catalog.Parameter) bool { return q.Name == name }) {
 				return nil, nil, messages.Errorf(messages.ErrConfig, ":%s is none of its parameters", clip(name)).At(at)
 			}
 		}
@@ -180,11 +181,11 @@ func New(r Relic) (*tools.Executor, *Pool, error) {
 			}
 		}
 		all = append(all, p)
-		ops = append(ops, tools.Operation{Name: e.Name, Summary: e.Summary, Class: p.Class, Params: e.Params})
+		ops = append(ops, catalog.Operation{Name: e.Name, Summary: e.Summary, Class: p.Class, Params: e.Params})
 	}
 	pool := &Pool{b: r.Backend}
 	summary, params, class := ops.Describe(r.Summary)
-	return &tools.Executor{
+	return &catalog.Executor{
 		Type: messages.TypeRelic, Name: r.Name, Summary: summary, Params: params, Class: class, Timeout: r.Timeout,
 		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			at, given, err := ops.Pick(args)
@@ -208,7 +209,7 @@ func New(r Relic) (*tools.Executor, *Pool, error) {
 func (e *prepared) bind(given map[string]jsontext.Value) ([]any, error) {
 	var all []any
 	for _, name := range e.names {
-		i := slices.IndexFunc(e.Params, func(p tools.Parameter) bool { return p.Name == name })
+		i := slices.IndexFunc(e.Params, func(p catalog.Parameter) bool { return p.Name == name })
 		v, err := argument(&e.Params[i], given[name])
 		if err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 	sqlitejournal "github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/sql"
 	"github.com/seed14be6753/stile/tools/sql/postgres"
 )
@@ -82,7 +83,7 @@ func (p *place) count(t testing.TB, table string) (n int) {
 }
 
 // relic makes a target that the test's end closes.
-func relic(t testing.TB, r sql.Relic) *tools.Executor {
+func relic(t testing.TB, r sql.Relic) *catalog.Executor {
 	t.Helper()
 	x, pool, err := sql.New(r)
 	if err != nil {
@@ -97,7 +98,7 @@ func relic(t testing.TB, r sql.Relic) *tools.Executor {
 }
 
 // ran is what came of a call: the result, or the reason and the text of its failure.
-func ran(x *tools.Executor, c *tools.Call, args string) string {
+func ran(x *catalog.Executor, c *tools.Call, args string) string {
 	result, err := x.Run(context.Background(), c, args)
 	var refused *tools.Refused
 	var lost *tools.Unsettled
@@ -122,12 +123,12 @@ func TestStatements(t *testing.T) {
 		x := relic(t, sql.Relic{
 			Name: "orders", Summary: "Orders.", Backend: p.backend(), MaxRows: 2, MaxBytes: 200,
 			Endpoints: []sql.Endpoint{
-				{Name: "of", Query: "SELECT id, total, paid FROM orders WHERE customer = :who ORDER BY id", Params: tools.Parameters{{Name: "who", Type: "string", Required: true}}},
+				{Name: "of", Query: "SELECT id, total, paid FROM orders WHERE customer = :who ORDER BY id", Params: catalog.Parameters{{Name: "who", Type: "string", Required: true}}},
 				{Name: "all", Query: "SELECT id FROM orders ORDER BY id"},
 				{Name: "twice", Query: "SELECT id, customer AS id FROM orders"},
-				{Name: "long", Query: "SELECT :text AS a, id FROM orders ORDER BY id", Params: tools.Parameters{{Name: "text", Type: "string", Required: true}}},
-				{Name: "add", Exec: "INSERT INTO orders (id, customer, total) VALUES (:id, :who, :total)", Params: tools.Parameters{{Name: "id", Type: "integer", Required: true}, {Name: "who", Type: "string", Default: `"nobody"`}, {Name: "total", Type: "number"}}},
-				{Name: "back", Exec: "DELETE FROM orders WHERE id = :id RETURNING customer, total", Params: tools.Parameters{{Name: "id", Type: "integer", Required: true}}},
+				{Name: "long", Query: "SELECT :text AS a, id FROM orders ORDER BY id", Params: catalog.Parameters{{Name: "text", Type: "string", Required: true}}},
+				{Name: "add", Exec: "INSERT INTO orders (id, customer, total) VALUES (:id, :who, :total)", Params: catalog.Parameters{{Name: "id", Type: "integer", Required: true}, {Name: "who", Type: "string", Default: `"nobody"`}, {Name: "total", Type: "number"}}},
+				{Name: "back", Exec: "DELETE FROM orders WHERE id = :id RETURNING customer, total", Params: catalog.Parameters{{Name: "id", Type: "integer", Required: true}}},
 				{Name: "sneaky", Query: "WITH d AS (SELECT 1) SELECT * FROM nowhere"},
 			},
 		})
@@ -195,7 +196,7 @@ func TestKeyedStatements(t *testing.T) {
 		p.exec(t, "CREATE TABLE counter (n BIGINT)")
 		p.exec(t, "INSERT INTO counter VALUES (0)")
 		r := sql.Relic{Name: "r", Backend: p.backend(), Endpoints: []sql.Endpoint{
-			{Name: "add", Exec: "UPDATE counter SET n = n + :by RETURNING n", Class: messages.Keyed, Params: tools.Parameters{{Name: "by", Type: "integer", Required: true}}},
+			{Name: "add", Exec: "UPDATE counter SET n = n + :by RETURNING n", Class: messages.Keyed, Params: catalog.Parameters{{Name: "by", Type: "integer", Required: true}}},
 			{Name: "bad", Exec: "INSERT INTO nowhere VALUES (1)", Class: messages.Keyed},
 		}}
 		a := relic(t, r)
@@ -204,7 +205,7 @@ func TestKeyedStatements(t *testing.T) {
 		inc, other := messages.Incarnation{1}, messages.Incarnation{2}
 		const add = `{"operation":"add","by":3}`
 		for _, tc := range []struct {
-			x     *tools.Executor
+			x     *catalog.Executor
 			inc   messages.Incarnation
 			epoch int64
 			key   string
@@ -235,7 +236,7 @@ func TestKeyedStatements(t *testing.T) {
 		results := make([]string, 8)
 		for i := range results {
 			wg.Go(func() {
-				results[i] = ran([]*tools.Executor{a, b}[i%2], &tools.Call{Inc: other, Epoch: 1, Key: "k10"}, add)
+				results[i] = ran([]*catalog.Executor{a, b}[i%2], &tools.Call{Inc: other, Epoch: 1, Key: "k10"}, add)
 			})
 		}
 		wg.Wait()
@@ -252,8 +253,8 @@ func TestStatementTime(t *testing.T) {
 	onDatabases(t, func(t *testing.T, p *place) {
 		p.exec(t, "CREATE TABLE t (a BIGINT)")
 		x := relic(t, sql.Relic{Name: "r", Backend: p.backend(), Timeout: 300 * time.Millisecond, Endpoints: []sql.Endpoint{
-			{Name: "q", Query: "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < :n) SELECT count(*) AS n FROM c", Params: tools.Parameters{{Name: "n", Type: "integer", Required: true}}},
-			{Name: "e", Exec: "INSERT INTO t WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < :n) SELECT n FROM c", Params: tools.Parameters{{Name: "n", Type: "integer", Required: true}}},
+			{Name: "q", Query: "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < :n) SELECT count(*) AS n FROM c", Params: catalog.Parameters{{Name: "n", Type: "integer", Required: true}}},
+			{Name: "e", Exec: "INSERT INTO t WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < :n) SELECT n FROM c", Params: catalog.Parameters{{Name: "n", Type: "integer", Required: true}}},
 		}})
 		if got := ran(x, &tools.Call{}, `{"operation":"q","n":10}`); got != `{"more":false,"rows":[{"n":10}]}` {
 			t.Error(got)
@@ -327,8 +328,8 @@ func TestMistakes(t *testing.T) {
 	for want, e := range map[string]sql.Endpoint{
 		"interface.endpoints[0].query: ERR_CONFIG: it begins with DELETE":           {Query: "DELETE FROM t"},
 		"interface.endpoints[0].exec: ERR_CONFIG: it begins with SELECT":            {Exec: "SELECT 1"},
-		"interface.endpoints[0].query: ERR_CONFIG: :b is none of its parameters":    {Query: "SELECT :a, :b", Params: tools.Parameters{{Name: "a"}}},
-		"interface.endpoints[0].query: ERR_CONFIG: the parameter c stands nowhere":  {Query: "SELECT :a", Params: tools.Parameters{{Name: "a"}, {Name: "c"}}},
+		"interface.endpoints[0].query: ERR_CONFIG: :b is none of its parameters":    {Query: "SELECT :a, :b", Params: catalog.Parameters{{Name: "a"}}},
+		"interface.endpoints[0].query: ERR_CONFIG: the parameter c stands nowhere":  {Query: "SELECT :a", Params: catalog.Parameters{{Name: "a"}, {Name: "c"}}},
 		"interface.endpoints[0].exec: ERR_CONFIG: there is a second statement, at ": {Exec: "DELETE FROM t; DELETE FROM u"},
 	} {
 		_, _, err := sql.New(sql.Relic{Backend: sql.SQLite(nil), Endpoints: []sql.Endpoint{e}})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // maxExact is the largest integer that every reader of JSON has exactly.
@@ -20,7 +21,7 @@ const maxExact = 1<<53 - 1
 
 // argument is a bound value: text, number, truth, nothing; lists and objects are bound
 // as their JSON.
-func argument(p *tools.Parameter, v jsontext.Value) (any, error) {
+func argument(p *catalog.Parameter, v jsontext.Value) (any, error) {
 	switch v.Kind() {
 	case 0, 'n':
 		return nil, nil

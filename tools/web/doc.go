@@ -1,5 +1,6 @@
-// Package web has what reaches the network for a model: scrape and search (docs/spec/cogency.md §15)
-// and relics that are services over HTTP (docs/spec/streaming.md §7).
+// Package web is the host's and no part of the public API: what reaches the network for a
+// model, scrape and search (docs/spec/cogency.md §15) and relics that are services over
+// HTTP (docs/spec/streaming.md §7).
 //
 // Invariants:
 //   - scrape connects to public addresses alone, judged after every resolution and

@@ -22,6 +22,8 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
+	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
 // Limits of the tool scrape (docs/spec/cogency.md §§14, 15).
@@ -40,7 +42,7 @@ const (
 func Scrape() tools.Tool { return scrape(newFetcher(public, nil)) }
 
 func scrape(f *fetcher) tools.Tool {
-	return tools.Reporting("scrape", "Gives the readable text of a public web page.", messages.ReadOnly, tools.Parameters{
+	return catalog.Reporting("scrape", "Gives the readable text of a public web page.", messages.ReadOnly, catalog.Parameters{
 		{Name: "url", Type: "string", Required: true, Min: 1, Max: maxURLBytes, Description: "Address, http or https."},
 	}, f.scrape)
 }
@@ -107,9 +109,9 @@ func (f *fetcher) scrape(ctx context.Context, c *tools.Call) (outcome, content s
 	case errors.Is(err, errPrivate):
 		return "", "", neuroscript.Errorf(neuroscript.CodeDenied, "%s: %s", host, errPrivate)
 	case own.Err() != nil:
-		return "", "", tools.Failed("%s: no page within %s", host, ScrapeTimeout)
+		return "", "", catalog.Failed("%s: no page within %s", host, ScrapeTimeout)
 	case err != nil:
-		return "", "", tools.Failed("%s: %s", host, clip.Excerpt(tools.Unaddressed(err)))
+		return "", "", catalog.Failed("%s: %s", host, clip.Excerpt(address.Hidden(err)))
 	}
 	text = cutText(text, MaxScrapeRunes)
 	return fmt.Sprintf("Scraped %s (%.1fKB)", host, float64(len(text))/1024), text, nil

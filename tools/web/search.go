@@ -24,6 +24,8 @@ import (
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
+	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
 // Limits of the tool search (docs/spec/cogency.md §15).
@@ -39,7 +41,7 @@ const (
 // Search is the tool search over a backend, whose errors are shown to models: no addresses
 // and no keys in them.
 func Search(backend tools.Searcher) tools.Tool {
-	return tools.Reporting("search", "Searches, and gives up to five results with title, text and address.", messages.ReadOnly, tools.Parameters{
+	return catalog.Reporting("search", "Searches, and gives up to five results with title, text and address.", messages.ReadOnly, catalog.Parameters{
 		{Name: "query", Type: "string", Required: true, Min: 1, Max: MaxQueryRunes, Description: "What to search for."},
 	}, func(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 		own, cancel := context.WithTimeout(ctx, SearchTimeout)
@@ -49,9 +51,9 @@ func Search(backend tools.Searcher) tools.Tool {
 		case ctx.Err() != nil:
 			return "", "", context.Cause(ctx)
 		case own.Err() != nil:
-			return "", "", tools.Failed("no answer within %s", SearchTimeout)
+			return "", "", catalog.Failed("no answer within %s", SearchTimeout)
 		case err != nil:
-			return "", "", tools.Failed("%s", clip.Excerpt(err.Error()))
+			return "", "", catalog.Failed("%s", clip.Excerpt(err.Error()))
 		}
 		var b strings.Builder
 		hits = hits[:min(len(hits), MaxSearchResults)]
@@ -101,7 +103,7 @@ func (s *SearXNG) Search(ctx context.Context, q tools.SearchRequest) ([]tools.Se
 	req.Header.Set("User-Agent", "stile")
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return nil, errors.New("the search backend does not answer: " + tools.Unaddressed(err))
+		return nil, errors.New("the search backend does not answer: " + address.Hidden(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusForbidden {
@@ -112,7 +114,7 @@ func (s *SearXNG) Search(ctx context.Context, q tools.SearchRequest) ([]tools.Se
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxSearchBytes+1))
 	if err != nil {
-		return nil, errors.New("the search backend broke off: " + tools.Unaddressed(err))
+		return nil, errors.New("the search backend broke off: " + address.Hidden(err))
 	}
 	var answer struct {
 		Results []struct {

@@ -26,6 +26,8 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
+	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
 // Service is a relic behind HTTP (docs/spec/streaming.md §7.1).
@@ -49,7 +51,7 @@ type Endpoint struct {
 	Method  string // "" is GET
 	Path    string // {name} stands for a parameter
 	Class   messages.Class
-	Params  tools.Parameters
+	Params  catalog.Parameters
 }
 
 const (
@@ -61,7 +63,7 @@ const (
 
 // Relic makes the target of a service. Its class is the worst of its endpoints'. The
 // address must be http or https without user, query or fragment: ERR_CONFIG.
-func Relic(s Service) (*tools.Executor, error) {
+func Relic(s Service) (*catalog.Executor, error) {
 	base, err := url.Parse(s.Base)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "connection.base_url", Detail: "is no http or https address without user, query and fragment"}
@@ -70,7 +72,7 @@ func Relic(s Service) (*tools.Executor, error) {
 		s.MaxBytes = maxAnswer
 	}
 	s.Endpoints = slices.Clone(s.Endpoints)
-	var ops tools.Operations
+	var ops catalog.Operations
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if e.Method == "" {
@@ -79,11 +81,11 @@ func Relic(s Service) (*tools.Executor, error) {
 		if e.Class == "" {
 			e.Class = classOfMethod(e.Method)
 		}
-		ops = append(ops, tools.Operation{Name: e.Name, Summary: e.Summary, Class: e.Class, Params: e.Params})
+		ops = append(ops, catalog.Operation{Name: e.Name, Summary: e.Summary, Class: e.Class, Params: e.Params})
 	}
 	summary, params, class := ops.Describe(s.Summary)
 	client := s.client(base)
-	return &tools.Executor{
+	return &catalog.Executor{
 		Type: messages.TypeRelic, Name: s.Name, Summary: summary, Params: params, Class: class, Timeout: s.Timeout,
 		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			at, given, err := ops.Pick(args)
@@ -250,7 +252,7 @@ func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e 
 		req.Header.Set("Idempotency-Key", c.Key)
 	}
 	fail := func(err error) error {
-		text := redact(e.Method+" "+e.Name+": "+tools.Unaddressed(err), key)
+		text := redact(e.Method+" "+e.Name+": "+address.Hidden(err), key)
 		if sent.Load() && e.Class.Durable() {
 			return &tools.Unsettled{Reason: text}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 func TestPublic(t *testing.T) {
@@ -38,14 +39,14 @@ func TestPublic(t *testing.T) {
 const secret = "k3y/with+signs"
 
 // relic is a service at a server, with endpoints of every kind.
-func relic(t *testing.T, server *httptest.Server, change func(*Service)) *tools.Executor {
+func relic(t *testing.T, server *httptest.Server, change func(*Service)) *catalog.Executor {
 	t.Helper()
 	s := Service{
 		Name: "issues", Base: server.URL + "/v1", Private: true, MaxBytes: 1000, Key: func() (string, error) { return secret, nil },
 		Endpoints: []Endpoint{
-			{Name: "get", Path: "/issues/{id}", Params: tools.Parameters{{Name: "id", Required: true}, {Name: "q"}}},
-			{Name: "add", Method: "POST", Path: "/issues", Class: messages.Keyed, Params: tools.Parameters{{Name: "title", Type: "string", Required: true}}},
-			{Name: "raw", Path: "/raw/{id}", Params: tools.Parameters{{Name: "id", Required: true}}},
+			{Name: "get", Path: "/issues/{id}", Params: catalog.Parameters{{Name: "id", Required: true}, {Name: "q"}}},
+			{Name: "add", Method: "POST", Path: "/issues", Class: messages.Keyed, Params: catalog.Parameters{{Name: "title", Type: "string", Required: true}}},
+			{Name: "raw", Path: "/raw/{id}", Params: catalog.Parameters{{Name: "id", Required: true}}},
 		},
 	}
 	if change != nil {
@@ -119,7 +120,7 @@ func TestHTTPRelic(t *testing.T) {
 	} {
 		got, err := x.Run(t.Context(), &tools.Call{Key: "the-key"}, c.args)
 		if err != nil {
-			_, got = tools.Failure(err)
+			_, got = catalog.Failure(err)
 		}
 		if !strings.Contains(got, c.want) || strings.Contains(got, secret) {
 			t.Errorf("%s: %s\nwant %s", c.args, got, c.want)

@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 const (
@@ -134,7 +135,7 @@ func (w *Workspace) list(ctx context.Context, c *tools.Call) (outcome, content s
 	if t.more {
 		content += fmt.Sprintf("\n[the first %d; list a folder of them for more]", listEntries)
 	}
-	return fmt.Sprintf("Listed %d items (%d dirs, %d files)", t.dirs+t.files, t.dirs, t.files), clip.Bytes(content, tools.MaxResultBytes, "list a folder of it"), nil
+	return fmt.Sprintf("Listed %d items (%d dirs, %d files)", t.dirs+t.files, t.dirs, t.files), clip.Bytes(content, catalog.MaxResultBytes, "list a folder of it"), nil
 }
 
 // folder tells why a path is none.
@@ -229,7 +230,7 @@ func (w *Workspace) walk(ctx context.Context, from string, visit func(at string,
 	}
 	err := down(from, 0)
 	if errors.Is(err, errWalk) {
-		return tools.Failed("more than %d files and folders; begin in a folder further down", MaxWalkEntries)
+		return catalog.Failed("more than %d files and folders; begin in a folder further down", MaxWalkEntries)
 	}
 	return err
 }
@@ -286,7 +287,7 @@ func (w *Workspace) find(ctx context.Context, c *tools.Call) (outcome, content s
 	if s.total > len(s.shown) {
 		content += fmt.Sprintf("\n[%d of %d shown; say more]", len(s.shown), s.total)
 	}
-	return fmt.Sprintf("Found %d matches", s.total), clip.Bytes(content, tools.MaxResultBytes, "say more"), nil
+	return fmt.Sprintf("Found %d matches", s.total), clip.Bytes(content, catalog.MaxResultBytes, "say more"), nil
 }
 
 func (s *search) add(line string) {
@@ -302,7 +303,7 @@ func (w *Workspace) lines(ctx context.Context, s *search, at string) error {
 		return ctx.Err()
 	}
 	if s.read += int64(len(text)); s.read > maxWalkReadBytes {
-		return tools.Failed("more than %d bytes to look through; begin in a folder further down", maxWalkReadBytes)
+		return catalog.Failed("more than %d bytes to look through; begin in a folder further down", maxWalkReadBytes)
 	}
 	n := 0
 	for line := range strings.Lines(text) {

@@ -13,13 +13,14 @@ import (
 
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 const (
 	maxLines     = 1_000_000_000
 	maxReadLines = 10_000 // docs/spec/cogency.md §15
 	// contentBytes leaves room for a note behind what is cut.
-	contentBytes = tools.MaxResultBytes - 256
+	contentBytes = catalog.MaxResultBytes - 256
 )
 
 // read is the tool read: the file as it is, or numbered lines when a range is asked for.
@@ -47,7 +48,7 @@ func (w *Workspace) read(ctx context.Context, c *tools.Call) (outcome, content s
 		return "", "", w.failed(p, err)
 	}
 	if r.line <= start && start > 0 {
-		return "", "", tools.Failed("%s: there is no line %d; it has %d lines", clip.Excerpt(p), start, r.line)
+		return "", "", catalog.Failed("%s: there is no line %d; it has %d lines", clip.Excerpt(p), start, r.line)
 	}
 	return fmt.Sprintf("Read %s (%d lines)", p, r.shown), string(r.text), nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // Shell is the tool shell: one program in the folder of a Workspace, without a shell in
@@ -100,7 +101,7 @@ func DeclareShell(timeout time.Duration) tools.Tool {
 }
 
 func (s *Shell) tool() tools.Tool {
-	t := tools.Reporting("shell", "Runs one program, such as go test ./...; no shell reads the line: no pipes, no redirections, no variables, no globs.", messages.Effectful, tools.Parameters{
+	t := catalog.Reporting("shell", "Runs one program, such as go test ./...; no shell reads the line: no pipes, no redirections, no variables, no globs.", messages.Effectful, catalog.Parameters{
 		{Name: "command", Type: "string", Required: true, Description: "Program and arguments; quotes as in a shell."},
 		{Name: "cwd", Type: "string", Default: `"."`, Description: "Folder to run in."},
 	}, s.run)
@@ -133,11 +134,11 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	}
 	temp, err := os.MkdirTemp("", "stile-shell-")
 	if err != nil {
-		return "", "", tools.Failed("there is no place for temporary files")
+		return "", "", catalog.Failed("there is no place for temporary files")
 	}
 	defer removeAll(temp)
 	if temp, err = filepath.EvalSymlinks(temp); err != nil {
-		return "", "", tools.Failed("there is no place for temporary files")
+		return "", "", catalog.Failed("there is no place for temporary files")
 	}
 	env, write, err := s.environment(temp)
 	if err != nil {
@@ -163,15 +164,15 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	case ctx.Err() != nil:
 		return "", "", context.Cause(ctx)
 	case own.Err() != nil:
-		return "", "", tools.Failed("%s", report(fmt.Sprintf("timed out after %s; it was ended with all that it had started", s.Timeout), stdout, stderr))
+		return "", "", catalog.Failed("%s", report(fmt.Sprintf("timed out after %s; it was ended with all that it had started", s.Timeout), stdout, stderr))
 	case errors.As(err, &exit):
 		why := fmt.Sprintf("exit code %d", exit.ExitCode())
 		if exit.ExitCode() < 0 {
 			why = exit.Error() // a signal, such as that of a limit
 		}
-		return "", "", tools.Failed("%s", report(why, stdout, stderr))
+		return "", "", catalog.Failed("%s", report(why, stdout, stderr))
 	}
-	return "", "", tools.Failed("%s cannot be run: %s", clip.Excerpt(words[0]), clip.Excerpt(hide(pathless(err).Error())))
+	return "", "", catalog.Failed("%s cannot be run: %s", clip.Excerpt(words[0]), clip.Excerpt(hide(pathless(err).Error())))
 }
 
 // report is the message of a failure: what the program said of errors first.
@@ -180,7 +181,7 @@ func report(why, stdout, stderr string) string {
 		why += "\n" + stderr
 	}
 	if stdout == "" {
-		return clip.Middle(why, tools.MaxResultBytes)
+		return clip.Middle(why, catalog.MaxResultBytes)
 	}
 	return joinStreams(strings.TrimSuffix(why, "\n"), "Output:\n", stdout)
 }
@@ -188,7 +189,7 @@ func report(why, stdout, stderr string) string {
 // joinStreams puts two texts together so that both are in the result: the shorter one
 // whole, or half of each.
 func joinStreams(a, heading, b string) string {
-	const room = tools.MaxResultBytes - 64
+	const room = catalog.MaxResultBytes - 64
 	if a != "" && !strings.HasSuffix(a, "\n") {
 		a += "\n"
 	}
@@ -215,7 +216,7 @@ func (w *Workspace) openFolder(at string) (*os.File, error) {
 // program finds what a command names: a file in the workspace by a path from cwd on, or a
 // program of the path.
 func (s *Shell) program(name, cwd string) (string, error) {
-	missing := tools.Failed("not found: %s", clip.Excerpt(name))
+	missing := catalog.Failed("not found: %s", clip.Excerpt(name))
 	switch {
 	case filepath.IsAbs(name): // judgeWords lets it pass under AccessSystem alone
 		if !executable(os.Stat(name)) {
@@ -252,7 +253,7 @@ func (s *Shell) environment(temp string) (env, write []string, err error) {
 	for _, name := range s.Caches {
 		dir, err := s.Cache(name)
 		if err != nil {
-			return nil, nil, tools.Failed("the folder of %s cannot be made", name)
+			return nil, nil, catalog.Failed("the folder of %s cannot be made", name)
 		}
 		vars[name] = dir
 		write = append(write, dir)

@@ -21,6 +21,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/internal/toolstest"
 )
 
@@ -496,7 +497,7 @@ func TestShellBounds(t *testing.T) {
 
 	b.script(t, "much.sh", "#!/bin/sh\nyes abcdefg | head -c 3000000\nyes ABC | head -c 500000 >&2\n")
 	got := sh(t, newShell(t, b, nil), "./much.sh")
-	if len(got) > tools.MaxResultBytes+16 || !strings.HasPrefix(got, "Success|abcdefg\n") || !strings.Contains(got, "bytes left out]") || !strings.Contains(got, "Warnings:\nABC\n") || !strings.HasSuffix(got, "ABC\n") {
+	if len(got) > catalog.MaxResultBytes+16 || !strings.HasPrefix(got, "Success|abcdefg\n") || !strings.Contains(got, "bytes left out]") || !strings.Contains(got, "Warnings:\nABC\n") || !strings.HasSuffix(got, "ABC\n") {
 		t.Errorf("%d bytes: %.50q … %q", len(got), got, got[len(got)-50:])
 	}
 	b.script(t, "binary.sh", "#!/bin/sh\nprintf 'a\\000\\377b'\n")

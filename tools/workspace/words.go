@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile/internal/clip"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 const (
@@ -19,12 +19,12 @@ const (
 // as text. Quotes work as in a shell. Errors are for the model.
 func splitCommand(line string) ([]string, error) {
 	if len(line) > maxCommandBytes {
-		return nil, tools.Failed("the command has more than %d bytes", maxCommandBytes)
+		return nil, catalog.Failed("the command has more than %d bytes", maxCommandBytes)
 	}
 	s := splitter{}
 	for i, r := range line {
 		if s.plain() && strings.HasPrefix(line[i:], "&&") {
-			return nil, tools.Failed("there is no &&: calls are independent, make one for each command; cwd says in which folder it runs")
+			return nil, catalog.Failed("there is no &&: calls are independent, make one for each command; cwd says in which folder it runs")
 		}
 		if err := s.next(r); err != nil {
 			return nil, err
@@ -32,16 +32,16 @@ func splitCommand(line string) ([]string, error) {
 	}
 	switch {
 	case s.quote != 0:
-		return nil, tools.Failed("a %c is not closed", s.quote)
+		return nil, catalog.Failed("a %c is not closed", s.quote)
 	case s.escaped:
-		return nil, tools.Failed("nothing follows the last \\")
+		return nil, catalog.Failed("nothing follows the last \\")
 	}
 	s.end()
 	switch {
 	case len(s.words) == 0:
-		return nil, tools.Failed("the command is empty")
+		return nil, catalog.Failed("the command is empty")
 	case len(s.words) > maxWords:
-		return nil, tools.Failed("the command has more than %d words", maxWords)
+		return nil, catalog.Failed("the command has more than %d words", maxWords)
 	}
 	return s.words, nil
 }
@@ -65,9 +65,9 @@ func (s *splitter) plain() bool { return s.quote == 0 && !s.escaped }
 func (s *splitter) next(r rune) error {
 	switch {
 	case r == '\n' || r == '\r' || r == 0 || r == '\u0085' || r == '\u2028' || r == '\u2029':
-		return tools.Failed("a command is one line without NUL; each call runs one program")
+		return catalog.Failed("a command is one line without NUL; each call runs one program")
 	case (r == '$' || r == '＄') && s.quote != '\'':
-		return tools.Failed("$ is not expanded; write the value, or put it in single quotes")
+		return catalog.Failed("$ is not expanded; write the value, or put it in single quotes")
 	case s.escaped:
 		if s.quote == '"' && !strings.ContainsRune(`"\`+"`", r) {
 			s.word.WriteByte('\\') // as a shell keeps it there
@@ -83,7 +83,7 @@ func (s *splitter) next(r rune) error {
 	case r == '\'' || r == '"':
 		s.quote, s.inWord = r, true
 	case strings.ContainsRune(operators, r):
-		return tools.Failed("there is no shell: %c is not available; each call runs one program", r)
+		return catalog.Failed("there is no shell: %c is not available; each call runs one program", r)
 	case r == ' ' || r == '\t':
 		s.end()
 	default:
@@ -116,7 +116,7 @@ var deniedPrograms = []string{
 func judgeWords(words []string, access Access) error {
 	name := path.Base(words[0])
 	if slices.Contains(deniedPrograms, name) || strings.HasPrefix(name, "mkfs.") {
-		return tools.Failed("%s is not available; each call runs one program, and none that changes the system or reads command lines", clip.Excerpt(name))
+		return catalog.Failed("%s is not available; each call runs one program, and none that changes the system or reads command lines", clip.Excerpt(name))
 	}
 	if access == AccessSystem {
 		return nil
@@ -125,7 +125,7 @@ func judgeWords(words []string, access Access) error {
 		// --flag=path too
 		for _, p := range append([]string{w}, strings.SplitN(w, "=", 2)[1:]...) {
 			if strings.HasPrefix(p, "/") || slices.Contains(strings.Split(p, "/"), "..") {
-				return tools.Failed("path outside sandbox: %s", clip.Excerpt(w))
+				return catalog.Failed("path outside sandbox: %s", clip.Excerpt(w))
 			}
 		}
 	}

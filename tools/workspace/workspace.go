@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // Access says how far the tools of a Workspace reach (docs/spec/cogency.md §14).
@@ -113,34 +114,34 @@ func (w *Workspace) Dir() string { return w.dir }
 
 // Tools gives the tools that work on files.
 func (w *Workspace) Tools() []tools.Tool {
-	file := tools.Parameter{Name: "file", Type: "string", Required: true, Description: "Path of the file."}
-	in := tools.Parameter{Name: "path", Type: "string", Default: `"."`, Description: "Folder to begin in."}
+	file := catalog.Parameter{Name: "file", Type: "string", Required: true, Description: "Path of the file."}
+	in := catalog.Parameter{Name: "path", Type: "string", Default: `"."`, Description: "Folder to begin in."}
 	return []tools.Tool{
-		tools.Reporting("read", "Reads a file, or lines of it from line start on (the first is 0).", messages.ReadOnly, tools.Parameters{
+		catalog.Reporting("read", "Reads a file, or lines of it from line start on (the first is 0).", messages.ReadOnly, catalog.Parameters{
 			file,
 			{Name: "start", Type: "integer", Default: "0", Max: maxLines, Description: "First line, counted from 0."},
 			{Name: "lines", Type: "integer", Min: 1, Max: maxReadLines, Description: "How many lines."},
 		}, w.read),
-		tools.Reporting("write", "Writes a file; one that is there only with overwrite. Parent folders are made.", messages.Effectful, tools.Parameters{
+		catalog.Reporting("write", "Writes a file; one that is there only with overwrite. Parent folders are made.", messages.Effectful, catalog.Parameters{
 			file,
 			{Name: "content", Type: "string", Required: true},
 			{Name: "overwrite", Type: "boolean", Default: "false", Description: "Replace a file that is there."},
 		}, w.write),
-		tools.Reporting("edit", "Replaces a text that occurs exactly once in a file.", messages.Effectful, tools.Parameters{
+		catalog.Reporting("edit", "Replaces a text that occurs exactly once in a file.", messages.Effectful, catalog.Parameters{
 			file,
 			{Name: "old", Type: "string", Required: true, Description: "Text to replace, with enough around it to occur once."},
 			{Name: "new", Type: "string", Required: true, Description: "Text to put there."},
 		}, w.edit),
-		tools.Reporting("list", "Lists a folder as a tree, three levels deep.", messages.ReadOnly, tools.Parameters{
+		catalog.Reporting("list", "Lists a folder as a tree, three levels deep.", messages.ReadOnly, catalog.Parameters{
 			in,
 			{Name: "pattern", Type: "string", Max: maxPattern, Description: "Glob that names of files must match, such as *.go."},
 		}, w.list),
-		tools.Reporting("find", "Finds files by a pattern of their path, or lines by a text in them, in any case.", messages.ReadOnly, tools.Parameters{
+		catalog.Reporting("find", "Finds files by a pattern of their path, or lines by a text in them, in any case.", messages.ReadOnly, catalog.Parameters{
 			{Name: "pattern", Type: "string", Max: maxPattern, Description: "Glob such as *_test.go or cmd/**/*.go; without * a part of the name."},
 			{Name: "content", Type: "string", Max: maxPattern, Description: "Text that a line must hold."},
 			in,
 		}, w.find),
-		tools.Reporting("replace", "Replaces a text in all files that match a pattern, in all of them or in none.", messages.Effectful, tools.Parameters{
+		catalog.Reporting("replace", "Replaces a text in all files that match a pattern, in all of them or in none.", messages.Effectful, catalog.Parameters{
 			{Name: "pattern", Type: "string", Required: true, Max: maxPattern, Description: "Glob such as **/*.go."},
 			{Name: "old", Type: "string", Required: true, Description: "Text, or with exact false an RE2 expression."},
 			{Name: "new", Type: "string", Required: true, Description: "Text to put there; with exact false $1 is a group."},
@@ -304,7 +305,7 @@ var (
 func (w *Workspace) failed(p string, err error) error {
 	for _, own := range []error{errEditSize, errBinary, errChanged, errExists, errLink} {
 		if errors.Is(err, own) {
-			return tools.Failed("%s: %s", clip.Excerpt(p), own)
+			return catalog.Failed("%s: %s", clip.Excerpt(p), own)
 		}
 	}
 	var told *neuroscript.ScriptError

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/internal/toolstest"
 )
 
@@ -186,7 +186,7 @@ func TestWorkspaceReadPages(t *testing.T) {
 	for start >= 0 {
 		got := b.do(t, "read", fmt.Sprintf(`{"file":"long","start":%d,"lines":10000}`, start))
 		_, content, _ := strings.Cut(got, "|")
-		if pages++; pages > 100 || len(content) > tools.MaxResultBytes {
+		if pages++; pages > 100 || len(content) > catalog.MaxResultBytes {
 			t.Fatalf("page %d has %d bytes", pages, len(content))
 		}
 		next := -1
@@ -203,14 +203,14 @@ func TestWorkspaceReadPages(t *testing.T) {
 		t.Errorf("%d pages give %d bytes of %d", pages, text.Len(), all.Len())
 	}
 	got := b.do(t, "read", `{"file":"long"}`)
-	if len(got) > tools.MaxResultBytes+64 || !strings.Contains(got, "[more lines follow; go on with start=") || !strings.Contains(got, "|line 0: ä") {
+	if len(got) > catalog.MaxResultBytes+64 || !strings.Contains(got, "[more lines follow; go on with start=") || !strings.Contains(got, "|line 0: ä") {
 		t.Errorf("%.80q of %d bytes", got, len(got))
 	}
 	for _, pad := range []int{0, 1, 2, 3} {
 		b.put(t, "wide", strings.Repeat("x", pad)+strings.Repeat("𝄞", 100_000)+"\nnext\n")
 		for args, note := range map[string]string{`{"file":"wide"}`: "wide", `{"file":"wide","lines":2}`: "wide, numbered"} {
 			got := b.do(t, "read", args)
-			if len(got) > tools.MaxResultBytes+64 || !strings.HasSuffix(got, "\n[line 0 is longer; go on with start=1]") || strings.Contains(got, "\ufffd") {
+			if len(got) > catalog.MaxResultBytes+64 || !strings.HasSuffix(got, "\n[line 0 is longer; go on with start=1]") || strings.Contains(got, "\ufffd") {
 				t.Errorf("%s: %.40q … %q", note, got, got[len(got)-60:])
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 const (
@@ -135,7 +136,7 @@ func (w *Workspace) edit(ctx context.Context, c *tools.Call) (outcome, content s
 		return "", "", err
 	}
 	if before == "" {
-		return "", "", tools.Failed("%s: old is empty; say what to replace", clip.Excerpt(p))
+		return "", "", catalog.Failed("%s: old is empty; say what to replace", clip.Excerpt(p))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,14 +146,14 @@ func (w *Workspace) edit(ctx context.Context, c *tools.Call) (outcome, content s
 	}
 	switch n := strings.Count(text, before); n {
 	case 0:
-		return "", "", tools.Failed("%s: old is not in it; it must match exactly, white space too", clip.Excerpt(p))
+		return "", "", catalog.Failed("%s: old is not in it; it must match exactly, white space too", clip.Excerpt(p))
 	case 1:
 	default:
-		return "", "", tools.Failed("%s: old is in it %d times; take more of the text around it", clip.Excerpt(p), n)
+		return "", "", catalog.Failed("%s: old is in it %d times; take more of the text around it", clip.Excerpt(p), n)
 	}
 	changed := strings.Replace(text, before, after, 1)
 	if len(changed) > MaxWriteBytes {
-		return "", "", tools.Failed("%s: it would have more than %d bytes", clip.Excerpt(p), MaxWriteBytes)
+		return "", "", catalog.Failed("%s: it would have more than %d bytes", clip.Excerpt(p), MaxWriteBytes)
 	}
 	diff, added, removed, err := unified(p, text, changed)
 	if err != nil {
@@ -161,7 +162,7 @@ func (w *Workspace) edit(ctx context.Context, c *tools.Call) (outcome, content s
 	if err := w.put(at, []byte(changed), info); err != nil {
 		return "", "", w.failed(p, err)
 	}
-	return fmt.Sprintf("Edited %s (+%d/-%d)", p, added, removed), clip.Bytes(diff, tools.MaxResultBytes, ""), nil
+	return fmt.Sprintf("Edited %s (+%d/-%d)", p, added, removed), clip.Bytes(diff, catalog.MaxResultBytes, ""), nil
 }
 
 // original reads a file that is to be changed.
@@ -220,7 +221,7 @@ func (w *Workspace) replace(ctx context.Context, c *tools.Call) (outcome, conten
 		ch := &changes[i]
 		total += ch.hits
 		fmt.Fprintf(&counts, "%s: %d\n", w.name(ch.at), ch.hits)
-		if diffs.Len() < tools.MaxResultBytes {
+		if diffs.Len() < catalog.MaxResultBytes {
 			diff, _, _, err := unified(w.name(ch.at), ch.before, ch.after)
 			if err != nil {
 				return "", "", err
@@ -231,13 +232,13 @@ func (w *Workspace) replace(ctx context.Context, c *tools.Call) (outcome, conten
 	if err := w.apply(changes); err != nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("Replaced %d in %d files", total, len(changes)), clip.Bytes(counts.String()+"\n"+diffs.String(), tools.MaxResultBytes, ""), nil
+	return fmt.Sprintf("Replaced %d in %d files", total, len(changes)), clip.Bytes(counts.String()+"\n"+diffs.String(), catalog.MaxResultBytes, ""), nil
 }
 
 // substitution is what replace does to one text.
 func substitution(before, after string, exact bool) (func(string) (string, int, error), error) {
 	if before == "" {
-		return nil, tools.Failed("old is empty; say what to replace")
+		return nil, catalog.Failed("old is empty; say what to replace")
 	}
 	if exact {
 		return func(text string) (string, int, error) {
@@ -315,16 +316,16 @@ func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (s
 		after, n, err := sub(text)
 		switch {
 		case err != nil:
-			return tools.Failed("%s: %s; nothing was changed", clip.Excerpt(w.name(at)), err)
+			return catalog.Failed("%s: %s; nothing was changed", clip.Excerpt(w.name(at)), err)
 		case n == 0:
 			return nil
 		case len(after) > MaxWriteBytes:
-			return tools.Failed("%s: it would have more than %d bytes; nothing was changed", clip.Excerpt(w.name(at)), MaxWriteBytes)
+			return catalog.Failed("%s: it would have more than %d bytes; nothing was changed", clip.Excerpt(w.name(at)), MaxWriteBytes)
 		case len(found) == maxReplaceFiles:
-			return tools.Failed("more than %d files; nothing was changed", maxReplaceFiles)
+			return catalog.Failed("more than %d files; nothing was changed", maxReplaceFiles)
 		}
 		if kept += len(text) + len(after); kept > maxWalkReadBytes {
-			return tools.Failed("the files have more than %d bytes together; nothing was changed", maxWalkReadBytes)
+			return catalog.Failed("the files have more than %d bytes together; nothing was changed", maxWalkReadBytes)
 		}
 		found = append(found, change{at: at, before: text, after: after, info: was, hits: n})
 		return nil
@@ -333,7 +334,7 @@ func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (s
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, tools.Failed("old is in no file that matches %s", clip.Excerpt(glob.text))
+		return nil, catalog.Failed("old is in no file that matches %s", clip.Excerpt(glob.text))
 	}
 	return found, nil
 }
@@ -373,8 +374,8 @@ func (w *Workspace) apply(changes []change) error {
 			err = w.put(ch.at, []byte(ch.before), now)
 		}
 		if err != nil {
-			return tools.Failed("%s; and %s could not be set back", failure, clip.Excerpt(w.name(ch.at)))
+			return catalog.Failed("%s; and %s could not be set back", failure, clip.Excerpt(w.name(ch.at)))
 		}
 	}
-	return tools.Failed("%s; nothing was changed", failure)
+	return catalog.Failed("%s; nothing was changed", failure)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/catalog"
 )
 
 // Perform runs a tool for an action and renders what it gives as the language does, or
@@ -32,7 +33,7 @@ func Do(t testing.TB, all []tools.Tool, name, args string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err = find(t, all, name).Invoke(t.Context(), &tools.Call{SID: "a:b:c", Name: name}, v, neuroscript.Limits{})
+	v, err = catalog.Invoke(t.Context(), find(t, all, name), &tools.Call{SID: "a:b:c", Name: name}, v, neuroscript.Limits{})
 	if err != nil {
 		return failure(err)
 	}
@@ -65,6 +66,6 @@ func find(t testing.TB, all []tools.Tool, name string) *tools.Tool {
 }
 
 func failure(err error) string {
-	code, text := tools.Failure(err)
+	code, text := catalog.Failure(err)
 	return fmt.Sprintf("code %d: %s", code, text)
 }

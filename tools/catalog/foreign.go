@@ -1,0 +1,312 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+	"github.com/seed14be6753/stile/tools/internal/seam"
+)
+
+// Foreign describes a tool that is done elsewhere, by a JSON schema of its arguments.
+type Foreign struct {
+	Name        string
+	Description string
+	Schema      string // of the arguments object; "" takes any
+	Class       messages.Class
+	Timeout     time.Duration
+	// Do does one attempt: args is the JSON object of the arguments, which the schema
+	// accepts, with its numbers as they were written; the result is JSON. *tools.Unsettled
+	// says that nobody knows.
+	Do func(ctx context.Context, c *tools.Call, args string) (result string, err error)
+}
+
+// Bounds of what others declare.
+const (
+	MaxSchemaBytes      = 64 << 10
+	MaxSchemaDepth      = 64
+	MaxDescriptionBytes = 4 << 10 // what is over it is cut off
+
+	maxViolations     = 8
+	maxViolationBytes = 1 << 10
+)
+
+// NewForeign makes the tool. A program calls it with arguments in the order of Params,
+// or with one map that names them; a map is taken for the first parameter only if that
+// takes maps. Members of the schema whose names are no identifiers can be given by map
+// alone.
+//
+// Of the schema all is checked before Do is called but this: formats and content
+// keywords say nothing, as JSON Schema has it, and a pattern that RE2 cannot read is
+// left to whoever declared it. ERR_CONFIG refuses a schema that is over its bounds, is
+// not valid, does not describe an object, or refers to another document.
+func NewForeign(d Foreign) (tools.Tool, error) {
+	bad := func(format string, args ...any) (tools.Tool, error) {
+		return tools.Tool{}, invalid("tools."+d.Name, fmt.Sprintf(format, args...))
+	}
+	if d.Schema == "" {
+		d.Schema = `{"type":"object"}`
+	}
+	if len(d.Schema) > MaxSchemaBytes {
+		return bad("the schema of its arguments has %d bytes; it may have %d", len(d.Schema), MaxSchemaBytes)
+	}
+	if !shallow(d.Schema, MaxSchemaDepth) {
+		return bad("the schema of its arguments is no JSON, or nests more than %d deep", MaxSchemaDepth)
+	}
+	schema, err := compileSchema(d.Schema)
+	if err != nil {
+		return bad("the schema of its arguments cannot be used: %s", clip.Excerpt(err.Error()))
+	}
+	params, err := paramsOf(d.Schema)
+	if err != nil {
+		return bad("%s", err)
+	}
+	if len(d.Description) > MaxDescriptionBytes {
+		d.Description = strings.ToValidUTF8(d.Description[:MaxDescriptionBytes], "") + "…"
+	}
+	t := tools.Tool{Name: d.Name, Description: d.Description, Class: d.Class, Timeout: d.Timeout, Params: params}
+	t.Form.Schema = d.Schema
+	t.Form.Direct = func(ctx context.Context, c *tools.Call, args string) (string, error) {
+		if err := violations(schema, args); err != nil {
+			return "", err
+		}
+		return d.Do(ctx, c, args)
+	}
+	t.Form.Prepare = func(args []neuroscript.Value) ([]neuroscript.Value, error) { return named(params, args) }
+	t.Run = func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
+		args, err := named(params, c.Args)
+		if err != nil {
+			return neuroscript.Value{}, err
+		}
+		return viaJSON(ctx, t.Form.Direct, c, args[0])
+	}
+	if err := t.Validate(); err != nil {
+		return tools.Tool{}, err
+	}
+	return t, nil
+}
+
+// viaJSON calls a tool whose arguments and results are JSON from a program's side.
+func viaJSON(ctx context.Context, direct func(context.Context, *tools.Call, string) (string, error), c *tools.Call, args neuroscript.Value) (neuroscript.Value, error) {
+	raw, err := neuroscript.AppendJSON(nil, args)
+	if err != nil {
+		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeArgument, "%s", err)
+	}
+	result, err := direct(ctx, c, string(raw))
+	if err != nil {
+		return neuroscript.Value{}, err
+	}
+	return neuroscript.FromJSON([]byte(result))
+}
+
+// do calls t with the JSON object of named arguments, as it was written; the result is
+// JSON. See Invoke.
+func do(ctx context.Context, t *tools.Tool, c *tools.Call, args string, limits neuroscript.Limits) (string, error) {
+	if t.Form.Direct != nil {
+		return t.Form.Direct(ctx, c, args)
+	}
+	v, err := neuroscript.FromJSON([]byte(args))
+	if err != nil {
+		return "", neuroscript.Errorf(neuroscript.CodeArgument, "%s", err)
+	}
+	if v, err = Invoke(ctx, t, c, v, limits); err != nil {
+		return "", err
+	}
+	raw, err := neuroscript.AppendJSON(nil, v)
+	return string(raw), err
+}
+
+// named makes one map of the arguments of a program's call. A map of that is itself.
+func named(params []neuroscript.Param, args []neuroscript.Value) ([]neuroscript.Value, error) {
+	for len(args) > 0 && args[len(args)-1].IsNil() {
+		args = args[:len(args)-1]
+	}
+	takesMap := len(params) > 0 && (params[0].Type == "map" || params[0].Type == "any")
+	if len(args) == 1 && args[0].Kind() == neuroscript.KindMap && (!takesMap || names(params, args[0])) {
+		return args, nil
+	}
+	if len(args) > len(params) {
+		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "want %d arguments at most, not %d", len(params), len(args))
+	}
+	var members []neuroscript.Entry
+	for i, v := range args {
+		if v.IsNil() {
+			continue
+		}
+		v, ok := seam.Coerce(params[i].Type, v)
+		if !ok {
+			return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: want %s, not a %s", params[i].Name, params[i].Type, args[i].Kind())
+		}
+		members = append(members, neuroscript.Entry{Key: params[i].Name, Value: v})
+	}
+	return []neuroscript.Value{neuroscript.MapOf(members)}, nil
+}
+
+// names reports whether every member of a map is the name of a parameter, and those that
+// must be there are.
+func names(params []neuroscript.Param, v neuroscript.Value) bool {
+	members, _ := v.AsMap()
+	for _, e := range members {
+		if !slices.ContainsFunc(params, func(p neuroscript.Param) bool { return p.Name == e.Key }) {
+			return false
+		}
+	}
+	for _, p := range params {
+		if _, there := v.MapGet(p.Name); !there && !p.Optional {
+			return false
+		}
+	}
+	return len(members) > 0
+}
+
+// shallow reports whether a text is JSON of a depth.
+func shallow(text string, depth int) bool {
+	d := jsontext.NewDecoder(strings.NewReader(text))
+	for {
+		_, err := d.ReadToken()
+		switch {
+		case err != nil:
+			return d.StackDepth() == 0 && strings.TrimSpace(text[d.InputOffset():]) == "" && d.InputOffset() > 0
+		case d.StackDepth() > depth:
+			return false
+		}
+	}
+}
+
+// compileSchema compiles a schema that stands for itself.
+func compileSchema(text string) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	top, ok := doc.(map[string]any)
+	if !ok {
+		return nil, errors.New("it is no object")
+	}
+	if typ, ok := top["type"]; ok && typ != "object" {
+		return nil, errors.New("arguments are an object, and its type is another")
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(pattern)
+	const at = "arguments.json"
+	if err := c.AddResource(at, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(at)
+}
+
+// noLoader loads no document: a schema must not make the host read files or addresses.
+type noLoader struct{}
+
+// Load implements jsonschema.URLLoader.
+func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to another document") }
+
+// pattern reads a pattern; one that RE2 has no words for fits everything.
+func pattern(s string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return anything(s), nil
+	}
+	return re, nil
+}
+
+type anything string
+
+// MatchString implements jsonschema.Regexp.
+func (anything) MatchString(string) bool { return true }
+
+// String implements jsonschema.Regexp.
+func (p anything) String() string { return string(p) }
+
+// violations checks arguments. All that is wrong is in one message, as far as it fits.
+func violations(schema *jsonschema.Schema, args string) error {
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(args))
+	if _, ok := v.(map[string]any); err != nil || !ok {
+		return neuroscript.Errorf(neuroscript.CodeArgument, "the arguments must be an object")
+	}
+	err = schema.Validate(v)
+	var invalid *jsonschema.ValidationError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &invalid):
+		return neuroscript.Errorf(neuroscript.CodeArgument, "%s", clip.Excerpt(err.Error()))
+	}
+	var all []string
+	for _, e := range invalid.BasicOutput().Errors {
+		if e.Error == nil {
+			continue
+		}
+		where := strings.ReplaceAll(strings.TrimPrefix(e.InstanceLocation, "/"), "/", ".")
+		if where == "" {
+			where = "arguments"
+		} else {
+			where = "argument " + where
+		}
+		if line := where + ": " + e.Error.String(); !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	if more := len(all) - maxViolations; more > 0 {
+		all = append(all[:maxViolations], fmt.Sprintf("and %d more", more))
+	}
+	text := strings.Join(all, "; ")
+	if len(text) > maxViolationBytes {
+		text = strings.ToValidUTF8(text[:maxViolationBytes], "") + "…"
+	}
+	return neuroscript.Errorf(neuroscript.CodeArgument, "%s", text)
+}
+
+// paramsOf reads the parameters of a schema: those that are required in its order of
+// them, then the others by name. Only members that are identifiers are among them.
+func paramsOf(schema string) ([]neuroscript.Param, error) {
+	var doc struct {
+		Properties map[string]jsontext.Value `json:"properties"`
+		Required   []string                  `json:"required"`
+	}
+	if err := json.Unmarshal([]byte(schema), &doc, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, errors.New("the schema of its arguments describes no object")
+	}
+	var params []neuroscript.Param
+	add := func(name string, optional bool) {
+		seen := slices.ContainsFunc(params, func(p neuroscript.Param) bool { return p.Name == name })
+		property, there := doc.Properties[name]
+		if !seam.IsWord(name) || len(name) > seam.MaxNameBytes || seen || !there {
+			return
+		}
+		var of struct {
+			Type jsontext.Value `json:"type"`
+		}
+		typ := "any"
+		if json.Unmarshal(property, &of, jsontext.AllowDuplicateNames(true)) == nil && of.Type.Kind() == '"' {
+			b, _ := jsontext.AppendUnquote(nil, of.Type)
+			typ = seam.TypeOf(string(b))
+		}
+		params = append(params, neuroscript.Param{Name: name, Type: typ, Optional: optional})
+	}
+	for _, name := range doc.Required {
+		add(name, false)
+	}
+	others := make([]string, 0, len(doc.Properties))
+	for name := range doc.Properties {
+		others = append(others, name)
+	}
+	slices.Sort(others)
+	for _, name := range others {
+		add(name, true)
+	}
+	return params, nil
+}

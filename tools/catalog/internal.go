@@ -1,0 +1,70 @@
+package catalog
+
+import (
+	"context"
+	"slices"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// Internal is an action on the session itself (docs/spec/streaming.md §7.4). It is done as other
+// actions are, one at a time, in the order of the document, and never tried again in
+// one life of its turn. What it changes counts from its recorded end on: Do itself
+// must leave nothing behind that a restart would have to know.
+type Internal struct {
+	Name    string
+	Summary string // one line for the model
+	Params  Parameters
+	// Class is read_only or idempotent: one that a crash cut off is done again.
+	Class messages.Class
+	// Do gives the result as JSON. args is the JSON object of its parameters, not yet
+	// held to Params. tools.Refuse makes its failures.
+	Do func(ctx context.Context, c *tools.Call, args string) (result string, err error)
+}
+
+// Permission is which internal actions an agent may do (docs/spec/streaming.md §7.4).
+type Permission struct {
+	Disabled bool
+	Allowed  []string
+	Blocked  []string // also when allowed
+}
+
+// allows reports whether an action may be done.
+func (p *Permission) allows(name string) bool {
+	return !p.Disabled && !slices.Contains(p.Blocked, name) && slices.Contains(p.Allowed, name)
+}
+
+// ReasonNotAllowed is why an internal action fails that the manifest does not allow.
+const ReasonNotAllowed = "not_allowed"
+
+// AddInternal adds actions on the session itself. Those that p does not allow are found,
+// so that they fail as not allowed and not as unknown, and not described to the model.
+// Errors are ERR_CONFIG.
+func (t *Targets) AddInternal(p Permission, actions ...Internal) error {
+	for _, in := range actions {
+		if in.Class != messages.ReadOnly && in.Class != messages.Idempotent {
+			return invalid("internal_actions", in.Name+" is neither read_only nor idempotent")
+		}
+		x := &Executor{Type: messages.TypeInternal, Name: in.Name, Summary: in.Summary, Params: in.Params, Class: in.Class, Run: in.Do}
+		if !p.allows(in.Name) {
+			x.refuse = ReasonNotAllowed
+			x.Run = func(context.Context, *tools.Call, string) (string, error) {
+				return "", tools.Refuse(ReasonNotAllowed, in.Name+" is not allowed here")
+			}
+		}
+		if err := t.Add(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Refuse says why an action is not done whatever the gate thinks of it; "" for one that
+// may be.
+func (t *Targets) Refuse(typ messages.ActionType, name string) (reason string) {
+	if x := t.executor(typ, name); x != nil {
+		return x.refuse
+	}
+	return ""
+}

@@ -1,0 +1,150 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	json "github.com/go-json-experiment/json"
+
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/kitsu"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// ByMetaController is who answers for action tokens, in Verdict.By.
+const ByMetaController = "meta-controller"
+
+// Companion is what stands behind the action tokens of a small model (docs/spec/kitsu.md §§4, 5):
+// the executors, and the meta-controller as a policy of the gate. The zero value
+// searches offline and tells the time in UTC.
+type Companion struct {
+	Permissions kitsu.Permissions
+	Continues   int // for one message; as kitsu.Continuation.Max
+	// Search replaces the offline stub; SearchTool does with a tool, which gets the
+	// query as its parameter of that name, else as its first. At most one is set.
+	Search     tools.Searcher
+	SearchTool *tools.Tool
+	Limits     neuroscript.Limits // of a SearchTool that is pure
+	Now        func() time.Time   // nil is time.Now
+	Zone       string             // of get_time: UTC±H, UTC±HH or UTC±HH:MM
+	// Mood is the user's intensity in 0…1, nil for 0. One that fails counts as 0 and is
+	// given to Failed.
+	Mood   func(sid string) (float64, error)
+	Failed func(sid string, err error)
+}
+
+// Tools are the executors. Their names are the kinds of tokens.
+func (c Companion) Tools() []tools.Tool {
+	return []tools.Tool{c.search(), c.time(), c.count()}
+}
+
+func (c Companion) search() tools.Tool {
+	t := tools.Tool{
+		Name: string(kitsu.Search), Class: messages.ReadOnly, Timeout: kitsu.ExecutorTime, Description: "Searches.",
+		Params: []neuroscript.Param{{Name: "query", Type: "string"}},
+	}
+	if c.SearchTool != nil {
+		t.Class = c.SearchTool.Class
+		if t.Class == messages.Pure {
+			t.Class = messages.ReadOnly // it has no program to be pure in
+		}
+	}
+	t.Run = func(ctx context.Context, call *tools.Call) (neuroscript.Value, error) {
+		query, _ := call.Args[0].AsString()
+		switch {
+		case c.SearchTool != nil:
+			own := *call
+			own.Name = c.SearchTool.Name
+			return Invoke(ctx, c.SearchTool, &own, neuroscript.MapOf([]neuroscript.Entry{{Key: queryParam(c.SearchTool), Value: call.Args[0]}}), c.Limits)
+		case c.Search == nil:
+			return neuroscript.FromJSON([]byte(kitsu.SearchStub(query, kitsu.MaxResults)))
+		}
+		found, err := c.Search.Search(ctx, tools.SearchRequest{SID: call.SID, Query: query, Max: kitsu.MaxResults})
+		if err != nil {
+			return neuroscript.Value{}, err
+		}
+		out := struct {
+			Query   string               `json:"query"`
+			Results []tools.SearchResult `json:"results"`
+		}{query, found[:min(len(found), kitsu.MaxResults)]}
+		raw, err := json.Marshal(out)
+		if err != nil {
+			return neuroscript.Value{}, err
+		}
+		return neuroscript.FromJSON(raw)
+	}
+	return t
+}
+
+// queryParam is the parameter that takes a query.
+func queryParam(t *tools.Tool) string {
+	if param(t, "query") < 0 && len(t.Params) > 0 {
+		return t.Params[0].Name
+	}
+	return "query"
+}
+
+func (c Companion) time() tools.Tool {
+	now := c.Now
+	if now == nil {
+		now = time.Now
+	}
+	return tools.Tool{
+		Name: string(kitsu.GetTime), Class: messages.ReadOnly, Timeout: kitsu.ExecutorTime, Description: "Tells the time.",
+		Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
+			return neuroscript.FromJSON([]byte(kitsu.Time(c.Zone, now())))
+		},
+	}
+}
+
+func (c Companion) count() tools.Tool {
+	return tools.Tool{
+		Name: string(kitsu.Continue), Class: messages.ReadOnly, Timeout: kitsu.ExecutorTime, Description: "Goes on.",
+		Params: []neuroscript.Param{{Name: "reason", Type: "string", Optional: true}},
+		Run: func(_ context.Context, call *tools.Call) (neuroscript.Value, error) {
+			return neuroscript.FromJSON([]byte(kitsu.Continuation{Count: kitsu.Count(call.Host.Memory), Max: c.Continues}.Counted()))
+		},
+	}
+}
+
+// Policy is the meta-controller as a custom policy. It answers for every call, so that
+// decision and reason are journaled.
+func (c Companion) Policy() tools.CustomPolicy {
+	return tools.CustomPolicy{Name: ByMetaController, Judge: func(q tools.Request) (messages.GateAnswer, string, bool) {
+		a, err := kitsu.ActionOf(q.Tool, q.JSON)
+		if err != nil {
+			return messages.GateDeny, err.Error(), true
+		}
+		d := kitsu.Decide(kitsu.Request{
+			Action: a, Permissions: c.Permissions, LastTopic: string(q.Keep),
+			Continuation: kitsu.Continuation{Count: kitsu.Count(q.State), Max: c.Continues}, Mood: c.mood(a, q.SID),
+		})
+		switch {
+		case d.Approved:
+			return messages.GateApprove, d.Reason, true
+		case d.RequiresConfirmation:
+			return messages.GateConfirm, d.Reason, true
+		}
+		return messages.GateDeny, d.Reason, true
+	}}
+}
+
+// mood asks the host, where the answer matters.
+func (c Companion) mood(a *kitsu.Action, sid string) float64 {
+	if c.Mood == nil || a.Kind != kitsu.Continue {
+		return 0
+	}
+	m, err := c.Mood(sid)
+	if err == nil && m >= 0 && m <= 1 {
+		return m
+	}
+	if err == nil {
+		err = errors.New("the mood is not in 0…1")
+	}
+	if c.Failed != nil {
+		c.Failed(sid, err)
+	}
+	return 0
+}

@@ -1,0 +1,88 @@
+package catalog
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/tools"
+)
+
+// Failure gives the code and the message under which an error of a tool is
+// raised in a program (docs/spec/neuroscript.md §8.3).
+func Failure(err error) (code int, message string) {
+	var script *neuroscript.ScriptError
+	if errors.As(err, &script) {
+		return script.Code, script.Message
+	}
+	var refused *tools.Refused
+	if errors.As(err, &refused) {
+		if refused.Reason == ReasonNotAllowed {
+			return neuroscript.CodeDenied, refused.Error()
+		}
+		return neuroscript.CodeToolFailed, refused.Error()
+	}
+	return neuroscript.CodeToolFailed, err.Error()
+}
+
+// Result gives the reader of what actions of t recorded as their results (JSON). JSON
+// has no error values and no timedates: an object of an integral code, a message
+// and nothing else but details becomes the error value it was, so that it is false
+// again and must raises it; the text of a tool that Returns timedate becomes the
+// instant. A text that is neither JSON nor such an instant is a
+// *neuroscript.ScriptError.
+func Result(t *tools.Tool) func(recorded string) (neuroscript.Value, error) {
+	return func(recorded string) (neuroscript.Value, error) {
+		v, err := neuroscript.FromJSON([]byte(recorded))
+		if err != nil {
+			return neuroscript.Value{}, err
+		}
+		if s, ok := v.AsString(); ok && t.Returns == "timedate" {
+			at, err := time.Parse(time.RFC3339Nano, s)
+			if err != nil {
+				return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeInvalid, "the result of %s is no instant", t.Name)
+			}
+			return neuroscript.TimeDate(at), nil
+		}
+		if t.Returns != "map" {
+			return errorOf(v), nil
+		}
+		return v, nil
+	}
+}
+
+// errorOf gives the error value whose JSON v is, or v.
+func errorOf(v neuroscript.Value) neuroscript.Value {
+	members, _ := v.AsMap()
+	c, _ := v.MapGet("code")
+	m, _ := v.MapGet("message")
+	code, integral := c.AsInt()
+	message, text := m.AsString()
+	details, detailed := v.MapGet("details")
+	want := 2
+	if detailed {
+		want++
+	}
+	if !integral || !text || len(members) != want {
+		return v
+	}
+	return neuroscript.NewErrorValue(int(code), message, errorOf(details))
+}
+
+// Signature gives the parameters of a tool as a prompt shows them: "(s, old, new, count?)".
+func Signature(t *tools.Tool) string {
+	var b strings.Builder
+	b.WriteByte('(')
+	for i, p := range t.Params {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(p.Name)
+		if p.Optional {
+			b.WriteByte('?')
+		}
+	}
+	b.WriteByte(')')
+	return b.String()
+}
