@@ -19,7 +19,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/seed14be6753/stile/internal/clip"
-	"github.com/seed14be6753/stile/messages"
 )
 
 // Failure tells a parent that a child failed. Panic is what it panicked with.
@@ -83,18 +82,6 @@ func Detail(p any) string {
 		s = fmt.Sprintf("%v", p)
 	}
 	return "panic: " + clip.Short(s, maxDetailBytes)
-}
-
-// Halt is the code a failure of each kind ends a turn with (docs/spec/design.md §4). A nil
-// error is no failure.
-func Halt(err error) messages.Code {
-	if err == nil {
-		return ""
-	}
-	if c := messages.CodeOf(err); c != "" {
-		return c
-	}
-	return messages.ErrCrash
 }
 
 // OfTurn is the strategy of a session over the children of its turns: stop the

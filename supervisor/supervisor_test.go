@@ -13,7 +13,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 )
 
@@ -76,22 +75,6 @@ func TestDetail(t *testing.T) {
 		got := supervisor.Detail(strings.Repeat("x", pad) + strings.Repeat("语", 1000))
 		if len(got) > 220 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
 			t.Errorf("a long panic's text became %d bytes: %q", len(got), got)
-		}
-	}
-}
-
-func TestHalt(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want messages.Code
-	}{
-		{nil, ""},
-		{errors.New("unnamed"), messages.ErrCrash},
-		{messages.Errorf(messages.ErrTimeout, "late"), messages.ErrTimeout},
-		{fmt.Errorf("wrapped: %w", messages.Errorf(messages.ErrQuota, "gas")), messages.ErrQuota},
-	} {
-		if got := supervisor.Halt(c.err); got != c.want {
-			t.Errorf("Halt(%v) is %q, want %q", c.err, got, c.want)
 		}
 	}
 }

@@ -169,9 +169,6 @@ func (s *Server) Through(address string) string {
 // Socket is the path of the server's socket.
 func (s *Server) Socket() string { return filepath.Join(s.dir, ".s.PGSQL.5432") }
 
-// Password is the role's.
-func (s *Server) Password() string { return s.password }
-
 // Restart starts the server on its data and returns when it takes connections. What
 // a killed server has left in memory may need a moment to go.
 func (s *Server) Restart(settings ...string) error {

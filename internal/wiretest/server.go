@@ -67,21 +67,6 @@ func NewServer(t testing.TB, answer func(*Seen) Answer) *Server {
 // Always answers every request alike.
 func Always(a Answer) func(*Seen) Answer { return func(*Seen) Answer { return a } }
 
-// InTurn gives each answer once, in order; further requests get status 418.
-func InTurn(answers ...Answer) func(*Seen) Answer {
-	var mu sync.Mutex
-	return func(*Seen) Answer {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(answers) == 0 {
-			return Answer{Status: http.StatusTeapot}
-		}
-		a := answers[0]
-		answers = answers[1:]
-		return a
-	}
-}
-
 // Seen are the requests so far.
 func (s *Server) Seen() []*Seen {
 	s.mu.Lock()

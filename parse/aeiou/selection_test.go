@@ -1,7 +1,6 @@
 package aeiou
 
 import (
-	"crypto/sha256"
 	"slices"
 	"strings"
 	"testing"
@@ -133,19 +132,5 @@ func TestDecide(t *testing.T) {
 	}
 	if (Dialect{}).Name() != "aeiou" {
 		t.Error("name")
-	}
-}
-
-// The hash is fed through a stage; streams that overflow it in every way must
-// digest like the texts that Digest hands out.
-func TestProgressDigestStages(t *testing.T) {
-	for _, s := range []string{"", "\n", strings.Repeat("a", 1020), strings.Repeat("a", 1021), strings.Repeat("a", 5000), strings.Repeat("ab\r\n", 3000), strings.Repeat(candidatePrefix+"\r", 50) + "x"} {
-		for _, o := range []string{"", "b\n", strings.Repeat("c", 1023) + "\n\n", strings.Repeat("d", 2000)} {
-			out, scr := Dialect{}.Digest(messages.Facts{Out: []byte(s), Scr: []byte(o)})
-			want := messages.Digest(sha256.Sum256([]byte("OUT|" + string(out) + "\nSCR|" + string(scr))))
-			if got := ProgressDigest([]byte(s), []byte(o)); got != want {
-				t.Errorf("%d and %d bytes: %s, want %s", len(s), len(o), got, want)
-			}
-		}
 	}
 }

@@ -275,13 +275,8 @@ func TestProgressVectors(t *testing.T) {
 	}
 	load(t, "progress.json", &doc)
 	for _, c := range doc.Digests {
-		if got := ProgressDigest([]byte(c.Output), []byte(c.Scratch)).String(); got != c.Literal {
+		if got := progressDigest(c.Output, c.Scratch).String(); got != c.Literal {
 			t.Errorf("%s: %s, want %s", c.Name, got, c.Literal)
-		}
-		o, s := Dialect{}.Digest(messages.Facts{Out: []byte(c.Output), Scr: []byte(c.Scratch)})
-		sum := sha256.Sum256([]byte("OUT|" + string(o) + "\n" + "SCR|" + string(s)))
-		if hex.EncodeToString(sum[:]) != c.Literal {
-			t.Errorf("%s: Digest gives %q, %q", c.Name, o, s)
 		}
 	}
 	for _, c := range doc.Sequences {
@@ -292,7 +287,7 @@ func TestProgressVectors(t *testing.T) {
 		var last messages.Digest
 		run, fired := 0, 0
 		for i, turn := range c.Turns {
-			d := ProgressDigest([]byte(turn.Output), []byte(turn.Scratch))
+			d := progressDigest(turn.Output, turn.Scratch)
 			if d != last {
 				run = 0
 			}
@@ -308,6 +303,12 @@ func TestProgressVectors(t *testing.T) {
 	}
 }
 
+// progressDigest is what the turn machine makes of Digest.
+func progressDigest(out, scr string) messages.Digest {
+	o, s := Dialect{}.Digest(messages.Facts{Out: []byte(out), Scr: []byte(scr)})
+	return sha256.Sum256([]byte("OUT|" + string(o) + "\n" + "SCR|" + string(s)))
+}
+
 // The three digests printed in docs/spec/aeiou.md §12.
 func TestProgressDigestOfSpecification(t *testing.T) {
 	token := candidatePrefix + "LOOP:e30.AA>>>"
@@ -316,7 +317,7 @@ func TestProgressDigestOfSpecification(t *testing.T) {
 		{"a\n", "", "2d6a2dd5b24b26b7897512d7531e64161cbbaf2d08ab8b9039c92f9ad5994f47"},
 		{"line 1  \n" + token + "\nline 2\t\n", "note 1\n", "e40142fd464249f54b74f24fe151fe3015197cc6650620b8a9f411761945fe04"},
 	} {
-		if got := ProgressDigest([]byte(c.out), []byte(c.scr)).String(); got != c.want {
+		if got := progressDigest(c.out, c.scr).String(); got != c.want {
 			t.Errorf("%q: %s", c.out, got)
 		}
 	}

@@ -64,8 +64,7 @@ type Accumulator struct {
 	Yield   func(Event)
 
 	text    strings.Builder
-	calls   []string // the names of the batch
-	invalid string   // why it is none
+	invalid string // why it is none
 	state   Waits
 	broken  bool
 }
@@ -82,9 +81,6 @@ const (
 
 // State tells what the reply so far waits for.
 func (a *Accumulator) State() Waits { return a.state }
-
-// Calls names the tools of the batch, in order.
-func (a *Accumulator) Calls() []string { return a.calls }
 
 // Take takes an event of the decoder.
 func (a *Accumulator) Take(ev messages.Event) {
@@ -111,7 +107,6 @@ func (a *Accumulator) Take(ev messages.Event) {
 			a.Yield(e)
 		}
 	case messages.EventAction:
-		a.calls = append(a.calls, ev.Action.Name)
 		a.emit(Event{Type: Call, Content: callText(ev.Action.Name, ev.Action.Args)})
 	case messages.EventParseError:
 		a.invalid = ev.Fault.Detail

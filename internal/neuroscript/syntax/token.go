@@ -243,9 +243,6 @@ func keyword(w string) token {
 	return tokIdent
 }
 
-// IsKeyword tells whether w is reserved (§2).
-func IsKeyword(w string) bool { return keyword(w) != tokIdent }
-
 // isWord tells whether t can stand where the grammar says WORD.
 func (t token) isWord() bool { return t == tokIdent || t >= kwAnd }
 

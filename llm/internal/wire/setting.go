@@ -1,10 +1,8 @@
 package wire
 
 import (
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 
 	"github.com/seed14be6753/stile/llm"
@@ -32,17 +30,6 @@ func CheckBaseURL(s string) error {
 		return Bad("base_url", "must have no query or fragment")
 	}
 	return nil
-}
-
-// Loopback tells whether an address is this machine's.
-func Loopback(base string) bool {
-	u, err := url.Parse(base)
-	if err != nil {
-		return false
-	}
-	host := u.Hostname()
-	ip := net.ParseIP(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // Maker makes the llm.Provider of a vendor. Models of equal settings are one, all of
