@@ -85,16 +85,9 @@ func (p *program) run(last func()) {
 }
 
 func (p *program) execute() *turn.ProgramEnd {
-	prog, err := p.host.cfg.Programs.Compile(p.start.Source)
-	if err != nil {
-		return &turn.ProgramEnd{Code: messages.ErrActionsParse, Detail: err.Error()}
-	}
-	var userdata neuroscript.Value
-	if p.start.Userdata != "" {
-		userdata, err = neuroscript.FromJSON([]byte(p.start.Userdata))
-		if err != nil {
-			return &turn.ProgramEnd{Code: messages.ErrUserdataSchema, Detail: err.Error()}
-		}
+	prog, userdata, end := replay.Compile(p.start, p.host.cfg.Programs.Compile)
+	if end != nil {
+		return end
 	}
 	p.flushed = p.host.cfg.Now()
 	bound := p.agent.Tools.Bind(catalog.Binding{Act: p.act, Turn: []*neuroscript.Tool{p.magicTool()}})
@@ -102,21 +95,12 @@ func (p *program) execute() *turn.ProgramEnd {
 		SID: p.sid, TurnIndex: p.start.Turn, Userdata: userdata, Tools: bound,
 		Library: p.agent.Library, Limits: p.agent.Limits, Emit: p.emit, Whisper: p.whisper,
 	})
-	end := &turn.ProgramEnd{Gas: res.Gas}
-	switch {
-	case res.Breach != nil:
-		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()
-	case p.magicFailed:
-		// docs/spec/aeiou.md §6.1: the turn ends with that, whether or not the script caught it.
-	case res.Err != nil:
-		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()
-	}
-	return end
+	return replay.Ended(&res, p.magicFailed)
 }
 
 func (p *program) emit(text string) {
 	p.out = append(append(p.out, text...), '\n')
-	p.say(turn.Emission{Text: text, Candidate: holdsCandidate(text)})
+	p.say(turn.Emission{Text: text, Candidate: strings.Contains(text, "<<<NSMAG:") && replay.HoldsCandidate(text)})
 }
 
 func (p *program) whisper(target, text string) {
@@ -134,18 +118,6 @@ func (p *program) say(e turn.Emission) {
 	p.flushed = p.host.cfg.Now()
 	p.box.post(&turn.Emitted{Ident: p.start.Ident, Emissions: p.pending})
 	p.pending = nil
-}
-
-func holdsCandidate(text string) bool {
-	if !strings.Contains(text, "<<<NSMAG:") {
-		return false
-	}
-	for line := range strings.Lines(text) {
-		if token.Candidate([]byte(strings.TrimSuffix(line, "\n"))) {
-			return true
-		}
-	}
-	return false
 }
 
 // act asks the session for an action and waits for its end.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -28,7 +29,7 @@ func tracing(ctx context.Context, env func(string) string) (observe func(*stile.
 	if !wantsTraces(env) {
 		return func(*stile.Runtime) {}, off, nil
 	}
-	if p := firstOf(env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); p != "http/protobuf" {
+	if p := cmp.Or(env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); p != "http/protobuf" {
 		return nil, nil, &messages.Error{Code: messages.ErrConfig, Field: "OTEL_EXPORTER_OTLP_PROTOCOL", Detail: "traces are exported over http/protobuf"}
 	}
 	exporter, err := otlptracehttp.New(ctx)
@@ -57,13 +58,4 @@ func wantsTraces(env func(string) string) bool {
 		return true
 	}
 	return env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
-}
-
-func firstOf(all ...string) string {
-	for _, s := range all {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/parse/aeiou"
 )
 
 // program is an ACTIONS program being run again. It runs as a coroutine: it goes on
@@ -341,15 +340,9 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 			end, x.fault = nil, fmt.Sprintf("the program panics: %v", crash)
 		}
 	}()
-	prog, err := neuroscript.Compile(x.start.Source)
-	if err != nil {
-		return &turn.ProgramEnd{Code: messages.ErrActionsParse, Detail: err.Error()}
-	}
-	var userdata neuroscript.Value
-	if x.start.Userdata != "" {
-		if userdata, err = neuroscript.FromJSON([]byte(x.start.Userdata)); err != nil {
-			return &turn.ProgramEnd{Code: messages.ErrUserdataSchema, Detail: err.Error()}
-		}
+	prog, userdata, failed := Compile(x.start, neuroscript.Compile)
+	if failed != nil {
+		return failed
 	}
 	say := func(e turn.Emission) {
 		if !x.halted {
@@ -370,23 +363,17 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 	res := prog.Run(ctx, &neuroscript.Env{
 		SID: x.p.src.Key.SID(), TurnIndex: x.start.Turn, Userdata: userdata, Library: agent.Library, Limits: limits,
 		Tools:   agent.Tools(act, []*neuroscript.Tool{magic}),
-		Emit:    func(text string) { say(turn.Emission{Text: text, Candidate: candidate(text)}) },
+		Emit:    func(text string) { say(turn.Emission{Text: text, Candidate: HoldsCandidate(text)}) },
 		Whisper: func(target, text string) { say(turn.Emission{Whisper: true, Target: target, Text: text}) },
 	})
-	end = &turn.ProgramEnd{Gas: res.Gas}
 	switch {
 	case x.fault != "":
 		return nil
 	case res.Breach != nil && capped(res.Breach):
 		x.over = res.Breach
 		return nil
-	case res.Breach != nil:
-		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()
-	case x.failed:
-	case res.Err != nil:
-		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()
 	}
-	return end
+	return Ended(&res, x.failed)
 }
 
 // limits are the agent's, within what a replay gives; capped tells a breach of the
@@ -404,15 +391,6 @@ func (x *program) limits() (l neuroscript.Limits, capped func(*neuroscript.Breac
 	return l, func(b *neuroscript.Breach) bool {
 		return ownGas && b.Meter == neuroscript.MeterGas || ownAlloc && b.Meter == neuroscript.MeterAlloc
 	}
-}
-
-func candidate(text string) bool {
-	for line := range strings.Lines(text) {
-		if aeiou.IsCandidate([]byte(strings.TrimSuffix(line, "\n"))) {
-			return true
-		}
-	}
-	return false
 }
 
 // act tells of a call. When the program is to go on, the journal has had its end.

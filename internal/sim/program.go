@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed14be6753/stile/crypto/token"
@@ -126,15 +125,9 @@ func (p *program) halt() {
 var errHalted = errors.New("the turn is over")
 
 func (p *program) execute(ctx context.Context, yield func(turn.Input) bool) *turn.ProgramEnd {
-	prog, err := p.s.host.w.programs.Compile(p.start.Source)
-	if err != nil {
-		return &turn.ProgramEnd{Code: messages.ErrActionsParse, Detail: err.Error()}
-	}
-	var userdata neuroscript.Value
-	if p.start.Userdata != "" {
-		if userdata, err = neuroscript.FromJSON([]byte(p.start.Userdata)); err != nil {
-			return &turn.ProgramEnd{Code: messages.ErrUserdataSchema, Detail: err.Error()}
-		}
+	prog, userdata, end := replay.Compile(p.start, p.s.host.w.programs.Compile)
+	if end != nil {
+		return end
 	}
 	set := toolSet{
 		"aeiou.magic": {Name: "aeiou.magic", Params: magicParams, Func: p.mint},
@@ -155,31 +148,14 @@ func (p *program) execute(ctx context.Context, yield func(turn.Input) bool) *tur
 		SID: p.s.client.sid, TurnIndex: p.start.Turn, Userdata: userdata, Tools: set, Limits: neuroscript.Limits{Gas: programGas},
 		Emit: func(text string) {
 			p.out = append(append(p.out, text...), '\n')
-			p.say(yield, turn.Emission{Text: text, Candidate: candidate(text)})
+			p.say(yield, turn.Emission{Text: text, Candidate: replay.HoldsCandidate(text)})
 		},
 		Whisper: func(target, text string) {
 			p.scr = append(append(p.scr, text...), '\n')
 			p.say(yield, turn.Emission{Whisper: true, Target: target, Text: text})
 		},
 	})
-	end := &turn.ProgramEnd{Gas: res.Gas}
-	switch {
-	case res.Breach != nil:
-		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()
-	case p.magicFailed:
-	case res.Err != nil:
-		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()
-	}
-	return end
-}
-
-func candidate(text string) bool {
-	for line := range strings.Lines(text) {
-		if token.Candidate([]byte(strings.TrimSuffix(line, "\n"))) {
-			return true
-		}
-	}
-	return false
+	return replay.Ended(&res, p.magicFailed)
 }
 
 // say keeps an emission for the next thing said, or says it now.

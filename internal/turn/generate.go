@@ -150,11 +150,9 @@ func (m *Machine) events(evs []messages.Event) (fault string) {
 		}
 		switch ev.Kind {
 		case messages.EventUnitBegin:
-			if f.open >= 0 {
-				return "decoder: a unit begins inside another"
+			if fault = f.begin(ev); fault != "" {
+				return fault
 			}
-			f.units = append(f.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
-			f.open = len(f.units) - 1
 		case messages.EventUnitText:
 			if f.open < 0 {
 				return "decoder: text outside a unit"
@@ -175,6 +173,16 @@ func (m *Machine) events(evs []messages.Event) (fault string) {
 			m.persist(&messages.Lint{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail}, LazyHold)
 		}
 	}
+	return ""
+}
+
+// begin opens a unit.
+func (f *flight) begin(ev *messages.Event) (fault string) {
+	if f.open >= 0 {
+		return "decoder: a unit begins inside another"
+	}
+	f.units = append(f.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
+	f.open = len(f.units) - 1
 	return ""
 }
 

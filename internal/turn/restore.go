@@ -199,11 +199,9 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 		}
 		switch ev.Kind {
 		case messages.EventUnitBegin:
-			if f.open >= 0 {
-				return "decoder: a unit begins inside another"
+			if fault = f.begin(ev); fault != "" {
+				return fault
 			}
-			f.units = append(f.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
-			f.open = len(f.units) - 1
 		case messages.EventUnitText, messages.EventUnitEnd:
 			if f.open < 0 {
 				return "decoder: text outside a unit"
