@@ -35,8 +35,8 @@ type Foreign struct {
 
 // Bounds of what others declare.
 const (
-	MaxSchemaBytes      = 64 << 10
-	MaxSchemaDepth      = 64
+	maxSchemaBytes      = 64 << 10
+	maxSchemaDepth      = 64
 	MaxDescriptionBytes = 4 << 10 // what is over it is cut off
 
 	maxViolations     = 8
@@ -59,11 +59,11 @@ func NewForeign(d Foreign) (tools.Tool, error) {
 	if d.Schema == "" {
 		d.Schema = `{"type":"object"}`
 	}
-	if len(d.Schema) > MaxSchemaBytes {
-		return bad("the schema of its arguments has %d bytes; it may have %d", len(d.Schema), MaxSchemaBytes)
+	if len(d.Schema) > maxSchemaBytes {
+		return bad("the schema of its arguments has %d bytes; it may have %d", len(d.Schema), maxSchemaBytes)
 	}
-	if !shallow(d.Schema, MaxSchemaDepth) {
-		return bad("the schema of its arguments is no JSON, or nests more than %d deep", MaxSchemaDepth)
+	if !shallow(d.Schema, maxSchemaDepth) {
+		return bad("the schema of its arguments is no JSON, or nests more than %d deep", maxSchemaDepth)
 	}
 	schema, err := compileSchema(d.Schema)
 	if err != nil {
@@ -73,10 +73,7 @@ func NewForeign(d Foreign) (tools.Tool, error) {
 	if err != nil {
 		return bad("%s", err)
 	}
-	if len(d.Description) > MaxDescriptionBytes {
-		d.Description = strings.ToValidUTF8(d.Description[:MaxDescriptionBytes], "") + "…"
-	}
-	t := tools.Tool{Name: d.Name, Description: d.Description, Class: d.Class, Timeout: d.Timeout, Params: params}
+	t := tools.Tool{Name: d.Name, Description: clip.Short(d.Description, MaxDescriptionBytes), Class: d.Class, Timeout: d.Timeout, Params: params}
 	t.Form.Schema = d.Schema
 	t.Form.Direct = func(ctx context.Context, c *tools.Call, args string) (string, error) {
 		if err := violations(schema, args); err != nil {
@@ -159,7 +156,7 @@ func named(params []neuroscript.Param, args []neuroscript.Value) ([]neuroscript.
 func names(params []neuroscript.Param, v neuroscript.Value) bool {
 	members, _ := v.AsMap()
 	for _, e := range members {
-		if !slices.ContainsFunc(params, func(p neuroscript.Param) bool { return p.Name == e.Key }) {
+		if param(params, e.Key) < 0 {
 			return false
 		}
 	}
@@ -263,11 +260,7 @@ func violations(schema *jsonschema.Schema, args string) error {
 	if more := len(all) - maxViolations; more > 0 {
 		all = append(all[:maxViolations], fmt.Sprintf("and %d more", more))
 	}
-	text := strings.Join(all, "; ")
-	if len(text) > maxViolationBytes {
-		text = strings.ToValidUTF8(text[:maxViolationBytes], "") + "…"
-	}
-	return neuroscript.Errorf(neuroscript.CodeArgument, "%s", text)
+	return neuroscript.Errorf(neuroscript.CodeArgument, "%s", clip.Short(strings.Join(all, "; "), maxViolationBytes))
 }
 
 // paramsOf reads the parameters of a schema: those that are required in its order of
@@ -282,9 +275,8 @@ func paramsOf(schema string) ([]neuroscript.Param, error) {
 	}
 	var params []neuroscript.Param
 	add := func(name string, optional bool) {
-		seen := slices.ContainsFunc(params, func(p neuroscript.Param) bool { return p.Name == name })
 		property, there := doc.Properties[name]
-		if !seam.IsWord(name) || len(name) > seam.MaxNameBytes || seen || !there {
+		if !seam.IsWord(name) || len(name) > seam.MaxNameBytes || param(params, name) >= 0 || !there {
 			return
 		}
 		var of struct {

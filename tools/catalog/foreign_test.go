@@ -143,7 +143,7 @@ func TestForeignRefuses(t *testing.T) {
 		{"far.off", `{"$schema":"http://127.0.0.1:9/own"}`, "refers to another document"},
 		{"far.off", `{"properties":{"a":{"$ref":"#/$defs/absent"}}}`, "cannot be used"},
 		{"far.off", strings.Repeat(`{"not":`, 80) + "{}" + strings.Repeat("}", 80), "64 deep"},
-		{"far.off", `{"description":"` + strings.Repeat("x", MaxSchemaBytes) + `"}`, "65536"},
+		{"far.off", `{"description":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, "65536"},
 		{"aeiou.magic", `{}`, "belongs to the turn"},
 	} {
 		_, err := NewForeign(Foreign{Name: c.name, Schema: c.schema})

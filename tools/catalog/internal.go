@@ -35,8 +35,8 @@ func (p *Permission) allows(name string) bool {
 	return !p.Disabled && !slices.Contains(p.Blocked, name) && slices.Contains(p.Allowed, name)
 }
 
-// ReasonNotAllowed is why an internal action fails that the manifest does not allow.
-const ReasonNotAllowed = "not_allowed"
+// reasonNotAllowed is why an internal action fails that the manifest does not allow.
+const reasonNotAllowed = "not_allowed"
 
 // AddInternal adds actions on the session itself. Those that p does not allow are found,
 // so that they fail as not allowed and not as unknown, and not described to the model.
@@ -48,9 +48,9 @@ func (t *Targets) AddInternal(p Permission, actions ...Internal) error {
 		}
 		x := &Executor{Type: messages.TypeInternal, Name: in.Name, Summary: in.Summary, Params: in.Params, Class: in.Class, Run: in.Do}
 		if !p.allows(in.Name) {
-			x.refuse = ReasonNotAllowed
+			x.refuse = reasonNotAllowed
 			x.Run = func(context.Context, *tools.Call, string) (string, error) {
-				return "", tools.Refuse(ReasonNotAllowed, in.Name+" is not allowed here")
+				return "", tools.Refuse(reasonNotAllowed, in.Name+" is not allowed here")
 			}
 		}
 		if err := t.Add(x); err != nil {

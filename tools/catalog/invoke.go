@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/seed14be6753/stile/internal/clip"
@@ -68,7 +69,7 @@ func arrange(t *tools.Tool, args neuroscript.Value) ([]neuroscript.Value, error)
 	last := -1
 	var bad seam.Mistakes
 	for _, e := range named {
-		i := param(t, e.Key)
+		i := param(t.Params, e.Key)
 		if i < 0 {
 			bad.Add("argument %s: %s has no such parameter; it takes %s", clip.Excerpt(e.Key), t.Name, Signature(t))
 			continue
@@ -90,13 +91,8 @@ func arrange(t *tools.Tool, args neuroscript.Value) ([]neuroscript.Value, error)
 }
 
 // param finds a parameter by its name.
-func param(t *tools.Tool, name string) int {
-	for i := range t.Params {
-		if t.Params[i].Name == name {
-			return i
-		}
-	}
-	return -1
+func param(params []neuroscript.Param, name string) int {
+	return slices.IndexFunc(params, func(p neuroscript.Param) bool { return p.Name == name })
 }
 
 // Target gives what an action of a reply may name as a tool, and its class: tools

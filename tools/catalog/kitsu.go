@@ -13,8 +13,8 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// ByMetaController is who answers for action tokens, in Verdict.By.
-const ByMetaController = "meta-controller"
+// byMetaController is who answers for action tokens, in Verdict.By.
+const byMetaController = "meta-controller"
 
 // Companion is what stands behind the action tokens of a small model (docs/spec/kitsu.md §§4, 5):
 // the executors, and the meta-controller as a policy of the gate. The zero value
@@ -80,7 +80,7 @@ func (c Companion) search() tools.Tool {
 
 // queryParam is the parameter that takes a query.
 func queryParam(t *tools.Tool) string {
-	if param(t, "query") < 0 && len(t.Params) > 0 {
+	if param(t.Params, "query") < 0 && len(t.Params) > 0 {
 		return t.Params[0].Name
 	}
 	return "query"
@@ -112,7 +112,7 @@ func (c Companion) count() tools.Tool {
 // Policy is the meta-controller as a custom policy. It answers for every call, so that
 // decision and reason are journaled.
 func (c Companion) Policy() tools.CustomPolicy {
-	return tools.CustomPolicy{Name: ByMetaController, Judge: func(q tools.Request) (messages.GateAnswer, string, bool) {
+	return tools.CustomPolicy{Name: byMetaController, Judge: func(q tools.Request) (messages.GateAnswer, string, bool) {
 		a, err := kitsu.ActionOf(q.Tool, q.JSON)
 		if err != nil {
 			return messages.GateDeny, err.Error(), true

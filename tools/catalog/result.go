@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -18,7 +17,7 @@ func Failure(err error) (code int, message string) {
 	}
 	var refused *tools.Refused
 	if errors.As(err, &refused) {
-		if refused.Reason == ReasonNotAllowed {
+		if refused.Reason == reasonNotAllowed {
 			return neuroscript.CodeDenied, refused.Error()
 		}
 		return neuroscript.CodeToolFailed, refused.Error()
@@ -72,17 +71,9 @@ func errorOf(v neuroscript.Value) neuroscript.Value {
 
 // Signature gives the parameters of a tool as a prompt shows them: "(s, old, new, count?)".
 func Signature(t *tools.Tool) string {
-	var b strings.Builder
-	b.WriteByte('(')
+	ps := make(Parameters, len(t.Params))
 	for i, p := range t.Params {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(p.Name)
-		if p.Optional {
-			b.WriteByte('?')
-		}
+		ps[i] = Parameter{Name: p.Name, Required: !p.Optional}
 	}
-	b.WriteByte(')')
-	return b.String()
+	return ps.Signature()
 }

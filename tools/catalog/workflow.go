@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/messages"
@@ -73,6 +74,9 @@ func worse(a, b messages.Class) messages.Class {
 // stepGrace is how long a step whose time is up may take to say so. It is less than
 // what the action itself has.
 const stepGrace = 50 * time.Millisecond
+
+// maxFailureBytes bounds the text of one step's failure.
+const maxFailureBytes = 512
 
 // ended is the end of a step, after its last attempt.
 type ended struct {
@@ -215,11 +219,11 @@ func (g *Graph) step(ctx context.Context, c *tools.Call, s *messages.Action, arg
 			end.out, end.text = plan.Outcome{State: plan.OK, Value: value}, ""
 			return end
 		}
-		end.text = shortened(err.Error())
+		end.text = clip.Short(err.Error(), maxFailureBytes)
 		reason := ""
 		var said *tools.Refused
 		if errors.As(err, &said) {
-			reason, end.text = said.Reason, shortened(said.Text)
+			reason, end.text = said.Reason, clip.Short(said.Text, maxFailureBytes)
 		}
 		next := policy.After(plan.Attempt{N: n, Failure: failure, Reason: reason, Class: class, Now: time.Now(), Until: until})
 		if !next.Retry {
@@ -344,13 +348,4 @@ func (g *Graph) outcome(p *plan.Plan, why map[string]string) (string, error) {
 		return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "output: %s", err)
 	}
 	return out, nil
-}
-
-// shortened bounds the text of one step's failure.
-func shortened(s string) string {
-	const most = 512
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
@@ -155,7 +156,7 @@ func (s *Server) result(res *sdk.CallToolResult, secrets []string) (string, erro
 		}
 	}
 	if res.IsError {
-		text := excerptOf(strings.Join(texts, "\n"), maxFailureBytes)
+		text := clip.Short(strings.ToValidUTF8(strings.Join(texts, "\n"), "\ufffd"), maxFailureBytes)
 		if text == "" {
 			text = "the tool failed and did not say why"
 		}
@@ -235,14 +236,5 @@ func redact(s string, secrets []string) string {
 }
 
 func excerpt(s string) string {
-	return excerptOf(strings.Join(strings.Fields(s), " "), maxExcerptBytes)
-}
-
-// excerptOf is the beginning of a text.
-func excerptOf(s string, most int) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
+	return clip.Short(strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "\ufffd"), maxExcerptBytes)
 }

@@ -8,6 +8,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/internal/address"
@@ -94,7 +95,7 @@ func describe(t *sdk.Tool) string {
 	if text == "" {
 		text = t.Title
 	}
-	return excerptOf(strings.Join(strings.Fields(text), " "), catalog.MaxDescriptionBytes)
+	return clip.Short(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\ufffd"), catalog.MaxDescriptionBytes)
 }
 
 // Name is the part of a tool's name that all dialects can speak: a letter or '_', then

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
@@ -89,8 +91,8 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (c connector) Driver() driver.Driver { return c.b.Driver }
 
-// Pool is the connections of a relic. Nothing is opened before it is used.
-type Pool struct {
+// pool is the connections of a relic. Nothing is opened before it is used.
+type pool struct {
 	b      *Backend
 	mu     sync.Mutex
 	dbs    [2]*stdsql.DB // for reading, for writing
@@ -99,7 +101,7 @@ type Pool struct {
 }
 
 // Close ends all connections.
-func (p *Pool) Close() error {
+func (p *pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
@@ -113,7 +115,7 @@ func (p *Pool) Close() error {
 	return err
 }
 
-func (p *Pool) db(write bool) (*stdsql.DB, error) {
+func (p *pool) db(write bool) (*stdsql.DB, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -141,7 +143,7 @@ type prepared struct {
 
 // New makes the target of a relic, and the pool of its connections, which the caller
 // closes. Mistakes in statements are ERR_CONFIG with Field interface.endpoints[i].
-func New(r Relic) (*catalog.Executor, *Pool, error) {
+func New(r Relic) (*catalog.Executor, io.Closer, error) {
 	if r.MaxRows <= 0 {
 		r.MaxRows = DefaultRows
 	}
@@ -172,7 +174,7 @@ func New(r Relic) (*catalog.Executor, *Pool, error) {
 		}
 		for _, name := range p.names {
 			if !slices.ContainsFunc(e.Params, func(q catalog.Parameter) bool { return q.Name == name }) {
-				return nil, nil, messages.Errorf(messages.ErrConfig, ":%s is none of its parameters", clip(name)).At(at)
+				return nil, nil, messages.Errorf(messages.ErrConfig, ":%s is none of its parameters", clip.Quoted(name)).At(at)
 			}
 		}
 		for _, q := range e.Params {
@@ -183,7 +185,7 @@ func New(r Relic) (*catalog.Executor, *Pool, error) {
 		all = append(all, p)
 		ops = append(ops, catalog.Operation{Name: e.Name, Summary: e.Summary, Class: p.Class, Params: e.Params})
 	}
-	pool := &Pool{b: r.Backend}
+	conns := &pool{b: r.Backend}
 	summary, params, class := ops.Describe(r.Summary)
 	return &catalog.Executor{
 		Type: messages.TypeRelic, Name: r.Name, Summary: summary, Params: params, Class: class, Timeout: r.Timeout,
@@ -199,10 +201,10 @@ func New(r Relic) (*catalog.Executor, *Pool, error) {
 			}
 			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			x := run{r: &r, pool: pool, e: e, c: c, args: bound, limit: limit}
+			x := run{r: &r, pool: conns, e: e, c: c, args: bound, limit: limit}
 			return x.do(ctx)
 		},
-	}, pool, nil
+	}, conns, nil
 }
 
 // bind gives the values of the numbered parameters. One that was left out is NULL.
@@ -222,7 +224,7 @@ func (e *prepared) bind(given map[string]jsontext.Value) ([]any, error) {
 // run is one statement being run.
 type run struct {
 	r     *Relic
-	pool  *Pool
+	pool  *pool
 	e     *prepared
 	c     *tools.Call
 	args  []any
@@ -333,7 +335,7 @@ const createLedger = "CREATE TABLE IF NOT EXISTS stile_calls (key TEXT PRIMARY K
 
 // makeLedger makes the table in which keyed statements leave that they were done, unless
 // it is there: somebody else may have made it for a role that may not.
-func (p *Pool) makeLedger(ctx context.Context, db *stdsql.DB) error {
+func (p *pool) makeLedger(ctx context.Context, db *stdsql.DB) error {
 	p.mu.Lock()
 	known := p.ledger
 	p.mu.Unlock()

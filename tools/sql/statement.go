@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -67,7 +68,7 @@ func parse(text, mark string, begins []string) (*statement, error) {
 			return nil, mistake(i, "%s stands for nothing; a parameter is :name", part)
 		case kind == word && first == "":
 			if first = strings.ToUpper(part); !slices.Contains(begins, first) {
-				return nil, mistake(i, "it begins with %s, which is none of %s", clip(part), strings.Join(begins, ", "))
+				return nil, mistake(i, "it begins with %s, which is none of %s", clip.Quoted(part), strings.Join(begins, ", "))
 			}
 		case kind == word && strings.EqualFold(part, "RETURNING"):
 			s.returns = true
@@ -207,13 +208,4 @@ func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 func letter(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
-}
-
-// clip keeps an error readable.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
@@ -61,7 +62,7 @@ func table(rows *stdsql.Rows, maxRows int64, maxBytes int64) (out []byte, more b
 	seen := map[string]bool{}
 	for i, t := range types {
 		if seen[t.Name()] {
-			return nil, false, tools.Refuse(ReasonColumns, "two columns are named "+clip(t.Name())+"; give one another name with AS")
+			return nil, false, tools.Refuse(ReasonColumns, "two columns are named "+clip.Quoted(t.Name())+"; give one another name with AS")
 		}
 		seen[t.Name()] = true
 		names[i], _ = jsontext.AppendQuote(nil, strings.ToValidUTF8(t.Name(), "\ufffd"))
