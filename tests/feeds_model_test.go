@@ -203,7 +203,7 @@ context_feeds:
 	if st := states[1]; !st.Disabled || st.Value != "" || st.Source != "internal session" {
 		t.Errorf("%+v", st)
 	}
-	for id, value := range map[string]string{"none": "1", "off": "1", "kept": "no JSON"} {
-		wantCode(t, s.IngestFeed(t.Context(), id, value), messages.ErrConfig)
-	}
+	wantCode(t, s.IngestFeed(t.Context(), "none", "1"), messages.ErrNotFound)
+	wantCode(t, s.IngestFeed(t.Context(), "off", "1"), messages.ErrConflict)
+	wantCode(t, s.IngestFeed(t.Context(), "kept", "no JSON"), messages.ErrInvalid)
 }
