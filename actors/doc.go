@@ -1,4 +1,6 @@
-// Package actors holds the thin shells around the pure rooms: they receive a
+// Package actors is the host's own and no part of the public API: it may change in any release.
+//
+// It holds the thin shells around the pure rooms: they receive a
 // message, let the turn machine decide, and do its effects in order (design.md
 // §§2, 4). Anything that can be decided without a goroutine is decided elsewhere.
 //

@@ -1,4 +1,6 @@
-// Package feeds keeps named context at hand: what a session's manifest or its model
+// Package feeds is the host's own and no part of the public API: it may change in any release.
+//
+// It keeps named context at hand: what a session's manifest or its model
 // asked for, fetched periodically or when a prompt is built, and injected before the
 // conversation (docs/spec/streaming.md §7).
 //

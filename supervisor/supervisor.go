@@ -1,4 +1,6 @@
-// Package supervisor says what a failure becomes: strategies are values, and a
+// Package supervisor is the host's own and no part of the public API: it may change in any release.
+//
+// It says what a failure becomes: strategies are values, and a
 // failure of a child is one Failure that its parent turns into a HALT (design.md
 // §4).
 //

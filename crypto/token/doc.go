@@ -1,4 +1,6 @@
-// Package token makes and judges the control tokens of AEIOU v3: one signed
+// Package token is the host's own and no part of the public API: it may change in any release.
+//
+// It makes and judges the control tokens of AEIOU v3: one signed
 // line of text by which a program asks the host to continue, stop or abort
 // (docs/spec/aeiou.md §§6–10).
 //

@@ -1,4 +1,6 @@
-// Package aeiou is the AEIOU v3 dialect: a reply carries one program, the program
+// Package aeiou is the host's own and no part of the public API: it may change in any release.
+//
+// It is the AEIOU v3 dialect: a reply carries one program, the program
 // answers by emitting signed tokens, and the envelope is how both travel
 // (docs/spec/aeiou.md §§2–5, 10–13; docs/spec/design.md §§5, 10).
 //

@@ -1,4 +1,6 @@
-// Package cogency is the dialect of batches: what is no marker is for the user,
+// Package cogency is the host's own and no part of the public API: it may change in any release.
+//
+// It is the dialect of batches: what is no marker is for the user,
 // reasoning stands in <think>, and one JSON array in <execute> ends the reply with
 // calls that run side by side (docs/spec/cogency.md).
 //

@@ -1,4 +1,6 @@
-// Package cortex is the dialect of the Streaming Execution Protocol: thoughts,
+// Package cortex is the host's own and no part of the public API: it may change in any release.
+//
+// It is the dialect of the Streaming Execution Protocol: thoughts,
 // actions, responses and feeds as tags in a growing reply (docs/spec/streaming.md).
 //
 // Invariants:

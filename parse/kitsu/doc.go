@@ -1,4 +1,6 @@
-// Package kitsu is the dialect of small models: plain text with at most one machine
+// Package kitsu is the host's own and no part of the public API: it may change in any release.
+//
+// It is the dialect of small models: plain text with at most one machine
 // marker, an action token, on a line of its own (docs/spec/kitsu.md).
 //
 // Invariants:

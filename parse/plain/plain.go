@@ -1,4 +1,6 @@
-// Package plain is the dialect of models that just talk: the reply is one
+// Package plain is the host's own and no part of the public API: it may change in any release.
+//
+// It is the dialect of models that just talk: the reply is one
 // response and the turn is done (docs/spec/design.md §5).
 //
 // Invariants:

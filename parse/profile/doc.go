@@ -1,4 +1,6 @@
-// Package profile is what a model is asked, and may answer, that keeps the profile of a
+// Package profile is the host's own and no part of the public API: it may change in any release.
+//
+// It is what a model is asked, and may answer, that keeps the profile of a
 // user (docs/spec/cogency.md §10): a dialect whose input is a Request and whose reply is a Data or
 // {} for no change.
 //
