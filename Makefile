@@ -9,6 +9,8 @@
 #   make crash-sweep  kill a reference set of turns at every point; minutes
 #   make interleavings  a million interleavings of submits on the pure machine; minutes
 #   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)
+#   make api     list what the public packages export in docs/api; make api-check compares
+#   make api-compat  what changed against BASE, and what of it breaks its users (BASE=main)
 #   make clean   remove what the others made
 
 GO         ?= go
@@ -35,9 +37,10 @@ INTERFLAGS ?=
 BITFLAGS   ?=
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+APIDIFF     = golang.org/x/exp/cmd/apidiff@v0.0.0-20260824195058-e88cd73687aa
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test mcp-servers node-packages check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history interleavings clean
+.PHONY: run test mcp-servers node-packages check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history interleavings api api-check api-compat clean
 
 run:
 	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
@@ -113,6 +116,30 @@ history:
 
 interleavings:
 	$(GO) test ./internal/turn -count=1 -v -run '^TestInterleavings$$' -timeout 0 -interleavings $(INTERLEAVINGS) $(INTERFLAGS)
+
+# The listing is go doc's, without comments and alignment, so that a diff of it is a
+# change of the interface. Which packages are public says ARCHITECTURE.md.
+API  = docs/api
+BASE = main
+
+api:
+	@set -e; mkdir -p $(API); rm -f $(API)/*.txt; \
+	for pkg in $$(sed -n '/^## Public packages/,/^### No promise/s/^| `\([^`]*\)` .*/\1/p' ARCHITECTURE.md); do \
+		dir=./$$pkg; if [ $$pkg = stile ]; then dir=.; fi; \
+		text=$$($(GO) doc -all $$dir); \
+		printf '%s\n' "$$text" | sed -E -e '2,/^(CONSTANTS|VARIABLES|FUNCTIONS|TYPES)$$/{//!d}' -e '1!{/^    |^[[:blank:]]*\/\//d;s/[[:blank:]]+\/\/ .*//;s/([^[:blank:]]) +/\1 /g}' -e '/^$$/d' \
+			>$(API)/$$(echo $$pkg | tr / -).txt; \
+	done
+
+api-check:
+	@tmp=$$(mktemp -d); $(MAKE) -s api API=$$tmp && diff -ru $(API) $$tmp; same=$$?; rm -r $$tmp; \
+	if [ $$same -ne 0 ]; then echo "$(API) is not what the packages export: make api, and review its diff"; exit 1; fi
+
+api-compat:
+	@set -e; tmp=$$(mktemp -d); trap 'git worktree remove --force $$tmp/base; rm -r $$tmp' EXIT; \
+	git worktree add -q --detach $$tmp/base $(BASE); \
+	(cd $$tmp/base && $(GO) run $(APIDIFF) -m -w $$tmp/export github.com/seed14be6753/stile); \
+	$(GO) run $(APIDIFF) -m $$tmp/export github.com/seed14be6753/stile
 
 clean:
 	rm -rf $(DATA) bin
