@@ -26,7 +26,7 @@ func gone(t *testing.T, rt *stile.Runtime, name string, inc messages.Incarnation
 	if _, err := rt.Find(ctx, name); !stile.IsNotFound(err) {
 		t.Errorf("%s is found: %v", name, err)
 	}
-	if rep, err := rt.Archive().Verify(ctx, inc, stile.VerifyOptions{}); err != nil || !rep.OK() || len(rep.Erased) != 1 || rep.Erased[0].To != rep.Records {
+	if rep, err := rt.Archive().Verify(ctx, inc, stile.VerifyOptions{}); err != nil || !rep.OK() || len(rep.Erased) != 1 || rep.Erased[0][1] != rep.Records {
 		t.Errorf("%s: %+v, %v", name, rep, err)
 	}
 	last := ""

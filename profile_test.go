@@ -420,7 +420,7 @@ type lateEar struct {
 	answer chan struct{}
 }
 
-// Heard implements journal.Hearer.
+// Heard implements journal.Store.
 func (e *lateEar) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
 	all, err := journal.ScanHeard(ctx, e.Store, q)
 	e.once.Do(func() { <-e.answer })

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
 func TestAppendBodyAllocatesNothing(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	buf := make([]byte, 0, 64<<10)
-	for _, b := range journaltest.Bodies() {
-		journaltest.Fill(rng, b)
+	for _, b := range specimen.Bodies() {
+		specimen.Fill(rng, b)
 		if n := testing.AllocsPerRun(20, func() { buf = journal.AppendBody(buf[:0], b) }); n != 0 {
 			t.Errorf("%s: %v allocations", b.Kind(), n)
 		}
@@ -25,14 +25,14 @@ func TestAppendBodyAllocatesNothing(t *testing.T) {
 }
 
 func TestSealAllocations(t *testing.T) {
-	s := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("local:local:a", journaltest.Inc(1)), Rand: journaltest.Random(1), Receipts: journal.ReceiptsOff})
-	r := &messages.Record{Body: typical(), TS: journaltest.Epoch}
+	s := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("local:local:a", specimen.Inc(1)), Rand: specimen.Random(1), Receipts: journal.ReceiptsOff})
+	r := &messages.Record{Body: typical(), TS: specimen.Epoch}
 	recs := []*messages.Record{r}
 	seq := int64(0)
 	n := testing.AllocsPerRun(200, func() {
 		seq++
 		r.Seq = seq
-		if err := s.Seal(recs, journaltest.Epoch); err != nil {
+		if err := s.Seal(recs, specimen.Epoch); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/gowebpki/jcs"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -30,7 +30,7 @@ type notary struct {
 }
 
 func newNotary() *notary {
-	return &notary{key: ed25519.NewKeyFromSeed(make([]byte, 32)), from: journaltest.Epoch}
+	return &notary{key: ed25519.NewKeyFromSeed(make([]byte, 32)), from: specimen.Epoch}
 }
 
 func receiptMessage(inc string, seq int64, hash [32]byte) []byte {
@@ -105,14 +105,14 @@ func TestHashByHand(t *testing.T) {
 
 // A header of any record is canonical, whatever its fields hold.
 func TestSealRandom(t *testing.T) {
-	rng := journaltest.Seed(t)
-	ses := journaltest.Start(t, "local:local:r", 1)
+	rng := specimen.Seed(t)
+	ses := specimen.Start(t, "local:local:r", 1)
 	prev := journal.Genesis(ses.SID, ses.Inc)
 	salts := map[[16]byte]bool{}
 	for range 30 {
 		var bodies []messages.Body
-		for _, b := range journaltest.Bodies() {
-			journaltest.Fill(rng, b)
+		for _, b := range specimen.Bodies() {
+			specimen.Fill(rng, b)
 			bodies = append(bodies, b)
 		}
 		for i, r := range ses.Batch(bodies...).Records {
@@ -142,7 +142,7 @@ func TestSealRandom(t *testing.T) {
 
 func TestSealRefuses(t *testing.T) {
 	note := &messages.Note{Text: "x"}
-	now := journaltest.Epoch
+	now := specimen.Epoch
 	for _, c := range []struct {
 		name   string
 		rec    *messages.Record
@@ -162,7 +162,7 @@ func TestSealRefuses(t *testing.T) {
 		{"turn too large", &messages.Record{Seq: 2, Body: note, Turn: 1 << 53}, journal.ReasonInvalid},
 	} {
 		n := newNotary()
-		ses := journaltest.Continue(t, journal.NewHead("local:local:a", journaltest.Inc(1)), n)
+		ses := specimen.Continue(t, journal.NewHead("local:local:a", specimen.Inc(1)), n)
 		before := ses.Sealer.Head()
 		err := ses.Sealer.Seal([]*messages.Record{{Seq: 1, Body: typical()}, c.rec}, now)
 		if journal.ReasonOf(err) != c.reason {
@@ -175,11 +175,11 @@ func TestSealRefuses(t *testing.T) {
 			t.Errorf("%s: afterwards: %v", c.name, err)
 		}
 	}
-	broken := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("a", journaltest.Inc(1)), Rand: iotest.ErrReader(errors.New("dry"))})
+	broken := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("a", specimen.Inc(1)), Rand: iotest.ErrReader(errors.New("dry"))})
 	if err := broken.Seal([]*messages.Record{{Seq: 1, Body: note}}, now); journal.ReasonOf(err) != journal.ReasonIO {
 		t.Error(err)
 	}
-	none := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("a", journaltest.Inc(1))})
+	none := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("a", specimen.Inc(1))})
 	if err := none.Seal([]*messages.Record{{Seq: 1, Body: note}}, now); journal.ReasonOf(err) != journal.ReasonInvalid {
 		t.Error(err)
 	}
@@ -189,7 +189,7 @@ func TestSealRefuses(t *testing.T) {
 }
 
 func TestSealRepairsText(t *testing.T) {
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	given := &messages.Note{Text: "a\xff"}
 	r := ses.Batch(given).Records[0]
 	if got := r.Body.(*messages.Note).Text; got != "a\uFFFD" || string(r.Raw) != `{"text":"a`+"\uFFFD"+`"}` {
@@ -201,7 +201,7 @@ func TestSealRepairsText(t *testing.T) {
 }
 
 func TestSealedBodiesAreApart(t *testing.T) {
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	recs := ses.Notes(2).Records
 	_ = append(recs[0].Raw, "overwritten"...)
 	if string(recs[1].Raw) != `{"text":"note"}` {
@@ -225,16 +225,16 @@ func TestReceiptPolicies(t *testing.T) {
 		for _, state := range []string{"good", "broken", "none"} {
 			n := newNotary()
 			n.broken = state == "broken"
-			cfg := journal.SealerConfig{Head: journal.NewHead("local:local:a", journaltest.Inc(1)), Rand: journaltest.Random(1), Receipts: c.policy}
+			cfg := journal.SealerConfig{Head: journal.NewHead("local:local:a", specimen.Inc(1)), Rand: specimen.Random(1), Receipts: c.policy}
 			if state != "none" {
 				cfg.Signer = n
 			}
 			s := journal.NewSealer(cfg)
 			var recs []*messages.Record
 			for i, b := range bodies() {
-				recs = append(recs, &messages.Record{Seq: int64(i + 1), TS: journaltest.Epoch, Body: b})
+				recs = append(recs, &messages.Record{Seq: int64(i + 1), TS: specimen.Epoch, Body: b})
 			}
-			if err := s.Seal(recs, journaltest.Epoch); err != nil {
+			if err := s.Seal(recs, specimen.Epoch); err != nil {
 				t.Fatal(err)
 			}
 			got := ""
@@ -261,15 +261,15 @@ func TestReceiptPolicies(t *testing.T) {
 func BenchmarkSeal_Typical300B(b *testing.B) {
 	b.Run("seal", func(b *testing.B) {
 		s := journal.NewSealer(journal.SealerConfig{
-			Head: journal.NewHead("local:local:support-42", journaltest.Inc(1)),
-			Rand: journaltest.Random(1), Receipts: journal.ReceiptsOff,
+			Head: journal.NewHead("local:local:support-42", specimen.Inc(1)),
+			Rand: specimen.Random(1), Receipts: journal.ReceiptsOff,
 		})
-		r := &messages.Record{Body: typical(), TS: journaltest.Epoch, Run: 3, Turn: 42}
+		r := &messages.Record{Body: typical(), TS: specimen.Epoch, Run: 3, Turn: 42}
 		recs := []*messages.Record{r}
 		b.ReportAllocs()
 		for b.Loop() {
 			r.Seq = s.Head().Seq + 1
-			if err := s.Seal(recs, journaltest.Epoch); err != nil {
+			if err := s.Seal(recs, specimen.Epoch); err != nil {
 				b.Fatal(err)
 			}
 		}

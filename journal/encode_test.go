@@ -12,7 +12,7 @@ import (
 	"github.com/gowebpki/jcs"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -32,10 +32,10 @@ func independent(t *testing.T, b messages.Body) []byte {
 }
 
 func TestAppendBodyIsCanonical(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	for range 400 {
-		for _, b := range journaltest.Bodies() {
-			journaltest.Fill(rng, b)
+		for _, b := range specimen.Bodies() {
+			specimen.Fill(rng, b)
 			got := journal.AppendBody(nil, b)
 			if want := independent(t, b); !bytes.Equal(got, want) {
 				t.Fatalf("%s\n got %s\nwant %s", b.Kind(), got, want)
@@ -58,7 +58,7 @@ func TestAppendBodyIsCanonical(t *testing.T) {
 // Bodies() must know every body there is, or the test above proves little.
 func TestEveryKindIsCovered(t *testing.T) {
 	seen := map[messages.Kind]bool{}
-	for _, b := range journaltest.Bodies() {
+	for _, b := range specimen.Bodies() {
 		seen[b.Kind()] = true
 		if _, err := journal.DecodeBody(b.Kind(), journal.AppendBody(nil, b)); err != nil {
 			t.Errorf("zero %s: %v", b.Kind(), err)
@@ -78,7 +78,7 @@ func TestEveryKindIsCovered(t *testing.T) {
 }
 
 func TestAppendBodyRepairsText(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	for _, s := range []string{"\xff", "a\xffb\xfe", "\xed\xa0\x80", "\xf0\x9f\x98", "é\xc3", "\xc0\xaf", "ok\x80\"\\"} {
 		b := &messages.Note{Text: s}
 		got := journal.AppendBody(nil, b)
@@ -189,7 +189,7 @@ func TestDecodeBodySharesNothing(t *testing.T) {
 
 // What DecodeBody accepts is what AppendBody writes, byte for byte.
 func FuzzDecodeBody(f *testing.F) {
-	kinds := journaltest.Bodies()
+	kinds := specimen.Bodies()
 	for i, b := range kinds {
 		f.Add(uint8(i), journal.AppendBody(nil, b))
 	}

@@ -14,29 +14,24 @@ import (
 // MaxHeard bounds what one query for a user's messages gives.
 const MaxHeard = 1000
 
-// Place is where a message of a user stands among all of that user's, in whatever
-// session: positions count within one, so time goes first.
-type Place struct {
+// Heard is an input of a user, and where it stands among all of that user's, in whatever
+// session.
+type Heard struct {
+	SID string
 	TS  time.Time
 	Inc messages.Incarnation
 	Seq int64
 }
 
-// Compare orders places.
-func (p Place) Compare(o Place) int {
-	return cmp.Or(p.TS.Compare(o.TS), bytes.Compare(p.Inc[:], o.Inc[:]), cmp.Compare(p.Seq, o.Seq))
+// Compare orders them: positions count within a session, so time goes first.
+func (h Heard) Compare(o Heard) int {
+	return cmp.Or(h.TS.Compare(o.TS), bytes.Compare(h.Inc[:], o.Inc[:]), cmp.Compare(h.Seq, o.Seq))
 }
 
-// Heard is an input of a user.
-type Heard struct {
-	Place
-	SID string
-}
-
-// HeardQuery asks for what a user submitted, in the order of places.
+// HeardQuery asks for what a user submitted, in the order of Heard.Compare.
 type HeardQuery struct {
 	Owner string // the beginning of the user's SIDs, "tenant:user:"
-	After Place  // the zero one is before all
+	After Heard  // the zero one is before all
 	Limit int    // 0 is MaxHeard
 }
 
@@ -51,22 +46,7 @@ func (q *HeardQuery) Check() error {
 	return nil
 }
 
-// Hearer is a store with an index of its own for such queries. It gives what ScanHeard
-// gives.
-type Hearer interface {
-	Heard(ctx context.Context, q HeardQuery) ([]Heard, error)
-}
-
-// HeardOf lists inputs of a user, the oldest first. Those that were erased, or have no
-// text, are not among them. It is safe for concurrent use.
-func HeardOf(ctx context.Context, s Store, q HeardQuery) ([]Heard, error) {
-	if own, ok := s.(Hearer); ok {
-		return own.Heard(ctx, q)
-	}
-	return ScanHeard(ctx, s, q)
-}
-
-// ScanHeard is HeardOf without an index: it reads every session of the owner.
+// ScanHeard is Store.Heard without an index: it reads every session of the owner.
 func ScanHeard(ctx context.Context, s Store, q HeardQuery) ([]Heard, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -83,7 +63,7 @@ func ScanHeard(ctx context.Context, s Store, q HeardQuery) ([]Heard, error) {
 			if rec.Raw == nil || rec.Body.Kind() != messages.KindInput {
 				continue
 			}
-			h := Heard{SID: head.SID, Place: Place{TS: rec.TS, Inc: head.Inc, Seq: rec.Seq}}
+			h := Heard{SID: head.SID, TS: rec.TS, Inc: head.Inc, Seq: rec.Seq}
 			if h.Compare(q.After) <= 0 {
 				continue
 			}
@@ -94,7 +74,7 @@ func ScanHeard(ctx context.Context, s Store, q HeardQuery) ([]Heard, error) {
 			if _, _, ok := Said(body); !ok {
 				continue
 			}
-			at, _ := slices.BinarySearchFunc(first, h, func(a, b Heard) int { return a.Compare(b.Place) })
+			at, _ := slices.BinarySearchFunc(first, h, Heard.Compare)
 			if at < q.Limit {
 				first = slices.Insert(first, at, h)
 				first = first[:min(len(first), q.Limit)]

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -109,9 +109,9 @@ func TestExportEveryBit(t *testing.T) {
 // An export out of a store reads back as the store has it, in pieces of any size.
 func TestExportReadsBack(t *testing.T) {
 	s := memory.New()
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	for range 20 {
-		journaltest.Must(t, s, ses.Notes(7))
+		specimen.Must(t, s, ses.Notes(7))
 	}
 	var want []*messages.Record
 	var b []byte
@@ -163,7 +163,7 @@ func (endless) Read(p []byte) (int, error) {
 
 // A line is a record, or is refused: whatever is accepted is written the same again.
 func FuzzParseRecord(f *testing.F) {
-	ses := journaltest.Start(f, "local:local:a", 1)
+	ses := specimen.Start(f, "local:local:a", 1)
 	for _, r := range ses.Notes(2).Records {
 		f.Add(journal.AppendRecord(nil, r))
 	}

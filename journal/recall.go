@@ -44,22 +44,6 @@ type Recollection struct {
 	Runes int           // of those words
 }
 
-// Recaller is a store with an index of its own for recalls. It gives what Scan gives.
-type Recaller interface {
-	Recall(ctx context.Context, q RecallQuery) ([]Recollection, error)
-}
-
-// Recall finds the best hits: those with the most words, then with the most runes of
-// them, then the newest. A query without an owner or words, or with too many, is INVALID.
-// What was erased, deleted or never shown to the user is not found. It is safe for
-// concurrent use.
-func Recall(ctx context.Context, s Store, q RecallQuery) ([]Recollection, error) {
-	if own, ok := s.(Recaller); ok {
-		return own.Recall(ctx, q)
-	}
-	return Scan(ctx, s, q)
-}
-
 // Check completes a query and finds what is wrong with it.
 func (q *RecallQuery) Check() error {
 	switch {
@@ -137,7 +121,7 @@ func Said(b messages.Body) (role messages.Role, text string, ok bool) {
 	return role, text, strings.TrimSpace(text) != ""
 }
 
-// Scan is Recall without an index: it reads every session of the owner.
+// Scan is Store.Recall without an index: it reads every session of the owner.
 func Scan(ctx context.Context, s Store, q RecallQuery) ([]Recollection, error) {
 	if err := q.Check(); err != nil {
 		return nil, err

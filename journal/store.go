@@ -264,6 +264,15 @@ type Store interface {
 	// Blob gives the bytes under a digest, checked against it. Read only.
 	Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error)
 
+	// Recall finds the best of what a user said and was told: the hits with the most words,
+	// then with the most runes of them, then the newest. A query without an owner or words,
+	// or with too many, is INVALID. What was erased, deleted or never shown to the user is
+	// not found. A store without an index of its own gives what Scan gives.
+	Recall(ctx context.Context, q RecallQuery) ([]Recollection, error)
+	// Heard lists inputs of a user, the oldest first. Those that were erased, or have no
+	// text, are not among them. A store without an index gives what ScanHeard gives.
+	Heard(ctx context.Context, q HeardQuery) ([]Heard, error)
+
 	// PutSnapshot replaces the session's snapshot, if the record it names is there.
 	PutSnapshot(ctx context.Context, inc messages.Incarnation, s Snapshot) error
 	// Snapshot gives it; NOT_FOUND without one, CORRUPT when it cannot be trusted:

@@ -14,35 +14,29 @@ type ReceiptKeys interface {
 	VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig []byte, ts time.Time) error
 }
 
-// What is the sort of a problem in a history.
-type What string
-
 // The problems Verify names.
 const (
-	WhatBody     What = "body"     // salt or body do not give the body digest
-	WhatHash     What = "hash"     // the header does not give the hash
-	WhatPrev     What = "prev"     // it does not continue the record before
-	WhatGap      What = "gap"      // records are missing before this one
-	WhatOrder    What = "order"    // a position that was there before
-	WhatIdentity What = "identity" // another session's record
-	WhatEpoch    What = "epoch"    // a lower epoch than the record before
-	WhatTail     What = "tail"     // the history ends before, or not at, the expected head
-	WhatReceipt  What = "receipt"  // a receipt that does not verify
-	WhatRead     What = "read"     // the store could not give the record
+	WhatBody     = "body"     // salt or body do not give the body digest
+	WhatHash     = "hash"     // the header does not give the hash
+	WhatPrev     = "prev"     // it does not continue the record before
+	WhatGap      = "gap"      // records are missing before this one
+	WhatOrder    = "order"    // a position that was there before
+	WhatIdentity = "identity" // another session's record
+	WhatEpoch    = "epoch"    // a lower epoch than the record before
+	WhatTail     = "tail"     // the history ends before, or not at, the expected head
+	WhatReceipt  = "receipt"  // a receipt that does not verify
+	WhatRead     = "read"     // the store could not give the record
 )
 
 // Problem is one thing that is wrong, at one record.
 type Problem struct {
 	Seq    int64
-	What   What
+	What   string // WhatBody and so on
 	Detail string
 }
 
 // MaxProblems bounds what a report lists; Report.Found counts all.
 const MaxProblems = 1000
-
-// Span is a range of positions, both ends included.
-type Span struct{ From, To int64 }
 
 // Report is the outcome of Verify.
 type Report struct {
@@ -51,8 +45,9 @@ type Report struct {
 	Records int64  // seen
 	Through Anchor // the chain holds from the start to here
 	Last    Anchor // of the last record seen: an exported head
-	// Erased are the ranges whose bodies are gone. They are no problem.
-	Erased []Span
+	// Erased are the ranges of positions, both ends included, whose bodies are gone. They
+	// are no problem.
+	Erased [][2]int64
 	// Receipts by outcome. Missing ones (no signer at the time) are no problem
 	// either, but say so; Unchecked means that no keys were given.
 	Valid, Missing, Bad, Unchecked int64
@@ -89,7 +84,7 @@ type VerifyOptions struct {
 // and only an exported head shows a cut tail (docs/spec/design.md §7).
 func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Report {
 	rep := Report{SID: opts.SID, Inc: opts.Inc, Through: opts.From, Last: opts.From}
-	add := func(seq int64, what What, detail string) {
+	add := func(seq int64, what string, detail string) {
 		rep.Found++
 		if len(rep.Problems) < MaxProblems {
 			rep.Problems = append(rep.Problems, Problem{Seq: seq, What: what, Detail: detail})
@@ -139,14 +134,14 @@ func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Repo
 }
 
 func (rep *Report) erased(seq int64) {
-	if n := len(rep.Erased); n > 0 && rep.Erased[n-1].To+1 == seq {
-		rep.Erased[n-1].To = seq
+	if n := len(rep.Erased); n > 0 && rep.Erased[n-1][1]+1 == seq {
+		rep.Erased[n-1][1] = seq
 		return
 	}
-	rep.Erased = append(rep.Erased, Span{seq, seq})
+	rep.Erased = append(rep.Erased, [2]int64{seq, seq})
 }
 
-func (rep *Report) receipt(r *messages.Record, opts *VerifyOptions, add func(int64, What, string)) {
+func (rep *Report) receipt(r *messages.Record, opts *VerifyOptions, add func(int64, string, string)) {
 	switch {
 	case r.Sig == nil:
 		if opts.Receipts.signs(r.Body.Kind()) {
@@ -178,8 +173,8 @@ type chain struct {
 }
 
 // next takes r and gives the first thing wrong with it, or "".
-func (c *chain) next(r *messages.Record) (what What, detail string) {
-	c.all(r, func(_ int64, w What, d string) {
+func (c *chain) next(r *messages.Record) (what string, detail string) {
+	c.all(r, func(_ int64, w string, d string) {
 		if what == "" {
 			what, detail = w, d
 		}
@@ -189,7 +184,7 @@ func (c *chain) next(r *messages.Record) (what What, detail string) {
 
 // all takes r and reports everything wrong with it. Afterwards the chain stands at
 // r, as r says.
-func (c *chain) all(r *messages.Record, add func(int64, What, string)) {
+func (c *chain) all(r *messages.Record, add func(int64, string, string)) {
 	if r.SID != c.sid || r.Inc != c.inc {
 		add(r.Seq, WhatIdentity, "the record belongs to "+r.SID+" "+r.Inc.String())
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -27,9 +27,9 @@ func sequence(recs []*messages.Record) iter.Seq2[*messages.Record, error] {
 func history(t *testing.T, n *notary) []*messages.Record {
 	t.Helper()
 	var recs []*messages.Record
-	head := journal.NewHead("local:local:h", journaltest.Inc(1))
+	head := journal.NewHead("local:local:h", specimen.Inc(1))
 	for range 2 {
-		ses := journaltest.Continue(t, head, n)
+		ses := specimen.Continue(t, head, n)
 		b := ses.Batch(&messages.Input{Text: "x"}, &messages.RunBegin{}, &messages.TurnBegin{}, &messages.TurnDecided{}, &messages.RunEnd{})
 		head = head.Advance(&b)
 		recs = append(recs, b.Records...)
@@ -45,7 +45,7 @@ func history(t *testing.T, n *notary) []*messages.Record {
 func TestVerifyNamesTampering(t *testing.T) {
 	n := newNotary()
 	type found map[string]int // "seq what" → times
-	one := func(seq int64, what ...journal.What) found {
+	one := func(seq int64, what ...string) found {
 		f := found{}
 		for _, w := range what {
 			f[fmt.Sprint(seq, " ", w)]++
@@ -103,7 +103,7 @@ func TestVerifyNamesTampering(t *testing.T) {
 		},
 		{"resealed without the key", func(recs []*messages.Record) []*messages.Record {
 			head := journal.Head{SID: recs[2].SID, Inc: recs[2].Inc, Seq: 2, Hash: recs[1].Hash}
-			forged := journaltest.Continue(t, head, nil).Batch(&messages.Note{}, &messages.TurnDecided{}).Records
+			forged := specimen.Continue(t, head, nil).Batch(&messages.Note{}, &messages.TurnDecided{}).Records
 			forged[1].Sig = recs[3].Sig
 			return append(recs[:2:2], append(forged, recs[4:]...)...)
 		}, both(one(4, journal.WhatReceipt), one(5, journal.WhatPrev))},
@@ -182,7 +182,7 @@ func TestVerifyErasedAndUnknownKinds(t *testing.T) {
 		recs[seq-1] = &r
 	}
 	rep := journal.Verify(sequence(recs), journal.VerifyOptions{})
-	if !rep.OK() || fmt.Sprint(rep.Erased) != "[{2 3} {7 7}]" {
+	if !rep.OK() || fmt.Sprint(rep.Erased) != "[[2 3] [7 7]]" {
 		t.Errorf("%+v", rep)
 	}
 	recs[1].BodyDigest[4] ^= 1

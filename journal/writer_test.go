@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -109,9 +109,9 @@ func TestGroupCommit(t *testing.T) {
 	w := journal.NewWriter(g, journal.WriterOptions{})
 	defer w.Close()
 	var a acks
-	var sessions []*journaltest.Session
+	var sessions []*specimen.Session
 	for i := range 5 {
-		sessions = append(sessions, journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1))
+		sessions = append(sessions, specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1))
 	}
 	w.Append(sessions[0].Notes(1), a.of("first"))
 	if n := <-g.entered; n != 1 {
@@ -160,7 +160,7 @@ func TestGroupLimits(t *testing.T) {
 		g := newGate()
 		w := journal.NewWriter(g, c.opts)
 		var a acks
-		first, ses := journaltest.Start(t, "local:local:first", 1), journaltest.Start(t, "local:local:x", 2)
+		first, ses := specimen.Start(t, "local:local:first", 1), specimen.Start(t, "local:local:x", 2)
 		w.Append(first.Notes(1), nil)
 		<-g.entered
 		for i, n := range c.sizes {
@@ -187,8 +187,8 @@ func TestRefusalCascades(t *testing.T) {
 	w := journal.NewWriter(g, journal.WriterOptions{})
 	defer w.Close()
 	var a acks
-	old := journaltest.Start(t, "local:local:a", 1)
-	other := journaltest.Start(t, "local:local:b", 2)
+	old := specimen.Start(t, "local:local:a", 1)
+	other := specimen.Start(t, "local:local:b", 2)
 	g.pass <- nil
 	w.Append(old.Notes(1), nil)
 	barrier(t, w)
@@ -197,7 +197,7 @@ func TestRefusalCascades(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner := journaltest.Continue(t, head, nil)
+	owner := specimen.Continue(t, head, nil)
 	for range 2 {
 		g.pass <- nil
 	}
@@ -252,7 +252,7 @@ func TestBusyIsNotSticky(t *testing.T) {
 	w := journal.NewWriter(g, journal.WriterOptions{})
 	defer w.Close()
 	var a acks
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	g.pass <- journal.Fail(journal.ReasonBusy, nil, "locked")
 	w.Append(ses.Notes(1), a.of("1"))
 	<-g.entered
@@ -263,7 +263,7 @@ func TestBusyIsNotSticky(t *testing.T) {
 	}
 	a.want(t, []string{"1", "2"}, func(_ int, err error) bool { return journal.ReasonOf(err) == journal.ReasonBusy })
 	g.pass <- nil
-	again := journaltest.Start(t, "local:local:a", 1)
+	again := specimen.Start(t, "local:local:a", 1)
 	w.Append(again.Notes(1), a.of("3"))
 	if head, err = w.Activate(ctx, ses.SID); err != nil || head.Seq != 1 {
 		t.Fatalf("%+v, %v", head, err)
@@ -276,7 +276,7 @@ func TestFailureIsSticky(t *testing.T) {
 	w := journal.NewWriter(g, journal.WriterOptions{})
 	defer w.Close()
 	var a acks
-	x, y := journaltest.Start(t, "local:local:x", 1), journaltest.Start(t, "local:local:y", 2)
+	x, y := specimen.Start(t, "local:local:x", 1), specimen.Start(t, "local:local:y", 2)
 	g.pass <- journal.Fail(journal.ReasonIO, errors.New("no space"), "writing")
 	w.Append(x.Notes(1), a.of("x1"))
 	<-g.entered
@@ -302,7 +302,7 @@ func TestFailureIsSticky(t *testing.T) {
 	}
 	a.want(t, []string{"x3"}, io)
 	g.pass <- nil
-	w.Append(journaltest.Start(t, x.SID, 1).Notes(1), a.of("x4"))
+	w.Append(specimen.Start(t, x.SID, 1).Notes(1), a.of("x4"))
 	barrier(t, w)
 	a.want(t, []string{"x4"}, accepted)
 }
@@ -312,7 +312,7 @@ func TestQueueLimit(t *testing.T) {
 	w := journal.NewWriter(g, journal.WriterOptions{QueueBytes: 2000})
 	defer w.Close()
 	var a acks
-	x, y := journaltest.Start(t, "local:local:x", 1), journaltest.Start(t, "local:local:y", 2)
+	x, y := specimen.Start(t, "local:local:x", 1), specimen.Start(t, "local:local:y", 2)
 	w.Append(x.Notes(1), a.of("x1"))
 	<-g.entered
 	w.Append(x.Batch(&messages.Note{Text: string(make([]byte, 1000))}), a.of("x2"))
@@ -333,7 +333,7 @@ func TestBarrierEndsWithItsContext(t *testing.T) {
 	g := newGate()
 	w := journal.NewWriter(g, journal.WriterOptions{})
 	defer w.Close()
-	w.Append(journaltest.Start(t, "local:local:x", 1).Notes(1), nil)
+	w.Append(specimen.Start(t, "local:local:x", 1).Notes(1), nil)
 	<-g.entered
 	ctx, cancel := context.WithCancelCause(ctx)
 	why := errors.New("enough")
@@ -354,7 +354,7 @@ func TestCloseDrains(t *testing.T) {
 	g := newGate()
 	w := journal.NewWriter(g, journal.WriterOptions{GroupBatches: 1})
 	var a acks
-	ses := journaltest.Start(t, "local:local:x", 1)
+	ses := specimen.Start(t, "local:local:x", 1)
 	for i := range 3 {
 		w.Append(ses.Notes(1), a.of(fmt.Sprint(i)))
 	}
@@ -383,14 +383,14 @@ func TestCloseDrains(t *testing.T) {
 func TestInline(t *testing.T) {
 	s := memory.New()
 	w := journal.NewWriter(s, journal.WriterOptions{})
-	ses := journaltest.Start(t, "local:local:x", 1)
+	ses := specimen.Start(t, "local:local:x", 1)
 	var a acks
 	w.Append(ses.Notes(1), func(err error) {
 		a.of("outer")(err)
 		w.Append(ses.Notes(1), a.of("inner"))
 	})
 	a.want(t, []string{"outer", "inner"}, accepted)
-	w.Append(journaltest.Start(t, "local:local:x", 2).Notes(1), a.of("second"))
+	w.Append(specimen.Start(t, "local:local:x", 2).Notes(1), a.of("second"))
 	stale := func(_ int, err error) bool { return journal.IsStale(err) }
 	a.want(t, []string{"second"}, stale)
 	bad := ses.Notes(1)
@@ -405,7 +405,7 @@ func TestInline(t *testing.T) {
 	if err != nil || head.Seq != 2 {
 		t.Fatalf("%+v, %v", head, err)
 	}
-	w.Append(journaltest.Continue(t, head, nil).Notes(1), a.of("again"))
+	w.Append(specimen.Continue(t, head, nil).Notes(1), a.of("again"))
 	a.want(t, []string{"again"}, accepted)
 	if err := w.Reopen(ctx); err != nil {
 		t.Error(err)
@@ -428,7 +428,7 @@ func TestEveryBatchIsAnswered(t *testing.T) {
 	w := journal.NewWriter(forgetful{memory.New()}, journal.WriterOptions{})
 	defer w.Close()
 	var a acks
-	w.Append(journaltest.Start(t, "local:local:x", 1).Notes(1), a.of("1"))
+	w.Append(specimen.Start(t, "local:local:x", 1).Notes(1), a.of("1"))
 	a.want(t, []string{"1"}, func(_ int, err error) bool { return err != nil })
 }
 
@@ -448,7 +448,7 @@ func TestConcurrentSessions(t *testing.T) {
 			const sessions, batches = 16, 50
 			var wg sync.WaitGroup
 			for i := range sessions {
-				ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+				ses := specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
 				wg.Go(func() {
 					next := 0
 					for n := range batches {
@@ -467,7 +467,7 @@ func TestConcurrentSessions(t *testing.T) {
 			wg.Wait()
 			w.Close()
 			for i := range sessions {
-				if _, _, err := journal.Load(ctx, s, journaltest.Inc(i+1)); err != nil {
+				if _, _, err := journal.Load(ctx, s, specimen.Inc(i+1)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -482,7 +482,7 @@ func BenchmarkAppend_Memory(b *testing.B) {
 	b.Run("seal_and_append", func(b *testing.B) {
 		w := journal.NewWriter(memory.New(), journal.WriterOptions{})
 		defer w.Close()
-		ses := journaltest.Start(b, "local:local:x", 1)
+		ses := specimen.Start(b, "local:local:x", 1)
 		body := typical()
 		b.ReportAllocs()
 		for b.Loop() {
@@ -491,7 +491,7 @@ func BenchmarkAppend_Memory(b *testing.B) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 	})
 	b.Run("floor_seal", func(b *testing.B) {
-		ses := journaltest.Start(b, "local:local:x", 1)
+		ses := specimen.Start(b, "local:local:x", 1)
 		body := typical()
 		b.ReportAllocs()
 		for b.Loop() {

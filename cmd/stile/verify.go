@@ -174,7 +174,7 @@ func (a *app) verifyText(r journal.Report) error {
 		p.line(yellow, "", count(r.Unchecked, "receipt")+" unchecked: there were no keys")
 	}
 	for _, e := range r.Erased {
-		p.line(dim, "", fmt.Sprintf("records %d to %d are erased", e.From, e.To))
+		p.line(dim, "", fmt.Sprintf("records %d to %d are erased", e[0], e[1]))
 	}
 	return p.err
 }
@@ -195,9 +195,9 @@ type verifyJSON struct {
 }
 
 type problemJSON struct {
-	Seq    int64        `json:"seq"`
-	What   journal.What `json:"what"`
-	Detail string       `json:"detail"`
+	Seq    int64  `json:"seq"`
+	What   string `json:"what"`
+	Detail string `json:"detail"`
 }
 
 func verifyJSONOf(r journal.Report) verifyJSON {
@@ -208,9 +208,7 @@ func verifyJSONOf(r journal.Report) verifyJSON {
 	for _, p := range r.Problems {
 		out.Problems = append(out.Problems, problemJSON(p))
 	}
-	for _, e := range r.Erased {
-		out.Erased = append(out.Erased, [2]int64{e.From, e.To})
-	}
+	out.Erased = append(out.Erased, r.Erased...)
 	return out
 }
 

@@ -42,7 +42,7 @@ func (e *Env) recollect(ctx context.Context, sid string, words []string, limit i
 	if err != nil {
 		return nil, err
 	}
-	return journal.Recall(ctx, e.Store, journal.RecallQuery{
+	return e.Store.Recall(ctx, journal.RecallQuery{
 		Owner: key.Tenant + ":" + key.User + ":", Except: head.Inc, Words: words, Limit: limit,
 	})
 }

@@ -368,7 +368,7 @@ func (l *Learner) unseen(ctx context.Context, to messages.SessionKey, from profi
 		if err != nil {
 			return nil, &messages.Error{Code: messages.ErrJournal, Field: "last_learned_at", Detail: "the cursor of the profile is damaged", Cause: err}
 		}
-		q.After = journal.Place{TS: at, Seq: from.LastLearnedSeq}
+		q.After = journal.Heard{TS: at, Seq: from.LastLearnedSeq}
 		if from.LastLearnedIn != "" {
 			if q.After.Inc, err = journal.ParseIncarnation(from.LastLearnedIn); err != nil {
 				return nil, err
@@ -378,7 +378,7 @@ func (l *Learner) unseen(ctx context.Context, to messages.SessionKey, from profi
 	var all []news
 	opened := map[messages.Incarnation]*messages.SessionOpened{}
 	for {
-		page, err := journal.HeardOf(ctx, l.store, q)
+		page, err := l.store.Heard(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -407,7 +407,7 @@ func (l *Learner) unseen(ctx context.Context, to messages.SessionKey, from profi
 		if len(page) < journal.MaxHeard {
 			return all, nil
 		}
-		q.After = page[len(page)-1].Place
+		q.After = page[len(page)-1]
 	}
 }
 

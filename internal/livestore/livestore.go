@@ -106,16 +106,6 @@ func (w *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 	return err
 }
 
-// Recall implements journal.Recaller with what the wrapped store has.
-func (w *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Recollection, error) {
-	return journal.Recall(ctx, w.Store, q)
-}
-
-// Heard implements journal.Hearer with what the wrapped store has.
-func (w *Store) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
-	return journal.HeardOf(ctx, w.Store, q)
-}
-
 // Erasures counts erasures, for the shells, which keep at hand what prompts are made of.
 func (w *Store) Erasures() int64 {
 	if s, ok := w.Store.(interface{ Erasures() int64 }); ok {

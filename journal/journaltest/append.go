@@ -9,15 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
 func commitAndRead(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	one := ses.Batch(&messages.SessionOpened{Dialect: "aeiou", Incarnation: ses.Inc.String()}, &messages.Input{Text: "hello", User: "u", Policy: messages.Reject})
 	two := ses.Notes(3)
-	Must(t, s, one)
-	Must(t, s, two)
+	specimen.Must(t, s, one)
+	specimen.Must(t, s, two)
 	want := append(append([]*messages.Record{}, one.Records...), two.Records...)
 	got := collect(t, s.Read(ctx, ses.Inc, 0, 0))
 	if d := cmp.Diff(want, got); d != "" {
@@ -42,10 +43,10 @@ func commitAndRead(t *testing.T, s journal.Store) {
 	if _, err := s.Head(ctx, "local:local:b"); !journal.IsNotFound(err) {
 		t.Fatalf("an unknown session: %v", err)
 	}
-	if _, err := s.HeadOf(ctx, Inc(99)); !journal.IsNotFound(err) {
+	if _, err := s.HeadOf(ctx, specimen.Inc(99)); !journal.IsNotFound(err) {
 		t.Fatalf("an unknown incarnation: %v", err)
 	}
-	for _, err := range s.Read(ctx, Inc(99), 0, 0) {
+	for _, err := range s.Read(ctx, specimen.Inc(99), 0, 0) {
 		if !journal.IsNotFound(err) {
 			t.Fatalf("reading an unknown incarnation: %v", err)
 		}
@@ -53,25 +54,25 @@ func commitAndRead(t *testing.T, s journal.Store) {
 }
 
 func everyBody(t *testing.T, s journal.Store) {
-	rng := Seed(t)
-	ses := Start(t, "local:local:bodies", 1)
+	rng := specimen.Seed(t)
+	ses := specimen.Start(t, "local:local:bodies", 1)
 	var want []*messages.Record
 	for range 4 {
 		var bodies []messages.Body
-		for _, b := range Bodies() {
+		for _, b := range specimen.Bodies() {
 			if b.Kind() == messages.KindSessionClosed {
 				continue
 			}
-			Fill(rng, b)
+			specimen.Fill(rng, b)
 			bodies = append(bodies, b)
 		}
 		b := ses.Batch(bodies...)
 		for _, r := range b.Records {
 			if rng.IntN(3) == 0 {
-				r.Sig = &messages.Receipt{KID: "k" + Text(rng, 3), Sig: []byte(Text(rng, 64) + "s")}
+				r.Sig = &messages.Receipt{KID: "k" + specimen.Text(rng, 3), Sig: []byte(specimen.Text(rng, 64) + "s")}
 			}
 		}
-		Must(t, s, b)
+		specimen.Must(t, s, b)
 		want = append(want, b.Records...)
 	}
 	if d := cmp.Diff(want, collect(t, s.Read(ctx, ses.Inc, 0, 0))); d != "" {
@@ -84,15 +85,15 @@ func everyBody(t *testing.T, s journal.Store) {
 
 // fence is the table of docs/spec/design.md §7.
 func fence(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:fence", 1)
-	Must(t, s, ses.Notes(3))
+	ses := specimen.Start(t, "local:local:fence", 1)
+	specimen.Must(t, s, ses.Notes(3))
 	head, err := s.Head(ctx, ses.SID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	head.Epoch = 4
-	second := Continue(t, head, nil) // epoch 5
-	Must(t, s, second.Notes(1))
+	second := specimen.Continue(t, head, nil) // epoch 5
+	specimen.Must(t, s, second.Notes(1))
 	if head, err = s.Head(ctx, ses.SID); err != nil || head.Epoch != 5 || head.Seq != 4 {
 		t.Fatalf("head %+v, %v", head, err)
 	}
@@ -120,7 +121,7 @@ func fence(t *testing.T, s journal.Store) {
 		{"same epoch at the head", head, 5, false, false},
 	} {
 		c.at.Epoch = c.epoch - 1
-		err := s.Commit([]journal.Batch{Continue(t, c.at, nil).Notes(1)})[0]
+		err := s.Commit([]journal.Batch{specimen.Continue(t, c.at, nil).Notes(1)})[0]
 		if journal.IsFenced(err) != c.fenced || journal.IsStale(err) != c.stale || (err != nil) != (c.fenced || c.stale) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -128,7 +129,7 @@ func fence(t *testing.T, s journal.Store) {
 	if head, err = s.Head(ctx, ses.SID); err != nil || head.Seq != 5 || head.Epoch != 5 {
 		t.Fatalf("head %+v, %v", head, err)
 	}
-	Must(t, s, Continue(t, head, nil).Notes(2))
+	specimen.Must(t, s, specimen.Continue(t, head, nil).Notes(2))
 	if _, recs, err := journal.Load(ctx, s, ses.Inc); err != nil || len(recs) != 7 {
 		t.Fatalf("%d records, %v", len(recs), err)
 	}
@@ -136,9 +137,9 @@ func fence(t *testing.T, s journal.Store) {
 
 func refusalStaysAlone(t *testing.T, s journal.Store) {
 	var batches []journal.Batch
-	var sessions []*Session
+	var sessions []*specimen.Session
 	for i := range 8 {
-		ses := Start(t, fmt.Sprintf("local:local:s%d", i), i+1)
+		ses := specimen.Start(t, fmt.Sprintf("local:local:s%d", i), i+1)
 		sessions = append(sessions, ses)
 		batches = append(batches, ses.Notes(2))
 	}
@@ -169,9 +170,9 @@ func refusalStaysAlone(t *testing.T, s journal.Store) {
 }
 
 func pipelined(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:pipe", 1)
+	ses := specimen.Start(t, "local:local:pipe", 1)
 	batches := []journal.Batch{ses.Notes(2), ses.Notes(1), ses.Notes(3)}
-	Must(t, s, batches...)
+	specimen.Must(t, s, batches...)
 	four, five, six := ses.Notes(1), ses.Notes(1), ses.Notes(1)
 	errs := s.Commit([]journal.Batch{four, six, five})
 	if errs[0] != nil || !journal.IsStale(errs[1]) || errs[2] != nil {
@@ -186,11 +187,11 @@ func pipelined(t *testing.T, s journal.Store) {
 }
 
 func malformed(t *testing.T, s journal.Store) {
-	Must(t, s, Start(t, "local:local:taken", 7).Notes(1))
+	specimen.Must(t, s, specimen.Start(t, "local:local:taken", 7).Notes(1))
 	for name, change := range map[string]func(b *journal.Batch){
 		"no session":          func(b *journal.Batch) { b.SID = "" },
 		"no incarnation":      func(b *journal.Batch) { b.Inc = messages.Incarnation{} },
-		"another incarnation": func(b *journal.Batch) { b.Inc = Inc(2) },
+		"another incarnation": func(b *journal.Batch) { b.Inc = specimen.Inc(2) },
 		"another epoch":       func(b *journal.Batch) { b.Epoch++ },
 		"no epoch":            func(b *journal.Batch) { b.Epoch = 0 },
 		"no records":          func(b *journal.Batch) { b.Records = nil },
@@ -203,13 +204,13 @@ func malformed(t *testing.T, s journal.Store) {
 		"snapshot ahead":      func(b *journal.Batch) { b.Snapshot = &journal.Snapshot{Seq: 3} },
 		"snapshot of nothing": func(b *journal.Batch) { b.Snapshot = &journal.Snapshot{} },
 		"another's inc": func(b *journal.Batch) {
-			b.Inc = Inc(7)
+			b.Inc = specimen.Inc(7)
 			for _, r := range b.Records {
 				r.Inc = b.Inc
 			}
 		},
 	} {
-		b := Start(t, "local:local:m", 1).Notes(2)
+		b := specimen.Start(t, "local:local:m", 1).Notes(2)
 		change(&b)
 		err := s.Commit([]journal.Batch{b})[0]
 		if journal.ReasonOf(err) != journal.ReasonInvalid {
@@ -225,12 +226,12 @@ func malformed(t *testing.T, s journal.Store) {
 // one that is refused loads again. Whatever the order, the history is one chain,
 // and of two owners of one head exactly one wins.
 func twoOwners(t *testing.T, s journal.Store) {
-	rng := Seed(t)
+	rng := specimen.Seed(t)
 	for round := range 6 {
 		sid := fmt.Sprintf("local:local:owned%d", round)
-		first := Start(t, sid, round*10+1)
-		Must(t, s, first.Notes(1))
-		owners := make([]*Session, 3)
+		first := specimen.Start(t, sid, round*10+1)
+		specimen.Must(t, s, first.Notes(1))
+		owners := make([]*specimen.Session, 3)
 		accepted := int64(1)
 		byHead := map[int64]int{}
 		for range 60 {
@@ -241,7 +242,7 @@ func twoOwners(t *testing.T, s journal.Store) {
 			}
 			o := owners[i]
 			if o == nil {
-				owners[i] = Continue(t, head, nil)
+				owners[i] = specimen.Continue(t, head, nil)
 				continue
 			}
 			b := o.Notes(1 + rng.IntN(3))
@@ -272,8 +273,8 @@ func twoOwners(t *testing.T, s journal.Store) {
 }
 
 func readersBesideWriter(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:busy", 1)
-	Must(t, s, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:busy", 1)
+	specimen.Must(t, s, ses.Notes(1))
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for range 3 {
@@ -299,7 +300,7 @@ func readersBesideWriter(t *testing.T, s journal.Store) {
 		})
 	}
 	for range 100 {
-		Must(t, s, ses.Notes(2))
+		specimen.Must(t, s, ses.Notes(2))
 	}
 	close(stop)
 	wg.Wait()

@@ -6,16 +6,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
 func eraseAll(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:erase", 1)
-	blob := NewBlob("reply")
+	ses := specimen.Start(t, "local:local:erase", 1)
+	blob := specimen.NewBlob("reply")
 	b := ses.Batch(&messages.SessionOpened{}, &messages.ModelReply{Blob: blob.Digest}, &messages.TurnDecided{})
-	b.Blobs = []messages.Blob{blob, NewBlob("nobody names it")}
+	b.Blobs = []messages.Blob{blob, specimen.NewBlob("nobody names it")}
 	b.Snapshot = &journal.Snapshot{Seq: 3, Hash: b.Records[2].Hash, State: []byte("x")}
-	Must(t, s, b)
+	specimen.Must(t, s, b)
 	kept := collect(t, s.Read(ctx, ses.Inc, 0, 0))
 	n, err := s.Erase(ctx, ses.Inc, 0, 0)
 	if err != nil || n != 3 {
@@ -37,7 +38,7 @@ func eraseAll(t *testing.T, s journal.Store) {
 		t.Fatal(err)
 	}
 	rep := journal.Verify(s.Read(ctx, ses.Inc, 0, 0), journal.VerifyOptions{SID: ses.SID, Inc: ses.Inc, Head: journal.Anchor{Seq: head.Seq, Hash: head.Hash}})
-	if !rep.OK() || cmp.Diff([]journal.Span{{From: 1, To: 3}}, rep.Erased) != "" {
+	if !rep.OK() || cmp.Diff([][2]int64{{1, 3}}, rep.Erased) != "" {
 		t.Fatalf("%+v", rep)
 	}
 	_, _, err = journal.Load(ctx, s, ses.Inc)
@@ -48,18 +49,18 @@ func eraseAll(t *testing.T, s journal.Store) {
 	}
 	_, err = s.Snapshot(ctx, ses.Inc)
 	wantReason(t, err, journal.ReasonNotFound)
-	Must(t, s, ses.Notes(1)) // the chain goes on
-	_, err = s.Erase(ctx, Inc(9), 0, 0)
+	specimen.Must(t, s, ses.Notes(1)) // the chain goes on
+	_, err = s.Erase(ctx, specimen.Inc(9), 0, 0)
 	wantReason(t, err, journal.ReasonNotFound)
 }
 
 func erasePart(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:part", 1)
-	gone, shared, other, fed, said := NewBlob("gone"), NewBlob("shared"), NewBlob("nobody names it"), NewBlob("of a feed"), NewBlob("said again")
+	ses := specimen.Start(t, "local:local:part", 1)
+	gone, shared, other, fed, said := specimen.NewBlob("gone"), specimen.NewBlob("shared"), specimen.NewBlob("nobody names it"), specimen.NewBlob("of a feed"), specimen.NewBlob("said again")
 	b := ses.Batch(&messages.ModelReply{Blob: gone.Digest}, &messages.TurnDecided{Output: shared.Digest, Scratch: fed.Digest, Minted: said.Digest},
 		&messages.FeedInjected{ID: "f", Digest: fed.Digest}, &messages.TurnDecided{Minted: shared.Digest}, &messages.ModelReply{Blob: said.Digest})
 	b.Blobs = []messages.Blob{gone, shared, other, fed, said}
-	Must(t, s, b)
+	specimen.Must(t, s, b)
 	if n, err := s.Erase(ctx, ses.Inc, 1, 2); err != nil || n != 2 {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -71,7 +72,7 @@ func erasePart(t *testing.T, s journal.Store) {
 		}
 	}
 	rep := journal.Verify(s.Read(ctx, ses.Inc, 0, 0), journal.VerifyOptions{})
-	if !rep.OK() || rep.Records != 5 || cmp.Diff([]journal.Span{{From: 1, To: 2}}, rep.Erased) != "" {
+	if !rep.OK() || rep.Records != 5 || cmp.Diff([][2]int64{{1, 2}}, rep.Erased) != "" {
 		t.Fatalf("%+v", rep)
 	}
 	_, recs, err := journal.LoadAfter(ctx, s, ses.Inc, journal.Anchor{Seq: 2, Hash: b.Records[1].Hash})
@@ -81,10 +82,10 @@ func erasePart(t *testing.T, s journal.Store) {
 }
 
 func remove(t *testing.T, s journal.Store) {
-	a, b := Start(t, "local:local:a", 1), Start(t, "local:local:b", 2)
+	a, b := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2)
 	ba := a.Notes(2)
-	ba.Blobs = []messages.Blob{NewBlob("x")}
-	Must(t, s, ba, b.Notes(2))
+	ba.Blobs = []messages.Blob{specimen.NewBlob("x")}
+	specimen.Must(t, s, ba, b.Notes(2))
 	if err := s.Delete(ctx, a.Inc); err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +96,8 @@ func remove(t *testing.T, s journal.Store) {
 	if err := s.Commit([]journal.Batch{a.Notes(1)})[0]; !journal.IsStale(err) {
 		t.Fatalf("the old owner: %v", err)
 	}
-	Must(t, s, Start(t, a.SID, 3).Notes(1))
-	if _, recs, err := journal.Load(ctx, s, Inc(3)); err != nil || len(recs) != 1 {
+	specimen.Must(t, s, specimen.Start(t, a.SID, 3).Notes(1))
+	if _, recs, err := journal.Load(ctx, s, specimen.Inc(3)); err != nil || len(recs) != 1 {
 		t.Fatalf("%d records, %v", len(recs), err)
 	}
 	if _, recs, err := journal.Load(ctx, s, b.Inc); err != nil || len(recs) != 2 {

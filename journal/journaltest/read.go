@@ -6,15 +6,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
 func readRanges(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:long", 1)
+	ses := specimen.Start(t, "local:local:long", 1)
 	var hashes []messages.Digest
 	for range 20 {
 		b := ses.Notes(37)
-		Must(t, s, b)
+		specimen.Must(t, s, b)
 		for _, r := range b.Records {
 			hashes = append(hashes, r.Hash)
 		}
@@ -55,15 +56,15 @@ func readRanges(t *testing.T, s journal.Store) {
 }
 
 func blobs(t *testing.T, s journal.Store) {
-	a, b := Start(t, "local:local:a", 1), Start(t, "local:local:b", 2)
-	one, two, empty := NewBlob("one"), NewBlob("two"), NewBlob("")
+	a, b := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2)
+	one, two, empty := specimen.NewBlob("one"), specimen.NewBlob("two"), specimen.NewBlob("")
 	ba, bb := a.Notes(1), b.Notes(1)
 	ba.Blobs = []messages.Blob{one, two, one, empty}
 	bb.Blobs = []messages.Blob{two, {Digest: one.Digest, Data: []byte("not one")}}
-	Must(t, s, ba, bb)
+	specimen.Must(t, s, ba, bb)
 	again := a.Notes(1)
 	again.Blobs = []messages.Blob{two, {Digest: one.Digest, Data: []byte("changed")}}
-	Must(t, s, again) // what is stored stays
+	specimen.Must(t, s, again) // what is stored stays
 	for _, blob := range []messages.Blob{one, two, empty} {
 		got, err := s.Blob(ctx, a.Inc, blob.Digest)
 		if err != nil || string(got) != string(blob.Data) {
@@ -74,17 +75,17 @@ func blobs(t *testing.T, s journal.Store) {
 	wantReason(t, err, journal.ReasonCorrupt)
 	_, err = s.Blob(ctx, b.Inc, empty.Digest)
 	wantReason(t, err, journal.ReasonNotFound)
-	_, err = s.Blob(ctx, Inc(9), one.Digest)
+	_, err = s.Blob(ctx, specimen.Inc(9), one.Digest)
 	wantReason(t, err, journal.ReasonNotFound)
 }
 
 func snapshots(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:snap", 1)
+	ses := specimen.Start(t, "local:local:snap", 1)
 	_, err := s.Snapshot(ctx, ses.Inc)
 	wantReason(t, err, journal.ReasonNotFound)
 	b := ses.Notes(3)
 	b.Snapshot = &journal.Snapshot{Seq: 2, Hash: b.Records[1].Hash, Format: 3, State: []byte("state")}
-	Must(t, s, b)
+	specimen.Must(t, s, b)
 	got, err := s.Snapshot(ctx, ses.Inc)
 	if err != nil || cmp.Diff(*b.Snapshot, got) != "" {
 		t.Fatalf("%+v, %v", got, err)
@@ -99,7 +100,7 @@ func snapshots(t *testing.T, s journal.Store) {
 	for _, bad := range []journal.Snapshot{{Seq: 4, Hash: next.Hash}, {Seq: 2, Hash: next.Hash}, {Seq: 0}, {Seq: -1}} {
 		wantReason(t, s.PutSnapshot(ctx, ses.Inc, bad), journal.ReasonInvalid)
 	}
-	wantReason(t, s.PutSnapshot(ctx, Inc(9), next), journal.ReasonNotFound)
+	wantReason(t, s.PutSnapshot(ctx, specimen.Inc(9), next), journal.ReasonNotFound)
 	for range 2 {
 		if err := s.DropSnapshot(ctx, ses.Inc); err != nil {
 			t.Fatal(err)
@@ -107,13 +108,13 @@ func snapshots(t *testing.T, s journal.Store) {
 	}
 	_, err = s.Snapshot(ctx, ses.Inc)
 	wantReason(t, err, journal.ReasonNotFound)
-	wantReason(t, s.DropSnapshot(ctx, Inc(9)), journal.ReasonNotFound)
+	wantReason(t, s.DropSnapshot(ctx, specimen.Inc(9)), journal.ReasonNotFound)
 }
 
 func loadAfterSnapshot(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:tail", 1)
+	ses := specimen.Start(t, "local:local:tail", 1)
 	for range 4 {
-		Must(t, s, ses.Notes(5))
+		specimen.Must(t, s, ses.Notes(5))
 	}
 	head, all, err := journal.Load(ctx, s, ses.Inc)
 	if err != nil {
@@ -134,7 +135,7 @@ func loadAfterSnapshot(t *testing.T, s journal.Store) {
 	}
 	_, _, err = journal.LoadAfter(ctx, s, ses.Inc, journal.Anchor{Seq: 21, Hash: head.Hash})
 	wantReason(t, err, journal.ReasonCorrupt)
-	_, _, err = journal.LoadAfter(ctx, s, Inc(9), journal.Anchor{})
+	_, _, err = journal.LoadAfter(ctx, s, specimen.Inc(9), journal.Anchor{})
 	wantReason(t, err, journal.ReasonNotFound)
 }
 

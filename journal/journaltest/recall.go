@@ -2,69 +2,33 @@ package journaltest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
-
-// vocabulary has what is a wildcard, a quote or an escape somewhere, words inside words,
-// capitals, and letters of more than one byte.
-var vocabulary = []string{
-	"Go", "golang", "gopher", "lang", "100%", "%", "_", "a_b", "axb", `\`, `C:\dir`, "it's", `"quoted"`, "Straße", "STRASSE", "ÄÖÜ", "äöü", "naïve",
-	"日本語", "日本", "e", "be", "bee", "been", "<end>", "NUL\x00byte", "x*y", "AND", "OR", "NEAR(", "a", "-", "^a", "tab\tline\nend", "İstanbul",
-}
-
-// Sentence makes a text of words that recalls look for.
-func Sentence(rng *rand.Rand, n int) string {
-	words := make([]string, 1+rng.IntN(n))
-	for i := range words {
-		words[i] = vocabulary[rng.IntN(len(vocabulary))]
-	}
-	return strings.Join(words, []string{" ", "  ", "\n", "\u3000"}[rng.IntN(4)])
-}
-
-// Saying makes bodies of a conversation, and some that say nothing or nothing to a user.
-func Saying(rng *rand.Rand, n int) []messages.Body {
-	bodies := make([]messages.Body, n)
-	for i := range bodies {
-		text := Sentence(rng, 8)
-		bodies[i] = []messages.Body{
-			&messages.Input{Text: text},
-			&messages.Input{Userdata: `{"subject":"s","fields":{"text":"gopher"}}`},
-			&messages.UnitText{Unit: "1.0", UnitKind: messages.ResponseUnit, Text: text},
-			&messages.UnitText{Unit: "1.0", UnitKind: messages.ThoughtUnit, Text: text},
-			&messages.Emit{Text: text},
-			&messages.Emit{Text: text, Candidate: true},
-			&messages.Note{Text: text},
-			&messages.Input{Text: " "},
-			&messages.Input{Userdata: `{"messages":["gopher"]}`, User: messages.ProfileKeeper},
-		}[rng.IntN(9)]
-	}
-	return bodies
-}
 
 // recall compares a store's own recalls with a look at every record, while sessions grow,
 // are erased and deleted; nothing of another user is ever found.
 func recall(t *testing.T, s journal.Store) {
-	rng := Seed(t)
+	rng := specimen.Seed(t)
 	// Owners whose names are the beginnings of each other's, or patterns of them.
 	owners := []string{"t:al:", "t:alice:", "t:al_ce:", "t:a-l:", "tt:al:"}
-	var sessions []*Session
+	var sessions []*specimen.Session
 	for i := range 12 {
-		ses := Start(t, fmt.Sprintf("%ss%d", owners[i%len(owners)], i), i+1)
-		b := ses.Batch(Saying(rng, 6)...)
-		Must(t, s, b)
+		ses := specimen.Start(t, fmt.Sprintf("%ss%d", owners[i%len(owners)], i), i+1)
+		b := ses.Batch(specimen.Saying(rng, 6)...)
+		specimen.Must(t, s, b)
 		sessions = append(sessions, ses)
 	}
 	check := func(when string) {
 		t.Helper()
 		for range 12 {
-			q := journal.RecallQuery{Owner: owners[rng.IntN(len(owners))], Words: journal.Words(Sentence(rng, 4)), Limit: rng.IntN(5)}
+			q := journal.RecallQuery{Owner: owners[rng.IntN(len(owners))], Words: journal.Words(specimen.Sentence(rng, 4)), Limit: rng.IntN(5)}
 			if rng.IntN(2) == 0 {
 				q.Except = sessions[rng.IntN(len(sessions))].Inc
 			}
@@ -72,7 +36,7 @@ func recall(t *testing.T, s journal.Store) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := journal.Recall(ctx, s, q)
+			got, err := s.Recall(ctx, q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,13 +58,13 @@ func recall(t *testing.T, s journal.Store) {
 			t.Fatal(err)
 		}
 		if len(all) > 0 && rng.IntN(4) > 0 {
-			q.After = all[rng.IntN(len(all))].Place
+			q.After = all[rng.IntN(len(all))]
 		}
 		want, err := journal.ScanHeard(ctx, s, q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := journal.HeardOf(ctx, s, q)
+		got, err := s.Heard(ctx, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +72,7 @@ func recall(t *testing.T, s journal.Store) {
 			t.Fatalf("%s: %+v: %s", when, q, d)
 		}
 		for i, h := range got {
-			if !strings.HasPrefix(h.SID, q.Owner) || h.Compare(q.After) <= 0 || i > 0 && h.Compare(got[i-1].Place) <= 0 {
+			if !strings.HasPrefix(h.SID, q.Owner) || h.Compare(q.After) <= 0 || i > 0 && h.Compare(got[i-1]) <= 0 {
 				t.Fatalf("%s: %+v gives %+v", when, q, h)
 			}
 		}
@@ -126,7 +90,7 @@ func recall(t *testing.T, s journal.Store) {
 		for range 5 {
 			ses := sessions[rng.IntN(len(sessions))]
 			if _, err := s.HeadOf(ctx, ses.Inc); err == nil {
-				Must(t, s, ses.Batch(Saying(rng, 1+rng.IntN(5))...))
+				specimen.Must(t, s, ses.Batch(specimen.Saying(rng, 1+rng.IntN(5))...))
 			}
 		}
 		check("after more was said")
@@ -148,7 +112,7 @@ func recall(t *testing.T, s journal.Store) {
 		}
 	}
 	for _, owner := range []string{"", "t:al", "t:", "t::", "::", "t:al:s:"} {
-		_, err := journal.HeardOf(ctx, s, journal.HeardQuery{Owner: owner})
+		_, err := s.Heard(ctx, journal.HeardQuery{Owner: owner})
 		wantReason(t, err, journal.ReasonInvalid)
 	}
 	for _, q := range []journal.RecallQuery{
@@ -164,22 +128,22 @@ func recall(t *testing.T, s journal.Store) {
 		{Owner: "t:al:", Words: []string{"a", "a"}},
 		{Owner: "t:al:", Words: make([]string, journal.MaxRecallWords+1)},
 	} {
-		_, err := journal.Recall(ctx, s, q)
+		_, err := s.Recall(ctx, q)
 		wantReason(t, err, journal.ReasonInvalid)
 	}
 }
 
 // recallOrder is docs/spec/cogency.md §10 by example.
 func recallOrder(t *testing.T, s journal.Store) {
-	ses := Start(t, "t:u:one", 1)
+	ses := specimen.Start(t, "t:u:one", 1)
 	long := "The ROUTER in the cellar needs a new fan; " + strings.Repeat("x", 200)
-	Must(t, s, ses.Batch(
+	specimen.Must(t, s, ses.Batch(
 		&messages.Input{Text: "my router is broken"}, &messages.UnitText{Unit: "1.0", UnitKind: messages.ResponseUnit, Text: "Which router?"},
 		&messages.Input{Text: long}, &messages.Input{Text: "route 66"}, &messages.Input{Text: "fan of rain"},
 	))
-	other := Start(t, "t:other:one", 2)
-	Must(t, s, other.Batch(&messages.Input{Text: "router fan router fan: a secret"}))
-	got, err := journal.Recall(ctx, s, journal.RecallQuery{Owner: "t:u:", Words: journal.Words("Router  fan ROUTER"), Limit: 3})
+	other := specimen.Start(t, "t:other:one", 2)
+	specimen.Must(t, s, other.Batch(&messages.Input{Text: "router fan router fan: a secret"}))
+	got, err := s.Recall(ctx, journal.RecallQuery{Owner: "t:u:", Words: journal.Words("Router  fan ROUTER"), Limit: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +157,7 @@ func recallOrder(t *testing.T, s journal.Store) {
 	if len(got) > 0 && (len([]rune(got[0].Shown)) != journal.ShownRunes || !strings.HasPrefix(got[0].Shown, "The ROUTER in the cellar") || got[0].Words != 2 || got[0].Runes != 9) {
 		t.Errorf("%+v", got[0])
 	}
-	if got, err = journal.Recall(ctx, s, journal.RecallQuery{Owner: "t:u:", Words: []string{"rout_r"}}); err != nil || len(got) != 0 {
+	if got, err = s.Recall(ctx, journal.RecallQuery{Owner: "t:u:", Words: []string{"rout_r"}}); err != nil || len(got) != 0 {
 		t.Errorf("a wildcard is one: %+v, %v", got, err)
 	}
 }

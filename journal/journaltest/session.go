@@ -9,38 +9,39 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
 func create(t *testing.T, s journal.Store) {
 	key := messages.SessionKey{Tenant: "acme", User: "ann", ID: "x"}
-	head, err := s.Create(ctx, key, Inc(1))
-	if err != nil || head != journal.NewHead(key.SID(), Inc(1)) {
+	head, err := s.Create(ctx, key, specimen.Inc(1))
+	if err != nil || head != journal.NewHead(key.SID(), specimen.Inc(1)) {
 		t.Fatalf("%+v, %v", head, err)
 	}
-	again, err := s.Create(ctx, key, Inc(2))
+	again, err := s.Create(ctx, key, specimen.Inc(2))
 	if err != nil || again != head {
 		t.Fatalf("%+v, %v", again, err)
 	}
-	Must(t, s, Continue(t, head, nil).Notes(1))
-	again, err = s.Create(ctx, key, Inc(3))
-	if err != nil || again.Inc != Inc(1) || again.Seq != 1 {
+	specimen.Must(t, s, specimen.Continue(t, head, nil).Notes(1))
+	again, err = s.Create(ctx, key, specimen.Inc(3))
+	if err != nil || again.Inc != specimen.Inc(1) || again.Seq != 1 {
 		t.Fatalf("%+v, %v", again, err)
 	}
-	if _, err := s.Create(ctx, messages.SessionKey{Tenant: "acme", User: "bob", ID: "x"}, Inc(1)); journal.ReasonOf(err) != journal.ReasonInvalid {
+	if _, err := s.Create(ctx, messages.SessionKey{Tenant: "acme", User: "bob", ID: "x"}, specimen.Inc(1)); journal.ReasonOf(err) != journal.ReasonInvalid {
 		t.Fatalf("an incarnation used twice: %v", err)
 	}
 	if _, err := s.Create(ctx, messages.SessionKey{Tenant: "acme", User: "bob", ID: "x"}, messages.Incarnation{}); journal.ReasonOf(err) != journal.ReasonInvalid {
 		t.Fatalf("no incarnation: %v", err)
 	}
-	if _, err := s.Create(ctx, messages.SessionKey{Tenant: "a:b", User: "bob", ID: "x"}, Inc(4)); messages.CodeOf(err) != messages.ErrInvalid {
+	if _, err := s.Create(ctx, messages.SessionKey{Tenant: "a:b", User: "bob", ID: "x"}, specimen.Inc(4)); messages.CodeOf(err) != messages.ErrInvalid {
 		t.Fatalf("a bad key: %v", err)
 	}
 }
 
 // firstBatchRace: two owners find no session and both begin one.
 func firstBatchRace(t *testing.T, s journal.Store) {
-	a, b := Start(t, "local:local:race", 1), Start(t, "local:local:race", 2)
+	a, b := specimen.Start(t, "local:local:race", 1), specimen.Start(t, "local:local:race", 2)
 	errs := s.Commit([]journal.Batch{a.Notes(1), b.Notes(1)})
 	if errs[0] != nil || !journal.IsStale(errs[1]) {
 		t.Fatalf("%v", errs)
@@ -52,27 +53,27 @@ func firstBatchRace(t *testing.T, s journal.Store) {
 		t.Fatalf("the loser left something: %v", err)
 	}
 	// A batch that continues a history nobody has is stale as well.
-	h := journal.NewHead("local:local:gone", Inc(3))
+	h := journal.NewHead("local:local:gone", specimen.Inc(3))
 	h.Seq = 4
-	if err := s.Commit([]journal.Batch{Continue(t, h, nil).Notes(1)})[0]; !journal.IsStale(err) {
+	if err := s.Commit([]journal.Batch{specimen.Continue(t, h, nil).Notes(1)})[0]; !journal.IsStale(err) {
 		t.Fatal(err)
 	}
 }
 
 func closedFreesTheName(t *testing.T, s journal.Store) {
 	key := messages.SessionKey{Tenant: "local", User: "local", ID: "again"}
-	first := Start(t, key.SID(), 1)
-	Must(t, s, first.Batch(&messages.Note{Text: "x"}, &messages.SessionClosed{Reason: "done"}))
+	first := specimen.Start(t, key.SID(), 1)
+	specimen.Must(t, s, first.Batch(&messages.Note{Text: "x"}, &messages.SessionClosed{Reason: "done"}))
 	head, err := s.Head(ctx, key.SID())
 	if err != nil || !head.Closed || !head.Live {
 		t.Fatalf("%+v, %v", head, err)
 	}
-	Must(t, s, Start(t, key.SID(), 2).Batch(&messages.SessionClosed{}))
-	if head, err = s.Create(ctx, key, Inc(3)); err != nil || head.Inc != Inc(3) || head.Seq != 0 {
+	specimen.Must(t, s, specimen.Start(t, key.SID(), 2).Batch(&messages.SessionClosed{}))
+	if head, err = s.Create(ctx, key, specimen.Inc(3)); err != nil || head.Inc != specimen.Inc(3) || head.Seq != 0 {
 		t.Fatalf("%+v, %v", head, err)
 	}
 	for i, live := range []bool{false, false, true} {
-		if h, err := s.HeadOf(ctx, Inc(i+1)); err != nil || h.Live != live {
+		if h, err := s.HeadOf(ctx, specimen.Inc(i+1)); err != nil || h.Live != live {
 			t.Errorf("incarnation %d: %+v, %v", i+1, h, err)
 		}
 	}
@@ -86,11 +87,11 @@ func closedFreesTheName(t *testing.T, s journal.Store) {
 // after it is not.
 func nameChangesHands(t *testing.T, s journal.Store) {
 	const sid = "local:local:a"
-	first, early := Start(t, sid, 1), Start(t, sid, 2)
-	second, third := Start(t, sid, 3), Start(t, sid, 4)
-	Must(t, s, first.Notes(1))
+	first, early := specimen.Start(t, sid, 1), specimen.Start(t, sid, 2)
+	second, third := specimen.Start(t, sid, 3), specimen.Start(t, sid, 4)
+	specimen.Must(t, s, first.Notes(1))
 	errs := s.Commit([]journal.Batch{
-		early.Notes(1), Start(t, "local:local:b", 5).Notes(1), first.Batch(&messages.SessionClosed{}),
+		early.Notes(1), specimen.Start(t, "local:local:b", 5).Notes(1), first.Batch(&messages.SessionClosed{}),
 		second.Batch(&messages.SessionClosed{}), third.Notes(1), second.Notes(1),
 	})
 	for i, err := range errs {
@@ -102,18 +103,18 @@ func nameChangesHands(t *testing.T, s journal.Store) {
 		t.Errorf("%+v, %v", h, err)
 	}
 	for inc, n := range map[int]int{1: 2, 3: 2, 4: 1} {
-		if h, recs, err := journal.Load(ctx, s, Inc(inc)); err != nil || len(recs) != n || h.Live != (inc == 4) {
+		if h, recs, err := journal.Load(ctx, s, specimen.Inc(inc)); err != nil || len(recs) != n || h.Live != (inc == 4) {
 			t.Errorf("incarnation %d: %+v, %d records, %v", inc, h, len(recs), err)
 		}
 	}
 }
 
 func summary(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:sum", 1)
+	ses := specimen.Start(t, "local:local:sum", 1)
 	step := func(want journal.Head, bodies ...messages.Body) {
 		t.Helper()
 		b := ses.Batch(bodies...)
-		Must(t, s, b)
+		specimen.Must(t, s, b)
 		got, err := s.Head(ctx, ses.SID)
 		if err != nil {
 			t.Fatal(err)
@@ -130,7 +131,7 @@ func summary(t *testing.T, s journal.Store) {
 	step(journal.Head{Queued: 2}, &messages.SessionOpened{}, &messages.Input{}, &messages.Input{})
 	step(journal.Head{Queued: 1, Open: true, Run: 1}, &messages.RunBegin{Input: 2})
 	step(journal.Head{Queued: 1, Open: true, Run: 1, Turn: 1}, &messages.TurnBegin{}, &messages.TurnDecided{})
-	at := Epoch.Add(time.Hour)
+	at := specimen.Epoch.Add(time.Hour)
 	suspended := &messages.TurnSuspended{Until: at.Format(time.RFC3339Nano), Waiting: []string{"#1"}}
 	step(journal.Head{Queued: 1, Open: true, Run: 1, Turn: 1, Wake: at.UnixNano()}, &messages.TurnBegin{}, suspended)
 	step(journal.Head{Queued: 2, Open: true, Run: 1, Turn: 1, Wake: at.UnixNano()}, &messages.Input{})
@@ -164,17 +165,17 @@ func wakes(t *testing.T, s journal.Store) {
 		}
 	}
 	list(0)
-	sessions := map[string]*Session{}
+	sessions := map[string]*specimen.Session{}
 	for i, sid := range []string{"t:u:c", "t:u:a", "t:u:d", "t:u:b"} {
-		ses := Start(t, sid, i+1)
+		ses := specimen.Start(t, sid, i+1)
 		sessions[sid] = ses
-		until := Epoch.Add(time.Duration(len(sid)+int(sid[4])) * time.Hour)
-		Must(t, s, ses.Batch(&messages.Input{}, &messages.RunBegin{}, &messages.TurnBegin{}, &messages.TurnSuspended{Until: until.Format(time.RFC3339Nano)}))
+		until := specimen.Epoch.Add(time.Duration(len(sid)+int(sid[4])) * time.Hour)
+		specimen.Must(t, s, ses.Batch(&messages.Input{}, &messages.RunBegin{}, &messages.TurnBegin{}, &messages.TurnSuspended{Until: until.Format(time.RFC3339Nano)}))
 	}
-	Must(t, s, Start(t, "t:u:awake", 9).Batch(&messages.Input{}, &messages.RunBegin{}, &messages.TurnBegin{}))
+	specimen.Must(t, s, specimen.Start(t, "t:u:awake", 9).Batch(&messages.Input{}, &messages.RunBegin{}, &messages.TurnBegin{}))
 	list(0, "t:u:a", "t:u:b", "t:u:c", "t:u:d")
 	list(2, "t:u:a", "t:u:b")
-	after = Epoch.Add(time.Duration(5+'b') * time.Hour).UnixNano()
+	after = specimen.Epoch.Add(time.Duration(5+'b') * time.Hour).UnixNano()
 	list(0, "t:u:c", "t:u:d")
 	after--
 	list(1, "t:u:b")
@@ -183,13 +184,13 @@ func wakes(t *testing.T, s journal.Store) {
 	if err != nil || len(pending) != 1 || pending[0].SID != "t:u:awake" {
 		t.Fatalf("pending %v %v", pending, err)
 	}
-	Must(t, s, sessions["t:u:b"].Batch(&messages.TurnRestored{}))
-	Must(t, s, sessions["t:u:a"].Batch(&messages.TurnDecided{}, &messages.RunEnd{}))
+	specimen.Must(t, s, sessions["t:u:b"].Batch(&messages.TurnRestored{}))
+	specimen.Must(t, s, sessions["t:u:a"].Batch(&messages.TurnDecided{}, &messages.RunEnd{}))
 	list(0, "t:u:c", "t:u:d")
-	Must(t, s, sessions["t:u:c"].Batch(&messages.TurnRestored{}, &messages.TurnSuspended{Until: Epoch.Add(9999 * time.Hour).Format(time.RFC3339Nano)}))
+	specimen.Must(t, s, sessions["t:u:c"].Batch(&messages.TurnRestored{}, &messages.TurnSuspended{Until: specimen.Epoch.Add(9999 * time.Hour).Format(time.RFC3339Nano)}))
 	list(0, "t:u:d", "t:u:c")
 	for i := range 3 { // a page does not end between equals
-		Must(t, s, Start(t, fmt.Sprint("t:u:same", i), 20+i).Batch(&messages.TurnSuspended{Until: "now"}))
+		specimen.Must(t, s, specimen.Start(t, fmt.Sprint("t:u:same", i), 20+i).Batch(&messages.TurnSuspended{Until: "now"}))
 	}
 	list(1, "t:u:same0", "t:u:same1", "t:u:same2")
 	after = 1
@@ -198,7 +199,7 @@ func wakes(t *testing.T, s journal.Store) {
 		t.Fatal(err)
 	}
 	list(0, "t:u:c")
-	Must(t, s, sessions["t:u:c"].Batch(&messages.SessionClosed{}))
+	specimen.Must(t, s, sessions["t:u:c"].Batch(&messages.SessionClosed{}))
 	list(0)
 }
 
@@ -210,12 +211,12 @@ func listing(t *testing.T, s journal.Store) {
 			for id := range 5 {
 				n++
 				sid := fmt.Sprintf("%s:%s:%d", tenant, user, id)
-				ses := Start(t, sid, n)
+				ses := specimen.Start(t, sid, n)
 				if id == 0 {
-					Must(t, s, ses.Batch(&messages.Input{}))
+					specimen.Must(t, s, ses.Batch(&messages.Input{}))
 					want["pending"] = append(want["pending"], sid)
 				} else {
-					Must(t, s, ses.Notes(1))
+					specimen.Must(t, s, ses.Notes(1))
 				}
 				want["all"] = append(want["all"], sid)
 				if tenant == "acme" {
@@ -227,8 +228,8 @@ func listing(t *testing.T, s journal.Store) {
 			}
 		}
 	}
-	Must(t, s, Start(t, "zeta:ann:0", 1000).Batch(&messages.SessionClosed{}))
-	Must(t, s, Start(t, "zeta:ann:0", 1001).Notes(1))
+	specimen.Must(t, s, specimen.Start(t, "zeta:ann:0", 1000).Batch(&messages.SessionClosed{}))
+	specimen.Must(t, s, specimen.Start(t, "zeta:ann:0", 1001).Notes(1))
 	want["all"] = append(want["all"], "zeta:ann:0")
 	want["zeta:"] = []string{"zeta:ann:0", "zeta:ann:0"}
 	for _, c := range []struct {

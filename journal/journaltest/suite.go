@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -60,16 +61,6 @@ func Run(t *testing.T, open func(t *testing.T) journal.Store) {
 
 var ctx = context.Background()
 
-// Must commits batches that have to be accepted.
-func Must(t testing.TB, s journal.Store, batches ...journal.Batch) {
-	t.Helper()
-	for i, err := range s.Commit(batches) {
-		if err != nil {
-			t.Fatalf("batch %d: %v", i, err)
-		}
-	}
-}
-
 func collect(t testing.TB, seq iter.Seq2[*messages.Record, error]) []*messages.Record {
 	t.Helper()
 	var recs []*messages.Record
@@ -98,8 +89,8 @@ func wantReason(t testing.TB, err error, reason string) {
 var errGone = errors.New("the caller went away")
 
 func cancelled(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:c", 1)
-	Must(t, s, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:c", 1)
+	specimen.Must(t, s, ses.Notes(1))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errGone)
 	_, head := s.Head(ctx, ses.SID)
@@ -117,8 +108,8 @@ func cancelled(t *testing.T, s journal.Store) {
 }
 
 func closed(t *testing.T, s journal.Store) {
-	ses := Start(t, "local:local:c", 1)
-	Must(t, s, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:c", 1)
+	specimen.Must(t, s, ses.Notes(1))
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -131,7 +122,7 @@ func closed(t *testing.T, s journal.Store) {
 	_, blob := s.Blob(ctx, ses.Inc, messages.Digest{})
 	_, snap := s.Snapshot(ctx, ses.Inc)
 	_, get := s.Meta(ctx, "k")
-	_, made := s.Create(ctx, messages.SessionKey{Tenant: "a", User: "b", ID: "c"}, Inc(2))
+	_, made := s.Create(ctx, messages.SessionKey{Tenant: "a", User: "b", ID: "c"}, specimen.Inc(2))
 	var read error
 	for _, read = range s.Read(ctx, ses.Inc, 0, 0) {
 	}

@@ -301,6 +301,16 @@ func (s *Store) Blob(ctx context.Context, inc messages.Incarnation, d messages.D
 	return data, nil
 }
 
+// Recall implements journal.Store.
+func (s *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Recollection, error) {
+	return journal.Scan(ctx, s, q)
+}
+
+// Heard implements journal.Store.
+func (s *Store) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
+	return journal.ScanHeard(ctx, s, q)
+}
+
 // PutSnapshot implements journal.Store.
 func (s *Store) PutSnapshot(ctx context.Context, inc messages.Incarnation, snap journal.Snapshot) error {
 	if err := s.openWrite(ctx); err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -15,13 +15,13 @@ import (
 func TestEveryBit(t *testing.T) {
 	ctx := context.Background()
 	s := New()
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	var want []*messages.Record
 	for i := range 3 {
-		blob := journaltest.NewBlob(string(rune('a' + i)))
+		blob := specimen.NewBlob(string(rune('a' + i)))
 		b := ses.Batch(&messages.ModelReply{Blob: blob.Digest}, &messages.Note{Text: "note"})
 		b.Blobs = []messages.Blob{blob}
-		journaltest.Must(t, s, b)
+		specimen.Must(t, s, b)
 		want = append(want, b.Records...)
 	}
 	if _, err := s.Erase(ctx, ses.Inc, 2, 2); err != nil {
@@ -52,7 +52,7 @@ func TestEveryBit(t *testing.T) {
 					}
 				}
 				for d := range s.sessions[ses.Inc].blobs {
-					if b, err := s.Blob(ctx, ses.Inc, d); err == nil && journaltest.NewBlob(string(b)).Digest != d {
+					if b, err := s.Blob(ctx, ses.Inc, d); err == nil && specimen.NewBlob(string(b)).Digest != d {
 						t.Fatalf("byte %d, bit %d: a blob is another", i, bit)
 					} else if err != nil && journal.ReasonOf(err) != journal.ReasonCorrupt {
 						t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -35,9 +35,9 @@ func BenchmarkAppend_Postgres_64Sessions_Batched(b *testing.B) {
 			s := open(b, Options{URL: u, Schema: postgrestest.Schema(b, u)})
 			w := journal.NewWriter(s, journal.WriterOptions{})
 			defer w.Close()
-			var all []*journaltest.Session
+			var all []*specimen.Session
 			for i := range sessions {
-				all = append(all, journaltest.Start(b, fmt.Sprintf("local:local:%d", i), i+1))
+				all = append(all, specimen.Start(b, fmt.Sprintf("local:local:%d", i), i+1))
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -70,7 +70,7 @@ func BenchmarkAppend_Postgres_64Sessions_Batched(b *testing.B) {
 	b.Run("floor_copy_64_per_commit", func(b *testing.B) {
 		s := open(b, Options{URL: u, Schema: postgrestest.Schema(b, u)})
 		c := s.w.conn
-		ses := journaltest.Start(b, "local:local:floor", 1)
+		ses := specimen.Start(b, "local:local:floor", 1)
 		names := []string{"session", "seq", "epoch", "run", "turn", "type", "ts", "salt", "body", "hash"}
 		var rows [][]any
 		var commits int
@@ -98,9 +98,9 @@ func BenchmarkCommit_Postgres_64Batches(b *testing.B) {
 		return
 	}
 	s := open(b, Options{URL: u, Schema: postgrestest.Schema(b, u)})
-	var all []*journaltest.Session
+	var all []*specimen.Session
 	for i := range 64 {
-		all = append(all, journaltest.Start(b, fmt.Sprintf("local:local:%d", i), i+1))
+		all = append(all, specimen.Start(b, fmt.Sprintf("local:local:%d", i), i+1))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -110,7 +110,7 @@ func BenchmarkCommit_Postgres_64Batches(b *testing.B) {
 			batches = append(batches, ses.Batch(typical()))
 		}
 		b.StartTimer()
-		journaltest.Must(b, s, batches...)
+		specimen.Must(b, s, batches...)
 	}
 	b.ReportMetric(64*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
@@ -121,13 +121,13 @@ func BenchmarkLoad_Postgres_1000Records(b *testing.B) {
 		return
 	}
 	s := open(b, Options{URL: u, Schema: postgrestest.Schema(b, u)})
-	ses := journaltest.Start(b, "local:local:x", 1)
+	ses := specimen.Start(b, "local:local:x", 1)
 	for range 100 {
 		var bodies []messages.Body
 		for range 10 {
 			bodies = append(bodies, typical())
 		}
-		journaltest.Must(b, s, ses.Batch(bodies...))
+		specimen.Must(b, s, ses.Batch(bodies...))
 	}
 	b.ReportAllocs()
 	for b.Loop() {

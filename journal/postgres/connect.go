@@ -92,18 +92,18 @@ func (s *Store) verify(ctx context.Context, c *pgx.Conn) (notices []string, err 
 	want := s.opts.Durability
 	if want == "" {
 		want = On
-		if Durability(p.commit) == RemoteApply {
+		if p.commit == RemoteApply {
 			want = RemoteApply
 		}
 	}
 	if p.fsync != "on" && want != Off {
 		return nil, misconfigured("durability", nil, "the server runs with fsync=off, so nothing it acknowledges is safe; durability off accepts that")
 	}
-	if Durability(p.commit) != want {
-		if err := c.QueryRow(ctx, "SELECT set_config('synchronous_commit', $1, false)", string(want)).Scan(&p.commit); err != nil {
+	if p.commit != want {
+		if err := c.QueryRow(ctx, "SELECT set_config('synchronous_commit', $1, false)", want).Scan(&p.commit); err != nil {
 			return nil, err
 		}
-		if Durability(p.commit) != want {
+		if p.commit != want {
 			return nil, misconfigured("durability", nil, "the server keeps synchronous_commit="+p.commit)
 		}
 	}
@@ -112,7 +112,7 @@ func (s *Store) verify(ctx context.Context, c *pgx.Conn) (notices []string, err 
 		notices = append(notices, "durability off: the server runs with fsync=off and may lose or damage everything when its machine stops")
 	case want == Off:
 		notices = append(notices, "durability off: a crash of the server loses what it acknowledged last")
-	case want.weak():
+	case weak(want):
 		notices = append(notices, fmt.Sprintf("durability %s: an acknowledged record may be missing on a standby that takes over", want))
 	}
 	if p.torn != "on" {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 )
 
 // A connection that breaks around a COMMIT costs nobody anything: whether it was
@@ -26,18 +26,18 @@ func TestBrokenAroundCommit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProxy(t, srv.Socket())
 			s := open(t, Options{URL: srv.Through(p.address()), Schema: postgrestest.Schema(t, srv.URL())})
-			a, b := journaltest.Start(t, "local:local:a", 1), journaltest.Start(t, "local:local:b", 2)
+			a, b := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2)
 			for range 2 { // the second finds every statement prepared
-				journaltest.Must(t, s, a.Notes(2), b.Notes(1))
+				specimen.Must(t, s, a.Notes(2), b.Notes(1))
 			}
 			before := p.connections()
 			p.arm(c.fault)
-			journaltest.Must(t, s, a.Notes(2), b.Notes(1))
+			specimen.Must(t, s, a.Notes(2), b.Notes(1))
 			if p.connections() == before {
 				t.Fatal("the connection was not cut")
 			}
-			journaltest.Must(t, s, a.Notes(2), b.Notes(1))
-			for ses, want := range map[*journaltest.Session]int{a: 8, b: 4} {
+			specimen.Must(t, s, a.Notes(2), b.Notes(1))
+			for ses, want := range map[*specimen.Session]int{a: 8, b: 4} {
 				if _, recs, err := journal.Load(ctx, s, ses.Inc); err != nil || len(recs) != want {
 					t.Errorf("%s: %d records, %v", ses.SID, len(recs), err)
 				}
@@ -55,9 +55,9 @@ func TestDoubtIsSaid(t *testing.T) {
 	}
 	p := newProxy(t, srv.Socket())
 	s := open(t, Options{URL: srv.Through(p.address()), Schema: "doubt", Outage: 300 * time.Millisecond})
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	for range 2 {
-		journaltest.Must(t, s, ses.Notes(1))
+		specimen.Must(t, s, ses.Notes(1))
 	}
 	p.arm(cutAnswer)
 	p.listener.Close() // whoever comes back finds nobody
@@ -99,13 +99,13 @@ func TestServerKilled(t *testing.T) {
 				sid := fmt.Sprintf("local:local:%d", i)
 				head, err := w.Activate(ctx, sid)
 				if journal.IsNotFound(err) {
-					head, err = journal.NewHead(sid, journaltest.Inc(i+1)), nil
+					head, err = journal.NewHead(sid, specimen.Inc(i+1)), nil
 				}
 				if err != nil {
 					t.Errorf("session %d, round %d: %v", i, round, err)
 					return
 				}
-				ses := journaltest.Continue(t, head, nil)
+				ses := specimen.Continue(t, head, nil)
 				for n := 0; ; n++ {
 					b := ses.Notes(2)
 					last := b.Records[1].Seq
@@ -138,7 +138,7 @@ func TestServerKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range sessions {
-			head, recs, err := journal.Load(ctx, s, journaltest.Inc(i+1))
+			head, recs, err := journal.Load(ctx, s, specimen.Inc(i+1))
 			if err != nil || head.Seq < acknowledged[i].Load() || int64(len(recs)) != head.Seq || head.Seq%2 != 0 {
 				t.Errorf("session %d: %d acknowledged, head %d, %v", i, acknowledged[i].Load(), head.Seq, err)
 			}
@@ -156,8 +156,8 @@ func TestServerRestarts(t *testing.T) {
 		return
 	}
 	s := open(t, Options{URL: srv.URL(), Schema: "restarts", Outage: time.Minute})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(1))
 	srv.Quit()
 	done := make(chan error, 1)
 	batch := ses.Notes(1)
@@ -180,8 +180,8 @@ func TestCloseDuringOutage(t *testing.T) {
 		return
 	}
 	s := open(t, Options{URL: srv.URL(), Schema: "closing", Outage: time.Hour})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(1))
 	srv.Quit()
 	done := make(chan error, 1)
 	batch := ses.Notes(1)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -153,11 +153,11 @@ func TestReopenedDatabaseHoldsEverything(t *testing.T) {
 	}
 	opts := Options{URL: u, Schema: postgrestest.Schema(t, u)}
 	s := open(t, opts)
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	b := ses.Notes(3)
-	b.Blobs = []messages.Blob{journaltest.NewBlob("x")}
+	b.Blobs = []messages.Blob{specimen.NewBlob("x")}
 	b.Snapshot = &journal.Snapshot{Seq: 3, Hash: b.Records[2].Hash, State: []byte("s")}
-	journaltest.Must(t, s, b)
+	specimen.Must(t, s, b)
 	if err := s.PutMeta(ctx, journal.MetaReceiptKeys, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestReopenedDatabaseHoldsEverything(t *testing.T) {
 	if _, err := s.Snapshot(ctx, ses.Inc); err != nil {
 		t.Fatal(err)
 	}
-	journaltest.Must(t, s, ses.Notes(1))
+	specimen.Must(t, s, ses.Notes(1))
 	var seen int
 	if err := s.pool.QueryRow(ctx, "SELECT count(*) FROM journal WHERE sid = 'local:local:a' AND body::json ->> 'text' = 'note'").Scan(&seen); err != nil || seen != 4 {
 		t.Errorf("the view for people shows %d records, %v", seen, err)
@@ -199,7 +199,7 @@ func TestOpenAtOnce(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			if err := s.Commit([]journal.Batch{journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1).Notes(1)})[0]; err != nil {
+			if err := s.Commit([]journal.Batch{specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1).Notes(1)})[0]; err != nil {
 				t.Error(err)
 			}
 		})
@@ -261,7 +261,7 @@ func TestDurability(t *testing.T) {
 	asked.Close()
 	for _, c := range []struct {
 		server string
-		asked  Durability
+		asked  string
 		want   string
 		said   bool
 	}{
@@ -322,7 +322,7 @@ func TestUnfitServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, Options{URL: guest})
-	journaltest.Must(t, s, journaltest.Start(t, "local:local:a", 1).Notes(1))
+	specimen.Must(t, s, specimen.Start(t, "local:local:a", 1).Notes(1))
 	s.Close()
 
 	srv.Quit()

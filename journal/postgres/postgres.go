@@ -56,21 +56,18 @@ const (
 	MinVersion = 130000
 )
 
-// Durability is what an acknowledgement means, by PostgreSQL's own names for
-// synchronous_commit.
-type Durability string
-
-// The strong modes, then the weak ones, which have to be asked for.
+// What an acknowledgement means, by PostgreSQL's own names for synchronous_commit: the
+// strong modes, then the weak ones, which have to be asked for.
 const (
-	On          Durability = "on"           // flushed here, and on synchronous standbys
-	RemoteApply Durability = "remote_apply" // and visible on them
+	On          = "on"           // flushed here, and on synchronous standbys
+	RemoteApply = "remote_apply" // and visible on them
 
-	RemoteWrite Durability = "remote_write" // flushed here; standbys have it in memory
-	Local       Durability = "local"        // flushed here alone
-	Off         Durability = "off"          // a crash of the server loses what it just acknowledged
+	RemoteWrite = "remote_write" // flushed here; standbys have it in memory
+	Local       = "local"        // flushed here alone
+	Off         = "off"          // a crash of the server loses what it just acknowledged
 )
 
-func (d Durability) weak() bool { return d != On && d != RemoteApply }
+func weak(durability string) bool { return durability != On && durability != RemoteApply }
 
 // Options say where the database is and how it is used.
 type Options struct {
@@ -85,7 +82,7 @@ type Options struct {
 	// Durability: "" is On, or RemoteApply where that is the server's default. A
 	// weaker mode is used only when it is named here. Off also accepts a server that
 	// runs with fsync=off, which no other mode does.
-	Durability Durability
+	Durability string
 	// ReadOnly opens a journal that is there, to read it: nothing is made or migrated,
 	// and every write is refused (READ_ONLY). The role needs no more than SELECT, and
 	// the server may be a standby.

@@ -40,7 +40,7 @@ const (
 		WHERE c.owner = $1 AND c.role = $2 AND (c.ts, h.inc, c.seq) > ($3, $4, $5) ORDER BY c.ts, h.inc, c.seq LIMIT $6`
 )
 
-// Recall implements journal.Recaller. It first puts what is new of the owner's sessions
+// Recall implements journal.Store. It first puts what is new of the owner's sessions
 // into the index; a journal that is open for reading is scanned instead.
 func (s *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Recollection, error) {
 	if s.opts.ReadOnly {
@@ -200,7 +200,7 @@ func indexSpanOf(ctx context.Context, tx pgx.Tx, owner string, id, from, to int6
 	return err
 }
 
-// Heard implements journal.Hearer, from the same index.
+// Heard implements journal.Store, from the same index.
 func (s *Store) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
 	if s.opts.ReadOnly {
 		return journal.ScanHeard(ctx, s, q)

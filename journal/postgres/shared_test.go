@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -34,7 +34,7 @@ func pair(t *testing.T, opts Options) (a, b *Store, ok bool) {
 // all believe they are alone, in groups that overlap: the fence leaves one history
 // of each, with exactly what was accepted.
 func TestTwoStoresOneDatabase(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	a, b, ok := pair(t, Options{})
 	if !ok {
 		return
@@ -43,7 +43,7 @@ func TestTwoStoresOneDatabase(t *testing.T) {
 	const sessions, owners, rounds = 5, 4, 25
 	var accepted [sessions]int64
 	for i := range sessions {
-		journaltest.Must(t, a, journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1).Notes(1))
+		specimen.Must(t, a, specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1).Notes(1))
 		accepted[i] = 1
 	}
 	var mu sync.Mutex
@@ -53,7 +53,7 @@ func TestTwoStoresOneDatabase(t *testing.T) {
 		s := stores[i%2]
 		rng := rand.New(rand.NewPCG(rng.Uint64(), 2))
 		wg.Go(func() {
-			own := make([]*journaltest.Session, sessions)
+			own := make([]*specimen.Session, sessions)
 			for range rounds {
 				var group []journal.Batch
 				var of []int
@@ -64,7 +64,7 @@ func TestTwoStoresOneDatabase(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						own[k] = journaltest.Continue(t, head, nil)
+						own[k] = specimen.Continue(t, head, nil)
 					}
 					for range 1 + rng.IntN(2) {
 						group, of = append(group, own[k].Notes(1+rng.IntN(2))), append(of, k)
@@ -93,7 +93,7 @@ func TestTwoStoresOneDatabase(t *testing.T) {
 		t.Error("nobody met the fence")
 	}
 	for i := range sessions {
-		head, recs, err := journal.Load(ctx, b, journaltest.Inc(i+1))
+		head, recs, err := journal.Load(ctx, b, specimen.Inc(i+1))
 		if err != nil || int64(len(recs)) != accepted[i] || head.Seq != accepted[i] {
 			t.Errorf("session %d: %d records, %d accepted, %v", i, len(recs), accepted[i], err)
 		}
@@ -116,8 +116,8 @@ func TestFenceComparesTheRow(t *testing.T) {
 		{"seq = seq - 1", false},
 		{"epoch = 9", true},
 	} {
-		ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
-		journaltest.Must(t, s, ses.Notes(2))
+		ses := specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+		specimen.Must(t, s, ses.Notes(2))
 		behind(t, s, fmt.Sprintf("UPDATE heads SET %s WHERE sid = '%s'", c.change, ses.SID))
 		before, err := s.Head(ctx, ses.SID)
 		if err != nil {
@@ -151,7 +151,7 @@ func TestCreateAtOnce(t *testing.T) {
 				if i == 3 {
 					n = names - 1 - n // in the other order: a deadlock, if order mattered
 				}
-				group = append(group, journaltest.Start(t, fmt.Sprintf("local:local:%d", n), 100*i+n+1).Notes(1))
+				group = append(group, specimen.Start(t, fmt.Sprintf("local:local:%d", n), 100*i+n+1).Notes(1))
 			}
 			for j, err := range s.Commit(group) {
 				if err != nil && !journal.IsStale(err) {
@@ -180,7 +180,7 @@ func TestCreateAtOnce(t *testing.T) {
 // Groups at random, with everything that may be wrong in them, are decided as the
 // store in memory decides them, which judges batch by batch.
 func TestDecidesAsMemoryDoes(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	a, b, ok := pair(t, Options{})
 	if !ok {
 		return
@@ -193,7 +193,7 @@ func TestDecidesAsMemoryDoes(t *testing.T) {
 		}
 		return string(messages.CodeOf(err)) + "/" + journal.ReasonOf(err)
 	}
-	type life struct{ ses *journaltest.Session } // what an owner of a name believes
+	type life struct{ ses *specimen.Session } // what an owner of a name believes
 	lives := map[string]*life{}
 	next := 0
 	for round := range 120 {
@@ -203,13 +203,13 @@ func TestDecidesAsMemoryDoes(t *testing.T) {
 			l := lives[sid]
 			if l == nil || rng.IntN(12) == 0 { // a first batch, wanted or not
 				next++
-				l = &life{journaltest.Start(t, sid, next)}
+				l = &life{specimen.Start(t, sid, next)}
 				lives[sid] = l
 			}
 			if rng.IntN(6) == 0 { // the owner loads again, as far as there is something
 				if h, err := mem.Head(ctx, sid); err == nil {
 					h.Epoch -= int64(rng.IntN(2)) * min(h.Epoch, 1)
-					l.ses = journaltest.Continue(t, h, nil)
+					l.ses = specimen.Continue(t, h, nil)
 				}
 			}
 			var batch journal.Batch
@@ -262,11 +262,11 @@ func TestBusyStaysAlone(t *testing.T) {
 	if !ok {
 		return
 	}
-	var all []*journaltest.Session
+	var all []*specimen.Session
 	var group []journal.Batch
 	for i := range 4 {
-		ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
-		journaltest.Must(t, a, ses.Notes(1))
+		ses := specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+		specimen.Must(t, a, ses.Notes(1))
 		all, group = append(all, ses), append(group, ses.Notes(1))
 	}
 	tx, err := b.pool.Begin(ctx)
@@ -285,7 +285,7 @@ func TestBusyStaysAlone(t *testing.T) {
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
-	journaltest.Must(t, a, group[2])
+	specimen.Must(t, a, group[2])
 }
 
 // A host that stops in the middle of a transaction does not hold its rows for ever.
@@ -298,8 +298,8 @@ func TestIdleTransactionEnds(t *testing.T) {
 	if err := b.Reopen(); err != nil {
 		t.Fatal(err)
 	}
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, b, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, b, ses.Notes(1))
 	tx, err := a.pool.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -307,7 +307,7 @@ func TestIdleTransactionEnds(t *testing.T) {
 	if _, err := session(ctx, tx, ses.Inc, locked); err != nil {
 		t.Fatal(err)
 	}
-	journaltest.Must(t, b, ses.Notes(1))
+	specimen.Must(t, b, ses.Notes(1))
 	_ = tx.Rollback(ctx) // there is nothing left to roll back
 }
 
@@ -319,8 +319,8 @@ func TestDamageStaysAlone(t *testing.T) {
 	}
 	var batches []journal.Batch
 	for i := range 4 {
-		ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
-		journaltest.Must(t, s, ses.Notes(1))
+		ses := specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+		specimen.Must(t, s, ses.Notes(1))
 		batches = append(batches, ses.Notes(2))
 	}
 	behind(t, s, `INSERT INTO records (session, seq, epoch, run, turn, type, ts, hash)
@@ -351,8 +351,8 @@ func TestStickyFailure(t *testing.T) {
 	if !ok {
 		return
 	}
-	a, b := journaltest.Start(t, "local:local:a", 1), journaltest.Start(t, "local:local:b", 2)
-	journaltest.Must(t, s, a.Notes(1))
+	a, b := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2)
+	specimen.Must(t, s, a.Notes(1))
 	for code, sticky := range map[string]bool{"58030": true, "53100": true, "XX000": true, "53200": false, "40001": false, "57014": false} {
 		behind(t, other, `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
 			BEGIN RAISE EXCEPTION 'the disk is gone' USING ERRCODE = '`+code+`'; END $$`)
@@ -361,7 +361,7 @@ func TestStickyFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lost := journaltest.Continue(t, head, nil).Notes(1)
+		lost := specimen.Continue(t, head, nil).Notes(1)
 		for i, err := range s.Commit([]journal.Batch{lost, b.Notes(1)}) {
 			if (journal.ReasonOf(err) == journal.ReasonIO) != sticky || err == nil {
 				t.Errorf("%s: batch %d: %v", code, i, err)
@@ -369,7 +369,7 @@ func TestStickyFailure(t *testing.T) {
 		}
 		behind(t, other, "DROP TRIGGER fail ON records")
 		behind(t, other, "DROP FUNCTION fail")
-		b = journaltest.Start(t, "local:local:b", 2)
+		b = specimen.Start(t, "local:local:b", 2)
 		if sticky {
 			wantReason(t, s.Commit([]journal.Batch{lost})[0], journal.ReasonIO)
 			wantReason(t, s.PutMeta(ctx, "k", nil), journal.ReasonIO)
@@ -382,7 +382,7 @@ func TestStickyFailure(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		journaltest.Must(t, s, lost)
+		specimen.Must(t, s, lost)
 	}
 }
 
@@ -392,8 +392,8 @@ func TestDeadConnections(t *testing.T) {
 	if !ok {
 		return
 	}
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(1))
 	kill := func() {
 		t.Helper()
 		if _, err := s.Head(ctx, ses.SID); err != nil { // so that the pool has one
@@ -403,7 +403,7 @@ func TestDeadConnections(t *testing.T) {
 			WHERE application_name = 'stile' AND pid <> pg_backend_pid()`)
 	}
 	kill()
-	journaltest.Must(t, s, ses.Notes(1))
+	specimen.Must(t, s, ses.Notes(1))
 	kill()
 	if _, recs, err := journal.Load(ctx, s, ses.Inc); err != nil || len(recs) != 2 {
 		t.Fatal(len(recs), err)
@@ -422,8 +422,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	name := "stile-" + strings.ReplaceAll(t.Name(), "/", "-")
 	s := open(t, Options{URL: postgrestest.With(t, u, "application_name", name), Schema: postgrestest.Schema(t, u), Readers: 2})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(300))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(300))
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -448,9 +448,9 @@ func TestReadPages(t *testing.T) {
 	if !ok {
 		return
 	}
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	for i := range 6 {
-		journaltest.Must(t, s, ses.Batch(&messages.Note{Text: strings.Repeat("x", i*300<<10)}, &messages.Note{}))
+		specimen.Must(t, s, ses.Batch(&messages.Note{Text: strings.Repeat("x", i*300<<10)}, &messages.Note{}))
 	}
 	r, err := session(ctx, s.pool, ses.Inc, "")
 	if err != nil {
@@ -486,12 +486,12 @@ func TestLargeGroup(t *testing.T) {
 	}
 	var group []journal.Batch
 	for i := range 5 {
-		ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+		ses := specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
 		b := ses.Batch(&messages.Note{Text: strings.Repeat("y", parcelBytes/3)})
-		b.Blobs = []messages.Blob{journaltest.NewBlob(strings.Repeat("b", parcelBytes/2) + fmt.Sprint(i))}
+		b.Blobs = []messages.Blob{specimen.NewBlob(strings.Repeat("b", parcelBytes/2) + fmt.Sprint(i))}
 		group = append(group, b)
 	}
-	journaltest.Must(t, s, group...)
+	specimen.Must(t, s, group...)
 	for i := range group {
 		if _, err := s.Blob(ctx, group[i].Inc, group[i].Blobs[0].Digest); err != nil {
 			t.Error(err)
@@ -509,7 +509,7 @@ func TestOddNames(t *testing.T) {
 		return
 	}
 	for i, sid := range []string{"a\x00b", "a\xffb", strings.Repeat("x", messages.MaxSIDBytes+1)} {
-		errs := s.Commit([]journal.Batch{journaltest.Start(t, sid, 100+i).Notes(1), journaltest.Start(t, fmt.Sprint("ok", i), i+1).Notes(1)})
+		errs := s.Commit([]journal.Batch{specimen.Start(t, sid, 100+i).Notes(1), specimen.Start(t, fmt.Sprint("ok", i), i+1).Notes(1)})
 		wantReason(t, errs[0], journal.ReasonInvalid)
 		if errs[1] != nil {
 			t.Error(errs[1])
@@ -529,7 +529,7 @@ func TestOddNames(t *testing.T) {
 	wantReason(t, s.PutMeta(ctx, strings.Repeat("k", maxMetaKeyBytes+1), nil), journal.ReasonInvalid)
 	// Names are compared by their bytes, whatever the database's language.
 	for i, sid := range []string{"B", "a", "_", "é", "Z", "z"} {
-		journaltest.Must(t, s, journaltest.Start(t, "order:"+sid, 200+i).Notes(1))
+		specimen.Must(t, s, specimen.Start(t, "order:"+sid, 200+i).Notes(1))
 	}
 	heads, err := s.Sessions(ctx, journal.Query{Prefix: "order:"})
 	if err != nil {
@@ -552,11 +552,11 @@ func TestEraseBesideAppends(t *testing.T) {
 		return
 	}
 	for round := range 15 {
-		blob := journaltest.NewBlob(fmt.Sprint("shared ", round))
-		ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", round), round+1)
+		blob := specimen.NewBlob(fmt.Sprint("shared ", round))
+		ses := specimen.Start(t, fmt.Sprintf("local:local:%d", round), round+1)
 		first := ses.Batch(&messages.ModelReply{Blob: blob.Digest})
 		first.Blobs = []messages.Blob{blob}
-		journaltest.Must(t, a, first)
+		specimen.Must(t, a, first)
 		again := ses.Batch(&messages.ModelReply{Blob: blob.Digest})
 		again.Blobs = []messages.Blob{blob}
 		var wg sync.WaitGroup
@@ -605,8 +605,8 @@ func TestLoadFindsDamage(t *testing.T) {
 		{"UPDATE heads SET seq = -1", "damaged"},
 		{"UPDATE heads SET sid = 'local:local:other'", "record 1"},
 	} {
-		ses := journaltest.Start(t, "local:local:a", i+1)
-		journaltest.Must(t, s, ses.Notes(6))
+		ses := specimen.Start(t, "local:local:a", i+1)
+		specimen.Must(t, s, ses.Notes(6))
 		behind(t, s, c.change)
 		_, recs, err := journal.Load(ctx, s, ses.Inc)
 		if recs != nil || journal.ReasonOf(err) != journal.ReasonCorrupt || !strings.Contains(err.Error(), c.where) {
@@ -623,9 +623,9 @@ func TestSnapshotDamageIsFound(t *testing.T) {
 	if !ok {
 		return
 	}
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	b := ses.Notes(2)
-	journaltest.Must(t, s, b)
+	specimen.Must(t, s, b)
 	for _, change := range []string{"seq = 1", "hash = decode(repeat('00', 32), 'hex')", "hash = ''", "format = 9", "state = '\\x00'", "sum = '\\x00'"} {
 		if err := s.PutSnapshot(ctx, ses.Inc, journal.Snapshot{Seq: 2, Hash: b.Records[1].Hash, Format: 1, State: []byte("state")}); err != nil {
 			t.Fatal(err)
@@ -648,8 +648,8 @@ func TestRecallFindsDamage(t *testing.T) {
 		"UPDATE heads SET seq = 1 << 22", "UPDATE heads SET seq = 1::bigint << 32", "UPDATE heads SET seq = 9223372036854775807",
 		"UPDATE recall_marks SET seq = -1", "UPDATE recall_marks SET seq = -9223372036854775808",
 	} {
-		ses := journaltest.Start(t, "t:u:s", i+1)
-		journaltest.Must(t, s, ses.Batch(&messages.Input{Text: "a gopher"}))
+		ses := specimen.Start(t, "t:u:s", i+1)
+		specimen.Must(t, s, ses.Batch(&messages.Input{Text: "a gopher"}))
 		if hits, err := s.Recall(ctx, q); err != nil || len(hits) != 1 {
 			t.Fatalf("%d hits, %v", len(hits), err)
 		}
@@ -670,8 +670,8 @@ func TestUnreplicated(t *testing.T) {
 		return
 	}
 	s := open(t, Options{URL: srv.URL(), Schema: "alone"})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(1))
 	set := func(names string) {
 		t.Helper()
 		for _, sql := range []string{
@@ -724,7 +724,7 @@ func TestUnreplicated(t *testing.T) {
 	if err := s.Commit([]journal.Batch{lost})[0]; !journal.IsStale(err) {
 		t.Fatalf("it is there, and may be continued: %v", err)
 	}
-	journaltest.Must(t, s, ses.Notes(1))
+	specimen.Must(t, s, ses.Notes(1))
 }
 
 // The first host is alone, the second is not, and when both are gone nobody attends.
@@ -805,10 +805,10 @@ func TestReadOnly(t *testing.T) {
 	_, err = Open(ctx, opts) // the first look has made nothing
 	wantReason(t, err, journal.ReasonNotFound)
 	full := open(t, Options{URL: u, Schema: opts.Schema})
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	b := ses.Notes(3)
 	b.Snapshot = &journal.Snapshot{Seq: 3, Hash: b.Records[2].Hash}
-	journaltest.Must(t, full, b)
+	specimen.Must(t, full, b)
 	s := open(t, opts)
 	if _, recs, err := journal.Load(ctx, s, ses.Inc); err != nil || len(recs) != 3 {
 		t.Fatal(len(recs), err)
@@ -816,7 +816,7 @@ func TestReadOnly(t *testing.T) {
 	if _, err := s.Snapshot(ctx, ses.Inc); err != nil {
 		t.Error(err)
 	}
-	_, made := s.Create(ctx, messages.SessionKey{Tenant: "a", User: "b", ID: "c"}, journaltest.Inc(2))
+	_, made := s.Create(ctx, messages.SessionKey{Tenant: "a", User: "b", ID: "c"}, specimen.Inc(2))
 	_, erased := s.Erase(ctx, ses.Inc, 0, 0)
 	_, _, attended := s.Attend(time.Now())
 	for i, err := range []error{

@@ -13,7 +13,7 @@ import (
 type target struct {
 	conf    *pgx.ConnConfig
 	schema  string
-	durable Durability
+	durable string
 	secrets []string // what no text may hold
 }
 
@@ -42,7 +42,7 @@ func parseURL(raw string) (*target, error) {
 			t.schema = p.value
 			continue
 		case p.name == "durability":
-			t.durable = Durability(p.value)
+			t.durable = p.value
 			continue
 		}
 		rest = append(rest, p.raw)

@@ -18,7 +18,7 @@ import (
 // is never nil. alone tells that no other host attends at this moment: what is open
 // in the journal then, nobody runs. Where the system has no such locks every host is
 // alone.
-func (s *Store) Attend(now time.Time) (alone bool, leave func() error, err error) {
+func (s *store) Attend(now time.Time) (alone bool, leave func() error, err error) {
 	leave = func() error { return nil }
 	f, alone, err := attend(s.path + hostSuffix)
 	if err != nil || f == nil {
@@ -39,7 +39,7 @@ func (s *Store) Attend(now time.Time) (alone bool, leave func() error, err error
 
 // Attended tells whether a host of some process attends to the journal, and since
 // when the first of those that do.
-func (s *Store) Attended() (since time.Time, attended bool, err error) {
+func (s *store) Attended() (since time.Time, attended bool, err error) {
 	if attended, err = isAttended(s.path + hostSuffix); err != nil || !attended {
 		return time.Time{}, false, err
 	}

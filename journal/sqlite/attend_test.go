@@ -10,9 +10,9 @@ import (
 // Looking is not attending.
 func TestAttend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
-	open := func() *Store {
+	open := func() *store {
 		t.Helper()
-		s, err := Open(Options{Path: path})
+		s, err := openStore(Options{Path: path})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -30,9 +30,9 @@ func BenchmarkAppend_SQLite_64Sessions_Batched(b *testing.B) {
 			s := open(b, Options{Path: b.TempDir()})
 			w := journal.NewWriter(s, journal.WriterOptions{})
 			defer w.Close()
-			var all []*journaltest.Session
+			var all []*specimen.Session
 			for i := range sessions {
-				all = append(all, journaltest.Start(b, fmt.Sprintf("local:local:%d", i), i+1))
+				all = append(all, specimen.Start(b, fmt.Sprintf("local:local:%d", i), i+1))
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -84,9 +84,9 @@ func BenchmarkAppend_SQLite_64Sessions_Batched(b *testing.B) {
 // Commit alone: 64 batches of one record each per transaction.
 func BenchmarkCommit_SQLite_64Batches(b *testing.B) {
 	s := open(b, Options{Path: b.TempDir()})
-	var all []*journaltest.Session
+	var all []*specimen.Session
 	for i := range 64 {
-		all = append(all, journaltest.Start(b, fmt.Sprintf("local:local:%d", i), i+1))
+		all = append(all, specimen.Start(b, fmt.Sprintf("local:local:%d", i), i+1))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -96,20 +96,20 @@ func BenchmarkCommit_SQLite_64Batches(b *testing.B) {
 			batches = append(batches, ses.Batch(typical()))
 		}
 		b.StartTimer()
-		journaltest.Must(b, s, batches...)
+		specimen.Must(b, s, batches...)
 	}
 	b.ReportMetric(64*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
 func BenchmarkLoad_SQLite_1000Records(b *testing.B) {
 	s := open(b, Options{Path: b.TempDir()})
-	ses := journaltest.Start(b, "local:local:x", 1)
+	ses := specimen.Start(b, "local:local:x", 1)
 	for range 100 {
 		var bodies []messages.Body
 		for range 10 {
 			bodies = append(bodies, typical())
 		}
-		journaltest.Must(b, s, ses.Batch(bodies...))
+		specimen.Must(b, s, ses.Batch(bodies...))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -122,13 +122,13 @@ func BenchmarkLoad_SQLite_1000Records(b *testing.B) {
 // What a subscriber or a prompt reads most: the newest records of a session.
 func BenchmarkRead_SQLite_Newest8Of1000(b *testing.B) {
 	s := open(b, Options{Path: b.TempDir()})
-	ses := journaltest.Start(b, "local:local:x", 1)
+	ses := specimen.Start(b, "local:local:x", 1)
 	for range 100 {
 		var bodies []messages.Body
 		for range 10 {
 			bodies = append(bodies, typical())
 		}
-		journaltest.Must(b, s, ses.Batch(bodies...))
+		specimen.Must(b, s, ses.Batch(bodies...))
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -31,7 +31,7 @@ var (
 // name. The files are in memory. The short test takes some of the places, and looks
 // whether a real disk gives the same.
 func TestEveryBit(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	pictures := tiny(t)
 	stride := func(n int) int {
 		if *exhaustive {
@@ -144,10 +144,10 @@ func tiny(t *testing.T) []picture {
 		t.Fatal(err)
 	}
 	s := open(t, Options{Path: path, vfs: vfs})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	blob := journaltest.NewBlob("reply")
+	ses := specimen.Start(t, "local:local:a", 1)
+	blob := specimen.NewBlob("reply")
 	var bodies []messages.Body
-	for _, b := range journaltest.Bodies() {
+	for _, b := range specimen.Bodies() {
 		switch b := b.(type) {
 		case *messages.SessionClosed:
 			continue
@@ -165,7 +165,7 @@ func tiny(t *testing.T) []picture {
 	first.Snapshot = &journal.Snapshot{Seq: first.Records[0].Seq, Hash: first.Records[0].Hash, State: []byte("state")}
 	last := ses.Batch(&messages.SessionClosed{})
 	for _, b := range []journal.Batch{first, last} {
-		journaltest.Must(t, s, b)
+		specimen.Must(t, s, b)
 	}
 	if hits, err := s.Recall(ctx, journal.RecallQuery{Owner: "local:local:", Words: []string{"gopher"}}); err != nil || len(hits) != 1 {
 		t.Fatalf("%d hits, %v", len(hits), err)

@@ -133,7 +133,7 @@ func (w *writer) bind(values ...driver.Value) []driver.NamedValue {
 }
 
 // Commit implements journal.Store.
-func (s *Store) Commit(batches []journal.Batch) []error {
+func (s *store) Commit(batches []journal.Batch) []error {
 	s.write.Lock()
 	defer s.write.Unlock()
 	errs := make([]error, len(batches))
@@ -161,7 +161,7 @@ func (s *Store) Commit(batches []journal.Batch) []error {
 	return errs
 }
 
-func (s *Store) single(b *journal.Batch) error {
+func (s *store) single(b *journal.Batch) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func wholesale(err error) bool {
 }
 
 // writable tells why nothing can be written, under s.write.
-func (s *Store) writable() error {
+func (s *store) writable() error {
 	if s.closed {
 		return errClosed()
 	}
@@ -192,14 +192,14 @@ func (s *Store) writable() error {
 }
 
 // stick remembers an I/O failure, under s.write.
-func (s *Store) stick(err error) {
+func (s *store) stick(err error) {
 	if s.failed == nil && journal.ReasonOf(err) == journal.ReasonIO {
 		s.failed = err
 	}
 }
 
 // step lets a test fail.
-func (s *Store) step(name string) error {
+func (s *store) step(name string) error {
 	if s.opts.fail != nil {
 		return s.opts.fail(name)
 	}
@@ -214,7 +214,7 @@ type session struct {
 
 // transaction decides the batches in order. Its error is one of the whole
 // transaction, of which then nothing remains; verdicts go to errs.
-func (s *Store) transaction(batches []journal.Batch, errs []error) (err error) {
+func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 	w := s.w
 	if err := s.step("begin"); err != nil {
 		return failure(err, "beginning a commit")
@@ -307,7 +307,7 @@ func (w *writer) refresh() error {
 }
 
 // admit judges b against its row, which it creates for a first batch.
-func (s *Store) admit(touched map[messages.Incarnation]*session, b *journal.Batch) (*session, error) {
+func (s *store) admit(touched map[messages.Incarnation]*session, b *journal.Batch) (*session, error) {
 	ses := touched[b.Inc]
 	if ses == nil {
 		ses = s.w.heads[b.Inc]
@@ -411,7 +411,7 @@ func (w *writer) register(sid string, inc messages.Incarnation) (int64, error) {
 	return id, err
 }
 
-func (s *Store) insert(ses *session, b *journal.Batch) error {
+func (s *store) insert(ses *session, b *journal.Batch) error {
 	w := s.w
 	if err := s.step("insert"); err != nil {
 		return err

@@ -6,19 +6,19 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 )
 
 // However many rows a commit has, all of them are there, in the order of the batches.
 func TestRowsOfACommit(t *testing.T) {
 	for n := range 2*rowsAtOnce + 2 {
 		s := open(t, Options{Path: t.TempDir()})
-		first, last := journaltest.Start(t, "local:local:a", 1), journaltest.Start(t, "local:local:b", 2)
+		first, last := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2)
 		batches := []journal.Batch{first.Notes(n + 1), last.Notes(1)}
 		for i := range n {
-			batches[0].Blobs = append(batches[0].Blobs, journaltest.NewBlob(fmt.Sprint(i)), journaltest.NewBlob(fmt.Sprint(i)))
+			batches[0].Blobs = append(batches[0].Blobs, specimen.NewBlob(fmt.Sprint(i)), specimen.NewBlob(fmt.Sprint(i)))
 		}
-		journaltest.Must(t, s, batches...)
+		specimen.Must(t, s, batches...)
 		for i := range batches {
 			b := &batches[i]
 			if _, recs, err := journal.Load(ctx, s, b.Inc); err != nil || len(recs) != len(b.Records) {
@@ -36,7 +36,7 @@ func TestRowsOfACommit(t *testing.T) {
 	}
 }
 
-func column(t *testing.T, s *Store, query string) (all []int64) {
+func column(t *testing.T, s *store, query string) (all []int64) {
 	t.Helper()
 	rows, err := s.w.conn.QueryContext(ctx, query)
 	if err != nil {
@@ -62,8 +62,8 @@ func TestDamagedHeadStaysAlone(t *testing.T) {
 	s := open(t, Options{Path: dir})
 	var batches []journal.Batch
 	for i := range 3 {
-		ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
-		journaltest.Must(t, s, ses.Notes(1))
+		ses := specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+		specimen.Must(t, s, ses.Notes(1))
 		batches = append(batches, ses.Notes(2))
 	}
 	if _, err := s.w.conn.ExecContext(ctx, "UPDATE sessions SET hash = x'00' WHERE sid = 'local:local:1'"); err != nil {

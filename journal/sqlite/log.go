@@ -27,7 +27,7 @@ const rowBytes = 128
 
 // grown notes what a commit wrote, and has the log moved when it has become long. It is
 // called under s.write.
-func (s *Store) grown(n int64) {
+func (s *store) grown(n int64) {
 	if s.logged.Add(n) >= moveAfter && s.moving.CompareAndSwap(false, true) {
 		s.movers.Go(func() {
 			defer s.moving.Store(false)
@@ -38,7 +38,7 @@ func (s *Store) grown(n int64) {
 
 // move moves the log into the file. If it fails it is tried again when the log has grown
 // as much again, and nothing is lost: what was committed rests on the log alone.
-func (s *Store) move() {
+func (s *store) move() {
 	s.log.Lock()
 	defer s.log.Unlock()
 	s.logged.Store(0)
@@ -68,7 +68,7 @@ func (s *Store) move() {
 }
 
 // usable tells that the file is open and has not failed.
-func (s *Store) usable() bool {
+func (s *store) usable() bool {
 	s.write.Lock()
 	defer s.write.Unlock()
 	return s.writable() == nil
@@ -81,7 +81,7 @@ func pass(db *sql.DB) error {
 }
 
 // settle empties the log after an erasure.
-func (s *Store) settle() {
+func (s *store) settle() {
 	s.log.Lock() // who moves it would be in the way
 	defer s.log.Unlock()
 	s.write.Lock()

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -18,10 +18,10 @@ import (
 func TestLogIsMoved(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Options{Path: dir})
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	text := strings.Repeat("x", moveAfter/16)
 	for range 4 * 16 {
-		journaltest.Must(t, s, ses.Batch(&messages.Note{Text: text}))
+		specimen.Must(t, s, ses.Batch(&messages.Note{Text: text}))
 		s.movers.Wait()
 	}
 	if n := bytesOf(t, dir, FileName+"-wal"); n > 2*moveAfter {
@@ -47,10 +47,10 @@ func TestLogIsMovedBesideCommits(t *testing.T) {
 	s := open(t, Options{Path: dir})
 	const sessions, batches = 4, 20
 	text := strings.Repeat("x", moveAfter/16)
-	var all [sessions]*journaltest.Session
+	var all [sessions]*specimen.Session
 	var wg sync.WaitGroup
 	for i := range all {
-		all[i] = journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+		all[i] = specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
 		wg.Go(func() {
 			for range batches {
 				if err := s.Commit([]journal.Batch{all[i].Batch(&messages.Note{Text: text})})[0]; err != nil {
@@ -78,11 +78,11 @@ func TestLogIsMovedBesideCommits(t *testing.T) {
 // A store that is closed or opened anew while its log is moved waits for it.
 func TestLogIsMovedBesideReopen(t *testing.T) {
 	s := open(t, Options{Path: t.TempDir()})
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	text := strings.Repeat("x", moveAfter/8)
 	const batches = 28
 	for i := range batches {
-		journaltest.Must(t, s, ses.Batch(&messages.Note{Text: text}))
+		specimen.Must(t, s, ses.Batch(&messages.Note{Text: text}))
 		if i%9 == 8 { // the log has just become long
 			if err := s.Reopen(); err != nil {
 				t.Fatal(err)
@@ -93,7 +93,7 @@ func TestLogIsMovedBesideReopen(t *testing.T) {
 		t.Errorf("%d records, %v", len(recs), err)
 	}
 	for range 8 {
-		journaltest.Must(t, s, ses.Batch(&messages.Note{Text: text}))
+		specimen.Must(t, s, ses.Batch(&messages.Note{Text: text}))
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -104,11 +104,11 @@ func TestLogIsMovedBesideReopen(t *testing.T) {
 func TestShortLogStays(t *testing.T) {
 	d, vfs := newDisk(t)
 	s := open(t, Options{Path: t.TempDir(), vfs: vfs})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(1)) // begins the log
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(1)) // begins the log
 	before := d.count("sync")
 	for range 20 {
-		journaltest.Must(t, s, ses.Notes(1))
+		specimen.Must(t, s, ses.Notes(1))
 	}
 	s.movers.Wait()
 	if n := d.count("sync") - before; n != 20 {

@@ -13,7 +13,7 @@ import (
 
 // writing runs f in a transaction of its own on the writing connection. ctx is
 // looked at before and not passed down: a write is not interrupted half-way.
-func (s *Store) writing(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
+func (s *store) writing(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -31,7 +31,7 @@ func (s *Store) writing(ctx context.Context, what string, f func(tx *sql.Tx) err
 	return err
 }
 
-func (s *Store) inTransaction(f func(tx *sql.Tx) error) error {
+func (s *store) inTransaction(f func(tx *sql.Tx) error) error {
 	tx, err := s.w.conn.BeginTx(context.Background(), nil)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func sessionIn(tx *sql.Tx, inc messages.Incarnation) (session, error) {
 }
 
 // Create implements journal.Store.
-func (s *Store) Create(ctx context.Context, key messages.SessionKey, inc messages.Incarnation) (journal.Head, error) {
+func (s *store) Create(ctx context.Context, key messages.SessionKey, inc messages.Incarnation) (journal.Head, error) {
 	if err := key.Validate(); err != nil {
 		return journal.Head{}, err
 	}
@@ -91,7 +91,7 @@ func (s *Store) Create(ctx context.Context, key messages.SessionKey, inc message
 }
 
 // PutSnapshot implements journal.Store.
-func (s *Store) PutSnapshot(ctx context.Context, inc messages.Incarnation, snap journal.Snapshot) error {
+func (s *store) PutSnapshot(ctx context.Context, inc messages.Incarnation, snap journal.Snapshot) error {
 	return s.writing(ctx, "writing a snapshot", func(tx *sql.Tx) error {
 		ses, err := sessionIn(tx, inc)
 		if err != nil {
@@ -110,7 +110,7 @@ func (s *Store) PutSnapshot(ctx context.Context, inc messages.Incarnation, snap 
 }
 
 // DropSnapshot implements journal.Store.
-func (s *Store) DropSnapshot(ctx context.Context, inc messages.Incarnation) error {
+func (s *store) DropSnapshot(ctx context.Context, inc messages.Incarnation) error {
 	return s.writing(ctx, "dropping a snapshot", func(tx *sql.Tx) error {
 		ses, err := sessionIn(tx, inc)
 		if err != nil {
@@ -122,7 +122,7 @@ func (s *Store) DropSnapshot(ctx context.Context, inc messages.Incarnation) erro
 }
 
 // PutMeta implements journal.Store.
-func (s *Store) PutMeta(ctx context.Context, key string, value []byte) error {
+func (s *store) PutMeta(ctx context.Context, key string, value []byte) error {
 	return s.writing(ctx, "writing a value", func(tx *sql.Tx) error {
 		_, err := tx.Exec("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", key, present(value))
 		return err
@@ -130,7 +130,7 @@ func (s *Store) PutMeta(ctx context.Context, key string, value []byte) error {
 }
 
 // Delete implements journal.Store.
-func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
+func (s *store) Delete(ctx context.Context, inc messages.Incarnation) error {
 	defer s.Erased()
 	err := s.writing(ctx, "deleting a session", func(tx *sql.Tx) error {
 		ses, err := sessionIn(tx, inc)
@@ -164,7 +164,7 @@ func (s *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 
 // Erase implements journal.Store. Freed space is overwritten (secure_delete), and
 // the log is emptied as far as readers let it.
-func (s *Store) Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error) {
+func (s *store) Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error) {
 	defer s.Erased()
 	var n int64
 	err := s.writing(ctx, "erasing bodies", func(tx *sql.Tx) error {

@@ -11,13 +11,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // ledger appends batches of three records and remembers what was acknowledged.
 type ledger struct {
-	ses   *journaltest.Session
+	ses   *specimen.Session
 	sent  []*messages.Record
 	acked int
 }
@@ -25,18 +25,18 @@ type ledger struct {
 const ledgerBatch = 3
 
 func newLedger(t testing.TB) *ledger {
-	return &ledger{ses: journaltest.Start(t, "local:local:powered", 1)}
+	return &ledger{ses: specimen.Start(t, "local:local:powered", 1)}
 }
 
 func (l *ledger) batch() journal.Batch {
-	blob := journaltest.NewBlob(fmt.Sprint("reply ", len(l.sent)))
+	blob := specimen.NewBlob(fmt.Sprint("reply ", len(l.sent)))
 	b := l.ses.Batch(&messages.ModelReply{Blob: blob.Digest}, &messages.Note{Text: fmt.Sprintf("%0900d", len(l.sent))}, &messages.RunEnd{Decision: messages.Done})
 	b.Blobs = []messages.Blob{blob}
 	b.Snapshot = &journal.Snapshot{Seq: b.Records[0].Seq, Hash: b.Records[0].Hash, State: []byte("state")}
 	return b
 }
 
-func (l *ledger) append(s *Store) error {
+func (l *ledger) append(s *store) error {
 	b := l.batch()
 	l.sent = append(l.sent, b.Records...)
 	err := s.Commit([]journal.Batch{b})[0]
@@ -51,7 +51,7 @@ func (l *ledger) append(s *Store) error {
 func (l *ledger) check(t testing.TB, name, dir string, acked int) {
 	t.Helper()
 	_, vfs := newDisk(t) // a sound one, which costs no real sync
-	s, err := Open(Options{Path: dir, vfs: vfs})
+	s, err := openStore(Options{Path: dir, vfs: vfs})
 	if err != nil {
 		t.Errorf("%s: %v", name, err)
 		return
@@ -83,7 +83,7 @@ func (l *ledger) check(t testing.TB, name, dir string, acked int) {
 		t.Errorf("%s: %v", name, err)
 	}
 	if head, err := s.HeadOf(ctx, l.ses.Inc); err == nil { // and it goes on
-		if err := s.Commit([]journal.Batch{journaltest.Continue(t, head, nil).Notes(1)})[0]; err != nil {
+		if err := s.Commit([]journal.Batch{specimen.Continue(t, head, nil).Notes(1)})[0]; err != nil {
 			t.Errorf("%s: appending: %v", name, err)
 		}
 	}
@@ -92,7 +92,7 @@ func (l *ledger) check(t testing.TB, name, dir string, acked int) {
 // The power fails after every single write and sync, from the making of the file to
 // its closing: what was acknowledged is there, and nothing is there in parts.
 func TestPowerFailure(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	d, vfs := newDisk(t)
 	l := newLedger(t)
 	type picture struct {
@@ -188,7 +188,7 @@ func TestFailedSync(t *testing.T) {
 				t.Fatalf("%s: %d were acknowledged, the head is %+v, %v", name, l.acked, head, err)
 			}
 			l.sent = l.sent[:head.Seq]
-			l.ses = journaltest.Continue(t, head, nil)
+			l.ses = specimen.Continue(t, head, nil)
 			for range 2 {
 				if err := l.append(s); err != nil {
 					t.Fatalf("%s: reopened: %v", name, err)
@@ -224,7 +224,7 @@ func TestDiskOfEverySize(t *testing.T) {
 		}
 		dir := t.TempDir()
 		l := newLedger(t)
-		s, err := Open(Options{Path: filepath.Join(dir, FileName), vfs: vfs})
+		s, err := openStore(Options{Path: filepath.Join(dir, FileName), vfs: vfs})
 		if err != nil {
 			wantReason(t, err, journal.ReasonIO)
 		} else {

@@ -68,7 +68,7 @@ func (r *readers) close() error { return r.db.Close() }
 
 // reading runs f with the readers. ctx is looked at before and not passed down:
 // every statement here is short, and interrupting SQLite costs a goroutine each.
-func (s *Store) reading(ctx context.Context, f func(*readers) error) error {
+func (s *store) reading(ctx context.Context, f func(*readers) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -115,7 +115,7 @@ func (r *readers) session(inc messages.Incarnation) (session, error) {
 }
 
 // Head implements journal.Store.
-func (s *Store) Head(ctx context.Context, sid string) (journal.Head, error) {
+func (s *store) Head(ctx context.Context, sid string) (journal.Head, error) {
 	var ses session
 	err := s.reading(ctx, func(r *readers) error {
 		err := ses.scan(r.head.QueryRow(sid))
@@ -137,7 +137,7 @@ func (s *Store) Head(ctx context.Context, sid string) (journal.Head, error) {
 }
 
 // HeadOf implements journal.Store.
-func (s *Store) HeadOf(ctx context.Context, inc messages.Incarnation) (journal.Head, error) {
+func (s *store) HeadOf(ctx context.Context, inc messages.Incarnation) (journal.Head, error) {
 	var ses session
 	err := s.reading(ctx, func(r *readers) (err error) {
 		ses, err = r.session(inc)
@@ -150,20 +150,20 @@ func (s *Store) HeadOf(ctx context.Context, inc messages.Incarnation) (journal.H
 }
 
 // Sessions implements journal.Store.
-func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, error) {
+func (s *store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, error) {
 	return s.heads(ctx, func(r *readers) (*sql.Rows, error) {
 		return r.listing.Query(q.Prefix, q.AfterSID, q.AfterInc[:], q.Retired, q.Pending, q.Page())
 	})
 }
 
 // Wakes implements journal.Store.
-func (s *Store) Wakes(ctx context.Context, after int64, limit int) ([]journal.Head, error) {
+func (s *store) Wakes(ctx context.Context, after int64, limit int) ([]journal.Head, error) {
 	q := journal.Query{Limit: limit}
 	return s.heads(ctx, func(r *readers) (*sql.Rows, error) { return r.wakes.Query(after, q.Page()) })
 }
 
 // heads reads the rows of a listing.
-func (s *Store) heads(ctx context.Context, list func(*readers) (*sql.Rows, error)) ([]journal.Head, error) {
+func (s *store) heads(ctx context.Context, list func(*readers) (*sql.Rows, error)) ([]journal.Head, error) {
 	var heads []journal.Head
 	err := s.reading(ctx, func(r *readers) error {
 		rows, err := list(r)
@@ -187,7 +187,7 @@ func (s *Store) heads(ctx context.Context, list func(*readers) (*sql.Rows, error
 }
 
 // Read implements journal.Store.
-func (s *Store) Read(ctx context.Context, inc messages.Incarnation, from, to int64) iter.Seq2[*messages.Record, error] {
+func (s *store) Read(ctx context.Context, inc messages.Incarnation, from, to int64) iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		var ses session
 		var prev messages.Digest
@@ -309,7 +309,7 @@ func scanRecord(rows *sql.Rows, id int64, rec *messages.Record) error {
 }
 
 // Blob implements journal.Store.
-func (s *Store) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
+func (s *store) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
 	var data []byte
 	err := s.reading(ctx, func(r *readers) error {
 		ses, err := r.session(inc)
@@ -333,7 +333,7 @@ func (s *Store) Blob(ctx context.Context, inc messages.Incarnation, d messages.D
 }
 
 // Snapshot implements journal.Store.
-func (s *Store) Snapshot(ctx context.Context, inc messages.Incarnation) (journal.Snapshot, error) {
+func (s *store) Snapshot(ctx context.Context, inc messages.Incarnation) (journal.Snapshot, error) {
 	var snap journal.Snapshot
 	err := s.reading(ctx, func(r *readers) error {
 		ses, err := r.session(inc)
@@ -361,7 +361,7 @@ func (s *Store) Snapshot(ctx context.Context, inc messages.Incarnation) (journal
 }
 
 // Meta implements journal.Store.
-func (s *Store) Meta(ctx context.Context, key string) ([]byte, error) {
+func (s *store) Meta(ctx context.Context, key string) ([]byte, error) {
 	var value []byte
 	err := s.reading(ctx, func(r *readers) error {
 		err := r.meta.QueryRow(key).Scan(&value)

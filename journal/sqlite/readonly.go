@@ -35,7 +35,7 @@ type view struct {
 	clean bool   // there was no log before
 }
 
-func openReadOnly(opts Options) (*Store, error) {
+func openReadOnly(opts Options) (*store, error) {
 	if opts.Exclusive {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "exclusive", Detail: "a journal for reading is nobody's own"}
 	}
@@ -54,7 +54,7 @@ func openReadOnly(opts Options) (*Store, error) {
 	case !fi.Mode().IsRegular():
 		return nil, journal.Fail(journal.ReasonFormat, nil, "the journal is no regular file")
 	}
-	s := &Store{opts: opts, path: path}
+	s := &store{opts: opts, path: path}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func openReadOnly(opts Options) (*Store, error) {
 }
 
 // look finds the way to read the file and opens it.
-func (s *Store) look() error {
+func (s *store) look() error {
 	log, err := size(s.path + "-wal")
 	if err != nil {
 		return journal.Fail(journal.ReasonIO, bare(err), "the journal's log")
@@ -82,7 +82,7 @@ func (s *Store) look() error {
 	return nil
 }
 
-func (s *Store) copied() error {
+func (s *store) copied() error {
 	dir, err := os.MkdirTemp("", "stile-journal")
 	if err != nil {
 		return journal.Fail(journal.ReasonIO, bare(err), "a journal with a log in a directory that cannot be written is read from a copy, which cannot be made")
@@ -98,7 +98,7 @@ func (s *Store) copied() error {
 }
 
 // read opens the readers on the file that the view names.
-func (s *Store) read() error {
+func (s *store) read() error {
 	err := known(s.dsn())
 	if err == nil {
 		s.r, err = newReaders(s.dsn("query_only(1)"), s.opts.Readers)
@@ -107,7 +107,7 @@ func (s *Store) read() error {
 }
 
 // leave takes away what the view has made.
-func (v *view) leave(s *Store) error {
+func (v *view) leave(s *store) error {
 	was := *v
 	*v = view{}
 	switch {

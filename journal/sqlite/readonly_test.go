@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -43,7 +43,7 @@ func readAndSay(path string) {
 	fail := func(err error) {
 		out.Reason, out.Error = journal.ReasonOf(err), err.Error()
 	}
-	s, err := Open(Options{Path: path, ReadOnly: true})
+	s, err := openStore(Options{Path: path, ReadOnly: true})
 	if err == nil {
 		out.Mode = s.view.mode
 		var heads []journal.Head
@@ -143,10 +143,10 @@ func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 func TestReadOnlyDirectory(t *testing.T) {
 	dir := t.TempDir()
 	s, c := open(t, Options{Path: dir}), copies{}
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(5))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(5))
 	s.settle()
-	journaltest.Must(t, s, ses.Notes(4))
+	specimen.Must(t, s, ses.Notes(4))
 	head, err := s.HeadOf(ctx, ses.Inc)
 	if err != nil {
 		t.Fatal(err)
@@ -224,9 +224,9 @@ func TestReadOnlyRefusals(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "x.db"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(Options{Path: filepath.Join(dir, "x.db"), ReadOnly: true})
+	_, err := openStore(Options{Path: filepath.Join(dir, "x.db"), ReadOnly: true})
 	wantReason(t, err, journal.ReasonNotFound) // x.db/journal.db
-	_, err = Open(Options{Path: dir, ReadOnly: true, Exclusive: true})
+	_, err = openStore(Options{Path: dir, ReadOnly: true, Exclusive: true})
 	if messages.CodeOf(err) != messages.ErrConfig {
 		t.Error(err)
 	}
@@ -237,11 +237,11 @@ func TestReadOnlyRefusals(t *testing.T) {
 func TestReadOnlyStore(t *testing.T) {
 	dir := t.TempDir()
 	host := open(t, Options{Path: dir})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, host, ses.Notes(2))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, host, ses.Notes(2))
 	s := open(t, Options{Path: dir, ReadOnly: true})
 	wantReason(t, s.Commit([]journal.Batch{ses.Notes(1)})[0], journal.ReasonReadOnly)
-	_, err := s.Create(ctx, messages.SessionKey{Tenant: "local", User: "local", ID: "b"}, journaltest.Inc(2))
+	_, err := s.Create(ctx, messages.SessionKey{Tenant: "local", User: "local", ID: "b"}, specimen.Inc(2))
 	wantReason(t, err, journal.ReasonReadOnly)
 	wantReason(t, s.PutMeta(ctx, "k", nil), journal.ReasonReadOnly)
 	wantReason(t, s.PutSnapshot(ctx, ses.Inc, journal.Snapshot{}), journal.ReasonReadOnly)
@@ -253,7 +253,7 @@ func TestReadOnlyStore(t *testing.T) {
 	if err != nil || head.Seq != 2 {
 		t.Fatal(head, err)
 	}
-	journaltest.Must(t, host, journaltest.Continue(t, head, nil).Notes(3))
+	specimen.Must(t, host, specimen.Continue(t, head, nil).Notes(3))
 	if head, err := s.HeadOf(ctx, ses.Inc); err != nil || head.Seq != 5 {
 		t.Errorf("%+v, %v", head, err)
 	}
@@ -282,7 +282,7 @@ func TestReadOnlyStore(t *testing.T) {
 		if _, err := host.w.conn.ExecContext(ctx, statement); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Open(Options{Path: dir, ReadOnly: true})
+		_, err := openStore(Options{Path: dir, ReadOnly: true})
 		wantReason(t, err, journal.ReasonFormat)
 	}
 }

@@ -23,9 +23,9 @@ const (
 	trigram   = 3 // runes that the index of texts goes by
 )
 
-// Recall implements journal.Recaller. It first puts what is new of the owner's sessions
+// Recall implements journal.Store. It first puts what is new of the owner's sessions
 // into the index; a journal that is open for reading is scanned instead.
-func (s *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Recollection, error) {
+func (s *store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Recollection, error) {
 	if s.opts.ReadOnly {
 		return journal.Scan(ctx, s, q)
 	}
@@ -46,7 +46,7 @@ func (s *Store) Recall(ctx context.Context, q journal.RecallQuery) ([]journal.Re
 // index brings the index of an owner up to date, one session after the other, a span at a
 // time. Sessions come in the order of their numbers and each gets on with every span, so
 // that no damage of the file makes it go on for ever.
-func (s *Store) index(ctx context.Context, owner string) error {
+func (s *store) index(ctx context.Context, owner string) error {
 	for after := int64(math.MinInt64); ; {
 		behind, err := s.behind(ctx, owner, after)
 		if err != nil || len(behind) == 0 {
@@ -61,7 +61,7 @@ func (s *Store) index(ctx context.Context, owner string) error {
 }
 
 // behind are the next sessions of an owner that have records which are not in the index.
-func (s *Store) behind(ctx context.Context, owner string, after int64) (all []int64, err error) {
+func (s *store) behind(ctx context.Context, owner string, after int64) (all []int64, err error) {
 	err = s.reading(ctx, func(r *readers) error {
 		rows, err := r.db.Query(`SELECT s.id FROM sessions s LEFT JOIN recall_marks m ON m.session = s.id
 			WHERE s.sid >= ?1 AND s.sid < ?1 || char(1114111) AND s.seq > coalesce(m.seq, 0) AND s.id > ?2 ORDER BY s.id LIMIT 256`, owner, after)
@@ -85,7 +85,7 @@ func (s *Store) behind(ctx context.Context, owner string, after int64) (all []in
 }
 
 // catchUp puts a session into the index.
-func (s *Store) catchUp(ctx context.Context, owner string, id int64) error {
+func (s *store) catchUp(ctx context.Context, owner string, id int64) error {
 	for from, to, last := int64(0), int64(0), false; !last; from = to {
 		err := s.writing(ctx, "indexing what can be recalled", func(tx *sql.Tx) (err error) {
 			to, last, err = indexSession(tx, owner, id, from)
@@ -258,8 +258,8 @@ func matching(words []string) (match string, ok bool) {
 	return b.String(), true
 }
 
-// Heard implements journal.Hearer, from the same index.
-func (s *Store) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
+// Heard implements journal.Store, from the same index.
+func (s *store) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Heard, error) {
 	if s.opts.ReadOnly {
 		return journal.ScanHeard(ctx, s, q)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -20,11 +20,11 @@ import (
 // every record finds.
 func TestRecallOfManyTexts(t *testing.T) {
 	s := open(t, Options{Path: filepath.Join(t.TempDir(), "journal.db")})
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	for i := range 3 {
-		ses := journaltest.Start(t, fmt.Sprintf("t:u:s%d", i), i+1)
+		ses := specimen.Start(t, fmt.Sprintf("t:u:s%d", i), i+1)
 		for range 12 {
-			journaltest.Must(t, s, ses.Batch(journaltest.Saying(rng, 150)...))
+			specimen.Must(t, s, ses.Batch(specimen.Saying(rng, 150)...))
 		}
 	}
 	for _, words := range [][]string{
@@ -64,8 +64,8 @@ func TestRecallFindsDamage(t *testing.T) {
 		"UPDATE recall_marks SET seq = -1", "UPDATE recall_marks SET seq = 1 << 63",
 	} {
 		s := open(t, Options{Path: filepath.Join(t.TempDir(), "journal.db")})
-		ses := journaltest.Start(t, "t:u:s", 1)
-		journaltest.Must(t, s, ses.Batch(&messages.Input{Text: "a gopher"}))
+		ses := specimen.Start(t, "t:u:s", 1)
+		specimen.Must(t, s, ses.Batch(&messages.Input{Text: "a gopher"}))
 		q := journal.RecallQuery{Owner: "t:u:", Words: []string{"gopher"}}
 		if hits, err := s.Recall(t.Context(), q); err != nil || len(hits) != 1 {
 			t.Fatalf("%d hits, %v", len(hits), err)
@@ -86,9 +86,9 @@ func TestRecallFindsDamage(t *testing.T) {
 func TestRecallErased(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, Options{Path: path})
-	ses := journaltest.Start(t, "t:u:s", 1)
+	ses := specimen.Start(t, "t:u:s", 1)
 	const secret = "zyxomma-kwijibo"
-	journaltest.Must(t, s, ses.Batch(&messages.Input{Text: "plain words"}, &messages.Input{Text: "my word is " + secret}, &messages.Input{Text: "more of them"}))
+	specimen.Must(t, s, ses.Batch(&messages.Input{Text: "plain words"}, &messages.Input{Text: "my word is " + secret}, &messages.Input{Text: "more of them"}))
 	q := journal.RecallQuery{Owner: "t:u:", Words: []string{secret}}
 	if hits, err := s.Recall(t.Context(), q); err != nil || len(hits) != 1 {
 		t.Fatalf("%+v, %v", hits, err)
@@ -122,12 +122,12 @@ func TestRecallErased(t *testing.T) {
 func TestRecallReadOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, Options{Path: path})
-	ses := journaltest.Start(t, "t:u:s", 1)
-	journaltest.Must(t, s, ses.Batch(&messages.Input{Text: "words to find"}))
+	ses := specimen.Start(t, "t:u:s", 1)
+	specimen.Must(t, s, ses.Batch(&messages.Input{Text: "words to find"}))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Open(Options{Path: path, ReadOnly: true})
+	r, err := openStore(Options{Path: path, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

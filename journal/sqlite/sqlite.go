@@ -67,8 +67,8 @@ type Options struct {
 	vfs string
 }
 
-// Store implements journal.Store. Use Open.
-type Store struct {
+// store implements journal.Store.
+type store struct {
 	journal.Removals
 	opts  Options
 	path  string
@@ -89,12 +89,20 @@ type Store struct {
 	closed bool         // under both locks
 }
 
-var _ journal.Store = (*Store)(nil)
+var _ journal.Store = (*store)(nil)
 
 // Open opens the file, or makes it. Failures are ERR_JOURNAL: FORMAT for a
 // foreign file or a newer format, OWNED, BUSY, or IO, and with ReadOnly NOT_FOUND and
 // FORMAT for a file that was never finished; ERR_CONFIG for the options.
-func Open(opts Options) (*Store, error) {
+func Open(opts Options) (journal.Store, error) {
+	s, err := openStore(opts)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func openStore(opts Options) (*store, error) {
 	if opts.Path == "" {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "path", Detail: "the journal needs a path"}
 	}
@@ -111,7 +119,7 @@ func Open(opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{opts: opts, path: path}
+	s := &store{opts: opts, path: path}
 	if opts.Exclusive {
 		if s.owner, err = own(path + ".lock"); err != nil {
 			return nil, err
@@ -160,7 +168,7 @@ func bare(err error) error {
 
 // open waits for other processes as long as BusyTimeout says. SQLite's own waiting
 // does not cover the change into WAL mode, which two makers of one file both try.
-func (s *Store) open() error {
+func (s *store) open() error {
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		err := s.attach()
 		if journal.ReasonOf(err) != journal.ReasonBusy || time.Since(start) > s.opts.BusyTimeout {
@@ -169,14 +177,14 @@ func (s *Store) open() error {
 	}
 }
 
-func (s *Store) attach() error {
+func (s *store) attach() error {
 	if s.opts.ReadOnly {
 		return s.look()
 	}
 	return s.connect()
 }
 
-func (s *Store) connect() error {
+func (s *store) connect() error {
 	if err := claim(s.dsn()); err != nil {
 		return err
 	}
@@ -197,14 +205,14 @@ func (s *Store) connect() error {
 }
 
 // dsn names the file to the driver, with pragmas for each connection.
-func (s *Store) dsn(pragmas ...string) string {
+func (s *store) dsn(pragmas ...string) string {
 	if s.opts.ReadOnly {
 		return s.uri(s.view.path, s.view.mode, pragmas...)
 	}
 	return s.uri(s.path, "_txlock=immediate", pragmas...)
 }
 
-func (s *Store) uri(path, mode string, pragmas ...string) string {
+func (s *store) uri(path, mode string, pragmas ...string) string {
 	u := (&url.URL{Path: path}).EscapedPath()
 	q := "?" + mode + "&_pragma=busy_timeout(" + strconv.FormatInt(s.opts.BusyTimeout.Milliseconds(), 10) + ")"
 	for _, p := range pragmas {
@@ -261,10 +269,10 @@ func readFailure(err error, what string) error {
 func errClosed() error { return journal.Fail(journal.ReasonClosed, nil, "the store is closed") }
 
 // Immediate implements journal.Store: a commit waits for the disk.
-func (s *Store) Immediate() bool { return false }
+func (s *store) Immediate() bool { return false }
 
 // Reopen implements journal.Store.
-func (s *Store) Reopen() error {
+func (s *store) Reopen() error {
 	s.log.Lock()
 	defer s.log.Unlock()
 	s.write.Lock()
@@ -295,7 +303,7 @@ func (s *Store) Reopen() error {
 }
 
 // Close implements journal.Store. It may be called twice.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	defer s.movers.Wait()
 	s.log.Lock()
 	defer s.log.Unlock()
@@ -327,7 +335,7 @@ func (s *Store) Close() error {
 
 // Check lets SQLite examine the whole file: pages, indexes, constraints. It takes
 // as long as reading the file. CORRUPT names the first thing found.
-func (s *Store) Check(ctx context.Context) error {
+func (s *store) Check(ctx context.Context) error {
 	return s.reading(ctx, func(r *readers) error {
 		var verdict string
 		if err := r.db.QueryRow("PRAGMA integrity_check(1)").Scan(&verdict); err != nil {

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/journal/journaltest"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -38,9 +39,9 @@ func TestConformance(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T) journal.Store { return open(t, Options{Path: t.TempDir()}) })
 }
 
-func open(t testing.TB, opts Options) *Store {
+func open(t testing.TB, opts Options) *store {
 	t.Helper()
-	s, err := Open(opts)
+	s, err := openStore(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +59,11 @@ func wantReason(t testing.TB, err error, reason string) {
 func TestReopenedFileHoldsEverything(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "dir", "x.db")
 	s := open(t, Options{Path: path})
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	b := ses.Notes(3)
-	b.Blobs = []messages.Blob{journaltest.NewBlob("x")}
+	b.Blobs = []messages.Blob{specimen.NewBlob("x")}
 	b.Snapshot = &journal.Snapshot{Seq: 3, Hash: b.Records[2].Hash, State: []byte("s")}
-	journaltest.Must(t, s, b)
+	specimen.Must(t, s, b)
 	if err := s.PutMeta(ctx, journal.MetaReceiptKeys, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestReopenedFileHoldsEverything(t *testing.T) {
 	if err := s.Check(ctx); err != nil {
 		t.Fatal(err)
 	}
-	journaltest.Must(t, s, ses.Notes(1))
+	specimen.Must(t, s, ses.Notes(1))
 }
 
 func TestPaths(t *testing.T) {
@@ -110,7 +111,7 @@ func TestPaths(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, FileName)); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(Options{}); messages.CodeOf(err) != messages.ErrConfig {
+	if _, err := openStore(Options{}); messages.CodeOf(err) != messages.ErrConfig {
 		t.Error(err)
 	}
 }
@@ -145,7 +146,7 @@ func TestOpenRefusesForeignFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(Options{Path: path})
+		s, err := openStore(Options{Path: path})
 		if s != nil || journal.ReasonOf(err) != journal.ReasonFormat {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -159,8 +160,8 @@ func TestOpenRefusesForeignFiles(t *testing.T) {
 func TestOpenMigrates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := open(t, Options{Path: path})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(3))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(3))
 	for _, q := range []string{
 		"DROP TABLE recall", "DROP TABLE recall_text", "DROP TABLE recall_marks", "DROP INDEX sessions_wake", "ALTER TABLE sessions DROP COLUMN wake", "DELETE FROM goose_db_version WHERE version_id > 1",
 	} {
@@ -175,7 +176,7 @@ func TestOpenMigrates(t *testing.T) {
 	if err != nil || len(recs) != 3 || head.Wake != 0 {
 		t.Fatalf("%+v, %d records, %v", head, len(recs), err)
 	}
-	journaltest.Must(t, s, ses.Batch(&messages.TurnSuspended{Until: journaltest.Epoch.Format(time.RFC3339Nano)}, &messages.Input{Text: "to be found"}))
+	specimen.Must(t, s, ses.Batch(&messages.TurnSuspended{Until: specimen.Epoch.Format(time.RFC3339Nano)}, &messages.Input{Text: "to be found"}))
 	if hits, err := s.Recall(ctx, journal.RecallQuery{Owner: "local:local:", Words: []string{"found"}}); err != nil || len(hits) != 1 {
 		t.Fatalf("recalls %v %v", hits, err)
 	}
@@ -187,12 +188,12 @@ func TestOpenMigrates(t *testing.T) {
 func TestOpenRefusesTheFuture(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := open(t, Options{Path: path})
-	journaltest.Must(t, s, journaltest.Start(t, "local:local:a", 1).Notes(1))
+	specimen.Must(t, s, specimen.Start(t, "local:local:a", 1).Notes(1))
 	if _, err := s.w.conn.ExecContext(ctx, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
-	_, err := Open(Options{Path: path})
+	_, err := openStore(Options{Path: path})
 	wantReason(t, err, journal.ReasonFormat)
 	if !strings.Contains(err.Error(), "99") {
 		t.Error(err)
@@ -212,7 +213,7 @@ func TestOpenRefusesDamagedVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Close()
-		_, err := Open(Options{Path: path})
+		_, err := openStore(Options{Path: path})
 		wantReason(t, err, journal.ReasonFormat)
 	}
 }
@@ -223,7 +224,7 @@ func TestOpenWhereNothingCanBeWritten(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(Options{Path: filepath.Join(file, "x.db")})
+	_, err := openStore(Options{Path: filepath.Join(file, "x.db")})
 	wantReason(t, err, journal.ReasonIO)
 	if strings.Contains(err.Error(), dir) {
 		t.Errorf("the error names a host path: %v", err)
@@ -234,7 +235,7 @@ func TestOpenWhereNothingCanBeWritten(t *testing.T) {
 	}
 	// Whether mode bits bind depends on who runs the test.
 	binds := os.WriteFile(filepath.Join(locked, "probe"), nil, 0o600) != nil
-	s, err := Open(Options{Path: filepath.Join(locked, "x.db")})
+	s, err := openStore(Options{Path: filepath.Join(locked, "x.db")})
 	if binds {
 		wantReason(t, err, journal.ReasonIO)
 	} else if err != nil {
@@ -247,14 +248,14 @@ func TestOpenWhereNothingCanBeWritten(t *testing.T) {
 	if err := os.MkdirAll(path+"-wal", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(Options{Path: path})
+	_, err = openStore(Options{Path: path})
 	wantReason(t, err, journal.ReasonIO)
 }
 
 func TestExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	a := open(t, Options{Path: path, Exclusive: true})
-	_, err := Open(Options{Path: path, Exclusive: true})
+	_, err := openStore(Options{Path: path, Exclusive: true})
 	wantReason(t, err, journal.ReasonOwned)
 	a.Close()
 	b := open(t, Options{Path: path, Exclusive: true})
@@ -273,8 +274,8 @@ func TestStickyFailure(t *testing.T) {
 			}
 			return nil
 		}})
-		a, b := journaltest.Start(t, "local:local:a", 1), journaltest.Start(t, "local:local:b", 2)
-		journaltest.Must(t, s, a.Notes(1))
+		a, b := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2)
+		specimen.Must(t, s, a.Notes(1))
 		failing = errors.New("the disk is gone")
 		lost := a.Notes(1)
 		for i, err := range s.Commit([]journal.Batch{lost, b.Notes(1)}) {
@@ -293,7 +294,7 @@ func TestStickyFailure(t *testing.T) {
 		if err := s.Reopen(); err != nil {
 			t.Fatal(err)
 		}
-		journaltest.Must(t, s, lost, journaltest.Start(t, "local:local:b", 2).Notes(1))
+		specimen.Must(t, s, lost, specimen.Start(t, "local:local:b", 2).Notes(1))
 		if err := s.Check(ctx); err != nil {
 			t.Error(err)
 		}
@@ -303,8 +304,8 @@ func TestStickyFailure(t *testing.T) {
 // SQLite's own "disk is full" takes the same way.
 func TestFullDisk(t *testing.T) {
 	s := open(t, Options{Path: t.TempDir()})
-	ses := journaltest.Start(t, "local:local:a", 1)
-	journaltest.Must(t, s, ses.Notes(1))
+	ses := specimen.Start(t, "local:local:a", 1)
+	specimen.Must(t, s, ses.Notes(1))
 	if _, err := s.w.conn.ExecContext(ctx, "PRAGMA max_page_count = 1"); err != nil { // SQLite raises it to what there is
 		t.Fatal(err)
 	}
@@ -314,13 +315,13 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Reopen(); err != nil {
 		t.Fatal(err)
 	}
-	journaltest.Must(t, s, big)
+	specimen.Must(t, s, big)
 }
 
 func TestBusyIsNotSticky(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	a, b := open(t, Options{Path: path, BusyTimeout: time.Millisecond}), open(t, Options{Path: path})
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	tx, err := b.w.conn.BeginTx(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -331,7 +332,7 @@ func TestBusyIsNotSticky(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	journaltest.Must(t, a, batch)
+	specimen.Must(t, a, batch)
 }
 
 // A row that cannot be there costs its own session alone.
@@ -339,8 +340,8 @@ func TestDamageStaysAlone(t *testing.T) {
 	s := open(t, Options{Path: t.TempDir()})
 	var batches []journal.Batch
 	for i := range 4 {
-		ses := journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
-		journaltest.Must(t, s, ses.Notes(1))
+		ses := specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1)
+		specimen.Must(t, s, ses.Notes(1))
 		batches = append(batches, ses.Notes(2))
 	}
 	if _, err := s.w.conn.ExecContext(ctx, `INSERT INTO records (pos, epoch, run, turn, type, ts, hash)
@@ -393,8 +394,8 @@ func TestLoadFindsDamage(t *testing.T) {
 		{"UPDATE sessions SET sid = 'local:local:other'", "record 1"},
 	} {
 		s := open(t, Options{Path: t.TempDir()})
-		ses := journaltest.Start(t, "local:local:a", 1)
-		journaltest.Must(t, s, ses.Notes(6))
+		ses := specimen.Start(t, "local:local:a", 1)
+		specimen.Must(t, s, ses.Notes(6))
 		if _, err := s.w.conn.ExecContext(ctx, c.change); err != nil {
 			t.Fatal(err)
 		}
@@ -408,14 +409,14 @@ func TestLoadFindsDamage(t *testing.T) {
 
 func TestSnapshotDamageIsFound(t *testing.T) {
 	s := open(t, Options{Path: t.TempDir()})
-	ses := journaltest.Start(t, "local:local:a", 1)
+	ses := specimen.Start(t, "local:local:a", 1)
 	b := ses.Notes(2)
 	for _, change := range []string{"seq = 1", "hash = zeroblob(32)", "format = 9", "state = x'00'", "sum = x'00'"} {
 		if err := s.DropSnapshot(ctx, ses.Inc); err != nil && !journal.IsNotFound(err) {
 			t.Fatal(err)
 		}
 		if b.ExpectSeq == 0 {
-			journaltest.Must(t, s, b)
+			specimen.Must(t, s, b)
 			b.ExpectSeq = 2
 		}
 		if err := s.PutSnapshot(ctx, ses.Inc, journal.Snapshot{Seq: 2, Hash: b.Records[1].Hash, Format: 1, State: []byte("state")}); err != nil {
@@ -433,14 +434,14 @@ func TestSnapshotDamageIsFound(t *testing.T) {
 func TestErasedBytesAreGone(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Options{Path: dir})
-	erase, remove := journaltest.Start(t, "local:local:a", 1), journaltest.Start(t, "local:local:b", 2)
-	for i, ses := range []*journaltest.Session{erase, remove} {
+	erase, remove := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2)
+	for i, ses := range []*specimen.Session{erase, remove} {
 		for range 3 {
 			secret := fmt.Sprintf("SECRET-%d-", i) + strings.Repeat("z", 3000)
 			b := ses.Batch(&messages.Note{Text: secret}, &messages.Note{Text: "SECRET short"})
-			b.Blobs = []messages.Blob{journaltest.NewBlob(secret)}
+			b.Blobs = []messages.Blob{specimen.NewBlob(secret)}
 			b.Snapshot = &journal.Snapshot{Seq: 1, State: []byte(secret)}
-			journaltest.Must(t, s, b)
+			specimen.Must(t, s, b)
 		}
 	}
 	found := func() bool {
@@ -479,11 +480,11 @@ func TestErasedBytesAreGone(t *testing.T) {
 // Two stores on one file, as two processes would be, and several owners who
 // believe they are alone: the fence leaves one history.
 func TestTwoStoresOneFile(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	path := filepath.Join(t.TempDir(), "x.db")
-	stores := []*Store{open(t, Options{Path: path}), open(t, Options{Path: path})}
+	stores := []*store{open(t, Options{Path: path}), open(t, Options{Path: path})}
 	const sid, owners, rounds = "local:local:shared", 4, 15
-	journaltest.Must(t, stores[0], journaltest.Start(t, sid, 1).Notes(1))
+	specimen.Must(t, stores[0], specimen.Start(t, sid, 1).Notes(1))
 	var mu sync.Mutex
 	accepted := int64(1)
 	var wg sync.WaitGroup
@@ -497,7 +498,7 @@ func TestTwoStoresOneFile(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				ses := journaltest.Continue(t, head, nil)
+				ses := specimen.Continue(t, head, nil)
 				for range stay {
 					b := ses.Notes(1)
 					err := s.Commit([]journal.Batch{b})[0]
@@ -516,7 +517,7 @@ func TestTwoStoresOneFile(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	head, recs, err := journal.Load(ctx, stores[1], journaltest.Inc(1))
+	head, recs, err := journal.Load(ctx, stores[1], specimen.Inc(1))
 	if err != nil || int64(len(recs)) != accepted || head.Seq != accepted {
 		t.Fatalf("%d records, %d accepted, %v", len(recs), accepted, err)
 	}
@@ -530,13 +531,13 @@ func TestOpenAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 6 {
 		wg.Go(func() {
-			s, err := Open(Options{Path: path})
+			s, err := openStore(Options{Path: path})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer s.Close()
-			if err := s.Commit([]journal.Batch{journaltest.Start(t, fmt.Sprintf("local:local:%d", i), i+1).Notes(1)})[0]; err != nil {
+			if err := s.Commit([]journal.Batch{specimen.Start(t, fmt.Sprintf("local:local:%d", i), i+1).Notes(1)})[0]; err != nil {
 				t.Error(err)
 			}
 		})
@@ -550,14 +551,14 @@ func TestOpenAtOnce(t *testing.T) {
 
 // appendUntilKilled is the child of TestKill: it says what was acknowledged.
 func appendUntilKilled(path string) {
-	s, err := Open(Options{Path: path})
+	s, err := openStore(Options{Path: path})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 	w := journal.NewWriter(s, journal.WriterOptions{})
 	var tb testing.T
-	ses := journaltest.Start(&tb, "local:local:killed", 1)
+	ses := specimen.Start(&tb, "local:local:killed", 1)
 	for {
 		done := make(chan error, 1)
 		b := ses.Notes(3)
@@ -596,7 +597,7 @@ func TestKill(t *testing.T) {
 	}
 	_ = cmd.Wait() // killed, as it should be
 	s := open(t, Options{Path: path})
-	head, recs, err := journal.Load(ctx, s, journaltest.Inc(1))
+	head, recs, err := journal.Load(ctx, s, specimen.Inc(1))
 	if err != nil || head.Seq < acknowledged || head.Seq%3 != 0 || int64(len(recs)) != head.Seq || acknowledged < 120 {
 		t.Fatalf("%d acknowledged, head %+v, %v", acknowledged, head, err)
 	}
@@ -650,7 +651,7 @@ func (c *copies) check(t *testing.T, name string, db, wal []byte) (n int) {
 func (c *copies) judge(t *testing.T, name, path string) (n int) {
 	t.Helper()
 	typed := func(err error) bool { return err == nil || messages.CodeOf(err) == messages.ErrJournal }
-	s, err := Open(Options{Path: path, vfs: c.vfs})
+	s, err := openStore(Options{Path: path, vfs: c.vfs})
 	if err != nil {
 		if !typed(err) {
 			t.Errorf("%s: %v", name, err)
@@ -692,17 +693,17 @@ func (c *copies) judge(t *testing.T, name, path string) (n int) {
 }
 
 // small makes a journal of three sessions with 8 batches each.
-func small(t *testing.T, dir string) (*Store, *copies) {
+func small(t *testing.T, dir string) (*store, *copies) {
 	s := open(t, Options{Path: dir})
 	c := &copies{all: map[messages.Incarnation][]*messages.Record{}}
-	sessions := []*journaltest.Session{journaltest.Start(t, "local:local:a", 1), journaltest.Start(t, "local:local:b", 2), journaltest.Start(t, "acme:ann:c", 3)}
+	sessions := []*specimen.Session{specimen.Start(t, "local:local:a", 1), specimen.Start(t, "local:local:b", 2), specimen.Start(t, "acme:ann:c", 3)}
 	for round := range 8 {
 		for _, ses := range sessions {
-			blob := journaltest.NewBlob(fmt.Sprint("reply ", ses.SID, round))
+			blob := specimen.NewBlob(fmt.Sprint("reply ", ses.SID, round))
 			b := ses.Batch(&messages.ModelReply{Blob: blob.Digest}, &messages.UnitText{UnitKind: messages.ResponseUnit, Text: "x"}, &messages.Note{Text: strings.Repeat("n", 40*round)})
 			b.Blobs = []messages.Blob{blob}
 			b.Snapshot = &journal.Snapshot{Seq: b.Records[0].Seq, Hash: b.Records[0].Hash, State: []byte("state")}
-			journaltest.Must(t, s, b)
+			specimen.Must(t, s, b)
 			c.all[ses.Inc] = append(c.all[ses.Inc], b.Records...)
 		}
 	}
@@ -710,7 +711,7 @@ func small(t *testing.T, dir string) (*Store, *copies) {
 }
 
 func TestDamagedFiles(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	dir := t.TempDir()
 	s, c := small(t, dir)
 	c.load(t, dir) // as a kill would leave them: everything is in the log
@@ -751,8 +752,8 @@ func TestDamagedFiles(t *testing.T) {
 
 func TestSnapshotSumCoversEverything(t *testing.T) {
 	snap := journal.Snapshot{Seq: 1, Hash: sha256.Sum256(nil), Format: 1, State: []byte("x")}
-	base := snapshotSum(journaltest.Inc(1), &snap)
-	if base == snapshotSum(journaltest.Inc(2), &snap) {
+	base := snapshotSum(specimen.Inc(1), &snap)
+	if base == snapshotSum(specimen.Inc(2), &snap) {
 		t.Error("the incarnation is not covered")
 	}
 }

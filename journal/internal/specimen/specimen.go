@@ -1,4 +1,8 @@
-package journaltest
+// Package specimen makes journals for tests: records of every kind, sessions written as
+// one activation would, and what a user may have said.
+//
+// Invariant: all of it is a function of a seed, which a failing test has logged.
+package specimen
 
 import (
 	"crypto/sha256"
@@ -171,4 +175,50 @@ func (s *Session) Notes(n int) journal.Batch {
 // NewBlob makes a blob of data.
 func NewBlob(data string) messages.Blob {
 	return messages.Blob{Digest: sha256.Sum256([]byte(data)), Data: []byte(data)}
+}
+
+// vocabulary has what is a wildcard, a quote or an escape somewhere, words inside words,
+// capitals, and letters of more than one byte.
+var vocabulary = []string{
+	"Go", "golang", "gopher", "lang", "100%", "%", "_", "a_b", "axb", `\`, `C:\dir`, "it's", `"quoted"`, "Straße", "STRASSE", "ÄÖÜ", "äöü", "naïve",
+	"日本語", "日本", "e", "be", "bee", "been", "<end>", "NUL\x00byte", "x*y", "AND", "OR", "NEAR(", "a", "-", "^a", "tab\tline\nend", "İstanbul",
+}
+
+// Sentence makes a text of words that recalls look for.
+func Sentence(rng *rand.Rand, n int) string {
+	words := make([]string, 1+rng.IntN(n))
+	for i := range words {
+		words[i] = vocabulary[rng.IntN(len(vocabulary))]
+	}
+	return strings.Join(words, []string{" ", "  ", "\n", "\u3000"}[rng.IntN(4)])
+}
+
+// Saying makes bodies of a conversation, and some that say nothing or nothing to a user.
+func Saying(rng *rand.Rand, n int) []messages.Body {
+	bodies := make([]messages.Body, n)
+	for i := range bodies {
+		text := Sentence(rng, 8)
+		bodies[i] = []messages.Body{
+			&messages.Input{Text: text},
+			&messages.Input{Userdata: `{"subject":"s","fields":{"text":"gopher"}}`},
+			&messages.UnitText{Unit: "1.0", UnitKind: messages.ResponseUnit, Text: text},
+			&messages.UnitText{Unit: "1.0", UnitKind: messages.ThoughtUnit, Text: text},
+			&messages.Emit{Text: text},
+			&messages.Emit{Text: text, Candidate: true},
+			&messages.Note{Text: text},
+			&messages.Input{Text: " "},
+			&messages.Input{Userdata: `{"messages":["gopher"]}`, User: messages.ProfileKeeper},
+		}[rng.IntN(9)]
+	}
+	return bodies
+}
+
+// Must commits batches that have to be accepted.
+func Must(t testing.TB, s journal.Store, batches ...journal.Batch) {
+	t.Helper()
+	for i, err := range s.Commit(batches) {
+		if err != nil {
+			t.Fatalf("batch %d: %v", i, err)
+		}
+	}
 }
