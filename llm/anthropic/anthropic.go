@@ -37,7 +37,7 @@ type Options struct {
 	Keys          *llm.Keys // nil asks without
 	MaxTokens     int64     // longest reply; 0 is DefaultMaxTokens
 	Prices        map[string]llm.Price
-	MaxEventBytes int               // 0 is wire.DefaultMaxEventBytes
+	MaxEventBytes int               // 0 is 4 MiB
 	Base          http.RoundTripper // nil is a transport of its own
 }
 

@@ -46,7 +46,7 @@ type Options struct {
 	Keys          *llm.Keys // nil asks without
 	MaxTokens     int64     // longest reply; 0 leaves it to the model
 	Prices        map[string]llm.Price
-	MaxEventBytes int               // 0 is wire.DefaultMaxEventBytes
+	MaxEventBytes int               // 0 is 4 MiB
 	Base          http.RoundTripper // nil is a transport of its own
 }
 
