@@ -139,7 +139,7 @@ func TestPublicPackages(t *testing.T) {
 	for name, n := range public {
 		sum += n
 		if was, ok := documented[name]; !ok {
-			t.Errorf("%s can be imported and is not in the table: make it internal, or say in its first line%s", name, disclaimer)
+			t.Errorf("%s can be imported and is not in the table: make it internal, or have the first line of its comment say that the package%s", name, disclaimer)
 		} else if was != n {
 			t.Errorf("%s exports %d types, and the table has %d", name, n, was)
 		}
