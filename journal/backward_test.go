@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/journaltest"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -40,10 +40,10 @@ func notes(t *testing.T, n int) (*spans, messages.Incarnation) {
 			t.Error(err)
 		}
 	})
-	ses := journaltest.Start(t, "t:u:back", 1)
-	journaltest.Must(t, store, ses.Batch(&messages.SessionOpened{Dialect: "plain", Incarnation: ses.Inc.String(), Parent: &messages.ParentLink{SID: "t:u:p", Depth: 2}}))
+	ses := specimen.Start(t, "t:u:back", 1)
+	specimen.Must(t, store, ses.Batch(&messages.SessionOpened{Dialect: "plain", Incarnation: ses.Inc.String(), Parent: &messages.ParentLink{SID: "t:u:p", Depth: 2}}))
 	for n--; n > 0; n -= 1000 {
-		journaltest.Must(t, store, ses.Notes(min(n, 1000)))
+		specimen.Must(t, store, ses.Notes(min(n, 1000)))
 	}
 	return &spans{Store: store}, ses.Inc
 }
@@ -61,7 +61,7 @@ func positions(records iter.Seq2[*messages.Record, error]) (seqs []int64, err er
 
 // Backward gives what Read gives for the span, in the other order.
 func TestBackwardIsReadReversed(t *testing.T) {
-	rng := journaltest.Seed(t)
+	rng := specimen.Seed(t)
 	const n = 700
 	store, inc := notes(t, n)
 	for range 400 {
