@@ -13,7 +13,8 @@ import (
 // session, turn, action and arguments, and expires after 24 hours.
 type Approval = actors.Approval
 
-// Reasons of an ERR_APPROVAL, in Error.Reason: why an answer does not count.
+// Reasons in Error.Reason why an answer does not count: ApprovalUnknown of an
+// ERR_NOT_FOUND, the others of an ERR_APPROVAL.
 const (
 	ApprovalUnknown   = turn.ReasonUnknown   // the session has no such question: it is another's, or long over
 	ApprovalLate      = turn.ReasonLate      // it has expired

@@ -129,7 +129,8 @@ func (a *Archive) CheckAnswer(ctx context.Context, h journal.Head, q Approval, b
 
 // Blob gives bytes that a record names.
 func (a *Archive) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
-	return a.store.Blob(ctx, inc, d)
+	b, err := a.store.Blob(ctx, inc, d)
+	return b, missing(err)
 }
 
 // PublicKeys are the receipt keys the journal was signed with, public halves only.

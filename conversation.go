@@ -8,10 +8,10 @@ type Said = messages.Said
 // MaxHistoryBytes bounds the texts of Conversation together.
 const MaxHistoryBytes = 1 << 20
 
-// Conversation gives with a submit a conversation that was held elsewhere: the model sees it
-// in front of the input, as if it had been held here, and so does every later run of
-// the session. It is recorded with the input. Roles are user and assistant; another one,
-// or more than MaxHistoryBytes, is ERR_CONFIG, and so is any history for an agent whose
+// Conversation attaches prior messages to a submit, held elsewhere: the model sees them
+// in front of the input, as if they had been said here, and so does every later run of
+// the session. They are recorded with the input. Roles are user and assistant; another one,
+// or more than MaxHistoryBytes, is ERR_INVALID, and so is any history for an agent whose
 // dialect shows its model no transcript (aeiou).
 func Conversation(said ...Said) SubmitOption {
 	return func(in *messages.Input) { in.History = said }
@@ -23,11 +23,11 @@ func (s *Session) checkHistory(in *messages.Input) error {
 		size += len(said.Text)
 		switch {
 		case said.Role != messages.RoleUser && said.Role != messages.RoleAssistant:
-			return &messages.Error{Code: messages.ErrConfig, Field: "history", Detail: "its roles are user and assistant"}
+			return &messages.Error{Code: messages.ErrInvalid, Field: "history", Detail: "its roles are user and assistant"}
 		case size > MaxHistoryBytes:
-			return &messages.Error{Code: messages.ErrConfig, Field: "history", Detail: "its texts have more than 1 MiB together"}
+			return &messages.Error{Code: messages.ErrInvalid, Field: "history", Detail: "its texts have more than 1 MiB together"}
 		case s.agent.Carries:
-			return &messages.Error{Code: messages.ErrConfig, Field: "history", Detail: "the agent's dialect shows its model no conversation: submit to a session, which remembers by itself"}
+			return &messages.Error{Code: messages.ErrInvalid, Field: "history", Detail: "the agent's dialect shows its model no conversation: submit to a session, which remembers by itself"}
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ func TestConversationRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Submit(t.Context(), "hello", stile.Conversation(c.said)); messages.CodeOf(err) != messages.ErrConfig {
+		if _, err := s.Submit(t.Context(), "hello", stile.Conversation(c.said)); messages.CodeOf(err) != messages.ErrInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -22,7 +22,7 @@ func (rt *Runtime) eraser() *erase.Eraser {
 // (docs/decisions/009). Its name is free for another session: a handle on it that is kept
 // begins one with its next submit. by goes into session.closed.
 //
-// A session that does not exist is ERR_CONFIG and IsNotFound. ERR_BUSY tells that
+// A session that does not exist is ERR_NOT_FOUND. ERR_BUSY means that
 // something in flight does not end before ctx does. It may be called again until it
 // succeeds.
 func (rt *Runtime) Delete(ctx context.Context, name, by string) error {

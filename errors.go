@@ -1,6 +1,9 @@
 package stile
 
-import "github.com/seed14be6753/stile/messages"
+import (
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
 
 // A program branches on errors by these predicates, or, with a switch, by the code:
 //
@@ -29,6 +32,18 @@ const (
 // CodeOf gives the code of err, "" for an error that has none. Of joined errors it is that
 // of the first that has one.
 func CodeOf(err error) Code { return messages.CodeOf(err) }
+
+// IsNotFound reports whether err means that what is named does not exist: a session, a
+// run, the bytes that a record names, an approval.
+func IsNotFound(err error) bool { return CodeOf(err) == CodeNotFound || journal.IsNotFound(err) }
+
+// missing gives what the journal does not have the code that callers know.
+func missing(err error) error {
+	if !journal.IsNotFound(err) {
+		return err
+	}
+	return &messages.Error{Code: messages.ErrNotFound, Reason: journal.ReasonNotFound, Cause: err}
+}
 
 // IsInvalid reports whether err is about a malformed name, position or argument: another
 // call is wanted.

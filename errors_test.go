@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -22,6 +23,7 @@ func TestPredicates(t *testing.T) {
 		want string
 		code stile.Code
 	}{
+		{messages.Errorf(stile.CodeNotFound, "x"), "not found", "ERR_NOT_FOUND"},
 		{&stile.Error{Code: stile.CodeNotFound, Reason: journal.ReasonNotFound}, "not found", "ERR_NOT_FOUND"},
 		{journal.Fail(journal.ReasonNotFound, nil, "no blob"), "not found", "ERR_JOURNAL"},
 		{messages.Errorf(stile.CodeInvalid, "x"), "invalid", "ERR_INVALID"},
@@ -44,6 +46,19 @@ func TestPredicates(t *testing.T) {
 					t.Errorf("%v: %s is %v", err, name, holds(err))
 				}
 			}
+		}
+	}
+}
+
+// What the journal does not have is not found, whoever is asked.
+func TestNoBlob(t *testing.T) {
+	rt := start(t, stile.Config{})
+	s := opened(t, rt, "s", &stile.Agent{Dialect: "plain", Model: scripted.New("x")})
+	_, one := s.Blob(t.Context(), messages.Digest{1})
+	_, two := rt.Archive().Blob(t.Context(), s.Incarnation(), messages.Digest{1})
+	for _, err := range []error{one, two} {
+		if !stile.IsNotFound(err) || stile.CodeOf(err) != stile.CodeNotFound {
+			t.Error(err)
 		}
 	}
 }

@@ -177,7 +177,7 @@ func TestDecision(t *testing.T) {
 	same(s.Run(3))
 	for _, none := range []int64{-1, 0, 4, 99} {
 		_, err := s.Run(none).Decision(ctx)
-		wantCode(t, err, messages.ErrConfig)
+		wantCode(t, err, messages.ErrNotFound)
 	}
 	closed(t, rt)
 	rt = start(t, stile.Config{Store: store, Keys: keys})
@@ -582,7 +582,7 @@ func TestBadAgents(t *testing.T) {
 	opened(t, rt, "late", late)
 	for _, name := range []string{"", "a:b", "a:b:c:d", "sp ace", strings.Repeat("x", 200)} {
 		_, err := rt.Open(context.Background(), name, late)
-		wantCode(t, err, messages.ErrConfig)
+		wantCode(t, err, messages.ErrInvalid)
 	}
 }
 

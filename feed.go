@@ -42,8 +42,8 @@ func (s *Session) Feeds(ctx context.Context) ([]FeedState, error) {
 
 // IngestFeed gives a feed a value, JSON, as if its source had: it is served until the
 // next fetch replaces it, by an on-demand feed as long as its cache_ttl says. It is kept
-// in memory; what a prompt shows of it is recorded. Errors are ERR_CONFIG (no such feed,
-// disabled, no JSON) and ERR_QUOTA.
+// in memory; what a prompt shows of it is recorded. Errors are ERR_NOT_FOUND (no such
+// feed), ERR_CONFLICT (disabled), ERR_INVALID (no JSON) and ERR_QUOTA.
 func (s *Session) IngestFeed(ctx context.Context, id, value string) error {
 	return s.rt.host.IngestFeed(ctx, s.key, s.agent.Actor, id, value)
 }

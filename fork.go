@@ -15,8 +15,8 @@ import (
 // session's chain, with their own times; session.opened names where they came from. A run
 // that goes on at that turn goes on in the fork when it is opened; inputs that were
 // waiting are left behind, cancelled and without their idempotency keys, so that a
-// client may send them again there. Errors: ERR_CONFIG (no such turn, the new name exists),
-// ERR_JOURNAL (an erased body cannot be taken over).
+// client may send them again there. Errors: ERR_NOT_FOUND (no such turn),
+// ERR_CONFLICT (the new name exists), ERR_INVALID (the new name), ERR_JOURNAL (an erased body cannot be taken over).
 func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*journal.Head, error) {
 	key, err := messages.ParseSID(newName)
 	if err != nil {
@@ -27,7 +27,7 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 	}
 	if there, err := rt.store.Head(ctx, key.SID()); !journal.IsNotFound(err) && !there.Closed {
 		if err == nil {
-			err = &messages.Error{Code: messages.ErrConfig, Field: "as", Detail: "the session " + key.SID() + " exists already"}
+			err = &messages.Error{Code: messages.ErrConflict, Field: "as", Detail: "the session " + key.SID() + " exists already"}
 		}
 		return nil, err
 	}

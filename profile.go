@@ -20,7 +20,7 @@ func (s *Session) Profile(ctx context.Context) (Profile, error) {
 }
 
 // Profile gives what is known of a user; the zero Profile when nothing is. Errors are
-// ERR_CONFIG (names) and ERR_JOURNAL.
+// ERR_INVALID (names) and ERR_JOURNAL.
 func (rt *Runtime) Profile(ctx context.Context, tenant, user string) (Profile, error) {
 	key := messages.SessionKey{Tenant: tenant, User: user, ID: messages.ProfileID}
 	if err := key.Validate(); err != nil {

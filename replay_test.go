@@ -311,10 +311,10 @@ func TestReplayForks(t *testing.T) {
 		}
 		decided(t, submitted(t, fs, "three"))
 		_, err := rt.Fork(ctx, f.from, f.at, f.to)
-		wantCode(t, err, messages.ErrConfig)
+		wantCode(t, err, messages.ErrConflict)
 	}
 	_, err := rt.Fork(ctx, "a", 99, "z")
-	wantCode(t, err, messages.ErrConfig)
+	wantCode(t, err, messages.ErrNotFound)
 	replays(t, rt.Archive(), agent)
 }
 

@@ -48,8 +48,8 @@ type Session struct {
 
 // Open opens a session, and creates it when it does not exist: name is
 // tenant:user:id, or a bare id of the local user. A run that a crash left open is
-// settled before Open returns or soon after. Errors: ERR_CONFIG (name, agent),
-// ERR_JOURNAL.
+// settled before Open returns or soon after. Errors: ERR_INVALID (name),
+// ERR_CONFIG (agent), ERR_JOURNAL.
 func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Session, error) {
 	key, err := messages.ParseSID(name)
 	if err != nil {
@@ -72,7 +72,7 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 // Find gives a handle on a session that exists, under the agent that it last ran under:
 // one of Config.Agents, one that sessions were opened with here, or one that those run
 // in child sessions. It wakes nobody; what is done with the handle does. A session that
-// does not exist is ERR_CONFIG and IsNotFound; a session of an agent that is not registered
+// does not exist is ERR_NOT_FOUND; a session of an agent that is not registered
 // here is ERR_CONFIG.
 func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	head, err := rt.Archive().Head(ctx, name)
@@ -99,7 +99,7 @@ func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 }
 
 func noSession(name string) error {
-	return &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
+	return &messages.Error{Code: messages.ErrNotFound, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
 }
 
 // SID is the session's id, tenant:user:id.
@@ -127,7 +127,7 @@ func Policy(p messages.Policy) SubmitOption { return func(in *messages.Input) { 
 
 // IdempotencyKey makes a repeated submit join the run the first one started, whatever
 // its policy. A session remembers the last 64 keys. One that says something else under
-// the same key is refused with ERR_CONFIG, ReasonKeyReused.
+// the same key is refused with ERR_CONFLICT, ReasonKeyReused.
 func IdempotencyKey(key string) SubmitOption { return func(in *messages.Input) { in.Key = key } }
 
 // ReasonKeyReused is that of a submit whose idempotency key named another input.
@@ -138,7 +138,7 @@ func User(name string) SubmitOption { return func(in *messages.Input) { in.User 
 
 // Submit starts a run, or queues one, by policy. It returns when the input is
 // durable. Errors: ERR_BUSY, ERR_USERDATA_SCHEMA or what else the dialect says of
-// the text, ERR_CONFIG for a key that was another input's, ERR_JOURNAL; none of them
+// the text, ERR_CONFLICT for a key that was another input's, ERR_JOURNAL; none of them
 // changes the session.
 func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption) (*Run, error) {
 	if err := refuseProfile(s.key); err != nil {
@@ -180,7 +180,7 @@ func (s *Session) repeats(ctx context.Context, seq int64, in *messages.Input) er
 			return closedError(err)
 		}
 		if b, ok := r.Body.(*messages.Input); ok && !turn.Repeats(b, in) {
-			return &messages.Error{Code: messages.ErrConfig, Reason: ReasonKeyReused, Field: "key", Detail: "the idempotency key is that of another input, of run " + strconv.FormatInt(r.Run, 10)}
+			return &messages.Error{Code: messages.ErrConflict, Reason: ReasonKeyReused, Field: "key", Detail: "the idempotency key is that of another input, of run " + strconv.FormatInt(r.Run, 10)}
 		}
 	}
 	return nil
@@ -225,7 +225,8 @@ func (s *Session) RecordsAfter(ctx context.Context, after int64) iter.Seq2[*Reco
 
 // Blob gives bytes that a record names: a reply, an OUTPUT, a SCRATCHPAD.
 func (s *Session) Blob(ctx context.Context, d messages.Digest) ([]byte, error) {
-	return s.rt.store.Blob(ctx, s.inc, d)
+	b, err := s.rt.store.Blob(ctx, s.inc, d)
+	return b, missing(err)
 }
 
 // Events follows the session: every record after the position after, then what
@@ -240,7 +241,7 @@ func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[Update, err
 // Resume is Events behind any position, also inside a growing text: what it yields
 // continues what the reader of the position had, byte for byte. Text that was shown
 // and is not in the journal after a crash is taken back first (Delta.Retract). A
-// position behind the session's last record is ERR_CONFIG.
+// position behind the session's last record is ERR_CONFLICT.
 func (s *Session) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
 	return s.rt.follow().Updates(ctx, s.sid, s.inc, from, func(Update) bool { return true }, func(Update) bool { return false })
 }

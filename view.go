@@ -2,18 +2,9 @@ package stile
 
 import (
 	"context"
-	"errors"
 
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/messages"
 )
-
-// IsNotFound reports whether err means that a session, a record's blob or an answer that
-// was asked for does not exist.
-func IsNotFound(err error) bool {
-	var e *messages.Error
-	return errors.As(err, &e) && e.Reason == journal.ReasonNotFound
-}
 
 // Head is what the journal knows of the session without reading it.
 func (s *Session) Head(ctx context.Context) (journal.Head, error) {
@@ -22,7 +13,7 @@ func (s *Session) Head(ctx context.Context) (journal.Head, error) {
 }
 
 // Outcome is how the run ended; ended is false while it is in flight or waits. It
-// waits for nothing. A run that the session does not have is ERR_CONFIG.
+// waits for nothing. A run that the session does not have is ERR_NOT_FOUND.
 func (r *Run) Outcome(ctx context.Context) (o Outcome, ended bool, err error) {
 	decided, end, err := r.at.Look(ctx)
 	if err != nil || end == nil {

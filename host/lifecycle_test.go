@@ -116,7 +116,7 @@ func TestForkOverHTTP(t *testing.T) {
 	}
 	d.refused(409, messages.ErrConflict, "POST", "/v1/sessions/s/fork", `{"id": "f"}`)
 	d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions/s/fork", `{"id": "a:b"}`)
-	d.refused(400, messages.ErrConfig, "POST", "/v1/sessions/s/fork", `{"turn": 99}`)
+	d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/s/fork", `{"turn": 99}`)
 	d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/nobody/fork", `{}`)
 }
 

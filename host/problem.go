@@ -68,11 +68,8 @@ func problemOf(err error) *problem {
 		return make500()
 	}
 	code := e.Code
-	switch {
-	case stile.IsNotFound(err): // of the journal it is ERR_JOURNAL
+	if stile.IsNotFound(err) { // of the journal it is ERR_JOURNAL
 		code = messages.ErrNotFound
-	case e.Reason == stile.ReasonKeyReused:
-		code = messages.ErrConflict
 	}
 	info, ok := code.Info()
 	if !ok {

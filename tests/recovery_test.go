@@ -187,7 +187,7 @@ func TestKeyOfAnotherInput(t *testing.T) {
 			t.Helper()
 			for _, p := range []messages.Policy{"", stile.Reject, stile.Enqueue, stile.Interrupt, stile.Rollback, stile.Merge, stile.Debounce} {
 				var e *stile.Error
-				if _, err := s.Submit(t.Context(), "another", key, stile.Policy(p)); !errors.As(err, &e) || e.Code != messages.ErrConfig || e.Reason != stile.ReasonKeyReused {
+				if _, err := s.Submit(t.Context(), "another", key, stile.Policy(p)); !errors.As(err, &e) || e.Code != messages.ErrConflict || e.Reason != stile.ReasonKeyReused {
 					t.Errorf("another input under %q: %v", p, err)
 				}
 				if again := submit(t, s, "one", key, stile.Policy(p)); !again.Joined() || again.Ordinal() != 1 {

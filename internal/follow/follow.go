@@ -115,11 +115,11 @@ func (f *follower) begin(from messages.Position, grown []messages.Update) bool {
 		return f.fail(err)
 	case from.Seq > head.Seq:
 		return f.fail(&messages.Error{
-			Code: messages.ErrConfig, Field: "position",
+			Code: messages.ErrConflict, Field: "position",
 			Detail: "record " + strconv.FormatInt(from.Seq, 10) + " is not in the session, which has " + strconv.FormatInt(head.Seq, 10),
 		})
 	case from.Unit.N > maxUnits:
-		return f.fail(&messages.Error{Code: messages.ErrConfig, Field: "position", Detail: "no turn has more than " + strconv.Itoa(maxUnits) + " units"})
+		return f.fail(&messages.Error{Code: messages.ErrInvalid, Field: "position", Detail: "no turn has more than " + strconv.Itoa(maxUnits) + " units"})
 	case from.Unit.N == 0 && len(grown) == 0:
 		return true
 	}

@@ -414,17 +414,18 @@ func TestResumeRefuses(t *testing.T) {
 	log := &logged{recs: []*messages.Record{{Seq: 1, Body: &messages.Note{}}}}
 	for _, c := range []struct {
 		from messages.Position
+		code messages.Code
 		want string
 	}{
-		{messages.Position{Seq: 2}, "record 2 is not in the session, which has 1"},
-		{messages.Position{Seq: 1, Unit: messages.UnitID{Turn: 1, N: maxUnits + 1}, Off: 1}, "units"},
+		{messages.Position{Seq: 2}, messages.ErrConflict, "record 2 is not in the session, which has 1"},
+		{messages.Position{Seq: 1, Unit: messages.UnitID{Turn: 1, N: maxUnits + 1}, Off: 1}, messages.ErrInvalid, "units"},
 	} {
 		var got error
 		f := follower{hub: hub.New(), store: log, ctx: t.Context(), sid: "s"}
 		f.yield = func(_ messages.Update, err error) bool { got = err; return false }
 		f.give = func(u messages.Update) bool { t.Errorf("%v gives %+v", c.from, u); return false }
 		f.run(c.from)
-		if messages.CodeOf(got) != messages.ErrConfig || !strings.Contains(fmt.Sprint(got), c.want) {
+		if messages.CodeOf(got) != c.code || !strings.Contains(fmt.Sprint(got), c.want) {
 			t.Errorf("%v: %v, want %q", c.from, got, c.want)
 		}
 	}

@@ -83,7 +83,7 @@ func (r *Run) wait(ctx context.Context) (decided, ended *messages.Record, err er
 }
 
 // Look reads the run's end from the journal; nil for one that is in flight or waits. A
-// run that was not submitted is ERR_CONFIG.
+// run that was not submitted is ERR_NOT_FOUND.
 func (r *Run) Look(ctx context.Context) (decided, ended *messages.Record, err error) {
 	head, err := r.Store.HeadOf(ctx, r.Inc)
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *Run) Look(ctx context.Context) (decided, ended *messages.Record, err er
 		}
 	}
 	if !known {
-		return nil, nil, &messages.Error{Code: messages.ErrConfig, Reason: journal.ReasonNotFound, Field: "run", Detail: "the session has no run " + strconv.FormatInt(r.Ordinal, 10)}
+		return nil, nil, &messages.Error{Code: messages.ErrNotFound, Reason: journal.ReasonNotFound, Field: "run", Detail: "the session has no run " + strconv.FormatInt(r.Ordinal, 10)}
 	}
 	return nil, nil, nil
 }

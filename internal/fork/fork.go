@@ -18,7 +18,7 @@ import (
 // of turn atTurn of another session (0: its last decision), and says how the original was
 // signed. The records are taken over with their own times; session.opened names where
 // they came from. Inputs that were waiting are left behind, cancelled and without their
-// idempotency keys, so that a client may send them again. Errors: ERR_CONFIG (no such
+// idempotency keys, so that a client may send them again. Errors: ERR_NOT_FOUND (no such
 // turn), ERR_JOURNAL (an erased body cannot be taken over).
 func Batch(ctx context.Context, store journal.Store, from journal.Head, atTurn int64, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
 	_, recs, err := journal.Load(ctx, store, from.Inc)
@@ -142,7 +142,7 @@ func cutAt(recs []*messages.Record, turn int64) (int, error) {
 		}
 	}
 	if at < 0 {
-		return 0, &messages.Error{Code: messages.ErrConfig, Field: "at", Detail: "the session has no decided turn of that number"}
+		return 0, &messages.Error{Code: messages.ErrNotFound, Field: "at", Detail: "the session has no decided turn of that number"}
 	}
 	if at+1 < len(recs) {
 		if _, ok := recs[at+1].Body.(*messages.RunEnd); ok && recs[at+1].Run == recs[at].Run {

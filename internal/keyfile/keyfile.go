@@ -73,16 +73,7 @@ func Read(path string, passphrase []byte) (*keyring.Ring, error) {
 		return nil, &messages.Error{Code: messages.ErrConfig, File: filepath.Base(path), Detail: "cannot read the key file", Cause: err}
 	}
 	ring, err := keyring.Parse(b, passphrase)
-	if err != nil {
-		var e *messages.Error
-		if errors.As(err, &e) && e.File == "" {
-			placed := *e
-			placed.File = filepath.Base(path)
-			return nil, &placed
-		}
-		return nil, err
-	}
-	return ring, nil
+	return ring, messages.InFile(err, filepath.Base(path))
 }
 
 // Write writes a key file with mode 0600, sealed when there is a passphrase. The old file
