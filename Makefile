@@ -1,11 +1,14 @@
 # Targets:
 #   make run     compile and run the tour: real sessions on the scripted model
-#   make test    all tests, with MCP servers and clients of others when there is npm
-#   make check   what CI asks for: format, vet, lint, race, vectors, short fuzzing
+#   make test    the tests, under the race detector where there is a C compiler
+#   make check   what CI asks for besides: format, lint, vectors, a slice of the simulator,
+#                the listing of the public packages
+#   make long    the suites that take minutes: kills, histories, clients of others, fuzzing
+#   make clients the tests that speak to programs of others: Node, a browser, MCP servers
+#   make fuzz    every fuzz target, FUZZTIME each (default 2000x: that many inputs)
 #   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
 #   make mutants break the code on purpose and see what the simulator notices (MUTANTFLAGS=-new goes on)
 #   make bench   the benchmarks behind docs/benchmarks.md
-#   make fuzz    every fuzz target, FUZZTIME each (default 1m)
 #   make crash-sweep  kill a reference set of turns at every point; minutes
 #   make interleavings  a million interleavings of submits on the pure machine; minutes
 #   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)
@@ -16,7 +19,8 @@
 GO         ?= go
 PKGS       ?= ./...
 DATA       ?= stile-data
-FUZZTIME   ?= 1m
+# Counted, not timed: where a time runs out the Go tool may call that a failure.
+FUZZTIME   ?= 2000x
 BENCHTIME  ?= 1s
 BENCHCOUNT ?= 5
 
@@ -36,23 +40,38 @@ INTERLEAVINGS ?= 1000000
 INTERFLAGS ?=
 BITFLAGS   ?=
 
-STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 APIDIFF     = golang.org/x/exp/cmd/apidiff@v0.0.0-20260824195058-e88cd73687aa
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: run test mcp-servers node-packages check format vet lint race vectors sim sim-short mutants crash-sweep bench fuzz history interleavings api api-check api-compat clean
+# Every package is compiled and tested once, with the race detector, and make check finds
+# the results of make test in the cache. What is run as a command is compiled without cgo
+# and without the vendors' SDKs, here and in the tests that build it.
+RACE       ?= $(if $(shell command -v gcc),-race)
+PLAIN       = CGO_ENABLED=0 $(GO)
+LITE        = $(PLAIN) run -tags lite ./cmd/stile
+# Suites that take minutes; make long has them.
+LONG        = ./tests/crash ./tests/history
+# make lint has all of vet, so go test need not run a part of it.
+GOTEST      = $(GO) test -vet=off $(RACE)
+
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat clean
 
 run:
-	CGO_ENABLED=0 $(GO) run -tags lite ./cmd/stile tour --dir $(DATA)
+	$(LITE) tour --dir $(DATA)
 
-# The last lines say with which PostgreSQL the shared journal was tested and with which
-# MCP servers their client, or how to have it tested.
-test: mcp-servers node-packages
-	$(GO) test $(PKGS)
-	cd examples/dialect && $(GO) test ./...
-	@$(GO) test -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
-	@$(GO) test -v -run '^TestNodeServers$$' ./tools/mcp | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /tools\/mcp: /p'
-	@$(GO) test -v -run '^TestPageInBrowser$$' ./host | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /host: the page /p'
+# The last line says with which PostgreSQL the shared journal was tested, or how to have
+# that done.
+test: mcp-servers node-packages race
+	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
+
+race: allocs
+	@set -e; pkgs="$$($(GO) list $(PKGS) | grep -vxF "$$($(GO) list $(LONG))")"; \
+	echo "$(GOTEST) $(PKGS), without $(LONG)"; $(GOTEST) $$pkgs
+	cd examples/dialect && $(GOTEST) ./...
+
+# What allocates is counted without the detector, which allocates itself.
+allocs:
+	$(PLAIN) test -vet=off -run Alloc ./journal ./parse/cortex
 
 # Without npm or a network the tests run without them, and say so.
 mcp-servers:
@@ -65,30 +84,26 @@ node-packages:
 	if npm install --silent --no-audit --no-fund --no-save --prefix $$dir $(NODEPACKAGES) >/dev/null 2>&1; \
 	then echo "$(NODEPACKAGES)" >$$dir/ready; else echo "node-packages: npm could not install them"; fi
 
-# Fuzzing is counted, not timed: where a time runs out the Go tool may call that a failure.
-check: format vet lint race vectors sim-short
-	$(MAKE) fuzz FUZZTIME=2000x
+check: format lint race vectors sim-short api-check
 
 format:
-	@out="$$($(GO) run $(GOFUMPT) -l $$(git ls-files '*.go'))"; \
+	@out="$$($(PLAIN) run $(GOFUMPT) -l $$(git ls-files '*.go'))"; \
 	if [ -n "$$out" ]; then echo "not formatted (gofumpt -w):"; echo "$$out"; exit 1; fi
 
-vet:
-	$(GO) vet $(PKGS)
-	CGO_ENABLED=0 $(GO) vet -tags lite ./cmd/...
+# The linter reads what the tests were compiled to, so it is told of the race detector.
+lint: bin/lint
+	GOFLAGS="$(RACE)" bin/lint $(PKGS)
+	CGO_ENABLED=0 bin/lint -tags lite ./cmd/...
+	cd examples/dialect && GOFLAGS="$(RACE)" $(CURDIR)/bin/lint ./...
 
-lint:
-	$(GO) run $(STATICCHECK) $(PKGS)
-
-race: mcp-servers node-packages
-	$(GO) test -race $(PKGS)
-	cd examples/dialect && $(GO) vet ./... && $(GO) test -race ./...
+bin/lint: $(wildcard internal/lint/*)
+	cd internal/lint && $(PLAIN) build -o $(CURDIR)/$@ .
 
 vectors:
-	$(GO) run ./cmd/stile conform tests/testdata/vectors
+	$(LITE) conform tests/testdata/vectors
 
 sim:
-	$(GO) run -tags lite ./cmd/stile sim --turns $(SIMTURNS) $(SIMFLAGS)
+	$(LITE) sim --turns $(SIMTURNS) $(SIMFLAGS)
 
 sim-short:
 	$(MAKE) sim SIMTURNS=30000
@@ -97,13 +112,27 @@ mutants:
 	$(GO) run ./docs/internal/mutate $(MUTANTFLAGS)
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./internal/neuroscript ./parse/... ./crypto/... ./journal/... ./internal/turn ./feeds ./tools ./tools/workspace
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./internal/neuroscript ./parse/... ./crypto/... ./journal/... ./internal/turn ./feeds ./tools/catalog ./tools/workspace
 
+long: clients
+	$(GOTEST) $(LONG)
+	$(MAKE) fuzz
+
+# The last lines say with what of others the tests ran, or how to have that done.
+clients: mcp-servers node-packages
+	$(GOTEST) ./clients/js ./host ./tools/mcp
+	$(GOTEST) -run '^TestMCPNode$$' ./tests
+	@$(GOTEST) -v -run '^TestNodeServers$$' ./tools/mcp | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /tools\/mcp: /p'
+	@$(GOTEST) -v -run '^TestPageInBrowser$$' ./host | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /host: the page /p'
+
+# One build for all targets of a package. go test runs the seeds; here the inputs are new.
 fuzz:
-	@set -e; for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' ':!examples/dialect' | xargs -n1 dirname | sort -u); do \
-		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | awk '{print $$2}' | sort -u); do \
+	@set -e; bin="$$(mktemp -d)"; trap 'rm -rf "$$bin"' EXIT; cache="$$($(GO) env GOCACHE)/fuzz"; \
+	for pkg in $$(git grep -lE '^func Fuzz' -- '*_test.go' ':!examples/dialect' | xargs -n1 dirname | sort -u); do \
+		$(PLAIN) test -vet=off -tags lite -c -fuzz . -o "$$bin/fuzz.test" ./$$pkg; \
+		for f in $$(cd $$pkg && "$$bin/fuzz.test" -test.list '^Fuzz'); do \
 			echo "fuzz $$pkg $$f"; \
-			$(GO) test -tags lite -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x ./$$pkg; \
+			(cd $$pkg && "$$bin/fuzz.test" -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 20x -test.fuzzcachedir "$$cache/$$pkg"); \
 		done; \
 	done
 

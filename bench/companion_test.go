@@ -21,7 +21,9 @@ import (
 func BenchmarkCompanion_OneProcessor(b *testing.B) {
 	dir := b.TempDir()
 	stile := filepath.Join(dir, "stile")
-	if out, err := exec.Command("go", "build", "-tags", "lite", "-o", stile, "../cmd/stile").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-tags", "lite", "-o", stile, "../cmd/stile")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make run compiled it already
+	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	for _, c := range []struct {

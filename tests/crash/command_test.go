@@ -26,7 +26,9 @@ var binary = sync.OnceValues(func() (string, error) {
 	}
 	binaryDir = dir
 	path := filepath.Join(dir, "stile")
-	out, err := exec.Command("go", "build", "-tags", "lite", "-o", path, "github.com/seed14be6753/stile/cmd/stile").CombinedOutput()
+	build := exec.Command("go", "build", "-tags", "lite", "-o", path, "github.com/seed14be6753/stile/cmd/stile")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make run compiled it already
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
