@@ -313,7 +313,7 @@ func (s heldSigner) Sign(message []byte) ([]byte, error) {
 }
 
 // Format writes the key's id for every verb.
-func (s heldSigner) Format(f fmt.State, _ rune) { io.WriteString(f, "signer("+s.key.attrs.KID+")") }
+func (s heldSigner) Format(f fmt.State, _ rune) { fmt.Fprint(f, "signer("+s.key.attrs.KID+")") }
 
 func (m *material) sign(message []byte) ([]byte, error) {
 	v := m.open()
@@ -404,7 +404,7 @@ func (k *Key) String() string {
 }
 
 // Format writes String for every verb.
-func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
+func (k *Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, k.String()) }
 
 // validKID checks the rule of docs/spec/aeiou.md §7.2.
 func validKID(kid string) bool {

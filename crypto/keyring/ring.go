@@ -2,7 +2,6 @@ package keyring
 
 import (
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -159,4 +158,4 @@ func (r *Ring) MarshalJSON() ([]byte, error) { return r.Set().MarshalJSON() }
 func (r *Ring) String() string { return r.Set().String() }
 
 // Format writes String for every verb.
-func (r *Ring) Format(f fmt.State, _ rune) { io.WriteString(f, r.String()) }
+func (r *Ring) Format(f fmt.State, _ rune) { fmt.Fprint(f, r.String()) }

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func TestRotationTimeline(t *testing.T) {
 	if a.CanSign() || atRotation.TokenSigner(at(1001)) != nil {
 		t.Error("the private half is still there")
 	}
-	if _, err := (heldSigner{a}).Sign(nil); err != ErrErased {
+	if _, err := (heldSigner{a}).Sign(nil); !errors.Is(err, ErrErased) {
 		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package keyring
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -104,4 +103,4 @@ func (s *Set) String() string {
 }
 
 // Format writes String for every verb.
-func (s *Set) Format(f fmt.State, _ rune) { io.WriteString(f, s.String()) }
+func (s *Set) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
