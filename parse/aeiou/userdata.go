@@ -306,6 +306,7 @@ func (w *walker) value(c byte) (opened, ok bool) {
 		if c != '{' && !w.broke(w.i, "fields", "must be an object") {
 			return false, false
 		}
+	case other:
 	}
 	w.role = other
 	switch {

@@ -26,7 +26,7 @@ func referenceUserdata(b []byte) error {
 	name, done := "", false
 	for n := 0; ; n++ {
 		tok, err := d.ReadToken()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -174,7 +174,7 @@ func TestCheckUserdata(t *testing.T) {
 			t.Errorf("%.80q: %v, want offset %d", c.in, err, c.offset)
 		}
 	}
-	if err := CheckUserdata([]byte("\xff")); err.(*messages.Error).Reason != "NON_UTF8" {
+	if err, ok := errors.AsType[*messages.Error](CheckUserdata([]byte("\xff"))); !ok || err.Reason != "NON_UTF8" {
 		t.Errorf("not UTF-8: %v", err)
 	}
 	if err := CheckUserdata(bytes.Repeat([]byte{' '}, MaxSectionBytes+1)); messages.CodeOf(err) != messages.ErrEnvSize {

@@ -32,6 +32,7 @@ func (t Type) Stored() bool {
 	switch t {
 	case User, Think, Respond, Call, Results, Fault, Cancelled:
 		return true
+	case Execute, End:
 	}
 	return false
 }

@@ -47,6 +47,7 @@ func (d *decoder) results(p []byte, at int64) int {
 			if d.unquote() {
 				return i
 			}
+		case nextNothing:
 		}
 	}
 	return len(p)

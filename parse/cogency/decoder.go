@@ -177,6 +177,7 @@ func (d *decoder) read(p []byte, at int64) int {
 		return d.execute(p, at)
 	case inResults:
 		return d.results(p, at)
+	case inDone:
 	}
 	return len(p)
 }
@@ -377,6 +378,7 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 		if clean || f == messages.FinishLength {
 			d.unterminated(clean)
 		}
+	case inDone:
 	}
 	if d.full {
 		d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.off(d.pos), Fault: &messages.ParseError{

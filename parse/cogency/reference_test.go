@@ -2,6 +2,7 @@ package cogency
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -163,7 +164,7 @@ func (r *reference) batch(body string) {
 		r.event("error execute_json")
 		return
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		panic(body)
 	}
 	list, ok := v.([]any)

@@ -318,6 +318,7 @@ func (d *decoder) text(p []byte, at int64) {
 			d.over = true
 			d.fault(fault(AfterFinal, at+int64(len(p)-len(rest))))
 		}
+	case inSkip, inCut:
 	}
 }
 

@@ -2,6 +2,7 @@ package profile
 
 import (
 	_ "embed"
+	"errors"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
@@ -71,7 +72,11 @@ func (Dialect) Decide(f messages.Facts) messages.Verdict {
 	}
 	// That a compacted profile is short enough is seen with its request: After.
 	if _, err := Parse(text, false); err != nil {
-		return parse.Halt(messages.ErrDialect, err.(*messages.Error).Detail)
+		var wrong messages.Error
+		if e, ok := errors.AsType[*messages.Error](err); ok {
+			wrong = *e
+		}
+		return parse.Halt(messages.ErrDialect, wrong.Detail)
 	}
 	return messages.Verdict{Decision: messages.Done, Token: -1}
 }
