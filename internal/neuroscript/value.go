@@ -217,6 +217,7 @@ func (v Value) Truthy() bool {
 		return len(v.dict().entries) > 0
 	case KindTimeDate:
 		return !v.time().IsZero()
+	case KindNil, KindError:
 	}
 	return false
 }

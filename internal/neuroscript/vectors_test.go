@@ -3,6 +3,7 @@ package neuroscript
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,7 +83,7 @@ func runProgram(t testing.TB, src string, env Env) outcome {
 	out := outcome{Emits: []string{}, Whispers: []whispered{}}
 	p, err := Compile([]byte(src))
 	if err != nil {
-		e, ok := err.(*messages.Error)
+		e, ok := errors.AsType[*messages.Error](err)
 		if !ok || e.Code != messages.ErrActionsParse || e.Line < 1 || e.Col < 1 || e.Detail == "" {
 			t.Fatalf("parse error without place or words: %#v", err)
 		}

@@ -70,6 +70,7 @@ func (p *player) cause(r *messages.Record) (turn.Input, error) {
 			return &turn.Expire{}, nil
 		case messages.GateApprove, messages.GateDeny:
 			return &turn.Approve{Approval: b.Approval, Answer: b.State, By: b.By, Reason: b.Reason, Digest: b.Digest}, nil
+		case messages.GateConfirm: // the machine asks by itself
 		}
 	case *messages.RelicChanged:
 		return p.changed(r, b), nil

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func run(t *testing.T, opts Options) Report {
 	t.Helper()
 	rep, err := Run(t.Context(), opts)
 	if err != nil {
-		f, ok := err.(*Failure)
+		f, ok := errors.AsType[*Failure](err)
 		if !ok {
 			t.Fatal(err)
 		}
@@ -89,7 +90,7 @@ func TestTrace(t *testing.T) {
 func TestCancelledRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, Options{Turns: 1 << 40}); err != context.Canceled {
+	if _, err := Run(ctx, Options{Turns: 1 << 40}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

@@ -144,7 +144,7 @@ func (f *flight) declare(c call) *call {
 // classOf reads a class; what it does not know may do anything.
 func classOf(c messages.Class) messages.Class {
 	switch c {
-	case messages.Pure, messages.ReadOnly, messages.Idempotent, messages.Keyed:
+	case messages.Pure, messages.ReadOnly, messages.Idempotent, messages.Keyed, messages.Effectful:
 		return c
 	}
 	return messages.Effectful

@@ -377,6 +377,7 @@ func (p *parser) template(text string, pos uint32) Ref {
 			p.chain(&first, &last, p.add(Node{Kind: TemplateLast, Pos: pos}))
 		case PlaceText:
 			p.chain(&first, &last, p.add(Node{Kind: TemplateText, Pos: pos, A: p.str(ph.Text)}))
+		case PlaceNone: // the loop is over
 		}
 		from = ph.End
 	}

@@ -436,6 +436,7 @@ func printTree(t *Tree, ref Ref) string {
 			name = t.Symbols[n.A]
 		}
 		return form("on", name, printTree(t, n.B))
+	case KindNone, Link:
 	}
 	return fmt.Sprintf("?%d", n.Kind)
 }
