@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/seed14be6753/stile/messages"
@@ -69,7 +70,7 @@ import:
 func mentions(err error, want string) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		e, ok := err.(*messages.Error)
+		e, ok := errors.AsType[*messages.Error](err)
 		return ok && e.Field+" "+e.Reason == want
 	}
 	for _, e := range joined.Unwrap() {

@@ -55,6 +55,7 @@ func (d Do) String() string {
 		return "fallback"
 	case Rotate:
 		return "rotate"
+	case GiveUp:
 	}
 	return "give up"
 }

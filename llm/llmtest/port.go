@@ -73,7 +73,10 @@ func Port(t *testing.T, model func(t *testing.T, r Reply) llm.Model) {
 	t.Run("left", func(t *testing.T) {
 		r := whole
 		r.Hang = true
-		for range model(t, r).Stream(t.Context(), ask) {
+		for _, err := range model(t, r).Stream(t.Context(), ask) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 	})

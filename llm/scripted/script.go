@@ -97,6 +97,7 @@ func (m *matcher) matches(s string) bool {
 		return strings.Contains(s, m.text)
 	case matchRE2:
 		return m.re.MatchString(s)
+	case matchNone: // the line is taken in order
 	}
 	return false
 }

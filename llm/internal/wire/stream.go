@@ -427,6 +427,7 @@ func (m *Model) words(f *llm.Failure, x *exchange, r *Reply) string {
 		return fmt.Sprintf("one event of the answer is over %d bytes", m.maxEvent())
 	case llm.KindGarbage:
 		return "the answer makes no sense"
+	case llm.KindNetwork: // the cause says what it is
 	}
 	return ""
 }
