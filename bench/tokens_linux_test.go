@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -150,7 +151,7 @@ func follow(readers []*reader) error {
 	ready, buf := make([]syscall.EpollEvent, 64), make([]byte, 64<<10)
 	for left := len(readers); left > 0; {
 		n, err := syscall.EpollWait(poll, ready, -1)
-		if err != nil && err != syscall.EINTR {
+		if err != nil && !errors.Is(err, syscall.EINTR) {
 			return err
 		}
 		for _, ev := range ready[:max(n, 0)] {
