@@ -3,6 +3,7 @@ package journal_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -168,7 +169,7 @@ func TestDecodeBodyRefuses(t *testing.T) {
 			t.Errorf("%s: accepted", c.name)
 			continue
 		}
-		if e, _ = err.(*messages.Error); e == nil || e.Code != messages.ErrJournal || e.Reason != journal.ReasonCorrupt ||
+		if e, _ = errors.AsType[*messages.Error](err); e == nil || e.Code != messages.ErrJournal || e.Reason != journal.ReasonCorrupt ||
 			e.Field != string(c.kind) || !e.HasOffset || e.Offset != c.offset {
 			t.Errorf("%s: %v, want offset %d", c.name, err, c.offset)
 		}

@@ -223,7 +223,7 @@ func TestRefusalCascades(t *testing.T) {
 			first = err
 			return journal.IsFenced(err)
 		case 1, 3:
-			return err == first
+			return any(err) == any(first)
 		}
 		return err == nil
 	})

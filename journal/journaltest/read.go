@@ -45,7 +45,10 @@ func readRanges(t *testing.T, s journal.Store) {
 		}
 	}
 	seen := 0
-	for range s.Read(ctx, ses.Inc, 0, 0) {
+	for _, err := range s.Read(ctx, ses.Inc, 0, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if seen++; seen == 3 {
 			break
 		}

@@ -56,7 +56,7 @@ func newWriter(dsn string) (*writer, error) {
 		err = w.raw(func(c driver.ConnPrepareContext) error { return w.prepare(c) })
 	}
 	if err != nil {
-		w.close()
+		_ = w.close() // what went wrong before is what is told
 		return nil, failure(err, "opening the journal for writing")
 	}
 	return w, nil

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -104,7 +105,7 @@ func indexSession(tx *sql.Tx, owner string, id, from int64) (to int64, last bool
 	var mark, seq int64
 	err = tx.QueryRow(`SELECT coalesce(m.seq, 0), s.seq FROM sessions s LEFT JOIN recall_marks m ON m.session = s.id
 		WHERE s.id = ? AND s.sid >= ?2 AND s.sid < ?2 || char(1114111)`, id, owner).Scan(&mark, &seq)
-	if err == sql.ErrNoRows { // it was deleted meanwhile, and its number may be another's
+	if errors.Is(err, sql.ErrNoRows) { // it was deleted meanwhile, and its number may be another's
 		return from, true, nil
 	}
 	if err != nil {

@@ -197,7 +197,7 @@ func (s *store) connect() error {
 	}
 	r, err := newReaders(s.dsn("query_only(1)"), s.opts.Readers)
 	if err != nil {
-		w.close()
+		_ = w.close() // what went wrong before is what is told
 		return err
 	}
 	s.w, s.r = w, r
@@ -283,11 +283,11 @@ func (s *store) Reopen() error {
 		return errClosed()
 	}
 	if s.w != nil {
-		s.w.close()
+		_ = s.w.close() // the file is opened anew, and says then what is wrong with it
 		s.w = nil
 	}
 	if s.r != nil {
-		s.r.close()
+		_ = s.r.close()
 		s.r = nil
 	}
 	if err := s.view.leave(s); err != nil {

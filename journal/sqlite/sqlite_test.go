@@ -595,6 +595,9 @@ func TestKill(t *testing.T) {
 			}
 		}
 	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
 	_ = cmd.Wait() // killed, as it should be
 	s := open(t, Options{Path: path})
 	head, recs, err := journal.Load(ctx, s, specimen.Inc(1))
