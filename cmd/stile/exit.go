@@ -60,7 +60,7 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	var at status
 	var wrong []error
 	for _, e := range leaves(err) {
-		if s, ok := e.(status); ok {
+		if s, ok := errors.AsType[status](e); ok {
 			at = s
 			continue
 		}

@@ -191,7 +191,7 @@ func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, event
 	if ended := done(); err == nil {
 		err = ended
 	}
-	if err == exitSuspended && !asJSON {
+	if errors.Is(err, exitSuspended) && !asJSON {
 		list, listed := s.Approvals(ctx)
 		if listed != nil {
 			return listed
