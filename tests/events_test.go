@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -252,10 +253,10 @@ func TestLeavingEvents(t *testing.T) {
 		for _, err := range run.Events(ctx) {
 			last = err
 		}
-		if last != context.DeadlineExceeded {
+		if !errors.Is(last, context.DeadlineExceeded) {
 			t.Errorf("the events ended with %v", last)
 		}
-		if _, err := run.Decision(ctx); err != context.DeadlineExceeded {
+		if _, err := run.Decision(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the decision is %v", err)
 		}
 		wantDone(t, decision(t, run))

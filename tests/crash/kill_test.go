@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -123,7 +124,7 @@ func (f fuse) run(t testing.TB, cmd *exec.Cmd, hear func(line []byte)) (killed b
 	for n := 1; ; n++ {
 		line, err := in.ReadBytes('\n')
 		if err != nil { // a line without its end was not told
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
 			break
