@@ -94,7 +94,7 @@ func (e *eventWriter) start(first string) {
 	defer e.mu.Unlock()
 	e.timer = time.AfterFunc(heartbeat, e.beat)
 	e.buf.WriteString(first)
-	e.send()
+	_ = e.send() // failed tells it
 }
 
 // failed tells that nothing reaches the client any more.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -44,7 +45,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		_, pattern := next.Handler(r)
 		defer func() {
 			if why := recover(); why != nil {
-				if why == http.ErrAbortHandler {
+				if err, ok := why.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(why)
 				}
 				s.log.Error("a handler panicked", zap.String("route", pattern), zap.String("request", h.Get("X-Request-Id")), zap.Any("panic", why), zap.Stack("stack"))

@@ -273,7 +273,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	if err != nil {
 		err = errors.Join(err, srv.Close())
 	}
-	<-failed
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return errors.Join(left, err)
 }
 

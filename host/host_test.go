@@ -222,6 +222,9 @@ func events(t *testing.T, r io.Reader, n int) (all []event) {
 			e = event{}
 		}
 	}
+	if err := in.Err(); err != nil {
+		t.Log(err)
+	}
 	return all
 }
 

@@ -3,6 +3,7 @@
 package access
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -14,7 +15,7 @@ func lock(path string) (unlock func(), err error) {
 		return nil, err
 	}
 	for {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
