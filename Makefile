@@ -90,10 +90,11 @@ format:
 	@out="$$($(PLAIN) run $(GOFUMPT) -l $$(git ls-files '*.go'))"; \
 	if [ -n "$$out" ]; then echo "not formatted (gofumpt -w):"; echo "$$out"; exit 1; fi
 
-# The linter reads what the tests were compiled to, so it is told of the race detector.
+# The linter reads what the tests were compiled to, so it is told of the race detector. The
+# second run has the files that only the lite command or no race detector compiles.
 lint: bin/lint
 	GOFLAGS="$(RACE)" bin/lint $(PKGS)
-	CGO_ENABLED=0 bin/lint -tags lite ./cmd/...
+	CGO_ENABLED=0 bin/lint -tags lite ./cmd/... ./journal ./parse/cortex
 	cd examples/dialect && GOFLAGS="$(RACE)" $(CURDIR)/bin/lint ./...
 
 bin/lint: $(wildcard internal/lint/*)
