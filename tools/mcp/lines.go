@@ -32,7 +32,7 @@ func (l *lines) Read(p []byte) (int, error) {
 		switch own := bytes.TrimSpace(line); {
 		case isMessage(own):
 			l.rest = append(own, '\n') // over the end that it had
-		case err != nil && err != io.EOF:
+		case err != nil && !errors.Is(err, io.EOF):
 			return 0, err
 		case len(own) > 0:
 			l.stray(own)
@@ -50,11 +50,11 @@ func (l *lines) Read(p []byte) (int, error) {
 // its end.
 func (l *lines) line() ([]byte, error) {
 	line, err := l.buf.ReadSlice('\n')
-	if err != bufio.ErrBufferFull {
+	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, err
 	}
 	long := bytes.Clone(line)
-	for err == bufio.ErrBufferFull {
+	for errors.Is(err, bufio.ErrBufferFull) {
 		if line, err = l.buf.ReadSlice('\n'); len(long)+len(line) > maxMessageBytes {
 			return nil, errLongLine
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -36,7 +37,7 @@ func readable(page string) string {
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
-			if z.Err() != io.EOF {
+			if !errors.Is(z.Err(), io.EOF) {
 				r.block()
 			}
 			return r.result()

@@ -164,7 +164,7 @@ func (f *fetcher) page(ctx context.Context, u *url.URL) (string, error) {
 // decoded gives text as UTF-8, by what the answer or the page itself says of it.
 func decoded(data []byte, contentType string) (string, error) {
 	r, err := charset.NewReader(bytes.NewReader(data), contentType)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return "", nil
 	}
 	if err != nil {

@@ -159,9 +159,9 @@ func readLines(r io.Reader, from, most int64) ([]byte, error) {
 		switch {
 		case err == nil:
 			line++
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return text, nil
-		case err != bufio.ErrBufferFull:
+		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		}
 	}
@@ -224,7 +224,7 @@ func (f *Files) list(ctx context.Context, c *tools.Call) (v neuroscript.Value, e
 		if len(names) > MaxFileEntries {
 			return v, neuroscript.Errorf(neuroscript.CodeToolFailed, "%s: more than %d entries", path, MaxFileEntries)
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -252,10 +252,10 @@ func (f *Files) stat(_ context.Context, c *tools.Call) (neuroscript.Value, error
 		return neuroscript.Value{}, fileError(path, err)
 	}
 	kind := "other"
-	switch regular(info) {
-	case nil:
+	switch err := regular(info); {
+	case err == nil:
 		kind = "file"
-	case errDirectory:
+	case errors.Is(err, errDirectory):
 		kind = "directory"
 	}
 	return neuroscript.MapOf([]neuroscript.Entry{
@@ -323,7 +323,7 @@ func fileError(path string, err error) error {
 		// that leads out is the one a program can bring about.
 		var pe *fs.PathError
 		if errors.As(err, &pe) {
-			if _, system := pe.Err.(syscall.Errno); !system {
+			if _, system := errors.AsType[syscall.Errno](pe.Err); !system {
 				return neuroscript.Errorf(neuroscript.CodeDenied, "%s: outside the directory", path)
 			}
 			why = pe.Err.Error()

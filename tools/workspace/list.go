@@ -82,7 +82,7 @@ func (w *Workspace) entries(ctx context.Context, at string) ([]fs.DirEntry, erro
 				all = append(all, e)
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -73,9 +73,9 @@ func (r *pager) page(start, most int64) error {
 		before := len(r.text)
 		cut, err := r.take()
 		switch {
-		case err == io.EOF && len(r.text) == before:
+		case errors.Is(err, io.EOF) && len(r.text) == before:
 			return nil
-		case err != nil && err != io.EOF:
+		case err != nil && !errors.Is(err, io.EOF):
 			return err
 		case isBinary(r.text[before:]):
 			return errBinary
@@ -89,7 +89,7 @@ func (r *pager) page(start, most int64) error {
 			r.text = fmt.Appendf(r.text, "\n[line %d is longer; go on with start=%d]", r.line-1, r.line)
 			return nil
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 	}
@@ -97,7 +97,7 @@ func (r *pager) page(start, most int64) error {
 }
 
 func unlessEnd(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
@@ -112,7 +112,7 @@ func (r *pager) skip() error {
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
-		if err == nil || err == io.EOF && any {
+		if err == nil || errors.Is(err, io.EOF) && any {
 			r.line++
 		}
 		return err

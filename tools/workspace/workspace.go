@@ -320,7 +320,7 @@ func (w *Workspace) failed(p string, err error) error {
 	if errors.As(err, &pe) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrClosed) {
 		// What os.Root refuses has no exported error; a link that leads out is what a
 		// model can bring about.
-		if _, system := pe.Err.(syscall.Errno); !system {
+		if _, system := errors.AsType[syscall.Errno](pe.Err); !system {
 			return w.outside(p)
 		}
 	}
