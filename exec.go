@@ -41,7 +41,7 @@ func Exec(ctx context.Context, envelope []byte, agent *Agent) (ExecResult, error
 	if err != nil {
 		return ExecResult{}, err
 	}
-	defer rt.Close(ctx) // a tool that does not heed ctx goes on in the background
+	defer func() { _ = rt.Close(ctx) }() // its error is that of ctx: a tool that ignores ctx goes on in the background
 	own := Agent{Dialect: "aeiou", Name: "exec"}
 	if agent != nil {
 		own = *agent

@@ -2,6 +2,7 @@ package stile
 
 import (
 	"context"
+	"errors"
 
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/fork"
@@ -35,7 +36,7 @@ func (rt *Runtime) Replay(ctx context.Context, name string, agent *Agent) (Repla
 }
 
 // Replay runs one incarnation again; see Runtime.Replay.
-func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *Agent) (ReplayReport, error) {
+func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *Agent) (_ ReplayReport, err error) {
 	head, recs, err := journal.Load(ctx, a.store, inc)
 	if err != nil {
 		return ReplayReport{}, err
@@ -49,7 +50,7 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 	}
 	cfg := Config{Dialects: a.dialects}.withDefaults()
 	held := compiler.Holder{}
-	defer held.Close()
+	defer func() { err = errors.Join(err, held.Close()) }()
 	agents := compiler.Replayer{Env: cfg.compiler(compiler.Replay), SID: head.SID, Own: agent.definition(lineage{}), Kept: a.manifest}
 	agents.Env.Keep = held.Keep
 	src := replay.Source{Key: key, Inc: inc, Records: recs, From: fork.Point(recs), MaxGas: a.maxGas, Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {

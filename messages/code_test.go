@@ -1,6 +1,7 @@
 package messages_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -56,7 +57,8 @@ func TestNamesAreInvalid(t *testing.T) {
 		"": "id", "a b": "id", "a:b": "sid", "a:b:c:d": "sid", ":u:i": "tenant", "t::i": "user", "t:u:": "id", strings.Repeat("x", 128): "id",
 	} {
 		_, err := messages.ParseSID(name)
-		if e, ok := err.(*messages.Error); !ok || e.Code != messages.ErrInvalid || e.Field != field {
+		var e *messages.Error
+		if !errors.As(err, &e) || e.Code != messages.ErrInvalid || e.Field != field {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -394,11 +394,7 @@ func TestDocsMetrics(t *testing.T) {
 	}
 	same(t, "metric", keys(table), there)
 
-	var limits []string
-	for _, l := range messages.Limits() {
-		limits = append(limits, l)
-	}
-	same(t, "limit", keys(rows(section(t, "docs/reference.md", "### Limits"))), limits)
+	same(t, "limit", keys(rows(section(t, "docs/reference.md", "### Limits"))), messages.Limits())
 }
 
 // Every kind of record, and every member of its body, as messages/record.go has them.

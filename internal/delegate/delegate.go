@@ -6,6 +6,7 @@ package delegate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -79,7 +80,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 // leaves reports whether the child goes on without this process, which lets go of its
 // parent.
 func (d *delegation) leaves(ctx context.Context) bool {
-	return context.Cause(ctx) == error(tools.ErrLetGo) || d.Host.Stopping()
+	return errors.Is(context.Cause(ctx), tools.ErrLetGo) || d.Host.Stopping()
 }
 
 // messageParam is the parameter that is the child's input when it stands alone.

@@ -146,7 +146,7 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(args), out, said
 	err := confine.Run(cmd, &confine.Limits{Memory: d.Memory, CPU: d.CPU, Files: d.Files, FileBytes: commandFileBytes}, nil)
 	switch {
-	case context.Cause(ctx) == errOutput:
+	case errors.Is(context.Cause(ctx), errOutput):
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is over its limit of %d bytes", d.Output)
 	case ctx.Err() != nil:
 		return neuroscript.Value{}, context.Cause(ctx)

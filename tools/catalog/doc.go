@@ -1,7 +1,8 @@
-// Package catalog is the host's and no part of the public API: what an agent can call.
-// Tools are declared once in a Registry, a Policy picks from it, a Gate answers for each
-// single call, and Targets adds what actions name beside tools: llms, workflows, relics,
-// actions on the session (docs/spec/neuroscript.md §11, docs/spec/design.md §§4, 7, 11).
+// Package catalog is the host's own and no part of the public API: it may change in any release.
+// It holds what an agent can call. Tools are declared once in a Registry, a Policy picks
+// from it, a Gate answers for each single call, and Targets adds what actions name beside
+// tools: llms, workflows, relics, actions on the session (docs/spec/neuroscript.md §11,
+// docs/spec/design.md §§4, 7, 11).
 //
 // Invariants:
 //   - a Registry, a Set and a Gate never change after they are made, so all

@@ -121,6 +121,7 @@ func rule(answer messages.GateAnswer, by string) Verdict {
 		return Verdict{Answer: messages.GateDeny, By: by, Rule: true, Reason: "denied by policy"}
 	case messages.GateConfirm:
 		return Verdict{Answer: messages.GateConfirm, By: by, Rule: true, Reason: "needs confirmation"}
+	case messages.GateExpired: // the end of a question, which no rule and no policy says
 	}
 	return Verdict{Answer: messages.GateDeny, By: by, Rule: true, Reason: "denied: the gate knows no answer " + strconv.Quote(string(answer))}
 }

@@ -1,6 +1,6 @@
-// Package mcp is the host's and no part of the public API: it calls the tools of MCP
-// servers (Model Context Protocol), over the standard streams of a program or over
-// streamable HTTP, with the official SDK.
+// Package mcp is the host's own and no part of the public API: it may change in any release.
+// It calls the tools of MCP servers (Model Context Protocol), over the standard streams of
+// a program or over streamable HTTP, with the official SDK.
 //
 // Invariants:
 //   - a Pool has one connection for each equal Config, whoever asks for it; it is made

@@ -1,6 +1,6 @@
-// Package workspace is the host's and no part of the public API: the tools that work on
-// files and folders (docs/spec/cogency.md §15, docs/spec/neuroscript.md §11) and the tool
-// that runs a program in one.
+// Package workspace is the host's own and no part of the public API: it may change in any release.
+// It holds the tools that work on files and folders (docs/spec/cogency.md §15,
+// docs/spec/neuroscript.md §11) and the tool that runs a program in one.
 //
 // Invariants:
 //   - a Workspace and Files reach what is below their folder, whatever paths, links and
