@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 )
 
 // An aeiou session: the model writes programs, and a signed control token in what a
@@ -18,7 +17,7 @@ func Example_aeiou() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	agent := &stile.Agent{Dialect: "aeiou", Model: scripted.New(
+	agent := &stile.Agent{Dialect: "aeiou", Model: stile.ScriptedModel(
 		`command
 			emit "looking around"
 			emit tool.aeiou.magic("LOOP", {"action": "continue"})

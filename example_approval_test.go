@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 )
@@ -19,18 +18,18 @@ func Example_approval() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	pay := tools.Tool{
-		Name: "shop.pay", Params: []tools.Param{{Name: "euros", Type: "int"}},
-		Run: func(context.Context, *tools.Call) (tools.Value, error) {
+	pay := stile.Tool{
+		Name: "shop.pay", Params: []stile.ToolParam{{Name: "euros", Type: "int"}},
+		Run: func(context.Context, *stile.ToolCall) (stile.ToolValue, error) {
 			return tools.String("paid"), nil
 		},
 	}
 	agent := &stile.Agent{
-		Dialect: "aeiou", Tools: []tools.Tool{pay},
-		Gate: func(tools.Request) (messages.GateAnswer, string, bool) {
-			return messages.GateConfirm, "it is money", true
+		Dialect: "aeiou", Tools: []stile.Tool{pay},
+		Gate: func(stile.GateRequest) (stile.GateAnswer, string, bool) {
+			return stile.GateConfirm, "it is money", true
 		},
-		Model: scripted.New("command\nemit tool.shop.pay(7)\nemit tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\nendcommand\n"),
+		Model: stile.ScriptedModel("command\nemit tool.shop.pay(7)\nemit tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\nendcommand\n"),
 	}
 	s, err := rt.Open(ctx, "ada", agent)
 	if err != nil {
@@ -59,7 +58,7 @@ func Example_approval() {
 					panic(err)
 				}
 			}
-		case *messages.Emit:
+		case *stile.Emit:
 			if !b.Candidate {
 				fmt.Println(b.Text)
 			}

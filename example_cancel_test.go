@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 )
 
 // A cancel ends the run's turn with HALT(ERR_CANCELLED), reaches whatever the turn
@@ -17,7 +16,7 @@ func Example_cancel() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	model := &gated{open: make(chan struct{}), Model: scripted.New("too late")}
+	model := &gated{open: make(chan struct{}), Model: stile.ScriptedModel("too late")}
 	s, err := rt.Open(ctx, "undecided", &stile.Agent{Dialect: "plain", Model: model})
 	if err != nil {
 		panic(err)

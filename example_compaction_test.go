@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -28,14 +27,14 @@ func Example_compaction() {
 	m.Memory.HistoryWindow = 3
 	agent := &stile.Agent{
 		Manifest: m,
-		Model:    scripted.New("Hello, Ada.", "It is a boat.", "You are welcome."),
-		Transform: func(h stile.History) []messages.Message {
+		Model:    stile.ScriptedModel("Hello, Ada.", "It is a boat.", "You are welcome."),
+		Transform: func(h stile.History) []stile.Message {
 			for _, msg := range h.Messages {
 				fmt.Println("   sent:", msg.Role, "-", msg.Text)
 			}
 			if s := summary.Load(); s != nil {
 				fmt.Println("   sent: system -", *s)
-				return append([]messages.Message{{Role: messages.RoleSystem, Text: *s}}, h.Messages...)
+				return append([]stile.Message{{Role: stile.RoleSystem, Text: *s}}, h.Messages...)
 			}
 			return h.Messages
 		},
@@ -57,7 +56,7 @@ func Example_compaction() {
 		}
 		// All that the user has said, from the journal: a model could sum it up.
 		var said []string
-		for r, err := range s.Query(ctx, stile.RecordQuery{Kinds: []messages.Kind{messages.KindInput}, Latest: 100}) {
+		for r, err := range s.Query(ctx, stile.RecordQuery{Kinds: []stile.Kind{messages.KindInput}, Latest: 100}) {
 			if err != nil {
 				fmt.Println(err)
 				return

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
-	"github.com/seed14be6753/stile/messages"
 )
 
 // Events follows a run: its records in order, none missing, and the deltas of text
@@ -18,7 +16,7 @@ func Example_events() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	agent := &stile.Agent{Dialect: "plain", Model: scripted.New("Hello, Ada.")}
+	agent := &stile.Agent{Dialect: "plain", Model: stile.ScriptedModel("Hello, Ada.")}
 	s, err := rt.Open(ctx, "greeting", agent)
 	if err != nil {
 		panic(err)
@@ -35,7 +33,7 @@ func Example_events() {
 			continue // shown while it is fresh; the record below has the whole text
 		}
 		switch b := u.Record.Body.(type) {
-		case *messages.UnitText:
+		case *stile.UnitText:
 			fmt.Println(u.Record.Seq, b.Kind(), b.Text)
 		default:
 			fmt.Println(u.Record.Seq, b.Kind())

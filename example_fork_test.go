@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 )
 
 // A fork goes on from any decided turn as a session of its own; the session it comes
@@ -17,7 +16,7 @@ func Example_fork() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	agent := &stile.Agent{Dialect: "plain", Model: scripted.New("north", "east", "west")}
+	agent := &stile.Agent{Dialect: "plain", Model: stile.ScriptedModel("north", "east", "west")}
 	s, err := rt.Open(ctx, "walk", agent)
 	if err != nil {
 		panic(err)

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 )
 
 // Keys rotate while sessions run. What the old ones signed stays verifiable; the key
@@ -23,7 +22,7 @@ func Example_keys() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	agent := &stile.Agent{Dialect: "plain", Model: scripted.New("one", "two")}
+	agent := &stile.Agent{Dialect: "plain", Model: stile.ScriptedModel("one", "two")}
 	s, err := rt.Open(ctx, "long", agent)
 	if err != nil {
 		panic(err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 )
 
@@ -27,7 +26,7 @@ quotas: {turn_wall: 1m}
 	built.Name, built.Model.Provider, built.Quotas.TurnWall = "porter", "echo", time.Minute
 	fmt.Println("the same:", written.Digest() == built.Digest())
 
-	rt, err := stile.New(ctx, stile.Config{InMemory: true, Models: map[string]llm.Model{"echo": echo{}}})
+	rt, err := stile.New(ctx, stile.Config{InMemory: true, Models: map[string]stile.Model{"echo": echo{}}})
 	if err != nil {
 		panic(err)
 	}

@@ -7,24 +7,23 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // gated is a model that answers when it is let: it waits, and heeds a cancel.
 type gated struct {
 	open chan struct{}
-	llm.Model
+	stile.Model
 }
 
-// Stream implements llm.Model.
-func (g *gated) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
-	return func(yield func(llm.Chunk, error) bool) {
+// Stream implements stile.Model.
+func (g *gated) Stream(ctx context.Context, req stile.ModelRequest) iter.Seq2[stile.ModelChunk, error] {
+	return func(yield func(stile.ModelChunk, error) bool) {
 		select {
 		case <-g.open:
 			g.Model.Stream(ctx, req)(yield)
 		case <-ctx.Done():
-			yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
+			yield(stile.ModelChunk{Finish: messages.FinishCancelled}, nil)
 		}
 	}
 }
@@ -32,21 +31,21 @@ func (g *gated) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk
 // echo is a model of one's own: a method that streams one reply.
 type echo struct{}
 
-// Stream implements llm.Model.
-func (echo) Stream(_ context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
-	return func(yield func(llm.Chunk, error) bool) {
+// Stream implements stile.Model.
+func (echo) Stream(_ context.Context, req stile.ModelRequest) iter.Seq2[stile.ModelChunk, error] {
+	return func(yield func(stile.ModelChunk, error) bool) {
 		for word := range strings.FieldsSeq(req.Messages[len(req.Messages)-1].Text) {
-			if !yield(llm.Chunk{Text: []byte(strings.ToUpper(word) + " ")}, nil) {
+			if !yield(stile.ModelChunk{Text: []byte(strings.ToUpper(word) + " ")}, nil) {
 				return
 			}
 		}
-		yield(llm.Chunk{Finish: messages.FinishComplete, Usage: messages.Usage{Output: 3}}, nil)
+		yield(stile.ModelChunk{Finish: stile.FinishComplete, Usage: messages.Usage{Output: 3}}, nil)
 	}
 }
 
 func Example_model() {
 	ctx := context.Background()
-	rt, err := stile.New(ctx, stile.Config{InMemory: true, Models: map[string]llm.Model{"echo": echo{}}})
+	rt, err := stile.New(ctx, stile.Config{InMemory: true, Models: map[string]stile.Model{"echo": echo{}}})
 	if err != nil {
 		panic(err)
 	}
@@ -67,7 +66,7 @@ func Example_model() {
 			continue
 		}
 		switch b := u.Record.Body.(type) {
-		case *messages.UnitText:
+		case *stile.UnitText:
 			fmt.Println(strings.TrimSpace(b.Text))
 		case *messages.ModelReply:
 			fmt.Println(b.Usage.Output, "tokens")

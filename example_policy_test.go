@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
-	"github.com/seed14be6753/stile/messages"
 )
 
 // A session takes one run at a time. What comes meanwhile waits its turn or is
@@ -18,7 +16,7 @@ func Example_policy() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	gate := &gated{open: make(chan struct{}), Model: scripted.New("first", "second")}
+	gate := &gated{open: make(chan struct{}), Model: stile.ScriptedModel("first", "second")}
 	s, err := rt.Open(ctx, "busy", &stile.Agent{Dialect: "plain", Model: gate})
 	if err != nil {
 		panic(err)
@@ -27,9 +25,9 @@ func Example_policy() {
 	if err != nil {
 		panic(err)
 	}
-	_, err = s.Submit(ctx, "two", stile.Policy(messages.Reject))
-	fmt.Println(messages.CodeOf(err))
-	second, err := s.Submit(ctx, "two", stile.Policy(messages.Enqueue))
+	_, err = s.Submit(ctx, "two", stile.Policy(stile.Reject))
+	fmt.Println(stile.CodeOf(err))
+	second, err := s.Submit(ctx, "two", stile.Policy(stile.Enqueue))
 	fmt.Println("run", second.Ordinal(), err)
 	again, err := s.Submit(ctx, "one", stile.IdempotencyKey("form-7"))
 	fmt.Println("run", again.Ordinal(), "joined:", again.Joined(), err)

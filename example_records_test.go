@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -18,7 +17,7 @@ func Example_records() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	agent := &stile.Agent{Dialect: "aeiou", Model: scripted.New("command\n emit \"no token\"\nendcommand")}
+	agent := &stile.Agent{Dialect: "aeiou", Model: stile.ScriptedModel("command\n emit \"no token\"\nendcommand")}
 	s, err := rt.Open(ctx, "forgetful", agent)
 	if err != nil {
 		panic(err)

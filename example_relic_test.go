@@ -5,9 +5,7 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
-	"github.com/seed14be6753/stile/messages"
 )
 
 // A session keeps what its model gives it: a relic of service_type key_value, and
@@ -28,7 +26,7 @@ internal_actions: {allowed_actions: [set_variable]}
 	if err != nil {
 		panic(err)
 	}
-	s, err := rt.Open(ctx, "visits", &stile.Agent{Manifest: m, Model: scripted.New(
+	s, err := rt.Open(ctx, "visits", &stile.Agent{Manifest: m, Model: stile.ScriptedModel(
 		`<action type="relic">{"name": "notes", "parameters": {"operation": "add", "key": "visits"}}</action>`+
 			`<action type="internal">{"name": "set_variable", "parameters": {"name": "city", "value": "Oslo"}}</action>`+
 			`<response>Noted.</response>`,
@@ -50,7 +48,7 @@ internal_actions: {allowed_actions: [set_variable]}
 			if u.Record == nil {
 				continue
 			}
-			if b, ok := u.Record.Body.(*messages.UnitText); ok {
+			if b, ok := u.Record.Body.(*stile.UnitText); ok {
 				fmt.Println(b.Text)
 			}
 		}

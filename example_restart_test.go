@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
-	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 )
 
@@ -23,19 +21,19 @@ func Example_restart() {
 	defer os.RemoveAll(dir)
 
 	began := make(chan string, 2)
-	order := tools.Tool{
-		Name: "shop.order", Class: messages.Keyed,
-		Run: func(ctx context.Context, c *tools.Call) (tools.Value, error) {
+	order := stile.Tool{
+		Name: "shop.order", Class: stile.Keyed,
+		Run: func(ctx context.Context, c *stile.ToolCall) (stile.ToolValue, error) {
 			began <- c.Key
 			if c.Attempt == 1 { // the process ends before the shop answers
 				<-ctx.Done()
-				return tools.Value{}, ctx.Err()
+				return stile.ToolValue{}, ctx.Err()
 			}
 			return tools.String("order 17"), nil
 		},
 	}
 	support := func() *stile.Agent {
-		return &stile.Agent{Dialect: "aeiou", Name: "support", Tools: []tools.Tool{order}, Model: scripted.New(strings.Join([]string{
+		return &stile.Agent{Dialect: "aeiou", Name: "support", Tools: []stile.Tool{order}, Model: stile.ScriptedModel(strings.Join([]string{
 			"command", `emit "ordering"`, `emit tool.shop.order()`, `emit tool.aeiou.magic("LOOP", {"action": "done"})`, "endcommand\n",
 		}, "\n"))}
 	}
@@ -80,7 +78,7 @@ func Example_restart() {
 		if err != nil {
 			panic(err)
 		}
-		if b, ok := r.Body.(*messages.Emit); ok && !b.Candidate {
+		if b, ok := r.Body.(*stile.Emit); ok && !b.Candidate {
 			fmt.Println(b.Text)
 		}
 	}

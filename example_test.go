@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
 )
 
 // The shortest way to a decision.
@@ -16,7 +15,7 @@ func Example() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	agent := &stile.Agent{Dialect: "plain", Model: scripted.New("Hello, Ada.")}
+	agent := &stile.Agent{Dialect: "plain", Model: stile.ScriptedModel("Hello, Ada.")}
 	s, _ := rt.Open(ctx, "greeting", agent)
 	run, _ := s.Submit(ctx, "I am Ada.")
 	d, err := run.Decision(ctx)

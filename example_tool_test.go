@@ -5,9 +5,6 @@ import (
 	"fmt"
 
 	"github.com/seed14be6753/stile"
-	"github.com/seed14be6753/stile/llm/scripted"
-	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
 )
 
 type order struct {
@@ -24,7 +21,7 @@ type receipt struct {
 // never happens twice.
 func Example_tool() {
 	ctx := context.Background()
-	buy, err := tools.Define("shop.buy", "Orders an item.", messages.Effectful,
+	buy, err := stile.DefineTool("shop.buy", "Orders an item.", stile.Effectful,
 		func(_ context.Context, o order) (receipt, error) {
 			return receipt{fmt.Sprintf("%d × %s, on its way", max(o.Count, 1), o.Item)}, nil
 		})
@@ -36,7 +33,7 @@ func Example_tool() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	agent := &stile.Agent{Dialect: "aeiou", Tools: []tools.Tool{buy}, Model: scripted.New(`command
+	agent := &stile.Agent{Dialect: "aeiou", Tools: []stile.Tool{buy}, Model: stile.ScriptedModel(`command
 		set r = tool.shop.buy("rope", 2)
 		emit r["text"]
 		emit tool.aeiou.magic("LOOP", {"action": "done"})
@@ -57,9 +54,9 @@ func Example_tool() {
 			continue
 		}
 		switch b := u.Record.Body.(type) {
-		case *messages.ActionEnded:
+		case *stile.ActionEnded:
 			fmt.Println(b.State, b.Result)
-		case *messages.Emit:
+		case *stile.Emit:
 			if !b.Candidate {
 				fmt.Println(b.Text)
 			}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/llm/scripted"
 )
 
 // A journal is checked without the host that wrote it: verify proves that no record
@@ -23,7 +22,7 @@ func Example_verify() {
 	if err != nil {
 		panic(err)
 	}
-	agent := &stile.Agent{Dialect: "aeiou", Model: scripted.New(
+	agent := &stile.Agent{Dialect: "aeiou", Model: stile.ScriptedModel(
 		"command\n emit \"counted\"\n emit tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\nendcommand")}
 	s, err := rt.Open(ctx, "books", agent)
 	if err != nil {

@@ -586,52 +586,6 @@ func TestBadAgents(t *testing.T) {
 	}
 }
 
-// Exec judges every class of faulty envelope as docs/spec/aeiou.md §13 has it.
-func TestExec(t *testing.T) {
-	envelope := func(userdata, rest string) string {
-		return "<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n" + userdata + "\n" + rest + "<<<NSENV:V3:END>>>\n"
-	}
-	const user = `{"subject":"s","fields":{"text":"hi"}}`
-	actions := func(lines string) string { return "<<<NSENV:V3:ACTIONS>>>\ncommand\n" + lines + "\nendcommand\n" }
-	done := actions(`emit userdata["fields"]["text"]` + "\n" + `emit tool.aeiou.magic("LOOP", {"action": "done"})`)
-	for name, c := range map[string]struct {
-		envelope string
-		decision stile.Decision
-		reason   messages.Code
-	}{
-		"done":       {envelope(user, done), stile.Done, ""},
-		"continue":   {envelope(user, actions(`emit tool.aeiou.magic("LOOP", {"action": "continue"})`)), stile.Continue, ""},
-		"no token":   {envelope(user, actions(`emit "x"`)), stile.Halt, messages.ErrTokenMissing},
-		"no markers": {"hello", stile.Halt, messages.ErrEnvMarkersInvalid},
-		"no end":     {strings.TrimSuffix(envelope(user, done), "<<<NSENV:V3:END>>>\n"), stile.Halt, messages.ErrEnvMarkersInvalid},
-		"no actions": {envelope(user, ""), stile.Halt, messages.ErrEnvSectionMissing},
-		"order":      {"<<<NSENV:V3:START>>>\n" + done + "<<<NSENV:V3:USERDATA>>>\n" + user + "\n<<<NSENV:V3:END>>>\n", stile.Halt, messages.ErrEnvOrder},
-		"size":       {envelope(user, actions("# "+strings.Repeat("x", 3<<20))), stile.Halt, messages.ErrEnvSize},
-		"userdata":   {envelope(`{"subject":1}`, done), stile.Halt, messages.ErrUserdataSchema},
-		"parse":      {envelope(user, actions("emit (")), stile.Halt, messages.ErrActionsParse},
-		"runtime":    {envelope(user, actions("emit 1/0")), stile.Halt, messages.ErrActionsRuntime},
-		"quota":      {envelope(user, actions("while true\n set x = 1\nendwhile")), stile.Halt, messages.ErrQuota},
-		"crash":      {envelope(user, actions(`set x = tool.demo.panic("x")`)), stile.Halt, messages.ErrCrash},
-	} {
-		m := manifest.Default("aeiou")
-		m.Import.Tools = []string{"demo.panic"}
-		res, err := stile.Exec(context.Background(), []byte(c.envelope), &stile.Agent{Manifest: m})
-		if err != nil || res.Decision != c.decision || res.Reason != c.reason {
-			t.Errorf("%s: %s(%s) %s, %v", name, res.Decision, res.Reason, res.Detail, err)
-		}
-		if name == "done" && !strings.HasPrefix(res.Output, "hi\n") {
-			t.Errorf("OUTPUT %q", res.Output)
-		}
-	}
-	_, err := stile.Exec(context.Background(), []byte(envelope(user, done)), &stile.Agent{Manifest: manifest.Default("plain")})
-	wantCode(t, err, messages.ErrConfig)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := stile.Exec(ctx, []byte(envelope(user, done)), nil); err == nil {
-		t.Error("a context that has ended ran an envelope")
-	}
-}
-
 // Rotations at once leave every receipt key beside the records.
 func TestRotateKeysAtOnce(t *testing.T) {
 	rt := start(t, stile.Config{Dir: t.TempDir()})

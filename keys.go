@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/keyfile"
-	"github.com/seed14be6753/stile/journal"
 )
 
 // KeyFile is the key file's name inside the data directory.
@@ -42,13 +41,6 @@ func ReadKeys(path string, passphrase []byte) (*keyring.Ring, error) {
 func WriteKeys(path string, ring *keyring.Ring, cfg Config) error {
 	cfg = cfg.withDefaults()
 	return keyfile.Write(path, ring, cfg.Passphrase, cfg.Rand)
-}
-
-// PublishReceiptKeys leaves the public receipt keys beside the records, together
-// with those that are there already, so that a journal verifies from its file
-// alone and after any rotation.
-func PublishReceiptKeys(ctx context.Context, store journal.Store, ring *keyring.Ring) error {
-	return keyfile.Publish(ctx, store, ring)
 }
 
 // Keys is the ring in use. Rotating it is an atomic swap: turns in flight keep

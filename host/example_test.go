@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
-	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 )
 
@@ -17,7 +16,7 @@ func Example() {
 	ctx := context.Background()
 	m := manifest.Default("plain")
 	m.Name = "greeter"
-	agent := &stile.Agent{Manifest: m, Model: scripted.New("Hello, Ada.")}
+	agent := &stile.Agent{Manifest: m, Model: stile.ScriptedModel("Hello, Ada.")}
 	rt, err := stile.New(ctx, stile.Config{InMemory: true, Agents: []*stile.Agent{agent}})
 	if err != nil {
 		panic(err)

@@ -12,7 +12,6 @@ import (
 	"github.com/seed14be6753/stile/journal/postgres"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/openai"
-	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
@@ -64,7 +63,7 @@ func Example_tool() {
 	}
 	defer rt.Close(ctx)
 
-	place, err := tools.Define("shop.order", "Orders an item.", messages.Effectful,
+	place, err := stile.DefineTool("shop.order", "Orders an item.", stile.Effectful,
 		func(ctx context.Context, o order) (receipt, error) {
 			return receipt{Number: "A-17 " + o.Item}, nil
 		})
@@ -73,8 +72,8 @@ func Example_tool() {
 	}
 	agent := &stile.Agent{
 		Dialect: "aeiou",
-		Tools:   []tools.Tool{place},
-		Model: scripted.New(`command
+		Tools:   []stile.Tool{place},
+		Model: stile.ScriptedModel(`command
   set r = must tool.shop.order("rope", 2)
   emit "ordered: " + r.number
   emit tool.aeiou.magic("LOOP", {"action": "done"})
@@ -99,7 +98,7 @@ endcommand
 		switch b := u.Record.Body.(type) {
 		case *messages.ActionDeclared:
 			fmt.Println("call", b.Name, b.Args)
-		case *messages.Emit:
+		case *stile.Emit:
 			if !b.Candidate {
 				fmt.Println("emit", b.Text)
 			}
@@ -114,10 +113,10 @@ endcommand
 }
 
 func Example_keyedTool() {
-	charge := tools.Tool{
-		Name: "pay.charge", Class: messages.Keyed, Timeout: 10 * time.Second,
-		Params: []tools.Param{{Name: "cents", Type: "int"}},
-		Run: func(ctx context.Context, c *tools.Call) (tools.Value, error) {
+	charge := stile.Tool{
+		Name: "pay.charge", Class: stile.Keyed, Timeout: 10 * time.Second,
+		Params: []stile.ToolParam{{Name: "cents", Type: "int"}},
+		Run: func(ctx context.Context, c *stile.ToolCall) (stile.ToolValue, error) {
 			cents, _ := c.Args[0].AsInt()
 			return tools.String(fmt.Sprintf("charged %d once under %d bytes of key", cents, len(c.Key))), nil
 		},
@@ -127,7 +126,7 @@ func Example_keyedTool() {
 		panic(err)
 	}
 	defer rt.Close(context.Background())
-	agent := &stile.Agent{Dialect: "aeiou", Tools: []tools.Tool{charge}, Model: scripted.New(program(`emit tool.pay.charge(250)`, sayDone))}
+	agent := &stile.Agent{Dialect: "aeiou", Tools: []stile.Tool{charge}, Model: stile.ScriptedModel(program(`emit tool.pay.charge(250)`, sayDone))}
 	fmt.Println(firstEmission(rt, "till", agent))
 	// Output: charged 250 once under 43 bytes of key
 }
@@ -137,17 +136,17 @@ func Example_gate() {
 	m := manifest.Default("aeiou")
 	m.Name = "careful"
 	m.Import.Tools = []string{"shop.buy", "shop.cancel"}
-	m.Approval.Tools = map[string]messages.GateAnswer{"shop.cancel": messages.GateDeny}
-	agent := &stile.Agent{Manifest: m, Gate: func(q tools.Request) (messages.GateAnswer, string, bool) {
+	m.Approval.Tools = map[string]stile.GateAnswer{"shop.cancel": stile.GateDeny}
+	agent := &stile.Agent{Manifest: m, Gate: func(q stile.GateRequest) (stile.GateAnswer, string, bool) {
 		if qty, ok := q.Args[0].AsInt(); ok && qty > 100 {
-			return messages.GateDeny, "more than the store holds", true
+			return stile.GateDeny, "more than the store holds", true
 		}
 		return "", "", false // leave it to the manifest
 	}}
-	buy := func(context.Context, *tools.Call) (tools.Value, error) { return tools.Bool(true), nil }
-	qty := []tools.Param{{Name: "qty", Type: "int"}}
-	agent.Tools = []tools.Tool{{Name: "shop.buy", Params: qty, Run: buy}, {Name: "shop.cancel", Params: qty, Run: buy}}
-	agent.Model = scripted.New(program(
+	buy := func(context.Context, *stile.ToolCall) (stile.ToolValue, error) { return tools.Bool(true), nil }
+	qty := []stile.ToolParam{{Name: "qty", Type: "int"}}
+	agent.Tools = []stile.Tool{{Name: "shop.buy", Params: qty, Run: buy}, {Name: "shop.cancel", Params: qty, Run: buy}}
+	agent.Model = stile.ScriptedModel(program(
 		`on error as e do`, `emit e.code + " " + e.message`, `clear_error`, `endon`,
 		`emit tool.shop.buy(7)`, `emit tool.shop.buy(700)`, `emit tool.shop.cancel(1)`, sayDone))
 	rt, err := stile.New(ctx, stile.Config{InMemory: true})
@@ -162,13 +161,13 @@ func Example_gate() {
 // echo is a model that repeats what it was told.
 type echo struct{}
 
-func (echo) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
-	return func(yield func(llm.Chunk, error) bool) {
+func (echo) Stream(ctx context.Context, req stile.ModelRequest) iter.Seq2[stile.ModelChunk, error] {
+	return func(yield func(stile.ModelChunk, error) bool) {
 		last := req.Messages[len(req.Messages)-1].Text
-		if !yield(llm.Chunk{Text: []byte("You said: ")}, nil) {
+		if !yield(stile.ModelChunk{Text: []byte("You said: ")}, nil) {
 			return
 		}
-		yield(llm.Chunk{Text: []byte(last), Finish: messages.FinishComplete}, nil)
+		yield(stile.ModelChunk{Text: []byte(last), Finish: stile.FinishComplete}, nil)
 	}
 }
 
@@ -178,7 +177,7 @@ func Example_model() {
 	if err != nil {
 		panic(err)
 	}
-	rt, err := stile.New(ctx, stile.Config{InMemory: true, Models: map[string]llm.Model{"echo": echo{}}})
+	rt, err := stile.New(ctx, stile.Config{InMemory: true, Models: map[string]stile.Model{"echo": echo{}}})
 	if err != nil {
 		panic(err)
 	}
@@ -198,7 +197,7 @@ func Example_model() {
 		if err != nil {
 			panic(err)
 		}
-		if u, ok := r.Body.(*messages.UnitText); ok {
+		if u, ok := r.Body.(*stile.UnitText); ok {
 			fmt.Println(u.Text)
 		}
 	}
@@ -240,7 +239,7 @@ func Example_archive() {
 	if err != nil {
 		panic(err)
 	}
-	agent := &stile.Agent{Dialect: "aeiou", Name: "twice", Model: scripted.New(program(`emit "one"`, sayContinue), program(`emit "two"`, sayDone))}
+	agent := &stile.Agent{Dialect: "aeiou", Name: "twice", Model: stile.ScriptedModel(program(`emit "one"`, sayContinue), program(`emit "two"`, sayDone))}
 	fmt.Println(emissions(rt, "twice", agent))
 
 	if err := rt.RotateKeys(ctx, agent.Retention()); err != nil {
@@ -299,7 +298,7 @@ func emissions(rt *stile.Runtime, name string, agent *stile.Agent) (all []string
 		if err != nil {
 			panic(err)
 		}
-		if e, ok := r.Body.(*messages.Emit); ok && !e.Candidate {
+		if e, ok := r.Body.(*stile.Emit); ok && !e.Candidate {
 			all = append(all, e.Text)
 		}
 	}

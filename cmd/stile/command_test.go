@@ -280,7 +280,7 @@ func TestExec(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := call{args: append([]string{"exec", "-"}, c.args...), in: c.in}.do(t)
-			var got stile.ExecResult
+			var got execResult
 			if err := json.Unmarshal([]byte(a.out), &got); err != nil {
 				t.Fatalf("%v\n%s%s", err, a.out, a.err)
 			}

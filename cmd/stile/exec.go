@@ -44,7 +44,7 @@ func (a *app) exec(ctx context.Context, path, manifest string) error {
 	if err != nil {
 		return err
 	}
-	res, err := stile.Exec(ctx, envelope, agent)
+	res, err := runEnvelope(ctx, envelope, agent)
 	if err != nil {
 		return err
 	}
