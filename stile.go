@@ -7,13 +7,28 @@
 //	run, err := s.Submit(ctx, "hello")
 //	d, err := run.Decision(ctx)
 //
+// An Agent comes from a manifest ([LoadAgent], [ParseManifest]) or is written in Go. Its
+// tools are Go functions ([DefineTool]); its model is a provider that the manifest names,
+// or a [Model] of the program's own, such as [ScriptedModel] in tests.
+//
 // A Runtime owns what it starts: Close ends it all, and is safe to call twice.
 // Every method is safe for concurrent use unless it says otherwise. Failures are
-// *messages.Error values; compare codes, not texts.
+// *Error values: branch on [CodeOf] or on predicates such as [IsNotFound], not on texts.
 //
-// What a decision promises: it is on disk before anyone sees it, nothing that was
+// What a decision promises: it is on disk before a subscriber gets it, nothing that was
 // acknowledged is forgotten by a restart, and a turn that could not end well ends
 // as HALT with a code. What it does not promise is in docs/reference.md.
+//
+// # Compatibility
+//
+// From version 1.0 on, what this package and those under "Public packages" in
+// ARCHITECTURE.md export keeps its name, type and meaning within a major version.
+// Structs may gain fields, so name those that you set; codes, kinds of records and
+// members of JSON may be added, so pass over unknown ones. Interfaces that a program
+// implements, such as [Model], gain no method. Before 1.0 a release may change an
+// exported name, and CHANGELOG.md says how to follow. A package whose comment says that
+// it is the host's own promises nothing. A journal that a release wrote is opened,
+// verified and replayed by every later one.
 package stile
 
 import (
@@ -143,6 +158,9 @@ type Runtime struct {
 // ERR_JOURNAL (the store refuses).
 func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	cfg = cfg.withDefaults()
+	if _, err := compiler.Dialects(cfg.Dialects); err != nil {
+		return nil, err
+	}
 	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(), done: make(chan struct{}), leave: func() error { return nil }}
 	var opened []func() error // closed in reverse order when a later step fails
 	defer func() {

@@ -30,9 +30,6 @@ var (
 	allActions  = append(slices.Clone(feedActions), ClearContext, SetVariable, DeleteVariable)
 )
 
-// Actions names the internal actions in the order of their table.
-func Actions() []string { return slices.Clone(allActions) }
-
 // Reasons of failed internal actions (docs/spec/streaming.md §7.4). FailureReason gives the
 // whole reason of an action's end.
 const (

@@ -15,7 +15,7 @@ import (
 )
 
 func everything() Permission {
-	return Permission{Allowed: Actions(), Import: map[Kind][]string{Tool: {"t"}, Relic: {"r"}, Workflow: {"w"}, LLM: {"l"}}}
+	return Permission{Allowed: allActions, Import: map[Kind][]string{Tool: {"t"}, Relic: {"r"}, Workflow: {"w"}, LLM: {"l"}}}
 }
 
 func TestActions(t *testing.T) {

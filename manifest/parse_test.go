@@ -528,7 +528,7 @@ func TestSizesAndPrices(t *testing.T) {
 }
 
 func TestSchemaIsCommitted(t *testing.T) {
-	got := JSONSchema()
+	got := jsonSchema()
 	if *rewrite {
 		if err := os.WriteFile("schema.json", got, 0o644); err != nil {
 			t.Fatal(err)
@@ -539,13 +539,13 @@ func TestSchemaIsCommitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("schema.json is not what JSONSchema gives; run go test ./manifest -run TestSchemaIsCommitted -rewrite and read the diff")
+		t.Error("schema.json is not what jsonSchema gives; run go test ./manifest -run TestSchemaIsCommitted -rewrite and read the diff")
 	}
 }
 
 // What Parse takes the schema takes; what is wrong about one key both refuse.
 func TestSchemaAgreesWithParse(t *testing.T) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(JSONSchema()))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(jsonSchema()))
 	if err != nil {
 		t.Fatal(err)
 	}

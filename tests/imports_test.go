@@ -61,7 +61,7 @@ var layers = []struct {
 }{
 	{"text", []string{"internal/jsonstring", "internal/clip"}},
 	{"words", []string{"messages"}},
-	{"pure", []string{"parse/...", "internal/dialects", "crypto/...", "internal/turn", "internal/plan", "internal/neuroscript/...", "internal/prompt"}},
+	{"pure", []string{"parse/...", "crypto/...", "internal/turn", "internal/plan", "internal/neuroscript/...", "internal/prompt"}},
 	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/confine", "internal/files", "internal/retry", "internal/postgrestest", "internal/wiretest"}},
 	{"shells", []string{"supervisor", "actors/...", "internal/hub"}},
 	{"assembly", []string{"internal/compiler", "internal/delegate", "internal/learn", "internal/follow", "internal/livestore", "internal/keyfile", "internal/backup", "internal/fork", "internal/erase"}},

@@ -62,12 +62,6 @@ func NewReplaySet(capacity int, ttl time.Duration) *ReplaySet {
 	return r
 }
 
-// ReplayTTL gives the retention that suits a policy: the default, or token.max_ttl
-// + key.grace where that is longer.
-func ReplayTTL(p Policy) time.Duration {
-	return max(DefaultReplayTTL, time.Duration(p.retention())*time.Second)
-}
-
 // Len counts the entries, expired ones that nothing has removed yet included.
 func (r *ReplaySet) Len() int { return int(r.used) }
 

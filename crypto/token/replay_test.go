@@ -130,15 +130,6 @@ func TestReplayDefaults(t *testing.T) {
 	if r.Claim("0", at(300)) || !r.Claim("0", at(301)) || r.Len() != 3 {
 		t.Errorf("%d entries", r.Len())
 	}
-	if got := ReplayTTL(Policy{}); got != 300*time.Second {
-		t.Error(got)
-	}
-	if got := ReplayTTL(Policy{MaxTTL: time.Hour, Grace: 90 * time.Second}); got != 3690*time.Second {
-		t.Error(got)
-	}
-	if got := ReplayTTL(Policy{MaxTTL: time.Second}); got != 300*time.Second {
-		t.Error(got)
-	}
 }
 
 // TestReplayCoversEveryToken: the token that is valid longest, issued at the far

@@ -2,9 +2,13 @@ package compiler
 
 import (
 	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
-	"github.com/seed14be6753/stile/internal/dialects"
 	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/aeiou"
 	"github.com/seed14be6753/stile/parse/cogency"
@@ -14,9 +18,27 @@ import (
 	"github.com/seed14be6753/stile/parse/profile"
 )
 
-// Dialects holds the dialects of the product and further ones.
-func Dialects(further []parse.Dialect) (*dialects.Registry, error) {
-	return dialects.New(append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}, profile.Dialect{}}, further...)...)
+// Dialects are those of the product and further ones, by name. There is no registration
+// at package initialisation, so what a host speaks is written in one place. A nil
+// dialect, one without a name, or two of one name are ERR_CONFIG.
+func Dialects(further []parse.Dialect) (map[string]parse.Dialect, error) {
+	all := map[string]parse.Dialect{}
+	for i, d := range append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}, profile.Dialect{}}, further...) {
+		detail := ""
+		switch {
+		case d == nil:
+			detail = "number " + strconv.Itoa(i+1) + " is nil"
+		case d.Name() == "":
+			detail = "number " + strconv.Itoa(i+1) + " has no name"
+		case all[d.Name()] != nil:
+			detail = "two dialects are named " + d.Name()
+		default:
+			all[d.Name()] = d
+			continue
+		}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "dialects", Detail: detail}
+	}
+	return all, nil
 }
 
 // names are what a manifest calls the dialects of a configuration.
@@ -34,9 +56,10 @@ func (e *Env) dialect(m *manifest.Manifest) (parse.Dialect, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := all.Lookup(m.Dialect)
-	if err != nil {
-		return nil, err
+	found := all[m.Dialect]
+	if found == nil {
+		known := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "dialect", Detail: "there is no dialect " + strconv.Quote(m.Dialect) + "; known: " + known}
 	}
 	switch d := found.(type) {
 	case aeiou.Dialect:

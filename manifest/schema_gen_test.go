@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// JSONSchema is the shape of a manifest as JSON Schema (2020-12), for editors and
+// jsonSchema is the shape of a manifest as JSON Schema (2020-12), for editors and
 // for those who write manifests by program. It is made from the struct and
 // committed as schema.json; a test holds both equal. It says what a manifest may
 // look like; what spans keys, and ${NAME}, only Parse can judge.
-func JSONSchema() []byte {
+func jsonSchema() []byte {
 	s := object(reflect.TypeFor[Manifest](), "")
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "stile agent manifest"
