@@ -20,12 +20,12 @@ const (
 	ApprovalLate      = turn.ReasonLate      // it has expired
 	ApprovalAnswered  = turn.ReasonAnswered  // somebody was quicker, or the action was cancelled
 	ApprovalChanged   = turn.ReasonChanged   // the answer was given for other arguments
-	ApprovalPrincipal = turn.ReasonPrincipal // nobody says whose answer it is, or it is not theirs to give
+	ApprovalPrincipal = turn.ReasonPrincipal // the principal is missing or not allowed
 )
 
 // Approvals lists the calls of the session that wait for approval, in the order they
-// were asked. The records action.approval in state confirm announce them, so whoever
-// follows Events need not ask. A session that sleeps is not woken.
+// were asked. The records action.approval in state confirm announce them, so a
+// subscriber of Events need not ask. A session that sleeps is not woken.
 func (s *Session) Approvals(ctx context.Context) ([]Approval, error) {
 	if !s.rt.host.Awake(s.sid) {
 		ar := s.rt.Archive()

@@ -70,20 +70,20 @@ func (a *Archive) Close() error {
 }
 
 // Sessions lists the sessions whose SID begins with prefix, in order of SID.
-func (a *Archive) Sessions(ctx context.Context, prefix string) iter.Seq2[journal.Head, error] {
+func (a *Archive) Sessions(ctx context.Context, prefix string) iter.Seq2[Head, error] {
 	return a.SessionsAfter(ctx, prefix, "")
 }
 
 // SessionsAfter is Sessions from behind the session prefix + after on; "" is the first.
-func (a *Archive) SessionsAfter(ctx context.Context, prefix, after string) iter.Seq2[journal.Head, error] {
+func (a *Archive) SessionsAfter(ctx context.Context, prefix, after string) iter.Seq2[Head, error] {
 	return journal.List(ctx, a.store, prefix, after)
 }
 
 // Head finds a session by name: tenant:user:id, or a bare id of the local user.
-func (a *Archive) Head(ctx context.Context, name string) (journal.Head, error) {
+func (a *Archive) Head(ctx context.Context, name string) (Head, error) {
 	key, err := messages.ParseSID(name)
 	if err != nil {
-		return journal.Head{}, err
+		return Head{}, err
 	}
 	return a.store.Head(ctx, key.SID())
 }
@@ -101,7 +101,7 @@ func (a *Archive) Parent(ctx context.Context, inc messages.Incarnation) (*messag
 
 // Approvals lists the calls of a session that wait for approval, without waking it. One
 // whose time is over is still listed until somebody takes the session up.
-func (a *Archive) Approvals(ctx context.Context, h journal.Head) ([]Approval, error) {
+func (a *Archive) Approvals(ctx context.Context, h Head) ([]Approval, error) {
 	if !h.Open {
 		return nil, nil
 	}
@@ -113,9 +113,9 @@ func (a *Archive) Approvals(ctx context.Context, h journal.Head) ([]Approval, er
 }
 
 // CheckAnswer tells why an answer to q on behalf of by would not count, as Session.Approve
-// does, and wakes nobody: an answer that is refused must not touch a run that waits to be
+// does, and wakes no session: an answer that is refused must not touch a run that waits to be
 // taken up. nil says that it would count now.
-func (a *Archive) CheckAnswer(ctx context.Context, h journal.Head, q Approval, by string) error {
+func (a *Archive) CheckAnswer(ctx context.Context, h Head, q Approval, by string) error {
 	_, state, err := actors.StateOf(ctx, a.store, h.Inc)
 	if err != nil {
 		return err
@@ -141,8 +141,8 @@ func (a *Archive) PublicKeys(ctx context.Context) (*keyring.Set, error) {
 // VerifyOptions say against what Verify judges.
 type VerifyOptions struct {
 	// Keys are the public receipt keys; nil takes those kept beside the records,
-	// which proves only that nobody without the private keys changed a record and
-	// left the keys alone. Pass keys that were exported to prove more.
+	// which proves only that no record was changed without the private keys by a
+	// party that left the public ones alone. Pass keys that were exported to prove more.
 	Keys *keyring.Set
 	// Head is an exported head; with it a cut tail is found.
 	Head journal.Anchor
@@ -194,6 +194,6 @@ func (a *Archive) Export(ctx context.Context, inc messages.Incarnation, w io.Wri
 	return nil
 }
 
-// ErrNoManifest tells that a journal does not hold the manifest a session ran
+// ErrNoManifest means that a journal does not hold the manifest a session ran
 // under, so that the caller must pass an agent.
 var ErrNoManifest = errors.New("stile: the journal does not hold the session's manifest")

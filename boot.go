@@ -40,7 +40,7 @@ const (
 	StatusRunning Status = "running" // a run is in flight
 	// StatusSuspended: the run in flight waits for an approval.
 	StatusSuspended Status = "suspended"
-	// StatusInterrupted: a run or an input is open, and nobody is at it. It goes on
+	// StatusInterrupted: a run or an input is open, and no process is at it. It goes on
 	// when the session is opened, or when a runtime starts that knows its agent.
 	StatusInterrupted Status = "interrupted"
 	StatusClosed      Status = "closed"

@@ -41,7 +41,7 @@ func (rt *Runtime) Delete(ctx context.Context, name, by string) error {
 // erased, also with an error. It may be called again until it succeeds, and then finds
 // nothing.
 //
-// ERR_BUSY tells that something in flight does not end before ctx does, or that sessions are
+// ERR_BUSY means that something in flight does not end before ctx does, or that sessions are
 // begun as fast as they are erased: revoke the user's tokens first. What says nothing of
 // what was said stays: headers and hashes under the sessions' names, the audit log, the
 // tokens; and so do backups.

@@ -17,7 +17,7 @@ import (
 // waiting are left behind, cancelled and without their idempotency keys, so that a
 // client may send them again there. Errors: ERR_NOT_FOUND (no such turn),
 // ERR_CONFLICT (the new name exists), ERR_INVALID (the new name), ERR_JOURNAL (an erased body cannot be taken over).
-func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*journal.Head, error) {
+func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*Head, error) {
 	key, err := messages.ParseSID(newName)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 }
 
 // seal seals records that continue a head outside of an activation of the session.
-func (rt *Runtime) seal(head *journal.Head, b *journal.Batch, signed journal.Receipts) error {
+func (rt *Runtime) seal(head *Head, b *journal.Batch, signed journal.Receipts) error {
 	return journal.NewSealer(journal.SealerConfig{
 		Head: *head, Epoch: b.Epoch, Rand: rt.cfg.Rand, Signer: keyfile.Signer{Ring: rt.keys}, Receipts: signed,
 	}).Seal(b.Records, rt.cfg.Now())

@@ -71,7 +71,7 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 
 // Find gives a handle on a session that exists, under the agent that it last ran under:
 // one of Config.Agents, one that sessions were opened with here, or one that those run
-// in child sessions. It wakes nobody; what is done with the handle does. A session that
+// in child sessions. It wakes no session; what is done with the handle does. A session that
 // does not exist is ERR_NOT_FOUND; a session of an agent that is not registered
 // here is ERR_CONFIG.
 func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Head is what the journal knows of the session without reading it.
-func (s *Session) Head(ctx context.Context) (journal.Head, error) {
+func (s *Session) Head(ctx context.Context) (Head, error) {
 	h, err := s.rt.store.HeadOf(ctx, s.inc)
 	return h, closedError(err)
 }

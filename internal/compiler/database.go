@@ -31,7 +31,7 @@ func (e *Env) database(a *Definition, d *manifest.Relic, at string) (*catalog.Ex
 	}
 	client, known := e.Databases[d.Connection.Driver]
 	switch {
-	case e.replays(): // asks nobody
+	case e.replays(): // no database is asked
 		r.Backend = &sql.Backend{Mark: "$"}
 	case d.Connection.Driver == "sqlite":
 		if a.Dir == "" {

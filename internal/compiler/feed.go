@@ -108,7 +108,7 @@ func feedSpec(f *manifest.Feed, at string) (feeds.Spec, error) {
 	return spec, nil
 }
 
-// imported tells whether a feed's source may be called at all.
+// imported reports an error when a feed's source may not be called at all.
 func imported(m *manifest.Manifest, f *manifest.Feed, at string) error {
 	kind := f.Source.Type
 	if kind == "" {

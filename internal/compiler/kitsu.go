@@ -51,7 +51,7 @@ func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *catalog.R
 	return c, nil
 }
 
-// own tells whether a tool is the agent's own.
+// own reports whether a tool is the agent's own.
 func own(a *Definition, name string) bool {
 	return slices.ContainsFunc(a.Tools, func(t tools.Tool) bool { return strings.EqualFold(t.Name, name) })
 }

@@ -122,7 +122,7 @@ func serverConfig(a *Definition, d *manifest.MCP) mcp.Config {
 	return cfg
 }
 
-// described tells whether a manifest says all of a server's tools.
+// described reports whether a manifest has all of a server's tools.
 func described(d *manifest.MCP) bool {
 	return len(d.Tools) > 0 && !slices.ContainsFunc(d.Tools, func(t manifest.MCPTool) bool { return t.Schema == "" })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// recalls tells whether an agent may search its user's earlier sessions.
+// recalls reports whether an agent may search its user's earlier sessions.
 func recalls(m *manifest.Manifest) bool {
 	return m.Memory.Recall || slices.Contains(m.Import.Tools, catalog.RecallName)
 }

@@ -105,7 +105,7 @@ func (e *Env) registry(a *Definition, m *manifest.Manifest, foreign []tools.Tool
 	return catalog.New(slices.Concat(all, commands, foreign, a.Tools)...)
 }
 
-// imports tells whether a manifest imports a tool of a group.
+// imports reports whether a manifest imports a tool of a group.
 func imports(m *manifest.Manifest, group string) bool {
 	return slices.ContainsFunc(m.Import.Tools, func(name string) bool { return strings.HasPrefix(strings.ToLower(name), group) })
 }

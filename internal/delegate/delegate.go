@@ -211,7 +211,7 @@ func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) 
 	}
 	o, err := d.wait(ctx, run)
 	if err != nil {
-		return "", &tools.Unsettled{Reason: "nobody knows whether the session " + run.SID + " stopped: " + err.Error()}
+		return "", &tools.Unsettled{Reason: "the session " + run.SID + " may still run: " + err.Error()}
 	}
 	return d.result(ctx, run, o, true)
 }
@@ -248,7 +248,7 @@ func (d *delegation) result(ctx context.Context, run *follow.Run, o *messages.Ru
 	return "", end
 }
 
-// summary is what a run comes to for whoever asked.
+// summary is what a run comes to for its parent.
 type summary struct {
 	text    string
 	used    messages.Budget

@@ -198,7 +198,7 @@ func (f *follower) update(u messages.Update) bool {
 	return f.joined.record(u.Record, f.give)
 }
 
-// regrow gives the text that was shown while nobody fetched it.
+// regrow gives the text that was shown before this reader fetched it.
 func (f *follower) regrow() bool {
 	for _, u := range f.hub.Grown(f.sid) {
 		if !f.joined.delta(u.Delta, f.give) {
