@@ -22,8 +22,8 @@ const (
 // bootTries is how often the listing is asked for one page before the scan gives up.
 const bootTries = 3
 
-// Boot says how a host that starts takes up what dead processes left open (design.md
-// §7): runs that are open and inputs that wait. The zero value takes up nothing.
+// Boot says how a host that starts takes up what dead processes left open
+// (docs/spec/design.md §7): runs that are open and inputs that wait. The zero value takes up nothing.
 type Boot struct {
 	On bool
 	// Concurrency bounds the sessions that are being loaded and settled at once, and

@@ -1,8 +1,8 @@
 // Package actors is the host's own and no part of the public API: it may change in any release.
 //
 // It holds the thin shells around the pure rooms: they receive a
-// message, let the turn machine decide, and do its effects in order (design.md
-// §§2, 4). Anything that can be decided without a goroutine is decided elsewhere.
+// message, let the turn machine decide, and do its effects in order
+// (docs/spec/design.md §§2, 4). Anything that can be decided without a goroutine is decided elsewhere.
 //
 //	root ─ supervises the sessions; owns the map from SID to actor
 //	 └─ session/<sid>        one machine, one turn in flight; restarted from the journal

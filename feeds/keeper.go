@@ -279,8 +279,8 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 
 // Prompt gives the elements of a prompt in the order of the set. Feeds whose value is
 // old enough are fetched side by side, after those they refer to, all under one
-// deadline; what is not there by then shows an older value or none (streaming.md
-// §7.2). Late fetches go on for the next prompt. It does not fail: elements say what
+// deadline; what is not there by then shows an older value or none
+// (docs/spec/streaming.md §7.2). Late fetches go on for the next prompt. It does not fail: elements say what
 // went wrong.
 func (k *Keeper) Prompt(ctx context.Context, s Session, set Set) []Element {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Deadline)

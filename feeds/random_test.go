@@ -15,8 +15,8 @@ import (
 
 // Sessions live at random under a keeper, in virtual time: they wake and sleep, build
 // prompts side by side, and change the interval of a feed; sources are slow, stall, fail,
-// crash, end their goroutine, say the same again, too much, or no JSON. What streaming.md
-// §7.2 says of it is read once more from the log of the fetches. What a source does follows
+// crash, end their goroutine, say the same again, too much, or no JSON. What
+// docs/spec/streaming.md §7.2 says of it is read once more from the log of the fetches. What a source does follows
 // from the seed, its name and how often it was asked, so the order of goroutines, which a
 // bubble leaves open, changes nothing that is checked.
 func TestRandomLives(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// NormalLines yields the lines of s as the progress guard sees them (aeiou.md
-// §12): CRLF and CR end a line like LF, one final line end is dropped, lines for
+// NormalLines yields the lines of s as the progress guard sees them
+// (docs/spec/aeiou.md §12): CRLF and CR end a line like LF, one final line end is dropped, lines for
 // which drop is true are left out, and trailing SP and HTAB are cut from the
 // rest. The lines alias s. Joined with LF they are norm(s). The work is linear in
 // s, whatever the lines look like; drop may be nil.
@@ -60,8 +60,8 @@ func AppendNormal(dst, s []byte, drop func(line []byte) bool) []byte {
 	return dst
 }
 
-// Digest is what the progress guard hashes for every dialect but aeiou (design.md
-// §5): out is the visible text, normalised, and each call as
+// Digest is what the progress guard hashes for every dialect but aeiou
+// (docs/spec/design.md §5): out is the visible text, normalised, and each call as
 // "name canonical-args"; scr is each result as "status canonical-value". One a
 // line, in the order of the facts. Thoughts and the text between blocks, which
 // users do not see, are no progress.

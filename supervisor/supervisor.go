@@ -1,8 +1,8 @@
 // Package supervisor is the host's own and no part of the public API: it may change in any release.
 //
 // It says what a failure becomes: strategies are values, and a
-// failure of a child is one Failure that its parent turns into a HALT (design.md
-// §4).
+// failure of a child is one Failure that its parent turns into a HALT
+// (docs/spec/design.md §4).
 //
 // Invariants:
 //   - the reason of a failure, its stack and the child it hit always reach the

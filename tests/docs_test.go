@@ -633,6 +633,98 @@ func anchors(t *testing.T, page string) (all []string) {
 	return all
 }
 
+// specs are the specifications and the design, by name.
+const specs = `aeiou|cogency|design|extensions|kitsu|model-sessions|neuroscript|streaming`
+
+var (
+	// A line that goes on in the next one, as comments and pages do.
+	lineEnd = regexp.MustCompile(`[ \t]*\r?\n[ \t]*(?:(?://|--|#+)[ \t]*)?`)
+	// What stands in front, the file, and the sections: §2, §§4, 7 and §9, §§6–10, §3 rule 2.
+	specReference = regexp.MustCompile("(^|[^A-Za-z0-9_./-])((?:\\.\\./)*docs/)?(spec/)?([A-Za-z-]+)\\.md`?((?:,? (?:and )?§+ ?[0-9.]+(?: (?:row|rule)s? [0-9]+)?(?:(?:–|, | and )[0-9][0-9.]*)*)*)")
+	sectionNumber = regexp.MustCompile(`(?:(?:row|rule)s? )?[0-9]+(?:\.[0-9]+)?`)
+)
+
+// Every reference to a specification leads to a file, and to a section that is there.
+// Within docs/spec a name stands alone; elsewhere the path is spelled out.
+func TestDocsSpecReferences(t *testing.T) {
+	known := map[string][]string{}
+	for name := range strings.SplitSeq(specs, "|") {
+		known[name] = sections(read(t, "docs/spec/"+name+".md"))
+		if len(known[name]) == 0 && name != "model-sessions" {
+			t.Errorf("docs/spec/%s.md has no numbered section", name)
+		}
+	}
+	n := 0
+	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (path == "bin" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && path != "."):
+			return fs.SkipDir
+		case d.IsDir() || path == "tests/docs_test.go":
+			return nil
+		case d.Name() != "Makefile" && !slices.Contains([]string{".go", ".md", ".sql", ".js", ".jsonl"}, filepath.Ext(path)):
+			return nil
+		}
+		within := strings.HasPrefix(path, "docs/spec/")
+		text := lineEnd.ReplaceAllString(read(t, path), " ")
+		for _, m := range specReference.FindAllStringSubmatch(text, -1) {
+			folder, name, numbers := m[2]+m[3], m[4], m[5]
+			there, spec := known[name]
+			switch {
+			case strings.HasSuffix(folder, "docs/spec/"):
+				if !spec && name != "README" {
+					t.Errorf("%s: %s leads nowhere", path, m[0])
+				}
+			case folder == "" && spec && within:
+			case folder == "docs/" && name == "neuroscript", folder == "" && name == "neuroscript" && strings.HasPrefix(path, "docs/"):
+				continue // the page for users
+			case spec && folder != "docs/":
+				t.Errorf("%s: %q does not say docs/spec/", path, m[0])
+				continue
+			default:
+				continue
+			}
+			n++
+			for _, number := range sectionNumber.FindAllString(numbers, -1) {
+				if !strings.HasPrefix(number, "r") && !slices.Contains(there, number) {
+					t.Errorf("%s: %s has no section %s", path, m[0], number)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 300 {
+		t.Errorf("only %d references were found", n)
+	}
+}
+
+// sections gives the numbers of a specification's headings, and those of the
+// extensions that streaming.md §9 numbers in a list: 9.1, 9.2 …
+func sections(text string) (all []string) {
+	listed := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		switch h := headingOf(line); {
+		case h > 1:
+			number := strings.TrimSuffix(strings.Fields(line[h:])[0], ".")
+			if sectionNumber.FindString(number) == number {
+				all, listed = append(all, number), ""
+			}
+			if strings.Contains(line, "Extensions") {
+				listed = number
+			}
+		case h == 0 && listed != "":
+			if number, _, ok := strings.Cut(line, ". "); ok && sectionNumber.FindString(number) == number {
+				all = append(all, listed+"."+number)
+			}
+		}
+	}
+	return all
+}
+
 // Tests, packages and files that ARCHITECTURE.md names exist.
 func TestDocsArchitectureNamesWhatIsThere(t *testing.T) {
 	text := read(t, "ARCHITECTURE.md") + read(t, "docs/benchmarks.md")

@@ -259,7 +259,7 @@ func TestImports(t *testing.T) {
 			continue
 		}
 		if layerOf(name) == "" {
-			t.Errorf("%s belongs to no layer of design.md §3", p.ImportPath)
+			t.Errorf("%s belongs to no layer of docs/spec/design.md §3", p.ImportPath)
 		}
 		for _, imported := range p.Imports {
 			for i := range forbidden {
@@ -271,7 +271,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// The table itself: it catches what it is there for, and lets through what design.md
+// The table itself: it catches what it is there for, and lets through what docs/spec/design.md
 // names as allowed.
 func TestImportTable(t *testing.T) {
 	refused := func(from, to string) bool {

@@ -1,6 +1,6 @@
 // Package keyring holds the keys by which a host signs control tokens and
-// receipts, from their birth to the erasure of their private halves (aeiou.md
-// §9, docs/spec/design.md §7).
+// receipts, from their birth to the erasure of their private halves
+// (docs/spec/aeiou.md §9, docs/spec/design.md §7).
 //
 // Invariants:
 //   - a [Set] is immutable. A [Ring] swaps sets atomically; whoever holds a set

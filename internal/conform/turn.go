@@ -69,8 +69,8 @@ func turnCases(d *document) ([]testCase, error) {
 }
 
 // judgeTurn decides a turn as the runtime does: the candidates of OUTPUT are
-// verified in order under one replay set, then the dialect selects (aeiou.md
-// §§10, 11, 13).
+// verified in order under one replay set, then the dialect selects
+// (docs/spec/aeiou.md §§10, 11, 13).
 func judgeTurn(raw jsontext.Value, keys vectorKeys) (verdict, error) {
 	var c turnCase
 	if err := decode(raw, &c); err != nil {

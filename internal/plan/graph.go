@@ -15,8 +15,8 @@ type edge struct {
 	soft              bool // any end of dep will do
 }
 
-// satisfied tells whether a node fulfils those who depend on it (streaming.md
-// §5.2): ok, or fire_and_forget and begun, or failed and tolerated. An outcome that
+// satisfied tells whether a node fulfils those who depend on it
+// (docs/spec/streaming.md §5.2): ok, or fire_and_forget and begun, or failed and tolerated. An outcome that
 // nobody knows fulfils nothing (docs/spec/design.md §7).
 func (x *node) satisfied() bool {
 	switch {

@@ -99,8 +99,8 @@ type Next struct {
 }
 
 // After decides what follows. It retries errors, panics and timeouts, with a
-// fixed delay; never what was denied, has no target or was cancelled (streaming.md
-// §5.3). An effectful attempt without an answer may have happened, so it is
+// fixed delay; never what was denied, has no target or was cancelled
+// (docs/spec/streaming.md §5.3). An effectful attempt without an answer may have happened, so it is
 // unknown and not repeated; a keyed one is repeated under its key and unknown at
 // last (docs/spec/design.md §7). No attempt is planned that the turn would not see begin.
 func (p Policy) After(a Attempt) Next {

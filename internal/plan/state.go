@@ -6,8 +6,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// State is where an action stands (docs/spec/streaming.md §5.1, and unknown of design.md
-// §7). What the specification calls waiting is told apart by what is waited for:
+// State is where an action stands (docs/spec/streaming.md §5.1, and unknown of
+// docs/spec/design.md §7). What the specification calls waiting is told apart by what is waited for:
 // Waiting, Ready, Dispatched and Parked.
 type State uint8
 

@@ -2,8 +2,8 @@ package prompt
 
 import "strings"
 
-// Security says of what the security section of a prompt speaks (docs/spec/cogency.md
-// §14). The section makes attempts fewer, and no right depends on it: the tools refuse.
+// Security says of what the security section of a prompt speaks
+// (docs/spec/cogency.md §14). The section makes attempts fewer, and no right depends on it: the tools refuse.
 type Security struct {
 	Feeds   bool // the agent has context feeds
 	Folder  bool // its tools work in a folder

@@ -13,8 +13,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// What a journal may say of a reply that is acted on while it streams: streaming.md
-// §§4–6 read once more, from the records alone and without a plan.
+// What a journal may say of a reply that is acted on while it streams:
+// docs/spec/streaming.md §§4–6 read once more, from the records alone and without a plan.
 
 // document is what an audit knows of the open turn's reply.
 type document struct {

@@ -82,8 +82,8 @@ func (m *Machine) verdict(fs messages.Facts) messages.Verdict {
 	return v
 }
 
-// guard lets the host's guards override the verdict; first match wins (design.md
-// §5). Outside GuardFinal dialects they judge CONTINUE only.
+// guard lets the host's guards override the verdict; first match wins
+// (docs/spec/design.md §5). Outside GuardFinal dialects they judge CONTINUE only.
 func (m *Machine) guard(v *messages.Verdict, digest messages.Digest) {
 	if v.Decision == messages.Halt || v.Decision != messages.Continue && !m.cfg.Judge.Traits().GuardFinal {
 		return

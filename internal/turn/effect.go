@@ -94,8 +94,8 @@ type Reached struct {
 
 // RunProgram executes an ACTIONS program in a fresh interpreter.
 //
-// Of a restored turn it says what the journal has of the program already (design.md
-// §7): the program says and calls all of it again, the machine compares, answers
+// Of a restored turn it says what the journal has of the program already
+// (docs/spec/design.md §7): the program says and calls all of it again, the machine compares, answers
 // the calls from Results, and shows and records nothing twice. A shell needs to do
 // nothing about it. After is then the position of turn.restored: a program that
 // kills its host must not be run again without being counted.

@@ -24,8 +24,8 @@ const (
 	reasonExpired   = "expired"
 )
 
-// CodeDenied and CodeToolFailed are the script error numbers of neuroscript.md
-// §8.2 that the host itself raises.
+// CodeDenied and CodeToolFailed are the script error numbers of
+// docs/spec/neuroscript.md §8.2 that the host itself raises.
 const (
 	CodeToolFailed = 21
 	CodeDenied     = 1003
@@ -150,8 +150,8 @@ func classOf(c messages.Class) messages.Class {
 	return messages.Effectful
 }
 
-// actionKey is stable across attempts and owners and opaque to tools (design.md
-// §7). The array is canonical JSON: no part but the id holds a character to
+// actionKey is stable across attempts and owners and opaque to tools
+// (docs/spec/design.md §7). The array is canonical JSON: no part but the id holds a character to
 // escape.
 func (m *Machine) actionKey(id string, args messages.Digest) string {
 	return m.keyFor(m.flight.Turn, id, args)

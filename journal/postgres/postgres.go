@@ -1,5 +1,5 @@
 // Package postgres is the journal store in a PostgreSQL database, which several
-// hosts may share (dependencies.md, Storage).
+// hosts may share.
 //
 // Invariants:
 //   - the fence is one compare-and-append statement on the table of heads: a row

@@ -1,5 +1,4 @@
-// Package sqlite is the journal store in one SQLite file, the embedded default
-// (dependencies.md, Storage).
+// Package sqlite is the journal store in one SQLite file, the embedded default.
 //
 // Invariants:
 //   - one connection writes, under one lock, with synchronous=FULL in WAL mode: an

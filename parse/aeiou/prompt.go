@@ -40,8 +40,8 @@ func (Dialect) Primer(tools []messages.ToolSpec) string {
 }
 
 // Render gives the primer and one author message: an envelope with the turn's
-// USERDATA, the previous turn's streams and an empty command block (design.md
-// §10). Transcript items are not used, the streams are this dialect's history. A
+// USERDATA, the previous turn's streams and an empty command block
+// (docs/spec/design.md §10). Transcript items are not used, the streams are this dialect's history. A
 // last error follows behind END, where no parser looks. Lints of composing are in
 // the author message.
 //

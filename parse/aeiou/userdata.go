@@ -13,8 +13,8 @@ import (
 // MaxUserdataDepth bounds the nesting of USERDATA; the outer object counts 1 (§4).
 const MaxUserdataDepth = 64
 
-// CheckUserdata tells whether b is one JSON object after the schema of aeiou.md
-// §4: RFC 8259 with nothing after it, valid UTF-8, nesting at most 64, no name
+// CheckUserdata tells whether b is one JSON object after the schema of
+// docs/spec/aeiou.md §4: RFC 8259 with nothing after it, valid UTF-8, nesting at most 64, no name
 // twice in one object, no unpaired surrogate escape, subject a string, fields an
 // object, brief a string if present. Other members are anything.
 //
@@ -68,8 +68,8 @@ func (w *walker) reset(b []byte, tolerant bool) {
 }
 
 // looksLikeUserdata tells whether b is a JSON object with members subject and
-// fields, of whatever kind and however wrong otherwise: the shape that design.md
-// §10 takes as it is.
+// fields, of whatever kind and however wrong otherwise: the shape that
+// docs/spec/design.md §10 takes as it is.
 func looksLikeUserdata(b []byte) bool {
 	if t := bytes.TrimLeft(b, " \t\r\n"); len(t) == 0 || t[0] != '{' {
 		return false // most submits are plain text

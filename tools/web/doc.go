@@ -1,6 +1,6 @@
 // Package web is the host's own and no part of the public API: it may change in any release.
-// It holds what reaches the network for a model, scrape and search (docs/spec/cogency.md
-// §15) and relics that are services over HTTP (docs/spec/streaming.md §7).
+// It holds what reaches the network for a model, scrape and search
+// (docs/spec/cogency.md §15) and relics that are services over HTTP (docs/spec/streaming.md §7).
 //
 // Invariants:
 //   - scrape connects to public addresses alone, judged after every resolution and

@@ -27,8 +27,8 @@ func TypeOf(t string) string {
 	return "any"
 }
 
-// MaxNameBytes bounds a tool's name: the limit of an identifier (docs/spec/neuroscript.md
-// §13.5).
+// MaxNameBytes bounds a tool's name: the limit of an identifier
+// (docs/spec/neuroscript.md §13.5).
 const MaxNameBytes = 128
 
 // TurnGroup is the group of the tools a turn brings along.

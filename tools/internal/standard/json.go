@@ -4,8 +4,8 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
-// strToJSON writes the JSON that the language defines for values (neuroscript.md
-// §4), members ascending by key: without blanks, or indented by two spaces.
+// strToJSON writes the JSON that the language defines for values
+// (docs/spec/neuroscript.md §4), members ascending by key: without blanks, or indented by two spaces.
 func strToJSON(m budget, a []neuroscript.Value) (neuroscript.Value, error) {
 	if a[0].Depth() > neuroscript.MaxValueDepth {
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeEvaluation, "the value nests more than %d deep", neuroscript.MaxValueDepth)
