@@ -702,6 +702,31 @@ func TestDocsSpecReferences(t *testing.T) {
 	}
 }
 
+// Paths that a specification gives in code are there: it sends nobody outside the
+// repository.
+func TestDocsSpecPaths(t *testing.T) {
+	path := regexp.MustCompile(`^([a-z]+)(?:/[A-Za-z0-9._-]+)+/?$`)
+	n := 0
+	for _, page := range pages(t) {
+		if !strings.HasPrefix(page, "docs/spec/") {
+			continue
+		}
+		for _, m := range codeSpan.FindAllStringSubmatch(read(t, page), -1) {
+			p := path.FindStringSubmatch(m[1])
+			if p == nil {
+				continue
+			}
+			n++
+			if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(m[1]))); err != nil {
+				t.Errorf("%s: there is no %s", page, m[1])
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d paths were found", n)
+	}
+}
+
 // sections gives the numbers of a specification's headings, and those of the
 // extensions that streaming.md §9 numbers in a list: 9.1, 9.2 …
 func sections(text string) (all []string) {
@@ -740,6 +765,18 @@ func TestDocsArchitectureNamesWhatIsThere(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(m[1]))); err != nil {
 			t.Errorf("there is no room %s", m[1])
+		}
+	}
+	inside, err := os.ReadDir("../internal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range inside {
+		if !strings.Contains(section(t, "ARCHITECTURE.md", "## Rooms"), "`internal/"+d.Name()+"`") {
+			t.Errorf("ARCHITECTURE.md does not name the room internal/%s", d.Name())
+		}
+		if !strings.Contains(section(t, "docs/spec/design.md", "## 3. Rooms"), d.Name()+"/") {
+			t.Errorf("docs/spec/design.md §3 does not name the room internal/%s", d.Name())
 		}
 	}
 	for _, m := range regexp.MustCompile(`\b[a-z_]+_test\.go`).FindAllString(section(t, "ARCHITECTURE.md", "## Invariants and their tests"), -1) {
