@@ -44,13 +44,17 @@ APIDIFF     = golang.org/x/exp/cmd/apidiff@v0.0.0-20260824195058-e88cd73687aa
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 
 # Every package is compiled and tested once, with the race detector, and make check finds
-# the results of make test in the cache. What is run as a command is compiled without cgo
+# the results of make test in the cache. make test leaves out the vendors' SDKs (-tags
+# lite). What is run as a command is compiled without cgo
 # and without the vendors' SDKs, here and in the tests that build it.
 RACE       ?= $(if $(shell command -v gcc),-race)
 PLAIN       = CGO_ENABLED=0 $(GO)
 LITE        = $(PLAIN) run -tags lite ./cmd/stile
 # Suites that take minutes; make long has them.
 LONG        = ./tests/crash ./tests/history
+# What needs the vendors' SDKs, which take minutes to compile; make long has it, too.
+VENDORS     = ./llm/openai ./llm/anthropic ./llm/gemini
+WITHVENDORS = Provider|SharedJournal|Tracing
 # make lint has all of vet, so go test need not run a part of it.
 GOTEST      = $(GO) test -vet=off $(RACE)
 
@@ -62,11 +66,11 @@ run:
 # The last line says with which PostgreSQL the shared journal was tested, or how to have
 # that done.
 test: mcp-servers node-packages race
-	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
+	@$(GOTEST) -tags lite -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 
 race: allocs
-	@set -e; pkgs="$$($(GO) list $(PKGS) | grep -vxF "$$($(GO) list $(LONG))")"; \
-	echo "$(GOTEST) $(PKGS), without $(LONG)"; $(GOTEST) $$pkgs
+	@set -e; pkgs="$$($(GO) list $(PKGS) | grep -vxF "$$($(GO) list $(LONG) $(VENDORS))")"; \
+	echo "$(GOTEST) -tags lite $(PKGS), without $(LONG) $(VENDORS)"; $(GOTEST) -tags lite $$pkgs
 	cd examples/dialect && $(GOTEST) ./...
 
 # What allocates is counted without the detector, which allocates itself.
@@ -116,7 +120,8 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./bench ./internal/neuroscript ./parse/... ./crypto/... ./journal/... ./internal/turn ./feeds ./tools/catalog ./tools/workspace
 
 long: clients
-	$(GOTEST) $(LONG)
+	$(GOTEST) $(LONG) $(VENDORS)
+	$(GOTEST) -run '$(WITHVENDORS)' ./cmd/stile ./tests
 	$(MAKE) fuzz
 
 # The last lines say with what of others the tests ran, or how to have that done.

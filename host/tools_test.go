@@ -63,7 +63,7 @@ func callTool(t *testing.T, ses *sdk.ClientSession, name string, args map[string
 // Agents are tools: a call is a run, a session goes on with a conversation, a HALT is an
 // error result.
 func TestAgentsAsTools(t *testing.T) {
-	d, _ := chatDoor(t)
+	d := talkers(t)
 	ses := toolClient(t, d, "", nil)
 	list, err := ses.ListTools(t.Context(), nil)
 	if err != nil {
@@ -197,7 +197,7 @@ func TestToolsFromNode(t *testing.T) {
 	if !ok {
 		return
 	}
-	d, _ := chatDoor(t)
+	d := talkers(t)
 	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", "--test-timeout=20000", "testdata/mcp.test.mjs")
 	cmd.Env = append(os.Environ(), "STILE_URL="+d.url, nodePackages+"="+packages)
 	out, err := cmd.CombinedOutput()
