@@ -116,7 +116,7 @@ type Config struct {
 	Boot   Boot
 	// Sandbox overrides the detected sandbox support of the kernel, for tests; nil detects
 	// it.
-	Sandbox func() confine.Sandbox
+	Sandbox func() Sandbox
 	// Feeds says how context feeds are kept.
 	Feeds Feeds
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
@@ -128,6 +128,9 @@ type Config struct {
 // Database makes the backend of a relic. where gives the URL of its database for each
 // connection.
 type Database = compiler.Database
+
+// Sandbox is what the kernel can confine commands with.
+type Sandbox = confine.Sandbox
 
 // Runtime runs sessions.
 type Runtime struct {
@@ -174,10 +177,11 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if rt.store, err = livestore.New(store, rt.metrics); err != nil {
-		return nil, errors.Join(err, closeOwn(store, rt.ownStore))
-	}
+	rt.store, err = livestore.New(store, rt.metrics)
 	opened = append(opened, rt.closeStore)
+	if err != nil {
+		return nil, err
+	}
 	if rt.keys, err = rt.openKeys(); err != nil {
 		return nil, err
 	}
@@ -298,16 +302,12 @@ func (rt *Runtime) openStore() (journal.Store, error) {
 	return store, err
 }
 
-func closeOwn(store journal.Store, own bool) error {
-	if !own {
-		return nil
-	}
-	return store.Close()
-}
-
 func (rt *Runtime) closeStore() error {
 	rt.store.Release()
-	return closeOwn(rt.store.Store, rt.ownStore)
+	if !rt.ownStore {
+		return nil
+	}
+	return rt.store.Store.Close()
 }
 
 // closedError makes the end of the runtime a typed error.
@@ -316,8 +316,11 @@ func closedError(err error) error { return follow.Closed(err) }
 // follow is where the runtime's sessions are followed.
 func (rt *Runtime) follow() follow.Source { return follow.Source{Hub: rt.host.Hub(), Store: rt.store} }
 
+// Metrics counts what a runtime does, for Prometheus.
+type Metrics = telemetry.Metrics
+
 // Metrics are the runtime's, in a registry of their own.
-func (rt *Runtime) Metrics() *telemetry.Metrics { return rt.metrics }
+func (rt *Runtime) Metrics() *Metrics { return rt.metrics }
 
 // Observe has f called with every record of every session from now on, when it has become
 // durable, in the order of its session, before subscribers get it. It is called from
