@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 )
 
 // Several hosts may share a journal: the fence keeps them apart, session by session.
@@ -71,8 +72,7 @@ func (s *Store) attend(ctx context.Context, now time.Time) (c *pgx.Conn, alone b
 		}
 	}
 	if alone {
-		_, err = c.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-			metaHosts, []byte(now.UTC().Format(time.RFC3339Nano)))
+		_, err = c.Exec(ctx, sqlstore.PutMeta, metaHosts, []byte(now.UTC().Format(time.RFC3339Nano)))
 		if err != nil {
 			return c, false, err
 		}
@@ -115,8 +115,8 @@ func (s *Store) keepAttending(ctx context.Context, c *pgx.Conn) {
 // when the first of those that do.
 func (s *Store) Attended() (since time.Time, attended bool, err error) {
 	ctx := s.life
-	err = s.reading(ctx, "looking for hosts", func(q querier) error {
-		return q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks
+	err = s.reading(ctx, "looking for hosts", func(c sqlstore.Conn) error {
+		return c.Row(`SELECT EXISTS (SELECT FROM pg_locks
 			WHERE locktype = 'advisory' AND granted AND objsubid = 1
 				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 				AND (classid::bigint << 32) | objid::bigint = `+sqlHosts+`)`, s.opts.Schema).Scan(&attended)

@@ -1,19 +1,15 @@
 package postgres
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"slices"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
-// row is a row of heads. With id 0 it is none.
-type row struct {
-	id   int64
-	head journal.Head
-}
+// row is a row of heads.
+type row = sqlstore.Session
 
 // maxHeads bounds the heads that are remembered, about 300 bytes each.
 const maxHeads = 4096
@@ -63,7 +59,7 @@ func (c *chain) guess(heads map[messages.Incarnation]row) {
 	c.taken = nil
 	r, ok := heads[c.inc]
 	b := c.batches[0]
-	if ok && len(b.Records) > 0 && b.Records[0] != nil && r.head.Seq == b.ExpectSeq && r.head.Hash == b.Records[0].Prev {
+	if ok && len(b.Records) > 0 && b.Records[0] != nil && r.Head.Seq == b.ExpectSeq && r.Head.Hash == b.Records[0].Prev {
 		c.judge(r)
 	}
 }
@@ -72,9 +68,9 @@ func (c *chain) guess(heads map[messages.Incarnation]row) {
 func (c *chain) judge(at row) {
 	c.at, c.known, c.won = at, true, false
 	c.accepted = c.accepted[:0]
-	h := at.head
+	h := at.Head
 	for i, b := range c.batches {
-		if at.id == 0 && len(c.accepted) == 0 {
+		if at.ID == 0 && len(c.accepted) == 0 {
 			h = journal.NewHead(b.SID, b.Inc)
 		}
 		err := fits(b)
@@ -108,7 +104,7 @@ func (c *chain) refuse(err error) {
 }
 
 // creates tells that the chain begins with a new row.
-func (c *chain) creates() bool { return c.at.id == 0 }
+func (c *chain) creates() bool { return c.at.ID == 0 }
 
 // contends tells that there is something for the server to agree to.
 func (c *chain) contends() bool { return c.known && !c.won && len(c.accepted) > 0 }
@@ -134,32 +130,19 @@ func fits(b *journal.Batch) error {
 			return tooLarge(b.SID, "a blob", n)
 		}
 	}
-	if s := b.Snapshot; s != nil && len(s.State) > MaxValueBytes {
-		return tooLarge(b.SID, "a snapshot", len(s.State))
+	if b.Snapshot != nil {
+		return fitsSnapshot(b.SID, b.Snapshot)
+	}
+	return nil
+}
+
+func fitsSnapshot(sid string, s *journal.Snapshot) error {
+	if len(s.State) > MaxValueBytes {
+		return tooLarge(sid, "a snapshot", len(s.State))
 	}
 	return nil
 }
 
 func tooLarge(sid, what string, n int) error {
 	return journal.Fail(journal.ReasonInvalid, nil, "session %s: %s of %d bytes; the limit is %d", sid, what, n, int64(MaxValueBytes))
-}
-
-// snapshotSum guards a snapshot, which no chain covers, against decay. It is no
-// signature: whoever can write the table can write the sum.
-func snapshotSum(inc messages.Incarnation, snap *journal.Snapshot) [32]byte {
-	h := sha256.New()
-	h.Write(inc[:])
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(snap.Seq)))
-	h.Write(snap.Hash[:])
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(snap.Format)))
-	h.Write(snap.State)
-	return [32]byte(h.Sum(nil))
-}
-
-// present keeps an empty value from being NULL.
-func present(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }

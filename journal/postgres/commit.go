@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -180,7 +181,7 @@ func (s *Store) remember(group []*chain) {
 	}
 	for _, c := range group {
 		if c.won {
-			s.heads[c.inc] = row{id: c.at.id, head: c.next}
+			s.heads[c.inc] = row{ID: c.at.ID, Head: c.next}
 		}
 	}
 }
@@ -199,10 +200,8 @@ type transaction struct {
 }
 
 const (
-	headColumns = "id, sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed, wake"
-
 	// The order keeps two hosts that load the same sessions from a deadlock.
-	sqlHeads = "SELECT " + headColumns + " FROM heads WHERE inc = ANY($1) ORDER BY inc FOR UPDATE"
+	sqlHeads = "SELECT " + sqlstore.HeadColumns + " FROM heads WHERE inc = ANY($1) ORDER BY inc FOR UPDATE"
 
 	// The fence: compare and append. What journal.Judge says of a head in memory
 	// this says of the row.
@@ -228,9 +227,6 @@ const (
 			$8::bytea[], $9::text[], $10::bytea[], $11::bytea[], $12::bytea[])`
 	sqlBlobs = `INSERT INTO blobs (session, digest, data)
 		SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) ON CONFLICT DO NOTHING`
-	sqlSnapshot = `INSERT INTO snapshots (session, seq, hash, format, state, sum) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, format = excluded.format,
-			state = excluded.state, sum = excluded.sum`
 )
 
 // run decides the group, and makes what it accepts durable. After an error nothing
@@ -294,12 +290,12 @@ func (t *transaction) load() error {
 	b.Queue(sqlHeads, incs).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r row
-			if err := r.scan(rows); err != nil {
+			if err := r.Scan(rows); err != nil {
 				return err
 			}
-			if c := by[r.head.Inc]; c != nil {
+			if c := by[r.Head.Inc]; c != nil {
 				c.judge(r)
-				delete(by, r.head.Inc)
+				delete(by, r.Head.Inc)
 			}
 		}
 		return rows.Err()
@@ -339,8 +335,8 @@ func (t *transaction) fence() (losers int, err error) {
 		var prev [][]byte
 		for _, c := range moves {
 			first := c.accepted[0]
-			byID[c.at.id] = c
-			id, at, claim = append(id, c.at.id), append(at, first.ExpectSeq), append(claim, first.Epoch)
+			byID[c.at.ID] = c
+			id, at, claim = append(id, c.at.ID), append(at, first.ExpectSeq), append(claim, first.Epoch)
 			prev = append(prev, first.Records[0].Prev[:])
 		}
 		n := heads(moves)
@@ -377,7 +373,7 @@ func (t *transaction) fence() (losers int, err error) {
 						return err
 					}
 					if c := byInc[inc]; c != nil {
-						c.at.id, c.won = id, true
+						c.at.ID, c.won = id, true
 						won++
 					}
 				}
@@ -420,15 +416,15 @@ func (t *transaction) append() error {
 		}
 		for _, b := range c.accepted {
 			for _, r := range b.Records {
-				p.record(c.at.id, r)
+				p.record(c.at.ID, r)
 			}
 			for i := range b.Blobs {
-				p.blob(c.at.id, &b.Blobs[i])
+				p.blob(c.at.ID, &b.Blobs[i])
 			}
 		}
 		for i := len(c.accepted) - 1; i >= 0; i-- {
 			if snap := c.accepted[i].Snapshot; snap != nil { // the last one counts
-				p.snapshot(c.at.id, c.inc, snap)
+				p.snapshot(c.at.ID, c.inc, snap)
 				break
 			}
 		}

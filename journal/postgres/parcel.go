@@ -4,6 +4,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -40,7 +41,7 @@ func (p *parcel) record(id int64, r *messages.Record) {
 	c.salt, c.body, c.hash = append(c.salt, r.Salt[:]), append(c.body, r.Raw), append(c.hash, r.Hash[:])
 	var kid, sig []byte
 	if r.Sig != nil {
-		kid, sig = []byte(r.Sig.KID), present(r.Sig.Sig)
+		kid, sig = []byte(r.Sig.KID), sqlstore.Present(r.Sig.Sig)
 	}
 	c.kid, c.sig = append(c.kid, kid), append(c.sig, sig)
 }
@@ -60,7 +61,7 @@ func (p *parcel) blob(id int64, b *messages.Blob) {
 	}
 	p.blobBytes += n
 	p.blobSessions = append(p.blobSessions, id)
-	p.blobDigests, p.blobData = append(p.blobDigests, b.Digest[:]), append(p.blobData, present(b.Data))
+	p.blobDigests, p.blobData = append(p.blobDigests, b.Digest[:]), append(p.blobData, sqlstore.Present(b.Data))
 }
 
 func (p *parcel) flushBlobs() {
@@ -71,8 +72,7 @@ func (p *parcel) flushBlobs() {
 }
 
 func (p *parcel) snapshot(id int64, inc messages.Incarnation, s *journal.Snapshot) {
-	sum := snapshotSum(inc, s)
-	p.queue.Queue(sqlSnapshot, id, s.Seq, s.Hash[:], s.Format, present(s.State), sum[:])
+	p.queue.Queue(sqlstore.PutSnapshot, sqlstore.SnapshotRow(id, inc, s)...)
 }
 
 // batch is everything, to be sent at once.

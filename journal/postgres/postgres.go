@@ -34,6 +34,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -101,7 +102,7 @@ type Options struct {
 
 // Store implements journal.Store. Use Open.
 type Store struct {
-	journal.Removals
+	*tables
 	opts   Options
 	target *target
 	pool   *pgxpool.Pool
@@ -132,6 +133,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{opts: opts, target: target, heads: make(map[messages.Incarnation]row)}
+	s.tables = sqlstore.New(s.dialect())
 	s.life, s.stop = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
 		s.stop()

@@ -14,6 +14,7 @@ import (
 	"github.com/seed14be6753/stile/internal/postgrestest"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/internal/specimen"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -273,7 +274,7 @@ func TestBusyStaysAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := session(ctx, tx, all[2].Inc, locked); err != nil {
+	if _, err := tx.Exec(ctx, sqlHeadOf+" FOR UPDATE", all[2].Inc); err != nil {
 		t.Fatal(err)
 	}
 	for i, err := range a.Commit(group) {
@@ -304,7 +305,7 @@ func TestIdleTransactionEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := session(ctx, tx, ses.Inc, locked); err != nil {
+	if _, err := tx.Exec(ctx, sqlHeadOf+" FOR UPDATE", ses.Inc); err != nil {
 		t.Fatal(err)
 	}
 	specimen.Must(t, b, ses.Notes(1))
@@ -452,25 +453,28 @@ func TestReadPages(t *testing.T) {
 	for i := range 6 {
 		specimen.Must(t, s, ses.Batch(&messages.Note{Text: strings.Repeat("x", i*300<<10)}, &messages.Note{}))
 	}
-	r, err := session(ctx, s.pool, ses.Inc, "")
-	if err != nil {
+	var r row
+	if err := r.Scan(s.pool.QueryRow(ctx, sqlHeadOf, ses.Inc)); err != nil {
 		t.Fatal(err)
 	}
 	largest := 0
-	var genesis messages.Digest
 	for next := int64(1); next <= 12; {
-		page, err := records(ctx, s.pool, &r, next, journal.MaxSeq, genesis)
-		if err != nil || len(page) == 0 {
-			t.Fatal(len(page), err)
+		size, last, from := 0, 0, next
+		for row, err := range (conn{ctx, s.pool}).Rows("SELECT seq + 1, octet_length(body) + 256 FROM ("+sqlPage+") page", r.ID, next, int64(journal.MaxSeq)) {
+			size += last
+			if err == nil {
+				err = row.Scan(&next, &last)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		size := 0
-		for _, rec := range page[:len(page)-1] {
-			size += len(rec.Raw) + 256
+		if next == from {
+			t.Fatal("an empty page")
 		}
 		largest = max(largest, size)
-		next = page[len(page)-1].Seq + 1
 	}
-	if largest >= pageBytes || largest < pageBytes/4 {
+	if largest >= sqlstore.PageBytes || largest < sqlstore.PageBytes/4 {
 		t.Errorf("a page had %d bytes before its last record", largest)
 	}
 	if _, recs, err := journal.Load(ctx, s, ses.Inc); err != nil || len(recs) != 12 {

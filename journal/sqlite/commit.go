@@ -2,14 +2,13 @@ package sqlite
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/binary"
 	"errors"
 	"io"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -39,10 +38,8 @@ type writer struct {
 // maxHeads bounds the heads kept, about 300 bytes each.
 const maxHeads = 2048
 
-const (
-	headColumns = "id, sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed, wake"
-	headWidth   = 13
-)
+// headWidth is how many sqlstore.HeadColumns there are.
+const headWidth = 13
 
 func newWriter(dsn string) (*writer, error) {
 	db, err := sql.Open("sqlite", dsn)
@@ -84,7 +81,7 @@ func (w *writer) prepare(c driver.ConnPrepareContext) error {
 		{&w.commit, "COMMIT"},
 		{&w.rollback, "ROLLBACK"},
 		{&w.version, "PRAGMA data_version"},
-		{&w.head, "SELECT " + headColumns + " FROM sessions WHERE inc = ?"},
+		{&w.head, sqlHeadOf},
 		{&w.create, `INSERT INTO sessions (sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed)
 			VALUES (?, ?, 1, 0, ?, 0, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING`},
 		{&w.retire, "UPDATE sessions SET live = 0 WHERE sid = ? AND live = 1 AND closed = 1"},
@@ -207,10 +204,7 @@ func (s *store) step(name string) error {
 }
 
 // session is a row of sessions within one transaction.
-type session struct {
-	id   int64
-	head journal.Head
-}
+type session = sqlstore.Session
 
 // transaction decides the batches in order. Its error is one of the whole
 // transaction, of which then nothing remains; verdicts go to errs.
@@ -250,8 +244,8 @@ func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 		if err := s.insert(ses, b); err != nil {
 			return failure(err, "writing records")
 		}
-		ses.head = ses.head.Advance(b)
-		if ses.head.Closed { // its name is free for who comes later in this group
+		ses.Head = ses.Head.Advance(b)
+		if ses.Head.Closed { // its name is free for who comes later in this group
 			if err := w.move(ses); err != nil {
 				return err
 			}
@@ -280,8 +274,8 @@ func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 
 // move writes the row of a session whose head has moved.
 func (w *writer) move(ses *session) error {
-	h := &ses.head
-	if err := w.advance.exec(w.bind(h.Seq, h.Hash[:], h.Epoch, h.Run, h.Turn, flag(h.Open), h.Queued, flag(h.Closed), h.Wake, ses.id)); err != nil {
+	h := &ses.Head
+	if err := w.advance.exec(w.bind(h.Seq, h.Hash[:], h.Epoch, h.Run, h.Turn, flag(h.Open), h.Queued, flag(h.Closed), h.Wake, ses.ID)); err != nil {
 		return failure(err, "writing a head")
 	}
 	return nil
@@ -330,12 +324,12 @@ func (s *store) admit(touched map[messages.Incarnation]*session, b *journal.Batc
 		if id == 0 {
 			return nil, journal.Fail(journal.ReasonStaleHead, nil, "session %s: another incarnation is live", b.SID)
 		}
-		ses = &session{id: id, head: fresh}
+		ses = &session{ID: id, Head: fresh}
 	} else {
-		if ses.head.SID != b.SID {
-			return nil, journal.Fail(journal.ReasonInvalid, nil, "session %s: the incarnation is %s's", b.SID, ses.head.SID)
+		if ses.Head.SID != b.SID {
+			return nil, journal.Fail(journal.ReasonInvalid, nil, "session %s: the incarnation is %s's", b.SID, ses.Head.SID)
 		}
-		if err := journal.Judge(&ses.head, b); err != nil {
+		if err := journal.Judge(&ses.Head, b); err != nil {
 			return nil, err
 		}
 	}
@@ -358,22 +352,22 @@ func (w *writer) session(inc messages.Incarnation) (*session, error) {
 		return nil, err
 	}
 	ses := new(session)
-	if !ses.take(row[:]) {
+	if !takeSession(row[:], ses) {
 		return nil, journal.Fail(journal.ReasonCorrupt, nil, "the row of session %s is damaged", inc)
 	}
 	return ses, nil
 }
 
-// take reads a row of headColumns and tells whether it makes sense.
-func (ses *session) take(row []driver.Value) bool {
-	h := &ses.head
+// takeSession reads a row of HeadColumns and reports whether it makes sense.
+func takeSession(row []driver.Value, ses *session) bool {
+	h := &ses.Head
 	var inc, hash []byte
 	var live, open, closed int64
-	ok := take(row[0], &ses.id) && take(row[1], &h.SID) && take(row[2], &inc) && take(row[3], &live) &&
+	ok := take(row[0], &ses.ID) && take(row[1], &h.SID) && take(row[2], &inc) && take(row[3], &live) &&
 		take(row[4], &h.Seq) && take(row[5], &hash) && take(row[6], &h.Epoch) && take(row[7], &h.Run) &&
 		take(row[8], &h.Turn) && take(row[9], &open) && take(row[10], &h.Queued) && take(row[11], &closed) &&
 		take(row[12], &h.Wake)
-	if !ok || len(inc) != len(h.Inc) || len(hash) != len(h.Hash) || ses.id <= 0 || ses.id >= 1<<31 ||
+	if !ok || len(inc) != len(h.Inc) || len(hash) != len(h.Hash) || ses.ID <= 0 || ses.ID >= 1<<31 ||
 		h.Seq < 0 || h.Seq > journal.MaxSeq {
 		return false
 	}
@@ -421,7 +415,7 @@ func (s *store) insert(ses *session, b *journal.Batch) error {
 		if r.Sig != nil {
 			kid, sig = r.Sig.KID, r.Sig.Sig
 		}
-		err := w.records.add(position(ses.id, r.Seq), r.Epoch, r.Run, r.Turn, w.kind(r.Body.Kind()), r.TS.UnixNano(),
+		err := w.records.add(position(ses.ID, r.Seq), r.Epoch, r.Run, r.Turn, w.kind(r.Body.Kind()), r.TS.UnixNano(),
 			r.Salt[:], text(r.Raw), r.Hash[:], kid, sig)
 		if err != nil {
 			return err
@@ -429,7 +423,7 @@ func (s *store) insert(ses *session, b *journal.Batch) error {
 		w.wrote += rowBytes + int64(len(r.Raw))
 	}
 	for i := range b.Blobs {
-		if err := w.blobs.add(ses.id, b.Blobs[i].Digest[:], present(b.Blobs[i].Data)); err != nil {
+		if err := w.blobs.add(ses.ID, b.Blobs[i].Digest[:], sqlstore.Present(b.Blobs[i].Data)); err != nil {
 			return err
 		}
 		w.wrote += rowBytes + int64(len(b.Blobs[i].Data))
@@ -442,32 +436,12 @@ func (s *store) insert(ses *session, b *journal.Batch) error {
 }
 
 func (w *writer) putSnapshot(ses *session, snap *journal.Snapshot) error {
-	sum := snapshotSum(ses.head.Inc, snap)
-	return w.snapshot.exec(w.bind(ses.id, snap.Seq, snap.Hash[:], snap.Format, present(snap.State), sum[:]))
-}
-
-// snapshotSum guards a snapshot, which no chain covers, against decay. It is no
-// signature: whoever can write the file can write the sum.
-func snapshotSum(inc messages.Incarnation, snap *journal.Snapshot) [32]byte {
-	h := sha256.New()
-	h.Write(inc[:])
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(snap.Seq)))
-	h.Write(snap.Hash[:])
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(snap.Format)))
-	h.Write(snap.State)
-	return [32]byte(h.Sum(nil))
+	sum := sqlstore.SnapshotSum(ses.Head.Inc, snap)
+	return w.snapshot.exec(w.bind(ses.ID, snap.Seq, snap.Hash[:], snap.Format, sqlstore.Present(snap.State), sum[:]))
 }
 
 // position packs a session's row id and a seq into a key.
 func position(id, seq int64) int64 { return id<<32 | seq }
-
-// present keeps an empty value from being NULL.
-func present(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
-}
 
 func flag(b bool) int64 {
 	if b {

@@ -11,6 +11,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -55,6 +56,7 @@ func openReadOnly(opts Options) (*store, error) {
 		return nil, journal.Fail(journal.ReasonFormat, nil, "the journal is no regular file")
 	}
 	s := &store{opts: opts, path: path}
+	s.tables = sqlstore.New(s.dialect())
 	if err := s.open(); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"bytes"
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/internal/specimen"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -47,8 +47,8 @@ func TestRecallOfManyTexts(t *testing.T) {
 	if err := s.r.db.QueryRow("SELECT count(*) FROM recall").Scan(&n); err != nil || n <= scanTexts {
 		t.Errorf("%d texts, %v: too few to show anything", n, err)
 	}
-	check := func(tx *sql.Tx) error {
-		_, err := tx.Exec("INSERT INTO recall_text (recall_text, rank) VALUES ('integrity-check', 1)")
+	check := func(c sqlstore.Conn) error {
+		_, err := c.Exec("INSERT INTO recall_text (recall_text, rank) VALUES ('integrity-check', 1)")
 		return err
 	}
 	if err := s.writing(t.Context(), "checking", check); err != nil {
@@ -70,8 +70,8 @@ func TestRecallFindsDamage(t *testing.T) {
 		if hits, err := s.Recall(t.Context(), q); err != nil || len(hits) != 1 {
 			t.Fatalf("%d hits, %v", len(hits), err)
 		}
-		harm := func(tx *sql.Tx) error {
-			_, err := tx.Exec(damage)
+		harm := func(c sqlstore.Conn) error {
+			_, err := c.Exec(damage)
 			return err
 		}
 		if err := s.writing(t.Context(), "damaging", harm); err != nil {

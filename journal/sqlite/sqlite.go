@@ -34,6 +34,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -68,7 +69,7 @@ type Options struct {
 
 // store implements journal.Store.
 type store struct {
-	journal.Removals
+	*tables
 	opts  Options
 	path  string
 	owner *os.File // of the exclusive lock; nil without
@@ -119,6 +120,7 @@ func openStore(opts Options) (*store, error) {
 		return nil, err
 	}
 	s := &store{opts: opts, path: path}
+	s.tables = sqlstore.New(s.dialect())
 	if opts.Exclusive {
 		if s.owner, err = own(path + ".lock"); err != nil {
 			return nil, err
@@ -335,10 +337,10 @@ func (s *store) Close() error {
 // Check lets SQLite examine the whole file: pages, indexes, constraints. It takes
 // as long as reading the file. CORRUPT names the first thing found.
 func (s *store) Check(ctx context.Context) error {
-	return s.reading(ctx, func(r *readers) error {
+	return s.reading(ctx, "checking the file", func(c sqlstore.Conn) error {
 		var verdict string
-		if err := r.db.QueryRow("PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
-			return readFailure(err, "checking the file")
+		if err := c.Row("PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
+			return err
 		}
 		if verdict != "ok" {
 			return journal.Fail(journal.ReasonCorrupt, nil, "%s", verdict)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/internal/specimen"
+	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/journal/journaltest"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -755,8 +756,8 @@ func TestDamagedFiles(t *testing.T) {
 
 func TestSnapshotSumCoversEverything(t *testing.T) {
 	snap := journal.Snapshot{Seq: 1, Hash: sha256.Sum256(nil), Format: 1, State: []byte("x")}
-	base := snapshotSum(specimen.Inc(1), &snap)
-	if base == snapshotSum(specimen.Inc(2), &snap) {
+	base := sqlstore.SnapshotSum(specimen.Inc(1), &snap)
+	if base == sqlstore.SnapshotSum(specimen.Inc(2), &snap) {
 		t.Error("the incarnation is not covered")
 	}
 }
