@@ -129,6 +129,9 @@ func (f *follower) begin(from messages.Position, grown []messages.Update) bool {
 // recall finds out what the reader knows of the turn at its position: the units that
 // have their record, and whether it is over. It reads the turn's records backwards.
 func (f *follower) recall(to int64) bool {
+	if to == 0 {
+		return true // the reader has no record
+	}
 	for r, err := range journal.Backward(f.ctx, f.store, f.inc, 1, to, 0) {
 		if err == nil {
 			r, err = journal.Typed(r)

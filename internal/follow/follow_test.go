@@ -430,3 +430,31 @@ func TestResumeRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A reader that came inside a unit before any record gets the rest of that unit, however
+// much the journal has by now.
+func TestResumeBeforeTheFirstRecord(t *testing.T) {
+	log := &logged{recs: []*messages.Record{
+		{Seq: 1, Turn: 1, Body: &messages.TurnBegin{}},
+		{Seq: 2, Turn: 1, Body: &messages.UnitText{Unit: "1.1", UnitKind: messages.ResponseUnit, Text: "hello", Complete: true}},
+		{Seq: 3, Turn: 1, Body: &messages.TurnDecided{}},
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	text, records := "he", 0
+	f := follower{hub: hub.New(), store: log, ctx: ctx, sid: "s"}
+	f.yield = func(_ messages.Update, err error) bool { return !errors.Is(err, context.Canceled) }
+	f.give = func(u messages.Update) bool {
+		if u.Delta != nil {
+			text += u.Delta.Text
+			return true
+		}
+		if records++; records == len(log.recs) {
+			cancel()
+		}
+		return true
+	}
+	f.run(messages.Position{Unit: messages.UnitID{Turn: 1, N: 1}, Off: 2})
+	if text != "hello" || records != 3 {
+		t.Errorf("%q and %d records", text, records)
+	}
+}
