@@ -3,7 +3,8 @@
 #   make test    the tests, under the race detector where there is a C compiler
 #   make check   what CI asks for besides: format, lint, vectors, a slice of the simulator,
 #                the listing of the public packages
-#   make long    the suites that take minutes: kills, histories, clients of others, fuzzing
+#   make long    the suites that take minutes: kills, histories, stores, simulated worlds,
+#                providers, clients of others, fuzzing
 #   make clients the tests that speak to programs of others: Node, a browser, MCP servers
 #   make fuzz    every fuzz target, FUZZTIME each (default 2000x: that many inputs)
 #   make sim     a million simulated turns under a fresh seed (SIMTURNS, SIMFLAGS)
@@ -50,8 +51,9 @@ GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 RACE       ?= $(if $(shell command -v gcc),-race)
 PLAIN       = CGO_ENABLED=0 $(GO)
 LITE        = $(PLAIN) run -tags lite ./cmd/stile
-# Suites that take minutes; make long has them.
-LONG        = ./tests/crash ./tests/history
+# Suites that take minutes: kills, histories, stores under power failures and damaged
+# bits, simulated worlds, mutated vectors. make long has them.
+LONG        = ./tests/crash ./tests/history ./journal/sqlite ./journal/postgres ./internal/sim ./internal/conform
 # What needs the vendors' SDKs, which take minutes to compile; make long has it, too.
 VENDORS     = ./llm/openai ./llm/anthropic ./llm/gemini
 WITHVENDORS = Provider|SharedJournal|Tracing
@@ -63,10 +65,7 @@ GOTEST      = $(GO) test -vet=off $(RACE)
 run:
 	$(LITE) tour --dir $(DATA)
 
-# The last line says with which PostgreSQL the shared journal was tested, or how to have
-# that done.
 test: mcp-servers node-packages race
-	@$(GOTEST) -tags lite -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 
 race: allocs
 	@set -e; pkgs="$$($(GO) list $(PKGS) | grep -vxF "$$($(GO) list $(LONG) $(VENDORS))")"; \
@@ -121,6 +120,7 @@ bench:
 
 long: clients
 	$(GOTEST) $(LONG) $(VENDORS)
+	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 	$(GOTEST) -run '$(WITHVENDORS)' ./cmd/stile ./tests
 	$(MAKE) fuzz
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/internal/postgrestest"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // Every command that reads or writes sessions does so in a shared journal as well,
@@ -90,5 +91,15 @@ func TestSharedJournalMistakes(t *testing.T) {
 	a := call{args: []string{"run", example("plain/agent.yaml"), "x", "--memory"}, env: map[string]string{envJournal: "postgres://127.0.0.1:1/db"}}.do(t)
 	if a.status != 0 {
 		t.Errorf("status %d, %s", a.status, a.err)
+	}
+}
+
+// A shared journal is named by the variable that holds its address: an address may hold a
+// password.
+func TestSharedJournalIsNoAddress(t *testing.T) {
+	path := write(t, t.TempDir(), "s.yaml", "journal: postgres://u:p@h/d")
+	_, err := (&app{console: console{env: envOf()}}).loadSettings(path)
+	if messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), ":1:10: journal: ERR_CONFIG") {
+		t.Errorf("%v", err)
 	}
 }

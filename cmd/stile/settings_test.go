@@ -104,7 +104,6 @@ log_level: true
 		{"auth: maybe", ":1:7: auth: ERR_CONFIG: want auto, tokens, none"},
 		{"memory: true\nlog_level: loud", ":2:12: log_level: ERR_CONFIG: want debug, info, warn, error"},
 		{"\ngrace: 2h", ":2:8: grace: ERR_CONFIG"},
-		{"journal: postgres://u:p@h/d", ":1:10: journal: ERR_CONFIG"},
 		{"tenants: {\"a:b\": {}}", ":1:18: tenants.a:b: ERR_CONFIG"},
 		{"- a", "want settings by name"},
 		{"limits: {<<: {runs: 1}}", "name of a setting"},
