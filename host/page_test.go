@@ -119,7 +119,7 @@ func TestPageInBrowser(t *testing.T) {
 	token, _ := keys.make("acme", "ann", "read", "submit")
 	lever := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { goOn <- struct{}{} }))
 	defer lever.Close()
-	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", "page/page.test.mjs")
+	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", "internal/page/page.test.mjs")
 	cmd.Env = append(os.Environ(), "STILE_URL="+d.url, "STILE_GO="+lever.URL, "STILE_GUARDED="+guarded.url, "STILE_TOKEN="+token, "STILE_BROWSER="+browser, nodePackages+"="+packages, "STILE_HOSTILE="+hostileText, "HOME="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	t.Logf("ran in %s\n%s", browser, out)
