@@ -31,7 +31,7 @@ type Agent struct {
 	Routes   []Route // at least one
 	Retry    retry.Policy
 	Tools    *catalog.Set
-	Targets  *catalog.Targets // of actions in replies: Tools and what is none
+	Targets  *catalog.Targets // of actions in replies: Tools, and targets that are not tools
 	Gate     catalog.Gate
 	Feeds    Feeds
 	Specs    []messages.ToolSpec

@@ -49,8 +49,9 @@ func (e *Eraser) Session(ctx context.Context, head journal.Head, by string) erro
 const erasePasses = 3
 
 // User erases all sessions of a user, what was said under an id that has been another
-// session's since included, and then has its profile forgotten; key is that of the profile. It gives the names of
-// those it erased, also with an error. It may be called again until it succeeds.
+// session's since included, and then has its profile forgotten; key is that of the
+// profile. It gives the names of those it erased, also with an error. It may be called
+// again until it succeeds.
 func (e *Eraser) User(ctx context.Context, key messages.SessionKey, by string, forget func(context.Context, messages.SessionKey) error) (names []string, err error) {
 	own := strings.TrimSuffix(key.SID(), messages.ProfileID)
 	for range erasePasses {
