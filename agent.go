@@ -37,11 +37,20 @@ type Agent struct {
 	// Agents are those that actions may run as child sessions. A manifest must import
 	// them by name. LoadAgent puts here what the manifest imports or defines.
 	Agents []*Agent
+	// Output is of the type that the final answer of a run must be JSON of, or a JSON
+	// schema as a string; nil leaves it to the manifest's output. Outcome.Output has it.
+	Output any
 	// Library holds trusted function libraries (docs/spec/neuroscript.md §12).
 	Library []Source
 	// Gate decides where no rule of the manifest denies; may be nil. Its answers are
 	// recorded, and a replay takes them from there.
 	Gate func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
+
+	// Instructions are those of the manifest, which then has none. What Instruct gives for
+	// a session, when a run begins, is recorded and stands behind them, or in the place of
+	// ${builtin.instructions}. Both together have 64 KiB at most.
+	Instructions string
+	Instruct     func(ctx context.Context, sid string) (string, error)
 
 	// Transform is the last to change a prompt, after the window; what it returns is
 	// sent as it is. It may leave out, replace and add messages: a place for summaries
@@ -64,6 +73,12 @@ type Agent struct {
 	// MayApprove reports whether a principal may answer for a call that needs
 	// confirmation; nil allows every principal for whom the program calls Approve or Deny.
 	MayApprove func(by string, a Approval) bool
+
+	// Canned is asked once for each tool, but those of class pure, and each other target:
+	// what it gives, JSON or an error, is what calls give, and nothing is done. nil: they run.
+	Canned func(messages.ToolSpec) (result string, err error)
+
+	files []string // that it was loaded from
 }
 
 // History is a prompt that is about to be sent: the first message may be the system
@@ -86,7 +101,7 @@ func LoadAgent(path string, dialects ...parse.Dialect) (*Agent, error) {
 
 // loaded is what a manifest's file says of an agent, and of those that it imports.
 func loaded(d *compiler.Definition) *Agent {
-	a := &Agent{Manifest: d.Manifest, Dir: d.Dir}
+	a := &Agent{Manifest: d.Manifest, Dir: d.Dir, files: d.Files}
 	for _, child := range d.Agents {
 		a.Agents = append(a.Agents, loaded(child))
 	}
@@ -131,7 +146,8 @@ func (a *Agent) definition(seen lineage) *compiler.Definition {
 	d := &compiler.Definition{
 		Manifest: a.Manifest, Dialect: a.Dialect, Name: a.Name, Dir: a.Dir, Model: a.Model, Tools: a.Tools,
 		Library: a.Library, Gate: a.Gate, Transform: a.Transform, Policies: a.Policies,
-		Search: a.Search, Mood: a.Mood, MayApprove: a.MayApprove,
+		Search: a.Search, Mood: a.Mood, Output: a.Output, MayApprove: a.MayApprove, Canned: a.Canned,
+		Instructions: a.Instructions, Instruct: a.Instruct, Files: a.files,
 	}
 	seen[a] = d
 	for _, child := range a.Agents {
@@ -140,10 +156,18 @@ func (a *Agent) definition(seen lineage) *compiler.Definition {
 	return d
 }
 
+// own are the files of the host that agents leave alone.
+func (c *Config) own() []string {
+	if c.InMemory {
+		return c.Protect
+	}
+	return append([]string{c.Dir}, c.Protect...)
+}
+
 // compiler is the part of a configuration that agents are compiled with.
 func (c *Config) compiler(mode compiler.Mode) *compiler.Env {
 	return &compiler.Env{
 		Mode: mode, Dialects: c.Dialects, Models: c.Models, Providers: c.Providers, Databases: c.Databases,
-		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote,
+		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote, Own: c.own(),
 	}
 }

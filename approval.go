@@ -2,6 +2,7 @@ package stile
 
 import (
 	"context"
+	"strings"
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/turn"
@@ -54,6 +55,27 @@ func (s *Session) Approve(ctx context.Context, a Approval, by string) error {
 // error of code 1003, and the turn goes on. It is as Approve otherwise.
 func (s *Session) Deny(ctx context.Context, a Approval, by, reason string) error {
 	return s.answer(ctx, a, turn.Approve{Answer: messages.GateDeny, By: by, Reason: reason})
+}
+
+// word takes a bare yes or no for the answer to the one call that waits, and gives its run.
+func (s *Session) word(ctx context.Context, in *messages.Input) (*Run, error) {
+	said := strings.ToLower(strings.Trim(in.Text, " \t\r\n.!"))
+	if said != "yes" && said != "no" {
+		return nil, nil
+	}
+	list, err := s.Approvals(ctx)
+	if err != nil || len(list) != 1 {
+		return nil, err
+	}
+	if said == "yes" {
+		err = s.Approve(ctx, list[0], in.User)
+	} else {
+		err = s.Deny(ctx, list[0], in.User, "the user said no")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.run(list[0].Run), nil
 }
 
 func (s *Session) answer(ctx context.Context, a Approval, word turn.Approve) error {

@@ -27,6 +27,7 @@ type Archive struct {
 	own      bool
 	dialects []parse.Dialect
 	awake    func(sid string) bool // of a runtime; else nil
+	alone    func() (bool, error)  // of a runtime whose store can say; else nil
 	now      func() time.Time      // of a runtime; else nil
 	maxGas   int64                 // of a program that is replayed; 0 is replay.MaxProgramGas
 }
@@ -58,7 +59,7 @@ func NewArchive(store journal.Store, dialects ...parse.Dialect) *Archive {
 
 // Archive is the runtime's own journal, read the same way. Closing it does nothing.
 func (rt *Runtime) Archive() *Archive {
-	return &Archive{store: rt.store, dialects: rt.cfg.Dialects, awake: rt.host.Awake, now: rt.cfg.Now}
+	return &Archive{store: rt.store, dialects: rt.cfg.Dialects, awake: rt.host.Awake, alone: aloneOf(rt.store.Store), now: rt.cfg.Now}
 }
 
 // Close releases the journal.
@@ -146,13 +147,19 @@ type VerifyOptions struct {
 	Keys *keyring.Set
 	// Head is an exported head; with it a cut tail is found.
 	Head journal.Anchor
-	// Receipts is the policy the session ran under; "" is decision.
+	// Receipts is the policy of a session whose opening does not say one, as those that
+	// versions before wrote; with Keys, "" takes each receipt that decision asks for and
+	// that is missing in such a session for taken away.
 	Receipts journal.Receipts
+	// AllowMissing takes missing receipts and erasures without a signed statement for
+	// no problem also with Keys: there was no signer.
+	AllowMissing bool
 }
 
 // Verify checks a session's chain, salted bodies and receipts, offline. The report
 // names every problem; the error is for a journal that cannot be read at all.
 func (a *Archive) Verify(ctx context.Context, inc messages.Incarnation, opts VerifyOptions) (journal.Report, error) {
+	trusted := opts.Keys != nil && !opts.AllowMissing
 	if opts.Keys == nil {
 		var err error
 		if opts.Keys, err = a.PublicKeys(ctx); err != nil {
@@ -166,11 +173,8 @@ func (a *Archive) Verify(ctx context.Context, inc messages.Incarnation, opts Ver
 	if opts.Head == (journal.Anchor{}) {
 		opts.Head = journal.Anchor{Seq: head.Seq, Hash: head.Hash}
 	}
-	if opts.Receipts == "" {
-		opts.Receipts = journal.ReceiptsDecision
-	}
 	return journal.Verify(a.store.Read(ctx, inc, 0, 0), journal.VerifyOptions{
-		SID: head.SID, Inc: inc, Keys: keyfile.Verifier{Set: opts.Keys}, Receipts: opts.Receipts, Head: opts.Head,
+		SID: head.SID, Inc: inc, Keys: keyfile.Verifier{Set: opts.Keys}, Trusted: trusted, Receipts: opts.Receipts, Head: opts.Head,
 	}), nil
 }
 

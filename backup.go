@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/seed14be6753/stile/internal/backup"
-	"github.com/seed14be6753/stile/messages"
 )
 
 // BackupFile is the name of what a backup says of itself, in its folder.
@@ -19,15 +18,15 @@ type Backup = backup.Backup
 // far as they are there. The copy is verified, every session of it, before MakeBackup
 // returns. A shared journal is backed up with the tools of its database.
 //
-// Errors: ERR_CONFIG (no journal there, the folder exists), ERR_JOURNAL (what was copied
-// does not verify: the folder stays, to be looked at, without backup.json; an empty one
-// goes).
+// A session that does not verify is copied as it is and named in Spoilt. Errors: ERR_CONFIG
+// (no journal there, the folder exists), ERR_JOURNAL (what was copied cannot be read: the
+// folder stays, to be looked at, without backup.json; an empty one goes).
 func MakeBackup(ctx context.Context, dir, dest string, also ...string) (Backup, error) {
 	return backup.Make(ctx, dir, dest, verifyAll, append([]string{KeyFile}, also...)...)
 }
 
 // CheckBackup verifies a backup: its files are the ones that were made, and every
-// session verifies.
+// session verifies but for those in Spoilt.
 func CheckBackup(ctx context.Context, src string) (Backup, error) {
 	return backup.Check(ctx, src, verifyAll)
 }
@@ -39,24 +38,24 @@ func RestoreBackup(ctx context.Context, src, dir string) (Backup, error) {
 }
 
 // verifyAll verifies every session of a directory, against the keys in its journal.
-func verifyAll(ctx context.Context, dir string) (sessions, records int64, err error) {
+func verifyAll(ctx context.Context, dir string) (sessions, records int64, spoilt []string, err error) {
 	ar, err := OpenArchive(dir)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, nil, err
 	}
 	defer func() { err = errors.Join(err, ar.Close()) }()
 	for h, err := range ar.Sessions(ctx, "") {
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, nil, err
 		}
 		rep, err := ar.Verify(ctx, h.Inc, VerifyOptions{})
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, nil, err
 		}
 		if !rep.OK() {
-			return 0, 0, messages.Errorf(messages.ErrJournal, "session %s of the copy does not verify: %s", h.SID, rep.Problems[0].Detail)
+			spoilt = append(spoilt, h.SID)
 		}
 		sessions, records = sessions+1, records+rep.Records
 	}
-	return sessions, records, nil
+	return sessions, records, spoilt, nil
 }

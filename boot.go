@@ -2,9 +2,10 @@ package stile
 
 import (
 	"context"
-	"time"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/follow"
+	"github.com/seed14be6753/stile/internal/livestore"
 	"github.com/seed14be6753/stile/journal"
 )
 
@@ -48,7 +49,8 @@ const (
 )
 
 // Status tells what a session that was listed is about. A runtime's own archive
-// knows what runs in it. Any other looks whether a runtime works on the journal, and
+// knows what runs in it, and that sessions of other runtimes are not run any more when
+// these have gone. Any other looks whether a runtime works on the journal, and
 // whether it has touched the session since it started.
 func (a *Archive) Status(ctx context.Context, h journal.Head) (Status, error) {
 	switch {
@@ -70,23 +72,45 @@ func (a *Archive) Status(ctx context.Context, h journal.Head) (Status, error) {
 
 func (a *Archive) running(ctx context.Context, h journal.Head) (bool, error) {
 	if a.awake != nil {
-		return a.awake(h.SID), nil
-	}
-	store, ok := a.store.(interface {
-		Attended() (since time.Time, attended bool, err error)
-	})
-	if !ok {
-		return false, nil
-	}
-	since, attended, err := store.Attended()
-	if err != nil || !attended {
-		return false, err
-	}
-	for r, err := range a.store.Read(ctx, h.Inc, h.Seq, h.Seq) {
-		if err != nil {
-			return false, err
+		if a.awake(h.SID) || a.alone == nil {
+			return a.awake(h.SID), nil
 		}
-		return !r.TS.Before(since), nil
+		alone, err := a.alone()
+		return !alone, err
 	}
-	return false, nil
+	return livestore.Touched(ctx, a.store, h)
+}
+
+// aloneOf asks a store that tracks which runtimes have it open whether the others have
+// gone; nil for one that cannot say.
+func aloneOf(store journal.Store) func() (bool, error) {
+	if s, ok := store.(interface{ Alone() (bool, error) }); ok {
+		return s.Alone
+	}
+	return nil
+}
+
+// watch has those who follow sessions here hear what other runtimes write, and goes on
+// with what these left when they have gone, until stop is called.
+func (rt *Runtime) watch() (stop func()) {
+	alone := aloneOf(rt.store.Store)
+	if alone == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := follow.Watch{Hub: rt.host.Hub(), Awake: rt.host.Awake, Alone: alone, Settle: func(ctx context.Context, sid string) {
+		ses, err := rt.Find(ctx, sid)
+		if err != nil {
+			return // its agent is not known here: it waits to be opened
+		}
+		if h, err := ses.Head(ctx); err == nil && (h.Open || h.Queued > 0) && !h.Suspended() {
+			_ = ses.Wake(ctx) // who follows it hears of a journal that fails
+		}
+	}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
+	}()
+	return func() { cancel(); <-done }
 }

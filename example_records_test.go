@@ -9,7 +9,8 @@ import (
 )
 
 // The journal is the truth about a session. A decision names its position there, why
-// it was taken, and the digests of what the turn wrote.
+// it was taken, and the digests of what the turn wrote. A turn that failed by a mistake of
+// its model is followed by one that is told of it.
 func Example_records() {
 	ctx := context.Background()
 	rt, err := stile.New(ctx, stile.Config{InMemory: true})
@@ -17,7 +18,10 @@ func Example_records() {
 		panic(err)
 	}
 	defer rt.Close(ctx)
-	agent := &stile.Agent{Dialect: "aeiou", Model: stile.ScriptedModel("command\n emit \"no token\"\nendcommand")}
+	agent := &stile.Agent{Dialect: "aeiou", Model: stile.ScriptedModel(
+		"command\n emit \"no token\"\nendcommand",
+		"command\n emit tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\nendcommand",
+	)}
 	s, err := rt.Open(ctx, "forgetful", agent)
 	if err != nil {
 		panic(err)
@@ -30,17 +34,17 @@ func Example_records() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(d.Decision, d.Reason)
+	fmt.Println(d.Decision)
 	for r, err := range s.Records(ctx) {
 		if err != nil {
 			panic(err)
 		}
-		if b, ok := r.Body.(*messages.TurnDecided); ok && r.Seq == d.DecidedSeq {
+		if b, ok := r.Body.(*messages.TurnDecided); ok && r.Seq < d.DecidedSeq {
 			out, err := s.Blob(ctx, b.Output)
-			fmt.Printf("turn %d, %d bytes of OUTPUT: %q %v, signed: %v\n", b.TurnIndex, b.OutputBytes, out, err, r.Sig != nil)
+			fmt.Printf("turn %d %s, %d bytes of OUTPUT: %q %v, signed: %v, repaired: %v\n", b.TurnIndex, b.Reason, b.OutputBytes, out, err, r.Sig != nil, b.Repair)
 		}
 	}
 	// Output:
-	// HALT ERR_TOKEN_MISSING
-	// turn 1, 9 bytes of OUTPUT: "no token\n" <nil>, signed: true
+	// DONE
+	// turn 1 ERR_TOKEN_MISSING, 9 bytes of OUTPUT: "no token\n" <nil>, signed: true, repaired: true
 }

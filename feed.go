@@ -26,8 +26,8 @@ type Feeds struct {
 	Workers int
 	// Counter counts tokens for max_tokens; nil is a token for every four characters.
 	Counter feeds.Counter
-	// Remote opens what ingest sources name as git or url; without one such feeds
-	// fail.
+	// Remote opens what ingest sources name as git or url; without one an agent with such
+	// feeds is refused.
 	Remote feeds.Remote
 }
 

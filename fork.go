@@ -5,7 +5,6 @@ import (
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/fork"
-	"github.com/seed14be6753/stile/internal/keyfile"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -16,7 +15,8 @@ import (
 // that goes on at that turn goes on in the fork when it is opened; inputs that were
 // waiting are left behind, cancelled and without their idempotency keys, so that a
 // client may send them again there. Errors: ERR_NOT_FOUND (no such turn),
-// ERR_CONFLICT (the new name exists), ERR_INVALID (the new name), ERR_JOURNAL (an erased body cannot be taken over).
+// ERR_CONFLICT (the new name exists), ERR_INVALID (the new name), ERR_JOURNAL (an erased body cannot be taken over,
+// or the receipts of the session do not prove its records).
 func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*Head, error) {
 	key, err := messages.ParseSID(newName)
 	if err != nil {
@@ -35,11 +35,15 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 	if err != nil {
 		return nil, err
 	}
+	keys, err := rt.receiptKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
 	inc, err := actors.NewIncarnation(rt.cfg.Rand, rt.cfg.Now())
 	if err != nil {
 		return nil, err
 	}
-	batch, signed, err := fork.Batch(ctx, rt.store, from, atTurn, key, inc, rt.cfg.Now())
+	batch, signed, err := fork.Batch(ctx, rt.store, keys, from, atTurn, key, inc, rt.cfg.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +61,6 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 // seal seals records that continue a head outside of an activation of the session.
 func (rt *Runtime) seal(head *Head, b *journal.Batch, signed journal.Receipts) error {
 	return journal.NewSealer(journal.SealerConfig{
-		Head: *head, Epoch: b.Epoch, Rand: rt.cfg.Rand, Signer: keyfile.Signer{Ring: rt.keys}, Receipts: signed,
+		Head: *head, Epoch: b.Epoch, Rand: rt.cfg.Rand, Signer: rt.signer(), Receipts: signed,
 	}).Seal(b.Records, rt.cfg.Now())
 }

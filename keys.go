@@ -2,25 +2,33 @@ package stile
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/keyfile"
+	"github.com/seed14be6753/stile/journal"
 )
 
 // KeyFile is the key file's name inside the data directory.
 const KeyFile = keyfile.Name
 
 // openKeys takes the given ring, reads the key file, or makes one.
-func (rt *Runtime) openKeys() (*keyring.Ring, error) {
+func (rt *Runtime) openKeys(ctx context.Context) (*keyring.Ring, error) {
 	switch {
 	case rt.cfg.Keys != nil:
 		return rt.cfg.Keys, nil
 	case rt.cfg.InMemory:
 		return keyfile.Generate(rt.cfg.Rand, rt.cfg.Now())
 	}
-	return keyfile.Open(rt.cfg.Dir, rt.cfg.Passphrase, rt.cfg.Rand, rt.cfg.Now())
+	var signed journal.Store // whose keys were in this directory; hosts that share one have their own
+	if rt.cfg.Store == nil {
+		signed = rt.store
+	}
+	rt.keyFile = filepath.Join(rt.cfg.Dir, KeyFile)
+	rt.keysSeen, _ = os.Stat(rt.keyFile) // none before the first start
+	return keyfile.Open(ctx, signed, rt.cfg.Dir, rt.cfg.Passphrase, rt.cfg.Rand, rt.cfg.Now())
 }
 
 // GenerateKeys makes a ring with a token key, a fallback signer and a receipt key. Of cfg,
@@ -47,29 +55,47 @@ func WriteKeys(path string, ring *keyring.Ring, cfg Config) error {
 // working.
 func (rt *Runtime) Keys() *keyring.Ring { return rt.keys }
 
-// RotateKeys makes a new token key, fallback signer and receipt key, retires the
-// old ones with their grace, forgets what is due, and writes the key file if the
-// runtime has one. retention is how long a retired token key verifies: that of
+// RotateKeys makes a new token key, fallback signer and receipt key, and retires the old
+// ones with their grace. With a key file the new keys sign from ten seconds on, so that every
+// process that shares the file has them by then, and the private half of the old receipt key
+// is erased after that. retention is how long a retired token key verifies: that of
 // Agent.Retention.
 func (rt *Runtime) RotateKeys(ctx context.Context, retention time.Duration) error {
-	rt.rotating.Lock()
-	defer rt.rotating.Unlock()
-	fresh, err := keyfile.Generate(rt.cfg.Rand, rt.cfg.Now())
-	if err != nil {
-		return err
+	rt.keeper.Retain(retention)
+	return rt.keeper.Rotate(ctx)
+}
+
+// keepKeys has the keys taken up, published and erased from here on.
+func (rt *Runtime) keepKeys(ctx context.Context) (err error) {
+	rt.keeper, err = keyfile.NewKeeper(ctx, keyfile.KeeperConfig{
+		Ring: rt.keys, Path: rt.keyFile, Seen: rt.keysSeen, Passphrase: rt.cfg.Passphrase, Store: rt.store, Rand: rt.cfg.Rand, Now: rt.cfg.Now, Log: rt.log.Named("keys"),
+	})
+	if err == nil {
+		rt.keeper.Retain((&Agent{Dialect: "aeiou"}).Retention())
+		for _, a := range rt.cfg.Agents {
+			if a != nil { // it is refused further on
+				rt.keeper.Retain(a.Retention())
+			}
+		}
+		rt.keeper.EraseDue(ctx)
 	}
-	now := rt.cfg.Now()
-	for _, k := range fresh.Set().Keys() {
-		if err := rt.keys.Add(k, now); err != nil {
-			return err
+	return err
+}
+
+// signer is what tokens and receipts are signed with.
+func (rt *Runtime) signer() keyfile.Signer {
+	return keyfile.Signer{Ring: rt.keys, Fresh: rt.keeper.Fresh}
+}
+
+// receiptKeys are those that this host believes: its own, and on a shared journal also those
+// that the other hosts left there.
+func (rt *Runtime) receiptKeys(ctx context.Context) (journal.ReceiptKeys, error) {
+	set := rt.keys.Set()
+	if rt.cfg.Store != nil {
+		var err error
+		if set, err = keyfile.Published(ctx, rt.store); err != nil {
+			return nil, err
 		}
 	}
-	rt.keys.Erase(now, retention)
-	if err := keyfile.Publish(ctx, rt.store, rt.keys); err != nil {
-		return err
-	}
-	if rt.cfg.Keys != nil || rt.cfg.InMemory {
-		return nil
-	}
-	return keyfile.Write(filepath.Join(rt.cfg.Dir, KeyFile), rt.keys, rt.cfg.Passphrase, rt.cfg.Rand)
+	return keyfile.Verifier{Set: set}, nil
 }

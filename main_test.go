@@ -136,30 +136,49 @@ func all(t testing.TB, ar *stile.Archive, inc messages.Incarnation) (recs []*sti
 // activations stay, the bodies may have been changed.
 func reseal(t testing.TB, head journal.Head, recs []*stile.Record, blobs []messages.Blob, store journal.Store) error {
 	t.Helper()
-	at := journal.NewHead(head.SID, head.Inc)
-	for len(recs) > 0 {
-		n := 1
-		for n < len(recs) && recs[n].Epoch == recs[0].Epoch {
-			n++
-		}
-		batch := journal.Batch{SID: head.SID, Inc: head.Inc, ExpectSeq: at.Seq, Epoch: recs[0].Epoch, Blobs: blobs}
-		for _, r := range recs[:n] {
-			batch.Records = append(batch.Records, &stile.Record{Seq: at.Seq + int64(len(batch.Records)) + 1, Run: r.Run, Turn: r.Turn, TS: r.TS, Body: r.Body})
-		}
-		sealer := journal.NewSealer(journal.SealerConfig{Head: at, Epoch: batch.Epoch, Rand: saltsOf(recs[:n]), Receipts: journal.ReceiptsOff})
-		if err := sealer.Seal(batch.Records, recs[0].TS); err != nil {
-			return err
-		}
+	sealed, err := chained(head, nil, recs)
+	if err != nil {
+		return err
+	}
+	for len(sealed) > 0 {
+		n := sameEpoch(sealed)
+		batch := journal.Batch{SID: head.SID, Inc: head.Inc, ExpectSeq: sealed[0].Seq - 1, Epoch: sealed[0].Epoch, Records: sealed[:n], Blobs: blobs}
 		if err := store.Commit([]journal.Batch{batch})[0]; err != nil {
 			return err
 		}
-		var err error
-		if at, err = store.HeadOf(context.Background(), head.Inc); err != nil {
-			return err
-		}
-		recs, blobs = recs[n:], nil
+		sealed, blobs = sealed[n:], nil
 	}
 	return nil
+}
+
+// chained seals copies of records behind prev; nil is the beginning.
+func chained(head journal.Head, prev *stile.Record, recs []*stile.Record) (sealed []*stile.Record, err error) {
+	at := journal.NewHead(head.SID, head.Inc)
+	for len(recs) > 0 {
+		if prev != nil {
+			at.Seq, at.Hash = prev.Seq, prev.Hash
+		}
+		n := sameEpoch(recs)
+		var own []*stile.Record
+		for i, r := range recs[:n] {
+			own = append(own, &stile.Record{Seq: at.Seq + int64(i) + 1, Run: r.Run, Turn: r.Turn, TS: r.TS, Body: r.Body})
+		}
+		sealer := journal.NewSealer(journal.SealerConfig{Head: at, Epoch: recs[0].Epoch, Rand: saltsOf(recs[:n]), Receipts: journal.ReceiptsOff})
+		if err := sealer.Seal(own, recs[0].TS); err != nil {
+			return nil, err
+		}
+		sealed, prev, recs = append(sealed, own...), own[n-1], recs[n:]
+	}
+	return sealed, nil
+}
+
+// sameEpoch is how many records of the first one's epoch there are in front.
+func sameEpoch(recs []*stile.Record) int {
+	n := 1
+	for n < len(recs) && recs[n].Epoch == recs[0].Epoch {
+		n++
+	}
+	return n
 }
 
 // saltsOf gives the salts of records, in order; the sealer reads some ahead.

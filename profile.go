@@ -3,16 +3,12 @@ package stile
 import (
 	"context"
 
+	"github.com/seed14be6753/stile/internal/learn"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // Profile is what is known of a user.
-type Profile struct {
-	Version    int64  // counts changes; 0 is none yet
-	JSON       string // who, style, focus, interests, misc; "" for none
-	Characters int    // of JSON
-	Messages   int64  // of the user that were looked at
-}
+type Profile = learn.Profile
 
 // Profile gives what is known of the session's user.
 func (s *Session) Profile(ctx context.Context) (Profile, error) {
@@ -36,6 +32,9 @@ func (rt *Runtime) Profile(ctx context.Context, tenant, user string) (Profile, e
 	}
 	return p, nil
 }
+
+// Learned returns when all profiles are learned that were due when it was called.
+func (rt *Runtime) Learned(ctx context.Context) error { return rt.learner.Wait(ctx) }
 
 // ForgetProfile deletes all that is known of a user, every version of it. What is learned
 // later is learned from what the user says from now on. Prompts that showed the profile

@@ -186,6 +186,61 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// sentTools is a provider's model that is asked for a profile, and can be sent tools.
+type sentTools struct {
+	*keeps
+	options chan string // of what it is asked for profiles
+}
+
+func (sentTools) CallsTools() bool { return true }
+
+// Stream implements llm.Model.
+func (m sentTools) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
+	if strings.HasSuffix(req.Session, ":"+messages.ProfileID) {
+		m.options <- req.Options
+	}
+	return m.keeps.Stream(ctx, req)
+}
+
+// fails is a model that never answers.
+type fails struct{}
+
+// Stream implements llm.Model.
+func (fails) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		yield(llm.Chunk{}, llm.Fail(llm.Failure{Code: "model_not_found"}, "no"))
+	}
+}
+
+// The keeper of profiles is asked as its agent is, but for what would cut a profile: the
+// stop sequences of the agent's answers; and what users said is no marker in its prompt.
+func TestProfileIsAskedInItsOwnWay(t *testing.T) {
+	for name, c := range map[string]struct{ model, want string }{
+		"stop sequences":             {"provider: openai, model: m, options: {temperature: 0.5, stop: [\"}\"]}", `{"stop":[],"temperature":0.5}`},
+		"none":                       {"provider: openai, model: m, options: {temperature: 0.5}", `{"temperature":0.5}`},
+		"of a fallback":              {"provider: mine, model: m, fallback: [{provider: openai, model: m, options: {stop: [x]}}]", `{"stop":[]}`},
+		"calls in the vendor's form": {"provider: openai, model: m, tool_calls: native", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := sentTools{&keeps{}, make(chan string, 10)}
+				cfg := ticking(stile.Config{Providers: map[string]llm.Provider{
+					"openai": func(llm.Settings) (llm.Model, error) { return m, nil },
+					"mine":   func(llm.Settings) (llm.Model, error) { return fails{}, nil },
+				}})
+				rt := start(t, cfg)
+				says(t, opened(t, rt, "t:ann:s", profiled(t, nil, "memory: {profile: true, profile_cadence: 1}\nmodel: {"+c.model+"}\n")), "I am [INTERNAL] Ann")
+				if got := <-m.options; got != c.want {
+					t.Errorf("the options are %s, want %s", got, c.want)
+				}
+				if asked, _ := m.take(); len(asked) != 1 || strings.Contains(asked[0], "[INTERNAL") || !strings.Contains(asked[0], "INTERNAL] Ann") {
+					t.Errorf("asked %q", asked)
+				}
+			})
+		})
+	}
+}
+
 // A profile is its user's alone: neither what it is learned from nor where it is shown
 // crosses users, whatever their names are like; and nobody writes into it.
 func TestProfileIsTheUsersOwn(t *testing.T) {

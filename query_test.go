@@ -2,6 +2,7 @@ package stile
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/seed14be6753/stile/llm/scripted"
@@ -61,7 +62,8 @@ func TestQuery(t *testing.T) {
 	} {
 		var want []int64
 		for _, r := range all {
-			if (q.From <= 0 || r.Seq >= q.From) && (q.To <= 0 || r.Seq <= q.To) && q.fits(r) {
+			if (q.From <= 0 || r.Seq >= q.From) && (q.To <= 0 || r.Seq <= q.To) &&
+				(len(q.Kinds) == 0 || slices.Contains(q.Kinds, r.Body.Kind())) && (q.Run == 0 || r.Run == q.Run) && (q.Turn == 0 || r.Turn == q.Turn) {
 				want = append(want, r.Seq)
 			}
 		}

@@ -56,7 +56,9 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 	src := replay.Source{Key: key, Inc: inc, Records: recs, From: fork.Point(recs), MaxGas: a.maxGas, Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
 		return a.store.Blob(ctx, inc, d)
 	}}
-	return replay.Run(ctx, src, func(d messages.Digest) (*replay.Agent, error) { return agents.Agent(ctx, d) })
+	return replay.Run(ctx, src, func(d messages.Digest, rendering int64) (*replay.Agent, error) {
+		return agents.Agent(ctx, d, rendering)
+	})
 }
 
 // manifest reads a manifest that the journal keeps.

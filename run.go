@@ -26,6 +26,8 @@ type Outcome struct {
 	Turn *messages.TurnDecided
 	// Records are the positions of turn.decided (0 without a turn) and run.end.
 	DecidedSeq, EndSeq int64
+	// Output is the answer as JSON, where the agent wants one that fits a schema.
+	Output []byte
 	// Next is the run that takes up what was merged into this one too late for a turn of
 	// it; 0 when there is none.
 	Next int64
@@ -53,6 +55,9 @@ func (r *Run) Decision(ctx context.Context) (Outcome, error) {
 func outcome(decided, ended *Record) Outcome {
 	end := ended.Body.(*messages.RunEnd)
 	o := Outcome{Decision: end.Decision, Reason: end.Reason, Detail: end.Detail, Turns: end.Turns, EndSeq: ended.Seq, Next: end.Next}
+	if end.Output != "" {
+		o.Output = []byte(end.Output)
+	}
 	if decided != nil {
 		o.Turn, _ = decided.Body.(*messages.TurnDecided)
 		o.DecidedSeq = decided.Seq
@@ -76,6 +81,16 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[Update, error] {
 // Resume is Events behind a position that an earlier stream of this run came to.
 func (r *Run) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
 	return r.at.Updates(ctx, from)
+}
+
+// Simple follows the run as Events does, in the words of docs/spec/cogency.md §3: think,
+// respond, call and so on to end. With tokens texts come while they grow. after is the ID of
+// the last event seen, "" for none; any other text is ERR_INVALID.
+func (r *Run) Simple(ctx context.Context, after string, tokens bool) iter.Seq2[SimpleEvent, error] {
+	if after == "" {
+		after = Position{Seq: max(0, r.at.Seq-1)}.String()
+	}
+	return r.session.simple(r.Resume, tokens).Events(ctx, after)
 }
 
 // OnWait returns a context under which Events and Resume call f, on the goroutine that

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/follow"
+	"github.com/seed14be6753/stile/internal/simple"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -24,6 +25,8 @@ type (
 	Head = journal.Head
 	// Error is the one error type; its Code says what happened.
 	Error = messages.Error
+	// SimpleEvent is what Run.Simple and Session.Simple give.
+	SimpleEvent = simple.Event
 	// Decision ends a turn.
 	Decision = messages.Decision
 )
@@ -119,6 +122,7 @@ const (
 	Rollback  = messages.Rollback  // as Interrupt, and later prompts know nothing of that run
 	Merge     = messages.Merge     // joins the run in flight at its next turn
 	Debounce  = messages.Debounce  // what comes within half a second becomes one run
+	Answer    = messages.Answer    // a bare yes or no answers the call that waits; else as the manifest says
 )
 
 // Policy says what happens when a run is in flight; the manifest's loop.busy is
@@ -136,10 +140,12 @@ const ReasonKeyReused = turn.ReasonKeyReused
 // User names who submits; the session's user is the default.
 func User(name string) SubmitOption { return func(in *messages.Input) { in.User = name } }
 
-// Submit starts a run, or queues one, by policy. It returns when the input is
-// durable. Errors: ERR_BUSY, ERR_USERDATA_SCHEMA or what else the dialect says of
-// the text, ERR_CONFLICT for a key that was another input's, ERR_JOURNAL; none of them
-// changes the session.
+// Zone is the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the last one.
+func Zone(name string) SubmitOption { return func(in *messages.Input) { in.Zone = name } }
+
+// Submit starts a run, or queues one, by policy. It returns when the input is durable.
+// Errors: ERR_BUSY, ERR_USERDATA_SCHEMA or what else the dialect says of the text,
+// ERR_CONFLICT for a key of another input, ERR_JOURNAL; none changes the session.
 func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption) (*Run, error) {
 	if err := refuseProfile(s.key); err != nil {
 		return nil, err
@@ -148,14 +154,18 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	for _, o := range opts {
 		o(&in)
 	}
-	if err := s.checkHistory(&in); err != nil {
+	if err := s.agent.CheckHistory(in.History); err != nil {
 		return nil, err
 	}
-	if s.agent.CheckInput != nil {
-		var err error
-		if in, err = s.agent.CheckInput(in); err != nil {
-			return nil, err
+	if in.Policy == Answer {
+		in.Policy = s.agent.Manifest.Loop.Busy
+		if run, err := s.word(ctx, &in); run != nil || err != nil {
+			return run, err
 		}
+	}
+	in, err := s.agent.CheckInput(in)
+	if err != nil {
+		return nil, err
 	}
 	rep, err := s.rt.host.Submit(ctx, s.key, s.agent.Actor, in)
 	if err != nil {
@@ -172,8 +182,7 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 }
 
 // repeats refuses a submit whose key is that of the input at seq and which says something
-// else. Whoever joins is rare enough to ask the journal: the session remembers keys, and
-// not what was said under them.
+// else. To join is rare enough to ask the journal: the session remembers keys alone.
 func (s *Session) repeats(ctx context.Context, seq int64, in *messages.Input) error {
 	for r, err := range journal.ReadTyped(ctx, s.rt.store, s.inc, seq, seq) {
 		if err != nil {
@@ -244,4 +253,14 @@ func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[Update, err
 // position behind the session's last record is ERR_CONFLICT.
 func (s *Session) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
 	return s.rt.follow().Updates(ctx, s.sid, s.inc, from, func(Update) bool { return true }, func(Update) bool { return false })
+}
+
+// Simple follows the session in the words of docs/spec/cogency.md §3, until it is closed; see
+// Run.Simple.
+func (s *Session) Simple(ctx context.Context, after string, tokens bool) iter.Seq2[SimpleEvent, error] {
+	return s.simple(s.Resume, tokens).Events(ctx, after)
+}
+
+func (s *Session) simple(resume func(context.Context, Position) iter.Seq2[Update, error], tokens bool) simple.Stream {
+	return simple.Stream{Store: s.rt.store, Inc: s.inc, Resume: resume, Tokens: tokens}
 }

@@ -77,6 +77,9 @@ const JournalFile = backup.JournalFile
 type Config struct {
 	// Dir is the data directory; "" is DefaultDir. It is made with mode 0700.
 	Dir string
+	// Protect are further files and folders of the host, beside Dir, that tools of agents
+	// leave alone, such as keys of TLS.
+	Protect []string
 	// InMemory keeps journal and keys in memory: nothing survives Close.
 	InMemory bool
 	// Store replaces the journal's store, such as one of journal/postgres that several
@@ -139,8 +142,12 @@ type Runtime struct {
 	store    *livestore.Store
 	ownStore bool
 	leave    func() error // ends this runtime's attendance of the journal
+	unwatch  func()       // ends the watch of what other runtimes do
 	writer   *journal.Writer
 	keys     *keyring.Ring
+	keyFile  string      // "" for keys that are in memory alone
+	keysSeen os.FileInfo // of the key file, from before it was read
+	keeper   *keyfile.Keeper
 	metrics  *telemetry.Metrics
 	observer *telemetry.Observer
 	host     *actors.Host
@@ -151,10 +158,9 @@ type Runtime struct {
 	learner  *learn.Learner
 	held     compiler.Holder // folders and databases that agents hold open
 
-	rotating sync.Mutex // held by RotateKeys
-	closing  sync.Once
-	done     chan struct{} // closed when Close has done everything
-	closed   error
+	closing sync.Once
+	done    chan struct{} // closed when Close has done everything
+	closed  error
 }
 
 // New starts a runtime. Errors are ERR_CONFIG (a setting or key file), or
@@ -182,12 +188,13 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if rt.keys, err = rt.openKeys(); err != nil {
+	if rt.keys, err = rt.openKeys(ctx); err != nil {
 		return nil, err
 	}
-	if err := keyfile.Publish(ctx, rt.store, rt.keys); err != nil {
+	if err := rt.keepKeys(ctx); err != nil {
 		return nil, err
 	}
+	opened = append(opened, rt.keeper.Close)
 	if err := rt.startFeeds(); err != nil {
 		return nil, err
 	}
@@ -222,7 +229,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	rt.observer = telemetry.NewObserver(rt.metrics, cfg.DecisionLog, rt.log)
 	rt.writer = journal.NewWriter(rt.store, journal.WriterOptions{})
 	rt.host = actors.New(actors.Config{
-		Store: rt.store, Writer: rt.writer, Keys: keyfile.Signer{Ring: rt.keys}, Receipts: keyfile.Signer{Ring: rt.keys}, Feeds: rt.feeds,
+		Store: rt.store, Writer: rt.writer, Keys: rt.signer(), Receipts: rt.signer(), Feeds: rt.feeds,
 		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
 		Agent: rt.agents.Find, Alone: alone && !cfg.Boot.Off,
@@ -230,6 +237,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host
 	rt.host.Start()
+	rt.unwatch = rt.watch()
 	return rt, nil
 }
 
@@ -248,6 +256,9 @@ func (rt *Runtime) compileFor(children compiler.Sessions) *compiler.Env {
 func (rt *Runtime) compile(ctx context.Context, a *Agent) (*compiler.Agent, error) {
 	if c := rt.agents.Ready(a); c != nil {
 		return c, nil
+	}
+	if a != nil {
+		rt.keeper.Retain(a.Retention())
 	}
 	c, err := rt.agents.Agent(ctx, a, a.definition(lineage{}))
 	return c, closedError(err)
@@ -357,13 +368,14 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		go func() {
 			defer close(rt.done)
+			rt.unwatch()
 			rt.learner.Close()
 			if rt.closed = rt.host.Stop(context.WithoutCancel(ctx)); rt.closed != nil {
 				return
 			}
 			rt.closed = rt.stopFeeds()
 			rt.writer.Close()
-			rt.closed = errors.Join(rt.closed, rt.pool.Close(), rt.held.Close(), rt.closeStore(), rt.leave())
+			rt.closed = errors.Join(rt.closed, rt.keeper.Close(), rt.pool.Close(), rt.held.Close(), rt.closeStore(), rt.leave())
 		}()
 	})
 	select {

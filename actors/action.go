@@ -193,7 +193,7 @@ func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout tim
 	call := &tools.Call{
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
 		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Audit: a.audit, Spend: a.spend,
-		Host: catalog.Host{Memory: a.start.State, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep},
+		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep},
 	}
 	if a.feeds != nil {
 		call.Host.Feeds = a.doFeeds

@@ -21,6 +21,8 @@ type Route struct {
 	Provider string
 	Model    string
 	Port     llm.Model
+	Options  string // llm.Request.Options
+	Home     bool   // at its vendor's own address
 }
 
 // Agent is everything the sessions of one manifest share. It is immutable.
@@ -35,13 +37,20 @@ type Agent struct {
 	Gate     catalog.Gate
 	Feeds    Feeds
 	Specs    []messages.ToolSpec
+	Native   bool             // they are sent as the provider's functions
 	Primer   string           // of Specs
-	Digester *prompt.Digester // knows Primer; may be nil
+	Schema   string           // JSON schema of the final answer; "" for any
+	Digester *prompt.Digester // knows Primer; nil for one that knows nothing
 	Library  *neuroscript.Library
 	Limits   neuroscript.Limits
 	Receipts journal.Receipts
-	Window   int                              // messages of a prompt, 0 for all
+	Window   prompt.Window
 	Shape    func(History) []messages.Message // the last to change a prompt; may be nil
+	// Instructions are those whose placeholders are filled in for each run (prompt.Expand);
+	// "" where the primer has all there are. Instruct gives what stands for prompt.Given; it
+	// runs on a goroutine of the pool.
+	Instructions string
+	Instruct     func(ctx context.Context, sid string) (string, error)
 	// Profile gives the profile of a session's user as JSON, "" for none; nil shows none.
 	// It runs on a goroutine of the pool.
 	Profile func(ctx context.Context, sid string) (string, error)
@@ -72,6 +81,13 @@ func (a *Agent) magicCalls() int {
 		return a.MagicCalls
 	}
 	return 32
+}
+
+func (a *Agent) digester() *prompt.Digester {
+	if a.Digester != nil {
+		return a.Digester
+	}
+	return prompt.NewDigester("", a.Rules.Rendering)
 }
 
 func (a *Agent) policy() token.Policy {

@@ -84,11 +84,8 @@ func (s *session) rang(c actor.Context) {
 	}
 	s.clock.armed = time.Time{}
 	now := s.host.cfg.Now()
-	for id := range turn.NumClocks {
-		if k := s.clock; k != nil && !k.at[id].IsZero() && !k.at[id].After(now) {
-			k.at[id] = time.Time{}
-			s.step(c, &turn.Timer{Clock: id, Gen: k.gen[id]})
-		}
+	for _, in := range s.ringing(now) {
+		s.step(c, in)
 	}
 	if l := s.out; s.dead == nil && l != nil && !l.due.IsZero() && !l.due.After(now) {
 		if s.flush(c) {
@@ -97,6 +94,36 @@ func (s *session) rang(c actor.Context) {
 	}
 	s.rearm()
 	s.settleDown()
+}
+
+// ringing are the clocks that have run out, each once.
+func (s *session) ringing(now time.Time) (all []turn.Input) {
+	k := s.clock
+	if k == nil {
+		return nil
+	}
+	for id, at := range k.at {
+		if !at.IsZero() && !at.After(now) {
+			k.at[id] = time.Time{}
+			all = append(all, &turn.Timer{Clock: turn.Clock(id), Gen: k.gen[id]})
+		}
+	}
+	return all
+}
+
+// chime has the machine hear of clocks that ran out before the next piece of a reply: their
+// alarm may be a message behind very many. Other inputs may be about to set them: what a
+// session restores begins with clocks of its life before.
+func (s *session) chime() {
+	k := s.clock
+	if k == nil || k.armed.IsZero() {
+		return
+	}
+	if now := s.host.cfg.Now(); now.After(k.armed) {
+		for _, in := range s.ringing(now) {
+			s.input(in)
+		}
+	}
 }
 
 // rearm sets the timer to the nearest of what is due.

@@ -65,7 +65,7 @@ func (s *session) attend() {
 		}
 	}
 	s.feeds = &attendance{at: at, who: feeds.Session{
-		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest,
+		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest, Env: agent.Feeds.Environment,
 		Fetcher: &fetcher{host: s.host, agent: agent, sid: sid, inc: s.inc, epoch: s.sealer.Epoch(), self: s.box.pid},
 	}}
 	s.syncFeeds()
@@ -107,6 +107,7 @@ func (a *action) doFeeds(ctx context.Context, name, args string) (string, error)
 	keeper := a.host.cfg.Feeds
 	call := feeds.Call{Name: name, Params: args, Permission: a.agent.Feeds.Permission, Now: a.host.cfg.Now()}
 	if keeper != nil {
+		keeper.Settle() // what the prompt has just fetched is there to be found
 		call.Counter = keeper.Counter()
 		call.Value = func(e feeds.Entry) (feeds.Value, bool) { return keeper.Value(a.feeds.who.Key, e) }
 	}
@@ -151,6 +152,7 @@ type FeedState struct {
 	Updated  time.Time // of the value that is kept; zero for none
 	Stale    bool      // there is none, or a refresh should have replaced it
 	Value    string    // JSON, before limits; "" for none
+	Reason   string    // why its last fetch failed, in words; "" when it did not
 }
 
 func (s *session) feedStates() []FeedState {
@@ -166,6 +168,7 @@ func (s *session) feedStates() []FeedState {
 			if st.Stale = stale; known {
 				st.Updated, st.Value = v.At, v.JSON
 			}
+			st.Reason = keeper.Reason(f.who.Key, e)
 		}
 		all = append(all, st)
 	}
@@ -178,12 +181,12 @@ func (s *session) fetchFeeds(e *turn.FetchFeeds) {
 	f := s.attending()
 	f.at.run.Store(e.Run)
 	f.at.turn.Store(e.Turn)
-	ctx, h, box, agent, sid, who, set := s.air.ctx, s.host, s.box, s.ref.agent, s.ref.sid, f.who, f.set
+	ctx, h, box, agent, sid, inc, who, set := s.air.ctx, s.host, s.box, s.ref.agent, s.ref.sid, s.inc, f.who, f.set
 	h.run(func() {
 		in := &turn.FeedsReady{Ident: e.Ident, Names: e.Names}
 		supervisor.Guard(func() {
 			if len(e.Names) == 0 {
-				in.Feeds = append(h.profileFeed(ctx, agent, sid), h.promptFeeds(ctx, who, set)...)
+				in.Feeds = slices.Concat(h.instructionsFeed(ctx, agent, sid, inc, who, e.Instructions), h.profileFeed(ctx, agent, sid), h.promptFeeds(ctx, who, set))
 				return
 			}
 			for _, name := range e.Names {
@@ -193,7 +196,7 @@ func (s *session) fetchFeeds(e *turn.FetchFeeds) {
 			h.log.Error("fetching feeds crashed", zap.String("SID", who.Key), zap.ByteString("stack", crash.Stack))
 			in.Feeds = nil
 			for _, name := range e.Names {
-				in.Feeds = append(in.Feeds, messages.Feed{ID: name, Error: feeds.ErrorFailed})
+				in.Feeds = append(in.Feeds, messages.Feed{ID: name, Error: feeds.ErrorFailed, Reason: "fetching it crashed"})
 			}
 		})
 		box.post(in)
@@ -210,7 +213,7 @@ func (h *Host) profileFeed(ctx context.Context, agent *Agent, sid string) []mess
 	var err error
 	if fd.Value, err = agent.Profile(ctx, sid); err != nil {
 		h.log.Warn("the profile of a user cannot be read", zap.String("SID", sid), zap.Error(err))
-		fd.Value, fd.Error = "", feeds.ErrorFailed
+		fd.Value, fd.Error, fd.Reason = "", feeds.ErrorFailed, "the profile cannot be read"
 	} else if fd.Value == "" {
 		return nil
 	}
@@ -244,14 +247,14 @@ func (h *Host) feed(ctx context.Context, agent *Agent, who feeds.Session, set fe
 				return messages.Feed{ID: id, Value: string(quoted)}
 			}
 		}
-		return messages.Feed{ID: id, Error: feeds.ErrorFailed}
+		return messages.Feed{ID: id, Error: feeds.ErrorFailed, Reason: name + " is not set"}
 	}
 	if h.cfg.Feeds != nil {
 		if el, _, _, ok := h.cfg.Feeds.Get(ctx, who, set, id, false); ok {
 			return el.Feed()
 		}
 	}
-	return messages.Feed{ID: id, Error: feeds.ErrorFailed}
+	return messages.Feed{ID: id, Error: feeds.ErrorFailed, Reason: "there is no such feed, or it is disabled"}
 }
 
 // fetcher calls what feeds name as their sources. There is no ledger of it: a feed reads,

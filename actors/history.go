@@ -33,6 +33,9 @@ func (s *session) remember(p *turn.Persist) {
 	if !ok {
 		return
 	}
+	if s.air != nil {
+		s.air.catching.add(p)
+	}
 	h := s.history
 	if h == nil {
 		h = s.host.histories.take(s.inc)
@@ -50,11 +53,11 @@ func (s *session) remember(p *turn.Persist) {
 		}
 	}
 	if h == nil || h.agent != s.ref.agent || h.log.Next() != p.Record.Seq {
-		if s.history = nil; p.Record.Seq > 1 && s.ref.agent.Window == 0 {
+		if s.history = nil; p.Record.Seq > 1 && !s.ref.agent.Window.Bounded() {
 			return // a part is of no use
 		}
 		h = &history{
-			inc: s.inc, agent: s.ref.agent, log: prompt.NewLog(d, p.Record.Seq, s.ref.agent.Window), since: s.host.cfg.Now(), seen: s.host.erasures(),
+			inc: s.inc, agent: s.ref.agent, log: prompt.NewLog(d, p.Record.Seq, s.ref.agent.Window, s.ref.agent.Rules.Rendering), since: s.host.cfg.Now(), seen: s.host.erasures(),
 		}
 	}
 	if s.history = h; !h.log.Add(p.Record, p.Blobs) {
@@ -68,6 +71,61 @@ func (s *session) view(turn int64) *prompt.View {
 		return nil
 	}
 	return s.history.log.View(turn)
+}
+
+// catchUp is what a session records while the reply of a turn reads its journal, from
+// where the journal may not have it yet. Its methods are the session's.
+type catchUp struct {
+	since  time.Time // it was begun
+	seen   int64     // erasures of the store by then
+	missed []*turn.Persist
+}
+
+// mostMissed bounds the records of a catchUp: after more the next turn reads again.
+const mostMissed = 4096
+
+func (c *catchUp) add(p *turn.Persist) {
+	if c != nil && len(c.missed) <= mostMissed {
+		c.missed = append(c.missed, p)
+	}
+}
+
+// catchUp begins one for a turn that has no view, where a history is of use.
+func (s *session) catchUp(view *prompt.View) *catchUp {
+	s.air.catching = nil
+	if _, ok := s.ref.agent.Dialect.(prompt.Historian); ok && view == nil && !s.ref.agent.Window.Bounded() && !s.unkept {
+		s.air.catching = &catchUp{since: s.host.cfg.Now(), seen: s.host.erasures()}
+	}
+	return s.air.catching
+}
+
+// caughtUp is what a reply has read of its session's journal: the log, nil where the history
+// cannot be kept.
+type caughtUp struct {
+	of  *catchUp
+	log *prompt.Log
+}
+
+// catch goes on with the history that a reply has read, behind what was recorded meanwhile.
+func (s *session) catch(msg *caughtUp) {
+	c := msg.of
+	if s.air == nil || s.air.catching != c {
+		return
+	}
+	s.air.catching = nil
+	if msg.log == nil {
+		s.unkept = true // until the activation ends: it would be read twice a turn
+		return
+	}
+	if len(c.missed) > mostMissed {
+		return
+	}
+	for _, p := range c.missed {
+		if p.Record.Seq >= msg.log.Next() && !msg.log.Add(p.Record, p.Blobs) {
+			return
+		}
+	}
+	s.history = &history{inc: s.inc, agent: s.ref.agent, log: msg.log, since: c.since, seen: c.seen}
 }
 
 // putHistory gives the history back when the session comes to rest.

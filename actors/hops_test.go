@@ -6,6 +6,7 @@ import (
 	"iter"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -18,6 +19,12 @@ import (
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
 )
+
+// settle waits until nothing moves any more, and no commit is on its way either.
+func settle() {
+	time.Sleep(100 * commitTime)
+	synctest.Wait()
+}
 
 // bitByBit is a model that says its action but for the last byte, waits until nothing
 // moves any more, and then hands over that byte.
@@ -32,12 +39,12 @@ func (m bitByBit) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk
 		if !yield(llm.Chunk{Text: []byte(action[:len(action)-1])}, nil) {
 			return
 		}
-		synctest.Wait()
+		settle()
 		m.now()
 		if !yield(llm.Chunk{Text: []byte(action[len(action)-1:])}, nil) {
 			return
 		}
-		synctest.Wait()
+		settle()
 		yield(llm.Chunk{Text: []byte("<response>end</response>"), Finish: messages.FinishComplete}, nil)
 	}
 }
@@ -45,13 +52,24 @@ func (m bitByBit) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk
 // batched is the memory store behind a writer of its own, as the durable stores are.
 type batched struct{ journal.Store }
 
+// commitTime is longer than whatever runs in a bubble meanwhile: a session that has
+// handed over a batch has gone idle when the answer comes, and is woken by it. One that is
+// still at work takes the answer along, which is no hop.
+const commitTime = time.Nanosecond
+
 // Immediate implements journal.Store.
 func (batched) Immediate() bool { return false }
 
+// Commit implements journal.Store.
+func (b batched) Commit(batches []journal.Batch) []error {
+	time.Sleep(commitTime)
+	return b.Store.Commit(batches)
+}
+
 // From the last byte of </action> to its tool there are two hops: the reader of the
 // stream wakes the session, the session begins the action's actor, which runs the
-// tool. An effect waits for the journal, which is one more where it does not answer at
-// once.
+// tool. An effect waits for the journal, which is one more where its answer finds the session
+// idle.
 func TestHopsToTheTool(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -108,6 +108,7 @@ type Host struct {
 	scan       scan
 	alarms     alarms
 	histories  histories
+	systems    systems
 	inline     bool // the writer answers before Append returns
 
 	reopening sync.Mutex // held by reopen
@@ -188,7 +189,7 @@ func (h *Host) Hub() *hub.Hub { return h.hub }
 // Counters are live.
 func (h *Host) Counters() *Counters { return &h.counters }
 
-// Awake tells whether a session is in memory here: what is open in it runs, or is
+// Awake reports whether a session is in memory here: what is open in it runs, or is
 // about to.
 func (h *Host) Awake(sid string) bool { return h.dir.find(sid) != nil }
 

@@ -85,12 +85,12 @@ func (p *program) run(last func()) {
 }
 
 func (p *program) execute() *turn.ProgramEnd {
-	prog, userdata, end := replay.Compile(p.start, p.host.cfg.Programs.Compile)
+	bound := p.agent.Tools.Bind(catalog.Binding{Act: p.act, Turn: []*neuroscript.Tool{p.magicTool()}})
+	prog, userdata, end := replay.Compile(p.start, neuroscript.Explained(p.agent.Limits, bound, p.host.cfg.Programs.Compile))
 	if end != nil {
 		return end
 	}
 	p.flushed = p.host.cfg.Now()
-	bound := p.agent.Tools.Bind(catalog.Binding{Act: p.act, Turn: []*neuroscript.Tool{p.magicTool()}})
 	res := prog.Run(p.ctx, &neuroscript.Env{
 		SID: p.sid, TurnIndex: p.start.Turn, Userdata: userdata, Tools: bound,
 		Library: p.agent.Library, Limits: p.agent.Limits, Emit: p.emit, Whisper: p.whisper,
@@ -148,7 +148,7 @@ func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Val
 
 // magicTool is tool.aeiou.magic of this turn (docs/spec/aeiou.md §6).
 func (p *program) magicTool() *neuroscript.Tool {
-	return &neuroscript.Tool{Name: "aeiou.magic", Params: replay.MagicParams(), Func: p.mint}
+	return &neuroscript.Tool{Name: "aeiou.magic", Params: replay.MagicParams(), Uncounted: true, Func: p.mint}
 }
 
 func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {

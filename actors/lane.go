@@ -14,6 +14,8 @@ import (
 
 // lane is a session's way to the journal: eager records go at once and take the
 // lazy ones before them along; lazy ones alone wait until due (docs/spec/design.md §2).
+// While somebody follows the session, a call that begins is not kept from them: what it
+// would be shown in must be durable first, so its record goes at once.
 type lane struct {
 	inputs []turn.Input  // of the step loop
 	ready  []turn.Effect // of the step loop, reused
@@ -28,6 +30,7 @@ type lane struct {
 	blobs    []messages.Blob
 	bytes    int
 	eager    bool
+	begins   bool       // a lazy record says that a call begins: subscribers wait for it
 	due      time.Time  // of the oldest lazy record; zero when there is none
 	inFlight int        // batches without an answer
 	flushes  []*request // wait until nothing is pending
@@ -71,12 +74,18 @@ func (l *lane) hold(p *turn.Persist, now time.Time) {
 	l.recs = append(l.recs, p.Record)
 	l.blobs = append(l.blobs, p.Blobs...)
 	l.bytes += recordBytes
-	for i := range p.Blobs {
-		l.bytes += len(p.Blobs[i].Data)
+	if !instructs(p.Record.Body) {
+		for i := range p.Blobs {
+			l.bytes += len(p.Blobs[i].Data)
+		}
 	}
 	if p.Hold <= 0 {
 		l.eager = true
 		return
+	}
+	switch p.Record.Body.(type) {
+	case *messages.ActionDeclared, *messages.ActionStarted:
+		l.begins = true
 	}
 	if at := now.Add(p.Hold); l.due.IsZero() || at.Before(l.due) {
 		l.due = at
@@ -87,8 +96,24 @@ func (l *lane) hold(p *turn.Persist, now time.Time) {
 	}
 }
 
+// instructs reports a record whose blobs need not hurry: a system message comes once in a
+// session, instructions once in a run.
+func instructs(b messages.Body) bool {
+	switch b := b.(type) {
+	case *messages.ModelRequest:
+		return true
+	case *messages.FeedInjected:
+		return b.ID == messages.InstructionsFeed
+	}
+	return false
+}
+
 // lazyRecords is how many small lazy records may gather before the bytes count.
 const lazyRecords = 16
+
+// manyRecords go to the journal although more inputs are at hand: what a model says at
+// once may make a hundred thousand.
+const manyRecords = 1024
 
 // flushEager sends what must go. It reports whether an answer came at once and
 // gave the machine something to do.
@@ -97,7 +122,7 @@ func (s *session) flushEager(c actor.Context) (more bool) {
 		return false
 	}
 	l := s.lane()
-	if !l.eager {
+	if !l.eager && !(l.begins && s.host.hub.Followed(s.ref.sid)) {
 		if !l.due.IsZero() {
 			s.ring(l.due)
 		}
@@ -139,7 +164,7 @@ func (s *session) flush(c actor.Context) (more bool) {
 		SID: s.ref.sid, Inc: s.inc, ExpectSeq: l.base, Epoch: s.sealer.Epoch(), Records: l.recs, Blobs: l.blobs,
 	}
 	seq := s.sealer.Head().Seq
-	l.recs, l.blobs, l.sealed, l.bytes, l.eager, l.due = nil, nil, 0, 0, false, time.Time{}
+	l.recs, l.blobs, l.sealed, l.bytes, l.eager, l.begins, l.due = nil, nil, 0, 0, false, false, time.Time{}
 	l.inFlight++
 	if s.host.inline {
 		var failed error
@@ -217,6 +242,7 @@ func (s *session) refused(c actor.Context, err error) {
 	}
 	l.flushes = nil
 	s.release(why)
+	s.host.forgetSystem(s.inc)
 	s.host.hub.Fail(s.ref.sid, why)
 	s.goodbye(c)
 }

@@ -66,7 +66,8 @@ func (g *gate) pass(ctx context.Context) {
 
 func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
-	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx, view: s.view(e.Turn)}
+	view := s.view(e.Turn)
+	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx, view: view, catch: s.catchUp(view)}
 	run := &modelRun{cancel: cancel, gate: &r.gate}
 	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run(); r.ended() }, nil)
 	return run
@@ -82,6 +83,7 @@ type reply struct {
 	open  *turn.OpenModel
 	ctx   context.Context
 	view  *prompt.View // of the history; nil: it is to be read
+	catch *catchUp     // the session waits for what is read; nil: it does not
 
 	last func()
 	gate gate
@@ -94,10 +96,13 @@ type reply struct {
 	decoder   parse.Decoder
 	events    []messages.Event
 	delivered int64
+	system    string
 	requests  int64 // model.request records of this turn that move the cursor
 
-	attempt bill // as far as the model has said
-	failed  bill // of the attempts before it
+	asked   int64 // bytes of the prompt
+	script  bool  // the model reads a script, and costs nothing
+	attempt bill  // as far as the model has said
+	failed  bill  // of the attempts before it
 }
 
 // bill is what attempts have cost.
@@ -133,14 +138,18 @@ func (r *reply) run() {
 	r.decoder = r.agent.Dialect.NewDecoder(messages.TurnInfo{
 		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes(),
 	})
-	digest := r.agent.Digester.Digest(msgs)
-	var lints []messages.Code
+	req := messages.ModelRequest{
+		Mode: "replay", Prompt: r.agent.digester().Digest(msgs, r.view), Messages: int64(len(msgs)),
+	}
+	if r.agent.Rules.Rendering >= 2 {
+		req.System, r.system = r.agent.digester().System(msgs)
+	}
 	for i := range msgs {
-		lints = append(lints, msgs[i].Lints...)
+		req.Lints = append(req.Lints, msgs[i].Lints...)
 	}
 	r.countCut(msgs)
 	for i := 0; ; i++ {
-		again, err := r.ask(i, msgs, digest, lints)
+		again, err := r.ask(i, msgs, &req)
 		if err == nil || !again {
 			if err != nil {
 				r.fail(err, "")
@@ -171,25 +180,34 @@ func (r *reply) countCut(msgs []messages.Message) {
 }
 
 // ask tries one route until its policy says otherwise. again asks for the next.
-func (r *reply) ask(i int, msgs []messages.Message, digest messages.Digest, lints []messages.Code) (again bool, err error) {
+// What does not depend on the route is in asked.
+func (r *reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest) (again bool, err error) {
 	route := r.agent.Routes[i]
 	rotations := 0
 	for n := 1; ; {
 		req := llm.Request{
 			Session: r.sid, Turn: r.open.Turn, Ordinal: r.open.Ordinal + r.requests,
-			Provider: route.Provider, Model: route.Model, Messages: msgs, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes() + pastBound,
-			Grows: r.agent.Dialect.Traits().AppendOnly,
+			Provider: route.Provider, Model: route.Model, Options: route.Options, Messages: msgs, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes() + pastBound,
+			Schema: r.agent.Schema,
+			Grows:  r.agent.Dialect.Traits().AppendOnly, Dialect: r.agent.Dialect.Name(),
+		}
+		if r.agent.Native {
+			req.Tools = r.agent.Specs
 		}
 		// A script's rule answers as often as it matches and moves no cursor.
 		script, ok := route.Port.(interface{ Ordered(llm.Request) bool })
 		matched := ok && !script.Ordered(req)
+		r.asked, r.script = bytesOf(msgs), ok
 		if !matched {
 			r.requests++
 		}
-		r.post(&turn.ModelOpened{Ident: r.open.Ident, Request: messages.ModelRequest{
-			Provider: route.Provider, Model: route.Model, Mode: "replay", Prompt: digest, Messages: int64(len(msgs)), Lints: lints, Matched: matched,
-		}})
-		lints = nil // once per turn
+		opened := &turn.ModelOpened{Ident: r.open.Ident, Request: *asked}
+		opened.Request.Provider, opened.Request.Model, opened.Request.Options, opened.Request.Matched = route.Provider, route.Model, route.Options, matched
+		if !asked.System.IsZero() && !r.host.knowsSystem(r.inc, asked.System) {
+			opened.System = []byte(r.system)
+		}
+		r.post(opened)
+		asked.Lints = nil // once per turn
 		err := r.read(route.Port.Stream(r.ctx, req))
 		if err == nil {
 			return false, nil
@@ -330,9 +348,14 @@ func (r *reply) pause(d time.Duration) bool {
 	}
 }
 
+// maxPiece bounds the bytes of one turn.Decoded: a session looks at its clocks between
+// two, and a model may say megabytes at once.
+const maxPiece = 32 << 10
+
 // read decodes one stream to its end. An error is the attempt's.
 func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 	r.failed, r.attempt = r.failed.plus(r.attempt), bill{}
+	text := int64(0) // bytes of this attempt
 	for chunk, err := range stream {
 		if err != nil {
 			return err
@@ -343,25 +366,48 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 		if chunk.CostMicroUSD != 0 {
 			r.attempt.cost = chunk.CostMicroUSD
 		}
-		on := r.failed.plus(r.attempt)
-		if len(chunk.Text) > 0 {
-			r.delivered += int64(len(chunk.Text))
-			r.decoder.Push(chunk.Text, r.collect)
+		text += int64(len(chunk.Text))
+		if chunk.Finish != "" && r.attempt.usage == (messages.Usage{}) && !r.script && r.agent.Rules.Rendering >= 2 {
+			r.attempt.usage = estimate(r.asked, text)
 		}
-		if len(chunk.Text) > 0 || chunk.Finish == "" && chunk.Usage != (messages.Usage{}) {
+		on := r.failed.plus(r.attempt)
+		for said := chunk.Text; len(said) > 0 || len(chunk.Text) == 0 && chunk.Finish == "" && chunk.Usage != (messages.Usage{}); {
+			piece := said[:min(len(said), maxPiece)]
+			if said = said[len(piece):]; len(piece) > 0 {
+				r.delivered += int64(len(piece))
+				r.decoder.Push(piece, r.collect)
+			}
 			r.post(&turn.Decoded{
-				Ident: r.open.Ident, Bytes: chunk.Text, Events: r.take(),
+				Ident: r.open.Ident, Bytes: piece, Events: r.take(),
 				Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced,
 			})
 			r.gate.pass(r.ctx)
+			if len(said) == 0 {
+				break
+			}
 		}
 		if chunk.Finish != "" {
 			r.decoder.End(chunk.Finish, r.collect)
-			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced})
+			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Side: chunk.Side, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced})
 			return nil
 		}
 	}
 	return llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
+}
+
+// estimate is the usage of a reply whose model says nothing of it, so that its run has a
+// bound all the same: the usual guess of how many tokens a text has
+// (docs/spec/cogency.md §13).
+func estimate(prompt, reply int64) messages.Usage {
+	return messages.Usage{Input: (prompt + 3) / 4, Output: (reply + 3) / 4, Estimated: true}
+}
+
+// bytesOf is how much text a prompt has.
+func bytesOf(msgs []messages.Message) (n int64) {
+	for i := range msgs {
+		n += int64(len(msgs[i].Text))
+	}
+	return n
 }
 
 // gathers keeps room for the events of a push while they are found: nobody knows how
@@ -416,6 +462,9 @@ func reasonOf(err error) string {
 // assemble builds the messages of the turn: from the carried streams where the
 // dialect's history is those, else from the journal.
 func (r *reply) assemble() ([]messages.Message, error) {
+	if err := r.agent.instructed(r.open.Feeds); err != nil {
+		return nil, err
+	}
 	var msgs []messages.Message
 	var err error
 	switch {
@@ -423,7 +472,7 @@ func (r *reply) assemble() ([]messages.Message, error) {
 		msgs, err = r.carried()
 	case r.view != nil:
 		msgs, err = r.remembered()
-	case r.agent.Window > 0:
+	case r.agent.Window.Bounded():
 		msgs, err = r.recent()
 	default:
 		msgs, err = r.transcript()
@@ -441,8 +490,11 @@ func (r *reply) carried() ([]messages.Message, error) {
 		SID: r.sid, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Text: e.Text, Userdata: e.Userdata,
 		Out: e.Out, Scr: e.Scr, Tools: r.agent.Specs, Primer: r.agent.Primer, LastError: e.LastError, Note: e.Note, Feeds: e.Feeds,
 	}
+	var err error
+	if p.Failed, err = e.Tell(r.blob); err != nil {
+		return nil, err
+	}
 	if !e.HaveCarry {
-		var err error
 		if p.Out, err = r.blob(e.OutDigest); err != nil {
 			return nil, err
 		}
@@ -450,7 +502,7 @@ func (r *reply) carried() ([]messages.Message, error) {
 			return nil, err
 		}
 	}
-	return prompt.Assemble(r.agent.Dialect, p), nil
+	return prompt.Assemble(r.agent.Dialect, prompt.Carried(p, r.agent.Rules.Rendering)), nil
 }
 
 func (r *reply) blob(d messages.Digest) ([]byte, error) {
@@ -463,26 +515,36 @@ func (r *reply) blob(d messages.Digest) ([]byte, error) {
 // remembered is the prompt from what the session has at hand, and from its journal where
 // that does not reach far enough.
 func (r *reply) remembered() ([]messages.Message, error) {
-	msgs := r.view.Assemble(prompt.Spec{SID: r.sid, Pass: r.open.Pass, Last: r.open.Last, Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds})
-	msgs, settled := parse.Window(msgs, r.agent.Window)
+	msgs, settled := parse.Window(r.viewed(), r.agent.Window.Messages)
 	switch {
 	case settled || r.view.Whole():
 		return msgs, nil
-	case r.agent.Window > 0:
+	case r.agent.Window.Bounded():
 		return r.recent()
 	}
 	return r.transcript()
 }
 
+// viewed is the prompt from the view.
+func (r *reply) viewed() []messages.Message {
+	return r.view.Assemble(prompt.Spec{SID: r.sid, Pass: r.open.Pass, Last: r.open.Last, Rendering: r.agent.Rules.Rendering, Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds})
+}
+
 // transcript is the prompt of the whole journal up to this turn's begin. The records
-// are durable: OpenModel waited for turn.begin.
+// are durable: OpenModel waited for turn.begin. The session goes on with what was read.
 func (r *reply) transcript() ([]messages.Message, error) {
+	if r.catch != nil {
+		log := r.relog()
+		if r.ctx.Err() == nil {
+			r.box.system.Root.Send(r.box.pid, &caughtUp{of: r.catch, log: log})
+		}
+		if r.view != nil {
+			return r.viewed(), nil
+		}
+	}
 	var failed error
 	records := func(yield func(*messages.Record) bool) {
-		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, 0, 0) {
-			if err == nil && prompt.Reads(rec.Body.Kind()) {
-				rec, err = journal.Typed(rec)
-			}
+		for rec, err := range r.records() {
 			if err != nil {
 				failed = err
 				return
@@ -497,6 +559,48 @@ func (r *reply) transcript() ([]messages.Message, error) {
 		return nil, failed
 	}
 	return prompt.Assemble(r.agent.Dialect, p), nil
+}
+
+// records are those of the session, typed where a prompt is made of them.
+func (r *reply) records() iter.Seq2[*messages.Record, error] {
+	return func(yield func(*messages.Record, error) bool) {
+		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, 0, 0) {
+			if err == nil && prompt.Reads(rec.Body.Kind()) {
+				rec, err = journal.Typed(rec)
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// relog makes the session's history of its journal, and the view of this turn; nil where
+// there can be none, as where something was erased.
+func (r *reply) relog() *prompt.Log {
+	log := prompt.NewLog(r.agent.Dialect.(prompt.Historian), 1, prompt.Window{}, r.agent.Rules.Rendering)
+	for rec, err := range r.records() {
+		if err != nil {
+			return nil
+		}
+		var blobs []messages.Blob
+		if said, ok := rec.Body.(*messages.ModelReply); ok {
+			for _, d := range []messages.Digest{said.Blob, said.Side} {
+				b, err := r.blob(d)
+				if err != nil {
+					return nil
+				}
+				blobs = append(blobs, messages.Blob{Digest: d, Data: b})
+			}
+		}
+		if !log.Add(rec, blobs) {
+			return nil
+		}
+	}
+	if r.view = log.View(r.open.Turn); r.view == nil {
+		return nil
+	}
+	return log
 }
 
 // A prompt with a window begins to look at so many records for each of its messages: a
@@ -514,14 +618,14 @@ func (r *reply) recent() ([]messages.Message, error) {
 	spec := r.spec(&failed)
 	var tail []*messages.Record // newest first
 	window := func(whole bool) (msgs []messages.Message, settled bool, err error) {
-		p, ok := prompt.ProjectTail(oldestFirst(tail), spec)
+		p, passed, ok := prompt.ProjectTail(oldestFirst(tail), spec)
 		if failed != nil || !ok && !whole {
 			return nil, false, failed
 		}
-		msgs, settled = parse.Window(prompt.Assemble(r.agent.Dialect, p), r.agent.Window)
-		return msgs, settled, nil
+		msgs, settled = parse.Window(prompt.Assemble(r.agent.Dialect, p), r.agent.Window.Messages)
+		return msgs, settled || passed, nil
 	}
-	step := min(max(tailPerMessage*r.agent.Window, leastTail), mostTail)
+	step := min(max(tailPerMessage*r.agent.Window.Messages, leastTail), mostTail)
 	next := step
 	for rec, err := range journal.Backward(r.ctx, r.host.cfg.Store, r.inc, 0, 0, int64(step)) {
 		if err == nil && prompt.Reads(rec.Body.Kind()) {
@@ -557,10 +661,10 @@ func oldestFirst(tail []*messages.Record) iter.Seq[*messages.Record] {
 // of which is read once.
 func (r *reply) spec(failed *error) prompt.Spec {
 	replies := map[messages.Digest][]byte{}
-	return prompt.Spec{
-		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Last: r.open.Last,
+	s := prompt.Spec{
+		SID: r.sid, Run: r.open.Run, Turn: r.open.Turn, Pass: r.open.Pass, Last: r.open.Last, Rendering: r.agent.Rules.Rendering,
 		Tools: r.agent.Specs, Primer: r.agent.Primer, Feeds: r.open.Feeds,
-		Transcript: r.agent.Dialect.Traits().Transcript,
+		Transcript: r.agent.Dialect.Traits().Transcript, Window: r.agent.Window,
 		Reply: func(d messages.Digest) []byte {
 			b, ok := replies[d]
 			if !ok {
@@ -573,4 +677,5 @@ func (r *reply) spec(failed *error) prompt.Spec {
 			return b
 		},
 	}
+	return s.For(r.agent.Dialect)
 }

@@ -29,6 +29,8 @@ type air struct {
 	program *programRun
 	actions map[string]*actionRun
 	spare   *actor.PID // of the next child
+	// catching gathers for the history that the turn's reply reads; nil where it reads none.
+	catching *catchUp
 }
 
 // who names the child behind a PID.
@@ -98,6 +100,9 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	switch e := e.(type) {
 	case *turn.Persist:
 		s.remember(e)
+		if b, asks := e.Record.Body.(*messages.ModelRequest); asks && len(e.Blobs) > 0 {
+			s.host.keepSystem(s.inc, b.System)
+		}
 		l := s.lane()
 		l.hold(e, l.now)
 	case *turn.Publish:
@@ -213,10 +218,11 @@ func (s *session) publish(e *turn.Publish) {
 			s.host.suspended(until)
 		}
 	}
-	s.host.hub.Publish(s.ref.sid, u)
+	// Before the hub: who sees the end of a run can wait for what is learned of it.
 	if told := s.ref.agent.Ended; told != nil && u.Record.Body.Kind() == messages.KindRunEnd {
 		told(s.ref.sid, u.Record)
 	}
+	s.host.hub.Publish(s.ref.sid, u)
 }
 
 func (s *session) answer(e *turn.Answer) {

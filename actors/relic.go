@@ -69,7 +69,7 @@ type glance struct {
 func (s *session) glanced(msg *glance) {
 	e := &turn.AnswerRelic{Err: errSessionStopped}
 	if s.machine != nil && s.dead == nil && !s.retired {
-		e.Result, e.Err = s.machine.State().ReadRelic(msg.relic, msg.args)
+		e.Result, e.Err = s.machine.State().ReadRelic(msg.relic, msg.args, s.host.cfg.Now())
 	}
 	msg.answer <- e
 }

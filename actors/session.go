@@ -50,6 +50,7 @@ type session struct {
 	retired  bool
 	deferred bool  // a child's work was put off until the message at hand is done
 	working  bool  // counted in the host's InFlight
+	unkept   bool  // no history can be kept: each turn reads the journal
 	dead     error // loading failed or the journal refused: nothing more is done
 
 	asks map[uint64]*request
@@ -117,6 +118,8 @@ func (s *session) Receive(c actor.Context) {
 		if msg.of == s {
 			s.rang(c)
 		}
+	case *caughtUp:
+		s.catch(msg)
 	case *glance:
 		s.glanced(msg)
 	case *sleep:
@@ -237,7 +240,7 @@ func (s *session) requested(c actor.Context, req *request) {
 	case opOpen:
 		switch seq := s.machine.State().Seq; {
 		case seq == 0:
-			s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.agent.Name})
+			s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.agent.Name, Receipts: string(s.ref.agent.Receipts)})
 		case s.outbox.Acked() == 0: // another one is creating it
 			s.outbox.Add([]turn.Effect{&turn.Answer{After: 1, Handle: s.expect(req), Seq: 1}}, nil)
 		default:
@@ -245,7 +248,7 @@ func (s *session) requested(c actor.Context, req *request) {
 		}
 	case opSubmit:
 		if s.machine.State().Seq == 0 {
-			s.step(c, &turn.Open{Name: s.ref.agent.Name, Parent: req.parent})
+			s.step(c, &turn.Open{Name: s.ref.agent.Name, Parent: req.parent, Receipts: string(s.ref.agent.Receipts)})
 		}
 		s.step(c, &turn.Submit{Handle: s.expect(req), Input: req.input})
 	case opCancel:
@@ -345,7 +348,7 @@ func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
 
 // step lets the machine decide and does what it says, until nothing is left that
 // can be done without waiting. What inputs that came together have recorded goes to the
-// journal together.
+// journal together, up to manyRecords. A clock that ran out meanwhile comes between them.
 func (s *session) step(c actor.Context, inputs ...turn.Input) {
 	if s.dead != nil {
 		return
@@ -358,8 +361,14 @@ func (s *session) step(c actor.Context, inputs ...turn.Input) {
 	l.busy = true
 	defer func() { l.busy = false }()
 	for _, in := range inputs {
+		if _, piece := in.(*turn.Decoded); piece {
+			s.chime()
+		}
 		l.inputs = append(l.inputs, in)
 		s.advance(c)
+		if len(l.recs) >= manyRecords && s.dead == nil && s.flushEager(c) {
+			s.advance(c)
+		}
 	}
 	for s.flushEager(c) {
 		s.advance(c)

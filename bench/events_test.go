@@ -209,7 +209,7 @@ func BenchmarkAssemble_Cogency_1000Events(b *testing.B) {
 		b.ReportMetric(float64(len(recs)), "records")
 		b.ReportAllocs()
 		for b.Loop() {
-			if ms := build(); len(ms) < 300 || prompt.Digest(ms).IsZero() {
+			if ms := build(); len(ms) < 300 || prompt.Digest(ms, messages.Rendering).IsZero() {
 				b.Fatal(len(ms))
 			}
 		}

@@ -158,6 +158,10 @@ func (e *Entry) served(v Value, now time.Time) bool {
 	return ttl > 0 && now.Sub(v.At) <= ttl
 }
 
+// standsIn tells a feed whose last value, however old, stands in while it is fetched: an
+// on-demand one of which nothing was said.
+func (e *Entry) standsIn() bool { return e.Trigger == OnDemand && !e.HasTTL }
+
 // fresh tells whether a prompt takes a value as it is. An on-demand feed without
 // cache_ttl is fetched for every prompt. A periodic one is not fetched by prompts as
 // long as it has a value that may be shown, marked or not: that is for its ticks.

@@ -77,6 +77,7 @@ type Definition struct {
 	Interval  time.Duration // of Periodic; otherwise 0
 	TTL       time.Duration // how long a value may be served; see HasTTL
 	HasTTL    bool          // cache_ttl was given
+	Deadline  time.Duration // longest time that a prompt waits for it; 0 is the keeper's
 	MaxTokens int64         // 0 is no limit
 	MaxBytes  int64         // 0 is no limit
 	Disabled  bool          // known, not fetched, not injected
@@ -98,9 +99,10 @@ func (d *Definition) ServedFor() time.Duration {
 // expansion. Absent members are nil or "".
 type Spec struct {
 	ID           string     `json:"id"`
-	Type         string     `json:"type,omitzero"`      // a trigger or a kind of source
-	Interval     *int64     `json:"interval,omitzero"`  // seconds
-	CacheTTL     *int64     `json:"cache_ttl,omitzero"` // seconds
+	Type         string     `json:"type,omitzero"`        // a trigger or a kind of source
+	Interval     *int64     `json:"interval,omitzero"`    // seconds
+	CacheTTL     *int64     `json:"cache_ttl,omitzero"`   // seconds
+	DeadlineMS   int64      `json:"deadline_ms,omitzero"` // 0 for none; the operator's alone
 	MaxTokens    *int64     `json:"max_tokens,omitzero"`
 	MaxSizeBytes *int64     `json:"max_size_bytes,omitzero"`
 	Enabled      *string    `json:"enabled,omitzero"`
@@ -132,6 +134,7 @@ func (d *Definition) Spec() Spec {
 		}
 		return &n
 	}
+	s.DeadlineMS = d.Deadline.Milliseconds()
 	s.Interval = number(int64(d.Interval/time.Second), d.Trigger == Periodic)
 	s.CacheTTL = number(int64(d.TTL/time.Second), d.HasTTL)
 	s.MaxTokens = number(d.MaxTokens, d.MaxTokens > 0)

@@ -36,7 +36,7 @@ func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight)
 	if isReason(err, ReasonDisabled) {
 		return Value{}, false, err
 	}
-	if v, ok = k.cache.get(valueKey(session, e)); !ok || !e.served(v, k.now()) {
+	if v, ok = k.cache.get(valueKey(session, e)); !ok || !e.served(v, k.now()) && !(e.standsIn() && errors.Is(err, errLate)) {
 		return Value{}, false, err
 	}
 	v.Failed = true
@@ -47,11 +47,14 @@ func (k *Keeper) await(ctx context.Context, session string, e *Entry, f *flight)
 var errLate = errors.New("it goes on without those who asked")
 
 // element shows what await gave.
-func (k *Keeper) element(e *Entry, v Value, ok bool, err error) Element {
-	el := Element{ID: e.ID, Cause: err, Late: errors.Is(err, errLate)}
+func (k *Keeper) element(session string, e *Entry, v Value, ok bool, err error) Element {
+	el := Element{ID: e.ID, Cause: err, Reason: Why(err), Late: errors.Is(err, errLate)}
 	switch {
 	case ok:
 		el.Stale = e.stale(v, k.now())
+		if el.Stale && err == nil {
+			el.Reason = k.Reason(session, *e)
+		}
 		el.Body, el.Truncated, el.Value = injected(e, v.JSON, k.cfg.Counter)
 	case isReason(err, ReasonTimeout):
 		el.Error = ErrorTimeout
@@ -186,13 +189,13 @@ func (l *landing) put(v Value) {
 	}
 }
 
-// cleared clears the runway of a feed that ticks and has never crashed, which is nobody
-// else's business. It is false for any other.
+// cleared clears the runway of a feed that ticks and of which nothing is remembered,
+// which is nobody else's business. It is false for any other.
 func (l *landing) cleared() (f *flight, ok bool) {
 	r := l.runway
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.in == nil || r.crashed {
+	if r.in == nil || r.crashed || r.failed {
 		return nil, false
 	}
 	l.k.ended.Add(1)
@@ -217,6 +220,7 @@ func (l *landing) clear(now time.Time, err error) *flight {
 	a := k.sessions[l.session]
 	if a != nil {
 		k.remember(a, key, now, crashed, err == nil)
+		a.explain(key, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,8 +228,21 @@ func (l *landing) clear(now time.Time, err error) *flight {
 		delete(k.runways, key)
 	} else {
 		_, r.crashed = a.crashes[key]
+		_, r.failed = a.reasons[key]
 	}
 	return r.clear(l.at)
+}
+
+// explain keeps why the last fetch of a feed failed, until one succeeds. k.mu is held.
+func (a *active) explain(key string, err error) {
+	if err == nil {
+		delete(a.reasons, key)
+		return
+	}
+	if a.reasons == nil {
+		a.reasons = map[string]string{}
+	}
+	a.reasons[key] = Why(err)
 }
 
 // remember keeps the crashes of a feed when another fetch of it has ended. k.mu is held.
@@ -303,7 +320,11 @@ func (k *Keeper) ask(ctx context.Context, s *Session, src Source, env []string) 
 		if s.Facts != nil {
 			facts = s.Facts()
 		}
-		return k.cfg.Internals.Fetch(src, facts, env)
+		in := k.cfg.Internals
+		if s.Env != nil {
+			in.Env = s.Env
+		}
+		return in.Fetch(src, facts, env)
 	case src.Kind == Ingest && s.Ingest != nil:
 		return s.Ingest.Fetch(ctx, src)
 	case src.Kind == Ingest:
@@ -323,7 +344,7 @@ func failCause(reason string, cause error, format string, args ...any) *messages
 	return e
 }
 
-// isReason tells whether the outermost typed error of err has a reason.
+// isReason reports whether the outermost typed error of err has a reason.
 func isReason(err error, reason string) bool {
 	var e *messages.Error
 	return errors.As(err, &e) && e.Reason == reason

@@ -83,6 +83,27 @@ func readIngest(params string) (ingest, []*messages.Error) {
 	return o.ingest(), o.end()
 }
 
+// Elsewhere says how the documents of an ingest source are named that are not files of
+// the agent's folder: RemoteGit or RemoteURL, which need a Remote; "" for those that are,
+// and for other sources.
+func (s *Source) Elsewhere() string {
+	if s.Kind != Ingest {
+		return ""
+	}
+	q, _ := readIngest(s.Params)
+	return q.how
+}
+
+// Paths are the files and folders that an ingest source names below the agent's folder,
+// without those that hold a reference.
+func (s *Source) Paths() []string {
+	if s.Kind != Ingest {
+		return nil
+	}
+	q, _ := readIngest(s.Params)
+	return q.paths
+}
+
 func (o *object) ingest() ingest {
 	q := ingest{format: formatText}
 	given := 0

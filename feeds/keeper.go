@@ -79,6 +79,9 @@ type Session struct {
 	Fetcher Fetcher      // nil fails sources other than internal and ingest
 	Ingest  *Ingester    // nil fails ingest sources
 	Facts   func() Facts // of internal sources; nil is none. Called by many goroutines
+	// Env reads a variable for internal sources; nil is Internals.Env. Called by many
+	// goroutines.
+	Env func(name string) (string, bool)
 }
 
 // A Keeper fetches the feeds of all sessions of a host. It is safe for many
@@ -192,6 +195,11 @@ func (k *Keeper) Sync(s Session, set Set) {
 			delete(a.crashes, key)
 		}
 	}
+	for key := range a.reasons {
+		if !set.hasKey(s.Key, key) {
+			delete(a.reasons, key)
+		}
+	}
 	k.settle(a)
 	runways := a.runways
 	k.mu.Unlock()
@@ -211,7 +219,7 @@ func (k *Keeper) Sync(s Session, set Set) {
 	}
 }
 
-// ticks tells whether a feed is fetched at intervals.
+// ticks reports whether a feed is fetched at intervals.
 func (e *Entry) ticks() bool { return e.Trigger == Periodic && !e.Disabled }
 
 func (s *Set) hasKey(session, key string) bool {
@@ -249,11 +257,25 @@ func (k *Keeper) Value(session string, e Entry) (Value, bool) {
 	return k.cache.get(valueKey(session, &e))
 }
 
+// Settle returns when all values that were fetched before it are there for Value.
+func (k *Keeper) Settle() { k.cache.Wait() }
+
 // Status tells of a feed: what is kept of it, and whether that is older than it should
 // be.
 func (k *Keeper) Status(session string, e Entry) (v Value, known, stale bool) {
 	v, known = k.Value(session, e)
 	return v, known, !known || e.stale(v, k.now()) || !e.served(v, k.now()) && e.Trigger == OnDemand && e.ServedFor() > 0
+}
+
+// Reason says why the last fetch of a feed failed (Why); "" when it did not, or when the
+// session is not kept: between Stop and Sync.
+func (k *Keeper) Reason(session string, e Entry) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if a := k.sessions[session]; a != nil {
+		return a.reasons[valueKey(session, &e)]
+	}
+	return ""
 }
 
 // Put gives a feed a value from outside, as a fetch would have: it stands until the
@@ -279,10 +301,11 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 
 // Prompt gives the elements of a prompt in the order of the set. Feeds whose value is
 // old enough are fetched side by side, after those they refer to, all under one
-// deadline; what is not there by then shows an older value or none
+// deadline, or an earlier one of their own; what is not there by then shows an older value or none
 // (docs/spec/streaming.md §7.2). Late fetches go on for the next prompt. It does not fail: elements say what
 // went wrong.
 func (k *Keeper) Prompt(ctx context.Context, s Session, set Set) []Element {
+	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Deadline)
 	defer cancel()
 	r := k.round(s, set)
@@ -295,15 +318,20 @@ func (k *Keeper) Prompt(ctx context.Context, s Session, set Set) []Element {
 	for i := range set.entries {
 		if f := r.flights[i]; f != nil {
 			e := &set.entries[i]
-			v, known, err := k.await(ctx, s.Key, e, f)
-			out = append(out, k.element(e, v, known, err))
+			own, done := ctx, context.CancelFunc(func() {})
+			if e.Deadline > 0 {
+				own, done = context.WithDeadline(ctx, begun.Add(e.Deadline))
+			}
+			v, known, err := k.await(own, s.Key, e, f)
+			done()
+			out = append(out, k.element(s.Key, e, v, known, err))
 		}
 	}
 	return out
 }
 
 // Get gives one feed now, as for get_context_feed or the first use of $id: fetched if
-// its value is too old or refresh is set, for as long as ctx lasts. known tells whether
+// its value is too old or refresh is set, for as long as ctx lasts. known reports whether
 // there is a value; ok whether there is a feed by that id which is not disabled.
 func (k *Keeper) Get(ctx context.Context, s Session, set Set, id string, refresh bool) (el Element, v Value, known, ok bool) {
 	i := set.at(id)
@@ -314,5 +342,5 @@ func (k *Keeper) Get(ctx context.Context, s Session, set Set, id string, refresh
 	f := r.want(i, refresh)
 	e := &set.entries[i]
 	v, known, err := k.await(ctx, s.Key, e, f)
-	return k.element(e, v, known, err), v, known, true
+	return k.element(s.Key, e, v, known, err), v, known, true
 }

@@ -141,6 +141,35 @@ func TestPromptOnDemand(t *testing.T) {
 	})
 }
 
+// A feed has a deadline of its own, which others do not wait for and which is never later
+// than the keeper's. While it is fetched its last value stands in, however old, unless its
+// cache_ttl says how old it may be.
+func TestOwnDeadline(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
+		slow, brief, bound, kept := onDemand("slow", ""), onDemand("brief", ""), onDemand("bound", ""), onDemand("kept", "")
+		slow.DeadlineMS, brief.DeadlineMS, bound.DeadlineMS, kept.DeadlineMS = 300, 100, 60_000, 100
+		kept.CacheTTL = ptr[int64](10)
+		set := setOf(t, slow, brief, bound, kept)
+		took := func(want string, d time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			wantSeen(t, k, s, set, want)
+			if got := time.Since(begun); got != d {
+				t.Errorf("the prompt took %s, want %s", got, d)
+			}
+		}
+		took("slow=slow1 brief=brief1 bound=bound1 kept=kept1", 0)
+		time.Sleep(time.Hour)
+		for id, d := range map[string]time.Duration{"slow": 10 * time.Second, "brief": time.Second, "bound": 0, "kept": 10 * time.Second} {
+			f.set(id, after(d, `"later"`))
+		}
+		took("slow=slow1~ brief=brief1~ bound=later kept=!timeout", 300*time.Millisecond)
+		f.set("bound", after(time.Minute, `"later"`))
+		time.Sleep(10 * time.Second) // what was late has come
+		took("slow=later~ brief=later~ bound=later~ kept=later", DefaultDeadline)
+	})
+}
+
 func TestPromptDeadline(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
 		kept := onDemand("kept", "")
@@ -170,7 +199,7 @@ func TestPromptDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
 		defer cancel()
 		begun = time.Now()
-		if got := seen(k.Prompt(ctx, s, set)); got != `slow=!timeout kept=kept1 bad=!failed quick=!timeout` || time.Since(begun) != time.Second/2 {
+		if got := seen(k.Prompt(ctx, s, set)); got != `slow=slow~ kept=kept1 bad=!failed quick={"a":2,"b":1}~` || time.Since(begun) != time.Second/2 {
 			t.Errorf("%q after %s", got, time.Since(begun))
 		}
 	})

@@ -104,6 +104,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 	default:
 		d.Interval = seconds("interval", s.Interval, 1)
 	}
+	d.Deadline = time.Duration(s.DeadlineMS) * time.Millisecond
 	d.TTL, d.HasTTL = seconds("cache_ttl", s.CacheTTL, 0), s.CacheTTL != nil
 	d.MaxTokens = limit("max_tokens", s.MaxTokens)
 	d.MaxBytes = limit("max_size_bytes", s.MaxSizeBytes)

@@ -304,6 +304,7 @@ func (l *life) shown(el *Element, begun time.Time, took time.Duration) {
 	switch {
 	case late && !el.Stale:
 		bad("it is %s old, and a refresh failed: %v", age, failed)
+	case el.Late && el.Stale && e.standsIn(): // the last value, however old
 	case age > e.ServedFor() && (e.Trigger == OnDemand || late):
 		bad("it is %s old, and may be %s", age, e.ServedFor())
 	}

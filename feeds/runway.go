@@ -22,6 +22,7 @@ type runway struct {
 	flight  *flight // that of those who wait; nil while nobody does
 	flying  bool
 	crashed bool // there are crashes of it that are remembered
+	failed  bool // a failure of it is remembered
 }
 
 // active is a session between Sync and Stop.
@@ -29,6 +30,7 @@ type active struct {
 	*synced
 	runways []*runway          // of the feeds that tick, in the order of the set
 	crashes map[string]Crashes // by valueKey
+	reasons map[string]string  // why the last fetch of a feed failed, by valueKey
 }
 
 // synced is what Sync was told of a session. It is never changed.
@@ -105,8 +107,9 @@ func (k *Keeper) settle(a *active) {
 		}
 		delete(k.runways, value)
 		_, crashed := a.crashes[value]
+		_, failed := a.reasons[value]
 		r.mu.Lock()
-		r.in, r.entry, r.crashed = a.synced, e, crashed
+		r.in, r.entry, r.crashed, r.failed = a.synced, e, crashed, failed
 		r.mu.Unlock()
 		stay = append(stay, r)
 	}

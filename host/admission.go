@@ -32,6 +32,9 @@ const (
 
 func tooMuch(status int, code messages.Code, reason, detail string, after time.Duration) *problem {
 	p := refusal(status, code, "", detail)
+	if code == messages.ErrBusy { // what it means of a session is not meant here
+		p.Title = "There is no room for it now."
+	}
 	p.Reason, p.Retryable, p.retryAfter = reason, true, after
 	return p
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -17,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -63,12 +61,19 @@ func TestHugeHeaders(t *testing.T) {
 func TestCompressedBody(t *testing.T) {
 	d := serve(t, host.Config{}, agentOf("talker", speaks(nil, always())))
 	var bomb bytes.Buffer
-	z := gzip.NewWriter(&bomb)
-	if _, err := io.Copy(z, io.MultiReader(strings.NewReader(`{"agent": "talker", "id": "`), &same{n: 64 << 20}, strings.NewReader(`"}`))); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
+	for _, member := range []struct {
+		text  string
+		times int
+	}{{`{"agent": "talker", "id": "`, 1}, {strings.Repeat("x", 1<<20), 64}, {`"}`, 1}} {
+		var one bytes.Buffer
+		z := gzip.NewWriter(&one)
+		if _, err := io.WriteString(z, member.text); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		bomb.Write(bytes.Repeat(one.Bytes(), member.times)) // members follow one another
 	}
 	d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions", bomb.String(), "Content-Encoding", "gzip")
 	if res := d.ask("POST", "/v1/chat/completions", bomb.String(), "Content-Encoding", "gzip"); res.StatusCode != 400 {
@@ -180,6 +185,12 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
+func (p *pipes) dial() net.Conn {
+	mine, its := net.Pipe()
+	p.conns <- its
+	return mine
+}
+
 func (p *pipes) Close() error {
 	select {
 	case <-p.closed:
@@ -203,24 +214,12 @@ func TestSlowSenders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				agent := agentOf("talker", speaks(nil, always()))
-				rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: []*stile.Agent{agent}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				srv, err := host.New(host.Config{Runtime: rt, Agents: []*stile.Agent{agent}})
-				if err != nil {
-					t.Fatal(err)
-				}
 				l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-				ctx, cancel := context.WithCancel(context.Background())
-				ended := make(chan error, 1)
-				go func() { ended <- srv.Serve(ctx, l, grace) }()
-				mine, its := net.Pipe()
-				l.conns <- its
+				d := serveOn(t, l, host.Config{}, agentOf("talker", speaks(nil, always())))
+				mine := l.dial()
 				go io.Copy(io.Discard, mine)
 				began := time.Now()
-				_, err = io.WriteString(mine, c.head)
+				_, err := io.WriteString(mine, c.head)
 				for err == nil && time.Since(began) < time.Hour {
 					<-time.After(time.Second)
 					_, err = io.WriteString(mine, "x")
@@ -229,11 +228,7 @@ func TestSlowSenders(t *testing.T) {
 					t.Errorf("it was listened to for %v, %v", took, err)
 				}
 				mine.Close()
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-				if err := rt.Close(context.Background()); err != nil {
+				if err := d.stop(); err != nil {
 					t.Error(err)
 				}
 			})

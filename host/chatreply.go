@@ -48,7 +48,7 @@ func (c *chatReply) take(u stile.Update) (string, error) {
 		}
 		return c.rest(b.Unit, b.Text), nil
 	case *messages.Emit:
-		if b.Candidate {
+		if b.Candidate || b.Held {
 			return "", nil
 		}
 		return c.begin(messages.KindEmit) + b.Text, nil

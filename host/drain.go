@@ -21,15 +21,18 @@ func (e *LeftError) Error() string {
 }
 
 // lastRequests is how long requests may take to end when no turn is in flight any more.
-const lastRequests = 5 * time.Second
+var lastRequests = 5 * time.Second // a variable for tests
 
 // drainLook is how often the host looks whether the last turn has ended.
 const drainLook = 10 * time.Millisecond
 
-// taking refuses work when the host is about to stop.
+// taking refuses work when the host is about to stop, or has no memory for it.
 func (s *Server) taking() error {
 	if s.draining.Load() {
 		return tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonStopping, "the host is stopping", 5*time.Second)
+	}
+	if s.used().tight() {
+		return tooFull()
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"sync"
 	"time"
@@ -135,10 +136,23 @@ func (e *eventWriter) stop() {
 	}
 }
 
-// update appends an update, which flush sends.
-func (e *eventWriter) update(u stile.Update) (err error) {
+// tell appends an event, which flush sends.
+func (e *eventWriter) tell(t told) (err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if t.simple != nil {
+		// The name of an event is what an EventSource listens to, and this one it has anyway.
+		line := bytes.NewBuffer(e.line[:0])
+		to := json.NewEncoder(line)
+		to.SetEscapeHTML(false)
+		if err = to.Encode(t.simple); err != nil {
+			return err
+		}
+		e.line = line.Bytes()
+		e.form.frame(&e.buf, "message", t.simple.ID, bytes.TrimSuffix(e.line, []byte("\n")))
+		return e.sendSoon()
+	}
+	u := t.update
 	if e.line, err = stile.AppendUpdate(e.line[:0], u); err != nil {
 		return err
 	}
@@ -150,6 +164,11 @@ func (e *eventWriter) update(u stile.Update) (err error) {
 		name = "retract"
 	}
 	e.form.frame(&e.buf, name, u.At.String(), e.line)
+	return e.sendSoon()
+}
+
+// sendSoon sends what is in the buffer when there is enough of it, with the lock held.
+func (e *eventWriter) sendSoon() error {
 	if e.form.joins() && e.buf.Len() < maxKept {
 		return e.err
 	}

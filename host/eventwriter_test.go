@@ -78,7 +78,7 @@ func TestUpdatesAreJoined(t *testing.T) {
 	e := newEventWriter(w, func() error { return nil }, func() { cut++ })
 	say := func(text string) {
 		t.Helper()
-		if err := e.update(stile.Update{Delta: &messages.Delta{Unit: messages.UnitID{Turn: 1}, Text: text}}); err != nil {
+		if err := e.tell(told{update: stile.Update{Delta: &messages.Delta{Unit: messages.UnitID{Turn: 1}, Text: text}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestUpdatesAreJoined(t *testing.T) {
 	if e.flush(); cut != 1 || !e.failed() {
 		t.Errorf("cut %d times, failed %v", cut, e.failed())
 	}
-	if e.update(stile.Update{Delta: &messages.Delta{Text: "four"}}) == nil {
+	if e.tell(told{update: stile.Update{Delta: &messages.Delta{Text: "four"}}}) == nil {
 		t.Error("an update is taken for a reader that is gone")
 	}
 	if e.flush(); len(w.all) != 3 {

@@ -16,6 +16,7 @@ type feedView struct {
 	Pinned     bool   `json:"pinned,omitempty" doc:"kept when the prompt has no room for all"`
 	Updated    string `json:"updated,omitempty" format:"date-time" doc:"when its value was fetched; absent when there is none"`
 	Stale      bool   `json:"stale" doc:"there is no value, or one that a refresh should have replaced"`
+	Reason     string `json:"reason,omitempty" doc:"why its last fetch failed; absent when it did not"`
 	Value      string `json:"value,omitempty" doc:"JSON, before the limits of prompts; left out with values=false"`
 }
 
@@ -43,7 +44,7 @@ func (s *Server) feedRoutes() {
 			for _, f := range all {
 				v := feedView{
 					ID: f.ID, Trigger: f.Trigger, Source: f.Source, IntervalMS: f.Interval.Milliseconds(),
-					Added: f.Added, Disabled: f.Disabled, Pinned: f.Pinned, Stale: f.Stale,
+					Added: f.Added, Disabled: f.Disabled, Pinned: f.Pinned, Stale: f.Stale, Reason: f.Reason,
 				}
 				if !f.Updated.IsZero() {
 					v.Updated = f.Updated.UTC().Format(time.RFC3339Nano)

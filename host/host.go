@@ -104,10 +104,13 @@ type Server struct {
 	names   map[string]string // of operations, by pattern of the mux
 	maxRuns int
 
+	rotating sync.Mutex // held by rotateKeys
+
 	auditing   sync.Mutex
 	unrecorded []AuditEntry // what the audit log did not take, oldest first
 	torn       bool         // of the first of them a part was written
 
+	used      func() memory
 	beginning sync.Map // SIDs of sessions that a request is making
 	sockets   sync.WaitGroup
 	streams   chan struct{} // a place for each open stream
@@ -126,7 +129,7 @@ func New(cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, agents: map[string]*stile.Agent{},
 		hosts: map[string]bool{}, origins: map[string]bool{}, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
-		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)),
+		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory,
 	}
 	if s.meter, err = newMeter(time.Now, cfg.UsageFile); err != nil {
 		return nil, err
@@ -272,6 +275,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	err := errors.Join(srv.Shutdown(end), s.settle(end))
 	if err != nil {
 		err = errors.Join(err, srv.Close())
+	}
+	if end.Err() != nil { // what the requests were about is settled, or left
+		s.log.Warn("requests were cut: their clients had not read to the end", zap.Error(err))
+		err = nil
 	}
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

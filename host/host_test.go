@@ -294,9 +294,20 @@ func TestSessionOverHTTP(t *testing.T) {
 			Decision string
 			Run      int64
 			Seq      int64
+			SID, TS  string
+			At       string
+			Index    *int64 `json:"turn_index"`
+			Latency  *int64 `json:"latency_ms"`
+			Output   *int64 `json:"output_bytes"`
+			Scratch  *int64 `json:"scratch_bytes"`
 		}
 	}
 	d.call(200, &decisions, "GET", path+"/decisions", "")
+	for _, v := range decisions.Decisions {
+		if v.SID == "" || v.TS != v.At || v.TS == "" || v.Index == nil || v.Latency == nil || v.Output == nil || v.Scratch == nil {
+			t.Errorf("not all of the decision log: %+v", v)
+		}
+	}
 	if len(decisions.Decisions) != 2 || decisions.Decisions[1].Decision != "DONE" || decisions.Decisions[1].Run != 2 {
 		t.Errorf("%+v", decisions)
 	}
@@ -359,19 +370,25 @@ func TestCancelOverHTTP(t *testing.T) {
 }
 
 // Of several requests at once to begin a session one begins it, and the others hear that
-// it is there.
+// it is there: each may submit to it at once.
 func TestBeginAtOnce(t *testing.T) {
 	d := serve(t, host.Config{}, agentOf("talker", speaks([]string{"hello"}, always())))
 	const n = 16
-	answers := make(chan int, n)
+	type answer struct{ begun, found int }
+	answers := make(chan answer, n)
 	for range n {
-		go func() { answers <- d.ask("POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`).StatusCode }()
+		go func() {
+			var a answer
+			a.begun = d.ask("POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`).StatusCode
+			a.found = d.ask("GET", "/v1/sessions/s", "").StatusCode
+			answers <- a
+		}()
 	}
-	got := map[int]int{}
+	got := map[answer]int{}
 	for range n {
 		got[<-answers]++
 	}
-	if got[201] != 1 || got[409] != n-1 {
+	if got[answer{201, 200}] != 1 || got[answer{409, 200}] != n-1 {
 		t.Errorf("answers by status: %v", got)
 	}
 	d.refused(409, messages.ErrConflict, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`)
@@ -509,6 +526,27 @@ func TestLeaving(t *testing.T) {
 	if c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://")); err == nil {
 		c.Close()
 		t.Error("the host still listens")
+	}
+}
+
+// A client that does not come to the end of its request holds no stop up, and makes no
+// failure of it.
+func TestLeavingBesideARequestThatDoesNotEnd(t *testing.T) {
+	defer host.LastRequests(20 * time.Millisecond)()
+	d := serve(t, host.Config{}, agentOf("talker", speaks([]string{"one"}, always())))
+	c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil { // the host asks for the body: the request is under way
+		t.Fatal(err)
+	}
+	if err := d.stop(); err != nil {
+		t.Errorf("serving ended with %v", err)
 	}
 }
 

@@ -108,21 +108,35 @@ func (s *Server) lifecycleRoutes() {
 				s.meter.unsession(p.tenant)
 				return nil, err
 			}
-			return &answered[sessionView]{Body: viewOf(id, *h)}, nil
+			v, err := s.viewOf(ctx, id, *h)
+			return &answered[sessionView]{Body: v}, err
 		})
 }
 
 // vacant checks that a new session may have an id: it is one, and nobody has it. Until
-// done is called nobody else gets it: of several requests at once one begins the session.
+// done is called nobody else gets it: of several requests at once one begins the session,
+// and the others wait for what comes of that.
 func (s *Server) vacant(ctx context.Context, p principal, id string) (done func(), err error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
 	sid := p.sid(id)
-	if _, begun := s.beginning.LoadOrStore(sid, nil); begun {
-		return nil, refusalOf(messages.ErrConflict, "body.id", "another request is beginning the session")
+	begun := make(chan struct{})
+	for {
+		other, taken := s.beginning.LoadOrStore(sid, begun)
+		if !taken {
+			break
+		}
+		select { // who is told that it exists may submit to it at once
+		case <-other.(chan struct{}):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	done = func() { s.beginning.Delete(sid) }
+	done = func() {
+		s.beginning.Delete(sid)
+		close(begun)
+	}
 	h, err := s.rt.Archive().Head(ctx, sid)
 	switch {
 	case stile.IsNotFound(err), err == nil && h.Closed:

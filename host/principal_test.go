@@ -322,3 +322,18 @@ func TestTokensGone(t *testing.T) {
 	}
 	d.call(200, nil, "GET", "/v1/agents", "", auth(secret)...)
 }
+
+// A word that allows a call needs the right to allow it, whichever way it comes.
+func TestAnswerBySubmit(t *testing.T) {
+	k := newTokens(t)
+	d := serve(t, host.Config{Access: k}, agentOf("talker", speaks([]string{"hello"}, always())))
+	submits, _ := k.make("acme", "ann", "submit")
+	both, _ := k.make("acme", "ann", "submit", "approve")
+	d.call(http.StatusCreated, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(both)...)
+	const word = `{"input": "yes", "policy": "answer"}`
+	if p := d.refused(http.StatusForbidden, messages.ErrDenied, "POST", "/v1/sessions/s/runs", word, auth(submits)...); p.Reason != access.ReasonScope {
+		t.Errorf("%+v", p)
+	}
+	d.call(http.StatusAccepted, nil, "POST", "/v1/sessions/s/runs", word, auth(both)...)
+	d.call(http.StatusAccepted, nil, "POST", "/v1/sessions/s/runs", `{"input": "yes"}`, auth(submits)...)
+}

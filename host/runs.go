@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -23,12 +25,15 @@ type runView struct {
 	Code     string `json:"code,omitempty" doc:"why, for HALT"`
 	Detail   string `json:"detail,omitempty"`
 	Turns    int64  `json:"turns,omitempty"`
+	*wholeView
+	Output any `json:"output,omitempty" doc:"the answer, of an agent that wants one that fits a schema"`
 }
 
 // message is what is submitted.
 type message struct {
 	Input  string `json:"input" maxLength:"524288" doc:"the message; for aeiou also a JSON object with subject and fields"`
 	Policy string `json:"policy,omitempty" maxLength:"32" doc:"when a run is in flight; the agent's own when it is left out"`
+	Zone   string `json:"zone,omitempty" maxLength:"64" doc:"the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the last one"`
 }
 
 type decisionList struct {
@@ -53,12 +58,23 @@ func (s *Server) runRoutes() {
 		ID     string `path:"id" maxLength:"128"`
 		Key    string `header:"Idempotency-Key" maxLength:"256" doc:"a repeated submit with the same key joins the run of the first; another input under it is refused with 422"`
 		Stream string `query:"stream" enum:"token,event,none" default:"none" doc:"follow the run in the answer: with growing text, without, or not at all"`
+		Format string `query:"format" enum:"records,simple" default:"records" doc:"of the events: records and deltas, or think, respond, call, result, end and so on"`
+		Wait   string `query:"wait" maxLength:"32" doc:"with stream=none: how long to wait for the run's end, at most 10m; then the answer is 200 and has what the run said. 202 when it takes longer, or waits for an approval"`
 		Body   message
 	}
 	op := stream(post("submit", "/v1/sessions/{id}/runs", "Submit a message", http.StatusAccepted, "runs"), "text/event-stream")
 	taken := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[runView](), true, "RunView")
 	op.Responses["202"] = &huma.Response{Description: "The run that was begun, or waits", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}}}
+	op.Responses["200"] = &huma.Response{Description: "The run, when it was waited for and has ended, or its stream", Content: map[string]*huma.MediaType{"application/json": {Schema: taken}, "text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}}
 	route(s, op, func(ctx context.Context, in *submitIn) (*huma.StreamResponse, error) {
+		wait, err := waitOf(in.Wait, in.Stream)
+		if err != nil {
+			return nil, err
+		}
+		asker := s.principal(ctx)
+		if messages.Policy(in.Body.Policy) == messages.Answer && !asker.identity.May(access.Approve) {
+			return nil, access.Denied(access.ReasonScope, "the policy answer may allow a call: the token lacks the scope "+string(access.Approve))
+		}
 		ses, err := s.find(ctx, in.ID)
 		if err != nil {
 			return nil, err
@@ -66,12 +82,18 @@ func (s *Server) runRoutes() {
 		var opts []stile.SubmitOption
 		if in.Body.Policy != "" {
 			opts = append(opts, stile.Policy(messages.Policy(in.Body.Policy)))
+			if messages.Policy(in.Body.Policy) == messages.Answer {
+				opts = append(opts, stile.User(asker.user)) // the record of the approval has who gave it
+			}
+		}
+		if in.Body.Zone != "" {
+			opts = append(opts, stile.Zone(in.Body.Zone))
 		}
 		if in.Key != "" {
 			opts = append(opts, stile.IdempotencyKey(in.Key))
 		}
 		var place func()
-		if in.Stream != "none" {
+		if in.Stream != "none" || wait > 0 {
 			// Before the submit: a run that was taken is not answered with a refusal.
 			if place, err = s.place(ctx); err != nil {
 				return nil, err
@@ -84,11 +106,17 @@ func (s *Server) runRoutes() {
 			}
 			return nil, err
 		}
-		if place == nil {
+		if in.Stream == "none" {
 			at := stile.Position{Seq: max(0, run.Seq()-1)}
-			return answer(http.StatusAccepted, runView{Session: in.ID, Run: run.Ordinal(), Joined: run.Joined(), Position: at.String()}), nil
+			v := runView{Session: in.ID, Run: run.Ordinal(), Joined: run.Joined(), Position: at.String()}
+			if place == nil {
+				return answer(http.StatusAccepted, v), nil
+			}
+			defer place()
+			return s.waited(ctx, wait, run, v)
 		}
-		return s.events(s.followed(place), in.Stream == "token", run.Events), nil
+		from := messages.Position{Seq: max(0, run.Seq()-1)}
+		return s.events(s.followed(place), start{from, from.String()}.told(run, in.Format, in.Stream)), nil
 	})
 	route(s, get("get-run", "/v1/sessions/{id}/runs/{run}", "How a run stands", "runs"), func(ctx context.Context, in *runIn) (*answered[runView], error) {
 		run, err := s.run(ctx, in)
@@ -102,6 +130,12 @@ func (s *Server) runRoutes() {
 		v := runView{Session: in.ID, Run: in.Run, Ended: ended}
 		if ended {
 			v.Decision, v.Code, v.Detail, v.Turns = string(o.Decision), string(o.Reason), o.Detail, o.Turns
+			if len(o.Output) > 0 {
+				v.Output = json.RawMessage(o.Output)
+			}
+			if _, v.wholeView, err = whole(ctx, run); err != nil {
+				return nil, err
+			}
 		}
 		return &answered[runView]{Body: v}, nil
 	})
@@ -140,9 +174,7 @@ func (s *Server) runRoutes() {
 				if !ok {
 					continue
 				}
-				out.Body.Decisions = append(out.Body.Decisions, decisionView{
-					Seq: r.Seq, Run: r.Run, Turn: r.Turn, Decision: string(b.Decision), Code: string(b.Reason), Detail: b.Detail, At: r.TS.UTC().Format(time.RFC3339Nano),
-				})
+				out.Body.Decisions = append(out.Body.Decisions, viewDecision(r, b))
 				if len(out.Body.Decisions) == in.Limit {
 					break
 				}
@@ -151,13 +183,21 @@ func (s *Server) runRoutes() {
 		})
 }
 
-// decisionView is a turn's decision.
-type decisionView struct {
-	Seq      int64  `json:"seq"`
-	Run      int64  `json:"run"`
-	Turn     int64  `json:"turn"`
-	Decision string `json:"decision" enum:"CONTINUE,DONE,ABORT,HALT"`
-	Code     string `json:"code,omitempty"`
-	Detail   string `json:"detail,omitempty"`
-	At       string `json:"at" format:"date-time"`
+// waited answers when a run has ended, or wait is over.
+func (s *Server) waited(ctx context.Context, wait time.Duration, run *stile.Run, v runView) (*huma.StreamResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	defer context.AfterFunc(s.leaving, cancel)()
+	end, said, err := whole(ctx, run)
+	switch {
+	case err != nil:
+		return nil, err
+	case end == nil:
+		return answer(http.StatusAccepted, v), nil
+	}
+	v.Ended, v.Decision, v.Code, v.Detail, v.Turns, v.wholeView = true, string(end.Decision), string(end.Reason), end.Detail, end.Turns, said
+	if end.Output != "" {
+		v.Output = json.RawMessage(end.Output)
+	}
+	return answer(http.StatusOK, v), nil
 }

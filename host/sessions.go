@@ -39,7 +39,7 @@ func checkID(id string) error {
 type sessionView struct {
 	ID          string `json:"id"`
 	Incarnation string `json:"incarnation" doc:"tells this session from an earlier one of the same id"`
-	State       string `json:"state" enum:"idle,running,suspended,closed" doc:"suspended: a call waits for approval"`
+	State       string `json:"state" enum:"idle,running,suspended,interrupted,closed" doc:"suspended: a call waits for approval; interrupted: nobody is at what is open, which goes on once it was looked at"`
 	Seq         int64  `json:"seq" doc:"of the last record"`
 	Run         int64  `json:"run" doc:"ordinal of the last run begun"`
 	Turn        int64  `json:"turn" doc:"index of the last turn begun"`
@@ -100,7 +100,11 @@ func (s *Server) sessionRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			return s.view(ctx, ses, in.ID)
+			out, err := s.view(ctx, ses, in.ID)
+			if err == nil && out.Body.State == string(stile.StatusInterrupted) {
+				err = ses.Wake(ctx)
+			}
+			return out, err
 		})
 	type listIn struct {
 		After string `query:"after" maxLength:"128" doc:"the last id of the page before"`
@@ -127,7 +131,11 @@ func (s *Server) sessionRoutes() {
 					out.Body.Next = out.Body.Sessions[in.Limit-1].ID
 					break
 				}
-				out.Body.Sessions = append(out.Body.Sessions, viewOf(h.SID[len(own):], h))
+				v, err := s.viewOf(ctx, h.SID[len(own):], h)
+				if err != nil {
+					return nil, err
+				}
+				out.Body.Sessions = append(out.Body.Sessions, v)
 			}
 			return &out, nil
 		})
@@ -144,15 +152,7 @@ func (s *Server) sessionRoutes() {
 				}
 			}}, nil
 		})
-	type keysOut struct {
-		ContentType string `header:"Content-Type"`
-		Body        []byte
-	}
-	keys := asks(public, get("get-keys", "/v1/keys", "The public keys of receipts and tokens (JWKS)", "keys"))
-	route(s, keys, func(context.Context, *struct{}) (*keysOut, error) {
-		doc, err := s.rt.Keys().JWKS()
-		return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err
-	})
+	s.keyRoutes()
 }
 
 func (s *Server) view(ctx context.Context, ses *stile.Session, id string) (*answered[sessionView], error) {
@@ -160,22 +160,15 @@ func (s *Server) view(ctx context.Context, ses *stile.Session, id string) (*answ
 	if err != nil {
 		return nil, err
 	}
-	return &answered[sessionView]{Body: viewOf(id, h)}, nil
+	v, err := s.viewOf(ctx, id, h)
+	return &answered[sessionView]{Body: v}, err
 }
 
-func viewOf(id string, h stile.Head) sessionView {
-	v := sessionView{
-		ID: id, Incarnation: h.Inc.String(), State: "idle", Seq: h.Seq, Run: h.Run, Turn: h.Turn, Queued: h.Queued, Hash: h.Hash.String(),
-	}
-	switch {
-	case h.Closed:
-		v.State = "closed"
-	case h.Suspended():
-		v.State = "suspended"
-	case h.Open || h.Queued > 0:
-		v.State = "running"
-	}
-	return v
+func (s *Server) viewOf(ctx context.Context, id string, h stile.Head) (sessionView, error) {
+	state, err := s.rt.Archive().Status(ctx, h)
+	return sessionView{
+		ID: id, Incarnation: h.Inc.String(), State: string(state), Seq: h.Seq, Run: h.Run, Turn: h.Turn, Queued: h.Queued, Hash: h.Hash.String(),
+	}, err
 }
 
 // stream says in the description that an answer may be a stream of that type.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"iter"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -53,7 +51,7 @@ func lacks(r *http.Request) string {
 }
 
 // socket answers with a WebSocket.
-func (s *Server) socket(w http.ResponseWriter, r *http.Request, deltas bool, updates func(context.Context) iter.Seq2[stile.Update, error]) {
+func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	if field := lacks(r); field != "" {
 		write(w, refusalOf(messages.ErrInvalid, field, "this is no handshake of a WebSocket, version 13"))
 		return
@@ -72,16 +70,20 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, deltas bool, upd
 	// Nothing is expected but the close; a message is refused. The reader ends with the
 	// connection, which its context would close at once.
 	reading, stopReading := context.WithCancel(context.WithoutCancel(r.Context()))
-	here, gone := context.WithCancel(r.Context())
+	open, hungUp := context.WithCancel(r.Context())
+	here, gone := context.WithCancel(open)
 	read := make(chan struct{})
 	var spoke atomic.Bool
 	go func() {
 		defer close(read)
 		defer gone()
 		_, _, err := conn.Reader(reading)
-		spoke.Store(err == nil)
+		if spoke.Store(err == nil); err != nil {
+			hungUp()
+		}
 	}()
 	defer func() {
+		hungUp()
 		stopReading()
 		<-read
 		_ = conn.CloseNow() // it may be closed
@@ -90,9 +92,11 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, deltas bool, upd
 	ctx, cancel := context.WithCancel(here)
 	defer cancel()
 	defer context.AfterFunc(s.leaving, cancel)()
-	out := newEventWriterTo(&socketForm{conn: conn, ctx: r.Context()}, func() error { return s.still(r.Context()) }, cancel)
+	// An event that is being written is written whole for a client that is still there:
+	// with its context the connection would go, and the client not learn why.
+	out := newEventWriterTo(&socketForm{conn: conn, ctx: open}, func() error { return s.still(r.Context()) }, cancel)
 	out.start("")
-	err = s.pump(ctx, r, out, deltas, updates)
+	err = s.pump(ctx, r, out, all)
 	out.stop()
 	code := closeEnd
 	var e *messages.Error

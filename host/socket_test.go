@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coder/websocket"
 
@@ -205,14 +206,47 @@ func TestSocketRefuses(t *testing.T) {
 	}
 }
 
+// A client that talks while an event is on its way to it gets the event, and learns why it
+// is cut.
+func TestSocketRefusesWhileItWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		d := serveOn(t, l, host.Config{}, agentOf("talker", speaks(nil, always())))
+		if _, err := d.rt.Open(t.Context(), "s", agentOf("talker", speaks(nil, always()))); err != nil {
+			t.Fatal(err)
+		}
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }}
+		defer transport.CloseIdleConnections()
+		conn, _, err := dial(t.Context(), "http://localhost/v1/sessions/s/events", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.CloseNow()
+		synctest.Wait() // the host writes, and nobody reads
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // it has heard that
+		if f, err := readFrame(t.Context(), t, conn); err != nil || f.Event != "session.opened" {
+			t.Errorf("%+v, %v", f, err)
+		}
+		for err == nil {
+			_, err = readFrame(t.Context(), t, conn)
+		}
+		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+			t.Errorf("the socket ended with %v", err)
+		}
+	})
+}
+
 func TestFeedsOverHTTP(t *testing.T) {
 	agent := agentOf("talker", speaks(nil, always()))
 	d := serve(t, host.Config{}, agent, fed(t))
 	var list struct {
 		Feeds []struct {
-			ID, Trigger, Source, Value string
-			IntervalMS                 int64 `json:"interval_ms"`
-			Stale                      bool
+			ID, Trigger, Source, Value, Reason string
+			IntervalMS                         int64 `json:"interval_ms"`
+			Stale                              bool
 		}
 	}
 	d.session("none", "talker")
@@ -220,8 +254,13 @@ func TestFeedsOverHTTP(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	d.session("fed", "fed")
-	if d.call(200, &list, "GET", "/v1/sessions/fed/feeds", ""); len(list.Feeds) != 1 {
+	if d.call(200, &list, "GET", "/v1/sessions/fed/feeds", ""); len(list.Feeds) != 2 {
 		t.Fatalf("%+v", list)
+	}
+	events(t, d.ask("POST", "/v1/sessions/fed/runs?stream=event", `{"input":"hi"}`).Body, 100)
+	d.call(200, &list, "GET", "/v1/sessions/fed/feeds", "")
+	if f := list.Feeds[1]; f.ID != "repo" || f.Reason != `"nope.txt" cannot be opened: no such file` || !f.Stale {
+		t.Errorf("%+v", f)
 	}
 	if f := list.Feeds[0]; f.ID != "clock" || f.Trigger != "periodic" || f.IntervalMS != 60000 || !strings.Contains(f.Source, "system_clock") {
 		t.Errorf("%+v", f)
@@ -234,7 +273,7 @@ func fed(t *testing.T) *stile.Agent {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"fed.yaml":  "name: fed\ndialect: cortex\nmodel: {script: fed.jsonl}\ncontext_feeds:\n  - {id: clock, type: periodic, interval: 60, source: {type: internal, action: system_clock}}\n",
+		"fed.yaml":  "name: fed\ndialect: cortex\nmodel: {script: fed.jsonl}\ncontext_feeds:\n  - {id: clock, type: periodic, interval: 60, source: {type: internal, action: system_clock}}\n  - {id: repo, source: {type: ingest, params: {paths: [nope.txt]}}}\n",
 		"fed.jsonl": `{"chunks":[{"text":"hello"}]}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {

@@ -23,20 +23,7 @@ func (s *Server) streamRoutes() {
 		Last    string `header:"Last-Event-ID" maxLength:"128" doc:"as after, and before it: what a browser sends when it comes back"`
 		Upgrade string `header:"Upgrade" maxLength:"32" doc:"websocket: each event is a message"`
 		Stream  string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
-	}
-	position := func(after, last string) (stile.Position, error) {
-		field, id := "Last-Event-ID", last
-		if id == "" {
-			field, id = "after", after
-		}
-		if id == "" {
-			return stile.Position{}, nil
-		}
-		at, err := messages.ParsePosition(id)
-		if err != nil {
-			return at, &messages.Error{Code: messages.ErrInvalid, Field: field, Detail: "want the id of an update: seq, or seq.turn.unit.offset"}
-		}
-		return at, nil
+		Format  string `query:"format" enum:"records,simple" default:"records" doc:"records and deltas; or think, respond, call, result, end and so on, each with type, content and timestamp"`
 	}
 	op := stream(get("follow-session", "/v1/sessions/{id}/events", "Follow a session, from any update on", "events"), "text/event-stream")
 	route(s, op, func(ctx context.Context, in *eventsIn) (*huma.StreamResponse, error) {
@@ -44,11 +31,11 @@ func (s *Server) streamRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		at, err := position(in.After, in.Last)
+		from, err := beginning(in.After, in.Last, in.Format)
 		if err != nil {
 			return nil, err
 		}
-		return s.resume(ctx, ses, at, in.Stream, ses.Resume)
+		return s.resume(ctx, ses, from.at, from.told(ses, in.Format, in.Stream))
 	})
 	type runEventsIn struct {
 		ID      string `path:"id" maxLength:"128"`
@@ -57,6 +44,7 @@ func (s *Server) streamRoutes() {
 		Last    string `header:"Last-Event-ID" maxLength:"128" doc:"as after, and before it: what a browser sends when it comes back"`
 		Upgrade string `header:"Upgrade" maxLength:"32" doc:"websocket: each event is a message"`
 		Stream  string `query:"stream" enum:"token,event" default:"token" doc:"with growing text, or without"`
+		Format  string `query:"format" enum:"records,simple" default:"records" doc:"records and deltas; or think, respond, call, result, end and so on, each with type, content and timestamp"`
 	}
 	op = stream(get("follow-run", "/v1/sessions/{id}/runs/{run}/events", "Follow a run to its end, from any update on", "events"), "text/event-stream")
 	route(s, op, func(ctx context.Context, in *runEventsIn) (*huma.StreamResponse, error) {
@@ -64,7 +52,7 @@ func (s *Server) streamRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		at, err := position(in.After, in.Last)
+		from, err := beginning(in.After, in.Last, in.Format)
 		if err != nil {
 			return nil, err
 		}
@@ -73,16 +61,16 @@ func (s *Server) streamRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		if ended && at.Seq >= o.EndSeq {
+		if ended && from.at.Seq >= o.EndSeq {
 			if strings.EqualFold(in.Upgrade, "websocket") { // there it is the close that tells
-				return s.resume(ctx, ses, at, in.Stream, func(context.Context, stile.Position) iter.Seq2[stile.Update, error] {
-					return func(func(stile.Update, error) bool) {}
+				return s.resume(ctx, ses, from.at, func(context.Context) iter.Seq2[told, error] {
+					return func(func(told, error) bool) {}
 				})
 			}
 			// All of it was seen. 204 tells an EventSource not to come back.
 			return &huma.StreamResponse{Body: func(c huma.Context) { c.SetStatus(http.StatusNoContent) }}, nil
 		}
-		out, err := s.resume(ctx, ses, at, in.Stream, run.Resume)
+		out, err := s.resume(ctx, ses, from.at, from.told(run, in.Format, in.Stream))
 		if err != nil {
 			return nil, err
 		}
@@ -96,9 +84,7 @@ func (s *Server) streamRoutes() {
 }
 
 // resume streams behind a position that the session has.
-func (s *Server) resume(ctx context.Context, ses *stile.Session, at stile.Position, kind string,
-	updates func(context.Context, stile.Position) iter.Seq2[stile.Update, error],
-) (*huma.StreamResponse, error) {
+func (s *Server) resume(ctx context.Context, ses *stile.Session, at stile.Position, all telling) (*huma.StreamResponse, error) {
 	h, err := ses.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -110,19 +96,20 @@ func (s *Server) resume(ctx context.Context, ses *stile.Session, at stile.Positi
 	if err != nil {
 		return nil, err
 	}
-	return s.events(place, kind == "token", func(ctx context.Context) iter.Seq2[stile.Update, error] { return updates(ctx, at) }), nil
+	return s.events(place, all), nil
 }
 
-// events is an answer that streams updates until they end, the client goes, or the host
-// stops. An event's name is the record's type, delta or retract; its id is where the
-// next one resumes; its data one line of JSON. A comment each heartbeat tells that the
-// stream lives. An error ends it as an event named error, with a problem.
-func (s *Server) events(release func(), deltas bool, updates func(context.Context) iter.Seq2[stile.Update, error]) *huma.StreamResponse {
+// events is an answer that streams until there is no more, the client goes, or the host
+// stops. An event's name is the record's type, delta or retract, and message in the simple
+// format; its id is where the next one resumes; its data one line of JSON. A comment each
+// heartbeat tells that the stream lives. An error ends it as an event named error, with a
+// problem.
+func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		defer release()
 		r, w := unwrap(c)
 		if isSocket(r) {
-			s.socket(w, r, deltas, updates)
+			s.socket(w, r, all)
 			return
 		}
 		h := w.Header()
@@ -134,34 +121,37 @@ func (s *Server) events(release func(), deltas bool, updates func(context.Contex
 		out := newEventWriter(w, func() error { return s.still(r.Context()) }, cancel)
 		defer out.stop()
 		out.begin()
-		_ = s.pump(ctx, r, out, deltas, updates) // the stream has told it
+		_ = s.pump(ctx, r, out, all) // the stream has told it
 	}}
 }
 
-// pump writes updates until they end, the client goes, or the host stops. It gives the
+// pump writes what is told until it ends, the client goes, or the host stops. It gives the
 // error that ended it, if it was not the client's going.
-func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, deltas bool, updates func(context.Context) iter.Seq2[stile.Update, error]) error {
+func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, all telling) error {
 	defer out.flush()
-	for u, err := range updates(stile.OnWait(ctx, out.flush)) {
+	for e, err := range all(stile.OnWait(ctx, out.flush)) {
 		if gone := out.refused(); gone != nil {
 			err = gone
 		}
 		switch {
-		case err == nil && u.Delta != nil && !deltas:
-			continue
 		case err == nil:
-			if out.update(u) != nil || u.Record != nil && u.Record.Body.Kind() == messages.KindSessionClosed {
-				return nil // after that comes nothing
+			if out.tell(e) != nil || e.last() {
+				return nil
 			}
 			continue
 		case out.failed():
 			return nil
+		case s.leaving.Err() != nil && e.simple != nil:
+			return errLeaving // it has no word for that: the client comes back with the last id
 		case s.leaving.Err() != nil:
 			out.event("leaving", "", []byte(`{"detail":"the host stops; come back with the last id"}`))
 			return errLeaving
 		case r.Context().Err() == nil:
 			s.log.Warn("a stream ended early", zap.String("path", r.URL.Path), zap.Error(err))
-			if b, bad := json.Marshal(problemOf(err)); bad == nil {
+			p := problemOf(err)
+			if e.simple != nil {
+				_ = out.tell(told{simple: simpleProblem(p)}) // it sticks
+			} else if b, bad := json.Marshal(p); bad == nil {
 				out.event("error", "", b)
 			}
 			return err

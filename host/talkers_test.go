@@ -30,7 +30,7 @@ var echo = model(func(_ context.Context, req llm.Request) iter.Seq2[llm.Chunk, e
 func kitsuAgent(t *testing.T) *stile.Agent {
 	t.Helper()
 	man := manifest.Default("kitsu")
-	man.Name = "kitsu"
+	man.Name, man.Kitsu.Search = "kitsu", manifest.SearchStub
 	return &stile.Agent{Manifest: man, Model: scripted.New("Let me see.\n<action:search query=\"weather\">\n", "It will rain.")}
 }
 

@@ -33,13 +33,19 @@ type TuneOptions struct {
 // A host whose sessions sleep has a heap of a few megabytes, and Go collects it each time
 // as many were allocated: hundreds of times a second under load. With a floor the heap
 // may reach so much first; from there on it is collected as ever. The floor costs at most
-// its size in memory. A process has one Tune at a time; a GOMEMLIMIT holds as well.
+// its size in memory. Where the process's control group has a limit of memory, the collector
+// gets three quarters of it as GOMEMLIMIT, and the floor is a quarter of that at most. A
+// process has one Tune at a time; an operator's GOMEMLIMIT wins.
 func Tune(opts TuneOptions) (undo func()) {
 	undoHeap, undoProcs := func() {}, func() {}
+	limit, undoLimit := limitMemory(os.DirFS("/"))
 	if opts.HeapFloor >= 0 && os.Getenv("GOGC") == "" {
 		floor := uint64(opts.HeapFloor)
 		if floor == 0 {
 			floor = DefaultHeapFloor
+		}
+		if limit > 0 {
+			floor = min(floor, uint64(limit)/4)
 		}
 		undoHeap = keepHeap(floor)
 	}
@@ -47,7 +53,7 @@ func Tune(opts TuneOptions) (undo func()) {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 		undoProcs = runtime.SetDefaultGOMAXPROCS
 	}
-	return func() { undoProcs(); undoHeap() }
+	return func() { undoProcs(); undoHeap(); undoLimit() }
 }
 
 // heap is the collector's setting, corrected after each collection.

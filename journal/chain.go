@@ -14,16 +14,22 @@ import (
 // Receipts says which records are signed.
 type Receipts string
 
-// The receipt policies. Under run the record run.end is signed, under decision
-// every turn.decided (docs/spec/design.md §7).
+// The receipt policies. Under run the record run.end is signed, under decision every
+// turn.decided; under each of them, and under off, session.opened, which says what is signed,
+// and session.closed (docs/spec/design.md §7).
 const (
 	ReceiptsDecision Receipts = "decision" // default
 	ReceiptsRun      Receipts = "run"
 	ReceiptsOff      Receipts = "off"
 )
 
-// signs tells whether a record of that kind bears a receipt.
-func (p Receipts) signs(k messages.Kind) bool {
+// Signs reports whether a record of that kind bears a receipt.
+func (p Receipts) Signs(k messages.Kind) bool {
+	return k == messages.KindSessionOpened || k == messages.KindSessionClosed || p.signsWork(k)
+}
+
+// signsWork is Signs for the records between the first and the last.
+func (p Receipts) signsWork(k messages.Kind) bool {
 	switch p {
 	case ReceiptsRun:
 		return k == messages.KindRunEnd
@@ -298,7 +304,7 @@ func (s *Sealer) one(w *sealing, r *messages.Record, now time.Time) error {
 	w.scratch = appendHeader(w.scratch[:0], r, kind)
 	r.Hash = sha256.Sum256(w.scratch)
 	r.Sig = nil
-	if s.receipts.signs(kind) {
+	if s.receipts.Signs(kind) {
 		s.sign(r)
 	}
 	s.head = Anchor{Seq: r.Seq, Hash: r.Hash}

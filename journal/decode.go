@@ -85,6 +85,7 @@ func (d *decoder) body() messages.Body {
 			}
 			d.lit("}")
 		}
+		b.Receipts = d.strz("receipts")
 		return b
 	case messages.KindSessionClosed:
 		return &messages.SessionClosed{Reason: d.str("reason")}
@@ -97,6 +98,7 @@ func (d *decoder) body() messages.Body {
 			Text:     d.strz("text"),
 			User:     d.str("user"),
 			Userdata: d.strz("userdata"),
+			Zone:     d.strz("zone"),
 		}
 	case messages.KindRunBegin:
 		return &messages.RunBegin{Input: d.num("input"), Merged: decodeListz(d, "merged", (*decoder).integer)}
@@ -106,6 +108,7 @@ func (d *decoder) body() messages.Body {
 			Detail:   d.strz("detail"),
 			Merged:   decodeListz(d, "merged", (*decoder).integer),
 			Next:     d.numz("next"),
+			Output:   d.strz("output"),
 			Reason:   messages.Code(d.strz("reason")),
 			Turns:    d.num("turns"),
 		}
@@ -113,14 +116,15 @@ func (d *decoder) body() messages.Body {
 		return &messages.RunWithdrawn{By: d.num("by")}
 	case messages.KindTurnBegin:
 		return &messages.TurnBegin{
-			Dialect:  d.str("dialect"),
-			Library:  d.digest("library"),
-			Limits:   d.digest("limits"),
-			Manifest: d.digest("manifest"),
-			Merged:   decodeListz(d, "merged", (*decoder).integer),
-			Nonce:    d.str("nonce"),
-			Pass:     d.num("pass"),
-			Tools:    d.digest("tools"),
+			Dialect:   d.str("dialect"),
+			Library:   d.digest("library"),
+			Limits:    d.digest("limits"),
+			Manifest:  d.digest("manifest"),
+			Merged:    decodeListz(d, "merged", (*decoder).integer),
+			Nonce:     d.str("nonce"),
+			Pass:      d.num("pass"),
+			Rendering: d.numz("rendering"),
+			Tools:     d.digest("tools"),
 		}
 	case messages.KindModelRequest:
 		return &messages.ModelRequest{
@@ -129,8 +133,10 @@ func (d *decoder) body() messages.Body {
 			Messages: d.num("messages"),
 			Mode:     d.str("mode"),
 			Model:    d.str("model"),
+			Options:  d.strz("options"),
 			Prompt:   d.digest("prompt"),
 			Provider: d.str("provider"),
+			System:   d.digestz("system"),
 		}
 	case messages.KindModelChunk:
 		return &messages.ModelChunk{Bytes: d.bytes("bytes"), Off: d.num("off")}
@@ -141,6 +147,7 @@ func (d *decoder) body() messages.Body {
 			Error:    d.strz("error"),
 			Finish:   messages.Finish(d.str("finish")),
 			Length:   d.num("length"),
+			Side:     d.digestz("side"),
 			Unpriced: d.booleanz("unpriced"),
 		}
 		d.need("usage")
@@ -165,7 +172,7 @@ func (d *decoder) body() messages.Body {
 			Unit:     d.str("unit"),
 		}
 	case messages.KindEmit:
-		return &messages.Emit{Candidate: d.booleanz("candidate"), Text: d.str("text")}
+		return &messages.Emit{Candidate: d.booleanz("candidate"), Held: d.booleanz("held"), Text: d.str("text")}
 	case messages.KindWhisper:
 		return &messages.Whisper{Target: d.str("target"), Text: d.str("text")}
 	case messages.KindActionDeclared:
@@ -234,6 +241,7 @@ func (d *decoder) body() messages.Body {
 			Digest:    d.digest("digest"),
 			Error:     d.strz("error"),
 			ID:        d.str("id"),
+			Reason:    d.strz("reason"),
 			Stale:     d.booleanz("stale"),
 			Truncated: d.booleanz("truncated"),
 		}
@@ -344,6 +352,7 @@ func (d *decoder) turnDecided() messages.Body {
 		Output:       d.digestz("output"),
 		OutputBytes:  d.num("output_bytes"),
 		Reason:       messages.Code(d.strz("reason")),
+		Repair:       d.booleanz("repair"),
 		Resumed:      d.booleanz("resumed"),
 		Retract:      decodeListz(d, "retract", (*decoder).text),
 		Scratch:      d.digestz("scratch"),

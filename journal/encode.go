@@ -64,6 +64,7 @@ func (e *encoder) body(b messages.Body) {
 			e.num("turn", p.Turn)
 			e.dst = append(e.dst, '}')
 		}
+		e.strz("receipts", b.Receipts)
 	case *messages.SessionClosed:
 		e.str("reason", b.Reason)
 	case *messages.Input:
@@ -74,6 +75,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("text", b.Text)
 		e.str("user", b.User)
 		e.strz("userdata", b.Userdata)
+		e.strz("zone", b.Zone)
 	case *messages.RunBegin:
 		e.num("input", b.Input)
 		e.numsz("merged", b.Merged)
@@ -82,6 +84,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("detail", b.Detail)
 		e.numsz("merged", b.Merged)
 		e.numz("next", b.Next)
+		e.strz("output", b.Output)
 		e.strz("reason", string(b.Reason))
 		e.num("turns", b.Turns)
 	case *messages.RunWithdrawn:
@@ -94,6 +97,7 @@ func (e *encoder) body(b messages.Body) {
 		e.numsz("merged", b.Merged)
 		e.str("nonce", b.Nonce)
 		e.num("pass", b.Pass)
+		e.numz("rendering", b.Rendering)
 		e.digest("tools", b.Tools)
 	case *messages.ModelRequest:
 		appendListz(e, "lints", b.Lints)
@@ -101,8 +105,10 @@ func (e *encoder) body(b messages.Body) {
 		e.num("messages", b.Messages)
 		e.str("mode", b.Mode)
 		e.str("model", b.Model)
+		e.strz("options", b.Options)
 		e.digest("prompt", b.Prompt)
 		e.str("provider", b.Provider)
+		e.digestz("system", b.System)
 	case *messages.ModelChunk:
 		e.bytes("bytes", b.Bytes)
 		e.num("off", b.Off)
@@ -112,6 +118,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("error", b.Error)
 		e.str("finish", string(b.Finish))
 		e.num("length", b.Length)
+		e.digestz("side", b.Side)
 		e.booleanz("unpriced", b.Unpriced)
 		e.name("usage")
 		e.dst = append(e.dst, '{')
@@ -135,6 +142,7 @@ func (e *encoder) body(b messages.Body) {
 		e.str("unit", b.Unit)
 	case *messages.Emit:
 		e.booleanz("candidate", b.Candidate)
+		e.booleanz("held", b.Held)
 		e.str("text", b.Text)
 	case *messages.Whisper:
 		e.str("target", b.Target)
@@ -195,6 +203,7 @@ func (e *encoder) body(b messages.Body) {
 		e.digest("digest", b.Digest)
 		e.strz("error", b.Error)
 		e.str("id", b.ID)
+		e.strz("reason", b.Reason)
 		e.booleanz("stale", b.Stale)
 		e.booleanz("truncated", b.Truncated)
 	case *messages.RelicChanged:
@@ -277,6 +286,7 @@ func (e *encoder) turnDecided(b *messages.TurnDecided) {
 	e.digestz("output", b.Output)
 	e.num("output_bytes", b.OutputBytes)
 	e.strz("reason", string(b.Reason))
+	e.booleanz("repair", b.Repair)
 	e.booleanz("resumed", b.Resumed)
 	appendListz(e, "retract", b.Retract)
 	e.digestz("scratch", b.Scratch)
@@ -294,7 +304,7 @@ func (e *encoder) fail(what string) {
 	}
 }
 
-// name begins a member. The byte before tells whether it is the first: a value
+// name begins a member. The byte before reports whether it is the first: a value
 // never ends in an opening brace.
 func (e *encoder) name(k string) {
 	if e.dst[len(e.dst)-1] != '{' {

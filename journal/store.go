@@ -305,8 +305,10 @@ type Store interface {
 func Blobs(b messages.Body) []messages.Digest {
 	var all []messages.Digest
 	switch b := b.(type) {
+	case *messages.ModelRequest:
+		all = []messages.Digest{b.System}
 	case *messages.ModelReply:
-		all = []messages.Digest{b.Blob}
+		all = []messages.Digest{b.Blob, b.Side}
 	case *messages.FeedInjected:
 		all = []messages.Digest{b.Digest}
 	case *messages.TurnDecided:

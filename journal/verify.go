@@ -5,6 +5,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -24,7 +26,8 @@ const (
 	WhatIdentity = "identity" // another session's record
 	WhatEpoch    = "epoch"    // a lower epoch than the record before
 	WhatTail     = "tail"     // the history ends before, or not at, the expected head
-	WhatReceipt  = "receipt"  // a receipt that does not verify
+	WhatReceipt  = "receipt"  // a receipt that does not verify, or is missing where it must be
+	WhatErased   = "erased"   // bodies are gone, and no signed session.closed follows
 	WhatRead     = "read"     // the store could not give the record
 )
 
@@ -48,10 +51,15 @@ type Report struct {
 	// Erased are the ranges of positions, both ends included, whose bodies are gone. They
 	// are no problem.
 	Erased [][2]int64
-	// Receipts by outcome. Missing ones (no signer at the time) are no problem
-	// either, but say so; Unchecked means that no keys were given.
+	// Receipts by outcome. Unchecked means that no keys were given.
 	Valid, Missing, Bad, Unchecked int64
 	FirstMissing                   int64 // seq, 0 for none
+	// Stated is what the session's opening says is signed: "" when it says nothing, as
+	// before that was written down, or was erased.
+	Stated Receipts
+	// Proved is the last record with a valid receipt. As far as the chain holds, it proves
+	// all before it; nothing proves what follows but a head kept elsewhere.
+	Proved int64
 
 	Problems []Problem // the first MaxProblems
 	Found    int64     // all of them
@@ -66,7 +74,13 @@ type VerifyOptions struct {
 	Inc messages.Incarnation
 	// Keys check the receipts; nil leaves them unchecked.
 	Keys ReceiptKeys
-	// Receipts is the policy the session was written under, for Missing.
+	// Trusted says that Keys come from elsewhere than what is verified. Then a receipt
+	// that the session must have and has not is a problem, and so are bodies that are gone
+	// without a signed session.closed behind them.
+	Trusted bool
+	// Receipts is the policy of a session whose opening does not say one, and the word of
+	// the caller that it is such a session: of it nothing is missed. "" is decision, and
+	// nobody's word.
 	Receipts Receipts
 	// From is where the records begin: zero for the first record.
 	From Anchor
@@ -79,9 +93,10 @@ type VerifyOptions struct {
 // that is written down, so that every changed record is named and not all that
 // follow it. It decodes no body: a history of a newer format verifies too.
 //
-// What it proves: nobody changed, removed, added or moved a record without the
-// receipt keys, after the fact. It does not prove that what was recorded is true,
-// and only an exported head shows a cut tail (docs/spec/design.md §7).
+// What it proves, with keys from elsewhere: nobody changed, removed, added or moved a record
+// up to the last receipt without the private keys, after the fact. What receipts there must
+// be is what the opening says, and that is signed too. It does not prove that what was
+// recorded is true, and only a head kept elsewhere shows a cut tail (docs/spec/design.md §7).
 func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Report {
 	rep := Report{SID: opts.SID, Inc: opts.Inc, Through: opts.From, Last: opts.From}
 	add := func(seq int64, what string, detail string) {
@@ -92,6 +107,7 @@ func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Repo
 	}
 	c := chain{sid: opts.SID, inc: opts.Inc, at: opts.From}
 	holds := true
+	due := expectation{opts: &opts, policy: opts.Receipts}
 	for r, err := range records {
 		if err != nil {
 			add(c.at.Seq+1, WhatRead, err.Error())
@@ -121,8 +137,13 @@ func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Repo
 		if r.Raw == nil {
 			rep.erased(r.Seq)
 		}
-		rep.receipt(r, &opts, add)
+		due.opening(&rep, r)
+		rep.receipt(r, &due, add)
 	}
+	for _, seq := range due.taken {
+		add(seq, WhatReceipt, due.missing(&rep))
+	}
+	due.erasures(&rep, add)
 	if opts.Head != (Anchor{}) && c.at != opts.Head {
 		detail := "the last record is " + itoa(c.at.Seq) + ", the head was " + itoa(opts.Head.Seq)
 		if c.at.Seq == opts.Head.Seq {
@@ -141,25 +162,111 @@ func (rep *Report) erased(seq int64) {
 	rep.Erased = append(rep.Erased, [2]int64{seq, seq})
 }
 
-func (rep *Report) receipt(r *messages.Record, opts *VerifyOptions, add func(int64, string, string)) {
+func (rep *Report) receipt(r *messages.Record, due *expectation, add func(int64, string, string)) {
 	switch {
 	case r.Sig == nil:
-		if opts.Receipts.signs(r.Body.Kind()) {
-			rep.Missing++
-			if rep.FirstMissing == 0 {
-				rep.FirstMissing = r.Seq
-			}
+		if !due.on(r.Body.Kind()) {
+			return
 		}
-	case opts.Keys == nil:
+		rep.Missing++
+		if rep.FirstMissing == 0 {
+			rep.FirstMissing = r.Seq
+		}
+		switch why := due.missing(rep); {
+		case why == "":
+		case due.fork && r.Epoch == forkEpoch:
+			due.taken = append(due.taken, r.Seq)
+		default:
+			add(r.Seq, WhatReceipt, why)
+		}
+	case due.opts.Keys == nil:
 		rep.Unchecked++
 	default:
-		err := opts.Keys.VerifyReceipt(r.Sig.KID, string(appendInc(nil, r.Inc)), r.Seq, r.Hash, r.Sig.Sig, r.TS)
+		err := due.opts.Keys.VerifyReceipt(r.Sig.KID, string(appendInc(nil, r.Inc)), r.Seq, r.Hash, r.Sig.Sig, r.TS)
 		if err != nil {
 			rep.Bad++
 			add(r.Seq, WhatReceipt, err.Error())
 			return
 		}
 		rep.Valid++
+		rep.Proved = r.Seq
+		due.taken = nil
+		if r.Body.Kind() == messages.KindSessionClosed {
+			due.closed = r.Seq
+		}
+	}
+}
+
+// expectation is what a history must have: what its opening says, which is signed itself,
+// not what is left in the file.
+type expectation struct {
+	opts   *VerifyOptions
+	policy Receipts
+	stated bool  // policy is what the opening says
+	signed bool  // the opening bears a receipt, so the session is one that says what is signed
+	erased bool  // the opening's body is gone, and with it what it says
+	closed int64 // a session.closed whose receipt is valid
+	// Records that a fork took over keep their times, which may lie before the keys in force
+	// then: those go without a receipt, and the next one proves them.
+	fork  bool
+	taken []int64 // without a receipt so far
+}
+
+// forkEpoch is the activation under which the records are written that a fork takes over.
+const forkEpoch = 1
+
+// opening takes the first record of a session.
+func (e *expectation) opening(rep *Report, r *messages.Record) {
+	if r.Seq != 1 || r.Body.Kind() != messages.KindSessionOpened {
+		return
+	}
+	e.signed, e.erased = r.Sig != nil, r.Raw == nil
+	var says struct {
+		Receipts Receipts       `json:"receipts"`
+		Origin   map[string]any `json:"origin"`
+	}
+	if r.Raw == nil || json.Unmarshal(r.Raw, &says) != nil {
+		return
+	}
+	e.fork = says.Origin != nil
+	if says.Receipts != "" {
+		rep.Stated, e.policy, e.stated = says.Receipts, says.Receipts, true
+	}
+}
+
+// on reports whether a record of that kind must bear a receipt.
+func (e *expectation) on(k messages.Kind) bool {
+	if e.erased && e.signed { // what it said is gone; the erasure asks for a signed session.closed
+		return false
+	}
+	if e.stated {
+		return e.policy.Signs(k)
+	}
+	return e.policy.signsWork(k)
+}
+
+// missing says why a receipt that is missing is a problem; "" that it is none.
+func (e *expectation) missing(rep *Report) string {
+	switch {
+	case !e.opts.Trusted:
+		return ""
+	case rep.Stated != "" || e.signed:
+		return "the receipt is missing that the session's opening promises"
+	case e.opts.Receipts == "":
+		return "no receipt, and no signed opening that says there is none: the receipts were taken away, or the session is of a version before openings said so, and the caller has to say what it had signed"
+	}
+	return ""
+}
+
+// erasures judges what was erased.
+func (e *expectation) erasures(rep *Report, add func(int64, string, string)) {
+	if !e.opts.Trusted || rep.Stated == "" && !e.signed && e.opts.Receipts != "" {
+		return
+	}
+	for _, gone := range rep.Erased {
+		if gone[0] > e.closed {
+			add(gone[0], WhatErased, "records "+itoa(gone[0])+" to "+itoa(gone[1])+" are erased, and no signed session.closed follows")
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -13,11 +14,13 @@ import (
 
 // Bounds of keys (docs/spec/cogency.md §12).
 const (
-	MaxKeys      = 20               // numbered keys of one name
-	rotatePause  = time.Second      // before the next key is used, and again as jitter
-	maxCooling   = 10 * time.Minute // longest rest of a key, whatever its provider asks
-	refusedRest  = time.Hour        // of a key that was refused: a run lasts no longer by default
-	maxKeyLength = 4096             // bytes; longer is no key
+	MaxKeys     = 20          // numbered keys of one name
+	rotatePause = time.Second // before the next key is used, and again as jitter
+	// KeyRest is the longest rest of a key that met a rate limit, whatever its provider
+	// asks, where nothing else is set.
+	KeyRest      = time.Minute
+	refusedRest  = time.Hour // of a key that was refused: a run lasts no longer by default
+	maxKeyLength = 4096      // bytes; longer is no key
 )
 
 // Key is an API key and the variable it came from. Printing it shows the name alone.
@@ -34,21 +37,56 @@ func (k Key) String() string   { return k.Name }
 func (k Key) GoString() string { return k.Name }
 
 // Keys hands out the keys of one provider in turn, from a random start. A key that met
-// a rate limit rests; one that was refused is left out for an hour, or until all are:
-// whatever asks then starts over with all of them. Safe for concurrent use.
+// a rate limit rests for the model that was asked; one that was refused is left out for an
+// hour, or until all are: whatever asks then starts over with all of them. Safe for
+// concurrent use.
 type Keys struct {
+	*ring
+	model string // that they are for
+}
+
+// ring is the keys, for all models.
+type ring struct {
 	mu   sync.Mutex
 	keys []keyState
 	next int
+	most time.Duration // longest rest
 	now  func() time.Time
 	rand func() float64 // [0,1)
 }
 
 type keyState struct {
 	Key
-	refused bool
-	until   time.Time // resting, or refused
-	resting Failure   // why
+	refused time.Time       // until when it is left out; zero when it is not
+	rests   map[string]rest // by model
+}
+
+// rest is a key's, for one model.
+type rest struct {
+	until time.Time
+	why   Failure
+}
+
+// For is the same keys for a model of their provider: what one model's limit says of a
+// key is nothing of another's.
+func (k *Keys) For(model string) *Keys { return &Keys{k.ring, model} }
+
+// RestAtMost bounds the rest of a key that met a rate limit, for all models; 0 is KeyRest.
+func (k *Keys) RestAtMost(d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.most = d; d <= 0 {
+		k.most = KeyRest
+	}
+}
+
+// until is when a key may be used for a model.
+func (s *keyState) until(model string) time.Time {
+	at := s.refused
+	if r := s.rests[model].until; r.After(at) {
+		at = r
+	}
+	return at
 }
 
 // KeyNames are the variables that hold the keys of a prefix, in order:
@@ -99,7 +137,7 @@ func FindKeys(names []string, lookup func(string) (string, bool)) ([]Key, error)
 
 // NewKeys makes a ring. An empty one hands out the zero Key: some servers need none.
 func NewKeys(keys ...Key) *Keys {
-	k := &Keys{now: time.Now, rand: rand.Float64}
+	k := &Keys{ring: &ring{most: KeyRest, now: time.Now, rand: rand.Float64}}
 	for _, key := range keys {
 		k.keys = append(k.keys, keyState{Key: key})
 	}
@@ -126,15 +164,9 @@ func (k *Keys) Take() (Key, error) {
 		k.next = (i + 1) % len(k.keys)
 		return k.keys[i].Key, nil
 	}
-	first := -1
-	for i := range k.keys {
-		if s := &k.keys[i]; !s.refused && (first < 0 || s.until.Before(k.keys[first].until)) {
-			first = i
-		}
-	}
-	s := &k.keys[first] // Report leaves at least one that is not refused
-	f := s.resting
-	f.RetryAfter, f.Keys, f.NextKey = s.until.Sub(now), len(k.keys), false
+	s := k.first() // Report leaves at least one that is not refused
+	f := s.rests[k.model].why
+	f.RetryAfter, f.Keys, f.NextKey = s.until(k.model).Sub(now), len(k.keys), false
 	return Key{}, Fail(f, "every key rests; the first is ready in "+f.RetryAfter.Round(time.Millisecond).String())
 }
 
@@ -142,12 +174,23 @@ func (k *Keys) Take() (Key, error) {
 func (k *Keys) ready(now time.Time) int {
 	for i := range k.keys {
 		at := (k.next + i) % len(k.keys)
-		if s := &k.keys[at]; !s.until.After(now) {
-			s.refused = false
+		if s := &k.keys[at]; !s.until(k.model).After(now) {
+			s.refused = time.Time{}
 			return at
 		}
 	}
 	return -1
+}
+
+// first is the key that is ready first of those that are not refused; nil when all are.
+// k.mu is held.
+func (k *Keys) first() (first *keyState) {
+	for i := range k.keys {
+		if s := &k.keys[i]; s.refused.IsZero() && (first == nil || s.until(k.model).Before(first.until(k.model))) {
+			first = s
+		}
+	}
+	return first
 }
 
 // Report tells the ring how a request with key failed, and completes f: whether
@@ -169,11 +212,14 @@ func (k *Keys) Report(key Key, f *Failure) {
 	pause := time.Duration(0)
 	switch f.Kind {
 	case KindAuth:
-		s.refused, s.until = true, now.Add(refusedRest)
+		s.refused = now.Add(refusedRest)
 	case KindRateLimit, KindOverloaded:
 		pause = rotatePause + time.Duration(k.rand()*float64(rotatePause))
-		s.until = now.Add(min(max(pause, f.RetryAfter), maxCooling))
-		s.resting = *f
+		if s.rests == nil {
+			s.rests = map[string]rest{}
+		}
+		maps.DeleteFunc(s.rests, func(_ string, r rest) bool { return !r.until.After(now) })
+		s.rests[k.model] = rest{now.Add(min(max(pause, f.RetryAfter), k.most)), *f}
 	default:
 		return
 	}
@@ -184,19 +230,13 @@ func (k *Keys) Report(key Key, f *Failure) {
 	if f.Kind != KindAuth {
 		f.RetryAfter = max(f.RetryAfter, pause)
 	}
-	var first *keyState
-	for i := range k.keys {
-		if s := &k.keys[i]; !s.refused && (first == nil || s.until.Before(first.until)) {
-			first = s
-		}
-	}
-	if first != nil {
+	if first := k.first(); first != nil {
 		if f.Kind == KindAuth { // a better key rests: it is worth waiting for
-			f.Retryable, f.RetryAfter = first.resting.Retryable, first.until.Sub(now)
+			f.Retryable, f.RetryAfter = first.rests[k.model].why.Retryable, first.until(k.model).Sub(now)
 		}
 		return
 	}
 	for i := range k.keys { // the run ends here; the next one may find them mended
-		k.keys[i].refused, k.keys[i].until = false, now
+		k.keys[i].refused = time.Time{}
 	}
 }

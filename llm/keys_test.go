@@ -51,7 +51,7 @@ func TestFindKeys(t *testing.T) {
 	}
 }
 
-func ring(n int) *Keys {
+func ringOf(n int) *Keys {
 	var keys []Key
 	for i := range n {
 		keys = append(keys, Key{Name: fmt.Sprint("K", i), value: fmt.Sprint("v", i)})
@@ -72,7 +72,7 @@ func TestKeysTakeTurns(t *testing.T) {
 	if key := take(t, NewKeys()); key != (Key{}) {
 		t.Errorf("an empty ring gives %v", key)
 	}
-	k := ring(3)
+	k := ringOf(3)
 	first := []Key{take(t, k), take(t, k), take(t, k)}
 	again := []Key{take(t, k), take(t, k), take(t, k)}
 	if !slices.Equal(first, again) || first[0] == first[1] || first[1] == first[2] || first[0] == first[2] {
@@ -80,7 +80,7 @@ func TestKeysTakeTurns(t *testing.T) {
 	}
 	starts := map[Key]bool{}
 	for range 200 {
-		starts[take(t, ring(3))] = true
+		starts[take(t, ringOf(3))] = true
 	}
 	if len(starts) != 3 {
 		t.Errorf("200 rings start with %v alone", starts)
@@ -89,7 +89,7 @@ func TestKeysTakeTurns(t *testing.T) {
 
 func TestKeysRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := ring(2)
+		k := ringOf(2)
 		a := take(t, k)
 		f := Failure{Kind: KindRateLimit, Status: 429, Retryable: true, RetryAfter: 30 * time.Second}
 		k.Report(a, &f)
@@ -120,16 +120,51 @@ func TestKeysRest(t *testing.T) {
 		}
 		f = Failure{Kind: KindRateLimit, RetryAfter: 48 * time.Hour}
 		k.Report(a, &f)
-		time.Sleep(maxCooling)
+		time.Sleep(KeyRest)
 		if x, y := take(t, k), take(t, k); x == y {
 			t.Error("a key rests no longer than its bound")
 		}
 	})
 }
 
+// A rate limit is that of one model: another one's runs have the key, and a key that is
+// refused is so for all. The longest rest is a setting, also of who has a view already.
+func TestKeysRestForOneModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := ringOf(1)
+		large, small := k.For("large"), k.For("small")
+		key := take(t, large)
+		k.RestAtMost(20 * time.Second)
+		large.Report(key, &Failure{Kind: KindRateLimit, Status: 429, Retryable: true, RetryAfter: time.Hour})
+		if _, err := large.Take(); FailureOf(err).RetryAfter != 20*time.Second || FailureOf(err).Kind != KindRateLimit {
+			t.Errorf("%v", err)
+		}
+		if take(t, small) != key || take(t, k) != key {
+			t.Error("the key rests for other models")
+		}
+		time.Sleep(20 * time.Second)
+		if take(t, large) != key {
+			t.Error("the key rests longer than it may")
+		}
+		k.RestAtMost(0)
+		large.Report(key, &Failure{Kind: KindRateLimit, RetryAfter: time.Hour})
+		if _, err := large.Take(); FailureOf(err).RetryAfter != KeyRest {
+			t.Errorf("%v", err)
+		}
+		two := ringOf(2)
+		bad := take(t, two)
+		two.For("large").Report(bad, &Failure{Kind: KindAuth})
+		for range 4 {
+			if take(t, two.For("small")) == bad {
+				t.Fatal("a refused key is handed out for another model")
+			}
+		}
+	})
+}
+
 func TestKeysRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := ring(3)
+		k := ringOf(3)
 		a := take(t, k)
 		f := Failure{Kind: KindAuth, Status: 401}
 		k.Report(a, &f)
@@ -158,13 +193,13 @@ func TestKeysRefused(t *testing.T) {
 		}
 		// One rests, the others are refused: what is left rests.
 		one, two, three := take(t, k), take(t, k), take(t, k)
-		k.Report(one, &Failure{Kind: KindRateLimit, RetryAfter: time.Minute, Retryable: true})
+		k.Report(one, &Failure{Kind: KindRateLimit, RetryAfter: 30 * time.Second, Retryable: true})
 		k.Report(two, &Failure{Kind: KindAuth})
 		k.Report(three, &last)
-		if last.NextKey || !last.Retryable || last.RetryAfter != time.Minute {
+		if last.NextKey || !last.Retryable || last.RetryAfter != 30*time.Second {
 			t.Errorf("a better key rests: %+v", last)
 		}
-		if _, err := k.Take(); FailureOf(err).Kind != KindRateLimit || FailureOf(err).RetryAfter != time.Minute {
+		if _, err := k.Take(); FailureOf(err).Kind != KindRateLimit || FailureOf(err).RetryAfter != 30*time.Second {
 			t.Errorf("%v", err)
 		}
 		k.Report(Key{Name: "of another ring"}, &last)

@@ -33,6 +33,18 @@ type Request struct {
 	Provider string // key of the model in the configuration
 	Model    string // the provider's name for it; may be empty
 	Messages []messages.Message
+	// Options are how this request is to be answered, in the form of Settings.Options;
+	// what it names goes before what the model was made with. "" says nothing. The
+	// runtime passes those of the manifest.
+	Options string
+	// Tools are sent as the provider's functions, and what the model calls of them is
+	// written into the text as Dialect writes calls. Only models that say so by a method
+	// CallsTools() bool are sent any: to all others the text is everything.
+	Tools   []messages.ToolSpec
+	Dialect string // how the reply is read; "" where no dialect reads it
+	// Schema is the JSON schema that the text of the reply's final answer must fit, "" for
+	// any text. The runtime checks it; a provider that can may hold the model to it.
+	Schema string
 	// Grows tells that the next request of the session will begin with the messages of
 	// this one, so that a provider may be asked to keep what it read.
 	Grows bool
@@ -54,6 +66,9 @@ type Chunk struct {
 	Usage        messages.Usage
 	CostMicroUSD int64
 	Unpriced     bool // nobody knows what Usage costs
+	// Side is what the text cannot hold of calls that the model made in the provider's
+	// own form. It is opaque, and comes with the last chunk.
+	Side []byte
 	// Finish is set on the last chunk and only there.
 	Finish messages.Finish
 }

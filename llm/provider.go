@@ -12,6 +12,13 @@ type Settings struct {
 	MaxTokens int64         // longest reply; 0 leaves it to the provider
 	FirstByte time.Duration // how long an answer may take to begin; 0 is the provider's default
 	Price     Price         // zero: the cost of replies is unknown
+	// Options are how the model answers, as a JSON object: temperature, top_p,
+	// max_output_tokens (which goes before MaxTokens), stop, seed, reasoning_effort and
+	// extra, as a manifest's model.options has them. "" says nothing. One that the
+	// provider does not have is ERR_CONFIG when the model is made.
+	Options string
+	// Whole asks for replies in one piece instead of a stream.
+	Whole bool
 }
 
 // Provider makes the model that an agent asks. Errors are *messages.Error with

@@ -21,15 +21,21 @@ func (m *Manifest) Canonical() []byte {
 	if m.unbounded() != nil { // not valid, and too deep to be written
 		m.Define.Agents = nil
 	}
-	b, err := json.Marshal(tree(reflect.ValueOf(m).Elem(), &field{}))
-	if err == nil {
-		v := jsontext.Value(b)
-		if err = v.Canonicalize(); err == nil {
-			return v
-		}
+	v, err := canonical(tree(reflect.ValueOf(m).Elem(), &field{}))
+	if err != nil { // a tree has nothing but maps, slices, strings, numbers and booleans
+		panic(fmt.Sprintf("manifest: no canonical form: %v", err))
 	}
-	// tree makes nothing but maps, slices, strings, numbers and booleans.
-	panic(fmt.Sprintf("manifest: no canonical form: %v", err))
+	return v
+}
+
+func canonical(tree any) ([]byte, error) {
+	b, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	v := jsontext.Value(b)
+	err = v.Canonicalize()
+	return v, err
 }
 
 // Digest is the SHA-256 of Canonical: the manifest digest of session.opened and
@@ -85,6 +91,8 @@ func (w writer) tree(v reflect.Value, f *field) any {
 		switch {
 		case v.Type() == durationType:
 			return time.Duration(v.Int()).String()
+		case f.none && v.Int() == NoHistory:
+			return none
 		case f.unit == "usd":
 			return FormatUSD(v.Int())
 		}

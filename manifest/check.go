@@ -105,6 +105,8 @@ func (c *checker) value(path string, f *field, v reflect.Value) {
 		c.structure(path, v)
 	case reflect.Int64:
 		c.number(path, f, v)
+	case reflect.Float64:
+		c.fraction(path, f, v.Float())
 	case reflect.String:
 		c.text(path, f, v.String())
 	case reflect.Slice:
@@ -184,7 +186,7 @@ func (c *checker) form(path, name, s string) {
 
 func (c *checker) number(path string, f *field, v reflect.Value) {
 	n := v.Int()
-	if n == 0 && f.optional {
+	if n == 0 && f.optional || n == NoHistory && f.none {
 		return
 	}
 	if (f.min != nil && n < *f.min) || (f.max != nil && n > *f.max) {
@@ -193,6 +195,13 @@ func (c *checker) number(path string, f *field, v reflect.Value) {
 	}
 	if f.unit == "seconds" && n%int64(time.Second) != 0 {
 		c.add(path, ReasonBadValue, "%s is not a whole number of seconds", time.Duration(n))
+	}
+}
+
+// fraction checks a number that need not be whole. Its bounds are.
+func (c *checker) fraction(path string, f *field, x float64) {
+	if !(x >= float64(*f.min) && x <= float64(*f.max)) { // also what is no number
+		c.add(path, ReasonBadValue, "%v is outside its bounds %d to %d", x, *f.min, *f.max)
 	}
 }
 
@@ -224,6 +233,11 @@ func (c *checker) across(m *Manifest) {
 	}
 	if m.Loop.NoProgressN == 1 {
 		c.add("loop.no_progress_n", ReasonBadValue, "1 would halt every first turn; use 2 or more, or 0 for the default %d", DefaultNoProgressN)
+	}
+	c.instructions("instructions", m.Instructions.Text, m.Instructions.File)
+	c.output(m)
+	if m.Memory.HistoryWindow == NoHistory && m.Memory.HistoryBytes > 0 {
+		c.add("memory.history_bytes", ReasonBadValue, "history_window: none leaves nothing of finished runs; leave one of them out")
 	}
 	if m.Loop.SyncPolicy == SyncCut && m.Dialect != "cortex" && m.Dialect != "" {
 		c.add("loop.sync_policy", ReasonBadValue, "only an action of the dialect cortex can cut a reply, not one of %q", clip.Quoted(m.Dialect))
@@ -282,6 +296,8 @@ func (c *checker) replies(m *Manifest) {
 		set bool
 		has []string
 	}{
+		{"calls", q.Calls != 0, []string{"aeiou"}},
+		{"emits", q.Emits != 0, []string{"aeiou"}},
 		{"tag", q.Tag != 0, []string{"cortex"}},
 		{"body", q.Body != 0, []string{"cortex"}},
 		{"thought_depth", q.ThoughtDepth != 0, []string{"cortex"}},
@@ -325,6 +341,9 @@ func (c *checker) servers(m *Manifest) {
 			}
 		}
 		for j, t := range s.Tools {
+			if strings.Contains(t.Name, "*") && (t.As != "" || t.Schema != "" || t.Description != "") {
+				c.add(join(index(join(at, "tools"), j), "name"), ReasonBadValue, "%q stands for several tools, which have no as, schema or description together", clip.Quoted(t.Name))
+			}
 			if slices.ContainsFunc(s.Tools[:j], func(o MCPTool) bool { return o.Name == t.Name }) {
 				c.add(join(index(join(at, "tools"), j), "name"), ReasonDuplicate, "%q is in the list already", clip.Quoted(t.Name))
 			}
@@ -365,7 +384,7 @@ func (c *checker) shell(s *Shell) {
 func (m *Model) asFallback() Fallback {
 	return Fallback{
 		Provider: m.Provider, Model: m.Model, Script: m.Script, BaseURL: m.BaseURL, Secret: m.Secret,
-		API: m.API, MaxTokens: m.MaxTokens, APITimeout: m.APITimeout, Price: m.Price,
+		API: m.API, MaxTokens: m.MaxTokens, APITimeout: m.APITimeout, Price: m.Price, Options: m.Options, Stream: m.Stream,
 	}
 }
 
@@ -375,6 +394,7 @@ func (m *Manifest) Models() []Fallback {
 }
 
 func (c *checker) model(path string, f Fallback) {
+	c.options(join(path, "options"), &f.Options, f.MaxTokens)
 	if f.Provider != "scripted" {
 		if f.Script != "" {
 			c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip.Quoted(f.Provider))
@@ -391,6 +411,8 @@ func (c *checker) model(path string, f Fallback) {
 		{"max_tokens", f.MaxTokens != 0},
 		{"api_timeout", f.APITimeout != 0},
 		{"price", f.Price != Price{}},
+		{"options", !f.Options.empty()},
+		{"stream", f.Stream != nil},
 	} {
 		if k.set {
 			c.add(join(path, k.key), ReasonBadValue, "the provider scripted has no use for it")

@@ -29,19 +29,24 @@ type Define struct {
 
 // LLM is a prompt template with a model.
 type LLM struct {
-	Kind        string        `yaml:"kind" enum:"LLM" doc:"Always LLM."`
-	Version     string        `yaml:"version" shape:"scalar" doc:"Version of the template, for people."`
-	Name        string        `yaml:"name" required:"true" shape:"tool" doc:"Name that actions call it by."`
-	Summary     string        `yaml:"summary" doc:"One line for the model that calls it."`
-	Author      string        `yaml:"author" doc:"Who wrote it."`
-	State       string        `yaml:"state" doc:"Stage of its life, for people."`
-	Provider    string        `yaml:"provider" shape:"name" doc:"Key of the provider; without it that of the agent. Its other settings are those that the agent's model or a fallback of it has for that provider."`
-	Script      string        `yaml:"script" doc:"Script of the scripted provider: the lines with a match, else its first line."`
-	Model       string        `yaml:"model" doc:"The provider's name for the model; without it the first of allow_models, else the agent's."`
-	AllowModels []string      `yaml:"allow_models" doc:"Models that the parameter model may ask for."`
-	System      string        `yaml:"system" raw:"true" doc:"System message, as it stands."`
-	Template    string        `yaml:"template" raw:"true" required:"true" doc:"The question. $name and ${name.path} stand for parameters, all of which must be given; $$ is one $."`
-	Timeout     time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
+	Kind         string   `yaml:"kind" enum:"LLM" doc:"Always LLM."`
+	Version      string   `yaml:"version" shape:"scalar" doc:"Version of the template, for people."`
+	Name         string   `yaml:"name" required:"true" shape:"tool" doc:"Name that actions call it by."`
+	Summary      string   `yaml:"summary" doc:"One line for the model that calls it."`
+	Author       string   `yaml:"author" doc:"Who wrote it."`
+	State        string   `yaml:"state" doc:"Stage of its life, for people."`
+	Provider     string   `yaml:"provider" shape:"name" doc:"Key of the provider; without it that of the agent. Its other settings are those that the agent's model or a fallback of it has for that provider."`
+	Script       string   `yaml:"script" doc:"Script of the scripted provider: the lines with a match, else its first line."`
+	Model        string   `yaml:"model" doc:"The provider's name for the model; without it the first of allow_models, else the agent's."`
+	AllowModels  []string `yaml:"allow_models" doc:"Models that the parameter model may ask for."`
+	Options      Options  `yaml:"options" optional:"true" doc:"As model.options; without it those of the agent's model."`
+	Instructions struct {
+		Text string `yaml:"text" raw:"true" doc:"The text. ${NAME} is a variable of environment, as it is when the agent is loaded; ${NAME:-text} says what it is without a value, $$ is a dollar sign, any other stays."`
+		File string `yaml:"file" shape:"file" doc:"Or a file with it, UTF-8, relative to the manifest's folder."`
+	} `yaml:"instructions" optional:"true" text:"text" doc:"What the model is and does: the first part of the system message, 64KiB at most. A text, or a file."`
+	System   string        `yaml:"system" raw:"true" doc:"System message, as it stands, behind the instructions."`
+	Template string        `yaml:"template" raw:"true" required:"true" doc:"The question. $name and ${name.path} stand for parameters, all of which must be given; $$ is one $."`
+	Timeout  time.Duration `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the action counts when it is shorter."`
 }
 
 // Workflow is a graph of actions that runs inside one.
@@ -106,7 +111,7 @@ type Storage struct {
 type Command struct {
 	Kind           string         `yaml:"kind" enum:"Tool" doc:"Always Tool."`
 	Version        string         `yaml:"version" shape:"scalar" doc:"Version of the tool, for people."`
-	Name           string         `yaml:"name" required:"true" shape:"tool" doc:"Name that calls know it by: group.name."`
+	Name           string         `yaml:"name" required:"true" shape:"tool" doc:"Name that calls know it by, such as web_scraper or lab.tick; not that of a built-in tool."`
 	Summary        string         `yaml:"summary" doc:"One line for the model that calls it."`
 	Author         string         `yaml:"author" doc:"Who wrote it."`
 	State          string         `yaml:"state" doc:"Stage of its life, for people."`
@@ -140,9 +145,6 @@ func (c *checker) command(path string, d *Command) {
 		c.add(at, ReasonMissing, "it names a program")
 	case slices.ContainsFunc(entry, func(s string) bool { return strings.ContainsRune(s, 0) }):
 		c.add(at, ReasonBadValue, "no argument has a NUL")
-	}
-	if !strings.Contains(d.Name, ".") && d.Name != "" {
-		c.add(join(path, "name"), ReasonBadValue, "%q is not group.name", clip.Quoted(d.Name))
 	}
 }
 
@@ -344,8 +346,8 @@ func (m *Manifest) Wants() []Wanted {
 	var all []Wanted
 	for _, g := range m.groups() {
 		for i, name := range g.names {
-			if slices.Contains(g.defined, name) {
-				continue
+			if slices.Contains(g.defined, name) || strings.HasSuffix(name, ".*") {
+				continue // a group is of tools that are there
 			}
 			w := Wanted{Field: index("import."+g.key, i), Kind: g.kind, Name: name, File: g.key + "/" + name + ".yaml", Host: g.host}
 			if isPath(name) {
@@ -422,8 +424,13 @@ func (c *checker) definitions(m *Manifest) {
 }
 
 func (c *checker) llm(path string, d *LLM) {
+	c.instructions(join(path, "instructions"), d.Instructions.Text, d.Instructions.File)
 	if d.Script != "" && d.Provider != "scripted" {
 		c.add(join(path, "script"), ReasonBadValue, "only the provider scripted reads a script, not %q", clip.Quoted(d.Provider))
+	}
+	c.options(join(path, "options"), &d.Options, 0)
+	if d.Script != "" && !d.Options.empty() {
+		c.add(join(path, "options"), ReasonBadValue, "the provider scripted has no use for it")
 	}
 	if d.Model != "" && len(d.AllowModels) > 0 && !slices.Contains(d.AllowModels, d.Model) {
 		c.add(join(path, "model"), ReasonBadValue, "%q is not in allow_models", clip.Quoted(d.Model))
@@ -451,7 +458,7 @@ func (c *checker) parameters(path string, all []Parameter) {
 	}
 }
 
-// TypeFits tells whether a value as a manifest reads it has the type of a Parameter.
+// TypeFits reports whether a value as a manifest reads it has the type of a Parameter.
 func TypeFits(typ string, v any) bool {
 	switch typ {
 	case "string":

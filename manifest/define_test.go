@@ -51,8 +51,9 @@ func TestAdopt(t *testing.T) {
 		{"service with statements", "Relic", "name: x\nservice_type: http\nconnection: {base_url: 'http://x', max_rows: 3, driver: sqlite}\ninterface: {endpoints: [{name: a, query: SELECT 1}]}\n", []string{"3:46 connection.max_rows BAD_VALUE", "3:57 connection.driver BAD_VALUE", "4:25 interface.endpoints[0].path MISSING", "4:42 interface.endpoints[0].query BAD_VALUE"}},
 		{"command", "Tool", "kind: Tool\nname: x.y\nclass: read_only\nparameters: [{name: a}]\nimplementation: {type: command, entrypoint: [run, '${A} $b'], resources: {memory: 64MiB, cpu: 3s, files: 9, output: 1KiB, timeout: 500ms}}\n", nil},
 		{"command without", "Tool", "name: x\nimplementation: {resources: {memory: 3, cpu: 1500ms, files: 4}}\n", []string{
-			"1:7 name BAD_VALUE", "2:17 implementation.type MISSING", "2:17 implementation.entrypoint MISSING", "2:38 implementation.resources.memory BAD_VALUE", "2:46 implementation.resources.cpu BAD_VALUE", "2:61 implementation.resources.files BAD_VALUE",
+			"2:17 implementation.type MISSING", "2:17 implementation.entrypoint MISSING", "2:38 implementation.resources.memory BAD_VALUE", "2:46 implementation.resources.cpu BAD_VALUE", "2:61 implementation.resources.files BAD_VALUE",
 		}},
+		{"command of one word", "Tool", "name: x\nimplementation: {type: command, entrypoint: [run]}\n", nil},
 		{"wrong kind", "Feed", "name: x\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

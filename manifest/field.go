@@ -27,7 +27,13 @@ type field struct {
 	unsupported []string
 	// undefined: a variable that may be used but is not set is empty here.
 	undefined bool
-	index     int
+	// text is the key that a plain text stands for, of a struct; "" if none.
+	text string
+	// none: the file may write "none", which is NoHistory.
+	none bool
+	// sized is the key beside it that a size, such as 32KiB, is meant for; "" if none.
+	sized string
+	index int
 }
 
 // fieldsOf reads the tags of a struct, in order.
@@ -37,11 +43,12 @@ func fieldsOf(t reflect.Type) []field {
 		sf := t.Field(i)
 		f := field{
 			key: sf.Tag.Get("yaml"), doc: sf.Tag.Get("doc"), unit: sf.Tag.Get("unit"),
-			shape: sf.Tag.Get("shape"), required: sf.Tag.Get("required") == "true", optional: sf.Tag.Get("optional") == "true", raw: sf.Tag.Get("raw") == "true", index: i,
+			shape: sf.Tag.Get("shape"), required: sf.Tag.Get("required") == "true", optional: sf.Tag.Get("optional") == "true", raw: sf.Tag.Get("raw") == "true", text: sf.Tag.Get("text"), index: i,
 		}
 		f.enum = list(sf.Tag.Get("enum"))
 		f.later = list(sf.Tag.Get("later"))
 		f.unsupported = list(sf.Tag.Get("unsupported"))
+		f.none, f.sized = sf.Tag.Get("none") == "true", sf.Tag.Get("sized")
 		f.undefined = sf.Tag.Get("undefined") == "empty"
 		f.min = bound(sf, "min")
 		f.max = bound(sf, "max")
@@ -89,6 +96,7 @@ type shape struct {
 var shapes = map[string]shape{
 	"name":   {regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`), "1 to 128 letters, digits, '.', '_' or '-'"},
 	"tool":   {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}$`), "a name such as read or str.ToUpper"},
+	"tools":  {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}(\.\*)?$`), "a name such as read or str.ToUpper, or a group such as str.*"},
 	"agent":  {regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_-]{0,63}(\.[A-Za-z_][A-Za-z0-9_-]{0,63}){0,3}|([A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+\.ya?ml)$`), "a name such as writer, or the path of a manifest such as agents/writer.yaml"},
 	"feed":   {regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,63}|builtin\.[a-z]{1,32})$`), "a letter or '_', then up to 63 letters, digits or '_', or builtin. and a part of the prompt"},
 	"id":     {regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`), "a letter or '_', then up to 63 letters, digits or '_'"},

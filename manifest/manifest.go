@@ -27,6 +27,7 @@ import (
 // Tags: yaml is the key; doc the sentence in the schema; enum the values, parted
 // by '|'; min and max the bounds of a number, duration or size; unit says how an
 // int64 is written ("bytes": 64MiB, "usd": "1.00", "seconds": whole ones);
+// text is the key of a struct that a plain text stands for;
 // required keys must be there in an item of a list, raw texts are not expanded, and of optional numbers 0
 // stands for absent; shape names a pattern of
 // shapes for a string, a list's items or a map's keys; later lists the values
@@ -39,7 +40,17 @@ type Manifest struct {
 	Author  string `yaml:"author" doc:"Who wrote the manifest."`
 	State   string `yaml:"state" doc:"Stage of life of the agent, for people."`
 
+	Instructions struct {
+		Text string `yaml:"text" raw:"true" doc:"The text. ${NAME} is a variable of environment or a feed, as it is when a run begins; ${NAME:-text} says what it is without a value, $$ is a dollar sign, any other stays."`
+		File string `yaml:"file" shape:"file" doc:"Or a file with it, UTF-8, relative to the manifest's folder."`
+	} `yaml:"instructions" optional:"true" text:"text" doc:"What the agent is and does: the first part of what the system says to the model, 64KiB at most. A text, or a file."`
+
+	Output struct {
+		Schema any `yaml:"schema" raw:"true" optional:"true" doc:"JSON schema of the answer, or {file: …} with one, relative to the manifest's folder."`
+	} `yaml:"output" optional:"true" doc:"What the final answer of a run must be: one JSON value that fits a schema. It is shown when it does."`
+
 	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" doc:"How the model speaks."`
+	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 	Import  Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
 
@@ -72,8 +83,8 @@ type Manifest struct {
 	Envelope struct {
 		StrictDuplicates bool `yaml:"strict_duplicates" doc:"Refuses a reply that repeats a section instead of reading the first with a lint."`
 	} `yaml:"envelope" doc:"AEIOU envelopes."`
-	Receipts Receipts `yaml:"receipts" enum:"decision|run|off" doc:"Which records are signed: every decision, the end of every run, or none."`
-	Stream   Stream   `yaml:"stream" doc:"How growing text is shown."`
+	Receipts string `yaml:"receipts" enum:"decision|run|off" doc:"Which records are signed: every decision, the end of every run, or none."`
+	Stream   Stream `yaml:"stream" doc:"How growing text is shown."`
 }
 
 // Model says which model answers, and which ones stand in for it.
@@ -87,7 +98,10 @@ type Model struct {
 	MaxTokens  int64         `yaml:"max_tokens" min:"1" max:"1000000000" optional:"true" doc:"Longest reply in tokens."`
 	APITimeout time.Duration `yaml:"api_timeout" min:"1s" max:"1h" optional:"true" doc:"How long an answer may take to begin."`
 	Price      Price         `yaml:"price" optional:"true" doc:"What the model costs; without it the cost of replies is unknown."`
-	Mode       Mode          `yaml:"mode" enum:"auto|resume|replay" later:"resume" doc:"How the history gets to the model."`
+	Options    Options       `yaml:"options" optional:"true" doc:"How the model answers; what the provider does not have is refused."`
+	Stream     *bool         `yaml:"stream" doc:"Whether the reply is asked for as a stream; true when nothing is said. Without, the whole reply is one piece, for servers that cannot stream."`
+	ToolCalls  string        `yaml:"tool_calls" enum:"native|text" doc:"How tools are called: native sends them as the provider's functions, text has the model write calls as its dialect does. When nothing is said, native at the vendors' own addresses, in cogency and cortex, and text elsewhere. It goes for the fallbacks too."`
+	Mode       string        `yaml:"mode" enum:"auto|resume|replay" later:"resume" doc:"How the history gets to the model."`
 	Fallback   []Fallback    `yaml:"fallback" doc:"Models asked in turn when the one before fails."`
 }
 
@@ -102,6 +116,8 @@ type Fallback struct {
 	MaxTokens  int64         `yaml:"max_tokens" min:"1" max:"1000000000" optional:"true" doc:"As model.max_tokens."`
 	APITimeout time.Duration `yaml:"api_timeout" min:"1s" max:"1h" optional:"true" doc:"As model.api_timeout."`
 	Price      Price         `yaml:"price" optional:"true" doc:"As model.price."`
+	Options    Options       `yaml:"options" optional:"true" doc:"As model.options."`
+	Stream     *bool         `yaml:"stream" doc:"As model.stream."`
 }
 
 // Price is what a million tokens cost. A cache price that is not given is that of
@@ -113,19 +129,31 @@ type Price struct {
 	CacheWrite int64 `yaml:"cache_write_usd" unit:"usd" min:"1" max:"9007199254740991" optional:"true" doc:"US dollars for a million tokens of prompt that it put there."`
 }
 
-// Mode is how the history gets to the model. In this release auto is replay.
-type Mode string
-
-// The modes.
+// How tools are called: Model.ToolCalls.
 const (
-	ModeAuto   Mode = "auto"
-	ModeResume Mode = "resume"
-	ModeReplay Mode = "replay"
+	ToolCallsNative = "native"
+	ToolCallsText   = "text"
 )
+
+// How the history gets to the model: Model.Mode. In this release auto is replay.
+const (
+	ModeAuto   = "auto"
+	ModeResume = "resume"
+	ModeReplay = "replay"
+)
+
+// How much of a primer the model gets.
+const (
+	PrimerFull  = "full"
+	PrimerShort = "short"
+)
+
+// MaxInstructions bounds instructions, in bytes.
+const MaxInstructions = 64 << 10
 
 // Import lists what may be called, by kind.
 type Import struct {
-	Tools     []string `yaml:"tools" shape:"tool" doc:"Tools, spelled as a call spells them."`
+	Tools     []string `yaml:"tools" shape:"tools" doc:"Tools, spelled as a call spells them, or groups of them, such as str.*."`
 	Agents    []string `yaml:"agents" shape:"agent" doc:"Agents that may be run as child sessions: names, or paths of their manifests."`
 	Relics    []string `yaml:"relics" shape:"tool" doc:"Services that keep or know something, for the same dialects."`
 	Workflows []string `yaml:"workflows" shape:"tool" doc:"Graphs of actions that run inside one, for the same dialects."`
@@ -150,7 +178,7 @@ type MCP struct {
 
 // MCPTool is a tool of an MCP server.
 type MCPTool struct {
-	Name        string              `yaml:"name" required:"true" doc:"Name by which the server knows it."`
+	Name        string              `yaml:"name" required:"true" doc:"Name by which the server knows it; with a * all of its tools that are named so, such as read_*."`
 	As          string              `yaml:"as" shape:"id" doc:"Name behind the dot; without it the server's, in which all but letters, digits and '_' becomes '_'."`
 	Class       messages.Class      `yaml:"class" enum:"read_only|idempotent|effectful" doc:"What repeating it does; effectful when nothing is said, whatever the server says."`
 	Gate        messages.GateAnswer `yaml:"gate" enum:"approve|deny|confirm" doc:"What the gate says of it; as approval.tools does."`
@@ -168,8 +196,9 @@ type Process struct {
 
 // Workspace is the folder the tools of files and shell work in (docs/spec/cogency.md §14).
 type Workspace struct {
-	Access string `yaml:"access" enum:"sandbox|project|system" doc:"How far file tools reach: a folder of the agent's own, which is what nothing says; a folder others work in too; or every file of the host but credentials and the system's own."`
-	Root   string `yaml:"root" doc:"The folder, relative to the manifest's. Without it that of a sandbox is sandbox, which is made when it is not there, and otherwise the manifest's own."`
+	Access   string   `yaml:"access" enum:"sandbox|project|system" doc:"How far file tools reach: a folder of the agent's own, which is what nothing says; a folder others work in too; or every file of the host but credentials and the system's own."`
+	Root     string   `yaml:"root" doc:"The folder, relative to the manifest's. Without it that of a sandbox is sandbox, which is made when it is not there, and otherwise the manifest's own."`
+	Editable []string `yaml:"editable" enum:".git|.hg|.svn|.vscode|.idea|.vs|.zed|.fleet|.devcontainer|.env" doc:"Folders and files that tools otherwise only read, because other programs act on them."`
 }
 
 // Shell is what the programs of the tool shell may use (docs/spec/cogency.md §14).
@@ -195,15 +224,16 @@ type Search struct {
 
 // Feed is a context feed (docs/spec/streaming.md §7.1).
 type Feed struct {
-	ID           string     `yaml:"id" required:"true" shape:"feed" doc:"Unique name of the feed. builtin.identity, builtin.tools and builtin.security are parts of the prompt, which enabled switches."`
-	Type         string     `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
-	Interval     int64      `yaml:"interval" min:"1" optional:"true" doc:"Seconds between fetches of a periodic feed."`
-	CacheTTL     *int64     `yaml:"cache_ttl" min:"0" doc:"Seconds a value may be served; 0 and none differ for a periodic feed."`
-	MaxTokens    int64      `yaml:"max_tokens" min:"1" optional:"true" doc:"Longest value in tokens."`
-	MaxSizeBytes int64      `yaml:"max_size_bytes" min:"1" optional:"true" doc:"Longest value in bytes."`
-	Enabled      *string    `yaml:"enabled" shape:"scalar" undefined:"empty" doc:"Whether the feed is fetched, after expansion: true, 1, yes, on, or false, 0, no, off or empty."`
-	Pinned       bool       `yaml:"pinned" doc:"Keeps the model from changing the feed."`
-	Source       FeedSource `yaml:"source" doc:"Where values come from."`
+	ID           string        `yaml:"id" required:"true" shape:"feed" doc:"Unique name of the feed. builtin.identity, builtin.tools and builtin.security are parts of the prompt, which enabled switches."`
+	Type         string        `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
+	Interval     int64         `yaml:"interval" min:"1" optional:"true" doc:"Seconds between fetches of a periodic feed."`
+	CacheTTL     *int64        `yaml:"cache_ttl" min:"0" doc:"Seconds a value may be served; 0 and none differ for a periodic feed."`
+	Deadline     time.Duration `yaml:"deadline" min:"1ms" max:"60s" optional:"true" doc:"Longest time that a prompt waits for the feed, where the host's feeds.deadline, 2s, is not shorter."`
+	MaxTokens    int64         `yaml:"max_tokens" min:"1" optional:"true" doc:"Longest value in tokens."`
+	MaxSizeBytes int64         `yaml:"max_size_bytes" min:"1" optional:"true" doc:"Longest value in bytes."`
+	Enabled      *string       `yaml:"enabled" shape:"scalar" undefined:"empty" doc:"Whether the feed is fetched, after expansion: true, 1, yes, on, or false, 0, no, off or empty."`
+	Pinned       bool          `yaml:"pinned" doc:"Keeps the model from changing the feed."`
+	Source       FeedSource    `yaml:"source" doc:"Where values come from."`
 }
 
 // FeedSource is where a feed's values come from.
@@ -228,23 +258,21 @@ type Loop struct {
 	// default and 1 is refused (docs/spec/aeiou.md §12).
 	NoProgressN              int64           `yaml:"no_progress_n" max:"1000000" doc:"Equal turns in a row that halt a session; 0 and less are the default 3, 1 is refused."`
 	NoProgressExemptTerminal bool            `yaml:"no_progress_exempt_terminal" doc:"Keeps the progress guard from overriding DONE and ABORT."`
-	MaxTurns                 int64           `yaml:"max_turns" min:"0" max:"1000000000" doc:"Turns a run may take, 0 for no limit; iteration_cap is an alias."`
+	MaxTurns                 int64           `yaml:"max_turns" min:"0" max:"1000000000" doc:"Turns a run may take; 0 is no limit in cortex and cogency, and the default elsewhere. iteration_cap is an alias."`
 	Busy                     messages.Policy `yaml:"busy" enum:"reject|enqueue|interrupt|rollback|merge|debounce" doc:"What a submit meets when a run is in flight."`
 	Recovery                 string          `yaml:"recovery" enum:"resume|halt" doc:"What follows a turn that a crash ended."`
 	OnPanic                  string          `yaml:"on_panic" enum:"halt|fail" doc:"What a panicking tool does to its turn."`
 	RetryDelay               *time.Duration  `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time between two attempts at an action, 0s to 60s; 1s when nothing is said."`
 	DefaultFinal             *bool           `yaml:"default_final" doc:"Whether a response that does not say so is final, in the dialect cortex; true when nothing is said."`
-	SyncPolicy               SyncPolicy      `yaml:"sync_policy" enum:"gate|cut" doc:"What an action in mode sync does to the reply it stands in, in the dialect cortex: gate, which is what nothing says, holds back what follows until the action has ended; cut ends the reply, and the model is asked again with the result."`
+	SyncPolicy               string          `yaml:"sync_policy" enum:"gate|cut" doc:"What an action in mode sync does to the reply it stands in, in the dialect cortex: gate, which is what nothing says, holds back what follows until the action has ended; cut ends the reply, and the model is asked again with the result."`
+	Repairs                  *int64          `yaml:"repairs" min:"0" max:"8" doc:"Turns of a run that may follow one which failed by a mistake of its model; they are told of it. 2 when nothing is said."`
+	Strict                   []string        `yaml:"strict" optional:"true" enum:"all|fence|prose|think|commas|controls|aliases|strings|case|single|closing|sections|bare|unseen|silence" doc:"Habits of models that are not forgiven; all forgives none."`
 }
 
-// SyncPolicy is what an action in mode sync does to its reply (docs/spec/streaming.md §4). "" is
-// SyncGate.
-type SyncPolicy string
-
-// The policies.
+// What an action in mode sync does to its reply (docs/spec/streaming.md §4). "" is SyncGate.
 const (
-	SyncGate SyncPolicy = "gate"
-	SyncCut  SyncPolicy = "cut"
+	SyncGate = "gate"
+	SyncCut  = "cut"
 )
 
 // Quotas are the clocks and meters of docs/spec/design.md §8.
@@ -258,6 +286,8 @@ type Quotas struct {
 	Value          int64         `yaml:"value" unit:"bytes" min:"1" max:"9007199254740991" doc:"Size of one value of a program."`
 	Depth          int64         `yaml:"depth" min:"1" max:"256" doc:"Nested calls of a program."`
 	Output         int64         `yaml:"output" unit:"bytes" min:"1" max:"524288" doc:"Bytes of OUTPUT and of SCRATCHPAD, each."`
+	Calls          int64         `yaml:"calls" min:"1" max:"9007199254740991" optional:"true" doc:"Calls of a program, those of pure tools not counted; 4096 when nothing is said."`
+	Emits          int64         `yaml:"emits" min:"1" max:"9007199254740991" optional:"true" doc:"emit and whisper statements that a program executes; 10000 when nothing is said."`
 	Actions        int64         `yaml:"actions" min:"1" max:"9007199254740991" doc:"Recorded actions of a run."`
 	Parallel       int64         `yaml:"parallel" min:"1" max:"64" optional:"true" doc:"Actions of a reply that run at once; 5 when nothing is said, in cogency 8."`
 	Tokens         int64         `yaml:"tokens" min:"1" max:"9007199254740991" doc:"Model tokens of a run."`
@@ -300,17 +330,27 @@ type Kitsu struct {
 	AllowSearch   *bool  `yaml:"allow_search" doc:"Whether the model may search; true when nothing is said."`
 	AllowContinue *bool  `yaml:"allow_continue" doc:"Whether the model may go on by itself; true when nothing is said."`
 	MaxContinues  int64  `yaml:"max_continues" min:"1" max:"64" optional:"true" doc:"How often it may go on for one message; 2 when nothing is said."`
-	Search        string `yaml:"search" shape:"tool" doc:"What searches: an imported tool, or recall for what the user said and was told in earlier sessions; without it an imported tool search, else an offline stub."`
-	Zone          string `yaml:"zone" shape:"scalar" doc:"Zone of get_time, such as UTC+7 or UTC-03:30; UTC when nothing is said."`
+	ConfirmTopics *bool  `yaml:"confirm_topics" optional:"true" doc:"Whether a search about another topic than the last one waits for confirmation; when nothing is said, where somebody may approve."`
+	Search        string `yaml:"search" shape:"tool" doc:"What searches: an imported tool; recall for what the user said and was told in earlier sessions; or stub for made-up results. Without it an imported tool search, else nothing."`
+	Zone          string `yaml:"zone" shape:"scalar" doc:"Zone of get_time where the user's is not known: Europe/Oslo, UTC+7, -03:30; UTC when nothing is said."`
 }
+
+// SearchStub is what Kitsu.Search says for results that are made up.
+const SearchStub = "stub"
 
 // Memory is what is remembered across runs.
 type Memory struct {
-	Profile       bool  `yaml:"profile" doc:"Keeps a profile of the user, learned from what they write, and shows it to the model."`
-	Cadence       int64 `yaml:"profile_cadence" min:"1" max:"100" optional:"true" doc:"Messages of the user after which the profile is looked at again; 5 when nothing is said."`
-	Recall        bool  `yaml:"recall" doc:"Lets the model search earlier sessions of the user: the tool recall."`
-	HistoryWindow int64 `yaml:"history_window" min:"0" max:"1000000" doc:"Messages of the history that the model gets at most, with their question; 0 for all. In aeiou the history is the streams of the turn before."`
+	Profile       bool   `yaml:"profile" doc:"Keeps a profile of the user, learned from what they write, and shows it to the model."`
+	Cadence       int64  `yaml:"profile_cadence" min:"1" max:"100" optional:"true" doc:"Messages of the user after which the profile is looked at again; 5 when nothing is said."`
+	Results       *int64 `yaml:"results" unit:"bytes" min:"0" max:"65536" optional:"true" doc:"What the model is shown of the results of a finished run in cortex; 4KiB when nothing is said, 0 for none."`
+	Recall        bool   `yaml:"recall" doc:"Lets the model search earlier sessions of the user: the tool recall."`
+	HistoryWindow int64  `yaml:"history_window" min:"0" max:"1000000" none:"true" sized:"history_bytes" doc:"Messages of the history that the model gets at most, with their question; 0 for all; none for nothing of finished runs; a size such as 32KiB is history_bytes. In aeiou the history is the streams of the turn before: none drops those of finished runs, and a number changes nothing."`
+	HistoryBytes  int64  `yaml:"history_bytes" unit:"bytes" min:"1" max:"67108864" optional:"true" doc:"Text of finished runs that the model gets at most: the latest runs, each whole or not at all. The run in flight is not counted. Not in aeiou."`
 }
+
+// NoHistory is Memory.HistoryWindow for prompts with nothing of finished runs; a file
+// writes none.
+const NoHistory = -1
 
 // Environment says what ${NAME} may stand for.
 type Environment struct {
@@ -337,14 +377,11 @@ type Replay struct {
 	Cap int64         `yaml:"cap" min:"1" max:"1048576" doc:"How many tokens are remembered."`
 }
 
-// Receipts says which records are signed.
-type Receipts string
-
-// The receipts.
+// Which records are signed: Manifest.Receipts.
 const (
-	ReceiptsDecision Receipts = "decision"
-	ReceiptsRun      Receipts = "run"
-	ReceiptsOff      Receipts = "off"
+	ReceiptsDecision = "decision"
+	ReceiptsRun      = "run"
+	ReceiptsOff      = "off"
 )
 
 // Stream says how growing text is shown.

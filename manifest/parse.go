@@ -333,6 +333,10 @@ func (l *loader) structure(path string, n *yaml.Node, v reflect.Value) {
 		f := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 		switch {
 		case f >= 0:
+			if fields[f].sized != "" && isSize(vn) {
+				f = slices.IndexFunc(fields, func(of field) bool { return of.key == fields[f].sized })
+				here = join(path, fields[f].key)
+			}
 			l.value(here, kn, vn, &fields[f], v.Field(fields[f].index))
 		case strings.HasPrefix(key, "x-"):
 		case key == "<<":

@@ -83,6 +83,9 @@ func property(f *field, t reflect.Type, path string) schema {
 	case reflect.Struct:
 		s = object(t, path)
 		s["type"] = []string{"object", "null"}
+		if f.text != "" {
+			s["type"] = []string{"string", "object", "null"}
+		}
 	case reflect.Slice:
 		s = schema{"type": []string{"array", "null"}, "items": item(f, t.Elem(), path)}
 		if t.Elem().Kind() == reflect.String {
@@ -105,6 +108,8 @@ func property(f *field, t reflect.Type, path string) schema {
 		s = schema{"type": "boolean"}
 	case reflect.Int64:
 		s = number(f, t)
+	case reflect.Float64:
+		s = schema{"type": "number", "minimum": *f.min, "maximum": *f.max}
 	default:
 		s = item(f, t, path)
 	}
@@ -146,6 +151,10 @@ func number(f *field, t reflect.Type) schema {
 	if f.unit == "bytes" {
 		s["type"] = []string{"integer", "string"}
 		s["pattern"] = `^[0-9]+ *(B|KiB|MiB|GiB)?$`
+	}
+	if f.none {
+		s["type"] = []string{"integer", "string"}
+		s["pattern"] = `^(none|[0-9]+ *(B|KiB|MiB|GiB))$`
 	}
 	if f.min != nil {
 		s["minimum"] = *f.min

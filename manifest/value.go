@@ -37,6 +37,12 @@ func (l *loader) value(path string, kn, n *yaml.Node, f *field, v reflect.Value)
 			v.Set(reflect.ValueOf(x))
 		}
 	case reflect.Struct:
+		if f.text != "" && n.Kind == yaml.ScalarNode && !isNull(n) {
+			fields := fieldsOf(v.Type())
+			i := slices.IndexFunc(fields, func(own field) bool { return own.key == f.text })
+			l.value(join(path, f.text), kn, n, &fields[i], v.Field(fields[i].index))
+			return
+		}
 		l.structure(path, n, v)
 	case reflect.Slice:
 		l.slice(path, n, f, v)
@@ -54,10 +60,19 @@ func (l *loader) value(path string, kn, n *yaml.Node, f *field, v reflect.Value)
 	case reflect.Int64:
 		i, ok := l.integer(path, n, f, v.Type())
 		switch {
-		case ok && i == 0 && f.optional: // there 0 stands for a key that is not there
+		case ok && i < 0 && f.none && n.Value != none, ok && i == 0 && f.optional: // there 0 stands for a key that is not there
 			l.add(at(n), path, ReasonBadValue, "%s is outside %s", clip.Quoted(n.Value), bounds(f, v.Type()))
 		case ok:
 			v.SetInt(i)
+		}
+	case reflect.Float64:
+		var x float64
+		if l.scalar(path, n, "a number", "!!int", "!!float") {
+			if n.Decode(&x) != nil {
+				l.add(at(n), path, ReasonWrongType, "want a number, not %s", clip.Quoted(n.Value))
+				return
+			}
+			v.SetFloat(x)
 		}
 	case reflect.String:
 		if s, ok := l.text(path, n, f); ok {
@@ -147,7 +162,7 @@ func (l *loader) mapping(path string, n *yaml.Node, f *field, v reflect.Value) {
 	}
 }
 
-// kind tells whether n is of a kind; null stands for an empty one, as people
+// kind reports whether n is of a kind; null stands for an empty one, as people
 // leave a key whose contents they commented out.
 func (l *loader) kind(path string, n *yaml.Node, kind yaml.Kind, want string) bool {
 	if n.Kind == kind {
@@ -224,7 +239,14 @@ func (l *loader) integer(path string, n *yaml.Node, f *field, t reflect.Type) (i
 	case f.unit == "bytes" && n.ShortTag() == "!!str":
 		return parse("a size such as 64MiB", ParseSize, "!!str")
 	}
-	if !l.scalar(path, n, "an integer", "!!int", "!!float") {
+	want := "an integer"
+	if f.none {
+		if n.ShortTag() == "!!str" && n.Value == none {
+			return NoHistory, true
+		}
+		want = "a count such as 20, none, or a size such as 32KiB"
+	}
+	if !l.scalar(path, n, want, "!!int", "!!float") {
 		return 0, false
 	}
 	var i int64
@@ -293,6 +315,18 @@ func (l *loader) anything(path string, n *yaml.Node, depth int) (any, bool) {
 	return nil, false
 }
 
+// none is what a file writes for NoHistory.
+const none = "none"
+
+// isSize reports whether a value is a number of bytes with its unit.
+func isSize(n *yaml.Node) bool {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+		return false
+	}
+	_, err := ParseSize(n.Value)
+	return err == nil && !digitsOnly(n.Value)
+}
+
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 func nodeName(n *yaml.Node) string {
@@ -328,7 +362,7 @@ func suggest(key string, fields []field) string {
 	return ""
 }
 
-// near tells whether two keys differ by case, separators, or one byte changed,
+// near reports whether two keys differ by case, separators, or one byte changed,
 // left out or added.
 func near(a, b string) bool {
 	fold := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }

@@ -71,7 +71,11 @@ type Action struct {
 	DependsOn []string
 	Timeout   time.Duration // of one attempt; above 0
 	Retry     int           // further attempts after the first
-	OnError   string        // OnErrorFail, OnErrorSkip or OnErrorRetry
-	Show      string        // ShowUser, ShowOperator or ShowNone
-	InThought bool
+	// RetryDelay is the pause before the second attempt; 0 takes the agent's, below 0 is none.
+	RetryDelay time.Duration
+	Backoff    int    // each pause is so many times the one before; at most 1 for no growth
+	OnError    string // OnErrorFail, OnErrorSkip or OnErrorRetry
+	Show       string // ShowUser, ShowOperator or ShowNone
+	InThought  bool
+	Literal    bool // "$" means nothing in Args
 }

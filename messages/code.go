@@ -42,6 +42,7 @@ const (
 	ErrInvalid  Code = "ERR_INVALID"
 	ErrConflict Code = "ERR_CONFLICT"
 	ErrDialect  Code = "ERR_DIALECT"
+	ErrOutput   Code = "ERR_OUTPUT"
 	ErrDenied   Code = "ERR_DENIED"
 )
 
@@ -53,6 +54,24 @@ const (
 	LintMarkerEscaped     Code = "LINT_MARKER_ESCAPED"
 	LintCarryTruncated    Code = "LINT_CARRY_TRUNCATED"
 	LintFeedForged        Code = "LINT_FEED_FORGED"
+)
+
+// Lints of habits that were forgiven (docs/spec/design.md §5).
+const (
+	LintFence    Code = "LINT_FENCE"
+	LintProse    Code = "LINT_PROSE"
+	LintThink    Code = "LINT_THINK"
+	LintCommas   Code = "LINT_COMMAS"
+	LintControls Code = "LINT_CONTROLS"
+	LintAliases  Code = "LINT_ALIASES"
+	LintStrings  Code = "LINT_STRINGS"
+	LintCase     Code = "LINT_CASE"
+	LintSingle   Code = "LINT_SINGLE"
+	LintClosing  Code = "LINT_CLOSING"
+	LintSections Code = "LINT_SECTIONS"
+	LintBare     Code = "LINT_BARE"
+	LintUnseen   Code = "LINT_UNSEEN"
+	LintSilence  Code = "LINT_SILENCE"
 )
 
 // Who can do something about a code.
@@ -106,6 +125,7 @@ var codes = []CodeInfo{
 	{ErrInvalid, "stile", 400, false, ActorClient, "A name, position, argument, query or body is malformed."},
 	{ErrConflict, "stile", 409, false, ActorClient, "The request does not fit what is there: a name or key in use, a session of another agent, a position to come."},
 	{ErrDialect, "parse", 422, false, ActorAuthor, "The reply breaks a rule of its dialect."},
+	{ErrOutput, "turn", 422, false, ActorAuthor, "The final answer does not fit the agent's schema."},
 	{ErrDenied, "tools", 403, false, ActorOperator, "Policy does not allow it."},
 
 	{LintPostTokenText, "parse/aeiou", 200, false, ActorAuthor, "Text follows the chosen control token."},
@@ -114,6 +134,20 @@ var codes = []CodeInfo{
 	{LintMarkerEscaped, "parse/aeiou", 200, false, ActorAuthor, "A carried line that looked like a marker was indented by one space."},
 	{LintCarryTruncated, "parse/aeiou", 200, false, ActorAuthor, "A carried stream was cut to its tail to fit the envelope."},
 	{LintFeedForged, "turn", 200, false, ActorAuthor, "The model wrote a context feed; no feed and no variable was changed by it."},
+	{LintFence, "parse", 200, false, ActorAuthor, "A code fence around what the host reads was taken off."},
+	{LintProse, "parse", 200, false, ActorAuthor, "Text around a program was passed over."},
+	{LintThink, "parse", 200, false, ActorAuthor, "Reasoning in a tag that the dialect has not was taken for a thought."},
+	{LintCommas, "parse", 200, false, ActorAuthor, "A trailing comma in JSON was passed over."},
+	{LintControls, "parse", 200, false, ActorAuthor, "A raw control character in a string of JSON was read as its escape."},
+	{LintAliases, "parse", 200, false, ActorAuthor, "Another word for a member was read as the one it stands for."},
+	{LintStrings, "parse", 200, false, ActorAuthor, "A string was read as the number or object that it holds."},
+	{LintCase, "parse", 200, false, ActorAuthor, "A marker in other case was read as the one it differs from by that alone; in `cogency`, at the end of a reply, also `</end>` and `<end/>`."},
+	{LintSingle, "parse", 200, false, ActorAuthor, "One call was read as an array of it."},
+	{LintClosing, "parse", 200, false, ActorAuthor, "The missing last marker of a reply was added."},
+	{LintSections, "parse", 200, false, ActorAuthor, "An envelope without sections that are the host's was read for its program."},
+	{LintBare, "parse", 200, false, ActorAuthor, "Text without any block was taken for the answer."},
+	{LintUnseen, "parse", 200, false, ActorAuthor, "An answer beside calls whose results it had not seen was not the last word."},
+	{LintSilence, "parse", 200, false, ActorAuthor, "A reply that said nothing was asked again."},
 }
 
 var codeIndex = func() map[Code]*CodeInfo {

@@ -71,6 +71,7 @@ type Traits struct {
 	Transcript      bool   // finished runs go back as they went, replies and results, not as a summary
 	Untimed         bool   // its calls set no time-out: what they name may have one, longer than the dialect's too
 	Carry           bool   // history goes back as OUTPUT and SCRATCHPAD of the last turn, not as a transcript
+	Unseen          bool   // a final response beside actions whose results it does not show is not final
 	GuardFinal      bool   // guards judge DONE and ABORT too
 	MaxTurns        int64  // turns a run may take; 0 none
 	Parallel        int    // actions of a reply that run at once, where the manifest is silent; 0: as many as elsewhere
@@ -173,12 +174,22 @@ type Projection struct {
 	// dialect renders.
 	Feeds     []Feed
 	LastError string // why the previous turn of the run did not go through, if it did not
+	// Refused is what is wrong with the answer of the turn before, which does not fit the
+	// agent's schema. Assembly tells the model.
+	Refused string
+	// Failed are the turns behind the last one that completed, oldest first, for dialects
+	// whose history is no transcript (Traits.Carry): each says Why. The latest may be of the
+	// run before.
+	Failed []Reply
 	// Note is what a run that was taken back has done, for dialects whose history is
 	// no transcript; in a transcript it stands in its place.
 	Note string
 	// Last says that the run may take no turn after this one, for dialects that tell the
 	// model so.
 	Last bool
+	// Rendering is the version that the prompt is written in (Rendering); 0 is 1. From 2 on
+	// what users said has none of the words of markers in it.
+	Rendering int64
 }
 
 // Item is one entry of the transcript.
@@ -199,6 +210,7 @@ type Item struct {
 type Reply struct {
 	Turn   int64
 	Text   string       // as the model wrote it
+	Side   string       // what the text cannot hold (ModelReply.Side); mostly ""
 	Finish Finish       // how it ended; "" is stop
 	Calls  []Call       // in document order
 	Errors []ParseError // what the decoder complained of
@@ -207,6 +219,13 @@ type Reply struct {
 	// Told is what its dialect made of all but Joined before; nil when that is not known.
 	// It is not changed.
 	Told []Message
+	// Why is what kept a turn of Projection.Failed from completing: a code and a detail.
+	// Shown is what its program emitted, as far as the user saw it; MoreCalls counts those
+	// that Calls leaves out. Before says that the turn was of an earlier run.
+	Why       string
+	Shown     string
+	MoreCalls int64
+	Before    bool
 }
 
 // Message is one message to the model.
@@ -219,6 +238,10 @@ type Message struct {
 	Lints []Code
 	// Limits are those that rendering met: one for each result that it shows in part.
 	Limits []string
+	// Native is the message in the form of providers that are sent tools as functions,
+	// with the ids of calls; "" where it has none of its own. A model that was sent no
+	// tools takes Text.
+	Native string
 }
 
 // What a message of the user's side may hold.

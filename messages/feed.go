@@ -8,6 +8,7 @@ type Feed struct {
 	Stale     bool   // an older value, because the last refresh failed or is late
 	Truncated bool   // cut to the limits of the feed
 	Error     string // there is no value: timeout or failed
+	Reason    string // why there is no fresh value, in words and for people alone; may be empty
 	Value     string // JSON, as injected; "" with Error
 }
 
@@ -18,6 +19,10 @@ const EnvironmentFeed = "env."
 // ProfileFeed is the ID under which the profile of the user stands among the feeds of a
 // turn. Prompts show it with what the system says, not as a feed.
 const ProfileFeed = "builtin.profile"
+
+// InstructionsFeed is the ID under which instructions that had to be made stand among the
+// feeds of a turn: their text as a JSON string. Prompts show it in front of all else.
+const InstructionsFeed = "builtin.instructions"
 
 // FeedChange is what an internal action made of a session's feeds (docs/spec/streaming.md §7.4).
 // It stands in the action's end: both are there, or neither is.
@@ -32,11 +37,13 @@ type FeedChange struct {
 }
 
 // FeedInjected says what a turn has of a feed. The value is the blob; there is none
-// with Error.
+// with Error. Reason says in words why there is none, or why it is stale; a prompt does
+// not show it.
 type FeedInjected struct {
 	Digest    Digest `json:"digest"`
 	Error     string `json:"error,omitzero"`
 	ID        string `json:"id"`
+	Reason    string `json:"reason,omitzero"`
 	Stale     bool   `json:"stale,omitzero"`
 	Truncated bool   `json:"truncated,omitzero"`
 }
@@ -46,5 +53,5 @@ func (*FeedInjected) Kind() Kind { return KindFeedInjected }
 
 // Feed is the feed with its value, which is read from the blob.
 func (f *FeedInjected) Feed(value string) Feed {
-	return Feed{ID: f.ID, Stale: f.Stale, Truncated: f.Truncated, Error: f.Error, Value: value}
+	return Feed{ID: f.ID, Stale: f.Stale, Truncated: f.Truncated, Error: f.Error, Reason: f.Reason, Value: value}
 }

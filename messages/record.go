@@ -89,6 +89,9 @@ type SessionOpened struct {
 	Name        string      `json:"name,omitzero"`   // of the manifest
 	Origin      *ForkOrigin `json:"origin,omitzero"` // set on a fork
 	Parent      *ParentLink `json:"parent,omitzero"` // set on a child session
+	// Receipts is what is signed of the session beside its first and last record:
+	// decision, run or off. Sessions of before have none.
+	Receipts string `json:"receipts,omitzero"`
 }
 
 // ParentLink says for which action of which session a child session runs.
@@ -131,6 +134,9 @@ type Input struct {
 	Text     string `json:"text,omitzero"`
 	User     string `json:"user"`
 	Userdata string `json:"userdata,omitzero"` // JSON object, verbatim
+	// Zone is the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the
+	// last one that was said.
+	Zone string `json:"zone,omitzero"`
 }
 
 // Said is one entry of a conversation that was not held here. Role is user or assistant.
@@ -185,9 +191,11 @@ type RunEnd struct {
 	// Merged are the inputs, but for the first, of a run that ended before it began.
 	Merged []int64 `json:"merged,omitzero"`
 	// Next is the run that takes up what was to join this one and met no turn of it.
-	Next   int64 `json:"next,omitzero"`
-	Reason Code  `json:"reason,omitzero"`
-	Turns  int64 `json:"turns"`
+	Next int64 `json:"next,omitzero"`
+	// Output is the answer as JSON on one line, of a run that ended DONE under a schema.
+	Output string `json:"output,omitzero"`
+	Reason Code   `json:"reason,omitzero"`
+	Turns  int64  `json:"turns"`
 }
 
 // RunWithdrawn takes a run back, in front of its run.end: a projection leaves it out
@@ -195,6 +203,10 @@ type RunEnd struct {
 type RunWithdrawn struct {
 	By int64 `json:"by"` // ordinal of the run that takes its place
 }
+
+// Rendering is the newest version of prompts, of what decoders forgive, and of meters. A
+// new turn gets it and says so; the turns of a journal are replayed under their own.
+const Rendering = 2
 
 // TurnBegin opens a turn and fixes what it runs under.
 type TurnBegin struct {
@@ -206,7 +218,10 @@ type TurnBegin struct {
 	Merged []int64 `json:"merged,omitzero"`
 	Nonce  string  `json:"nonce"`
 	Pass   int64   `json:"pass"` // 1-based turn within the run
-	Tools  Digest  `json:"tools"`
+	// Rendering is the version of what the model sees and of how it is read; 0 is 1,
+	// the version before there was a number (docs/spec/design.md §6).
+	Rendering int64  `json:"rendering,omitzero"`
+	Tools     Digest `json:"tools"`
 }
 
 // ModelRequest says what was asked of which model.
@@ -218,8 +233,14 @@ type ModelRequest struct {
 	Messages int64  `json:"messages"`
 	Mode     string `json:"mode"`
 	Model    string `json:"model"`
+	// Options are what the model was told of how to answer: a JSON object with the keys
+	// of model.options in a manifest.
+	Options  string `json:"options,omitzero"`
 	Prompt   Digest `json:"prompt"`
 	Provider string `json:"provider"`
+	// System is the blob of the system message, byte for byte as it was sent; zero where
+	// there was none, and before rendering 2.
+	System Digest `json:"system,omitzero"`
 }
 
 // ModelChunk keeps reply bytes that were shown before the reply ended.
@@ -235,6 +256,9 @@ type ModelReply struct {
 	Error   string `json:"error,omitzero"`
 	Finish  Finish `json:"finish"`
 	Length  int64  `json:"length"`
+	// Side is the blob with what the bytes cannot hold: the provider's ids of calls, and
+	// its signatures.
+	Side Digest `json:"side,omitzero"`
 	// Unpriced tells that what the reply cost is unknown: there is no price for its model.
 	Unpriced bool  `json:"unpriced,omitzero"`
 	Usage    Usage `json:"usage"`
@@ -269,6 +293,7 @@ type UnitText struct {
 // text that holds a control token line: operators see it, users do not.
 type Emit struct {
 	Candidate bool   `json:"candidate,omitzero"`
+	Held      bool   `json:"held,omitzero"` // not for the user: what counts follows as a unit.text
 	Text      string `json:"text"`
 }
 
@@ -397,6 +422,7 @@ type TurnDecided struct {
 	Output       Digest   `json:"output,omitzero"` // blob of OUTPUT; absent when empty
 	OutputBytes  int64    `json:"output_bytes"`
 	Reason       Code     `json:"reason,omitzero"`
+	Repair       bool     `json:"repair,omitzero"`  // the run goes on in a turn that is told why this one failed
 	Resumed      bool     `json:"resumed,omitzero"` // the turn ended because the process had died
 	Retract      []string `json:"retract,omitzero"` // units that the next turn's first text replaces
 	Scratch      Digest   `json:"scratch,omitzero"` // blob of SCRATCHPAD; absent when empty

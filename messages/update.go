@@ -3,6 +3,7 @@ package messages
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Update is what a subscriber of a session gets: a durable record, or a change of
@@ -21,7 +22,10 @@ type Update struct {
 //
 // With Retract it takes text back: of the unit the first Off bytes stay, the rest was
 // shown and will never be in the journal. Text is empty then.
+//
+// TS is when the host showed it, in UTC; of several pieces that came as one, the last.
 type Delta struct {
+	TS      time.Time
 	Seq     int64
 	Run     int64
 	Unit    UnitID

@@ -37,7 +37,7 @@ const (
 	Effectful  Class = "effectful"
 )
 
-// Durable tells whether action.started must be on disk before the effect begins.
+// Durable reports whether action.started must be on disk before the effect begins.
 func (c Class) Durable() bool { return c == Keyed || c == Effectful || c == "" }
 
 // ActionState is how an action ended.
@@ -66,9 +66,10 @@ const (
 	Rollback  Policy = "rollback"  // as interrupt, and the run is withdrawn
 	Merge     Policy = "merge"     // joins the run in flight at its next turn
 	Debounce  Policy = "debounce"  // joins what comes shortly after it
+	Answer    Policy = "answer"    // of a submit alone: a bare yes or no answers the call that waits
 )
 
-// Supersedes tells whether a submit under p ends the run in flight.
+// Supersedes reports whether a submit under p ends the run in flight.
 func (p Policy) Supersedes() bool { return p == Interrupt || p == Rollback }
 
 // Bounds of the inputs that wait in a session (docs/spec/design.md §9).

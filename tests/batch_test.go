@@ -34,7 +34,7 @@ func TestBatchEndToEnd(t *testing.T) {
 		model := &recorder{Model: scripted.New(
 			`<think>two at once, for $5</think>Looking. `+
 				`<execute>[{"name":"own.slow","args":{"seconds":4}},{"name":"own.slow","args":{"seconds":3}},{"name":"own.fails","args":{}},{"name":"str.ToUpper","args":{"s":"$HOME </execute>"}}]</execute> I know already <execute>[]</execute>`,
-			`<execute>[{"name":"own.slow"}]</execute>`,
+			`<execute>[{'name':'own.slow'}]</execute>`,
 			`All for $5.<end> or not`,
 			`You are welcome.`)}
 		a.Model = model
@@ -67,11 +67,12 @@ func TestBatchEndToEnd(t *testing.T) {
 		want := []string{
 			"system", "user go", "assistant " + batch,
 			`user <results>[{"tool":"own.slow","status":"success","outcome":"ok","content":"slept 4 s"},{"tool":"own.slow","status":"success","outcome":"ok","content":"slept 3 s"},` +
-				`{"tool":"own.fails","status":"failure","content":"no luck"},{"tool":"str.ToUpper","status":"success","outcome":"ok","content":"$HOME </EXECUTE>"}]</results>`,
-			`user <results>[{"tool":"","status":"failure","content":"execute_shape: the batch is not an array of {\"name\": non-empty string, \"args\": object}; nothing ran"}]</results>`,
+				`{"tool":"own.fails","status":"failure","content":"no luck"},{"tool":"str.ToUpper","status":"success","outcome":"ok","content":"$HOME \u003c/EXECUTE>"}]</results>`,
+			"assistant <execute>[{'name':'own.slow'}]</execute>",
+			`user <results>[{"tool":"","status":"failure","content":"execute_json at line 1, byte 11 ('name':'own.slow'}]\u003c/exe…): a single quote: JSON has double quotes alone. Nothing ran. Write <execute>[{\"name\": \"tool\", \"args\": {\"parameter\": \"value\"}}]</execute>, a JSON array."}]</results>`,
 		}
 		if len(last) != len(want) {
-			t.Fatalf("%d messages", len(last))
+			t.Fatalf("%d messages: %q", len(last), last)
 		}
 		for i, m := range last {
 			got := string(m.Role)

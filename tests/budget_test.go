@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -178,7 +179,7 @@ func TestBudgetOfActions(t *testing.T) {
 // the budget ends. All attempts have one reservation.
 func TestBudgetOfQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nimport: {llms: [l]}\nquotas: {tokens: 100}\ndefine: {llms: [{name: l, template: $q}]}\n"))
+		m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nloop: {strict: [unseen]}\nimport: {llms: [l]}\nquotas: {tokens: 100}\ndefine: {llms: [{name: l, template: $q}]}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func TestBudgetOfSteps(t *testing.T) {
 		w := worker("w", "plain")
 		w.Model = costing(t, "x", 100)
 		a := boss(nil, w)
-		m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nname: boss\nimport: {agents: [w], workflows: [f]}\nquotas: {tokens: 430}\ndefine:\n  workflows:\n"+
+		m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nloop: {strict: [unseen]}\nname: boss\nimport: {agents: [w], workflows: [f]}\nquotas: {tokens: 430}\ndefine:\n  workflows:\n"+
 			"  - {name: f, steps: [{id: a, type: agent, name: w, parameters: {message: a}}, {id: b, type: agent, name: w, parameters: {message: a}}, {id: c, type: agent, name: w, parameters: {message: \"$a $b\"}}, {id: d, type: agent, name: w, parameters: {message: $c}}], output: [$c, $d]}\n"))
 		if err != nil {
 			t.Fatal(err)
@@ -285,5 +286,25 @@ func TestBudgetAfterRestart(t *testing.T) {
 		}
 		replays(t, rt, a)
 		close(go1)
+	})
+}
+
+// A model that says nothing of tokens is estimated, and the budget of tokens bounds its
+// run; a script costs nothing.
+func TestEstimatedUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		loop := program("emit turn_index", sayContinue)
+		replies := slices.Repeat([]string{loop}, 60)
+		silent := &recorder{Model: scripted.New(replies...)}
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", agent(silent, func(m *manifest.Manifest) { m.Quotas.Tokens = 5000 }))
+		wantHalt(t, ask(t, s, "go"), messages.ErrQuota, "tokens", "5000")
+		for _, b := range bodies[*messages.ModelReply](records(t, s)) {
+			if u := b.Usage; !u.Estimated || u.Input < 500 || u.Output != int64(len(loop)+3)/4 {
+				t.Errorf("usage %+v", u)
+			}
+		}
+		script := open(t, rt, "script", agent(scripted.New(replies...), func(m *manifest.Manifest) { m.Quotas.Tokens = 5000 }))
+		wantHalt(t, ask(t, script, "go"), messages.ErrMaxTurns)
 	})
 }

@@ -3,12 +3,15 @@ package tests
 import (
 	"context"
 	"iter"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -244,4 +247,59 @@ func TestLateReplyIsDropped(t *testing.T) {
 			t.Errorf("reply %+v", r)
 		}
 	})
+}
+
+// A clock that runs out while a session takes in what its model said at once is heard
+// there, not behind it: here each look at the time costs a second, and none ends before
+// everything was said.
+func TestClocksCutWhatComesAtOnce(t *testing.T) {
+	whole := strings.Repeat("</action>", 100_000)
+	var looks atomic.Int64
+	looks.Store(-1 << 40) // until the model has spoken they cost nothing
+	began := time.Now()
+	said := make(chan struct{})
+	now := func() time.Time {
+		n := looks.Add(1)
+		if n > 0 {
+			<-said
+		}
+		return began.Add(time.Duration(max(0, n)) * time.Second)
+	}
+	m := model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+		return func(yield func(llm.Chunk, error) bool) {
+			looks.Store(0)
+			defer close(said)
+			yield(llm.Chunk{Text: []byte(whole), Finish: messages.FinishStop}, nil)
+		}
+	})
+	a := streaming(nil)
+	a.Model = m
+	a.Manifest.Quotas.GenerationWall = 12 * time.Second
+	rt := start(t, stile.Config{Now: now})
+	s := open(t, rt, "stream", a)
+	wantHalt(t, ask(t, s, "go"), messages.ErrTimeout, "generation_wall")
+	replies := bodies[*messages.ModelReply](records(t, s))
+	if len(replies) != 1 || replies[0].Length >= int64(len(whole)) {
+		t.Errorf("the reply was taken to its end: %+v", replies)
+	}
+	replays(t, rt, a)
+}
+
+// A reply that is cut to shreds ends its turn, typed, and a replay says the same.
+func TestUnitsOfAReply(t *testing.T) {
+	for _, piece := range []string{`<response final="false">r</response>`, `<action id="`, "<thought>t</thought>"} {
+		t.Run(piece, func(t *testing.T) {
+			a := streaming(nil, strings.Repeat(piece, 2*turn.MaxUnits), "<response>done</response>")
+			rt := start(t, stile.Config{})
+			s := open(t, rt, "stream", a)
+			wantHalt(t, ask(t, s, "go"), messages.ErrQuota, "units: over the limit of 4096 units a reply, in turn 1")
+			if n := len(records(t, s)); n > turn.MaxUnits+40 {
+				t.Errorf("%d records", n)
+			}
+			if o := ask(t, s, "again"); o.Decision != stile.Done {
+				t.Errorf("the session goes on with %+v", o)
+			}
+			replays(t, rt, a)
+		})
+	}
 }

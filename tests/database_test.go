@@ -19,6 +19,7 @@ import (
 
 // ordersYAML is an agent with a database in its folder.
 const ordersYAML = `dialect: cortex
+loop: {strict: [unseen]}
 import: {relics: [orders, ledger]}
 model: {script: main.jsonl}
 define:
@@ -175,7 +176,7 @@ func TestSQLRelicRefusals(t *testing.T) {
 	} {
 		relics += "    - {name: " + name + ", service_type: sql, connection: {" + connection + "}, interface: {endpoints: [{name: q, query: SELECT 1 AS a}]}}\n"
 	}
-	yaml := "dialect: cortex\nimport: {relics: [link, none, folder, server, unset]}\nmodel: {script: main.jsonl}\ndefine:\n  relics:\n" + relics
+	yaml := "dialect: cortex\nloop: {strict: [unseen]}\nimport: {relics: [link, none, folder, server, unset]}\nmodel: {script: main.jsonl}\ndefine:\n  relics:\n" + relics
 	if err := os.WriteFile(filepath.Join(dir, "agent.yaml"), []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +221,7 @@ func TestSQLRelicRefusals(t *testing.T) {
 		"define.relics[0].interface.endpoints[0].query: ERR_CONFIG: there is a second":     "query: SELECT 1; SELECT 2",
 		"define.relics[0].interface.endpoints[0].exec: ERR_CONFIG: it begins with ATTACH":  "exec: 'ATTACH ''x'' AS y'",
 	} {
-		at := filepath.Join(write(t, "agent.yaml", "dialect: cortex\nimport: {relics: [r]}\ndefine: {relics: [{name: r, service_type: sql, connection: {driver: sqlite, path: x.db}, interface: {endpoints: [{name: q, "+endpoint+"}]}}]}\n"), "agent.yaml")
+		at := filepath.Join(write(t, "agent.yaml", "dialect: cortex\nloop: {strict: [unseen]}\nimport: {relics: [r]}\ndefine: {relics: [{name: r, service_type: sql, connection: {driver: sqlite, path: x.db}, interface: {endpoints: [{name: q, "+endpoint+"}]}}]}\n"), "agent.yaml")
 		a, err := stile.LoadAgent(at)
 		if err == nil {
 			a.Model = scripted.New()

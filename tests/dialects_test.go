@@ -9,6 +9,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/internal/wiretest"
 	"github.com/seed14be6753/stile/journal/memory"
+	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -42,6 +43,9 @@ func TestEveryDialectOnEveryProvider(t *testing.T) {
 				})
 				rt := start(t, stile.Config{Store: memory.New(), Providers: providers(map[string]string{"THE_KEY": testKey})})
 				a := v.agent(t, dialect, srv.URL, "")
+				if dialect == "kitsu" {
+					a.Manifest.Kitsu.Search = manifest.SearchStub
+				}
 				if dialect == "aeiou" || dialect == "cortex" || dialect == "cogency" {
 					a.Manifest.Import.Tools = append(a.Manifest.Import.Tools, "str.ToUpper")
 				}

@@ -250,7 +250,7 @@ func Example_archive() {
 	// Output:
 	// [one two]
 	// local:local:twice-again stands after turn 1
-	// verified: true receipts: 2
+	// verified: true receipts: 3
 	// turns decided again: 2
 }
 

@@ -8,11 +8,13 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -345,4 +347,67 @@ func TestLateSubscriberGetsTheText(t *testing.T) {
 		}
 		wantDone(t, decision(t, run))
 	})
+}
+
+// Who follows a session sees that a call begins when it begins, not when a record that
+// hurries comes by: 250 ms later, behind text that was written after it. The journal of a
+// session that nobody follows gathers as before.
+func TestCallsAreAnnouncedAtOnce(t *testing.T) {
+	commits := map[bool]int64{}
+	for _, followed := range []bool{false, true} {
+		dir := t.TempDir()
+		store, err := sqlite.Open(sqlite.Options{Path: dir + "/journal.db"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			rt, err := stile.New(t.Context(), stile.Config{Store: store, Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rt.Close(context.Background())
+			s, err := rt.Open(t.Context(), "s", streaming(&calls,
+				`<action id="a" mode="async">{"name":"own.slow","parameters":{"seconds":3}}</action>`, `<response>done</response>`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := rt.Journal().Commits.Load()
+			begun := time.Now()
+			seen := map[messages.Kind]time.Duration{}
+			done := make(chan struct{})
+			if followed {
+				go func() {
+					defer close(done)
+					for u, err := range s.Events(t.Context(), 0) {
+						if err != nil || u.Record != nil && u.Record.Body.Kind() == messages.KindRunEnd {
+							return
+						}
+						if u.Record != nil {
+							seen[u.Record.Body.Kind()] = time.Since(begun)
+						}
+					}
+				}()
+				synctest.Wait()
+			}
+			decision(t, submit(t, s, "go"))
+			commits[followed] = rt.Journal().Commits.Load() - before
+			if !followed {
+				return
+			}
+			<-done
+			for _, kind := range []messages.Kind{messages.KindActionDeclared, messages.KindActionStarted} {
+				if at, ok := seen[kind]; !ok || at != 0 {
+					t.Errorf("%s was seen after %v", kind, at)
+				}
+			}
+			if at := seen[messages.KindActionEnded]; at < 3*time.Second {
+				t.Errorf("the end was seen after %v", at)
+			}
+		})
+	}
+	if commits[true] < commits[false] || commits[true] > commits[false]+1 {
+		t.Errorf("%d commits when followed, %d when not", commits[true], commits[false])
+	}
 }

@@ -76,7 +76,7 @@ allow_models: [small, tiny]
 // An llm is asked with its template filled, in the model that is allowed, and what it
 // used counts to the run.
 func TestLLMAction(t *testing.T) {
-	dir := write(t, "agent.yaml", "dialect: cortex\nmodel: {script: main.jsonl}\nimport: {llms: [summarise]}\nquotas: {tokens: 100}\n",
+	dir := write(t, "agent.yaml", "dialect: cortex\nloop: {strict: [unseen]}\nmodel: {script: main.jsonl}\nimport: {llms: [summarise]}\nquotas: {tokens: 100}\n",
 		"llms/summarise.yaml", summarise,
 		"small.jsonl", `{"match":{"equals":"Summarise for Ann: all of it"},"chunks":[{"text":"so"},{"text":" it is"}],"finish":"stop","usage":{"input":30,"output":10}}`+"\n",
 		"main.jsonl", `{"chunks":[{"text":"<action id=\"a\" type=\"llm\">{\"name\":\"summarise\",\"parameters\":{\"text\":\"all of it\",\"reader\":{\"name\":\"Ann\"},\"model\":\"tiny\"}}</action>`+
@@ -131,7 +131,7 @@ output: {text: $loud, plain: $one}
 func flow(t *testing.T, calls *atomic.Int64, keys *[]string, yaml string, replies ...string) *stile.Agent {
 	t.Helper()
 	a := streaming(calls, replies...)
-	m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nimport: {tools: [own.slow, own.fails, own.deaf, own.panics, own.pays, str.ToUpper], workflows: [both]}\n"+yaml))
+	m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nloop: {strict: [unseen]}\nimport: {tools: [own.slow, own.fails, own.deaf, own.panics, own.pays, str.ToUpper], workflows: [both]}\n"+yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestWorkflowCancelAndPanic(t *testing.T) {
 
 // What cannot work is said before a session opens.
 func TestDefinitionMistakes(t *testing.T) {
-	const head = "dialect: cortex\nimport: {tools: [file.read], workflows: [a, b], llms: [l]}\n"
+	const head = "dialect: cortex\nloop: {strict: [unseen]}\nimport: {tools: [file.read], workflows: [a, b], llms: [l]}\n"
 	llm := "define: {llms: [{name: l, template: x}], workflows: [{name: a, steps: [%s]}, {name: b, steps: [%s]}]}\n"
 	for _, c := range []struct{ name, yaml, want string }{
 		{"no definition", head, "import.llms[0]: ERR_CONFIG/MISSING"},
@@ -284,7 +284,7 @@ func TestDefinitionMistakes(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	dir := write(t, "agent.yaml", "dialect: cortex\nimport: {llms: [gone, bad], workflows: [bad]}\n", "llms/bad.yaml", "name: other\n", "workflows/bad.yaml", "name: other\nsteps: [{id: a, name: file.read}]\n")
+	dir := write(t, "agent.yaml", "dialect: cortex\nloop: {strict: [unseen]}\nimport: {llms: [gone, bad], workflows: [bad]}\n", "llms/bad.yaml", "name: other\n", "workflows/bad.yaml", "name: other\nsteps: [{id: a, name: file.read}]\n")
 	_, err := stile.LoadAgent(filepath.Join(dir, "agent.yaml"))
 	for _, want := range []string{"llms/gone.yaml", "llms/bad.yaml:1:1: template: ERR_CONFIG/MISSING", "workflows/bad.yaml:1:7: name: ERR_CONFIG/BAD_VALUE"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -307,7 +307,7 @@ func TestRelicAction(t *testing.T) {
 		fmt.Fprintf(w, `{"path":%q,"key":%q}`, r.URL.Path, r.Header.Get("X-Key"))
 	}))
 	defer server.Close()
-	dir := write(t, "agent.yaml", "dialect: cortex\nmodel: {script: main.jsonl}\nimport: {relics: [issues, closed]}\n",
+	dir := write(t, "agent.yaml", "dialect: cortex\nloop: {strict: [unseen]}\nmodel: {script: main.jsonl}\nimport: {relics: [issues, closed]}\n",
 		"relics/issues.yaml", "kind: Relic\nname: issues\nservice_type: http\nconnection: {base_url: "+server.URL+", private: true, secret: ISSUES_KEY, header: X-Key}\n"+
 			"interface: {endpoints: [{name: get, path: '/issues/{id}', parameters: [{name: id, type: integer, required: true}]}]}\n",
 		"relics/closed.yaml", "kind: Relic\nname: closed\nservice_type: http\nconnection: {base_url: "+server.URL+"}\ninterface: {endpoints: [{name: get, path: /}]}\n",
@@ -337,13 +337,14 @@ func TestCommandTool(t *testing.T) {
 		}
 		return
 	}
-	dir := write(t, "agent.yaml", "dialect: cortex\nmodel: {script: main.jsonl}\nimport: {tools: [text.count, str.ToUpper], workflows: [w]}\n"+
+	dir := write(t, "agent.yaml", "dialect: cortex\nloop: {strict: [unseen]}\nmodel: {script: main.jsonl}\nimport: {tools: [text.count, web_scraper, str.ToUpper], workflows: [w]}\n"+
 		"define: {workflows: [{name: w, steps: [{id: n, name: text.count, parameters: {text: four}}], output: \"${n.chars}\"}]}\n",
 		"tools/text.count.yaml", "kind: Tool\nname: text.count\nsummary: Counts.\nclass: read_only\nparameters: [{name: more}, {name: text, type: string, required: true, enum: [four, three]}]\n"+
 			"implementation: {type: command, entrypoint: [/bin/sh, bin/count.sh], resources: {timeout: 20s}}\n",
+		"tools/web_scraper.yaml", "name: web_scraper\nclass: read_only\nimplementation: {type: command, entrypoint: [/bin/echo, '\"page\"']}\n",
 		"bin/count.sh", `printf '{"chars":%d}' "$(wc -c)"`,
 		"main.jsonl", `{"chunks":[{"text":"<action id=\"a\">{\"name\":\"text.count\",\"parameters\":{\"text\":\"three\"}}</action><action id=\"b\">{\"name\":\"text.count\",\"parameters\":{\"text\":\"five\"}}</action>`+
-			`<action id=\"c\" type=\"workflow\">{\"name\":\"w\"}</action><response>${a.chars}</response>"}],"finish":"stop"}`+"\n")
+			`<action id=\"c\" type=\"workflow\">{\"name\":\"w\"}</action><action id=\"d\">{\"name\":\"web_scraper\"}</action><response>${a.chars} $web_scraper ${text_count.chars}</response>"}],"finish":"stop"}`+"\n")
 	rt := start(t, stile.Config{})
 	a := load(t, dir)
 	s := open(t, rt, "stream", a)
@@ -351,8 +352,11 @@ func TestCommandTool(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	got := ends(t, s)
-	if got["a"] != `ok {"chars":16}` || !strings.Contains(got["b"], `argument text: want one of`) || got["c"] != "ok 15" {
+	if got["a"] != `ok {"chars":16}` || !strings.Contains(got["b"], `argument text: want one of`) || got["c"] != "ok 15" || got["d"] != `ok "page"` {
 		t.Errorf("%q", got)
+	}
+	if got := said(t, s); got != "16 page 16" {
+		t.Errorf("said %q", got)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -25,7 +27,7 @@ import (
 // fed is an agent in cortex with these feeds, as YAML, and tools.
 func fed(t testing.TB, m llm.Model, feeds string, ts ...tools.Tool) *stile.Agent {
 	t.Helper()
-	man, err := manifest.Parse("fed.yaml", []byte("dialect: cortex\nname: fed\n"+feeds))
+	man, err := manifest.Parse("fed.yaml", []byte("dialect: cortex\nloop: {strict: [unseen]}\nname: fed\n"+feeds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,11 +166,22 @@ context_feeds:
 		if got := fmt.Sprint(injected(recs)); got != "[bad failed hangs timeout panics failed needs failed good]" {
 			t.Errorf("records %s", got)
 		}
-		if got := fedWith(m.requests()[0]); !strings.Contains(got, "<context_feed id=\"hangs\" error=\"timeout\">\n\n</context_feed>") {
+		var reasons []string
+		for _, b := range bodies[*messages.FeedInjected](recs) {
+			reasons = append(reasons, b.Reason)
+		}
+		if got := strings.Join(reasons, "|"); got != "no luck|not fetched in time|the source crashed|it needs $bad, which failed: no luck|" {
+			t.Errorf("reasons %s", got)
+		}
+		states, err := s.Feeds(t.Context())
+		if err != nil || states[0].Reason != "no luck" || states[4].Reason != "" {
+			t.Errorf("states %+v, %v", states, err)
+		}
+		if got := fedWith(m.requests()[0]); strings.Contains(got, "luck") || !strings.Contains(got, "<context_feed id=\"hangs\" error=\"timeout\">\n\n</context_feed>") {
 			t.Errorf("the prompt has\n%s", got)
 		}
 		said := bodies[*messages.UnitText](recs)
-		if got := said[len(said)-1].Text; got != "$bad" {
+		if got := said[len(said)-1].Text; got != "[unavailable: bad]" {
 			t.Errorf("said %q", got)
 		}
 		wantDone(t, ask(t, s, "and again")) // the crashed one is held back, the others are not
@@ -364,7 +377,7 @@ func TestFeedsOutliveTheProcess(t *testing.T) {
 func TestIngestFeed(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"agent.yaml":  "dialect: cortex\ncontext_feeds: [{id: docs, type: ingest, source: {params: {paths: [docs/], format: tree}}}]\n",
+		"agent.yaml":  "dialect: cortex\nloop: {strict: [unseen]}\ncontext_feeds: [{id: docs, type: ingest, source: {params: {paths: [docs/], format: tree}}}]\n",
 		"docs/one.md": "# one", "docs/two/b.md": "b",
 	} {
 		file := filepath.Join(dir, name)
@@ -413,5 +426,45 @@ context_feeds:
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the mistakes do not name %s:\n%v", want, err)
 		}
+	}
+}
+
+// Where nothing opens repositories and addresses, a feed of them is an error of the
+// manifest and not one of each prompt.
+func TestFeedsFromElsewhere(t *testing.T) {
+	for _, how := range []string{"git", "url"} {
+		a := fed(t, scripted.New(`<response>ok</response>`), "context_feeds:\n  - {id: builtin.identity}\n  - {id: repo, source: {type: ingest, params: {"+how+": \"https://example.org/r\"}}}\n")
+		err := stile.Check(a, stile.Config{})
+		if messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "context_feeds[1].source.params."+how) || !strings.Contains(err.Error(), "Config.Feeds.Remote") {
+			t.Errorf("%s: %v", how, err)
+		}
+		if err := stile.Check(a, stile.Config{Feeds: stile.Feeds{Remote: elsewhere{}}}); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+		s := open(t, start(t, stile.Config{Feeds: stile.Feeds{Remote: elsewhere{}}}), "fed", a)
+		wantDone(t, ask(t, s, "go"))
+		if got := fmt.Sprint(injected(records(t, s))); got != "[repo]" {
+			t.Errorf("records %s", got)
+		}
+	}
+}
+
+// elsewhere has one file in every place.
+type elsewhere struct{}
+
+func (elsewhere) Open(_ context.Context, how, _ string) (fs.FS, error) {
+	return fstest.MapFS{how + ".md": {Data: []byte("text")}}, nil
+}
+
+// The internal source env reads variables as parameters do: what the manifest says of one
+// goes before the process.
+func TestEnvironmentOfFeeds(t *testing.T) {
+	t.Setenv("STILE_TEST_ROOT", "/process")
+	m := &recorder{Model: scripted.New(`<response>ok</response>`)}
+	a := fed(t, m, "environment: {allow: [STILE_TEST_ROOT], variables: {STILE_TEST_ROOT: /manifest}}\n"+
+		"context_feeds: [{id: env, source: {type: internal, action: env, params: {names: [STILE_TEST_ROOT]}}}]\n")
+	wantDone(t, ask(t, open(t, start(t, stile.Config{}), "fed", a), "go"))
+	if got := fedWith(m.requests()[0]); !strings.Contains(got, `{"STILE_TEST_ROOT":"/manifest"}`) {
+		t.Errorf("the prompt has\n%s", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // keeping is an agent that may use its session's variables.
 func keeping(t *testing.T, internal string, replies ...string) *stile.Agent {
 	t.Helper()
-	m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\ninternal_actions: "+internal+"\n"))
+	m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nloop: {strict: [unseen]}\ninternal_actions: "+internal+"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestInternalPermission(t *testing.T) {
 		{"{allowed_actions: []}", "", "failed not_allowed"},
 		{"{enabled: false, allowed_actions: [set_variable]}", "", "failed not_allowed"},
 		{"{}", "", "failed not_allowed"},
-		{"{allowed_actions: [set_variable]}", `- type="internal" set_variable(name, value)`, "ok "},
+		{"{allowed_actions: [set_variable]}", `- set_variable(name, value)`, "ok "},
 	} {
 		t.Run(tc.internal, func(t *testing.T) {
 			a := keeping(t, tc.internal)
@@ -164,7 +164,7 @@ func TestInternalPermission(t *testing.T) {
 				t.Errorf("%s", got)
 			}
 			primer := rec.requests()[0].Messages[0].Text
-			if strings.Contains(primer, `type="internal" set_variable`) != (tc.want != "") || !strings.Contains(primer, tc.want) {
+			if strings.Contains(primer, `set_variable(`) != (tc.want != "") || !strings.Contains(primer, tc.want) {
 				t.Errorf("the model is told\n%s", primer)
 			}
 			replays(t, rt, nil)

@@ -18,6 +18,7 @@ import (
 func TestKeyValueAsFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := manifest.Parse("agent.yaml", []byte(`dialect: cortex
+loop: {strict: [unseen]}
 import: {relics: [notes], workflows: [look]}
 define:
   relics: [{name: notes, service_type: key_value}]
@@ -70,6 +71,7 @@ context_feeds:
 func TestKeyValueFeedLetsSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := manifest.Parse("agent.yaml", []byte(`dialect: cortex
+loop: {strict: [unseen]}
 import: {relics: [notes]}
 define: {relics: [{name: notes, service_type: key_value}]}
 context_feeds: [{id: keys, type: periodic, interval: 1, source: {type: relic, name: notes, params: {operation: list}}}]

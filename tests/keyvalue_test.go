@@ -22,6 +22,7 @@ import (
 func shelved(t *testing.T, storage string, replies ...string) *stile.Agent {
 	t.Helper()
 	m, err := manifest.Parse("agent.yaml", []byte(`dialect: cortex
+loop: {strict: [unseen]}
 import: {relics: [notes, other], workflows: [twice]}
 define:
   relics:

@@ -19,6 +19,7 @@ func small(change func(*stile.Agent), lines ...string) (*stile.Agent, *puppet) {
 	p := newPuppet(lines...)
 	m := manifest.Default("kitsu")
 	m.Name = "small"
+	m.Kitsu.Search = manifest.SearchStub
 	a := &stile.Agent{Manifest: m, Model: p}
 	if change != nil {
 		change(a)
@@ -122,12 +123,13 @@ func TestFirstTextStands(t *testing.T) {
 }
 
 // Another topic needs the user's word. Meanwhile the text is shown; approved, the search
-// runs and the pass follows; denied or expired, the text stands.
+// runs and the pass follows; denied or expired, the text stands and the model is told.
 func TestTopicNeedsConfirmation(t *testing.T) {
 	for _, how := range []string{"approve", "deny", "expire", "interrupt"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, p := small(nil,
+				yes := true
+				a, p := small(func(a *stile.Agent) { a.Manifest.Kitsu.ConfirmTopics = &yes },
 					"<action:search query=\"weather Oslo\">", "Rain.",
 					"Shall I?\n<action:search query=\"trains Bergen\">", "Three trains.")
 				rt := start(t, stile.Config{})
@@ -141,7 +143,7 @@ func TestTopicNeedsConfirmation(t *testing.T) {
 				if got := userReads(stored(t, s)); !strings.HasSuffix(got, "Shall I?\n|") {
 					t.Errorf("while it is suspended the user reads %q", got)
 				}
-				want := "Shall I?\n|"
+				want := "Shall I?\n|Three trains.|" // the model was told, and goes on
 				answer := "ann deny not now"
 				switch how {
 				case "approve":
@@ -187,19 +189,19 @@ func TestMetaController(t *testing.T) {
 		shown  string
 		gate   []string
 	}{
-		{"no search", func(a *stile.Agent) { a.Manifest.Kitsu.AllowSearch = &no }, []string{"A\n<action:search query=\"x\">"}, "A\n|", []string{denied("permission denied: search")}},
+		{"no search", func(a *stile.Agent) { a.Manifest.Kitsu.AllowSearch = &no }, []string{"A\n<action:search query=\"x\">", "B"}, "A\n|B|", []string{denied("permission denied: search")}},
 		{"search", func(a *stile.Agent) { a.Manifest.Kitsu.AllowSearch = &yes }, []string{"A\n<action:search query=\"x\">", "B"}, "|B|", []string{"meta-controller approve "}},
 		{"no continue", func(a *stile.Agent) { a.Manifest.Kitsu.AllowContinue = &no }, []string{"A\n<action:continue>"}, "A\n|", []string{denied("permission denied: continue")}},
 		{
 			"two continues", nil,
 			[]string{"A\n<action:continue>", "B\n<action:continue reason=\"more\">", "C\n<action:continue>"},
-			"||C\n|",
+			"A\n|B\n|C\n|",
 			[]string{"meta-controller approve ", "meta-controller approve ", denied("continuation limit reached")},
 		},
 		{
 			"a search and two continues", nil,
 			[]string{"A\n<action:search query=\"x\">", "B\n<action:continue>", "C\n<action:continue>", "D\n<action:continue>"},
-			"|||D\n|",
+			"|B\n|C\n|D\n|",
 			[]string{"meta-controller approve ", "meta-controller approve ", "meta-controller approve ", denied("continuation limit reached")},
 		},
 		{
@@ -208,21 +210,23 @@ func TestMetaController(t *testing.T) {
 			"|||||F\n|", append(slices.Repeat([]string{"meta-controller approve "}, 5), denied("continuation limit reached")),
 		},
 		{"mood", func(a *stile.Agent) { a.Mood = func(string) (float64, error) { return 0.86, nil } }, []string{"A\n<action:continue>"}, "A\n|", []string{denied("emotion intensity too high for continuation")}},
-		{"calm", func(a *stile.Agent) { a.Mood = func(string) (float64, error) { return 0.85, nil } }, []string{"A\n<action:continue>", "B"}, "|B|", []string{"meta-controller approve "}},
-		{"no mood", func(a *stile.Agent) { a.Mood = func(string) (float64, error) { return 1, errors.New("no") } }, []string{"A\n<action:continue>", "B"}, "|B|", []string{"meta-controller approve "}},
+		{"calm", func(a *stile.Agent) { a.Mood = func(string) (float64, error) { return 0.85, nil } }, []string{"A\n<action:continue>", "B"}, "A\n|B|", []string{"meta-controller approve "}},
+		{"no mood", func(a *stile.Agent) { a.Mood = func(string) (float64, error) { return 1, errors.New("no") } }, []string{"A\n<action:continue>", "B"}, "A\n|B|", []string{"meta-controller approve "}},
 		{
 			"a rule", func(a *stile.Agent) {
 				a.Manifest.Approval.Tools = map[string]messages.GateAnswer{"search": messages.GateDeny}
-			}, []string{"A\n<action:search query=\"x\">"}, "A\n|", []string{"tool deny denied by policy"},
+			}, []string{"A\n<action:search query=\"x\">", "B"}, "A\n|B|", []string{"tool deny denied by policy"},
 		},
 		{
 			"a policy of the host", func(a *stile.Agent) {
 				a.Policies = []tools.CustomPolicy{{Name: "office hours", Judge: func(tools.Request) (messages.GateAnswer, string, bool) {
 					return messages.GateDeny, "closed", true
 				}}}
-			}, []string{"A\n<action:search query=\"x\">"}, "A\n|", []string{"office hours deny closed"},
+			}, []string{"A\n<action:search query=\"x\">", "B"}, "A\n|B|", []string{"office hours deny closed"},
 		},
-		{"unknown", nil, []string{"A\n<action:delete file=\"x\">"}, "A\n|", nil},
+		{"unknown", nil, []string{"A\n<action:delete file=\"x\">", "B"}, "A\n|B|", nil},
+		{"nothing to search in", func(a *stile.Agent) { a.Manifest.Kitsu.Search = "" }, []string{"<action:search query=\"x\">", "B"}, "|B|", []string{denied("no search here")}},
+		{"nothing but a token that is refused", nil, []string{"<action:search query='x'>", "<action:search query=\"x\">", "B"}, "||B|", []string{"meta-controller approve "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -241,15 +245,16 @@ func TestMetaController(t *testing.T) {
 	}
 }
 
-// Two tokens are a HALT; the text is delivered, and nothing runs.
+// Of two tokens nothing runs; the text stays, and the model is told.
 func TestTwoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := small(nil, "Both.\n<action:get_time>\n<action:search query=\"x\">\n")
+		a, p := small(nil, "Both.\n<action:get_time>\n<action:search query=\"x\">\n", "Neither.")
 		rt := start(t, stile.Config{})
 		s := open(t, rt, "small", a)
-		wantHalt(t, ask(t, s, "go"), messages.ErrDialect, "multiple_actions")
+		wantDone(t, ask(t, s, "go"))
+		holds(t, transcript(t, p.requests()[1]), "Both.\n", `"error":"multiple_actions"`)
 		recs := records(t, s)
-		if got := userReads(recs); got != "Both.\n|" || len(bodies[*messages.ActionDeclared](recs)) != 0 {
+		if got := userReads(recs); got != "Both.\n|Neither.|" || len(bodies[*messages.ActionDeclared](recs)) != 0 {
 			t.Errorf("shown %q, %v", got, kinds(recs))
 		}
 		replayed(t, rt, s, a)
@@ -267,6 +272,116 @@ func TestPolicyPanics(t *testing.T) {
 		wantHalt(t, ask(t, s, "go"), messages.ErrCrash, "no idea")
 		replayed(t, rt, s, a)
 	})
+}
+
+// The user's zone comes with a submit and stays; the manifest's is for users whose zone is
+// not known. A name that is no zone is refused where it is given.
+func TestZones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const look = "<action:get_time>"
+		a, p := small(func(a *stile.Agent) { a.Manifest.Kitsu.Zone = "Asia/Kolkata" }, look, "Late.", look, "Late.", look, "Late.", look, "Late.")
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "small", a)
+		for i, c := range []struct {
+			zone []stile.SubmitOption
+			want string
+		}{
+			{nil, "+05:30"},
+			{[]stile.SubmitOption{stile.Zone("Europe/Oslo")}, "+01:00"},
+			{nil, "+01:00"},
+			{[]stile.SubmitOption{stile.Zone("-3:30")}, "-03:30"},
+		} {
+			run, err := s.Submit(t.Context(), "time?", c.zone...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantDone(t, decision(t, run))
+			holds(t, transcript(t, p.requests()[2*i+1]), `{"action":"get_time","result":"`, c.want+`"}`)
+		}
+		var fault *messages.Error
+		if _, err := s.Submit(t.Context(), "time?", stile.Zone("Mars/Olympus")); !errors.As(err, &fault) || fault.Code != messages.ErrInvalid || fault.Field != "zone" {
+			t.Errorf("%v", err)
+		}
+		replayed(t, rt, s, a)
+		a.Manifest.Kitsu.Zone = "Mars/Olympus"
+		if err := stile.Check(a, stile.Config{}); !errors.As(err, &fault) || fault.Code != messages.ErrConfig || fault.Field != "kitsu.zone" {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Where the front end wants it, a bare yes or no of the user answers; anything else is a
+// message.
+func TestYesAndNo(t *testing.T) {
+	for said, want := range map[string]string{"Yes.": "|Three.|", " no\n": "Shall I?\n|Three.|", "yes please": "Shall I?\n|Three.|"} {
+		t.Run(said, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				yes := true
+				a, _ := small(func(a *stile.Agent) { a.Manifest.Kitsu.ConfirmTopics = &yes },
+					"<action:search query=\"weather Oslo\">", "Rain.", "Shall I?\n<action:search query=\"trains Bergen\">", "Three.")
+				rt := start(t, stile.Config{})
+				s := open(t, rt, "small", a)
+				wantDone(t, ask(t, s, "weather?"))
+				run := submit(t, s, "trains?")
+				asked(t, s)
+				told, err := s.Submit(t.Context(), said, stile.Policy(stile.Answer))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if message := said == "yes please"; message != (told.Ordinal() != run.Ordinal()) {
+					t.Fatalf("%q is of run %d, the call of %d", said, told.Ordinal(), run.Ordinal())
+				} else if message {
+					wantHalt(t, decision(t, run), messages.ErrCancelled, "superseded")
+				}
+				wantDone(t, decision(t, told))
+				recs := records(t, s)
+				if got := userReads(recs); !strings.HasSuffix(got, want) {
+					t.Errorf("shown %q, want …%q", got, want)
+				}
+				replayed(t, rt, s, a)
+			})
+		})
+	}
+	// Without a call that waits it is a message like any other.
+	a, _ := small(nil, "Fine.")
+	s := open(t, start(t, stile.Config{}), "small", a)
+	run, err := s.Submit(t.Context(), "yes", stile.Policy(stile.Answer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantDone(t, decision(t, run))
+}
+
+// A search about another topic asks nobody where nobody may approve, and else a person.
+func TestTopicsWithoutApprover(t *testing.T) {
+	yes := func(string, stile.Approval) bool { return true }
+	no := false
+	for name, c := range map[string]struct {
+		change func(*stile.Agent)
+		asks   bool
+	}{
+		"nobody":           {func(*stile.Agent) {}, false},
+		"an approver":      {func(a *stile.Agent) { a.MayApprove = yes }, true},
+		"and switched off": {func(a *stile.Agent) { a.MayApprove, a.Manifest.Kitsu.ConfirmTopics = yes, &no }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, _ := small(c.change, "<action:search query=\"weather Oslo\">", "Rain.", "<action:search query=\"trains Bergen\">", "Three.")
+				s := open(t, start(t, stile.Config{}), "small", a)
+				wantDone(t, ask(t, s, "weather?"))
+				run := submit(t, s, "trains?")
+				if c.asks {
+					if err := s.Approve(t.Context(), asked(t, s), "ann"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				wantDone(t, decision(t, run))
+				if got := userReads(records(t, s)); got != "|Rain.||Three.|" {
+					t.Errorf("shown %q", got)
+				}
+			})
+		})
+	}
 }
 
 // The host's clock and the zone of the manifest.

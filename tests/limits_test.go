@@ -54,12 +54,12 @@ func TestLimits(t *testing.T) {
 		{
 			messages.LimitBody, int64(len(slow)), func(m *manifest.Manifest, n int64) { m.Quotas.Body = n },
 			[]string{"<action>" + slow + "</action>" + final},
-			faults, "invalid_json ", 1,
+			faults, "body_too_large ", 1,
 		},
 		{
 			messages.LimitJSONDepth, 2, func(m *manifest.Manifest, n int64) { m.Quotas.JSONDepth = n },
 			[]string{"<action>" + slow + "</action><action>" + slow + "</action>" + final},
-			faults, "invalid_json invalid_json ", 2,
+			faults, "body_too_deep body_too_deep ", 2,
 		},
 		{
 			messages.LimitThoughtDepth, 2, func(m *manifest.Manifest, n int64) { m.Quotas.ThoughtDepth = n },

@@ -241,13 +241,13 @@ func TestCarryOver(t *testing.T) {
 		if contains(first, ":OUTPUT>>>") || contains(first, ":SCRATCHPAD>>>") {
 			t.Errorf("the first prompt carries something:\n%s", first)
 		}
-		if out := section(second, "OUTPUT"); !strings.HasPrefix(out, "public one\n<<<NSMAG:V3:LOOP:") {
+		if out := section(second, "OUTPUT"); out != "public one\n[control: continue]" {
 			t.Errorf("the second OUTPUT is %q", out)
 		}
 		if scr := section(second, "SCRATCHPAD"); scr != "private one" {
 			t.Errorf("the second SCRATCHPAD is %q", scr)
 		}
-		if out := section(third, "OUTPUT"); !strings.HasPrefix(out, "public two\n<<<NSMAG:") || contains(out, "one") {
+		if out := section(third, "OUTPUT"); out != "public two\n[control: continue]" {
 			t.Errorf("the third OUTPUT is %q", out)
 		}
 		if scr := section(third, "SCRATCHPAD"); scr != "private two\nprivate three" {

@@ -274,6 +274,7 @@ func prompt(req llm.Request) string { return req.Messages[len(req.Messages)-1].T
 func agent(m llm.Model, change func(*manifest.Manifest), ts ...tools.Tool) *stile.Agent {
 	man := manifest.Default("aeiou")
 	man.Name = "tested"
+	man.Loop.Repairs = new(int64) // the first mistake of a script is its end
 	for _, t := range ts {
 		man.Import.Tools = append(man.Import.Tools, t.Name)
 	}

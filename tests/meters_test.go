@@ -35,10 +35,14 @@ func TestMeters(t *testing.T) {
 			"set s = \"0123456789\"\nwhile true\nset s = s + s\nendwhile",
 			func(m *manifest.Manifest) { m.Quotas.Value = 1000 }, messages.ErrQuota, "VALUE", "1000",
 		},
-		"emits":  {"while true\nemit 1\nendwhile", nil, messages.ErrQuota, "EMITS", "10000"},
-		"tools":  {repeat(257, `set x = tool.str.ToUpper("a")`), nil, messages.ErrQuota, "TOOLS", "256"},
-		"magic":  {repeat(33, `set x = tool.aeiou.magic("LOOP", {"action": "done"})`), nil, messages.ErrQuota, "MAGIC", "32"},
-		"output": {repeat(3, `emit "0123456789"`), func(m *manifest.Manifest) { m.Quotas.Output = 25 }, messages.ErrEnvSize, "OUTPUT", "25"},
+		"emits": {"while true\nemit 1\nendwhile", nil, messages.ErrQuota, "EMITS", "10000"},
+		"tools": {
+			repeat(300, `set x = tool.str.ToUpper("a")`) + repeat(4, "set x = tool.test.read()"),
+			func(m *manifest.Manifest) { m.Quotas.Calls = 3 }, messages.ErrQuota, "TOOLS", "3",
+		},
+		"emits lowered": {repeat(3, "emit 1"), func(m *manifest.Manifest) { m.Quotas.Emits = 2 }, messages.ErrQuota, "EMITS", "2"},
+		"magic":         {repeat(33, `set x = tool.aeiou.magic("LOOP", {"action": "done"})`), nil, messages.ErrQuota, "MAGIC", "32"},
+		"output":        {repeat(3, `emit "0123456789"`), func(m *manifest.Manifest) { m.Quotas.Output = 25 }, messages.ErrEnvSize, "OUTPUT", "25"},
 		"output at the protocol's limit": {
 			"set s = \"0123456789abcdef\"\nset s = s + s + s + s\nset s = s + s + s + s\nset s = s + s + s + s\nwhile true\nemit s\nendwhile",
 			nil, messages.ErrEnvSize, "OUTPUT", "524288",
@@ -133,7 +137,7 @@ func TestGenerationCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := start(t, stile.Config{})
 		lines := "on error as e do\nemit \"caught \" + e.code\nclear_error\nendon\n" + strings.Repeat("set x = tool.test.read()\n", 66)
-		s := open(t, rt, "many", agent(says(program(lines, sayDone)), nil, tool("test.read", messages.ReadOnly, gives("x"))))
+		s := open(t, rt, "many", agent(says(program(lines, sayDone)), func(m *manifest.Manifest) { m.Quotas.ReplyActions = 64 }, tool("test.read", messages.ReadOnly, gives("x"))))
 		wantDone(t, ask(t, s, "go"))
 		if got := texts(records(t, s)); len(got) != 2 || got[0] != "caught 21" {
 			t.Errorf("emitted %q", got)

@@ -298,6 +298,9 @@ func (c modelCase) agent(t *testing.T, folder string) *stile.Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if m.Loop.Repairs == nil { // the first mistake of a script is its end
+		m.Loop.Repairs = new(int64)
+	}
 	a := &stile.Agent{Manifest: m, Model: script, Tools: own}
 	if c.Library != "" {
 		a.Library = []neuroscript.Source{{Name: "case", Text: []byte(c.Library)}}

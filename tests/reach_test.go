@@ -170,7 +170,7 @@ func TestEndsReachEveryType(t *testing.T) {
 			t.Run(tg.name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				r := &reached{begun: make(chan struct{}), stopped: make(chan struct{})}
-				yaml, body, rest := "dialect: cortex\nname: boss\n"+tg.yaml, tg.body, "<response>$a</response>"
+				yaml, body, rest := "dialect: cortex\nloop: {strict: [unseen]}\nname: boss\n"+tg.yaml, tg.body, "<response>$a</response>"
 				mode := "async"
 				switch how {
 				case "timeout":

@@ -53,7 +53,7 @@ func (s standIns) manifest(address string) string {
 		slices.Sort(names)
 		return names
 	}
-	fmt.Fprintf(&b, "import: {tools: [%s], relics: [%s], workflows: [%s], llms: [%s], agents: [%s]}\ndefine:\n", strings.Join(list("tool"), ", "),
+	fmt.Fprintf(&b, "import: {tools: [%s], relics: [%s], workflows: [%s], llms: [%s], agents: [%s]}\ndefine:\n", strings.Join(append(list("tool"), "str.ToUpper"), ", "),
 		strings.Join(list("relic"), ", "), strings.Join(list("workflow"), ", "), strings.Join(list("llm"), ", "), strings.Join(list("agent"), ", "))
 	b.WriteString("  relics:\n")
 	for _, name := range list("relic") {

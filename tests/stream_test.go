@@ -24,6 +24,7 @@ import (
 // for its argument in seconds, and count.
 func streaming(calls *atomic.Int64, replies ...string) *stile.Agent {
 	m := manifest.Default("cortex")
+	m.Loop.Strict = ofItsWord
 	m.Import.Tools = []string{"own.slow", "own.fails", "str.ToUpper"}
 	sleeps := func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 		calls.Add(1)

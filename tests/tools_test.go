@@ -46,10 +46,10 @@ func TestWorkspaceTools(t *testing.T) {
 	wantDone(t, ask(t, s, "go"))
 	last := model.requests()[1].Messages
 	want := `<results>[{"tool":"read","status":"success","outcome":"Read a.txt (2 lines)","content":"one\ntwo\n"},` +
-		`{"tool":"edit","status":"success","outcome":"Edited a.txt (+1/-1)","content":"--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+</results>\n"},` +
+		`{"tool":"edit","status":"success","outcome":"Edited a.txt (+1/-1)","content":"--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+\u003c/results>\n"},` +
 		`{"tool":"read","status":"failure","content":"path outside sandbox: ../agent.yaml"},` +
 		`{"tool":"read","status":"failure","content":"argument line: there is no such parameter; it takes (file, start?, lines?); argument file: missing"},` +
-		`{"tool":"shell","status":"failure","content":"unknown_target"},` +
+		`{"tool":"shell","status":"failure","content":"unknown_target: no tool \"shell\"; there is: edit, find, list, read, replace, write"},` +
 		`{"tool":"write","status":"success","outcome":"Wrote new/b.txt (+0/-0)","content":"Wrote new/b.txt (+0/-0)"}]</results>`
 	if got := last[len(last)-1].Text; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)

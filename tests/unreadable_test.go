@@ -53,6 +53,11 @@ func TestUnreadablePrompt(t *testing.T) {
 			if o := ask(t, s, "one"); o.Decision != stile.Done {
 				t.Fatalf("%s: %+v", dialect, o)
 			}
+			// Another process has nothing of the history at hand.
+			if err := rt.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, start(t, stile.Config{Store: store}), "s", a)
 			store.broken.Store(&failure)
 			r := submit(t, s, "two")
 			o, err := r.Decision(t.Context())

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/journal"
@@ -21,6 +22,7 @@ import (
 type counting struct {
 	journal.Store
 	read atomic.Int64
+	slow atomic.Int64 // how long a reading of all of a session takes behind its last record
 }
 
 func (c *counting) Read(ctx context.Context, inc messages.Incarnation, from, to int64) iter.Seq2[*messages.Record, error] {
@@ -30,6 +32,9 @@ func (c *counting) Read(ctx context.Context, inc messages.Incarnation, from, to 
 			if !yield(r, err) {
 				return
 			}
+		}
+		if from == 0 && to == 0 {
+			time.Sleep(time.Duration(c.slow.Load()))
 		}
 	}
 }
@@ -119,6 +124,11 @@ func TestWindowReadsTheEnd(t *testing.T) {
 			wantDone(t, ask(t, s, fmt.Sprint("question ", i)))
 		}
 		n := len(records(t, s))
+		if err := rt.Close(t.Context()); err != nil { // with what is at hand of the history
+			t.Fatal(err)
+		}
+		rt = start(t, stile.Config{Store: store})
+		s = open(t, rt, "stream", &stile.Agent{Manifest: m, Model: says("a reply")})
 		store.read.Store(0)
 		wantDone(t, ask(t, s, "the last"))
 		switch read := store.read.Load(); {

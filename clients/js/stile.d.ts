@@ -62,6 +62,8 @@ export interface Event {
   content?: string;
   text?: string;
   complete?: boolean;
+  /** Of run.end, and of the one event of stream "none": the answer, of an agent that wants one that fits a schema. */
+  output?: any;
   /** Of records: what they hold. */
   body?: any;
 }
@@ -80,10 +82,16 @@ export interface Settings {
 }
 
 export interface StreamOptions extends Options {
-  /** With texts as they grow ("token"), or whole ("event"). */
-  stream?: "token" | "event";
+  /**
+   * With texts as they grow ("token"), or whole ("event"). With "none" or null there is one
+   * event when the run has ended: respond, with all its text as content, and in body
+   * decision, code, detail, units and usage.
+   */
+  stream?: "token" | "event" | "none" | null;
   /** When a run is in flight; the agent's own when it is left out. */
-  policy?: "reject" | "enqueue" | "interrupt" | "rollback" | "merge" | "debounce";
+  policy?: "reject" | "enqueue" | "interrupt" | "rollback" | "merge" | "debounce" | "answer";
+  /** The user's time zone, such as Europe/Oslo or UTC+2; the session keeps the last one. */
+  zone?: string;
   /** Idempotency key; a fresh one when it is left out. With it a repeated submit joins the first one's run. */
   key?: string;
 }

@@ -17,9 +17,7 @@ async function refused(res) {
   let doc;
   try {
     doc = await res.json();
-  } catch {
-    // A proxy's page: its status says enough.
-  }
+  } catch {} // a proxy's page
   if (!doc?.code) doc = { code: "HTTP_" + res.status, title: "The answer was " + res.status };
   const problem = new Problem({ ...doc, status: res.status });
   const wait = res.headers.get("Retry-After");
@@ -27,7 +25,6 @@ async function refused(res) {
   return problem;
 }
 
-// Time heals no other refusal.
 const passing = (status) => status === 0 || status === 429 || status > 501;
 
 // Not randomUUID: pages over plain HTTP have none.
@@ -50,7 +47,6 @@ const sleep = (ms, signal) =>
     const off = onAbort(signal, done);
   });
 
-// Reads server-sent events from chunks of bytes, cut anywhere.
 export class EventParser {
   #text = new TextDecoder();
   #rest = "";
@@ -74,7 +70,7 @@ export class EventParser {
   }
 }
 
-// What people call the records they look at most; others keep their type.
+// What people call some records; others keep their type.
 const names = { input: "user", response: "respond", thought: "think", "action.declared": "call", "action.ended": "result", "model.reply": "metric" };
 
 // Makes events of updates, and keeps the texts that grow, by unit.
@@ -90,7 +86,11 @@ class Texts {
       this.#units.set(at, text);
       return Object.assign(event, { unit: at, text, content });
     };
-    if (type === "run.end") this.#units.clear();
+    if (type === "run.end") {
+      this.#units.clear();
+      if (body?.output) event.output = JSON.parse(body.output);
+    }
+    if (body?.held) event.type = "text";
     if (type === "delta") return show(shown + text, text);
     if (type === "retract") {
       event.type = type;
@@ -229,15 +229,20 @@ export class Session {
     this.#agent = "";
   }
 
-  async *stream(input, { stream = "token", policy, key = fresh(), signal } = {}) {
+  async *stream(input, { stream = "token", policy, zone, key = fresh(), signal } = {}) {
     await this.open({ signal });
+    // It is asked again, under its key, while the run goes on or waits for an approval.
+    for (let body; !stream || stream === "none"; await sleep(1000, signal)) {
+      body = await this.call("POST", "/runs?wait=60s", { headers: { "Idempotency-Key": key }, body: { input, policy, zone }, signal });
+      if (body.ended) return yield { type: "respond", id: body.position, run: body.run, content: body.text, text: body.text, complete: true, output: body.output, body };
+    }
     const texts = new Texts();
     const path = this.#path + "/runs";
     let run, mine, taken;
     const open = (last) =>
       run
         ? ["GET", `${path}/${run}/events?stream=${stream}`, { headers: { "Last-Event-ID": last } }]
-        : ["POST", `${path}?stream=${stream}`, { headers: { "Idempotency-Key": key }, body: { input, policy } }];
+        : ["POST", `${path}?stream=${stream}`, { headers: { "Idempotency-Key": key }, body: { input, policy, zone } }];
     for await (const update of this.#host.follow(open, signal)) {
       const event = texts.event(update);
       run ??= event.run;

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,8 @@ func (a *app) backupCommand() *cobra.Command {
 		Short: "Copy a data directory, also of a running host",
 		Long: `Copies journal, keys, tokens and usage into the new folder DEST: the journal as it is at
 one moment, also while a host works on it, without what was erased. Every session of
-the copy is verified before the command succeeds. The copy holds the key file: keep it
+the copy is verified; one that does not verify is copied as it is and named, and the exit
+status is 4. The copy holds the key file: keep it
 as you keep that. A shared journal is backed up with the tools of its database. The
 directory is that of the settings of stile serve, unless --dir names one.`,
 		Example: `  stile backup /backups/stile-2026-11-21
@@ -63,13 +65,25 @@ stile serve. What is there already is not replaced: the command refuses.`,
 }
 
 func (a *app) backupDone(b stile.Backup, where string, asJSON bool) error {
+	var spoilt error
+	if len(b.Spoilt) > 0 {
+		spoilt = exitDifference
+	}
 	if asJSON {
-		return a.writeJSON(b)
+		return errors.Join(a.writeJSON(b), spoilt)
 	}
 	var bytes int64
 	for _, f := range b.Files {
 		bytes += f.Bytes
 	}
-	_, err := fmt.Fprintf(a.out, "%s: %s, %s, %s in %s; verified\n", where, count(b.Sessions, "session"), count(b.Records, "record"), sizeText(bytes), count(int64(len(b.Files)), "file"))
-	return err
+	verified := "verified"
+	if spoilt != nil {
+		verified = "verified but for " + count(int64(len(b.Spoilt)), "session")
+	}
+	_, err := fmt.Fprintf(a.out, "%s: %s, %s, %s in %s; %s\n", where, count(b.Sessions, "session"), count(b.Records, "record"), sizeText(bytes), count(int64(len(b.Files)), "file"), verified)
+	for _, sid := range b.Spoilt {
+		_, failed := fmt.Fprintf(a.out, "%s does not verify, and is copied as it is: stile verify %s\n", sid, sid)
+		err = errors.Join(err, failed)
+	}
+	return errors.Join(err, spoilt)
 }

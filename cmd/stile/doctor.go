@@ -36,22 +36,43 @@ const (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
+	var (
+		asJSON, asked, upgrade bool
+		each                   time.Duration
+	)
 	cmd := &cobra.Command{
-		Use:   "doctor [MANIFEST...]",
+		Use:   "doctor [--probe] [MANIFEST...]",
 		Short: "Check machine and configuration",
 		Long: `Checks what stile serve would use: the settings, the agents and the keys of their
 providers, the data directory and its files' modes, how long the disk takes to sync, the
-journal, who may ask, the certificate, the address, the sandbox of the kernel, the clock and the limit of
+journal, who may ask, the certificate, the address, the sandbox of the kernel, the set-up, the clock and the limit of
 open files. It changes nothing but a file beside the journal that it removes again.
+
+With --probe it asks the models of the agents a handful of questions instead, made of the
+agents' own tools, and reports mistakes, forgiven habits, made-up results, tokens and time.
+The results of calls are canned: no tool runs. It costs what the model costs. With
+--upgrade it names the defaults that have changed and the lines that restore them.
 
 Exits 0 when nothing fails, with warnings too; 1 when something does; 2 when the
 settings cannot be read.`,
 		Example: `  stile doctor
-  stile doctor --config stile.yaml --json`,
+  stile doctor --config stile.yaml --json
+  stile doctor --probe agent.yaml`,
 	}
 	config := configFlag(cmd)
-	cmd.RunE = a.do(func(ctx context.Context, args []string) error { return a.doctor(ctx, *config, args, asJSON) })
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
+		switch {
+		case asked:
+			return a.probe(ctx, *config, args, each, asJSON)
+		case upgrade:
+			return a.upgrade(*config, args, asJSON)
+		}
+		return a.doctor(ctx, *config, args, asJSON)
+	})
+	cmd.Flags().BoolVar(&asked, "probe", false, "ask the models of the agents a handful of questions")
+	cmd.Flags().BoolVar(&upgrade, "upgrade", false, "name the defaults that have changed for the agents")
+	cmd.MarkFlagsMutuallyExclusive("probe", "upgrade")
+	cmd.Flags().DurationVar(&each, "timeout", 3*time.Minute, "with --probe: how long a question may take")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a finding")
 	return cmd
 }
@@ -67,7 +88,7 @@ func (a *app) doctor(ctx context.Context, config string, manifests []string, asJ
 	a.dir, a.journal, a.passphraseFile = s.Dir, s.Journal, s.PassphraseFile
 	var all []finding
 	for _, look := range []func(context.Context, *settings) []finding{
-		a.lookAgents, a.lookDirectory, a.lookSync, a.lookKeys, a.lookTokens, a.lookCertificate, a.lookJournal, a.lookAddress, a.lookSandbox, a.lookClock, a.lookFiles,
+		a.lookAgents, a.lookDirectory, a.lookSync, a.lookKeys, a.lookTokens, a.lookCertificate, a.lookJournal, a.lookAddress, a.lookSandbox, a.lookSetup, a.lookClock, a.lookFiles,
 	} {
 		all = append(all, look(ctx, &s)...)
 	}
@@ -102,10 +123,11 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 	if len(s.Agents) == 0 {
 		return found("agents", isWarn, "none is named; stile serve needs one")
 	}
+	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, s.DecisionLog)
 	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
 		if err == nil {
-			err = stile.Check(agent, stile.Config{Providers: vendors(a.lookup), Databases: databases()})
+			err = stile.Check(agent, stile.Config{Dir: s.Dir, InMemory: s.Memory, Protect: a.protected(), Providers: vendors(a.lookup), Databases: databases()})
 		}
 		if err != nil {
 			for _, e := range leaves(err) {
@@ -115,6 +137,8 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 		}
 		m := agent.Manifest
 		all = append(all, finding{"agent " + path, isOK, fmt.Sprintf("%s, %s, model %s", m.Name, m.Dialect, m.Model.Provider)})
+		all = append(all, lookTurns(path, m)...)
+		all = append(all, lookDocuments(agent)...)
 	}
 	return all
 }
@@ -343,7 +367,7 @@ func (a *app) lookAddress(ctx context.Context, s *settings) []finding {
 	return found("address", isFail, "%v", err)
 }
 
-// answers tells whether a host of ours is at an address.
+// answers reports whether a host of ours is at an address.
 func (a *app) answers(ctx context.Context, scheme, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()

@@ -81,6 +81,10 @@ func TestDoctor(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("dialect: nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	fed := write(t, t.TempDir(), "fed.yaml", "name: fed\ndialect: cortex\nmodel: {script: fed.jsonl}\ncontext_feeds:\n  - {id: docs, source: {type: ingest, params: {paths: [fed.yaml, nope.txt]}}}\n")
+	write(t, filepath.Dir(fed), "fed.jsonl", `{"chunks":[{"text":"hello"}]}`)
+	endless := write(t, filepath.Dir(fed), "endless.yaml", "dialect: aeiou\nmodel: {script: fed.jsonl}\nloop: {iteration_cap: 0}\n")
+	limited := write(t, filepath.Dir(fed), "limited.yaml", "dialect: aeiou\nmodel: {script: fed.jsonl}\nloop: {repairs: 1}\n")
 	open := t.TempDir()
 	must(t, "keys", "generate", "--dir", open)
 	for _, f := range []string{open, filepath.Join(open, "keys.json")} {
@@ -107,6 +111,9 @@ func TestDoctor(t *testing.T) {
 		"tokens":             {0, []string{example("plain/agent.yaml"), "--config", settings("listen: " + free())}, nil, "access", isOK, "1 good token"},
 		"no passphrase":      {0, []string{example("plain/agent.yaml"), "--config", settings("listen: " + free())}, nil, "keys", isWarn, "no passphrase"},
 		"no agents":          {0, []string{"--config", settings("listen: " + free())}, nil, "agents", isWarn, "none"},
+		"a missing document": {0, []string{fed, "--config", settings("listen: " + free())}, nil, "feed docs", isWarn, "nope.txt: no such file"},
+		"no limit of turns":  {0, []string{endless, "--config", settings("listen: " + free())}, nil, "turns " + endless, isWarn, "loop.max_turns is 0, which in aeiou is the default, 50"},
+		"the default turns":  {0, []string{limited, "--config", settings("listen: " + free())}, nil, "turns " + limited, "", ""},
 		"a bad agent":        {1, []string{bad, "--config", settings("listen: " + free())}, nil, "agent " + bad, isFail, "nonsense"},
 		"address in use":     {1, []string{example("plain/agent.yaml"), "--config", settings("listen: " + busy.Addr().String())}, nil, "address", isFail, "cannot listen"},
 		"open to others":     {1, []string{example("plain/agent.yaml"), "--config", settings("listen: " + free())}, map[string]string{"STILE_DIR": open}, "keys", isFail, "others"},

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"go.uber.org/zap"
 )
 
 // process is stile serve in a process of its own.
@@ -144,4 +148,25 @@ func TestSigterm(t *testing.T) {
 		t.Errorf("status %d", got)
 	}
 	must(t, "verify", "--dir", data)
+}
+
+// However a host that is told to stop comes to its end, its status is 0 or 8.
+func TestStatusOfALateEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want error
+	}{
+		"in time":        {nil, nil},
+		"turns left":     {exitUnsettled, exitUnsettled},
+		"late":           {context.DeadlineExceeded, exitUnsettled},
+		"turns and late": {errors.Join(exitUnsettled, context.DeadlineExceeded), exitUnsettled},
+	} {
+		if got := settledBy(c.err, zap.NewNop()); !errors.Is(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	failed := errors.New("no port")
+	if got := settledBy(failed, zap.NewNop()); !errors.Is(got, failed) {
+		t.Errorf("a failure is %v", got)
+	}
 }

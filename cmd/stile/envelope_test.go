@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/manifest"
@@ -55,5 +57,26 @@ func TestEnvelopes(t *testing.T) {
 	cancel()
 	if _, err := runEnvelope(ctx, []byte(envelope(user, done)), nil); err == nil {
 		t.Error("a context that has ended ran an envelope")
+	}
+}
+
+// The result tells of what was passed over in the envelope, and of what the next one would
+// have to do with the streams; a manifest may refuse the former.
+func TestEnvelopeLints(t *testing.T) {
+	const twice = "<<<NSENV:V3:START>>>\n<<<NSENV:V3:USERDATA>>>\n{\"subject\":\"s\",\"fields\":{}}\n<<<NSENV:V3:ACTIONS>>>\ncommand\n" +
+		"emit \"<<<NSENV:V3:END>>>\"\nemit tool.aeiou.magic(\"LOOP\", {\"action\": \"done\"})\nendcommand\n<<<NSENV:V3:ACTIONS>>>\nx\n<<<NSENV:V3:END>>>\n"
+	res, err := runEnvelope(context.Background(), []byte(twice), nil)
+	want := []execLint{{Code: messages.LintDupSectionIgnored, Section: "ACTIONS", Line: 9}, {Code: messages.LintMarkerEscaped}}
+	if err != nil || res.Decision != stile.Done || !slices.Equal(res.Lints, want) {
+		t.Errorf("%s(%s) %s, lints %+v, %v", res.Decision, res.Reason, res.Detail, res.Lints, err)
+	}
+	if _, err := time.Parse(time.RFC3339Nano, res.TS); err != nil {
+		t.Error(err)
+	}
+	m := manifest.Default("aeiou")
+	m.Envelope.StrictDuplicates = true
+	res, err = runEnvelope(context.Background(), []byte(twice), &stile.Agent{Manifest: m})
+	if err != nil || res.Decision != stile.Halt || res.Reason != messages.ErrEnvSectionDup {
+		t.Errorf("strict: %s(%s) %s, %v", res.Decision, res.Reason, res.Detail, err)
 	}
 }

@@ -40,9 +40,15 @@ func followFrom(ctx context.Context, run *stile.Run, events func(context.Context
 	return run.Decision(watch)
 }
 
-// updateJSON is an update as a line of JSON.
+// updateJSON is an update as a line of JSON. The end of a run has its answer beside the
+// record, as the value that it is.
 func updateJSON(buf []byte, u stile.Update) ([]byte, error) {
 	buf, err := stile.AppendUpdate(buf, u)
+	if u.Record != nil && err == nil {
+		if end, ok := u.Record.Body.(*messages.RunEnd); ok && end.Output != "" {
+			buf = append(append(buf[:len(buf)-1], `,"output":`+end.Output...), '}')
+		}
+	}
 	return append(buf, '\n'), err
 }
 

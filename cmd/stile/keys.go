@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,21 +61,32 @@ func (a *app) noKeys() error {
 }
 
 func (a *app) keysGenerateCommand() *cobra.Command {
-	return &cobra.Command{
+	var alg string
+	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Make the key file",
 		Long: `Makes a key file with a token key, its fallback and a receipt key, in a data
-directory that has none. stile run does the same on its own.
+directory that has none. stile run does the same on its own, with EdDSA.
+
+--alg is the algorithm of tokens: EdDSA, or HS256, a secret that is the host's alone and
+faster, with tokens that no one else can verify. Rotation keeps it. Receipts are always
+EdDSA.
 
 ` + passphraseHelp,
 		Example: `  stile keys generate --dir stile-data
-  stile keys generate --passphrase-file /run/secrets/stile`,
+  stile keys generate --passphrase-file /run/secrets/stile
+  stile keys generate --alg HS256`,
 		Args: cobra.NoArgs,
-		RunE: a.do(func(context.Context, []string) error { return a.keysGenerate() }),
+		RunE: a.do(func(context.Context, []string) error { return a.keysGenerate(keyring.Alg(alg)) }),
 	}
+	cmd.Flags().StringVar(&alg, "alg", string(keyring.EdDSA), "algorithm of tokens: EdDSA or HS256")
+	return cmd
 }
 
-func (a *app) keysGenerate() error {
+func (a *app) keysGenerate(alg keyring.Alg) error {
+	if alg != keyring.EdDSA && alg != keyring.HS256 {
+		return configError("alg", "want EdDSA or HS256")
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -85,7 +97,7 @@ func (a *app) keysGenerate() error {
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return unwritable(a.dir, err)
 	}
-	ring, err := stile.GenerateKeys(cfg)
+	ring, err := freshKeys(cfg, alg)
 	if err != nil {
 		return err
 	}
@@ -93,6 +105,30 @@ func (a *app) keysGenerate() error {
 		return err
 	}
 	return a.keyTable(ring)
+}
+
+// freshKeys are those of stile.GenerateKeys, with the algorithm of the tokens.
+func freshKeys(cfg stile.Config, alg keyring.Alg) (*keyring.Ring, error) {
+	ring, err := stile.GenerateKeys(cfg)
+	if err != nil || alg == keyring.EdDSA {
+		return ring, err
+	}
+	now := time.Now()
+	tok, err := keyring.Generate("", keyring.Token, alg, rand.Reader, now)
+	if err != nil {
+		return nil, err
+	}
+	fallback, err := keyring.GenerateFallback("", alg, rand.Reader, now)
+	if err != nil {
+		return nil, err
+	}
+	keys := []*keyring.Key{tok, fallback}
+	for _, k := range ring.Set().Keys() {
+		if k.Purpose() == keyring.Receipt {
+			keys = append(keys, k)
+		}
+	}
+	return keyring.New(keys...)
 }
 
 func unwritable(path string, err error) error {
@@ -108,10 +144,14 @@ func (a *app) keysRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace all keys, with grace for the old ones",
-		Long: `Makes new keys and retires the old ones. A retired token key verifies for
---retention more; a retired receipt key loses its private half at once, its public
-half stays in the key file and the journal. A running host reads its keys when it
-starts.
+		Long: `Makes new keys and retires the old ones. The new keys sign from ten seconds on, so that
+a running host has them by then: it takes up the key file by itself. A retired token
+key verifies for --retention more; a retired receipt key loses its private half when the
+host, or the next command that opens the directory, finds it retired. Its public half
+stays in the key file and the journal.
+
+Copies of the key file, on other machines, are to be replaced within these ten seconds,
+or while their hosts are stopped.
 
 ` + passphraseHelp,
 		Example: `  stile keys rotate

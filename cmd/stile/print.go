@@ -183,11 +183,16 @@ func (p *printer) record(r *messages.Record) {
 	case *messages.ModelFallback:
 		p.line(yellow, "model", b.From+" failed, asking "+b.To+": "+b.Reason)
 	case *messages.UnitText:
-		p.unit(b)
+		if b.UnitKind != messages.TextUnit || b.Text != "" {
+			p.unit(b)
+		}
 	case *messages.Emit:
-		if b.Candidate {
+		switch {
+		case b.Candidate:
 			p.line(dim, "token", oneLine(b.Text, 60))
-		} else {
+		case b.Held:
+			p.line(dim, "held", firstLines(b.Text))
+		default:
 			p.line(green, "emit", firstLines(b.Text))
 		}
 	case *messages.Whisper:
@@ -217,6 +222,7 @@ func (p *printer) record(r *messages.Record) {
 		} else if b.Stale {
 			text += ", stale"
 		}
+		text += reasonText(b.Reason)
 		p.line(dim, "feed", text)
 	case *messages.ParseFault:
 		why := b.Detail
@@ -351,6 +357,9 @@ func (p *printer) decided(b *messages.TurnDecided) {
 	}
 	for _, l := range b.Lints {
 		facts += ", " + string(l)
+	}
+	if b.Repair {
+		facts += ", the run goes on"
 	}
 	if text != "" {
 		text += " "

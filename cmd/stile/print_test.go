@@ -155,3 +155,17 @@ func FuzzHarmless(f *testing.F) {
 		}
 	})
 }
+
+// The line of a feed without a fresh value says why.
+func TestFeedLine(t *testing.T) {
+	for want, b := range map[string]*messages.FeedInjected{
+		"feed     repo: failed: \"nope.txt\" cannot be opened: no such file\n": {ID: "repo", Error: "failed", Reason: `"nope.txt" cannot be opened: no such file`},
+		"feed     repo, stale: not fetched in time\n":                          {ID: "repo", Stale: true, Reason: "not fetched in time"},
+		"feed     repo\n": {ID: "repo"},
+	} {
+		var out bytes.Buffer
+		if err := (&printer{w: &out}).update(stile.Update{Record: &messages.Record{Body: b}}); err != nil || out.String() != want {
+			t.Errorf("%q, %v; want %q", out.String(), err, want)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func TestRunWithProvider(t *testing.T) {
 				}
 				last = append(last, asked.Texts[len(asked.Texts)-1])
 			}
-			if len(last) != 4 || last[0] != "I am Ada." || last[1] != "From standard input." || last[2] != "With a manifest." || !strings.Contains(last[3], "Not a program comes back.") {
+			if len(last) != 6 || !strings.Contains(last[5], "It was given this reply") || last[0] != "I am Ada." || last[1] != "From standard input." || last[2] != "With a manifest." || !strings.Contains(last[3], "Not a program comes back.") {
 				t.Errorf("%q", last)
 			}
 		})

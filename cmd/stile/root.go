@@ -22,6 +22,8 @@ type app struct {
 	journal        string
 	noticed        map[string]bool // what the shared journal has said
 	passphraseFile string
+	keyRest        time.Duration // of the settings, where they are read; goes before $STILE_KEY_REST
+	own            []string      // further files of the host
 
 	ran bool // the command began: what fails from here on is no usage mistake by itself
 }
@@ -92,11 +94,29 @@ func (a *app) passphrase() ([]byte, error) {
 // config is how this command line wants its runtime.
 func (a *app) config() (stile.Config, error) {
 	pass, err := a.passphrase()
-	return stile.Config{Dir: a.dir, Passphrase: pass, Providers: vendors(a.lookup), Databases: databases()}, err
+	return stile.Config{Dir: a.dir, Protect: a.protected(), Passphrase: pass, Providers: vendors(a.lookup), Databases: databases()}, err
 }
+
+// protected are the files of the host beside the data directory: those that settings name,
+// and the settings themselves, also when there are none yet.
+func (a *app) protected() []string {
+	all := []string{settingsFile}
+	for _, p := range append([]string{a.passphraseFile, a.env("STILE_CONFIG")}, a.own...) {
+		if p != "" && p != "-" && p != "off" && p != toStandardError {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// envKeyRest is the variable in which providers find the longest rest of their keys.
+const envKeyRest = "STILE_KEY_REST"
 
 // lookup reads the environment; an empty variable is none.
 func (a *app) lookup(name string) (string, bool) {
+	if name == envKeyRest && a.keyRest > 0 {
+		return a.keyRest.String(), true
+	}
 	v := a.env(name)
 	return v, v != ""
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"iter"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +35,8 @@ is the USERDATA itself; other text becomes its fields.text.
 
 Without --session every run begins a new session; the first line says which, and
 --session goes on with it. An interrupt (Ctrl-C) cancels the run; that and the HALT
-that follows are in the journal.
+that follows are in the journal. With memory.profile it ends when the user's profile is
+learned, if that is due; an interrupt leaves it to a later run.
 
 With --provider and --model no manifest is needed: a single argument is MESSAGE then,
 and --dialect says how the model speaks. With a manifest as well they replace its
@@ -61,24 +64,27 @@ several, which take turns. A server at an address of its own may need none.`,
 	a.journalFlag(cmd)
 	a.keyFlag(cmd)
 	cmd.Flags().StringVar(&opts.session, "session", "", "session: an id or tenant:user:id (default a new one)")
-	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: reject, enqueue, interrupt, rollback, merge or debounce (default the manifest's loop.busy)")
+	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: reject, enqueue, interrupt, rollback, merge or debounce; answer: yes or no answers the call that waits (default the manifest's loop.busy)")
+	cmd.Flags().StringVar(&opts.zone, "zone", "", "the user's time zone, such as Europe/Oslo or UTC+2; the session keeps it (default the manifest's)")
 	cmd.Flags().StringVar(&opts.provider, "provider", "", "who answers: openai, anthropic or gemini (default the manifest's)")
 	cmd.Flags().StringVar(&opts.model, "model", "", "the provider's name for the model (default the manifest's)")
 	cmd.Flags().StringVar(&opts.baseURL, "base-url", "", "address of the provider, when it is not the vendor's own")
 	cmd.Flags().StringVar(&opts.dialect, "dialect", "", "without a manifest: how the model speaks: plain, aeiou, cortex, cogency or kitsu (default plain)")
+	decisionFlag(cmd, &opts.decisionLog)
 	cmd.Flags().BoolVar(&opts.memory, "memory", false, "keep journal and keys in memory; nothing stays")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "print updates as JSON lines")
 	return cmd
 }
 
 type runOptions struct {
-	session, policy string
-	memory, json    bool
+	session, policy, zone string
+	decisionLog           string
+	memory, json          bool
 
 	provider, model, baseURL, dialect string
 }
 
-// describes tells whether a flag says something of a model.
+// describes reports whether a flag says something of a model.
 func (o *runOptions) describes() bool { return o.model != "" || o.baseURL != "" || o.dialect != "" }
 
 // errNoProvider is of whoever says something of a model, but not whose it is.
@@ -147,6 +153,9 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 	if err := stile.Check(agent, cfg); err != nil {
 		return err // before anything is made
 	}
+	if cfg.DecisionLog, err = decisionLog(opts.decisionLog, a.err); err != nil {
+		return err
+	}
 	cfg.InMemory = opts.memory
 	if opts.session == "" {
 		if opts.session, err = newSession(agent.Manifest.Name); err != nil {
@@ -162,6 +171,9 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 		if opts.policy != "" {
 			how = append(how, stile.Policy(messages.Policy(opts.policy)))
 		}
+		if opts.zone != "" {
+			how = append(how, stile.Zone(opts.zone))
+		}
 		run, err := s.Submit(ctx, message, how...)
 		if err != nil {
 			return err
@@ -171,8 +183,26 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 				return err
 			}
 		}
-		return a.watch(ctx, s, run, run.Events, opts.json)
+		err = a.watch(ctx, s, run, run.Events, opts.json)
+		learned(ctx, rt, agent.Manifest)
+		return err
 	})
+}
+
+// learnWait is how long a process that ends waits for a profile when the manifest does not
+// say how long an answer may take to begin.
+const learnWait = time.Minute
+
+// learned waits for the profile of the user, if one is due: this process is the only one
+// that learns it. An interrupt leaves it to a later run, and so does a model that takes
+// longer than it may for an answer.
+func learned(ctx context.Context, rt *stile.Runtime, m *manifest.Manifest) {
+	if !m.Memory.Profile {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(m.Model.APITimeout, learnWait))
+	defer cancel()
+	_ = rt.Learned(ctx) // what failed is in the journal of the profile
 }
 
 // watch follows a run to its end, or to where it waits for approval: then it is left

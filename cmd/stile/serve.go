@@ -62,6 +62,7 @@ the next start; then the exit status is 8.`,
 			"listen": func() { s.Listen = said.Listen }, "auth": func() { s.Auth = said.Auth }, "host": func() { s.Hosts = said.Hosts },
 			"origin": func() { s.Origins = said.Origins }, "grace": func() { s.Grace = said.Grace }, "memory": func() { s.Memory = said.Memory },
 			"tls-cert": func() { s.TLSCert = said.TLSCert }, "tls-key": func() { s.TLSKey = said.TLSKey },
+			"decision-log": func() { s.DecisionLog = said.DecisionLog },
 		} {
 			if flags.Changed(flag) {
 				take()
@@ -82,6 +83,7 @@ the next start; then the exit status is 8.`,
 	flags.StringSliceVar(&said.Hosts, "host", nil, "a further name under which requests may come")
 	flags.StringSliceVar(&said.Origins, "origin", nil, "an origin whose pages may use the host, such as https://app.example.com")
 	flags.DurationVar(&said.Grace, "grace", said.Grace, "how long turns in flight may take to end")
+	decisionFlag(cmd, &said.DecisionLog)
 	flags.BoolVar(&said.Memory, "memory", false, "keep journal and keys in memory; nothing stays")
 	return cmd
 }
@@ -145,10 +147,11 @@ func (a *app) auditOf(s *settings) (io.Writer, string) {
 }
 
 func (a *app) serve(ctx context.Context, s *settings) error {
-	a.dir, a.journal, a.passphraseFile = s.Dir, s.Journal, s.PassphraseFile
+	a.dir, a.journal, a.passphraseFile, a.keyRest = s.Dir, s.Journal, s.PassphraseFile, s.KeyRest
 	if len(s.Agents) == 0 {
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile)
 	}
+	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, s.DecisionLog)
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -184,6 +187,9 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	if s.AuditLog == "-" {
 		door.Audit = log // lines of both, each whole
 	}
+	if cfg.DecisionLog, err = decisionLog(s.DecisionLog, log); err != nil {
+		return err
+	}
 	cfg.Log = telemetry.NewLogger(level, true, log)
 	cfg.InMemory = s.Memory
 	cfg.IdleTimeout = s.IdleTimeout
@@ -213,8 +219,19 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 		}
 		return err
 	})
+	err = settledBy(err, cfg.Log)
 	if bad := flush(); bad != nil {
 		cfg.Log.Warn("the last traces were not exported", zap.Error(bad))
 	}
 	return err
+}
+
+// settledBy is the error of a host that was told to stop. One that did not get everything to
+// end in time has left it to the next start.
+func settledBy(err error, log *zap.Logger) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	log.Warn("the host was left before all that ran in it had ended; what was in flight goes on at the next start", zap.Error(err))
+	return exitUnsettled
 }

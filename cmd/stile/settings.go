@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -49,10 +50,12 @@ type settings struct {
 	MaxConnections int               `yaml:"max_connections" doc:"Connections that are served at once."`
 	Grace          time.Duration     `yaml:"grace" doc:"How long turns in flight may take to end when the host stops."`
 	IdleTimeout    time.Duration     `yaml:"idle_timeout" doc:"How long a session without work stays in memory."`
+	KeyRest        time.Duration     `yaml:"key_rest" doc:"How long a provider's key that met a rate limit rests at most, for the model that was asked; 1s to 1h."`
 	Retention      time.Duration     `yaml:"retention" doc:"Sessions that have said nothing for so long are deleted; 0 keeps them."`
 	Feeds          feedSettings      `yaml:"feeds" doc:"How context feeds are kept."`
 	Boot           bootSettings      `yaml:"boot" doc:"How what was open is taken up at the start."`
 	AuditLog       string            `yaml:"audit_log" doc:"File of the audit log, - for standard error, off for none; without a word audit.jsonl in dir. In the file relative to its folder."`
+	DecisionLog    string            `yaml:"decision_log" doc:"File that a JSON line is appended to for each decided turn, or stderr. In the file relative to its folder."`
 	LogLevel       string            `yaml:"log_level" enum:"debug|info|warn|error" doc:"What is logged, as JSON lines on standard error."`
 }
 
@@ -104,7 +107,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
 	}
 }
 
@@ -154,6 +157,7 @@ func (a *app) loadSettings(path string) (settings, error) {
 	if err != nil {
 		return s, err
 	}
+	a.own = append(a.own, path)
 	return s, errors.Join(s.misspelt(a.variables()), s.environment(a.env, said), s.check(said))
 }
 
@@ -176,6 +180,9 @@ func (s *settings) parse(path string, b []byte) (places, error) {
 	}
 	if s.AuditLog != "" && s.AuditLog != "-" && s.AuditLog != "off" {
 		s.AuditLog = beside(path, s.AuditLog)
+	}
+	if s.DecisionLog != toStandardError {
+		s.DecisionLog = beside(path, s.DecisionLog)
 	}
 	return r.said, errors.Join(r.wrong...)
 }
@@ -480,6 +487,9 @@ func (s *settings) check(said places) error {
 	}
 	if d := s.Feeds.Deadline; d <= 0 || d > maxFeedDeadline {
 		refuse("feeds.deadline", "want more than 0, and "+maxFeedDeadline.String()+" at most")
+	}
+	if s.KeyRest < time.Second || s.KeyRest > time.Hour {
+		refuse("key_rest", "want 1s to 1h")
 	}
 	if s.Grace > maxGrace {
 		refuse("grace", "is more than an hour")

@@ -38,6 +38,7 @@ oidc:
   issuer: https://id.example
   algorithms: [RS256]
 audit_log: log/audit.jsonl
+decision_log: log/decisions.jsonl
 boot: {off: true}
 log_level: debug
 `)
@@ -52,6 +53,7 @@ log_level: debug
 	want.Limits = limitSettings{RequestsPerSecond: 2.5, Runs: 4}
 	want.Tenants = map[string]tenant{"acme": {limitSettings{Runs: 9, TokensPerDay: 1000000}}}
 	want.OIDC = oidcSettings{Issuer: "https://id.example", Algorithms: []string{"RS256"}}
+	want.DecisionLog = filepath.Join(dir, "log/decisions.jsonl")
 	want.AuditLog, want.LogLevel = filepath.Join(dir, "log/audit.jsonl"), "debug"
 	want.Hosts, want.Retention = []string{"a.example", "b.example"}, 720*time.Hour
 	if !reflect.DeepEqual(s, want) {

@@ -84,6 +84,9 @@ type simJSON struct {
 	Merged      int64                       `json:"merged"`
 	Gathered    int64                       `json:"gathered"`
 	Replaced    int64                       `json:"replaced"`
+	Repaired    int64                       `json:"repaired"`
+	Answered    int64                       `json:"answered"`
+	Forgiven    int64                       `json:"forgiven"`
 	Stored      int64                       `json:"stored"`
 	Kept        int64                       `json:"kept"`
 	Delegated   int64                       `json:"delegated"`
@@ -141,13 +144,14 @@ func (a *app) sim(ctx context.Context, f simFlags) error {
 // simulated prints what a simulation came to.
 func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err error) error {
 	var failed *sim.Failure
-	if err != nil && !errors.As(err, &failed) {
+	interrupted := errors.Is(err, context.Canceled) // what it came to until then is told
+	if err != nil && !errors.As(err, &failed) && !interrupted {
 		return err
 	}
 	if f.json {
 		out := simJSON{
-			OK: failed == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
-			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Stored: rep.Stored, Kept: rep.Kept, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
+			OK: err == nil, Seed: f.seed, Digest: rep.Digest, Millis: took.Milliseconds(), Worlds: rep.Worlds, Sessions: rep.Sessions,
+			Runs: rep.Runs, Turns: rep.Turns, Actions: rep.Actions, Unknown: rep.Unknown, Skipped: rep.Skipped, Retried: rep.Retried, Detached: rep.Detached, Merged: rep.Merged, Gathered: rep.Gathered, Replaced: rep.Replaced, Repaired: rep.Repaired, Answered: rep.Answered, Forgiven: rep.Forgiven, Stored: rep.Stored, Kept: rep.Kept, Delegated: rep.Delegated, Orphaned: rep.Orphaned, Fed: rep.Fed, Unfed: rep.Unfed, Ticks: rep.Ticks, Resumed: rep.Resumed, Restored: rep.Restored, Suspended: rep.Suspended, Records: rep.Records,
 			Steps: rep.Steps, Crashes: rep.Crashes, Power: rep.PowerFailures, Activations: rep.Activations, Commits: rep.Commits,
 			Refused: rep.Refused, Effects: rep.Effects, Late: rep.Late, Decisions: rep.Decisions, Reasons: rep.Reasons,
 		}
@@ -166,7 +170,7 @@ func (a *app) simulated(f simFlags, rep sim.Report, took time.Duration, err erro
 	if failed != nil {
 		return exitConform
 	}
-	return nil
+	return err
 }
 
 func printSim(w io.Writer, rep sim.Report, took time.Duration) {
@@ -178,6 +182,7 @@ func printSim(w io.Writer, rep sim.Report, took time.Duration) {
 	fmt.Fprintf(w, "  actions: %d, %d unknown, %d skipped, %d tried again, %d detached, %d begun outside; %d late answers\n",
 		rep.Actions, rep.Unknown, rep.Skipped, rep.Retried, rep.Detached, rep.Effects, rep.Late)
 	fmt.Fprintf(w, "  inputs that joined a run: %d, that began one together: %d; texts that a pass replaced: %d; variables that actions set or deleted: %d, changes of key-value relics: %d, runs of child sessions: %d, and %d that nobody waited for\n", rep.Merged, rep.Gathered, rep.Replaced, rep.Stored, rep.Kept, rep.Delegated, rep.Orphaned)
+	fmt.Fprintf(w, "  failed turns that another mended: %d; answers that passed their schema: %d; habits put right: %d\n", rep.Repaired, rep.Answered, rep.Forgiven)
 	fmt.Fprintf(w, "  feeds that turns had: %d, %d of them old or without a value; fetches of periodic ones: %d\n", rep.Fed, rep.Unfed, rep.Ticks)
 	fmt.Fprintf(w, "  trouble: %d crashes, %d power failures, %d activations (%d from a snapshot), %d turns ended by a restart, %d restored, %d suspended, %d of %d batches refused\n",
 		rep.Crashes, rep.PowerFailures, rep.Activations, rep.Snapshots, rep.Resumed, rep.Restored, rep.Suspended, rep.Refused, rep.Refused+rep.Commits)

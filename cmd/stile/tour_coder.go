@@ -15,7 +15,7 @@ import (
 	"github.com/seed14be6753/stile/internal/confine"
 )
 
-// prepareCoder copies the example coder into the data directory and makes its module
+// prepareCoder copies the example coder beside the data directory and makes its module
 // there, because the agent changes it. The toolchain is the one of this host. Where the
 // kernel cannot confine commands the example does without, and says so.
 func prepareCoder(ctx context.Context, g *guide, from, session string) (agent *stile.Agent, note string, err error) {
@@ -23,7 +23,7 @@ func prepareCoder(ctx context.Context, g *guide, from, session string) (agent *s
 	if err != nil {
 		return nil, "", err
 	}
-	to := filepath.Join(g.dir, session)
+	to := filepath.Join(g.dir+"-work", session) // the data directory is out of the reach of tools
 	src := filepath.Dir(from)
 	if err := copyFiles(to, src, "agent.yaml", "fix.jsonl"); err != nil {
 		return nil, "", err

@@ -73,7 +73,7 @@ func TestTour(t *testing.T) {
 		}
 		// What the coder did: the test failed, the source was changed, the test passes.
 		holds(t, out, "coder  ", said, `shell {"command":"go test`, "#2 failed", "call     #1 edit", "ok, ", `ok \texample.com/roman`, "The tests pass.", "DONE")
-		fixed, err := os.ReadFile(filepath.Join(data, prefix+"coder", "module", "roman.go"))
+		fixed, err := os.ReadFile(filepath.Join(data+"-work", prefix+"coder", "module", "roman.go"))
 		if err != nil || !strings.Contains(string(fixed), "for n >= x.value {") {
 			t.Errorf("the module was not fixed: %v\n%s", err, fixed)
 		}

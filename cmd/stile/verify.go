@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,10 +25,15 @@ func (a *app) verifyCommand() *cobra.Command {
 sessions. It needs no key file and no network. Exit status 4 says that something was
 changed, removed, added or falsely signed, and the report names every such record.
 
-Without --keys the public keys kept beside the records are used: that finds what
-was changed by someone who left the keys alone. Pass keys exported earlier (stile
-keys export) to trust nothing in the directory. Only an exported head (stile
-sessions list) shows that the end was cut off; --head needs SID.
+Without --keys the public keys kept beside the records are used, which who can write there
+can replace: that proves little. Pass keys exported earlier (stile keys export) to trust
+nothing in the directory: what receipts a session must have is then what its signed
+opening says, and a missing one is exit status 4, as is an erasure without its signed
+statement. A session with receipts: off is "unproved". Sessions of versions before openings
+said so say nothing: give --receipts for them, by name. --allow-missing is for hosts that
+had no signer for a while. --late KID believes what a retired key went on to sign, as
+hosts of versions before did when stile keys rotate was given beside them. Only an exported head (stile sessions list) shows that the end
+was cut off; --head needs SID.
 
 --export verifies a file that stile sessions export wrote, or standard input (-),
 instead of a directory. Receipts are checked with --keys alone there.`,
@@ -40,7 +47,9 @@ instead of a directory. Receipts are checked with --keys alone there.`,
 	a.journalFlag(cmd)
 	cmd.Flags().StringVar(&opts.keys, "keys", "", "JWKS file with the public receipt keys")
 	cmd.Flags().StringVar(&opts.head, "head", "", "exported head of the session, SEQ:HASH")
-	cmd.Flags().StringVar(&opts.receipts, "receipts", string(journal.ReceiptsDecision), "what the sessions' manifests have signed: decision, run or off")
+	cmd.Flags().StringVar(&opts.receipts, "receipts", "", "what sessions whose opening does not say it have signed: decision, run or off")
+	cmd.Flags().StringSliceVar(&opts.late, "late", nil, "believe what these retired keys signed after their time")
+	cmd.Flags().BoolVar(&opts.missing, "allow-missing", false, "with --keys: missing receipts and unsigned erasures are no problem")
 	cmd.Flags().StringVar(&opts.export, "export", "", "verify this exported file instead of a directory")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "print one JSON object a session")
 	return cmd
@@ -48,16 +57,19 @@ instead of a directory. Receipts are checked with --keys alone there.`,
 
 type verifyOptions struct {
 	keys, head, receipts, export string
-	json                         bool
+	json, missing                bool
+	late                         []string
 }
+
+const littleProved = "the keys are those beside the records: who can write there can change both. stile keys export, kept elsewhere, and --keys prove more"
 
 // maxJWKSBytes bounds a file of public keys.
 const maxJWKSBytes = 16 << 20
 
 func (o verifyOptions) against(names []string) (stile.VerifyOptions, error) {
-	out := stile.VerifyOptions{Receipts: journal.Receipts(o.receipts)}
+	out := stile.VerifyOptions{Receipts: journal.Receipts(o.receipts), AllowMissing: o.missing}
 	switch out.Receipts {
-	case journal.ReceiptsDecision, journal.ReceiptsRun, journal.ReceiptsOff:
+	case "", journal.ReceiptsDecision, journal.ReceiptsRun, journal.ReceiptsOff:
 	default:
 		return out, configError("receipts", "want decision, run or off")
 	}
@@ -80,7 +92,25 @@ func (o verifyOptions) against(names []string) (stile.VerifyOptions, error) {
 	if out.Keys, err = keyring.ParseJWKS(b); err != nil {
 		return out, messages.InFile(err, o.keys)
 	}
-	return out, nil
+	out.Keys, err = believingLate(out.Keys, o.late)
+	return out, err
+}
+
+// believingLate is the set in which the keys of these ids never retired.
+func believingLate(set *keyring.Set, kids []string) (*keyring.Set, error) {
+	keys := set.Keys()
+	for _, kid := range kids {
+		i := slices.IndexFunc(keys, func(k *keyring.Key) bool { return k.KID() == kid && k.Purpose() == keyring.Receipt })
+		if i < 0 {
+			return nil, configError("late", "no receipt key is called "+kid)
+		}
+		k, err := keyring.NewPublic(keyring.Attributes{KID: kid, Purpose: keyring.Receipt, NotBefore: keys[i].NotBefore()}, keys[i].Public())
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = k
+	}
+	return keyring.NewSet(keys...)
 }
 
 func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) error {
@@ -93,6 +123,17 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 	}
 	return a.withArchive(ctx, func(ar *stile.Archive) error {
 		var sessions, bad int64
+		own := against.Keys == nil
+		if own && len(opts.late) > 0 {
+			set, err := ar.PublicKeys(ctx)
+			if err != nil {
+				return err
+			}
+			if against.Keys, err = believingLate(set, opts.late); err != nil {
+				return err
+			}
+			against.AllowMissing = true // as with the keys beside the records
+		}
 		err := pick(ctx, ar, names, func(h journal.Head) error {
 			rep, err := ar.Verify(ctx, h.Inc, against)
 			if err != nil {
@@ -109,6 +150,9 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 		})
 		if err == nil && !opts.json && len(names) == 0 {
 			_, err = fmt.Fprintf(a.out, "%s, %d with problems\n", count(sessions, "session"), bad)
+		}
+		if err == nil && !opts.json && own {
+			_, err = fmt.Fprintln(a.out, littleProved)
 		}
 		if bad > 0 || journal.ReasonOf(err) == journal.ReasonCorrupt {
 			err = errors.Join(err, exitDifference)
@@ -137,7 +181,7 @@ func (a *app) verifyExport(names []string, opts verifyOptions, against stile.Ver
 		in, name = f, opts.export
 	}
 	if against.Keys != nil {
-		want.Keys = stile.ReceiptKeys(against.Keys)
+		want.Keys, want.Trusted = stile.ReceiptKeys(against.Keys), !against.AllowMissing
 	}
 	rep := journal.Verify(journal.ReadExport(in), want)
 	if rep.Records == 0 && rep.OK() {
@@ -157,12 +201,18 @@ func (a *app) verifyExport(names []string, opts verifyOptions, against stile.Ver
 func (a *app) verifyText(r journal.Report) error {
 	p := a.printer("")
 	word, sgr := "ok", green
-	if !r.OK() {
+	switch {
+	case !r.OK():
 		word, sgr = "FAIL", red
+	case r.Stated == journal.ReceiptsOff:
+		word, sgr = "unproved", yellow
 	}
 	p.line(sgr, word, fmt.Sprintf("%s  %s, %s valid, head %s", r.SID, count(r.Records, "record"), count(r.Valid, "receipt"), headText(r.Last)))
 	for _, x := range r.Problems {
 		p.line(red, "", fmt.Sprintf("record %d: %s: %s", x.Seq, x.What, x.Detail))
+	}
+	if slices.ContainsFunc(r.Problems, func(x journal.Problem) bool { return strings.Contains(x.Detail, "the signature is good") }) {
+		p.line(yellow, "", "a key that signed after it retired: a host of a version before went on with it when stile keys rotate was given beside it. If that was so here, --late KID believes these receipts")
 	}
 	if more := r.Found - int64(len(r.Problems)); more > 0 {
 		p.line(red, "", fmt.Sprintf("and %s more", count(more, "problem")))
@@ -173,8 +223,14 @@ func (a *app) verifyText(r journal.Report) error {
 	if r.Unchecked > 0 {
 		p.line(yellow, "", count(r.Unchecked, "receipt")+" unchecked: there were no keys")
 	}
+	if r.Stated == journal.ReceiptsOff {
+		p.line(yellow, "", "receipts: off, says its opening: nothing proves the records behind the last receipt")
+	}
 	for _, e := range r.Erased {
 		p.line(dim, "", fmt.Sprintf("records %d to %d are erased", e[0], e[1]))
+	}
+	if n := r.Last.Seq - r.Proved; n > 0 && r.Valid > 0 {
+		p.line(dim, "", fmt.Sprintf("receipts prove records 1 to %d; what follows, a head kept elsewhere", r.Proved))
 	}
 	return p.err
 }
@@ -189,6 +245,8 @@ type verifyJSON struct {
 	Valid       int64         `json:"receipts_valid"`
 	Bad         int64         `json:"receipts_bad"`
 	Missing     int64         `json:"receipts_missing"`
+	Stated      string        `json:"receipts_stated,omitempty"` // by the opening
+	Proved      int64         `json:"proved"`                    // the last record with a valid receipt
 	Found       int64         `json:"problems_found"`
 	Problems    []problemJSON `json:"problems"`
 	Erased      [][2]int64    `json:"erased"`
@@ -203,7 +261,7 @@ type problemJSON struct {
 func verifyJSONOf(r journal.Report) verifyJSON {
 	out := verifyJSON{
 		SID: r.SID, Incarnation: r.Inc.String(), OK: r.OK(), Records: r.Records, Head: headText(r.Last), Through: headText(r.Through),
-		Valid: r.Valid, Bad: r.Bad, Missing: r.Missing, Found: r.Found, Problems: []problemJSON{}, Erased: [][2]int64{},
+		Valid: r.Valid, Bad: r.Bad, Missing: r.Missing, Stated: string(r.Stated), Proved: r.Proved, Found: r.Found, Problems: []problemJSON{}, Erased: [][2]int64{},
 	}
 	for _, p := range r.Problems {
 		out.Problems = append(out.Problems, problemJSON(p))

@@ -14,7 +14,7 @@ import (
 const (
 	ReceiptUnsigned = "RECEIPT_UNSIGNED" // no key can sign at that time, or the signer failed
 	ReceiptKey      = "RECEIPT_KEY"      // the receipt names no known receipt key
-	ReceiptTime     = "RECEIPT_TIME"     // the record's ts is outside the key's interval
+	ReceiptTime     = "RECEIPT_TIME"     // the signature is right, the record's ts outside the key's interval
 	ReceiptTag      = "RECEIPT_TAG"      // the signature is wrong
 )
 
@@ -60,12 +60,12 @@ func (s *Set) VerifyReceipt(inc uuid.UUID, seq int64, hash [32]byte, ts time.Tim
 	if k == nil || k.Purpose() != Receipt {
 		return &messages.Error{Code: messages.ErrJournal, Reason: ReceiptKey, Detail: "the receipt names no known receipt key"}
 	}
-	retired, is := k.RetiredAt()
-	if at := ts.Unix(); at < k.NotBefore() || is && at > retired {
-		return &messages.Error{Code: messages.ErrJournal, Reason: ReceiptTime, Detail: "the record's time is outside the interval of key " + kid}
-	}
 	if !k.VerifyTag(ReceiptMessage(inc, seq, hash), sig) {
 		return &messages.Error{Code: messages.ErrJournal, Reason: ReceiptTag, Detail: "the signature of key " + kid + " is wrong"}
+	}
+	retired, is := k.RetiredAt()
+	if at := ts.Unix(); at < k.NotBefore() || is && at > retired {
+		return &messages.Error{Code: messages.ErrJournal, Reason: ReceiptTime, Detail: "the signature is good, and the record's time is outside the interval of key " + kid}
 	}
 	return nil
 }

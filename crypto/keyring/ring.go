@@ -134,6 +134,49 @@ func (r *Ring) Erase(now time.Time, retention time.Duration) []string {
 	return kids
 }
 
+// Follow makes r what next is: a later state of the same keys, as the key file has it
+// after another process rotated them. Turns in flight keep their keys. A private half that
+// next lacks is erased in r, and so are next's own copies: next must not be used again.
+//
+// A next that lacks a receipt key of r, or has another key under its id, is ERR_CONFIG and
+// changes nothing: it is an older state, or not these keys.
+func (r *Ring) Follow(next *Ring) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	old, then := r.Set(), next.Set()
+	for _, k := range old.keys {
+		n := then.byKID[k.KID()]
+		switch {
+		case n == nil && k.Purpose() == Receipt:
+			return badKey(k.KID(), "kid", "is missing: an older key file, or that of another host")
+		case n != nil && (n.Purpose() != k.Purpose() || n.alg != k.alg || !k.public.Equal(n.public)):
+			return badKey(k.KID(), "kid", "names another key than before")
+		}
+	}
+	var gone []*material
+	keys := then.Keys()
+	for i, n := range keys {
+		k := old.byKID[n.KID()]
+		if k == nil || k.private == nil || n.private == nil || !k.CanSign() {
+			continue
+		}
+		own := *n
+		own.private = k.private
+		keys[i], gone = &own, append(gone, n.private)
+	}
+	for _, k := range old.keys {
+		if n := then.byKID[k.KID()]; n == nil || n.private == nil {
+			gone = append(gone, k.private)
+		}
+	}
+	s, err := NewSet(keys...)
+	if err != nil {
+		return err
+	}
+	r.replace(s, gone)
+	return nil
+}
+
 // spent tells of a receipt key that has retired and still has a private half.
 func spent(k *Key, at int64) bool {
 	retired, is := k.RetiredAt()

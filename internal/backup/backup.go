@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +29,9 @@ const format = 1
 // JournalFile is the journal's name inside a data directory.
 const JournalFile = "journal.db"
 
-// Verifier verifies every session of a data directory and counts what it has.
-type Verifier func(ctx context.Context, dir string) (sessions, records int64, err error)
+// Verifier verifies every session of a data directory and counts what it has. spoilt are
+// those that do not verify, in the order of the journal.
+type Verifier func(ctx context.Context, dir string) (sessions, records int64, spoilt []string, err error)
 
 // Backup is what a backup says of itself.
 type Backup struct {
@@ -37,7 +39,10 @@ type Backup struct {
 	Made     time.Time `json:"made"`
 	Sessions int64     `json:"sessions"`
 	Records  int64     `json:"records"`
-	Files    []Entry   `json:"files"`
+	// Spoilt are the sessions that did not verify when the backup was made. They are in it
+	// as they were.
+	Spoilt []string `json:"spoilt,omitempty"`
+	Files  []Entry  `json:"files"`
 }
 
 // Entry is a file of a backup.
@@ -52,9 +57,10 @@ type Entry struct {
 // there. The copy is verified, every session of it, before Make returns. A shared
 // journal is backed up with the tools of its database.
 //
-// Errors: ERR_CONFIG (no journal there, the folder exists), ERR_JOURNAL (what was copied
-// does not verify: the folder stays, to be looked at, without backup.json; an empty one
-// goes).
+// A session that does not verify is copied as well and reported in Spoilt: a backup of the
+// rest is worth more than none. Errors: ERR_CONFIG (no journal there, the folder exists),
+// ERR_JOURNAL (what was copied cannot be read: the folder stays, to be looked at, without
+// backup.json; an empty one goes).
 func Make(ctx context.Context, dir, dest string, verify Verifier, names ...string) (b Backup, err error) {
 	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
 		return b, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
@@ -88,7 +94,7 @@ func Make(ctx context.Context, dir, dest string, verify Verifier, names ...strin
 		}
 		b.Files = append(b.Files, e)
 	}
-	if b.Sessions, b.Records, err = verify(ctx, dest); err != nil {
+	if b.Sessions, b.Records, b.Spoilt, err = verify(ctx, dest); err != nil {
 		return b, err
 	}
 	doc, err := json.MarshalIndent(b, "", "  ")
@@ -98,8 +104,8 @@ func Make(ctx context.Context, dir, dest string, verify Verifier, names ...strin
 	return b, files.Create(filepath.Join(dest, File), append(doc, '\n'))
 }
 
-// Check verifies a backup: its files are the ones that were made, and every
-// session verifies.
+// Check verifies a backup: its files are the ones that were made, and every session
+// verifies but for those that did not when it was made.
 func Check(ctx context.Context, src string, verify Verifier) (b Backup, err error) {
 	wrong := func(detail string, cause error) error {
 		return &messages.Error{Code: messages.ErrConfig, File: File, Detail: detail, Cause: cause}
@@ -134,7 +140,10 @@ func Check(ctx context.Context, src string, verify Verifier) (b Backup, err erro
 	if !journaled {
 		return b, wrong("names no journal", nil)
 	}
-	sessions, records, err := verify(ctx, src)
+	sessions, records, spoilt, err := verify(ctx, src)
+	if i := slices.IndexFunc(spoilt, func(sid string) bool { return !slices.Contains(b.Spoilt, sid) }); err == nil && i >= 0 {
+		err = messages.Errorf(messages.ErrJournal, "session %s of the copy does not verify, and did when it was made", spoilt[i])
+	}
 	if err == nil && (sessions != b.Sessions || records != b.Records) {
 		err = wrong("counts other sessions or records than there are", nil)
 	}

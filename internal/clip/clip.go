@@ -56,7 +56,7 @@ func Bytes(s string, most int, hint string) string {
 		note += "; " + hint
 	}
 	note += "]"
-	s = Start(s, most-len(note)-1)
+	s = Start(s, max(0, most-len(note)-1))
 	if at := strings.LastIndexByte(s, '\n'); at > len(s)/2 {
 		s = s[:at]
 	}
@@ -89,6 +89,6 @@ func Middle(s string, most int) string {
 		return s
 	}
 	note := fmt.Sprintf("\n[%d bytes left out]\n", len(s)-most)
-	half := (most - len(note)) / 2
+	half := max(0, most-len(note)) / 2
 	return strings.ToValidUTF8(s[:half], "") + note + strings.ToValidUTF8(s[len(s)-half:], "")
 }

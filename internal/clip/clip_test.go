@@ -99,3 +99,16 @@ func TestLines(t *testing.T) {
 		}
 	}
 }
+
+// A limit that is too small for what is said of the cut leaves that alone.
+func TestTinyLimits(t *testing.T) {
+	long := strings.Repeat("xö", 500)
+	for most := range 64 {
+		if got := Bytes(long, most, "a hint"); !strings.HasSuffix(got, "; a hint]") || !utf8.ValidString(got) {
+			t.Errorf("%d: %q", most, got)
+		}
+		if got := Middle(long, most); !strings.Contains(got, "bytes left out]") || !utf8.ValidString(got) {
+			t.Errorf("%d: %q", most, got)
+		}
+	}
+}

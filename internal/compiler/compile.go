@@ -15,8 +15,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +28,7 @@ import (
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/confine"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/prompt"
@@ -58,7 +62,15 @@ type Definition struct {
 	Search     tools.Searcher
 	Mood       func(sid string) (float64, error)
 	MayApprove func(by string, a actors.Approval) bool
+	Canned     catalog.Answerer
+	Output     any // of the type of the answer, or its schema as a text; nil for none
 	Keeper     bool
+	// Instructions are those of a program, and Instruct gives them for a session.
+	Instructions string
+	Instruct     func(ctx context.Context, sid string) (string, error)
+
+	// Files are those that the definition was read from.
+	Files []string
 
 	routes []actors.Route // of the parent, for a child whose manifest names no model
 }
@@ -83,7 +95,10 @@ type Database func(where func() (url string, err error)) *sql.Backend
 // Env is what a host lends the compiler. Check needs no Pool, Store, Sessions or
 // Profiles; Replay needs Dialects alone.
 type Env struct {
-	Mode      Mode
+	Mode Mode
+	// Rendering is the version of prompts, forgiveness and meters; 0 is the newest, and a
+	// replay sets that of the turn (messages.Rendering).
+	Rendering int64
 	Dialects  []parse.Dialect // beside those of the product
 	Models    map[string]llm.Model
 	Providers map[string]llm.Provider
@@ -99,6 +114,8 @@ type Env struct {
 	// Caches is the folder under which programs of agents keep their caches; "" gives
 	// each agent a temporary one.
 	Caches string
+	// Own are the host's own files and folders, which tools of agents leave alone.
+	Own []string
 	// Keep takes over what an agent holds open, such as its folder.
 	Keep     func(io.Closer) error
 	Sessions Sessions
@@ -122,7 +139,7 @@ type Profiles interface {
 type Agent struct {
 	Actor    *actors.Agent
 	Manifest *manifest.Manifest // in effect
-	// CheckInput is the dialect's check of what is submitted; nil takes everything.
+	// CheckInput is the check of what is submitted, the dialect's among it.
 	CheckInput func(messages.Input) (messages.Input, error)
 	MayApprove func(by string, a actors.Approval) bool
 	Carries    bool              // its model sees no transcript
@@ -158,6 +175,9 @@ func (e *Env) compile(ctx context.Context, a *Definition) (*Agent, error) {
 }
 
 func (e *Env) replays() bool { return e.Mode == Replay }
+
+// rendering is the version in effect.
+func (e *Env) rendering() int64 { return cmp.Or(e.Rendering, messages.Rendering) }
 
 // effective is the agent's manifest with the defaults, without what its agents add.
 func (a *Definition) effective() *manifest.Manifest {
@@ -209,29 +229,51 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	if err := internals(targets, dialect, m.InternalActions); err != nil {
 		return err
 	}
-	feeding, on, err := e.feeding(a, m, targets)
+	if err := e.distinct(has, targets); err != nil {
+		return err
+	}
+	feeding, on, err := e.feeding(a, m, has.set, targets)
 	if err != nil {
 		return err
 	}
-	specs, err := specsOf(dialect, has.set, targets)
+	specs, err := e.specs(dialect, &has, targets)
 	if err != nil {
 		return err
+	}
+	if m.Memory.HistoryBytes > 0 && dialect.Traits().Carry {
+		return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "memory.history_bytes", Detail: "the dialect " + dialect.Name() + " has no history of runs, only the streams of the turn before; leave it out, or write history_window: none"}
 	}
 	c.Manifest, c.MayApprove, c.Carries = m, a.MayApprove, dialect.Traits().Carry
-	if checker, ok := dialect.(parse.InputChecker); ok {
-		c.CheckInput = checker.CheckInput
+	c.CheckInput = checkInput(dialect)
+	if err := e.native(m, routes, dialect); err != nil {
+		return err
 	}
-	primer := on.primer(m, dialect, specs)
+	answer, err := answerSchema(m)
+	if err != nil {
+		return err
+	}
+	speaks, functions := dialect, e.isNative(m) && on.tools
+	if functions {
+		speaks = tongue{dialect, m.Primer == manifest.PrimerShort}
+	}
+	primer := on.primer(m, speaks, specs, answer)
 	c.Actor = &actors.Agent{
 		Name: cmp.Or(m.Name, a.Name), Dialect: dialect, Routes: routes, Tools: has.set, Targets: targets, Gate: has.gate,
-		Feeds: feeding, Specs: specs, Primer: primer, Digester: prompt.NewDigester(primer),
-		Library: library, Limits: programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: int(m.Memory.HistoryWindow), Shape: a.Transform,
+		Feeds: feeding, Specs: specs, Native: functions, Primer: primer, Digester: prompt.NewDigester(primer, e.rendering()),
+		Library: library, Limits: e.programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: window(m), Shape: a.Transform,
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
-		Rules: rules(m, dialect, routes[0], targets),
+		Rules: e.rules(m, dialect, routes[0], targets),
 	}
 	r := c.Actor.Rules
+	if answer != nil {
+		c.Actor.Schema, r.Output = answer.Text(), answer.Answer
+	}
 	r.Feeds = on.feedsOf(feeding.Set)
+	if len(prompt.Placeholders(m.Instructions.Text)) > 0 {
+		c.Actor.Instructions, c.Actor.Instruct = m.Instructions.Text, a.Instruct
+		r.Feeds = append([]string{messages.InstructionsFeed}, r.Feeds...)
+	}
 	r.ToolsDigest, r.LibraryDigest = has.digest, libraryDigest(a.Library)
 	return e.learning(ctx, m, routes, on, c)
 }
@@ -239,6 +281,33 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 // manifest is the agent's, in effect and without a mistake.
 func (e *Env) manifest(a *Definition) (*manifest.Manifest, error) {
 	m := a.effective()
+	if needsFiles(m) {
+		dir, err := os.OpenRoot(a.Dir)
+		if err != nil {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: "instructions.file", Detail: "cannot open the agent's folder", Cause: files.Cause(err)}
+		}
+		defer dir.Close()
+		m.Define.LLMs = slices.Clone(m.Define.LLMs) // the caller's manifest stays as it is
+		if err := errors.Join(instruct(m, func(name string) ([]byte, error) { return readSome(dir, name) })...); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.instructed(a, m); err != nil {
+		return nil, err
+	}
+	if err := typedAnswer(m, a.Output); err != nil {
+		return nil, err
+	}
+	if m.OutputFile() != "" {
+		dir, err := os.OpenRoot(a.Dir)
+		if err != nil {
+			return nil, badOutput("output.schema.file", m.OutputFile(), "cannot open the agent's folder", files.Cause(err))
+		}
+		defer dir.Close()
+		if err := shapeAnswer(m, func(name string) ([]byte, error) { return readSome(dir, name) }); err != nil {
+			return nil, err
+		}
+	}
 	known := names(e.Dialects)
 	if a.Keeper {
 		known = append(known, profile.Name)
@@ -247,8 +316,9 @@ func (e *Env) manifest(a *Definition) (*manifest.Manifest, error) {
 }
 
 // specsOf is what the model is told that it may call.
-func specsOf(d parse.Dialect, set *catalog.Set, targets *catalog.Targets) ([]messages.ToolSpec, error) {
-	specs, others := set.Specs(), targets.Specs()
+func (e *Env) specs(d parse.Dialect, has *toolset, targets *catalog.Targets) ([]messages.ToolSpec, error) {
+	specs, others := has.set.Specs(), targets.Specs()
+	specs = slices.DeleteFunc(specs, func(s messages.ToolSpec) bool { return slices.Contains(has.hidden, s.Name) })
 	if len(others) > 0 && !d.Traits().InStreamActions {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "import", Detail: "the dialect " + d.Name() + " can call tools alone; " + string(others[0].Type) + " " + others[0].Name + " is none"}
 	}
@@ -256,15 +326,24 @@ func specsOf(d parse.Dialect, set *catalog.Set, targets *catalog.Targets) ([]mes
 }
 
 // rules are the machine's for a manifest.
-func rules(m *manifest.Manifest, d parse.Dialect, first actors.Route, targets *catalog.Targets) *turn.Rules {
+func (e *Env) rules(m *manifest.Manifest, d parse.Dialect, first actors.Route, targets *catalog.Targets) *turn.Rules {
 	return &turn.Rules{
-		Dialect: d.Name(), Judge: d, Limits: turnLimits(m.Quotas, d),
-		NoProgressN: int(m.Loop.NoProgressN), MaxTurns: maxTurns(m, d), ExemptFinal: m.Loop.NoProgressExemptTerminal,
+		Dialect: d.Name(), Rendering: e.rendering(), Judge: d, Limits: e.turnLimits(m.Quotas, d),
+		NoProgressN: int(m.Loop.NoProgressN), MaxTurns: e.maxTurns(m, d), ExemptFinal: m.Loop.NoProgressExemptTerminal, Repairs: e.repairs(m), Forgets: m.Memory.HistoryWindow == manifest.NoHistory,
 		RetryDelay: retryDelay(m), ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 		Provider: first.Provider, Model: first.Model, Mode: "replay",
-		Target: targets.Find, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse,
+		Target: targets.Find, Missing: targets.Missing, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse,
 		Environment: variableNames(m), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(),
 	}
+}
+
+// window is what prompts hold of the session.
+func window(m *manifest.Manifest) prompt.Window {
+	w := prompt.Window{Messages: int(m.Memory.HistoryWindow), Bytes: m.Memory.HistoryBytes}
+	if m.Memory.HistoryWindow == manifest.NoHistory {
+		w = prompt.Window{None: true}
+	}
+	return w
 }
 
 // retryDelay is the time between two attempts at an action, as a policy has it.
@@ -273,31 +352,6 @@ func retryDelay(m *manifest.Manifest) time.Duration {
 		return cmp.Or(*d, plan.NoDelay)
 	}
 	return 0
-}
-
-// learning has an agent's sessions shown, and learned, what their users are like.
-func (e *Env) learning(ctx context.Context, m *manifest.Manifest, routes []actors.Route, on parts, c *Agent) error {
-	if e.Mode != Run {
-		return nil
-	}
-	if on.profile {
-		c.Actor.Profile = e.Profiles.JSON
-	}
-	if !m.Memory.Profile {
-		return nil
-	}
-	own := manifest.Default(profile.Name)
-	own.Name, own.Model, own.Quotas, own.Receipts = messages.ProfileID, m.Model, m.Quotas, m.Receipts
-	own.Loop.Recovery = messages.RecoverHalt
-	keeper, err := e.compile(ctx, &Definition{Manifest: own, Keeper: true, routes: routes})
-	if err != nil {
-		return messages.At(err, "memory.profile")
-	}
-	c.Keeper = keeper
-	cadence := int(cmp.Or(m.Memory.Cadence, profile.Cadence))
-	quotas := messages.Budget{CostUSD: m.Quotas.CostMicroUSD, Tokens: m.Quotas.Tokens}
-	c.Actor.Ended = func(sid string, end *messages.Record) { e.Profiles.Ended(keeper, quotas, cadence, sid, end) }
-	return nil
 }
 
 // libraryDigest names the function libraries of a turn: each source's name and
@@ -312,18 +366,4 @@ func libraryDigest(sources []neuroscript.Source) (d messages.Digest) {
 	}
 	h.Sum(d[:0])
 	return d
-}
-
-func programLimits(q manifest.Quotas) neuroscript.Limits {
-	return neuroscript.Limits{
-		Gas: q.Gas, Alloc: q.Alloc, Value: q.Value, Depth: q.Depth, Output: q.Output, Scratch: q.Output,
-	}
-}
-
-func turnLimits(q manifest.Quotas, d parse.Dialect) turn.Limits {
-	return turn.Limits{
-		ProgramWall: q.ProgramWall, GenerationWall: q.GenerationWall, TurnWall: q.TurnWall, RunWall: q.RunWall,
-		Actions: q.Actions, Parallel: cmp.Or(int(q.Parallel), d.Traits().Parallel), Tokens: q.Tokens, CostMicroUSD: q.CostMicroUSD,
-		Reply: q.Reply, Calls: int(q.ReplyActions), GateBuffer: int(q.GateBuffer), Drain: q.Drain,
-	}
 }

@@ -23,7 +23,7 @@ import (
 // targets gathers what actions may name: the tools of set, and the definitions that are
 // imported.
 func (e *Env) targets(a *Definition, m *manifest.Manifest, set *catalog.Set, gate catalog.Gate, children map[string]*Agent) (*catalog.Targets, error) {
-	t := catalog.NewTargets(set, programLimits(m.Quotas))
+	t := catalog.NewTargets(set, e.programLimits(m.Quotas))
 	wants := m.Wants()
 	if i := slices.IndexFunc(wants, func(w manifest.Wanted) bool { return !w.Host }); i >= 0 {
 		w := wants[i]
@@ -43,7 +43,7 @@ func (e *Env) targets(a *Definition, m *manifest.Manifest, set *catalog.Set, gat
 		if !slices.Contains(m.Import.LLMs, d.Name) {
 			continue
 		}
-		x, err := e.prompt(a, m, d, fmt.Sprintf("define.llms[%d]", i))
+		x, err := e.prompt(a, m, i)
 		if err == nil {
 			err = t.Add(x)
 		}
@@ -70,6 +70,9 @@ func (e *Env) targets(a *Definition, m *manifest.Manifest, set *catalog.Set, gat
 		if err := g.add(i); err != nil {
 			return nil, err
 		}
+	}
+	if a.Canned != nil {
+		t.Can(a.Canned)
 	}
 	return t, nil
 }
@@ -137,10 +140,13 @@ func (e *Env) commands(a *Definition, m *manifest.Manifest) ([]tools.Tool, error
 	var all []tools.Tool
 	for i := range m.Define.Tools {
 		d := &m.Define.Tools[i]
-		if !slices.Contains(m.Import.Tools, d.Name) {
+		if !catalog.Covers(m.Import.Tools, d.Name) {
 			continue
 		}
 		at := fmt.Sprintf("define.tools[%d]", i)
+		if err := ownName(d.Name, at+".name"); err != nil {
+			return nil, err
+		}
 		params, err := parameters(d.Parameters, at+".parameters")
 		if err != nil {
 			return nil, err
@@ -168,7 +174,7 @@ func (e *Env) relic(a *Definition, d *manifest.Relic, at string) (*catalog.Execu
 		return service(d, at)
 	}
 	return catalog.KeyValue(catalog.Shelf{
-		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Operations: turn.RelicOperations,
+		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Operations: turn.RelicOperations, Lasting: e.rendering() < 2,
 		Limits: messages.RelicLimits{Keys: d.Storage.MaxKeys, ValueBytes: d.Storage.MaxValue, Bytes: d.Storage.MaxBytes},
 	}), nil
 }

@@ -1,7 +1,6 @@
 package compiler
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -61,12 +60,26 @@ func (e *Env) dialect(m *manifest.Manifest) (parse.Dialect, error) {
 		known := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "dialect", Detail: "there is no dialect " + strconv.Quote(m.Dialect) + "; known: " + known}
 	}
+	forgive := parse.AllHabits
+	if forgive &^= parse.HabitsOf(m.Loop.Strict...); e.rendering() < 2 {
+		forgive = 0
+	}
+	short := m.Primer == manifest.PrimerShort
 	switch d := found.(type) {
+	case plain.Dialect:
+		d.Rendering, d.Forgive = e.rendering(), forgive
+		return d, nil
 	case aeiou.Dialect:
+		d.Rendering, d.Forgive, d.Short = e.rendering(), forgive, short
 		d.StrictDuplicates = m.Envelope.StrictDuplicates
+		d.Calls, d.Emits, d.Gas = m.Quotas.Calls, m.Quotas.Emits, m.Quotas.Gas
 		return d, nil
 	case cortex.Dialect:
+		d.Rendering, d.Forgive, d.Short = e.rendering(), forgive, short
 		d.Cut = m.Loop.SyncPolicy == manifest.SyncCut
+		if d.Kept = defaultKept; m.Memory.Results != nil {
+			d.Kept = int(*m.Memory.Results)
+		}
 		d.NotFinal = m.Loop.DefaultFinal != nil && !*m.Loop.DefaultFinal
 		d.Limits = cortex.Limits{
 			TagBytes: int(m.Quotas.Tag), BodyBytes: int(m.Quotas.Body), JSONDepth: int(m.Quotas.JSONDepth),
@@ -74,19 +87,17 @@ func (e *Env) dialect(m *manifest.Manifest) (parse.Dialect, error) {
 		}
 		return d, nil
 	case cogency.Dialect:
+		d.Rendering, d.Forgive, d.Short = e.rendering(), forgive, short
 		d.Limits.Calls, d.Limits.JSONDepth, d.Limits.ResultBytes = int(m.Quotas.ReplyActions), int(m.Quotas.JSONDepth), int(m.Quotas.Result)
 		return d, nil
 	case kitsu.Dialect:
+		d.Rendering, d.Forgive, d.Short = e.rendering(), forgive, short
 		d.Continues = int(m.Kitsu.MaxContinues)
 		return d, nil
 	}
 	return found, nil
 }
 
-// maxTurns is how many turns a run may have; 0 is no limit.
-func maxTurns(m *manifest.Manifest, d parse.Dialect) int64 {
-	if k, ok := d.(kitsu.Dialect); ok {
-		return cmp.Or(m.Loop.MaxTurns, k.Traits().MaxTurns)
-	}
-	return m.Loop.MaxTurns
-}
+// defaultKept is how many bytes of a finished run's results cortex shows when the manifest
+// does not say.
+const defaultKept = 4 << 10

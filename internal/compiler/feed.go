@@ -79,10 +79,10 @@ func replace(err error, places []int) error {
 	return &own
 }
 
-// feedMistakes is what is wrong with the feeds of a manifest that is read.
-func feedMistakes(m *manifest.Manifest) error {
+// mistakes is what is wrong with the feeds and instructions of a manifest that is read.
+func mistakes(m *manifest.Manifest) error {
 	_, _, err := feedSet(m)
-	return err
+	return errors.Join(err, resolved(m))
 }
 
 func feedSpec(f *manifest.Feed, at string) (feeds.Spec, error) {
@@ -93,7 +93,7 @@ func feedSpec(f *manifest.Feed, at string) (feeds.Spec, error) {
 		return &n
 	}
 	spec := feeds.Spec{
-		ID: f.ID, Type: f.Type, Interval: number(f.Interval), CacheTTL: f.CacheTTL, MaxTokens: number(f.MaxTokens),
+		ID: f.ID, Type: f.Type, Interval: number(f.Interval), CacheTTL: f.CacheTTL, DeadlineMS: f.Deadline.Milliseconds(), MaxTokens: number(f.MaxTokens),
 		MaxSizeBytes: number(f.MaxSizeBytes), Enabled: f.Enabled, Pinned: f.Pinned,
 		Source: feeds.SourceSpec{Type: f.Source.Type, Name: f.Source.Name, Action: f.Source.Action},
 	}
@@ -127,15 +127,14 @@ func imported(m *manifest.Manifest, f *manifest.Feed, at string) error {
 		return nil
 	}
 	name := f.Source.Name
-	same := func(s string) bool { return s == name || key == "tools" && strings.EqualFold(s, name) }
-	if name == "" || slices.ContainsFunc(names, same) || key == "tools" && slices.Contains(catalog.AllowStandard(), name) {
+	if name == "" || slices.Contains(names, name) || key == "tools" && catalog.Covers(names, name) {
 		return nil
 	}
 	return &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.name", Detail: fmt.Sprintf("the %s %q is not in import.%s", kind, name, key)}
 }
 
 // feeding makes what an agent's sessions know of feeds. Sources must be there.
-func (e *Env) feeding(a *Definition, m *manifest.Manifest, targets *catalog.Targets) (actors.Feeds, parts, error) {
+func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, targets *catalog.Targets) (actors.Feeds, parts, error) {
 	set, on, err := feedSet(m)
 	if err != nil {
 		return actors.Feeds{}, on, err
@@ -145,16 +144,25 @@ func (e *Env) feeding(a *Definition, m *manifest.Manifest, targets *catalog.Targ
 	}}
 	f.Permission = feeds.Permission{
 		Disabled: !*m.InternalActions.Enabled, Allowed: *m.InternalActions.Allowed, Blocked: m.InternalActions.Blocked,
-		Import: map[feeds.Kind][]string{feeds.Tool: m.Import.Tools, feeds.Relic: m.Import.Relics, feeds.Workflow: m.Import.Workflows, feeds.LLM: m.Import.LLMs},
+		Import: map[feeds.Kind][]string{feeds.Tool: namedTools(m.Import.Tools, has), feeds.Relic: m.Import.Relics, feeds.Workflow: m.Import.Workflows, feeds.LLM: m.Import.LLMs},
 	}
 	ingests := false
-	for i, entry := range set.Entries() {
+	for _, entry := range set.Entries() {
+		at := func() string {
+			return fmt.Sprintf("context_feeds[%d]", slices.IndexFunc(m.ContextFeeds, func(f manifest.Feed) bool { return f.ID == entry.ID }))
+		}
 		ingests = ingests || entry.Source.Kind == feeds.Ingest
+		if how := entry.Source.Elsewhere(); how != "" && e.Remote == nil && !e.replays() {
+			return f, on, &messages.Error{
+				Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at() + ".source.params." + how,
+				Detail: "this host opens no " + how + " sources: set Config.Feeds.Remote, or name paths of the agent's folder",
+			}
+		}
 		if entry.Source.Name == "" {
 			continue
 		}
 		if _, ok := targets.Find(messages.ActionType(entry.Source.Kind), entry.Source.Name); !ok {
-			return f, on, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: fmt.Sprintf("context_feeds[%d].source.name", i), Detail: fmt.Sprintf("there is no %s %q", entry.Source.Kind, entry.Source.Name)}
+			return f, on, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at() + ".source.name", Detail: fmt.Sprintf("there is no %s %q", entry.Source.Kind, entry.Source.Name)}
 		}
 	}
 	if ingests && !e.replays() {
@@ -172,6 +180,22 @@ func (e *Env) feeding(a *Definition, m *manifest.Manifest, targets *catalog.Targ
 		f.Ingest = &feeds.Ingester{Files: documents, Remote: e.Remote, Cache: e.Cache, Scope: a.Dir}
 	}
 	return f, on, nil
+}
+
+// namedTools are the tools that import names, by themselves or with their groups.
+func namedTools(imports []string, set *catalog.Set) []string {
+	names := slices.Clone(imports)
+	for _, pattern := range imports {
+		if !strings.HasSuffix(pattern, ".*") {
+			continue
+		}
+		for _, name := range set.Names() {
+			if catalog.Covers([]string{pattern}, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // variables reads what ${NAME} stands for: what the manifest says, then what it allows

@@ -3,6 +3,7 @@ package compiler
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,10 +15,15 @@ import (
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// prompt makes the target of an llm.
-func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at string) (*catalog.Executor, error) {
+// prompt makes the target of an llm of the manifest.
+func (e *Env) prompt(a *Definition, m *manifest.Manifest, i int) (*catalog.Executor, error) {
+	d, at := &m.Define.LLMs[i], fmt.Sprintf("define.llms[%d]", i)
+	system, err := e.system(m, i)
+	if err != nil {
+		return nil, err
+	}
 	p := catalog.Prompt{
-		Name: d.Name, Summary: d.Summary, Template: d.Template, System: d.System, Allow: d.AllowModels, Timeout: d.Timeout,
+		Name: d.Name, Summary: d.Summary, Template: d.Template, System: system, Allow: d.AllowModels, Timeout: d.Timeout,
 	}
 	// Settings of the provider are those the agent has for it.
 	provider := d.Provider
@@ -28,6 +34,10 @@ func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at st
 	if i := slices.IndexFunc(m.Models(), func(f manifest.Fallback) bool { return f.Provider == provider }); i >= 0 && d.Script == "" {
 		own = m.Models()[i]
 	}
+	if d.Options.JSON() != "" {
+		own.Options = d.Options
+	}
+	options := own.Options.JSON()
 	priced := own.Model
 	switch {
 	case d.Model != "":
@@ -58,7 +68,7 @@ func (e *Env) prompt(a *Definition, m *manifest.Manifest, d *manifest.LLM, at st
 	}
 	p.Ask = func(ctx context.Context, q catalog.Question) (catalog.Answer, error) {
 		req := llm.Request{
-			Session: q.Session, Turn: q.Turn, Provider: provider, Model: q.Model, MaxReplyBytes: q.MaxReplyBytes,
+			Session: q.Session, Turn: q.Turn, Provider: provider, Model: q.Model, Options: options, MaxReplyBytes: q.MaxReplyBytes,
 		}
 		if q.System != "" {
 			req.Messages = append(req.Messages, messages.Message{Role: messages.RoleSystem, Text: q.System})

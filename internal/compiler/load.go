@@ -26,18 +26,27 @@ func Load(path string, dialects []parse.Dialect) (*Definition, error) {
 	if err != nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, File: path, Detail: "cannot read the manifest", Cause: err}
 	}
-	m, err := manifest.ParseWith(path, data, os.LookupEnv, feedMistakes, names(dialects)...)
+	m, err := manifest.ParseWith(path, data, os.LookupEnv, mistakes, names(dialects)...)
 	if err != nil {
 		return nil, err
 	}
-	a := &Definition{Manifest: m, Dir: filepath.Dir(path)}
+	a := &Definition{Manifest: m, Dir: filepath.Dir(path), Files: []string{path}}
 	return a, a.define(names(dialects))
+}
+
+// readFrom notes for an agent, and for those that it runs, what they were read from.
+func (a *Definition) readFrom(files []string) {
+	a.Files = files
+	for _, child := range a.Agents {
+		child.readFrom(files)
+	}
 }
 
 // define reads the definitions that the manifest imports and does not hold, from the
 // agent's folder. All mistakes are reported at once.
 func (a *Definition) define(dialects []string) error {
 	g := gatherer{dialects: dialects}
+	defer func() { a.readFrom(append(a.Files, g.read...)) }()
 	if !g.wanting(a.Manifest) {
 		return nil
 	}
@@ -57,15 +66,22 @@ type gatherer struct {
 	dialects []string
 	agents   int // read so far
 	found    []error
+	read     []string // files, so far
 }
 
 func (g *gatherer) wanting(m *manifest.Manifest) bool {
-	return len(m.Wants()) > 0 || slices.ContainsFunc(m.Define.Agents, func(c manifest.Manifest) bool { return g.wanting(&c) })
+	return len(m.Wants()) > 0 || needsFiles(m) || m.OutputFile() != "" || slices.ContainsFunc(m.Define.Agents, func(c manifest.Manifest) bool { return g.wanting(&c) })
 }
 
 // gather fills in what a manifest imports. in is its folder under the agent's, within
 // the files that lead to it. The recursion is as deep as agents nest.
 func (g *gatherer) gather(a *Definition, m *manifest.Manifest, in string, within []string) {
+	if m.OutputFile() != "" {
+		err := shapeAnswer(m, func(name string) ([]byte, error) { return g.some(path.Join(in, name)) })
+		if err != nil {
+			g.found = append(g.found, err)
+		}
+	}
 	for i := range m.Define.Agents { // those inside the manifest share its folder
 		child := &Definition{Manifest: &m.Define.Agents[i], Dir: g.folder(in)}
 		g.gather(child, child.Manifest, in, within)
@@ -73,7 +89,7 @@ func (g *gatherer) gather(a *Definition, m *manifest.Manifest, in string, within
 	}
 	for _, w := range m.Wants() {
 		file := path.Join(in, w.File)
-		data, err := readSome(g.dir, file)
+		data, err := g.some(file)
 		switch {
 		case w.Host && errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -85,6 +101,9 @@ func (g *gatherer) gather(a *Definition, m *manifest.Manifest, in string, within
 				g.found = append(g.found, err)
 			}
 		}
+	}
+	if needsFiles(m) { // those of llms that were adopted, too
+		g.found = append(g.found, instruct(m, func(name string) ([]byte, error) { return g.some(path.Join(in, name)) })...)
 	}
 }
 
@@ -132,6 +151,15 @@ func (g *gatherer) folder(in string) string {
 
 // agentKind is the kind of manifests.
 const agentKind = "Agent"
+
+// some reads a file of the agent's folder, and notes it.
+func (g *gatherer) some(name string) ([]byte, error) {
+	data, err := readSome(g.dir, name)
+	if err == nil {
+		g.read = append(g.read, g.folder(name))
+	}
+	return data, err
+}
 
 // readSome reads a file of a folder up to one byte more than a manifest may have.
 func readSome(dir *os.Root, name string) ([]byte, error) {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed14be6753/stile/manifest"
@@ -138,6 +140,9 @@ func (e *Env) describe(ctx context.Context, s *mcp.Server, d *manifest.MCP) (cha
 			d.Tools = append(d.Tools, manifest.MCPTool{Name: t.Name})
 		}
 	}
+	if err := offeredBy(d, there); err != nil {
+		return 0, err
+	}
 	for i := range d.Tools {
 		t := &d.Tools[i]
 		j := slices.IndexFunc(there, func(o mcp.Tool) bool { return o.Name == t.Name })
@@ -157,6 +162,37 @@ func (e *Env) describe(ctx context.Context, s *mcp.Server, d *manifest.MCP) (cha
 		}
 	}
 	return changes, nil
+}
+
+// offeredBy puts the tools that the server has in the place of names with a '*', such as
+// read_*, each with the settings of that entry. A tool that another entry names keeps its
+// own.
+func offeredBy(d *manifest.MCP, there []mcp.Tool) error {
+	listed := d.Tools
+	d.Tools = nil
+	for i, t := range listed {
+		if !strings.Contains(t.Name, "*") {
+			d.Tools = append(d.Tools, t)
+			continue
+		}
+		found := false
+		for _, o := range there {
+			if ok, err := path.Match(t.Name, o.Name); err != nil || !ok {
+				continue
+			}
+			found = true
+			same := func(x manifest.MCPTool) bool { return x.Name == o.Name }
+			if !slices.ContainsFunc(listed, same) && !slices.ContainsFunc(d.Tools, same) {
+				own := t
+				own.Name = o.Name
+				d.Tools = append(d.Tools, own)
+			}
+		}
+		if !found {
+			return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonMissing, Field: fmt.Sprintf("tools[%d]", i), Detail: fmt.Sprintf("the MCP server %s has no tool like %q", d.Name, t.Name)}
+		}
+	}
+	return nil
 }
 
 // stale reports whether a server of a compiled agent may offer something else by now.

@@ -24,7 +24,8 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]actors.Route, error
 		return a.routes, nil
 	}
 	if own := e.own(a); own != nil {
-		return []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: own}}, nil
+		home := !slices.ContainsFunc(m.Models(), func(f manifest.Fallback) bool { return !e.atHome(a, &f) })
+		return []actors.Route{{Provider: m.Model.Provider, Model: m.Model.Model, Port: own, Options: m.Model.Options.JSON(), Home: home}}, nil
 	}
 	var routes []actors.Route
 	for i, f := range m.Models() {
@@ -36,7 +37,7 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]actors.Route, error
 		if err != nil {
 			return nil, err
 		}
-		routes = append(routes, actors.Route{Provider: f.Provider, Model: f.Model, Port: port})
+		routes = append(routes, actors.Route{Provider: f.Provider, Model: f.Model, Port: port, Options: f.Options.JSON(), Home: e.atHome(a, &f)})
 	}
 	return routes, nil
 }
@@ -63,7 +64,8 @@ func (silent) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 func (e *Env) provider(a *Definition, f *manifest.Fallback, at string) (llm.Model, error) {
 	set := llm.Settings{
 		BaseURL: f.BaseURL, Secret: f.Secret, API: f.API, MaxTokens: f.MaxTokens, FirstByte: f.APITimeout,
-		Price: llm.Price{Input: f.Price.Input, Output: f.Price.Output, CacheRead: f.Price.CacheRead, CacheWrite: f.Price.CacheWrite},
+		Price:   llm.Price{Input: f.Price.Input, Output: f.Price.Output, CacheRead: f.Price.CacheRead, CacheWrite: f.Price.CacheWrite},
+		Options: f.Options.JSON(), Whole: f.Stream != nil && !*f.Stream,
 	}
 	if p, ok := e.Models[f.Provider]; ok {
 		if set != (llm.Settings{}) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/schema"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
@@ -60,8 +61,12 @@ func (p *parts) set(f *manifest.Feed, at string) error {
 }
 
 // primer is what the system says: the parts that are on, in their order.
-func (p *parts) primer(m *manifest.Manifest, d parse.Dialect, specs []messages.ToolSpec) string {
+func (p *parts) primer(m *manifest.Manifest, d parse.Dialect, specs []messages.ToolSpec, answer *schema.Schema) string {
 	var all []string
+	if text := m.Instructions.Text; len(prompt.Placeholders(text)) == 0 && text != "" { // else they are made for each run
+		text, _ = prompt.Expand(text, nil)
+		all = append(all, text)
+	}
 	if p.identity {
 		text := "You are " + cmp.Or(m.Name, "an agent") + "."
 		if m.Summary != "" {
@@ -74,6 +79,9 @@ func (p *parts) primer(m *manifest.Manifest, d parse.Dialect, specs []messages.T
 	}
 	if text := d.Primer(specs); text != "" {
 		all = append(all, text)
+	}
+	if answer != nil {
+		all = append(all, answerForm(d, answer))
 	}
 	if p.security {
 		all = append(all, security(m, p.feeds))

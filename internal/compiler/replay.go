@@ -25,7 +25,13 @@ type Replayer struct {
 	// Kept reads the manifest of a digest from the journal.
 	Kept func(context.Context, messages.Digest) (*manifest.Manifest, error)
 
-	done map[messages.Digest]*replay.Agent
+	done map[version]*replay.Agent
+}
+
+// version is what a turn ran under.
+type version struct {
+	manifest  messages.Digest
+	rendering int64
 }
 
 // ParseKept reads a manifest as the journal keeps it.
@@ -33,28 +39,31 @@ func ParseKept(doc []byte, further []parse.Dialect) (*manifest.Manifest, error) 
 	return manifest.Parse("manifest", doc, append(names(further), profile.Name)...)
 }
 
-// Agent is the agent under whose manifest of digest d a turn ran. It is compiled once for
-// each digest.
-func (r *Replayer) Agent(ctx context.Context, d messages.Digest) (*replay.Agent, error) {
+// Agent is the agent under whose manifest of digest d, and under which rendering
+// (messages.Rendering), a turn ran. It is compiled once for each pair.
+func (r *Replayer) Agent(ctx context.Context, d messages.Digest, rendering int64) (*replay.Agent, error) {
 	if r.Own != nil && !r.Own.asksServers() {
 		d = messages.Digest{} // the one that was passed, whatever the journal says
 	}
-	if ra := r.done[d]; ra != nil {
+	v := version{d, rendering}
+	if ra := r.done[v]; ra != nil {
 		return ra, nil
 	}
 	own, err := r.definition(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	c, err := Compile(ctx, r.Env, own)
+	env := *r.Env
+	env.Rendering = rendering
+	c, err := Compile(ctx, &env, own)
 	if err != nil {
 		return nil, err
 	}
 	if r.done == nil {
-		r.done = map[messages.Digest]*replay.Agent{}
+		r.done = map[version]*replay.Agent{}
 	}
-	r.done[d] = c.replay(r.SID)
-	return r.done[d], nil
+	r.done[v] = c.replay(r.SID)
+	return r.done[v], nil
 }
 
 // definition is the caller's agent, or what the journal keeps of it. An agent that asks
@@ -84,7 +93,7 @@ func (c *Agent) replay(sid string) *replay.Agent {
 	rules := catalog.Gate{Default: c.Manifest.Approval.Default, ByTool: c.Manifest.Approval.Tools, Own: ownAnswers}
 	return &replay.Agent{
 		Rules: a.Rules, Dialect: a.Dialect, Specs: a.Specs, Primer: a.Primer,
-		Library: a.Library, Limits: a.Limits, Window: a.Window, Shape: shape(a.Shape, sid),
+		Receipts: string(a.Receipts), Library: a.Library, Limits: a.Limits, Window: a.Window, Shape: shape(a.Shape, sid),
 		MagicCalls: a.MagicCalls, TokenTTL: a.TokenTTL, TokenMaxTTL: a.TokenMaxTTL,
 		Gate: func(e *turn.AskGate) turn.Judged {
 			v := rules.Decide(tools.Request{Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest})

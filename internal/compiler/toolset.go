@@ -2,12 +2,15 @@ package compiler
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/aeiou"
 	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
@@ -16,9 +19,11 @@ import (
 
 // toolset is what an agent can call, and who decides about a call.
 type toolset struct {
-	set    *catalog.Set
-	gate   catalog.Gate
-	digest messages.Digest // of all tools there are, those that are not imported too
+	set     *catalog.Set
+	gate    catalog.Gate
+	digest  messages.Digest // of all tools there are, those that are not imported too
+	foreign []tools.Tool    // those of MCP servers
+	hidden  []string        // tools of set that the model is not told of
 }
 
 // toolset gathers the agent's tools. It completes m with what MCP servers say of theirs.
@@ -31,11 +36,20 @@ func (e *Env) toolset(ctx context.Context, a *Definition, m *manifest.Manifest, 
 		from = append(from, *child.servers.Load()...)
 	}
 	c.servers.Store(&from)
+	has.foreign = foreign
 	registry, err := e.registry(a, m, foreign)
 	if err != nil {
 		return has, err
 	}
-	allow := append(catalog.AllowStandard(), m.Import.Tools...)
+	imports, err := importable(m, registry)
+	if err != nil {
+		return has, err
+	}
+	var allow []string
+	if m.Dialect == aeiou.Name || e.rendering() < 2 {
+		allow = catalog.AllowStandard()
+	}
+	allow = append(allow, imports...)
 	policies := a.Policies
 	if m.Dialect == kitsu.Name {
 		companion, err := e.companion(a, m, registry)
@@ -48,6 +62,9 @@ func (e *Env) toolset(ctx context.Context, a *Definition, m *manifest.Manifest, 
 		}
 		for i := range own {
 			allow = append(allow, own[i].Name)
+			if e.rendering() >= 2 && !companion.Offers(kitsu.Kind(own[i].Name)) {
+				has.hidden = append(has.hidden, own[i].Name)
+			}
 		}
 		policies = append([]tools.CustomPolicy{companion.Policy()}, policies...)
 	}
@@ -59,6 +76,14 @@ func (e *Env) toolset(ctx context.Context, a *Definition, m *manifest.Manifest, 
 	}
 	if has.set, err = registry.Apply(catalog.Policy{Allow: allow}); err != nil {
 		return has, err
+	}
+	if a.Canned != nil {
+		if registry, err = registry.Override(catalog.Can(has.set, a.Canned)...); err != nil {
+			return has, err
+		}
+		if has.set, err = registry.Apply(catalog.Policy{Allow: allow}); err != nil {
+			return has, err
+		}
 	}
 	has.gate = catalog.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Own: ownAnswers, Hook: a.Gate, Policies: policies}
 	has.digest = registry.Digest()
@@ -80,6 +105,7 @@ func (e *Env) registry(a *Definition, m *manifest.Manifest, foreign []tools.Tool
 		if err != nil {
 			return nil, err
 		}
+		files.Deny(e.hosts(a, m)...)
 		if err := e.Keep(files); err != nil {
 			return nil, err
 		}
@@ -103,6 +129,48 @@ func (e *Env) registry(a *Definition, m *manifest.Manifest, foreign []tools.Tool
 		return nil, err
 	}
 	return catalog.New(slices.Concat(all, commands, foreign, a.Tools)...)
+}
+
+// importable are the imports that tools answer to; one that no tool does is an error.
+// Groups of MCP servers are known when those are asked.
+func importable(m *manifest.Manifest, registry *catalog.Registry) (all []string, err error) {
+	var names []string
+	for _, s := range registry.Specs(nil) {
+		names = append(names, s.Name)
+	}
+	for i, name := range m.Import.Tools {
+		group, isGroup := strings.CutSuffix(name, ".*")
+		switch {
+		case slices.ContainsFunc(names, func(n string) bool { return catalog.Covers([]string{name}, n) }):
+			all = append(all, name)
+			continue
+		case isGroup && slices.ContainsFunc(m.Import.MCP, func(s manifest.MCP) bool { return strings.EqualFold(s.Name, group) }):
+			continue
+		}
+		bad := &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: fmt.Sprintf("import.tools[%d]", i), Detail: "there is no tool " + clip.Quoted(name)}
+		known := slices.Concat(names, builtins())
+		if isGroup {
+			bad.Detail = "there is no tool in the group " + clip.Quoted(group)
+			known = groupsOf(known)
+			name = group
+		}
+		slices.Sort(known)
+		if near := catalog.Near(name, slices.Compact(known)); len(near) > 0 {
+			bad.Detail += "; near: " + strings.Join(near, ", ")
+		}
+		return nil, bad
+	}
+	return all, nil
+}
+
+// groupsOf are the groups that names are in.
+func groupsOf(names []string) (groups []string) {
+	for _, name := range names {
+		if i := strings.LastIndexByte(name, '.'); i > 0 {
+			groups = append(groups, name[:i])
+		}
+	}
+	return groups
 }
 
 // imports reports whether a manifest imports a tool of a group.

@@ -31,6 +31,8 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 	if err != nil {
 		return nil, err
 	}
+	w.Deny(e.hosts(a, m)...)
+	w.Editable(m.Workspace.Editable...)
 	if err := e.Keep(w); err != nil {
 		return nil, err
 	}
@@ -42,6 +44,9 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 		return append(all, workspace.DeclareShell(m.Shell.Timeout)), nil
 	}
 	s := m.Shell
+	if err := e.apart(a, m, w); err != nil {
+		return nil, err
+	}
 	c := &shellCaches{dir: filepath.Join(e.Caches, "agent-"+m.Name), temporary: e.Caches == ""}
 	if err := e.Keep(c); err != nil {
 		return nil, err

@@ -2,11 +2,17 @@ package confine
 
 import (
 	"errors"
+	"fmt"
+	"math"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Supported tells whether programs can be held to limits on this system.
@@ -28,14 +34,14 @@ func Run(cmd *exec.Cmd, l *Limits, j *Jail) error {
 // startGroup starts a command under its limits. wait returns when it has ended, and
 // leaves nothing of its group behind.
 func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error) {
-	cmd.WaitDelay = pipeGrace
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Ptrace: true}
-	over := func() {}
-	if j != nil {
-		over, err = j.start(cmd, l)
-	} else {
-		err = startLimited(cmd, l)
+	if err := keepDescriptors(); err != nil {
+		return nil, fmt.Errorf("inherited descriptors: %w", err)
 	}
+	cmd.WaitDelay = pipeGrace
+	// The kernel kills it with the thread that starts it, and so with the host, also while
+	// it is still stopped. That thread is nobody else's: those of the runtime come and go.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Ptrace: true, Pdeathsig: syscall.SIGKILL}
+	over, err := startApart(cmd, l, j)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +54,57 @@ func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error
 	}, nil
 }
 
-// startLimited starts a command and sets its limits. Tracing is the thread's business.
-func startLimited(cmd *exec.Cmd, l *Limits) error {
+// startApart starts a command on a thread of its own, in a jail if there is one. over lets
+// the thread go; it must not be called before the command has ended.
+func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
+	enter, limit := func() error { return nil }, l.set
+	if j != nil {
+		rules, err := j.ruleset()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = syscall.Close(rules) }()
+		enter, limit = func() error { return j.enter(rules) }, fromAFreeThread(l.set)
+	}
+	started, ended := make(chan error), make(chan struct{})
+	onThreadOfItsOwn(func() {
+		err := enter()
+		if err == nil {
+			err = startLimited(cmd, limit)
+		}
+		started <- err
+		if err == nil {
+			<-ended
+		}
+	})
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return func() { close(ended) }, nil
+}
+
+// keepDescriptors marks every descriptor of the host but the standard ones as closed on
+// exec: those that the host was started with (socket activation, flock 9>, a wrapper's
+// own) are not the programs'. A program gets the descriptors that exec.Cmd names. It is
+// done for each start, because code that is not Go's can open descriptors at any time.
+func keepDescriptors() error {
+	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	// Before Linux 5.11, or below a filter that does not know the call.
+	open, err := os.ReadDir("/proc/self/fd")
+	for _, e := range open {
+		if fd, bad := strconv.Atoi(e.Name()); bad == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return err
+}
+
+// startLimited starts a command and has limit set its limits while it stands before its
+// first instruction. Tracing is the thread's business.
+func startLimited(cmd *exec.Cmd, limit func(pid int) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -76,6 +131,17 @@ func startLimited(cmd *exec.Cmd, l *Limits) error {
 		_ = cmd.Wait() // it was reaped here: killed before it began
 		return errors.New("it ended before it began")
 	}
+	if err := limit(pid); err != nil {
+		return abandon(err)
+	}
+	if err := syscall.PtraceDetach(pid); err != nil {
+		return abandon(err)
+	}
+	return nil
+}
+
+// set holds a process to the limits.
+func (l *Limits) set(pid int) error {
 	for _, r := range []struct {
 		resource uintptr
 		limit    uint64
@@ -87,11 +153,8 @@ func startLimited(cmd *exec.Cmd, l *Limits) error {
 		{syscall.RLIMIT_CORE, 0},
 	} {
 		if errno := lower(pid, r.resource, r.limit); errno != 0 {
-			return abandon(errno)
+			return errno
 		}
-	}
-	if err := syscall.PtraceDetach(pid); err != nil {
-		return abandon(err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package confine
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 )
 
@@ -12,6 +13,9 @@ const Supported = false
 
 // Run refuses: callers look at Supported before.
 func Run(*exec.Cmd, *Limits, *Jail) error { return errors.ErrUnsupported }
+
+// Given refuses, as Run does.
+func Given([]byte) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 // startGroup is not reached: Start refuses servers here.
 func startGroup(*exec.Cmd, *Limits, *Jail) (func() error, error) { return nil, errors.ErrUnsupported }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -60,31 +60,14 @@ const (
 	writeRights = allRights &^ makeDevice
 )
 
-// start starts a command inside the jail. over lets the thread go that it was started
-// from; it must not be called before the command has ended, because the kernel kills the
-// command with that thread, and so with the host.
-func (j *Jail) start(cmd *exec.Cmd, l *Limits) (over func(), err error) {
-	rules, err := j.ruleset()
-	if err != nil {
-		return nil, err
+// fromAFreeThread has a thread that is not confined do it: a confined one may not change
+// the limits of another process.
+func fromAFreeThread(do func(int) error) func(int) error {
+	return func(pid int) error {
+		done := make(chan error, 1)
+		go func() { done <- do(pid) }()
+		return <-done
 	}
-	defer unix.Close(rules)
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	started, ended := make(chan error), make(chan struct{})
-	onThreadOfItsOwn(func() {
-		err := j.enter(rules)
-		if err == nil {
-			err = startLimited(cmd, l)
-		}
-		started <- err
-		if err == nil {
-			<-ended
-		}
-	})
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return func() { close(ended) }, nil
 }
 
 // onThreadOfItsOwn runs do on a thread that ends with it. The process's first thread does
@@ -175,7 +158,7 @@ func (j *Jail) enter(rules int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
 	}
-	if err := dropCapabilities(); err != nil {
+	if err := j.dropCapabilities(); err != nil {
 		return fmt.Errorf("capabilities: %w", err)
 	}
 	if _, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
@@ -189,11 +172,14 @@ func (j *Jail) enter(rules int) error {
 	return nil
 }
 
-// dropCapabilities gives up what root may do, but for what is about files alone: those are
-// Landlock's to guard, and a folder may belong to another user than the host's. With
-// no_new_privs no program gets them back.
-func dropCapabilities() error {
-	const keep = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
+// dropCapabilities gives up what root may do. Where a folder of the jail is another user's,
+// root keeps the rights to work in it; Landlock guards the files of others. With
+// no_new_privs no program gets rights back.
+func (j *Jail) dropCapabilities() error {
+	keep := uint32(0)
+	if foreign(j.Read) || foreign(j.Write) {
+		keep = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
+	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
@@ -202,4 +188,22 @@ func dropCapabilities() error {
 	data[0] = unix.CapUserData{Effective: data[0].Effective & keep, Permitted: data[0].Permitted & keep}
 	data[1] = unix.CapUserData{}
 	return unix.Capset(&header, &data[0])
+}
+
+// foreign reports whether a path is another user's, or lies where the user that the
+// host runs as may enter only with the rights of root.
+func foreign(paths []string) bool {
+	own := uint32(unix.Geteuid())
+	for _, p := range paths {
+		for at := p; ; at = filepath.Dir(at) {
+			var st unix.Stat_t
+			if err := unix.Stat(at, &st); err != nil || st.Uid != own && (at == p || st.Mode&unix.S_IXOTH == 0) {
+				return true
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
+		}
+	}
+	return false
 }

@@ -74,7 +74,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 	if err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be followed: " + err.Error()}
 	}
-	return d.result(ctx, run, o, false)
+	return d.result(ctx, run, o, nil)
 }
 
 // leaves reports whether the child goes on without this process, which lets go of its
@@ -204,6 +204,7 @@ func (d *delegation) wait(ctx context.Context, run *follow.Run) (*messages.RunEn
 
 // stop cancels the child's run and waits until everything in it has ended.
 func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) {
+	cause := context.Cause(ctx)
 	ctx = context.WithoutCancel(ctx)
 	_, err := d.Host.Cancel(ctx, d.key, d.child.Actor, run.Ordinal, "action "+d.call.ID+" of "+d.call.SID)
 	if err != nil && messages.CodeOf(err) != messages.ErrDenied { // else it has ended
@@ -213,11 +214,13 @@ func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) 
 	if err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " may still run: " + err.Error()}
 	}
-	return d.result(ctx, run, o, true)
+	return d.result(ctx, run, o, cause)
 }
 
 // result is what the run gave its parent: its last response, or why there is none.
-func (d *delegation) result(ctx context.Context, run *follow.Run, o *messages.RunEnd, stopped bool) (string, error) {
+// stopped is why the run was stopped, if it was: its own detail names the session that
+// did, which is nothing for the model.
+func (d *delegation) result(ctx context.Context, run *follow.Run, o *messages.RunEnd, stopped error) (string, error) {
 	sum, err := summarise(context.WithoutCancel(ctx), run)
 	if err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be read: " + err.Error()}
@@ -236,13 +239,17 @@ func (d *delegation) result(ctx context.Context, run *follow.Run, o *messages.Ru
 	if o.Reason != "" {
 		end.Reason = string(o.Reason)
 	}
-	if o.Detail != "" {
+	var why *messages.Error
+	switch {
+	case stopped == nil && o.Detail != "":
 		end.Text += ": " + o.Detail
+	case errors.As(stopped, &why) && why.Detail != "":
+		end.Text += ": " + why.Detail
 	}
 	switch {
 	case sum.unknown > 0:
 		return "", &tools.Unsettled{Reason: fmt.Sprintf("%s; the outcome of %d of its actions is unknown", end, sum.unknown)}
-	case stopped:
+	case stopped != nil:
 		return "", &tools.Ceased{Reason: end.Error()}
 	}
 	return "", end
@@ -276,7 +283,7 @@ func summarise(ctx context.Context, run *follow.Run) (summary, error) {
 				}
 			}
 		case *messages.Emit:
-			if !b.Candidate {
+			if !b.Candidate && !b.Held {
 				emitted = append(emitted, b.Text)
 			}
 		case *messages.ModelReply:

@@ -1,5 +1,5 @@
 // Package follow shows a session to those who watch it: its updates as one stream without
-// a gap or a repetition, and the ends of its runs. Both join what the journal has with what
+// a gap or a repetition, the ends of its runs, and selections of its records. The first two join what the journal has with what
 // the hub hears. The joiner is pure; a Source reads, subscribes and waits, and changes
 // nothing.
 package follow

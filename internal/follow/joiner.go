@@ -90,7 +90,7 @@ func (j *joiner) complete(r *messages.Record, b *messages.UnitText, give func(me
 		return true
 	}
 	off, size := j.shown[id].off, int64(len(b.Text))
-	d := messages.Delta{Seq: j.seq, Run: r.Run, Unit: id, Kind: b.UnitKind, Off: size}
+	d := messages.Delta{TS: r.TS, Seq: j.seq, Run: r.Run, Unit: id, Kind: b.UnitKind, Off: size}
 	switch {
 	case j.whole(id) && !b.Complete || off > size:
 		d.Retract = true
@@ -121,7 +121,7 @@ func (j *joiner) withdraw(r *messages.Record, give func(messages.Update) bool) b
 	}
 	slices.SortFunc(gone, inOrder)
 	for _, id := range gone {
-		if !j.change(&messages.Delta{Seq: j.seq, Run: r.Run, Unit: id, Kind: j.shown[id].kind, Retract: true}, give) {
+		if !j.change(&messages.Delta{TS: r.TS, Seq: j.seq, Run: r.Run, Unit: id, Kind: j.shown[id].kind, Retract: true}, give) {
 			return false
 		}
 	}

@@ -19,14 +19,18 @@ import (
 // signed. The records are taken over with their own times; session.opened names where
 // they came from. Inputs that were waiting are left behind, cancelled and without their
 // idempotency keys, so that a client may send them again. Errors: ERR_NOT_FOUND (no such
-// turn), ERR_JOURNAL (an erased body cannot be taken over).
-func Batch(ctx context.Context, store journal.Store, from journal.Head, atTurn int64, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
+// turn), ERR_JOURNAL (an erased body cannot be taken over, or keys do not prove the
+// records: the fork would be signed as they were).
+func Batch(ctx context.Context, store journal.Store, keys journal.ReceiptKeys, from journal.Head, atTurn int64, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
 	_, recs, err := journal.Load(ctx, store, from.Inc)
 	if err != nil {
 		return batch, "", err
 	}
 	cut, err := cutAt(recs, atTurn)
 	if err != nil {
+		return batch, "", err
+	}
+	if signed, err = proved(recs, cut, keys); err != nil {
 		return batch, "", err
 	}
 	batch = journal.Batch{SID: key.SID(), Inc: inc, Epoch: Epoch}
@@ -49,7 +53,7 @@ func Batch(ctx context.Context, store journal.Store, from journal.Head, atTurn i
 		own := &messages.Record{Seq: r.Seq, Run: r.Run, Turn: r.Turn, TS: r.TS, Body: r.Body}
 		if b, ok := r.Body.(*messages.SessionOpened); ok {
 			opened := *b
-			opened.Incarnation, opened.Origin = inc.String(), origin
+			opened.Incarnation, opened.Origin, opened.Receipts = inc.String(), origin, string(signed)
 			own.Body = &opened
 		}
 		if b, ok := r.Body.(*messages.Input); ok && b.Key != "" && left[r.Seq] {
@@ -60,7 +64,41 @@ func Batch(ctx context.Context, store journal.Store, from journal.Head, atTurn i
 		batch.Records = append(batch.Records, own)
 	}
 	batch.Records = append(batch.Records, leftBehind(waiting, cut, now)...)
-	return batch, receiptsOf(recs), nil
+	return batch, signed, nil
+}
+
+// proved says how recs were signed, and checks that the receipts bear the first cut of them
+// out. The chain holds, so the last good receipt proves all before it; behind it there must
+// be none that is missing.
+func proved(recs []*messages.Record, cut int, keys journal.ReceiptKeys) (journal.Receipts, error) {
+	policy := receiptsOf(recs)
+	if b, ok := recs[0].Body.(*messages.SessionOpened); ok && b.Receipts != "" {
+		policy = journal.Receipts(b.Receipts)
+		if recs[0].Sig == nil && b.Origin == nil {
+			return "", unproved(recs[0], "the session's opening is not signed")
+		}
+	}
+	good := 0 // how many of recs the receipts prove
+	for i := len(recs) - 1; i >= 0 && good == 0; i-- {
+		r := recs[i]
+		if r.Sig == nil {
+			continue
+		}
+		if err := keys.VerifyReceipt(r.Sig.KID, r.Inc.String(), r.Seq, r.Hash, r.Sig.Sig, r.TS); err != nil {
+			return "", unproved(r, err.Error())
+		}
+		good = i + 1
+	}
+	for _, r := range recs[min(good, cut):cut] {
+		if r.Sig == nil && policy.Signs(r.Body.Kind()) && (good > 0 || policy != receiptsOf(recs)) {
+			return "", unproved(r, "its receipt is missing")
+		}
+	}
+	return policy, nil
+}
+
+func unproved(r *messages.Record, why string) error {
+	return journal.Fail(journal.ReasonCorrupt, nil, "session %s: record %d: %s; a fork would be signed as if it were proved", r.SID, r.Seq, why)
 }
 
 // Point is the last record that a fork wrote by itself, before anything ran: what it took

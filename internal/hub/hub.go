@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"slices"
 	"strings"
 	"sync"
 
@@ -37,8 +36,10 @@ type hubShard struct {
 	subs  map[string][]*Subscription
 	waits map[string][]*Waiter
 	// grown is the shown text of the turn in flight that no record has yet.
-	grown map[string][]grownUnit
-	begun map[string]begun
+	grown map[string]grown
+	// looked counts the units of shown text that were looked at: a test bounds it.
+	looked int
+	begun  map[string]begun
 	// closed refuses new ones.
 	closed bool
 }
@@ -49,7 +50,7 @@ func New() *Hub {
 	for i := range h.shards {
 		h.shards[i].subs = map[string][]*Subscription{}
 		h.shards[i].waits = map[string][]*Waiter{}
-		h.shards[i].grown = map[string][]grownUnit{}
+		h.shards[i].grown = map[string]grown{}
 		h.shards[i].begun = map[string]begun{}
 	}
 	return h
@@ -117,64 +118,20 @@ func (h *Hub) subscribe(sid string, first func(*hubShard) ([]messages.Update, bo
 	return s, whole
 }
 
+// Followed reports whether sid has a subscriber.
+func (h *Hub) Followed(sid string) bool {
+	sh := h.shard(sid)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return len(sh.subs[sid]) > 0
+}
+
 // Grown gives the text of sid that is shown and has no record yet, a delta a unit.
 func (h *Hub) Grown(sid string) []messages.Update {
 	sh := h.shard(sid)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.shown(sid)
-}
-
-// grownUnit is the shown text of one unit.
-type grownUnit struct {
-	last messages.Delta // the newest piece
-	text []byte         // all pieces
-}
-
-func (sh *hubShard) shown(sid string) (all []messages.Update) {
-	for _, u := range sh.grown[sid] {
-		d := u.last
-		d.Text = string(u.text)
-		all = append(all, messages.Update{Delta: &d})
-	}
-	return all
-}
-
-// grow keeps what was shown until a record has it.
-func (sh *hubShard) grow(sid string, d *messages.Delta) {
-	units := sh.grown[sid]
-	i := slices.IndexFunc(units, func(u grownUnit) bool { return u.last.Unit == d.Unit })
-	if i < 0 {
-		i, units = len(units), append(units, grownUnit{})
-		sh.grown[sid] = units
-	}
-	u := &units[i]
-	// A turn that was restored shows its text again, from wherever it goes on.
-	from := int(d.Off) - len(d.Text)
-	if from > len(u.text) {
-		return
-	}
-	u.text = append(u.text[:from], d.Text...)
-	u.last = *d
-}
-
-// settle forgets shown text that a record has, or that none will have.
-func (sh *hubShard) settle(sid string, r *messages.Record) {
-	units := sh.grown[sid]
-	if len(units) == 0 {
-		return
-	}
-	switch b := r.Body.(type) {
-	case *messages.UnitText:
-		units = slices.DeleteFunc(units, func(u grownUnit) bool { return u.last.Unit.String() == b.Unit })
-	case *messages.TurnDecided:
-		units = slices.DeleteFunc(units, func(u grownUnit) bool { return u.last.Unit.Turn <= r.Turn })
-	}
-	if len(units) == 0 {
-		delete(sh.grown, sid)
-	} else {
-		sh.grown[sid] = units
-	}
 }
 
 // Close ends the subscription and wakes Next.
@@ -430,5 +387,32 @@ func (h *Hub) Close() {
 		clear(sh.grown)
 		clear(sh.begun)
 		sh.mu.Unlock()
+	}
+}
+
+// Subscribed lists the sessions that have a subscriber.
+func (h *Hub) Subscribed() (sids []string) {
+	for i := range h.shards {
+		sh := &h.shards[i]
+		sh.mu.Lock()
+		for sid := range sh.subs {
+			sids = append(sids, sid)
+		}
+		sh.mu.Unlock()
+	}
+	return sids
+}
+
+// Stir says to the subscribers of a session that there may be records which nobody
+// published here: they read the journal.
+func (h *Hub) Stir(sid string) {
+	sh := h.shard(sid)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for _, s := range sh.subs[sid] {
+		s.mu.Lock()
+		s.missed = true
+		s.mu.Unlock()
+		s.signal()
 	}
 }

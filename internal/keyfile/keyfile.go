@@ -22,12 +22,25 @@ const Name = "keys.json"
 
 // Open reads the key file of a data directory, or makes one, sealed when there is a
 // passphrase. Of two hosts that start at once in a new directory one makes it and both
-// read it.
-func Open(dir string, passphrase []byte, rand io.Reader, now time.Time) (*keyring.Ring, error) {
+// read it. Where signed, the journal beside it, has public keys the file was there before:
+// one that is lost is not replaced in silence (ERR_CONFIG).
+func Open(ctx context.Context, signed journal.Store, dir string, passphrase []byte, rand io.Reader, now time.Time) (*keyring.Ring, error) {
 	path := filepath.Join(dir, Name)
 	ring, err := Read(path, passphrase)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return ring, err
+	}
+	if signed != nil {
+		keys, err := Published(ctx, signed)
+		if err != nil {
+			return nil, err
+		}
+		if len(keys.Keys()) > 0 {
+			return nil, &messages.Error{
+				Code: messages.ErrConfig, File: Name,
+				Detail: "the key file is gone, and the journal beside it was signed with its keys: put it back, or make new keys with `stile keys generate`",
+			}
+		}
 	}
 	if err := files.MakeDir(dir); err != nil {
 		return nil, err
@@ -47,19 +60,26 @@ func Open(dir string, passphrase []byte, rand io.Reader, now time.Time) (*keyrin
 
 // Generate makes a ring with a token key, a fallback signer and a receipt key.
 func Generate(rand io.Reader, now time.Time) (*keyring.Ring, error) {
-	tok, err := keyring.Generate("", keyring.Token, keyring.EdDSA, rand, now)
+	keys, err := fresh(keyring.EdDSA, rand, now, now)
 	if err != nil {
 		return nil, err
 	}
-	fallback, err := keyring.GenerateFallback("", keyring.EdDSA, rand, now)
+	return keyring.New(keys...)
+}
+
+// fresh makes a token key, a fallback signer and a receipt key, which sign from their times
+// on.
+func fresh(alg keyring.Alg, rand io.Reader, tokens, receipts time.Time) ([]*keyring.Key, error) {
+	tok, err := keyring.Generate("", keyring.Token, alg, rand, tokens)
 	if err != nil {
 		return nil, err
 	}
-	receipt, err := keyring.Generate("", keyring.Receipt, keyring.EdDSA, rand, now)
+	fallback, err := keyring.GenerateFallback("", alg, rand, tokens)
 	if err != nil {
 		return nil, err
 	}
-	return keyring.New(tok, fallback, receipt)
+	receipt, err := keyring.Generate("", keyring.Receipt, keyring.EdDSA, rand, receipts)
+	return []*keyring.Key{tok, fallback, receipt}, err
 }
 
 // Read reads a key file. A missing one is fs.ErrNotExist; a wrong passphrase

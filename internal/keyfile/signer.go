@@ -11,13 +11,24 @@ import (
 )
 
 // Signer gives the shells and the journal their views of a key ring.
-type Signer struct{ Ring *keyring.Ring }
+type Signer struct {
+	Ring *keyring.Ring
+	// Fresh, if there is one, is called before anything is signed.
+	Fresh func()
+}
+
+func (s Signer) ring() *keyring.Ring {
+	if s.Fresh != nil {
+		s.Fresh()
+	}
+	return s.Ring
+}
 
 // TokenSigner implements actors.Keys.
-func (s Signer) TokenSigner(now time.Time) token.Signer { return s.Ring.TokenSigner(now) }
+func (s Signer) TokenSigner(now time.Time) token.Signer { return s.ring().TokenSigner(now) }
 
 // TokenFallback implements actors.Keys.
-func (s Signer) TokenFallback(now time.Time) token.Signer { return s.Ring.TokenFallback(now) }
+func (s Signer) TokenFallback(now time.Time) token.Signer { return s.ring().TokenFallback(now) }
 
 // TokenKeys implements actors.Keys.
 func (s Signer) TokenKeys(time.Time) token.KeySource { return s.Ring.TokenKeys() }
@@ -28,7 +39,7 @@ func (s Signer) Receipt(inc string, seq int64, hash [32]byte, ts time.Time) (*me
 	if err != nil {
 		return nil, err
 	}
-	kid, sig, err := s.Ring.SignReceipt(id, seq, hash, ts)
+	kid, sig, err := s.ring().SignReceipt(id, seq, hash, ts)
 	if err != nil {
 		return nil, err
 	}

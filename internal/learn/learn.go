@@ -51,8 +51,18 @@ type Learner struct {
 
 	mu     sync.Mutex
 	closed bool
+	busy   int                // of users
+	idle   chan struct{}      // closed when busy is 0 again; nil while it is
 	users  map[string]*lesson // by SID of the profile
 	shown  map[string]showing // by SID of the profile
+}
+
+// Profile is what is known of a user.
+type Profile struct {
+	Version    int64  // counts changes; 0 is none yet
+	JSON       string // who, style, focus, interests, misc; "" for none
+	Characters int    // of JSON
+	Messages   int64  // of the user that were looked at
 }
 
 // lesson is what is remembered of a user between looks. Losing it costs one look.
@@ -94,6 +104,23 @@ func (l *Learner) Close() {
 	l.mu.Unlock()
 	l.stop()
 	l.work.Wait()
+}
+
+// Wait returns when nothing is being learned: what is due after the runs that have ended
+// is learned then, or has failed. The error is that of ctx, when it ends before.
+func (l *Learner) Wait(ctx context.Context) error {
+	l.mu.Lock()
+	idle := l.idle
+	l.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Forget deletes all that is known of a user, every version of it. What is learned later
@@ -209,6 +236,9 @@ func (l *Learner) Ended(keeper *compiler.Agent, quotas messages.Budget, cadence 
 		return
 	}
 	u.busy = true
+	if l.busy++; l.idle == nil {
+		l.idle = make(chan struct{})
+	}
 	l.work.Go(func() { l.teach(u, to, e) })
 }
 
@@ -238,6 +268,10 @@ func (l *Learner) teach(u *lesson, to messages.SessionKey, e *runEnded) {
 		e, u.last = u.last, nil
 		if e == nil || !again || l.closed {
 			e, u.busy = nil, false
+			if l.busy--; l.busy == 0 {
+				close(l.idle)
+				l.idle = nil
+			}
 		}
 		l.mu.Unlock()
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -60,5 +61,37 @@ func TestCarriedStreamsAreAtHand(t *testing.T) {
 	}
 	if got, _ := w.Blob(ctx, inc, blob("reply "+text(turns-1)).Digest); string(got) != "from the disk" {
 		t.Errorf("a reply was kept: %.20q", got)
+	}
+}
+
+// trodden is a store whose file somebody may have taken away.
+type trodden struct {
+	journal.Store
+	err error
+}
+
+func (*trodden) Immediate() bool { return true }
+
+func (s *trodden) Stands() error { return s.err }
+
+// A journal whose file is not in its place takes no writes, whether or not there was a
+// commit since.
+func TestWritableLooksAtTheFile(t *testing.T) {
+	file := &trodden{}
+	w, err := New(file, telemetry.NewMetrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Release()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	if err := w.Writable(t.Context(), nil, now); err != nil {
+		t.Error(err)
+	}
+	file.err = journal.Fail(journal.ReasonIO, nil, "gone")
+	if err := w.Writable(t.Context(), nil, now); journal.ReasonOf(err) != journal.ReasonIO {
+		t.Errorf("%v", err)
+	}
+	if w.failed.Load() == nil {
+		t.Error("the failure is forgotten: nobody opens the file anew")
 	}
 }

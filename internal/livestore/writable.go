@@ -16,14 +16,23 @@ const metaProbe = "probe"
 const ProbePause = 5 * time.Second
 
 // Writable reports whether the journal takes what sessions append: nil, or the failure of
-// the last commit, ERR_JOURNAL. While commits succeed it costs nothing and writes nothing.
+// the last commit, ERR_JOURNAL. While commits succeed it writes nothing, and looks whether
+// the file is in its place.
 // After one that failed there may be no further commit, so that asking is what finds out
 // that the disk has room again: the journal is opened anew and one small value is
 // written, at most every ProbePause and until that succeeds.
 func (w *Store) Writable(ctx context.Context, writer *journal.Writer, now time.Time) error {
 	failed := w.failed.Load()
 	if failed == nil {
-		return nil
+		g, ok := w.Store.(interface{ Stands() error })
+		if !ok {
+			return nil
+		}
+		err := g.Stands()
+		if err != nil {
+			w.note([]error{err})
+		}
+		return err
 	}
 	p := &w.probe
 	p.mu.Lock()

@@ -72,7 +72,7 @@ func (m *machine) path(n *node) (Value, bool) {
 	if !m.pay(n, int64(n.n-1)) {
 		return Value{}, false
 	}
-	v, ok := m.eval(n.a)
+	v, ok := m.container(n.a)
 	for s := n.b; s != nil && ok; s = s.next {
 		key := s.val
 		if s.op == opStepIndex {
@@ -81,6 +81,19 @@ func (m *machine) path(n *node) (Value, bool) {
 			}
 		}
 		v, ok = m.access(s, v, key)
+	}
+	if v.k >= KindList {
+		m.share(n.a)
+	}
+	return v, ok
+}
+
+// member is access to what the operand n.a gave. A container that is taken out of one is
+// held twice.
+func (m *machine) member(n *node, base, key Value) (Value, bool) {
+	v, ok := m.access(n, base, key)
+	if v.k >= KindList {
+		m.share(n.a)
 	}
 	return v, ok
 }

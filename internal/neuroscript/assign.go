@@ -15,6 +15,8 @@ type level struct {
 	child Value  // its value before the write
 	size  int64  // of the new container, with members
 	depth int32  // of the new container
+	held  bool   // the container is changed in place (own.go)
+	room  int64  // members it gets room for; 0 when it has enough
 }
 
 // newLen is the number of members after the write.
@@ -54,9 +56,10 @@ func (m *machine) assign(t *node, v Value) bool {
 		}
 		m.stack = append(m.stack, key)
 	}
-	ok := m.descend(t, m.stack[base:]) && m.payWrite(t, v)
+	o := m.ownerOf(t.slot)
+	ok := m.descend(t, m.stack[base:]) && m.payWrite(t, v, o)
 	if ok {
-		m.slots[t.slot] = m.rebuild(v)
+		m.slots[t.slot] = m.rebuild(v, o)
 	}
 	m.stack = m.stack[:base]
 	clear(m.levels)
@@ -121,16 +124,20 @@ func (m *machine) descend(t *node, keys []Value) bool {
 	return true
 }
 
-// payWrite pays for new containers along the path, whether or not they could be
-// changed in place, and computes their sizes and depths from the inside out.
-func (m *machine) payWrite(t *node, v Value) bool {
+// payWrite pays for the containers along the path, and computes their sizes and depths
+// from the inside out. Those that their variable alone holds are paid for what changes in
+// them, others for new ones; under version 1 all are paid for new ones.
+func (m *machine) payWrite(t *node, v Value, o *owner) bool {
 	gas, bytes := int64(0), int64(0)
 	inner := v.Size()
+	// Only a value that nests less deeply than the one it replaces has depthWith look at
+	// the others.
+	looks := v.depth() < m.levels[len(m.levels)-1].child.depth()
 	for i := len(m.levels) - 1; i >= 0; i-- {
 		l := &m.levels[i]
 		count := l.newLen()
-		gas += 1 + (count+15)/16
-		var own, old int64
+		l.held = l.heldBy(o)
+		var own, old, pads int64
 		if l.isMap {
 			own, old = MapBase, MapBase
 			if l.old.k == KindMap {
@@ -146,11 +153,20 @@ func (m *machine) payWrite(t *node, v Value) bool {
 			if l.old.k == KindList {
 				have, old = int64(len(l.old.list().elems)), l.old.list().size
 			}
-			gas += max(0, int64(l.index)-have)
+			pads = max(0, int64(l.index)-have)
 			own = ListBase + ListSlot*count
 			old += ListSlot * (count - have)
 		}
-		bytes += own
+		switch {
+		case l.held:
+			more, room := l.inPlace()
+			gas, bytes = gas+more, bytes+room
+			if looks {
+				gas += (count + 15) / 16
+			}
+		default:
+			gas, bytes = gas+1+(count+15)/16+pads, bytes+own
+		}
 		l.size = addSize(old-l.child.Size(), inner)
 		inner = l.size
 	}
@@ -196,10 +212,14 @@ func (l *level) depthWith(inner int32) int32 {
 	return inner + 1
 }
 
-// rebuild makes the new containers from the inside out.
-func (m *machine) rebuild(v Value) Value {
+// rebuild makes the new containers from the inside out, and changes those that may be.
+func (m *machine) rebuild(v Value, o *owner) Value {
 	for i := len(m.levels) - 1; i >= 0; i-- {
 		l := &m.levels[i]
+		if l.held {
+			v = l.change(v)
+			continue
+		}
 		count := int(l.newLen())
 		if !l.isMap {
 			elems := make([]Value, count)
@@ -207,7 +227,7 @@ func (m *machine) rebuild(v Value) Value {
 				copy(elems, l.old.list().elems)
 			}
 			elems[l.index] = v
-			v = Value{p: unsafe.Pointer(&listNode{elems: elems, size: l.size, depth: l.depth}), k: KindList}
+			v = Value{p: unsafe.Pointer(&listNode{elems: elems, size: l.size, depth: l.depth, owner: o}), k: KindList}
 			continue
 		}
 		entries := make([]Entry, count)
@@ -228,7 +248,7 @@ func (m *machine) rebuild(v Value) Value {
 			entries[l.index] = Entry{l.key, v}
 			own += MapSlot + int64(len(l.key))
 		}
-		v = Value{p: unsafe.Pointer(&mapNode{entries: entries, own: own, size: l.size, depth: l.depth}), k: KindMap}
+		v = Value{p: unsafe.Pointer(&mapNode{entries: entries, own: own, size: l.size, depth: l.depth, owner: o}), k: KindMap}
 	}
 	return v
 }

@@ -97,19 +97,20 @@ const (
 
 // builtin calls a built-in function. All have one parameter.
 func (m *machine) builtin(n *node) (Value, bool) {
-	base, ok := m.push(n.a)
-	if !ok {
+	if n.a == nil || n.a.next != nil {
+		base, ok := m.push(n.a)
+		if !ok {
+			return Value{}, false
+		}
+		count := len(m.stack) - base
+		m.stack = m.stack[:base]
+		return Value{}, m.raise(n, CodeArgument, n.val.str()+" takes one argument, not "+string(appendNumber(nil, float64(count))))
+	}
+	v, ok := m.container(n.a) // what a built-in function gives holds nothing of it
+	if !ok || !m.pay(n, gasBuiltin) {
 		return Value{}, false
 	}
-	args := m.stack[base:]
-	m.stack = m.stack[:base]
-	if len(args) != 1 {
-		return Value{}, m.raise(n, CodeArgument, n.val.str()+" takes one argument, not "+string(appendNumber(nil, float64(len(args)))))
-	}
-	if !m.pay(n, gasBuiltin) {
-		return Value{}, false
-	}
-	v, ok := m.applyBuiltin(n, args[0])
+	v, ok = m.applyBuiltin(n, v)
 	if ok {
 		m.last = v
 	}

@@ -23,7 +23,7 @@ func (m *machine) callFunc(n *node) (Value, bool) {
 	}
 	if f == nil {
 		m.stack = m.stack[:base]
-		return Value{}, m.raise(n, CodeFuncNotFound, "there is no function "+name)
+		return Value{}, m.raiseAbout(n, name, CodeFuncNotFound, "there is no function "+name)
 	}
 	if len(args) < f.needs || len(args) > len(f.params) {
 		m.stack = m.stack[:base]
@@ -43,7 +43,7 @@ func (m *machine) callFunc(n *node) (Value, bool) {
 	m.stack = m.stack[:base]
 
 	caller := m.frame()
-	m.slots, m.last, m.lines, m.names, m.loops, m.hbase = slots, Value{}, f.lines, f.names, 0, len(m.handlers)
+	m.slots, m.owners, m.last, m.lines, m.names, m.loops, m.hbase = slots, nil, Value{}, f.lines, f.names, 0, len(m.handlers)
 	m.depth++
 	c := m.block(f.body)
 	m.depth--
@@ -67,20 +67,21 @@ func (m *machine) callFunc(n *node) (Value, bool) {
 
 // frame is the part of a machine that a call puts aside.
 type frame struct {
-	slots []Value
-	last  Value
-	lines []uint32
-	names map[string]int32
-	loops int
-	hbase int
+	slots  []Value
+	owners []*owner
+	last   Value
+	lines  []uint32
+	names  map[string]int32
+	loops  int
+	hbase  int
 }
 
 func (m *machine) frame() frame {
-	return frame{m.slots, m.last, m.lines, m.names, m.loops, m.hbase}
+	return frame{m.slots, m.owners, m.last, m.lines, m.names, m.loops, m.hbase}
 }
 
 func (m *machine) setFrame(f frame) {
-	m.slots, m.last, m.lines, m.names, m.loops, m.hbase = f.slots, f.last, f.lines, f.names, f.loops, f.hbase
+	m.slots, m.owners, m.last, m.lines, m.names, m.loops, m.hbase = f.slots, f.owners, f.last, f.lines, f.names, f.loops, f.hbase
 }
 
 func (m *machine) wrongCount(n *node, name string, have, least, most int) bool {
@@ -107,14 +108,15 @@ func (m *machine) callTool(n *node) (Value, bool) {
 	m.stack = m.stack[:base]
 	name := n.val.str()
 	if m.env.Tools == nil || len(name) > maxToolName {
-		return Value{}, m.raise(n, CodeToolNotFound, "there is no tool."+name[:min(len(name), maxToolName)])
+		name = name[:min(len(name), maxToolName)]
+		return Value{}, m.raiseAbout(n, name, CodeToolNotFound, "there is no tool."+name)
 	}
 	tool, err := m.env.Tools.Lookup(name)
 	if err != nil {
 		return Value{}, m.toolFailed(n, name, err)
 	}
 	if tool == nil {
-		return Value{}, m.raise(n, CodeToolNotFound, "there is no tool."+name)
+		return Value{}, m.raiseAbout(n, name, CodeToolNotFound, "there is no tool."+name)
 	}
 	return m.invoke(n, tool, args)
 }
@@ -123,21 +125,32 @@ func (m *machine) callTool(n *node) (Value, bool) {
 func (m *machine) invoke(n *node, tool *Tool, args []Value) (Value, bool) {
 	coerced, ok := m.coerceAll(n, tool, args)
 	if !ok {
+		m.about(tool.Name)
 		return Value{}, false
 	}
+	appends := m.second && tool.Appends && len(coerced) == 2 && coerced[0].k == KindList
 	in := int64(0)
 	for i := range coerced {
+		if appends && i == 0 {
+			continue // none of it is looked at
+		}
 		in = addSize(in, coerced[i].Size())
 	}
 	if !m.charge(n, addSize(gasTool+(in+63)/64, max(0, tool.Gas)), 0, 0) {
 		return Value{}, false
 	}
-	if m.toolCalls >= m.limits.Tools {
-		return Value{}, m.trip(n, messages.ErrQuota, MeterTools, m.limits.Tools)
+	if counts := !m.second || !tool.Uncounted; counts {
+		if m.counted >= m.limits.Tools {
+			return Value{}, m.trip(n, messages.ErrQuota, MeterTools, m.limits.Tools)
+		}
+		m.counted++
 	}
 	m.toolCalls++
 	if !m.poll(n) {
 		return Value{}, false
+	}
+	if appends {
+		return m.appended(n, coerced[0], coerced[1])
 	}
 	v, err := tool.Func(&Call{m: m, at: n, step: m.toolCalls}, coerced)
 	// A deadline that passed meanwhile, or a charge that failed inside, counts
@@ -146,7 +159,9 @@ func (m *machine) invoke(n *node, tool *Tool, args []Value) (Value, bool) {
 		return Value{}, false
 	}
 	if err != nil {
-		return Value{}, m.toolFailed(n, tool.Name, err)
+		m.toolFailed(n, tool.Name, err)
+		m.about(tool.Name)
+		return Value{}, false
 	}
 	out := v.Size()
 	if !m.charge(n, (addSize(in, out)+63)/64-(in+63)/64, out, out) || !m.checkResult(n, tool.Name, v) {

@@ -115,8 +115,9 @@ type unit struct {
 // Program is a compiled program. It is immutable and safe for concurrent runs.
 type Program struct {
 	unit
-	meta []Meta
-	size int64
+	meta     []Meta
+	size     int64
+	misnamed error // of a constant spelled as in other languages (cure.go); nil for none
 }
 
 // Meta is one metadata line of a program (§2).
@@ -137,7 +138,7 @@ func Compile(src []byte) (*Program, error) {
 	}
 	c := newCompiler(tree)
 	c.slotCount = len(tree.Symbols)
-	p := &Program{meta: tree.Meta}
+	p := &Program{meta: tree.Meta, misnamed: misnamed(tree)}
 	p.body = c.block(tree.Command)
 	p.slots = len(tree.Symbols)
 	p.lines = tree.Lines()

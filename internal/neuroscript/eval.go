@@ -17,7 +17,11 @@ func (m *machine) eval(n *node) (v Value, ok bool) {
 	case opConst:
 		return n.val, true
 	case opVar:
-		return m.slots[n.slot], true
+		v = m.slots[n.slot]
+		if v.k >= KindList {
+			m.share(n)
+		}
+		return v, true
 	case opLast:
 		return m.last, true
 
@@ -116,19 +120,24 @@ func (m *machine) eval(n *node) (v Value, ok bool) {
 		return m.bitsResult(n, ^i)
 
 	case opIndex:
-		if v, ok = m.operand(n.a, n.cost > 1); !ok {
+		if n.cost == 1 {
+			v, ok = m.container(n.a)
+		} else {
+			v, ok = m.operand(n.a, true)
+		}
+		if !ok {
 			return Value{}, false
 		}
 		key, ok := m.operand(n.b, n.cost > 2)
 		if !ok {
 			return Value{}, false
 		}
-		return m.access(n, v, key)
+		return m.member(n, v, key)
 	case opField:
-		if v, ok = m.eval(n.a); !ok {
+		if v, ok = m.container(n.a); !ok {
 			return Value{}, false
 		}
-		return m.access(n, v, n.val)
+		return m.member(n, v, n.val)
 	case opPath:
 		return m.path(n)
 
@@ -152,6 +161,18 @@ func (m *machine) eval(n *node) (v Value, ok bool) {
 		return m.callTool(n)
 	}
 	panic("neuroscript: a node that is no expression")
+}
+
+// container evaluates what is only looked into: a variable goes on holding it alone.
+func (m *machine) container(n *node) (Value, bool) {
+	if n.op != opVar {
+		return m.eval(n)
+	}
+	m.gas += int64(n.cost)
+	if m.gas >= m.gasStop && !m.tick(n) {
+		return Value{}, false
+	}
+	return m.slots[n.slot], true
 }
 
 // operand evaluates a; a leaf that was paid with its operator is only read.

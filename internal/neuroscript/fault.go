@@ -35,6 +35,8 @@ type ScriptError struct {
 	Message   string // no stack, no place
 	Details   Value  // nil: none
 	Line, Col int    // 1-based, Col in bytes; of the program, also for an error out of a library function
+
+	about string // the tool or function that it is about, where that may be a wrong one
 }
 
 // Error gives "line L:C: code N: message".

@@ -162,7 +162,7 @@ func (g *generator) target() string {
 }
 
 func (g *generator) call(depth int) string {
-	return g.pick("len", "is_error", "char", "ord", "sin", "f", "g", "tool.test.echo", "tool.test.add", "tool.test.boom", "tool.test.pair", "tool.no.such") +
+	return g.pick("len", "is_error", "char", "ord", "sin", "f", "g", "tool.test.echo", "tool.test.add", "tool.test.boom", "tool.test.pair", "tool.test.push", "tool.no.such") +
 		"(" + g.pick("", g.expr(depth+1), g.expr(depth+1), g.expr(depth+1)+", "+g.expr(depth+1)) + ")"
 }
 

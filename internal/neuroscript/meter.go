@@ -32,6 +32,9 @@ func work(n int64) int64 { return 1 + (n+63)/64 }
 // limits stay far from overflow.
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
+	if l.Rendering >= 2 {
+		d.Tools = CallsOf2
+	}
 	for _, f := range [...]struct {
 		have      *int64
 		def, most int64

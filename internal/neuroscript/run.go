@@ -13,12 +13,20 @@ type Limits struct {
 	Alloc   int64 // bytes, cumulative (§13.3)
 	Value   int64 // bytes of one string, list or map with its members
 	Depth   int64 // nested library calls
-	Tools   int64 // tool calls
+	Tools   int64 // tool calls; from version 2 on those that are not Uncounted
 	Emits   int64 // emit and whisper statements
 	Output  int64 // bytes of OUTPUT, LFs included
 	Scratch int64 // bytes of SCRATCHPAD, LFs included
 	Line    int64 // bytes of one emitted line, LF excluded
+	// Rendering is the version of the meters and of the texts of errors
+	// (messages.Rendering); 0 is 1. Version 2 counts the calls of tools that are not
+	// Uncounted, and charges a write into a container that its variable alone holds for
+	// what it changes instead of for a clone (§13.2).
+	Rendering int64
 }
+
+// CallsOf2 is the default of Limits.Tools from version 2 on.
+const CallsOf2 = 4096
 
 // DefaultLimits gives the defaults of §13.1.
 func DefaultLimits() Limits {
@@ -44,7 +52,10 @@ type Env struct {
 
 // Result is how a run ended: Err and Breach are both nil, or one of them is set.
 type Result struct {
-	Err          *ScriptError // the error no handler cleared
+	Err *ScriptError // the error no handler cleared
+	// Cure says, from version 2 on, how to mend the program; it goes behind Err or Breach,
+	// and is "" where nothing is known.
+	Cure         string
 	Breach       *Breach
 	Gas          int64
 	Alloc        int64 // bytes
@@ -65,6 +76,8 @@ func (p *Program) Run(ctx context.Context, env *Env) Result {
 	if m.poll(p.body) {
 		if m.block(p.body) == ctlUnwind {
 			m.result.Err = m.err
+		} else {
+			m.err = nil // what a handler cleared needs no cure
 		}
 	}
 	return m.ended()
@@ -93,6 +106,7 @@ var nowhere = struct {
 func newMachine(ctx context.Context, env *Env) *machine {
 	m := &machine{env: env, limits: env.Limits.withDefaults(), userdata: env.Userdata}
 	m.ctx, m.done = ctx, ctx.Done()
+	m.second = m.limits.Rendering >= 2
 	m.gasLimit, m.allocLimit, m.valueLimit = m.limits.Gas, m.limits.Alloc, m.limits.Value
 	if m.userdata.IsNil() {
 		m.userdata = MapOf(nil)
@@ -105,6 +119,9 @@ func (m *machine) ended() Result {
 	m.result.Breach = m.breach
 	m.result.Gas, m.result.Alloc = m.gas, m.alloc
 	m.result.ToolCalls, m.result.Emits = m.toolCalls, m.emits
+	if m.second {
+		m.result.Cure = m.cure()
+	}
 	return m.result
 }
 
@@ -113,6 +130,7 @@ type machine struct {
 	meter
 	env      *Env
 	limits   Limits
+	second   bool // version 2 or later
 	userdata Value
 
 	// The frame of the running function, or of the program.
@@ -121,6 +139,9 @@ type machine struct {
 	lines []uint32
 	names map[string]int32
 	depth int64 // library calls around it
+	// owners are the owners of the containers that the variables alone hold, by slot; nil
+	// is none. It is nil before the first write into a container (own.go).
+	owners []*owner
 
 	stack []Value // arguments and elements on their way into a call or a literal
 	err   *ScriptError
@@ -139,6 +160,7 @@ type machine struct {
 	levels    []level // of the path a write goes along
 	emits     int64
 	toolCalls int64
+	counted   int64 // of them those that Limits.Tools bounds
 	result    Result
 }
 
@@ -165,6 +187,20 @@ func (m *machine) position(at *node) (line, col int) {
 // does.
 func (m *machine) raise(at *node, code int, message string) bool {
 	return m.raiseWith(at, code, message, Value{})
+}
+
+// raiseAbout is raise for an error about a tool or a function.
+func (m *machine) raiseAbout(at *node, name string, code int, message string) bool {
+	m.raise(at, code, message)
+	m.about(name)
+	return false
+}
+
+// about notes which tool or function the error is about, if there is one.
+func (m *machine) about(name string) {
+	if m.err != nil {
+		m.err.about = name
+	}
 }
 
 func (m *machine) raiseWith(at *node, code int, message string, details Value) bool {

@@ -15,6 +15,12 @@ type Tool struct {
 	Name   string  // group included, without "tool.", as commonly written: "str.ToUpper"
 	Params []Param // positional
 	Gas    int64   // declared extra gas per call, on top of §13.2's
+	// Uncounted tools are bounded by gas, or by a meter of their own, and from version 2 on
+	// not by Limits.Tools: those that are pure, and aeiou.magic.
+	Uncounted bool
+	// Appends says that the tool gives its first argument, a list, with the second one behind
+	// it. From version 2 on the interpreter does that itself, and charges what is new (§13.7).
+	Appends bool
 	// Func does the work. args has one value per parameter, coerced to its type
 	// (§11); an absent optional one is nil. The slice is the tool's to keep.
 	//

@@ -60,6 +60,8 @@ type listNode struct {
 	elems []Value
 	size  int64 // charged size with all members, §13.3
 	depth int32
+	room  *room  // behind elems, shared with lists that begin alike (own.go); nil for none
+	owner *owner // holds it alone and may change it (own.go); nil: it never changes
 }
 
 // mapNode keeps its entries ascending by key: that is the order of rendering and
@@ -69,6 +71,7 @@ type mapNode struct {
 	own     int64 // charged size without the values
 	size    int64
 	depth   int32
+	owner   *owner // as in listNode
 }
 
 type errorNode struct {
@@ -194,7 +197,7 @@ func TimeDate(t time.Time) Value {
 // Kind tells the type.
 func (v Value) Kind() Kind { return v.k }
 
-// IsNil tells whether v is nil.
+// IsNil reports whether v is nil.
 func (v Value) IsNil() bool { return v.k == KindNil }
 
 func (v Value) num() float64      { return math.Float64frombits(v.n) }
@@ -328,7 +331,7 @@ func findKey(entries []Entry, key string) (int, bool) {
 	return lo, lo < len(entries) && entries[lo].Key == key
 }
 
-// IsErrorLike tells whether v is an error value, or a map with both code and
+// IsErrorLike reports whether v is an error value, or a map with both code and
 // message (§9 is_error).
 func (v Value) IsErrorLike() bool {
 	if v.k == KindError {

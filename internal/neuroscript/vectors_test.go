@@ -21,6 +21,10 @@ func (t testTools) Lookup(name string) (*Tool, error) { return t[name], nil }
 func newTestTools() testTools {
 	tools := testTools{}
 	add := func(key string, tool *Tool) { tools[key] = tool }
+	add("test.push", &Tool{
+		Name: "test.push", Params: []Param{{Name: "list", Type: "list"}, {Name: "x", Type: "any"}}, Appends: true,
+		Func: appendTools["append"].Func,
+	})
 	add("test.echo", &Tool{
 		Name: "test.Echo", Params: []Param{{Name: "value", Type: "any"}},
 		Func: func(_ *Call, a []Value) (Value, error) { return a[0], nil },

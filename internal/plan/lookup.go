@@ -57,6 +57,8 @@ func (p *Plan) known(env Environment, r reference) found {
 	case status == Pending:
 		p.pending = append(p.pending, pend{node: none, soft: true, feed: r.name})
 		return found{kind: foundLater}
+	case status == Void:
+		p.lost = true
 	case status == Present && p.valid(v):
 		return p.part(v, r)
 	}
@@ -89,14 +91,18 @@ func (p *Plan) named(name string, viewer int32) int32 {
 }
 
 // target resolves a name as that of a target which exactly one ok action has. Who
-// has it and has not ended may become that one, and is waited for.
+// has it and has not ended may become that one, and is waited for. A name as it stands
+// wins over one with its dots written as '_'.
 func (p *Plan) target(r reference, viewer int32) found {
 	n, ok := p.names[r.name]
+	dotted := false
 	if !ok {
-		return found{}
+		if n, dotted = p.dotted[r.name]; !dotted {
+			return found{}
+		}
 	}
 	one, oks, waits := none, 0, false
-	for ; n != none; n = p.nodes[n].prevName {
+	for ; n != none; n = p.before(n, dotted) {
 		if n == viewer || !p.sees(viewer, n) {
 			continue
 		}
@@ -120,6 +126,15 @@ func (p *Plan) target(r reference, viewer int32) found {
 	return found{}
 }
 
+// before gives the action declared before n whose target has the same name, or the
+// same name with its dots written as '_'.
+func (p *Plan) before(n int32, dotted bool) int32 {
+	if dotted {
+		return p.nodes[n].prevDotted
+	}
+	return p.nodes[n].prevName
+}
+
 // result gives what is known of an action that a reference means.
 func (p *Plan) result(n int32, r reference) found {
 	p.pending = append(p.pending, pend{node: n})
@@ -141,7 +156,7 @@ func (p *Plan) part(value string, r reference) found {
 	return found{kind: foundValue, value: v}
 }
 
-// sees tells whether a place in the document knows an action: what was declared up
+// sees reports whether a place in the document knows an action: what was declared up
 // to it, and what it depends on, however indirectly. The latter is worked out when
 // it is first asked for in a text; p.above is 0 until then.
 func (p *Plan) sees(viewer, n int32) bool {
@@ -164,7 +179,7 @@ func (p *Plan) sees(viewer, n int32) bool {
 	return p.nodes[n].mark == p.above
 }
 
-// stuck tells whether the place the document has reached cannot wait for n: n waits,
+// stuck reports whether the place the document has reached cannot wait for n: n waits,
 // however indirectly, for an id that can only be declared after this place.
 func (p *Plan) stuck(n, viewer int32) bool {
 	if viewer < int32(len(p.nodes)) || p.forwards == 0 {
@@ -191,7 +206,7 @@ func (p *Plan) stuck(n, viewer int32) bool {
 	return p.nodes[n].blocked == p.epoch
 }
 
-// valid tells whether a text is one JSON value without repeated members.
+// valid reports whether a text is one JSON value without repeated members.
 func valid(s string) bool { return jsontext.Value(s).IsValid() }
 
 // valid is the same without an allocation for texts of common size.
@@ -204,7 +219,7 @@ func (p *Plan) valid(s string) bool {
 	return jsontext.Value(p.scratch).IsValid()
 }
 
-// mayRefer tells whether a JSON text can hold a reference at all.
+// mayRefer reports whether a JSON text can hold a reference at all.
 func mayRefer(s string) bool {
 	return strings.IndexByte(s, '$') >= 0 || strings.Contains(s, `\u0024`)
 }

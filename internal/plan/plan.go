@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -14,6 +15,7 @@ const (
 	Absent  Status = iota // not known
 	Present               // the value is there
 	Pending               // a feed that is fetched on first use
+	Void                  // a feed without a value: a response says so, to parameters it is not known
 )
 
 // An Environment knows the names that are no action's: session variables, then
@@ -35,6 +37,12 @@ type Options struct {
 	// $NAME is not one of them, and in a response ${NAME} is text (docs/spec/design.md §11).
 	Variables Environment
 	Verbatim  bool // "$" in parameters means nothing
+	// Sources leaves the source of a feed that an action adds or changes as it is written:
+	// what it refers to is the feed's to say, each time it is fetched.
+	Sources bool
+	// Dotted lets $a_b mean the target a.b too, where no action's target is a_b: a
+	// reference has no room for a dot (docs/spec/streaming.md §6).
+	Dotted bool
 }
 
 // Plan is the graph of one run. It belongs to one goroutine.
@@ -48,6 +56,9 @@ type Plan struct {
 
 	// The last node of each name; older ones hang on prevID, prevKey, prevName.
 	ids, keys, names map[string]int32
+	// dotted are the last nodes of targets with a dot, as references write them; older
+	// ones hang on prevDotted. It is empty unless Options.Dotted.
+	dotted map[string]int32
 	// forward lists who waits for an id that was not declared yet; forwards counts
 	// the waiting.
 	forward  map[string][]int32
@@ -69,6 +80,7 @@ type Plan struct {
 	ready   []int32 // in document order
 	queue   []int32 // scratch: what ended and was not told to its dependents yet
 	pending []pend  // scratch: what lookups rest on
+	lost    bool    // a lookup met a feed without a value
 	budget  int     // of the lookups in one text: MaxPathBytes and less
 	walk    []int32 // scratch of traversals
 	parent  []int32
@@ -100,7 +112,7 @@ type node struct {
 	users, lastUser int32
 	deps, lastDep   int32
 
-	prevID, prevKey, prevName int32
+	prevID, prevKey, prevName, prevDotted int32
 
 	mark    uint32 // of the traversal or deduplication that met it last
 	blocked uint32 // the epoch in which it waits, however indirectly, for an id
@@ -125,14 +137,18 @@ func New(o Options) *Plan {
 	def(&o.GrowthBytes, DefaultGrowthBytes)
 	return &Plan{
 		o: o, slots: max(o.Occupied, 0), gate: none,
-		ids: map[string]int32{}, keys: map[string]int32{}, names: map[string]int32{},
+		ids: map[string]int32{}, keys: map[string]int32{}, names: map[string]int32{}, dotted: map[string]int32{},
 		forward: map[string][]int32{}, feeds: map[string]int32{},
 	}
 }
 
 // Begin opens the next generation of the run: ids may be used again, results of
-// earlier generations stay. The generation before it must be complete.
+// earlier generations stay. The generation before it must be complete, or stopped
+// (CancelAll): that one declares nothing more.
 func (p *Plan) Begin() error {
+	if p.halted != "" {
+		p.halted, p.open = "", false
+	}
 	if p.open || p.unended > 0 {
 		return &IllegalError{Input: "Begin", Why: "the generation before is not complete"}
 	}
@@ -163,6 +179,9 @@ func (p *Plan) Declare(dst []Effect, a *messages.Action) ([]Effect, error) {
 			x.prevKey = p.chain(p.keys, x.OutputKey, n)
 		}
 		x.prevName = p.chain(p.names, x.Name, n)
+		if p.o.Dotted && strings.Contains(x.Name, ".") {
+			x.prevDotted = p.chain(p.dotted, strings.ReplaceAll(x.Name, ".", "_"), n)
+		}
 	}
 	met := p.arrived(n)
 	switch {
@@ -313,8 +332,8 @@ func (p *Plan) Cancel(dst []Effect, r Ref, reason string) ([]Effect, error) {
 	return dst, nil
 }
 
-// CancelAll stops every action, in document order, and what is declared after it
-// is cancelled at once. With detached, fire_and_forget actions that were dispatched
+// CancelAll stops every action, in document order, and what the generation declares after
+// it is cancelled at once. With detached, fire_and_forget actions that were dispatched
 // are left alone: they survive the end of a run (docs/spec/streaming.md §4).
 func (p *Plan) CancelAll(dst []Effect, reason string, detached bool) []Effect {
 	p.halted = reason
@@ -397,11 +416,11 @@ func (p *Plan) Gate() (id string, closed bool) {
 	return p.nodes[p.gate].ID, true
 }
 
-// Complete tells whether the generation is over: it declares nothing more and
+// Complete reports whether the generation is over: it declares nothing more and
 // every sync and async action has ended.
 func (p *Plan) Complete() bool { return !p.open && p.unended == 0 }
 
-// Stalled tells whether nothing goes on without an approval: there is a parked
+// Stalled reports whether nothing goes on without an approval: there is a parked
 // action, and none is with an executor or waits for a slot. With a generation that
 // has ended this is when a turn is suspended (docs/spec/design.md §7).
 func (p *Plan) Stalled() bool {
@@ -476,7 +495,7 @@ func (p *Plan) Grow(n int) { p.nodes = slices.Grow(p.nodes, n) }
 func (p *Plan) add(x node) int32 {
 	n := int32(len(p.nodes))
 	x.users, x.lastUser, x.deps, x.lastDep = none, none, none, none
-	x.prevID, x.prevKey, x.prevName = none, none, none
+	x.prevID, x.prevKey, x.prevName, x.prevDotted = none, none, none, none
 	p.nodes = append(p.nodes, x)
 	if !x.feed {
 		p.nodes[n].prevID = p.chain(p.ids, x.ID, n)

@@ -75,11 +75,11 @@ func TestEffectsAreAppended(t *testing.T) {
 
 func TestPolicyBounds(t *testing.T) {
 	for _, c := range []struct{ in, want Policy }{
-		{Policy{}, Policy{DefaultTimeout, 0, DefaultRetryDelay}},
-		{Policy{time.Millisecond, 3, 2 * time.Second}, Policy{time.Millisecond, 3, 2 * time.Second}},
-		{Policy{time.Hour + 1, 6, time.Hour}, Policy{MaxTimeout, MaxRetries, MaxRetryDelay}},
-		{Policy{-1, -1, -5}, Policy{DefaultTimeout, 0, NoDelay}},
-		{Policy{Delay: NoDelay}, Policy{DefaultTimeout, 0, NoDelay}},
+		{Policy{}, Policy{DefaultTimeout, 0, DefaultRetryDelay, 1}},
+		{Policy{time.Millisecond, 3, 2 * time.Second, 0}, Policy{time.Millisecond, 3, 2 * time.Second, 1}},
+		{Policy{time.Hour + 1, 6, time.Hour, 0}, Policy{MaxTimeout, MaxRetries, MaxRetryDelay, 1}},
+		{Policy{-1, -1, -5, 0}, Policy{DefaultTimeout, 0, NoDelay, 1}},
+		{Policy{Delay: NoDelay}, Policy{DefaultTimeout, 0, NoDelay, 1}},
 	} {
 		if got := c.in.Bounded(); got != c.want || got.Bounded() != got {
 			t.Errorf("%+v is bounded to %+v, want %+v", c.in, got, c.want)
@@ -314,5 +314,91 @@ func TestNamesAndWhole(t *testing.T) {
 		if name = map[bool]string{true: name}[ok]; name != c.whole || strings.Join(Names(c.text), " ") != c.names {
 			t.Errorf("%q: %q, %q", c.text, name, Names(c.text))
 		}
+	}
+}
+
+// The source of a feed that an action adds or changes is left as it is written, and what it
+// refers to is not waited for.
+func TestFeedSources(t *testing.T) {
+	const args = `{"id":"$a","source":{"name":"$a","params":{"v":"x $a"}},"z":"$a"}`
+	for _, c := range []struct {
+		typ  messages.ActionType
+		name string
+		on   bool
+		want string
+	}{
+		{messages.TypeInternal, messages.InternalAddFeed, true, `{"id":1,"source":{"name":"$a","params":{"v":"x $a"}},"z":1}`},
+		{messages.TypeInternal, messages.InternalUpdateFeed, true, `{"id":1,"source":{"name":"$a","params":{"v":"x $a"}},"z":1}`},
+		{messages.TypeInternal, messages.InternalAddFeed, false, `{"id":1,"source":{"name":1,"params":{"v":"x 1"}},"z":1}`},
+		{messages.TypeTool, messages.InternalAddFeed, true, `{"id":1,"source":{"name":1,"params":{"v":"x 1"}},"z":1}`},
+		{messages.TypeInternal, messages.InternalSetVariable, true, `{"id":1,"source":{"name":1,"params":{"v":"x 1"}},"z":1}`},
+	} {
+		p := New(Options{Sources: c.on})
+		_ = p.Begin()
+		_, _ = p.Declare(nil, &messages.Action{ID: "a", Name: "t", Mode: messages.ModeAsync})
+		_, _ = p.Started(nil, Ref{1, "a"})
+		_, _ = p.Ended(nil, Ref{1, "a"}, Outcome{State: OK, Value: "1"})
+		effects, err := p.Declare(nil, &messages.Action{ID: "f", Type: c.typ, Name: c.name, Args: args})
+		if err != nil || len(effects) != 1 || effects[0].Parameters != c.want {
+			t.Errorf("%s %s %v: %v %v", c.typ, c.name, c.on, effects, err)
+		}
+	}
+	p := New(Options{Sources: true})
+	_ = p.Begin()
+	_, _ = p.Declare(nil, &messages.Action{ID: "a", Name: "t", Mode: messages.ModeAsync})
+	effects, _ := p.Declare(nil, &messages.Action{ID: "f", Type: messages.TypeInternal, Name: messages.InternalAddFeed, Args: `{"source":{"v":"$a"}}`})
+	if len(effects) != 1 || effects[0].Kind != Dispatch {
+		t.Errorf("it waits: %v", effects)
+	}
+}
+
+// A response reports whether it shows what an action of its own generation gave.
+func TestTextQuotes(t *testing.T) {
+	p := New(Options{})
+	ok := func(id string) {
+		_, _ = p.Declare(nil, &messages.Action{ID: id, Name: "t"})
+		_, _ = p.Started(nil, Ref{p.Generation()[0].Generation, id})
+		_, _ = p.Ended(nil, Ref{p.Generation()[0].Generation, id}, Outcome{State: OK, Value: "1"})
+	}
+	_ = p.Begin()
+	ok("old")
+	_, _ = p.End(nil)
+	_ = p.Begin()
+	ok("own")
+	for text, want := range map[string]bool{
+		"plain": false, "$old": false, "$$own": false, "$nobody": false, "$own": true, "a ${own} b": true, "$old $own": true, "${own.x}": false,
+	} {
+		r := p.Text()
+		r.End(r.Push(nil, []byte(text)))
+		if r.Quotes() != want {
+			t.Errorf("%q quotes: %v", text, r.Quotes())
+		}
+	}
+}
+
+// An action may say that nothing in its parameters is a reference.
+func TestLiteral(t *testing.T) {
+	p := New(Options{Environment: mapped{"x": {"1", Present}}})
+	_ = p.Begin()
+	for id, want := range map[string]string{"a": `{"v":"$x ${x} $$"}`, "b": `{"v":"1 1 $"}`} {
+		effects, _ := p.Declare(nil, &messages.Action{ID: id, Name: "t", Mode: messages.ModeAsync, Args: `{"v":"$x ${x} $$"}`, Literal: id == "a"})
+		if len(effects) != 1 || effects[0].Parameters != want {
+			t.Errorf("%s: %v", id, effects)
+		}
+	}
+}
+
+// A feed without a value is said to be none in a response, and unknown to parameters.
+func TestVoidFeed(t *testing.T) {
+	p := New(Options{Environment: mapped{"repo": {"", Void}}})
+	_ = p.Begin()
+	r := p.Text()
+	text := r.Push(nil, []byte("a $repo b $other c"))
+	if got := string(r.End(text)); got != "a [unavailable: repo] b $other c" {
+		t.Errorf("%q", got)
+	}
+	effects, _ := p.Declare(nil, &messages.Action{ID: "a", Name: "t", Args: `{"v":"x $repo"}`})
+	if len(effects) != 1 || effects[0].Parameters != `{"v":"x $repo"}` {
+		t.Errorf("%v", effects)
 	}
 }

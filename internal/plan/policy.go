@@ -2,6 +2,8 @@ package plan
 
 import (
 	"cmp"
+	"hash/fnv"
+	"strconv"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
@@ -14,6 +16,7 @@ const (
 	MaxRetries        = 5
 	DefaultRetryDelay = time.Second
 	MaxRetryDelay     = 60 * time.Second
+	MaxBackoff        = 10
 )
 
 // Policy says how often and how long an action is tried.
@@ -23,6 +26,9 @@ type Policy struct {
 	// Delay precedes each further attempt; 0 is DefaultRetryDelay, and a host that
 	// wants none says NoDelay.
 	Delay time.Duration
+	// Backoff is what each pause is times the one before, and has them spread; at most 1
+	// leaves them all as Delay is.
+	Backoff int
 }
 
 // NoDelay is a delay of 0, as a host says it.
@@ -30,13 +36,34 @@ const NoDelay = -time.Nanosecond
 
 // PolicyOf is the policy of an action under a host's delay.
 func PolicyOf(a *messages.Action, delay time.Duration) Policy {
-	return Policy{Timeout: a.Timeout, Retries: a.Retry, Delay: delay}.Bounded()
+	return Policy{Timeout: a.Timeout, Retries: a.Retry, Delay: cmp.Or(a.RetryDelay, delay), Backoff: a.Backoff}.Bounded()
+}
+
+// Pause is the time between failed attempt n, from 1, and the next: at most MaxRetryDelay.
+// One that grows is up to a quarter shorter or longer, so that calls that failed together do
+// not come back together. key, the call's idempotency key, and n say by how much: the same
+// for a replay, and another for each call.
+func (p Policy) Pause(n int, key string) time.Duration {
+	p = p.Bounded()
+	d := max(p.Delay, 0)
+	if p.Backoff <= 1 {
+		return d
+	}
+	for i := 1; i < n && d < MaxRetryDelay; i++ {
+		d = min(d*time.Duration(p.Backoff), MaxRetryDelay)
+	}
+	const quarter = 250 // of a thousand
+	h := fnv.New64a()
+	h.Write([]byte(key + "#" + strconv.Itoa(n)))
+	spread := time.Duration(h.Sum64()%(2*quarter+1)) - quarter
+	return min(d+d/1000*spread, MaxRetryDelay)
 }
 
 // Bounded fills in defaults and applies the caps.
 func (p Policy) Bounded() Policy {
 	p.Timeout = min(cmp.Or(max(p.Timeout, 0), DefaultTimeout), MaxTimeout)
 	p.Retries = min(max(p.Retries, 0), MaxRetries)
+	p.Backoff = min(max(p.Backoff, 1), MaxBackoff)
 	p.Delay = min(cmp.Or(p.Delay, DefaultRetryDelay), MaxRetryDelay)
 	if p.Delay < 0 {
 		p.Delay = NoDelay
@@ -84,6 +111,7 @@ type Attempt struct {
 	Failure Failure
 	Reason  string // of the executor; "" takes the failure's name
 	Class   messages.Class
+	Key     string // of the call, for Policy.Pause
 	Now     time.Time
 	Until   time.Time // when the turn is over; zero is no bound
 }
@@ -98,8 +126,8 @@ type Next struct {
 	Reason string
 }
 
-// After decides what follows. It retries errors, panics and timeouts, with a
-// fixed delay; never what was denied, has no target or was cancelled
+// After decides what follows. It retries errors, panics and timeouts, after
+// a pause; never what was denied, has no target or was cancelled
 // (docs/spec/streaming.md §5.3). An effectful attempt without an answer may have happened, so it is
 // unknown and not repeated; a keyed one is repeated under its key and unknown at
 // last (docs/spec/design.md §7). No attempt is planned that the turn would not see begin.
@@ -123,7 +151,7 @@ func (p Policy) After(a Attempt) Next {
 	if !a.Failure.Answered() && a.Class == messages.Keyed {
 		end.State = Unknown
 	}
-	at := a.Now.Add(max(p.Delay, 0))
+	at := a.Now.Add(p.Pause(a.N, a.Key))
 	if a.N > p.Retries || !a.Until.IsZero() && !at.Before(a.Until) {
 		return end
 	}

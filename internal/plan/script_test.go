@@ -16,7 +16,7 @@ import (
 // block is commands, "----", and the answers; go test -update writes the latter
 // anew, and the diff is the review. Commands, one a line, # comments:
 //
-//	new [parallel=N] [actions=N] [occupied=N] [bytes=N] [growth=N]   a plan in its first generation
+//	new [parallel=N] [actions=N] [occupied=N] [bytes=N] [growth=N] [dotted=1]   a plan in its first generation
 //	env NAME JSON | env NAME pending | env NAME absent               what the environment knows
 //	begin, end, forget, vacate
 //	declare ID [MODE] [key=K] [name=N] [type=T] [on_error=E] [deps=a,b] [PARAMETERS]
@@ -131,6 +131,10 @@ func (r *rig) command(line string) {
 		for f := range strings.FieldsSeq(rest) {
 			k, v, _ := strings.Cut(f, "=")
 			n, _ := strconv.Atoi(v)
+			if k == "dotted" {
+				o.Dotted = n > 0
+				continue
+			}
 			*map[string]*int{
 				"parallel": &o.Parallel, "actions": &o.Actions, "occupied": &o.Occupied,
 				"bytes": &o.ParameterBytes, "growth": &o.GrowthBytes,

@@ -35,7 +35,11 @@ func eachString(s string, f func(from, to int, text string) bool) {
 // refer to, in the order of the text.
 func (p *Plan) references(n int32) {
 	p.above, p.budget = 0, MaxPathBytes
-	eachString(p.nodes[n].Args, func(_, _ int, text string) bool {
+	source, behind := p.source(n)
+	eachString(p.nodes[n].Args, func(at, _ int, text string) bool {
+		if source <= at && at < behind {
+			return true
+		}
 		for i := strings.IndexByte(text, '$'); i >= 0; {
 			r := refAt(text[i:], true)
 			if r.kind == refName {
@@ -57,6 +61,37 @@ func (p *Plan) references(n int32) {
 	})
 }
 
+// source is where in the parameters of an action the source of a feed stands that is left
+// as it is; both are 0 without one.
+func (p *Plan) source(n int32) (from, to int) {
+	if !p.o.Sources || int(n) >= len(p.nodes) {
+		return 0, 0
+	}
+	x := &p.nodes[n]
+	if x.Type != messages.TypeInternal || x.Name != messages.InternalAddFeed && x.Name != messages.InternalUpdateFeed {
+		return 0, 0
+	}
+	d := jsontext.NewDecoder(strings.NewReader(x.Args))
+	if _, err := d.ReadToken(); err != nil {
+		return 0, 0
+	}
+	for d.PeekKind() == '"' {
+		key, err := d.ReadToken()
+		if err != nil {
+			return 0, 0
+		}
+		own := key.String() == "source"
+		from = int(d.InputOffset())
+		if err := d.SkipValue(); err != nil {
+			return 0, 0
+		}
+		if own {
+			return from, int(d.InputOffset())
+		}
+	}
+	return 0, 0
+}
+
 // A fate is what became of a substitution.
 type fate struct {
 	failed string // reason of failure
@@ -73,7 +108,11 @@ func (p *Plan) substitute(src string, viewer int32) (string, fate) {
 	var buf []byte
 	done := 0
 	p.pending, p.above, p.budget = p.pending[:0], 0, MaxPathBytes
+	source, behind := p.source(viewer)
 	eachString(src, func(from, to int, text string) bool {
+		if source <= from && from < behind {
+			return true
+		}
 		out = append(out, src[done:from]...)
 		done = to
 		if r := refAt(text, true); r.kind == refName && r.n == len(text) {
@@ -143,8 +182,10 @@ func (p *Plan) tolerate(v found, r reference) found {
 	return v
 }
 
-// refers tells whether the parameters of an action can hold a reference at all.
-func (p *Plan) refers(n int32) bool { return !p.o.Verbatim && mayRefer(p.nodes[n].Args) }
+// refers reports whether the parameters of an action can hold a reference at all.
+func (p *Plan) refers(n int32) bool {
+	return !p.o.Verbatim && !p.nodes[n].Literal && mayRefer(p.nodes[n].Args)
+}
 
 // settle substitutes the parameters of an action that is about to begin. When that
 // is not possible the action has ended, or waits again.

@@ -13,6 +13,7 @@ type Text struct {
 	full  bool // more than that was asked for: no value follows
 	steps int  // what is left of MaxPathBytes
 	whole bool // no more bytes follow
+	own   bool // it refers to an action of its own generation
 	wait  Wait
 }
 
@@ -59,6 +60,10 @@ func (t *Text) Resume(dst []byte) []byte {
 
 // Waits tells what the response waits for, if it does.
 func (t *Text) Waits() (Wait, bool) { return t.wait, t.wait != Wait{} }
+
+// Quotes tells that a reference so far was to an action of the generation that the
+// response is of.
+func (t *Text) Quotes() bool { return t.own }
 
 // Held counts the bytes held back.
 func (t *Text) Held() int { return len(t.held) }
@@ -114,8 +119,12 @@ func (t *Text) replace(dst, written []byte, r reference) (_ []byte, held bool) {
 	p := t.p
 	p.pending, p.above, p.budget = p.pending[:0], 0, t.steps
 	here := int32(len(p.nodes))
+	p.lost = false
 	v := p.lookup(r, here)
 	t.steps = p.budget
+	if v.kind == foundNothing && p.lost {
+		v.kind = foundBroken
+	}
 	if v.kind == foundLater {
 		for _, w := range p.pending {
 			switch {
@@ -129,6 +138,9 @@ func (t *Text) replace(dst, written []byte, r reference) (_ []byte, held bool) {
 		}
 		// What it waits for can only come after this response.
 		v.kind = foundBroken
+	}
+	for _, w := range p.pending {
+		t.own = t.own || v.kind != foundNothing && w.node != none && p.nodes[w.node].gen == p.gen
 	}
 	switch v.kind {
 	case foundNothing:

@@ -60,7 +60,7 @@ func AppendFeed(dst []byte, f *messages.Feed, body string) []byte {
 }
 
 // feeds is the message in front of the conversation, if there is any feed.
-func feeds(fs []messages.Feed) (messages.Message, bool) {
+func feeds(fs []messages.Feed, rendering int64) (messages.Message, bool) {
 	if len(fs) == 0 {
 		return messages.Message{}, false
 	}
@@ -72,7 +72,7 @@ func feeds(fs []messages.Feed) (messages.Message, bool) {
 	for i := range fs {
 		body := ""
 		if fs[i].Error == "" {
-			body = FeedBody(fs[i].Value)
+			body = feedBody(fs[i].Value, rendering)
 		}
 		text = AppendFeed(text, &fs[i], body)
 	}

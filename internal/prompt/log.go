@@ -3,14 +3,17 @@ package prompt
 import (
 	"slices"
 
+	"github.com/seed14be6753/stile/internal/native"
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Historian is a Dialect of the trait Transcript whose finished runs render one by one:
-// Render of a projection is Past of each item of its History, in order, and then Render
-// of the rest. It renders no system message.
+// Historian is a Dialect whose finished runs render one by one: Render of a projection is
+// Past of each item of its History, in order, and then Render of the rest. It renders no
+// system message.
 type Historian interface {
 	Dialect
+	// Traits reports whether finished runs go back as they went (messages.Traits.Transcript).
+	Traits() messages.Traits
 	Past(*messages.Item) []messages.Message
 	// Tell is what Render and Past make of one turn that is over, without what joined the
 	// run behind it; nil when that depends on the turns around it. They take the reply's
@@ -19,66 +22,74 @@ type Historian interface {
 }
 
 // MaxLogBytes bounds the text that a Log keeps.
-const MaxLogBytes = 1 << 20
+const MaxLogBytes = 4 << 20
 
 // Log keeps at hand what the prompts of a session are made of, record by record as they
 // are made, so that a turn need not read its journal again. What it gives is what Project
 // and Assemble give for the same records; where it cannot know that, it gives nothing.
 //
-//	past    finished runs, as messages
+//	past    finished runs, as messages one behind the other; runs says whose they are
 //	open    the run in flight, as records told it
 //	view    all of it as of the latest turn.begin
 //
 // It belongs to one goroutine at a time; views are immutable.
 type Log struct {
-	d       Historian
-	keep    int   // messages of finished runs that are enough, 0 for all
-	first   int64 // position it begins with
-	next    int64 // position of the record it waits for
-	whole   bool  // nothing was before it, or left out
-	past    []told
-	open    *run
-	waiting map[int64]*messages.Input
-	replies map[messages.Digest]string // of the open run
-	bytes   int                        // of texts
-	view    *View
-	lost    bool // it cannot go on
+	d         Historian
+	rendering int64
+	window    Window
+	first     int64 // position it begins with
+	next      int64 // position of the record it waits for
+	whole     bool  // nothing was before it, or left out
+	past      texts // views have it: nothing in it changes but its end
+	runs      []told
+	pages     pages
+	open      *run
+	waiting   map[int64]*messages.Input
+	replies   map[messages.Digest]string // of the open run
+	bytes     int                        // of texts
+	view      *View
+	lost      bool // it cannot go on
 }
 
 // told is a finished run.
 type told struct {
-	ordinal  int64
-	messages []messages.Message
-	bytes    int
+	ordinal   int64
+	withdrawn bool
+	messages  int   // of past
+	text      int64 // bytes of theirs
+	bytes     int   // what is kept of it
+	// open is the run where actions of it have not ended, with what it was given; nil
+	// when nothing of it can change any more.
+	open    *run
+	replies map[messages.Digest]string
 }
 
-// View is what a turn's prompt is made of beside feeds and tools.
-type View struct {
-	d     Historian
-	turn  int64
-	whole bool
-	past  []told
-	now   messages.Projection // of the run in flight
-}
-
-// NewLog begins a log with the record at a position. window is how many messages the
-// session's prompts have at most, 0 all.
-func NewLog(d Historian, first int64, window int) *Log {
-	l := &Log{d: d, first: first, next: first, whole: first == 1, waiting: map[int64]*messages.Input{}}
-	if window > 0 {
-		l.keep = window + 1
+// weigh counts what is kept of the run whose messages are said.
+func (t *told) weigh(said *texts) {
+	t.messages, t.text, t.bytes = len(said.messages), textBytes(said.messages), said.bytes()
+	for _, text := range t.replies {
+		t.bytes += len(text)
 	}
-	return l
+}
+
+// NewLog begins a log with the record at a position. window bounds the session's prompts,
+// and rendering is their version.
+func NewLog(d Historian, first int64, window Window, rendering int64) *Log {
+	return &Log{d: d, rendering: rendering, window: window, first: first, next: first, whole: first == 1, waiting: map[int64]*messages.Input{}}
 }
 
 // Next is the position of the record that Add waits for.
 func (l *Log) Next() int64 { return l.next }
 
 // Bytes is about what it holds.
-func (l *Log) Bytes() int { return l.bytes + 128*len(l.past) + 512 }
+func (l *Log) Bytes() int { return l.bytes + perMessage*len(l.past.messages) + 128*len(l.runs) + 512 }
 
-// Add takes the next record, its body typed, and the blobs it came with. ok is false when
-// the log is of no use any more.
+// perMessage is about what a message costs beside its text: itself, its sum and its part of
+// a page.
+const perMessage = 192
+
+// Add takes the next record, its body typed where a prompt is made of it (Reads), and the
+// blobs it came with. ok is false when the log is of no use any more.
 func (l *Log) Add(rec *messages.Record, blobs []messages.Blob) (ok bool) {
 	if l.lost || rec.Seq != l.next {
 		l.lost = true
@@ -86,11 +97,13 @@ func (l *Log) Add(rec *messages.Record, blobs []messages.Blob) (ok bool) {
 	}
 	l.next++
 	switch b := rec.Body.(type) {
-	case nil, *messages.Undecoded:
+	case nil:
 		l.lost = true
+	case *messages.Undecoded:
+		l.lost = Reads(b.Of)
 	case *messages.Input:
-		l.waiting[rec.Seq] = b
-		l.bytes += given(b)
+		l.waiting[rec.Seq] = heard(b, l.rendering)
+		l.bytes += given(l.waiting[rec.Seq])
 	case *messages.RunBegin:
 		l.begin(rec.Run, append([]int64{b.Input}, b.Merged...))
 	case *messages.RunEnd:
@@ -107,12 +120,13 @@ func (l *Log) Add(rec *messages.Record, blobs []messages.Blob) (ok bool) {
 			break
 		}
 		if l.open == nil || l.open.ordinal != rec.Run {
-			// It may change a run that is over, which is not here in a form that can be
-			// changed. Of runs that were never begun, or before this log, nothing is told.
-			l.lost = slices.ContainsFunc(l.past, func(t told) bool { return t.ordinal == rec.Run })
+			// Of runs that were never begun, or before this log, nothing is told.
+			if i := slices.IndexFunc(l.runs, func(t told) bool { return t.ordinal == rec.Run }); i >= 0 {
+				l.lost = !l.amend(i, rec)
+			}
 			break
 		}
-		if m, said := b.(*messages.ModelReply); said && !m.Blob.IsZero() && !l.hear(m.Blob, blobs) {
+		if m, said := b.(*messages.ModelReply); said && !(l.hear(m.Blob, blobs) && l.hear(m.Side, blobs)) {
 			l.lost = true
 			break
 		}
@@ -126,8 +140,11 @@ func (l *Log) Add(rec *messages.Record, blobs []messages.Blob) (ok bool) {
 	return !l.lost
 }
 
-// hear keeps the text of a reply.
+// hear keeps the text of a reply, or what is beside it.
 func (l *Log) hear(d messages.Digest, blobs []messages.Blob) bool {
+	if d.IsZero() {
+		return true
+	}
 	if _, known := l.replies[d]; known {
 		return true
 	}
@@ -147,7 +164,7 @@ func (l *Log) hear(d messages.Digest, blobs []messages.Blob) bool {
 func (l *Log) begin(ordinal int64, inputs []int64) {
 	l.open, l.view, l.replies = nil, nil, nil
 	if slices.Min(inputs) < l.first { // what it was given is not here: nothing before it counts
-		l.past, l.whole, l.bytes = nil, false, 0
+		l.past, l.runs, l.whole, l.bytes = texts{}, nil, false, 0
 		return
 	}
 	l.open = &run{ordinal: ordinal, inputs: take(l.waiting, inputs)}
@@ -156,38 +173,100 @@ func (l *Log) begin(ordinal int64, inputs []int64) {
 // end turns the open run into messages, and lets go of runs that no window reaches.
 func (l *Log) end() {
 	r := l.open
-	l.open, l.view = nil, nil
-	// As project has it.
+	var said texts // nothing of a finished run that no prompt has
+	t := told{ordinal: r.ordinal, withdrawn: r.withdrawn}
+	unseen := l.window.None && !r.withdrawn
+	if !unseen {
+		said = l.tell(r, l.replies)
+	}
+	if r.acts() && !unseen {
+		if t.open = r; l.d.Traits().Transcript {
+			t.replies = l.replies
+		}
+	}
+	t.weigh(&said)
+	l.open, l.view, l.replies = nil, nil, nil
+	l.runs, l.past = append(l.runs, t), l.past.with(said)
+	l.bytes, l.waiting = 0, forget(l.waiting)
+	for _, in := range l.waiting {
+		l.bytes += given(in)
+	}
+	count := 0
+	first, settled := l.since()
+	for i := len(l.runs) - 1; i >= 0; i-- {
+		// One run more than a prompt holds tells that nothing before it counts.
+		if l.window.Messages > 0 && count > l.window.Messages || settled && i < first-1 {
+			// What is left out goes when the rest moves to grow.
+			clear(l.runs[:i+1])
+			l.runs, l.whole = l.runs[i+1:], false
+			l.past = l.past.from(len(l.past.messages) - count)
+			break
+		}
+		count += l.runs[i].messages
+		l.bytes += l.runs[i].bytes
+	}
+}
+
+// since is the first run that a prompt has (Window.since).
+func (l *Log) since() (first int, settled bool) {
+	return l.window.since(len(l.runs), func(i int) past { return past{l.runs[i].text, l.runs[i].withdrawn} })
+}
+
+// before counts the messages of the runs in front of one.
+func (l *Log) before(i int) (n int) {
+	for k := range i {
+		n += l.runs[k].messages
+	}
+	return n
+}
+
+// tell is what a finished run is in a prompt, as project has it.
+func (l *Log) tell(r *run, replies map[messages.Digest]string) texts {
 	var items []messages.Item
 	switch {
 	case r.withdrawn && r.note != "":
 		items = []messages.Item{{Role: messages.RoleUser, Text: r.note, Run: r.ordinal, Turn: r.turn}}
 	case r.withdrawn:
 	default:
-		items = r.items(r.before(nil), &Spec{Transcript: true, Reply: l.reply})
+		items = r.items(r.before(nil), &Spec{
+			Rendering: l.rendering, Transcript: l.d.Traits().Transcript, Reply: func(d messages.Digest) []byte { return []byte(replies[d]) },
+			Tell: l.d.Tell,
+		})
 	}
-	t := told{ordinal: r.ordinal}
+	var ms []messages.Message
 	for i := range items {
-		t.messages = append(t.messages, l.d.Past(&items[i])...)
+		ms = append(ms, l.d.Past(&items[i])...)
 	}
-	for i := range t.messages {
-		t.bytes += len(t.messages[i].Text)
+	return sumsOf(ms)
+}
+
+// amend is a record of a run that is over: an action that nobody waited for has begun or
+// ended. Views keep what they have.
+func (l *Log) amend(i int, rec *messages.Record) bool {
+	t := &l.runs[i]
+	switch rec.Body.(type) {
+	case *messages.ActionStarted, *messages.ActionEnded:
+	default:
+		return false
 	}
-	l.replies = nil
-	l.past = append(l.past, t)
-	l.bytes, l.waiting = 0, forget(l.waiting)
-	for _, in := range l.waiting {
-		l.bytes += given(in)
+	switch {
+	case l.window.None && !t.withdrawn:
+		return true
+	case t.open == nil:
+		return false
 	}
-	count := 0
-	for i := len(l.past) - 1; i >= 0; i-- {
-		if l.keep > 0 && count >= l.keep {
-			l.past, l.whole = slices.Clone(l.past[i+1:]), false
-			break
-		}
-		count += len(l.past[i].messages)
-		l.bytes += l.past[i].bytes
+	from := l.before(i)
+	to := from + t.messages
+	l.bytes -= t.bytes
+	t.open.add(rec)
+	said := l.tell(t.open, t.replies)
+	if !t.open.acts() {
+		t.open, t.replies = nil, nil
 	}
+	t.weigh(&said)
+	l.bytes += t.bytes
+	l.past = texts{}.with(l.past.cut(0, from)).with(said).with(l.past.cut(to, len(l.past.messages)))
+	return true
 }
 
 // given is the size of what came with an input.
@@ -207,31 +286,30 @@ func forget(m map[int64]*messages.Input) map[int64]*messages.Input {
 	return m
 }
 
-func (l *Log) reply(d messages.Digest) []byte { return []byte(l.replies[d]) }
-
 // look keeps what there is at the begin of a turn.
 func (l *Log) look(turn int64) {
 	r := l.open
-	v := &View{d: l.d, turn: turn, whole: l.whole, past: l.past[:len(l.past):len(l.past)]}
+	v := &View{d: l.d, turn: turn, pages: &l.pages}
+	first, settled := l.since()
+	v.past, v.whole = l.past.cut(l.before(first), len(l.past.messages)), l.whole || settled
 	v.now.History = r.before(nil)
 	v.now.Text, v.now.Userdata = r.given()
-	v.now.LastError = r.lastError
+	v.now.LastError, v.now.Refused = r.lastError, r.refused
 	text := &v.now.Text
 	if v.now.Text == "" && v.now.Userdata != "" {
 		text = &v.now.Userdata
 	}
-	v.now.Replies = r.replies(l.reply, text, false)
+	v.now.Replies = r.replies(func(d messages.Digest) string { return l.replies[d] }, text, false)
 	for i := range v.now.Replies {
 		reply := &v.now.Replies[i]
+		of := r.at(reply.Turn)
 		if reply.Told == nil { // read once, however many turns the run goes on for
-			reply.Told = l.d.Tell(reply)
-			r.at(reply.Turn).told = reply.Told
-			for k := range reply.Told {
-				l.bytes += len(reply.Told[k].Text)
-			}
+			of.told = sumsOf(native.Attach(l.d.Tell(reply), reply))
+			reply.Told = of.told.messages
+			l.bytes += of.told.bytes()
 		}
-		reply.Calls = slices.Clone(reply.Calls)
-		reply.Errors = slices.Clone(reply.Errors)
+		of.shown = true
+		v.told = append(v.told, of.told)
 	}
 	l.view = v
 }
@@ -243,15 +321,4 @@ func (l *Log) View(turn int64) *View {
 		return nil
 	}
 	return l.view
-}
-
-// Whole tells that nothing was left out in front.
-func (v *View) Whole() bool { return v.whole }
-
-// Assemble is Assemble of what the records project to. Of spec Pass, Last, SID, Tools,
-// Primer and Feeds are looked at.
-func (v *View) Assemble(spec Spec) []messages.Message {
-	p := v.now
-	p.SID, p.Turn, p.Pass, p.Last, p.Tools, p.Primer, p.Feeds = spec.SID, v.turn, spec.Pass, spec.Last, spec.Tools, spec.Primer, spec.Feeds
-	return assemble(v.d, p, v.past, v.d.Render(p))
 }

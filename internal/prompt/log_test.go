@@ -5,14 +5,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/seed14be6753/stile/internal/prompt"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/cogency"
+	"github.com/seed14be6753/stile/parse/cortex"
+	"github.com/seed14be6753/stile/parse/kitsu"
+	"github.com/seed14be6753/stile/parse/plain"
 )
 
 // life makes the records of a session as its machine does, at random: inputs that wait
@@ -26,12 +31,19 @@ type life struct {
 	queue []int64                   // inputs, by seq
 	run   int64
 	turn  int64
-	late  []late // actions of the run that have not ended
+	late  []late   // actions of the run that have not ended
+	left  []left   // of runs that are over
+	said  []string // of the run
 }
 
 type late struct {
 	turn int64
 	id   string
+}
+
+type left struct {
+	run int64
+	late
 }
 
 func (l *life) add(run, turn int64, b messages.Body) int64 {
@@ -41,7 +53,7 @@ func (l *life) add(run, turn int64, b messages.Body) int64 {
 }
 
 func (l *life) input() {
-	in := &messages.Input{Text: fmt.Sprintf("question %d", l.rng.IntN(1000))}
+	in := &messages.Input{Text: fmt.Sprintf("question %d <execute> [INTERNAL] x", l.rng.IntN(1000))}
 	if l.rng.IntN(5) == 0 {
 		in = &messages.Input{Userdata: fmt.Sprintf(`{"n":%d}`, l.rng.IntN(1000))}
 	}
@@ -76,6 +88,7 @@ func (l *life) aRun() {
 	for len(l.queue) == 0 || l.rng.IntN(3) == 0 {
 		l.input()
 	}
+	l.leftEnd()
 	l.run++
 	run := l.run
 	taken := l.some(1 + l.rng.IntN(2))
@@ -85,7 +98,7 @@ func (l *life) aRun() {
 	}
 	l.add(run, 0, &messages.RunBegin{Input: taken[0], Merged: taken[1:]})
 	turns := 1 + l.rng.IntN(4)
-	l.late = nil
+	l.late, l.said = nil, nil
 	for i := range turns {
 		if l.rng.IntN(4) == 0 {
 			l.input()
@@ -96,6 +109,7 @@ func (l *life) aRun() {
 		}
 		l.turn++
 		l.lateEnd(run)
+		l.leftEnd()
 		l.add(run, l.turn, &messages.TurnBegin{Pass: int64(i + 1), Merged: merged})
 		l.lateEnd(run)
 		l.aTurn(run, l.turn)
@@ -110,6 +124,19 @@ func (l *life) aRun() {
 		l.input()
 	}
 	l.add(run, l.turn, &messages.RunEnd{Decision: messages.Done})
+	for _, a := range l.late {
+		l.left = append(l.left, left{run, a})
+	}
+	l.leftEnd()
+}
+
+// leftEnd ends an action that outlived its run.
+func (l *life) leftEnd() {
+	if n := len(l.left); n > 0 && l.rng.IntN(3) == 0 {
+		i := l.rng.IntN(n)
+		l.add(l.left[i].run, l.left[i].turn, &messages.ActionEnded{ID: l.left[i].id, State: messages.ActionFailed, Reason: "gone", MS: 9})
+		l.left = slices.Delete(l.left, i, i+1)
+	}
 }
 
 func (l *life) aTurn(run, turn int64) {
@@ -140,7 +167,12 @@ func (l *life) aTurn(run, turn int64) {
 	l.blobs[sum] = []byte(text)
 	seq := l.add(run, turn, &messages.ModelReply{Blob: sum, Length: int64(len(text)), Finish: messages.FinishComplete})
 	l.of[seq] = []messages.Blob{{Digest: sum, Data: []byte(text)}}
-	l.add(run, turn, &messages.UnitText{Unit: fmt.Sprintf("%d.1", turn), UnitKind: messages.ResponseUnit, Text: "well", Final: calls == 0})
+	unit := fmt.Sprintf("%d.1", turn)
+	l.add(run, turn, &messages.UnitText{Unit: unit, UnitKind: messages.ResponseUnit, Text: "well", Final: calls == 0 && l.rng.IntN(4) > 0})
+	if n := len(l.said); n > 0 && l.rng.IntN(5) == 0 { // the text before it is replaced
+		l.add(run, turn, &messages.Retract{Unit: l.said[n-1], Off: l.rng.Int64N(3)})
+	}
+	l.said = append(l.said, unit)
 	if l.rng.IntN(8) == 0 {
 		l.add(run, turn, &messages.ParseFault{Code: messages.ErrDialect, Reason: "execute_json", Detail: "no JSON"})
 	}
@@ -157,24 +189,61 @@ func (l *life) aTurn(run, turn int64) {
 	l.add(run, turn, d)
 }
 
-// What a log gives is what the records give, at every turn, wherever the log begins.
+// historians are the dialects whose prompts are kept at hand.
+var historians = map[string]prompt.Historian{
+	"cogency": cogency.Dialect{}, "cogency 2": cogency.Dialect{Rendering: 2},
+	"cortex": cortex.Dialect{}, "cortex 2": cortex.Dialect{Rendering: 2, Kept: 12},
+	"kitsu": kitsu.Dialect{}, "kitsu 2": kitsu.Dialect{Rendering: 2},
+	"plain": plain.Dialect{}, "plain 2": plain.Dialect{Rendering: 2},
+}
+
+// What a log gives is what the records give, at every turn, wherever the log begins, and
+// the digest is the same.
 func TestLogIsTheProjection(t *testing.T) {
+	for name, d := range historians {
+		t.Run(name, func(t *testing.T) { logIsTheProjection(t, d, versionOf(name)) })
+	}
+}
+
+// versionOf is the rendering of a dialect in historians.
+func versionOf(name string) int64 {
+	if strings.HasSuffix(name, " 2") {
+		return 2
+	}
+	return 1
+}
+
+func logIsTheProjection(t *testing.T, d prompt.Historian, rendering int64) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	d := cogency.Dialect{}
 	settledOnce, wholeOnce, partial := 0, 0, 0
 	for range 60 {
 		l := &life{rng: rng, blobs: map[messages.Digest][]byte{}, of: map[int64][]messages.Blob{}}
 		for range 1 + rng.IntN(12) {
 			l.aRun()
 		}
-		window := []int{0, 1, 2, 3, 5, 8, 20}[rng.IntN(7)]
+		window := []prompt.Window{
+			{},
+			{Messages: 1},
+			{Messages: 2},
+			{Messages: 3},
+			{Messages: 5},
+			{Messages: 8},
+			{Messages: 20},
+			{None: true},
+			{Bytes: 1},
+			{Bytes: 40},
+			{Bytes: 100},
+			{Bytes: 300},
+			{Messages: 4, Bytes: 100},
+		}[rng.IntN(13)]
 		from := int64(1)
 		if rng.IntN(2) == 0 {
 			from = 1 + rng.Int64N(int64(len(l.recs)))
 		}
-		log := prompt.NewLog(d, from, window)
+		log := prompt.NewLog(d, from, window, rendering)
+		digester := prompt.NewDigester("Speak.", rendering)
 		feeds := []messages.Feed{{ID: "f", Value: `"x"`}}
 		for _, r := range l.recs[from-1:] {
 			if !log.Add(r, l.of[r.Seq]) {
@@ -192,9 +261,13 @@ func TestLogIsTheProjection(t *testing.T) {
 				partial++
 				continue
 			}
-			spec := prompt.Spec{SID: "s", Run: r.Run, Turn: r.Turn, Pass: int(b.Pass), Primer: "Speak.", Feeds: feeds, Transcript: true, Reply: func(d messages.Digest) []byte { return l.blobs[d] }}
-			want, _ := parse.Window(prompt.Assemble(d, prompt.Project(slices.Values(l.recs), spec)), window)
-			got, settled := parse.Window(v.Assemble(spec), window)
+			spec := prompt.Spec{
+				SID: "s", Run: r.Run, Turn: r.Turn, Pass: int(b.Pass), Primer: "Speak.", Feeds: feeds, Rendering: rendering,
+				Transcript: d.Traits().Transcript, Reply: func(d messages.Digest) []byte { return l.blobs[d] }, Window: window,
+			}
+			spec = spec.For(d)
+			want, _ := parse.Window(prompt.Assemble(d, prompt.Project(slices.Values(l.recs), spec)), window.Messages)
+			got, settled := parse.Window(v.Assemble(spec), window.Messages)
 			if !settled && !v.Whole() {
 				partial++
 				continue
@@ -204,8 +277,11 @@ func TestLogIsTheProjection(t *testing.T) {
 			} else {
 				wholeOnce++
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("turn %d, window %d, from %d: %s", r.Turn, window, from, diff)
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("turn %d, window %+v, from %d: %s", r.Turn, window, from, diff)
+			}
+			if digester.Digest(got, v) != prompt.Digest(want, rendering) {
+				t.Fatalf("turn %d, window %+v, from %d: another digest", r.Turn, window, from)
 			}
 		}
 		if log.Next() != int64(len(l.recs)+1) {
@@ -219,14 +295,19 @@ func TestLogIsTheProjection(t *testing.T) {
 
 // A view is of its turn: what is recorded while the model is asked changes nothing of it.
 func TestLogViewStays(t *testing.T) {
+	for name, d := range historians {
+		t.Run(name, func(t *testing.T) { logViewStays(t, d) })
+	}
+}
+
+func logViewStays(t *testing.T, d prompt.Historian) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	l := &life{rng: rand.New(rand.NewPCG(seed, 2)), blobs: map[messages.Digest][]byte{}, of: map[int64][]messages.Blob{}}
 	for range 20 {
 		l.aRun()
 	}
-	d := cogency.Dialect{}
-	log := prompt.NewLog(d, 1, 4)
+	log := prompt.NewLog(d, 1, prompt.Window{Messages: 4}, 0)
 	type kept struct {
 		v    *prompt.View
 		then []messages.Message
@@ -270,12 +351,12 @@ func TestLogGivesUp(t *testing.T) {
 		"a gap":             {begun, rec(5, 1, 1, &messages.TurnDecided{})},
 		"again":             {begun, rec(3, 1, 1, &messages.TurnBegin{Pass: 1})},
 		"an erased body":    {begun, rec(4, 1, 1, nil)},
-		"an undecoded body": {begun, rec(4, 1, 1, &messages.Undecoded{})},
+		"an undecoded body": {begun, rec(4, 1, 1, &messages.Undecoded{Of: messages.KindResponse})},
 		"an unknown reply":  {begun, rec(4, 1, 1, &messages.ModelReply{Blob: messages.Digest{1}})},
 		"the end of a deed of a run that is over": {ended, rec(6, 1, 1, &messages.ActionEnded{ID: "x"})},
 		"too much": {begun, rec(4, 2, 0, &messages.Input{Text: string(make([]byte, prompt.MaxLogBytes+1))})},
 	} {
-		log := prompt.NewLog(d, 1, 0)
+		log := prompt.NewLog(d, 1, prompt.Window{}, 0)
 		for _, r := range c.before {
 			if !log.Add(r, nil) {
 				t.Fatalf("%s: lost at %d", name, r.Seq)
@@ -283,6 +364,12 @@ func TestLogGivesUp(t *testing.T) {
 		}
 		if log.Add(c.then, nil) || log.View(1) != nil || log.Add(rec(log.Next(), 0, 0, &messages.Audit{}), nil) {
 			t.Errorf("%s: it goes on", name)
+		}
+	}
+	log := prompt.NewLog(d, 1, prompt.Window{}, 0)
+	for _, r := range append(slices.Clone(begun), rec(4, 1, 1, &messages.Undecoded{Of: messages.KindModelRequest})) {
+		if !log.Add(r, nil) {
+			t.Errorf("lost at %d, %s", r.Seq, r.Body.Kind())
 		}
 	}
 	var none *prompt.Log
@@ -306,7 +393,7 @@ func (c counting) Tell(r *messages.Reply) []messages.Message {
 // is what the following prompts have.
 func TestLogTellsOnce(t *testing.T) {
 	d := counting{told: map[int64]int{}}
-	log := prompt.NewLog(d, 1, 0)
+	log := prompt.NewLog(d, 1, prompt.Window{}, 0)
 	seq := int64(0)
 	add := func(turn int64, b messages.Body, blobs ...messages.Blob) {
 		seq++

@@ -17,15 +17,12 @@
 package prompt
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"hash"
 	"iter"
 	"math"
 	"slices"
 	"strings"
-	"unsafe"
 
+	"github.com/seed14be6753/stile/internal/native"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -44,6 +41,8 @@ type Spec struct {
 	Turn int64 // turn_index; 0 is a turn after all records
 	Pass int   // 1-based turn within the run
 	Last bool  // the run may take no turn after it
+	// Rendering is the version that the prompt is written in (messages.Rendering); 0 is 1.
+	Rendering int64
 	// Carry is the trait of dialects whose history is the streams of the turn
 	// before (messages.Traits.Carry): Out and Scr are taken over and the
 	// transcript is left empty.
@@ -55,72 +54,124 @@ type Spec struct {
 	Tools      []messages.ToolSpec
 	Primer     string          // for Tools, where the caller keeps it
 	Feeds      []messages.Feed // of the turn, in order
-	// Reply gives the exact bytes of a reply by its digest; nil leaves out what the
-	// model wrote in earlier turns of the run.
+	// Reply gives the exact bytes of a reply, or of its side, by their digest; nil leaves
+	// out what the model wrote in earlier turns of the run.
 	Reply func(messages.Digest) []byte
+	// Tell is that of a Historian. Without it turns whose calls came in the provider's own
+	// form are told as text alone.
+	Tell func(*messages.Reply) []messages.Message
+	// Past is that of a Historian, by which Window.Bytes counts; may be nil.
+	Past func(*messages.Item) []messages.Message
+	// Window leaves out finished runs. Its Messages are not looked at: they are counted
+	// when all is rendered (parse.Window).
+	Window Window
 }
+
+// For is s for a dialect: how it tells of what is over.
+func (s Spec) For(d Dialect) Spec {
+	if h, ok := d.(Historian); ok {
+		s.Tell, s.Past = h.Tell, h.Past
+	}
+	return s
+}
+
+// told tells of the turns that have more to them than their text, as a Log does.
+func (s *Spec) told(replies []messages.Reply) []messages.Reply {
+	for i := range replies {
+		if r := &replies[i]; r.Told == nil && r.Side != "" && s.Tell != nil {
+			r.Told = native.Attach(s.Tell(r), r)
+		}
+	}
+	return replies
+}
+
+// text is a reply as text.
+func (s *Spec) text(d messages.Digest) string { return string(s.Reply(d)) }
 
 // Project builds the projection of a turn from the session's records, which come
 // in order of their seq, with their bodies decoded; an erased body is passed over. Records from the turn.begin of spec.Turn on are ignored, so
 // the projection of an old turn can be rebuilt from the whole journal.
 //
 // A conversation that came with an input (messages.Input.History) is in front of its run.
-// Of a finished run the transcript has the user's text and the final responses;
-// a run that ended without one, because it was halted, has what responses there
-// are. Its actions are with its user's text. A run given as USERDATA has that JSON as
-// its user text. What joined a run later is a user's text of its own at that turn; of a
+// Of a finished run the transcript has the user's text and its responses: before
+// rendering 2 the final ones, and what there is where it ended without one. Its actions
+// are with its user's text. A run given as USERDATA has that JSON as its user text. What joined a run later is a user's text of its own at that turn; of a
 // withdrawn run there is the note on its effects, if it had any. Of the run itself the
 // input, the failure of the turn before, and what its earlier turns said and did are
 // taken.
 func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection {
 	runs, _ := gather(records, &spec, false)
-	return project(runs, &spec)
+	p, _ := project(runs, &spec)
+	return p
 }
 
 // ProjectTail is Project for records that begin somewhere in the session. It tells of
 // the runs that are whole among them and follow each other up to the last one; ok is
-// false when not even spec.Run is.
-func ProjectTail(records iter.Seq[*messages.Record], spec Spec) (p messages.Projection, ok bool) {
+// false when not even spec.Run is. settled tells that earlier records would change nothing,
+// by spec.Window.
+func ProjectTail(records iter.Seq[*messages.Record], spec Spec) (p messages.Projection, settled, ok bool) {
 	runs, ok := gather(records, &spec, true)
-	return project(runs, &spec), ok
+	p, settled = project(runs, &spec)
+	return p, settled && ok, ok
 }
 
-func project(runs []*run, spec *Spec) messages.Projection {
-	p := messages.Projection{
-		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Last: spec.Last, Tools: spec.Tools, Primer: spec.Primer, Feeds: spec.Feeds,
+// project makes the projection of runs, without those that the window leaves out. settled
+// is that of Window.since.
+func project(runs []*run, spec *Spec) (p messages.Projection, settled bool) {
+	p = messages.Projection{
+		SID: spec.SID, Turn: spec.Turn, Pass: spec.Pass, Last: spec.Last, Rendering: spec.Rendering, Tools: spec.Tools, Primer: spec.Primer, Feeds: spec.Feeds,
+	}
+	var pasts []past
+	var ends []int // of their items in the history
+	told := func(r *run) {
+		of := past{withdrawn: r.withdrawn}
+		if spec.Window.Bytes > 0 {
+			begin := 0
+			if len(ends) > 0 {
+				begin = ends[len(ends)-1]
+			}
+			of.size = spec.size(p.History[begin:])
+		}
+		pasts, ends = append(pasts, of), append(ends, len(p.History))
 	}
 	for _, r := range runs {
 		switch {
 		case r.ordinal == spec.Run:
 			if !spec.Carry {
+				var first int
+				if first, settled = spec.Window.since(len(pasts), func(i int) past { return pasts[i] }); first > 0 {
+					p.History = p.History[ends[first-1]:]
+				}
 				p.History = r.before(p.History)
 			}
 			p.Text, p.Userdata = r.given()
-			p.LastError = r.lastError
+			p.LastError, p.Refused = r.lastError, r.refused
 			if !spec.Carry && spec.Reply != nil {
 				text := &p.Text
 				if p.Text == "" && p.Userdata != "" {
 					text = &p.Userdata
 				}
-				p.Replies = r.replies(spec.Reply, text, false)
+				p.Replies = spec.told(r.replies(spec.text, text, false))
 			}
 		case spec.Carry:
 		case r.withdrawn:
 			if r.note != "" {
 				p.History = append(p.History, messages.Item{Role: messages.RoleUser, Text: r.note, Run: r.ordinal, Turn: r.turn})
 			}
+			told(r)
 		case !r.ended:
 		default:
 			p.History = r.items(r.before(p.History), spec)
+			told(r)
 		}
 	}
 	if spec.Carry {
 		p.Out, p.Scr = spec.Out, spec.Scr
 	}
-	return p
+	return p, settled
 }
 
-// Reads tells whether a projection looks into records of a kind. Others may come with
+// Reads reports whether a projection looks into records of a kind. Others may come with
 // their bodies undecoded.
 func Reads(k messages.Kind) bool {
 	switch k {
@@ -144,6 +195,7 @@ type run struct {
 	ended     bool
 	withdrawn bool
 	lastError string
+	refused   string // what is wrong with the answer of the turn before, where it was asked for again
 	turns     []*turnOf
 }
 
@@ -174,19 +226,33 @@ func textOf(ins []*messages.Input) string {
 type turnOf struct {
 	turn   int64
 	reply  messages.Digest
+	side   messages.Digest // of the reply
 	finish messages.Finish
 	said   bool // there is a model.reply
 	calls  []messages.Call
 	byID   map[string]int // index into calls
 	errors []messages.ParseError
-	told   []messages.Message // what a Log's dialect made of it
+	told   texts // what a Log's dialect made of it
+	shown  bool  // a view has calls: they are copied before they change
+}
+
+// call finds a call of the turn that is about to change.
+func (t *turnOf) call(id string) *messages.Call {
+	i, ok := t.byID[id]
+	if !ok {
+		return nil
+	}
+	if t.shown {
+		t.calls, t.shown = slices.Clone(t.calls), false
+	}
+	return &t.calls[i]
 }
 
 func (t *turnOf) add(rec *messages.Record) {
-	t.told = nil
+	t.told = texts{}
 	switch b := rec.Body.(type) {
 	case *messages.ModelReply:
-		t.reply, t.finish, t.said = b.Blob, b.Finish, true
+		t.reply, t.side, t.finish, t.said = b.Blob, b.Side, b.Finish, true
 	case *messages.ParseFault:
 		t.errors = append(t.errors, b.Complaint())
 	case *messages.ActionDeclared:
@@ -196,12 +262,14 @@ func (t *turnOf) add(rec *messages.Record) {
 		t.byID[b.ID] = len(t.calls)
 		t.calls = append(t.calls, messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Mode: b.Mode})
 	case *messages.ActionStarted:
-		if i, ok := t.byID[b.ID]; ok && b.Args != "" {
-			t.calls[i].Args = b.Args
+		if b.Args == "" {
+			break
+		}
+		if c := t.call(b.ID); c != nil {
+			c.Args = b.Args
 		}
 	case *messages.ActionEnded:
-		if i, ok := t.byID[b.ID]; ok {
-			c := &t.calls[i]
+		if c := t.call(b.ID); c != nil {
 			c.State, c.Reason, c.Value, c.MS = b.State, b.Reason, b.Result, b.MS
 		}
 	}
@@ -210,12 +278,12 @@ func (t *turnOf) add(rec *messages.Record) {
 // replies are the turns of the run that are over. What joined the run before it had any
 // goes to its text. Of a turn that was cut short before its reply was on record there
 // are, in a finished run, its responses.
-func (r *run) replies(bytes func(messages.Digest) []byte, text *string, finished bool) []messages.Reply {
+func (r *run) replies(text func(messages.Digest) string, asked *string, finished bool) []messages.Reply {
 	var out []messages.Reply
 	rest := r.joined
 	catchUp := func(turn int64) {
 		for len(rest) > 0 && rest[0].turn <= turn {
-			to := text
+			to := asked
 			if len(out) > 0 {
 				to = &out[len(out)-1].Joined
 			}
@@ -229,10 +297,13 @@ func (r *run) replies(bytes func(messages.Digest) []byte, text *string, finished
 	defer func() { catchUp(math.MaxInt64) }()
 	for _, t := range r.turns {
 		catchUp(t.turn)
-		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.calls, Errors: t.errors, Told: t.told}
+		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.calls, Errors: t.errors, Told: t.told.messages}
 		switch {
 		case t.said && !t.reply.IsZero():
-			reply.Text = string(bytes(t.reply))
+			reply.Text = text(t.reply)
+			if !t.side.IsZero() {
+				reply.Side = text(t.side)
+			}
 		case !t.said && !finished:
 			continue
 		case !t.said:
@@ -248,6 +319,13 @@ func (r *run) replies(bytes func(messages.Digest) []byte, text *string, finished
 		out = append(out, reply)
 	}
 	return out
+}
+
+// acts tells that an action of the run has not ended.
+func (r *run) acts() bool {
+	return slices.ContainsFunc(r.turns, func(t *turnOf) bool {
+		return slices.ContainsFunc(t.calls, func(c messages.Call) bool { return c.State == "" })
+	})
 }
 
 // before is the conversation that somebody else kept and gave with the run's inputs.
@@ -279,7 +357,7 @@ func (r *run) items(to []messages.Item, spec *Spec) []messages.Item {
 		if len(r.inputs) == 0 { // erased: answers without their question say nothing
 			return to
 		}
-		asked.Replies = r.replies(spec.Reply, &asked.Text, true)
+		asked.Replies = spec.told(r.replies(spec.text, &asked.Text, true))
 		return append(to, asked)
 	}
 	if len(r.inputs) > 0 {
@@ -294,7 +372,7 @@ func (r *run) items(to []messages.Item, spec *Spec) []messages.Item {
 	}
 	for _, u := range r.responses {
 		catchUp(u.turn)
-		if (u.Final || !r.final) && u.Text != "" {
+		if (u.Final || !r.final || spec.Rendering >= 2) && u.Text != "" {
 			to = append(to, messages.Item{Role: messages.RoleAssistant, Text: u.Text, Run: r.ordinal, Turn: u.turn})
 		}
 	}
@@ -327,7 +405,7 @@ func gather(records iter.Seq[*messages.Record], spec *Spec, tail bool) (runs []*
 		case nil:
 			// An erased body says nothing any more.
 		case *messages.Input:
-			waiting[rec.Seq] = b
+			waiting[rec.Seq] = heard(b, spec.Rendering)
 		case *messages.RunBegin:
 			if slices.Min(append([]int64{b.Input}, b.Merged...)) < first {
 				runs = nil
@@ -397,7 +475,10 @@ func (r *run) add(rec *messages.Record) {
 	case *messages.Retract:
 		r.retract(b)
 	case *messages.TurnDecided:
-		r.lastError = failure(b)
+		r.lastError, r.refused = failure(b), ""
+		if b.Repair && b.Reason == messages.ErrOutput {
+			r.lastError, r.refused = "", b.Detail
+		}
 	case *messages.RunEnd:
 		r.ended = true
 	case *messages.RunWithdrawn:
@@ -441,7 +522,8 @@ func Assemble(d Dialect, p messages.Projection) []messages.Message {
 
 // assemble is Assemble of what was rendered. past stands in front of that; only a
 // Historian has any, and renders no system message.
-func assemble(d Dialect, p messages.Projection, past []told, rendered []messages.Message) []messages.Message {
+func assemble(d Dialect, p messages.Projection, past, rendered []messages.Message) []messages.Message {
+	rendered = askAgain(&p, rendered)
 	own := len(rendered) > 0 && rendered[0].Role == messages.RoleSystem
 	primer := ""
 	if !own {
@@ -449,22 +531,26 @@ func assemble(d Dialect, p messages.Projection, past []told, rendered []messages
 			primer = d.Primer(p.Tools)
 		}
 	}
-	known, rest := profile(p.Feeds)
-	fed, any := feeds(rest)
-	if primer == "" && !any && known == "" && len(past) == 0 {
+	told, rest := instructions(p.Feeds)
+	known, rest := profile(rest)
+	fed, any := feeds(rest, p.Rendering)
+	if primer == "" && !any && told == "" && known == "" && len(past) == 0 {
 		return rendered
 	}
-	n := 3 + len(rendered)
-	for i := range past {
-		n += len(past[i].messages)
-	}
-	out := make([]messages.Message, 0, n)
+	out := make([]messages.Message, 0, 3+len(past)+len(rendered))
 	if primer != "" {
 		out = append(out, messages.Message{Role: messages.RoleSystem, Text: primer})
 	}
 	for len(rendered) > 0 && rendered[0].Role == messages.RoleSystem {
 		out = append(out, rendered[0])
 		rendered = rendered[1:]
+	}
+	switch {
+	case told == "":
+	case len(out) == 0:
+		out = append(out, messages.Message{Role: messages.RoleSystem, Text: told})
+	default:
+		out[0].Text = told + "\n\n" + out[0].Text
 	}
 	switch {
 	case known == "":
@@ -477,73 +563,5 @@ func assemble(d Dialect, p messages.Projection, past []told, rendered []messages
 	if any {
 		out = append(out, fed)
 	}
-	for i := range past {
-		out = append(out, past[i].messages...)
-	}
-	return append(out, rendered...)
-}
-
-// digestDomain keeps the digest apart from every other SHA-256 of the product.
-const digestDomain = "stile-prompt/1\n"
-
-// Digest is the SHA-256 of what is sent: the domain line, the number of messages,
-// and for each its role and the SHA-256 of its text, every string led by its
-// length in bytes and every number as 8 bytes, big end first. Two lists have the
-// same digest only if they are the same list. Lints are the host's remarks, are
-// not sent, and do not count.
-func Digest(ms []messages.Message) messages.Digest { return (*Digester)(nil).Digest(ms) }
-
-// Digester gives the same digests as Digest and spares hashing one text that
-// every prompt of an agent has: its primer. It is immutable; a nil one is valid.
-type Digester struct {
-	known string
-	sum   [sha256.Size]byte
-}
-
-// NewDigester knows one text.
-func NewDigester(known string) *Digester {
-	return &Digester{known: known, sum: sumText(known)}
-}
-
-// Digest digests a prompt.
-func (d *Digester) Digest(ms []messages.Message) messages.Digest {
-	w := digester{h: sha256.New()}
-	w.text(digestDomain)
-	w.number(len(ms))
-	for i := range ms {
-		w.number(len(ms[i].Role))
-		w.text(string(ms[i].Role))
-		w.number(len(ms[i].Text))
-		if d != nil && ms[i].Text == d.known { // the same string: no byte is compared
-			w.sum = d.sum
-		} else {
-			w.sum = sumText(ms[i].Text)
-		}
-		w.h.Write(w.sum[:])
-	}
-	var out messages.Digest
-	w.h.Sum(out[:0])
-	return out
-}
-
-// sumText hashes a string without copying it: a hash reads and does not keep.
-func sumText(s string) [sha256.Size]byte {
-	return sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s)))
-}
-
-// digester feeds a hash without copying what it is fed.
-type digester struct {
-	h   hash.Hash
-	num [8]byte
-	sum [sha256.Size]byte
-}
-
-func (w *digester) number(n int) {
-	binary.BigEndian.PutUint64(w.num[:], uint64(n))
-	w.h.Write(w.num[:])
-}
-
-// text lends the hash the string's own bytes: a hash reads and does not keep them.
-func (w *digester) text(s string) {
-	w.h.Write(unsafe.Slice(unsafe.StringData(s), len(s)))
+	return append(append(out, past...), rendered...)
 }

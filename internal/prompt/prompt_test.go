@@ -206,7 +206,7 @@ func TestAssemblyOfAPrefixIsAPrefix(t *testing.T) {
 			waiting = waiting[1:]
 			asked := Assemble(transcript{}, j.project(Spec{Turn: j.turn, Tools: []messages.ToolSpec{}}))
 			again := Assemble(transcript{}, j.project(Spec{Turn: j.turn, Tools: []messages.ToolSpec{}}))
-			if !cmp.Equal(asked, again) || Digest(asked) != Digest(again) {
+			if !cmp.Equal(asked, again) || Digest(asked, 2) != Digest(again, 2) {
 				t.Fatal("not deterministic")
 			}
 			if len(asked) <= len(before) && before != nil || !cmp.Equal(before, asked[:len(before)], equateEmpty) {
@@ -235,12 +235,25 @@ func TestDigest(t *testing.T) {
 	m := func(role messages.Role, text string) messages.Message {
 		return messages.Message{Role: role, Text: text}
 	}
-	// Worked out by hand from the sentence above Digest.
+	// Worked out by hand from the sentences above Digest.
 	hi := sha256.Sum256([]byte("hi"))
-	sum := sha256.Sum256([]byte("stile-prompt/1\n" +
-		"\x00\x00\x00\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00\x00\x00\x00\x04user" + "\x00\x00\x00\x00\x00\x00\x00\x02" + string(hi[:])))
-	if got := Digest([]messages.Message{m("user", "hi")}); got.String() != hex.EncodeToString(sum[:]) {
-		t.Errorf("%s", got)
+	one := "\x00\x00\x00\x00\x00\x00\x00\x01"
+	said := "\x00\x00\x00\x00\x00\x00\x00\x04user" + "\x00\x00\x00\x00\x00\x00\x00\x02" + string(hi[:])
+	page := sha256.Sum256([]byte(said))
+	full := sha256.Sum256([]byte(strings.Repeat(said, 16)))
+	for _, c := range []struct {
+		rendering int64
+		messages  int
+		hashed    string
+	}{
+		{1, 1, "stile-prompt/1\n" + one + said},
+		{2, 1, "stile-prompt/2\n" + one + string(page[:])},
+		{2, 17, "stile-prompt/2\n" + "\x00\x00\x00\x00\x00\x00\x00\x11" + string(full[:]) + string(page[:])},
+	} {
+		sum := sha256.Sum256([]byte(c.hashed))
+		if got := Digest(slices.Repeat([]messages.Message{m("user", "hi")}, c.messages), c.rendering); got.String() != hex.EncodeToString(sum[:]) {
+			t.Errorf("%d messages in rendering %d: %s", c.messages, c.rendering, got)
+		}
 	}
 	lists := [][]messages.Message{
 		nil,
@@ -255,20 +268,27 @@ func TestDigest(t *testing.T) {
 		{m("user", strings.Repeat("x", 4097))},
 		{m("assistant", "hi")},
 	}
+	for n := range 2*pageMessages + 2 { // the empty list is the first above
+		if n > 2 {
+			lists = append(lists, slices.Repeat([]messages.Message{m("", "")}, n))
+		}
+	}
 	seen := map[messages.Digest]int{}
 	for i, l := range lists {
-		d := Digest(l)
-		if known := NewDigester("hi").Digest(l); known != d {
-			t.Errorf("list %d: a digester that knows a text gives %s, not %s", i, known, d)
+		for _, rendering := range []int64{1, 2} {
+			d := Digest(l, rendering)
+			if known := NewDigester("hi", rendering).Digest(l, nil); known != d {
+				t.Errorf("list %d: a digester that knows a text gives %s, not %s", i, known, d)
+			}
+			if k, ok := seen[d]; ok {
+				t.Errorf("lists %d and %d have one digest", k, i)
+			}
+			seen[d] = i
 		}
-		if k, ok := seen[d]; ok {
-			t.Errorf("lists %d and %d have one digest", k, i)
-		}
-		seen[d] = i
 	}
 	a, b := m("user", "hi"), m("user", "hi")
 	b.Lints = []messages.Code{messages.LintMarkerEscaped}
-	if Digest([]messages.Message{a}) != Digest([]messages.Message{b}) {
+	if Digest([]messages.Message{a}, 2) != Digest([]messages.Message{b}, 2) {
 		t.Error("lints count")
 	}
 }
@@ -284,7 +304,7 @@ func BenchmarkDigest(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(all)))
 		for b.Loop() {
-			Digest(ms)
+			Digest(ms, messages.Rendering)
 		}
 	})
 	b.Run("floor_sha256_of_the_bytes", func(b *testing.B) {
@@ -344,7 +364,7 @@ func TestProjectTail(t *testing.T) {
 		whole := j.project(spec)
 		known := false
 		for from := len(j.recs); from >= 1; from-- {
-			p, ok := ProjectTail(slices.Values(j.recs[from-1:]), spec)
+			p, _, ok := ProjectTail(slices.Values(j.recs[from-1:]), spec)
 			if known && !ok {
 				t.Fatalf("from %d: the run is lost again", from)
 			}
@@ -364,7 +384,7 @@ func TestProjectTail(t *testing.T) {
 				t.Fatalf("from %d: %s", from, diff)
 			}
 		}
-		if p, _ := ProjectTail(slices.Values(j.recs), spec); !known || len(p.History) != len(whole.History) {
+		if p, _, _ := ProjectTail(slices.Values(j.recs), spec); !known || len(p.History) != len(whole.History) {
 			t.Error("the whole journal is no tail of itself")
 		}
 	}

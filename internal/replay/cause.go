@@ -52,7 +52,11 @@ func (p *player) cause(r *messages.Record) (turn.Input, error) {
 	id, _ := p.machine.Flight()
 	switch b := r.Body.(type) {
 	case *messages.SessionOpened:
-		return &turn.Open{Name: b.Name, Parent: b.Parent}, nil
+		in := &turn.Open{Name: b.Name, Parent: b.Parent}
+		if b.Receipts != "" {
+			in.Receipts = p.agent.Receipts
+		}
+		return in, nil
 	case *messages.SessionClosed:
 		return &turn.Close{Reason: b.Reason}, nil
 	case *messages.Control:
@@ -112,8 +116,11 @@ func (p *player) tryAgain(r *messages.Record, b *messages.ActionStarted) error {
 		}
 		p.used[action{r.Turn, b.ID}] = *b.Used
 	}
-	delay := plan.Policy{Delay: p.agent.Rules.RetryDelay}.Bounded().Delay
-	return p.step(r.TS.Add(-max(delay, 0)), in)
+	delay, known := p.machine.Pause(b.ID)
+	if !known {
+		delay = plan.Policy{Delay: p.agent.Rules.RetryDelay}.Pause(1, "")
+	}
+	return p.step(r.TS.Add(-delay), in)
 }
 
 // linked gives those of an action's runs in child sessions that the attempts before the
@@ -291,7 +298,7 @@ func (p *player) failEarly(e *turn.StartAction) error {
 	return nil
 }
 
-// decides tells whether the end of a detached action is of the step that decides its turn:
+// decides reports whether the end of a detached action is of the step that decides its turn:
 // nothing stands between the two but ends of the same kind. Where an action follows that
 // the turn waited for, that one's end has led to the decision, and the first came by
 // itself before.
@@ -314,7 +321,7 @@ func (p *player) decides(at int) bool {
 	return false
 }
 
-// detaches tells whether nobody waits for an action that was declared before a position.
+// detaches reports whether nobody waits for an action that was declared before a position.
 func (p *player) detaches(turnIndex int64, id string, at int) bool {
 	for _, r := range slices.Backward(p.src.Records[:at]) {
 		if r.Turn != turnIndex {
@@ -337,7 +344,7 @@ func (p *player) detaches(turnIndex int64, id string, at int) bool {
 func (p *player) answer(r *messages.Record) turn.Input {
 	id := ""
 	switch b := r.Body.(type) {
-	case *messages.TurnDecided:
+	case *messages.TurnDecided, *messages.UnitText: // a unit that was held comes with the decision
 		if e := p.checks; e != nil {
 			p.checks = nil
 			return p.verified(e)
@@ -379,7 +386,7 @@ func (p *player) judged(r *messages.Record, e *turn.AskGate) *turn.Judged {
 	return &in
 }
 
-// ofRules tells whether an approval is by a configured rule of the gate: whatever else
+// ofRules reports whether an approval is by a configured rule of the gate: whatever else
 // spoke is not asked again.
 func ofRules(by string) bool { return by == "deny" || by == "tool" || by == "own" || by == "default" }
 

@@ -9,6 +9,13 @@ import (
 // records follow, nothing did, or the turn was stopped before.
 func (p *player) feeds(r *messages.Record) error {
 	in := &turn.FeedsReady{Ident: p.fetch.Ident}
+	if d := p.fetch.Instructions; !d.IsZero() {
+		text, err := p.blob(d)
+		if err != nil {
+			return err
+		}
+		in.Feeds = append(in.Feeds, messages.Feed{ID: messages.InstructionsFeed, Value: string(text)})
+	}
 	for i := p.at; i < len(p.src.Records); i++ {
 		rec := p.src.Records[i]
 		b, ok := rec.Body.(*messages.FeedInjected)

@@ -136,7 +136,7 @@ func (p *player) hear(r *messages.Record) (told bool, err error) {
 	g := p.gen
 	in := &turn.Decoded{Ident: g.ask.Ident}
 	from := g.fed
-	byText := p.agent.Rules.Durability != turn.WholeUnit // else a unit's end takes back
+	byText := p.agent.Rules.Durability != turn.WholeUnit && p.agent.Rules.Output == nil // else a unit's end takes back
 	for g.fed < len(g.bytes) {
 		g.fed++
 		n := len(in.Events)
@@ -159,7 +159,7 @@ func (p *player) replaces() bool {
 	return run != nil && len(run.Retract) > 0
 }
 
-// watch follows the events and tells whether the machine makes a record of one,
+// watch follows the events and reports whether the machine makes a record of one,
 // also of one that makes no sense.
 func (g *generation) watch(evs []messages.Event, replaces bool) (telling bool) {
 	for i := range evs {
@@ -168,7 +168,7 @@ func (g *generation) watch(evs []messages.Event, replaces bool) (telling bool) {
 			telling = telling || g.unit
 			g.unit = true
 		case messages.EventUnitText:
-			telling = telling || !g.unit || replaces && len(evs[i].Text) > 0
+			telling = telling || !g.unit || replaces && len(evs[i].Text) > 0 && evs[i].UnitKind == messages.ResponseUnit
 		case messages.EventUnitEnd:
 			telling, g.unit = true, false
 		case messages.EventParseError, messages.EventLint, messages.EventFeed:
@@ -182,6 +182,10 @@ func (g *generation) watch(evs []messages.Event, replaces bool) (telling bool) {
 func (p *player) replyEnd(r *messages.Record) error {
 	g, reply := p.gen, p.ahead.reply
 	end := &turn.ReplyEnd{Ident: g.ask.Ident, Finish: reply.Finish, Usage: reply.Usage, CostMicroUSD: reply.CostUSD, Unpriced: reply.Unpriced, Err: reply.Error, Code: p.ahead.code}
+	var err error
+	if end.Side, err = p.blob(reply.Side); err != nil {
+		return err
+	}
 	if g.asked { // else the prompt could not be made, and there was no decoder
 		g.decoder.End(reply.Finish, func(ev messages.Event) { end.Events = append(end.Events, own(ev)) })
 	}
@@ -268,7 +272,13 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 	}
 	provider, model, _ := strings.Cut(g.route, "/")
 	req := messages.ModelRequest{
-		Matched: was.Matched, Messages: int64(len(msgs)), Mode: p.agent.Rules.Mode, Provider: provider, Model: model, Prompt: prompt.Digest(msgs),
+		Matched: was.Matched, Messages: int64(len(msgs)), Mode: p.agent.Rules.Mode, Options: was.Options, Provider: provider, Model: model, Prompt: prompt.Digest(msgs, p.agent.Rules.Rendering),
+	}
+	if p.agent.Rules.Rendering >= 2 {
+		req.System, _ = prompt.NewDigester("", p.agent.Rules.Rendering).System(msgs)
+		if _, err := p.blob(req.System); err != nil && req.System == was.System { // what the model saw is to be shown
+			return messages.ModelRequest{}, err
+		}
 	}
 	if !g.asked { // once per turn
 		for i := range msgs {
@@ -292,9 +302,9 @@ func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 	}
 	if !p.agent.Dialect.Traits().Carry {
 		var failed error
-		proj = prompt.Project(slices.Values(p.src.Records[:p.at]), prompt.Spec{
-			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Tools: p.agent.Specs, Primer: p.agent.Primer, Feeds: e.Feeds,
-			Transcript: p.agent.Dialect.Traits().Transcript,
+		spec := prompt.Spec{
+			SID: proj.SID, Run: e.Run, Turn: e.Turn, Pass: e.Pass, Last: e.Last, Rendering: p.agent.Rules.Rendering, Tools: p.agent.Specs, Primer: p.agent.Primer, Feeds: e.Feeds,
+			Transcript: p.agent.Dialect.Traits().Transcript, Window: p.agent.Window,
 			Reply: func(d messages.Digest) []byte {
 				b, err := p.blob(d)
 				if failed == nil {
@@ -302,27 +312,37 @@ func (p *player) assemble(e *turn.OpenModel) ([]messages.Message, error) {
 				}
 				return b
 			},
-		})
+		}
+		proj = prompt.Project(slices.Values(p.src.Records[:p.at]), spec.For(p.agent.Dialect))
 		if failed != nil {
 			return nil, failed
 		}
-	} else if !e.HaveCarry {
-		var err error
-		if proj.Out, err = p.blob(e.OutDigest); err != nil {
-			return nil, err
-		}
-		if proj.Scr, err = p.blob(e.ScrDigest); err != nil {
-			return nil, err
-		}
+	} else if err := p.carried(e, &proj); err != nil {
+		return nil, err
+	}
+	if p.agent.Dialect.Traits().Carry {
+		proj = prompt.Carried(proj, p.agent.Rules.Rendering)
 	}
 	msgs := prompt.Assemble(p.agent.Dialect, proj)
 	if !p.agent.Dialect.Traits().Carry {
-		msgs, _ = parse.Window(msgs, p.agent.Window)
+		msgs, _ = parse.Window(msgs, p.agent.Window.Messages)
 	}
 	if p.agent.Shape != nil {
 		msgs = p.agent.Shape(e.Run, e.Turn, slices.Clone(msgs))
 	}
 	return msgs, nil
+}
+
+// carried fills in what stands for the history of a dialect that carries it.
+func (p *player) carried(e *turn.OpenModel, to *messages.Projection) (err error) {
+	if to.Failed, err = e.Tell(p.blob); err != nil || e.HaveCarry {
+		return err
+	}
+	if to.Out, err = p.blob(e.OutDigest); err != nil {
+		return err
+	}
+	to.Scr, err = p.blob(e.ScrDigest)
+	return err
 }
 
 func (p *player) blob(d messages.Digest) ([]byte, error) {

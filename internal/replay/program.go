@@ -136,6 +136,10 @@ func (p *player) proceed(r *messages.Record) (done bool, err error) {
 		if b.What == messages.ControlBreach && b.Name != "actions" || b.What == messages.ControlTimer && b.Detail != "" {
 			return true, x.finish(r)
 		}
+	case *messages.UnitText:
+		if p.agent.Rules.Output != nil && p.machine.Phase() == turn.Running { // it was held, and its turn is decided
+			return true, x.finish(r)
+		}
 	case *messages.TurnDecided:
 		if p.machine.Phase() == turn.Running {
 			return true, x.finish(r)
@@ -340,17 +344,13 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 			end, x.fault = nil, fmt.Sprintf("the program panics: %v", crash)
 		}
 	}()
-	prog, userdata, failed := Compile(x.start, neuroscript.Compile)
-	if failed != nil {
-		return failed
-	}
 	say := func(e turn.Emission) {
 		if !x.halted {
 			tell(said{emission: &e})
 		}
 	}
 	magic := &neuroscript.Tool{
-		Name: "aeiou.magic", Params: magicParams,
+		Name: "aeiou.magic", Params: magicParams, Uncounted: true,
 		Func: func(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
 			return x.mint(tell, args)
 		},
@@ -360,9 +360,14 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 	}
 	agent := x.p.agent
 	limits, capped := x.limits()
+	bound := agent.Tools(act, []*neuroscript.Tool{magic})
+	prog, userdata, failed := Compile(x.start, neuroscript.Explained(limits, bound, neuroscript.Compile))
+	if failed != nil {
+		return failed
+	}
 	res := prog.Run(ctx, &neuroscript.Env{
 		SID: x.p.src.Key.SID(), TurnIndex: x.start.Turn, Userdata: userdata, Library: agent.Library, Limits: limits,
-		Tools:   agent.Tools(act, []*neuroscript.Tool{magic}),
+		Tools:   bound,
 		Emit:    func(text string) { say(turn.Emission{Text: text, Candidate: HoldsCandidate(text)}) },
 		Whisper: func(target, text string) { say(turn.Emission{Whisper: true, Target: target, Text: text}) },
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/prompt"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -37,21 +38,25 @@ type Agent struct {
 	Tools   Tools
 	Library *neuroscript.Library
 	Limits  neuroscript.Limits
-	Window  int // messages of a prompt, 0 for all
+	Window  prompt.Window
 	// Shape is the last to change a prompt; may be nil.
 	Shape func(run, turn int64, ms []messages.Message) []messages.Message
 	// Gate gives the answer of the gate's rules; its hook is not asked, what it
 	// answered stands in the journal. nil takes every answer from there.
 	Gate func(*turn.AskGate) turn.Judged
+	// Receipts is what the agent's sessions say in their opening is signed of them; one that
+	// says nothing is of a time before they did.
+	Receipts string
 	// MagicCalls bounds the tokens of a turn; 0 is the default of docs/spec/aeiou.md §18.
 	MagicCalls int
 	// TokenTTL and TokenMaxTTL are those of minted tokens; 0 is the default.
 	TokenTTL, TokenMaxTTL time.Duration
 }
 
-// Agents finds the agent whose effective manifest has a digest. The zero digest
-// asks for an activation that did nothing an agent matters for.
-type Agents func(manifest messages.Digest) (*Agent, error)
+// Agents finds the agent whose effective manifest has a digest, as it was under a
+// rendering (messages.Rendering). The zero digest asks for an activation that did nothing
+// an agent matters for.
+type Agents func(manifest messages.Digest, rendering int64) (*Agent, error)
 
 // Source is a session's history. Records are complete and typed; an erased body
 // makes a replay impossible.
@@ -291,17 +296,37 @@ func (p *player) agentOf(epoch int64) (*Agent, error) {
 		}
 		switch b := r.Body.(type) {
 		case *messages.SessionOpened:
-			return p.agents(b.Manifest)
+			return p.under(b.Manifest, epoch)
 		case *messages.TurnBegin:
-			return p.agents(b.Manifest)
+			return p.under(b.Manifest, epoch)
 		case *messages.TurnRestored:
-			return p.agents(b.Manifest)
+			return p.under(b.Manifest, epoch)
 		}
 	}
 	if p.agent != nil {
 		return p.agent, nil
 	}
-	return p.agents(messages.Digest{})
+	return p.under(messages.Digest{}, epoch)
+}
+
+// under finds the agent of a manifest under the rendering of the turns that an activation
+// began, which is one. An activation that began none is under that of the turn before it.
+func (p *player) under(manifest messages.Digest, epoch int64) (*Agent, error) {
+	rendering := int64(1)
+	for _, r := range p.src.Records {
+		b, begins := r.Body.(*messages.TurnBegin)
+		if !begins || r.Epoch > epoch {
+			continue
+		}
+		if rendering = max(b.Rendering, 1); r.Epoch < epoch {
+			continue
+		}
+		if b.Rendering < 0 || b.Rendering > messages.Rendering {
+			return nil, p.stuck(r, fmt.Sprintf("rendering %d is not known to this release, which knows 1 to %d", b.Rendering, messages.Rendering))
+		}
+		break
+	}
+	return p.agents(manifest, rendering)
 }
 
 // clone keeps the old activation's state from being shared with the new one's.

@@ -53,7 +53,7 @@ func begun(t *testing.T) (Source, *Agent) {
 }
 
 func only(a *Agent) Agents {
-	return func(messages.Digest) (*Agent, error) { return a, nil }
+	return func(messages.Digest, int64) (*Agent, error) { return a, nil }
 }
 
 func TestRunCut(t *testing.T) {
@@ -89,7 +89,7 @@ func TestRunRefuses(t *testing.T) {
 		t.Errorf("erased: %v", err)
 	}
 	unknown := messages.Errorf(messages.ErrConfig, "no agent")
-	if _, err := Run(ctx, src, func(messages.Digest) (*Agent, error) { return nil, unknown }); !errors.Is(err, unknown) {
+	if _, err := Run(ctx, src, func(messages.Digest, int64) (*Agent, error) { return nil, unknown }); !errors.Is(err, unknown) {
 		t.Errorf("no agent: %v", err)
 	}
 	ended, cancel := context.WithCancel(ctx)
@@ -158,7 +158,7 @@ func TestRunLost(t *testing.T) {
 		s.step(&turn.Submit{Input: messages.Input{Userdata: userdata}})
 		id, _ := s.m.Flight()
 		msgs := prompt.Assemble(agent.Dialect, messages.Projection{SID: key.SID(), Turn: 1, Pass: 1, Userdata: userdata})
-		s.step(&turn.ModelOpened{Ident: id, Request: messages.ModelRequest{Mode: "replay", Messages: int64(len(msgs)), Prompt: prompt.Digest(msgs)}})
+		s.step(&turn.ModelOpened{Ident: id, Request: messages.ModelRequest{Mode: "replay", Messages: int64(len(msgs)), Prompt: prompt.Digest(msgs, agent.Rules.Rendering)}})
 		s.step(&turn.Decoded{Ident: id, Bytes: []byte(source)})
 		s.step(&turn.ReplyEnd{Ident: id, Finish: messages.FinishComplete, Events: []messages.Event{{Kind: messages.EventProgram, Text: []byte(source)}}})
 		s.step(&turn.ProgramCall{Ident: id, ID: "#1", Name: "own.deaf", Args: "[]", Class: messages.Effectful})

@@ -30,10 +30,10 @@ func Ended(res *neuroscript.Result, magicFailed bool) *turn.ProgramEnd {
 	end := &turn.ProgramEnd{Gas: res.Gas}
 	switch {
 	case res.Breach != nil:
-		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()
+		end.Code, end.Reason, end.Detail = res.Breach.Code, res.Breach.Meter, res.Breach.Error()+res.Cure
 	case magicFailed:
 	case res.Err != nil:
-		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()
+		end.Code, end.Detail = messages.ErrActionsRuntime, res.Err.Error()+res.Cure
 	}
 	return end
 }

@@ -55,6 +55,8 @@ type audit struct {
 
 	streams bool // the dialect acts while a reply streams
 	document
+	chances
+	answers
 }
 
 // act is an action of the turn.
@@ -87,7 +89,7 @@ func (c *client) newAudit() *audit {
 		rules: &c.rules, streams: c.dialect.Traits().InStreamActions,
 		store:    store{vars: map[string]string{}, had: map[string]map[string]bool{}},
 		shelving: shelving{shelves: map[string]map[string]string{}, kept: map[string]kept{}},
-		kin:      newKin(), larder: c.newLarder(),
+		chances:  chances{heeds: c.heeds}, kin: newKin(), larder: c.newLarder(),
 		document: document{verbatim: c.dialect.Traits().Verbatim, left: map[string]*act{}},
 	}
 }
@@ -109,6 +111,10 @@ func (a *audit) apply(r *messages.Record) error {
 		return err
 	}
 	a.pays(r)
+	if err := a.releases(r); err != nil {
+		return err
+	}
+	a.remembers(r)
 	if a.isLeft(r) {
 		return a.applyLeft(r)
 	}
@@ -132,6 +138,8 @@ func (a *audit) apply(r *messages.Record) error {
 		}
 		a.run, a.turns, a.lost, a.actions, a.digest, a.same = r.Run, 0, 0, 0, messages.Digest{}, 0
 		a.resumed, a.loops = 0, loops{}
+		a.silent = false
+		a.repairs, a.asked, a.before, a.outWas = 0, 0, a.failed, a.out
 		a.past, a.values, a.acts = map[string]*act{}, map[string]int64{}, nil
 		a.passes = passes{first: map[string]bool{}}
 	case *messages.RunEnd:
@@ -145,6 +153,9 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("run %d was taken back, and its end comes first", r.Run)
 		}
 		if err := a.leaves(r, b); err != nil {
+			return err
+		}
+		if err := a.answered(b); err != nil {
 			return err
 		}
 		delete(a.waiting, r.Run)
@@ -170,6 +181,10 @@ func (a *audit) apply(r *messages.Record) error {
 		a.suspended, a.restores, a.broken, a.questions, a.turnSeq = false, 0, false, map[string]string{}, r.Seq
 		a.calls, a.open, a.replied, a.chunked = map[string]*act{}, 0, false, 0
 		a.fed, a.fedAt = nil, nil
+		if max(b.Rendering, 1) != a.rules.Rendering {
+			return fmt.Errorf("rendering %d, the session's is %d", b.Rendering, a.rules.Rendering)
+		}
+		a.second, a.did, a.spoke = b.Rendering >= 2, told{}, false
 		a.beginDocument()
 	case *messages.TurnDecided:
 		if err := inTurn(); err != nil {
@@ -190,6 +205,16 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := a.passed(b); err != nil {
 			return err
 		}
+		if err := a.decides(b); err != nil {
+			return err
+		}
+		if err := a.mended(b); err != nil {
+			return err
+		}
+		if err := a.asksAgain(b); err != nil {
+			return err
+		}
+		a.carries(r, b)
 		a.turn, a.after = 0, b
 		return a.guarded(b)
 	case *messages.ActionDeclared:
@@ -276,6 +301,9 @@ func (a *audit) apply(r *messages.Record) error {
 		c.attempts, c.startSeq, c.startTS, c.key, c.child = b.Attempt, r.Seq, r.TS, b.Key, b.Child
 		if b.Attempt == 1 {
 			a.actions++
+			if err := a.paysAgain(c); err != nil {
+				return err
+			}
 		}
 		if err := a.token(c); err != nil {
 			return err
@@ -369,6 +397,7 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("run %d is taken back for run %d", r.Run, b.By)
 		}
 		a.withdrawn[r.Run] = 2
+		a.failed, a.out = a.before, a.outWas
 	case *messages.Note:
 		if r.Run != a.run || a.turn != 0 || a.withdrawn[r.Run] != 1 {
 			return fmt.Errorf("a note on run %d", r.Run)
@@ -401,14 +430,14 @@ func (a *audit) follows(r *messages.Record) error {
 	case *messages.Note, *messages.RunWithdrawn:
 		a.after = d // the run ends behind them
 	case *messages.TurnBegin:
-		if d.Decision != messages.Continue && !d.Resumed {
+		if d.Decision != messages.Continue && !d.Resumed && !d.Repair {
 			return fmt.Errorf("a turn follows %s", d.Decision)
 		}
 		if d.Resumed && a.resumed >= turn.MaxSettlements || d.Resumed && a.rules != nil && a.rules.Recovery == messages.RecoverHalt {
 			return fmt.Errorf("the run goes on after %d restarts", a.resumed)
 		}
 	case *messages.RunEnd:
-		if d.Decision == messages.Continue || r.Run != a.run {
+		if d.Decision == messages.Continue || d.Repair || r.Run != a.run {
 			return fmt.Errorf("the end of run %d follows %s of run %d", r.Run, d.Decision, a.run)
 		}
 		if b.Decision != d.Decision || b.Reason != d.Reason {
@@ -453,7 +482,7 @@ func (a *audit) guarded(b *messages.TurnDecided) error {
 	if a.same >= n {
 		return fmt.Errorf("CONTINUE after %d turns of the same output, the limit is %d", a.same, n)
 	}
-	if most := a.rules.MaxTurns; most > 0 && a.turns-a.lost >= most {
+	if most := a.rules.MaxTurns; most > 0 && a.turns-a.lost-a.asked >= most {
 		return fmt.Errorf("CONTINUE in turn %d of the run, %d of them lost, the limit is %d", a.turns, a.lost, most)
 	}
 	return nil

@@ -100,6 +100,8 @@ func (a *author) statement(b *strings.Builder, indent string) {
 		fmt.Fprintf(b, "%scall tool.w.boom(\"now\")\n", indent)
 	case n < 39 && a.often(2):
 		fmt.Fprintf(b, "%sset i = 0\n%swhile i < 70\n%s  set i = i + 1\n%s  call tool.w.look(\"far\", i)\n%sendwhile\n", indent, indent, indent, indent, indent)
+	case n < 40 && a.often(5):
+		fmt.Fprintf(b, "%semit \"x\" * 9000\n", indent)
 	default:
 		fmt.Fprintf(b, "%sset x = nothing.there\n", indent)
 	}

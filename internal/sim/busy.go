@@ -33,6 +33,7 @@ type ticket struct {
 	policy messages.Policy // that of a run which goes before others
 	inputs []int64
 	merged []int64 // join it at its next turn
+	given  []int64 // what its latest turn was given
 }
 
 // joinOf makes one input of several, as the dialect does, or else as texts on lines.
@@ -193,7 +194,8 @@ func (a *audit) begins(r *messages.Record, b *messages.RunBegin) error {
 	if in := a.served.inputs; b.Input != in[0] || !slices.Equal(b.Merged, in[1:]) {
 		return fmt.Errorf("run %d begins with the inputs %d %v, it has %v", r.Run, b.Input, b.Merged, in)
 	}
-	a.input = a.said(a.served.inputs)
+	a.served.given = slices.Clone(a.served.inputs)
+	a.input = a.said(a.served.given)
 	return nil
 }
 
@@ -207,7 +209,11 @@ func (a *audit) goesOn(b *messages.TurnBegin) error {
 		return fmt.Errorf("the inputs %v join, %v are due", b.Merged, due)
 	}
 	if len(due) > 0 {
-		a.input, a.served.merged = a.said(due), nil
+		if !a.unanswered(b) {
+			a.served.given = nil
+		}
+		a.served.given = append(a.served.given, due...)
+		a.input, a.served.merged = a.said(a.served.given), nil
 	}
 	return nil
 }

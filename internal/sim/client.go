@@ -11,6 +11,7 @@ import (
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 )
 
 var bg = context.Background()
@@ -38,6 +39,7 @@ type client struct {
 	stubborn bool   // its model likes to say again what it said
 	reply    []byte // what it said
 	habit    string // a statement that opens every program of it
+	heeds    bool   // it is that of a debt, which it pays no more when it is told that it was paid
 
 	hoards bool // its model likes relics
 	trusts bool // its model likes agents
@@ -96,11 +98,14 @@ func (w *world) newClient(n int) *client {
 		c.habit = "  call tool.w.look(\"again\", 1)\n"
 	case 1:
 		c.habit = "  call tool.w.send(\"again\", 1)\n"
+	case 2:
+		c.heeds = d.rendering >= 2
+		c.habit = "  call tool." + owed + "(\"bill\", 1)\n"
 	}
 	c.hoards, c.trusts = w.rnd.IntN(3) == 0, w.rnd.IntN(2) == 0
 	c.rules = turn.Rules{
-		Dialect: d.Name(), Judge: d.Dialect, Provider: "sim", Model: "author",
-		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0,
+		Dialect: d.Name(), Rendering: d.rendering, Judge: d.Dialect, Provider: "sim", Model: "author",
+		NoProgressN: int(pick(0, 2, 3, 5)), MaxTurns: pick(0, 0, 3, 10), ExemptFinal: w.rnd.IntN(2) == 0, Repairs: pick(0, 1, 2, 2),
 		Recovery:     []string{messages.RecoverResume, messages.RecoverResume, messages.RecoverHalt}[w.rnd.IntN(3)],
 		ApprovalWait: time.Duration(pick(0, 20, 3600)) * time.Second,
 		OnPanic:      []string{messages.PanicHalt, messages.PanicFail}[w.rnd.IntN(2)],
@@ -122,9 +127,13 @@ func (w *world) newClient(n int) *client {
 	c.rules.Feeds, c.rules.Environment = feedIDs(c.feeds), []string{environmental}
 	c.rules.Spends = spends
 	c.rules.Target, c.rules.Limits.Parallel = target, int(pick(0, 1, 2))
+	c.holds(4)
 	c.history = c.newAudit()
 	if most := d.Traits().MaxTurns; most > 0 {
 		c.rules.MaxTurns = most
+	}
+	if d.Name() == "plain" && d.forgive.Has(parse.HabitSilence) { // one more for a reply that said nothing
+		c.rules.MaxTurns = 2
 	}
 	w.stats.Sessions++
 	return c
@@ -363,6 +372,9 @@ func (c *client) judge(sum hash.Hash) {
 			w.stats.Merged += int64(len(b.Merged))
 		case *messages.RunEnd:
 			ends[r.Run]++
+			if b.Output != "" {
+				w.stats.Answered++
+			}
 			w.stats.Runs++
 		case *messages.Input:
 			inputs[r.Seq] = r
@@ -375,10 +387,17 @@ func (c *client) judge(sum hash.Hash) {
 			if b.Resumed {
 				w.stats.Resumed++
 			}
+			if b.Repair {
+				w.stats.Repaired++
+			}
 			c.stood(r, b, a.nonce)
 			// What comes twice, or a signer that is away, makes a program another one.
 			if strings.HasPrefix(b.Detail, "diverged") && w.weather.repeat == 0 && w.weather.fault == 0 {
 				w.violated("projection", "turn %d was restored and %s", r.Turn, b.Detail)
+			}
+		case *messages.Lint:
+			if forgiven[b.Code] {
+				w.stats.Forgiven++
 			}
 		case *messages.Retract:
 			w.stats.Replaced++

@@ -82,7 +82,8 @@ func (c *client) meta(e *turn.AskGate) (answer messages.GateAnswer, why string) 
 // passes is what an audit knows of a run's passes.
 type passes struct {
 	done      int             // actions that a pass followed
-	continues int             // of these
+	carriedOn int             // of these, continues
+	continues int             // the same, and what the model was told of a mistake
 	first     map[string]bool // texts that the next one replaces
 }
 
@@ -92,7 +93,11 @@ func (a *audit) token(c *act) error {
 	if a.rules.Dialect != kitsu.Name {
 		return nil
 	}
-	if kitsu.Kind(c.name) == kitsu.Continue && a.continues < kitsu.MaxContinues || a.done == 0 {
+	first := a.done == 0
+	if a.second { // of each message there is one, wherever it stands
+		first = a.done == a.carriedOn && kitsu.Kind(c.name) != kitsu.Continue
+	}
+	if kitsu.Kind(c.name) == kitsu.Continue && a.continues < kitsu.MaxContinues || first {
 		return nil
 	}
 	return fmt.Errorf("%s is one too many for one message: %d before it, %d of them continues", c.name, a.done, a.continues)
@@ -111,15 +116,23 @@ func (a *audit) passed(b *messages.TurnDecided) error {
 	if len(a.calls) > 1 {
 		return fmt.Errorf("%d actions in one reply", len(a.calls))
 	}
-	if b.Decision != messages.Halt && (b.Decision == messages.Continue) != done {
+	again := b.Decision == messages.Continue
+	if b.Decision != messages.Halt && again != done && !(a.second && (again || len(a.faults) > 0)) {
 		return fmt.Errorf("%s, and its action was done: %v", b.Decision, done)
 	}
 	if b.Decision != messages.Continue {
 		return nil
 	}
 	a.done++
+	if !done { // the model is told what was wrong, as often as it may go on, and then is asked for its answer
+		if a.continues++; a.continues > kitsu.MaxContinues+1 {
+			return fmt.Errorf("it is told of a mistake, and went on %d times", a.continues-1)
+		}
+		a.done--
+	}
 	for _, c := range a.calls {
-		if kitsu.Kind(c.name) == kitsu.Continue {
+		if done && kitsu.Kind(c.name) == kitsu.Continue {
+			a.carriedOn++
 			a.continues++
 		}
 	}
@@ -142,8 +155,8 @@ func (a *audit) replaces(b *messages.Retract) error {
 }
 
 // beside finds a text shown beside the one it replaces.
-func (a *audit) beside(text string) error {
-	if text != "" && len(a.first) > 0 {
+func (a *audit) beside(kind messages.Kind, text string) error {
+	if kind == messages.ResponseUnit && text != "" && len(a.first) > 0 {
 		return fmt.Errorf("text of a pass, and %d units that it replaces stand", len(a.first))
 	}
 	return nil

@@ -13,22 +13,49 @@ import (
 // dialect is a way to speak, and how the simulated model speaks it.
 type dialect struct {
 	parse.Dialect
+	language
+	rendering int64
+	forgive   parse.Habits
+}
+
+// language is a dialect in any rendering.
+type language struct {
 	weight int
+	// in gives the dialect of a rendering that forgives some habits.
+	in func(rendering int64, forgive parse.Habits) parse.Dialect
 	// reply writes what the model says. In a calm world it says what ends the run.
 	reply func(a *author) []byte
 }
 
 // dialects are all there are: one more is one more row.
-var dialects = []dialect{
-	{aeiou.Dialect{}, 6, (*author).program},
-	{plain.Dialect{}, 1, (*author).talk},
-	{cortex.Dialect{}, 5, (*author).stream},
-	{cortex.Dialect{Cut: true}, 2, (*author).stream},
-	{cogency.Dialect{}, 2, (*author).batch},
-	{kitsu.Dialect{}, 2, (*author).companion},
+var dialects = []language{
+	{6, func(r int64, f parse.Habits) parse.Dialect { return aeiou.Dialect{Rendering: r, Forgive: f} }, (*author).program},
+	{1, func(r int64, f parse.Habits) parse.Dialect { return plain.Dialect{Rendering: r, Forgive: f} }, (*author).talk},
+	{5, func(r int64, f parse.Habits) parse.Dialect { return cortex.Dialect{Rendering: r, Forgive: f} }, (*author).stream},
+	{2, func(r int64, f parse.Habits) parse.Dialect {
+		return cortex.Dialect{Rendering: r, Forgive: f, Cut: true}
+	}, (*author).stream},
+	{2, func(r int64, f parse.Habits) parse.Dialect { return cogency.Dialect{Rendering: r, Forgive: f} }, (*author).batch},
+	{2, func(r int64, f parse.Habits) parse.Dialect { return kitsu.Dialect{Rendering: r, Forgive: f} }, (*author).companion},
 }
 
+// pickDialect draws a dialect in a rendering, mostly the newest, and what it forgives: as
+// the manifest of a real agent, all that there is or all but some.
 func (w *world) pickDialect() *dialect {
+	d := &dialect{language: w.pickLanguage(), rendering: messages.Rendering}
+	if w.rnd.IntN(4) == 0 {
+		d.rendering = 1
+	}
+	if d.rendering >= 2 {
+		if d.forgive = parse.AllHabits; w.rnd.IntN(3) == 0 {
+			d.forgive &= parse.Habits(w.rnd.Uint32())
+		}
+	}
+	d.Dialect = d.in(d.rendering, d.forgive)
+	return d
+}
+
+func (w *world) pickLanguage() language {
 	total := 0
 	for i := range dialects {
 		total += dialects[i].weight
@@ -36,7 +63,7 @@ func (w *world) pickDialect() *dialect {
 	n := w.rnd.IntN(total)
 	for i := range dialects {
 		if n -= dialects[i].weight; n < 0 {
-			return &dialects[i]
+			return dialects[i]
 		}
 	}
 	panic("unreachable")

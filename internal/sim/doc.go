@@ -15,6 +15,10 @@
 // their models change; the sources fail, are late, say the same again or too much, and
 // periodic ones tick between turns.
 //
+// Most sessions are of the newest rendering, and forgive what its manifests forgive; models
+// miss their dialect in the ways that real ones do. Turns that fail by a mistake of the model
+// are followed by another, and some agents take no answer that does not pass.
+//
 // Invariants held after every step (the names are those of a Failure):
 //
 //	single-flight  at most one turn is in flight per session and owner
@@ -32,6 +36,9 @@
 //	               was done, takes its place, and there are so many (companion.go);
 //	               a session's variables are what recorded ends made them (variable.go),
 //	               its relics what was changed once under a key (relic.go); what is
+//	               a turn that failed is mended where it may be and nowhere else
+//	               (chance.go); a text that is held is not shown before it counts, and an
+//	               answer not before it passes (answer.go); what is
 //	               reserved for actions is there beside all else that is, and a run
 //	               that has used more than it may goes no further (family.go)
 //	chain          the journal's chain verifies and its head summarises it
@@ -49,6 +56,10 @@
 //	               its source gave or a reason why there is none; that is recorded, "$id"
 //	               stands for it until the turn is decided, also after a restart, and
 //	               nothing is fetched that is gone, switched off or had (feed.go)
+//	chance         a prompt tells of all turns behind the last that completed: what each
+//	               has done and the user has seen, so that a model that heeds it does
+//	               nothing again that was done or may have been; it has the streams of
+//	               the one that completed (chance.go)
 //	decision       a decision stands on a token of its own turn, used once
 //	rest           at the end every accepted run has exactly one end
 //	step           the machine refuses no input and nothing panics

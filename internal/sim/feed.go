@@ -180,6 +180,11 @@ func (l *larder) value(name string) (value string, known bool) {
 	return "", false
 }
 
+// lacking reports whether the turn has a feed of a name, and no value of it.
+func (l *larder) lacking(name string) bool {
+	return slices.ContainsFunc(l.fed, func(b messages.FeedInjected) bool { return b.ID == name && b.Error != "" })
+}
+
 // shows is how a text shows a value: strings as they are.
 func shows(value string) string {
 	var text string

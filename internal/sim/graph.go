@@ -152,14 +152,19 @@ func (a *audit) text(b *messages.UnitText) error {
 	if a.units[b.Unit] {
 		return fmt.Errorf("unit %s is recorded twice", b.Unit)
 	}
-	if err := a.beside(b.Text); err != nil {
+	if err := a.beside(b.UnitKind, b.Text); err != nil {
 		return err
 	}
 	a.units[b.Unit] = true
 	a.final = a.final || b.Final && b.Complete
+	if a.isRelease(b) {
+		return nil
+	}
 	if a.streams && !a.verbatim && b.UnitKind == messages.ResponseUnit {
 		for _, m := range unavailable.FindAllStringSubmatch(b.Text, -1) {
-			a.gone = append(a.gone, m[1])
+			if !a.second || !a.lacking(m[1]) {
+				a.gone = append(a.gone, m[1])
+			}
 		}
 		for _, m := range reference.FindAllStringSubmatch(b.Text, -1) {
 			if name := m[1]; name != "" && b.Complete && a.named(name) {
@@ -270,7 +275,7 @@ func (a *audit) mayBegin(c *act, b *messages.ActionStarted) error {
 // for nothing begins in the Step in which that becomes so. It looks at turns of one life,
 // in which nobody was asked anything.
 func (a *audit) idles() error {
-	if !a.streams || a.stopped || a.gaveUp() || a.restores > 0 || a.final {
+	if !a.streams || a.stopped || a.gaveUp() || a.restores > 0 || a.final || a.withheld > 0 {
 		return nil
 	}
 	used := len(a.left)
@@ -563,6 +568,9 @@ func (a *audit) delta(e *turn.Publish, base int64) error {
 		return nil
 	}
 	d := e.Update.Delta
+	if err := a.early(d); err != nil {
+		return err
+	}
 	if a.units[d.Unit.String()] {
 		return fmt.Errorf("a delta of unit %s, which is complete", d.Unit)
 	}
@@ -571,7 +579,7 @@ func (a *audit) delta(e *turn.Publish, base int64) error {
 			return err
 		}
 	}
-	if err := a.beside(d.Text); err != nil {
+	if err := a.beside(d.Kind, d.Text); err != nil {
 		return err
 	}
 	for i := range a.fed {

@@ -29,8 +29,9 @@ func (s *shell) newModel(e *turn.OpenModel) *model {
 	d := s.client.dialect
 	m := &model{s: s, open: e, breaks: -1}
 	m.decoder = d.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, MaxReplyBytes: turn.MaxReplyBytes})
-	m.reply = d.reply(&author{rnd: w.rnd, calm: w.calm, forged: s.client.forged, habit: s.client.habit, hoards: s.client.hoards, trusts: s.client.trusts, tends: s.client.tends})
-	if c := s.client; c.stubborn && !w.calm {
+	a := &author{rnd: w.rnd, calm: w.calm, forged: s.client.forged, habit: s.client.wont(e), hoards: s.client.hoards, trusts: s.client.trusts, tends: s.client.tends}
+	m.reply = a.lapse(d.reply(a))
+	if c := s.client; c.stubborn && !c.heeds && !w.calm {
 		if c.reply != nil && w.rnd.IntN(5) > 0 {
 			m.reply = c.reply
 		}
@@ -56,9 +57,18 @@ func (s *shell) hears(turnIndex int64, ev *messages.Event) {
 	switch ev.Kind {
 	case messages.EventAction:
 		s.written[leftID(turnIndex, ev.Action.ID)] = ev.Action
+	case messages.EventStop:
+		if n := len(s.responses); n > 0 && ev.Final {
+			s.explicit = s.responses[n-1]
+		}
 	case messages.EventUnitBegin, messages.EventUnitText:
-		if s.audit.streams {
-			s.said[messages.UnitID{Turn: turnIndex, N: ev.Unit}.String()] += string(ev.Text)
+		if !s.audit.streams {
+			return
+		}
+		unit := messages.UnitID{Turn: turnIndex, N: ev.Unit}.String()
+		s.said[unit] += string(ev.Text)
+		if ev.Kind == messages.EventUnitBegin && ev.UnitKind == messages.ResponseUnit {
+			s.responses = append(s.responses, unit)
 		}
 	}
 }

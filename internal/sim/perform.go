@@ -136,8 +136,9 @@ func (s *shell) publish(e *turn.Publish) {
 		s.client.saw(r)
 		switch b := r.Body.(type) {
 		case *messages.UnitText:
-			// What a turn that a restart ended had shown is not shown again.
-			if so := s.shown[b.Unit]; so != b.Text && s.client.rules.Durability != turn.WholeUnit && (r.Turn != s.settles || s.audit.streams) {
+			// What a turn that a restart ended had shown is not shown again, and what was
+			// held is shown by its record alone.
+			if so := s.shown[b.Unit]; so != b.Text && !(so == "" && s.audit.isRelease(b)) && s.client.rules.Durability != turn.WholeUnit && (r.Turn != s.settles || s.audit.streams) {
 				w.violated("order", "unit %s is %q, and %q was shown", b.Unit, cut(b.Text), cut(so))
 			}
 		case *messages.TurnDecided:
@@ -189,9 +190,16 @@ func (s *shell) openModel(e *turn.OpenModel) {
 	if err := s.prompted(e); err != nil {
 		w.violated("feed", "%v", err)
 	}
+	if w.mumbles {
+		e.Failed = nil
+	}
+	if err := a.isTold(e); err != nil {
+		w.violated("chance", "%v", err)
+	}
 	s.left()
 	s.land()
 	s.flying, s.air = true, e.Ident
+	s.responses = nil
 	s.model = s.newModel(e)
 }
 

@@ -145,7 +145,7 @@ func (p *program) execute(ctx context.Context, yield func(turn.Input) bool) *tur
 		set[t.name] = &neuroscript.Tool{Name: t.name, Params: toolParams, Func: f}
 	}
 	res := prog.Run(ctx, &neuroscript.Env{
-		SID: p.s.client.sid, TurnIndex: p.start.Turn, Userdata: userdata, Tools: set, Limits: neuroscript.Limits{Gas: programGas},
+		SID: p.s.client.sid, TurnIndex: p.start.Turn, Userdata: userdata, Tools: set, Limits: neuroscript.Limits{Gas: programGas, Rendering: p.s.client.rules.Rendering},
 		Emit: func(text string) {
 			p.out = append(append(p.out, text...), '\n')
 			p.say(yield, turn.Emission{Text: text, Candidate: replay.HoldsCandidate(text)})

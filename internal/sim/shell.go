@@ -46,22 +46,24 @@ type shell struct {
 	clocks [turn.NumClocks]*turn.SetTimer
 
 	// The turn in flight.
-	air      turn.Ident
-	flying   bool
-	model    *model
-	program  *program
-	attempts []*attempt
-	gates    map[string]messages.GateAnswer // by action
-	slow     []turn.Input                   // answers of the gate and the verifier that take their time
-	shown    map[string]string              // by unit
-	latest   messages.UnitID                // of a response that was shown
-	written  map[string]*messages.Action    // by leftID: as the model wrote them
-	said     map[string]string              // by unit: the same of texts
-	tries    []*turn.Schedule               // further attempts
-	calls    map[uint64]*shelfCall          // of shelves, that wait for the machine
-	lastCall uint64
-	fetches  []*fetch             // of feeds, on their way
-	ticks    map[string]time.Time // of periodic feeds: when the next one is due
+	air       turn.Ident
+	flying    bool
+	model     *model
+	program   *program
+	attempts  []*attempt
+	gates     map[string]messages.GateAnswer // by action
+	slow      []turn.Input                   // answers of the gate and the verifier that take their time
+	shown     map[string]string              // by unit
+	latest    messages.UnitID                // of a response that was shown
+	written   map[string]*messages.Action    // by leftID: as the model wrote them
+	said      map[string]string              // by unit: the same of texts
+	explicit  string                         // the unit that says itself that it is final
+	responses []string                       // of these units, those of responses of the turn in flight
+	tries     []*turn.Schedule               // further attempts
+	calls     map[uint64]*shelfCall          // of shelves, that wait for the machine
+	lastCall  uint64
+	fetches   []*fetch             // of feeds, on their way
+	ticks     map[string]time.Time // of periodic feeds: when the next one is due
 
 	settle  *turn.Settle // of what was open when it was loaded
 	settles int64        // the turn that was open then
@@ -190,8 +192,8 @@ func (s *shell) record(r *messages.Record) {
 		}
 	}
 	if b, ok := body.(*messages.UnitText); ok && b.Complete {
-		if said, known := s.said[b.Unit]; known && !a.quotes(said).MatchString(b.Text) {
-			w.violated("history", "record %d has %q, the reply has %q", r.Seq, b.Text, said)
+		if err := s.isSaid(b); err != nil {
+			w.violated("history", "record %d: %v", r.Seq, err)
 		}
 	}
 	if _, ok := body.(*messages.RunEnd); ok && w.slips {

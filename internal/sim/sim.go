@@ -53,6 +53,9 @@ type Stats struct {
 	Skipped, Retried     int64 // actions that others kept from beginning, and attempts after one that failed
 	Merged, Gathered     int64 // inputs that joined a run at a turn of it, and that began one with others
 	Replaced             int64 // texts that a pass took back
+	Repaired             int64 // turns that failed by a mistake of their model, and were followed by another
+	Answered             int64 // runs whose answer passed its schema
+	Forgiven             int64 // habits that were put right
 	Stored               int64 // actions on the session that ended well
 	Kept                 int64 // changes of key-value relics
 	Fed, Unfed           int64 // what turns had of feeds; of these, an older value or none
@@ -88,6 +91,9 @@ func (s *Stats) add(o *Stats) {
 	s.Merged += o.Merged
 	s.Gathered += o.Gathered
 	s.Replaced += o.Replaced
+	s.Repaired += o.Repaired
+	s.Answered += o.Answered
+	s.Forgiven += o.Forgiven
 	s.Stored += o.Stored
 	s.Kept += o.Kept
 	s.Fed += o.Fed

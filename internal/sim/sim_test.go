@@ -41,10 +41,11 @@ func TestFreshSeeds(t *testing.T) {
 	for name, n := range map[string]int64{
 		"crashes": rep.Crashes, "power failures": rep.PowerFailures, "snapshots": rep.Snapshots, "refused": rep.Refused,
 		"late": rep.Late, "effects": rep.Effects, "actions": rep.Actions, "unknown": rep.Unknown, "resumed": rep.Resumed,
-		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "stored": rep.Stored, "kept": rep.Kept, "delegated": rep.Delegated, "fed": rep.Fed, "unfed": rep.Unfed, "ticks": rep.Ticks, "restored": rep.Restored, "suspended": rep.Suspended,
+		"skipped": rep.Skipped, "retried": rep.Retried, "detached": rep.Detached, "merged": rep.Merged, "gathered": rep.Gathered, "replaced": rep.Replaced, "repaired": rep.Repaired, "answered": rep.Answered, "forgiven": rep.Forgiven, "stored": rep.Stored, "kept": rep.Kept, "delegated": rep.Delegated, "fed": rep.Fed, "unfed": rep.Unfed, "ticks": rep.Ticks, "restored": rep.Restored, "suspended": rep.Suspended,
 		"CONTINUE": rep.Decisions[messages.Continue], "DONE": rep.Decisions[messages.Done], "ABORT": rep.Decisions[messages.Abort],
 		"ERR_CANCELLED": rep.Reasons[messages.ErrCancelled], "ERR_TIMEOUT": rep.Reasons[messages.ErrTimeout],
 		"ERR_CRASH": rep.Reasons[messages.ErrCrash], "ERR_MODEL": rep.Reasons[messages.ErrModel],
+		"ERR_OUTPUT": rep.Reasons[messages.ErrOutput], "ERR_ACTIONS_PARSE": rep.Reasons[messages.ErrActionsParse],
 		"ERR_TOKEN_MISSING": rep.Reasons[messages.ErrTokenMissing], "ERR_QUOTA": rep.Reasons[messages.ErrQuota],
 	} {
 		if n == 0 {
@@ -115,6 +116,8 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"a child forgotten":   {sabotage{hastens: true}, "family"},
 		"a child adopted":     {sabotage{adopts: true}, "family"},
 		"a feed too few":      {sabotage{skimps: true}, "feed"},
+		"a failure untold":    {sabotage{mumbles: true}, "chance"},
+		"any answer":          {sabotage{blurts: true}, "history"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(80) {

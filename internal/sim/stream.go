@@ -73,8 +73,9 @@ func (a *author) stream() []byte {
 // sames is what a stubborn model does first in every reply.
 func (a *author) sames() string {
 	if _, tool, ok := strings.Cut(a.habit, "tool."); ok {
-		name, _, _ := strings.Cut(tool, "(")
-		return fmt.Sprintf(`<action mode="sync">{"name":%q,"parameters":{"what":"again"}}</action>`, name)
+		name, what, _ := strings.Cut(tool, "(")
+		what, _, _ = strings.Cut(what, ",")
+		return fmt.Sprintf(`<action mode="sync">{"name":%q,"parameters":{"what":%s}}</action>`, name, what)
 	}
 	return ""
 }

@@ -59,6 +59,8 @@ type sabotage struct {
 	reopens bool // a session is opened again
 	hastens bool // an agent answers before its session has ended
 	skimps  bool // a prompt goes without one of its feeds
+	mumbles bool // a prompt does not tell of turns that failed
+	blurts  bool // any answer passes its schema
 	adopts  bool // who wakes a child does not ask whether anybody waits for it
 }
 

@@ -83,6 +83,9 @@ func (x decision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if d.GasUsed != 0 {
 		enc.AddInt64("gas_used", d.GasUsed)
 	}
+	if d.Repair {
+		enc.AddBool("repair", true)
+	}
 	return nil
 }
 

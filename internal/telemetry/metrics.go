@@ -28,6 +28,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 
 	decisions   family2
+	repairs     family
 	verifyFail  family
 	lints       family
 	quotaBreach family
@@ -75,6 +76,7 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry:        r,
 		decisions:       family2{vec: vec("decisions_total", "Turns decided, by decision and, for HALT, reason.", "decision", "reason")},
+		repairs:         family{vec: vec("repairs_total", "Turns that failed by a mistake of the model and were followed by another, by reason.", "reason")},
 		verifyFail:      family{vec: vec("verify_fail_total", "Control token candidates that failed, by CODE/DETAIL.", "reason")},
 		lints:           family{vec: vec("lints_total", "Lints of decided turns, by code.", "code")},
 		quotaBreach:     family{vec: vec("quota_breach_total", "Meters and clocks that ran out, by name.", "kind")},
@@ -115,7 +117,7 @@ func (m *Metrics) Handler() http.Handler {
 // ObserveRecord counts what rec tells. It must be given every record once, after
 // the journal acknowledged it, and none that was only read back.
 //
-// Counted are: decisions, latency, failed tokens, lints and no progress from
+// Counted are: decisions, repairs, latency, failed tokens, lints and no progress from
 // turn.decided; turns in flight from turn.begin, turn.decided and session.closed;
 // breaches and the limits that end something from control. Lints are taken from turn.decided alone, so that the
 // counter is the sum over the decision log.
@@ -153,6 +155,9 @@ func (m *Metrics) decided(d *messages.TurnDecided) {
 	m.latency.Observe(float64(d.LatencyMS))
 	if d.Decision == messages.Halt && d.Reason == messages.ErrNoProgress {
 		m.noProgress.Inc()
+	}
+	if d.Repair {
+		m.repairs.inc(string(d.Reason))
 	}
 	for _, f := range d.Failures {
 		m.verifyFail.inc(f)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,6 +86,8 @@ func (m *Machine) refusal(in *messages.Input) (after int64, err error) {
 			return m.refusesToJoin(in)
 		}
 	case messages.Enqueue, messages.Interrupt, messages.Rollback:
+	case messages.Answer: // the facade has made another of it
+		fallthrough
 	default:
 		return 0, &messages.Error{Code: messages.ErrInvalid, Field: "policy", Detail: "it is none of reject, enqueue, interrupt, rollback, merge, debounce"}
 	}
@@ -160,12 +163,12 @@ func (m *Machine) passOver() {
 			m.append(m.state.Open.Run, 0, &messages.RunWithdrawn{By: by.Run}, 0)
 		}
 		c := Cancelled{Superseded: by.Run}
-		m.recordEnd(messages.Verdict{Decision: messages.Halt, Code: messages.ErrCancelled, Detail: c.why()}, 0)
+		m.recordEnd(messages.Verdict{Decision: messages.Halt, Code: messages.ErrCancelled, Detail: c.why()}, 0, "")
 	}
 }
 
 // closeRun records the end of the open run, and what a withdrawn one leaves behind.
-func (m *Machine) closeRun(v messages.Verdict, turn int64) {
+func (m *Machine) closeRun(v messages.Verdict, turn int64, value string) {
 	run := m.state.Open
 	if run.withdrawn() {
 		if text := m.noteOn(run); text != "" {
@@ -173,14 +176,17 @@ func (m *Machine) closeRun(v messages.Verdict, turn int64) {
 		}
 		m.append(run.Run, turn, &messages.RunWithdrawn{By: run.Cancel.Withdrawn}, 0)
 	}
-	m.recordEnd(v, turn)
+	m.recordEnd(v, turn, value)
 }
 
-func (m *Machine) recordEnd(v messages.Verdict, turn int64) {
+func (m *Machine) recordEnd(v messages.Verdict, turn int64, value string) {
 	run := m.state.Open
 	end := &messages.RunEnd{Decision: v.Decision, Detail: v.Detail, Turns: run.Turns}
-	if v.Decision == messages.Halt {
+	switch v.Decision {
+	case messages.Halt:
 		end.Reason = v.Code
+	case messages.Done:
+		end.Output = value
 	}
 	if len(run.Merged) > 0 {
 		end.Next = m.state.Runs + 1
@@ -246,7 +252,10 @@ func (m *Machine) windowOver(in *Timer) {
 // said is what the user said to the open run: what began it, or what joined it since.
 func (m *Machine) said(run *OpenRun) (text, userdata string) {
 	in, err := m.join(run.parts())
-	if err != nil { // each of them was accepted together with those before it
+	if err != nil && len(run.More) > 0 { // they were accepted together, and not with what a failed turn had
+		in, err = m.join(run.More)
+	}
+	if err != nil {
 		return run.Text, run.Userdata
 	}
 	return in.Text, in.Userdata
@@ -360,9 +369,14 @@ func (run *OpenRun) supersede(r *messages.Record, policy messages.Policy) {
 
 func (run *OpenRun) withdrawn() bool { return run.Cancel != nil && run.Cancel.Withdrawn > 0 }
 
-// join makes what was merged the input of the turn that begins.
-func (run *OpenRun) join() {
+// join makes what was merged the input of the turn that begins, behind the one before
+// where the turn that had it did not answer.
+func (run *OpenRun) join(unanswered bool) {
 	if len(run.Merged) == 0 {
+		return
+	}
+	if unanswered {
+		run.More, run.Merged = append(run.More[:len(run.More):len(run.More)], run.Merged...), nil
 		return
 	}
 	p := run.Merged[0]
@@ -385,13 +399,16 @@ func (run *OpenRun) did(a *OpenAction, state messages.ActionState) {
 	run.Done = append(run.Done, Deed{Name: a.Name, Args: clip.Short(a.Args, NoteArgs), State: state})
 }
 
-// touches tells whether an action of class changes something outside.
+// touches reports whether an action of class changes something outside.
 func touches(c messages.Class) bool { return c != messages.Pure && c != messages.ReadOnly }
+
+// Superseded begins the detail of a run that ended because another one goes before it.
+const Superseded = "superseded by run "
 
 // why is the end's explanation.
 func (c *Cancelled) why() string {
 	if c.Superseded > 0 {
-		return fmt.Sprintf("superseded by run %d", c.Superseded)
+		return Superseded + strconv.FormatInt(c.Superseded, 10)
 	}
 	return cancelledBy(c.By)
 }
@@ -412,7 +429,7 @@ func (s *State) waits(run int64) *Waiting {
 	return nil
 }
 
-// pending tells whether an input waits for the next turn of the run in flight.
+// pending reports whether an input waits for the next turn of the run in flight.
 func (s *State) pending(seq int64) bool {
 	if s.Open == nil {
 		return false

@@ -63,7 +63,8 @@ func init() {
 	}
 }
 
-// session: judge, final, durability, no_progress_n, max_turns, exempt_final,
+// session: judge, final, durability, no_progress_n, max_turns, repairs (under the newest
+// rendering), answer (a word that the final answer must have), exempt_final,
 // recovery, on_panic, the clocks by their names, actions, tokens, cost; broken=
 // for a dialect that breaks its contract. ack=manual leaves acknowledging to the
 // script; internal has actions on the session; brief leaves publications of records, clocks and held effects out. cut: an
@@ -77,6 +78,17 @@ func (s *script) session(c *command) {
 			ProgramWall: c.dur("program_wall"), GenerationWall: c.dur("generation_wall"), TurnWall: c.dur("turn_wall"),
 			RunWall: c.dur("run_wall"), Actions: c.num("actions", 0), Tokens: c.num("tokens", 0), CostMicroUSD: c.num("cost", 0),
 		},
+	}
+	if rules.Repairs = c.num("repairs", 0); rules.Repairs > 0 {
+		rules.Rendering = messages.Rendering
+	}
+	if word := c.str("answer", ""); word != "" {
+		rules.Output = func(text string) (value, fault string) {
+			if !strings.Contains(text, word) {
+				return "", "/: it has no " + word
+			}
+			return quote(word), ""
+		}
 	}
 	if ids := c.str("feeds", ""); ids != "" {
 		rules.Feeds = strings.Split(ids, ",")

@@ -28,6 +28,7 @@ const (
 // Bounds that no configuration lifts.
 const (
 	MaxReplyBytes      = 8 << 20                // docs/spec/design.md §7
+	MaxUnits           = 4096                   // of a reply, docs/spec/design.md §8
 	MaxGenerationCalls = 64                     // actions of one generation, docs/spec/design.md §8
 	CancelGrace        = 2 * time.Second        // docs/spec/design.md §9
 	ProgramGrace       = 250 * time.Millisecond // a stopped program answers within its next poll
@@ -88,11 +89,24 @@ type Config struct {
 // Rules are an agent's. They are immutable, and all sessions of the agent share
 // them: an idle session pays for none of it.
 type Rules struct {
-	Dialect     string
+	Dialect string
+	// Rendering is the version of prompts, forgiveness, meters and decisions that the
+	// turns run under (messages.Rendering); 0 is 1.
+	Rendering   int64
 	Judge       Judge
 	Limits      Limits
 	NoProgressN int   // ≥ 2; ≤ 0 means the default
 	MaxTurns    int64 // per run, 0 none
+	// Repairs is how many turns of a run that failed by a mistake of the model are followed
+	// by another that is told of it; it counts from rendering 2 on.
+	Repairs int64
+	// Output reads the final answer of a run: its value as JSON on one line, or what is
+	// wrong with it. It is pure; nil takes any answer. With it no text is shown before its
+	// turn is decided.
+	Output func(answer string) (value, fault string)
+	// Forgets has each run begin without the streams and the failed turns of those before
+	// it. What was carried stays in the state, for a run that is withdrawn.
+	Forgets bool
 	// ExemptFinal keeps the progress guard from overriding DONE and ABORT.
 	ExemptFinal bool
 	Recovery    string
@@ -109,6 +123,9 @@ type Rules struct {
 	// Target finds what an action of a reply names, and its class. It is pure; nil
 	// finds nothing.
 	Target func(t messages.ActionType, name string) (class messages.Class, found bool)
+	// Missing says of an action that Target does not find what there is instead. It is
+	// pure, and asked from the second rendering on; nil says nothing.
+	Missing func(t messages.ActionType, name string) string
 	// Timeout is the time of one attempt that a target sets itself, for dialects whose
 	// calls set none; 0 leaves the dialect's. It is pure; nil is 0 for all.
 	Timeout func(t messages.ActionType, name string) time.Duration

@@ -35,18 +35,32 @@ func (m *Machine) decide() {
 	f := m.flight
 	fs := m.facts()
 	v := m.verdict(fs)
+	value := m.checkAnswer(&v, &fs)
 	var digest messages.Digest
 	if f.breach == "" && !fs.MagicFailed {
 		digest = ProgressDigest(m.cfg.Judge.Digest(fs))
 	}
 	m.guard(&v, digest)
-	m.commit(fs, v, digest)
-	if v.Decision == messages.Continue {
+	repair := m.mends(&v)
+	if repair { // the number of repairs is its guard
+		digest = messages.Digest{}
+		if v.State == nil { // an answer that ends the run forgets, and this one does not end it
+			v.State = m.state.Open.State
+		}
+	}
+	m.release(&v, &fs, repair)
+	m.commit(fs, v, digest, repair)
+	switch {
+	case repair:
+		m.to(EmitNext)
+		m.repair()
+		return
+	case v.Decision == messages.Continue:
 		m.to(EmitNext)
 		m.nextTurn(fs)
 		return
 	}
-	m.endRun(v)
+	m.endRun(v, value)
 	m.nextRun()
 }
 
@@ -101,11 +115,12 @@ func (m *Machine) guard(v *messages.Verdict, digest messages.Digest) {
 	}
 }
 
-// lastTurn tells whether the run has no turn left behind the one it is in. Turns that a
-// restart ended do not count: the host's misfortune is not the run's.
+// lastTurn reports whether the run has no turn left behind the one it is in. Turns that a
+// restart ended do not count: the host's misfortune is not the run's. Nor does the one that
+// mends an answer, which is one at most.
 func (m *Machine) lastTurn() bool {
 	run := m.state.Open
-	return m.cfg.MaxTurns > 0 && run.Turns-run.Lost >= m.cfg.MaxTurns
+	return m.cfg.MaxTurns > 0 && run.Turns-run.Lost-run.Asked >= m.cfg.MaxTurns
 }
 
 func (m *Machine) override(v *messages.Verdict, code messages.Code, why string) {
@@ -113,12 +128,12 @@ func (m *Machine) override(v *messages.Verdict, code messages.Code, why string) 
 }
 
 // commit writes turn.decided with its blobs.
-func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.Digest) {
+func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.Digest, repair bool) {
 	f := m.flight
 	body := &messages.TurnDecided{
 		Decision: v.Decision, Detail: v.Detail, Digest: digest, TurnIndex: f.Turn,
 		LatencyMS: m.latency(), OutputBytes: int64(len(fs.Out)), ScratchBytes: int64(len(fs.Scr)),
-		Lints: append(f.lints, v.Lints...), State: v.State, Keep: v.Keep,
+		Lints: append(f.lints, v.Lints...), State: v.State, Keep: v.Keep, Repair: repair,
 	}
 	if v.Decision == messages.Continue {
 		for _, u := range v.Retract {
@@ -193,14 +208,14 @@ func (m *Machine) nextTurn(fs messages.Facts) {
 }
 
 // endRun records the run's end, its last turn's, and releases turn and clocks.
-func (m *Machine) endRun(v messages.Verdict) {
+func (m *Machine) endRun(v messages.Verdict, value string) {
 	m.to(Final)
 	run := m.state.Open
 	last := int64(0)
 	if run.Turns > 0 {
 		last = m.state.Turn
 	}
-	m.closeRun(v, last)
+	m.closeRun(v, last, value)
 	for c := range ClockDebounce {
 		m.stopTimer(c)
 	}

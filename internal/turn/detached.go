@@ -98,7 +98,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	if d.call.Class.Durable() {
 		hold = EndedHold
 	}
-	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: in.MS, Children: append(d.call.children, in.Children...)}
+	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: m.took(&d.call, in), Children: append(d.call.children, in.Children...)}
 	used := d.call.used.Plus(in.Used)
 	end.Tokens, end.CostUSD, end.Actions = used.Tokens, used.CostUSD, used.Actions
 	if end.State == messages.ActionUnknown && end.Result == "" {
@@ -197,7 +197,7 @@ func (s *State) applyDetached(r *messages.Record) {
 		if i := find(b.ID); i >= 0 {
 			a = &s.Detached[i].OpenAction
 		}
-		s.changeRelic(a, b)
+		s.changeRelic(a, b, r.TS)
 	case *messages.ActionEnded:
 		if i := find(b.ID); i >= 0 {
 			if s.Open != nil && s.Open.Run == s.Detached[i].Run {

@@ -30,8 +30,10 @@ type document struct {
 	rests   int64
 	hurried int64           // the end that was sent for
 	end     *messages.Event // of that response, while it waits for a reference
+	open    *messages.Event // the same, while it is not known whether it is final
 
-	forged int // feeds that the model wrote
+	blind  bool // there are actions whose results the reply cannot know
+	forged int  // feeds that the model wrote
 
 	// Of a turn that is read again: what its records have already.
 	known known
@@ -45,7 +47,7 @@ type known struct {
 // waits tells that the open response stops at a reference.
 func (d *document) waits() bool {
 	_, waits := d.waiting()
-	return waits || d.end != nil
+	return waits || d.end != nil || d.open != nil
 }
 
 // waiting tells what it waits for.
@@ -78,7 +80,7 @@ func partOf(ev *messages.Event, open messages.Kind) plan.Part {
 	return plan.PartText
 }
 
-// passes tells whether an event goes on now.
+// passes reports whether an event goes on now.
 func (m *Machine) passes(ev *messages.Event) bool {
 	f := m.flight
 	var open messages.Kind
@@ -103,6 +105,7 @@ func (m *Machine) arrive(evs []messages.Event) (fault string) {
 			own.Text = bytes.Clone(ev.Text)
 			d.queue = append(d.queue, own)
 			d.bytes += weight(&own)
+			m.follows(ev)
 			continue
 		}
 		if fault = m.take(ev); fault != "" || !m.acts(f) {
@@ -153,12 +156,13 @@ func (m *Machine) asksSomebody() bool {
 func (m *Machine) take(ev *messages.Event) (fault string) {
 	f := m.flight
 	d := f.doc
-	if fault = hollow(ev); fault != "" {
+	if fault = hollow(ev); fault != "" || f.final && m.ignores(ev) {
 		return fault
 	}
+	d.blind = d.blind || m.blinds(ev) || m.invents(ev)
 	switch ev.Kind {
 	case messages.EventUnitBegin:
-		if fault = f.begin(ev); fault != "" {
+		if fault = f.begin(ev); fault != "" || m.tooManyUnits() {
 			return fault
 		}
 		if ev.UnitKind == messages.ResponseUnit && !m.cfg.Judge.Traits().Verbatim {
@@ -188,7 +192,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 				return ""
 			}
 		}
-		m.endUnit(ev)
+		m.conclude(ev)
 	case messages.EventParseError:
 		m.complain(ev.Fault)
 		if refuses(ev.Fault.Reason, ev.Fault.ID) {
@@ -204,6 +208,10 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 	case messages.EventCut:
 		f.cut = true // known already but in a turn that is read again
 	case messages.EventStop:
+		if m.cfg.Judge.Traits().Unseen {
+			f.awaits = true // what is final has been decided with its response
+			break
+		}
 		f.final, f.awaits = f.final || ev.Final, f.awaits || !ev.Final
 	case messages.EventProgram:
 		return "decoder: a program in a reply that is acted on while it streams"
@@ -268,7 +276,7 @@ func (m *Machine) grow(text []byte) {
 // endUnit closes the open unit and shuts the record of its text.
 func (m *Machine) endUnit(ev *messages.Event) {
 	d := m.flight.doc
-	d.text, d.end = nil, nil
+	d.text, d.end, d.open = nil, nil, nil
 	if d.known.units > 0 {
 		d.known.units--
 		m.flight.shut(ev.Final, ev.Complete)
@@ -286,10 +294,11 @@ func (m *Machine) pump() (fault string) {
 		if fault = m.runPlan(); fault != "" || !m.acts(f) {
 			return fault
 		}
-		if d.text != nil {
+		m.followed()
+		if d.text != nil && d.open == nil {
 			m.grow(d.text.Resume(nil))
 			if d.end != nil && d.text.Done() {
-				m.endUnit(d.end)
+				m.conclude(d.end)
 			}
 			if w, waits := d.waiting(); waits && w.Feed != "" {
 				m.wantFeed(w.Feed)

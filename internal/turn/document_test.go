@@ -26,11 +26,17 @@ type streamed struct {
 }
 
 func newStreamed(t testing.TB) *streamed {
-	s := &streamed{rig: newRig(t, Rules{Dialect: "test", Judge: cortex.Dialect{}, Target: targets}, 1)}
+	return newStreamedUnder(t, cortex.Dialect{}, Rules{})
+}
+
+// newStreamedUnder is newStreamed under a dialect of its own and further rules.
+func newStreamedUnder(t testing.TB, x cortex.Dialect, rules Rules) *streamed {
+	rules.Dialect, rules.Judge, rules.Target = "test", x, targets
+	s := &streamed{rig: newRig(t, rules, 1)}
 	s.do(&Open{Name: "s"})
 	s.do(&Submit{Handle: 1, Input: messages.Input{Text: "go"}})
 	id, _ := s.m.Flight()
-	s.dec = cortex.Dialect{}.NewDecoder(messages.TurnInfo{Turn: id.Turn})
+	s.dec = x.NewDecoder(messages.TurnInfo{Turn: id.Turn})
 	s.do(&ModelOpened{Ident: id})
 	return s
 }

@@ -65,6 +65,7 @@ type OpenModel struct {
 	ScrDigest messages.Digest
 	State     []byte
 	LastError string
+	Failed    []Failed        // turns behind the last that completed; not changed
 	Note      string          // what withdrawn runs have done
 	Last      bool            // the run may take no turn after this one
 	Feeds     []messages.Feed // of the prompt, in order
@@ -164,6 +165,7 @@ type StartAction struct {
 	Budget   messages.Budget
 	Deadline time.Time
 	State    []byte // the dialect's memory in the run
+	Zone     string // the user's, "" unknown
 }
 
 // CancelAction asks a running action to stop; it still answers ActionEnded.

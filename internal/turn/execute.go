@@ -46,7 +46,7 @@ func (m *Machine) emissions(ems []Emission) {
 			m.persist(&messages.Whisper{Target: e.Target, Text: e.Text}, LazyHold)
 		default:
 			f.say(e)
-			m.persist(&messages.Emit{Text: e.Text, Candidate: e.Candidate}, LazyHold)
+			m.persist(&messages.Emit{Text: e.Text, Candidate: e.Candidate, Held: m.cfg.Output != nil}, LazyHold)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (f *flight) say(e *Emission) {
 	*to = append(append(*to, e.Text...), '\n')
 }
 
-// programInput tells whether an input of the program still counts.
+// programInput reports whether an input of the program still counts.
 func (m *Machine) programInput(id Ident) bool {
 	if !m.current(id) {
 		return false
@@ -226,6 +226,9 @@ func (m *Machine) begin(c *call) {
 		hold = 0
 	}
 	c.attempt++
+	if c.begun.IsZero() {
+		c.begun = m.now
+	}
 	body := m.startRecord(c, c.failure)
 	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Args != c.Args {
 		body.Args = c.Args
@@ -234,7 +237,7 @@ func (m *Machine) begin(c *call) {
 	c.started, c.due = true, 0
 	start := &StartAction{
 		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
-		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c), State: m.state.Open.State,
+		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c), State: m.state.Open.State, Zone: m.state.Zone,
 	}
 	start.Budget, _ = c.left()
 	if c.Class.Durable() {
@@ -283,7 +286,7 @@ func (f *flight) call(id string) *call {
 	return nil
 }
 
-// runs tells whether an attempt is the one that runs.
+// runs reports whether an attempt is the one that runs.
 func (c *call) runs(attempt int64) bool { return attempt == 0 || attempt == c.attempt }
 
 // actionEnded takes an action's answer.
@@ -335,7 +338,7 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 		hold = EndedHold
 	}
 	body := &messages.ActionEnded{
-		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: end.MS,
+		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: m.took(c, end),
 		Tokens: c.used.Tokens, CostUSD: c.used.CostUSD, Actions: c.used.Actions, Children: slices.Clip(c.children),
 	}
 	if c.typ == messages.TypeInternal && state == messages.ActionOK {
@@ -355,6 +358,15 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 			m.crash(ChildModel, fault)
 		}
 	}
+}
+
+// took is how long an action was at work, in milliseconds: its attempt, as its executor
+// says, or from the first start on where there were several, or none that said it.
+func (m *Machine) took(c *call, end *ActionEnded) int64 {
+	if !m.cfg.timesAll() || c.begun.IsZero() || c.attempt <= 1 && (end.MS > 0 || end.State == messages.ActionOK) {
+		return end.MS
+	}
+	return m.now.Sub(c.begun).Milliseconds()
 }
 
 // answerCall gives the program the end of the call it waits for.

@@ -22,6 +22,9 @@ type FetchFeeds struct {
 	Ident
 	Run   int64
 	Names []string
+	// Instructions is the blob of those that the run began with: a prompt has them again.
+	// They are made for a run's first prompt, and zero then.
+	Instructions messages.Digest
 }
 
 func (e *FetchFeeds) after() int64 { return e.After }
@@ -49,15 +52,15 @@ func (m *Machine) openModel(open *OpenModel) {
 		return
 	}
 	m.flight.opening = open
-	m.do(&FetchFeeds{After: open.After, Ident: open.Ident, Run: open.Run})
+	m.do(&FetchFeeds{After: open.After, Ident: open.Ident, Run: open.Run, Instructions: m.state.Open.Instructions})
 }
 
-// anyFeeds tells whether a prompt may have feeds.
+// anyFeeds reports whether a prompt may have feeds.
 func (m *Machine) anyFeeds() bool {
 	return slices.ContainsFunc(m.cfg.Feeds, m.hasFeed) || slices.ContainsFunc(m.state.Feeds.Edits, func(e FeedEdit) bool { return !e.Gone && !e.Disabled })
 }
 
-// hasFeed tells whether a feed of that id is fetched.
+// hasFeed reports whether a feed of that id is fetched.
 func (m *Machine) hasFeed(id string) bool {
 	there := slices.Contains(m.cfg.Feeds, id)
 	for i := range m.state.Feeds.Edits { // an added one stands behind what it took the id of
@@ -131,8 +134,11 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 			m.dropped++
 			return
 		}
+		known := m.state.Open.Instructions // on record since the run's first prompt
 		for i := range in.Feeds {
-			m.inject(&in.Feeds[i])
+			if fd := &in.Feeds[i]; fd.ID != messages.InstructionsFeed || known.IsZero() {
+				m.inject(fd)
+			}
 		}
 		f.opening, open.Feeds = nil, in.Feeds
 		m.do(open)
@@ -160,7 +166,7 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 
 // inject records what the turn has of a feed from now on.
 func (m *Machine) inject(fd *messages.Feed) {
-	body := &messages.FeedInjected{ID: fd.ID, Stale: fd.Stale, Truncated: fd.Truncated, Error: fd.Error}
+	body := &messages.FeedInjected{ID: fd.ID, Stale: fd.Stale, Truncated: fd.Truncated, Error: fd.Error, Reason: fd.Reason}
 	var blobs []messages.Blob
 	if fd.Error == "" {
 		b := blobOf([]byte(fd.Value))
@@ -195,7 +201,7 @@ func (m *Machine) wantFeed(name string) {
 	m.do(&FetchFeeds{Ident: f.Ident, Run: m.state.Open.Run, Names: []string{id}})
 }
 
-// lookup gives what the turn has of a feed or variable. there tells whether it can be
+// lookup gives what the turn has of a feed or variable. there reports whether it can be
 // fetched.
 func (m *Machine) lookup(id string, there bool) (string, plan.Status) {
 	if m.flight == nil {
@@ -216,7 +222,11 @@ type names struct{ m *Machine }
 
 // Lookup implements plan.Environment.
 func (n names) Lookup(name string) (string, plan.Status) {
-	return n.m.lookup(name, n.m.hasFeed(name))
+	value, status := n.m.lookup(name, n.m.hasFeed(name))
+	if status == plan.Absent && n.m.cfg.saysMissing() && n.m.flight != nil && n.m.flight.feeds.values[name].Error != "" {
+		status = plan.Void
+	}
+	return value, status
 }
 
 // variables is what parameters may write as ${NAME}: environment.allow and

@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// generating tells whether an input of the model still counts: in draining it is
+// generating reports whether an input of the model still counts: in draining it is
 // late, the reply is sealed at its length of that moment.
 func (m *Machine) generating(id Ident) bool {
 	if !m.current(id) {
@@ -26,7 +26,11 @@ func (m *Machine) modelOpened(in *ModelOpened) {
 		return
 	}
 	req := in.Request
-	m.persist(&req, LazyHold)
+	var blobs []messages.Blob
+	if len(in.System) > 0 {
+		blobs = []messages.Blob{{Digest: req.System, Data: in.System}}
+	}
+	m.persist(&req, LazyHold, blobs...)
 	m.flight.lints = append(m.flight.lints, req.Lints...)
 }
 
@@ -150,7 +154,7 @@ func (m *Machine) events(evs []messages.Event) (fault string) {
 		}
 		switch ev.Kind {
 		case messages.EventUnitBegin:
-			if fault = f.begin(ev); fault != "" {
+			if fault = f.begin(ev); fault != "" || m.tooManyUnits() {
 				return fault
 			}
 		case messages.EventUnitText:
@@ -186,18 +190,28 @@ func (f *flight) begin(ev *messages.Event) (fault string) {
 	return ""
 }
 
+// tooManyUnits ends a turn whose reply is cut to shreds, from rendering 2 on: each unit is
+// a record, and a piece of every view of the session.
+func (m *Machine) tooManyUnits() bool {
+	if m.cfg.Rendering < 2 || len(m.flight.units) <= MaxUnits {
+		return false
+	}
+	m.overrun("units", MaxUnits, "units a reply")
+	return true
+}
+
 func (m *Machine) unitText(ev *messages.Event) {
 	f := m.flight
 	u := &f.units[f.open]
 	f.text.Write(ev.Text)
-	if m.cfg.Durability == WholeUnit {
+	if m.cfg.Durability == WholeUnit || m.holds(u.Kind) {
 		return
 	}
-	if len(ev.Text) > 0 {
+	if len(ev.Text) > 0 && u.Kind == messages.ResponseUnit {
 		m.replace()
 	}
 	p := &Publish{Update: messages.Update{Delta: &messages.Delta{
-		Run: m.state.Open.Run, Unit: u.ID, Kind: u.Kind, Off: int64(f.text.Len()), Text: string(ev.Text),
+		TS: m.now, Run: m.state.Open.Run, Unit: u.ID, Kind: u.Kind, Off: int64(f.text.Len()), Text: string(ev.Text),
 	}}}
 	if m.cfg.Durability == Strict {
 		p.After = m.state.Seq
@@ -225,9 +239,16 @@ func (m *Machine) replace() {
 }
 
 func (m *Machine) unitEnd(ev *messages.Event) {
-	f := m.flight
-	u := f.shut(ev.Final, ev.Complete)
-	if u.Text != "" {
+	m.recordUnit(m.flight.shut(ev.Final, ev.Complete))
+}
+
+// recordUnit writes a unit's record, without its text while that is held.
+func (m *Machine) recordUnit(u *messages.Unit) {
+	if m.holds(u.Kind) {
+		m.persist(&messages.UnitText{UnitKind: messages.TextUnit, Unit: u.ID.String(), Complete: u.Complete}, LazyHold)
+		return
+	}
+	if u.Text != "" && u.Kind == messages.ResponseUnit {
 		m.replace()
 	}
 	m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
@@ -243,7 +264,7 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 		m.crash(ChildModel, fault)
 		return
 	}
-	if f.doc != nil && !m.acts(f) {
+	if f.doc != nil && !m.acts(f) || f.doc == nil && m.phase != Generating {
 		return
 	}
 	if f.doc == nil {
@@ -258,6 +279,7 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 		f.modelCode = cmp.Or(in.Code, messages.ErrModel)
 		m.persist(&messages.Control{What: messages.ControlModelError, Code: f.modelCode, Detail: f.modelErr}, LazyHold)
 	}
+	f.side = in.Side
 	m.seal(in.Finish, spent{in.Usage, in.CostMicroUSD, in.Unpriced})
 	if m.overBudget() {
 		return
@@ -294,6 +316,10 @@ func (m *Machine) seal(finish messages.Finish, on spent) {
 	if len(f.reply) > 0 {
 		b := blobOf(f.reply)
 		body.Blob, blobs = b.Digest, []messages.Blob{b}
+	}
+	if len(f.side) > 0 && !f.cut {
+		b := blobOf(f.side)
+		body.Side, blobs = b.Digest, append(blobs, b)
 	}
 	m.persist(body, LazyHold, blobs...)
 }

@@ -50,7 +50,7 @@ func (m *Machine) newGraph() (fault string) {
 	env := &environment{Environment: names{m}}
 	g := &graph{run: m.state.Open.Run, env: env, plan: plan.New(plan.Options{
 		Actions: m.cfg.Limits.calls(), Parallel: m.cfg.Limits.Parallel, Environment: env, Variables: variables{m},
-		Verbatim: m.cfg.Judge.Traits().Verbatim,
+		Verbatim: m.cfg.Judge.Traits().Verbatim, Dotted: m.cfg.dotted(), Sources: m.cfg.sources(),
 	})}
 	// A settlement may have ended the run they are of, and begun this one.
 	past := slices.DeleteFunc(m.past, func(r *messages.Record) bool { return r.Run != g.run })
@@ -209,7 +209,7 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	return ""
 }
 
-// refuses tells whether a fault of the reply is the end of an action's block that others
+// refuses reports whether a fault of the reply is the end of an action's block that others
 // can name: that of a feed bears an id as well, and #N is written by nobody.
 func refuses(reason, id string) bool {
 	return id != "" && id[0] != '#' && reason != unclosedFeed
@@ -288,7 +288,7 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 	c.key = m.actionKey(c.ID, digest)
 	switch {
 	case !c.found:
-		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: plan.NoTarget.String()})
+		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: plan.NoTarget.String(), Result: quote(m.missing(c))})
 	case m.refused(c) != "":
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: m.refused(c), ErrorCode: CodeDenied})
 	case q.ID != "" && q.Answer == "":
@@ -300,6 +300,14 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Args: c.Args, ArgsDigest: digest, Class: c.Class, State: m.state.Open.State, Keep: m.state.Keep})
 	}
 	return ""
+}
+
+// missing says what there is instead of a target that nobody knows.
+func (m *Machine) missing(c *call) string {
+	if m.cfg.Missing == nil || !m.cfg.saysMissing() {
+		return ""
+	}
+	return clean(m.cfg.Missing(c.typ, c.Name))
 }
 
 // refused says why the rules do not let an action be done.
@@ -371,7 +379,7 @@ func (m *Machine) park(c *call) (fault string) {
 func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 	until := m.deadline()
 	next := c.policy.After(plan.Attempt{
-		N: int(c.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Now: m.now, Until: until,
+		N: int(c.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Key: c.key, Now: m.now, Until: until,
 	})
 	if _, none := c.left(); next.Retry && none {
 		next.Retry, next.Reason, next.State = false, reasonQuota, plan.Failed
@@ -423,6 +431,19 @@ func (m *Machine) dueAgain(in *Due) {
 		return
 	}
 	m.begin(c)
+}
+
+// Pause is the time between the attempt of an action of a reply that runs and the next one;
+// ok is false where there is no such action.
+func (m *Machine) Pause(id string) (d time.Duration, ok bool) {
+	if m.flight == nil {
+		return 0, false
+	}
+	c := m.call(id)
+	if c == nil || c.ref.Generation == 0 {
+		return 0, false
+	}
+	return c.policy.Pause(int(c.attempt), c.key), true
 }
 
 // giveUp stops a running action on the plan's behalf.

@@ -14,6 +14,8 @@ type Open struct {
 	Handle uint64
 	Name   string               // of the manifest
 	Parent *messages.ParentLink // of a child session
+	// Receipts is what the session says is signed of it.
+	Receipts string
 }
 
 // Submit asks for a run. Text or Userdata is set. Handle comes back in Answer.
@@ -39,6 +41,7 @@ type Ident struct {
 type ModelOpened struct {
 	Ident
 	Request messages.ModelRequest
+	System  []byte // the blob that Request names, where the journal may not have it
 }
 
 // ModelSwitched says that another model is tried.
@@ -69,6 +72,7 @@ type ReplyEnd struct {
 	Usage        messages.Usage
 	CostMicroUSD int64
 	Unpriced     bool
+	Side         []byte // of the reply: what its bytes cannot hold (messages.ModelReply)
 	Err          string // for FinishError, without secrets
 	// Code is whose failure it was, ERR_JOURNAL when the prompt could not be read; "" is
 	// the model's.

@@ -60,7 +60,8 @@ type flight struct {
 	began time.Time
 
 	reply    []byte
-	recorded int // reply bytes in chunk records
+	side     []byte // of the reply
+	recorded int    // reply bytes in chunk records
 	chunked  time.Time
 	replied  bool
 	finish   messages.Finish
@@ -124,6 +125,7 @@ type call struct {
 	asked    bool // the program waits for it
 	key      string
 	attempt  int64            // of the latest start
+	begun    time.Time        // the first start in this life; zero when there was none
 	code     int64            // of its end
 	used     messages.Budget  // by its attempts
 	reserved *messages.Budget // for all of them; nil for an action that spends nothing
@@ -251,7 +253,7 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 	return out, nil
 }
 
-// current tells whether an answer belongs to the turn in flight.
+// current reports whether an answer belongs to the turn in flight.
 func (m *Machine) current(id Ident) bool {
 	if m.flight != nil && m.flight.Ident == id {
 		return true
@@ -340,7 +342,7 @@ func cleanHistory(said []messages.Said) []messages.Said {
 // ReasonKeyReused is that of a submit under a key that named another input before.
 const ReasonKeyReused = "KEY_REUSED"
 
-// Repeats tells whether a submit says what the record of an earlier one says: what the
+// Repeats reports whether a submit says what the record of an earlier one says: what the
 // model would be told, after the repairs that made it a record. Policy, user and budget
 // are how it was taken, and may change between two tries.
 func Repeats(recorded, again *messages.Input) bool {
@@ -354,7 +356,7 @@ func (m *Machine) opened(in *Open) {
 		return
 	}
 	r := m.persist(&messages.SessionOpened{
-		Dialect: m.cfg.Dialect, Incarnation: m.cfg.Inc.String(), Manifest: m.cfg.ManifestDigest, Name: in.Name, Parent: in.Parent,
+		Dialect: m.cfg.Dialect, Incarnation: m.cfg.Inc.String(), Manifest: m.cfg.ManifestDigest, Name: in.Name, Parent: in.Parent, Receipts: in.Receipts,
 	}, 0)
 	m.do(&Answer{After: r.Seq, Handle: in.Handle, Seq: r.Seq})
 }
@@ -366,7 +368,7 @@ func (m *Machine) submit(in *Submit) {
 		return
 	}
 	body := in.Input
-	body.Text, body.Userdata, body.User = clean(body.Text), clean(body.Userdata), clean(body.User)
+	body.Text, body.Userdata, body.User, body.Zone = clean(body.Text), clean(body.Userdata), clean(body.User), clean(body.Zone)
 	body.History = cleanHistory(body.History)
 	if !utf8.ValidString(body.Key) { // a repair could make two keys one
 		m.do(&Answer{Handle: in.Handle, Err: &messages.Error{Code: messages.ErrInvalid, Field: "key", Detail: "not UTF-8"}})
@@ -452,17 +454,25 @@ func (m *Machine) beginTurn(carry *messages.Facts) {
 	if f.pass > 1 {
 		merged = seqs(run.Merged)
 	}
+	rendering := m.cfg.Rendering
+	if rendering == 1 {
+		rendering = 0 // as the records of the first version have it
+	}
 	begin := m.persist(&messages.TurnBegin{
-		Dialect: m.cfg.Dialect, Nonce: f.Nonce, Pass: int64(f.pass), Merged: merged,
+		Dialect: m.cfg.Dialect, Nonce: f.Nonce, Pass: int64(f.pass), Merged: merged, Rendering: rendering,
 		Manifest: m.cfg.ManifestDigest, Library: m.cfg.LibraryDigest, Tools: m.cfg.ToolsDigest, Limits: m.cfg.LimitsDigest,
 	}, 0)
 	text, userdata := m.said(run)
 	open := &OpenModel{
 		After: begin.Seq, Ident: f.Ident, Run: run.Run, Pass: f.pass, Ordinal: m.state.Requests,
-		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Note: m.state.Note,
+		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Failed: m.state.Failed, Note: m.state.Note,
 		Last: m.lastTurn(), OutDigest: m.state.OutDigest, ScrDigest: m.state.ScrDigest,
 	}
-	if carry != nil {
+	switch {
+	case m.cfg.Forgets && !run.Completed:
+		open.OutDigest, open.ScrDigest = messages.Digest{}, messages.Digest{}
+		open.Failed = slices.DeleteFunc(slices.Clone(open.Failed), func(f Failed) bool { return f.Run != run.Run })
+	case carry != nil:
 		open.HaveCarry, open.Out, open.Scr = true, carry.Out, carry.Scr
 	}
 	m.openModel(open)

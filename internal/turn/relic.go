@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	json "github.com/go-json-experiment/json"
@@ -21,11 +22,14 @@ import (
 // decides it, so that calls which run side by side see each other, the fence of the
 // journal is theirs, a replay does them again, and a fork has what was there at its
 // turn. A call that is done again under its key after a crash finds what it did.
+//
+// A value with a time to live is there until the second after it is over, by the time of
+// the record that asks: no timer drops it, the next change of its relic does.
 
 // Operations of a key-value relic, as the parameter operation selects them.
 const (
 	RelicGet    = "get"    // key → {found, value}
-	RelicSet    = "set"    // key, value, expect? → {key, replaced}
+	RelicSet    = "set"    // key, value, expect?, ttl? → {key, replaced}
 	RelicDelete = "delete" // key → {deleted, key}
 	RelicAdd    = "add"    // key, by? → {key, value}: of integers, atomic
 	RelicList   = "list"   // prefix?, after?, limit? → {keys, more}
@@ -40,7 +44,8 @@ const (
 	MaxRelicValueBytes = 256 << 10
 	MaxRelicBytes      = 4 << 20 // keys and values together
 	MaxRelicKeyBytes   = 256
-	MaxRelicList       = 256 // keys in one answer
+	MaxRelicList       = 256                // keys in one answer
+	MaxRelicTTL        = 366 * 24 * 60 * 60 // seconds that a value lives, where it does not stay
 
 	DefaultRelicKeys       = 1024
 	DefaultRelicValueBytes = 64 << 10
@@ -103,7 +108,7 @@ func (m *Machine) relicCall(in *RelicCall) {
 		}
 	}
 	args := clean(in.Args)
-	change, result, err := operate(m.state.Relics[in.Relic], args, bounded(in.Limits))
+	change, result, err := operate(m.state.entries(in.Relic, m.now), args, bounded(in.Limits))
 	if err != nil || change.kind == noChange {
 		answer(result, err)
 		return
@@ -113,9 +118,9 @@ func (m *Machine) relicCall(in *RelicCall) {
 }
 
 // ReadRelic does an operation that changes nothing, for who has no action whose record
-// could say what it did: a feed. Errors are *messages.Error, of other operations
-// ERR_DENIED/read_only.
-func (s *State) ReadRelic(relic, args string) (result string, err error) {
+// could say what it did: a feed. now is when it looks. Errors are *messages.Error, of other
+// operations ERR_DENIED/read_only.
+func (s *State) ReadRelic(relic, args string, now time.Time) (result string, err error) {
 	args = clean(args)
 	op, err := readOperation(args)
 	switch {
@@ -124,7 +129,7 @@ func (s *State) ReadRelic(relic, args string) (result string, err error) {
 	case op.name != RelicGet && op.name != RelicList:
 		return "", failure(messages.ErrDenied, ReasonReadOnly, "parameters.operation", op.name+" is for actions: this is no more than a look")
 	}
-	_, result, err = operate(s.Relics[relic], args, hardest)
+	_, result, err = operate(s.entries(relic, now), args, hardest)
 	return result, err
 }
 
@@ -144,8 +149,64 @@ func (m *Machine) beganAs(id Ident, action string) (run int64, a *OpenAction) {
 	return 0, nil
 }
 
-// changeRelic folds a change. a is the action it was made for, if it is open.
-func (s *State) changeRelic(a *OpenAction, b *messages.RelicChanged) {
+// entries are what a relic holds at a time.
+func (s *State) entries(relic string, now time.Time) map[string]string {
+	all, until := s.Relics[relic], s.RelicUntil[relic]
+	over := func(key string) bool { at, ok := until[key]; return ok && at <= now.UnixMilli() }
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(until)), over) {
+		return all
+	}
+	there := maps.Clone(all)
+	maps.DeleteFunc(there, func(key, _ string) bool { return over(key) })
+	return there
+}
+
+// expire drops what is over in a relic.
+func (s *State) expire(relic string, now time.Time) {
+	for key, at := range s.RelicUntil[relic] {
+		if at <= now.UnixMilli() {
+			s.drop(relic, key)
+		}
+	}
+}
+
+// drop takes a key out of a relic.
+func (s *State) drop(relic, key string) {
+	s.stay(relic, key)
+	delete(s.Relics[relic], key)
+	if len(s.Relics[relic]) == 0 {
+		delete(s.Relics, relic)
+	}
+	if len(s.Relics) == 0 {
+		s.Relics = nil
+	}
+}
+
+// stay takes the end of a value's time away.
+func (s *State) stay(relic, key string) {
+	delete(s.RelicUntil[relic], key)
+	if len(s.RelicUntil[relic]) == 0 {
+		delete(s.RelicUntil, relic)
+	}
+	if len(s.RelicUntil) == 0 {
+		s.RelicUntil = nil
+	}
+}
+
+// limit sets the end of a value's time.
+func (s *State) limit(relic, key string, at time.Time) {
+	if s.RelicUntil == nil {
+		s.RelicUntil = map[string]map[string]int64{}
+	}
+	if s.RelicUntil[relic] == nil {
+		s.RelicUntil[relic] = map[string]int64{}
+	}
+	s.RelicUntil[relic][key] = at.UnixMilli()
+}
+
+// changeRelic folds a change of a time. a is the action it was made for, if it is open.
+func (s *State) changeRelic(a *OpenAction, b *messages.RelicChanged, now time.Time) {
+	s.expire(b.Relic, now)
 	c, _, err := operate(s.Relics[b.Relic], b.Args, hardest)
 	if err != nil || c.kind == noChange {
 		return
@@ -156,13 +217,7 @@ func (s *State) changeRelic(a *OpenAction, b *messages.RelicChanged) {
 	entries := s.Relics[b.Relic]
 	switch {
 	case c.kind == drops:
-		delete(entries, c.key)
-		if len(entries) == 0 {
-			delete(s.Relics, b.Relic)
-		}
-		if len(s.Relics) == 0 {
-			s.Relics = nil
-		}
+		s.drop(b.Relic, c.key)
 		return
 	case s.Relics == nil:
 		s.Relics = map[string]map[string]string{}
@@ -172,6 +227,12 @@ func (s *State) changeRelic(a *OpenAction, b *messages.RelicChanged) {
 		s.Relics[b.Relic] = entries
 	}
 	entries[c.key] = c.value
+	switch {
+	case c.ttl > 0:
+		s.limit(b.Relic, c.key, now.Add(c.ttl))
+	case !c.keeps:
+		s.stay(b.Relic, c.key)
+	}
 }
 
 type changeKind uint8
@@ -185,6 +246,8 @@ const (
 type relicChange struct {
 	kind       changeKind
 	key, value string
+	ttl        time.Duration // 0 for ever
+	keeps      bool          // the time that the key has
 }
 
 // operation is what the arguments of a call say.
@@ -194,6 +257,7 @@ type operation struct {
 	prefix, after      string
 	by                 int64
 	limit              int
+	ttl                time.Duration // 0 for ever
 	hasAfter           bool
 }
 
@@ -225,14 +289,14 @@ func operate(entries map[string]string, args string, l messages.RelicLimits) (c 
 				return c, "", failure(messages.ErrConfig, ReasonConflict, "parameters.expect", "the value is another")
 			}
 		}
-		c = relicChange{kind: puts, key: op.key, value: op.value}
+		c = relicChange{kind: puts, key: op.key, value: op.value, ttl: op.ttl}
 		result = `{"key":` + quote(op.key) + `,"replaced":` + strconv.FormatBool(known) + `}`
 	case RelicAdd:
 		sum, err := add(was, op.by)
 		if err != nil {
 			return c, "", err
 		}
-		c = relicChange{kind: puts, key: op.key, value: sum}
+		c = relicChange{kind: puts, key: op.key, value: sum, keeps: true}
 		result = `{"key":` + quote(op.key) + `,"value":` + sum + `}`
 	}
 	if n := int64(len(c.value)); n > l.ValueBytes {
@@ -294,7 +358,7 @@ func listKeys(entries map[string]string, op *operation) string {
 // takes says which parameters an operation has; true must be there.
 var takes = map[string]map[string]bool{
 	RelicGet:    {"key": true},
-	RelicSet:    {"key": true, "value": true, "expect": false},
+	RelicSet:    {"key": true, "value": true, "expect": false, "ttl": false},
 	RelicDelete: {"key": true},
 	RelicAdd:    {"key": true, "by": false},
 	RelicList:   {"prefix": false, "after": false, "limit": false},
@@ -306,6 +370,9 @@ func readOperation(args string) (op operation, err error) {
 		return op, badOperation("", "they must be an object")
 	}
 	op.name = stringOf(given["operation"])
+	if given["operation"] == nil && given["value"] != nil { // no other has a value
+		op.name = RelicSet
+	}
 	want, ok := takes[op.name]
 	if !ok {
 		return op, badOperation("operation", "want one of "+strings.Join(RelicOperations, ", "))
@@ -347,7 +414,7 @@ func (op *operation) read(name string, v jsontext.Value) error {
 			op.expect = string(own)
 		}
 		return nil
-	case "by", "limit":
+	case "by", "limit", "ttl":
 		own := v.Clone()
 		n, err := int64(0), own.Canonicalize()
 		if err == nil {
@@ -358,6 +425,10 @@ func (op *operation) read(name string, v jsontext.Value) error {
 			return badOperation(name, "want an integer within 2^53")
 		case name == "by":
 			op.by = n
+		case name == "ttl" && (n < 1 || n > MaxRelicTTL):
+			return badOperation(name, "want 1 to "+strconv.Itoa(MaxRelicTTL)+" seconds")
+		case name == "ttl":
+			op.ttl = time.Duration(n) * time.Second
 		case n < 1 || n > MaxRelicList:
 			return badOperation(name, "want 1 to "+strconv.Itoa(MaxRelicList))
 		default:

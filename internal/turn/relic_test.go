@@ -343,7 +343,7 @@ func FuzzRelicOperation(f *testing.F) {
 		// What a machine lets through the fold takes.
 		var s State
 		s.Relics = map[string]map[string]string{"r": {"n": "1", "a": `"x"`}}
-		s.changeRelic(nil, &messages.RelicChanged{Relic: "r", Args: args})
+		s.changeRelic(nil, &messages.RelicChanged{Relic: "r", Args: args}, time.Time{})
 		if _, ok := s.Relics["r"][c.key]; c.kind == puts && s.Relics["r"][c.key] != c.value || c.kind == drops && ok {
 			t.Fatalf("%v was folded to %v", c, s.Relics)
 		}

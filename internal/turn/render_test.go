@@ -53,6 +53,9 @@ func render(e Effect, now time.Time) string {
 		w.flag("scr-blob", !e.HaveCarry && !e.ScrDigest.IsZero())
 		w.quoted("memory", string(e.State))
 		w.quoted("last_error", e.LastError)
+		for i := range e.Failed {
+			w.str("failed", told(&e.Failed[i]))
+		}
 		w.quoted("note", e.Note)
 		for _, f := range e.Feeds {
 			w.str("feed", f.ID+":"+f.Value+f.Error)
@@ -201,6 +204,7 @@ func renderBody(w *words, body messages.Body) {
 		w.put(string(b.Reason))
 		w.quoted("detail", b.Detail)
 		w.flag("resumed", b.Resumed)
+		w.flag("repair", b.Repair)
 		w.flag("counted", !b.Digest.IsZero())
 		w.num("output_bytes", b.OutputBytes)
 		w.num("scratch_bytes", b.ScratchBytes)
@@ -275,4 +279,16 @@ func (w *words) seqs(k string, v []int64) {
 	if len(v) > 0 {
 		w.put(fmt.Sprintf("%s=%d", k, v))
 	}
+}
+
+// told is what later turns hear of one that failed.
+func told(f *Failed) string {
+	text := fmt.Sprintf("r%d.t%d{%s", f.Run, f.Turn, f.Why)
+	if f.Shown != "" {
+		text += fmt.Sprintf(" shown %q", f.Shown)
+	}
+	for _, c := range f.Calls {
+		text += fmt.Sprintf(" %s %s %s", c.Name, c.Class, c.State)
+	}
+	return text + "}"
 }

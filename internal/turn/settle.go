@@ -39,7 +39,7 @@ func (m *Machine) settle(in *Settle) {
 		}
 	}
 	if v, over := m.ended(); over {
-		m.endRun(v)
+		m.endRun(v, "")
 		m.nextRun()
 		return
 	}
@@ -60,7 +60,7 @@ func (m *Machine) bygone(in *Settle, over func(turn int64) bool) {
 	}
 }
 
-// ended tells whether a run without an open turn is over after a restart, and by
+// ended reports whether a run without an open turn is over after a restart, and by
 // which verdict: a cancel was accepted, its last turn had decided so, or crashes
 // ended it under the configuration's recovery or by their number.
 func (m *Machine) ended() (v messages.Verdict, over bool) {
@@ -109,7 +109,7 @@ func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
 	}
 	v := m.broken()
 	m.persist(&messages.TurnDecided{
-		Decision: v.Decision, Reason: v.Code, Detail: v.Detail, TurnIndex: t.Index, Resumed: true,
+		Decision: v.Decision, Reason: v.Code, Detail: v.Detail, TurnIndex: t.Index, Resumed: true, Repair: m.mends(&v),
 		LatencyMS: m.latency(), State: m.state.Open.State,
 	}, 0)
 	for _, a := range orphans {
@@ -148,11 +148,7 @@ func (m *Machine) sealDurable(in *Settle) {
 		f.units = nil
 	}
 	for i := units; i < len(f.units); i++ {
-		u := &f.units[i]
-		if u.Text != "" {
-			m.replace()
-		}
-		m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
+		m.recordUnit(&f.units[i])
 	}
 	m.seal(messages.FinishCancelled, spent{})
 }

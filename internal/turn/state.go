@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // StateFormat numbers the encoding of State in snapshots.
-const StateFormat = 3
+const StateFormat = 4
 
 // State is what the journal knows of a session: the fold of its records, and
 // nothing that a restart would forget. A snapshot is its encoding.
@@ -20,8 +21,10 @@ type State struct {
 	Runs      int64           `json:"runs"`     // ordinal of the last run accepted
 	Requests  int64           `json:"requests"` // model.request records
 	Closed    bool            `json:"closed,omitzero"`
-	OutDigest messages.Digest `json:"out,omitzero"` // OUTPUT of the last turn, as carried
+	OutDigest messages.Digest `json:"out,omitzero"` // OUTPUT as carried: of the last turn, from rendering 2 on of the last that completed
 	ScrDigest messages.Digest `json:"scr,omitzero"`
+	// Failed are the turns behind the last one that completed, oldest first.
+	Failed []Failed `json:"failed,omitzero"`
 	// Queue holds accepted inputs whose run has not begun.
 	Queue []Waiting `json:"queue,omitzero"`
 	Keys  []KeyUse  `json:"keys,omitzero"`
@@ -36,10 +39,15 @@ type State struct {
 	Window *Window `json:"window,omitzero"`
 	// Keep is the dialect's memory across runs.
 	Keep []byte `json:"keep,omitzero"`
+	// Zone is the user's time zone, as the last input that had one says.
+	Zone string `json:"zone,omitzero"`
 	// Note says what withdrawn runs have done, until a run after them ends.
 	Note string `json:"note,omitzero"`
 	// Relics are the key-value ones by name: JSON by key.
 	Relics map[string]map[string]string `json:"relics,omitzero"`
+	// RelicUntil is when values of theirs are over, in milliseconds of Unix; those that stay
+	// are not in it.
+	RelicUntil map[string]map[string]int64 `json:"relic_until,omitzero"`
 	// Feeds are those that its model changed, the latest of each.
 	Feeds SessionFeeds `json:"feeds,omitzero"`
 }
@@ -93,20 +101,28 @@ type OpenRun struct {
 	Tokens      int64            `json:"tokens,omitzero"`
 	Cost        int64            `json:"cost,omitzero"`
 	Settlements int64            `json:"settlements,omitzero"`
-	State       []byte           `json:"state,omitzero"` // the dialect's memory
+	Repairs     int64            `json:"repairs,omitzero"` // turns that failed and were followed by another
+	Asked       int64            `json:"asked,omitzero"`   // those whose answer was asked for again
+	State       []byte           `json:"state,omitzero"`   // the dialect's memory
 	LastError   string           `json:"last_error,omitzero"`
 	Progress    Progress         `json:"progress"`
 	Loop        Loop             `json:"loop"`
 	Panics      map[string]int64 `json:"panics,omitzero"`
+	// Instructions is the blob of those that were made for the run; zero for none.
+	Instructions messages.Digest `json:"instructions,omitzero"`
 	// Retract are units that the run's next text replaces.
 	Retract []string   `json:"retract,omitzero"`
 	Cancel  *Cancelled `json:"cancel,omitzero"`
 	Ending  *Ending    `json:"ending,omitzero"`
 	Turn    *OpenTurn  `json:"turn,omitzero"`
+	// Completed tells that a turn of the run left its streams (State.carry).
+	Completed bool `json:"completed,omitzero"`
 	// OutBefore and ScrBefore are what was carried when the run began: it is carried
 	// again when the run is withdrawn.
 	OutBefore messages.Digest `json:"out_before,omitzero"`
 	ScrBefore messages.Digest `json:"scr_before,omitzero"`
+	// FailedBefore is State.Failed at that time. It is not changed.
+	FailedBefore []Failed `json:"failed_before,omitzero"`
 	// Done are the effects of the run, for the note of a withdrawn one; of those over
 	// NoteEffects the number is kept.
 	Done     []Deed `json:"done,omitzero"`
@@ -152,6 +168,10 @@ type OpenTurn struct {
 	Breach  *Breach       `json:"breach,omitzero"`
 	Actions []OpenAction  `json:"actions,omitzero"`
 	Calls   []ActionShape `json:"calls,omitzero"` // ended ones, for the loop guard
+	// Rendering is that of the turn (messages.Rendering), 0 for the first version. Did is
+	// what a turn after this one is told of it should it fail, from rendering 2 on.
+	Rendering int64  `json:"rendering,omitzero"`
+	Did       Failed `json:"did,omitzero"`
 	// Was has the variables that the turn changed as they were before it, nil for one
 	// that was not there.
 	Was map[string]*string `json:"was,omitzero"`
@@ -277,6 +297,7 @@ func (s *State) Apply(r *messages.Record) error {
 		s.Closed = true
 	case *messages.Input:
 		s.accept(r, b)
+		s.Zone = cmp.Or(b.Zone, s.Zone)
 		s.Runs = max(s.Runs, r.Run)
 		if b.Key != "" {
 			if len(s.Keys) >= KeyMemory {
@@ -285,7 +306,7 @@ func (s *State) Apply(r *messages.Record) error {
 			s.Keys = append(s.Keys, KeyUse{Key: b.Key, Run: r.Run, Seq: r.Seq})
 		}
 	case *messages.RunBegin:
-		run := &OpenRun{Began: r.TS.UnixNano(), OutBefore: s.OutDigest, ScrBefore: s.ScrDigest}
+		run := &OpenRun{Began: r.TS.UnixNano(), OutBefore: s.OutDigest, ScrBefore: s.ScrDigest, FailedBefore: s.Failed}
 		run.Run = r.Run
 		if i := s.waiting(r.Run); i >= 0 {
 			run.Waiting = s.Queue[i]
@@ -294,7 +315,7 @@ func (s *State) Apply(r *messages.Record) error {
 		s.Open = run
 	case *messages.RunWithdrawn:
 		if s.Open != nil && s.Open.Run == r.Run {
-			s.OutDigest, s.ScrDigest = s.Open.OutBefore, s.Open.ScrBefore
+			s.OutDigest, s.ScrDigest, s.Failed = s.Open.OutBefore, s.Open.ScrBefore, s.Open.FailedBefore
 			if s.Open.Cancel == nil { // it was passed over
 				s.Open.Cancel = &Cancelled{Seq: r.Seq, Superseded: b.By}
 			}
@@ -333,7 +354,7 @@ func (s *State) Apply(r *messages.Record) error {
 	return nil
 }
 
-// Awaits tells whether an action of a turn has begun and not ended. Whoever works for
+// Awaits reports whether an action of a turn has begun and not ended. Whoever works for
 // one that is not awaited works for nobody.
 func (s *State) Awaits(turn int64, id string) bool {
 	if s.Closed {
@@ -360,9 +381,9 @@ func (s *State) applyTurn(r *messages.Record) {
 		if s.Open != nil {
 			s.Open.Turns = b.Pass
 			at := r.TS.UnixNano()
-			s.Open.Turn = &OpenTurn{Index: r.Turn, Seq: r.Seq, Nonce: b.Nonce, Began: at, Last: at}
+			s.Open.Turn = &OpenTurn{Index: r.Turn, Seq: r.Seq, Nonce: b.Nonce, Began: at, Last: at, Rendering: b.Rendering}
 			if len(b.Merged) > 0 {
-				s.Open.join()
+				s.Open.join(s.unanswered())
 			}
 		}
 		return
@@ -382,6 +403,13 @@ func (s *State) applyTurn(r *messages.Record) {
 		t.Replied = true
 		run.Tokens += b.Usage.Input + b.Usage.Output
 		run.Cost += b.CostUSD
+		t.Did.Reply = b.Blob
+	case *messages.FeedInjected:
+		if b.ID == messages.InstructionsFeed && b.Error == "" {
+			run.Instructions = b.Digest
+		}
+	case *messages.Emit:
+		t.emitted(b)
 	case *messages.ActionDeclared:
 		run.Actions++
 		a := OpenAction{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Detached: b.Mode == messages.ModeFireAndForget}
@@ -399,7 +427,7 @@ func (s *State) applyTurn(r *messages.Record) {
 			}
 		}
 	case *messages.RelicChanged:
-		s.changeRelic(t.action(b.ID), b)
+		s.changeRelic(t.action(b.ID), b, r.TS)
 	case *messages.ActionApproval:
 		if a := t.action(b.ID); a != nil && b.Approval != "" {
 			a.asked(r, b)
@@ -432,6 +460,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		t.Actions = slices.Delete(t.Actions, i, i+1)
 		s.close(a.Question)
 		t.Calls = append(t.Calls, shapeOf(a, b))
+		t.called(&a, b)
 		run.did(&a, b.State)
 		run.spend(b)
 		if b.Feed != nil {
@@ -448,7 +477,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		}
 	case *messages.TurnDecided:
 		s.leave(t)
-		s.OutDigest, s.ScrDigest = s.carried(b)
+		s.carry(r, b, t)
 		run.State = nil
 		if len(b.State) > 0 {
 			run.State = b.State
@@ -468,12 +497,20 @@ func (s *State) applyTurn(r *messages.Record) {
 			run.Lost++
 			run.LastError = "the host restarted during the previous turn; its effects may or may not have happened"
 		}
+		if b.Repair {
+			if b.Reason == messages.ErrOutput {
+				run.Asked++
+			} else {
+				run.Repairs++
+			}
+			run.LastError = whyFailed(b)
+		}
 		if !b.Digest.IsZero() { // a turn that did not complete is not counted
 			run.Progress.count(b.Digest)
 		}
 		run.Loop.count(t.Calls)
 		run.Ending = nil
-		if b.Decision != messages.Continue && (!b.Resumed || t.Breach != nil) {
+		if b.Decision != messages.Continue && !b.Repair && (!b.Resumed || t.Breach != nil) {
 			run.Ending = &Ending{Decision: b.Decision, Reason: b.Reason, Detail: b.Detail}
 		}
 		run.Turn = nil
@@ -486,15 +523,6 @@ func retried(b *messages.ActionStarted) int64 {
 		return 1
 	}
 	return 0
-}
-
-// carried keeps the streams of the last turn that had any say: a turn that a
-// crash ended stored none.
-func (s *State) carried(b *messages.TurnDecided) (out, scr messages.Digest) {
-	if b.Resumed {
-		return s.OutDigest, s.ScrDigest
-	}
-	return b.Output, b.Scratch
 }
 
 // turn is the open turn if record r belongs to it.

@@ -14,13 +14,17 @@ import (
 // fullState has every field set.
 func fullState() State {
 	d := messages.Digest{1}
+	failed := Failed{Run: 1, Turn: 2, Why: "w", Reply: d, Shown: "s\n", More: 1, Calls: []FailedCall{{
+		Name: "n", Args: "[]", Class: messages.Keyed, State: messages.ActionOK, Reason: "r", Result: "1",
+	}}}
 	return State{
 		Seq: 40, Turn: 7, Runs: 4, Requests: 9, Closed: true, OutDigest: d, ScrDigest: d,
 		Queue:     []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
 		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
-		Variables: Variables{"v": "[1]"}, Relics: map[string]map[string]string{"r": {"k": "1"}},
-		Note:      "n",
+		Variables: Variables{"v": "[1]"}, Relics: map[string]map[string]string{"r": {"k": "1"}}, RelicUntil: map[string]map[string]int64{"r": {"k": 9}},
+		Note: "n", Failed: []Failed{failed},
 		Keep:      []byte{1},
+		Zone:      "UTC+2",
 		Window:    &Window{Waiting: Waiting{Run: 2, Seq: 35, Text: "w", Policy: messages.Interrupt, Userdata: "u", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, More: []Part{{Seq: 36}}, Merged: []Part{{Seq: 37}}}, Opened: 3, Until: 4},
 		Feeds:     SessionFeeds{Edits: []FeedEdit{{ID: "f", Added: true, Gone: true, Disabled: true, Spec: "{}", Since: 3}}, Cleared: 2, Changed: 4},
 		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},
@@ -29,9 +33,9 @@ func fullState() State {
 			Question: &Question{ID: "p", Asked: 1, Expires: 2, Answer: messages.GateApprove, Reason: "r"},
 		}}},
 		Open: &OpenRun{
-			Away:      9,
-			Retract:   []string{"7.0"},
-			OutBefore: d, ScrBefore: d, Done: []Deed{{Name: "n", Args: "[]", State: messages.ActionOK}}, MoreDone: 1,
+			Away:         9,
+			Retract:      []string{"7.0"},
+			Instructions: d, Completed: true, OutBefore: d, ScrBefore: d, FailedBefore: []Failed{failed}, Repairs: 1, Asked: 1, Done: []Deed{{Name: "n", Args: "[]", State: messages.ActionOK}}, MoreDone: 1,
 			Waiting: Waiting{
 				Run: 3, Seq: 30, Text: "t", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Policy: messages.Rollback, More: []Part{{Seq: 31, Text: "m"}}, Merged: []Part{{Seq: 32, Userdata: "{}"}},
 			}, Began: 1, Turns: 2, Lost: 1, Actions: 3, Tokens: 4, Cost: 5, Settlements: 1,
@@ -47,8 +51,8 @@ func fullState() State {
 					Reserved: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Used: &messages.Budget{Actions: 1, CostUSD: 1, Tokens: 1},
 					Question: &Question{ID: "q", Asked: 6, Expires: 8, Answer: messages.GateApprove, Reason: "r"},
 				}},
-				Calls: []ActionShape{{Call: d, Counts: true}},
-				Was:   map[string]*string{"v": nil, "w": new(string)},
+				Calls: []ActionShape{{Call: d, Counts: true}}, Rendering: 2, Did: failed,
+				Was: map[string]*string{"v": nil, "w": new(string)},
 			},
 		},
 	}

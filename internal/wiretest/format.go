@@ -47,6 +47,20 @@ type Format struct {
 	BadKey func(message string) (status int, body string)
 	// TooLongBody is the body of a 400 for a prompt that is too long.
 	TooLongBody string
+	// Whole is a reply in one piece.
+	Whole func(text string, finish messages.Finish, u Counts) string
+	// Takes are the places of options in a request, by the option's name.
+	Takes map[string]string
+	// Answer is the place of the schema of the answer.
+	Answer string
+	// Own are places that the adapter writes itself.
+	Own []string
+	// Calls is a whole stream of a text, which may be empty, and calls.
+	Calls func(text string, calls []Called) string
+	// Tooled reads what a request says of tools.
+	Tooled func(body []byte) (Tooled, error)
+	// Signs tells that what the provider signs goes back to it.
+	Signs bool
 	// EarlyInput tells that Begin carries the prompt's tokens.
 	EarlyInput bool
 }
@@ -144,6 +158,17 @@ func Chat() Format {
 		BadKey:  func(m string) (int, string) { return 401, openAIError(401, "invalid_api_key", m) },
 
 		TooLongBody: openAIError(400, "context_length_exceeded", "too long"),
+
+		Whole: func(text string, f messages.Finish, u Counts) string {
+			return fmt.Sprintf(`{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%s,"refusal":null},"logprobs":null,"finish_reason":%s}],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`,
+				jsonString(text), word[f], u.All, u.Output, u.CacheRead)
+		},
+		Takes: map[string]string{
+			"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens", "stop": "stop", "seed": "seed", "reasoning_effort": "reasoning_effort",
+		},
+		Own: []string{"messages", "model", "stream", "tools", "temperature", "n"},
+
+		Calls: chatCalls, Tooled: chatTooled, Answer: "response_format.json_schema.schema",
 	}
 }
 
@@ -195,11 +220,24 @@ func Responses() Format {
 	f.Withheld = ev("response.incomplete", `,"response":{"status":"incomplete","incomplete_details":{"reason":"content_filter"}}`)
 	f.Overloaded = ev("response.failed", `,"response":{"status":"failed","error":{"code":"server_is_overloaded","message":"SECRET"}}`)
 	f.TooLong = ev("error", `,"code":"context_length_exceeded","message":"too long","param":"input"`)
-	f.Late, f.Called = nil, ""
+	f.Late = nil
+	f.Called = ev("response.output_item.added", `,"output_index":0,"item":{"type":"function_call","id":"f","call_id":"c","name":"read","arguments":""}`) +
+		ev("response.output_item.done", `,"output_index":0,"item":{"type":"function_call","id":"f","call_id":"c","name":"read","arguments":"{}"}`) + end(messages.FinishComplete, "null")
 	f.Odd = []string{
 		ev("response.in_progress", `,"response":{"usage":"none"}`), ev("response.in_progress", `,"response":{"usage":[1]}`),
 		ev("response.in_progress", `,"response":{"usage":{"input_tokens":{},"output_tokens":"7","input_tokens_details":7}}`),
 	}
+	f.Whole = func(text string, fin messages.Finish, u Counts) string {
+		status := `"completed","incomplete_details":null`
+		if fin == messages.FinishLength {
+			status = `"incomplete","incomplete_details":{"reason":"max_output_tokens"}`
+		}
+		return fmt.Sprintf(`{"id":"r","object":"response","status":%s,"error":null,"output":[{"type":"reasoning","id":"x","summary":[]},{"type":"message","id":"i","role":"assistant","content":[{"type":"output_text","text":%s,"annotations":[]}]}],"usage":{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens":%d}}`,
+			status, jsonString(text), u.All, u.CacheRead, u.Output)
+	}
+	f.Takes = map[string]string{"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_output_tokens", "reasoning_effort": "reasoning.effort"}
+	f.Calls, f.Tooled, f.Signs, f.Answer = responsesCalls, responsesTooled, true, "text.format.schema"
+	f.Own = []string{"input", "instructions", "model", "stream", "tools", "store", "reasoning.effort", "text.format"}
 	f.Wrong = []string{event("", `{"type":7}`), ev("response.output_text.delta", `,"delta":{"a":1}`)}
 	return f
 }
@@ -284,6 +322,17 @@ func Anthropic() Format {
 		BadKey:  func(m string) (int, string) { return 401, refusal(401, "authentication_error", m) },
 
 		TooLongBody: refusal(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+
+		Whole: func(text string, f messages.Finish, u Counts) string {
+			return fmt.Sprintf(`{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":"hm","signature":"c2ln"},{"type":"text","text":%s}],"stop_reason":%q,"stop_sequence":null,"usage":{"input_tokens":%d,"cache_read_input_tokens":%d,"cache_creation_input_tokens":%d,"output_tokens":%d}}`,
+				jsonString(text), word[f], u.All-u.CacheRead-u.CacheWrite, u.CacheRead, u.CacheWrite, u.Output)
+		},
+		Takes: map[string]string{
+			"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens", "stop": "stop_sequences", "reasoning_effort": "output_config.effort",
+		},
+		Own: []string{"messages", "system", "model", "stream", "tools", "max_tokens", "output_config.format"},
+
+		Calls: anthropicCalls, Tooled: anthropicTooled, Signs: true, Answer: "output_config.format.schema",
 	}
 }
 
@@ -344,6 +393,7 @@ func Gemini() Format {
 		},
 		Withheld:   chunk("", `,"finishReason":"SAFETY"`, ""),
 		Overloaded: event("", refusal(503, "UNAVAILABLE", "SECRET overloaded")),
+		Called:     chunk(`{"functionCall":{"name":"read","args":{}}}`, `,"finishReason":"STOP"`, ""),
 		TooLong:    event("", refusal(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8).")),
 		Odd: []string{
 			event("", `{"usageMetadata":7}`), event("", `{"usageMetadata":["x"]}`),
@@ -355,5 +405,17 @@ func Gemini() Format {
 			return 400, fmt.Sprintf(`[{"error":{"code":400,"message":%s,"status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}]`, jsonString(m))
 		},
 		TooLongBody: refusal(400, "INVALID_ARGUMENT", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."),
+
+		Whole: func(text string, f messages.Finish, u Counts) string {
+			return fmt.Sprintf(`{"candidates":[{"content":{"parts":[{"text":"hm","thought":true},{"text":%s}],"role":"model"},"finishReason":%s,"index":0}],"usageMetadata":{"promptTokenCount":%d,"cachedContentTokenCount":%d,"candidatesTokenCount":%d,"thoughtsTokenCount":1}}`,
+				jsonString(text), word[f], u.All, u.CacheRead, u.Output-1)
+		},
+		Takes: map[string]string{
+			"temperature": "generationConfig.temperature", "top_p": "generationConfig.topP", "max_output_tokens": "generationConfig.maxOutputTokens",
+			"stop": "generationConfig.stopSequences", "seed": "generationConfig.seed", "reasoning_effort": "generationConfig.thinkingConfig.thinkingLevel",
+		},
+		Own: []string{"contents", "systemInstruction", "tools", "generationConfig.temperature", "generationConfig.responseMimeType"},
+
+		Calls: geminiCalls, Tooled: geminiTooled, Signs: true, Answer: "generationConfig.responseJsonSchema",
 	}
 }

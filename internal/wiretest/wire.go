@@ -24,6 +24,8 @@ type Options struct {
 	URL           string // of a Server; the adapter adds what its base address has
 	Keys          *llm.Keys
 	MaxTokens     int64
+	Options       string
+	Whole         bool
 	Prices        map[string]llm.Price
 	MaxEventBytes int
 	Base          http.RoundTripper
@@ -91,6 +93,10 @@ func Wire(t *testing.T, a Adapter) {
 		{"request", s.request},
 		{"conversation", s.conversation},
 		{"nothing to answer", s.nothing},
+		{"options", s.options},
+		{"extra members", s.extra},
+		{"a refused option", s.refusedOption},
+		{"a reply in one piece", s.whole},
 		{"every cut", s.everyCut},
 		{"line ends", s.lineEnds},
 		{"characters in pieces", s.characters},
@@ -98,6 +104,11 @@ func Wire(t *testing.T, a Adapter) {
 		{"usage and cost", s.usage},
 		{"usage of a cancelled reply", s.cancelledUsage},
 		{"usage that makes no sense", s.oddUsage},
+		{"calls in the provider's form", s.native},
+		{"a request with tools", s.nativeRequest},
+		{"calls that break off", s.nativeTruncated},
+		{"calls in one piece", s.nativeWhole},
+		{"the schema of the answer", s.answer},
 		{"withheld", s.withheld},
 		{"usage of a withheld reply", s.withheldUsage},
 		{"a call nobody offered", s.called},

@@ -56,27 +56,31 @@ func eraseAll(t *testing.T, s journal.Store) {
 
 func erasePart(t *testing.T, s journal.Store) {
 	ses := specimen.Start(t, "local:local:part", 1)
-	gone, shared, other, fed, said := specimen.NewBlob("gone"), specimen.NewBlob("shared"), specimen.NewBlob("nobody names it"), specimen.NewBlob("of a feed"), specimen.NewBlob("said again")
-	b := ses.Batch(&messages.ModelReply{Blob: gone.Digest}, &messages.TurnDecided{Output: shared.Digest, Scratch: fed.Digest, Minted: said.Digest},
-		&messages.FeedInjected{ID: "f", Digest: fed.Digest}, &messages.TurnDecided{Minted: shared.Digest}, &messages.ModelReply{Blob: said.Digest})
-	b.Blobs = []messages.Blob{gone, shared, other, fed, said}
+	gone, shared, other, fed, said, system := specimen.NewBlob("gone"), specimen.NewBlob("shared"), specimen.NewBlob("nobody names it"), specimen.NewBlob("of a feed"), specimen.NewBlob("said again"), specimen.NewBlob("a system message")
+	side, kept := specimen.NewBlob("beside what is gone"), specimen.NewBlob("beside what was said again")
+	b := ses.Batch(&messages.ModelRequest{System: system.Digest}, &messages.ModelReply{Blob: gone.Digest, Side: side.Digest}, &messages.TurnDecided{Output: shared.Digest, Scratch: fed.Digest, Minted: said.Digest},
+		&messages.FeedInjected{ID: "f", Digest: fed.Digest}, &messages.TurnDecided{Minted: shared.Digest}, &messages.ModelReply{Blob: said.Digest, Side: kept.Digest},
+		&messages.ModelRequest{System: system.Digest})
+	b.Blobs = []messages.Blob{gone, shared, other, fed, said, system, side, kept}
 	specimen.Must(t, s, b)
-	if n, err := s.Erase(ctx, ses.Inc, 1, 2); err != nil || n != 2 {
+	if n, err := s.Erase(ctx, ses.Inc, 1, 3); err != nil || n != 3 {
 		t.Fatalf("%d, %v", n, err)
 	}
-	_, err := s.Blob(ctx, ses.Inc, gone.Digest)
-	wantReason(t, err, journal.ReasonNotFound)
-	for _, b := range []messages.Blob{shared, other, fed, said} {
+	for _, b := range []messages.Blob{gone, side} {
+		_, err := s.Blob(ctx, ses.Inc, b.Digest)
+		wantReason(t, err, journal.ReasonNotFound)
+	}
+	for _, b := range []messages.Blob{shared, other, fed, said, system, kept} {
 		if _, err := s.Blob(ctx, ses.Inc, b.Digest); err != nil {
 			t.Error(err)
 		}
 	}
 	rep := journal.Verify(s.Read(ctx, ses.Inc, 0, 0), journal.VerifyOptions{})
-	if !rep.OK() || rep.Records != 5 || cmp.Diff([][2]int64{{1, 2}}, rep.Erased) != "" {
+	if !rep.OK() || rep.Records != 7 || cmp.Diff([][2]int64{{1, 3}}, rep.Erased) != "" {
 		t.Fatalf("%+v", rep)
 	}
-	_, recs, err := journal.LoadAfter(ctx, s, ses.Inc, journal.Anchor{Seq: 2, Hash: b.Records[1].Hash})
-	if err != nil || len(recs) != 3 {
+	_, recs, err := journal.LoadAfter(ctx, s, ses.Inc, journal.Anchor{Seq: 3, Hash: b.Records[2].Hash})
+	if err != nil || len(recs) != 4 {
 		t.Fatalf("what follows the erased part: %v", err)
 	}
 }

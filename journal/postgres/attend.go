@@ -86,13 +86,34 @@ func (s *Store) attend(ctx context.Context, now time.Time) (c *pgx.Conn, alone b
 	return c, alone, err
 }
 
+// Alone tells whether no other host attends now: whether nobody else holds the lock that
+// this store's host has. While that is being taken again it is false.
+func (s *Store) Alone() (alone bool, err error) {
+	own := s.here.Load()
+	if own == 0 {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(s.life, s.opts.Outage)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE pid = $2) = 1 AND count(*) = 1 FROM pg_locks
+		WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND ((classid::bigint << 32) | objid::bigint) = `+sqlHosts, s.opts.Schema, int32(own)).Scan(&alone)
+	if err != nil {
+		return false, s.readFailure(err, "asking who attends to the journal")
+	}
+	return alone, nil
+}
+
 // keepAttending holds the connection, and makes another one when it breaks.
 func (s *Store) keepAttending(ctx context.Context, c *pgx.Conn) {
+	defer s.here.Store(0)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if c != nil {
+			s.here.Store(c.PgConn().PID())
 			for err := error(nil); err == nil; { // nobody notifies: it ends with the connection
 				_, err = c.WaitForNotification(ctx)
 			}
+			s.here.Store(0)
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			_ = c.Close(end)
 			cancel()

@@ -58,6 +58,27 @@ func (s *Store) config() *pgx.ConnConfig {
 	return c
 }
 
+// recoveryWait is how long a server that starts, or recovers from a crash, is waited for.
+const recoveryWait = 2 * time.Minute
+
+// whenReady connects. A server that answers that it will soon take connections is waited
+// for: who starts beside it, as after a power failure, need not be started again.
+func whenReady(ctx context.Context, conf *pgx.ConnConfig) (*pgx.Conn, error) {
+	end := time.Now().Add(recoveryWait)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		c, err := pgx.ConnectConfig(ctx, conf)
+		var pe *pgconn.PgError
+		if !errors.As(err, &pe) || pe.Code != "57P03" || time.Now().After(end) {
+			return c, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
 // promises are the server's settings that an acknowledgement stands on.

@@ -28,6 +28,7 @@ package postgres
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -111,6 +112,7 @@ type Store struct {
 	stop context.CancelFunc
 
 	hosts sync.WaitGroup // of Attend
+	here  atomic.Uint32  // the backend that holds our host's lock; 0 none
 
 	write   sync.Mutex // held by whoever commits; guards what follows
 	w       *writer    // nil without a connection

@@ -38,7 +38,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	conf := s.config()
 	conf.RuntimeParams["statement_timeout"] = "0"
 	conf.RuntimeParams["lock_timeout"] = milliseconds(migrationWait)
-	c, err := pgx.ConnectConfig(ctx, conf)
+	c, err := whenReady(ctx, conf)
 	if err != nil {
 		return s.failure(gone(ctx, err), "connecting to the journal")
 	}

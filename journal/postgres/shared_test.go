@@ -841,3 +841,46 @@ func TestReadOnly(t *testing.T) {
 	_, err = Open(ctx, opts)
 	wantReason(t, err, journal.ReasonFormat)
 }
+
+// A host that attends sees when the others have gone.
+func TestAlone(t *testing.T) {
+	u, ok := postgrestest.URL(t)
+	if !ok {
+		return
+	}
+	schema := postgrestest.Schema(t, u)
+	one, two := open(t, Options{URL: u, Schema: schema}), open(t, Options{URL: u, Schema: schema})
+	want := func(s *Store, alone bool) {
+		t.Helper()
+		for { // a lock that is let go of is gone a moment later
+			got, err := s.Alone()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got == alone {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	want(one, false) // it does not attend
+	_, leaveOne, err := one.Attend(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(one, true)
+	_, leaveTwo, err := two.Attend(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(one, false)
+	want(two, false)
+	if err := leaveOne(); err != nil {
+		t.Fatal(err)
+	}
+	want(two, true)
+	if err := leaveTwo(); err != nil {
+		t.Fatal(err)
+	}
+	want(two, false)
+}

@@ -34,7 +34,34 @@ func (s *store) Attend(now time.Time) (alone bool, leave func() error, err error
 			return false, leave, journal.Fail(journal.ReasonIO, bare(err), "the host file beside the journal")
 		}
 	}
-	return alone, sync.OnceValue(f.Close), nil
+	s.here.mu.Lock()
+	defer s.here.mu.Unlock()
+	s.here.file = f
+	return alone, sync.OnceValue(func() error {
+		s.here.mu.Lock()
+		defer s.here.mu.Unlock()
+		if s.here.file == f {
+			s.here.file = nil
+		}
+		return f.Close()
+	}), nil
+}
+
+// here is the file that the host of this store holds its lock on.
+type here struct {
+	mu   sync.Mutex
+	file *os.File // nil: no host attends with this store
+}
+
+// Alone tells whether no other host attends now. One that starts at the very moment may
+// believe itself alone as well; the fence keeps the two apart, as always.
+func (s *store) Alone() (bool, error) {
+	s.here.mu.Lock()
+	defer s.here.mu.Unlock()
+	if s.here.file == nil {
+		return false, nil
+	}
+	return stillAlone(s.here.file)
 }
 
 // Attended tells whether a host of some process attends to the journal, and since

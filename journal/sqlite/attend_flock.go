@@ -28,6 +28,19 @@ func attend(path string) (f *os.File, alone bool, err error) {
 	return f, alone, nil
 }
 
+// stillAlone tells whether nobody else holds the shared lock of a file that has it, and
+// leaves it held.
+func stillAlone(f *os.File) (alone bool, err error) {
+	alone, err = tryAlone(f)
+	if err == nil {
+		err = flock(f, syscall.LOCK_SH)
+	}
+	if err != nil {
+		return false, journal.Fail(journal.ReasonIO, err, "the host file beside the journal")
+	}
+	return alone, nil
+}
+
 // isAttended tells whether somebody holds the lock.
 func isAttended(path string) (bool, error) {
 	f, err := os.Open(path)

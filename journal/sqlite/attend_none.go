@@ -8,3 +8,5 @@ import "os"
 func attend(string) (*os.File, bool, error) { return nil, true, nil }
 
 func isAttended(string) (bool, error) { return false, nil }
+
+func stillAlone(*os.File) (bool, error) { return true, nil }

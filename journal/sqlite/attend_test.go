@@ -58,3 +58,41 @@ func TestAttend(t *testing.T) {
 	gone(three)
 	want(time.Time{}, false)
 }
+
+// A host that attends sees when the others have gone, and is seen all the while.
+func TestAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName)
+	one, two := open(t, Options{Path: path}), open(t, Options{Path: path})
+	want := func(s *store, alone bool) {
+		t.Helper()
+		for range 2 {
+			if got, err := s.Alone(); err != nil || got != alone {
+				t.Fatalf("alone %v, %v; want %v", got, err, alone)
+			}
+		}
+	}
+	want(one, false) // it does not attend
+	now := time.Date(2026, 11, 21, 1, 2, 3, 4, time.UTC)
+	_, leaveOne, err := one.Attend(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(one, true)
+	_, leaveTwo, err := two.Attend(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(one, false)
+	want(two, false)
+	if err := leaveOne(); err != nil {
+		t.Fatal(err)
+	}
+	want(two, true)
+	if _, attended, err := one.Attended(); err != nil || !attended {
+		t.Errorf("the other is not seen: %v", err)
+	}
+	if err := leaveTwo(); err != nil {
+		t.Fatal(err)
+	}
+	want(two, false)
+}

@@ -140,6 +140,9 @@ func (s *store) Commit(batches []journal.Batch) []error {
 	err := s.writable()
 	if err == nil {
 		err = s.w.raw(func(driver.ConnPrepareContext) error { return s.transaction(batches, errs) })
+		if err == nil {
+			err = s.stands(false)
+		}
 	}
 	switch {
 	case err == nil:
@@ -164,6 +167,9 @@ func (s *store) single(b *journal.Batch) error {
 	}
 	var verdict [1]error
 	err := s.w.raw(func(driver.ConnPrepareContext) error { return s.transaction([]journal.Batch{*b}, verdict[:]) })
+	if err == nil {
+		err = s.stands(false)
+	}
 	if err != nil {
 		s.stick(err)
 		return err

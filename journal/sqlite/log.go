@@ -65,6 +65,7 @@ func (s *store) move() {
 	if pass(db) == nil { // the next commit begins the log anew, unless a reader is still in it
 		s.logged.Store(0)
 	}
+	s.stick(s.stands(true))
 }
 
 // usable tells that the file is open and has not failed.
@@ -88,6 +89,7 @@ func (s *store) settle() {
 	defer s.write.Unlock()
 	if s.writable() == nil {
 		checkpoint(s.w.conn)
+		s.stick(s.stands(true))
 	}
 }
 

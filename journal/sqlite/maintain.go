@@ -37,6 +37,9 @@ func (s *store) writing(ctx context.Context, what string, f func(sqlstore.Conn) 
 	}
 	clear(s.w.heads) // f may change what they say, and our own changes leave data_version as it is
 	err := s.inTransaction(f)
+	if err == nil {
+		err = s.stands(false)
+	}
 	if err != nil {
 		err = failure(err, what)
 		s.stick(err)

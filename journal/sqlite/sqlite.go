@@ -73,6 +73,7 @@ type store struct {
 	opts  Options
 	path  string
 	owner *os.File // of the exclusive lock; nil without
+	here  here     // of a host that attends
 	view  view     // of a store for reading alone
 
 	log    sync.Mutex   // held by whoever moves the log, and taken before write
@@ -80,9 +81,10 @@ type store struct {
 	moving atomic.Bool  // somebody does, or is about to
 	movers sync.WaitGroup
 
-	write  sync.Mutex // held by whoever writes; guards w and failed
+	write  sync.Mutex // held by whoever writes; guards w, failed and ground
 	w      *writer
 	failed error
+	ground ground
 
 	pool   sync.RWMutex // guards r against Reopen and Close
 	r      *readers     // nil once closed
@@ -119,6 +121,9 @@ func openStore(opts Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := plausibleLog(path); err != nil {
+		return nil, err
+	}
 	s := &store{opts: opts, path: path}
 	s.tables = sqlstore.New(s.dialect())
 	if opts.Exclusive {
@@ -144,7 +149,9 @@ func place(path string) (string, error) {
 		return "", journal.Fail(journal.ReasonIO, err, "the journal's path")
 	}
 	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
-		path = filepath.Join(path, FileName)
+		if path = filepath.Join(path, FileName); isDir(path) || filepath.Base(filepath.Dir(path)) == FileName {
+			return "", journal.Fail(journal.ReasonFormat, nil, "%s is a directory, and no journal", FileName)
+		}
 	} else if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", journal.Fail(journal.ReasonIO, bare(err), "the journal's directory cannot be made")
 	}
@@ -156,6 +163,11 @@ func place(path string) (string, error) {
 		return "", journal.Fail(journal.ReasonIO, bare(err), "the journal file cannot be made")
 	}
 	return path, f.Close()
+}
+
+func isDir(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
 }
 
 // bare drops the path from an error of package os: errors name no host path.
@@ -202,7 +214,7 @@ func (s *store) connect() error {
 		return err
 	}
 	s.w, s.r = w, r
-	return nil
+	return s.ground.begin(s.path)
 }
 
 // dsn names the file to the driver, with pragmas for each connection.
@@ -282,6 +294,10 @@ func (s *store) Reopen() error {
 	defer s.pool.Unlock()
 	if s.closed {
 		return errClosed()
+	}
+	if err := s.rescue(); err != nil {
+		s.failed = err
+		return err
 	}
 	if s.w != nil {
 		_ = s.w.close() // the file is opened anew, and says then what is wrong with it

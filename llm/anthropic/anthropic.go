@@ -12,12 +12,15 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/llm/internal/wire"
@@ -36,6 +39,8 @@ type Options struct {
 	BaseURL       string    // without the version; "" is Home
 	Keys          *llm.Keys // nil asks without
 	MaxTokens     int64     // longest reply; 0 is DefaultMaxTokens
+	Options       string    // how to answer, as llm.Settings has it
+	Whole         bool      // replies in one piece
 	Prices        map[string]llm.Price
 	MaxEventBytes int               // 0 is 4 MiB
 	Base          http.RoundTripper // nil is a transport of its own
@@ -51,7 +56,7 @@ func Provider(lookup func(string) (string, bool)) llm.Provider {
 	m := &wire.Maker{
 		Vendor: "anthropic", Prefixes: []string{"ANTHROPIC"}, Home: Home, Lookup: lookup,
 		New: func(s llm.Settings, keys *llm.Keys, base http.RoundTripper) (llm.Model, error) {
-			return newModel(Options{BaseURL: s.BaseURL, Keys: keys, MaxTokens: s.MaxTokens, Base: base}, s)
+			return newModel(Options{BaseURL: s.BaseURL, Keys: keys, MaxTokens: s.MaxTokens, Options: s.Options, Whole: s.Whole, Base: base}, s)
 		},
 	}
 	return m.Provide
@@ -70,13 +75,32 @@ func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	if o.MaxTokens <= 0 {
 		o.MaxTokens = DefaultMaxTokens
 	}
+	tuning, err := options.Tune(o.Options)
+	if err != nil {
+		return nil, err
+	}
 	v := vendor{maxTokens: o.MaxTokens, send: []option.RequestOption{
 		option.WithBaseURL(strings.TrimRight(o.BaseURL, "/") + "/"), option.WithMaxRetries(0),
 	}}
 	return wire.New(wire.Config{
 		Vendor: v, Keys: o.Keys, Header: "X-Api-Key",
-		Prices: o.Prices, Price: s.Price, FirstByte: s.FirstByte, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
+		Prices: o.Prices, Price: s.Price, Tuning: tuning, Whole: o.Whole, FirstByte: s.FirstByte, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
 	}), nil
+}
+
+// options are those of the Messages interface, which has no seed.
+var options = wire.Named{
+	Vendor: "anthropic",
+	Fields: map[string]string{
+		"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens",
+		"stop": "stop_sequences", "reasoning_effort": "output_config.effort",
+	},
+	Efforts:            []string{"low", "medium", "high", "xhigh", "max"},
+	HottestTemperature: 1,
+	Own: []string{
+		"model", "messages", "system", "stream", "tools", "tool_choice", "output_config.format",
+		"temperature", "top_p", "max_tokens", "stop_sequences", "output_config.effort",
+	},
 }
 
 type vendor struct {
@@ -85,34 +109,87 @@ type vendor struct {
 }
 
 // Send implements wire.Vendor.
-func (v vendor) Send(ctx context.Context, client *http.Client, req *llm.Request) error {
-	turns, err := wire.Conversation(req.Messages)
+func (v vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) error {
+	turns, err := wire.Conversation(ask)
 	if err != nil {
 		return err
 	}
-	p := sdk.MessageNewParams{Model: req.Model, MaxTokens: v.maxTokens}
+	o := ask.Options
+	p := sdk.MessageNewParams{Model: ask.Model, MaxTokens: cmp.Or(o.MaxTokens, v.maxTokens), StopSequences: o.Stop}
+	if o.Temperature != nil {
+		p.Temperature = sdk.Float(*o.Temperature)
+	}
+	if o.TopP != nil {
+		p.TopP = sdk.Float(*o.TopP)
+	}
+	if schema, strict := ask.Answer(); strict { // it takes no other
+		p.OutputConfig.Format.Schema = schema
+	}
+	p.OutputConfig.Effort = sdk.OutputConfigEffort(o.Effort)
 	cached := sdk.NewCacheControlEphemeralParam()
 	if turns.System != "" {
 		p.System = []sdk.TextBlockParam{{Text: turns.System, CacheControl: cached}}
 	}
-	for i, t := range turns.Turns {
-		m := sdk.MessageParam{Role: sdk.MessageParamRoleUser}
-		if t.Role == messages.RoleAssistant {
-			m.Role = sdk.MessageParamRoleAssistant
+	for i := range turns.Turns {
+		p.Messages = append(p.Messages, message(&turns.Turns[i]))
+	}
+	if ask.Grows {
+		last := p.Messages[len(p.Messages)-1].Content
+		if cache := last[len(last)-1].GetCacheControl(); cache != nil {
+			*cache = cached
 		}
-		for j, text := range t.Texts {
-			b := sdk.TextBlockParam{Text: text}
-			if req.Grows && i == len(turns.Turns)-1 && j == len(t.Texts)-1 {
-				b.CacheControl = cached
-			}
-			m.Content = append(m.Content, sdk.ContentBlockParamUnion{OfText: &b})
+	}
+	for _, f := range turns.Tools {
+		schema, err := wire.Object(f.Schema)
+		if err != nil {
+			return err
 		}
-		p.Messages = append(p.Messages, m)
+		tool := &sdk.ToolParam{Name: f.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](schema)}
+		if f.Description != "" {
+			tool.Description = sdk.String(f.Description)
+		}
+		p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: tool})
 	}
 	svc := sdk.NewMessageService(append(v.send[:len(v.send):len(v.send)], option.WithHTTPClient(client))...)
-	s := svc.NewStreaming(ctx, p)
+	var more []option.RequestOption
+	if ask.Whole {
+		// The SDK's own way has a clock, which refuses long replies and ends with the head
+		// of the answer.
+		more = append(more, option.WithMiddleware(unstreamed))
+	}
+	s := svc.NewStreaming(ctx, p, more...)
 	s.Next() // the Transport kept the stream: this ends at once
 	return s.Err()
+}
+
+// unstreamed has a request ask for its reply in one piece.
+func unstreamed(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	if err := wire.AddMembers(req, map[string]any{"stream": false}); err != nil {
+		return nil, err
+	}
+	return next(req)
+}
+
+// message is a turn: results stand in front of texts, thoughts and texts in front of calls.
+func message(t *wire.Turn) sdk.MessageParam {
+	m := sdk.MessageParam{Role: sdk.MessageParamRoleUser}
+	if t.Role == messages.RoleAssistant {
+		m.Role = sdk.MessageParamRoleAssistant
+	}
+	for _, r := range t.Results {
+		m.Content = append(m.Content, sdk.NewToolResultBlock(r.ID, r.Text, false))
+	}
+	for _, own := range t.Items {
+		m.Content = append(m.Content, param.Override[sdk.ContentBlockParamUnion](json.RawMessage(own)))
+	}
+	for _, text := range t.Texts {
+		m.Content = append(m.Content, sdk.NewTextBlock(text))
+	}
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		m.Content = append(m.Content, sdk.NewToolUseBlock(c.ID, json.RawMessage(c.Object()), c.Name))
+	}
+	return m
 }
 
 // Events implements wire.Vendor.
@@ -120,7 +197,18 @@ func (vendor) Events() wire.Events { return &events{} }
 
 // events reads a Messages stream. Counts of the prompt come at the beginning and may
 // come again; those of the reply are totals.
-type events struct{ in, read, written wire.Count }
+type events struct {
+	in, read, written wire.Count
+	thought           *thought // that is open
+	call              bool     // a call is
+}
+
+// thought is a block that goes back with the calls behind it.
+type thought struct {
+	Type      string `json:"type"`
+	Thinking  string `json:"thinking"`
+	Signature string `json:"signature"`
+}
 
 type usage struct {
 	Input   wire.Count `json:"input_tokens"`
@@ -129,18 +217,27 @@ type usage struct {
 	Output  wire.Count `json:"output_tokens"`
 }
 
+type block struct {
+	Type  string   `json:"type"`
+	Text  wire.Raw `json:"text"`
+	ID    string   `json:"id"`
+	Name  string   `json:"name"`
+	Input wire.Raw `json:"input"`
+}
+
 type event struct {
 	Type    string `json:"type"`
 	Message struct {
 		Usage *wire.Bill[usage] `json:"usage"`
 	} `json:"message"`
-	Block struct {
-		Type string   `json:"type"`
-		Text wire.Raw `json:"text"`
-	} `json:"content_block"`
+	Index int64    `json:"index"`
+	Block wire.Raw `json:"content_block"`
 	Delta struct {
 		Type       string   `json:"type"`
 		Text       wire.Raw `json:"text"`
+		Input      wire.Raw `json:"partial_json"`
+		Thinking   string   `json:"thinking"`
+		Signature  string   `json:"signature"`
 		StopReason string   `json:"stop_reason"`
 	} `json:"delta"`
 	Usage *wire.Bill[usage] `json:"usage"`
@@ -158,34 +255,121 @@ func (s *events) Event(ev wire.Event, r *wire.Reply) error {
 			s.prompt(&e.Message.Usage.Of, r)
 		}
 	case "content_block_start":
-		if e.Block.Type == "text" {
-			return r.Text(e.Block.Text)
-		}
+		return s.begin(&e, r)
 	case "content_block_delta":
-		if e.Delta.Type == "text_delta" {
+		switch e.Delta.Type {
+		case "text_delta":
 			return r.Text(e.Delta.Text)
+		case "input_json_delta":
+			return r.CallArgs(e.Index, e.Delta.Input)
+		case "thinking_delta", "signature_delta":
+			if s.thought != nil {
+				s.thought.Thinking += e.Delta.Thinking
+				s.thought.Signature += e.Delta.Signature
+			}
 		}
+	case "content_block_stop":
+		s.stop(e.Index, r)
 	case "message_delta":
 		if e.Usage != nil {
 			s.prompt(&e.Usage.Of, r)
 			r.Output(e.Usage.Of.Output)
 		}
-		switch e.Delta.StopReason {
-		case "":
-		case "stop_sequence":
-			r.Finish(messages.FinishStop)
-		case "max_tokens", "model_context_window_exceeded":
-			r.Finish(messages.FinishLength)
-		case "refusal":
-			r.Withhold(e.Delta.StopReason)
-		case "tool_use":
-			r.Called(e.Delta.StopReason)
-		default: // end_turn, and what has no meaning without tools
-			r.Finish(messages.FinishComplete)
-		}
+		finish(e.Delta.StopReason, r)
 	case "message_stop":
 		r.Over()
 	}
+	return nil
+}
+
+// begin opens a block.
+func (s *events) begin(e *event, r *wire.Reply) error {
+	s.thought, s.call = nil, false
+	if len(e.Block) == 0 {
+		return nil
+	}
+	var b block
+	if err := wire.Decode(e.Block, &b); err != nil {
+		return err
+	}
+	switch b.Type {
+	case "text":
+		return r.Text(b.Text)
+	case "tool_use":
+		s.call = true
+		r.Call(e.Index, b.ID, b.Name)
+	case "thinking":
+		s.thought = &thought{}
+		return wire.Decode(e.Block, s.thought)
+	case "redacted_thinking":
+		r.Keep(e.Block)
+	}
+	return nil
+}
+
+// stop ends the open block.
+func (s *events) stop(index int64, r *wire.Reply) {
+	if s.call {
+		r.CallEnd(index)
+	}
+	if s.thought != nil && s.thought.Signature != "" {
+		if own, err := json.Marshal(s.thought); err == nil {
+			r.Keep(own)
+		}
+	}
+	s.thought, s.call = nil, false
+}
+
+// finish says why the model stopped; "" is nothing.
+func finish(reason string, r *wire.Reply) {
+	switch reason {
+	case "":
+	case "stop_sequence":
+		r.Finish(messages.FinishStop)
+	case "max_tokens", "model_context_window_exceeded":
+		r.Finish(messages.FinishLength)
+	case "refusal":
+		r.Withhold(reason)
+	case "tool_use":
+		r.Called(reason)
+	default: // end_turn, and what has no meaning without tools
+		r.Finish(messages.FinishComplete)
+	}
+}
+
+// Whole implements wire.Events.
+func (s *events) Whole(body []byte, r *wire.Reply) error {
+	var m struct {
+		Content    []wire.Raw        `json:"content"`
+		StopReason string            `json:"stop_reason"`
+		Usage      *wire.Bill[usage] `json:"usage"`
+	}
+	if err := wire.Decode(body, &m); err != nil {
+		return err
+	}
+	for i, raw := range m.Content {
+		var b block
+		if err := wire.Decode(raw, &b); err != nil {
+			return err
+		}
+		switch b.Type {
+		case "text":
+			if err := r.Text(b.Text); err != nil {
+				return err
+			}
+		case "tool_use":
+			r.Call(int64(i), b.ID, b.Name)
+			r.CallObject(int64(i), b.Input)
+			r.CallEnd(int64(i))
+		case "thinking", "redacted_thinking":
+			r.Keep(raw)
+		}
+	}
+	if m.Usage != nil {
+		s.prompt(&m.Usage.Of, r)
+		r.Output(m.Usage.Of.Output)
+	}
+	finish(m.StopReason, r)
 	return nil
 }
 

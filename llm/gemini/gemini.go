@@ -13,6 +13,7 @@ package gemini
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"strings"
 	"sync"
@@ -35,6 +36,8 @@ type Options struct {
 	BaseURL       string    // without the version; "" is Home
 	Keys          *llm.Keys // nil asks without
 	MaxTokens     int64     // longest reply; 0 leaves it to the model
+	Options       string    // how to answer, as llm.Settings has it
+	Whole         bool      // replies in one piece
 	Prices        map[string]llm.Price
 	MaxEventBytes int               // 0 is 4 MiB
 	Base          http.RoundTripper // nil is a transport of its own
@@ -50,7 +53,7 @@ func Provider(lookup func(string) (string, bool)) llm.Provider {
 	m := &wire.Maker{
 		Vendor: "gemini", Prefixes: []string{"GEMINI", "GOOGLE"}, Home: Home, Lookup: lookup,
 		New: func(s llm.Settings, keys *llm.Keys, base http.RoundTripper) (llm.Model, error) {
-			return newModel(Options{BaseURL: s.BaseURL, Keys: keys, MaxTokens: s.MaxTokens, Base: base}, s)
+			return newModel(Options{BaseURL: s.BaseURL, Keys: keys, MaxTokens: s.MaxTokens, Options: s.Options, Whole: s.Whole, Base: base}, s)
 		},
 	}
 	return m.Provide
@@ -69,14 +72,34 @@ func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	if o.MaxTokens > maxOutputTokens {
 		return nil, wire.Bad("max_tokens", "is over what the interface can carry, 2147483647")
 	}
+	tuning, err := options.Tune(o.Options)
+	if err != nil {
+		return nil, err
+	}
 	return wire.New(wire.Config{
 		Vendor: &vendor{base: strings.TrimRight(o.BaseURL, "/"), maxTokens: int32(o.MaxTokens)},
 		Keys:   o.Keys, Header: "X-Goog-Api-Key",
-		Prices: o.Prices, Price: s.Price, FirstByte: s.FirstByte, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
+		Prices: o.Prices, Price: s.Price, Tuning: tuning, Whole: o.Whole, FirstByte: s.FirstByte, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
 	}), nil
 }
 
 const maxOutputTokens = 1<<31 - 1
+
+// options are those of generateContent.
+var options = wire.Named{
+	Vendor: "gemini",
+	Fields: map[string]string{
+		"temperature": "generationConfig.temperature", "top_p": "generationConfig.topP", "max_output_tokens": "generationConfig.maxOutputTokens",
+		"stop": "generationConfig.stopSequences", "seed": "generationConfig.seed", "reasoning_effort": "generationConfig.thinkingConfig.thinkingLevel",
+	},
+	Efforts: []string{"minimal", "low", "medium", "high"},
+	Own: []string{
+		"contents", "systemInstruction", "system_instruction", "tools", "toolConfig", "tool_config", "generation_config",
+		"generationConfig.temperature", "generationConfig.topP", "generationConfig.maxOutputTokens", "generationConfig.stopSequences", "generationConfig.seed",
+		"generationConfig.candidateCount", "generationConfig.responseMimeType", "generationConfig.responseSchema", "generationConfig.responseJsonSchema",
+		"generationConfig.thinkingConfig.thinkingLevel",
+	},
+}
 
 type vendor struct {
 	base      string
@@ -102,24 +125,35 @@ func (v *vendor) client(ctx context.Context, client *http.Client) (*sdk.Client, 
 }
 
 // Send implements wire.Vendor.
-func (v *vendor) Send(ctx context.Context, client *http.Client, req *llm.Request) error {
-	turns, err := wire.Conversation(req.Messages)
+func (v *vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) error {
+	turns, err := wire.Conversation(ask)
 	if err != nil {
 		return err
 	}
 	var contents []*sdk.Content
-	for _, t := range turns.Turns {
-		role := sdk.RoleUser
-		if t.Role == messages.RoleAssistant {
-			role = sdk.RoleModel
-		}
-		c := &sdk.Content{Role: role}
-		for _, text := range t.Texts {
-			c.Parts = append(c.Parts, &sdk.Part{Text: text})
+	for i := range turns.Turns {
+		c, err := content(&turns.Turns[i])
+		if err != nil {
+			return err
 		}
 		contents = append(contents, c)
 	}
-	cfg := &sdk.GenerateContentConfig{MaxOutputTokens: v.maxTokens}
+	cfg := v.config(ask.Options)
+	if schema, _ := ask.Answer(); schema != nil && len(turns.Tools) == 0 { // both at once most of its models refuse
+		cfg.ResponseMIMEType, cfg.ResponseJsonSchema = "application/json", schema
+	}
+	for _, f := range turns.Tools {
+		schema, err := wire.Object(f.Schema)
+		if err != nil {
+			return err
+		}
+		if len(cfg.Tools) == 0 {
+			cfg.Tools = []*sdk.Tool{{}}
+		}
+		cfg.Tools[0].FunctionDeclarations = append(cfg.Tools[0].FunctionDeclarations, &sdk.FunctionDeclaration{
+			Name: f.Name, Description: f.Description, ParametersJsonSchema: schema,
+		})
+	}
 	if turns.System != "" {
 		cfg.SystemInstruction = &sdk.Content{Parts: []*sdk.Part{{Text: turns.System}}}
 	}
@@ -127,7 +161,11 @@ func (v *vendor) Send(ctx context.Context, client *http.Client, req *llm.Request
 	if err != nil {
 		return err
 	}
-	for _, err := range c.Models.GenerateContentStream(ctx, req.Model, contents, cfg) {
+	if ask.Whole {
+		_, err := c.Models.GenerateContent(ctx, ask.Model, contents, cfg)
+		return err
+	}
+	for _, err := range c.Models.GenerateContentStream(ctx, ask.Model, contents, cfg) {
 		if err != nil { // the Transport kept the stream: there is nothing else
 			return err
 		}
@@ -135,18 +173,83 @@ func (v *vendor) Send(ctx context.Context, client *http.Client, req *llm.Request
 	return nil
 }
 
-// Events implements wire.Vendor.
-func (*vendor) Events() wire.Events { return events{} }
+// content is a turn.
+func content(t *wire.Turn) (*sdk.Content, error) {
+	c := &sdk.Content{Role: sdk.RoleUser}
+	if t.Role == messages.RoleAssistant {
+		c.Role = sdk.RoleModel
+	}
+	for _, r := range t.Results {
+		c.Parts = append(c.Parts, &sdk.Part{FunctionResponse: &sdk.FunctionResponse{ID: given(r.ID), Name: r.Name, Response: map[string]any{"output": r.Text}}})
+	}
+	for _, text := range t.Texts {
+		c.Parts = append(c.Parts, &sdk.Part{Text: text})
+	}
+	for i := range t.Calls {
+		call := &t.Calls[i]
+		args, err := wire.Object(string(call.Object()))
+		if err != nil {
+			return nil, err
+		}
+		p := &sdk.Part{FunctionCall: &sdk.FunctionCall{ID: given(call.ID), Name: call.Name, Args: args}}
+		if sig, err := base64.StdEncoding.DecodeString(call.Sig); err == nil {
+			p.ThoughtSignature = sig
+		}
+		c.Parts = append(c.Parts, p)
+	}
+	return c, nil
+}
 
-type events struct{}
+// given is an id that came from a provider: here calls mostly have none, and their
+// results follow in their order.
+func given(id string) string {
+	if strings.HasPrefix(id, wire.MadeID) {
+		return ""
+	}
+	return id
+}
+
+// config is how the model is to answer.
+func (v *vendor) config(o *wire.Options) *sdk.GenerateContentConfig {
+	cfg := &sdk.GenerateContentConfig{MaxOutputTokens: v.maxTokens, StopSequences: o.Stop}
+	if o.MaxTokens > 0 {
+		cfg.MaxOutputTokens = int32(min(o.MaxTokens, maxOutputTokens))
+	}
+	if o.Temperature != nil {
+		cfg.Temperature = sdk.Ptr(float32(*o.Temperature))
+	}
+	if o.TopP != nil {
+		cfg.TopP = sdk.Ptr(float32(*o.TopP))
+	}
+	if o.Seed != nil {
+		cfg.Seed = sdk.Ptr(int32(*o.Seed))
+	}
+	if o.Effort != "" {
+		cfg.ThinkingConfig = &sdk.ThinkingConfig{ThinkingLevel: sdk.ThinkingLevel(strings.ToUpper(o.Effort))}
+	}
+	return cfg
+}
+
+// Events implements wire.Vendor.
+func (*vendor) Events() wire.Events { return &events{} }
+
+type events struct {
+	calls int64 // so far
+}
 
 type event struct {
 	Candidates []struct {
 		Index   int64 `json:"index"`
 		Content struct {
 			Parts []struct {
-				Text    wire.Raw `json:"text"`
-				Thought bool     `json:"thought"`
+				Text      wire.Raw `json:"text"`
+				Thought   bool     `json:"thought"`
+				Signature string   `json:"thoughtSignature"`
+				Call      *struct {
+					ID   string   `json:"id"`
+					Name string   `json:"name"`
+					Args wire.Raw `json:"args"`
+				} `json:"functionCall"`
 			} `json:"parts"`
 		} `json:"content"`
 		FinishReason string `json:"finishReason"`
@@ -165,7 +268,7 @@ type usage struct {
 }
 
 // Event implements wire.Events.
-func (events) Event(ev wire.Event, r *wire.Reply) error {
+func (s *events) Event(ev wire.Event, r *wire.Reply) error {
 	var e event
 	if err := wire.Decode(ev.Data, &e); err != nil {
 		return err
@@ -184,10 +287,19 @@ func (events) Event(ev wire.Event, r *wire.Reply) error {
 			continue
 		}
 		for j := range c.Content.Parts {
-			if p := &c.Content.Parts[j]; !p.Thought {
-				if err := r.Text(p.Text); err != nil {
-					return err
-				}
+			p := &c.Content.Parts[j]
+			if p.Thought {
+				continue
+			}
+			if err := r.Text(p.Text); err != nil {
+				return err
+			}
+			if p.Call != nil { // it comes whole
+				r.Call(s.calls, p.Call.ID, p.Call.Name)
+				r.CallObject(s.calls, p.Call.Args)
+				r.CallSign(s.calls, p.Signature)
+				r.CallEnd(s.calls)
+				s.calls++
 			}
 		}
 		switch c.FinishReason {
@@ -203,4 +315,9 @@ func (events) Event(ev wire.Event, r *wire.Reply) error {
 		}
 	}
 	return nil
+}
+
+// Whole implements wire.Events: a reply is one event.
+func (s *events) Whole(body []byte, r *wire.Reply) error {
+	return s.Event(wire.Event{Data: body}, r)
 }

@@ -13,6 +13,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	wiretest.Wire(t, wiretest.Adapter{Format: wiretest.Gemini(), New: func(o wiretest.Options) (llm.Model, error) {
-		return New(Options{BaseURL: o.URL, Keys: o.Keys, MaxTokens: o.MaxTokens, Prices: o.Prices, MaxEventBytes: o.MaxEventBytes, Base: o.Base})
+		return New(Options{BaseURL: o.URL, Keys: o.Keys, MaxTokens: o.MaxTokens, Options: o.Options, Whole: o.Whole, Prices: o.Prices, MaxEventBytes: o.MaxEventBytes, Base: o.Base})
 	}})
 }

@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 		t.Run(api, func(t *testing.T) {
 			wiretest.Wire(t, wiretest.Adapter{Format: format, New: func(o wiretest.Options) (llm.Model, error) {
 				return New(Options{
-					BaseURL: o.URL + "/v1", API: api, Keys: o.Keys, MaxTokens: o.MaxTokens,
+					BaseURL: o.URL + "/v1", API: api, Keys: o.Keys, MaxTokens: o.MaxTokens, Options: o.Options, Whole: o.Whole,
 					Prices: o.Prices, MaxEventBytes: o.MaxEventBytes, Base: o.Base,
 				})
 			}})

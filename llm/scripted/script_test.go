@@ -115,7 +115,8 @@ func TestFailureDetails(t *testing.T) {
 }
 
 func TestChoice(t *testing.T) {
-	s := parse(t, `
+	synctest.Test(t, func(t *testing.T) { // on its clock the schedule is exact
+		s := parse(t, `
 # the second match is more special but comes later
 {"chunks":[{"text":"first"}]}
 {"match":{"contains":"time"},"chunks":[{"text":"noon"}]}
@@ -126,60 +127,63 @@ func TestChoice(t *testing.T) {
 {"match":{"equals":""},"chunks":[{"text":"nothing"}]}
 {"match":{"equals":"abc"},"chunks":[{"text":"letters"}]}
 `)
-	if m, o := s.Len(); m != 5 || o != 2 || s.Name() != "s.jsonl" {
-		t.Errorf("%d matched, %d ordered", m, o)
-	}
-	for _, c := range []struct {
-		input   string
-		ordinal int64
-		want    string
-		ordered bool
-	}{
-		{"hello", 0, "first", true},
-		{"hello", 1, "second", true},
-		{"what time", 0, "noon", false},
-		{"time", 9, "noon", false},
-		{"42", 0, "number", false},
-		{"42 ", 0, "first", true},
-		{"", 0, "nothing", false},
-		{"abc", 0, "letters", false},
-		{"abd", 0, "first", true},
-		{"hello", 2, "", true},
-		{"hello", -1, "", true},
-	} {
-		req := user(c.input, c.ordinal)
-		if got := s.Ordered(req); got != c.ordered {
-			t.Errorf("%q: ordered is %v", c.input, got)
+		if m, o := s.Len(); m != 5 || o != 2 || s.Name() != "s.jsonl" {
+			t.Errorf("%d matched, %d ordered", m, o)
 		}
-		for range 2 { // matches may be used again, and the script keeps no cursor
-			got, _ := played(t.Context(), s, req)
-			want := []string{c.want + "@0", "complete@0"}
-			if c.want == "" {
-				want = []string{"ERR_MODEL/EXHAUSTED@0"}
+		for _, c := range []struct {
+			input   string
+			ordinal int64
+			want    string
+			ordered bool
+		}{
+			{"hello", 0, "first", true},
+			{"hello", 1, "second", true},
+			{"what time", 0, "noon", false},
+			{"time", 9, "noon", false},
+			{"42", 0, "number", false},
+			{"42 ", 0, "first", true},
+			{"", 0, "nothing", false},
+			{"abc", 0, "letters", false},
+			{"abd", 0, "first", true},
+			{"hello", 2, "", true},
+			{"hello", -1, "", true},
+		} {
+			req := user(c.input, c.ordinal)
+			if got := s.Ordered(req); got != c.ordered {
+				t.Errorf("%q: ordered is %v", c.input, got)
 			}
-			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("%q at %d: %s", c.input, c.ordinal, d)
+			for range 2 { // matches may be used again, and the script keeps no cursor
+				got, _ := played(t.Context(), s, req)
+				want := []string{c.want + "@0", "complete@0"}
+				if c.want == "" {
+					want = []string{"ERR_MODEL/EXHAUSTED@0"}
+				}
+				if d := cmp.Diff(want, got); d != "" {
+					t.Errorf("%q at %d: %s", c.input, c.ordinal, d)
+				}
 			}
 		}
-	}
-	// Without a user message nothing matches, not even the empty text.
-	if got, _ := played(t.Context(), s, llm.Request{}); got[0] != "first@0" {
-		t.Errorf("%v", got)
-	}
-	for _, err := range s.Stream(t.Context(), user("x", 7)) {
-		if f := llm.FailureOf(err); f.Retryable || !strings.Contains(err.Error(), "s.jsonl has 2 replies") {
-			t.Errorf("%v", err)
+		// Without a user message nothing matches, not even the empty text.
+		if got, _ := played(t.Context(), s, llm.Request{}); got[0] != "first@0" {
+			t.Errorf("%v", got)
 		}
-	}
+		for _, err := range s.Stream(t.Context(), user("x", 7)) {
+			if f := llm.FailureOf(err); f.Retryable || !strings.Contains(err.Error(), "s.jsonl has 2 replies") {
+				t.Errorf("%v", err)
+			}
+		}
+	})
 }
 
 func TestNew(t *testing.T) {
-	s := New("a", "", "c")
-	for i, want := range [][]string{{"a@0", "complete@0"}, {"complete@0"}, {"c@0", "complete@0"}, {"ERR_MODEL/EXHAUSTED@0"}} {
-		if got, _ := played(t.Context(), s, llm.Request{Ordinal: int64(i)}); !cmp.Equal(want, got) {
-			t.Errorf("%d: %v", i, got)
+	synctest.Test(t, func(t *testing.T) { // on its clock the schedule is exact
+		s := New("a", "", "c")
+		for i, want := range [][]string{{"a@0", "complete@0"}, {"complete@0"}, {"c@0", "complete@0"}, {"ERR_MODEL/EXHAUSTED@0"}} {
+			if got, _ := played(t.Context(), s, llm.Request{Ordinal: int64(i)}); !cmp.Equal(want, got) {
+				t.Errorf("%d: %v", i, got)
+			}
 		}
-	}
+	})
 }
 
 func TestCut(t *testing.T) {
@@ -307,17 +311,19 @@ func TestBreakEndsTheRequest(t *testing.T) {
 }
 
 func TestBound(t *testing.T) {
-	s := parse(t, `{"chunks":[{"text":"abc"},{"text":"def"}]}`)
-	for limit, want := range map[int64][]string{
-		0: {"abc@0", "def@0", "complete@0"}, 6: {"abc@0", "def@0", "complete@0"},
-		5: {"abc@0", "de@0", "ERR_QUOTA/STREAM_TOO_LARGE@0"}, 3: {"abc@0", "ERR_QUOTA/STREAM_TOO_LARGE@0"}, 1: {"a@0", "ERR_QUOTA/STREAM_TOO_LARGE@0"},
-	} {
-		req := user("x", 0)
-		req.MaxReplyBytes = limit
-		if got, _ := played(t.Context(), s, req); !cmp.Equal(want, got) {
-			t.Errorf("limit %d: %v", limit, got)
+	synctest.Test(t, func(t *testing.T) { // on its clock the schedule is exact
+		s := parse(t, `{"chunks":[{"text":"abc"},{"text":"def"}]}`)
+		for limit, want := range map[int64][]string{
+			0: {"abc@0", "def@0", "complete@0"}, 6: {"abc@0", "def@0", "complete@0"},
+			5: {"abc@0", "de@0", "ERR_QUOTA/STREAM_TOO_LARGE@0"}, 3: {"abc@0", "ERR_QUOTA/STREAM_TOO_LARGE@0"}, 1: {"a@0", "ERR_QUOTA/STREAM_TOO_LARGE@0"},
+		} {
+			req := user("x", 0)
+			req.MaxReplyBytes = limit
+			if got, _ := played(t.Context(), s, req); !cmp.Equal(want, got) {
+				t.Errorf("limit %d: %v", limit, got)
+			}
 		}
-	}
+	})
 }
 
 func TestMistakes(t *testing.T) {

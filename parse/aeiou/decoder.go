@@ -46,6 +46,15 @@ func (d *decoder) hold() int { return d.limit + 1 + len(bom) }
 // NewDecoder reads one reply. info.MaxReplyBytes lowers the envelope limit when
 // it is positive and smaller; the rest of info means nothing here.
 func (d Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
+	r := newDecoder(d, info)
+	if d.Rendering < 2 {
+		return r
+	}
+	return &reply{dialect: d, info: info, limit: r.limit}
+}
+
+// newDecoder reads a reply as version 1 does.
+func newDecoder(d Dialect, info messages.TurnInfo) *decoder {
 	r := &decoder{limit: MaxEnvelopeBytes, strict: d.StrictDuplicates}
 	if m := info.MaxReplyBytes; m > 0 && m < int64(r.limit) {
 		r.limit = int(m)
@@ -88,7 +97,7 @@ func (d *decoder) keep(seg []byte) {
 	d.over = d.started && d.n-d.base > int64(d.hold()) && !d.endFits()
 }
 
-// endFits tells whether the current line is, so far, an END marker within the
+// endFits reports whether the current line is, so far, an END marker within the
 // limit. Blanks behind it do not count, however many come.
 func (d *decoder) endFits() bool {
 	closeAt := d.line + int64(d.watch.bom+len(markEnd))
@@ -159,7 +168,7 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	}
 }
 
-// tooBig tells whether no further byte could make the reply fit.
+// tooBig reports whether no further byte could make the reply fit.
 func (d *decoder) tooBig() bool {
 	return d.over || !d.started && d.n > int64(d.limit)
 }

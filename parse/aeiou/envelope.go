@@ -70,6 +70,9 @@ func Parse(b []byte, o Options) (Envelope, []Lint, error) {
 type limits struct {
 	whole int
 	input int64
+	// lax lets USERDATA and the END line be missing: the reply's is not used, and a
+	// program has an end of its own (§2.1).
+	lax bool
 }
 
 // layout is where an envelope's bodies lie.
@@ -77,6 +80,8 @@ type layout struct {
 	at    [sections]span
 	have  [sections]bool
 	lints []Lint
+	ended bool // there is an END line
+	end   mark // which is this
 }
 
 type span struct{ lo, hi int }
@@ -191,7 +196,10 @@ func read(b []byte, o Options, lim limits) (l layout, f fault) {
 	}
 
 	whole, text := lim.input, b
-	if ended {
+	l.ended, l.end = ended, last
+	if !ended && lim.lax && open != start {
+		l.close(b, open, openAt, len(b)+1-bytes.Count(b[len(b)-1:], []byte{'\n'}), openDup, &size)
+	} else if ended {
 		whole, text = int64(last.close-first.text), b[:last.blank]
 	} else {
 		markers.first(fault{code: messages.ErrEnvMarkersInvalid, offset: len(b), detail: "there is no " + markEnd})
@@ -209,7 +217,7 @@ func read(b []byte, o Options, lim limits) (l layout, f fault) {
 		return l, markers
 	case order.code != "":
 		return l, order
-	case !l.have[userdata]:
+	case !l.have[userdata] && !lim.lax:
 		return l, fault{code: messages.ErrEnvSectionMissing, offset: last.line, field: userdata.String(), detail: "the section is missing"}
 	case !l.have[actions]:
 		return l, fault{code: messages.ErrEnvSectionMissing, offset: last.line, field: actions.String(), detail: "the section is missing"}

@@ -69,7 +69,7 @@ func (Dialect) JoinInputs(parts []messages.Input) (messages.Input, error) {
 	for i := range parts {
 		texts[i] = parts[i].Text
 		if u := parts[i].Userdata; u != "" {
-			texts[i] = messageText(u)
+			texts[i] = MessageText(u)
 		}
 	}
 	in := messages.Input{Userdata: TextUserdata(strings.Join(texts, "\n"))}
@@ -79,9 +79,9 @@ func (Dialect) JoinInputs(parts []messages.Input) (messages.Input, error) {
 	return in, nil
 }
 
-// messageText is the text of a message that TextUserdata made; anything else stays as
+// MessageText is the text of a message that TextUserdata made; anything else stays as
 // it is.
-func messageText(userdata string) string {
+func MessageText(userdata string) string {
 	var m struct {
 		Fields struct {
 			Text string `json:"text"`

@@ -21,8 +21,12 @@ const maxErrorBytes = 2048
 var primerText string
 
 // Primer teaches the author rules of docs/spec/aeiou.md §19 and enough NeuroScript to write
-// a program, then lists the tools, one a line, in the order given.
-func (Dialect) Primer(tools []messages.ToolSpec) string {
+// a program, then lists the tools, in the order given: one a line, but those of the
+// default set, from version 2 on, a group a line.
+func (d Dialect) Primer(tools []messages.ToolSpec) string {
+	if d.Rendering >= 2 {
+		return d.primer2(tools)
+	}
 	var b strings.Builder
 	b.WriteString(primerText)
 	b.WriteString("\n## Tools\n\n")
@@ -56,7 +60,7 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 	env := Envelope{
 		Userdata:   []byte(input),
 		Scratchpad: validUTF8(Carry(p.Scr)),
-		Output:     validUTF8(Carry(p.Out)),
+		Output:     validUTF8(d.shown(Carry(p.Out))),
 		Actions:    []byte(emptyProgram),
 	}
 	var remarks []string
@@ -67,7 +71,8 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 	if p.Note != "" {
 		remarks = append(remarks, oneLine(p.Note))
 	}
-	if p.LastError != "" {
+	told := d.Rendering >= 2 && len(p.Failed) > 0
+	if p.LastError != "" && !told {
 		remarks = append(remarks, "The previous turn did not go through: "+oneLine(p.LastError))
 	}
 	text, lints, err := Compose(env)
@@ -78,6 +83,9 @@ func (d Dialect) Render(p messages.Projection) []messages.Message {
 	}
 	for _, r := range remarks {
 		text = append(text, "\n"+r+"\n"...)
+	}
+	if told {
+		text = append(text, failures(p.Failed)...)
 	}
 	primer := p.Primer
 	if primer == "" {

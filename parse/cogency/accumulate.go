@@ -108,7 +108,7 @@ func (a *Accumulator) Take(ev messages.Event) {
 			a.Yield(e)
 		}
 	case messages.EventAction:
-		a.emit(Event{Type: Call, Content: callText(ev.Action.Name, ev.Action.Args)})
+		a.emit(Event{Type: Call, Content: CallText(ev.Action.Name, ev.Action.Args)})
 	case messages.EventParseError:
 		a.invalid = ev.Fault.Detail
 		a.emit(Event{Type: Fault, Code: ev.Fault.Reason, Content: ev.Fault.Detail})
@@ -180,8 +180,8 @@ func typeOf(k messages.Kind) Type {
 	return Respond
 }
 
-// callText is the content of a Call.
-func callText(name, args string) string {
+// CallText is the content of a Call: its name and arguments, a JSON object.
+func CallText(name, args string) string {
 	var short [64]byte
 	return `{"name":` + string(appendString(short[:0], name)) + `,"args":` + args + `}`
 }

@@ -54,7 +54,11 @@ type assembly struct {
 	pending  []called // calls without a result
 	skipped  int
 	reader   *decoder // of replies, one after another
+	second   bool     // the rendering is 2 or later
 }
+
+// assembly begins a context.
+func (x Dialect) assembly() assembly { return assembly{second: x.second()} }
 
 type called struct{ name, text string }
 
@@ -92,11 +96,20 @@ func (a *assembly) add(e *Event) {
 	}
 }
 
-// answer pairs the pending calls with their results.
-func (a *assembly) answer(results string) { a.pair(openResults + results + shutResults) }
+// answer pairs the pending calls with their results, an array. In rendering 2 nothing in it
+// looks like a marker.
+func (a *assembly) answer(results string) {
+	if a.second {
+		results = escaped(results)
+	}
+	a.pair(results)
+}
 
-// pair is answer with the results' whole text.
-func (a *assembly) pair(text string) {
+// escaped writes "<" of a JSON text, which stands in strings alone, as its escape.
+func escaped(text string) string { return strings.ReplaceAll(text, "<", `\u003c`) }
+
+// pair is answer with the array as it is to stand.
+func (a *assembly) pair(results string) {
 	if len(a.pending) > 0 {
 		var b strings.Builder
 		b.WriteString(openExecute + "[")
@@ -111,7 +124,7 @@ func (a *assembly) pair(text string) {
 		a.pending = a.pending[:0]
 	}
 	a.flush()
-	a.messages = append(a.messages, messages.Message{Role: messages.RoleUser, Text: text, Holds: messages.HoldsResults})
+	a.messages = append(a.messages, messages.Message{Role: messages.RoleUser, Text: openResults + results + shutResults, Holds: messages.HoldsResults})
 }
 
 // dangle answers pending calls with failures.
@@ -142,5 +155,5 @@ func readCall(content string) (c called, ok bool) {
 	if json.Unmarshal([]byte(content), &v) != nil || v.Name == "" || v.Args.Kind() != '{' || v.Args.Compact() != nil {
 		return c, false
 	}
-	return called{v.Name, callText(v.Name, string(v.Args))}, true
+	return called{v.Name, CallText(v.Name, string(v.Args))}, true
 }

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
@@ -21,10 +22,16 @@ func (d *decoder) execute(p []byte, at int64) int {
 	end := int(min(int64(len(p)), room+int64(len(shutExecute))))
 	i := 0
 	if !d.behind {
-		i = d.json.Write(p[:min(int64(len(p)), room)])
+		i = d.write(p[:min(int64(len(p)), room)])
 		if i < len(p) {
 			d.behind = true
+			d.slipAt = d.off(at + int64(i))
 			d.quotes.inside = d.json.InString()
+			if d.json.Closed() {
+				d.body = append(d.body, p[i])
+				d.fail(ExecuteJSON, at+int64(i))
+				return len(p)
+			}
 		}
 	}
 	for i < end {
@@ -50,6 +57,25 @@ func (d *decoder) execute(p []byte, at int64) int {
 	}
 	d.closer.read(p)
 	return len(p)
+}
+
+// write gives json what goes on with the batch, and takes a code fence around it. n is how
+// much that is.
+func (d *decoder) write(p []byte) (n int) {
+	for n < len(p) {
+		if d.fence.opening() && d.fence.open(p[n]) {
+			n++
+			continue
+		}
+		if n += d.json.Write(p[n:]); n == len(p) {
+			break
+		}
+		if !d.forgive.Has(parse.HabitFence) || !d.fence.edge(p[n], d.json) {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // closer looks for the closer of a batch, whatever stands around it.
@@ -86,11 +112,12 @@ func (d *decoder) unterminated(clean bool) {
 	switch {
 	case d.inString() && d.closer.found:
 		d.fail(ExecuteJSON, d.pos)
-	case d.inString() || !clean || !d.complete(rest):
+	case d.inString() || !clean || d.second && !d.forgive.Has(parse.HabitClosing) || !d.complete(rest):
 		d.fail(ExecuteUnterminated, d.pos)
 	case len(rest) > 0:
 		d.fail(ExecuteTooLarge, d.pos)
 	default:
+		d.closed = d.second
 		d.batch(d.pos)
 	}
 }
@@ -105,13 +132,22 @@ func (d *decoder) inString() bool {
 
 // complete tells that the batch is JSON, with what json did not take yet.
 func (d *decoder) complete(rest []byte) bool {
-	return d.json.Write(rest) == len(rest) && d.json.End()
+	return d.write(rest) == len(rest) && d.json.End()
 }
 
 // batch judges a batch that is JSON (docs/spec/cogency.md §2.2) and emits its calls. at is behind
 // it.
 func (d *decoder) batch(at int64) {
 	calls, ok := d.calls()
+	var used parse.Habits
+	if !ok && d.second {
+		var problem string
+		if calls, used, problem = d.leniently(string(d.json.Bytes())); problem != "" {
+			d.problem = problem
+		} else {
+			ok = true
+		}
+	}
 	switch {
 	case !ok:
 		d.fail(ExecuteShape, at)
@@ -120,6 +156,7 @@ func (d *decoder) batch(at int64) {
 		d.fail(ExecuteTooMany, at)
 		return
 	}
+	d.remark(used | d.habits())
 	for i := range calls {
 		d.emit(messages.Event{Kind: messages.EventAction, Offset: d.bodyOff, Complete: true, Action: &messages.Action{
 			ID: "#" + strconv.Itoa(i+1), Type: messages.TypeTool, Mode: messages.ModeAsync, Name: calls[i].name, Args: calls[i].args,
@@ -127,6 +164,40 @@ func (d *decoder) batch(at int64) {
 		}})
 	}
 	d.stop(at, false)
+}
+
+// habits are those in how the batch was written.
+func (d *decoder) habits() (used parse.Habits) {
+	if d.fence.used || d.fenced {
+		used |= parse.HabitFence
+	}
+	commas, controls := d.json.Slipped()
+	if commas {
+		used |= parse.HabitCommas
+	}
+	if controls {
+		used |= parse.HabitControls
+	}
+	if d.closed {
+		used |= parse.HabitClosing
+	}
+	return used
+}
+
+// remark makes a lint of each habit that was forgiven.
+func (d *decoder) remark(used parse.Habits) {
+	for one := parse.Habits(1); one <= used; one <<= 1 {
+		if used.Has(one) {
+			d.lint(one, d.bodyOff)
+		}
+	}
+}
+
+// lint remarks a habit at a byte of the reply.
+func (d *decoder) lint(habit parse.Habits, off int64) {
+	d.emit(messages.Event{Kind: messages.EventLint, Offset: off, Fault: &messages.ParseError{
+		Code: habit.Lint(), Offset: off, Detail: habit.String(),
+	}})
 }
 
 // CallTimeout is what one call may take (docs/spec/cogency.md §5).
@@ -199,7 +270,7 @@ const maxKeptBytes = 4 << 20
 func newScanner(depth int) *scan.JSON {
 	j := scanners.Get().(*scan.JSON)
 	j.Reset()
-	j.MaxDepth = depth + batchDepth
+	j.MaxDepth, j.Commas, j.Controls, j.Closer = depth+batchDepth, false, false, ""
 	j.Keep = batchDepth // the members of calls are looked for, see calls
 	return j
 }

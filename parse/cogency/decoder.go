@@ -2,6 +2,7 @@ package cogency
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
@@ -76,23 +77,35 @@ type decoder struct {
 	bodyOff int64 // bodyAt in the reply
 	quotes  quotes
 
-	json   *scan.JSON // the batch, as far as it is JSON; nil outside of EXECUTE
-	behind bool       // that was not all of it: the rest is in body
-	closer closer
+	json    *scan.JSON // the batch, as far as it is JSON; nil outside of EXECUTE
+	behind  bool       // that was not all of it: the rest is in body
+	closer  closer
+	fence   fence
+	fenced  bool   // a fence stands in front of the batch's opener
+	closed  bool   // the closer is missing, and was added
+	slipAt  int64  // where json refused a byte, in the reply
+	problem string // why the batch has no right shape
+
+	second   bool         // the rendering is 2 or later
+	forgive  parse.Habits // that are put right, of 2 and later
+	prose    suspicion    // what is looked for in text, of 2 and later
+	ends     []string     // the closers of the open thought in lower case, nil for the marker alone
+	remarked bool         // the thought's tag has its lint
 
 	raw    bool               // the first closer ends the results, quoted or not
 	trail  []int64            // quotes that the results were in a string behind
 	doomed map[int64]struct{} // such quotes from which a control character is reached
 	tape   []byte             // to be read again, from tapeAt on
 	tapeAt int64
-	steps  int64 // bytes looked at in results: the tests hold it linear
+	steps  int64 // bytes looked at in results, and in text of rendering 2: the tests hold it linear
 }
 
 // NewDecoder reads one reply of at most info.MaxReplyBytes, or MaxReplyBytes when
 // that is not positive: what is longer ends there, with ERR_QUOTA/stream_too_large.
 // The rest of info means nothing here.
 func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
-	d := &decoder{limits: x.Limits.or(), room: MaxReplyBytes}
+	d := &decoder{limits: x.Limits.or(), room: MaxReplyBytes, second: x.second(), forgive: x.Forgive}
+	d.prose.bol, d.prose.skip = true, -1
 	if info.MaxReplyBytes > 0 {
 		d.room = info.MaxReplyBytes
 	}
@@ -102,7 +115,8 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 
 // reset readies the decoder for another reply, of which as little is known.
 func (d *decoder) reset() {
-	*d = decoder{limits: d.limits, room: MaxReplyBytes}
+	*d = decoder{limits: d.limits, room: MaxReplyBytes, second: d.second, forgive: d.forgive}
+	d.prose.bol, d.prose.skip = true, -1
 	d.held = d.hold[:0]
 }
 
@@ -143,7 +157,7 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 // tells how much: models send a few letters at a time, for which this is cheaper than
 // execute is.
 func (d *decoder) letters(p []byte) int {
-	if d.behind || d.closer.begun > 0 || d.pos+int64(len(p)) > d.bodyAt+int64(d.limits.ExecuteBytes) {
+	if d.behind || d.closer.begun > 0 || d.fence.opening() || d.pos+int64(len(p)) > d.bodyAt+int64(d.limits.ExecuteBytes) {
 		return 0
 	}
 	n := 1
@@ -170,9 +184,12 @@ func (d *decoder) segment(p []byte, n int) {
 func (d *decoder) read(p []byte, at int64) int {
 	switch d.state {
 	case inText:
+		if d.second {
+			return d.readProse(p, at)
+		}
 		return d.text(p, at, textMarkers)
 	case inThink:
-		return d.text(p, at, thinkMarkers)
+		return d.text(p, at, d.closers())
 	case inExecute:
 		return d.execute(p, at)
 	case inResults:
@@ -198,7 +215,7 @@ func (d *decoder) text(p []byte, at int64, markers []string) int {
 			return len(p)
 		}
 		i += k
-		m, begun := find(p[i:], markers)
+		m, begun := d.find(p[i:], markers)
 		switch {
 		case m != "":
 			d.say(p[:i], at)
@@ -217,7 +234,7 @@ func (d *decoder) text(p []byte, at int64, markers []string) int {
 func (d *decoder) resume(p []byte, markers []string) int {
 	for i, c := range p {
 		d.held = append(d.held, c)
-		m, begun := find(d.held, markers)
+		m, begun := d.find(d.held, markers)
 		switch {
 		case m != "":
 			at := d.heldAt
@@ -255,6 +272,33 @@ func find(p []byte, markers []string) (marker string, begun bool) {
 	return "", false
 }
 
+// find is find, in any case where other closers of thoughts count.
+func (d *decoder) find(p []byte, markers []string) (marker string, begun bool) {
+	if d.ends == nil || d.state != inThink {
+		return find(p, markers)
+	}
+	for _, m := range markers {
+		n := min(len(p), len(m))
+		if !strings.EqualFold(string(p[:n]), m[:n]) {
+			continue
+		}
+		if n < len(m) {
+			begun = true
+			continue
+		}
+		return string(p[:n]), true
+	}
+	return "", begun
+}
+
+// closers are what ends the open thought.
+func (d *decoder) closers() []string {
+	if d.ends == nil {
+		return thinkMarkers
+	}
+	return d.ends
+}
+
 // mark acts on a marker: each of them ends the unit (docs/spec/cogency.md §2.1).
 func (d *decoder) mark(m string, at int64) {
 	d.close(at, true)
@@ -264,18 +308,28 @@ func (d *decoder) mark(m string, at int64) {
 	switch m {
 	case openThink:
 		d.state = inThink
-	case shutThink:
-		d.state = inText
+		if d.forgive.Has(parse.HabitThink) {
+			d.ends, d.remarked = thinkClosers, false
+		}
 	case openExecute:
 		if d.textOnly {
 			d.state = inDone
 			break
 		}
 		d.state, d.json = inExecute, newScanner(d.limits.JSONDepth)
+		d.json.Commas, d.json.Controls = d.forgive.Has(parse.HabitCommas), d.forgive.Has(parse.HabitControls)
+		if d.json.Controls {
+			d.json.Closer = shutExecute[:len(shutExecute)-1]
+		}
 	case openResults:
 		d.state = inResults
 	case endReply:
 		d.stop(at, true)
+	default: // a closer of thoughts
+		if m != shutThink && !d.remarked {
+			d.lint(parse.HabitThink, d.off(at))
+		}
+		d.state, d.prose.layout = inText, layout{bol: true, said: d.prose.said}
 	}
 }
 
@@ -341,13 +395,17 @@ func (d *decoder) done() {
 	}
 }
 
-// fail ends the reply with an error, which is placed at its batch.
+// fail ends the reply with an error, which is placed at its batch; in rendering 2 at the
+// byte that is wrong, as far as there is one.
 func (d *decoder) fail(reason string, at int64) {
 	f := fault(reason, d.bodyOff)
+	if d.second {
+		f = d.explained(reason, at)
+	}
 	if d.json != nil && d.json.Deep() {
 		f.Limit = messages.LimitJSONDepth
 	}
-	d.emit(messages.Event{Kind: messages.EventParseError, Offset: d.bodyOff, Fault: f})
+	d.emit(messages.Event{Kind: messages.EventParseError, Offset: f.Offset, Fault: f})
 	d.stop(at, false)
 }
 
@@ -365,6 +423,9 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 		f = messages.FinishLength
 	}
 	clean := f == messages.FinishComplete || f == messages.FinishStop
+	if d.state == inText {
+		d.flushProse()
+	}
 	switch d.state {
 	case inText:
 		d.release()

@@ -33,7 +33,7 @@ func wanted(t testing.TB, want []vectorEvent) string {
 			if n := args.Write(v.Args); n < len(v.Args) || !args.End() {
 				t.Fatal(string(v.Args))
 			}
-			e.Content = callText(v.Name, string(args.Bytes()))
+			e.Content = CallText(v.Name, string(args.Bytes()))
 		}
 		fmt.Fprintf(&b, "%+v\n", e)
 	}

@@ -19,6 +19,13 @@ type Dialect struct {
 	// MaxFailures is how many failing turns in a row a run may have; 3 when it is
 	// not above 0.
 	MaxFailures int
+	// Rendering is the version of prompts and of what a decoder makes of a reply
+	// (messages.Rendering); 0 is 1.
+	Rendering int64
+	// Forgive are the habits that are put right; none by default.
+	Forgive parse.Habits
+	// Short makes the primer a short one.
+	Short bool
 }
 
 // Limits are what a batch may have; what is not above 0 is the default.
@@ -60,8 +67,11 @@ const maxTurns = 10
 // (docs/spec/cogency.md §5).
 const maxParallel = 8
 
-// Name is "cogency".
-func (Dialect) Name() string { return "cogency" }
+// Name is what manifests and records call the dialect.
+const Name = "cogency"
+
+// Name is Name.
+func (Dialect) Name() string { return Name }
 
 // Traits says that the calls of a batch start when its closer has come, that neither
 // arguments nor texts have variables in them, and that a call sets no time-out.
@@ -71,24 +81,36 @@ func (Dialect) Traits() messages.Traits {
 
 // Decide is CONTINUE after a batch, valid or not, whatever became of the stream
 // behind it; DONE after <end> and after a reply without a batch; and HALT ERR_LOOP
-// when a run's failing turns in a row are as many as may be (docs/spec/design.md §5).
+// when a run's failing turns in a row are as many as may be (docs/spec/design.md §5). In
+// rendering 2 a reply that says nothing to the user is asked for again, once: the second in
+// a row is HALT ERR_NO_PROGRESS.
 func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	v := messages.Verdict{Decision: messages.Halt, Token: -1}
+	past := recall(f.State)
+	now := past
+	now.said = x.second() && (past.said || said(f.Units))
 	switch why := parse.Failure(f); {
-	case f.Final && f.Breach == "":
-		v.Decision = messages.Done
-	case f.Awaits && f.Breach == "":
-		c := Circuit{Failures: failures(f.State), Max: x.MaxFailures}
-		if c.Add(Outcome(f)) {
+	case f.Awaits && !f.Final && f.Breach == "":
+		c := Circuit{Failures: past.failures, Max: x.MaxFailures}
+		of := Outcome(f)
+		if c.Add(of) {
 			v.Code, v.Detail = messages.ErrLoop, CircuitOpen+": "+strconv.Itoa(c.Failures)+" turns in a row in which no call succeeded"
 			break
 		}
 		v.Decision = messages.Continue
-		if c.Failures > 0 {
-			v.State = append([]byte(memory), strconv.Itoa(c.Failures)...)
+		if now.failures = c.Failures; of == BatchOK {
+			now.silent = 0
 		}
-	case why != "":
+		v.State = now.state()
+	case why != "" && (!f.Final || f.Breach != ""):
 		v.Code = why
+	case x.silent(f, past):
+		if past.silent > 0 {
+			v.Code, v.Detail = messages.ErrNoProgress, "two replies said nothing to the user"
+			break
+		}
+		now.silent++
+		v.Decision, v.Lints, v.State = messages.Continue, []messages.Code{messages.LintSilence}, now.state()
 	default:
 		v.Decision = messages.Done
 	}
@@ -138,7 +160,7 @@ type Circuit struct {
 	Max      int // MaxFailures when not above 0
 }
 
-// Add counts an iteration with a batch and tells whether the circuit is open: then
+// Add counts an iteration with a batch and reports whether the circuit is open: then
 // the run ends, after the batch's result (docs/spec/cogency.md §5).
 func (c *Circuit) Add(b Batch) (open bool) {
 	if b == BatchOK {
@@ -153,15 +175,5 @@ func (c *Circuit) Add(b Batch) (open bool) {
 	return c.Failures >= most
 }
 
-// memory begins the dialect's memory within a run: how many turns failed in a row.
-const memory = "failures "
-
-// failures reads the memory. What is none counts for nothing.
-func failures(state []byte) int {
-	digits, ok := strings.CutPrefix(string(state), memory)
-	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || n < 0 {
-		return 0
-	}
-	return n
-}
+// second tells that the rendering is 2 or later.
+func (x Dialect) second() bool { return x.Rendering >= 2 }

@@ -1,14 +1,22 @@
 package cogency
 
-import "github.com/seed14be6753/stile/messages"
+import (
+	"bytes"
+	"strconv"
 
-// Reasons of ERR_DIALECT: the error codes of docs/spec/cogency.md §2.2.
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Reasons of ERR_DIALECT: the error codes of docs/spec/cogency.md §2.2, and behind them those
+// of §2.4.
 const (
 	ExecuteJSON         = "execute_json"
 	ExecuteShape        = "execute_shape"
 	ExecuteTooMany      = "execute_too_many"
 	ExecuteTooLarge     = "execute_too_large"
 	ExecuteUnterminated = "execute_unterminated"
+	ExecuteMarker       = "execute_marker"
+	ExecuteNative       = "execute_native"
 
 	TooLarge = "stream_too_large" // of ERR_QUOTA
 )
@@ -20,6 +28,8 @@ var meanings = map[string]string{
 	ExecuteTooMany:      "the batch has too many calls; nothing ran",
 	ExecuteTooLarge:     "the batch is too large; nothing ran",
 	ExecuteUnterminated: "the reply ended before </execute>; nothing ran",
+	ExecuteMarker:       "this is not the marker <execute>: write it in lower case, without attributes or blanks, and </execute> behind the array; nothing ran",
+	ExecuteNative:       "a tool call in the form of another interface; nothing ran",
 	TooLarge:            "the reply is longer than it may be; the rest was not read",
 }
 
@@ -28,4 +38,45 @@ func fault(reason string, at int64) *messages.ParseError {
 	return &messages.ParseError{
 		Code: messages.ErrDialect, Reason: reason, Offset: at, Detail: reason + ": " + meanings[reason],
 	}
+}
+
+// form is how a call is written; it ends what is told of a batch that did not run.
+const form = `Write <execute>[{"name": "tool", "args": {"parameter": "value"}}]</execute>, a JSON array.`
+
+// faulty is fault in rendering 2: why says what is wrong and what to write instead.
+func faulty(reason, why string, at int64) *messages.ParseError {
+	return &messages.ParseError{
+		Code: messages.ErrDialect, Reason: reason, Offset: at, Detail: reason + ": " + why + ". Nothing ran. " + form,
+	}
+}
+
+// explained is what is wrong with the batch in rendering 2.
+func (d *decoder) explained(reason string, at int64) *messages.ParseError {
+	switch reason {
+	case ExecuteJSON, ExecuteUnterminated:
+		if len(d.body) > 0 && !d.closes() {
+			if d.json.End() && (d.body[0] == '{' || d.body[0] == '[') {
+				return faulty(reason, "something follows the JSON, which is complete: write all calls into one array, [{…}, {…}]", d.slipAt)
+			}
+			return faulty(reason, d.json.Refusal(d.body[0]), d.slipAt)
+		}
+		if reason == ExecuteUnterminated {
+			return faulty(reason, "the reply ended before </execute>, so it is incomplete: write the whole batch, and </execute> behind it", d.bodyOff)
+		}
+		return faulty(reason, "the batch is no complete JSON, "+d.json.Unfinished(), d.off(at))
+	case ExecuteShape:
+		return faulty(reason, d.problem, d.bodyOff)
+	case ExecuteTooMany:
+		return faulty(reason, "the batch has more than "+strconv.Itoa(d.limits.Calls)+" calls: write fewer of them into one batch", d.bodyOff)
+	case ExecuteTooLarge:
+		return faulty(reason, "the batch has more than "+strconv.Itoa(d.limits.ExecuteBytes)+" bytes: write a smaller one", d.bodyOff)
+	}
+	return fault(reason, d.off(at))
+}
+
+// closes tells that what json did not take is the closer or the beginning of one.
+func (d *decoder) closes() bool {
+	rest := bytes.TrimSpace(d.body)
+	n := min(len(rest), len(shutExecute))
+	return string(rest[:n]) == shutExecute[:n]
 }

@@ -71,6 +71,8 @@ type replay struct {
 	events string  // the same, one a line
 	raw    []string
 	exact  string // the decoder's events, texts of a unit joined
+	lints  []string
+	faults []messages.ParseError
 }
 
 // decode pushes the pieces and checks what must hold for all replies: units open and
@@ -136,7 +138,14 @@ func decode(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) (r rep
 				t.Fatalf("%+v", e.Fault)
 			}
 			over = e.Fault.Reason == TooLarge
+			r.faults = append(r.faults, *e.Fault)
 			fmt.Fprintf(&exact, "error %+v\n", e.Fault)
+		case messages.EventLint:
+			if _, ok := e.Fault.Code.Info(); !ok {
+				t.Fatalf("lint %+v", e.Fault)
+			}
+			r.lints = append(r.lints, e.Fault.Detail)
+			fmt.Fprintf(&exact, "lint %+v\n", e.Fault)
 		case messages.EventStop:
 			stopped = true
 			fmt.Fprintf(&exact, "stop@%d %v\n", e.Offset, e.Final)
@@ -156,7 +165,7 @@ func decode(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) (r rep
 			q[i] = '<' // what was pushed is the caller's again
 		}
 		if d.state == inText || d.state == inThink {
-			if n := len(d.held) + d.utf8.Held(); n > 8 {
+			if n := len(d.held) + d.utf8.Held(); n > 8 && !d.second {
 				t.Fatalf("%d bytes are held back", n)
 			}
 			if d.open && len(d.blank) > 0 {

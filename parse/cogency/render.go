@@ -1,7 +1,6 @@
 package cogency
 
 import (
-	_ "embed"
 	"slices"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 // the messages of a turn are the beginning of those of the next one, as long as no turn
 // failed between them; the note on the last turn a run may take ends its prompt alone.
 func (x Dialect) Render(p messages.Projection) []messages.Message {
-	var a assembly
+	a := x.assembly()
 	for i := range p.History {
 		x.item(&a, &p.History[i])
 	}
@@ -44,7 +43,7 @@ const lastTurn = "This is the last turn for this message. Conclude: answer the u
 // Past is what Render makes of a finished run, or of one entry of a conversation that was
 // held elsewhere: no message is of two of them.
 func (x Dialect) Past(it *messages.Item) []messages.Message {
-	var a assembly
+	a := x.assembly()
 	x.item(&a, it)
 	return a.messages
 }
@@ -75,16 +74,15 @@ func (x Dialect) batch(a *assembly, calls []messages.Call) {
 	for i := range calls {
 		c := &calls[i]
 		if c.Name != "" && strings.HasPrefix(c.Args, "{") && !strings.ContainsAny(c.Args, " \t\r\n") {
-			a.pending = append(a.pending, called{c.Name, callText(c.Name, c.Args)})
+			a.pending = append(a.pending, called{c.Name, CallText(c.Name, c.Args)})
 		} else {
-			a.add(&Event{Type: Call, Content: callText(c.Name, c.Args)})
+			a.add(&Event{Type: Call, Content: CallText(c.Name, c.Args)})
 		}
 		results[i] = ResultOf(c)
 		size += resultFrame + len(results[i].Tool) + len(results[i].Outcome) + len(results[i].Content)
 	}
-	text := append(make([]byte, 0, size), openResults...)
-	text, cut := appendResults(text, results, x.Limits.ResultBytes)
-	a.pair(string(append(text, shutResults...)))
+	text, cut := appendResults(make([]byte, 0, size), results, x.Limits.ResultBytes)
+	a.answer(string(text))
 	a.messages[len(a.messages)-1].Limits = slices.Repeat([]string{messages.LimitResult}, cut)
 }
 
@@ -103,7 +101,7 @@ func (x Dialect) reply(a *assembly, r *messages.Reply) {
 
 // Tell is what Render makes of one turn, unless its last message is yet to grow.
 func (x Dialect) Tell(r *messages.Reply) []messages.Message {
-	var a assembly
+	a := x.assembly()
 	if x.turn(&a, r); !a.settled() {
 		return nil
 	}
@@ -111,8 +109,10 @@ func (x Dialect) Tell(r *messages.Reply) []messages.Message {
 }
 
 func (x Dialect) turn(a *assembly, r *messages.Reply) {
+	said, thought := false, false
 	acc := Accumulator{Yield: func(e Event) {
 		if e.Type == Think || e.Type == Respond {
+			said, thought = said || e.Type == Respond, e.Type == Think && e.Partial
 			a.add(&e)
 		}
 	}}
@@ -124,44 +124,36 @@ func (x Dialect) turn(a *assembly, r *messages.Reply) {
 		d.reset()
 	}
 	d.textOnly = len(r.Calls) > 0 // what the batch was is on record
-	d.Push([]byte(r.Text), acc.Take)
+	told := int64(0)              // where what follows the last unit begins
+	take := func(ev messages.Event) {
+		if ev.Kind == messages.EventUnitEnd {
+			told = ev.Offset
+		}
+		acc.Take(ev)
+	}
+	d.Push([]byte(r.Text), take)
 	finish := r.Finish
 	if finish == "" {
 		finish = messages.FinishStop
 	}
-	d.End(finish, acc.Take)
+	d.End(finish, take)
 	for i := range r.Errors {
-		if strings.HasPrefix(r.Errors[i].Reason, "execute_") {
-			a.answer(string(AppendResults(nil, []Result{Failure("", r.Errors[i].Detail)}, 0)))
-			return
+		e := &r.Errors[i]
+		if !strings.HasPrefix(e.Reason, "execute_") {
+			continue
 		}
+		detail := e.Detail
+		if x.second() {
+			a.quote(r.Text, told)
+			detail = placed(r.Text, e)
+		}
+		a.tell(detail)
+		return
 	}
-	if len(r.Calls) > 0 || acc.State() == WaitsForResults {
+	switch {
+	case len(r.Calls) > 0 || acc.State() == WaitsForResults:
 		x.batch(a, r.Calls)
+	case x.second() && x.Forgive.Has(parse.HabitSilence) && !said && finish != messages.FinishError && finish != messages.FinishCancelled:
+		a.tell(silence(finish, thought))
 	}
-}
-
-//go:embed primer.txt
-var primerText string
-
-// Primer teaches the markers and lists the tools, one a line, in the order given
-// (docs/spec/cogency.md §15), each with the schema of its arguments where there is one.
-func (Dialect) Primer(tools []messages.ToolSpec) string {
-	var b strings.Builder
-	b.WriteString(primerText)
-	b.WriteString("\n## Tools\n\n")
-	if len(tools) == 0 {
-		b.WriteString("None.\n")
-	}
-	for _, t := range tools {
-		b.WriteString(parse.OneLine(t.Name) + parse.OneLine(t.Signature))
-		if d := parse.OneLine(t.Description); d != "" {
-			b.WriteString(" - " + d)
-		}
-		b.WriteByte('\n')
-		if s := parse.OneLine(t.Schema); s != "" {
-			b.WriteString("  args: " + s + "\n")
-		}
-	}
-	return b.String()
 }

@@ -15,6 +15,7 @@ type block struct {
 	inThought           bool
 	src                 []byte // the opener
 	id, typ, mode, show []byte
+	called              []byte // a name in the tag, where none belongs
 	depends             []byte // trimmed; a list in brackets is in normal form
 	dependsBad          bool
 }
@@ -33,7 +34,7 @@ func (d *decoder) beginAction(p []byte, at int64) {
 	b.at, b.ordinal, b.inThought = at, d.actions, d.depth > 0
 	d.readDepends(trim(d.readAttrs(b)))
 	d.json.Reset()
-	d.raw, d.white, d.bodyBytes = false, true, 0
+	d.raw, d.white, d.bodyBytes, d.body = false, true, 0, body{}
 	d.state = inAction
 	if d.tag.SelfClosing() {
 		d.endAction(at + int64(len(p)))
@@ -42,7 +43,7 @@ func (d *decoder) beginAction(p []byte, at int64) {
 
 // readAttrs finds the attributes of an opener: of repeated ones the first counts.
 func (d *decoder) readAttrs(b *block) (depends []byte) {
-	b.id, b.typ, b.mode, b.show = nil, nil, nil, nil
+	b.id, b.typ, b.mode, b.show, b.called = nil, nil, nil, nil, nil
 	for i := d.tag.Attrs() - 1; i >= 0; i-- {
 		a := d.tag.Attr(i)
 		v := b.src[a.Value:a.ValueEnd]
@@ -57,6 +58,8 @@ func (d *decoder) readAttrs(b *block) (depends []byte) {
 			b.show = v
 		case "depends_on":
 			depends = v
+		case "name", "tool", "function", "target":
+			b.called = v
 		}
 	}
 	return depends
@@ -84,13 +87,6 @@ func (d *decoder) readDepends(v []byte) {
 	}
 }
 
-// body gives the JSON scanner what it takes of p, within the limit of a body.
-func (d *decoder) body(p []byte) int {
-	n := d.json.Write(p[:min(len(p), d.limits.BodyBytes-d.bodyBytes)])
-	d.bodyBytes += n
-	return n
-}
-
 // forgotten tells that an opener, known by the byte behind its name, stands where
 // the closer of the action is missing.
 func (d *decoder) forgotten() bool {
@@ -106,6 +102,10 @@ func (d *decoder) forgot() {
 // of docs/spec/streaming.md §3.1: the first failure wins, and nothing runs.
 func (d *decoder) endAction(end int64) {
 	b := &d.action
+	if d.think.open {
+		d.reject(UnclosedThought, "")
+		return
+	}
 	valid := !d.raw && d.json.End()
 	if d.json.Blank() && d.white {
 		d.reject(MissingBody, "")
@@ -151,6 +151,7 @@ func (d *decoder) endAction(end int64) {
 		return
 	}
 	d.state = d.enclosing()
+	d.slipped()
 	d.emit(messages.Event{Kind: messages.EventAction, Offset: b.at, Action: a, Complete: true})
 	if d.cuts && (a.Mode == messages.ModeSync || a.Type == messages.TypeInternal) {
 		d.state = inCut
@@ -161,13 +162,20 @@ func (d *decoder) endAction(end int64) {
 // reject ends the action with an error. Its id stays taken.
 func (d *decoder) reject(reason, field string) {
 	b := &d.action
-	f := fault(reason, b.at)
-	f.Field = field
-	if field != "" {
-		f.Detail += ": " + field
-	}
+	limit := ""
 	if reason == InvalidJSON || reason == UnclosedAction {
-		f.Limit = d.overrun()
+		limit = d.overrun()
+	}
+	if d.second && reason == InvalidJSON && limit != "" {
+		reason = overLimit[limit]
+	}
+	f := fault(reason, b.at)
+	f.Field, f.Limit = field, limit
+	switch {
+	case d.second:
+		f.Detail = reason + ": " + d.explain(reason, field)
+	case field != "":
+		f.Detail += ": " + field
 	}
 	f.ID = "#" + strconv.Itoa(b.ordinal)
 	if len(b.id) > 0 {
@@ -191,7 +199,7 @@ func (d *decoder) overrun() string {
 	return ""
 }
 
-// taken takes an id and tells whether it was taken already. Those of the form #N
+// taken takes an id and reports whether it was taken already. Those of the form #N
 // differ by themselves.
 func (d *decoder) taken(id string) bool {
 	return id[0] != '#' && d.ids.take(id)
@@ -204,7 +212,7 @@ type ids struct {
 	many map[string]struct{}
 }
 
-// take adds an id and tells whether it was there.
+// take adds an id and reports whether it was there.
 func (s *ids) take(id string) bool {
 	if slices.Contains(s.few[:s.n], id) {
 		return true

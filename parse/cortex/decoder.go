@@ -17,9 +17,10 @@ const (
 	inResponse
 	inAction
 	inFeed
-	inSkip // in an element that is discarded
-	inOver // behind a final response
-	inCut  // behind the action that cut the reply: nothing is looked at
+	inSkip  // in an element that is discarded
+	inThink // in a thought under another name
+	inOver  // behind a final response
+	inCut   // behind the action that cut the reply: nothing is looked at
 )
 
 // expected is what the next bytes are, if they are whole characters and no "<" is among
@@ -72,10 +73,18 @@ type decoder struct {
 	response  struct {
 		at    int64
 		final bool
+		said  bool // it says so itself
+		ended bool // a final one has, and the reply is read on
 	}
-	unsaid bool // whether a response without final is final
-	cuts   bool // a sync action ends the reply
-	feed   struct {
+	readsOn bool // see Dialect
+	asked   bool // the turn before had no action and no response
+	top     top
+	think   reasoning
+	unsaid  bool // whether a response without final is final
+	cuts    bool // a sync action ends the reply
+	second  bool // rendering version 2, or a later one
+	habits  parse.Habits
+	feed    struct {
 		at   int64
 		id   string
 		text []byte
@@ -92,6 +101,7 @@ type decoder struct {
 	raw       bool // the body is no JSON
 	white     bool // and white space alone
 	bodyBytes int
+	body      body
 	ids       ids
 	arena     []byte
 	spans     []span
@@ -105,10 +115,15 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	if info.MaxReplyBytes > 0 {
 		d.limit = info.MaxReplyBytes
 	}
-	d.unsaid, d.cuts = !x.NotFinal, x.Cut
+	d.unsaid, d.cuts, d.second, d.habits = !x.NotFinal, x.Cut, x.Rendering >= 2, x.Forgive
+	d.readsOn, d.asked = x.readsOn(), len(info.State) > 0
 	d.grammar = known.Within(d.limits.TagBytes)
 	d.json.MaxDepth = d.limits.JSONDepth
 	d.json.Keep = 1 // the last of each field is looked for, see fields
+	d.json.Commas, d.json.Controls = d.forgives(parse.HabitCommas), d.forgives(parse.HabitControls)
+	if d.json.Controls {
+		d.json.Closer = closer
+	}
 	return d
 }
 
@@ -151,10 +166,13 @@ func (d *decoder) letter(p []byte) bool {
 		}
 		d.say(p, d.off)
 	case bodyBytes:
-		if d.bodyBytes >= d.limits.BodyBytes || !d.json.Letter(c) && d.json.Write(p) == 0 {
+		if d.body.fence.apart() || d.bodyBytes >= d.limits.BodyBytes || !d.json.Letter(c) && d.json.Write(p) == 0 {
 			return false
 		}
 		d.bodyBytes++
+		if c == '\n' {
+			d.body.lines++
+		}
 	case tagBytes:
 		if !d.tag.Letter(c) {
 			return false
@@ -210,9 +228,9 @@ func (d *decoder) short(p []byte) bool {
 	case d.next == textBytes:
 		d.text(p, at)
 	default:
-		if n := d.body(p); n < len(p) {
-			d.text(p[n:], at+int64(n)) // no JSON, and raw from here on
-			d.next = textBytes
+		if n := d.bodyText(p); n < len(p) {
+			d.segment(p[n:], at+int64(n), lineStart(p[:n], d.blank)) // no JSON, and raw from here on
+			d.next = d.expected()
 		}
 	}
 	d.off = at + int64(len(p))
@@ -253,12 +271,13 @@ func (d *decoder) push(p []byte) {
 
 // take reads text that stands for n bytes of the reply.
 func (d *decoder) take(text []byte, n int) {
+	d.top.mended = d.top.mended || len(text) != n
 	d.segment(text, d.off, d.blank)
 	d.off += int64(n)
 	d.blank = lineStart(text, d.blank)
 }
 
-// segment reads whole characters from off on; blank tells whether only spaces and
+// segment reads whole characters from off on; blank reports whether only spaces and
 // tabs stand before them on their line. Text goes out in one piece up to a tag that
 // means something: what only looks like one does not cut it.
 func (d *decoder) segment(seg []byte, off int64, blank bool) {
@@ -270,21 +289,32 @@ func (d *decoder) segment(seg []byte, off int64, blank bool) {
 			continue
 		}
 		if d.state == inAction && !d.raw {
-			i += d.body(seg[i:])
+			i += d.bodyText(seg[i:])
 			if start = i; i == len(seg) {
 				break
 			}
+			if d.json.Closed() {
+				d.swallowed(off + int64(i))
+				continue
+			}
 		}
-		k := d.candidate(seg[i:])
-		if k < 0 {
-			break
+		if d.second && d.state == inTop {
+			i += d.run(seg[i:], off+int64(i))
+			if start = i; i == len(seg) {
+				break
+			}
+		} else {
+			k := d.candidate(seg[i:])
+			if k < 0 {
+				break
+			}
+			i += k
 		}
-		i += k
 		r, end := d.follow(seg, i, blank)
 		switch {
 		case r == scan.Not || r == scan.Bad && !d.reports():
-			if i = end; d.state == inAction {
-				d.text(seg[start:i], 0)
+			if i = end; d.state == inAction || d.second && d.state == inTop {
+				d.text(seg[start:i], off+int64(start))
 				start = i
 			}
 		default:
@@ -303,7 +333,16 @@ func (d *decoder) text(p []byte, at int64) {
 	}
 	switch d.state {
 	case inTop:
+		if d.second {
+			d.hold(p, at)
+			return
+		}
 		d.topText(p, at)
+	case inThink:
+		d.unitText(messages.ThoughtUnit, p, at)
+		if d.think.answer != nil {
+			d.think.answer = append(d.think.answer, p...)
+		}
 	case inThought:
 		d.unitText(messages.ThoughtUnit, p, at)
 	case inResponse:
@@ -311,8 +350,7 @@ func (d *decoder) text(p []byte, at int64) {
 	case inFeed:
 		d.feed.text = append(d.feed.text, p...)
 	case inAction:
-		d.raw = true
-		d.white = d.white && len(trim(p)) == 0
+		d.spoil(p)
 	case inOver:
 		if rest := trimLeft(p); len(rest) > 0 && !d.over {
 			d.over = true
@@ -339,35 +377,64 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	if d.full {
 		f = messages.FinishLength
 	}
+	d.finish(f)
+	if d.full {
+		d.fault(messages.ParseError{
+			Code: messages.ErrQuota, Reason: TooLarge, Offset: d.off, Detail: TooLarge + ": " + meanings[TooLarge],
+		})
+	}
+}
+
+// finish reports what is open, from the inside out.
+func (d *decoder) finish(f messages.Finish) {
 	if d.inTag {
 		d.inTag = false
 		d.cutTag()
 	}
+	closes := (f == messages.FinishComplete || f == messages.FinishStop) && d.forgives(parse.HabitClosing)
 	switch d.state {
 	case inTop:
-		d.endUnit(d.off, f == messages.FinishComplete || f == messages.FinishStop)
+		switch {
+		case !d.second:
+			d.endUnit(d.off, f == messages.FinishComplete || f == messages.FinishStop)
+		case d.top.inner:
+			d.segmentEnds(messages.TextUnit, d.off)
+		default:
+			d.lastText(f)
+		}
 	case inResponse:
+		if closes {
+			d.endResponse(d.off, d.response.final, true)
+			d.forgave(parse.HabitClosing, d.off)
+			break
+		}
 		d.endResponse(d.off, false, false)
-		d.fault(fault(UnclosedResponse, d.response.at))
+		d.fault(d.told(UnclosedResponse, d.response.at))
 	case inFeed:
 		e := fault(UnclosedFeed, d.feed.at)
 		e.ID = d.feed.id
 		d.fault(e)
 	case inAction:
+		if closes && !d.raw && d.json.Whole() {
+			d.forgave(parse.HabitClosing, d.off)
+			d.endAction(d.off)
+			break
+		}
 		d.forgot()
 	case inSkip:
-		e := fault(UnclosedTag, d.skip.at)
+		e := d.told(UnclosedTag, d.skip.at)
 		e.Tag = names[d.skip.tag]
 		d.fault(e)
+	case inThink:
+		d.unended(f)
 	}
 	if d.depth > 0 {
 		d.endUnit(d.off, false)
-		d.fault(fault(UnclosedThought, d.thoughtAt))
+		d.depth = 0
+		d.fault(d.told(UnclosedThought, d.thoughtAt))
 	}
-	if d.full {
-		d.fault(messages.ParseError{
-			Code: messages.ErrQuota, Reason: TooLarge, Offset: d.off, Detail: TooLarge + ": " + meanings[TooLarge],
-		})
+	if d.state != inOver && d.state != inCut {
+		d.state = inTop
 	}
 }
 
@@ -439,6 +506,9 @@ func (d *decoder) beginUnit(kind messages.Kind, at int64, final bool) {
 // endUnit ends a thought's or a text's segment, if there is one.
 func (d *decoder) endUnit(at int64, complete bool) {
 	d.space = d.space[:0]
+	if d.second && d.state == inTop {
+		d.segmentEnds(messages.TextUnit, at)
+	}
 	d.closeUnit(at, false, complete)
 }
 
@@ -469,9 +539,9 @@ func (d *decoder) beginThought(at int64) {
 }
 
 func (d *decoder) beginResponse(p []byte, at int64) {
-	d.response.at, d.response.final = at, d.unsaid
+	d.response.at, d.response.final, d.response.said = at, d.unsaid, false
 	if v := d.attr(p, "final"); v != nil {
-		d.response.final = isWord(v, "true")
+		d.response.final, d.response.said = isWord(v, "true"), true
 		if !d.response.final && !isWord(v, "false") {
 			f := fault(BadAttribute, at)
 			f.Name = "final"
@@ -488,8 +558,21 @@ func (d *decoder) beginResponse(p []byte, at int64) {
 func (d *decoder) endResponse(at int64, final, complete bool) {
 	d.closeUnit(at, final, complete)
 	d.state = inTop
-	if final {
-		d.state = inOver
+	switch {
+	case !final:
+	case d.readsOn && !d.response.said:
+		d.response.ended = true
+	default:
+		d.stop(at, true)
+	}
+}
+
+// stop stops the reply: what follows counts for nothing. said tells that the response in
+// front of it says itself that it is final.
+func (d *decoder) stop(at int64, said bool) {
+	d.state = inOver
+	if d.readsOn {
+		d.emit(messages.Event{Kind: messages.EventStop, Final: said, Offset: at})
 	}
 }
 

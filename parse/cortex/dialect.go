@@ -23,6 +23,16 @@ type Dialect struct {
 	// action is as if sync.
 	Cut    bool
 	Limits Limits
+	// Rendering is the version of prompts and of what a decoder makes of a reply
+	// (messages.Rendering); 0 is 1.
+	Rendering int64
+	// Forgive are the habits that are put right; none by default.
+	Forgive parse.Habits
+	// Short makes the primer a short one.
+	Short bool
+	// Kept is how many bytes of the results of a finished run the model still sees; none in
+	// version 1, and when it is not above 0.
+	Kept int
 }
 
 // Limits lower or raise what a reply may have; what is not above 0 is the default.
@@ -45,19 +55,29 @@ func (Dialect) Name() string { return "cortex" }
 
 // Traits says that actions start while the reply streams, and that the prompt is no
 // mere appendix of the last one: thoughts leave it after their run, feeds change.
-func (Dialect) Traits() messages.Traits {
-	return messages.Traits{InStreamActions: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
+func (x Dialect) Traits() messages.Traits {
+	return messages.Traits{Unseen: x.readsOn(), InStreamActions: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
 }
 
-// idle is the dialect's memory of a turn without action and response.
-const idle = "idle"
+// readsOn tells that a response which does not say that it is final is so only when no
+// action follows it.
+func (x Dialect) readsOn() bool { return x.Rendering >= 2 && x.Forgive.Has(parse.HabitUnseen) }
+
+// The dialect's memory of turns in a row without action and response: one of any kind, or
+// two that were told an error.
+const (
+	idle  = "idle"
+	again = "again"
+)
 
 // Decide is DONE for a complete final response, whatever came after it, and else
 // CONTINUE; two turns in a row without an action and without a response, even an
 // incomplete one, are ERR_NO_PROGRESS (docs/spec/streaming.md §4, docs/spec/design.md §5). Errors of
 // the reply halt nothing: the model is told of them. An action that was rejected is
 // none.
-func (Dialect) Decide(f messages.Facts) messages.Verdict {
+//
+// From the second rendering on a model that is told of an error may miss twice.
+func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	v := messages.Verdict{Decision: messages.Halt, Token: -1}
 	responses := 0
 	for i := range f.Units {
@@ -72,8 +92,13 @@ func (Dialect) Decide(f messages.Facts) messages.Verdict {
 		v.Code = why
 	case responses > 0 || len(f.Calls) > 0:
 		v.Decision = messages.Continue
-	case string(f.State) == idle:
+	case x.Rendering >= 2 && string(f.State) == idle && len(f.Errors) > 0:
+		v.Decision, v.State = messages.Continue, []byte(again)
+	case len(f.State) > 0:
 		v.Code, v.Detail = messages.ErrNoProgress, "two replies in a row had neither an action nor a response"
+		if string(f.State) == again {
+			v.Detail = "three replies in a row had neither an action nor a response"
+		}
 	default:
 		v.Decision, v.State = messages.Continue, []byte(idle)
 	}

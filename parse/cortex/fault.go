@@ -29,6 +29,13 @@ const (
 	BadField           = "bad_field"
 	DuplicateID        = "duplicate_id"
 
+	// From the second rendering on.
+	BodyTooLarge = "body_too_large"
+	BodyTooDeep  = "body_too_deep"
+	ForeignCall  = "foreign_call"
+	FencedBlock  = "fenced_block"
+	TagCase      = "tag_case"
+
 	TooLarge = "stream_too_large" // of ERR_QUOTA
 )
 
@@ -58,6 +65,11 @@ var meanings = map[string]string{
 	MissingName:        "the body has no name",
 	BadField:           "the field's value is not allowed",
 	DuplicateID:        "the id is taken by an earlier action",
+	BodyTooLarge:       "the body is longer than it may be",
+	BodyTooDeep:        "the body is nested too deeply",
+	ForeignCall:        "a call in a form that is not this dialect's; nothing ran",
+	FencedBlock:        "an action in a code fence with text around it was not run",
+	TagCase:            "a tag in another case was read as text",
 	TooLarge:           "the reply is longer than it may be; the rest was not read",
 }
 

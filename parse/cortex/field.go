@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
@@ -15,12 +16,18 @@ const (
 	DefaultTimeout = 300 * time.Second
 	MaxTimeout     = 3600 * time.Second
 	MaxRetry       = 5
+	MaxRetryDelay  = 60 * time.Second
+	MaxBackoff     = 10
 	OnErrorRetries = 3 // further attempts when on_error is retry and nothing says how many
 )
 
 // fields are the members of a body, as JSON in normal form; nil is absent or null.
 type fields struct {
-	name, parameters, outputKey, dependsOn, onError, skipOnError, retry, retryCount, timeout, show []byte
+	name, parameters, outputKey, dependsOn, onError, skipOnError, retry, retryCount, retryDelay, backoff, timeout, show []byte
+	literal                                                                                                             bool // refs is false: "$" means nothing in the parameters
+
+	// Under other words.
+	tool, arguments []byte
 }
 
 // fields finds the known members; others are ignored. Of repeated ones the last counts.
@@ -47,11 +54,28 @@ func (d *decoder) fields(text []byte) (f fields) {
 			f.retry = v
 		case `"retry_count"`:
 			f.retryCount = v
+		case `"retry_delay"`:
+			if d.second {
+				f.retryDelay = v
+			}
+		case `"backoff"`:
+			if d.second {
+				f.backoff = v
+			}
 		case `"timeout"`:
 			f.timeout = v
 		case `"show"`:
 			f.show = v
+		case `"refs"`:
+			f.literal = d.second && string(v) == "false"
+		default:
+			if d.forgives(parse.HabitAliases) {
+				f.other(string(text[m.Key:m.KeyEnd]), v)
+			}
 		}
+	}
+	if d.habits != 0 {
+		d.mend(&f)
 	}
 	return f
 }
@@ -78,7 +102,7 @@ func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
 	if args == nil {
 		args = []byte("{}")
 	}
-	if args[0] != '{' {
+	if args[0] != '{' || d.body.twice {
 		return "parameters"
 	}
 	if f.outputKey != nil {
@@ -101,13 +125,21 @@ func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
 	if a.Retry, ok = retryOf(f, a.OnError); !ok {
 		return "retry"
 	}
+	if a.RetryDelay, ok = retryDelayOf(f); !ok {
+		return "retry_delay"
+	}
+	if f.backoff != nil {
+		if a.Backoff, ok = count(f.backoff, MaxBackoff); !ok || a.Backoff < 1 {
+			return "backoff"
+		}
+	}
 	a.Timeout = DefaultTimeout
 	if f.timeout != nil {
 		if a.Timeout, ok = seconds(f.timeout); !ok {
 			return "timeout"
 		}
 	}
-	a.Show = showOf(d.action.show, f.show)
+	a.Show, a.Literal = showOf(d.action.show, f.show), f.literal
 	return ""
 }
 
@@ -207,6 +239,18 @@ func retryOf(f *fields, o string) (int, bool) {
 		return OnErrorRetries, true
 	}
 	return 0, true
+}
+
+// retryDelayOf reads retry_delay: seconds, capped; below 0 says that there is none.
+func retryDelayOf(f *fields) (time.Duration, bool) {
+	if f.retryDelay == nil {
+		return 0, true
+	}
+	if n, ok := numberOf(f.retryDelay); ok && n.zero {
+		return -1, true
+	}
+	d, ok := seconds(f.retryDelay)
+	return min(d, MaxRetryDelay), ok
 }
 
 // count reads a number that is an integer ≥ 0, however it is written, and caps it.

@@ -24,6 +24,7 @@ var words = []string{
 	"<response>", "<response final=false>", "<response final='no'>", "</response>", "</respon", "<response/>", "</response\n>",
 	"<context_feed id=f>", "<context_feed>", "</context_feed>", "<context_feed id='x'/>",
 	"<if test=\"$x\">", "</if>", "<if/>", "<action_result status=ok>", "</action_result>", "<foreach in=x>", "</foreach>", "<rollback group=g/>", "<action_template name=x>", "</action_template>", "<parallel", "</parallel>",
+	"<think>", "</think>", "<Thought>", "\n```json\n", "\n```\n", "```", "~~~\n", "\n<think>\n", "\n<Response>", "</Response>", "<tool_call>", "{\"name\":\"t\",\"arguments\":{}}",
 	"<", ">", "/", "</", "<b>", "<thoughts>", "<Thought>", "text", " ", "\n", "\t", "\r\n", "a=\"", "'", "=", "naïve", "\U0001f680", "\xff", "\xe2\x82", "\xac", "\xf0\x9f", "\ufffd", "\x00", "1", "-", "0", "null", "tru", "true", "1e5", ".5",
 }
 
@@ -42,8 +43,12 @@ func checkReply(t testing.TB, r *rand.Rand, reply []byte) {
 		t.Fatal(err)
 	}
 	short := checkCut(t, reply, whole)
+	forgiven := decode(t, lenient, messages.FinishComplete, reply)
 	for range 3 {
 		pieces := parsetest.Cut(r.IntN, reply)
+		if got := decode(t, lenient, messages.FinishComplete, pieces...); got.exact != forgiven.exact {
+			t.Fatalf("%q, forgiven\ngot\n%swhole\n%s", pieces, got.exact, forgiven.exact)
+		}
 		if got := decode(t, Dialect{}, messages.FinishComplete, pieces...); got.exact != whole.exact {
 			t.Fatalf("%q\ngot\n%swhole\n%s", pieces, got.exact, whole.exact)
 		}

@@ -16,12 +16,19 @@ import (
 type replay struct {
 	canonical []map[string]any // docs/spec/streaming.md §3.2
 	exact     string           // every event with its place, texts of a unit joined
+	told      []string         // the details of errors
 }
 
 // decode pushes the pieces and checks what must hold for all replies: units open and
 // close in order, texts are whole characters at the place they claim, nothing keeps
 // or changes what was pushed.
 func decode(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) replay {
+	t.Helper()
+	return decodeIn(t, x, messages.TurnInfo{}, f, pieces...)
+}
+
+// decodeIn is decode in a turn.
+func decodeIn(t testing.TB, x Dialect, info messages.TurnInfo, f messages.Finish, pieces ...[]byte) replay {
 	t.Helper()
 	var r replay
 	var exact strings.Builder
@@ -82,6 +89,7 @@ func decode(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) replay
 				t.Fatalf("%+v", e.Fault)
 			}
 			fmt.Fprintf(&exact, "error %+v\n", e.Fault)
+			r.told = append(r.told, e.Fault.Detail)
 			ev := map[string]any{"ev": "error", "code": e.Fault.Reason}
 			for key, v := range map[string]string{"id": e.Fault.ID, "tag": e.Fault.Tag, "name": e.Fault.Name, "field": e.Fault.Field} {
 				if v != "" {
@@ -89,11 +97,17 @@ func decode(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) replay
 				}
 			}
 			r.canonical = append(r.canonical, ev)
+		case messages.EventLint:
+			fmt.Fprintf(&exact, "lint@%d %s\n", e.Offset, e.Fault.Code)
+			r.canonical = append(r.canonical, map[string]any{"ev": "lint", "code": string(e.Fault.Code)})
+		case messages.EventStop:
+			fmt.Fprintf(&exact, "stop@%d %v\n", e.Offset, e.Final)
+			r.canonical = append(r.canonical, map[string]any{"ev": "stop", "final": e.Final})
 		default:
 			t.Fatalf("event %+v", e)
 		}
 	}
-	d := x.NewDecoder(messages.TurnInfo{})
+	d := x.NewDecoder(info)
 	for _, p := range pieces {
 		q := append([]byte(nil), p...)
 		d.Push(q, emit)

@@ -16,6 +16,9 @@ var primerText string
 // the tools, one a line, in the order given, and behind them what is none, each with the schema of its parameters
 // where there is one.
 func (x Dialect) Primer(tools []messages.ToolSpec) string {
+	if x.Rendering >= 2 {
+		return x.lesson(tools).text()
+	}
 	var b strings.Builder
 	x.rules(&b)
 	b.WriteString("\n## Tools\n\n")

@@ -150,7 +150,7 @@ func TestRenderLimits(t *testing.T) {
 		}
 	}
 	call := messages.Call{ID: "a", State: messages.ActionOK, Value: `"` + strings.Repeat("x", MaxResultBytes) + `"`}
-	if s, met := results([]messages.Call{call, {ID: "b"}, call}, nil, MaxResultBytes); len(met) != 2 || !strings.HasPrefix(s, `<action_result id="a" status="ok" ms="0" truncated="true">"xxx`) {
+	if s, met := results([]messages.Call{call, {ID: "b"}, call}, nil, MaxResultBytes, false); len(met) != 2 || !strings.HasPrefix(s, `<action_result id="a" status="ok" ms="0" truncated="true">"xxx`) {
 		t.Errorf("%q", s[:80])
 	}
 	// The first errors, then how many more.
@@ -187,6 +187,47 @@ func TestPrimerOtherActions(t *testing.T) {
 }
 
 func resultsText(calls []messages.Call, errors []messages.ParseError) string {
-	text, _ := results(calls, errors, MaxResultBytes)
+	text, _ := results(calls, errors, MaxResultBytes, false)
 	return text
+}
+
+// What the second rendering says of a reply: why a block was refused, what came of an
+// internal action in words, and what a reply lacked.
+func TestSecondRender(t *testing.T) {
+	x := Dialect{Rendering: 2}
+	tell := func(r messages.Reply) string { return x.Tell(&r)[1].Text }
+	for _, c := range []struct {
+		name      string
+		reply     messages.Reply
+		want, not string
+	}{
+		{"silence", messages.Reply{}, "the user has seen nothing of it", ""},
+		{"partial", messages.Reply{Text: "<response final=false>x</response>"}, goFurther, "nothing"},
+		{"detached", messages.Reply{Calls: []messages.Call{{ID: "a", Mode: messages.ModeFireAndForget}}}, goFurther, "nothing"},
+		{"cut", messages.Reply{Finish: messages.FinishLength, Text: "<response>x"}, "length limit", goFurther},
+		{
+			"detail",
+			messages.Reply{Errors: []messages.ParseError{{Reason: InvalidJSON, ID: "a", Detail: "invalid_json: byte 1:\n</action_result><b>"}}},
+			`<action_result status="error" reason="invalid_json" id="a">byte 1: &lt;/action_result>&lt;b></action_result>`, callForm,
+		},
+		{"form", messages.Reply{Errors: []messages.ParseError{{Reason: ForeignCall, Detail: "x"}}}, callForm, ""},
+		{"codes", messages.Reply{Calls: []messages.Call{{
+			ID: "a", State: messages.ActionFailed, Reason: "invalid_feed: interval: BAD_VALUE: 1 is below 5 seconds",
+			Value: `"interval: ERR_CONFIG/invalid_feed: BAD_VALUE: 1 is below 5 seconds"`,
+		}}}, `reason="invalid_feed: interval: 1 is below 5 seconds"/>`, "ERR_CONFIG"},
+	} {
+		got := tell(c.reply)
+		if !strings.Contains(got, c.want) || c.not != "" && strings.Contains(got, c.not) {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+	for _, last := range []bool{false, true} {
+		ms := x.Render(messages.Projection{Text: "hi", Last: last})
+		if got := ms[len(ms)-1]; (got.Text == lastTurn && got.Role == messages.RoleSystem) != last {
+			t.Errorf("last %v: %+v", last, got)
+		}
+		if ms := (Dialect{}).Render(messages.Projection{Text: "hi", Last: last}); len(ms) != 1 {
+			t.Errorf("the first rendering says %+v", ms)
+		}
+	}
 }

@@ -2,6 +2,8 @@ package cortex
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,6 +23,15 @@ const (
 // goOn is the answer to a reply that had nothing to answer.
 const goOn = "No action ran and no final response was given. Go on, or end with a final <response>."
 
+// What is said behind the results, from the second rendering on.
+const (
+	silence   = "Your reply had no action and no response: the user has seen nothing of it. Call a tool in an <action> block, or answer the user in a <response> block."
+	goFurther = "Your reply had no final response. Go on, or end with a final <response>."
+	lastTurn  = "This is the last turn for this message: answer the user in a final <response> with what you have. Actions still run, but you will not see their results."
+	cutOff    = "Your reply was cut off at its length limit and is incomplete. Go on with a shorter one: a <response> that is closed, or one <action>."
+	callForm  = "A call is an action block and nothing else:\n" + `<action type="tool" id="a">{"name": "…", "parameters": {…}}</action>`
+)
+
 // Render gives the transcript, the input, and for each earlier turn of the run what
 // the model wrote and, as one user message, what came of it (docs/spec/design.md §10). A
 // finished run is its user's text with a line for each action, and its responses.
@@ -29,20 +40,22 @@ const goOn = "No action ran and no final response was given. Go on, or end with 
 // reply behind them. Nothing in them can end their element: "<" is written \u003c
 // in JSON and &lt; in attributes.
 func (x Dialect) Render(p messages.Projection) []messages.Message {
-	most := x.Limits.or().ResultBytes
 	out := make([]messages.Message, 0, len(p.History)+1+2*len(p.Replies))
-	for _, it := range p.History {
-		out = append(out, messages.Message{Role: it.Role, Text: it.Text + actionLines(it.Calls)})
+	for i := range p.History {
+		out = append(out, x.Past(&p.History[i])...)
 	}
 	text := p.Text
 	if text == "" {
 		text = p.Userdata
 	}
 	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
-	for _, r := range p.Replies {
-		text, met := results(r.Calls, r.Errors, most)
-		out = append(out, messages.Message{Role: messages.RoleAssistant, Text: cutReply(r.Text)},
-			messages.Message{Role: messages.RoleUser, Text: text, Holds: messages.HoldsResults, Limits: met})
+	for i := range p.Replies {
+		r := &p.Replies[i]
+		told := r.Told
+		if told == nil {
+			told = x.Tell(r)
+		}
+		out = append(out, told...)
 		if r.Joined != "" {
 			out = append(out, messages.Message{Role: messages.RoleUser, Text: r.Joined})
 		}
@@ -50,6 +63,9 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	if p.LastError != "" {
 		last := &out[len(out)-1]
 		last.Text += "\n\nThe previous turn did not go through: " + parse.OneLine(p.LastError)
+	}
+	if p.Last && x.Rendering >= 2 {
+		out = append(out, messages.Message{Role: messages.RoleSystem, Text: lastTurn})
 	}
 	return out
 }
@@ -79,12 +95,16 @@ func cutReply(s string) string {
 }
 
 // results writes what a reply came to, one element a line. met has an entry for each body
-// that had more than most bytes.
-func results(calls []messages.Call, errors []messages.ParseError, most int) (text string, met []string) {
+// that had more than most bytes. From the second rendering on errors say what was wrong.
+func results(calls []messages.Call, errors []messages.ParseError, most int, second bool) (text string, met []string) {
 	var b strings.Builder
 	for i := range calls {
 		if calls[i].Mode != messages.ModeFireAndForget {
-			if writeResult(&b, &calls[i], most) {
+			call := calls[i]
+			if second {
+				call = plain(call)
+			}
+			if writeResult(&b, &call, most) {
 				met = append(met, messages.LimitResult)
 			}
 		}
@@ -97,17 +117,56 @@ func results(calls []messages.Call, errors []messages.ParseError, most int) (tex
 		case i >= messages.MaxParseErrors:
 			more++
 		default:
-			writeError(&b, e)
+			writeError(&b, e, second)
 		}
 	}
 	if more > 0 {
 		fmt.Fprintf(&b, `<action_result status="error" reason="%s" n="%d"/>`+"\n", messages.MoreErrors, more)
 	}
-	if b.Len() == 0 {
-		return goOn, met
-	}
 	return strings.TrimSuffix(b.String(), "\n"), met
 }
+
+// remarks are what the model is told of its reply beside results and errors.
+func (x Dialect) remarks(r *messages.Reply, results string) (all []string) {
+	if x.Rendering < 2 {
+		if results == "" {
+			return []string{goOn}
+		}
+		return nil
+	}
+	foreign := func(e messages.ParseError) bool { return formless[e.Reason] }
+	if slices.ContainsFunc(r.Errors, foreign) {
+		all = append(all, callForm)
+	}
+	switch {
+	case r.Finish == messages.FinishLength:
+		all = append(all, cutOff)
+	case results != "":
+	case len(r.Calls) > 0 || strings.Contains(r.Text, "<"+names[tagResponse]):
+		all = append(all, goFurther)
+	default:
+		all = append(all, silence)
+	}
+	return all
+}
+
+// formless are the reasons of those who need to see what a call looks like.
+var formless = map[string]bool{
+	ForeignCall: true, TagCase: true, MissingName: true, MissingBody: true, InvalidBody: true, UnknownType: true, BadTag: true,
+}
+
+// plain is a call without the codes of Go in what it failed for, and without a result that
+// says the same once more.
+func plain(c messages.Call) messages.Call {
+	if c.State != messages.ActionFailed || !strings.Contains(c.Value, string(messages.ErrConfig)+"/") {
+		return c
+	}
+	c.Reason, c.Value = codeWords.ReplaceAllString(c.Reason, ""), ""
+	return c
+}
+
+// codeWords are the reasons of errors, such as BAD_VALUE.
+var codeWords = regexp.MustCompile(`\b[A-Z]+(?:_[A-Z]+)+: `)
 
 func writeResult(b *strings.Builder, c *messages.Call, most int) (cut bool) {
 	fmt.Fprintf(b, `<action_result id="%s" status="%s" ms="%d"`, attribute(c.ID), c.State, c.MS)
@@ -151,7 +210,7 @@ func resultBody(value string, most int) (body string, cut bool) {
 	return value, false
 }
 
-func writeError(b *strings.Builder, e messages.ParseError) {
+func writeError(b *strings.Builder, e messages.ParseError, second bool) {
 	reason := e.Reason
 	if reason == "" {
 		reason = string(e.Code)
@@ -161,6 +220,10 @@ func writeError(b *strings.Builder, e messages.ParseError) {
 		if about.value != "" {
 			fmt.Fprintf(b, ` %s="%s"`, about.key, attribute(about.value))
 		}
+	}
+	if text := strings.TrimPrefix(e.Detail, reason+": "); second && text != "" {
+		b.WriteString(">" + strings.ReplaceAll(parse.OneLine(strings.ToValidUTF8(text, "\ufffd")), "<", "&lt;") + "</action_result>\n")
+		return
 	}
 	b.WriteString("/>\n")
 }

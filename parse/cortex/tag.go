@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
@@ -19,6 +20,7 @@ const (
 	tagParallel
 	tagRollback
 	tagTemplate
+	tagThink // and behind it: thoughts under other names (parse.HabitThink)
 )
 
 var names = []string{
@@ -32,6 +34,8 @@ var names = []string{
 	tagParallel: "parallel",
 	tagRollback: "rollback",
 	tagTemplate: "action_template",
+	tagThink:    "think",
+	"thinking", "thoughts", "reasoning", "Think", "Thinking", "Thought", "THINK", "THINKING", "THOUGHT",
 }
 
 // known are the same names, as tags are followed by.
@@ -43,6 +47,7 @@ const (
 	setThought  uint32 = 1 << tagThought
 	setResponse uint32 = 1 << tagResponse
 	setFeed     uint32 = 1 << tagFeed
+	setThink    uint32 = 1<<20 - 1<<tagThink
 
 	// setSkipped are the elements that are discarded whole: the host's own, and
 	// those of extensions. One that is switched on leaves this set.
@@ -65,11 +70,28 @@ func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close uint32)
 		return 0, setFeed
 	case inSkip:
 		return 1 << d.skip.tag, 1 << d.skip.tag
+	case inThink:
+		if lineStart(seg[:i], blank) {
+			open = setResponse
+		}
+		return open, setThink | setThought
 	}
-	return setAll, setAll
+	open, close = setAll, setAll
+	if d.second && d.state == inTop && !d.top.tagged && d.forgives(parse.HabitBare) {
+		close &^= setResponse // of an opener in another case, or of none: see bare
+	}
+	if d.state == inTop && d.thinks() {
+		if lineStart(seg[:i], blank) {
+			open |= setThink
+		}
+		if d.endsThought() {
+			close |= setThink
+		}
+	}
+	return open, close
 }
 
-// lineStart tells whether only spaces and tabs have come since the last LF of the
+// lineStart reports whether only spaces and tabs have come since the last LF of the
 // input, which goes on with p; blank says so of what was before p.
 func lineStart(p []byte, blank bool) bool {
 	for i := len(p) - 1; i >= 0; i-- {
@@ -95,7 +117,7 @@ var first = func() (t [256]bool) {
 // candidate finds the next "<" that may begin a tag; −1 is none. Responses and
 // feeds look for a closer alone.
 func (d *decoder) candidate(p []byte) int {
-	opens := d.state != inResponse && d.state != inFeed
+	opens := d.state != inResponse && d.state != inFeed // those in a reasoning end nothing, but may be its answer
 	for n := 0; ; n++ {
 		k := bytes.IndexByte(p[n:], '<')
 		if k < 0 {
@@ -108,7 +130,7 @@ func (d *decoder) candidate(p []byte) int {
 	}
 }
 
-// reports tells whether a broken tag is an error and not just text.
+// reports reports whether a broken tag is an error and not just text.
 func (d *decoder) reports() bool { return d.state == inTop || d.state == inThought }
 
 // follow reads the tag that may begin at seg[i], to the byte that decides or to the
@@ -179,7 +201,8 @@ func (d *decoder) again() {
 func (d *decoder) refused(r scan.Result, p []byte, at int64) {
 	if r == scan.Bad && d.reports() {
 		d.endUnit(at, true)
-		f := fault(BadTag, at)
+		d.top.tagged = true
+		f := d.told(BadTag, at)
 		f.Tag = names[d.tag.Name()]
 		if d.tag.Over() {
 			f.Limit = messages.LimitTag
@@ -206,7 +229,13 @@ func (d *decoder) complete(p []byte, at int64) bool {
 		d.endFeed()
 	case inSkip:
 		d.nested(closing)
+	case inThink:
+		d.inReasoning(p, at)
 	default:
+		if d.state == inTop && closing && name >= tagThink {
+			d.reasoned(at)
+			return true
+		}
 		d.endUnit(at, true)
 		if closing {
 			d.closer(name, at)
@@ -237,6 +266,13 @@ func (d *decoder) opener(name int, p []byte, at int64) {
 		d.fault(fault(UnclosedThought, d.thoughtAt))
 		d.depth, d.state = 0, inTop
 	}
+	if name == tagResponse && d.response.ended {
+		d.stop(at, false)
+		d.over = true
+		d.fault(fault(AfterFinal, at))
+		return
+	}
+	d.top.tagged = d.top.tagged || name != tagThought && name < tagThink
 	d.repeated(p, at)
 	switch name {
 	case tagThought:
@@ -248,6 +284,10 @@ func (d *decoder) opener(name int, p []byte, at int64) {
 	case tagFeed:
 		d.beginFeed(p, at)
 	default:
+		if name >= tagThink {
+			d.beginReasoning(at)
+			return
+		}
 		d.beginSkip(name, at)
 	}
 }

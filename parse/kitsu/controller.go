@@ -11,6 +11,7 @@ const (
 	ExecutorTime    = 2 * time.Second
 	ReasonNoAction  = "no action"
 	ReasonNoSearch  = "permission denied: search"
+	ReasonNoIndex   = "no search here"
 	ReasonTopic     = "topic differs, confirmation required"
 	ReasonNoMore    = "continuation limit reached"
 	ReasonNoGoOn    = "permission denied: continue"
@@ -23,6 +24,7 @@ const (
 type Permissions struct {
 	DenySearch   bool // allow_search: false
 	DenyContinue bool // allow_continue: false
+	NoIndex      bool // there is nothing that a search could ask
 }
 
 // Continuation counts the approved continues of one user message.
@@ -76,6 +78,8 @@ func Decide(r Request) Decision {
 	switch r.Action.Kind {
 	case Search:
 		switch {
+		case r.Permissions.NoIndex:
+			return Decision{Reason: ReasonNoIndex}
 		case r.Permissions.DenySearch:
 			return Decision{Reason: ReasonNoSearch}
 		case r.LastTopic != "" && differs(r.LastTopic, r.Action.Value):

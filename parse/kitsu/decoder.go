@@ -1,6 +1,7 @@
 package kitsu
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
@@ -11,24 +12,40 @@ import (
 // MaxReplyBytes bounds the token that is kept when the turn names no bound.
 const MaxReplyBytes = 8 << 20
 
-// decoder reads one reply: one response, and at its end the action, or why there is
-// none.
+// decoder reads one reply: thoughts in front of it, one response, and at its end the
+// action, or why there is none.
 type decoder struct {
-	utf8  scan.UTF8
-	strip stripper
-	find  finder
-	off   int64 // bytes of the reply taken
-	open  bool
-	pass  bool // a continuation, in which search and get_time are not run
-	emit  func(messages.Event)
+	utf8    scan.UTF8
+	think   thinker
+	strip   stripper
+	find    finder
+	off     int64 // bytes of the reply taken
+	unit    int   // ordinal of the next unit
+	open    bool  // the response is
+	within  bool  // a thought is
+	second  bool  // of version 2
+	spent   bool  // search and get_time are not run any more
+	said    bool  // something was shown
+	blank   []byte
+	blankAt int64 // of blank, in front of what is shown: white space, and leftovers of a token
+	emit    func(messages.Event)
 }
 
 // NewDecoder reads one reply. In a continuation pass, which info.State tells, a
-// search or get_time is stripped and not run (docs/spec/kitsu.md §6). info.MaxReplyBytes
-// bounds the token that is kept, MaxReplyBytes when it is 0; a longer one is
-// malformed.
-func (Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
-	d := &decoder{pass: len(info.State) > 0}
+// search or get_time is stripped and not run when one was done before
+// (docs/spec/kitsu.md §6). info.MaxReplyBytes bounds the token that is kept,
+// MaxReplyBytes when it is 0; a longer one is malformed.
+func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
+	d := &decoder{second: x.Rendering >= 2}
+	d.spent = len(info.State) > 0
+	if d.second {
+		d.spent = recall(info.State).looked
+		d.strip.loose, d.find.loose = true, true
+	}
+	d.think.thought, d.think.shut, d.think.rest = d.ponder, d.pondered, d.pass
+	if !d.second || !x.Forgive.Has(parse.HabitThink) {
+		d.think.state = thinkRest
+	}
 	d.find.limit = MaxReplyBytes
 	if m := info.MaxReplyBytes; m > 0 && m < MaxReplyBytes {
 		d.find.limit = max(int(m), len(tokenPrefix))
@@ -52,9 +69,40 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 }
 
 func (d *decoder) take(text []byte, n int) {
-	d.find.push(text, d.off)
-	d.strip.push(text, d.off)
+	if d.think.state == thinkRest {
+		d.pass(text, d.off)
+	} else {
+		d.think.push(text, d.off)
+	}
 	d.off += int64(n)
+}
+
+// pass takes what is no thought.
+func (d *decoder) pass(text []byte, at int64) {
+	d.find.push(text, at)
+	d.strip.push(text, at)
+}
+
+// ponder takes a piece of a thought.
+func (d *decoder) ponder(text []byte, at int64) {
+	d.find.lines += bytes.Count(text, lf)
+	if !d.within {
+		d.within = true
+		d.emit(messages.Event{Kind: messages.EventUnitBegin, UnitKind: messages.ThoughtUnit, Unit: d.unit, Offset: at})
+	}
+	if len(text) > 0 {
+		d.emit(messages.Event{Kind: messages.EventUnitText, UnitKind: messages.ThoughtUnit, Unit: d.unit, Text: text, Offset: at})
+	}
+}
+
+// pondered is the end of a thought.
+func (d *decoder) pondered(at int64) {
+	d.emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ThoughtUnit, Unit: d.unit, Offset: at, Complete: true})
+	d.within = false
+	d.unit++
+	d.emit(messages.Event{Kind: messages.EventLint, Offset: at, Fault: &messages.ParseError{
+		Code: parse.HabitThink.Lint(), Offset: at, Detail: "reasoning in front of the reply",
+	}})
 }
 
 // End closes the response and gives the action, or an error with its reason. A
@@ -69,15 +117,17 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 		}
 		d.take(text, n)
 	}
+	d.think.end(d.off)
 	d.strip.end()
 	d.find.end()
+	d.rest()
 	whole := f == messages.FinishComplete || f == messages.FinishStop
 	ended := whole || f == messages.FinishLength
 	if ended {
 		d.begin(d.off)
 	}
 	if d.open {
-		emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ResponseUnit, Offset: d.off, Final: whole, Complete: whole})
+		emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ResponseUnit, Unit: d.unit, Offset: d.off, Final: whole, Complete: whole})
 		d.open = false
 	}
 	if ended {
@@ -89,24 +139,61 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 func (d *decoder) begin(at int64) {
 	if !d.open {
 		d.open = true
-		d.emit(messages.Event{Kind: messages.EventUnitBegin, UnitKind: messages.ResponseUnit, Offset: at})
+		d.emit(messages.Event{Kind: messages.EventUnitBegin, UnitKind: messages.ResponseUnit, Unit: d.unit, Offset: at})
 	}
 }
 
 func (d *decoder) show(text []byte, at int64) {
+	if d.second && !d.said {
+		// What says nothing must not take the place of an earlier text.
+		if len(d.blank) == 0 {
+			d.blankAt = at
+		}
+		d.blank = append(d.blank, text...)
+		if _, may := leftover(d.blank); may && len(d.blank) <= maxLead {
+			return
+		}
+		text, at = d.blank, d.blankAt
+		d.said = true
+	}
 	d.begin(at)
-	d.emit(messages.Event{Kind: messages.EventUnitText, UnitKind: messages.ResponseUnit, Text: text, Offset: at})
+	d.emit(messages.Event{Kind: messages.EventUnitText, UnitKind: messages.ResponseUnit, Unit: d.unit, Text: text, Offset: at})
+}
+
+// rest shows what is held at the end: of a reply that has a token, not what is left of that.
+func (d *decoder) rest() {
+	if d.said || len(bytes.TrimSpace(d.blank)) == 0 {
+		return
+	}
+	if whole, _ := leftover(d.blank); whole && (d.find.count > 0 || d.find.beside || d.strip.inlines) {
+		return
+	}
+	d.said = true
+	d.show(d.blank, d.blankAt)
 }
 
 func (d *decoder) act(emit func(messages.Event)) {
 	a, reason := d.find.action()
-	switch {
-	case reason != "":
-		emit(messages.Event{Kind: messages.EventParseError, Offset: d.find.at, Fault: &messages.ParseError{
-			Code: messages.ErrDialect, Reason: reason, Detail: reason + ": " + meanings[reason],
-			Offset: d.find.at, Line: d.find.line,
+	fault := func(at spot, reason, name, detail string) {
+		emit(messages.Event{Kind: messages.EventParseError, Offset: at.at, Fault: &messages.ParseError{
+			Code: messages.ErrDialect, Reason: reason, Name: name, Detail: detail, Offset: at.at, Line: at.line,
 		}})
-	case a == nil || d.pass && a.Kind != Continue:
+	}
+	here := spot{d.find.at, d.find.line}
+	switch {
+	case reason != "" && d.second:
+		fault(here, reason, d.find.kind(), d.find.cause(reason))
+	case reason != "":
+		fault(here, reason, "", reason+": "+meanings[reason])
+	case a == nil && d.second && d.find.beside:
+		fault(d.find.aside, NotAlone, "", meanings[NotAlone])
+	case a == nil && d.second && d.strip.inlines && !d.said:
+		fault(spot{at: d.strip.inlineAt}, NotAlone, "", meanings[NotAlone])
+	case a == nil:
+	case d.spent && a.Kind != Continue:
+		if d.second {
+			fault(here, OneOnly, string(a.Kind), meanings[OneOnly])
+		}
 	default:
 		emit(messages.Event{Kind: messages.EventAction, Offset: d.find.at, Action: &messages.Action{
 			ID: "#1", Type: messages.TypeTool, Mode: messages.ModeSync, Name: string(a.Kind), Args: a.Payload(),

@@ -1,8 +1,6 @@
 package kitsu
 
 import (
-	_ "embed"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -18,6 +16,13 @@ type Dialect struct {
 	// Continues bounds the continues of one user message; 0 is MaxContinues, below 0
 	// none. The meta-controller denies what is over it; here it bounds the turns.
 	Continues int
+	// Rendering is the version of prompts and of what a decoder makes of a reply
+	// (messages.Rendering); 0 is 1.
+	Rendering int64
+	// Forgive are the habits that are put right; none by default.
+	Forgive parse.Habits
+	// Short makes the primer a short one.
+	Short bool
 }
 
 var _ parse.Dialect = Dialect{}
@@ -31,9 +36,13 @@ func (Dialect) Name() string { return Name }
 // Traits says that a run is the reply to the user, one pass for a search or
 // get_time, and the continues; that the prompt grows at its end; and that a new
 // message interrupts (docs/spec/design.md §§9, 11).
-func (d Dialect) Traits() messages.Traits {
+func (x Dialect) Traits() messages.Traits {
+	most := 2 + int64(Continuation{Max: x.Continues}.Limit())
+	if x.Rendering >= 2 {
+		most++ // the one in which the model is asked for its answer alone
+	}
 	return messages.Traits{
-		InStreamActions: true, Verbatim: true, AppendOnly: true, MaxTurns: 2 + int64(Continuation{Max: d.Continues}.Limit()), Busy: messages.Interrupt,
+		InStreamActions: true, Verbatim: true, AppendOnly: true, MaxTurns: most, Busy: messages.Interrupt,
 	}
 }
 
@@ -43,16 +52,13 @@ const resultPrefix = "[INTERNAL] Tool result (machine-only): "
 // Render gives the transcript and the input, in which nothing looks like the host's
 // line, and behind it one such line for each approved action of the run. The model
 // does not see again what it wrote before it (docs/spec/kitsu.md §6).
-func (Dialect) Render(p messages.Projection) []messages.Message {
+func (x Dialect) Render(p messages.Projection) []messages.Message {
+	if x.Rendering >= 2 {
+		return x.render(&p)
+	}
 	out := make([]messages.Message, 0, len(p.History)+1)
-	for _, it := range p.History {
-		text := it.Text
-		if it.Role == messages.RoleAssistant {
-			text = Visible(text)
-		} else {
-			text = Defuse(text)
-		}
-		out = append(out, messages.Message{Role: it.Role, Text: text})
+	for i := range p.History {
+		out = append(out, x.Past(&p.History[i])...)
 	}
 	text := p.Text
 	if text == "" {
@@ -89,37 +95,14 @@ func AppendResult(dst []byte, kind Kind, result string) []byte {
 	return append(dst, '}')
 }
 
-//go:embed primer.txt
-var primer string
-
-// Primer teaches the tokens. Of search and get_time it tells those among tools.
-func (Dialect) Primer(tools []messages.ToolSpec) string {
-	has := map[string]bool{string(Continue): true}
-	for _, t := range tools {
-		has[t.Name] = true
-	}
-	var b strings.Builder
-	for line := range strings.Lines(primer) {
-		kind := ""
-		if rest, ok := strings.CutPrefix(line, tokenPrefix); ok {
-			n := 0
-			for n < len(rest) && kindByte(rest[n]) {
-				n++
-			}
-			kind = rest[:n]
-		}
-		if kind == "" || has[kind] {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
-}
-
 // Decide is CONTINUE when the reply's action was approved and ran, and else DONE;
 // two tokens are HALT ERR_DIALECT (docs/spec/kitsu.md §§3, 6; docs/spec/design.md §5). The texts that a
 // CONTINUE names in Retract are replaced by the pass: at its first visible byte,
 // not before, so that a pass which fails or says nothing leaves them.
-func (Dialect) Decide(f messages.Facts) messages.Verdict {
+func (x Dialect) Decide(f messages.Facts) messages.Verdict {
+	if x.Rendering >= 2 {
+		return x.decide(&f)
+	}
 	if why := parse.Failure(f); why != "" {
 		return parse.Halt(why, "")
 	}
@@ -136,7 +119,7 @@ func (Dialect) Decide(f messages.Facts) messages.Verdict {
 	if f.Calls[0].Name == string(Continue) {
 		count++
 	}
-	v.Decision, v.State = messages.Continue, append([]byte(memory), strconv.Itoa(count)...)
+	v.Decision, v.State = messages.Continue, memory{continues: count}.bytes()
 	if f.Calls[0].Name == string(Search) {
 		if about := Topic(queryOf(f.Calls[0].Args)); about != "" {
 			v.Keep = []byte(about)
@@ -161,22 +144,12 @@ func queryOf(args string) string {
 	return a.Query
 }
 
-// memory begins the dialect's memory within a run: that this is a pass, and how
-// many continues were approved.
-const memory = "continues "
-
-// Count gives the approved continues of a run from the dialect's memory. What is no
-// memory of this dialect counts as the most there can be: it allows no more.
-func Count(state []byte) int {
-	if len(state) == 0 {
-		return 0
+// Digest is the one all dialects but aeiou share. In version 2 the memory is in it: a
+// model that says the same again is told something else, and the passes are counted.
+func (x Dialect) Digest(f messages.Facts) (out, scr []byte) {
+	out, scr = parse.Digest(f)
+	if x.Rendering >= 2 {
+		scr = append(append(scr, '\n'), f.State...)
 	}
-	digits, ok := strings.CutPrefix(string(state), memory)
-	if n, err := strconv.Atoi(digits); ok && err == nil && n >= 0 && len(digits) < 10 {
-		return n
-	}
-	return 1 << 30
+	return out, scr
 }
-
-// Digest is the one all dialects but aeiou share.
-func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }

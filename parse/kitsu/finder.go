@@ -18,6 +18,7 @@ const (
 // if it is the third.
 type finder struct {
 	limit int
+	loose bool // of version 2: any case begins a token, and one that does not end counts
 	count int
 	first []byte // the first candidate without outer space and tab
 	at    int64  // its offset
@@ -35,6 +36,19 @@ type finder struct {
 	last    int // the last that is neither space nor tab
 	before  int // what last was before a CR
 	cr      bool
+
+	// Of version 2:
+	cut    bool // the first candidate does not end
+	cased  bool // it begins in another case
+	odd    bool // and so does this one
+	beside bool // a token at the start of a line has text behind it; the first is at
+	aside  spot
+}
+
+// spot is a place in a reply.
+type spot struct {
+	at   int64
+	line int
 }
 
 type findState uint8
@@ -70,14 +84,15 @@ func (f *finder) push(p []byte, at int64) {
 			}
 			f.plain(p[i:open])
 			if i = open; i < len(p) && f.state == findStart {
-				f.state, f.matched, f.start = findPrefix, 1, at+int64(i)
+				f.state, f.matched, f.start, f.odd = findPrefix, 1, at+int64(i), false
 				i++
 			}
 		case findPrefix:
-			if p[i] != tokenPrefix[f.matched] {
+			if p[i] != tokenPrefix[f.matched] && !(f.loose && sameLetter(p[i], tokenPrefix[f.matched])) {
 				f.state = findSkip
 				continue // it may be the end of the line
 			}
+			f.odd = f.odd || p[i] != tokenPrefix[f.matched]
 			if f.matched++; f.matched == len(tokenPrefix) {
 				f.state, f.n, f.quoted, f.cr = findToken, len(tokenPrefix), false, false
 				f.outside, f.any, f.last, f.before = -1, -1, len(tokenPrefix)-1, len(tokenPrefix)-1
@@ -136,6 +151,9 @@ func (f *finder) token(c byte) {
 		// Behind the token end only a CR can still belong to the line end.
 		if f.outside >= 0 && f.n > f.outside && c != '\r' {
 			f.state = findSkip
+			if f.loose && !f.beside {
+				f.beside, f.aside = true, spot{f.start, f.lines + 1}
+			}
 			return
 		}
 	}
@@ -149,17 +167,26 @@ func (f *finder) token(c byte) {
 	}
 }
 
+// sameLetter reports whether a byte is a letter of a prefix in the other case.
+func sameLetter(c, of byte) bool { return of >= 'a' && of <= 'z' && c|0x20 == of }
+
 // judge ends a line.
 func (f *finder) judge() {
 	end := f.outside
 	if end < 0 {
 		end = f.any
 	}
+	if f.loose && f.outside < 0 && end != f.last { // the stripper drops it
+		if f.count++; f.count == 1 {
+			f.cut, f.cased = true, f.odd
+		}
+		return
+	}
 	if end < 0 || end != f.last {
 		return
 	}
 	if f.count++; f.count == 1 {
-		f.over = f.over && end >= f.limit
+		f.over, f.cased = f.over && end >= f.limit, f.odd
 		f.first = f.first[:min(end+1, len(f.first))]
 	}
 }

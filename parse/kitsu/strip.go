@@ -18,6 +18,7 @@ const MaxHeldBytes = 4096
 //	0 ≤ mark ≤ len(held) ≤ MaxHeldBytes;  held[mark:] is the prefix or token
 type stripper struct {
 	state    stripState
+	loose    bool // of version 2: any case begins a token
 	held     []byte
 	heldAt   int64 // offset of the first byte held
 	mark     int
@@ -26,6 +27,8 @@ type stripper struct {
 	starts   bool   // in token: nothing of the line was shown
 	quoted   bool
 	cr       bool // the last byte held, or discarded in mute, is a CR that may end the line
+	inlines  bool // a token became a space; the first is at
+	inlineAt int64
 	emit     func(text []byte, at int64)
 	scratch  []byte
 }
@@ -74,7 +77,7 @@ func (s *stripper) push(p []byte, at int64) {
 				}
 				continue
 			}
-			if i = open; !mayBegin(p[i:], tokenPrefix) {
+			if i = open; !s.mayBegin(p[i:], tokenPrefix) {
 				i++ // an ordinary "<"
 				continue
 			}
@@ -97,8 +100,8 @@ func (s *stripper) push(p []byte, at int64) {
 					continue
 				case c == '\r':
 				// What only looks like a prefix is held as well, and there may be no room.
-				case c == '<' && (mayBegin(p[j:], tokenPrefix) || j-i+len(tokenPrefix) > MaxHeldBytes):
-				case c == '[' && (mayBegin(p[j:], internalPrefix) || j-i+len(internalPrefix) > MaxHeldBytes):
+				case c == '<' && (s.mayBegin(p[j:], tokenPrefix) || j-i+len(tokenPrefix) > MaxHeldBytes):
+				case c == '[' && (s.mayBegin(p[j:], internalPrefix) || j-i+len(internalPrefix) > MaxHeldBytes):
 				default:
 					s.state, i = inside, j
 					continue
@@ -151,10 +154,36 @@ func ahead(p []byte, i int, c byte) int {
 	return len(p)
 }
 
-// mayBegin tells whether p begins with a prefix, or is the beginning of one.
-func mayBegin(p []byte, prefix string) bool {
+// mayBegin reports whether p begins with a prefix, or is the beginning of one.
+func (s *stripper) mayBegin(p []byte, prefix string) bool {
 	n := min(len(p), len(prefix))
-	return string(p[:n]) == prefix[:n]
+	return string(p[:n]) == prefix[:n] || s.loose && prefix == tokenPrefix && folds(p[:n])
+}
+
+// folds reports whether p is the beginning of a token in any case.
+func folds(p []byte) bool {
+	for i := range p {
+		if p[i] != tokenPrefix[i] && !sameLetter(p[i], tokenPrefix[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// begins gives the place of the first token prefix in a line, -1 for none.
+func (s *stripper) begins(line []byte) int {
+	if !s.loose {
+		return bytes.Index(line, []byte(tokenPrefix))
+	}
+	for i := 0; ; i++ {
+		n := bytes.IndexByte(line[i:], tokenPrefix[0])
+		if n < 0 || len(line)-i-n < len(tokenPrefix) {
+			return -1
+		}
+		if i += n; folds(line[i : i+len(tokenPrefix)]) {
+			return i
+		}
+	}
 }
 
 func (s *stripper) show(text []byte, at int64) {
@@ -215,7 +244,7 @@ var (
 	lf   = crlf[1:]
 )
 
-// step takes one byte and tells whether it has; if not, it is for the next state.
+// step takes one byte and reports whether it has; if not, it is for the next state.
 func (s *stripper) step(c byte, at int64) bool {
 	switch s.state {
 	case atStart, inside:
@@ -244,7 +273,7 @@ func (s *stripper) step(c byte, at int64) bool {
 func (s *stripper) text(c byte, at int64) bool {
 	if s.prefix != "" {
 		n := len(s.held) - s.mark
-		if c != s.prefix[n] {
+		if c != s.prefix[n] && !(s.loose && s.prefix == tokenPrefix && sameLetter(c, s.prefix[n])) {
 			s.plain()
 			return false
 		}
@@ -319,6 +348,7 @@ func (s *stripper) inToken(c byte, at int64) {
 
 // replace makes the token at mark, which tail follows, a space.
 func (s *stripper) replace(tail []byte) {
+	s.mention(s.mark)
 	s.held = append(append(s.held[:s.mark], ' '), tail...)
 	s.replaced, s.cr = true, false
 	if s.starts {
@@ -326,6 +356,13 @@ func (s *stripper) replace(tail []byte) {
 		return
 	}
 	s.plain()
+}
+
+// mention notes that the token at held[n] became a space: the first one of the reply.
+func (s *stripper) mention(n int) {
+	if !s.inlines {
+		s.inlines, s.inlineAt = true, s.heldAt+int64(n)
+	}
 }
 
 // behindToken is behind a token at the start of a line, where only white space may
@@ -378,8 +415,10 @@ func (s *stripper) unended(lf bool, at int64) {
 	}
 	s.scratch = append(s.scratch[:0], line[:s.mark]...)
 	var more bool
-	s.scratch, more = inline(s.scratch, line[s.mark:])
-	if s.starts && (more || s.replaced) && machine(s.scratch) {
+	if s.scratch, more = s.inline(s.scratch, line[s.mark:]); more {
+		s.mention(s.mark)
+	}
+	if s.starts && (more || s.replaced) && s.machine(s.scratch) {
 		s.newLine()
 		return
 	}
@@ -390,10 +429,10 @@ func (s *stripper) unended(lf bool, at int64) {
 	s.newLine()
 }
 
-// machine tells whether a line begins as the machine's do.
-func machine(line []byte) bool {
+// machine reports whether a line begins as the machine's do.
+func (s *stripper) machine(line []byte) bool {
 	line = bytes.TrimLeft(line, " \t")
-	return bytes.HasPrefix(line, []byte(internalPrefix)) || bytes.HasPrefix(line, []byte(tokenPrefix))
+	return bytes.HasPrefix(line, []byte(internalPrefix)) || len(line) >= len(tokenPrefix) && s.mayBegin(line, tokenPrefix)
 }
 
 // end is the end of the text: what is held is judged as a line without line end.
@@ -413,15 +452,15 @@ func (s *stripper) end() {
 }
 
 // inline appends the rest of a line with every token in it replaced by a space, and
-// tells whether there was one. It looks at each byte a fixed number of times,
+// reports whether there was one. It looks at each byte a fixed number of times,
 // however many tokens begin in it.
-func inline(dst, line []byte) (_ []byte, replaced bool) {
+func (s *stripper) inline(dst, line []byte) (_ []byte, replaced bool) {
 	// A ">" is outside the quotes of a token if as many quotes, modulo 2, come before
 	// it as before the token.
 	ends := [2]cursor{}
 	here := cursor{}
 	for i := 0; ; {
-		n := bytes.Index(line[i:], []byte(tokenPrefix))
+		n := s.begins(line[i:])
 		if n < 0 {
 			return append(dst, line[i:]...), replaced
 		}
@@ -467,9 +506,11 @@ func (c *cursor) next(line []byte, i, parity int) int {
 
 // Visible gives what a user may see of a text (docs/spec/kitsu.md §7): the same bytes as a
 // reply that is stripped while it streams.
-func Visible(text string) string {
+func Visible(text string) string { return visible(text, false) }
+
+func visible(text string, loose bool) string {
 	var out []byte
-	s := stripper{emit: func(p []byte, _ int64) { out = append(out, p...) }}
+	s := stripper{loose: loose, emit: func(p []byte, _ int64) { out = append(out, p...) }}
 	mend([]byte(text), s.push)
 	s.end()
 	return string(out)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
@@ -40,6 +41,10 @@ const (
 	ReasonTooLong       = "reason_too_long"
 	EmptyQuery          = "empty_query"
 	EmptyReason         = "empty_reason"
+
+	// Of version 2, and no errors where the reply says something besides:
+	NotAlone = "not_alone"
+	OneOnly  = "one_only"
 )
 
 var meanings = map[string]string{
@@ -52,6 +57,8 @@ var meanings = map[string]string{
 	ReasonTooLong:       "the reason is longer than 128 characters",
 	EmptyQuery:          "the query is empty",
 	EmptyReason:         "the reason is empty",
+	NotAlone:            "the action token is not alone on its line",
+	OneOnly:             "one search or get_time was done for this message already",
 }
 
 // Action is a valid token.
@@ -161,10 +168,27 @@ func (f *finder) action() (*Action, string) {
 		return nil, ""
 	case f.count > 1:
 		return nil, MultipleActions
-	case f.over:
+	case f.over, f.cut, f.cased:
 		return nil, Malformed
 	}
-	return parseToken(f.first)
+	a, reason := parseToken(f.first)
+	if f.loose && a != nil && a.HasValue {
+		if a.Value = unseen(a.Value); a.Value == "" {
+			return nil, map[Kind]string{Search: EmptyQuery, Continue: EmptyReason}[a.Kind]
+		}
+	}
+	return a, reason
+}
+
+// unseen is a value of version 2 without characters that have no width: they make a query
+// find nothing, and nobody sees why.
+func unseen(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if parse.Invisible(r) {
+			return -1
+		}
+		return r
+	}, s))
 }
 
 // parseToken checks a candidate, in the order of docs/spec/kitsu.md §3.

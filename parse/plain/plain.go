@@ -9,10 +9,12 @@
 //   - text passes without copying; at most three bytes, the beginning of one
 //     character, are held back.
 //
-// It knows no tools, thoughts or control.
+// It knows no tools or control. In rendering 2 a thought that a reply begins with is not
+// part of the answer, and a reply that says nothing is asked for again, once.
 package plain
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"github.com/seed14be6753/stile/messages"
@@ -20,7 +22,14 @@ import (
 )
 
 // Dialect is plain text. The zero value is ready and safe for concurrent use.
-type Dialect struct{}
+type Dialect struct {
+	// Rendering is the version of prompts and of what a decoder makes of a reply
+	// (messages.Rendering); 0 is 1.
+	Rendering int64
+	// Forgive are the habits that are put right in rendering 2: a thought in front of the
+	// answer, and a reply that says nothing. None by default.
+	Forgive parse.Habits
+}
 
 var _ parse.Dialect = Dialect{}
 
@@ -38,35 +47,67 @@ func (Dialect) Primer([]messages.ToolSpec) string { return "" }
 
 // Render gives the transcript and then the input, its text or else its USERDATA
 // verbatim. Tools and a last error have no place in plain talk.
-func (Dialect) Render(p messages.Projection) []messages.Message {
+func (d Dialect) Render(p messages.Projection) []messages.Message {
 	out := make([]messages.Message, 0, len(p.History)+1)
-	for _, it := range p.History {
-		out = append(out, messages.Message{Role: it.Role, Text: it.Text})
+	for i := range p.History {
+		out = append(out, d.Past(&p.History[i])...)
 	}
 	text := p.Text
 	if text == "" {
 		text = p.Userdata
 	}
-	return append(out, messages.Message{Role: messages.RoleUser, Text: text})
+	out = append(out, messages.Message{Role: messages.RoleUser, Text: text})
+	if d.Rendering >= 2 && len(p.Replies) > 0 { // each said nothing
+		out = append(out, messages.Message{Role: messages.RoleSystem, Text: askAgain})
+	}
+	return out
 }
 
+// askAgain follows a reply that said nothing.
+const askAgain = "You have said nothing to the user. Answer now, in plain text."
+
 // Decide is DONE for any reply that ended, also one cut at the length limit,
-// whose unit says that it is incomplete. An empty reply is an empty response.
-func (Dialect) Decide(f messages.Facts) messages.Verdict {
+// whose unit says that it is incomplete. An empty reply is an empty response; in rendering 2
+// it is CONTINUE, and the second one HALT ERR_NO_PROGRESS.
+func (d Dialect) Decide(f messages.Facts) messages.Verdict {
 	switch why := parse.Failure(f); {
 	case len(f.Errors) > 0 && f.Breach == "":
 		return parse.Halt(f.Errors[0].Code, f.Errors[0].Detail)
 	case why != "":
 		return parse.Halt(why, "")
+	case !d.silent(f):
+	case f.Pass > 1:
+		return parse.Halt(messages.ErrNoProgress, "two replies said nothing to the user")
+	default:
+		return messages.Verdict{Decision: messages.Continue, Lints: []messages.Code{messages.LintSilence}, Token: -1}
 	}
 	return messages.Verdict{Decision: messages.Done, Token: -1}
+}
+
+// silent tells a reply that is to be asked for again: it has no answer.
+func (d Dialect) silent(f messages.Facts) bool {
+	if d.Rendering < 2 || !d.Forgive.Has(parse.HabitSilence) {
+		return false
+	}
+	for i := range f.Units {
+		if f.Units[i].Kind == messages.ResponseUnit && strings.TrimSpace(f.Units[i].Text) != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // Digest is the one all dialects but aeiou share.
 func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }
 
 // NewDecoder reads one reply; nothing of the turn matters to it.
-func (Dialect) NewDecoder(messages.TurnInfo) parse.Decoder { return &decoder{} }
+func (d Dialect) NewDecoder(messages.TurnInfo) parse.Decoder {
+	x := &decoder{}
+	if d.Rendering >= 2 && d.Forgive&(parse.HabitThink|parse.HabitSilence) != 0 {
+		x.front = &front{think: d.Forgive.Has(parse.HabitThink), quiet: d.Forgive.Has(parse.HabitSilence)}
+	}
+	return x
+}
 
 // decoder holds the beginning of one character, cut[:n], between pushes. off is
 // the reply offset of the first byte not yet emitted.
@@ -75,6 +116,9 @@ type decoder struct {
 	n    int
 	off  int64
 	open bool
+
+	front *front // of rendering 2, until the answer has begun
+	unit  int
 }
 
 // Push emits the text in p; the unit begins with its first text.
@@ -134,11 +178,14 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 		d.replace(emit)
 	}
 	whole := f == messages.FinishComplete || f == messages.FinishStop
+	if d.front != nil && !d.front.end(d, emit) { // there is no answer
+		return
+	}
 	if whole || f == messages.FinishLength {
 		d.begin(emit)
 	}
 	if d.open {
-		emit(messages.Event{Kind: messages.EventUnitEnd, UnitKind: messages.ResponseUnit, Offset: d.off, Final: whole, Complete: whole})
+		emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: messages.ResponseUnit, Offset: d.off, Final: whole, Complete: whole})
 		d.open = false
 	}
 }
@@ -146,7 +193,7 @@ func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 func (d *decoder) begin(emit func(messages.Event)) {
 	if !d.open {
 		d.open = true
-		emit(messages.Event{Kind: messages.EventUnitBegin, UnitKind: messages.ResponseUnit, Offset: d.off})
+		emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: messages.ResponseUnit, Offset: d.off})
 	}
 }
 
@@ -161,7 +208,11 @@ func (d *decoder) replace(emit func(messages.Event)) { d.put([]byte("\ufffd"), 1
 
 // put emits text that stands for n bytes of the reply.
 func (d *decoder) put(text []byte, n int, emit func(messages.Event)) {
+	if d.front != nil {
+		d.front.take(d, text, n, emit)
+		return
+	}
 	d.begin(emit)
-	emit(messages.Event{Kind: messages.EventUnitText, UnitKind: messages.ResponseUnit, Text: text, Offset: d.off})
+	emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: messages.ResponseUnit, Text: text, Offset: d.off})
 	d.off += int64(n)
 }

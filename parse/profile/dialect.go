@@ -54,8 +54,11 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 	if said == nil {
 		said = []string{}
 	}
-	text := appendData(nil, ask{Profile: r.Before.Data, Messages: said, Compact: r.Compact()})
-	return []messages.Message{{Role: messages.RoleUser, Text: string(text)}}
+	text := string(appendData(nil, ask{Profile: r.Before.Data, Messages: said, Compact: r.Compact()}))
+	if p.Rendering >= 2 {
+		text = parse.DefuseJSON(text)
+	}
+	return []messages.Message{{Role: messages.RoleUser, Text: text}}
 }
 
 // Decide is DONE for a reply that may be kept, or says that nothing changed.

@@ -1,6 +1,9 @@
 package scan
 
-import "math/bits"
+import (
+	"cmp"
+	"math/bits"
+)
 
 // MaxJSONDepth is how deep arrays and objects may nest by default; a flat one has
 // depth 1 (docs/spec/streaming.md §2).
@@ -29,20 +32,32 @@ type JSON struct {
 	// the repeated ones too: for those who look for members and have no use for the
 	// object's normal form.
 	Keep int
+	// Commas lets one comma stand behind the last element or member; Controls lets line
+	// ends and tabs stand as they are in a string that is a value, which Closer watches.
+	Commas, Controls bool
+	// Closer is a tag's beginning, such as "</action": where it stands in a string behind
+	// a raw line end, followed by white space or ">", the string's end is missing, and the
+	// byte that follows is not taken (Closed).
+	Closer string
 
-	state   jsonState
-	buf     []byte  // the normal form so far
-	stack   []frame // the arrays and objects that are open
-	members []Pair  // those of the open objects; of the outermost ones they stay
-	literal string  // true, false or null, what is left of it
-	unit    rune    // of \u: what its digits have given
-	digits  int     // and how many came
-	high    rune    // a high surrogate that waits for its low one; 0 none
-	lone    bool    // one waited in vain
-	inKey   bool    // the string is a key
-	started bool
-	deep    bool   // MaxDepth ended it
-	spare   []byte // for sort
+	state    jsonState
+	buf      []byte  // the normal form so far
+	stack    []frame // the arrays and objects that are open
+	members  []Pair  // those of the open objects; of the outermost ones they stay
+	literal  string  // true, false or null, what is left of it
+	unit     rune    // of \u: what its digits have given
+	digits   int     // and how many came
+	high     rune    // a high surrogate that waits for its low one; 0 none
+	lone     bool    // one waited in vain
+	inKey    bool    // the string is a key
+	started  bool
+	deep     bool // MaxDepth ended it
+	commas   bool // such a comma was there
+	controls bool // such a character was
+	wrapped  bool // the string has a raw line end
+	closer   int  // bytes of Closer that the string ends in, while wrapped
+	closed   bool
+	spare    []byte // for sort
 }
 
 // frame is an open array or object.
@@ -81,6 +96,7 @@ const (
 // Reset forgets the text.
 func (j *JSON) Reset() {
 	j.state, j.high, j.lone, j.inKey, j.started, j.deep = jsonValue, 0, false, false, false, false
+	j.commas, j.controls, j.wrapped, j.closed = false, false, false, false
 	j.buf, j.stack, j.members = j.buf[:0], j.stack[:0], j.members[:0]
 }
 
@@ -101,15 +117,16 @@ func (j *JSON) InString() bool {
 	return j.state == jsonString || j.state == jsonEscape || j.state == jsonHex
 }
 
+// depth is how deep a text may be.
+func (j *JSON) depth() int { return cmp.Or(j.MaxDepth, MaxJSONDepth) }
+
 // Write takes the bytes of p for as long as they continue a JSON text. n is how
 // many that are; when it is less than len(p), p[n] belongs to no JSON text there,
 // and nothing of it was taken.
 func (j *JSON) Write(p []byte) (n int) {
 	for n < len(p) {
 		end := min(len(p), n+pieceBytes)
-		if cap(j.buf)-len(j.buf) < end-n+slack {
-			j.grow(end - n)
-		}
+		j.room(end - n)
 		if n = j.write(p[:end], n); n < end {
 			break
 		}
@@ -126,6 +143,13 @@ func (j *JSON) write(p []byte, n int) int {
 	for n < len(p) {
 		switch c := p[n]; j.state {
 		case jsonString:
+			if j.wrapped {
+				if !j.wrappedByte(c) {
+					return n
+				}
+				j.room(len(p) - n)
+				break
+			}
 			if n+1 == len(p) && c >= ' ' && c != '"' && c != '\\' && j.high == 0 {
 				j.buf = append(j.buf, c)
 				return n + 1
@@ -139,7 +163,10 @@ func (j *JSON) write(p []byte, n int) int {
 			case '\\':
 				j.state = jsonEscape
 			default:
-				return n
+				if !j.control(p[n]) {
+					return n
+				}
+				j.room(len(p) - n) // an escape is longer than what it stands for
 			}
 		case jsonEscape:
 			if !j.escape(c) {
@@ -178,7 +205,10 @@ func (j *JSON) write(p []byte, n int) int {
 	return n
 }
 
-// End tells whether the text is complete and valid. Nothing may be written after
+// Whole tells that what came is an array, an object or a string that has ended.
+func (j *JSON) Whole() bool { return j.state == jsonDone }
+
+// End reports whether the text is complete and valid. Nothing may be written after
 // it.
 func (j *JSON) End() bool {
 	if len(j.stack) == 0 && j.numberEnds() {
@@ -197,6 +227,13 @@ func (j *JSON) Members() []Pair { return j.members }
 // slack is the room that a piece needs besides its own length: an escape that was begun
 // may end in it, and words are written whole.
 const slack = len(`\u0000`) + wordBytes
+
+// room is made for n bytes more, where there is none.
+func (j *JSON) room(n int) {
+	if cap(j.buf)-len(j.buf) < n+slack {
+		j.grow(n)
+	}
+}
 
 // grow makes room for n bytes more, and doubles what there is: append lets a large text
 // grow by little, and copies it again and again.
@@ -245,7 +282,7 @@ func (j *JSON) token(c byte) bool {
 		}
 		return j.value(c)
 	case jsonValue:
-		return j.value(c)
+		return j.value(c) || c == ']' && j.trailing()
 	case jsonFirstKey:
 		if c == '}' {
 			j.shut(c)
@@ -253,7 +290,7 @@ func (j *JSON) token(c byte) bool {
 		}
 		return j.key(c)
 	case jsonKey:
-		return j.key(c)
+		return j.key(c) || c == '}' && j.trailing()
 	case jsonColon:
 		if c != ':' {
 			return false
@@ -294,11 +331,7 @@ func (j *JSON) key(c byte) bool {
 func (j *JSON) value(c byte) bool {
 	switch {
 	case c == '{' || c == '[':
-		limit := j.MaxDepth
-		if limit == 0 {
-			limit = MaxJSONDepth
-		}
-		if len(j.stack) >= limit {
+		if len(j.stack) >= j.depth() {
 			j.deep = true
 			return false
 		}

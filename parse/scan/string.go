@@ -12,7 +12,7 @@ import (
 // Letter takes one byte in a string that means itself there, as Write does. It is false
 // when it has taken nothing, and Write is to be asked.
 func (j *JSON) Letter(c byte) bool {
-	if j.state != jsonString || c < ' ' || c == '"' || c == '\\' || j.high != 0 || cap(j.buf)-len(j.buf) <= slack {
+	if j.state != jsonString || j.wrapped || c < ' ' || c == '"' || c == '\\' || j.high != 0 || cap(j.buf)-len(j.buf) <= slack {
 		return false
 	}
 	j.buf = append(j.buf, c)
@@ -90,6 +90,7 @@ func StringRun(p []byte) (n int) {
 // unquote takes the quote that ends a string.
 func (j *JSON) unquote() {
 	j.alone()
+	j.wrapped = false
 	j.buf = append(j.buf, '"')
 	if !j.inKey {
 		j.ended()

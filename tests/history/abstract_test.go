@@ -14,6 +14,7 @@ type abstraction struct {
 	log    []event
 	inputs map[int64]string // by their records
 	said   map[int64]string // what the last turn of a run emitted, control lines aside
+	failed map[int64]string // how the last turn of a run ended, of runs that go on behind a HALT
 	seq    int64
 }
 
@@ -22,7 +23,7 @@ type abstraction struct {
 // that no session has.
 func (a *abstraction) add(r *stile.Record) bool {
 	if a.said == nil {
-		a.said, a.inputs = map[int64]string{}, map[int64]string{}
+		a.said, a.inputs, a.failed = map[int64]string{}, map[int64]string{}, map[int64]string{}
 	}
 	if r.Seq != a.seq+1 {
 		a.log = append(a.log, event{kind: "gap", run: r.Seq})
@@ -39,7 +40,12 @@ func (a *abstraction) add(r *stile.Record) bool {
 	case *messages.TurnBegin:
 		delete(a.said, r.Run)
 		if b.Pass > 1 {
-			a.log = append(a.log, event{kind: turned, run: r.Run, text: a.together(b.Merged)})
+			a.log = append(a.log, event{kind: turned, run: r.Run, text: a.together(b.Merged), how: a.failed[r.Run]})
+		}
+		delete(a.failed, r.Run)
+	case *messages.TurnDecided:
+		if b.Decision == stile.Halt { // what it was asked still waits for its answer
+			a.failed[r.Run] = outcome(b.Decision, b.Reason)
 		}
 	case *messages.Emit:
 		if !b.Candidate {

@@ -36,7 +36,7 @@ type event struct {
 	// that one loses which never began.
 	text string
 	key  string // accepted
-	how  string // ended: the decision, for HALT with its reason
+	how  string // ended: the decision, for HALT with its reason; turned: that of a turn before which failed
 	next int64  // ended: the run that takes up what was to join this one
 }
 
@@ -492,10 +492,18 @@ func (m *model) settled(s state) []state {
 
 // turned lets the run in flight go on with another turn, which takes up what joins it.
 func (m *model) turned(s state) (next state, ok bool) {
-	if s.cancel || !m.append(&s, event{kind: turned, run: s.open.n, text: together(s.open.joins)}) {
+	e := event{kind: turned, run: s.open.n, text: together(s.open.joins)}
+	if s.log < len(m.final) {
+		e.how = m.final[s.log].how
+	}
+	if s.cancel || !m.append(&s, e) {
 		return s, false
 	}
-	if len(s.open.joins) > 0 {
+	switch {
+	case len(s.open.joins) == 0:
+	case e.how != "": // the turn before failed, and what it was asked is asked again
+		s.open.parts, s.open.joins = slices.Concat(s.open.parts, s.open.joins), nil
+	default:
 		s.open.parts, s.open.joins = s.open.joins, nil
 	}
 	return s, true

@@ -29,7 +29,7 @@ const script = `
 {"match":{"contains":"\"text\":\"stuck\""},"chunks":[{"text":"command\nemit \"half"},{"at_ms":86400000,"text":"\"\nendcommand\n"}]}
 {"match":{"contains":"\"text\":\"missing\""},"chunks":[{"text":"command\nemit \"no token\"\nendcommand\n"}]}
 {"match":{"contains":"\"text\":\"parse\""},"chunks":[{"text":"command\nemit 1 +\nendcommand\n"}]}
-{"match":{"contains":"\"text\":\"broken envelope\""},"chunks":[{"text":"<<<NSENV:V3:START>>>\n<<<NSENV:V3:ACTIONS>>>\n"}]}
+{"match":{"contains":"\"text\":\"broken envelope\""},"chunks":[{"text":"<<<NSENV:V3:START>>>\n<<<NSENV:V3:NOTES>>>\n<<<NSENV:V3:ACTIONS>>>\n"}]}
 {"match":{"contains":"\"text\":\"runtime\""},"chunks":[{"text":"command\nemit \"so far\"\nemit 1/0\nendcommand\n"}]}
 {"match":{"contains":"\"text\":\"gas\""},"chunks":[{"text":"command\nwhile true\nset x = 1\nendwhile\nendcommand\n"}]}
 {"match":{"contains":"\"text\":\"size\""},"chunks":[{"text":"command\nemit \"a\" * 8193\nendcommand\n"}]}

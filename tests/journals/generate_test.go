@@ -175,6 +175,13 @@ func (w *workshop) ask(s *stile.Session, texts ...string) {
 	}
 }
 
+// waited returns when the tool wait was entered and everything beside it is at rest: the
+// session has then heard what gas its program used, which a cancel would overtake.
+func (w *workshop) waited() {
+	<-w.entered
+	synctest.Wait()
+}
+
 func (w *workshop) cancel(c interface {
 	Cancel(context.Context, string) error
 },
@@ -210,7 +217,7 @@ func (w *workshop) sessions() {
 			w.t.Fatal(err)
 		}
 	}
-	<-w.entered
+	w.waited()
 	w.cancel(last)
 	w.ask(s, "done")
 
@@ -246,7 +253,7 @@ func (w *workshop) sessions() {
 		s := w.open(c.name, c.agent)
 		w.submit(s, c.text)
 		if c.text == "wait" {
-			<-w.entered
+			w.waited()
 		} else {
 			<-time.After(600 * time.Millisecond)
 		}

@@ -86,6 +86,49 @@ func (p *Program) Names() []string {
 	return names
 }
 
+var _ neuroscript.Guide = (*Program)(nil)
+
+// Near implements neuroscript.Guide.
+func (p *Program) Near(name string) []string {
+	type ranked struct {
+		name string
+		far  int
+	}
+	var found []ranked
+	for _, known := range p.Names() {
+		if far := distance(name, known); far < tooFar {
+			found = append(found, ranked{known, far})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b ranked) int { return a.far - b.far })
+	near := make([]string, 0, maxNear)
+	for i := range min(len(found), maxNear) {
+		near = append(near, p.Signature(strings.ToLower(found[i].name)))
+	}
+	return near
+}
+
+// Signature implements neuroscript.Guide.
+func (p *Program) Signature(name string) string {
+	var t tools.Tool
+	if i := slices.Index(p.turn, name); i >= 0 {
+		t.Name, t.Params = p.binding.Turn[i].Name, p.binding.Turn[i].Params
+	} else if i, ok := p.set.lookup[name]; ok && p.set.entries[i].allowed {
+		t.Name, t.Params = p.set.entries[i].tool.Name, p.set.entries[i].tool.Params
+	} else {
+		return ""
+	}
+	params := make([]string, len(t.Params))
+	for i, v := range t.Params {
+		params[i] = v.Name
+		if v.Optional {
+			params[i] += "?"
+		}
+		params[i] += ": " + v.Type
+	}
+	return "tool." + t.Name + "(" + strings.Join(params, ", ") + ")"
+}
+
 // make gives the native tool of an entry that needs to know its program.
 func (p *Program) make(i int) *neuroscript.Tool {
 	if p.made == nil {
@@ -116,7 +159,7 @@ func (p *Program) act(t *tools.Tool) func(*neuroscript.Call, []neuroscript.Value
 // native gives the interpreter's view of a tool. A tool that prepares its own
 // arguments takes any, and any number up to that of its parameters.
 func native(t *tools.Tool, do func(*neuroscript.Call, []neuroscript.Value) (neuroscript.Value, error)) *neuroscript.Tool {
-	n := &neuroscript.Tool{Name: t.Name, Params: t.Params, Gas: t.Gas, Func: do}
+	n := &neuroscript.Tool{Name: t.Name, Params: t.Params, Gas: t.Gas, Uncounted: t.Class == messages.Pure, Appends: t.Form.Appends, Func: do}
 	if t.Form.Prepare == nil {
 		return n
 	}

@@ -143,8 +143,13 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 		"PATH=" + confine.Path, "LANG=C.UTF-8", "STILE_SESSION=" + c.SID, "STILE_KEY=" + c.Key,
 		fmt.Sprintf("STILE_ATTEMPT=%d", c.Attempt), fmt.Sprintf("STILE_EPOCH=%d", c.Epoch),
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(args), out, said
-	err := confine.Run(cmd, &confine.Limits{Memory: d.Memory, CPU: d.CPU, Files: d.Files, FileBytes: commandFileBytes}, nil)
+	given, err := confine.Given(args)
+	if err != nil {
+		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the command cannot be given its arguments: %s", err)
+	}
+	defer given.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = given, out, said
+	err = confine.Run(cmd, &confine.Limits{Memory: d.Memory, CPU: d.CPU, Files: d.Files, FileBytes: commandFileBytes}, nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errOutput):
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is over its limit of %d bytes", d.Output)

@@ -47,6 +47,7 @@ func TestCommand(t *testing.T) {
 		want         string
 	}{
 		{"arguments", "cat", nil, `{"o":7,"s":"$(touch pwned) ${s} '; touch pwned; \""}`},
+		{"arguments in hand", "stat -L -c %s /dev/stdin", nil, "52"}, // and not in a pipe that a host fills while it lives
 		{"no result", "exit 0", nil, "null"},
 		{"environment", `env | sort | grep -v ^_= | grep -v ^PWD= | tr '\n' ' ' | sed 's/.*/"&"/'`, nil, `"LANG=C.UTF-8 PATH=/usr/local/bin:/usr/bin:/bin STILE_ATTEMPT=2 STILE_EPOCH=3 STILE_KEY=key STILE_SESSION=a:b:c "`},
 		{

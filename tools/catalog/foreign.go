@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/schema"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/internal/seam"
@@ -33,15 +32,8 @@ type Foreign struct {
 	Do func(ctx context.Context, c *tools.Call, args string) (result string, err error)
 }
 
-// Bounds of what others declare.
-const (
-	maxSchemaBytes      = 64 << 10
-	maxSchemaDepth      = 64
-	MaxDescriptionBytes = 4 << 10 // what is over it is cut off
-
-	maxViolations     = 8
-	maxViolationBytes = 1 << 10
-)
+// MaxDescriptionBytes bounds what others declare; what is over it is cut off.
+const MaxDescriptionBytes = 4 << 10
 
 // NewForeign makes the tool. A program calls it with arguments in the order of Params,
 // or with one map that names them; a map is taken for the first parameter only if that
@@ -59,13 +51,7 @@ func NewForeign(d Foreign) (tools.Tool, error) {
 	if d.Schema == "" {
 		d.Schema = `{"type":"object"}`
 	}
-	if len(d.Schema) > maxSchemaBytes {
-		return bad("the schema of its arguments has %d bytes; it may have %d", len(d.Schema), maxSchemaBytes)
-	}
-	if !shallow(d.Schema, maxSchemaDepth) {
-		return bad("the schema of its arguments is no JSON, or nests more than %d deep", maxSchemaDepth)
-	}
-	schema, err := compileSchema(d.Schema)
+	form, err := compileSchema(d.Schema)
 	if err != nil {
 		return bad("the schema of its arguments cannot be used: %s", clip.Excerpt(err.Error()))
 	}
@@ -76,7 +62,7 @@ func NewForeign(d Foreign) (tools.Tool, error) {
 	t := tools.Tool{Name: d.Name, Description: clip.Short(d.Description, MaxDescriptionBytes), Class: d.Class, Timeout: d.Timeout, Params: params}
 	t.Form.Schema = d.Schema
 	t.Form.Direct = func(ctx context.Context, c *tools.Call, args string) (string, error) {
-		if err := violations(schema, args); err != nil {
+		if err := violations(form, args); err != nil {
 			return "", err
 		}
 		return d.Do(ctx, c, args)
@@ -168,99 +154,37 @@ func names(params []neuroscript.Param, v neuroscript.Value) bool {
 	return len(members) > 0
 }
 
-// shallow reports whether a text is JSON of a depth.
-func shallow(text string, depth int) bool {
-	d := jsontext.NewDecoder(strings.NewReader(text))
-	for {
-		_, err := d.ReadToken()
-		switch {
-		case err != nil:
-			return d.StackDepth() == 0 && strings.TrimSpace(text[d.InputOffset():]) == "" && d.InputOffset() > 0
-		case d.StackDepth() > depth:
-			return false
-		}
+// compileSchema compiles the schema of a tool's arguments.
+func compileSchema(text string) (*schema.Schema, error) {
+	var top struct {
+		Type jsontext.Value `json:"type"`
 	}
-}
-
-// compileSchema compiles a schema that stands for itself.
-func compileSchema(text string) (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	top, ok := doc.(map[string]any)
-	if !ok {
-		return nil, errors.New("it is no object")
-	}
-	if typ, ok := top["type"]; ok && typ != "object" {
+	err := json.Unmarshal([]byte(text), &top, jsontext.AllowDuplicateNames(true))
+	if err == nil && top.Type != nil && string(top.Type) != `"object"` {
 		return nil, errors.New("arguments are an object, and its type is another")
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(pattern)
-	const at = "arguments.json"
-	if err := c.AddResource(at, doc); err != nil {
-		return nil, err
+	s, compiled := schema.Compile(text)
+	if compiled == nil && err != nil { // true and false
+		return nil, errors.New("it is no object")
 	}
-	return c.Compile(at)
+	return s, compiled
 }
-
-// noLoader loads no document: a schema must not make the host read files or addresses.
-type noLoader struct{}
-
-// Load implements jsonschema.URLLoader.
-func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to another document") }
-
-// pattern reads a pattern; one that RE2 has no words for fits everything.
-func pattern(s string) (jsonschema.Regexp, error) {
-	re, err := regexp.Compile(s)
-	if err != nil {
-		return anything(s), nil
-	}
-	return re, nil
-}
-
-type anything string
-
-// MatchString implements jsonschema.Regexp.
-func (anything) MatchString(string) bool { return true }
-
-// String implements jsonschema.Regexp.
-func (p anything) String() string { return string(p) }
 
 // violations checks arguments. All that is wrong is in one message, as far as it fits.
-func violations(schema *jsonschema.Schema, args string) error {
-	v, err := jsonschema.UnmarshalJSON(strings.NewReader(args))
-	if _, ok := v.(map[string]any); err != nil || !ok {
+func violations(s *schema.Schema, args string) error {
+	if v := jsontext.Value(args); v.Kind() != '{' || !v.IsValid(jsontext.AllowDuplicateNames(true)) {
 		return neuroscript.Errorf(neuroscript.CodeArgument, "the arguments must be an object")
 	}
-	err = schema.Validate(v)
-	var invalid *jsonschema.ValidationError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &invalid):
-		return neuroscript.Errorf(neuroscript.CodeArgument, "%s", clip.Excerpt(err.Error()))
-	}
-	var all []string
-	for _, e := range invalid.BasicOutput().Errors {
-		if e.Error == nil {
-			continue
+	fault := s.Check(args, func(pointer string) string {
+		if pointer == "" {
+			return "arguments"
 		}
-		where := strings.ReplaceAll(strings.TrimPrefix(e.InstanceLocation, "/"), "/", ".")
-		if where == "" {
-			where = "arguments"
-		} else {
-			where = "argument " + where
-		}
-		if line := where + ": " + e.Error.String(); !slices.Contains(all, line) {
-			all = append(all, line)
-		}
+		return "argument " + strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "/", ".")
+	})
+	if fault != "" {
+		return neuroscript.Errorf(neuroscript.CodeArgument, "%s", fault)
 	}
-	if more := len(all) - maxViolations; more > 0 {
-		all = append(all[:maxViolations], fmt.Sprintf("and %d more", more))
-	}
-	return neuroscript.Errorf(neuroscript.CodeArgument, "%s", clip.Short(strings.Join(all, "; "), maxViolationBytes))
+	return nil
 }
 
 // paramsOf reads the parameters of a schema: those that are required in its order of

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/schema"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 )
@@ -125,7 +126,7 @@ func TestForeignFromReplies(t *testing.T) {
 		fmt.Fprintf(&many, `,"x-%d":1`, i)
 	}
 	_, err := do(t.Context(), &tool, &tools.Call{}, many.String()+"}", limits)
-	if err == nil || len(err.Error()) > 2*maxViolationBytes || !strings.Contains(err.Error(), "and 492 more") {
+	if err == nil || len(err.Error()) > 2<<10 || !strings.Contains(err.Error(), "and 492 more") {
 		t.Errorf("%d bytes: %v", len(fmt.Sprint(err)), err)
 	}
 }
@@ -136,14 +137,14 @@ func TestForeignRefuses(t *testing.T) {
 		{"far.off", `{"type":"array"}`, "another"},
 		{"far.off", `true`, "no object"},
 		{"far.off", `{"type":`, "no JSON"},
-		{"far.off", `{"type":"object"} {}`, "after top-level value"},
+		{"far.off", `{"type":"object"} {}`, "no JSON"},
 		{"far.off", `{"type":"objekt"}`, "another"},
 		{"far.off", `{"properties":{"a":{"type":"objekt"}}}`, "cannot be used"},
 		{"far.off", `{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`, "refers to another document"},
 		{"far.off", `{"$schema":"http://127.0.0.1:9/own"}`, "refers to another document"},
 		{"far.off", `{"properties":{"a":{"$ref":"#/$defs/absent"}}}`, "cannot be used"},
 		{"far.off", strings.Repeat(`{"not":`, 80) + "{}" + strings.Repeat("}", 80), "64 deep"},
-		{"far.off", `{"description":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, "65536"},
+		{"far.off", `{"description":"` + strings.Repeat("x", schema.MaxBytes) + `"}`, "65536"},
 		{"aeiou.magic", `{}`, "belongs to the turn"},
 	} {
 		_, err := NewForeign(Foreign{Name: c.name, Schema: c.schema})

@@ -18,6 +18,9 @@ type Shelf struct {
 	Operations []string // what the parameter operation may be
 	Limits     messages.RelicLimits
 	Timeout    time.Duration
+	// Lasting values alone are those of the first rendering: set takes no ttl, and must be
+	// named.
+	Lasting bool
 }
 
 type (
@@ -36,19 +39,26 @@ func KeyValue(s Shelf) *Executor {
 	if summary != "" {
 		summary += " "
 	}
-	summary += "Keeps JSON values by key. get (key), set (key, value, expect?), delete (key), add (key, by?) of integers, list (prefix?, after?, limit?) of keys."
+	set := "set (key, value, expect?)"
+	params := Parameters{
+		selects,
+		{Name: "key", Type: "string"},
+		{Name: "value"},
+		{Name: "expect", Description: "set only if this is there; null for nothing"},
+		{Name: "by", Type: "integer"},
+		{Name: "prefix", Type: "string"},
+		{Name: "after", Type: "string"},
+		{Name: "limit", Type: "integer"},
+	}
+	if !s.Lasting {
+		set = "set (key, value, expect?, ttl?)"
+		params[0].Required = false
+		params = append(params, Parameter{Name: "ttl", Type: "integer", Description: "seconds that set keeps the value; without it for good"})
+	}
+	summary += "Keeps JSON values by key. get (key), " + set + ", delete (key), add (key, by?) of integers, list (prefix?, after?, limit?) of keys."
 	return &Executor{
 		Type: messages.TypeRelic, Name: s.Name, Summary: summary, Class: messages.Idempotent, Timeout: s.Timeout,
-		Params: Parameters{
-			selects,
-			{Name: "key", Type: "string"},
-			{Name: "value"},
-			{Name: "expect", Description: "set only if this is there; null for nothing"},
-			{Name: "by", Type: "integer"},
-			{Name: "prefix", Type: "string"},
-			{Name: "after", Type: "string"},
-			{Name: "limit", Type: "integer"},
-		},
+		Params: params,
 		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			if c.Host.Keep == nil {
 				return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "there is no session that could keep anything")

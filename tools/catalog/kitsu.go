@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,6 +9,7 @@ import (
 	json "github.com/go-json-experiment/json"
 
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/zone"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/kitsu"
 	"github.com/seed14be6753/stile/tools"
@@ -18,17 +20,18 @@ const byMetaController = "meta-controller"
 
 // Companion is what stands behind the action tokens of a small model (docs/spec/kitsu.md §§4, 5):
 // the executors, and the meta-controller as a policy of the gate. The zero value
-// searches offline and tells the time in UTC.
+// searches offline, tells the time in UTC, and asks a person when topics differ.
 type Companion struct {
 	Permissions kitsu.Permissions
-	Continues   int // for one message; as kitsu.Continuation.Max
+	Continues   int  // for one message; as kitsu.Continuation.Max
+	AnyTopic    bool // a search about another topic than the last one needs no confirmation
 	// Search replaces the offline stub; SearchTool does with a tool, which gets the
 	// query as its parameter of that name, else as its first. At most one is set.
 	Search     tools.Searcher
 	SearchTool *tools.Tool
 	Limits     neuroscript.Limits // of a SearchTool that is pure
 	Now        func() time.Time   // nil is time.Now
-	Zone       string             // of get_time: UTC±H, UTC±HH or UTC±HH:MM
+	Zone       string             // of get_time where the user's is not known, as zone.Parse has it; "" is UTC
 	// Mood is the user's intensity in 0…1, nil for 0. One that fails counts as 0 and is
 	// given to Failed.
 	Mood   func(sid string) (float64, error)
@@ -93,8 +96,18 @@ func (c Companion) time() tools.Tool {
 	}
 	return tools.Tool{
 		Name: string(kitsu.GetTime), Class: messages.ReadOnly, Timeout: kitsu.ExecutorTime, Description: "Tells the time.",
-		Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
-			return neuroscript.FromJSON([]byte(kitsu.Time(c.Zone, now())))
+		Run: func(_ context.Context, call *tools.Call) (neuroscript.Value, error) {
+			at := now()
+			name := cmp.Or(call.Host.Zone, c.Zone)
+			place, err := zone.Parse(name)
+			if err != nil {
+				return neuroscript.FromJSON([]byte(kitsu.Time(name, at))) // of a journal that had it before names were checked
+			}
+			layout := time.RFC3339
+			if place != time.UTC {
+				layout = "2006-01-02T15:04:05-07:00"
+			}
+			return neuroscript.String(at.In(place).Format(layout)), nil
 		},
 	}
 }
@@ -109,6 +122,18 @@ func (c Companion) count() tools.Tool {
 	}
 }
 
+// Offers reports whether the model is told of an action: one that is always denied is kept
+// from it.
+func (c Companion) Offers(kind kitsu.Kind) bool {
+	switch kind {
+	case kitsu.Search:
+		return !c.Permissions.NoIndex && !c.Permissions.DenySearch
+	case kitsu.Continue:
+		return !c.Permissions.DenyContinue
+	}
+	return true
+}
+
 // Policy is the meta-controller as a custom policy. It answers for every call, so that
 // decision and reason are journaled.
 func (c Companion) Policy() tools.CustomPolicy {
@@ -117,8 +142,12 @@ func (c Companion) Policy() tools.CustomPolicy {
 		if err != nil {
 			return messages.GateDeny, err.Error(), true
 		}
+		last := string(q.Keep)
+		if c.AnyTopic {
+			last = ""
+		}
 		d := kitsu.Decide(kitsu.Request{
-			Action: a, Permissions: c.Permissions, LastTopic: string(q.Keep),
+			Action: a, Permissions: c.Permissions, LastTopic: last,
 			Continuation: kitsu.Continuation{Count: kitsu.Count(q.State), Max: c.Continues}, Mood: c.mood(a, q.SID),
 		})
 		switch {

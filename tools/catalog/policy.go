@@ -115,6 +115,11 @@ func invalid(field, detail string) error {
 	return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
 }
 
+// Covers reports whether one of a policy's entries covers a tool's name.
+func Covers(entries []string, name string) bool {
+	return slices.ContainsFunc(entries, func(pattern string) bool { return matches(pattern, name) })
+}
+
 // matches reports whether a policy's entry covers a tool's name.
 func matches(pattern, name string) bool {
 	if group, ok := strings.CutSuffix(pattern, ".*"); ok {

@@ -225,7 +225,7 @@ func (g *Graph) step(ctx context.Context, c *tools.Call, s *messages.Action, arg
 		if errors.As(err, &said) {
 			reason, end.text = said.Reason, clip.Short(said.Text, maxFailureBytes)
 		}
-		next := policy.After(plan.Attempt{N: n, Failure: failure, Reason: reason, Class: class, Now: time.Now(), Until: until})
+		next := policy.After(plan.Attempt{N: n, Failure: failure, Reason: reason, Class: class, Key: own.Key, Now: time.Now(), Until: until})
 		if !next.Retry {
 			end.out = plan.Outcome{State: next.State, Reason: next.Reason}
 			return end

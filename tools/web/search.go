@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -149,6 +150,7 @@ const (
 type Index struct {
 	docs  []Document
 	words map[string][]posting // by word
+	vocab []string             // the words, ascending
 	size  []int                // words of each document
 	mean  float64
 }
@@ -184,6 +186,7 @@ func NewIndex(docs []Document) (*Index, error) {
 		total += n
 	}
 	x.mean = max(float64(total)/float64(max(len(docs), 1)), 1)
+	x.vocab = slices.Sorted(maps.Keys(x.words))
 	return x, nil
 }
 
@@ -233,6 +236,36 @@ func wordsOf(s string) func(yield func(string) bool) {
 	return strings.FieldsFuncSeq(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
+// Words that begin alike: kestrel and kestrels, sail and sailing.
+const (
+	minStemRunes = 3   // of the shorter word
+	maxTailRunes = 4   // by which the longer one goes on
+	maxAlike     = 64  // words of the index for one that is asked for
+	alikeWeight  = 0.5 // of what the word itself counts
+)
+
+// alike lists the words of the index that a word stands for: itself, those that it begins
+// and that end soon behind it, and those that begin it so.
+func (x *Index) alike(w string) []string {
+	all := []string{w}
+	if utf8.RuneCountInString(w) < minStemRunes {
+		return all
+	}
+	at, _ := slices.BinarySearch(x.vocab, w)
+	for ; at < len(x.vocab) && len(all) < maxAlike && strings.HasPrefix(x.vocab[at], w); at++ {
+		if tail := utf8.RuneCountInString(x.vocab[at][len(w):]); tail > 0 && tail <= maxTailRunes {
+			all = append(all, x.vocab[at])
+		}
+	}
+	stem := []rune(w)
+	for n := len(stem) - 1; n >= max(minStemRunes, len(stem)-maxTailRunes); n-- {
+		if s := string(stem[:n]); x.words[s] != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // Search implements Searcher.
 func (x *Index) Search(_ context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
 	const k1, b = 1.2, 0.75 // the usual constants of BM25
@@ -242,12 +275,18 @@ func (x *Index) Search(_ context.Context, q tools.SearchRequest) ([]tools.Search
 		if slices.Contains(asked, w) {
 			continue
 		}
-		asked = append(asked, w)
-		in := x.words[w]
-		rare := math.Log(1 + (float64(len(x.docs)-len(in))+0.5)/(float64(len(in))+0.5))
-		for _, p := range in {
-			t := float64(p.times)
-			scores[p.doc] += rare * t * (k1 + 1) / (t + k1*(1-b+b*float64(x.size[p.doc])/x.mean))
+		for i, word := range x.alike(w) {
+			asked = append(asked, word)
+			weight := 1.0
+			if i > 0 {
+				weight = alikeWeight
+			}
+			in := x.words[word]
+			rare := math.Log(1 + (float64(len(x.docs)-len(in))+0.5)/(float64(len(in))+0.5))
+			for _, p := range in {
+				t := float64(p.times)
+				scores[p.doc] += weight * rare * t * (k1 + 1) / (t + k1*(1-b+b*float64(x.size[p.doc])/x.mean))
+			}
 		}
 	}
 	found := make([]int, 0, len(scores))

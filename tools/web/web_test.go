@@ -416,6 +416,16 @@ func TestSearchIndex(t *testing.T) {
 			t.Errorf("%s:\n%q, want\n%q", query, got, want)
 		}
 	}
+	for query, want := range map[string]string{"kestrels hovering": "a.md", "mow": "sub/b.txt", "sleep": "c.html", "owls": "c.html", "fiel": "sub/b.txt"} {
+		if got := toolstest.Do(t, all, "search", `{"query":`+toolstest.Quote(t, query)+`}`); !strings.Contains(got, "1. ") || !strings.Contains(strings.Split(got, "2. ")[0], want) {
+			t.Errorf("%s: %q, want %s first", query, got, want)
+		}
+	}
+	for query, want := range map[string]string{"fi": "Found 0", "fieldworkers": "Found 0", "pad": "Found 1"} {
+		if got := toolstest.Do(t, all, "search", `{"query":"`+query+`"}`); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %s", query, got, want)
+		}
+	}
 	if got := toolstest.Do(t, all, "search", `{"query":"ürgüp"}`); !strings.Contains(got, "Ürgüp kestrel is here") {
 		t.Errorf("%q", got)
 	}

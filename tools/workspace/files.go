@@ -33,6 +33,7 @@ const (
 // it. Devices, pipes and sockets are refused. Safe for concurrent use.
 type Files struct {
 	root *os.Root
+	own  own
 }
 
 // NewFiles opens the directory; failing that is ERR_CONFIG. The caller closes it
@@ -121,6 +122,9 @@ func (f *Files) open(path string) (*os.File, error) {
 	if info, err = file.Stat(); err == nil {
 		err = regular(info)
 	}
+	if err == nil {
+		err = f.own.judge(file)
+	}
 	if err != nil {
 		return nil, fileError(path, errors.Join(err, file.Close()))
 	}
@@ -208,6 +212,9 @@ func (f *Files) list(ctx context.Context, c *tools.Call) (v neuroscript.Value, e
 			err = fileError(path, closing)
 		}
 	}()
+	if err := f.own.folder(dir); err != nil {
+		return v, fileError(path, err)
+	}
 	var names []string
 	for {
 		if err := ctx.Err(); err != nil {
@@ -249,6 +256,9 @@ func (f *Files) stat(_ context.Context, c *tools.Call) (neuroscript.Value, error
 		return neuroscript.Value{}, nil
 	}
 	if err != nil {
+		return neuroscript.Value{}, fileError(path, err)
+	}
+	if err := f.own.looks(f.root, path, info); err != nil {
 		return neuroscript.Value{}, fileError(path, err)
 	}
 	kind := "other"
@@ -304,6 +314,10 @@ func fileError(path string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
+	case errors.Is(err, errOwn):
+		return denied(path)
+	case errors.Is(err, errChanged):
+		why = errChanged.Error()
 	case errors.Is(err, errIrregular):
 		why = errIrregular.Error()
 	case errors.Is(err, errDirectory):

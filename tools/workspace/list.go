@@ -71,6 +71,9 @@ func (w *Workspace) entries(ctx context.Context, at string) ([]fs.DirEntry, erro
 		return nil, err
 	}
 	defer dir.Close()
+	if err := w.own.folder(dir); err != nil {
+		return nil, err
+	}
 	var all []fs.DirEntry
 	for len(all) < MaxFileEntries {
 		if err := ctx.Err(); err != nil {
@@ -175,7 +178,7 @@ func (t *tree) add(at string, depth int) (any bool, err error) {
 		inside := false
 		if depth+1 < listDepth {
 			inside, err = t.add(here, depth+1)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errOwn) {
 				return any, err
 			}
 		}

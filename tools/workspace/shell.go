@@ -210,7 +210,14 @@ func (w *Workspace) openFolder(at string) (*os.File, error) {
 	if err := w.folder(at); err != nil {
 		return nil, err
 	}
-	return w.root.Open(at)
+	dir, err := w.root.Open(at)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.own.folder(dir); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return dir, nil
 }
 
 // program finds what a command names: a file in the workspace by a path from cwd on, or a

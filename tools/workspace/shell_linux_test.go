@@ -114,7 +114,7 @@ func attack(kind, to string) error {
 	case "owner": // what root may do to processes that are not its own
 		return syscall.Sethostname([]byte("pwned"))
 	}
-	return fmt.Errorf("there is no attack %s", kind)
+	return attackHost(kind, to)
 }
 
 // newShell makes a shell over a workbench, confined when the kernel can.

@@ -58,6 +58,7 @@ type Workspace struct {
 	access Access
 	dir    string   // absolute
 	denied []string // folders that AccessSystem leaves alone, as they are named and as they resolve
+	own    own
 	mu     sync.Mutex
 }
 
@@ -189,6 +190,11 @@ func (w *Workspace) outside(p string) error {
 	return neuroscript.Errorf(neuroscript.CodeDenied, "path outside sandbox: %s", clip.Excerpt(p))
 }
 
+// denied is the refusal of what belongs to the host.
+func denied(p string) error {
+	return neuroscript.Errorf(neuroscript.CodeDenied, "%s: %s", clip.Excerpt(p), errOwn)
+}
+
 // anywhere is place under AccessSystem: links are resolved first, so that none of them
 // leads to what is denied.
 func (w *Workspace) anywhere(p string) (string, error) {
@@ -267,6 +273,9 @@ func (w *Workspace) open(at string) (*os.File, fs.FileInfo, error) {
 	if info, err = f.Stat(); err == nil {
 		err = regular(info)
 	}
+	if err == nil {
+		err = w.own.judge(f)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
@@ -303,10 +312,13 @@ var (
 
 // failed tells the model what went wrong with the path it named.
 func (w *Workspace) failed(p string, err error) error {
-	for _, own := range []error{errEditSize, errBinary, errChanged, errExists, errLink} {
+	for _, own := range []error{errEditSize, errBinary, errChanged, errExists, errLink, errReadOnly} {
 		if errors.Is(err, own) {
 			return catalog.Failed("%s: %s", clip.Excerpt(p), own)
 		}
+	}
+	if errors.Is(err, errOwn) {
+		return denied(p)
 	}
 	var told *neuroscript.ScriptError
 	if errors.As(err, &told) {

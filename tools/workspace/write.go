@@ -53,7 +53,7 @@ func (w *Workspace) write(_ context.Context, c *tools.Call) (outcome, content st
 		}
 	}
 	if err == nil && info == nil {
-		err = w.root.MkdirAll(path.Dir(at), 0o777)
+		err = w.makeFolders(path.Dir(at))
 	}
 	if err == nil {
 		err = w.put(at, []byte(text), info)
@@ -81,8 +81,13 @@ func (w *Workspace) beside(at string, data []byte, was fs.FileInfo) (name string
 	if _, err := rand.Read(random[:]); err != nil {
 		return "", err
 	}
-	name = path.Join(path.Dir(at), ".stile-"+hex.EncodeToString(random[:]))
-	f, err := w.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	dir, err := w.parent(at)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	name = ".stile-" + hex.EncodeToString(random[:])
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return "", err
 	}
@@ -94,29 +99,35 @@ func (w *Workspace) beside(at string, data []byte, was fs.FileInfo) (name string
 		err = f.Sync() // else a power failure could leave the name with no bytes
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(err, w.root.Remove(name))
+		return "", errors.Join(err, dir.Remove(name))
 	}
-	return name, nil
+	return path.Join(path.Dir(at), name), nil
 }
 
 // swap gives a file from beside its name.
 func (w *Workspace) swap(beside, at string, was fs.FileInfo) error {
-	drop := func(err error) error { return errors.Join(err, w.root.Remove(beside)) }
+	dir, err := w.parent(at)
+	if err != nil {
+		return errors.Join(err, w.root.Remove(beside))
+	}
+	defer dir.Close()
+	beside, at = path.Base(beside), path.Base(at)
+	drop := func(err error) error { return errors.Join(err, dir.Remove(beside)) }
 	if was == nil {
-		if err := w.root.Link(beside, at); err == nil || errors.Is(err, fs.ErrExist) {
+		if err := dir.Link(beside, at); err == nil || errors.Is(err, fs.ErrExist) {
 			if err != nil {
 				err = errExists
 			}
 			return drop(err)
 		}
 		// A file system without links: what is left is to look before.
-		if _, err := w.root.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := dir.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
 			return drop(errExists)
 		}
-	} else if now, err := w.root.Lstat(at); err != nil || !unchanged(was, now) {
+	} else if now, err := dir.Lstat(at); err != nil || !unchanged(was, now) {
 		return drop(errChanged)
 	}
-	if err := w.root.Rename(beside, at); err != nil {
+	if err := dir.Rename(beside, at); err != nil {
 		return drop(err)
 	}
 	return nil
@@ -307,7 +318,7 @@ func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (s
 			return nil
 		}
 		text, was, err := w.text(ctx, at)
-		if errors.Is(err, errBinary) || errors.Is(err, errEditSize) {
+		if errors.Is(err, errBinary) || errors.Is(err, errEditSize) || errors.Is(err, errOwn) {
 			return nil // as find, which would not show it
 		}
 		if err != nil {

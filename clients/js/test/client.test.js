@@ -57,6 +57,51 @@ test("a run as it grows, and as whole texts", async (t) => {
   assert.equal(texts[0].run, 2);
 });
 
+test("without a stream there is one event", async (t) => {
+  const host = await startHost(t);
+  const agent = new Stile(host.url).agent("talker", "ada");
+  for (const stream of ["none", null]) {
+    const got = await keep(agent.stream("hello", { stream }));
+    assert.deepEqual(types(got), ["respond"]);
+    assert.equal(got.joined, said);
+    assert.equal(got.events[0].body.decision, "DONE");
+    assert.equal(got.events[0].body.units[0].text, said);
+    assert.ok(got.events[0].body.usage);
+  }
+});
+
+test("an answer that fits a schema comes decoded, and none that does not", async (t) => {
+  const host = await startHost(t);
+  const client = new Stile(host.url);
+  for (const stream of ["token", "event", "none"]) {
+    const got = await keep(client.agent("biller", "bill-" + stream).stream("the bill", { stream }));
+    const end = got.events.at(-1);
+    assert.deepEqual(end.output, { total: 2.5 }, stream);
+    assert.ok(!JSON.stringify(Object.values(got.texts)).includes("secret"), "an answer that does not fit is shown");
+    assert.equal(got.joined, '{"total": 2.5}', stream);
+    if (stream === "none") continue;
+    whole(got);
+    assert.equal(got.events.filter((e) => e.output).length, 1);
+    assert.equal(types(got).filter((type) => type === "run.end").length, 1);
+    assert.ok(got.events.some((e) => e.type === "turn.decided" && e.body.repair), "it was mended");
+  }
+});
+
+test("the user's time zone goes with a submit, streamed or not", async (t) => {
+  const host = await startHost(t);
+  const client = new Stile(host.url);
+  for (const stream of ["event", "none"]) {
+    const session = client.agent("zoned", "zone-" + stream);
+    await keep(session.stream("what time is it?", { stream, zone: "Asia/Tokyo" }));
+    const all = [];
+    for await (const e of session.follow({ stream: "event" })) {
+      all.push(e);
+      if (e.type === "run.end") break;
+    }
+    assert.equal(all.find((e) => e.type === "user").body.zone, "Asia/Tokyo", stream);
+  }
+});
+
 test("cut at random bytes, the joined stream is the uncut one", async (t) => {
   const rnd = random(seed);
   const host = await startHost(t);
@@ -127,7 +172,7 @@ test("a session is followed from any event on", async (t) => {
   }
   assert.equal(first.events[at].text + rest.map((e) => (e.type === "respond" && !e.body ? e.content : "")).join(""), said);
   assert.deepEqual((await collect(new Stile(host.url).sessions())).map((s) => s.id), ["f"]);
-  assert.deepEqual((await new Stile(host.url).agents()).map((a) => a.name), ["clerk", "slow", "talker"]);
+  assert.deepEqual((await new Stile(host.url).agents()).map((a) => a.name), ["biller", "clerk", "slow", "talker", "zoned"]);
 });
 
 async function collect(all) {
@@ -289,7 +334,7 @@ test("the examples of the pages run", async (t) => {
   copyFileSync(new URL("clients/js/stile.js", root), join(dir, "stile.js"));
   writeFileSync(join(dir, "package.json"), '{"type": "module"}');
   for (const page of ["clients/js/README.md", "docs/http.md"]) {
-    const [, code] = /```js\n(.*?)```/s.exec(readFileSync(new URL(page, root), "utf8"));
+    const [, code] = /```js\n(import .*?)```/s.exec(readFileSync(new URL(page, root), "utf8"));
     writeFileSync(join(dir, "example.js"), code.replaceAll("http://localhost:8471", host.url).replaceAll('"plain"', '"talker"'));
     const { stdout } = await promisify(execFile)(process.execPath, [join(dir, "example.js")]);
     assert.equal(stdout.replaceAll("\n", ""), said.replaceAll("\n", ""), page);

@@ -15,6 +15,9 @@ const chunks = (texts, every) => texts.map((text, i) => ({ at_ms: i * every, tex
 const agents = {
   talker: ["plain", "", [{ match: any, chunks: chunks(pieces, 4) }]],
   slow: ["plain", "", [{ match: any, chunks: chunks(["one ", "two ", "three"], 60000) }]],
+  // Its first answer does not fit, its second one does.
+  biller: ["plain", "output: {schema: {type: object, required: [total], properties: {total: {type: number}}}}\n", [{ match: { re2: "(?s)/total.*" }, chunks: chunks(['{"total":', ' 2.5}'], 1) }, { match: any, chunks: chunks(['{"total": "sec', 'ret"}'], 1) }]],
+  zoned: ["kitsu", "", [{ match: any, chunks: chunks(["It is late."], 1) }]],
   clerk: ["kitsu", "approval: {tools: {search: confirm}, wait: 1h}\n", [{ chunks: chunks(['Shall I look?\n<action:search query="trains">\n'], 1) }, { chunks: chunks(["There are trains."], 1) }]],
 };
 

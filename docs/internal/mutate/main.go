@@ -253,7 +253,7 @@ func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 // failing names a test of the machine or of the room that the mutation makes fail; ""
 // when there is none.
 func (m *mutation) failing(overlay string) string {
-	for _, room := range []string{"turn", path.Dir(m.file)} {
+	for _, room := range []string{"internal/turn", path.Dir(m.file)} {
 		out, err := exec.Command("go", "test", "-overlay", overlay, "-timeout", "5m", module+"/"+room).CombinedOutput()
 		if err == nil {
 			continue

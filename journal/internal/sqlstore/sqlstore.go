@@ -95,7 +95,7 @@ const (
 // Kinds of records, as lists in SQL.
 var (
 	SaidKinds   = listed(journal.SaidKinds...)
-	NamingKinds = listed(messages.KindModelReply, messages.KindTurnDecided, messages.KindFeedInjected)
+	NamingKinds = listed(messages.KindModelRequest, messages.KindModelReply, messages.KindTurnDecided, messages.KindFeedInjected)
 )
 
 func listed(kinds ...messages.Kind) string {

@@ -2,10 +2,12 @@ package wire
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/native"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -17,12 +19,17 @@ type Raw = jsontext.Value
 type Turns struct {
 	System string // its messages joined by blank lines
 	Turns  []Turn
+	Tools  []native.Function
 }
 
-// Turn is what one side said before the other answered: at least one text, none empty.
+// Turn is what one side said before the other answered: at least a text, a call or a
+// result, no text empty.
 type Turn struct {
-	Role  messages.Role
-	Texts []string
+	Role    messages.Role
+	Results []native.Result // of the calls of the turn before, in front of the texts
+	Items   []Raw           // what this provider wants back of its own, in front of all else
+	Texts   []string
+	Calls   []native.Call // behind the texts
 }
 
 // earlier stands where a prompt begins with the model's words, as a cut history does.
@@ -30,24 +37,39 @@ const earlier = "(Earlier messages are left out.)"
 
 // Conversation orders a prompt. Empty messages are left out: providers refuse them. It
 // fails when there is nothing to answer.
-func Conversation(ms []messages.Message) (Turns, error) {
+func Conversation(ask *Ask) (Turns, error) {
 	var out Turns
 	var system []string
-	for i := range ms {
-		m := &ms[i]
+	var own []*native.Message
+	if len(ask.Tools) > 0 {
+		own = native.Pair(ask.Messages)
+		out.Tools = native.NewFunctions(ask.Tools).All
+	}
+	for i := range ask.Messages {
+		m := &ask.Messages[i]
+		next := Turn{Role: m.Role}
 		switch {
+		case own != nil && own[i] != nil:
+			next.take(own, i, ask.Source)
 		case strings.TrimSpace(m.Text) == "":
+			continue
 		case m.Role == messages.RoleSystem:
 			system = append(system, m.Text)
-		case len(out.Turns) > 0 && out.Turns[len(out.Turns)-1].Role == m.Role:
-			last := &out.Turns[len(out.Turns)-1]
-			last.Texts = append(last.Texts, m.Text)
+			continue
 		default:
-			if len(out.Turns) == 0 && m.Role == messages.RoleAssistant {
-				out.Turns = append(out.Turns, Turn{Role: messages.RoleUser, Texts: []string{earlier}})
-			}
-			out.Turns = append(out.Turns, Turn{Role: m.Role, Texts: []string{m.Text}})
+			next.Texts = []string{m.Text}
 		}
+		if n := len(out.Turns); n > 0 && out.Turns[n-1].Role == m.Role {
+			last := &out.Turns[n-1]
+			last.Items = append(last.Items, next.Items...)
+			last.Texts = append(last.Texts, next.Texts...)
+			last.Calls, last.Results = append(last.Calls, next.Calls...), append(last.Results, next.Results...)
+			continue
+		}
+		if len(out.Turns) == 0 && m.Role == messages.RoleAssistant {
+			out.Turns = append(out.Turns, Turn{Role: messages.RoleUser, Texts: []string{earlier}})
+		}
+		out.Turns = append(out.Turns, next)
 	}
 	out.System = strings.Join(system, "\n\n")
 	if n := len(out.Turns); n == 0 || out.Turns[n-1].Role != messages.RoleUser {
@@ -55,3 +77,47 @@ func Conversation(ms []messages.Message) (Turns, error) {
 	}
 	return out, nil
 }
+
+// take reads the message of a place in the provider's own form. Another provider's
+// signatures and items say nothing here; its ids do, where there are any.
+func (t *Turn) take(own []*native.Message, i int, source string) {
+	m := own[i]
+	if len(m.Calls) == 0 {
+		for k, r := range m.Results {
+			if r.ID == "" {
+				r.ID = madeID(i-1, k)
+			}
+			t.Results = append(t.Results, r)
+		}
+		if m.Rest != "" {
+			t.Texts = []string{m.Rest}
+		}
+		return
+	}
+	if strings.TrimSpace(m.Said) != "" {
+		t.Texts = []string{m.Said}
+	}
+	for k, c := range m.Calls {
+		if c.ID == "" {
+			c.ID = madeID(i, k)
+		}
+		if m.Provider != source {
+			c.Sig = ""
+		}
+		t.Calls = append(t.Calls, c)
+	}
+	if m.Provider == source {
+		t.Items = m.Items
+	}
+}
+
+// MadeID begins an id that no provider gave.
+const MadeID = "call_made_"
+
+// madeID names a call that has no id, by its message and its place in there.
+func madeID(message, call int) string {
+	return MadeID + strconv.Itoa(message) + "_" + strconv.Itoa(call)
+}
+
+// Text is all that a turn says, as one.
+func (t *Turn) Text() string { return strings.Join(t.Texts, "\n\n") }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
@@ -95,6 +96,9 @@ func (m *Maker) needsKey() string {
 		": export " + name + "=… (several keys: the same with _1 to _20) and start again, or name another variable in the manifest, as model.secret; a server that takes no key is named by its address, as base_url"
 }
 
+// KeyRest is the variable with the longest rest of a key that met a rate limit.
+const KeyRest = "STILE_KEY_REST"
+
 // keysOf finds the keys. Without one a server at an address of its own is asked
 // without; the vendor itself, and a named secret, must have one.
 func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
@@ -117,6 +121,13 @@ func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
 		return nil, Bad("provider", m.needsKey())
 	}
 	keys := llm.NewKeys(found...)
+	if said, ok := m.Lookup(KeyRest); ok {
+		rest, err := time.ParseDuration(said)
+		if err != nil || rest < time.Second || rest > time.Hour {
+			return nil, &messages.Error{Code: messages.ErrConfig, Field: KeyRest, Detail: "how long a key rests after a rate limit, at most: 1s to 1h"}
+		}
+		keys.RestAtMost(rest)
+	}
 	if m.keys == nil {
 		m.keys = map[string]*llm.Keys{}
 	}

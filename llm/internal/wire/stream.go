@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/native"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -26,15 +27,25 @@ type Vendor interface {
 	// the head of the answer has come. What the SDK makes of the answer is ignored,
 	// because the Transport kept it. An error from before the request was sent says
 	// what is wrong with it; it must hold no secret.
-	Send(ctx context.Context, client *http.Client, req *llm.Request) error
+	Send(ctx context.Context, client *http.Client, ask *Ask) error
 	// Events makes a reader of one reply's events.
 	Events() Events
 }
 
-// Events reads the events of one reply, in order.
+// Ask is a request as a vendor is to send it.
+type Ask struct {
+	*llm.Request
+	Options *Options
+	Whole   bool   // the reply in one piece, not as a stream
+	Source  string // whose ids and signatures are this model's own
+}
+
+// Events reads the events of one reply, in order, or a reply in one piece.
 type Events interface {
 	// Event puts what an event says into r. An error means that it makes no sense.
 	Event(ev Event, r *Reply) error
+	// Whole puts a whole reply into r, which is JSON, and says how it finished.
+	Whole(body []byte, r *Reply) error
 }
 
 // Config is what a Model is made of. It must not be changed afterwards.
@@ -46,7 +57,9 @@ type Config struct {
 
 	Prices        map[string]llm.Price // by model
 	Price         llm.Price            // of every model that Prices does not name
-	FirstByte     time.Duration        // 0 is DefaultFirstByte
+	Tuning        *Tuning              // of options; nil takes none
+	Whole         bool                 // replies in one piece
+	FirstByte     time.Duration        // 0 is DefaultFirstByte, or DefaultWhole
 	MaxEventBytes int                  // 0 is DefaultMaxEventBytes
 	Base          http.RoundTripper    // nil is NewBase()
 }
@@ -71,6 +84,9 @@ func New(cfg Config) *Model {
 	}
 	if cfg.FirstByte <= 0 {
 		cfg.FirstByte = DefaultFirstByte
+		if cfg.Whole {
+			cfg.FirstByte = DefaultWhole
+		}
 	}
 	if cfg.Base == nil {
 		cfg.Base = NewBase()
@@ -98,6 +114,10 @@ type Reply struct {
 	failed   *llm.Failure
 	called   bool // failed, for a call of a tool
 	billed   bool // failed, and its usage may follow
+	stray    bool // it called what nobody offered
+
+	calls *native.Writer // nil: it is offered none
+	args  map[int64]*text
 
 	prompt    int64 // bytes of it
 	delivered int64 // bytes of text
@@ -114,10 +134,13 @@ func (r *Reply) Text(lit []byte) error {
 		return r.parts(lit)
 	}
 	if !r.text.add(lit) {
-		return errors.New("text that is no string")
+		return errNoString
 	}
 	return nil
 }
+
+// errNoString is an event's text that is none.
+var errNoString = errors.New("text that is no string")
 
 func (r *Reply) parts(list []byte) error {
 	var parts []struct {
@@ -129,7 +152,7 @@ func (r *Reply) parts(list []byte) error {
 	}
 	for _, p := range parts {
 		if p.Type == "text" && !r.text.add(p.Text) {
-			return errors.New("text that is no string")
+			return errNoString
 		}
 	}
 	return nil
@@ -158,7 +181,12 @@ func (r *Reply) Running(n Count) {
 }
 
 // Finish says how the reply ended. Usage may still follow, until Over.
-func (r *Reply) Finish(f messages.Finish) { r.finish = f }
+func (r *Reply) Finish(f messages.Finish) {
+	if r.finish = f; r.stray && f == messages.FinishComplete {
+		r.stray = false
+		r.Called("tool_call")
+	}
+}
 
 // Over says that nothing will follow.
 func (r *Reply) Over() { r.over = true }
@@ -171,12 +199,13 @@ func (r *Reply) Billed() { r.billed = true }
 
 // Called says that the reply ended for the host to call a tool, with the provider's word
 // for that. Nobody offered one: what was said until then is the reply, and without a word
-// of it there is none.
+// of it there is none. Where functions were offered it is the end of a reply like any.
 func (r *Reply) Called(code string) {
-	if r.delivered > 0 || len(r.text.out) > 0 {
-		r.Finish(messages.FinishComplete)
+	if r.delivered > 0 || len(r.text.out) > 0 || r.calls != nil && r.calls.Called() {
+		r.finish, r.stray = messages.FinishComplete, false
 		return
 	}
+	r.finish = ""
 	r.Fail(code)
 	r.called = true
 }
@@ -213,21 +242,32 @@ func (m *Model) stream(ctx context.Context, req *llm.Request, yield func(llm.Chu
 		yield(llm.Chunk{Finish: messages.FinishCancelled}, nil)
 		return
 	}
-	key, err := m.cfg.Keys.Take()
+	keys := m.cfg.Keys.For(req.Model)
+	key, err := keys.Take()
 	if err != nil {
 		yield(llm.Chunk{}, err)
 		return
 	}
-	x := &exchange{key: key, header: m.cfg.Header, scheme: m.cfg.Scheme}
+	x := &exchange{keys: keys, key: key, header: m.cfg.Header, scheme: m.cfg.Scheme, whole: m.cfg.Whole}
 	asked, end := begin(ctx, x, m.cfg.FirstByte)
 	defer end()
 	r := &Reply{}
+	r.writes(req)
 	for i := range req.Messages {
 		r.prompt += int64(len(req.Messages[i].Text))
 	}
-	sendErr := m.cfg.Vendor.Send(asked, m.client, req)
-	if x.streaming {
+	var sendErr error
+	if x.options, sendErr = m.cfg.Tuning.of(req); sendErr == nil {
+		sendErr = m.cfg.Vendor.Send(asked, m.client, &Ask{Request: req, Options: x.options, Whole: m.cfg.Whole, Source: m.source(req)})
+	}
+	switch {
+	case x.streaming:
 		if !m.read(asked, x, r, req, yield) {
+			return
+		}
+	case x.body != nil:
+		m.readWhole(x, r)
+		if r.failed != nil && !m.hand(r, req, yield) { // what it said and cost until then
 			return
 		}
 	}
@@ -238,19 +278,14 @@ func (m *Model) stream(ctx context.Context, req *llm.Request, yield func(llm.Chu
 			m.price(&c, r.estimate(), req.Model)
 		}
 		yield(c, nil)
-	case x.streaming && r.failed == nil:
-		c := llm.Chunk{Text: r.rest(), Finish: r.finish}
+	case x.body != nil && r.failed == nil:
+		c := llm.Chunk{Finish: r.finish}
+		c.Text, c.Side = r.rest(m.source(req))
 		m.price(&c, r.estimate(), req.Model)
 		yield(c, nil)
 	default:
 		yield(llm.Chunk{}, m.fail(asked, x, r, sendErr))
 	}
-}
-
-// rest is what is left of the text at its end.
-func (r *Reply) rest() []byte {
-	r.text.flush()
-	return r.text.take()
 }
 
 // read reads the stream to its end. It is false when the receiver left.
@@ -293,6 +328,9 @@ func (m *Model) read(ctx context.Context, x *exchange, r *Reply, req *llm.Reques
 		if r.withheld != "" {
 			r.failed = &llm.Failure{Kind: llm.KindFiltered, Code: harmless(r.withheld)}
 		}
+		if r.calls != nil && req.MaxReplyBytes > 0 && int64(r.calls.Held()) > req.MaxReplyBytes {
+			r.calls.Finish(messages.FinishComplete) // and the reply is over its bound
+		}
 		if !m.hand(r, req, yield) {
 			return false
 		}
@@ -306,6 +344,30 @@ func (m *Model) read(ctx context.Context, x *exchange, r *Reply, req *llm.Reques
 	return true
 }
 
+// readWhole reads a reply in one piece.
+func (m *Model) readWhole(x *exchange, r *Reply) {
+	body, err := io.ReadAll(io.LimitReader(x.body, int64(m.maxEvent())+1))
+	switch {
+	case len(body) > m.maxEvent():
+		r.failed = &llm.Failure{Kind: llm.KindOversized, Code: "oversized_event"}
+		return
+	case err != nil:
+		r.ended(err)
+		return
+	}
+	if refused, ok := parseRefusal(body); ok {
+		f := refused.failure(0, 0)
+		r.failed = &f
+		return
+	}
+	if m.cfg.Vendor.Events().Whole(body, r) != nil || r.finish == "" && r.withheld == "" && r.failed == nil {
+		r.failed = &llm.Failure{Kind: llm.KindGarbage, Code: "garbage"}
+	}
+	if r.withheld != "" {
+		r.failed = &llm.Failure{Kind: llm.KindFiltered, Code: harmless(r.withheld)}
+	}
+}
+
 // settle reads on for the usage of a reply that has failed. What else follows is dropped.
 func (m *Model) settle(in *Reader, events Events, r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
 	failed := r.failed
@@ -317,14 +379,14 @@ func (m *Model) settle(in *Reader, events Events, r *Reply, req *llm.Request, yi
 		}
 		r.text.take()
 	}
-	r.failed, r.finish = failed, ""
+	r.failed, r.finish, r.calls = failed, "", nil
 	r.text = text{}
 	return m.hand(r, req, yield)
 }
 
 // hand passes on what an event brought.
 func (m *Model) hand(r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
-	out := r.text.take()
+	out := r.take()
 	r.delivered += int64(len(out))
 	u := r.estimate()
 	if len(out) == 0 && (u == r.told || r.finish != "" || !r.hasIn) {
@@ -369,7 +431,10 @@ func (m *Model) fail(ctx context.Context, x *exchange, r *Reply, sendErr error) 
 		f = *r.failed
 	case x.foreign:
 		f = llm.Failure{Kind: llm.KindGarbage, Status: x.status, Code: "garbage"}
-		detail = "the answer is no stream of events; is base_url right?"
+		detail = "the answer is no stream of events; is base_url right? A server that cannot stream is asked with model.stream: false"
+		if x.whole {
+			detail = "the answer is no JSON; is base_url right?"
+		}
 	case x.status != 0:
 		f = x.refused.failure(x.status, x.wait)
 	case x.sent:
@@ -384,7 +449,7 @@ func (m *Model) fail(ctx context.Context, x *exchange, r *Reply, sendErr error) 
 	if v := x.key.Value(); v != "" && strings.Contains(f.Code, v) {
 		f.Code = ""
 	}
-	m.cfg.Keys.Report(x.key, &f)
+	x.keys.Report(x.key, &f)
 	if detail == "" {
 		detail = m.words(&f, x, r)
 	}
@@ -418,6 +483,9 @@ func (m *Model) words(f *llm.Failure, x *exchange, r *Reply) string {
 	case llm.KindContext:
 		return "the prompt is too long for the model"
 	case llm.KindRequest:
+		if name := m.cfg.Tuning.refused(x.options, &x.refused); name != "" && !x.refused.unknownModel(f.Status) {
+			return "the provider refuses model.options." + name + " for this model: change it or leave it out"
+		}
 		return requestWords(f, x)
 	case llm.KindFiltered:
 		return "the provider withholds the reply"

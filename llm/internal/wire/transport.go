@@ -16,25 +16,31 @@ import (
 // DefaultFirstByte is how long an answer may take to begin (docs/spec/cogency.md §12, api_timeout).
 const DefaultFirstByte = 30 * time.Second
 
+// DefaultWhole is DefaultFirstByte of a reply in one piece, which begins when it ends.
+const DefaultWhole = 10 * time.Minute
+
 // errFirstByte ends a request whose answer did not begin in time.
 var errFirstByte = errors.New("the answer did not begin in time")
 
 // exchange is one request and its answer. The Transport finds it in the request's
 // context.
 type exchange struct {
-	key    llm.Key
-	header string // that carries the key
-	scheme string // before the key, such as "Bearer "
-	timer  *time.Timer
+	keys    *llm.Keys // for its model
+	key     llm.Key
+	header  string // that carries the key
+	scheme  string // before the key, such as "Bearer "
+	timer   *time.Timer
+	whole   bool     // the reply is asked for in one piece
+	options *Options // of the request
 
 	// Of the answer. Written by the Transport, read when Send has returned.
 	status    int
 	streaming bool
-	body      io.ReadCloser // of a stream
+	body      io.ReadCloser // of a stream, or of a reply in one piece
 	wait      time.Duration
 	refused   refusal
 	explained bool // refused says something
-	foreign   bool // a good status, and no stream of events
+	foreign   bool // a good status, and nothing that was asked for
 	sent      bool
 }
 
@@ -67,7 +73,14 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if v := x.key.Value(); v != "" {
 		req.Header.Set(x.header, x.scheme+v)
 	}
-	req.Header.Set("Accept", "text/event-stream")
+	if req.Header.Set("Accept", "text/event-stream"); x.whole {
+		req.Header.Set("Accept", "application/json")
+	}
+	if x.options != nil && len(x.options.Extra) > 0 {
+		if err := AddMembers(req, x.options.Extra); err != nil {
+			return nil, err
+		}
+	}
 	res, err := t.base.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -76,10 +89,14 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x.wait = retryAfter(res.Header, time.Now())
 	body := res.Body
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if res.StatusCode/100 == 2 && strings.EqualFold(media, "text/event-stream") {
+	switch good := res.StatusCode/100 == 2; {
+	case good && strings.EqualFold(media, "text/event-stream"):
 		x.timer.Stop()
 		x.streaming, x.body = true, body
-	} else {
+	case good && x.whole && strings.EqualFold(media, "application/json"):
+		x.timer.Stop()
+		x.body = body
+	default:
 		b, _ := io.ReadAll(io.LimitReader(body, maxErrorBytes)) // as much of it as came
 		_ = body.Close()                                        // nothing more is wanted of it
 		x.refused, x.explained = parseRefusal(b)

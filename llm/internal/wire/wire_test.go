@@ -292,7 +292,7 @@ type plainVendor struct {
 	url      string
 }
 
-func (v plainVendor) Send(ctx context.Context, client *http.Client, _ *llm.Request) error {
+func (v plainVendor) Send(ctx context.Context, client *http.Client, _ *Ask) error {
 	var first error
 	for range max(v.requests, 1) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, cmp.Or(v.url, "http://provider.invalid/"), nil)
@@ -319,6 +319,8 @@ func (plainEvents) Event(_ Event, r *Reply) error {
 	r.Over()
 	return nil
 }
+
+func (e plainEvents) Whole(_ []byte, r *Reply) error { return e.Event(Event{}, r) }
 
 type roundTrip func(*http.Request) (*http.Response, error)
 
@@ -399,6 +401,25 @@ func TestCheckBaseURL(t *testing.T) {
 		}
 		if err != nil && (messages.CodeOf(err) != messages.ErrConfig || strings.Contains(err.Error(), "pw")) {
 			t.Errorf("%q: %v", s, err)
+		}
+	}
+}
+
+// The longest rest of a key is read where its keys are, and refused where it is none.
+func TestKeyRest(t *testing.T) {
+	for said, ok := range map[string]bool{"": true, "30s": true, "1h": true, "2h": false, "0s": false, "soon": false, "-1m": false} {
+		m := &Maker{Vendor: "X", Prefixes: []string{"X"}, Lookup: func(name string) (string, bool) {
+			switch {
+			case name == "X_API_KEY":
+				return "k", true
+			case name == KeyRest && said != "":
+				return said, true
+			}
+			return "", false
+		}}
+		_, err := m.keysOf(llm.Settings{})
+		if (err == nil) != ok || err != nil && messages.CodeOf(err) != messages.ErrConfig {
+			t.Errorf("%q: %v", said, err)
 		}
 	}
 }

@@ -23,6 +23,8 @@ type Form[C any] struct {
 	// Name is Prepare for arguments that are named already: a map in them is an argument.
 	// nil gives Prepare the object as it is.
 	Name func([]neuroscript.Entry) ([]neuroscript.Value, error)
+	// Appends is neuroscript.Tool.Appends.
+	Appends bool
 	// Direct does the work on JSON as it was written, which values of programs would
 	// round; set by catalog.NewForeign.
 	Direct func(ctx context.Context, c *C, args string) (result string, err error)
@@ -35,6 +37,8 @@ type Form[C any] struct {
 type Host struct {
 	// Memory is the dialect's, within the run.
 	Memory []byte
+	// Zone is the user's time zone, "" unknown.
+	Zone string
 	// Variables are the session's own, JSON by name, as they were when an internal
 	// action began; nil for other actions. They must not be changed.
 	Variables map[string]string

@@ -15,7 +15,7 @@ func listTools() []tools.Tool {
 	l, x := req("list", "list"), req("x", "any")
 	return []tools.Tool{
 		declare("list.Length", "Number of elements.", listLength, l),
-		declare("list.Append", "The list with x behind it.", listAppend, l, x),
+		appending(declare("list.Append", "The list with x behind it.", listAppend, l, x)),
 		declare("list.Prepend", "The list with x before it.", listPrepend, l, x),
 		declare("list.Get", "The element at index, or the default, or nil.", listGet, l, req("index", "int"), opt("default", "any")),
 		declare("list.Slice", "The elements from start up to, not including, end.", listSlice, l, req("start", "int"), req("end", "int")),
@@ -31,6 +31,12 @@ func listTools() []tools.Tool {
 
 func listLength(_ budget, a []neuroscript.Value) (neuroscript.Value, error) {
 	return neuroscript.Number(float64(len(elems(a[0])))), nil
+}
+
+// appending lets the interpreter do the work where it charges for what is new alone.
+func appending(t tools.Tool) tools.Tool {
+	t.Form.Appends = true
+	return t
 }
 
 func listAppend(m budget, a []neuroscript.Value) (neuroscript.Value, error) {

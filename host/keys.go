@@ -1,0 +1,49 @@
+package host
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/messages"
+)
+
+func (s *Server) keyRoutes() {
+	keys := asks(public, get("get-keys", "/v1/keys", "The public keys of receipts and tokens (JWKS)", "keys"))
+	route(s, keys, func(context.Context, *struct{}) (*keysOut, error) {
+		doc, err := s.rt.Keys().JWKS()
+		return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err
+	})
+	rotate := asks(access.Admin, post("rotate-keys", "/v1/keys/rotate", "Replace the keys of the host, with grace for the old ones", http.StatusOK, "keys"))
+	rotate.Description = "The new keys sign from ten seconds on. 409 within an hour of the rotation before."
+	route(s, rotate, func(ctx context.Context, _ *struct{}) (*keysOut, error) {
+		return s.rotateKeys(ctx)
+	})
+}
+
+type keysOut struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+// rotationRest is the least time between two rotations by callers: the public half of every
+// receipt key stays for ever, and a ring has room for so many.
+const rotationRest = time.Hour
+
+// rotateKeys rotates the keys, which are those of all tenants.
+func (s *Server) rotateKeys(ctx context.Context) (*keysOut, error) {
+	s.rotating.Lock()
+	defer s.rotating.Unlock()
+	for _, k := range s.rt.Keys().Set().Keys() {
+		if at, retired := k.RetiredAt(); retired && time.Since(time.Unix(at, 0)) < rotationRest {
+			return nil, refusal(http.StatusConflict, messages.ErrConflict, "", "the keys were rotated less than an hour ago; stile keys rotate on the host has no such limit")
+		}
+	}
+	if err := s.rt.RotateKeys(ctx, 0); err != nil {
+		return nil, err
+	}
+	doc, err := s.rt.Keys().JWKS()
+	trailOf(ctx).noting("keys rotated")
+	return &keysOut{ContentType: "application/jwk-set+json", Body: doc}, err
+}

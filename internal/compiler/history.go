@@ -1,0 +1,24 @@
+package compiler
+
+import "github.com/seed14be6753/stile/messages"
+
+// MaxHistoryBytes bounds the texts of a conversation that comes with an input.
+const MaxHistoryBytes = 1 << 20
+
+// CheckHistory refuses, with ERR_INVALID, a conversation that cannot come with an input of the
+// agent: other roles than user and assistant, too many bytes, a dialect that shows none.
+func (c *Agent) CheckHistory(history []messages.Said) error {
+	size := 0
+	for _, said := range history {
+		size += len(said.Text)
+		switch {
+		case said.Role != messages.RoleUser && said.Role != messages.RoleAssistant:
+			return &messages.Error{Code: messages.ErrInvalid, Field: "history", Detail: "its roles are user and assistant"}
+		case size > MaxHistoryBytes:
+			return &messages.Error{Code: messages.ErrInvalid, Field: "history", Detail: "its texts have more than 1 MiB together"}
+		case c.Carries:
+			return &messages.Error{Code: messages.ErrInvalid, Field: "history", Detail: "the agent's dialect shows its model no conversation: submit to a session, which remembers by itself"}
+		}
+	}
+	return nil
+}

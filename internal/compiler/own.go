@@ -1,0 +1,62 @@
+package compiler
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/seed14be6753/stile/manifest"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools/workspace"
+)
+
+// What belongs to the host is out of the reach of an agent's tools.
+
+// hosts are the files of the host that tools of an agent leave alone: the host's, those
+// that the agent was read from, and programs that the agent's tools and servers are.
+func (e *Env) hosts(a *Definition, m *manifest.Manifest) []string {
+	if e.replays() {
+		return nil
+	}
+	all := slices.Concat(e.Own, a.Files)
+	var programs []string
+	for i := range m.Define.Tools {
+		programs = append(programs, m.Define.Tools[i].Implementation.Entrypoint...)
+	}
+	for i := range m.Import.MCP {
+		programs = append(programs, m.Import.MCP[i].Command...)
+	}
+	for _, p := range a.beside(programs) { // also scripts that an interpreter is given
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// apart refuses a shell whose programs would reach files of the host: Landlock opens
+// folders and cannot leave out a part of one.
+func (e *Env) apart(a *Definition, m *manifest.Manifest, w *workspace.Workspace) error {
+	if m.Shell.Isolation == "none" {
+		return nil // all that the host's user can reach is open
+	}
+	for field, folders := range map[string][]string{"workspace.root": {w.Dir()}, "shell.write": a.beside(m.Shell.Write)} {
+		if p := w.Holds(folders...); p != "" {
+			return e.reaches(field, p)
+		}
+	}
+	for field, folders := range map[string][]string{"shell.read": a.beside(m.Shell.Read), "shell.path": a.beside(m.Shell.Path)} {
+		for _, p := range e.Own { // an agent's own files may be read
+			only := workspace.Workspace{}
+			only.Deny(p)
+			if only.Holds(folders...) != "" {
+				return e.reaches(field, p)
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Env) reaches(field, p string) error {
+	return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: field, Detail: "programs of the tool shell would reach " + filepath.Base(p) + ", which is the host's; keep the data directory elsewhere (--dir), or name a folder of its own in workspace.root"}
+}

@@ -1,0 +1,12 @@
+//go:build linux
+
+package confine
+
+import "golang.org/x/sys/unix"
+
+// The system calls of this processor that newer ones have no more.
+var (
+	ownersHere = map[uint32]uint32{unix.SYS_CHOWN: 1, unix.SYS_LCHOWN: 1}
+	modesHere  = map[uint32]uint32{unix.SYS_CHMOD: 1, unix.SYS_CREAT: 1, unix.SYS_MKNOD: 1}
+	opensHere  = map[uint32]uint32{unix.SYS_OPEN: 1}
+)

@@ -1,0 +1,27 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package files
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// Lock waits until no other process holds the file. The end of the process releases it too.
+func Lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}

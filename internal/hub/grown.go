@@ -1,0 +1,99 @@
+package hub
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// grown is the shown text of a session that no record has yet, in the order of its units.
+// A reply may have very many: one is found by looking at the newest, else at as many as a
+// binary search does, and the oldest goes without moving the others.
+type grown []grownUnit
+
+// grownUnit is the shown text of one unit.
+type grownUnit struct {
+	last messages.Delta // the newest piece
+	text []byte         // all pieces
+}
+
+func (sh *hubShard) shown(sid string) (all []messages.Update) {
+	for _, u := range sh.grown[sid] {
+		d := u.last
+		d.Text = string(u.text)
+		all = append(all, messages.Update{Delta: &d})
+	}
+	return all
+}
+
+// find gives the place of a unit, and whether it is there.
+func (sh *hubShard) find(units grown, unit messages.UnitID) (at int, found bool) {
+	order := func(u grownUnit, unit messages.UnitID) int {
+		sh.looked++
+		return cmp.Or(cmp.Compare(u.last.Unit.Turn, unit.Turn), cmp.Compare(u.last.Unit.N, unit.N))
+	}
+	if n := len(units); n == 0 || order(units[n-1], unit) < 0 {
+		return n, false
+	} else if units[n-1].last.Unit == unit {
+		return n - 1, true
+	}
+	return slices.BinarySearchFunc(units, unit, order)
+}
+
+// grow keeps what was shown until a record has it.
+func (sh *hubShard) grow(sid string, d *messages.Delta) {
+	units := sh.grown[sid]
+	i, found := sh.find(units, d.Unit)
+	var text []byte
+	if found {
+		text = units[i].text
+	}
+	// A turn that was restored shows its text again, from wherever it goes on.
+	from := int(d.Off) - len(d.Text)
+	if from > len(text) {
+		return
+	}
+	u := grownUnit{last: *d, text: append(text[:from], d.Text...)}
+	if found {
+		units[i] = u
+		return
+	}
+	sh.grown[sid] = slices.Insert(units, i, u)
+}
+
+// settle forgets shown text that a record has, or that none will have.
+func (sh *hubShard) settle(sid string, r *messages.Record) {
+	units := sh.grown[sid]
+	if len(units) == 0 {
+		return
+	}
+	switch b := r.Body.(type) {
+	case *messages.UnitText:
+		unit, err := messages.ParseUnitID(b.Unit)
+		if err != nil {
+			return
+		}
+		switch i, found := sh.find(units, unit); {
+		case !found:
+			return
+		case i == 0:
+			units[0] = grownUnit{}
+			units = units[1:]
+		default:
+			units = slices.Delete(units, i, i+1)
+		}
+	case *messages.TurnDecided:
+		units = slices.DeleteFunc(units, func(u grownUnit) bool {
+			sh.looked++
+			return u.last.Unit.Turn <= r.Turn
+		})
+	default:
+		return
+	}
+	if len(units) == 0 {
+		delete(sh.grown, sid)
+	} else {
+		sh.grown[sid] = units
+	}
+}

@@ -1,0 +1,299 @@
+package keyfile
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/internal/files"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Times of a rotation. Several processes may share a key file: a host, and the command that
+// rotates its keys. A rotation therefore announces the next keys: they sign from Lead on, and
+// those before until then. No host signs unless it has looked at the file at most freshFor
+// ago, so each of them has the new keys when their time comes, and nothing is ever signed by
+// a key that had retired.
+const (
+	Lead     = 10 * time.Second
+	freshFor = 2 * time.Second
+	// aloneLead is that of a ring without a file: a record that got its time before the
+	// rotation may be signed after it.
+	aloneLead = time.Second
+	// slack is how long a private half outlives its last use by the clock: a record may
+	// wait between getting its time and being signed.
+	slack = 10 * time.Second
+	// every is how often a host looks at the file, and for what is due to be erased.
+	every = 5 * time.Second
+)
+
+// KeeperConfig is what a Keeper is made of.
+type KeeperConfig struct {
+	Ring *keyring.Ring
+	// Path is the key file that the ring was read from; "" is none.
+	Path string
+	// Seen is what was there before the file was read; nil has it read once more.
+	Seen       os.FileInfo
+	Passphrase []byte
+	Store      journal.Store // has the public keys beside the records
+	Rand       io.Reader
+	Now        func() time.Time
+	Log        *zap.Logger
+}
+
+// Keeper keeps the ring of a running host: it takes up what other processes do to the key
+// file, rotates, and erases private halves when their time is over. Its methods are safe
+// for concurrent use.
+type Keeper struct {
+	cfg       KeeperConfig
+	retention atomic.Int64 // how long a retired token key verifies, in nanoseconds
+
+	checked atomic.Int64 // when the file was last known to be what the ring is; Unix nanoseconds
+	mu      sync.Mutex   // guards what follows, and changes of the file from here
+	seen    os.FileInfo  // of the file that the ring is
+	failed  bool         // the file could not be taken up; the next tick tries again
+	told    string       // what was logged of that
+
+	closing chan struct{}
+	done    chan struct{}
+}
+
+// NewKeeper publishes the public keys and keeps the ring until Close.
+func NewKeeper(ctx context.Context, cfg KeeperConfig) (*Keeper, error) {
+	k := &Keeper{cfg: cfg, seen: cfg.Seen, closing: make(chan struct{}), done: make(chan struct{})}
+	if err := k.look(ctx); err != nil {
+		return nil, err
+	}
+	if err := Publish(ctx, cfg.Store, cfg.Ring); err != nil {
+		return nil, err
+	}
+	go k.run()
+	return k, nil
+}
+
+// Close ends what the keeper does by itself.
+func (k *Keeper) Close() error {
+	close(k.closing)
+	<-k.done
+	return nil
+}
+
+// Retain says that retired token keys verify for at least this long.
+func (k *Keeper) Retain(retention time.Duration) {
+	for {
+		has := k.retention.Load()
+		if int64(retention) <= has || k.retention.CompareAndSwap(has, int64(retention)) {
+			return
+		}
+	}
+}
+
+func (k *Keeper) run() {
+	defer close(k.done)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-k.closing:
+			return
+		case <-tick.C:
+		}
+		k.mu.Lock()
+		k.failed = false // once more, whatever it was
+		k.mu.Unlock()
+		_ = k.look(ctx) // logged there
+		k.EraseDue(ctx)
+	}
+}
+
+// Fresh makes sure that the ring is what the key file was a moment ago.
+func (k *Keeper) Fresh() {
+	if k.cfg.Path == "" {
+		return
+	}
+	if age := k.cfg.Now().UnixNano() - k.checked.Load(); age < 0 || age > int64(freshFor) {
+		_ = k.look(context.Background()) // logged there; the ring stays what it is
+	}
+}
+
+// look takes up the key file if it is another one than before.
+func (k *Keeper) look(ctx context.Context) error {
+	if k.cfg.Path == "" {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.takeUp(ctx)
+}
+
+func (k *Keeper) takeUp(ctx context.Context) error {
+	now := k.cfg.Now()
+	is, err := os.Stat(k.cfg.Path)
+	switch {
+	case err == nil && k.seen != nil && same(is, k.seen):
+		k.checked.Store(now.UnixNano())
+		return nil
+	case k.failed:
+		return nil
+	}
+	var next *keyring.Ring
+	if err == nil {
+		next, err = Read(k.cfg.Path, k.cfg.Passphrase)
+	} else {
+		err = files.Cause(err)
+	}
+	if err == nil {
+		err = k.cfg.Ring.Follow(next)
+	}
+	if err == nil && k.seen != nil {
+		err = Publish(ctx, k.cfg.Store, k.cfg.Ring)
+	}
+	if err != nil {
+		if text := err.Error(); text != k.told {
+			k.told = text
+			k.cfg.Log.Error("the key file is not taken up: the keys stay what they were", zap.Error(err))
+		}
+		k.failed = true
+		return err
+	}
+	if k.seen != nil {
+		k.cfg.Log.Info("the key file changed: its keys are taken up", zap.Stringer("keys", k.cfg.Ring))
+	}
+	k.seen, k.failed, k.told = is, false, ""
+	k.checked.Store(now.UnixNano())
+	return nil
+}
+
+func same(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// Rotate makes a new token key, fallback signer and receipt key, with the algorithm of
+// the tokens so far. They sign from Lead on where there is a key file.
+func (k *Keeper) Rotate(ctx context.Context) error {
+	var begins time.Time
+	err := k.change(ctx, func(ring *keyring.Ring) error {
+		now := k.cfg.Now()
+		tokens, receipts := now, now.Add(aloneLead)
+		if k.cfg.Path != "" {
+			begins = now.Add(Lead)
+			tokens, receipts = begins, begins
+		}
+		keys, err := fresh(tokenAlg(ring), k.cfg.Rand, tokens, receipts)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if err := ring.Add(key, now); err != nil {
+				return err
+			}
+		}
+		ring.Erase(now.Add(-slack), k.keeps())
+		return nil
+	})
+	if err == nil && k.cfg.Path != "" && k.cfg.Now().Add(freshFor).Unix() >= begins.Unix() {
+		return &messages.Error{
+			Code: messages.ErrConfig, Reason: "SLOW", File: filepath.Base(k.cfg.Path),
+			Detail: "the keys are rotated, but writing them took so long that a host beside this command may have signed with a key that had retired: stile verify tells",
+		}
+	}
+	return err
+}
+
+// keeps is how long a token key stays behind slack.
+func (k *Keeper) keeps() time.Duration { return max(0, time.Duration(k.retention.Load())-slack) }
+
+// tokenAlg is the algorithm of the token key that was added last.
+func tokenAlg(ring *keyring.Ring) keyring.Alg {
+	alg := keyring.EdDSA
+	for _, key := range ring.Set().Keys() {
+		if key.Purpose() == keyring.Token && !key.AbortOnly() {
+			alg = key.Alg()
+		}
+	}
+	return alg
+}
+
+// EraseDue erases the private halves whose time is over, in the file first. What fails is
+// logged and tried again.
+func (k *Keeper) EraseDue(ctx context.Context) {
+	if !k.due() {
+		return
+	}
+	err := k.change(ctx, func(ring *keyring.Ring) error {
+		if kids := ring.Erase(k.cfg.Now().Add(-slack), k.keeps()); len(kids) > 0 {
+			k.cfg.Log.Info("retired private keys are erased", zap.Strings("keys", kids))
+		}
+		return nil
+	})
+	if err != nil {
+		k.cfg.Log.Error("retired private keys cannot be erased", zap.Error(err))
+	}
+}
+
+// due reports whether Erase would do something.
+func (k *Keeper) due() bool {
+	at := k.cfg.Now().Add(-slack).Unix()
+	keep := int64((k.keeps() + time.Second - 1) / time.Second)
+	for _, key := range k.cfg.Ring.Set().Keys() {
+		retired, is := key.RetiredAt()
+		if is && (key.Purpose() == keyring.Token && at > retired+keep || key.Purpose() == keyring.Receipt && at >= retired && key.CanSign()) {
+			return true
+		}
+	}
+	return false
+}
+
+// change changes the keys in the file, where there is one, and then in the ring.
+func (k *Keeper) change(ctx context.Context, f func(*keyring.Ring) error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.cfg.Path == "" {
+		if err := f(k.cfg.Ring); err != nil {
+			return err
+		}
+		return Publish(ctx, k.cfg.Store, k.cfg.Ring)
+	}
+	unlock, err := files.Lock(k.cfg.Path + ".lock")
+	if err != nil {
+		return &messages.Error{Code: messages.ErrConfig, File: filepath.Base(k.cfg.Path), Detail: "the key file cannot be locked", Cause: files.Cause(err)}
+	}
+	defer unlock()
+	k.failed = false
+	err = k.takeUp(ctx) // the file is not written before it is known to be of these keys
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &messages.Error{Code: messages.ErrConfig, File: filepath.Base(k.cfg.Path), Detail: "the key file is gone: put it back; the keys stay what they were", Cause: err}
+	}
+	if err != nil {
+		return err
+	}
+	ring, err := Read(k.cfg.Path, k.cfg.Passphrase)
+	if err != nil {
+		return err
+	}
+	if err := f(ring); err != nil {
+		return err
+	}
+	if err := Write(k.cfg.Path, ring, k.cfg.Passphrase, k.cfg.Rand); err != nil {
+		return err
+	}
+	if err := k.cfg.Ring.Follow(ring); err != nil {
+		return err
+	}
+	if k.seen, err = os.Stat(k.cfg.Path); err != nil {
+		k.seen = nil
+	}
+	return Publish(ctx, k.cfg.Store, k.cfg.Ring)
+}

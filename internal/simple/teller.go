@@ -1,0 +1,315 @@
+package simple
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/aeiou"
+	"github.com/seed14be6753/stile/parse/cogency"
+)
+
+// Words of the vocabulary that the dialect itself has no use for.
+const (
+	interrupt cogency.Type = "interrupt"
+	metric    cogency.Type = "metric"
+)
+
+// Teller makes events of a session's updates. The zero Teller begins with the session. One
+// goroutine, one stream.
+type Teller struct {
+	// Tokens has texts told while they grow, raw; else each at its end, without white space
+	// around it.
+	Tokens bool
+
+	behind  place // the last update
+	resumed messages.UnitID
+	shown   map[messages.UnitID]int64 // bytes of growing units that were told
+	skip    int                       // events of a record that the reader has
+
+	batches bool // the dialect's calls of a turn are one batch
+	calls   []call
+	asked   time.Time // when the model was asked
+	// What the run has used.
+	input, output int64
+	took          time.Duration
+
+	now    float64
+	events []Event
+}
+
+// call is one that was told of and has no result yet.
+type call struct {
+	messages.Call
+	turn     int64
+	executed bool // an execute was told
+	ended    bool
+	hidden   bool
+}
+
+// From takes up a stream behind an id. Recall, of the run's records up to there, comes before.
+func (t *Teller) from(p place) {
+	t.behind, t.skip, t.resumed = place{at: p.at}, p.n, p.at.Unit
+	t.shown = map[messages.UnitID]int64{}
+	if p.at.Unit.Turn > 0 {
+		t.shown[p.at.Unit] = p.at.Off
+	}
+}
+
+// Tell gives the events of an update, which are the Teller's until the next one.
+func (t *Teller) Tell(u messages.Update) []Event {
+	t.events = t.events[:0]
+	if u.Delta != nil {
+		t.delta(u.Delta)
+	} else {
+		t.record(u.Record)
+	}
+	for i := range t.events {
+		p := place{at: u.At}
+		if i < len(t.events)-1 {
+			p = place{at: t.behind.at, n: i + 1}
+		}
+		t.events[i].ID = p.id()
+	}
+	t.behind.at = u.At
+	if u.Record != nil && t.skip > 0 && len(t.events) > t.skip {
+		told := t.events[t.skip:]
+		t.skip = 0
+		return told
+	}
+	return t.events
+}
+
+func (t *Teller) add(kind cogency.Type, content string) *Event {
+	t.events = append(t.events, Event{Type: string(kind), Content: content, Timestamp: t.now})
+	return &t.events[len(t.events)-1]
+}
+
+func (t *Teller) delta(d *messages.Delta) {
+	kind := wordOf(d.Kind)
+	if d.Retract && d.Kind == "" { // of a text that the reader had before it came back
+		kind = cogency.Respond
+	}
+	if !t.Tokens || kind == "" {
+		return
+	}
+	t.now = seconds(d.TS)
+	if t.shown == nil {
+		t.shown = map[messages.UnitID]int64{}
+	}
+	t.shown[d.Unit] = d.Off
+	e := t.add(kind, d.Text)
+	e.Unit = number(d.Unit)
+	if d.Retract {
+		e.Keep = &d.Off
+	}
+}
+
+// wordOf is the word for a text; "" when it is not for users.
+func wordOf(k messages.Kind) cogency.Type {
+	switch k {
+	case messages.ResponseUnit:
+		return cogency.Respond
+	case messages.ThoughtUnit:
+		return cogency.Think
+	}
+	return ""
+}
+
+// unitsOfTurn is more than any turn has.
+const unitsOfTurn = 1 << 16
+
+// number is a unit's id as one number.
+func number(id messages.UnitID) int64 { return id.Turn*unitsOfTurn + int64(id.N) }
+
+func (t *Teller) record(r *messages.Record) {
+	t.now = seconds(r.TS)
+	switch b := r.Body.(type) {
+	case *messages.Input:
+		t.add(cogency.User, cmp.Or(b.Text, aeiou.MessageText(b.Userdata)))
+	case *messages.RunBegin:
+		t.calls = slices.DeleteFunc(t.calls, func(c call) bool { return c.Mode != messages.ModeFireAndForget })
+		t.input, t.output, t.took = 0, 0, 0
+	case *messages.TurnBegin:
+		t.batches = b.Dialect == cogency.Name
+	case *messages.ModelRequest:
+		t.asked = r.TS
+	case *messages.ModelReply:
+		t.used(&b.Usage, r.TS)
+	case *messages.UnitText:
+		t.unit(b)
+	case *messages.Emit:
+		if !b.Candidate && !b.Held {
+			t.add(cogency.Respond, b.Text).Unit = r.Seq
+		}
+	case *messages.Whisper:
+		t.add(cogency.Think, b.Text).Unit = r.Seq
+	case *messages.Retract:
+		if id, err := messages.ParseUnitID(b.Unit); err == nil {
+			e := t.add(cogency.Respond, "")
+			e.Unit, e.Keep = number(id), &b.Off
+		}
+	case *messages.ActionDeclared:
+		t.declared(r.Turn, b)
+	case *messages.ActionStarted:
+		if c := t.call(r.Turn, b.ID); c != nil {
+			t.execute(c)
+		}
+	case *messages.ActionEnded:
+		t.ended(r.Turn, b)
+	case *messages.ParseFault:
+		t.fault(b)
+	case *messages.TurnSuspended:
+		t.suspended(r.Turn, b)
+	case *messages.TurnDecided:
+		t.resumed, t.shown = messages.UnitID{}, nil
+	case *messages.RunEnd:
+		t.end(b)
+	}
+}
+
+// unit tells a text that is whole now, unless it was told in pieces.
+func (t *Teller) unit(b *messages.UnitText) {
+	kind := wordOf(b.UnitKind)
+	id, err := messages.ParseUnitID(b.Unit)
+	if kind == "" || err != nil {
+		return
+	}
+	text := b.Text
+	switch {
+	case !t.Tokens:
+		text = strings.TrimFunc(text, unicode.IsSpace)
+	case t.shown[id] > 0 || id.Turn == t.resumed.Turn && id.N < t.resumed.N:
+		return
+	}
+	if strings.TrimFunc(text, unicode.IsSpace) == "" {
+		return
+	}
+	e := t.add(kind, text)
+	e.Unit, e.Partial = number(id), !b.Complete
+}
+
+func (t *Teller) used(u *messages.Usage, at time.Time) {
+	var took time.Duration
+	if !t.asked.IsZero() {
+		took = at.Sub(t.asked)
+	}
+	t.input, t.output, t.took = t.input+u.Input, t.output+u.Output, t.took+took
+	e := t.add(metric, "")
+	e.Step, e.Total = use(u.Input, u.Output, took), use(t.input, t.output, t.took)
+}
+
+func (t *Teller) call(of int64, id string) *call {
+	i := slices.IndexFunc(t.calls, func(c call) bool { return c.turn == of && c.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &t.calls[i]
+}
+
+func (t *Teller) declared(of int64, b *messages.ActionDeclared) {
+	c := call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Mode: b.Mode}, turn: of}
+	c.hidden = b.Show == messages.ShowNone
+	t.calls = append(t.calls, c)
+	if !c.hidden {
+		t.add(cogency.Call, cogency.CallText(b.Name, b.Args))
+	}
+}
+
+// execute tells that calls run: c and all that were told of with it.
+func (t *Teller) execute(c *call) {
+	if c.executed || c.hidden {
+		return
+	}
+	for i := range t.calls {
+		t.calls[i].executed = t.calls[i].executed || t.calls[i].turn == c.turn
+	}
+	t.add(cogency.Execute, "")
+}
+
+// ended tells the result of a call, or of all calls when it was the last of a batch.
+func (t *Teller) ended(of int64, b *messages.ActionEnded) {
+	c := t.call(of, b.ID)
+	if c == nil {
+		return
+	}
+	if t.batches {
+		t.execute(c) // it may end without a beginning
+	}
+	c.ended, c.State, c.Reason, c.Value = true, b.State, b.Reason, b.Result
+	over := func(o call) bool { return o.turn == of && o.ID == b.ID }
+	if t.batches {
+		if slices.ContainsFunc(t.calls, func(o call) bool { return o.turn == of && !o.ended }) {
+			return
+		}
+		over = func(o call) bool { return o.turn == of }
+	}
+	var results []cogency.Result
+	for i := range t.calls {
+		if o := &t.calls[i]; over(*o) && !o.hidden {
+			results = append(results, cogency.ResultOf(&o.Call))
+		}
+	}
+	t.calls = slices.DeleteFunc(t.calls, over)
+	if len(results) > 0 {
+		t.results(results)
+	}
+}
+
+func (t *Teller) results(results []cogency.Result) {
+	p := &Payload{Executed: len(results)}
+	for i := range results {
+		if results[i].Success {
+			p.Success++
+		}
+	}
+	p.Failure = p.Executed - p.Success
+	t.add(cogency.Results, string(cogency.AppendResults(nil, results, 0))).Payload = p
+}
+
+// fault tells what is wrong with a reply. To a batch that did not run it is the result.
+func (t *Teller) fault(b *messages.ParseFault) {
+	code := b.Reason
+	if code == "" {
+		code = string(b.Code)
+	}
+	t.add(cogency.Fault, b.Detail).Code = code
+	if t.batches {
+		t.results([]cogency.Result{cogency.Failure("", b.Detail)})
+		t.events[len(t.events)-1].Payload = &Payload{}
+	}
+}
+
+func (t *Teller) suspended(of int64, b *messages.TurnSuspended) {
+	var names []string
+	for _, id := range b.Waiting {
+		if c := t.call(of, id); c != nil && !c.hidden {
+			names = append(names, c.Name)
+		}
+	}
+	text := "waiting for approval"
+	if names != nil {
+		text += ": " + strings.Join(names, ", ")
+	}
+	t.add(interrupt, text)
+}
+
+// end tells that a run is over, and why if it did not come to its end.
+func (t *Teller) end(b *messages.RunEnd) {
+	switch {
+	case b.Decision == messages.Done:
+	case b.Reason == messages.ErrCancelled && strings.HasPrefix(b.Detail, turn.Superseded):
+		t.add(interrupt, b.Detail)
+	case b.Reason == messages.ErrCancelled:
+		t.add(cogency.Cancelled, b.Detail)
+	case b.Decision == messages.Abort:
+		t.add(cogency.Fault, b.Detail).Code = string(b.Decision)
+	default:
+		t.add(cogency.Fault, b.Detail).Code = string(b.Reason)
+	}
+	t.add(cogency.End, "")
+}

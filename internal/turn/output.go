@@ -1,0 +1,89 @@
+package turn
+
+import (
+	"strings"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Structured answers (docs/spec/design.md §5): with Rules.Output the text of a turn is held
+// until the turn is decided. A unit of the user's has a record without its text then, so
+// that the journal counts units as the decoder does, and an emission's record is marked; what
+// counts of them follows in front of turn.decided as a unit of its own.
+
+// holds reports whether texts of a kind wait for the decision.
+func (m *Machine) holds(k messages.Kind) bool {
+	return m.cfg.Output != nil && k == messages.ResponseUnit
+}
+
+// checkAnswer reads the answer of a turn that would end its run, and gives its value.
+func (m *Machine) checkAnswer(v *messages.Verdict, fs *messages.Facts) (value string) {
+	if m.cfg.Output == nil || v.Decision != messages.Done {
+		return ""
+	}
+	value, fault := m.cfg.Output(m.answer(fs))
+	if fault != "" {
+		m.override(v, messages.ErrOutput, clean(fault))
+		return ""
+	}
+	return value
+}
+
+// answer is what a turn says to the user: its final responses, else all of them, else what
+// its program emitted but for tokens.
+func (m *Machine) answer(fs *messages.Facts) string {
+	var all, final []string
+	for i := range fs.Units {
+		if u := &fs.Units[i]; u.Kind == messages.ResponseUnit {
+			if all = append(all, u.Text); u.Final {
+				final = append(final, u.Text)
+			}
+		}
+	}
+	switch {
+	case final != nil:
+		return strings.Join(final, "\n")
+	case all != nil:
+		return strings.Join(all, "\n")
+	}
+	text := clean(string(fs.Out))
+	if c, ok := m.cfg.Judge.(Comparer); ok {
+		text = c.Comparable(text)
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+// release shows what was held, unless the turn failed: that is no answer.
+func (m *Machine) release(v *messages.Verdict, fs *messages.Facts, repair bool) {
+	if m.cfg.Output == nil || repair || v.Decision == messages.Halt {
+		return
+	}
+	next := messages.UnitID{Turn: m.flight.Turn, N: len(fs.Units)}
+	show := func(u messages.UnitText) (id messages.UnitID) {
+		if u.Text == "" {
+			return id
+		}
+		m.replace()
+		id = next
+		u.UnitKind, u.Unit = messages.ResponseUnit, id.String()
+		m.persist(&u, LazyHold)
+		next.N++
+		return id
+	}
+	shown := map[messages.UnitID]messages.UnitID{}
+	for i := range fs.Units {
+		if u := &fs.Units[i]; u.Kind == messages.ResponseUnit {
+			if id := show(messages.UnitText{Text: u.Text, Final: u.Final, Complete: u.Complete}); id != (messages.UnitID{}) {
+				shown[u.ID] = id
+			}
+		}
+	}
+	if len(fs.Units) == 0 {
+		show(messages.UnitText{Text: m.answer(fs), Final: v.Decision == messages.Done, Complete: true})
+	}
+	for i, id := range v.Retract {
+		if to, ok := shown[id]; ok {
+			v.Retract[i] = to
+		}
+	}
+}

@@ -1,0 +1,73 @@
+//go:build linux || darwin
+
+package sqlite
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/specimen"
+)
+
+// limitEnv names the file for the test process that has a limit on the size of its files.
+const limitEnv = "STILE_JOURNAL_TEST_LIMIT"
+
+// A limit on the size of files (RLIMIT_FSIZE) refuses commits as a full disk does. When it
+// is lifted, the store goes on without a restart and nothing acknowledged is lost.
+func TestFileSizeLimit(t *testing.T) {
+	path := os.Getenv(limitEnv)
+	if path == "" {
+		path = filepath.Join(t.TempDir(), FileName)
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(self, "-test.run=^TestFileSizeLimit$", "-test.v")
+		cmd.Env = append(os.Environ(), limitEnv+"="+path)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	s := open(t, Options{Path: path})
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(cur uint64) {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: cur, Max: was.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(512 << 10)
+	ses := specimen.Start(t, "local:local:a", 1)
+	acked := int64(0)
+	var refused error
+	for refused == nil && acked < 100_000 {
+		b := ses.Notes(100)
+		if refused = s.Commit([]journal.Batch{b})[0]; refused == nil {
+			acked += 100
+		}
+	}
+	wantReason(t, refused, journal.ReasonIO)
+	if acked == 0 {
+		t.Fatal("nothing was acknowledged below the limit")
+	}
+	// Still under it: the store opens its file anew and says what it says.
+	if err := s.Reopen(); err == nil {
+		t.Logf("the store could be opened anew under the limit")
+	}
+	limit(was.Cur)
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := s.Head(ctx, "local:local:a")
+	if err != nil || h.Seq != acked {
+		t.Fatalf("%d records of %d acknowledged, %v", h.Seq, acked, err)
+	}
+	specimen.Must(t, s, specimen.Start(t, "local:local:b", 2).Notes(100))
+}

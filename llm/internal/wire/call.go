@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed14be6753/stile/internal/native"
+	"github.com/seed14be6753/stile/llm"
+)
+
+// writes prepares a reply for the calls that a request allows.
+func (r *Reply) writes(req *llm.Request) {
+	if len(req.Tools) > 0 && native.Speaks(req.Dialect) {
+		r.calls = native.NewWriter(req.Dialect, native.NewFunctions(req.Tools))
+		r.args = map[int64]*text{}
+	}
+}
+
+// Call says that the model calls a function: the provider's id and the name, as far as
+// they are known. A call that nobody offered is none.
+func (r *Reply) Call(index int64, id, name string) {
+	if r.calls == nil {
+		r.stray = true
+		return
+	}
+	r.say()
+	r.calls.Begin(index, id, name)
+}
+
+// CallArgs adds a JSON string literal whose content is a piece of a call's arguments.
+func (r *Reply) CallArgs(index int64, lit Raw) error {
+	if r.calls == nil || len(lit) == 0 || string(lit) == "null" {
+		return nil
+	}
+	t := r.args[index]
+	if t == nil {
+		t = &text{}
+		r.args[index] = t
+	}
+	if !t.add(lit) {
+		return errNoString
+	}
+	r.calls.Args(index, t.take())
+	return nil
+}
+
+// CallObject gives a call's arguments as they are.
+func (r *Reply) CallObject(index int64, object Raw) {
+	if r.calls != nil && len(object) > 0 && string(object) != "null" {
+		r.calls.Args(index, object)
+	}
+}
+
+// CallSign gives the signature of the thought behind a call.
+func (r *Reply) CallSign(index int64, signature string) {
+	if r.calls != nil && signature != "" {
+		r.calls.Sign(index, signature)
+	}
+}
+
+// CallEnd says that a call is whole.
+func (r *Reply) CallEnd(index int64) {
+	if r.calls != nil {
+		r.say()
+		r.calls.End(index)
+	}
+}
+
+// Keep has a part of the reply sent back with its calls: a thought with its signature.
+func (r *Reply) Keep(item Raw) {
+	if r.calls != nil {
+		r.calls.Item(item)
+	}
+}
+
+// Calls reports whether the model may call functions.
+func (r *Reply) Calls() bool { return r.calls != nil }
+
+// say hands the text so far to the writer of calls, behind which they stand.
+func (r *Reply) say() { r.calls.Text(r.text.take()) }
+
+// take is what has come since the last time.
+func (r *Reply) take() []byte {
+	if r.calls == nil {
+		return r.text.take()
+	}
+	r.say()
+	return r.calls.Take()
+}
+
+// rest is what is left at the end of a reply, and what its bytes cannot hold.
+func (r *Reply) rest(provider string) (out, side []byte) {
+	r.text.flush()
+	if r.calls == nil {
+		return r.text.take(), nil
+	}
+	r.say()
+	r.calls.Finish(r.finish)
+	return r.calls.Take(), r.calls.Side(provider)
+}
+
+// source names whose ids and signatures those of a reply are.
+func (m *Model) source(req *llm.Request) string {
+	if t := m.cfg.Tuning; t != nil {
+		return t.named.Vendor + "/" + req.Model
+	}
+	return req.Provider + "/" + req.Model
+}
+
+// CallsTools tells that tools of a request are sent as functions.
+func (m *Model) CallsTools() bool { return true }
+
+// Object is a JSON object as SDKs take it.
+func Object(text string) (map[string]any, error) {
+	var o map[string]any
+	err := json.Unmarshal([]byte(text), &o)
+	return o, err
+}

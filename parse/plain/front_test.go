@@ -1,0 +1,176 @@
+package plain
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/internal/parsetest"
+)
+
+var second = Dialect{Rendering: 2, Forgive: parse.AllHabits}
+
+// told writes what a decoder makes of a reply, texts of a unit joined, and checks that units
+// come in order and that each text is whole characters.
+func told(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) string {
+	t.Helper()
+	var b strings.Builder
+	d := x.NewDecoder(messages.TurnInfo{})
+	unit, open, size := 0, false, 0
+	for _, p := range pieces {
+		size += len(p)
+	}
+	emit := func(e messages.Event) {
+		if e.Offset < 0 || e.Offset > int64(size) {
+			t.Fatalf("%q: %+v", pieces, e)
+		}
+		switch e.Kind {
+		case messages.EventLint:
+			b.WriteString(e.Fault.Detail + "@" + fmt.Sprint(e.Offset) + " ")
+			return
+		case messages.EventUnitBegin:
+			if open || e.Unit < unit {
+				t.Fatalf("%q: %+v", pieces, e)
+			}
+			unit, open = e.Unit, true
+			fmt.Fprintf(&b, "%s@%d ", e.UnitKind, e.Offset)
+		case messages.EventUnitText:
+			if !open || e.Unit != unit || len(e.Text) == 0 || !utf8.Valid(e.Text) {
+				t.Fatalf("%q: %+v", pieces, e)
+			}
+			b.Write(e.Text)
+		case messages.EventUnitEnd:
+			open = false
+			b.WriteByte(' ')
+			if e.Final {
+				b.WriteByte('F')
+			}
+			if e.Complete {
+				b.WriteByte('C')
+			}
+			fmt.Fprintf(&b, "@%d|", e.Offset)
+		}
+	}
+	for _, p := range pieces {
+		q := append([]byte(nil), p...)
+		d.Push(q, emit)
+		for i := range q {
+			q[i] = '?'
+		}
+	}
+	d.End(f, emit)
+	if open {
+		t.Fatalf("%q: a unit stays open", pieces)
+	}
+	return b.String()
+}
+
+// A thought in front of the answer is none of it; a reply without an answer has none.
+func TestFront(t *testing.T) {
+	for _, c := range []struct{ reply, want string }{
+		{"hi", "response@0 hi FC@2|"},
+		{" \n hi ", "response@0  \n hi  FC@6|"},
+		{"", ""},
+		{" \n", ""},
+		{"<think>\nHm <b>.\n</think>\n\nYes.", "think@0 thought@8 Hm <b>.\n C@16|response@26 Yes. FC@30|"},
+		{"\n<Thinking>a</thinking>b", "think@1 thought@11 a C@12|response@23 b FC@24|"},
+		{"<think>\n\n</think>b", "think@0 response@17 b FC@18|"},
+		{"<think>a", "think@0 thought@7 a @8|"},
+		{"<think>a</thin", "think@0 thought@7 a</thin @14|"},
+		{"<think>a</think> \n", "think@0 thought@7 a C@8|"},
+		{"<think>a</think><think>b</think>", "think@0 thought@7 a C@8|response@16 <think>b</think> FC@32|"},
+		{"a <think>b</think>", "response@0 a <think>b</think> FC@18|"},
+		{"<thin", "response@0 <thin FC@5|"},
+		{" <thinker>", "response@0  <thinker> FC@10|"},
+		{"<b>x</b>", "response@0 <b>x</b> FC@8|"},
+		{"<\xffx", "response@0 <\ufffdx FC@3|"},
+		{"<th\u016fx", "response@0 <th\u016fx FC@6|"},
+		{"<think>a<\xff<</think>\xffb", "think@0 thought@7 a<\ufffd< C@11|response@19 \ufffdb FC@21|"},
+	} {
+		if got := told(t, second, messages.FinishStop, []byte(c.reply)); got != c.want {
+			t.Errorf("%q\ngot  %q\nwant %q", c.reply, got, c.want)
+		}
+		for i := range len(c.reply) {
+			if got := told(t, second, messages.FinishStop, []byte(c.reply[:i]), []byte(c.reply[i:])); got != c.want {
+				t.Errorf("%q cut at %d: %q", c.reply, i, got)
+			}
+		}
+		if got := told(t, second, messages.FinishStop, parsetest.Pieces([]byte(c.reply), 1)...); got != c.want {
+			t.Errorf("%q byte by byte: %q", c.reply, got)
+		}
+	}
+	for x, want := range map[Dialect]string{
+		{Rendering: 2}: "response@0 <think>a</think>b FC@17|",
+		{Rendering: 2, Forgive: parse.HabitSilence}: "response@0 <think>a</think>b FC@17|",
+		{Forgive: parse.AllHabits}:                  "response@0 <think>a</think>b FC@17|",
+	} {
+		if got := told(t, x, messages.FinishStop, []byte("<think>a</think>b")); got != want {
+			t.Errorf("%+v: %q", x, got)
+		}
+	}
+	for _, x := range []Dialect{{}, {Rendering: 2}, {Rendering: 2, Forgive: parse.HabitThink}} {
+		if got := told(t, x, messages.FinishStop); got != "response@0  FC@0|" {
+			t.Errorf("%+v: %q", x, got)
+		}
+	}
+}
+
+func TestFrontAtRandom(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	words := []string{"<think>", "</think>", "<Thinking>", "</thinking>", "<", "</", "th", "\n", " ", "a", "\xff", "\xe2\x82", "\u00e9", ">"}
+	for range 5000 {
+		var reply []byte
+		for range r.IntN(10) {
+			reply = append(reply, words[r.IntN(len(words))]...)
+		}
+		finish := []messages.Finish{messages.FinishStop, messages.FinishLength, messages.FinishError}[r.IntN(3)]
+		whole := told(t, second, finish, reply)
+		for range 3 {
+			if got := told(t, second, finish, parsetest.Cut(r.IntN, reply)...); got != whole {
+				t.Fatalf("%q: %q, whole %q", reply, got, whole)
+			}
+		}
+	}
+}
+
+// A reply that says nothing is asked for again, once, and the model is told so.
+func TestSilence(t *testing.T) {
+	quiet := messages.Facts{Pass: 1, Finish: messages.FinishStop, Units: []messages.Unit{{Kind: messages.ThoughtUnit, Text: "hm"}}}
+	if v := second.Decide(quiet); v.Decision != messages.Continue || len(v.Lints) != 1 || v.Lints[0] != messages.LintSilence {
+		t.Errorf("%+v", v)
+	}
+	again := quiet
+	again.Pass = 2
+	if v := second.Decide(again); v.Decision != messages.Halt || v.Code != messages.ErrNoProgress || v.Detail == "" {
+		t.Errorf("%+v", v)
+	}
+	answered := again
+	answered.Units = append(answered.Units, messages.Unit{Kind: messages.ResponseUnit, Text: "yes"})
+	for _, c := range []struct {
+		x Dialect
+		f messages.Facts
+	}{{second, answered}, {Dialect{}, quiet}, {Dialect{Rendering: 2}, quiet}, {Dialect{Forgive: parse.AllHabits}, quiet}} {
+		if v := c.x.Decide(c.f); v.Decision != messages.Done {
+			t.Errorf("%+v: %+v", c.x, v)
+		}
+	}
+	p := messages.Projection{Text: "Hello?"}
+	if got := second.Render(p); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+	p.Replies = []messages.Reply{{Text: "<think>hm</think>"}}
+	got := second.Render(p)
+	if len(got) != 2 || got[1].Role != messages.RoleSystem || !strings.Contains(got[1].Text, "said nothing to the user") {
+		t.Errorf("%+v", got)
+	}
+	if got := (Dialect{}).Render(p); len(got) != 1 {
+		t.Errorf("rendering 1: %+v", got)
+	}
+}

@@ -1,0 +1,109 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/confine"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// served is a manifest in a folder that holds the data directory too, as `cd agent` and
+// `stile serve agent.yaml` make it.
+func served(t *testing.T, more, script string) (manifest, data string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"agent.yaml":   "kind: Agent\nname: served\ndialect: cogency\nmodel: {provider: scripted, script: script.jsonl}\n" + more,
+		"script.jsonl": script, "count.sh": "#!/bin/sh\necho 1\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "stile-data")
+}
+
+// The theft of the host's keys by a tool of files, its tokens replaced, and the program of
+// a command replaced: an agent whose folder holds them loads, and reaches none of them.
+func TestHostsOwnFiles(t *testing.T) {
+	const reply = `{"chunks": [{"text": "<execute>[` +
+		`{\"name\":\"read\",\"args\":{\"file\":\"stile-data/keys.json\"}},` +
+		`{\"name\":\"write\",\"args\":{\"file\":\"stile-data/tokens.json\",\"content\":\"[]\"}},` +
+		`{\"name\":\"write\",\"args\":{\"file\":\"count.sh\",\"content\":\"#!/bin/sh\",\"overwrite\":true}},` +
+		`{\"name\":\"write\",\"args\":{\"file\":\"agent.yaml\",\"content\":\"x\",\"overwrite\":true}},` +
+		`{\"name\":\"file.read\",\"args\":{\"path\":\"stile-data/keys.json\"}},` +
+		`{\"name\":\"write\",\"args\":{\"file\":\"tls.pem\",\"content\":\"x\"}},` +
+		`{\"name\":\"write\",\"args\":{\"file\":\"mine.txt\",\"content\":\"x\"}}]</execute>"}]}` + "\n" + `{"chunks": [{"text": "Done.<end>"}]}` + "\n"
+	path, data := served(t, `workspace: {access: project}
+approval: {default: approve}
+import: {tools: [read, write, file.*, count]}
+define:
+  tools:
+    - {name: count, class: read_only, implementation: {type: command, entrypoint: [./count.sh]}}
+`, reply)
+	a, err := stile.LoadAgent(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := start(t, stile.Config{Dir: data, Protect: []string{filepath.Join(filepath.Dir(path), "tls.pem")}})
+	s := open(t, rt, "s", a)
+	wantDone(t, ask(t, s, "go"))
+	denied, done := 0, 0
+	for _, r := range records(t, s) {
+		if b, ok := r.Body.(*messages.ActionEnded); ok {
+			denied += strings.Count(b.Reason+b.Result, "belongs to the host")
+			done++
+		}
+	}
+	if denied != 6 {
+		t.Errorf("%d of %d actions denied", denied, done)
+	}
+	for name, want := range map[string]bool{"tls.pem": false, "mine.txt": true, "stile-data/tokens.json": false} {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(path), name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A shell whose folder holds the host's files is refused when the agent is opened, with the
+// cure; where they lie elsewhere it is not.
+func TestShellApartFromTheHost(t *testing.T) {
+	if confine.Probe().Err() != nil {
+		t.Skip("this kernel cannot confine commands, so there is nothing to hold apart: ", confine.Probe().Err())
+	}
+	const tools = "import: {tools: [shell]}\n"
+	for name, c := range map[string]struct {
+		more, field string
+		elsewhere   bool // the data directory
+	}{
+		"data":     {"workspace: {access: project}\n", "workspace.root", false},
+		"manifest": {"workspace: {access: project}\n", "workspace.root", true},
+		"write":    {"shell: {write: [.]}\n", "shell.write", true},
+		"read":     {"shell: {read: [.]}\n", "shell.read", false},
+		"may read": {"shell: {read: [.]}\n", "", true}, // its own manifest
+		"sandbox":  {"", "", false},
+	} {
+		path, data := served(t, tools+c.more, `{"chunks": [{"text": "x"}]}`)
+		if c.elsewhere {
+			data = filepath.Join(t.TempDir(), "data")
+		}
+		a, err := stile.LoadAgent(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = stile.Check(a, stile.Config{Dir: data})
+		if c.field == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), "--dir") || !strings.Contains(err.Error(), "workspace.root") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

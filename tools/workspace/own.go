@@ -1,0 +1,273 @@
+package workspace
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// own are the files of the host itself: data directory, keys, tokens, settings, manifests,
+// entrypoints. Tools leave them alone wherever they lie. What a tool has opened is
+// compared by identity, so neither a link, a hard link nor another name leads to them,
+// and a swap between check and use gains nothing.
+type own struct {
+	paths    []string // absolute: folders with all that is below them, and files
+	editable []string // names of readOnlyNames that may be changed
+}
+
+// errOwn is for tools: what it stands for is there, and is not theirs.
+var errOwn = errors.New("it belongs to the host")
+
+// errReadOnly is for tools that change files.
+var errReadOnly = errors.New("read-only here, as what other programs act on is; workspace.editable of the manifest opens it")
+
+// readOnlyNames are folders and files that other programs act on: a hook in .git, a task
+// of an editor or a line of .env is run outside the jail.
+var readOnlyNames = []string{".git", ".hg", ".svn", ".vscode", ".idea", ".vs", ".zed", ".fleet", ".devcontainer", ".env"}
+
+// Deny has the tools leave files and folders of the host alone, and what is below those.
+// Paths that are not there yet count. It is called before the tools are used.
+func (w *Workspace) Deny(paths ...string) { w.own.add(paths) }
+
+// Editable lets tools change what has a name that they otherwise only read, such as .git.
+func (w *Workspace) Editable(names ...string) {
+	w.own.editable = append(w.own.editable, names...)
+}
+
+// Deny has the tools leave files and folders of the host alone, as that of Workspace.
+func (f *Files) Deny(paths ...string) { f.own.add(paths) }
+
+func (o *own) add(paths []string) {
+	for _, p := range paths {
+		if abs, err := filepath.Abs(p); err == nil {
+			o.paths = append(o.paths, abs)
+		}
+	}
+}
+
+// cachesDir is the part of a data directory that may grow large, and holds nothing that a
+// hard link could reveal: programs keep their own files there.
+const cachesDir = "caches"
+
+// holds reports whether an open file, or one that was looked at, is the host's, by its
+// identity: also one with several names. Folders are judged by lineage.
+func (o *own) holds(info fs.FileInfo) bool {
+	for _, p := range o.paths {
+		is, err := os.Stat(p)
+		if err != nil {
+			continue
+		}
+		if os.SameFile(is, info) {
+			return true
+		}
+		if is.IsDir() && !info.IsDir() && o.within(p, info) {
+			return true
+		}
+	}
+	return false
+}
+
+// within looks for a file below a folder of the host.
+func (o *own) within(dir string, info fs.FileInfo) bool {
+	found := false
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil // gone meanwhile
+		case d.IsDir() && d.Name() == cachesDir:
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		if is, err := d.Info(); err == nil && os.SameFile(is, info) {
+			found = true
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return found
+}
+
+// judge refuses a file that is open for reading.
+func (o *own) judge(f *os.File) error {
+	if len(o.paths) == 0 {
+		return nil
+	}
+	before, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if o.holds(before) {
+		return errOwn
+	}
+	// One that lost its name meanwhile may have been the host's: its files are replaced.
+	if unnamed(f) {
+		return errChanged
+	}
+	return nil
+}
+
+// looks refuses to tell of a file or folder below a root.
+func (o *own) looks(root *os.Root, at string, info fs.FileInfo) error {
+	if len(o.paths) == 0 {
+		return nil
+	}
+	if o.holds(info) {
+		return errOwn
+	}
+	if !info.IsDir() {
+		at = path.Dir(filepath.ToSlash(at))
+	}
+	dir, err := root.Open(at)
+	if err != nil {
+		return err
+	}
+	return errors.Join(o.folder(dir), dir.Close())
+}
+
+// folder refuses an open folder that is the host's or lies in one.
+func (o *own) folder(dir *os.File) error {
+	if len(o.paths) == 0 {
+		return nil
+	}
+	above, err := lineage(dir)
+	if err != nil {
+		return err
+	}
+	for _, p := range o.paths {
+		is, err := os.Stat(p)
+		if err == nil && slices.ContainsFunc(above, func(step ancestor) bool { return os.SameFile(step.info, is) }) {
+			return errOwn
+		}
+	}
+	return nil
+}
+
+// ancestor is a folder on the way up from one.
+type ancestor struct {
+	info fs.FileInfo
+	name string // in the next one; "" at the top
+}
+
+// changes refuses to change name in an open folder.
+func (o *own) changes(dir *os.File, name string) error {
+	if err := o.folder(dir); err != nil {
+		return err
+	}
+	in, err := dir.Stat()
+	if err != nil {
+		return err
+	}
+	for _, p := range o.paths { // also what is not there yet
+		if filepath.Base(p) != name {
+			continue
+		}
+		if is, err := os.Stat(filepath.Dir(p)); err == nil && os.SameFile(is, in) {
+			return errOwn
+		}
+	}
+	if o.readOnly(name) {
+		return errReadOnly
+	}
+	above, err := lineage(dir)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(above, func(step ancestor) bool { return o.readOnly(step.name) }) {
+		return errReadOnly
+	}
+	return nil
+}
+
+// readOnly reports whether a name is one that is not changed, as written in any case.
+func (o *own) readOnly(name string) bool {
+	name = strings.ToLower(name)
+	if strings.HasPrefix(name, ".env") { // .envrc, .env.local
+		name = ".env"
+	}
+	return slices.Contains(readOnlyNames, name) && !slices.Contains(o.editable, name)
+}
+
+// parent opens the folder of a path for a change, and refuses what is the host's. It is
+// held while the change is made, so that it stays the one that was judged. The caller
+// closes it.
+func (w *Workspace) parent(at string) (*os.Root, error) {
+	dir, err := w.root.OpenRoot(path.Dir(at))
+	if err != nil {
+		return nil, err
+	}
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	err = w.own.changes(f, path.Base(at))
+	if err == nil {
+		if is, looked := dir.Lstat(path.Base(at)); looked == nil && w.own.holds(is) {
+			err = errOwn
+		}
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return dir, nil
+}
+
+// makeFolders makes a folder and those above it.
+func (w *Workspace) makeFolders(at string) error {
+	if info, err := w.root.Stat(at); err == nil && info.IsDir() {
+		return nil
+	}
+	if at != "." {
+		if err := w.makeFolders(path.Dir(at)); err != nil {
+			return err
+		}
+	}
+	dir, err := w.parent(at)
+	if err != nil {
+		return err
+	}
+	if err = dir.Mkdir(path.Base(at), 0o777); errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return errors.Join(err, dir.Close())
+}
+
+// Holds gives the first of the host's files that lie in one of the folders, "" for none:
+// programs that may use those would reach it. A folder inside the host's own is one that
+// the host lends.
+func (w *Workspace) Holds(folders ...string) string {
+	for _, dir := range folders {
+		within, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			continue
+		}
+		is, err := os.Stat(within)
+		if err != nil {
+			continue
+		}
+		for _, p := range w.own.paths {
+			real, err := filepath.EvalSymlinks(p)
+			if lies(p, is) || err == nil && lies(real, is) {
+				return p
+			}
+		}
+	}
+	return ""
+}
+
+// lies reports whether a path is a folder, or below it.
+func lies(p string, folder fs.FileInfo) bool {
+	for {
+		if is, err := os.Stat(p); err == nil && os.SameFile(is, folder) {
+			return true
+		}
+		if p == filepath.Dir(p) {
+			return false
+		}
+		p = filepath.Dir(p)
+	}
+}

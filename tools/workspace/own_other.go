@@ -1,0 +1,31 @@
+//go:build !unix
+
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// lineage gives a folder and those above it, by the path that it resolves to.
+func lineage(dir *os.File) (all []ancestor, err error) {
+	at, err := filepath.EvalSymlinks(dir.Name())
+	if err == nil {
+		at, err = filepath.Abs(at)
+	}
+	for err == nil {
+		step := ancestor{name: filepath.Base(at)}
+		if step.info, err = os.Stat(at); err != nil {
+			break
+		}
+		all = append(all, step)
+		if at == filepath.Dir(at) {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	return all, err
+}
+
+// unnamed cannot be told here: a file keeps its name while it is open.
+func unnamed(*os.File) bool { return false }
