@@ -148,11 +148,19 @@ func (s *Service) header() string {
 
 var errPrivate = errors.New("the address is in a private network or not a host's")
 
-// notPublic are the special-purpose blocks that the methods of netip.Addr do not know.
+// global6 is what IANA assigns addresses of hosts from. Whatever of IPv6 lies outside has a
+// purpose of its own or none: loopback, IPv4 in another form (::/96, ::ffff:0:0:0/96,
+// 64:ff9b::/96), segments, private and local networks.
+var global6 = netip.MustParsePrefix("2000::/3")
+
+// notPublic are the other blocks of IANA's two registries of special-purpose addresses,
+// where the methods of netip.Addr do not know them. Anycast sinks (AS112, AMT) are among
+// them: a network may have its own.
 var notPublic = func() (all []netip.Prefix) {
 	for _, p := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
-		"203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "fec0::/10",
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24",
+		"192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+		"2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
 	} {
 		all = append(all, netip.MustParsePrefix(p))
 	}
@@ -166,7 +174,7 @@ func public(address string) error {
 		return errPrivate
 	}
 	ip := at.Addr().Unmap().WithZone("")
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Is6() && !global6.Contains(ip) || slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return errPrivate
 	}
 	return nil
