@@ -327,13 +327,45 @@ func removeAll(dir string) {
 	if os.RemoveAll(dir) == nil {
 		return
 	}
-	_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700)
+	above, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return
+	}
+	defer above.Close()
+	enterable(above, filepath.Base(dir), maxEntered)
+	_ = above.RemoveAll(filepath.Base(dir))
+}
+
+// maxEntered is how many levels of folders are made enterable: each holds a descriptor.
+const maxEntered = 128
+
+// enterable makes a folder and those below it such that they can be entered. It goes from
+// handle to handle, as a process that was left may put links in the place of folders
+// meanwhile: nothing outside of in changes its mode.
+func enterable(in *os.Root, name string, levels int) {
+	was, err := in.Lstat(name)
+	if err != nil || !was.IsDir() || levels == 0 || in.Chmod(name, 0o700) != nil {
+		return
+	}
+	own, err := in.OpenRoot(name)
+	if err != nil {
+		return
+	}
+	defer own.Close()
+	if is, err := own.Stat("."); err != nil || !os.SameFile(was, is) {
+		return // a link leads to another folder
+	}
+	list, err := own.Open(".")
+	if err != nil {
+		return
+	}
+	entries, _ := list.ReadDir(-1)
+	_ = list.Close()
+	for _, e := range entries {
+		if e.IsDir() {
+			enterable(own, e.Name(), levels-1)
 		}
-		return nil
-	})
-	_ = os.RemoveAll(dir)
+	}
 }
 
 // ends keeps the beginning and the end of what is written to it. It belongs to one
