@@ -225,7 +225,7 @@ func (s *Server) recordable() error {
 	s.auditing.Lock()
 	defer s.auditing.Unlock()
 	if s.catchUp() != nil {
-		return tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonAudit, "the audit log cannot be written", 5*time.Second)
+		return tooMuch(http.StatusServiceUnavailable, messages.ErrAudit, reasonAudit, "the audit log cannot be written", 5*time.Second)
 	}
 	return nil
 }

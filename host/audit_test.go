@@ -127,9 +127,14 @@ func TestAuditFails(t *testing.T) {
 	log.full.Store(true)
 	d.session("while", "talker") // the log fails when that is done
 	for range 3 {
-		d.full(503, messages.ErrBusy, "AUDIT", "POST", "/v1/sessions", `{"agent": "talker", "id": "refused"}`)
-		d.full(503, messages.ErrBusy, "AUDIT", "DELETE", "/v1/sessions/before", "")
-		d.full(503, messages.ErrBusy, "AUDIT", "GET", "/v1/sessions/before/export", "")
+		d.full(503, messages.ErrAudit, "AUDIT", "POST", "/v1/sessions", `{"agent": "talker", "id": "refused"}`)
+		d.full(503, messages.ErrAudit, "AUDIT", "DELETE", "/v1/sessions/before", "")
+		d.full(503, messages.ErrAudit, "AUDIT", "GET", "/v1/sessions/before/export", "")
+	}
+	var told struct{ Code, Title string }
+	d.call(503, &told, "DELETE", "/v1/sessions/before", "")
+	if told.Code != "ERR_AUDIT" || !strings.HasPrefix(told.Title, "The audit log cannot be written") {
+		t.Errorf("%+v", told)
 	}
 	d.call(200, nil, "GET", "/v1/sessions/before", "") // who only looks is let in
 	d.call(503, nil, "GET", "/readyz", "")

@@ -44,6 +44,7 @@ const (
 	ErrDialect  Code = "ERR_DIALECT"
 	ErrOutput   Code = "ERR_OUTPUT"
 	ErrDenied   Code = "ERR_DENIED"
+	ErrAudit    Code = "ERR_AUDIT"
 )
 
 // Lints never change a decision.
@@ -127,6 +128,7 @@ var codes = []CodeInfo{
 	{ErrDialect, "parse", 422, false, ActorAuthor, "The reply breaks a rule of its dialect."},
 	{ErrOutput, "turn", 422, false, ActorAuthor, "The final answer does not fit the agent's schema."},
 	{ErrDenied, "tools", 403, false, ActorOperator, "Policy does not allow it."},
+	{ErrAudit, "host", 503, true, ActorOperator, "The audit log cannot be written; what it would record is not done."},
 
 	{LintPostTokenText, "parse/aeiou", 200, false, ActorAuthor, "Text follows the chosen control token."},
 	{LintMultiTokens, "parse/aeiou", 200, false, ActorAuthor, "More than one valid control token was emitted."},
