@@ -129,7 +129,7 @@ type Implementation struct {
 
 // Resources bound a command. The kernel holds it to them.
 type Resources struct {
-	Memory  int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 512MiB when nothing is said."`
+	Memory  int64         `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 1GiB when nothing is said. A program in Go needs some 700MiB of it before it does anything."`
 	CPU     time.Duration `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, 60s when nothing is said."`
 	Files   int64         `yaml:"files" min:"8" max:"4096" optional:"true" doc:"Open files of a process; 64 when nothing is said."`
 	Output  int64         `yaml:"output" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest result; 1MiB when nothing is said."`

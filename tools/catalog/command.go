@@ -30,7 +30,7 @@ type Command struct {
 	Params     Parameters
 	Dir        string   // working directory; a relative program is in it
 	Entrypoint []string // program and arguments
-	Memory     int64    // bytes of address space of a process; 0 is 512 MiB
+	Memory     int64    // bytes of address space of a process; 0 is 1 GiB
 	CPU        time.Duration
 	Files      int64
 	Output     int64 // bytes of standard output
@@ -40,7 +40,7 @@ type Command struct {
 
 // The bounds of a command that sets none, and those that none can set.
 const (
-	commandMemory    = 512 << 20
+	commandMemory    = 1 << 30 // a program in Go reserves some 700 MiB of address space before it begins
 	commandCPU       = time.Minute
 	commandFiles     = 64
 	commandOutput    = 1 << 20
@@ -164,6 +164,9 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 		if more := clip.Excerpt(string(said.b)); more != "" {
 			text += ": " + more
 		}
+		if short(said.b) {
+			text += fmt.Sprintf("; it may have %d bytes of address space: resources.memory of the tool sets that", d.Memory)
+		}
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", text)
 	}
 	if len(bytes.TrimSpace(out.b)) == 0 {
@@ -174,6 +177,18 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the result is no JSON: %s", err)
 	}
 	return v, nil
+}
+
+// short reports whether what a program says as it fails is that it has no memory, in the
+// words of the C library, Go, C++, Python, Java and Node.
+func short(said []byte) bool {
+	said = bytes.ToLower(said)
+	for _, words := range []string{"out of memory", "cannot allocate memory", "failed to reserve", "bad_alloc", "memoryerror", "could not reserve enough space", "memory exhausted"} {
+		if bytes.Contains(said, []byte(words)) {
+			return true
+		}
+	}
+	return false
 }
 
 // bounded keeps the beginning of what is written to it. It belongs to one goroutine,

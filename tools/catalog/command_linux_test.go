@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -40,6 +41,10 @@ func call(args ...neuroscript.Value) *tools.Call {
 
 func TestCommand(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_HOST", "x")
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const hostile = `$(touch pwned) ${s} '; touch pwned; "`
 	for _, c := range []struct {
 		name, script string
@@ -54,7 +59,10 @@ func TestCommand(t *testing.T) {
 			"limits", `echo "[$(ulimit -v),$(ulimit -t),$(ulimit -n),$(ulimit -f),$(ulimit -c)]"`,
 			func(d *Command) { d.Memory, d.CPU, d.Files = 64<<20, 1500*time.Millisecond, 20 }, "[65536,2,20,131072,0]",
 		},
-		{"default limits", `echo "[$(ulimit -v),$(ulimit -t),$(ulimit -n),$(ulimit -f),$(ulimit -c)]"`, nil, "[524288,60,64,131072,0]"},
+		{"default limits", `echo "[$(ulimit -v),$(ulimit -t),$(ulimit -n),$(ulimit -f),$(ulimit -c)]"`, nil, "[1048576,60,64,131072,0]"},
+		{"a program in Go", "HOME=/tmp GOTOOLCHAIN=local exec " + goTool + " env -json GOOS", nil, `{"GOOS":"linux"}`},
+		{"a program in Go without room", "HOME=/tmp " + goTool + ` env 2>&1 | grep -o "failed to reserve page summary memory" >&2; exit 2`, func(d *Command) { d.Memory = 512 << 20 }, "error: exit status 2: failed to reserve page summary memory; it may have 536870912 bytes of address space"},
+		{"no memory, in its words", "echo MemoryError >&2; exit 1", nil, "error: exit status 1: MemoryError; it may have 1073741824 bytes of address space: resources.memory of the tool sets that"},
 		{"own group", `[ "$(cut -d' ' -f5 /proc/$$/stat)" = $$ ] && echo true`, nil, "true"},
 		{"status", "echo oh  no >&2; echo 1; exit 3", nil, "error: exit status 3: oh no"},
 		{"no JSON", "echo hello", nil, "error: the result is no JSON"},
