@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -567,8 +568,8 @@ func TestKeys(t *testing.T) {
 	do(exitOK, map[string]string{"STILE_PASSPHRASE": "tar and tallow"}, "keys", "list", "--passphrase-file", file)
 	do(exitOK, env, "run", example("plain/agent.yaml"), "I am Ada.", "--session", "before")
 	out = do(exitOK, env, "keys", "rotate").out
-	if strings.Count(out, "\n") != 7 || strings.Contains(out, "gone") { // the old ones sign until the new ones begin
-
+	// The old ones sign until the new ones begin.
+	if strings.Count(out, "\n") != 7 || strings.Contains(out, "erased") || strings.Count(out, "to come") != 3 || strings.Count(out, "signs  ") != 3 {
 		t.Error(out)
 	}
 	do(exitOK, env, "run", example("plain/agent.yaml"), "I am Ada.", "--session", "after")
@@ -583,6 +584,36 @@ func TestKeys(t *testing.T) {
 	}
 	if fi, err := os.Stat(filepath.Join(data, stile.KeyFile)); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", fi, err)
+	}
+}
+
+// The list of keys says which of them have retired, and which private halves are erased.
+func TestKeysListShowsWhatIsErased(t *testing.T) {
+	data := t.TempDir()
+	began := time.Now().Add(-time.Hour)
+	old, err := keyring.Generate("rcp-old", keyring.Receipt, keyring.EdDSA, rand.Reader, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := keyring.New(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := keyring.Generate("rcp-new", keyring.Receipt, keyring.EdDSA, rand.Reader, began.Add(time.Minute))
+	if err == nil {
+		err = ring.Add(next, began.Add(time.Minute))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(data, stile.KeyFile)
+	if err := stile.WriteKeys(path, ring, stile.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(must(t, "keys", "list", "--dir", data), "\n") {
+		if strings.HasPrefix(line, "rcp-old") && !strings.HasSuffix(line, "retired  erased") || strings.HasPrefix(line, "rcp-new") && !strings.HasSuffix(line, "signs    here") {
+			t.Errorf("%q", line)
+		}
 	}
 }
 

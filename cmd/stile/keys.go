@@ -189,6 +189,7 @@ func (a *app) keysListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the keys, without their material",
+		Long:    "Lists the keys, without their material: when each one signs, whether it has retired, and\nwhether its private half is here or erased.",
 		Example: `  stile keys list --json`,
 		Args:    cobra.NoArgs,
 		RunE: a.do(func(context.Context, []string) error {
@@ -208,21 +209,46 @@ func (a *app) keysListCommand() *cobra.Command {
 
 func (a *app) keyTable(ring *keyring.Ring) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tSIGNS\tALG\tFROM\tRETIRED\tPRIVATE")
+	fmt.Fprintln(w, "KEY\tSIGNS\tALG\tFROM\tRETIRED\tSTATE\tPRIVATE")
+	now := time.Now()
 	for _, k := range ring.Set().Keys() {
-		signs, private, retired := string(k.Purpose()), "here", "-"
+		signs, retired := string(k.Purpose()), "-"
 		if k.AbortOnly() {
 			signs = "abort only"
-		}
-		if !k.CanSign() {
-			private = "gone"
 		}
 		if at, ok := k.RetiredAt(); ok {
 			retired = unixText(at)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.KID(), signs, k.Alg(), unixText(k.NotBefore()), retired, private)
+		state, private := stateOf(k, now)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.KID(), signs, k.Alg(), unixText(k.NotBefore()), retired, state, private)
 	}
 	return w.Flush()
+}
+
+// stateOf says whether a key signs, and where its private half is: here, erased when the key
+// had retired, or none of a key that is trusted and another one's.
+func stateOf(k *keyring.Key, now time.Time) (state, private string) {
+	retired, is := k.RetiredAt()
+	gone := is && now.Unix() >= retired
+	switch {
+	case gone:
+		state = "retired"
+	case !k.CanSign():
+		state = "verifies"
+	case now.Unix() < k.NotBefore():
+		state = "to come"
+	default:
+		state = "signs"
+	}
+	switch {
+	case k.CanSign():
+		private = "here"
+	case gone:
+		private = "erased"
+	default:
+		private = "none"
+	}
+	return state, private
 }
 
 func unixText(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }

@@ -20,6 +20,7 @@ import (
 // are laid out once, like those of B, and both products are sums of table entries.
 type checker struct {
 	public [ed25519.PublicKeySize]byte
+	small  bool                                // a point of small order, whose signatures anyone can make
 	minusA func() *curve.EdwardsBasepointTable // 40 KiB, made by the first check
 }
 
@@ -33,7 +34,7 @@ func newChecker(public ed25519.PublicKey) *checker {
 	if _, err := a.SetCompressedY(&y); err != nil {
 		return nil
 	}
-	return &checker{public: [ed25519.PublicKeySize]byte(public), minusA: sync.OnceValue(func() *curve.EdwardsBasepointTable {
+	return &checker{public: [ed25519.PublicKeySize]byte(public), small: a.IsSmallOrder(), minusA: sync.OnceValue(func() *curve.EdwardsBasepointTable {
 		return curve.NewEdwardsBasepointTable(new(curve.EdwardsPoint).Neg(a))
 	})}
 }

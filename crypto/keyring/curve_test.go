@@ -4,9 +4,15 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/oasisprotocol/curve25519-voi/curve"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // oddPoints are encodings on which implementations differ: the points of small order,
@@ -55,10 +61,7 @@ func plus(a, b []byte) []byte {
 
 func agrees(t testing.TB, public, message, tag []byte) {
 	t.Helper()
-	k, err := NewPublic(Attributes{KID: "k", Purpose: Token}, public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := &Key{alg: EdDSA, public: public, checker: newChecker(public)} // NewPublic refuses some of them
 	want := len(tag) == ed25519.SignatureSize && ed25519.Verify(public, message, tag)
 	if got := k.VerifyTag(message, tag); got != want {
 		t.Errorf("key %x, message %x, tag %x: %v, the standard library says %v", public, message, tag, got, want)
@@ -97,6 +100,46 @@ func TestVerifiesLikeTheStandardLibrary(t *testing.T) {
 		bad := slices.Clone(honest)
 		bad[i/8] ^= 1 << (i % 8)
 		agrees(t, publics[0], message, bad)
+	}
+}
+
+// The points of small order are no public keys, in whatever form and by whatever door.
+// Under the first of them R = 1, S = 0 is a signature of any message.
+func TestPointsOfSmallOrderAreRefused(t *testing.T) {
+	forged := slices.Concat(unhex(t, oddPoints[0]), make([]byte, 32))
+	if k := (&Key{alg: EdDSA, checker: newChecker(unhex(t, oddPoints[0]))}); !k.VerifyTag([]byte("any message"), forged) {
+		t.Fatal("the attack does not work, so this test shows nothing")
+	}
+	points := map[string]bool{}
+	for _, p := range oddPoints[:len(oddPoints)-3] { // the last ones are no points, and an honest one
+		public := unhex(t, p)
+		var point curve.EdwardsPoint
+		var y curve.CompressedEdwardsY
+		if _, err := y.SetBytes(public); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := point.SetCompressedY(&y); err == nil {
+			y.SetEdwardsPoint(&point)
+			points[string(y[:])] = true
+		} else {
+			t.Logf("%s is no point here", p)
+		}
+		for _, purpose := range []Purpose{Token, Receipt} {
+			if _, err := NewPublic(Attributes{KID: "k", Purpose: purpose}, public); messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "keys.k.public") {
+				t.Errorf("%s: NewPublic gives %v", p, err)
+			}
+		}
+		doc := fmt.Sprintf(`{"keys":[{"kty":"OKP","crv":"Ed25519","x":%q,"kid":"k","stile_purpose":"receipt","stile_not_before":0}]}`, encode(public))
+		if _, err := ParseJWKS([]byte(doc)); messages.CodeOf(err) != messages.ErrConfig {
+			t.Errorf("%s: ParseJWKS gives %v", p, err)
+		}
+	}
+	if len(points) != 8 {
+		t.Errorf("%d different points, want the 8 of small order", len(points))
+	}
+	base := unhex(t, oddPoints[len(oddPoints)-1])
+	if _, err := NewPublic(Attributes{KID: "k", Purpose: Receipt}, base); err != nil {
+		t.Errorf("the base point: %v", err)
 	}
 }
 

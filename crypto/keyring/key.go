@@ -120,13 +120,17 @@ func NewHS256(a Attributes, secret []byte) (*Key, error) {
 	return checked(k)
 }
 
-// NewPublic gives an Ed25519 key without its private half, which can verify only.
+// NewPublic gives an Ed25519 key without its private half, which can verify only. One of
+// the points of small order is ERR_CONFIG: no private key belongs to them, and signatures
+// that verify under them are made without one.
 func NewPublic(a Attributes, public []byte) (*Key, error) {
 	if len(public) != ed25519.PublicKeySize {
 		return nil, badKey(a.KID, "public", fmt.Sprintf("must be %d bytes", ed25519.PublicKeySize))
 	}
 	k := &Key{attrs: a.clone(), alg: EdDSA, public: append(ed25519.PublicKey(nil), public...)}
-	k.checker = newChecker(k.public)
+	if k.checker = newChecker(k.public); k.checker != nil && k.checker.small {
+		return nil, badKey(a.KID, "public", "is a point of small order, under which signatures can be made without a private key")
+	}
 	return checked(k)
 }
 
