@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -71,6 +72,9 @@ func (s *Server) tokenRoutes() {
 				return nil, err
 			}
 			secret, tok, err := kept.Create(wish)
+			if full := (*messages.Error)(nil); errors.As(err, &full) && full.Reason == access.ReasonTokens {
+				return nil, tooMuch(http.StatusTooManyRequests, full.Code, full.Reason, full.Detail, time.Minute)
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
@@ -18,17 +19,26 @@ import (
 
 // The door for clients of the Model Context Protocol, at /mcp: agents are tools.
 
+// reasonTools is that of a refusal of a further session of the protocol.
+const reasonTools = "MCP_SESSIONS"
+
 func (s *Server) toolRoutes(mux *http.ServeMux) {
 	var agents []mcp.Agent
 	for name, a := range s.agents {
 		agents = append(agents, mcp.Agent{Name: name, Summary: a.Manifest.Summary})
 	}
 	slices.SortFunc(agents, func(a, b mcp.Agent) int { return strings.Compare(a.Name, b.Name) })
-	door := mcp.New(mcp.Config{Agents: agents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) (string, mcp.Ask) {
+	door := mcp.New(mcp.Config{Agents: agents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) mcp.Caller {
 		p := s.principal(r.Context())
-		return p.tenant + ":" + p.user, func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
+		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
 			return s.askAgent(context.WithValue(ctx, principalKey{}, p), c)
+		}}
+	}, Full: func(w http.ResponseWriter, r *http.Request, what string) {
+		status, detail := http.StatusTooManyRequests, "the "+what+" has as many sessions of the protocol open as it may"
+		if what == mcp.OverHost {
+			status = http.StatusServiceUnavailable
 		}
+		s.refuse(w, r, tooMuch(status, messages.ErrBusy, reasonTools, detail, 10*time.Second))
 	}})
 	context.AfterFunc(s.leaving, door.Close)
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {

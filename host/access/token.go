@@ -35,7 +35,21 @@ const (
 	// MaxTokens bounds a file of tokens, revoked ones included.
 	MaxTokens  = 10000
 	fileFormat = 1
+
+	// deadFor is how long a token that is revoked or expired stays in the file.
+	deadFor = 30 * 24 * time.Hour
+	// What tokens make of their own tenant leaves room: for the command, whatever tenants
+	// do, and for every other tenant. A tenant has fewTokens if the file has room at all,
+	// and one more for every four that are free.
+	tenantTokens   = 1000
+	operatorTokens = 500
+	fewTokens      = 16
+	fairness       = 4
 )
+
+// ReasonTokens is the reason of ERR_BUSY for a tenant, or a file, that has as many tokens
+// as it may.
+const ReasonTokens = "TOKENS_FULL"
 
 // Token is what is kept of a token.
 type Token struct {
@@ -281,7 +295,9 @@ type Wish struct {
 
 // Create makes a token and keeps what is needed to know it again. secret is told this
 // once: it cannot be had from the file. A wish that names no tenant, user or scope, or
-// whose time is over, is ERR_INVALID.
+// whose time is over, is ERR_INVALID. A wish with a Maker is ERR_BUSY with ReasonTokens
+// when the tenant has 1000 tokens that are good, or the file too few that are free; one
+// without is bounded by MaxTokens alone.
 func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 	for _, p := range []struct{ field, name string }{{"tenant", w.Tenant}, {"user", w.User}} {
 		if !kept(p.name) {
@@ -311,6 +327,9 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 		Created: now, Expires: w.Expires.UTC(),
 	}
 	err = t.change(func(f *file) error {
+		if err := f.room(&tok, now); err != nil {
+			return err
+		}
 		f.Tokens = append(f.Tokens, tok)
 		return nil
 	})
@@ -318,6 +337,67 @@ func (t *Tokens) Create(w Wish) (secret string, tok Token, err error) {
 		return "", Token{}, err
 	}
 	return secret, tok, nil
+}
+
+// room makes room for a token, or says that there is none. At a bound tokens that are dead
+// go before their time: making and revoking uses nothing up.
+func (f *file) room(tok *Token, now time.Time) error {
+	f.drop(now.Add(-deadFor), "")
+	if tok.Maker == "" {
+		if len(f.Tokens) >= MaxTokens {
+			f.drop(now, "")
+		}
+		if len(f.Tokens) >= MaxTokens {
+			return full("the file has " + strconv.Itoa(MaxTokens) + " tokens, as many as it may: revoke some")
+		}
+		return nil
+	}
+	// First what is dead of the tenant itself goes, then what is of all.
+	for _, of := range []string{tok.Tenant, ""} {
+		if free, own := f.left(tok.Tenant); free > 0 && own < min(tenantTokens, max(free/fairness, fewTokens)) {
+			return nil
+		}
+		f.drop(now, of)
+	}
+	free, own := f.left(tok.Tenant)
+	switch {
+	case own >= tenantTokens:
+		return full("the tenant has " + strconv.Itoa(own) + " tokens, as many as it may: revoke some")
+	case free <= 0 || own >= max(free/fairness, fewTokens):
+		return full("what is left of the " + strconv.Itoa(MaxTokens) + " tokens of all tenants is for others: revoke some")
+	}
+	return nil
+}
+
+func full(detail string) error {
+	return &messages.Error{Code: messages.ErrBusy, Reason: ReasonTokens, Field: "tokens", Detail: detail}
+}
+
+// left tells how many tokens may still be made by others, and how many a tenant has.
+func (f *file) left(tenant string) (free, own int) {
+	for i := range f.Tokens {
+		if f.Tokens[i].Tenant == tenant {
+			own++
+		}
+	}
+	return MaxTokens - operatorTokens - len(f.Tokens), own
+}
+
+// drop takes out tokens that were dead at a time, of one tenant or of all. One that made
+// what stays is kept: a revocation with what it made goes by that line.
+func (f *file) drop(at time.Time, tenant string) {
+	makes := map[string]bool{}
+	kept := make([]Token, 0, len(f.Tokens))
+	for _, tok := range slices.Backward(f.Tokens) { // a token is made by an earlier one
+		dead := !tok.Revoked.IsZero() && !tok.Revoked.After(at) || !tok.Expires.IsZero() && !tok.Expires.After(at)
+		if dead && !makes[tok.ID] && (tenant == "" || tok.Tenant == tenant) {
+			continue
+		}
+		makes[tok.Maker] = true
+		kept = append(kept, tok)
+	}
+	slices.Reverse(kept)
+	f.Tokens = kept
 }
 
 // Revocation says what to refuse.

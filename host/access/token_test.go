@@ -159,6 +159,32 @@ func TestWishes(t *testing.T) {
 	}
 }
 
+// A token that is dead stays in the file while what it made does: a revocation of its own
+// maker goes through it.
+func TestDeadTokensInALine(t *testing.T) {
+	c := &clock{at: start}
+	toks := open(t, filepath.Join(t.TempDir(), "tokens.json"), c)
+	maker, ids := "", []string{}
+	for range 3 {
+		_, tok, err := toks.Create(access.Wish{Tenant: "acme", User: "u", Scopes: []string{"admin"}, Maker: maker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		maker, ids = tok.ID, append(ids, tok.ID)
+	}
+	if _, _, err := toks.Revoke(access.Revocation{ID: ids[1]}); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(365 * 24 * time.Hour)
+	if _, _, err := toks.Create(access.Wish{Tenant: "acme", User: "u", Scopes: []string{"read"}}); err != nil {
+		t.Fatal(err)
+	}
+	gone, _, err := toks.Revoke(access.Revocation{ID: ids[0], WithMade: true})
+	if err != nil || len(gone) != 2 || gone[1].ID != ids[2] {
+		t.Errorf("%+v, %v", gone, err)
+	}
+}
+
 // Commands at the same time lose nothing.
 func TestCreateTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")

@@ -9,7 +9,8 @@
 //     not exist.
 //   - Progress is told as the text grows; the result is what the journal has.
 //   - A call that is cancelled cancels its run.
-//   - Sessions of the protocol are bounded, and go when nobody asks for half an hour.
+//   - Sessions of the protocol are bounded: of a caller, of a tenant, and of all. They
+//     go when nobody asks for half an hour.
 //
 // What it does not do: authenticate, check Host and Origin, bound the body. The host's
 // guard stands in front.
@@ -27,9 +28,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
+// Bounds of the protocol's sessions; one has some 45 KiB. A tenant has at most one for
+// every four that are free: 820 when it is alone, and one more tenant always finds some.
 const (
-	// maxSessions bounds the protocol's sessions of one caller.
-	maxSessions = 256
+	maxOfCaller = 256
+	maxSessions = 4096
+	fairness    = 4
 	idle        = 30 * time.Minute
 	maxMessage  = 512 << 10 // bytes of a message
 )
@@ -63,9 +67,17 @@ type Ask func(ctx context.Context, c Call) (Answer, error)
 type Config struct {
 	Agents  []Agent
 	Version string
-	// Caller tells who makes a request: a key that no other caller has, without blanks,
-	// and what asks for them.
-	Caller func(*http.Request) (key string, ask Ask)
+	// Caller tells who makes a request.
+	Caller func(*http.Request) Caller
+	// Full refuses a request for a further session; what names what has none left.
+	Full func(w http.ResponseWriter, r *http.Request, what string)
+}
+
+// Caller is who makes a request.
+type Caller struct {
+	Key    string // that no other caller has, without blanks
+	Tenant string
+	Ask    Ask // for the caller
 }
 
 // Door is the handler. Its methods are safe for concurrent use.
@@ -73,40 +85,123 @@ type Door struct {
 	cfg     Config
 	handler http.Handler
 
-	mu      sync.Mutex
-	callers map[string]*sdk.Server
-	closed  bool
+	mu       sync.Mutex
+	callers  map[string]*caller // of those with a session
+	tenants  map[string]int     // sessions, by tenant
+	sessions int                // of all
+	closed   bool
+}
+
+// caller is one that has sessions, or begins one.
+type caller struct {
+	server   *sdk.Server
+	sessions int // beginning ones too
 }
 
 // New makes a door.
 func New(cfg Config) *Door {
-	d := &Door{cfg: cfg, callers: map[string]*sdk.Server{}}
+	d := &Door{cfg: cfg, callers: map[string]*caller{}, tenants: map[string]int{}}
 	streams := sdk.NewStreamableHTTPHandler(d.serverOf, &sdk.StreamableHTTPOptions{
 		SessionTimeout: idle, DisableLocalhostProtection: true, PropagateRequestCancellation: true,
 	})
 	// The SDK binds a session to the user of its token. The key stands for that user,
 	// also on a host without tokens.
-	bound := auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
+	d.handler = auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: key}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(streams)
-	d.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, _ := cfg.Caller(r)
-		known := r.Clone(r.Context())
-		known.Header.Set("Authorization", "Bearer "+key)
-		bound.ServeHTTP(w, known)
-	})
 	return d
 }
 
+// sessionHeader has the id of the protocol's session; a request without one begins one.
+const sessionHeader = "Mcp-Session-Id"
+
 // ServeHTTP implements http.Handler.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	who := d.cfg.Caller(r)
+	known := r.Clone(r.Context())
+	known.Header.Set("Authorization", "Bearer "+who.Key)
+	if r.Method != http.MethodPost || r.Header.Get(sessionHeader) != "" {
+		d.handler.ServeHTTP(w, known)
+		return
+	}
+	server, over := d.begin(who)
+	if over != "" {
+		d.cfg.Full(w, r, over)
+		return
+	}
+	defer func() {
+		// The SDK says by its answer whether there is a session, and nothing when it ends.
+		if id := w.Header().Get(sessionHeader); id != "" {
+			for ses := range server.Sessions() { // of one caller
+				if ses.ID() == id {
+					go func() {
+						_ = ses.Wait() // however it ends
+						d.end(who)
+					}()
+					return
+				}
+			}
+		}
+		d.end(who)
+	}()
+	d.handler.ServeHTTP(w, known)
+}
+
+// What has no session left.
+const (
+	OverCaller = "caller"
+	OverTenant = "tenant"
+	OverHost   = "host"
+)
+
+// begin takes room for a session; over names what has none. The counts are held, so
+// that a caller's sessions cost other callers nothing.
+func (d *Door) begin(who Caller) (server *sdk.Server, over string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.callers[who.Key]
+	of := d.tenants[who.Tenant]
+	switch {
+	case d.closed || d.sessions >= maxSessions:
+		return nil, OverHost
+	case c != nil && c.sessions >= maxOfCaller:
+		return nil, OverCaller
+	case fairness*of >= maxSessions-d.sessions:
+		return nil, OverTenant
+	}
+	if c == nil {
+		c = &caller{server: d.server(who.Ask)}
+		d.callers[who.Key] = c
+	}
+	c.sessions++
+	d.tenants[who.Tenant] = of + 1
+	d.sessions++
+	return c.server, ""
+}
+
+// end gives the room of a session back.
+func (d *Door) end(who Caller) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sessions--
+	if d.tenants[who.Tenant]--; d.tenants[who.Tenant] == 0 {
+		delete(d.tenants, who.Tenant)
+	}
+	if c := d.callers[who.Key]; c != nil {
+		if c.sessions--; c.sessions == 0 {
+			delete(d.callers, who.Key)
+		}
+	}
+}
 
 // Close ends all sessions of the protocol, so that their streams end.
 func (d *Door) Close() {
 	d.mu.Lock()
 	d.closed = true
-	servers := d.callers
-	d.callers = map[string]*sdk.Server{}
+	var servers []*sdk.Server
+	for _, c := range d.callers {
+		servers = append(servers, c.server)
+	}
 	d.mu.Unlock()
 	for _, s := range servers {
 		for ses := range s.Sessions() {
@@ -115,35 +210,15 @@ func (d *Door) Close() {
 	}
 }
 
-// serverOf gives a new session its server: the caller's; nil refuses.
+// serverOf gives a request its server: the caller's. One without a session has none.
 func (d *Door) serverOf(r *http.Request) *sdk.Server {
-	key, ask := d.cfg.Caller(r)
+	who := d.cfg.Caller(r)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return nil
+	if c := d.callers[who.Key]; c != nil && !d.closed {
+		return c.server
 	}
-	s := d.callers[key]
-	if s == nil {
-		for k, old := range d.callers { // those whose last session has ended
-			if open(old) == 0 {
-				delete(d.callers, k)
-			}
-		}
-		s = d.server(ask)
-		d.callers[key] = s
-	}
-	if open(s) >= maxSessions {
-		return nil
-	}
-	return s
-}
-
-func open(s *sdk.Server) (n int) {
-	for range s.Sessions() {
-		n++
-	}
-	return n
+	return nil
 }
 
 // said is what a client gives a tool.
