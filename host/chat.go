@@ -313,7 +313,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 		switch {
-		case err != nil && s.leaving.Err() != nil:
+		case err != nil && lost(ctx) == nil && s.leaving.Err() != nil:
 			return leavingChat()
 		case err != nil:
 			return err
@@ -377,7 +377,7 @@ func isChat(r *http.Request) bool {
 }
 
 func (s *Server) refuseChat(w http.ResponseWriter, r *http.Request, err error) {
-	p := problemOf(err)
+	p := problemOf(orLost(r.Context(), err))
 	if p.Status >= http.StatusInternalServerError && !p.halt {
 		s.log.Error("a request failed", zap.String("path", r.URL.Path), zap.Error(err))
 	}

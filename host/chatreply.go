@@ -230,7 +230,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.leaving, cancel)()
-	out := newEventWriter(w, func() error { return s.still(r.Context()) }, cancel)
+	out := newEventWriter(w, cancel)
 	defer out.stop()
 	send := func(v any) {
 		if b, err := json.Marshal(v); err == nil { // numbers and strings: it does not fail
@@ -239,7 +239,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 	}
 	fail := func(err error) {
 		p := problemOf(err)
-		if s.leaving.Err() != nil && !p.halt {
+		if s.leaving.Err() != nil && lost(ctx) == nil && !p.halt {
 			p = leavingChat()
 		}
 		send(chatErrorOf(p))
@@ -248,7 +248,8 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 	empty := ""
 	send(c.chunk(chatChoice{Delta: &chatText{Role: "assistant", Content: &empty}}))
 	for u, err := range run.Events(ctx) {
-		if no := out.refused(); no != nil {
+		no := lost(ctx)
+		if no != nil {
 			err = no
 		}
 		var piece string
@@ -260,7 +261,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 		}
 		switch {
 		case err != nil:
-			if r.Context().Err() == nil {
+			if no != nil || r.Context().Err() == nil {
 				fail(err)
 			}
 			return

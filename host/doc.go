@@ -15,6 +15,8 @@
 //   - Who asks is known before anything else is done: a token gives tenant and user, a
 //     session is looked up under both, and a session of somebody else is one that is
 //     not there. A route that nobody gave a scope asks for the highest.
+//   - The right of every request is watched until its answer ends: a route needs no word
+//     of its own for that.
 //   - Without authentication the door serves its own machine alone: it refuses to
 //     listen wider. Host and Origin of every request are checked, because a web page
 //     that a person opens can reach this machine too.

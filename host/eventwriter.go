@@ -19,11 +19,8 @@ type eventWriter struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
 	line  []byte
-	err   error        // of the first write that failed; it sticks
-	still func() error // nil while the reader may go on reading
-	cut   func()       // ends the updates
-	asked time.Time    // when still was asked last
-	no    error        // what it said, if not nil
+	err   error  // of the first write that failed; it sticks
+	cut   func() // ends the updates
 	over  bool
 	wrote time.Time // when something was written last
 	timer *time.Timer
@@ -41,12 +38,12 @@ type eventForm interface {
 	joins() bool
 }
 
-func newEventWriter(w http.ResponseWriter, still func() error, cut func()) *eventWriter {
-	return newEventWriterTo(&serverSent{w: w, ctl: http.NewResponseController(w)}, still, cut)
+func newEventWriter(w http.ResponseWriter, cut func()) *eventWriter {
+	return newEventWriterTo(&serverSent{w: w, ctl: http.NewResponseController(w)}, cut)
 }
 
-func newEventWriterTo(form eventForm, still func() error, cut func()) *eventWriter {
-	return &eventWriter{form: form, still: still, cut: cut, asked: time.Now()}
+func newEventWriterTo(form eventForm, cut func()) *eventWriter {
+	return &eventWriter{form: form, cut: cut}
 }
 
 // serverSent is the form of an answer that streams.
@@ -68,21 +65,6 @@ func (s *serverSent) write(p []byte) error {
 		return err
 	}
 	return s.ctl.Flush()
-}
-
-// refused tells why the reader may not go on; it looks anew once in a heartbeat.
-func (e *eventWriter) refused() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.look()
-}
-
-func (e *eventWriter) look() error {
-	if now := time.Now(); e.no == nil && now.Sub(e.asked) >= heartbeat {
-		e.asked = now
-		e.no = e.still()
-	}
-	return e.no
 }
 
 // begin sends the head of the answer, so that the client knows the stream is open, and
@@ -109,10 +91,6 @@ func (e *eventWriter) beat() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.over || e.err != nil {
-		return
-	}
-	if e.look() != nil {
-		e.cut()
 		return
 	}
 	// What is written leaves the timer alone: a stream writes often, and beats seldom.

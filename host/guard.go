@@ -69,7 +69,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 			return
 		}
 		known.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, known)
+		held, release := s.hold(known)
+		defer release()
+		next.ServeHTTP(w, held)
 	})
 }
 

@@ -111,6 +111,8 @@ type Server struct {
 	torn       bool         // of the first of them a part was written
 
 	used      func() memory
+	ring      func(time.Duration, func()) alarm
+	erased    erasures
 	beginning sync.Map // SIDs of sessions that a request is making
 	sockets   sync.WaitGroup
 	streams   chan struct{} // a place for each open stream
@@ -129,7 +131,7 @@ func New(cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, agents: map[string]*stile.Agent{},
 		hosts: map[string]bool{}, origins: map[string]bool{}, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
-		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory,
+		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring,
 	}
 	if s.meter, err = newMeter(time.Now, cfg.UsageFile); err != nil {
 		return nil, err
@@ -350,7 +352,7 @@ func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, 
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
-			p := problemOf(err)
+			p := problemOf(orLost(ctx, err))
 			if p.Status >= http.StatusInternalServerError && p.Code != string(messages.ErrBusy) && p.Code != string(messages.ErrAudit) { // load that is shed is no failure, and the audit log has told its own
 				s.log.Error("a request failed", zap.String("operation", op.OperationID), zap.Error(err))
 			}

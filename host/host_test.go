@@ -77,6 +77,7 @@ type door struct {
 	t    *testing.T
 	url  string
 	rt   *stile.Runtime
+	srv  *host.Server
 	stop func() error // ends the serving; the runtime closes with the test
 }
 
@@ -111,7 +112,7 @@ func serveRuntime(t *testing.T, l net.Listener, rt *stile.Runtime, cfg host.Conf
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ctx, l, grace) }()
 	var once atomic.Bool
-	d := &door{t: t, url: "http://" + l.Addr().String(), rt: rt}
+	d := &door{t: t, url: "http://" + l.Addr().String(), rt: rt, srv: srv}
 	d.stop = func() error {
 		cancel()
 		if once.Swap(true) {

@@ -68,7 +68,11 @@ func (s *Server) lifecycleRoutes() {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWait)
 		defer cancel()
+		if !s.erased.room() {
+			return nil, tooMuch(http.StatusServiceUnavailable, messages.ErrBusy, reasonErasing, "too many users are erased at once: ask again", time.Second)
+		}
 		names, err := s.rt.EraseUser(ctx, p.tenant, user, p.identity.Token)
+		s.erased.add(p.tenant, user) // what was open of them ends
 		for _, sid := range names {
 			s.meter.forget(sid)
 		}

@@ -20,7 +20,8 @@ import (
 type principal struct {
 	tenant, user string
 	identity     access.Identity
-	bearer       string // to ask again whether it is still good; "" on a local host
+	scope        access.Scope // what the route asks for
+	bearer       string       // to ask again whether it is still good; "" on a local host
 }
 
 func (p principal) sid(id string) string { return p.tenant + ":" + p.user + ":" + id }
@@ -74,7 +75,7 @@ func (s *Server) enter(r *http.Request, pattern string) (*http.Request, error) {
 	if scope == public {
 		return r, nil
 	}
-	p := principal{identity: access.Local()}
+	p := principal{identity: access.Local(), scope: scope}
 	if s.cfg.Access != nil {
 		p.bearer = bearer(r)
 		if p.bearer == "" {
@@ -98,23 +99,6 @@ func (s *Server) enter(r *http.Request, pattern string) (*http.Request, error) {
 		err = access.Denied(access.ReasonScope, "the token lacks the scope "+string(scope))
 	}
 	return r.WithContext(context.WithValue(r.Context(), principalKey{}, p)), err
-}
-
-// still tells whether the caller may still read what a stream brings: a token may have
-// been revoked, or expire, while it is open.
-func (s *Server) still(ctx context.Context) error {
-	p := s.principal(ctx)
-	if s.cfg.Access == nil || p.bearer == "" {
-		return nil
-	}
-	id, err := s.cfg.Access.Authenticate(ctx, p.bearer)
-	switch {
-	case err != nil:
-		return err
-	case !id.May(access.Read), id.Tenant != p.tenant:
-		return access.Denied(access.ReasonScope, "the token has lost a right")
-	}
-	return nil
 }
 
 // socketToken begins the member of Sec-WebSocket-Protocol that carries a token: a page
@@ -152,6 +136,7 @@ func unauthorized(p *problem, e *messages.Error) {
 
 // refuse answers a request that does not get behind the guard.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	err = orLost(r.Context(), err)
 	if errors.Is(err, context.Canceled) {
 		return // nobody is there
 	}

@@ -189,6 +189,9 @@ func (s *Server) waited(ctx context.Context, wait time.Duration, run *stile.Run,
 	defer cancel()
 	defer context.AfterFunc(s.leaving, cancel)()
 	end, said, err := whole(ctx, run)
+	if no := lost(ctx); no != nil {
+		return nil, no
+	}
 	switch {
 	case err != nil:
 		return nil, err

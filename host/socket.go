@@ -70,8 +70,9 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	// Nothing is expected but the close; a message is refused. The reader ends with the
 	// connection, which its context would close at once.
 	reading, stopReading := context.WithCancel(context.WithoutCancel(r.Context()))
-	open, hungUp := context.WithCancel(r.Context())
-	here, gone := context.WithCancel(open)
+	// open lives as long as the connection: who has lost the right is told so.
+	open, hungUp := context.WithCancel(context.WithoutCancel(r.Context()))
+	here, gone := context.WithCancel(r.Context())
 	read := make(chan struct{})
 	var spoke atomic.Bool
 	go func() {
@@ -94,7 +95,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	defer context.AfterFunc(s.leaving, cancel)()
 	// An event that is being written is written whole for a client that is still there:
 	// with its context the connection would go, and the client not learn why.
-	out := newEventWriterTo(&socketForm{conn: conn, ctx: open}, func() error { return s.still(r.Context()) }, cancel)
+	out := newEventWriterTo(&socketForm{conn: conn, ctx: open}, cancel)
 	out.start("")
 	err = s.pump(ctx, r, out, all)
 	out.stop()
@@ -103,7 +104,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	switch {
 	case spoke.Load():
 		code = closeRefused
-	case here.Err() != nil:
+	case open.Err() != nil:
 		return // there is nobody to tell
 	case errors.Is(err, errLeaving):
 		code = closeLeaving

@@ -118,7 +118,7 @@ func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(s.leaving, cancel)()
-		out := newEventWriter(w, func() error { return s.still(r.Context()) }, cancel)
+		out := newEventWriter(w, cancel)
 		defer out.stop()
 		out.begin()
 		_ = s.pump(ctx, r, out, all) // the stream has told it
@@ -130,8 +130,9 @@ func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, all telling) error {
 	defer out.flush()
 	for e, err := range all(stile.OnWait(ctx, out.flush)) {
-		if gone := out.refused(); gone != nil {
-			err = gone
+		no := lost(ctx)
+		if no != nil {
+			err = no
 		}
 		switch {
 		case err == nil:
@@ -141,12 +142,12 @@ func (s *Server) pump(ctx context.Context, r *http.Request, out *eventWriter, al
 			continue
 		case out.failed():
 			return nil
-		case s.leaving.Err() != nil && e.simple != nil:
+		case no == nil && s.leaving.Err() != nil && e.simple != nil:
 			return errLeaving // it has no word for that: the client comes back with the last id
-		case s.leaving.Err() != nil:
+		case no == nil && s.leaving.Err() != nil:
 			out.event("leaving", "", []byte(`{"detail":"the host stops; come back with the last id"}`))
 			return errLeaving
-		case r.Context().Err() == nil:
+		case no != nil || r.Context().Err() == nil:
 			s.log.Warn("a stream ended early", zap.String("path", r.URL.Path), zap.Error(err))
 			p := problemOf(err)
 			if e.simple != nil {

@@ -31,7 +31,13 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 	door := mcp.New(mcp.Config{Agents: agents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) mcp.Caller {
 		p := s.principal(r.Context())
 		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
-			return s.askAgent(context.WithValue(ctx, principalKey{}, p), c)
+			ctx, cancel := asked(ctx, r, p)
+			defer cancel()
+			answer, err := s.askAgent(ctx, c)
+			if err != nil {
+				err = orLost(ctx, err)
+			}
+			return answer, err
 		}}
 	}, Full: func(w http.ResponseWriter, r *http.Request, what string) {
 		status, detail := http.StatusTooManyRequests, "the "+what+" has as many sessions of the protocol open as it may"
@@ -52,6 +58,27 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 			defer place()
 			door.ServeHTTP(w, r)
 		})
+	}
+}
+
+// asked makes the context of a call of the request that it came with: that of the
+// protocol's session, whose first request may have had another token, is passed in. It
+// ends with the right of the request, and not with the request.
+func asked(ctx context.Context, r *http.Request, p principal) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, principalKey{}, p))
+	held := rightOf(r.Context())
+	if held == nil {
+		return ctx, cancel
+	}
+	ctx = context.WithValue(ctx, rightKey{}, held)
+	stop := context.AfterFunc(held.ctx, func() {
+		if lost(ctx) != nil {
+			cancel()
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel()
 	}
 }
 

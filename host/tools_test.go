@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -180,8 +181,26 @@ func TestToolTenants(t *testing.T) {
 	if got := ask(ann); got != 200 {
 		t.Errorf("the caller's own session: %d", got)
 	}
-	if got := ask(bob); got != 403 && got != 404 {
+	if got := ask(bob); got != 404 {
 		t.Errorf("another's session: %d", got)
+	}
+	// Somebody else's session of the protocol, and one with a seal that is none, answer as
+	// one that never was.
+	for _, method := range []string{"GET", "POST", "DELETE"} {
+		said := func(id string) (int, string) {
+			res := d.ask(method, "/mcp", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, "Authorization", "Bearer "+bob, "Accept", "application/json, text/event-stream", "Mcp-Session-Id", id)
+			b, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.StatusCode, string(b)
+		}
+		status, text := said("XYZ")
+		for _, id := range []string{of["ann"].ID(), of["bob"].ID() + "0", "none", "-"} {
+			if got, body := said(id); status != 404 || got != status || body != text {
+				t.Errorf("%s %s: %d %q, of one that never was %d %q", method, id, got, body, status, text)
+			}
+		}
 	}
 	if got := ask(weak); got != 403 {
 		t.Errorf("without the scope: %d", got)

@@ -17,9 +17,9 @@ import (
 // How the issuer's keys are kept.
 const (
 	askTimeout   = 10 * time.Second
-	askPause     = 5 * time.Second  // between two questions, whatever tokens name
-	keysFresh    = 10 * time.Minute // older ones are asked for again: a withdrawn key goes
-	keysUsable   = 24 * time.Hour   // if the issuer does not answer
+	askPause     = 5 * time.Second // between two questions, whatever tokens name
+	keysFresh    = time.Minute     // older ones are asked for again: a withdrawn key goes
+	keysUsable   = 24 * time.Hour  // if the issuer does not answer
 	maxJWKSBytes = 1 << 20
 	maxJWKSKeys  = 256
 )

@@ -18,7 +18,12 @@ package mcp
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,6 +89,7 @@ type Caller struct {
 type Door struct {
 	cfg     Config
 	handler http.Handler
+	secret  []byte // of the seals in ids
 
 	mu       sync.Mutex
 	callers  map[string]*caller // of those with a session
@@ -100,14 +106,14 @@ type caller struct {
 
 // New makes a door.
 func New(cfg Config) *Door {
-	d := &Door{cfg: cfg, callers: map[string]*caller{}, tenants: map[string]int{}}
+	d := &Door{cfg: cfg, callers: map[string]*caller{}, tenants: map[string]int{}, secret: []byte(rand.Text())}
 	streams := sdk.NewStreamableHTTPHandler(d.serverOf, &sdk.StreamableHTTPOptions{
 		SessionTimeout: idle, DisableLocalhostProtection: true, PropagateRequestCancellation: true,
 	})
 	// The SDK binds a session to the user of its token. The key stands for that user,
 	// also on a host without tokens.
-	d.handler = auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
-		return &auth.TokenInfo{UserID: key}, nil
+	d.handler = auth.RequireBearerToken(func(_ context.Context, key string, r *http.Request) (*auth.TokenInfo, error) {
+		return &auth.TokenInfo{UserID: key, Extra: map[string]any{askExtra: cfg.Caller(r).Ask}}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(streams)
 	return d
 }
@@ -120,7 +126,11 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who := d.cfg.Caller(r)
 	known := r.Clone(r.Context())
 	known.Header.Set("Authorization", "Bearer "+who.Key)
-	if r.Method != http.MethodPost || r.Header.Get(sessionHeader) != "" {
+	id := r.Header.Get(sessionHeader)
+	if id != "" && !d.owns(who.Key, id) {
+		known.Header.Set(sessionHeader, "none") // the SDK answers as of one that never was
+	}
+	if r.Method != http.MethodPost || id != "" {
 		d.handler.ServeHTTP(w, known)
 		return
 	}
@@ -170,7 +180,7 @@ func (d *Door) begin(who Caller) (server *sdk.Server, over string) {
 		return nil, OverTenant
 	}
 	if c == nil {
-		c = &caller{server: d.server(who.Ask)}
+		c = &caller{server: d.server(who.Key)}
 		d.callers[who.Key] = c
 	}
 	c.sessions++
@@ -227,8 +237,30 @@ type said struct {
 	Session string `json:"session,omitempty" jsonschema:"id of an earlier answer's session, to go on with that conversation; a new one when it is left out"`
 }
 
-func (d *Door) server(ask Ask) *sdk.Server {
-	s := sdk.NewServer(&sdk.Implementation{Name: "stile", Version: d.cfg.Version}, nil)
+// newID makes the id of a protocol's session: random text, and a seal over it that names
+// its caller, so that whose it is needs no table.
+func (d *Door) newID(key string) string {
+	text := rand.Text()
+	return text + "-" + d.seal(key, text)
+}
+
+func (d *Door) seal(key, text string) string {
+	h := hmac.New(sha256.New, d.secret)
+	h.Write([]byte(text + " " + key))
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// owns tells whether an id is one of the caller's.
+func (d *Door) owns(key, id string) bool {
+	text, seal, ok := strings.Cut(id, "-")
+	return ok && hmac.Equal([]byte(seal), []byte(d.seal(key, text)))
+}
+
+// askExtra has what asks for the caller of the request that a call came with.
+const askExtra = "ask"
+
+func (d *Door) server(key string) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "stile", Version: d.cfg.Version}, &sdk.ServerOptions{GetSessionID: func() string { return d.newID(key) }})
 	for _, a := range d.cfg.Agents {
 		about := a.Summary
 		if about == "" {
@@ -245,7 +277,7 @@ func (d *Door) server(ask Ask) *sdk.Server {
 					_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Message: piece, Progress: float64(bytes)})
 				}
 			}
-			answer, err := ask(ctx, c)
+			answer, err := req.Extra.TokenInfo.Extra[askExtra].(Ask)(ctx, c)
 			if err != nil {
 				return nil, nil, err // a result that says isError
 			}
