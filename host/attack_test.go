@@ -57,6 +57,22 @@ func TestHugeHeaders(t *testing.T) {
 	d.call(200, nil, "GET", "/v1/agents", "")
 }
 
+// Half headers and idle connections on all the places that there are keep nobody out.
+func TestConnectionsHeldByStrangers(t *testing.T) {
+	k := newTokens(t)
+	secret, _ := k.make("acme", "ann", "read")
+	d := serve(t, host.Config{Access: k, MaxConnections: 50}, agentOf("talker", speaks(nil, always())))
+	for i := range 100 {
+		c := d.dialRaw()
+		if i%2 == 0 {
+			fmt.Fprint(c, "GET /v1/agents HTTP/1.1\r\nHost: localhost\r\nX-Half")
+		} else {
+			fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		}
+	}
+	d.call(200, nil, "GET", "/v1/agents", "", auth(secret)...)
+}
+
 // A compressed body is no JSON: nothing is unpacked.
 func TestCompressedBody(t *testing.T) {
 	d := serve(t, host.Config{}, agentOf("talker", speaks(nil, always())))

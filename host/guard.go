@@ -57,6 +57,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		r = r.WithContext(context.WithValue(r.Context(), trailKey{}, note))
 		known, err := s.enter(r, pattern)
 		if p, ok := knownAs(known); err == nil && ok {
+			if !shown(r.Context(), p.tenant) {
+				h.Set("Connection", "close")
+			}
 			err = s.pace(p)
 			if err == nil && audited(r, pattern) {
 				err = s.recordable()

@@ -20,7 +20,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host/access"
@@ -81,7 +80,8 @@ type Config struct {
 	// MaxStreams bounds the streams that are open at once; 0 is DefaultMaxStreams.
 	MaxStreams int
 	// MaxConnections bounds the connections that are served at once, 0 is
-	// DefaultMaxConnections; further ones wait to be taken.
+	// DefaultMaxConnections; further ones wait to be taken, or take the place of one that
+	// has shown no token.
 	MaxConnections int
 	// Version is what the host says of itself.
 	Version string
@@ -248,9 +248,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	}
 	srv := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
-		ErrorLog: zap.NewStdLog(s.log.Named("http")),
+		ErrorLog: zap.NewStdLog(s.log.Named("http")), ConnContext: withPeer,
 	}
-	l = netutil.LimitListener(l, cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
+	l = listenTo(l, cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
 	defer s.meter.keep(s.log)()
 	defer s.retain()()
 	failed := make(chan error, 1)

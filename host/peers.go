@@ -1,0 +1,266 @@
+package host
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Connections of peers that have shown no token. One that has is its holder's, for whom
+// Limits are; the others are all that a stranger can take of the host. They are bounded by
+// the address they come from, have little time, and go when the host is full: the one
+// that has said nothing for the longest makes room for the next.
+
+const (
+	// patience is how long a connection without a token has in any case. Who has one
+	// shows it with the first request.
+	patience = time.Second
+	// strangerTime is how long a connection without a token may wait for bytes: of a
+	// header, of the handshake of TLS, or of the next request.
+	strangerTime = 10 * time.Second
+	// A peer has an eighth of the connections without a token, within these bounds.
+	strangersShare    = 8
+	fewestOfStrangers = 8
+	mostOfStrangers   = 512
+)
+
+// peers is a listener that counts. Its methods are safe for concurrent use.
+type peers struct {
+	net.Listener
+	max, perPeer int
+
+	mu        sync.Mutex
+	room      *sync.Cond // a connection has gone, or the listener
+	open      int
+	strangers *list.List                   // of *peerConn without a token, the oldest first
+	of        map[netip.Prefix][]*peerConn // the same, by where they come from
+	tenants   map[string]int               // the others, by tenant
+	closed    bool
+}
+
+// listenTo bounds the connections of a listener to max.
+func listenTo(l net.Listener, most int) *peers {
+	p := &peers{
+		Listener: l, max: most, perPeer: min(max(most/strangersShare, fewestOfStrangers), mostOfStrangers),
+		strangers: list.New(), of: map[netip.Prefix][]*peerConn{}, tenants: map[string]int{},
+	}
+	p.room = sync.NewCond(&p.mu)
+	return p
+}
+
+// Accept implements net.Listener. When the host is full it waits for a connection to end,
+// or for one without a token to have had its time.
+func (p *peers) Accept() (net.Conn, error) {
+	for {
+		conn, err := p.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &peerConn{Conn: conn, peers: p, from: origin(conn.RemoteAddr()), since: time.Now()}
+		if p.take(c) {
+			return c, nil
+		}
+		_ = conn.Close() // the listener has closed: the next Accept says so
+	}
+}
+
+// Close implements net.Listener.
+func (p *peers) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.room.Broadcast()
+	p.mu.Unlock()
+	return p.Listener.Close()
+}
+
+// take counts a connection; false when the listener has closed meanwhile.
+func (p *peers) take(c *peerConn) bool {
+	p.mu.Lock()
+	for p.open >= p.max && !p.closed {
+		if oldest := p.strangers.Front(); oldest != nil {
+			if left := patience - time.Since(oldest.Value.(*peerConn).since); left <= 0 {
+				p.end(oldest.Value.(*peerConn))
+				continue
+			} else {
+				t := time.AfterFunc(left, func() {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					p.room.Broadcast()
+				})
+				p.room.Wait()
+				t.Stop()
+				continue
+			}
+		}
+		p.room.Wait()
+	}
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.open++
+	c.at = p.strangers.PushBack(c)
+	p.of[c.from] = append(p.of[c.from], c)
+	if p.trim(c.from); len(p.of[c.from]) > p.perPeer {
+		time.AfterFunc(patience, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.trim(c.from)
+		})
+	}
+	return true
+}
+
+// trim ends the oldest connections without a token that a peer has beyond its bound and
+// that have had their time. The lock is held.
+func (p *peers) trim(from netip.Prefix) {
+	for len(p.of[from]) > p.perPeer && time.Since(p.of[from][0].since) >= patience {
+		p.end(p.of[from][0])
+	}
+}
+
+// end closes a connection without a token. The lock is held, and given up by none of it:
+// the connection's Close finds nothing more to count.
+func (p *peers) end(c *peerConn) {
+	p.forget(c)
+	p.leave(c)
+	_ = c.Conn.Close()
+}
+
+// forget takes a connection from those without a token. The lock is held.
+func (p *peers) forget(c *peerConn) {
+	if c.at == nil {
+		return
+	}
+	p.strangers.Remove(c.at)
+	c.at = nil
+	all := p.of[c.from]
+	for i := range all {
+		if all[i] == c {
+			all = append(all[:i:i], all[i+1:]...)
+			break
+		}
+	}
+	if p.of[c.from] = all; len(all) == 0 {
+		delete(p.of, c.from)
+	}
+}
+
+// leave counts a connection out, once. The lock is held.
+func (p *peers) leave(c *peerConn) {
+	if !c.left {
+		c.left = true
+		p.open--
+		p.disown(c)
+		p.room.Broadcast()
+	}
+}
+
+// origin is where a connection comes from: an address, or of IPv6 the network of one
+// subscriber.
+func origin(a net.Addr) netip.Prefix {
+	var ip netip.Addr
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		ip = tcp.AddrPort().Addr().Unmap().WithZone("")
+	}
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+	}
+	from, _ := ip.Prefix(bits) // of no address: none, which is a peer as well
+	return from
+}
+
+// peerConn is a connection and what is known of it.
+type peerConn struct {
+	net.Conn
+	peers *peers
+	from  netip.Prefix
+	since time.Time
+	// Under the lock of peers.
+	at     *list.Element // among those without a token; nil when it has shown one
+	left   bool
+	tenant string // whose token it showed last
+
+	mu    sync.Mutex
+	known bool      // it has shown a token
+	until time.Time // the deadline of reads, as the server wants it
+}
+
+// Close implements net.Conn.
+func (c *peerConn) Close() error {
+	c.peers.mu.Lock()
+	c.peers.forget(c)
+	c.peers.leave(c)
+	c.peers.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// SetReadDeadline implements net.Conn: a stranger has less time than the server would
+// give.
+func (c *peerConn) SetReadDeadline(until time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = until
+	if latest := time.Now().Add(strangerTime); !c.known && until.After(latest) {
+		until = latest
+	}
+	return c.Conn.SetReadDeadline(until)
+}
+
+// SetDeadline implements net.Conn.
+func (c *peerConn) SetDeadline(until time.Time) error {
+	return errors.Join(c.SetReadDeadline(until), c.Conn.SetWriteDeadline(until))
+}
+
+type peerKey struct{}
+
+// withPeer has requests know their connection.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	return context.WithValue(ctx, peerKey{}, c)
+}
+
+// shown takes the connection of a request from those without a token, and counts it as the
+// tenant's. It reports whether the tenant may keep it for further requests: not when it
+// has more than fairness for each that is free.
+func shown(ctx context.Context, tenant string) (keep bool) {
+	c, ok := ctx.Value(peerKey{}).(*peerConn)
+	if !ok {
+		return true // the server is not ours
+	}
+	c.mu.Lock()
+	if !c.known {
+		c.known = true
+		_ = c.Conn.SetReadDeadline(c.until) // reading tells
+	}
+	c.mu.Unlock()
+	p := c.peers
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget(c)
+	if c.tenant != tenant && !c.left {
+		p.disown(c)
+		c.tenant = tenant
+		p.tenants[tenant]++
+	}
+	return p.tenants[tenant] <= fairness*(p.max-p.open)
+}
+
+// disown counts a connection out of those of its tenant. The lock is held.
+func (p *peers) disown(c *peerConn) {
+	if c.tenant == "" {
+		return
+	}
+	if p.tenants[c.tenant]--; p.tenants[c.tenant] == 0 {
+		delete(p.tenants, c.tenant)
+	}
+	c.tenant = ""
+}

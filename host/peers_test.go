@@ -1,0 +1,246 @@
+package host
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener whose connections are in memory, and say where they come from.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { close(p.done); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+type placed struct {
+	net.Conn
+	from netip.AddrPort
+}
+
+func (c placed) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.from) }
+
+// strangers is a server that knows the bearer of a tenant's name, and clients of it.
+type strangers struct {
+	*pipes
+	t     *testing.T
+	peers *peers
+	end   func()
+}
+
+// serveStrangers serves within the bubble of a test; end ends it.
+func serveStrangers(t *testing.T, most int) *strangers {
+	t.Helper()
+	s := &strangers{t: t, pipes: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}}
+	s.peers = listenTo(s.pipes, most)
+	srv := &http.Server{
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: keepAlive, ConnContext: withPeer,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, tenant, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && !shown(r.Context(), tenant) {
+				w.Header().Set("Connection", "close")
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+		}),
+	}
+	served := make(chan error)
+	go func() { served <- srv.Serve(s.peers) }()
+	s.end = func() {
+		if err := srv.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		<-served
+	}
+	return s
+}
+
+// dial connects from an address.
+func (s *strangers) dial(from string) net.Conn {
+	s.t.Helper()
+	here, there := net.Pipe()
+	s.conns <- placed{there, netip.AddrPortFrom(netip.MustParseAddr(from), 1000)}
+	return here
+}
+
+// say sends what a client sends.
+func say(c net.Conn, format string, args ...any) error {
+	_, err := fmt.Fprintf(c, format, args...)
+	return err
+}
+
+// ask makes a request; a tenant of "" shows no token.
+func ask(c net.Conn, tenant string) (closes bool, err error) {
+	token := ""
+	if tenant != "" {
+		token = "Authorization: Bearer " + tenant + "\r\n"
+	}
+	if err := say(c, "GET / HTTP/1.1\r\nHost: x\r\n%s\r\n", token); err != nil {
+		return false, err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return false, err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.Close, err
+}
+
+// gone reports whether the server has closed a connection.
+func gone(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := io.Copy(io.Discard, c) // it may have been told why
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// A peer that takes all connections, with half headers or idle ones, keeps nobody out:
+// neither who has a token nor another stranger.
+func TestStrangersLeaveRoom(t *testing.T) {
+	for name, begin := range map[string]func(net.Conn) error{
+		"half headers": func(c net.Conn) error { return say(c, "GET / HTTP/1.1\r\nHost: x\r\nX-Half") },
+		"nothing said": func(net.Conn) error { return nil },
+		"idle":         func(c net.Conn) error { _, err := ask(c, ""); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serveStrangers(t, 50)
+				defer s.end()
+				kept := s.dial("192.0.2.1")
+				if _, err := ask(kept, "acme"); err != nil {
+					t.Fatal(err)
+				}
+				var held []net.Conn
+				for range 49 {
+					c := s.dial("198.51.100.7")
+					if err := begin(c); err != nil {
+						t.Fatal(err)
+					}
+					held = append(held, c)
+				}
+				began := time.Now()
+				for _, tenant := range []string{"acme", ""} { // as soon as a moment has passed
+					c := s.dial("192.0.2.2")
+					defer c.Close()
+					if _, err := ask(c, tenant); err != nil || time.Since(began) > patience {
+						t.Errorf("another peer, tenant %q: %v after %v", tenant, err, time.Since(began))
+					}
+				}
+				time.Sleep(patience)
+				synctest.Wait()
+				left := 0
+				for _, c := range held {
+					if !gone(c) {
+						left++
+					}
+				}
+				if left != s.peers.perPeer {
+					t.Errorf("the peer has %d connections, want %d", left, s.peers.perPeer)
+				}
+				time.Sleep(strangerTime)
+				synctest.Wait()
+				for _, c := range held {
+					if !gone(c) {
+						t.Error("a stranger's connection is open after its time")
+						break
+					}
+				}
+				if _, err := ask(kept, "acme"); err != nil {
+					t.Errorf("who showed a token: %v", err)
+				}
+				kept.Close()
+				for _, c := range held {
+					c.Close()
+				}
+			})
+		})
+	}
+}
+
+// Who has a token has the server's time: for a slow body, and until the next request.
+func TestKnownPeersHaveTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serveStrangers(t, 50)
+		defer s.end()
+		c := s.dial("192.0.2.1")
+		defer c.Close()
+		if err := say(c, "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme\r\nContent-Length: 2\r\n\r\n1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(bodyTimeout - time.Second)
+		if err := say(c, "2"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		time.Sleep(keepAlive - time.Second)
+		if _, err := ask(c, "acme"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A tenant with tokens does not hold all connections either: what is beyond its share is
+// closed behind its request.
+func TestConnectionsOfATenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serveStrangers(t, 50)
+		defer s.end()
+		var kept, closed int
+		for range 60 {
+			c := s.dial("192.0.2.1")
+			defer c.Close()
+			closes, err := ask(c, "evil")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept++; closes {
+				kept--
+				closed++
+				c.Close()
+				synctest.Wait()
+			}
+		}
+		if kept != 40 || closed != 20 {
+			t.Errorf("%d are kept and %d closed", kept, closed)
+		}
+		c := s.dial("192.0.2.2")
+		defer c.Close()
+		if closes, err := ask(c, "acme"); err != nil || closes {
+			t.Errorf("another tenant: %v, %v", closes, err)
+		}
+	})
+}
+
+// Peers are told apart by address, those of IPv6 by the network of a subscriber.
+func TestOrigin(t *testing.T) {
+	at := func(ip string) netip.Prefix {
+		return origin(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), 1)))
+	}
+	if at("192.0.2.1") != at("::ffff:192.0.2.1") || at("2001:db8::1") != at("2001:db8::ffff:1") || at("fe80::1%eth0") != at("fe80::2%eth1") {
+		t.Error("one peer has two names")
+	}
+	if at("192.0.2.1") == at("192.0.2.2") || at("2001:db8:0:1::1") == at("2001:db8:0:2::1") || at("::1") == at("127.0.0.1") || origin(&net.UnixAddr{}) == at("127.0.0.1") {
+		t.Error("two peers have one name")
+	}
+}
