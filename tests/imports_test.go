@@ -59,7 +59,7 @@ var layers = []struct {
 	name  string
 	rooms []string
 }{
-	{"text", []string{"internal/jsonstring", "internal/clip"}},
+	{"text", []string{"internal/jsonstring", "internal/clip", "internal/visible"}},
 	{"words", []string{"messages"}},
 	{"pure", []string{"parse/...", "crypto/...", "internal/turn", "internal/plan", "internal/neuroscript/...", "internal/prompt", "internal/native"}},
 	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/confine", "internal/files", "internal/retry", "internal/schema", "internal/zone", "internal/postgrestest", "internal/wiretest"}},
@@ -284,6 +284,7 @@ func TestImportTable(t *testing.T) {
 		{"internal/jsonstring", "unicode/utf8", false},
 		{"internal/jsonstring", module + "/messages", true},
 		{"internal/clip", "os", true},
+		{"internal/visible", module + "/messages", true},
 		{"parse/scan", module + "/internal/jsonstring", false},
 		{"journal", module + "/internal/jsonstring", false},
 		{"internal/turn", "os", true},

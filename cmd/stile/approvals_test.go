@@ -17,12 +17,33 @@ import (
 // clerk is an agent whose searches need confirmation, and its folder for a journal.
 func clerk(t *testing.T) (manifest, data string) {
 	t.Helper()
+	return agentOf(t, "name: clerk\ndialect: kitsu\nmodel: {script: script.jsonl}\napproval: {tools: {search: confirm}, wait: 1h}\n",
+		"Shall I look?\n<action:search query=\"trains\">\n", "There are trains.")
+}
+
+// scribe is an agent that writes a text into a file, if it may.
+func scribe(t *testing.T, text string) (manifest, data string) {
+	t.Helper()
+	args, err := json.Marshal([]any{map[string]any{"name": "write", "args": map[string]string{"path": "x", "content": text}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agentOf(t, "name: scribe\ndialect: cogency\nmodel: {script: script.jsonl}\nworkspace: {access: sandbox}\nimport: {tools: [write]}\napproval: {tools: {write: confirm}}\n",
+		"<execute>"+string(args)+"</execute>", "It is done.")
+}
+
+func agentOf(t *testing.T, manifest string, replies ...string) (file, data string) {
+	t.Helper()
+	script := ""
+	for _, r := range replies {
+		line, err := json.Marshal(map[string]any{"chunks": []any{map[string]string{"text": r}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		script += string(line) + "\n"
+	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"agent.yaml": "name: clerk\ndialect: kitsu\nmodel: {script: clerk.jsonl}\napproval: {tools: {search: confirm}, wait: 1h}\n",
-		"clerk.jsonl": `{"chunks":[{"text":"Shall I look?\n<action:search query=\"trains\">\n"}]}` + "\n" +
-			`{"chunks":[{"text":"There are trains."}]}` + "\n",
-	} {
+	for name, text := range map[string]string{"agent.yaml": manifest, "script.jsonl": script} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -72,6 +93,69 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
+// What is beyond the width of a list, what has no width and what turns the direction of
+// writing is seen by who decides, and what was cut cannot be answered from the list.
+func TestApprovalsHideNothing(t *testing.T) {
+	const begin, end = "print(1) # list files", "evil.py --exfiltrate"
+	manifest, data := scribe(t, begin+"\u200b\u2060\ufeff\u061c\u202e\U000e0065"+strings.Repeat("\u00a0", 60)+strings.Repeat("e\u0301\u0301\u0301\u0301\u0301", 2)+end)
+	a := stileDo(t, "run", manifest, "trains?", "--dir", data, "--session", "s")
+	if a.status != int(exitSuspended) {
+		t.Fatalf("status %d\n%s%s", a.status, a.out, a.err)
+	}
+	q := waiting(t, data)
+	list := must(t, "approvals", "list", "--dir", data)
+	holds(t, list, "[cut: ", " bytes in all]", "see show", "1 call cut; stile approvals show APPROVAL has all of one")
+	if strings.Contains(list, q.Digest[:8]) {
+		t.Errorf("a call that was cut has its digest in the list:\n%s", list)
+	}
+	seen := begin + `\u{200b}\u{2060}\u{feff}\u{61c}\u{202e}\u{e0065}` + strings.Repeat(`\u{a0}`, 60) + strings.Repeat("e\u0301\u0301\u0301\u0301\\u{301}", 2) + end
+	show := must(t, "approvals", "show", q.ID, "--dir", data)
+	command := "stile approvals allow MANIFEST local:local:s " + q.ID + " --digest " + q.Digest
+	for _, out := range []string{show, a.out} {
+		holds(t, out, seen, `\u{…} stands for`, "digest    "+q.Digest, command)
+	}
+	var raw approvalJSON
+	if err := json.Unmarshal([]byte(must(t, "approvals", "show", q.ID, "--json", "--dir", data)), &raw); err != nil || raw != q {
+		t.Errorf("%v: %+v, want %+v", err, raw, q)
+	}
+	if a := stileDo(t, "approvals", "show", "forged", "--dir", data); a.status != int(exitFailure) {
+		t.Errorf("a call that is not there: status %d", a.status)
+	}
+	for _, typed := range []string{"no\n", "", "YES, but\n"} {
+		a := call{args: []string{"approvals", "allow", manifest, "s", q.ID, "--dir", data}, terminal: true, typed: &typed}.do(t)
+		holds(t, a.out, seen, "digest    "+q.Digest, "Allow this call? Type yes: ")
+		if a.status != int(exitFailure) || waiting(t, data).ID != q.ID {
+			t.Errorf("%q: status %d\n%s%s", typed, a.status, a.out, a.err)
+		}
+	}
+	typed := "yes\n"
+	a = call{args: []string{"approvals", "allow", manifest, "s", q.ID, "--dir", data}, terminal: true, typed: &typed}.do(t)
+	if a.status != 0 {
+		t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
+	}
+	holds(t, a.out, "It is done.")
+}
+
+// At a terminal a run shows its calls and asks, and goes on with the answer.
+func TestRunAsks(t *testing.T) {
+	for typed, want := range map[string]string{"yes\n": "approve by ", "no\n": "deny by "} {
+		manifest, data := scribe(t, "tra\u200bins")
+		a := call{args: []string{"run", manifest, "trains?", "--dir", data, "--session", "s"}, terminal: true, typed: &typed}.do(t)
+		if a.status != 0 {
+			t.Errorf("%q: status %d\n%s%s", typed, a.status, a.out, a.err)
+		}
+		holds(t, a.out, `tra\u{200b}ins`, "Allow this call? yes, no, or nothing for later: ", want, "It is done.", "DONE")
+		must(t, "replay", "s", "--dir", data)
+	}
+	manifest, data := clerk(t)
+	later := "\n"
+	a := call{args: []string{"run", manifest, "trains?", "--dir", data, "--session", "s"}, terminal: true, typed: &later}.do(t)
+	if a.status != int(exitSuspended) {
+		t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
+	}
+	holds(t, a.out, "stile approvals allow MANIFEST local:local:s "+waiting(t, data).ID)
+}
+
 // An answer that is forged, changed, nobody's, foreign, double or late does not count.
 func TestApprovalsRefused(t *testing.T) {
 	manifest, data := clerk(t)
@@ -91,13 +175,13 @@ func TestApprovalsRefused(t *testing.T) {
 	}
 	stileDo(t, "run", manifest, "trains?", "--dir", data, "--session", "s")
 	stileDo(t, "run", manifest, "trains?", "--dir", data, "--session", "other")
-	var id, other string
+	var id, digest, other string
 	{
 		var q approvalJSON
 		if err := json.Unmarshal([]byte(must(t, "approvals", "list", "s", "--json", "--dir", data)), &q); err != nil {
 			t.Fatal(err)
 		}
-		id = q.ID
+		id, digest = q.ID, q.Digest
 		if err := json.Unmarshal([]byte(must(t, "approvals", "list", "other", "--json", "--dir", data)), &q); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +192,12 @@ func TestApprovalsRefused(t *testing.T) {
 	refused(stile.ApprovalUnknown, other)
 	refused(stile.ApprovalChanged, id, "--digest", "0000000000")
 	refused(stile.ApprovalPrincipal, id, "--by", "")
-	must(t, "approvals", "allow", manifest, "s", id, "--dir", data)
+	if a := stileDo(t, "approvals", "allow", manifest, "s", id, "--dir", data); a.status != int(exitUsage) {
+		t.Errorf("without a digest: status %d\n%s%s", a.status, a.out, a.err)
+	} else {
+		holds(t, a.err, "--digest", "stile approvals show "+id+" --dir "+data)
+	}
+	must(t, "approvals", "allow", manifest, "s", id, "--dir", data, "--digest", digest)
 	refused(stile.ApprovalAnswered, id)
 
 	if a := stileDo(t, "approvals", "allow", manifest, "other", other, "--digest", "abc", "--dir", data); a.status != int(exitUsage) {
@@ -139,7 +228,7 @@ func TestApprovalsTouchNothing(t *testing.T) {
 	manifest, data := clerk(t)
 	stileDo(t, "run", manifest, "trains?", "--dir", data, "--session", "s")
 	q := waiting(t, data)
-	must(t, "approvals", "allow", manifest, "s", q.ID, "--dir", data)
+	must(t, "approvals", "allow", manifest, "s", q.ID, "--dir", data, "--digest", q.Digest)
 	agent, err := stile.LoadAgent(manifest)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ type call struct {
 	in       string
 	env      map[string]string
 	terminal bool
+	typed    *string // at the terminal; nil is in, which comes from elsewhere
 	// when a write to stdout holds this text, the context is cancelled: Ctrl-C.
 	interruptAt string
 }
@@ -34,8 +35,12 @@ func (c call) do(t *testing.T) answer {
 	defer cancel()
 	var out, errs bytes.Buffer
 	w := &trigger{w: &out, text: c.interruptAt, fire: cancel}
+	in := io.Reader(strings.NewReader(c.in))
+	if c.typed != nil {
+		in = strings.NewReader(*c.typed)
+	}
 	status := execute(ctx, c.args, console{
-		in: strings.NewReader(c.in), out: w, err: &errs,
+		in: in, out: w, err: &errs,
 		env:        func(name string) string { return c.env[name] },
 		inTerminal: c.terminal && c.in == "", outTerminal: c.terminal,
 	})

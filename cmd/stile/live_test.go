@@ -186,7 +186,7 @@ actions  north        file.read          running     0.0 s
 	s.want("answering", `turn     1
 thought  Two notes.
          Both are needed.
-says     # Birds 🐦 and \x1b[31mred\x1b[2J
+says     # Birds 🐦 and \u{1b}[31mred\u{1b}[2J
 actions  north        file.read          ok          1.2 s
          east         file.read          running     2.0 s
 `)
@@ -262,7 +262,7 @@ func TestLiveAtRandom(t *testing.T) {
 				}
 			}
 		}
-		if got := strings.Count(all, "x.\\x1b[1my"); got != actions {
+		if got := strings.Count(all, "x.\\u{1b}[1my"); got != actions {
 			t.Fatalf("%d actions of %d\n%s", got, actions, s.screen)
 		}
 	}

@@ -205,34 +205,40 @@ func learned(ctx context.Context, rt *stile.Runtime, m *manifest.Manifest) {
 	_ = rt.Learned(ctx) // what failed is in the journal of the profile
 }
 
-// watch follows a run to its end, or to where it waits for approval: then it is left
-// there, and anybody may take it up.
+// watch follows a run to its end, or to where it waits for approval. At a terminal the
+// calls that wait are shown and asked about; else the run is left there, and anybody may
+// take it up.
 func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, events func(context.Context) iter.Seq2[stile.Update, error], asJSON bool) error {
-	show, done := a.watcher(asJSON)
-	d, err := followFrom(ctx, run, events, func(u stile.Update) error {
-		if err := show(u); err != nil || u.Record == nil {
-			return err
-		}
-		if _, suspended := u.Record.Body.(*messages.TurnSuspended); suspended {
-			return exitSuspended
-		}
-		return nil
-	})
-	if ended := done(); err == nil {
-		err = ended
-	}
-	if errors.Is(err, exitSuspended) && !asJSON {
-		list, listed := s.Approvals(ctx)
-		if listed != nil {
-			return listed
-		}
-		for _, q := range list {
-			if _, err := fmt.Fprintf(a.out, "answer   stile approvals allow MANIFEST %s %s\n", s.SID(), q.ID); err != nil {
+	left := map[string]bool{}
+	for {
+		last := int64(0)
+		show, done := a.watcher(asJSON)
+		d, err := followFrom(ctx, run, events, func(u stile.Update) error {
+			if err := show(u); err != nil || u.Record == nil {
 				return err
 			}
+			last = u.Record.Seq
+			if _, suspended := u.Record.Body.(*messages.TurnSuspended); suspended {
+				return exitSuspended
+			}
+			return nil
+		})
+		if ended := done(); err == nil {
+			err = ended
+		}
+		if !errors.Is(err, exitSuspended) || asJSON {
+			return conclude(ctx, d, err)
+		}
+		switch answered, failed := a.decide(ctx, s, left); {
+		case failed != nil:
+			return failed
+		case !answered:
+			return err
+		}
+		events = func(ctx context.Context) iter.Seq2[stile.Update, error] {
+			return run.Resume(ctx, stile.Position{Seq: last})
 		}
 	}
-	return conclude(ctx, d, err)
 }
 
 // message is the argument, or standard input without its last line end.

@@ -3,45 +3,13 @@ package main
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/internal/visible"
 )
 
-// harmless makes text from elsewhere fit for a terminal: control characters and
-// those that turn the direction of writing become visible escapes, what is not
-// UTF-8 becomes U+FFFD. Line ends and tabs stay. It is safe piece by piece, as
-// long as no character is cut.
-func harmless(s string) string {
-	clean := true
-	for _, r := range s {
-		if r == utf8.RuneError || hostile(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case !hostile(r):
-			b.WriteRune(r)
-		case r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-func hostile(r rune) bool {
-	if r == '\n' || r == '\t' {
-		return false
-	}
-	return unicode.IsControl(r) || r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x2028 || r == 0x2029
-}
+// harmless makes text from elsewhere fit for a terminal, as visible.Text does.
+func harmless(s string) string { return visible.Text(s) }
 
 // oneLine is text on one line of at most limit characters.
 func oneLine(s string, limit int) string {

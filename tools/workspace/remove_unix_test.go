@@ -40,7 +40,7 @@ func TestRemovalFollowsNoLinks(t *testing.T) {
 			_ = os.Rename(aside, folder)
 		}
 	}()
-	for range 2000 {
+	for range 700 {
 		enterable(above, filepath.Base(dir), maxEntered)
 	}
 	stop.Store(true)

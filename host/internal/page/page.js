@@ -1,5 +1,6 @@
 // The built-in page: lists sessions, follows one live, and lets a person answer for
 // approvals. What comes from the host is put into the page as text and nothing else.
+import { plainly } from "./plain.js";
 import { Stile } from "./stile.js";
 
 const maxRows = 1000; // of the log; older ones go
@@ -15,11 +16,6 @@ function element(name, props, ...children) {
   const e = Object.assign(document.createElement(name), props);
   e.append(...children);
   return e;
-}
-
-/** A text in which nothing hides: what reorders or shows nothing is written as an escape. */
-function plainly(text) {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => (c === "\n" ? c : `\\u{${c.codePointAt(0).toString(16)}}`));
 }
 
 function trouble(err) {
@@ -173,6 +169,7 @@ async function asked(signal) {
         " waits for an answer",
         a.expires ? ` until ${a.expires}` : "",
         element("pre", {}, plainly(a.args)),
+        element("small", {}, `digest ${a.digest}`),
         element("div", {}, element("button", { type: "button", onclick: answer(true) }, "Allow"), element("button", { type: "button", onclick: answer(false) }, "Deny"), reason),
       );
     }),
