@@ -14,8 +14,8 @@ const BackupFile = backup.File
 type Backup = backup.Backup
 
 // MakeBackup copies a data directory into a new folder: the journal as it is at one
-// moment, also while a runtime works on it, the key file, and the files that also lists, as
-// far as they are there. The copy is verified, every session of it, before MakeBackup
+// moment, also while a runtime works on it, the key file, the audit log, and the files that
+// also lists, as far as they are there. The copy is verified, every session of it, before MakeBackup
 // returns. A shared journal is backed up with the tools of its database.
 //
 // A session that does not verify is copied as it is and named in Spoilt. Errors: ERR_CONFIG

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/internal/audit"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -65,10 +69,11 @@ func TestAudit(t *testing.T) {
 		if e.At.IsZero() || e.Request == "" || strings.ContainsAny(e.Request, ` "`) {
 			t.Errorf("%s", line)
 		}
-		if e.Action == "create-session" && e.User == "ann" && e.Request != "r-1" {
+		// What the client calls its request is kept, and is not the id.
+		if first := e.Action == "create-session" && e.User == "ann"; e.Request == "r-1" || first != (e.Client == "r-1") || !first && e.Client != "" {
 			t.Errorf("%s", line)
 		}
-		e.Request = ""
+		e.Request, e.Client, e.Prev = "", "", ""
 		got = append(got, e)
 	}
 	want := []host.AuditEntry{
@@ -96,6 +101,89 @@ func TestAudit(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
+	// The chain goes on behind a file that was moved away.
+	whole(t, path, len(want), 2)
+}
+
+// whole checks that a log is as it was written.
+func whole(t *testing.T, path string, lines, files int) {
+	t.Helper()
+	rep, err := audit.Verify(t.Context(), path, audit.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Lines != lines || rep.Files != files || len(rep.Problems) > 0 {
+		t.Errorf("%+v, want %d lines in %d files", rep, lines, files)
+	}
+}
+
+// A call over MCP names the tool, the session and the run, whoever began the protocol's
+// session, and one that does nothing says why.
+func TestAuditOfTools(t *testing.T) {
+	k := newTokens(t)
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	d := serve(t, host.Config{Access: k, Audit: host.AuditFile(path)}, agentOf("echo", echo))
+	first, firstID := k.make("acme", "ann", "submit")
+	second, secondID := k.make("acme", "ann", "submit")
+	res := d.ask("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, auth(first, "Accept", rpcAccept)...)
+	if _, err := io.ReadAll(res.Body); err != nil {
+		t.Fatal(err)
+	}
+	say := func(token, body string) {
+		t.Helper()
+		res := d.ask("POST", "/mcp", body, auth(token, "Accept", rpcAccept, "Mcp-Session-Id", res.Header.Get("Mcp-Session-Id"), "X-Request-Id", "c-1")...)
+		if b, err := io.ReadAll(res.Body); err != nil || res.StatusCode >= 300 {
+			t.Fatalf("%s %s %v", res.Status, b, err)
+		}
+	}
+	call := func(id, tool, session string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"message":"swordfish","session":"` + session + `"}}}`
+	}
+	say(first, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	say(second, call("2", "echo", "s"))
+	say(second, call("3", "echo", "a:b"))
+	say(first, call("4", "nobody", "s"))
+	say(first, "["+call("5", "echo", "s")+","+call("6", "echo", "t")+"]")
+	d.ask("DELETE", "/mcp", "", auth(first, "Mcp-Session-Id", res.Header.Get("Mcp-Session-Id"))...)
+	d.call(200, nil, "POST", "/v1/chat/completions", `{"model": "echo", "user": "u", "messages": [{"role": "user", "content": "hello"}]}`, auth(first)...)
+	all, err := os.ReadFile(path)
+	if err != nil || bytes.Contains(all, []byte("swordfish")) {
+		t.Errorf("%s %v", all, err)
+	}
+	var got []string
+	for line := range bytes.Lines(all) {
+		var e host.AuditEntry
+		if err := json.Unmarshal(line, &e); err != nil || e.Request == "" || e.Request == "c-1" || (e.Client == "c-1") == (e.Action == "mcp:initialize" || e.Action == "mcp" || e.Action == "chat-completion") {
+			t.Fatalf("%s: %v", line, err)
+		}
+		got = append(got, strings.Join([]string{map[string]string{firstID: "first", secondID: "second"}[e.Token], e.Action, e.Tool, e.Session, e.Run, strconv.Itoa(e.Status), e.Code}, " "))
+	}
+	slices.Sort(got[5:7]) // a batch's calls are at once
+	want := []string{
+		"first mcp:initialize    200 ", "first mcp:notifications/initialized    202 ", "second mcp:tools/call echo s 1 200 ", "second mcp:tools/call echo   400 ERR_INVALID",
+		"first mcp:tools/call nobody   200 ", "first mcp:tools/call echo s 2 200 ", "first mcp:tools/call echo t 1 200 ", "first mcp    204 ", "first chat-completion  u 1 200 ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want\n%q", got, want)
+	}
+	whole(t, path, len(want), 1)
+}
+
+// Hosts and commands that write to one log at once make one chain.
+func TestAuditTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 25 {
+				if err := host.WriteAudit(host.AuditFile(path), host.AuditEntry{Action: "x"}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	whole(t, path, 200, 1)
 }
 
 // failing is a log on a disk that may be full.
@@ -153,6 +241,11 @@ func TestAuditFails(t *testing.T) {
 	if want := []string{"create-session before", "torn", "create-session while", "create-session after"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.WriteFile(path, log.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole(t, path, 4, 1) // the chain covers what was torn
 	d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/refused", "")
 }
 

@@ -38,6 +38,7 @@ const (
 
 func (s *Server) chatRoutes(mux *http.ServeMux) {
 	s.require(access.Submit, chatPattern)
+	s.names[chatPattern] = "chat-completion"
 	s.require(access.Read, modelsPattern, modelPattern)
 	mux.HandleFunc(chatPattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := s.chat(w, r); err != nil {

@@ -52,7 +52,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 				write(w, make500())
 			}
 		}()
-		note := &trail{id: requestID(r)}
+		note := newTrail(r)
 		h.Set("X-Request-Id", note.id)
 		r = r.WithContext(context.WithValue(r.Context(), trailKey{}, note))
 		known, err := s.enter(r, pattern)

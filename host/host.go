@@ -69,8 +69,8 @@ type Config struct {
 	// UsageFile keeps what tenants used today over a restart; "" forgets it.
 	UsageFile string
 	// Audit gets a line of JSON for each request that changes something, or exports:
-	// who, what, when and with what result. While it does not take one, such requests are
-	// refused. See AuditFile.
+	// who, what, when and with what result, and the hash of the line before. While it does
+	// not take one, such requests are refused. See AuditFile.
 	Audit io.Writer
 	// Retention deletes sessions that have said nothing for so long; 0 keeps them.
 	Retention time.Duration
@@ -107,8 +107,8 @@ type Server struct {
 	rotating sync.Mutex // held by rotateKeys
 
 	auditing   sync.Mutex
+	ledger     *ledger      // nil where no audit log is kept
 	unrecorded []AuditEntry // what the audit log did not take, oldest first
-	torn       bool         // of the first of them a part was written
 
 	used      func() memory
 	ring      func(time.Duration, func()) alarm
@@ -140,7 +140,7 @@ func New(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	if cfg.Audit != nil {
-		if _, err := cfg.Audit.Write(nil); err != nil {
+		if s.ledger, err = newLedger(cfg.Audit); err != nil {
 			return nil, &messages.Error{Code: messages.ErrConfig, Field: "audit_log", Detail: "cannot be written", Cause: bare(err)}
 		}
 	}
@@ -252,6 +252,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	}
 	l = listenTo(l, cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
 	defer s.meter.keep(s.log)()
+	s.tellHead()
+	defer s.tellHead()
 	defer s.retain()()
 	failed := make(chan error, 1)
 	go func() {

@@ -1,10 +1,15 @@
 package host
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +38,7 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
 			ctx, cancel := asked(ctx, r, p)
 			defer cancel()
-			answer, err := s.askAgent(ctx, c)
+			answer, err := s.askAgent(ctx, c, trailOf(r.Context()))
 			if err != nil {
 				err = orLost(ctx, err)
 			}
@@ -49,6 +54,7 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 	context.AfterFunc(s.leaving, door.Close)
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		s.require(access.Submit, method+" /mcp")
+		s.names[method+" /mcp"] = mcpOperation
 		mux.HandleFunc(method+" /mcp", func(w http.ResponseWriter, r *http.Request) {
 			place, err := s.place(r.Context())
 			if err != nil {
@@ -56,15 +62,90 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 				return
 			}
 			defer place()
+			if r.Method == http.MethodPost {
+				if err := s.peek(r); err != nil {
+					s.refuse(w, r, err)
+					return
+				}
+			}
 			door.ServeHTTP(w, r)
 		})
 	}
+}
+
+// mcpOperation begins the names of what the audit log has of this door: the method of the
+// message follows, as in mcp:tools/call.
+const mcpOperation = "mcp"
+
+// peek reads what a request says, for the audit log, and puts it back.
+func (s *Server) peek(r *http.Request) error {
+	t := trailOf(r.Context())
+	if s.ledger == nil || t == nil {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
+		return refusal(http.StatusRequestEntityTooLarge, messages.ErrInvalid, "body", "a body has at most 1 MiB")
+	}
+	if err != nil {
+		return unserved("body", "the body did not arrive whole")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	type message struct {
+		Method string `json:"method"`
+		Params struct {
+			Name string `json:"name"`
+		} `json:"params"`
+	}
+	var one message
+	var all []message
+	if json.Unmarshal(body, &all) != nil && json.Unmarshal(body, &one) == nil {
+		all = []message{one}
+	}
+	for _, m := range all {
+		if m.Method == "tools/call" {
+			t.calls++
+			t.tool = plainName(m.Params.Name)
+		}
+	}
+	switch {
+	case len(all) == 1 && all[0].Method != "":
+		t.action = mcpOperation + ":" + plainName(all[0].Method)
+	case len(all) > 1:
+		t.noting(strconv.Itoa(len(all)) + " messages")
+	}
+	return nil
+}
+
+// plainName is a name of a client's as the audit log shows it.
+func plainName(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), 64)], "?")
+}
+
+// called leaves a line for a call of a tool, once it is known what comes of it.
+func (s *Server) called(ctx context.Context, of *trail, c mcp.Call, session string, run *stile.Run, err error) {
+	if s.ledger == nil || of == nil {
+		return
+	}
+	t := &trail{id: of.id, client: of.client, tool: c.Agent, session: session}
+	status := http.StatusOK
+	if run != nil {
+		t.about(session, run.Ordinal())
+	}
+	if err != nil {
+		p := problemOf(err)
+		t.refusing(p)
+		status = p.Status
+	}
+	of.recorded.Add(1)
+	s.record(t.entry(s.principal(ctx), mcpOperation+":tools/call", status))
 }
 
 // asked makes the context of a call of the request that it came with: that of the
 // protocol's session, whose first request may have had another token, is passed in. It
 // ends with the right of the request, and not with the request.
 func asked(ctx context.Context, r *http.Request, p principal) (context.Context, context.CancelFunc) {
+	ctx = context.WithValue(ctx, trailKey{}, (*trail)(nil)) // a call has one of its own
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, principalKey{}, p))
 	held := rightOf(r.Context())
 	if held == nil {
@@ -82,27 +163,35 @@ func asked(ctx context.Context, r *http.Request, p principal) (context.Context, 
 	}
 }
 
-// askAgent submits a message for a tool's caller and waits for the run.
-func (s *Server) askAgent(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
-	agent := s.agents[c.Agent]
-	id := c.Session
+// submitCall submits a message for a tool's caller; id is that of the session.
+func (s *Server) submitCall(ctx context.Context, c mcp.Call) (id string, run *stile.Run, err error) {
+	id = c.Session
 	if id == "" {
 		id = "mcp-" + uuid.Must(uuid.NewV7()).String()
 	} else if err := checkID(id); err != nil {
-		return mcp.Answer{}, err
+		return "", nil, err
 	}
 	name := s.principal(ctx).sid(id)
 	ses, err := s.rt.Find(ctx, name)
 	if stile.IsNotFound(err) {
-		ses, err = s.begin(ctx, name, agent)
+		ses, err = s.begin(ctx, name, s.agents[c.Agent])
 	}
 	if err != nil {
-		return mcp.Answer{}, err
+		return id, nil, err
 	}
 	if ses.AgentName() != c.Agent {
-		return mcp.Answer{}, &messages.Error{Code: messages.ErrConflict, Field: "session", Detail: "the session runs another agent"}
+		return id, nil, &messages.Error{Code: messages.ErrConflict, Field: "session", Detail: "the session runs another agent"}
 	}
-	run, err := s.submit(ctx, ses, c.Message)
+	run, err = s.submit(ctx, ses, c.Message)
+	return id, run, err
+}
+
+// askAgent submits a message for a tool's caller and waits for the run; of is the trail of
+// the request that the call came with.
+func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answer, error) {
+	agent := s.agents[c.Agent]
+	id, run, err := s.submitCall(ctx, c)
+	s.called(ctx, of, c, id, run, err)
 	if err != nil {
 		return mcp.Answer{}, err
 	}

@@ -15,11 +15,11 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup DEST",
 		Short: "Copy a data directory, also of a running host",
-		Long: `Copies journal, keys, tokens and usage into the new folder DEST: the journal as it is at
+		Long: `Copies journal, keys, tokens, usage and audit log into the new folder DEST: the journal as it is at
 one moment, also while a host works on it, without what was erased. Every session of
 the copy is verified; one that does not verify is copied as it is and named, and the exit
 status is 4. The copy holds the key file: keep it
-as you keep that. A shared journal is backed up with the tools of its database. The
+as you keep that. An audit log outside of the directory is not in it. A shared journal is backed up with the tools of its database. The
 directory is that of the settings of stile serve, unless --dir names one.`,
 		Example: `  stile backup /backups/stile-2026-11-21
   stile restore /backups/stile-2026-11-21 --dir stile-data`,

@@ -123,7 +123,7 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 	if len(s.Agents) == 0 {
 		return found("agents", isWarn, "none is named; stile serve needs one")
 	}
-	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, s.DecisionLog)
+	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, headOf(s.AuditLog), s.DecisionLog)
 	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
 		if err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
+	"github.com/seed14be6753/stile/internal/audit"
 	"github.com/seed14be6753/stile/internal/telemetry"
 )
 
@@ -88,12 +89,8 @@ the next start; then the exit status is 8.`,
 	return cmd
 }
 
-// usageFile is the name of what tenants used today, in the data directory, and
-// auditFile that of the audit log.
-const (
-	usageFile = "usage.json"
-	auditFile = "audit.jsonl"
-)
+// usageFile is the name of what tenants used today, in the data directory.
+const usageFile = "usage.json"
 
 const (
 	defaultGrace = 10 * time.Second
@@ -142,7 +139,7 @@ func (a *app) auditOf(s *settings) (io.Writer, string) {
 	case s.AuditLog == "off", s.AuditLog == "" && s.Memory:
 		return nil, ""
 	}
-	path := cmp.Or(s.AuditLog, filepath.Join(s.Dir, auditFile))
+	path := cmp.Or(s.AuditLog, filepath.Join(s.Dir, audit.Name))
 	return host.AuditFile(path), path
 }
 
@@ -151,7 +148,7 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	if len(s.Agents) == 0 {
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile)
 	}
-	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, s.DecisionLog)
+	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, headOf(s.AuditLog), s.DecisionLog)
 	cfg, err := a.config()
 	if err != nil {
 		return err

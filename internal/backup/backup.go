@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/audit"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
@@ -53,8 +54,8 @@ type Entry struct {
 }
 
 // Make copies a data directory into a new folder: the journal as it is at one
-// moment, also while a runtime works on it, and the files that names lists, as far as they are
-// there. The copy is verified, every session of it, before Make returns. A shared
+// moment, also while a runtime works on it, the audit log with what was put aside of it, and
+// the files that names lists, as far as they are there. The copy is verified, every session of it, before Make returns. A shared
 // journal is backed up with the tools of its database.
 //
 // A session that does not verify is copied as well and reported in Spoilt: a backup of the
@@ -87,6 +88,11 @@ func Make(ctx context.Context, dir, dest string, verify Verifier, names ...strin
 			copied = append(copied, name)
 		}
 	}
+	logged, err := audit.Copy(dir, dest)
+	if err != nil {
+		return b, unusable(audit.Name, err)
+	}
+	copied = append(copied, logged...)
 	for _, name := range copied {
 		e, err := entryOf(dest, name)
 		if err != nil {

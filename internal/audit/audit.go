@@ -1,0 +1,312 @@
+// Package audit keeps a log of lines that each carry the hash of the one before, and finds
+// what was changed in one.
+//
+// One idea: a line cannot be changed, taken out or put in without changing all that come
+// behind it, so one hash kept elsewhere proves everything in front of it.
+//
+// What holds:
+//   - The chain goes on over files, restarts and processes: a file that is full is put
+//     aside under a number, one that was moved away is followed by the next.
+//   - A line is written whole or not at all, under a lock of all processes. What a crash
+//     of the machine left of one is a line of its own, which the chain covers.
+//   - A reader puts files in order by their hashes, whatever they are called.
+//
+// What it does not do: sign. Who can write the log can write all of it anew; the head kept
+// elsewhere shows that. It removes no file either: how long to keep what was logged is the
+// operator's to say.
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/seed14be6753/stile/internal/files"
+)
+
+// Name is what the log of a data directory is called.
+const Name = "audit.jsonl"
+
+// MaxBytes is how large a file grows before it is put aside, unless File.Max says.
+const MaxBytes = 64 << 20
+
+// maxLine bounds a line, in bytes.
+const maxLine = 1 << 20
+
+// HeadSuffix names, behind the log's own name, the file with the hash of the last line and
+// the number of the last file that was put aside. It is the lock as well.
+const HeadSuffix = ".head"
+
+// Hash is what the next line carries of a line: SHA-256, in hex.
+func Hash(line []byte) string {
+	sum := sha256.Sum256(line)
+	return hex.EncodeToString(sum[:])
+}
+
+// Zero is what the first line of all carries.
+var Zero = strings.Repeat("0", 2*sha256.Size)
+
+func isHash(text string) bool {
+	b, err := hex.DecodeString(text)
+	return err == nil && len(b) == sha256.Size && strings.ToLower(text) == text
+}
+
+// File is a log. Several processes may append to one at once.
+type File struct {
+	Path string
+	Max  int64 // bytes; 0 is MaxBytes
+}
+
+// Check tells whether the log can be appended to. It makes an empty one where there is
+// none. Errors are those of the file system.
+func (l File) Check() error {
+	unlock, err := files.Lock(l.Path + HeadSuffix)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f, err := l.open()
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func (l File) open() (*os.File, error) {
+	return os.OpenFile(l.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+}
+
+// Append adds the line that entry makes, without its end, given what it has to carry.
+// Errors are those of the file system, and entry's; then nothing was added.
+func (l File) Append(entry func(prev string) ([]byte, error)) error {
+	unlock, err := files.Lock(l.Path + HeadSuffix)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f, err := l.open()
+	if err != nil {
+		return err
+	}
+	defer func() { f.Close() }() // what was written is written
+	last, n := readHead(l.Path + HeadSuffix)
+	size, prev, torn, err := tail(f)
+	if err != nil {
+		return err
+	}
+	if size == 0 { // a new file: the one before was put aside or moved away
+		prev = last
+	}
+	line, err := entry(prev)
+	if err != nil {
+		return err
+	}
+	if len(line) >= maxLine || bytes.IndexByte(line, '\n') >= 0 {
+		return fmt.Errorf("a line of %d bytes cannot be logged", len(line))
+	}
+	limit := l.Max
+	if limit <= 0 {
+		limit = MaxBytes
+	}
+	if size > 0 && size+int64(len(line)) >= limit {
+		if f, n, err = l.aside(f, n); err != nil {
+			return err
+		}
+		size, torn = 0, false
+	}
+	if err := appendLine(f, size, line, torn); err != nil {
+		return err
+	}
+	// Without it the chain is whole as long as the file stays where it is.
+	_ = writeHead(l.Path+HeadSuffix, Hash(line), n)
+	return nil
+}
+
+// appendLine writes a line in one write. A part of one, which a full disk leaves, is taken
+// back.
+func appendLine(f *os.File, size int64, line []byte, torn bool) error {
+	var b []byte
+	if torn {
+		b = append(b, '\n')
+	}
+	b = append(append(b, line...), '\n')
+	if _, err := f.Write(b); err != nil {
+		return errors.Join(err, f.Truncate(size))
+	}
+	return nil
+}
+
+// aside gives the file its number and begins a new one.
+func (l File) aside(f *os.File, n int64) (*os.File, int64, error) {
+	for {
+		n++
+		to := fmt.Sprintf("%s.%06d", l.Path, n)
+		switch err := os.Link(l.Path, to); { // which replaces nothing
+		case errors.Is(err, fs.ErrExist):
+			continue
+		case err != nil:
+			if link := (*os.LinkError)(nil); errors.As(err, &link) {
+				err = link.Err // its paths are the host's business
+			}
+			return f, n, err
+		}
+		if err := os.Remove(l.Path); err != nil {
+			return f, n, errors.Join(err, os.Remove(to))
+		}
+		next, err := l.open()
+		if err != nil {
+			return f, n, err
+		}
+		f.Close() // it was written to line by line
+		return next, n, nil
+	}
+}
+
+// tail gives the size of a file and the hash of its last line; torn says that the line has
+// no end.
+func tail(f *os.File) (size int64, hash string, torn bool, err error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return 0, Zero, false, err
+	}
+	size = info.Size()
+	for window := int64(4 << 10); ; window *= 8 {
+		from := max(0, size-window)
+		b := make([]byte, size-from)
+		if _, err := f.ReadAt(b, from); err != nil {
+			return size, "", false, err
+		}
+		torn = b[len(b)-1] != '\n'
+		if !torn {
+			b = b[:len(b)-1]
+		}
+		if i := bytes.LastIndexByte(b, '\n'); i >= 0 || from == 0 {
+			return size, Hash(b[i+1:]), torn, nil
+		}
+		if window > maxLine {
+			return size, "", false, fmt.Errorf("the last line has more than %d bytes", maxLine)
+		}
+	}
+}
+
+// readHead reads what is kept beside a log; Zero and 0 where there is nothing.
+func readHead(path string) (hash string, n int64) {
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) > 256 {
+		return Zero, 0
+	}
+	hash, number, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
+	n, err = strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || !isHash(hash) {
+		return Zero, 0
+	}
+	return hash, n
+}
+
+// writeHead writes it in place, because the file is the lock.
+func writeHead(path, hash string, n int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(fmt.Appendf(nil, "%s %06d\n", hash, n), 0)
+	return errors.Join(err, f.Close())
+}
+
+// Head is the hash of the last line that was appended; Zero where there is none.
+func (l File) Head() (string, error) {
+	f, err := os.Open(l.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		hash, _ := readHead(l.Path + HeadSuffix)
+		return hash, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	size, hash, _, err := tail(f)
+	if err == nil && size == 0 {
+		hash, _ = readHead(l.Path + HeadSuffix)
+	}
+	return hash, err
+}
+
+// Copy copies the log of a folder, with the files that were put aside, to another folder,
+// also while it is written to, and gives the names of the copies. Where there is no log
+// there are none.
+func Copy(dir, dest string) (names []string, err error) {
+	l := File{Path: filepath.Join(dir, Name)}
+	if _, err := os.Lstat(l.Path + HeadSuffix); errors.Is(err, fs.ErrNotExist) {
+		if err := files.Copy(l.Path, filepath.Join(dest, Name)); err == nil {
+			names = append(names, Name) // of a version without a chain
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return names, nil
+	}
+	unlock, err := files.Lock(l.Path + HeadSuffix)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { unlock() }()
+	for _, name := range []string{Name, Name + HeadSuffix} {
+		switch err := files.Copy(filepath.Join(dir, name), filepath.Join(dest, name)); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return names, err
+		default:
+			names = append(names, name)
+		}
+	}
+	old, err := l.old()
+	if err != nil {
+		return names, err
+	}
+	unlock() // those do not change
+	unlock = func() {}
+	for _, path := range old {
+		if err := files.Copy(path, filepath.Join(dest, filepath.Base(path))); err != nil {
+			return names, err
+		}
+		names = append(names, filepath.Base(path))
+	}
+	return names, nil
+}
+
+// maxFiles bounds the files of a log that are read.
+const maxFiles = 10000
+
+// old lists the files that were put aside or moved away.
+func (l File) old() ([]string, error) {
+	d, err := os.Open(filepath.Dir(l.Path))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var all []string
+	for {
+		entries, err := d.ReadDir(256)
+		for _, e := range entries {
+			if rest, ok := strings.CutPrefix(e.Name(), filepath.Base(l.Path)+"."); ok && "."+rest != HeadSuffix && e.Type().IsRegular() {
+				all = append(all, filepath.Join(filepath.Dir(l.Path), e.Name()))
+			}
+		}
+		if len(all) > maxFiles {
+			return nil, fmt.Errorf("the log has more than %d files", maxFiles)
+		}
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
