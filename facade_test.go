@@ -54,6 +54,29 @@ func calls(ctx context.Context, rt *stile.Runtime, s *stile.Session, r *stile.Ru
 }
 
 // After Close nothing blocks, and everything says so with a type.
+// What paths take for folders is no name of a session.
+func TestDotsAreNoNames(t *testing.T) {
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	agent := &stile.Agent{Manifest: manifest.Default("plain"), Model: scripted.New("hello")}
+	if _, err := rt.Open(t.Context(), "...", agent); err != nil {
+		t.Error(err)
+	}
+	for name, field := range map[string]string{".": "id", "..": "id", "acme:ann:..": "id", "acme:..:s": "user", ".:ann:s": "tenant"} {
+		_, open := rt.Open(t.Context(), name, agent)
+		_, fork := rt.Fork(t.Context(), "...", 0, name)
+		for _, err := range []error{open, fork} {
+			var e *messages.Error
+			if !errors.As(err, &e) || e.Code != messages.ErrInvalid || e.Field != field {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 func TestClosed(t *testing.T) {
 	for name, cfg := range map[string]stile.Config{"memory": {}, "sqlite": {Dir: t.TempDir()}} {
 		rt := start(t, cfg)

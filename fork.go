@@ -22,7 +22,7 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseProfile(key); err != nil {
+	if err := refuseName(key); err != nil {
 		return nil, err
 	}
 	if there, err := rt.store.Head(ctx, key.SID()); !journal.IsNotFound(err) && !there.Closed {

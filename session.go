@@ -58,7 +58,7 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseProfile(key); err != nil {
+	if err := refuseName(key); err != nil {
 		return nil, err
 	}
 	c, err := rt.compile(ctx, agent)
@@ -70,6 +70,20 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 		return nil, err
 	}
 	return &Session{rt: rt, agent: c, key: key, sid: key.SID(), inc: rep.Inc}, nil
+}
+
+// refuseName refuses the host's own session, and what paths take for folders: a route that
+// names such a session is another one to clients and proxies.
+func refuseName(key messages.SessionKey) error {
+	if err := refuseProfile(key); err != nil {
+		return err
+	}
+	for _, p := range []struct{ field, name string }{{"tenant", key.Tenant}, {"user", key.User}, {"id", key.ID}} {
+		if p.name == "." || p.name == ".." {
+			return &messages.Error{Code: messages.ErrInvalid, Field: p.field, Detail: "is not . or .., which mean folders"}
+		}
+	}
+	return nil
 }
 
 // Find gives a handle on a session that exists, under the agent that it last ran under:

@@ -113,6 +113,53 @@ func TestTLSRefuses(t *testing.T) {
 	}
 }
 
+// The suites of TLS 1.2 with CBC and SHA-1 are not taken, and those that are good are; a
+// browser is told to stay with TLS, unless it came by a name of loopback.
+func TestTLSIsStrict(t *testing.T) {
+	pair := goodNow(t, t.TempDir(), "cert.pem", "key.pem")
+	cert, err := host.OpenCertificate(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := serve(t, host.Config{Certificate: cert, Hosts: []string{"stile.example"}}, agentOf("talker", speaks(nil, always())))
+	addr := strings.TrimPrefix(d.url, "http://")
+	dial := func(suites ...uint16) error {
+		c, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pair.Roots, MaxVersion: tls.VersionTLS12, CipherSuites: suites})
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	for _, s := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+		if good := strings.Contains(s.Name, "GCM") || strings.Contains(s.Name, "CHACHA"); s.SupportedVersions[0] == tls.VersionTLS12 && !good && dial(s.ID) == nil || strings.HasSuffix(s.Name, "CBC_SHA") && dial(s.ID) == nil {
+			t.Errorf("%s is taken", s.Name)
+		}
+	}
+	good := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
+	if err := dial(good...); err != nil {
+		t.Error(err)
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pair.Roots}}}
+	defer client.CloseIdleConnections()
+	for name, want := range map[string]string{"stile.example": "max-age=31536000", "localhost": "", "127.0.0.1:8471": "", "[::1]": ""} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+addr+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = name
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != 200 || res.Header.Get("Strict-Transport-Security") != want {
+			t.Errorf("%s: %s %q", name, res.Status, res.Header.Get("Strict-Transport-Security"))
+		}
+	}
+	if res := serve(t, host.Config{}, agentOf("talker", speaks(nil, always()))).ask("GET", "/healthz", ""); res.Header.Get("Strict-Transport-Security") != "" {
+		t.Error("a host without TLS asks for it")
+	}
+}
+
 // A certificate that is renewed is shown from the next connection on. While its files are
 // no pair, or gone, the one before stays.
 func TestCertificateIsRenewed(t *testing.T) {

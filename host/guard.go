@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 
 	"go.uber.org/zap"
@@ -27,12 +26,13 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
+		stricter(h, r)
 		switch {
 		case !s.mine(r.Host):
 			s.refuse(w, r, refusal(http.StatusMisdirectedRequest, messages.ErrDenied, "Host", "this host does not serve that name"))
 			return
 		case !s.friendly(r):
-			s.refuse(w, r, refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host"))
+			s.refuse(w, r, refusal(http.StatusForbidden, messages.ErrDenied, "Origin", "pages of other origins may not use this host, unless --origin names them: that of its own page too, behind a proxy that speaks TLS"))
 			return
 		case r.ContentLength > maxBody:
 			h.Set("Connection", "close") // what is left of it is not read
@@ -82,11 +82,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 // one of Config.Hosts. Where callers authenticate, any address will do: no foreign name
 // can resolve to one, and a browser sends no token by itself.
 func (s *Server) mine(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	name := nameOf(host)
 	if name == "localhost" || s.hosts[name] {
 		return true
 	}
@@ -95,19 +91,48 @@ func (s *Server) mine(host string) bool {
 }
 
 // friendly tells whether a request comes from no page at all, from a page of this
-// host, or from one of Config.Origins.
+// host, or from one of Config.Origins. A header that is there twice is none that a
+// browser sends.
 func (s *Server) friendly(r *http.Request) bool {
-	switch origin := r.Header.Get("Origin"); {
-	case origin != "":
-		if s.origins[strings.ToLower(origin)] {
-			return true
-		}
-		u, err := url.Parse(origin)
-		return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
-	default:
-		site := r.Header.Get("Sec-Fetch-Site")
-		return site == "" || site == "same-origin" || site == "none"
+	origins, sites := r.Header["Origin"], r.Header["Sec-Fetch-Site"]
+	switch {
+	case len(origins) > 1 || len(sites) > 1:
+		return false
+	case len(origins) == 1:
+		origin := strings.ToLower(origins[0])
+		return s.origins[origin] || origin == ownOrigin(r)
+	case len(sites) == 1:
+		return sites[0] == "same-origin" || sites[0] == "none"
 	}
+	return true
+}
+
+// ownOrigin is that of this host's pages, as a browser writes it: the port that the scheme
+// has anyway is left out.
+func ownOrigin(r *http.Request) string {
+	scheme, usual := "http://", ":80"
+	if r.TLS != nil {
+		scheme, usual = "https://", ":443"
+	}
+	return scheme + strings.TrimSuffix(strings.ToLower(r.Host), usual)
+}
+
+// stricter has browsers ask for this host over TLS alone from now on. What is true of a
+// name of loopback would be of all that listens there, so they are not told then.
+func stricter(h http.Header, r *http.Request) {
+	if name := nameOf(r.Host); r.TLS != nil && name != "localhost" {
+		if ip, err := netip.ParseAddr(name); err != nil || !ip.IsLoopback() {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+	}
+}
+
+// nameOf is the name or address of a Host header.
+func nameOf(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
 // Loopback tells whether an address to listen on can be reached from this machine alone.

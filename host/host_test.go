@@ -415,6 +415,9 @@ func TestRefusals(t *testing.T) {
 		{"a path", "GET", "/v1/sessions/..%2f..%2fetc", "", nil, 400, messages.ErrInvalid, "id"},
 		{"no such agent", "POST", "/v1/sessions", `{"agent": "ghost"}`, nil, 404, messages.ErrNotFound, "body.agent"},
 		{"exists", "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, nil, 409, messages.ErrConflict, "body.id"},
+		{"an id of dots", "POST", "/v1/sessions", `{"agent": "talker", "id": ".."}`, nil, 400, messages.ErrInvalid, "id"},
+		{"a dot", "POST", "/v1/sessions/s/fork", `{"id": "."}`, nil, 400, messages.ErrInvalid, "id"},
+		{"deleted by dots", "DELETE", "/v1/sessions/%2e%2e", "", nil, 400, messages.ErrInvalid, "id"},
 		{"bad id", "POST", "/v1/sessions", `{"agent": "talker", "id": "a:b"}`, nil, 400, messages.ErrInvalid, "id"},
 		{"unknown member", "POST", "/v1/sessions", `{"agent": "talker", "agnet": 1}`, nil, 422, messages.ErrInvalid, "body.agnet"},
 		{"wrong type", "POST", "/v1/sessions", `{"agent": 7}`, nil, 422, messages.ErrInvalid, "body.agent"},
@@ -433,6 +436,9 @@ func TestRefusals(t *testing.T) {
 		{"no such approval", "POST", "/v1/sessions/s/approvals/abc", `{"allow": true, "digest": "` + strings.Repeat("0", 64) + `"}`, nil, 404, messages.ErrNotFound, "approval"},
 		{"foreign name", "GET", "/v1/agents", "", []string{"Host", "evil.example"}, 421, messages.ErrDenied, "Host"},
 		{"foreign page", "GET", "/v1/agents", "", []string{"Origin", "https://evil.example"}, 403, messages.ErrDenied, "Origin"},
+		{"page of another scheme", "GET", "/v1/agents", "", []string{"Origin", "https" + strings.TrimPrefix(d.url, "http")}, 403, messages.ErrDenied, "Origin"},
+		{"page of another port", "GET", "/v1/agents", "", []string{"Origin", "http://127.0.0.1:1"}, 403, messages.ErrDenied, "Origin"},
+		{"with a name in front", "GET", "/v1/agents", "", []string{"Origin", "http://x@" + strings.TrimPrefix(d.url, "http://")}, 403, messages.ErrDenied, "Origin"},
 		{"sandboxed page", "GET", "/v1/agents", "", []string{"Origin", "null"}, 403, messages.ErrDenied, "Origin"},
 		{"cross-site", "GET", "/healthz", "", []string{"Sec-Fetch-Site", "cross-site"}, 403, messages.ErrDenied, "Origin"},
 	} {
@@ -452,8 +458,24 @@ func TestRefusals(t *testing.T) {
 	if err := resp.Body.Close(); err != nil || resp.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("a method that is not there: %v, Allow %q", err, resp.Header.Get("Allow"))
 	}
+	// Of two headers the first would count here, and the last in a proxy in front.
+	for _, field := range []string{"Origin", "Sec-Fetch-Site"} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", d.url+"/v1/agents", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header[field] = map[string][]string{"Origin": {d.url, "https://evil.example"}, "Sec-Fetch-Site": {"same-origin", "cross-site"}}[field]
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != http.StatusForbidden {
+			t.Errorf("two %s: %s", field, res.Status)
+		}
+	}
 	for _, headers := range [][]string{
 		{"Host", "stile.example:80"},
+		{"Host", "stile.example:80", "Origin", "http://Stile.Example"},
 		{"Host", "localhost"},
 		{"Host", "[::1]:8080"},
 		{"Origin", "https://app.example"},

@@ -29,8 +29,11 @@ func checkID(id string) error {
 			return &messages.Error{Code: messages.ErrInvalid, Field: "id", Detail: "an id is made of letters, digits, dots, underscores and hyphens"}
 		}
 	}
-	if id == "" {
+	switch id {
+	case "":
 		return &messages.Error{Code: messages.ErrInvalid, Field: "id", Detail: "the id is empty"}
+	case ".", "..":
+		return &messages.Error{Code: messages.ErrInvalid, Field: "id", Detail: "an id is not . or .., which mean folders in a path"}
 	}
 	return nil
 }

@@ -67,6 +67,7 @@ type oidcSettings struct {
 	TenantClaim string   `yaml:"tenant_claim" doc:"The claim that says the tenant, in place of tenant."`
 	UserClaim   string   `yaml:"user_claim" doc:"The claim that says the user; without a word sub."`
 	ScopesClaim string   `yaml:"scopes_claim" doc:"The claim that says the scopes; without a word scope."`
+	Clients     []string `yaml:"clients" doc:"Clients of the issuer, beside audience, that tokens with an azp may be made for."`
 	Algorithms  []string `yaml:"algorithms" doc:"Of signatures; without a word RS256, ES256, EdDSA."`
 }
 

@@ -44,7 +44,7 @@ func (a *app) access(s *settings) (access.Authenticator, error) {
 	if s.OIDC.given() {
 		o := s.OIDC
 		if jwts, err = access.NewIssuer(access.Issuer{
-			URL: o.Issuer, Audience: o.Audience, JWKS: o.JWKS, Tenant: o.Tenant, TenantClaim: o.TenantClaim, UserClaim: o.UserClaim, ScopesClaim: o.ScopesClaim, Algorithms: o.Algorithms,
+			URL: o.Issuer, Audience: o.Audience, JWKS: o.JWKS, Tenant: o.Tenant, TenantClaim: o.TenantClaim, UserClaim: o.UserClaim, ScopesClaim: o.ScopesClaim, Clients: o.Clients, Algorithms: o.Algorithms,
 		}); err != nil {
 			return nil, messages.At(err, "oidc")
 		}

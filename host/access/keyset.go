@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"crypto/rsa"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	if len(jws.Signatures) != 1 {
+	if len(jws.Signatures) != 1 || !isAccess(jws.Signatures[0].Protected.ExtraHeaders) {
 		return nil, errNoKey
 	}
 	kid := jws.Signatures[0].Header.KeyID
@@ -82,6 +83,22 @@ func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error
 		return nil, errNoKey
 	}
 	return payload, nil
+}
+
+// isAccess tells whether a JWT is of a kind that lets in, by its typ: one of no kind, one
+// of all kinds, or an access token (RFC 9068). Others, such as logout+jwt, mean something
+// else.
+func isAccess(head map[jose.HeaderKey]any) bool {
+	typ, there := head[jose.HeaderType]
+	if !there {
+		return true
+	}
+	name, _ := typ.(string)
+	switch strings.TrimPrefix(strings.ToLower(name), "application/") {
+	case "jwt", "at+jwt":
+		return true
+	}
+	return false
 }
 
 func try(jws *jose.JSONWebSignature, kid string, keys []jose.JSONWebKey) (payload []byte, named bool) {
@@ -181,11 +198,20 @@ func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		// A key of a kind we do not know is somebody else's.
-		if key := (jose.JSONWebKey{}); key.UnmarshalJSON(raw) == nil && key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") {
+		if key := (jose.JSONWebKey{}); key.UnmarshalJSON(raw) == nil && key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") && !weak(key.Key) {
 			keys = append(keys, key)
 		}
 	}
 	return keys, nil
+}
+
+// leastRSA is how long an RSA key is at least, in bits (NIST SP 800-131A).
+const leastRSA = 2048
+
+// weak tells that signatures under a key can be forged by who takes the trouble.
+func weak(key any) bool {
+	k, ok := key.(*rsa.PublicKey)
+	return ok && k.N.BitLen() < leastRSA
 }
 
 func (k *keySet) get(ctx context.Context, url string, into any) error {

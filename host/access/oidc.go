@@ -31,6 +31,9 @@ type Issuer struct {
 	// UserClaim says the user; "" is sub. ScopesClaim says the scopes, as a list or as
 	// words; "" is scope. Others' scopes are passed over.
 	UserClaim, ScopesClaim string
+	// Clients are those of the issuer that tokens may have been made for, beside Audience:
+	// the azp of a token that has one.
+	Clients []string
 	// Algorithms of signatures; none is RS256, ES256 and EdDSA. Those with shared
 	// secrets are refused.
 	Algorithms []string
@@ -38,6 +41,9 @@ type Issuer struct {
 	Now       func() time.Time  // nil is the clock
 	Transport http.RoundTripper // nil is the default
 }
+
+// clockSkew is how far the issuer's clock may be ahead, as nbf is taken.
+const clockSkew = 5 * time.Minute
 
 // signing are the algorithms a JWT may have.
 var signing = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA}
@@ -69,6 +75,9 @@ func NewIssuer(cfg Issuer) (Authenticator, error) {
 		return nil, wrong("tenant", "want either the tenant, or the claim that says it")
 	case cfg.Tenant != "" && !kept(cfg.Tenant):
 		return nil, wrong("tenant", wantPart)
+	}
+	if slices.Contains(cfg.Clients, "") {
+		return nil, wrong("clients", "one is empty")
 	}
 	for _, a := range cfg.Algorithms {
 		if !slices.Contains(signing, a) {
@@ -116,6 +125,14 @@ func (i *issuer) Authenticate(ctx context.Context, bearer string) (Identity, err
 	var claims map[string]json.RawMessage
 	if err := tok.Claims(&claims); err != nil {
 		return Identity{}, unknown()
+	}
+	if raw, there := claims["azp"]; there {
+		if client, ok := text(raw); !ok || client != i.cfg.Audience && !slices.Contains(i.cfg.Clients, client) {
+			return Identity{}, Denied(ReasonUnauthenticated, "the token was made for another client")
+		}
+	}
+	if tok.IssuedAt.Sub(i.cfg.Now()) > clockSkew {
+		return Identity{}, Denied(ReasonUnauthenticated, "the token was made in the future: a clock is wrong")
 	}
 	id := Identity{Tenant: i.cfg.Tenant, Expires: tok.Expiry, Scopes: scopesOf(claims[i.cfg.ScopesClaim])}
 	if i.cfg.TenantClaim != "" {

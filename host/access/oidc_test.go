@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -255,6 +256,74 @@ func TestIssuerDown(t *testing.T) {
 	}
 }
 
+// A token is judged by its kind, its client, its time and the length of the key as well.
+func TestJWTKinds(t *testing.T) {
+	p := newProvider(t)
+	key := p.key("k1", true)
+	short, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.keys = append(p.keys, jose.JSONWebKey{Key: &short.PublicKey, KeyID: "short", Use: "sig"}, jose.JSONWebKey{Key: &long.PublicKey, KeyID: "long", Use: "sig"})
+	a := p.trust(func(i *access.Issuer) { i.Clients = []string{"shop"} })
+	of := func(typ any, claims map[string]any) string {
+		t.Helper()
+		opts := (&jose.SignerOptions{}).WithHeader("kid", "k1")
+		if typ != nil {
+			opts = opts.WithHeader("typ", typ)
+		}
+		s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jws, err := s.Sign(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := jws.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for name, token := range map[string]string{
+		"no kind":          of(nil, p.claims()),
+		"JWT":              of("JWT", p.claims()),
+		"at+jwt":           of("at+JWT", p.claims()),
+		"application":      of("application/at+jwt", p.claims()),
+		"client":           of(nil, p.claims("azp", "shop")),
+		"itself":           of(nil, p.claims("azp", "stile")),
+		"a clock ahead":    of(nil, p.claims("iat", start.Add(4*time.Minute).Unix())),
+		"no time of birth": of(nil, p.claims("iat", nil)),
+		"2048 bits":        sign(t, jose.RS256, long, "long", p.claims()),
+	} {
+		if _, err := a.Authenticate(t.Context(), token); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, token := range map[string]string{
+		"logout+jwt":     of("logout+jwt", p.claims()),
+		"dpop+jwt":       of("dpop+jwt", p.claims()),
+		"empty":          of("", p.claims()),
+		"a number":       of(7, p.claims()),
+		"another client": of(nil, p.claims("azp", "elsewhere")),
+		"empty client":   of(nil, p.claims("azp", "")),
+		"client no text": of(nil, p.claims("azp", []string{"shop"})),
+		"in the future":  of(nil, p.claims("iat", start.Add(6*time.Minute).Unix())),
+		"1024 bits":      sign(t, jose.RS256, short, "short", p.claims()),
+	} {
+		t.Run(name, func(t *testing.T) { refused(t, a, token, access.ReasonUnauthenticated) })
+	}
+}
+
 func TestIssuerSettings(t *testing.T) {
 	good := access.Issuer{URL: "https://id.example", Audience: "stile", Tenant: "acme"}
 	if _, err := access.NewIssuer(good); err != nil {
@@ -273,6 +342,7 @@ func TestIssuerSettings(t *testing.T) {
 		"tenant":     func(i *access.Issuer) { i.Tenant = "" },
 		"tenant2":    func(i *access.Issuer) { i.TenantClaim = "org" },
 		"tenant3":    func(i *access.Issuer) { i.Tenant = "a:b" },
+		"clients":    func(i *access.Issuer) { i.Clients = []string{"shop", ""} },
 		"algorithms": func(i *access.Issuer) { i.Algorithms = []string{"HS256"} },
 	} {
 		cfg := good
