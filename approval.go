@@ -20,7 +20,7 @@ const (
 	ApprovalUnknown   = turn.ReasonUnknown   // the session has no such question: it is another's, or long over
 	ApprovalLate      = turn.ReasonLate      // it has expired
 	ApprovalAnswered  = turn.ReasonAnswered  // somebody was quicker, or the action was cancelled
-	ApprovalChanged   = turn.ReasonChanged   // the answer was given for other arguments
+	ApprovalChanged   = turn.ReasonChanged   // the answer was given for other arguments, or for a tool or folder that is another by now
 	ApprovalPrincipal = turn.ReasonPrincipal // the principal is missing or not allowed
 )
 
@@ -42,8 +42,9 @@ func (s *Session) Approvals(ctx context.Context) ([]Approval, error) {
 }
 
 // Approve lets a call happen, on behalf of by. Of a it needs the ID, and the
-// ArgsDigest of the arguments that by has seen: one that was not shown to anybody is
-// not approved. It returns when the answer is durable; the turn goes on by itself. An
+// Digest of what by has seen: a call that was not shown to anybody is not approved. What
+// was approved is what runs: a tool whose server describes it otherwise by now, or that
+// works in another folder, is CHANGED. It returns when the answer is durable; the turn goes on by itself. An
 // answer that is refused does not wake a session that sleeps.
 //
 // Errors: ERR_APPROVAL with one of the reasons above, ERR_JOURNAL.
@@ -82,7 +83,7 @@ func (s *Session) answer(ctx context.Context, a Approval, word turn.Approve) err
 	if err := s.mayAnswer(ctx, a, word.By); err != nil {
 		return closedError(err)
 	}
-	word.Approval, word.Digest = a.ID, a.ArgsDigest
+	word.Approval, word.Digest = a.ID, a.Digest
 	return closedError(s.rt.host.Approve(ctx, s.key, s.agent.Actor, word))
 }
 

@@ -125,7 +125,7 @@ func (a *Archive) CheckAnswer(ctx context.Context, h Head, q Approval, by string
 	if a.now != nil {
 		now = a.now
 	}
-	return state.Refuses(&turn.Approve{Approval: q.ID, Digest: q.ArgsDigest, Answer: messages.GateApprove, By: by}, now())
+	return state.Refuses(&turn.Approve{Approval: q.ID, Digest: q.Digest, Answer: messages.GateApprove, By: by}, now())
 }
 
 // Blob gives bytes that a record names.

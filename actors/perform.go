@@ -241,7 +241,7 @@ func (s *session) answer(e *turn.Answer) {
 func (s *session) askGate(e *turn.AskGate) {
 	gate := s.ref.agent.Gate
 	if !gate.Foreign() { // the rules look at the name alone, and are ours
-		s.input(judged(e, gate.Decide(tools.Request{Tool: e.Name})))
+		s.input(s.judged(e, gate.Decide(tools.Request{Tool: e.Name})))
 		return
 	}
 	q := tools.Request{SID: s.ref.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest, JSON: e.Args, State: e.State, Keep: e.Keep}
@@ -251,16 +251,29 @@ func (s *session) askGate(e *turn.AskGate) {
 	// The hook is foreign code: it may take its time, panic, or end its goroutine.
 	h, box := s.host, s.box
 	h.run(func() {
-		supervisor.Guard(func() { box.post(judged(e, gate.Decide(q))) }, func(crash *supervisor.Crash) {
+		supervisor.Guard(func() { box.post(s.judged(e, gate.Decide(q))) }, func(crash *supervisor.Crash) {
 			h.log.Error("the gate's hook crashed", zap.String("SID", q.SID), zap.String("tool", q.Tool), zap.ByteString("stack", crash.Stack))
 			box.post(&turn.ChildDown{Ident: e.Ident, Child: turn.ChildGate, Detail: "the gate's hook: " + supervisor.Detail(crash)})
 		})
 	})
 }
 
-// judged is the gate's answer for the machine.
-func judged(e *turn.AskGate, v catalog.Verdict) *turn.Judged {
-	return &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != catalog.ByDefault}
+// judged is the gate's answer for the machine. A question says what it is about.
+func (s *session) judged(e *turn.AskGate, v catalog.Verdict) *turn.Judged {
+	in := &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != catalog.ByDefault}
+	if v.Answer == messages.GateConfirm {
+		in.Basis = s.ref.agent.basis(e.Type, e.Name)
+	}
+	return in
+}
+
+// basis is what a call rests on beside its arguments. It asks nothing and waits for nothing.
+func (a *Agent) basis(typ messages.ActionType, name string) string {
+	if typ != "" && typ != messages.TypeTool {
+		return catalog.Basis(nil, name, string(typ))
+	}
+	t, _ := a.Tools.Lookup(name)
+	return catalog.Basis(t, name, "")
 }
 
 // verify judges the candidate lines of a turn. The clock is read once, as

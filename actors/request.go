@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"crypto/sha256"
 	"time"
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
@@ -64,15 +63,19 @@ type Reply struct {
 
 // Approval is a call of a suspended turn that waits for somebody's word.
 type Approval struct {
-	ID         string // 128 random bits in base64url
-	Run, Turn  int64
-	Action     string // id of the action in its turn
-	Tool       string
-	Args       string // canonical JSON
-	ArgsDigest messages.Digest
-	Class      messages.Class
-	Asked      time.Time
-	Expires    time.Time
+	ID        string // 128 random bits in base64url
+	Run, Turn int64
+	Action    string // id of the action in its turn
+	Tool      string
+	Args      string // canonical JSON
+	// Basis is what else the call rests on: canonical JSON with the tool's name and, where
+	// it has them, digests of the folder it works in and of what its server says of it; ""
+	// in journals of before.
+	Basis   string
+	Digest  messages.Digest // of Basis and Args: of what would run
+	Class   messages.Class
+	Asked   time.Time
+	Expires time.Time
 }
 
 // ApprovalsOf lists the open questions of a state.
@@ -86,7 +89,7 @@ func ApprovalsOf(s *turn.State) []Approval {
 		if q := a.Question; q != nil && q.Answer == "" {
 			all = append(all, Approval{
 				ID: q.ID, Run: s.Open.Run, Turn: s.Open.Turn.Index, Action: a.ID, Tool: a.Name, Args: a.Asks(),
-				ArgsDigest: sha256.Sum256([]byte(a.Asks())), Class: a.Class,
+				Basis: q.Basis, Digest: a.AskDigest(), Class: a.Class,
 				Asked: time.Unix(0, q.Asked).UTC(), Expires: time.Unix(0, q.Expires).UTC(),
 			})
 		}

@@ -256,6 +256,9 @@ func (s *session) requested(c actor.Context, req *request) {
 	case opApprove:
 		word := *req.word
 		word.Handle = s.expect(req)
+		if a := s.machine.State().Asked(word.Approval); a != nil {
+			word.Basis = s.ref.agent.basis(a.Type, a.Name)
+		}
 		s.step(c, &word)
 	case opApprovals:
 		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Approvals: ApprovalsOf(s.machine.State())})

@@ -16,7 +16,8 @@ type approvalView struct {
 	Action  string `json:"action"`
 	Name    string `json:"name" doc:"of the tool"`
 	Args    string `json:"args" doc:"the call's arguments, canonical JSON"`
-	Digest  string `json:"digest" doc:"of the arguments: an answer names the one it was given for"`
+	Basis   string `json:"basis,omitempty" doc:"what else the call rests on, canonical JSON: the tool, a digest of its folder, of what its server says of it"`
+	Digest  string `json:"digest" doc:"of what would run: an answer names the one it was given for"`
 	Expires string `json:"expires,omitempty" format:"date-time"`
 }
 
@@ -27,7 +28,7 @@ type approvalList struct {
 // word is the answer to an approval.
 type word struct {
 	Allow  bool   `json:"allow"`
-	Digest string `json:"digest" pattern:"^[0-9a-f]{64}$" doc:"of the arguments that were seen"`
+	Digest string `json:"digest" pattern:"^[0-9a-f]{64}$" doc:"of what was seen"`
 	Reason string `json:"reason,omitempty" maxLength:"1024" doc:"of a refusal: the model is told"`
 }
 
@@ -64,7 +65,7 @@ func (s *Server) approvalRoutes() {
 			if err := digest.UnmarshalText([]byte(in.Body.Digest)); err != nil {
 				return nil, &messages.Error{Code: messages.ErrInvalid, Field: "body.digest", Detail: "want 64 lower-case hex digits"}
 			}
-			a, by := stile.Approval{ID: in.Approval, ArgsDigest: digest}, s.principal(ctx).user
+			a, by := stile.Approval{ID: in.Approval, Digest: digest}, s.principal(ctx).user
 			if in.Body.Allow {
 				return nil, ses.Approve(ctx, a, by)
 			}
@@ -73,7 +74,7 @@ func (s *Server) approvalRoutes() {
 }
 
 func viewOfApproval(a stile.Approval) approvalView {
-	v := approvalView{ID: a.ID, Action: a.Action, Name: a.Tool, Args: a.Args, Digest: a.ArgsDigest.String()}
+	v := approvalView{ID: a.ID, Action: a.Action, Name: a.Tool, Args: a.Args, Basis: a.Basis, Digest: a.Digest.String()}
 	if !a.Expires.IsZero() {
 		v.Expires = a.Expires.UTC().Format(time.RFC3339Nano)
 	}

@@ -434,6 +434,7 @@ func TestRefusals(t *testing.T) {
 		{"position to come", "GET", "/v1/sessions/s/events?after=99", "", nil, 409, messages.ErrConflict, "after"},
 		{"no such policy", "POST", "/v1/sessions/s/runs", `{"input": "x", "policy": "whenever"}`, nil, 400, messages.ErrInvalid, "policy"},
 		{"no such approval", "POST", "/v1/sessions/s/approvals/abc", `{"allow": true, "digest": "` + strings.Repeat("0", 64) + `"}`, nil, 404, messages.ErrNotFound, "approval"},
+		{"an approval without a digest", "POST", "/v1/sessions/s/approvals/abc", `{"allow": true}`, nil, 422, messages.ErrInvalid, "body"},
 		{"foreign name", "GET", "/v1/agents", "", []string{"Host", "evil.example"}, 421, messages.ErrDenied, "Host"},
 		{"foreign page", "GET", "/v1/agents", "", []string{"Origin", "https://evil.example"}, 403, messages.ErrDenied, "Origin"},
 		{"page of another scheme", "GET", "/v1/agents", "", []string{"Origin", "https" + strings.TrimPrefix(d.url, "http")}, 403, messages.ErrDenied, "Origin"},

@@ -194,6 +194,7 @@ func (d *decoder) body() messages.Body {
 		return &messages.ActionApproval{
 			Approval: d.strz("approval"),
 			Args:     d.strz("args"),
+			Basis:    d.strz("basis"),
 			By:       d.str("by"),
 			Digest:   d.digest("digest"),
 			Expires:  d.strz("expires"),

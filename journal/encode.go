@@ -163,6 +163,7 @@ func (e *encoder) body(b messages.Body) {
 	case *messages.ActionApproval:
 		e.strz("approval", b.Approval)
 		e.strz("args", b.Args)
+		e.strz("basis", b.Basis)
 		e.str("by", b.By)
 		e.digest("digest", b.Digest)
 		e.strz("expires", b.Expires)

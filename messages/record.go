@@ -325,8 +325,9 @@ type ActionDeclared struct {
 type ActionApproval struct {
 	Approval string     `json:"approval,omitzero"` // 128 random bits in base64url
 	Args     string     `json:"args,omitzero"`     // of state confirm, when references in the declared ones were replaced
+	Basis    string     `json:"basis,omitzero"`    // of state confirm: what else is judged, a canonical JSON object
 	By       string     `json:"by"`
-	Digest   Digest     `json:"digest"`           // of the args it judged
+	Digest   Digest     `json:"digest"`           // of the args it judged; where the question has a basis, of [basis,args]
 	Expires  string     `json:"expires,omitzero"` // RFC 3339, UTC; of state confirm
 	ID       string     `json:"id"`               // of the action
 	Reason   string     `json:"reason,omitzero"`

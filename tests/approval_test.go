@@ -153,7 +153,7 @@ func TestRefusedAnswers(t *testing.T) {
 		submit(t, o, "a hat, please")
 		a, foreign := asked(t, s), asked(t, o)
 		changed := a
-		changed.ArgsDigest[0] ^= 1
+		changed.Digest[0] ^= 1
 		wantRefused(t, s.Approve(t.Context(), changed, "grace"), stile.ApprovalChanged)
 		wantRefused(t, s.Approve(t.Context(), foreign, "grace"), stile.ApprovalUnknown)
 		wantRefused(t, s.Approve(t.Context(), stile.Approval{}, "grace"), stile.ApprovalUnknown)

@@ -61,6 +61,7 @@ type approvalJSON struct {
 	ID      string         `json:"id"`
 	Tool    string         `json:"tool"`
 	Args    string         `json:"args"`
+	Basis   string         `json:"basis,omitzero"`
 	Digest  string         `json:"digest"`
 	Class   messages.Class `json:"class"`
 	Run     int64          `json:"run"`
@@ -144,7 +145,7 @@ func callLine(q *stile.Approval) (call, digest string) {
 	if shown := oneLine(args, room); shown != args {
 		return fmt.Sprintf("%s %s [cut: %s in all]", tool, shown, count(int64(len(q.Args)), "byte")), ""
 	}
-	return tool + " " + args, fmt.Sprintf("%.12s", q.ArgsDigest)
+	return tool + " " + args, fmt.Sprintf("%.12s", q.Digest)
 }
 
 func (a *app) approvalsShowCommand() *cobra.Command {
@@ -198,7 +199,7 @@ func (a *app) approvalsShow(ctx context.Context, ar *stile.Archive, id string, a
 }
 
 func viewOfApproval(sid string, q *stile.Approval) approvalJSON {
-	return approvalJSON{sid, q.ID, q.Tool, q.Args, q.ArgsDigest.String(), q.Class, q.Run, q.Turn, q.Action, q.Asked, q.Expires}
+	return approvalJSON{sid, q.ID, q.Tool, q.Args, q.Basis, q.Digest.String(), q.Class, q.Run, q.Turn, q.Action, q.Asked, q.Expires}
 }
 
 type answerOptions struct {
@@ -345,8 +346,8 @@ func question(ctx context.Context, ar *stile.Archive, h journal.Head, id, digest
 		if asked.ID != id {
 			continue
 		}
-		if !strings.HasPrefix(asked.ArgsDigest.String(), strings.ToLower(digest)) {
-			asked.ArgsDigest = messages.Digest{}
+		if !strings.HasPrefix(asked.Digest.String(), strings.ToLower(digest)) {
+			asked.Digest = messages.Digest{}
 		}
 		return asked, nil
 	}

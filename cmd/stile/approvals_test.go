@@ -136,6 +136,35 @@ func TestApprovalsHideNothing(t *testing.T) {
 	holds(t, a.out, "It is done.")
 }
 
+// A folder that is another by the time of the answer is not the one that was approved: the
+// answer does not count, nothing is written, and the call can be denied.
+func TestApprovalsOfAnotherFolder(t *testing.T) {
+	manifest, data := scribe(t, "text")
+	stileDo(t, "run", manifest, "write", "--dir", data, "--session", "s")
+	q := waiting(t, data)
+	holds(t, must(t, "approvals", "show", q.ID, "--dir", data), `rests on  {"folder":"`, `"tool":"write"}`, q.Digest)
+	other := filepath.Join(filepath.Dir(manifest), "other")
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{os.Mkdir(other, 0o755), os.WriteFile(manifest, []byte(strings.Replace(string(text), "sandbox}", "sandbox, root: other}", 1)), 0o644)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := stileDo(t, "approvals", "allow", manifest, "s", q.ID, "--digest", q.Digest, "--dir", data)
+	if a.status != int(exitFailure) {
+		t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
+	}
+	holds(t, a.err, "ERR_APPROVAL/CHANGED")
+	if list, err := os.ReadDir(other); err != nil || len(list) > 0 || waiting(t, data).ID != q.ID {
+		t.Errorf("%v %v", list, err)
+	}
+	must(t, "approvals", "deny", manifest, "s", q.ID, "--dir", data)
+	must(t, "verify", "--dir", data)
+}
+
 // At a terminal a run shows its calls and asks, and goes on with the answer.
 func TestRunAsks(t *testing.T) {
 	for typed, want := range map[string]string{"yes\n": "approve by ", "no\n": "deny by "} {

@@ -20,8 +20,11 @@ func (a *app) showApproval(sid string, q *stile.Approval) error {
 	if args != q.Args || call != q.Tool {
 		note = `note      \u{…} stands for a character that shows nothing, or not what it is` + "\n"
 	}
+	if q.Basis != "" {
+		note += "rests on  " + visible.Exact(q.Basis) + "\n"
+	}
 	_, err := fmt.Fprintf(a.out, "session   %s\napproval  %s\nasked     %s, expires %s\ntool      %s (%s)\narguments %s\n%s\n%sdigest    %s\n",
-		sid, q.ID, q.Asked.Format(time.RFC3339), q.Expires.Format(time.RFC3339), call, q.Class, count(int64(len(q.Args)), "byte"), args, note, q.ArgsDigest)
+		sid, q.ID, q.Asked.Format(time.RFC3339), q.Expires.Format(time.RFC3339), call, q.Class, count(int64(len(q.Args)), "byte"), args, note, q.Digest)
 	return err
 }
 
@@ -103,7 +106,7 @@ func (a *app) decide(ctx context.Context, s *stile.Session, left map[string]bool
 
 // allowCommand is the command that lets a call happen, for whoever has seen it.
 func allowCommand(manifest, sid string, q *stile.Approval) string {
-	return fmt.Sprintf("stile approvals allow %s %s %s --digest %s", manifest, sid, q.ID, q.ArgsDigest)
+	return fmt.Sprintf("stile approvals allow %s %s %s --digest %s", manifest, sid, q.ID, q.Digest)
 }
 
 // where is what a further command needs to find the same journal. The URL of a shared one

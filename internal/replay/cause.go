@@ -378,6 +378,7 @@ func (p *player) judged(r *messages.Record, e *turn.AskGate) *turn.Judged {
 		if !ofRules(b.By) || p.agent.Gate == nil {
 			in.Answer, in.By, in.Reason, in.Record = b.State, b.By, b.Reason, true
 		}
+		in.Basis = b.Basis
 	case *messages.ActionEnded: // denied by default
 		if p.agent.Gate == nil {
 			in.Answer, in.Reason = messages.GateDeny, unquote(b.Result)

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -148,7 +147,7 @@ func (m *Machine) denyQuestions(by, why string) {
 	for _, a := range append([]OpenAction(nil), m.state.Open.Turn.Actions...) {
 		if q := a.Question; q != nil && q.Answer == "" {
 			m.persist(&messages.ActionApproval{
-				Approval: q.ID, ID: a.ID, State: messages.GateDeny, By: by, Reason: why, Digest: sha256.Sum256([]byte(a.Asks())),
+				Approval: q.ID, ID: a.ID, State: messages.GateDeny, By: by, Reason: why, Digest: a.AskDigest(),
 			}, 0)
 		}
 	}

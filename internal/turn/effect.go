@@ -166,6 +166,9 @@ type StartAction struct {
 	Deadline time.Time
 	State    []byte // the dialect's memory in the run
 	Zone     string // the user's, "" unknown
+	// Basis is what a person has approved beside Args; "" where none was asked. A call that
+	// rests on another by now must not begin.
+	Basis string
 }
 
 // CancelAction asks a running action to stop; it still answers ActionEnded.

@@ -239,6 +239,9 @@ func (m *Machine) begin(c *call) {
 		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
 		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c), State: m.state.Open.State, Zone: m.state.Zone,
 	}
+	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Question != nil {
+		start.Basis = a.Question.Basis
+	}
 	start.Budget, _ = c.left()
 	if c.Class.Durable() {
 		start.After = r.Seq

@@ -112,6 +112,9 @@ type Judged struct {
 	By     string
 	Reason string
 	Record bool // a rule was applied, not just the default
+	// Basis is what the call rests on beside its arguments, a canonical JSON object; "" is
+	// not recorded.
+	Basis string
 }
 
 // ActionEnded ends an action. Audits are access decisions taken on the way. A
@@ -215,8 +218,8 @@ type Settle struct {
 	Feeds  map[messages.Digest]string
 }
 
-// Approve answers the question of a call that needs confirmation. Digest is that of
-// the arguments the answer was given for.
+// Approve answers the question of a call that needs confirmation. Digest is that of what
+// the answer was given for, Basis what the call rests on by now; "" is not compared.
 type Approve struct {
 	Handle   uint64
 	Approval string // the question's id
@@ -224,6 +227,7 @@ type Approve struct {
 	By       string
 	Reason   string
 	Digest   messages.Digest
+	Basis    string
 }
 
 // Expire says that questions may have expired.

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -54,10 +55,11 @@ type State struct {
 
 // Question is what a call that needs confirmation asks.
 type Question struct {
-	ID      string              `json:"id"`            // 128 random bits in base64url
-	Asked   int64               `json:"asked"`         // unix nanoseconds
-	Expires int64               `json:"expires"`       // unix nanoseconds
-	Args    string              `json:"args,omitzero"` // that it shows, where they are not those declared
+	ID      string              `json:"id"`             // 128 random bits in base64url
+	Asked   int64               `json:"asked"`          // unix nanoseconds
+	Expires int64               `json:"expires"`        // unix nanoseconds
+	Args    string              `json:"args,omitzero"`  // that it shows, where they are not those declared
+	Basis   string              `json:"basis,omitzero"` // what else it is about
 	Answer  messages.GateAnswer `json:"answer,omitzero"`
 	Reason  string              `json:"reason,omitzero"`
 }
@@ -558,11 +560,27 @@ func (a *OpenAction) Asks() string {
 	return a.Args
 }
 
+// AskDigest is that of what the action's question shows, and an answer names.
+func (a *OpenAction) AskDigest() messages.Digest {
+	if a.Question == nil {
+		return askDigest("", a.Asks())
+	}
+	return askDigest(a.Question.Basis, a.Asks())
+}
+
+// askDigest is that of arguments, with a basis that of the canonical JSON of both.
+func askDigest(basis, args string) messages.Digest {
+	if basis == "" {
+		return sha256.Sum256([]byte(args))
+	}
+	return sha256.Sum256([]byte("[" + basis + "," + args + "]"))
+}
+
 // asked takes a question or its answer.
 func (a *OpenAction) asked(r *messages.Record, b *messages.ActionApproval) {
 	switch q := a.Question; {
 	case b.State == messages.GateConfirm:
-		a.Question = &Question{ID: b.Approval, Asked: r.TS.UnixNano(), Expires: nanos(b.Expires), Args: b.Args}
+		a.Question = &Question{ID: b.Approval, Asked: r.TS.UnixNano(), Expires: nanos(b.Expires), Args: b.Args, Basis: b.Basis}
 	case q != nil && q.ID == b.Approval && q.Answer == "":
 		q.Answer, q.Reason = b.State, b.Reason
 	}

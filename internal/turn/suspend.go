@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"crypto/sha256"
 	"time"
 
 	"github.com/seed14be6753/stile/messages"
@@ -12,7 +11,7 @@ const (
 	ReasonUnknown   = "UNKNOWN"   // of ERR_NOT_FOUND: the session has no such question: it is another's, or long over
 	ReasonLate      = "LATE"      // it expired
 	ReasonAnswered  = "ANSWERED"  // somebody was quicker, or the action was cancelled
-	ReasonChanged   = "CHANGED"   // the answer is about other arguments
+	ReasonChanged   = "CHANGED"   // the answer is about other arguments, or the tool or its folder is another by now
 	ReasonPrincipal = "PRINCIPAL" // nobody says whose answer it is
 )
 
@@ -30,7 +29,7 @@ func (m *Machine) ask(c *call, in *Judged) {
 		wait = ApprovalWait
 	}
 	body := &messages.ActionApproval{
-		Approval: id, ID: c.ID, State: messages.GateConfirm, By: in.By, Reason: clean(in.Reason), Digest: sha256.Sum256([]byte(c.Args)),
+		Approval: id, ID: c.ID, State: messages.GateConfirm, By: in.By, Reason: clean(in.Reason), Basis: in.Basis, Digest: askDigest(in.Basis, c.Args),
 		Expires: m.now.Add(wait).Format(time.RFC3339Nano),
 	}
 	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Args != c.Args {
@@ -157,13 +156,28 @@ func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Err
 			return closed(q.Answer)
 		case now.UnixNano() >= q.Expires:
 			return closed(messages.GateExpired)
-		case in.Digest != sha256.Sum256([]byte(a.Asks())):
-			return refuse(ReasonChanged, "the call has other arguments than those the answer is about")
+		case in.Digest != a.AskDigest():
+			return refuse(ReasonChanged, "the call is another than the one that the answer is about")
+		case in.Answer == messages.GateApprove && in.Basis != "" && q.Basis != "" && in.Basis != q.Basis:
+			return refuse(ReasonChanged, "the tool is described otherwise than when it was asked about, or works in another folder; deny the call, and the model can ask again")
 		default:
 			return a, nil
 		}
 	}
 	return nil, unknown
+}
+
+// Asked gives the action of the open question that has an id, nil when there is none.
+func (s *State) Asked(approval string) *OpenAction {
+	if s.Open == nil || s.Open.Turn == nil {
+		return nil
+	}
+	for i := range s.Open.Turn.Actions {
+		if a := &s.Open.Turn.Actions[i]; a.Question != nil && a.Question.ID == approval && a.Question.Answer == "" {
+			return a
+		}
+	}
+	return nil
 }
 
 // expire answers the questions whose time is over.
@@ -176,7 +190,7 @@ func (m *Machine) expire() {
 		if q := a.Question; q != nil && q.Answer == "" && q.Expires <= m.now.UnixNano() {
 			some = true
 			m.persist(&messages.ActionApproval{
-				Approval: q.ID, ID: a.ID, State: messages.GateExpired, By: ByClock, Digest: sha256.Sum256([]byte(a.Asks())),
+				Approval: q.ID, ID: a.ID, State: messages.GateExpired, By: ByClock, Digest: a.AskDigest(),
 			}, 0)
 		}
 	}

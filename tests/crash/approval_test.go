@@ -200,7 +200,7 @@ func TestAnswersAfterKills(t *testing.T) {
 	d.refused(t, stile.ApprovalPrincipal, s, q.ID, "--by", "")
 	d.settled(t, s, 0, "", messages.GateConfirm)
 
-	if !d.killAt(t, "is taken back", "approvals", "allow", d.manifest, s, q.ID, "--by", "ann", "--digest", q.ArgsDigest.String()) {
+	if !d.killAt(t, "is taken back", "approvals", "allow", d.manifest, s, q.ID, "--by", "ann", "--digest", q.Digest.String()) {
 		t.Error("the process that was let go on ended before it was killed")
 	}
 	d.refused(t, stile.ApprovalAnswered, s, q.ID)
@@ -223,7 +223,7 @@ func TestAnswerAfterExpiry(t *testing.T) {
 	s, q := d.wait(t)
 	<-time.After(time.Until(q.Expires))
 	d.refused(t, stile.ApprovalLate, s, q.ID)
-	d.refused(t, stile.ApprovalLate, s, q.ID, "--digest", q.ArgsDigest.String())
+	d.refused(t, stile.ApprovalLate, s, q.ID, "--digest", q.Digest.String())
 	d.settled(t, s, 0, "", messages.GateConfirm)
 	if status, out, errs := d.do(t, "run", d.manifest, "goodbye", "--session", s); status != 0 {
 		t.Errorf("the session does not go on: status %d\n%s%s", status, out, errs)

@@ -106,6 +106,9 @@ func (s *Shell) tool() tools.Tool {
 		{Name: "cwd", Type: "string", Default: `"."`, Description: "Folder to run in."},
 	}, s.run)
 	t.Timeout = s.Timeout + shellGrace
+	if s.Workspace != nil {
+		t.Form.Basis = s.Workspace.basis
+	}
 	return t
 }
 

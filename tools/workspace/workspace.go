@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"io/fs"
@@ -117,7 +118,7 @@ func (w *Workspace) Dir() string { return w.dir }
 func (w *Workspace) Tools() []tools.Tool {
 	file := catalog.Parameter{Name: "file", Type: "string", Required: true, Description: "Path of the file."}
 	in := catalog.Parameter{Name: "path", Type: "string", Default: `"."`, Description: "Folder to begin in."}
-	return []tools.Tool{
+	all := []tools.Tool{
 		catalog.Reporting("read", "Reads a file, or lines of it from line start on (the first is 0).", messages.ReadOnly, catalog.Parameters{
 			file,
 			{Name: "start", Type: "integer", Default: "0", Max: maxLines, Description: "First line, counted from 0."},
@@ -149,6 +150,16 @@ func (w *Workspace) Tools() []tools.Tool {
 			{Name: "exact", Type: "boolean", Default: "true", Description: "Take old as it stands, once in each file."},
 		}, w.replace),
 	}
+	for i := range all {
+		all[i].Form.Basis = w.basis
+	}
+	return all
+}
+
+// basis is what an approved call rests on: the folder it works in, by the digest of its
+// path, as those who read a journal need not know their host's paths.
+func (w *Workspace) basis() map[string]string {
+	return map[string]string{"folder": messages.Digest(sha256.Sum256([]byte(w.dir))).String()}
 }
 
 // deniedNames are the folders that even AccessSystem leaves alone: credentials, wherever

@@ -169,7 +169,7 @@ async function asked(signal) {
         " waits for an answer",
         a.expires ? ` until ${a.expires}` : "",
         element("pre", {}, plainly(a.args)),
-        element("small", {}, `digest ${a.digest}`),
+        element("small", {}, [plainly(a.basis ?? ""), `digest ${a.digest}`].filter(Boolean).join(" · ")),
         element("div", {}, element("button", { type: "button", onclick: answer(true) }, "Allow"), element("button", { type: "button", onclick: answer(false) }, "Deny"), reason),
       );
     }),

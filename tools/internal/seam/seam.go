@@ -31,6 +31,9 @@ type Form[C any] struct {
 	// Schema is the JSON schema of the arguments object, when Params alone would
 	// say less than is known.
 	Schema string
+	// Basis is what a call rests on beside its arguments, by name: digests of what may be
+	// another tomorrow, such as a folder. It asks nothing and waits for nothing.
+	Basis func() map[string]string
 }
 
 // Host is what the host's own tools know of their call beside what authors do.
