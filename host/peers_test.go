@@ -174,6 +174,26 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	}
 }
 
+// Peers of many addresses, none beyond its bound, keep nobody out either.
+func TestManyStrangersLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serveStrangers(t, 50)
+		defer s.end()
+		for i := range 50 {
+			c := s.dial(fmt.Sprint("198.51.100.", i))
+			defer c.Close()
+		}
+		began := time.Now()
+		for _, tenant := range []string{"acme", "", "acme"} {
+			c := s.dial("192.0.2.2")
+			defer c.Close()
+			if _, err := ask(c, tenant); err != nil || time.Since(began) > patience {
+				t.Errorf("tenant %q: %v after %v", tenant, err, time.Since(began))
+			}
+		}
+	})
+}
+
 // Who has a token has the server's time: for a slow body, and until the next request.
 func TestKnownPeersHaveTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
