@@ -168,6 +168,6 @@ func (c *Config) own() []string {
 func (c *Config) compiler(mode compiler.Mode) *compiler.Env {
 	return &compiler.Env{
 		Mode: mode, Dialects: c.Dialects, Models: c.Models, Providers: c.Providers, Databases: c.Databases,
-		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote, Own: c.own(),
+		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote, Own: c.own(), Shared: c.Shared,
 	}
 }

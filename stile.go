@@ -80,6 +80,11 @@ type Config struct {
 	// Protect are further files and folders of the host, beside Dir, that tools of agents
 	// leave alone, such as keys of TLS.
 	Protect []string
+	// Shared says that callers of the sessions are told apart, as by a host with tokens.
+	// The user local:local then works in a folder of its own like every other one, and an
+	// agent with workspace.access: project or system has to say workspace.per. Without it
+	// local:local works in the agent's folder itself.
+	Shared bool
 	// InMemory keeps journal and keys in memory: nothing survives Close.
 	InMemory bool
 	// Store replaces the journal's store, such as one of journal/postgres that several
@@ -246,6 +251,7 @@ func (rt *Runtime) compileFor(children compiler.Sessions) *compiler.Env {
 	env := rt.cfg.compiler(compiler.Run)
 	env.Pool, env.Store, env.Cache, env.Keep = rt.pool, rt.store, rt.cache, rt.held.Keep
 	env.Sessions, env.Profiles = children, rt.learner
+	env.Folders = &compiler.Folders{}
 	if !rt.cfg.InMemory {
 		env.Caches = filepath.Join(rt.cfg.Dir, "caches")
 	}
@@ -332,6 +338,9 @@ type Metrics = telemetry.Metrics
 
 // Metrics are the runtime's, in a registry of their own.
 func (rt *Runtime) Metrics() *Metrics { return rt.metrics }
+
+// Shared reports whether Config.Shared was set.
+func (rt *Runtime) Shared() bool { return rt.cfg.Shared }
 
 // Observe has f called with every record of every session from now on, when it has become
 // durable, in the order of its session, before subscribers get it. It is called from

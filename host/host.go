@@ -139,6 +139,9 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	if cfg.Access != nil && !cfg.Runtime.Shared() {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "access", Detail: "the runtime of a host that tells callers apart is made with Config.Shared, so that they share no folder by accident"}
+	}
 	if cfg.Audit != nil {
 		if s.ledger, err = newLedger(cfg.Audit); err != nil {
 			return nil, &messages.Error{Code: messages.ErrConfig, Field: "audit_log", Detail: "cannot be written", Cause: bare(err)}

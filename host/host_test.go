@@ -93,7 +93,7 @@ func serve(t *testing.T, cfg host.Config, agents ...*stile.Agent) *door {
 
 func serveOn(t *testing.T, l net.Listener, cfg host.Config, agents ...*stile.Agent) *door {
 	t.Helper()
-	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: agents})
+	rt, err := stile.New(t.Context(), stile.Config{InMemory: true, Shared: cfg.Access != nil, Agents: agents})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,10 +124,11 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 		return found("agents", isWarn, "none is named; stile serve needs one")
 	}
 	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, headOf(s.AuditLog), s.DecisionLog)
+	who, _ := a.access(s) // lookTokens says what is wrong with it
 	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
 		if err == nil {
-			err = stile.Check(agent, stile.Config{Dir: s.Dir, InMemory: s.Memory, Protect: a.protected(), Providers: vendors(a.lookup), Databases: databases()})
+			err = stile.Check(agent, stile.Config{Dir: s.Dir, InMemory: s.Memory, Shared: who != nil, Protect: a.protected(), Providers: vendors(a.lookup), Databases: databases()})
 		}
 		if err != nil {
 			for _, e := range leaves(err) {

@@ -153,6 +153,11 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
+	who, err := a.access(s)
+	if err != nil {
+		return err
+	}
+	cfg.Shared = who != nil
 	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
 		if err != nil {
@@ -162,10 +167,6 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 			return err
 		}
 		cfg.Agents = append(cfg.Agents, agent)
-	}
-	who, err := a.access(s)
-	if err != nil {
-		return err
 	}
 	door := a.doorOf(s, who)
 	if door.Certificate, err = certificateOf(s); err != nil {

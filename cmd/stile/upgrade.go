@@ -90,6 +90,13 @@ var changes = []changed{
 			return !speaks(m, "plain") && len(m.Workspace.Editable) == 0
 		},
 	},
+	{
+		"workspace.per", "all callers of an agent have one folder, one cache and one connection to an MCP server", "each user has them, where callers show tokens; access: project and system ask for a word",
+		"workspace: {per: agent}",
+		func(m *manifest.Manifest) bool {
+			return m.Workspace.Per == "" && (!speaks(m, "plain") || len(m.Import.MCP) > 0)
+		},
+	},
 }
 
 // upgrade names the changed defaults that concern manifests.

@@ -116,6 +116,10 @@ type Env struct {
 	Caches string
 	// Own are the host's own files and folders, which tools of agents leave alone.
 	Own []string
+	// Shared says that callers are told apart, so that the host's own user is one of
+	// several. Folders then are those of all agents of the host; nil looks at none.
+	Shared  bool
+	Folders *Folders
 	// Keep takes over what an agent holds open, such as its folder.
 	Keep     func(io.Closer) error
 	Sessions Sessions

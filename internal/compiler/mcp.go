@@ -43,6 +43,10 @@ func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) 
 	}
 	m.Import.MCP = slices.Clone(m.Import.MCP)
 	m.Approval.Tools = maps.Clone(m.Approval.Tools)
+	who, err := e.share(m)
+	if err != nil && importsAny(m, overWorkspace...) {
+		return nil, nil, err
+	}
 	names := map[string]string{} // what is called so, by the server's own name
 	for i := range m.Import.MCP {
 		d, at := &m.Import.MCP[i], fmt.Sprintf("import.mcp[%d]", i)
@@ -73,7 +77,7 @@ func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) 
 			names[name] = t.Name
 			own, err := catalog.NewForeign(catalog.Foreign{
 				Name: name, Description: t.Description, Schema: t.Schema, Class: t.Class, Timeout: cmp.Or(t.Timeout, d.Timeout, mcpTimeout),
-				Do: caller(o.server, t.Name, t.Class),
+				Do: e.caller(o.server, serverConfig(a, d), who, t.Name, t.Class),
 			})
 			if err != nil {
 				return nil, nil, messages.At(err, place)
@@ -96,16 +100,28 @@ func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) 
 	return all, from, nil
 }
 
-// caller does the calls of a tool. Without a server there are none: the agent is only
-// looked at, or replayed.
-func caller(s *mcp.Server, tool string, class messages.Class) func(context.Context, *tools.Call, string) (string, error) {
+// caller does the calls of a tool, each on the connection of those who have one together.
+// Without a server there are none: the agent is only looked at, or replayed.
+func (e *Env) caller(agents *mcp.Server, cfg mcp.Config, who share, tool string, class messages.Class) func(context.Context, *tools.Call, string) (string, error) {
 	if class == "" {
 		class = messages.Effectful
 	}
-	return func(ctx context.Context, _ *tools.Call, args string) (string, error) {
-		if s == nil {
+	return func(ctx context.Context, c *tools.Call, args string) (string, error) {
+		if agents == nil {
 			return "", errors.New("no server is called here")
 		}
+		names, tenant, err := who.of(c.SID)
+		if err != nil {
+			return "", err
+		}
+		if names == nil {
+			return agents.Call(ctx, tool, class, args)
+		}
+		s, done, err := e.Pool.Apart(cfg, tenant, path.Join(names...))
+		if err != nil {
+			return "", err
+		}
+		defer done()
 		return s.Call(ctx, tool, class, args)
 	}
 }

@@ -57,6 +57,29 @@ func (e *Env) apart(a *Definition, m *manifest.Manifest, w *workspace.Workspace)
 	return nil
 }
 
+// holdApart refuses programs that would reach the folders of users, of this agent or of
+// another one of the host, for all callers.
+func (e *Env) holdApart(a *Definition, m *manifest.Manifest, w *workspace.Workspace, who share) error {
+	if !e.Shared || e.Folders == nil {
+		return nil
+	}
+	users := filepath.Join(w.Dir(), workspace.UsersDir)
+	if who.per == perAgent {
+		users = ""
+	}
+	var open []string
+	if importsAny(m, "shell") && m.Shell.Isolation != "none" {
+		open = slices.Concat(a.beside(m.Shell.Write), a.beside(m.Shell.Read), a.beside(m.Shell.Path))
+		if who.per == perAgent {
+			open = append(open, w.Dir())
+		}
+	}
+	if dir := e.Folders.claim(users, open); dir != "" {
+		return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "workspace.per", Detail: "programs of the tool shell would reach the folders of users in " + filepath.Base(dir) + ": give the agents folders (workspace.root, shell.read, shell.write) of which none holds the other's"}
+	}
+	return nil
+}
+
 func (e *Env) reaches(field, p string) error {
 	return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: field, Detail: "programs of the tool shell would reach " + filepath.Base(p) + ", which is the host's; keep the data directory elsewhere (--dir), or name a folder of its own in workspace.root"}
 }

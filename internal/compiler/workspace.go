@@ -1,12 +1,15 @@
 package compiler
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/manifest"
@@ -22,9 +25,12 @@ import (
 // ownAnswers are the gate's for tools that no rule names.
 var ownAnswers = map[string]messages.GateAnswer{"shell": messages.GateDeny}
 
+// overWorkspace are the tools that need a workspace.
+var overWorkspace = []string{"read", "write", "edit", "list", "find", "replace", "shell"}
+
 // workTools gives the tools over the agent's workspace, those of them that it imports.
 func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, error) {
-	if !importsAny(m, "read", "write", "edit", "list", "find", "replace", "shell") {
+	if !importsAny(m, overWorkspace...) {
 		return nil, nil
 	}
 	w, err := e.workspace(a, m)
@@ -36,27 +42,53 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 	if err := e.Keep(w); err != nil {
 		return nil, err
 	}
-	all := w.Tools()
-	if !importsAny(m, "shell") {
+	if e.replays() {
+		all := w.Tools()
+		if importsAny(m, "shell") {
+			all = append(all, workspace.DeclareShell(m.Shell.Timeout))
+		}
 		return all, nil
 	}
-	if e.replays() {
-		return append(all, workspace.DeclareShell(m.Shell.Timeout)), nil
+	who, err := e.share(m)
+	if err != nil {
+		return nil, err
 	}
+	p := &places{share: who, base: w, open: map[string]*place{}, log: cmp.Or(e.Log, zap.NewNop())}
+	p.make = func(w *workspace.Workspace, _ []string) ([]tools.Tool, error) { return w.Tools(), nil }
+	if importsAny(m, "shell") {
+		if err := e.apart(a, m, w); err != nil {
+			return nil, err
+		}
+		c := &shellCaches{dir: filepath.Join(e.Caches, "agent-"+m.Name), temporary: e.Caches == ""}
+		if err := e.Keep(c); err != nil {
+			return nil, err
+		}
+		p.make = func(w *workspace.Workspace, names []string) ([]tools.Tool, error) {
+			shell, err := workspace.NewShell(e.shell(a, m, w, c.of(names)))
+			return append(w.Tools(), shell), err
+		}
+	}
+	if err := e.holdApart(a, m, w, who); err != nil {
+		return nil, err
+	}
+	if err := e.Keep(p); err != nil {
+		return nil, err
+	}
+	own, err := p.make(w, nil)
+	if err != nil {
+		return nil, err
+	}
+	return p.apart(own), nil
+}
+
+// shell says how the tool shell is set up in a folder.
+func (e *Env) shell(a *Definition, m *manifest.Manifest, w *workspace.Workspace, cache func(variable string) (string, error)) workspace.Shell {
 	s := m.Shell
-	if err := e.apart(a, m, w); err != nil {
-		return nil, err
-	}
-	c := &shellCaches{dir: filepath.Join(e.Caches, "agent-"+m.Name), temporary: e.Caches == ""}
-	if err := e.Keep(c); err != nil {
-		return nil, err
-	}
-	shell, err := workspace.NewShell(workspace.Shell{
+	return workspace.Shell{
 		Workspace: w, Sandbox: e.Sandbox(), Unconfined: s.Isolation == "none", Network: s.Network,
 		Path: a.beside(s.Path), Read: a.beside(s.Read), Write: a.beside(s.Write), Env: s.Environment,
-		Caches: s.Caches, Cache: c.folder, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files,
-	})
-	return append(all, shell), err
+		Caches: s.Caches, Cache: cache, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files,
+	}
 }
 
 // webTools gives the tools of the network that the agent imports.
@@ -120,8 +152,15 @@ type shellCaches struct {
 	made      string
 }
 
-// folder gives the absolute path of the folder of a variable, and makes it.
-func (c *shellCaches) folder(variable string) (string, error) {
+// of gives the folders of those who have them together; no names are the agent's own.
+func (c *shellCaches) of(names []string) func(variable string) (string, error) {
+	return func(variable string) (string, error) {
+		return c.folder(filepath.Join(append(slices.Clone(names), variable)...))
+	}
+}
+
+// folder gives the absolute path of a folder and makes it.
+func (c *shellCaches) folder(name string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.made == "" {
@@ -134,7 +173,7 @@ func (c *shellCaches) folder(variable string) (string, error) {
 		}
 		c.made = dir
 	}
-	dir := filepath.Join(c.made, variable)
+	dir := filepath.Join(c.made, name)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 

@@ -73,17 +73,44 @@ type Pool struct {
 	mu      sync.Mutex
 	servers map[string]*Server // by what is equal in their Configs
 	closed  bool
+	// Servers that are somebody's own, and how many each tenant has.
+	apart    map[string]*apart
+	ofTenant map[string]int
+	over     []*apart // to be ended
 }
 
 // NewPool makes a pool without connections.
 func NewPool(opts Options) *Pool {
-	p := &Pool{opts: opts, servers: map[string]*Server{}}
+	p := &Pool{opts: opts, servers: map[string]*Server{}, apart: map[string]*apart{}, ofTenant: map[string]int{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
 // Server gives the server of a Config, unconnected if it is new.
 func (p *Pool) Server(cfg Config) (*Server, error) {
+	made, err := p.server(cfg)
+	if err != nil {
+		return nil, err
+	}
+	key, err := json.Marshal(made.cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errClosed()
+	}
+	s := p.servers[string(key)]
+	if s == nil {
+		s = made
+		p.servers[string(key)] = s
+	}
+	return s, nil
+}
+
+// server makes a server that the pool does not know yet.
+func (p *Pool) server(cfg Config) (*Server, error) {
 	if (len(cfg.Command) == 0) == (cfg.URL == "") {
 		return nil, &messages.Error{Code: messages.ErrConfig, Detail: "a server is a command or a url"}
 	}
@@ -96,21 +123,8 @@ func (p *Pool) Server(cfg Config) (*Server, error) {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = DefaultMaxBytes
 	}
-	key, err := json.Marshal(cfg)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, errClosed()
-	}
-	s := p.servers[string(key)]
-	if s == nil {
-		s = &Server{cfg: cfg, pool: p}
-		s.open = s.transport
-		p.servers[string(key)] = s
-	}
+	s := &Server{cfg: cfg, pool: p}
+	s.open = s.transport
 	return s, nil
 }
 
@@ -123,6 +137,11 @@ func errClosed() error {
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
+	for _, a := range p.apart {
+		if a.idle != nil {
+			a.idle.Stop()
+		}
+	}
 	p.mu.Unlock()
 	p.cancel()
 	p.work.Wait()
@@ -151,6 +170,7 @@ type Server struct {
 	failures int       // connections lost or not made since a call was answered
 	notUntil time.Time // the next is tried
 	changes  int64     // how often the list of tools may have changed
+	ended    bool      // nobody calls it any more
 }
 
 // connection is one that was made.
@@ -245,7 +265,11 @@ func (s *Server) dial(d *dial, wait time.Duration) {
 		s.failed()
 	} else {
 		s.live = c
-		s.changes++ // what it offers now may be other than before
+		s.changes++  // what it offers now may be other than before
+		if s.ended { // who wanted it has gone meanwhile
+			s.live = nil
+			c.cancel()
+		}
 	}
 	s.mu.Unlock()
 	close(d.done)
@@ -275,9 +299,10 @@ func (s *Server) dial(d *dial, wait time.Duration) {
 	<-waited
 	s.mu.Lock()
 	c.ended = end.how
+	wanted := !s.ended
 	s.mu.Unlock()
 	close(c.done)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && wanted {
 		s.notice("connection lost: " + redact(end.String(), c.secrets))
 	}
 }

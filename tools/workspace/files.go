@@ -292,6 +292,9 @@ func pathArg(c *tools.Call, absent string) (string, error) {
 	if !filepath.IsLocal(path) {
 		return "", neuroscript.Errorf(neuroscript.CodeDenied, "%s: outside the directory", path)
 	}
+	if ofUsers(path) {
+		return "", denied(path)
+	}
 	return path, nil
 }
 

@@ -165,7 +165,7 @@ func (w *Workspace) basis() map[string]string {
 // deniedNames are the folders that even AccessSystem leaves alone: credentials, wherever
 // they are, and the system's own.
 var (
-	deniedNames = []string{".ssh", ".aws", ".gnupg", ".kube", ".docker"}
+	deniedNames = []string{".ssh", ".aws", ".gnupg", ".kube", ".docker", UsersDir}
 	deniedRoots = []string{"/etc", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/boot", "/proc", "/sys", "/dev"}
 )
 
@@ -177,6 +177,9 @@ func (w *Workspace) place(p string) (string, error) {
 	// Also one that comes back: what "a/.." is depends on what a is.
 	if slices.Contains(strings.FieldsFunc(p, isSeparator), "..") {
 		return "", w.outside(p)
+	}
+	if ofUsers(p) {
+		return "", denied(p)
 	}
 	if w.access == AccessSystem {
 		return w.anywhere(p)

@@ -1,0 +1,105 @@
+package workspace
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Folders of tenants, users and sessions below the one of an agent.
+
+// UsersDir is the folder, in that of an agent, below which others than the host's own
+// user work. Tools of files do not enter it by its name.
+const UsersDir = ".stile-users"
+
+// maxPart leaves room in a file system's names of 255 bytes.
+const maxPart = 100
+
+// Part makes a name of a folder from a part of a SID, so that no two parts give one, also
+// where a file system takes upper and lower case for the same, and none gives a name that
+// means something, such as "..". What is long becomes its hash.
+func Part(part string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	var b strings.Builder
+	for i := range len(part) {
+		if strings.IndexByte(plain, part[i]) >= 0 {
+			b.WriteByte(part[i])
+			continue
+		}
+		b.WriteByte('_')
+		b.WriteString(hex.EncodeToString([]byte{part[i]}))
+	}
+	if b.Len() > maxPart || b.Len() == 0 {
+		sum := sha256.Sum256([]byte(part))
+		return "_x" + hex.EncodeToString(sum[:]) // no byte is written so
+	}
+	return b.String()
+}
+
+// Below opens a folder inside this one and makes it when it is not there. Its tools reach
+// it alone, and leave alone what this one's do. Names are those of Part. A link in the way
+// is ERR_CONFIG: what a program may have put there is not followed.
+func (w *Workspace) Below(names ...string) (*Workspace, error) {
+	bad := func(detail string, err error) (*Workspace, error) {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: detail, Cause: pathless(err)}
+	}
+	at := "."
+	for i, name := range names {
+		at = path.Join(at, name)
+		mode := fs.FileMode(0o711) // names inside are told to nobody
+		if i == len(names)-1 {
+			mode = 0o700
+		}
+		if err := w.root.Mkdir(at, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return bad("a folder cannot be made in it", err)
+		}
+		info, err := w.root.Lstat(at)
+		if err != nil {
+			return bad("a folder in it cannot be opened", err)
+		}
+		if !info.IsDir() {
+			return bad("what is in the place of a folder in it is none", nil)
+		}
+	}
+	root, err := w.root.OpenRoot(at)
+	if err != nil {
+		return bad("a folder in it cannot be opened", err)
+	}
+	return &Workspace{root: root, access: w.access, dir: filepath.Join(w.dir, filepath.FromSlash(at)), denied: w.denied, own: w.own}, nil
+}
+
+// Stays reports whether the folder is still the one that its path names: not when somebody
+// has removed or replaced it.
+func (w *Workspace) Stays() bool {
+	open, err := w.root.Stat(".")
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(w.dir)
+	return err == nil && os.SameFile(open, named)
+}
+
+// ofUsers reports whether a path goes through UsersDir, in any spelling that a file system
+// may take for it.
+func ofUsers(p string) bool {
+	for name := range strings.FieldsFuncSeq(p, isSeparator) {
+		name = strings.Map(func(r rune) rune {
+			if unicode.Is(unicode.Cf, r) {
+				return -1
+			}
+			return r
+		}, name)
+		if strings.EqualFold(name, UsersDir) {
+			return true
+		}
+	}
+	return false
+}
