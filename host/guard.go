@@ -28,6 +28,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		stricter(h, r)
 		switch {
+		case !framed(h, r):
+			s.refuse(w, r, refusalOf(messages.ErrInvalid, "Content-Length", "the length of the request is not certain: it is chunked as well, or the head has a line that goes on"))
+			return
 		case !s.mine(r.Host):
 			s.refuse(w, r, refusal(http.StatusMisdirectedRequest, messages.ErrDenied, "Host", "this host does not serve that name"))
 			return

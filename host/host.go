@@ -253,7 +253,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		Handler: s.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
 		ErrorLog: zap.NewStdLog(s.log.Named("http")), ConnContext: withPeer,
 	}
-	l = listenTo(l, cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
+	bounded := listenTo(l, cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
+	bounded.plain = s.cfg.Certificate == nil
+	l = bounded
 	defer s.meter.keep(s.log)()
 	s.tellHead()
 	defer s.tellHead()

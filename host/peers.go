@@ -33,6 +33,7 @@ const (
 type peers struct {
 	net.Listener
 	max, perPeer int
+	plain        bool // connections are not of TLS, and are read along
 
 	mu        sync.Mutex
 	room      *sync.Cond // a connection has gone, or the listener
@@ -62,6 +63,9 @@ func (p *peers) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &peerConn{Conn: conn, peers: p, from: origin(conn.RemoteAddr()), since: time.Now()}
+		if p.plain {
+			c.heads = newFraming()
+		}
 		if p.take(c) {
 			return c, nil
 		}
@@ -182,6 +186,7 @@ type peerConn struct {
 	peers *peers
 	from  netip.Prefix
 	since time.Time
+	heads *framing // nil where they cannot be read
 	// Under the lock of peers.
 	at     *list.Element // among those without a token; nil when it has shown one
 	left   bool
@@ -199,6 +204,15 @@ func (c *peerConn) Close() error {
 	c.peers.leave(c)
 	c.peers.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// Read implements net.Conn.
+func (c *peerConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.heads != nil {
+		c.heads.see(b[:n])
+	}
+	return n, err
 }
 
 // SetReadDeadline implements net.Conn: a stranger has less time than the server would

@@ -58,6 +58,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, all telling) {
 	}
 	s.sockets.Add(1) // the HTTP server does not know of it any more
 	defer s.sockets.Done()
+	unframe(r.Context())
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: []string{socketProtocol},
 		// The guard has checked Origin, by the rules of all routes.
