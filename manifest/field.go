@@ -33,7 +33,9 @@ type field struct {
 	none bool
 	// sized is the key beside it that a size, such as 32KiB, is meant for; "" if none.
 	sized string
-	index int
+	// mapped is the key beside it that may be written below it, which then is true; "" if none.
+	mapped string
+	index  int
 }
 
 // fieldsOf reads the tags of a struct, in order.
@@ -49,6 +51,7 @@ func fieldsOf(t reflect.Type) []field {
 		f.later = list(sf.Tag.Get("later"))
 		f.unsupported = list(sf.Tag.Get("unsupported"))
 		f.none, f.sized = sf.Tag.Get("none") == "true", sf.Tag.Get("sized")
+		f.mapped = sf.Tag.Get("mapped")
 		f.undefined = sf.Tag.Get("undefined") == "empty"
 		f.min = bound(sf, "min")
 		f.max = bound(sf, "max")

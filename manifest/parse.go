@@ -337,12 +337,35 @@ func (l *loader) structure(path string, n *yaml.Node, v reflect.Value) {
 				f = slices.IndexFunc(fields, func(of field) bool { return of.key == fields[f].sized })
 				here = join(path, fields[f].key)
 			}
+			if fields[f].mapped != "" && vn.Kind == yaml.MappingNode {
+				l.mapped(path, here, vn, fields, f, v)
+				continue
+			}
 			l.value(here, kn, vn, &fields[f], v.Field(fields[f].index))
 		case strings.HasPrefix(key, "x-"):
 		case key == "<<":
 			l.add(at(kn), here, ReasonUnknownKey, "merge keys are not read; write the keys out")
 		default:
 			l.add(at(kn), here, ReasonUnknownKey, "unknown key%s", suggest(key, fields))
+		}
+	}
+}
+
+// mapped reads a switch that is written as a mapping: it is on, and the one key below it is
+// the one beside it.
+func (l *loader) mapped(path, here string, n *yaml.Node, fields []field, on int, v reflect.Value) {
+	l.places[here] = at(n)
+	v.Field(fields[on].index).SetBool(true)
+	beside := slices.IndexFunc(fields, func(f field) bool { return f.key == fields[on].mapped })
+	f, seen := &fields[beside], map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		kn, vn := n.Content[i], resolve(n.Content[i+1])
+		switch key, ok := l.keyOf(here, kn, seen); {
+		case !ok:
+		case key == f.key:
+			l.value(join(path, f.key), kn, vn, f, v.Field(f.index))
+		default:
+			l.add(at(kn), join(here, key), ReasonUnknownKey, "unknown key%s", suggest(key, fields[beside:beside+1]))
 		}
 	}
 }

@@ -106,6 +106,12 @@ func property(f *field, t reflect.Type, path string) schema {
 		}
 	case reflect.Bool:
 		s = schema{"type": "boolean"}
+		if f.mapped != "" {
+			s = schema{
+				"type": []string{"boolean", "object"}, "additionalProperties": false,
+				"properties": schema{f.mapped: schema{"type": "boolean"}},
+			}
+		}
 	case reflect.Int64:
 		s = number(f, t)
 	case reflect.Float64:

@@ -395,7 +395,7 @@ func (a *app) lookSandbox(context.Context, *settings) []finding {
 		return found("sandbox", isWarn, "commands cannot be confined, agents with the tool shell are refused: %v", err)
 	}
 	state := isOK
-	if !box.Filter {
+	if !box.Filter || !box.Asks {
 		state = isWarn
 	}
 	return found("sandbox", state, "%s (Landlock version %d)", box.Layers(), box.ABI)

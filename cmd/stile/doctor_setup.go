@@ -10,9 +10,9 @@ import (
 type setup struct{ name, remains string }
 
 var (
-	setupUser = setup{"user", "A program of `shell` can change the mode and the times of files outside that belong to the host's user, though it can neither read nor write them. So it can open the folder of the keys and tokens to other users of the machine, who can then read them: where there are others, run the host in a container or a machine of its own"}
-	setupRoot = setup{"root", "As user, of all files that belong to root; where a folder of the jail is another user's, of the files of all users. Run the host as a user of its own"}
-	setupBox  = setup{"container", "As user or root, of the files that are in the container. Where its own filter refuses Landlock, agents with `shell` are refused"}
+	setupUser = setup{"user", "Nothing of the host is in reach of a program of `shell`. Commands and MCP servers are not in the jail: they reach what the host's user reaches"}
+	setupRoot = setup{"root", "As user, and commands and MCP servers run as root. Run the host as a user of its own"}
+	setupBox  = setup{"container", "As user or root, of what is in the container. Where its own filter refuses Landlock, agents with `shell` are refused. Where its keeper is asked about system calls itself (LXC), programs of `shell` can change no mode and no time of a file, `shell.network` needs `{loopback: true}`, and what leaves its process group outlives its call"}
 )
 
 // setups are in the order of the table.

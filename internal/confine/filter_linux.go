@@ -5,6 +5,7 @@ package confine
 import (
 	"math"
 	"runtime"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -102,8 +103,35 @@ func own() uint32 {
 	return unix.AUDIT_ARCH_X86_64
 }
 
-// program is the filter of a jail.
-func program(network bool) filter {
+// asked are the calls that change modes and times of files, about which the kernel asks.
+func asked() []uint32 {
+	return append([]uint32{unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_UTIMENSAT}, askedHere...)
+}
+
+// reach is how far sockets of a jail reach.
+type reach int
+
+const (
+	noSockets  reach = iota
+	others           // other machines; the kernel asks about each peer
+	everywhere       // this machine too
+)
+
+// protocols are those of sockets of the internet whose peers are named as connect and
+// sendto name them.
+var protocols = []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6, unix.IPPROTO_MPTCP}
+
+// byWayOf are options of sockets that lead packets by way of an address of their own.
+var byWayOf = [][2]uint32{{unix.SOL_IP, unix.IP_OPTIONS}, {unix.SOL_IPV6, unix.IPV6_RTHDR}, {unix.SOL_IPV6, unix.IPV6_2292RTHDR}, {unix.SOL_IPV6, unix.IPV6_2292PKTOPTIONS}}
+
+// ownGroup stands in a filter for a number that each jail draws. The host's own child makes
+// its group before it becomes the program, while Go's scheduler waits for it: a question
+// would wait for a scheduler that waits for its answer. So the child's call says the number
+// in the half of an argument that the kernel does not look at.
+const ownGroup = 0x5741_4954
+
+// program is the filter of a jail. ask is the answer to what the kernel asks about.
+func program(sockets reach, ask uint32) filter {
 	const number, arch, x32 = 0, 4, 0x40000000
 	var f filter
 	f.load(arch)
@@ -161,6 +189,17 @@ func program(network bool) filter {
 			f.answer(nothing)
 		})
 	}
+	for _, nr := range asked() {
+		f.when(unix.BPF_JEQ, nr, ask)
+	}
+	if ask != refuse { // else they pass, and what leaves its group outlives the call
+		f.when(unix.BPF_JEQ, unix.SYS_SETSID, ask)
+		f.of(unix.SYS_SETPGID, func(f *filter) {
+			f.loadArg(1, 1)
+			f.when(unix.BPF_JEQ, ownGroup, passes)
+			f.answer(ask)
+		})
+	}
 	// No file becomes one that others run as the host's user.
 	for nr, mode := range modes() {
 		f.of(nr, func(f *filter) {
@@ -181,16 +220,48 @@ func program(network bool) filter {
 	// file system. With network those of the internet stay, and the question which
 	// addresses this machine has.
 	f.of(unix.SYS_SOCKET, func(f *filter) {
-		if network {
-			f.loadArg(0, 0)
-			f.when(unix.BPF_JEQ, unix.AF_INET, passes)
-			f.when(unix.BPF_JEQ, unix.AF_INET6, passes)
-			f.unless(unix.AF_NETLINK, refuse)
-			f.loadArg(2, 0)
-			f.when(unix.BPF_JEQ, unix.NETLINK_ROUTE, passes)
+		if sockets == noSockets {
+			f.answer(refuse)
+			return
 		}
+		internet := filter{}
+		internet.loadArg(2, 0)
+		if sockets == others {
+			for _, p := range protocols {
+				internet.when(unix.BPF_JEQ, p, passes)
+			}
+			internet.answer(refuse)
+		} else {
+			internet.answer(passes)
+		}
+		f.loadArg(0, 0)
+		*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.AF_INET},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(len(internet)), K: unix.AF_INET6})
+		*f = append(*f, internet...)
+		f.unless(unix.AF_NETLINK, refuse)
+		f.loadArg(2, 0)
+		f.when(unix.BPF_JEQ, unix.NETLINK_ROUTE, passes)
 		f.answer(refuse)
 	})
+	if sockets == others {
+		for _, nr := range []uint32{unix.SYS_CONNECT, unix.SYS_SENDMSG, unix.SYS_SENDMMSG} {
+			f.when(unix.BPF_JEQ, nr, ask)
+		}
+		f.of(unix.SYS_SENDTO, func(f *filter) { // without an address it is the connection's
+			for half := range uint32(2) {
+				f.loadArg(4, half)
+				f.unless(0, ask)
+			}
+		})
+		f.of(unix.SYS_SETSOCKOPT, func(f *filter) {
+			for _, o := range byWayOf {
+				f.loadArg(1, 0)
+				*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: o[0]})
+				f.loadArg(2, 0)
+				f.when(unix.BPF_JEQ, o[1], refuse)
+			}
+		})
+	}
 	f.answer(passes)
 	return f
 }
@@ -205,9 +276,9 @@ func owners() map[uint32]uint32 {
 	return all
 }
 
-// modes are the calls that give a file its mode, by which argument.
+// modes are the calls that make a file with a mode, by which argument.
 func modes() map[uint32]uint32 {
-	all := map[uint32]uint32{unix.SYS_FCHMOD: 1, unix.SYS_FCHMODAT: 2, unix.SYS_FCHMODAT2: 2, unix.SYS_MKNODAT: 2}
+	all := map[uint32]uint32{unix.SYS_MKNODAT: 2}
 	for nr, arg := range modesHere {
 		all[nr] = arg
 	}
@@ -223,21 +294,63 @@ func opens() map[uint32]uint32 {
 	return all
 }
 
-// The programs are made once: they are the same for each call.
-var programs = [2]filter{program(false), program(true)}
+// The programs are made once: they are the same for each call. The second one of each is
+// for a kernel that does not ask.
+var programs = [3][2]filter{
+	{program(noSockets, unix.SECCOMP_RET_USER_NOTIF), program(noSockets, refuse)},
+	{program(others, unix.SECCOMP_RET_USER_NOTIF), program(others, refuse)},
+	{program(everywhere, unix.SECCOMP_RET_USER_NOTIF), program(everywhere, refuse)},
+}
 
 // installFilter has the kernel refuse this thread, and all that it starts, what the filter
-// says.
-func installFilter(network bool) error {
-	f := programs[0]
-	if network {
-		f = programs[1]
+// says. The kernel asks the descriptor, if asks is set; else it is -1. own is the number of
+// the jail, for which ownGroup stands.
+func installFilter(sockets reach, asks bool, own uint32) (fd int, err error) {
+	if !asks {
+		return install(programs[sockets][1], 0)
 	}
+	f := slices.Clone(programs[sockets][0])
+	for i := range f {
+		if f[i].K == ownGroup {
+			f[i].K = own
+		}
+	}
+	return install(f, listens)
+}
+
+func install(f filter, flags uintptr) (fd int, err error) {
 	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
-	_, _, errno := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	r, _, errno := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(f)
-	if errno != 0 {
-		return errno
+	switch {
+	case errno != 0:
+		return -1, errno
+	case flags == 0:
+		return -1, nil
 	}
-	return nil
+	return int(r), nil
+}
+
+// listens asks for a descriptor of questions. A call about which the kernel has asked is
+// not begun anew by a signal, so nothing is done twice (Linux 5.19, which Landlock's
+// smallest version is newer than).
+const listens = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+
+// asks tries, on a thread that is thrown away, whether the kernel asks about calls: a
+// container whose own keeper is asked has no room for a second one.
+func asks() bool {
+	var f filter
+	f.answer(passes)
+	answer := make(chan bool)
+	onThreadOfItsOwn(func() {
+		fd, err := -1, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		if err == nil {
+			fd, err = install(f, listens)
+		}
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		answer <- err == nil
+	})
+	return <-answer
 }

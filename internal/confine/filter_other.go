@@ -6,5 +6,19 @@ import "errors"
 
 const filterKnown = false
 
-// installFilter is not reached: ProbeSandbox says that there is no filter.
-func installFilter(bool) error { return errors.ErrUnsupported }
+// installFilter is not reached: Probe says that there is no filter.
+func installFilter(reach, bool, uint32) (int, error) { return -1, errors.ErrUnsupported }
+
+func asks() bool { return false }
+
+// reach is as in the filter of other processors.
+type reach int
+
+const (
+	noSockets reach = iota
+	others
+	everywhere
+)
+
+// listen is not reached either.
+func (j *Jail) listen(int) (func(), error) { return nil, errors.ErrUnsupported }

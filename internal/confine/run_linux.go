@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -46,10 +47,10 @@ func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error
 		return nil, err
 	}
 	return func() error {
-		defer over()
 		// Until it is waited for its number, and that of its group, is nobody else's.
 		awaitEnd(cmd.Process.Pid)
 		_ = killGroup(cmd.Process.Pid)
+		over()
 		return cmd.Wait()
 	}, nil
 }
@@ -57,19 +58,23 @@ func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error
 // startApart starts a command on a thread of its own, in a jail if there is one. over lets
 // the thread go; it must not be called before the command has ended.
 func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
-	enter, limit := func() error { return nil }, l.set
+	enter, limit := func() (func(), error) { return func() {}, nil }, l.set
 	if j != nil {
 		rules, err := j.ruleset()
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = syscall.Close(rules) }()
-		enter, limit = func() error { return j.enter(rules) }, fromAFreeThread(l.set)
+		own := rand.Uint32()
+		cmd.SysProcAttr.Pgid = int(uint64(own) << 32)
+		enter, limit = func() (func(), error) { return j.enter(rules, own) }, fromAFreeThread(l.set)
 	}
+	stop := func() {}
 	started, ended := make(chan error), make(chan struct{})
 	onThreadOfItsOwn(func() {
-		err := enter()
+		answers, err := enter()
 		if err == nil {
+			stop = answers
 			err = startLimited(cmd, limit)
 		}
 		started <- err
@@ -78,9 +83,10 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 		}
 	})
 	if err := <-started; err != nil {
+		stop()
 		return nil, err
 	}
-	return func() { close(ended) }, nil
+	return func() { close(ended); stop() }, nil
 }
 
 // keepDescriptors marks every descriptor of the host but the standard ones as closed on

@@ -15,6 +15,7 @@ const MinLandlockABI = 3
 type Sandbox struct {
 	ABI    int    // version of Landlock; 0 without it
 	Filter bool   // system calls can be filtered
+	Asks   bool   // the kernel asks about those that a filter cannot judge
 	Why    string // Landlock is not there
 }
 
@@ -49,6 +50,9 @@ func (s Sandbox) Layers() string {
 	if s.Filter {
 		layers = append(layers, "no sockets")
 	}
+	if s.Asks {
+		layers = append(layers, "modes and times", "peers")
+	}
 	return strings.Join(layers, ", ")
 }
 
@@ -57,5 +61,12 @@ type Jail struct {
 	Sandbox Sandbox
 	Read    []string // absolute paths: read and execute, with all that is below
 	Write   []string // everything but making devices
-	Network bool     // sockets of the internet may be opened
+	// Network lets programs open sockets of the internet, to other machines. Loopback lets
+	// them reach this machine and link-local addresses too.
+	Network, Loopback bool
+
+	peers peers // judged without Loopback
 }
+
+// peers are the addresses that may be spoken to. The zero value is the strict one.
+type peers struct{ own bool } // own: this machine's, in tests of how calls are done

@@ -21,6 +21,7 @@ import (
 func Probe() Sandbox {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	s := Sandbox{Filter: filterKnown && canFilter()}
+	s.Asks = s.Filter && asks()
 	switch errno {
 	case 0:
 		s.ABI = int(abi)
@@ -153,23 +154,40 @@ func allow(rules int, path string, rights uint64) error {
 	return nil
 }
 
-// enter confines this thread for ever.
-func (j *Jail) enter(rules int) error {
+// enter confines this thread for ever. stop, which is not nil, ends what the kernel asks
+// about the thread and what it starts; it is called when both have ended.
+// own is the number by which the filter knows the call that makes the program's group.
+func (j *Jail) enter(rules int, own uint32) (stop func(), err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no_new_privs: %w", err)
+		return nil, fmt.Errorf("no_new_privs: %w", err)
 	}
 	if err := j.dropCapabilities(); err != nil {
-		return fmt.Errorf("capabilities: %w", err)
+		return nil, fmt.Errorf("capabilities: %w", err)
 	}
 	if _, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
-		return fmt.Errorf("landlock: %w", errno)
+		return nil, fmt.Errorf("landlock: %w", errno)
 	}
-	if j.Sandbox.Filter {
-		if err := installFilter(j.Network); err != nil {
-			return fmt.Errorf("filter of system calls: %w", err)
-		}
+	if !j.Sandbox.Filter {
+		return func() {}, nil
 	}
-	return nil
+	sockets := noSockets
+	switch {
+	case j.Network && j.Loopback:
+		sockets = everywhere
+	case j.Network:
+		sockets = others
+	}
+	fd, err := installFilter(sockets, j.Sandbox.Asks, own)
+	if err != nil {
+		return nil, fmt.Errorf("filter of system calls: %w", err)
+	}
+	if fd < 0 {
+		return func() {}, nil
+	}
+	if stop, err = j.listen(fd); err != nil {
+		return nil, fmt.Errorf("questions about system calls: %w", err)
+	}
+	return stop, nil
 }
 
 // dropCapabilities gives up what root may do. Where a folder of the jail is another user's,

@@ -138,7 +138,7 @@ func attackHost(kind, to string) error {
 		}
 		return unix.Close(fd)
 	}
-	return fmt.Errorf("there is no attack %s", kind)
+	return attackAsked(kind, to)
 }
 
 // invalid makes an attack succeed that got as far as the kernel's own look at it.
@@ -149,11 +149,8 @@ func invalid(err error) error {
 	return err
 }
 
-// attacker is the environment of an attack: under the race detector a program would sleep
-// for a second at its end.
-func attacker(what string) map[string]string {
-	return map[string]string{attackVar: what, "GORACE": "atexit_sleep_ms=0"}
-}
+// attacker is the environment of an attack.
+func attacker(what string) map[string]string { return map[string]string{attackVar: what} }
 
 // A program in the jail reaches the host no more by its limits, its scheduling, owners and
 // modes of files, queues, namespaces and inherited descriptors than by files. Each attack

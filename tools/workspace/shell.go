@@ -31,7 +31,8 @@ type Shell struct {
 	// Unconfined says that the operator does without.
 	Sandbox    confine.Sandbox
 	Unconfined bool
-	Network    bool     // sockets of the internet may be opened
+	Network    bool     // sockets of the internet may be opened, to other machines
+	Loopback   bool     // and to this one and link-local addresses
 	Path       []string // folders of programs, before the usual ones
 	Read       []string // absolute paths that may be read and executed, with all below
 	Write      []string // absolute paths that may be changed
@@ -73,6 +74,9 @@ func NewShell(s Shell) (tools.Tool, error) {
 		if err := s.Sandbox.Err(); err != nil {
 			return tools.Tool{}, err
 		}
+	}
+	if s.Network && !s.Loopback && !s.Unconfined && !s.Sandbox.Asks {
+		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.network", Detail: "this kernel cannot keep programs with the network from this machine, where a host without tokens takes them for its user; say network: {loopback: true} where that is meant"}
 	}
 	for _, part := range []struct {
 		field string
@@ -278,7 +282,21 @@ func (s *Shell) jail(write []string) *confine.Jail {
 	if s.Unconfined {
 		return nil
 	}
-	return &confine.Jail{Sandbox: s.Sandbox, Read: append(slices.Clone(s.Path), s.Read...), Write: write, Network: s.Network}
+	read := append(slices.Clone(s.Path), s.Read...)
+	if s.Network {
+		read = append(read, names()...)
+	}
+	return &confine.Jail{Sandbox: s.Sandbox, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
+}
+
+// names are the files by which programs find other machines and know them again, where
+// they are.
+func names() []string {
+	all := []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols", "/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates"}
+	return slices.DeleteFunc(all, func(p string) bool {
+		_, err := os.Stat(p)
+		return err != nil
+	})
 }
 
 // hider takes the host's paths out of what a program says: the model could not use them.
