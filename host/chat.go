@@ -49,17 +49,16 @@ func (s *Server) chatRoutes(mux *http.ServeMux) {
 	view := func(name string) map[string]any {
 		return map[string]any{"id": name, "object": "model", "created": created, "owned_by": "stile"}
 	}
-	mux.HandleFunc(modelsPattern, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(modelsPattern, func(w http.ResponseWriter, r *http.Request) {
 		all := []map[string]any{}
-		for name := range s.agents {
+		for _, name := range s.offers(s.principal(r.Context()).tenant) {
 			all = append(all, view(name))
 		}
-		slices.SortFunc(all, func(a, b map[string]any) int { return strings.Compare(a["id"].(string), b["id"].(string)) })
 		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": all})
 	})
 	mux.HandleFunc(modelPattern, func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("model")
-		if s.agents[name] == nil {
+		if s.offered(r.Context(), name) == nil {
 			s.refuseChat(w, r, noAgent())
 			return
 		}
@@ -200,11 +199,11 @@ func readChat(r *http.Request) (*chatRequest, error) {
 
 // chatSession finds or begins the session that a request is for.
 func (s *Server) chatSession(r *http.Request, q *chatRequest) (ses *stile.Session, id string, opts []stile.SubmitOption, err error) {
-	agent := s.agents[q.Model]
+	ctx := r.Context()
+	agent := s.offered(ctx, q.Model)
 	if agent == nil {
 		return nil, "", nil, noAgent()
 	}
-	ctx := r.Context()
 	switch id = r.Header.Get(sessionHeader); {
 	case id != "":
 		if err := checkID(id); err != nil {

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,6 +62,11 @@ type Config struct {
 	// Certificate has the host speak TLS, 1.2 or later, and HTTP/2 with who can; nil is
 	// plain HTTP.
 	Certificate *Certificate
+	// MayUse names the agents that tenants may use, by tenant; "*" among tenants stands for
+	// each that is not named, and among agents for all. nil lets every tenant use all;
+	// once something is said, a tenant without a word has none. To a tenant there are no
+	// other agents than its own.
+	MayUse map[string][]string
 	// Limits bound each tenant, TenantLimits those that are named otherwise.
 	Limits       Limits
 	TenantLimits map[string]Limits
@@ -163,6 +167,9 @@ func New(cfg Config) (_ *Server, err error) {
 			return nil, &messages.Error{Code: messages.ErrConfig, Field: "agents", Detail: "two agents are named " + name}
 		}
 		s.agents[name] = a
+	}
+	if err := s.checkUse(); err != nil {
+		return nil, err
 	}
 	for _, h := range cfg.Hosts {
 		s.hosts[strings.ToLower(strings.TrimSuffix(h, "."))] = true
@@ -445,13 +452,13 @@ type answered[T any] struct {
 }
 
 func (s *Server) agentRoutes() {
-	route(s, get("list-agents", "/v1/agents", "The agents that new sessions may have", "agents"), func(context.Context, *struct{}) (*answered[agentList], error) {
+	route(s, get("list-agents", "/v1/agents", "The agents that new sessions may have", "agents"), func(ctx context.Context, _ *struct{}) (*answered[agentList], error) {
 		var out answered[agentList]
 		out.Body.Agents = []agentView{}
-		for name, a := range s.agents {
-			out.Body.Agents = append(out.Body.Agents, agentView{Name: name, Dialect: a.Manifest.Dialect, Summary: a.Manifest.Summary})
+		for _, name := range s.offers(s.principal(ctx).tenant) {
+			m := s.agents[name].Manifest
+			out.Body.Agents = append(out.Body.Agents, agentView{Name: name, Dialect: m.Dialect, Summary: m.Summary})
 		}
-		slices.SortFunc(out.Body.Agents, func(a, b agentView) int { return strings.Compare(a.Name, b.Name) })
 		return &out, nil
 	})
 }

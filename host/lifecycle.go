@@ -47,6 +47,9 @@ func (s *Server) lifecycleRoutes() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWait)
 		defer cancel()
 		sid := p.sid(in.ID)
+		if err := s.reachable(ctx, sid); err != nil {
+			return nil, err
+		}
 		if err := s.rt.Delete(ctx, sid, p.identity.Token); err != nil {
 			return nil, err
 		}

@@ -16,7 +16,15 @@ func (s *Server) find(ctx context.Context, id string) (*stile.Session, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	return s.rt.Find(ctx, s.principal(ctx).sid(id))
+	sid := s.principal(ctx).sid(id)
+	ses, err := s.rt.Find(ctx, sid)
+	if err == nil {
+		err = s.usable(sid, ses.AgentName())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ses, nil
 }
 
 // checkID refuses an id that is no part of a SID: above all one that would name another
@@ -71,7 +79,7 @@ func (s *Server) sessionRoutes() {
 	}
 	route(s, post("create-session", "/v1/sessions", "Begin a session", http.StatusCreated, "sessions"),
 		func(ctx context.Context, in *createIn) (*answered[sessionView], error) {
-			agent := s.agents[in.Body.Agent]
+			agent := s.offered(ctx, in.Body.Agent)
 			if agent == nil {
 				return nil, &messages.Error{Code: messages.ErrNotFound, Field: "body.agent", Detail: "no agent of that name is offered"}
 			}
@@ -127,7 +135,7 @@ func (s *Server) sessionRoutes() {
 				if err != nil {
 					return nil, err
 				}
-				if !h.Live || h.Closed {
+				if !h.Live || h.Closed || s.reachable(ctx, h.SID) != nil {
 					continue
 				}
 				if len(out.Body.Sessions) == in.Limit {

@@ -35,7 +35,7 @@ func (s *Server) toolRoutes(mux *http.ServeMux) {
 	slices.SortFunc(agents, func(a, b mcp.Agent) int { return strings.Compare(a.Name, b.Name) })
 	door := mcp.New(mcp.Config{Agents: agents, Version: cmp.Or(s.cfg.Version, "0"), Caller: func(r *http.Request) mcp.Caller {
 		p := s.principal(r.Context())
-		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
+		return mcp.Caller{Key: p.tenant + ":" + p.user, Tenant: p.tenant, May: func(agent string) bool { return s.may(p.tenant, agent) }, Ask: func(ctx context.Context, c mcp.Call) (mcp.Answer, error) {
 			ctx, cancel := asked(ctx, r, p)
 			defer cancel()
 			answer, err := s.askAgent(ctx, c, trailOf(r.Context()))
@@ -171,10 +171,14 @@ func (s *Server) submitCall(ctx context.Context, c mcp.Call) (id string, run *st
 	} else if err := checkID(id); err != nil {
 		return "", nil, err
 	}
+	agent := s.offered(ctx, c.Agent)
+	if agent == nil {
+		return "", nil, &messages.Error{Code: messages.ErrNotFound, Field: "name", Detail: "no agent of that name is offered"}
+	}
 	name := s.principal(ctx).sid(id)
 	ses, err := s.rt.Find(ctx, name)
 	if stile.IsNotFound(err) {
-		ses, err = s.begin(ctx, name, s.agents[c.Agent])
+		ses, err = s.begin(ctx, name, agent)
 	}
 	if err != nil {
 		return id, nil, err

@@ -102,7 +102,7 @@ const (
 // doorOf is what the settings make of the door.
 func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
 	door := host.Config{
-		Hosts: s.Hosts, Origins: s.Origins, Version: versionOf(debug.ReadBuildInfo()).Version, Access: who, Limits: s.Limits.host(), TenantLimits: map[string]host.Limits{},
+		Hosts: s.Hosts, Origins: s.Origins, Version: versionOf(debug.ReadBuildInfo()).Version, Access: who, Limits: s.Limits.host(), TenantLimits: map[string]host.Limits{}, MayUse: s.MayUse,
 		MaxRuns: s.MaxRuns, MaxStreams: s.MaxStreams, MaxConnections: s.MaxConnections, Retention: s.Retention,
 	}
 	for name, t := range s.Tenants {

@@ -31,32 +31,33 @@ const maxSettingsBytes = 1 << 20
 // before the file, that before the default. The tags are the reference (docs/settings.md
 // is made of them): doc, and of texts the choices.
 type settings struct {
-	Agents         []string          `yaml:"agents" doc:"Manifests to serve. In the file relative to its folder."`
-	Dir            string            `yaml:"dir" doc:"Data directory: journal, keys, tokens. In the file relative to its folder."`
-	Journal        string            `yaml:"journal" doc:"URL of a shared journal; without one SQLite in dir. A password belongs into the environment."`
-	Memory         bool              `yaml:"memory" doc:"Keep journal and keys in memory; nothing stays."`
-	PassphraseFile string            `yaml:"passphrase_file" doc:"File with the passphrase of the key file."`
-	Listen         string            `yaml:"listen" doc:"Address; without authentication one of loopback."`
-	TLSCert        string            `yaml:"tls_cert" doc:"File with the certificate of the host and those between it and a root, in PEM; with it the host speaks TLS. Read again when it has changed. In the file relative to its folder."`
-	TLSKey         string            `yaml:"tls_key" doc:"File with the key of the certificate, in PEM. In the file relative to its folder."`
-	Hosts          []string          `yaml:"hosts" doc:"Further names under which requests may come."`
-	Origins        []string          `yaml:"origins" doc:"Origins whose pages may use the host."`
-	Auth           string            `yaml:"auth" enum:"auto|tokens|none" doc:"Who may ask: callers with tokens, anybody on this machine, or auto: callers with tokens when there are some or oidc is set."`
-	OIDC           oidcSettings      `yaml:"oidc" doc:"JWTs of an OpenID Connect issuer, beside tokens."`
-	Limits         limitSettings     `yaml:"limits" doc:"What each tenant may use; 0 is no limit."`
-	Tenants        map[string]tenant `yaml:"tenants" doc:"Tenants by name, with limits of their own in place of all of the above. Only in the file."`
-	MaxRuns        int               `yaml:"max_runs" doc:"Runs of all tenants in flight."`
-	MaxStreams     int               `yaml:"max_streams" doc:"Streams that are open at once."`
-	MaxConnections int               `yaml:"max_connections" doc:"Connections that are served at once."`
-	Grace          time.Duration     `yaml:"grace" doc:"How long turns in flight may take to end when the host stops."`
-	IdleTimeout    time.Duration     `yaml:"idle_timeout" doc:"How long a session without work stays in memory."`
-	KeyRest        time.Duration     `yaml:"key_rest" doc:"How long a provider's key that met a rate limit rests at most, for the model that was asked; 1s to 1h."`
-	Retention      time.Duration     `yaml:"retention" doc:"Sessions that have said nothing for so long are deleted; 0 keeps them."`
-	Feeds          feedSettings      `yaml:"feeds" doc:"How context feeds are kept."`
-	Boot           bootSettings      `yaml:"boot" doc:"How what was open is taken up at the start."`
-	AuditLog       string            `yaml:"audit_log" doc:"File of the audit log, - for standard error, off for none; without a word audit.jsonl in dir. In the file relative to its folder."`
-	DecisionLog    string            `yaml:"decision_log" doc:"File that a JSON line is appended to for each decided turn, or stderr. In the file relative to its folder."`
-	LogLevel       string            `yaml:"log_level" enum:"debug|info|warn|error" doc:"What is logged, as JSON lines on standard error."`
+	Agents         []string            `yaml:"agents" doc:"Manifests to serve. In the file relative to its folder."`
+	Dir            string              `yaml:"dir" doc:"Data directory: journal, keys, tokens. In the file relative to its folder."`
+	Journal        string              `yaml:"journal" doc:"URL of a shared journal; without one SQLite in dir. A password belongs into the environment."`
+	Memory         bool                `yaml:"memory" doc:"Keep journal and keys in memory; nothing stays."`
+	PassphraseFile string              `yaml:"passphrase_file" doc:"File with the passphrase of the key file."`
+	Listen         string              `yaml:"listen" doc:"Address; without authentication one of loopback."`
+	TLSCert        string              `yaml:"tls_cert" doc:"File with the certificate of the host and those between it and a root, in PEM; with it the host speaks TLS. Read again when it has changed. In the file relative to its folder."`
+	TLSKey         string              `yaml:"tls_key" doc:"File with the key of the certificate, in PEM. In the file relative to its folder."`
+	Hosts          []string            `yaml:"hosts" doc:"Further names under which requests may come."`
+	Origins        []string            `yaml:"origins" doc:"Origins whose pages may use the host."`
+	Auth           string              `yaml:"auth" enum:"auto|tokens|none" doc:"Who may ask: callers with tokens, anybody on this machine, or auto: callers with tokens when there are some or oidc is set."`
+	OIDC           oidcSettings        `yaml:"oidc" doc:"JWTs of an OpenID Connect issuer, beside tokens."`
+	Limits         limitSettings       `yaml:"limits" doc:"What each tenant may use; 0 is no limit."`
+	Tenants        map[string]tenant   `yaml:"tenants" doc:"Tenants by name, with limits of their own in place of all of the above. Only in the file."`
+	MayUse         map[string][]string `yaml:"may_use" doc:"Agents that tenants may use, by tenant: a list of names, or * for all; the tenant * stands for each that is not named. Once it is there, a tenant without a word has none. Only in the file."`
+	MaxRuns        int                 `yaml:"max_runs" doc:"Runs of all tenants in flight."`
+	MaxStreams     int                 `yaml:"max_streams" doc:"Streams that are open at once."`
+	MaxConnections int                 `yaml:"max_connections" doc:"Connections that are served at once."`
+	Grace          time.Duration       `yaml:"grace" doc:"How long turns in flight may take to end when the host stops."`
+	IdleTimeout    time.Duration       `yaml:"idle_timeout" doc:"How long a session without work stays in memory."`
+	KeyRest        time.Duration       `yaml:"key_rest" doc:"How long a provider's key that met a rate limit rests at most, for the model that was asked; 1s to 1h."`
+	Retention      time.Duration       `yaml:"retention" doc:"Sessions that have said nothing for so long are deleted; 0 keeps them."`
+	Feeds          feedSettings        `yaml:"feeds" doc:"How context feeds are kept."`
+	Boot           bootSettings        `yaml:"boot" doc:"How what was open is taken up at the start."`
+	AuditLog       string              `yaml:"audit_log" doc:"File of the audit log, - for standard error, off for none; without a word audit.jsonl in dir. In the file relative to its folder."`
+	DecisionLog    string              `yaml:"decision_log" doc:"File that a JSON line is appended to for each decided turn, or stderr. In the file relative to its folder."`
+	LogLevel       string              `yaml:"log_level" enum:"debug|info|warn|error" doc:"What is logged, as JSON lines on standard error."`
 }
 
 type oidcSettings struct {
@@ -484,6 +485,11 @@ func (s *settings) check(said places) error {
 	for name := range s.Tenants {
 		if err := (messages.SessionKey{Tenant: name, User: "x", ID: "x"}).Validate(); err != nil {
 			refuse("tenants."+name, "is no name of a tenant")
+		}
+	}
+	for name := range s.MayUse {
+		if err := (messages.SessionKey{Tenant: name, User: "x", ID: "x"}).Validate(); err != nil && name != "*" {
+			refuse("may_use."+name, "is no name of a tenant")
 		}
 	}
 	if d := s.Feeds.Deadline; d <= 0 || d > maxFeedDeadline {

@@ -23,6 +23,7 @@ func settingsReference() string {
     limits: {requests_per_second: 50, runs: 20}
     tenants:
       acme: {limits: {requests_per_second: 500, runs: 200}}
+    may_use: {acme: [support], "*": []}
 
 In the environment lists are separated by commas. Durations are written as ` + "`90s` or `12h`" + `.
 

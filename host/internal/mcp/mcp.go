@@ -82,7 +82,8 @@ type Config struct {
 type Caller struct {
 	Key    string // that no other caller has, without blanks
 	Tenant string
-	Ask    Ask // for the caller
+	May    func(agent string) bool // use it; to who may not there is none
+	Ask    Ask                     // for the caller
 }
 
 // Door is the handler. Its methods are safe for concurrent use.
@@ -180,7 +181,7 @@ func (d *Door) begin(who Caller) (server *sdk.Server, over string) {
 		return nil, OverTenant
 	}
 	if c == nil {
-		c = &caller{server: d.server(who.Key)}
+		c = &caller{server: d.server(who)}
 		d.callers[who.Key] = c
 	}
 	c.sessions++
@@ -259,9 +260,12 @@ func (d *Door) owns(key, id string) bool {
 // askExtra has what asks for the caller of the request that a call came with.
 const askExtra = "ask"
 
-func (d *Door) server(key string) *sdk.Server {
-	s := sdk.NewServer(&sdk.Implementation{Name: "stile", Version: d.cfg.Version}, &sdk.ServerOptions{GetSessionID: func() string { return d.newID(key) }})
+func (d *Door) server(who Caller) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "stile", Version: d.cfg.Version}, &sdk.ServerOptions{GetSessionID: func() string { return d.newID(who.Key) }})
 	for _, a := range d.cfg.Agents {
+		if !who.May(a.Name) {
+			continue
+		}
 		about := a.Summary
 		if about == "" {
 			about = "Talks to the agent " + a.Name + "."

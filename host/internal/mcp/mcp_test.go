@@ -20,6 +20,8 @@ const (
 	list       = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
 )
 
+func all(string) bool { return true }
+
 // flooded is a door whose callers say in headers who they are.
 type flooded struct {
 	*Door
@@ -32,7 +34,7 @@ func newFlooded(t *testing.T) *flooded {
 		Agents: []Agent{{Name: "echo"}}, Version: "1",
 		Caller: func(r *http.Request) Caller {
 			tenant, user := r.Header.Get("Tenant"), r.Header.Get("User")
-			return Caller{Key: tenant + ":" + user, Tenant: tenant, Ask: func(context.Context, Call) (Answer, error) { return Answer{}, nil }}
+			return Caller{Key: tenant + ":" + user, Tenant: tenant, May: all, Ask: func(context.Context, Call) (Answer, error) { return Answer{}, nil }}
 		},
 		Full: func(w http.ResponseWriter, _ *http.Request, what string) {
 			http.Error(w, what, http.StatusTooManyRequests)
@@ -73,7 +75,7 @@ func (f *flooded) begin(tenant, user string) (session, over string) {
 // because a server of the SDK takes its time to make.
 func (f *flooded) fill(tenant string, n int) (over string) {
 	for i := range n {
-		if _, over = f.Door.begin(Caller{Key: fmt.Sprint(tenant, ":", i/200), Tenant: tenant}); over != "" {
+		if _, over = f.Door.begin(Caller{Key: fmt.Sprint(tenant, ":", i/200), Tenant: tenant, May: all}); over != "" {
 			return over
 		}
 	}
@@ -110,7 +112,7 @@ func TestSessionsOfATenant(t *testing.T) {
 		t.Errorf("what is open goes on: %d %s", w.Code, w.Body)
 	}
 	for range maxOfCaller - 2 {
-		if _, over := f.Door.begin(Caller{Key: "acme:ann", Tenant: "acme"}); over != "" {
+		if _, over := f.Door.begin(Caller{Key: "acme:ann", Tenant: "acme", May: all}); over != "" {
 			break // the tenant's share may be smaller by now
 		}
 	}
