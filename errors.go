@@ -1,6 +1,7 @@
 package stile
 
 import (
+	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -36,6 +37,10 @@ func CodeOf(err error) Code { return messages.CodeOf(err) }
 // IsNotFound reports whether err means that what is named does not exist: a session, a
 // run, the bytes that a record names, an approval.
 func IsNotFound(err error) bool { return CodeOf(err) == CodeNotFound || journal.IsNotFound(err) }
+
+// IsUnproved reports whether err means that the receipts of a session do not prove its
+// history, so that the host does not go on with it (Config.Unproved).
+func IsUnproved(err error) bool { return proof.IsUnproved(err) }
 
 // missing gives what the journal does not have the code that callers know.
 func missing(err error) error {

@@ -35,20 +35,16 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 	if err != nil {
 		return nil, err
 	}
-	keys, err := rt.receiptKeys(ctx)
-	if err != nil {
-		return nil, err
-	}
 	inc, err := actors.NewIncarnation(rt.cfg.Rand, rt.cfg.Now())
 	if err != nil {
 		return nil, err
 	}
-	batch, signed, err := fork.Batch(ctx, rt.store, keys, from, atTurn, key, inc, rt.cfg.Now())
+	batch, signed, err := fork.Batch(ctx, rt.store, rt.proves, from, atTurn, key, inc, rt.cfg.Now())
 	if err != nil {
 		return nil, err
 	}
 	began := journal.NewHead(key.SID(), inc)
-	if err := rt.seal(&began, &batch, signed); err != nil {
+	if err := rt.sealAs(&began, &batch, signed, true); err != nil {
 		return nil, err
 	}
 	if err := rt.writer.AppendWait(ctx, batch); err != nil {
@@ -60,7 +56,12 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 
 // seal seals records that continue a head outside of an activation of the session.
 func (rt *Runtime) seal(head *Head, b *journal.Batch, signed journal.Receipts) error {
+	return rt.sealAs(head, b, signed, false)
+}
+
+// sealAs is seal, also of the records of a fork.
+func (rt *Runtime) sealAs(head *Head, b *journal.Batch, signed journal.Receipts, fork bool) error {
 	return journal.NewSealer(journal.SealerConfig{
-		Head: *head, Epoch: b.Epoch, Rand: rt.cfg.Rand, Signer: rt.signer(), Receipts: signed,
+		Head: *head, Epoch: b.Epoch, Rand: rt.cfg.Rand, Signer: rt.signer(), Receipts: signed, Fork: fork,
 	}).Seal(b.Records, rt.cfg.Now())
 }

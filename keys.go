@@ -1,14 +1,20 @@
 package stile
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/keyfile"
+	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // KeyFile is the key file's name inside the data directory.
@@ -65,6 +71,19 @@ func (rt *Runtime) RotateKeys(ctx context.Context, retention time.Duration) erro
 	return rt.keeper.Rotate(ctx)
 }
 
+// TrustKeys has what the receipt keys of a set signed believed from now on: public halves,
+// such as those of another host, or of a key file that was lost. It gives the ids of those
+// that were not known. ERR_CONFIG when one has the id of another key.
+func (rt *Runtime) TrustKeys(ctx context.Context, set *keyring.Set) (kids []string, err error) {
+	return rt.keeper.Trust(ctx, set)
+}
+
+// ExtendKey has what a retired receipt key signed up to until believed: hosts of versions
+// before went on to sign with it when keys were rotated beside them.
+func (rt *Runtime) ExtendKey(ctx context.Context, kid string, until time.Time) error {
+	return rt.keeper.Extend(ctx, kid, until)
+}
+
 // keepKeys has the keys taken up, published and erased from here on.
 func (rt *Runtime) keepKeys(ctx context.Context) (err error) {
 	rt.keeper, err = keyfile.NewKeeper(ctx, keyfile.KeeperConfig{
@@ -87,15 +106,37 @@ func (rt *Runtime) signer() keyfile.Signer {
 	return keyfile.Signer{Ring: rt.keys, Fresh: rt.keeper.Fresh}
 }
 
-// receiptKeys are those that this host believes: its own, and on a shared journal also those
-// that the other hosts left there.
-func (rt *Runtime) receiptKeys(ctx context.Context) (journal.ReceiptKeys, error) {
-	set := rt.keys.Set()
-	if rt.cfg.Store != nil {
-		var err error
-		if set, err = keyfile.Published(ctx, rt.store); err != nil {
-			return nil, err
-		}
+// What a host does with a session whose receipts do not prove its history: Config.Unproved.
+const (
+	UnprovedRefuse = "refuse" // default
+	UnprovedStrict = "strict"
+	UnprovedGoOn   = "go_on"
+)
+
+// proofs is what sessions that are gone on with must prove. A ring without a receipt key
+// has nothing to check with.
+func (rt *Runtime) proofs() actors.Proofs {
+	if rt.keys.Set().ReceiptSigner(rt.cfg.Now()) == nil {
+		return actors.Proofs{}
 	}
-	return keyfile.Verifier{Set: set}, nil
+	b := &keyfile.Believed{Ring: rt.keys}
+	if rt.cfg.Store != nil {
+		b.Shared = rt.store
+	}
+	return actors.Proofs{Keys: b, Signer: rt.signer(), Strict: rt.cfg.Unproved == UnprovedStrict, GoOn: rt.cfg.Unproved == UnprovedGoOn}
+}
+
+// proves judges the first cut records of a session that is to be forked, and says how it
+// was signed.
+func (rt *Runtime) proves(recs []*messages.Record, cut int) (journal.Receipts, error) {
+	p := rt.proofs()
+	if p.Keys == nil {
+		return cmp.Or(proof.Stated(recs), proof.SignedAs(recs)), nil
+	}
+	signed, err := proof.Prefix(recs, cut, p.Keys, p.Strict)
+	if err != nil && p.GoOn {
+		rt.log.Warn("a session is forked that proves nothing", zap.Error(err))
+		err = nil
+	}
+	return signed, err
 }

@@ -62,6 +62,7 @@ import (
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
 	"github.com/seed14be6753/stile/tools/mcp"
 )
@@ -95,6 +96,12 @@ type Config struct {
 	Keys *keyring.Ring
 	// Passphrase seals the key file; empty leaves it protected by its mode alone.
 	Passphrase []byte
+	// Unproved says what to do with a session whose receipts do not prove its history:
+	// UnprovedRefuse ("" too) leaves it alone, with ERR_JOURNAL and the reason UNPROVED, when
+	// it is opened, taken up or forked, but goes on with one of a version before openings
+	// said what is signed; UnprovedStrict refuses that as well where nothing is signed;
+	// UnprovedGoOn goes on with all of them and logs it.
+	Unproved string
 	// Models are the providers that manifests may name. "scripted" is built in. Models
 	// takes precedence over Providers.
 	Models map[string]llm.Model
@@ -175,6 +182,11 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if _, err := compiler.Dialects(cfg.Dialects); err != nil {
 		return nil, err
 	}
+	switch cfg.Unproved {
+	case "", UnprovedRefuse, UnprovedStrict, UnprovedGoOn:
+	default:
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "unproved", Detail: "want refuse, strict or go_on"}
+	}
 	rt := &Runtime{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(), done: make(chan struct{}), leave: func() error { return nil }}
 	var opened []func() error // closed in reverse order when a later step fails
 	defer func() {
@@ -237,7 +249,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		Store: rt.store, Writer: rt.writer, Keys: rt.signer(), Receipts: rt.signer(), Feeds: rt.feeds,
 		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),
 		Programs: neuroscript.NewCache(cfg.ProgramCacheBytes), Rand: cfg.Rand, Now: cfg.Now, IdleTimeout: cfg.IdleTimeout,
-		Agent: rt.agents.Find, Alone: alone && !cfg.Boot.Off,
+		Agent: rt.agents.Find, Alone: alone && !cfg.Boot.Off, Proofs: rt.proofs(),
 		Boot: actors.Boot{On: len(cfg.Agents) > 0, Concurrency: cfg.Boot.Concurrency, PerSecond: cfg.Boot.PerSecond},
 	})
 	children.Host, rt.learner.Host = rt.host, rt.host

@@ -18,6 +18,7 @@ import (
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -86,6 +87,20 @@ type Config struct {
 	Alone bool
 	// Boot says how what is open is taken up at the start.
 	Boot Boot
+	// Proofs is what sessions that are woken must prove.
+	Proofs Proofs
+}
+
+// Proofs says what the history of a session must prove before a host goes on with it.
+type Proofs struct {
+	// Keys check receipts and snapshots; nil checks nothing.
+	Keys proof.Keys
+	// Signer signs snapshots; nil leaves them unsigned.
+	Signer proof.Signer
+	// Strict asks sessions for receipts also where their opening promises none.
+	Strict bool
+	// GoOn goes on with sessions that prove nothing, and logs that.
+	GoOn bool
 }
 
 // Host runs sessions. One process needs one: an actor system costs megabytes.

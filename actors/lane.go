@@ -30,13 +30,22 @@ type lane struct {
 	blobs    []messages.Blob
 	bytes    int
 	eager    bool
-	begins   bool       // a lazy record says that a call begins: subscribers wait for it
-	due      time.Time  // of the oldest lazy record; zero when there is none
-	inFlight int        // batches without an answer
-	flushes  []*request // wait until nothing is pending
+	begins   bool           // a lazy record says that a call begins: subscribers wait for it
+	due      time.Time      // of the oldest lazy record; zero when there is none
+	inFlight int            // batches without an answer
+	durable  journal.Anchor // the last record that was acknowledged since the lane was taken
+	flushes  []*request     // wait until nothing is pending
 }
 
 func (l *lane) pending() bool { return l != nil && (len(l.recs) > 0 || l.inFlight > 0) }
+
+// durable is the last record that is known to be on disk.
+func (s *session) durable() journal.Anchor {
+	if l := s.out; l != nil && l.durable != (journal.Anchor{}) {
+		return l.durable
+	}
+	return s.sealer.Head() // nothing was sealed since the session came to rest
+}
 
 // lane is where records go; it is made when the first one comes.
 func (s *session) lane() *lane {
@@ -163,45 +172,46 @@ func (s *session) flush(c actor.Context) (more bool) {
 	batch := journal.Batch{
 		SID: s.ref.sid, Inc: s.inc, ExpectSeq: l.base, Epoch: s.sealer.Epoch(), Records: l.recs, Blobs: l.blobs,
 	}
-	seq := s.sealer.Head().Seq
+	at := s.sealer.Head()
 	l.recs, l.blobs, l.sealed, l.bytes, l.eager, l.begins, l.due = nil, nil, 0, 0, false, false, time.Time{}
 	l.inFlight++
 	if s.host.inline {
 		var failed error
 		s.host.cfg.Writer.Append(batch, func(err error) { failed = err })
-		return s.acknowledge(c, seq, failed)
+		return s.acknowledge(c, at, failed)
 	}
 	system, self := s.host.system, c.Self()
 	s.host.cfg.Writer.Append(batch, func(err error) {
-		system.Root.Send(self, &acked{of: s, seq: seq, err: err})
+		system.Root.Send(self, &acked{of: s, at: at, err: err})
 	})
 	return false
 }
 
 // acknowledged takes the journal's answer from the mailbox.
-func (s *session) acknowledged(c actor.Context, seq int64, err error) {
+func (s *session) acknowledged(c actor.Context, at journal.Anchor, err error) {
 	if s.dead != nil {
 		return
 	}
-	if s.acknowledge(c, seq, err) {
+	if s.acknowledge(c, at, err) {
 		s.resume(c)
 	}
 	s.settleDown()
 	s.closed(c)
 }
 
-// acknowledge releases what waited for seq. It reports whether that gave the
-// machine inputs.
-func (s *session) acknowledge(c actor.Context, seq int64, err error) (more bool) {
+// acknowledge releases what waited for the records up to at. It reports whether that gave
+// the machine inputs.
+func (s *session) acknowledge(c actor.Context, at journal.Anchor, err error) (more bool) {
 	l := s.lane()
 	l.inFlight--
 	if err != nil {
 		s.refused(c, err)
 		return false
 	}
+	l.durable = at
 	free := l.freed // what is performed may acknowledge something itself
 	l.freed = nil
-	free = s.outbox.Ack(seq, free[:0])
+	free = s.outbox.Ack(at.Seq, free[:0])
 	for _, e := range free {
 		s.perform(c, e)
 	}
@@ -209,7 +219,7 @@ func (s *session) acknowledge(c actor.Context, seq int64, err error) (more bool)
 	l.freed = free
 	if !l.pending() {
 		for _, req := range l.flushes {
-			req.answer(Reply{Inc: s.inc, Seq: seq})
+			req.answer(Reply{Inc: s.inc, Seq: at.Seq})
 		}
 		l.flushes = nil
 	}

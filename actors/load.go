@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -31,20 +32,77 @@ func load(ctx context.Context, h *Host, key messages.SessionKey) (journal.Head, 
 	if err != nil {
 		return journal.Head{}, turn.State{}, err
 	}
-	return StateOf(ctx, h.cfg.Store, head.Inc)
+	read, err := read(ctx, h.cfg.Store, h.cfg.Proofs.Keys, head.Inc)
+	if err == nil {
+		err = h.proved(read)
+	}
+	if err != nil {
+		return journal.Head{}, turn.State{}, err
+	}
+	return read.head, read.state, nil
 }
 
-// StateOf folds what a store has of a session, from its snapshot if that can be trusted.
-// It wakes nobody.
-func StateOf(ctx context.Context, store journal.Store, inc messages.Incarnation) (journal.Head, turn.State, error) {
+// checkedBack is how many of the last records of a session are held against its head when
+// it is woken from a snapshot. What prompts read farther back is checked as it is read.
+const checkedBack = 256
+
+// reading is what was read of a session.
+type reading struct {
+	head  journal.Head
+	state turn.State
+	recs  []*messages.Record // all, or those behind the snapshot
+}
+
+// read folds what a store has of a session, from its snapshot if keys, or in the absence of
+// keys its form, say that it can be trusted.
+func read(ctx context.Context, store journal.Store, keys proof.Keys, inc messages.Incarnation) (r reading, err error) {
 	if snap, err := store.Snapshot(ctx, inc); err == nil && snap.Format == turn.StateFormat {
-		if state, err := turn.DecodeState(snap.State); err == nil && state.Seq == snap.Seq {
-			head, tail, err := journal.LoadAfter(ctx, store, inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash})
-			if err == nil {
-				return head, state, fold(&state, tail)
-			}
+		if r, err := behind(ctx, store, keys, inc, snap); err == nil {
+			return r, nil
 		}
 	}
+	if r.head, r.recs, err = journal.Load(ctx, store, inc); err != nil {
+		return reading{}, err
+	}
+	return r, fold(&r.state, r.recs)
+}
+
+// behind reads a session from its snapshot on.
+func behind(ctx context.Context, store journal.Store, keys proof.Keys, inc messages.Incarnation, snap journal.Snapshot) (r reading, err error) {
+	b, err := proof.OpenSnapshot(keys, inc, snap)
+	if err != nil {
+		return r, err
+	}
+	if r.state, err = turn.DecodeState(b); err != nil {
+		return r, err
+	}
+	if r.state.Seq != snap.Seq {
+		return r, journal.Fail(journal.ReasonCorrupt, nil, "the snapshot is of record %d, its state of %d", snap.Seq, r.state.Seq)
+	}
+	if r.head, r.recs, err = journal.LoadBehind(ctx, store, inc, journal.Anchor{Seq: snap.Seq, Hash: snap.Hash}, checkedBack); err != nil {
+		return r, err
+	}
+	return r, fold(&r.state, r.recs)
+}
+
+// proved reports whether receipts prove what was read: nil, or ERR_JOURNAL with the reason
+// UNPROVED, unless the host goes on all the same.
+func (h *Host) proved(r reading) error {
+	p := &h.cfg.Proofs
+	if p.Keys == nil {
+		return nil
+	}
+	err := proof.History(r.recs, journal.Receipts(r.state.Signed.String()), p.Keys, p.Strict)
+	if err != nil && p.GoOn {
+		h.log.Warn("a session is gone on with that proves nothing", zap.String("SID", r.head.SID), zap.Error(err))
+		return nil
+	}
+	return err
+}
+
+// StateOf folds what a store has of a session. It takes no snapshot on trust, wakes nobody,
+// and asks for no receipts.
+func StateOf(ctx context.Context, store journal.Store, inc messages.Incarnation) (journal.Head, turn.State, error) {
 	head, recs, err := journal.Load(ctx, store, inc)
 	if err != nil {
 		return journal.Head{}, turn.State{}, err
@@ -72,7 +130,7 @@ func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head,
 	}
 	if ref.agent.Dialect.Traits().InStreamActions {
 		var err error
-		if in.Run, err = runRecords(ctx, h.cfg.Store, head.Inc, state.Open); err != nil {
+		if in.Run, err = runRecords(ctx, h.cfg.Store, head, state.Open); err != nil {
 			return nil, err
 		}
 	}
@@ -119,11 +177,10 @@ func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head,
 	return in, nil
 }
 
-// runRecords reads an open run from its input to the head, as it is: what was verified
-// when it was written is not verified again.
-func runRecords(ctx context.Context, store journal.Store, inc messages.Incarnation, run *turn.OpenRun) ([]*messages.Record, error) {
+// runRecords reads an open run from its input to the head. It may begin before the snapshot.
+func runRecords(ctx context.Context, store journal.Store, head *journal.Head, run *turn.OpenRun) ([]*messages.Record, error) {
 	var recs []*messages.Record
-	for r, err := range store.Read(ctx, inc, run.Seq, 0) {
+	for r, err := range journal.ReadHeld(ctx, store, head.Inc, run.Seq, journal.Anchor{Seq: head.Seq, Hash: head.Hash}) {
 		if err != nil {
 			return nil, err
 		}

@@ -67,7 +67,7 @@ func (g *gate) pass(ctx context.Context) {
 func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	view := s.view(e.Turn)
-	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, ctx: ctx, view: view, catch: s.catchUp(view)}
+	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, durable: s.durable(), ctx: ctx, view: view, catch: s.catchUp(view)}
 	run := &modelRun{cancel: cancel, gate: &r.gate}
 	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run(); r.ended() }, nil)
 	return run
@@ -81,9 +81,12 @@ type reply struct {
 	sid   string
 	inc   messages.Incarnation
 	open  *turn.OpenModel
-	ctx   context.Context
-	view  *prompt.View // of the history; nil: it is to be read
-	catch *catchUp     // the session waits for what is read; nil: it does not
+	// durable is a record that the session has written: what is read of its journal is held
+	// against that.
+	durable journal.Anchor
+	ctx     context.Context
+	view    *prompt.View // of the history; nil: it is to be read
+	catch   *catchUp     // the session waits for what is read; nil: it does not
 
 	last func()
 	gate gate
@@ -564,7 +567,7 @@ func (r *reply) transcript() ([]messages.Message, error) {
 // records are those of the session, typed where a prompt is made of them.
 func (r *reply) records() iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
-		for rec, err := range r.host.cfg.Store.Read(r.ctx, r.inc, 0, 0) {
+		for rec, err := range journal.ReadHeld(r.ctx, r.host.cfg.Store, r.inc, 0, r.durable) {
 			if err == nil && prompt.Reads(rec.Body.Kind()) {
 				rec, err = journal.Typed(rec)
 			}
@@ -627,7 +630,7 @@ func (r *reply) recent() ([]messages.Message, error) {
 	}
 	step := min(max(tailPerMessage*r.agent.Window.Messages, leastTail), mostTail)
 	next := step
-	for rec, err := range journal.Backward(r.ctx, r.host.cfg.Store, r.inc, 0, 0, int64(step)) {
+	for rec, err := range journal.BackwardHeld(r.ctx, r.host.cfg.Store, r.inc, int64(step), r.durable) {
 		if err == nil && prompt.Reads(rec.Body.Kind()) {
 			rec, err = journal.Typed(rec)
 		}

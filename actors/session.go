@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -81,7 +82,7 @@ type loaded struct {
 // acked is the journal's answer to a batch.
 type acked struct {
 	of  *session
-	seq int64
+	at  journal.Anchor // the batch's last record
 	err error
 }
 
@@ -112,7 +113,7 @@ func (s *session) Receive(c actor.Context) {
 		}
 	case *acked:
 		if msg.of == s {
-			s.acknowledged(c, msg.seq, msg.err)
+			s.acknowledged(c, msg.at, msg.err)
 		}
 	case *alarm:
 		if msg.of == s {
@@ -184,8 +185,12 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 		return
 	}
 	s.inc, s.snapped = msg.head.Inc, 0
+	signed := s.ref.agent.Receipts
+	if stated := msg.state.Signed.String(); stated != "" { // what the opening promises is kept, whatever the manifest says now
+		signed = journal.Receipts(stated)
+	}
 	s.sealer = journal.NewSealer(journal.SealerConfig{
-		Head: msg.head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: s.ref.agent.Receipts,
+		Head: msg.head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: signed,
 	})
 	s.outbox = turn.NewOutbox(msg.head.Seq)
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
@@ -485,7 +490,10 @@ func (s *session) snapshot() {
 	h.run(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, 10*time.Second)
 		defer cancel()
-		err := h.cfg.Store.PutSnapshot(ctx, inc, journal.Snapshot{Seq: head.Seq, Hash: head.Hash, Format: turn.StateFormat, State: b})
+		snap, err := proof.SealSnapshot(h.cfg.Proofs.Signer, inc, head, turn.StateFormat, b, h.cfg.Now())
+		if err == nil {
+			err = h.cfg.Store.PutSnapshot(ctx, inc, snap)
+		}
 		if err != nil && h.ctx.Err() == nil {
 			h.log.Warn("snapshot", zap.Error(err))
 		}

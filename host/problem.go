@@ -85,6 +85,9 @@ func problemOf(err error) *problem {
 	if e.Reason == stile.ReasonKeyReused { // clients of chat completions repeat what is answered with 409
 		p.Status, p.Field = http.StatusUnprocessableEntity, keyHeader
 	}
+	if stile.IsUnproved(err) { // of one session, and for good
+		p.Status, p.Retryable = http.StatusConflict, false
+	}
 	if e.Code == messages.ErrDenied {
 		unauthorized(p, e)
 	}

@@ -45,6 +45,20 @@ type Signer interface {
 	Receipt(inc string, seq int64, hash [32]byte, ts time.Time) (*messages.Receipt, error)
 }
 
+// forkEpoch is the activation under which the records are written that a fork takes over.
+const forkEpoch = 1
+
+// SignedAt is the time at which the receipt of r counts: its own, and of a record that a fork
+// took over, fork says, the time at which the fork was made, which its incarnation has. Such a
+// record keeps its own time, which may lie before the keys in force then.
+func SignedAt(r *messages.Record, fork bool) time.Time {
+	if fork && r.Epoch == forkEpoch && r.Inc.Version() == 7 {
+		sec, nsec := r.Inc.Time().UnixTime()
+		return time.Unix(sec, nsec)
+	}
+	return r.TS
+}
+
 // Genesis is the Prev of a session's first record:
 // SHA-256("stile/1\n" sid "\n" inc), inc in its usual text form.
 func Genesis(sid string, inc messages.Incarnation) messages.Digest {
@@ -159,6 +173,9 @@ type SealerConfig struct {
 	// Signer makes the receipts; nil commits unsigned.
 	Signer   Signer
 	Receipts Receipts // "" is ReceiptsDecision
+	// Fork says that the records are those that a fork takes over: their receipts are of the
+	// time of the fork (SignedAt).
+	Fork bool
 }
 
 // Sealer turns the machine's records into chained, hashed ones. One belongs to one
@@ -175,6 +192,7 @@ type Sealer struct {
 
 	salts  [saltsAtOnce * saltBytes]byte
 	unused int8 // salts at the end that were not given out yet
+	fork   bool
 }
 
 // saltsAtOnce is how many salts one read of randomness brings: few, because they
@@ -196,7 +214,7 @@ const maxScratchBytes = 64 << 10
 // NewSealer starts at a head.
 func NewSealer(cfg SealerConfig) *Sealer {
 	s := &Sealer{
-		rand: cfg.Rand, signer: cfg.Signer, receipts: cfg.Receipts, sid: cfg.Head.SID, inc: cfg.Head.Inc, epoch: cfg.Epoch,
+		rand: cfg.Rand, signer: cfg.Signer, receipts: cfg.Receipts, fork: cfg.Fork, sid: cfg.Head.SID, inc: cfg.Head.Inc, epoch: cfg.Epoch,
 		head: Anchor{Seq: cfg.Head.Seq, Hash: cfg.Head.Hash},
 	}
 	if s.epoch == 0 {
@@ -315,7 +333,7 @@ func (s *Sealer) one(w *sealing, r *messages.Record, now time.Time) error {
 // decision is not lost for want of a signature (docs/spec/design.md §7).
 func (s *Sealer) sign(r *messages.Record) {
 	if s.signer != nil {
-		sig, err := s.signer.Receipt(s.inc.String(), r.Seq, r.Hash, r.TS)
+		sig, err := s.signer.Receipt(s.inc.String(), r.Seq, r.Hash, SignedAt(r, s.fork))
 		if err == nil && sig != nil {
 			r.Sig = sig
 			return

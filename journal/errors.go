@@ -29,6 +29,9 @@ const (
 	ReasonNotFound = "NOT_FOUND"
 	// ReasonCorrupt: stored bytes are not what was written.
 	ReasonCorrupt = "CORRUPT"
+	// ReasonUnproved: the receipts that a session must have are missing or wrong, so that a
+	// host does not go on with it. The detail names session and record.
+	ReasonUnproved = "UNPROVED"
 	// ReasonErased: the bodies asked for have been erased.
 	ReasonErased = "ERASED"
 	// ReasonFormat: the file is foreign, or a newer version wrote it.

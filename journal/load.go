@@ -48,6 +48,40 @@ func LoadAfter(ctx context.Context, s Store, inc messages.Incarnation, from Anch
 	return head, recs, nil
 }
 
+// LoadBehind is LoadAfter, and checks the last back records of the session beside those, also
+// where they lie before the anchor: what a host reads of them must be what the head vouches
+// for. They must go through the anchor.
+func LoadBehind(ctx context.Context, s Store, inc messages.Incarnation, from Anchor, back int64) (Head, []*messages.Record, error) {
+	head, err := s.HeadOf(ctx, inc)
+	if err != nil {
+		return Head{}, nil, err
+	}
+	if from.Seq <= 0 || from.Seq > head.Seq {
+		return Head{}, nil, Fail(ReasonCorrupt, nil, "session %s: there is no record %d", head.SID, from.Seq)
+	}
+	start := max(1, min(from.Seq, head.Seq-back+1))
+	var tail []*messages.Record
+	for r, err := range ReadHeld(ctx, s, inc, start, Anchor{Seq: head.Seq, Hash: head.Hash}) {
+		if err != nil {
+			return Head{}, nil, err
+		}
+		if r.Seq == from.Seq && r.Hash != from.Hash {
+			return Head{}, nil, Fail(ReasonCorrupt, nil, "session %s: the chain does not go through the anchor at %d", head.SID, from.Seq)
+		}
+		if r.Seq <= from.Seq || r.Seq > head.Seq {
+			continue
+		}
+		if r.Raw == nil {
+			return Head{}, nil, Fail(ReasonErased, nil, "session %s: record %d is erased", head.SID, r.Seq)
+		}
+		if r, err = Typed(r); err != nil {
+			return Head{}, nil, err
+		}
+		tail = append(tail, r)
+	}
+	return head, tail, nil
+}
+
 func load(ctx context.Context, s Store, head *Head, from Anchor) ([]*messages.Record, error) {
 	c := chain{sid: head.SID, inc: head.Inc, at: from}
 	var recs []*messages.Record

@@ -182,7 +182,7 @@ func (rep *Report) receipt(r *messages.Record, due *expectation, add func(int64,
 	case due.opts.Keys == nil:
 		rep.Unchecked++
 	default:
-		err := due.opts.Keys.VerifyReceipt(r.Sig.KID, string(appendInc(nil, r.Inc)), r.Seq, r.Hash, r.Sig.Sig, r.TS)
+		err := due.opts.Keys.VerifyReceipt(r.Sig.KID, string(appendInc(nil, r.Inc)), r.Seq, r.Hash, r.Sig.Sig, SignedAt(r, due.fork))
 		if err != nil {
 			rep.Bad++
 			add(r.Seq, WhatReceipt, err.Error())
@@ -206,14 +206,12 @@ type expectation struct {
 	signed bool  // the opening bears a receipt, so the session is one that says what is signed
 	erased bool  // the opening's body is gone, and with it what it says
 	closed int64 // a session.closed whose receipt is valid
-	// Records that a fork took over keep their times, which may lie before the keys in force
-	// then: those go without a receipt, and the next one proves them.
+	// A fork of a version before signed what it took over at the times of the records, and had
+	// no key for those before the ones in force: they went without a receipt, and the next one
+	// proves them.
 	fork  bool
 	taken []int64 // without a receipt so far
 }
-
-// forkEpoch is the activation under which the records are written that a fork takes over.
-const forkEpoch = 1
 
 // opening takes the first record of a session.
 func (e *expectation) opening(rep *Report, r *messages.Record) {

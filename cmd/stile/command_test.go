@@ -731,3 +731,98 @@ func TestBackupOfSpoiltSessions(t *testing.T) {
 	}
 	holds(t, must(t, "verify", "good", "--dir", filepath.Join(dir, "again")), "ok ")
 }
+
+// A journal that a host went on signing with a key that had retired, and one whose key file
+// was lost, are refused with the way out, and gone on with when the operator has taken it.
+func TestWaysOutOfAnUnprovedJournal(t *testing.T) {
+	data, dir := t.TempDir(), t.TempDir()
+	write(t, dir, "yes.jsonl", "{\"match\":{\"contains\":\"Ada\"},\"chunks\":[{\"text\":\"yes\"}]}\n")
+	agent := write(t, dir, "agent.yaml", "dialect: plain\nmodel: {provider: scripted, script: yes.jsonl}\n")
+	run := func(want status) string {
+		t.Helper()
+		a := stileDo(t, "run", agent, "I am Ada.", "--dir", data, "--session", "s")
+		if a.status != int(want) {
+			t.Fatalf("status %d: %s%s", a.status, a.out, a.err)
+		}
+		return a.err
+	}
+	run(exitOK)
+	path := filepath.Join(data, stile.KeyFile)
+	ring, err := stile.ReadKeys(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported, err := ring.JWKS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As after the rotation of before: the key had retired when it signed.
+	var kid string
+	var keys []*keyring.Key
+	for _, k := range ring.Set().Keys() {
+		if k.Purpose() != keyring.Receipt {
+			keys = append(keys, k)
+			continue
+		}
+		kid = k.KID()
+		began := k.NotBefore() - 3600
+		retired := k.NotBefore() - 60
+		old, err := keyring.NewPublic(keyring.Attributes{KID: kid, Purpose: keyring.Receipt, NotBefore: began, RetiredAt: &retired}, k.Public())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := keyring.Generate("", keyring.Receipt, keyring.EdDSA, rand.Reader, time.Unix(retired, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, old, next)
+	}
+	put := func(keys ...*keyring.Key) {
+		t.Helper()
+		ring, err := keyring.New(keys...)
+		if err == nil {
+			err = stile.WriteKeys(path, ring, stile.Config{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(keys...)
+	holds(t, run(exitFailure), "UNPROVED", "local:local:s: record", "the signature is good", "docs/upgrade.md")
+	if a := stileDo(t, "keys", "extend", "rcp-none", "--dir", data); a.status != int(exitUsage) {
+		t.Errorf("status %d: %s", a.status, a.err)
+	}
+	must(t, "keys", "extend", kid, "--dir", data)
+	run(exitOK)
+	must(t, "verify", "--dir", data)
+
+	// The key file is lost, and another one made.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "keys", "generate", "--dir", data)
+	holds(t, run(exitFailure), "UNPROVED", "names no known receipt key")
+	if a := stileDo(t, "keys", "trust", "--dir", data); a.status != int(exitUsage) {
+		t.Errorf("status %d: %s", a.status, a.err)
+	}
+	must(t, "keys", "trust", write(t, dir, "keys.jwks", string(exported)), "--dir", data)
+	holds(t, run(exitFailure), "UNPROVED") // the last decision is of the key after that
+	must(t, "keys", "trust", "--published", "--dir", data)
+	run(exitOK)
+
+	// Receipts are missing for another reason.
+	db, err := sql.Open("sqlite", filepath.Join(data, stile.JournalFile))
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `UPDATE records SET kid = NULL, sig = NULL`)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, run(exitFailure), "UNPROVED", "its receipt is missing")
+	a := call{args: []string{"run", agent, "I am Ada.", "--dir", data, "--session", "s"}, env: map[string]string{"STILE_UNPROVED": "go_on"}}.do(t)
+	if a.status != int(exitOK) {
+		t.Errorf("status %d: %s", a.status, a.err)
+	}
+	run(exitOK)
+}

@@ -24,7 +24,7 @@ file of --passphrase-file; without one its mode alone protects it.`
 func (a *app) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, rotate, list and export keys",
+		Short: "Make, rotate, list, export and trust keys",
 		Long: `Keys sign control tokens (with an abort-only fallback) and receipts.
 
 ` + passphraseHelp,
@@ -33,7 +33,7 @@ func (a *app) keysCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: group,
 	}
-	for _, c := range []*cobra.Command{a.keysGenerateCommand(), a.keysRotateCommand(), a.keysListCommand(), a.keysExportCommand()} {
+	for _, c := range []*cobra.Command{a.keysGenerateCommand(), a.keysRotateCommand(), a.keysListCommand(), a.keysExportCommand(), a.keysTrustCommand(), a.keysExtendCommand()} {
 		a.dirFlag(c)
 		a.keyFlag(c)
 		cmd.AddCommand(c)
@@ -169,19 +169,7 @@ func (a *app) keysRotate(ctx context.Context, retention time.Duration) error {
 	if retention < 0 {
 		return configError("retention", "is not negative")
 	}
-	if _, err := os.Lstat(a.keyPath()); err != nil {
-		return a.noKeys() // New would make some, and rotating those is not what was asked for
-	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
-		if err := rt.RotateKeys(ctx, retention); err != nil {
-			return err
-		}
-		return a.keyTable(rt.Keys())
-	})
+	return a.withKeys(ctx, func(rt *stile.Runtime) error { return rt.RotateKeys(ctx, retention) })
 }
 
 func (a *app) keysListCommand() *cobra.Command {
@@ -274,4 +262,107 @@ signatures are believed. stile verify --keys takes it.`,
 			return err
 		}),
 	}
+}
+
+func (a *app) keysTrustCommand() *cobra.Command {
+	var published bool
+	cmd := &cobra.Command{
+		Use:   "trust [FILE]",
+		Short: "Believe what the public receipt keys of FILE signed",
+		Long: `Takes the public receipt keys of FILE, a JSON Web Key Set as stile keys export prints it,
+into the key file: the host goes on with sessions that they signed, and forks them. It is for
+a key file that was lost, and for journals that come from another host.
+
+--published takes the keys kept beside the records. Who can write there can replace them, so
+look at what stile verify --keys says of them first, if there is any export.`,
+		Example: `  stile keys trust keys.jwks
+  stile keys trust --published`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.keysTrust(ctx, args, published) }),
+	}
+	a.journalFlag(cmd)
+	cmd.Flags().BoolVar(&published, "published", false, "take the keys kept beside the records, in place of FILE")
+	return cmd
+}
+
+func (a *app) keysTrust(ctx context.Context, args []string, published bool) error {
+	if published == (len(args) == 1) {
+		return configError("published", "give either a file of public keys or --published")
+	}
+	var set *keyring.Set
+	if !published {
+		var err error
+		if set, err = publicKeys(args[0]); err != nil {
+			return err
+		}
+	}
+	return a.withKeys(ctx, func(rt *stile.Runtime) error {
+		if published {
+			var err error
+			if set, err = rt.Archive().PublicKeys(ctx); err != nil {
+				return err
+			}
+		}
+		_, err := rt.TrustKeys(ctx, set)
+		return err
+	})
+}
+
+func (a *app) keysExtendCommand() *cobra.Command {
+	var until string
+	cmd := &cobra.Command{
+		Use:   "extend KID",
+		Short: "Believe what a retired receipt key went on to sign",
+		Long: `Moves the retirement of the receipt key KID to now, or to --until, so that what it signed
+after it had retired is believed: by the host that goes on with sessions, by fork, and by
+verify with keys that are exported afterwards. Hosts of versions before went on to sign with
+a key that stile keys rotate had retired beside them. The key cannot sign any more.`,
+		Example: `  stile keys extend rcp-20260102-9f3a2c --until 2026-02-01T00:00:00Z`,
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.do(func(ctx context.Context, args []string) error { return a.keysExtend(ctx, args[0], until) }),
+	}
+	a.journalFlag(cmd)
+	cmd.Flags().StringVar(&until, "until", "", "time of the last signature to be believed, RFC 3339 (default now)")
+	return cmd
+}
+
+func (a *app) keysExtend(ctx context.Context, kid, until string) error {
+	at := time.Now()
+	if until != "" {
+		var err error
+		if at, err = time.Parse(time.RFC3339, until); err != nil {
+			return configError("until", "want a time such as 2026-02-01T00:00:00Z")
+		}
+		if at.After(time.Now()) {
+			return configError("until", "must not be in the future")
+		}
+	}
+	return a.withKeys(ctx, func(rt *stile.Runtime) error { return rt.ExtendKey(ctx, kid, at) })
+}
+
+// withKeys changes the keys of a directory that has some, and shows them.
+func (a *app) withKeys(ctx context.Context, change func(*stile.Runtime) error) error {
+	if _, err := os.Lstat(a.keyPath()); err != nil {
+		return a.noKeys() // New would make some
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
+		if err := change(rt); err != nil {
+			return err
+		}
+		return a.keyTable(rt.Keys())
+	})
+}
+
+// publicKeys reads a file of public keys.
+func publicKeys(path string) (*keyring.Set, error) {
+	b, err := readFile(path, maxJWKSBytes)
+	if err != nil {
+		return nil, err
+	}
+	set, err := keyring.ParseJWKS(b)
+	return set, messages.InFile(err, path)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ type app struct {
 	noticed        map[string]bool // what the shared journal has said
 	passphraseFile string
 	keyRest        time.Duration // of the settings, where they are read; goes before $STILE_KEY_REST
+	unproved       string        // of the settings, where they are read; goes before $STILE_UNPROVED
 	own            []string      // further files of the host
 
 	ran bool // the command began: what fails from here on is no usage mistake by itself
@@ -94,7 +96,7 @@ func (a *app) passphrase() ([]byte, error) {
 // config is how this command line wants its runtime.
 func (a *app) config() (stile.Config, error) {
 	pass, err := a.passphrase()
-	return stile.Config{Dir: a.dir, Protect: a.protected(), Passphrase: pass, Providers: vendors(a.lookup), Databases: databases()}, err
+	return stile.Config{Dir: a.dir, Protect: a.protected(), Passphrase: pass, Providers: vendors(a.lookup), Databases: databases(), Unproved: cmp.Or(a.unproved, a.env("STILE_UNPROVED"))}, err
 }
 
 // protected are the files of the host beside the data directory: those that settings name,

@@ -85,12 +85,9 @@ func (o verifyOptions) against(names []string) (stile.VerifyOptions, error) {
 	if o.keys == "" {
 		return out, nil
 	}
-	b, err := readFile(o.keys, maxJWKSBytes)
-	if err != nil {
+	var err error
+	if out.Keys, err = publicKeys(o.keys); err != nil {
 		return out, err
-	}
-	if out.Keys, err = keyring.ParseJWKS(b); err != nil {
-		return out, messages.InFile(err, o.keys)
 	}
 	out.Keys, err = believingLate(out.Keys, o.late)
 	return out, err

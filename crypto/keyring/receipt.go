@@ -56,11 +56,16 @@ func (s *Set) SignReceipt(inc uuid.UUID, seq int64, hash [32]byte, ts time.Time)
 // ERR_JOURNAL with the first detail of these that fails. A retired key verifies
 // for ever; what it signs after its retirement does not.
 func (s *Set) VerifyReceipt(inc uuid.UUID, seq int64, hash [32]byte, ts time.Time, kid string, sig []byte) error {
+	return s.verify(kid, ReceiptMessage(inc, seq, hash), sig, ts)
+}
+
+// verify checks what a receipt key has signed.
+func (s *Set) verify(kid string, message, sig []byte, ts time.Time) error {
 	k := s.byKID[kid]
 	if k == nil || k.Purpose() != Receipt {
 		return &messages.Error{Code: messages.ErrJournal, Reason: ReceiptKey, Detail: "the receipt names no known receipt key"}
 	}
-	if !k.VerifyTag(ReceiptMessage(inc, seq, hash), sig) {
+	if !k.VerifyTag(message, sig) {
 		return &messages.Error{Code: messages.ErrJournal, Reason: ReceiptTag, Detail: "the signature of key " + kid + " is wrong"}
 	}
 	retired, is := k.RetiredAt()

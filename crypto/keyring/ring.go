@@ -134,6 +134,35 @@ func (r *Ring) Erase(now time.Time, retention time.Duration) []string {
 	return kids
 }
 
+// Extend moves the retirement of a receipt key to until: what it signed up to then is
+// believed. It is for journals that a host went on signing with a key that had retired. The
+// private half, which is gone, stays gone. ERR_CONFIG names what keeps it from that.
+func (r *Ring) Extend(kid string, until time.Time) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	keys := r.Set().Keys()
+	for i, k := range keys {
+		if k.KID() != kid {
+			continue
+		}
+		switch at, retired := k.RetiredAt(); {
+		case k.Purpose() != Receipt:
+			return badKey(kid, "purpose", "is not receipt")
+		case !retired || k.CanSign():
+			return badKey(kid, "retired_at", "the key has not retired")
+		case until.Unix() < at:
+			return badKey(kid, "retired_at", "is later already")
+		}
+		keys[i] = k.retired(until.Unix())
+		s, err := NewSet(keys...)
+		if err == nil {
+			r.replace(s, nil)
+		}
+		return err
+	}
+	return badKey(kid, "kid", "names no key of the ring")
+}
+
 // Follow makes r what next is: a later state of the same keys, as the key file has it
 // after another process rotated them. Turns in flight keep their keys. A private half that
 // next lacks is erased in r, and so are next's own copies: next must not be used again.

@@ -215,12 +215,13 @@ func (d *Directory) nameOf(ctx context.Context, digest messages.Digest) (string,
 }
 
 // lastManifest is the digest of the manifest that the session's records name last.
-// It looks from the end: what is open began a moment ago, in records.
+// It looks from the end: what is open began a moment ago, in records. They are held against
+// the head, because the manifest says what the session may do.
 func lastManifest(ctx context.Context, store journal.Store, head *journal.Head) (messages.Digest, error) {
 	if head.Seq == 0 {
 		return messages.Digest{}, nil
 	}
-	for r, err := range journal.Backward(ctx, store, head.Inc, 1, head.Seq, 0) {
+	for r, err := range journal.BackwardHeld(ctx, store, head.Inc, 0, journal.Anchor{Seq: head.Seq, Hash: head.Hash}) {
 		if err != nil {
 			return messages.Digest{}, err
 		}

@@ -199,7 +199,7 @@ func (e *Eraser) end(ctx context.Context, head journal.Head, by string) error {
 			return nil
 		case ctx.Err() != nil:
 			continue
-		case slices.Contains([]string{journal.ReasonErased, journal.ReasonCorrupt}, journal.ReasonOf(err)):
+		case slices.Contains([]string{journal.ReasonErased, journal.ReasonCorrupt, journal.ReasonUnproved}, journal.ReasonOf(err)):
 			return e.closeAsleep(ctx, &head, by)
 		case messages.CodeOf(err) != messages.ErrBusy:
 			return err

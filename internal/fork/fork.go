@@ -18,10 +18,11 @@ import (
 // of turn atTurn of another session (0: its last decision), and says how the original was
 // signed. The records are taken over with their own times; session.opened names where
 // they came from. Inputs that were waiting are left behind, cancelled and without their
-// idempotency keys, so that a client may send them again. Errors: ERR_NOT_FOUND (no such
-// turn), ERR_JOURNAL (an erased body cannot be taken over, or keys do not prove the
-// records: the fork would be signed as they were).
-func Batch(ctx context.Context, store journal.Store, keys journal.ReceiptKeys, from journal.Head, atTurn int64, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
+// idempotency keys, so that a client may send them again. prove judges the first records
+// of a session and says how they were signed (proof.Prefix): the fork will be signed so.
+// Errors: ERR_NOT_FOUND (no such turn), ERR_JOURNAL (an erased body cannot be taken over), and
+// those of prove.
+func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages.Record, cut int) (journal.Receipts, error), from journal.Head, atTurn int64, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
 	_, recs, err := journal.Load(ctx, store, from.Inc)
 	if err != nil {
 		return batch, "", err
@@ -30,7 +31,7 @@ func Batch(ctx context.Context, store journal.Store, keys journal.ReceiptKeys, f
 	if err != nil {
 		return batch, "", err
 	}
-	if signed, err = proved(recs, cut, keys); err != nil {
+	if signed, err = prove(recs, cut); err != nil {
 		return batch, "", err
 	}
 	batch = journal.Batch{SID: key.SID(), Inc: inc, Epoch: Epoch}
@@ -65,40 +66,6 @@ func Batch(ctx context.Context, store journal.Store, keys journal.ReceiptKeys, f
 	}
 	batch.Records = append(batch.Records, leftBehind(waiting, cut, now)...)
 	return batch, signed, nil
-}
-
-// proved says how recs were signed, and checks that the receipts bear the first cut of them
-// out. The chain holds, so the last good receipt proves all before it; behind it there must
-// be none that is missing.
-func proved(recs []*messages.Record, cut int, keys journal.ReceiptKeys) (journal.Receipts, error) {
-	policy := receiptsOf(recs)
-	if b, ok := recs[0].Body.(*messages.SessionOpened); ok && b.Receipts != "" {
-		policy = journal.Receipts(b.Receipts)
-		if recs[0].Sig == nil && b.Origin == nil {
-			return "", unproved(recs[0], "the session's opening is not signed")
-		}
-	}
-	good := 0 // how many of recs the receipts prove
-	for i := len(recs) - 1; i >= 0 && good == 0; i-- {
-		r := recs[i]
-		if r.Sig == nil {
-			continue
-		}
-		if err := keys.VerifyReceipt(r.Sig.KID, r.Inc.String(), r.Seq, r.Hash, r.Sig.Sig, r.TS); err != nil {
-			return "", unproved(r, err.Error())
-		}
-		good = i + 1
-	}
-	for _, r := range recs[min(good, cut):cut] {
-		if r.Sig == nil && policy.Signs(r.Body.Kind()) && (good > 0 || policy != receiptsOf(recs)) {
-			return "", unproved(r, "its receipt is missing")
-		}
-	}
-	return policy, nil
-}
-
-func unproved(r *messages.Record, why string) error {
-	return journal.Fail(journal.ReasonCorrupt, nil, "session %s: record %d: %s; a fork would be signed as if it were proved", r.SID, r.Seq, why)
 }
 
 // Point is the last record that a fork wrote by itself, before anything ran: what it took
@@ -153,21 +120,6 @@ func leftBehind(waiting []turn.Waiting, cut int, now time.Time) (ends []*message
 		}})
 	}
 	return ends
-}
-
-// receiptsOf signs the copy as the original was signed: what was taken over keeps
-// a receipt only if it had one.
-func receiptsOf(recs []*messages.Record) journal.Receipts {
-	for _, r := range recs {
-		if r.Sig == nil {
-			continue
-		}
-		if _, ok := r.Body.(*messages.TurnDecided); ok {
-			return journal.ReceiptsDecision
-		}
-		return journal.ReceiptsRun
-	}
-	return journal.ReceiptsOff
 }
 
 // cutAt gives how many records belong to the fork: through the decision of the

@@ -212,6 +212,31 @@ func (k *Keeper) Rotate(ctx context.Context) error {
 	return err
 }
 
+// Trust takes up the receipt keys of a set, public halves that are not in the ring yet: what
+// they signed is believed from now on. It gives their ids. ERR_CONFIG when one has the id of
+// another key.
+func (k *Keeper) Trust(ctx context.Context, set *keyring.Set) (kids []string, err error) {
+	err = k.change(ctx, func(ring *keyring.Ring) error {
+		kids = nil
+		for _, key := range receiptKeys(set) {
+			if has, is := ring.Set().Key(key.KID()); is && has.Public().Equal(key.Public()) {
+				continue
+			}
+			if err := ring.Add(key, k.cfg.Now()); err != nil {
+				return err
+			}
+			kids = append(kids, key.KID())
+		}
+		return nil
+	})
+	return kids, err
+}
+
+// Extend believes what a retired receipt key signed up to until.
+func (k *Keeper) Extend(ctx context.Context, kid string, until time.Time) error {
+	return k.change(ctx, func(ring *keyring.Ring) error { return ring.Extend(kid, until) })
+}
+
 // keeps is how long a token key stays behind slack.
 func (k *Keeper) keeps() time.Duration { return max(0, time.Duration(k.retention.Load())-slack) }
 

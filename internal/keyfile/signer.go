@@ -2,6 +2,7 @@ package keyfile
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/seed14be6753/stile/crypto/keyring"
@@ -46,6 +47,11 @@ func (s Signer) Receipt(inc string, seq int64, hash [32]byte, ts time.Time) (*me
 	return &messages.Receipt{KID: kid, Sig: sig}, nil
 }
 
+// SignStatement implements proof.Signer.
+func (s Signer) SignStatement(kind string, digest [32]byte, at time.Time) (kid string, sig []byte, err error) {
+	return s.ring().SignStatement(kind, digest, at)
+}
+
 // Verifier gives the journal its view of public receipt keys.
 type Verifier struct{ Set *keyring.Set }
 
@@ -57,6 +63,79 @@ func (v Verifier) VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig [
 	}
 	return v.Set.VerifyReceipt(id, seq, hash, ts, kid, sig)
 }
+
+// VerifyStatement implements proof.Keys.
+func (v Verifier) VerifyStatement(kind string, digest [32]byte, at time.Time, kid string, sig []byte) error {
+	return v.Set.VerifyStatement(kind, digest, at, kid, sig)
+}
+
+// Believed are the keys that a host believes: those of its own ring and, where hosts share
+// a journal, those that the others left beside the records. It is safe for concurrent use.
+type Believed struct {
+	Ring *keyring.Ring
+	// Shared is the journal of several hosts; nil believes the ring alone, because who can
+	// write a host's own journal can write the keys in it as well.
+	Shared journal.Store
+
+	mu     sync.Mutex
+	doc    []byte       // as it was read last
+	others *keyring.Set // of doc
+}
+
+// VerifyReceipt implements journal.ReceiptKeys.
+func (b *Believed) VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig []byte, ts time.Time) error {
+	return b.verify(kid, func(set *keyring.Set) error {
+		return Verifier{set}.VerifyReceipt(kid, inc, seq, hash, sig, ts)
+	})
+}
+
+// VerifyStatement implements proof.Keys.
+func (b *Believed) VerifyStatement(kind string, digest [32]byte, at time.Time, kid string, sig []byte) error {
+	return b.verify(kid, func(set *keyring.Set) error { return set.VerifyStatement(kind, digest, at, kid, sig) })
+}
+
+// verify checks with the ring's key of that id, or else with that of another host.
+func (b *Believed) verify(kid string, check func(*keyring.Set) error) error {
+	own := b.Ring.Set()
+	if _, known := own.Key(kid); known || b.Shared == nil {
+		return check(own)
+	}
+	others, err := b.published(kid)
+	if err != nil {
+		return err
+	}
+	return check(others)
+}
+
+// published are the keys of the other hosts, read again when they lack kid.
+func (b *Believed) published(kid string) (*keyring.Set, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.others != nil {
+		if _, known := b.others.Key(kid); known {
+			return b.others, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), publishedWait)
+	defer cancel()
+	doc, err := b.Shared.Meta(ctx, journal.MetaReceiptKeys)
+	switch {
+	case journal.IsNotFound(err):
+		return b.Ring.Set(), nil
+	case err != nil:
+		return nil, err
+	case b.others == nil || string(doc) != string(b.doc):
+		set, err := keyring.ParseJWKS(doc)
+		if err != nil {
+			return nil, err
+		}
+		b.doc, b.others = doc, set
+	}
+	return b.others, nil
+}
+
+// publishedWait bounds the reading of a value of the journal.
+const publishedWait = 10 * time.Second
 
 // Published reads the public receipt keys that lie beside the records of a journal; an
 // empty set when there are none.

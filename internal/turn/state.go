@@ -12,7 +12,7 @@ import (
 )
 
 // StateFormat numbers the encoding of State in snapshots.
-const StateFormat = 4
+const StateFormat = 5
 
 // State is what the journal knows of a session: the fold of its records, and
 // nothing that a restart would forget. A snapshot is its encoding.
@@ -22,6 +22,7 @@ type State struct {
 	Runs      int64           `json:"runs"`     // ordinal of the last run accepted
 	Requests  int64           `json:"requests"` // model.request records
 	Closed    bool            `json:"closed,omitzero"`
+	Signed    Signed          `json:"signed,omitzero"`
 	OutDigest messages.Digest `json:"out,omitzero"` // OUTPUT as carried: of the last turn, from rendering 2 on of the last that completed
 	ScrDigest messages.Digest `json:"scr,omitzero"`
 	// Failed are the turns behind the last one that completed, oldest first.
@@ -51,6 +52,38 @@ type State struct {
 	RelicUntil map[string]map[string]int64 `json:"relic_until,omitzero"`
 	// Feeds are those that its model changed, the latest of each.
 	Feeds SessionFeeds `json:"feeds,omitzero"`
+}
+
+// Signed is what the opening of a session says is signed of it. It has a byte in every
+// session that is awake.
+type Signed uint8
+
+// The words of openings. One that says nothing is of a version before they did.
+const (
+	SignedUnsaid Signed = iota
+	SignedDecisions
+	SignedRuns
+	SignedEnds // the first and the last record alone
+)
+
+var signedWords = [...]string{SignedUnsaid: "", SignedDecisions: "decision", SignedRuns: "run", SignedEnds: "off"}
+
+// String is the word of an opening.
+func (s Signed) String() string {
+	if int(s) < len(signedWords) {
+		return signedWords[s]
+	}
+	return ""
+}
+
+// signedBy reads the word of an opening; a word that is none says nothing.
+func signedBy(word string) Signed {
+	for s, w := range signedWords {
+		if w == word {
+			return Signed(s)
+		}
+	}
+	return SignedUnsaid
 }
 
 // Question is what a call that needs confirmation asks.
@@ -243,6 +276,8 @@ func (s *State) impossible() string {
 		return "runs"
 	case s.Requests < 0:
 		return "requests"
+	case int(s.Signed) >= len(signedWords):
+		return "signed"
 	case len(s.Keys) > KeyMemory:
 		return "keys"
 	case len(s.Questions) > QuestionMemory:
@@ -295,6 +330,8 @@ func (s *State) Apply(r *messages.Record) error {
 	}
 	s.Seq = r.Seq
 	switch b := r.Body.(type) {
+	case *messages.SessionOpened:
+		s.Signed = signedBy(b.Receipts)
 	case *messages.SessionClosed:
 		s.Closed = true
 	case *messages.Input:

@@ -18,7 +18,7 @@ func fullState() State {
 		Name: "n", Args: "[]", Class: messages.Keyed, State: messages.ActionOK, Reason: "r", Result: "1",
 	}}}
 	return State{
-		Seq: 40, Turn: 7, Runs: 4, Requests: 9, Closed: true, OutDigest: d, ScrDigest: d,
+		Seq: 40, Turn: 7, Runs: 4, Requests: 9, Closed: true, Signed: SignedRuns, OutDigest: d, ScrDigest: d,
 		Queue:     []Waiting{{Run: 4, Seq: 39, Text: "<é>", Userdata: `{"subject":"s","fields":{}}`}},
 		Keys:      []KeyUse{{Key: "k", Run: 3, Seq: 30}},
 		Variables: Variables{"v": "[1]"}, Relics: map[string]map[string]string{"r": {"k": "1"}}, RelicUntil: map[string]map[string]int64{"r": {"k": 9}},
