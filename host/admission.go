@@ -134,7 +134,11 @@ func (s *Server) room(ctx context.Context, tenant string) error {
 // function gives it back, once.
 func (s *Server) place(ctx context.Context) (func(), error) {
 	tenant := s.principal(ctx).tenant
-	back, ok := s.meter.stream(tenant, s.limitsOf(tenant))
+	all := 0 // without tokens there is no other tenant to leave some to
+	if s.cfg.Access != nil {
+		all = cap(s.streams)
+	}
+	back, ok := s.meter.stream(tenant, s.limitsOf(tenant), all)
 	if !ok {
 		return nil, tooMuch(http.StatusTooManyRequests, messages.ErrBusy, reasonStreams, "the tenant has as many streams open as it may", 5*time.Second)
 	}

@@ -34,6 +34,7 @@ type meter struct {
 	mu      sync.Mutex
 	tenants map[string]*usage
 	runs    int // of all tenants
+	streams int // of all tenants
 	// pending are the sessions with a submit on its way: their runs may end before the
 	// submit has said which they are.
 	pending map[string]*underway
@@ -266,19 +267,23 @@ func (m *meter) forget(sid string) {
 	}
 }
 
-// stream takes one of a tenant's streams; the function gives it back.
-func (m *meter) stream(tenant string, l Limits) (func(), bool) {
+// stream takes one of a tenant's streams; the function gives it back. Of all, 0 for no
+// matter how many, a tenant has at most fairness for each that is free.
+func (m *meter) stream(tenant string, l Limits, all int) (func(), bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.of(tenant)
-	if l.Streams > 0 && u.streams >= l.Streams {
+	free := all - m.streams
+	if l.Streams > 0 && u.streams >= l.Streams || free > 0 && u.streams >= fairness*free {
 		return nil, false
 	}
 	u.streams++
+	m.streams++
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		u.streams--
+		m.streams--
 	}, true
 }
 

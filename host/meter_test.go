@@ -249,3 +249,34 @@ func TestSweep(t *testing.T) {
 		t.Errorf("%d runs", runs)
 	}
 }
+
+// One tenant's streams leave some to each other one.
+func TestStreamsOfTenants(t *testing.T) {
+	m, err := newMeter(time.Now, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(tenant string) (n int) {
+		for range 1000 {
+			if _, ok := m.stream(tenant, Limits{}, 100); !ok {
+				break
+			}
+			n++
+		}
+		return n
+	}
+	if n := take("evil"); n != 80 {
+		t.Errorf("one alone has %d of 100", n)
+	}
+	if n := take("greedy"); n != 16 {
+		t.Errorf("the next one has %d", n)
+	}
+	back, ok := m.stream("acme", Limits{}, 100)
+	if !ok {
+		t.Fatal("another one has none")
+	}
+	back()
+	if m.streams != 96 {
+		t.Errorf("%d are counted", m.streams)
+	}
+}
