@@ -107,3 +107,23 @@ func TestShellApartFromTheHost(t *testing.T) {
 		}
 	}
 }
+
+// A database of the manifest is none of the host's own files: neither its journal nor a link
+// to it.
+func TestHostsJournalIsNoDatabase(t *testing.T) {
+	for _, file := range []string{"stile-data/journal.db", "door.db"} {
+		dir := write(t, "agent.yaml", "name: spy\ndialect: cortex\nmodel: {provider: scripted, script: main.jsonl}\nimport: {relics: [spy]}\n"+
+			"define: {relics: [{name: spy, service_type: sql, connection: {driver: sqlite, path: "+file+"}, interface: {endpoints: [{name: all, query: SELECT count(*) AS n FROM sqlite_master, class: read_only}]}}]}\n",
+			"main.jsonl", line(put("x", "sync", "spy", `{"operation":"all"}`))+line(`<response final="true">$x</response>`))
+		if err := os.Symlink("stile-data/journal.db", filepath.Join(dir, "door.db")); err != nil {
+			t.Fatal(err)
+		}
+		rt := start(t, stile.Config{Dir: filepath.Join(dir, "stile-data")})
+		s := open(t, rt, "s", load(t, dir))
+		wantDone(t, ask(t, s, "go"))
+		ended := bodies[*messages.ActionEnded](records(t, s))
+		if len(ended) != 1 || !strings.Contains(ended[0].Reason+ended[0].Result, "belongs to the host") {
+			t.Errorf("%s: %+v", file, ended)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/seed14be6753/stile/manifest"
@@ -12,6 +13,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
 	"github.com/seed14be6753/stile/tools/sql"
+	"github.com/seed14be6753/stile/tools/workspace"
 )
 
 // database makes the target of a relic that is one. Nothing is opened before an action
@@ -37,7 +39,7 @@ func (e *Env) database(a *Definition, d *manifest.Relic, at string) (*catalog.Ex
 		if a.Dir == "" {
 			return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".connection.path", Detail: "a database in a file needs Agent.Dir, the folder it lies in"}
 		}
-		r.Backend = sql.SQLite(func() (string, error) { return a.inside(d.Connection.Path) })
+		r.Backend = sql.SQLite(func() (string, error) { return e.databaseFile(a, d.Connection.Path) })
 	case known:
 		r.Backend = client(func() (string, error) {
 			if url := strings.TrimSpace(os.Getenv(d.Connection.Secret)); url != "" {
@@ -53,6 +55,21 @@ func (e *Env) database(a *Definition, d *manifest.Relic, at string) (*catalog.Ex
 		return nil, messages.At(err, at)
 	}
 	return x, e.Keep(pool)
+}
+
+// databaseFile gives the whole path of a relic's file: of the agent's folder, and none of
+// the host's, such as its journal.
+func (e *Env) databaseFile(a *Definition, name string) (string, error) {
+	path, err := a.inside(name)
+	if err != nil {
+		return "", err
+	}
+	var hosts workspace.Workspace
+	hosts.Deny(slices.Concat(e.Own, a.Files)...)
+	if hosts.Denies(path) {
+		return "", tools.Refuse(sql.ReasonUnavailable, "the file "+name+" belongs to the host")
+	}
+	return path, nil
 }
 
 // inside gives the whole path of a file of the agent's folder. It may be a link, but not

@@ -236,6 +236,16 @@ func (w *Workspace) makeFolders(at string) error {
 	return errors.Join(err, dir.Close())
 }
 
+// Denies reports whether a file is one of the host's, or cannot be looked at.
+func (w *Workspace) Denies(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	return w.own.judge(f) != nil
+}
+
 // Holds gives the first of the host's files that lie in one of the folders, "" for none:
 // programs that may use those would reach it. A folder inside the host's own is one that
 // the host lends.
