@@ -111,6 +111,8 @@ func serverRows(w *world) (rows []row) {
 		"a schema with a slow expression":   {tools: one("note", "Notes.", `{"type":"object","properties":{"a":{"type":"string","pattern":"(a+)+$"}}}`), call: said},
 		"a schema that is text":             {tools: one("note", "Notes.", `"x"`), call: said},
 		"no list":                           {tools: `null`, call: said},
+		"a list with null":                  {tools: `{"tools":[null]}`, call: said},
+		"a result that spells the key":      {tools: good, call: `{"content":[{"type":"text","text":"{\"a\":\"\\u006bey-of-the-server-0000\"}"}],"structuredContent":{"a":"` + serverKey + `"}}`},
 		"a list that is text":               {tools: `{"tools":"all"}`, call: said},
 		"a result with markers":             {tools: good, call: `{"content":[{"type":"text","text":` + pretty(markers) + `}]}`},
 		"a result of 20 MB":                 {tools: good, call: `{"content":[{"type":"text","text":"` + strings.Repeat("x", 20<<20) + `"}]}`},
@@ -176,7 +178,7 @@ import: {tools: [write], mcp: [{name: site, url: %q, secrets: [STILE_TEST_SERVER
 			if err := w.leaks(told); err != nil {
 				return err
 			}
-			if strings.Contains(told, serverKey) || strings.Contains(stolen.Load().(string), serverKey) {
+			if strings.Contains(told, serverKey) || strings.Contains(told, serverKey[1:]) || strings.Contains(stolen.Load().(string), serverKey) {
 				return errf("the key is told: %s; %s", told, stolen.Load().(string))
 			}
 			if honest && !strings.Contains(told, "noted") {

@@ -118,7 +118,7 @@ kind: Agent
 name: files
 dialect: cogency
 model: {provider: scripted, script: script.jsonl}
-workspace: {access: project}
+workspace: {access: project, per: agent}
 quotas: {reply_actions: 1024, actions: 1024, parallel: 32}
 approval: {default: approve}
 import: {tools: [read, write, edit, list, find, replace, file.*, count, scrape]}
@@ -131,7 +131,7 @@ kind: Agent
 name: system
 dialect: cogency
 model: {provider: scripted, script: script.jsonl}
-workspace: {access: system}
+workspace: {access: system, per: agent}
 quotas: {reply_actions: 1024, actions: 1024}
 approval: {default: approve}
 import: {tools: [read, write, edit, list, find, replace]}
@@ -213,7 +213,7 @@ func newWorld(t *testing.T) *world {
 	for holder, scopes := range holders {
 		w.token(holder, scopes...)
 	}
-	if w.rt, err = stile.New(t.Context(), stile.Config{Dir: w.data, Agents: agents, Protect: []string{filepath.Join(w.agent, "tls.pem")}}); err != nil {
+	if w.rt, err = stile.New(t.Context(), stile.Config{Dir: w.data, Agents: agents, Shared: true, Protect: []string{filepath.Join(w.agent, "tls.pem")}}); err != nil {
 		t.Fatal(err)
 	}
 	w.issuer = newIssuer(t)

@@ -204,7 +204,8 @@ const (
 func sameJSON(text string, v any) (string, bool) {
 	own := jsontext.Value(text)
 	var read any
-	if own.Compact() != nil || json.Unmarshal(own, &read) != nil || !reflect.DeepEqual(read, v) || !shallow(own) {
+	// Strings get one spelling, so that a secret is found in it; numbers keep theirs.
+	if own.Compact(jsontext.PreserveRawStrings(false), jsontext.EscapeForHTML(false)) != nil || json.Unmarshal(own, &read) != nil || !reflect.DeepEqual(read, v) || !shallow(own) {
 		return "", false
 	}
 	return string(own), true
@@ -227,12 +228,21 @@ func shallow(v jsontext.Value) bool {
 // would spell them.
 func redact(s string, secrets []string) string {
 	for _, key := range secrets {
-		quoted, _ := json.Marshal(key)
-		for _, k := range []string{key, strings.Trim(string(quoted), `"`), url.QueryEscape(key), url.PathEscape(key)} {
+		forHTML, _ := json.Marshal(key)
+		plain, _ := jsontext.AppendQuote(nil, key)
+		for _, k := range []string{key, inQuotes(forHTML), inQuotes(plain), url.QueryEscape(key), url.PathEscape(key)} {
 			s = strings.ReplaceAll(s, k, "[redacted]")
 		}
 	}
 	return s
+}
+
+// inQuotes is what stands between the quotes of a JSON string.
+func inQuotes(b []byte) string {
+	if len(b) < 2 {
+		return string(b)
+	}
+	return string(b[1 : len(b)-1])
 }
 
 func excerpt(s string) string {

@@ -54,24 +54,18 @@ func (s *Server) list(ctx context.Context, c *connection) (all []Tool, changes i
 		return &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: "the MCP server " + s.cfg.Name + " " + redact(excerpt(detail), c.secrets)}
 	}
 	var params sdk.ListToolsParams
-	for page := 0; ; page++ {
+	for pages := 0; ; pages++ {
 		res, err := c.session.ListTools(ctx, &params)
 		if err != nil {
 			return nil, 0, bad("does not tell its tools: " + address.Hidden(err))
 		}
-		for _, t := range res.Tools {
-			own := Tool{Name: t.Name, Description: describe(t)}
-			if t.InputSchema != nil {
-				raw, err := json.Marshal(t.InputSchema)
-				if err != nil {
-					return nil, 0, bad("has a tool whose schema is no JSON: " + t.Name)
-				}
-				own.Schema = string(raw)
-			}
-			all = append(all, own)
+		page, wrong, err := offered(res)
+		if err != nil {
+			return nil, 0, bad("has a tool whose schema is no JSON: " + wrong)
 		}
+		all = append(all, page...)
 		switch {
-		case len(all) > MaxTools || res.NextCursor != "" && page >= maxPages:
+		case len(all) > MaxTools || res.NextCursor != "" && pages >= maxPages:
 			return nil, 0, bad("offers more tools than a host takes: name those that are wanted under tools, with their schema")
 		case res.NextCursor == "":
 			s.answered()
@@ -80,6 +74,26 @@ func (s *Server) list(ctx context.Context, c *connection) (all []Tool, changes i
 		}
 		params.Cursor = res.NextCursor
 	}
+}
+
+// offered are the tools of a page of the list. With an error wrong is the name of the one
+// whose schema is no JSON.
+func offered(res *sdk.ListToolsResult) (all []Tool, wrong string, err error) {
+	for _, t := range res.Tools {
+		if t == nil {
+			continue // null in the list
+		}
+		own := Tool{Name: t.Name, Description: describe(t)}
+		if t.InputSchema != nil {
+			raw, err := json.Marshal(t.InputSchema)
+			if err != nil {
+				return nil, t.Name, err
+			}
+			own.Schema = string(raw)
+		}
+		all = append(all, own)
+	}
+	return all, "", nil
 }
 
 // Changes counts how often what the server offers may have changed.
