@@ -2,7 +2,7 @@
 #   make run     compile and run the tour: real sessions on the scripted model
 #   make test    the tests, under the race detector where there is a C compiler
 #   make check   what CI asks for besides: format, lint, vectors, a slice of the simulator,
-#                the listing of the public packages
+#                the listing of the public packages, licences
 #   make long    the suites that take minutes: kills, histories, stores, simulated worlds,
 #                providers, clients of others, fuzzing
 #   make clients the tests that speak to programs of others: Node, a browser, MCP servers
@@ -15,6 +15,10 @@
 #   make history histories of concurrent clients, checked for HISTORYTIME (default 5m)
 #   make api     list what the public packages export in docs/api; make api-check compares
 #   make api-compat  what changed against BASE, and what of it breaks its users (BASE=main)
+#   make notice  write NOTICE, the licences of what is linked; make notice-check compares
+#   make sbom    build the command as it is released, with its bill of materials beside it
+#   make vulncheck  ask whether a known vulnerability is reached, where the database is
+#   make outdated   which modules of docs/dependencies.md have a newer version
 #   make clean   remove what the others made
 
 GO         ?= go
@@ -41,8 +45,10 @@ INTERLEAVINGS ?= 1000000
 INTERFLAGS ?=
 BITFLAGS   ?=
 
-APIDIFF     = golang.org/x/exp/cmd/apidiff@v0.0.0-20260824195058-e88cd73687aa
+APIDIFF     = golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+VULNFLAGS  ?=
 
 # Every package is compiled and tested once, with the race detector, and make check finds
 # the results of make test in the cache. make test leaves out the vendors' SDKs (-tags
@@ -64,7 +70,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -91,7 +97,7 @@ node-packages:
 	if npm install --silent --no-audit --no-fund --no-save --prefix $$dir $(NODEPACKAGES) >/dev/null 2>&1; \
 	then echo "$(NODEPACKAGES)" >$$dir/ready; else echo "node-packages: npm could not install them"; fi
 
-check: format lint race vectors sim-short api-check
+check: format lint race vectors sim-short api-check notice-check
 
 format:
 	@out="$$($(PLAIN) run $(GOFUMPT) -l $$(git ls-files '*.go'))"; \
@@ -179,6 +185,38 @@ api-compat:
 	git worktree add -q --detach $$tmp/base $(BASE); \
 	(cd $$tmp/base && $(GO) run $(APIDIFF) -m -w $$tmp/export github.com/seed14be6753/stile); \
 	$(GO) run $(APIDIFF) -m $$tmp/export github.com/seed14be6753/stile
+
+# What is linked, under which licences. No network is asked but for modules that are not
+# there yet, and for make outdated.
+SUPPLY = $(PLAIN) run ./docs/internal/supply
+
+notice:
+	$(SUPPLY) -notice
+
+notice-check:
+	$(SUPPLY) -check
+
+outdated:
+	@$(SUPPLY) -outdated
+
+# For this platform. With -trimpath one commit, version of Go and platform give the same
+# bytes in every folder.
+RELEASE    ?= bin/_release
+BUILDFLAGS ?= -trimpath
+
+sbom:
+	@mkdir -p $(RELEASE)
+	$(PLAIN) build $(BUILDFLAGS) -o $(RELEASE)/stile ./cmd/stile
+	$(SUPPLY) -sbom $(RELEASE)/stile >$(RELEASE)/sbom.part
+	@mv $(RELEASE)/sbom.part $(RELEASE)/stile.cdx.json && cp LICENSE NOTICE $(RELEASE)
+
+# A vulnerability that the code reaches fails; one that is only in a module does not.
+# The first, small package asks whether the database can be reached at all.
+vulncheck:
+	@out="$$($(PLAIN) run $(GOVULNCHECK) $(VULNFLAGS) ./internal/clip 2>&1)" || case "$$out" in \
+	*"fetching vulnerabilities"*) echo "vulncheck: not done, the database of vulnerabilities cannot be reached"; exit 0 ;; \
+	*) echo "$$out"; exit 1 ;; esac; \
+	$(PLAIN) run $(GOVULNCHECK) $(VULNFLAGS) ./cmd/stile
 
 clean:
 	rm -rf $(DATA) bin
