@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/backup"
+	"github.com/seed14be6753/stile/internal/keyfile"
 )
 
 // BackupFile is the name of what a backup says of itself, in its folder.
@@ -22,19 +24,37 @@ type Backup = backup.Backup
 // (no journal there, the folder exists), ERR_JOURNAL (what was copied cannot be read: the
 // folder stays, to be looked at, without backup.json; an empty one goes).
 func MakeBackup(ctx context.Context, dir, dest string, also ...string) (Backup, error) {
-	return backup.Make(ctx, dir, dest, verifyAll, append([]string{KeyFile}, also...)...)
+	return backup.Make(ctx, dir, dest, nil, verifyAll, append([]string{KeyFile}, also...)...)
+}
+
+// MakeSignedBackup is MakeBackup, and signs what the backup says of itself, the digests of its
+// files, with the receipt key of a ring.
+func MakeSignedBackup(ctx context.Context, keys *keyring.Ring, dir, dest string, also ...string) (Backup, error) {
+	return backup.Make(ctx, dir, dest, keyfile.Signer{Ring: keys}, verifyAll, append([]string{KeyFile}, also...)...)
 }
 
 // CheckBackup verifies a backup: its files are the ones that were made, and every
 // session verifies but for those in Spoilt.
 func CheckBackup(ctx context.Context, src string) (Backup, error) {
-	return backup.Check(ctx, src, verifyAll)
+	return backup.Check(ctx, src, nil, verifyAll)
+}
+
+// CheckSignedBackup is CheckBackup of a backup that one of the keys must have signed: public
+// keys that were exported and kept elsewhere. Else it is ERR_JOURNAL, which IsUnproved
+// reports.
+func CheckSignedBackup(ctx context.Context, keys *keyring.Set, src string) (Backup, error) {
+	return backup.Check(ctx, src, keyfile.Verifier{Set: keys}, verifyAll)
 }
 
 // RestoreBackup makes a data directory of a backup, which is checked first. A directory
 // that has a journal, keys or another file of the backup is refused: nothing is replaced.
 func RestoreBackup(ctx context.Context, src, dir string) (Backup, error) {
-	return backup.Restore(ctx, src, dir, verifyAll)
+	return backup.Restore(ctx, src, dir, nil, verifyAll)
+}
+
+// RestoreSignedBackup is RestoreBackup of what CheckSignedBackup accepts.
+func RestoreSignedBackup(ctx context.Context, keys *keyring.Set, src, dir string) (Backup, error) {
+	return backup.Restore(ctx, src, dir, keyfile.Verifier{Set: keys}, verifyAll)
 }
 
 // verifyAll verifies every session of a directory, against the keys in its journal.

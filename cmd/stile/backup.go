@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/messages"
 )
 
 func (a *app) backupCommand() *cobra.Command {
@@ -20,7 +24,10 @@ one moment, also while a host works on it, without what was erased. Every sessio
 the copy is verified; one that does not verify is copied as it is and named, and the exit
 status is 4. The copy holds the key file: keep it
 as you keep that. An audit log outside of the directory is not in it. A shared journal is backed up with the tools of its database. The
-directory is that of the settings of stile serve, unless --dir names one.`,
+directory is that of the settings of stile serve, unless --dir names one.
+
+backup.json is signed with the receipt key. Where there is none, or the key file is sealed
+and there is no passphrase, the backup is made without a signature, and a warning says so.`,
 		Example: `  stile backup /backups/stile-2026-11-21
   stile restore /backups/stile-2026-11-21 --dir stile-data`,
 		Args: cobra.ExactArgs(1),
@@ -32,34 +39,96 @@ directory is that of the settings of stile serve, unless --dir names one.`,
 		case s.Journal != "":
 			return configError("journal", "a shared journal is backed up with the tools of its database; for the directory take it out of the settings")
 		}
-		b, err := stile.MakeBackup(ctx, a.dir, args[0], tokenFile, usageFile)
+		ring, err := a.signingRing(s)
+		if err != nil {
+			return err
+		}
+		var b stile.Backup
+		if ring == nil {
+			b, err = stile.MakeBackup(ctx, a.dir, args[0], tokenFile, usageFile)
+		} else {
+			b, err = stile.MakeSignedBackup(ctx, ring, a.dir, args[0], tokenFile, usageFile)
+		}
 		if err != nil {
 			return err
 		}
 		return a.backupDone(b, args[0], asJSON)
 	})
+	a.keyFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
 	return cmd
 }
 
+// signingRing reads the keys that sign what is said of a directory; nil, with a warning, where
+// there are none that can.
+func (a *app) signingRing(s *settings) (*keyring.Ring, error) {
+	if a.passphraseFile == "" {
+		a.passphraseFile = s.PassphraseFile
+	}
+	why := "there is no key file"
+	if _, err := os.Lstat(a.keyPath()); err == nil {
+		ring, err := a.ring()
+		var e *messages.Error
+		switch {
+		case err == nil && ring.ReceiptSigner(time.Now()) != nil:
+			return ring, nil
+		case err == nil:
+			why = "no receipt key is in force"
+		case errors.As(err, &e) && e.Reason == keyring.FileSealed:
+			why = "the key file is sealed, and no passphrase was given"
+		default:
+			return nil, err
+		}
+	}
+	_, err := fmt.Fprintf(a.err, "stile: not signed: %s\n", why)
+	return nil, err
+}
+
 func (a *app) restoreCommand() *cobra.Command {
 	var asJSON bool
+	var keys string
 	cmd := &cobra.Command{
 		Use:   "restore SRC",
 		Short: "Make a data directory of a backup",
 		Long: `Checks the backup in the folder SRC, that its files are those that were made and that
 every session verifies, and copies it into --dir, or the directory of the settings of
-stile serve. What is there already is not replaced: the command refuses.`,
-		Example: `  stile restore /backups/stile-2026-11-21 --dir stile-data`,
+stile serve. What is there already is not replaced: the command refuses.
+
+With --keys the backup must be signed by one of these keys: a file that was changed since,
+together with what backup.json says of it, is refused then, and so is a backup without a
+signature. Pass keys that were exported earlier (stile keys export) and kept elsewhere.
+Without --keys the signature is not checked, as those who can change the backup can change
+the keys in it: that finds accidents. Backups of versions before have no signature and are
+restored without --keys.`,
+		Example: `  stile restore /backups/stile-2026-11-21 --dir stile-data --keys keys.jwks`,
 		Args:    cobra.ExactArgs(1),
 	}
 	a.ofHost(cmd, func(ctx context.Context, _ *settings, args []string) error {
+		if keys != "" {
+			set, err := publicKeys(keys)
+			if err != nil {
+				return err
+			}
+			b, err := stile.RestoreSignedBackup(ctx, set, args[0], a.dir)
+			if err != nil {
+				return err
+			}
+			return a.backupDone(b, a.dir, asJSON)
+		}
 		b, err := stile.RestoreBackup(ctx, args[0], a.dir)
 		if err != nil {
 			return err
 		}
+		why := "the backup is not signed"
+		if b.Signature != nil {
+			why = "the backup's signature, of key " + b.Signature.KID + ", was not checked: --keys does"
+		}
+		if _, err := fmt.Fprintf(a.err, "stile: %s; who could change the backup could change all of it\n", harmless(why)); err != nil {
+			return err
+		}
 		return a.backupDone(b, a.dir, asJSON)
 	})
+	cmd.Flags().StringVar(&keys, "keys", "", "JWKS file with public receipt keys, one of which must have signed the backup")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the backup says of itself as JSON")
 	return cmd
 }

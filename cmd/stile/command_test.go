@@ -2,9 +2,12 @@ package main
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -825,4 +828,87 @@ func TestWaysOutOfAnUnprovedJournal(t *testing.T) {
 		t.Errorf("status %d: %s", a.status, a.err)
 	}
 	run(exitOK)
+}
+
+// A backup is signed. With keys from elsewhere none is restored that was changed together with
+// what it says of itself, that another key signed, or whose signature was taken away.
+func TestForgedBackups(t *testing.T) {
+	dir := t.TempDir()
+	data, copied := filepath.Join(dir, "data"), filepath.Join(dir, "copied")
+	must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--dir", data, "--session", "s")
+	keys := write(t, dir, "keys.jwks", must(t, "keys", "export", "--dir", data))
+	must(t, "backup", copied, "--dir", data)
+	other := filepath.Join(dir, "other")
+	must(t, "keys", "generate", "--dir", other)
+	doc, err := os.ReadFile(filepath.Join(copied, stile.BackupFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said map[string]any
+	put := func(change func()) {
+		t.Helper()
+		said = nil
+		if err := json.Unmarshal(doc, &said); err != nil {
+			t.Fatal(err)
+		}
+		change()
+		b, err := json.Marshal(said)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(copied, stile.BackupFile), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	restore := func(want status, args ...string) answer {
+		t.Helper()
+		n++
+		back := filepath.Join(dir, fmt.Sprint("back", n))
+		a := stileDo(t, append([]string{"restore", copied, "--dir", back}, args...)...)
+		if a.status != int(want) {
+			t.Errorf("status %d: %s%s", a.status, a.out, a.err)
+		}
+		if _, err := os.Stat(filepath.Join(back, stile.JournalFile)); (err == nil) != (want == exitOK) {
+			t.Errorf("the journal of the restored directory: %v", err)
+		}
+		return a
+	}
+	put(func() {}) // spelt in another order
+	restore(exitOK, "--keys", keys)
+	holds(t, restore(exitOK).err, "not checked")
+	restore(exitFailure, "--keys", write(t, dir, "other.jwks", must(t, "keys", "export", "--dir", other)))
+
+	// The tokens are the attacker's, and backup.json fits.
+	path := filepath.Join(copied, tokenFile)
+	forged := []byte(`{"format":1,"tokens":[]}`)
+	if err := os.WriteFile(path, forged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(forged)
+	put(func() {
+		said["files"] = append(said["files"].([]any), map[string]any{"name": tokenFile, "bytes": len(forged), "sha256": hex.EncodeToString(sum[:])})
+	})
+	holds(t, restore(exitFailure, "--keys", keys).err, "backup.json", "signature", "UNPROVED")
+	for name, change := range map[string]func(){
+		"no signature": func() { delete(said, "signature") },
+		"another time": func() { said["made"] = "2026-01-02T03:04:05Z" },
+		"fewer":        func() { said["records"] = 1 },
+	} {
+		put(change)
+		if a := restore(exitFailure, "--keys", keys); !strings.Contains(a.err, "UNPROVED") {
+			t.Errorf("%s: %s", name, a.err)
+		}
+	}
+	put(func() { delete(said, "signature") })
+	holds(t, restore(exitOK).err, "not signed") // as of a version before
+
+	// Without keys that can sign there is a backup, and it says so.
+	if err := os.Remove(filepath.Join(data, stile.KeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	a := stileDo(t, "backup", filepath.Join(dir, "unsigned"), "--dir", data)
+	if a.status != int(exitOK) || !strings.Contains(a.err, "not signed: there is no key file") {
+		t.Errorf("status %d: %s", a.status, a.err)
+	}
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/seed14be6753/stile/internal/audit"
 	"github.com/seed14be6753/stile/internal/files"
+	"github.com/seed14be6753/stile/internal/proof"
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -44,6 +46,57 @@ type Backup struct {
 	// as they were.
 	Spoilt []string `json:"spoilt,omitempty"`
 	Files  []Entry  `json:"files"`
+	// Signature is that of a receipt key over all of this, at the time Made; nil for a backup
+	// that is not signed.
+	Signature *Signature `json:"signature,omitempty"`
+}
+
+// Signature is one of a receipt key.
+type Signature struct {
+	KID string `json:"kid"`
+	Sig []byte `json:"sig"`
+}
+
+// kind is that of the statement that signs a backup.
+const kind = "backup"
+
+// digest is of the document without its signature.
+func (b Backup) digest() ([32]byte, error) {
+	b.Signature = nil
+	b.Made = b.Made.UTC()
+	doc, err := json.Marshal(b)
+	return sha256.Sum256(doc), err
+}
+
+func (b *Backup) sign(by proof.Signer) error {
+	sum, err := b.digest()
+	if err != nil {
+		return err
+	}
+	kid, sig, err := by.SignStatement(kind, sum, b.Made)
+	if err != nil {
+		return err
+	}
+	b.Signature = &Signature{KID: kid, Sig: sig}
+	return nil
+}
+
+// signedBy checks that a trusted key signed a backup.
+func (b *Backup) signedBy(keys proof.Keys) error {
+	bad := func(detail string, cause error) error {
+		return &messages.Error{Code: messages.ErrJournal, Reason: journal.ReasonUnproved, File: File, Field: "signature", Detail: detail, Cause: cause}
+	}
+	if b.Signature == nil {
+		return bad("is missing: the backup is of a version before backups were signed, or was made without keys, or the signature was taken away", nil)
+	}
+	sum, err := b.digest()
+	if err != nil {
+		return err
+	}
+	if err := keys.VerifyStatement(kind, sum, b.Made, b.Signature.KID, b.Signature.Sig); err != nil {
+		return bad("is not that of a trusted key over this backup", err)
+	}
+	return nil
 }
 
 // Entry is a file of a backup.
@@ -61,8 +114,9 @@ type Entry struct {
 // A session that does not verify is copied as well and reported in Spoilt: a backup of the
 // rest is worth more than none. Errors: ERR_CONFIG (no journal there, the folder exists),
 // ERR_JOURNAL (what was copied cannot be read: the folder stays, to be looked at, without
-// backup.json; an empty one goes).
-func Make(ctx context.Context, dir, dest string, verify Verifier, names ...string) (b Backup, err error) {
+// backup.json; an empty one goes), and those of by, which signs the backup; nil leaves it
+// unsigned.
+func Make(ctx context.Context, dir, dest string, by proof.Signer, verify Verifier, names ...string) (b Backup, err error) {
 	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
 		return b, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
 	}
@@ -103,6 +157,11 @@ func Make(ctx context.Context, dir, dest string, verify Verifier, names ...strin
 	if b.Sessions, b.Records, b.Spoilt, err = verify(ctx, dest); err != nil {
 		return b, err
 	}
+	if by != nil {
+		if err := b.sign(by); err != nil {
+			return b, err
+		}
+	}
 	doc, err := json.MarshalIndent(b, "", "  ")
 	if err != nil {
 		return b, err
@@ -111,8 +170,9 @@ func Make(ctx context.Context, dir, dest string, verify Verifier, names ...strin
 }
 
 // Check verifies a backup: its files are the ones that were made, and every session
-// verifies but for those that did not when it was made.
-func Check(ctx context.Context, src string, verify Verifier) (b Backup, err error) {
+// verifies but for those that did not when it was made. With keys one of them must have
+// signed it: else ERR_JOURNAL, with the reason UNPROVED.
+func Check(ctx context.Context, src string, keys proof.Keys, verify Verifier) (b Backup, err error) {
 	wrong := func(detail string, cause error) error {
 		return &messages.Error{Code: messages.ErrConfig, File: File, Detail: detail, Cause: cause}
 	}
@@ -128,6 +188,11 @@ func Check(ctx context.Context, src string, verify Verifier) (b Backup, err erro
 	}
 	if b.Format != format {
 		return b, wrong("is of another format", nil)
+	}
+	if keys != nil {
+		if err := b.signedBy(keys); err != nil {
+			return b, err
+		}
 	}
 	journaled := false
 	for _, want := range b.Files {
@@ -158,8 +223,8 @@ func Check(ctx context.Context, src string, verify Verifier) (b Backup, err erro
 
 // Restore makes a data directory of a backup, which is checked first. A directory
 // that has a journal, keys or another file of the backup is refused: nothing is replaced.
-func Restore(ctx context.Context, src, dir string, verify Verifier) (Backup, error) {
-	b, err := Check(ctx, src, verify)
+func Restore(ctx context.Context, src, dir string, keys proof.Keys, verify Verifier) (Backup, error) {
+	b, err := Check(ctx, src, keys, verify)
 	if err != nil {
 		return b, err
 	}

@@ -47,7 +47,7 @@ func FuzzRestore(f *testing.F) {
 			t.Fatal(err)
 		}
 		dir := filepath.Join(around, "new")
-		b, err := Restore(context.Background(), src, dir, verify)
+		b, err := Restore(context.Background(), src, dir, nil, verify)
 		return b, around, dir, err
 	}
 	if _, _, dir, err := restore(f, []byte(honest)); err != nil {
