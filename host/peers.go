@@ -216,12 +216,12 @@ func (c *peerConn) Read(b []byte) (int, error) {
 }
 
 // SetReadDeadline implements net.Conn: a stranger has less time than the server would
-// give.
+// give, which of HTTP/2 is no deadline at all.
 func (c *peerConn) SetReadDeadline(until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.until = until
-	if latest := time.Now().Add(strangerTime); !c.known && until.After(latest) {
+	if latest := time.Now().Add(strangerTime); !c.known && (until.IsZero() || until.After(latest)) {
 		until = latest
 	}
 	return c.Conn.SetReadDeadline(until)

@@ -220,6 +220,45 @@ func TestKnownPeersHaveTime(t *testing.T) {
 	})
 }
 
+// HTTP/2 reads without a deadline: a stranger's connection has one all the same, until it
+// shows a token.
+func TestStrangersWithoutDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipes{conns: make(chan net.Conn, 1), done: make(chan struct{})}
+		p := listenTo(l, 50)
+		defer p.Close()
+		here, there := net.Pipe()
+		defer here.Close()
+		l.conns <- placed{there, netip.MustParseAddrPort("192.0.2.1:1000")}
+		c, err := p.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+		if !shown(withPeer(t.Context(), c), "acme") {
+			t.Error("a tenant may not keep its first connection")
+		}
+		read := make(chan error, 1)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			read <- err
+		}()
+		time.Sleep(time.Hour)
+		if err := say(here, "x"); err != nil {
+			t.Error(err)
+		}
+		if err := <-read; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A tenant with tokens does not hold all connections either: what is beyond its share is
 // closed behind its request.
 func TestConnectionsOfATenant(t *testing.T) {

@@ -86,3 +86,33 @@ func TestApart(t *testing.T) {
 		has("evil", 0)
 	})
 }
+
+// Two users have two programs, and that of a connection that makes room ends.
+func TestProgramsApart(t *testing.T) {
+	p := pool(t, Options{})
+	pid := func(user string) (string, *connection) {
+		s, done, err := p.Apart(self("on"), "acme", user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		got := call(t, s, "pid", `{"text":""}`)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return got, s.live
+	}
+	ann, live := pid("ann")
+	if again, _ := pid("ann"); again != ann {
+		t.Error("a connection that rests is not used again")
+	}
+	if bob, _ := pid("bob"); bob == ann {
+		t.Error("two users have one program")
+	}
+	p.mu.Lock()
+	p.endResting("acme") // ann's, which has rested for the longest
+	p.unlock()
+	<-live.done
+	if again, _ := pid("ann"); again == ann {
+		t.Error("the program did not end")
+	}
+}
