@@ -87,6 +87,9 @@ type Config struct {
 	// DefaultMaxConnections; further ones wait to be taken, or take the place of one that
 	// has shown no token.
 	MaxConnections int
+	// WrongTokens is how many wrong tokens an address may show in ten seconds before their
+	// answers wait; 0 is DefaultWrongTokens. Behind a proxy all callers have one address.
+	WrongTokens int
 	// Version is what the host says of itself.
 	Version string
 	// Log gets what operators want to know; nil is silent.
@@ -117,6 +120,7 @@ type Server struct {
 	used      func() memory
 	ring      func(time.Duration, func()) alarm
 	erased    erasures
+	wrong     *wrongTokens
 	beginning sync.Map // SIDs of sessions that a request is making
 	sockets   sync.WaitGroup
 	streams   chan struct{} // a place for each open stream
@@ -135,7 +139,7 @@ func New(cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg: cfg, rt: cfg.Runtime, log: cfg.Log, agents: map[string]*stile.Agent{},
 		hosts: map[string]bool{}, origins: map[string]bool{}, scopes: map[string]access.Scope{}, names: map[string]string{}, maxRuns: cmp.Or(cfg.MaxRuns, DefaultMaxRuns),
-		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring,
+		streams: make(chan struct{}, cmp.Or(cfg.MaxStreams, DefaultMaxStreams)), used: readMemory, ring: ring, wrong: newWrongTokens(cmp.Or(cfg.WrongTokens, DefaultWrongTokens)),
 	}
 	if s.meter, err = newMeter(time.Now, cfg.UsageFile); err != nil {
 		return nil, err
@@ -187,6 +191,9 @@ func New(cfg Config) (_ *Server, err error) {
 // check finds what could not be meant: above all names that no request can have, and
 // that would be found out by users who are refused.
 func (c *Config) check() error {
+	if c.WrongTokens < 0 {
+		return &messages.Error{Code: messages.ErrConfig, Field: "wrong_tokens", Detail: "is not negative; 0 is " + strconv.Itoa(DefaultWrongTokens)}
+	}
 	if err := c.Limits.check("limits"); err != nil {
 		return err
 	}

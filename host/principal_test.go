@@ -118,7 +118,7 @@ func TestEveryRouteAsksWho(t *testing.T) {
 	}
 	k.late = 2 * time.Hour
 	all, _ := k.make("acme", "ann", "read", "submit", "approve", "admin")
-	d := serve(t, host.Config{Access: k}, agentOf("talker", speaks([]string{"hello"}, always())))
+	d := serve(t, host.Config{Access: k, WrongTokens: 1 << 20}, agentOf("talker", speaks([]string{"hello"}, always())))
 	d.call(http.StatusCreated, nil, "POST", "/v1/sessions", `{"agent": "talker", "id": "s"}`, auth(all)...)
 	d.call(http.StatusAccepted, nil, "POST", "/v1/sessions/s/runs", `{"input": "hello"}`, auth(all)...)
 	for _, r := range append(requests(t, d, "s", "abc"), request{method: "GET", path: "/metrics", scopes: []string{"metrics"}}) {

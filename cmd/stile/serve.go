@@ -103,7 +103,7 @@ const (
 func (a *app) doorOf(s *settings, who access.Authenticator) host.Config {
 	door := host.Config{
 		Hosts: s.Hosts, Origins: s.Origins, Version: versionOf(debug.ReadBuildInfo()).Version, Access: who, Limits: s.Limits.host(), TenantLimits: map[string]host.Limits{}, MayUse: s.MayUse,
-		MaxRuns: s.MaxRuns, MaxStreams: s.MaxStreams, MaxConnections: s.MaxConnections, Retention: s.Retention,
+		MaxRuns: s.MaxRuns, MaxStreams: s.MaxStreams, MaxConnections: s.MaxConnections, WrongTokens: s.WrongTokens, Retention: s.Retention,
 	}
 	for name, t := range s.Tenants {
 		door.TenantLimits[name] = t.Limits.host()

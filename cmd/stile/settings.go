@@ -49,6 +49,7 @@ type settings struct {
 	MaxRuns        int                 `yaml:"max_runs" doc:"Runs of all tenants in flight."`
 	MaxStreams     int                 `yaml:"max_streams" doc:"Streams that are open at once."`
 	MaxConnections int                 `yaml:"max_connections" doc:"Connections that are served at once."`
+	WrongTokens    int                 `yaml:"wrong_tokens" doc:"Wrong tokens that an address may show in ten seconds before their answers wait. Behind a proxy all callers have one address."`
 	Grace          time.Duration       `yaml:"grace" doc:"How long turns in flight may take to end when the host stops."`
 	IdleTimeout    time.Duration       `yaml:"idle_timeout" doc:"How long a session without work stays in memory."`
 	KeyRest        time.Duration       `yaml:"key_rest" doc:"How long a provider's key that met a rate limit rests at most, for the model that was asked; 1s to 1h."`
@@ -110,7 +111,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, Unproved: stile.UnprovedRefuse, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, Unproved: stile.UnprovedRefuse, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
 	}
 }
 

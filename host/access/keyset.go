@@ -59,7 +59,7 @@ var errNoKey = errors.New("no key of the issuer verifies the token")
 
 // VerifySignature implements oidc.KeySet.
 func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
-	jws, err := jose.ParseSigned(jwt, k.algs)
+	jws, err := jose.ParseSignedCompact(jwt, k.algs)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,7 @@ type Metrics struct {
 	quotaBreach family
 	profiles    family
 	limits      family
+	refused     family
 
 	ttlExpired      prometheus.Counter
 	jtiDup          prometheus.Counter
@@ -82,6 +83,7 @@ func NewMetrics() *Metrics {
 		quotaBreach:     family{vec: vec("quota_breach_total", "Meters and clocks that ran out, by name.", "kind")},
 		profiles:        family{vec: vec("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome")},
 		limits:          family{vec: vec("limit_reached_total", "Limits of replies, results, actions and feeds that were reached, by name.", "limit")},
+		refused:         family{vec: vec("token_refused_total", "Requests that were refused for their token, by reason.", "reason")},
 		ttlExpired:      counter("ttl_expired_total", "Control tokens that had expired."),
 		jtiDup:          counter("jti_dup_total", "Control tokens whose jti was seen before."),
 		noProgress:      counter("no_progress_total", "Turns halted because the session repeated itself."),
@@ -100,6 +102,9 @@ func NewMetrics() *Metrics {
 	}
 	for _, l := range messages.Limits() { // there from the start, so that the first time shows
 		m.LimitReached(l, 0)
+	}
+	for _, reason := range Refusals() {
+		m.refused.add(reason, 0)
 	}
 	r.MustRegister(m.latency, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -203,6 +208,14 @@ func (m *Metrics) SessionAsleep() { m.sessions.Dec() }
 
 // LimitReached counts n times that something met a limit.
 func (m *Metrics) LimitReached(l string, n int) { m.limits.add(l, n) }
+
+// Refusals are the reasons of TokenRefused.
+func Refusals() []string {
+	return []string{"missing", "unknown", "expired", "revoked", "scope", "unavailable", "other"}
+}
+
+// TokenRefused counts a request that was refused for its token.
+func (m *Metrics) TokenRefused(reason string) { m.refused.inc(reason) }
 
 // Profile counts an attempt to learn the profile of a user.
 func (m *Metrics) Profile(outcome string) { m.profiles.inc(outcome) }

@@ -129,6 +129,9 @@ func TestObserveRecord(t *testing.T) {
 	for _, l := range messages.Limits() {
 		zero["stile_limit_reached_total limit="+l] = 0
 	}
+	for _, reason := range Refusals() {
+		zero["stile_token_refused_total reason="+reason] = 0
+	}
 	if d := cmp.Diff(zero, values(t, m)); d != "" {
 		t.Error(d)
 	}
@@ -177,6 +180,9 @@ func TestObserveRecord(t *testing.T) {
 	}
 	for _, l := range messages.Limits() {
 		want["stile_limit_reached_total limit="+l] = 0
+	}
+	for _, reason := range Refusals() {
+		want["stile_token_refused_total reason="+reason] = 0
 	}
 	want["stile_limit_reached_total limit=drain"], want["stile_limit_reached_total limit=reply"], want["stile_limit_reached_total limit=tag"] = 1, 1, 3
 	if d := cmp.Diff(want, values(t, m)); d != "" {

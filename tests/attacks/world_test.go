@@ -217,7 +217,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.issuer = newIssuer(t)
-	srv, err := host.New(host.Config{Runtime: w.rt, Agents: agents, Access: access.First(w.tokens, w.issuer.trust(t)), Audit: host.AuditFile(filepath.Join(w.data, "audit.jsonl"))})
+	srv, err := host.New(host.Config{Runtime: w.rt, Agents: agents, Access: access.First(w.tokens, w.issuer.trust(t)), Audit: host.AuditFile(filepath.Join(w.data, "audit.jsonl")), WrongTokens: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
