@@ -218,7 +218,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	opened = append(opened, rt.stopFeeds)
 	rt.pool = mcp.NewPool(mcp.Options{Secret: os.LookupEnv, Notice: func(server, text string) {
 		rt.log.Info("MCP server", zap.String("server", server), zap.String("notice", text))
-	}})
+	}, Changed: rt.toolsChanged, Known: rt.knownTools, Remember: rt.rememberTools})
 	opened = append(opened, rt.pool.Close, rt.held.Close)
 	alone := true
 	if s, ok := store.(attended); ok {

@@ -190,13 +190,13 @@ func (a *action) conclude(end *turn.ActionEnded) {
 
 // work finds what the action is to do. end says that there is nothing.
 func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
-	if b := a.start.Basis; b != "" && b != a.agent.basis(a.start.Type, a.start.Name) {
+	if b := a.start.Basis; b != "" && b != a.agent.basis(a.sid, a.start.Type, a.start.Name) {
 		return nil, 0, failed("changed", neuroscript.CodeDenied, "the tool, or the folder it works in, is another than the one that was approved: nothing was done")
 	}
 	call := &tools.Call{
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
 		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Audit: a.audit, Spend: a.spend,
-		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep},
+		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep, Basis: a.start.Basis},
 	}
 	if a.feeds != nil {
 		call.Host.Feeds = a.doFeeds

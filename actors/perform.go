@@ -262,18 +262,18 @@ func (s *session) askGate(e *turn.AskGate) {
 func (s *session) judged(e *turn.AskGate, v catalog.Verdict) *turn.Judged {
 	in := &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != catalog.ByDefault}
 	if v.Answer == messages.GateConfirm {
-		in.Basis = s.ref.agent.basis(e.Type, e.Name)
+		in.Basis = s.ref.agent.basis(s.ref.sid, e.Type, e.Name)
 	}
 	return in
 }
 
 // basis is what a call rests on beside its arguments. It asks nothing and waits for nothing.
-func (a *Agent) basis(typ messages.ActionType, name string) string {
+func (a *Agent) basis(sid string, typ messages.ActionType, name string) string {
 	if typ != "" && typ != messages.TypeTool {
-		return catalog.Basis(nil, name, string(typ))
+		return catalog.Basis(nil, sid, name, string(typ))
 	}
 	t, _ := a.Tools.Lookup(name)
-	return catalog.Basis(t, name, "")
+	return catalog.Basis(t, sid, name, "")
 }
 
 // verify judges the candidate lines of a turn. The clock is read once, as

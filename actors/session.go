@@ -262,7 +262,7 @@ func (s *session) requested(c actor.Context, req *request) {
 		word := *req.word
 		word.Handle = s.expect(req)
 		if a := s.machine.State().Asked(word.Approval); a != nil {
-			word.Basis = s.ref.agent.basis(a.Type, a.Name)
+			word.Basis = s.ref.agent.basis(s.ref.sid, a.Type, a.Name)
 		}
 		s.step(c, &word)
 	case opApprovals:

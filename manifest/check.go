@@ -335,6 +335,9 @@ func (c *checker) servers(m *Manifest) {
 		if s.URL != "" && (len(s.Env) > 0 || s.Resources != (Process{})) {
 			c.add(join(at, "url"), ReasonBadValue, "env and resources are of programs")
 		}
+		if !isPin(s.Pin) {
+			c.add(join(at, "pin"), ReasonBadValue, "want sha256: and 64 lower-case hex digits")
+		}
 		for name := range s.Env {
 			if slices.Contains(s.Secrets, name) {
 				c.add(join(at, "env."+name), ReasonDuplicate, "is one of secrets already")
@@ -344,11 +347,24 @@ func (c *checker) servers(m *Manifest) {
 			if strings.Contains(t.Name, "*") && (t.As != "" || t.Schema != "" || t.Description != "") {
 				c.add(join(index(join(at, "tools"), j), "name"), ReasonBadValue, "%q stands for several tools, which have no as, schema or description together", clip.Quoted(t.Name))
 			}
+			switch {
+			case !isPin(t.Pin):
+				c.add(join(index(join(at, "tools"), j), "pin"), ReasonBadValue, "want sha256: and 64 lower-case hex digits")
+			case t.Pin != "" && strings.Contains(t.Name, "*"):
+				c.add(join(index(join(at, "tools"), j), "pin"), ReasonBadValue, "%q stands for several tools, which have no pin together", clip.Quoted(t.Name))
+			}
 			if slices.ContainsFunc(s.Tools[:j], func(o MCPTool) bool { return o.Name == t.Name }) {
 				c.add(join(index(join(at, "tools"), j), "name"), ReasonDuplicate, "%q is in the list already", clip.Quoted(t.Name))
 			}
 		}
 	}
+}
+
+// isPin reports whether a text is a pin, or none.
+func isPin(s string) bool {
+	digits, ok := strings.CutPrefix(s, "sha256:")
+	var d messages.Digest
+	return s == "" || ok && d.UnmarshalText([]byte(digits)) == nil && d.String() == digits
 }
 
 // shell checks what would take the place of what the host sets, or be no path.

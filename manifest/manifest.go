@@ -173,6 +173,7 @@ type MCP struct {
 	Connect   time.Duration     `yaml:"connect_timeout" min:"1ms" max:"1h" optional:"true" doc:"How long making a connection may take; 30s when nothing is said."`
 	Timeout   time.Duration     `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt of a call; 30s when nothing is said."`
 	MaxBytes  int64             `yaml:"max_bytes" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"Longest result; 1MiB when nothing is said."`
+	Pin       string            `yaml:"pin" doc:"Digest of the server's list of tools, sha256: and 64 digits, as stile doctor --pins says it. A server that offers anything else is refused."`
 	Tools     []MCPTool         `yaml:"tools" doc:"Tools that may be called; without it all that the server offers."`
 }
 
@@ -183,6 +184,7 @@ type MCPTool struct {
 	Class       messages.Class      `yaml:"class" enum:"read_only|idempotent|effectful" doc:"What repeating it does; effectful when nothing is said, whatever the server says."`
 	Gate        messages.GateAnswer `yaml:"gate" enum:"approve|deny|confirm" doc:"What the gate says of it; as approval.tools does."`
 	Timeout     time.Duration       `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt; that of the server when nothing is said."`
+	Pin         string              `yaml:"pin" doc:"Digest of what the server says of it, sha256: and 64 digits, as stile doctor --pins says it. A tool that is described otherwise is refused."`
 	Description string              `yaml:"description" raw:"true" doc:"What the model is told of it; without it what the server says."`
 	Schema      string              `yaml:"schema" raw:"true" doc:"JSON schema of its arguments. With it the server is not asked before the tool is called; a manifest kept in a journal has it."`
 }

@@ -369,6 +369,7 @@ func TestDocsMetrics(t *testing.T) {
 	}})
 	m.ObserveRecord(&messages.Record{Body: &messages.Control{What: messages.ControlBreach, Name: "GAS"}})
 	m.Profile("learned")
+	m.ToolsChanged("notes", 1)
 	families, err := m.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)

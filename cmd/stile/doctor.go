@@ -37,8 +37,8 @@ const (
 
 func (a *app) doctorCommand() *cobra.Command {
 	var (
-		asJSON, asked, upgrade bool
-		each                   time.Duration
+		asJSON, asked, upgrade, pins bool
+		each                         time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor [--probe] [MANIFEST...]",
@@ -51,7 +51,9 @@ open files. It changes nothing but a file beside the journal that it removes aga
 With --probe it asks the models of the agents a handful of questions instead, made of the
 agents' own tools, and reports mistakes, forgiven habits, made-up results, tokens and time.
 The results of calls are canned: no tool runs. It costs what the model costs. With
---upgrade it names the defaults that have changed and the lines that restore them.
+--upgrade it names the defaults that have changed and the lines that restore them. With
+--pins it asks the MCP servers of the agents what they offer, and prints the digests that
+a manifest can pin; it fails where one pins something else.
 
 Exits 0 when nothing fails, with warnings too; 1 when something does; 2 when the
 settings cannot be read.`,
@@ -66,12 +68,15 @@ settings cannot be read.`,
 			return a.probe(ctx, *config, args, each, asJSON)
 		case upgrade:
 			return a.upgrade(*config, args, asJSON)
+		case pins:
+			return a.pins(ctx, *config, args, asJSON)
 		}
 		return a.doctor(ctx, *config, args, asJSON)
 	})
 	cmd.Flags().BoolVar(&asked, "probe", false, "ask the models of the agents a handful of questions")
 	cmd.Flags().BoolVar(&upgrade, "upgrade", false, "name the defaults that have changed for the agents")
-	cmd.MarkFlagsMutuallyExclusive("probe", "upgrade")
+	cmd.Flags().BoolVar(&pins, "pins", false, "print the digests of what MCP servers offer")
+	cmd.MarkFlagsMutuallyExclusive("probe", "upgrade", "pins")
 	cmd.Flags().DurationVar(&each, "timeout", 3*time.Minute, "with --probe: how long a question may take")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a finding")
 	return cmd

@@ -32,11 +32,11 @@ func NewDirectory(env *Env) *Directory {
 }
 
 // Configure compiles an agent of the configuration, whose sessions the host wakes by
-// itself. An agent whose MCP server cannot be reached waits until it is opened: a host
-// must not stay down because another one is.
+// itself. An agent whose MCP server cannot be reached, or offers something else than what
+// is pinned, waits until it is opened: a host must not stay down because another one is.
 func (d *Directory) Configure(ctx context.Context, key any, a *Definition) error {
 	c, err := d.Agent(ctx, key, a)
-	if mcp.Unreachable(err) {
+	if mcp.Unreachable(err) || mcp.Differs(err) {
 		d.env.Log.Warn("sessions of an agent wait until it is opened", zap.Error(err))
 		return nil
 	}
@@ -75,7 +75,7 @@ func (d *Directory) Agent(ctx context.Context, key any, a *Definition) (*Agent, 
 	}
 	c, err := Compile(ctx, d.env, a)
 	switch {
-	case before != nil && err != nil: // what was good goes on as it was
+	case before != nil && err != nil && !mcp.Differs(err): // what was good goes on as it was, but for what is not what it was pinned to
 		d.env.Log.Warn("an agent keeps the tools it had", zap.String("agent", before.Name()), zap.Error(err))
 		return before, nil
 	case err != nil:

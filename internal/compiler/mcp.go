@@ -3,6 +3,7 @@ package compiler
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -77,7 +78,8 @@ func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) 
 			names[name] = t.Name
 			own, err := catalog.NewForeign(catalog.Foreign{
 				Name: name, Description: t.Description, Schema: t.Schema, Class: t.Class, Timeout: cmp.Or(t.Timeout, d.Timeout, mcpTimeout),
-				Do: e.caller(o.server, serverConfig(a, d), who, t.Name, t.Class),
+				Do:    e.caller(o, serverConfig(a, d), who, d, t),
+				Basis: basisOf(o, t),
 			})
 			if err != nil {
 				return nil, nil, messages.At(err, place)
@@ -102,9 +104,18 @@ func (e *Env) servers(ctx context.Context, a *Definition, m *manifest.Manifest) 
 
 // caller does the calls of a tool, each on the connection of those who have one together.
 // Without a server there are none: the agent is only looked at, or replayed.
-func (e *Env) caller(agents *mcp.Server, cfg mcp.Config, who share, tool string, class messages.Class) func(context.Context, *tools.Call, string) (string, error) {
-	if class == "" {
-		class = messages.Effectful
+//
+// A call of a tool that is pinned, or that a person has approved, is made when the server
+// offers on that connection what was agreed to, and nothing else.
+func (e *Env) caller(o offered, cfg mcp.Config, who share, d *manifest.MCP, t *manifest.MCPTool) func(context.Context, *tools.Call, string) (string, error) {
+	tool, class := t.Name, cmp.Or(t.Class, messages.Effectful)
+	pin, list, agents := t.Pin, d.Pin, o.server
+	call := func(ctx context.Context, c *tools.Call, s *mcp.Server, args string) (string, error) {
+		agreed := []mcp.Agreed{{Tool: pin, List: list}}
+		if o.asked {
+			agreed = append(agreed, mcp.Agreed{Tool: agreedTo(c.Host.Basis)})
+		}
+		return s.Call(ctx, tool, class, args, agreed...)
 	}
 	return func(ctx context.Context, c *tools.Call, args string) (string, error) {
 		if agents == nil {
@@ -115,15 +126,39 @@ func (e *Env) caller(agents *mcp.Server, cfg mcp.Config, who share, tool string,
 			return "", err
 		}
 		if names == nil {
-			return agents.Call(ctx, tool, class, args)
+			return call(ctx, c, agents, args)
 		}
 		s, done, err := e.Pool.Apart(cfg, tenant, path.Join(names...))
 		if err != nil {
 			return "", err
 		}
 		defer done()
-		return s.Call(ctx, tool, class, args)
+		return call(ctx, c, s, args)
 	}
+}
+
+// offerMember is the member of a basis that has the digest of an MCP server's tool.
+const offerMember = "offer"
+
+// basisOf is what an approved call rests on: what the server says of the tool by now, or
+// what the manifest does where no server is asked.
+func basisOf(o offered, t *manifest.MCPTool) func(string) map[string]string {
+	name, described := t.Name, mcp.Described(t.Name, t.Description, t.Schema)
+	return func(string) map[string]string {
+		if o.asked {
+			return map[string]string{offerMember: cmp.Or(o.server.Offered(name), "none")}
+		}
+		return map[string]string{offerMember: described}
+	}
+}
+
+// agreedTo is the digest of a tool in a basis that was approved; "" for none.
+func agreedTo(basis string) string {
+	var of map[string]string
+	if basis == "" || json.Unmarshal([]byte(basis), &of) != nil {
+		return ""
+	}
+	return of[offerMember]
 }
 
 func serverConfig(a *Definition, d *manifest.MCP) mcp.Config {
@@ -140,9 +175,10 @@ func serverConfig(a *Definition, d *manifest.MCP) mcp.Config {
 	return cfg
 }
 
-// described reports whether a manifest has all of a server's tools.
+// described reports whether a manifest has all of a server's tools, and pins nothing that
+// only the server can say.
 func described(d *manifest.MCP) bool {
-	return len(d.Tools) > 0 && !slices.ContainsFunc(d.Tools, func(t manifest.MCPTool) bool { return t.Schema == "" })
+	return d.Pin == "" && len(d.Tools) > 0 && !slices.ContainsFunc(d.Tools, func(t manifest.MCPTool) bool { return t.Schema == "" || t.Pin != "" })
 }
 
 // describe asks a server for its tools and fills in what the manifest leaves open.
@@ -157,6 +193,9 @@ func (e *Env) describe(ctx context.Context, s *mcp.Server, d *manifest.MCP) (cha
 		}
 	}
 	if err := offeredBy(d, there); err != nil {
+		return 0, err
+	}
+	if err := pinned(s, d, there); err != nil {
 		return 0, err
 	}
 	for i := range d.Tools {
@@ -178,6 +217,44 @@ func (e *Env) describe(ctx context.Context, s *mcp.Server, d *manifest.MCP) (cha
 		}
 	}
 	return changes, nil
+}
+
+// pinned compares what a server offers with what a manifest pins.
+func pinned(s *mcp.Server, d *manifest.MCP, there []mcp.Tool) error {
+	for i := range d.Tools {
+		if pin := d.Tools[i].Pin; pin != "" {
+			if err := s.Pinned(there, "", map[string]string{d.Tools[i].Name: pin}); err != nil {
+				return messages.At(err, fmt.Sprintf("tools[%d]", i))
+			}
+		}
+	}
+	return s.Pinned(there, d.Pin, nil)
+}
+
+// Pins asks the MCP servers of a definition what they offer, and gives the digests by
+// server and tool; that of a server's whole list is under "". Nothing is compared.
+func Pins(ctx context.Context, pool *mcp.Pool, a *Definition) (map[string]map[string]string, error) {
+	all := map[string]map[string]string{}
+	if a.Manifest == nil {
+		return all, nil
+	}
+	for i := range a.Manifest.Import.MCP {
+		d := &a.Manifest.Import.MCP[i]
+		s, err := pool.Server(serverConfig(a, d))
+		if err != nil {
+			return nil, messages.At(err, fmt.Sprintf("import.mcp[%d]", i))
+		}
+		there, _, err := s.Tools(ctx)
+		if err != nil {
+			return nil, messages.At(err, fmt.Sprintf("import.mcp[%d]", i))
+		}
+		of := map[string]string{"": mcp.ListDigest(there)}
+		for _, t := range there {
+			of[t.Name] = t.Digest
+		}
+		all[d.Name] = of
+	}
+	return all, nil
 }
 
 // offeredBy puts the tools that the server has in the place of names with a '*', such as

@@ -117,6 +117,13 @@ type place struct {
 func (p *places) apart(own []tools.Tool) []tools.Tool {
 	all := slices.Clone(own)
 	for i := range all {
+		all[i].Form.Basis = func(sid string) map[string]string {
+			names, _, err := p.share.of(sid)
+			if err != nil {
+				return nil
+			}
+			return workspace.Basis(filepath.Join(append([]string{p.base.Dir()}, names...)...))
+		}
 		name, run := all[i].Name, all[i].Run
 		all[i].Run = func(ctx context.Context, c *tools.Call) (tools.Value, error) {
 			names, _, err := p.share.of(c.SID)

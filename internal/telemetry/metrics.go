@@ -33,6 +33,7 @@ type Metrics struct {
 	lints       family
 	quotaBreach family
 	profiles    family
+	toolChanges family
 	limits      family
 	refused     family
 
@@ -84,6 +85,7 @@ func NewMetrics() *Metrics {
 		profiles:        family{vec: vec("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome")},
 		limits:          family{vec: vec("limit_reached_total", "Limits of replies, results, actions and feeds that were reached, by name.", "limit")},
 		refused:         family{vec: vec("token_refused_total", "Requests that were refused for their token, by reason.", "reason")},
+		toolChanges:     family{vec: vec("mcp_tool_changes_total", "Tools that an MCP server offered in other words than before, by server.", "server")},
 		ttlExpired:      counter("ttl_expired_total", "Control tokens that had expired."),
 		jtiDup:          counter("jti_dup_total", "Control tokens whose jti was seen before."),
 		noProgress:      counter("no_progress_total", "Turns halted because the session repeated itself."),
@@ -219,6 +221,9 @@ func (m *Metrics) TokenRefused(reason string) { m.refused.inc(reason) }
 
 // Profile counts an attempt to learn the profile of a user.
 func (m *Metrics) Profile(outcome string) { m.profiles.inc(outcome) }
+
+// ToolsChanged counts tools that an MCP server offered in other words than before.
+func (m *Metrics) ToolsChanged(server string, n int) { m.toolChanges.add(server, n) }
 
 // FallbackMint counts a token of the fallback signer.
 func (m *Metrics) FallbackMint() { m.fallbackMint.Inc() }

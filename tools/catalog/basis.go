@@ -6,13 +6,13 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Basis is what a call rests on beside its arguments, for a person who approves it: a
+// Basis is what a call of a session rests on beside its arguments, for a person who approves it: a
 // canonical JSON object with the name of the tool and what that says of itself (its Form's
 // Basis), or with the type of another target. t may be nil.
-func Basis(t *tools.Tool, name, typ string) string {
+func Basis(t *tools.Tool, sid, name, typ string) string {
 	of := map[string]string{}
 	if t != nil && t.Form.Basis != nil {
-		for k, v := range t.Form.Basis() {
+		for k, v := range t.Form.Basis(sid) {
 			of[k] = v
 		}
 	}

@@ -30,6 +30,8 @@ type Foreign struct {
 	// accepts, with its numbers as they were written; the result is JSON. *tools.Unsettled
 	// says that nobody knows.
 	Do func(ctx context.Context, c *tools.Call, args string) (result string, err error)
+	// Basis is that of the tool's Form; may be nil.
+	Basis func(sid string) map[string]string
 }
 
 // MaxDescriptionBytes bounds what others declare; what is over it is cut off.
@@ -60,7 +62,7 @@ func NewForeign(d Foreign) (tools.Tool, error) {
 		return bad("%s", err)
 	}
 	t := tools.Tool{Name: d.Name, Description: clip.Short(d.Description, MaxDescriptionBytes), Class: d.Class, Timeout: d.Timeout, Params: params}
-	t.Form.Schema = d.Schema
+	t.Form.Schema, t.Form.Basis = d.Schema, d.Basis
 	t.Form.Direct = func(ctx context.Context, c *tools.Call, args string) (string, error) {
 		if err := violations(form, args); err != nil {
 			return "", err

@@ -52,6 +52,7 @@ func (p *Pool) Apart(cfg Config, tenant, key string) (s *Server, done func(), er
 		if !p.room(tenant) {
 			return nil, nil, neuroscript.Errorf(neuroscript.CodeToolFailed, "there are too many connections to MCP servers; try again later")
 		}
+		made.own = true
 		a = &apart{Server: made, key: key, tenant: tenant}
 		p.apart[key] = a
 		p.ofTenant[tenant]++

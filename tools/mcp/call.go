@@ -30,9 +30,17 @@ import (
 // *neuroscript.ScriptError, code 21. Where the server may have begun and gave no answer
 // it is *tools.Unsettled; a call of the class read_only or idempotent is made once more
 // instead. When ctx ends first the error is its cause, and the server is told.
-func (s *Server) Call(ctx context.Context, tool string, class messages.Class, args string) (string, error) {
+//
+// Where something was agreed to, the server must offer it on the connection that is used,
+// also on the one of a second attempt: else nothing is called, and the code is 1003.
+func (s *Server) Call(ctx context.Context, tool string, class messages.Class, args string, agreed ...Agreed) (string, error) {
 	harmless := class == messages.ReadOnly || class == messages.Idempotent
 	for first := true; ; first = false {
+		for _, want := range agreed {
+			if err := s.holds(ctx, tool, want); err != nil {
+				return "", err
+			}
+		}
 		c, err := s.connect(ctx)
 		if err != nil {
 			if ctx.Err() != nil {

@@ -19,6 +19,7 @@ type Tool struct {
 	Name        string // as the server knows it
 	Description string
 	Schema      string // of its arguments, canonical JSON
+	Digest      string // of all that the server says of it: "sha256:" and 64 digits
 }
 
 // Bounds of a server's list.
@@ -70,6 +71,7 @@ func (s *Server) list(ctx context.Context, c *connection) (all []Tool, changes i
 		case res.NextCursor == "":
 			s.answered()
 			slices.SortFunc(all, func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
+			s.noted(ctx, all, changes)
 			return all, changes, nil
 		}
 		params.Cursor = res.NextCursor
@@ -90,6 +92,9 @@ func offered(res *sdk.ListToolsResult) (all []Tool, wrong string, err error) {
 				return nil, t.Name, err
 			}
 			own.Schema = string(raw)
+		}
+		if own.Digest, err = digestOf(t); err != nil {
+			return nil, t.Name, err
 		}
 		all = append(all, own)
 	}

@@ -61,6 +61,13 @@ type Options struct {
 	Secret func(name string) (string, bool)
 	// Notice tells the operator that a connection was made or lost; may be nil.
 	Notice func(server, text string)
+	// Changed tells that a server offers tools in other words than before, in this life of
+	// the host or the one before; may be nil. It is called on any goroutine.
+	Changed func(server string, changes []Change)
+	// Known and Remember keep the digests of a server's tools over restarts; may be nil.
+	// Known gives nil for a server that was not seen before.
+	Known    func(ctx context.Context, server string) map[string]string
+	Remember func(ctx context.Context, server string, digests map[string]string)
 }
 
 // Pool has the connections of a host. It is safe for concurrent use.
@@ -170,6 +177,9 @@ type Server struct {
 	failures int       // connections lost or not made since a call was answered
 	notUntil time.Time // the next is tried
 	changes  int64     // how often the list of tools may have changed
+	offered  *offer    // the list when it was asked for last; nil before
+	renewing bool      // it is being asked for again
+	own      bool      // one of somebody's own, beside the agent's
 	ended    bool      // nobody calls it any more
 }
 
@@ -270,6 +280,7 @@ func (s *Server) dial(d *dial, wait time.Duration) {
 			s.live = nil
 			c.cancel()
 		}
+		s.renew()
 	}
 	s.mu.Unlock()
 	close(d.done)
@@ -380,6 +391,7 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.changes++
+			s.renew()
 		},
 	})
 	session, err := client.Connect(ctx, t, nil)

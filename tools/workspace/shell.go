@@ -111,7 +111,7 @@ func (s *Shell) tool() tools.Tool {
 	}, s.run)
 	t.Timeout = s.Timeout + shellGrace
 	if s.Workspace != nil {
-		t.Form.Basis = s.Workspace.basis
+		t.Form.Basis = func(string) map[string]string { return Basis(s.Workspace.dir) }
 	}
 	return t
 }

@@ -151,15 +151,15 @@ func (w *Workspace) Tools() []tools.Tool {
 		}, w.replace),
 	}
 	for i := range all {
-		all[i].Form.Basis = w.basis
+		all[i].Form.Basis = func(string) map[string]string { return Basis(w.dir) }
 	}
 	return all
 }
 
-// basis is what an approved call rests on: the folder it works in, by the digest of its
+// Basis is what an approved call rests on: the folder it works in, by the digest of its
 // path, as those who read a journal need not know their host's paths.
-func (w *Workspace) basis() map[string]string {
-	return map[string]string{"folder": messages.Digest(sha256.Sum256([]byte(w.dir))).String()}
+func Basis(dir string) map[string]string {
+	return map[string]string{"folder": messages.Digest(sha256.Sum256([]byte(dir))).String()}
 }
 
 // deniedNames are the folders that even AccessSystem leaves alone: credentials, wherever

@@ -33,7 +33,7 @@ type Form[C any] struct {
 	Schema string
 	// Basis is what a call rests on beside its arguments, by name: digests of what may be
 	// another tomorrow, such as a folder. It asks nothing and waits for nothing.
-	Basis func() map[string]string
+	Basis func(sid string) map[string]string
 }
 
 // Host is what the host's own tools know of their call beside what authors do.
@@ -56,6 +56,9 @@ type Host struct {
 	// Child records a run of a child session; nil where nothing keeps it. It may be
 	// called until the tool returns.
 	Child func(messages.ChildLink)
+	// Basis is what a person has approved beside the arguments, as Form's of the tool says
+	// it in JSON; "" where none was asked.
+	Basis string
 }
 
 // KeepCall is one operation on a catalog.Shelf, as Host.Keep takes it.
