@@ -87,7 +87,7 @@ func (e *Env) shell(a *Definition, m *manifest.Manifest, w *workspace.Workspace,
 	return workspace.Shell{
 		Workspace: w, Sandbox: e.Sandbox(), Unconfined: s.Isolation == "none", Network: s.Network, Loopback: s.Loopback,
 		Path: a.beside(s.Path), Read: a.beside(s.Read), Write: a.beside(s.Write), Env: s.Environment,
-		Caches: s.Caches, Cache: cache, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files,
+		Caches: s.Caches, Cache: cache, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files, Processes: s.Processes,
 	}
 }
 

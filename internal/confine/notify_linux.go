@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -21,7 +22,8 @@ import (
 // filter cannot look: modes and times of files, which Landlock does not guard, and peers
 // of sockets. The kernel asks for these (seccomp_unotify(2)). The answer is not "go on",
 // since the program could change its memory in between: the call is judged and done here,
-// on a descriptor of the same object. It also asks about process groups, by their numbers.
+// on a descriptor of the same object. It also asks about processes and their
+// groups, by numbers.
 
 // maxPending bounds the calls of a jail that wait for the network.
 const maxPending = 256
@@ -53,14 +55,17 @@ type listener struct {
 	keeps   bool  // programs have root's rights over files of other users
 	network peers
 	groups  groups
+	main    atomic.Int64 // the group of the program; 0 before it has begun
+	tasks   int          // at most this many are there
+	full    time.Time    // until then no task is made
 	pending chan struct{}
 	ended   sync.WaitGroup
 	done    chan struct{} // closed when the jail has ended
 }
 
-// listen answers what comes of a descriptor that the kernel gave, until stop is called.
-// It owns the descriptor.
-func (j *Jail) listen(fd int) (stop func(), err error) {
+// listen answers what comes of a descriptor that the kernel gave, until it is stopped. It
+// owns the descriptor.
+func (j *Jail) listen(fd int) (*listener, error) {
 	l := &listener{jail: j, keeps: foreign(j.Read) || foreign(j.Write), network: j.peers, groups: groups{}, pending: make(chan struct{}, maxPending), done: make(chan struct{})}
 	for _, p := range j.Write {
 		root, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -78,14 +83,27 @@ func (j *Jail) listen(fd int) (stop func(), err error) {
 	}
 	l.file = os.NewFile(uintptr(fd), "seccomp")
 	l.ended.Go(l.serve)
-	return func() {
-		close(l.done)
-		_ = l.file.SetReadDeadline(time.Unix(1, 0))
-		l.ended.Wait()
-		_ = l.file.Close()
-		l.closeRoots()
-		l.groups.end()
-	}, nil
+	return l, nil
+}
+
+// began says which process the program is.
+func (l *listener) began(pid int) {
+	if l != nil {
+		l.main.Store(int64(pid))
+	}
+}
+
+// stop answers nothing more, and ends what has left the program's process group.
+func (l *listener) stop() {
+	if l == nil {
+		return
+	}
+	close(l.done)
+	_ = l.file.SetReadDeadline(time.Unix(1, 0))
+	l.ended.Wait()
+	_ = l.file.Close()
+	l.closeRoots()
+	l.groups.end()
 }
 
 func (l *listener) closeRoots() {
@@ -134,9 +152,11 @@ func (l *listener) answer(fd int, q *question) {
 		say(0, unix.EPERM)
 		return
 	}
-	if flags, errno, known := l.ofGroups(q); known {
-		reply(0, errno, flags)
-		return
+	for _, of := range [...]func(*question) (uint32, syscall.Errno, bool){l.ofForks, l.ofGroups} {
+		if flags, errno, known := of(q); known {
+			reply(0, errno, flags)
+			return
+		}
 	}
 	if do := l.ofFiles(q); do != nil {
 		say(0, do())

@@ -58,7 +58,7 @@ func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error
 // startApart starts a command on a thread of its own, in a jail if there is one. over lets
 // the thread go; it must not be called before the command has ended.
 func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
-	enter, limit := func() (func(), error) { return func() {}, nil }, l.set
+	enter, limit := func() (*listener, error) { return nil, nil }, l.set
 	if j != nil {
 		rules, err := j.ruleset()
 		if err != nil {
@@ -67,15 +67,19 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 		defer func() { _ = syscall.Close(rules) }()
 		own := rand.Uint32()
 		cmd.SysProcAttr.Pgid = int(uint64(own) << 32)
-		enter, limit = func() (func(), error) { return j.enter(rules, own) }, fromAFreeThread(l.set)
+		cmd.SysProcAttr.Cloneflags = uintptr(uint64(own) << 32)
+		enter, limit = func() (*listener, error) { return j.enter(rules, own) }, fromAFreeThread(l.set)
 	}
-	stop := func() {}
+	var asked *listener
 	started, ended := make(chan error), make(chan struct{})
 	onThreadOfItsOwn(func() {
 		answers, err := enter()
 		if err == nil {
-			stop = answers
-			err = startLimited(cmd, limit)
+			asked = answers
+			err = startLimited(cmd, func(pid int) error {
+				answers.began(pid)
+				return limit(pid)
+			})
 		}
 		started <- err
 		if err == nil {
@@ -83,10 +87,10 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 		}
 	})
 	if err := <-started; err != nil {
-		stop()
+		asked.stop()
 		return nil, err
 	}
-	return func() { close(ended); stop() }, nil
+	return func() { close(ended); asked.stop() }, nil
 }
 
 // keepDescriptors marks every descriptor of the host but the standard ones as closed on

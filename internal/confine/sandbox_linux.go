@@ -154,10 +154,10 @@ func allow(rules int, path string, rights uint64) error {
 	return nil
 }
 
-// enter confines this thread for ever. stop, which is not nil, ends what the kernel asks
-// about the thread and what it starts; it is called when both have ended.
-// own is the number by which the filter knows the call that makes the program's group.
-func (j *Jail) enter(rules int, own uint32) (stop func(), err error) {
+// enter confines this thread for ever. What the kernel asks about it and what it starts the
+// listener answers, which is nil where the kernel does not ask; it is stopped when both have
+// ended. own is the number by which the filter knows the host's own calls.
+func (j *Jail) enter(rules int, own uint32) (*listener, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("no_new_privs: %w", err)
 	}
@@ -168,7 +168,7 @@ func (j *Jail) enter(rules int, own uint32) (stop func(), err error) {
 		return nil, fmt.Errorf("landlock: %w", errno)
 	}
 	if !j.Sandbox.Filter {
-		return func() {}, nil
+		return nil, nil
 	}
 	sockets := noSockets
 	switch {
@@ -182,12 +182,13 @@ func (j *Jail) enter(rules int, own uint32) (stop func(), err error) {
 		return nil, fmt.Errorf("filter of system calls: %w", err)
 	}
 	if fd < 0 {
-		return func() {}, nil
+		return nil, nil
 	}
-	if stop, err = j.listen(fd); err != nil {
+	l, err := j.listen(fd)
+	if err != nil {
 		return nil, fmt.Errorf("questions about system calls: %w", err)
 	}
-	return stop, nil
+	return l, nil
 }
 
 // dropCapabilities gives up what root may do. Where a folder of the jail is another user's,

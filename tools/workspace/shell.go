@@ -45,6 +45,9 @@ type Shell struct {
 	Memory  int64         // bytes of address space of a process; 0 is 4 GiB
 	CPU     time.Duration // of a process; 0 is one minute
 	Files   int64         // open files of a process; 0 is 1024
+	// Processes is how many processes and threads a program has at once, where the kernel
+	// asks; 0 is 1024.
+	Processes int64
 }
 
 // Limits of the tool shell.
@@ -57,6 +60,7 @@ const (
 	shellMemory    = 4 << 30
 	shellCPU       = time.Minute
 	shellFiles     = 1024
+	shellProcesses = 1024
 	shellFileBytes = 1 << 30 // of one file that it writes
 )
 
@@ -91,7 +95,7 @@ func NewShell(s Shell) (tools.Tool, error) {
 	for _, set := range []struct {
 		p *int64
 		d int64
-	}{{(*int64)(&s.Timeout), int64(ShellTimeout)}, {&s.Memory, shellMemory}, {(*int64)(&s.CPU), int64(shellCPU)}, {&s.Files, shellFiles}} {
+	}{{(*int64)(&s.Timeout), int64(ShellTimeout)}, {&s.Memory, shellMemory}, {(*int64)(&s.CPU), int64(shellCPU)}, {&s.Files, shellFiles}, {&s.Processes, shellProcesses}} {
 		if *set.p <= 0 {
 			*set.p = set.d
 		}
@@ -286,7 +290,7 @@ func (s *Shell) jail(write []string) *confine.Jail {
 	if s.Network {
 		read = append(read, names()...)
 	}
-	return &confine.Jail{Sandbox: s.Sandbox, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
+	return &confine.Jail{Sandbox: s.Sandbox, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback, Tasks: int(s.Processes)}
 }
 
 // names are the files by which programs find other machines and know them again, where
