@@ -28,6 +28,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed14be6753/stile/internal/files"
 )
@@ -44,6 +45,10 @@ const maxLine = 1 << 20
 // HeadSuffix names, behind the log's own name, the file with the hash of the last line and
 // the number of the last file that was put aside. It is the lock as well.
 const HeadSuffix = ".head"
+
+// lockTime is how long an append waits for other processes: who holds the log for longer has
+// been stopped, and must not stop the host.
+const lockTime = 5 * time.Second
 
 // Hash is what the next line carries of a line: SHA-256, in hex.
 func Hash(line []byte) string {
@@ -68,7 +73,7 @@ type File struct {
 // Check tells whether the log can be appended to. It makes an empty one where there is
 // none. Errors are those of the file system.
 func (l File) Check() error {
-	unlock, err := files.Lock(l.Path + HeadSuffix)
+	unlock, err := files.LockWithin(l.Path+HeadSuffix, lockTime)
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,7 @@ func (l File) open() (*os.File, error) {
 // Append adds the line that entry makes, without its end, given what it has to carry.
 // Errors are those of the file system, and entry's; then nothing was added.
 func (l File) Append(entry func(prev string) ([]byte, error)) error {
-	unlock, err := files.Lock(l.Path + HeadSuffix)
+	unlock, err := files.LockWithin(l.Path+HeadSuffix, lockTime)
 	if err != nil {
 		return err
 	}
@@ -252,33 +257,62 @@ func Copy(dir, dest string) (names []string, err error) {
 		}
 		return names, nil
 	}
-	unlock, err := files.Lock(l.Path + HeadSuffix)
+	f, size, head, old, err := l.hold()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { unlock() }()
-	for _, name := range []string{Name, Name + HeadSuffix} {
-		switch err := files.Copy(filepath.Join(dir, name), filepath.Join(dest, name)); {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return names, err
-		default:
+	put := func(name string, r io.Reader) error {
+		err := files.CopyFrom(r, filepath.Join(dest, name))
+		if err == nil {
 			names = append(names, name)
 		}
+		return err
 	}
-	old, err := l.old()
-	if err != nil {
+	if f != nil {
+		defer f.Close()
+		if err := put(Name, io.NewSectionReader(f, 0, size)); err != nil {
+			return names, err
+		}
+	}
+	if err := put(Name+HeadSuffix, bytes.NewReader(head)); err != nil {
 		return names, err
 	}
-	unlock() // those do not change
-	unlock = func() {}
-	for _, path := range old {
+	for _, path := range old { // which do not change
 		if err := files.Copy(path, filepath.Join(dest, filepath.Base(path))); err != nil {
 			return names, err
 		}
 		names = append(names, filepath.Base(path))
 	}
 	return names, nil
+}
+
+// hold gives the log as it is at one moment: what is only appended to needs no lock to be
+// read to there. f is nil where there is no file, and the caller's to close.
+func (l File) hold() (f *os.File, size int64, head []byte, old []string, err error) {
+	unlock, err := files.LockWithin(l.Path+HeadSuffix, lockTime)
+	if err != nil {
+		return nil, 0, nil, nil, err
+	}
+	defer unlock()
+	if head, err = os.ReadFile(l.Path + HeadSuffix); err != nil {
+		return nil, 0, nil, nil, err
+	}
+	if old, err = l.old(); err != nil {
+		return nil, 0, nil, nil, err
+	}
+	f, err = os.Open(l.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, head, old, nil
+	}
+	if err != nil {
+		return nil, 0, nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, nil, nil, err
+	}
+	return f, info.Size(), head, old, nil
 }
 
 // maxFiles bounds the files of a log that are read.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/seed14be6753/stile/messages"
 )
@@ -59,6 +60,32 @@ func Copy(from, to string) error {
 		_, err := io.Copy(f, in)
 		return err
 	})
+}
+
+// CopyFrom makes a durable file of what a reader has, with mode 0600. A file that is there
+// stays: the error is fs.ErrExist then.
+func CopyFrom(r io.Reader, to string) error {
+	return place(to, os.Link, func(f *os.File) error {
+		_, err := io.Copy(f, r)
+		return err
+	})
+}
+
+// ErrHeld is that of a lock that another process kept for too long.
+var ErrHeld = errors.New("another process holds the lock")
+
+// until tries again and again, with growing pauses, for as long as d.
+func until(d time.Duration, try func() (done bool, err error)) error {
+	end := time.Now().Add(d)
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return ErrHeld
+		}
+		time.Sleep(pause)
+	}
 }
 
 // place fills a temporary file beside path, syncs it, and puts it there: os.Rename

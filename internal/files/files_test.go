@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/messages"
@@ -65,4 +66,21 @@ func TestErrorsNameNoPath(t *testing.T) {
 	if err := files.Create(filepath.Join(dir, "no", "a"), nil); !errors.As(err, &e) || e.Code != messages.ErrConfig || e.File != "a" {
 		t.Errorf("%v", err)
 	}
+}
+
+// A lock that is held is waited for, and not for ever.
+func TestLockWithin(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := files.LockWithin(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := files.LockWithin(path, time.Millisecond); !errors.Is(err, files.ErrHeld) {
+		t.Errorf("%v", err)
+	}
+	unlock()
+	if unlock, err = files.LockWithin(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
 }

@@ -6,7 +6,28 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 )
+
+// LockWithin is Lock for those who must not wait longer than d: the error is ErrHeld then.
+func LockWithin(path string, d time.Duration) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = until(d, func() (bool, error) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
 
 // Lock waits until no other process holds the file. The end of the process releases it too.
 func Lock(path string) (unlock func(), err error) {
