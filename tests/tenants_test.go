@@ -198,7 +198,8 @@ func TestProgramsAreApart(t *testing.T) {
 	ann, eve := open(t, rt, "acme:ann:s", a), open(t, rt, "evil:eve:s", a)
 	does(t, ann, call{"write", args{"file": "contract.txt", "content": "offer 1.2M"}})
 	run := func(s *stile.Session, script string) string {
-		return strings.Join(does(t, s, call{"write", args{"file": "run.awk", "content": script, "overwrite": true}}, call{"shell", args{"command": "awk -f run.awk"}}), "\n")
+		does(t, s, call{"write", args{"file": "run.awk", "content": script, "overwrite": true}}) // calls of one batch run together
+		return does(t, s, call{"shell", args{"command": "awk -f run.awk"}})[0]
 	}
 	const look = `BEGIN { cache = ENVIRON["GOCACHE"] "/object"; `
 	if got := run(ann, look+`print "mine" > cache; close(cache); getline l < "contract.txt"; print l }`); !strings.Contains(got, "1.2M") {
@@ -302,5 +303,36 @@ func TestMCPConnectionsAreApart(t *testing.T) {
 		if err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A feed of the agent's folder, and documents that are searched, show nobody the files of
+// users below it.
+func TestFeedsWithoutFilesOfUsers(t *testing.T) {
+	a := tenantAgent(t, "context_feeds: [{id: docs, type: ingest, source: {params: {paths: [.], format: text}}}]\nsearch: {documents: .}\nimport: {tools: [write, search]}\n")
+	own := filepath.Join(a.Dir, "sandbox", ".stile-users", "user", "acme", "ann", "contract.md")
+	seen := &recorder{Model: obeys()}
+	a.Model = seen
+	for path, text := range map[string]string{own: "offer 1.2M", filepath.Join(a.Dir, "handbook.md"): "offer our best"} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rt := start(t, stile.Config{Shared: true})
+	eve := open(t, rt, "evil:eve:s", a)
+	if got := does(t, eve, call{"search", args{"query": "offer"}}); strings.Contains(got[0], "1.2M") || !strings.Contains(got[0], "our best") {
+		t.Error(got)
+	}
+	var all strings.Builder
+	for _, req := range seen.requests() {
+		for _, m := range req.Messages {
+			all.WriteString(m.Text)
+		}
+	}
+	if strings.Contains(all.String(), "1.2M") || strings.Contains(all.String(), "contract.md") || !strings.Contains(all.String(), "handbook.md") {
+		t.Errorf("the prompts have %s", all.String())
 	}
 }

@@ -34,6 +34,7 @@ max_runs: 7
 limits: {requests_per_second: 2.5, runs: 3}
 tenants:
   acme: {limits: {runs: 9, tokens_per_day: 1000000}}
+may_use: {acme: ["*"], "*": [a], none: []}
 oidc:
   issuer: https://id.example
   algorithms: [RS256]
@@ -52,6 +53,7 @@ log_level: debug
 	want.Listen, want.Auth, want.Grace, want.MaxRuns = "127.0.0.1:9001", "tokens", 30*time.Second, 7
 	want.Limits = limitSettings{RequestsPerSecond: 2.5, Runs: 4}
 	want.Tenants = map[string]tenant{"acme": {limitSettings{Runs: 9, TokensPerDay: 1000000}}}
+	want.MayUse = map[string][]string{"acme": {"*"}, "*": {"a"}, "none": {}}
 	want.OIDC = oidcSettings{Issuer: "https://id.example", Algorithms: []string{"RS256"}}
 	want.DecisionLog = filepath.Join(dir, "log/decisions.jsonl")
 	want.AuditLog, want.LogLevel = filepath.Join(dir, "log/audit.jsonl"), "debug"
@@ -107,6 +109,8 @@ log_level: true
 		{"memory: true\nlog_level: loud", ":2:12: log_level: ERR_CONFIG: want debug, info, warn, error"},
 		{"\ngrace: 2h", ":2:8: grace: ERR_CONFIG"},
 		{"tenants: {\"a:b\": {}}", ":1:18: tenants.a:b: ERR_CONFIG"},
+		{"may_use: {\"a:b\": [x]}", ":1:18: may_use.a:b: ERR_CONFIG"},
+		{"may_use: {a: x}", "may_use.a: ERR_CONFIG: want a list"},
 		{"- a", "want settings by name"},
 		{"limits: {<<: {runs: 1}}", "name of a setting"},
 		{strings.Repeat("a: {", 200), ":1"},

@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools/catalog"
+	"github.com/seed14be6753/stile/tools/workspace"
 )
 
 // feedSet is the set of a manifest, or everything that is wrong with its feeds and with
@@ -175,7 +176,7 @@ func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, tar
 			if err := e.Keep(root); err != nil {
 				return f, on, err
 			}
-			documents = root.FS()
+			documents = workspace.Apart(root.FS())
 		}
 		f.Ingest = &feeds.Ingester{Files: documents, Remote: e.Remote, Cache: e.Cache, Scope: a.Dir}
 	}

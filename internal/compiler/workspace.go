@@ -122,7 +122,7 @@ func (a *Definition) documents(dir string) (*web.Index, error) {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "search.documents", Detail: "the folder cannot be opened", Cause: files.Cause(err)}
 	}
 	defer root.Close()
-	docs, err := web.ReadDocuments(root.FS())
+	docs, err := web.ReadDocuments(workspace.Apart(root.FS()))
 	if err != nil {
 		return nil, err
 	}

@@ -103,3 +103,48 @@ func ofUsers(p string) bool {
 	}
 	return false
 }
+
+// Apart is a folder of the operator's, such as one that feeds read, without UsersDir: what
+// is in there is nobody's to be shown to all.
+func Apart(files fs.FS) fs.FS { return apart{files} }
+
+type apart struct{ files fs.FS }
+
+func hidden(op, name string) error {
+	if ofUsers(name) {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	return nil
+}
+
+// Open implements fs.FS.
+func (a apart) Open(name string) (fs.File, error) {
+	if err := hidden("open", name); err != nil {
+		return nil, err
+	}
+	return a.files.Open(name)
+}
+
+// Stat implements fs.StatFS.
+func (a apart) Stat(name string) (fs.FileInfo, error) {
+	if err := hidden("stat", name); err != nil {
+		return nil, err
+	}
+	return fs.Stat(a.files, name)
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (a apart) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := hidden("open", name); err != nil {
+		return nil, err
+	}
+	return fs.ReadDir(a.files, name)
+}
+
+// ReadFile implements fs.ReadFileFS.
+func (a apart) ReadFile(name string) ([]byte, error) {
+	if err := hidden("open", name); err != nil {
+		return nil, err
+	}
+	return fs.ReadFile(a.files, name)
+}
