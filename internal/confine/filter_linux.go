@@ -345,8 +345,9 @@ func install(f filter, flags uintptr) (fd int, err error) {
 const listens = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 
 // asks tries, on a thread that is thrown away, whether the kernel asks about calls: a
-// container whose own keeper is asked has no room for a second one.
-func asks() bool {
+// container whose own keeper is asked has no room for a second one. takes is whether this
+// process may take descriptors of its programs, which Docker's own filter refuses.
+func asks() (asks, takes bool) {
 	var f filter
 	f.answer(passes)
 	answer := make(chan bool)
@@ -360,5 +361,22 @@ func asks() bool {
 		}
 		answer <- err == nil
 	})
-	return <-answer
+	if !<-answer {
+		return false, false
+	}
+	self := question{tid: uint32(unix.Getpid())}
+	b := [1]byte{}
+	if self.read(uint64(uintptr(unsafe.Pointer(&b[0]))), make([]byte, 1)) != 0 {
+		return false, false
+	}
+	p, err := unix.PidfdOpen(int(self.tid), 0)
+	if err != nil {
+		return true, false
+	}
+	defer unix.Close(p)
+	fd, err := unix.PidfdGetfd(p, p, 0)
+	if err != nil {
+		return true, false
+	}
+	return true, unix.Close(fd) == nil
 }

@@ -9,7 +9,7 @@ const filterKnown = false
 // installFilter is not reached: Probe says that there is no filter.
 func installFilter(reach, bool, uint32) (int, error) { return -1, errors.ErrUnsupported }
 
-func asks() bool { return false }
+func asks() (asks, takes bool) { return false, false }
 
 // reach is as in the filter of other processors.
 type reach int

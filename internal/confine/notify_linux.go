@@ -120,6 +120,11 @@ func (l *listener) serve() {
 	}
 	_ = raw.Read(func(fd uintptr) bool {
 		for ready(int(fd), unix.POLLIN) {
+			select {
+			case <-l.done: // what is left of the jail may ask for ever
+				return true
+			default:
+			}
 			var q question
 			_, _, errno := syscall.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&q)))
 			switch errno {

@@ -16,6 +16,7 @@ type Sandbox struct {
 	ABI    int    // version of Landlock; 0 without it
 	Filter bool   // system calls can be filtered
 	Asks   bool   // the kernel asks about those that a filter cannot judge
+	Peers  bool   // and about peers of sockets, which this process may take to look at
 	Why    string // Landlock is not there
 }
 
@@ -51,7 +52,10 @@ func (s Sandbox) Layers() string {
 		layers = append(layers, "no sockets")
 	}
 	if s.Asks {
-		layers = append(layers, "modes and times", "peers")
+		layers = append(layers, "modes and times", "processes")
+	}
+	if s.Peers {
+		layers = append(layers, "peers")
 	}
 	return strings.Join(layers, ", ")
 }

@@ -21,7 +21,9 @@ import (
 func Probe() Sandbox {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	s := Sandbox{Filter: filterKnown && canFilter()}
-	s.Asks = s.Filter && asks()
+	if s.Filter {
+		s.Asks, s.Peers = asks()
+	}
 	switch errno {
 	case 0:
 		s.ABI = int(abi)

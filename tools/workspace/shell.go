@@ -79,8 +79,8 @@ func NewShell(s Shell) (tools.Tool, error) {
 			return tools.Tool{}, err
 		}
 	}
-	if s.Network && !s.Loopback && !s.Unconfined && !s.Sandbox.Asks {
-		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.network", Detail: "this kernel cannot keep programs with the network from this machine, where a host without tokens takes them for its user; say network: {loopback: true} where that is meant"}
+	if s.Network && !s.Loopback && !s.Unconfined && !s.Sandbox.Peers {
+		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.network", Detail: "this host cannot keep programs with the network from this machine, where a host without tokens takes them for its user; say network: {loopback: true} where that is meant"}
 	}
 	for _, part := range []struct {
 		field string
