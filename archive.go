@@ -13,6 +13,7 @@ import (
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/keyfile"
+	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
@@ -89,6 +90,24 @@ func (a *Archive) Head(ctx context.Context, name string) (Head, error) {
 	return a.store.Head(ctx, key.SID())
 }
 
+// HeadOf finds an incarnation, also one that has retired.
+func (a *Archive) HeadOf(ctx context.Context, inc messages.Incarnation) (Head, error) {
+	return a.store.HeadOf(ctx, inc)
+}
+
+// Checkpoint writes a signed list of the heads of all sessions: a few hundred bytes each, as
+// lines of JSON. Kept elsewhere, it shows cut tails, rewritten and dropped sessions
+// (stile verify --since). It returns how many sessions it has, and the digest that is signed.
+// ERR_JOURNAL when the keys have no receipt key in force.
+func (a *Archive) Checkpoint(ctx context.Context, keys *keyring.Ring, w io.Writer) (sessions int64, digest messages.Digest, err error) {
+	now := time.Now
+	if a.now != nil {
+		now = a.now
+	}
+	c, err := proof.WriteCheckpoint(ctx, a.store, keyfile.Signer{Ring: keys}, now(), w)
+	return c.Sessions, c.Digest, err
+}
+
 // Records reads a session from its first record on, bodies typed.
 func (a *Archive) Records(ctx context.Context, inc messages.Incarnation) iter.Seq2[*Record, error] {
 	return journal.ReadTyped(ctx, a.store, inc, 0, 0)
@@ -147,6 +166,9 @@ type VerifyOptions struct {
 	Keys *keyring.Set
 	// Head is an exported head; with it a cut tail is found.
 	Head journal.Anchor
+	// Since is a head of an earlier time, as a checkpoint has it: the session must go through
+	// it, however much follows.
+	Since journal.Anchor
 	// Receipts is the policy of a session whose opening does not say one, as those that
 	// versions before wrote; with Keys, "" takes each receipt that decision asks for and
 	// that is missing in such a session for taken away.
@@ -174,7 +196,7 @@ func (a *Archive) Verify(ctx context.Context, inc messages.Incarnation, opts Ver
 		opts.Head = journal.Anchor{Seq: head.Seq, Hash: head.Hash}
 	}
 	return journal.Verify(a.store.Read(ctx, inc, 0, 0), journal.VerifyOptions{
-		SID: head.SID, Inc: inc, Keys: keyfile.Verifier{Set: opts.Keys}, Trusted: trusted, Receipts: opts.Receipts, Head: opts.Head,
+		SID: head.SID, Inc: inc, Keys: keyfile.Verifier{Set: opts.Keys}, Trusted: trusted, Receipts: opts.Receipts, Head: opts.Head, Since: opts.Since,
 	}), nil
 }
 

@@ -28,6 +28,7 @@ const (
 	WhatTail     = "tail"     // the history ends before, or not at, the expected head
 	WhatReceipt  = "receipt"  // a receipt that does not verify, or is missing where it must be
 	WhatErased   = "erased"   // bodies are gone, and no signed session.closed follows
+	WhatSince    = "since"    // the history does not go through a head of an earlier time
 	WhatRead     = "read"     // the store could not give the record
 )
 
@@ -86,6 +87,9 @@ type VerifyOptions struct {
 	From Anchor
 	// Head is the head that was exported; zero does not check the tail.
 	Head Anchor
+	// Since is a head of an earlier time, which the history must go through; zero asks for
+	// none.
+	Since Anchor
 }
 
 // Verify checks a history after the fact: chain, salted bodies, positions,
@@ -137,6 +141,9 @@ func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Repo
 		if r.Raw == nil {
 			rep.erased(r.Seq)
 		}
+		if r.Seq == opts.Since.Seq && r.Hash != opts.Since.Hash {
+			add(r.Seq, WhatSince, "the record's hash is another than it was: records up to here were rewritten")
+		}
 		due.opening(&rep, r)
 		rep.receipt(r, &due, add)
 	}
@@ -144,6 +151,9 @@ func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Repo
 		add(seq, WhatReceipt, due.missing(&rep))
 	}
 	due.erasures(&rep, add)
+	if c.at.Seq < opts.Since.Seq {
+		add(opts.Since.Seq, WhatSince, "the last record is "+itoa(c.at.Seq)+", there were "+itoa(opts.Since.Seq)+": the end was cut off")
+	}
 	if opts.Head != (Anchor{}) && c.at != opts.Head {
 		detail := "the last record is " + itoa(c.at.Seq) + ", the head was " + itoa(opts.Head.Seq)
 		if c.at.Seq == opts.Head.Seq {

@@ -446,3 +446,38 @@ func TestPromisedReceiptsAreKept(t *testing.T) {
 		t.Errorf("%+v, %v", rep, err)
 	}
 }
+
+// What stands behind the last receipt is proved by no key, and by a head of an earlier time.
+func TestVerifySinceAnEarlierHead(t *testing.T) {
+	dir := t.TempDir()
+	rt, err := stile.New(t.Context(), stile.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, rt, "s", plain())
+	ask(t, s, "pay 100 to bob")
+	f := history(t, rt.Archive(), s.Incarnation())
+	head, err := s.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := rt.Keys().Set()
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	since := journal.Anchor{Seq: head.Seq, Hash: head.Hash}
+	end := f[len(f)-1]
+	end.Raw = bytes.Replace(end.Raw, []byte("DONE"), []byte("HALT"), 1)
+	f.rehash().put(t, dir)
+	ar, err := stile.OpenArchive(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ar.Close()
+	for _, opts := range []stile.VerifyOptions{{Keys: trusted}, {Keys: trusted, Since: since}, {Keys: trusted, Since: journal.Anchor{Seq: since.Seq + 1, Hash: since.Hash}}} {
+		rep, err := ar.Verify(t.Context(), f[0].Inc, opts)
+		if err != nil || rep.OK() != (opts.Since == journal.Anchor{}) || !rep.OK() && rep.Problems[0].What != journal.WhatSince {
+			t.Errorf("since %d: %+v, %v", opts.Since.Seq, rep, err)
+		}
+	}
+}

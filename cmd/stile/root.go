@@ -46,7 +46,7 @@ journaled, signed, verifiable and replayable.
 		SilenceUsage:  true,
 	}
 	root.AddCommand(a.runCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
-		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
+		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
 	return root
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -206,6 +207,13 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 		srv, err := host.New(door)
 		if err != nil {
 			return err
+		}
+		if !s.Memory {
+			var listing sync.WaitGroup
+			lists, end := context.WithCancel(ctx)
+			listing.Go(func() { checkpoints(lists, rt, s.Dir, s.Checkpoint, cfg.Log.Named("checkpoint")) })
+			defer listing.Wait()
+			defer end()
 		}
 		if _, err := fmt.Fprintf(a.out, "listening on %s://%s\n", schemeOf(s), l.Addr()); err != nil {
 			return err

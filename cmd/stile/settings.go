@@ -55,6 +55,7 @@ type settings struct {
 	KeyRest        time.Duration       `yaml:"key_rest" doc:"How long a provider's key that met a rate limit rests at most, for the model that was asked; 1s to 1h."`
 	Retention      time.Duration       `yaml:"retention" doc:"Sessions that have said nothing for so long are deleted; 0 keeps them."`
 	Unproved       string              `yaml:"unproved" enum:"refuse|strict|go_on" doc:"What to do with a session whose receipts do not prove its history, when it is to be gone on with or forked: refuse it; refuse also one of a version before receipts were promised where nothing is signed (strict); or go on and log it."`
+	Checkpoint     time.Duration       `yaml:"checkpoint" doc:"How often a signed list of the heads of all sessions is written into dir (checkpoint.jsonl), and its digest to the log; 0 writes none."`
 	Feeds          feedSettings        `yaml:"feeds" doc:"How context feeds are kept."`
 	Boot           bootSettings        `yaml:"boot" doc:"How what was open is taken up at the start."`
 	AuditLog       string              `yaml:"audit_log" doc:"File of the audit log, - for standard error, off for none; without a word audit.jsonl in dir. In the file relative to its folder."`
@@ -111,7 +112,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, Unproved: stile.UnprovedRefuse, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
 	}
 }
 

@@ -32,8 +32,10 @@ opening says, and a missing one is exit status 4, as is an erasure without its s
 statement. A session with receipts: off is "unproved". Sessions of versions before openings
 said so say nothing: give --receipts for them, by name. --allow-missing is for hosts that
 had no signer for a while. --late KID believes what a retired key went on to sign, as
-hosts of versions before did when stile keys rotate was given beside them. Only an exported head (stile sessions list) shows that the end
-was cut off; --head needs SID.
+hosts of versions before did when stile keys rotate was given beside them. Only a head from
+elsewhere shows that the end was cut off: --head, one of stile sessions list, needs SID;
+--since takes a checkpoint (stile checkpoint) and shows cut ends, sessions that were rewritten
+or dropped since, and those that were erased or whose name another has.
 
 --export verifies a file that stile sessions export wrote, or standard input (-),
 instead of a directory. Receipts are checked with --keys alone there.`,
@@ -50,15 +52,16 @@ instead of a directory. Receipts are checked with --keys alone there.`,
 	cmd.Flags().StringVar(&opts.receipts, "receipts", "", "what sessions whose opening does not say it have signed: decision, run or off")
 	cmd.Flags().StringSliceVar(&opts.late, "late", nil, "believe what these retired keys signed after their time")
 	cmd.Flags().BoolVar(&opts.missing, "allow-missing", false, "with --keys: missing receipts and unsigned erasures are no problem")
+	cmd.Flags().StringVar(&opts.since, "since", "", "checkpoint (stile checkpoint) that the sessions must go on from")
 	cmd.Flags().StringVar(&opts.export, "export", "", "verify this exported file instead of a directory")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "print one JSON object a session")
 	return cmd
 }
 
 type verifyOptions struct {
-	keys, head, receipts, export string
-	json, missing                bool
-	late                         []string
+	keys, head, receipts, export, since string
+	json, missing                       bool
+	late                                []string
 }
 
 const littleProved = "the keys are those beside the records: who can write there can change both. stile keys export, kept elsewhere, and --keys prove more"
@@ -115,6 +118,9 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 	if err != nil {
 		return err
 	}
+	if opts.since != "" && (len(names) > 0 || opts.export != "" || opts.head != "") {
+		return configError("since", "a checkpoint is of all sessions: name no session, --export or --head beside it")
+	}
 	if opts.export != "" {
 		return a.verifyExport(names, opts, against)
 	}
@@ -131,20 +137,43 @@ func (a *app) verify(ctx context.Context, names []string, opts verifyOptions) er
 			}
 			against.AllowMissing = true // as with the keys beside the records
 		}
-		err := pick(ctx, ar, names, func(h journal.Head) error {
+		judge := func(h journal.Head, against stile.VerifyOptions) (journal.Report, error) {
 			rep, err := ar.Verify(ctx, h.Inc, against)
 			if err != nil {
-				return err
+				return rep, err
 			}
 			sessions++
 			if !rep.OK() {
 				bad++
 			}
 			if opts.json {
-				return a.writeJSON(verifyJSONOf(rep))
+				return rep, a.writeJSON(verifyJSONOf(rep))
 			}
-			return a.verifyText(rep)
-		})
+			return rep, a.verifyText(rep)
+		}
+		var err error
+		if opts.since != "" {
+			err = a.since(ctx, ar, opts.since, against, judge, func(what string) error {
+				bad++
+				if opts.json {
+					return a.writeJSON(map[string]any{"ok": false, "lost": what})
+				}
+				p := a.printer("")
+				p.line(red, "FAIL", what)
+				return p.err
+			}, func(what string) error {
+				if opts.json {
+					return nil
+				}
+				_, err := fmt.Fprintln(a.out, what)
+				return err
+			})
+		} else {
+			err = pick(ctx, ar, names, func(h journal.Head) error {
+				_, err := judge(h, against)
+				return err
+			})
+		}
 		if err == nil && !opts.json && len(names) == 0 {
 			_, err = fmt.Fprintf(a.out, "%s, %d with problems\n", count(sessions, "session"), bad)
 		}
