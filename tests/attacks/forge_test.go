@@ -178,6 +178,7 @@ func signatureRows(t *testing.T) (rows []row) {
 	for _, n := range []int{0, 1, 32, 63, 65, 96, 128} {
 		add(fmt.Sprintf("%d bytes", n), append(slices.Clone(good), make([]byte, 64)...)[:n])
 	}
+	littleOne := append([]byte{1}, make([]byte, 31)...) // the neutral point
 	add("halves exchanged", slices.Concat(good[32:], good[:32]))
 	add("zeros", make([]byte, 64))
 	add("ones", bytes.Repeat([]byte{0xff}, 64))
@@ -191,6 +192,16 @@ func signatureRows(t *testing.T) (rows []row) {
 		}
 		add("R is "+what, slices.Concat(r, good[32:]))
 		add("R is "+what+", S is 0", slices.Concat(r, make([]byte, 32)))
+		rows = append(rows, row{class: "signatures", by: byMath, tries: "a public key that is " + what, holds: "no key, or verifies nothing", attack: func() error {
+			k, err := keyring.NewPublic(keyring.Attributes{KID: "k", Purpose: keyring.Receipt}, r)
+			if err == nil && k.VerifyTag(message, slices.Concat(littleOne, make([]byte, 32))) {
+				return errHeldNot
+			}
+			if err == nil && !strings.HasPrefix(what, "no") { // "no point" verifies nothing
+				return errf("the key is taken")
+			}
+			return nil
+		}})
 	}
 	add("of another record", ed25519.Sign(private, keyring.ReceiptMessage([16]byte(inc), 6, hash)))
 	add("of another session", ed25519.Sign(private, keyring.ReceiptMessage([16]byte{2}, 5, hash)))

@@ -94,9 +94,6 @@ func idRows(w *world) (rows []row) {
 		"a foreign SID": "acme:ann:mine", "the profile's": "stile.profile", "empty parts": "::", "up": "..", "here": ".", "slashes": "a/b", "NUL": "a\x00b", "a newline": "a\nb",
 		"a space": "a b", "full width": "ａ", "too long": strings.Repeat("a", 129), "percent": "%61",
 	} {
-		if id == ".." || id == "." { // is taken today, and so are sessions of that name of one's own
-			continue
-		}
 		rows = append(rows, row{
 			class: "reserved ids", by: byToken, tries: "create " + what, holds: "refused",
 			attack: w.refused("evil/eve/all", "POST", "/v1/sessions", pretty(map[string]string{"agent": "talker", "id": id})),
@@ -258,6 +255,7 @@ func headRows(w *world) (rows []row) {
 	for what, h := range map[string][]string{
 		"another site": {"Origin", "https://evil.example"}, "no site": {"Origin", "null"}, "a name that begins so": {"Origin", w.url + ".evil.example"}, "user and password": {"Origin", "http://" + host + "@evil.example"},
 		"a file": {"Origin", "file://"}, "an extension": {"Origin", "chrome-extension://abcdefgh"}, "another port": {"Origin", "http://127.0.0.1:1"}, "another name of loopback": {"Origin", "http://localhost:1"},
+		"the other scheme": {"Origin", "https://" + host}, "this site and another": {"Origin", w.url, "Origin", "https://evil.example"}, "another and this site": {"Origin", "https://evil.example", "Origin", w.url},
 		"cross-site": {"Sec-Fetch-Site", "cross-site"}, "same-site": {"Sec-Fetch-Site", "same-site"}, "nonsense": {"Sec-Fetch-Site", "x"}, "empty parts": {"Origin", "http://"}, "rubbish": {"Origin", "::::"},
 	} {
 		for kind, c := range map[string][3]string{"read": {"GET", "/v1/sessions/secret", ""}, "submit": {"POST", "/v1/sessions/secret/runs", `{"input": "x"}`}} {
@@ -371,6 +369,8 @@ func wireRows(w *world) (rows []row) {
 		"a chunk of a huge size":       head + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nhello\r\n0\r\n\r\n" + inner,
 		"a chunk of a wrong size":      head + "Transfer-Encoding: chunked\r\n\r\nZ\r\nhello\r\n0\r\n\r\n" + inner,
 		"a bare LF in a chunk":         head + "Transfer-Encoding: chunked\r\n\r\n5\nhello\n0\n\n" + inner,
+		"a length and chunks":          head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
+		"chunks and a length":          head + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + inner,
 		"two hosts":                    "GET /v1/sessions/secret HTTP/1.1\r\nHost: " + host + "\r\nHost: evil.example\r\n" + token + "\r\n",
 		"no host":                      "GET /v1/sessions/secret HTTP/1.1\r\n" + token + "\r\n",
 		"an absolute address":          "GET http://evil.example/v1/sessions/secret HTTP/1.1\r\nHost: " + host + "\r\n" + token + "\r\n",

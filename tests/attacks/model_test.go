@@ -153,6 +153,55 @@ func systemRows(w *world) (rows []row) {
 	return rows
 }
 
+// neighbourRows are what a model tries to reach of the folder that another user has with the
+// same agent.
+func neighbourRows(w *world) (rows []row) {
+	const offer = "offer-of-ann-1200000"
+	if got, err := w.callsOf("acme/ann/all", "open", []tool{{"write", map[string]any{"file": "contract.txt", "content": offer}}}); err != nil || got[0].Status != "success" {
+		w.t.Fatalf("ann's file: %v, %v", got, err)
+	}
+	theirs := func(r result) error {
+		if strings.Contains(r.String(), offer) {
+			return errf("%s", r.String())
+		}
+		got, err := w.callsOf("acme/ann/all", "open", []tool{{"read", map[string]any{"file": "contract.txt"}}})
+		if err != nil || !strings.Contains(got[0].Content, offer) {
+			return errf("ann's file is now %v, %v", got, err)
+		}
+		return nil
+	}
+	paths := map[string]string{
+		"its name": "contract.txt", "in her folder": "../ann/contract.txt", "in her tenant's": "../../acme/ann/contract.txt", "from the top": ".stile-users/acme/ann/contract.txt", "up to the top": "../../../.stile-users/acme/ann/contract.txt", "her SID": "acme:ann/contract.txt", "in capitals": "CONTRACT.TXT", "a leading sandbox": "sandbox/.stile-users/acme/ann/contract.txt",
+		"the folder": filepath.Join(filepath.Dir(w.outside), "open", "contract.txt"),
+	}
+	for holder, who := range map[string]string{"evil/eve/all": "another tenant", "acme/bob/admin": "another user"} {
+		var all []tool
+		var names []string
+		for what, path := range paths {
+			all = append(all, tool{"read", map[string]any{"file": path}}, tool{"edit", map[string]any{"file": path, "old": offer, "new": "x"}})
+			names = append(names, "read by "+who+": "+what, "edit by "+who+": "+what)
+		}
+		for what, args := range map[string]map[string]any{"all that it holds": {"content": "offer-of"}, "by its name": {"pattern": "contract*"}, "from the top": {"content": "offer-of", "path": ".."}} {
+			all, names = append(all, tool{"find", args}), append(names, "find by "+who+": "+what)
+		}
+		all, names = append(all, tool{"list", map[string]any{"path": "."}}, tool{"replace", map[string]any{"pattern": "**", "old": offer, "new": "x"}}), append(names, "list by "+who, "replace by "+who)
+		got := sync.OnceValues(func() ([]result, error) { return w.callsOf(holder, "open", all) })
+		for i, name := range names {
+			rows = append(rows, row{class: "files of a neighbour", by: byModel, tries: name, holds: "ann's file is neither seen nor changed", attack: func() error {
+				out, err := got()
+				if err != nil {
+					return err
+				}
+				if strings.HasPrefix(name, "list") && strings.Contains(out[i].String(), "contract") {
+					return errf("%s", out[i].String())
+				}
+				return theirs(out[i])
+			}})
+		}
+	}
+	return rows
+}
+
 // addressRows have a model ask for addresses that are not of the open network.
 func addressRows(w *world) (rows []row) {
 	var hits atomic.Int64

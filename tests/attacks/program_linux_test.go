@@ -302,6 +302,32 @@ func attempt(kind, to string) error {
 		return unix.Chmod(to, 0o4755)
 	case "setgid":
 		return unix.Chmod(to, 0o2755)
+	case "mode":
+		return unix.Chmod(to, 0o600)
+	case "mode-open":
+		return unix.Chmod(to, 0o666)
+	case "mode-of-open":
+		fd, err := unix.Open(to, unix.O_PATH, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o600), unix.Close(fd))
+	case "mode-at":
+		return unix.Fchmodat(unix.AT_FDCWD, to, 0o600, 0)
+	case "mode-by-link":
+		_ = os.Remove("mode-door")
+		if err := os.Symlink(to, "mode-door"); err != nil {
+			return err
+		}
+		return unix.Chmod("mode-door", 0o600)
+	case "times":
+		return unix.UtimesNanoAt(unix.AT_FDCWD, to, nil, 0)
+	case "times-by-link":
+		_ = os.Remove("times-door")
+		if err := os.Symlink(to, "times-door"); err != nil {
+			return err
+		}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, "times-door", nil, 0)
 	case "made-setuid":
 		return closing(unix.Open("made", unix.O_CREAT|unix.O_WRONLY, 0o4755))
 	case "clone":
@@ -492,6 +518,109 @@ func judgedMissing(err error) error {
 	return err
 }
 
+// prepare puts the attacker into a folder, with a list of what to try.
+func prepare(dir, list string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.Link(self, filepath.Join(dir, programName)); err != nil { // on another file system
+		b, err := os.ReadFile(self)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, programName), b, 0o755); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "victim"), []byte("x"), 0o755), os.WriteFile(filepath.Join(dir, "attacks.txt"), []byte(list), 0o644))
+}
+
+// said are the lines of the attacker, by attack.
+func said(text string) map[string]string {
+	out := map[string]string{}
+	in := bufio.NewScanner(strings.NewReader(text))
+	for in.Scan() {
+		if f := strings.SplitN(in.Text(), "\t", 3); len(f) == 3 {
+			out[f[1]] = f[0] + " " + f[2]
+		}
+	}
+	return out
+}
+
+// onlineMissing says why this kernel lets no program have the network and not this machine.
+func onlineMissing() string {
+	if why := jailMissing(); why != "" {
+		return why
+	}
+	if !confine.Probe().Asks {
+		return "the kernel does not ask about peers"
+	}
+	return ""
+}
+
+// onlineRows are what a program in the jail tries that has the network: to reach what listens
+// on this machine.
+func onlineRows(w *world) (rows []row) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := errors.Join(tcp.Close(), udp.Close()); err != nil {
+			w.t.Error(err)
+		}
+	})
+	_, port, err := net.SplitHostPort(tcp.Addr().String())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, datagrams, err := net.SplitHostPort(udp.LocalAddr().String())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	tries := []string{"tcp " + strings.TrimPrefix(w.url, "http://")}
+	for _, at := range []string{"127.0.0.1", "127.0.0.2", "127.255.255.254", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "[::]", "169.254.169.254", "[fe80::1%lo]", "[::ffff:169.254.169.254]"} {
+		tries = append(tries, "tcp "+at+":"+port, "udp "+at+":"+datagrams)
+	}
+	tries = append(tries,
+		"socket 2 3 1", "socket 10 3 58", "socket 2 3 255", "socket 17 3 768", "socket 38 5 0", "socket 40 1 0", "socket 44 3 0", "socket 16 3 15", "socket 16 3 12", "socket 16 3 9", "socket 16 3 16", "socket 1 1 0", "socket 1 2 0",
+		"read "+filepath.Join(w.data, "keys.json"), "read /proc/"+strconv.Itoa(os.Getpid())+"/environ", "signal "+strconv.Itoa(os.Getpid()), "limit 7 "+strconv.Itoa(os.Getpid()), "ring", "key", "shm", "mode "+filepath.Join(w.data, "tokens.json"),
+	)
+	confined := sync.OnceValues(func() (map[string]string, error) {
+		if err := prepare(w.folder("online", filepath.Join(filepath.Dir(w.outside), "online")), strings.Join(tries, "\n")); err != nil {
+			return nil, err
+		}
+		got, err := w.calls("online", []tool{{"shell", map[string]any{"command": "./" + programName + " attacks.txt"}}})
+		if err != nil {
+			return nil, err
+		}
+		all := said(got[0].Content)
+		if len(all) != len(tries) {
+			return nil, errf("%d of %d attacks: %s", len(all), len(tries), got[0].String())
+		}
+		return all, nil
+	})
+	for _, what := range tries {
+		rows = append(rows, row{class: "programs with the network", by: byProgram, tries: strings.ReplaceAll(what, filepath.Dir(w.outside), "…"), holds: "refused", cannot: onlineMissing(), attack: func() error {
+			all, err := confined()
+			if err != nil {
+				return err
+			}
+			// An address that this machine lacks is out of reach as well.
+			if got := all[what]; !strings.HasPrefix(got, "refused ") || strings.Contains(got, errNoAttack.Error()) {
+				return errf("%s", got)
+			}
+			return nil
+		}})
+	}
+	return rows
+}
+
 // programRows are what a program in the jail tries. All are made by one program in one call
 // of the tool, and those that no kernel refuses by itself once more without a jail, where
 // they must succeed: else they would be no attacks.
@@ -563,7 +692,7 @@ func programRows(w *world) (rows []row) {
 		"append "+foreign, "append "+data("tokens.json"), "append "+data(stile.JournalFile), "append "+filepath.Join(w.agent, "shell.yaml"), "append "+filepath.Join(w.agent, "count.sh"), "write "+foreign, "write "+data("keys.json"), "allocate "+foreign, "truncate "+foreign, "exchange "+spare, "rename-in "+spare, "run "+out("program"),
 		"tcp "+tcp.Addr().String(), "udp "+udp.LocalAddr().String(), "listen 127.0.0.1:0", "listen 0.0.0.0:0", "unix "+socket, "unixgram "+filepath.Join(daemons, "gram.sock"), "unix "+abstract.Addr().String(), "tcp "+strings.TrimPrefix(w.url, "http://"),
 		"socket 1 1 0", "socket 1 2 0", "socket 1 5 0", "socket 2 1 0", "socket 2 2 0", "socket 10 1 0", "socket 10 2 0", "socket 16 3 0", "socket 16 3 15",
-		"signal "+host, "signal-thread "+host, "pidfd-signal "+host, "limit 4 "+host, "limit 7 "+host, "limit 0 "+host, "limit 1 "+host, "limit 9 "+host, "affinity "+host, "scheduler "+host, "scheduling "+host, "attributes "+host, "disk "+host, "setuid victim", "setgid victim", "made-setuid", "watch "+w.outside, "watch "+w.data, "open-tree", "environment",
+		"signal "+host, "signal-thread "+host, "pidfd-signal "+host, "limit 4 "+host, "limit 7 "+host, "limit 0 "+host, "limit 1 "+host, "limit 9 "+host, "affinity "+host, "scheduler "+host, "scheduling "+host, "attributes "+host, "disk "+host, "mode "+spare, "mode-open "+spare, "mode-of-open "+spare, "mode-at "+spare, "mode-by-link "+spare, "times "+spare, "times-by-link "+spare, "mode "+filepath.Dir(spare), "times "+data("tokens.json"), "mode "+data("keys.json"), "times "+w.data, "setuid victim", "setgid victim", "made-setuid", "watch "+w.outside, "watch "+w.data, "open-tree", "environment",
 	)
 	add(kernel, "socket-out", "socket 2 1 262", "socket 2 3 1", "socket 2 3 255", "socket 2 1 132", "socket 17 3 768", "socket 38 5 0", "socket 40 1 0", "socket 44 3 0", "socket 29 3 1", "socket 31 5 0", "socket 41 2 0", "socket 30 5 0", "socket 21 5 0", "socket 15 3 2", "socket 16 3 16", "socket 16 3 9", "socket 16 3 12",
 		"read /etc/shadow", "read /root/.ssh/id_rsa", "read /proc/kcore", "read /proc/kallsyms", "read /dev/mem", "read /dev/kmsg", "read /proc/1/environ", "read /proc/"+host+"/mem", "list /root", "list /home", "list /proc/"+host+"/root", "list /proc/"+host+"/task", "read /sys/kernel/mm/transparent_hugepage/enabled", "read /run/utmp", "list /run", "list /var/log", "list /dev/shm", "list /proc/"+host+"/cwd",
@@ -591,36 +720,9 @@ func programRows(w *world) (rows []row) {
 	for _, try := range tries {
 		list.WriteString(try.what + "\n")
 	}
-	prepare := func(dir string) error {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		if err := os.Link(self, filepath.Join(dir, programName)); err != nil {
-			b, err := os.ReadFile(self)
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(filepath.Join(dir, programName), b, 0o755); err != nil {
-				return err
-			}
-		}
-		return errors.Join(os.WriteFile(filepath.Join(dir, "victim"), []byte("x"), 0o755), os.WriteFile(filepath.Join(dir, "attacks.txt"), []byte(list.String()), 0o644))
-	}
-	// said are the lines of the program, by attack.
-	said := func(text string) map[string]string {
-		out := map[string]string{}
-		in := bufio.NewScanner(strings.NewReader(text))
-		for in.Scan() {
-			if f := strings.SplitN(in.Text(), "\t", 3); len(f) == 3 {
-				out[f[1]] = f[0] + " " + f[2]
-			}
-		}
-		return out
-	}
 	confined := sync.OnceValues(func() (map[string]string, error) {
 		dir := w.folder("shell", w.programs)
-		if err := prepare(dir); err != nil {
+		if err := prepare(dir, list.String()); err != nil {
 			return nil, err
 		}
 		got, err := w.calls("shell", []tool{{"shell", map[string]any{"command": "./" + programName + " attacks.txt"}}})
@@ -663,7 +765,7 @@ func programRows(w *world) (rows []row) {
 	}
 	free := sync.OnceValues(func() (map[string]string, error) {
 		dir := filepath.Join(filepath.Dir(w.outside), "free")
-		if err := errors.Join(os.Mkdir(dir, 0o755), prepare(dir)); err != nil {
+		if err := errors.Join(os.Mkdir(dir, 0o755), prepare(dir, "")); err != nil {
 			return nil, err
 		}
 		var some strings.Builder

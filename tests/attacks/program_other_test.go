@@ -14,3 +14,7 @@ func programRows(w *world) []row {
 func jailMissing() string { return "this system has no jail" }
 
 func attackAsProgram([]string) {}
+
+func onlineRows(*world) []row { return nil }
+
+func onlineMissing() string { return jailMissing() }

@@ -155,6 +155,25 @@ loop: {repairs: 0, max_turns: 2}
 quotas: {gas: 200000, alloc: 8MiB, value: 1MiB, program_wall: 10s}
 import: {tools: [session.output]}
 `
+	openAgent = `
+kind: Agent
+name: open
+dialect: cogency
+model: {provider: scripted, script: script.jsonl}
+workspace: {access: sandbox, root: ../open}
+approval: {default: approve}
+import: {tools: [read, write, edit, list, find, replace]}
+`
+	onlineAgent = `
+kind: Agent
+name: online
+dialect: cogency
+model: {provider: scripted, script: script.jsonl}
+workspace: {access: sandbox, root: ../online}
+shell: {network: true}
+approval: {tools: {shell: approve}}
+import: {tools: [shell, read, write]}
+`
 	plainAgent = `
 kind: Agent
 name: talker
@@ -189,13 +208,13 @@ func newWorld(t *testing.T) *world {
 	for path, text := range map[string]string{
 		w.agent + "/script.jsonl": `{"chunks": [{"text": "x"}]}` + "\n", w.agent + "/count.sh": "#!/bin/sh\necho 1\n", w.agent + "/tls.pem": secret,
 		w.agent + "/.git/config": "[core]\n", w.agent + "/.env": "A=1\n", w.agent + "/.vscode/tasks.json": "{}\n", w.agent + "/mine.txt": "mine\n",
-		w.outside + "/secret.txt": secret, w.outside + "/program": "#!/bin/sh\n", w.outside + "/folder/deep.txt": secret, w.programs + "/mine.txt": "mine\n", filepath.Join(root, "careful/mine.txt"): "mine\n",
+		w.outside + "/secret.txt": secret, w.outside + "/program": "#!/bin/sh\n", w.outside + "/folder/deep.txt": secret, w.programs + "/mine.txt": "mine\n", filepath.Join(root, "careful/mine.txt"): "mine\n", filepath.Join(root, "online/mine.txt"): "mine\n", filepath.Join(root, "open/mine.txt"): "mine\n",
 	} {
 		w.put(path, text)
 	}
 	var agents []*stile.Agent
-	for name, text := range map[string]string{"files": filesAgent, "system": systemAgent, "shell": shellAgent, "script": scriptAgent, "talker": plainAgent, "careful": confirmAgent} {
-		if name == "shell" && jailMissing() != "" {
+	for name, text := range map[string]string{"files": filesAgent, "system": systemAgent, "shell": shellAgent, "online": onlineAgent, "open": openAgent, "script": scriptAgent, "talker": plainAgent, "careful": confirmAgent} {
+		if name == "shell" && jailMissing() != "" || name == "online" && onlineMissing() != "" {
 			continue // the host would not open it
 		}
 		path := filepath.Join(w.agent, name+".yaml")
@@ -425,16 +444,21 @@ func (r result) String() string { return r.Status + " " + r.Outcome + " " + r.Co
 // calls has a model of the agent make calls in one batch, in a session of eve, and gives what
 // it is told of each.
 func (w *world) calls(agent string, all []tool) ([]result, error) {
+	return w.callsOf("evil/eve/all", agent, all)
+}
+
+// callsOf is calls in a session of another.
+func (w *world) callsOf(holder, agent string, all []tool) ([]result, error) {
 	b, err := json.Marshal(all)
 	if err != nil {
 		return nil, err
 	}
 	n, say := w.model.play("<execute>" + string(b) + "</execute>")
 	id := fmt.Sprintf("play-%d", n)
-	if a, err := w.ask("evil/eve/all", "POST", "/v1/sessions", `{"agent": "`+agent+`", "id": "`+id+`"}`); err != nil || a.status != 201 {
+	if a, err := w.ask(holder, "POST", "/v1/sessions", `{"agent": "`+agent+`", "id": "`+id+`"}`); err != nil || a.status != 201 {
 		return nil, errf("no session: %s, %v", a, err)
 	}
-	if a, err := w.ask("evil/eve/all", "POST", "/v1/sessions/"+id+"/runs?wait=60s", `{"input": "`+say+`"}`); err != nil || a.status != 200 || !strings.Contains(a.body, `"DONE"`) {
+	if a, err := w.ask(holder, "POST", "/v1/sessions/"+id+"/runs?wait=60s", `{"input": "`+say+`"}`); err != nil || a.status != 200 || !strings.Contains(a.body, `"DONE"`) {
 		return nil, errf("no run: %s, %v", a, err)
 	}
 	text := strings.TrimSuffix(strings.TrimPrefix(w.model.told(n), "<results>"), "</results>")
