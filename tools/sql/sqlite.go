@@ -20,12 +20,55 @@ const journalID = 0x7374696c
 // busyMS is how long a statement waits for another that writes.
 const busyMS = "5000"
 
+// maxValueBytes bounds a string or blob that a statement makes or reads: an interrupt does
+// not end the making of one, and twice what an answer may have is of no use.
+const maxValueBytes = 2 * MaxBytes
+
+// hold bounds what statements of a connection can do, beside what parse refuses: values
+// that take longer than a statement may, and pragmas, also those that are tables, which
+// know the paths of the host.
+func hold(ctx context.Context, c driver.Conn) error {
+	auth, ok := c.(sqlite.AuthorizerRegisterer)
+	if !ok {
+		return errors.New("the driver of SQLite has no authorizer")
+	}
+	if err := auth.RegisterAuthorizer(func(action sqlite.AuthorizerActionCode, what, _, _, _ string) sqlite.AuthorizerReturnCode {
+		switch {
+		case action == sqlite.AuthAttach, action == sqlite.AuthDetach, action == sqlite.AuthPragma && what != "application_id":
+			return sqlite.AuthorizerDeny
+		}
+		return sqlite.AuthorizerOK
+	}); err != nil {
+		return err
+	}
+	db := stdsql.OpenDB(lent{c}) // the driver takes limits by way of database/sql alone
+	defer db.Close()
+	own, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	_, err = sqlite.Limit(own, sqlite3.SQLITE_LIMIT_LENGTH, maxValueBytes)
+	return err
+}
+
+// lent is a connection that outlives its pool.
+type lent struct{ driver.Conn }
+
+// Connect implements driver.Connector, with Driver.
+func (l lent) Connect(context.Context) (driver.Conn, error) { return l, nil }
+func (l lent) Driver() driver.Driver                        { return new(sqlite.Driver) }
+
+// Close implements driver.Conn and closes nothing. Unwrap gives the connection to the driver.
+func (l lent) Close() error        { return nil }
+func (l lent) Unwrap() driver.Conn { return l.Conn }
+
 // SQLite is one file. where gives its path, for each connection anew; a file that is
 // not there is not made.
 func SQLite(where func() (path string, err error)) *Backend {
 	return &Backend{
 		Mark: "?",
-		Connect: func(_ context.Context, write bool) (driver.Conn, error) {
+		Connect: func(ctx context.Context, write bool) (driver.Conn, error) {
 			path, err := where()
 			if err != nil {
 				return nil, err
@@ -34,7 +77,14 @@ func SQLite(where func() (path string, err error)) *Backend {
 			if write {
 				q = "?mode=rw&_txlock=immediate&_pragma=foreign_keys(1)"
 			}
-			return new(sqlite.Driver).Open("file:" + (&url.URL{Path: path}).EscapedPath() + q + "&_pragma=busy_timeout(" + busyMS + ")&_pragma=trusted_schema(0)")
+			c, err := new(sqlite.Driver).Open("file:" + (&url.URL{Path: path}).EscapedPath() + q + "&_pragma=busy_timeout(" + busyMS + ")&_pragma=trusted_schema(0)")
+			if err != nil {
+				return nil, err
+			}
+			if err := hold(ctx, c); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+			return c, nil
 		},
 		Driver: new(sqlite.Driver),
 		Begin: func(ctx context.Context, tx *stdsql.Tx, _ time.Duration) error {
