@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -55,6 +56,16 @@ func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error
 	}, nil
 }
 
+// pidfds has Go find out, once in a process and on a free thread, what the kernel's descriptors
+// of processes can do. It forks for that, without the number of a jail: on a thread in one
+// the kernel would ask while Go's scheduler waits for the fork, and for ever ask anew, since
+// the scheduler's signals interrupt it.
+var pidfds = sync.OnceFunc(func() {
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = p.Release()
+	}
+})
+
 // startApart starts a command on a thread of its own, in a jail if there is one. over lets
 // the thread go; it must not be called before the command has ended.
 func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
@@ -65,6 +76,7 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 			return nil, err
 		}
 		defer func() { _ = syscall.Close(rules) }()
+		pidfds()
 		own := rand.Uint32()
 		cmd.SysProcAttr.Pgid = int(uint64(own) << 32)
 		cmd.SysProcAttr.Cloneflags = uintptr(uint64(own) << 32)
