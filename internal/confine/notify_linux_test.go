@@ -156,6 +156,10 @@ func client(kind, to string) error {
 			err = errors.New("another descriptor")
 		}
 		return err
+	case "first": // is a host, whose first process is one in a jail
+		cmd := exec.CommandContext(context.Background(), "/bin/true")
+		cmd.Env = []string{}
+		return Run(cmd, &roomy, &Jail{Sandbox: Probe(), Tasks: 1})
 	case "waits": // for a peer that never answers; the jail ends it
 		fd, err := blocking(to)
 		if err != nil {
@@ -259,6 +263,22 @@ func TestAskedCallsAreDone(t *testing.T) {
 	var exit *exec.ExitError
 	if _, err := inJail(ctx, t, box, "waits "+silent.Addr().String()); !errors.As(err, &exit) && !errors.Is(err, context.Canceled) {
 		t.Errorf("a call that waits: %v", err)
+	}
+}
+
+// The first process of a host may be one in a jail, also with one processor: package os
+// tries then what the kernel can, by a process of its own.
+func TestFirstProcess(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = []string{clientVar + "=first", "GOMAXPROCS=1"}
+	if out, err := cmd.Output(); err != nil || string(out) != "well\n" && Probe().Err() == nil {
+		t.Errorf("%q %v", out, err)
 	}
 }
 
