@@ -218,7 +218,7 @@ type Shell struct {
 	Memory      int64             `yaml:"memory" unit:"bytes" min:"1048576" max:"1099511627776" optional:"true" doc:"Address space of a process; 4GiB when nothing is said."`
 	CPU         time.Duration     `yaml:"cpu" unit:"seconds" min:"1s" max:"1h" optional:"true" doc:"Processor time of a process; whole seconds, 60s when nothing is said."`
 	Files       int64             `yaml:"files" min:"8" max:"65536" optional:"true" doc:"Open files of a process; 1024 when nothing is said."`
-	Processes   int64             `yaml:"processes" min:"1" max:"65536" optional:"true" doc:"Processes and threads that a program has at once; 1024 when nothing is said."`
+	Processes   int64             `yaml:"processes" min:"1" max:"65536" optional:"true" doc:"Processes and threads that the host's user may have beyond those of the machine when a program begins; 1024 when nothing is said. Linux does not bound those of root."`
 }
 
 // Search says where the tool search looks.

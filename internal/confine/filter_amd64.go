@@ -8,7 +8,6 @@ import "golang.org/x/sys/unix"
 var (
 	ownersHere = map[uint32]uint32{unix.SYS_CHOWN: 1, unix.SYS_LCHOWN: 1}
 	modesHere  = map[uint32]uint32{unix.SYS_CREAT: 1, unix.SYS_MKNOD: 1}
-	forksHere  = []uint32{unix.SYS_FORK, unix.SYS_VFORK}
 	askedHere  = []uint32{chmodHere, utimeHere, utimesHere, futimesatHere}
 	opensHere  = map[uint32]uint32{unix.SYS_OPEN: 1}
 )

@@ -9,7 +9,6 @@ var (
 	ownersHere map[uint32]uint32
 	modesHere  map[uint32]uint32
 	opensHere  map[uint32]uint32
-	forksHere  []uint32
 	askedHere  []uint32
 )
 

@@ -124,11 +124,11 @@ var protocols = []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UD
 // byWayOf are options of sockets that lead packets by way of an address of their own.
 var byWayOf = [][2]uint32{{unix.SOL_IP, unix.IP_OPTIONS}, {unix.SOL_IPV6, unix.IPV6_RTHDR}, {unix.SOL_IPV6, unix.IPV6_2292RTHDR}, {unix.SOL_IPV6, unix.IPV6_2292PKTOPTIONS}}
 
-// ownCall stands in a filter for a number that each jail draws. The host forks, and the
-// child makes its group before it becomes the program, while Go's scheduler waits for
-// both: a question would wait for a scheduler that waits for its answer. So these two calls
-// say the number, in the half of an argument that the kernel does not look at.
-const ownCall = 0x5741_4954
+// ownGroup stands in a filter for a number that each jail draws. The host's own child makes
+// its group before it becomes the program, while Go's scheduler waits for it: a question
+// would wait for a scheduler that waits for its answer. So the child's call says the number,
+// in the half of an argument that the kernel does not look at.
+const ownGroup = 0x5741_4954
 
 // program is the filter of a jail. ask is the answer to what the kernel asks about.
 func program(sockets reach, ask uint32) filter {
@@ -152,11 +152,6 @@ func program(sockets reach, ask uint32) filter {
 	f.of(unix.SYS_CLONE, func(f *filter) {
 		f.loadArg(0, 0)
 		f.when(unix.BPF_JSET, newNamespaces, refuse)
-		if ask != refuse { // else processes are not counted
-			f.loadArg(0, 1)
-			f.when(unix.BPF_JEQ, ownCall, passes)
-			f.answer(ask)
-		}
 	})
 	// A process changes its own limits and its own place among others: by the number 0,
 	// because a filter cannot know the numbers of its processes.
@@ -201,12 +196,9 @@ func program(sockets reach, ask uint32) filter {
 		f.when(unix.BPF_JEQ, unix.SYS_SETSID, ask)
 		f.of(unix.SYS_SETPGID, func(f *filter) {
 			f.loadArg(1, 1)
-			f.when(unix.BPF_JEQ, ownCall, passes)
+			f.when(unix.BPF_JEQ, ownGroup, passes)
 			f.answer(ask)
 		})
-		for _, nr := range forksHere {
-			f.when(unix.BPF_JEQ, nr, ask)
-		}
 	}
 	// No file becomes one that others run as the host's user.
 	for nr, mode := range modes() {
@@ -312,14 +304,14 @@ var programs = [3][2]filter{
 
 // installFilter has the kernel refuse this thread, and all that it starts, what the filter
 // says. The kernel asks the descriptor, if asks is set; else it is -1. own is the number of
-// the jail, for which ownCall stands.
+// the jail, for which ownGroup stands.
 func installFilter(sockets reach, asks bool, own uint32) (fd int, err error) {
 	if !asks {
 		return install(programs[sockets][1], 0)
 	}
 	f := slices.Clone(programs[sockets][0])
 	for i := range f {
-		if f[i].K == ownCall {
+		if f[i].K == ownGroup {
 			f[i].K = own
 		}
 	}

@@ -25,6 +25,4 @@ type listener struct{}
 
 func (j *Jail) listen(int) (*listener, error) { return nil, errors.ErrUnsupported }
 
-func (*listener) began(int) {}
-
 func (*listener) stop() {}

@@ -5,77 +5,21 @@ package confine
 import (
 	"bytes"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // A program is ended by its process group. What leaves that group says so here before it
-// does, and its own group is ended with the jail: nothing of a call outlives it. What makes
-// a process or a thread says so as well, and their number is bounded: the kernel bounds them
-// by user, and so would have the host's own in the count.
+// does, and its own group is ended with the jail: nothing of a call outlives it.
 
-// The bounds of a jail's processes.
-const (
-	maxGroups = 1024
-	// recount is how long a full jail is taken to be full: to count its tasks costs a walk
-	// over those of the machine.
-	recount = 20 * time.Millisecond
-)
+// maxGroups bounds the groups of a jail.
+const maxGroups = 1024
 
 // groups are those that processes of a jail have made, by their number. They belong to the
 // goroutine that answers, and to the one that ends the jail after it.
 type groups map[int]struct{}
-
-// ofForks counts a call that makes a process or a thread, and lets the kernel do it: its
-// arguments are numbers. known is false for another call.
-func (l *listener) ofForks(q *question) (flags uint32, errno syscall.Errno, known bool) {
-	if uint32(q.nr) != unix.SYS_CLONE && !slices.Contains(forksHere, uint32(q.nr)) {
-		return 0, 0, false
-	}
-	if l.tasks++; l.tasks > l.jail.Tasks && l.jail.Tasks > 0 {
-		// Those that have ended are in the count.
-		now := time.Now()
-		if now.Before(l.full) {
-			return 0, unix.EAGAIN, true
-		}
-		if l.tasks = l.count() + 1; l.tasks > l.jail.Tasks {
-			l.full = now.Add(recount)
-			return 0, unix.EAGAIN, true
-		}
-	}
-	return unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE, 0, true
-}
-
-// count is how many processes and threads the jail has.
-func (l *listener) count() (n int) {
-	all, err := os.ReadDir("/proc")
-	if err != nil {
-		return l.tasks
-	}
-	main := int(l.main.Load())
-	for _, e := range all {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
-			continue
-		}
-		b, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		_, rest, found := strings.Cut(string(b), ") ") // the name before it may hold anything but this
-		word := strings.Fields(rest)
-		if err != nil || !found || len(word) < 18 {
-			continue
-		}
-		group, _ := strconv.Atoi(word[2])
-		if _, ours := l.groups[group]; ours || group == main {
-			threads, _ := strconv.Atoi(word[17])
-			n += threads
-		}
-	}
-	return n
-}
 
 // ofGroups lets a call that leaves a process group be done by the kernel: its arguments
 // are numbers, which nothing changes in between. known is false for another call.

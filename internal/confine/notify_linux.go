@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -22,8 +21,7 @@ import (
 // filter cannot look: modes and times of files, which Landlock does not guard, and peers
 // of sockets. The kernel asks for these (seccomp_unotify(2)). The answer is not "go on",
 // since the program could change its memory in between: the call is judged and done here,
-// on a descriptor of the same object. It also asks about processes and their
-// groups, by numbers.
+// on a descriptor of the same object. It also asks about process groups, by their numbers.
 
 // maxPending bounds the calls of a jail that wait for the network.
 const maxPending = 256
@@ -55,9 +53,6 @@ type listener struct {
 	keeps   bool  // programs have root's rights over files of other users
 	network peers
 	groups  groups
-	main    atomic.Int64 // the group of the program; 0 before it has begun
-	tasks   int          // at most this many are there
-	full    time.Time    // until then no task is made
 	pending chan struct{}
 	ended   sync.WaitGroup
 	done    chan struct{} // closed when the jail has ended
@@ -84,13 +79,6 @@ func (j *Jail) listen(fd int) (*listener, error) {
 	l.file = os.NewFile(uintptr(fd), "seccomp")
 	l.ended.Go(l.serve)
 	return l, nil
-}
-
-// began says which process the program is.
-func (l *listener) began(pid int) {
-	if l != nil {
-		l.main.Store(int64(pid))
-	}
 }
 
 // stop answers nothing more, and ends what has left the program's process group.
@@ -150,18 +138,19 @@ func ready(fd int, event int16) bool {
 func (l *listener) answer(fd int, q *question) {
 	reply := func(val int64, errno syscall.Errno, flags uint32) {
 		r := reply{id: q.id, val: val, errno: -int32(errno), flags: flags}
-		_, _, _ = syscall.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&r)))
+		errno = unix.EINTR
+		for errno == unix.EINTR {
+			_, _, errno = syscall.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&r)))
+		}
 	}
 	say := func(val int64, errno syscall.Errno) { reply(val, errno, 0) }
 	if q.tid == 0 { // of a namespace that this process does not see
 		say(0, unix.EPERM)
 		return
 	}
-	for _, of := range [...]func(*question) (uint32, syscall.Errno, bool){l.ofForks, l.ofGroups} {
-		if flags, errno, known := of(q); known {
-			reply(0, errno, flags)
-			return
-		}
+	if flags, errno, known := l.ofGroups(q); known {
+		reply(0, errno, flags)
+		return
 	}
 	if do := l.ofFiles(q); do != nil {
 		say(0, do())

@@ -159,7 +159,7 @@ func client(kind, to string) error {
 	case "first": // is a host, whose first process is one in a jail
 		cmd := exec.CommandContext(context.Background(), "/bin/true")
 		cmd.Env = []string{}
-		return Run(cmd, &roomy, &Jail{Sandbox: Probe(), Tasks: 1})
+		return Run(cmd, &roomy, &Jail{Sandbox: Probe()})
 	case "waits": // for a peer that never answers; the jail ends it
 		fd, err := blocking(to)
 		if err != nil {
@@ -266,8 +266,8 @@ func TestAskedCallsAreDone(t *testing.T) {
 	}
 }
 
-// The first process of a host may be one in a jail, also with one processor: package os
-// tries then what the kernel can, by a process of its own.
+// The first process of a host may be one in a jail, also with one processor: nothing that
+// Go does between fork and exec, or tries the first time, waits for an answer of Go.
 func TestFirstProcess(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -56,16 +55,6 @@ func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error
 	}, nil
 }
 
-// pidfds has Go find out, once in a process and on a free thread, what the kernel's descriptors
-// of processes can do. It forks for that, without the number of a jail: on a thread in one
-// the kernel would ask while Go's scheduler waits for the fork, and for ever ask anew, since
-// the scheduler's signals interrupt it.
-var pidfds = sync.OnceFunc(func() {
-	if p, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = p.Release()
-	}
-})
-
 // startApart starts a command on a thread of its own, in a jail if there is one. over lets
 // the thread go; it must not be called before the command has ended.
 func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
@@ -76,10 +65,8 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 			return nil, err
 		}
 		defer func() { _ = syscall.Close(rules) }()
-		pidfds()
 		own := rand.Uint32()
 		cmd.SysProcAttr.Pgid = int(uint64(own) << 32)
-		cmd.SysProcAttr.Cloneflags = uintptr(uint64(own) << 32)
 		enter, limit = func() (*listener, error) { return j.enter(rules, own) }, fromAFreeThread(l.set)
 	}
 	var asked *listener
@@ -88,10 +75,7 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 		answers, err := enter()
 		if err == nil {
 			asked = answers
-			err = startLimited(cmd, func(pid int) error {
-				answers.began(pid)
-				return limit(pid)
-			})
+			err = startLimited(cmd, limit)
 		}
 		started <- err
 		if err == nil {
@@ -164,10 +148,20 @@ func startLimited(cmd *exec.Cmd, limit func(pid int) error) error {
 
 // set holds a process to the limits.
 func (l *Limits) set(pid int) error {
+	tasks := uint64(math.MaxUint64)
+	if l.Tasks > 0 {
+		// Linux counts those of a user; there are not more of them than of the machine.
+		var now unix.Sysinfo_t
+		if err := unix.Sysinfo(&now); err != nil {
+			return err
+		}
+		tasks = uint64(now.Procs) + uint64(l.Tasks)
+	}
 	for _, r := range []struct {
 		resource uintptr
 		limit    uint64
 	}{
+		{unix.RLIMIT_NPROC, tasks},
 		{syscall.RLIMIT_AS, uint64(l.Memory)},
 		{syscall.RLIMIT_CPU, uint64((l.CPU + time.Second - 1) / time.Second)},
 		{syscall.RLIMIT_NOFILE, uint64(l.Files)},

@@ -68,8 +68,6 @@ type Jail struct {
 	// Network lets programs open sockets of the internet, to other machines. Loopback lets
 	// them reach this machine and link-local addresses too.
 	Network, Loopback bool
-	// Tasks bounds its processes and threads, where the kernel asks; 0 does not.
-	Tasks int
 
 	peers peers // judged without Loopback
 }

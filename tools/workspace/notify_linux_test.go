@@ -10,11 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -101,20 +99,12 @@ func attackAsked(kind, to string) error {
 		}
 		ts := [2]unix.Timespec{{Sec: 7}, {Sec: 7}}
 		return call(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&ts)), 0)
-	case "threads": // that wait
-		n, err := strconv.Atoi(to)
-		if err != nil {
+	case "tasks":
+		var is unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &is); err != nil {
 			return err
 		}
-		var all sync.WaitGroup
-		for range n {
-			all.Go(func() {
-				runtime.LockOSThread()
-				_ = unix.Nanosleep(&unix.Timespec{Sec: 1}, nil)
-			})
-		}
-		all.Wait()
-		return nil
+		return fmt.Errorf("bound %d", is.Max)
 	case "join":
 		group, err := strconv.Atoi(to)
 		if err != nil {
@@ -467,48 +457,20 @@ echo done
 	}
 }
 
-// A program that makes processes without end is stopped by its bound; the ones it has made
-// end with the call, and the count goes down when some have ended.
+// The kernel bounds the processes and threads of a program, as it counts them: with all of
+// the host's user.
 func TestShellProcesses(t *testing.T) {
-	asking(t)
 	b := newWorkbench(t, AccessSandbox)
-	b.script(t, "bomb.sh", "#!/bin/sh\nbomb() { bomb | bomb & }\nbomb\nsleep 1\n")
-	b.script(t, "many.sh", "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do true & wait $!; /bin/true; done\necho done\n")
-	b.script(t, "most.sh", "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do sleep 600 & done\necho more\n")
-	few := newShell(t, b, func(s *Shell) { s.Processes, s.Timeout = 8, 10*time.Second })
-	if got := sh(t, few, "./many.sh"); got != "Success|done\n" {
-		t.Errorf("one after the other: %q", got)
-	}
-	if got := sh(t, few, "./most.sh"); !strings.Contains(got, "fork") || strings.Contains(got, "more") {
-		t.Errorf("sixteen at once: %q", got)
-	}
-	enough := newShell(t, b, func(s *Shell) { s.Processes = 32 })
-	if got := sh(t, enough, "./most.sh"); got != "Success|more\n" {
-		t.Errorf("with more room: %q", got)
-	}
-	bombed := newShell(t, b, func(s *Shell) { s.Processes, s.Timeout = 32, 3*time.Second })
-	_ = sh(t, bombed, "./bomb.sh")
-	if n := len(leading(t, "/proc/[0-9]*/cwd", b.dir)); n > 0 {
-		t.Errorf("%d processes are left", n)
-	}
 	b.attacker(t)
-	threads := newShell(t, b, func(s *Shell) { s.Env, s.Processes = attacker("threads 40"), 24 })
-	if got := sh(t, threads, "./attacker"); !strings.HasPrefix(got, "code 21: exit code 2") || !strings.Contains(got, "thread") {
-		t.Errorf("threads: %.200q", got)
+	const bound = 64
+	all := newShell(t, b, func(s *Shell) { s.Env, s.Processes = attacker("tasks"), bound })
+	got := sh(t, all, "./attacker")
+	has, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(got, "Success|refused: bound "), "\n"))
+	var now unix.Sysinfo_t
+	if err := errors.Join(err, unix.Sysinfo(&now)); err != nil {
+		t.Fatalf("%q %v", got, err)
 	}
-}
-
-// leading gives the links of a pattern that lead to a folder.
-func leading(t *testing.T, pattern, to string) (found []string) {
-	t.Helper()
-	all, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
+	if has <= bound || has > bound+int(now.Procs)+1000 { // others come and go meanwhile
+		t.Errorf("bound %d with %d on the machine", has, now.Procs)
 	}
-	for _, p := range all {
-		if at, err := os.Readlink(p); err == nil && at == to {
-			found = append(found, p)
-		}
-	}
-	return found
 }

@@ -45,8 +45,8 @@ type Shell struct {
 	Memory  int64         // bytes of address space of a process; 0 is 4 GiB
 	CPU     time.Duration // of a process; 0 is one minute
 	Files   int64         // open files of a process; 0 is 1024
-	// Processes is how many processes and threads a program has at once, where the kernel
-	// asks; 0 is 1024.
+	// Processes is how many processes and threads the host's user may have beyond those of
+	// the machine when a program begins; 0 is 1024. Linux does not bound root's.
 	Processes int64
 }
 
@@ -162,7 +162,7 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	cmd.Args = words
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, said
-	err = confine.Run(cmd, &confine.Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: shellFileBytes}, s.jail(write))
+	err = confine.Run(cmd, &confine.Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: shellFileBytes, Tasks: s.Processes}, s.jail(write))
 	hide := s.hider(temp, env)
 	stdout, stderr := hide(out.text()), hide(said.text())
 	var exit *exec.ExitError
@@ -290,7 +290,7 @@ func (s *Shell) jail(write []string) *confine.Jail {
 	if s.Network {
 		read = append(read, names()...)
 	}
-	return &confine.Jail{Sandbox: s.Sandbox, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback, Tasks: int(s.Processes)}
+	return &confine.Jail{Sandbox: s.Sandbox, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
 }
 
 // names are the files by which programs find other machines and know them again, where
