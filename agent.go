@@ -168,6 +168,14 @@ func (c *Config) own() []string {
 func (c *Config) compiler(mode compiler.Mode) *compiler.Env {
 	return &compiler.Env{
 		Mode: mode, Dialects: c.Dialects, Models: c.Models, Providers: c.Providers, Databases: c.Databases,
-		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote, Own: c.own(), Shared: c.Shared,
+		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote, Own: c.own(), Neighbours: c.neighbours, Shared: c.Shared,
 	}
+}
+
+// neighbours are the agents of a host.
+func (c *Config) neighbours() (all []*compiler.Definition) {
+	for _, a := range c.Agents {
+		all = append(all, a.definition(lineage{}))
+	}
+	return all
 }

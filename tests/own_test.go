@@ -108,6 +108,50 @@ func TestShellApartFromTheHost(t *testing.T) {
 	}
 }
 
+// An agent's tools leave the manifests and programs of the host's other agents alone, also
+// where its folder holds them.
+func TestNeighboursFiles(t *testing.T) {
+	const reply = `{"chunks": [{"text": "<execute>[` +
+		`{\"name\":\"write\",\"args\":{\"file\":\"other/agent.yaml\",\"content\":\"x\",\"overwrite\":true}},` +
+		`{\"name\":\"write\",\"args\":{\"file\":\"other/count.sh\",\"content\":\"x\",\"overwrite\":true}},` +
+		`{\"name\":\"write\",\"args\":{\"file\":\"other/notes.txt\",\"content\":\"x\"}}]</execute>"}]}` + "\n" + `{"chunks": [{"text": "Done.<end>"}]}` + "\n"
+	path, _ := served(t, "workspace: {access: project}\napproval: {default: approve}\nimport: {tools: [write]}\n", reply)
+	other := filepath.Join(filepath.Dir(path), "other")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"agent.yaml": "kind: Agent\nname: other\ndialect: cortex\nimport: {tools: [count]}\ndefine: {tools: [{name: count, class: read_only, implementation: {type: command, entrypoint: [./count.sh]}}]}\n",
+		"count.sh":   "#!/bin/sh\necho 1\n",
+	} {
+		if err := os.WriteFile(filepath.Join(other, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	neighbour, err := stile.LoadAgent(filepath.Join(other, "agent.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	neighbour.Model = stile.ScriptedModel("Done.")
+	a, err := stile.LoadAgent(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := start(t, stile.Config{Dir: t.TempDir(), Agents: []*stile.Agent{neighbour}})
+	s := open(t, rt, "s", a)
+	wantDone(t, ask(t, s, "go"))
+	said := ""
+	for _, b := range bodies[*messages.ActionEnded](records(t, s)) {
+		said += b.Reason + b.Result + "\n"
+	}
+	if n := strings.Count(said, "belongs to the host"); n != 2 {
+		t.Errorf("%d denied: %s", n, said)
+	}
+	if _, err := os.Stat(filepath.Join(other, "notes.txt")); err != nil {
+		t.Error(err)
+	}
+}
+
 // A database of the manifest is none of the host's own files: neither its journal nor a link
 // to it.
 func TestHostsJournalIsNoDatabase(t *testing.T) {

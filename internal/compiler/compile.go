@@ -116,6 +116,9 @@ type Env struct {
 	Caches string
 	// Own are the host's own files and folders, which tools of agents leave alone.
 	Own []string
+	// Neighbours are the agents of the host, whose files each other's tools leave alone; nil
+	// has none.
+	Neighbours func() []*Definition
 	// Shared says that callers are told apart, so that the host's own user is one of
 	// several. Folders then are those of all agents of the host; nil looks at none.
 	Shared  bool

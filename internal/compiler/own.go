@@ -13,22 +13,36 @@ import (
 // What belongs to the host is out of the reach of an agent's tools.
 
 // hosts are the files of the host that tools of an agent leave alone: the host's, those
-// that the agent was read from, and programs that the agent's tools and servers are.
+// that the agent and its neighbours were read from, and programs that their tools and
+// servers are.
 func (e *Env) hosts(a *Definition, m *manifest.Manifest) []string {
 	if e.replays() {
 		return nil
 	}
-	all := slices.Concat(e.Own, a.Files)
-	var programs []string
-	for i := range m.Define.Tools {
-		programs = append(programs, m.Define.Tools[i].Implementation.Entrypoint...)
+	all := slices.Concat(e.Own, a.made(m))
+	if e.Neighbours != nil {
+		for _, n := range e.Neighbours() {
+			all = append(all, n.made(n.Manifest)...)
+		}
 	}
-	for i := range m.Import.MCP {
-		programs = append(programs, m.Import.MCP[i].Command...)
-	}
-	for _, p := range a.beside(programs) { // also scripts that an interpreter is given
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
-			all = append(all, p)
+	return all
+}
+
+// made are the files that an agent is made of, and its children.
+func (a *Definition) made(m *manifest.Manifest) []string {
+	all := slices.Clone(a.Files)
+	if m != nil {
+		var programs []string
+		for i := range m.Define.Tools {
+			programs = append(programs, m.Define.Tools[i].Implementation.Entrypoint...)
+		}
+		for i := range m.Import.MCP {
+			programs = append(programs, m.Import.MCP[i].Command...)
+		}
+		for _, p := range a.beside(programs) { // also scripts that an interpreter is given
+			if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+				all = append(all, p)
+			}
 		}
 	}
 	return all
