@@ -3,6 +3,8 @@
 package confine
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -86,13 +88,47 @@ func (f *filter) unless(k, say uint32) {
 	f.answer(say)
 }
 
+// rules are what a filter says of system calls, by number.
+type rules map[uint32]filter
+
+// answer gives one answer to calls.
+func (r rules) answer(say uint32, calls ...uint32) {
+	for _, nr := range calls {
+		r.add(nr, filter{{Code: unix.BPF_RET | unix.BPF_K, K: say}})
+	}
+}
+
 // of judges one system call; what judge leaves open is allowed.
-func (f *filter) of(nr uint32, judge func(*filter)) {
+func (r rules) of(nr uint32, judge func(*filter)) {
 	var block filter
 	judge(&block)
 	block.answer(passes)
-	*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(len(block)), K: nr})
-	*f = append(*f, block...)
+	r.add(nr, block)
+}
+
+func (r rules) add(nr uint32, block filter) {
+	if r[nr] != nil { // one of them would be lost
+		panic(fmt.Sprintf("confine: two rules for system call %d", nr))
+	}
+	r[nr] = block
+}
+
+// search finds the rule of the number that was loaded by halves: the kernel runs a filter
+// for each number there is when it is installed, and for many calls afterwards.
+func (r rules) search(calls []uint32) (f filter) {
+	if len(calls) <= 2 {
+		for _, nr := range calls {
+			f = append(f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(len(r[nr])), K: nr})
+			f = append(f, r[nr]...)
+		}
+		f.answer(passes)
+		return f
+	}
+	half := len(calls) / 2
+	below := r.search(calls[:half])
+	f = append(f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, Jf: 1, K: calls[half]},
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(len(below))})
+	return append(append(f, below...), r.search(calls[half:])...)
 }
 
 // own is the type of this processor to the kernel.
@@ -140,22 +176,17 @@ func program(sockets reach, ask uint32) filter {
 	if runtime.GOARCH == "amd64" {
 		f.when(unix.BPF_JGE, x32, refuse)
 	}
-	for _, nr := range filtered {
-		f.when(unix.BPF_JEQ, nr, refuse)
-	}
-	for _, nr := range unsupported {
-		f.when(unix.BPF_JEQ, nr, unavailable)
-	}
-	for _, nr := range hidden {
-		f.when(unix.BPF_JEQ, nr, unknown)
-	}
-	f.of(unix.SYS_CLONE, func(f *filter) {
+	r := rules{}
+	r.answer(refuse, filtered...)
+	r.answer(unavailable, unsupported...)
+	r.answer(unknown, hidden...)
+	r.of(unix.SYS_CLONE, func(f *filter) {
 		f.loadArg(0, 0)
 		f.when(unix.BPF_JSET, newNamespaces, refuse)
 	})
 	// A process changes its own limits and its own place among others: by the number 0,
 	// because a filter cannot know the numbers of its processes.
-	f.of(unix.SYS_PRLIMIT64, func(f *filter) {
+	r.of(unix.SYS_PRLIMIT64, func(f *filter) {
 		f.loadArg(0, 0)
 		f.when(unix.BPF_JEQ, 0, passes)
 		for half := range uint32(2) {
@@ -164,13 +195,13 @@ func program(sockets reach, ask uint32) filter {
 		}
 	})
 	for _, nr := range []uint32{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
-		f.of(nr, func(f *filter) {
+		r.of(nr, func(f *filter) {
 			f.loadArg(0, 0)
 			f.unless(0, refuse)
 		})
 	}
 	for nr, which := range map[uint32]uint32{unix.SYS_SETPRIORITY: prioProcess, unix.SYS_IOPRIO_SET: ioprioProcess} {
-		f.of(nr, func(f *filter) {
+		r.of(nr, func(f *filter) {
 			f.loadArg(0, 0)
 			f.unless(which, refuse)
 			f.loadArg(1, 0)
@@ -180,7 +211,7 @@ func program(sockets reach, ask uint32) filter {
 	// Owners of files, which Landlock does not guard. To give a file to the user that the
 	// program runs as changes nothing of its own files, and tar run by root fails without.
 	for nr, owner := range owners() {
-		f.of(nr, func(f *filter) {
+		r.of(nr, func(f *filter) {
 			for i, id := range []int{unix.Geteuid(), unix.Getegid()} {
 				f.loadArg(owner+uint32(i), 0)
 				*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 2, K: uint32(id)})
@@ -189,12 +220,10 @@ func program(sockets reach, ask uint32) filter {
 			f.answer(nothing)
 		})
 	}
-	for _, nr := range asked() {
-		f.when(unix.BPF_JEQ, nr, ask)
-	}
+	r.answer(ask, asked()...)
 	if ask != refuse { // else they pass, and what leaves its group outlives the call
-		f.when(unix.BPF_JEQ, unix.SYS_SETSID, ask)
-		f.of(unix.SYS_SETPGID, func(f *filter) {
+		r.answer(ask, unix.SYS_SETSID)
+		r.of(unix.SYS_SETPGID, func(f *filter) {
 			f.loadArg(1, 1)
 			f.when(unix.BPF_JEQ, ownGroup, passes)
 			f.answer(ask)
@@ -202,13 +231,13 @@ func program(sockets reach, ask uint32) filter {
 	}
 	// No file becomes one that others run as the host's user.
 	for nr, mode := range modes() {
-		f.of(nr, func(f *filter) {
+		r.of(nr, func(f *filter) {
 			f.loadArg(mode, 0)
 			f.when(unix.BPF_JSET, setID, refuse)
 		})
 	}
 	for nr, flags := range opens() {
-		f.of(nr, func(f *filter) {
+		r.of(nr, func(f *filter) {
 			f.loadArg(flags, 0)
 			*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jt: 1, K: unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY})
 			f.answer(passes) // the mode means nothing
@@ -219,7 +248,7 @@ func program(sockets reach, ask uint32) filter {
 	// Sockets of every family: what Landlock does not know of, such as UDP and those in the
 	// file system. With network those of the internet stay, and the question which
 	// addresses this machine has.
-	f.of(unix.SYS_SOCKET, func(f *filter) {
+	r.of(unix.SYS_SOCKET, func(f *filter) {
 		if sockets == noSockets {
 			f.answer(refuse)
 			return
@@ -244,16 +273,14 @@ func program(sockets reach, ask uint32) filter {
 		f.answer(refuse)
 	})
 	if sockets == others {
-		for _, nr := range []uint32{unix.SYS_CONNECT, unix.SYS_SENDMSG, unix.SYS_SENDMMSG} {
-			f.when(unix.BPF_JEQ, nr, ask)
-		}
-		f.of(unix.SYS_SENDTO, func(f *filter) { // without an address it is the connection's
+		r.answer(ask, unix.SYS_CONNECT, unix.SYS_SENDMSG, unix.SYS_SENDMMSG)
+		r.of(unix.SYS_SENDTO, func(f *filter) { // without an address it is the connection's
 			for half := range uint32(2) {
 				f.loadArg(4, half)
 				f.unless(0, ask)
 			}
 		})
-		f.of(unix.SYS_SETSOCKOPT, func(f *filter) {
+		r.of(unix.SYS_SETSOCKOPT, func(f *filter) {
 			for _, o := range byWayOf {
 				f.loadArg(1, 0)
 				*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: o[0]})
@@ -262,8 +289,7 @@ func program(sockets reach, ask uint32) filter {
 			}
 		})
 	}
-	f.answer(passes)
-	return f
+	return append(f, r.search(slices.Sorted(maps.Keys(r)))...)
 }
 
 // owners are the calls that give a file its owner, by the argument of the user; the group
