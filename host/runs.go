@@ -21,6 +21,7 @@ type runView struct {
 	Position string `json:"position,omitempty" doc:"in front of the run's updates: where its events begin"`
 	Joined   bool   `json:"joined,omitempty" doc:"the idempotency key named an earlier submit"`
 	Ended    bool   `json:"ended"`
+	State    string `json:"state,omitempty" enum:"queued,running,waiting,interrupted,ended" doc:"waiting: a call waits for approval; interrupted: nobody is at it, and it goes on once it was looked at; left out in the answer to a submit that does not wait"`
 	Decision string `json:"decision,omitempty" enum:"DONE,ABORT,HALT" doc:"when it has ended"`
 	Code     string `json:"code,omitempty" doc:"why, for HALT"`
 	Detail   string `json:"detail,omitempty"`
@@ -51,6 +52,34 @@ func (s *Server) run(ctx context.Context, in *runIn) (*stile.Run, error) {
 		return nil, err
 	}
 	return ses.Run(in.Run), nil
+}
+
+// The states of a run; one that is interrupted has that of its session.
+const (
+	runQueued  = "queued"
+	runRunning = "running"
+	runWaiting = "waiting"
+	runEnded   = "ended"
+)
+
+// runState says how a run stands that has not ended. One that nobody is at goes on.
+func (s *Server) runState(ctx context.Context, ses *stile.Session, run int64) (string, error) {
+	h, err := ses.Head(ctx)
+	if err != nil {
+		return "", err
+	}
+	status, err := s.rt.Archive().Status(ctx, h)
+	switch {
+	case err != nil:
+		return "", err
+	case status == stile.StatusInterrupted:
+		return string(status), ses.Wake(ctx)
+	case run > h.Run:
+		return runQueued, nil
+	case status == stile.StatusSuspended:
+		return runWaiting, nil
+	}
+	return runRunning, nil
 }
 
 func (s *Server) runRoutes() {
@@ -119,15 +148,21 @@ func (s *Server) runRoutes() {
 		return s.events(s.followed(place), start{from, from.String()}.told(run, in.Format, in.Stream)), nil
 	})
 	route(s, get("get-run", "/v1/sessions/{id}/runs/{run}", "How a run stands", "runs"), func(ctx context.Context, in *runIn) (*answered[runView], error) {
-		run, err := s.run(ctx, in)
+		ses, err := s.find(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
+		run := ses.Run(in.Run)
 		o, ended, err := run.Outcome(ctx)
 		if err != nil {
 			return nil, err
 		}
-		v := runView{Session: in.ID, Run: in.Run, Ended: ended}
+		v := runView{Session: in.ID, Run: in.Run, Ended: ended, State: runEnded}
+		if !ended {
+			if v.State, err = s.runState(ctx, ses, in.Run); err != nil {
+				return nil, err
+			}
+		}
 		if ended {
 			v.Decision, v.Code, v.Detail, v.Turns = string(o.Decision), string(o.Reason), o.Detail, o.Turns
 			if len(o.Output) > 0 {
@@ -198,6 +233,7 @@ func (s *Server) waited(ctx context.Context, wait time.Duration, run *stile.Run,
 	case end == nil:
 		return answer(http.StatusAccepted, v), nil
 	}
+	v.State = runEnded
 	v.Ended, v.Decision, v.Code, v.Detail, v.Turns, v.wholeView = true, string(end.Decision), string(end.Reason), end.Detail, end.Turns, said
 	if end.Output != "" {
 		v.Output = json.RawMessage(end.Output)
