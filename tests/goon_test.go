@@ -204,6 +204,9 @@ func TestGoingOnAllTheSame(t *testing.T) {
 	wantUnproved(t, err, "local:local:s", "record 1 ")
 	_, err = rt.Fork(t.Context(), "s", 0, "fork")
 	wantUnproved(t, err, "local:local:s", "record 1 ")
+	if _, err := rt.Booted(t.Context()); err != nil { // its scan looks at the session too
+		t.Fatal(err)
+	}
 	if err := rt.Delete(t.Context(), "gone", "test"); err != nil {
 		t.Errorf("a session that is refused cannot be erased: %v", err)
 	}

@@ -200,6 +200,15 @@ func (e *Eraser) end(ctx context.Context, head journal.Head, by string) error {
 		case ctx.Err() != nil:
 			continue
 		case slices.Contains([]string{journal.ReasonErased, journal.ReasonCorrupt, journal.ReasonUnproved}, journal.ReasonOf(err)):
+			// What was refused ends by itself, and is not woken again meanwhile.
+			for e.Host.Awake(head.SID) {
+				select {
+				case <-wait.C:
+					wait.Reset(endWait)
+				case <-ctx.Done():
+					return messages.Errorf(messages.ErrBusy, "the session does not end")
+				}
+			}
 			return e.closeAsleep(ctx, &head, by)
 		case messages.CodeOf(err) != messages.ErrBusy:
 			return err
