@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/manifest"
@@ -125,8 +126,13 @@ func TestHeldResponseIsRestored(t *testing.T) {
 				s := open(t, l.begin(), "s", make(&recorder{Model: says(reply)}))
 				run := submit(t, s, "the bill")
 				<-hung.in
-				if err := s.Flush(t.Context()); err != nil {
-					t.Fatal(err)
+				// The action runs while the model speaks: a reply that has not ended is no turn to
+				// restore.
+				for len(bodies[*messages.ModelReply](records(t, s))) == 0 {
+					time.Sleep(time.Millisecond)
+					if err := s.Flush(t.Context()); err != nil {
+						t.Fatal(err)
+					}
 				}
 				wantHeld(t, records(t, s), "rope", 0)
 				l.end()
