@@ -5,7 +5,10 @@
 // Invariants:
 //   - a program's limits are set before its first instruction, and whatever it starts
 //     inherits them;
-//   - when it has ended nothing of its group is left;
+//   - when it has ended nothing of its group is left, and in a jail nothing of the groups
+//     that its processes have made;
+//   - what the kernel asks about a path or an address is done here, on a descriptor of what
+//     was judged: the program's memory is read once and not believed twice (decision 023);
 //   - the host is not confined: a jail belongs to one thread, which is thrown away.
 //
 // It does not: judge what is run, or with which words; that is its callers'. It is a part
