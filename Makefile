@@ -26,6 +26,8 @@ PKGS       ?= ./...
 DATA       ?= stile-data
 # Counted, not timed: where a time runs out the Go tool may call that a failure.
 FUZZTIME   ?= 2000x
+# Of make long, which CI waits for.
+LONGFUZZTIME ?= 300x
 BENCHTIME  ?= 1s
 BENCHCOUNT ?= 5
 
@@ -132,7 +134,7 @@ long: clients
 	$(GOTEST) $(LONG) $(VENDORS)
 	@$(GOTEST) -v -run '^TestServer$$' ./journal/postgres | sed -n 's/^ *[a-z_]*[.]go:[0-9]*: /journal\/postgres: /p'
 	$(GOTEST) -run '$(WITHVENDORS)' ./cmd/stile ./tests
-	$(MAKE) fuzz
+	$(MAKE) fuzz FUZZTIME=$(LONGFUZZTIME)
 
 # The last lines say with what of others the tests ran, or how to have that done.
 clients: mcp-servers node-packages
