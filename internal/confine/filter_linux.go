@@ -272,6 +272,14 @@ func program(sockets reach, ask uint32) filter {
 		f.when(unix.BPF_JEQ, unix.NETLINK_ROUTE, passes)
 		f.answer(refuse)
 	})
+	// A pair of sockets for messages may be connected anew, to a socket in the file system;
+	// one of streams may not.
+	r.of(unix.SYS_SOCKETPAIR, func(f *filter) {
+		f.loadArg(1, 0)
+		*f = append(*f, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xf}) // without SOCK_CLOEXEC and SOCK_NONBLOCK
+		f.when(unix.BPF_JEQ, unix.SOCK_STREAM, passes)
+		f.unless(unix.SOCK_SEQPACKET, refuse)
+	})
 	if sockets == others {
 		r.answer(ask, unix.SYS_CONNECT, unix.SYS_SENDMSG, unix.SYS_SENDMMSG)
 		r.of(unix.SYS_SENDTO, func(f *filter) { // without an address it is the connection's

@@ -123,6 +123,19 @@ func client(kind, to string) error {
 			return fmt.Errorf("options: %w", err)
 		}
 		return nil
+	case "zerocopy": // would have the kernel send from the host's memory, later
+		fd, err := blocking(to)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ZEROCOPY, 1); err != nil {
+			return err
+		}
+		if _, err := unix.SendmsgN(fd, big, nil, nil, unix.MSG_ZEROCOPY); !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("it got %w", err)
+		}
+		return nil
 	case "pair": // passes a descriptor to itself
 		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err != nil {
@@ -233,7 +246,7 @@ func TestAskedCallsAreDone(t *testing.T) {
 	_ = gone.Close()
 	for _, what := range []string{
 		"http " + server.Listener.Addr().String(), "stream " + sums.Addr().String(), "refused " + gone.Addr().String(),
-		"packets " + udp.LocalAddr().String(), "control " + udp.LocalAddr().String(), "pair",
+		"packets " + udp.LocalAddr().String(), "control " + udp.LocalAddr().String(), "pair", "zerocopy " + sums.Addr().String(),
 	} {
 		out, err := inJail(t.Context(), t, box, what)
 		if err != nil || out != "well\n" {

@@ -381,8 +381,15 @@ func harmless(control []byte) bool {
 	return true
 }
 
+// sendFlags are those of a message that may be sent from here. One that has the kernel send
+// from memory later (MSG_ZEROCOPY) would send what this process has there by then.
+const sendFlags = unix.MSG_CONFIRM | unix.MSG_DONTROUTE | unix.MSG_DONTWAIT | unix.MSG_EOR | unix.MSG_FASTOPEN | unix.MSG_MORE | unix.MSG_NOSIGNAL | unix.MSG_OOB
+
 // send sends a message, of a stream piece by piece. Its value is the number of bytes.
 func (l *listener) send(q *question, s *socket, m *message) (int64, syscall.Errno) {
+	if m.flags&^sendFlags != 0 {
+		return 0, unix.EOPNOTSUPP
+	}
 	var sa []byte
 	if m.name != 0 && m.nameLen != 0 {
 		if m.nameLen < 2 || m.nameLen > maxAddress {

@@ -116,6 +116,19 @@ func attackAsked(kind, to string) error {
 		}
 		defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
 		return unix.Setpgid(child.Process.Pid, group)
+	case "gram", "gram-raw", "gram-connect": // a socket in the file system, by one of a pair
+		flags := unix.SOCK_DGRAM
+		if kind == "gram-raw" {
+			flags = unix.SOCK_RAW | unix.SOCK_CLOEXEC
+		}
+		pair, err := unix.Socketpair(unix.AF_UNIX, flags, 0)
+		if err != nil {
+			return err
+		}
+		if kind == "gram-connect" {
+			return unix.Connect(pair[0], &unix.SockaddrUnix{Name: to})
+		}
+		return unix.Sendto(pair[0], []byte("hello"), 0, &unix.SockaddrUnix{Name: to})
 	case "utimes":
 		return unix.Utimes(to, []unix.Timeval{{Sec: 7, Usec: 5}, {Sec: 7, Usec: 5}})
 	case "futimesat":
@@ -405,6 +418,34 @@ func TestShellPeers(t *testing.T) {
 			if got := sh(t, all, "./attacker"); strings.Contains(got, "not permitted") || strings.Contains(got, "no attack") {
 				t.Errorf("%s %s: %q", kind, a, got)
 			}
+		}
+	}
+}
+
+// A pair of sockets is no way to a socket in the file system, whatever the network.
+func TestShellPairs(t *testing.T) {
+	asking(t)
+	b := newWorkbench(t, AccessSandbox)
+	b.attacker(t)
+	at := filepath.Join(b.outside, "gram.sock")
+	gram, err := net.ListenPacket("unixgram", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gram.Close()
+	for _, kind := range []string{"gram", "gram-raw", "gram-connect"} {
+		for _, change := range []func(*Shell){func(*Shell) {}, func(s *Shell) { s.Network = true }, func(s *Shell) { s.Network, s.Loopback = true, true }} {
+			all := newShell(t, b, func(s *Shell) {
+				s.Env = attacker(kind + " " + at)
+				change(s)
+			})
+			if got := sh(t, all, "./attacker"); !strings.HasPrefix(got, "Success|refused: operation not permitted") {
+				t.Errorf("%s: %q", kind, got)
+			}
+		}
+		all := newShell(t, b, func(s *Shell) { s.Env, s.Unconfined = attacker(kind+" "+at), true })
+		if got := sh(t, all, "./attacker"); got != "Success|succeeded\n" {
+			t.Errorf("without a jail %s is no attack: %q", kind, got)
 		}
 	}
 }
