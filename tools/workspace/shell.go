@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -418,6 +419,23 @@ func (e *ends) Write(p []byte) (int, error) {
 		e.last = append(e.last[:0], e.last[over:]...)
 	}
 	return n, nil
+}
+
+// ReadFrom implements io.ReaderFrom, with less than the 32 KiB that a copy would take for
+// each stream of each call.
+func (e *ends) ReadFrom(r io.Reader) (n int64, err error) {
+	buf := make([]byte, 4<<10)
+	for {
+		m, err := r.Read(buf)
+		_, _ = e.Write(buf[:m])
+		n += int64(m)
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+	}
 }
 
 // text is what was kept, without bytes that are no text.
