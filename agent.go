@@ -78,6 +78,17 @@ type Agent struct {
 	// what it gives, JSON or an error, is what calls give, and nothing is done. nil: they run.
 	Canned func(messages.ToolSpec) (result string, err error)
 
+	// Around stands around every call of a tool or other target that may reach beyond its
+	// session: it gives the end of the call, by do, which has the target work and gives its
+	// end, or by what it knows itself, such as the recorded end of an equal call. call has
+	// type, name, class and arguments as they are after references were replaced. Of the end
+	// State (ok, failed, unknown or cancelled), Reason, Result (JSON) and ErrorCode count; an
+	// end that is not do's is final, and no attempt follows. It is called for each attempt,
+	// from many goroutines, within the time of the action. Pure tools of programs, actions on
+	// the session and key-value relics do not pass it; nor do the calls of Agents and the
+	// steps of workflows, whose own call does. nil: calls reach their targets.
+	Around func(ctx context.Context, call *messages.ActionDeclared, do func(context.Context) *messages.ActionEnded) *messages.ActionEnded
+
 	files []string // that it was loaded from
 }
 
@@ -146,7 +157,7 @@ func (a *Agent) definition(seen lineage) *compiler.Definition {
 	d := &compiler.Definition{
 		Manifest: a.Manifest, Dialect: a.Dialect, Name: a.Name, Dir: a.Dir, Model: a.Model, Tools: a.Tools,
 		Library: a.Library, Gate: a.Gate, Transform: a.Transform, Policies: a.Policies,
-		Search: a.Search, Mood: a.Mood, Output: a.Output, MayApprove: a.MayApprove, Canned: a.Canned,
+		Search: a.Search, Mood: a.Mood, Output: a.Output, MayApprove: a.MayApprove, Canned: a.Canned, Around: a.Around,
 		Instructions: a.Instructions, Instruct: a.Instruct, Files: a.files,
 	}
 	seen[a] = d

@@ -1,12 +1,15 @@
 package actors
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
@@ -206,9 +209,13 @@ func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout tim
 		if _, ok := targets.Find(typ, call.Name); !ok {
 			return nil, 0, failed("unavailable", neuroscript.CodeToolNotFound, string(typ)+" "+call.Name+" is not available")
 		}
-		return func(ctx context.Context) *turn.ActionEnded {
+		do = func(ctx context.Context) *turn.ActionEnded {
 			return concludeJSON(targets.Do(ctx, call, typ, a.start.Args))
-		}, targets.Timeout(typ, call.Name), nil
+		}
+		if !targets.Within(typ, call.Name) {
+			do = a.around(do)
+		}
+		return do, targets.Timeout(typ, call.Name), nil
 	}
 	t, err := a.agent.Tools.Lookup(call.Name)
 	if err != nil || t == nil || t.Run == nil {
@@ -219,13 +226,54 @@ func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout tim
 		return nil, 0, failed("arguments", neuroscript.CodeArgument, err.Error())
 	}
 	list, positional := args.AsList()
-	return func(ctx context.Context) *turn.ActionEnded {
+	return a.around(func(ctx context.Context) *turn.ActionEnded {
 		if positional { // of a program, which has coerced them
 			call.Args = list
 			return conclude(t.Run(ctx, call))
 		}
 		return conclude(catalog.Invoke(ctx, t, call, args, a.agent.Limits))
-	}, t.Timeout, nil
+	}), t.Timeout, nil
+}
+
+// around is the work with the agent's Around around it. What Around gives in place of the
+// work's own end is final: no attempt follows.
+func (a *action) around(do func(context.Context) *turn.ActionEnded) func(context.Context) *turn.ActionEnded {
+	if a.agent.Around == nil {
+		return do
+	}
+	return func(ctx context.Context) *turn.ActionEnded {
+		call := &messages.ActionDeclared{
+			Args: a.start.Args, ArgsDigest: sha256.Sum256([]byte(a.start.Args)), Class: a.start.Class, ID: a.start.ID,
+			Name: a.start.Name, Type: cmp.Or(a.start.Type, messages.TypeTool),
+		}
+		var own *turn.ActionEnded // what the work said last
+		var told *messages.ActionEnded
+		end := a.agent.Around(ctx, call, func(ctx context.Context) *messages.ActionEnded {
+			own = do(ctx)
+			told = &messages.ActionEnded{ID: a.start.ID, State: own.State, Reason: own.Reason, Result: own.Result, ErrorCode: own.ErrorCode}
+			return told
+		})
+		switch {
+		case end == nil:
+			return failed("result", neuroscript.CodeToolFailed, "Agent.Around gave no end of the call")
+		case end == told:
+			own.Reason, own.Result, own.ErrorCode = end.Reason, end.Result, end.ErrorCode
+			if own.State == end.State {
+				return own
+			}
+		}
+		switch end.State {
+		case messages.ActionOK, messages.ActionFailed, messages.ActionUnknown, messages.ActionCancelled:
+		case messages.ActionSkipped:
+			return failed("result", neuroscript.CodeToolFailed, "Agent.Around gave the state skipped, which is of actions that never began")
+		default:
+			return failed("result", neuroscript.CodeToolFailed, "Agent.Around gave an unknown state")
+		}
+		if end.Result != "" && !jsontext.Value(end.Result).IsValid() {
+			return failed("result", neuroscript.CodeToolFailed, "Agent.Around gave a result that is not JSON")
+		}
+		return &turn.ActionEnded{State: end.State, Last: true, Reason: end.Reason, Result: end.Result, ErrorCode: end.ErrorCode}
+	}
 }
 
 // timely keeps the answer of a tool that ended. One that gave up because its time was

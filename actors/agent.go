@@ -46,6 +46,9 @@ type Agent struct {
 	Receipts journal.Receipts
 	Window   prompt.Window
 	Shape    func(History) []messages.Message // the last to change a prompt; may be nil
+	// Around stands around every call that may reach beyond its session (stile.Agent.Around);
+	// nil leaves calls to their targets. It runs on the goroutine of the action.
+	Around func(ctx context.Context, call *messages.ActionDeclared, do func(context.Context) *messages.ActionEnded) *messages.ActionEnded
 	// Instructions are those whose placeholders are filled in for each run (prompt.Expand);
 	// "" where the primer has all there are. Instruct gives what stands for prompt.Given; it
 	// runs on a goroutine of the pool.

@@ -63,6 +63,7 @@ type Definition struct {
 	Mood       func(sid string) (float64, error)
 	MayApprove func(by string, a actors.Approval) bool
 	Canned     catalog.Answerer
+	Around     func(ctx context.Context, call *messages.ActionDeclared, do func(context.Context) *messages.ActionEnded) *messages.ActionEnded
 	Output     any // of the type of the answer, or its schema as a text; nil for none
 	Keeper     bool
 	// Instructions are those of a program, and Instruct gives them for a session.
@@ -267,7 +268,7 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	c.Actor = &actors.Agent{
 		Name: cmp.Or(m.Name, a.Name), Dialect: dialect, Routes: routes, Tools: has.set, Targets: targets, Gate: has.gate,
 		Feeds: feeding, Specs: specs, Native: functions, Primer: primer, Digester: prompt.NewDigester(primer, e.rendering()),
-		Library: library, Limits: e.programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: window(m), Shape: a.Transform,
+		Library: library, Limits: e.programLimits(m.Quotas), Receipts: journal.Receipts(m.Receipts), Window: window(m), Shape: a.Transform, Around: a.Around,
 		TokenTTL: m.Token.TTL, TokenMaxTTL: m.Token.MaxTTL, TokenSkew: m.Token.Skew, KeyGrace: m.Key.Grace,
 		ReplayCap: int(m.Replay.Cap), ReplayTTL: max(m.Replay.TTL, m.Token.MaxTTL+m.Key.Grace), MagicCalls: int(m.Magic.MaxPerTurn),
 		Rules: e.rules(m, dialect, routes[0], targets),

@@ -46,7 +46,7 @@ func (t *Targets) AddInternal(p Permission, actions ...Internal) error {
 		if in.Class != messages.ReadOnly && in.Class != messages.Idempotent {
 			return invalid("internal_actions", in.Name+" is neither read_only nor idempotent")
 		}
-		x := &Executor{Type: messages.TypeInternal, Name: in.Name, Summary: in.Summary, Params: in.Params, Class: in.Class, Run: in.Do}
+		x := &Executor{Type: messages.TypeInternal, Name: in.Name, Summary: in.Summary, Params: in.Params, Class: in.Class, Within: true, Run: in.Do}
 		if !p.allows(in.Name) {
 			x.refuse = reasonNotAllowed
 			x.Run = func(context.Context, *tools.Call, string) (string, error) {

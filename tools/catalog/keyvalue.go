@@ -58,7 +58,7 @@ func KeyValue(s Shelf) *Executor {
 	summary += "Keeps JSON values by key. get (key), " + set + ", delete (key), add (key, by?) of integers, list (prefix?, after?, limit?) of keys."
 	return &Executor{
 		Type: messages.TypeRelic, Name: s.Name, Summary: summary, Class: messages.Idempotent, Timeout: s.Timeout,
-		Params: params,
+		Params: params, Within: true,
 		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			if c.Host.Keep == nil {
 				return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "there is no session that could keep anything")

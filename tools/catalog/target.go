@@ -28,6 +28,8 @@ type Executor struct {
 	// Spends is what one attempt uses at most of the run's budget, 0 for no bound; nil
 	// for what asks no model.
 	Spends *messages.Budget
+	// Within says that it changes nothing but its session: Agent.Around does not get it.
+	Within bool
 	// Signature replaces that of Params in the prompt.
 	Signature string
 	// Run does one attempt: args is the JSON object of its arguments, the result is
@@ -98,6 +100,12 @@ func (t *Targets) Spends(typ messages.ActionType, name string) (most messages.Bu
 		return *x.Spends, true
 	}
 	return messages.Budget{}, false
+}
+
+// Within reports whether an action changes nothing but its session.
+func (t *Targets) Within(typ messages.ActionType, name string) bool {
+	x := t.executor(typ, name)
+	return x != nil && x.Within
 }
 
 // Grace is how long an attempt may take to end when its context has; 0 is what is usual.
