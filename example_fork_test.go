@@ -35,6 +35,16 @@ func Example_fork() {
 		panic(err)
 	}
 	fmt.Println(head.SID, "has", head.Turn, "turn")
+	// Ended there, and before the run of turn 2 with other words for it.
+	stopped, err := rt.ForkStopped(ctx, "walk", 1, "short-walk")
+	if err != nil {
+		panic(err)
+	}
+	edited, err := rt.ForkInput(ctx, "walk", 2, "another-walk", "where to at night?")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(stopped.SID, "has", stopped.Queued, "inputs waiting,", edited.SID, "has", edited.Queued)
 	other, err := rt.Open(ctx, "other-walk", agent)
 	if err != nil {
 		panic(err)
@@ -47,5 +57,6 @@ func Example_fork() {
 	fmt.Println(d.Decision, "in turn", d.Turn.TurnIndex, err)
 	// Output:
 	// local:local:other-walk has 1 turn
+	// local:local:short-walk has 0 inputs waiting, local:local:another-walk has 1
 	// DONE in turn 2 <nil>
 }

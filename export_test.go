@@ -40,7 +40,7 @@ func (r *Replayer) Replay(ctx context.Context, inc messages.Incarnation, recs []
 	if err != nil {
 		return ReplayReport{}, err
 	}
-	src := replay.Source{Key: key, Inc: inc, Records: recs, From: fork.Point(recs), Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
+	src := replay.Source{Key: key, Inc: inc, Records: recs, From: fork.Made(recs), Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
 		return store.Blob(ctx, inc, d)
 	}}
 	return replay.Run(ctx, src, func(d messages.Digest, rendering int64) (*replay.Agent, error) {

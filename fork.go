@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/fork"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -18,6 +19,34 @@ import (
 // ERR_CONFLICT (the new name exists), ERR_INVALID (the new name), ERR_JOURNAL (an erased body cannot be taken over,
 // or the receipts of the session do not prove its records).
 func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*Head, error) {
+	return rt.fork(ctx, name, fork.Point{Turn: atTurn}, newName)
+}
+
+// ForkStopped is Fork of a session that has ended at that turn: a run that would go on ends
+// HALT(ERR_CANCELLED) in the fork, which then waits for an input.
+func (rt *Runtime) ForkStopped(ctx context.Context, name string, atTurn int64, newName string) (*Head, error) {
+	return rt.fork(ctx, name, fork.Point{Turn: atTurn, Stop: true}, newName)
+}
+
+// ForkInput makes a new session that has of name what was before the run of turn atTurn (0:
+// the last run that began), and text as its next input, in place of the one that began the
+// run: "edit and try again from here". user, time zone, budget and given history stay those of
+// the old input, and opts change them. An empty text says the old input again. The input is on
+// disk with the fork; its run begins when the fork is opened. Errors are those of Fork,
+// ERR_NOT_FOUND when no such turn began, and what the dialect says of the text.
+func (rt *Runtime) ForkInput(ctx context.Context, name string, atTurn int64, newName, text string, opts ...SubmitOption) (*Head, error) {
+	return rt.fork(ctx, name, fork.Point{Turn: atTurn, Again: func(dialect string, in messages.Input) (messages.Input, error) {
+		if text != "" {
+			in.Text, in.Userdata = text, ""
+		}
+		for _, o := range opts {
+			o(&in)
+		}
+		return compiler.CheckInput(rt.cfg.Dialects, dialect, in)
+	}}, newName)
+}
+
+func (rt *Runtime) fork(ctx context.Context, name string, at fork.Point, newName string) (*Head, error) {
 	key, err := messages.ParseSID(newName)
 	if err != nil {
 		return nil, err
@@ -39,7 +68,7 @@ func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName 
 	if err != nil {
 		return nil, err
 	}
-	batch, signed, err := fork.Batch(ctx, rt.store, rt.proves, from, atTurn, key, inc, rt.cfg.Now())
+	batch, signed, err := fork.Batch(ctx, rt.store, rt.proves, from, at, key, inc, rt.cfg.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 	defer func() { err = errors.Join(err, held.Close()) }()
 	agents := compiler.Replayer{Env: cfg.compiler(compiler.Replay), SID: head.SID, Own: agent.definition(lineage{}), Kept: a.manifest}
 	agents.Env.Keep = held.Keep
-	src := replay.Source{Key: key, Inc: inc, Records: recs, From: fork.Point(recs), MaxGas: a.maxGas, Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
+	src := replay.Source{Key: key, Inc: inc, Records: recs, From: fork.Made(recs), MaxGas: a.maxGas, Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
 		return a.store.Blob(ctx, inc, d)
 	}}
 	return replay.Run(ctx, src, func(d messages.Digest, rendering int64) (*replay.Agent, error) {

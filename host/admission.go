@@ -50,10 +50,28 @@ func (s *Server) pace(p principal) error {
 // submit submits for the caller, if its tenant and the host have room for a run.
 // Every door submits through it.
 func (s *Server) submit(ctx context.Context, ses *stile.Session, input string, opts ...stile.SubmitOption) (*stile.Run, error) {
+	sid := ses.SID()
+	done, err := s.admit(ctx, sid)
+	if err != nil {
+		return nil, err
+	}
+	run, err := ses.Submit(ctx, input, opts...)
+	if err != nil {
+		done(0)
+		return nil, err
+	}
+	done(run.Ordinal())
+	_, id, _ := strings.Cut(strings.TrimPrefix(sid, tenantOf(sid)+":"), ":")
+	trailOf(ctx).about(id, run.Ordinal())
+	return run, nil
+}
+
+// admit takes room for a run of a session, if its tenant and the host have it. done gives the
+// run that came of it, 0 for none.
+func (s *Server) admit(ctx context.Context, sid string) (done func(run int64), err error) {
 	if err := s.taking(); err != nil {
 		return nil, err
 	}
-	sid := ses.SID()
 	tenant := tenantOf(sid)
 	limits := s.limitsOf(tenant)
 	done, over := s.meter.submit(sid, limits, s.maxRuns)
@@ -65,15 +83,7 @@ func (s *Server) submit(ctx context.Context, ses *stile.Session, input string, o
 	if over != "" {
 		return nil, s.full(over)
 	}
-	run, err := ses.Submit(ctx, input, opts...)
-	if err != nil {
-		done(0)
-		return nil, err
-	}
-	done(run.Ordinal())
-	_, id, _ := strings.Cut(strings.TrimPrefix(sid, tenant+":"), ":")
-	trailOf(ctx).about(id, run.Ordinal())
-	return run, nil
+	return done, nil
 }
 
 func (s *Server) full(over string) *problem {

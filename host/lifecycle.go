@@ -31,6 +31,9 @@ type erasedUser struct {
 type forkSpec struct {
 	ID   string `json:"id,omitempty" maxLength:"128" doc:"of the new session; a new one when it is left out"`
 	Turn int64  `json:"turn,omitempty" minimum:"0" doc:"index of the turn from whose decision on it continues; 0 or nothing is the last"`
+	Stop bool   `json:"stop,omitempty" doc:"a run that would go on behind the turn ends in the new session, which waits for an input"`
+	// Input begins the fork before the run of the turn.
+	Input string `json:"input,omitempty" maxLength:"524288" doc:"the new session has what was before the run of the turn, and this as its next input, whose run begins at once: edit and try again. Not with stop"`
 }
 
 func (s *Server) lifecycleRoutes() {
@@ -97,6 +100,9 @@ func (s *Server) lifecycleRoutes() {
 			if _, err := s.find(ctx, in.ID); err != nil {
 				return nil, err
 			}
+			if in.Body.Stop && in.Body.Input != "" {
+				return nil, &messages.Error{Code: messages.ErrInvalid, Field: "stop", Detail: "input begins a run, and stop wants none: give one of them"}
+			}
 			p, id := s.principal(ctx), in.Body.ID
 			if id == "" {
 				id = uuid.Must(uuid.NewV7()).String()
@@ -110,7 +116,7 @@ func (s *Server) lifecycleRoutes() {
 				return nil, err
 			}
 			trailOf(ctx).about(in.ID+" as "+id, 0)
-			h, err := s.rt.Fork(ctx, p.sid(in.ID), in.Body.Turn, p.sid(id))
+			h, err := s.fork(ctx, p.sid(in.ID), p.sid(id), &in.Body)
 			if err != nil {
 				s.meter.unsession(p.tenant)
 				return nil, err
@@ -118,6 +124,37 @@ func (s *Server) lifecycleRoutes() {
 			v, err := s.viewOf(ctx, id, *h)
 			return &answered[sessionView]{Body: v}, err
 		})
+}
+
+// fork makes the session that a spec wishes. One with an input takes room for a run, which
+// begins.
+func (s *Server) fork(ctx context.Context, sid, newSID string, spec *forkSpec) (h *stile.Head, err error) {
+	switch {
+	case spec.Stop:
+		return s.rt.ForkStopped(ctx, sid, spec.Turn, newSID)
+	case spec.Input == "":
+		return s.rt.Fork(ctx, sid, spec.Turn, newSID)
+	}
+	done, err := s.admit(ctx, newSID)
+	if err != nil {
+		return nil, err
+	}
+	run := int64(0)
+	defer func() { done(run) }()
+	if h, err = s.rt.ForkInput(ctx, sid, spec.Turn, newSID, spec.Input); err != nil {
+		return nil, err
+	}
+	ses, err := s.rt.Find(ctx, newSID)
+	if err != nil {
+		return nil, err
+	}
+	for r, err := range ses.RecordsAfter(ctx, h.Seq-1) { // the input is the last one
+		if err != nil {
+			return nil, err
+		}
+		run = r.Run
+	}
+	return h, ses.Wake(ctx)
 }
 
 // vacant checks that a new session may have an id: it is one, and nobody has it. Until

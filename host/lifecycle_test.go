@@ -114,6 +114,23 @@ func TestForkOverHTTP(t *testing.T) {
 	if fork.ID == "" || fork.Turn != 2 {
 		t.Errorf("%+v", fork)
 	}
+	// With an input it begins before the run of the turn, and the run begins at once.
+	var again struct {
+		Queued, Run, Turn int64
+	}
+	d.call(201, &again, "POST", "/v1/sessions/s/fork", `{"id": "again", "turn": 2, "input": "another way"}`)
+	events(t, d.ask("GET", "/v1/sessions/again/runs/2/events?stream=event", "").Body, 100)
+	var told struct{ Text, Decision, State string }
+	d.call(200, &told, "GET", "/v1/sessions/again/runs/2", "")
+	if told.Decision != "DONE" || told.Text != "hello" {
+		t.Errorf("%+v %+v", again, told)
+	}
+	d.call(201, &fork, "POST", "/v1/sessions/s/fork", `{"id": "stopped", "turn": 1, "stop": true}`)
+	if fork.State != "idle" || fork.Turn != 1 {
+		t.Errorf("%+v", fork)
+	}
+	d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions/s/fork", `{"stop": true, "input": "x"}`)
+	d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/s/fork", `{"turn": 99, "input": "x"}`)
 	d.refused(409, messages.ErrConflict, "POST", "/v1/sessions/s/fork", `{"id": "f"}`)
 	d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions/s/fork", `{"id": "a:b"}`)
 	d.refused(404, messages.ErrNotFound, "POST", "/v1/sessions/s/fork", `{"turn": 99}`)

@@ -9,13 +9,16 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -34,7 +37,8 @@ read from standard input. For the aeiou dialect a JSON object with subject and f
 is the USERDATA itself; other text becomes its fields.text.
 
 Without --session every run begins a new session; the first line says which, and
---session goes on with it. An interrupt (Ctrl-C) cancels the run; that and the HALT
+--session goes on with it. What is open in it is shown first, to its end; --resume does
+no more than that. An interrupt (Ctrl-C) cancels the run; that and the HALT
 that follows are in the journal. With memory.profile it ends when the user's profile is
 learned, if that is due; an interrupt leaves it to a later run.
 
@@ -64,6 +68,7 @@ several, which take turns. A server at an address of its own may need none.`,
 	a.journalFlag(cmd)
 	a.keyFlag(cmd)
 	cmd.Flags().StringVar(&opts.session, "session", "", "session: an id or tenant:user:id (default a new one)")
+	cmd.Flags().BoolVar(&opts.resume, "resume", false, "go on with what is open in --session, without a MESSAGE: a run of a fork, of a process that ended")
 	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: reject, enqueue, interrupt, rollback, merge or debounce; answer: yes or no answers the call that waits (default the manifest's loop.busy)")
 	cmd.Flags().StringVar(&opts.zone, "zone", "", "the user's time zone, such as Europe/Oslo or UTC+2; the session keeps it (default the manifest's)")
 	cmd.Flags().StringVar(&opts.provider, "provider", "", "who answers: openai, anthropic or gemini (default the manifest's)")
@@ -79,7 +84,7 @@ several, which take turns. A server at an address of its own may need none.`,
 type runOptions struct {
 	session, policy, zone string
 	decisionLog           string
-	memory, json          bool
+	memory, json, resume  bool
 
 	provider, model, baseURL, dialect string
 }
@@ -142,7 +147,12 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 	if err != nil {
 		return err
 	}
-	message, err := a.message(rest)
+	message := ""
+	if opts.resume {
+		err = opts.resumes(rest)
+	} else {
+		message, err = a.message(rest)
+	}
 	if err != nil {
 		return err
 	}
@@ -163,8 +173,15 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 		}
 	}
 	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
+		left, err := leftOpen(ctx, rt, opts.session)
+		if err != nil {
+			return err
+		}
 		s, err := rt.Open(ctx, opts.session, agent)
 		if err != nil {
+			return err
+		}
+		if err := a.goOn(ctx, s, left, opts); err != nil || opts.resume {
 			return err
 		}
 		var how []stile.SubmitOption
@@ -178,7 +195,7 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 		if err != nil {
 			return err
 		}
-		if !opts.json {
+		if !opts.json && len(left) == 0 {
 			if _, err := fmt.Fprintf(a.out, "session  %s\n", s.SID()); err != nil {
 				return err
 			}
@@ -187,6 +204,70 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 		learned(ctx, rt, agent.Manifest)
 		return err
 	})
+}
+
+// resumes checks the flags and arguments beside --resume.
+func (o *runOptions) resumes(rest []string) error {
+	switch {
+	case o.session == "":
+		return flagError("--resume", "needs --session, the session to go on with")
+	case len(rest) > 0:
+		return flagError("--resume", "goes on with what is open and takes no MESSAGE")
+	}
+	return nil
+}
+
+// leftOpen are the runs that a session has open before this process opens it: one that is to
+// go on, and inputs that wait. A run that waits for approval is none of them.
+func leftOpen(ctx context.Context, rt *stile.Runtime, name string) (runs []int64, err error) {
+	ar := rt.Archive()
+	head, err := ar.Head(ctx, name)
+	if journal.IsNotFound(err) || err == nil && (head.Closed || !head.Pending()) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	open := map[int64]bool{}
+	for r, err := range ar.Records(ctx, head.Inc) {
+		if err != nil {
+			return nil, err
+		}
+		switch r.Body.(type) {
+		case *messages.Input:
+			open[r.Run] = true
+		case *messages.RunEnd:
+			delete(open, r.Run)
+		}
+	}
+	return slices.Sorted(maps.Keys(open)), nil
+}
+
+// goOn shows the runs that were open in a session, to their ends: they come before the message.
+// With --resume the last one gives the exit status.
+func (a *app) goOn(ctx context.Context, s *stile.Session, runs []int64, opts runOptions) error {
+	if opts.resume && len(runs) == 0 {
+		return &messages.Error{Code: messages.ErrConflict, Field: "--resume", Detail: "nothing is open in the session " + s.SID()}
+	}
+	for i, n := range runs {
+		if !opts.json {
+			if i == 0 {
+				if _, err := fmt.Fprintf(a.out, "session  %s\n", s.SID()); err != nil {
+					return err
+				}
+			}
+			if _, err := fmt.Fprintf(a.out, "goes on  run %d, which was open\n", n); err != nil {
+				return err
+			}
+		}
+		run := s.Run(n)
+		err := a.watch(ctx, s, run, run.Events, opts.json)
+		if last := opts.resume && i == len(runs)-1; err == nil || !last && (errors.Is(err, exitHalt) || errors.Is(err, exitAbort)) {
+			continue
+		}
+		return err
+	}
+	return nil
 }
 
 // learnWait is how long a process that ends waits for a profile when the manifest does not

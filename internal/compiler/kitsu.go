@@ -82,6 +82,19 @@ func (e *Env) checkZone(m *manifest.Manifest) error {
 	return nil
 }
 
+// CheckInput is the check of what is submitted to agents of a dialect, one of the product or of
+// further. ERR_CONFIG when there is none of the name, and the dialect's own errors.
+func CheckInput(further []parse.Dialect, dialect string, in messages.Input) (messages.Input, error) {
+	all, err := Dialects(further)
+	if err != nil {
+		return in, err
+	}
+	if all[dialect] == nil {
+		return in, &messages.Error{Code: messages.ErrConfig, Field: "dialect", Detail: "there is no dialect " + strconv.Quote(dialect)}
+	}
+	return checkInput(all[dialect])(in)
+}
+
 // checkInput is what an agent asks of a submit: a zone that is one, and what its dialect
 // asks.
 func checkInput(d parse.Dialect) func(messages.Input) (messages.Input, error) {

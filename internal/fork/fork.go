@@ -14,20 +14,39 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Batch makes the records of session key, incarnation inc, that go on from the decision
-// of turn atTurn of another session (0: its last decision), and says how the original was
+// Point says where a fork begins and how. The zero Point is the last decision.
+type Point struct {
+	// Turn is the turn from whose decision on the fork continues; 0 is the last that was
+	// decided.
+	Turn int64
+	// Stop ends a run that would go on there: HALT(ERR_CANCELLED).
+	Stop bool
+	// Again begins the fork before the run of Turn, 0 for the last run that began, and gives
+	// the input that begins it there, made of the one that began the run. dialect is that of
+	// the run's first turn. nil begins the fork behind a decision.
+	Again func(dialect string, was messages.Input) (messages.Input, error)
+}
+
+// Batch makes the records of session key, incarnation inc, that go on from a point of
+// another session, and says how the original was
 // signed. The records are taken over with their own times; session.opened names where
 // they came from. Inputs that were waiting are left behind, cancelled and without their
 // idempotency keys, so that a client may send them again. prove judges the first records
 // of a session and says how they were signed (proof.Prefix): the fork will be signed so.
-// Errors: ERR_NOT_FOUND (no such turn), ERR_JOURNAL (an erased body cannot be taken over), and
-// those of prove.
-func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages.Record, cut int) (journal.Receipts, error), from journal.Head, atTurn int64, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
+// Errors: ERR_NOT_FOUND (no such turn), ERR_JOURNAL (an erased body cannot be taken over),
+// those of prove, and those of at.Again.
+func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages.Record, cut int) (journal.Receipts, error), from journal.Head, at Point, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
 	_, recs, err := journal.Load(ctx, store, from.Inc)
 	if err != nil {
 		return batch, "", err
 	}
-	cut, err := cutAt(recs, atTurn)
+	var cut int
+	var input *messages.Input
+	if at.Again != nil {
+		cut, input, err = again(recs, at)
+	} else {
+		cut, err = cutAt(recs, at.Turn)
+	}
 	if err != nil {
 		return batch, "", err
 	}
@@ -39,7 +58,7 @@ func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages
 		return batch, "", err
 	}
 	origin := &messages.ForkOrigin{SID: from.SID, Incarnation: from.Inc.String(), Seq: int64(cut), Hash: recs[cut-1].Hash}
-	waiting, err := waitingAt(recs[:cut])
+	end, waiting, err := waitingAt(recs[:cut], at.Stop, now)
 	if err != nil {
 		return batch, "", err
 	}
@@ -64,13 +83,86 @@ func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages
 		}
 		batch.Records = append(batch.Records, own)
 	}
+	if end != nil {
+		batch.Records = append(batch.Records, end)
+		cut++
+	}
 	batch.Records = append(batch.Records, leftBehind(waiting, cut, now)...)
+	if input != nil {
+		batch.Records = append(batch.Records, &messages.Record{Seq: int64(len(batch.Records) + 1), Run: lastRun(batch.Records) + 1, TS: now, Body: input})
+	}
 	return batch, signed, nil
 }
 
-// Point is the last record that a fork wrote by itself, before anything ran: what it took
+// lastRun is the highest ordinal that a run of the records has.
+func lastRun(recs []*messages.Record) (run int64) {
+	for _, r := range recs {
+		run = max(run, r.Run)
+	}
+	return run
+}
+
+// again finds where the run of a turn began, 0 for the last one that did, and makes the
+// input that takes the place of the one that began it.
+func again(recs []*messages.Record, at Point) (cut int, input *messages.Input, err error) {
+	run, found := int64(0), false
+	for _, r := range recs {
+		if _, begins := r.Body.(*messages.TurnBegin); begins && (at.Turn == 0 || r.Turn == at.Turn) {
+			run, found = r.Run, true
+		}
+	}
+	if !found {
+		return 0, nil, noTurn("the session has no turn of that number")
+	}
+	began := slices.IndexFunc(recs, func(r *messages.Record) bool {
+		_, begins := r.Body.(*messages.RunBegin)
+		return begins && r.Run == run
+	})
+	first := slices.IndexFunc(recs, func(r *messages.Record) bool {
+		_, begins := r.Body.(*messages.TurnBegin)
+		return begins && r.Run == run
+	})
+	if began < 1 || first < 0 {
+		return 0, nil, messages.Errorf(messages.ErrJournal, "run %d has no beginning", run)
+	}
+	begin, _ := recs[began].Body.(*messages.RunBegin)
+	var was *messages.Input
+	if begin.Input >= 1 && begin.Input <= int64(began) {
+		was, _ = recs[begin.Input-1].Body.(*messages.Input)
+	}
+	if was == nil {
+		return 0, nil, messages.Errorf(messages.ErrJournal, "the input of run %d was erased", run)
+	}
+	turn, _ := recs[first].Body.(*messages.TurnBegin)
+	old := *was
+	for _, seq := range begin.Merged { // the run took them as one
+		if seq < 1 || seq > int64(began) {
+			continue
+		}
+		if more, ok := recs[seq-1].Body.(*messages.Input); ok && more.Text != "" {
+			old.Text += "\n" + more.Text
+		}
+	}
+	said, err := at.Again(turn.Dialect, old)
+	if err != nil {
+		return 0, nil, err
+	}
+	for cut = began; cut > 1; cut-- { // what waited right in front of the run belongs to it
+		if _, waits := recs[cut-1].Body.(*messages.Input); !waits {
+			break
+		}
+	}
+	said.Key, said.Policy = "", messages.Enqueue
+	return cut, &said, nil
+}
+
+func noTurn(detail string) error {
+	return &messages.Error{Code: messages.ErrNotFound, Field: "at", Detail: detail}
+}
+
+// Made is the last record that a fork wrote by itself, before anything ran: what it took
 // over, and the ends of what it left behind. 0 for other sessions.
-func Point(recs []*messages.Record) (seq int64) {
+func Made(recs []*messages.Record) (seq int64) {
 	if len(recs) == 0 {
 		return 0
 	}
@@ -89,19 +181,30 @@ func Point(recs []*messages.Record) (seq int64) {
 // Epoch is the activation under which a fork is written; no session runs in it.
 const Epoch = 1
 
-// waitingAt are the runs whose input was accepted and that had not begun.
-func waitingAt(recs []*messages.Record) ([]turn.Waiting, error) {
+// waitingAt are the runs whose input was accepted and that had not begun. With stop, end is
+// the record that ends the run that would go on; nil when there is none.
+func waitingAt(recs []*messages.Record, stop bool, now time.Time) (end *messages.Record, _ []turn.Waiting, _ error) {
 	var state turn.State
 	for _, r := range recs {
 		if err := state.Apply(r); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+	}
+	if open := state.Open; stop && open != nil {
+		body := &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "ended by the fork", Turns: open.Turns}
+		if len(open.Merged) > 0 {
+			body.Next = state.Runs + 1
+		}
+		end = &messages.Record{Seq: state.Seq + 1, Run: open.Run, TS: now, Body: body}
+		if err := state.Apply(end); err != nil {
+			return nil, nil, err
 		}
 	}
 	waiting := state.Queue
 	if state.Window != nil {
 		waiting = append(waiting, state.Window.Waiting)
 	}
-	return waiting, nil
+	return end, waiting, nil
 }
 
 // furtherInputs are those of a run but for the first.
@@ -132,7 +235,7 @@ func cutAt(recs []*messages.Record, turn int64) (int, error) {
 		}
 	}
 	if at < 0 {
-		return 0, &messages.Error{Code: messages.ErrNotFound, Field: "at", Detail: "the session has no decided turn of that number"}
+		return 0, noTurn("the session has no decided turn of that number")
 	}
 	if at+1 < len(recs) {
 		if _, ok := recs[at+1].Body.(*messages.RunEnd); ok && recs[at+1].Run == recs[at].Run {
