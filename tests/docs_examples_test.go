@@ -224,6 +224,15 @@ func Example_archive() {
 		panic(err)
 	}
 	fmt.Println(head.SID, "stands after turn", head.Turn)
+	stopped, err := rt.ForkStopped(ctx, "twice", 1, "twice-stopped")
+	if err != nil {
+		panic(err)
+	}
+	edited, err := rt.ForkInput(ctx, "twice", 2, "twice-edited", "and now?")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(stopped.Open, edited.Queued)
 	if err := rt.Close(ctx); err != nil {
 		panic(err)
 	}
@@ -250,6 +259,7 @@ func Example_archive() {
 	// Output:
 	// [one two]
 	// local:local:twice-again stands after turn 1
+	// false 1
 	// verified: true receipts: 3
 	// turns decided again: 2
 }
