@@ -1,6 +1,9 @@
 package stile
 
 import (
+	"errors"
+
+	"github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -68,3 +71,25 @@ func IsDenied(err error) bool { return CodeOf(err) == CodeDenied }
 // IsConfig reports whether err is about a setting, file, manifest or agent that cannot be
 // used.
 func IsConfig(err error) bool { return CodeOf(err) == CodeConfig }
+
+// IsHalt reports whether err says that a run ended HALT; CodeOf gives why. The *Outcome is in
+// err: errors.As finds it.
+func IsHalt(err error) bool { return decisionOf(err) == Halt }
+
+// IsAbort reports whether err says that a run ended ABORT: its program gave up.
+func IsAbort(err error) bool { return decisionOf(err) == Abort }
+
+func decisionOf(err error) Decision {
+	var o *Outcome
+	if !errors.As(err, &o) {
+		return ""
+	}
+	return o.Decision
+}
+
+// IsTakenBack reports whether err says that a crash took back text which a TextStream had
+// yielded: Run.Text has the text that counts.
+func IsTakenBack(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Reason == answer.ReasonTakenBack
+}

@@ -35,7 +35,11 @@ func Example_aeiou() {
 	if err != nil {
 		panic(err)
 	}
-	d, err := run.Decision(ctx)
-	fmt.Println(d.Decision, "after", d.Turns, "turns", err)
-	// Output: DONE after 2 turns <nil>
+	text, err := run.Text(ctx)
+	fmt.Println(text)
+	fmt.Println(err)
+	// Output:
+	// looking around
+	// found it
+	// <nil>
 }

@@ -90,7 +90,7 @@ func Example_dialect() {
 	if err != nil {
 		panic(err)
 	}
-	d, err := run.Decision(ctx)
-	fmt.Println(d.Decision, "after", d.Turns, "turns", err)
-	// Output: DONE after 2 turns <nil>
+	text, err := run.Text(ctx)
+	fmt.Printf("%q %v\n", text, err)
+	// Output: "a rose\n\nmore\n\nis a rose" <nil>
 }

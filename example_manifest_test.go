@@ -39,14 +39,14 @@ quotas: {turn_wall: 1m}
 	if err != nil {
 		panic(err)
 	}
-	d, err := run.Decision(ctx)
-	fmt.Println(d.Decision, err)
+	text, err := run.Text(ctx)
+	fmt.Println(text, err)
 
 	_, err = manifest.Parse("bad.yaml", []byte("dialect: plain\nquotas: {gas: -1}\nloop: {busy: later}\n"))
 	fmt.Println(err)
 	// Output:
 	// the same: true
-	// DONE <nil>
+	// HELLO  <nil>
 	// bad.yaml:2:15: quotas.gas: ERR_CONFIG/BAD_VALUE: -1 is outside its bound: at least 1
 	// bad.yaml:3:14: loop.busy: ERR_CONFIG/BAD_VALUE: "later" is none of reject, enqueue, interrupt, rollback, merge, debounce
 }

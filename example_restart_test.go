@@ -74,14 +74,7 @@ func Example_restart() {
 		panic(err)
 	}
 	fmt.Println(d.Decision, "after", d.Turns, "turn")
-	for r, err := range s.Records(ctx) {
-		if err != nil {
-			panic(err)
-		}
-		if b, ok := r.Body.(*stile.Emit); ok && !b.Candidate {
-			fmt.Println(b.Text)
-		}
-	}
+	fmt.Println(d.Text)
 	// Output:
 	// found 1 settled 1
 	// the same key: true

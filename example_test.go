@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile"
 )
 
-// The shortest way to a decision.
+// The shortest way to an answer.
 func Example() {
 	ctx := context.Background()
 	rt, err := stile.New(ctx, stile.Config{InMemory: true})
@@ -18,7 +18,7 @@ func Example() {
 	agent := &stile.Agent{Dialect: "plain", Model: stile.ScriptedModel("Hello, Ada.")}
 	s, _ := rt.Open(ctx, "greeting", agent)
 	run, _ := s.Submit(ctx, "I am Ada.")
-	d, err := run.Decision(ctx)
-	fmt.Println(d.Decision, d.Turns, err)
-	// Output: DONE 1 <nil>
+	text, err := run.Text(ctx)
+	fmt.Println(text, err)
+	// Output: Hello, Ada. <nil>
 }

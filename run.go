@@ -2,8 +2,11 @@ package stile
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
+	"time"
 
+	"github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/internal/follow"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -15,22 +18,86 @@ type Run struct {
 	joined  bool
 }
 
-// Outcome is how a run ended.
+// Outcome is how a run ended. A pointer to one is an error: see Err.
 type Outcome struct {
 	Decision Decision
 	Reason   messages.Code // for HALT
 	Detail   string
 	Turns    int64
+	// Text is what the run said: the responses and emissions of all its turns that were
+	// shown and not taken back, a blank line between responses and a line end around
+	// emissions. Units are the texts it is made of, under the kinds Response and "emit"; they
+	// are shared and not to be changed.
+	Text  string
+	Units []UnitText
+	// Usage counts the tokens of the run's model replies. CostMicroUSD is what these cost,
+	// and what its actions did (agents in child sessions, models they asked), in millionths
+	// of a dollar; Unpriced reports that a reply had no price, which is not in it.
+	Usage        messages.Usage
+	CostMicroUSD int64
+	Unpriced     bool
+	// Finish is how the last reply ended; FinishLength means that the model was cut short.
+	Finish messages.Finish
+	// Began and Ended are when the run's first turn began and its end was recorded, in UTC.
+	// Began is zero for a run that was cancelled while it waited.
+	Began, Ended time.Time
 	// Turn is the decision of the last turn; nil when the run was cancelled before
 	// it began one.
 	Turn *messages.TurnDecided
 	// Records are the positions of turn.decided (0 without a turn) and run.end.
 	DecidedSeq, EndSeq int64
-	// Output is the answer as JSON, where the agent wants one that fits a schema.
+	// Output is the answer as JSON, where the agent wants one that fits a schema; see Decode.
 	Output []byte
 	// Next is the run that takes up what was merged into this one too late for a turn of
 	// it; 0 when there is none.
 	Next int64
+}
+
+// Duration is the time from Began to Ended.
+func (o *Outcome) Duration() time.Duration {
+	if o.Began.IsZero() {
+		return 0
+	}
+	return o.Ended.Sub(o.Began)
+}
+
+// Decode stores the value of a structured answer (Output) in what v points to, as json.Unmarshal
+// does. An outcome without one is ERR_INVALID, field output.
+func (o *Outcome) Decode(v any) error {
+	if len(o.Output) == 0 {
+		return &Error{Code: CodeInvalid, Field: "output", Detail: "the run has no structured answer: it ended " + string(o.Decision) + ", or its agent has no output schema"}
+	}
+	return json.Unmarshal(o.Output, v)
+}
+
+// Err is nil for a run that is DONE. For one that ended HALT or ABORT it is the outcome as an
+// *Outcome: errors.As finds it, IsHalt and IsAbort tell them apart, and CodeOf gives the code of
+// a HALT.
+func (o *Outcome) Err() error {
+	if o.Decision == Done {
+		return nil
+	}
+	return o
+}
+
+// Error implements error: the decision, and why.
+func (o *Outcome) Error() string {
+	text := "the run ended " + string(o.Decision)
+	if o.Reason != "" {
+		text += " (" + string(o.Reason) + ")"
+	}
+	if o.Detail != "" {
+		text += ": " + o.Detail
+	}
+	return text
+}
+
+// Unwrap gives a HALT's code and detail as an *Error; nil for other decisions.
+func (o *Outcome) Unwrap() error {
+	if o.Decision != Halt {
+		return nil
+	}
+	return &Error{Code: o.Reason, Detail: o.Detail}
 }
 
 // Ordinal is the run's number in its session, from 1. Of a merged submit it is that of
@@ -40,27 +107,71 @@ func (r *Run) Ordinal() int64 { return r.at.Ordinal }
 // Joined reports whether an idempotency key named an earlier submit.
 func (r *Run) Joined() bool { return r.joined }
 
+// Merged reports whether the input was to join a run in flight. Decision, Text and Events follow
+// it to the run that takes it up.
+func (r *Run) Merged() bool { return r.at.Merged }
+
 // Decision waits until the run has ended and its end is on disk. It may be called
 // at any time and as often as one likes. A run that a crash left open goes on with
 // it. Of a merged submit it is the decision of the run that took it up: the one it
 // joined, or, when that one ended first, the next.
 func (r *Run) Decision(ctx context.Context) (Outcome, error) {
-	decided, ended, err := r.at.Wait(ctx)
+	a, err := r.at.Wait(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
-	return outcome(decided, ended), nil
+	return outcome(a), nil
 }
 
-func outcome(decided, ended *Record) Outcome {
-	end := ended.Body.(*messages.RunEnd)
-	o := Outcome{Decision: end.Decision, Reason: end.Reason, Detail: end.Detail, Turns: end.Turns, EndSeq: ended.Seq, Next: end.Next}
+// Text waits as Decision does and gives what the run said (Outcome.Text). A run that ended HALT
+// or ABORT is an error, an *Outcome, beside what text there is. Without an outcome the text
+// is "".
+func (r *Run) Text(ctx context.Context) (string, error) {
+	o, err := r.Decision(ctx)
+	if err != nil {
+		return "", err
+	}
+	return o.Text, o.Err()
+}
+
+// TextStream gives what Text gives, in pieces as it grows, and ends with the run. The pieces,
+// one behind the other, are the text; an error, of which a HALT or ABORT is one as in Text, is
+// the last thing yielded.
+//
+// A reader never has to take anything back. Text that the dialect may replace (kitsu's, until a
+// pass has replaced it or the run has ended) comes when it stands, and of a merged submit
+// nothing comes before a run has taken it up. Other text comes while it grows. Should a crash of
+// the session lose text that was yielded, the stream ends with an error for which IsTakenBack
+// holds: the run goes on, and Text has the text that counts.
+func (r *Run) TextStream(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if r.at.Seq == 0 { // a run that is looked up, which another process may have left open
+			_, ended, err := r.Outcome(ctx)
+			if err == nil && !ended {
+				err = r.session.Wake(ctx)
+			}
+			if err != nil {
+				yield("", err)
+				return
+			}
+		}
+		r.at.Text(ctx, func(a *answer.Account) error { o := outcome(a); return o.Err() })(yield)
+	}
+}
+
+func outcome(a *answer.Account) Outcome {
+	end := a.Ended.Body.(*messages.RunEnd)
+	o := Outcome{
+		Decision: end.Decision, Reason: end.Reason, Detail: end.Detail, Turns: end.Turns, EndSeq: a.Ended.Seq, Next: end.Next,
+		Text: a.Text(), Units: a.Units(), Usage: a.Usage, CostMicroUSD: a.Used.CostUSD, Unpriced: a.Unpriced, Finish: a.Finish,
+		Began: a.Began, Ended: a.Ended.TS,
+	}
 	if end.Output != "" {
 		o.Output = []byte(end.Output)
 	}
-	if decided != nil {
-		o.Turn, _ = decided.Body.(*messages.TurnDecided)
-		o.DecidedSeq = decided.Seq
+	if a.Decided != nil {
+		o.Turn, _ = a.Decided.Body.(*messages.TurnDecided)
+		o.DecidedSeq = a.Decided.Seq
 	}
 	return o
 }

@@ -15,11 +15,11 @@ func (s *Session) Head(ctx context.Context) (Head, error) {
 // Outcome is how the run ended; ended is false while it is in flight or waits. It
 // waits for nothing. A run that the session does not have is ERR_NOT_FOUND.
 func (r *Run) Outcome(ctx context.Context) (o Outcome, ended bool, err error) {
-	decided, end, err := r.at.Look(ctx)
-	if err != nil || end == nil {
+	a, err := r.at.Look(ctx)
+	if err != nil || a == nil {
 		return Outcome{}, false, closedError(err)
 	}
-	return outcome(decided, end), true, nil
+	return outcome(a), true, nil
 }
 
 // Seq is the position of the run's input; 0 for a handle made from a number.

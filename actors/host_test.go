@@ -337,7 +337,7 @@ func TestAfterStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		sub := h.Hub().Subscribe(key.SID())
-		wait := h.Hub().Await(key.SID(), 7)
+		wait := h.Hub().Await(key.SID(), 7, nil)
 		if err := h.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +350,7 @@ func TestAfterStop(t *testing.T) {
 		if _, _, err := wait.Wait(t.Context()); !errors.Is(err, hub.ErrStopped) {
 			t.Errorf("the waiter ended with %v", err)
 		}
-		if _, _, err := h.Hub().Await(key.SID(), 7).Wait(t.Context()); !errors.Is(err, hub.ErrStopped) {
+		if _, _, err := h.Hub().Await(key.SID(), 7, nil).Wait(t.Context()); !errors.Is(err, hub.ErrStopped) {
 			t.Errorf("a late waiter ended with %v", err)
 		}
 		if _, _, err := h.Hub().Subscribe(key.SID()).Next(t.Context()); !errors.Is(err, hub.ErrStopped) {

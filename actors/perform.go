@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
@@ -225,6 +226,10 @@ func (s *session) publish(e *turn.Publish) {
 	s.host.hub.Publish(s.ref.sid, u)
 }
 
+// heardBytes bounds what is kept of a run's texts for its submitter, so that most answers are
+// given without a look at the journal. A longer one is read back.
+const heardBytes = 16 << 10
+
 func (s *session) answer(e *turn.Answer) {
 	req, ok := s.asks[e.Handle]
 	if !ok {
@@ -233,7 +238,7 @@ func (s *session) answer(e *turn.Answer) {
 	delete(s.asks, e.Handle)
 	rep := Reply{Inc: s.inc, Run: e.Run, Seq: e.Seq, Joined: e.Joined, Merged: e.Merged, Err: e.Err}
 	if req.op == opSubmit && e.Err == nil && !e.Joined {
-		rep.End = s.host.hub.Await(s.ref.sid, e.Run)
+		rep.End = s.host.hub.Await(s.ref.sid, e.Run, &answer.Account{Most: heardBytes})
 	}
 	req.answer(rep)
 }

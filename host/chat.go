@@ -280,15 +280,13 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	h.Set("X-Should-Retry", "false")
 	h.Set(sessionHeader, id)
 	h.Set(runHeader, strconv.FormatInt(run.Ordinal(), 10))
-	c := &chatReply{
-		id: "chatcmpl-" + ses.Incarnation().String() + "-" + strconv.FormatInt(run.Ordinal(), 10), model: q.Model, created: time.Now().Unix(),
-		session: id, run: run.Ordinal(), shown: map[string]int{},
-		hold: !q.Stream || s.agents[q.Model].Manifest.Dialect == "kitsu",
-	}
+	c := newReply(run)
+	c.id, c.model, c.session = "chatcmpl-"+ses.Incarnation().String()+"-"+strconv.FormatInt(run.Ordinal(), 10), q.Model, id
+	c.created = time.Now().Unix()
 	if ephemeral := strings.HasPrefix(id, "chat-") && r.Header.Get(sessionHeader) == "" && q.User == ""; ephemeral {
 		// Nobody else reads along, and nobody comes back: who hangs up wants no answer.
 		defer func() {
-			if r.Context().Err() != nil && !c.ended {
+			if r.Context().Err() != nil && c.Ended == nil {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTimeout)
 				defer cancel()
 				if err := run.Cancel(ctx, s.principal(r.Context()).user); err != nil {
@@ -317,7 +315,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 			return leavingChat()
 		case err != nil:
 			return err
-		case c.ended:
+		case c.Ended != nil:
 			writeJSON(w, http.StatusOK, c.completion(text.String()))
 			return nil
 		}

@@ -6,148 +6,65 @@ import (
 	"net/http"
 
 	"github.com/seed14be6753/stile"
+	said "github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/messages"
 )
 
-// chatReply makes a chat completion of a run's updates. Its content is what the user
-// gets to see: responses and emissions of all turns, a blank line between responses and
-// a line end around emissions.
+// chatReply makes a chat completion of a run's updates. Its content is what the run said
+// (internal/answer).
 //
 // OpenAI's protocol cannot take text back. So text of a dialect that may replace its
-// first answer (kitsu) is held until the turn is decided; and when a crash of the host
-// cut a text that was sent already, the answer ends with an error, while the run goes on.
+// first answer (kitsu) is held until it stands; and when a crash of the host cut a text that
+// was sent already, the answer ends with an error, while the run goes on.
 type chatReply struct {
+	said.Stream
 	id, model, session string
 	created, run       int64
-	hold               bool
-
-	shown   map[string]int // bytes sent of units
-	kind    messages.Kind  // of the last text
-	held    []heldText
-	usage   messages.Usage
-	finish  messages.Finish
-	outcome *messages.RunEnd
-	ended   bool
 }
 
-type heldText struct{ unit, text string }
+// newReply makes the reply of a run. One that is not streamed is made of records alone.
+func newReply(run *stile.Run) *chatReply {
+	c := &chatReply{run: run.Ordinal()}
+	c.Most = -1
+	if run.Merged() {
+		c.Merged = run.Seq()
+	}
+	return c
+}
 
 // take gives the text that an update brings, or the problem that ends the answer.
 func (c *chatReply) take(u stile.Update) (string, error) {
-	if d := u.Delta; d != nil {
-		return c.delta(d)
-	}
-	switch b := u.Record.Body.(type) {
-	case *messages.UnitText:
-		if b.UnitKind != messages.ResponseUnit {
-			return "", nil
-		}
-		if c.hold {
-			c.held = append(c.held, heldText{b.Unit, b.Text})
-			return "", nil
-		}
-		return c.rest(b.Unit, b.Text), nil
-	case *messages.Emit:
-		if b.Candidate || b.Held {
-			return "", nil
-		}
-		return c.begin(messages.KindEmit) + b.Text, nil
-	case *messages.Retract:
-		return "", c.retract(b.Unit, int(b.Off))
-	case *messages.TurnDecided:
-		return c.decided(b), nil
-	case *messages.ModelReply:
-		c.usage.Input += b.Usage.Input
-		c.usage.Output += b.Usage.Output
-		c.usage.CacheRead += b.Usage.CacheRead
-		c.finish = b.Finish
-	case *messages.TurnSuspended:
-		p := refusal(http.StatusConflict, messages.ErrApproval, "", "a call waits for approval; the run goes on when somebody has answered")
+	piece, err := c.Take(u)
+	switch {
+	case err != nil:
+		p := problemOf(err)
 		p.halt = true
 		return "", p
-	case *messages.RunEnd:
-		c.outcome, c.ended = b, true
-		if b.Decision == messages.Halt {
-			p := problemOf(&messages.Error{Code: b.Reason, Detail: b.Detail})
-			p.halt = true
-			return "", p
-		}
-	}
-	return "", nil
-}
-
-func (c *chatReply) delta(d *messages.Delta) (string, error) {
-	switch {
-	case d.Kind != messages.ResponseUnit || c.hold:
-		return "", nil
-	case d.Retract:
-		return "", c.retract(d.Unit.String(), int(d.Off))
-	}
-	unit := d.Unit.String()
-	before := ""
-	if c.shown[unit] == 0 {
-		before = c.begin(messages.KindResponse)
-	}
-	c.shown[unit] = int(d.Off)
-	return before + d.Text, nil
-}
-
-// rest is what was not sent of a unit.
-func (c *chatReply) rest(unit, text string) string {
-	sent := c.shown[unit]
-	if sent >= len(text) {
-		return ""
-	}
-	c.shown[unit] = len(text)
-	if sent > 0 {
-		return text[sent:]
-	}
-	return c.begin(messages.KindResponse) + text
-}
-
-// begin is what separates a text from the one before.
-func (c *chatReply) begin(kind messages.Kind) string {
-	before := c.kind
-	c.kind = kind
-	switch {
-	case before == "":
-		return ""
-	case before == messages.KindResponse && kind == messages.KindResponse:
-		return "\n\n"
-	}
-	return "\n"
-}
-
-func (c *chatReply) retract(unit string, off int) error {
-	if c.shown[unit] > off {
-		p := refusal(http.StatusInternalServerError, messages.ErrCrash, "", "text that was sent has been taken back; the run goes on, and its session has the text that counts")
+	case u.Record == nil:
+	case u.Record.Body.Kind() == messages.KindTurnSuspended:
+		p := refusal(http.StatusConflict, messages.ErrApproval, "", "a call waits for approval; the run goes on when somebody has answered")
 		p.halt = true
-		return p
-	}
-	for i := range c.held {
-		if h := &c.held[i]; h.unit == unit && off < len(h.text) {
-			h.text = h.text[:off]
+		return piece, p
+	case c.Ended != nil:
+		if end := c.end(); end.Decision == messages.Halt {
+			p := problemOf(&messages.Error{Code: end.Reason, Detail: end.Detail})
+			p.halt = true
+			return piece, p
 		}
 	}
-	return nil
+	return piece, nil
 }
 
-// decided lets go of held text that nothing will replace any more.
-func (c *chatReply) decided(b *messages.TurnDecided) (text string) {
-	if b.Decision == messages.Continue && len(b.Retract) > 0 {
-		return "" // the next turn takes it back, or ends without a text of its own
+// end is how the run ended; nil before that.
+func (c *chatReply) end() *messages.RunEnd {
+	if c.Ended == nil {
+		return nil
 	}
-	for _, h := range c.held {
-		if h.text != "" {
-			text += c.rest(h.unit, h.text)
-		}
-	}
-	c.held = nil
-	return text
+	return c.Ended.Body.(*messages.RunEnd)
 }
 
 func (c *chatReply) reason() string {
-	if c.finish == messages.FinishLength {
+	if c.Finish == messages.FinishLength {
 		return "length"
 	}
 	return "stop"
@@ -165,7 +82,7 @@ type chatPromptDetails struct {
 }
 
 func (c *chatReply) used() *chatUsage {
-	return &chatUsage{c.usage.Input, c.usage.Output, c.usage.Input + c.usage.Output, chatPromptDetails{c.usage.CacheRead}}
+	return &chatUsage{c.Usage.Input, c.Usage.Output, c.Usage.Input + c.Usage.Output, chatPromptDetails{c.Usage.CacheRead}}
 }
 
 // chatRun names, beside OpenAI's members, the run behind an answer.
@@ -177,8 +94,8 @@ type chatRun struct {
 
 func (c *chatReply) of() chatRun {
 	r := chatRun{Session: c.session, Run: c.run}
-	if c.outcome != nil {
-		r.Decision = string(c.outcome.Decision)
+	if end := c.end(); end != nil {
+		r.Decision = string(end.Decision)
 	}
 	return r
 }
@@ -265,7 +182,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, run *stile.R
 				fail(err)
 			}
 			return
-		case c.ended:
+		case c.Ended != nil:
 			reason := c.reason()
 			send(c.chunk(chatChoice{Delta: &chatText{}, Finish: &reason}))
 			if usage {

@@ -22,7 +22,6 @@ func finished(unit, text string) stile.Update {
 // What a run's updates become, for a client that cannot take text back.
 func TestChatReply(t *testing.T) {
 	for name, c := range map[string]struct {
-		hold    bool
 		updates []stile.Update
 		want    string
 		code    messages.Code // of the error at the end
@@ -37,23 +36,35 @@ func TestChatReply(t *testing.T) {
 		"text that was sent is taken back":       {updates: []stile.Update{chatDelta(3, "abc", false), chatDelta(1, "", true)}, want: "abc", code: messages.ErrCrash},
 		"nothing that was sent is taken back":    {updates: []stile.Update{chatDelta(3, "abc", false), chatDelta(3, "", true)}, want: "abc"},
 		"a first text that is replaced": {
-			hold: true, want: "second",
+			want: "second",
 			updates: []stile.Update{
+				chatRecord(&messages.TurnBegin{Dialect: "kitsu"}),
 				chatDelta(5, "first", false), finished("1.0", "first"), chatRecord(&messages.TurnDecided{Decision: messages.Continue, Retract: []string{"1.0"}}),
 				chatRecord(&messages.Retract{Unit: "1.0"}), finished("2.0", "second"), chatRecord(&messages.TurnDecided{Decision: messages.Done}),
 			},
 		},
 		"a first text that stands, because the second never came": {
-			hold: true, want: "first",
+			want: "first",
 			updates: []stile.Update{
+				chatRecord(&messages.TurnBegin{Dialect: "kitsu"}),
 				finished("1.0", "first"), chatRecord(&messages.TurnDecided{Decision: messages.Continue, Retract: []string{"1.0"}}),
-				chatRecord(&messages.TurnDecided{Decision: messages.Done}),
+				chatRecord(&messages.TurnDecided{Decision: messages.Done}), chatRecord(&messages.RunEnd{Decision: messages.Done}),
+			},
+		},
+		"a first text that is replaced behind a pass that said nothing": {
+			want: "third",
+			updates: []stile.Update{
+				chatRecord(&messages.TurnBegin{Dialect: "kitsu"}), finished("1.0", "first"),
+				chatRecord(&messages.TurnDecided{Decision: messages.Continue, Retract: []string{"1.0"}}),
+				chatRecord(&messages.TurnBegin{Dialect: "kitsu"}), chatRecord(&messages.TurnDecided{Decision: messages.Continue}),
+				chatRecord(&messages.TurnBegin{Dialect: "kitsu"}), chatRecord(&messages.Retract{Unit: "1.0"}), finished("3.0", "third"),
+				chatRecord(&messages.TurnDecided{Decision: messages.Done}), chatRecord(&messages.RunEnd{Decision: messages.Done}),
 			},
 		},
 		"a halt":       {updates: []stile.Update{finished("1.0", "a"), chatRecord(&messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrLoop})}, want: "a", code: messages.ErrLoop},
 		"a suspension": {updates: []stile.Update{chatRecord(&messages.TurnSuspended{})}, code: messages.ErrApproval},
 	} {
-		r := &chatReply{hold: c.hold, shown: map[string]int{}}
+		r := &chatReply{}
 		got := ""
 		var err error
 		for _, u := range c.updates {

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"reflect"
 	"time"
@@ -142,37 +141,17 @@ func (s *Server) runRoutes() {
 				return answer(http.StatusAccepted, v), nil
 			}
 			defer place()
-			return s.waited(ctx, wait, run, v)
+			return s.waited(ctx, wait, ses, run, v)
 		}
 		from := messages.Position{Seq: max(0, run.Seq()-1)}
 		return s.events(s.followed(place), start{from, from.String()}.told(run, in.Format, in.Stream)), nil
 	})
-	route(s, get("get-run", "/v1/sessions/{id}/runs/{run}", "How a run stands", "runs"), func(ctx context.Context, in *runIn) (*answered[runView], error) {
+	route(s, get("get-run", "/v1/sessions/{id}/runs/{run}", "How a run stands, and what it said", "runs"), func(ctx context.Context, in *lookIn) (*answered[runView], error) {
 		ses, err := s.find(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
-		run := ses.Run(in.Run)
-		o, ended, err := run.Outcome(ctx)
-		if err != nil {
-			return nil, err
-		}
-		v := runView{Session: in.ID, Run: in.Run, Ended: ended, State: runEnded}
-		if !ended {
-			if v.State, err = s.runState(ctx, ses, in.Run); err != nil {
-				return nil, err
-			}
-		}
-		if ended {
-			v.Decision, v.Code, v.Detail, v.Turns = string(o.Decision), string(o.Reason), o.Detail, o.Turns
-			if len(o.Output) > 0 {
-				v.Output = json.RawMessage(o.Output)
-			}
-			if _, v.wholeView, err = whole(ctx, run); err != nil {
-				return nil, err
-			}
-		}
-		return &answered[runView]{Body: v}, nil
+		return s.look(ctx, ses, in)
 	})
 	route(s, post("cancel-run", "/v1/sessions/{id}/runs/{run}/cancel", "Cancel a run: it ends HALT(ERR_CANCELLED)", http.StatusNoContent, "runs"),
 		func(ctx context.Context, in *runIn) (*struct{}, error) {
@@ -219,24 +198,74 @@ func (s *Server) runRoutes() {
 }
 
 // waited answers when a run has ended, or wait is over.
-func (s *Server) waited(ctx context.Context, wait time.Duration, run *stile.Run, v runView) (*huma.StreamResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
+func (s *Server) waited(ctx context.Context, wait time.Duration, ses *stile.Session, run *stile.Run, v runView) (*huma.StreamResponse, error) {
+	o, err := s.wholeWithin(ctx, wait, run, stile.Position{Seq: max(0, run.Seq()-1)})
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
+		if v.State, err = s.runState(ctx, ses, v.Run); err != nil {
+			return nil, err
+		}
+		return answer(http.StatusAccepted, v), nil
+	}
+	v.ended(o)
+	return answer(http.StatusOK, v), nil
+}
+
+// wholeWithin is whole for at most wait, as long as the caller may and the host stays.
+func (s *Server) wholeWithin(ctx context.Context, wait time.Duration, run *stile.Run, from stile.Position) (*stile.Outcome, error) {
+	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(s.leaving, cancel)()
-	end, said, err := whole(ctx, run)
-	if no := lost(ctx); no != nil {
+	o, err := whole(within, run, from)
+	if no := lost(within); no != nil {
 		return nil, no
 	}
+	return o, err
+}
+
+type lookIn struct {
+	ID   string `path:"id" maxLength:"128"`
+	Run  int64  `path:"run" minimum:"1"`
+	Wait string `query:"wait" maxLength:"32" doc:"how long to wait for the run's end, at most 10m; the answer is how it stands then, sooner when it has ended or comes to wait for an approval"`
+}
+
+// look tells how a run stands, once it has ended or the wait is over.
+func (s *Server) look(ctx context.Context, ses *stile.Session, in *lookIn) (*answered[runView], error) {
+	wait, err := waitOf(in.Wait, "none")
+	if err != nil {
+		return nil, err
+	}
+	run, v := ses.Run(in.Run), runView{Session: in.ID, Run: in.Run}
+	head, err := ses.Head(ctx) // in front of the look: what comes behind it is waited for
+	if err != nil {
+		return nil, err
+	}
+	o, ended, err := run.Outcome(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if ended {
+		v.ended(&o)
+		return &answered[runView]{Body: v}, nil
+	}
+	if v.State, err = s.runState(ctx, ses, in.Run); err != nil || wait == 0 {
+		return &answered[runView]{Body: v}, err
+	}
+	place, err := s.place(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer place()
+	late, err := s.wholeWithin(ctx, wait, run, stile.Position{Seq: head.Seq})
 	switch {
 	case err != nil:
 		return nil, err
-	case end == nil:
-		return answer(http.StatusAccepted, v), nil
+	case late != nil:
+		v.ended(late)
+	default:
+		v.State, err = s.runState(ctx, ses, in.Run)
 	}
-	v.State = runEnded
-	v.Ended, v.Decision, v.Code, v.Detail, v.Turns, v.wholeView = true, string(end.Decision), string(end.Reason), end.Detail, end.Turns, said
-	if end.Output != "" {
-		v.Output = json.RawMessage(end.Output)
-	}
-	return answer(http.StatusOK, v), nil
+	return &answered[runView]{Body: v}, err
 }

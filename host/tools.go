@@ -193,17 +193,15 @@ func (s *Server) submitCall(ctx context.Context, c mcp.Call) (id string, run *st
 // askAgent submits a message for a tool's caller and waits for the run; of is the trail of
 // the request that the call came with.
 func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answer, error) {
-	agent := s.agents[c.Agent]
 	id, run, err := s.submitCall(ctx, c)
 	s.called(ctx, of, c, id, run, err)
 	if err != nil {
 		return mcp.Answer{}, err
 	}
 	answer := mcp.Answer{Session: id, Run: run.Ordinal()}
-	// The text is that of the records, so that nothing is in it that was taken back.
-	reply := &chatReply{hold: true, shown: map[string]int{}}
-	// Progress is of the text as it grows.
-	growing := &chatReply{hold: agent.Manifest.Dialect == "kitsu", shown: map[string]int{}}
+	// The text is that of the records, so that nothing is in it that was taken back; progress
+	// is of the text as it grows.
+	reply, growing := newReply(run), newReply(run)
 	var text strings.Builder
 	var grown int64
 	for u, err := range run.Events(ctx) {
@@ -232,17 +230,17 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 				s.log.Warn("a run that nobody waits for was not cancelled", zap.Error(bad))
 			}
 			return answer, err
-		case err != nil && (reply.ended || u.Record != nil):
+		case err != nil && (reply.Ended != nil || u.Record != nil):
 			p := problemOf(err)
 			answer.Code, answer.Text = p.Code, cmp.Or(p.Detail, p.Title)
-			if reply.outcome != nil {
-				answer.Decision = string(reply.outcome.Decision)
+			if end := reply.end(); end != nil {
+				answer.Decision = string(end.Decision)
 			}
 			return answer, nil
 		case err != nil:
 			return answer, err
-		case reply.ended:
-			answer.Decision, answer.Text = string(reply.outcome.Decision), text.String()
+		case reply.Ended != nil:
+			answer.Decision, answer.Text = string(reply.end().Decision), text.String()
 			return answer, nil
 		}
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/seed14be6753/stile"
@@ -13,25 +14,27 @@ import (
 // maxWait is how long a submit may wait for its run.
 const maxWait = 10 * time.Minute
 
-// wholeView is what a run said: the text that its user gets to see, the pieces that it is
-// made of, and what the models used.
+// wholeView is what a run came to: the text that its user gets to see, the pieces that it is
+// made of, what the models used, and when.
 type wholeView struct {
 	Text  string      `json:"text" doc:"responses and emissions of all turns, without what was taken back"`
 	Units []unitView  `json:"units" doc:"the responses and emissions, in their order"`
-	Usage *wholeUsage `json:"usage" doc:"tokens of the run's model replies"`
+	Usage *wholeUsage `json:"usage" doc:"of the run's model replies"`
+	Began *time.Time  `json:"began_at,omitempty" doc:"when its first turn began; left out for a run that was cancelled while it waited"`
+	End   time.Time   `json:"ended_at"`
+	MS    int64       `json:"duration_ms" doc:"from began_at to ended_at"`
 }
 
 type unitView struct {
 	Kind string `json:"kind" enum:"response,emit"`
 	Text string `json:"text"`
-	unit string
 }
 
 type wholeUsage struct {
 	Input     int64 `json:"input"`
 	Output    int64 `json:"output"`
 	CacheRead int64 `json:"cache_read,omitempty" doc:"of input: read from the provider's cache"`
-	Cost      int64 `json:"cost_micro_usd,omitempty" doc:"millionths of a dollar, for models that have a price"`
+	Cost      int64 `json:"cost_micro_usd,omitempty" doc:"millionths of a dollar, of replies and of what actions asked of models and agents; models without a price are not in it"`
 	Estimated bool  `json:"estimated,omitempty" doc:"some was counted by the host, where a provider did not say"`
 }
 
@@ -50,59 +53,42 @@ func waitOf(text, stream string) (time.Duration, error) {
 	return wait, nil
 }
 
-// whole waits for the end of a run, as long as ctx lasts or until it waits for an approval,
-// and gives what it said; nil when it has not ended.
-func whole(ctx context.Context, run *stile.Run) (*messages.RunEnd, *wholeView, error) {
-	v := &wholeView{Units: []unitView{}, Usage: &wholeUsage{}}
-	// The text is that of the records, so that nothing is in it that was taken back.
-	reply := &chatReply{hold: true, shown: map[string]int{}}
-	for u, err := range run.Events(ctx) {
+// whole waits for the end of a run, as long as ctx lasts or until it comes to wait for an
+// approval behind a position; nil when it has not ended.
+func whole(ctx context.Context, run *stile.Run, from stile.Position) (*stile.Outcome, error) {
+	for u, err := range run.Resume(ctx, from) {
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return nil, nil, nil
+			return nil, nil
 		case err != nil:
-			return nil, nil, err
-		case u.Delta != nil:
-			continue
-		}
-		v.take(u.Record)
-		piece, err := reply.take(u)
-		v.Text += piece
-		switch {
-		case reply.ended: // a HALT is an error of a chat, and an answer here
-			return reply.outcome, v, nil
-		case err != nil:
-			return nil, nil, nil
+			return nil, err
+		case u.Record != nil && u.Record.Body.Kind() == messages.KindTurnSuspended:
+			return nil, nil
 		}
 	}
-	return nil, nil, nil
+	o, err := run.Decision(ctx) // it has ended: this waits for nothing
+	if err != nil {
+		return nil, err
+	}
+	return &o, nil
 }
 
-// take adds what a record says.
-func (v *wholeView) take(r *messages.Record) {
-	switch b := r.Body.(type) {
-	case *messages.UnitText:
-		if b.UnitKind == messages.ResponseUnit && b.Text != "" {
-			v.Units = append(v.Units, unitView{string(messages.KindResponse), b.Text, b.Unit})
-		}
-	case *messages.Emit:
-		if !b.Candidate && !b.Held {
-			v.Units = append(v.Units, unitView{Kind: string(messages.KindEmit), Text: b.Text})
-		}
-	case *messages.Retract:
-		for i := range v.Units {
-			if u := &v.Units[i]; u.unit == b.Unit && int(b.Off) < len(u.Text) {
-				if u.Text = u.Text[:b.Off]; u.Text == "" {
-					v.Units = append(v.Units[:i], v.Units[i+1:]...)
-				}
-				break
-			}
-		}
-	case *messages.ModelReply:
-		v.Usage.Input += b.Usage.Input
-		v.Usage.Output += b.Usage.Output
-		v.Usage.CacheRead += b.Usage.CacheRead
-		v.Usage.Cost += b.CostUSD
-		v.Usage.Estimated = v.Usage.Estimated || b.Usage.Estimated
+// ended has a view say how its run ended.
+func (v *runView) ended(o *stile.Outcome) {
+	v.State, v.Ended = runEnded, true
+	v.Decision, v.Code, v.Detail, v.Turns = string(o.Decision), string(o.Reason), o.Detail, o.Turns
+	if len(o.Output) > 0 {
+		v.Output = json.RawMessage(o.Output)
 	}
+	w := &wholeView{
+		Text: o.Text, Units: make([]unitView, len(o.Units)), End: o.Ended, MS: o.Duration().Milliseconds(),
+		Usage: &wholeUsage{o.Usage.Input, o.Usage.Output, o.Usage.CacheRead, o.CostMicroUSD, o.Usage.Estimated},
+	}
+	for i, u := range o.Units {
+		w.Units[i] = unitView{string(u.UnitKind), u.Text}
+	}
+	if !o.Began.IsZero() {
+		w.Began = &o.Began
+	}
+	v.wholeView = w
 }

@@ -66,7 +66,7 @@ func children(t *testing.T, rt *stile.Runtime, s *stile.Session) []*stile.Sessio
 	return all
 }
 
-// An agent runs in a session of its own; its final response is the result, and both
+// An agent runs in a session of its own; what it said is the result, and both
 // journals name each other.
 func TestAgentAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAgentAction(t *testing.T) {
 		rt := start(t, stile.Config{})
 		s := open(t, rt, "stream", a)
 		wantDone(t, ask(t, s, "go"))
-		if got := ends(t, s)["a"]; got != `ok "a poem"` {
+		if got := ends(t, s)["a"]; got != `ok "first\n\na poem"` {
 			t.Fatal(got)
 		}
 		kids := children(t, rt, s)

@@ -8,12 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/follow"
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -61,7 +61,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 		return "", err
 	}
 	d.call.Host.Child(messages.ChildLink{SID: run.SID, Incarnation: run.Inc.String(), Run: run.Ordinal})
-	o, err := d.wait(ctx, run)
+	a, err := d.wait(ctx, run)
 	if err != nil && d.Host.Stopping() {
 		<-ctx.Done()
 	}
@@ -74,7 +74,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 	if err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be followed: " + err.Error()}
 	}
-	return d.result(ctx, run, o, nil)
+	return d.result(a, nil)
 }
 
 // leaves reports whether the child goes on without this process, which lets go of its
@@ -190,11 +190,11 @@ func (d *delegation) Wake(ctx context.Context) error {
 }
 
 // wait waits for the end of the child's run.
-func (d *delegation) wait(ctx context.Context, run *follow.Run) (*messages.RunEnd, error) {
+func (d *delegation) wait(ctx context.Context, run *follow.Run) (*answer.Account, error) {
 	for n := 1; ; n++ {
-		_, ended, err := run.Wait(ctx)
+		a, err := run.Wait(ctx)
 		if err == nil {
-			return ended.Body.(*messages.RunEnd), nil
+			return a, nil
 		}
 		if n == tries || ctx.Err() != nil || d.Host.Stopping() {
 			return nil, err
@@ -210,29 +210,27 @@ func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) 
 	if err != nil && messages.CodeOf(err) != messages.ErrDenied { // else it has ended
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be stopped: " + err.Error()}
 	}
-	o, err := d.wait(ctx, run)
+	a, err := d.wait(ctx, run)
 	if err != nil {
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " may still run: " + err.Error()}
 	}
-	return d.result(ctx, run, o, cause)
+	return d.result(a, cause)
 }
 
-// result is what the run gave its parent: its last response, or why there is none.
+// result is what the run gave its parent: what it said, or why that does not count.
 // stopped is why the run was stopped, if it was: its own detail names the session that
 // did, which is nothing for the model.
-func (d *delegation) result(ctx context.Context, run *follow.Run, o *messages.RunEnd, stopped error) (string, error) {
-	sum, err := summarise(context.WithoutCancel(ctx), run)
-	if err != nil {
-		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be read: " + err.Error()}
-	}
+func (d *delegation) result(a *answer.Account, stopped error) (string, error) {
 	if d.call.Spend != nil {
-		d.call.Spend(sum.used)
+		d.call.Spend(a.Used)
 	}
+	o := a.Ended.Body.(*messages.RunEnd)
 	if o.Decision == messages.Done {
-		if len(sum.text) > maxAnswerBytes {
-			return "", &tools.Refused{Reason: string(messages.ErrQuota), Text: fmt.Sprintf("the answer has %d bytes; the limit is %d", len(sum.text), maxAnswerBytes)}
+		text := a.Text()
+		if len(text) > maxAnswerBytes {
+			return "", &tools.Refused{Reason: string(messages.ErrQuota), Text: fmt.Sprintf("the answer has %d bytes; the limit is %d", len(text), maxAnswerBytes)}
 		}
-		out, err := jsontext.AppendQuote(nil, sum.text)
+		out, err := jsontext.AppendQuote(nil, text)
 		return string(out), err
 	}
 	end := &tools.Refused{Reason: "aborted", Text: "the agent " + d.call.Name + " ended " + string(o.Decision)}
@@ -247,63 +245,10 @@ func (d *delegation) result(ctx context.Context, run *follow.Run, o *messages.Ru
 		end.Text += ": " + why.Detail
 	}
 	switch {
-	case sum.unknown > 0:
-		return "", &tools.Unsettled{Reason: fmt.Sprintf("%s; the outcome of %d of its actions is unknown", end, sum.unknown)}
+	case a.Unknown > 0:
+		return "", &tools.Unsettled{Reason: fmt.Sprintf("%s; the outcome of %d of its actions is unknown", end, a.Unknown)}
 	case stopped != nil:
 		return "", &tools.Ceased{Reason: end.Error()}
 	}
 	return "", end
-}
-
-// summary is what a run comes to for its parent.
-type summary struct {
-	text    string
-	used    messages.Budget
-	unknown int
-}
-
-func summarise(ctx context.Context, run *follow.Run) (summary, error) {
-	var sum summary
-	var final, spoken, emitted []string
-	for r, err := range journal.ReadTyped(ctx, run.Store, run.Inc, run.Seq, 0) {
-		if err != nil {
-			return sum, err
-		}
-		if r.Run != run.Ordinal {
-			continue
-		}
-		switch b := r.Body.(type) {
-		case *messages.TurnBegin:
-			final, spoken, emitted = nil, nil, nil
-		case *messages.UnitText:
-			if b.UnitKind == messages.ResponseUnit {
-				spoken = append(spoken, b.Text)
-				if b.Final && b.Complete {
-					final = append(final, b.Text)
-				}
-			}
-		case *messages.Emit:
-			if !b.Candidate && !b.Held {
-				emitted = append(emitted, b.Text)
-			}
-		case *messages.ModelReply:
-			sum.used = sum.used.Plus(messages.Budget{Tokens: b.Usage.Input + b.Usage.Output, CostUSD: b.CostUSD})
-		case *messages.ActionDeclared:
-			sum.used.Actions++
-		case *messages.ActionEnded:
-			sum.used = sum.used.Plus(messages.Budget{Actions: b.Actions, CostUSD: b.CostUSD, Tokens: b.Tokens})
-			if b.State == messages.ActionUnknown {
-				sum.unknown++
-			}
-		}
-	}
-	switch {
-	case final != nil:
-		sum.text = strings.Join(final, "\n")
-	case spoken != nil:
-		sum.text = strings.Join(spoken, "\n")
-	default:
-		sum.text = strings.Join(emitted, "\n")
-	}
-	return sum, nil
 }

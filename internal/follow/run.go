@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -29,95 +30,133 @@ type Run struct {
 	failed atomic.Bool // End gave an error: ask the journal from now on
 }
 
-// Wait waits until the run has ended and its end is on disk, and gives the records of its
-// last decision (nil without a turn) and of its end. Of a merged input these are those of
-// the run that took it up: the one it joined, or, when that one ended first, the next.
-func (r *Run) Wait(ctx context.Context) (decided, ended *messages.Record, err error) {
-	decided, ended, err = r.wait(ctx)
-	if err != nil || !r.Merged || ended.Body.(*messages.RunEnd).Next == 0 {
-		return decided, ended, err
+// Wait waits until the run has ended and its end is on disk, and gives what it came to. Of a
+// merged input that is the run that took it up: the one it joined, or, when that one ended
+// first, the next.
+func (r *Run) Wait(ctx context.Context) (*answer.Account, error) {
+	a, err := r.wait(ctx)
+	if err != nil || !r.Merged || a.Ended.Body.(*messages.RunEnd).Next == 0 {
+		return a, err
 	}
 	next, _, err := r.takenUp(ctx)
 	if err != nil || next == r.Ordinal {
-		return decided, ended, err
+		return a, err
 	}
 	return (&Run{Source: r.Source, SID: r.SID, Inc: r.Inc, Session: r.Session, Ordinal: next, Seq: r.Seq}).wait(ctx)
 }
 
-func (r *Run) wait(ctx context.Context) (decided, ended *messages.Record, err error) {
+func (r *Run) wait(ctx context.Context) (*answer.Account, error) {
 	if r.End != nil && !r.failed.Load() {
-		decided, ended, err := r.End.Wait(ctx)
+		_, ended, err := r.End.Wait(ctx)
 		if err == nil {
-			return decided, ended, nil
+			if a, ok := r.End.Heard().(*answer.Account); ok && a.Whole() {
+				return a, nil
+			}
+			return r.account(ctx, ended)
 		}
 		if ctx.Err() == nil {
 			// The session's journal refused, or the runtime closed. The run may have
 			// ended all the same; what has not may end under a later activation, which
 			// a later call waits for.
-			if decided, ended, look := r.Look(ctx); look == nil && ended != nil {
-				return decided, ended, nil
+			if a, look := r.Look(ctx); look == nil && a != nil {
+				return a, nil
 			}
 		}
 		r.failed.Store(true)
-		return nil, nil, Closed(err)
+		return nil, Closed(err)
 	}
-	w := r.Hub.Await(r.SID, r.Ordinal)
+	w := r.Hub.Await(r.SID, r.Ordinal, nil)
 	defer w.Cancel()
-	decided, ended, err = r.Look(ctx)
-	if err == nil && ended == nil {
+	a, err := r.Look(ctx)
+	if err == nil && a == nil {
 		// The session may sleep, or the process that ran it may be gone. Awake, it goes
 		// on with what is open.
 		err = r.Session.Wake(ctx)
 	}
-	if err == nil && ended == nil {
-		var waited *messages.Record
-		waited, ended, err = w.Wait(ctx)
-		if waited != nil {
-			decided = waited
+	if err == nil && a == nil {
+		var ended *messages.Record
+		if _, ended, err = w.Wait(ctx); err == nil {
+			a, err = r.account(ctx, ended)
 		}
 	}
 	if err != nil {
-		return nil, nil, Closed(err)
+		return nil, Closed(err)
 	}
-	return decided, ended, nil
+	return a, nil
 }
 
-// Look reads the run's end from the journal; nil for one that is in flight or waits. A
+// account reads what a run that has ended came to, from its end back to its beginning.
+func (r *Run) account(ctx context.Context, ended *messages.Record) (*answer.Account, error) {
+	var recs []*messages.Record
+	for rec, err := range journal.Backward(ctx, r.Store, r.Inc, 1, ended.Seq, 0) {
+		if err != nil {
+			return nil, Closed(err)
+		}
+		if rec.Run != r.Ordinal {
+			continue
+		}
+		if kind := rec.Body.Kind(); answer.Wants(kind) {
+			recs = append(recs, rec)
+		} else if kind == messages.KindInput && ended.Body.(*messages.RunEnd).Turns == 0 {
+			break // it has no run.begin
+		}
+		if rec.Body.Kind() == messages.KindRunBegin {
+			break
+		}
+	}
+	a := new(answer.Account)
+	for _, rec := range slices.Backward(recs) {
+		typed, err := journal.Typed(rec)
+		if err != nil {
+			return nil, Closed(err)
+		}
+		a.Take(typed)
+	}
+	a.Ended = ended
+	return a, nil
+}
+
+// Look reads from the journal what the run came to; nil for one that is in flight or waits. A
 // run that was not submitted is ERR_NOT_FOUND.
-func (r *Run) Look(ctx context.Context) (decided, ended *messages.Record, err error) {
+func (r *Run) Look(ctx context.Context) (*answer.Account, error) {
 	head, err := r.Store.HeadOf(ctx, r.Inc)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if head.Run == r.Ordinal && head.Open {
-		return nil, nil, nil // in flight: no need to read
+		return nil, nil // in flight: no need to read
 	}
 	known := r.Seq > 0
-	for rec, err := range journal.ReadTyped(ctx, r.Store, r.Inc, r.Seq, 0) {
+	var a answer.Account
+	for rec, err := range r.Store.Read(ctx, r.Inc, r.Seq, 0) {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
+		}
+		mine, kind := rec.Run == r.Ordinal, rec.Body.Kind()
+		known = known || mine && kind == messages.KindInput
+		if kind != messages.KindRunEnd && !(mine && answer.Wants(kind)) {
+			continue
+		}
+		if rec, err = journal.Typed(rec); err != nil {
+			return nil, err
 		}
 		end, over := rec.Body.(*messages.RunEnd)
 		if over && r.Ordinal > 0 && end.Next == r.Ordinal { // it takes up what another one left, and has no input of its own
 			known = true
 		}
-		if rec.Run != r.Ordinal {
+		if !mine {
 			continue
 		}
-		if over {
-			return decided, rec, nil
-		}
-		switch rec.Body.(type) {
-		case *messages.Input:
-			known = true
-		case *messages.TurnDecided:
-			decided = rec
+		if a.Take(rec); over && !a.Whole() { // the input came in the midst of the run
+			return r.account(ctx, rec)
+		} else if over {
+			return &a, nil
 		}
 	}
 	if !known {
-		return nil, nil, &messages.Error{Code: messages.ErrNotFound, Reason: journal.ReasonNotFound, Field: "run", Detail: "the session has no run " + strconv.FormatInt(r.Ordinal, 10)}
+		return nil, &messages.Error{Code: messages.ErrNotFound, Reason: journal.ReasonNotFound, Field: "run", Detail: "the session has no run " + strconv.FormatInt(r.Ordinal, 10)}
 	}
-	return nil, nil, nil
+	return nil, nil
 }
 
 // takenUp gives the run that took a merged input up, its own as long as it may, and the
@@ -172,5 +211,32 @@ func (r *Run) Updates(ctx context.Context, from messages.Position) iter.Seq2[mes
 			return ok
 		}
 		r.Source.Updates(ctx, r.SID, r.Inc, from, mine, last)(yield)
+	}
+}
+
+// Text gives what the run says, in pieces as it grows; see answer.Stream. It ends with the run.
+// more hears of what the run came to when it has ended; ranging ends with its error.
+func (r *Run) Text(ctx context.Context, ended func(*answer.Account) error) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		s := answer.Stream{Account: answer.Account{Most: -1}}
+		if r.Merged {
+			s.Merged = r.Seq
+		}
+		for u, err := range r.Updates(ctx, messages.Position{Seq: max(0, r.Seq-1)}) {
+			var piece string
+			if err == nil {
+				piece, err = s.Take(u)
+			}
+			if piece != "" && !yield(piece, nil) {
+				return
+			}
+			if err == nil && s.Ended != nil {
+				err = ended(&s.Account)
+			}
+			if err != nil {
+				yield("", err)
+				return
+			}
+		}
 	}
 }

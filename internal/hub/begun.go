@@ -69,4 +69,7 @@ func (h *Hub) Forget(sid string) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	delete(sh.begun, sid)
+	for _, w := range sh.waits[sid] {
+		w.hears = nil
+	}
 }

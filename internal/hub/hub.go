@@ -248,6 +248,10 @@ func concat(pieces []messages.Update) *messages.Delta {
 	return &d
 }
 
+// Hearer is told a run's records as they are published, in their order, under the hub's
+// lock: it does little with each.
+type Hearer interface{ Take(*messages.Record) }
+
 // Waiter waits for the end of one run.
 type Waiter struct {
 	hub     *Hub
@@ -256,13 +260,15 @@ type Waiter struct {
 	done    chan struct{}
 	decided *messages.Record
 	ended   *messages.Record
+	hears   Hearer
 	err     error
 }
 
 // Await registers for the end of a run of sid. Register before the journal is
-// asked, or the end may slip through between.
-func (h *Hub) Await(sid string, run int64) *Waiter {
-	w := &Waiter{hub: h, sid: sid, run: run, done: make(chan struct{})}
+// asked, or the end may slip through between. What hears, unless it is nil, is told the
+// run's records from here on, behind those of its beginning that the hub still has.
+func (h *Hub) Await(sid string, run int64, hears Hearer) *Waiter {
+	w := &Waiter{hub: h, sid: sid, run: run, hears: hears, done: make(chan struct{})}
 	sh := h.shard(sid)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -271,9 +277,22 @@ func (h *Hub) Await(sid string, run int64) *Waiter {
 		close(w.done)
 		return w
 	}
+	for _, r := range sh.begun[sid] {
+		w.hear(r)
+	}
 	sh.waits[sid] = append(sh.waits[sid], w)
 	return w
 }
+
+func (w *Waiter) hear(r *messages.Record) {
+	if w.hears != nil && r.Run == w.run {
+		w.hears.Take(r)
+	}
+}
+
+// Heard gives what was told the run's records, once Wait has given its end; nil when some
+// were not published here.
+func (w *Waiter) Heard() Hearer { return w.hears }
 
 // Wait gives the records turn.decided (nil when the run ended without a turn)
 // and run.end. Any number of goroutines may wait, before or after the end; a
@@ -327,6 +346,9 @@ func (h *Hub) Publish(sid string, u messages.Update) {
 	waits := sh.waits[sid]
 	if len(waits) == 0 || u.Record == nil {
 		return
+	}
+	for _, w := range waits {
+		w.hear(u.Record)
 	}
 	switch u.Record.Body.(type) {
 	case *messages.TurnDecided:

@@ -125,8 +125,8 @@ func TestPiecesAreJoined(t *testing.T) {
 // session alone.
 func TestWaiters(t *testing.T) {
 	h := hub.New()
-	first, second, foreign := h.Await("s", 1), h.Await("s", 2), h.Await("other", 1)
-	cancelled := h.Await("s", 1)
+	first, second, foreign := h.Await("s", 1, nil), h.Await("s", 2, nil), h.Await("other", 1, nil)
+	cancelled := h.Await("s", 1, nil)
 	cancelled.Cancel()
 	h.Publish("s", record(5, 1, &messages.TurnDecided{TurnIndex: 3}))
 	h.Publish("s", record(6, 1, &messages.RunEnd{Decision: messages.Done}))

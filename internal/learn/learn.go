@@ -349,11 +349,11 @@ func (l *Learner) attempt(to messages.SessionKey, e *runEnded) (outcome string, 
 		Source: follow.Source{Hub: l.Host.Hub(), Store: l.store}, SID: to.SID(), Inc: rep.Inc,
 		Ordinal: rep.Run, Seq: rep.Seq, End: rep.End, Session: &keeping{l.Host, to, e.keeper.Actor},
 	}
-	_, ended, err := run.Wait(ctx)
+	a, err := run.Wait(ctx)
 	if err != nil {
 		return profileError, 0, err
 	}
-	o := ended.Body.(*messages.RunEnd)
+	o := a.Ended.Body.(*messages.RunEnd)
 	after, _, err := l.State(ctx, to)
 	switch {
 	case err != nil:

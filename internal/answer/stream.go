@@ -1,0 +1,226 @@
+package answer
+
+import (
+	"slices"
+
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse/kitsu"
+)
+
+// Stream gives the text of a run in pieces, as it grows. Text comes once it can be passed on:
+//   - growing text comes as it is shown, when all texts in front of it are whole;
+//   - text that the dialect may still replace (kitsu, and any unit that a turn.decided names
+//     in retract) comes when it stands;
+//   - of an input that was to join a run, the text of that run comes once the run has taken
+//     the input up. When it ended first, its text is dropped and that of the next run comes.
+//
+// Text that was given and is taken back all the same, because a crash lost it, is an error
+// with the reason ReasonTakenBack: nothing can follow it. One Stream for one run.
+type Stream struct {
+	Account
+	// Merged is the position of an input that was to join a run; 0 for one with a run of
+	// its own.
+	Merged int64
+
+	taken bool // the input is the run's now
+	holds bool // the turn in flight is of a dialect that may replace its texts
+	// known are units of the turn in flight that hold up none behind them: those below
+	// next, and those that are later than the first that may.
+	next     int
+	known    map[int]bool
+	replaced []string
+	texts    []text
+	sent     int           // texts that were given whole
+	before   messages.Kind // of the last text that was given
+}
+
+// text is one response or emission on its way.
+type text struct {
+	kind  messages.Kind
+	unit  messages.UnitID
+	name  string // of the unit
+	left  []byte // what was not given yet
+	given int    // bytes
+	whole bool   // it has its record, or will have none
+	holds bool   // its turn may replace it and is not decided
+}
+
+// ReasonTakenBack is that of a Stream's error.
+const ReasonTakenBack = "TEXT_TAKEN_BACK"
+
+// TakenBack is the error of a stream whose text was taken back after it was given.
+func TakenBack() *messages.Error {
+	return &messages.Error{Code: messages.ErrCrash, Reason: ReasonTakenBack, Detail: "text that was sent has been taken back; the run goes on, and its session has the text that counts"}
+}
+
+// Take gives the text that an update of the run brings. After an error the Stream is over.
+func (s *Stream) Take(u messages.Update) (piece string, err error) {
+	switch {
+	case u.Record != nil:
+		err = s.record(u.Record)
+	case u.Delta.Retract:
+		err = s.retract(u.Delta.Unit, int(u.Delta.Off))
+	case u.Delta.Kind == messages.ResponseUnit:
+		s.grow(u.Delta)
+	default: // a thought
+		s.pass(u.Delta.Unit.N)
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.flush(), nil
+}
+
+func (s *Stream) record(r *messages.Record) error {
+	if b, ok := r.Body.(*messages.RunEnd); ok && b.Next > 0 && s.waits() {
+		*s = Stream{Account: Account{Most: s.Most}, taken: true}
+		return nil
+	}
+	s.Account.Take(r)
+	switch b := r.Body.(type) {
+	case *messages.RunBegin:
+		s.taken = s.taken || b.Input == s.Merged || slices.Contains(b.Merged, s.Merged)
+	case *messages.TurnBegin:
+		s.taken = s.taken || slices.Contains(b.Merged, s.Merged)
+		s.holds = b.Dialect == kitsu.Name
+		s.next, s.known = 0, nil
+	case *messages.UnitText:
+		return s.unit(b)
+	case *messages.Emit:
+		if !b.Candidate && !b.Held {
+			s.texts = append(s.texts, text{kind: messages.KindEmit, left: []byte(b.Text), whole: true, holds: s.holds})
+		}
+	case *messages.Retract:
+		s.replaced = slices.DeleteFunc(s.replaced, func(unit string) bool { return unit == b.Unit })
+		if id, err := messages.ParseUnitID(b.Unit); err == nil {
+			return s.retract(id, int(b.Off))
+		}
+	case *messages.TurnDecided:
+		s.decided()
+		if b.Decision == messages.Continue {
+			s.replaced = append(s.replaced, b.Retract...)
+		}
+	case *messages.RunEnd:
+		s.decided()
+		s.replaced, s.taken = nil, true
+	}
+	return nil
+}
+
+// waits reports whether the run has not taken up the input that is asked for.
+func (s *Stream) waits() bool { return s.Merged > 0 && !s.taken }
+
+// decided lets texts go that the turn could have replaced. What has no record now has none.
+func (s *Stream) decided() {
+	s.holds = false
+	for i := s.sent; i < len(s.texts); i++ {
+		s.texts[i].whole, s.texts[i].holds = true, false
+	}
+}
+
+func (s *Stream) unit(b *messages.UnitText) error {
+	id, err := messages.ParseUnitID(b.Unit)
+	if err != nil {
+		return nil
+	}
+	s.pass(id.N)
+	if b.UnitKind != messages.ResponseUnit {
+		return nil
+	}
+	t := s.text(id)
+	if len(b.Text) < t.given {
+		return TakenBack()
+	}
+	t.left, t.whole = append(t.left[:0], b.Text[t.given:]...), true
+	return nil
+}
+
+// pass says that unit n of the turn holds up none behind it: it is whole, or no response.
+func (s *Stream) pass(n int) {
+	if n > s.next {
+		if s.known == nil {
+			s.known = map[int]bool{}
+		}
+		s.known[n] = true
+		return
+	}
+	if n == s.next {
+		s.next++
+	}
+	for s.known[s.next] {
+		delete(s.known, s.next)
+		s.next++
+	}
+}
+
+func (s *Stream) grow(d *messages.Delta) {
+	t := s.text(d.Unit)
+	// What does not continue what is known comes again with the record.
+	if from := int(d.Off) - len(d.Text) - t.given; !t.whole && from >= 0 && from <= len(t.left) {
+		t.left = append(t.left[:from], d.Text...)
+	}
+}
+
+// text finds a unit's text, or takes its place: in front of units behind it.
+func (s *Stream) text(id messages.UnitID) *text {
+	if i := s.find(id); i >= 0 {
+		return &s.texts[i]
+	}
+	at := len(s.texts)
+	for at > s.sent && s.texts[at-1].given == 0 && s.texts[at-1].unit.Turn == id.Turn && s.texts[at-1].unit.N > id.N {
+		at--
+	}
+	s.texts = slices.Insert(s.texts, at, text{kind: messages.ResponseUnit, unit: id, name: id.String(), holds: s.holds})
+	return &s.texts[at]
+}
+
+// find looks from the end, where a text that changes mostly is.
+func (s *Stream) find(id messages.UnitID) int {
+	for i := len(s.texts) - 1; i >= 0; i-- {
+		if s.texts[i].unit == id && s.texts[i].kind == messages.ResponseUnit {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *Stream) retract(id messages.UnitID, off int) error {
+	i := s.find(id)
+	if i < 0 {
+		return nil
+	}
+	t := &s.texts[i]
+	if off < t.given {
+		return TakenBack()
+	}
+	t.left = t.left[:min(len(t.left), off-t.given)]
+	return nil
+}
+
+// flush gives what can be passed on.
+func (s *Stream) flush() string {
+	if s.waits() {
+		return ""
+	}
+	var out []byte
+	for ; s.sent < len(s.texts); s.sent++ {
+		t := &s.texts[s.sent]
+		if t.holds || slices.Contains(s.replaced, t.name) || !t.whole && t.unit.N > s.next {
+			break
+		}
+		if len(t.left) > 0 || t.kind == messages.KindEmit {
+			if t.given == 0 {
+				out = append(out, between(s.before, t.kind)...)
+				s.before = t.kind
+			}
+			out = append(out, t.left...)
+			t.given += len(t.left)
+			t.left = t.left[:0]
+		}
+		if !t.whole {
+			break
+		}
+		t.left = nil
+	}
+	return string(out)
+}
