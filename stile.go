@@ -53,6 +53,7 @@ import (
 	"github.com/seed14be6753/stile/internal/delegate"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/follow"
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/keyfile"
 	"github.com/seed14be6753/stile/internal/learn"
 	"github.com/seed14be6753/stile/internal/livestore"
@@ -155,7 +156,7 @@ type Runtime struct {
 	ownStore bool
 	leave    func() error // ends this runtime's attendance of the journal
 	unwatch  func()       // ends the watch of what other runtimes do
-	writer   *journal.Writer
+	writer   *groupcommit.Writer
 	keys     *keyring.Ring
 	keyFile  string      // "" for keys that are in memory alone
 	keysSeen os.FileInfo // of the key file, from before it was read
@@ -244,7 +245,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		}
 	}
 	rt.observer = telemetry.NewObserver(rt.metrics, cfg.DecisionLog, rt.log)
-	rt.writer = journal.NewWriter(rt.store, journal.WriterOptions{})
+	rt.writer = groupcommit.New(rt.store, groupcommit.Options{})
 	rt.host = actors.New(actors.Config{
 		Store: rt.store, Writer: rt.writer, Keys: rt.signer(), Receipts: rt.signer(), Feeds: rt.feeds,
 		Observer: rt.observer, Log: rt.log, SLog: telemetry.Slog(rt.log.Named("actors")),

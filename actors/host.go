@@ -16,6 +16,7 @@ import (
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/proof"
@@ -59,7 +60,7 @@ type Counters struct {
 // after Stop.
 type Config struct {
 	Store    journal.Store
-	Writer   *journal.Writer
+	Writer   *groupcommit.Writer
 	Keys     Keys
 	Receipts journal.Signer
 	Observer Observer

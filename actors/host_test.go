@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/crypto/token"
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
@@ -54,7 +55,7 @@ var key = messages.SessionKey{Tenant: "t", User: "u", ID: "i"}
 // start runs a host on a journal in memory until the test ends.
 func start(t *testing.T, store journal.Store) *actors.Host {
 	t.Helper()
-	w := journal.NewWriter(store, journal.WriterOptions{})
+	w := groupcommit.New(store, groupcommit.Options{})
 	h := actors.New(actors.Config{
 		Store: store, Writer: w, Keys: noKeys{}, Observer: silent{}, SLog: slog.New(slog.DiscardHandler),
 		Programs: neuroscript.NewCache(1 << 20), Rand: rand.Reader,

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/neuroscript"
-	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/llm"
 	"github.com/seed14be6753/stile/manifest"
@@ -171,7 +172,7 @@ func commits(b *testing.B) (all []time.Duration) {
 		b.Fatal(err)
 	}
 	defer store.Close()
-	w := journal.NewWriter(store, journal.WriterOptions{})
+	w := groupcommit.New(store, groupcommit.Options{})
 	defer w.Close()
 	a := newAppender(b, w, "local:local:floor")
 	d := blob("x").Digest

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/sqlite"
 	"github.com/seed14be6753/stile/messages"
@@ -20,7 +21,7 @@ import (
 // appender writes the batches of AEIOU turns of one session, made up but of the
 // same kinds and sizes, straight to the journal's writer.
 type appender struct {
-	writer *journal.Writer
+	writer *groupcommit.Writer
 	sealer *journal.Sealer
 	sid    string
 	inc    messages.Incarnation
@@ -28,7 +29,7 @@ type appender struct {
 	token  string
 }
 
-func newAppender(b *testing.B, w *journal.Writer, sid string) *appender {
+func newAppender(b *testing.B, w *groupcommit.Writer, sid string) *appender {
 	inc, err := uuid.NewV7()
 	if err != nil {
 		b.Fatal(err)
@@ -95,7 +96,7 @@ func appenders(b *testing.B, sessions int) []*appender {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { store.Close() })
-	w := journal.NewWriter(store, journal.WriterOptions{})
+	w := groupcommit.New(store, groupcommit.Options{})
 	b.Cleanup(w.Close)
 	all := make([]*appender, sessions)
 	for i := range all {

@@ -8,8 +8,8 @@ package journal_test
 import (
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -26,7 +26,7 @@ func TestAppendBodyAllocatesNothing(t *testing.T) {
 
 func TestSealAllocations(t *testing.T) {
 	s := journal.NewSealer(journal.SealerConfig{Head: journal.NewHead("local:local:a", specimen.Inc(1)), Rand: specimen.Random(1), Receipts: journal.ReceiptsOff})
-	r := &messages.Record{Body: typical(), TS: specimen.Epoch}
+	r := &messages.Record{Body: specimen.Decided(), TS: specimen.Epoch}
 	recs := []*messages.Record{r}
 	seq := int64(0)
 	n := testing.AllocsPerRun(200, func() {

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gowebpki/jcs"
 
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -55,13 +55,6 @@ func (n *notary) VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig []
 		return errors.New("a wrong signature")
 	}
 	return nil
-}
-
-func typical() *messages.TurnDecided {
-	return &messages.TurnDecided{
-		Decision: messages.Continue, Digest: sha256.Sum256([]byte("d")), LatencyMS: 1234,
-		Output: sha256.Sum256([]byte("o")), OutputBytes: 512, TurnIndex: 42, KID: "k1",
-	}
 }
 
 // The header of docs/spec/design.md §7, spelled out once by hand.
@@ -164,7 +157,7 @@ func TestSealRefuses(t *testing.T) {
 		n := newNotary()
 		ses := specimen.Continue(t, journal.NewHead("local:local:a", specimen.Inc(1)), n)
 		before := ses.Sealer.Head()
-		err := ses.Sealer.Seal([]*messages.Record{{Seq: 1, Body: typical()}, c.rec}, now)
+		err := ses.Sealer.Seal([]*messages.Record{{Seq: 1, Body: specimen.Decided()}, c.rec}, now)
 		if journal.ReasonOf(err) != c.reason {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -264,7 +257,7 @@ func BenchmarkSeal_Typical300B(b *testing.B) {
 			Head: journal.NewHead("local:local:support-42", specimen.Inc(1)),
 			Rand: specimen.Random(1), Receipts: journal.ReceiptsOff,
 		})
-		r := &messages.Record{Body: typical(), TS: specimen.Epoch, Run: 3, Turn: 42}
+		r := &messages.Record{Body: specimen.Decided(), TS: specimen.Epoch, Run: 3, Turn: 42}
 		recs := []*messages.Record{r}
 		b.ReportAllocs()
 		for b.Loop() {

@@ -9,19 +9,14 @@
 //     AppendBody(DecodeBody(raw)) == raw always holds;
 //   - a record's hash covers its header and, through the salted body digest, its
 //     body. Salt and body can be erased together and the chain still verifies;
-//   - an acknowledged batch is durable, as far as the store promises it, and a
-//     refused batch has left no trace. A refusal concerns one session alone;
-//   - batches of one session are decided in the order in which they were
-//     appended, and after a refused one every later batch of that activation is
-//     refused as well;
-//   - after a failed write or sync nothing is written until the store has been
-//     reopened and its heads have been read again.
+//   - a committed batch is durable, as far as the store promises it, and a
+//     refused batch has left no trace. A refusal concerns one session alone.
 //
 // The parts: encode.go and decode.go the canonical form, chain.go sealing,
-// verify.go the check after the fact, store.go what a store must do, writer.go
-// the group commit, load.go reading a history back, backward.go reading it from its
-// end. Stores are in memory/, sqlite/ and postgres/; journaltest/ is the suite all of
-// them pass.
+// verify.go the check after the fact, store.go what a store must do, load.go reading a
+// history back, backward.go reading it from its end. Stores are in memory/, sqlite/ and
+// postgres/; journaltest/ is the suite all of them pass. What sessions append goes to a
+// store by the group commit of internal/groupcommit.
 //
 // It does not judge what the records mean beyond the summary a boot scan needs,
 // it holds no keys, and it does not retry.

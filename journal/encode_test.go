@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gowebpki/jcs"
 
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -215,7 +215,7 @@ func FuzzDecodeBody(f *testing.F) {
 }
 
 func BenchmarkDecodeBody_TurnDecided(b *testing.B) {
-	raw := journal.AppendBody(nil, typical())
+	raw := journal.AppendBody(nil, specimen.Decided())
 	b.SetBytes(int64(len(raw)))
 	b.Run("decode", func(b *testing.B) {
 		b.ReportAllocs()

@@ -35,8 +35,8 @@ type Batch struct {
 	Snapshot *Snapshot
 }
 
-// size estimates what the batch costs in memory and on disk.
-func (b *Batch) size() int64 {
+// Size estimates, in bytes, what the batch costs in memory and on disk.
+func (b *Batch) Size() int64 {
 	n := int64(64)
 	for _, r := range b.Records {
 		n += int64(len(r.Raw)) + 256

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/compiler"
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
-	"go.uber.org/zap"
 )
 
 // Eraser erases sessions of a host.
@@ -21,7 +23,7 @@ type Eraser struct {
 	Host   *actors.Host
 	Agents *compiler.Directory
 	Store  journal.Store
-	Writer *journal.Writer
+	Writer *groupcommit.Writer
 	// Seal seals records that continue a head outside of an activation.
 	Seal func(head *journal.Head, b *journal.Batch, signed journal.Receipts) error
 	Log  *zap.Logger

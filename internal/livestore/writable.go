@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/journal"
 )
 
@@ -21,7 +22,7 @@ const ProbePause = 5 * time.Second
 // After one that failed there may be no further commit, so that asking is what finds out
 // that the disk has room again: the journal is opened anew and one small value is
 // written, at most every ProbePause and until that succeeds.
-func (w *Store) Writable(ctx context.Context, writer *journal.Writer, now time.Time) error {
+func (w *Store) Writable(ctx context.Context, writer *groupcommit.Writer, now time.Time) error {
 	failed := w.failed.Load()
 	if failed == nil {
 		g, ok := w.Store.(interface{ Stands() error })

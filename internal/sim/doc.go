@@ -2,7 +2,7 @@
 // go wrong does, and checks after every step that nothing went wrong for good.
 //
 // A world is made of what the product itself uses – turn.Machine, turn.Outbox, the
-// dialects, the interpreter, journal.Writer, Sealer and Judge – and of what stands
+// dialects, the interpreter, groupcommit.Writer, Sealer and Judge – and of what stands
 // around it, simulated: two hosts with clocks of their own, a disk that loses,
 // tears and reorders what was not synced, a model that writes at random, tools
 // that fail, hang, panic and answer late, users who submit twice, cancel,

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 )
@@ -22,7 +23,7 @@ type host struct {
 	n      int
 	skew   time.Duration // of its clock
 	store  *port
-	writer *journal.Writer
+	writer *groupcommit.Writer
 	out    int  // batches without an answer
 	busy   bool // the writer has a commit open
 	failed bool // its disk gave an error: it must be reopened
@@ -94,7 +95,7 @@ func (w *world) newHost(n int) *host {
 // boot starts the process.
 func (h *host) boot() {
 	h.store = &port{Store: h.w.disk, signals: make(chan signal), release: make(chan []error)}
-	h.writer = journal.NewWriter(h.store, journal.WriterOptions{GroupBatches: h.w.groups})
+	h.writer = groupcommit.New(h.store, groupcommit.Options{GroupBatches: h.w.groups})
 }
 
 // now is the host's clock.

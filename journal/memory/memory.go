@@ -17,12 +17,13 @@ import (
 	"sync"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/removals"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // Store implements journal.Store. Use New.
 type Store struct {
-	journal.Removals
+	removals.Count
 	mu       sync.RWMutex
 	sessions map[messages.Incarnation]*session
 	live     map[string]messages.Incarnation

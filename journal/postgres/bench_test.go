@@ -8,9 +8,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/postgrestest"
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -33,7 +34,7 @@ func BenchmarkAppend_Postgres_64Sessions_Batched(b *testing.B) {
 	for _, sessions := range []int{64, 1} {
 		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
 			s := open(b, Options{URL: u, Schema: postgrestest.Schema(b, u)})
-			w := journal.NewWriter(s, journal.WriterOptions{})
+			w := groupcommit.New(s, groupcommit.Options{})
 			defer w.Close()
 			var all []*specimen.Session
 			for i := range sessions {

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed14be6753/stile/internal/groupcommit"
 	"github.com/seed14be6753/stile/internal/postgrestest"
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 )
 
 // A connection that breaks around a COMMIT costs nobody anything: whether it was
@@ -87,7 +88,7 @@ func TestServerKilled(t *testing.T) {
 	const sessions = 8
 	var acknowledged [sessions]atomic.Int64
 	for round := range 2 {
-		w := journal.NewWriter(s, journal.WriterOptions{})
+		w := groupcommit.New(s, groupcommit.Options{})
 		enough := make(chan struct{})
 		var once sync.Once
 		var wg, under sync.WaitGroup // under way: each has appended once, or failed

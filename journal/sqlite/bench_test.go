@@ -8,8 +8,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/groupcommit"
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -28,7 +29,7 @@ func BenchmarkAppend_SQLite_64Sessions_Batched(b *testing.B) {
 	for _, sessions := range []int{64, 1} {
 		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
 			s := open(b, Options{Path: b.TempDir()})
-			w := journal.NewWriter(s, journal.WriterOptions{})
+			w := groupcommit.New(s, groupcommit.Options{})
 			defer w.Close()
 			var all []*specimen.Session
 			for i := range sessions {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 )
 
 // However many rows a commit has, all of them are there, in the order of the batches.

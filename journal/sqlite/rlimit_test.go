@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 )
 
 // limitEnv names the file for the test process that has a limit on the size of its files.

@@ -17,8 +17,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed14be6753/stile/internal/groupcommit"
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 	"github.com/seed14be6753/stile/journal/journaltest"
 	"github.com/seed14be6753/stile/messages"
@@ -557,7 +558,7 @@ func appendUntilKilled(path string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	w := journal.NewWriter(s, journal.WriterOptions{})
+	w := groupcommit.New(s, groupcommit.Options{})
 	var tb testing.T
 	ses := specimen.Start(&tb, "local:local:killed", 1)
 	for {

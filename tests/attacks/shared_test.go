@@ -18,7 +18,7 @@ import (
 // notProduct are folders whose packages no host runs: tests, proofs, tools of this project.
 var notProduct = []string{
 	"bench", "docs", "examples", "tests", "clients", "internal/lint", "internal/sim", "internal/conform", "internal/certtest", "internal/pagetest", "internal/postgrestest", "internal/wiretest",
-	"journal/journaltest", "journal/internal/specimen", "llm/llmtest", "parse/internal/parsetest", "tools/internal/toolstest", "cmd", "bin",
+	"journal/journaltest", "internal/specimen", "llm/llmtest", "parse/internal/parsetest", "tools/internal/toolstest", "cmd", "bin",
 }
 
 // keeps names the kind of a type that keeps something under a key or hands it on: a map, a

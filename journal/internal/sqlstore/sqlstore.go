@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/journal/internal/removals"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -109,7 +110,7 @@ func listed(kinds ...messages.Kind) string {
 // Tables are a journal in a database: what journal.Store asks of one but commits and
 // connections. Stores embed them.
 type Tables struct {
-	journal.Removals
+	removals.Count
 	d Dialect
 }
 

@@ -222,3 +222,11 @@ func Must(t testing.TB, s journal.Store, batches ...journal.Batch) {
 		}
 	}
 }
+
+// Decided is the record of a decision such as most turns end with.
+func Decided() *messages.TurnDecided {
+	return &messages.TurnDecided{
+		Decision: messages.Continue, Digest: sha256.Sum256([]byte("d")), LatencyMS: 1234,
+		Output: sha256.Sum256([]byte("o")), OutputBytes: 512, TurnIndex: 42, KID: "k1",
+	}
+}

@@ -1,4 +1,4 @@
-package journal
+package groupcommit
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -16,8 +17,8 @@ const (
 	DefaultQueueBytes   = 256 << 20
 )
 
-// WriterOptions tune a Writer; the zero value is useful.
-type WriterOptions struct {
+// Options tune a Writer; the zero value is useful.
+type Options struct {
 	// GroupBatches and GroupBytes bound one commit. A batch that alone is over
 	// GroupBytes gets a commit of its own.
 	GroupBatches int
@@ -29,18 +30,6 @@ type WriterOptions struct {
 
 // keptQueue is how many entries an empty queue keeps room for.
 const keptQueue = 64
-
-// Metrics count what a Writer did. All are totals since it was made.
-type Metrics struct {
-	Commits  atomic.Int64 // calls of Store.Commit
-	Batches  atomic.Int64 // accepted
-	Records  atomic.Int64 // accepted
-	Bytes    atomic.Int64 // accepted, estimated
-	Fenced   atomic.Int64 // batches refused with ERR_FENCED
-	Stale    atomic.Int64 // batches refused with a stale head
-	Failed   atomic.Int64 // batches that failed otherwise when tried
-	Cascaded atomic.Int64 // batches refused without trying
-}
 
 // Writer is the one way into a store. It groups: while one commit runs the next
 // batches queue, and then they become one commit, without any timer.
@@ -57,10 +46,10 @@ type Metrics struct {
 //
 // All methods are safe from any goroutine.
 type Writer struct {
-	store   Store
-	opts    WriterOptions
+	store   journal.Store
+	opts    Options
 	inline  bool
-	metrics Metrics
+	metrics journal.Metrics
 	queued  atomic.Int64 // bytes
 	waiting atomic.Int64 // batches
 
@@ -85,15 +74,15 @@ type activation struct {
 
 // entry is a batch, or (with act) something to do when all before it is decided.
 type entry struct {
-	batch Batch
+	batch journal.Batch
 	ack   func(error)
 	size  int64
 	over  bool // refused for size when it was appended; the batch is dropped
 	act   func()
 }
 
-// NewWriter starts a writer. The store stays the caller's to close, after Close.
-func NewWriter(store Store, opts WriterOptions) *Writer {
+// New starts a writer. The store stays the caller's to close, after Close.
+func New(store journal.Store, opts Options) *Writer {
 	if opts.GroupBatches <= 0 {
 		opts.GroupBatches = DefaultGroupBatches
 	}
@@ -119,7 +108,7 @@ func NewWriter(store Store, opts WriterOptions) *Writer {
 // Append hands over a batch and never blocks on the disk. ack may be nil. Over
 // the hard limit of the queue the batch is refused (OVERLOAD), after Close too
 // (CLOSED, at once).
-func (w *Writer) Append(b Batch, ack func(error)) {
+func (w *Writer) Append(b journal.Batch, ack func(error)) {
 	if w.inline {
 		err := w.appendInline(b)
 		if ack != nil {
@@ -127,7 +116,7 @@ func (w *Writer) Append(b Batch, ack func(error)) {
 		}
 		return
 	}
-	e := entry{batch: b, ack: ack, size: b.size()}
+	e := entry{batch: b, ack: ack, size: b.Size()}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -140,7 +129,7 @@ func (w *Writer) Append(b Batch, ack func(error)) {
 		// It still queues, without its bytes, so that it is refused in its turn and
 		// takes what follows with it.
 		e.over, e.size = true, 0
-		e.batch = Batch{SID: b.SID, Inc: b.Inc, Epoch: b.Epoch}
+		e.batch = journal.Batch{SID: b.SID, Inc: b.Inc, Epoch: b.Epoch}
 	}
 	w.queued.Add(e.size)
 	w.waiting.Add(1)
@@ -150,7 +139,7 @@ func (w *Writer) Append(b Batch, ack func(error)) {
 
 // AppendWait is Append for callers that wait for the answer. When ctx ends first the
 // batch may be written all the same.
-func (w *Writer) AppendWait(ctx context.Context, b Batch) error {
+func (w *Writer) AppendWait(ctx context.Context, b journal.Batch) error {
 	done := make(chan error, 1)
 	w.Append(b, func(err error) { done <- err })
 	select {
@@ -170,9 +159,11 @@ func (w *Writer) push(e entry) {
 	}
 }
 
-func errClosed() error { return Fail(ReasonClosed, nil, "the journal writer is closed") }
+func errClosed() error {
+	return journal.Fail(journal.ReasonClosed, nil, "the journal writer is closed")
+}
 
-func (w *Writer) appendInline(b Batch) error {
+func (w *Writer) appendInline(b journal.Batch) error {
 	w.commit.Lock()
 	defer w.commit.Unlock()
 	w.mu.Lock()
@@ -181,7 +172,7 @@ func (w *Writer) appendInline(b Batch) error {
 	if closed {
 		return errClosed()
 	}
-	group := [1]entry{{batch: b, size: b.size()}}
+	group := [1]entry{{batch: b, size: b.Size()}}
 	var errs [1]error
 	w.decide(group[:], errs[:])
 	return errs[0]
@@ -191,7 +182,7 @@ func (w *Writer) appendInline(b Batch) error {
 func (w *Writer) Queued() (batches, bytes int64) { return w.waiting.Load(), w.queued.Load() }
 
 // Metrics gives the counters, live.
-func (w *Writer) Metrics() *Metrics { return &w.metrics }
+func (w *Writer) Metrics() *journal.Metrics { return &w.metrics }
 
 // Err is the sticky failure, or nil.
 func (w *Writer) Err() error {
@@ -214,9 +205,9 @@ func (w *Writer) Barrier(ctx context.Context) error {
 // Activate is what an activation does before its first append: a barrier, then
 // the head of the live incarnation (NOT_FOUND: begin with NewHead). The activation
 // uses Head.Epoch + 1.
-func (w *Writer) Activate(ctx context.Context, sid string) (Head, error) {
+func (w *Writer) Activate(ctx context.Context, sid string) (journal.Head, error) {
 	if err := w.Barrier(ctx); err != nil {
-		return Head{}, err
+		return journal.Head{}, err
 	}
 	return w.store.Head(ctx, sid)
 }
@@ -369,7 +360,7 @@ func (w *Writer) take(group []entry) []entry {
 // decide commits a group and fills errs.
 func (w *Writer) decide(group []entry, errs []error) {
 	failed := w.Err()
-	batches := make([]Batch, 0, len(group))
+	batches := make([]journal.Batch, 0, len(group))
 	at := make([]int, 0, len(group)) // batches[i] is group[at[i]]
 	for i := range group {
 		e := &group[i]
@@ -381,7 +372,7 @@ func (w *Writer) decide(group []entry, errs []error) {
 			errs[i] = failed
 			w.refused[a] = failed
 		case e.over:
-			errs[i] = Fail(ReasonOverload, nil, "session %s: over %d bytes wait for the journal", e.batch.SID, w.opts.QueueBytes)
+			errs[i] = journal.Fail(journal.ReasonOverload, nil, "session %s: over %d bytes wait for the journal", e.batch.SID, w.opts.QueueBytes)
 			w.refused[a] = errs[i]
 		default:
 			batches = append(batches, e.batch)
@@ -401,7 +392,7 @@ func (w *Writer) decide(group []entry, errs []error) {
 		if i < len(results) {
 			err = results[i]
 		} else {
-			err = Fail(ReasonInvalid, nil, "the store decided %d of %d batches", len(results), len(batches))
+			err = journal.Fail(journal.ReasonInvalid, nil, "the store decided %d of %d batches", len(results), len(batches))
 		}
 		errs[at[i]] = err
 		if err == nil {
@@ -420,13 +411,13 @@ func (w *Writer) refuse(a activation, err error) {
 		w.refused[a] = err
 	}
 	switch {
-	case IsFenced(err):
+	case journal.IsFenced(err):
 		w.metrics.Fenced.Add(1)
-	case IsStale(err):
+	case journal.IsStale(err):
 		w.metrics.Stale.Add(1)
 	default:
 		w.metrics.Failed.Add(1)
-		if ReasonOf(err) == ReasonIO {
+		if journal.ReasonOf(err) == journal.ReasonIO {
 			w.failed.CompareAndSwap(nil, &err)
 		}
 	}

@@ -1,4 +1,4 @@
-package journal_test
+package groupcommit_test
 
 import (
 	"context"
@@ -11,8 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed14be6753/stile/internal/groupcommit"
+	"github.com/seed14be6753/stile/internal/specimen"
 	"github.com/seed14be6753/stile/journal"
-	"github.com/seed14be6753/stile/journal/internal/specimen"
 	"github.com/seed14be6753/stile/journal/memory"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -95,7 +96,7 @@ func (a *acks) want(t *testing.T, names []string, ok func(i int, err error) bool
 
 func accepted(_ int, err error) bool { return err == nil }
 
-func barrier(t *testing.T, w *journal.Writer) {
+func barrier(t *testing.T, w *groupcommit.Writer) {
 	t.Helper()
 	if err := w.Barrier(ctx); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func barrier(t *testing.T, w *journal.Writer) {
 // and nothing is acknowledged before its commit has returned.
 func TestGroupCommit(t *testing.T) {
 	g := newGate()
-	w := journal.NewWriter(g, journal.WriterOptions{})
+	w := groupcommit.New(g, groupcommit.Options{})
 	defer w.Close()
 	var a acks
 	var sessions []*specimen.Session
@@ -149,16 +150,16 @@ func TestGroupCommit(t *testing.T) {
 func TestGroupLimits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		opts  journal.WriterOptions
+		opts  groupcommit.Options
 		sizes []int // text bytes per batch
 		want  []int // batches per commit
 	}{
-		{"batches", journal.WriterOptions{GroupBatches: 3}, []int{1, 1, 1, 1, 1, 1, 1}, []int{3, 3, 1}},
-		{"bytes", journal.WriterOptions{GroupBytes: 3000}, []int{1000, 1000, 1000, 1000, 1000}, []int{2, 2, 1}},
-		{"one too large", journal.WriterOptions{GroupBytes: 4000}, []int{100, 9000, 100, 100}, []int{1, 1, 2}},
+		{"batches", groupcommit.Options{GroupBatches: 3}, []int{1, 1, 1, 1, 1, 1, 1}, []int{3, 3, 1}},
+		{"bytes", groupcommit.Options{GroupBytes: 3000}, []int{1000, 1000, 1000, 1000, 1000}, []int{2, 2, 1}},
+		{"one too large", groupcommit.Options{GroupBytes: 4000}, []int{100, 9000, 100, 100}, []int{1, 1, 2}},
 	} {
 		g := newGate()
-		w := journal.NewWriter(g, c.opts)
+		w := groupcommit.New(g, c.opts)
 		var a acks
 		first, ses := specimen.Start(t, "local:local:first", 1), specimen.Start(t, "local:local:x", 2)
 		w.Append(first.Notes(1), nil)
@@ -184,7 +185,7 @@ func TestGroupLimits(t *testing.T) {
 // also what comes in later commits; others and the next activation go on.
 func TestRefusalCascades(t *testing.T) {
 	g := newGate()
-	w := journal.NewWriter(g, journal.WriterOptions{})
+	w := groupcommit.New(g, groupcommit.Options{})
 	defer w.Close()
 	var a acks
 	old := specimen.Start(t, "local:local:a", 1)
@@ -249,7 +250,7 @@ func TestRefusalCascades(t *testing.T) {
 // with the same epoch since nothing was written, is heard.
 func TestBusyIsNotSticky(t *testing.T) {
 	g := newGate()
-	w := journal.NewWriter(g, journal.WriterOptions{})
+	w := groupcommit.New(g, groupcommit.Options{})
 	defer w.Close()
 	var a acks
 	ses := specimen.Start(t, "local:local:a", 1)
@@ -273,7 +274,7 @@ func TestBusyIsNotSticky(t *testing.T) {
 
 func TestFailureIsSticky(t *testing.T) {
 	g := newGate()
-	w := journal.NewWriter(g, journal.WriterOptions{})
+	w := groupcommit.New(g, groupcommit.Options{})
 	defer w.Close()
 	var a acks
 	x, y := specimen.Start(t, "local:local:x", 1), specimen.Start(t, "local:local:y", 2)
@@ -309,7 +310,7 @@ func TestFailureIsSticky(t *testing.T) {
 
 func TestQueueLimit(t *testing.T) {
 	g := newGate()
-	w := journal.NewWriter(g, journal.WriterOptions{QueueBytes: 2000})
+	w := groupcommit.New(g, groupcommit.Options{QueueBytes: 2000})
 	defer w.Close()
 	var a acks
 	x, y := specimen.Start(t, "local:local:x", 1), specimen.Start(t, "local:local:y", 2)
@@ -331,7 +332,7 @@ func TestQueueLimit(t *testing.T) {
 
 func TestBarrierEndsWithItsContext(t *testing.T) {
 	g := newGate()
-	w := journal.NewWriter(g, journal.WriterOptions{})
+	w := groupcommit.New(g, groupcommit.Options{})
 	defer w.Close()
 	w.Append(specimen.Start(t, "local:local:x", 1).Notes(1), nil)
 	<-g.entered
@@ -352,7 +353,7 @@ func TestBarrierEndsWithItsContext(t *testing.T) {
 
 func TestCloseDrains(t *testing.T) {
 	g := newGate()
-	w := journal.NewWriter(g, journal.WriterOptions{GroupBatches: 1})
+	w := groupcommit.New(g, groupcommit.Options{GroupBatches: 1})
 	var a acks
 	ses := specimen.Start(t, "local:local:x", 1)
 	for i := range 3 {
@@ -382,7 +383,7 @@ func TestCloseDrains(t *testing.T) {
 // append itself.
 func TestInline(t *testing.T) {
 	s := memory.New()
-	w := journal.NewWriter(s, journal.WriterOptions{})
+	w := groupcommit.New(s, groupcommit.Options{})
 	ses := specimen.Start(t, "local:local:x", 1)
 	var a acks
 	w.Append(ses.Notes(1), func(err error) {
@@ -425,7 +426,7 @@ func (forgetful) Immediate() bool                { return true }
 func (forgetful) Commit([]journal.Batch) []error { return nil }
 
 func TestEveryBatchIsAnswered(t *testing.T) {
-	w := journal.NewWriter(forgetful{memory.New()}, journal.WriterOptions{})
+	w := groupcommit.New(forgetful{memory.New()}, groupcommit.Options{})
 	defer w.Close()
 	var a acks
 	w.Append(specimen.Start(t, "local:local:x", 1).Notes(1), a.of("1"))
@@ -444,7 +445,7 @@ func TestConcurrentSessions(t *testing.T) {
 				close(g.pass)
 				store = g
 			}
-			w := journal.NewWriter(store, journal.WriterOptions{})
+			w := groupcommit.New(store, groupcommit.Options{})
 			const sessions, batches = 16, 50
 			var wg sync.WaitGroup
 			for i := range sessions {
@@ -480,10 +481,10 @@ func TestConcurrentSessions(t *testing.T) {
 
 func BenchmarkAppend_Memory(b *testing.B) {
 	b.Run("seal_and_append", func(b *testing.B) {
-		w := journal.NewWriter(memory.New(), journal.WriterOptions{})
+		w := groupcommit.New(memory.New(), groupcommit.Options{})
 		defer w.Close()
 		ses := specimen.Start(b, "local:local:x", 1)
-		body := typical()
+		body := specimen.Decided()
 		b.ReportAllocs()
 		for b.Loop() {
 			w.Append(ses.Batch(body), nil)
@@ -492,7 +493,7 @@ func BenchmarkAppend_Memory(b *testing.B) {
 	})
 	b.Run("floor_seal", func(b *testing.B) {
 		ses := specimen.Start(b, "local:local:x", 1)
-		body := typical()
+		body := specimen.Decided()
 		b.ReportAllocs()
 		for b.Loop() {
 			ses.Batch(body)

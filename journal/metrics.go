@@ -1,0 +1,16 @@
+package journal
+
+import "sync/atomic"
+
+// Metrics count what was committed to a store since its runtime was made. Each
+// is read on its own, from any goroutine.
+type Metrics struct {
+	Commits  atomic.Int64 // calls of Store.Commit
+	Batches  atomic.Int64 // accepted
+	Records  atomic.Int64 // accepted
+	Bytes    atomic.Int64 // accepted, estimated
+	Fenced   atomic.Int64 // batches refused with ERR_FENCED
+	Stale    atomic.Int64 // batches refused with a stale head
+	Failed   atomic.Int64 // batches that failed otherwise when tried
+	Cascaded atomic.Int64 // batches refused without trying
+}
