@@ -59,7 +59,7 @@ var layers = []struct {
 	name  string
 	rooms []string
 }{
-	{"text", []string{"internal/jsonstring", "internal/clip", "internal/visible"}},
+	{"text", []string{"internal/jsonstring", "internal/clip", "internal/visible", "internal/textdiff"}},
 	{"words", []string{"messages"}},
 	{"pure", []string{"parse/...", "crypto/...", "internal/turn", "internal/plan", "internal/neuroscript/...", "internal/prompt", "internal/native", "internal/answer"}},
 	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/rehearse", "internal/proof", "internal/groupcommit", "internal/specimen", "internal/confine", "internal/files", "internal/audit", "internal/retry", "internal/schema", "internal/zone", "internal/postgrestest", "internal/wiretest"}},
