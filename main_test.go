@@ -81,6 +81,7 @@ func wantCode(t testing.TB, err error, code messages.Code) {
 
 // replays holds every session of an archive to its journal: the chain verifies, and
 // the replay makes every record again. It gives how many records and programs.
+// Under its own agent nothing is tried otherwise.
 func replays(t testing.TB, ar *stile.Archive, agent *stile.Agent) (records, programs, taken int64) {
 	t.Helper()
 	ctx := context.Background()
@@ -96,6 +97,11 @@ func replays(t testing.TB, ar *stile.Archive, agent *stile.Agent) (records, prog
 		}
 		if rep.Head != head.Hash {
 			t.Errorf("%s: replayed to %s, the head is %s", head.SID, rep.Head, head.Hash)
+		}
+		if key, _ := messages.ParseSID(head.SID); agent != nil && key.ID != messages.ProfileID {
+			if trial, err := ar.Try(ctx, head.Inc, agent); err != nil || trial.Differs() || trial.Same != rep.Turns {
+				t.Errorf("%s: tried under its own agent: %+v, stopped %v, %v", head.SID, trial, trial.Stopped, err)
+			}
 		}
 		if v, err := ar.Verify(ctx, head.Inc, stile.VerifyOptions{}); err != nil || !v.OK() {
 			t.Errorf("%s: %+v, %v", head.SID, v, err)

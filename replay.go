@@ -37,28 +37,58 @@ func (rt *Runtime) Replay(ctx context.Context, name string, agent *Agent) (Repla
 
 // Replay runs one incarnation again; see Runtime.Replay.
 func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *Agent) (_ ReplayReport, err error) {
-	head, recs, err := journal.Load(ctx, a.store, inc)
+	held := compiler.Holder{}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	src, agents, err := a.replayed(ctx, inc, agent, &held)
 	if err != nil {
 		return ReplayReport{}, err
 	}
+	return replay.Run(ctx, src, agents.For(ctx))
+}
+
+// Try runs one incarnation again under another agent than its own, such as an edited one:
+// inputs, replies and the ends of calls are those of the journal, nothing is asked and no tool
+// runs. It says what comes out otherwise: the first prompt and the first decision that differ,
+// each as two texts, how many turns do, and where and why it could not go on. Errors are
+// those of Replay but for a *Divergence; an agent must be passed.
+func (a *Archive) Try(ctx context.Context, inc messages.Incarnation, agent *Agent) (_ replay.Trial, err error) {
+	if agent == nil {
+		return replay.Trial{}, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "pass the agent to try"}
+	}
+	held := compiler.Holder{}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	src, agents, err := a.replayed(ctx, inc, agent, &held)
+	if err != nil {
+		return replay.Trial{}, err
+	}
+	if agents.Own == nil {
+		return replay.Trial{}, refuseProfile(src.Key)
+	}
+	agents.Trial = true
+	was := *agents
+	was.Own, was.Trial = nil, false
+	return replay.TryFrom(ctx, src, agents.For(ctx), was.For(ctx))
+}
+
+// replayed is what a replay of an incarnation takes.
+func (a *Archive) replayed(ctx context.Context, inc messages.Incarnation, agent *Agent, held *compiler.Holder) (replay.Source, *compiler.Replayer, error) {
+	head, recs, err := journal.Load(ctx, a.store, inc)
+	if err != nil {
+		return replay.Source{}, nil, err
+	}
 	key, err := messages.ParseSID(head.SID)
 	if err != nil {
-		return ReplayReport{}, err
+		return replay.Source{}, nil, err
 	}
 	if key.ID == messages.ProfileID {
 		agent = nil // any agent of this user may have learned; the journal has what it takes
 	}
 	cfg := Config{Dialects: a.dialects}.withDefaults()
-	held := compiler.Holder{}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	agents := compiler.Replayer{Env: cfg.compiler(compiler.Replay), SID: head.SID, Own: agent.definition(lineage{}), Kept: a.manifest}
+	agents := &compiler.Replayer{Env: cfg.compiler(compiler.Replay), SID: head.SID, Own: agent.definition(lineage{}), Kept: a.manifest}
 	agents.Env.Keep = held.Keep
-	src := replay.Source{Key: key, Inc: inc, Records: recs, From: fork.Made(recs), MaxGas: a.maxGas, Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
+	return replay.Source{Key: key, Inc: inc, Records: recs, From: fork.Made(recs), MaxGas: a.maxGas, Blob: func(ctx context.Context, d messages.Digest) ([]byte, error) {
 		return a.store.Blob(ctx, inc, d)
-	}}
-	return replay.Run(ctx, src, func(d messages.Digest, rendering int64) (*replay.Agent, error) {
-		return agents.Agent(ctx, d, rendering)
-	})
+	}}, agents, nil
 }
 
 // manifest reads a manifest that the journal keeps.

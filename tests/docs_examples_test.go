@@ -246,6 +246,11 @@ func Example_archive() {
 	if err != nil {
 		panic(err)
 	}
+	trial, err := a.Try(ctx, head2.Inc, agent)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(trial.Same, "turns the same,", trial.Differ, "otherwise")
 	rep, err := a.Verify(ctx, head2.Inc, stile.VerifyOptions{})
 	if err != nil {
 		panic(err)
@@ -260,6 +265,7 @@ func Example_archive() {
 	// [one two]
 	// local:local:twice-again stands after turn 1
 	// false 1
+	// 2 turns the same, 0 otherwise
 	// verified: true receipts: 3
 	// turns decided again: 2
 }

@@ -498,12 +498,12 @@ func TestReplayAndFork(t *testing.T) {
 	if err := json.Unmarshal([]byte(must(t, "replay", "ledger", "--dir", data, "--json", "--manifest", example("ledger/agent.yaml"))), &rep); err != nil || !rep.OK || rep.Turns != 3 {
 		t.Errorf("%+v, %v", rep, err)
 	}
-	// Under another manifest it goes otherwise, and the first record that does is named.
+	// Under another manifest it goes otherwise.
 	a := stileDo(t, "replay", "ledger", "--dir", data, "--manifest", example("gallery/no-token.yaml"))
 	if a.status != int(exitDifference) {
 		t.Errorf("status %d\n%s%s", a.status, a.out, a.err)
 	}
-	holds(t, a.out, "FAIL     local:local:ledger", "record ")
+	holds(t, a.out, "prompt   turn 1, record ", "differs  local:local:ledger")
 
 	holds(t, must(t, "fork", "ledger", "--at", "2", "--dir", data), "local:local:ledger-fork-2  1 run, 2 turns, head ")
 	var fork sessionJSON

@@ -22,10 +22,14 @@ func (a *app) replayCommand() *cobra.Command {
 replies and results are fed from the records, everything else is done again, and
 every record must come out with the same hash. Exit status 4 says where it did not.
 
-The manifest is taken from the journal; --manifest names another one, such as an
-edited one, to see where it would have gone differently.`,
+The manifest is taken from the journal. --manifest names another one, such as an edited
+one, to see where it would have gone differently: what the agent is made of is passed
+over, the recorded replies and results are fed to it, and the first prompt and the first
+decision that differ are shown, each as a difference of texts, with a count of turns that
+are the same and that are not, and where it could not go on. Exit status 0 says that
+nothing differs, 4 that something does.`,
 		Example: `  stile replay ledger
-  stile replay ledger --manifest examples/ledger/agent.yaml --json`,
+  stile replay ledger --manifest edited.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.replay(ctx, args[0], manifest, asJSON) }),
 	}
@@ -69,7 +73,14 @@ func (a *app) replay(ctx context.Context, name, manifest string, asJSON bool) er
 		if err != nil {
 			return err
 		}
-		rep, err := ar.Replay(ctx, head.Inc, agent)
+		if agent != nil {
+			t, err := a.try(ctx, ar, &head, agent, asJSON)
+			if err == nil && t.Differs() {
+				err = exitDifference
+			}
+			return err
+		}
+		rep, err := ar.Replay(ctx, head.Inc, nil)
 		var differs *replay.Divergence
 		switch {
 		case errors.As(err, &differs):

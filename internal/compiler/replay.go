@@ -1,7 +1,10 @@
 package compiler
 
 import (
+	"cmp"
 	"context"
+	"path"
+	"slices"
 
 	"github.com/seed14be6753/stile/actors"
 	"github.com/seed14be6753/stile/internal/neuroscript"
@@ -22,6 +25,8 @@ type Replayer struct {
 	// Own is the agent that the caller passed; nil takes the manifests that the journal
 	// keeps.
 	Own *Definition
+	// Trial takes Own as it is, with what the journal's manifests say that MCP servers offer.
+	Trial bool
 	// Kept reads the manifest of a digest from the journal.
 	Kept func(context.Context, messages.Digest) (*manifest.Manifest, error)
 
@@ -66,6 +71,11 @@ func (r *Replayer) Agent(ctx context.Context, d messages.Digest, rendering int64
 	return r.done[v], nil
 }
 
+// For gives a replay its agents.
+func (r *Replayer) For(ctx context.Context) replay.Agents {
+	return func(d messages.Digest, rendering int64) (*replay.Agent, error) { return r.Agent(ctx, d, rendering) }
+}
+
 // definition is the caller's agent, or what the journal keeps of it. An agent that asks
 // MCP servers runs under the manifest of the journal, which has what they said.
 func (r *Replayer) definition(ctx context.Context, d messages.Digest) (*Definition, error) {
@@ -76,6 +86,9 @@ func (r *Replayer) definition(ctx context.Context, d messages.Digest) (*Definiti
 		return &Definition{Dialect: "plain"}, nil // nothing of the agent matters
 	}
 	m, err := r.Kept(ctx, d)
+	if r.Trial {
+		return r.Own.offered(m), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +98,44 @@ func (r *Replayer) definition(ctx context.Context, d messages.Digest) (*Definiti
 	own := *r.Own
 	own.Manifest, own.Agents = m, nil // it has those, too
 	return &own, nil
+}
+
+// offered is the definition with what its MCP servers offered by a manifest that a journal kept;
+// nil where it kept none, and then the servers offer what the definition says of them itself.
+func (a *Definition) offered(kept *manifest.Manifest) *Definition {
+	own := *a
+	if kept == nil || a.Manifest == nil {
+		return &own
+	}
+	m := *a.Manifest
+	m.Import.MCP = slices.Clone(m.Import.MCP)
+	for i := range m.Import.MCP {
+		s := &m.Import.MCP[i]
+		j := slices.IndexFunc(kept.Import.MCP, func(k manifest.MCP) bool { return k.Name == s.Name })
+		if j < 0 || described(s) {
+			continue
+		}
+		var all []manifest.MCPTool
+		for _, t := range kept.Import.MCP[j].Tools {
+			k := slices.IndexFunc(s.Tools, func(want manifest.MCPTool) bool {
+				ok, err := path.Match(want.Name, t.Name)
+				return ok && err == nil
+			})
+			if k < 0 && len(s.Tools) > 0 {
+				continue
+			}
+			if k >= 0 { // what the definition says of it goes first
+				said := s.Tools[k]
+				said.Name, said.Schema = t.Name, cmp.Or(said.Schema, t.Schema)
+				said.Description, said.As = cmp.Or(said.Description, t.Description), cmp.Or(said.As, t.As)
+				t = said
+			}
+			all = append(all, t)
+		}
+		s.Tools = all
+	}
+	own.Manifest = &m
+	return &own
 }
 
 // replay is the agent as a replay needs it.

@@ -270,6 +270,11 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 	if err != nil {
 		return messages.ModelRequest{}, err
 	}
+	if p.src.Prompt != nil {
+		if err := p.src.Prompt(r, msgs); err != nil {
+			return messages.ModelRequest{}, err
+		}
+	}
 	provider, model, _ := strings.Cut(g.route, "/")
 	req := messages.ModelRequest{
 		Matched: was.Matched, Messages: int64(len(msgs)), Mode: p.agent.Rules.Mode, Options: was.Options, Provider: provider, Model: model, Prompt: prompt.Digest(msgs, p.agent.Rules.Rendering),
@@ -286,6 +291,12 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 		}
 	}
 	g.asked = true
+	if t := p.trial; t != nil {
+		if req.Prompt != was.Prompt {
+			t.note(r, ChangedPrompt, func() (string, string) { return "", PromptText(msgs) })
+		}
+		return req, nil
+	}
 	if req.Prompt != was.Prompt {
 		return req, &Divergence{
 			Seq: r.Seq, Kind: r.Body.Kind(), Want: string(r.Raw),
