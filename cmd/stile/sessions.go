@@ -23,7 +23,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand(),
+	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand(), a.sessionsDiffCommand(),
 		a.sessionsTailCommand(), a.sessionsCancelCommand(), a.sessionsDeleteCommand(), a.sessionsEraseCommand())
 	return cmd
 }

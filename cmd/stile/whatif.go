@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/internal/replay"
@@ -85,16 +84,7 @@ func (a *app) trialText(t *replay.Trial) error {
 			p.line(dim, "", "the recorded prompt "+c.Missing)
 			continue
 		}
-		for line := range strings.Lines(textdiff.Unified(c.Was, c.Now, diffAround)) {
-			colour := dim
-			switch line[0] {
-			case '-':
-				colour = red
-			case '+':
-				colour = green
-			}
-			p.print(strings.Repeat(" ", labelWidth) + p.paint(colour, harmless(strings.TrimSuffix(line, "\n"))) + "\n")
-		}
+		p.diff(c.Was, c.Now)
 	}
 	if d := t.Stopped; d != nil {
 		p.line(red, "stopped", fmt.Sprintf("turn %d, record %d: %s", t.StoppedAt, d.Seq, d.Why))

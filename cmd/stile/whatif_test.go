@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -82,6 +83,36 @@ func TestReplayUnderAnEditedManifest(t *testing.T) {
 	}
 	holds(t, must(t, "replay", "a", "--dir", s.data), "ok       local:local:a  ", "3 turns decided again")
 	if a := stileDo(t, "replay", "a", "--manifest", write(t, s.dir, "broken.yaml", "kind: Agent\ndialekt: x\n"), "--dir", s.data); a.status != int(exitUsage) || !strings.Contains(a.err, "dialekt") {
+		t.Errorf("status %d\n%s", a.status, a.err)
+	}
+}
+
+// Two sessions are compared by what they were told, said, called and decided, at rest and over
+// a host.
+func TestSessionsDiff(t *testing.T) {
+	s := newShop(t)
+	must(t, "run", s.manifest, "buy tea", "--dir", s.data, "--session", "a")
+	must(t, "run", s.manifest, "buy tea", "--dir", s.data, "--session", "b")
+	must(t, "fork", "a", "--input", "good day", "--as", "c", "--dir", s.data)
+	must(t, "run", s.manifest, "--session", "c", "--resume", "--dir", s.data)
+	holds(t, must(t, "sessions", "diff", "a", "b", "--dir", s.data), "a        local:local:a", "b        local:local:b", "same     no difference")
+	a := stileDo(t, "sessions", "diff", "a", "c", "--dir", s.data, "--turns")
+	if a.status != int(exitDifference) {
+		t.Errorf("status %d\n%s", a.status, a.err)
+	}
+	holds(t, a.out, "first    input of run 1", "-buy tea", "+good day", "also     reply of run 1, turn 1: - | Good day.",
+		"TURN", "1 input *", "1.1 call *", `sell {"what":"tea"} ok`, "1.2 tokens *", "20 in, 5 out", "runs  turns  calls", "a     1      2      1", "b     1      1      0", "differs  in ")
+	var at, host diffJSON
+	if err := json.Unmarshal([]byte(stileDo(t, "sessions", "diff", "a", "c", "--dir", s.data, "--json", "--turns").out), &at); err != nil || at.Same || at.Differences[0].Sort != "input" || len(at.A.Runs) != 1 || at.B.Sums.Turns != 1 {
+		t.Errorf("%+v %v", at, err)
+	}
+	url, stop := served(t, nil, s.manifest, "--dir", s.data)
+	defer stop()
+	remote := stileDo(t, "sessions", "diff", "a", "c", "--host", url, "--json", "--turns")
+	if err := json.Unmarshal([]byte(remote.out), &host); err != nil || remote.status != int(exitDifference) || !reflect.DeepEqual(at, host) {
+		t.Errorf("status %d, %v\n%s%s", remote.status, err, remote.out, remote.err)
+	}
+	if a := stileDo(t, "sessions", "diff", "a", "nobody", "--dir", s.data); a.status != int(exitUsage) {
 		t.Errorf("status %d\n%s", a.status, a.err)
 	}
 }
