@@ -243,7 +243,7 @@ func (c *rights) protocol() string {
 // instant are the routes whose answer waits for nothing that takes its time.
 var instant = []string{
 	"DELETE /mcp", "DELETE /v1/sessions/{id}", "DELETE /v1/tokens/{token}", "DELETE /v1/users/{user}", "GET /metrics", "GET /v1/agents", "GET /v1/models", "GET /v1/models/{model}",
-	"GET /v1/sessions", "GET /v1/sessions/{id}", "GET /v1/sessions/{id}/approvals", "GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/feeds", "GET /v1/sessions/{id}/runs/{run}",
+	"GET /v1/sessions", "GET /v1/sessions/{id}", "GET /v1/sessions/{id}/approvals", "GET /v1/sessions/{id}/decisions", "GET /v1/sessions/{id}/feeds",
 	"GET /v1/tokens", "GET /v1/usage", "POST /v1/keys/rotate", "POST /v1/sessions", "POST /v1/sessions/{id}/approvals/{approval}", "POST /v1/sessions/{id}/fork",
 	"POST /v1/sessions/{id}/runs/{run}/cancel", "POST /v1/tokens",
 }
@@ -293,7 +293,11 @@ func lastingRoutes() map[string][]way {
 	}
 	const progress = `,"_meta":{"progressToken":"p"}`
 	return map[string][]way{
-		"POST /v1/sessions/{id}/runs":             {{name: "token", open: submit("stream=token")}, {name: "event", open: submit("stream=event")}, {name: "simple", open: submit("stream=token&format=simple")}, {name: "wait", open: submit("wait=10m")}},
+		"POST /v1/sessions/{id}/runs": {{name: "token", open: submit("stream=token")}, {name: "event", open: submit("stream=event")}, {name: "simple", open: submit("stream=token&format=simple")}, {name: "wait", open: submit("wait=10m")}},
+		"GET /v1/sessions/{id}/runs/{run}": {{name: "wait", open: func(c *rights) *lasting {
+			c.began()
+			return c.follow(true, "GET", "/v1/sessions/s/runs/1?wait=10m", "", auth(c.ann)...)
+		}}},
 		"GET /v1/sessions/{id}/events":            {{name: "sse", open: get("/v1/sessions/s/events")}, {name: "simple", open: get("/v1/sessions/s/events?format=simple")}, {name: "socket", open: socket("/v1/sessions/s/events")}},
 		"GET /v1/sessions/{id}/runs/{run}/events": {{name: "sse", open: get("/v1/sessions/s/runs/1/events")}, {name: "socket", open: socket("/v1/sessions/s/runs/1/events?stream=event")}},
 		"POST /v1/chat/completions":               {{name: "stream", open: chat("true")}, {name: "whole", open: chat("false")}},

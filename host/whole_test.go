@@ -1,7 +1,11 @@
 package host_test
 
 import (
+	"encoding/json"
+	"errors"
+	"net/http"
 	"testing"
+	"time"
 
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/messages"
@@ -48,6 +52,77 @@ func TestSubmitWaits(t *testing.T) {
 	for _, query := range []string{"wait=x", "wait=-1s", "wait=11m", "stream=token&wait=1s"} {
 		d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions/a/runs?"+query, `{"input":"hello"}`)
 	}
+}
+
+// A look waits for the end of its run as long as it is told, and says how the run stands then.
+func TestLookWaits(t *testing.T) {
+	held := make(chan struct{})
+	asks := simplySpoken(t, "asks", "cogency", `Just a moment. <execute>[{"name":"lab.pay","args":{"v":"b"}}]</execute>`, "Paid.")
+	asks.Manifest.Approval.Tools = map[string]messages.GateAnswer{"lab.pay": messages.GateConfirm}
+	d := serve(t, host.Config{}, asks, agentOf("slow", speaks([]string{"late"}, held)))
+	type view struct {
+		State, Decision, Text string
+		Ended                 bool
+		Units                 []any
+		Began                 *time.Time `json:"began_at"`
+		End                   *time.Time `json:"ended_at"`
+		MS                    int64      `json:"duration_ms"`
+	}
+	look := func(path string) (v view) {
+		t.Helper()
+		d.call(200, &v, "GET", "/v1/sessions/"+path, "")
+		if v.Ended != (v.State == "ended") || v.Ended != (v.End != nil && v.Began != nil && v.Units != nil && v.Decision == "DONE" && !v.End.Before(*v.Began)) {
+			t.Errorf("%s: %+v", path, v)
+		}
+		return v
+	}
+	d.session("s", "slow")
+	var taken view
+	d.call(202, &taken, "POST", "/v1/sessions/s/runs?wait=1ms", `{"input":"one"}`)
+	d.call(202, nil, "POST", "/v1/sessions/s/runs", `{"input":"two","policy":"enqueue"}`)
+	if v := look("s/runs/1?wait=1ms"); v.State != "running" || taken.State != "running" {
+		t.Errorf("%+v, when it was taken %+v", v, taken)
+	}
+	if v := look("s/runs/2?wait=0s"); v.State != "queued" {
+		t.Errorf("%+v", v)
+	}
+	both := make(chan view)
+	for _, run := range []string{"1", "2"} {
+		go func() {
+			var v view
+			res, err := http.Get(d.url + "/v1/sessions/s/runs/" + run + "?wait=1m")
+			if err == nil {
+				err = errors.Join(json.NewDecoder(res.Body).Decode(&v), res.Body.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			both <- v
+		}()
+	}
+	close(held)
+	for range 2 {
+		if v := <-both; v.State != "ended" || v.Text != "late" {
+			t.Errorf("%+v", v)
+		}
+	}
+	d.session("a", "asks")
+	d.call(202, &taken, "POST", "/v1/sessions/a/runs?wait=1m", `{"input":"pay"}`) // it comes to wait for somebody
+	if v := look("a/runs/1?wait=1ms"); v.State != "waiting" || taken.State != "waiting" {
+		t.Errorf("%+v, when it was taken %+v", v, taken)
+	}
+	var open struct {
+		Approvals []struct{ ID, Digest string }
+	}
+	d.call(200, &open, "GET", "/v1/sessions/a/approvals", "")
+	d.call(204, nil, "POST", "/v1/sessions/a/approvals/"+open.Approvals[0].ID, `{"allow":true,"digest":"`+open.Approvals[0].Digest+`"}`)
+	if v := look("a/runs/1?wait=1m"); v.Text != "Just a moment. \n\nPaid." {
+		t.Errorf("%+v", v)
+	}
+	for _, query := range []string{"wait=x", "wait=-1s", "wait=11m"} {
+		d.refused(400, messages.ErrInvalid, "GET", "/v1/sessions/a/runs/1?"+query, "")
+	}
+	d.refused(404, messages.ErrNotFound, "GET", "/v1/sessions/a/runs/9?wait=1m", "")
 }
 
 // The value of an answer that fits a schema is in what a submit that waits is told, as in what

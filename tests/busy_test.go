@@ -287,6 +287,22 @@ func TestRollback(t *testing.T) {
 	})
 }
 
+// toldOf is what a run said, in pieces, and holds it to Text.
+func toldOf(t *testing.T, r *stile.Run) string {
+	t.Helper()
+	var got strings.Builder
+	for piece, err := range r.TextStream(t.Context()) {
+		if err != nil {
+			t.Errorf("run %d: %v", r.Ordinal(), err)
+		}
+		got.WriteString(piece)
+	}
+	if text, err := r.Text(t.Context()); err != nil || text != got.String() {
+		t.Errorf("run %d: pieces %q, text %q, %v", r.Ordinal(), got.String(), text, err)
+	}
+	return got.String()
+}
+
 func TestMerge(t *testing.T) {
 	inEach(t, func(t *testing.T, l tongue, with func(*puppet) (*stile.Runtime, *stile.Agent, *stile.Session)) {
 		first := l.answer("at fi…rst")
@@ -321,6 +337,8 @@ func TestMerge(t *testing.T) {
 			}
 			events <- ends
 		}()
+		pieces := make(chan string)
+		go func() { pieces <- toldOf(t, late) }()
 		p.let <- struct{}{}
 		if l.more == nil { // there was no next turn: they are the next run
 			o := decision(t, run)
@@ -353,6 +371,15 @@ func TestMerge(t *testing.T) {
 		holds(t, transcript(t, p.requests()[2]), "too late")
 		if !l.carries {
 			holds(t, transcript(t, p.requests()[2]), joined, "at last")
+		}
+		// What a merged submit is told is what the run said that took it up, and nothing of
+		// the one before.
+		if live := <-pieces; live != "late" || toldOf(t, late) != live {
+			t.Errorf("the last was told %q while it ran, then %q", live, toldOf(t, late))
+		}
+		first, last := toldOf(t, run), toldOf(t, two)
+		if l.more != nil && first != last || !strings.HasPrefix(first, "at first") || !strings.HasSuffix(last, "at last") || l.more == nil && last != "at last" {
+			t.Errorf("the first was told %q, what was merged %q", first, last)
 		}
 		replayed(t, rt, s, a)
 	})

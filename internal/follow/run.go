@@ -85,10 +85,20 @@ func (r *Run) wait(ctx context.Context) (*answer.Account, error) {
 	return a, nil
 }
 
-// account reads what a run that has ended came to, from its end back to its beginning.
+// account reads what a run that has ended came to. Its input is in front of it, but for one
+// that was merged into it, or joined one that was.
 func (r *Run) account(ctx context.Context, ended *messages.Record) (*answer.Account, error) {
+	a, err := r.read(ctx, max(1, r.Seq), ended)
+	if err == nil && r.Seq > 1 && !a.Whole() {
+		a, err = r.read(ctx, 1, ended)
+	}
+	return a, err
+}
+
+// read reads the run's records back from its end to its beginning, not beyond from.
+func (r *Run) read(ctx context.Context, from int64, ended *messages.Record) (*answer.Account, error) {
 	var recs []*messages.Record
-	for rec, err := range journal.Backward(ctx, r.Store, r.Inc, 1, ended.Seq, 0) {
+	for rec, err := range journal.Backward(ctx, r.Store, r.Inc, from, ended.Seq, 0) {
 		if err != nil {
 			return nil, Closed(err)
 		}
