@@ -81,7 +81,8 @@ func TestRule(t *testing.T) {
 		},
 		"a thought in front holds up nothing": {
 			updates: []messages.Update{
-				begun, turn("plain"), {Delta: &messages.Delta{Unit: messages.UnitID{Turn: 1}, Kind: messages.ThoughtUnit, Off: 1, Text: "h"}},
+				begun, turn("plain"),
+				{Delta: &messages.Delta{Unit: messages.UnitID{Turn: 1}, Kind: messages.ThoughtUnit, Off: 1, Text: "h"}},
 				grown(1, 1, 1, "a"), grown(1, 1, 2, "b"), rec(&messages.UnitText{UnitKind: messages.ThoughtUnit, Unit: "1.0", Text: "hm"}), said("1.1", "abc"),
 			},
 			want: "abc", pieces: "a|b|c",
