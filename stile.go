@@ -36,6 +36,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,6 +117,8 @@ type Config struct {
 	Dialects []parse.Dialect
 	// Log gets what operators want to know; nil is silent.
 	Log *zap.Logger
+	// Slog is Log for a program that logs by log/slog; both are ERR_CONFIG.
+	Slog *slog.Logger
 	// DecisionLog gets one JSON object per decided turn (docs/spec/aeiou.md §17); may be nil.
 	// The session writes to it synchronously, sometimes inside Submit: a slow writer
 	// delays both.
@@ -179,6 +182,9 @@ type Runtime struct {
 // New starts a runtime. Errors are ERR_CONFIG (a setting or key file), or
 // ERR_JOURNAL (the store refuses).
 func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
+	if cfg.Log != nil && cfg.Slog != nil {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "slog", Detail: "a runtime has one log: Log or Slog"}
+	}
 	cfg = cfg.withDefaults()
 	if _, err := compiler.Dialects(cfg.Dialects); err != nil {
 		return nil, err
@@ -306,6 +312,9 @@ func (c Config) withDefaults() Config {
 	}
 	if len(c.Passphrase) == 0 {
 		c.Passphrase = nil // to the key ring an empty passphrase is a mistake
+	}
+	if c.Slog != nil {
+		c.Log = telemetry.Zap(c.Slog.Handler())
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

@@ -78,6 +78,12 @@ func DefineTool[In, Out any](name, description string, class Class, do func(cont
 	return tools.Define(name, description, class, do)
 }
 
+// DefineToolCall is DefineTool for a tool that wants its call, such as the key of a keyed
+// one; see tools.DefineCall.
+func DefineToolCall[In, Out any](name, description string, class Class, do func(context.Context, *ToolCall, In) (Out, error)) (Tool, error) {
+	return tools.DefineCall(name, description, class, do)
+}
+
 // ScriptedModel makes a model that gives these replies in their order: for examples and
 // tests, without a network.
 func ScriptedModel(replies ...string) Model { return scripted.New(replies...) }

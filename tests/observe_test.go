@@ -3,12 +3,15 @@ package tests
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/manifest"
@@ -191,4 +194,23 @@ func TestGrants(t *testing.T) {
 			t.Errorf("another tenant read %q", got)
 		}
 	})
+}
+
+// A program that logs by log/slog gets the runtime's log there.
+func TestSlog(t *testing.T) {
+	var b bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&b, nil))
+	if _, err := stile.New(t.Context(), stile.Config{Log: zap.NewNop(), Slog: log}); !stile.IsConfig(err) {
+		t.Errorf("two logs: %v", err)
+	}
+	rt, err := stile.New(t.Context(), stile.Config{Slog: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `"msg":"actor system started"`) {
+		t.Errorf("the log is %q", b.String())
+	}
 }

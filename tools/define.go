@@ -33,6 +33,20 @@ import (
 // required field follows an optional one, the name is bad. A panic of do is not
 // recovered here.
 func Define[In, Out any](name, description string, class messages.Class, do func(context.Context, In) (Out, error)) (Tool, error) {
+	return define(name, description, class, func(ctx context.Context, _ *Call, in In) (Out, error) { return do(ctx, in) })
+}
+
+// DefineCall is Define for a tool that wants to know its call: the key under which a keyed
+// one is done once, the session, the attempt, the budget. The call is the function's until
+// it returns. A pure tool has none: its class is ERR_CONFIG here.
+func DefineCall[In, Out any](name, description string, class messages.Class, do func(context.Context, *Call, In) (Out, error)) (Tool, error) {
+	if class == messages.Pure {
+		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "tools." + name, Detail: "a pure tool knows nothing of its call; use Define, or another class"}
+	}
+	return define(name, description, class, do)
+}
+
+func define[In, Out any](name, description string, class messages.Class, do func(context.Context, *Call, In) (Out, error)) (Tool, error) {
 	s, err := signatureOf(reflect.TypeFor[In]())
 	if err == nil {
 		_, err = jsonschema.For[Out](nil)
@@ -42,12 +56,12 @@ func Define[In, Out any](name, description string, class messages.Class, do func
 	}
 	t := Tool{Name: name, Description: description, Class: class, Params: s.params}
 	t.Form.Schema, t.Form.Prepare, t.Form.Name = s.text, s.prepare, s.name
-	call := func(ctx context.Context, args []neuroscript.Value) ([]byte, error) {
+	call := func(ctx context.Context, c *Call, args []neuroscript.Value) ([]byte, error) {
 		var in In
 		if err := s.decode(args, &in); err != nil {
 			return nil, err
 		}
-		out, err := do(ctx, in)
+		out, err := do(ctx, c, in)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +69,7 @@ func Define[In, Out any](name, description string, class messages.Class, do func
 	}
 	if class == messages.Pure {
 		t.Pure = func(c *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
-			b, err := call(c.Context(), args)
+			b, err := call(c.Context(), nil, args)
 			if err != nil {
 				return neuroscript.Value{}, err
 			}
@@ -69,7 +83,7 @@ func Define[In, Out any](name, description string, class messages.Class, do func
 			if err != nil {
 				return neuroscript.Value{}, err
 			}
-			b, err := call(ctx, args)
+			b, err := call(ctx, c, args)
 			if err != nil {
 				return neuroscript.Value{}, err
 			}

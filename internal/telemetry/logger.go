@@ -16,11 +16,9 @@ package telemetry
 
 import (
 	"io"
-	"log/slog"
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/exp/zapslog"
 	"go.uber.org/zap/zapcore"
 )
 
@@ -46,9 +44,4 @@ func NewLogger(level zapcore.LevelEnabler, json bool, w io.Writer) *zap.Logger {
 	out := zapcore.Lock(zapcore.AddSync(w))
 	return zap.New(zapcore.NewCore(enc, out, level),
 		zap.AddCaller(), zap.AddStacktrace(zapcore.ErrorLevel), zap.ErrorOutput(out))
-}
-
-// Slog gives libraries that log by slog, protoactor above all, a way into log.
-func Slog(log *zap.Logger) *slog.Logger {
-	return slog.New(zapslog.NewHandler(log.Core(), zapslog.WithName(log.Name())))
 }

@@ -25,7 +25,8 @@ var latencyBuckets = []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5
 // What records tell is counted by ObserveRecord; the other methods are for what
 // leaves no record.
 type Metrics struct {
-	registry *prometheus.Registry
+	own      *prometheus.Registry // the runtime's alone
+	registry *prometheus.Registry // and those of Go and the process
 
 	decisions   family2
 	repairs     family
@@ -76,7 +77,8 @@ func NewMetrics() *Metrics {
 		return v
 	}
 	m := &Metrics{
-		registry:        r,
+		own:             r,
+		registry:        prometheus.NewRegistry(),
 		decisions:       family2{vec: vec("decisions_total", "Turns decided, by decision and, for HALT, reason.", "decision", "reason")},
 		repairs:         family{vec: vec("repairs_total", "Turns that failed by a mistake of the model and were followed by another, by reason.", "reason")},
 		verifyFail:      family{vec: vec("verify_fail_total", "Control token candidates that failed, by CODE/DETAIL.", "reason")},
@@ -108,12 +110,21 @@ func NewMetrics() *Metrics {
 	for _, reason := range Refusals() {
 		m.refused.add(reason, 0)
 	}
-	r.MustRegister(m.latency, collectors.NewGoCollector(),
+	r.MustRegister(m.latency)
+	m.registry.MustRegister(r, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// Registry is where the metrics are, for those who add their own or gather them.
+// Collector is the runtime's metrics for a registry that a program has already: those of Go
+// and of the process, which such a registry has itself, are not in it. Metrics of several
+// runtimes have the same names; a label tells them apart in one registry:
+//
+//	prometheus.WrapRegistererWith(prometheus.Labels{"runtime": "eu"}, reg).MustRegister(m.Collector())
+func (m *Metrics) Collector() prometheus.Collector { return m.own }
+
+// Registry is a registry of its own with all of the metrics, those of Go and of the process
+// too, for a program that has none. What a program adds to it is served with them.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Handler serves the metrics in the text formats of Prometheus.
