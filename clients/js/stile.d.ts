@@ -26,6 +26,8 @@ export class Problem extends Error {
   readonly offset?: number;
   /** Milliseconds, when the host says how long to wait. */
   readonly retryAfter?: number;
+  /** Of Run.text: the run that ended HALT or ABORT, with what it said. Status is 0, code that of the HALT, or ABORT. */
+  readonly outcome?: Outcome;
 }
 
 /**
@@ -66,6 +68,58 @@ export interface Event {
   output?: any;
   /** Of records: what they hold. */
   body?: any;
+}
+
+/** How a run stands, and what it said when it has ended: text and what follows are there then. */
+export interface Outcome {
+  session: string;
+  run: number;
+  state: "queued" | "running" | "waiting" | "interrupted" | "ended";
+  ended: boolean;
+  decision?: "DONE" | "ABORT" | "HALT";
+  /** Why, for HALT. */
+  code?: string;
+  detail?: string;
+  turns?: number;
+  /** What the run said: the responses and emissions of all turns that were not taken back. */
+  text?: string;
+  units?: { kind: "response" | "emit"; text: string }[];
+  /** Tokens of the run's replies; the cost is that of its actions as well. */
+  usage?: { input: number; output: number; cache_read?: number; cost_micro_usd?: number; estimated?: boolean };
+  /** The answer, of an agent that wants one that fits a schema. */
+  output?: any;
+  /** RFC 3339 in UTC. */
+  began_at?: string;
+  ended_at?: string;
+  duration_ms?: number;
+}
+
+/** What happened, in a few words: an event of the host's simple format. */
+export interface SimpleEvent {
+  type: "user" | "think" | "respond" | "call" | "execute" | "result" | "metric" | "error" | "cancelled" | "interrupt" | "end";
+  /** Where a stream is resumed behind this event. */
+  id: string;
+  content: string;
+  /** Seconds since the epoch. */
+  timestamp: number;
+  /** Of think and respond: which text the piece is of, and all of that text so far. */
+  unit?: number;
+  text?: string;
+  /** The text was cut. */
+  partial?: boolean;
+  /** Of the text only so many bytes stay: text is what is left of it. */
+  keep?: number;
+  code?: string;
+  payload?: { tools_executed: number; success_count: number; failure_count: number };
+  step?: { input: number; output: number; duration: number };
+  total?: { input: number; output: number; duration: number };
+}
+
+export interface SimpleOptions extends Options {
+  /** The id of the last event seen; "" is the beginning. */
+  after?: string;
+  /** With texts while they grow; true. */
+  tokens?: boolean;
 }
 
 export interface Settings {
@@ -152,11 +206,33 @@ export class Session {
   stream(input: string, o?: StreamOptions): AsyncGenerator<Event, void, void>;
   /** Follows the session behind the id of an event ("" is the beginning), without an end. */
   follow(o?: Options & { after?: string; stream?: "token" | "event" }): AsyncGenerator<Event, void, void>;
+  /** Submits and returns when the host has the message; to wait for the run is the Run's. */
+  submit(input: string, o?: Omit<StreamOptions, "stream">): Promise<Run>;
+  /** A run by its number in the session. */
+  run(number: number): Run;
+  /** Follows the session in simple events, without an end. */
+  simple(o?: SimpleOptions): AsyncGenerator<SimpleEvent, void, void>;
   cancel(run: number, o?: Options): Promise<void>;
   approvals(o?: Options): Promise<Approval[]>;
   answer(approval: Pick<Approval, "id" | "digest">, allow: boolean, o?: Options & { reason?: string }): Promise<void>;
   /** Any request below the session. */
   call(method: string, path: string, o?: Options & { body?: unknown }): Promise<any>;
+}
+
+/** A run of a session. */
+export class Run {
+  readonly session: Session;
+  readonly number: number;
+  /**
+   * Waits for the end, at most for wait milliseconds, and gives how the run stands then. A host
+   * that is away for a while is asked again.
+   */
+  outcome(o?: Options & { wait?: number }): Promise<Outcome>;
+  /** What the run said, at its end. One that ended HALT or ABORT throws a Problem with its outcome. */
+  text(o?: Options): Promise<string>;
+  /** The run's simple events, up to end. */
+  simple(o?: SimpleOptions): AsyncGenerator<SimpleEvent, void, void>;
+  cancel(o?: Options): Promise<void>;
 }
 
 /** Server-sent events from chunks of bytes, cut anywhere: push gives those that became whole. */

@@ -73,6 +73,8 @@ export class EventParser {
 // What people call some records; others keep their type.
 const names = { input: "user", response: "respond", thought: "think", "action.declared": "call", "action.ended": "result", "model.reply": "metric" };
 
+const cut = (text, bytes) => new TextDecoder().decode(new TextEncoder().encode(text).subarray(0, bytes));
+
 // Makes events of updates, and keeps the texts that grow, by unit.
 class Texts {
   #units = new Map();
@@ -94,8 +96,7 @@ class Texts {
     if (type === "delta") return show(shown + text, text);
     if (type === "retract") {
       event.type = type;
-      const kept = new TextEncoder().encode(shown).subarray(0, off ?? body.off); // off counts bytes
-      return show(new TextDecoder().decode(kept), "");
+      return show(cut(shown, off ?? body.off), ""); // off counts bytes
     }
     if (typeof body?.text !== "string") return event;
     event.complete = body.complete;
@@ -161,18 +162,18 @@ export class Stile {
     let pause = 1000;
     for (let tries = 1; ; tries++) {
       signal?.throwIfAborted();
-      const cut = new AbortController();
-      const off = onAbort(signal, () => cut.abort(signal.reason));
+      const stop = new AbortController();
+      const off = onAbort(signal, () => stop.abort(signal.reason));
       let clock;
       const awake = () => {
         clearTimeout(clock);
-        clock = setTimeout(() => cut.abort(network("the host is silent")), this.#o.patience);
+        clock = setTimeout(() => stop.abort(network("the host is silent")), this.#o.patience);
       };
       let failure;
       try {
         awake();
         const [method, path, o] = open(last);
-        const res = await this.#fetch(method, path, { ...o, signal: cut.signal });
+        const res = await this.#fetch(method, path, { ...o, signal: stop.signal });
         if (res.status === 204) return;
         const reader = res.body.getReader();
         const parser = new EventParser();
@@ -194,11 +195,52 @@ export class Stile {
       } finally {
         clearTimeout(clock);
         off();
-        cut.abort();
+        stop.abort();
       }
-      if (!passing(failure.status) || tries >= this.#o.attempts) throw failure;
-      // Full jitter: the clients of a host that was gone shall not come back at once.
-      await sleep(failure.retryAfter || Math.random() * Math.min(this.#o.maxPause, pause * 2 ** (tries - 1)), signal);
+      await this.#pause(failure, tries, pause, signal);
+    }
+  }
+
+  // Waits before the next try, or throws the failure.
+  async #pause(failure, tries, pause, signal) {
+    if (!passing(failure.status) || tries >= this.#o.attempts) throw failure;
+    // Full jitter: the clients of a host that was gone shall not come back at once.
+    await sleep(failure.retryAfter || Math.random() * Math.min(this.#o.maxPause, pause * 2 ** (tries - 1)), signal);
+  }
+
+  // Asks for what only waits, again while failures pass, for at most ms at once.
+  async look(path, ms, signal) {
+    ms = Math.max(0, Math.min(ms, 30000, this.#o.patience / 2)) | 0;
+    for (let tries = 1; ; tries++) {
+      signal?.throwIfAborted();
+      const stop = new AbortController();
+      const off = onAbort(signal, () => stop.abort(signal.reason));
+      const clock = setTimeout(() => stop.abort(network("the host is silent")), this.#o.patience);
+      try {
+        return await this.call("GET", `${path}?wait=${ms}ms`, { signal: stop.signal });
+      } catch (err) {
+        signal?.throwIfAborted();
+        await this.#pause(err instanceof Problem ? err : network(err), tries, 1000, signal);
+      } finally {
+        clearTimeout(clock);
+        off();
+      }
+    }
+  }
+
+  // Yields simple events of a path, up to the one that last accepts.
+  async *simple(path, { after = "", tokens = true, signal } = {}, last = () => false) {
+    const texts = new Map();
+    const open = (id) => ["GET", `${path}?format=simple&stream=${tokens ? "token" : "event"}`, { headers: { "Last-Event-ID": id || after } }];
+    for await (const { id, data } of this.follow(open, signal)) {
+      const event = { id, ...JSON.parse(data) };
+      if (event.unit) {
+        const shown = texts.get(event.unit) ?? "";
+        event.text = event.keep === undefined ? shown + event.content : cut(shown, event.keep);
+        texts.set(event.unit, event.text);
+      }
+      yield event;
+      if (last(event)) return;
     }
   }
 }
@@ -262,6 +304,19 @@ export class Session {
     for await (const update of this.#host.follow(open, signal)) yield texts.event(update);
   }
 
+  async submit(input, { policy, zone, key = fresh(), signal } = {}) {
+    await this.open({ signal });
+    return this.run((await this.call("POST", "/runs", { headers: { "Idempotency-Key": key }, body: { input, policy, zone }, signal })).run);
+  }
+
+  run(number) {
+    return new Run(this.#host, this, `${this.#path}/runs/${number}`, number);
+  }
+
+  simple(o) {
+    return this.#host.simple(this.#path + "/events", o);
+  }
+
   cancel(run, o) {
     return this.call("POST", `/runs/${run}/cancel`, o);
   }
@@ -272,5 +327,41 @@ export class Session {
 
   answer({ id, digest }, allow, { reason, signal } = {}) {
     return this.call("POST", "/approvals/" + encodeURIComponent(id), { body: { allow, digest, reason }, signal });
+  }
+}
+
+export class Run {
+  #host;
+  #path;
+
+  constructor(host, session, path, number) {
+    Object.assign(this, { session, number });
+    this.#host = host;
+    this.#path = path;
+  }
+
+  async outcome({ wait = Infinity, signal } = {}) {
+    for (const until = Date.now() + wait; ; ) {
+      const began = Date.now();
+      const view = await this.#host.look(this.#path, until - began, signal);
+      if (view.ended || Date.now() >= until) return view;
+      // Answered at once: it came to wait for an approval, or the host stops.
+      if (Date.now() - began < 1000) await sleep(Math.min(1000, until - Date.now()), signal);
+    }
+  }
+
+  async text(o) {
+    const outcome = await this.outcome({ signal: o?.signal });
+    const { decision, code, detail, text } = outcome;
+    if (decision === "DONE") return text;
+    throw Object.assign(new Problem({ code: code || decision, title: "The run ended " + decision, detail }), { outcome });
+  }
+
+  simple(o) {
+    return this.#host.simple(this.#path + "/events", o, (event) => event.type === "end");
+  }
+
+  cancel(o) {
+    return this.session.cancel(this.number, o);
   }
 }

@@ -87,6 +87,89 @@ test("an answer that fits a schema comes decoded, and none that does not", async
   }
 });
 
+test("a run is waited for, and has what it said", async (t) => {
+  const host = await startHost(t);
+  const client = new Stile(host.url);
+  const run = await client.agent("talker", "ada").submit("hello", { key: "k" });
+  assert.equal(run.number, 1);
+  assert.ok(["queued", "running"].includes((await run.outcome({ wait: 1 })).state), "it has only begun");
+  assert.equal(await run.text(), said);
+  const outcome = await run.outcome();
+  assert.equal(outcome.state, "ended");
+  assert.equal(outcome.decision, "DONE");
+  assert.deepEqual(outcome.units, [{ kind: "response", text: said }]);
+  assert.ok(outcome.usage && Date.parse(outcome.ended_at) >= Date.parse(outcome.began_at), JSON.stringify(outcome));
+  assert.equal((await client.session("ada").submit("hello", { key: "k" })).number, 1, "the same key is the same run");
+  assert.deepEqual((await (await client.agent("biller", "bill").submit("the bill")).outcome()).output, { total: 2.5 });
+
+  const slow = await client.agent("slow", "sue").submit("hello");
+  assert.deepEqual([(await slow.outcome({ wait: 20 })).ended, (await slow.outcome({ wait: 0 })).state], [false, "running"]);
+  const left = new AbortController();
+  const waits = assert.rejects(slow.text({ signal: left.signal }), { name: "AbortError" });
+  left.abort();
+  await waits;
+  await slow.cancel();
+  await assert.rejects(slow.text(), (err) => {
+    assert.ok(err instanceof Problem);
+    assert.deepEqual([err.code, err.status, err.outcome.decision], ["ERR_CANCELLED", 0, "HALT"]);
+    return true;
+  });
+  await assert.rejects(client.session("ada").run(9).text(), { code: "ERR_NOT_FOUND", status: 404 });
+});
+
+test("a wait goes on when the host is away for a while", async (t) => {
+  const host = await startHost(t);
+  const client = new Stile(host.url, { maxPause: 30, attempts: 100 });
+  const run = await client.agent("talker", "ada").submit("hello");
+  const text = run.text();
+  const address = host.url.slice("http://".length);
+  await host.stop("SIGKILL");
+  await host.start(address);
+  assert.equal(await text, said);
+});
+
+test("simple events, whole and as they grow, cut at random bytes", async (t) => {
+  const rnd = random(seed);
+  const host = await startHost(t);
+  const proxy = await startProxy(t, new URL(host.url), () => 300 + rnd(3000));
+  const session = new Stile(proxy.url, { maxPause: 3, attempts: 100 }).session("ada");
+  const run = session.run((await new Stile(host.url).agent("talker", "ada").submit("hello")).number);
+  const collect = async (stream) => {
+    const out = { events: [], texts: {}, joined: "" };
+    for await (const e of stream) {
+      out.events.push(e);
+      if (e.unit) out.texts[e.unit] = e.text;
+      if (e.type === "respond") out.joined += e.content;
+    }
+    return out;
+  };
+  const tokens = await collect(run.simple());
+  assert.equal(tokens.joined, said);
+  assert.deepEqual(Object.values(tokens.texts), [said]);
+  assert.deepEqual([tokens.events[0].type, tokens.events.at(-1).type], ["user", "end"]);
+  assert.ok(tokens.events.filter((e) => e.type === "respond").length > 1, "it came in pieces");
+  assert.ok(proxy.cuts > 0, "nothing was cut");
+  const texts = await collect(run.simple({ tokens: false }));
+  assert.deepEqual(texts.events.map((e) => e.type), ["user", "respond", "metric", "end"]);
+  assert.equal(texts.joined, said.trim());
+  const rest = await collect(run.simple({ tokens: false, after: texts.events[1].id }));
+  assert.deepEqual(rest.events.map((e) => e.id), texts.events.slice(2).map((e) => e.id));
+  for await (const e of session.simple({ tokens: false })) {
+    if (e.type === "respond") assert.equal(e.text, said.trim());
+    if (e.type === "end") break;
+  }
+  // A text that is replaced: what was shown of it is taken back.
+  const clerk = new Stile(host.url).agent("clerk", "eve");
+  const asked = await clerk.submit("trains?");
+  const shown = {};
+  for await (const e of asked.simple()) {
+    if (e.unit) shown[e.unit] = e.text;
+    if (e.type === "interrupt") await clerk.answer((await clerk.approvals())[0], true);
+  }
+  assert.deepEqual(Object.values(shown).filter(Boolean), ["There are trains."]);
+  assert.equal(await asked.text(), "There are trains.");
+});
+
 test("the user's time zone goes with a submit, streamed or not", async (t) => {
   const host = await startHost(t);
   const client = new Stile(host.url);

@@ -1,5 +1,5 @@
 // What the declarations must allow.
-import { EventParser, Problem, Stile, type Event, type Session } from "../stile.js";
+import { EventParser, Problem, Stile, type Event, type Outcome, type Run, type Session, type SimpleEvent } from "../stile.js";
 
 const host: Stile = new Stile(new URL("http://localhost:8471"), { token: async () => "t", attempts: 3 });
 const agent: Session = host.agent("plain");
@@ -9,11 +9,19 @@ try {
     if (one.type === "respond") console.log(one.content?.length, one.unit, one.text);
     if (one.type === "run.end") console.log(one.body.decision);
   }
+  const run: Run = await agent.submit("hello", { key: "k", policy: "enqueue" });
+  const outcome: Outcome = await run.outcome({ wait: 1000, signal: AbortSignal.timeout(2000) });
+  if (outcome.state === "waiting") console.log(run.number, run.session.id, outcome.usage?.cost_micro_usd);
+  console.log((await host.session("x").run(1).text()).length);
+  for await (const event of run.simple({ tokens: false })) {
+    const one: SimpleEvent = event;
+    if (one.type === "result") console.log(one.payload?.success_count, one.content);
+  }
   for await (const session of host.sessions()) console.log(session.state === "suspended");
   for (const asked of await agent.approvals()) await agent.answer(asked, false, { reason: "no" });
   await host.session("x").cancel(1);
   const whole: Record<string, string>[] = new EventParser().push(new Uint8Array(3));
   console.log(whole);
 } catch (err) {
-  if (err instanceof Problem && err.code === "ERR_BUSY") console.log(err.status, err.retryAfter);
+  if (err instanceof Problem && err.code === "ERR_BUSY") console.log(err.status, err.retryAfter, err.outcome?.text);
 }
