@@ -124,22 +124,28 @@ type sideJSON struct {
 	Runs []*compare.Run `json:"runs,omitempty"` // with --turns
 }
 
+func diffJSONOf(l, r *compare.Session, turns bool) diffJSON {
+	all := compare.Differences(l, r)
+	if all == nil {
+		all = []compare.Difference{}
+	}
+	out := diffJSON{A: sideJSON{SID: l.SID, Sums: l.Sums}, B: sideJSON{SID: r.SID, Sums: r.Sums}, Same: len(all) == 0, Differences: all}
+	if turns {
+		out.A.Runs, out.B.Runs = l.Runs, r.Runs
+	}
+	return out
+}
+
 // maxListed bounds the differences that are listed behind the first one.
 const maxListed = 40
 
 // showDiff shows what differs between two sessions, and reports whether something does.
 func (a *app) showDiff(l, r *compare.Session, o diffOptions) (differ bool, err error) {
-	all := compare.Differences(l, r)
 	if o.json {
-		out := diffJSON{A: sideJSON{SID: l.SID, Sums: l.Sums}, B: sideJSON{SID: r.SID, Sums: r.Sums}, Same: len(all) == 0, Differences: all}
-		if all == nil {
-			out.Differences = []compare.Difference{}
-		}
-		if o.turns {
-			out.A.Runs, out.B.Runs = l.Runs, r.Runs
-		}
-		return len(all) > 0, a.writeJSON(out)
+		out := diffJSONOf(l, r, o.turns)
+		return !out.Same, a.writeJSON(out)
 	}
+	all := compare.Differences(l, r)
 	p := a.printer("")
 	p.line("", "a", l.SID)
 	p.line("", "b", r.SID)

@@ -15,6 +15,7 @@ import (
 func (a *app) replayCommand() *cobra.Command {
 	var manifest string
 	var asJSON bool
+	var live liveOptions
 	cmd := &cobra.Command{
 		Use:   "replay SID",
 		Short: "Run a session again from its journal and compare every hash",
@@ -27,16 +28,32 @@ one, to see where it would have gone differently: what the agent is made of is p
 over, the recorded replies and results are fed to it, and the first prompt and the first
 decision that differ are shown, each as a difference of texts, with a count of turns that
 are the same and that are not, and where it could not go on. Exit status 0 says that
-nothing differs, 4 that something does.`,
+nothing differs, 4 that something does.
+
+With --live the model is asked again from the turn of the first difference on, or from
+turn --at: in a fork, whose name is printed; SID stays as it is. The inputs that follow
+are submitted there in their order. A call that equals a recorded one (tool and canonical
+arguments) gets the recorded result, each once; pure and read-only calls run; any other
+call is refused, which the model is told, and counted. --effects run does them, and wants
+a --budget. Calls that wait for a person get no approval that would have them done. At
+the end the fork is compared with the session, as stile sessions diff does.`,
 		Example: `  stile replay ledger
-  stile replay ledger --manifest edited.yaml`,
+  stile replay ledger --manifest edited.yaml
+  stile replay ledger --manifest edited.yaml --live
+  stile replay ledger --manifest edited.yaml --live --at 2 --budget tokens=20000`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.do(func(ctx context.Context, args []string) error { return a.replay(ctx, args[0], manifest, asJSON) }),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.replay(ctx, args[0], manifest, live, asJSON) }),
 	}
 	a.dirFlag(cmd)
 	a.journalFlag(cmd)
 	cmd.Flags().StringVar(&manifest, "manifest", "", "manifest to replay under (default the session's own)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	a.keyFlag(cmd)
+	cmd.Flags().BoolVar(&live.live, "live", false, "ask the model again from the first difference on, in a fork")
+	cmd.Flags().Int64Var(&live.at, "at", 0, "with --live: the turn_index from which on the model is asked (default that of the first difference)")
+	cmd.Flags().StringVar(&live.as, "as", "", "with --live: name of the fork (default SID-live-N)")
+	cmd.Flags().StringVar(&live.effects, "effects", effectsRefuse, "with --live: refuse calls that have effects and are not recorded, or run them")
+	cmd.Flags().StringVar(&live.budget, "budget", "", "with --live: what may be used at most: "+budgetHelp)
 	return cmd
 }
 
@@ -60,13 +77,20 @@ type divergenceJSON struct {
 	Replay  string `json:"replay"`
 }
 
-func (a *app) replay(ctx context.Context, name, manifest string, asJSON bool) error {
+func (a *app) replay(ctx context.Context, name, manifest string, live liveOptions, asJSON bool) error {
+	bound, err := live.check(manifest)
+	if err != nil {
+		return err
+	}
 	var agent *stile.Agent
 	if manifest != "" {
 		var err error
 		if agent, err = stile.LoadAgent(manifest); err != nil {
 			return err
 		}
+	}
+	if live.live {
+		return a.replayLive(ctx, name, agent, live, bound, asJSON)
 	}
 	return a.withArchive(ctx, func(ar *stile.Archive) error {
 		head, err := ar.Head(ctx, name)

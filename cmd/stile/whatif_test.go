@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/seed14be6753/stile/messages"
 )
 
 // edit gives a manifest in which text stands for old.
@@ -114,5 +116,129 @@ func TestSessionsDiff(t *testing.T) {
 	}
 	if a := stileDo(t, "sessions", "diff", "a", "nobody", "--dir", s.data); a.status != int(exitUsage) {
 		t.Errorf("status %d\n%s", a.status, a.err)
+	}
+}
+
+// asked runs a live replay and gives what it says.
+func asked(t *testing.T, s shop, manifest string, want status, args ...string) liveJSON {
+	t.Helper()
+	a := stileDo(t, append([]string{"replay", "a", "--manifest", manifest, "--live", "--json", "--dir", s.data}, args...)...)
+	var out liveJSON
+	if err := json.Unmarshal([]byte(a.out), &out); err != nil || a.status != int(want) {
+		t.Fatalf("%q: status %d, want %d, %v\n%s%s", args, a.status, want, err, a.out, a.err)
+	}
+	return out
+}
+
+// The model of an edited agent is asked again in a fork: a recorded call has its result and is
+// not done, one that only reads is, another effect is refused, counted and told to the model.
+func TestReplayLive(t *testing.T) {
+	s := newShop(t)
+	must(t, "run", s.manifest, "buy tea", "--dir", s.data, "--session", "a")
+	must(t, "run", s.manifest, "hello", "--dir", s.data, "--session", "a")
+	before := must(t, "sessions", "export", "a", "--dir", s.data)
+
+	// Nothing differs: nothing is asked.
+	if out := asked(t, s, s.manifest, exitOK); out.Fork != "" || out.At != 0 || !out.Trial.OK {
+		t.Errorf("%+v", out)
+	}
+	edited := s.edit(t, "You keep a shop.", "You keep a tea shop.")
+	out := asked(t, s, edited, exitOK)
+	if out.Fork != "local:local:a-live-1" || out.At != 1 || out.Calls.Reused != 1 || out.Calls.Ran != 0 || out.Calls.Refused != 0 || !out.Diff.Same || out.Used.Tokens != 52 {
+		t.Errorf("%+v", out)
+	}
+	// From a turn in the midst of a run, and from that of a later run: what was before stays.
+	if out = asked(t, s, edited, exitOK, "--at", "2"); out.Fork != "local:local:a-live-2" || out.Calls.Reused != 0 || out.Used.Tokens != 38 {
+		t.Errorf("%+v", out)
+	}
+	if out = asked(t, s, edited, exitOK, "--at", "3", "--as", "third"); out.Fork != "local:local:third" || out.Used.Tokens != 13 {
+		t.Errorf("%+v", out)
+	}
+	if s.witness(t) != "sold\n" {
+		t.Errorf("the recorded call was done again: %q", s.witness(t))
+	}
+
+	// Another model: it looks, and sells something else.
+	write(t, s.dir, "other.jsonl", `{"match": {"contains": "Nothing was changed"}, "chunks": [{"text": "<response>No tea today.</response>"}], "usage": {"input": 20, "output": 5}}
+{"match": {"contains": "buy tea"}, "chunks": [{"text": "<action id=\"l\" mode=\"sync\">{\"name\":\"stock\",\"parameters\":{\"what\":\"tea\"}}</action><action id=\"s\" mode=\"sync\">{\"name\":\"sell\",\"parameters\":{\"what\":\"all\"}}</action>"}], "usage": {"input": 10, "output": 4}}
+{"chunks": [{"text": "<response>Good day.</response>"}], "usage": {"input": 10, "output": 3}}
+`)
+	other := s.edit(t, "script: shop.jsonl", "script: other.jsonl")
+	out = asked(t, s, other, exitDifference, "--at", "1", "--as", "other")
+	if out.Calls.Ran != 1 || out.Calls.Refused != 1 || out.Calls.Unused != 1 || out.Calls.Refusals[0].Name != "sell" || out.Diff.Same {
+		t.Errorf("%+v", out)
+	}
+	if s.witness(t) != "sold\nlooked\n" {
+		t.Errorf("%q", s.witness(t))
+	}
+	text := stileDo(t, "replay", "a", "--manifest", other, "--live", "--at", "1", "--dir", s.data, "--as", "shown")
+	holds(t, text.out, "fork     local:local:shown, asked again from turn 1 on; local:local:a stays as it is", "failed: rehearsal (code 1003)",
+		"No tea today.", "calls    0 with their recorded result, 1 done, 1 refused: sell (effectful) 1", "1 recorded result not asked for", "first    ", "differs  in ")
+
+	// Effects are done when that is said, within a budget.
+	for say, args := range map[string][]string{
+		"--budget":     {"--effects", "run"},
+		"is no budget": {"--effects", "run", "--budget", "much"},
+		"--effects is": {"--effects", "maybe"},
+		"no turn 9":    {"--at", "9"},
+	} {
+		a := stileDo(t, append([]string{"replay", "a", "--manifest", other, "--live", "--dir", s.data}, args...)...)
+		if say = strings.Replace(say, "--effects is", "is refuse or run", 1); a.status != int(exitUsage) || !strings.Contains(a.err, say) {
+			t.Errorf("%q: status %d, %q, want %s", args, a.status, a.err, say)
+		}
+	}
+	was := s.witness(t)
+	if out = asked(t, s, other, exitDifference, "--at", "1", "--effects", "run", "--budget", "tokens=5000,usd=1"); out.Calls.Refused != 0 || out.Calls.Ran != 2 {
+		t.Errorf("%+v", out)
+	}
+	if s.witness(t) != was+"looked\nsold\n" {
+		t.Errorf("%q", s.witness(t))
+	}
+	// A budget that is used up ends the run and leaves the later inputs.
+	if out = asked(t, s, edited, exitDifference, "--at", "1", "--budget", "tokens=10"); out.NotAsked != 1 || out.Used.Tokens != 14 {
+		t.Errorf("%+v", out)
+	}
+	if must(t, "sessions", "export", "a", "--dir", s.data) != before {
+		t.Error("the session was changed")
+	}
+	must(t, "verify", "--dir", s.data)
+	for _, sid := range []string{"a", "a-live-1", "a-live-2", "third", "other"} {
+		must(t, "replay", sid, "--dir", s.data)
+	}
+	for _, args := range [][]string{{"--live"}, {"--at", "2", "--manifest", s.manifest}, {"--effects", "run"}} {
+		if a := stileDo(t, append([]string{"replay", "a", "--dir", s.data}, args...)...); a.status != int(exitUsage) {
+			t.Errorf("%q: status %d", args, a.status)
+		}
+	}
+}
+
+// Calls that a person must allow: one with a recorded result goes on with it, one without
+// is denied or refused, and nobody is asked.
+func TestReplayLiveAsksNobody(t *testing.T) {
+	s := newShop(t)
+	must(t, "run", s.manifest, "buy tea", "--dir", s.data, "--session", "a")
+	confirm := s.edit(t, "loop:", "approval: {default: confirm}\nloop:")
+	if out := asked(t, s, confirm, exitOK, "--at", "1"); out.Calls.Reused != 1 || out.Calls.Ran != 0 {
+		t.Errorf("%+v", out)
+	}
+	write(t, s.dir, "shop.jsonl", strings.Replace(shopScript, `\"sell\",\"parameters\":{\"what\":\"tea\"}`, `\"stock\",\"parameters\":{\"what\":\"tea\"}`, 1))
+	if out := asked(t, s, confirm, exitDifference, "--at", "1"); out.Calls.Reused != 0 || out.Calls.Ran != 0 {
+		t.Errorf("%+v", out)
+	}
+	if s.witness(t) != "sold\n" {
+		t.Errorf("%q", s.witness(t))
+	}
+}
+
+func TestParseBudget(t *testing.T) {
+	for s, want := range map[string]messages.Budget{
+		"tokens=20000": {Tokens: 20000}, "usd=0.50": {CostUSD: 500_000}, "usd=2": {CostUSD: 2_000_000}, "usd=.000001": {CostUSD: 1},
+		"tokens=1, usd=1.5": {Tokens: 1, CostUSD: 1_500_000},
+		"":                  {}, "0": {}, "tokens=0": {}, "tokens=-1": {}, "usd=1e3": {}, "usd=0.0000001": {}, "usd=": {}, "tokens=1,tokens=2": {}, "eur=1": {}, "tokens=99999999999999999": {},
+	} {
+		got, err := parseBudget("--budget", s)
+		if got != want || (err == nil) != (want != messages.Budget{}) {
+			t.Errorf("%q: %+v, %v", s, got, err)
+		}
 	}
 }
