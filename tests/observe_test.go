@@ -203,7 +203,7 @@ func TestSlog(t *testing.T) {
 	if _, err := stile.New(t.Context(), stile.Config{Log: zap.NewNop(), Slog: log}); !stile.IsConfig(err) {
 		t.Errorf("two logs: %v", err)
 	}
-	rt, err := stile.New(t.Context(), stile.Config{Slog: log})
+	rt, err := stile.New(t.Context(), stile.Config{Dir: t.TempDir(), Slog: log})
 	if err != nil {
 		t.Fatal(err)
 	}
