@@ -26,7 +26,7 @@ func (a *app) approvalsCommand() *cobra.Command {
   stile approvals show kq3S0pXc1m8bYdVfWzL2aA
   stile approvals allow agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA --digest 9f86d081
   stile approvals deny agent.yaml ledger kq3S0pXc1m8bYdVfWzL2aA --reason "too much"`,
-		Args: cobra.NoArgs,
+		Args: known,
 		RunE: group,
 	}
 	cmd.AddCommand(a.approvalsListCommand(), a.approvalsShowCommand(), a.approvalsAnswerCommand(messages.GateApprove), a.approvalsAnswerCommand(messages.GateDeny))

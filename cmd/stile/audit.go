@@ -19,7 +19,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:     "audit",
 		Short:   "Check the audit log of a host",
 		Example: `  stile audit verify`,
-		Args:    cobra.NoArgs,
+		Args:    known,
 		RunE:    group,
 	}
 	cmd.AddCommand(a.auditVerifyCommand())

@@ -315,6 +315,20 @@ func TestDecisionLog(t *testing.T) {
 	}
 }
 
+// A name that a group of commands does not have is told with what is near.
+func TestNearCommands(t *testing.T) {
+	for _, c := range [][]string{{"sessions", "sho", "show"}, {"keys", "rotat", "rotate"}, {"tokens", "creat", "create"}} {
+		a := stileDo(t, c[:2]...)
+		if a.status != int(exitUsage) || !strings.Contains(a.err, "Did you mean this?\n\t"+c[2]+"\n") {
+			t.Errorf("%v: %+v", c[:2], a)
+		}
+	}
+	a, b := stileDo(t, "--version"), stileDo(t, "version")
+	if a.status != 0 || a.out != b.out || !strings.HasPrefix(a.out, "stile ") {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}
+
 func TestExec(t *testing.T) {
 	dir := t.TempDir()
 	reader := write(t, dir, "reader.yaml", "dialect: aeiou\nimport: {tools: [file.read]}\nquotas: {gas: 2000}\n")

@@ -30,7 +30,7 @@ func (a *app) keysCommand() *cobra.Command {
 ` + passphraseHelp,
 		Example: `  STILE_PASSPHRASE=... stile keys generate
   stile keys export > keys.jwks`,
-		Args: cobra.NoArgs,
+		Args: known,
 		RunE: group,
 	}
 	for _, c := range []*cobra.Command{a.keysGenerateCommand(), a.keysRotateCommand(), a.keysListCommand(), a.keysExportCommand(), a.keysTrustCommand(), a.keysExtendCommand()} {

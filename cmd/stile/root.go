@@ -6,8 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +29,7 @@ type app struct {
 	keyRest        time.Duration // of the settings, where they are read; goes before $STILE_KEY_REST
 	unproved       string        // of the settings, where they are read; goes before $STILE_UNPROVED
 	own            []string      // further files of the host
+	demo           bool          // the host serves the command's own agent
 
 	ran bool // the command began: what fails from here on is no usage mistake by itself
 }
@@ -44,7 +48,9 @@ journaled, signed, verifiable and replayable.
   stile verify`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       versionOf(debug.ReadBuildInfo()).String(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(a.runCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
 		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
 	return root
@@ -60,6 +66,22 @@ func (a *app) do(f func(ctx context.Context, args []string) error) func(*cobra.C
 
 // group is the body of a command that is only the name of its subcommands.
 func group(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// known are the arguments of such a command: none, and a name that it does not have is told
+// with those that are near.
+func known(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "\n\nDid you mean this?\n\t" + strings.Join(near, "\n\t") + "\n"
+	}
+	return errors.New(text)
+}
 
 // dirFlag gives a command the data directory.
 func (a *app) dirFlag(cmd *cobra.Command) {

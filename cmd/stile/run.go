@@ -163,7 +163,7 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 	if err := stile.Check(agent, cfg); err != nil {
 		return err // before anything is made
 	}
-	if cfg.DecisionLog, err = decisionLog(opts.decisionLog, a.err); err != nil {
+	if cfg.DecisionLog, err = decisionLog(opts.decisionLog, decisionLogBytes, decisionLogKeep, a.err); err != nil {
 		return err
 	}
 	cfg.InMemory = opts.memory

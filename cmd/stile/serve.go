@@ -47,12 +47,15 @@ or come from pages of another origin, are refused; --host and --origin allow mor
 An interrupt, SIGTERM or SIGHUP ends it: no new work is taken, turns in flight have --grace to
 end, streams are told, and the journal is closed last. Turns that did not end go on at
 the next start; then the exit status is 8.`,
-		Example: `  stile serve examples/plain/agent.yaml
+		Example: `  stile serve --demo
+  stile serve examples/plain/agent.yaml
   curl -s localhost:8471/v1/sessions -d '{"agent": "plain", "id": "ada"}' -H 'Content-Type: application/json'
   curl -N 'localhost:8471/v1/sessions/ada/runs?stream=token' -d '{"input": "I am Ada."}' -H 'Content-Type: application/json'`,
 	}
 	flags := cmd.Flags()
 	config := configFlag(cmd)
+	var demo bool
+	flags.BoolVar(&demo, "demo", false, "serve an agent of the command's own, on the scripted model, in memory: no key, no file")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.ran = true
 		s, err := a.loadSettings(*config)
@@ -72,6 +75,16 @@ the next start; then the exit status is 8.`,
 		}
 		if len(args) > 0 {
 			s.Agents = args
+		}
+		if demo {
+			if len(args) > 0 {
+				return configError("--demo", "it brings an agent of its own; leave the manifests out")
+			}
+			undo, err := a.demonstrate(&s)
+			if err != nil {
+				return err
+			}
+			defer undo()
 		}
 		return a.serve(cmd.Context(), &s)
 	}
@@ -149,7 +162,8 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	if len(s.Agents) == 0 {
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile)
 	}
-	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, headOf(s.AuditLog), s.DecisionLog)
+	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, headOf(s.AuditLog))
+	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -186,7 +200,7 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	if s.AuditLog == "-" {
 		door.Audit = log // lines of both, each whole
 	}
-	if cfg.DecisionLog, err = decisionLog(s.DecisionLog, log); err != nil {
+	if cfg.DecisionLog, err = decisionLog(s.DecisionLog, s.DecisionBytes, s.DecisionKeep, log); err != nil {
 		return err
 	}
 	cfg.Log = telemetry.NewLogger(level, true, log)
@@ -215,7 +229,8 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 			defer listing.Wait()
 			defer end()
 		}
-		if _, err := fmt.Fprintf(a.out, "listening on %s://%s\n", schemeOf(s), l.Addr()); err != nil {
+		base := schemeOf(s) + "://" + l.Addr().String()
+		if _, err := fmt.Fprintf(a.out, "listening on %s\n%s", base, a.hint(base)); err != nil {
 			return err
 		}
 		err = srv.Serve(ctx, l, s.Grace)

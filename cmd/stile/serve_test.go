@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,12 +54,54 @@ func TestServe(t *testing.T) {
 	must(t, "verify", "ada", "--dir", dir)
 }
 
+// A host of the binary alone: no manifest, no key, no file that stays.
+func TestServeDemo(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said, saying := io.Pipe()
+	status := make(chan int, 1)
+	go func() {
+		status <- execute(ctx, []string{"serve", "--demo", "--listen", "127.0.0.1:0"}, console{in: strings.NewReader(""), out: saying, err: io.Discard, env: func(string) string { return "" }})
+		saying.Close()
+	}()
+	line := make([]byte, 1000)
+	n, err := said.Read(line)
+	m := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).Find(line[:n])
+	if err != nil || m == nil || !strings.Contains(string(line[:n]), "curl -N "+string(m)+"/v1/chat/completions") {
+		t.Fatalf("%q, %v", line[:n], err)
+	}
+	go io.Copy(io.Discard, said)
+	for question, want := range map[string]string{"What time is it?": "The clock of this host says 20", "Hello": "no key is needed"} {
+		for range 2 { // as often as one likes
+			res, err := http.Post(string(m)+"/v1/chat/completions", "application/json", strings.NewReader(`{"model": "demo", "messages": [{"role": "user", "content": "`+question+`"}]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || res.StatusCode != http.StatusOK || !strings.Contains(string(got), want) {
+				t.Errorf("%s: %s %s, %v", question, res.Status, got, err)
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	if got := <-status; got != 0 {
+		t.Errorf("status %d", got)
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
 func TestServeRefuses(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"serve"}, "name a manifest"},
+		{[]string{"serve", "--demo", "testdata/nowhere.yaml"}, "it brings an agent of its own"},
 		{[]string{"serve", "testdata/nowhere.yaml"}, "nowhere.yaml"},
 		{[]string{"serve", "../../examples/plain/agent.yaml", "--memory", "--listen", "0.0.0.0:0"}, "does not authenticate"},
 		{[]string{"serve", "../../examples/plain/agent.yaml", "../../examples/plain/agent.yaml", "--memory", "--listen", "127.0.0.1:0"}, "two agents are named plain"},

@@ -20,7 +20,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Example: `  stile sessions list
   stile sessions show ledger
   stile sessions export ledger > ledger.jsonl`,
-		Args: cobra.NoArgs,
+		Args: known,
 		RunE: group,
 	}
 	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand(), a.sessionsDiffCommand(),

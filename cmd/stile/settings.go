@@ -60,6 +60,8 @@ type settings struct {
 	Boot           bootSettings        `yaml:"boot" doc:"How what was open is taken up at the start."`
 	AuditLog       string              `yaml:"audit_log" doc:"File of the audit log, - for standard error, off for none; without a word audit.jsonl in dir. In the file relative to its folder."`
 	DecisionLog    string              `yaml:"decision_log" doc:"File that a JSON line is appended to for each decided turn, or stderr. In the file relative to its folder."`
+	DecisionBytes  int64               `yaml:"decision_log_bytes" doc:"How large the file of the decision log grows before it is put aside as decision_log.1, and that as .2; 0 is without a bound."`
+	DecisionKeep   int                 `yaml:"decision_log_keep" doc:"How many files of the decision log are kept beside the one that is written to."`
 	LogLevel       string              `yaml:"log_level" enum:"debug|info|warn|error" doc:"What is logged, as JSON lines on standard error."`
 }
 
@@ -112,7 +114,7 @@ func (l limitSettings) host() host.Limits {
 func defaultSettings() settings {
 	return settings{
 		Dir: stile.DefaultDir, Listen: defaultListen, Auth: authAuto, MaxRuns: host.DefaultMaxRuns, MaxStreams: host.DefaultMaxStreams,
-		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, LogLevel: "info",
+		MaxConnections: host.DefaultMaxConnections, WrongTokens: host.DefaultWrongTokens, Grace: defaultGrace, IdleTimeout: 10 * time.Minute, KeyRest: llm.KeyRest, Unproved: stile.UnprovedRefuse, Checkpoint: time.Hour, Feeds: feedSettings{Deadline: stile.DefaultFeedDeadline}, Boot: bootSettings{Concurrency: 16, PerSecond: 50}, DecisionBytes: decisionLogBytes, DecisionKeep: decisionLogKeep, LogLevel: "info",
 	}
 }
 

@@ -88,7 +88,7 @@ the tenant of the admin whose token is shown. The scopes:
   stile tokens list
   stile tokens revoke 5f3a0c9be214
   stile tokens list --host https://stile.example.com --token-file admin.token`,
-		Args: cobra.NoArgs,
+		Args: known,
 		RunE: group,
 	}
 	cmd.AddCommand(a.tokensCreateCommand(), a.tokensListCommand(), a.tokensRevokeCommand())

@@ -129,7 +129,7 @@ tour, to be verified, shown and replayed.`,
 	}
 	a.dirFlag(cmd)
 	a.keyFlag(cmd)
-	cmd.Flags().StringVar(&examples, "examples", "examples", "folder of the examples")
+	cmd.Flags().StringVar(&examples, "examples", "", "folder of the examples (default ./examples where it is, else a copy of the command's own beside the data directory)")
 	return cmd
 }
 
@@ -137,6 +137,7 @@ tour, to be verified, shown and replayed.`,
 type guide struct {
 	*app
 	examples string
+	command  string // as the visitor calls it
 	prefix   string
 	results  []result
 }
@@ -145,7 +146,16 @@ type guide struct {
 type result struct{ name, want, got string }
 
 func (a *app) tour(ctx context.Context, examples string) error {
-	g := guide{app: a, examples: examples}
+	g := guide{app: a, examples: examples, command: "stile"}
+	if inRepository() {
+		g.command = "go run ./cmd/stile"
+	}
+	if examples == "" {
+		var err error
+		if g.examples, err = a.ownExamples(); err != nil {
+			return err
+		}
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -337,10 +347,10 @@ func (g *guide) sum() error {
 	}
 	p.print(fmt.Sprintf(`
 Everything above is in %[2]s. Check it, look at it, run it again:
-  go run ./cmd/stile verify --dir %[1]s
-  go run ./cmd/stile sessions show %[3]sledger --dir %[1]s
-  go run ./cmd/stile replay %[3]sledger --dir %[1]s
-`, dir, filepath.Join(g.dir, stile.JournalFile), g.prefix))
+  %[4]s verify --dir %[1]s
+  %[4]s sessions show %[3]sledger --dir %[1]s
+  %[4]s replay %[3]sledger --dir %[1]s
+`, dir, filepath.Join(g.dir, stile.JournalFile), g.prefix, g.command))
 	if wrong > 0 {
 		return errors.Join(p.err, fmt.Errorf("%s ended otherwise than expected", count(wrong, "session")))
 	}

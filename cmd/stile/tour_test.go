@@ -86,7 +86,7 @@ func TestTour(t *testing.T) {
 		if strings.Contains(out, "WRONG") {
 			t.Error("a session is called wrong")
 		}
-		holds(t, out, "go run ./cmd/stile verify --dir "+data+"\n", "go run ./cmd/stile replay "+prefix+"ledger --dir "+data+"\n")
+		holds(t, out, "  stile verify --dir "+data+"\n", "  stile replay "+prefix+"ledger --dir "+data+"\n")
 		must(t, "replay", prefix+"ledger", "--dir", data)
 	}
 	holds(t, must(t, "verify", "--dir", data), "34 sessions, 0 with problems")
@@ -132,5 +132,33 @@ func TestUnpack(t *testing.T) {
 		if unpack(dir, bad) == nil {
 			t.Errorf("%q was taken", bad)
 		}
+	}
+}
+
+// Away from the repository the examples are those of the binary, beside the data directory;
+// what somebody made of them stays.
+func TestExamplesOfTheBinary(t *testing.T) {
+	t.Chdir(t.TempDir())
+	a := &app{dir: "data"}
+	for range 2 {
+		dir, err := a.ownExamples()
+		if err != nil || dir != "data-examples" {
+			t.Fatalf("%q, %v", dir, err)
+		}
+	}
+	for _, s := range slices.Concat(sound, crippled) {
+		if _, err := os.Stat(filepath.Join("data-examples", filepath.FromSlash(s.manifest))); err != nil {
+			t.Error(err)
+		}
+	}
+	mine := filepath.Join("data-examples", "plain", "agent.yaml")
+	if err := os.WriteFile(mine, []byte("name: mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.ownExamples(); err == nil || !strings.Contains(err.Error(), mine) {
+		t.Errorf("a changed file: %v", err)
+	}
+	if b, _ := os.ReadFile(mine); string(b) != "name: mine" {
+		t.Errorf("it was overwritten: %q", b)
 	}
 }

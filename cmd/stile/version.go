@@ -21,7 +21,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if asJSON {
 				return a.writeJSON(v)
 			}
-			_, err := fmt.Fprintf(a.out, "stile %s %s %s %s\n", v.Version, v.Revision, v.Go, v.Platform)
+			_, err := fmt.Fprintln(a.out, v)
 			return err
 		}),
 	}
@@ -34,6 +34,10 @@ type version struct {
 	Revision string `json:"revision"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+}
+
+func (v version) String() string {
+	return "stile " + v.Version + " " + v.Revision + " " + v.Go + " " + v.Platform
 }
 
 // versionOf reads what the Go tool wrote into the binary.
