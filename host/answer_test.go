@@ -196,9 +196,10 @@ func TestOneAnswer(t *testing.T) {
 			}
 			same("chat in pieces", pieces)
 
-			if decision != stile.Halt { // that is an error there
-				_, answer, _ := callTool(t, toolClient(t, d, "", nil), "mcp", map[string]any{"message": "go"})
-				same("MCP", answer.Text)
+			_, answer, shown := callTool(t, toolClient(t, d, "", nil), "mcp", map[string]any{"message": "go"})
+			same("MCP", answer.Text)
+			if (decision == stile.Halt) != (answer.Detail != "" && strings.HasPrefix(shown, answer.Code+": "+answer.Detail) && strings.Contains(shown, strings.TrimSpace(answer.Text))) {
+				t.Errorf("MCP: %q of %+v", shown, answer)
 			}
 
 			if _, err := submit("boss").Text(t.Context()); err != nil {

@@ -232,7 +232,7 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 			return answer, err
 		case err != nil && (reply.Ended != nil || u.Record != nil):
 			p := problemOf(err)
-			answer.Code, answer.Text = p.Code, cmp.Or(p.Detail, p.Title)
+			answer.Code, answer.Detail, answer.Text = p.Code, cmp.Or(p.Detail, p.Title), text.String()
 			if end := reply.end(); end != nil {
 				answer.Decision = string(end.Decision)
 			}

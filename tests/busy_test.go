@@ -377,6 +377,9 @@ func TestMerge(t *testing.T) {
 		if live := <-pieces; live != "late" || toldOf(t, late) != live {
 			t.Errorf("the last was told %q while it ran, then %q", live, toldOf(t, late))
 		}
+		if o, ended, err := late.Outcome(t.Context()); err != nil || !ended || o.Text != "late" || o.EndSeq != decision(t, late).EndSeq {
+			t.Errorf("a look at the last: %+v, %v", o, err)
+		}
 		first, last := toldOf(t, run), toldOf(t, two)
 		if l.more != nil && first != last || !strings.HasPrefix(first, "at first") || !strings.HasSuffix(last, "at last") || l.more == nil && last != "at last" {
 			t.Errorf("the first was told %q, what was merged %q", first, last)

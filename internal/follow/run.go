@@ -35,14 +35,27 @@ type Run struct {
 // first, the next.
 func (r *Run) Wait(ctx context.Context) (*answer.Account, error) {
 	a, err := r.wait(ctx)
-	if err != nil || !r.Merged || a.Ended.Body.(*messages.RunEnd).Next == 0 {
+	if err != nil {
+		return nil, err
+	}
+	next, err := r.next(ctx, a)
+	if err != nil || next == nil {
 		return a, err
+	}
+	return next.wait(ctx)
+}
+
+// next is the run that took a merged input up when its own, which has ended, did not; nil when
+// it did.
+func (r *Run) next(ctx context.Context, a *answer.Account) (*Run, error) {
+	if !r.Merged || a.Ended.Body.(*messages.RunEnd).Next == 0 {
+		return nil, nil
 	}
 	next, _, err := r.takenUp(ctx)
 	if err != nil || next == r.Ordinal {
-		return a, err
+		return nil, err
 	}
-	return (&Run{Source: r.Source, SID: r.SID, Inc: r.Inc, Session: r.Session, Ordinal: next, Seq: r.Seq}).wait(ctx)
+	return &Run{Source: r.Source, SID: r.SID, Inc: r.Inc, Session: r.Session, Ordinal: next, Seq: r.Seq}, nil
 }
 
 func (r *Run) wait(ctx context.Context) (*answer.Account, error) {
@@ -58,7 +71,7 @@ func (r *Run) wait(ctx context.Context) (*answer.Account, error) {
 			// The session's journal refused, or the runtime closed. The run may have
 			// ended all the same; what has not may end under a later activation, which
 			// a later call waits for.
-			if a, look := r.Look(ctx); look == nil && a != nil {
+			if a, look := r.look(ctx); look == nil && a != nil {
 				return a, nil
 			}
 		}
@@ -67,7 +80,7 @@ func (r *Run) wait(ctx context.Context) (*answer.Account, error) {
 	}
 	w := r.Hub.Await(r.SID, r.Ordinal, nil)
 	defer w.Cancel()
-	a, err := r.Look(ctx)
+	a, err := r.look(ctx)
 	if err == nil && a == nil {
 		// The session may sleep, or the process that ran it may be gone. Awake, it goes
 		// on with what is open.
@@ -126,9 +139,21 @@ func (r *Run) read(ctx context.Context, from int64, ended *messages.Record) (*an
 	return a, nil
 }
 
-// Look reads from the journal what the run came to; nil for one that is in flight or waits. A
+// Look reads from the journal what Wait would give; nil for a run that is in flight or waits. A
 // run that was not submitted is ERR_NOT_FOUND.
 func (r *Run) Look(ctx context.Context) (*answer.Account, error) {
+	a, err := r.look(ctx)
+	if err != nil || a == nil {
+		return nil, err
+	}
+	next, err := r.next(ctx, a)
+	if err != nil || next == nil {
+		return a, err
+	}
+	return next.look(ctx)
+}
+
+func (r *Run) look(ctx context.Context) (*answer.Account, error) {
 	head, err := r.Store.HeadOf(ctx, r.Inc)
 	if err != nil {
 		return nil, err

@@ -156,6 +156,35 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
+// heard keeps the positions of the records that it is told.
+type heard []int64
+
+func (h *heard) Take(r *messages.Record) { *h = append(*h, r.Seq) }
+
+// Who waits for a run hears its records from its beginning, as far as the hub has that, and no
+// others. Behind an activation that has ended some may be missing: then nothing was heard.
+func TestHeard(t *testing.T) {
+	h := hub.New()
+	var whole, gone heard
+	h.Publish("s", record(1, 1, &messages.Input{}))
+	h.Publish("s", record(2, 1, &messages.RunBegin{}))
+	first := h.Await("s", 1, &whole)
+	h.Publish("s", record(3, 2, &messages.Input{}))
+	second := h.Await("s", 2, &gone)
+	h.Publish("s", record(4, 1, &messages.TurnDecided{}))
+	h.Publish("s", record(5, 1, &messages.RunEnd{}))
+	h.Forget("s")
+	h.Publish("s", record(7, 2, &messages.RunEnd{}))
+	for w, want := range map[*hub.Waiter]hub.Hearer{first: &whole, second: nil} {
+		if _, _, err := w.Wait(t.Context()); err != nil || w.Heard() != want {
+			t.Errorf("%v, heard %v, want %v", err, w.Heard(), want)
+		}
+	}
+	if !slices.Equal(whole, heard{1, 2, 4, 5}) {
+		t.Errorf("heard %v", whole)
+	}
+}
+
 // Text without a record is kept for those who come late; a turn that was restored
 // shows it again from where it likes.
 func TestGrownText(t *testing.T) {

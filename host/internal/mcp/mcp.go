@@ -62,6 +62,7 @@ type Answer struct {
 	Run      int64  `json:"run" jsonschema:"ordinal of the run in its session"`
 	Decision string `json:"decision,omitempty" jsonschema:"DONE, ABORT or HALT; absent while the run waits for approval"`
 	Code     string `json:"code,omitempty" jsonschema:"why the run did not end well"`
+	Detail   string `json:"detail,omitempty" jsonschema:"the same in words"`
 	Text     string `json:"text" jsonschema:"what the agent said"`
 }
 
@@ -287,7 +288,7 @@ func (d *Door) server(who Caller) *sdk.Server {
 			}
 			text := answer.Text
 			if answer.Code != "" {
-				text = answer.Code + ": " + text
+				text = strings.TrimSpace(answer.Code + ": " + answer.Detail + "\n\n" + text)
 			}
 			return &sdk.CallToolResult{
 				Content: []sdk.Content{&sdk.TextContent{Text: text}}, StructuredContent: answer, IsError: answer.Code != "",
