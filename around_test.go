@@ -143,3 +143,19 @@ func TestAroundOddEnds(t *testing.T) {
 		})
 	}
 }
+
+// A recorded failure is final: what the model says of retries counted then.
+func TestAroundRecordedFailure(t *testing.T) {
+	rt := start(t, stile.Config{InMemory: true})
+	reply := `<action id="a" mode="sync">{"name":"note.look","parameters":{"text":"x"},"retry":2,"retry_delay":0.001}</action><response>ok</response>`
+	stage := rehearse.New([]rehearse.Call{{
+		Name: "note.look", Args: `{"text":"x"}`, End: messages.ActionEnded{State: messages.ActionFailed, Reason: "timeout", ErrorCode: 21, Result: `"late"`},
+	}}, rehearse.Options{})
+	agent, did := noted(t, "cortex", reply)
+	agent.Manifest.Loop.MaxTurns, agent.Around = 1, stage.Around
+	s := opened(t, rt, "s", agent)
+	decided(t, submitted(t, s, "go"))
+	if got := ends(t, s); len(got) != 1 || got[0] != `failed timeout "late"` || did.Load() != 0 {
+		t.Errorf("%q, the tool did %d", got, did.Load())
+	}
+}

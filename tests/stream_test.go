@@ -126,6 +126,16 @@ func replays(t *testing.T, rt *stile.Runtime, a *stile.Agent) {
 	if _, err := rt.Replay(t.Context(), "stream", a); err != nil {
 		t.Errorf("replay: %v", err)
 	}
+	if a == nil {
+		return
+	}
+	head, err := rt.Archive().Head(t.Context(), "stream") // under its own agent nothing comes out otherwise
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trial, err := rt.Archive().Try(t.Context(), head.Inc, a); err != nil || trial.Differs() {
+		t.Errorf("trial: %+v, stopped %v, %v", trial, trial.Stopped, err)
+	}
 }
 
 // A failed attempt is followed by another one after loop.retry_delay, also in a workflow.

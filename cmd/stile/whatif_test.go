@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,7 +18,7 @@ func (s shop) edit(t *testing.T, old, text string) string {
 	if !strings.Contains(shopManifest, old) {
 		t.Fatalf("the manifest has no %q", old)
 	}
-	return write(t, s.dir, "edited.yaml", strings.Replace(shopManifest, old, text, 1))
+	return write(t, s.dir, fmt.Sprintf("edited-%x.yaml", text), strings.Replace(shopManifest, old, text, 1))
 }
 
 // Under an edited manifest the first prompt and the first decision that differ are shown, what
@@ -198,6 +201,10 @@ func TestReplayLive(t *testing.T) {
 	if out = asked(t, s, edited, exitDifference, "--at", "1", "--budget", "tokens=10"); out.NotAsked != 1 || out.Used.Tokens != 14 {
 		t.Errorf("%+v", out)
 	}
+	// A run that is submitted has what is left of the budget as its own.
+	must(t, "run", s.manifest, "hello", "--dir", s.data, "--session", "b")
+	must(t, "run", s.manifest, "buy tea", "--dir", s.data, "--session", "b")
+	holds(t, stileDo(t, "replay", "b", "--manifest", edited, "--live", "--dir", s.data, "--budget", "tokens=20").out, "Good day.", "HALT", "ERR_QUOTA", "used     27 tokens")
 	if must(t, "sessions", "export", "a", "--dir", s.data) != before {
 		t.Error("the session was changed")
 	}
@@ -241,4 +248,45 @@ func TestParseBudget(t *testing.T) {
 			t.Errorf("%q: %+v, %v", s, got, err)
 		}
 	}
+}
+
+// Feeds that one side alone has, and a program that runs into a limit.
+func TestReplayUnderOtherFeedsAndLimits(t *testing.T) {
+	s := newShop(t)
+	write(t, s.dir, "notes.txt", "tea is low")
+	fed := write(t, s.dir, "fed.yaml", shopManifest+"context_feeds:\n  - {id: notes, source: {type: ingest, params: {paths: [notes.txt]}}}\n")
+	must(t, "run", s.manifest, "buy tea", "--dir", s.data, "--session", "unfed")
+	must(t, "run", fed, "buy tea", "--dir", s.data, "--session", "fed")
+	must(t, "run", fed, "hello", "--dir", s.data, "--session", "fed")
+	holds(t, must(t, "replay", "fed", "--manifest", fed, "--dir", s.data), "3 turns the same, 0 otherwise")
+	for session, c := range map[string]struct{ manifest, shown, sums string }{
+		"fed":   {s.manifest, "-<context_feed id=\"notes\">", "0 turns the same, 3 otherwise\n"},
+		"unfed": {fed, "+What stands in <context_feed>", "0 turns the same, 2 otherwise\n"},
+	} {
+		a := stileDo(t, "replay", session, "--manifest", c.manifest, "--dir", s.data)
+		if a.status != int(exitDifference) || strings.Contains(a.out, "stopped") {
+			t.Errorf("%s: status %d\n%s", session, a.status, a.out)
+		}
+		holds(t, a.out, "prompt   turn 1", c.shown, c.sums)
+	}
+
+	// A turn that was suspended and restored in another process.
+	confirm := write(t, s.dir, "confirm.yaml", shopManifest+"context_feeds:\n  - {id: notes, source: {type: ingest, params: {paths: [notes.txt]}}}\napproval: {tools: {sell: confirm}}\n")
+	asked := stileDo(t, "run", confirm, "buy tea", "--dir", s.data, "--session", "asked")
+	m := regexp.MustCompile(`approvals allow MANIFEST (\S+ \S+ --digest \S+)`).FindStringSubmatch(asked.out)
+	if asked.status != int(exitSuspended) || m == nil {
+		t.Fatalf("status %d\n%s%s", asked.status, asked.out, asked.err)
+	}
+	must(t, append(append([]string{"approvals", "allow", confirm}, strings.Fields(m[1])...), "--dir", s.data)...)
+	holds(t, must(t, "replay", "asked", "--manifest", confirm, "--dir", s.data), "2 turns the same, 0 otherwise")
+	unfed := write(t, s.dir, "unfed.yaml", shopManifest+"approval: {tools: {sell: confirm}}\n")
+	holds(t, stileDo(t, "replay", "asked", "--manifest", unfed, "--dir", s.data).out, "prompt   turn 1", "differs  local:local:asked  0 turns the same, 2 otherwise\n")
+
+	must(t, "run", example("ledger/agent.yaml"), "Which entries are wrong?", "--dir", s.data, "--session", "ledger")
+	doc, err := os.ReadFile(example("ledger/agent.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := stileDo(t, "replay", "ledger", "--manifest", write(t, s.dir, "tight.yaml", strings.Replace(string(doc), "gas: 200000", "gas: 40", 1)), "--dir", s.data)
+	holds(t, a.out, "decision turn 1", "-decision: CONTINUE", "+decision: HALT", "+reason: ERR_QUOTA", "stopped  turn 1", "the call file.read", "2 not reached")
 }

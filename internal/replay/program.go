@@ -248,6 +248,8 @@ func (x *program) tell(r *messages.Record, s said) error {
 	case s.call != nil:
 		s.call.Ident = x.start.Ident
 		return x.p.step(r.TS, s.call)
+	case s.end != nil && s.end.Code != "" && x.p.trial != nil: // what the turn makes of it is worth knowing
+		return errors.Join(x.conclude(r, s), x.p.stuck(r, "the program "+s.String()+" instead"))
 	}
 	return x.p.stuck(r, "the program "+s.String()+" instead")
 }
@@ -264,6 +266,11 @@ func (x *program) finish(r *messages.Record) error {
 	if s.end == nil {
 		return x.p.stuck(r, "the program goes on: it "+s.String())
 	}
+	return x.conclude(r, s)
+}
+
+// conclude feeds the end of the program.
+func (x *program) conclude(r *messages.Record, s said) error {
 	end := *s.end
 	end.Ident, end.Out, end.Scr, end.Minted, end.MagicFailed = x.start.Ident, x.out, x.scr, x.used, x.failed
 	x.ended = true

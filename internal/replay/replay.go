@@ -143,6 +143,7 @@ func run(ctx context.Context, src Source, agents Agents, t *trial) (Report, erro
 	if p.at == 0 {
 		p.anchor = journal.Anchor{Hash: journal.Genesis(src.Key.SID(), src.Inc)}
 	}
+	p.folded = p.at
 	err := p.play()
 	p.leaveProgram()
 	p.report.Head = p.anchor.Hash
@@ -156,7 +157,8 @@ type player struct {
 	agents Agents
 	nonces *draws
 
-	trial *trial // nil: every record must be equal
+	trial  *trial // nil: every record must be equal
+	folded int    // records of the journal in state, in a trial
 
 	at     int // next record of the journal to be made
 	anchor journal.Anchor
@@ -283,9 +285,8 @@ func (p *player) activate(epoch int64) error {
 	p.leaveProgram()
 	switch {
 	case p.machine != nil && p.trial != nil: // the numbers of its records may be others
-		p.state = turn.State{}
-		for _, r := range p.src.Records[:p.at] {
-			if err := p.state.Apply(r); err != nil {
+		for ; p.folded < p.at; p.folded++ {
+			if err := p.state.Apply(p.src.Records[p.folded]); err != nil {
 				return err
 			}
 		}
