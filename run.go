@@ -20,6 +20,8 @@ type Run struct {
 
 // Outcome is how a run ended. A pointer to one is an error: see Err.
 type Outcome struct {
+	// Run is the ordinal of the run: of a merged submit that of the run which took it up.
+	Run      int64
 	Decision Decision
 	Reason   messages.Code // for HALT
 	Detail   string
@@ -162,7 +164,7 @@ func (r *Run) TextStream(ctx context.Context) iter.Seq2[string, error] {
 func outcome(a *answer.Account) Outcome {
 	end := a.Ended.Body.(*messages.RunEnd)
 	o := Outcome{
-		Decision: end.Decision, Reason: end.Reason, Detail: end.Detail, Turns: end.Turns, EndSeq: a.Ended.Seq, Next: end.Next,
+		Run: a.Ended.Run, Decision: end.Decision, Reason: end.Reason, Detail: end.Detail, Turns: end.Turns, EndSeq: a.Ended.Seq, Next: end.Next,
 		Text: a.Text(), Units: a.Units(), Usage: a.Usage, CostMicroUSD: a.Used.CostUSD, Unpriced: a.Unpriced, Finish: a.Finish,
 		Began: a.Began, Ended: a.Ended.TS,
 	}

@@ -5,7 +5,7 @@
 //	rt, err := stile.New(ctx, stile.Config{})      // SQLite in ./stile-data
 //	s, err := rt.Open(ctx, "support-42", agent)
 //	run, err := s.Submit(ctx, "hello")
-//	d, err := run.Decision(ctx)
+//	text, err := run.Text(ctx)
 //
 // An Agent comes from a manifest ([LoadAgent], [ParseManifest]) or is written in Go. Its
 // tools are Go functions ([DefineTool]); its model is a provider that the manifest names,

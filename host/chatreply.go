@@ -95,7 +95,7 @@ type chatRun struct {
 func (c *chatReply) of() chatRun {
 	r := chatRun{Session: c.session, Run: c.run}
 	if end := c.end(); end != nil {
-		r.Decision = string(end.Decision)
+		r.Run, r.Decision = c.Ended.Run, string(end.Decision)
 	}
 	return r
 }

@@ -80,6 +80,44 @@ func TestDescription(t *testing.T) {
 	}
 }
 
+// The states of a run are one enum of the description: both routes that show a run refer to it.
+func TestRunStates(t *testing.T) {
+	d := serve(t, host.Config{}, agentOf("talker", speaks(nil, always())))
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]struct {
+				Content map[string]struct {
+					Schema struct {
+						Ref string `json:"$ref"`
+					}
+				}
+			}
+		}
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct{ Enum []string }
+			}
+		}
+	}
+	d.call(200, &doc, "GET", "/openapi.json", "")
+	var refs []string
+	for _, at := range []struct{ path, method, status string }{{"/v1/sessions/{id}/runs/{run}", "get", "200"}, {"/v1/sessions/{id}/runs", "post", "200"}, {"/v1/sessions/{id}/runs", "post", "202"}} {
+		refs = append(refs, doc.Paths[at.path][at.method].Responses[at.status].Content["application/json"].Schema.Ref)
+	}
+	if refs = slices.Compact(refs); len(refs) != 1 {
+		t.Fatalf("runs are shown as %q", refs)
+	}
+	name := refs[0][strings.LastIndexByte(refs[0], '/')+1:]
+	if got := doc.Components.Schemas[name].Properties["state"].Enum; !slices.Equal(got, []string{"queued", "running", "waiting", "interrupted", "ended"}) {
+		t.Errorf("the states are %q", got)
+	}
+	for other, s := range doc.Components.Schemas {
+		if other != name && slices.Contains(s.Properties["state"].Enum, "queued") {
+			t.Errorf("%s has states of runs as well", other)
+		}
+	}
+}
+
 // hostile are values for any parameter, member or header.
 var hostile = []string{
 	"", "s", "0", "1", "-1", "9007199254740993", "99999999999999999999", "1e9", "NaN", "null", "true", "x", "..", "../../etc/passwd", "%2e%2e%2f", "a:b:c",

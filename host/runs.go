@@ -16,7 +16,7 @@ import (
 // runView is a run as the door shows it.
 type runView struct {
 	Session  string `json:"session"`
-	Run      int64  `json:"run" doc:"ordinal in the session, from 1"`
+	Run      int64  `json:"run" doc:"ordinal in the session, from 1; once it has ended, of a merged submit that of the run which took it up"`
 	Position string `json:"position,omitempty" doc:"in front of the run's updates: where its events begin"`
 	Joined   bool   `json:"joined,omitempty" doc:"the idempotency key named an earlier submit"`
 	Ended    bool   `json:"ended"`

@@ -240,7 +240,7 @@ func (s *Server) askAgent(ctx context.Context, c mcp.Call, of *trail) (mcp.Answe
 		case err != nil:
 			return answer, err
 		case reply.Ended != nil:
-			answer.Decision, answer.Text = string(reply.end().Decision), text.String()
+			answer.Run, answer.Decision, answer.Text = reply.Ended.Run, string(reply.end().Decision), text.String()
 			return answer, nil
 		}
 	}

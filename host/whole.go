@@ -75,7 +75,7 @@ func whole(ctx context.Context, run *stile.Run, from stile.Position) (*stile.Out
 
 // ended has a view say how its run ended.
 func (v *runView) ended(o *stile.Outcome) {
-	v.State, v.Ended = runEnded, true
+	v.State, v.Ended, v.Run = runEnded, true, o.Run
 	v.Decision, v.Code, v.Detail, v.Turns = string(o.Decision), string(o.Reason), o.Detail, o.Turns
 	if len(o.Output) > 0 {
 		v.Output = json.RawMessage(o.Output)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,38 @@ func TestSubmitWaits(t *testing.T) {
 	}
 	for _, query := range []string{"wait=x", "wait=-1s", "wait=11m", "stream=token&wait=1s"} {
 		d.refused(400, messages.ErrInvalid, "POST", "/v1/sessions/a/runs?"+query, `{"input":"hello"}`)
+	}
+}
+
+// What is waited for of a merged submit is the run that took it up, by its number.
+func TestMergedSubmitWaits(t *testing.T) {
+	goOn := make(chan struct{})
+	d := serve(t, host.Config{}, agentOf("slow", speaks([]string{"said"}, goOn)))
+	d.session("s", "slow")
+	d.call(202, nil, "POST", "/v1/sessions/s/runs", `{"input":"one"}`)
+	d.call(202, nil, "POST", "/v1/sessions/s/runs", `{"input":"two","policy":"merge"}`, "Idempotency-Key", "k")
+	waited := make(chan error)
+	var got struct {
+		Run  int64
+		Text string
+	}
+	go func() {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", d.url+"/v1/sessions/s/runs?wait=1m", strings.NewReader(`{"input":"two","policy":"merge"}`))
+		if err != nil {
+			waited <- err
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", "k")
+		res, err := http.DefaultClient.Do(req)
+		if err == nil {
+			err = errors.Join(json.NewDecoder(res.Body).Decode(&got), res.Body.Close())
+		}
+		waited <- err
+	}()
+	close(goOn) // plain has one turn: what was merged is the next run
+	if err := <-waited; err != nil || got.Run != 2 || got.Text != "said" {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

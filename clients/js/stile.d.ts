@@ -219,7 +219,7 @@ export class Session {
   call(method: string, path: string, o?: Options & { body?: unknown }): Promise<any>;
 }
 
-/** A run of a session. */
+/** A run of a session. Of a submit that was merged it is the run in flight, whatever becomes of what was merged. */
 export class Run {
   readonly session: Session;
   readonly number: number;
