@@ -10,6 +10,6 @@
 //   - a call that neither has a recorded end nor is pure or read_only reaches its target
 //     only under Options.Effects.
 //
-// Actions on the session itself and key-value relics change the session that runs alone,
+// Actions on the session itself, key-value relics and workflows of these change that session alone,
 // so they always run: agents keep those calls to themselves (stile.Agent.Around).
 package rehearse

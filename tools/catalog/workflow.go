@@ -41,6 +41,7 @@ type Graph struct {
 // that names what is not there is ERR_CONFIG with Field steps[i].name.
 func Workflow(g Graph) (*Executor, error) {
 	class, grace := messages.Pure, time.Duration(0)
+	keeps, reaches := false, false // steps that change the session alone, and others that change something
 	var spends *messages.Budget
 	for i, s := range g.Steps {
 		c, ok := g.Targets.Find(s.Type, s.Name)
@@ -48,6 +49,11 @@ func Workflow(g Graph) (*Executor, error) {
 			return nil, invalid(fmt.Sprintf("steps[%d].name", i), fmt.Sprintf("there is no %s %s, or it is not imported", s.Type, strconv.Quote(s.Name)))
 		}
 		class = worse(class, c)
+		if g.Targets.Within(s.Type, s.Name) {
+			keeps = true
+		} else if c != messages.Pure && c != messages.ReadOnly {
+			reaches = true
+		}
 		if _, ok := g.Targets.Spends(s.Type, s.Name); ok {
 			spends = &messages.Budget{} // as much as there is
 		}
@@ -57,7 +63,7 @@ func Workflow(g Graph) (*Executor, error) {
 	}
 	return &Executor{
 		Type: messages.TypeWorkflow, Name: g.Name, Summary: g.Summary, Params: g.Inputs, Class: class, Timeout: g.Timeout, Grace: grace, Spends: spends,
-		Run: g.run,
+		Within: keeps && !reaches, Run: g.run,
 	}, nil
 }
 
