@@ -90,7 +90,7 @@ func refuseName(key messages.SessionKey) error {
 // one of Config.Agents, one that sessions were opened with here, or one that those run
 // in child sessions. It wakes no session; what is done with the handle does. A session that
 // does not exist is ERR_NOT_FOUND; a session of an agent that is not registered
-// here is ERR_CONFIG.
+// here is ERR_CONFLICT, ReasonAgentGone.
 func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	head, err := rt.Archive().Head(ctx, name)
 	if journal.IsNotFound(err) || err == nil && head.Closed {
@@ -106,7 +106,7 @@ func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 		}
 	}
 	if c == nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "no registered agent matches session " + head.SID}
+		return nil, rt.agentGone(ctx, &head)
 	}
 	key, err := messages.ParseSID(head.SID)
 	if err != nil {

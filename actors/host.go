@@ -268,6 +268,13 @@ func (h *Host) FeedStates(ctx context.Context, key messages.SessionKey, agent *A
 	return rep.Feeds, err
 }
 
+// Describe changes the title and tags of a session. The reply comes when the change is
+// durable; nothing to change is no error.
+func (h *Host) Describe(ctx context.Context, key messages.SessionKey, agent *Agent, about turn.Describe) error {
+	_, err := h.ask(ctx, &request{key: key, agent: agent, op: opDescribe, about: &about})
+	return err
+}
+
 // Close ends a session for good. ERR_BUSY while something of it is in flight.
 func (h *Host) Close(ctx context.Context, key messages.SessionKey, agent *Agent, reason string) error {
 	_, err := h.ask(ctx, &request{key: key, agent: agent, op: opClose, by: reason})

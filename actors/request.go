@@ -21,8 +21,9 @@ type request struct {
 	by     string        // cancel, close
 	run    int64         // cancel
 	word   *turn.Approve // approve
-	feed   string        // ingest
-	value  string        // ingest
+	about  *turn.Describe
+	feed   string // ingest
+	value  string // ingest
 	reply  chan Reply
 	loan   mailbox.Loan
 	hops   int      // times it was sent on because a session stopped before it came
@@ -43,6 +44,7 @@ const (
 	opFeeds
 	opIngest
 	opClose
+	opDescribe
 )
 
 // Reply answers a request.

@@ -281,6 +281,10 @@ func (s *session) requested(c actor.Context, req *request) {
 			rep.Err = messages.Errorf(messages.ErrConfig, "this host keeps no feeds")
 		}
 		req.answer(rep)
+	case opDescribe:
+		about := *req.about
+		about.Handle = s.expect(req)
+		s.step(c, &about)
 	case opFlush:
 		s.flushFor(c, req)
 	case opClose:

@@ -618,7 +618,7 @@ func TestPages(t *testing.T) {
 			Sessions []struct{ ID string }
 			Next     string
 		}
-		d.call(200, &page, "GET", "/v1/sessions?limit=10&after="+after, "")
+		d.call(200, &page, "GET", "/v1/sessions?order=id&limit=10&after="+after, "")
 		for _, s := range page.Sessions {
 			got = append(got, s.ID)
 		}

@@ -73,15 +73,12 @@ func (s *Server) runState(ctx context.Context, ses *stile.Session, run int64) (s
 		return "", err
 	case status == stile.StatusInterrupted:
 		return string(status), ses.Wake(ctx)
-	case run > h.Run:
-		return runQueued, nil
-	case status == stile.StatusSuspended:
-		return runWaiting, nil
 	}
-	return runRunning, nil
+	return stateOf(status, h, run), nil
 }
 
 func (s *Server) runRoutes() {
+	s.runListRoute()
 	type submitIn struct {
 		ID     string `path:"id" maxLength:"128"`
 		Key    string `header:"Idempotency-Key" maxLength:"256" doc:"a repeated submit with the same key joins the run of the first; another input under it is refused with 422"`

@@ -56,17 +56,27 @@ type sessionView struct {
 	Turn        int64  `json:"turn" doc:"index of the last turn begun"`
 	Queued      int64  `json:"queued" doc:"accepted inputs that wait"`
 	Hash        string `json:"hash" doc:"of the last record: with seq it is what a cut tail is found with"`
+
+	Agent      string   `json:"agent,omitempty" doc:"that the session was opened under, by name"`
+	AgentKnown bool     `json:"agent_known" doc:"the host has an agent of that name or manifest: without one the session takes no input, and answers 409"`
+	Created    string   `json:"created,omitempty" format:"date-time"`
+	Updated    string   `json:"updated,omitempty" format:"date-time" doc:"when an input came, a run began, waited or ended, or the session was described or closed, last"`
+	Title      string   `json:"title,omitempty"`
+	Tags       []string `json:"tags,omitempty" doc:"key or key=value, sorted"`
 }
 
 type sessionList struct {
 	Sessions []sessionView `json:"sessions"`
-	Next     string        `json:"next,omitempty" doc:"pass it as after for the next page"`
+	Next     string        `json:"next,omitempty" doc:"pass it as after for the next page, which is the last one when it has none; a page may be shorter than the limit"`
 }
 
 // sessionSpec is the wish for a session.
 type sessionSpec struct {
 	Agent string `json:"agent" minLength:"1" maxLength:"128" doc:"one of /v1/agents"`
 	ID    string `json:"id,omitempty" maxLength:"128" doc:"a new one when it is left out"`
+
+	Title string   `json:"title,omitempty" maxLength:"200" doc:"one line, of at most 200 bytes; of a session that is there already it stays as it is when this is left out"`
+	Tags  []string `json:"tags,omitempty" maxItems:"16" doc:"key or key=value, without spaces, of at most 64 bytes each"`
 }
 
 type sessionIn struct {
@@ -87,6 +97,12 @@ func (s *Server) sessionRoutes() {
 			if id == "" {
 				id = uuid.Must(uuid.NewV7()).String()
 			}
+			about := in.Body.about(s.principal(ctx).user)
+			if about != nil {
+				if err := about.check(); err != nil {
+					return nil, err
+				}
+			}
 			p := s.principal(ctx)
 			done, err := s.vacant(ctx, p, id)
 			if err != nil {
@@ -103,11 +119,19 @@ func (s *Server) sessionRoutes() {
 				s.meter.unsession(tenant)
 				return nil, err
 			}
+			if about != nil {
+				if err := about.amend(ctx, ses); err != nil {
+					return nil, err
+				}
+			}
 			return s.view(ctx, ses, id)
 		})
 	route(s, get("get-session", "/v1/sessions/{id}", "What a session is doing", "sessions"),
 		func(ctx context.Context, in *sessionIn) (*answered[sessionView], error) {
 			ses, err := s.find(ctx, in.ID)
+			if agentGone(err) {
+				return s.viewGone(ctx, in.ID)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -117,39 +141,7 @@ func (s *Server) sessionRoutes() {
 			}
 			return out, err
 		})
-	type listIn struct {
-		After string `query:"after" maxLength:"128" doc:"the last id of the page before"`
-		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	}
-	route(s, get("list-sessions", "/v1/sessions", "The caller's sessions, by id", "sessions"),
-		func(ctx context.Context, in *listIn) (*answered[sessionList], error) {
-			if in.After != "" {
-				if err := checkID(in.After); err != nil {
-					return nil, err
-				}
-			}
-			own := s.principal(ctx).sid("")
-			var out answered[sessionList]
-			out.Body.Sessions = []sessionView{}
-			for h, err := range s.rt.Archive().SessionsAfter(ctx, own, in.After) {
-				if err != nil {
-					return nil, err
-				}
-				if !h.Live || h.Closed || s.reachable(ctx, h.SID) != nil {
-					continue
-				}
-				if len(out.Body.Sessions) == in.Limit {
-					out.Body.Next = out.Body.Sessions[in.Limit-1].ID
-					break
-				}
-				v, err := s.viewOf(ctx, h.SID[len(own):], h)
-				if err != nil {
-					return nil, err
-				}
-				out.Body.Sessions = append(out.Body.Sessions, v)
-			}
-			return &out, nil
-		})
+	s.listRoutes()
 	route(s, stream(get("export-session", "/v1/sessions/{id}/export", "All records as JSON lines, to be verified anywhere", "sessions"), "application/jsonl"),
 		func(ctx context.Context, in *sessionIn) (*huma.StreamResponse, error) {
 			ses, err := s.find(ctx, in.ID)
@@ -172,10 +164,34 @@ func (s *Server) view(ctx context.Context, ses *stile.Session, id string) (*answ
 		return nil, err
 	}
 	v, err := s.viewOf(ctx, id, h)
+	v.Agent, v.AgentKnown = ses.AgentName(), true
+	return &answered[sessionView]{Body: v}, err
+}
+
+// viewGone shows a session whose agent the host does not have.
+func (s *Server) viewGone(ctx context.Context, id string) (*answered[sessionView], error) {
+	h, err := s.rt.Archive().Head(ctx, s.principal(ctx).sid(id))
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.viewOf(ctx, id, h)
+	v.AgentKnown = false
 	return &answered[sessionView]{Body: v}, err
 }
 
 func (s *Server) viewOf(ctx context.Context, id string, h stile.Head) (sessionView, error) {
+	l, err := s.rt.Archive().Listing(ctx, h)
+	if err != nil {
+		return sessionView{}, err
+	}
+	v, err := s.headView(ctx, id, h)
+	v.Agent, v.AgentKnown, v.Title, v.Tags = l.Agent, s.rt.Knows(l), l.Title, l.Tags
+	v.Created, v.Updated = instant(l.Created), instant(l.Updated)
+	return v, err
+}
+
+// headView is what the head alone says.
+func (s *Server) headView(ctx context.Context, id string, h stile.Head) (sessionView, error) {
 	state, err := s.rt.Archive().Status(ctx, h)
 	return sessionView{
 		ID: id, Incarnation: h.Inc.String(), State: string(state), Seq: h.Seq, Run: h.Run, Turn: h.Turn, Queued: h.Queued, Hash: h.Hash.String(),

@@ -89,6 +89,12 @@ func (d *decoder) body() messages.Body {
 		return b
 	case messages.KindSessionClosed:
 		return &messages.SessionClosed{Reason: d.str("reason")}
+	case messages.KindDescribed:
+		return &messages.SessionDescribed{
+			By:    d.strz("by"),
+			Tags:  decodeListz(d, "tags", decodeText[string]),
+			Title: d.strz("title"),
+		}
 	case messages.KindInput:
 		return &messages.Input{
 			Budget:   d.budgetz("budget"),

@@ -67,6 +67,10 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("receipts", b.Receipts)
 	case *messages.SessionClosed:
 		e.str("reason", b.Reason)
+	case *messages.SessionDescribed:
+		e.strz("by", b.By)
+		appendListz(e, "tags", b.Tags)
+		e.strz("title", b.Title)
 	case *messages.Input:
 		e.budgetz("budget", b.Budget)
 		e.saidz("history", b.History)

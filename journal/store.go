@@ -219,6 +219,25 @@ type Query struct {
 	Pending bool
 	// Retired includes incarnations that are no longer live.
 	Retired bool
+
+	// The fields below are for Listings alone. Empty ones select everything.
+
+	// Inc selects one incarnation.
+	Inc messages.Incarnation
+	// Agent is the name that Listing.Agent must be.
+	Agent string
+	// Tags are those that a session must have, all of them; "key" also finds "key=value".
+	// At most messages.MaxTags.
+	Tags []string
+	// Title is a part of the title, in letters of either case.
+	Title string
+	// Suspended selects sessions with a turn that waits for an approval.
+	Suspended bool
+	// CreatedAfter and UpdatedAfter select sessions that were created, or changed, later.
+	CreatedAfter, UpdatedAfter time.Time
+	// AfterUpdated is Listing.Updated of the last session of the page before, beside
+	// AfterInc; zero starts.
+	AfterUpdated time.Time
 }
 
 // Page gives the limit in effect.

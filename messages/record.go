@@ -11,6 +11,7 @@ type Kind string
 const (
 	KindSessionOpened  Kind = "session.opened"
 	KindSessionClosed  Kind = "session.closed"
+	KindDescribed      Kind = "session.described"
 	KindInput          Kind = "input"
 	KindRunBegin       Kind = "run.begin"
 	KindRunEnd         Kind = "run.end"
@@ -121,6 +122,13 @@ type ForkOrigin struct {
 // SessionClosed ends a session.
 type SessionClosed struct {
 	Reason string `json:"reason"`
+}
+
+// SessionDescribed gives a session its title and tags, in place of those it had.
+type SessionDescribed struct {
+	By    string   `json:"by,omitzero"`    // who asked for it
+	Tags  []string `json:"tags,omitzero"`  // sorted, each once
+	Title string   `json:"title,omitzero"` // one line
 }
 
 // Input is an accepted submit. Exactly one of Text and Userdata is used.
@@ -502,6 +510,9 @@ func (*SessionOpened) Kind() Kind { return KindSessionOpened }
 
 // Kind implements Body.
 func (*SessionClosed) Kind() Kind { return KindSessionClosed }
+
+// Kind implements Body.
+func (*SessionDescribed) Kind() Kind { return KindDescribed }
 
 // Kind implements Body.
 func (*Input) Kind() Kind { return KindInput }

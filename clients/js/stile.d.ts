@@ -153,12 +153,30 @@ export interface StreamOptions extends Options {
 export interface SessionView {
   id: string;
   incarnation: string;
-  state: "idle" | "running" | "suspended" | "closed";
+  state: "idle" | "running" | "suspended" | "interrupted" | "closed";
   seq: number;
   run: number;
   turn: number;
   queued: number;
   hash: string;
+  agent?: string;
+  /** The host has that agent; without it the session takes no input. */
+  agent_known: boolean;
+  created?: string;
+  updated?: string;
+  title?: string;
+  tags?: string[];
+}
+
+export interface RunEntry {
+  run: number;
+  state: "queued" | "running" | "waiting" | "interrupted" | "ended";
+  decision?: "DONE" | "ABORT" | "HALT";
+  code?: string;
+  turns?: number;
+  accepted?: string;
+  began?: string;
+  ended?: string;
 }
 
 export interface AgentView {
@@ -183,8 +201,8 @@ export interface Approval {
 export class Stile {
   constructor(base?: string | URL, settings?: Settings);
   agents(o?: Options): Promise<AgentView[]>;
-  /** The caller's sessions, by id. */
-  sessions(o?: Options): AsyncGenerator<SessionView, void, void>;
+  /** The caller's sessions, the one that changed last first. filter: agent, state, tag (also repeated, as pairs), q, created_after, updated_after. */
+  sessions(o?: Options & { filter?: Record<string, string> | [string, string][] }): AsyncGenerator<SessionView, void, void>;
   /** A session that exists. */
   session(id: string): Session;
   /** The session of that id, or a new one; the first stream begins it with the agent if there is none. */
@@ -196,6 +214,10 @@ export class Stile {
 /** A session of a host. */
 export class Session {
   readonly id: string;
+  /** Changes the title and the tags: tags and title take the place of those before, then remove goes and add comes. */
+  describe(change: { title?: string; tags?: string[]; add?: string[]; remove?: string[] }, o?: Options): Promise<SessionView>;
+  /** A page of the runs, the newest first; next is the before of the page after it. */
+  runs(before?: number, o?: Options): Promise<{ runs: RunEntry[]; next?: number }>;
   /** Begins the session if its agent is known and there is none. Streams do so by themselves. */
   open(o?: Options): Promise<void>;
   /**

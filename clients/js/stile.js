@@ -122,9 +122,9 @@ export class Stile {
     return (await this.call("GET", "/agents", o)).agents;
   }
 
-  async *sessions(o) {
+  async *sessions({ filter, ...o } = {}) {
     for (let after = ""; ; ) {
-      const page = await this.call("GET", "/sessions?limit=1000&after=" + after, o);
+      const page = await this.call("GET", `/sessions?limit=1000&after=${after}&` + new URLSearchParams(filter), o);
       yield* page.sessions;
       if (!(after = page.next)) return;
     }
@@ -259,6 +259,14 @@ export class Session {
 
   call(method, path, o) {
     return this.#host.call(method, this.#path + path, o);
+  }
+
+  describe(change, o) {
+    return this.call("PATCH", "", { ...o, body: change });
+  }
+
+  runs(before = 0, o) {
+    return this.call("GET", "/runs?before=" + before, o);
   }
 
   async open(o) {

@@ -169,6 +169,8 @@ func (p *printer) record(r *messages.Record) {
 		p.opened(b)
 	case *messages.SessionClosed:
 		p.line(dim, "closed", b.Reason)
+	case *messages.SessionDescribed:
+		p.line(dim, "about", describedText(b))
 	case *messages.Input:
 		p.line(cyan, "input", b.Text+b.Userdata)
 	case *messages.TurnBegin:
@@ -386,4 +388,13 @@ func firstLines(s string) string {
 		at += i + 1
 	}
 	return s[:at] + "…"
+}
+
+// describedText is a title with its tags behind it.
+func describedText(b *messages.SessionDescribed) string {
+	text := b.Title
+	for _, t := range b.Tags {
+		text += " [" + t + "]"
+	}
+	return strings.TrimSpace(text)
 }

@@ -172,6 +172,28 @@ func (d *Directory) Of(ctx context.Context, head *journal.Head) (*Agent, error) 
 	return d.compiled(func(c *Agent) bool { return c.Name() == name }), nil
 }
 
+// Known is an agent here of a manifest, or else of its name; nil without one. It reads nothing:
+// Of is for those who run the session.
+func (d *Directory) Known(digest messages.Digest, name string) *Agent {
+	if c := d.digests[digest]; c != nil {
+		return c
+	}
+	if c := d.names[name]; c != nil && name != "" {
+		return c
+	}
+	return d.compiled(func(c *Agent) bool { return c.Digest() == digest || name != "" && c.Name() == name })
+}
+
+// LastName is the name in the manifest that a session was last seen under; "" when the
+// journal does not hold it.
+func (d *Directory) LastName(ctx context.Context, head *journal.Head) (string, error) {
+	digest, err := lastManifest(ctx, d.env.Store, head)
+	if err != nil {
+		return "", err
+	}
+	return d.nameOf(ctx, digest)
+}
+
 // compiled finds one of the agents that were compiled here.
 func (d *Directory) compiled(match func(*Agent) bool) (found *Agent) {
 	d.there.Range(func(c, _ any) bool {

@@ -106,6 +106,11 @@ func (w *Store) Delete(ctx context.Context, inc messages.Incarnation) error {
 	return err
 }
 
+// Listings is journal.Listings of the store below.
+func (w *Store) Listings(ctx context.Context, q journal.Query) ([]journal.Listing, error) {
+	return journal.Listings(ctx, w.Store, q)
+}
+
 // Erasures counts erasures, for the shells, which keep at hand what prompts are made of.
 func (w *Store) Erasures() int64 {
 	if s, ok := w.Store.(interface{ Erasures() int64 }); ok {

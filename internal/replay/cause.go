@@ -26,6 +26,8 @@ func (p *player) meanwhile(r *messages.Record) turn.Input {
 		}
 	case *messages.Input:
 		return &turn.Submit{Input: *b}
+	case *messages.SessionDescribed:
+		return &turn.Describe{Title: &b.Title, Tags: append([]string{}, b.Tags...), By: b.By}
 	case *messages.Control:
 		if b.What == messages.ControlTimer && b.Name == turn.ClockDebounce.String() {
 			return p.timer(b.Name)

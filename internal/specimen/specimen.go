@@ -28,7 +28,7 @@ func Seed(t testing.TB) *rand.Rand {
 // Bodies gives one empty body of every kind.
 func Bodies() []messages.Body {
 	return []messages.Body{
-		&messages.SessionOpened{}, &messages.SessionClosed{}, &messages.Input{}, &messages.RunBegin{},
+		&messages.SessionOpened{}, &messages.SessionClosed{}, &messages.SessionDescribed{}, &messages.Input{}, &messages.RunBegin{},
 		&messages.RunEnd{}, &messages.RunWithdrawn{}, &messages.TurnBegin{}, &messages.ModelRequest{}, &messages.ModelChunk{Bytes: []byte{}},
 		&messages.ModelReply{}, &messages.ModelFallback{},
 		&messages.UnitText{UnitKind: messages.ResponseUnit}, &messages.UnitText{UnitKind: messages.ThoughtUnit},

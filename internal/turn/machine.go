@@ -238,6 +238,8 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 		m.approve(in)
 	case *Expire:
 		m.expire()
+	case *Describe:
+		m.describe(in)
 	case *Close:
 		m.closed(in)
 	default:

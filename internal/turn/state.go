@@ -50,6 +50,8 @@ type State struct {
 	// RelicUntil is when values of theirs are over, in milliseconds of Unix; those that stay
 	// are not in it.
 	RelicUntil map[string]map[string]int64 `json:"relic_until,omitzero"`
+	// About is the last description; nil before the first.
+	About *messages.SessionDescribed `json:"about,omitzero"`
 	// Feeds are those that its model changed, the latest of each.
 	Feeds SessionFeeds `json:"feeds,omitzero"`
 }
@@ -334,6 +336,8 @@ func (s *State) Apply(r *messages.Record) error {
 		s.Signed = signedBy(b.Receipts)
 	case *messages.SessionClosed:
 		s.Closed = true
+	case *messages.SessionDescribed:
+		s.About = b
 	case *messages.Input:
 		s.accept(r, b)
 		s.Zone = cmp.Or(b.Zone, s.Zone)

@@ -25,6 +25,7 @@ func fullState() State {
 		Note: "n", Failed: []Failed{failed},
 		Keep:      []byte{1},
 		Zone:      "UTC+2",
+		About:     &messages.SessionDescribed{By: "ann", Tags: []string{"k=v"}, Title: "t"},
 		Window:    &Window{Waiting: Waiting{Run: 2, Seq: 35, Text: "w", Policy: messages.Interrupt, Userdata: "u", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, More: []Part{{Seq: 36}}, Merged: []Part{{Seq: 37}}}, Opened: 3, Until: 4},
 		Feeds:     SessionFeeds{Edits: []FeedEdit{{ID: "f", Added: true, Gone: true, Disabled: true, Spec: "{}", Since: 3}}, Cleared: 2, Changed: 4},
 		Questions: []ClosedQuestion{{ID: "q", Answer: messages.GateDeny}},

@@ -31,6 +31,8 @@ func Run(t *testing.T, open func(t *testing.T) journal.Store) {
 		{"NameChangesHands", nameChangesHands},
 		{"Summary", summary},
 		{"Listing", listing},
+		{"Listings", listings},
+		{"ListingErased", listingErased},
 		{"Wakes", wakes},
 		{"ReadRanges", readRanges},
 		{"Blobs", blobs},

@@ -34,6 +34,7 @@ type Store struct {
 
 type session struct {
 	head     journal.Head
+	about    *journal.Listing // without the head; nil before the first record
 	log      packed
 	blobs    map[messages.Digest]place
 	snapshot *journal.Snapshot
@@ -126,6 +127,10 @@ func (s *Store) commit(b *journal.Batch) error {
 	for _, r := range b.Records {
 		ses.log.add(r)
 	}
+	if ses.about == nil {
+		ses.about = new(journal.Listing)
+	}
+	ses.about.Fold(b.Records)
 	for _, blob := range b.Blobs {
 		if _, ok := ses.blobs[blob.Digest]; !ok {
 			if ses.blobs == nil {
@@ -217,6 +222,33 @@ func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, 
 	}
 	slices.SortFunc(heads, func(a, b journal.Head) int { return order(a.SID, a.Inc, b.SID, b.Inc) })
 	return heads[:min(len(heads), q.Page())], nil
+}
+
+// Listings gives a page as journal.Listings describes it, of which it looks at every session.
+func (s *Store) Listings(ctx context.Context, q journal.Query) ([]journal.Listing, error) {
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.RUnlock()
+	sessions := s.sessions
+	if q.Inc != (messages.Incarnation{}) {
+		sessions = map[messages.Incarnation]*session{}
+		if one := s.sessions[q.Inc]; one != nil {
+			sessions[q.Inc] = one
+		}
+	}
+	return q.PageOf(func(yield func(*journal.Listing) bool) {
+		for _, ses := range sessions {
+			if ses.about == nil {
+				continue
+			}
+			l := *ses.about
+			l.Head = ses.head
+			if !yield(&l) {
+				return
+			}
+		}
+	}), nil
 }
 
 // Wakes implements journal.Store.
@@ -410,6 +442,9 @@ func (ses *session) erase(from, to int64) (int64, error) {
 		}
 	}
 	ses.log, ses.blobs, ses.snapshot = log, kept, nil
+	if ses.about != nil {
+		ses.about.Forget(from, to)
+	}
 	return n, nil
 }
 

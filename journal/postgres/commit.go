@@ -422,6 +422,7 @@ func (t *transaction) append() error {
 				p.blob(c.at.ID, &b.Blobs[i])
 			}
 		}
+		p.listing(c)
 		for i := len(c.accepted) - 1; i >= 0; i-- {
 			if snap := c.accepted[i].Snapshot; snap != nil { // the last one counts
 				p.snapshot(c.at.ID, c.inc, snap)

@@ -75,6 +75,18 @@ func (p *parcel) snapshot(id int64, inc messages.Incarnation, s *journal.Snapsho
 	p.queue.Queue(sqlstore.PutSnapshot, sqlstore.SnapshotRow(id, inc, s)...)
 }
 
+// listing queues what a chain changes in lists.
+func (p *parcel) listing(c *chain) {
+	var l journal.Listing
+	changed := false
+	for _, b := range c.accepted {
+		changed = l.Fold(b.Records) || changed
+	}
+	if changed {
+		p.queue.Queue(sqlstore.PutListing, sqlstore.ListingRow(c.at.ID, c.inc, c.next.SID, &l)...)
+	}
+}
+
 // batch is everything, to be sent at once.
 func (p *parcel) batch() *pgx.Batch {
 	p.flushRecords()

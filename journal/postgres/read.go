@@ -47,6 +47,8 @@ func (s *Store) dialect() sqlstore.Dialect {
 	d := sqlstore.Dialect{
 		Reading: s.reading, Writing: s.writing,
 		Plain: plain, Fits: fitsSnapshot, Register: register, Listing: listing,
+		Live: "h.live", Waiting: "h.wake = 0 AND (h.open OR h.queued > 0)", Suspended: "h.wake > 0", Last: "chr(1114111)",
+		Has:    func(text, part string) string { return "strpos(" + text + ", " + part + ") > 0" },
 		Recall: recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
 		Table: "heads", Locked: " FOR UPDATE",
 		Head: sqlHead, HeadOf: sqlHeadOf, Wakes: sqlWakes, Hash: sqlHash, Page: sqlPage,

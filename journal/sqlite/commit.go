@@ -21,6 +21,7 @@ type writer struct {
 	version                 prepared
 	head, create, retire    prepared
 	advance, snapshot       prepared
+	listing                 prepared
 	records, blobs          insertion
 	args                    []driver.NamedValue
 
@@ -87,6 +88,7 @@ func (w *writer) prepare(c driver.ConnPrepareContext) error {
 		{&w.retire, "UPDATE sessions SET live = 0 WHERE sid = ? AND live = 1 AND closed = 1"},
 		{&w.advance, `UPDATE sessions SET seq = ?, hash = ?, epoch = ?, run = ?, turn = ?, open = ?, queued = ?, closed = ?,
 			wake = ? WHERE id = ?`},
+		{&w.listing, sqlstore.PutListing},
 		{&w.snapshot, "INSERT OR REPLACE INTO snapshots (session, seq, hash, format, state, sum) VALUES (?, ?, ?, ?, ?, ?)"},
 	} {
 		s, err := c.PrepareContext(context.Background(), p.sql)
@@ -107,7 +109,7 @@ func (w *writer) close() error {
 	if w.conn != nil {
 		errs = append(errs, w.raw(func(driver.ConnPrepareContext) error {
 			for _, p := range []prepared{
-				w.begin, w.commit, w.rollback, w.version, w.head, w.create, w.retire, w.advance, w.snapshot,
+				w.begin, w.commit, w.rollback, w.version, w.head, w.create, w.retire, w.advance, w.snapshot, w.listing,
 				w.records.one, w.records.many, w.blobs.one, w.blobs.many,
 			} {
 				if p.Stmt != nil {
@@ -250,6 +252,9 @@ func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 		if err := s.insert(ses, b); err != nil {
 			return failure(err, "writing records")
 		}
+		if err := w.list(ses, b); err != nil {
+			return failure(err, "writing a listing")
+		}
 		ses.Head = ses.Head.Advance(b)
 		if ses.Head.Closed { // its name is free for who comes later in this group
 			if err := w.move(ses); err != nil {
@@ -276,6 +281,20 @@ func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 	}
 	s.grown(w.wrote)
 	return nil
+}
+
+// list writes what a batch changes in lists.
+func (w *writer) list(ses *session, b *journal.Batch) error {
+	var l journal.Listing
+	if !l.Fold(b.Records) {
+		return nil
+	}
+	w.args = w.args[:0]
+	for i, v := range sqlstore.ListingRow(ses.ID, b.Inc, b.SID, &l) {
+		w.args = append(w.args, driver.NamedValue{Ordinal: i + 1, Value: v})
+	}
+	w.wrote += rowBytes
+	return w.listing.exec(w.args)
 }
 
 // move writes the row of a session whose head has moved.

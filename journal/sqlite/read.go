@@ -40,6 +40,8 @@ func (s *store) dialect() sqlstore.Dialect {
 		Listing: func(q *journal.Query) (string, []any) {
 			return sqlList, []any{q.Prefix, q.AfterSID, q.AfterInc[:], q.Retired, q.Pending, q.Page()}
 		},
+		Live: "h.live = 1", Waiting: "h.wake = 0 AND (h.open = 1 OR h.queued > 0)", Suspended: "h.wake > 0", Last: "char(1114111)",
+		Has:    func(text, part string) string { return "instr(" + text + ", " + part + ") > 0" },
 		Recall: recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
 		Table: "sessions",
 		Head:  sqlHead, HeadOf: sqlHeadOf, Wakes: sqlWakes, Hash: sqlHash, Page: sqlPage,

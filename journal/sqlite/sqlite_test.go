@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/seed14be6753/stile/internal/groupcommit"
@@ -162,10 +163,14 @@ func TestOpenRefusesForeignFiles(t *testing.T) {
 func TestOpenMigrates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := open(t, Options{Path: path})
-	ses := specimen.Start(t, "local:local:a", 1)
-	specimen.Must(t, s, ses.Notes(3))
+	ses, named := specimen.Start(t, "local:local:a", 1), specimen.Start(t, "acme:ann:b", 2)
+	specimen.Must(t, s, ses.Notes(3), named.Batch(&messages.SessionOpened{Name: "clerk", Manifest: messages.Digest{7}}, &messages.Input{Text: "x"}))
+	listed, err := journal.Listings(ctx, s, journal.Query{Prefix: "acme:ann:"})
+	if err != nil || len(listed) != 1 {
+		t.Fatal(listed, err)
+	}
 	for _, q := range []string{
-		"DROP TABLE recall", "DROP TABLE recall_text", "DROP TABLE recall_marks", "DROP INDEX sessions_wake", "ALTER TABLE sessions DROP COLUMN wake", "DELETE FROM goose_db_version WHERE version_id > 1",
+		"DROP TABLE listings", "DROP TABLE recall", "DROP TABLE recall_text", "DROP TABLE recall_marks", "DROP INDEX sessions_wake", "ALTER TABLE sessions DROP COLUMN wake", "DELETE FROM goose_db_version WHERE version_id > 1",
 	} {
 		if _, err := s.w.conn.ExecContext(ctx, q); err != nil {
 			t.Fatal(err)
@@ -177,6 +182,12 @@ func TestOpenMigrates(t *testing.T) {
 	head, recs, err := journal.Load(ctx, s, ses.Inc)
 	if err != nil || len(recs) != 3 || head.Wake != 0 {
 		t.Fatalf("%+v, %d records, %v", head, len(recs), err)
+	}
+	if again, err := journal.Listings(ctx, s, journal.Query{Prefix: "acme:ann:"}); err != nil || !cmp.Equal(again, listed) {
+		t.Fatalf("listed %+v, now %+v, %v", listed, again, err)
+	}
+	if every, err := journal.Listings(ctx, s, journal.Query{}); err != nil || len(every) != 2 {
+		t.Fatal(every, err)
 	}
 	specimen.Must(t, s, ses.Batch(&messages.TurnSuspended{Until: specimen.Epoch.Format(time.RFC3339Nano)}, &messages.Input{Text: "to be found"}))
 	if hits, err := s.Recall(ctx, journal.RecallQuery{Owner: "local:local:", Words: []string{"found"}}); err != nil || len(hits) != 1 {

@@ -255,6 +255,11 @@ test("a session is followed from any event on", async (t) => {
   }
   assert.equal(first.events[at].text + rest.map((e) => (e.type === "respond" && !e.body ? e.content : "")).join(""), said);
   assert.deepEqual((await collect(new Stile(host.url).sessions())).map((s) => s.id), ["f"]);
+  const session = new Stile(host.url).session("f");
+  assert.deepEqual((await session.describe({ title: "a title", add: ["arm=a", "new"] })).tags, ["arm=a", "new"]);
+  for (const [filter, want] of [[{ tag: "arm" }, 1], [[["tag", "arm"], ["tag", "none"]], 0], [{ q: "TITLE" }, 1], [{ state: "suspended" }, 0]])
+    assert.equal((await collect(new Stile(host.url).sessions({ filter }))).length, want, JSON.stringify(filter));
+  assert.equal((await session.runs()).runs[0]?.run ?? 0, (await session.call("GET", "")).run);
   assert.deepEqual((await new Stile(host.url).agents()).map((a) => a.name), ["biller", "clerk", "slow", "talker", "zoned"]);
 });
 

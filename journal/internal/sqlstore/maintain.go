@@ -84,7 +84,7 @@ func (t *Tables) Delete(ctx context.Context, inc messages.Incarnation) error {
 		if err != nil {
 			return err
 		}
-		for _, stmt := range append([]string{dropAllBlobs, dropSnapshot, dropMark}, t.d.Delete...) {
+		for _, stmt := range append([]string{dropAllBlobs, dropSnapshot, dropMark, dropListing}, t.d.Delete...) {
 			if _, err := c.Exec(stmt, s.ID); err != nil {
 				return err
 			}
@@ -115,6 +115,9 @@ func (t *Tables) Erase(ctx context.Context, inc messages.Incarnation, from, to i
 			return err
 		}
 		if _, err := c.Exec(t.d.Unindex, s.ID, first, last); err != nil {
+			return err
+		}
+		if err := unlist(c, s.ID, first, last); err != nil {
 			return err
 		}
 		if first == 1 && last == s.Head.Seq {

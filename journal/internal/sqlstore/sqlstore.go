@@ -45,6 +45,10 @@ type Dialect struct {
 	Register func(c Conn, sid string, inc messages.Incarnation) error
 	// Listing selects HeadColumns of the sessions that a query asks for.
 	Listing func(q *journal.Query) (stmt string, args []any)
+	// Live, Waiting and Suspended are conditions on a row h of the table of heads, for lists.
+	// Last is the text behind all others, and Has a condition: that a text has a part.
+	Live, Waiting, Suspended, Last string
+	Has                            func(text, part string) string
 	// Recall selects the hits of a query, the best first: sid, inc, seq, ts, role, shown,
 	// words, runes.
 	Recall func(c Conn, q *journal.RecallQuery) (stmt string, args []any, err error)

@@ -1,0 +1,193 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// PutListing writes what a batch changes of a listing, as ListingRow gives it. What the
+// batch says nothing of stays.
+const PutListing = `INSERT INTO listings (session, inc, owner, agent, manifest, created, changed, title, folded, tags, described)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+	ON CONFLICT (session) DO UPDATE SET changed = excluded.changed,
+		agent = CASE WHEN excluded.agent = '' THEN listings.agent ELSE excluded.agent END,
+		manifest = coalesce(excluded.manifest, listings.manifest),
+		title = CASE WHEN excluded.described = 0 THEN listings.title ELSE excluded.title END,
+		folded = CASE WHEN excluded.described = 0 THEN listings.folded ELSE excluded.folded END,
+		tags = CASE WHEN excluded.described = 0 THEN listings.tags ELSE excluded.tags END,
+		described = CASE WHEN excluded.described = 0 THEN listings.described ELSE excluded.described END`
+
+const (
+	dropListing      = "DELETE FROM listings WHERE session = $1"
+	unlistOpened     = "UPDATE listings SET agent = '', manifest = NULL WHERE session = $1"
+	unlistDescribed  = "UPDATE listings SET title = '', folded = '', tags = '', described = 0 WHERE session = $1 AND described BETWEEN $2 AND $3"
+	listingColumns   = "l.agent, l.manifest, l.created, l.changed, l.title, l.tags, l.described"
+	listingsOrder    = " ORDER BY l.changed DESC, l.inc DESC"
+	listingSeparator = "\n" // no tag has it
+)
+
+// ListingRow is what the records of a batch, folded in an empty listing, change of a row.
+func ListingRow(id int64, inc messages.Incarnation, sid string, l *journal.Listing) []any {
+	var manifest any
+	if !l.Manifest.IsZero() {
+		manifest = l.Manifest[:]
+	}
+	tags := ""
+	if len(l.Tags) > 0 {
+		tags = listingSeparator + strings.Join(l.Tags, listingSeparator) + listingSeparator
+	}
+	return []any{
+		id, inc[:], owner(sid), l.Agent, manifest, created(l), l.Updated.UnixNano(), l.Title, strings.ToLower(l.Title), tags, l.Described,
+	}
+}
+
+// created is when a row that this batch makes says the session was created.
+func created(l *journal.Listing) int64 {
+	if l.Created.IsZero() {
+		return l.Updated.UnixNano()
+	}
+	return l.Created.UnixNano()
+}
+
+// owner is tenant:user: of a SID.
+func owner(sid string) string { return sid[:strings.LastIndexByte(sid, ':')+1] }
+
+// unlist drops what erased records said.
+func unlist(c Conn, id, from, to int64) error {
+	if from <= 1 {
+		if _, err := c.Exec(unlistOpened, id); err != nil {
+			return err
+		}
+	}
+	_, err := c.Exec(unlistDescribed, id, from, to)
+	return err
+}
+
+// Listings gives a page as journal.Listings describes it.
+func (t *Tables) Listings(ctx context.Context, q journal.Query) ([]journal.Listing, error) {
+	if !t.listable(&q) {
+		return nil, t.d.Reading(ctx, "", func(Conn) error { return nil }) // no session is so
+	}
+	stmt, args := t.listings(&q)
+	var page []journal.Listing
+	err := t.d.Reading(ctx, "listing sessions", func(c Conn) error {
+		page = nil
+		for row, err := range c.Rows(stmt, args...) {
+			var l journal.Listing
+			if err == nil {
+				err = scanListing(row, &l)
+			}
+			if err != nil {
+				return err
+			}
+			page = append(page, l)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// listable reports whether the database can hold the texts that are looked for.
+func (t *Tables) listable(q *journal.Query) bool {
+	for _, s := range append([]string{q.Prefix, q.Agent, q.Title}, q.Tags...) {
+		if !t.d.Plain(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// listings selects a page. The index by owner, or the one of all, gives its order, so that
+// a page without other conditions reads as many rows as it has.
+func (t *Tables) listings(q *journal.Query) (stmt string, args []any) {
+	var where strings.Builder
+	arg := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	and := func(condition string) {
+		if where.Len() > 0 {
+			where.WriteString(" AND ")
+		}
+		where.WriteString(condition)
+	}
+	if q.Inc != (messages.Incarnation{}) {
+		and("l.session = (SELECT id FROM " + t.d.Table + " WHERE inc = " + arg(q.Inc[:]) + ")")
+	}
+	if strings.Count(q.Prefix, ":") == 2 && strings.HasSuffix(q.Prefix, ":") {
+		and("l.owner = " + arg(q.Prefix))
+	} else if q.Prefix != "" {
+		p := arg(q.Prefix)
+		and("h.sid >= " + p + " AND h.sid < " + p + " || " + t.d.Last)
+	}
+	if !q.AfterUpdated.IsZero() {
+		and("(l.changed, l.inc) < (" + arg(q.AfterUpdated.UnixNano()) + ", " + arg(q.AfterInc[:]) + ")")
+	}
+	for _, c := range []struct {
+		on bool
+		is string
+	}{{!q.Retired, t.d.Live}, {q.Pending, t.d.Waiting}, {q.Suspended, t.d.Suspended}} {
+		if c.on {
+			and(c.is)
+		}
+	}
+	if q.Agent != "" {
+		and("l.agent = " + arg(q.Agent))
+	}
+	if q.Title != "" {
+		and(t.d.Has("l.folded", arg(strings.ToLower(q.Title))))
+	}
+	if !q.CreatedAfter.IsZero() {
+		and("l.created > " + arg(q.CreatedAfter.UnixNano()))
+	}
+	if !q.UpdatedAfter.IsZero() {
+		and("l.changed > " + arg(q.UpdatedAfter.UnixNano()))
+	}
+	for _, tag := range q.Tags {
+		and("(" + t.d.Has("l.tags", arg(listingSeparator+tag+listingSeparator)) + " OR " + t.d.Has("l.tags", arg(listingSeparator+tag+"=")) + ")")
+	}
+	if where.Len() > 0 {
+		where.WriteByte(' ')
+	}
+	columns := "h." + strings.ReplaceAll(HeadColumns, ", ", ", h.")
+	stmt = "SELECT " + columns + ", " + listingColumns + " FROM listings l CROSS JOIN " + t.d.Table + " h WHERE "
+	if where.Len() > 0 {
+		stmt += where.String() + "AND "
+	}
+	return stmt + "h.id = l.session" + listingsOrder + fmt.Sprintf(" LIMIT %d", q.Page()), args
+}
+
+func scanListing(row Row, l *journal.Listing) error {
+	var s Session
+	var manifest []byte
+	var created, changed int64
+	var tags string
+	err := s.Scan(also{row, []any{&l.Agent, &manifest, &created, &changed, &l.Title, &tags, &l.Described}})
+	if err != nil {
+		return err
+	}
+	l.Head = s.Head
+	copy(l.Manifest[:], manifest)
+	l.Created, l.Updated = time.Unix(0, created).UTC(), time.Unix(0, changed).UTC()
+	if tags = strings.Trim(tags, listingSeparator); tags != "" {
+		l.Tags = strings.Split(tags, listingSeparator)
+	}
+	return nil
+}
+
+// also is a row whose Scan takes further columns behind those it is asked for.
+type also struct {
+	Row
+	more []any
+}
+
+// Scan implements Row.
+func (a also) Scan(to ...any) error { return a.Row.Scan(append(to, a.more...)...) }

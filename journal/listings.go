@@ -1,0 +1,216 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Listing is a session as lists show it: its head, and what its records say of it.
+type Listing struct {
+	Head
+	// Agent is the name in the session's first record, Manifest the digest there; both are
+	// zero when that record has none or was erased.
+	Agent    string
+	Manifest messages.Digest
+	// Created is the time of the first record; of a fork, the time of the fork. Updated is
+	// when a listing last changed: an input came, a run began or ended, the session was
+	// suspended, taken up, described or closed.
+	Created, Updated time.Time
+	// Title and Tags are of the record at Described, 0 for none or an erased one.
+	Title     string
+	Tags      []string
+	Described int64
+}
+
+// Fold takes in records of the session, which come in order, and reports whether they
+// change what a list shows beside the head.
+func (l *Listing) Fold(recs []*messages.Record) (changed bool) {
+	for _, r := range recs {
+		if r.Seq == 1 {
+			l.Created, l.Updated, changed = r.TS, r.TS, true
+		}
+		if r.Body == nil || !lists(r.Body.Kind()) {
+			continue
+		}
+		changed = true
+		l.Updated = r.TS
+		typed, err := Typed(r)
+		if err != nil {
+			continue // a body that cannot be read describes nothing
+		}
+		switch b := typed.Body.(type) {
+		case *messages.SessionOpened:
+			l.Agent, l.Manifest = listable(b.Name), b.Manifest
+			if b.Origin != nil { // its records keep the times of the original
+				if id := r.Inc; id.Version() == 7 {
+					sec, nsec := id.Time().UnixTime()
+					l.Created = time.Unix(sec, nsec).UTC()
+				}
+			}
+		case *messages.SessionDescribed:
+			l.Title, l.Tags, l.Described = "", nil, r.Seq
+			if b.Validate() == nil { // an import may bring anything
+				l.Title, l.Tags = b.Title, b.Tags
+			}
+		case *messages.Undecoded: // erased: what was said before it does not come back
+			if b.Of == messages.KindDescribed {
+				l.Title, l.Tags, l.Described = "", nil, 0
+			}
+		}
+	}
+	if changed && l.Updated.Before(l.Created) {
+		l.Updated = l.Created
+	}
+	return changed
+}
+
+// lists reports whether records of a kind change what a list shows.
+func lists(k messages.Kind) bool {
+	switch k {
+	case messages.KindSessionOpened, messages.KindSessionClosed, messages.KindDescribed, messages.KindInput, messages.KindRunBegin,
+		messages.KindRunEnd, messages.KindTurnSuspended, messages.KindTurnRestored:
+		return true
+	}
+	return false
+}
+
+// listable is a name as every store can keep it; "" for one that is no text.
+func listable(s string) string {
+	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		return ""
+	}
+	return s
+}
+
+// Forget drops what records from..to said, both included, which were erased.
+func (l *Listing) Forget(from, to int64) {
+	if from <= 1 && to >= 1 {
+		l.Agent, l.Manifest = "", messages.Digest{}
+	}
+	if l.Described >= from && l.Described <= to {
+		l.Title, l.Tags, l.Described = "", nil, 0
+	}
+}
+
+// Lists reports whether a listing is among those that the query asks for, but for its place
+// in the order.
+func (q *Query) Lists(l *Listing) bool {
+	switch {
+	case q.Inc != (messages.Incarnation{}) && l.Inc != q.Inc:
+		return false
+	case !strings.HasPrefix(l.SID, q.Prefix), !q.Retired && !l.Live, q.Pending && !l.Pending(), q.Suspended && !l.Suspended():
+		return false
+	case q.Agent != "" && l.Agent != q.Agent, !strings.Contains(strings.ToLower(l.Title), strings.ToLower(q.Title)):
+		return false
+	case !q.CreatedAfter.IsZero() && !l.Created.After(q.CreatedAfter), !q.UpdatedAfter.IsZero() && !l.Updated.After(q.UpdatedAfter):
+		return false
+	}
+	for _, t := range q.Tags {
+		if !slices.ContainsFunc(l.Tags, func(own string) bool { return own == t || strings.HasPrefix(own, t+"=") }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Listed compares two listings in the order of lists: the one that changed last comes first.
+func Listed(a, b *Listing) int {
+	return cmp.Or(b.Updated.Compare(a.Updated), bytes.Compare(b.Inc[:], a.Inc[:]))
+}
+
+// behind reports whether a listing comes after the page before.
+func (q *Query) behind(l *Listing) bool {
+	if q.AfterUpdated.IsZero() {
+		return true
+	}
+	after := Listing{Head: Head{Inc: q.AfterInc}, Updated: q.AfterUpdated}
+	return Listed(&after, l) < 0
+}
+
+// PageOf gives the page of listings that a query asks for out of all that a store has, each
+// given once, and keeps no more of them than the page.
+func (q *Query) PageOf(all iter.Seq[*Listing]) []Listing {
+	var page []Listing
+	all(func(l *Listing) bool {
+		if !q.Lists(l) || !q.behind(l) {
+			return true
+		}
+		at, _ := slices.BinarySearchFunc(page, l, func(a Listing, l *Listing) int { return Listed(&a, l) })
+		if at < q.Page() {
+			page = slices.Insert(page, at, *l)
+			page = page[:min(len(page), q.Page())]
+		}
+		return true
+	})
+	return page
+}
+
+// Listings gives one page of a query, the session that changed last first: sessions with a
+// record whose SID begins with Prefix and which the other fields select. The page after it
+// is that of AfterUpdated and AfterInc, Updated and Inc of the last listing: a session that
+// changes meanwhile goes to the front, and no other is given twice or left out. A store that
+// has the method keeps an index for it, up to date with each commit; of others every session
+// is read.
+func Listings(ctx context.Context, s Store, q Query) ([]Listing, error) {
+	if own, ok := s.(interface {
+		Listings(ctx context.Context, q Query) ([]Listing, error)
+	}); ok {
+		return own.Listings(ctx, q)
+	}
+	return ScanListings(ctx, s, q)
+}
+
+// ScanListings is Listings by reading every session that Prefix selects: for stores without
+// an index.
+func ScanListings(ctx context.Context, s Store, q Query) ([]Listing, error) {
+	var failed error
+	page := q.PageOf(func(yield func(*Listing) bool) {
+		heads := Query{Prefix: q.Prefix, Retired: q.Retired, Pending: q.Pending}
+		for {
+			found, err := s.Sessions(ctx, heads)
+			if err != nil {
+				failed = err
+				return
+			}
+			for i := range found {
+				l, err := ListingOf(ctx, s, found[i])
+				if err != nil {
+					failed = err
+					return
+				}
+				if l.Seq > 0 && !yield(&l) {
+					return
+				}
+			}
+			if len(found) < heads.Page() {
+				return
+			}
+			last := found[len(found)-1]
+			heads.AfterSID, heads.AfterInc = last.SID, last.Inc
+		}
+	})
+	return page, failed
+}
+
+// ListingOf reads the records of a session for its listing.
+func ListingOf(ctx context.Context, s Store, h Head) (Listing, error) {
+	l := Listing{Head: h}
+	if h.Seq == 0 {
+		return l, nil
+	}
+	for r, err := range s.Read(ctx, h.Inc, 1, h.Seq) {
+		if err != nil {
+			return l, err
+		}
+		l.Fold([]*messages.Record{r})
+	}
+	return l, nil
+}
