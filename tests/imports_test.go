@@ -66,7 +66,7 @@ var layers = []struct {
 	{"shells", []string{"supervisor", "actors/...", "internal/hub"}},
 	{"assembly", []string{"internal/compiler", "internal/delegate", "internal/learn", "internal/follow", "internal/simple", "internal/livestore", "internal/keyfile", "internal/backup", "internal/fork", "internal/erase"}},
 	{"facade", []string{""}},
-	{"doors", []string{"host/...", "clients/...", "bench", "internal/certtest", "internal/pagetest", "examples"}},
+	{"doors", []string{"host/...", "clients/...", "bench", "internal/certtest", "internal/pagetest", "examples", "stiletest"}},
 	{"proofs", []string{"internal/sim", "internal/conform"}},
 	{"command", []string{"cmd/..."}},
 	{"outside", []string{"tests/...", "examples/...", "docs/..."}}, // as an embedder would
