@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/internal/hub"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
@@ -188,10 +189,46 @@ type reader struct {
 	texts map[string]string
 	done  map[string]bool
 	recs  int64
+	told  told
+	lost  int // runs of which text was taken back that had been passed on
+	whole int // runs of which none was
+}
+
+// told is what a reader that takes nothing back passes on of a run.
+type told struct {
+	answer.Account
+	stream answer.Stream
+	pieces strings.Builder
+	lost   error
+}
+
+// pass passes on what an update brings, and at the end of the run holds it to its text.
+func (r *reader) pass(t *testing.T, u messages.Update) {
+	if u.Record != nil && u.Record.Body.Kind() == messages.KindRunBegin {
+		r.told = told{}
+	}
+	o := &r.told
+	if u.Record != nil {
+		o.Take(u.Record)
+	}
+	if o.lost == nil {
+		var piece string
+		piece, o.lost = o.stream.Take(u)
+		o.pieces.WriteString(piece)
+	}
+	switch ended := u.Record != nil && u.Record.Body.Kind() == messages.KindRunEnd; {
+	case ended && o.lost != nil:
+		r.lost++
+	case ended && o.pieces.String() != o.Text():
+		t.Fatalf("run %d: passed on %q, and its text is %q", u.Record.Run, o.pieces.String(), o.Text())
+	case ended:
+		r.whole++
+	}
 }
 
 func (r *reader) take(t *testing.T, u messages.Update) {
 	r.at = u.At
+	r.pass(t, u)
 	again, err := messages.ParsePosition(r.at.String())
 	if err != nil || again != r.at {
 		t.Fatalf("position %v reads back as %v, %v", r.at, again, err)
@@ -235,10 +272,12 @@ func (r *reader) take(t *testing.T, u messages.Update) {
 
 // Cut anywhere, also over the death of the host, and resumed by the id of the last
 // update it saw, a reader that applies retractions has exactly the journal's texts,
-// every record once, and every delta behind the one before.
+// every record once, and every delta behind the one before. One that cannot take back
+// (answer.Stream) has passed on the text of each run, or knows that it has not.
 func TestResumeIsExact(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
+	lost, whole := 0, 0
 	for n := range uint64(400) {
 		rnd := rand.New(rand.NewPCG(seed, n))
 		s := &spoken{rnd: rnd, log: &logged{}, hub: hub.New(), run: 1}
@@ -309,11 +348,15 @@ func TestResumeIsExact(t *testing.T) {
 		if !f.begin(r.at, nil) || !f.catchUp() || r.recs != int64(len(s.log.recs)) {
 			t.Fatalf("seed %d, session %d: %d of %d records", seed, n, r.recs, len(s.log.recs))
 		}
+		lost, whole = lost+r.lost, whole+r.whole
 		for id, text := range r.texts {
 			if !r.done[id] && text != "" {
 				t.Fatalf("seed %d, session %d: %q of unit %s is shown at the end", seed, n, text, id)
 			}
 		}
+	}
+	if lost == 0 || whole == 0 {
+		t.Errorf("%d runs lost text that was passed on, %d did not", lost, whole)
 	}
 }
 
