@@ -58,20 +58,12 @@ func Example_model() {
 	if err != nil {
 		panic(err)
 	}
-	for u, err := range run.Events(ctx) {
-		if err != nil {
-			panic(err)
-		}
-		if u.Record == nil {
-			continue
-		}
-		switch b := u.Record.Body.(type) {
-		case *stile.UnitText:
-			fmt.Println(strings.TrimSpace(b.Text))
-		case *messages.ModelReply:
-			fmt.Println(b.Usage.Output, "tokens")
-		}
+	o, err := run.Decision(ctx)
+	if err != nil {
+		panic(err)
 	}
+	fmt.Println(strings.TrimSpace(o.Text))
+	fmt.Println(o.Usage.Output, "tokens")
 	// Output:
 	// IS ANYBODY THERE
 	// 3 tokens

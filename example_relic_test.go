@@ -29,7 +29,7 @@ internal_actions: {allowed_actions: [set_variable]}
 	s, err := rt.Open(ctx, "visits", &stile.Agent{Manifest: m, Model: stile.ScriptedModel(
 		`<action type="relic">{"name": "notes", "parameters": {"operation": "add", "key": "visits"}}</action>`+
 			`<action type="internal">{"name": "set_variable", "parameters": {"name": "city", "value": "Oslo"}}</action>`+
-			`<response>Noted.</response>`,
+			`<response final="true">Noted.</response>`,
 		`<action type="relic" id="n">{"name": "notes", "parameters": {"operation": "add", "key": "visits"}}</action>`+
 			`<response>This is visit ${n.value} to $city.</response>`,
 	)})
@@ -41,17 +41,11 @@ internal_actions: {allowed_actions: [set_variable]}
 		if err != nil {
 			panic(err)
 		}
-		for u, err := range run.Events(ctx) {
-			if err != nil {
-				panic(err)
-			}
-			if u.Record == nil {
-				continue
-			}
-			if b, ok := u.Record.Body.(*stile.UnitText); ok {
-				fmt.Println(b.Text)
-			}
+		said, err := run.Text(ctx)
+		if err != nil {
+			panic(err)
 		}
+		fmt.Println(said)
 	}
 	// Output:
 	// Noted.

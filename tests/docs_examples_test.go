@@ -188,17 +188,11 @@ func Example_model() {
 	if err != nil {
 		panic(err)
 	}
-	if _, err = run.Decision(ctx); err != nil {
+	text, err := run.Text(ctx)
+	if err != nil {
 		panic(err)
 	}
-	for r, err := range s.Records(ctx) {
-		if err != nil {
-			panic(err)
-		}
-		if u, ok := r.Body.(*stile.UnitText); ok {
-			fmt.Println(u.Text)
-		}
-	}
+	fmt.Println(text)
 	// Output: You said: hello
 }
 
