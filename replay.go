@@ -66,7 +66,7 @@ func (a *Archive) Try(ctx context.Context, inc messages.Incarnation, agent *Agen
 	}
 	agents.Trial = true
 	was := *agents
-	was.Own, was.Trial = nil, false
+	was.Trial, was.Journal = false, true
 	return replay.TryFrom(ctx, src, agents.For(ctx), was.For(ctx))
 }
 

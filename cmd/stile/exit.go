@@ -35,7 +35,7 @@ const exitHelp = `Exit status:
   1    it could not be done; of tour: a session ended otherwise than expected
   2    usage or configuration: flags, files, manifests, keys, names of sessions
   3    the decision was HALT
-  4    verify or replay found a difference
+  4    verify, replay or sessions diff found a difference
   5    a conformance vector failed or could not be run; of sim: an invariant did not hold
   6    the decision was ABORT
   7    the run waits for approval; stile approvals answers

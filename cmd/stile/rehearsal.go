@@ -117,7 +117,7 @@ func (a *app) showTrial(t *replay.Trial, out *liveJSON, asJSON bool) error {
 	out.Trial = &j
 	switch {
 	case !asJSON:
-		return a.trialText(t)
+		return a.trialText(t, false)
 	case out.At == 0:
 		return a.writeJSON(out)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/seed14be6753/stile"
@@ -12,7 +13,8 @@ import (
 // trialJSON is a replay under another manifest.
 type trialJSON struct {
 	SID         string       `json:"sid"`
-	OK          bool         `json:"ok"` // nothing came out otherwise
+	OK          bool         `json:"ok"`     // nothing came out otherwise
+	Hashes      bool         `json:"hashes"` // every record comes out with the same hash: it is the session's own agent
 	Turns       int64        `json:"turns"`
 	Same        int64        `json:"same"`
 	Differ      int64        `json:"differ"`
@@ -47,10 +49,20 @@ func (a *app) try(ctx context.Context, ar *stile.Archive, head *stile.Head, agen
 	if err != nil {
 		return t, err
 	}
-	if asJSON {
-		return t, a.writeJSON(trialJSONOf(&t))
+	hashes := false
+	if !t.Differs() { // then it may be the very agent
+		_, err := ar.Replay(ctx, head.Inc, agent)
+		if d := (*replay.Divergence)(nil); err != nil && !errors.As(err, &d) {
+			return t, err
+		}
+		hashes = err == nil
 	}
-	return t, a.trialText(&t)
+	if asJSON {
+		out := trialJSONOf(&t)
+		out.Hashes = hashes
+		return t, a.writeJSON(out)
+	}
+	return t, a.trialText(&t, hashes)
 }
 
 func trialJSONOf(t *replay.Trial) trialJSON {
@@ -72,7 +84,7 @@ func trialJSONOf(t *replay.Trial) trialJSON {
 
 // trialText shows the first prompt and the first decision that differ, then the rest in one
 // line each, and the sums.
-func (a *app) trialText(t *replay.Trial) error {
+func (a *app) trialText(t *replay.Trial, hashes bool) error {
 	p := a.printer("")
 	for _, sort := range []replay.Sort{replay.ChangedPrompt, replay.ChangedDecision, replay.ChangedText, replay.ChangedCall} {
 		c := t.Change(sort)
@@ -92,6 +104,9 @@ func (a *app) trialText(t *replay.Trial) error {
 	sums := fmt.Sprintf("%s  %s the same, %d otherwise", t.SID, count(t.Same, "turn"), t.Differ)
 	if n := t.Recorded - t.Same - t.Differ; n > 0 {
 		sums += fmt.Sprintf(", %d not reached", n)
+	}
+	if hashes {
+		sums += ", every hash too"
 	}
 	if t.Differs() {
 		p.line(red, "differs", sums)

@@ -34,8 +34,8 @@ func TestReplayUnderAnEditedManifest(t *testing.T) {
 		same, differ   int64
 		turn           int64 // of the stop
 	}{
-		{"the same", "You", "You", []string{"same     local:local:a  3 turns the same, 0 otherwise"}, 3, 0, 0},
-		{"summary", "name: shop\n", "name: shop\nsummary: A shop.\n", []string{"same     "}, 3, 0, 0},
+		{"the same", "You", "You", []string{"same     local:local:a  3 turns the same, 0 otherwise, every hash too\n"}, 3, 0, 0},
+		{"summary", "name: shop\n", "name: shop\nsummary: A shop.\n", []string{"same     local:local:a  3 turns the same, 0 otherwise\n"}, 3, 0, 0},
 		{
 			"instructions", "You keep a shop.", "You keep a tea shop.",
 			[]string{"prompt   turn 1, record 5: the first of 3 turns whose prompt differs", "@@ -1,5 +1,5 @@", "-You keep a shop.", "+You keep a tea shop.", "differs  local:local:a  0 turns the same, 3 otherwise\n"},

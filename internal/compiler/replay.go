@@ -27,6 +27,8 @@ type Replayer struct {
 	Own *Definition
 	// Trial takes Own as it is, with what the journal's manifests say that MCP servers offer.
 	Trial bool
+	// Journal takes the manifests of the journal, with what Go adds to Own.
+	Journal bool
 	// Kept reads the manifest of a digest from the journal.
 	Kept func(context.Context, messages.Digest) (*manifest.Manifest, error)
 
@@ -47,7 +49,7 @@ func ParseKept(doc []byte, further []parse.Dialect) (*manifest.Manifest, error) 
 // Agent is the agent under whose manifest of digest d, and under which rendering
 // (messages.Rendering), a turn ran. It is compiled once for each pair.
 func (r *Replayer) Agent(ctx context.Context, d messages.Digest, rendering int64) (*replay.Agent, error) {
-	if r.Own != nil && !r.Own.asksServers() {
+	if r.Own != nil && !r.Own.asksServers() && !r.Journal {
 		d = messages.Digest{} // the one that was passed, whatever the journal says
 	}
 	v := version{d, rendering}
@@ -97,6 +99,9 @@ func (r *Replayer) definition(ctx context.Context, d messages.Digest) (*Definiti
 	}
 	own := *r.Own
 	own.Manifest, own.Agents = m, nil // it has those, too
+	if r.Journal {                    // and these
+		own.Instructions, own.Output = "", nil
+	}
 	return &own, nil
 }
 
