@@ -537,7 +537,7 @@ func TestSessions(t *testing.T) {
 	for _, name := range []string{"acme:ann:x", "acme:bob:x", "x"} {
 		must(t, "run", example("plain/agent.yaml"), "I am Ada.", "--dir", data, "--session", name)
 	}
-	holds(t, must(t, "sessions", "list", "--dir", data), "SESSION", "RUNS", "TURNS", "STATE", "HEAD", "acme:ann:x", "acme:bob:x", "local:local:x", "idle", "9:")
+	holds(t, must(t, "sessions", "list", "--dir", data), "SESSION", "RUNS", "TURNS", "STATE", "UPDATED", "AGENT", "TITLE", "HEAD", "local:local:x", "acme:bob:x", "acme:ann:x", "idle", "9:")
 	out := must(t, "sessions", "list", "--dir", data, "--prefix", "acme:", "--json")
 	if strings.Count(out, "\n") != 2 || strings.Contains(out, "local:") {
 		t.Error(out)

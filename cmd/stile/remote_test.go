@@ -124,6 +124,14 @@ func TestRemote(t *testing.T) {
 			t.Errorf("%q: %+v", c.args, a)
 		}
 	}
+	holds(t, must(t, append([]string{"sessions", "set", "ada", "--title", "Refund", "--tag", "desk=3", "--tag", "new"}, at(admin)...)...), "ada is Refund [desk=3] [new]\n")
+	holds(t, must(t, append([]string{"sessions", "set", "ada", "--title", "", "--untag", "new"}, at(admin)...)...), "ada is [desk=3]\n")
+	if a := stileDo(t, append([]string{"sessions", "set", "ada", "--tag", "a b"}, at(admin)...)...); a.status != 2 || !strings.Contains(a.err, "has a space") {
+		t.Errorf("%+v", a)
+	}
+	if a := stileDo(t, append([]string{"sessions", "set", "ada", "--tag", "x"}, at(reader)...)...); a.status != 1 || !strings.Contains(a.err, "ERR_DENIED/SCOPE") {
+		t.Errorf("%+v", a)
+	}
 	holds(t, must(t, append([]string{"sessions", "delete", "ada"}, at(admin)...)...), "ada is deleted")
 	if a := stileDo(t, append([]string{"sessions", "delete", "ada"}, at(admin)...)...); a.status != 2 {
 		t.Errorf("%+v", a)

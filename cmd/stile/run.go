@@ -71,6 +71,8 @@ several, which take turns. A server at an address of its own may need none.`,
 	cmd.Flags().BoolVar(&opts.resume, "resume", false, "go on with what is open in --session, without a MESSAGE: a run of a fork, of a process that ended")
 	cmd.Flags().StringVar(&opts.policy, "policy", "", "when a run is in flight: reject, enqueue, interrupt, rollback, merge or debounce; answer: yes or no answers the call that waits (default the manifest's loop.busy)")
 	cmd.Flags().StringVar(&opts.zone, "zone", "", "the user's time zone, such as Europe/Oslo or UTC+2; the session keeps it (default the manifest's)")
+	cmd.Flags().StringVar(&opts.title, "title", "", "title of the session, in place of the one it has")
+	cmd.Flags().StringArrayVar(&opts.tags, "tag", nil, "tag to add to the session, key or key=value; may be repeated")
 	cmd.Flags().StringVar(&opts.provider, "provider", "", "who answers: openai, anthropic or gemini (default the manifest's)")
 	cmd.Flags().StringVar(&opts.model, "model", "", "the provider's name for the model (default the manifest's)")
 	cmd.Flags().StringVar(&opts.baseURL, "base-url", "", "address of the provider, when it is not the vendor's own")
@@ -83,6 +85,8 @@ several, which take turns. A server at an address of its own may need none.`,
 
 type runOptions struct {
 	session, policy, zone string
+	title                 string
+	tags                  []string
 	decisionLog           string
 	memory, json, resume  bool
 
@@ -147,6 +151,9 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 	if err != nil {
 		return err
 	}
+	if _, err := opts.about(); err != nil {
+		return err
+	}
 	message := ""
 	if opts.resume {
 		err = opts.resumes(rest)
@@ -181,6 +188,9 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 		if err != nil {
 			return err
 		}
+		if err := opts.describe(ctx, s); err != nil {
+			return err
+		}
 		if err := a.goOn(ctx, s, left, opts); err != nil || opts.resume {
 			return err
 		}
@@ -204,6 +214,24 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 		learned(ctx, rt, agent.Manifest)
 		return err
 	})
+}
+
+// about is what the flags describe the session with; nil for nothing. It is refused before
+// anything is made.
+func (o *runOptions) about() (title *string, err error) {
+	if o.title != "" {
+		title = &o.title
+	}
+	return title, (*messages.SessionDescribed)(nil).Changed(title, nil, o.tags, nil).Validate()
+}
+
+// describe gives the session the title and tags of the flags.
+func (o *runOptions) describe(ctx context.Context, s *stile.Session) error {
+	title, err := o.about()
+	if err != nil || title == nil && len(o.tags) == 0 {
+		return err
+	}
+	return s.Amend(ctx, "", title, nil, o.tags, nil)
 }
 
 // resumes checks the flags and arguments beside --resume.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +15,7 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
-		Short: "List, show and export the sessions of a journal; follow, cancel and delete those of a host",
+		Short: "List, show, export and add up the sessions of a journal; describe, follow, cancel and delete those of a host",
 		Example: `  stile sessions list
   stile sessions show ledger
   stile sessions export ledger > ledger.jsonl`,
@@ -24,82 +23,11 @@ func (a *app) sessionsCommand() *cobra.Command {
 		RunE: group,
 	}
 	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand(), a.sessionsDiffCommand(),
-		a.sessionsTailCommand(), a.sessionsCancelCommand(), a.sessionsDeleteCommand(), a.sessionsEraseCommand())
+		a.sessionsSetCommand(), a.sessionsCostCommand(), a.sessionsTailCommand(), a.sessionsCancelCommand(), a.sessionsDeleteCommand(), a.sessionsEraseCommand())
 	return cmd
-}
-
-func (a *app) sessionsListCommand() *cobra.Command {
-	var prefix string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the sessions",
-		Long: `Lists the sessions in the order of their names, retired incarnations included.
-STATE is idle, running, suspended (a call waits for approval), interrupted (a run or
-an input is open and nobody is at it: it goes on when its session is opened, or when a
-host starts that knows its agent), closed or retired.
-HEAD is the position and hash that verify --head takes: keep it elsewhere, and a cut
-tail will be found.`,
-		Example: `  stile sessions list
-  stile sessions list --prefix acme:ann: --json`,
-		Args: cobra.NoArgs,
-		RunE: a.do(func(ctx context.Context, _ []string) error {
-			return a.withArchive(ctx, func(ar *stile.Archive) error { return a.sessionsList(ctx, ar, prefix, asJSON) })
-		}),
-	}
-	a.dirFlag(cmd)
-	a.journalFlag(cmd)
-	cmd.Flags().StringVar(&prefix, "prefix", "", "only sessions whose tenant:user:id begins so")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a session")
-	return cmd
-}
-
-// sessionJSON is a session in a list.
-type sessionJSON struct {
-	SID         string       `json:"sid"`
-	Incarnation string       `json:"incarnation"`
-	Head        string       `json:"head"`
-	Runs        int64        `json:"runs"`
-	Turns       int64        `json:"turns"`
-	State       stile.Status `json:"state"`
-	Queued      int64        `json:"queued"`
-	Parent      string       `json:"parent,omitempty"` // of a child session
 }
 
 func headText(at journal.Anchor) string { return fmt.Sprintf("%d:%s", at.Seq, at.Hash) }
-
-func (a *app) sessionsList(ctx context.Context, ar *stile.Archive, prefix string, asJSON bool) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	if !asJSON {
-		fmt.Fprintln(w, "SESSION\tRUNS\tTURNS\tSTATE\tHEAD")
-	}
-	for h, err := range ar.Sessions(ctx, prefix) {
-		if err != nil {
-			return err
-		}
-		head := headText(journal.Anchor{Seq: h.Seq, Hash: h.Hash})
-		state, err := ar.Status(ctx, h)
-		if err != nil {
-			return err
-		}
-		if !asJSON {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", h.SID, h.Run, h.Turn, state, head)
-			continue
-		}
-		line := sessionJSON{SID: h.SID, Incarnation: h.Inc.String(), Head: head, Runs: h.Run, Turns: h.Turn, State: state, Queued: h.Queued}
-		parent, err := ar.Parent(ctx, h.Inc)
-		if err != nil {
-			return err
-		}
-		if parent != nil {
-			line.Parent = parent.SID
-		}
-		if err := a.writeJSON(line); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
 
 func (a *app) sessionsShowCommand() *cobra.Command {
 	var asJSON bool
@@ -121,7 +49,7 @@ tenant:user:id, or a bare id of the local user.`,
 }
 
 func (a *app) sessionsShow(ctx context.Context, ar *stile.Archive, name string, asJSON bool) error {
-	head, err := ar.Head(ctx, name)
+	head, err := named(ctx, ar, name)
 	if err != nil {
 		return err
 	}
@@ -157,7 +85,7 @@ salt, hashes and receipt: with them anyone can compute the chain again.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: a.do(func(ctx context.Context, args []string) error {
 			return a.withArchive(ctx, func(ar *stile.Archive) error {
-				head, err := ar.Head(ctx, args[0])
+				head, err := named(ctx, ar, args[0])
 				if err != nil {
 					return err
 				}
@@ -173,7 +101,7 @@ salt, hashes and receipt: with them anyone can compute the chain again.`,
 // pick gives the sessions that a command is about: the named one, or all.
 func pick(ctx context.Context, ar *stile.Archive, names []string, each func(journal.Head) error) error {
 	if len(names) > 0 {
-		head, err := ar.Head(ctx, names[0])
+		head, err := named(ctx, ar, names[0])
 		if err != nil {
 			return err
 		}

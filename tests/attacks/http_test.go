@@ -78,7 +78,10 @@ func idRows(w *world) (rows []row) {
 			holds: "refused", attack: w.refused("evil/eve/all", "GET", path, ""),
 		})
 	}
-	for what, after := range map[string]string{"colons": "acme:ann:", "percent": "acme%3Aann%3A", "a pattern": "%25", "an underscore": "_", "NUL": "%00", "up": "../../acme"} {
+	for what, after := range map[string]string{
+		"colons": "acme:ann:", "percent": "acme%3Aann%3A", "a pattern": "%25", "an underscore": "_", "NUL": "%00", "up": "../../acme",
+		"a cursor before its session": "zzzzzzzzzzz~" + inc.Incarnation, "a tag": "&tag=secret", "a title": "&q=secret", "a title of every text": "&q=%25", "an agent": "&agent=talker", "a prefix as a tag": "&tag=acme:ann:",
+	} {
 		rows = append(rows, row{
 			class: "foreign sessions", by: byToken, tries: "list from a place that is another's: " + what, holds: "no session of another user in it",
 			attack: func() error {
@@ -107,6 +110,8 @@ func idRows(w *world) (rows []row) {
 		row{class: "foreign sessions", by: byToken, tries: "fork under a SID", holds: "refused", attack: w.refused("evil/eve/all", "POST", "/v1/sessions/acme:ann:secret/fork", `{"id": "mine"}`)},
 		row{class: "foreign sessions", by: byToken, tries: "an idempotency key of another's run", holds: "refused", attack: w.refused("evil/eve/all", "POST", "/v1/sessions/secret/runs", `{"input": "x"}`, "Idempotency-Key", "k")},
 		row{class: "foreign sessions", by: byToken, tries: "a run's number alone", holds: "refused", attack: w.refused("evil/eve/all", "GET", "/v1/sessions/secret/runs/1", "")},
+		row{class: "foreign sessions", by: byToken, tries: "the runs of another's", holds: "refused", attack: w.refused("evil/eve/all", "GET", "/v1/sessions/secret/runs", "")},
+		row{class: "foreign sessions", by: byToken, tries: "a title for another's", holds: "refused", attack: w.refused("evil/eve/all", "PATCH", "/v1/sessions/secret", `{"title": "mine", "add": ["x"]}`)},
 		row{class: "foreign sessions", by: byToken, tries: "cancel of another's run", holds: "refused", attack: w.refused("evil/eve/all", "POST", "/v1/sessions/secret/runs/1/cancel", "")},
 		row{class: "foreign sessions", by: byToken, tries: "approvals of another's", holds: "refused", attack: w.refused("evil/eve/all", "GET", "/v1/sessions/secret/approvals", "")},
 		row{class: "foreign sessions", by: byToken, tries: "erase a user of another tenant", holds: "erases nothing", attack: func() error {
@@ -166,7 +171,8 @@ func rightRows(w *world) (rows []row) {
 	}
 	for what, c := range map[string][3]string{
 		"create a session": {"POST", "/v1/sessions", `{"agent": "talker"}`}, "submit": {"POST", "/v1/sessions/secret/runs", `{"input": "x"}`}, "cancel": {"POST", "/v1/sessions/secret/runs/1/cancel", ""},
-		"fork": {"POST", "/v1/sessions/secret/fork", `{}`}, "delete": {"DELETE", "/v1/sessions/secret", ""}, "erase": {"DELETE", "/v1/users/ann", ""},
+		"describe": {"PATCH", "/v1/sessions/secret", `{"title": "x"}`},
+		"fork":     {"POST", "/v1/sessions/secret/fork", `{}`}, "delete": {"DELETE", "/v1/sessions/secret", ""}, "erase": {"DELETE", "/v1/users/ann", ""},
 		"make a token": {"POST", "/v1/tokens", `{"scopes": ["read"]}`}, "list tokens": {"GET", "/v1/tokens", ""}, "revoke": {"DELETE", "/v1/tokens/" + w.ids["acme/ann/all"], ""},
 		"rotate keys": {"POST", "/v1/keys/rotate", ""}, "metrics": {"GET", "/metrics", ""}, "chat": {"POST", "/v1/chat/completions", `{"model": "talker", "messages": [{"role": "user", "content": "x"}]}`},
 		"tools": {"POST", "/mcp", `{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}`}, "answer an approval": {"POST", "/v1/sessions/secret/approvals/x", `{"allow": true, "digest": "` + strings.Repeat("0", 64) + `"}`},
@@ -175,7 +181,7 @@ func rightRows(w *world) (rows []row) {
 	}
 	for what, c := range map[string][3]string{
 		"export": {"GET", "/v1/sessions/secret/export", ""}, "list": {"GET", "/v1/sessions", ""}, "events": {"GET", "/v1/sessions/secret/events", ""}, "delete": {"DELETE", "/v1/sessions/secret", ""},
-		"decisions": {"GET", "/v1/sessions/secret/decisions", ""}, "make a token": {"POST", "/v1/tokens", `{"scopes": ["submit"]}`}, "answer by a submit": {"POST", "/v1/sessions/secret/runs", `{"input": "yes", "policy": "answer"}`},
+		"runs": {"GET", "/v1/sessions/secret/runs", ""}, "decisions": {"GET", "/v1/sessions/secret/decisions", ""}, "make a token": {"POST", "/v1/tokens", `{"scopes": ["submit"]}`}, "answer by a submit": {"POST", "/v1/sessions/secret/runs", `{"input": "yes", "policy": "answer"}`},
 		"usage": {"GET", "/v1/usage", ""}, "feeds": {"GET", "/v1/sessions/secret/feeds", ""}, "rotate keys": {"POST", "/v1/keys/rotate", ""},
 	} {
 		add(byToken, "submit alone: "+what, "acme/ann/submit", c[0], c[1], c[2])
