@@ -325,6 +325,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.agentRoutes()
 	s.sessionRoutes()
 	s.runRoutes()
+	s.promptRoutes()
 	s.approvalRoutes()
 	s.streamRoutes()
 	s.feedRoutes()

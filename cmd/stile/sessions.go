@@ -22,7 +22,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Args: known,
 		RunE: group,
 	}
-	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand(), a.sessionsDiffCommand(),
+	cmd.AddCommand(a.sessionsListCommand(), a.sessionsShowCommand(), a.sessionsExportCommand(), a.sessionsDiffCommand(), a.sessionsPromptCommand(),
 		a.sessionsSetCommand(), a.sessionsCostCommand(), a.sessionsTailCommand(), a.sessionsCancelCommand(), a.sessionsDeleteCommand(), a.sessionsEraseCommand())
 	return cmd
 }

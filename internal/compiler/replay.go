@@ -148,7 +148,7 @@ func (c *Agent) replay(sid string) *replay.Agent {
 	a := c.Actor
 	rules := catalog.Gate{Default: c.Manifest.Approval.Default, ByTool: c.Manifest.Approval.Tools, Own: ownAnswers}
 	return &replay.Agent{
-		Rules: a.Rules, Dialect: a.Dialect, Specs: a.Specs, Primer: a.Primer,
+		Rules: a.Rules, Dialect: a.Dialect, Specs: a.Specs, Native: a.Native, Primer: a.Primer,
 		Receipts: string(a.Receipts), Library: a.Library, Limits: a.Limits, Window: a.Window, Shape: shape(a.Shape, sid),
 		MagicCalls: a.MagicCalls, TokenTTL: a.TokenTTL, TokenMaxTTL: a.TokenMaxTTL,
 		Gate: func(e *turn.AskGate) turn.Judged {

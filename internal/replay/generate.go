@@ -271,7 +271,11 @@ func (p *player) request(r *messages.Record, was *messages.ModelRequest) (messag
 		return messages.ModelRequest{}, err
 	}
 	if p.src.Prompt != nil {
-		if err := p.src.Prompt(r, msgs); err != nil {
+		var offered []messages.ToolSpec
+		if p.agent.Native {
+			offered = p.agent.Specs
+		}
+		if err := p.src.Prompt(r, msgs, offered); err != nil {
 			return messages.ModelRequest{}, err
 		}
 	}

@@ -34,6 +34,7 @@ type Agent struct {
 	Rules   *turn.Rules
 	Dialect parse.Dialect
 	Specs   []messages.ToolSpec
+	Native  bool // they are offered in the provider's own form
 	Primer  string
 	Tools   Tools
 	Library *neuroscript.Library
@@ -68,9 +69,10 @@ type Source struct {
 	// From is where the history begins for this session: 0 for the first record, or
 	// the last record a fork took over, which is folded and not run again.
 	From int64
-	// Prompt is given each prompt, when it was made again and before it is compared; an error
-	// ends the replay. nil for none.
-	Prompt func(r *messages.Record, ms []messages.Message) error
+	// Prompt is given each prompt, when it was made again and before it is compared, with the
+	// tools that are offered in the provider's own form; an error ends the replay. nil for
+	// none.
+	Prompt func(r *messages.Record, ms []messages.Message, tools []messages.ToolSpec) error
 	// MaxGas bounds each program, whatever its agent's limits say; 0 is MaxProgramGas.
 	MaxGas int64
 }

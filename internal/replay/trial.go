@@ -118,7 +118,7 @@ func TryFrom(ctx context.Context, src Source, agents, had Agents) (Trial, error)
 		return t, err
 	}
 	found := errors.New("the prompt is made")
-	src.Prompt = func(r *messages.Record, ms []messages.Message) error {
+	src.Prompt = func(r *messages.Record, ms []messages.Message, _ []messages.ToolSpec) error {
 		if r.Seq < c.Seq {
 			return nil
 		}

@@ -47,6 +47,7 @@ var routes = map[string]route{
 	"GET /v1/sessions/{id}/decisions":             {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/runs":                  {scope: "read", names: "session"},
 	"PATCH /v1/sessions/{id}":                     {scope: "submit", names: "session", body: `{"title": "x"}`},
+	"GET /v1/sessions/{id}/turns/{turn}/prompt":   {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/feeds":                 {scope: "read", names: "session"},
 	"GET /v1/sessions/{id}/approvals":             {scope: "read", names: "session"},
 	"POST /v1/sessions/{id}/approvals/{approval}": {scope: "approve", names: "session", body: `{"allow": true, "digest": "` + strings.Repeat("0", 64) + `"}`},

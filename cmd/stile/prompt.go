@@ -1,0 +1,288 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/textdiff"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// promptOptions are the flags of sessions prompt.
+type promptOptions struct {
+	at                  remoteFlags
+	remote              bool
+	turn, request, diff int64
+	reply, json         bool
+	manifest            string
+}
+
+func (a *app) sessionsPromptCommand() *cobra.Command {
+	var o promptOptions
+	cmd := &cobra.Command{
+		Use:   "prompt SID",
+		Short: "Show what a model saw in a turn, and what it replied",
+		Long: `Shows the prompt of a turn as the model saw it: each message under a line with its
+role. It is made again from the journal, by a replay up to the turn, and compared with
+the digest of what was sent: exact says that it is the same byte for byte, else the
+first line says what differs and why. --reply shows the model's raw reply in its place,
+--diff the difference to the prompt of another turn.
+
+The session is one of --dir. With --host a running host is asked. Agents with tools in
+Go are named by --manifest where they have one.`,
+		Example: `  stile sessions prompt ledger
+  stile sessions prompt ledger --turn 2 --diff 1
+  stile sessions prompt ledger --turn 2 --reply
+  stile sessions prompt ada --host http://127.0.0.1:8471 --json`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.RunE = a.do(func(ctx context.Context, args []string) error {
+		o.remote = cmd.Flags().Changed("host")
+		return a.sessionsPrompt(ctx, args[0], o)
+	})
+	a.dirFlag(cmd)
+	a.journalFlag(cmd)
+	o.at.add(cmd)
+	flags := cmd.Flags()
+	flags.Int64Var(&o.turn, "turn", 0, "the turn (default the last one that asked a model)")
+	flags.Int64Var(&o.request, "request", 0, "the request, from 1, of a turn that has several (default the last)")
+	flags.Int64Var(&o.diff, "diff", 0, "show the difference to the prompt of this turn")
+	flags.BoolVar(&o.reply, "reply", false, "show the raw reply")
+	flags.StringVar(&o.manifest, "manifest", "", "manifest of the agent, where the journal has none that is enough")
+	flags.BoolVar(&o.json, "json", false, "print the requests of the turn as JSON, with their replies")
+	cmd.MarkFlagsMutuallyExclusive("host", "dir")
+	cmd.MarkFlagsMutuallyExclusive("reply", "diff", "json")
+	return cmd
+}
+
+// promptJSON is a request as JSON: as the route of a host has it.
+type promptJSON struct {
+	Run      int64           `json:"run"`
+	Turn     int64           `json:"turn"`
+	Seq      int64           `json:"seq"`
+	At       time.Time       `json:"at"`
+	Provider string          `json:"provider"`
+	Model    string          `json:"model"`
+	Options  json.RawMessage `json:"options,omitempty"`
+	Exact    bool            `json:"exact"`
+	Why      string          `json:"why,omitempty"`
+	Messages []messageJSON   `json:"messages"`
+	Tools    []toolJSON      `json:"tools,omitempty"`
+	Reply    *replyJSON      `json:"reply,omitempty"`
+}
+
+type messageJSON struct {
+	Role string `json:"role"`
+	Text string `json:"text"`
+}
+
+type toolJSON struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"`
+}
+
+type replyJSON struct {
+	Finish string         `json:"finish"`
+	Usage  messages.Usage `json:"usage"`
+	Cost   int64          `json:"cost_micro_usd,omitempty"`
+	Error  string         `json:"error,omitempty"`
+	Text   string         `json:"text"`
+	Lost   string         `json:"lost,omitempty"`
+}
+
+func promptJSONOf(p *stile.Prompt) promptJSON {
+	v := promptJSON{
+		Run: p.Run, Turn: p.Turn, Seq: p.Seq, At: p.At.UTC(), Provider: p.Request.Provider, Model: p.Request.Model,
+		Options: raw(p.Request.Options), Exact: p.Exact, Why: p.Why, Messages: []messageJSON{},
+	}
+	for _, m := range p.Messages {
+		v.Messages = append(v.Messages, messageJSON{string(m.Role), m.Text})
+	}
+	for _, t := range p.Tools {
+		v.Tools = append(v.Tools, toolJSON{t.Name, t.Description, raw(t.Schema)})
+	}
+	if b := p.Ended; b != nil {
+		v.Reply = &replyJSON{Finish: string(b.Finish), Usage: b.Usage, Cost: b.CostUSD, Error: b.Error, Text: string(p.Reply), Lost: p.Lost}
+	}
+	return v
+}
+
+func raw(text string) json.RawMessage {
+	if !json.Valid([]byte(text)) {
+		return nil
+	}
+	return json.RawMessage(text)
+}
+
+func (v *promptJSON) text() string {
+	ms := make([]messages.Message, len(v.Messages))
+	for i, m := range v.Messages {
+		ms[i] = messages.Message{Role: messages.Role(m.Role), Text: m.Text}
+	}
+	return (&stile.Prompt{Messages: ms}).Text()
+}
+
+// sessionsPrompt shows one request, or all of a turn as JSON.
+func (a *app) sessionsPrompt(ctx context.Context, name string, o promptOptions) error {
+	for flag, n := range map[string]int64{"--turn": o.turn, "--request": o.request, "--diff": o.diff} {
+		if n < 0 {
+			return configError(flag, "want a number from 1 on")
+		}
+	}
+	prompts, err := a.prompts(ctx, name, o, o.turn)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return a.writeJSON(struct {
+			Requests []promptJSON `json:"requests"`
+		}{prompts})
+	}
+	one, err := requestOf(prompts, o.request)
+	if err != nil {
+		return err
+	}
+	p := a.printer("")
+	head := fmt.Sprintf("turn %d, run %d, request %d of %d, %s, %s", one.Turn, one.Run, cmp.Or(o.request, int64(len(prompts))), len(prompts), one.At.Format(time.RFC3339), one.Provider+"/"+one.Model)
+	switch {
+	case o.reply:
+		return a.showReply(p, one, head)
+	case o.diff > 0:
+		others, err := a.prompts(ctx, name, o, o.diff)
+		if err != nil {
+			return err
+		}
+		other := &others[len(others)-1]
+		p.line(dim, "prompt", head+", "+exactly(one)+", beside turn "+fmt.Sprint(o.diff)+", "+exactly(other))
+		p.print(a.shown(textdiff.Unified(other.text(), one.text(), diffAround)))
+		return p.err
+	}
+	p.line(dim, "prompt", head+", "+count(int64(len(one.Messages)), "message")+", "+exactly(one))
+	if len(one.Options) > 0 {
+		p.line(dim, "options", a.shown(string(one.Options)))
+	}
+	for _, t := range one.Tools {
+		p.line(dim, "tool", a.shown(t.Name+" "+string(t.Schema)+" "+t.Description))
+	}
+	p.print(a.shown(one.text()))
+	return p.err
+}
+
+// showReply shows what came back, as it came.
+func (a *app) showReply(p *printer, one *promptJSON, head string) error {
+	if one.Reply == nil {
+		p.line(dim, "reply", head+", none is recorded")
+		return p.err
+	}
+	r := one.Reply
+	p.line(dim, "reply", fmt.Sprintf("%s, %s, %d tokens in, %d out", head, cmp.Or(r.Finish, "no end"), r.Usage.Input, r.Usage.Output))
+	switch {
+	case r.Lost != "":
+		p.line(red, "lost", r.Lost)
+	case r.Error != "":
+		p.line(red, "error", a.shown(r.Error))
+	}
+	p.print(a.shown(r.Text))
+	if n := len(r.Text); n > 0 && r.Text[n-1] != '\n' {
+		p.print("\n")
+	}
+	return p.err
+}
+
+func exactly(v *promptJSON) string {
+	if v.Exact {
+		return "exact"
+	}
+	return v.Why
+}
+
+// shown is a text of others as the terminal may have it; a file or a pipe gets its bytes.
+func (a *app) shown(s string) string {
+	if a.outTerminal {
+		return harmless(s)
+	}
+	return s
+}
+
+func requestOf(all []promptJSON, n int64) (*promptJSON, error) {
+	switch {
+	case n > int64(len(all)):
+		return nil, configError("--request", fmt.Sprintf("the turn has %s", count(int64(len(all)), "request")))
+	case n == 0:
+		n = int64(len(all))
+	}
+	return &all[n-1], nil
+}
+
+// prompts are the requests of a turn, 0 for the last one that has some: at least one.
+func (a *app) prompts(ctx context.Context, name string, o promptOptions, turn int64) (out []promptJSON, err error) {
+	if o.remote {
+		r, id, err := a.remote(o.at, name)
+		if err != nil {
+			return nil, err
+		}
+		var answer struct {
+			Requests []promptJSON `json:"requests"`
+		}
+		at := "last"
+		if turn > 0 {
+			at = fmt.Sprint(turn)
+		}
+		if err := r.call(ctx, http.MethodGet, sessionPath(id)+"/turns/"+at+"/prompt?reply=true", nil, &answer); err != nil {
+			return nil, err
+		}
+		if len(answer.Requests) == 0 {
+			return nil, messages.Errorf(messages.ErrNotFound, "the host shows no request of turn %s", at)
+		}
+		return answer.Requests, nil
+	}
+	var agent *stile.Agent
+	if o.manifest != "" {
+		if agent, err = stile.LoadAgent(o.manifest); err != nil {
+			return nil, err
+		}
+	}
+	err = a.withArchive(ctx, func(ar *stile.Archive) error {
+		head, err := ar.Head(ctx, name)
+		if err != nil {
+			return err
+		}
+		if turn == 0 {
+			if turn, err = lastAsked(ctx, ar, head); err != nil {
+				return err
+			}
+		}
+		all, err := ar.Prompts(ctx, head.Inc, agent, turn)
+		for i := range all {
+			out = append(out, promptJSONOf(&all[i]))
+		}
+		return err
+	})
+	return slices.Clip(out), err
+}
+
+// lastAsked is the last turn of a session that asked a model.
+func lastAsked(ctx context.Context, ar *stile.Archive, head journal.Head) (turn int64, err error) {
+	for r, err := range ar.Records(ctx, head.Inc) {
+		if err != nil {
+			return 0, err
+		}
+		if r.Body != nil && r.Body.Kind() == messages.KindModelRequest {
+			turn = r.Turn
+		}
+	}
+	if turn == 0 {
+		return 0, messages.Errorf(messages.ErrNotFound, "the session has asked no model")
+	}
+	return turn, nil
+}
