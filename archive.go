@@ -220,6 +220,37 @@ func (a *Archive) Export(ctx context.Context, inc messages.Incarnation, w io.Wri
 	return nil
 }
 
+// ExportBlobs writes what stands behind the records in an export that has blobs: what the
+// records of an incarnation name by digest and the journal still holds (replies, system
+// messages, OUTPUT and SCRATCHPAD of turns), each once, one line of JSON each.
+func (a *Archive) ExportBlobs(ctx context.Context, inc messages.Incarnation, w io.Writer) error {
+	seen := map[messages.Digest]bool{}
+	var line []byte
+	for r, err := range a.Records(ctx, inc) {
+		if err != nil {
+			return err
+		}
+		for _, d := range journal.Blobs(r.Body) {
+			if seen[d] {
+				continue
+			}
+			seen[d] = true
+			b, err := a.store.Blob(ctx, inc, d)
+			if journal.IsNotFound(err) {
+				continue // erased
+			}
+			if err != nil {
+				return err
+			}
+			line = append(journal.AppendBlob(line[:0], messages.Blob{Digest: d, Data: b}), '\n')
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // ErrNoManifest means that a journal does not hold the manifest a session ran
 // under, so that the caller must pass an agent.
 var ErrNoManifest = errors.New("stile: the journal does not hold the session's manifest")

@@ -58,3 +58,16 @@ func AppendRecord(dst []byte, r *messages.Record) []byte {
 	dst, _ = appendText(dst, string(r.Body.Kind()))
 	return append(dst, '}')
 }
+
+// AppendBlob appends a blob as one line of JSON without its LF, as it stands behind the
+// records in an export that has them: its digest, and its bytes in base64.
+func AppendBlob(dst []byte, b messages.Blob) []byte {
+	dst = append(dst, blobLine...)
+	dst = base64.StdEncoding.AppendEncode(dst, b.Data)
+	dst = append(dst, `","digest":"`...)
+	dst = hex.AppendEncode(dst, b.Digest[:])
+	return append(dst, `"}}`...)
+}
+
+// blobLine begins the line of a blob, and of no record.
+const blobLine = `{"blob":{"data":"`

@@ -3,6 +3,7 @@ package journal
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -94,13 +95,44 @@ func unhex(to []byte, text string) error {
 	return nil
 }
 
-// ReadExport gives the records of an export, as Store.Read gives those of a store. It
+// ParseBlob reads a line that AppendBlob wrote, without its LF; ok is false for the line of
+// something else. Failures are ERR_JOURNAL/CORRUPT: a line that is not written so, or bytes of
+// another digest.
+func ParseBlob(b []byte) (blob messages.Blob, ok bool, err error) {
+	if !bytes.HasPrefix(b, []byte(blobLine)) {
+		return messages.Blob{}, false, nil
+	}
+	var l struct {
+		Blob struct {
+			Data   []byte `json:"data"`
+			Digest string `json:"digest"`
+		} `json:"blob"`
+	}
+	if err := json.Unmarshal(b, &l, json.RejectUnknownMembers(true)); err != nil {
+		return messages.Blob{}, true, Fail(ReasonCorrupt, err, "not the line of a blob")
+	}
+	blob.Data = l.Blob.Data
+	if err := unhex(blob.Digest[:], l.Blob.Digest); err != nil {
+		return messages.Blob{}, true, err
+	}
+	if sha256.Sum256(blob.Data) != blob.Digest {
+		return messages.Blob{}, true, Fail(ReasonCorrupt, nil, "a blob of another digest than %s", l.Blob.Digest)
+	}
+	if !bytes.Equal(AppendBlob(nil, blob), b) {
+		return messages.Blob{}, true, Fail(ReasonCorrupt, nil, "the line of a blob is not written as exports are")
+	}
+	return blob, true, nil
+}
+
+// ReadExport gives the records of an export, as Store.Read gives those of a store. Blobs, which
+// may stand behind the records, are checked against their digests and passed over. It
 // ends at the first error it gives: CORRUPT for a line that is none or has no LF at
 // its end (the export was cut), with the number of the line; IO when in fails.
 func ReadExport(in io.Reader) iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		lines := bufio.NewReader(in)
 		var b []byte
+		blobs := false
 		for n := 1; ; n++ {
 			b = b[:0]
 			for more := true; more; {
@@ -122,7 +154,18 @@ func ReadExport(in io.Reader) iter.Seq2[*messages.Record, error] {
 					return
 				}
 			}
+			if _, ok, err := ParseBlob(b[:len(b)-1]); ok {
+				if err != nil {
+					yield(nil, Fail(ReasonCorrupt, err, "line %d", n))
+					return
+				}
+				blobs = true
+				continue
+			}
 			r, err := ParseRecord(b[:len(b)-1])
+			if err == nil && blobs {
+				err = Fail(ReasonCorrupt, nil, "a record behind a blob")
+			}
 			if err != nil {
 				err = Fail(ReasonCorrupt, err, "line %d", n)
 			}

@@ -132,7 +132,7 @@ func TestErrorsShowNoHostPath(t *testing.T) {
 		{"exec", "none"},
 		{"exec", "."},
 		{"conform", "none"},
-		{"tour"},
+		{"tour", "--examples", "none"},
 	} {
 		a := stileDo(t, args...)
 		if a.status != int(exitUsage) && a.status != int(exitFailure) || a.err == "" {

@@ -17,6 +17,7 @@ type printer struct {
 	w       io.Writer
 	colour  bool
 	growing bool
+	past    bool // of a session that is looked at: with what each step took
 	indent  string
 	err     error
 
@@ -179,7 +180,7 @@ func (p *printer) record(r *messages.Record) {
 		if b.Finish != messages.FinishComplete {
 			p.line(yellow, "model", "the reply ended: "+string(b.Finish))
 		}
-		if b.Unpriced || b.CostUSD > 0 {
+		if b.Unpriced || b.CostUSD > 0 || p.past && b.Usage != (messages.Usage{}) {
 			p.line(dim, "model", costText(b))
 		}
 	case *messages.ModelFallback:
@@ -272,8 +273,11 @@ func costText(b *messages.ModelReply) string {
 	if b.Usage.Estimated {
 		text += ", estimated"
 	}
-	if b.Unpriced {
+	switch {
+	case b.Unpriced:
 		return text + "; cost unknown, the model has no price"
+	case b.CostUSD == 0:
+		return text
 	}
 	return text + fmt.Sprintf("; $%d.%06d", b.CostUSD/1_000_000, b.CostUSD%1_000_000)
 }
@@ -311,6 +315,9 @@ func (p *printer) ended(b *messages.ActionEnded) {
 	text := b.ID + " " + string(b.State) + reasonText(b.Reason)
 	if b.ErrorCode != 0 {
 		text += fmt.Sprintf(" (code %d)", b.ErrorCode)
+	}
+	if p.past {
+		text += fmt.Sprintf(", %d ms", b.MS)
 	}
 	switch {
 	case b.State == messages.ActionOK:

@@ -253,7 +253,7 @@ func (a *app) prompts(ctx context.Context, name string, o promptOptions, turn in
 		}
 	}
 	err = a.withArchive(ctx, func(ar *stile.Archive) error {
-		head, err := ar.Head(ctx, name)
+		head, err := named(ctx, ar, name)
 		if err != nil {
 			return err
 		}
