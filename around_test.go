@@ -159,3 +159,23 @@ func TestAroundRecordedFailure(t *testing.T) {
 		t.Errorf("%q, the tool did %d", got, did.Load())
 	}
 }
+
+// What changes the session alone passes Around by: a key-value relic, and an action on the
+// session itself.
+func TestAroundLeavesTheSession(t *testing.T) {
+	rt := start(t, stile.Config{InMemory: true})
+	m, err := manifest.Parse("agent.yaml", []byte("dialect: cortex\nloop: {max_turns: 1}\nimport: {relics: [shelf]}\ninternal_actions: {allowed_actions: [set_variable]}\ndefine: {relics: [{name: shelf, service_type: key_value}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage := rehearse.New(nil, rehearse.Options{})
+	agent := &stile.Agent{Manifest: m, Around: stage.Around, Model: stile.ScriptedModel(
+		`<action id="a" type="relic">{"name":"shelf","parameters":{"operation":"set","key":"k","value":1}}</action>` +
+			`<action id="b" type="internal">{"name":"set_variable","parameters":{"name":"v","value":2}}</action><response>ok</response>`)}
+	s := opened(t, rt, "s", agent)
+	decided(t, submitted(t, s, "go"))
+	got := ends(t, s)
+	if c := stage.Counts(); len(got) != 2 || !strings.HasPrefix(got[0], "ok") || !strings.HasPrefix(got[1], "ok") || c.Ran+c.Refused+c.Reused != 0 {
+		t.Errorf("%q, %+v", got, c)
+	}
+}

@@ -116,9 +116,13 @@ func TestForkOverHTTP(t *testing.T) {
 	}
 	// With an input it begins before the run of the turn, and the run begins at once.
 	var again struct {
+		State             string
 		Queued, Run, Turn int64
 	}
 	d.call(201, &again, "POST", "/v1/sessions/s/fork", `{"id": "again", "turn": 2, "input": "another way"}`)
+	if again.State == "interrupted" {
+		t.Fatalf("nothing runs it: %+v", again)
+	}
 	events(t, d.ask("GET", "/v1/sessions/again/runs/2/events?stream=event", "").Body, 100)
 	var told struct{ Text, Decision, State string }
 	d.call(200, &told, "GET", "/v1/sessions/again/runs/2", "")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -82,6 +83,17 @@ func TestReplayUnderAnEditedManifest(t *testing.T) {
 			}
 		})
 	}
+	// A run that had ended and would go on.
+	short := s.edit(t, "max_turns: 4", "max_turns: 1")
+	if a := stileDo(t, "run", short, "buy tea", "--dir", s.data, "--session", "short"); a.status != int(exitHalt) {
+		t.Fatalf("status %d\n%s", a.status, a.out)
+	}
+	holds(t, stileDo(t, "replay", "short", "--manifest", s.manifest, "--dir", s.data).out,
+		"decision turn 1", "-decision: HALT", "+decision: CONTINUE", "the run goes on behind this turn, and it had ended: no reply is recorded for its next turn", "0 turns the same, 1 otherwise\n")
+	if err := os.Remove(filepath.Join(s.dir, "witness")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s.dir, "witness", "sold\n")
 	// Nothing is asked, done or written, and the strict replay is what it was.
 	if s.witness(t) != "sold\n" || must(t, "sessions", "export", "a", "--dir", s.data) != before {
 		t.Error("a trial leaves something behind")

@@ -126,7 +126,7 @@ func Run(ctx context.Context, src Source, agents Agents) (Report, error) {
 }
 
 func run(ctx context.Context, src Source, agents Agents, t *trial) (Report, error) {
-	p := &player{ctx: ctx, src: src, agents: agents, nonces: &draws{}, trial: t}
+	p := &player{ctx: ctx, src: src, agents: agents, nonces: &draws{endless: t != nil}, trial: t}
 	for _, r := range src.Records {
 		if _, ok := r.Body.(*messages.Undecoded); ok || r.Body == nil || r.Raw == nil {
 			return Report{}, messages.Errorf(messages.ErrJournal, "record %d was erased: the session cannot be replayed", r.Seq)
@@ -481,7 +481,10 @@ func (p *player) look(turnIndex int64) {
 }
 
 // draws gives the machine the random bits it drew then.
-type draws struct{ buf bytes.Buffer }
+type draws struct {
+	buf     bytes.Buffer
+	endless bool // zeros follow: in a trial a turn may begin that the journal has not
+}
 
 // take keeps what was drawn for a record.
 func (d *draws) take(r *messages.Record) {
@@ -504,6 +507,10 @@ func (d *draws) take(r *messages.Record) {
 // Read implements io.Reader.
 func (d *draws) Read(p []byte) (int, error) {
 	n, err := d.buf.Read(p)
+	if errors.Is(err, io.EOF) && d.endless {
+		clear(p)
+		return len(p), nil
+	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the journal has no further nonce")
 	}
