@@ -30,7 +30,7 @@ func (rt *Runtime) ForkStopped(ctx context.Context, name string, atTurn int64, n
 
 // ForkInput makes a new session that has of name what was before the run of turn atTurn (0:
 // the last run that began), and text as its next input, in place of the one that began the
-// run: "edit and try again from here". user, time zone, budget and given history stay those of
+// run: "edit and try again from here". User, time zone, budget and given history stay those of
 // the old input, and opts change them. An empty text says the old input again. The input is on
 // disk with the fork; its run begins when the fork is opened. Errors are those of Fork,
 // ERR_NOT_FOUND when no such turn began, and what the dialect says of the text.

@@ -77,6 +77,13 @@ func TestForkStopAndInput(t *testing.T) {
 	holds(t, must(t, "fork", "a", "--at", "1", "--dir", s.data, "--as", "goes"), "a run of it is open: stile run MANIFEST --session local:local:goes --resume")
 	holds(t, must(t, "run", s.manifest, "hello", "--dir", s.data, "--session", "goes"),
 		"session  local:local:goes\n", "goes on  run 1, which was open\n", "Tea is sold.", "DONE", "hello")
+	// A policy is about the run that is open, so that is not waited for.
+	must(t, "fork", "a", "--at", "1", "--dir", s.data, "--as", "cut")
+	out = stileDo(t, "run", s.manifest, "hello", "--dir", s.data, "--session", "cut", "--policy", "interrupt").out
+	holds(t, out, "open     run 1 goes on until the message comes", "session  local:local:cut\n", "hello")
+	if strings.Contains(out, "goes on  run 1") {
+		t.Error(out)
+	}
 	// Another input, in its place; it is there after a restart and runs when it is resumed.
 	must(t, "fork", "a", "--input", "good day", "--dir", s.data, "--as", "again")
 	out = must(t, "run", s.manifest, "--session", "again", "--resume", "--dir", s.data)

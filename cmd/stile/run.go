@@ -37,8 +37,9 @@ read from standard input. For the aeiou dialect a JSON object with subject and f
 is the USERDATA itself; other text becomes its fields.text.
 
 Without --session every run begins a new session; the first line says which, and
---session goes on with it. What is open in it is shown first, to its end; --resume does
-no more than that. An interrupt (Ctrl-C) cancels the run; that and the HALT
+--session goes on with it. What is open in it is shown first, to its end, unless
+a --policy or the manifest's loop.busy says what to do with it; --resume does no more
+than that. An interrupt (Ctrl-C) cancels the run; that and the HALT
 that follows are in the journal. With memory.profile it ends when the user's profile is
 learned, if that is due; an interrupt leaves it to a later run.
 
@@ -184,6 +185,14 @@ func (a *app) run(ctx context.Context, args []string, opts runOptions) error {
 		if err != nil {
 			return err
 		}
+		if !opts.resume && !opts.waits(agent.Manifest) {
+			if len(left) > 0 && !opts.json {
+				if _, err := fmt.Fprintf(a.out, "open     run %d goes on until the message comes: the policy says what then\n", left[0]); err != nil {
+					return err
+				}
+			}
+			left = nil // the message is not to wait for it
+		}
 		s, err := rt.Open(ctx, opts.session, agent)
 		if err != nil {
 			return err
@@ -269,6 +278,12 @@ func leftOpen(ctx context.Context, rt *stile.Runtime, name string) (runs []int64
 		}
 	}
 	return slices.Sorted(maps.Keys(open)), nil
+}
+
+// waits reports whether the message comes after what is open: no policy was asked for, and that
+// of the manifest has each input be a run of its own. Another policy is about the open run.
+func (o *runOptions) waits(m *manifest.Manifest) bool {
+	return o.policy == "" && m.WithDefaults().Loop.Busy == messages.Enqueue
 }
 
 // goOn shows the runs that were open in a session, to their ends: they come before the message.
