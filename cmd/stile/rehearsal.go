@@ -136,6 +136,10 @@ func (a *app) askAgain(ctx context.Context, rt *stile.Runtime, head stile.Head, 
 	r := &rehearsal{a: a, rt: rt, bound: bound, json: asJSON, stage: rehearse.New(calls, rehearse.Options{Effects: o.effects == effectsRun})}
 	own := *agent
 	own.Around, r.agent = r.stage.Around, &own
+	if m := *agent.Manifest; m.Memory.Profile { // what is said again is no news of the user
+		m.Memory.Cadence = rareCadence
+		own.Manifest = &m
+	}
 	fork, first, err := r.fork(ctx, head, was, o, out.At)
 	if err != nil {
 		return err
@@ -174,6 +178,9 @@ func (a *app) askAgain(ctx context.Context, rt *stile.Runtime, head stile.Head, 
 	}
 	return err
 }
+
+// rareCadence is the most that memory.profile_cadence may be.
+const rareCadence = 100
 
 // liveText says what became of the calls.
 func (a *app) liveText(out *liveJSON) error {
