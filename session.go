@@ -158,7 +158,7 @@ func User(name string) SubmitOption { return func(in *messages.Input) { in.User 
 func Zone(name string) SubmitOption { return func(in *messages.Input) { in.Zone = name } }
 
 // Submit starts a run, or queues one, by policy. It returns when the input is durable.
-// Errors: ERR_BUSY, ERR_USERDATA_SCHEMA or what else the dialect says of the text,
+// Errors: ERR_BUSY, ERR_QUOTA (Config.Spending), ERR_USERDATA_SCHEMA or what else the dialect says of the text,
 // ERR_CONFLICT for a key of another input, ERR_JOURNAL; none changes the session.
 func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption) (*Run, error) {
 	if err := refuseProfile(s.key); err != nil {
@@ -180,6 +180,9 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	in, err := s.agent.CheckInput(in)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.rt.spend(ctx, s.sid, s.inc, &in); err != nil {
+		return nil, closedError(err)
 	}
 	rep, err := s.rt.host.Submit(ctx, s.key, s.agent.Actor, in)
 	if err != nil {

@@ -49,6 +49,7 @@ import (
 	"github.com/seed14be6753/stile/crypto/keyring"
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/backup"
+	"github.com/seed14be6753/stile/internal/budget"
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/internal/delegate"
@@ -138,6 +139,9 @@ type Config struct {
 	Sandbox func() Sandbox
 	// Feeds says how context feeds are kept.
 	Feeds Feeds
+	// Spending bounds what users and sessions may use of models.
+	Spending Spending
+
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
 	// concurrent use.
 	Rand io.Reader
@@ -172,6 +176,7 @@ type Runtime struct {
 	feeds    *feeds.Keeper
 	cache    *feeds.Cache
 	learner  *learn.Learner
+	book     *budget.Book    // of Config.Spending; nil without
 	held     compiler.Holder // folders and databases that agents hold open
 
 	closing sync.Once
@@ -251,6 +256,10 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		}
 	}
 	rt.observer = telemetry.NewObserver(rt.metrics, cfg.DecisionLog, rt.log)
+	if l := cfg.Spending; l != (Spending{}) {
+		rt.book = budget.NewBook(budget.Limits{UserTokens: l.UserTokensPerDay, UserCost: l.UserCostPerDay, SessionTokens: l.SessionTokens, SessionCost: l.SessionCostMicroUSD})
+		rt.observer.Observe(rt.book.Observe)
+	}
 	rt.writer = groupcommit.New(rt.store, groupcommit.Options{})
 	rt.host = actors.New(actors.Config{
 		Store: rt.store, Writer: rt.writer, Keys: rt.signer(), Receipts: rt.signer(), Feeds: rt.feeds,

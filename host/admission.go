@@ -2,12 +2,14 @@ package host
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/budget"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -58,7 +60,7 @@ func (s *Server) submit(ctx context.Context, ses *stile.Session, input string, o
 	run, err := ses.Submit(ctx, input, opts...)
 	if err != nil {
 		done(0)
-		return nil, err
+		return nil, s.spent(err)
 	}
 	done(run.Ordinal())
 	_, id, _ := strings.Cut(strings.TrimPrefix(sid, tenantOf(sid)+":"), ":")
@@ -84,6 +86,24 @@ func (s *Server) admit(ctx context.Context, sid string) (done func(run int64), e
 		return nil, s.full(over)
 	}
 	return done, nil
+}
+
+// spent is the refusal of a submit whose user or session has used what it may.
+func (s *Server) spent(err error) error {
+	e := (*messages.Error)(nil)
+	if !errors.As(err, &e) || e.Code != messages.ErrQuota {
+		return err
+	}
+	switch e.Reason {
+	case stile.OverUserTokens, stile.OverUserCost:
+		now := s.meter.now()
+		return tooMuch(http.StatusTooManyRequests, messages.ErrQuota, e.Reason, e.Detail, budget.Resets(now).Sub(now))
+	case stile.OverSessionTokens, stile.OverSessionCost:
+		p := tooMuch(http.StatusTooManyRequests, messages.ErrQuota, e.Reason, e.Detail, 0)
+		p.Retryable = false // the session has none left, whenever it is asked
+		return p
+	}
+	return err
 }
 
 func (s *Server) full(over string) *problem {

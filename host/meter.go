@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/seed14be6753/stile/internal/budget"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -117,16 +118,10 @@ func (m *meter) observe(r *messages.Record) {
 	defer m.mu.Unlock()
 	u := m.of(tenantOf(r.SID))
 	u.today.Bytes += int64(len(r.Raw))
-	switch b := r.Body.(type) {
-	case *messages.ModelReply:
-		u.today.Tokens += b.Usage.Input + b.Usage.Output
-		u.today.Cost += b.CostUSD
-	case *messages.ActionEnded:
-		if len(b.Children) == 0 { // child sessions tell their own
-			u.today.Tokens += b.Tokens
-			u.today.Cost += b.CostUSD
-		}
-	case *messages.RunEnd:
+	cost := budget.Of(r)
+	u.today.Tokens += cost.Tokens
+	u.today.Cost += cost.CostUSD
+	if _, ok := r.Body.(*messages.RunEnd); ok {
 		m.drop(u, runID{r.SID, r.Run})
 		if p := m.pending[r.SID]; p != nil {
 			p.ended[r.Run] = true

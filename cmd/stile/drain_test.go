@@ -132,7 +132,7 @@ func TestSigterm(t *testing.T) {
 		t.Errorf("a turn was left, and the status is %d", got)
 	}
 	must(t, "verify", "--dir", data)
-	holds(t, must(t, "sessions", "list", "--dir", data), "in-time", "idle", "too-late", "interrupted")
+	holds(t, must(t, "sessions", "list", "--dir", data), "too-late", "interrupted", "in-time", "idle")
 	script("0")
 	p = startProcess(t, manifest, "--dir", data, "--listen", "127.0.0.1:0")
 	res, err := http.Get(p.url + "/v1/sessions/too-late/runs/1/events?stream=event")

@@ -206,6 +206,7 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	cfg.Log = telemetry.NewLogger(level, true, log)
 	cfg.InMemory = s.Memory
 	cfg.IdleTimeout = s.IdleTimeout
+	cfg.Spending = s.Spending.runtime()
 	cfg.Feeds.Deadline = s.Feeds.Deadline
 	cfg.Boot = stile.Boot{Off: s.Boot.Off, Concurrency: s.Boot.Concurrency, PerSecond: s.Boot.PerSecond}
 	observe, flush, err := tracing(ctx, a.env)

@@ -44,6 +44,7 @@ type settings struct {
 	Auth           string              `yaml:"auth" enum:"auto|tokens|none" doc:"Who may ask: callers with tokens, anybody on this machine, or auto: callers with tokens when there are some or oidc is set."`
 	OIDC           oidcSettings        `yaml:"oidc" doc:"JWTs of an OpenID Connect issuer, beside tokens."`
 	Limits         limitSettings       `yaml:"limits" doc:"What each tenant may use; 0 is no limit."`
+	Spending       spendingSettings    `yaml:"spending" doc:"What each user may use of models in a day, and each session in its life; 0 is no limit."`
 	Tenants        map[string]tenant   `yaml:"tenants" doc:"Tenants by name, with limits of their own in place of all of the above. Only in the file."`
 	MayUse         map[string][]string `yaml:"may_use" doc:"Agents that tenants may use, by tenant: a list of names, or * for all; the tenant * stands for each that is not named. Once it is there, a tenant without a word has none. Only in the file."`
 	MaxRuns        int                 `yaml:"max_runs" doc:"Runs of all tenants in flight."`
@@ -91,6 +92,17 @@ type limitSettings struct {
 	TokensPerDay      int64   `yaml:"tokens_per_day" doc:"Tokens of models, in a day (UTC)."`
 	CostPerDay        int64   `yaml:"cost_micro_usd_per_day" doc:"Millionths of a dollar, for models that have a price, in a day."`
 	BytesPerDay       int64   `yaml:"bytes_per_day" doc:"Bytes that the journal grows by, in a day."`
+}
+
+type spendingSettings struct {
+	UserTokens    int64 `yaml:"user_tokens_per_day" doc:"Tokens of a user, in a day (UTC)."`
+	UserCost      int64 `yaml:"user_cost_micro_usd_per_day" doc:"Millionths of a dollar of a user, for models that have a price, in a day."`
+	SessionTokens int64 `yaml:"session_tokens" doc:"Tokens of a session."`
+	SessionCost   int64 `yaml:"session_cost_micro_usd" doc:"Millionths of a dollar of a session."`
+}
+
+func (l spendingSettings) runtime() stile.Spending {
+	return stile.Spending{UserTokensPerDay: l.UserTokens, UserCostPerDay: l.UserCost, SessionTokens: l.SessionTokens, SessionCostMicroUSD: l.SessionCost}
 }
 
 type tenant struct {

@@ -1,0 +1,125 @@
+package stile
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed14be6753/stile/internal/budget"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Spending bounds what users and sessions may use of models; 0 is no bound. It is counted
+// from the journal's records, so a restart forgets nothing. A submit that finds a bound
+// reached is ERR_QUOTA with one of the reasons below. One that does not gets what is left as
+// the budget of its run, which ends it HALT(ERR_QUOTA); of submits at once each gets what was
+// left before any of them. Replies without a price cost nothing.
+type Spending struct {
+	UserTokensPerDay    int64 // of a day, UTC
+	UserCostPerDay      int64 // millionths of a dollar
+	SessionTokens       int64 // of the session's life
+	SessionCostMicroUSD int64
+}
+
+// Reasons of a submit that is refused because of Config.Spending.
+const (
+	OverUserTokens    = budget.UserTokens
+	OverUserCost      = budget.UserCost
+	OverSessionTokens = budget.SessionTokens
+	OverSessionCost   = budget.SessionCost
+)
+
+// spend looks whether a submit is within what its user and session may spend, and gives its
+// run what is left.
+func (rt *Runtime) spend(ctx context.Context, sid string, inc messages.Incarnation, in *messages.Input) error {
+	if rt.book == nil {
+		return nil
+	}
+	now := rt.cfg.Now().UTC()
+	user, session := rt.book.Accounts(sid, now)
+	if !rt.book.Known(user) {
+		all, err := rt.usedToday(ctx, sid, now)
+		if err != nil {
+			return err
+		}
+		rt.book.Read(user, all)
+	}
+	if !rt.book.Known(session) {
+		all, err := rt.costs(ctx, inc, 0, time.Time{})
+		if err != nil {
+			return err
+		}
+		rt.book.Read(session, all)
+	}
+	left, over := rt.book.Check(user, session)
+	switch over {
+	case OverUserTokens, OverUserCost:
+		return &Error{Code: messages.ErrQuota, Reason: over, Detail: "the user has used what they may in a day; the next one begins at " + budget.Resets(now).Format(time.RFC3339)}
+	case OverSessionTokens, OverSessionCost:
+		return &Error{Code: messages.ErrQuota, Reason: over, Detail: "the session has used what it may"}
+	}
+	if left == (messages.Budget{}) {
+		return nil
+	}
+	if in.Budget != nil {
+		least(&left.Tokens, in.Budget.Tokens)
+		least(&left.CostUSD, in.Budget.CostUSD)
+		left.Actions = in.Budget.Actions
+	}
+	in.Budget = &left
+	return nil
+}
+
+func least(to *int64, other int64) {
+	if other > 0 && (*to == 0 || other < *to) {
+		*to = other
+	}
+}
+
+// usedToday are the records of a user's sessions that say what was used since midnight.
+func (rt *Runtime) usedToday(ctx context.Context, sid string, now time.Time) (all []*messages.Record, err error) {
+	key, err := messages.ParseSID(sid)
+	if err != nil {
+		return nil, err
+	}
+	since := now.Truncate(24 * time.Hour)
+	// A listing says when an input came or a run ended, so that a run over midnight is
+	// listed before; a day more is read.
+	q := journal.Query{Prefix: key.Tenant + ":" + key.User + ":", Retired: true, UpdatedAfter: since.Add(-24 * time.Hour)}
+	for {
+		page, err := journal.Listings(ctx, rt.store, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range page {
+			own, err := rt.costs(ctx, l.Inc, 0, since)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, own...)
+		}
+		if len(page) < q.Page() {
+			return all, nil
+		}
+		last := page[len(page)-1]
+		q.AfterUpdated, q.AfterInc = last.Updated, last.Inc
+	}
+}
+
+// costs are the records of a session since a time that say what was used, in order.
+func (rt *Runtime) costs(ctx context.Context, inc messages.Incarnation, to int64, since time.Time) (all []*messages.Record, err error) {
+	for r, err := range journal.Backward(ctx, rt.store, inc, 1, to, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if r.TS.Before(since) {
+			break
+		}
+		if typed, err := journal.Typed(r); err == nil && budget.Of(typed) != (messages.Budget{}) {
+			all = append(all, typed)
+		}
+	}
+	slices.Reverse(all)
+	return all, nil
+}

@@ -1,0 +1,199 @@
+// Package budget says what records cost, and whether a user or a session may spend more.
+//
+// One idea: what was used is a sum over records, so it is known after a restart, and the same
+// for whoever adds it up.
+//
+// Invariants:
+//   - a record counts once: an account knows, by session, the last one it counted;
+//   - what is read back from a journal and what is observed meanwhile may come in any order;
+//   - the day is UTC; time is a value that the caller brings.
+//
+// It reads no journal itself, and refuses nothing that has begun.
+package budget
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Of is what a record says was used: of a model's reply, or of an action's end, whose child
+// sessions say their own.
+func Of(r *messages.Record) (used messages.Budget) {
+	switch b := r.Body.(type) {
+	case *messages.ModelReply:
+		used = messages.Budget{Tokens: b.Usage.Input + b.Usage.Output, CostUSD: b.CostUSD}
+	case *messages.ActionEnded:
+		if len(b.Children) == 0 {
+			used = messages.Budget{Tokens: b.Tokens, CostUSD: b.CostUSD}
+		}
+	}
+	return used
+}
+
+// Limits bound what each user may use in a day and each session in its life; 0 is no bound.
+type Limits struct {
+	UserTokens, UserCost       int64 // of a day (UTC); cost in millionths of a dollar
+	SessionTokens, SessionCost int64
+}
+
+// User reports whether users are bounded.
+func (l Limits) User() bool { return l.UserTokens > 0 || l.UserCost > 0 }
+
+// Session reports whether sessions are bounded.
+func (l Limits) Session() bool { return l.SessionTokens > 0 || l.SessionCost > 0 }
+
+// Reasons of a refusal.
+const (
+	UserTokens    = "USER_TOKENS"
+	UserCost      = "USER_COST"
+	SessionTokens = "SESSION_TOKENS"
+	SessionCost   = "SESSION_COST"
+)
+
+// maxAccounts is how many users or sessions are known at once; those beyond are read from the
+// journal again when they come back.
+const maxAccounts = 50_000
+
+// Book keeps the accounts of users and sessions that have asked. Its methods are safe for
+// concurrent use and do not block on anything but each other.
+type Book struct {
+	limits Limits
+
+	mu       sync.Mutex
+	day      string
+	users    map[string]*Account // by "tenant:user:"
+	sessions map[string]*Account // by SID
+}
+
+// Account is what one user used today, or one session ever.
+type Account struct {
+	user  bool
+	used  messages.Budget
+	known bool                           // what the journal had is in it
+	last  map[messages.Incarnation]int64 // position of the last record that was counted
+	early []*messages.Record             // observed while the journal is read
+}
+
+// NewBook makes an empty one.
+func NewBook(l Limits) *Book {
+	return &Book{limits: l, users: map[string]*Account{}, sessions: map[string]*Account{}}
+}
+
+// Day is the day of a time.
+func Day(at time.Time) string { return at.UTC().Format(time.DateOnly) }
+
+// Resets is when a user's account begins anew.
+func Resets(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour) }
+
+func userOf(sid string) string {
+	tenant, rest, _ := strings.Cut(sid, ":")
+	user, _, _ := strings.Cut(rest, ":")
+	return tenant + ":" + user + ":"
+}
+
+// Observe counts a record that has become durable.
+func (b *Book) Observe(r *messages.Record) {
+	if Of(r) == (messages.Budget{}) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range []*Account{b.users[userOf(r.SID)], b.sessions[r.SID]} {
+		switch {
+		case a == nil:
+		case a.known:
+			a.count(r, b.day)
+		default:
+			a.early = append(a.early, r)
+		}
+	}
+}
+
+// count adds a record that was not counted yet.
+func (a *Account) count(r *messages.Record, day string) {
+	if r.Seq <= a.last[r.Inc] {
+		return
+	}
+	a.last[r.Inc] = r.Seq
+	if !a.user || Day(r.TS) == day {
+		a.used = a.used.Plus(Of(r))
+	}
+}
+
+// Accounts are those that bound a session at a time; one that is not known yet must be given
+// what the journal has (Read).
+func (b *Book) Accounts(sid string, at time.Time) (user, session *Account) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if day := Day(at); day != b.day {
+		b.day = day
+		clear(b.users)
+	}
+	open := func(all map[string]*Account, key string, user bool) *Account {
+		a := all[key]
+		if a == nil {
+			if len(all) >= maxAccounts {
+				clear(all)
+			}
+			a = &Account{user: user, last: map[messages.Incarnation]int64{}}
+			all[key] = a
+		}
+		return a
+	}
+	if b.limits.User() {
+		user = open(b.users, userOf(sid), true)
+	}
+	if b.limits.Session() {
+		session = open(b.sessions, sid, false)
+	}
+	return user, session
+}
+
+// Known reports whether an account has what the journal had.
+func (b *Book) Known(a *Account) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return a == nil || a.known
+}
+
+// Read gives an account what the journal has: records of each session in order. It is for one
+// goroutine at a time for each account; a second reading changes nothing.
+func (b *Book) Read(a *Account, records []*messages.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.known {
+		return
+	}
+	for _, r := range append(records, a.early...) {
+		a.count(r, b.day)
+	}
+	a.known, a.early = true, nil
+}
+
+// Check says what bounds a submit: over is the reason of a refusal, "" for none, and left what
+// the run may use at most; 0 in it is no bound.
+func (b *Book) Check(user, session *Account) (left messages.Budget, over string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bound := func(to *int64, limit, used int64, why string) {
+		switch rest := limit - used; {
+		case limit <= 0 || over != "":
+		case rest <= 0:
+			over = why
+		case *to == 0 || rest < *to:
+			*to = rest
+		}
+	}
+	if user != nil {
+		bound(&left.Tokens, b.limits.UserTokens, user.used.Tokens, UserTokens)
+		bound(&left.CostUSD, b.limits.UserCost, user.used.CostUSD, UserCost)
+	}
+	if session != nil {
+		bound(&left.Tokens, b.limits.SessionTokens, session.used.Tokens, SessionTokens)
+		bound(&left.CostUSD, b.limits.SessionCost, session.used.CostUSD, SessionCost)
+	}
+	return left, over
+}
