@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/mattn/go-isatty"
@@ -13,21 +14,47 @@ import (
 )
 
 func main() {
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		ends = append(ends, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	// After the first signal the second one ends the process at once.
-	context.AfterFunc(ctx, stop)
+	ctx, hold := signals()
 	os.Exit(execute(ctx, os.Args[1:], console{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, environ: os.Environ,
-		inTerminal: isatty.IsTerminal(os.Stdin.Fd()), outTerminal: isatty.IsTerminal(os.Stdout.Fd()),
+		inTerminal: isatty.IsTerminal(os.Stdin.Fd()), outTerminal: isatty.IsTerminal(os.Stdout.Fd()), interrupts: hold,
 		size: func() (columns, rows int) {
 			columns, rows, _ = term.GetSize(int(os.Stdout.Fd()))
 			return columns, rows
 		},
 	}))
+}
+
+// signals gives a context that the first signal ends; after it the second one ends the process
+// at once. While an interrupt is held it ends neither, and comes over the channel.
+func signals() (ctx context.Context, hold func() (interrupts <-chan struct{}, release func())) {
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	came := make(chan os.Signal, 8)
+	signal.Notify(came, ends...)
+	var held atomic.Pointer[chan struct{}]
+	go func() {
+		for s := range came {
+			if to := held.Load(); to != nil && s == os.Interrupt {
+				select {
+				case *to <- struct{}{}:
+				default: // two that were not taken are enough
+				}
+				continue
+			}
+			signal.Stop(came)
+			cancel()
+			return
+		}
+	}()
+	return ctx, func() (<-chan struct{}, func()) {
+		to := make(chan struct{}, 2)
+		held.Store(&to)
+		return to, func() { held.CompareAndSwap(&to, nil) }
+	}
 }
 
 // console is the world as a command sees it.
@@ -38,6 +65,9 @@ type console struct {
 	environ  func() []string // all of it, as "name=value"; nil is none
 
 	inTerminal, outTerminal bool
+	// interrupts has interrupts come over a channel, and not end the command, until release is
+	// called; nil where none come.
+	interrupts func() (came <-chan struct{}, release func())
 	// size is that of the terminal that out is, 0 where nobody knows; nil has nothing
 	// drawn in place.
 	size func() (columns, rows int)

@@ -51,7 +51,7 @@ journaled, signed, verifiable and replayable.
 		Version:       versionOf(debug.ReadBuildInfo()).String(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.runCommand(), a.evalCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
+	root.AddCommand(a.runCommand(), a.chatCommand(), a.evalCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
 		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
 	return root
 }
