@@ -27,8 +27,9 @@ type promptView struct {
 }
 
 type saidView struct {
-	Role string `json:"role" enum:"system,user,assistant,tool"`
-	Text string `json:"text"`
+	Role   string          `json:"role" enum:"system,user,assistant,tool"`
+	Text   string          `json:"text"`
+	Native json.RawMessage `json:"native,omitempty" doc:"what was sent in place of the text: calls and results in the provider's own form, with their ids"`
 }
 
 type offeredView struct {
@@ -56,7 +57,11 @@ func viewPrompt(p *stile.Prompt, reply bool) promptView {
 		Options: validJSON(p.Request.Options), Exact: p.Exact, Why: p.Why, Messages: []saidView{},
 	}
 	for _, m := range p.Messages {
-		v.Messages = append(v.Messages, saidView{string(m.Role), m.Text})
+		own := saidView{Role: string(m.Role), Text: m.Text}
+		if len(p.Tools) > 0 {
+			own.Native = validJSON(m.Native)
+		}
+		v.Messages = append(v.Messages, own)
 	}
 	for _, t := range p.Tools {
 		v.Tools = append(v.Tools, offeredView{t.Name, t.Description, validJSON(t.Schema)})

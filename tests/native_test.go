@@ -117,6 +117,11 @@ func TestNativeCalls(t *testing.T) {
 				if _, err := rt.Replay(t.Context(), "s", agent); err != nil {
 					t.Errorf("replay: %v", err)
 				}
+				// What is shown of the prompt is what was sent: calls with their ids.
+				shown, err := rt.Archive().Prompts(t.Context(), s.Incarnation(), agent, 2)
+				if err != nil || len(shown) != 1 || !shown[0].Exact || len(shown[0].Tools) == 0 || !strings.Contains(shown[0].Text(), "id-1") {
+					t.Errorf("the prompt: %+v, %v", shown, err)
+				}
 			})
 		}
 	}

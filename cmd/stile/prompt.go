@@ -81,8 +81,9 @@ type promptJSON struct {
 }
 
 type messageJSON struct {
-	Role string `json:"role"`
-	Text string `json:"text"`
+	Role   string          `json:"role"`
+	Text   string          `json:"text"`
+	Native json.RawMessage `json:"native,omitempty"` // what was sent in place of the text
 }
 
 type toolJSON struct {
@@ -106,7 +107,11 @@ func promptJSONOf(p *stile.Prompt) promptJSON {
 		Options: raw(p.Request.Options), Exact: p.Exact, Why: p.Why, Messages: []messageJSON{},
 	}
 	for _, m := range p.Messages {
-		v.Messages = append(v.Messages, messageJSON{string(m.Role), m.Text})
+		own := messageJSON{Role: string(m.Role), Text: m.Text}
+		if len(p.Tools) > 0 {
+			own.Native = raw(m.Native)
+		}
+		v.Messages = append(v.Messages, own)
 	}
 	for _, t := range p.Tools {
 		v.Tools = append(v.Tools, toolJSON{t.Name, t.Description, raw(t.Schema)})
@@ -128,6 +133,9 @@ func (v *promptJSON) text() string {
 	ms := make([]messages.Message, len(v.Messages))
 	for i, m := range v.Messages {
 		ms[i] = messages.Message{Role: messages.Role(m.Role), Text: m.Text}
+		if len(m.Native) > 0 {
+			ms[i].Text = string(m.Native)
+		}
 	}
 	return (&stile.Prompt{Messages: ms}).Text()
 }

@@ -148,6 +148,9 @@ func (t *tally) record(r *stile.Record) {
 	case *messages.TurnDecided:
 		t.turns++
 	case *messages.ModelRequest:
+		if !t.asked.IsZero() { // which failed
+			t.model += max(0, r.TS.Sub(t.asked))
+		}
 		t.asked = r.TS
 	case *messages.ModelReply:
 		t.in += b.Usage.Input

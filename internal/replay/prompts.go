@@ -31,8 +31,21 @@ type Prompt struct {
 	Lost  string
 }
 
-// Text is the prompt as a text: each message under a line with its role.
-func (p *Prompt) Text() string { return PromptText(p.Messages) }
+// Text is the prompt as a text: each message under a line with its role. Where tools were
+// offered in the provider's own form, so is a message that has one (calls and results, with
+// their ids).
+func (p *Prompt) Text() string {
+	if len(p.Tools) == 0 {
+		return PromptText(p.Messages)
+	}
+	sent := slices.Clone(p.Messages)
+	for i := range sent {
+		if sent[i].Native != "" {
+			sent[i].Text = sent[i].Native
+		}
+	}
+	return PromptText(sent)
+}
 
 // Prompts makes the prompts of a turn again. all are ways to come by the agents of the
 // session, the best first; a session that does not come out as it was under one of them is

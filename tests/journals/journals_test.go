@@ -280,6 +280,36 @@ func (s *expectation) prove(t *testing.T, ar *stile.Archive, keys *keyring.Set, 
 	if err != nil || again.Head != head.Hash {
 		t.Errorf("%s: replay: %+v, %v", s.SID, again, err)
 	}
+	s.prompts(t, ar, head, agent)
+}
+
+// prompts holds that what models saw can still be shown exactly, but for turns that a fork
+// took over.
+func (s *expectation) prompts(t *testing.T, ar *stile.Archive, head stile.Head, agent *stile.Agent) {
+	t.Helper()
+	asked := map[int64]bool{}
+	for r, err := range ar.Records(t.Context(), head.Inc) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, erased := r.Body.(*messages.Undecoded); erased {
+			return
+		}
+		if r.Body.Kind() == messages.KindModelRequest {
+			asked[r.Turn] = true
+		}
+	}
+	for turn := range asked {
+		all, err := ar.Prompts(t.Context(), head.Inc, agent, turn)
+		if err != nil {
+			t.Errorf("%s: the prompt of turn %d: %v", s.SID, turn, err)
+		}
+		for _, p := range all {
+			if !p.Exact && !strings.Contains(p.Why, "a fork of") {
+				t.Errorf("%s: the prompt of turn %d: %s", s.SID, turn, p.Why)
+			}
+		}
+	}
 }
 
 // asJSON leaves out what is not written.
