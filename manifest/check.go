@@ -426,7 +426,6 @@ func (c *checker) model(path string, f Fallback) {
 		{"api", f.API != ""},
 		{"max_tokens", f.MaxTokens != 0},
 		{"api_timeout", f.APITimeout != 0},
-		{"price", f.Price != Price{}},
 		{"options", !f.Options.empty()},
 		{"stream", f.Stream != nil},
 	} {

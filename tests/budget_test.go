@@ -2,6 +2,8 @@ package tests
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -307,4 +309,31 @@ func TestEstimatedUsage(t *testing.T) {
 		script := open(t, rt, "script", agent(scripted.New(replies...), func(m *manifest.Manifest) { m.Quotas.Tokens = 5000 }))
 		wantHalt(t, ask(t, script, "go"), messages.ErrMaxTurns)
 	})
+}
+
+// A script has the price of the model that it stands for, so that a budget can be tried.
+func TestPriceOfAScript(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.jsonl": `{"chunks": [{"text": "One."}], "usage": {"input": 1000, "output": 100}}` + "\n" + `{"chunks": [{"text": "Two."}], "usage": {"input": 1000, "output": 100, "cost_micro_usd": 7}}` + "\n",
+		"a.yaml":  "dialect: plain\nmodel: {provider: scripted, script: a.jsonl, price: {input_usd: 3, output_usd: 15}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	agent, err := stile.LoadAgent(filepath.Join(dir, "a.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, start(t, stile.Config{InMemory: true}), "ada", agent)
+	for _, want := range []int64{4500, 7} { // 3000 of input and 1500 of output; its own
+		run, err := s.Submit(t.Context(), "go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := run.Decision(t.Context()); err != nil || o.CostMicroUSD != want || o.Unpriced {
+			t.Errorf("%+v, %v; want %d", o, err, want)
+		}
+	}
 }

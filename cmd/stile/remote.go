@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,7 +143,13 @@ func (r *remote) send(ctx context.Context, method, path string, body io.Reader, 
 // unreachable says that nobody answered.
 type unreachable struct{ err error }
 
-func (e *unreachable) Error() string { return "the host does not answer: " + e.err.Error() }
+func (e *unreachable) Error() string {
+	text := "the host does not answer: " + e.err.Error()
+	if cure := e.cure(); cure != "" {
+		text += "; " + cure
+	}
+	return text
+}
 func (e *unreachable) Unwrap() error { return e.err }
 
 // refusedBy is a host's refusal.
@@ -154,14 +161,28 @@ type refusedBy struct {
 func (e *refusedBy) Error() string { return e.err.Error() }
 func (e *refusedBy) Unwrap() error { return e.err }
 
-// again tells that the same request may succeed later.
+// again reports whether the same request may succeed later: a host that is not there yet, or
+// is busy, may. One that speaks no TLS, or whose certificate is not trusted, stays so.
 func again(err error) bool {
 	var no *refusedBy
 	if errors.As(err, &no) {
 		return no.status == http.StatusTooManyRequests || no.status >= 500
 	}
 	var gone *unreachable
-	return errors.As(err, &gone)
+	return errors.As(err, &gone) && gone.cure() == ""
+}
+
+// cure is what mends that a host does not answer, where waiting does not.
+func (e *unreachable) cure() string {
+	var untrusted *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(e.err, &untrusted):
+		return "its certificate is not trusted here: SSL_CERT_FILE names a file with the one of its issuer"
+	case errors.As(e.err, &plain), strings.Contains(e.err.Error(), "server gave HTTP response to HTTPS client"):
+		return "it speaks no TLS: say http:// for --host"
+	}
+	return ""
 }
 
 func sessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id) }
@@ -236,6 +257,9 @@ func (a *app) tail(ctx context.Context, r *remote, id string, opts tailOptions) 
 		}
 		if tries++; tries > maxTries {
 			return errors.Join(messages.Errorf(messages.ErrTimeout, "the stream was broken %d times without an update", maxTries), err)
+		}
+		if err != nil { // else the stream was cut, and goes on where it was
+			fmt.Fprintf(a.err, "stile: %v; trying again in %s\n", err, pause)
 		}
 		wait := time.NewTimer(pause)
 		select {

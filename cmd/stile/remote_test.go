@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -235,5 +237,32 @@ func TestTailResumes(t *testing.T) {
 	defer proxy.Close()
 	if got := must(t, "sessions", "tail", "ada", "--run", "1", "--json", "--host", proxy.URL); got != whole || connections < 3 {
 		t.Errorf("over %d connections:\n%s\nwhole:\n%s", connections, got, whole)
+	}
+}
+
+// A command that waits for a host says why, and does not wait for what waiting does not mend.
+func TestHostsThatDoNotAnswer(t *testing.T) {
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	for host, want := range map[string]string{
+		secure.URL: "SSL_CERT_FILE", strings.Replace(plain.URL, "http:", "https:", 1): "it speaks no TLS", plain.URL: "404",
+	} {
+		a := stileDo(t, "sessions", "tail", "ada", "--host", host)
+		if a.status != int(exitFailure) && a.status != int(exitUsage) || !strings.Contains(a.err, want) || strings.Contains(a.err, "trying again") {
+			t.Errorf("%s: %+v", host, a)
+		}
+	}
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	var errs bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	status := execute(ctx, []string{"sessions", "tail", "ada", "--host", gone.URL}, console{
+		in: strings.NewReader(""), out: io.Discard, err: &trigger{w: &errs, text: "trying again in", fire: cancel}, env: func(string) string { return "" },
+	})
+	if status != int(exitInterrupted) || !strings.Contains(errs.String(), "the host does not answer: ") || !strings.Contains(errs.String(), "refused; trying again in ") {
+		t.Errorf("status %d: %s", status, errs.String())
 	}
 }

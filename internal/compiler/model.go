@@ -94,7 +94,11 @@ func (e *Env) provider(a *Definition, f *manifest.Fallback, at string) (llm.Mode
 	if err != nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: at + ".script", File: f.Script, Detail: "cannot read the script", Cause: files.Cause(err)}
 	}
-	return scripted.Parse(f.Script, data)
+	script, err := scripted.Parse(f.Script, data)
+	if err == nil {
+		script.Price(set.Price)
+	}
+	return script, err
 }
 
 // providerNames lists what a manifest may name.

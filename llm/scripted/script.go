@@ -196,3 +196,15 @@ func recut(in []piece, seed uint64) []piece {
 	}
 	return out
 }
+
+// Price gives replies that say what they used, and not what that cost, their cost. It is for
+// the maker of a script: before its first reply.
+func (s *Script) Price(p llm.Price) {
+	for _, all := range [][]reply{s.matched, s.ordered} {
+		for i := range all {
+			if all[i].cost == 0 {
+				all[i].cost = p.Cost(all[i].usage)
+			}
+		}
+	}
+}
