@@ -73,7 +73,7 @@ func (t *Tables) Listings(ctx context.Context, q journal.Query) ([]journal.Listi
 	if !t.listable(&q) {
 		return nil, t.d.Reading(ctx, "", func(Conn) error { return nil }) // no session is so
 	}
-	stmt, args := t.listings(&q)
+	stmt, args := ListingsStatement(&t.d, &q)
 	var page []journal.Listing
 	err := t.d.Reading(ctx, "listing sessions", func(c Conn) error {
 		page = nil
@@ -105,9 +105,9 @@ func (t *Tables) listable(q *journal.Query) bool {
 	return true
 }
 
-// listings selects a page. The index by owner, or the one of all, gives its order, so that
+// ListingsStatement selects a page. The index by owner, or the one of all, gives its order, so that
 // a page without other conditions reads as many rows as it has.
-func (t *Tables) listings(q *journal.Query) (stmt string, args []any) {
+func ListingsStatement(d *Dialect, q *journal.Query) (stmt string, args []any) {
 	var where strings.Builder
 	arg := func(v any) string {
 		args = append(args, v)
@@ -120,13 +120,13 @@ func (t *Tables) listings(q *journal.Query) (stmt string, args []any) {
 		where.WriteString(condition)
 	}
 	if q.Inc != (messages.Incarnation{}) {
-		and("l.session = (SELECT id FROM " + t.d.Table + " WHERE inc = " + arg(q.Inc[:]) + ")")
+		and("l.session = (SELECT id FROM " + d.Table + " WHERE inc = " + arg(q.Inc[:]) + ")")
 	}
 	if strings.Count(q.Prefix, ":") == 2 && strings.HasSuffix(q.Prefix, ":") {
 		and("l.owner = " + arg(q.Prefix))
 	} else if q.Prefix != "" {
 		p := arg(q.Prefix)
-		and("h.sid >= " + p + " AND h.sid < " + p + " || " + t.d.Last)
+		and("h.sid >= " + p + " AND h.sid < " + p + " || " + d.Last)
 	}
 	if !q.AfterUpdated.IsZero() {
 		and("(l.changed, l.inc) < (" + arg(q.AfterUpdated.UnixNano()) + ", " + arg(q.AfterInc[:]) + ")")
@@ -134,7 +134,7 @@ func (t *Tables) listings(q *journal.Query) (stmt string, args []any) {
 	for _, c := range []struct {
 		on bool
 		is string
-	}{{!q.Retired, t.d.Live}, {q.Pending, t.d.Waiting}, {q.Suspended, t.d.Suspended}} {
+	}{{!q.Retired, d.Live}, {q.Pending, d.Waiting}, {q.Suspended, d.Suspended}} {
 		if c.on {
 			and(c.is)
 		}
@@ -143,7 +143,7 @@ func (t *Tables) listings(q *journal.Query) (stmt string, args []any) {
 		and("l.agent = " + arg(q.Agent))
 	}
 	if q.Title != "" {
-		and(t.d.Has("l.folded", arg(strings.ToLower(q.Title))))
+		and(d.Has("l.folded", arg(strings.ToLower(q.Title))))
 	}
 	if !q.CreatedAfter.IsZero() {
 		and("l.created > " + arg(q.CreatedAfter.UnixNano()))
@@ -152,13 +152,13 @@ func (t *Tables) listings(q *journal.Query) (stmt string, args []any) {
 		and("l.changed > " + arg(q.UpdatedAfter.UnixNano()))
 	}
 	for _, tag := range q.Tags {
-		and("(" + t.d.Has("l.tags", arg(listingSeparator+tag+listingSeparator)) + " OR " + t.d.Has("l.tags", arg(listingSeparator+tag+"=")) + ")")
+		and("(" + d.Has("l.tags", arg(listingSeparator+tag+listingSeparator)) + " OR " + d.Has("l.tags", arg(listingSeparator+tag+"=")) + ")")
 	}
 	if where.Len() > 0 {
 		where.WriteByte(' ')
 	}
 	columns := "h." + strings.ReplaceAll(HeadColumns, ", ", ", h.")
-	stmt = "SELECT " + columns + ", " + listingColumns + " FROM listings l CROSS JOIN " + t.d.Table + " h WHERE "
+	stmt = "SELECT " + columns + ", " + listingColumns + " FROM listings l CROSS JOIN " + d.Table + " h WHERE "
 	if where.Len() > 0 {
 		stmt += where.String() + "AND "
 	}

@@ -18,10 +18,10 @@ CREATE TABLE listings (
 CREATE INDEX listings_owner ON listings (owner, changed, inc);
 CREATE INDEX listings_changed ON listings (changed, inc);
 
--- Sessions of before have no title and no tags.
+-- Sessions of before have no title and no tags. A name with a NUL is no text here.
 INSERT INTO listings (session, inc, owner, agent, manifest, created, changed, title, folded, tags, described)
 SELECT h.id, h.inc, substring(h.sid from '^[^:]*:[^:]*:'),
 	CASE WHEN f.type = 'session.opened' AND strpos(f.body, '\u0000') = 0 THEN coalesce(f.body::json->>'name', '') ELSE '' END,
-	CASE WHEN f.type = 'session.opened' THEN decode(f.body::json->>'manifest', 'hex') END,
+	CASE WHEN f.type = 'session.opened' AND strpos(f.body, '\u0000') = 0 THEN decode(f.body::json->>'manifest', 'hex') END,
 	f.ts, greatest(f.ts, e.ts), '', '', '', 0
 FROM heads h JOIN records f ON f.session = h.id AND f.seq = 1 JOIN records e ON e.session = h.id AND e.seq = h.seq;

@@ -18,10 +18,10 @@ CREATE TABLE listings (
 CREATE INDEX listings_owner ON listings (owner, changed, inc);
 CREATE INDEX listings_changed ON listings (changed, inc);
 
--- Sessions of before have no title and no tags. A name that is no plain text is left out.
+-- Sessions of before have no title and no tags. A name with a NUL is left out.
 INSERT INTO listings (session, inc, owner, agent, manifest, created, changed, title, folded, tags, described)
 SELECT s.id, s.inc, substr(s.sid, 1, instr(s.sid, ':') + instr(substr(s.sid, instr(s.sid, ':') + 1), ':')),
-	CASE WHEN f.type = 'session.opened' AND json_valid(f.body) THEN coalesce(json_extract(f.body, '$.name'), '') ELSE '' END,
-	CASE WHEN f.type = 'session.opened' AND json_valid(f.body) THEN unhex(json_extract(f.body, '$.manifest')) END,
+	CASE WHEN f.type = 'session.opened' AND json_valid(f.body) AND instr(f.body, '\u0000') = 0 THEN coalesce(json_extract(f.body, '$.name'), '') ELSE '' END,
+	CASE WHEN f.type = 'session.opened' AND json_valid(f.body) AND instr(f.body, '\u0000') = 0 THEN unhex(json_extract(f.body, '$.manifest')) END,
 	f.ts, max(f.ts, e.ts), '', '', '', 0
 FROM sessions s JOIN records f ON f.pos = (s.id << 32 | 1) JOIN records e ON e.pos = (s.id << 32 | s.seq);
