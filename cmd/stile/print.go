@@ -333,8 +333,11 @@ func (p *printer) ended(b *messages.ActionEnded) {
 }
 
 func (p *printer) control(b *messages.Control) {
-	text := b.What
-	for _, s := range []string{b.Name, string(b.Code), b.Detail} {
+	text, code := b.What, string(b.Code)
+	if strings.HasPrefix(b.Detail, code) {
+		code = "" // it is said once
+	}
+	for _, s := range []string{b.Name, code, b.Detail} {
 		if s != "" {
 			text += " " + s
 		}
