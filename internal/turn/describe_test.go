@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -74,8 +75,7 @@ func TestDescribe(t *testing.T) {
 		recorded, err := step(&c.in)
 		var e *messages.Error
 		if c.field != "" {
-			e, _ = err.(*messages.Error)
-			if recorded != nil || e == nil || e.Code != messages.ErrInvalid || e.Field != c.field {
+			if recorded != nil || !errors.As(err, &e) || e.Code != messages.ErrInvalid || e.Field != c.field {
 				t.Errorf("%+v: %+v, %v", c.in, recorded, err)
 			}
 		} else if err != nil || (recorded == nil) != c.same || recorded != nil && recorded.By != c.in.By {
