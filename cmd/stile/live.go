@@ -237,6 +237,7 @@ func (l *live) record(u stile.Update) {
 		l.commit()
 	}
 	before := l.done.Len()
+	l.p.columns, _ = l.size()
 	if err := l.p.update(u); err != nil && l.err == nil {
 		l.err = err
 	}

@@ -17,6 +17,7 @@ type printer struct {
 	w       io.Writer
 	colour  bool
 	growing bool
+	columns int  // of the terminal; 0 where there is none, or its width is not known
 	past    bool // of a session that is looked at: with what each step took
 	indent  string
 	err     error
@@ -31,7 +32,11 @@ type printer struct {
 }
 
 func (a *app) printer(indent string) *printer {
-	return &printer{w: a.out, colour: a.colour(), growing: a.outTerminal, indent: indent}
+	p := &printer{w: a.out, colour: a.colour(), growing: a.outTerminal, indent: indent}
+	if a.outTerminal && a.size != nil {
+		p.columns, _ = a.size()
+	}
+	return p
 }
 
 // The colours: SGR parameters.
@@ -67,7 +72,46 @@ const shownLines = 200
 func (p *printer) line(sgr, label, text string) {
 	p.finish()
 	p.print(p.indent + p.paint(sgr, fmt.Sprintf("%-*s", labelWidth, label)))
-	p.print(p.hang(harmless(text)) + "\n")
+	// A line end of its own is no further line.
+	p.print(p.hang(wrapped(harmless(strings.TrimSuffix(text, "\n")), p.columns-len(p.indent)-labelWidth)) + "\n")
+}
+
+// leastWrapped is the least width at which words are kept together.
+const leastWrapped = 16
+
+// wrapped breaks the lines of a text at spaces, so that none is wider than columns; a word
+// that is wider stays whole. A width that is too small, such as one that is not known, leaves
+// the text as it is.
+func wrapped(text string, columns int) string {
+	if columns < leastWrapped || !strings.Contains(text, " ") {
+		return text
+	}
+	var b strings.Builder
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if textWidth(line) <= columns {
+			b.WriteString(line)
+			continue
+		}
+		at := 0
+		for j, word := range strings.Split(line, " ") {
+			width := textWidth(word)
+			switch {
+			case j == 0:
+			case at+1+width > columns:
+				b.WriteByte('\n')
+				at = 0
+			default:
+				b.WriteByte(' ')
+				at++
+			}
+			b.WriteString(word)
+			at += width
+		}
+	}
+	return b.String()
 }
 
 // hang indents the lines of a text but the first.

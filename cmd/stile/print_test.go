@@ -73,6 +73,7 @@ func TestPrinterShowsRecords(t *testing.T) {
 		"thought  hm\n         (cut off)\n":                         &messages.UnitText{UnitKind: messages.ThoughtUnit, Text: "hm"},
 		"text     between\n":                                        &messages.UnitText{UnitKind: messages.TextUnit, Text: "between", Complete: true},
 		"emit     two\n         lines\n":                            &messages.Emit{Text: "two\nlines"},
+		"emit     one\n":                                            &messages.Emit{Text: "one\n"},
 		"gate     #1: deny by rule: not today\n":                    &messages.ActionApproval{ID: "#1", State: messages.GateDeny, By: "rule", Reason: "not today"},
 		"         #1 failed: too far (code 8)\n":                    &messages.ActionEnded{ID: "#1", State: messages.ActionFailed, Reason: "too far", ErrorCode: 8},
 		"         #1 failed: error (code 21): \"exit code 1\"\n":    &messages.ActionEnded{ID: "#1", State: messages.ActionFailed, Reason: "error", ErrorCode: 21, Result: `"exit code 1"`},
@@ -88,6 +89,23 @@ func TestPrinterShowsRecords(t *testing.T) {
 		if err := p.update(stile.Update{Record: &messages.Record{Body: body}}); err != nil || b.String() != want {
 			t.Errorf("got %q, want %q, %v", b.String(), want, err)
 		}
+	}
+}
+
+// On a narrow terminal lines break at words, under the text.
+func TestPrinterWraps(t *testing.T) {
+	var b bytes.Buffer
+	p := &printer{w: &b, columns: 40}
+	text := "the step in a fence that lets people over one at a time\n  indented    as it was\n" + strings.Repeat("x", 50) + " y"
+	if err := p.update(stile.Update{Record: &messages.Record{Body: &messages.Emit{Text: text}}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "emit     the step in a fence that lets\n         people over one at a time\n           indented    as it was\n         " + strings.Repeat("x", 50) + "\n         y\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	if got := wrapped("a b", 3); got != "a b" {
+		t.Errorf("%q", got)
 	}
 }
 
