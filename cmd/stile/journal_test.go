@@ -37,7 +37,7 @@ func TestSharedJournal(t *testing.T) {
 	holds(t, do(one, "run", example("plain/agent.yaml"), "I am Ada.", "--session", "acme:ann:chat"), "session  acme:ann:chat")
 	do(two, "run", example("plain/agent.yaml"), "And now?", "--session", "acme:ann:chat")
 	do(two, "run", example("ledger/agent.yaml"), "What is open?", "--session", "ledger")
-	holds(t, do(one, "sessions", "list"), "acme:ann:chat", "local:local:ledger")
+	holds(t, do(one, "sessions", "list"), "local:local:ledger", "acme:ann:chat") // newest first
 	holds(t, do(one, "sessions", "show", "acme:ann:chat"), "I am Ada.", "And now?")
 	holds(t, do(one, "sessions", "export", "acme:ann:chat"), `"sid":"acme:ann:chat"`)
 	do(one, "verify") // the receipt keys of both hosts are beside the records

@@ -158,22 +158,28 @@ async function asked(signal) {
     return signal.aborted ? undefined : trouble(err);
   }
   if (signal.aborted) return;
-  $("approvals").replaceChildren(
-    ...all.map((a) => {
-      const reason = element("input", { maxLength: 1024, placeholder: "reason of a refusal", ariaLabel: "Reason" });
-      const answer = (allow) => () => attempt(() => current.answer(a, allow, { reason: allow ? undefined : reason.value || undefined }).then(() => asked(signal)));
-      return element(
-        "div",
-        { className: "approval" },
-        element("strong", {}, plainly(a.name)),
-        " waits for an answer",
-        a.expires ? ` until ${a.expires}` : "",
-        element("pre", {}, plainly(a.args)),
-        element("small", {}, [plainly(a.basis ?? ""), `digest ${a.digest}`].filter(Boolean).join(" · ")),
-        element("div", {}, element("button", { type: "button", onclick: answer(true) }, "Allow"), element("button", { type: "button", onclick: answer(false) }, "Deny"), reason),
-      );
-    }),
+  // A card that is shown already stays: a reason may be half written in it.
+  const cards = new Map([...$("approvals").children].map((card) => [card.dataset.key, card]));
+  $("approvals").replaceChildren(...all.map((a) => cards.get(cardKey(a)) ?? approvalCard(a, signal)));
+}
+
+const cardKey = (a) => JSON.stringify([a.id, a.digest]);
+
+function approvalCard(a, signal) {
+  const reason = element("input", { maxLength: 1024, placeholder: "reason of a refusal", ariaLabel: "Reason" });
+  const answer = (allow) => () => attempt(() => current.answer(a, allow, { reason: allow ? undefined : reason.value || undefined }).then(() => asked(signal)));
+  const card = element(
+    "div",
+    { className: "approval" },
+    element("strong", {}, plainly(a.name)),
+    " waits for an answer",
+    a.expires ? ` until ${a.expires}` : "",
+    element("pre", {}, plainly(a.args)),
+    element("small", {}, [plainly(a.basis ?? ""), `digest ${a.digest}`].filter(Boolean).join(" · ")),
+    element("div", {}, element("button", { type: "button", onclick: answer(true) }, "Allow"), element("button", { type: "button", onclick: answer(false) }, "Deny"), reason),
   );
+  card.dataset.key = cardKey(a);
+  return card;
 }
 
 // Forms.

@@ -77,6 +77,12 @@ test("approvals are shown as they are, and answered", async () => {
   const { page, wrong } = await open();
   await begin(page, "clerk", "desk");
   for (const [button, end] of [["Allow", "paid"], ["Deny", "failed"]]) {
+    let asked = 0, filled;
+    const gate = new Promise((r) => (filled = r));
+    await page.route("**/approvals", async (route) => {
+      if (asked++ > 0 && route.request().method() === "GET") await gate;
+      await route.continue();
+    });
     await send(page, "trains?");
     const card = page.locator(".approval");
     await card.waitFor();
@@ -85,8 +91,15 @@ test("approvals are shown as they are, and answered", async () => {
     assert.equal(await card.locator("img").count(), 0);
     if (shot) await page.screenshot({ path: shot + "-approval.png" });
     await card.getByLabel("Reason").fill("not now");
+    // Two events ask for the list; what is half written outlives the second answer.
+    const again = page.waitForResponse("**/approvals");
+    filled();
+    await again;
+    await page.evaluate(() => new Promise((r) => setTimeout(r, 50)));
+    assert.equal(await card.getByLabel("Reason").inputValue(), "not now");
     await card.getByRole("button", { name: button }).click();
     await card.waitFor({ state: "detached" });
+    await page.unroute("**/approvals");
     await page.locator("#log", { hasText: end }).waitFor();
     await page.locator("#state.idle").waitFor();
   }
