@@ -95,9 +95,9 @@ type Outcome struct {
 	// when it is gone. Keeper.Sync brings its timer in line.
 	Changed Entry
 	Gone    bool
-	// Fresh tells that it is another feed than before: no value fetched before is its.
+	// Fresh reports whether it is another feed than before: no value fetched before is its.
 	Fresh bool
-	// Cleared tells that no value fetched before is used again.
+	// Cleared reports whether no value fetched before is used again.
 	Cleared bool
 	// Fetch is the feed whose value get_context_feed wants fetched first: fetch it and
 	// answer with GetResult.

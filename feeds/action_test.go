@@ -128,7 +128,7 @@ func ids(s Set) string {
 	return strings.Join(out, " ")
 }
 
-// nameless tells that a failure about a member does not say which.
+// nameless reports whether a failure about a member does not say which.
 func nameless(err error) bool {
 	var e *messages.Error
 	return errors.As(err, &e) && e.Reason == ReasonInvalidFeed && e.Field == "" && strings.HasPrefix(e.Detail, ":")

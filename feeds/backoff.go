@@ -48,16 +48,16 @@ func (c Crashes) Succeeded() Crashes {
 	return c
 }
 
-// Disabled tells that the feed is not restarted any more.
+// Disabled reports whether the feed is not restarted any more.
 func (c Crashes) Disabled() bool { return c.disabled }
 
 // Next is when the feed may be fetched again; zero is at any time.
 func (c Crashes) Next() time.Time { return c.next }
 
-// May tells whether the feed may be fetched.
+// May reports whether the feed may be fetched.
 func (c Crashes) May(now time.Time) bool { return !c.disabled && !now.Before(c.next) }
 
-// forgettable tells that the crashes no longer matter for anything.
+// forgettable reports whether the crashes no longer matter for anything.
 func (c Crashes) forgettable(now time.Time) bool {
 	return !c.disabled && c.row == 0 && now.Sub(c.recent[BackOffTimes-1]) >= BackOffWindow
 }

@@ -146,13 +146,13 @@ func valueKey(session string, e *Entry) string {
 // should have replaced counts as stale: the time a prompt would wait for it.
 const lateBy = DefaultDeadline
 
-// stale tells whether a value that is served is one that a refresh should have
+// stale reports whether a value that is served is one that a refresh should have
 // replaced.
 func (e *Entry) stale(v Value, now time.Time) bool {
 	return v.Failed || e.Trigger == Periodic && now.Sub(v.At) > e.Interval+lateBy
 }
 
-// served tells whether a value may stand in for one that could not be fetched.
+// served reports whether a value may stand in for one that could not be fetched.
 func (e *Entry) served(v Value, now time.Time) bool {
 	ttl := e.ServedFor()
 	return ttl > 0 && now.Sub(v.At) <= ttl
@@ -162,7 +162,7 @@ func (e *Entry) served(v Value, now time.Time) bool {
 // on-demand one of which nothing was said.
 func (e *Entry) standsIn() bool { return e.Trigger == OnDemand && !e.HasTTL }
 
-// fresh tells whether a prompt takes a value as it is. An on-demand feed without
+// fresh reports whether a prompt takes a value as it is. An on-demand feed without
 // cache_ttl is fetched for every prompt. A periodic one is not fetched by prompts as
 // long as it has a value that may be shown, marked or not: that is for its ticks.
 func (e *Entry) fresh(v Value, now time.Time) bool {

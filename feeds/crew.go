@@ -83,7 +83,7 @@ func (c *crew) dismiss() {
 	c.closed = true
 }
 
-// work is a worker. first tells that it was called.
+// work is a worker. first reports whether it was called.
 func (c *crew) work(first bool) {
 	defer c.k.running.Done()
 	gone := true

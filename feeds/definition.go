@@ -57,7 +57,7 @@ const (
 	LLM      Kind = "llm"
 )
 
-// importable tells whether sources of a kind are named and looked up in a registry.
+// importable reports whether sources of a kind are named and looked up in a registry.
 func (k Kind) importable() bool { return k == Tool || k == Relic || k == Workflow || k == LLM }
 
 func (k Kind) known() bool { return k.importable() || k == Internal || k == Ingest }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// globOK tells whether a pattern can be used.
+// globOK reports whether a pattern can be used.
 func globOK(pattern string) bool {
 	if strings.HasPrefix(pattern, "/") {
 		return false
@@ -22,7 +22,7 @@ func globOK(pattern string) bool {
 	return true
 }
 
-// glob tells whether a slash-separated name fits a pattern. A pattern without a slash
+// glob reports whether a slash-separated name fits a pattern. A pattern without a slash
 // but at its end is matched against the last segment, wherever that is; in others every segment is a
 // pattern of package path, and ** stands for any number of segments. It takes time in
 // the product of both lengths at most.

@@ -197,7 +197,7 @@ func (n *normalizer) inner(found []*messages.Error) {
 	}
 }
 
-// ValidID tells whether a text can be the id of a feed.
+// ValidID reports whether a text can be the id of a feed.
 func ValidID(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false

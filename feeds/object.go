@@ -74,7 +74,7 @@ func (o *object) take(key string) (jsontext.Value, bool) {
 	return v, ok && v.Kind() != 'n'
 }
 
-// has tells whether a member is there, null or not.
+// has reports whether a member is there, null or not.
 func (o *object) has(key string) bool {
 	_, ok := o.members[key]
 	return ok
@@ -86,7 +86,7 @@ func unquote(v jsontext.Value) string {
 	return string(b)
 }
 
-// held tells whether the value is only known when references are resolved.
+// held reports whether the value is only known when references are resolved.
 func (o *object) held(v jsontext.Value) bool {
 	return o.open && v.Kind() == '"' && strings.Contains(unquote(v), "$")
 }

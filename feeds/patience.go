@@ -62,7 +62,7 @@ func (p *patience) Err() error { return p.whole().Err() }
 // finds what ends it and why.
 func (p *patience) Value(key any) any { return p.whole().Value(key) }
 
-// over tells whether the fetch was given up, without making anything.
+// over reports whether the fetch was given up, without making anything.
 func (p *patience) over() bool {
 	p.mu.Lock()
 	real := p.real

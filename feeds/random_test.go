@@ -310,7 +310,7 @@ func (l *life) shown(el *Element, begun time.Time, took time.Duration) {
 	}
 }
 
-// gaveUp tells that a fetch of the feed was given up while a prompt waited. l.mu is held.
+// gaveUp reports whether a fetch of the feed was given up while a prompt waited. l.mu is held.
 func (l *life) gaveUp(id string, begun, now time.Time) bool {
 	for _, a := range l.log[id] {
 		if a.value == "" && !a.crashed && a.ended.Sub(a.begun) >= DefaultFetchTimeout && !a.ended.Before(begun) && !a.ended.After(now) {

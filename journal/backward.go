@@ -8,20 +8,20 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// The windows in which Backward reads, in records. What a caller looks for is mostly
-// near the end: a small first window finds it, and a growing one reaches far in few
-// reads. A window is in memory at once, so it has a bound.
+// The windows in which Backward reads, in records. Most callers look for a record near
+// the end: a small first window finds it, and windows that grow reach far in few reads.
+// A window is in memory as a whole, so its size has a bound.
 const (
 	firstWindow  = 64
 	windowGrowth = 4
 	mostWindow   = 4096
 )
 
-// Backward gives the records from..to, both included, from the last to the first; from
-// and to are those of Store.Read. It reads a window of records at the end of the span
-// first, and the windows before it as the caller goes on; window is the size of the
-// first, and 0 leaves it to Backward. The records are as the store has them: Typed gives
-// a body its type. It ends at the first error it gives.
+// Backward iterates over the records from..to, both included, from the last to the first;
+// from and to are those of Store.Read. It reads a window of records at the end of the span
+// first, and earlier windows as the caller goes on; window is the size of the first window
+// in records, and 0 takes the default. The records are as the store returns them: Typed
+// decodes a body. The iteration ends at the first error.
 func Backward(ctx context.Context, s Store, inc messages.Incarnation, from, to, window int64) iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		from, to, window := max(from, 1), to, window
@@ -67,8 +67,9 @@ func Backward(ctx context.Context, s Store, inc messages.Incarnation, from, to, 
 	}
 }
 
-// Typed gives a record of a store with its typed body, in a copy where it makes one.
-// A record whose body was erased comes back as it is: its body is *messages.Undecoded.
+// Typed returns a record of a store with its body decoded. It copies a record that it has
+// to decode, and never changes r. A record whose body was erased is returned as it is: its
+// body is *messages.Undecoded. The error is that of Decode.
 func Typed(r *messages.Record) (*messages.Record, error) {
 	if _, ok := r.Body.(*messages.Undecoded); !ok || r.Raw == nil {
 		return r, nil
@@ -77,7 +78,7 @@ func Typed(r *messages.Record) (*messages.Record, error) {
 	return &own, Decode(&own)
 }
 
-// ReadTyped is Store.Read with typed bodies. It ends at the first error it gives.
+// ReadTyped is Store.Read with decoded bodies. The iteration ends at the first error.
 func ReadTyped(ctx context.Context, s Store, inc messages.Incarnation, from, to int64) iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		for r, err := range s.Read(ctx, inc, from, to) {
@@ -91,8 +92,8 @@ func ReadTyped(ctx context.Context, s Store, inc messages.Incarnation, from, to 
 	}
 }
 
-// Opened reads the first record of a session, which opened it. NOT_FOUND when there is
-// none or its body was erased.
+// Opened reads session.opened, the first record of a session. The error is NOT_FOUND when
+// the session has no record or the body of the first one was erased.
 func Opened(ctx context.Context, s Store, inc messages.Incarnation) (*messages.SessionOpened, error) {
 	for r, err := range s.Read(ctx, inc, 1, 1) {
 		if err == nil {

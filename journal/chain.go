@@ -14,16 +14,16 @@ import (
 // Receipts says which records are signed.
 type Receipts string
 
-// The receipt policies. Under run the record run.end is signed, under decision every
-// turn.decided; under each of them, and under off, session.opened, which says what is signed,
-// and session.closed (docs/spec/design.md §7).
+// The receipt policies: under "run" every run.end is signed, under "decision" every
+// turn.decided. session.opened, which records the policy, and session.closed are signed
+// under each policy, "off" included (docs/spec/design.md §7).
 const (
 	ReceiptsDecision Receipts = "decision" // default
 	ReceiptsRun      Receipts = "run"
 	ReceiptsOff      Receipts = "off"
 )
 
-// Signs reports whether a record of that kind bears a receipt.
+// Signs reports whether a record of kind k bears a receipt.
 func (p Receipts) Signs(k messages.Kind) bool {
 	return k == messages.KindSessionOpened || k == messages.KindSessionClosed || p.signsWork(k)
 }
@@ -39,18 +39,18 @@ func (p Receipts) signsWork(k messages.Kind) bool {
 	return k == messages.KindTurnDecided
 }
 
-// Signer makes receipts over "stile-receipt/1\n" inc "\n" seq "\n" hash. The time
-// is the record's own, so that the key it picks is one whose interval holds it.
+// Signer makes receipts: signatures over "stile-receipt/1\n" inc "\n" seq "\n" hash. ts is
+// the record's own time; the signer picks a key that is valid then.
 type Signer interface {
 	Receipt(inc string, seq int64, hash [32]byte, ts time.Time) (*messages.Receipt, error)
 }
 
-// forkEpoch is the activation under which the records are written that a fork takes over.
+// forkEpoch is the epoch of the records that a fork copies from its original.
 const forkEpoch = 1
 
-// SignedAt is the time at which the receipt of r counts: its own, and of a record that a fork
-// took over, fork says, the time at which the fork was made, which its incarnation has. Such a
-// record keeps its own time, which may lie before the keys in force then.
+// SignedAt returns the time at which the receipt of r must be valid: the record's own time.
+// In a fork, a record copied from the original was signed when the fork was made, which is
+// the time in its incarnation; its own time may be before the signing key was valid.
 func SignedAt(r *messages.Record, fork bool) time.Time {
 	if fork && r.Epoch == forkEpoch && r.Inc.Version() == 7 {
 		sec, nsec := r.Inc.Time().UnixTime()
@@ -59,8 +59,8 @@ func SignedAt(r *messages.Record, fork bool) time.Time {
 	return r.TS
 }
 
-// Genesis is the Prev of a session's first record:
-// SHA-256("stile/1\n" sid "\n" inc), inc in its usual text form.
+// Genesis returns the Prev of a session's first record:
+// SHA-256("stile/1\n" sid "\n" inc), inc in the usual text form of a UUID.
 func Genesis(sid string, inc messages.Incarnation) messages.Digest {
 	b := append(make([]byte, 0, 192), "stile/1\n"...)
 	b = append(b, sid...)
@@ -69,7 +69,7 @@ func Genesis(sid string, inc messages.Incarnation) messages.Digest {
 	return sha256.Sum256(b)
 }
 
-// Anchor names a place in a chain.
+// Anchor names a place in a chain: a position and the hash of the record there.
 type Anchor struct {
 	Seq  int64
 	Hash messages.Digest
@@ -164,22 +164,22 @@ var (
 	endTime   = time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// SealerConfig says what a Sealer continues.
+// SealerConfig configures a Sealer.
 type SealerConfig struct {
 	Head  Head  // as loaded
 	Epoch int64 // of this activation; 0 is Head.Epoch + 1
-	// Rand gives the salts.
+	// Rand is the source of salts; required.
 	Rand io.Reader
 	// Signer makes the receipts; nil commits unsigned.
 	Signer   Signer
 	Receipts Receipts // "" is ReceiptsDecision
-	// Fork says that the records are those that a fork takes over: their receipts are of the
+	// Fork marks records that a fork copies from its original: their receipts are of the
 	// time of the fork (SignedAt).
 	Fork bool
 }
 
-// Sealer turns the machine's records into chained, hashed ones. One belongs to one
-// activation of one session. It is not safe for concurrent use.
+// Sealer chains, hashes and signs the machine's records. Each activation of a session has
+// a Sealer of its own. It is not safe for concurrent use.
 type Sealer struct {
 	rand     io.Reader
 	signer   Signer
@@ -195,8 +195,8 @@ type Sealer struct {
 	fork   bool
 }
 
-// saltsAtOnce is how many salts one read of randomness brings: few, because they
-// wait in every idle session.
+// saltsAtOnce is how many salts one read of randomness yields: few, because every idle
+// session keeps those that it has not used.
 const saltsAtOnce = 3
 
 // sealing is the working memory of one Seal. Sealers share it through a pool, so
@@ -211,7 +211,7 @@ var sealings = sync.Pool{New: func() any { return new(sealing) }}
 // maxScratchBytes bounds what a pooled piece of working memory keeps.
 const maxScratchBytes = 64 << 10
 
-// NewSealer starts at a head.
+// NewSealer returns a Sealer that continues cfg.Head.
 func NewSealer(cfg SealerConfig) *Sealer {
 	s := &Sealer{
 		rand: cfg.Rand, signer: cfg.Signer, receipts: cfg.Receipts, fork: cfg.Fork, sid: cfg.Head.SID, inc: cfg.Head.Inc, epoch: cfg.Epoch,
@@ -223,23 +223,23 @@ func NewSealer(cfg SealerConfig) *Sealer {
 	return s
 }
 
-// Head is where the next record goes.
+// Head returns the anchor of the last sealed record, which the next one continues.
 func (s *Sealer) Head() Anchor { return s.head }
 
-// Epoch is the activation's.
+// Epoch returns the epoch of the activation.
 func (s *Sealer) Epoch() int64 { return s.epoch }
 
-// Unsigned counts the records that should bear a receipt and do not, because
-// there is no signer or it failed.
+// Unsigned returns how many records should bear a receipt and do not, because there is
+// no signer or the signer failed.
 func (s *Sealer) Unsigned() int64 { return s.unsigned }
 
-// Seal fills what the machine left open: SID, Inc, Epoch, Raw, Salt, BodyDigest,
-// Prev, Hash and, by policy, Sig; a zero TS becomes now. The records must continue
-// the head in Seq. A body whose text was not UTF-8 is replaced by what its bytes
-// decode to, so that live and restored readers see the same.
+// Seal fills the fields that the machine leaves empty: SID, Inc, Epoch, Raw, Salt,
+// BodyDigest, Prev, Hash and, by policy, Sig; a zero TS becomes now. The records must
+// continue the head in Seq. A body whose text is not UTF-8 is replaced by what its
+// canonical bytes decode to, so that live and restored readers see the same.
 //
-// On an error (ERR_JOURNAL/INVALID: a defect; IO: no randomness) the sealer has
-// not moved and the records must be thrown away. The machine then is, too.
+// On an error (ERR_JOURNAL/INVALID: a defect; IO: no randomness) the sealer is unchanged;
+// the caller must discard the records and the machine that made them.
 func (s *Sealer) Seal(recs []*messages.Record, now time.Time) error {
 	head, unsigned := s.head, s.unsigned
 	if err := s.seal(recs, now); err != nil {
@@ -278,7 +278,7 @@ func (w *sealing) release() {
 	sealings.Put(w)
 }
 
-// one seals r and leaves its bytes at the end of the arena.
+// one seals r and appends its canonical body to the arena.
 func (s *Sealer) one(w *sealing, r *messages.Record, now time.Time) error {
 	if r == nil || r.Body == nil {
 		return Fail(ReasonInvalid, nil, "session %s: a record without a body", s.sid)
@@ -329,8 +329,8 @@ func (s *Sealer) one(w *sealing, r *messages.Record, now time.Time) error {
 	return nil
 }
 
-// sign leaves r unsigned and counts it when there is no receipt to be had: a
-// decision is not lost for want of a signature (docs/spec/design.md §7).
+// sign signs r, or leaves it unsigned and counts it when the signer is missing or fails: a
+// missing signature does not cost a decision (docs/spec/design.md §7).
 func (s *Sealer) sign(r *messages.Record) {
 	if s.signer != nil {
 		sig, err := s.signer.Receipt(s.inc.String(), r.Seq, r.Hash, SignedAt(r, s.fork))

@@ -30,8 +30,9 @@ func DecodeBody(kind messages.Kind, raw []byte) (messages.Body, error) {
 	return b, nil
 }
 
-// Decode gives r its typed body if it was read undecoded; ERASED when the bytes
-// are gone. It changes r, which must not be shared yet.
+// Decode replaces an undecoded body of r by the typed one. The error is ERASED when the
+// body was erased, CORRUPT when its bytes are not canonical. Decode changes r, which must
+// not be shared yet.
 func Decode(r *messages.Record) error {
 	u, ok := r.Body.(*messages.Undecoded)
 	if !ok {
@@ -395,7 +396,7 @@ func (d *decoder) lit(s string) {
 	d.pos += len(s)
 }
 
-// has takes the name of the next member if it is k.
+// has reads the name of the next member if that is k, and reports whether it was.
 func (d *decoder) has(k string) bool {
 	if d.err != nil {
 		return false
@@ -521,7 +522,7 @@ func decodeListz[T any](d *decoder, k string, one func(*decoder) T) []T {
 	return list
 }
 
-// quoted takes a string and gives the bytes between its quotes, unread.
+// quoted reads a string and returns the bytes between its quotes, with their escapes.
 func (d *decoder) quoted() []byte {
 	d.lit(`"`)
 	if d.err != nil {

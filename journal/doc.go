@@ -1,7 +1,7 @@
 // Package journal keeps the append-only truth of every session (docs/spec/design.md §7).
 //
 // One idea: a session's history is a chain of hashed records, and a batch of new
-// ones is accepted if and only if it continues the head its writer believes in.
+// records is accepted if and only if it continues the head that its writer has read.
 //
 // Invariants:
 //   - the bytes of a record are written once, by AppendBody, and shared by hash,

@@ -17,7 +17,7 @@ const (
 	// ReasonIO: a write or sync failed. Sticky until the store is reopened.
 	ReasonIO = "IO"
 	// ReasonUnavailable: the server that holds the journal cannot be reached, or the
-	// connection to it broke. Not sticky. Load again: the head tells what is there.
+	// connection to it broke. Not sticky. Load again: the head shows what was committed.
 	ReasonUnavailable = "UNAVAILABLE"
 	// ReasonOverload: the writer's queue is over its hard limit. Not sticky.
 	ReasonOverload = "OVERLOAD"
@@ -42,8 +42,8 @@ const (
 	ReasonOwned = "OWNED"
 )
 
-// Fail makes an ERR_JOURNAL with a reason; cause may be nil. Stores use it so
-// that every store fails with the same words.
+// Fail returns an ERR_JOURNAL with a reason; cause may be nil. Every store makes its
+// errors with it, so that all of them use the same codes and words.
 func Fail(reason string, cause error, format string, args ...any) *messages.Error {
 	e := messages.Errorf(messages.ErrJournal, format, args...)
 	e.Reason = reason
@@ -51,7 +51,7 @@ func Fail(reason string, cause error, format string, args ...any) *messages.Erro
 	return e
 }
 
-// ReasonOf finds the reason of an ERR_JOURNAL in err, or "".
+// ReasonOf returns the reason of the ERR_JOURNAL that err wraps, or "".
 func ReasonOf(err error) string {
 	var e *messages.Error
 	if errors.As(err, &e) && e.Code == messages.ErrJournal {
@@ -60,11 +60,13 @@ func ReasonOf(err error) string {
 	return ""
 }
 
-// IsNotFound tells an absent session, blob, snapshot or meta value from failure.
+// IsNotFound reports whether err means that the session, blob, snapshot or meta value does
+// not exist.
 func IsNotFound(err error) bool { return ReasonOf(err) == ReasonNotFound }
 
-// IsStale tells a batch that did not continue the head: load again.
+// IsStale reports whether err refuses a batch that does not continue the head: the caller
+// must load the session again.
 func IsStale(err error) bool { return ReasonOf(err) == ReasonStaleHead }
 
-// IsFenced tells a batch of a superseded owner: stop.
+// IsFenced reports whether err refuses a batch of a superseded owner: the caller must stop.
 func IsFenced(err error) bool { return messages.CodeOf(err) == messages.ErrFenced }

@@ -59,8 +59,8 @@ func AppendRecord(dst []byte, r *messages.Record) []byte {
 	return append(dst, '}')
 }
 
-// AppendBlob appends a blob as one line of JSON without its LF, as it stands behind the
-// records in an export that has them: its digest, and its bytes in base64.
+// AppendBlob appends a blob as one line of JSON without its LF: its digest, and its bytes
+// in base64. An export with blobs has them after its records.
 func AppendBlob(dst []byte, b messages.Blob) []byte {
 	dst = append(dst, blobLine...)
 	dst = base64.StdEncoding.AppendEncode(dst, b.Data)
@@ -69,5 +69,5 @@ func AppendBlob(dst []byte, b messages.Blob) []byte {
 	return append(dst, `"}}`...)
 }
 
-// blobLine begins the line of a blob, and of no record.
+// blobLine is how the line of a blob begins; no line of a record begins so.
 const blobLine = `{"blob":{"data":"`

@@ -11,11 +11,10 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// MaxHeard bounds what one query for a user's messages gives.
+// MaxHeard bounds the inputs that one HeardQuery returns.
 const MaxHeard = 1000
 
-// Heard is an input of a user, and where it stands among all of that user's, in whatever
-// session.
+// Heard is the place of one user input among all inputs of that user, across sessions.
 type Heard struct {
 	SID string
 	TS  time.Time
@@ -23,19 +22,19 @@ type Heard struct {
 	Seq int64
 }
 
-// Compare orders them: positions count within a session, so time goes first.
+// Compare orders inputs by time first, because positions count within a session alone.
 func (h Heard) Compare(o Heard) int {
 	return cmp.Or(h.TS.Compare(o.TS), bytes.Compare(h.Inc[:], o.Inc[:]), cmp.Compare(h.Seq, o.Seq))
 }
 
-// HeardQuery asks for what a user submitted, in the order of Heard.Compare.
+// HeardQuery selects inputs of a user, in the order of Heard.Compare.
 type HeardQuery struct {
 	Owner string // the beginning of the user's SIDs, "tenant:user:"
 	After Heard  // the zero one is before all
 	Limit int    // 0 is MaxHeard
 }
 
-// Check completes a query and finds what is wrong with it.
+// Check sets the default limit and returns INVALID for a query without an owner.
 func (q *HeardQuery) Check() error {
 	if strings.Count(q.Owner, ":") != 2 || !strings.HasSuffix(q.Owner, ":") || strings.HasPrefix(q.Owner, ":") || strings.Contains(q.Owner, "::") {
 		return Fail(ReasonInvalid, nil, "a query for messages without an owner")
@@ -46,7 +45,7 @@ func (q *HeardQuery) Check() error {
 	return nil
 }
 
-// ScanHeard is Store.Heard without an index: it reads every session of the owner.
+// ScanHeard implements Store.Heard without an index, by reading every session of the owner.
 func ScanHeard(ctx context.Context, s Store, q HeardQuery) ([]Heard, error) {
 	if err := q.Check(); err != nil {
 		return nil, err

@@ -7,12 +7,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// ReadHeld is Store.Read from a record to the end of a session, in which every record up to
-// at is checked: it has the hash that it says, continues the one before, and the chain comes
-// to at. at is a place that the caller knows of, such as the head it woke from; what lies
-// behind it is given as it is. CORRUPT names the first record that is not what was written.
-// That a record is not the one that at vouches for may come to light behind it: what was read
-// counts when the iteration has ended without an error.
+// ReadHeld is Store.Read from a record to the end of a session, and checks every record up
+// to at: its hash is right, it continues the record before, and the chain reaches at. at is
+// an anchor that the caller trusts, such as the head it woke from; records after it are not
+// checked. CORRUPT names the first record that is not what was written. A forged record may
+// only show when the chain misses at, so the records count when the iteration has ended
+// without an error.
 func ReadHeld(ctx context.Context, s Store, inc messages.Incarnation, from int64, at Anchor) iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		c := chain{inc: inc}
@@ -33,7 +33,7 @@ func ReadHeld(ctx context.Context, s Store, inc messages.Incarnation, from int64
 	}
 }
 
-// holds takes a record at or before at.
+// holds checks a record at or before at.
 func (c *chain) holds(r *messages.Record, at Anchor) error {
 	if what, detail := c.next(r); what != "" {
 		return Fail(ReasonCorrupt, nil, "session %s: record %d: %s: %s", r.SID, r.Seq, what, detail)
@@ -44,8 +44,8 @@ func (c *chain) holds(r *messages.Record, at Anchor) error {
 	return nil
 }
 
-// BackwardHeld is Backward from the end of a session, with the checks of ReadHeld, which hold
-// of each record when it is given.
+// BackwardHeld is Backward from the end of a session, with the checks of ReadHeld. Going
+// backward, each record is checked before it is yielded.
 func BackwardHeld(ctx context.Context, s Store, inc messages.Incarnation, window int64, at Anchor) iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		next := at // the place of the record that comes now

@@ -17,8 +17,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// MaxLineBytes bounds a line of an export: a body of the largest values there are,
-// escaped.
+// MaxLineBytes bounds a line of an export: it has room for the largest body with every
+// character escaped.
 const MaxLineBytes = 64 << 20
 
 // line is an exported record; its members are those that AppendRecord writes.
@@ -44,8 +44,8 @@ type line struct {
 
 // ParseRecord reads a line that AppendRecord wrote, without its LF. It accepts the
 // line if and only if AppendRecord of the result gives it again. The body stays
-// undecoded, so that a history of a newer format can be verified; Decode settles it.
-// Failures are ERR_JOURNAL/CORRUPT. Whether the hashes hold is Verify's to say.
+// undecoded, so that a history of a newer format can be verified; Decode decodes it.
+// Failures are ERR_JOURNAL/CORRUPT. ParseRecord does not check the hashes: see Verify.
 func ParseRecord(b []byte) (*messages.Record, error) {
 	var l line
 	if err := json.Unmarshal(b, &l, json.RejectUnknownMembers(true)); err != nil {
@@ -95,9 +95,9 @@ func unhex(to []byte, text string) error {
 	return nil
 }
 
-// ParseBlob reads a line that AppendBlob wrote, without its LF; ok is false for the line of
-// something else. Failures are ERR_JOURNAL/CORRUPT: a line that is not written so, or bytes of
-// another digest.
+// ParseBlob reads a line that AppendBlob wrote, without its LF; ok is false for any other
+// line. Failures are ERR_JOURNAL/CORRUPT: a line that AppendBlob would write differently, or
+// bytes that do not match the digest.
 func ParseBlob(b []byte) (blob messages.Blob, ok bool, err error) {
 	if !bytes.HasPrefix(b, []byte(blobLine)) {
 		return messages.Blob{}, false, nil
@@ -124,10 +124,10 @@ func ParseBlob(b []byte) (blob messages.Blob, ok bool, err error) {
 	return blob, true, nil
 }
 
-// ReadExport gives the records of an export, as Store.Read gives those of a store. Blobs, which
-// may stand behind the records, are checked against their digests and passed over. It
-// ends at the first error it gives: CORRUPT for a line that is none or has no LF at
-// its end (the export was cut), with the number of the line; IO when in fails.
+// ReadExport iterates over the records of an export, as Store.Read does over those of a
+// store. Blobs, which may follow the records, are checked against their digests and skipped.
+// The iteration ends at the first error: CORRUPT, with the number of the line, for a line
+// that is no record or has no LF at its end (the export was cut); IO when in fails.
 func ReadExport(in io.Reader) iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		lines := bufio.NewReader(in)

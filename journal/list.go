@@ -9,9 +9,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// List gives the sessions whose SID begins with prefix, in order of SID, retired
-// incarnations too, from behind the session prefix + after on; "" is the first. It reads
-// a page at a time and ends at the first error it gives.
+// List iterates over the sessions whose SID begins with prefix, in order of SID, retired
+// incarnations included. It starts after the session prefix + after; "" starts at the first.
+// It reads a page at a time, and ends at the first error.
 func List(ctx context.Context, s Store, prefix, after string) iter.Seq2[Head, error] {
 	return func(yield func(Head, error) bool) {
 		q := Query{Prefix: prefix, Retired: true}
@@ -38,8 +38,8 @@ func List(ctx context.Context, s Store, prefix, after string) iter.Seq2[Head, er
 	}
 }
 
-// Parent gives the action and session for which a child session runs; nil for a top-level
-// session, and for one whose first record was erased.
+// Parent returns the action and session for which a child session runs; nil for a top-level
+// session, and for a session whose first record was erased.
 func Parent(ctx context.Context, s Store, inc messages.Incarnation) (*messages.ParentLink, error) {
 	opened, err := Opened(ctx, s, inc)
 	if err != nil {

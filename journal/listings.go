@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Listing is a session as lists show it: its head, and what its records say of it.
+// Listing is a session as lists show it: its head, and its name, times, title and tags.
 type Listing struct {
 	Head
 	// Agent is the name in the session's first record, Manifest the digest there; both are
@@ -30,8 +30,8 @@ type Listing struct {
 	Described int64
 }
 
-// Fold takes in records of the session, which come in order, and reports whether they
-// change what a list shows beside the head.
+// Fold updates the listing with records of the session, in order, and reports whether they
+// changed a field beside the head.
 func (l *Listing) Fold(recs []*messages.Record) (changed bool) {
 	for _, r := range recs {
 		if r.Seq == 1 {
@@ -82,7 +82,7 @@ func lists(k messages.Kind) bool {
 	return false
 }
 
-// listable is a name as every store can keep it; "" for one that is no text.
+// listable returns a name that every store can keep, or "" for one that is not text.
 func listable(s string) string {
 	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 		return ""
@@ -90,7 +90,8 @@ func listable(s string) string {
 	return s
 }
 
-// Forget drops what records from..to said, both included, which were erased.
+// Forget clears the fields that come from the records from..to, both included, which were
+// erased.
 func (l *Listing) Forget(from, to int64) {
 	if from <= 1 && to >= 1 {
 		l.Agent, l.Manifest = "", messages.Digest{}
@@ -100,8 +101,7 @@ func (l *Listing) Forget(from, to int64) {
 	}
 }
 
-// Lists reports whether a listing is among those that the query asks for, but for its place
-// in the order.
+// Lists reports whether the query selects a listing. It ignores AfterUpdated and AfterInc.
 func (q *Query) Lists(l *Listing) bool {
 	switch {
 	case q.Inc != (messages.Incarnation{}) && l.Inc != q.Inc:
@@ -121,7 +121,7 @@ func (q *Query) Lists(l *Listing) bool {
 	return true
 }
 
-// Listed compares two listings in the order of lists: the one that changed last comes first.
+// Listed compares two listings in the order of lists: the one that changed last is first.
 func Listed(a, b *Listing) int {
 	return cmp.Or(b.Updated.Compare(a.Updated), bytes.Compare(b.Inc[:], a.Inc[:]))
 }
@@ -135,8 +135,8 @@ func (q *Query) behind(l *Listing) bool {
 	return Listed(&after, l) < 0
 }
 
-// PageOf gives the page of listings that a query asks for out of all that a store has, each
-// given once, and keeps no more of them than the page.
+// PageOf returns the page of listings that a query selects out of all of a store, each of
+// which is given once. It holds at most one page in memory.
 func (q *Query) PageOf(all iter.Seq[*Listing]) []Listing {
 	var page []Listing
 	all(func(l *Listing) bool {
@@ -153,12 +153,11 @@ func (q *Query) PageOf(all iter.Seq[*Listing]) []Listing {
 	return page
 }
 
-// Listings gives one page of a query, the session that changed last first: sessions with a
-// record whose SID begins with Prefix and which the other fields select. The page after it
-// is that of AfterUpdated and AfterInc, Updated and Inc of the last listing: a session that
-// changes meanwhile goes to the front, and no other is given twice or left out. A store that
-// has the method keeps an index for it, up to date with each commit; of others every session
-// is read.
+// Listings returns one page of a query, the session that changed last first: sessions with at
+// least one record that the query selects. For the next page set AfterUpdated and AfterInc to
+// Updated and Inc of the last listing: a session that changes meanwhile moves to the front,
+// and no other is repeated or left out. A store with a method Listings answers from an index
+// that each commit keeps up to date; of other stores every session is read.
 func Listings(ctx context.Context, s Store, q Query) ([]Listing, error) {
 	if own, ok := s.(interface {
 		Listings(ctx context.Context, q Query) ([]Listing, error)
@@ -168,8 +167,8 @@ func Listings(ctx context.Context, s Store, q Query) ([]Listing, error) {
 	return ScanListings(ctx, s, q)
 }
 
-// ScanListings is Listings by reading every session that Prefix selects: for stores without
-// an index.
+// ScanListings implements Listings without an index, by reading every session that Prefix
+// selects.
 func ScanListings(ctx context.Context, s Store, q Query) ([]Listing, error) {
 	var failed error
 	page := q.PageOf(func(yield func(*Listing) bool) {
@@ -200,7 +199,7 @@ func ScanListings(ctx context.Context, s Store, q Query) ([]Listing, error) {
 	return page, failed
 }
 
-// ListingOf reads the records of a session for its listing.
+// ListingOf makes the listing of the session with head h by reading its records.
 func ListingOf(ctx context.Context, s Store, h Head) (Listing, error) {
 	l := Listing{Head: h}
 	if h.Seq == 0 {

@@ -6,12 +6,12 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Load reads a whole history, checks its chain against the head, and gives the
-// head and the records, decoded. The records are shared with the store: read only.
+// Load reads a whole history, checks its chain against the head, and returns the head and
+// the decoded records. The records are shared with the store: do not change them.
 //
-// Failures: NOT_FOUND; ERASED when a body is gone; CORRUPT, naming the first
-// record that is not what was written, or the place where the history ends too
-// early. It never gives a record whose chain does not hold.
+// Failures: NOT_FOUND; ERASED when a body was erased; CORRUPT, naming the first record that
+// is not what was written, or the position where the history ends too early. It never
+// returns a record whose chain does not hold.
 func Load(ctx context.Context, s Store, inc messages.Incarnation) (Head, []*messages.Record, error) {
 	head, err := s.HeadOf(ctx, inc)
 	if err != nil {
@@ -33,9 +33,9 @@ func Load(ctx context.Context, s Store, inc messages.Incarnation) (Head, []*mess
 	return head, recs, nil
 }
 
-// LoadAfter reads what follows an anchor, which is usually a snapshot's: the state
-// there and these records are the session. CORRUPT when the chain does not go
-// through the anchor.
+// LoadAfter reads the records after an anchor, usually that of a snapshot: the snapshot's
+// state and these records are the session. The error is CORRUPT when the chain does not
+// pass through the anchor.
 func LoadAfter(ctx context.Context, s Store, inc messages.Incarnation, from Anchor) (Head, []*messages.Record, error) {
 	head, err := s.HeadOf(ctx, inc)
 	if err != nil {
@@ -48,9 +48,9 @@ func LoadAfter(ctx context.Context, s Store, inc messages.Incarnation, from Anch
 	return head, recs, nil
 }
 
-// LoadBehind is LoadAfter, and checks the last back records of the session beside those, also
-// where they lie before the anchor: what a host reads of them must be what the head vouches
-// for. They must go through the anchor.
+// LoadBehind is LoadAfter, and also checks the last back records of the session, even those
+// before the anchor, because a host reads them too. Their chain must pass through the anchor
+// and reach the head.
 func LoadBehind(ctx context.Context, s Store, inc messages.Incarnation, from Anchor, back int64) (Head, []*messages.Record, error) {
 	head, err := s.HeadOf(ctx, inc)
 	if err != nil {

@@ -2,8 +2,8 @@ package journal
 
 import "sync/atomic"
 
-// Metrics count what was committed to a store since its runtime was made. Each
-// is read on its own, from any goroutine.
+// Metrics count the commits to a store since its runtime was made. Each counter is safe to
+// read from any goroutine; two counters are not read at one instant.
 type Metrics struct {
 	Commits  atomic.Int64 // calls of Store.Commit
 	Batches  atomic.Int64 // accepted

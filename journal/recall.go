@@ -20,19 +20,18 @@ const (
 	ShownRunes     = 100 // of a hit
 )
 
-// RecallQuery asks what a user said, and was told, in other sessions.
+// RecallQuery searches the messages of a user, and the replies to them, in other sessions.
 type RecallQuery struct {
-	// Owner is the beginning of the user's SIDs, "tenant:user:": nothing else is looked
-	// at.
+	// Owner is the prefix of the user's SIDs, "tenant:user:". No other session is searched.
 	Owner string
-	// Except is the incarnation that asks.
+	// Except is the incarnation that asks, which is not searched.
 	Except messages.Incarnation
-	// Words are looked for anywhere in a text: folded (Fold), distinct, none empty.
+	// Words are searched for anywhere in a text: folded (Fold), distinct, none empty.
 	Words []string
 	Limit int // of hits; 0 is MaxRecallHits
 }
 
-// Recollection is a hit: the words that a text holds, and its beginning.
+// Recollection is a hit: how many words of the query a text contains, and how it begins.
 type Recollection struct {
 	SID   string
 	Inc   messages.Incarnation
@@ -44,7 +43,7 @@ type Recollection struct {
 	Runes int           // of those words
 }
 
-// Check completes a query and finds what is wrong with it.
+// Check sets the default limit and returns INVALID for a query that is malformed.
 func (q *RecallQuery) Check() error {
 	switch {
 	case strings.Count(q.Owner, ":") != 2 || !strings.HasSuffix(q.Owner, ":") || strings.HasPrefix(q.Owner, ":") || strings.Contains(q.Owner, "::"):
@@ -63,7 +62,7 @@ func (q *RecallQuery) Check() error {
 	return nil
 }
 
-// Words are those of a text, as a recall takes them.
+// Words returns the distinct folded words of a text, for RecallQuery.Words.
 func Words(text string) []string {
 	var words []string
 	for _, w := range strings.FieldsFunc(Fold(text), unicode.IsSpace) {
@@ -74,13 +73,13 @@ func Words(text string) []string {
 	return words
 }
 
-// Fold is the form in which texts are compared: lower case, and what no store can hold
-// replaced.
+// Fold returns the form in which texts are compared: lower case, with characters that a
+// store cannot hold replaced.
 func Fold(text string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.ToValidUTF8(text, "\ufffd")), "\x00", "\ufffd")
 }
 
-// Show is the beginning of a text, on one line.
+// Show returns the first ShownRunes runes of a text, on one line.
 func Show(text string) string {
 	text = strings.Join(strings.FieldsFunc(strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd"), unicode.IsSpace), " ")
 	n := 0
@@ -93,12 +92,12 @@ func Show(text string) string {
 	return text
 }
 
-// SaidKinds are the kinds of records with text between a user and a model.
+// SaidKinds are the kinds of the records for which Said may report a text.
 var SaidKinds = []messages.Kind{messages.KindInput, messages.KindResponse, messages.KindEmit}
 
-// Said is what a record has of a conversation; ok is false for one that has nothing of
-// it. Lines of a program that only operators see are not of it, nor what the host itself
-// asks to keep a profile.
+// Said returns the text of a conversation that a body holds, and who said it; ok is false
+// for a body without such text. Lines of a program that only operators see, and the host's
+// own requests for a profile, are not part of a conversation.
 func Said(b messages.Body) (role messages.Role, text string, ok bool) {
 	switch b := b.(type) {
 	case *messages.Input:
@@ -121,7 +120,7 @@ func Said(b messages.Body) (role messages.Role, text string, ok bool) {
 	return role, text, strings.TrimSpace(text) != ""
 }
 
-// Scan is Store.Recall without an index: it reads every session of the owner.
+// Scan implements Store.Recall without an index, by reading every session of the owner.
 func Scan(ctx context.Context, s Store, q RecallQuery) ([]Recollection, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -138,8 +137,8 @@ func Scan(ctx context.Context, s Store, q RecallQuery) ([]Recollection, error) {
 	return best, nil
 }
 
-// sessionsOf walks all sessions of an owner, also those that are no more, a page at a
-// time. An error is the last it gives.
+// sessionsOf iterates over all sessions of an owner, retired incarnations included, a page
+// at a time. It ends at the first error.
 func sessionsOf(ctx context.Context, s Store, owner string) iter.Seq2[*Head, error] {
 	return func(yield func(*Head, error) bool) {
 		page := Query{Prefix: owner, Retired: true}
@@ -199,7 +198,7 @@ func scan(ctx context.Context, s Store, h *Head, q *RecallQuery, best []Recollec
 	return best, nil
 }
 
-// Better orders hits, the best first.
+// Better compares two hits in the order of Store.Recall, the best first.
 func Better(a, b Recollection) int {
 	return cmp.Or(cmp.Compare(b.Words, a.Words), cmp.Compare(b.Runes, a.Runes), b.TS.Compare(a.TS), slices.Compare(b.Inc[:], a.Inc[:]), cmp.Compare(b.Seq, a.Seq))
 }

@@ -18,7 +18,7 @@ const MaxPage = 1000
 // so that a history can be verified from the file alone.
 const MetaReceiptKeys = "receipt-keys"
 
-// Batch is what one activation appends at once: all of it or nothing.
+// Batch is what one activation appends in one step: all of it or nothing.
 //
 // The first batch of a session (ExpectSeq 0) creates it, provided no other
 // incarnation of the SID is live: a separate commit for creation is not needed.
@@ -50,7 +50,7 @@ func (b *Batch) Size() int64 {
 	return n
 }
 
-// Head is the end of a session's chain and the summary a boot scan needs.
+// Head is the end of a session's chain, with the summary that a boot scan needs.
 type Head struct {
 	SID   string
 	Inc   messages.Incarnation
@@ -59,7 +59,7 @@ type Head struct {
 	Epoch int64           // highest accepted; an activation uses Epoch + 1
 	Run   int64           // ordinal of the last run begun
 	Turn  int64           // index of the last turn begun
-	// Open tells that the last run has begun and not ended: it is in flight, or
+	// Open reports whether the last run has begun and not ended: it is in flight, or
 	// waits to be settled after a crash.
 	Open bool
 	// Wake is when the first question of a suspended turn expires, in Unix
@@ -68,24 +68,25 @@ type Head struct {
 	Wake int64
 	// Queued counts accepted inputs that no run has taken up yet.
 	Queued int64
-	// Closed tells that session.closed was written. The SID may be used again.
+	// Closed reports whether session.closed was written. The SID may be used again.
 	Closed bool
-	// Live tells that this incarnation is the one its SID means.
+	// Live reports whether this incarnation is the one its SID means.
 	Live bool
 }
 
-// Pending tells that a boot scan has work here: what is open is not suspended.
+// Pending reports whether a boot scan has work here: a run is open, or inputs wait, and no
+// turn is suspended.
 func (h *Head) Pending() bool { return (h.Open || h.Queued > 0) && h.Wake == 0 }
 
-// Suspended tells that the run in flight waits for an approval.
+// Suspended reports whether the run in flight waits for an approval.
 func (h *Head) Suspended() bool { return h.Wake != 0 }
 
-// NewHead is the head of a session without records.
+// NewHead returns the head of a session without records.
 func NewHead(sid string, inc messages.Incarnation) Head {
 	return Head{SID: sid, Inc: inc, Hash: Genesis(sid, inc), Live: true}
 }
 
-// Advance is the head after b. Every store keeps its summary with it, and Load
+// Advance returns the head after b. Every store keeps its summary with Advance, and Load
 // recomputes it.
 func (h Head) Advance(b *Batch) Head {
 	for _, r := range b.Records {
@@ -131,7 +132,8 @@ func (h *Head) advance(r *messages.Record) {
 	}
 }
 
-// wakeOf reads when a suspended turn is to be looked at; a time that is none is past.
+// wakeOf returns when a suspended turn must wake, in Unix nanoseconds; an invalid time
+// counts as past.
 func wakeOf(b *messages.TurnSuspended) int64 {
 	if at, err := time.Parse(time.RFC3339Nano, b.Until); err == nil && at.After(firstTime) && at.Before(endTime) {
 		return max(1, at.UnixNano())
@@ -139,10 +141,9 @@ func wakeOf(b *messages.TurnSuspended) int64 {
 	return 1
 }
 
-// Judge is the fence (docs/spec/design.md §7): nil if and only if b continues h. ERR_FENCED
-// when h has a higher epoch than b, stale head when position or hash differ. A
-// batch that is malformed in itself is refused as invalid first, because nothing
-// it says can be trusted.
+// Judge is the fence (docs/spec/design.md §7). It returns nil if and only if b continues h:
+// ERR_FENCED when h has a higher epoch than b, STALE_HEAD when position or hash differ, and
+// INVALID, before both, for a batch that is malformed in itself.
 //
 // The hash is compared although the design asks for position and epoch alone: two
 // activations that read the same head bear the same epoch, and the loser's second
@@ -166,7 +167,7 @@ func Judge(h *Head, b *Batch) error {
 	return nil
 }
 
-// check finds what is wrong with a batch in itself.
+// check returns INVALID for a batch that no head could accept.
 func (b *Batch) check() error {
 	if b.SID == "" || b.Inc == (messages.Incarnation{}) {
 		return Fail(ReasonInvalid, nil, "a batch without a session")
@@ -240,7 +241,7 @@ type Query struct {
 	AfterUpdated time.Time
 }
 
-// Page gives the limit in effect.
+// Page returns the limit in effect: Limit, or MaxPage when that is 0 or too large.
 func (q *Query) Page() int {
 	if q.Limit <= 0 || q.Limit > MaxPage {
 		return MaxPage
@@ -267,60 +268,60 @@ type Store interface {
 	Head(ctx context.Context, sid string) (Head, error)
 	// HeadOf is the head of one incarnation, live or not.
 	HeadOf(ctx context.Context, inc messages.Incarnation) (Head, error)
-	// Sessions is one page of a query.
+	// Sessions returns one page of a query.
 	Sessions(ctx context.Context, q Query) ([]Head, error)
-	// Wakes lists live sessions whose turn is suspended, in the order in which their
-	// questions expire, from those with Head.Wake > after on, at most limit of them,
-	// which is as in Query. Sessions of one Wake come together: a page never ends
-	// between them, and may be longer for it.
+	// Wakes lists live sessions whose turn is suspended and whose Head.Wake > after, in
+	// the order in which their questions expire. limit is as in Query. A page never ends
+	// between two sessions with the same Wake, and may be longer than limit for that.
 	Wakes(ctx context.Context, after int64, limit int) ([]Head, error)
 
-	// Read gives the records from..to, both included, in order; from <= 0 is the
-	// first and to <= 0 the last one. It ends at the first error it gives. The
-	// bodies may be *messages.Undecoded: Decode settles that. Erased bodies are
-	// Undecoded, with Raw nil. It holds no lock between two records.
+	// Read iterates over the records from..to, both included, in order; from <= 0 is the
+	// first and to <= 0 the last record. It ends at the first error. A body may be
+	// *messages.Undecoded: see Decode. An erased body is Undecoded with Raw nil. Read
+	// holds no lock between two records.
 	Read(ctx context.Context, inc messages.Incarnation, from, to int64) iter.Seq2[*messages.Record, error]
-	// Blob gives the bytes under a digest, checked against it. Read only.
+	// Blob returns the bytes with a digest, checked against it. Do not change them.
 	Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error)
 
-	// Recall finds the best of what a user said and was told: the hits with the most words,
-	// then with the most runes of them, then the newest. A query without an owner or words,
-	// or with too many, is INVALID. What was erased, deleted or never shown to the user is
-	// not found. A store without an index of its own gives what Scan gives.
+	// Recall searches the messages of a user and the replies to them. The best hits come
+	// first: those with the most words, then with the most runes of these words, then the
+	// newest. A query without an owner or words, or with too many, is INVALID. A text that
+	// was erased, deleted or never shown to the user is not found. A store without an index
+	// of its own returns what Scan returns.
 	Recall(ctx context.Context, q RecallQuery) ([]Recollection, error)
-	// Heard lists inputs of a user, the oldest first. Those that were erased, or have no
-	// text, are not among them. A store without an index gives what ScanHeard gives.
+	// Heard lists inputs of a user, the oldest first, without those that were erased or
+	// have no text. A store without an index returns what ScanHeard returns.
 	Heard(ctx context.Context, q HeardQuery) ([]Heard, error)
 
-	// PutSnapshot replaces the session's snapshot, if the record it names is there.
+	// PutSnapshot replaces the session's snapshot, if the record that it names exists.
 	PutSnapshot(ctx context.Context, inc messages.Incarnation, s Snapshot) error
-	// Snapshot gives it; NOT_FOUND without one, CORRUPT when it cannot be trusted:
-	// drop it then and load everything.
+	// Snapshot returns the session's snapshot. The error is NOT_FOUND when it has none,
+	// CORRUPT when the snapshot cannot be trusted: drop it then and load all records.
 	Snapshot(ctx context.Context, inc messages.Incarnation) (Snapshot, error)
-	// DropSnapshot forgets it; dropping none is no error.
+	// DropSnapshot deletes the session's snapshot; it is no error when there is none.
 	DropSnapshot(ctx context.Context, inc messages.Incarnation) error
 
-	// Erase removes salt and body of the records from..to for good, the blobs that
-	// only they name, and the snapshot. The chain still verifies. It returns how
-	// many bodies it removed.
+	// Erase permanently removes salt and body of the records from..to, the blobs that
+	// only they name, and the snapshot. The chain still verifies. It returns how many
+	// bodies it removed.
 	Erase(ctx context.Context, inc messages.Incarnation, from, to int64) (int64, error)
-	// Delete removes an incarnation altogether; its SID is free again.
+	// Delete removes an incarnation with all its records; its SID is free again.
 	Delete(ctx context.Context, inc messages.Incarnation) error
 
 	// Meta and PutMeta keep small values beside the sessions.
 	Meta(ctx context.Context, key string) ([]byte, error)
 	PutMeta(ctx context.Context, key string, value []byte) error
 
-	// Immediate tells that Commit is a matter of memory alone, so that the Writer
-	// need not move it to a goroutine of its own.
+	// Immediate reports whether Commit works in memory alone, so that the Writer may call
+	// it without a goroutine of its own.
 	Immediate() bool
-	// Reopen ends the refusal after an I/O failure: the file is opened anew. What
-	// was in flight then is decided by what the heads say.
+	// Reopen opens the file or connection again after an I/O failure, and Commit works
+	// again. The heads then show which of the batches in flight were committed.
 	Reopen() error
 	Close() error
 }
 
-// Blobs are the digests of the blobs that a body names.
+// Blobs returns the digests of the blobs that a body names.
 func Blobs(b messages.Body) []messages.Digest {
 	var all []messages.Digest
 	switch b := b.(type) {

@@ -8,9 +8,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// AppendUpdate appends what a subscriber gets as JSON: a record as AppendRecord has it, or
-// {"type":"delta"} with unit, kind, offset and text, or {"type":"retract"} with unit and
-// offset.
+// AppendUpdate appends an update of a subscription as JSON: a record as AppendRecord writes
+// it, or {"type":"delta"} with unit, kind, offset and text, or {"type":"retract"} with unit
+// and offset.
 func AppendUpdate(buf []byte, u messages.Update) []byte {
 	if u.Record != nil {
 		return AppendRecord(buf, u.Record)
@@ -41,6 +41,6 @@ func appendDelta(buf []byte, d *messages.Delta) []byte {
 
 // appendLossy writes a string of JSON; bytes that are no UTF-8 become U+FFFD.
 func appendLossy(buf []byte, text string) []byte {
-	buf, _ = jsontext.AppendQuote(buf, text) // it tells of those bytes, which are shown so
+	buf, _ = jsontext.AppendQuote(buf, text) // its error reports those bytes, which are replaced
 	return buf
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// ReceiptKeys checks receipts. It fails when the key is unknown, is no receipt
-// key, did not sign at ts, or when the signature is wrong.
+// ReceiptKeys verifies receipts. VerifyReceipt returns an error when the key is unknown, is
+// not a receipt key or was not valid at ts, or when the signature is wrong.
 type ReceiptKeys interface {
 	VerifyReceipt(kid, inc string, seq int64, hash [32]byte, sig []byte, ts time.Time) error
 }
@@ -32,7 +32,7 @@ const (
 	WhatRead     = "read"     // the store could not give the record
 )
 
-// Problem is one thing that is wrong, at one record.
+// Problem is one fault that Verify found, at one record.
 type Problem struct {
 	Seq    int64
 	What   string // WhatBody and so on
@@ -66,41 +66,41 @@ type Report struct {
 	Found    int64     // all of them
 }
 
-// OK tells that nothing was changed, cut, or falsely signed.
+// OK reports whether Verify found no problem.
 func (rep *Report) OK() bool { return rep.Found == 0 }
 
-// VerifyOptions say against what to verify.
+// VerifyOptions configure Verify. The zero value checks the chain alone.
 type VerifyOptions struct {
 	SID string // expected; "" takes the first record's
 	Inc messages.Incarnation
 	// Keys check the receipts; nil leaves them unchecked.
 	Keys ReceiptKeys
-	// Trusted says that Keys come from elsewhere than what is verified. Then a receipt
-	// that the session must have and has not is a problem, and so are bodies that are gone
-	// without a signed session.closed behind them.
+	// Trusted reports whether Keys come from another source than the history. If so, a
+	// missing receipt is a problem, and so are erased bodies without a signed
+	// session.closed after them.
 	Trusted bool
-	// Receipts is the policy of a session whose opening does not say one, and the word of
-	// the caller that it is such a session: of it nothing is missed. "" is decision, and
-	// nobody's word.
+	// Receipts is the policy of a session whose opening states none. Setting it asserts
+	// that the session is one, so that no receipt of it counts as missing. "" is
+	// ReceiptsDecision without that assertion.
 	Receipts Receipts
-	// From is where the records begin: zero for the first record.
+	// From is the anchor before the first record given; zero for a whole history.
 	From Anchor
-	// Head is the head that was exported; zero does not check the tail.
+	// Head is the expected end, such as an exported head; zero does not check the end.
 	Head Anchor
-	// Since is a head of an earlier time, which the history must go through; zero asks for
-	// none.
+	// Since is a head of an earlier time, through which the chain must pass; zero skips
+	// the check.
 	Since Anchor
 }
 
-// Verify checks a history after the fact: chain, salted bodies, positions,
-// epochs, receipts. It goes on after a problem, judging the rest from the hash
-// that is written down, so that every changed record is named and not all that
-// follow it. It decodes no body: a history of a newer format verifies too.
+// Verify checks a history after the fact: chain, salted bodies, positions, epochs,
+// receipts. After a problem it goes on from the hash that the record states, so that it
+// names every changed record and not all that follow the first. It decodes no body: a
+// history of a newer format verifies too.
 //
-// What it proves, with keys from elsewhere: nobody changed, removed, added or moved a record
-// up to the last receipt without the private keys, after the fact. What receipts there must
-// be is what the opening says, and that is signed too. It does not prove that what was
-// recorded is true, and only a head kept elsewhere shows a cut tail (docs/spec/design.md §7).
+// With keys from another source (Trusted) it proves that no record up to the last receipt
+// was changed, removed, added or moved later without the private keys. The opening states
+// which receipts the session must have, and is signed itself. Verify does not prove that a
+// record is true, and only a head kept elsewhere shows a cut tail (docs/spec/design.md §7).
 func Verify(records iter.Seq2[*messages.Record, error], opts VerifyOptions) Report {
 	rep := Report{SID: opts.SID, Inc: opts.Inc, Through: opts.From, Last: opts.From}
 	add := func(seq int64, what string, detail string) {
@@ -207,8 +207,8 @@ func (rep *Report) receipt(r *messages.Record, due *expectation, add func(int64,
 	}
 }
 
-// expectation is what a history must have: what its opening says, which is signed itself,
-// not what is left in the file.
+// expectation is which receipts a history must have: by its opening, which is signed, and
+// not by what the file happens to hold.
 type expectation struct {
 	opts   *VerifyOptions
 	policy Receipts
@@ -216,14 +216,14 @@ type expectation struct {
 	signed bool  // the opening bears a receipt, so the session is one that says what is signed
 	erased bool  // the opening's body is gone, and with it what it says
 	closed int64 // a session.closed whose receipt is valid
-	// A fork of a version before signed what it took over at the times of the records, and had
-	// no key for those before the ones in force: they went without a receipt, and the next one
+	// A fork made by an earlier version signed copied records at their own times, and had no
+	// key for those that are older than its keys: they have no receipt, and the next receipt
 	// proves them.
 	fork  bool
 	taken []int64 // without a receipt so far
 }
 
-// opening takes the first record of a session.
+// opening sets the expectation from the first record of a session.
 func (e *expectation) opening(rep *Report, r *messages.Record) {
 	if r.Seq != 1 || r.Body.Kind() != messages.KindSessionOpened {
 		return
@@ -253,7 +253,7 @@ func (e *expectation) on(k messages.Kind) bool {
 	return e.policy.signsWork(k)
 }
 
-// missing says why a receipt that is missing is a problem; "" that it is none.
+// missing returns why a missing receipt is a problem, or "" when it is not.
 func (e *expectation) missing(rep *Report) string {
 	switch {
 	case !e.opts.Trusted:
@@ -266,7 +266,7 @@ func (e *expectation) missing(rep *Report) string {
 	return ""
 }
 
-// erasures judges what was erased.
+// erasures adds a problem for erased bodies that no signed session.closed covers.
 func (e *expectation) erasures(rep *Report, add func(int64, string, string)) {
 	if !e.opts.Trusted || rep.Stated == "" && !e.signed && e.opts.Receipts != "" {
 		return
@@ -287,7 +287,7 @@ type chain struct {
 	scratch []byte
 }
 
-// next takes r and gives the first thing wrong with it, or "".
+// next checks r and returns the first problem with it, or "".
 func (c *chain) next(r *messages.Record) (what string, detail string) {
 	c.all(r, func(_ int64, w string, d string) {
 		if what == "" {
@@ -297,8 +297,8 @@ func (c *chain) next(r *messages.Record) (what string, detail string) {
 	return what, detail
 }
 
-// all takes r and reports everything wrong with it. Afterwards the chain stands at
-// r, as r says.
+// all checks r and adds every problem with it. Afterwards the chain continues from the hash
+// that r states.
 func (c *chain) all(r *messages.Record, add func(int64, string, string)) {
 	if r.SID != c.sid || r.Inc != c.inc {
 		add(r.Seq, WhatIdentity, "the record belongs to "+r.SID+" "+r.Inc.String())

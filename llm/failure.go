@@ -50,7 +50,7 @@ type Failure struct {
 	Code       string        // the provider's own word for it, such as rate_limit_exceeded
 	RetryAfter time.Duration // how long to wait before the next request; 0 if nobody says
 	Retryable  bool          // the same request may succeed later
-	// NextKey tells that the failure is one of the key, and that the model would use
+	// NextKey reports whether the failure is one of the key, and that the model would use
 	// another one now, after RetryAfter. Keys is how many it has in all.
 	NextKey bool
 	Keys    int
@@ -105,7 +105,7 @@ func FailureOf(err error) Failure {
 	return Failure{Code: string(messages.CodeOf(err))}
 }
 
-// RetryableStatus tells whether a request answered with this HTTP status may
+// RetryableStatus reports whether a request answered with this HTTP status may
 // succeed when repeated unchanged.
 func RetryableStatus(status int) bool {
 	switch status {

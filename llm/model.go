@@ -45,7 +45,7 @@ type Request struct {
 	// Schema is the JSON schema that the text of the reply's final answer must fit, "" for
 	// any text. The runtime checks it; a provider that can may hold the model to it.
 	Schema string
-	// Grows tells that the next request of the session will begin with the messages of
+	// Grows reports whether the next request of the session will begin with the messages of
 	// this one, so that a provider may be asked to keep what it read.
 	Grows bool
 	// MaxReplyBytes bounds the text of the reply; 0 is no bound. See Bound.

@@ -13,7 +13,7 @@ type Price struct {
 	CacheRead, CacheWrite int64
 }
 
-// IsZero tells that there is no price.
+// IsZero reports whether there is no price.
 func (p Price) IsZero() bool { return p == Price{} }
 
 // maxMicroUSD is where a cost stops growing: records hold exact integers up to here.

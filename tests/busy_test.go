@@ -27,7 +27,7 @@ type tongue struct {
 	more   func(text string) string // ends in CONTINUE; nil where there is one turn
 	pay    string                   // pays, and goes on after it; "" where nothing can
 	paid   string                   // the call that pays, where it is not shop.pay
-	// carries tells that the history is streams, not a transcript.
+	// carries reports whether the history is streams, not a transcript.
 	carries bool
 }
 

@@ -239,7 +239,7 @@ func (s *signature) fit(given []neuroscript.Value, bad seam.Mistakes) ([]neurosc
 	return given, nil
 }
 
-// named tells whether the arguments are one map of options.
+// named reports whether the arguments are one map of options.
 func (s *signature) named(given []neuroscript.Value) ([]neuroscript.Entry, bool) {
 	if len(given) == 0 || given[0].Kind() != neuroscript.KindMap || s.params[0].Type == "map" || s.params[0].Type == "any" {
 		return nil, false

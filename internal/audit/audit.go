@@ -70,7 +70,7 @@ type File struct {
 	Max  int64 // bytes; 0 is MaxBytes
 }
 
-// Check tells whether the log can be appended to. It makes an empty one where there is
+// Check reports whether the log can be appended to. It makes an empty one where there is
 // none. Errors are those of the file system.
 func (l File) Check() error {
 	unlock, err := files.LockWithin(l.Path+HeadSuffix, lockTime)

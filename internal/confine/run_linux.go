@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported tells whether programs can be held to limits on this system.
+// Supported reports whether programs can be held to limits on this system.
 const Supported = true
 
 // Run runs a command, made by exec.CommandContext, to its end: in a process group of its

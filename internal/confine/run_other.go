@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// Supported tells whether programs can be held to limits on this system.
+// Supported reports whether programs can be held to limits on this system.
 const Supported = false
 
 // Run refuses: callers look at Supported before.

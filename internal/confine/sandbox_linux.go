@@ -37,7 +37,7 @@ func Probe() Sandbox {
 	return s
 }
 
-// canFilter tells whether the kernel knows the filter's answers.
+// canFilter reports whether the kernel knows the filter's answers.
 func canFilter() bool {
 	action := uint32(unix.SECCOMP_RET_ERRNO)
 	_, _, errno := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))

@@ -110,10 +110,10 @@ func open(b []byte) (*document, *messages.Error) {
 	return d, nil
 }
 
-// has tells whether the cases have a member, by the first of them.
+// has reports whether the cases have a member, by the first of them.
 func (d *document) has(member string) bool { _, ok := d.first[member]; return ok }
 
-// list tells whether the object has an array of this name.
+// list reports whether the object has an array of this name.
 func (d *document) list(member string) bool { return d.members[member].Kind() == '[' }
 
 // describe says in words what a document that nobody recognises is made of.

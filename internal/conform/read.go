@@ -160,7 +160,7 @@ func bare(err error) error {
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// note tells whether a file that is not JSON is called like a note beside the
+// note reports whether a file that is not JSON is called like a note beside the
 // vectors: Markdown or text, or a name by which licences and notices go.
 func note(path string) bool {
 	name := strings.ToLower(filepath.Base(path))

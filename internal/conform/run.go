@@ -55,7 +55,7 @@ type Count struct {
 	LeftOut int
 }
 
-// OK tells that the exit status of a command may be 0: at least one case passed,
+// OK reports whether the exit status of a command may be 0: at least one case passed,
 // none failed, and every file that was found was run or is a note.
 func (s Summary) OK() bool {
 	return s.Passed > 0 && s.Failed == 0 && len(s.Problems) == 0

@@ -16,9 +16,9 @@ const watchPause = time.Second
 // not awake here.
 type Watch struct {
 	Hub *hub.Hub
-	// Awake tells whether a session is in memory here.
+	// Awake reports whether a session is in memory here.
 	Awake func(sid string) bool
-	// Alone tells whether no other host works on the journal.
+	// Alone reports whether no other host works on the journal.
 	Alone func() (bool, error)
 	// Settle has a session go on with what is open in it, if something is.
 	Settle func(ctx context.Context, sid string)

@@ -88,7 +88,7 @@ func (h *Hub) Subscribe(sid string) *Subscription {
 }
 
 // SubscribeBehind is Subscribe for who has the session's records up to seq and no text
-// of units without a record. whole tells that the records behind seq come first, as far
+// of units without a record. whole reports whether the records behind seq come first, as far
 // as they are published: there is nothing to read from the journal.
 func (h *Hub) SubscribeBehind(sid string, inc messages.Incarnation, seq int64) (s *Subscription, whole bool) {
 	return h.subscribe(sid, func(sh *hubShard) ([]messages.Update, bool) {
@@ -183,7 +183,7 @@ func (s *Subscription) push(u messages.Update) {
 }
 
 // Next waits for updates. Text that came up in pieces while nobody fetched it is one
-// piece. missed tells that updates were dropped behind them. It ends with ErrStopped,
+// piece. missed reports whether updates were dropped behind them. It ends with ErrStopped,
 // with the failure of the session's journal, or with the context's error, which goes
 // before all that is queued: a reader that is slower than the publisher hears of it too.
 func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, missed bool, err error) {
@@ -231,7 +231,7 @@ func joined(batch []messages.Update) []messages.Update {
 	return out
 }
 
-// continues tells whether b is what follows a in the text of its unit.
+// continues reports whether b is what follows a in the text of its unit.
 func continues(a, b *messages.Delta) bool {
 	return a != nil && b != nil && !a.Retract && !b.Retract && a.Run == b.Run && a.Unit == b.Unit && a.Kind == b.Kind &&
 		b.Off-int64(len(b.Text)) == a.Off

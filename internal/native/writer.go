@@ -95,7 +95,7 @@ func (w *Writer) Args(index int64, piece []byte) {
 // Sign adds the signature of the thought behind a call.
 func (w *Writer) Sign(index int64, sig string) { w.call(index).Sig = sig }
 
-// End tells that a call is whole.
+// End reports whether a call is whole.
 func (w *Writer) End(index int64) {
 	w.call(index).whole = true
 	w.flow(false)

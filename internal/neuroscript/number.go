@@ -63,7 +63,7 @@ func ParseNumber(s string) (float64, bool) {
 
 func isTrimmed(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// isFinite tells whether f is neither infinite nor NaN.
+// isFinite reports whether f is neither infinite nor NaN.
 func isFinite(f float64) bool { return f-f == 0 }
 
 func isIntegral(f float64) bool { return f == math.Trunc(f) }

@@ -47,7 +47,7 @@ func (p *page) hold(of []messages.Message) {
 	}
 }
 
-// is tells that the page is of these messages. A text is known by where it lies: comparing
+// is reports whether the page is of these messages. A text is known by where it lies: comparing
 // its bytes would cost what the page is to spare.
 func (p *page) is(of []messages.Message) bool {
 	if len(p.of) == 0 || len(p.of) != len(of) {

@@ -47,7 +47,7 @@ func profile(fs []messages.Feed) (shown string, rest []messages.Feed) {
 	return profileHeading + "\n" + firstRunes(text, profileRunes), rest
 }
 
-// flat tells that a value is an object of strings.
+// flat reports whether a value is an object of strings.
 func flat(v jsontext.Value) bool {
 	dec := jsontext.NewDecoder(strings.NewReader(string(v)))
 	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {

@@ -107,7 +107,7 @@ func Project(records iter.Seq[*messages.Record], spec Spec) messages.Projection 
 
 // ProjectTail is Project for records that begin somewhere in the session. It tells of
 // the runs that are whole among them and follow each other up to the last one; ok is
-// false when not even spec.Run is. settled tells that earlier records would change nothing,
+// false when not even spec.Run is. settled reports whether earlier records would change nothing,
 // by spec.Window.
 func ProjectTail(records iter.Seq[*messages.Record], spec Spec) (p messages.Projection, settled, ok bool) {
 	runs, ok := gather(records, &spec, true)
@@ -321,7 +321,7 @@ func (r *run) replies(text func(messages.Digest) string, asked *string, finished
 	return out
 }
 
-// acts tells that an action of the run has not ended.
+// acts reports whether an action of the run has not ended.
 func (r *run) acts() bool {
 	return slices.ContainsFunc(r.turns, func(t *turnOf) bool {
 		return slices.ContainsFunc(t.calls, func(c messages.Call) bool { return c.State == "" })

@@ -13,7 +13,7 @@ type View struct {
 	told  []texts             // of now's turns, as far as they are known
 }
 
-// Whole tells that nothing was left out in front but what the window leaves out.
+// Whole reports whether nothing was left out in front but what the window leaves out.
 func (v *View) Whole() bool { return v.whole }
 
 // texts are those of past runs and then of this one's turns; nil behind the last.

@@ -127,7 +127,7 @@ func (p *player) chunk(r *messages.Record, b *messages.ModelChunk) error {
 }
 
 // hear feeds the bytes that no chunk record shows, up to the first that lead to a
-// record. told tells that there was one: then it was r.
+// record. told reports whether there was one: then it was r.
 //
 // Where a record was made, the pieces the model sent are gone. The shortest piece
 // that leads to the record makes the same ones: a longer one would have made a
@@ -153,7 +153,7 @@ func (p *player) hear(r *messages.Record) (told bool, err error) {
 	return false, p.step(g.chunked, in)
 }
 
-// replaces tells that the next text takes another one back, which is a record.
+// replaces reports whether the next text takes another one back, which is a record.
 func (p *player) replaces() bool {
 	run := p.machine.State().Open
 	return run != nil && len(run.Retract) > 0

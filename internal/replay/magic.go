@@ -218,7 +218,7 @@ func (w words) program() (p struct {
 
 func (w words) action() string { return w.program().Action }
 
-// fallback tells that the fallback signer made the token, which then says the same
+// fallback reports whether the fallback signer made the token, which then says the same
 // whatever the program asked for (docs/spec/aeiou.md §6.1).
 func (w words) fallback() bool {
 	p := w.program()

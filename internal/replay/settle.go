@@ -72,7 +72,7 @@ func (p *player) settle(r *messages.Record) error {
 	return p.step(at, in)
 }
 
-// readBack tells whether the activation read the open turn from the journal: its
+// readBack reports whether the activation read the open turn from the journal: its
 // records show it. Settlements of a turn without a reply need not, and those of
 // earlier releases did not.
 func (p *player) readBack(t *turn.OpenTurn) bool {

@@ -220,7 +220,7 @@ func (t *Teller) declared(of int64, b *messages.ActionDeclared) {
 	}
 }
 
-// execute tells that calls run: c and all that were told of with it.
+// execute reports whether calls run: c and all that were told of with it.
 func (t *Teller) execute(c *call) {
 	if c.executed || c.hidden {
 		return
@@ -298,7 +298,7 @@ func (t *Teller) suspended(of int64, b *messages.TurnSuspended) {
 	t.add(interrupt, text)
 }
 
-// end tells that a run is over, and why if it did not come to its end.
+// end reports whether a run is over, and why if it did not come to its end.
 func (t *Teller) end(b *messages.RunEnd) {
 	switch {
 	case b.Decision == messages.Done:

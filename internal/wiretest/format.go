@@ -59,9 +59,9 @@ type Format struct {
 	Calls func(text string, calls []Called) string
 	// Tooled reads what a request says of tools.
 	Tooled func(body []byte) (Tooled, error)
-	// Signs tells that what the provider signs goes back to it.
+	// Signs reports whether what the provider signs goes back to it.
 	Signs bool
-	// EarlyInput tells that Begin carries the prompt's tokens.
+	// EarlyInput reports whether Begin carries the prompt's tokens.
 	EarlyInput bool
 }
 

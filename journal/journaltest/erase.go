@@ -14,7 +14,7 @@ func eraseAll(t *testing.T, s journal.Store) {
 	ses := specimen.Start(t, "local:local:erase", 1)
 	blob := specimen.NewBlob("reply")
 	b := ses.Batch(&messages.SessionOpened{}, &messages.ModelReply{Blob: blob.Digest}, &messages.TurnDecided{})
-	b.Blobs = []messages.Blob{blob, specimen.NewBlob("nobody names it")}
+	b.Blobs = []messages.Blob{blob, specimen.NewBlob("in no record")}
 	b.Snapshot = &journal.Snapshot{Seq: 3, Hash: b.Records[2].Hash, State: []byte("x")}
 	specimen.Must(t, s, b)
 	kept := collect(t, s.Read(ctx, ses.Inc, 0, 0))
@@ -56,7 +56,7 @@ func eraseAll(t *testing.T, s journal.Store) {
 
 func erasePart(t *testing.T, s journal.Store) {
 	ses := specimen.Start(t, "local:local:part", 1)
-	gone, shared, other, fed, said, system := specimen.NewBlob("gone"), specimen.NewBlob("shared"), specimen.NewBlob("nobody names it"), specimen.NewBlob("of a feed"), specimen.NewBlob("said again"), specimen.NewBlob("a system message")
+	gone, shared, other, fed, said, system := specimen.NewBlob("gone"), specimen.NewBlob("shared"), specimen.NewBlob("in no record"), specimen.NewBlob("of a feed"), specimen.NewBlob("said again"), specimen.NewBlob("a system message")
 	side, kept := specimen.NewBlob("beside what is gone"), specimen.NewBlob("beside what was said again")
 	b := ses.Batch(&messages.ModelRequest{System: system.Digest}, &messages.ModelReply{Blob: gone.Digest, Side: side.Digest}, &messages.TurnDecided{Output: shared.Digest, Scratch: fed.Digest, Minted: said.Digest},
 		&messages.FeedInjected{ID: "f", Digest: fed.Digest}, &messages.TurnDecided{Minted: shared.Digest}, &messages.ModelReply{Blob: said.Digest, Side: kept.Digest},

@@ -52,7 +52,7 @@ func firstBatchRace(t *testing.T, s journal.Store) {
 	if _, err := s.HeadOf(ctx, b.Inc); !journal.IsNotFound(err) {
 		t.Fatalf("the loser left something: %v", err)
 	}
-	// A batch that continues a history nobody has is stale as well.
+	// A batch that continues a history that does not exist is stale as well.
 	h := journal.NewHead("local:local:gone", specimen.Inc(3))
 	h.Seq = 4
 	if err := s.Commit([]journal.Batch{specimen.Continue(t, h, nil).Notes(1)})[0]; !journal.IsStale(err) {
@@ -243,7 +243,7 @@ func listing(t *testing.T, s journal.Store) {
 		{"acme:bob:", journal.Query{Prefix: "acme:bob:"}},
 		{"pending", journal.Query{Pending: true, Limit: 2}},
 		{"zeta:", journal.Query{Prefix: "zeta:", Retired: true, Limit: 1}},
-		{"none", journal.Query{Prefix: "nobody:"}},
+		{"none", journal.Query{Prefix: "stranger:"}},
 	} {
 		var got []string
 		q := c.q

@@ -1,5 +1,5 @@
 // Package memory is the journal store that forgets with the process: for tests,
-// simulation and sessions nobody wants to keep.
+// simulation and sessions that need not outlive the process.
 //
 // Invariant: what a reader was given never changes; erasure writes the session
 // anew, without the bodies, and lets the old bytes go. It promises no durability and

@@ -13,23 +13,23 @@ import (
 )
 
 // Several hosts may share a journal: the fence keeps them apart, session by session.
-// What the fence cannot tell is whether somebody runs a session at all. For that
-// every host attends: it holds a shared advisory lock on a connection of its own, and
-// the first of them writes down when it came.
+// The fence does not show whether any host runs a session at all. For that every host
+// attends: it holds a shared advisory lock on a connection of its own, and the first
+// host writes down the time.
 
 const (
 	sqlHosts = "hashtextextended('stile hosts ' || $1, 0)"
-	// metaHosts is the meta key of when the first host came.
+	// metaHosts is the meta key of the time at which the first host attended.
 	metaHosts = "hosts-since"
 )
 
-// Attend says that a host runs sessions of this journal, until leave is called or
-// the store is closed; leave is never nil. alone tells that no other host attends at
-// this moment: what is open in the journal then, nobody runs.
+// Attend registers a host that runs sessions of this journal, until leave is called or
+// the store is closed; leave is never nil. alone reports whether no other host attends at
+// this moment: then no host runs the sessions that are open in the journal.
 //
-// A host whose connection breaks attends again as soon as it can. One that comes in
-// between believes itself alone, and may take sessions over; the fence stops the
-// first owner then, as always.
+// A host whose connection breaks attends again as soon as it can. A host that attends in
+// between believes itself alone, and may take over sessions; the fence then stops their
+// first owner, as always.
 func (s *Store) Attend(now time.Time) (alone bool, leave func() error, err error) {
 	leave = func() error { return nil }
 	s.write.Lock()
@@ -51,9 +51,9 @@ func (s *Store) Attend(now time.Time) (alone bool, leave func() error, err error
 	}), nil
 }
 
-// attend makes the connection and takes the lock. Whoever can take it exclusively
-// first is alone; that is held for a moment only, so waiting for the shared one is
-// short. A zero now only joins.
+// attend connects and takes the lock. A host that can first take it exclusively is alone;
+// it holds the exclusive lock for a moment, so waiting for the shared one is short. With a
+// zero now it only joins.
 func (s *Store) attend(ctx context.Context, now time.Time) (c *pgx.Conn, alone bool, err error) {
 	conf := s.config()
 	conf.RuntimeParams["statement_timeout"] = "0" // it waits for nothing but its end
@@ -86,8 +86,8 @@ func (s *Store) attend(ctx context.Context, now time.Time) (c *pgx.Conn, alone b
 	return c, alone, err
 }
 
-// Alone tells whether no other host attends now: whether nobody else holds the lock that
-// this store's host has. While that is being taken again it is false.
+// Alone reports whether no other host attends now, which is whether no other connection
+// holds the lock of this store's host. It is false while the host takes its lock again.
 func (s *Store) Alone() (alone bool, err error) {
 	own := s.here.Load()
 	if own == 0 {
@@ -110,7 +110,7 @@ func (s *Store) keepAttending(ctx context.Context, c *pgx.Conn) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if c != nil {
 			s.here.Store(c.PgConn().PID())
-			for err := error(nil); err == nil; { // nobody notifies: it ends with the connection
+			for err := error(nil); err == nil; { // no notification ever comes: the wait ends with the connection
 				_, err = c.WaitForNotification(ctx)
 			}
 			s.here.Store(0)
@@ -132,8 +132,8 @@ func (s *Store) keepAttending(ctx context.Context, c *pgx.Conn) {
 	}
 }
 
-// Attended tells whether a host of some process attends to the journal, and since
-// when the first of those that do.
+// Attended reports whether a host of any process attends to the journal, and since when
+// the first of them.
 func (s *Store) Attended() (since time.Time, attended bool, err error) {
 	ctx := s.life
 	err = s.reading(ctx, "looking for hosts", func(c sqlstore.Conn) error {
@@ -155,7 +155,7 @@ func (s *Store) Attended() (since time.Time, attended bool, err error) {
 	return since, true, nil
 }
 
-// ended says of a store that was closed that it is.
+// ended returns CLOSED when the store was closed, and err otherwise.
 func (s *Store) ended(err error) error {
 	if errors.Is(err, context.Canceled) && s.life.Err() != nil {
 		return errClosed()

@@ -11,27 +11,27 @@ import (
 // row is a row of heads.
 type row = sqlstore.Session
 
-// maxHeads bounds the heads that are remembered, about 300 bytes each.
+// maxHeads bounds the cached heads, about 300 bytes each.
 const maxHeads = 4096
 
-// chain is what a group has for one incarnation: batches in order, and how far they
-// have come.
+// chain is the part of a group that belongs to one incarnation: its batches in order, and
+// what was decided about them.
 type chain struct {
 	inc      messages.Incarnation
 	batches  []*journal.Batch
 	verdicts []*error // of the group's answer, parallel to batches
 
-	// at is the head that the batches were judged against, and known tells that they
-	// were. It is a guess from memory, or a row that this transaction has locked.
+	// at is the head that the batches were judged against: a cached one, or a row that
+	// this transaction has locked. known reports whether they were judged.
 	at    row
 	known bool
 	// accepted are the batches that continue at, next is the head after them, and
-	// won tells that the server has agreed.
+	// won reports whether the server has agreed.
 	accepted []*journal.Batch
 	next     journal.Head
 	won      bool
-	// taken are names under which this incarnation could not be created: another one
-	// is live there.
+	// taken are the SIDs under which this incarnation could not be created, because another
+	// one is live there.
 	taken []string
 }
 
@@ -53,7 +53,7 @@ func chains(batches []journal.Batch, errs []error) []*chain {
 	return all
 }
 
-// guess takes a remembered head if the first batch continues it.
+// guess judges by the cached head if the first batch continues that.
 func (c *chain) guess(heads map[messages.Incarnation]row) {
 	c.at, c.accepted, c.known, c.won = row{}, nil, false, false
 	c.taken = nil
@@ -92,8 +92,8 @@ func (c *chain) judge(at row) {
 	c.next = h
 }
 
-// refuse gives the batches that were to be accepted a verdict of their own. Those
-// that were refused for themselves keep theirs.
+// refuse refuses the batches that were to be accepted with err. Batches that were refused
+// already keep their error.
 func (c *chain) refuse(err error) {
 	for i := range c.batches {
 		if v := c.verdicts[i]; !c.known || *v == nil {
@@ -103,10 +103,11 @@ func (c *chain) refuse(err error) {
 	c.known, c.won, c.accepted = true, false, nil
 }
 
-// creates tells that the chain begins with a new row.
+// creates reports whether the chain begins with a new row of heads.
 func (c *chain) creates() bool { return c.at.ID == 0 }
 
-// contends tells that there is something for the server to agree to.
+// contends reports whether the chain has accepted batches that the server has yet to agree
+// to.
 func (c *chain) contends() bool { return c.known && !c.won && len(c.accepted) > 0 }
 
 // last is the record a chain ends with once it is accepted.
@@ -115,7 +116,7 @@ func (c *chain) last() *messages.Record {
 	return recs[len(recs)-1]
 }
 
-// fits tells what PostgreSQL could not hold.
+// fits returns INVALID for a batch that PostgreSQL could not hold.
 func fits(b *journal.Batch) error {
 	if len(b.SID) > messages.MaxSIDBytes || !plain(b.SID) {
 		return journal.Fail(journal.ReasonInvalid, nil, "a name of a session has at most %d bytes of text", messages.MaxSIDBytes)

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// rounds bounds how often one transaction asks for heads that move away from it.
+	// rounds bounds how often one transaction reads heads that other hosts keep moving.
 	rounds = 4
-	// attempts bounds how often a group is tried that is known to have left nothing.
+	// attempts bounds how often a group is tried again when the last try left nothing.
 	attempts = 4
 	// apartWait is how long a session that has cost its group the transaction may
 	// wait for a row, in the transaction it then gets for itself.
@@ -39,9 +39,9 @@ func (s *Store) Commit(batches []journal.Batch) []error {
 	return errs
 }
 
-// alike is how many batches may share a transaction: up to where a name comes under
-// another incarnation. Whether that one may have the name depends on what the first
-// does to it. Nearly always it is all of them.
+// alike returns how many batches may share a transaction: those before the first that uses a
+// SID of the group under another incarnation, because whether that one may have the SID
+// depends on what the first does to it. Nearly always all batches may.
 func alike(batches []journal.Batch) int {
 	by := make(map[string]messages.Incarnation, len(batches))
 	for i := range batches {
@@ -54,15 +54,15 @@ func alike(batches []journal.Batch) int {
 	return len(batches)
 }
 
-// decide commits a group, and gives every batch its verdict.
+// decide commits a group, and sets the error of every batch.
 func (s *Store) decide(group []*chain) {
 	err := s.commit(group, 0)
 	if err != nil && len(group) > 1 && single(err) {
-		// One session's rows are in the way, or are not what its head says. Each gets
-		// a transaction of its own; the others must not pay.
+		// The rows of one session are locked, or contradict its head. Each session gets a
+		// transaction of its own, so that the others are committed.
 		deadline := time.Now().Add(s.opts.Outage)
 		for i, c := range group {
-			if i > 0 && time.Now().After(deadline) { // it is the server, after all
+			if i > 0 && time.Now().After(deadline) { // the failure is the server's, after all
 				c.refuse(err)
 				continue
 			}
@@ -79,7 +79,7 @@ func (s *Store) decide(group []*chain) {
 	}
 }
 
-// single tells a failure that may be one session's.
+// single reports whether err may be the failure of one session alone.
 func single(err error) bool {
 	switch journal.ReasonOf(err) {
 	case journal.ReasonBusy, journal.ReasonCorrupt, journal.ReasonInvalid:
@@ -88,7 +88,7 @@ func single(err error) bool {
 	return false
 }
 
-// commit tries a group until it is known what became of it.
+// commit tries a group until its outcome is known.
 func (s *Store) commit(group []*chain, wait time.Duration) error {
 	for try := 1; ; try++ {
 		if err := s.writable(); err != nil {
@@ -96,7 +96,7 @@ func (s *Store) commit(group []*chain, wait time.Duration) error {
 		}
 		fresh := s.w == nil
 		if fresh {
-			// Nobody waits again for a server that the last commit has waited for.
+			// The last commit has waited for this server; this one does not wait again.
 			ctx, cancel := context.WithTimeout(s.life, s.opts.Outage)
 			err := s.connect(ctx)
 			cancel()
@@ -123,7 +123,7 @@ func (s *Store) commit(group []*chain, wait time.Duration) error {
 		var pe *pgconn.PgError
 		switch {
 		case t.local:
-			// It is there, and not where it was promised to be.
+			// The group is committed, but not on the standbys that it was promised on.
 			return err
 		case broken:
 			deadline := time.Now().Add(s.opts.Outage)
@@ -144,7 +144,7 @@ func (s *Store) commit(group []*chain, wait time.Duration) error {
 					return nil
 				}
 			}
-			// Nothing of it is there, and nothing of it can come any more.
+			// The group left nothing, and cannot be committed any more.
 			if try < attempts {
 				continue
 			}
@@ -156,9 +156,9 @@ func (s *Store) commit(group []*chain, wait time.Duration) error {
 }
 
 var errUnreplicated = journal.Fail(journal.ReasonUnavailable, nil,
-	"the commit was ended before a synchronous standby had it; the head tells what is there")
+	"the commit was ended before a synchronous standby had it; the head shows what was committed")
 
-// rollback tells that the connection is as before.
+// rollback reports whether the connection is as before.
 func (s *Store) rollback() bool {
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -169,12 +169,12 @@ func (s *Store) rollback() bool {
 	return err == nil && s.w.conn.PgConn().TxStatus() == 'I'
 }
 
-// bounded is the time of one exchange: what the server may take, and the way.
+// bounded returns a context for one exchange: the time of a statement, and of the network.
 func (s *Store) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.opts.StatementTimeout+s.opts.BusyTimeout)
 }
 
-// remember keeps the heads that a commit has left.
+// remember caches the heads after a commit.
 func (s *Store) remember(group []*chain) {
 	if len(s.heads) > maxHeads {
 		clear(s.heads)
@@ -191,20 +191,20 @@ type transaction struct {
 	s     *Store
 	w     *writer
 	group []*chain
-	wait  time.Duration // for rows, when not the connection's
+	wait  time.Duration // for locked rows; 0 is the connection's setting
 
 	begun bool
 	xid   string // of this transaction, once a row was written
 	sent  bool   // COMMIT may have reached the server
-	local bool   // it did, and a standby was not waited for
+	local bool   // the server committed without waiting for a standby
 }
 
 const (
 	// The order keeps two hosts that load the same sessions from a deadlock.
 	sqlHeads = "SELECT " + sqlstore.HeadColumns + " FROM heads WHERE inc = ANY($1) ORDER BY inc FOR UPDATE"
 
-	// The fence: compare and append. What journal.Judge says of a head in memory
-	// this says of the row.
+	// The fence: compare and append. It judges the row as journal.Judge judges a head in
+	// memory.
 	sqlAdvance = `UPDATE heads h SET seq = n.seq, hash = n.hash, epoch = n.epoch, run = n.run, turn = n.turn,
 			open = n.open, queued = n.queued, closed = n.closed, wake = n.wake
 		FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
@@ -212,7 +212,7 @@ const (
 			AS n (id, at, prev, claim, seq, hash, epoch, run, turn, open, queued, closed, wake)
 		WHERE h.id = n.id AND h.seq = n.at AND h.hash = n.prev AND h.epoch <= n.claim
 		RETURNING h.id`
-	// A new row is its own comparison: the name and the incarnation have to be free.
+	// Inserting a new row is a comparison too: SID and incarnation must be free.
 	sqlRetire = "UPDATE heads SET live = false WHERE sid = ANY($1) AND live AND closed"
 	sqlCreate = `INSERT INTO heads (inc, sid, live, seq, hash, epoch, run, turn, open, queued, closed, wake)
 		SELECT inc, sid, true, seq, hash, epoch, run, turn, open, queued, closed, wake
@@ -229,8 +229,8 @@ const (
 		SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) ON CONFLICT DO NOTHING`
 )
 
-// run decides the group, and makes what it accepts durable. After an error nothing
-// of it is there, or sent is true.
+// run decides the group, and makes the accepted batches durable. After an error nothing was
+// committed, or sent is true.
 func (t *transaction) run() error {
 	for round := 1; ; round++ {
 		if err := t.load(); err != nil {
@@ -272,8 +272,8 @@ func (t *transaction) send(b *pgx.Batch) error {
 	return t.w.conn.SendBatch(ctx, b).Close()
 }
 
-// load reads and locks the heads that are not known, and judges their batches. An
-// incarnation that has lost its creation and still has no row lost it to another.
+// load reads and locks the heads that are not known, and judges their batches. When the
+// creation of an incarnation failed and it still has no row, another one has its SID.
 func (t *transaction) load() error {
 	var incs []messages.Incarnation
 	by := make(map[messages.Incarnation]*chain)
@@ -312,7 +312,7 @@ func (t *transaction) load() error {
 	return nil
 }
 
-// fence lets the server compare, and tells how many it refused.
+// fence lets the server compare, and returns how many chains it refused.
 func (t *transaction) fence() (losers int, err error) {
 	var moves, births []*chain
 	for _, c := range t.group {
@@ -407,7 +407,7 @@ func heads(cs []*chain) (n columns) {
 	return n
 }
 
-// append writes what the winners bring, and commits.
+// append writes the records of the chains that passed the fence, and commits.
 func (t *transaction) append() error {
 	var p parcel
 	for _, c := range t.group {
@@ -431,7 +431,7 @@ func (t *transaction) append() error {
 		}
 	}
 	if !t.begun {
-		return nil // everything was refused by what is known without asking
+		return nil // every batch was refused without asking the server
 	}
 	b := p.batch()
 	var done pgconn.CommandTag

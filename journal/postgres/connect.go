@@ -18,7 +18,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Waiting for a server that is away: the first pause, doubled up to the last.
+// Pauses between attempts to reach the server: the first, doubled up to the last.
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
@@ -27,7 +27,7 @@ const (
 // connectWait bounds one attempt to connect, unless the URL does.
 const connectWait = 10 * time.Second
 
-// config is how connections of this store are made.
+// config returns the settings of this store's connections.
 func (s *Store) config() *pgx.ConnConfig {
 	c := s.target.conf.Copy()
 	if c.RuntimeParams == nil {
@@ -51,18 +51,18 @@ func (s *Store) config() *pgx.ConnConfig {
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectWait
 	}
-	// A host name that answers, and then nothing: found in half a minute, not two hours.
+	// Keep-alives find a dead connection in half a minute, not in two hours.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}}
 	c.DialFunc = dialer.DialContext
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	return c
 }
 
-// recoveryWait is how long a server that starts, or recovers from a crash, is waited for.
+// recoveryWait bounds the wait for a server that starts or recovers from a crash.
 const recoveryWait = 2 * time.Minute
 
-// whenReady connects. A server that answers that it will soon take connections is waited
-// for: who starts beside it, as after a power failure, need not be started again.
+// whenReady connects. It waits for a server that answers that it is starting, so that a host
+// that starts at the same time, as after a power failure, need not be started again.
 func whenReady(ctx context.Context, conf *pgx.ConnConfig) (*pgx.Conn, error) {
 	end := time.Now().Add(recoveryWait)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -81,7 +81,7 @@ func whenReady(ctx context.Context, conf *pgx.ConnConfig) (*pgx.Conn, error) {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
-// promises are the server's settings that an acknowledgement stands on.
+// promises are the server's settings on which an acknowledgement relies.
 type promises struct {
 	version             int
 	commit, fsync, torn string
@@ -89,7 +89,7 @@ type promises struct {
 	standby             bool
 }
 
-// verify sets and checks what a connection promises, and tells what is weak in it.
+// verify sets and checks the settings of a connection, and returns notices of weak ones.
 func (s *Store) verify(ctx context.Context, c *pgx.Conn) (notices []string, err error) {
 	var p promises
 	err = c.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('synchronous_commit'),
@@ -142,7 +142,7 @@ func (s *Store) verify(ctx context.Context, c *pgx.Conn) (notices []string, err 
 	return append(notices, s.unencrypted(c)...), nil
 }
 
-// unencrypted says that a connection leaves the machine in the open.
+// unencrypted returns a notice when a connection leaves the machine without encryption.
 func (s *Store) unencrypted(c *pgx.Conn) []string {
 	nc := c.PgConn().Conn()
 	if _, secure := nc.(*tls.Conn); secure || local(nc.RemoteAddr()) {
@@ -151,7 +151,7 @@ func (s *Store) unencrypted(c *pgx.Conn) []string {
 	return []string{"the connection to the database is not encrypted: sslmode=verify-full in its URL would see to that"}
 }
 
-// local tells an address that leaves no machine.
+// local reports whether a is an address of this machine.
 func local(a net.Addr) bool {
 	switch a := a.(type) {
 	case *net.UnixAddr:
@@ -180,7 +180,7 @@ func (s *Store) connect(ctx context.Context) error {
 	return nil
 }
 
-// await connects as soon as the server is there, for as long as an outage may take.
+// await connects as soon as the server answers, and gives up at the deadline.
 func (s *Store) await(deadline time.Time) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		ctx, cancel := context.WithDeadline(s.life, deadline)
@@ -195,7 +195,7 @@ func (s *Store) await(deadline time.Time) error {
 	}
 }
 
-// pause waits, and tells that the store is still open.
+// pause waits for d, and reports whether the store is still open.
 func (s *Store) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -219,13 +219,13 @@ func (s *Store) disconnect() {
 type writer struct {
 	conn    *pgx.Conn
 	notices []string
-	// local tells that a COMMIT gave up waiting for a synchronous standby: the
-	// server says so in a warning, and then acknowledges.
+	// local reports whether a COMMIT did not wait for a synchronous standby: the server
+	// warns of that, and then acknowledges.
 	local bool
 }
 
-// notice hears the server's warnings. The one that matters has no code of its own,
-// and its words depend on the server's language; the place it comes from does not.
+// notice receives the server's warnings. The one that matters has no code of its own, and
+// its words depend on the server's language; the routine that it names does not.
 func (w *writer) notice(_ *pgconn.PgConn, n *pgconn.Notice) {
 	if n.SeverityUnlocalized == "WARNING" && n.Routine == "SyncRepWaitForLSN" {
 		w.local = true
@@ -235,10 +235,10 @@ func (w *writer) notice(_ *pgconn.PgConn, n *pgconn.Notice) {
 func (w *writer) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = w.conn.Close(ctx) // it says goodbye; nobody needs the answer
+	_ = w.conn.Close(ctx) // closed for an error already; a second error adds nothing
 }
 
-// lost tells that the connection is no more, or about to be.
+// lost reports whether the connection is closed, or about to be.
 func (w *writer) lost(err error) bool {
 	if w.conn.IsClosed() {
 		return true
@@ -247,7 +247,7 @@ func (w *writer) lost(err error) bool {
 	return errors.As(err, &pe) && (pe.SeverityUnlocalized == "FATAL" || pe.SeverityUnlocalized == "PANIC")
 }
 
-// broken tells an error of a connection, as against one of a request.
+// broken reports whether err is a failure of the connection, not of one request.
 func broken(err error) bool {
 	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, context.DeadlineExceeded, context.Canceled, pgconn.ErrConnClosed} {
 		if errors.Is(err, e) {
@@ -257,20 +257,20 @@ func broken(err error) bool {
 	return false
 }
 
-// failure classifies an error of a write. What is not known to be harmless is IO,
+// failure classifies an error of a write. An error that is not known to be harmless is IO,
 // and so sticky.
 func (s *Store) failure(err error, what string) error {
 	return s.classify(err, what, journal.ReasonIO)
 }
 
-// readFailure classifies an error of a read, for which the unknown is a row that is
-// not what was written.
+// readFailure classifies an error of a read. An unknown error means a row that is not what
+// was written: CORRUPT.
 func (s *Store) readFailure(err error, what string) error {
 	return s.classify(err, what, journal.ReasonCorrupt)
 }
 
 func (s *Store) classify(err error, what, unknown string) error {
-	// What AfterConnect refuses comes wrapped.
+	// pgx wraps the errors of AfterConnect.
 	var typed *messages.Error
 	if errors.As(err, &typed) {
 		return typed

@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// A connection that breaks around a COMMIT costs nobody anything: whether it was
+// A connection that breaks around a COMMIT costs no session anything: whether it was
 // done is found out, and it is done once.
 func TestBrokenAroundCommit(t *testing.T) {
 	srv, ok := postgrestest.Private(t)
@@ -48,7 +48,7 @@ func TestBrokenAroundCommit(t *testing.T) {
 }
 
 // A commit that broke while the server went away and stayed away is refused with
-// a doubt. It does not stick: the head tells what is there, and work goes on.
+// a doubt. It does not stick: the head shows what was committed, and work goes on.
 func TestDoubtIsSaid(t *testing.T) {
 	srv, ok := postgrestest.Private(t)
 	if !ok {
@@ -61,7 +61,7 @@ func TestDoubtIsSaid(t *testing.T) {
 		specimen.Must(t, s, ses.Notes(1))
 	}
 	p.arm(cutAnswer)
-	p.listener.Close() // whoever comes back finds nobody
+	p.listener.Close() // a client that comes back is refused
 	batch := ses.Notes(1)
 	err := s.Commit([]journal.Batch{batch})[0]
 	wantReason(t, err, journal.ReasonUnavailable)

@@ -14,16 +14,16 @@ import (
 const (
 	sqlStatus = "SELECT coalesce(pg_xact_status($1::text::xid8), '')"
 
-	// The lock is there to be written: a transaction that wrote nothing would not
-	// wait for the standbys that an acknowledgement promises.
+	// FOR UPDATE makes the transaction write: one that wrote nothing would not wait for
+	// the standbys that an acknowledgement promises.
 	sqlThere = `SELECT r.hash FROM heads h JOIN records r ON r.session = h.id
 		WHERE h.inc = $1 AND r.seq = $2 FOR UPDATE OF h`
 )
 
-// settle finds out on a new connection whether t was committed on the old one. The
-// old session may still be at it: it does not notice at once that nobody listens.
-// So first its transaction has to end, and then its records are there or are not.
-// The error says that neither could be told in time.
+// settle finds out on a new connection whether t was committed on the old one. The server
+// may still work on it, because it does not notice at once that the client is gone. So
+// settle waits until the transaction ends, and then looks for its records. The error means
+// that the outcome could not be found out in time.
 func (s *Store) settle(t *transaction, deadline time.Time) (there bool, err error) {
 	for {
 		status, err := s.status(t.xid)
@@ -42,8 +42,8 @@ func (s *Store) settle(t *transaction, deadline time.Time) (there bool, err erro
 			}
 			continue
 		}
-		// An error is one of a server that has never heard of the transaction, such as
-		// a standby that took over. What it has is what counts.
+		// The error comes from a server that does not know the transaction, such as a
+		// standby that took over. The records that it has count.
 		break
 	}
 	for _, c := range t.group {
@@ -58,13 +58,13 @@ func (s *Store) settle(t *transaction, deadline time.Time) (there bool, err erro
 			return false, journal.Fail(journal.ReasonUnavailable, s.target.quiet(err),
 				"the connection broke in a commit; the head will tell what became of it")
 		}
-		// It was one transaction: one session answers for all.
+		// All sessions were in one transaction: one of them answers for all.
 		return found, nil
 	}
 	return false, nil
 }
 
-// status is the server's word on a transaction.
+// status returns what the server knows of a transaction: pg_xact_status.
 func (s *Store) status(xid string) (status string, err error) {
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -72,7 +72,7 @@ func (s *Store) status(xid string) (status string, err error) {
 	return status, err
 }
 
-// holds tells whether a record is there, as durably as any that is acknowledged.
+// holds reports whether the journal has a record, as durably as every acknowledged one.
 func (s *Store) holds(inc messages.Incarnation, r *messages.Record) (bool, error) {
 	ctx, cancel := s.bounded()
 	defer cancel()

@@ -25,8 +25,8 @@ var (
 	}
 )
 
-// writing runs f in a transaction of its own, beside the commits. Everything done
-// so may be done again: after UNAVAILABLE the caller does, or looks.
+// writing runs f in a transaction of its own, beside the commits. Each f is safe to repeat:
+// after UNAVAILABLE the caller repeats it, or looks whether it was done.
 func (s *Store) writing(ctx context.Context, what string, f func(sqlstore.Conn) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

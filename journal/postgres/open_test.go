@@ -78,7 +78,7 @@ func TestPasswordIsNeverSaid(t *testing.T) {
 	l.Close()
 	user := url.UserPassword("u", secret)
 	urls := map[string]string{
-		"nobody there":      (&url.URL{Scheme: "postgres", User: user, Host: closed, Path: "/db"}).String(),
+		"closed port":       (&url.URL{Scheme: "postgres", User: user, Host: closed, Path: "/db"}).String(),
 		"bad port":          (&url.URL{Scheme: "postgres", User: user, Host: "h:x1", Path: "/db"}).String(),
 		"bad escape":        "postgres://u:hunter2%zz@h/db",
 		"not escaped":       "postgres://u:hunter2/&=@h/db",
@@ -316,7 +316,7 @@ func TestUnfitServers(t *testing.T) {
 	if _, err := Open(ctx, Options{URL: guest}); messages.CodeOf(err) != messages.ErrConfig {
 		t.Errorf("a role without rights: %v", err)
 	}
-	// Whoever owns the schema makes it; a role with rights on its tables is enough after that.
+	// The owner of the schema creates it; a role with rights on its tables is enough after that.
 	open(t, Options{URL: shared}).Close()
 	if err := postgrestest.Exec(shared, "GRANT USAGE ON SCHEMA stile TO guest; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA stile TO guest"); err != nil {
 		t.Fatal(err)

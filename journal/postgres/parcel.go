@@ -8,11 +8,11 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// parcelBytes bounds what one INSERT carries, so that a message stays far from the
-// end of what the protocol takes.
+// parcelBytes bounds the rows of one INSERT, so that a message stays far below the limit of
+// the protocol.
 const parcelBytes = 8 << 20
 
-// parcel collects rows by column, and closes an INSERT when it is full.
+// parcel collects rows by column, and queues an INSERT when it has parcelBytes of them.
 type parcel struct {
 	queue pgx.Batch
 
@@ -75,7 +75,7 @@ func (p *parcel) snapshot(id int64, inc messages.Incarnation, s *journal.Snapsho
 	p.queue.Queue(sqlstore.PutSnapshot, sqlstore.SnapshotRow(id, inc, s)...)
 }
 
-// listing queues what a chain changes in lists.
+// listing queues the statements that update a session's listing.
 func (p *parcel) listing(c *chain) {
 	var l journal.Listing
 	changed := false
@@ -87,7 +87,7 @@ func (p *parcel) listing(c *chain) {
 	}
 }
 
-// batch is everything, to be sent at once.
+// batch returns all queued statements, to be sent in one exchange.
 func (p *parcel) batch() *pgx.Batch {
 	p.flushRecords()
 	p.flushBlobs()

@@ -5,19 +5,19 @@
 //   - the fence is one compare-and-append statement on the table of heads: a row
 //     moves on if and only if position, hash and epoch are what the batch continues.
 //     The server compares, so any number of processes on one database are safe;
-//   - a group of batches is one transaction (two, if a name changes hands in it). Who
-//     loses the comparison is dropped from it, for that session alone, and the
-//     records of the winners follow;
+//   - a group of batches is one transaction (two, if a SID changes hands in it). A
+//     session that fails the comparison is dropped from it, and the records of the
+//     others follow;
 //   - a batch is acknowledged after its COMMIT was, under synchronous_commit=on or
-//     stronger. A weaker mode has to be named in Options, and Notices says it;
-//   - nothing is remembered about a head but guesses, which the comparison proves or
-//     refuses. So there is nothing to be wrong about after a lost connection;
+//     stronger. A weaker mode must be named in Options, and Notices reports it;
+//   - heads in memory are guesses that the comparison proves or refuses. So no wrong
+//     head can survive a lost connection;
 //   - COMMIT is sent after the fence has answered. A connection lost before that has
-//     left nothing behind. One lost after it leaves a doubt, and the doubt is settled
-//     by a new connection that waits for the end of the old transaction and looks for
-//     its records. A batch is repeated only when they are known not to be there;
-//   - what the server says of its own disk is sticky until Reopen. A server that is
-//     gone, busy or read-only is not: the next batch asks again;
+//     committed nothing. When it is lost later the outcome is unknown, and a new
+//     connection finds it out: it waits for the end of the old transaction and looks
+//     for its records. A batch is repeated only when it is known to have left none;
+//   - an error of the server's own disk is sticky until Reopen. An unreachable, busy or
+//     read-only server is not: the next batch asks again;
 //   - no error and no notice holds a password.
 //
 // It does not pool behind PgBouncer's transaction mode: settings belong to sessions.
@@ -59,7 +59,7 @@ const (
 )
 
 // What an acknowledgement means, by PostgreSQL's own names for synchronous_commit: the
-// strong modes, then the weak ones, which have to be asked for.
+// strong modes, then the weak ones, which must be named in Options.
 const (
 	On          = "on"           // flushed here, and on synchronous standbys
 	RemoteApply = "remote_apply" // and visible on them
@@ -74,20 +74,20 @@ func weak(durability string) bool { return durability != On && durability != Rem
 // Options say where the database is and how it is used.
 type Options struct {
 	// URL of the database: postgres://user:password@host:port/name?sslmode=verify-full.
-	// What it leaves out comes from the environment (PGPASSWORD, PGSSLMODE, ...) and
-	// the password file. Beside the parameters of PostgreSQL it may hold schema=NAME
-	// and durability=MODE, which count where the options below are empty.
+	// Missing parts come from the environment (PGPASSWORD, PGSSLMODE, ...) and the
+	// password file. Beside the parameters of PostgreSQL it may have schema=NAME and
+	// durability=MODE, which count where the options below are empty.
 	URL string
-	// Schema holds the tables; "" is the URL's, or DefaultSchema. It is made when it
-	// is missing.
+	// Schema holds the tables; "" is the URL's, or DefaultSchema. Open creates a missing
+	// one.
 	Schema string
 	// Durability: "" is On, or RemoteApply where that is the server's default. A
 	// weaker mode is used only when it is named here. Off also accepts a server that
 	// runs with fsync=off, which no other mode does.
 	Durability string
-	// ReadOnly opens a journal that is there, to read it: nothing is made or migrated,
-	// and every write is refused (READ_ONLY). The role needs no more than SELECT, and
-	// the server may be a standby.
+	// ReadOnly opens an existing journal to read it: nothing is created or migrated, and
+	// every write is refused (READ_ONLY). The role needs SELECT alone, and the server may
+	// be a standby.
 	ReadOnly bool
 	// Readers bounds the connections beside the one that commits: for reading and
 	// maintenance. 0 is DefaultReaders.
@@ -111,10 +111,10 @@ type Store struct {
 	life context.Context // ends with Close, and with it every wait for the server
 	stop context.CancelFunc
 
-	hosts sync.WaitGroup // of Attend
+	hosts sync.WaitGroup // goroutines of Attend
 	here  atomic.Uint32  // the backend that holds our host's lock; 0 none
 
-	write   sync.Mutex // held by whoever commits; guards what follows
+	write   sync.Mutex // held for a commit; guards the fields below
 	w       *writer    // nil without a connection
 	heads   map[messages.Incarnation]row
 	failed  error
@@ -124,10 +124,10 @@ type Store struct {
 
 var _ journal.Store = (*Store)(nil)
 
-// Open connects, makes schema and tables when they are missing, and verifies what
-// the server promises. Failures are ERR_CONFIG for the options, a refused login or
-// missing rights; ERR_JOURNAL with FORMAT for foreign tables, a newer format or a
-// server too old, UNAVAILABLE for one that cannot be reached; with ReadOnly NOT_FOUND
+// Open connects, creates schema and tables when they are missing, and verifies the
+// server's settings. Failures are ERR_CONFIG for the options, a refused login or missing
+// rights; ERR_JOURNAL with FORMAT for foreign tables, a newer format or a server that is
+// too old, UNAVAILABLE for a server that cannot be reached, and with ReadOnly NOT_FOUND
 // when there is no journal.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	opts, target, err := opts.settle()
@@ -219,8 +219,8 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// Notices are what an operator should know: a weaker durability, a server that may
-// tear pages, a connection that is not encrypted. They are found when it opens.
+// Notices returns warnings for an operator, found by Open: a weaker durability, a server
+// that may tear pages, a connection that is not encrypted.
 func (s *Store) Notices() []string { return s.notices }
 
 // Immediate implements journal.Store: a commit waits for the server.
@@ -267,7 +267,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// writable tells why nothing can be written, under s.write.
+// writable returns why the store refuses to write, or nil. s.write is held.
 func (s *Store) writable() error {
 	switch {
 	case s.closed:
@@ -287,7 +287,8 @@ func (s *Store) stick(err error) {
 
 func errClosed() error { return journal.Fail(journal.ReasonClosed, nil, "the store is closed") }
 
-// gone prefers the caller's own reason to what its end did to the connection.
+// gone prefers the cause of the caller's context to the error of the connection that its
+// end has broken.
 func gone(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -150,7 +150,7 @@ func (l *link) request(b []byte) bool {
 		if _, err := l.server.Write(held); err != nil {
 			p.tb.Errorf("the ghost did not arrive: %v", err)
 		}
-		// The server ends the session when it finds nobody there: not before it has
+		// The server ends the session when it finds the client gone: not before it has
 		// done what was asked.
 		if err := l.server.(*net.UnixConn).CloseWrite(); err != nil {
 			p.tb.Errorf("the ghost's end: %v", err)

@@ -28,9 +28,9 @@ const (
 		ORDER BY wake, sid, inc`
 )
 
-// The page is measured before it is fetched: what lies behind PageBytes does not
-// travel. It is measured by itself, because joined with the rows the planner of a
-// young table compares each with each.
+// The page is measured before it is fetched, so that records beyond PageBytes are not
+// sent. It is measured in a query of its own: in a join with the rows the planner of a
+// young table compares every row with every other.
 var sqlPage = `SELECT session, seq, epoch, run, turn, type, ts, salt, body, digest, hash, kid, sig FROM records
 	WHERE session = $1 AND seq BETWEEN $2 AND (
 		SELECT max(seq) FROM (
@@ -113,8 +113,8 @@ func (c conn) Exec(stmt string, args ...any) (int64, error) {
 	return tag.RowsAffected(), err
 }
 
-// reading runs f, which only reads, on a connection of the pool; once more on a new
-// one when the first was found dead, as all are after a restart of the server.
+// reading runs f, which only reads, on a connection of the pool, and once more on a new
+// connection when the first is dead, as all are after a restart of the server.
 func (s *Store) reading(ctx context.Context, what string, f func(sqlstore.Conn) error) error {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {

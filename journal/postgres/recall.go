@@ -15,8 +15,8 @@ const (
 	sqlIndex  = `INSERT INTO recall (session, seq, owner, ts, role, shown, folded)
 		SELECT $1, n.seq, $2, n.ts, n.role, n.shown, n.folded
 		FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]) AS n (seq, ts, role, shown, folded) ON CONFLICT DO NOTHING`
-	// The pattern is what an index by trigrams can use, where the operator made one; how
-	// many words there are decides.
+	// The pattern lets PostgreSQL use an index by trigrams, if the operator made one; the
+	// count of words then decides.
 	sqlRecall = `SELECT sid, inc, seq, ts, role, shown, words, runes FROM (
 		SELECT h.sid, h.inc, c.seq, c.ts, c.role, c.shown,
 			(SELECT count(*) FROM unnest($3::text[]) AS w (word) WHERE position(w.word IN c.folded) > 0) AS words,

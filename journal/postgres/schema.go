@@ -21,11 +21,11 @@ var migrations embed.FS
 // formatTable is where goose keeps the format version. Its name marks a schema as ours.
 const formatTable = "stile_migrations"
 
-// migrationWait bounds the wait for another host that migrates right now.
+// migrationWait bounds the wait for a host that is migrating the schema.
 const migrationWait = 2 * time.Minute
 
-// migrate brings the schema to this version's format. A schema that is there already
-// is only read, so that a host may run as a role without rights on the catalog.
+// migrate brings the schema to this version's format. A schema that has the format is only
+// read, so that a host may run as a role without rights on the catalog.
 func (s *Store) migrate(ctx context.Context) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -78,8 +78,8 @@ func newest(dir fs.FS) (int64, error) {
 	return top, err
 }
 
-// format is the schema's version: 0 for one that is missing or empty. A schema of
-// something else is refused.
+// format returns the schema's version: 0 for a missing or empty schema. A schema with other
+// tables is refused.
 func (s *Store) format(ctx context.Context, c *pgx.Conn) (int64, error) {
 	var things int64
 	var ours bool
@@ -96,13 +96,13 @@ func (s *Store) format(ctx context.Context, c *pgx.Conn) (int64, error) {
 	return version.Int64, err
 }
 
-// raise makes the schema and applies migrations, while no other host does.
+// raise creates the schema and applies migrations, under a lock that keeps other hosts out.
 func (s *Store) raise(ctx context.Context, c *pgx.Conn, conf *pgx.ConnConfig, dir fs.FS) (int64, error) {
 	// The lock ends with the connection, too.
 	if _, err := c.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1, 0))", "stile journal "+s.opts.Schema); err != nil {
 		return 0, err
 	}
-	if _, err := s.format(ctx, c); err != nil { // it may have become something else's
+	if _, err := s.format(ctx, c); err != nil { // other tables may be there by now
 		return 0, err
 	}
 	var there bool

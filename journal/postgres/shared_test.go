@@ -91,7 +91,7 @@ func TestTwoStoresOneDatabase(t *testing.T) {
 	}
 	wg.Wait()
 	if refused == 0 {
-		t.Error("nobody met the fence")
+		t.Error("no batch met the fence")
 	}
 	for i := range sessions {
 		head, recs, err := journal.Load(ctx, b, specimen.Inc(i+1))
@@ -387,7 +387,7 @@ func TestStickyFailure(t *testing.T) {
 	}
 }
 
-// A connection that died while nobody used it is not noticed.
+// A connection that died while it was idle is not noticed.
 func TestDeadConnections(t *testing.T) {
 	s, other, ok := pair(t, Options{})
 	if !ok {
@@ -415,7 +415,7 @@ func TestDeadConnections(t *testing.T) {
 	}
 }
 
-// The pool has a bound, and whoever comes later waits.
+// The pool has a bound, and later callers wait.
 func TestConnectionsAreBounded(t *testing.T) {
 	u, ok := postgrestest.URL(t)
 	if !ok {
@@ -703,7 +703,7 @@ func TestUnreplicated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set("nobody")
+	set("absent")
 	lost := ses.Notes(1)
 	impatient := make(chan error, 1)
 	go func() {
@@ -731,7 +731,7 @@ func TestUnreplicated(t *testing.T) {
 	specimen.Must(t, s, ses.Notes(1))
 }
 
-// The first host is alone, the second is not, and when both are gone nobody attends.
+// The first host is alone, the second is not, and when both are gone no host attends.
 // Looking is not attending, and a broken connection is made again.
 func TestAttend(t *testing.T) {
 	u, ok := postgrestest.URL(t)

@@ -14,11 +14,10 @@ type target struct {
 	conf    *pgx.ConnConfig
 	schema  string
 	durable string
-	secrets []string // what no text may hold
+	secrets []string // must not be in any text
 }
 
-// parseURL takes a URL apart. Its errors say nothing that the URL says but the
-// names of parameters.
+// parseURL parses a URL. Its errors show nothing of the URL but the names of parameters.
 func parseURL(raw string) (*target, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -59,8 +58,8 @@ func parseURL(raw string) (*target, error) {
 	return t, nil
 }
 
-// HasPassword tells that a URL holds a password, which should not be an argument of
-// a command. A URL that cannot be parsed is said to hold one.
+// HasPassword reports whether a URL holds a password, which should not be an argument of
+// a command. It is true for a URL that cannot be parsed.
 func HasPassword(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -97,7 +96,7 @@ func parameters(query string) (all []parameter) {
 	return all
 }
 
-// quiet makes an error's text one line that holds no secret.
+// quiet returns an error with the text of err on one line and without secrets.
 func (t *target) quiet(err error) error {
 	if err == nil {
 		return nil
@@ -118,5 +117,5 @@ func (t *target) quiet(err error) error {
 	return errors.New(clean)
 }
 
-// plain tells that PostgreSQL can hold s as text.
+// plain reports whether PostgreSQL can hold s as text.
 func plain(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }

@@ -10,14 +10,14 @@ import (
 )
 
 // Several processes may share a journal: the fence keeps them apart, session by
-// session. What the fence cannot tell is whether somebody runs a session at all. For
-// that every host attends: it holds a shared lock on a file beside the journal for
-// as long as it lives, and the first of them writes there when it came.
+// session. The fence does not show whether any host runs a session at all. For that
+// every host attends: it holds a shared lock on a file beside the journal for as long
+// as it lives, and the first host writes the time there.
 
-// Attend says that a host runs sessions of this journal, until leave is called; it
-// is never nil. alone tells that no other host attends at this moment: what is open
-// in the journal then, nobody runs. Where the system has no such locks every host is
-// alone.
+// Attend registers a host that runs sessions of this journal, until leave is called; leave
+// is never nil. alone reports whether no other host attends at this moment: then no host
+// runs the sessions that are open in the journal. On a system without such locks every host
+// is alone.
 func (s *store) Attend(now time.Time) (alone bool, leave func() error, err error) {
 	leave = func() error { return nil }
 	f, alone, err := attend(s.path + hostSuffix)
@@ -47,14 +47,14 @@ func (s *store) Attend(now time.Time) (alone bool, leave func() error, err error
 	}), nil
 }
 
-// here is the file that the host of this store holds its lock on.
+// here is the file that the host of this store has locked.
 type here struct {
 	mu   sync.Mutex
 	file *os.File // nil: no host attends with this store
 }
 
-// Alone tells whether no other host attends now. One that starts at the very moment may
-// believe itself alone as well; the fence keeps the two apart, as always.
+// Alone reports whether no other host attends now. A host that starts at the same moment
+// may believe itself alone as well; the fence keeps the two apart.
 func (s *store) Alone() (bool, error) {
 	s.here.mu.Lock()
 	defer s.here.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *store) Alone() (bool, error) {
 	return stillAlone(s.here.file)
 }
 
-// Attended tells whether a host of some process attends to the journal, and since
-// when the first of those that do.
+// Attended reports whether a host of any process attends to the journal, and since when
+// the first of them.
 func (s *store) Attended() (since time.Time, attended bool, err error) {
 	if attended, err = isAttended(s.path + hostSuffix); err != nil || !attended {
 		return time.Time{}, false, err

@@ -10,8 +10,8 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// attend takes the shared lock. Whoever can take the exclusive one first is alone;
-// it is held for that moment only, so waiting for the shared one is short.
+// attend takes the shared lock. A host that can first take the exclusive lock is alone; it
+// holds that for a moment, so waiting for the shared one is short.
 func attend(path string) (f *os.File, alone bool, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -28,8 +28,8 @@ func attend(path string) (f *os.File, alone bool, err error) {
 	return f, alone, nil
 }
 
-// stillAlone tells whether nobody else holds the shared lock of a file that has it, and
-// leaves it held.
+// stillAlone reports whether f, which holds the shared lock, is the only file that does.
+// f still holds it afterwards.
 func stillAlone(f *os.File) (alone bool, err error) {
 	alone, err = tryAlone(f)
 	if err == nil {
@@ -41,7 +41,7 @@ func stillAlone(f *os.File) (alone bool, err error) {
 	return alone, nil
 }
 
-// isAttended tells whether somebody holds the lock.
+// isAttended reports whether any host holds the lock.
 func isAttended(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -58,7 +58,7 @@ func isAttended(path string) (bool, error) {
 	return !alone, nil
 }
 
-// tryAlone takes the exclusive lock if nobody has any.
+// tryAlone takes the exclusive lock if no other file has one, and reports whether it did.
 func tryAlone(f *os.File) (bool, error) {
 	err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -4,7 +4,8 @@ package sqlite
 
 import "os"
 
-// attend cannot tell: without flock there is no lock that dies with its process.
+// attend takes every host for alone: without flock there is no lock that ends with its
+// process.
 func attend(string) (*os.File, bool, error) { return nil, true, nil }
 
 func isAttended(string) (bool, error) { return false, nil }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The first host is alone, the second is not, and when both are gone nobody attends.
+// The first host is alone, the second is not, and when both are gone no host attends.
 // Looking is not attending.
 func TestAttend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)

@@ -11,9 +11,9 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// Backup copies the journal at path into a new file, also while a host works on it: the
-// copy is what was acknowledged at one moment, without what was erased. It is checked
-// and on disk when Backup returns. Failures are ERR_JOURNAL; what was begun is removed.
+// Backup copies the journal at path into the new file dest, also while a host works on it.
+// The copy has what was acknowledged at one moment, and no erased bytes. It is checked and
+// synced when Backup returns. Failures are ERR_JOURNAL; Backup then removes the copy.
 func Backup(ctx context.Context, path, dest string) (err error) {
 	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
 		path = filepath.Join(path, FileName)
@@ -28,7 +28,7 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return journal.Fail(journal.ReasonNotFound, bare(err), "there is no journal")
 	}
-	// Made here, so that nobody else may read it, and that it is not somebody's.
+	// Created here, so that no other user may read it and no existing file is overwritten.
 	f, err := os.OpenFile(dest, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return journal.Fail(journal.ReasonIO, bare(err), "the copy cannot be made")

@@ -25,9 +25,9 @@ type writer struct {
 	records, blobs          insertion
 	args                    []driver.NamedValue
 
-	// heads are rows as the last transactions of this connection left them. They
-	// hold as long as no other connection has written: seen is the data_version
-	// that SQLite keeps for this question, read inside each transaction.
+	// heads caches rows as the last transactions of this connection left them. The cache is
+	// valid as long as no other connection has written: seen is SQLite's data_version, which
+	// each transaction compares.
 	heads map[messages.Incarnation]*session
 	seen  int64
 
@@ -39,7 +39,7 @@ type writer struct {
 // maxHeads bounds the heads kept, about 300 bytes each.
 const maxHeads = 2048
 
-// headWidth is how many sqlstore.HeadColumns there are.
+// headWidth is the count of sqlstore.HeadColumns.
 const headWidth = 13
 
 func newWriter(dsn string) (*writer, error) {
@@ -54,7 +54,7 @@ func newWriter(dsn string) (*writer, error) {
 		err = w.raw(func(c driver.ConnPrepareContext) error { return w.prepare(c) })
 	}
 	if err != nil {
-		_ = w.close() // what went wrong before is what is told
+		_ = w.close() // the first error is returned
 		return nil, failure(err, "opening the journal for writing")
 	}
 	return w, nil
@@ -149,8 +149,8 @@ func (s *store) Commit(batches []journal.Batch) []error {
 	switch {
 	case err == nil:
 	case len(batches) > 1 && !wholesale(err):
-		// One batch met a state of its rows that the fence cannot explain. The
-		// transaction is gone, so each gets one of its own; the others must not pay.
+		// The rows of one batch contradict its head, and the transaction is rolled back.
+		// Each batch gets a transaction of its own, so that the others are committed.
 		for i := range batches {
 			errs[i] = s.single(&batches[i])
 		}
@@ -179,13 +179,13 @@ func (s *store) single(b *journal.Batch) error {
 	return verdict[0]
 }
 
-// wholesale tells a failure that is not one batch's.
+// wholesale reports whether err is a failure of the transaction, not of one batch.
 func wholesale(err error) bool {
 	r := journal.ReasonOf(err)
 	return r != journal.ReasonCorrupt && r != journal.ReasonInvalid
 }
 
-// writable tells why nothing can be written, under s.write.
+// writable returns why the store refuses to write, or nil. s.write is held.
 func (s *store) writable() error {
 	if s.closed {
 		return errClosed()
@@ -203,7 +203,7 @@ func (s *store) stick(err error) {
 	}
 }
 
-// step lets a test fail.
+// step fails where a test asks for it.
 func (s *store) step(name string) error {
 	if s.opts.fail != nil {
 		return s.opts.fail(name)
@@ -214,8 +214,8 @@ func (s *store) step(name string) error {
 // session is a row of sessions within one transaction.
 type session = sqlstore.Session
 
-// transaction decides the batches in order. Its error is one of the whole
-// transaction, of which then nothing remains; verdicts go to errs.
+// transaction decides the batches in order; their errors go to errs. An error that it
+// returns is one of the whole transaction, which is then rolled back.
 func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 	w := s.w
 	if err := s.step("begin"); err != nil {
@@ -256,7 +256,7 @@ func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 			return failure(err, "writing a listing")
 		}
 		ses.Head = ses.Head.Advance(b)
-		if ses.Head.Closed { // its name is free for who comes later in this group
+		if ses.Head.Closed { // its SID is free for a later batch of this group
 			if err := w.move(ses); err != nil {
 				return err
 			}
@@ -283,7 +283,7 @@ func (s *store) transaction(batches []journal.Batch, errs []error) (err error) {
 	return nil
 }
 
-// list writes what a batch changes in lists.
+// list updates the listing of a session by a batch.
 func (w *writer) list(ses *session, b *journal.Batch) error {
 	var l journal.Listing
 	if !l.Fold(b.Records) {
@@ -306,7 +306,8 @@ func (w *writer) move(ses *session) error {
 	return nil
 }
 
-// refresh forgets the heads if they may be wrong, inside a transaction.
+// refresh clears the cached heads if another connection has written. It is called inside a
+// transaction.
 func (w *writer) refresh() error {
 	rows, err := w.version.query(nil)
 	if err != nil {
@@ -383,7 +384,8 @@ func (w *writer) session(inc messages.Incarnation) (*session, error) {
 	return ses, nil
 }
 
-// takeSession reads a row of HeadColumns and reports whether it makes sense.
+// takeSession reads a row of HeadColumns into ses, and reports whether every column has the
+// right type and size.
 func takeSession(row []driver.Value, ses *session) bool {
 	h := &ses.Head
 	var inc, hash []byte
@@ -402,15 +404,15 @@ func takeSession(row []driver.Value, ses *session) bool {
 	return true
 }
 
-// take moves a column into a variable of its type.
+// take reads a column into a variable, and reports whether the types match.
 func take[T any](v driver.Value, to *T) bool {
 	t, ok := v.(T)
 	*to = t
 	return ok
 }
 
-// register makes inc the live incarnation of sid and gives its row's id, or 0 when
-// another one is live, or inc was used before.
+// register makes inc the live incarnation of sid and returns the id of its row, or 0 when
+// another one is live or inc was used before.
 func (w *writer) register(sid string, inc messages.Incarnation) (int64, error) {
 	if err := w.retire.exec(w.bind(sid)); err != nil {
 		return 0, err

@@ -118,7 +118,7 @@ func (d *disk) before(op, file string) int32 {
 	return fault(op, file)
 }
 
-// after lets the model follow and tells who watches.
+// after applies the operation to the model and calls the test's watcher.
 func (d *disk) after(op, file string, f func(*content)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

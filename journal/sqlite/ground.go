@@ -12,23 +12,23 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// ground is the file under a store as it was found. SQLite writes on into a file that was
-// unlinked, replaced or cut, and nothing of that is there after a restart. So who commits
-// looks at file and log before it says that it has: two looks at the directory, and one
-// into the file where somebody else has written to it.
+// ground is the identity of the file under a store. SQLite goes on writing into a file that
+// was unlinked, replaced or cut, and after a restart that is lost. So a commit looks at file
+// and log before it is acknowledged: it looks up both names, and reads the file when
+// another process has written to it.
 type ground struct {
-	file os.FileInfo // as it was first found; nil before
+	file os.FileInfo // when first opened; nil before
 	log  os.FileInfo // of this opening; nil before its first commit
 	size int64       // the most seen: the file never shrinks
-	at   time.Time   // when the file was last written to, as far as that is accounted for
-	lost error       // what no reopening mends
+	at   time.Time   // the last modification that is accounted for
+	lost error       // a failure that Reopen cannot mend
 }
 
-// wholeLook is how large a file may be to be checked as a whole when somebody else has
-// written to it; of a larger one the roots are.
+// wholeLook is the largest file that is checked as a whole when another process has written
+// to it; of a larger file the roots of its trees are checked.
 const wholeLook = 16 << 20
 
-// begin takes the file as it is. Under s.write.
+// begin records the file as it is. s.write is held.
 func (g *ground) begin(path string) error {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -38,8 +38,8 @@ func (g *ground) begin(path string) error {
 	return nil
 }
 
-// stands tells what happened to the file, or nil. own says that it was written to by this
-// store. It is called under s.write.
+// stands returns an error when the file is not in its place or not whole. own reports
+// whether this store has written to it. s.write is held.
 func (s *store) stands(own bool) error {
 	g := &s.ground
 	if g.lost != nil || g.file == nil {
@@ -67,9 +67,9 @@ func (s *store) stands(own bool) error {
 	return nil
 }
 
-// rescue is what goes in front of closing the file to open it anew: one that is not whole
-// stays as it is, and of a log that is gone from its place what is committed is moved into
-// the file while we still have it. Under s.write.
+// rescue prepares the file for Reopen to close it. A file that is not whole is left as it is.
+// When the log was unlinked, its commits are moved into the file while it is still open.
+// s.write is held.
 func (s *store) rescue() error {
 	err := s.stands(false)
 	if err == nil || s.ground.lost != nil || s.w == nil {
@@ -86,8 +86,8 @@ func (s *store) rescue() error {
 	return s.ground.lost
 }
 
-// same looks whether a file is still the one that it was. A log is there from the first
-// commit on.
+// same returns an error when a path no longer names the file that it did. The log exists
+// from the first commit on.
 func (s *store) same(path string, was os.FileInfo, what string) (os.FileInfo, error) {
 	fi, err := os.Stat(path)
 	switch {
@@ -103,8 +103,8 @@ func (s *store) same(path string, was os.FileInfo, what string) (os.FileInfo, er
 	return fi, nil
 }
 
-// content looks into the file, on a connection that has nothing of it at hand. What keeps
-// it from looking is no verdict.
+// content checks the file's content on a new connection, which has no page cached. An error
+// that only prevents the check does not count.
 func (s *store) content(whole bool) error {
 	db, err := sql.Open("sqlite", s.dsn("query_only(1)"))
 	if err != nil {
@@ -133,8 +133,8 @@ func (s *store) content(whole bool) error {
 	return journal.Fail(journal.ReasonIO, err, "the journal file was overwritten; restore it from a backup and start again")
 }
 
-// Stands tells whether the file that the store was opened on is in its place and whole.
-// A commit that is under way looks for itself.
+// Stands returns an error when the file that the store was opened on is not in its place or
+// not whole. It returns nil while a commit is under way, which checks the file itself.
 func (s *store) Stands() error {
 	if !s.write.TryLock() {
 		return nil
@@ -148,12 +148,12 @@ func (s *store) Stands() error {
 	return err
 }
 
-// plausibleLog tells whether what lies beside a file as its log can be one: SQLite takes
-// anything else for none, and with it what was committed and not yet moved.
+// plausibleLog returns CORRUPT when the file beside a journal cannot be its log: SQLite would
+// ignore such a log, and lose the commits that are not yet moved into the file.
 func plausibleLog(path string) error {
 	f, err := os.Open(path + "-wal")
 	if err != nil {
-		return nil // SQLite says what is wrong, or there is none
+		return nil // there is no log, or SQLite reports the error
 	}
 	defer f.Close()
 	var head [4]byte

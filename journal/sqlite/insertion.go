@@ -9,15 +9,15 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// insertion gathers rows of one table and writes several with one statement: beside its
-// rows a statement costs about as much as one of them. The rows are in the order of add.
+// insertion collects rows of one table and writes several with one statement, because a
+// statement costs about as much as a row. The rows keep the order of add.
 type insertion struct {
 	one, many prepared // of one row, of rowsAtOnce
 	width     int      // columns
 	args      []driver.NamedValue
 }
 
-// rowsAtOnce is how many rows go together. What is left in the end goes row by row.
+// rowsAtOnce is how many rows one statement writes. Rows that remain are written one by one.
 const rowsAtOnce = 8
 
 func (n *insertion) prepare(c driver.ConnPrepareContext, into string, width int) error {
@@ -37,7 +37,7 @@ func (n *insertion) prepare(c driver.ConnPrepareContext, into string, width int)
 	return nil
 }
 
-// add takes a row. Its values must not change before rest or drop.
+// add adds a row. Its values must not change before rest or drop.
 func (n *insertion) add(values ...driver.Value) error {
 	for _, v := range values {
 		n.args = append(n.args, driver.NamedValue{Ordinal: len(n.args) + 1, Value: v})
@@ -49,7 +49,7 @@ func (n *insertion) add(values ...driver.Value) error {
 	return n.many.exec(n.args)
 }
 
-// rest writes what was gathered.
+// rest writes the rows that remain.
 func (n *insertion) rest() error {
 	defer n.drop()
 	for i := 0; i < len(n.args); i += n.width {
@@ -64,13 +64,13 @@ func (n *insertion) rest() error {
 	return nil
 }
 
-// drop forgets what was gathered.
+// drop discards the rows that remain.
 func (n *insertion) drop() {
 	clear(n.args)
 	n.args = n.args[:0]
 }
 
-// rest writes what the transaction has gathered.
+// rest writes the rows that remain of all tables.
 func (w *writer) rest() error {
 	if err := w.records.rest(); err != nil {
 		return err
@@ -93,5 +93,5 @@ func (w *writer) kind(k messages.Kind) driver.Value {
 	return v
 }
 
-// text lends the driver, which copies it, the bytes of a text that never change.
+// text returns bytes that never change as a string, without a copy; the driver copies it.
 func text(b []byte) driver.Value { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -9,24 +9,24 @@ import (
 // that follow, on a connection of its own: done within one, as SQLite does by itself,
 // it would hold up every session for as long as a dozen commits take.
 const (
-	// moveAfter is how many bytes of rows are in the log, about, when it is moved. It has
-	// twice as many then, with the pages of the indexes.
+	// moveAfter is about how many bytes of rows are in the log when it is moved. The log is
+	// twice as long then, with the pages of the indexes.
 	moveAfter = 4 << 20
-	// moveWhole is how many bytes commits may wait for: only while none is written the log
-	// is moved to its end, and begun anew.
+	// moveWhole bounds the bytes that are moved while commits wait: the log can be moved to
+	// its end, and begun anew, only while no commit is written.
 	moveWhole = 512 << 10
-	// mostPasses is how often what came meanwhile is moved before commits wait.
+	// mostPasses bounds how often new commits are moved before commits have to wait.
 	mostPasses = 4
-	// mostFrames is how many pages the log has when a commit moves them itself: it was
-	// faster than who moves it.
+	// mostFrames is the pages of the log at which a commit moves them itself, because
+	// commits were faster than the mover.
 	mostFrames = 16_000
 )
 
-// rowBytes is what a row has beside its longest column, about.
+// rowBytes is about the size of a row without its longest column.
 const rowBytes = 128
 
-// grown notes what a commit wrote, and has the log moved when it has become long. It is
-// called under s.write.
+// grown adds the bytes of a commit, and starts moving the log when it is long. s.write is
+// held.
 func (s *store) grown(n int64) {
 	if s.logged.Add(n) >= moveAfter && s.moving.CompareAndSwap(false, true) {
 		s.movers.Go(func() {
@@ -36,8 +36,8 @@ func (s *store) grown(n int64) {
 	}
 }
 
-// move moves the log into the file. If it fails it is tried again when the log has grown
-// as much again, and nothing is lost: what was committed rests on the log alone.
+// move moves the log into the file. A failed move is tried again when the log has grown by
+// moveAfter once more; no commit is lost, because the log alone makes commits durable.
 func (s *store) move() {
 	s.log.Lock()
 	defer s.log.Unlock()
@@ -68,14 +68,14 @@ func (s *store) move() {
 	s.stick(s.stands(true))
 }
 
-// usable tells that the file is open and has not failed.
+// usable reports whether the file is open and has not failed.
 func (s *store) usable() bool {
 	s.write.Lock()
 	defer s.write.Unlock()
 	return s.writable() == nil
 }
 
-// pass moves what the log has now.
+// pass moves the pages that the log has now.
 func pass(db *sql.DB) error {
 	var busy, log, done int64
 	return db.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &log, &done)
@@ -83,7 +83,7 @@ func pass(db *sql.DB) error {
 
 // settle empties the log after an erasure.
 func (s *store) settle() {
-	s.log.Lock() // who moves it would be in the way
+	s.log.Lock() // waits for a move of the log
 	defer s.log.Unlock()
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -97,6 +97,6 @@ func (s *store) settle() {
 // it: erased bytes must not stay in the log.
 func checkpoint(c *sql.Conn) {
 	var busy, log, done int64
-	// A reader that is in the way leaves it to the next checkpoint; nothing is lost.
+	// A reader may prevent it; the next checkpoint then does it, and nothing is lost.
 	_ = c.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &log, &done)
 }

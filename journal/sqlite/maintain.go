@@ -24,8 +24,8 @@ var (
 	}
 )
 
-// writing runs f in a transaction of its own on the writing connection. ctx is
-// looked at before and not passed down: a write is not interrupted half-way.
+// writing runs f in a transaction of its own on the writing connection. ctx is checked
+// before and not passed to SQLite, so that a write is not interrupted half-way.
 func (s *store) writing(ctx context.Context, what string, f func(sqlstore.Conn) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -35,7 +35,7 @@ func (s *store) writing(ctx context.Context, what string, f func(sqlstore.Conn) 
 	if err := s.writable(); err != nil {
 		return err
 	}
-	clear(s.w.heads) // f may change what they say, and our own changes leave data_version as it is
+	clear(s.w.heads) // f may change the rows, and our own changes leave data_version as it is
 	err := s.inTransaction(f)
 	if err == nil {
 		err = s.stands(false)

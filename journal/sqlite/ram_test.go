@@ -11,7 +11,7 @@ import (
 
 // A file system under SQLite in memory, for tests that open as many files as a journal
 // has bits. A path is used by one store at a time, whose connections take turns, so
-// there is but one rule for locks: nobody gets an exclusive one beside another handle.
+// there is but one rule for locks: no handle gets an exclusive one beside another handle.
 
 const ramName = "stile-test-ram"
 

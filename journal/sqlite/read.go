@@ -10,8 +10,8 @@ import (
 	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 )
 
-// What is asked for often is prepared. None has LIMIT with a bare variable: SQLite plans
-// by its value, and so prepares the statement anew each time one is bound.
+// Frequent queries are prepared. None has LIMIT with a bare variable: SQLite plans by its
+// value, and so prepares the statement anew for each value.
 const (
 	sqlHead   = "SELECT " + sqlstore.HeadColumns + " FROM sessions WHERE sid = $1 AND live = 1"
 	sqlHeadOf = "SELECT " + sqlstore.HeadColumns + " FROM sessions WHERE inc = $1"
@@ -129,8 +129,8 @@ func changed(res sql.Result, err error) (int64, error) {
 	return res.RowsAffected()
 }
 
-// reading runs f with the readers. ctx is looked at before and not passed down:
-// every statement here is short, and interrupting SQLite costs a goroutine each.
+// reading runs f with the readers. ctx is checked before and not passed to SQLite: every
+// statement is short, and to interrupt SQLite costs a goroutine for each.
 func (s *store) reading(ctx context.Context, what string, f func(sqlstore.Conn) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

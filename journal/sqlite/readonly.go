@@ -21,14 +21,14 @@ import (
 //
 //	shared     the index is there or can be made: SQLite reads file and log, also
 //	           beside a running host
-//	immutable  the directory cannot be written and there is no log: nobody has the
+//	immutable  the directory cannot be written and there is no log: no process has the
 //	           file open, and it is read as it is
 //	copied     the directory cannot be written and there is a log, as a kill or a
 //	           backup leaves it: file and log are copied to the system's folder for
 //	           temporary files and read there. To leave the log out would be easy, and
 //	           would hide what was acknowledged last.
 //
-// An index or an empty log that reading has made is taken away again.
+// Reading removes the index and the empty log that it has made.
 type view struct {
 	mode  string // of the URI
 	path  string // of the file that is read
@@ -38,7 +38,7 @@ type view struct {
 
 func openReadOnly(opts Options) (*store, error) {
 	if opts.Exclusive {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "exclusive", Detail: "a journal for reading is nobody's own"}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "exclusive", Detail: "a journal opened for reading cannot be exclusive"}
 	}
 	path, err := filepath.Abs(opts.Path)
 	if err != nil {
@@ -63,7 +63,7 @@ func openReadOnly(opts Options) (*store, error) {
 	return s, nil
 }
 
-// look finds the way to read the file and opens it.
+// look finds a way to read the file and opens it.
 func (s *store) look() error {
 	log, err := size(s.path + "-wal")
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *store) copied() error {
 		return journal.Fail(journal.ReasonIO, bare(err), "a journal with a log in a directory that cannot be written is read from a copy, which cannot be made")
 	}
 	s.view = view{mode: "mode=rw", path: filepath.Join(dir, FileName), copy: dir}
-	// The log first: what a host moved into the file meanwhile is then in both.
+	// The log is copied first: what a host moves into the file meanwhile is then in both.
 	for _, suffix := range []string{"-wal", ""} {
 		if err := duplicate(s.path+suffix, s.view.path+suffix); err != nil {
 			return journal.Fail(journal.ReasonIO, bare(err), "copying the journal in order to read it")
@@ -108,7 +108,7 @@ func (s *store) read() error {
 	return err
 }
 
-// leave takes away what the view has made.
+// leave removes the files that the view has made.
 func (v *view) leave(s *store) error {
 	was := *v
 	*v = view{}
@@ -130,7 +130,7 @@ func (v *view) leave(s *store) error {
 	return nil
 }
 
-// unwritable tells that SQLite could not make the files it needs beside the journal.
+// unwritable reports whether SQLite could not make the files it needs beside the journal.
 func unwritable(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

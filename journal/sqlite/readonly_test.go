@@ -66,7 +66,7 @@ func readAndSay(path string) {
 	os.Exit(0)
 }
 
-// unprivileged reads a directory in a process that mode bits bind, whoever runs the
+// unprivileged reads a directory in a process that mode bits bind, whichever user runs the
 // test.
 func unprivileged(t *testing.T, dir string) (out reading) {
 	t.Helper()
@@ -76,7 +76,7 @@ func unprivileged(t *testing.T, dir string) (out reading) {
 	}
 	cmd := exec.Command(self)
 	if os.Getuid() == 0 {
-		// The test's own binary lies where nobody else may look.
+		// The test's own binary lies in a directory that other users may not read.
 		cmd.Path = filepath.Join(public(t), "reader")
 		copyFile(t, self, cmd.Path, 0o755)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// scanTexts is how many texts of a user are looked through one by one; of more, those
-	// with the words' letters are found first.
+	// scanTexts is how many texts of a user are searched one by one; of more texts, the index
+	// first finds those with the letters of the words.
 	scanTexts = 2000
 	trigram   = 3 // runes that the index of texts goes by
 )
@@ -41,7 +41,7 @@ func index(c sqlstore.Conn, id int64, owner string, t *sqlstore.Texts) error {
 	return nil
 }
 
-// recall asks the index.
+// recall returns the query that searches the index.
 func recall(c sqlstore.Conn, q *journal.RecallQuery) (string, []any, error) {
 	var many int64
 	if err := c.Row("SELECT count(*) FROM (SELECT 1 FROM recall WHERE owner = $1 LIMIT $2)", q.Owner, scanTexts+1).Scan(&many); err != nil {
@@ -69,9 +69,9 @@ func recall(c sqlstore.Conn, q *journal.RecallQuery) (string, []any, error) {
 		WHERE words > 0 ORDER BY words DESC, runes DESC, ts DESC, inc DESC, seq DESC LIMIT ?3`, args, nil
 }
 
-// matching is the full-text query for texts that have all the letters of one of the
-// words, three in a row at a time: more than those that hold it. ok is false when a word
-// is too short for that.
+// matching returns the full-text query for texts that have all trigrams of one of the words:
+// more texts than those with the word itself. ok is false when a word is shorter than a
+// trigram.
 func matching(words []string) (match string, ok bool) {
 	var b strings.Builder
 	for i, w := range words {

@@ -18,8 +18,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// claim makes sure that the file is ours before anything is changed in it: an
-// empty one is marked, a foreign one refused.
+// claim checks that the file is a journal before anything is changed in it: it marks an
+// empty file and refuses a foreign one.
 func claim(dsn string) error {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", dsn)
@@ -31,8 +31,8 @@ func claim(dsn string) error {
 	if id, _, err := identity(ctx, db); err != nil || id == applicationID {
 		return err
 	}
-	// Another process may be making this file right now: only what one transaction
-	// sees of id and tables can be judged together.
+	// Another process may be creating this file: id and tables must be read in one
+	// transaction to be judged together.
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return foreign(err)
@@ -58,7 +58,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// identity is the file's application_id and how many things are in it.
+// identity returns the file's application_id and the count of its tables.
 func identity(ctx context.Context, q querier) (id, tables int64, err error) {
 	if err := q.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
 		return 0, 0, foreign(err)
@@ -69,7 +69,7 @@ func identity(ctx context.Context, q querier) (id, tables int64, err error) {
 	return id, tables, nil
 }
 
-// foreign turns "this is no database" into a refusal by format.
+// foreign turns SQLite's "not a database" into FORMAT.
 func foreign(err error) error {
 	typed := readFailure(err, "opening the journal")
 	if journal.ReasonOf(typed) == journal.ReasonCorrupt {
@@ -94,8 +94,8 @@ func migrate(dsn string) error {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	// Two processes may find the same new file. The loser of that race fails inside
-	// a migration that has been applied by then, and succeeds when it looks again.
+	// Two processes may find the same new file. One of them fails inside a migration that
+	// the other has applied by then, and succeeds when it tries again.
 	for try := 0; ; try++ {
 		have, err := format(db)
 		switch {
@@ -117,10 +117,10 @@ func migrate(dsn string) error {
 	}
 }
 
-// tries is how often a migration that failed is tried again.
+// tries bounds how often a failed migration is tried again.
 const tries = 3
 
-// known tells whether this version can read the file, and changes nothing.
+// known returns an error when this version cannot read the file. It changes nothing.
 func known(dsn string) error {
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -166,8 +166,8 @@ func newest(dir fs.FS) (int64, error) {
 	return top, err
 }
 
-// format is the file's version, 0 for a file without one. It looks by itself
-// before goose does: goose takes seconds to give up on a damaged table.
+// format returns the file's version, 0 for a file without one. It reads the table itself
+// because goose takes seconds to give up on a damaged one.
 func format(db *sql.DB) (int64, error) {
 	var tables int64
 	if err := db.QueryRow("SELECT count(*) FROM sqlite_master WHERE name = ?", goose.DefaultTablename).Scan(&tables); err != nil {
@@ -183,9 +183,8 @@ func format(db *sql.DB) (int64, error) {
 	return version.Int64, nil
 }
 
-// begun refuses a file with tables that has no table of versions, or not the first version
-// in it, which a new file has before all else: it is damaged. Goose would begin it anew,
-// or look for what is not there for a while.
+// begun refuses a damaged file: one with tables that has no table of versions, or lacks the
+// first version in it. Goose would begin such a file anew, or retry for a while.
 func begun(db *sql.DB) error {
 	var all, ours int64
 	if err := db.QueryRow("SELECT count(*), count(*) FILTER (WHERE name = ?) FROM sqlite_master", goose.DefaultTablename).Scan(&all, &ours); err != nil {
@@ -206,8 +205,8 @@ func begun(db *sql.DB) error {
 	return nil
 }
 
-// diskFailed tells a failure of the disk, which another try does not mend, from a lost
-// race.
+// diskFailed reports whether err is a failure of the disk, which another try does not mend,
+// and not a lost race.
 func diskFailed(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

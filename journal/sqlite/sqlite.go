@@ -7,8 +7,8 @@
 //   - the fence is judged inside the writing transaction, against the rows, so two
 //     processes on one file are safe. They are slow, though; Options.Exclusive
 //     refuses the second one;
-//   - a file is ours when its application_id says so. Any other file, and a newer
-//     format, is refused and left as it was;
+//   - a file is a journal if its application_id is applicationID. Any other file, and a
+//     newer format, is refused and left as it was;
 //   - after a failed write or sync nothing is written before Reopen.
 //
 // Rows are kept in the order of commit and found through an index by position.
@@ -41,13 +41,13 @@ import (
 // FileName is the journal's name when Options.Path is a directory.
 const FileName = "journal.db"
 
-// applicationID marks our files: "stil" as PRAGMA application_id.
+// applicationID marks journals: "stil" as PRAGMA application_id.
 const applicationID = 0x7374696c
 
 // Options say where the file is and how it is shared.
 type Options struct {
-	// Path of the file, or of a directory to hold FileName. The directory is
-	// created when it is missing, both for the owner alone.
+	// Path of the file, or of a directory to hold FileName. Open creates a missing file or
+	// directory, with rights for the owner alone.
 	Path string
 	// BusyTimeout is how long to wait for another process; 0 is 5 s.
 	BusyTimeout time.Duration
@@ -56,12 +56,12 @@ type Options struct {
 	// Exclusive takes a lock beside the file, and fails (OWNED) when another
 	// store of this or another process holds it.
 	Exclusive bool
-	// ReadOnly opens a file that is there, to read it: nothing is made, migrated or
-	// changed, every write is refused (READ_ONLY), and neither the file nor its
-	// directory need be writable. See readonly.go.
+	// ReadOnly opens an existing file to read it: nothing is created, migrated or changed,
+	// every write is refused (READ_ONLY), and neither the file nor its directory need be
+	// writable.
 	ReadOnly bool
 
-	// fail, in tests, is asked before each step of a commit.
+	// fail, in tests, is called before each step of a commit.
 	fail func(step string) error
 	// vfs, in tests, is the file system that SQLite uses.
 	vfs string
@@ -72,16 +72,16 @@ type store struct {
 	*tables
 	opts  Options
 	path  string
-	owner *os.File // of the exclusive lock; nil without
-	here  here     // of a host that attends
-	view  view     // of a store for reading alone
+	owner *os.File // holds the exclusive lock; nil without
+	here  here     // the lock of a host that attends
+	view  view     // how a read-only store reads
 
-	log    sync.Mutex   // held by whoever moves the log, and taken before write
+	log    sync.Mutex   // held while the log is moved; taken before write
 	logged atomic.Int64 // bytes of rows since it was moved
-	moving atomic.Bool  // somebody does, or is about to
+	moving atomic.Bool  // a move runs or is about to
 	movers sync.WaitGroup
 
-	write  sync.Mutex // held by whoever writes; guards w, failed and ground
+	write  sync.Mutex // held for a write; guards w, failed and ground
 	w      *writer
 	failed error
 	ground ground
@@ -93,9 +93,9 @@ type store struct {
 
 var _ journal.Store = (*store)(nil)
 
-// Open opens the file, or makes it. Failures are ERR_JOURNAL: FORMAT for a
-// foreign file or a newer format, OWNED, BUSY, or IO, and with ReadOnly NOT_FOUND and
-// FORMAT for a file that was never finished; ERR_CONFIG for the options.
+// Open opens the file, or creates it. Failures are ERR_CONFIG for the options, and
+// ERR_JOURNAL: FORMAT for a foreign file or a newer format, OWNED, BUSY or IO, and with
+// ReadOnly NOT_FOUND for a missing file and FORMAT for one that was never finished.
 func Open(opts Options) (journal.Store, error) {
 	s, err := openStore(opts)
 	if err != nil {
@@ -140,9 +140,8 @@ func openStore(opts Options) (*store, error) {
 	return s, nil
 }
 
-// place finds the file and makes it when there is none. It never opens a file
-// that is there: closing it again would drop the locks that SQLite holds on it in
-// this process.
+// place returns the path of the file and creates a missing one. It never opens an existing
+// file, because closing it would drop the locks that SQLite holds on it in this process.
 func place(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -179,8 +178,8 @@ func bare(err error) error {
 	return err
 }
 
-// open waits for other processes as long as BusyTimeout says. SQLite's own waiting
-// does not cover the change into WAL mode, which two makers of one file both try.
+// open waits for other processes for up to BusyTimeout. SQLite's own wait does not cover the
+// change to WAL mode, which two processes that create one file both try.
 func (s *store) open() error {
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		err := s.attach()
@@ -210,7 +209,7 @@ func (s *store) connect() error {
 	}
 	r, err := newReaders(s.dsn("query_only(1)"), s.opts.Readers)
 	if err != nil {
-		_ = w.close() // what went wrong before is what is told
+		_ = w.close() // the first error is returned
 		return err
 	}
 	s.w, s.r = w, r
@@ -237,8 +236,8 @@ func (s *store) uri(path, mode string, pragmas ...string) string {
 	return "file:" + u + q
 }
 
-// failure classifies an error of the driver. Everything that is not known to be
-// harmless is IO, and so sticky.
+// failure classifies an error of the driver. An error that is not known to be harmless is
+// IO, and so sticky.
 func failure(err error, what string) error {
 	var typed *messages.Error
 	if errors.As(err, &typed) {
@@ -259,8 +258,8 @@ func failure(err error, what string) error {
 	return journal.Fail(reason, err, "%s", what)
 }
 
-// readFailure classifies what a reader met: bytes that are no table, or that have
-// other types than the table, are corruption.
+// readFailure classifies an error of a read: bytes that are no table, or columns of a wrong
+// type, are CORRUPT.
 func readFailure(err error, what string) error {
 	var typed *messages.Error
 	if errors.As(err, &typed) {
@@ -300,7 +299,7 @@ func (s *store) Reopen() error {
 		return err
 	}
 	if s.w != nil {
-		_ = s.w.close() // the file is opened anew, and says then what is wrong with it
+		_ = s.w.close() // opening the file again reports what is wrong with it
 		s.w = nil
 	}
 	if s.r != nil {
@@ -350,8 +349,8 @@ func (s *store) Close() error {
 	return nil
 }
 
-// Check lets SQLite examine the whole file: pages, indexes, constraints. It takes
-// as long as reading the file. CORRUPT names the first thing found.
+// Check lets SQLite examine the whole file: pages, indexes, constraints. It takes as long as
+// reading the file. The error is CORRUPT with the first fault found.
 func (s *store) Check(ctx context.Context) error {
 	return s.reading(ctx, "checking the file", func(c sqlstore.Conn) error {
 		var verdict string

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// object reads an object and calls member at each value. It tells whether there
+// object reads an object and calls member at each value. It reports whether there
 // was an object.
 func (p *parser) object(field string, member func(key string, at int64)) bool {
 	if !p.open('{', field, "an object") {
@@ -72,7 +72,7 @@ func (p *parser) close() bool {
 	return true
 }
 
-// want tells whether the next value is of the kind; another one is skipped and
+// want reports whether the next value is of the kind; another one is skipped and
 // reported.
 func (p *parser) want(kind jsontext.Kind, field, want string) bool {
 	if p.broken {

@@ -120,7 +120,7 @@ func (s *Script) Name() string { return s.name }
 // Len counts the replies: those with match and those taken in order.
 func (s *Script) Len() (matched, ordered int) { return len(s.matched), len(s.ordered) }
 
-// Ordered tells whether req would be served by a line that is taken in order, and
+// Ordered reports whether req would be served by a line that is taken in order, and
 // so whether serving it moves the cursor. A caller whose cursor shall not move on
 // matched requests counts only those for which it holds.
 func (s *Script) Ordered(req llm.Request) bool { return s.find(lastUser(req.Messages)) == nil }

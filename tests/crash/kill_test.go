@@ -103,7 +103,7 @@ func burn(rnd *rand.Rand, lines int, long time.Duration) fuse {
 	return fuse{rnd.IntN(lines + 1), time.Duration(rnd.IntN(2000)) * time.Microsecond}
 }
 
-// run starts a process, hands over its lines, and kills it. It tells whether the
+// run starts a process, hands over its lines, and kills it. It reports whether the
 // process was killed before it ended by itself.
 func (f fuse) run(t testing.TB, cmd *exec.Cmd, hear func(line []byte)) (killed bool) {
 	t.Helper()

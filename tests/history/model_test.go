@@ -68,7 +68,7 @@ type run struct {
 	n     int64
 	parts []part // it begins with them, or began its latest turn with them
 	joins []part // they wait for its next turn
-	// first tells that it goes before others, and that the run in front of it is over.
+	// first reports whether it goes before others, and that the run in front of it is over.
 	first bool
 }
 

@@ -86,7 +86,7 @@ func agents(t testing.TB, entered chan<- struct{}) map[string]*stile.Agent {
 	}
 }
 
-// alone tells that the journal holds all that a replay of the agent's sessions needs.
+// alone reports whether the journal holds all that a replay of the agent's sessions needs.
 func alone(agent string) bool { return agent == "plain" || agent == "bare" }
 
 // toolSet has a tool of every class.

@@ -53,7 +53,7 @@ func (g Grant) pattern() (key messages.SessionKey, all bool, err error) {
 	return key, all, err
 }
 
-// Allows tells whether session from may access session to, and why. A malformed
+// Allows reports whether session from may access session to, and why. A malformed
 // grant grants nothing.
 func (g Grants) Allows(from, to messages.SessionKey, access string) (ok bool, why string) {
 	if from == to {

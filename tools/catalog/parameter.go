@@ -151,7 +151,7 @@ func measure(v jsontext.Value) (int64, bool) {
 	return 0, false
 }
 
-// integral tells whether a JSON number is a whole one.
+// integral reports whether a JSON number is a whole one.
 func integral(v jsontext.Value) bool {
 	own := v.Clone()
 	return own.Canonicalize() == nil && !bytes.ContainsAny(own, ".") && !bytes.Contains(own, []byte("e-"))

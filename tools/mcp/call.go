@@ -81,7 +81,7 @@ func detailOf(err error) string {
 	return err.Error()
 }
 
-// callOnce makes a call on a connection. lost tells that there was no answer, begun
+// callOnce makes a call on a connection. lost reports whether there was no answer, begun
 // that the server may have got the call.
 func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string) (result string, lost, begun bool, err error) {
 	var sent, missing atomic.Bool
@@ -219,7 +219,7 @@ func sameJSON(text string, v any) (string, bool) {
 	return string(own), true
 }
 
-// shallow tells whether JSON nests no deeper than values do.
+// shallow reports whether JSON nests no deeper than values do.
 func shallow(v jsontext.Value) bool {
 	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowDuplicateNames(true))
 	for {

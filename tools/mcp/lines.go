@@ -66,7 +66,7 @@ func (l *lines) line() ([]byte, error) {
 // Close implements io.Closer.
 func (l *lines) Close() error { return l.src.Close() }
 
-// isMessage tells whether a line is for the SDK: an object with the key jsonrpc, a batch
+// isMessage reports whether a line is for the SDK: an object with the key jsonrpc, a batch
 // of such, or what may have been one before it was damaged. Who waits for its answer
 // would wait in vain if that were dropped.
 func isMessage(line []byte) bool {

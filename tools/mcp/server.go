@@ -61,7 +61,7 @@ type Options struct {
 	Secret func(name string) (string, bool)
 	// Notice tells the operator that a connection was made or lost; may be nil.
 	Notice func(server, text string)
-	// Changed tells that a server offers tools in other words than before, in this life of
+	// Changed reports whether a server offers tools in other words than before, in this life of
 	// the host or the one before; may be nil. It is called on any goroutine.
 	Changed func(server string, changes []Change)
 	// Known and Remember keep the digests of a server's tools over restarts; may be nil.
@@ -412,7 +412,7 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 
 const reasonUnreachable = "MCP_UNREACHABLE"
 
-// Unreachable tells whether an error of this package says that a server could not be
+// Unreachable reports whether an error of this package says that a server could not be
 // reached, or gave no list: later it may.
 func Unreachable(err error) bool {
 	var e *messages.Error

@@ -201,7 +201,7 @@ func dollars(s string) (n int, kind tokenKind) {
 	return len(tag) + end + len(tag), quoted
 }
 
-// joins tells that a byte and a numbered parameter beside it could be one token.
+// joins reports whether a byte and a numbered parameter beside it could be one token.
 func joins(c byte) bool { return letter(c) || digit(c) || c == '$' || c == '?' || c == ':' || c == '.' }
 
 func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }

@@ -51,7 +51,7 @@ func newGlob(text string) (*glob, error) {
 	return g, nil
 }
 
-// match tells whether a file matches; below is its path from where the search began.
+// match reports whether a file matches; below is its path from where the search began.
 func (g *glob) match(at, below string) bool {
 	name := strings.ToLower(path.Base(at))
 	if g.literal {

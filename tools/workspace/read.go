@@ -149,7 +149,7 @@ func (r *pager) take() (cut bool, err error) {
 	}
 }
 
-// isBinary tells whether bytes are no text: a zero byte, or no UTF-8.
+// isBinary reports whether bytes are no text: a zero byte, or no UTF-8.
 func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
 
 // oneLineOf is a line of a file, cut for a list of matches.

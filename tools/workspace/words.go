@@ -59,7 +59,7 @@ type splitter struct {
 // like one is not there by chance.
 const operators = ";&|<>`；＆｜＜＞｀"
 
-// plain tells whether the next character is neither quoted nor escaped.
+// plain reports whether the next character is neither quoted nor escaped.
 func (s *splitter) plain() bool { return s.quote == 0 && !s.escaped }
 
 func (s *splitter) next(r rune) error {

@@ -242,7 +242,7 @@ func (w *Workspace) anywhere(p string) (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// denies tells whether AccessSystem leaves a clean absolute path alone.
+// denies reports whether AccessSystem leaves a clean absolute path alone.
 func (w *Workspace) denies(abs string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(abs, isSeparator), func(name string) bool { return slices.Contains(deniedNames, name) }) ||
 		slices.ContainsFunc(w.denied, func(dir string) bool { return within(abs, dir) })
@@ -264,7 +264,7 @@ func (w *Workspace) name(at string) string {
 	return abs
 }
 
-// within tells whether a clean absolute path is dir or below it.
+// within reports whether a clean absolute path is dir or below it.
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }

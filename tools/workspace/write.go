@@ -133,7 +133,7 @@ func (w *Workspace) swap(beside, at string, was fs.FileInfo) error {
 	return nil
 }
 
-// unchanged tells whether a file is the one that was read, with the same bytes as far as
+// unchanged reports whether a file is the one that was read, with the same bytes as far as
 // the system tells.
 func unchanged(was, now fs.FileInfo) bool {
 	return os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime())

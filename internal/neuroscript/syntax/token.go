@@ -243,7 +243,7 @@ func keyword(w string) token {
 	return tokIdent
 }
 
-// isWord tells whether t can stand where the grammar says WORD.
+// isWord reports whether t can stand where the grammar says WORD.
 func (t token) isWord() bool { return t == tokIdent || t >= kwAnd }
 
 // binaryOp is what the parser needs of a binary operator.

@@ -153,7 +153,7 @@ func SnapshotRow(id int64, inc messages.Incarnation, s *journal.Snapshot) []any 
 }
 
 // SnapshotSum guards a snapshot, which no chain covers, against decay. It is no
-// signature: whoever can write the table can write the sum.
+// signature: who can write the table can write the sum.
 func SnapshotSum(inc messages.Incarnation, s *journal.Snapshot) [32]byte {
 	h := sha256.New()
 	h.Write(inc[:])

@@ -106,7 +106,7 @@ func (m *Model) source(req *llm.Request) string {
 	return req.Provider + "/" + req.Model
 }
 
-// CallsTools tells that tools of a request are sent as functions.
+// CallsTools reports whether tools of a request are sent as functions.
 func (m *Model) CallsTools() bool { return true }
 
 // Object is a JSON object as SDKs take it.

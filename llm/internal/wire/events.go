@@ -19,7 +19,7 @@ var errOversized = errors.New("an event is over its bound")
 type Event struct {
 	Name string
 	Data []byte
-	// Loose tells that the stream ended without the blank line that ends an event:
+	// Loose reports whether the stream ended without the blank line that ends an event:
 	// Data may be the beginning of one.
 	Loose bool
 }

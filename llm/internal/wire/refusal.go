@@ -114,13 +114,13 @@ func (e *wireError) read() refusal {
 // they do for a model they do not have, or with 200.
 var noSuchPath = []string{"unexpected endpoint", "invalid url", "file not found"}
 
-// elsewhere tells that the server has nothing at the request's path.
+// elsewhere reports whether the server has nothing at the request's path.
 func (r *refusal) elsewhere() bool {
 	low := strings.ToLower(r.message)
 	return slices.ContainsFunc(noSuchPath, func(s string) bool { return strings.HasPrefix(low, s) })
 }
 
-// unknownModel tells that it is the model's name that is refused.
+// unknownModel reports whether it is the model's name that is refused.
 func (r *refusal) unknownModel(status int) bool {
 	return r.code == "model_not_found" || status == http.StatusNotFound && (r.param == "model" || strings.Contains(strings.ToLower(r.message), "model"))
 }
