@@ -34,20 +34,20 @@ func (m *Machine) Detached() int { return len(m.detached) }
 func (m *Machine) Runs(id Ident, action string) bool {
 	if m.flight != nil && m.flight.Ident == id {
 		c := m.call(action)
-		return c != nil && c.started
+		return c != nil && c.phase.began()
 	}
 	return slices.ContainsFunc(m.detached, func(d detached) bool { return d.Ident == id && d.call.ID == action })
 }
 
 // stays tells that an action outlives the turn: nobody waits for it.
 func (c *call) stays() bool {
-	return !c.done && c.started && c.mode == messages.ModeFireAndForget
+	return !c.phase.ended() && c.phase.began() && c.mode == messages.ModeFireAndForget
 }
 
 // unbegun tells that an action is neither over nor left to the session: also one that
 // nobody waits for is begun before the turn is decided.
 func (f *flight) unbegun() bool {
-	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.done && !c.stays() })
+	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && !c.stays() })
 }
 
 // detach lets go of what outlives the turn that is being decided.
@@ -58,7 +58,7 @@ func (m *Machine) detach() {
 		if !c.stays() {
 			continue
 		}
-		if c.due > 0 { // nothing runs, and nobody is left to begin another attempt
+		if c.phase == callPaused { // nothing runs, and nobody is left to begin another attempt
 			end := &ActionEnded{State: messages.ActionFailed, Reason: c.failure, Result: c.failed.Result, ErrorCode: c.failed.ErrorCode, MS: c.failed.MS}
 			if c.doubt {
 				end.State = messages.ActionUnknown
@@ -148,7 +148,7 @@ func (m *Machine) settleDetached() {
 		// No secret: it tells the answer of this attempt from that of another.
 		l := detached{Ident: Ident{Turn: d.Turn, Nonce: "attempt " + strconv.FormatInt(d.Attempt+1, 10)}, run: d.Run, call: call{
 			Call: messages.Call{ID: d.ID, Name: d.Name, Args: d.Args, Class: d.Class}, typ: d.Type, mode: messages.ModeFireAndForget,
-			started: true, attempt: d.Attempt + 1, retries: d.Retries, reserved: d.Reserved, children: slices.Clip(d.Children), key: m.keyOf(d.Turn, d.ID, d.Args),
+			phase: callRunning, attempt: d.Attempt + 1, retries: d.Retries, reserved: d.Reserved, children: slices.Clip(d.Children), key: m.keyOf(d.Turn, d.ID, d.Args),
 		}}
 		hold := LazyHold
 		if d.Class.Durable() {

@@ -125,7 +125,7 @@ func (m *Machine) programCall(in *ProgramCall) {
 			Result: quote("more than " + strconv.Itoa(m.cfg.Limits.calls()) + " actions in one turn"),
 		})
 	default:
-		p.judging = true
+		m.move(p, callJudging)
 		m.do(&AskGate{Ident: f.Ident, ID: id, Type: messages.TypeTool, Name: name, Args: args, ArgsDigest: digest, Class: class, State: m.state.Open.State, Keep: m.state.Keep})
 	}
 }
@@ -185,12 +185,12 @@ func (m *Machine) judged(in *Judged) {
 		return
 	}
 	c := m.call(in.ID)
-	if c == nil || !c.judging {
+	if c == nil || c.phase != callJudging {
 		m.dropped++
 		return
 	}
-	c.judging = false
 	if in.Answer == messages.GateConfirm {
+		m.move(c, callDeclared)
 		m.ask(c, in)
 		return
 	}
@@ -234,7 +234,8 @@ func (m *Machine) begin(c *call) {
 		body.Args = c.Args
 	}
 	r := m.persist(body, hold)
-	c.started, c.due = true, 0
+	told := c.phase.planned()
+	m.move(c, callRunning)
 	start := &StartAction{
 		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
 		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c), State: m.state.Open.State, Zone: m.state.Zone,
@@ -247,8 +248,7 @@ func (m *Machine) begin(c *call) {
 		start.After = r.Seq
 	}
 	m.do(start)
-	if c.ref.Generation > 0 && !c.told {
-		c.told = true
+	if c.ref.Generation > 0 && !told {
 		var err error
 		if m.graph.todo, err = m.graph.plan.Started(m.graph.todo, c.ref); err != nil {
 			m.crash(ChildModel, err.Error())
@@ -283,7 +283,7 @@ func (f *flight) any(id string) *call {
 }
 
 func (f *flight) call(id string) *call {
-	if i, ok := f.byID[id]; ok && !f.calls[i].done {
+	if i, ok := f.byID[id]; ok && !f.calls[i].phase.ended() {
 		return &f.calls[i]
 	}
 	return nil
@@ -298,7 +298,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		return
 	}
 	c := m.call(in.ID)
-	if c == nil || !c.started || c.due > 0 || !c.runs(in.Attempt) {
+	if c == nil || c.phase != callRunning || !c.runs(in.Attempt) {
 		m.dropped++
 		return
 	}
@@ -327,17 +327,22 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 }
 
 // endCall writes the one terminal record of an action and lets the program go on.
-func (m *Machine) endCall(c *call, end *ActionEnded) {
+func (m *Machine) endCall(c *call, end *ActionEnded) { m.endCallBy(c, end, false) }
+
+// endCallBy is endCall for an end that the plan itself decided (byPlan), or another.
+func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 	state := m.state.Open.Turn.action(c.ID).stands(end.State, failureOf(end))
-	if state == messages.ActionCancelled && c.started && c.Class.Durable() && (end.Reason == reasonLost || c.attempt > 1 || c.doubt) {
+	if state == messages.ActionCancelled && c.phase.began() && c.Class.Durable() && (end.Reason == reasonLost || c.attempt > 1 || c.doubt) {
 		state = messages.ActionUnknown // that this attempt did not begin says nothing of one before that was cut off
 	}
-	c.done, c.State, c.Reason, c.Value, c.code = true, state, clean(end.Reason), clean(end.Result), end.ErrorCode
+	told := c.phase.planned()
+	m.move(c, c.phase.over())
+	c.State, c.Reason, c.Value, c.code = state, clean(end.Reason), clean(end.Result), end.ErrorCode
 	if state == messages.ActionUnknown && c.Value == "" {
 		c.Value = quote(messages.UnknownText)
 	}
 	hold := LazyHold
-	if c.started && c.Class.Durable() {
+	if c.phase.began() && c.Class.Durable() {
 		hold = EndedHold
 	}
 	body := &messages.ActionEnded{
@@ -348,16 +353,16 @@ func (m *Machine) endCall(c *call, end *ActionEnded) {
 		body.Feed = end.Feed
 	}
 	m.flight.lastEnd = m.persist(body, hold).Seq
-	if c.typ == messages.TypeInternal && !c.planned { // every call is audited (docs/spec/streaming.md §7.4)
+	if c.typ == messages.TypeInternal && !byPlan { // every call is audited (docs/spec/streaming.md §7.4)
 		m.persist(&messages.Audit{
-			Who: m.cfg.SID, What: "internal " + c.Name, Allowed: c.started, Text: c.Reason,
+			Who: m.cfg.SID, What: "internal " + c.Name, Allowed: c.phase.began(), Text: c.Reason,
 		}, hold)
 	}
 	if c.asked && m.flight.ran && !m.flight.ended {
 		m.answerCall(c)
 	}
-	if c.ref.Generation > 0 && !c.planned {
-		if fault := m.tellPlan(c, !c.told); fault != "" {
+	if c.ref.Generation > 0 && !byPlan {
+		if fault := m.tellPlan(c, !told); fault != "" {
 			m.crash(ChildModel, fault)
 		}
 	}

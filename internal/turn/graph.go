@@ -199,11 +199,11 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	if err != nil {
 		return err.Error()
 	}
-	if c.done { // before the turn was restored
+	if c.phase.ended() { // before the turn was restored
 		effects = m.graph.plan.Over(effects, c.ref)
 	}
 	m.graph.todo = append(m.graph.todo, effects...)
-	if limit := m.limits().Actions; limit > 0 && m.state.Open.Actions > limit && !c.done {
+	if limit := m.limits().Actions; limit > 0 && m.state.Open.Actions > limit && !c.phase.ended() {
 		m.overrun("actions", limit, "a run")
 	}
 	return ""
@@ -269,7 +269,7 @@ func (m *Machine) acts(f *flight) bool {
 
 // dispatch judges and begins an action whose turn has come.
 func (m *Machine) dispatch(c *call, params string) (fault string) {
-	if c.done { // before the turn was restored
+	if c.phase.ended() { // before the turn was restored
 		return m.tellPlan(c, true)
 	}
 	var q Question
@@ -278,7 +278,7 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 		q = *a.Question
 	}
 	switch {
-	case c.started: // it begins again with what it began with
+	case c.phase.began(): // it begins again with what it began with
 	case q.ID != "": // and what was asked about is what is done
 		c.Args = cmp.Or(q.Args, a.Args)
 	default:
@@ -293,10 +293,10 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: m.refused(c), ErrorCode: CodeDenied})
 	case q.ID != "" && q.Answer == "":
 		return m.park(c)
-	case c.started || q.ID != "" || c.ruled != "":
+	case c.phase.began() || q.ID != "" || c.ruled != "":
 		m.settleCall(c)
 	default:
-		c.judging = true
+		m.move(c, callJudging)
 		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Args: c.Args, ArgsDigest: digest, Class: c.Class, State: m.state.Open.State, Keep: m.state.Keep})
 	}
 	return ""
@@ -320,7 +320,7 @@ func (m *Machine) refused(c *call) (reason string) {
 
 // planEnded records an end that the plan itself has decided.
 func (m *Machine) planEnded(c *call, e *plan.Effect) {
-	if c.done {
+	if c.phase.ended() {
 		return // recorded before the turn was restored
 	}
 	if e.Reason == plan.ReasonQuota {
@@ -330,12 +330,11 @@ func (m *Machine) planEnded(c *call, e *plan.Effect) {
 	if e.Place != "" {
 		result = quote("at " + e.Place)
 	}
-	c.planned = true
 	state := e.State.Ended()
-	if c.started && c.Class.Durable() { // in the life before, and nothing has settled it since
+	if c.phase.began() && c.Class.Durable() { // in the life before, and nothing has settled it since
 		state = messages.ActionUnknown
 	}
-	m.endCall(c, &ActionEnded{State: state, Reason: e.Reason, Result: result})
+	m.endCallBy(c, &ActionEnded{State: state, Reason: e.Reason, Result: result}, true)
 }
 
 // tellPlan says how an action ended. dispatched tells that the plan does not know
@@ -347,7 +346,7 @@ func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
 		return "an action ended in no state: " + string(c.State)
 	}
 	var err error
-	if dispatched && (c.started || state == plan.OK || state == plan.Unknown) {
+	if dispatched && (c.phase.began() || state == plan.OK || state == plan.Unknown) {
 		if g.todo, err = g.plan.Started(g.todo, c.ref); err != nil {
 			return err.Error()
 		}
@@ -388,12 +387,13 @@ func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 		}
 	}
 	if next.Retry {
-		c.due, c.failure, c.failed, c.retries = int64(next.N), next.Reason, in, c.retries+1
+		m.move(c, callPaused)
+		c.failure, c.failed, c.retries = next.Reason, in, c.retries+1
 		c.doubt = c.doubt || c.Class.Durable() && !failureOf(in).Answered()
 		if c.failure == "" {
 			c.failure = reasonOf(in)
 		}
-		m.do(&Schedule{Ident: m.flight.Ident, ID: c.ID, Attempt: c.due, At: next.At})
+		m.do(&Schedule{Ident: m.flight.Ident, ID: c.ID, Attempt: c.attempt + 1, At: next.At})
 		return true
 	}
 	in.State, in.Reason = next.State.Ended(), next.Reason
@@ -426,7 +426,7 @@ func (m *Machine) dueAgain(in *Due) {
 		return
 	}
 	c := m.call(in.ID)
-	if c == nil || c.due == 0 || c.due != in.Attempt || (m.phase != Running && m.phase != Generating) {
+	if c == nil || c.phase != callPaused || c.attempt+1 != in.Attempt || (m.phase != Running && m.phase != Generating) {
 		m.dropped++
 		return
 	}
@@ -448,10 +448,10 @@ func (m *Machine) Pause(id string) (d time.Duration, ok bool) {
 
 // giveUp stops a running action on the plan's behalf.
 func (m *Machine) giveUp(c *call) {
-	if c.done || !c.started {
+	if c.phase.ended() || !c.phase.began() {
 		return
 	}
-	if c.due > 0 { // between two attempts: nothing runs
+	if c.phase == callPaused { // between two attempts: nothing runs
 		m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
 		return
 	}

@@ -119,9 +119,7 @@ type spent struct {
 // call is an action of the turn in flight.
 type call struct {
 	messages.Call
-	judging  bool
-	started  bool
-	done     bool
+	phase    callPhase
 	asked    bool // the program waits for it
 	key      string
 	attempt  int64            // of the latest start
@@ -142,9 +140,6 @@ type call struct {
 	found   bool
 	ref     plan.Ref // zero for a program's call
 	policy  plan.Policy
-	told    bool         // the plan knows that it began
-	planned bool         // the plan itself ended it
-	due     int64        // the attempt that is scheduled, 0 none
 	doubt   bool         // an attempt left no answer: it may have happened
 	failure string       // of the attempt before
 	failed  *ActionEnded // that attempt's end, while another is due

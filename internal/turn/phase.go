@@ -51,14 +51,18 @@ var legal = [numPhases][]Phase{
 // IllegalError is a broken invariant: an input or a step of the machine that the
 // table does not allow. The shell treats it as a crash of the turn.
 type IllegalError struct {
-	From  Phase
-	To    Phase
+	Call  string       // the id of the action that was to move; "" for the turn
+	From  fmt.Stringer // the phase it was in
+	To    fmt.Stringer // the phase it was to move to; From for an input that has no place there
 	Input string
 }
 
-// Error names both phases and the input.
+// Error names both phases, the input, and the action if it is one that was to move.
 func (e *IllegalError) Error() string {
-	if e.To == e.From {
+	switch {
+	case e.Call != "":
+		return fmt.Sprintf("turn: action %s: %s → %s is illegal on input %s", e.Call, e.From, e.To, e.Input)
+	case e.To == e.From:
 		return fmt.Sprintf("turn: input %s is illegal in %s", e.Input, e.From)
 	}
 	return fmt.Sprintf("turn: %s → %s is illegal on input %s", e.From, e.To, e.Input)

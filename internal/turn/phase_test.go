@@ -205,10 +205,13 @@ func TestNames(t *testing.T) {
 	for p := range numPhases {
 		seen[p.String()] = true
 	}
+	for p := range numCallPhases {
+		seen["call "+p.String()] = true
+	}
 	for c := range NumClocks {
 		seen[c.String()] = true
 	}
-	if len(seen) != int(numPhases)+int(NumClocks) || numPhases.String() != "?" || NumClocks.String() != "?" || Phase(200).String() != "?" {
+	if len(seen) != int(numPhases)+int(numCallPhases)+int(NumClocks) || numCallPhases.String() != "?" || numPhases.String() != "?" || NumClocks.String() != "?" || Phase(200).String() != "?" {
 		t.Errorf("names %v", seen)
 	}
 }

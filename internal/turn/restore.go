@@ -99,7 +99,7 @@ func (m *Machine) rebuild(in *Settle) *flight {
 			}
 			f.feeds.keep(b.Feed(value))
 		}
-		f.remember(r)
+		m.remember(f, r)
 	}
 	m.flight = f
 	if fault := m.recollect(in.Events); fault != "" || !f.replied {
@@ -114,7 +114,7 @@ func (m *Machine) rebuild(in *Settle) *flight {
 }
 
 // remember takes from a record what the flight knew when it was made.
-func (f *flight) remember(r *messages.Record) {
+func (m *Machine) remember(f *flight, r *messages.Record) {
 	switch b := r.Body.(type) {
 	case *messages.ModelRequest:
 		f.lints = append(f.lints, b.Lints...)
@@ -144,7 +144,9 @@ func (f *flight) remember(r *messages.Record) {
 		}
 	case *messages.ActionStarted:
 		if c := f.call(b.ID); c != nil {
-			c.started, c.attempt = true, b.Attempt
+			if c.attempt = b.Attempt; c.phase == callDeclared {
+				m.move(c, callInterrupted)
+			}
 			if b.Args != "" {
 				c.Args = b.Args
 			}
@@ -156,7 +158,8 @@ func (f *flight) remember(r *messages.Record) {
 		}
 	case *messages.ActionEnded:
 		if c := f.call(b.ID); c != nil {
-			c.done, c.State, c.Reason, c.Value, c.code = true, b.State, b.Reason, b.Result, b.ErrorCode
+			m.move(c, c.phase.over())
+			c.State, c.Reason, c.Value, c.code = b.State, b.Reason, b.Result, b.ErrorCode
 		}
 	}
 }
@@ -258,8 +261,8 @@ func (m *Machine) resume(cause string) {
 	}
 	for i := range f.calls {
 		c := &f.calls[i]
-		c.asked, c.judging = false, false
-		if !c.done {
+		c.asked = false
+		if !c.phase.ended() {
 			m.settleCall(c)
 		}
 	}
@@ -307,7 +310,7 @@ func (m *Machine) unpark() (fault string) {
 	for i := range m.flight.calls {
 		c := &m.flight.calls[i]
 		a := m.state.Open.Turn.action(c.ID)
-		if c.done || c.started || c.judging || a == nil || a.Question == nil || a.Question.Answer == "" {
+		if c.phase != callDeclared || a == nil || a.Question == nil || a.Question.Answer == "" {
 			continue
 		}
 		v, ok := g.plan.Action(c.ref)
@@ -334,9 +337,9 @@ func (m *Machine) settleCall(c *call) {
 		q = *a.Question
 	}
 	switch {
-	case c.started && c.Class == messages.Effectful:
+	case c.phase.began() && c.Class == messages.Effectful:
 		m.endCall(c, &ActionEnded{State: messages.ActionUnknown, Reason: reasonCrash, ErrorCode: CodeToolFailed})
-	case c.started || q.Answer == messages.GateApprove || q.ID == "" && c.ruled == messages.GateApprove:
+	case c.phase.began() || q.Answer == messages.GateApprove || q.ID == "" && c.ruled == messages.GateApprove:
 		m.begin(c)
 	case q.Answer == messages.GateExpired:
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonExpired, ErrorCode: CodeDenied, Result: quote("nobody approved the call in time")})
@@ -346,7 +349,7 @@ func (m *Machine) settleCall(c *call) {
 	case c.ruled != "" && c.ruled != messages.GateConfirm:
 		m.deny(c, c.reason)
 	default:
-		c.judging = true
+		m.move(c, callJudging)
 		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: cmp.Or(c.typ, messages.TypeTool), Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class, State: m.state.Open.State, Keep: m.state.Keep})
 	}
 }
@@ -392,7 +395,7 @@ func (m *Machine) calledAgain(id, name, args string) {
 		return
 	}
 	c.asked = true
-	if c.done {
+	if c.phase.ended() {
 		m.answerCall(c)
 	}
 }

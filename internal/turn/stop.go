@@ -83,9 +83,8 @@ func (m *Machine) stopCalls(which func(*call) bool, grace time.Duration) {
 	for i := range f.calls {
 		c := &f.calls[i]
 		switch {
-		case c.done || !which(c):
-		case !c.started || c.due > 0:
-			c.judging, c.due = false, 0
+		case c.phase.ended() || !which(c):
+		case !c.phase.began() || c.phase == callPaused:
 			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
 		case c.Class.Durable():
 			m.do(&CancelAction{Ident: f.Ident, ID: c.ID})
@@ -112,7 +111,7 @@ func (m *Machine) drained() {
 // openCalls tells whether an action has no terminal record yet.
 func (f *flight) openCalls() bool {
 	stay := f.breach != messages.ErrCancelled
-	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.done && (!stay || !c.stays()) })
+	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && (!stay || !c.stays()) })
 }
 
 // graceOver decides without those who did not answer: effects that may have
@@ -124,7 +123,7 @@ func (m *Machine) graceOver() {
 	}
 	f.ended = true
 	for i := range f.calls {
-		if c := &f.calls[i]; !c.done && (!c.stays() || f.breach == messages.ErrCancelled) {
+		if c := &f.calls[i]; !c.phase.ended() && (!c.stays() || f.breach == messages.ErrCancelled) {
 			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonLost})
 		}
 	}
@@ -243,7 +242,7 @@ func (m *Machine) childDown(in *ChildDown) {
 	switch in.Child {
 	case ChildAction:
 		c := m.call(in.ID)
-		if c == nil || !c.started || !c.runs(in.Attempt) {
+		if c == nil || !c.phase.began() || !c.runs(in.Attempt) {
 			m.dropped++
 			return
 		}

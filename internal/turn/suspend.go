@@ -54,9 +54,9 @@ func (m *Machine) waits() bool {
 	}
 	n := 0
 	for i := range f.calls {
-		if c := &f.calls[i]; !c.done {
+		if c := &f.calls[i]; !c.phase.ended() {
 			a := m.state.Open.Turn.action(c.ID)
-			if c.started || c.judging || a == nil || a.Question == nil || a.Question.Answer != "" {
+			if c.phase != callDeclared || a == nil || a.Question == nil || a.Question.Answer != "" {
 				return false
 			}
 			n++
@@ -217,7 +217,7 @@ func (m *Machine) answered() {
 		}
 		for i := range f.calls {
 			c := &f.calls[i]
-			if a := m.state.Open.Turn.action(c.ID); !c.done && !c.started && a != nil && a.Question != nil && a.Question.Answer != "" {
+			if a := m.state.Open.Turn.action(c.ID); c.phase == callDeclared && a != nil && a.Question != nil && a.Question.Answer != "" {
 				m.settleCall(c)
 			}
 		}
