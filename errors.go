@@ -14,7 +14,7 @@ import (
 //	switch stile.CodeOf(err) {
 //	case stile.CodeBusy: // ask again later
 //
-// What a code means, and who can do something about it, is in docs/reference.md. The
+// What a code means, and who can do something about it, is in docs/reference/codes.md. The
 // names begin with Code because they are no error values: errors.Is does not take them.
 
 // Code names a failure.

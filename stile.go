@@ -17,7 +17,7 @@
 //
 // What a decision promises: it is on disk before a subscriber gets it, nothing that was
 // acknowledged is forgotten by a restart, and a turn that could not end well ends
-// as HALT with a code. What it does not promise is in docs/reference.md.
+// as HALT with a code. What it does not promise is in docs/limits.md.
 //
 // # Compatibility
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/stiletest"
 )
 
-// The code of docs/tasks.md.
+// The code of docs/howto/test.md.
 func TestExample(t *testing.T) {
 	agent := desk(t, func(context.Context, refund) (string, error) { return "paid", nil })
 	t.Run("refund", func(t *testing.T) { exampleRefund(t, agent) })

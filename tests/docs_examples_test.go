@@ -15,7 +15,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// The Go of docs/tasks.md. TestDocsSnippets holds every snippet there equal to lines
+// The Go of docs/howto. TestDocsSnippets holds every snippet there equal to lines
 // here, so what the documentation shows compiles and does what it says.
 
 // Statements that end a turn.

@@ -60,7 +60,7 @@ func pages(t *testing.T) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(all, "README.md") || !slices.Contains(all, "docs/reference.md") {
+	if !slices.Contains(all, "README.md") || !slices.Contains(all, "docs/reference/README.md") {
 		t.Fatalf("the documentation is not here: %v", all)
 	}
 	return all
@@ -141,7 +141,7 @@ func keys[V any](m map[string]V) (all []string) {
 }
 
 func TestDocsCodes(t *testing.T) {
-	table := rows(strings.Split(section(t, "docs/reference.md", "## Codes"), "### Reasons")[0])
+	table := rows(strings.Split(section(t, "docs/reference/codes.md", "## Codes"), "### Reasons")[0])
 	var there []string
 	for _, c := range messages.Codes() {
 		there = append(there, string(c.Code))
@@ -163,7 +163,7 @@ func TestDocsCodes(t *testing.T) {
 
 // The keys of the schema, and the defaults where the table gives one.
 func TestDocsManifest(t *testing.T) {
-	table := rows(section(t, "docs/reference.md", "## Manifest"))
+	table := rows(section(t, "docs/reference/manifest.md", "## Keys"))
 	var schema map[string]any
 	if err := json.Unmarshal([]byte(read(t, "manifest/schema.json")), &schema); err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func vacant(v any) bool {
 // Every command has a section that names its flags and no others. The help texts are
 // golden files of cmd/stile.
 func TestDocsCommands(t *testing.T) {
-	text := section(t, "docs/reference.md", "## Commands")
+	text := section(t, "docs/reference/commands.md", "## Commands")
 	var documented, there []string
 	for line := range strings.SplitSeq(text, "\n") {
 		if name, ok := strings.CutPrefix(line, "### "); ok {
@@ -279,7 +279,7 @@ func TestDocsCommands(t *testing.T) {
 				flags = append(flags, f)
 			}
 		}
-		body := section(t, "docs/reference.md", "### "+name)
+		body := section(t, "docs/reference/commands.md", "### "+name)
 		var named []string
 		if _, list, ok := strings.Cut(body, "Flags: "); ok {
 			for _, m := range regexp.MustCompile("`(--[a-z-]+)`").FindAllStringSubmatch(list, -1) {
@@ -303,7 +303,7 @@ func TestDocsExitStatus(t *testing.T) {
 		n, meaning, _ := strings.Cut(strings.TrimSpace(line), " ")
 		want = append(want, "| "+n+" | "+strings.TrimSpace(meaning)+" |")
 	}
-	table := section(t, "docs/reference.md", "## Exit status")
+	table := section(t, "docs/reference/codes.md", "## Exit status")
 	for _, row := range want {
 		if !strings.Contains(table, row+"\n") {
 			t.Errorf("the table has no row %s", row)
@@ -321,7 +321,7 @@ func TestDocsTools(t *testing.T) {
 	}
 	defer dir.Close()
 	there := []string{"aeiou.magic(kind, payload, opts?)"}
-	table := rows(section(t, "docs/reference.md", "## Tools"))
+	table := rows(section(t, "docs/reference/tools.md", "## The tools"))
 	for _, x := range catalog.Standard() {
 		name := x.Name + catalog.Signature(&x)
 		there = append(there, name)
@@ -358,7 +358,7 @@ func TestDocsDecisionLog(t *testing.T) {
 	if err := json.Unmarshal(line.Bytes(), &there); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "field of the decision log", keys(rows(section(t, "docs/reference.md", "## Decision log"))), keys(there))
+	same(t, "field of the decision log", keys(rows(section(t, "docs/reference/metrics.md", "## Decision log"))), keys(there))
 }
 
 func TestDocsMetrics(t *testing.T) {
@@ -374,7 +374,7 @@ func TestDocsMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := rows(strings.Split(section(t, "docs/reference.md", "## Metrics"), "### Limits")[0])
+	table := rows(strings.Split(section(t, "docs/reference/metrics.md", "## Metrics"), "### Limits")[0])
 	var there []string
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), "stile_") {
@@ -396,7 +396,7 @@ func TestDocsMetrics(t *testing.T) {
 	}
 	same(t, "metric", keys(table), there)
 
-	same(t, "limit", keys(rows(section(t, "docs/reference.md", "### Limits"))), messages.Limits())
+	same(t, "limit", keys(rows(section(t, "docs/reference/metrics.md", "### Limits"))), messages.Limits())
 }
 
 // Every kind of record, and every member of its body, as messages/record.go has them.

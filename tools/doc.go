@@ -1,6 +1,6 @@
 // Package tools is what an author of tools holds. A tool is a Go function with a name and a
 // class, which says what a crash may do with a call; an agent lends it to programs and
-// models, and the gate answers for each single call (docs/tasks.md).
+// models, and the gate answers for each single call (docs/howto/approvals.md).
 //
 // What to choose: Define makes a tool of a function from one struct to another, and its
 // schema of the types. Write a Tool by hand when it needs its Call – the idempotency Key
