@@ -13,18 +13,6 @@ import (
 // maxMetaKeyBytes bounds a meta key, which an index has to hold.
 const maxMetaKeyBytes = 1024
 
-const sqlBodies = `SELECT seq, type, salt, body FROM records
-	WHERE session = $1 AND seq BETWEEN $2 AND $3 AND body IS NOT NULL ORDER BY seq LIMIT $4`
-
-var (
-	sqlNaming = "SELECT type, body FROM records WHERE session = $1 AND body IS NOT NULL AND type IN (" + sqlstore.NamingKinds + ")"
-	sqlDelete = []string{
-		"DELETE FROM records WHERE session = $1",
-		"DELETE FROM recall WHERE session = $1",
-		"DELETE FROM heads WHERE id = $1",
-	}
-)
-
 // writing runs f in a transaction of its own, beside the commits. Each f is safe to repeat:
 // after UNAVAILABLE the caller repeats it, or looks whether it was done.
 func (s *Store) writing(ctx context.Context, what string, f func(sqlstore.Conn) error) error {

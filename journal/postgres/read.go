@@ -12,21 +12,11 @@ import (
 	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 )
 
-const (
-	sqlHead   = "SELECT " + sqlstore.HeadColumns + " FROM heads WHERE sid = $1 AND live"
-	sqlHeadOf = "SELECT " + sqlstore.HeadColumns + " FROM heads WHERE inc = $1"
-	sqlHash   = "SELECT hash FROM records WHERE session = $1 AND seq = $2"
-
-	sqlSessions = "SELECT " + sqlstore.HeadColumns + ` FROM heads
-		WHERE sid >= $1 AND sid < $1 || chr(1114111) AND (sid, inc) > ($2, $3)`
-	sqlPending = " AND wake = 0 AND (open OR queued > 0)"
-	sqlLive    = " AND live"
-	sqlOrdered = " ORDER BY sid, inc LIMIT $4"
-	// A page does not end between sessions of one time.
-	sqlWakes = "SELECT " + sqlstore.HeadColumns + ` FROM heads WHERE wake > 0 AND wake > $1 AND live AND wake <= coalesce(
-		(SELECT wake FROM heads WHERE wake > 0 AND wake > $1 AND live ORDER BY wake LIMIT 1 OFFSET $2 - 1), 9223372036854775807)
-		ORDER BY wake, sid, inc`
-)
+var statements = sqlstore.Shape{
+	Table: "heads", Records: sqlstore.Columns("records"), Recall: sqlstore.Columns("recall"),
+	Live: "h.live", Waiting: "h.wake = 0 AND (h.open OR h.queued > 0)", Suspended: "h.wake > 0",
+	Last: "chr(1114111)", Locked: " FOR UPDATE",
+}.Statements()
 
 // The page is measured before it is fetched, so that records beyond PageBytes are not
 // sent. It is measured in a query of its own: in a join with the rows the planner of a
@@ -46,30 +36,15 @@ type tables = sqlstore.Tables
 func (s *Store) dialect() sqlstore.Dialect {
 	d := sqlstore.Dialect{
 		Reading: s.reading, Writing: s.writing,
-		Plain: plain, Fits: fitsSnapshot, Register: register, Listing: listing,
-		Live: "h.live", Waiting: "h.wake = 0 AND (h.open OR h.queued > 0)", Suspended: "h.wake > 0", Last: "chr(1114111)",
+		Plain: plain, Fits: fitsSnapshot, Register: register,
 		Has:    func(text, part string) string { return "strpos(" + text + ", " + part + ") > 0" },
 		Recall: recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
-		Table: "heads", Locked: " FOR UPDATE",
-		Head: sqlHead, HeadOf: sqlHeadOf, Wakes: sqlWakes, Hash: sqlHash, Page: sqlPage,
-		Bodies: sqlBodies, Naming: sqlNaming, Behind: sqlBehind, Length: sqlLength, Said: sqlSaid, Heard: sqlHeard, Unindex: sqlUnindex,
-		Delete: sqlDelete,
+		Statements: statements, Page: sqlPage,
 	}
 	if s.opts.ReadOnly {
 		d.Unindexed = s
 	}
 	return d
-}
-
-func listing(q *journal.Query) (string, []any) {
-	stmt := sqlSessions
-	if q.Pending {
-		stmt += sqlPending
-	}
-	if !q.Retired {
-		stmt += sqlLive
-	}
-	return stmt + sqlOrdered, []any{q.Prefix, q.AfterSID, q.AfterInc[:], q.Page()}
 }
 
 // conn is a pool or a transaction, for one call.

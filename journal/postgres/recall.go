@@ -9,10 +9,7 @@ import (
 )
 
 const (
-	sqlBehind = `SELECT h.id FROM heads h LEFT JOIN recall_marks m ON m.session = h.id
-		WHERE h.sid >= $1 AND h.sid < $1 || chr(1114111) AND h.seq > coalesce(m.seq, 0) AND h.id > $2 ORDER BY h.id LIMIT 256`
-	sqlLength = "SELECT seq FROM heads WHERE id = $1 AND sid >= $2 AND sid < $2 || chr(1114111) FOR UPDATE"
-	sqlIndex  = `INSERT INTO recall (session, seq, owner, ts, role, shown, folded)
+	sqlIndex = `INSERT INTO recall (session, seq, owner, ts, role, shown, folded)
 		SELECT $1, n.seq, $2, n.ts, n.role, n.shown, n.folded
 		FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]) AS n (seq, ts, role, shown, folded) ON CONFLICT DO NOTHING`
 	// The pattern lets PostgreSQL use an index by trigrams, if the operator made one; the
@@ -24,13 +21,7 @@ const (
 		FROM recall c JOIN heads h ON h.id = c.session
 		WHERE c.owner = $1 AND h.inc <> $2 AND c.folded LIKE ANY($5::text[])) hits
 		WHERE words > 0 ORDER BY words DESC, runes DESC, ts DESC, inc DESC, seq DESC LIMIT $6`
-	sqlHeard = `SELECT h.sid, h.inc, c.seq, c.ts FROM recall c JOIN heads h ON h.id = c.session
-		WHERE c.owner = $1 AND c.role = $2 AND (c.ts, h.inc, c.seq) > ($3, $4, $5) ORDER BY c.ts, h.inc, c.seq LIMIT $6`
-	sqlUnindex = "DELETE FROM recall WHERE session = $1 AND seq BETWEEN $2 AND $3"
 )
-
-var sqlSaid = `SELECT seq, type, ts, body FROM records
-	WHERE session = $1 AND seq BETWEEN $2 AND $3 AND type IN (` + sqlstore.SaidKinds + ") AND body IS NOT NULL ORDER BY seq"
 
 func recall(_ sqlstore.Conn, q *journal.RecallQuery) (string, []any, error) {
 	patterns, runes := make([]string, len(q.Words)), make([]int64, len(q.Words))

@@ -274,7 +274,7 @@ func TestBusyStaysAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, sqlHeadOf+" FOR UPDATE", all[2].Inc); err != nil {
+	if _, err := tx.Exec(ctx, statements.HeadOf+" FOR UPDATE", all[2].Inc); err != nil {
 		t.Fatal(err)
 	}
 	for i, err := range a.Commit(group) {
@@ -305,7 +305,7 @@ func TestIdleTransactionEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, sqlHeadOf+" FOR UPDATE", ses.Inc); err != nil {
+	if _, err := tx.Exec(ctx, statements.HeadOf+" FOR UPDATE", ses.Inc); err != nil {
 		t.Fatal(err)
 	}
 	specimen.Must(t, b, ses.Notes(1))
@@ -454,7 +454,7 @@ func TestReadPages(t *testing.T) {
 		specimen.Must(t, s, ses.Batch(&messages.Note{Text: strings.Repeat("x", i*300<<10)}, &messages.Note{}))
 	}
 	var r row
-	if err := r.Scan(s.pool.QueryRow(ctx, sqlHeadOf, ses.Inc)); err != nil {
+	if err := r.Scan(s.pool.QueryRow(ctx, statements.HeadOf, ses.Inc)); err != nil {
 		t.Fatal(err)
 	}
 	largest := 0

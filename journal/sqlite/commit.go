@@ -82,7 +82,7 @@ func (w *writer) prepare(c driver.ConnPrepareContext) error {
 		{&w.commit, "COMMIT"},
 		{&w.rollback, "ROLLBACK"},
 		{&w.version, "PRAGMA data_version"},
-		{&w.head, sqlHeadOf},
+		{&w.head, statements.HeadOf},
 		{&w.create, `INSERT INTO sessions (sid, inc, live, seq, hash, epoch, run, turn, open, queued, closed)
 			VALUES (?, ?, 1, 0, ?, 0, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING`},
 		{&w.retire, "UPDATE sessions SET live = 0 WHERE sid = ? AND live = 1 AND closed = 1"},

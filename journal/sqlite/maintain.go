@@ -11,19 +11,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-const sqlBodies = `SELECT pos & 4294967295, type, salt, body FROM records
-	WHERE pos BETWEEN ($1 << 32 | $2) AND ($1 << 32 | $3) AND body IS NOT NULL ORDER BY pos LIMIT $4`
-
-var (
-	sqlNaming = `SELECT type, body FROM records
-		WHERE pos BETWEEN $1 << 32 AND ($1 << 32 | 4294967295) AND body IS NOT NULL AND type IN (` + sqlstore.NamingKinds + ")"
-	sqlDelete = []string{
-		"DELETE FROM recall WHERE id BETWEEN $1 << 32 AND ($1 << 32 | 4294967295)",
-		"DELETE FROM records WHERE pos BETWEEN $1 << 32 AND ($1 << 32 | 4294967295)",
-		"DELETE FROM sessions WHERE id = $1",
-	}
-)
-
 // writing runs f in a transaction of its own on the writing connection. ctx is checked
 // before and not passed to SQLite, so that a write is not interrupted half-way.
 func (s *store) writing(ctx context.Context, what string, f func(sqlstore.Conn) error) error {

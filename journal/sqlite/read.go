@@ -10,20 +10,11 @@ import (
 	"github.com/seed14be6753/stile/journal/internal/sqlstore"
 )
 
-// Frequent queries are prepared. None has LIMIT with a bare variable: SQLite plans by its
-// value, and so prepares the statement anew for each value.
-const (
-	sqlHead   = "SELECT " + sqlstore.HeadColumns + " FROM sessions WHERE sid = $1 AND live = 1"
-	sqlHeadOf = "SELECT " + sqlstore.HeadColumns + " FROM sessions WHERE inc = $1"
-	sqlHash   = "SELECT hash FROM records WHERE pos = ($1 << 32 | $2)"
-	sqlList   = "SELECT " + sqlstore.HeadColumns + ` FROM sessions
-		WHERE sid >= $1 AND sid < $1 || char(1114111) AND (sid, inc) > ($2, $3)
-		AND ($4 OR live = 1) AND (NOT $5 OR wake = 0 AND (open = 1 OR queued > 0))
-		ORDER BY sid, inc LIMIT 0 + $6`
-	sqlWakes = "SELECT " + sqlstore.HeadColumns + ` FROM sessions WHERE wake > 0 AND wake > $1 AND live = 1 AND wake <= coalesce(
-		(SELECT wake FROM sessions WHERE wake > 0 AND wake > $1 AND live = 1 ORDER BY wake LIMIT 1 OFFSET $2 - 1), 9223372036854775807)
-		ORDER BY wake, sid, inc`
-)
+var statements = sqlstore.Shape{
+	Table: "sessions", Records: sqlstore.Packed("records", "pos"), Recall: sqlstore.Packed("recall", "id"),
+	Live: "h.live = 1", Waiting: "h.wake = 0 AND (h.open = 1 OR h.queued > 0)", Suspended: "h.wake > 0",
+	Last: "char(1114111)",
+}.Statements()
 
 var sqlPage = `SELECT pos >> 32, pos & 4294967295, epoch, run, turn, type, ts, salt, body, digest, hash, kid, sig FROM records
 	WHERE pos BETWEEN ($1 << 32 | $2) AND ($1 << 32 | $3) ORDER BY pos LIMIT ` + strconv.Itoa(sqlstore.PageRecords)
@@ -37,16 +28,9 @@ func (s *store) dialect() sqlstore.Dialect {
 		Plain:    func(string) bool { return true },
 		Fits:     func(string, *journal.Snapshot) error { return nil },
 		Register: s.register,
-		Listing: func(q *journal.Query) (string, []any) {
-			return sqlList, []any{q.Prefix, q.AfterSID, q.AfterInc[:], q.Retired, q.Pending, q.Page()}
-		},
-		Live: "h.live = 1", Waiting: "h.wake = 0 AND (h.open = 1 OR h.queued > 0)", Suspended: "h.wake > 0", Last: "char(1114111)",
-		Has:    func(text, part string) string { return "instr(" + text + ", " + part + ") > 0" },
-		Recall: recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
-		Table: "sessions",
-		Head:  sqlHead, HeadOf: sqlHeadOf, Wakes: sqlWakes, Hash: sqlHash, Page: sqlPage,
-		Bodies: sqlBodies, Naming: sqlNaming, Behind: sqlBehind, Length: sqlLength, Said: sqlSaid, Heard: sqlHeard, Unindex: sqlUnindex,
-		Delete: sqlDelete,
+		Has:      func(text, part string) string { return "instr(" + text + ", " + part + ") > 0" },
+		Recall:   recall, Index: index, EraseBodies: eraseBodies, DropBlobs: dropBlobs,
+		Statements: statements, Page: sqlPage,
 	}
 	if s.opts.ReadOnly {
 		d.Unindexed = s
@@ -68,10 +52,7 @@ func newReaders(dsn string, n int) (*readers, error) {
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
 	r := &readers{db: db, prepared: make(map[string]*sql.Stmt)}
-	for _, stmt := range []string{
-		sqlHead, sqlHeadOf, sqlHash, sqlPage, sqlList, sqlWakes,
-		sqlstore.SelectBlob, sqlstore.SelectSnapshot, sqlstore.SelectMeta,
-	} {
+	for _, stmt := range append(statements.Frequent(), sqlPage) {
 		if r.prepared[stmt], err = db.Prepare(stmt); err != nil {
 			db.Close()
 			return nil, readFailure(err, "opening the journal for reading")

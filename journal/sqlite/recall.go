@@ -16,19 +16,6 @@ const (
 	trigram   = 3 // runes that the index of texts goes by
 )
 
-const (
-	sqlBehind = `SELECT s.id FROM sessions s LEFT JOIN recall_marks m ON m.session = s.id
-		WHERE s.sid >= $1 AND s.sid < $1 || char(1114111) AND s.seq > coalesce(m.seq, 0) AND s.id > $2 ORDER BY s.id LIMIT 256`
-	sqlLength = "SELECT seq FROM sessions WHERE id = $1 AND sid >= $2 AND sid < $2 || char(1114111)"
-	sqlHeard  = `SELECT s.sid, s.inc, c.id & 4294967295 AS seq, c.ts FROM recall c JOIN sessions s ON s.id = c.id >> 32
-		WHERE c.owner = $1 AND c.role = $2 AND (c.ts, s.inc, c.id & 4294967295) > ($3, $4, $5)
-		ORDER BY c.ts, s.inc, seq LIMIT $6`
-	sqlUnindex = "DELETE FROM recall WHERE id BETWEEN ($1 << 32 | $2) AND ($1 << 32 | $3)"
-)
-
-var sqlSaid = `SELECT pos & 4294967295, type, ts, body FROM records
-	WHERE pos BETWEEN ($1 << 32 | $2) AND ($1 << 32 | $3) AND type IN (` + sqlstore.SaidKinds + ") AND body IS NOT NULL ORDER BY pos"
-
 // index puts texts into the index of recalls, one by one.
 func index(c sqlstore.Conn, id int64, owner string, t *sqlstore.Texts) error {
 	for i, seq := range t.Seqs {

@@ -120,13 +120,13 @@ func ListingsStatement(d *Dialect, q *journal.Query) (stmt string, args []any) {
 		where.WriteString(condition)
 	}
 	if q.Inc != (messages.Incarnation{}) {
-		and("l.session = (SELECT id FROM " + d.Table + " WHERE inc = " + arg(q.Inc[:]) + ")")
+		and("l.session = (SELECT id FROM " + d.shape.Table + " WHERE inc = " + arg(q.Inc[:]) + ")")
 	}
 	if strings.Count(q.Prefix, ":") == 2 && strings.HasSuffix(q.Prefix, ":") {
 		and("l.owner = " + arg(q.Prefix))
 	} else if q.Prefix != "" {
 		p := arg(q.Prefix)
-		and("h.sid >= " + p + " AND h.sid < " + p + " || " + d.Last)
+		and("h.sid >= " + p + " AND h.sid < " + p + " || " + d.shape.Last)
 	}
 	if !q.AfterUpdated.IsZero() {
 		and("(l.changed, l.inc) < (" + arg(q.AfterUpdated.UnixNano()) + ", " + arg(q.AfterInc[:]) + ")")
@@ -134,7 +134,7 @@ func ListingsStatement(d *Dialect, q *journal.Query) (stmt string, args []any) {
 	for _, c := range []struct {
 		on bool
 		is string
-	}{{!q.Retired, d.Live}, {q.Pending, d.Waiting}, {q.Suspended, d.Suspended}} {
+	}{{!q.Retired, d.shape.Live}, {q.Pending, d.shape.Waiting}, {q.Suspended, d.shape.Suspended}} {
 		if c.on {
 			and(c.is)
 		}
@@ -158,7 +158,7 @@ func ListingsStatement(d *Dialect, q *journal.Query) (stmt string, args []any) {
 		where.WriteByte(' ')
 	}
 	columns := "h." + strings.ReplaceAll(HeadColumns, ", ", ", h.")
-	stmt = "SELECT " + columns + ", " + listingColumns + " FROM listings l CROSS JOIN " + d.Table + " h WHERE "
+	stmt = "SELECT " + columns + ", " + listingColumns + " FROM listings l CROSS JOIN " + d.shape.Table + " h WHERE "
 	if where.Len() > 0 {
 		stmt += where.String() + "AND "
 	}

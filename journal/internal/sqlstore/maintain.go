@@ -44,7 +44,7 @@ func (t *Tables) Create(ctx context.Context, key messages.SessionKey, inc messag
 // PutSnapshot implements journal.Store.
 func (t *Tables) PutSnapshot(ctx context.Context, inc messages.Incarnation, snap journal.Snapshot) error {
 	return t.d.Writing(ctx, "writing a snapshot", func(c Conn) error {
-		s, err := t.session(c, inc, t.d.Locked)
+		s, err := t.session(c, inc, t.d.shape.Locked)
 		if err != nil {
 			return err
 		}
@@ -80,11 +80,11 @@ func (t *Tables) DropSnapshot(ctx context.Context, inc messages.Incarnation) err
 func (t *Tables) Delete(ctx context.Context, inc messages.Incarnation) error {
 	defer t.Erased()
 	return t.d.Writing(ctx, "deleting a session", func(c Conn) error {
-		s, err := t.session(c, inc, t.d.Locked)
+		s, err := t.session(c, inc, t.d.shape.Locked)
 		if err != nil {
 			return err
 		}
-		for _, stmt := range append([]string{dropAllBlobs, dropSnapshot, dropMark, dropListing}, t.d.Delete...) {
+		for _, stmt := range t.d.delete {
 			if _, err := c.Exec(stmt, s.ID); err != nil {
 				return err
 			}
@@ -111,10 +111,10 @@ func (t *Tables) Erase(ctx context.Context, inc messages.Incarnation, from, to i
 			return err
 		}
 		// From here on nothing may be appended: it could name a blob that is about to go.
-		if s, err = t.session(c, inc, t.d.Locked); err != nil {
+		if s, err = t.session(c, inc, t.d.shape.Locked); err != nil {
 			return err
 		}
-		if _, err := c.Exec(t.d.Unindex, s.ID, first, last); err != nil {
+		if _, err := c.Exec(t.d.unindex, s.ID, first, last); err != nil {
 			return err
 		}
 		if err := unlist(c, s.ID, first, last); err != nil {
@@ -162,7 +162,7 @@ func (e *eraser) bodies(from, to int64) (int64, error) {
 }
 
 func (e *eraser) page(from, to int64) (seqs []int64, digests [][]byte, err error) {
-	for row, err := range e.c.Rows(e.d.Bodies, e.id, from, to, PageRecords) {
+	for row, err := range e.c.Rows(e.d.bodies, e.id, from, to, PageRecords) {
 		if err != nil {
 			return nil, nil, err
 		}
@@ -189,7 +189,7 @@ func (e *eraser) blobs(sid string) error {
 	if len(e.drop) == 0 {
 		return nil
 	}
-	for row, err := range e.c.Rows(e.d.Naming, e.id) {
+	for row, err := range e.c.Rows(e.d.naming, e.id) {
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func (t *Tables) session(c Conn, inc messages.Incarnation, suffix string) (s Ses
 		return s, journal.Fail(journal.ReasonNotFound, nil, "no session %s", inc)
 	}
 	if err == nil && s.Head.Inc != inc {
-		err = journal.Fail(journal.ReasonCorrupt, nil, "the index of %s is damaged", t.d.Table)
+		err = journal.Fail(journal.ReasonCorrupt, nil, "the index of %s is damaged", t.d.shape.Table)
 	}
 	return s, err
 }
@@ -43,7 +43,7 @@ func (t *Tables) Head(ctx context.Context, sid string) (journal.Head, error) {
 			return journal.Fail(journal.ReasonNotFound, nil, "no session %s", sid)
 		}
 		if err == nil && s.Head.SID != sid {
-			return journal.Fail(journal.ReasonCorrupt, nil, "the index of %s is damaged", t.d.Table)
+			return journal.Fail(journal.ReasonCorrupt, nil, "the index of %s is damaged", t.d.shape.Table)
 		}
 		return err
 	})
@@ -71,8 +71,7 @@ func (t *Tables) Sessions(ctx context.Context, q journal.Query) ([]journal.Head,
 	if !t.d.Plain(q.Prefix) || !t.d.Plain(q.AfterSID) {
 		return nil, t.d.Reading(ctx, "", func(Conn) error { return nil }) // no session has such a name
 	}
-	stmt, args := t.d.Listing(&q)
-	return t.list(ctx, stmt, args...)
+	return t.list(ctx, t.d.sessions(q.Pending, q.Retired), q.Prefix, q.AfterSID, q.AfterInc[:], q.Page())
 }
 
 // Wakes implements journal.Store.

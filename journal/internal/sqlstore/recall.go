@@ -78,7 +78,7 @@ func (t *Tables) Heard(ctx context.Context, q journal.HeardQuery) ([]journal.Hea
 	var all []journal.Heard
 	err := t.d.Reading(ctx, "looking for messages of a user", func(c Conn) error {
 		all = nil
-		for row, err := range c.Rows(t.d.Heard, q.Owner, string(messages.RoleUser), after, q.After.Inc[:], q.After.Seq, q.Limit) {
+		for row, err := range c.Rows(t.d.heard, q.Owner, string(messages.RoleUser), after, q.After.Inc[:], q.After.Seq, q.Limit) {
 			if err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (t *Tables) index(ctx context.Context, owner string) error {
 func (t *Tables) behind(ctx context.Context, owner string, after int64) (all []int64, err error) {
 	err = t.d.Reading(ctx, "looking for what can be recalled", func(c Conn) error {
 		all = nil
-		for row, err := range c.Rows(t.d.Behind, owner, after) {
+		for row, err := range c.Rows(t.d.behind, owner, after) {
 			var id int64
 			if err == nil {
 				err = row.Scan(&id)
@@ -166,7 +166,7 @@ func (t *Tables) catchUp(ctx context.Context, owner string, id int64) error {
 // head is locked, so that nothing is erased between reading and writing.
 func (t *Tables) indexSession(c Conn, owner string, id, from int64) (to int64, last bool, err error) {
 	var mark, seq int64
-	err = c.Row(t.d.Length, id, owner).Scan(&seq)
+	err = c.Row(t.d.length, id, owner).Scan(&seq)
 	if errors.Is(err, sql.ErrNoRows) { // it was deleted meanwhile, and its number may be another's
 		return from, true, nil
 	}
@@ -201,7 +201,7 @@ func (t *Tables) indexSession(c Conn, owner string, id, from int64) (to int64, l
 // indexSpan puts what was said in some records of a session into the index.
 func (t *Tables) indexSpan(c Conn, owner string, id, from, to int64) error {
 	var texts Texts
-	for row, err := range c.Rows(t.d.Said, id, from, to) {
+	for row, err := range c.Rows(t.d.said, id, from, to) {
 		if err != nil {
 			return err
 		}

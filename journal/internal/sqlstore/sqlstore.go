@@ -1,5 +1,6 @@
-// Package sqlstore is what the stores in SQL databases have in common: everything but
-// connections, commits and the texts of their statements.
+// Package sqlstore has what the stores in SQL databases share: the methods of journal.Store
+// but Commit, and the texts of their statements (statements.go). Each store has its own
+// connections, commits, and the few statements for which its database needs another text.
 package sqlstore
 
 import (
@@ -43,12 +44,8 @@ type Dialect struct {
 	// Register makes inc the live incarnation of sid, unless another one is live or inc
 	// was used before.
 	Register func(c Conn, sid string, inc messages.Incarnation) error
-	// Listing selects HeadColumns of the sessions that a query asks for.
-	Listing func(q *journal.Query) (stmt string, args []any)
-	// Live, Waiting and Suspended are conditions on a row h of the table of heads, for lists.
-	// Last is the text behind all others, and Has a condition: that a text has a part.
-	Live, Waiting, Suspended, Last string
-	Has                            func(text, part string) string
+	// Has is a condition: that a text has a part; both are expressions.
+	Has func(text, part string) string
 	// Recall selects the hits of a query, the best first: sid, inc, seq, ts, role, shown,
 	// words, runes.
 	Recall func(c Conn, q *journal.RecallQuery) (stmt string, args []any, err error)
@@ -59,28 +56,14 @@ type Dialect struct {
 	// DropBlobs removes blobs of a session.
 	DropBlobs func(c Conn, id int64, digests [][]byte) error
 
-	// Table is the name of the table of heads.
-	Table string
-	// Locked is the end of a statement that locks the rows it selects.
-	Locked string
-
-	Head, HeadOf string // HeadColumns; sid, live | inc
-	Wakes        string // HeadColumns; after, limit
-	Hash         string // hash; session, seq
-	Page         string // session, seq, epoch, ..., sig; session, from, to. At most PageRecords
-	Bodies       string // seq, type, salt, body of those that are there; session, from, to, limit
-	Naming       string // type, body of those that may name blobs (NamingKinds); session
-	Behind       string // id of sessions of which not all is in the index; owner, after
-	Length       string // seq of a session, which it locks; id, owner
-	Said         string // seq, type, ts, body of those with text (SaidKinds); session, from, to
-	Heard        string // sid, inc, seq, ts; owner, role, after: ts, inc, seq; limit
-	Unindex      string // session, from, to
-	// Delete removes a session from the tables that have other columns in each store, its
-	// head last.
-	Delete []string
+	Statements
+	// Page selects session, seq, epoch, run, turn, type, ts, salt, body, digest, hash, kid,
+	// sig of records, at most PageRecords of them and soon after PageBytes no more; session,
+	// from, to.
+	Page string
 }
 
-// Statements that are the same in every store.
+// Statements that every database understands as they are.
 const (
 	SelectBlob     = "SELECT data FROM blobs WHERE session = $1 AND digest = $2"
 	SelectSnapshot = "SELECT seq, hash, format, state, sum FROM snapshots WHERE session = $1"
@@ -99,8 +82,8 @@ const (
 
 // Kinds of records, as lists in SQL.
 var (
-	SaidKinds   = listed(journal.SaidKinds...)
-	NamingKinds = listed(messages.KindModelRequest, messages.KindModelReply, messages.KindTurnDecided, messages.KindFeedInjected)
+	saidKinds   = listed(journal.SaidKinds...)
+	namingKinds = listed(messages.KindModelRequest, messages.KindModelReply, messages.KindTurnDecided, messages.KindFeedInjected)
 )
 
 func listed(kinds ...messages.Kind) string {
