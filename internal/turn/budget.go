@@ -56,7 +56,7 @@ func (m *Machine) overBudget() bool {
 // reserve grants an action that may spend its share of what the run has left, once: all
 // of its attempts have that together. lacks names a meter of which nothing is left.
 func (m *Machine) reserve(c *call) (lacks string) {
-	if c.reserved != nil || m.cfg.Spends == nil || c.ref.Generation == 0 {
+	if c.budget.reserved != nil || m.cfg.Spends == nil || c.node.ref.Generation == 0 {
 		return ""
 	}
 	bound, spends := m.cfg.Spends(c.typ, c.Name)
@@ -112,7 +112,7 @@ func (m *Machine) reserve(c *call) (lacks string) {
 		}
 		*of.to = tighter(share, of.most)
 	}
-	c.reserved = &grant
+	c.budget.reserved = &grant
 	return ""
 }
 
@@ -127,10 +127,10 @@ func (m *Machine) parallel() int {
 // left is what is left of an action's reservation for its next attempt; none tells that
 // a meter of it is used up.
 func (c *call) left() (grant messages.Budget, none bool) {
-	if c.reserved == nil {
+	if c.budget.reserved == nil {
 		return messages.Budget{}, false
 	}
-	return c.reserved.Left(c.used)
+	return c.budget.reserved.Left(c.budget.used)
 }
 
 // lacking ends an action for which nothing is left.

@@ -11,14 +11,14 @@ import (
 func (m *Machine) facts() messages.Facts {
 	f := m.flight
 	fs := messages.Facts{
-		Turn: f.Turn, Pass: f.pass, Finish: f.finish, Breach: f.breach,
-		Units: f.units, Final: f.final, Awaits: f.awaits, Errors: f.errors, Tokens: f.checks, State: m.state.Open.State, Keep: m.state.Keep,
-		Out: f.outSoFar, Scr: f.scrSoFar,
+		Turn: f.Turn, Pass: f.pass, Finish: f.reply.finish, Breach: f.breach,
+		Units: f.parsed.units, Final: f.parsed.final, Awaits: f.parsed.awaits, Errors: f.parsed.errors, Tokens: f.checks, State: m.state.Open.State, Keep: m.state.Keep,
+		Out: f.program.out, Scr: f.program.scr,
 	}
-	if f.end != nil {
-		fs.MagicFailed = f.end.MagicFailed
+	if f.program.end != nil {
+		fs.MagicFailed = f.program.end.MagicFailed
 		if !f.behind() { // else it was stopped before it had said again what it had said
-			fs.Out, fs.Scr = f.end.Out, f.end.Scr
+			fs.Out, fs.Scr = f.program.end.Out, f.program.end.Scr
 		}
 	}
 	if len(f.calls) > 0 {
@@ -84,9 +84,9 @@ func (m *Machine) verdict(fs messages.Facts) messages.Verdict {
 			m.override(&v, messages.ErrCrash, "the dialect halted without a reason")
 		}
 		if v.Code == messages.ErrModel && v.Detail == "" {
-			v.Detail = f.modelErr
-			if f.modelCode != "" { // a dialect knows of models alone
-				v.Code = f.modelCode
+			v.Detail = f.reply.modelErr
+			if f.reply.modelCode != "" { // a dialect knows of models alone
+				v.Code = f.reply.modelCode
 			}
 		}
 	default:
@@ -133,7 +133,7 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 	body := &messages.TurnDecided{
 		Decision: v.Decision, Detail: v.Detail, Digest: digest, TurnIndex: f.Turn,
 		LatencyMS: m.latency(), OutputBytes: int64(len(fs.Out)), ScratchBytes: int64(len(fs.Scr)),
-		Lints: append(f.lints, v.Lints...), State: v.State, Keep: v.Keep, Repair: repair,
+		Lints: append(f.parsed.lints, v.Lints...), State: v.State, Keep: v.Keep, Repair: repair,
 	}
 	if v.Decision == messages.Continue {
 		for _, u := range v.Retract {
@@ -157,12 +157,12 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 	}
 	keep(fs.Out, &body.Output)
 	keep(fs.Scr, &body.Scratch)
-	if f.end != nil {
-		body.GasUsed = f.end.Gas
-		keep(f.end.Minted, &body.Minted)
+	if f.program.end != nil {
+		body.GasUsed = f.program.end.Gas
+		keep(f.program.end.Minted, &body.Minted)
 	}
-	if f.unsaid.N > 0 {
-		m.persist(&f.unsaid, LazyHold)
+	if f.parsed.moreErrors.N > 0 {
+		m.persist(&f.parsed.moreErrors, LazyHold)
 	}
 	m.detach()
 	m.to(Decided)

@@ -59,8 +59,8 @@ func (m *Machine) detach() {
 			continue
 		}
 		if c.phase == callPaused { // nothing runs, and nobody is left to begin another attempt
-			end := &ActionEnded{State: messages.ActionFailed, Reason: c.failure, Result: c.failed.Result, ErrorCode: c.failed.ErrorCode, MS: c.failed.MS}
-			if c.doubt {
+			end := &ActionEnded{State: messages.ActionFailed, Reason: c.tries.failure, Result: c.tries.failed.Result, ErrorCode: c.tries.failed.ErrorCode, MS: c.tries.failed.MS}
+			if c.tries.doubt {
 				end.State = messages.ActionUnknown
 			}
 			m.endCall(c, end)
@@ -88,7 +88,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 		m.append(d.run, d.Turn, &a, LazyHold)
 	}
 	if in.State != messages.ActionOK && !in.Last {
-		next := d.call.policy.After(plan.Attempt{
+		next := d.call.node.policy.After(plan.Attempt{
 			N: plan.MaxRetries + 1, Failure: failureOf(in), Reason: clean(in.Reason), Class: d.call.Class, Now: m.now,
 		})
 		in.State, in.Reason = next.State.Ended(), next.Reason
@@ -98,8 +98,8 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	if d.call.Class.Durable() {
 		hold = EndedHold
 	}
-	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: m.took(&d.call, in), Children: append(d.call.children, in.Children...)}
-	used := d.call.used.Plus(in.Used)
+	end := &messages.ActionEnded{ID: in.ID, State: in.State, Reason: clean(in.Reason), Result: clean(in.Result), ErrorCode: in.ErrorCode, MS: m.took(&d.call, in), Children: append(d.call.tries.children, in.Children...)}
+	used := d.call.budget.used.Plus(in.Used)
 	end.Tokens, end.CostUSD, end.Actions = used.Tokens, used.CostUSD, used.Actions
 	if end.State == messages.ActionUnknown && end.Result == "" {
 		end.Result = quote(messages.UnknownText)
@@ -115,11 +115,11 @@ func (m *Machine) vacated(d *detached, end *messages.ActionEnded) {
 	if g == nil {
 		return
 	}
-	if g.run != d.run || d.call.ref.Generation == 0 {
+	if g.run != d.run || d.call.node.ref.Generation == 0 {
 		g.todo = g.plan.Vacate(g.todo)
 	} else if state, ok := plan.StateOf(end.State); ok {
 		var err error
-		if g.todo, err = g.plan.Ended(g.todo, d.call.ref, plan.Outcome{State: state, Reason: end.Reason, Value: end.Result}); err != nil && m.err == nil {
+		if g.todo, err = g.plan.Ended(g.todo, d.call.node.ref, plan.Outcome{State: state, Reason: end.Reason, Value: end.Result}); err != nil && m.err == nil {
 			m.err = messages.Errorf(messages.ErrCrash, "%s", err.Error())
 		}
 	}
@@ -148,7 +148,8 @@ func (m *Machine) settleDetached() {
 		// No secret: it tells the answer of this attempt from that of another.
 		l := detached{Ident: Ident{Turn: d.Turn, Nonce: "attempt " + strconv.FormatInt(d.Attempt+1, 10)}, run: d.Run, call: call{
 			Call: messages.Call{ID: d.ID, Name: d.Name, Args: d.Args, Class: d.Class}, typ: d.Type, mode: messages.ModeFireAndForget,
-			phase: callRunning, attempt: d.Attempt + 1, retries: d.Retries, reserved: d.Reserved, children: slices.Clip(d.Children), key: m.keyOf(d.Turn, d.ID, d.Args),
+			phase: callRunning, key: m.keyOf(d.Turn, d.ID, d.Args), budget: share{reserved: d.Reserved},
+			tries: attempts{attempt: d.Attempt + 1, retries: d.Retries, children: slices.Clip(d.Children)},
 		}}
 		hold := LazyHold
 		if d.Class.Durable() {
@@ -157,13 +158,13 @@ func (m *Machine) settleDetached() {
 		r := m.append(d.Run, d.Turn, m.startRecord(&l.call, reasonCrash), hold)
 		start := &StartAction{
 			Ident: l.Ident, ID: d.ID, Type: d.Type, Name: d.Name, Detached: true, Args: d.Args, Class: d.Class,
-			Key: l.call.key, Attempt: l.call.attempt, Retries: d.Retries, Deadline: l.call.policy.Deadline(m.now, m.now.Add(plan.MaxTimeout)),
+			Key: l.call.key, Attempt: l.call.tries.attempt, Retries: d.Retries, Deadline: l.call.node.policy.Deadline(m.now, m.now.Add(plan.MaxTimeout)),
 		}
 		if d.Class.Durable() {
 			start.After = r.Seq
 		}
 		if d.Used != nil {
-			l.call.used = *d.Used
+			l.call.budget.used = *d.Used
 		}
 		start.Budget, _ = l.call.left()
 		m.do(start)

@@ -16,23 +16,23 @@ import (
 
 // document is the reply of a dialect that acts before its reply ends.
 type document struct {
-	queue []messages.Event // what waits, in order; texts are our own
-	bytes int              // of them
-	left  bool             // the stream is left unread
-	whole bool             // the plan knows that no more actions come
+	queue    []messages.Event // what waits, in order; texts are our own
+	bytes    int              // of them
+	paused   bool             // the stream is left unread
+	complete bool             // the plan knows that no more actions come
 
 	text *plan.Text // of the open response
 	// quotes tells that the open response shows what an action gave. It is shown when
 	// the action's end is durable: a restart might end it otherwise.
 	quotes bool
-	// rests is the latest end that something shown has waited for: what follows in the
-	// document is not shown before it.
-	rests   int64
-	hurried int64           // the end that was sent for
-	end     *messages.Event // of that response, while it waits for a reference
-	open    *messages.Event // the same, while it is not known whether it is final
+	// shownAfter is the position of the latest end that something shown has waited for:
+	// what follows in the document is not shown before it.
+	shownAfter int64
+	flushed    int64           // the position for which Hurry was last asked
+	heldEnd    *messages.Event // end of the open response, while it waits for a reference
+	undecided  *messages.Event // the same, while it is not known whether it is final
 
-	blind  bool // there are actions whose results the reply cannot know
+	unseen bool // there are actions whose results the reply cannot know
 	forged int  // feeds that the model wrote
 
 	// Of a turn that is read again: what its records have already.
@@ -47,7 +47,7 @@ type known struct {
 // waits tells that the open response stops at a reference.
 func (d *document) waits() bool {
 	_, waits := d.waiting()
-	return waits || d.end != nil || d.open != nil
+	return waits || d.heldEnd != nil || d.undecided != nil
 }
 
 // waiting tells what it waits for.
@@ -84,8 +84,8 @@ func partOf(ev *messages.Event, open messages.Kind) plan.Part {
 func (m *Machine) passes(ev *messages.Event) bool {
 	f := m.flight
 	var open messages.Kind
-	if f.open >= 0 {
-		open = f.units[f.open].Kind
+	if f.parsed.open >= 0 {
+		open = f.parsed.units[f.parsed.open].Kind
 	}
 	return m.graph.plan.Passes(partOf(ev, open), f.doc.waits())
 }
@@ -115,8 +115,8 @@ func (m *Machine) arrive(evs []messages.Event) (fault string) {
 			return fault
 		}
 	}
-	if d.bytes > m.cfg.Limits.gateBuffer() && !d.left && !f.replied && !m.asksSomebody() {
-		d.left = true
+	if d.bytes > m.cfg.Limits.gateBuffer() && !d.paused && !f.reply.ended && !m.asksSomebody() {
+		d.paused = true
 		m.do(&HoldModel{Ident: m.flight.Ident, Hold: true})
 	}
 	return ""
@@ -156,10 +156,10 @@ func (m *Machine) asksSomebody() bool {
 func (m *Machine) take(ev *messages.Event) (fault string) {
 	f := m.flight
 	d := f.doc
-	if fault = hollow(ev); fault != "" || f.final && m.ignores(ev) {
+	if fault = hollow(ev); fault != "" || f.parsed.final && m.ignores(ev) {
 		return fault
 	}
-	d.blind = d.blind || m.blinds(ev) || m.invents(ev)
+	d.unseen = d.unseen || m.blinds(ev) || m.invents(ev)
 	switch ev.Kind {
 	case messages.EventUnitBegin:
 		if fault = f.begin(ev); fault != "" || m.tooManyUnits() {
@@ -169,7 +169,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 			d.text, d.quotes = m.graph.plan.Text(), false
 		}
 	case messages.EventUnitText:
-		if f.open < 0 {
+		if f.parsed.open < 0 {
 			return "decoder: text outside a unit"
 		}
 		if d.text == nil {
@@ -180,7 +180,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		d.quotes = d.quotes || !bytes.Equal(text, ev.Text)
 		m.grow(text)
 	case messages.EventUnitEnd:
-		if f.open < 0 {
+		if f.parsed.open < 0 {
 			return "decoder: a unit ends that never began"
 		}
 		if d.text != nil {
@@ -188,7 +188,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 			if !d.text.Done() {
 				own := *ev
 				own.Text = nil
-				d.end = &own
+				d.heldEnd = &own
 				return ""
 			}
 		}
@@ -199,20 +199,20 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 			return m.reject(ev.Fault.ID)
 		}
 	case messages.EventLint:
-		f.lints = append(f.lints, ev.Fault.Code)
+		f.parsed.lints = append(f.parsed.lints, ev.Fault.Code)
 		m.remark(&messages.Lint{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail})
 	case messages.EventFeed:
 		m.forged(ev)
 	case messages.EventAction:
 		return m.declareAction(ev.Action)
 	case messages.EventCut:
-		f.cut = true // known already but in a turn that is read again
+		f.reply.cut = true // known already but in a turn that is read again
 	case messages.EventStop:
 		if m.cfg.Judge.Traits().Unseen {
-			f.awaits = true // what is final has been decided with its response
+			f.parsed.awaits = true // what is final has been decided with its response
 			break
 		}
-		f.final, f.awaits = f.final || ev.Final, f.awaits || !ev.Final
+		f.parsed.final, f.parsed.awaits = f.parsed.final || ev.Final, f.parsed.awaits || !ev.Final
 	case messages.EventProgram:
 		return "decoder: a program in a reply that is acted on while it streams"
 	}
@@ -237,7 +237,7 @@ func (m *Machine) forged(ev *messages.Event) {
 		return
 	}
 	if f.doc.forged == 1 {
-		f.lints = append(f.lints, messages.LintFeedForged)
+		f.parsed.lints = append(f.parsed.lints, messages.LintFeedForged)
 	}
 	m.remark(&messages.Lint{Code: messages.LintFeedForged, Offset: ev.Offset, Detail: "context_feed " + shortName(clean(ev.ID))})
 }
@@ -249,16 +249,16 @@ func (m *Machine) complain(e *messages.ParseError) {
 	d := f.doc
 	if d.known.faults > 0 {
 		d.known.faults--
-	} else if len(f.errors) < messages.MaxParseErrors {
+	} else if len(f.parsed.errors) < messages.MaxParseErrors {
 		m.persist(messages.FaultOf(e), LazyHold)
 	} else {
-		if f.unsaid.N == 0 {
-			f.unsaid = messages.ParseFault{Code: e.Code, Offset: e.Offset, Reason: messages.MoreErrors}
+		if f.parsed.moreErrors.N == 0 {
+			f.parsed.moreErrors = messages.ParseFault{Code: e.Code, Offset: e.Offset, Reason: messages.MoreErrors}
 		}
-		f.unsaid.N++
+		f.parsed.moreErrors.N++
 		return
 	}
-	f.errors = append(f.errors, *e)
+	f.parsed.errors = append(f.parsed.errors, *e)
 }
 
 // grow adds shown text to the open unit.
@@ -267,7 +267,7 @@ func (m *Machine) grow(text []byte) {
 		return
 	}
 	if m.flight.doc.known.units > 0 { // it was shown before the turn was restored
-		m.flight.text.Write(text)
+		m.flight.parsed.text.Write(text)
 		return
 	}
 	m.unitText(&messages.Event{Text: text})
@@ -276,7 +276,7 @@ func (m *Machine) grow(text []byte) {
 // endUnit closes the open unit and shuts the record of its text.
 func (m *Machine) endUnit(ev *messages.Event) {
 	d := m.flight.doc
-	d.text, d.end, d.open = nil, nil, nil
+	d.text, d.heldEnd, d.undecided = nil, nil, nil
 	if d.known.units > 0 {
 		d.known.units--
 		m.flight.shut(ev.Final, ev.Complete)
@@ -295,10 +295,10 @@ func (m *Machine) pump() (fault string) {
 			return fault
 		}
 		m.followed()
-		if d.text != nil && d.open == nil {
+		if d.text != nil && d.undecided == nil {
 			m.grow(d.text.Resume(nil))
-			if d.end != nil && d.text.Done() {
-				m.conclude(d.end)
+			if d.heldEnd != nil && d.text.Done() {
+				m.conclude(d.heldEnd)
 			}
 			if w, waits := d.waiting(); waits && w.Feed != "" {
 				m.wantFeed(w.Feed)
@@ -306,10 +306,10 @@ func (m *Machine) pump() (fault string) {
 		}
 		if len(d.queue) == 0 {
 			d.queue = nil
-			if !f.replied || d.whole || d.waits() {
+			if !f.reply.ended || d.complete || d.waits() {
 				break
 			}
-			d.whole = true
+			d.complete = true
 			if d.known.actions > 0 { // it is read by other rules than those it was written under
 				return "decoder: the reply has fewer actions than are recorded of it"
 			}
@@ -330,8 +330,8 @@ func (m *Machine) pump() (fault string) {
 			return fault
 		}
 	}
-	if d.left && (d.bytes <= m.cfg.Limits.gateBuffer() || m.asksSomebody()) && !f.replied {
-		d.left = false
+	if d.paused && (d.bytes <= m.cfg.Limits.gateBuffer() || m.asksSomebody()) && !f.reply.ended {
+		d.paused = false
 		m.do(&HoldModel{Ident: f.Ident, Hold: false})
 	}
 	return ""
@@ -349,20 +349,20 @@ func (m *Machine) goOn() {
 		return
 	}
 	d := f.doc
-	if (f.final || f.awaits || f.cut) && !f.closing {
-		f.closing = true
-		if !f.replied {
+	if (f.parsed.final || f.parsed.awaits || f.reply.cut) && !f.reply.closing {
+		f.reply.closing = true
+		if !f.reply.ended {
 			m.do(&CancelModel{Ident: f.Ident})
 		}
-		if f.final { // results that the model waits for have the time of the turn
+		if f.parsed.final { // results that the model waits for have the time of the turn
 			m.setTimer(ClockDrain, m.now.Add(m.cfg.Limits.drain()))
 		}
 	}
-	if !f.replied || m.phase != Running {
+	if !f.reply.ended || m.phase != Running {
 		return
 	}
 	switch {
-	case len(d.queue) == 0 && !d.waits() && d.whole && m.graph.plan.Complete() && !f.unbegun():
+	case len(d.queue) == 0 && !d.waits() && d.complete && m.graph.plan.Complete() && !f.unbegun():
 		m.stopTimer(ClockDrain)
 		m.to(Verifying)
 		m.decide()
@@ -377,7 +377,7 @@ func (m *Machine) partial() {
 	f := m.flight
 	if f.doc != nil {
 		f.doc.queue, f.doc.bytes = nil, 0
-		if f.open >= 0 {
+		if f.parsed.open >= 0 {
 			m.endUnit(&messages.Event{})
 		}
 		return

@@ -38,8 +38,8 @@ func (m *Machine) emissions(ems []Emission) {
 	for i := range ems {
 		e := &ems[i]
 		switch {
-		case f.ended: // it diverged
-		case f.again.said < f.again.emissions:
+		case f.program.ended: // it diverged
+		case f.program.rerun.emitted < f.program.rerun.emissions:
 			m.repeated(e)
 		case e.Whisper:
 			f.say(e)
@@ -53,10 +53,10 @@ func (m *Machine) emissions(ems []Emission) {
 
 // say adds an emission to what is recorded.
 func (f *flight) say(e *Emission) {
-	f.said = append(f.said, *e)
-	to := &f.outSoFar
+	f.program.emissions = append(f.program.emissions, *e)
+	to := &f.program.out
 	if e.Whisper {
-		to = &f.scrSoFar
+		to = &f.program.scr
 	}
 	*to = append(append(*to, e.Text...), '\n')
 }
@@ -66,7 +66,7 @@ func (m *Machine) programInput(id Ident) bool {
 	if !m.current(id) {
 		return false
 	}
-	if f := m.flight; !f.ran || f.ended || (m.phase != Running && m.phase != Draining) {
+	if f := m.flight; !f.program.ran || f.program.ended || (m.phase != Running && m.phase != Draining) {
 		m.dropped++
 		return false
 	}
@@ -88,14 +88,14 @@ func (m *Machine) programCall(in *ProgramCall) {
 	id, name, args := clean(in.ID), clean(in.Name), clean(in.Args)
 	// Also while it is being stopped: what it says after that counts, and a replay must
 	// be able to bring it there.
-	repeats := f.again.called < f.again.calls
+	repeats := f.program.rerun.called < f.program.rerun.calls
 	if _, known := f.byID[id]; known && !repeats {
 		m.dropped++ // an id names one action of a turn: the same call came twice
 		return
 	}
 	m.emissions(in.Emissions)
 	switch {
-	case f.ended:
+	case f.program.ended:
 		return // it diverged
 	case repeats:
 		m.calledAgain(id, name, args)
@@ -110,7 +110,7 @@ func (m *Machine) programCall(in *ProgramCall) {
 		ID: id, Type: messages.TypeTool, Name: name, Mode: messages.ModeSync, Args: args, ArgsDigest: digest, Class: class,
 	}, LazyHold)
 	p := f.declare(call{
-		Call: messages.Call{ID: id, Name: name, Args: args, Class: class}, key: m.actionKey(id, digest), asked: true,
+		Call: messages.Call{ID: id, Name: name, Args: args, Class: class}, key: m.actionKey(id, digest), program: fromProgram{waits: true},
 	})
 	switch {
 	case m.phase == Draining:
@@ -135,7 +135,7 @@ func (f *flight) declare(c call) *call {
 	if f.byID == nil {
 		f.byID = map[string]int{}
 	}
-	c.said = len(f.said)
+	c.program.emissions = len(f.program.emissions)
 	f.byID[c.ID] = len(f.calls)
 	f.calls = append(f.calls, c)
 	return &f.calls[len(f.calls)-1]
@@ -225,11 +225,11 @@ func (m *Machine) begin(c *call) {
 	if c.Class.Durable() {
 		hold = 0
 	}
-	c.attempt++
-	if c.begun.IsZero() {
-		c.begun = m.now
+	c.tries.attempt++
+	if c.tries.began.IsZero() {
+		c.tries.began = m.now
 	}
-	body := m.startRecord(c, c.failure)
+	body := m.startRecord(c, c.tries.failure)
 	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Args != c.Args {
 		body.Args = c.Args
 	}
@@ -238,7 +238,7 @@ func (m *Machine) begin(c *call) {
 	m.move(c, callRunning)
 	start := &StartAction{
 		Ident: m.flight.Ident, ID: c.ID, Type: c.typ, Name: c.Name, Detached: c.mode == messages.ModeFireAndForget,
-		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.attempt, Retries: c.retries, Deadline: m.untilOf(c), State: m.state.Open.State, Zone: m.state.Zone,
+		Args: c.Args, Class: c.Class, Key: c.key, Attempt: c.tries.attempt, Retries: c.tries.retries, Deadline: m.untilOf(c), State: m.state.Open.State, Zone: m.state.Zone,
 	}
 	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Question != nil {
 		start.Basis = a.Question.Basis
@@ -248,9 +248,9 @@ func (m *Machine) begin(c *call) {
 		start.After = r.Seq
 	}
 	m.do(start)
-	if c.ref.Generation > 0 && !told {
+	if c.node.ref.Generation > 0 && !told {
 		var err error
-		if m.graph.todo, err = m.graph.plan.Started(m.graph.todo, c.ref); err != nil {
+		if m.graph.todo, err = m.graph.plan.Started(m.graph.todo, c.node.ref); err != nil {
 			m.crash(ChildModel, err.Error())
 		}
 	}
@@ -258,13 +258,13 @@ func (m *Machine) begin(c *call) {
 
 // startRecord is the record in front of an attempt.
 func (m *Machine) startRecord(c *call, failure string) *messages.ActionStarted {
-	body := &messages.ActionStarted{ID: c.ID, Attempt: c.attempt, Key: c.key, Failure: failure, Reserved: c.reserved, Children: slices.Clip(c.children)}
-	if c.used != (messages.Budget{}) {
-		used := c.used
+	body := &messages.ActionStarted{ID: c.ID, Attempt: c.tries.attempt, Key: c.key, Failure: failure, Reserved: c.budget.reserved, Children: slices.Clip(c.tries.children)}
+	if c.budget.used != (messages.Budget{}) {
+		used := c.budget.used
 		body.Used = &used
 	}
 	if c.typ == messages.TypeAgent {
-		if child, ok := m.cfg.Key.Child(c.Name, c.key, c.retries); ok {
+		if child, ok := m.cfg.Key.Child(c.Name, c.key, c.tries.retries); ok {
 			body.Child = child.SID()
 		}
 	}
@@ -290,7 +290,7 @@ func (f *flight) call(id string) *call {
 }
 
 // runs reports whether an attempt is the one that runs.
-func (c *call) runs(attempt int64) bool { return attempt == 0 || attempt == c.attempt }
+func (c *call) runs(attempt int64) bool { return attempt == 0 || attempt == c.tries.attempt }
 
 // actionEnded takes an action's answer.
 func (m *Machine) actionEnded(in *ActionEnded) {
@@ -312,15 +312,15 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		a := in.Audits[i]
 		m.persist(&a, LazyHold)
 	}
-	c.used = c.used.Plus(in.Used)
-	c.children = append(c.children, in.Children...)
-	if c.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining && !in.Last {
+	c.budget.used = c.budget.used.Plus(in.Used)
+	c.tries.children = append(c.tries.children, in.Children...)
+	if c.node.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining && !in.Last {
 		if m.tried(c, in) {
 			return
 		}
 	}
 	m.endCall(c, in)
-	if c.used != (messages.Budget{}) && m.acts(m.flight) && m.overBudget() {
+	if c.budget.used != (messages.Budget{}) && m.acts(m.flight) && m.overBudget() {
 		return
 	}
 	m.proceed()
@@ -332,7 +332,7 @@ func (m *Machine) endCall(c *call, end *ActionEnded) { m.endCallBy(c, end, false
 // endCallBy is endCall for an end that the plan itself decided (byPlan), or another.
 func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 	state := m.state.Open.Turn.action(c.ID).stands(end.State, failureOf(end))
-	if state == messages.ActionCancelled && c.phase.began() && c.Class.Durable() && (end.Reason == reasonLost || c.attempt > 1 || c.doubt) {
+	if state == messages.ActionCancelled && c.phase.began() && c.Class.Durable() && (end.Reason == reasonLost || c.tries.attempt > 1 || c.tries.doubt) {
 		state = messages.ActionUnknown // that this attempt did not begin says nothing of one before that was cut off
 	}
 	told := c.phase.planned()
@@ -347,7 +347,7 @@ func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 	}
 	body := &messages.ActionEnded{
 		ID: c.ID, State: state, Reason: c.Reason, Result: c.Value, ErrorCode: end.ErrorCode, MS: m.took(c, end),
-		Tokens: c.used.Tokens, CostUSD: c.used.CostUSD, Actions: c.used.Actions, Children: slices.Clip(c.children),
+		Tokens: c.budget.used.Tokens, CostUSD: c.budget.used.CostUSD, Actions: c.budget.used.Actions, Children: slices.Clip(c.tries.children),
 	}
 	if c.typ == messages.TypeInternal && state == messages.ActionOK {
 		body.Feed = end.Feed
@@ -358,10 +358,10 @@ func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 			Who: m.cfg.SID, What: "internal " + c.Name, Allowed: c.phase.began(), Text: c.Reason,
 		}, hold)
 	}
-	if c.asked && m.flight.ran && !m.flight.ended {
+	if c.program.waits && m.flight.program.ran && !m.flight.program.ended {
 		m.answerCall(c)
 	}
-	if c.ref.Generation > 0 && !byPlan {
+	if c.node.ref.Generation > 0 && !byPlan {
 		if fault := m.tellPlan(c, !told); fault != "" {
 			m.crash(ChildModel, fault)
 		}
@@ -371,10 +371,10 @@ func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 // took is how long an action was at work, in milliseconds: its attempt, as its executor
 // says, or from the first start on where there were several, or none that said it.
 func (m *Machine) took(c *call, end *ActionEnded) int64 {
-	if !m.cfg.timesAll() || c.begun.IsZero() || c.attempt <= 1 && (end.MS > 0 || end.State == messages.ActionOK) {
+	if !m.cfg.timesAll() || c.tries.began.IsZero() || c.tries.attempt <= 1 && (end.MS > 0 || end.State == messages.ActionOK) {
 		return end.MS
 	}
-	return m.now.Sub(c.begun).Milliseconds()
+	return m.now.Sub(c.tries.began).Milliseconds()
 }
 
 // answerCall gives the program the end of the call it waits for.
@@ -403,14 +403,14 @@ func (m *Machine) programEnd(in *ProgramEnd) {
 	}
 	f := m.flight
 	m.emissions(in.Emissions)
-	if f.ended {
+	if f.program.ended {
 		return // it diverged
 	}
 	if f.behind() && m.phase == Running && in.Code != messages.ErrTimeout {
 		m.diverged("it ends before it comes to where it was")
 		return
 	}
-	f.ended, f.end = true, in
+	f.program.ended, f.program.end = true, in
 	m.stopTimer(ClockProgram)
 	if m.phase == Draining {
 		m.drained()

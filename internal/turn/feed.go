@@ -42,7 +42,9 @@ func (*FeedsReady) input() string { return "FeedsReady" }
 // fed is what a turn has of feeds, by id.
 type fed struct {
 	values map[string]messages.Feed
-	asked  []string // by name, not answered yet
+	// pending are the ids that were asked for and not answered yet.
+	pending []string
+	opening *OpenModel // waits for the feeds of its prompt; nil once they are there
 }
 
 // openModel opens the model, or has the feeds of its prompt fetched before.
@@ -51,7 +53,7 @@ func (m *Machine) openModel(open *OpenModel) {
 		m.do(open)
 		return
 	}
-	m.flight.opening = open
+	m.flight.feeds.opening = open
 	m.do(&FetchFeeds{After: open.After, Ident: open.Ident, Run: open.Run, Instructions: m.state.Open.Instructions})
 }
 
@@ -129,7 +131,7 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 	}
 	f := m.flight
 	if len(in.Names) == 0 {
-		open := f.opening
+		open := f.feeds.opening
 		if open == nil || m.phase != Generating {
 			m.dropped++
 			return
@@ -140,7 +142,7 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 				m.inject(fd)
 			}
 		}
-		f.opening, open.Feeds = nil, in.Feeds
+		f.feeds.opening, open.Feeds = nil, in.Feeds
 		m.do(open)
 		return
 	}
@@ -150,12 +152,12 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 	}
 	for i := range in.Feeds {
 		fd := &in.Feeds[i]
-		at := slices.Index(f.feeds.asked, fd.ID)
+		at := slices.Index(f.feeds.pending, fd.ID)
 		if at < 0 {
 			m.dropped++
 			continue
 		}
-		f.feeds.asked = slices.Delete(f.feeds.asked, at, at+1)
+		f.feeds.pending = slices.Delete(f.feeds.pending, at, at+1)
 		m.inject(fd)
 		if m.graph != nil {
 			m.graph.todo = m.graph.plan.FeedReady(m.graph.todo, strings.TrimPrefix(fd.ID, messages.EnvironmentFeed))
@@ -191,13 +193,13 @@ func (m *Machine) wantFeed(name string) {
 	if _, had := f.feeds.values[id]; had || !m.hasFeed(id) {
 		id = messages.EnvironmentFeed + name
 	}
-	if slices.Contains(f.feeds.asked, id) {
+	if slices.Contains(f.feeds.pending, id) {
 		return
 	}
 	if f.doc != nil {
 		m.chunk(true) // the bytes that ask for it stand in front of the answer
 	}
-	f.feeds.asked = append(f.feeds.asked, id)
+	f.feeds.pending = append(f.feeds.pending, id)
 	m.do(&FetchFeeds{Ident: f.Ident, Run: m.state.Open.Run, Names: []string{id}})
 }
 

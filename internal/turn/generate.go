@@ -31,7 +31,7 @@ func (m *Machine) modelOpened(in *ModelOpened) {
 		blobs = []messages.Blob{{Digest: req.System, Data: in.System}}
 	}
 	m.persist(&req, LazyHold, blobs...)
-	m.flight.lints = append(m.flight.lints, req.Lints...)
+	m.flight.parsed.lints = append(m.flight.parsed.lints, req.Lints...)
 }
 
 func (m *Machine) modelSwitched(in *ModelSwitched) {
@@ -49,9 +49,9 @@ func (m *Machine) decoded(in *Decoded) {
 	}
 	f := m.flight
 	if in.Usage != (messages.Usage{}) {
-		f.spent = spent{in.Usage, in.CostMicroUSD, in.Unpriced}
+		f.reply.spent = spent{in.Usage, in.CostMicroUSD, in.Unpriced}
 	}
-	if f.cut { // what the model has still said meanwhile
+	if f.reply.cut { // what the model has still said meanwhile
 		return
 	}
 	said, fault := m.upToCut(in)
@@ -59,11 +59,11 @@ func (m *Machine) decoded(in *Decoded) {
 		m.crash(ChildModel, fault)
 		return
 	}
-	if most := m.cfg.Limits.ReplyBytes(); int64(len(f.reply)+len(said)) > most {
+	if most := m.cfg.Limits.ReplyBytes(); int64(len(f.reply.bytes)+len(said)) > most {
 		m.overrun("reply", most, "bytes a reply")
 		return
 	}
-	f.reply = append(f.reply, said...)
+	f.reply.bytes = append(f.reply.bytes, said...)
 	m.chunk(f.doc != nil && telling(in.Events))
 	if fault := m.events(in.Events); fault != "" {
 		m.crash(ChildModel, fault)
@@ -84,11 +84,11 @@ func (m *Machine) upToCut(in *Decoded) (said []byte, fault string) {
 		if ev.Kind != messages.EventCut {
 			continue
 		}
-		keep := ev.Offset - int64(len(f.reply))
+		keep := ev.Offset - int64(len(f.reply.bytes))
 		if f.doc == nil || keep < 0 || keep > int64(len(in.Bytes)) || i < len(in.Events)-1 {
 			return nil, "decoder: a reply is cut where it is not read"
 		}
-		f.cut = true
+		f.reply.cut = true
 		return in.Bytes[:keep], ""
 	}
 	return in.Bytes, ""
@@ -112,17 +112,17 @@ func telling(evs []messages.Event) bool {
 // enough.
 func (m *Machine) chunk(now bool) {
 	f := m.flight
-	n := len(f.reply) - f.recorded
+	n := len(f.reply.bytes) - f.reply.recorded
 	strict := m.cfg.Durability == Strict
-	if n == 0 || !strict && !now && n < LazyBytes && m.now.Sub(f.chunked) < LazyHold {
+	if n == 0 || !strict && !now && n < LazyBytes && m.now.Sub(f.reply.chunked) < LazyHold {
 		return
 	}
 	hold := LazyHold
 	if strict {
 		hold = 0
 	}
-	m.persist(&messages.ModelChunk{Off: int64(f.recorded), Bytes: append([]byte(nil), f.reply[f.recorded:]...)}, hold)
-	f.recorded, f.chunked = len(f.reply), m.now
+	m.persist(&messages.ModelChunk{Off: int64(f.reply.recorded), Bytes: append([]byte(nil), f.reply.bytes[f.reply.recorded:]...)}, hold)
+	f.reply.recorded, f.reply.chunked = len(f.reply.bytes), m.now
 }
 
 // hollow tells of an event without what it tells of: a defect of the decoder.
@@ -158,22 +158,22 @@ func (m *Machine) events(evs []messages.Event) (fault string) {
 				return fault
 			}
 		case messages.EventUnitText:
-			if f.open < 0 {
+			if f.parsed.open < 0 {
 				return "decoder: text outside a unit"
 			}
 			m.unitText(ev)
 		case messages.EventUnitEnd:
-			if f.open < 0 {
+			if f.parsed.open < 0 {
 				return "decoder: a unit ends that never began"
 			}
 			m.unitEnd(ev)
 		case messages.EventProgram:
-			f.program = append([]byte(nil), ev.Text...)
+			f.program.source = append([]byte(nil), ev.Text...)
 		case messages.EventParseError:
-			f.errors = append(f.errors, *ev.Fault)
+			f.parsed.errors = append(f.parsed.errors, *ev.Fault)
 			m.persist(messages.FaultOf(ev.Fault), LazyHold)
 		case messages.EventLint:
-			f.lints = append(f.lints, ev.Fault.Code)
+			f.parsed.lints = append(f.parsed.lints, ev.Fault.Code)
 			m.persist(&messages.Lint{Code: ev.Fault.Code, Offset: ev.Fault.Offset, Detail: ev.Fault.Detail}, LazyHold)
 		}
 	}
@@ -182,18 +182,18 @@ func (m *Machine) events(evs []messages.Event) (fault string) {
 
 // begin opens a unit.
 func (f *flight) begin(ev *messages.Event) (fault string) {
-	if f.open >= 0 {
+	if f.parsed.open >= 0 {
 		return "decoder: a unit begins inside another"
 	}
-	f.units = append(f.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
-	f.open = len(f.units) - 1
+	f.parsed.units = append(f.parsed.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
+	f.parsed.open = len(f.parsed.units) - 1
 	return ""
 }
 
 // tooManyUnits ends a turn whose reply is cut to shreds, from rendering 2 on: each unit is
 // a record, and a piece of every view of the session.
 func (m *Machine) tooManyUnits() bool {
-	if m.cfg.Rendering < 2 || len(m.flight.units) <= MaxUnits {
+	if m.cfg.Rendering < 2 || len(m.flight.parsed.units) <= MaxUnits {
 		return false
 	}
 	m.overrun("units", MaxUnits, "units a reply")
@@ -202,8 +202,8 @@ func (m *Machine) tooManyUnits() bool {
 
 func (m *Machine) unitText(ev *messages.Event) {
 	f := m.flight
-	u := &f.units[f.open]
-	f.text.Write(ev.Text)
+	u := &f.parsed.units[f.parsed.open]
+	f.parsed.text.Write(ev.Text)
 	if m.cfg.Durability == WholeUnit || m.holds(u.Kind) {
 		return
 	}
@@ -211,7 +211,7 @@ func (m *Machine) unitText(ev *messages.Event) {
 		m.replace()
 	}
 	p := &Publish{Update: messages.Update{Delta: &messages.Delta{
-		TS: m.now, Run: m.state.Open.Run, Unit: u.ID, Kind: u.Kind, Off: int64(f.text.Len()), Text: string(ev.Text),
+		TS: m.now, Run: m.state.Open.Run, Unit: u.ID, Kind: u.Kind, Off: int64(f.parsed.text.Len()), Text: string(ev.Text),
 	}}}
 	if m.cfg.Durability == Strict {
 		p.After = m.state.Seq
@@ -219,13 +219,13 @@ func (m *Machine) unitText(ev *messages.Event) {
 	p.After = max(p.After, f.replaced)
 	if d := f.doc; d != nil {
 		if d.quotes && f.lastEnd > 0 {
-			d.rests = f.lastEnd
-			if d.hurried < f.lastEnd {
-				d.hurried = f.lastEnd
+			d.shownAfter = f.lastEnd
+			if d.flushed < f.lastEnd {
+				d.flushed = f.lastEnd
 				m.do(Hurry{})
 			}
 		}
-		p.After = max(p.After, d.rests)
+		p.After = max(p.After, d.shownAfter)
 	}
 	m.do(p)
 }
@@ -271,15 +271,15 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 		m.closeUnit()
 	}
 	m.stopTimer(ClockGeneration)
-	if f.cut || f.closing && in.Finish == messages.FinishCancelled {
+	if f.reply.cut || f.reply.closing && in.Finish == messages.FinishCancelled {
 		in.Finish, in.Err = messages.FinishStop, "" // we have heard what we wanted
 	}
-	f.modelErr = clean(in.Err)
+	f.reply.modelErr = clean(in.Err)
 	if in.Finish == messages.FinishError {
-		f.modelCode = cmp.Or(in.Code, messages.ErrModel)
-		m.persist(&messages.Control{What: messages.ControlModelError, Code: f.modelCode, Detail: f.modelErr}, LazyHold)
+		f.reply.modelCode = cmp.Or(in.Code, messages.ErrModel)
+		m.persist(&messages.Control{What: messages.ControlModelError, Code: f.reply.modelCode, Detail: f.reply.modelErr}, LazyHold)
 	}
-	f.side = in.Side
+	f.reply.side = in.Side
 	m.seal(in.Finish, spent{in.Usage, in.CostMicroUSD, in.Unpriced})
 	if m.overBudget() {
 		return
@@ -291,8 +291,8 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 	}
 	if f.runnable() {
 		m.to(Running)
-		f.ran = true
-		m.do(&RunProgram{Ident: f.Ident, Source: f.program, Userdata: m.userdata()})
+		f.program.ran = true
+		m.do(&RunProgram{Ident: f.Ident, Source: f.program.source, Userdata: m.userdata()})
 		if d := m.cfg.Limits.ProgramWall; d > 0 {
 			m.setTimer(ClockProgram, m.now.Add(d))
 		}
@@ -304,21 +304,21 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 
 // runnable tells that the reply holds a program that may be run.
 func (f *flight) runnable() bool {
-	return f.program != nil && len(f.errors) == 0 && f.finish != messages.FinishError && f.finish != messages.FinishCancelled
+	return f.program.source != nil && len(f.parsed.errors) == 0 && f.reply.finish != messages.FinishError && f.reply.finish != messages.FinishCancelled
 }
 
 // seal records the reply's end; its exact bytes become a blob.
 func (m *Machine) seal(finish messages.Finish, on spent) {
 	f := m.flight
-	f.replied, f.finish = true, finish
-	body := &messages.ModelReply{Length: int64(len(f.reply)), Finish: finish, Usage: on.usage, CostUSD: on.micro, Unpriced: on.unpriced, Error: f.modelErr}
+	f.reply.ended, f.reply.finish = true, finish
+	body := &messages.ModelReply{Length: int64(len(f.reply.bytes)), Finish: finish, Usage: on.usage, CostUSD: on.micro, Unpriced: on.unpriced, Error: f.reply.modelErr}
 	var blobs []messages.Blob
-	if len(f.reply) > 0 {
-		b := blobOf(f.reply)
+	if len(f.reply.bytes) > 0 {
+		b := blobOf(f.reply.bytes)
 		body.Blob, blobs = b.Digest, []messages.Blob{b}
 	}
-	if len(f.side) > 0 && !f.cut {
-		b := blobOf(f.side)
+	if len(f.reply.side) > 0 && !f.reply.cut {
+		b := blobOf(f.reply.side)
 		body.Side, blobs = b.Digest, append(blobs, b)
 	}
 	m.persist(body, LazyHold, blobs...)
@@ -326,7 +326,7 @@ func (m *Machine) seal(finish messages.Finish, on spent) {
 
 // closeUnit ends a unit that its decoder left open: incomplete, never final.
 func (m *Machine) closeUnit() {
-	if m.flight.open >= 0 {
+	if m.flight.parsed.open >= 0 {
 		m.unitEnd(&messages.Event{})
 	}
 }

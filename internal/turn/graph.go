@@ -185,8 +185,8 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	if c == nil {
 		return "decoder: an action that was recorded under another name"
 	}
-	c.ref = plan.Ref{Generation: m.graph.generation, ID: a.ID}
-	c.typ, c.mode, c.found = a.Type, a.Mode, found
+	c.node.ref = plan.Ref{Generation: m.graph.generation, ID: a.ID}
+	c.typ, c.mode, c.node.found = a.Type, a.Mode, found
 	if m.cfg.Timeout != nil && m.cfg.Judge.Traits().Untimed {
 		if own := m.cfg.Timeout(a.Type, a.Name); own > 0 {
 			timed := *a
@@ -194,13 +194,13 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 			a = &timed
 		}
 	}
-	c.policy = plan.PolicyOf(a, m.cfg.RetryDelay)
+	c.node.policy = plan.PolicyOf(a, m.cfg.RetryDelay)
 	effects, err := m.graph.plan.Declare(nil, a)
 	if err != nil {
 		return err.Error()
 	}
 	if c.phase.ended() { // before the turn was restored
-		effects = m.graph.plan.Over(effects, c.ref)
+		effects = m.graph.plan.Over(effects, c.node.ref)
 	}
 	m.graph.todo = append(m.graph.todo, effects...)
 	if limit := m.limits().Actions; limit > 0 && m.state.Open.Actions > limit && !c.phase.ended() {
@@ -240,7 +240,7 @@ func (m *Machine) runPlan() (fault string) {
 			if m.acts(f) {
 				m.wantFeed(e.Feed)
 			}
-		case c == nil || c.ref != e.Ref:
+		case c == nil || c.node.ref != e.Ref:
 			// Of an earlier turn of the run: detached, and nobody waits for it.
 		case e.Kind == plan.End:
 			m.planEnded(c, &e)
@@ -287,13 +287,13 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 	digest := messages.Digest(sha256.Sum256([]byte(c.Args)))
 	c.key = m.actionKey(c.ID, digest)
 	switch {
-	case !c.found:
+	case !c.node.found:
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: plan.NoTarget.String(), Result: quote(m.missing(c))})
 	case m.refused(c) != "":
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: m.refused(c), ErrorCode: CodeDenied})
 	case q.ID != "" && q.Answer == "":
 		return m.park(c)
-	case c.phase.began() || q.ID != "" || c.ruled != "":
+	case c.phase.began() || q.ID != "" || c.gate.answer != "":
 		m.settleCall(c)
 	default:
 		m.move(c, callJudging)
@@ -347,7 +347,7 @@ func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
 	}
 	var err error
 	if dispatched && (c.phase.began() || state == plan.OK || state == plan.Unknown) {
-		if g.todo, err = g.plan.Started(g.todo, c.ref); err != nil {
+		if g.todo, err = g.plan.Started(g.todo, c.node.ref); err != nil {
 			return err.Error()
 		}
 	}
@@ -357,7 +357,7 @@ func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
 		}
 		g.env.variables = g.env.variables.Apply(c.Name, c.Args)
 	}
-	g.todo, err = g.plan.Ended(g.todo, c.ref, plan.Outcome{State: state, Reason: c.Reason, Value: c.Value})
+	g.todo, err = g.plan.Ended(g.todo, c.node.ref, plan.Outcome{State: state, Reason: c.Reason, Value: c.Value})
 	if err != nil {
 		return err.Error()
 	}
@@ -367,7 +367,7 @@ func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
 // park gives an action's slot to others while somebody is asked about it.
 func (m *Machine) park(c *call) (fault string) {
 	var err error
-	if m.graph.todo, err = m.graph.plan.Park(m.graph.todo, c.ref); err != nil {
+	if m.graph.todo, err = m.graph.plan.Park(m.graph.todo, c.node.ref); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -377,8 +377,8 @@ func (m *Machine) park(c *call) (fault string) {
 // another one follows.
 func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 	until := m.deadline()
-	next := c.policy.After(plan.Attempt{
-		N: int(c.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Key: c.key, Now: m.now, Until: until,
+	next := c.node.policy.After(plan.Attempt{
+		N: int(c.tries.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Key: c.key, Now: m.now, Until: until,
 	})
 	if _, none := c.left(); next.Retry && none {
 		next.Retry, next.Reason, next.State = false, reasonQuota, plan.Failed
@@ -388,12 +388,12 @@ func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 	}
 	if next.Retry {
 		m.move(c, callPaused)
-		c.failure, c.failed, c.retries = next.Reason, in, c.retries+1
-		c.doubt = c.doubt || c.Class.Durable() && !failureOf(in).Answered()
-		if c.failure == "" {
-			c.failure = reasonOf(in)
+		c.tries.failure, c.tries.failed, c.tries.retries = next.Reason, in, c.tries.retries+1
+		c.tries.doubt = c.tries.doubt || c.Class.Durable() && !failureOf(in).Answered()
+		if c.tries.failure == "" {
+			c.tries.failure = reasonOf(in)
 		}
-		m.do(&Schedule{Ident: m.flight.Ident, ID: c.ID, Attempt: c.attempt + 1, At: next.At})
+		m.do(&Schedule{Ident: m.flight.Ident, ID: c.ID, Attempt: c.tries.attempt + 1, At: next.At})
 		return true
 	}
 	in.State, in.Reason = next.State.Ended(), next.Reason
@@ -426,7 +426,7 @@ func (m *Machine) dueAgain(in *Due) {
 		return
 	}
 	c := m.call(in.ID)
-	if c == nil || c.phase != callPaused || c.attempt+1 != in.Attempt || (m.phase != Running && m.phase != Generating) {
+	if c == nil || c.phase != callPaused || c.tries.attempt+1 != in.Attempt || (m.phase != Running && m.phase != Generating) {
 		m.dropped++
 		return
 	}
@@ -440,10 +440,10 @@ func (m *Machine) Pause(id string) (d time.Duration, ok bool) {
 		return 0, false
 	}
 	c := m.call(id)
-	if c == nil || c.ref.Generation == 0 {
+	if c == nil || c.node.ref.Generation == 0 {
 		return 0, false
 	}
-	return c.policy.Pause(int(c.attempt), c.key), true
+	return c.node.policy.Pause(int(c.tries.attempt), c.key), true
 }
 
 // giveUp stops a running action on the plan's behalf.
@@ -461,8 +461,8 @@ func (m *Machine) giveUp(c *call) {
 // untilOf is when an attempt of an action that begins now is over.
 func (m *Machine) untilOf(c *call) time.Time {
 	at := m.deadline()
-	if c.ref.Generation == 0 {
+	if c.node.ref.Generation == 0 {
 		return at
 	}
-	return c.policy.Deadline(m.now, at)
+	return c.node.policy.Deadline(m.now, at)
 }

@@ -53,60 +53,82 @@ type step struct {
 	err error
 }
 
-// flight is what only the running process knows of the turn in flight.
+// flight is what only the running process knows of the turn in flight, grouped by what it
+// is about. What a restart must know is in State.
 type flight struct {
 	Ident
 	pass  int
 	began time.Time
 
-	reply    []byte
-	side     []byte // of the reply
-	recorded int    // reply bytes in chunk records
-	chunked  time.Time
-	replied  bool
-	finish   messages.Finish
-	modelErr string
-	// modelCode is whose failure that was, where it was not the model's.
-	modelCode messages.Code
-	spent     spent // on the reply so far
+	feeds   fed
+	reply   reply
+	parsed  parsed
+	doc     *document // of a dialect that acts while the reply streams; nil for others
+	program program
+	restore restoration
 
+	calls   []call
+	byID    map[string]int // index into calls
+	lastEnd int64          // position of the latest action.ended of the turn
+	// replaced is the position of the latest retract of the turn: the texts of the turn
+	// are shown after it.
+	replaced int64
+
+	checks []messages.TokenCheck
+	// breach is the code that ends the turn before its time, "" while none does; the first
+	// one wins.
+	breach    messages.Code
+	breachWhy string
+}
+
+// reply is what the model wrote, and how it ended.
+type reply struct {
+	bytes    []byte
+	side     []byte    // what the bytes cannot hold (messages.ModelReply)
+	recorded int       // how many of the bytes are in chunk records
+	chunked  time.Time // when the latest chunk was recorded
+	spent    spent     // so far
+
+	ended  bool // sealed: model.reply is recorded
+	finish messages.Finish
+	// modelErr is the error of a reply that failed; modelCode says whose failure it was,
+	// "" while there is none.
+	modelErr  string
+	modelCode messages.Code
+
+	closing bool // nothing that follows in the reply counts
+	cut     bool // the decoder ended it: nothing that follows is even kept
+}
+
+// parsed is what the decoder found in the reply.
+type parsed struct {
 	units  []messages.Unit
 	open   int             // index into units of the growing one, -1 none
 	text   strings.Builder // of the growing one
-	final  bool
-	awaits bool // the decoder stopped it: its results are due
+	final  bool            // a final response is complete
+	awaits bool            // the decoder stopped the reply: results are due
 	errors []messages.ParseError
-	unsaid messages.ParseFault // the errors that have no record of their own, while its N > 0
-	lints  []messages.Code
+	// moreErrors counts the errors over MaxParseErrors, which have no record of their own.
+	moreErrors messages.ParseFault
+	lints      []messages.Code
+}
 
-	program  []byte
-	ran      bool // the program has been handed out
-	ended    bool // and has answered
-	outSoFar []byte
-	scrSoFar []byte
-	end      *ProgramEnd
-	said     []Emission // all that is recorded
-	again    repeat
+// program is the program of a reply, and what it did.
+type program struct {
+	source    []byte
+	ran       bool       // it has been handed out
+	ended     bool       // and has answered
+	emissions []Emission // all that are recorded
+	out, scr  []byte     // the streams of these
+	end       *ProgramEnd
+	rerun     rerun
+}
 
-	opening *OpenModel // waits for the feeds of its prompt
-	feeds   fed
-
-	known   known            // of a restored turn: what is recorded of its reply
-	heard   []messages.Event // and what its decoder says, until it is read again
-	asked   []messages.Code  // lints of the request
-	doc     *document        // of a dialect that acts while the reply streams
-	closing bool             // nothing that follows in the reply counts
-	cut     bool             // its decoder ended it: nothing that follows is even kept
-	lastEnd int64            // the latest action.ended of the turn
-	// replaced is the latest retract of the turn: its texts come after it.
-	replaced int64
-
-	calls  []call
-	byID   map[string]int // index into calls
-	checks []messages.TokenCheck
-
-	breach    messages.Code
-	breachWhy string
+// restoration is what a restored turn takes from its records.
+type restoration struct {
+	known  known            // what is recorded of the reply
+	events []messages.Event // what the decoder finds in the reply, until it is read again
+	lints  []messages.Code  // of the request
 }
 
 // spent is what a reply cost.
@@ -119,31 +141,60 @@ type spent struct {
 // call is an action of the turn in flight.
 type call struct {
 	messages.Call
-	phase    callPhase
-	asked    bool // the program waits for it
-	key      string
-	attempt  int64            // of the latest start
-	begun    time.Time        // the first start in this life; zero when there was none
-	code     int64            // of its end
-	used     messages.Budget  // by its attempts
-	reserved *messages.Budget // for all of them; nil for an action that spends nothing
-	// children are the runs of child sessions that its attempts brought about.
-	children []messages.ChildLink
-	said     int // emissions recorded before it was declared
-	// ruled is the gate's recorded answer of a call that did not begin.
-	ruled  messages.GateAnswer
-	reason string // of ruled
+	typ   messages.ActionType // "" for a program's call
+	mode  string
+	key   string // idempotency key
+	phase callPhase
+	code  int64 // of its end
 
-	// Of an action of a reply that is acted on while it streams.
-	typ     messages.ActionType
-	mode    string
-	found   bool
-	ref     plan.Ref // zero for a program's call
-	policy  plan.Policy
-	doubt   bool         // an attempt left no answer: it may have happened
-	failure string       // of the attempt before
-	failed  *ActionEnded // that attempt's end, while another is due
+	gate    ruling
+	tries   attempts
+	budget  share
+	program fromProgram
+	node    node
+}
+
+// ruling is the gate's recorded answer about a call that has not begun.
+type ruling struct {
+	answer messages.GateAnswer
+	reason string
+}
+
+// attempts is what is known of the attempts of a call.
+type attempts struct {
+	attempt int64        // number of the latest, 0 before the first
+	began   time.Time    // the first start in this life; zero when there was none
 	retries int64        // attempts that failed; not those that a crash cut off
+	failure string       // why the attempt before failed
+	failed  *ActionEnded // the end of that attempt, while another is due
+	// doubt says that some attempt left no answer, so that it may have happened. It is no
+	// phase: it holds from that attempt to the end, whatever later attempts do.
+	doubt bool
+	// children are the runs of child sessions that the attempts brought about.
+	children []messages.ChildLink
+}
+
+// share is the part of the run's budget that a call has.
+type share struct {
+	reserved *messages.Budget // for all attempts together; nil for a call that spends nothing
+	used     messages.Budget  // by the attempts that ended
+}
+
+// fromProgram is what a call has from the program that made it.
+type fromProgram struct {
+	// waits says that the running program waits for the call. It is no phase: a program
+	// that runs again may not have come to the call yet, whatever became of the call.
+	waits     bool
+	emissions int // recorded ones before the call was declared
+}
+
+// node is what a call has from the plan, where the reply is acted on while it streams.
+type node struct {
+	ref    plan.Ref // zero for a program's call
+	policy plan.Policy
+	// found says that the call names a target that exists. It is known before the first
+	// phase and never changes.
+	found bool
 }
 
 // New makes the machine of a session whose records are folded in state. rand
@@ -440,7 +491,8 @@ func (m *Machine) beginTurn(carry *messages.Facts) {
 	run := m.state.Open
 	f := &flight{
 		Ident: Ident{Turn: m.state.Turn + 1, Nonce: nonce},
-		pass:  int(run.Turns) + 1, began: m.now, chunked: m.now, open: -1,
+		pass:  int(run.Turns) + 1, began: m.now,
+		reply: reply{chunked: m.now}, parsed: parsed{open: -1},
 	}
 	m.flight = f
 	if fault := m.planTurn(); fault != "" && m.err == nil {

@@ -26,15 +26,15 @@ import (
 // as minted tokens. Comparable gives an emission without them.
 type Comparer interface{ Comparable(text string) string }
 
-// repeat counts what a program that runs again has to say and call again.
-type repeat struct {
+// rerun counts what a program that runs again has to emit and call again.
+type rerun struct {
 	emissions, calls int // recorded ones
-	said, called     int // of them, again
+	emitted, called  int // of them, those that the program has repeated
 }
 
 // behind tells that the program has not come again to where it was.
 func (f *flight) behind() bool {
-	return f.again.said < f.again.emissions || f.again.called < f.again.calls
+	return f.program.rerun.emitted < f.program.rerun.emissions || f.program.rerun.called < f.program.rerun.calls
 }
 
 // ofTurn are the records of an open turn among recs, if they are all there.
@@ -86,7 +86,7 @@ func (m *Machine) rebuild(in *Settle) *flight {
 	}
 	f := &flight{
 		Ident: Ident{Turn: t.Index, Nonce: t.Nonce}, pass: int(m.state.Open.Turns),
-		began: time.Unix(0, t.Began).UTC(), chunked: m.now, open: -1,
+		began: time.Unix(0, t.Began).UTC(), reply: reply{chunked: m.now}, parsed: parsed{open: -1},
 	}
 	for _, r := range recs {
 		if r.Turn != t.Index {
@@ -102,7 +102,7 @@ func (m *Machine) rebuild(in *Settle) *flight {
 		m.remember(f, r)
 	}
 	m.flight = f
-	if fault := m.recollect(in.Events); fault != "" || !f.replied {
+	if fault := m.recollect(in.Events); fault != "" || !f.reply.ended {
 		m.flight = nil
 		return nil
 	}
@@ -117,43 +117,43 @@ func (m *Machine) rebuild(in *Settle) *flight {
 func (m *Machine) remember(f *flight, r *messages.Record) {
 	switch b := r.Body.(type) {
 	case *messages.ModelRequest:
-		f.lints = append(f.lints, b.Lints...)
-		f.asked = f.lints
+		f.parsed.lints = append(f.parsed.lints, b.Lints...)
+		f.restore.lints = f.parsed.lints
 	case *messages.UnitText:
-		f.known.units++
+		f.restore.known.units++
 	case *messages.ParseFault:
-		f.known.faults++
+		f.restore.known.faults++
 	case *messages.Lint:
-		f.known.lints++
+		f.restore.known.lints++
 	case *messages.Control:
 		if b.What == messages.ControlModelError {
-			f.modelCode = b.Code
+			f.reply.modelCode = b.Code
 		}
 	case *messages.ModelReply:
-		f.replied, f.finish, f.modelErr = true, b.Finish, b.Error
+		f.reply.ended, f.reply.finish, f.reply.modelErr = true, b.Finish, b.Error
 	case *messages.Emit:
 		f.say(&Emission{Text: b.Text, Candidate: b.Candidate})
 	case *messages.Whisper:
 		f.say(&Emission{Whisper: true, Target: b.Target, Text: b.Text})
 	case *messages.ActionDeclared:
-		f.known.actions++
+		f.restore.known.actions++
 		f.declare(call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}})
 	case *messages.ActionApproval:
 		if c := f.call(b.ID); c != nil && b.Approval == "" {
-			c.ruled, c.reason = b.State, b.Reason
+			c.gate.answer, c.gate.reason = b.State, b.Reason
 		}
 	case *messages.ActionStarted:
 		if c := f.call(b.ID); c != nil {
-			if c.attempt = b.Attempt; c.phase == callDeclared {
+			if c.tries.attempt = b.Attempt; c.phase == callDeclared {
 				m.move(c, callInterrupted)
 			}
 			if b.Args != "" {
 				c.Args = b.Args
 			}
-			c.retries += retried(b)
-			c.children = slices.Clip(b.Children)
-			if c.reserved = b.Reserved; b.Used != nil {
-				c.used = *b.Used
+			c.tries.retries += retried(b)
+			c.tries.children = slices.Clip(b.Children)
+			if c.budget.reserved = b.Reserved; b.Used != nil {
+				c.budget.used = *b.Used
 			}
 		}
 	case *messages.ActionEnded:
@@ -171,9 +171,9 @@ func (m *Machine) recollect(evs []messages.Event) (fault string) {
 		return m.recall(evs)
 	}
 	f := m.flight
-	known := f.known
+	known := f.restore.known
 	if fault = m.planTurn(); fault == "" {
-		f.doc.known, f.heard = known, evs
+		f.doc.known, f.restore.events = known, evs
 	}
 	return fault
 }
@@ -183,9 +183,9 @@ func (m *Machine) recollect(evs []messages.Event) (fault string) {
 // rest goes on from where it was.
 func (m *Machine) reread() (fault string) {
 	f := m.flight
-	heard := f.heard
-	f.heard = nil
-	f.lints = f.asked
+	heard := f.restore.events
+	f.restore.events = nil
+	f.parsed.lints = f.restore.lints
 	if fault = m.arrive(heard); fault != "" || !m.acts(f) && m.phase != Suspended {
 		return fault
 	}
@@ -206,25 +206,25 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 				return fault
 			}
 		case messages.EventUnitText, messages.EventUnitEnd:
-			if f.open < 0 {
+			if f.parsed.open < 0 {
 				return "decoder: text outside a unit"
 			}
 			if ev.Kind == messages.EventUnitText {
-				f.text.Write(ev.Text)
+				f.parsed.text.Write(ev.Text)
 				continue
 			}
 			f.shut(ev.Final, ev.Complete)
 		case messages.EventProgram:
-			f.program = append([]byte(nil), ev.Text...)
+			f.program.source = append([]byte(nil), ev.Text...)
 		case messages.EventStop:
-			f.final, f.awaits = f.final || ev.Final, f.awaits || !ev.Final
+			f.parsed.final, f.parsed.awaits = f.parsed.final || ev.Final, f.parsed.awaits || !ev.Final
 		case messages.EventParseError:
-			f.errors = append(f.errors, *ev.Fault)
+			f.parsed.errors = append(f.parsed.errors, *ev.Fault)
 		case messages.EventLint:
-			f.lints = append(f.lints, ev.Fault.Code)
+			f.parsed.lints = append(f.parsed.lints, ev.Fault.Code)
 		}
 	}
-	if f.open >= 0 {
+	if f.parsed.open >= 0 {
 		f.shut(false, false)
 	}
 	return ""
@@ -232,12 +232,12 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 
 // shut ends the growing unit.
 func (f *flight) shut(final, complete bool) *messages.Unit {
-	u := &f.units[f.open]
-	u.Text = f.text.String()
-	f.text = strings.Builder{}
+	u := &f.parsed.units[f.parsed.open]
+	u.Text = f.parsed.text.String()
+	f.parsed.text = strings.Builder{}
 	u.Final, u.Complete = final, complete
-	f.final = f.final || final && complete
-	f.open = -1
+	f.parsed.final = f.parsed.final || final && complete
+	f.parsed.open = -1
 	return u
 }
 
@@ -249,8 +249,8 @@ func (m *Machine) resume(cause string) {
 		return
 	}
 	f := m.flight
-	f.Nonce, f.ran, f.ended, f.end = nonce, false, false, nil
-	f.again = repeat{emissions: len(f.said), calls: len(f.calls)}
+	f.Nonce, f.program.ran, f.program.ended, f.program.end = nonce, false, false, nil
+	f.program.rerun = rerun{emissions: len(f.program.emissions), calls: len(f.calls)}
 	m.to(Running)
 	restored := m.persist(&messages.TurnRestored{Cause: cause, Count: m.state.Open.Turn.Restores + 1, Nonce: nonce, Manifest: m.cfg.ManifestDigest}, 0)
 	m.turnClock()
@@ -261,7 +261,7 @@ func (m *Machine) resume(cause string) {
 	}
 	for i := range f.calls {
 		c := &f.calls[i]
-		c.asked = false
+		c.program.waits = false
 		if !c.phase.ended() {
 			m.settleCall(c)
 		}
@@ -274,10 +274,10 @@ func (m *Machine) resume(cause string) {
 		m.proceed()
 		return
 	}
-	f.ran = true
+	f.program.ran = true
 	m.do(&RunProgram{
-		After: restored.Seq, Ident: f.Ident, Source: f.program, Userdata: m.userdata(),
-		Emissions: f.again.emissions, Results: f.results(),
+		After: restored.Seq, Ident: f.Ident, Source: f.program.source, Userdata: m.userdata(),
+		Emissions: f.program.rerun.emissions, Results: f.results(),
 	})
 	if d := m.cfg.Limits.ProgramWall; d > 0 {
 		m.setTimer(ClockProgram, m.now.Add(d))
@@ -289,7 +289,7 @@ func (m *Machine) resume(cause string) {
 func (m *Machine) resumeDocument() {
 	f := m.flight
 	fault := ""
-	if f.heard != nil {
+	if f.restore.events != nil {
 		fault = m.reread()
 	}
 	if fault == "" && m.acts(f) {
@@ -313,7 +313,7 @@ func (m *Machine) unpark() (fault string) {
 		if c.phase != callDeclared || a == nil || a.Question == nil || a.Question.Answer == "" {
 			continue
 		}
-		v, ok := g.plan.Action(c.ref)
+		v, ok := g.plan.Action(c.node.ref)
 		if !ok || v.State != plan.Parked {
 			continue
 		}
@@ -322,7 +322,7 @@ func (m *Machine) unpark() (fault string) {
 			continue
 		}
 		var err error
-		if g.todo, err = g.plan.Resume(g.todo, c.ref); err != nil {
+		if g.todo, err = g.plan.Resume(g.todo, c.node.ref); err != nil {
 			return err.Error()
 		}
 	}
@@ -339,15 +339,15 @@ func (m *Machine) settleCall(c *call) {
 	switch {
 	case c.phase.began() && c.Class == messages.Effectful:
 		m.endCall(c, &ActionEnded{State: messages.ActionUnknown, Reason: reasonCrash, ErrorCode: CodeToolFailed})
-	case c.phase.began() || q.Answer == messages.GateApprove || q.ID == "" && c.ruled == messages.GateApprove:
+	case c.phase.began() || q.Answer == messages.GateApprove || q.ID == "" && c.gate.answer == messages.GateApprove:
 		m.begin(c)
 	case q.Answer == messages.GateExpired:
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonExpired, ErrorCode: CodeDenied, Result: quote("nobody approved the call in time")})
 	case q.Answer != "":
 		m.deny(c, q.Reason)
 	case q.ID != "":
-	case c.ruled != "" && c.ruled != messages.GateConfirm:
-		m.deny(c, c.reason)
+	case c.gate.answer != "" && c.gate.answer != messages.GateConfirm:
+		m.deny(c, c.gate.reason)
 	default:
 		m.move(c, callJudging)
 		m.do(&AskGate{Ident: m.flight.Ident, ID: c.ID, Type: cmp.Or(c.typ, messages.TypeTool), Name: c.Name, Args: c.Args, ArgsDigest: sha256.Sum256([]byte(c.Args)), Class: c.Class, State: m.state.Open.State, Keep: m.state.Keep})
@@ -370,8 +370,8 @@ func (f *flight) results() []Recorded {
 // repeated compares an emission with the one that is recorded.
 func (m *Machine) repeated(e *Emission) {
 	f := m.flight
-	was := &f.said[f.again.said]
-	f.again.said++
+	was := &f.program.emissions[f.program.rerun.emitted]
+	f.program.rerun.emitted++
 	if e.Whisper == was.Whisper && e.Candidate == was.Candidate && (!e.Whisper || clean(e.Target) == clean(was.Target)) {
 		a, b := clean(e.Text), clean(was.Text)
 		if c, ok := m.cfg.Judge.(Comparer); ok && e.Candidate {
@@ -388,13 +388,13 @@ func (m *Machine) repeated(e *Emission) {
 // if that one has ended.
 func (m *Machine) calledAgain(id, name, args string) {
 	f := m.flight
-	c := &f.calls[f.again.called]
-	f.again.called++
-	if c.ID != id || c.Name != name || c.Args != args || c.said != f.again.said {
+	c := &f.calls[f.program.rerun.called]
+	f.program.rerun.called++
+	if c.ID != id || c.Name != name || c.Args != args || c.program.emissions != f.program.rerun.emitted {
 		m.diverged("it does not call again what it had called")
 		return
 	}
-	c.asked = true
+	c.program.waits = true
 	if c.phase.ended() {
 		m.answerCall(c)
 	}
@@ -403,11 +403,11 @@ func (m *Machine) calledAgain(id, name, args string) {
 // diverged ends a turn whose program, run again, is not the one that was recorded.
 func (m *Machine) diverged(how string) {
 	f := m.flight
-	if m.phase == Draining || f.ended {
+	if m.phase == Draining || f.program.ended {
 		return // it is being stopped anyway
 	}
 	m.do(&StopProgram{Ident: f.Ident, Code: messages.ErrCrash})
-	f.ended = true
+	f.program.ended = true
 	m.crash(ChildInterpreter, "diverged: the program was run again, and "+how)
 	m.drained()
 }

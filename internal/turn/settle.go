@@ -92,7 +92,7 @@ func (m *Machine) broken() messages.Verdict {
 }
 
 func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
-	m.flight = &flight{Ident: Ident{Turn: t.Index, Nonce: t.Nonce}, began: time.Unix(0, t.Began).UTC(), open: -1}
+	m.flight = &flight{Ident: Ident{Turn: t.Index, Nonce: t.Nonce}, began: time.Unix(0, t.Began).UTC(), parsed: parsed{open: -1}}
 	if !t.Replied {
 		m.sealDurable(in)
 	}
@@ -143,12 +143,12 @@ func (m *Machine) sealDurable(in *Settle) {
 	if !asked {
 		return // as far as the journal knows nobody spoke
 	}
-	f.reply = reply.Bytes()
+	f.reply.bytes = reply.Bytes()
 	if !m.cfg.Judge.Traits().InStreamActions && m.recall(in.Events) != "" {
-		f.units = nil
+		f.parsed.units = nil
 	}
-	for i := units; i < len(f.units); i++ {
-		m.recordUnit(&f.units[i])
+	for i := units; i < len(f.parsed.units); i++ {
+		m.recordUnit(&f.parsed.units[i])
 	}
 	m.seal(messages.FinishCancelled, spent{})
 }

@@ -248,7 +248,7 @@ func (s *sim) answer() {
 		}
 		s.speak(id, f)
 	case Running, Draining:
-		if f.behind() && f.ran && !f.ended && s.r.m.Phase() == Running && s.rnd.IntN(3) > 0 {
+		if f.behind() && f.program.ran && !f.program.ended && s.r.m.Phase() == Running && s.rnd.IntN(3) > 0 {
 			s.repeat(id, f)
 			return
 		}
@@ -279,13 +279,13 @@ func (s *sim) speak(id Ident, f *flight) {
 		s.step(&ChildDown{Ident: id, Child: ChildModel})
 	case n < 9 && !s.calm:
 		in := &Decoded{Ident: id}
-		if f.open < 0 {
-			in.Events = append(in.Events, unitBegin(len(f.units)))
+		if f.parsed.open < 0 {
+			in.Events = append(in.Events, unitBegin(len(f.parsed.units)))
 		}
 		text := s.word() + " "
-		in.Bytes, in.Events = []byte(text), append(in.Events, unitText(len(f.units), text))
+		in.Bytes, in.Events = []byte(text), append(in.Events, unitText(len(f.parsed.units), text))
 		if s.rnd.IntN(2) == 0 {
-			in.Events = append(in.Events, unitEnd(len(f.units)))
+			in.Events = append(in.Events, unitEnd(len(f.parsed.units)))
 		}
 		s.step(in)
 	default:
@@ -310,11 +310,11 @@ func (s *sim) repeat(id Ident, f *flight) {
 		s.step(&Emitted{Ident: id, Emissions: []Emission{{Text: "another world"}}})
 		return
 	}
-	if n := f.again.called; n < f.again.calls && (f.calls[n].said == f.again.said || f.again.said == f.again.emissions) {
+	if n := f.program.rerun.called; n < f.program.rerun.calls && (f.calls[n].program.emissions == f.program.rerun.emitted || f.program.rerun.emitted == f.program.rerun.emissions) {
 		s.step(&ProgramCall{Ident: id, ID: f.calls[n].ID, Name: f.calls[n].Name, Args: f.calls[n].Args, Class: f.calls[n].Class})
 		return
 	}
-	s.step(&Emitted{Ident: id, Emissions: []Emission{f.said[f.again.said]}})
+	s.step(&Emitted{Ident: id, Emissions: []Emission{f.program.emissions[f.program.rerun.emitted]}})
 }
 
 // decideQuestion answers the questions of a suspended turn, or lets time pass.
@@ -366,7 +366,7 @@ func (s *sim) work(id Ident, f *flight) {
 			Ident: id, ID: call, State: states[s.rnd.IntN(4)], Result: `"` + s.word() + `"`, MS: 3,
 			Audits: []messages.Audit{{Who: "t", What: "w"}},
 		})
-	case f.ended || n == 18:
+	case f.program.ended || n == 18:
 		s.step(&Emitted{Ident: id, Emissions: []Emission{{Text: s.word()}, {Whisper: true, Target: "self", Text: s.word()}}})
 	case n == 19 && !s.calm:
 		s.step(&ChildDown{Ident: id, Child: ChildInterpreter})
@@ -375,7 +375,7 @@ func (s *sim) work(id Ident, f *flight) {
 		classes := []messages.Class{messages.Pure, messages.ReadOnly, messages.Idempotent, messages.Keyed, messages.Effectful, "", "odd"}
 		s.step(&ProgramCall{Ident: id, ID: fmt.Sprintf("#%d", s.nextID), Name: s.word(), Args: "[]", Class: classes[s.rnd.IntN(len(classes))]})
 	default:
-		in := &ProgramEnd{Ident: id, Out: append(f.outSoFar[:len(f.outSoFar):len(f.outSoFar)], s.word()+"\n"...), Gas: 5, MagicFailed: n == 16 && !s.calm}
+		in := &ProgramEnd{Ident: id, Out: append(f.program.out[:len(f.program.out):len(f.program.out)], s.word()+"\n"...), Gas: 5, MagicFailed: n == 16 && !s.calm}
 		if s.rnd.IntN(8) == 0 {
 			codes := []messages.Code{messages.ErrQuota, messages.ErrTimeout, messages.ErrActionsRuntime, messages.ErrEnvSize}
 			in.Code, in.Reason = codes[s.rnd.IntN(len(codes))], "GAS"

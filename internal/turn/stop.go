@@ -48,10 +48,10 @@ func (m *Machine) stopRest() {
 	if m.phase == Draining || m.phase == Verifying {
 		return
 	}
-	if m.phase == Generating && !f.replied {
+	if m.phase == Generating && !f.reply.ended {
 		m.do(&CancelModel{Ident: f.Ident})
 		m.partial()
-		m.seal(messages.FinishCancelled, f.spent)
+		m.seal(messages.FinishCancelled, f.reply.spent)
 	} else {
 		m.partial()
 	}
@@ -66,11 +66,11 @@ func (m *Machine) stopRest() {
 			m.err = messages.Errorf(messages.ErrCrash, "%s", fault)
 		}
 	}
-	if f.ran && !f.ended {
+	if f.program.ran && !f.program.ended {
 		m.do(&StopProgram{Ident: f.Ident, Code: f.breach})
 	}
 	grace := time.Duration(0)
-	if f.ran && !f.ended {
+	if f.program.ran && !f.program.ended {
 		grace = ProgramGrace
 	}
 	m.stopCalls(func(c *call) bool { return !stay || !c.stays() }, grace)
@@ -103,7 +103,7 @@ func (m *Machine) stopCalls(which func(*call) bool, grace time.Duration) {
 // drained decides when every child has answered.
 func (m *Machine) drained() {
 	f := m.flight
-	if m.phase == Draining && (!f.ran || f.ended) && !f.openCalls() {
+	if m.phase == Draining && (!f.program.ran || f.program.ended) && !f.openCalls() {
 		m.decide()
 	}
 }
@@ -121,7 +121,7 @@ func (m *Machine) graceOver() {
 	if m.phase != Draining {
 		return
 	}
-	f.ended = true
+	f.program.ended = true
 	for i := range f.calls {
 		if c := &f.calls[i]; !c.phase.ended() && (!c.stays() || f.breach == messages.ErrCancelled) {
 			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonLost})
@@ -250,13 +250,13 @@ func (m *Machine) childDown(in *ChildDown) {
 		m.proceed()
 		return
 	case ChildInterpreter:
-		if !f.ran || f.ended {
+		if !f.program.ran || f.program.ended {
 			m.dropped++
 			return
 		}
-		f.ended = true
+		f.program.ended = true
 	case ChildModel:
-		if f.replied {
+		if f.reply.ended {
 			m.dropped++
 			return
 		}

@@ -36,7 +36,7 @@ func (m *Machine) ask(c *call, in *Judged) {
 		body.Args = c.Args
 	}
 	m.persist(body, 0)
-	if c.ref.Generation > 0 {
+	if c.node.ref.Generation > 0 {
 		if fault := m.park(c); fault != "" {
 			m.crash(ChildModel, fault)
 			return
@@ -50,7 +50,7 @@ func (m *Machine) ask(c *call, in *Judged) {
 func (m *Machine) waits() bool {
 	f := m.flight
 	if f.doc != nil {
-		return f.replied && len(f.feeds.asked) == 0 && m.graph.plan.Stalled()
+		return f.reply.ended && len(f.feeds.pending) == 0 && m.graph.plan.Stalled()
 	}
 	n := 0
 	for i := range f.calls {
@@ -62,7 +62,7 @@ func (m *Machine) waits() bool {
 			n++
 		}
 	}
-	return n > 0 && f.replied
+	return n > 0 && f.reply.ended
 }
 
 // suspend lets the turn rest until a question is answered or expires. Its program
@@ -82,9 +82,9 @@ func (m *Machine) suspend() {
 		}
 	}
 	body.Until = time.Unix(0, until).UTC().Format(time.RFC3339Nano)
-	if f.ran && !f.ended {
+	if f.program.ran && !f.program.ended {
 		m.do(&StopProgram{Ident: f.Ident, Code: messages.ErrCancelled})
-		f.ran = false
+		f.program.ran = false
 	}
 	for c := range ClockDebounce {
 		m.stopTimer(c)
@@ -237,7 +237,7 @@ func (m *Machine) proceed() {
 	case m.phase != Running:
 	case m.waits():
 		m.suspend()
-	case !f.ran && !f.runnable() && !f.openCalls(): // a restored turn without a program
+	case !f.program.ran && !f.runnable() && !f.openCalls(): // a restored turn without a program
 		m.to(Verifying)
 		m.decide()
 	}

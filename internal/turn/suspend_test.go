@@ -41,7 +41,7 @@ func TestSuspendedUntilTheFirstQuestion(t *testing.T) {
 			s.Open.Turn.Actions[c.answer].Question.Answer = messages.GateApprove
 		}
 		m := New(Config{Key: rigKey, Rules: &Rules{}}, s, nonces(1))
-		m.flight, m.phase, m.step, m.now = &flight{Ident: Ident{Turn: 1, Nonce: "n"}, open: -1}, Running, new(step), time.Unix(0, 10)
+		m.flight, m.phase, m.step, m.now = &flight{Ident: Ident{Turn: 1, Nonce: "n"}, parsed: parsed{open: -1}}, Running, new(step), time.Unix(0, 10)
 		m.suspend()
 		var got *messages.TurnSuspended
 		for _, e := range m.out {

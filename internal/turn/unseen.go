@@ -17,7 +17,7 @@ func (m *Machine) conclude(ev *messages.Event) {
 	f := m.flight
 	d := f.doc
 	switch {
-	case !ev.Final || !m.cfg.Judge.Traits().Unseen || f.units[f.open].Kind != messages.ResponseUnit,
+	case !ev.Final || !m.cfg.Judge.Traits().Unseen || f.parsed.units[f.parsed.open].Kind != messages.ResponseUnit,
 		d.text != nil && d.text.Quotes(),
 		m.lastTurn(): // there is no other turn that could see the results
 		m.endUnit(ev)
@@ -25,7 +25,7 @@ func (m *Machine) conclude(ev *messages.Event) {
 	}
 	own := *ev
 	own.Text = nil
-	d.end, d.open = nil, &own
+	d.heldEnd, d.undecided = nil, &own
 	for i := range d.queue {
 		m.follows(&d.queue[i])
 	}
@@ -36,11 +36,11 @@ func (m *Machine) conclude(ev *messages.Event) {
 func (m *Machine) follows(ev *messages.Event) {
 	d := m.flight.doc
 	switch {
-	case d.open == nil:
-	case ev.Kind == messages.EventStop && (ev.Final || !d.blind):
-		m.endUnit(d.open)
-	case d.blind || m.blinds(ev):
-		m.partly(d.open)
+	case d.undecided == nil:
+	case ev.Kind == messages.EventStop && (ev.Final || !d.unseen):
+		m.endUnit(d.undecided)
+	case d.unseen || m.blinds(ev):
+		m.partly(d.undecided)
 	}
 }
 
@@ -49,11 +49,11 @@ func (m *Machine) follows(ev *messages.Event) {
 func (m *Machine) followed() {
 	f := m.flight
 	switch d := f.doc; {
-	case d.open == nil || !f.replied && d.bytes <= m.cfg.Limits.gateBuffer():
-	case d.blind:
-		m.partly(d.open)
+	case d.undecided == nil || !f.reply.ended && d.bytes <= m.cfg.Limits.gateBuffer():
+	case d.unseen:
+		m.partly(d.undecided)
 	default:
-		m.endUnit(d.open)
+		m.endUnit(d.undecided)
 	}
 }
 
@@ -63,7 +63,7 @@ func (m *Machine) partly(ev *messages.Event) {
 	own := *ev
 	own.Final = false
 	m.endUnit(&own)
-	f.lints = append(f.lints, messages.LintUnseen)
+	f.parsed.lints = append(f.parsed.lints, messages.LintUnseen)
 	m.remark(&messages.Lint{Code: messages.LintUnseen, Offset: ev.Offset})
 	m.complain(&messages.ParseError{
 		Code: messages.ErrDialect, Reason: reasonUnseen, Offset: ev.Offset,
