@@ -14,6 +14,7 @@ import (
 	"github.com/seed14be6753/stile/internal/answer"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
@@ -58,18 +59,25 @@ func (s *session) who(pid *actor.PID) (*turn.ChildDown, bool) {
 	return nil, false
 }
 
-// takeOff makes room for a turn.
-func (s *session) takeOff(id turn.Ident) {
-	s.endAir(errTurnOver)
+// takeOff makes room for the turn that the driver has begun.
+func (s *session) takeOff() {
+	s.stopChildren(errTurnOver)
+	id, _ := s.drive.Turn()
 	ctx, cancel := context.WithCancelCause(s.host.ctx)
 	s.air = &air{Ident: id, ctx: ctx, cancel: cancel}
 }
 
 var errTurnOver = messages.Errorf(messages.ErrCancelled, "the turn is over")
 
-// endAir stops what still runs for a turn that is over, or that this activation does
-// not go on with (tools.ErrLetGo). Late answers are dropped by the machine.
+// endAir lets go of the turn whose children the session has.
 func (s *session) endAir(why *messages.Error) {
+	s.stopChildren(why)
+	s.drive.EndTurn()
+}
+
+// stopChildren stops what still runs for a turn that is over, or that this activation does
+// not go on with (tools.ErrLetGo). Late answers are dropped by the machine.
+func (s *session) stopChildren(why *messages.Error) {
 	a := s.air
 	if a == nil {
 		return
@@ -98,85 +106,64 @@ func (s *session) endAir(why *messages.Error) {
 // perform does one effect. It never waits; what the effect brings about comes
 // back as an input.
 func (s *session) perform(c actor.Context, e turn.Effect) {
+	switch s.drive.Take(e) {
+	case driver.Nothing:
+		return
+	case driver.BeginTurn:
+		s.takeOff()
+	}
 	switch e := e.(type) {
 	case *turn.Persist:
 		s.remember(e)
 		if b, asks := e.Record.Body.(*messages.ModelRequest); asks && len(e.Blobs) > 0 {
 			s.host.keepSystem(s.inc, b.System)
 		}
-		l := s.lane()
-		l.hold(e, l.now)
 	case *turn.Publish:
 		s.publish(e)
 	case *turn.Answer:
 		s.answer(e)
 	case *turn.FetchFeeds:
-		if len(e.Names) == 0 {
-			s.takeOff(e.Ident)
-		}
-		if s.aboard(e.Ident) {
-			s.fetchFeeds(e)
-		}
+		s.fetchFeeds(e)
 	case *turn.OpenModel:
-		if !s.flying(e.Ident) { // else the feeds of its prompt were fetched
-			s.takeOff(e.Ident)
-		}
 		s.air.model = s.openModel(c, e)
 	case *turn.CancelModel:
-		if s.flying(e.Ident) && s.air.model != nil {
+		if s.air.model != nil {
 			s.air.model.cancel(messages.Errorf(messages.ErrCancelled, "the reply is not wanted any more"))
 		}
 	case *turn.RunProgram:
-		if s.aboard(e.Ident) {
-			s.air.program = s.runProgram(c, e)
-		}
+		s.air.program = s.runProgram(c, e)
 	case *turn.StopProgram:
-		if e.Withdrawn { // it never ran
-			s.input(&turn.ProgramEnd{Ident: e.Ident, Code: e.Code})
-		} else if s.flying(e.Ident) && s.air.program != nil {
+		if s.air.program != nil {
 			s.air.program.cancel(messages.Errorf(e.Code, "the turn is stopped"))
 		}
 	case *turn.AskGate:
 		s.askGate(e)
 	case *turn.StartAction:
-		if e.Detached || s.aboard(e.Ident) {
-			s.startAction(c, e)
-		}
+		s.startAction(c, e)
 	case *turn.CancelAction:
-		if e.Withdrawn { // it never began
-			s.input(&turn.ActionEnded{Ident: e.Ident, ID: e.ID, State: messages.ActionCancelled, Reason: "cancelled"})
-		} else if run := s.running(e.Ident, e.ID); run != nil {
+		if run := s.running(e.Ident, e.ID); run != nil {
 			run.cancel(messages.Errorf(messages.ErrCancelled, "the turn is stopped"))
 		}
 	case *turn.HoldModel:
 		if e.Hold {
 			s.host.cfg.Observer.LimitReached(messages.LimitGateBuffer, 1)
 		}
-		if s.flying(e.Ident) && s.air.model != nil {
+		if s.air.model != nil {
 			s.air.model.hold(e.Hold)
-		}
-	case turn.Hurry:
-		if l := s.out; l != nil && len(l.recs) > 0 {
-			l.eager = true
 		}
 	case turn.Reached:
 		s.host.cfg.Observer.LimitReached(e.Limit, e.N)
 	case *turn.EndChildren:
 		s.endChildren(e)
-	case *turn.Schedule:
-		s.schedule(e)
 	case *turn.AnswerCall:
-		if s.flying(e.Ident) && s.air.program != nil {
+		if s.air.program != nil {
 			s.air.program.deliver(e)
 		}
 	case *turn.AnswerRelic:
 		s.box.waiting().answer(e)
 	case *turn.Verify:
 		s.verify(e)
-	case *turn.SetTimer:
-		s.setTimer(e)
-	case *turn.StopTimer:
-		s.stopTimer(e.Clock)
+	case *turn.Schedule: // the driver keeps it
 	default:
 		s.host.log.Error("an effect nobody does", zap.String("type", typeName(e)))
 	}
@@ -184,28 +171,14 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 
 // running finds the actor of an action.
 func (s *session) running(id turn.Ident, action string) *actionRun {
-	if s.flying(id) && s.air.actions[action] != nil {
+	if s.drive.InTurn(id) && s.air.actions[action] != nil {
 		return s.air.actions[action]
 	}
 	return s.detached[detachedID{id, action}]
 }
 
-func (s *session) flying(id turn.Ident) bool { return s.air != nil && s.air.Ident == id }
-
-// aboard is flying, and makes room for a turn that was restored: it has a new nonce,
-// and its work is not that of the life before.
-func (s *session) aboard(id turn.Ident) bool {
-	if now, ok := s.machine.Flight(); !s.flying(id) && ok && now == id {
-		s.takeOff(id)
-	}
-	return s.flying(id)
-}
-
 // input queues what an effect brought about at once; the step loop takes it.
-func (s *session) input(in turn.Input) {
-	l := s.lane()
-	l.inputs = append(l.inputs, in)
-}
+func (s *session) input(in turn.Input) { s.drive.Queue(in) }
 
 func (s *session) publish(e *turn.Publish) {
 	u := e.Update

@@ -10,6 +10,7 @@ import (
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -43,7 +44,7 @@ type session struct {
 	// ready
 	machine  *turn.Machine
 	sealer   *journal.Sealer
-	outbox   turn.Outbox
+	drive    driver.Driver
 	replay   *token.ReplaySet
 	inc      messages.Incarnation
 	snapped  int64 // seq of the last snapshot known
@@ -64,8 +65,7 @@ type session struct {
 	feeds *attendance
 	// detached are the actors of actions that nobody waits for.
 	detached map[detachedID]*actionRun
-	out      *lane  // records on their way to the journal; nil when there are none
-	clock    *clock // timers of the turn in flight; nil without any
+	clock    *clock // of what the driver has due; nil without any
 }
 
 // loaded brings what the journal knows.
@@ -192,9 +192,9 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	s.sealer = journal.NewSealer(journal.SealerConfig{
 		Head: msg.head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: signed,
 	})
-	s.outbox = turn.NewOutbox(msg.head.Seq)
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
 	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.state, s.host.cfg.Rand)
+	s.drive = driver.New(s.machine, msg.head.Seq)
 	if s.ref.agent.Feeds.Set.Len() > 0 {
 		s.attend()
 	}
@@ -246,8 +246,10 @@ func (s *session) requested(c actor.Context, req *request) {
 		switch seq := s.machine.State().Seq; {
 		case seq == 0:
 			s.step(c, &turn.Open{Handle: s.expect(req), Name: s.ref.agent.Name, Receipts: string(s.ref.agent.Receipts)})
-		case s.outbox.Acked() == 0: // another one is creating it
-			s.outbox.Add([]turn.Effect{&turn.Answer{After: 1, Handle: s.expect(req), Seq: 1}}, nil)
+		case s.drive.DurableSeq() == 0: // another one is creating it
+			for _, e := range s.drive.Hold(&turn.Answer{After: 1, Handle: s.expect(req), Seq: 1}) {
+				s.perform(c, e)
+			}
 		default:
 			req.answer(Reply{Inc: s.inc, Seq: seq})
 		}
@@ -330,14 +332,9 @@ func (s *session) drain(c actor.Context) {
 		s.box.take(nil)
 		return
 	}
-	l := s.lane()
-	inputs := s.box.take(l.posted)
-	l.posted = nil
+	inputs := s.box.take(s.drive.Spare())
 	s.step(c, inputs...)
-	clear(inputs)
-	if l == s.out { // the session may have gone
-		l.posted = inputs
-	}
+	s.drive.Recycle(inputs)
 	s.prepare(c)
 	s.settleDown()
 }
@@ -359,57 +356,34 @@ func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
 }
 
 // step lets the machine decide and does what it says, until nothing is left that
-// can be done without waiting. What inputs that came together have recorded goes to the
-// journal together, up to manyRecords. A clock that ran out meanwhile comes between them.
+// can be done without waiting.
 func (s *session) step(c actor.Context, inputs ...turn.Input) {
-	if s.dead != nil {
+	if s.dead != nil || !s.drive.Begin(inputs...) {
 		return
 	}
-	l := s.lane()
-	if l.busy { // further down the stack the loops below go on
-		l.inputs = append(l.inputs, inputs...)
-		return
-	}
-	l.busy = true
-	defer func() { l.busy = false }()
-	for _, in := range inputs {
-		if _, piece := in.(*turn.Decoded); piece {
-			s.chime()
+	defer s.drive.End()
+	for op := s.drive.Next(s.followed()); op != driver.Idle; op = s.drive.Next(s.followed()) {
+		if op == driver.Send {
+			s.send(c)
+			continue
 		}
-		l.inputs = append(l.inputs, in)
-		s.advance(c)
-		if len(l.recs) >= manyRecords && s.dead == nil && s.flushEager(c) {
-			s.advance(c)
-		}
-	}
-	for s.flushEager(c) {
-		s.advance(c)
-	}
-}
-
-// advance steps the machine by the inputs at hand, and by those that this brings about.
-func (s *session) advance(c actor.Context) {
-	l := s.lane()
-	for i := 0; i < len(l.inputs) && s.dead == nil; i++ {
 		late := s.machine.Dropped()
-		l.now = s.host.cfg.Now()
-		effects, err := s.machine.Step(l.now, l.inputs[i])
+		stepped, err := s.drive.Step(s.host.cfg.Now())
 		if err != nil {
 			// A broken invariant: the supervisor restarts the session from its
 			// journal, and the turn is settled there.
 			panic(err)
 		}
 		s.host.counters.Late.Add(s.machine.Dropped() - late)
-		if !s.resting() {
+		if !s.drive.Resting() {
 			s.count(true) // before anybody hears of the run
 		}
 		s.followFeeds()
-		l.ready = s.outbox.Add(effects, l.ready[:0])
-		for _, e := range l.ready {
+		for _, e := range stepped.Ready {
 			s.perform(c, e)
 		}
 	}
-	l.inputs = l.inputs[:0]
+	s.ring()
 }
 
 // count says whether a run of the session is at work.
@@ -431,9 +405,9 @@ func (s *session) settleDown() {
 	if s.machine == nil || s.dead != nil {
 		return
 	}
-	if s.resting() {
+	if s.drive.Resting() {
 		s.endAir(errTurnOver) // after the decision was shown: stopping children is nobody's wait
-		if s.outbox.Idle() {
+		if s.drive.Told() {
 			s.count(false) // everybody was told
 		}
 	}
@@ -446,21 +420,13 @@ func (s *session) settleDown() {
 	}
 	s.asks = nil
 	s.putHistory()
-	s.leave()
+	s.drive.Rest()
 	s.box.rest()
 	s.stopClock()
 	s.ref.idleSince(s.host.cfg.Now())
 }
 
-func (s *session) busy() bool {
-	return s.air != nil || len(s.detached) > 0 || !s.resting() || s.machine.State().Window != nil || !s.outbox.Idle() || s.out.pending() || len(s.asks) > 0
-}
-
-// resting tells that nothing runs: the session is idle, or its turn suspended.
-func (s *session) resting() bool {
-	p := s.machine.Phase()
-	return p == turn.Idle || p == turn.Suspended
-}
+func (s *session) busy() bool { return s.drive.Busy() || len(s.detached) > 0 || len(s.asks) > 0 }
 
 // retire puts an idle session to sleep: a snapshot is left, the root forgets the
 // actor and stops it, and what still arrives is passed on to the root.
@@ -529,6 +495,7 @@ func (s *session) release(why *messages.Error) {
 		if s.dead == nil {
 			s.dead = why
 		}
+		s.drive.Stop()
 	}, func(crash *supervisor.Crash) {
 		s.host.log.Error("releasing a session panicked", zap.String("SID", s.ref.sid), zap.ByteString("stack", crash.Stack))
 	})

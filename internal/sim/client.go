@@ -49,7 +49,8 @@ type client struct {
 	gave    map[string]map[messages.Digest]string // by feed: what turns got of it
 	fetched int64                                 // values, to tell them apart
 
-	parent *messages.ParentLink // of a child session
+	parent  *messages.ParentLink // of a child session
+	follows bool                 // somebody follows its updates
 
 	favours messages.Policy // of its users, "" for none
 
@@ -91,6 +92,7 @@ func (w *world) newClient(n int) *client {
 		policy: []journal.Receipts{journal.ReceiptsDecision, journal.ReceiptsRun, journal.ReceiptsOff}[w.rnd.IntN(3)],
 	}
 	c.sid = c.key.SID()
+	c.follows = w.rnd.IntN(2) == 0
 	c.careful, c.gates = w.rnd.IntN(2) == 0, map[string]messages.GateAnswer{}
 	c.favours = []messages.Policy{"", "", "", messages.Merge, messages.Debounce, messages.Interrupt}[w.rnd.IntN(6)]
 	switch c.stubborn = w.rnd.IntN(5) == 0; w.rnd.IntN(8) {

@@ -1,7 +1,7 @@
 // Package sim runs sessions under a seed, in a world where everything that can
 // go wrong does, and checks after every step that nothing went wrong for good.
 //
-// A world is made of what the product itself uses – turn.Machine, turn.Outbox, the
+// A world is made of what the product itself uses – turn.Machine, driver.Driver, the
 // dialects, the interpreter, groupcommit.Writer, Sealer and Judge – and of what stands
 // around it, simulated: two hosts with clocks of their own, a disk that loses,
 // tears and reorders what was not synced, a model that writes at random, tools
@@ -66,6 +66,7 @@
 //
 // The same seed gives the same journal, byte for byte, on any number of cores.
 //
-// It does not test the shells, the stores on disk or the doors: it takes their
-// places.
+// The shells' decisions are tested with the machine: a world drives the same driver.Driver
+// as the actors of a host. It does not test the actors themselves, the stores on disk or
+// the doors: it takes their places.
 package sim

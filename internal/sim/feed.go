@@ -236,7 +236,7 @@ type potted struct {
 func (s *shell) fetchFeeds(e *turn.FetchFeeds) {
 	w := s.host.w
 	a := s.audit
-	if len(e.Names) > 0 && a.lastTurn > e.Turn && s.flies(e.Ident) {
+	if len(e.Names) > 0 && a.lastTurn > e.Turn && s.drive.InTurn(e.Ident) {
 		return // the step that wants them has ended the turn and begun another: nobody waits
 	}
 	s.durable("fetch-feeds", max(e.After, a.begin))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/internal/groupcommit"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/journal/memory"
 )
@@ -37,7 +38,7 @@ type host struct {
 // ack is the writer's answer on its way to a shell.
 type ack struct {
 	to  *shell
-	seq int64
+	at  driver.Position
 	err error
 }
 
@@ -106,10 +107,11 @@ func (h *host) rand() io.Reader { return &h.w.entropy }
 
 // append hands a batch to the writer.
 func (h *host) append(b journal.Batch, to *shell) {
-	seq := b.Records[len(b.Records)-1].Seq
+	last := b.Records[len(b.Records)-1]
+	at := driver.Position{Seq: last.Seq, Hash: last.Hash}
 	h.out++
 	signals := h.store.signals
-	h.writer.Append(b, func(err error) { signals <- signal{ack: ack{to, seq, err}} })
+	h.writer.Append(b, func(err error) { signals <- signal{ack: ack{to, at, err}} })
 	h.listen()
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -54,9 +55,9 @@ func (h *host) load(c *client) *shell {
 	if s.epoch = s.sealer.Epoch(); s.epoch <= head.Epoch {
 		w.violated("fence", "an activation takes epoch %d, the head has %d", s.epoch, head.Epoch)
 	}
-	s.box = turn.NewOutbox(head.Seq)
 	s.folded = clone(w, &state)
 	s.machine = turn.New(turn.Config{Key: c.key, SID: c.sid, Inc: s.inc, Rules: &c.rules}, state, h.rand())
+	s.drive = driver.New(s.machine, head.Seq)
 	w.log.say("host %d: session %d awake at record %d, epoch %d", h.n, c.n, head.Seq, s.epoch)
 	return s
 }

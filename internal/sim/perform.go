@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse/kitsu"
 )
@@ -15,9 +16,17 @@ func (s *shell) perform(e turn.Effect) {
 		return
 	}
 	w := s.host.w
+	switch s.duty(e) {
+	case driver.Nothing:
+		return
+	case driver.BeginTurn:
+		s.left()
+		s.land()
+		s.of, _ = s.drive.Turn()
+		s.flies = true
+	}
 	switch e := e.(type) {
-	case *turn.Persist:
-		s.hold(e)
+	case *turn.Persist, *turn.Schedule: // the driver keeps them
 	case *turn.Publish:
 		s.publish(e)
 	case *turn.Answer:
@@ -31,20 +40,16 @@ func (s *shell) perform(e turn.Effect) {
 	case *turn.FetchFeeds:
 		s.fetchFeeds(e)
 	case *turn.CancelModel:
-		if s.flies(e.Ident) && s.model != nil {
+		if s.model != nil {
 			s.model.cancelled = true
 		}
 	case *turn.RunProgram:
 		if s.audit.restores > 0 { // a program that kills its host must have been counted
 			s.durable("run-program", s.audit.turnSeq)
 		}
-		if s.aboard(e.Ident) {
-			s.program = s.runProgram(e)
-		}
+		s.program = s.runProgram(e)
 	case *turn.StopProgram:
-		if e.Withdrawn { // it never ran
-			s.inputs = append(s.inputs, &turn.ProgramEnd{Ident: e.Ident, Code: e.Code})
-		} else if s.flies(e.Ident) && s.program != nil {
+		if s.program != nil {
 			s.program.cancel(messages.Errorf(e.Code, "the turn is stopped"))
 			s.program.stopped = true
 		}
@@ -55,7 +60,7 @@ func (s *shell) perform(e turn.Effect) {
 	case *turn.CancelAction:
 		s.cancelAction(e)
 	case *turn.AnswerCall:
-		if p := s.program; p != nil && s.flies(e.Ident) && p.waiting == e.ID {
+		if p := s.program; p != nil && p.waiting == e.ID {
 			p.answer = e
 		}
 	case *turn.Verify:
@@ -63,28 +68,17 @@ func (s *shell) perform(e turn.Effect) {
 		if w.rnd.IntN(4) == 0 {
 			s.slow = append(s.slow, in)
 		} else {
-			s.inputs = append(s.inputs, in)
+			s.drive.Queue(in)
 		}
 	case *turn.HoldModel:
-		if s.flies(e.Ident) && s.model != nil {
+		if s.model != nil {
 			s.model.held = e.Hold
 		}
-	case turn.Hurry:
-		s.eager = s.eager || len(s.recs) > 0
 	case turn.Reached: // a number for those who look at the host
-	case *turn.Schedule:
-		if wait := e.At.Sub(s.host.now()); wait < plan.DefaultRetryDelay {
-			w.violated("effect", "action %s is to be tried again in %s", e.ID, wait)
-		}
-		s.tries = append(s.tries, e)
 	case *turn.AnswerRelic: // taken with the step that gave it
 	case *turn.EndChildren:
 		s.durable("the end of children", e.After)
 		s.host.endChildren(s, e)
-	case *turn.SetTimer:
-		s.clocks[e.Clock] = e
-	case *turn.StopTimer:
-		s.clocks[e.Clock] = nil
 	default:
 		w.violated("step", "an effect nobody does: %T", e)
 	}
@@ -104,17 +98,27 @@ func (s *shell) promised(e *turn.Answer) {
 	}
 }
 
-// aboard is flies, and makes room for a turn that was restored.
-func (s *shell) aboard(id turn.Ident) bool {
-	if now, ok := s.machine.Flight(); !s.flies(id) && ok && now == id {
-		s.left()
-		s.land()
-		s.flying, s.air = true, id
+// duty has the driver take an effect. What it takes or drops itself is checked here.
+func (s *shell) duty(e turn.Effect) driver.Duty {
+	w := s.host.w
+	switch e := e.(type) {
+	case *turn.Schedule:
+		if wait := e.At.Sub(s.host.now()); wait < plan.DefaultRetryDelay {
+			w.violated("effect", "action %s is to be tried again in %s", e.ID, wait)
+		}
+	case *turn.CancelAction:
+		if c := s.audit.call(e.Turn, e.ID); e.Withdrawn && c != nil { // it never began
+			if d := w.outside.deed(action(s.client, s.inc, e.Turn, e.ID, c.args)); d.starts == 0 {
+				d.confirmed = true
+			}
+		}
 	}
-	return s.flies(id)
+	duty := s.drive.Take(e)
+	if e, ok := e.(*turn.StartAction); ok && duty == driver.Nothing {
+		w.violated("order", "action %s of turn %d begins in another turn", e.ID, e.Turn)
+	}
+	return duty
 }
-
-func (s *shell) flies(id turn.Ident) bool { return s.flying && s.air == id }
 
 // durable checks that a record is on the disk, as this activation knows it.
 func (s *shell) durable(what string, seq int64) {
@@ -196,9 +200,6 @@ func (s *shell) openModel(e *turn.OpenModel) {
 	if err := a.isTold(e); err != nil {
 		w.violated("chance", "%v", err)
 	}
-	s.left()
-	s.land()
-	s.flying, s.air = true, e.Ident
 	s.responses = nil
 	s.model = s.newModel(e)
 }
@@ -206,18 +207,18 @@ func (s *shell) openModel(e *turn.OpenModel) {
 // left checks that a turn that is over left nothing running.
 func (s *shell) left() {
 	w := s.host.w
-	if !s.flying {
+	if !s.flies {
 		return
 	}
 	if m := s.model; m != nil && !m.over && !m.cancelled {
-		w.violated("single-flight", "turn %d is over and its model was not told", s.air.Turn)
+		w.violated("single-flight", "turn %d is over and its model was not told", s.of.Turn)
 	}
 	if p := s.program; p != nil && !p.over && !p.stopped {
-		w.violated("single-flight", "turn %d is over and its program was not told", s.air.Turn)
+		w.violated("single-flight", "turn %d is over and its program was not told", s.of.Turn)
 	}
 	for _, a := range s.attempts {
 		if !a.over && !a.cancelled && !(a.start.Detached && s.machine.Runs(a.start.Ident, a.start.ID)) {
-			w.violated("single-flight", "turn %d is over and its action %s was not told", s.air.Turn, a.start.ID)
+			w.violated("single-flight", "turn %d is over and its action %s was not told", s.of.Turn, a.start.ID)
 		}
 	}
 }
@@ -247,14 +248,11 @@ func (s *shell) askGate(e *turn.AskGate) {
 		s.slow = append(s.slow, in)
 		return
 	}
-	s.inputs = append(s.inputs, in)
+	s.drive.Queue(in)
 }
 
 func (s *shell) startAction(e *turn.StartAction) {
 	w := s.host.w
-	if !s.aboard(e.Ident) && !e.Detached {
-		w.violated("order", "action %s of turn %d begins in another turn", e.ID, e.Turn)
-	}
 	c := s.audit.call(e.Turn, e.ID)
 	if c == nil || c.attempts == 0 || c.ended || c.key != e.Key {
 		w.violated("order", "action %s begins outside its records", e.ID)
@@ -287,16 +285,6 @@ func (s *shell) startAction(e *turn.StartAction) {
 }
 
 func (s *shell) cancelAction(e *turn.CancelAction) {
-	if e.Withdrawn { // it never began
-		w := s.host.w
-		if c := s.audit.call(e.Turn, e.ID); c != nil {
-			if d := w.outside.deed(action(s.client, s.inc, e.Turn, e.ID, c.args)); d.starts == 0 {
-				d.confirmed = true
-			}
-		}
-		s.inputs = append(s.inputs, &turn.ActionEnded{Ident: e.Ident, ID: e.ID, State: messages.ActionCancelled, Reason: "cancelled"})
-		return
-	}
 	for _, a := range s.attempts {
 		if a.start.Ident == e.Ident && a.start.ID == e.ID {
 			a.cancelled = true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -25,29 +26,18 @@ type shell struct {
 	dead   bool
 
 	machine *turn.Machine
+	drive   driver.Driver
 	sealer  *journal.Sealer
-	box     turn.Outbox
 	replay  *token.ReplaySet
 	folded  turn.State // of the records as they are encoded
 	audit   *audit     // of the same
 
-	// The lane to the journal.
-	inputs   []turn.Input
-	stepping bool
-	recs     []*messages.Record
-	blobs    []messages.Blob
-	bytes    int
-	eager    bool
-	due      time.Time
-	inFlight int
-	base     int64              // seq of the head it was loaded at
-	own      []*messages.Record // made since
+	base int64              // seq of the head it was loaded at
+	own  []*messages.Record // made since
 
-	clocks [turn.NumClocks]*turn.SetTimer
-
-	// The turn in flight.
-	air       turn.Ident
-	flying    bool
+	// The turn that the shell has children of.
+	of        turn.Ident
+	flies     bool
 	model     *model
 	program   *program
 	attempts  []*attempt
@@ -59,7 +49,6 @@ type shell struct {
 	said      map[string]string              // by unit: the same of texts
 	explicit  string                         // the unit that says itself that it is final
 	responses []string                       // of these units, those of responses of the turn in flight
-	tries     []*turn.Schedule               // further attempts
 	calls     map[uint64]*shelfCall          // of shelves, that wait for the machine
 	lastCall  uint64
 	fetches   []*fetch             // of feeds, on their way
@@ -89,35 +78,31 @@ func (s *shell) begin() {
 
 // step lets the machine decide and does what it says, until nothing is left that
 // can be done without waiting.
-func (s *shell) step(in turn.Input) {
-	if s.dead {
+func (s *shell) step(inputs ...turn.Input) {
+	if s.dead || !s.drive.Begin(inputs...) {
 		return
 	}
-	s.inputs = append(s.inputs, in)
-	if s.stepping {
-		return
-	}
-	s.stepping = true
-	defer func() { s.stepping = false }()
-	for i := 0; i < len(s.inputs) && !s.dead; i++ {
-		s.one(s.inputs[i])
-	}
-	s.inputs = s.inputs[:0]
-	if s.eager && !s.dead {
-		s.flush()
+	defer s.drive.End()
+	for op := s.drive.Next(s.client.follows); op != driver.Idle; op = s.drive.Next(s.client.follows) {
+		if op == driver.Send {
+			s.send()
+			continue
+		}
+		s.one()
 	}
 }
 
 // one is one step of the machine.
-func (s *shell) one(in turn.Input) {
+func (s *shell) one() {
 	w := s.host.w
 	w.stats.Steps++
+	late := s.machine.Dropped()
+	noRandom := w.entropy.fails
+	stepped, err := s.drive.Step(s.host.now())
+	in, effects := stepped.Input, stepped.Effects
 	if w.log != nil {
 		w.log.say("%d.%d %s", s.host.n, s.client.n, describe(in))
 	}
-	late := s.machine.Dropped()
-	noRandom := w.entropy.fails
-	effects, err := s.machine.Step(s.host.now(), in)
 	if err != nil {
 		if noRandom && !w.entropy.fails { // nothing was recorded; the supervisor restarts the session
 			s.discard()
@@ -162,7 +147,7 @@ func (s *shell) one(in turn.Input) {
 	}
 	s.parts(effects)
 	s.agree(persisted)
-	for _, e := range s.box.Add(effects, nil) {
+	for _, e := range stepped.Ready {
 		s.perform(e)
 	}
 }
@@ -242,31 +227,25 @@ func (s *shell) settleDown() {
 	if s.dead {
 		return
 	}
-	if s.resting() {
+	if s.drive.Resting() {
 		s.left()
 		s.land()
-		for c, t := range s.clocks {
-			if t != nil && !(turn.Clock(c) == turn.ClockDebounce && s.machine.State().Window != nil) {
-				s.host.w.violated("step", "%s runs in an idle session", turn.Clock(c))
+		s.drive.EndTurn()
+		for c := range turn.NumClocks {
+			if s.drive.Running(c) && !(c == turn.ClockDebounce && s.machine.State().Window != nil) {
+				s.host.w.violated("step", "%s runs in an idle session", c)
 			}
 		}
 	}
-}
-
-// resting tells that nothing runs: the session is idle, or its turn suspended.
-func (s *shell) resting() bool {
-	return s.machine.Phase() == turn.Idle || s.machine.Phase() == turn.Suspended
-}
-
-// occupied tells that the session cannot be put to sleep.
-func (s *shell) occupied() bool {
-	return s.flying || !s.resting() || !s.box.Idle() || len(s.recs) > 0 || s.inFlight > 0 || s.machine.Detached() > 0 || s.machine.State().Window != nil
+	if !s.drive.Busy() {
+		s.drive.Rest()
+	}
 }
 
 // retire puts idle sessions to sleep, leaving a snapshot.
 func (h *host) retire() {
 	for i, s := range h.shells {
-		if s == nil || s.occupied() {
+		if s == nil || s.drive.Busy() {
 			continue
 		}
 		if state := s.machine.State(); state.Seq > s.snapped && h.w.rnd.IntN(3) > 0 {
@@ -286,55 +265,40 @@ func (h *host) retire() {
 	}
 }
 
-// hold takes a record in.
-func (s *shell) hold(p *turn.Persist) {
-	s.recs = append(s.recs, p.Record)
-	s.blobs = append(s.blobs, p.Blobs...)
-	s.bytes += 256
-	for i := range p.Blobs {
-		s.bytes += len(p.Blobs[i].Data)
-	}
-	if p.Hold <= 0 || s.bytes >= 2*turn.LazyBytes {
-		s.eager = true
-		return
-	}
-	if at := s.host.now().Add(p.Hold); s.due.IsZero() || at.Before(s.due) {
-		s.due = at
-	}
-}
-
-// flush seals and hands over what was held.
-func (s *shell) flush() {
-	if len(s.recs) == 0 {
-		return
-	}
+// send seals and hands over what is held.
+func (s *shell) send() {
 	w := s.host.w
-	before := s.sealer.Head().Seq
 	noRandom := w.entropy.fails
-	if err := s.sealer.Seal(s.recs, s.host.now()); err != nil {
+	if err := s.sealer.Seal(s.drive.Unsealed(), s.host.now()); err != nil {
 		if noRandom && !w.entropy.fails {
 			s.discard()
 			return
 		}
 		w.violated("chain", "sealing: %v", err)
 	}
-	b := journal.Batch{SID: s.client.sid, Inc: s.inc, ExpectSeq: before, Epoch: s.epoch, Records: s.recs, Blobs: s.blobs}
-	s.recs, s.blobs, s.bytes, s.eager, s.due = nil, nil, 0, false, time.Time{}
-	s.inFlight++
-	s.host.append(b, s)
+	s.drive.Sealed()
+	b, ok := s.drive.Batch()
+	if !ok {
+		return
+	}
+	s.host.append(journal.Batch{SID: s.client.sid, Inc: s.inc, ExpectSeq: b.Base, Epoch: s.epoch, Records: b.Records, Blobs: b.Blobs}, s)
 	if w.early {
-		for _, e := range s.box.Ack(s.sealer.Head().Seq, nil) {
-			s.perform(e)
-		}
+		s.acknowledge(driver.Position(s.sealer.Head()))
+	}
+}
+
+// acknowledge releases what waited for the records up to at.
+func (s *shell) acknowledge(at driver.Position) {
+	for _, e := range s.drive.Acked(at) {
+		s.perform(e)
 	}
 }
 
 // acknowledged takes the journal's answer.
-func (s *shell) acknowledged(seq int64, err error) {
-	if s.dead {
+func (s *shell) acknowledged(at driver.Position, err error) {
+	if s.dead || s.host.w.early && err == nil {
 		return
 	}
-	s.inFlight--
 	w := s.host.w
 	if err != nil {
 		w.log.say("host %d: session %d: the journal refuses: %v", s.host.n, s.client.n, err)
@@ -344,25 +308,17 @@ func (s *shell) acknowledged(seq int64, err error) {
 		s.discard()
 		return
 	}
-	w.log.say("host %d: session %d: acknowledged to %d", s.host.n, s.client.n, seq)
-	for _, e := range s.box.Ack(seq, nil) {
-		s.perform(e)
-	}
+	w.log.say("host %d: session %d: acknowledged to %d", s.host.n, s.client.n, at.Seq)
+	s.acknowledge(at)
 	s.again(nil)
 }
 
 // again runs the step loop for what effects have queued, and for in.
 func (s *shell) again(in turn.Input) {
-	inputs := s.inputs
-	s.inputs = nil
-	for _, q := range inputs {
-		s.step(q)
-	}
 	if in != nil {
 		s.step(in)
-	}
-	if s.eager && !s.dead {
-		s.flush()
+	} else {
+		s.step()
 	}
 	s.settleDown()
 }
@@ -382,6 +338,7 @@ func (s *shell) release() {
 	}
 	s.land()
 	s.dead = true
+	s.drive.Stop()
 	for _, a := range s.attempts {
 		a.abandon()
 	}
@@ -389,10 +346,10 @@ func (s *shell) release() {
 
 // land ends the turn's children. An action that nobody waits for goes on.
 func (s *shell) land() {
-	if !s.flying {
+	if !s.flies {
 		return
 	}
-	s.flying = false
+	s.flies = false
 	if s.program != nil {
 		s.program.halt()
 	}
@@ -415,24 +372,15 @@ func (s *shell) ring() {
 		(s.host.w.calm || s.host.w.rnd.IntN(3) == 0) { // who wakes it may be late
 		s.step(&turn.Expire{})
 	}
-	for id := range turn.NumClocks {
-		if t := s.clocks[id]; t != nil && !t.At.After(now) && !s.dead {
-			s.clocks[id] = nil
-			s.step(&turn.Timer{Clock: id, Gen: t.Gen})
+	for _, in := range s.drive.Due(now) {
+		s.step(in)
+		if _, due := in.(*turn.Due); due && s.host.w.happens(5*s.host.w.weather.repeat) {
+			s.step(in)
 		}
 	}
-	for i := 0; i < len(s.tries) && !s.dead; i++ {
-		if t := s.tries[i]; !t.At.After(now) {
-			s.tries = slices.Delete(s.tries, i, i+1)
-			i--
-			due := &turn.Due{Ident: t.Ident, ID: t.ID, Attempt: t.Attempt}
-			if s.step(due); s.host.w.happens(5 * s.host.w.weather.repeat) {
-				s.step(due)
-			}
-		}
-	}
-	if !s.dead && !s.due.IsZero() && !s.due.After(now) {
-		s.flush()
+	if s.drive.Overdue(now) {
+		s.send()
+		s.step()
 	}
 	s.settleDown()
 }

@@ -307,7 +307,7 @@ func (w *world) write(h *host) {
 func (h *host) acknowledge() {
 	a := h.acks[0]
 	h.acks = h.acks[1:]
-	a.to.acknowledged(a.seq, a.err)
+	a.to.acknowledged(a.at, a.err)
 }
 
 // pass lets time pass and rings what is due.
@@ -426,7 +426,7 @@ func (w *world) resting() bool {
 			return false
 		}
 		for _, s := range h.shells {
-			if s != nil && (s.stirs() || s.occupied() || s.machine.Phase() != turn.Idle) {
+			if s != nil && (s.stirs() || s.drive.Busy() || s.machine.Phase() != turn.Idle) {
 				return false
 			}
 		}
