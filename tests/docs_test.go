@@ -834,9 +834,12 @@ func TestDocsPicture(t *testing.T) {
 	if !strings.HasPrefix(svg, "<!-- Made by docs/internal/termsvg") {
 		t.Error("docs/tour.svg does not name what made it")
 	}
-	for _, part := range []string{"$\u00a0make\u00a0run", "ledger", "ERR_TOKEN_VERIFY/UNKNOWN_KID", "ERR_QUOTA/GAS", "ERR_CRASH", "RESULT"} {
+	for _, part := range []string{"$\u00a0make\u00a0run", "research", "file.read", "DONE", "HALT", "ERR_QUOTA/GAS"} {
 		if !strings.Contains(svg, part) {
 			t.Errorf("docs/tour.svg does not show %q", part)
 		}
+	}
+	if width := regexp.MustCompile(`<svg [^>]*width="([0-9]+)"`).FindStringSubmatch(svg); width == nil || len(width[1]) != 3 || width[1] > "640" {
+		t.Errorf("docs/tour.svg is too wide: %q", width)
 	}
 }
