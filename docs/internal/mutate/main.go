@@ -2,15 +2,16 @@
 // Every mutation of mutations.txt is built with an overlay, so that no file of the
 // tree changes, and simulated from seed 1; the table of what was caught, by which
 // invariant and after how many turns is written to internal/sim/MUTATIONS.md. What the simulator
-// does not come across in so many turns the tests of the machine and of the room itself
-// must notice. It fails when a mutation does not apply any more, does not build, or is
+// does not come across in so many turns, or has no part of, the tests of the room itself must
+// notice, of the machine where the room is below it, or those of the whole where a shell or a
+// door is broken. It fails when a mutation does not apply any more, does not build, or is
 // noticed by nobody.
 //
-// Names try some of the list, and -new those that have no row yet; the others' rows stay
-// as they are. The table is written after every mutation, so that a pass can be stopped
+// Names try some of the list, -in those of files below a folder, and -new those that have no
+// row yet; the others' rows stay as they are. The table is written after every mutation, so that a pass can be stopped
 // and gone on with.
 //
-//	go run ./docs/internal/mutate [-new] [-turns N] [name...]
+//	go run ./docs/internal/mutate [-new] [-in FOLDER] [-turns N] [name...]
 package main
 
 import (
@@ -56,8 +57,9 @@ func main() {
 	turns := flag.Int("turns", 10_000, "turns within which a mutation must be noticed")
 	beside := flag.Int("j", runtime.GOMAXPROCS(0), "how many to try side by side")
 	fresh := flag.Bool("new", false, "try those that the table does not have")
+	in := flag.String("in", "", "try those of files below this folder")
 	flag.Parse()
-	if err := run(flag.Args(), *fresh, *turns, max(1, *beside)); err != nil {
+	if err := run(flag.Args(), *in, *fresh, *turns, max(1, *beside)); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -69,12 +71,16 @@ type trial struct {
 	err error
 }
 
-func run(only []string, fresh bool, turns, beside int) error {
+func run(only []string, in string, fresh bool, turns, beside int) error {
 	text, err := os.ReadFile(list)
 	if err != nil {
 		return err
 	}
 	all, err := parse(string(text))
+	if err != nil {
+		return err
+	}
+	simulated, err := simulated()
 	if err != nil {
 		return err
 	}
@@ -85,7 +91,7 @@ func run(only []string, fresh bool, turns, beside int) error {
 	defer os.RemoveAll(dir)
 	whole, rows := all, earlier()
 	all = slices.DeleteFunc(slices.Clone(all), func(m mutation) bool {
-		return len(only) > 0 && !slices.Contains(only, m.name) || fresh && rows[m.name] != ""
+		return len(only) > 0 && !slices.Contains(only, m.name) || !strings.HasPrefix(m.file, in) || fresh && rows[m.name] != ""
 	})
 	trials := make([]chan trial, len(all))
 	for i := range trials {
@@ -99,7 +105,11 @@ func run(only []string, fresh bool, turns, beside int) error {
 	for n := range beside {
 		go func() {
 			for i := range next {
-				v, err := all[i].try(filepath.Join(dir, fmt.Sprint(n)), turns)
+				most := turns
+				if !slices.Contains(simulated, path.Dir(all[i].file)) {
+					most = 0
+				}
+				v, err := all[i].try(filepath.Join(dir, fmt.Sprint(n)), most)
 				trials[i] <- trial{v, err}
 			}
 		}()
@@ -114,8 +124,12 @@ func run(only []string, fresh bool, turns, beside int) error {
 		case v.OK && v.Test == "":
 			missed = append(missed, fmt.Errorf("%s: nobody noticed in %d turns", m.name, v.Turns))
 		case v.OK:
-			fmt.Printf("%-60s %s, nothing in %d turns\n", m.name, v.Test, v.Turns)
-			rows[m.name] = fmt.Sprintf("| %s | [%s](../../%s) | – | not in %d | %s |\n", m.name, m.file, m.file, v.Turns, cell(v.Test))
+			after := fmt.Sprintf("not in %d", v.Turns)
+			if v.Turns == 0 {
+				after = "–" // the simulator has no part of the file
+			}
+			fmt.Printf("%-60s %s, %s\n", m.name, v.Test, after)
+			rows[m.name] = fmt.Sprintf("| %s | [%s](../../%s) | – | %s | %s |\n", m.name, m.file, m.file, after, cell(v.Test))
 		default:
 			fmt.Printf("%-60s %-14s seed %-4d after %6d turns: %s\n", m.name, v.Failure.Invariant, v.Failure.Seed, v.Turns, short(v.Failure.Detail))
 			rows[m.name] = fmt.Sprintf("| %s | [%s](../../%s) | %s | %d | %s |\n", m.name, m.file, m.file, v.Failure.Invariant, v.Turns, cell(short(v.Failure.Detail)))
@@ -201,7 +215,22 @@ func parse(text string) (all []mutation, err error) {
 	return all, nil
 }
 
-// try builds the command with the mutation and runs it.
+// simulated are the folders of the packages that the simulator runs.
+func simulated() ([]string, error) {
+	out, err := exec.Command("go", "list", "-deps", module+"/docs/internal/mutate/world").Output()
+	if err != nil {
+		return nil, fmt.Errorf("what the simulator runs cannot be listed: %w", err)
+	}
+	var all []string
+	for p := range strings.Lines(string(out)) {
+		if room, ok := strings.CutPrefix(strings.TrimSpace(p), module+"/"); ok {
+			all = append(all, room)
+		}
+	}
+	return all, nil
+}
+
+// try builds the command with the mutation and runs it; with 0 turns it runs tests alone.
 func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return v, err
@@ -231,6 +260,12 @@ func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 	if err := os.WriteFile(config, overlay, 0o644); err != nil {
 		return v, err
 	}
+	if turns == 0 {
+		if out, err := exec.Command("go", "build", "-overlay", config, module+"/"+path.Dir(m.file)).CombinedOutput(); err != nil {
+			return v, fmt.Errorf("it does not build: %s", out)
+		}
+		return verdict{OK: true, Test: m.failing(config)}, nil
+	}
 	if out, err := exec.Command("go", "build", "-overlay", config, "-o", binary, module+"/docs/internal/mutate/world").CombinedOutput(); err != nil {
 		return v, fmt.Errorf("it does not build: %s", out)
 	}
@@ -250,11 +285,23 @@ func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 	return v, nil
 }
 
-// failing names a test of the machine or of the room that the mutation makes fail; ""
-// when there is none.
+// outer are the rooms that the simulator runs no part of and the machine's tests neither:
+// the tests of the whole come behind their own.
+var outer = []string{"actors", "feeds", "host", "supervisor", "internal/compiler", "internal/delegate", "internal/follow", "internal/hub", "internal/learn", "."}
+
+// failing names a test of the room, of the machine or of the whole that the mutation makes
+// fail; "" when there is none.
 func (m *mutation) failing(overlay string) string {
-	for _, room := range []string{"internal/turn", path.Dir(m.file)} {
-		out, err := exec.Command("go", "test", "-overlay", overlay, "-timeout", "5m", module+"/"+room).CombinedOutput()
+	room := path.Dir(m.file)
+	rooms := []string{"internal/turn", room}
+	if slices.Contains(outer, room) {
+		rooms = []string{room, ".", "tests"}
+	}
+	for i, room := range rooms {
+		if slices.Contains(rooms[:i], room) {
+			continue
+		}
+		out, err := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", "3m", path.Join(module, room)).CombinedOutput()
 		if err == nil {
 			continue
 		}
@@ -263,6 +310,9 @@ func (m *mutation) failing(overlay string) string {
 				name, _, _ = strings.Cut(name, " ")
 				return "go test ./" + room + ": " + name
 			}
+		}
+		if at := bytes.Index(out, []byte("\npanic: ")); at >= 0 { // on a goroutine of no test, or out of time
+			return "go test ./" + room + ": " + short(string(out[at+1:]))
 		}
 	}
 	return ""
