@@ -61,7 +61,7 @@ var layers = []struct {
 }{
 	{"text", []string{"internal/jsonstring", "internal/clip", "internal/visible", "internal/textdiff"}},
 	{"words", []string{"messages"}},
-	{"pure", []string{"parse/...", "crypto/...", "internal/turn", "internal/turn/driver", "internal/plan", "internal/neuroscript/...", "internal/prompt", "internal/compare", "internal/native", "internal/answer", "internal/budget"}},
+	{"pure", []string{"parse/...", "crypto/...", "internal/turn", "internal/turn/driver", "internal/plan", "internal/neuroscript/...", "internal/prompt", "internal/compare", "internal/native", "internal/answer", "internal/budget", "internal/jsonvalue", "internal/expr", "internal/transform"}},
 	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/rehearse", "internal/eval", "internal/proof", "internal/groupcommit", "internal/specimen", "internal/confine", "internal/files", "internal/audit", "internal/retry", "internal/schema", "internal/zone", "internal/postgrestest", "internal/wiretest"}},
 	{"shells", []string{"supervisor", "actors/...", "internal/hub"}},
 	{"assembly", []string{"internal/compiler", "internal/delegate", "internal/learn", "internal/follow", "internal/simple", "internal/livestore", "internal/keyfile", "internal/backup", "internal/fork", "internal/erase"}},
@@ -152,6 +152,7 @@ var forbidden = []edge{
 	{from: []string{"internal/turn"}, to: []string{"./internal/turn/driver"}, reason: "the machine does not know who drives it"},
 	{from: []string{"internal/turn/driver"}, to: []string{"./parse/...", "./crypto/...", "./internal/neuroscript/...", "./internal/prompt"}, reason: "what drives the machine knows no more than the machine (edges allowed: turn, plan)"},
 	{from: []string{"parse"}, to: []string{"./parse/aeiou", "./parse/plain", "./parse/kitsu", "./parse/cortex", "./parse/cogency"}, reason: "the registry is filled by the facade"},
+	{from: []string{"internal/jsonvalue", "internal/expr", "internal/transform"}, to: []string{"<words>", "./crypto/...", "./internal/turn", "./internal/plan", "./internal/neuroscript/...", "./internal/prompt"}, reason: "values, conditions and steps are functions of texts (edges allowed: parse/scan, internal/jsonvalue)"},
 	{from: []string{"parse/..."}, to: []string{"./crypto/...", "./internal/turn", "./internal/plan", "./internal/neuroscript/...", "./internal/prompt"}, reason: "a dialect is a codec and judges facts; verification, language and machine are others' (edges allowed: parse, parse/scan)"},
 	{from: []string{"parse/aeiou"}, to: []string{"./parse/plain", "./parse/kitsu", "./parse/cortex", "./parse/cogency"}, reason: "dialects do not know each other"},
 	{from: []string{"parse/kitsu"}, to: []string{"./parse/aeiou", "./parse/plain", "./parse/cortex", "./parse/cogency"}, reason: "dialects do not know each other"},

@@ -28,6 +28,8 @@ var formats = []format{
 	{"tokens", func(d *document) bool { return d.has("line") && d.has("context") }, tokenCases},
 	{"turns", func(d *document) bool { return d.has("output_lines") }, turnCases},
 	{"progress", func(d *document) bool { return d.list("digests") || d.list("sequences") }, progressCases},
+	{"expressions", func(d *document) bool { return d.has("expr") }, expressionCases},
+	{"transforms", func(d *document) bool { return d.has("steps") && d.has("input") }, transformCases},
 	{"jcs numbers", func(d *document) bool { return d.has("ieee") }, numberCases},
 	{"jcs documents", func(d *document) bool {
 		return d.has("input") && (d.has("output") || d.has("error")) && !d.has("visible")
