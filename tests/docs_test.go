@@ -779,7 +779,7 @@ func sections(text string) (all []string) {
 
 // Tests, packages and files that ARCHITECTURE.md names exist.
 func TestDocsArchitectureNamesWhatIsThere(t *testing.T) {
-	text := read(t, "ARCHITECTURE.md") + read(t, "docs/benchmarks.md")
+	text := read(t, "ARCHITECTURE.md") + read(t, "docs/benchmarks.md") + read(t, "docs/benchmarks-history.md")
 	source := allTests(t)
 	for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*`).FindAllString(text, -1) {
 		if !strings.Contains(source, "func "+name) { // a benchmark may be named by its beginning
@@ -826,6 +826,33 @@ func allTests(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return all.String()
+}
+
+// The last cell of a benchmark's row names what runs it, and the package it is in.
+func TestDocsBenchmarks(t *testing.T) {
+	source := allTests(t)
+	n := 0
+	for line := range strings.SplitSeq(read(t, "docs/benchmarks.md"), "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if !strings.HasPrefix(line, "| ") || len(cells) < 5 {
+			continue
+		}
+		for _, m := range codeSpan.FindAllStringSubmatch(cells[len(cells)-1], -1) {
+			n++
+			switch name := m[1]; {
+			case strings.HasPrefix(name, "./"):
+				if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(name))); err != nil {
+					t.Errorf("%s: there is no package %s", cells[0], name)
+				}
+			case strings.HasPrefix(name, "-") || strings.Contains(name, "="):
+			case !regexp.MustCompile(`func Benchmark\w*` + strings.Replace(name, "$", `\(`, 1)).MatchString(source):
+				t.Errorf("%s: there is no benchmark %s", cells[0], name)
+			}
+		}
+	}
+	if n < 60 {
+		t.Errorf("only %d names were found", n)
+	}
 }
 
 // The picture of the README is made from a run of the tour.
