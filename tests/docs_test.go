@@ -828,6 +828,35 @@ func allTests(t *testing.T) string {
 	return all.String()
 }
 
+// Every decision has a status and a date, and a row of the index that has the same.
+func TestDocsDecisions(t *testing.T) {
+	index := read(t, "docs/decisions/README.md")
+	status := regexp.MustCompile(`^\*\*Status\.\*\* ([A-Z][a-z]+(?: by \[[0-9]{3}\]\([^)]*\))?), (2[0-9]{3}-[0-9]{2}-[0-9]{2})\.$`)
+	n := 0
+	for _, page := range pages(t) {
+		if filepath.ToSlash(filepath.Dir(page)) != "docs/decisions" || strings.HasSuffix(page, "README.md") {
+			continue
+		}
+		n++
+		lines := strings.Split(read(t, page), "\n")
+		m := status.FindStringSubmatch(lines[2])
+		if m == nil {
+			t.Errorf("%s: its third line is no status with a date: %q", page, lines[2])
+			continue
+		}
+		name := filepath.Base(page)
+		row := fmt.Sprintf("| [%s](%s) | ", name[:3], name)
+		_, rest, ok := strings.Cut(index, "\n"+row)
+		rest, _, _ = strings.Cut(rest, "\n")
+		if want := " | " + strings.ToLower(m[1]) + " | " + m[2] + " |"; !ok || !strings.HasSuffix(rest, want) {
+			t.Errorf("the index has no row of %s that ends %q", page, want)
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d decisions were found", n)
+	}
+}
+
 // The last cell of a benchmark's row names what runs it, and the package it is in.
 func TestDocsBenchmarks(t *testing.T) {
 	source := allTests(t)
