@@ -7,8 +7,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// The floor of both benchmarks is the records alone: made, numbered and folded by
-// nobody's decision.
+// The floor of both benchmarks is the records alone: made, numbered and folded without a
+// machine.
 
 var benchNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 

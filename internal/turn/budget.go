@@ -8,19 +8,19 @@ import (
 )
 
 // Tokens and money that an action may use are reserved before it begins and settled when
-// it ends (docs/spec/design.md §8): what is in flight can never come to more than the run has left,
-// whatever runs side by side. What was reserved stands in action.started, so that a
-// restart and a replay know it.
+// it ends (docs/spec/design.md §8): actions that run side by side can never use more than the
+// run has left. The reservation stands in action.started, so that a restart and a replay
+// know it.
 //
 //	spent + reserved by open actions ≤ limit, for tokens and money, when an action is
-//	granted its part
+//	granted its share
 //
-// The run's own replies are one at a time, and are counted when they end.
-// The actions of children are not reserved: a child gets what is left of them, and they
-// count when it has ended.
+// Replies of the run come one at a time and count when they end. The number of actions is
+// not reserved: a child session may use all that are left, and its actions count when it
+// has ended.
 
-// limits are the meters of the open run: the agent's own, and those of a budget that
-// came with the input. 0 bounds nothing.
+// limits returns the limits of the open run: the agent's, tightened by a budget that came
+// with the input. 0 is no limit.
 func (m *Machine) limits() messages.Budget {
 	l := messages.Budget{Actions: m.cfg.Limits.Actions, CostUSD: m.cfg.Limits.CostMicroUSD, Tokens: m.cfg.Limits.Tokens}
 	if run := m.state.Open; run != nil && run.Budget != nil {
@@ -31,7 +31,7 @@ func (m *Machine) limits() messages.Budget {
 	return l
 }
 
-// tighter is the smaller of two bounds, of which 0 is none.
+// tighter returns the smaller of two bounds; 0 is no bound.
 func tighter(a, b int64) int64 {
 	if a <= 0 || b > 0 && b < a {
 		return b
@@ -39,7 +39,7 @@ func tighter(a, b int64) int64 {
 	return a
 }
 
-// overBudget ends a turn whose run has used more than it may.
+// overBudget ends the turn, and returns true, if the run has used more than it may.
 func (m *Machine) overBudget() bool {
 	run, l := m.state.Open, m.limits()
 	switch {
@@ -53,8 +53,9 @@ func (m *Machine) overBudget() bool {
 	return true
 }
 
-// reserve grants an action that may spend its share of what the run has left, once: all
-// of its attempts have that together. lacks names a meter of which nothing is left.
+// reserve grants an action that may spend a share of what the run has left. It does so
+// once: all attempts of the action use that share. lacks names a meter of which nothing is
+// left.
 func (m *Machine) reserve(c *call) (lacks string) {
 	if c.budget.reserved != nil || m.cfg.Spends == nil || c.node.ref.Generation == 0 {
 		return ""
@@ -85,8 +86,8 @@ func (m *Machine) reserve(c *call) (lacks string) {
 			holders++
 		}
 	}
-	// Behind the gate of a sync action nothing new begins: it shares with what waits
-	// already. Beside an async one all slots that are free may be taken.
+	// A sync action closes the gate, so nothing new begins beside it: it shares with the
+	// actions that wait already. Beside an async one every free slot may be taken.
 	shares := 1 + waiting
 	if c.mode != messages.ModeSync {
 		shares = max(1, m.parallel()-holders)
@@ -116,7 +117,7 @@ func (m *Machine) reserve(c *call) (lacks string) {
 	return ""
 }
 
-// parallel is how many actions of a reply run at once.
+// parallel returns how many actions of a reply may run at once.
 func (m *Machine) parallel() int {
 	if m.cfg.Limits.Parallel > 0 {
 		return m.cfg.Limits.Parallel
@@ -124,8 +125,8 @@ func (m *Machine) parallel() int {
 	return plan.DefaultParallel
 }
 
-// left is what is left of an action's reservation for its next attempt; none tells that
-// a meter of it is used up.
+// left returns what is left of an action's share for its next attempt. none reports whether
+// a meter of the share is used up.
 func (c *call) left() (grant messages.Budget, none bool) {
 	if c.budget.reserved == nil {
 		return messages.Budget{}, false
@@ -133,7 +134,7 @@ func (c *call) left() (grant messages.Budget, none bool) {
 	return c.budget.reserved.Left(c.budget.used)
 }
 
-// lacking ends an action for which nothing is left.
+// lacking ends an action because a meter of the run is used up.
 func (m *Machine) lacking(c *call, meter string) {
 	l := m.limits()
 	limit := map[string]int64{"tokens": l.Tokens, "cost_usd": l.CostUSD, "actions": l.Actions}[meter]

@@ -45,7 +45,7 @@ func TestDetachedOverBudget(t *testing.T) {
 	s.overBudget()
 }
 
-// overBudget tells whether the run has ended for its budget.
+// overBudget checks that the run has ended for its budget.
 func (s *streamed) overBudget() {
 	s.t.Helper()
 	var last *messages.RunEnd

@@ -11,20 +11,20 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// What a submit meets when a run is in flight (docs/spec/design.md §9). Everything follows from
-// the input records: under interrupt and rollback one cancels the run in flight by
-// itself, so that no restart can take the two apart. Beside them there are the window of
-// debounce, which a timer's control record closes, and turn.begin and run.begin, which
-// name the inputs they take up.
+// What happens to a submit while a run is in flight (docs/spec/design.md §9). Everything
+// follows from the input records: under interrupt and rollback the input's record itself
+// cancels the run in flight, so that no restart can separate the two. Besides inputs, a
+// timer's control record closes the window of debounce, and turn.begin and run.begin name
+// the inputs they take up.
 //
-// A run in front of which another one supersedes is as good as in flight: it begins and
-// ends at once, so that what became of it does not depend on who was quicker.
+// A waiting run with a superseding run behind it counts as in flight: it begins and ends at
+// once, so that its fate does not depend on timing.
 
 // Bounds of the note on a withdrawn run.
 const (
-	NoteEffects = 32      // effects that are told one by one
+	NoteEffects = 32      // effects that are listed one by one
 	NoteArgs    = 200     // bytes of an effect's arguments
-	NoteBytes   = 4 << 10 // bytes of all notes a run is told
+	NoteBytes   = 4 << 10 // bytes of all notes that a run is given
 )
 
 // Part is an input that joined others.
@@ -34,38 +34,39 @@ type Part struct {
 	Userdata string `json:"userdata,omitzero"`
 }
 
-// Window gathers inputs that come shortly after one another. It is open until Until,
-// which every input moves.
+// Window gathers inputs that come shortly after one another. It closes at Until, which
+// every input moves.
 type Window struct {
 	Waiting
 	Opened int64 `json:"opened"` // unix nanoseconds
 	Until  int64 `json:"until"`  // unix nanoseconds
 }
 
-// Deed is an effect that an action of the run has had, or may have had.
+// Deed is an effect that an action of a run had or may have had.
 type Deed struct {
 	Name  string               `json:"name"`
 	Args  string               `json:"args"`
 	State messages.ActionState `json:"state"`
 }
 
-// Joiner is a Judge that makes one input out of several, in the order in which they
-// came. It is pure. Without it texts are joined by LF.
+// Joiner is a Judge that makes one input out of several, given in the order of their
+// arrival. It is pure. For other judges texts are joined by LF.
 type Joiner interface {
 	JoinInputs(parts []messages.Input) (messages.Input, error)
 }
 
-// refusal says whether a submit is refused now, and which record says so: a refusal
-// that a restart would forget must not be seen either.
+// refusal returns the error to refuse a submit with, nil to accept it, and the position of
+// the record that the refusal rests on: the refusal must wait until that record is durable,
+// because a restart could forget it otherwise.
 func (m *Machine) refusal(in *messages.Input) (after int64, err error) {
 	s := &m.state
 	if s.Closed {
 		return 0, messages.Errorf(messages.ErrDenied, "the session is closed")
 	}
-	// Whoever stands in line is there by an input, by a run that left it, or by a window
-	// that gathers no more.
+	// A run waits because of an input, of a run that ended and left inputs, or of a window
+	// that closed.
 	waiting, latest := len(s.Queue), max(m.lastEnd, m.lastShut)
-	for i := range s.Queue { // one that supersedes came late and stands in front
+	for i := range s.Queue { // a superseding run came last and stands in front
 		latest = max(latest, s.Queue[i].Seq)
 	}
 	if s.Window != nil {
@@ -85,10 +86,10 @@ func (m *Machine) refusal(in *messages.Input) (after int64, err error) {
 			return m.refusesToJoin(in)
 		}
 	case messages.Enqueue, messages.Interrupt, messages.Rollback:
-	case messages.Answer: // the facade has made another of it
+	case messages.Answer: // the facade has replaced it by another policy
 		fallthrough
 	default:
-		return 0, &messages.Error{Code: messages.ErrInvalid, Field: "policy", Detail: "it is none of reject, enqueue, interrupt, rollback, merge, debounce"}
+		return 0, &messages.Error{Code: messages.ErrInvalid, Field: "policy", Detail: "want one of reject, enqueue, interrupt, rollback, merge, debounce"}
 	}
 	if waiting >= messages.QueueLimit {
 		return latest, messages.Errorf(messages.ErrBusy, "%d runs are waiting already", waiting)
@@ -96,7 +97,7 @@ func (m *Machine) refusal(in *messages.Input) (after int64, err error) {
 	return 0, nil
 }
 
-// joins gives the run that an input under policy joins, 0 for a run of its own.
+// joins returns the run that an input under policy joins, 0 if it gets a run of its own.
 func (m *Machine) joins(policy messages.Policy) int64 {
 	s := &m.state
 	switch {
@@ -111,8 +112,8 @@ func (m *Machine) joins(policy messages.Policy) int64 {
 	return 0
 }
 
-// refusesToJoin says whether an input is one too many for the run it would join, or
-// makes no input together with the others.
+// refusesToJoin is refusal for an input that would join a run: the run may have too many
+// inputs already, or they may not make one input together.
 func (m *Machine) refusesToJoin(in *messages.Input) (after int64, err error) {
 	s := &m.state
 	var parts []Part
@@ -132,17 +133,17 @@ func (m *Machine) refusesToJoin(in *messages.Input) (after int64, err error) {
 	return 0, err
 }
 
-// supersede cancels the run in flight, which the fold of an input says is superseded.
+// supersede stops the run in flight, which the fold of an input has marked as superseded.
 func (m *Machine) supersede(by string) {
 	open := m.state.Open
-	if open == nil || m.flight == nil { // to be settled, and settle sees it
+	if open == nil || m.flight == nil { // settle will see the mark
 		return
 	}
 	m.denyQuestions(by, open.Cancel.why())
 	m.stop(messages.ErrCancelled, open.Cancel.why())
 }
 
-// denyQuestions denies what the turn in flight waits for.
+// denyQuestions denies the open questions of the turn in flight.
 func (m *Machine) denyQuestions(by, why string) {
 	for _, a := range append([]OpenAction(nil), m.state.Open.Turn.Actions...) {
 		if q := a.Question; q != nil && q.Answer == "" {
@@ -153,7 +154,7 @@ func (m *Machine) denyQuestions(by, why string) {
 	}
 }
 
-// passOver begins and ends the runs in front of one that supersedes them.
+// passOver begins and ends the waiting runs in front of one that supersedes them.
 func (m *Machine) passOver() {
 	for m.state.Open == nil && len(m.state.Queue) > 1 && m.state.Queue[1].Policy.Supersedes() {
 		by := m.state.Queue[1]
@@ -166,7 +167,7 @@ func (m *Machine) passOver() {
 	}
 }
 
-// closeRun records the end of the open run, and what a withdrawn one leaves behind.
+// closeRun records the end of the open run, with the note of a withdrawn one.
 func (m *Machine) closeRun(v messages.Verdict, turn int64, value string) {
 	run := m.state.Open
 	if run.withdrawn() {
@@ -178,6 +179,7 @@ func (m *Machine) closeRun(v messages.Verdict, turn int64, value string) {
 	m.recordEnd(v, turn, value)
 }
 
+// recordEnd writes run.end of the open run.
 func (m *Machine) recordEnd(v messages.Verdict, turn int64, value string) {
 	run := m.state.Open
 	end := &messages.RunEnd{Decision: v.Decision, Detail: v.Detail, Turns: run.Turns}
@@ -193,7 +195,7 @@ func (m *Machine) recordEnd(v messages.Verdict, turn int64, value string) {
 	m.append(run.Run, turn, end, 0)
 }
 
-// noteOn says what a run that is taken back has done; "" for nothing.
+// noteOn lists the effects of a run that is taken back; "" if it had none.
 func (m *Machine) noteOn(run *OpenRun) string {
 	var b strings.Builder
 	tell := func(d Deed) {
@@ -223,8 +225,7 @@ func (m *Machine) noteOn(run *OpenRun) string {
 	return clip.Short("The user took back the request before this one. What had been done for it stands:"+b.String(), NoteBytes)
 }
 
-// windowClock keeps the clock of the window: set anew by every input, stopped when the
-// window is closed.
+// windowClock sets the clock of the window again, or stops it when there is no window.
 func (m *Machine) windowClock() {
 	w := m.state.Window
 	if w == nil {
@@ -234,7 +235,7 @@ func (m *Machine) windowClock() {
 	m.setTimer(ClockDebounce, time.Unix(0, w.Until).UTC())
 }
 
-// windowOver closes the window because nothing more came.
+// windowOver closes the window because no input came in time.
 func (m *Machine) windowOver(in *Timer) {
 	w := m.state.Window
 	if !m.armed[ClockDebounce] || in.Gen != uint64(m.gens[ClockDebounce]) || w == nil {
@@ -248,10 +249,11 @@ func (m *Machine) windowOver(in *Timer) {
 	}
 }
 
-// said is what the user said to the open run: what began it, or what joined it since.
-func (m *Machine) said(run *OpenRun) (text, userdata string) {
+// inputOf returns the input of the run's turn: the one that began it, joined by those that
+// came since.
+func (m *Machine) inputOf(run *OpenRun) (text, userdata string) {
 	in, err := m.join(run.parts())
-	if err != nil && len(run.More) > 0 { // they were accepted together, and not with what a failed turn had
+	if err != nil && len(run.More) > 0 { // More was accepted as one input, but not together with that of a failed turn
 		in, err = m.join(run.More)
 	}
 	if err != nil {
@@ -261,7 +263,7 @@ func (m *Machine) said(run *OpenRun) (text, userdata string) {
 }
 
 func (m *Machine) userdata() string {
-	_, userdata := m.said(m.state.Open)
+	_, userdata := m.inputOf(m.state.Open)
 	return userdata
 }
 
@@ -284,7 +286,7 @@ func (m *Machine) join(parts []Part) (messages.Input, error) {
 
 // Of the fold.
 
-// accept takes an input to where it waits.
+// accept puts an input where it waits: in the window, with a run, or in the queue.
 func (s *State) accept(r *messages.Record, b *messages.Input) {
 	part := Part{Seq: r.Seq, Text: b.Text, Userdata: b.Userdata}
 	if w := s.Window; w != nil && b.Policy == messages.Debounce && r.Run == w.Run {
@@ -305,7 +307,7 @@ func (s *State) accept(r *messages.Record, b *messages.Input) {
 	case b.Policy.Supersedes():
 		w.Policy = b.Policy
 		first := 0
-		if s.Open == nil { // behind the run that is about to begin
+		if s.Open == nil { // after the run that is about to begin
 			first = min(1, len(s.Queue))
 		} else {
 			s.Open.supersede(r, b.Policy)
@@ -316,7 +318,7 @@ func (s *State) accept(r *messages.Record, b *messages.Input) {
 	}
 }
 
-// first puts a run behind those that supersede, and before all others.
+// first inserts a run after the superseding ones and before all others.
 func (s *State) first(w Waiting, at int) {
 	for at < len(s.Queue) && s.Queue[at].Policy.Supersedes() {
 		at++
@@ -328,7 +330,7 @@ func windowEnd(opened int64, now time.Time) int64 {
 	return max(opened, min(now.Add(messages.DebounceQuiet).UnixNano(), opened+int64(messages.DebounceMost)))
 }
 
-// closeWindow makes what the window gathered the last run of the queue.
+// closeWindow appends the run of the window to the queue.
 func (s *State) closeWindow() {
 	if s.Window != nil {
 		s.Queue = append(s.Queue, s.Window.Waiting)
@@ -336,7 +338,7 @@ func (s *State) closeWindow() {
 	}
 }
 
-// over ends the open run. What was to join it and met no turn is the next run.
+// over ends the open run. Inputs that joined it and got no turn become the next run.
 func (s *State) over(next int64) {
 	run := s.Open
 	s.Open = nil
@@ -356,7 +358,7 @@ func (s *State) over(next int64) {
 	}
 }
 
-// supersede notes that an input cancels the run.
+// supersede records that an input cancels the run.
 func (run *OpenRun) supersede(r *messages.Record, policy messages.Policy) {
 	if run.Cancel == nil {
 		run.Cancel = &Cancelled{Seq: r.Seq, Superseded: r.Run}
@@ -366,10 +368,11 @@ func (run *OpenRun) supersede(r *messages.Record, policy messages.Policy) {
 	}
 }
 
+// withdrawn reports whether the run was taken back by a rollback.
 func (run *OpenRun) withdrawn() bool { return run.Cancel != nil && run.Cancel.Withdrawn > 0 }
 
-// join makes what was merged the input of the turn that begins, behind the one before
-// where the turn that had it did not answer.
+// join makes the merged inputs the input of the turn that begins. If the turn before did
+// not answer, its input stays in front of them.
 func (run *OpenRun) join(unanswered bool) {
 	if len(run.Merged) == 0 {
 		return
@@ -386,7 +389,7 @@ func (run *OpenRun) join(unanswered bool) {
 	run.Merged = nil
 }
 
-// did notes what an action has done, if it could do something.
+// did remembers an action that had or may have had an effect.
 func (run *OpenRun) did(a *OpenAction, state messages.ActionState) {
 	if !a.Started || !touches(a.Class) || state != messages.ActionOK && state != messages.ActionUnknown {
 		return
@@ -398,13 +401,13 @@ func (run *OpenRun) did(a *OpenAction, state messages.ActionState) {
 	run.Done = append(run.Done, Deed{Name: a.Name, Args: clip.Short(a.Args, NoteArgs), State: state})
 }
 
-// touches reports whether an action of class changes something outside.
+// touches reports whether actions of a class change something outside.
 func touches(c messages.Class) bool { return c != messages.Pure && c != messages.ReadOnly }
 
-// Superseded begins the detail of a run that ended because another one goes before it.
+// Superseded begins the detail of a run that ended because another superseded it.
 const Superseded = "superseded by run "
 
-// why is the end's explanation.
+// why returns the detail of the run's end.
 func (c *Cancelled) why() string {
 	if c.Superseded > 0 {
 		return Superseded + strconv.FormatInt(c.Superseded, 10)
@@ -412,12 +415,13 @@ func (c *Cancelled) why() string {
 	return cancelledBy(c.By)
 }
 
-// parts are all inputs of the run, in order.
+// parts returns all inputs of the run, in order.
 func (w *Waiting) parts() []Part {
 	return append([]Part{{Seq: w.Seq, Text: w.Text, Userdata: w.Userdata}}, w.More...)
 }
 
-// waits finds a run that has not begun, also one whose window is open.
+// waits returns a run that has not begun, also one whose window is open; nil if there is
+// none.
 func (s *State) waits(run int64) *Waiting {
 	if i := s.waiting(run); i >= 0 {
 		return &s.Queue[i]
@@ -428,7 +432,7 @@ func (s *State) waits(run int64) *Waiting {
 	return nil
 }
 
-// pending reports whether an input waits for the next turn of the run in flight.
+// pending reports whether the input of record seq waits for the next turn of the open run.
 func (s *State) pending(seq int64) bool {
 	if s.Open == nil {
 		return false
@@ -436,7 +440,7 @@ func (s *State) pending(seq int64) bool {
 	return slices.ContainsFunc(s.Open.Merged, func(p Part) bool { return p.Seq == seq })
 }
 
-// strange tells that no fold of records gives this run.
+// strange reports whether no fold of records could give this run.
 func (s *State) strange(w *Waiting) bool {
 	if w.Run < 1 || w.Run > s.Runs {
 		return true
@@ -449,7 +453,7 @@ func (s *State) strange(w *Waiting) bool {
 	return false
 }
 
-// seqs are the records of parts; nil for none.
+// seqs returns the positions of parts; nil for none.
 func seqs(parts []Part) (all []int64) {
 	for i := range parts {
 		all = append(all, parts[i].Seq)
@@ -457,6 +461,7 @@ func seqs(parts []Part) (all []int64) {
 	return all
 }
 
+// joinNotes appends a note to those before it and keeps the last NoteBytes.
 func joinNotes(was, text string) string {
 	if was != "" {
 		text = was + "\n" + text

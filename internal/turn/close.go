@@ -2,8 +2,9 @@ package turn
 
 import "github.com/seed14be6753/stile/messages"
 
-// Close ends the session for good: its last input. Nothing may be open or wait; what is
-// has to be cancelled first. Answer refuses otherwise, with ERR_BUSY.
+// Close ends the session for good; it is the last input. The Answer is ERR_BUSY while a run,
+// a waiting input or a detached action is left: cancel those first. It is ERR_DENIED for a
+// session that does not exist or is closed.
 type Close struct {
 	Handle uint64
 	Reason string
@@ -11,7 +12,7 @@ type Close struct {
 
 func (*Close) input() string { return "Close" }
 
-// closed writes session.closed, after which the SID is free for another session.
+// closed writes session.closed. The SID is free for another session after it.
 func (m *Machine) closed(in *Close) {
 	s := &m.state
 	switch {

@@ -34,7 +34,7 @@ import (
 //	verified token=…                         when program was told verify=later
 //	turn token=…                             source and program in one
 //	tick 30s                                 time passes, clocks ring
-//	timer clock= gen=                        a clock that nobody set
+//	timer clock= gen=                        a clock that was not set
 //	crash model|interpreter|action|#1 detail=
 //	restart                                  the process dies with what is not acknowledged
 //	lose N                                   as restart, the journal ends at N

@@ -8,14 +8,14 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Judge is what the machine asks of a dialect. Implementations are pure.
+// Judge is the part of a dialect that the machine needs. Implementations are pure.
 type Judge interface {
 	Traits() messages.Traits
 	Decide(messages.Facts) messages.Verdict
 	Digest(messages.Facts) (out, scr []byte)
 }
 
-// Durability says when shown text must be on disk (docs/spec/design.md §2).
+// Durability is when shown text must be on disk (docs/spec/design.md §2).
 type Durability string
 
 // The durabilities of a reply's text.
@@ -25,7 +25,7 @@ const (
 	WholeUnit  Durability = "unit"       // no deltas, the unit's record alone
 )
 
-// Bounds that no configuration lifts.
+// Bounds that no configuration can raise, and defaults.
 const (
 	MaxReplyBytes      = 8 << 20                // docs/spec/design.md §7
 	MaxUnits           = 4096                   // of a reply, docs/spec/design.md §8
@@ -44,8 +44,8 @@ const (
 	NoProgressN        = 3                      // when Rules.NoProgressN is not set, docs/spec/aeiou.md §12
 )
 
-// Limits are the clocks and counts of a session (docs/spec/design.md §8). A zero clock
-// does not run; a zero count does not bound.
+// Limits are the clocks and counts of a session (docs/spec/design.md §8). A zero clock does
+// not run; a zero count is no limit.
 type Limits struct {
 	ProgramWall    time.Duration
 	GenerationWall time.Duration
@@ -63,7 +63,7 @@ type Limits struct {
 	Drain      time.Duration // of async actions after a final response; plan.DrainTime
 }
 
-// ReplyBytes is how long a reply may be.
+// ReplyBytes returns the greatest length of a reply in bytes.
 func (l *Limits) ReplyBytes() int64 {
 	if l.Reply > 0 {
 		return min(l.Reply, MaxReplyBytes)
@@ -77,17 +77,17 @@ func (l *Limits) gateBuffer() int { return cmp.Or(l.GateBuffer, plan.GateBufferB
 
 func (l *Limits) drain() time.Duration { return cmp.Or(l.Drain, plan.DrainTime) }
 
-// Config is one session's identity and the rules it runs under.
+// Config is the identity of one session and the rules it runs under.
 type Config struct {
 	Key messages.SessionKey
-	// SID is Key.SID() where the caller has it at hand; "" makes it.
+	// SID is Key.SID() where the caller has it at hand; New fills it in when it is "".
 	SID string
 	Inc messages.Incarnation
 	*Rules
 }
 
-// Rules are an agent's. They are immutable, and all sessions of the agent share
-// them: an idle session pays for none of it.
+// Rules are the settings of an agent. They are immutable and shared by all sessions of the
+// agent, so an idle session does not pay for them.
 type Rules struct {
 	Dialect string
 	// Rendering is the version of prompts, forgiveness, meters and decisions that the
@@ -97,15 +97,15 @@ type Rules struct {
 	Limits      Limits
 	NoProgressN int   // ≥ 2; ≤ 0 means the default
 	MaxTurns    int64 // per run, 0 none
-	// Repairs is how many turns of a run that failed by a mistake of the model are followed
-	// by another that is told of it; it counts from rendering 2 on.
+	// Repairs is how often a run may go on after a turn that failed by a mistake of the
+	// model, with a turn whose prompt names the mistake. It counts from rendering 2 on.
 	Repairs int64
-	// Output reads the final answer of a run: its value as JSON on one line, or what is
-	// wrong with it. It is pure; nil takes any answer. With it no text is shown before its
-	// turn is decided.
+	// Output reads the final answer of a run and returns its value as JSON on one line, or
+	// what is wrong with it. It is pure; nil accepts any answer. With it no text is shown
+	// before its turn is decided.
 	Output func(answer string) (value, fault string)
-	// Forgets has each run begin without the streams and the failed turns of those before
-	// it. What was carried stays in the state, for a run that is withdrawn.
+	// Forgets makes each run begin without the streams and the failed turns of earlier runs.
+	// State keeps them, for a run that is withdrawn.
 	Forgets bool
 	// ExemptFinal keeps the progress guard from overriding DONE and ABORT.
 	ExemptFinal bool
@@ -115,25 +115,25 @@ type Rules struct {
 	// ApprovalWait is how long a call that needs confirmation waits for it; ≤ 0
 	// means the default.
 	ApprovalWait time.Duration
-	// RetryDelay is that of a plan.Policy.
+	// RetryDelay is plan.Policy.Delay of the actions.
 	RetryDelay time.Duration
 	Provider   string
 	Model      string
 	Mode       string
-	// Target finds what an action of a reply names, and its class. It is pure; nil
-	// finds nothing.
+	// Target reports whether an action of a reply names an existing target, and its class.
+	// It is pure; nil finds none.
 	Target func(t messages.ActionType, name string) (class messages.Class, found bool)
-	// Missing says of an action that Target does not find what there is instead. It is
-	// pure, and asked from the second rendering on; nil says nothing.
+	// Missing returns a hint for the model about an action that Target does not find, such as
+	// similar names. It is pure, and called from rendering 2 on; nil gives no hint.
 	Missing func(t messages.ActionType, name string) string
-	// Timeout is the time of one attempt that a target sets itself, for dialects whose
+	// Timeout returns the time limit that a target sets for one attempt, for dialects whose
 	// calls set none; 0 leaves the dialect's. It is pure; nil is 0 for all.
 	Timeout func(t messages.ActionType, name string) time.Duration
-	// Spends says what an action of a reply may use at most of the run's budget, 0 for
-	// no bound; ok is false for one that uses nothing. It is pure; nil is no for all.
+	// Spends returns what an action of a reply may use at most of the run's budget, 0 for no
+	// bound; ok is false for one that uses nothing. It is pure; nil is false for all.
 	Spends func(t messages.ActionType, name string) (most messages.Budget, ok bool)
-	// Refuse says why an action that Target finds is not done, whatever the gate
-	// thinks of it; "" lets it. It is pure; nil refuses nothing.
+	// Refuse returns the reason to refuse an action that Target finds, before the gate is
+	// asked; "" does not refuse. It is pure; nil refuses nothing.
 	Refuse func(t messages.ActionType, name string) (reason string)
 
 	// Feeds are the ids of the manifest's feeds that are fetched, in order. Environment

@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// facts gathers what the dialect may judge by.
+// facts gathers what the dialect decides by.
 func (m *Machine) facts() messages.Facts {
 	f := m.flight
 	fs := messages.Facts{
@@ -17,7 +17,7 @@ func (m *Machine) facts() messages.Facts {
 	}
 	if f.program.end != nil {
 		fs.MagicFailed = f.program.end.MagicFailed
-		if !f.behind() { // else it was stopped before it had said again what it had said
+		if !f.program.behind() { // else it was stopped before it had repeated its recorded emissions
 			fs.Out, fs.Scr = f.program.end.Out, f.program.end.Scr
 		}
 	}
@@ -44,7 +44,7 @@ func (m *Machine) decide() {
 	repair := m.mends(&v)
 	if repair { // the number of repairs is its guard
 		digest = messages.Digest{}
-		if v.State == nil { // an answer that ends the run forgets, and this one does not end it
+		if v.State == nil { // a final answer drops the state, but the run goes on
 			v.State = m.state.Open.State
 		}
 	}
@@ -64,8 +64,8 @@ func (m *Machine) decide() {
 	m.nextRun()
 }
 
-// verdict asks the dialect, and holds it to its contract: a breach is the host's
-// decision whatever the dialect says, a HALT has a reason, the memory its limit.
+// verdict asks the dialect for its verdict and enforces its contract: a breach decides
+// whatever the dialect says, a HALT needs a reason, and the dialect's memory has a limit.
 func (m *Machine) verdict(fs messages.Facts) messages.Verdict {
 	f := m.flight
 	v := m.cfg.Judge.Decide(fs)
@@ -85,7 +85,7 @@ func (m *Machine) verdict(fs messages.Facts) messages.Verdict {
 		}
 		if v.Code == messages.ErrModel && v.Detail == "" {
 			v.Detail = f.reply.modelErr
-			if f.reply.modelCode != "" { // a dialect knows of models alone
+			if f.reply.modelCode != "" { // the dialect cannot know other failures than the model's
 				v.Code = f.reply.modelCode
 			}
 		}
@@ -115,14 +115,15 @@ func (m *Machine) guard(v *messages.Verdict, digest messages.Digest) {
 	}
 }
 
-// lastTurn reports whether the run has no turn left behind the one it is in. Turns that a
-// restart ended do not count: the host's misfortune is not the run's. Nor does the one that
-// mends an answer, which is one at most.
+// lastTurn reports whether no turn of the run may follow the current one. Turns that a
+// restart ended do not count against the limit, because the run did not cause them; nor does
+// the one turn that asks for an answer again.
 func (m *Machine) lastTurn() bool {
 	run := m.state.Open
 	return m.cfg.MaxTurns > 0 && run.Turns-run.Lost-run.Asked >= m.cfg.MaxTurns
 }
 
+// override replaces the dialect's verdict by a HALT.
 func (m *Machine) override(v *messages.Verdict, code messages.Code, why string) {
 	v.Decision, v.Code, v.Detail = messages.Halt, code, why
 }
@@ -169,7 +170,8 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 	m.persist(body, 0, blobs...)
 }
 
-// latency is how long the turn took, without the time nobody ran it.
+// latency returns how long the turn took in milliseconds, without the time in which no
+// process ran it.
 func (m *Machine) latency() int64 {
 	t, now := m.state.Open.Turn, m.now.UnixNano()
 	if t.Suspended {
@@ -179,9 +181,9 @@ func (m *Machine) latency() int64 {
 	return max(0, took/int64(time.Millisecond))
 }
 
-// failures lists every failed candidate as CODE/REASON in emission order, with the
-// line of OUTPUT it stands on, and
-// the one that got furthest (docs/spec/aeiou.md §§11, 17).
+// failures lists every failed token candidate as CODE/REASON in emission order, with the
+// line of OUTPUT that holds it. furthest is the candidate that passed most checks
+// (docs/spec/aeiou.md §§11, 17).
 func failures(checks []messages.TokenCheck) (all []string, lines []int64, furthest string) {
 	best := -1
 	for _, c := range checks {
@@ -200,14 +202,14 @@ func failures(checks []messages.TokenCheck) (all []string, lines []int64, furthe
 	return all, lines, furthest
 }
 
-// nextTurn carries on after CONTINUE; turn.begin shares the decision's batch.
+// nextTurn begins the turn after a CONTINUE; its turn.begin shares the batch of the decision.
 func (m *Machine) nextTurn(fs messages.Facts) {
 	m.flight = nil
 	m.to(Idle)
 	m.beginTurn(&fs)
 }
 
-// endRun records the run's end, its last turn's, and releases turn and clocks.
+// endRun records the end of the run, and drops its last turn and all its clocks.
 func (m *Machine) endRun(v messages.Verdict, value string) {
 	m.to(Final)
 	run := m.state.Open

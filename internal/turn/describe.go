@@ -7,9 +7,9 @@ import (
 )
 
 // Describe changes the title and tags of the session, at any time while it is not closed.
-// Title, when it is not nil, takes the place of the one it has, and Tags, when they are not
-// nil, that of all its tags; then Remove goes and Add comes. Answer refuses what a session
-// cannot be described with, as ERR_INVALID; what changes nothing has no record.
+// Title, if not nil, replaces the title, and Tags, if not nil, all tags; then Remove is
+// removed from the tags and Add added. The Answer is ERR_INVALID for a title or tag that is
+// not allowed. A Describe that changes nothing makes no record.
 type Describe struct {
 	Handle            uint64
 	Title             *string
@@ -19,7 +19,7 @@ type Describe struct {
 
 func (*Describe) input() string { return "Describe" }
 
-// describe writes the whole description: a reader needs the last record alone.
+// describe records the whole description, so that a reader needs only the last record.
 func (m *Machine) describe(in *Describe) {
 	s := &m.state
 	if s.Seq == 0 || s.Closed {

@@ -8,29 +8,29 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Detached actions are those in mode fire_and_forget whose turn is decided. They
-// belong to the session: nothing waits for them, they may end after the run, and
-// each has its one terminal record like any other (docs/spec/streaming.md §4).
+// Detached actions are those in mode fire_and_forget whose turn is decided. They belong to the
+// session: nothing waits for them, they may end after the run, and each gets its one terminal
+// record like any other action (docs/spec/streaming.md §4).
 
-// Detached is one of them as the journal knows it.
+// Detached is a detached action as the journal has it.
 type Detached struct {
 	OpenAction
 	Run  int64 `json:"run"`
 	Turn int64 `json:"turn"`
 }
 
-// detached is one of them as the running process knows it.
+// detached is a detached action as the running process has it.
 type detached struct {
 	Ident
 	run  int64
 	call call
 }
 
-// Detached counts the actions that keep an idle session awake.
+// Detached returns the number of detached actions: they keep an idle session awake.
 func (m *Machine) Detached() int { return len(m.detached) }
 
-// Runs tells whether an action has begun and not ended, of the turn in flight or a
-// detached one.
+// Runs reports whether an action of the turn in flight, or a detached one, has begun and not
+// ended.
 func (m *Machine) Runs(id Ident, action string) bool {
 	if m.flight != nil && m.flight.Ident == id {
 		c := m.call(action)
@@ -39,18 +39,18 @@ func (m *Machine) Runs(id Ident, action string) bool {
 	return slices.ContainsFunc(m.detached, func(d detached) bool { return d.Ident == id && d.call.ID == action })
 }
 
-// stays tells that an action outlives the turn: nobody waits for it.
+// stays reports whether an open action outlives its turn.
 func (c *call) stays() bool {
 	return !c.phase.ended() && c.phase.began() && c.mode == messages.ModeFireAndForget
 }
 
-// unbegun tells that an action is neither over nor left to the session: also one that
-// nobody waits for is begun before the turn is decided.
+// unbegun reports whether an action has neither ended nor can be left to the session: also a
+// fire_and_forget action must begin before its turn is decided.
 func (f *flight) unbegun() bool {
 	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && !c.stays() })
 }
 
-// detach lets go of what outlives the turn that is being decided.
+// detach moves the actions that outlive the turn which is being decided to the session.
 func (m *Machine) detach() {
 	f := m.flight
 	for i := range f.calls {
@@ -58,7 +58,7 @@ func (m *Machine) detach() {
 		if !c.stays() {
 			continue
 		}
-		if c.phase == callPaused { // nothing runs, and nobody is left to begin another attempt
+		if c.phase == callPaused { // nothing runs, and no turn is left to begin another attempt
 			end := &ActionEnded{State: messages.ActionFailed, Reason: c.tries.failure, Result: c.tries.failed.Result, ErrorCode: c.tries.failed.ErrorCode, MS: c.tries.failed.MS}
 			if c.tries.doubt {
 				end.State = messages.ActionUnknown
@@ -70,7 +70,7 @@ func (m *Machine) detach() {
 	}
 }
 
-// detachedEnded takes the end of a detached action; false when in is of another.
+// detachedEnded takes the end of a detached action. It reports whether in is of one.
 func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	i := slices.IndexFunc(m.detached, func(d detached) bool { return d.Ident == in.Ident && d.call.ID == in.ID })
 	if i < 0 {
@@ -109,7 +109,7 @@ func (m *Machine) detachedEnded(in *ActionEnded) bool {
 	return true
 }
 
-// vacated gives the action's slot back.
+// vacated tells the plan that a detached action has ended and gives its slot back.
 func (m *Machine) vacated(d *detached, end *messages.ActionEnded) {
 	g := m.graph
 	if g == nil {
@@ -132,8 +132,8 @@ func (m *Machine) vacated(d *detached, end *messages.ActionEnded) {
 	m.proceed()
 }
 
-// settleDetached deals with those that a dead process left behind: what may be
-// repeated runs again with the same key, the rest is unknown (docs/spec/design.md §7).
+// settleDetached takes over the detached actions of a dead process: those that may be repeated
+// run again under the same key, the others end as unknown (docs/spec/design.md §7).
 func (m *Machine) settleDetached() {
 	for _, d := range append([]Detached(nil), m.state.Detached...) {
 		if slices.ContainsFunc(m.detached, func(l detached) bool { return l.Turn == d.Turn && l.call.ID == d.ID }) {
@@ -174,7 +174,7 @@ func (m *Machine) settleDetached() {
 
 // Of the fold.
 
-// leave moves the detached actions of a turn that is decided to the session.
+// leave moves the detached actions of a decided turn to the session.
 func (s *State) leave(t *OpenTurn) {
 	for _, a := range t.Actions {
 		if a.Detached && a.Started {
@@ -183,7 +183,7 @@ func (s *State) leave(t *OpenTurn) {
 	}
 }
 
-// applyDetached takes a record of a detached action.
+// applyDetached folds a record of a detached action.
 func (s *State) applyDetached(r *messages.Record) {
 	find := func(id string) int {
 		return slices.IndexFunc(s.Detached, func(d Detached) bool { return d.Turn == r.Turn && d.ID == id })

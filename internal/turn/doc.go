@@ -1,5 +1,5 @@
 // Package turn is the state machine of a session: given the time and one input
-// it says what to do next, and nothing else (docs/spec/design.md §5).
+// it returns the effects that follow, and does nothing else (docs/spec/design.md §5).
 //
 //	effects, err := m.Step(now, input)
 //

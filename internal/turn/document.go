@@ -8,11 +8,11 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// How a reply is acted on while it streams (docs/spec/streaming.md §4). What the decoder finds
-// comes in the order of the document. An action in mode sync closes a gate, and a
-// response that quotes a result stops at the reference; what follows waits here, so
-// that nothing overtakes what it may rest on. The decoder never waits: only when
-// more than Limits.GateBuffer pile up is the model's stream left unread.
+// How a reply is acted on while it streams (docs/spec/streaming.md §4). The decoder's events
+// come in the order of the document. An action in mode sync closes a gate, and a response that
+// quotes a result stops at the reference. The events after either wait here, so that nothing
+// overtakes what it may rest on. The decoder never waits; when more than Limits.GateBuffer
+// bytes wait, the machine stops reading the model's stream.
 
 // document is the reply of a dialect that acts before its reply ends.
 type document struct {
@@ -22,8 +22,8 @@ type document struct {
 	complete bool             // the plan knows that no more actions come
 
 	text *plan.Text // of the open response
-	// quotes tells that the open response shows what an action gave. It is shown when
-	// the action's end is durable: a restart might end it otherwise.
+	// quotes says that the open response quotes a result. Its text waits until the end of the
+	// action is durable: after a crash the action could end in another way.
 	quotes bool
 	// shownAfter is the position of the latest end that something shown has waited for:
 	// what follows in the document is not shown before it.
@@ -35,7 +35,7 @@ type document struct {
 	unseen bool // there are actions whose results the reply cannot know
 	forged int  // feeds that the model wrote
 
-	// Of a turn that is read again: what its records have already.
+	// known counts what the records of a turn that is read again have already.
 	known known
 }
 
@@ -44,21 +44,21 @@ type known struct {
 	units, faults, lints, actions int
 }
 
-// waits tells that the open response stops at a reference.
+// waits reports whether the open response has stopped: at a reference, or undecided.
 func (d *document) waits() bool {
 	_, waits := d.waiting()
 	return waits || d.heldEnd != nil || d.undecided != nil
 }
 
-// waiting tells what it waits for.
-func (d *document) waiting() (plan.Wait, bool) {
+// waiting returns what the open response waits for; ok is false if it waits for nothing.
+func (d *document) waiting() (w plan.Wait, ok bool) {
 	if d.text == nil {
 		return plan.Wait{}, false
 	}
 	return d.text.Waits()
 }
 
-// partOf says what an event is to the gate.
+// partOf returns what the gate takes an event for. open is the kind of the open unit.
 func partOf(ev *messages.Event, open messages.Kind) plan.Part {
 	kind := open
 	switch ev.Kind {
@@ -80,7 +80,7 @@ func partOf(ev *messages.Event, open messages.Kind) plan.Part {
 	return plan.PartText
 }
 
-// passes reports whether an event goes on now.
+// passes reports whether an event is acted on now, or has to wait.
 func (m *Machine) passes(ev *messages.Event) bool {
 	f := m.flight
 	var open messages.Kind
@@ -90,7 +90,7 @@ func (m *Machine) passes(ev *messages.Event) bool {
 	return m.graph.plan.Passes(partOf(ev, open), f.doc.waits())
 }
 
-// arrive takes what the decoder found: at once, or behind what waits.
+// arrive takes events of the decoder: it acts on them at once, or queues them behind others.
 func (m *Machine) arrive(evs []messages.Event) (fault string) {
 	f := m.flight
 	d := f.doc
@@ -115,14 +115,14 @@ func (m *Machine) arrive(evs []messages.Event) (fault string) {
 			return fault
 		}
 	}
-	if d.bytes > m.cfg.Limits.gateBuffer() && !d.paused && !f.reply.ended && !m.asksSomebody() {
+	if d.bytes > m.cfg.Limits.gateBuffer() && !d.paused && !f.reply.ended && !m.gateParked() {
 		d.paused = true
 		m.do(&HoldModel{Ident: m.flight.Ident, Hold: true})
 	}
 	return ""
 }
 
-// actions counts what comes at once: a batch has all its calls in one event each.
+// actions counts the actions among evs, so that room for a batch is made once.
 func actions(evs []messages.Event) (n int) {
 	for i := range evs {
 		if evs[i].Kind == messages.EventAction {
@@ -132,7 +132,7 @@ func actions(evs []messages.Event) (n int) {
 	return n
 }
 
-// weight is what an event costs while it waits.
+// weight is the number of bytes that a waiting event counts for.
 func weight(ev *messages.Event) int {
 	n := 64 + len(ev.Text)
 	if ev.Action != nil {
@@ -141,9 +141,9 @@ func weight(ev *messages.Event) int {
 	return n
 }
 
-// asksSomebody tells that the gate waits for an approval: then the reply is read to
-// its end, however much that is (docs/spec/design.md §7).
-func (m *Machine) asksSomebody() bool {
+// gateParked reports whether the gate waits for an approval: then the reply is read to its
+// end, however long it is (docs/spec/design.md §7).
+func (m *Machine) gateParked() bool {
 	id, closed := m.graph.plan.Gate()
 	if !closed {
 		return false
@@ -206,10 +206,10 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 	case messages.EventAction:
 		return m.declareAction(ev.Action)
 	case messages.EventCut:
-		f.reply.cut = true // known already but in a turn that is read again
+		f.reply.cut = true // upToCut has set it, except when a restored turn is read again
 	case messages.EventStop:
 		if m.cfg.Judge.Traits().Unseen {
-			f.parsed.awaits = true // what is final has been decided with its response
+			f.parsed.awaits = true // conclude has decided whether the response is final
 			break
 		}
 		f.parsed.final, f.parsed.awaits = f.parsed.final || ev.Final, f.parsed.awaits || !ev.Final
@@ -219,7 +219,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 	return ""
 }
 
-// remark records a lint that a life before this one has not.
+// remark records a lint, unless the journal has it already.
 func (m *Machine) remark(l *messages.Lint) {
 	if d := m.flight.doc; d.known.lints > 0 {
 		d.known.lints--
@@ -228,9 +228,9 @@ func (m *Machine) remark(l *messages.Lint) {
 	m.persist(l, LazyHold)
 }
 
-// forged takes a feed that the model wrote: it is there for logs and changes nothing
-// (docs/spec/streaming.md §2). Its text is in the reply. As of errors the first of a reply are
-// recorded.
+// forged takes a feed that the model wrote: it is recorded for logs and changes nothing
+// (docs/spec/streaming.md §2). Its text is in the reply. Only the first MaxParseErrors of a
+// reply are recorded.
 func (m *Machine) forged(ev *messages.Event) {
 	f := m.flight
 	if f.doc.forged++; f.doc.forged > messages.MaxParseErrors {
@@ -242,8 +242,8 @@ func (m *Machine) forged(ev *messages.Event) {
 	m.remark(&messages.Lint{Code: messages.LintFeedForged, Offset: ev.Offset, Detail: "context_feed " + shortName(clean(ev.ID))})
 }
 
-// complain keeps what the decoder complained of: the first of a reply one by one, of the
-// others how many there are. A reply can be nothing but mistakes.
+// complain keeps an error of the decoder. The first MaxParseErrors of a reply are recorded one
+// by one, the others counted: a reply can consist of mistakes alone.
 func (m *Machine) complain(e *messages.ParseError) {
 	f := m.flight
 	d := f.doc
@@ -266,14 +266,14 @@ func (m *Machine) grow(text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	if m.flight.doc.known.units > 0 { // it was shown before the turn was restored
+	if m.flight.doc.known.units > 0 { // shown before the turn was restored
 		m.flight.parsed.text.Write(text)
 		return
 	}
 	m.unitText(&messages.Event{Text: text})
 }
 
-// endUnit closes the open unit and shuts the record of its text.
+// endUnit closes the open unit and records it.
 func (m *Machine) endUnit(ev *messages.Event) {
 	d := m.flight.doc
 	d.text, d.heldEnd, d.undecided = nil, nil, nil
@@ -285,8 +285,8 @@ func (m *Machine) endUnit(ev *messages.Event) {
 	m.unitEnd(ev)
 }
 
-// pump goes on with the document after something happened: an action has ended, the
-// reply has, or a value has come.
+// pump goes on with the document after an action or the reply has ended, or a value has
+// come.
 func (m *Machine) pump() (fault string) {
 	f := m.flight
 	d := f.doc
@@ -310,7 +310,7 @@ func (m *Machine) pump() (fault string) {
 				break
 			}
 			d.complete = true
-			if d.known.actions > 0 { // it is read by other rules than those it was written under
+			if d.known.actions > 0 { // the decoder has changed since the reply was recorded
 				return "decoder: the reply has fewer actions than are recorded of it"
 			}
 			effects, err := m.graph.plan.End(nil)
@@ -330,16 +330,16 @@ func (m *Machine) pump() (fault string) {
 			return fault
 		}
 	}
-	if d.paused && (d.bytes <= m.cfg.Limits.gateBuffer() || m.asksSomebody()) && !f.reply.ended {
+	if d.paused && (d.bytes <= m.cfg.Limits.gateBuffer() || m.gateParked()) && !f.reply.ended {
 		d.paused = false
 		m.do(&HoldModel{Ident: f.Ident, Hold: false})
 	}
 	return ""
 }
 
-// goOn is what follows an answer in a turn that acts while it streams: the document
-// goes on, and when nothing is left of it the turn is decided, or waits.
-func (m *Machine) goOn() {
+// advance goes on with a turn that acts while its reply streams: first with the document;
+// when that is done, the turn is decided, or suspended if it waits for answers alone.
+func (m *Machine) advance() {
 	f := m.flight
 	if fault := m.pump(); fault != "" {
 		m.crash(ChildModel, fault)
@@ -354,7 +354,7 @@ func (m *Machine) goOn() {
 		if !f.reply.ended {
 			m.do(&CancelModel{Ident: f.Ident})
 		}
-		if f.parsed.final { // results that the model waits for have the time of the turn
+		if f.parsed.final { // without a final response the model waits for results: no drain clock
 			m.setTimer(ClockDrain, m.now.Add(m.cfg.Limits.drain()))
 		}
 	}
@@ -371,8 +371,8 @@ func (m *Machine) goOn() {
 	}
 }
 
-// partial ends the open unit of a reply that is not read on: what was held back of
-// it is not shown.
+// partial ends the open unit of a reply that is not read further. Text that was held back is
+// not shown.
 func (m *Machine) partial() {
 	f := m.flight
 	if f.doc != nil {

@@ -128,7 +128,7 @@ func TestDocumentIsIndependentOfTiming(t *testing.T) {
 	const reply = `<thought>plan</thought><action id="a" mode="async">{"name":"read","output_key":"x"}</action>` +
 		`<response final="false">first: $x!</response><action id="b">{"name":"keyed","parameters":{"v":"$x","w":"is ${a.k}"}}</action>` +
 		`<thought>more</thought><action id="c" mode="async">{"name":"read","depends_on":["b"],"on_error":"skip"}</action>` +
-		`<action id="d" mode="async">{"name":"idem","depends_on":["c","nobody"]}</action><response>a is ${a.k}, c is $c, d is $d.</response>`
+		`<action id="d" mode="async">{"name":"idem","depends_on":["c","missing"]}</action><response>a is ${a.k}, c is $c, d is $d.</response>`
 	var want string
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -189,7 +189,7 @@ func TestDocumentIsIndependentOfTiming(t *testing.T) {
 			t.Fatalf("seed %d, round %d:\n%s\nbefore:\n%s", seed, n, got, want)
 		}
 	}
-	for _, part := range []string{`first: {\"k\":\"v of a\"}!`, `"w":"is v of a"`, "a is v of a, c is [unavailable: c], d is [unavailable: d].", "d skipped unknown_dependency:nobody"} {
+	for _, part := range []string{`first: {\"k\":\"v of a\"}!`, `"w":"is v of a"`, "a is v of a, c is [unavailable: c], d is [unavailable: d].", "d skipped unknown_dependency:missing"} {
 		if !strings.Contains(want, part) {
 			t.Errorf("no %q in\n%s", part, want)
 		}
@@ -252,8 +252,8 @@ func TestReadAgainByOtherRules(t *testing.T) {
 	}
 }
 
-// What had ended before a restart needs no slot to end again: one that waited for it took
-// the next that was free, in a later turn, and nobody gave it back.
+// An action that ended before a restart needs no slot to end again: it once took the next
+// free one, in a later turn, and did not give it back.
 func TestEndedBeforeRestartTakesNoSlot(t *testing.T) {
 	s := &streamed{rig: newRig(t, Rules{Dialect: "test", Judge: cortex.Dialect{}, Target: targets, Limits: Limits{Parallel: 1}}, 1)}
 	s.do(&Open{Name: "s"})

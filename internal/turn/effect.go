@@ -6,51 +6,50 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Effect is something the shell must do. Effects of one Step are done in order.
-// One with a position After may be done only when the journal has acknowledged
-// the record of that number; the Outbox sees to it.
+// Effect is something that the shell must do. Effects of one Step are done in order. One
+// with a position After may be done only when the journal has acknowledged the record of that
+// position; the Outbox enforces it.
 type Effect interface{ after() int64 }
 
-// Persist appends a record. Seq, Run, Turn, TS and Body are filled; sealing adds
-// the rest.
+// Persist appends a record. Seq, Run, Turn, TS and Body are filled in; sealing adds the rest.
 //
-// Hold says how long the record may wait for a later one to share its commit:
-// zero goes at once (eager); LazyHold is the lazy records of docs/spec/design.md §2. The
-// end of an effectful action has EndedHold: waiting costs nothing when the next
-// effect starts at once, and a crash within it turns a known result into an
-// unknown one.
+// Hold is how long the record may wait for a later one to share its commit: zero goes at
+// once (eager); LazyHold is the hold of lazy records (docs/spec/design.md §2). The end of an
+// effectful action has EndedHold: it is short, because a crash meanwhile turns a known result
+// into an unknown one, and not zero, because the next effect often starts at once and needs a
+// commit anyway.
 type Persist struct {
 	Record *messages.Record
 	Blobs  []messages.Blob
 	Hold   time.Duration
 
-	shown Publish // of the record, for the Outbox: they come and go together
+	shown Publish // of the record, for the Outbox; one allocation with it
 }
 
-// Publish shows an update to subscribers. The Outbox makes those of records; the
-// machine makes deltas.
+// Publish shows an update to subscribers. The Outbox makes the updates of records, the
+// machine those of deltas.
 type Publish struct {
 	After  int64
 	Update messages.Update
 }
 
-// Answer answers a Submit, Open or Cancel. Err is set on refusal. What it
-// promises is durable: a cancel that was answered survives a crash, and so does
-// what a refusal was refused for.
+// Answer answers an input with a Handle, such as Submit, Open or Cancel. Err is set on
+// refusal. Its promise is durable: a cancel that was answered survives a crash, and so does
+// the cause of a refusal.
 type Answer struct {
 	After  int64
 	Handle uint64
 	Run    int64 // ordinal
 	Seq    int64 // of the input record
 	Joined bool  // an idempotency key named an earlier run
-	// Merged tells that the input joins Run at its next turn. When Run ends without
-	// one, its run.end names the run that takes it up.
+	// Merged says that the input joins Run at its next turn. If Run ends without one, its
+	// run.end names the run that takes over the input.
 	Merged bool
 	Err    error
 }
 
-// OpenModel asks for a reply. Out and Scr are the previous turn's streams when
-// the machine still has them; else the digests name their blobs.
+// OpenModel asks the model for a reply. Out and Scr are the previous turn's streams when the
+// machine still has them (HaveCarry); else the digests name their blobs.
 type OpenModel struct {
 	After int64
 	Ident
@@ -65,29 +64,28 @@ type OpenModel struct {
 	ScrDigest messages.Digest
 	State     []byte
 	LastError string
-	Failed    []Failed        // turns behind the last that completed; not changed
+	Failed    []Failed        // turns after the last that completed; shared, must not be changed
 	Note      string          // what withdrawn runs have done
-	Last      bool            // the run may take no turn after this one
+	Last      bool            // no turn of the run may follow
 	Feeds     []messages.Feed // of the prompt, in order
 }
 
-// CancelModel ends the stream; nothing it says later counts. An OpenModel that
-// still waits for the journal is withdrawn by the Outbox.
+// CancelModel ends the stream; later inputs from it are dropped. The Outbox withdraws an
+// OpenModel that still waits for the journal.
 type CancelModel struct{ Ident }
 
-// HoldModel leaves the stream unread, or reads it on: too much of the reply waits
-// behind an action (docs/spec/streaming.md §4).
+// HoldModel stops reading the stream (Hold), because too much of the reply waits behind an
+// action, or goes on reading it (docs/spec/streaming.md §4).
 type HoldModel struct {
 	Ident
 	Hold bool
 }
 
-// Hurry sends the records that wait for company to the journal now: a text waits for
-// one of them.
+// Hurry sends lazy records to the journal now, because a text waits for one of them.
 type Hurry struct{}
 
-// Reached tells those who count that the turn has met a limit, N times. A turn that is
-// restored may tell it once more.
+// Reached reports for metrics that the turn has met a limit, N times. A turn that is restored
+// may report a limit twice.
 type Reached struct {
 	Limit string
 	N     int
@@ -95,11 +93,10 @@ type Reached struct {
 
 // RunProgram executes an ACTIONS program in a fresh interpreter.
 //
-// Of a restored turn it says what the journal has of the program already
-// (docs/spec/design.md §7): the program says and calls all of it again, the machine compares, answers
-// the calls from Results, and shows and records nothing twice. A shell needs to do
-// nothing about it. After is then the position of turn.restored: a program that
-// kills its host must not be run again without being counted.
+// For a restored turn it has what is recorded of the program already (docs/spec/design.md §7):
+// the program repeats it, the machine compares, answers the calls from Results, and shows and
+// records nothing twice. A shell need not do anything about it. After is then the position of
+// turn.restored: a program that kills its host must not run again without being counted.
 type RunProgram struct {
 	After int64
 	Ident
@@ -109,8 +106,8 @@ type RunProgram struct {
 	Results   []Recorded // recorded calls, in the order of their ordinals
 }
 
-// Recorded is a call of a program that the journal knows. State is empty while the
-// action has no end.
+// Recorded is a call of a program with its record. State is empty while the action has no
+// end.
 type Recorded struct {
 	ID         string
 	Name       string
@@ -123,9 +120,8 @@ type Recorded struct {
 
 // StopProgram stops the program; it answers with ProgramEnd.
 //
-// The Outbox sets Withdrawn when the program's RunProgram was still waiting for the
-// journal, as it does with CancelAction: the shell itself answers ProgramEnd with
-// the Code.
+// The Outbox sets Withdrawn when the RunProgram still waited for the journal: the program
+// never ran, and the shell itself answers ProgramEnd with the Code.
 type StopProgram struct {
 	Ident
 	Code      messages.Code
@@ -145,8 +141,8 @@ type AskGate struct {
 	Keep       []byte // and across runs
 }
 
-// StartAction begins the effect. A detached one outlives its turn and its run, and
-// ends with the session; its answer bears the turn it began in.
+// StartAction begins an attempt of an action. A detached action outlives its turn and its
+// run, and ends with the session; its answer names the turn that it began in.
 type StartAction struct {
 	After int64
 	Ident
@@ -158,32 +154,31 @@ type StartAction struct {
 	Class    messages.Class
 	Key      string
 	Attempt  int64
-	// Retries counts the attempts that failed before: what a crash cut off is repeated
-	// under the same number.
+	// Retries counts the attempts that failed before. An attempt that a crash cut off does
+	// not count, so it is repeated under the same number.
 	Retries int64
 	// Budget is what the attempt may use; 0 is no bound.
 	Budget   messages.Budget
 	Deadline time.Time
 	State    []byte // the dialect's memory in the run
 	Zone     string // the user's, "" unknown
-	// Basis is what a person has approved beside Args; "" where none was asked. A call that
-	// rests on another by now must not begin.
+	// Basis is what a person approved besides Args, such as the tool's description; "" if no
+	// person was asked. A call whose basis has changed since must not begin.
 	Basis string
 }
 
 // CancelAction asks a running action to stop; it still answers ActionEnded.
 //
-// The Outbox sets Withdrawn when the action's StartAction was still waiting for
-// the journal: it will not come any more, so nothing began, and the shell itself
-// answers ActionEnded in state cancelled.
+// The Outbox sets Withdrawn when the StartAction still waited for the journal: nothing
+// began, and the shell itself answers ActionEnded in state cancelled.
 type CancelAction struct {
 	Ident
 	ID        string
 	Withdrawn bool
 }
 
-// EndChildren stops what an action of a turn that a crash ended left running in child
-// sessions: those of the turn and the action, and SID if that is known.
+// EndChildren stops the runs of child sessions that an action left when a crash ended its
+// turn: the children of Turn and ID, and of SID if that is known.
 type EndChildren struct {
 	After int64
 	Turn  int64
@@ -191,8 +186,8 @@ type EndChildren struct {
 	SID   string
 }
 
-// Schedule asks for Due at a time: a failed attempt is followed by another. Whatever
-// ends the turn withdraws it.
+// Schedule asks for Due at a time: a failed attempt is followed by another. The end of the
+// turn withdraws it.
 type Schedule struct {
 	Ident
 	ID      string
@@ -200,7 +195,7 @@ type Schedule struct {
 	At      time.Time
 }
 
-// AnswerCall lets the program go on.
+// AnswerCall gives the program the end of the call that it waits for.
 type AnswerCall struct {
 	Ident
 	ID        string
@@ -210,21 +205,21 @@ type AnswerCall struct {
 	Reason    string
 }
 
-// AnswerRelic answers a RelicCall. What it did is on its way to the journal, in front of
-// whatever rests on it. Err is a *messages.Error with the reason the action fails for.
+// AnswerRelic answers a RelicCall. The record of the change is already ordered before the
+// records that rest on it. Err is a *messages.Error with the reason that the action fails for.
 type AnswerRelic struct {
 	Handle uint64
 	Result string
 	Err    error
 }
 
-// Verify asks for the verification of the candidate lines of Out, in order.
+// Verify asks for the verification of the token candidates in Out, in order.
 type Verify struct {
 	Ident
 	Out []byte
 }
 
-// SetTimer arms a clock, replacing what it was set to.
+// SetTimer arms a clock; it replaces an earlier setting.
 type SetTimer struct {
 	Clock Clock
 	Gen   uint64

@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Reasons an action failed for, as they stand in records.
+// Reasons of failed actions, as records have them.
 const (
 	reasonPanic     = "panic"
 	reasonQuota     = "quota"
@@ -31,8 +31,8 @@ const (
 	CodeDenied     = 1003
 )
 
-// emissions records what a program said, in order, but for what it said before it
-// was run again.
+// emissions records what a program emitted, in order. Emissions that a restored program
+// repeats are compared with their records instead.
 func (m *Machine) emissions(ems []Emission) {
 	f := m.flight
 	for i := range ems {
@@ -42,26 +42,27 @@ func (m *Machine) emissions(ems []Emission) {
 		case f.program.rerun.emitted < f.program.rerun.emissions:
 			m.repeated(e)
 		case e.Whisper:
-			f.say(e)
+			f.program.emitted(e)
 			m.persist(&messages.Whisper{Target: e.Target, Text: e.Text}, LazyHold)
 		default:
-			f.say(e)
+			f.program.emitted(e)
 			m.persist(&messages.Emit{Text: e.Text, Candidate: e.Candidate, Held: m.cfg.Output != nil}, LazyHold)
 		}
 	}
 }
 
-// say adds an emission to what is recorded.
-func (f *flight) say(e *Emission) {
-	f.program.emissions = append(f.program.emissions, *e)
-	to := &f.program.out
+// emitted adds a recorded emission, and its text to the stream that it belongs to.
+func (p *program) emitted(e *Emission) {
+	p.emissions = append(p.emissions, *e)
+	to := &p.out
 	if e.Whisper {
-		to = &f.program.scr
+		to = &p.scr
 	}
 	*to = append(append(*to, e.Text...), '\n')
 }
 
-// programInput reports whether an input of the program still counts.
+// programInput reports whether an input of the program still counts; one that does not is
+// dropped.
 func (m *Machine) programInput(id Ident) bool {
 	if !m.current(id) {
 		return false
@@ -86,8 +87,8 @@ func (m *Machine) programCall(in *ProgramCall) {
 	}
 	f := m.flight
 	id, name, args := clean(in.ID), clean(in.Name), clean(in.Args)
-	// Also while it is being stopped: what it says after that counts, and a replay must
-	// be able to bring it there.
+	// A repeated call is compared also while the program is being stopped: what it emits
+	// after the call counts, and a replay must reach that place.
 	repeats := f.program.rerun.called < f.program.rerun.calls
 	if _, known := f.byID[id]; known && !repeats {
 		m.dropped++ // an id names one action of a turn: the same call came twice
@@ -100,7 +101,7 @@ func (m *Machine) programCall(in *ProgramCall) {
 	case repeats:
 		m.calledAgain(id, name, args)
 		return
-	case m.phase == Running && f.behind():
+	case m.phase == Running && f.program.behind():
 		m.diverged("it does not say again what it had said")
 		return
 	}
@@ -141,7 +142,7 @@ func (f *flight) declare(c call) *call {
 	return &f.calls[len(f.calls)-1]
 }
 
-// classOf reads a class; what it does not know may do anything.
+// classOf reads a class; an unknown one counts as effectful.
 func classOf(c messages.Class) messages.Class {
 	switch c {
 	case messages.Pure, messages.ReadOnly, messages.Idempotent, messages.Keyed, messages.Effectful:
@@ -150,9 +151,9 @@ func classOf(c messages.Class) messages.Class {
 	return messages.Effectful
 }
 
-// actionKey is stable across attempts and owners and opaque to tools
-// (docs/spec/design.md §7). The array is canonical JSON: no part but the id holds a character to
-// escape.
+// actionKey returns the idempotency key of an action: the same for all attempts and for
+// every process that runs them, and opaque to tools (docs/spec/design.md §7). It hashes an
+// array of canonical JSON, in which the id alone can hold a character to escape.
 func (m *Machine) actionKey(id string, args messages.Digest) string {
 	return m.keyFor(m.flight.Turn, id, args)
 }
@@ -206,16 +207,17 @@ func (m *Machine) judged(in *Judged) {
 	}
 	m.begin(c)
 	if m.flight.doc != nil {
-		m.goOn()
+		m.advance()
 	}
 }
 
-// deny ends a call that must not begin.
+// deny ends a call that was refused: by the gate, a person or a rule.
 func (m *Machine) deny(c *call, why string) {
 	m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: reasonDenied, ErrorCode: CodeDenied, Result: quote(clean(why))})
 }
 
-// begin starts an attempt of an action, or ends one for which nothing is left.
+// begin starts an attempt of an action, or ends the action when the run's budget has
+// nothing left for it.
 func (m *Machine) begin(c *call) {
 	if lacks := m.reserve(c); lacks != "" {
 		m.lacking(c, lacks)
@@ -256,7 +258,7 @@ func (m *Machine) begin(c *call) {
 	}
 }
 
-// startRecord is the record in front of an attempt.
+// startRecord makes the record that precedes an attempt.
 func (m *Machine) startRecord(c *call, failure string) *messages.ActionStarted {
 	body := &messages.ActionStarted{ID: c.ID, Attempt: c.tries.attempt, Key: c.key, Failure: failure, Reserved: c.budget.reserved, Children: slices.Clip(c.tries.children)}
 	if c.budget.used != (messages.Budget{}) {
@@ -271,10 +273,11 @@ func (m *Machine) startRecord(c *call, failure string) *messages.ActionStarted {
 	return body
 }
 
-// call finds an action of the turn in flight that has no terminal record.
+// call returns an action of the turn in flight that has no terminal record; nil if there
+// is none with that id.
 func (m *Machine) call(id string) *call { return m.flight.call(id) }
 
-// any finds an action of the turn in flight, ended or not.
+// any returns an action of the turn in flight, ended or not; nil if there is none.
 func (f *flight) any(id string) *call {
 	if i, ok := f.byID[id]; ok {
 		return &f.calls[i]
@@ -282,6 +285,7 @@ func (f *flight) any(id string) *call {
 	return nil
 }
 
+// call returns an action that has no terminal record; nil if there is none.
 func (f *flight) call(id string) *call {
 	if i, ok := f.byID[id]; ok && !f.calls[i].phase.ended() {
 		return &f.calls[i]
@@ -289,10 +293,10 @@ func (f *flight) call(id string) *call {
 	return nil
 }
 
-// runs reports whether an attempt is the one that runs.
+// runs reports whether an attempt is the latest one; 0 stands for the latest.
 func (c *call) runs(attempt int64) bool { return attempt == 0 || attempt == c.tries.attempt }
 
-// actionEnded takes an action's answer.
+// actionEnded takes the end of an attempt.
 func (m *Machine) actionEnded(in *ActionEnded) {
 	if m.detachedEnded(in) || !m.current(in.Ident) {
 		return
@@ -303,8 +307,8 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		return
 	}
 	if m.overdue(in); m.flight == nil || m.call(in.ID) != c {
-		if !m.detachedEnded(in) { // nobody waits for it, and the turn has just let go of it
-			m.dropped++ // it ended with the turn
+		if !m.detachedEnded(in) { // the turn has just let go of a detached action
+			m.dropped++ // the action ended with the turn
 		}
 		return
 	}
@@ -326,14 +330,16 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 	m.proceed()
 }
 
-// endCall writes the one terminal record of an action and lets the program go on.
+// endCall writes the one terminal record of an action, and gives the end to the program or
+// the plan that waits for it.
 func (m *Machine) endCall(c *call, end *ActionEnded) { m.endCallBy(c, end, false) }
 
-// endCallBy is endCall for an end that the plan itself decided (byPlan), or another.
+// endCallBy is endCall; byPlan says that the plan itself decided the end and need not be
+// told.
 func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 	state := m.state.Open.Turn.action(c.ID).stands(end.State, failureOf(end))
 	if state == messages.ActionCancelled && c.phase.began() && c.Class.Durable() && (end.Reason == reasonLost || c.tries.attempt > 1 || c.tries.doubt) {
-		state = messages.ActionUnknown // that this attempt did not begin says nothing of one before that was cut off
+		state = messages.ActionUnknown // this attempt did not begin, but one that was cut off before it may have
 	}
 	told := c.phase.planned()
 	m.move(c, c.phase.over())
@@ -368,8 +374,9 @@ func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 	}
 }
 
-// took is how long an action was at work, in milliseconds: its attempt, as its executor
-// says, or from the first start on where there were several, or none that said it.
+// took returns how long an action was at work, in milliseconds: the time of its one attempt
+// as the executor measured it, or the time since the first start when there were several
+// attempts or the executor gave none.
 func (m *Machine) took(c *call, end *ActionEnded) int64 {
 	if !m.cfg.timesAll() || c.tries.began.IsZero() || c.tries.attempt <= 1 && (end.MS > 0 || end.State == messages.ActionOK) {
 		return end.MS
@@ -377,13 +384,13 @@ func (m *Machine) took(c *call, end *ActionEnded) int64 {
 	return m.now.Sub(c.tries.began).Milliseconds()
 }
 
-// answerCall gives the program the end of the call it waits for.
+// answerCall gives the program the end of a call that it waits for.
 func (m *Machine) answerCall(c *call) {
 	m.do(&AnswerCall{Ident: m.flight.Ident, ID: c.ID, State: c.State, Result: c.Value, ErrorCode: c.code, Reason: c.Reason})
 }
 
-// panicked ends an action whose tool panicked: a failed attempt under on_panic:
-// fail, until the third of one name in a run; else the turn's crash.
+// panicked ends an action whose tool panicked. Under "on_panic: fail" the action fails, up
+// to MaxPanics times for one name in a run; otherwise the turn crashes.
 func (m *Machine) panicked(c *call, why string) {
 	state := messages.ActionFailed
 	if c.Class.Durable() {
@@ -396,7 +403,7 @@ func (m *Machine) panicked(c *call, why string) {
 	m.crash(ChildAction, why)
 }
 
-// programEnd takes the program's streams and asks for verification.
+// programEnd takes the program's streams and asks for the verification of its tokens.
 func (m *Machine) programEnd(in *ProgramEnd) {
 	if !m.programInput(in.Ident) {
 		return
@@ -406,7 +413,7 @@ func (m *Machine) programEnd(in *ProgramEnd) {
 	if f.program.ended {
 		return // it diverged
 	}
-	if f.behind() && m.phase == Running && in.Code != messages.ErrTimeout {
+	if f.program.behind() && m.phase == Running && in.Code != messages.ErrTimeout {
 		m.diverged("it ends before it comes to where it was")
 		return
 	}

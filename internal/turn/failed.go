@@ -7,24 +7,24 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Bounds of what later turns are told of one that failed.
+// Bounds of what later turns learn of one that failed.
 const (
-	MaxFailed      = 12      // turns; a run's repairs and settlements are fewer
+	MaxFailed      = 12      // turns; a run has fewer repairs and settlements
 	FailedCalls    = 32      // calls of one of them
 	FailedArgs     = 200     // bytes of a call's arguments
 	FailedResult   = 400     // bytes of a call's result
-	FailedShown    = 2 << 10 // bytes of what the user has seen
+	FailedShown    = 2 << 10 // bytes of the text that the user has seen
 	FailedWhyBytes = 2 << 10
 )
 
-// Failed is a turn that did not complete, as the turns behind it are told of it until one
-// completes (docs/spec/design.md §5). What it emitted and whispered is not carried, so
-// this is all that they know.
+// Failed is a turn that did not complete, as the turns after it learn of it until one
+// completes (docs/spec/design.md §5). Its emissions and whispers are not carried, so this is
+// all that they know of it.
 type Failed struct {
 	Run  int64  `json:"run,omitzero"`
 	Turn int64  `json:"turn,omitzero"`
 	Why  string `json:"why,omitzero"`
-	// Reply is the blob of what the model wrote, zero for nothing.
+	// Reply is the blob of the model's reply, zero for an empty one.
 	Reply messages.Digest `json:"reply,omitzero"`
 	Shown string          `json:"shown,omitzero"` // emissions, LF after each
 	Calls []FailedCall    `json:"calls,omitzero"`
@@ -41,8 +41,8 @@ type FailedCall struct {
 	Result string               `json:"result,omitzero"`
 }
 
-// Tell gives the failed turns as a dialect renders them, the latest with what its model
-// wrote. blob reads that by its digest.
+// Tell returns the failed turns as a dialect renders them, the latest with the text of its
+// reply, which blob reads by its digest. It fails when blob does.
 func (e *OpenModel) Tell(blob func(messages.Digest) ([]byte, error)) ([]messages.Reply, error) {
 	var all []messages.Reply
 	for i := range e.Failed {
@@ -65,9 +65,9 @@ func (e *OpenModel) Tell(blob func(messages.Digest) ([]byte, error)) ([]messages
 
 // Of the fold.
 
-// carry takes the streams of a turn that is decided to where the next one finds them. A
-// turn that did not complete leaves those of the one before, and what is to be told of it;
-// in the first version only one that a crash ended, which stored none.
+// carry keeps the streams of a decided turn for the next one. A turn that did not complete
+// leaves the streams of the turn before in place and adds itself to Failed. In the first
+// version only a turn that a crash ended, which stored no streams, leaves them in place.
 func (s *State) carry(r *messages.Record, b *messages.TurnDecided, t *OpenTurn) {
 	switch {
 	case !t.keepsDeeds() && b.Resumed:
@@ -90,8 +90,8 @@ func (s *State) carry(r *messages.Record, b *messages.TurnDecided, t *OpenTurn) 
 	s.Failed = append(was[:len(was):len(was)], f)
 }
 
-// completed reports whether a turn did what its model meant it to do, whatever the host
-// made of it: such a turn leaves its streams.
+// completed reports whether a turn ran to its end, so that its streams are carried: also one
+// that a guard of the host then halted.
 func completed(b *messages.TurnDecided) bool {
 	switch b.Reason {
 	case messages.ErrNoProgress, messages.ErrLoop, messages.ErrMaxTurns:
@@ -100,7 +100,7 @@ func completed(b *messages.TurnDecided) bool {
 	return b.Decision != messages.Halt
 }
 
-// whyFailed is a decision's reason and detail.
+// whyFailed returns a decision's reason and detail as one text.
 func whyFailed(b *messages.TurnDecided) string {
 	switch {
 	case b.Detail == "":
@@ -111,14 +111,14 @@ func whyFailed(b *messages.TurnDecided) string {
 	return string(b.Reason) + ": " + b.Detail
 }
 
-// unanswered reports whether the turn before the one that begins, of the same run, did not
-// complete: what it was given is still to be answered.
+// unanswered reports whether the turn before, of the same run, did not complete: its input
+// is not answered yet.
 func (s *State) unanswered() bool {
 	n := len(s.Failed)
 	return n > 0 && s.Open.Turn.keepsDeeds() && s.Failed[n-1].Run == s.Open.Run
 }
 
-// emitted keeps what the user has seen.
+// emitted remembers the text that the user has seen.
 func (t *OpenTurn) emitted(b *messages.Emit) {
 	if !t.keepsDeeds() || b.Candidate || b.Held || len(t.Did.Shown) > FailedShown {
 		return
@@ -126,7 +126,7 @@ func (t *OpenTurn) emitted(b *messages.Emit) {
 	t.Did.Shown += clip.Short(clean(b.Text), FailedShown) + "\n"
 }
 
-// called keeps what an action did.
+// called remembers what an action did.
 func (t *OpenTurn) called(a *OpenAction, b *messages.ActionEnded) {
 	switch {
 	case !t.keepsDeeds():

@@ -8,29 +8,29 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Context feeds as a turn has them (docs/spec/streaming.md §7). What they are and where their
-// values come from is the shell's; the machine asks for values, records what came, and
-// keeps it until the turn is decided: $id means the same for the model, for its
-// actions and for its responses, and again when the turn is restored or replayed.
+// Context feeds as a turn has them (docs/spec/streaming.md §7). The shell knows what feeds are
+// and where values come from. The machine asks for values, records them, and keeps them until
+// the turn is decided: $id has one value for the model, for its actions and for its responses,
+// and the same value when the turn is restored or replayed.
 
-// FetchFeeds asks for the values of feeds; the answer is FeedsReady. Without names they
-// are those of the prompt, all that are enabled, in their order. A name is a feed that
-// an action or a response refers to and the prompt did not have, or, behind
-// messages.EnvironmentFeed, a variable. It never stands in the way of a turn's clocks.
+// FetchFeeds asks for the values of feeds; the answer is FeedsReady. Without Names it asks
+// for the feeds of the prompt: all that are enabled, in their order. A name is a feed that an
+// action or a response refers to and the prompt did not have, or a variable after the prefix
+// messages.EnvironmentFeed. The clocks of the turn run meanwhile.
 type FetchFeeds struct {
 	After int64
 	Ident
 	Run   int64
 	Names []string
-	// Instructions is the blob of those that the run began with: a prompt has them again.
-	// They are made for a run's first prompt, and zero then.
+	// Instructions is the blob of the run's instructions. It is zero for the run's first
+	// prompt, for which they are made; later prompts repeat them.
 	Instructions messages.Digest
 }
 
 func (e *FetchFeeds) after() int64 { return e.After }
 
-// FeedsReady answers FetchFeeds: with Names as they were asked for, and for each of
-// them one feed, which may have an Error instead of a value.
+// FeedsReady answers FetchFeeds, with the same Names and one feed for each, which may have an
+// Error instead of a value.
 type FeedsReady struct {
 	Ident
 	Names []string
@@ -39,7 +39,7 @@ type FeedsReady struct {
 
 func (*FeedsReady) input() string { return "FeedsReady" }
 
-// fed is what a turn has of feeds, by id.
+// fed is what a turn has of feeds.
 type fed struct {
 	values map[string]messages.Feed
 	// pending are the ids that were asked for and not answered yet.
@@ -47,7 +47,7 @@ type fed struct {
 	opening *OpenModel // waits for the feeds of its prompt; nil once they are there
 }
 
-// openModel opens the model, or has the feeds of its prompt fetched before.
+// openModel opens the model, after the feeds of its prompt are fetched if there are any.
 func (m *Machine) openModel(open *OpenModel) {
 	if !m.anyFeeds() {
 		m.do(open)
@@ -62,10 +62,10 @@ func (m *Machine) anyFeeds() bool {
 	return slices.ContainsFunc(m.cfg.Feeds, m.hasFeed) || slices.ContainsFunc(m.state.Feeds.Edits, func(e FeedEdit) bool { return !e.Gone && !e.Disabled })
 }
 
-// hasFeed reports whether a feed of that id is fetched.
+// hasFeed reports whether the session has an enabled feed with that id.
 func (m *Machine) hasFeed(id string) bool {
 	there := slices.Contains(m.cfg.Feeds, id)
-	for i := range m.state.Feeds.Edits { // an added one stands behind what it took the id of
+	for i := range m.state.Feeds.Edits { // an added feed stands after the removed one of the same id
 		if e := &m.state.Feeds.Edits[i]; e.ID == id {
 			there = !e.Gone && !e.Disabled
 		}
@@ -73,30 +73,30 @@ func (m *Machine) hasFeed(id string) bool {
 	return there
 }
 
-// SessionFeeds is what internal actions made of a session's feeds (docs/spec/streaming.md §7.4).
-// Laid over those of the manifest they are the session's.
+// SessionFeeds are the changes that internal actions made to the manifest's feeds, for one
+// session (docs/spec/streaming.md §7.4).
 type SessionFeeds struct {
 	Edits   []FeedEdit `json:"edits,omitzero"`   // the latest of each feed; those removed from the manifest are Gone
 	Cleared int64      `json:"cleared,omitzero"` // position of the record that dropped all values
 	Changed int64      `json:"changed,omitzero"` // position of the latest change
 }
 
-// FeedEdit is one feed as its session's model left it.
+// FeedEdit is one feed as the model of its session changed it.
 type FeedEdit struct {
 	ID       string `json:"id"`
 	Added    bool   `json:"added,omitzero"`
 	Gone     bool   `json:"gone,omitzero"`
 	Disabled bool   `json:"disabled,omitzero"`
 	Spec     string `json:"spec,omitzero"` // as of messages.FeedChange
-	// Since is the position from which on values fetched before are not its own.
+	// Since is a position: values that were fetched before it belong to an earlier feed.
 	Since int64 `json:"since,omitzero"`
 }
 
-// MaxFeedEdits bounds them: a feed of the manifest and an added one for each that a
-// session may have (docs/spec/streaming.md §10).
+// MaxFeedEdits bounds SessionFeeds.Edits: one of the manifest and an added one for each feed
+// that a session may have (docs/spec/streaming.md §10).
 const MaxFeedEdits = 2 * 32
 
-// changeFeeds takes the change that a record brings.
+// changeFeeds folds a change, recorded at seq.
 func (s *State) changeFeeds(seq int64, c *messages.FeedChange) {
 	f := &s.Feeds
 	f.Changed = seq
@@ -124,7 +124,7 @@ func (s *State) changeFeeds(seq int64, c *messages.FeedChange) {
 	}
 }
 
-// feedsReady takes values of feeds.
+// feedsReady takes the values of feeds.
 func (m *Machine) feedsReady(in *FeedsReady) {
 	if !m.current(in.Ident) {
 		return
@@ -136,7 +136,7 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 			m.dropped++
 			return
 		}
-		known := m.state.Open.Instructions // on record since the run's first prompt
+		known := m.state.Open.Instructions // recorded with the run's first prompt
 		for i := range in.Feeds {
 			if fd := &in.Feeds[i]; fd.ID != messages.InstructionsFeed || known.IsZero() {
 				m.inject(fd)
@@ -166,7 +166,7 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 	m.proceed()
 }
 
-// inject records what the turn has of a feed from now on.
+// inject records the value of a feed that the turn has from now on.
 func (m *Machine) inject(fd *messages.Feed) {
 	body := &messages.FeedInjected{ID: fd.ID, Stale: fd.Stale, Truncated: fd.Truncated, Error: fd.Error, Reason: fd.Reason}
 	var blobs []messages.Blob
@@ -185,8 +185,8 @@ func (f *fed) keep(fd messages.Feed) {
 	f.values[fd.ID] = fd
 }
 
-// wantFeed has a value fetched that a reference waits for. The plan knows it by the
-// name that was written: as a feed, or as a variable where no feed has that id.
+// wantFeed asks for the value that a reference waits for. name is as the reference has it: a
+// feed, or a variable if no feed has that id.
 func (m *Machine) wantFeed(name string) {
 	f := m.flight
 	id := name
@@ -197,13 +197,13 @@ func (m *Machine) wantFeed(name string) {
 		return
 	}
 	if f.doc != nil {
-		m.chunk(true) // the bytes that ask for it stand in front of the answer
+		m.chunk(true) // the bytes with the reference are recorded before the value
 	}
 	f.feeds.pending = append(f.feeds.pending, id)
 	m.do(&FetchFeeds{Ident: f.Ident, Run: m.state.Open.Run, Names: []string{id}})
 }
 
-// lookup gives what the turn has of a feed or variable. there reports whether it can be
+// lookup returns what the turn has of a feed or variable. there says whether it can be
 // fetched.
 func (m *Machine) lookup(id string, there bool) (string, plan.Status) {
 	if m.flight == nil {
@@ -219,7 +219,7 @@ func (m *Machine) lookup(id string, there bool) (string, plan.Status) {
 	return "", plan.Pending
 }
 
-// names is what actions and responses may refer to beside the actions themselves.
+// names are the feeds, which actions and responses may refer to as they do to actions.
 type names struct{ m *Machine }
 
 // Lookup implements plan.Environment.
@@ -231,7 +231,7 @@ func (n names) Lookup(name string) (string, plan.Status) {
 	return value, status
 }
 
-// variables is what parameters may write as ${NAME}: environment.allow and
+// variables are what parameters may write as ${NAME}: environment.allow and
 // environment.variables of the manifest.
 type variables struct{ m *Machine }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// generating reports whether an input of the model still counts: in draining it is
-// late, the reply is sealed at its length of that moment.
+// generating reports whether an input of the model still counts. In DRAINING it is late: the
+// reply was sealed when the turn was stopped.
 func (m *Machine) generating(id Ident) bool {
 	if !m.current(id) {
 		return false
@@ -42,7 +42,7 @@ func (m *Machine) modelSwitched(in *ModelSwitched) {
 	m.persist(&fb, LazyHold)
 }
 
-// decoded takes reply bytes.
+// decoded takes reply bytes and their events.
 func (m *Machine) decoded(in *Decoded) {
 	if !m.generating(in.Ident) {
 		return
@@ -51,33 +51,33 @@ func (m *Machine) decoded(in *Decoded) {
 	if in.Usage != (messages.Usage{}) {
 		f.reply.spent = spent{in.Usage, in.CostMicroUSD, in.Unpriced}
 	}
-	if f.reply.cut { // what the model has still said meanwhile
+	if f.reply.cut { // bytes that were on their way when the reply was cut
 		return
 	}
-	said, fault := m.upToCut(in)
+	kept, fault := m.upToCut(in)
 	if fault != "" {
 		m.crash(ChildModel, fault)
 		return
 	}
-	if most := m.cfg.Limits.ReplyBytes(); int64(len(f.reply.bytes)+len(said)) > most {
+	if most := m.cfg.Limits.ReplyBytes(); int64(len(f.reply.bytes)+len(kept)) > most {
 		m.overrun("reply", most, "bytes a reply")
 		return
 	}
-	f.reply.bytes = append(f.reply.bytes, said...)
-	m.chunk(f.doc != nil && telling(in.Events))
+	f.reply.bytes = append(f.reply.bytes, kept...)
+	m.chunk(f.doc != nil && recordable(in.Events))
 	if fault := m.events(in.Events); fault != "" {
 		m.crash(ChildModel, fault)
 		return
 	}
 	if f.doc != nil && m.acts(f) {
-		m.goOn()
+		m.advance()
 	}
 }
 
-// upToCut gives the bytes that count, and ends the reply where its decoder says so. The
-// journal has it up to there: it is the same however the model's words came in pieces,
-// and the next prompt does not show the model what it wrote without the result.
-func (m *Machine) upToCut(in *Decoded) (said []byte, fault string) {
+// upToCut returns the bytes that count, and cuts the reply at an EventCut. The journal has the
+// reply up to the cut: so it does not depend on how the reply came in pieces, and the next
+// prompt does not show the model text that it wrote without knowing the result.
+func (m *Machine) upToCut(in *Decoded) (kept []byte, fault string) {
 	f := m.flight
 	for i := range in.Events {
 		ev := &in.Events[i]
@@ -94,9 +94,9 @@ func (m *Machine) upToCut(in *Decoded) (said []byte, fault string) {
 	return in.Bytes, ""
 }
 
-// telling tells that records come of the events. Where an action may start at once,
-// the bytes that made it stand in front of it in the journal.
-func telling(evs []messages.Event) bool {
+// recordable reports whether records follow from the events. If an action may start at once,
+// the bytes that made it must precede it in the journal.
+func recordable(evs []messages.Event) bool {
 	for i := range evs {
 		switch evs[i].Kind {
 		case messages.EventUnitBegin, messages.EventUnitText:
@@ -107,9 +107,8 @@ func telling(evs []messages.Event) bool {
 	return false
 }
 
-// chunk records the reply bytes that are not yet in a record: always in strict
-// mode and when they must not wait (now), else when a lazy batch is full or old
-// enough.
+// chunk records the reply bytes that are not yet in a record: always in strict mode and when
+// now is set, else when a lazy batch of them is full or old enough.
 func (m *Machine) chunk(now bool) {
 	f := m.flight
 	n := len(f.reply.bytes) - f.reply.recorded
@@ -125,7 +124,7 @@ func (m *Machine) chunk(now bool) {
 	f.reply.recorded, f.reply.chunked = len(f.reply.bytes), m.now
 }
 
-// hollow tells of an event without what it tells of: a defect of the decoder.
+// hollow returns a fault for an event that lacks its content: a defect of the decoder.
 func hollow(ev *messages.Event) (fault string) {
 	switch ev.Kind {
 	case messages.EventParseError, messages.EventLint:
@@ -140,8 +139,8 @@ func hollow(ev *messages.Event) (fault string) {
 	return ""
 }
 
-// events folds what the decoder found. An order of events that makes no sense is
-// a defect of the decoder and comes back as the reason for a crash.
+// events folds the decoder's events. An impossible order of events is a defect of the decoder
+// and returned as the reason for a crash.
 func (m *Machine) events(evs []messages.Event) (fault string) {
 	f := m.flight
 	if f.doc != nil {
@@ -190,8 +189,8 @@ func (f *flight) begin(ev *messages.Event) (fault string) {
 	return ""
 }
 
-// tooManyUnits ends a turn whose reply is cut to shreds, from rendering 2 on: each unit is
-// a record, and a piece of every view of the session.
+// tooManyUnits ends a turn whose reply has over MaxUnits units, from rendering 2 on: each unit
+// is a record, and a part of every view of the session.
 func (m *Machine) tooManyUnits() bool {
 	if m.cfg.Rendering < 2 || len(m.flight.parsed.units) <= MaxUnits {
 		return false
@@ -200,6 +199,7 @@ func (m *Machine) tooManyUnits() bool {
 	return true
 }
 
+// unitText shows text of the open unit, when it may be shown now.
 func (m *Machine) unitText(ev *messages.Event) {
 	f := m.flight
 	u := &f.parsed.units[f.parsed.open]
@@ -230,19 +230,20 @@ func (m *Machine) unitText(ev *messages.Event) {
 	m.do(p)
 }
 
-// replace takes back what the turn's first text replaces (docs/spec/kitsu.md §6). That text is
-// shown when this is durable.
+// replace takes back the units that the turn's first text replaces (docs/spec/kitsu.md §6).
+// The text is shown when the retract is durable.
 func (m *Machine) replace() {
 	for _, unit := range slices.Clone(m.state.Open.Retract) {
 		m.flight.replaced = m.persist(&messages.Retract{Unit: unit}, 0).Seq
 	}
 }
 
+// unitEnd closes the open unit and records it.
 func (m *Machine) unitEnd(ev *messages.Event) {
 	m.recordUnit(m.flight.shut(ev.Final, ev.Complete))
 }
 
-// recordUnit writes a unit's record, without its text while that is held.
+// recordUnit writes the record of a unit, without its text if that is held.
 func (m *Machine) recordUnit(u *messages.Unit) {
 	if m.holds(u.Kind) {
 		m.persist(&messages.UnitText{UnitKind: messages.TextUnit, Unit: u.ID.String(), Complete: u.Complete}, LazyHold)
@@ -254,7 +255,7 @@ func (m *Machine) recordUnit(u *messages.Unit) {
 	m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
 }
 
-// replyEnd seals the reply and hands over to the program, if there is one.
+// replyEnd seals the reply and runs its program, if there is one.
 func (m *Machine) replyEnd(in *ReplyEnd) {
 	if !m.generating(in.Ident) {
 		return
@@ -272,7 +273,7 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 	}
 	m.stopTimer(ClockGeneration)
 	if f.reply.cut || f.reply.closing && in.Finish == messages.FinishCancelled {
-		in.Finish, in.Err = messages.FinishStop, "" // we have heard what we wanted
+		in.Finish, in.Err = messages.FinishStop, "" // the machine itself stopped the model
 	}
 	f.reply.modelErr = clean(in.Err)
 	if in.Finish == messages.FinishError {
@@ -286,7 +287,7 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 	}
 	if f.doc != nil {
 		m.to(Running)
-		m.goOn()
+		m.advance()
 		return
 	}
 	if f.runnable() {
@@ -302,12 +303,12 @@ func (m *Machine) replyEnd(in *ReplyEnd) {
 	m.decide()
 }
 
-// runnable tells that the reply holds a program that may be run.
+// runnable reports whether the reply has a program that may be run.
 func (f *flight) runnable() bool {
 	return f.program.source != nil && len(f.parsed.errors) == 0 && f.reply.finish != messages.FinishError && f.reply.finish != messages.FinishCancelled
 }
 
-// seal records the reply's end; its exact bytes become a blob.
+// seal records the end of the reply; its exact bytes become a blob.
 func (m *Machine) seal(finish messages.Finish, on spent) {
 	f := m.flight
 	f.reply.ended, f.reply.finish = true, finish
@@ -324,7 +325,7 @@ func (m *Machine) seal(finish messages.Finish, on spent) {
 	m.persist(body, LazyHold, blobs...)
 }
 
-// closeUnit ends a unit that its decoder left open: incomplete, never final.
+// closeUnit ends a unit that its decoder left open, as incomplete.
 func (m *Machine) closeUnit() {
 	if m.flight.parsed.open >= 0 {
 		m.unitEnd(&messages.Event{})

@@ -10,9 +10,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// The actions of a reply that is acted on while it streams. plan knows who waits for
-// whom; here its effects become records and effects, and what becomes of an action
-// is told to the plan.
+// The actions of a reply that is acted on while it streams. Package plan knows which action
+// waits for which; here its effects become records and effects, and the ends of actions are
+// given to the plan.
 
 // graph is the plan of the run in flight.
 type graph struct {
@@ -20,7 +20,7 @@ type graph struct {
 	run        int64
 	generation int
 	todo       []plan.Effect // in order; done by runPlan alone
-	held       int           // of plan.Held: what was told
+	held       int           // how much of plan.Held was reported
 	env        *environment
 }
 
@@ -44,15 +44,15 @@ func (m *Machine) planTurn() (fault string) {
 	return ""
 }
 
-// newGraph makes the plan of the open run. What earlier turns of it did comes from
-// their records, after a restart.
+// newGraph makes the plan of the open run. After a restart it takes the actions of earlier
+// turns from their records.
 func (m *Machine) newGraph() (fault string) {
 	env := &environment{Environment: names{m}}
 	g := &graph{run: m.state.Open.Run, env: env, plan: plan.New(plan.Options{
 		Actions: m.cfg.Limits.calls(), Parallel: m.cfg.Limits.Parallel, Environment: env, Variables: variables{m},
 		Verbatim: m.cfg.Judge.Traits().Verbatim, Dotted: m.cfg.dotted(), Sources: m.cfg.sources(),
 	})}
-	// A settlement may have ended the run they are of, and begun this one.
+	// A settlement may have ended the run of m.past and begun this one.
 	past := slices.DeleteFunc(m.past, func(r *messages.Record) bool { return r.Run != g.run })
 	m.graph, m.past = g, nil
 	// The end of a detached action stands among the records of a later turn.
@@ -68,12 +68,12 @@ func (m *Machine) newGraph() (fault string) {
 		}
 		past = past[n:]
 	}
-	g.plan.Occupy(len(m.detached)) // now: what is over needs no slot of those that are left
+	g.plan.Occupy(len(m.detached)) // last, because relived actions that ended need slots only for a moment
 	return ""
 }
 
-// relive takes an earlier turn of the run from its records: who had which id and
-// what came of it. Nothing of it waits for anything any more.
+// relive gives the plan an earlier turn of the run from its records: its ids and how each
+// action ended. No action of it waits any more.
 func (g *graph) relive(recs []*messages.Record) error {
 	ends, started := map[string]*messages.ActionEnded{}, map[string]bool{}
 	for _, r := range recs {
@@ -117,11 +117,11 @@ func (g *graph) relive(recs []*messages.Record) error {
 		}
 		v, _ := g.plan.Action(ref)
 		if v.State.Terminal() {
-			continue // it was one too many then as well
+			continue // over the limit, as it was then
 		}
-		out := plan.Outcome{State: plan.Cancelled} // as good as skipped: not failed, which might be tolerated
+		out := plan.Outcome{State: plan.Cancelled} // like skipped; Failed could be tolerated by on_error
 		if mode == messages.ModeFireAndForget && started[b.ID] {
-			// Nobody reads what it gave. If it runs again it holds a slot: Occupy.
+			// Its value cannot be referred to. If it runs again it holds a slot: Occupy.
 			out.State = plan.OK
 		} else if end := ends[b.ID]; end != nil {
 			out.Reason = end.Reason
@@ -209,15 +209,15 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	return ""
 }
 
-// refuses reports whether a fault of the reply is the end of an action's block that others
-// can name: that of a feed bears an id as well, and #N is written by nobody.
+// refuses reports whether a fault of the reply rejects the block of an action that others can
+// name. A fault of a feed has an id as well, and #N is no id that a model writes.
 func refuses(reason, id string) bool {
 	return id != "" && id[0] != '#' && reason != unclosedFeed
 }
 
 const unclosedFeed = "unclosed_feed"
 
-// reject tells the plan of a block that was not accepted.
+// reject tells the plan that a block was not accepted.
 func (m *Machine) reject(id string) (fault string) {
 	effects, err := m.graph.plan.Reject(nil, id)
 	if err != nil {
@@ -227,7 +227,7 @@ func (m *Machine) reject(id string) (fault string) {
 	return ""
 }
 
-// runPlan does the plan's effects, and what they cause in turn.
+// runPlan does the plan's effects, and those that they cause.
 func (m *Machine) runPlan() (fault string) {
 	g := m.graph
 	f := m.flight
@@ -241,11 +241,11 @@ func (m *Machine) runPlan() (fault string) {
 				m.wantFeed(e.Feed)
 			}
 		case c == nil || c.node.ref != e.Ref:
-			// Of an earlier turn of the run: detached, and nobody waits for it.
+			// A detached action of an earlier turn of the run: nothing waits for it.
 		case e.Kind == plan.End:
 			m.planEnded(c, &e)
 		case !m.acts(f):
-			// The turn is being stopped: nothing begins, and everything is told to stop.
+			// The turn is being stopped: nothing begins, and stopCalls stops the rest.
 		case e.Kind == plan.Dispatch:
 			fault = m.dispatch(c, e.Parameters)
 		case e.Kind == plan.Stop:
@@ -262,12 +262,12 @@ func (m *Machine) runPlan() (fault string) {
 	return fault
 }
 
-// acts tells that the turn is still in flight, and nothing stops it.
+// acts reports whether turn f is still in flight and not being stopped.
 func (m *Machine) acts(f *flight) bool {
 	return m.flight == f && (m.phase == Generating || m.phase == Running)
 }
 
-// dispatch judges and begins an action whose turn has come.
+// dispatch takes an action that the plan hands out to the gate, or begins or ends it.
 func (m *Machine) dispatch(c *call, params string) (fault string) {
 	if c.phase.ended() { // before the turn was restored
 		return m.tellPlan(c, true)
@@ -278,8 +278,8 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 		q = *a.Question
 	}
 	switch {
-	case c.phase.began(): // it begins again with what it began with
-	case q.ID != "": // and what was asked about is what is done
+	case c.phase.began(): // it begins again with its recorded arguments
+	case q.ID != "": // the arguments that were approved are used
 		c.Args = cmp.Or(q.Args, a.Args)
 	default:
 		c.Args = params
@@ -302,7 +302,7 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 	return ""
 }
 
-// missing says what there is instead of a target that nobody knows.
+// missing returns a hint about an unknown target, such as similar names.
 func (m *Machine) missing(c *call) string {
 	if m.cfg.Missing == nil || !m.cfg.saysMissing() {
 		return ""
@@ -310,7 +310,7 @@ func (m *Machine) missing(c *call) string {
 	return clean(m.cfg.Missing(c.typ, c.Name))
 }
 
-// refused says why the rules do not let an action be done.
+// refused returns the reason for which the rules refuse an action; "" if they do not.
 func (m *Machine) refused(c *call) (reason string) {
 	if m.cfg.Refuse == nil {
 		return ""
@@ -318,7 +318,7 @@ func (m *Machine) refused(c *call) (reason string) {
 	return m.cfg.Refuse(c.typ, c.Name)
 }
 
-// planEnded records an end that the plan itself has decided.
+// planEnded records an end that the plan itself decided.
 func (m *Machine) planEnded(c *call, e *plan.Effect) {
 	if c.phase.ended() {
 		return // recorded before the turn was restored
@@ -337,8 +337,8 @@ func (m *Machine) planEnded(c *call, e *plan.Effect) {
 	m.endCallBy(c, &ActionEnded{State: state, Reason: e.Reason, Result: result}, true)
 }
 
-// tellPlan says how an action ended. dispatched tells that the plan does not know
-// yet that it began.
+// tellPlan gives the end of an action to the plan. dispatched says that the plan does not know
+// yet that the action began.
 func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
 	g := m.graph
 	state, ok := plan.StateOf(c.State)
@@ -364,7 +364,7 @@ func (m *Machine) tellPlan(c *call, dispatched bool) (fault string) {
 	return ""
 }
 
-// park gives an action's slot to others while somebody is asked about it.
+// park gives the slot of an action to others while the action waits for an approval.
 func (m *Machine) park(c *call) (fault string) {
 	var err error
 	if m.graph.todo, err = m.graph.plan.Park(m.graph.todo, c.node.ref); err != nil {
@@ -373,8 +373,8 @@ func (m *Machine) park(c *call) (fault string) {
 	return ""
 }
 
-// tried decides what follows a failed attempt of a planned action; again tells that
-// another one follows.
+// tried decides what follows a failed attempt of a planned action. again reports whether
+// another attempt follows; else in has the end to record.
 func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 	until := m.deadline()
 	next := c.node.policy.After(plan.Attempt{
@@ -400,6 +400,7 @@ func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 	return false
 }
 
+// reasonOf returns the reason of a failed attempt, by its kind if the executor gave none.
 func reasonOf(in *ActionEnded) string {
 	if in.Reason != "" {
 		return clean(in.Reason)
@@ -407,7 +408,7 @@ func reasonOf(in *ActionEnded) string {
 	return failureOf(in).String()
 }
 
-// failureOf reads how an attempt failed.
+// failureOf returns how an attempt failed.
 func failureOf(in *ActionEnded) plan.Failure {
 	switch {
 	case in.Failure != 0:
@@ -420,7 +421,7 @@ func failureOf(in *ActionEnded) plan.Failure {
 	return plan.Erred
 }
 
-// dueAgain begins the next attempt.
+// dueAgain begins the next attempt of an action.
 func (m *Machine) dueAgain(in *Due) {
 	if !m.current(in.Ident) {
 		return
@@ -433,8 +434,8 @@ func (m *Machine) dueAgain(in *Due) {
 	m.begin(c)
 }
 
-// Pause is the time between the attempt of an action of a reply that runs and the next one;
-// ok is false where there is no such action.
+// Pause returns the time between the current attempt of an open action and the next one; ok is
+// false if the reply has no such action.
 func (m *Machine) Pause(id string) (d time.Duration, ok bool) {
 	if m.flight == nil {
 		return 0, false
@@ -446,7 +447,7 @@ func (m *Machine) Pause(id string) (d time.Duration, ok bool) {
 	return c.node.policy.Pause(int(c.tries.attempt), c.key), true
 }
 
-// giveUp stops a running action on the plan's behalf.
+// giveUp stops an action because the plan asks for it.
 func (m *Machine) giveUp(c *call) {
 	if c.phase.ended() || !c.phase.began() {
 		return
@@ -458,7 +459,7 @@ func (m *Machine) giveUp(c *call) {
 	m.do(&CancelAction{Ident: m.flight.Ident, ID: c.ID})
 }
 
-// untilOf is when an attempt of an action that begins now is over.
+// untilOf returns the deadline of an attempt that begins now.
 func (m *Machine) untilOf(c *call) time.Time {
 	at := m.deadline()
 	if c.node.ref.Generation == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Progress is the progress guard's counter (docs/spec/aeiou.md §12): how many turns in a
-// row had the same digest. The first sight counts as one.
+// Progress is the counter of the progress guard (docs/spec/aeiou.md §12): N turns in a row had
+// the same Digest.
 type Progress struct {
 	Digest messages.Digest `json:"digest,omitzero"`
 	N      int             `json:"n,omitzero"`
@@ -37,9 +37,9 @@ func ProgressDigest(out, scr []byte) messages.Digest {
 	return d
 }
 
-// Loop is the call-loop guard (docs/spec/design.md §5): it counts, per run, how often the
-// same call gave the same result. A signature counts once per turn; pure calls
-// never count. The memory is bounded by the actions of a run.
+// Loop is the call-loop guard (docs/spec/design.md §5). It counts, per run, how often the same
+// call gave the same result. A signature counts once per turn; pure calls never count. Its
+// memory is bounded by the actions of a run.
 type Loop struct {
 	Seen []Seen            `json:"seen,omitzero"`
 	Last []messages.Digest `json:"last,omitzero"` // the latest six signatures
@@ -90,8 +90,8 @@ func (l *Loop) bump(d messages.Digest) {
 	l.Seen = append(l.Seen, Seen{Call: d, N: 1})
 }
 
-// fires tells whether the turn with these calls closes a loop. It judges a copy:
-// the counter itself moves when the decision is recorded.
+// fires reports whether a turn with these calls closes a loop. It works on a copy: the
+// counter itself moves when the decision is recorded.
 func (l *Loop) fires(calls []ActionShape) bool {
 	next := Loop{Seen: append([]Seen(nil), l.Seen...), Last: append([]messages.Digest(nil), l.Last...)}
 	for i, c := range calls {
@@ -106,6 +106,8 @@ func (l *Loop) fires(calls []ActionShape) bool {
 	return false
 }
 
+// closed reports whether the latest call d closes a loop: the same call three times in a row
+// or eight times in the run, or two calls that alternate three times.
 func (l *Loop) closed(d messages.Digest) bool {
 	for _, s := range l.Seen {
 		if s.Call == d && s.N >= loopInRun {
@@ -123,8 +125,8 @@ func (l *Loop) closed(d messages.Digest) bool {
 	return a != b && l.Last[n-4] == a && l.Last[n-6] == a && l.Last[n-3] == b && l.Last[n-5] == b
 }
 
-// shapeOf makes the signature of an ended action: name, arguments, state and
-// result, length-prefixed so that no two calls collide by concatenation.
+// shapeOf returns the signature of an ended action: a hash of name, arguments, state and
+// result, each with its length in front, so that no two calls collide by concatenation.
 func shapeOf(a OpenAction, e *messages.ActionEnded) ActionShape {
 	h := sha256.New()
 	for _, s := range []string{a.Name, a.Args, string(e.State), e.Result} {

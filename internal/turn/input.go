@@ -5,8 +5,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Input is something that happened. Inputs that answer an effect carry the turn
-// and nonce of the turn they belong to.
+// Input is something that happened. An input that answers an effect has the Ident of the turn
+// that it belongs to.
 type Input interface{ input() string }
 
 // Open creates the session: the first input of a new journal.
@@ -14,47 +14,47 @@ type Open struct {
 	Handle uint64
 	Name   string               // of the manifest
 	Parent *messages.ParentLink // of a child session
-	// Receipts is what the session says is signed of it.
+	// Receipts is what the session signs: a word that Signed knows.
 	Receipts string
 }
 
-// Submit asks for a run. Text or Userdata is set. Handle comes back in Answer.
+// Submit asks for a run. Text or Userdata is set. The Answer has the same Handle.
 type Submit struct {
 	Handle uint64
 	Input  messages.Input
 }
 
-// Cancel asks to stop the run in flight (Run 0) or a named one, also a waiting one.
+// Cancel asks to stop a run: the one in flight (Run 0), or the named one, which may wait.
 type Cancel struct {
 	Handle uint64
 	By     string
 	Run    int64
 }
 
-// Ident says which turn an answer belongs to.
+// Ident names a turn in one life: the nonce changes when the turn is restored.
 type Ident struct {
 	Turn  int64
 	Nonce string
 }
 
-// ModelOpened says what was asked of the model.
+// ModelOpened reports the request that went to the model.
 type ModelOpened struct {
 	Ident
 	Request messages.ModelRequest
-	System  []byte // the blob that Request names, where the journal may not have it
+	System  []byte // the blob that Request names, if the journal may not have it
 }
 
-// ModelSwitched says that another model is tried.
+// ModelSwitched reports that another model is tried.
 type ModelSwitched struct {
 	Ident
 	Fallback messages.ModelFallback
 }
 
-// Decoded brings reply bytes and what the decoder made of them. The machine
-// keeps both: texts must not alias the decoder's buffers.
+// Decoded brings reply bytes and the events that the decoder made of them. The machine keeps
+// both: texts must not alias the decoder's buffers.
 //
-// Usage, cost and Unpriced are those of the whole reply so far; a Usage of zero says
-// nothing. They count when the reply is cut short.
+// Usage, cost and Unpriced cover the whole reply so far; a zero Usage is ignored. They count
+// when the reply is cut short.
 type Decoded struct {
 	Ident
 	Bytes        []byte
@@ -74,8 +74,8 @@ type ReplyEnd struct {
 	Unpriced     bool
 	Side         []byte // of the reply: what its bytes cannot hold (messages.ModelReply)
 	Err          string // for FinishError, without secrets
-	// Code is whose failure it was, ERR_JOURNAL when the prompt could not be read; "" is
-	// the model's.
+	// Code is the code of the failure, such as ERR_JOURNAL when the prompt could not be read;
+	// "" is ERR_MODEL.
 	Code messages.Code
 }
 
@@ -87,7 +87,7 @@ type Emission struct {
 	Candidate bool   // holds a control token line
 }
 
-// Emitted brings emissions while the program goes on.
+// Emitted brings emissions of a program that goes on.
 type Emitted struct {
 	Ident
 	Emissions []Emission
@@ -111,24 +111,24 @@ type Judged struct {
 	Answer messages.GateAnswer
 	By     string
 	Reason string
-	Record bool // a rule was applied, not just the default
-	// Basis is what the call rests on beside its arguments, a canonical JSON object; "" is
+	Record bool // a rule decided, not the default: the answer is recorded
+	// Basis is what the call rests on besides its arguments, as a canonical JSON object; "" is
 	// not recorded.
 	Basis string
 }
 
-// ActionEnded ends an action. Audits are access decisions taken on the way. A
-// panic is not an end: it comes as ChildDown of the action.
+// ActionEnded ends an attempt of an action. Audits are access decisions taken on the way. A
+// panic comes as ChildDown instead.
 //
-// Attempt is that of StartAction: what an earlier attempt says again counts for none of
-// those after it. 0 is whichever runs.
+// Attempt is that of StartAction: a late answer of an earlier attempt is dropped. 0 is the
+// attempt that runs.
 type ActionEnded struct {
 	Ident
 	ID        string
 	Attempt   int64
 	State     messages.ActionState
-	Failure   plan.Failure // how it failed where State and Reason do not say
-	Last      bool         // no attempt follows, whatever the policy says: a replay knows
+	Failure   plan.Failure // how it failed; 0 derives it from State and Reason
+	Last      bool         // no attempt follows, whatever the policy allows: set by a replay
 	Reason    string
 	Result    string
 	ErrorCode int64
@@ -136,12 +136,12 @@ type ActionEnded struct {
 	Used      messages.Budget // of the run's budget, by the attempt
 	// Children are the runs that the attempt brought about in child sessions.
 	Children []messages.ChildLink
-	// Feed is what an internal action made of the session's feeds.
+	// Feed is the change that an internal action made to the session's feeds.
 	Feed   *messages.FeedChange
 	Audits []messages.Audit
 }
 
-// RelicCall does one operation on a key-value relic for an action that has begun; the
+// RelicCall asks for one operation on a key-value relic by an action that has begun; the
 // answer is AnswerRelic.
 type RelicCall struct {
 	Ident
@@ -153,14 +153,14 @@ type RelicCall struct {
 	Handle uint64
 }
 
-// Due says that the time of a Schedule has come.
+// Due reports that the time of a Schedule has come.
 type Due struct {
 	Ident
 	ID      string
 	Attempt int64
 }
 
-// ProgramEnd ends the program. Code "" is completion.
+// ProgramEnd ends the program; Code is "" if it completed.
 type ProgramEnd struct {
 	Ident
 	Emissions   []Emission
@@ -179,13 +179,13 @@ type Verified struct {
 	Checks []messages.TokenCheck
 }
 
-// Timer says that a clock ran out; a stale generation is dropped.
+// Timer reports that a clock rang; one of an older generation is dropped.
 type Timer struct {
 	Clock Clock
 	Gen   uint64
 }
 
-// ChildDown says that a child ended without an answer. Detail holds no stack.
+// ChildDown reports that a child crashed without an answer. Detail must not hold a stack.
 type ChildDown struct {
 	Ident
 	Child Child
@@ -195,22 +195,20 @@ type ChildDown struct {
 	Detail  string
 }
 
-// Settle puts an end to what a dead process left open, or takes a suspended turn
-// up again; the first input after a restore that found an open run or a waiting
-// input.
+// Settle ends or resumes what a dead process left open. It is the first input of a machine
+// whose state is Unsettled.
 //
-// Turn holds the journal's records of the open turn, decoded, from turn.begin
-// (State.Open.Turn.Seq) to the head; records of other turns among them are skipped.
-// Events is what a fresh decoder makes of the reply bytes in them: of the blob of
-// model.reply with its Finish, or of the model.chunk records pushed without an end.
-// Without Turn nothing can be restored, and the turn is settled as one without a
-// reply.
+// Turn holds the decoded records of the open turn, from turn.begin (State.Open.Turn.Seq) to
+// the head; records of other turns among them are skipped. Events is what a fresh decoder
+// makes of the reply bytes in Turn: of the blob of model.reply with its Finish, or of the
+// model.chunk records without an end. Without Turn nothing can be restored, and the turn is
+// settled as one without a reply.
 //
-// Run holds all records of the open run: an action may name what an earlier turn of
-// its run did, also one that this restart ends. Only dialects that act while the reply
+// Run holds all records of the open run, because an action may name the results of an earlier
+// turn of its run, also of one that this restart ends. Only dialects that act while the reply
 // streams need it.
 //
-// Feeds are the values that feed.injected records among Turn name.
+// Feeds are the values that the feed.injected records of Turn name.
 type Settle struct {
 	Turn   []*messages.Record
 	Events []messages.Event
@@ -218,8 +216,9 @@ type Settle struct {
 	Feeds  map[messages.Digest]string
 }
 
-// Approve answers the question of a call that needs confirmation. Digest is that of what
-// the answer was given for, Basis what the call rests on by now; "" is not compared.
+// Approve answers the question of a call that needs confirmation. Digest is the digest of
+// what the person was shown, Basis what the call rests on by now; a Basis of "" is not
+// compared.
 type Approve struct {
 	Handle   uint64
 	Approval string // the question's id
@@ -230,7 +229,7 @@ type Approve struct {
 	Basis    string
 }
 
-// Expire says that questions may have expired.
+// Expire reports that questions may have expired.
 type Expire struct{}
 
 func (*Open) input() string          { return "Open" }
@@ -264,9 +263,9 @@ const (
 	ClockTurn
 	ClockRun
 	ClockGrace
-	ClockDrain // of actions that still run when the final response is complete
-	// ClockDebounce closes a window of inputs. It belongs to the session: those before
-	// it are the turn's and stop with it.
+	ClockDrain // for actions that still run when the final response is complete
+	// ClockDebounce closes a window of inputs. It belongs to the session; the clocks before it
+	// belong to the turn or run and stop with it.
 	ClockDebounce
 	NumClocks
 )

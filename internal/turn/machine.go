@@ -35,18 +35,18 @@ type Machine struct {
 	gens     [NumClocks]uint32
 	armed    [NumClocks]bool
 
-	// Dropped counts late answers.
+	// dropped counts late answers.
 	dropped int64
-	// lastEnd is the position of the last run.end written here, lastShut that of the last
-	// record which closed a window.
+	// lastEnd is the position of the last run.end that this machine wrote, lastShut that of
+	// the last record which closed a window.
 	lastEnd, lastShut int64
 
 	now time.Time // of the current Step
 	*step
 }
 
-// step is of the current Step. It goes with the turn: an idle session keeps neither the
-// buffer of its effects nor what is in it.
+// step is the state of the current Step. An idle session drops it, and with it the buffer
+// of its effects.
 type step struct {
 	in  string
 	out []Effect
@@ -198,8 +198,8 @@ type node struct {
 }
 
 // New makes the machine of a session whose records are folded in state. rand
-// gives 16 bytes for each turn, restoration and question, in order. A read error of rand becomes the
-// Step's error; nothing is recorded then.
+// gives 16 bytes for each turn, restoration and question, in order. If rand fails, Step
+// returns its error and records nothing.
 func New(cfg Config, state State, rand io.Reader) *Machine {
 	if cfg.SID == "" {
 		cfg.SID = cfg.Key.SID()
@@ -207,23 +207,23 @@ func New(cfg Config, state State, rand io.Reader) *Machine {
 	return &Machine{cfg: cfg, state: state, rand: rand}
 }
 
-// State is the durable part, for snapshots and listings. It is the machine's
-// own; the caller must not change it.
+// State returns the durable part, for snapshots and listings. The machine owns it: the
+// caller must not change it, and must not keep it beyond the next Step.
 func (m *Machine) State() *State { return &m.state }
 
-// Phase tells where the session stands.
+// Phase returns the phase of the session between Steps.
 func (m *Machine) Phase() Phase { return m.phase }
 
-// Dropped counts the late answers seen so far.
+// Dropped returns the number of late answers that the machine has dropped so far.
 func (m *Machine) Dropped() int64 { return m.dropped }
 
-// Unsettled tells that a restored state needs a Settle input.
+// Unsettled reports whether a restored state needs a Settle input.
 func (m *Machine) Unsettled() bool {
 	return m.flight == nil && (m.state.Open != nil || len(m.state.Queue) > 0 || len(m.state.Detached) > len(m.detached)) ||
 		m.state.Window != nil && !m.armed[ClockDebounce]
 }
 
-// Flight names the turn in flight; ok is false between turns.
+// Flight returns the turn in flight; ok is false between turns.
 func (m *Machine) Flight() (id Ident, ok bool) {
 	if m.flight == nil {
 		return Ident{}, false
@@ -231,10 +231,10 @@ func (m *Machine) Flight() (id Ident, ok bool) {
 	return m.flight.Ident, true
 }
 
-// Step takes one input at the given time. The effects are to be done in order;
-// the slice is valid until the next Step. An error means that the input was
-// illegal or randomness failed: no effect is returned, and the machine must be
-// discarded and restored from the journal.
+// Step takes one input at the given time and returns its effects, which must be done in
+// order. The slice is valid until the next Step. An error is an *IllegalError for an input
+// that has no place in the current phase, or ERR_CRASH when randomness failed: no effect is
+// returned, and the machine must be discarded and restored from the journal.
 func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 	if m.step == nil {
 		m.step = new(step)
@@ -317,7 +317,7 @@ func (m *Machine) do(e Effect) {
 	m.out = append(m.out, e)
 }
 
-// effectsAtOnce is for how many effects of a step the machine makes room first.
+// effectsAtOnce is the first capacity of a step's effects.
 const effectsAtOnce = 16
 
 // persist numbers a record, folds it and asks for its append.
@@ -334,7 +334,7 @@ func (m *Machine) persist(body messages.Body, hold time.Duration, blobs ...messa
 
 // append makes a record of a run and a turn, which need not be those in flight.
 func (m *Machine) append(run, turn int64, body messages.Body, hold time.Duration, blobs ...messages.Blob) *messages.Record {
-	own := &struct { // one object: they come and go together
+	own := &struct { // one allocation: both live equally long
 		record  messages.Record
 		persist Persist
 	}{}
@@ -369,8 +369,8 @@ func (m *Machine) stopTimer(c Clock) {
 	}
 }
 
-// clean repairs text that is not UTF-8 as the journal does, one U+FFFD for each
-// offending byte: the live state must not know what the journal cannot tell.
+// clean repairs text that is not UTF-8 as the journal does, one U+FFFD for each offending
+// byte: the live state must equal the fold of the records.
 func clean(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -378,7 +378,7 @@ func clean(s string) string {
 	return string([]rune(s))
 }
 
-// cleanHistory is clean for what somebody else kept.
+// cleanHistory applies clean to a conversation that the caller kept.
 func cleanHistory(said []messages.Said) []messages.Said {
 	out := slices.Clone(said)
 	for i := range out {
@@ -387,12 +387,12 @@ func cleanHistory(said []messages.Said) []messages.Said {
 	return out
 }
 
-// ReasonKeyReused is that of a submit under a key that named another input before.
+// ReasonKeyReused is the reason of a submit whose key named another input before.
 const ReasonKeyReused = "KEY_REUSED"
 
-// Repeats reports whether a submit says what the record of an earlier one says: what the
-// model would be told, after the repairs that made it a record. Policy, user and budget
-// are how it was taken, and may change between two tries.
+// Repeats reports whether the input again equals the recorded one in what the model would
+// be given, after the repairs that made it a record. Policy, user and budget do not count:
+// they may change between two tries.
 func Repeats(recorded, again *messages.Input) bool {
 	return recorded.Text == clean(again.Text) && recorded.Userdata == clean(again.Userdata) &&
 		slices.Equal(recorded.History, cleanHistory(again.History))
@@ -409,7 +409,8 @@ func (m *Machine) opened(in *Open) {
 	m.do(&Answer{After: r.Seq, Handle: in.Handle, Seq: r.Seq})
 }
 
-// submit accepts a run, joins one, or refuses (docs/spec/design.md §9).
+// submit accepts an input as a new run, adds it to a run, or refuses it
+// (docs/spec/design.md §9).
 func (m *Machine) submit(in *Submit) {
 	if m.state.Seq == 0 {
 		m.illegal() // session.opened is the first record
@@ -423,7 +424,7 @@ func (m *Machine) submit(in *Submit) {
 		return
 	}
 	if k := m.state.key(body.Key); k != nil {
-		// The end of a run may have made its input another's.
+		// The end of a run may have moved its input to another run.
 		m.do(&Answer{After: max(k.Seq, m.lastEnd), Handle: in.Handle, Run: k.Run, Seq: k.Seq, Joined: true, Merged: m.state.pending(k.Seq)})
 		return
 	}
@@ -451,7 +452,7 @@ func (m *Machine) submit(in *Submit) {
 	}
 }
 
-// nextRun begins the first waiting run, if any.
+// nextRun begins the first waiting run, if there is one.
 func (m *Machine) nextRun() {
 	m.passOver()
 	if m.state.Open != nil || len(m.state.Queue) == 0 {
@@ -468,8 +469,8 @@ func (m *Machine) beginRun() {
 	m.append(w.Run, 0, &messages.RunBegin{Input: w.Seq, Merged: seqs(w.More)}, 0)
 }
 
-// draw gives 128 random bits in base64url; ok is false when there are none, which
-// is the Step's error.
+// draw returns 128 random bits in base64url. ok is false when the reader failed; m.err is
+// set then.
 func (m *Machine) draw() (text string, ok bool) {
 	var raw [16]byte
 	if _, err := io.ReadFull(m.rand, raw[:]); err != nil {
@@ -481,8 +482,8 @@ func (m *Machine) draw() (text string, ok bool) {
 	return base64.RawURLEncoding.EncodeToString(raw[:]), true
 }
 
-// beginTurn takes the session from IDLE into a new turn. carry are the facts of the
-// turn before, nil where this process has none.
+// beginTurn takes the session from IDLE into a new turn. carry has the facts of the turn
+// before; it is nil when this process does not have them.
 func (m *Machine) beginTurn(carry *messages.Facts) {
 	nonce, ok := m.draw()
 	if !ok {
@@ -511,7 +512,7 @@ func (m *Machine) beginTurn(carry *messages.Facts) {
 		Dialect: m.cfg.Dialect, Nonce: f.Nonce, Pass: int64(f.pass), Merged: merged, Rendering: rendering,
 		Manifest: m.cfg.ManifestDigest, Library: m.cfg.LibraryDigest, Tools: m.cfg.ToolsDigest, Limits: m.cfg.LimitsDigest,
 	}, 0)
-	text, userdata := m.said(run)
+	text, userdata := m.inputOf(run)
 	open := &OpenModel{
 		After: begin.Seq, Ident: f.Ident, Run: run.Run, Pass: f.pass, Ordinal: m.state.Requests,
 		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Failed: m.state.Failed, Note: m.state.Note,

@@ -6,14 +6,13 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Outbox keeps the order contract of docs/spec/design.md §2: it holds every effect back
-// until the journal has acknowledged the record the effect needs, and shows each
-// record to subscribers exactly when it is durable. Shells and the simulator use
-// the same one. It is not safe for concurrent use.
+// Outbox keeps the order contract of docs/spec/design.md §2: it holds every effect back until
+// the journal has acknowledged the record that the effect needs, and shows each record to
+// subscribers exactly when it is durable. It is not safe for concurrent use.
 //
-// A cancel overtakes what it cancels: an OpenModel, StartAction or RunProgram that
-// is still held when its CancelModel, CancelAction or StopProgram comes, or is of the
-// same Step, is withdrawn, so that nothing begins after somebody asked it to stop.
+// A cancel overtakes what it cancels: an OpenModel, StartAction or RunProgram that is still
+// held when its CancelModel, CancelAction or StopProgram comes, or that comes in the same
+// Step, is withdrawn, so that nothing begins after it was asked to stop.
 //
 // Invariant: held is sorted by position; acked < every position in held;
 // shown ≤ acked.
@@ -23,17 +22,17 @@ type Outbox struct {
 	held  []Effect
 }
 
-// NewOutbox starts at the restored head: records up to acked are durable.
+// NewOutbox returns an outbox for a session whose records up to acked are durable.
 func NewOutbox(acked int64) Outbox { return Outbox{acked: acked, shown: acked} }
 
-// Acked is the highest acknowledged position.
+// Acked returns the highest acknowledged position.
 func (o *Outbox) Acked() int64 { return o.acked }
 
-// Idle tells that nothing waits for the journal.
+// Idle reports whether no effect waits for the journal.
 func (o *Outbox) Idle() bool { return len(o.held) == 0 }
 
-// Add takes the effects of one Step and appends to ready those that may happen
-// now. A Persist is always ready, and its record's publication is queued.
+// Add takes the effects of one Step and appends to ready those that may happen now. A Persist
+// is always ready; the publication of its record is held until the record is durable.
 func (o *Outbox) Add(effects, ready []Effect) []Effect {
 	before := len(ready)
 	for _, e := range effects {
@@ -45,7 +44,7 @@ func (o *Outbox) Add(effects, ready []Effect) []Effect {
 			continue
 		case *CancelModel:
 			o.withdraw(&ready, before, func(h Effect) bool { s, ok := h.(*OpenModel); return ok && s.Ident == e.Ident })
-			o.withdraw(&ready, before, func(h Effect) bool { // that of a prompt: what an action names is wanted all the same
+			o.withdraw(&ready, before, func(h Effect) bool { // the feeds of the prompt; those that actions name are still wanted
 				s, ok := h.(*FetchFeeds)
 				return ok && s.Ident == e.Ident && len(s.Names) == 0
 			})
@@ -72,11 +71,11 @@ func (o *Outbox) Add(effects, ready []Effect) []Effect {
 	return ready
 }
 
-// heldAtOnce is for how many effects an outbox makes room first: those of a short turn.
+// heldAtOnce is the first capacity of held: enough for a short turn.
 const heldAtOnce = 12
 
-// hold inserts e behind everything of its position or a lower one. Effects come
-// almost always in order, so the search starts at the end.
+// hold inserts e after all effects of its position or a lower one. Effects almost always come
+// in order, so the search starts at the end.
 func (o *Outbox) hold(e Effect) {
 	if o.held == nil {
 		o.held = make([]Effect, 0, heldAtOnce)
@@ -90,8 +89,8 @@ func (o *Outbox) hold(e Effect) {
 	o.held[i] = e
 }
 
-// withdraw takes the effect that match names out of what is held, or of what is ready
-// since before, if there is one.
+// withdraw removes the effect that matches from held, or from ready after the first before
+// ones. It reports whether there was one.
 func (o *Outbox) withdraw(ready *[]Effect, before int, match func(Effect) bool) bool {
 	if i := slices.IndexFunc(o.held, match); i >= 0 {
 		o.held = slices.Delete(o.held, i, i+1)
@@ -104,8 +103,8 @@ func (o *Outbox) withdraw(ready *[]Effect, before int, match func(Effect) bool) 
 	return false
 }
 
-// release stamps an effect on its way out: a delta's id names the last record
-// sent before it, which is not the last one acknowledged when a batch is large.
+// release stamps an effect on its way out. The id of a delta names the last record that was
+// published before it, which in a large batch is not the last one acknowledged.
 func (o *Outbox) release(e Effect) Effect {
 	if p, ok := e.(*Publish); ok {
 		if p.Update.Record != nil {
@@ -117,7 +116,7 @@ func (o *Outbox) release(e Effect) Effect {
 	return e
 }
 
-// Ack says that every record up to seq is durable and appends to ready what
+// Ack notes that every record up to seq is durable, and appends to ready the effects that
 // waited for it. A lower or repeated seq is ignored.
 func (o *Outbox) Ack(seq int64, ready []Effect) []Effect {
 	if seq <= o.acked {

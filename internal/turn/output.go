@@ -7,16 +7,17 @@ import (
 )
 
 // Structured answers (docs/spec/design.md §5): with Rules.Output the text of a turn is held
-// until the turn is decided. A unit of the user's has a record without its text then, so
-// that the journal counts units as the decoder does, and an emission's record is marked; what
-// counts of them follows in front of turn.decided as a unit of its own.
+// until the turn is decided. Until then a response unit has a record without its text, so
+// that the journal counts units as the decoder does, and the record of an emission is marked
+// as held. The text that counts follows before turn.decided, in a unit of its own.
 
-// holds reports whether texts of a kind wait for the decision.
+// holds reports whether texts of kind k wait for the decision.
 func (m *Machine) holds(k messages.Kind) bool {
 	return m.cfg.Output != nil && k == messages.ResponseUnit
 }
 
-// checkAnswer reads the answer of a turn that would end its run, and gives its value.
+// checkAnswer returns the value of the answer of a turn that would end its run. An answer
+// that Rules.Output rejects turns v into a HALT.
 func (m *Machine) checkAnswer(v *messages.Verdict, fs *messages.Facts) (value string) {
 	if m.cfg.Output == nil || v.Decision != messages.Done {
 		return ""
@@ -29,8 +30,8 @@ func (m *Machine) checkAnswer(v *messages.Verdict, fs *messages.Facts) (value st
 	return value
 }
 
-// answer is what a turn says to the user: its final responses, else all of them, else what
-// its program emitted but for tokens.
+// answer returns the text of a turn for the user: its final responses, else all responses,
+// else the emissions of its program without tokens.
 func (m *Machine) answer(fs *messages.Facts) string {
 	var all, final []string
 	for i := range fs.Units {
@@ -53,7 +54,7 @@ func (m *Machine) answer(fs *messages.Facts) string {
 	return strings.TrimSuffix(text, "\n")
 }
 
-// release shows what was held, unless the turn failed: that is no answer.
+// release shows the held text, unless the turn failed.
 func (m *Machine) release(v *messages.Verdict, fs *messages.Facts, repair bool) {
 	if m.cfg.Output == nil || repair || v.Decision == messages.Halt {
 		return

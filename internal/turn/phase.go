@@ -35,8 +35,8 @@ func (p Phase) String() string {
 // legal is the one table of transitions. Every edge is taken by some script in
 // testdata, and a test says so.
 var legal = [numPhases][]Phase{
-	// From Idle also what a dead process left: Decided is its settlement, Running
-	// and Suspended its restoration.
+	// What a dead process left open is settled from Idle too: to Decided when the turn
+	// ends, to Running or Suspended when it is restored.
 	Idle:       {Generating, Running, Suspended, Decided},
 	Generating: {Running, Draining, Verifying},
 	Running:    {Draining, Suspended, Verifying},
@@ -48,8 +48,8 @@ var legal = [numPhases][]Phase{
 	Final:      {Idle},
 }
 
-// IllegalError is a broken invariant: an input or a step of the machine that the
-// table does not allow. The shell treats it as a crash of the turn.
+// IllegalError is a broken invariant: an input or a move that the tables do not allow. The
+// shell treats it as a crash of the turn.
 type IllegalError struct {
 	Call  string       // the id of the action that was to move; "" for the turn
 	From  fmt.Stringer // the phase it was in
@@ -68,7 +68,7 @@ func (e *IllegalError) Error() string {
 	return fmt.Sprintf("turn: %s → %s is illegal on input %s", e.From, e.To, e.Input)
 }
 
-// As makes every IllegalError an ERR_CRASH to callers that look for codes.
+// As makes every IllegalError an ERR_CRASH for callers that ask for the code.
 func (e *IllegalError) As(target any) bool {
 	p, ok := target.(**messages.Error)
 	if ok {

@@ -78,7 +78,7 @@ func TestEveryInputInEveryPhase(t *testing.T) {
 	//                          ProgramCall Judged ActionEnded ProgramEnd | Verified | Timer turn, grace |
 	//                          ChildDown model, interpreter, action, unknown | Settle |
 	//                          Approve (refused by an answer), Expire | RelicCall |
-	//                          FeedsReady that nobody asked for
+	//                          FeedsReady that was not asked for
 	want := map[Phase]string{
 		Idle:       "ihh dddd ddddd d dd dddd h hh d dd",
 		Generating: "ihh hhhh ddddd i hd hddi i hh d dd",

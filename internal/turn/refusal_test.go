@@ -6,8 +6,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// A refusal names the record it rests on: whoever is told that a session is busy, or
-// that a run has ended, must find that in the journal, also after a restart.
+// A refusal names the record it rests on: the caller to whom a session is busy, or a run
+// has ended, must find the cause in the journal, also after a restart.
 func TestRefusalsWaitForTheirReason(t *testing.T) {
 	r := newRig(t, Rules{Judge: textJudge{}}, 1)
 	answer := func(in Input) *Answer {

@@ -17,14 +17,14 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// A key-value relic keeps JSON values by key in its session. What it holds is the fold
-// of the records relic.changed: one change is one record, made in the Step that
-// decides it, so that calls which run side by side see each other, the fence of the
-// journal is theirs, a replay does them again, and a fork has what was there at its
-// turn. A call that is done again under its key after a crash finds what it did.
+// A key-value relic keeps JSON values by key in its session. It is the fold of the records
+// relic.changed. One change is one record, made in the Step that decides it. So calls that run
+// side by side see each other's changes, the fence of the journal protects them, a replay
+// repeats them, and a fork has the values of its turn. A call that is repeated under its key
+// after a crash finds its earlier result.
 //
-// A value with a time to live is there until the second after it is over, by the time of
-// the record that asks: no timer drops it, the next change of its relic does.
+// A value with a time to live ends by the time of the call that asks for it. No timer drops
+// it; the next change of its relic does.
 
 // Operations of a key-value relic, as the parameter operation selects them.
 const (
@@ -35,17 +35,17 @@ const (
 	RelicList   = "list"   // prefix?, after?, limit? → {keys, more}
 )
 
-// RelicOperations lists them.
+// RelicOperations lists the operations.
 var RelicOperations = []string{RelicGet, RelicSet, RelicDelete, RelicAdd, RelicList}
 
-// Bounds of a key-value relic that no manifest lifts, and what holds without one.
+// Bounds of a key-value relic that no manifest can raise, and the defaults.
 const (
 	MaxRelicKeys       = 4096
 	MaxRelicValueBytes = 256 << 10
 	MaxRelicBytes      = 4 << 20 // keys and values together
 	MaxRelicKeyBytes   = 256
 	MaxRelicList       = 256                // keys in one answer
-	MaxRelicTTL        = 366 * 24 * 60 * 60 // seconds that a value lives, where it does not stay
+	MaxRelicTTL        = 366 * 24 * 60 * 60 // seconds, of a value that does not stay for ever
 
 	DefaultRelicKeys       = 1024
 	DefaultRelicValueBytes = 64 << 10
@@ -56,24 +56,25 @@ const (
 const (
 	ReasonKeyLimit   = "key_limit"   // one key too many
 	ReasonRelicLimit = "relic_limit" // too many bytes in all
-	ReasonConflict   = "conflict"    // the value is not the one that was expected
-	ReasonNotInteger = "not_integer" // add to something else, or past 2^53−1
-	ReasonReadOnly   = "read_only"   // who asks may only read
-	ReasonNoSession  = "no_session"  // there is no session to keep anything in, or the action is over
+	ReasonConflict   = "conflict"    // the value is not the expected one
+	ReasonNotInteger = "not_integer" // add to a value that is no integer, or past 2^53−1
+	ReasonReadOnly   = "read_only"   // the caller may only read
+	ReasonNoSession  = "no_session"  // there is no session, or the action has ended
 )
 
-// Kept is what a call of an open action did to a relic, for when it is done again.
+// Kept is the result of a change that an open action made to a relic: a call that is
+// repeated under Key returns it.
 type Kept struct {
 	Key    string `json:"key"` // idempotency key
 	Result string `json:"result"`
 }
 
-// changed tells that a call of the action has changed a relic.
+// changed reports whether a call of the action has changed a relic.
 func (a *OpenAction) changed() bool { return a != nil && len(a.Kept) > 0 }
 
-// stands is the state in which an action ends that has changed a relic. Its change is in
-// the journal: it cannot be said to be cancelled, and who did not hear of it must not be
-// told that it failed, and do it again.
+// stands returns the state to record for the end of an action. An action that changed a relic
+// has its change in the journal: it cannot end as cancelled, and without an answer not as
+// failed, because the model would do it again.
 func (a *OpenAction) stands(state messages.ActionState, how plan.Failure) messages.ActionState {
 	if a.changed() && (state == messages.ActionCancelled || state == messages.ActionFailed && !how.Answered()) {
 		return messages.ActionUnknown
@@ -81,7 +82,7 @@ func (a *OpenAction) stands(state messages.ActionState, how plan.Failure) messag
 	return state
 }
 
-// bounded fills in and caps limits.
+// bounded returns l with defaults filled in and capped.
 func bounded(l messages.RelicLimits) messages.RelicLimits {
 	l.Keys = min(cmp.Or(max(l.Keys, 0), DefaultRelicKeys), MaxRelicKeys)
 	l.ValueBytes = min(cmp.Or(max(l.ValueBytes, 0), DefaultRelicValueBytes), MaxRelicValueBytes)
@@ -89,10 +90,10 @@ func bounded(l messages.RelicLimits) messages.RelicLimits {
 	return l
 }
 
-// hardest are the limits of the fold: what a record has, a machine let through.
+// hardest are the limits of the fold: a recorded change was within them when it was made.
 var hardest = messages.RelicLimits{Keys: MaxRelicKeys, ValueBytes: MaxRelicValueBytes, Bytes: MaxRelicBytes}
 
-// relicCall takes one operation for an action that has begun.
+// relicCall does one operation for an action that has begun.
 func (m *Machine) relicCall(in *RelicCall) {
 	answer := func(result string, err error) { m.do(&AnswerRelic{Handle: in.Handle, Result: result, Err: err}) }
 	run, a := m.beganAs(in.Ident, in.ID)
@@ -117,9 +118,9 @@ func (m *Machine) relicCall(in *RelicCall) {
 	answer(result, nil)
 }
 
-// ReadRelic does an operation that changes nothing, for who has no action whose record
-// could say what it did: a feed. now is when it looks. Errors are *messages.Error, of other
-// operations ERR_DENIED/read_only.
+// ReadRelic does an operation that changes nothing, at time now. It is for callers without an
+// action, such as feeds, for whom a change could not be recorded. Errors are *messages.Error:
+// ERR_DENIED/read_only for an operation that changes something.
 func (s *State) ReadRelic(relic, args string, now time.Time) (result string, err error) {
 	args = clean(args)
 	op, err := readOperation(args)
@@ -133,7 +134,8 @@ func (s *State) ReadRelic(relic, args string, now time.Time) (result string, err
 	return result, err
 }
 
-// beganAs finds a running action of the turn in flight or a detached one.
+// beganAs returns the state of an action that has begun, of the turn in flight or detached,
+// and its run; nil if there is none.
 func (m *Machine) beganAs(id Ident, action string) (run int64, a *OpenAction) {
 	if !m.Runs(id, action) {
 		return 0, nil
@@ -149,7 +151,7 @@ func (m *Machine) beganAs(id Ident, action string) (run int64, a *OpenAction) {
 	return 0, nil
 }
 
-// entries are what a relic holds at a time.
+// entries returns the values of a relic at time now.
 func (s *State) entries(relic string, now time.Time) map[string]string {
 	all, until := s.Relics[relic], s.RelicUntil[relic]
 	over := func(key string) bool { at, ok := until[key]; return ok && at <= now.UnixMilli() }
@@ -161,7 +163,7 @@ func (s *State) entries(relic string, now time.Time) map[string]string {
 	return there
 }
 
-// expire drops what is over in a relic.
+// expire drops the values of a relic whose time is over.
 func (s *State) expire(relic string, now time.Time) {
 	for key, at := range s.RelicUntil[relic] {
 		if at <= now.UnixMilli() {
@@ -170,7 +172,7 @@ func (s *State) expire(relic string, now time.Time) {
 	}
 }
 
-// drop takes a key out of a relic.
+// drop removes a key from a relic.
 func (s *State) drop(relic, key string) {
 	s.stay(relic, key)
 	delete(s.Relics[relic], key)
@@ -182,7 +184,7 @@ func (s *State) drop(relic, key string) {
 	}
 }
 
-// stay takes the end of a value's time away.
+// stay removes the time limit of a value.
 func (s *State) stay(relic, key string) {
 	delete(s.RelicUntil[relic], key)
 	if len(s.RelicUntil[relic]) == 0 {
@@ -193,7 +195,7 @@ func (s *State) stay(relic, key string) {
 	}
 }
 
-// limit sets the end of a value's time.
+// limit sets the time limit of a value.
 func (s *State) limit(relic, key string, at time.Time) {
 	if s.RelicUntil == nil {
 		s.RelicUntil = map[string]map[string]int64{}
@@ -204,7 +206,8 @@ func (s *State) limit(relic, key string, at time.Time) {
 	s.RelicUntil[relic][key] = at.UnixMilli()
 }
 
-// changeRelic folds a change of a time. a is the action it was made for, if it is open.
+// changeRelic folds a change that was made at time now. a is the action that made it; nil if
+// it has ended.
 func (s *State) changeRelic(a *OpenAction, b *messages.RelicChanged, now time.Time) {
 	s.expire(b.Relic, now)
 	c, _, err := operate(s.Relics[b.Relic], b.Args, hardest)
@@ -247,13 +250,13 @@ type relicChange struct {
 	kind       changeKind
 	key, value string
 	ttl        time.Duration // 0 for ever
-	keeps      bool          // the time that the key has
+	keeps      bool          // the key keeps its time limit
 }
 
-// operation is what the arguments of a call say.
+// operation is a call with its arguments read.
 type operation struct {
 	name               string
-	key, value, expect string // value and expect are JSON, "" without
+	key, value, expect string // value and expect are JSON, "" if absent
 	prefix, after      string
 	by                 int64
 	limit              int
@@ -261,7 +264,8 @@ type operation struct {
 	hasAfter           bool
 }
 
-// operate judges one operation on the entries of a relic. It changes nothing.
+// operate returns the change and the result of one operation on the entries of a relic, or
+// why it fails. It does not apply the change.
 func operate(entries map[string]string, args string, l messages.RelicLimits) (c relicChange, result string, err error) {
 	op, err := readOperation(args)
 	if err != nil {
@@ -317,10 +321,10 @@ func operate(entries map[string]string, args string, l messages.RelicLimits) (c 
 	return c, result, nil
 }
 
-// maxExact is the largest integer that every reader of JSON has exactly.
+// maxExact is the largest integer that every reader of JSON reads exactly.
 const maxExact = 1<<53 - 1
 
-// add gives a number more than what is there; nothing is 0.
+// add returns the sum of a value, "" counting as 0, and by.
 func add(was string, by int64) (string, error) {
 	n, err := strconv.ParseInt(cmp.Or(was, "0"), 10, 64)
 	if err != nil || n > maxExact || n < -maxExact {
@@ -454,7 +458,7 @@ func (op *operation) read(name string, v jsontext.Value) error {
 	return nil
 }
 
-// stringOf is a JSON string as text; "" for what is none.
+// stringOf returns the text of a JSON string; "" for other values.
 func stringOf(v jsontext.Value) string {
 	s, err := jsontext.AppendUnquote(nil, v)
 	if err != nil {

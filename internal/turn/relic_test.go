@@ -59,7 +59,7 @@ func TestRelicKeptOnce(t *testing.T) {
 		{"a", "ka", `{"key":"n","value":2}`},
 		{"a", "ka/step", `{"key":"n","value":6}`},
 		{"f", "kf", `{"key":"n","value":8}`},
-		{"nobody", "k", ReasonNoSession},
+		{"missing", "k", ReasonNoSession},
 	} {
 		if got := s.keep(id, step.action, step.key, add); got != step.want {
 			t.Errorf("%s under %s: %s, want %s", step.action, step.key, got, step.want)
@@ -241,8 +241,8 @@ func TestRelicAgainstModel(t *testing.T) {
 	}
 }
 
-// An action that has changed a relic is not cancelled, whoever ends it: its change stands
-// in the journal, and the model is not told that it never began. One that only looked is.
+// An action that has changed a relic never ends as cancelled: its change is in the journal,
+// and the model must not read that the action did not begin. One that only read may.
 func TestRelicChangedIsNotCancelled(t *testing.T) {
 	for name, end := range map[string]func(*streamed){
 		"by a cancel":  func(s *streamed) { s.do(&Cancel{Handle: 2, By: "u"}) },

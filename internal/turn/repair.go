@@ -2,12 +2,12 @@ package turn
 
 import "github.com/seed14be6753/stile/messages"
 
-// Second chances (docs/spec/design.md §5): a turn that fails by a mistake of its model is
-// decided HALT like any other, and the run goes on in a fresh turn that is told what was
-// wrong and what the failed one has done. From rendering 2 on.
+// Repairs (docs/spec/design.md §5): a turn that fails by a mistake of its model is decided HALT
+// like any other, and the run goes on in a fresh turn, whose prompt names the mistake and the
+// effects of the failed turn. From rendering 2 on.
 
-// mendable reports whether a model that is told of a failure can do better: its program
-// did not parse or run, its envelope was none, or no token of it counts.
+// mendable reports whether a model can avoid a failure when it knows of it: its program did
+// not parse or run, its envelope was invalid, or none of its tokens counted.
 func mendable(code messages.Code) bool {
 	switch code {
 	case messages.ErrActionsParse, messages.ErrActionsRuntime,
@@ -18,8 +18,8 @@ func mendable(code messages.Code) bool {
 	return false
 }
 
-// mends reports whether another turn follows the one that is being decided although that
-// one failed. A run that was cancelled, or has no turn or repair left, ends.
+// mends reports whether another turn follows the failed one that is being decided. A run that
+// was cancelled, or has no turn or repair left, ends.
 func (m *Machine) mends(v *messages.Verdict) bool {
 	run := m.state.Open
 	switch {
@@ -31,8 +31,8 @@ func (m *Machine) mends(v *messages.Verdict) bool {
 	return mendable(v.Code) && run.Repairs < m.cfg.Repairs && !m.lastTurn()
 }
 
-// repair carries on after a turn that failed. What it emitted is not carried: the next one
-// is told of it.
+// repair begins the turn after a failed one. The streams of the failed turn are not carried;
+// State.Failed tells the next turn of it.
 func (m *Machine) repair() {
 	for _, c := range []Clock{ClockGeneration, ClockProgram, ClockDrain, ClockGrace} {
 		m.stopTimer(c)

@@ -11,19 +11,19 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// How a turn is restored: rebuild makes the flight again from the journal's records
-// of the turn, resume goes on with it under a new nonce. A suspended turn whose
-// question is answered is resumed in the same way, with or without a restart.
+// How a turn is restored: rebuild makes the flight from the journal's records of the turn,
+// resume goes on with it under a new nonce. A suspended turn whose question is answered is
+// resumed in the same way, with or without a restart.
 //
-// The program of a restored turn runs again from its beginning. What the journal
-// has of it, it must say and call again in the same order: emissions are compared
-// but for lines the dialect leaves out, calls by ordinal, name and arguments. A
-// call that has ended is answered from its record, one that is open is waited for.
-// After that the program is where it was, and what it says counts. A difference is
-// the end: HALT(ERR_CRASH), "diverged".
+// The program of a restored turn runs again from its beginning. It must repeat its recorded
+// emissions and calls in the same order: emissions are compared without the lines that the
+// dialect leaves out (Comparer), calls by ordinal, name and arguments. A call that has ended
+// is answered from its record; the program waits for one that is open. When everything is
+// repeated, what the program emits counts as new. A difference ends the turn:
+// HALT(ERR_CRASH), "diverged".
 
-// Comparer is a Judge whose programs say things that differ from run to run, such
-// as minted tokens. Comparable gives an emission without them.
+// Comparer is a Judge whose programs emit text that differs from run to run, such as minted
+// tokens. Comparable returns an emission without that text.
 type Comparer interface{ Comparable(text string) string }
 
 // rerun counts what a program that runs again has to emit and call again.
@@ -32,12 +32,13 @@ type rerun struct {
 	emitted, called  int // of them, those that the program has repeated
 }
 
-// behind tells that the program has not come again to where it was.
-func (f *flight) behind() bool {
-	return f.program.rerun.emitted < f.program.rerun.emissions || f.program.rerun.called < f.program.rerun.calls
+// behind reports whether the program has recorded emissions or calls left to repeat.
+func (p *program) behind() bool {
+	return p.rerun.emitted < p.rerun.emissions || p.rerun.called < p.rerun.calls
 }
 
-// ofTurn are the records of an open turn among recs, if they are all there.
+// ofTurn returns recs if they begin with the turn.begin of t, else nil: without its first
+// record nothing of a turn can be rebuilt.
 func ofTurn(recs []*messages.Record, t *OpenTurn) []*messages.Record {
 	if len(recs) == 0 || recs[0].Seq != t.Seq || recs[0].Turn != t.Index {
 		return nil
@@ -45,7 +46,8 @@ func ofTurn(recs []*messages.Record, t *OpenTurn) []*messages.Record {
 	return recs
 }
 
-// takeUp suspends or restores the open turn, if it is one to go on with.
+// takeUp suspends or restores the open turn. It reports whether it did: a turn whose reply
+// is not durable, or that was about to end, is settled instead.
 func (m *Machine) takeUp(in *Settle) bool {
 	run := m.state.Open
 	t := run.Turn
@@ -66,7 +68,7 @@ func (m *Machine) takeUp(in *Settle) bool {
 		return true
 	}
 	m.to(Suspended)
-	for i := range t.Actions { // a log that was cut between an answer and what follows it
+	for i := range t.Actions { // the log was cut between an answer and what follows it
 		if q := t.Actions[i].Question; q != nil && q.Answer != "" {
 			m.resume(messages.RestoreApproval)
 			return true
@@ -76,8 +78,8 @@ func (m *Machine) takeUp(in *Settle) bool {
 	return true
 }
 
-// rebuild makes the flight of the open turn from its records; nil when they are
-// not all there or make no sense.
+// rebuild makes the flight of the open turn from its records; nil when records are missing
+// or contradict each other.
 func (m *Machine) rebuild(in *Settle) *flight {
 	t := m.state.Open.Turn
 	recs := ofTurn(in.Turn, t)
@@ -113,7 +115,7 @@ func (m *Machine) rebuild(in *Settle) *flight {
 	return f
 }
 
-// remember takes from a record what the flight knew when it was made.
+// remember takes over from a record what the flight knew when the record was made.
 func (m *Machine) remember(f *flight, r *messages.Record) {
 	switch b := r.Body.(type) {
 	case *messages.ModelRequest:
@@ -132,9 +134,9 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 	case *messages.ModelReply:
 		f.reply.ended, f.reply.finish, f.reply.modelErr = true, b.Finish, b.Error
 	case *messages.Emit:
-		f.say(&Emission{Text: b.Text, Candidate: b.Candidate})
+		f.program.emitted(&Emission{Text: b.Text, Candidate: b.Candidate})
 	case *messages.Whisper:
-		f.say(&Emission{Whisper: true, Target: b.Target, Text: b.Text})
+		f.program.emitted(&Emission{Whisper: true, Target: b.Target, Text: b.Text})
 	case *messages.ActionDeclared:
 		f.restore.known.actions++
 		f.declare(call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}})
@@ -164,8 +166,8 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 	}
 }
 
-// recollect makes the reply known again: all of it, or, where actions begin while it
-// streams, ready to be read again (reread).
+// recollect restores what the decoder found in the reply. Where actions begin while the
+// reply streams, it only keeps the events for reread.
 func (m *Machine) recollect(evs []messages.Event) (fault string) {
 	if !m.cfg.Judge.Traits().InStreamActions {
 		return m.recall(evs)
@@ -178,9 +180,9 @@ func (m *Machine) recollect(evs []messages.Event) (fault string) {
 	return fault
 }
 
-// reread goes through the document of a restored turn again. What is recorded of it
-// is not recorded or shown again, and an action that has ended ends as it had: the
-// rest goes on from where it was.
+// reread goes through the document of a restored turn again. What has a record is neither
+// recorded nor shown again, and an ended action ends as its record says; the rest goes on
+// from where it was.
 func (m *Machine) reread() (fault string) {
 	f := m.flight
 	heard := f.restore.events
@@ -192,7 +194,7 @@ func (m *Machine) reread() (fault string) {
 	return m.pump()
 }
 
-// recall folds what the decoder finds in a reply whose records are in the journal.
+// recall takes over what the decoder finds in a reply whose records are in the journal.
 func (m *Machine) recall(evs []messages.Event) (fault string) {
 	f := m.flight
 	for i := range evs {
@@ -230,7 +232,7 @@ func (m *Machine) recall(evs []messages.Event) (fault string) {
 	return ""
 }
 
-// shut ends the growing unit.
+// shut ends the growing unit and returns it.
 func (f *flight) shut(final, complete bool) *messages.Unit {
 	u := &f.parsed.units[f.parsed.open]
 	u.Text = f.parsed.text.String()
@@ -241,8 +243,8 @@ func (f *flight) shut(final, complete bool) *messages.Unit {
 	return u
 }
 
-// resume goes on with the turn under a new nonce: open actions are settled, those
-// that may be repeated run again with the same key, and the program is run again.
+// resume goes on with the turn under a new nonce: open actions are settled or run again
+// under the same key, and the program is run again.
 func (m *Machine) resume(cause string) {
 	nonce, ok := m.draw()
 	if !ok {
@@ -284,8 +286,8 @@ func (m *Machine) resume(cause string) {
 	}
 }
 
-// resumeDocument goes on with a reply that is acted on while it streams: after a
-// restart it is read again, after an answer the actions that were asked about go on.
+// resumeDocument goes on with a reply that is acted on while it streams: after a restart it
+// is read again; after an answer the actions with answered questions go on.
 func (m *Machine) resumeDocument() {
 	f := m.flight
 	fault := ""
@@ -299,12 +301,12 @@ func (m *Machine) resumeDocument() {
 		m.crash(ChildModel, fault)
 		return
 	}
-	if m.acts(f) && !m.overBudget() { // by a detached action that ended while nothing ran
-		m.goOn()
+	if m.acts(f) && !m.overBudget() { // a detached action may have ended while the turn was suspended
+		m.advance()
 	}
 }
 
-// unpark goes on with the actions whose question is answered.
+// unpark goes on with the actions whose questions are answered.
 func (m *Machine) unpark() (fault string) {
 	g := m.graph
 	for i := range m.flight.calls {
@@ -329,8 +331,8 @@ func (m *Machine) unpark() (fault string) {
 	return ""
 }
 
-// settleCall does what is to be done with an action that a restored turn finds
-// without an end.
+// settleCall decides about an action that a restored or resumed turn finds without an end:
+// it begins (again), ends, waits for its question, or goes to the gate.
 func (m *Machine) settleCall(c *call) {
 	var q Question
 	if a := m.state.Open.Turn.action(c.ID); a != nil && a.Question != nil {
@@ -354,7 +356,7 @@ func (m *Machine) settleCall(c *call) {
 	}
 }
 
-// results are the recorded calls for RunProgram.
+// results returns the recorded calls, for RunProgram.
 func (f *flight) results() []Recorded {
 	out := make([]Recorded, len(f.calls))
 	for i := range f.calls {
@@ -367,7 +369,7 @@ func (f *flight) results() []Recorded {
 	return out
 }
 
-// repeated compares an emission with the one that is recorded.
+// repeated compares an emission with the recorded one of its ordinal.
 func (m *Machine) repeated(e *Emission) {
 	f := m.flight
 	was := &f.program.emissions[f.program.rerun.emitted]
@@ -384,8 +386,8 @@ func (m *Machine) repeated(e *Emission) {
 	m.diverged("it does not say again what it had said")
 }
 
-// calledAgain compares a call with the recorded one of its ordinal, and answers it
-// if that one has ended.
+// calledAgain compares a call with the recorded one of its ordinal, and answers it if that
+// one has ended.
 func (m *Machine) calledAgain(id, name, args string) {
 	f := m.flight
 	c := &f.calls[f.program.rerun.called]
@@ -400,11 +402,11 @@ func (m *Machine) calledAgain(id, name, args string) {
 	}
 }
 
-// diverged ends a turn whose program, run again, is not the one that was recorded.
+// diverged ends a turn whose program, run again, does something else than its records say.
 func (m *Machine) diverged(how string) {
 	f := m.flight
 	if m.phase == Draining || f.program.ended {
-		return // it is being stopped anyway
+		return // the program is being stopped already
 	}
 	m.do(&StopProgram{Ident: f.Ident, Code: messages.ErrCrash})
 	f.program.ended = true

@@ -151,7 +151,7 @@ func (s *script) run(line string) {
 	do(s, c)
 	for name := range c.args {
 		if !c.used[name] {
-			s.t.Fatalf("%s: nobody reads %s", line, name)
+			s.t.Fatalf("%s: no reader of %s", line, name)
 		}
 	}
 }

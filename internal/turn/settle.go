@@ -7,11 +7,11 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// settle deals with what a dead process left open (docs/spec/design.md §7). A suspended turn
-// waits on. A turn whose reply is durable is restored. Any other ends: its stream
-// is sealed at the last durable byte, every open action gets its terminal record,
-// the turn is HALT(ERR_CRASH, resumed), and the run goes on in a fresh turn, unless
-// something ended it (ended).
+// settle ends or resumes what a dead process left open (docs/spec/design.md §7). A suspended
+// turn goes on waiting. A turn whose reply is durable is restored. Any other turn ends: its
+// stream is sealed at the last durable byte, every open action gets its terminal record, the
+// turn is decided HALT(ERR_CRASH, resumed), and the run goes on in a fresh turn unless it is
+// over as well (ended).
 func (m *Machine) settle(in *Settle) {
 	if m.flight != nil || m.phase != Idle {
 		m.illegal()
@@ -31,7 +31,7 @@ func (m *Machine) settle(in *Settle) {
 	m.to(Decided)
 	if t := run.Turn; t != nil {
 		m.settleTurn(t, in)
-		m.bygone(in, func(int64) bool { return true }) // what it had done can be named as well
+		m.bygone(in, func(int64) bool { return true }) // later turns can refer to its actions as well
 		for _, e := range m.out {
 			if p, ok := e.(*Persist); ok && p.Record.Turn == t.Index {
 				m.past = append(m.past, p.Record)
@@ -49,8 +49,7 @@ func (m *Machine) settle(in *Settle) {
 	m.beginTurn(nil)
 }
 
-// bygone keeps the records of those earlier turns of the open run that are over, for
-// the run's plan.
+// bygone keeps the records of the turns of the open run that are over, for the run's plan.
 func (m *Machine) bygone(in *Settle, over func(turn int64) bool) {
 	m.past = m.past[:0]
 	for _, r := range in.Run {
@@ -60,9 +59,9 @@ func (m *Machine) bygone(in *Settle, over func(turn int64) bool) {
 	}
 }
 
-// ended reports whether a run without an open turn is over after a restart, and by
-// which verdict: a cancel was accepted, its last turn had decided so, or crashes
-// ended it under the configuration's recovery or by their number.
+// ended reports whether a run without an open turn is over after a restart, and by which
+// verdict: a cancel was accepted, its last turn had decided so, or Rules.Recovery or the
+// number of crashes ends it.
 func (m *Machine) ended() (v messages.Verdict, over bool) {
 	run := m.state.Open
 	switch {
@@ -74,8 +73,8 @@ func (m *Machine) ended() (v messages.Verdict, over bool) {
 	return m.broken(), m.cfg.Recovery == messages.RecoverHalt || run.Settlements >= MaxSettlements
 }
 
-// broken is the verdict of a turn that a restart found open: what was about to end
-// it, or the restart itself.
+// broken returns the verdict of a turn that a restart found open: the breach or cancel that
+// was about to end it, or the restart itself.
 func (m *Machine) broken() messages.Verdict {
 	v := messages.Verdict{
 		Decision: messages.Halt, Code: messages.ErrCrash, Token: -1,
@@ -91,6 +90,7 @@ func (m *Machine) broken() messages.Verdict {
 	return v
 }
 
+// settleTurn ends the open turn as settle describes it.
 func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
 	m.flight = &flight{Ident: Ident{Turn: t.Index, Nonce: t.Nonce}, began: time.Unix(0, t.Began).UTC(), parsed: parsed{open: -1}}
 	if !t.Replied {
@@ -122,8 +122,8 @@ func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
 	m.flight = nil
 }
 
-// sealDurable ends the reply of a turn that a crash cut off at its last durable
-// byte, and records the texts that those bytes show and no record has.
+// sealDurable ends the reply of a turn that a crash cut off, at its last durable byte, and
+// records the units in those bytes that have no record.
 func (m *Machine) sealDurable(in *Settle) {
 	f, t := m.flight, m.state.Open.Turn
 	var reply bytes.Buffer
@@ -141,7 +141,7 @@ func (m *Machine) sealDurable(in *Settle) {
 		}
 	}
 	if !asked {
-		return // as far as the journal knows nobody spoke
+		return // no record of a request: there is no reply to seal
 	}
 	f.reply.bytes = reply.Bytes()
 	if !m.cfg.Judge.Traits().InStreamActions && m.recall(in.Events) != "" {

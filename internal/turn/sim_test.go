@@ -202,7 +202,7 @@ func (s *sim) any(submits int) {
 		s.clocks()
 	case n < 42 && len(s.past) > 0: // doubled, or long late
 		s.step(s.past[s.rnd.IntN(len(s.past))])
-	case n < 46: // from another turn, or nobody's
+	case n < 46: // from another turn, or from none
 		ins := inputsAt(Ident{Turn: int64(s.rnd.IntN(9)), Nonce: "late"})
 		s.step(ins[3+s.rnd.IntN(len(ins)-4)])
 	case n < 47 && s.opened == s.id().Turn:
@@ -242,13 +242,13 @@ func (s *sim) answer() {
 	f := s.r.m.flight
 	switch s.r.m.Phase() {
 	case Generating:
-		if s.opened != id.Turn { // nobody speaks who was not asked
+		if s.opened != id.Turn { // the model has not been asked yet
 			s.ack()
 			return
 		}
 		s.speak(id, f)
 	case Running, Draining:
-		if f.behind() && f.program.ran && !f.program.ended && s.r.m.Phase() == Running && s.rnd.IntN(3) > 0 {
+		if f.program.behind() && f.program.ran && !f.program.ended && s.r.m.Phase() == Running && s.rnd.IntN(3) > 0 {
 			s.repeat(id, f)
 			return
 		}

@@ -14,8 +14,8 @@ import (
 // StateFormat numbers the encoding of State in snapshots.
 const StateFormat = 5
 
-// State is what the journal knows of a session: the fold of its records, and
-// nothing that a restart would forget. A snapshot is its encoding.
+// State is the durable state of a session: the fold of its records. A snapshot is its
+// encoding.
 type State struct {
 	Seq       int64           `json:"seq"`
 	Turn      int64           `json:"turn"`     // turn_index of the last turn begun
@@ -25,42 +25,42 @@ type State struct {
 	Signed    Signed          `json:"signed,omitzero"`
 	OutDigest messages.Digest `json:"out,omitzero"` // OUTPUT as carried: of the last turn, from rendering 2 on of the last that completed
 	ScrDigest messages.Digest `json:"scr,omitzero"`
-	// Failed are the turns behind the last one that completed, oldest first.
+	// Failed are the turns after the last one that completed, oldest first.
 	Failed []Failed `json:"failed,omitzero"`
 	// Queue holds accepted inputs whose run has not begun.
 	Queue []Waiting `json:"queue,omitzero"`
 	Keys  []KeyUse  `json:"keys,omitzero"`
 	Open  *OpenRun  `json:"open,omitzero"`
-	// Questions remembers the latest ones that are closed.
+	// Questions are the latest closed questions.
 	Questions []ClosedQuestion `json:"questions,omitzero"`
 	// Detached are the fire_and_forget actions of decided turns that have no end.
 	Detached []Detached `json:"detached,omitzero"`
 	// Variables are the session's own, set by internal actions.
 	Variables Variables `json:"variables,omitzero"`
-	// Window gathers inputs into one run that waits behind the queue.
+	// Window gathers inputs into one run that waits after the queue.
 	Window *Window `json:"window,omitzero"`
 	// Keep is the dialect's memory across runs.
 	Keep []byte `json:"keep,omitzero"`
-	// Zone is the user's time zone, as the last input that had one says.
+	// Zone is the user's time zone, from the last input that has one.
 	Zone string `json:"zone,omitzero"`
-	// Note says what withdrawn runs have done, until a run after them ends.
+	// Note lists the effects of withdrawn runs, until a run after them ends.
 	Note string `json:"note,omitzero"`
-	// Relics are the key-value ones by name: JSON by key.
+	// Relics are the key-value relics by name: JSON by key.
 	Relics map[string]map[string]string `json:"relics,omitzero"`
-	// RelicUntil is when values of theirs are over, in milliseconds of Unix; those that stay
-	// are not in it.
+	// RelicUntil is when values of Relics end, in Unix milliseconds. Values without a time
+	// limit are not in it.
 	RelicUntil map[string]map[string]int64 `json:"relic_until,omitzero"`
 	// About is the last description; nil before the first.
 	About *messages.SessionDescribed `json:"about,omitzero"`
-	// Feeds are those that its model changed, the latest of each.
+	// Feeds are the changes that the model made to the feeds.
 	Feeds SessionFeeds `json:"feeds,omitzero"`
 }
 
-// Signed is what the opening of a session says is signed of it. It has a byte in every
-// session that is awake.
+// Signed is which records of a session have receipts, as its opening says. It is one byte,
+// because every session that is awake has one.
 type Signed uint8
 
-// The words of openings. One that says nothing is of a version before they did.
+// The values of Signed. Openings of early versions have SignedUnsaid.
 const (
 	SignedUnsaid Signed = iota
 	SignedDecisions
@@ -70,7 +70,7 @@ const (
 
 var signedWords = [...]string{SignedUnsaid: "", SignedDecisions: "decision", SignedRuns: "run", SignedEnds: "off"}
 
-// String is the word of an opening.
+// String returns the word that openings have for s.
 func (s Signed) String() string {
 	if int(s) < len(signedWords) {
 		return signedWords[s]
@@ -78,7 +78,7 @@ func (s Signed) String() string {
 	return ""
 }
 
-// signedBy reads the word of an opening; a word that is none says nothing.
+// signedBy reads the word of an opening; an unknown one is SignedUnsaid.
 func signedBy(word string) Signed {
 	for s, w := range signedWords {
 		if w == word {
@@ -88,19 +88,19 @@ func signedBy(word string) Signed {
 	return SignedUnsaid
 }
 
-// Question is what a call that needs confirmation asks.
+// Question is the question about a call that needs confirmation.
 type Question struct {
 	ID      string              `json:"id"`             // 128 random bits in base64url
 	Asked   int64               `json:"asked"`          // unix nanoseconds
 	Expires int64               `json:"expires"`        // unix nanoseconds
-	Args    string              `json:"args,omitzero"`  // that it shows, where they are not those declared
-	Basis   string              `json:"basis,omitzero"` // what else it is about
+	Args    string              `json:"args,omitzero"`  // that it shows, if they differ from the declared ones
+	Basis   string              `json:"basis,omitzero"` // what the call rests on besides them
 	Answer  messages.GateAnswer `json:"answer,omitzero"`
 	Reason  string              `json:"reason,omitzero"`
 }
 
-// ClosedQuestion is a question that cannot be answered any more. Answer is empty
-// for one whose action was cancelled.
+// ClosedQuestion is a question that cannot be answered any more. Answer is empty if its action
+// was cancelled.
 type ClosedQuestion struct {
 	ID     string              `json:"id"`
 	Answer messages.GateAnswer `json:"answer,omitzero"`
@@ -112,11 +112,11 @@ type Waiting struct {
 	Seq      int64  `json:"seq"`
 	Text     string `json:"text,omitzero"`
 	Userdata string `json:"userdata,omitzero"`
-	// Policy is that of a run which goes before others: interrupt or rollback.
+	// Policy is interrupt or rollback for a run that supersedes others, else "".
 	Policy messages.Policy `json:"policy,omitzero"`
 	More   []Part          `json:"more,omitzero"`   // further inputs of the run
-	Merged []Part          `json:"merged,omitzero"` // those that join it at its next turn
-	// Budget bounds the run beside the agent's quotas.
+	Merged []Part          `json:"merged,omitzero"` // inputs that join the run at its next turn
+	// Budget bounds the run in addition to the agent's limits.
 	Budget *messages.Budget `json:"budget,omitzero"`
 }
 
@@ -131,55 +131,55 @@ type KeyUse struct {
 type OpenRun struct {
 	Waiting
 	Began       int64            `json:"began"`         // unix nanoseconds of run.begin
-	Away        int64            `json:"away,omitzero"` // nanoseconds suspended, which no clock counts
+	Away        int64            `json:"away,omitzero"` // nanoseconds suspended, in which clocks stand still
 	Turns       int64            `json:"turns"`
-	Lost        int64            `json:"lost,omitzero"` // of them, those that a restart ended
+	Lost        int64            `json:"lost,omitzero"` // of Turns, those that a restart ended
 	Actions     int64            `json:"actions,omitzero"`
 	Tokens      int64            `json:"tokens,omitzero"`
 	Cost        int64            `json:"cost,omitzero"`
 	Settlements int64            `json:"settlements,omitzero"`
 	Repairs     int64            `json:"repairs,omitzero"` // turns that failed and were followed by another
-	Asked       int64            `json:"asked,omitzero"`   // those whose answer was asked for again
+	Asked       int64            `json:"asked,omitzero"`   // turns whose answer was asked for again
 	State       []byte           `json:"state,omitzero"`   // the dialect's memory
 	LastError   string           `json:"last_error,omitzero"`
 	Progress    Progress         `json:"progress"`
 	Loop        Loop             `json:"loop"`
 	Panics      map[string]int64 `json:"panics,omitzero"`
-	// Instructions is the blob of those that were made for the run; zero for none.
+	// Instructions is the blob of the run's instructions; zero for none.
 	Instructions messages.Digest `json:"instructions,omitzero"`
 	// Retract are units that the run's next text replaces.
 	Retract []string   `json:"retract,omitzero"`
 	Cancel  *Cancelled `json:"cancel,omitzero"`
 	Ending  *Ending    `json:"ending,omitzero"`
 	Turn    *OpenTurn  `json:"turn,omitzero"`
-	// Completed tells that a turn of the run left its streams (State.carry).
+	// Completed says that some turn of the run left its streams (State.carry).
 	Completed bool `json:"completed,omitzero"`
-	// OutBefore and ScrBefore are what was carried when the run began: it is carried
-	// again when the run is withdrawn.
+	// OutBefore and ScrBefore are OutDigest and ScrDigest when the run began. They come back
+	// when the run is withdrawn.
 	OutBefore messages.Digest `json:"out_before,omitzero"`
 	ScrBefore messages.Digest `json:"scr_before,omitzero"`
-	// FailedBefore is State.Failed at that time. It is not changed.
+	// FailedBefore is State.Failed when the run began. It is shared and not changed.
 	FailedBefore []Failed `json:"failed_before,omitzero"`
-	// Done are the effects of the run, for the note of a withdrawn one; of those over
-	// NoteEffects the number is kept.
+	// Done are the first NoteEffects effects of the run, for the note should it be withdrawn;
+	// MoreDone counts the others.
 	Done     []Deed `json:"done,omitzero"`
 	MoreDone int64  `json:"more_done,omitzero"`
 }
 
-// Cancelled remembers that a cancel of the run was accepted: a crash before the
-// decision must not bring the run back.
+// Cancelled is an accepted cancel of the run: a crash before the decision must not bring the
+// run back.
 type Cancelled struct {
 	Seq int64  `json:"seq"` // of the control record, or of the input that superseded the run
 	By  string `json:"by,omitzero"`
-	// Superseded is the run whose input cancelled this one, 0 for a cancel; Withdrawn
-	// the one that takes its place, 0 for a run that stays in the history.
+	// Superseded is the run whose input cancelled this one, 0 for a cancel. Withdrawn is the
+	// run that takes its place, 0 if this one stays in the history.
 	Superseded int64 `json:"superseded,omitzero"`
 	Withdrawn  int64 `json:"withdrawn,omitzero"`
 }
 
-// Ending is the decision of the run's last turn when no other turn follows it.
-// The run's end shares its batch, so only a log that was cut between the two (a
-// fork, an anchor) shows it.
+// Ending is the decision of the run's last turn when no other turn follows it. The run's end
+// shares its batch, so Ending is only found in a log that was cut between the two, as by a
+// fork or an anchor.
 type Ending struct {
 	Decision messages.Decision `json:"decision"`
 	Reason   messages.Code     `json:"reason,omitzero"`
@@ -193,24 +193,23 @@ type OpenTurn struct {
 	Nonce   string `json:"nonce"`
 	Began   int64  `json:"began"`         // unix nanoseconds of turn.begin
 	Last    int64  `json:"last"`          // unix nanoseconds of its latest record, or of turn.suspended
-	Away    int64  `json:"away,omitzero"` // nanoseconds in which nobody ran it
+	Away    int64  `json:"away,omitzero"` // nanoseconds in which no process ran it
 	Replied bool   `json:"replied,omitzero"`
 	// Restores counts how often the turn was restored.
 	Restores int64 `json:"restores,omitzero"`
-	// Suspended tells that the turn waits for an answer until Until, in unix
-	// nanoseconds.
+	// Suspended says that the turn waits for an answer until Until, in unix nanoseconds.
 	Suspended bool  `json:"suspended,omitzero"`
 	Until     int64 `json:"until,omitzero"`
-	// Breach is what was to end the turn before the process died.
+	// Breach is why the turn was being stopped when the process died.
 	Breach  *Breach       `json:"breach,omitzero"`
 	Actions []OpenAction  `json:"actions,omitzero"`
 	Calls   []ActionShape `json:"calls,omitzero"` // ended ones, for the loop guard
-	// Rendering is that of the turn (messages.Rendering), 0 for the first version. Did is
-	// what a turn after this one is told of it should it fail, from rendering 2 on.
+	// Rendering is the turn's version (messages.Rendering), 0 for the first. Did is what later
+	// turns learn of this one if it fails, from rendering 2 on.
 	Rendering int64  `json:"rendering,omitzero"`
 	Did       Failed `json:"did,omitzero"`
-	// Was has the variables that the turn changed as they were before it, nil for one
-	// that was not there.
+	// Was has the earlier values of the variables that the turn changed, nil for one that did
+	// not exist.
 	Was map[string]*string `json:"was,omitzero"`
 }
 
@@ -227,21 +226,21 @@ type OpenAction struct {
 	Args    string         `json:"args"`
 	Class   messages.Class `json:"class"`
 	Started bool           `json:"started,omitzero"`
-	// Type is empty for a tool; Detached tells that nobody waits for the action.
+	// Type is empty for a tool. Detached says that the mode is fire_and_forget.
 	Type     messages.ActionType `json:"type,omitzero"`
 	Detached bool                `json:"detached,omitzero"`
-	// Attempt is that of the latest action.started.
+	// Attempt is the number in the latest action.started.
 	Attempt int64 `json:"attempt,omitzero"`
 	// Retries counts the attempts that failed.
 	Retries int64 `json:"retries,omitzero"`
-	// Reserved is held of the run's budget while the action is open; Used is what the
-	// attempts that failed have used of it.
+	// Reserved is the share of the run's budget that the open action holds; Used is what its
+	// failed attempts have used of it.
 	Reserved *messages.Budget `json:"reserved,omitzero"`
 	Used     *messages.Budget `json:"used,omitzero"`
-	// Children are the runs of child sessions that those attempts brought about.
+	// Children are the runs of child sessions that its attempts caused.
 	Children []messages.ChildLink `json:"children,omitzero"`
 	Question *Question            `json:"question,omitzero"`
-	// Kept is what the action has done to key-value relics.
+	// Kept are the changes that the action made to key-value relics.
 	Kept []Kept `json:"kept,omitzero"`
 }
 
@@ -251,11 +250,11 @@ type ActionShape struct {
 	Counts bool            `json:"counts,omitzero"`
 }
 
-// EncodeState gives the bytes of a snapshot.
+// EncodeState returns the bytes of a snapshot of s. The same state gives the same bytes.
 func EncodeState(s *State) ([]byte, error) { return json.Marshal(s, json.Deterministic(true)) }
 
-// DecodeState reads a snapshot. Anything it does not know is ERR_JOURNAL: the
-// snapshot is droppable, the log is not.
+// DecodeState reads a snapshot. Unknown members and impossible values are ERR_JOURNAL: the
+// caller can drop a snapshot and fold the log.
 func DecodeState(b []byte) (State, error) {
 	var s State
 	if err := json.Unmarshal(b, &s, json.RejectUnknownMembers(true)); err != nil {
@@ -267,7 +266,7 @@ func DecodeState(b []byte) (State, error) {
 	return s, nil
 }
 
-// impossible names a field that contradicts the invariants of a fold, or "".
+// impossible returns the name of a field that no fold could give; "" if there is none.
 func (s *State) impossible() string {
 	switch {
 	case s.Seq < 0:
@@ -320,8 +319,8 @@ func (s *State) impossible() string {
 	return ""
 }
 
-// Apply folds one record. Records must come in order, and decoded; a gap or an
-// erased body is ERR_JOURNAL.
+// Apply folds one record. Records must come in order and decoded; a gap or an erased body is
+// ERR_JOURNAL, and s is not changed.
 func (s *State) Apply(r *messages.Record) error {
 	if r.Seq != s.Seq+1 {
 		return messages.Errorf(messages.ErrJournal, "record %d follows record %d", r.Seq, s.Seq)
@@ -359,7 +358,7 @@ func (s *State) Apply(r *messages.Record) error {
 	case *messages.RunWithdrawn:
 		if s.Open != nil && s.Open.Run == r.Run {
 			s.OutDigest, s.ScrDigest, s.Failed = s.Open.OutBefore, s.Open.ScrBefore, s.Open.FailedBefore
-			if s.Open.Cancel == nil { // it was passed over
+			if s.Open.Cancel == nil { // passOver began and ended the run
 				s.Open.Cancel = &Cancelled{Seq: r.Seq, Superseded: b.By}
 			}
 			s.Open.Cancel.Withdrawn = b.By
@@ -397,8 +396,8 @@ func (s *State) Apply(r *messages.Record) error {
 	return nil
 }
 
-// Awaits reports whether an action of a turn has begun and not ended. Whoever works for
-// one that is not awaited works for nobody.
+// Awaits reports whether an action of a turn has begun and not ended. The work for an action
+// that is not awaited is useless.
 func (s *State) Awaits(turn int64, id string) bool {
 	if s.Closed {
 		return false
@@ -411,7 +410,7 @@ func (s *State) Awaits(turn int64, id string) bool {
 	return slices.ContainsFunc(s.Detached, func(d Detached) bool { return d.Turn == turn && d.ID == id })
 }
 
-// spend counts what an action used of the run's budget.
+// spend adds what an action used of the run's budget.
 func (run *OpenRun) spend(b *messages.ActionEnded) {
 	run.Tokens += b.Tokens
 	run.Cost += b.CostUSD
@@ -560,7 +559,7 @@ func (s *State) applyTurn(r *messages.Record) {
 	}
 }
 
-// retried is 1 for an attempt that follows one that failed.
+// retried returns 1 for an attempt that follows a failed one, else 0.
 func retried(b *messages.ActionStarted) int64 {
 	if b.Failure != "" && b.Failure != reasonCrash {
 		return 1
@@ -568,7 +567,7 @@ func retried(b *messages.ActionStarted) int64 {
 	return 0
 }
 
-// turn is the open turn if record r belongs to it.
+// turn returns the open turn if record r belongs to it, else nil.
 func (s *State) turn(r *messages.Record) *OpenTurn {
 	if s.Open == nil || s.Open.Turn == nil || r.Turn == 0 || s.Open.Turn.Index != r.Turn {
 		return nil
@@ -576,8 +575,7 @@ func (s *State) turn(r *messages.Record) *OpenTurn {
 	return s.Open.Turn
 }
 
-// breachDetail is what the turn's decision says of a breach that a control record
-// shows.
+// breachDetail returns the detail of the turn's decision for the breach in a control record.
 func breachDetail(b *messages.Control) string {
 	if b.What == messages.ControlTimer && b.Detail == "" {
 		return b.Name
@@ -585,15 +583,15 @@ func breachDetail(b *messages.Control) string {
 	return b.Detail
 }
 
-// seen notes when the turn was last at work.
+// seen notes the time of the turn's latest record, while it is not suspended.
 func (t *OpenTurn) seen(r *messages.Record) {
 	if _, restored := r.Body.(*messages.TurnRestored); !restored && !t.Suspended {
 		t.Last = r.TS.UnixNano()
 	}
 }
 
-// Asks gives the arguments that the action's question shows, and an answer is about:
-// those the call would begin with.
+// Asks returns the arguments that the action's question shows: those that the call would
+// begin with.
 func (a *OpenAction) Asks() string {
 	if a.Question != nil && a.Question.Args != "" {
 		return a.Question.Args
@@ -601,7 +599,7 @@ func (a *OpenAction) Asks() string {
 	return a.Args
 }
 
-// AskDigest is that of what the action's question shows, and an answer names.
+// AskDigest returns the digest of what the action's question shows; an answer must name it.
 func (a *OpenAction) AskDigest() messages.Digest {
 	if a.Question == nil {
 		return askDigest("", a.Asks())
@@ -609,7 +607,7 @@ func (a *OpenAction) AskDigest() messages.Digest {
 	return askDigest(a.Question.Basis, a.Asks())
 }
 
-// askDigest is that of arguments, with a basis that of the canonical JSON of both.
+// askDigest returns the digest of args, or with a basis that of the JSON array of both.
 func askDigest(basis, args string) messages.Digest {
 	if basis == "" {
 		return sha256.Sum256([]byte(args))
@@ -617,7 +615,7 @@ func askDigest(basis, args string) messages.Digest {
 	return sha256.Sum256([]byte("[" + basis + "," + args + "]"))
 }
 
-// asked takes a question or its answer.
+// asked folds a question or its answer.
 func (a *OpenAction) asked(r *messages.Record, b *messages.ActionApproval) {
 	switch q := a.Question; {
 	case b.State == messages.GateConfirm:
@@ -627,7 +625,7 @@ func (a *OpenAction) asked(r *messages.Record, b *messages.ActionApproval) {
 	}
 }
 
-// close remembers that a question cannot be answered any more.
+// close moves a question to the closed ones.
 func (s *State) close(q *Question) {
 	if q == nil {
 		return
@@ -638,7 +636,7 @@ func (s *State) close(q *Question) {
 	s.Questions = append(s.Questions, ClosedQuestion{ID: q.ID, Answer: q.Answer})
 }
 
-// nanos reads a time of a record. One that is none is long past.
+// nanos reads a time of a record as Unix nanoseconds; 0 for an invalid one.
 func nanos(text string) int64 {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {

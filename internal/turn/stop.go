@@ -11,8 +11,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// stop ends the turn before its time: the first code wins, the children are told
-// to stop, and when they have answered or the grace is over the turn is decided.
+// stop ends the turn before its time. The first code wins. The children are asked to stop;
+// when all have answered, or the grace is over, the turn is decided.
 func (m *Machine) stop(code messages.Code, why string) {
 	f := m.flight
 	first := f.breach == ""
@@ -21,20 +21,20 @@ func (m *Machine) stop(code messages.Code, why string) {
 	}
 	if m.phase != Draining {
 		m.stopRest()
-	} else if first && code == messages.ErrCancelled { // what was to outlive the turn is waited for now
+	} else if first && code == messages.ErrCancelled { // a cancel ends the detached actions as well
 		m.stopCalls((*call).stays, 0)
 	}
 }
 
-// crash ends the turn because a child of it broke.
+// crash ends the turn because one of its children crashed.
 func (m *Machine) crash(who Child, why string) {
 	why = clean(why)
 	m.persist(&messages.Control{What: messages.ControlCrash, Name: string(who), Code: messages.ErrCrash, Detail: why}, LazyHold)
 	m.stop(messages.ErrCrash, why)
 }
 
-// overrun ends the turn because a meter of the machine ran out. The reason names
-// meter, limit and place.
+// overrun ends the turn because a limit was exceeded. The reason names meter, limit and
+// turn.
 func (m *Machine) overrun(meter string, limit int64, per string) {
 	why := meter + ": over the limit of " + strconv.FormatInt(limit, 10) + " " + per +
 		", in turn " + strconv.FormatInt(m.flight.Turn, 10)
@@ -42,7 +42,7 @@ func (m *Machine) overrun(meter string, limit int64, per string) {
 	m.stop(messages.ErrQuota, why)
 }
 
-// stopRest stops what still runs and decides as soon as nothing does.
+// stopRest stops what still runs, and decides the turn as soon as nothing does.
 func (m *Machine) stopRest() {
 	f := m.flight
 	if m.phase == Draining || m.phase == Verifying {
@@ -76,8 +76,8 @@ func (m *Machine) stopRest() {
 	m.stopCalls(func(c *call) bool { return !stay || !c.stays() }, grace)
 }
 
-// stopCalls tells some of the calls to stop, and decides as soon as nothing is waited
-// for. grace is what others have to answer.
+// stopCalls stops the open calls for which which returns true, and decides the turn as soon
+// as all have ended. grace is the time that the program has to answer, 0 without one.
 func (m *Machine) stopCalls(which func(*call) bool, grace time.Duration) {
 	f := m.flight
 	for i := range f.calls {
@@ -100,7 +100,7 @@ func (m *Machine) stopCalls(which func(*call) bool, grace time.Duration) {
 	m.drained()
 }
 
-// drained decides when every child has answered.
+// drained decides the turn when every child has answered.
 func (m *Machine) drained() {
 	f := m.flight
 	if m.phase == Draining && (!f.program.ran || f.program.ended) && !f.openCalls() {
@@ -108,14 +108,14 @@ func (m *Machine) drained() {
 	}
 }
 
-// openCalls tells whether an action has no terminal record yet.
+// openCalls reports whether an action that the turn waits for has no terminal record yet.
 func (f *flight) openCalls() bool {
 	stay := f.breach != messages.ErrCancelled
 	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && (!stay || !c.stays()) })
 }
 
-// graceOver decides without those who did not answer: effects that may have
-// happened become unknown.
+// graceOver decides the turn without the children that did not answer: effects that may
+// have happened become unknown.
 func (m *Machine) graceOver() {
 	f := m.flight
 	if m.phase != Draining {
@@ -148,7 +148,7 @@ func (m *Machine) timer(in *Timer) {
 	if m.phase == Draining {
 		return
 	}
-	if in.Clock == ClockDrain { // the reply is complete: what still runs is not waited for
+	if in.Clock == ClockDrain { // the reply is complete: the turn does not wait for running actions
 		m.persist(&messages.Control{What: messages.ControlTimer, Name: in.Clock.String()}, LazyHold)
 		m.stopRest()
 		return
@@ -157,15 +157,15 @@ func (m *Machine) timer(in *Timer) {
 	m.stop(messages.ErrTimeout, in.Clock.String())
 }
 
-// sameInstant is how far the clocks of an attempt and of its turn may ring apart although
-// they were set to the same time: one counts from when it was set.
+// sameInstant is how far apart the clocks of an attempt and of its turn may ring although
+// they were set to the same time, because a timer counts from the moment it was set.
 const sameInstant = time.Millisecond
 
-// overdue lets the clock of turn or run ring before the end of an attempt that it ended:
-// which of the two comes first is nobody's choice.
+// overdue lets a clock of turn or run that is due ring before the end of an attempt that it
+// cut off: the decision must not depend on which of the two arrives first.
 func (m *Machine) overdue(in *ActionEnded) {
 	if in.State == messages.ActionOK {
-		return // what came is not thrown away
+		return // a result that came in time counts
 	}
 	for _, k := range []struct {
 		clock Clock
@@ -178,9 +178,9 @@ func (m *Machine) overdue(in *ActionEnded) {
 	}
 }
 
-// cancel stops the run in flight, or takes a waiting one out of the queue. It is
-// answered when its record is durable, and the fold keeps it: whoever was told
-// that a run is cancelled will not see it resumed after a crash.
+// cancel stops the run in flight, or takes a waiting one out of the queue. The answer waits
+// until the record is durable, and the fold keeps the cancel: a run that was reported as
+// cancelled does not come back after a crash.
 func (m *Machine) cancel(in *Cancel) {
 	run := in.Run
 	if run == 0 && m.state.Open != nil {
@@ -210,11 +210,11 @@ func (m *Machine) cancel(in *Cancel) {
 		m.do(&Answer{After: r.Seq, Handle: in.Handle, Run: run})
 		return
 	}
-	// Who is told that a run has ended must not see it resumed either.
+	// A run that is reported as ended must not come back either.
 	m.do(&Answer{After: m.lastEnd, Handle: in.Handle, Run: run, Err: notInFlight(run)})
 }
 
-// ReasonNotInFlight is that of a cancel of a run that is over, or never was.
+// ReasonNotInFlight is the reason of a cancel of a run that has ended or never existed.
 const ReasonNotInFlight = "NOT_IN_FLIGHT"
 
 func notInFlight(run int64) error {
@@ -273,7 +273,7 @@ func (m *Machine) childDown(in *ChildDown) {
 	m.drained()
 }
 
-// deadline is the nearest clock that bounds an action started now.
+// deadline returns when the nearer of the clocks of turn and run rings; zero without either.
 func (m *Machine) deadline() time.Time {
 	l := m.cfg.Limits
 	var at time.Time
@@ -288,9 +288,9 @@ func (m *Machine) deadline() time.Time {
 	return at
 }
 
-// turnEnds and runEnds are when the clocks of turn and run ring. Time in which
-// the turn was suspended is not counted, nor, in the turn, the time between a crash
-// and its restoration.
+// turnEnds and runEnds return when the clocks of turn and run ring. Time in which the turn
+// was suspended does not count; for the turn, neither does the time between a crash and its
+// restoration.
 func (m *Machine) turnEnds() time.Time {
 	t := m.state.Open.Turn
 	return time.Unix(0, t.Began+t.Away).UTC().Add(m.cfg.Limits.TurnWall)
@@ -315,13 +315,13 @@ func (m *Machine) runClock() {
 
 func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
 
-// quote is s as a JSON string; "" stays "".
+// quote returns s as a JSON string; "" stays "".
 func quote(s string) string {
 	if s == "" {
 		return ""
 	}
 	b, err := json.Marshal(s)
-	if err != nil { // invalid UTF-8: say so rather than lose the record
+	if err != nil { // invalid UTF-8: a placeholder keeps the record
 		return `"(text that is not UTF-8)"`
 	}
 	return string(b)

@@ -8,17 +8,17 @@ import (
 
 // Reasons of ERR_APPROVAL: why an answer does not count.
 const (
-	ReasonUnknown   = "UNKNOWN"   // of ERR_NOT_FOUND: the session has no such question: it is another's, or long over
-	ReasonLate      = "LATE"      // it expired
-	ReasonAnswered  = "ANSWERED"  // somebody was quicker, or the action was cancelled
-	ReasonChanged   = "CHANGED"   // the answer is about other arguments, or the tool or its folder is another by now
-	ReasonPrincipal = "PRINCIPAL" // nobody says whose answer it is
+	ReasonUnknown   = "UNKNOWN"   // of ERR_NOT_FOUND: the session has no such question, or has forgotten it
+	ReasonLate      = "LATE"      // the question expired
+	ReasonAnswered  = "ANSWERED"  // the question was answered before, or its action cancelled
+	ReasonChanged   = "CHANGED"   // the arguments, the tool's description or its folder changed since the question
+	ReasonPrincipal = "PRINCIPAL" // the answer names no principal
 )
 
-// ByClock is who answers a question that expired.
+// ByClock is the principal of the answer to a question that expired.
 const ByClock = "clock"
 
-// ask opens a question about a call that needs confirmation.
+// ask opens a question about a call that a person must confirm.
 func (m *Machine) ask(c *call, in *Judged) {
 	id, ok := m.draw()
 	if !ok {
@@ -45,8 +45,8 @@ func (m *Machine) ask(c *call, in *Judged) {
 	m.proceed()
 }
 
-// waits tells that the turn can only go on when somebody answers: the reply is
-// complete, and every open action waits for approval.
+// waits reports whether only an answer can take the turn on: the reply is complete, and
+// every open action waits for approval.
 func (m *Machine) waits() bool {
 	f := m.flight
 	if f.doc != nil {
@@ -65,8 +65,8 @@ func (m *Machine) waits() bool {
 	return n > 0 && f.reply.ended
 }
 
-// suspend lets the turn rest until a question is answered or expires. Its program
-// is stopped, and run again then.
+// suspend puts the turn to rest until a question is answered or expires. Its program is
+// stopped, and runs again after that.
 func (m *Machine) suspend() {
 	f, t := m.flight, m.state.Open.Turn
 	body := &messages.TurnSuspended{}
@@ -109,8 +109,8 @@ func (m *Machine) approve(in *Approve) {
 	m.answered()
 }
 
-// Refuses tells why an answer would not count at a time: what a machine with this state
-// says to it. nil is one that counts.
+// Refuses returns the error with which a machine in this state would refuse an answer at
+// time now; nil if it would accept it.
 func (s *State) Refuses(in *Approve, now time.Time) error {
 	if _, err := s.question(in, now); err != nil {
 		return err
@@ -118,16 +118,17 @@ func (s *State) Refuses(in *Approve, now time.Time) error {
 	return nil
 }
 
-// question finds what an answer is about, or says why it does not count.
+// question returns the action whose question in answers, or the error to refuse the answer
+// with.
 func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Error) {
 	refuse := func(reason, why string) (*OpenAction, *messages.Error) {
 		return nil, &messages.Error{Code: messages.ErrApproval, Reason: reason, Detail: why}
 	}
 	if in.Answer != messages.GateApprove && in.Answer != messages.GateDeny {
-		return nil, &messages.Error{Code: messages.ErrInvalid, Field: "answer", Detail: "it is neither approve nor deny"}
+		return nil, &messages.Error{Code: messages.ErrInvalid, Field: "answer", Detail: "want approve or deny"}
 	}
 	if clean(in.By) == "" {
-		return refuse(ReasonPrincipal, "nobody says whose answer it is")
+		return refuse(ReasonPrincipal, "the answer names no principal")
 	}
 	closed := func(answer messages.GateAnswer) (*OpenAction, *messages.Error) {
 		switch answer {
@@ -136,7 +137,7 @@ func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Err
 		case "":
 			return refuse(ReasonAnswered, "the action was cancelled")
 		}
-		return refuse(ReasonAnswered, "somebody has answered already: "+string(answer))
+		return refuse(ReasonAnswered, "the question has been answered before: "+string(answer))
 	}
 	for _, q := range s.Questions {
 		if q.ID == in.Approval {
@@ -157,9 +158,9 @@ func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Err
 		case now.UnixNano() >= q.Expires:
 			return closed(messages.GateExpired)
 		case in.Digest != a.AskDigest():
-			return refuse(ReasonChanged, "the call is another than the one that the answer is about")
+			return refuse(ReasonChanged, "the call has other arguments than the answer is about")
 		case in.Answer == messages.GateApprove && in.Basis != "" && q.Basis != "" && in.Basis != q.Basis:
-			return refuse(ReasonChanged, "the tool is described otherwise than when it was asked about, or works in another folder; deny the call, and the model can ask again")
+			return refuse(ReasonChanged, "the tool's description or its folder has changed since the question; deny the call, and the model can ask again")
 		default:
 			return a, nil
 		}
@@ -167,7 +168,7 @@ func (s *State) question(in *Approve, now time.Time) (*OpenAction, *messages.Err
 	return nil, unknown
 }
 
-// Asked gives the action of the open question that has an id, nil when there is none.
+// Asked returns the action of the open question with the given id; nil if there is none.
 func (s *State) Asked(approval string) *OpenAction {
 	if s.Open == nil || s.Open.Turn == nil {
 		return nil
@@ -180,7 +181,7 @@ func (s *State) Asked(approval string) *OpenAction {
 	return nil
 }
 
-// expire answers the questions whose time is over.
+// expire records the expiry of the questions that are due.
 func (m *Machine) expire() {
 	if m.flight == nil {
 		return
@@ -199,8 +200,8 @@ func (m *Machine) expire() {
 	}
 }
 
-// answered goes on after answers: in a new life of a suspended turn, or, while
-// other actions run, with the actions that were asked about.
+// answered goes on after answers: a suspended turn is resumed; in one that runs, the
+// actions with answered questions go on.
 func (m *Machine) answered() {
 	switch m.phase {
 	case Suspended:
@@ -225,15 +226,15 @@ func (m *Machine) answered() {
 	}
 }
 
-// proceed does what is next when an action has ended or waits for approval.
+// proceed does what follows when an action has ended or waits for approval.
 func (m *Machine) proceed() {
 	f := m.flight
 	switch {
-	case f == nil: // what has ended was the last thing that the turn waited for
+	case f == nil: // the turn is decided: it waited for nothing else
 	case m.phase == Draining:
 		m.drained()
 	case f.doc != nil:
-		m.goOn()
+		m.advance()
 	case m.phase != Running:
 	case m.waits():
 		m.suspend()

@@ -2,24 +2,24 @@ package turn
 
 import "github.com/seed14be6753/stile/messages"
 
-// What models write beside a call they have not seen the result of: an announcement, or
-// an answer that is made up. Under a dialect with the trait Unseen a final response of a
-// reply that has actions, in front of it or behind it, is final only when it shows what
-// one of them gave, or says that it is final; else it is shown as a partial one, and the
-// run goes on with the results (docs/spec/streaming.md §4).
+// A model may write a response beside a call whose result it has not seen: an announcement,
+// or an answer that it makes up. Under a dialect with the trait Unseen a final response of a
+// reply with actions, before or after it, is final only when it quotes one of their results or
+// says that it is final. Otherwise it is shown as a partial response, and the run goes on with
+// the results (docs/spec/streaming.md §4).
 
-// reasonUnseen is what the model is told of such a response.
+// reasonUnseen is the reason that the model reads about such a response.
 const reasonUnseen = "unseen_results"
 
-// conclude ends the open unit as the decoder has it, unless it is a response of which
-// it is not known whether it is final.
+// conclude ends the open unit as the decoder reports it, unless it is a response that may
+// turn out not to be final; that one ends when the next events decide it.
 func (m *Machine) conclude(ev *messages.Event) {
 	f := m.flight
 	d := f.doc
 	switch {
 	case !ev.Final || !m.cfg.Judge.Traits().Unseen || f.parsed.units[f.parsed.open].Kind != messages.ResponseUnit,
 		d.text != nil && d.text.Quotes(),
-		m.lastTurn(): // there is no other turn that could see the results
+		m.lastTurn(): // no other turn could see the results
 		m.endUnit(ev)
 		return
 	}
@@ -31,8 +31,8 @@ func (m *Machine) conclude(ev *messages.Event) {
 	}
 }
 
-// follows takes notice of what comes behind a response that may be final: a stop, right
-// behind one that says so itself, or anything else.
+// follows looks at an event after an undecided response: a stop makes the response final, an
+// action whose result the reply cannot know makes it partial.
 func (m *Machine) follows(ev *messages.Event) {
 	d := m.flight.doc
 	switch {
@@ -44,8 +44,8 @@ func (m *Machine) follows(ev *messages.Event) {
 	}
 }
 
-// followed ends a response that nothing can follow any more, or of which the model
-// has not come to an end behind it.
+// followed decides an undecided response when the reply has ended, or when too much of it
+// waits to look further.
 func (m *Machine) followed() {
 	f := m.flight
 	switch d := f.doc; {
@@ -57,7 +57,7 @@ func (m *Machine) followed() {
 	}
 }
 
-// partly ends a response that does not end the run.
+// partly ends a response as one that does not end the run.
 func (m *Machine) partly(ev *messages.Event) {
 	f := m.flight
 	own := *ev
@@ -72,8 +72,8 @@ func (m *Machine) partly(ev *messages.Event) {
 	})
 }
 
-// blinds tells of an action whose result the reply cannot know, or of one that was meant
-// and not accepted. Those of the session itself that give nothing are none.
+// blinds reports whether an event is an action whose result the reply cannot know, or a block
+// that was meant as one and not accepted. Internal actions without a result do not count.
 func (m *Machine) blinds(ev *messages.Event) bool {
 	switch ev.Kind {
 	case messages.EventAction:
@@ -88,18 +88,19 @@ func (m *Machine) blinds(ev *messages.Event) bool {
 	return false
 }
 
-// ignores tells what counts for nothing behind a final response: all but actions that
-// nobody waits for.
+// ignores reports whether an event after a final response has no effect: all but actions in
+// mode fire_and_forget.
 func (m *Machine) ignores(ev *messages.Event) bool {
 	return m.cfg.Judge.Traits().Unseen && (ev.Kind != messages.EventAction || ev.Action.Mode != messages.ModeFireAndForget)
 }
 
-// invents tells of a result that the model wrote itself in a run that has none.
+// invents reports whether an event is a result that the model wrote itself, in a run without
+// actions.
 func (m *Machine) invents(ev *messages.Event) bool {
 	return ev.Kind == messages.EventParseError && ev.Fault.Reason == reservedTag && m.state.Open.Actions == 0
 }
 
-// Words of the decoder for what makes a response blind.
+// Reasons of the decoder's errors that make a response unseen.
 const (
 	foreignCall = "foreign_call"
 	reservedTag = "reserved_tag"

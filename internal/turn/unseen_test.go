@@ -23,7 +23,7 @@ func (s *streamed) serve(effects []Effect) {
 	}
 }
 
-// outcome plays a reply in pieces of n bytes and tells what became of it: the responses, a
+// outcome plays a reply in pieces of n bytes and returns what it led to: the responses, a
 // partial one with dots behind it, the actions that ended well, the decision.
 func outcome(t *testing.T, x cortex.Dialect, rules Rules, reply string, n int) string {
 	t.Helper()
@@ -96,8 +96,9 @@ func TestUnseenResults(t *testing.T) {
 			}
 		}
 	}
-	// In the last turn nobody could see the results, and where the habit is not forgiven a
-	// response is the model's word.
+	// In the last turn no later one could see the results, and for a rendering that does not
+	// forgive the habit a
+	// response is final as the model wrote it.
 	reply := call + `<response>It is 7.</response>`
 	if got := outcome(t, x, Rules{MaxTurns: 1}, reply, 9); got != "a=ok It is 7. DONE" {
 		t.Errorf("in the last turn: %s", got)

@@ -12,9 +12,9 @@ import (
 )
 
 // A session's variables (docs/spec/streaming.md §7.4) are the fold of its records: an action
-// of type internal changes them when its end is recorded as ok, and at no other time.
-// So nothing has to be kept beside the journal, a crash between the call and its end
-// leaves them as they were, and a fork has those of the turn it was made at.
+// of type internal changes them when its end is recorded as ok, and at no other time. So the
+// journal alone has them, a crash between the call and its end leaves them as they were, and
+// a fork has those of its turn.
 
 // Bounds of a session's variables (docs/spec/streaming.md §7.4).
 const (
@@ -25,7 +25,7 @@ const (
 
 // Reasons of failed actions on variables, as action.ended has them.
 const (
-	ReasonBadField      = "bad_field"      // parameters that are none of the action's
+	ReasonBadField      = "bad_field"      // parameters that the action does not have
 	ReasonVariableLimit = "variable_limit" // one name too many
 	ReasonValueLimit    = "value_limit"    // a value too long
 )
@@ -33,15 +33,15 @@ const (
 // Variables are values by name, each JSON. The zero value has none.
 type Variables map[string]string
 
-// variableCall is an action on variables that makes sense.
+// variableCall is a valid action on variables.
 type variableCall struct {
 	name  string
 	value string // of set_variable
 }
 
-// Do says what an internal action does to v and gives its result, canonical JSON. It
-// changes nothing: Apply does, when the action's end is recorded. The error is a
-// *messages.Error with one of the reasons above.
+// Do returns the result of an internal action on v, as canonical JSON. It does not change v:
+// Apply does, when the action's end is recorded. The error is a *messages.Error with one of
+// the reasons above.
 func (v Variables) Do(action, args string) (result string, err error) {
 	c, err := readVariable(action, args)
 	if err != nil {
@@ -60,8 +60,8 @@ func (v Variables) Do(action, args string) (result string, err error) {
 	return "{}", nil
 }
 
-// Apply is what v becomes by a recorded action. v itself stays as it is, and comes back
-// when the action is none of variables, or none that could have ended ok.
+// Apply returns v as a recorded action leaves it. v itself is not changed; it is returned as
+// it is when the action is not about variables or could not have ended ok.
 func (v Variables) Apply(action, args string) Variables {
 	c, err := readVariable(action, args)
 	if err != nil {
@@ -142,12 +142,12 @@ func readVariable(action, args string) (c variableCall, err error) {
 	return c, nil
 }
 
-// failure is that of an action, for its record and the model.
+// failure returns the error of an action, for its record and the model.
 func failure(code messages.Code, reason, field, why string) error {
 	return &messages.Error{Code: code, Reason: reason, Field: field, Detail: why}
 }
 
-// variableName tells whether $name can stand for it (docs/spec/streaming.md §6).
+// variableName reports whether $s can be a reference (docs/spec/streaming.md §6).
 func variableName(s string) bool {
 	if s == "" || len(s) > maxVariableNameBytes || s[0] >= '0' && s[0] <= '9' {
 		return false
@@ -160,7 +160,7 @@ func variableName(s string) bool {
 	return true
 }
 
-// shortName bounds what an error repeats of a name.
+// shortName cuts a name to the length that an error may quote.
 func shortName(s string) string {
 	const most = 64
 	if len(s) <= most {
@@ -169,7 +169,7 @@ func shortName(s string) string {
 	return clean(s[:most]) + "…"
 }
 
-// asOfBegin are the session's variables as they were when the open turn began.
+// asOfBegin returns the session's variables as they were when the open turn began.
 func (s *State) asOfBegin() Variables {
 	v := maps.Clone(s.Variables)
 	if s.Open == nil || s.Open.Turn == nil {
@@ -188,8 +188,8 @@ func (s *State) asOfBegin() Variables {
 	return v
 }
 
-// setVariables takes an action on variables that ended ok in turn t, and remembers
-// what it changed.
+// setVariables folds an action on variables that ended ok in turn t, and remembers the
+// values that it replaced.
 func (s *State) setVariables(t *OpenTurn, action, args string) {
 	next := s.Variables.Apply(action, args)
 	changed := func(name string) {
@@ -218,9 +218,9 @@ func (s *State) setVariables(t *OpenTurn, action, args string) {
 	s.Variables = next
 }
 
-// environment is what the names of a reply mean that are no action's. Variables are
-// those at the place that the document has reached: in a turn that is restored, what
-// its later actions made of them is not seen too early, and every text is what it was.
+// environment resolves the names in a reply that no action has. Its variables are those at
+// the place that the document has reached: when a restored turn is read again, changes by
+// later actions are not visible too early, and every text comes out as before.
 type environment struct {
 	variables Variables
 	plan.Environment
