@@ -779,7 +779,7 @@ func sections(text string) (all []string) {
 
 // Tests, packages and files that ARCHITECTURE.md names exist.
 func TestDocsArchitectureNamesWhatIsThere(t *testing.T) {
-	text := read(t, "ARCHITECTURE.md") + read(t, "docs/benchmarks.md") + read(t, "docs/benchmarks-history.md")
+	text := read(t, "ARCHITECTURE.md") + read(t, "docs/internal/invariants.md") + read(t, "docs/benchmarks.md") + read(t, "docs/benchmarks-history.md")
 	source := allTests(t)
 	for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*`).FindAllString(text, -1) {
 		if !strings.Contains(source, "func "+name) { // a benchmark may be named by its beginning
@@ -806,7 +806,7 @@ func TestDocsArchitectureNamesWhatIsThere(t *testing.T) {
 			t.Errorf("docs/spec/design.md §3 does not name the room internal/%s", d.Name())
 		}
 	}
-	for _, m := range regexp.MustCompile(`\b[a-z_]+_test\.go`).FindAllString(section(t, "ARCHITECTURE.md", "## Invariants and their tests"), -1) {
+	for _, m := range regexp.MustCompile(`\b[a-z_]+_test\.go`).FindAllString(read(t, "docs/internal/invariants.md"), -1) {
 		if _, err := os.Stat(m); err != nil {
 			t.Errorf("there is no %s", m)
 		}
