@@ -6,7 +6,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Request is a call as the gate sees it.
+// Request describes a call to the gate and to custom policies.
 type Request struct {
 	SID        string
 	Tool       string // as registered
@@ -14,17 +14,18 @@ type Request struct {
 	Args       []Value
 	ArgsDigest messages.Digest // of the canonical JSON of the arguments
 	JSON       string          // the arguments: an array of a program's call, else an object
-	// State and Keep are the dialect's memory within the run and across runs.
+	// State and Keep are the dialect's memory: State of this run, Keep of the session.
 	State, Keep []byte
 }
 
-// CustomPolicy is a judgement with a name, such as the meta-controller of docs/spec/kitsu.md §4.
+// CustomPolicy is a named rule of the gate, such as the meta-controller of
+// docs/spec/kitsu.md §4.
 type CustomPolicy struct {
-	Name  string // of who answered, in records; none of deny, tool, hook, own and default
+	Name  string // in records; not deny, tool, hook, own or default
 	Judge func(Request) (answer messages.GateAnswer, reason string, ok bool)
 }
 
-// SearchRequest is a search of an action token.
+// SearchRequest is one search, as a model asks for it.
 type SearchRequest struct {
 	SID   string
 	Query string // cleaned, at most 256 code points
@@ -38,8 +39,8 @@ type SearchResult struct {
 	URL     string `json:"url"`
 }
 
-// Searcher finds what a search token asks for: an index, what earlier sessions hold, or
-// anything else. It is called from many goroutines, must honour ctx, and has 2 s.
+// Searcher answers searches, from an index, earlier sessions or any other source. Search
+// must be safe for concurrent use and honour ctx, which ends after 2 s for action tokens.
 type Searcher interface {
 	Search(ctx context.Context, q SearchRequest) ([]SearchResult, error)
 }

@@ -18,30 +18,29 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
-// Define makes a tool of a Go function. The fields of the struct In are its
-// parameters, in the order of their declaration and under their JSON names; one
-// that is a pointer or has omitempty or omitzero is optional, and optional ones
-// come last. A `jsonschema:"…"` tag describes a field to the model.
+// Define makes a tool of a Go function. The fields of the struct In are its parameters, in
+// the order of their declaration and under their JSON names. A field that is a pointer or
+// has omitempty or omitzero is optional; optional fields come last. A `jsonschema:"…"` tag
+// describes a field to the model.
 //
-// A program calls it with arguments in that order, or with one map that names
-// them; a map is taken for the first parameter only if that takes maps.
-// Arguments are coerced as those of other tools are (docs/spec/neuroscript.md §11), and
-// inside them nothing may be missing, unknown or of another type: code 4, naming
-// the fields. Out becomes a value by way of its JSON.
+// A program calls the tool with arguments in that order, or with one map that names them; a
+// map is the first argument only if the first parameter takes maps. Arguments are coerced
+// as those of other tools are (docs/spec/neuroscript.md §11). A missing or unknown member
+// of an argument, or one of another type, fails the call with code 4 and the names of the
+// fields. Out becomes a value through its JSON form.
 //
-// The error of Define is ERR_CONFIG: In is no struct, a type has no JSON form, a
-// required field follows an optional one, the name is bad. A panic of do is not
-// recovered here.
+// The error of Define is ERR_CONFIG: In is no struct, a type has no JSON form, a required
+// field follows an optional one, or the name is invalid. The host recovers panics of do.
 func Define[In, Out any](name, description string, class messages.Class, do func(context.Context, In) (Out, error)) (Tool, error) {
 	return define(name, description, class, func(ctx context.Context, _ *Call, in In) (Out, error) { return do(ctx, in) })
 }
 
-// DefineCall is Define for a tool that wants to know its call: the key under which a keyed
-// one is done once, the session, the attempt, the budget. The call is the function's until
-// it returns. A pure tool has none: its class is ERR_CONFIG here.
+// DefineCall is Define for a function that needs its Call: the idempotency key, the session,
+// the attempt, the budget. The function must not use the Call after it returns. Class pure
+// is ERR_CONFIG, because pure tools have no Call.
 func DefineCall[In, Out any](name, description string, class messages.Class, do func(context.Context, *Call, In) (Out, error)) (Tool, error) {
 	if class == messages.Pure {
-		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "tools." + name, Detail: "a pure tool knows nothing of its call; use Define, or another class"}
+		return Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "tools." + name, Detail: "a pure tool has no call; use Define, or another class"}
 	}
 	return define(name, description, class, do)
 }
@@ -77,7 +76,7 @@ func define[In, Out any](name, description string, class messages.Class, do func
 		}
 	} else {
 		t.Run = func(ctx context.Context, c *Call) (neuroscript.Value, error) {
-			// Calls that do not come from a program were not prepared; preparing
+			// Calls that do not come from a program are not prepared yet; preparing
 			// twice changes nothing.
 			args, err := s.prepare(c.Args)
 			if err != nil {
@@ -161,7 +160,7 @@ func relax(schema *jsonschema.Schema, t reflect.Type) {
 	}
 }
 
-// schemaType gives the one type of a schema that is not null, or "".
+// schemaType returns the one type of a schema that is not null, or "".
 func schemaType(s *jsonschema.Schema) string {
 	if s.Type != "" {
 		return s.Type
@@ -174,7 +173,7 @@ func schemaType(s *jsonschema.Schema) string {
 	return ""
 }
 
-// paramType gives the parameter type (docs/spec/neuroscript.md §11) of a schema.
+// paramType returns the parameter type (docs/spec/neuroscript.md §11) of a schema.
 func paramType(s *jsonschema.Schema) string {
 	typ := seam.TypeOf(schemaType(s))
 	if typ == "list" && s.Items != nil {
@@ -185,7 +184,7 @@ func paramType(s *jsonschema.Schema) string {
 	return typ
 }
 
-// prepare gives one coerced value per parameter, nil for an absent optional one.
+// prepare returns one coerced value per parameter, nil for an absent optional one.
 func (s *signature) prepare(args []neuroscript.Value) ([]neuroscript.Value, error) {
 	if len(args) > len(s.params) {
 		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "want %d arguments at most, not %d", len(s.params), len(args))
@@ -213,8 +212,8 @@ func (s *signature) name(named []neuroscript.Entry) ([]neuroscript.Value, error)
 	return s.fit(given, bad)
 }
 
-// fit coerces one value per parameter and finds all that does not fit, beside what was
-// found already.
+// fit coerces one value per parameter, and returns one error for all that do not fit and
+// for the mistakes in bad.
 func (s *signature) fit(given []neuroscript.Value, bad seam.Mistakes) ([]neuroscript.Value, error) {
 	for i, p := range s.params {
 		if given[i].IsNil() {
@@ -252,8 +251,8 @@ func (s *signature) named(given []neuroscript.Value) ([]neuroscript.Entry, bool)
 	return given[0].AsMap()
 }
 
-// misfit finds a member that is missing or that nobody knows. Its recursion
-// follows the value, which nests MaxValueDepth deep at most.
+// misfit finds a missing or unknown member. Its recursion follows the value, which nests at
+// most MaxValueDepth deep.
 func misfit(schema *jsonschema.Schema, v neuroscript.Value, path string) (where, why string) {
 	if schema == nil {
 		return "", ""

@@ -46,7 +46,7 @@ func place(_ context.Context, o order) (receipt, error) {
 		r.Total += l.Count
 	}
 	switch o.Customer {
-	case "nobody":
+	case "broke":
 		return r, neuroscript.Errorf(2001, "no credit")
 	case "fail":
 		return r, errors.New("out of stock")
@@ -169,7 +169,7 @@ func TestDefineCalls(t *testing.T) {
 		{`("ann", [], false, "x")`, `code 4: argument limit: want float, not a string`},
 		{`("ann", [], false, 1, {"x": "y"})`, `code 4: argument extra.x: does not fit int`},
 		{`("ann", [], false, 1, {}, 6)`, `code 4: `},
-		{`("nobody", [])`, `code 2001: no credit`},
+		{`("broke", [])`, `code 2001: no credit`},
 		{`("fail", [])`, `code 21: out of stock`},
 	} {
 		for _, name := range []string{"shop.order", "shop.quote"} {

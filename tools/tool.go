@@ -26,22 +26,22 @@ type Tool struct {
 
 	// Pure does the work of a tool of class pure, inside the interpreter and under its
 	// meters. args has one value per parameter, coerced to its type, nil for an absent
-	// optional one. It reaches nothing but args and c, and checks and pays with c for
-	// what it makes before it makes it.
+	// optional one. Pure must use nothing but args and c, and must charge c for a result
+	// before it makes the result.
 	Pure func(c *PureCall, args []Value) (Value, error)
-	// Run does the work of every other tool, in an action of its own. It must
-	// honour ctx. A *ScriptError keeps its code, any other error is code 21; *Refused,
-	// *Unsettled and *Ceased say more of it. An error value that is returned, rather than
-	// raised, flows like any value. The host recovers a panic.
+	// Run does the work of every other tool, in an action of its own. It must honour ctx,
+	// and be safe for concurrent use. A *ScriptError keeps its code, any other error is
+	// code 21; *Refused, *Unsettled and *Ceased describe special outcomes. An error value
+	// that is returned, not raised, is a value like others. The host recovers a panic.
 	Run func(ctx context.Context, c *Call) (Value, error)
 
-	// Form is how the host makes tools that take their arguments in another way. Define
-	// sets it; leave it out.
+	// Form is set by Define and by the host, for tools that take their arguments in another
+	// way. Leave it out.
 	Form seam.Form[Call]
 }
 
-// Validate reports the first mistake of the declaration, as ERR_CONFIG with Field
-// "tools.<name>". The host does so when an agent is opened.
+// Validate returns the first mistake of the declaration as ERR_CONFIG with Field
+// "tools.<name>", or nil. The host calls it when an agent is opened.
 func (t *Tool) Validate() error {
 	if detail := t.check(); detail != "" {
 		return &messages.Error{Code: messages.ErrConfig, Field: "tools." + t.Name, Detail: detail}
@@ -49,7 +49,7 @@ func (t *Tool) Validate() error {
 	return nil
 }
 
-// check gives the first mistake; "" for none.
+// check returns the first mistake, or "".
 func (t *Tool) check() (detail string) {
 	if detail = checkName(t.Name); detail != "" {
 		return detail
@@ -103,9 +103,9 @@ func checkParams(params []Param) (detail string) {
 	return ""
 }
 
-// checkName wants identifiers with dots between them, usually a group and a name; the
-// ten tools of docs/spec/cogency.md §15 have no group. The group aeiou belongs to the turn, which
-// signs tokens under it: a registered tool of that group could pass for the signer.
+// checkName accepts identifiers with dots between them, usually a group and a name; the ten
+// tools of docs/spec/cogency.md §15 have no group. The group aeiou is reserved for the tools
+// of the turn, which sign tokens: a registered tool of that group could pass for the signer.
 func checkName(name string) (detail string) {
 	if len(name) > seam.MaxNameBytes {
 		return "the name has more than 128 bytes"

@@ -14,39 +14,39 @@ type (
 	// Param declares one parameter: Name, Type (string, int, float, bool, list, map, any,
 	// error, timedate, or list<T> of one of these) and Optional; optional ones come last.
 	Param = neuroscript.Param
-	// PureCall is what a pure tool knows of its call, and pays its work with: ChargeGas,
+	// PureCall describes its call to a pure tool, which charges its work to it: ChargeGas,
 	// ChargeBytes, CheckValue.
 	PureCall = neuroscript.Call
-	// ScriptError is an error with a Code that a program can tell from others. Codes of
-	// your own begin at 2000.
+	// ScriptError is an error with a Code, by which a program can distinguish errors. Your
+	// own codes begin at 2000.
 	ScriptError = neuroscript.ScriptError
 )
 
-// String makes a string, of UTF-8.
+// String returns a string value. s should be UTF-8.
 func String(s string) Value { return neuroscript.String(s) }
 
-// Int makes a number. Programs count with 64 bit floats: exactly up to 2^53.
+// Int returns a number value. Programs use 64-bit floats, which are exact up to 2^53.
 func Int(n int64) Value { return neuroscript.Number(float64(n)) }
 
-// Number makes a number, which must be finite.
+// Number returns a number value. f must be finite.
 func Number(f float64) Value { return neuroscript.Number(f) }
 
-// Bool makes a boolean.
+// Bool returns a boolean value.
 func Bool(b bool) Value { return neuroscript.Bool(b) }
 
-// List makes a list and takes the slice over.
+// List returns a list value. The caller must not use elems afterwards.
 func List(elems []Value) Value { return neuroscript.List(elems) }
 
-// Map makes a map; m stays the caller's.
+// Map returns a map value with a copy of m.
 func Map(m map[string]Value) Value { return neuroscript.Map(m) }
 
-// TimeDate makes an instant.
+// TimeDate returns an instant.
 func TimeDate(at time.Time) Value { return neuroscript.TimeDate(at) }
 
-// FromJSON makes the value of a JSON text.
+// FromJSON returns the value of a JSON text. The error is a *ScriptError.
 func FromJSON(text []byte) (Value, error) { return neuroscript.FromJSON(text) }
 
-// Errorf makes a ScriptError.
+// Errorf returns a *ScriptError with a code and a formatted message.
 func Errorf(code int, format string, args ...any) error {
 	return neuroscript.Errorf(code, format, args...)
 }

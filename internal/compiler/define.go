@@ -173,7 +173,7 @@ func (e *Env) relic(a *Definition, d *manifest.Relic, at string) (*catalog.Execu
 	default:
 		return service(d, at)
 	}
-	return catalog.KeyValue(catalog.Shelf{
+	return catalog.KeyValue(catalog.KeyValueRelic{
 		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, Operations: turn.RelicOperations, Lasting: e.rendering() < 2,
 		Limits: messages.RelicLimits{Keys: d.Storage.MaxKeys, ValueBytes: d.Storage.MaxValue, Bytes: d.Storage.MaxBytes},
 	}), nil

@@ -6,9 +6,9 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Basis is what a call of a session rests on beside its arguments, for a person who approves it: a
-// canonical JSON object with the name of the tool and what that says of itself (its Form's
-// Basis), or with the type of another target. t may be nil.
+// Basis returns what the outcome of a call depends on beside its arguments, for a person who
+// approves the call: a canonical JSON object with the name of the tool and its Form's Basis,
+// or with the type of another target. t may be nil.
 func Basis(t *tools.Tool, sid, name, typ string) string {
 	of := map[string]string{}
 	if t != nil && t.Form.Basis != nil {

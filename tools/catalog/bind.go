@@ -9,13 +9,14 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Binding is what a program's run adds to a Set.
+// Binding is what one run of a program adds to a Set.
 type Binding struct {
-	// Act does every call of a tool that is not pure. It is called on the
-	// program's goroutine and waits for the action to end. nil raises code 1003.
+	// Act performs every call of a tool that is not pure. It is called on the
+	// program's goroutine and waits for the action to end. If it is nil, such a call
+	// raises code 1003.
 	Act func(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Value) (neuroscript.Value, error)
-	// Turn are the tools this turn alone brings along, such as aeiou.magic. They
-	// come before the registry's and are under no policy.
+	// Turn are the tools of this turn alone, such as aeiou.magic. They take precedence
+	// over the registry's, and no policy applies to them.
 	Turn []*neuroscript.Tool
 }
 
@@ -32,8 +33,8 @@ type Program struct {
 
 var _ neuroscript.ToolSet = (*Program)(nil)
 
-// Bind makes the set ready for one run. It costs one small allocation, and one
-// for each thing the run really has: turn tools, limits, tools that are not pure.
+// Bind returns the program's view of the set for one run. It costs one small allocation,
+// and one for each of these that the run has: turn tools, limits, tools that are not pure.
 func (s *Set) Bind(b Binding) *Program {
 	p := &Program{set: s, binding: b}
 	if len(b.Turn) > 0 {
@@ -48,8 +49,8 @@ func (s *Set) Bind(b Binding) *Program {
 	return p
 }
 
-// Lookup implements neuroscript.ToolSet. A call that then fails for its arguments
-// has been counted: the policy comes before coercion (docs/spec/neuroscript.md §11).
+// Lookup implements neuroscript.ToolSet. It counts a call that then fails for its arguments,
+// because the policy comes before coercion (docs/spec/neuroscript.md §11).
 func (p *Program) Lookup(name string) (*neuroscript.Tool, error) {
 	for i, n := range p.turn {
 		if n == name {
@@ -76,7 +77,7 @@ func (p *Program) Lookup(name string) (*neuroscript.Tool, error) {
 	return p.make(i), nil
 }
 
-// Names lists what the program may call, ascending by lower-cased name.
+// Names returns the names that the program may call, ascending by lower-cased name.
 func (p *Program) Names() []string {
 	names := p.set.Names()
 	for _, t := range p.binding.Turn {
@@ -129,7 +130,7 @@ func (p *Program) Signature(name string) string {
 	return "tool." + t.Name + "(" + strings.Join(params, ", ") + ")"
 }
 
-// make gives the native tool of an entry that needs to know its program.
+// make returns the native tool of an entry that depends on its program.
 func (p *Program) make(i int) *neuroscript.Tool {
 	if p.made == nil {
 		p.made = make([]*neuroscript.Tool, len(p.set.entries))
@@ -156,8 +157,8 @@ func (p *Program) act(t *tools.Tool) func(*neuroscript.Call, []neuroscript.Value
 	}
 }
 
-// native gives the interpreter's view of a tool. A tool that prepares its own
-// arguments takes any, and any number up to that of its parameters.
+// native returns the interpreter's form of a tool. A tool that prepares its own arguments
+// takes any types, and at most as many as it has parameters.
 func native(t *tools.Tool, do func(*neuroscript.Call, []neuroscript.Value) (neuroscript.Value, error)) *neuroscript.Tool {
 	n := &neuroscript.Tool{Name: t.Name, Params: t.Params, Gas: t.Gas, Uncounted: t.Class == messages.Pure, Appends: t.Form.Appends, Func: do}
 	if t.Form.Prepare == nil {

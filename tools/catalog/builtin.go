@@ -10,12 +10,11 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// SessionOutput gives session.output(sid): the OUTPUT of another session's last
-// decided turn, for the sessions that grants opens (docs/spec/aeiou.md §14). A bare id
-// means a session of the same tenant and user. Every attempt that names a session
-// is audited, allowed or not; where nothing can be audited nothing is allowed. A
-// denial is code 1003 and says the same whether or not the session exists; a
-// granted one that does not exist is code 21.
+// SessionOutput returns the tool session.output(sid): the OUTPUT of the last decided turn of
+// another session, if grants allow it (docs/spec/aeiou.md §14). A bare id means a session of
+// the same tenant and user. Every attempt that names a session is audited, allowed or not;
+// without an audit log every attempt is denied. A denial is code 1003, with the same text
+// whether or not the session exists; a granted session that does not exist is code 21.
 func SessionOutput(grants Grants) tools.Tool {
 	grants = append(Grants(nil), grants...)
 	return tools.Tool{
@@ -68,8 +67,8 @@ func sessionOutput(ctx context.Context, c *tools.Call, grants Grants) (neuroscri
 	return neuroscript.String(strings.ToValidUTF8(out, "\uFFFD")), nil
 }
 
-// TimeNow gives time.now(): the instant that now tells. It is an action, so that
-// a replay sees the recorded instant.
+// TimeNow returns the tool time.now(), which returns now(). It is an action, so that a
+// replay sees the recorded instant.
 func TimeNow(now func() time.Time) tools.Tool {
 	return tools.Tool{
 		Name: "time.now", Class: messages.ReadOnly, Returns: "timedate",
@@ -80,10 +79,9 @@ func TimeNow(now func() time.Time) tools.Tool {
 	}
 }
 
-// DemoPanic gives demo.panic(message), a tool with a bug: it panics. Examples,
-// the gallery and end-to-end tests call it to show that the turn ends in
-// HALT(ERR_CRASH) and the session lives on (docs/spec/neuroscript.md §8.3). It is in no
-// default set.
+// DemoPanic returns demo.panic(message), a tool that panics. Examples, the gallery and
+// end-to-end tests call it to show that the turn ends in HALT(ERR_CRASH) and the session
+// lives on (docs/spec/neuroscript.md §8.3). It is in no default set.
 func DemoPanic() tools.Tool {
 	return tools.Tool{
 		Name: "demo.panic", Class: messages.ReadOnly,

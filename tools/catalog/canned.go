@@ -8,12 +8,13 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Answerer gives what every call of a tool, or of another target, gives in place of its
-// work: a result in JSON, or an error. It is asked once for each.
+// Answerer returns the canned answer to every call of a tool or another target: a result in
+// JSON, or an error. It is called once for each target.
 type Answerer func(messages.ToolSpec) (result string, err error)
 
-// Can gives copies of a set's tools that answer as a says and do nothing. Arguments are
-// checked as ever. Pure tools are left out: they reach nothing, and go on working.
+// Can returns copies of a set's tools that do nothing and return the answers of a. Arguments
+// are checked as usual. Pure tools are left out, because they have no effects and still
+// work.
 func Can(set *Set, a Answerer) (canned []tools.Tool) {
 	for _, spec := range set.Specs() {
 		t, err := set.Lookup(spec.Name)
@@ -45,7 +46,7 @@ func Can(set *Set, a Answerer) (canned []tools.Tool) {
 	return canned
 }
 
-// Can has all targets that are no tools answer as a says and do nothing.
+// Can makes all targets that are no tools do nothing and return the answers of a.
 func (t *Targets) Can(a Answerer) {
 	for _, x := range t.others {
 		text, failure := a(messages.ToolSpec{Type: x.Type, Name: x.Name, Description: x.Summary, Schema: x.Params.Schema(), Class: x.Class})

@@ -20,9 +20,9 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
-// Command describes a tool that is a program of its own (docs/spec/streaming.md §7.1). It gets the
-// arguments as one JSON object on its standard input and writes its result as JSON on its
-// standard output; nothing of a call is in its command line.
+// Command describes a tool that is a program of its own (docs/spec/streaming.md §7.1). The
+// program reads the arguments as one JSON object on its standard input and writes its result
+// as JSON on its standard output; its command line has nothing of a call.
 type Command struct {
 	Name       string
 	Summary    string
@@ -35,10 +35,10 @@ type Command struct {
 	Files      int64
 	Output     int64 // bytes of standard output
 	Timeout    time.Duration
-	Absent     bool // the program is not looked for: a replay declares it and runs nothing
+	Absent     bool // the program need not exist: a replay declares it and runs nothing
 }
 
-// The bounds of a command that sets none, and those that none can set.
+// Default bounds of a command, and bounds that a command cannot set.
 const (
 	commandMemory    = 1 << 30 // a program in Go reserves some 700 MiB of address space before it begins
 	commandCPU       = time.Minute
@@ -51,10 +51,9 @@ const (
 // errOutput ends a command that writes too much.
 var errOutput = errors.New("it wrote too much")
 
-// NewCommand makes the tool. A program that is not there, not executable, or that lies
-// outside Dir without being named by its whole path is ERR_CONFIG with Field
-// implementation.entrypoint; so is every command on a system whose kernel cannot be asked
-// to hold it to its limits.
+// NewCommand returns the tool. The error is ERR_CONFIG with Field implementation.entrypoint
+// for a program that does not exist, is not executable, or is outside Dir and not named by
+// an absolute path, and for every command on a system that cannot enforce its limits.
 func NewCommand(d Command) (tools.Tool, error) {
 	bad := func(detail string) (tools.Tool, error) {
 		return tools.Tool{}, invalid("implementation.entrypoint", detail)
@@ -108,7 +107,7 @@ func NewCommand(d Command) (tools.Tool, error) {
 	return t, nil
 }
 
-// arguments is the JSON object of positional arguments.
+// arguments returns the JSON object of positional arguments.
 func (d *Command) arguments(args []neuroscript.Value) ([]byte, error) {
 	given := map[string]jsontext.Value{}
 	for i, v := range args {
@@ -136,7 +135,7 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := &bounded{limit: d.Output, over: func() { cancel(errOutput) }}
-	said := &bounded{limit: commandErrors}
+	stderr := &bounded{limit: commandErrors}
 	cmd := exec.CommandContext(ctx, program, d.Entrypoint[1:]...)
 	cmd.Dir = d.Dir
 	cmd.Env = []string{
@@ -148,7 +147,7 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "the command cannot be given its arguments: %s", err)
 	}
 	defer given.Close()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = given, out, said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = given, out, stderr
 	err = confine.Run(cmd, &confine.Limits{Memory: d.Memory, CPU: d.CPU, Files: d.Files, FileBytes: commandFileBytes}, nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errOutput):
@@ -161,10 +160,10 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 		if errors.As(err, &exit) {
 			text = exit.Error()
 		}
-		if more := clip.Excerpt(string(said.b)); more != "" {
+		if more := clip.Excerpt(string(stderr.b)); more != "" {
 			text += ": " + more
 		}
-		if short(said.b) {
+		if short(stderr.b) {
 			text += fmt.Sprintf("; it may have %d bytes of address space: resources.memory of the tool sets that", d.Memory)
 		}
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", text)
@@ -179,28 +178,28 @@ func (d *Command) run(ctx context.Context, c *tools.Call, program string, args [
 	return v, nil
 }
 
-// short reports whether what a program says as it fails is that it has no memory, in the
-// words of the C library, Go, C++, Python, Java and Node.
-func short(said []byte) bool {
-	said = bytes.ToLower(said)
+// short reports whether the error output of a program says that it ran out of memory, in
+// the words of the C library, Go, C++, Python, Java and Node.
+func short(stderr []byte) bool {
+	stderr = bytes.ToLower(stderr)
 	for _, words := range []string{"out of memory", "cannot allocate memory", "failed to reserve", "bad_alloc", "memoryerror", "could not reserve enough space", "memory exhausted"} {
-		if bytes.Contains(said, []byte(words)) {
+		if bytes.Contains(stderr, []byte(words)) {
 			return true
 		}
 	}
 	return false
 }
 
-// bounded keeps the beginning of what is written to it. It belongs to one goroutine,
-// until that has ended.
+// bounded is a writer that keeps the beginning of what is written to it. It belongs to one
+// goroutine until that has ended.
 type bounded struct {
 	b     []byte
 	limit int64
 	over  func() // called once more is written; may be nil
 }
 
-// Write implements io.Writer. It takes everything, so that the command is not stopped by
-// what is not kept.
+// Write implements io.Writer. It accepts everything, so that output beyond the bound does
+// not stop the command.
 func (w *bounded) Write(p []byte) (int, error) {
 	room := w.limit - int64(len(w.b))
 	if int64(len(p)) > room && w.over != nil {

@@ -19,33 +19,33 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
-// Foreign describes a tool that is done elsewhere, by a JSON schema of its arguments.
+// Foreign describes a tool that runs elsewhere, with a JSON schema of its arguments.
 type Foreign struct {
 	Name        string
 	Description string
 	Schema      string // of the arguments object; "" takes any
 	Class       messages.Class
 	Timeout     time.Duration
-	// Do does one attempt: args is the JSON object of the arguments, which the schema
+	// Do makes one attempt. args is the JSON object of the arguments, which the schema
 	// accepts, with its numbers as they were written; the result is JSON. *tools.Unsettled
-	// says that nobody knows.
+	// means that the outcome is unknown.
 	Do func(ctx context.Context, c *tools.Call, args string) (result string, err error)
 	// Basis is that of the tool's Form; may be nil.
 	Basis func(sid string) map[string]string
 }
 
-// MaxDescriptionBytes bounds what others declare; what is over it is cut off.
+// MaxDescriptionBytes bounds the description of a foreign tool; the rest is cut off.
 const MaxDescriptionBytes = 4 << 10
 
-// NewForeign makes the tool. A program calls it with arguments in the order of Params,
-// or with one map that names them; a map is taken for the first parameter only if that
-// takes maps. Members of the schema whose names are no identifiers can be given by map
+// NewForeign returns the tool. A program calls it with arguments in the order of Params, or
+// with one map that names them; a map is the first argument only if the first parameter
+// takes maps. Members of the schema whose names are not identifiers can be given in a map
 // alone.
 //
-// Of the schema all is checked before Do is called but this: formats and content
-// keywords say nothing, as JSON Schema has it, and a pattern that RE2 cannot read is
-// left to whoever declared it. ERR_CONFIG refuses a schema that is over its bounds, is
-// not valid, does not describe an object, or refers to another document.
+// Arguments are checked against the schema before Do is called, except that formats and
+// content keywords are annotations, as in JSON Schema, and that a pattern which RE2 cannot
+// read is left to the server. The error is ERR_CONFIG for a schema that is over its bounds,
+// invalid, not of an object, or refers to another document.
 func NewForeign(d Foreign) (tools.Tool, error) {
 	bad := func(format string, args ...any) (tools.Tool, error) {
 		return tools.Tool{}, invalid("tools."+d.Name, fmt.Sprintf(format, args...))
@@ -96,8 +96,8 @@ func viaJSON(ctx context.Context, direct func(context.Context, *tools.Call, stri
 	return neuroscript.FromJSON([]byte(result))
 }
 
-// do calls t with the JSON object of named arguments, as it was written; the result is
-// JSON. See Invoke.
+// do is Invoke with the JSON object of named arguments as it was written; the result is
+// JSON.
 func do(ctx context.Context, t *tools.Tool, c *tools.Call, args string, limits neuroscript.Limits) (string, error) {
 	if t.Form.Direct != nil {
 		return t.Form.Direct(ctx, c, args)
@@ -113,7 +113,7 @@ func do(ctx context.Context, t *tools.Tool, c *tools.Call, args string, limits n
 	return string(raw), err
 }
 
-// named makes one map of the arguments of a program's call. A map of that is itself.
+// named returns the arguments of a program's call as one map of names.
 func named(params []neuroscript.Param, args []neuroscript.Value) ([]neuroscript.Value, error) {
 	for len(args) > 0 && args[len(args)-1].IsNil() {
 		args = args[:len(args)-1]
@@ -172,7 +172,7 @@ func compileSchema(text string) (*schema.Schema, error) {
 	return s, compiled
 }
 
-// violations checks arguments. All that is wrong is in one message, as far as it fits.
+// violations checks arguments against a schema. One error has all violations, up to a bound.
 func violations(s *schema.Schema, args string) error {
 	if v := jsontext.Value(args); v.Kind() != '{' || !v.IsValid(jsontext.AllowDuplicateNames(true)) {
 		return neuroscript.Errorf(neuroscript.CodeArgument, "the arguments must be an object")
@@ -189,8 +189,8 @@ func violations(s *schema.Schema, args string) error {
 	return nil
 }
 
-// paramsOf reads the parameters of a schema: those that are required in its order of
-// them, then the others by name. Only members that are identifiers are among them.
+// paramsOf returns the parameters of a schema: the required members in the order of
+// "required", then the others by name. Members whose names are not identifiers are left out.
 func paramsOf(schema string) ([]neuroscript.Param, error) {
 	var doc struct {
 		Properties map[string]jsontext.Value `json:"properties"`

@@ -11,41 +11,41 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
-// Gate answers for each single call of an action, after the policy let its tool
-// exist. It is pure: the same request gets the same verdict, as far as its Hook
-// does the same. The zero Gate approves (docs/spec/design.md §11). It must not be changed
-// while in use and is safe for concurrent use.
+// Gate decides about each call of an action that the policy allows. The same request gets
+// the same verdict, if the Hook's answers are the same too. The zero Gate approves
+// (docs/spec/design.md §11). It must not be changed while in use and is safe for concurrent
+// use.
 type Gate struct {
 	Default messages.GateAnswer // empty: approve
-	// ByTool answers for the tools an entry names, as in Policy. A name beats a
-	// group, a longer group a shorter one.
+	// ByTool has answers by tool or group, named as in Policy. A tool takes precedence
+	// over a group, a longer group over a shorter one.
 	ByTool map[string]messages.GateAnswer
-	// Own answers for single tools where neither an entry nor the hook does, before
-	// Default: what a tool brings along, such as the denial of shell.
+	// Own has the default answers of single tools, such as the denial of shell. They count
+	// before Default, where neither ByTool nor the hook answers.
 	Own map[string]messages.GateAnswer
-	// Deny lists what is denied whatever else says otherwise.
+	// Deny lists tools and groups that are denied; no other answer lifts that.
 	Deny []string
-	// Hook is the host's own judgement; with ok false it leaves the answer to
-	// ByTool and Default. It cannot lift a denial of Deny or ByTool, nor a
-	// confirmation that ByTool asks for.
+	// Hook is the host's own rule; with ok false it leaves the answer to ByTool and
+	// Default. It cannot lift a denial of Deny or ByTool, nor a confirmation that ByTool
+	// asks for.
 	Hook func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
-	// Policies are asked as Hook is, and before it. Of what they and Hook answer the
-	// strictest counts, of equals the first.
+	// Policies are further rules, asked before Hook. The strictest answer of Policies and
+	// Hook counts; of equally strict ones, the first.
 	Policies []tools.CustomPolicy
 }
 
-// Foreign reports whether the gate asks code that is not its own.
+// Foreign reports whether the gate calls code of the embedder: a hook or policies.
 func (g *Gate) Foreign() bool { return g.Hook != nil || len(g.Policies) > 0 }
 
-// Verdict is the gate's answer.
+// Verdict is the gate's decision about a call.
 type Verdict struct {
 	Answer messages.GateAnswer // approve, deny, or confirm: a person is asked
-	By     string              // deny, tool, hook, own or default: which part of the gate spoke
+	By     string              // which part of the gate answered: deny, tool, hook, own, default or a policy's name
 	Reason string              // for the model and the journal; may be empty on approval
-	Rule   bool                // a configured rule spoke, not the hook
+	Rule   bool                // the answer is that of a configured rule, not of the hook
 }
 
-// Who spoke, in Verdict.By.
+// Parts of the gate, in Verdict.By.
 const (
 	ByDeny    = "deny"
 	ByTool    = "tool"
@@ -54,8 +54,8 @@ const (
 	ByDefault = "default"
 )
 
-// Decide answers a request. An answer that is none of approve, deny and confirm is
-// a denial: what the gate does not understand does not happen.
+// Decide returns the verdict on a request. An answer other than approve, deny and confirm
+// counts as a denial.
 func (g *Gate) Decide(q tools.Request) Verdict {
 	for _, pattern := range g.Deny {
 		if matches(pattern, q.Tool) {
@@ -67,7 +67,7 @@ func (g *Gate) Decide(q tools.Request) Verdict {
 		return rule(answer, ByTool)
 	}
 	if v, ok := g.custom(q); ok {
-		// A call that a person may allow is still one that a policy can deny.
+		// A policy can still deny a call that a person may allow.
 		if ruled && answer != messages.GateApprove && strictness(answer) >= strictness(v.Answer) {
 			return rule(answer, ByTool)
 		}
@@ -91,7 +91,7 @@ func (g *Gate) Decide(q tools.Request) Verdict {
 	return rule(g.Default, ByDefault)
 }
 
-// custom asks the host's own judgements.
+// custom asks the policies and the hook.
 func (g *Gate) custom(q tools.Request) (strictest Verdict, ok bool) {
 	ask := func(by string, judge func(tools.Request) (messages.GateAnswer, string, bool)) {
 		a, reason, answered := judge(q)
@@ -126,8 +126,8 @@ func rule(answer messages.GateAnswer, by string) Verdict {
 	return Verdict{Answer: messages.GateDeny, By: by, Rule: true, Reason: "denied: the gate knows no answer " + strconv.Quote(string(answer))}
 }
 
-// byTool finds the most telling entry. Entries that differ in case alone are the
-// same entry; if they disagree, the strictest counts.
+// byTool finds the most specific entry. Entries that differ in case alone are the same
+// entry; if they disagree, the strictest counts.
 func (g *Gate) byTool(name string) (answer messages.GateAnswer, ok bool) {
 	best := -1
 	for pattern, a := range g.ByTool {
@@ -136,7 +136,7 @@ func (g *Gate) byTool(name string) (answer messages.GateAnswer, ok bool) {
 		}
 		weight := len(pattern)
 		if !strings.HasSuffix(pattern, ".*") {
-			weight += seam.MaxNameBytes // a name beats every group
+			weight += seam.MaxNameBytes // a name takes precedence over every group
 		}
 		if weight > best || weight == best && strictness(a) > strictness(answer) {
 			best, answer = weight, a
@@ -145,7 +145,7 @@ func (g *Gate) byTool(name string) (answer messages.GateAnswer, ok bool) {
 	return answer, best >= 0
 }
 
-// strictness orders answers: what is not understood is the strictest.
+// strictness orders answers; an unknown answer is the strictest.
 func strictness(a messages.GateAnswer) int {
 	switch a {
 	case messages.GateApprove:
@@ -156,8 +156,7 @@ func strictness(a messages.GateAnswer) int {
 	return 2
 }
 
-// Validate reports the first answer that is not one, as ERR_CONFIG with the
-// entry as Field.
+// Validate returns ERR_CONFIG for the first invalid answer, with the entry as Field.
 func (g *Gate) Validate() error {
 	if !known(g.Default) && g.Default != "" {
 		return invalid("approval.default", "there is no answer "+strconv.Quote(string(g.Default)))

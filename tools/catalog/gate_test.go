@@ -103,7 +103,7 @@ func TestGateValidate(t *testing.T) {
 	}
 }
 
-// A tool's own answer counts where nobody else gives one: the host's hook and an entry
+// A tool's own answer counts where no other rule has one: the host's hook and an entry
 // beat it, and it beats the default.
 func TestGateOwn(t *testing.T) {
 	yes := func(tools.Request) (messages.GateAnswer, string, bool) { return messages.GateApprove, "", true }

@@ -13,20 +13,19 @@ const AccessRead = "read"
 // Grant opens one session, or all sessions of a user, to the sessions that run
 // under it.
 type Grant struct {
-	// Session is a SID, or "tenant:user:*". Tenant and user are always spelled
-	// out: nothing opens a whole tenant, and a foreign tenant is open only to
-	// those who name it.
+	// Session is a SID, or "tenant:user:*". Tenant and user have no wildcard: no grant
+	// opens a whole tenant, and only a grant that names a foreign tenant opens it.
 	Session string `json:"session" yaml:"session"`
 	Access  string `json:"access" yaml:"access"` // read
 }
 
-// Grants is what a manifest grants (docs/spec/design.md §11). No grants leave a session
-// with itself alone. It must not be changed while in use and is safe for
-// concurrent use.
+// Grants are the grants of a manifest (docs/spec/design.md §11). Without any a session may
+// access itself alone. They must not be changed while in use and are safe for concurrent
+// use.
 type Grants []Grant
 
-// Validate reports the first malformed grant, as ERR_CONFIG with Field
-// "grants[i].session" or "grants[i].access".
+// Validate returns ERR_CONFIG for the first malformed grant, with Field "grants[i].session"
+// or "grants[i].access".
 func (g Grants) Validate() error {
 	for i, grant := range g {
 		field := "grants[" + strconv.Itoa(i) + "]."
@@ -53,8 +52,8 @@ func (g Grant) pattern() (key messages.SessionKey, all bool, err error) {
 	return key, all, err
 }
 
-// Allows reports whether session from may access session to, and why. A malformed
-// grant grants nothing.
+// Allows reports whether session from may access session to, and why or why not. A malformed
+// grant allows nothing.
 func (g Grants) Allows(from, to messages.SessionKey, access string) (ok bool, why string) {
 	if from == to {
 		return true, "own session"

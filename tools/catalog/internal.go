@@ -8,38 +8,38 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Internal is an action on the session itself (docs/spec/streaming.md §7.4). It is done as other
-// actions are, one at a time, in the order of the document, and never tried again in
-// one life of its turn. What it changes counts from its recorded end on: Do itself
-// must leave nothing behind that a restart would have to know.
+// Internal is an action on the session itself (docs/spec/streaming.md §7.4). Internal actions
+// of a session run one at a time, in the order of the document, and are not retried while
+// the turn is in memory. A change takes effect with the recorded end of the action: Do must
+// keep no state that a restart would lose.
 type Internal struct {
 	Name    string
 	Summary string // one line for the model
 	Params  Parameters
-	// Class is read_only or idempotent: one that a crash cut off is done again.
+	// Class is read_only or idempotent: an action that a crash cut off is repeated.
 	Class messages.Class
-	// Do gives the result as JSON. args is the JSON object of its parameters, not yet
-	// held to Params. tools.Refuse makes its failures.
+	// Do returns the result as JSON. args is the JSON object of its parameters, not yet
+	// checked against Params. Its failures are made by tools.Refuse.
 	Do func(ctx context.Context, c *tools.Call, args string) (result string, err error)
 }
 
-// Permission is which internal actions an agent may do (docs/spec/streaming.md §7.4).
+// Permission says which internal actions an agent may do (docs/spec/streaming.md §7.4).
 type Permission struct {
 	Disabled bool
 	Allowed  []string
 	Blocked  []string // also when allowed
 }
 
-// allows reports whether an action may be done.
+// allows reports whether an agent may do an action.
 func (p *Permission) allows(name string) bool {
 	return !p.Disabled && !slices.Contains(p.Blocked, name) && slices.Contains(p.Allowed, name)
 }
 
-// reasonNotAllowed is why an internal action fails that the manifest does not allow.
+// reasonNotAllowed is the reason of an internal action that the manifest does not allow.
 const reasonNotAllowed = "not_allowed"
 
-// AddInternal adds actions on the session itself. Those that p does not allow are found,
-// so that they fail as not allowed and not as unknown, and not described to the model.
+// AddInternal adds actions on the session itself. Actions that p does not allow are added
+// too, so that they fail as not allowed and not as unknown, but not described to the model.
 // Errors are ERR_CONFIG.
 func (t *Targets) AddInternal(p Permission, actions ...Internal) error {
 	for _, in := range actions {
@@ -60,8 +60,7 @@ func (t *Targets) AddInternal(p Permission, actions ...Internal) error {
 	return nil
 }
 
-// Refuse says why an action is not done whatever the gate thinks of it; "" for one that
-// may be.
+// Refuse returns why an action must not be done, whatever the gate decides, or "".
 func (t *Targets) Refuse(typ messages.ActionType, name string) (reason string) {
 	if x := t.executor(typ, name); x != nil {
 		return x.refuse

@@ -12,11 +12,11 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
-// Invoke does an action of a reply: t is called with an object of named arguments,
-// coerced as those of a program's call (docs/spec/neuroscript.md §11). Arguments that do not
-// fit are a *neuroscript.ScriptError naming the parameter, a meter that ran out is a
-// *neuroscript.Breach, any other error is the tool's. ctx bounds the work of pure
-// tools; others honour it themselves.
+// Invoke performs an action of a reply: it calls t with an object of named arguments, which
+// are coerced as those of a program's call (docs/spec/neuroscript.md §11). The error is a
+// *neuroscript.ScriptError that names the parameter for arguments that do not fit, a
+// *neuroscript.Breach for a meter that ran out, and otherwise the tool's. ctx bounds the
+// work of pure tools; other tools honour it themselves.
 func Invoke(ctx context.Context, t *tools.Tool, c *tools.Call, args neuroscript.Value, limits neuroscript.Limits) (neuroscript.Value, error) {
 	if t.Form.Direct != nil {
 		return viaJSON(ctx, t.Form.Direct, c, args)
@@ -44,16 +44,16 @@ func Invoke(ctx context.Context, t *tools.Tool, c *tools.Call, args neuroscript.
 	case res.Breach != nil:
 		return neuroscript.Value{}, res.Breach
 	case failed != nil:
-		return neuroscript.Value{}, failed // the tool's own, before it was made an error of a script
+		return neuroscript.Value{}, failed // the tool's own error, not the ScriptError made of it
 	case res.Err != nil:
 		return neuroscript.Value{}, &neuroscript.ScriptError{Code: res.Err.Code, Message: res.Err.Message, Details: res.Err.Details}
 	}
 	return v, nil
 }
 
-// arrange puts named arguments into the order of the parameters. Tools that prepare
-// their own arguments take the object as it is, unless they can name them: then what
-// prepare sees is coerced, and no map among it can be taken for names.
+// arrange puts named arguments into the order of the parameters. A tool that prepares its
+// own arguments gets the object as it is, unless its Form has Name: that coerces them, and
+// takes no map among them for an object of names.
 func arrange(t *tools.Tool, args neuroscript.Value) ([]neuroscript.Value, error) {
 	named, ok := args.AsMap()
 	if !ok {
@@ -95,9 +95,9 @@ func param(params []neuroscript.Param, name string) int {
 	return slices.IndexFunc(params, func(p neuroscript.Param) bool { return p.Name == name })
 }
 
-// Target gives what an action of a reply may name as a tool, and its class: tools
-// that the policy allows and that do not need a program around them. Unlike a program
-// a reply names them as they are written (docs/spec/cogency.md §5, docs/spec/streaming.md §1).
+// Target reports whether an action of a reply may name a tool, and returns its class. It may
+// if the policy allows the tool and the tool does not need a program. Case matters here,
+// unlike in a program (docs/spec/cogency.md §5, docs/spec/streaming.md §1).
 func (s *Set) Target(name string) (class messages.Class, found bool) {
 	i, ok := s.lookup[strings.ToLower(name)]
 	if !ok || !s.entries[i].allowed || s.entries[i].tool.Form.Bound != nil || s.entries[i].tool.Name != name {

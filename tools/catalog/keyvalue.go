@@ -10,29 +10,29 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
-// Shelf is a relic that keeps JSON values by key in its session. Its operations are
+// KeyValueRelic is a relic that keeps JSON values by key in its session. Its operations are
 // those of turn.RelicOperations.
-type Shelf struct {
+type KeyValueRelic struct {
 	Name       string
 	Summary    string
-	Operations []string // what the parameter operation may be
+	Operations []string // values of the parameter operation
 	Limits     messages.RelicLimits
 	Timeout    time.Duration
-	// Lasting values alone are those of the first rendering: set takes no ttl, and must be
-	// named.
+	// Lasting is the first version of the relic: set takes no ttl, and the operation must
+	// be named.
 	Lasting bool
 }
 
 type (
-	// Host is what a tool of the host knows of its call, as tools.Call.Host.
+	// Host is tools.Call.Host: what the host's own tools know of their call.
 	Host = seam.Host
-	// KeepCall is one operation on a Shelf, as Host.Keep takes it.
+	// KeepCall is one operation on a KeyValueRelic, as Host.Keep takes it.
 	KeepCall = seam.KeepCall
 )
 
-// KeyValue makes the target of a shelf. It is idempotent: a call that a crash cut off
-// is done again under its key, and finds what it did.
-func KeyValue(s Shelf) *Executor {
+// KeyValue returns the target of a key-value relic. It is idempotent: a call that a crash
+// cut off is repeated under its key, which changes nothing twice.
+func KeyValue(s KeyValueRelic) *Executor {
 	selects := oneOf(operation, s.Operations)
 	selects.Required = true
 	summary := s.Summary
@@ -61,7 +61,7 @@ func KeyValue(s Shelf) *Executor {
 		Params: params, Within: true,
 		Run: func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			if c.Host.Keep == nil {
-				return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "there is no session that could keep anything")
+				return "", neuroscript.Errorf(neuroscript.CodeToolFailed, "a key-value relic needs a session")
 			}
 			return c.Host.Keep(ctx, KeepCall{Relic: s.Name, Args: args, Key: c.Key, Limits: s.Limits})
 		},

@@ -15,30 +15,30 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// byMetaController is who answers for action tokens, in Verdict.By.
+// byMetaController is Verdict.By of the answers for action tokens.
 const byMetaController = "meta-controller"
 
-// Companion is what stands behind the action tokens of a small model (docs/spec/kitsu.md §§4, 5):
-// the executors, and the meta-controller as a policy of the gate. The zero value
-// searches offline, tells the time in UTC, and asks a person when topics differ.
+// Companion implements the action tokens of a small model (docs/spec/kitsu.md §§4, 5): the
+// executors as tools, and the meta-controller as a policy of the gate. The zero value
+// searches offline, has the time in UTC, and asks a person when topics differ.
 type Companion struct {
 	Permissions kitsu.Permissions
 	Continues   int  // for one message; as kitsu.Continuation.Max
 	AnyTopic    bool // a search about another topic than the last one needs no confirmation
-	// Search replaces the offline stub; SearchTool does with a tool, which gets the
-	// query as its parameter of that name, else as its first. At most one is set.
+	// Search replaces the offline stub; so does SearchTool, a tool that gets the query as
+	// its parameter "query", else as its first. At most one is set.
 	Search     tools.Searcher
 	SearchTool *tools.Tool
 	Limits     neuroscript.Limits // of a SearchTool that is pure
 	Now        func() time.Time   // nil is time.Now
 	Zone       string             // of get_time where the user's is not known, as zone.Parse has it; "" is UTC
-	// Mood is the user's intensity in 0…1, nil for 0. One that fails counts as 0 and is
-	// given to Failed.
+	// Mood returns the user's intensity in 0…1; nil is 0. An error counts as 0 and is
+	// passed to Failed.
 	Mood   func(sid string) (float64, error)
 	Failed func(sid string, err error)
 }
 
-// Tools are the executors. Their names are the kinds of tokens.
+// Tools returns the executors. Their names are the kinds of tokens.
 func (c Companion) Tools() []tools.Tool {
 	return []tools.Tool{c.search(), c.time(), c.count()}
 }
@@ -81,7 +81,7 @@ func (c Companion) search() tools.Tool {
 	return t
 }
 
-// queryParam is the parameter that takes a query.
+// queryParam returns the name of the parameter that takes a query.
 func queryParam(t *tools.Tool) string {
 	if param(t.Params, "query") < 0 && len(t.Params) > 0 {
 		return t.Params[0].Name
@@ -101,7 +101,7 @@ func (c Companion) time() tools.Tool {
 			name := cmp.Or(call.Host.Zone, c.Zone)
 			place, err := zone.Parse(name)
 			if err != nil {
-				return neuroscript.FromJSON([]byte(kitsu.Time(name, at))) // of a journal that had it before names were checked
+				return neuroscript.FromJSON([]byte(kitsu.Time(name, at))) // an invalid name, from a journal that is older than the check
 			}
 			layout := time.RFC3339
 			if place != time.UTC {
@@ -122,8 +122,8 @@ func (c Companion) count() tools.Tool {
 	}
 }
 
-// Offers reports whether the model is told of an action: one that is always denied is kept
-// from it.
+// Offers reports whether an action is described to the model: one that is always denied is
+// not.
 func (c Companion) Offers(kind kitsu.Kind) bool {
 	switch kind {
 	case kitsu.Search:
@@ -134,8 +134,8 @@ func (c Companion) Offers(kind kitsu.Kind) bool {
 	return true
 }
 
-// Policy is the meta-controller as a custom policy. It answers for every call, so that
-// decision and reason are journaled.
+// Policy returns the meta-controller as a custom policy. It answers for every call, so that
+// decision and reason are recorded.
 func (c Companion) Policy() tools.CustomPolicy {
 	return tools.CustomPolicy{Name: byMetaController, Judge: func(q tools.Request) (messages.GateAnswer, string, bool) {
 		a, err := kitsu.ActionOf(q.Tool, q.JSON)
@@ -160,7 +160,7 @@ func (c Companion) Policy() tools.CustomPolicy {
 	}}
 }
 
-// mood asks the host, where the answer matters.
+// mood calls Mood, if the answer matters.
 func (c Companion) mood(a *kitsu.Action, sid string) float64 {
 	if c.Mood == nil || a.Kind != kitsu.Continue {
 		return 0

@@ -15,42 +15,42 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Prompt is a template with a model (docs/spec/streaming.md §7.1).
+// Prompt is a target that asks a model with a template (docs/spec/streaming.md §7.1).
 type Prompt struct {
 	Name     string
 	Summary  string
 	Template string // $name and ${name.path} stand for parameters
-	System   string // as it stands
-	Model    string // when the action does not ask for one
+	System   string // no template
+	Model    string // unless the action names one
 	Allow    []string
 	Timeout  time.Duration
-	// Ask puts one question to a model.
+	// Ask asks a model one question.
 	Ask func(ctx context.Context, q Question) (Answer, error)
 }
 
-// Question is what a Prompt asks.
+// Question is what a Prompt asks a model.
 type Question struct {
 	Session string
 	Turn    int64
 	Model   string
 	System  string
 	Text    string
-	// MaxReplyBytes bounds the answer; one that is longer is not waited for.
+	// MaxReplyBytes bounds the answer; a longer one is cut off and fails.
 	MaxReplyBytes int64
 }
 
-// Answer is what came of it. What was used counts whether there was an error or not.
+// Answer is the reply to a Question. Tokens and cost count even if Ask returned an error.
 type Answer struct {
 	Text         string
 	Tokens       int64
 	CostMicroUSD int64
 }
 
-// modelParam is the parameter that asks for a model.
+// modelParam is the parameter that names a model.
 const modelParam = "model"
 
-// LLM makes the target of a prompt. Its parameters are the names in the template, all
-// required, and model when more than one is allowed.
+// LLM returns the target of a prompt. Its parameters are the names in the template, all
+// required, and "model" if more than one is allowed.
 func LLM(p Prompt) *Executor {
 	var params Parameters
 	for _, name := range plan.Names(p.Template) {
@@ -111,8 +111,8 @@ func (p *Prompt) run(ctx context.Context, c *tools.Call, params Parameters, args
 // reasonQuota is the reason of an action for which the budget has too little left.
 const reasonQuota = "quota"
 
-// bytesPerToken is how tokens are counted where nobody says: as the bytes of a text by
-// four, rounded up.
+// bytesPerToken estimates tokens where the model reports none: the bytes of a text divided
+// by four, rounded up.
 const bytesPerToken = 4
 
 func tokensOf(bytes int) int64 { return (int64(bytes) + bytesPerToken - 1) / bytesPerToken }
@@ -145,8 +145,8 @@ const maxAnswerBytes = 1 << 20
 // maxPromptBytes bounds a filled template.
 const maxPromptBytes = 1 << 20
 
-// given is the environment of a template, or of a workflow: its parameters. One that
-// may be left out and was is null.
+// given is the environment of a template or workflow: its parameters. An optional one that
+// was left out is null.
 type given map[string]jsontext.Value
 
 // Lookup implements plan.Environment.

@@ -9,16 +9,15 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// How much is said of a target that is not there.
+// Bounds of the hint about an unknown target.
 const (
 	maxNear       = 3
 	maxListed     = 8
 	maxNamedBytes = 100 // of the name that was written
 )
 
-// Missing says of a target that Find does not find which ones there are, for the model
-// that named it: those of its type under another one's name, those that are spelled
-// nearly so, or the first of all.
+// Missing returns a hint for a model that named an unknown target: targets of another type
+// with the name, targets with a similar name, or the first of all.
 func (t *Targets) Missing(typ messages.ActionType, name string) string {
 	if typ == "" {
 		typ = messages.TypeTool
@@ -47,7 +46,8 @@ func (t *Targets) Missing(typ messages.ActionType, name string) string {
 	return text + "; there is: " + strings.Join(all, ", ")
 }
 
-// Near gives the known names that are spelled nearly so, the nearest first: three at most.
+// Near returns the known names that are similar to name, the most similar first, at most
+// three.
 func Near(name string, known []string) (near []string) {
 	type ranked struct {
 		name string
@@ -66,7 +66,7 @@ func Near(name string, known []string) (near []string) {
 	return near
 }
 
-// names are those of a type, sorted.
+// names returns the names of a type, sorted.
 func (t *Targets) names(typ messages.ActionType) (all []string) {
 	if typ == messages.TypeTool {
 		for _, name := range t.set.Names() {
@@ -84,11 +84,11 @@ func (t *Targets) names(typ messages.ActionType) (all []string) {
 	return all
 }
 
-// tooFar is the distance from which two names have nothing to do with each other.
+// tooFar is the distance from which two names are not similar.
 const tooFar = 100
 
-// distance tells how unlike two names are: by case and punctuation alone, by the order of
-// their words, by letters, by words that only one of them has.
+// distance returns how different two names are: by case and punctuation alone, by the order
+// of their words, by letters, by words that only one of them has.
 func distance(a, b string) int {
 	wa, wb := words(a), words(b)
 	ja, jb := strings.Join(wa, ""), strings.Join(wb, "")
@@ -118,7 +118,7 @@ func distance(a, b string) int {
 	return tooFar
 }
 
-// words are the parts of a name, in lower case: file.read, read_file, ReadFile.
+// words returns the parts of a name, in lower case: file.read, read_file, ReadFile.
 func words(name string) (all []string) {
 	var b strings.Builder
 	end := func() {
@@ -145,7 +145,7 @@ func words(name string) (all []string) {
 	return all
 }
 
-// edits counts the letters to insert, to leave out or to change to make b of a.
+// edits returns the edit distance of two words: letters to insert, delete or change.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Operation is one of several things that a relic does: the parameter operation selects
-// it by name.
+// Operation is one of several operations of a relic; the parameter "operation" selects it by
+// name.
 type Operation struct {
 	Name    string
 	Summary string
@@ -25,7 +25,7 @@ const operation = "operation"
 // Operations are those of one relic.
 type Operations []Operation
 
-// selects is the parameter operation.
+// selects returns the parameter "operation".
 func (ops Operations) selects() Parameter {
 	names := make([]string, len(ops))
 	for i, op := range ops {
@@ -34,10 +34,10 @@ func (ops Operations) selects() Parameter {
 	return oneOf(operation, names)
 }
 
-// Describe gives what a target that has them tells the model. Its class is the worst of
-// theirs; of parameters the model sees all, each operation takes its own.
+// Describe returns the description of a target with these operations. Its class is the worst
+// of theirs. Its parameters are those of all operations; each operation takes its own.
 func (ops Operations) Describe(summary string) (line string, params Parameters, class messages.Class) {
-	// Of one nothing has to be selected.
+	// A single operation need not be named.
 	selects := ops.selects()
 	selects.Required = len(ops) != 1
 	class = messages.Pure
@@ -58,8 +58,8 @@ func (ops Operations) Describe(summary string) (line string, params Parameters, 
 	return strings.TrimSpace(summary), append(Parameters{selects}, params...), class
 }
 
-// Pick finds which one the arguments ask for, and reads the rest as its parameters.
-// Mistakes are a *neuroscript.ScriptError.
+// Pick returns the index of the operation that the arguments name, and the other arguments
+// as its parameters. The error is a *neuroscript.ScriptError.
 func (ops Operations) Pick(args string) (at int, given map[string]jsontext.Value, err error) {
 	if given, err = members(args); err != nil {
 		return 0, nil, err
@@ -82,7 +82,7 @@ func (ops Operations) Pick(args string) (at int, given map[string]jsontext.Value
 	return at, given, err
 }
 
-// orNull gives null for a member that is not there.
+// orNull returns null for a missing member.
 func orNull(v jsontext.Value) jsontext.Value {
 	if v == nil {
 		return jsontext.Value("null")

@@ -13,7 +13,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
-// Parameter is a named argument of a target that is described by a manifest.
+// Parameter declares a named argument of a target that a manifest defines.
 type Parameter struct {
 	Name        string
 	Type        string // string, integer, number, boolean, object, array; "" is any
@@ -21,12 +21,12 @@ type Parameter struct {
 	Required    bool
 	Default     string   // JSON; "" for none
 	Enum        []string // JSON, canonical
-	// Bounds, both ends included; of a text they count characters. A maximum of 0 is
-	// none.
+	// Min and Max bound a number, or the characters of a text, both ends included. A Max of
+	// 0 is no bound.
 	Min, Max int64
 }
 
-// oneOf is a parameter that takes one of some texts.
+// oneOf returns a parameter that takes one of the texts.
 func oneOf(name string, texts []string) Parameter {
 	p := Parameter{Name: name, Type: "string"}
 	for _, text := range texts {
@@ -39,8 +39,8 @@ func oneOf(name string, texts []string) Parameter {
 // Parameters are those of one target.
 type Parameters []Parameter
 
-// Bind reads the arguments object of an action: every parameter that was given or has a
-// default, as JSON. Mistakes are a *neuroscript.ScriptError that names the parameter.
+// Bind reads the arguments object of an action, and returns every parameter that was given or
+// has a default, as JSON. The error is a *neuroscript.ScriptError that names the parameter.
 func (ps Parameters) Bind(args string) (map[string]jsontext.Value, error) {
 	given, err := members(args)
 	if err != nil {
@@ -79,7 +79,7 @@ func members(args string) (map[string]jsontext.Value, error) {
 	return given, nil
 }
 
-// misfit says why a value cannot be the argument.
+// misfit returns why a value cannot be the argument, or "".
 func (p *Parameter) misfit(v jsontext.Value) (why string) {
 	fits := true
 	switch kind := v.Kind(); p.Type {
@@ -111,8 +111,8 @@ func (p *Parameter) misfit(v jsontext.Value) (why string) {
 	return ""
 }
 
-// outside says which bound a value breaks. size is that of a number or text; ok is false
-// for what has none.
+// outside returns which bound a value breaks, or "". size returns that of a number or text,
+// and false for other values.
 func (p *Parameter) outside(size func() (n int64, ok bool)) (why string) {
 	if p.Min == 0 && p.Max == 0 {
 		return ""
@@ -133,7 +133,7 @@ func (p *Parameter) outside(size func() (n int64, ok bool)) (why string) {
 	return ""
 }
 
-// measure is the value of a JSON number, or the characters of a JSON text.
+// measure returns the value of a JSON number, or the count of characters of a JSON text.
 func measure(v jsontext.Value) (int64, bool) {
 	switch v.Kind() {
 	case '"':
@@ -157,7 +157,7 @@ func integral(v jsontext.Value) bool {
 	return own.Canonicalize() == nil && !bytes.ContainsAny(own, ".") && !bytes.Contains(own, []byte("e-"))
 }
 
-// Signature gives the parameters as a prompt shows them.
+// Signature returns the parameters as a prompt shows them.
 func (ps Parameters) Signature() string {
 	names := make([]string, len(ps))
 	for i, p := range ps {
@@ -168,7 +168,7 @@ func (ps Parameters) Signature() string {
 	return "(" + strings.Join(names, ", ") + ")"
 }
 
-// Schema is the JSON schema of the arguments object; "" when the names say it all.
+// Schema returns the JSON schema of the arguments object; "" if names are all it has.
 func (ps Parameters) Schema() string {
 	if !slices.ContainsFunc(ps, func(p Parameter) bool { return p.Type != "" || p.Description != "" || len(p.Enum) > 0 }) {
 		return ""

@@ -13,19 +13,19 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
-// Policy says which tools of a registry exist for a program. Its zero value
-// allows none. An entry is a tool's name or a group with a star, "str.*", which
-// covers the groups below it; case does not matter.
+// Policy says which tools of a registry a program may call. The zero value allows none. An
+// entry is a tool's name or a group with a star, "str.*", which covers the groups below it;
+// case does not matter.
 type Policy struct {
 	Allow []string
-	Deny  []string // beats Allow
-	// MaxCalls limits the calls per program of the tools an entry names, on top
-	// of what a tool declares itself; the smallest limit counts. 0 forbids.
+	Deny  []string // takes precedence over Allow
+	// MaxCalls limits the calls per program of the tools that an entry names, beside the
+	// limit that a tool declares; the smallest limit counts. 0 forbids calls.
 	MaxCalls map[string]int64
 }
 
-// Set is what a policy leaves of a registry. It never changes and is safe for
-// concurrent use; Bind makes it ready for one program.
+// Set is a registry under a policy. It never changes and is safe for concurrent use; Bind
+// makes it ready for one program.
 type Set struct {
 	registry *Registry
 	entries  []entry        // as in registry.tools
@@ -42,10 +42,10 @@ type entry struct {
 	limit   int64 // calls per program; negative for none
 }
 
-// Apply judges the registry's tools by a policy. An entry that is malformed or
-// meets no tool is ERR_CONFIG with Field policy.allow, policy.deny or
-// policy.max_calls: a misspelt denial must not go unnoticed. The tools a turn
-// brings along (group aeiou) may be named and are always there.
+// Apply returns the registry under a policy. An entry that is malformed or matches no tool is
+// ERR_CONFIG with Field policy.allow, policy.deny or policy.max_calls, so that a misspelt
+// denial is found. Entries may name the tools of the turn (group aeiou), which are always
+// allowed.
 func (r *Registry) Apply(p Policy) (*Set, error) {
 	s := &Set{registry: r, entries: make([]entry, len(r.tools)), lookup: r.index}
 	for i, t := range r.tools {
@@ -110,12 +110,12 @@ func (r *Registry) Apply(p Policy) (*Set, error) {
 	return s, nil
 }
 
-// invalid is a mistake of the host's or of a manifest.
+// invalid returns an ERR_CONFIG.
 func invalid(field, detail string) error {
 	return &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
 }
 
-// Covers reports whether one of a policy's entries covers a tool's name.
+// Covers reports whether one of the entries of a policy covers a tool's name.
 func Covers(entries []string, name string) bool {
 	return slices.ContainsFunc(entries, func(pattern string) bool { return matches(pattern, name) })
 }
@@ -138,9 +138,8 @@ func (s *Set) Allows(name string) bool {
 	return ok && s.entries[i].allowed
 }
 
-// Lookup finds an allowed tool by its name, in any case. Its errors are those a
-// program meets: code 3 for a name that is not registered, 1003 for a denied one.
-// It counts nothing.
+// Lookup returns an allowed tool by its name, in any case. Its errors are those of a program's
+// call: code 3 for a name that is not registered, 1003 for a denied one. It counts no call.
 func (s *Set) Lookup(name string) (*tools.Tool, error) {
 	i, ok := s.lookup[strings.ToLower(name)]
 	if !ok {
@@ -152,8 +151,7 @@ func (s *Set) Lookup(name string) (*tools.Tool, error) {
 	return s.entries[i].tool, nil
 }
 
-// Names lists what the policy allows, in the registry's order. The slice is a
-// copy.
+// Names returns the names of the allowed tools, in the registry's order. The slice is a copy.
 func (s *Set) Names() []string {
 	names := make([]string, 0, s.allowed)
 	for i := range s.entries {
@@ -164,7 +162,7 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Specs describes what the policy allows.
+// Specs describes the allowed tools.
 func (s *Set) Specs() []messages.ToolSpec { return s.registry.Specs(s.Allows) }
 
 func denied(t *tools.Tool) *neuroscript.ScriptError {

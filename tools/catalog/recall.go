@@ -21,15 +21,15 @@ const (
 	recallHits     = 3
 )
 
-// Memory is what a user said, or was told, in another session.
+// Memory is a message of a user, or the reply to one, in another session.
 type Memory struct {
 	At   time.Time
 	Text string // its beginning, on one line
 }
 
-// Recall makes the tool recall of docs/spec/cogency.md §10. search finds at most limit texts of
-// the user whose session sid is, in all sessions but that one, the best first; it is
-// given the words as they were written. now is the clock.
+// Recall returns the tool recall of docs/spec/cogency.md §10. search finds at most limit
+// texts, the best first, in all other sessions of the user of session sid; query has the
+// words as they were written. now is the clock.
 func Recall(search func(ctx context.Context, sid, query string, limit int) ([]Memory, error), now func() time.Time) tools.Tool {
 	return Reporting(RecallName, "Searches what you and this user said in earlier sessions. Any of the words may match, also inside longer ones.", messages.ReadOnly,
 		Parameters{{Name: "query", Type: "string", Description: "Words to look for, at most 200 characters.", Required: true}},
@@ -59,7 +59,7 @@ func Recall(search func(ctx context.Context, sid, query string, limit int) ([]Me
 		})
 }
 
-// age says how long ago something was.
+// age describes how long ago something was.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:

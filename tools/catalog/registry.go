@@ -24,8 +24,8 @@ type Registry struct {
 	digest messages.Digest
 }
 
-// Override is the registry with further tools, which take the place of those that have
-// their names. Errors are those of New.
+// Override returns a registry with further tools, which replace tools of the same name.
+// Errors are those of New.
 func (r *Registry) Override(more ...tools.Tool) (*Registry, error) {
 	all := make([]tools.Tool, 0, len(r.tools)+len(more))
 	for _, t := range r.tools {
@@ -36,9 +36,9 @@ func (r *Registry) Override(more ...tools.Tool) (*Registry, error) {
 	return New(append(all, more...)...)
 }
 
-// New builds a registry. The first mistake is ERR_CONFIG with Field
-// "tools.<name>": a duplicate or bad name, an unknown class, a function that is
-// missing or does not go with the class, a bad parameter.
+// New returns a registry. The first mistake is ERR_CONFIG with Field "tools.<name>": a
+// duplicate or invalid name, an unknown class, a function that is missing or does not fit the
+// class, an invalid parameter.
 func New(declared ...tools.Tool) (*Registry, error) {
 	r := &Registry{index: make(map[string]int, len(declared))}
 	for i := range declared {
@@ -72,8 +72,8 @@ func New(declared ...tools.Tool) (*Registry, error) {
 	return r, nil
 }
 
-// Lookup finds a tool by its name, in any case and without "tool.". The tool is
-// shared and must not be changed.
+// Lookup returns a tool by its name, in any case and without "tool.". The tool is shared and
+// must not be changed.
 func (r *Registry) Lookup(name string) (*tools.Tool, bool) {
 	i, ok := r.index[strings.ToLower(name)]
 	if !ok {
@@ -82,9 +82,9 @@ func (r *Registry) Lookup(name string) (*tools.Tool, bool) {
 	return r.tools[i], true
 }
 
-// Digest identifies what the tools promise, in whatever order they were declared:
-// two registries of one digest look the same to programs, models and policies. It
-// does not cover the functions. It is recorded at every turn.begin.
+// Digest identifies the declarations of the tools, in any order: two registries with the same
+// digest look the same to programs, models and policies. It does not cover the functions. It
+// is recorded at every turn.begin.
 func (r *Registry) Digest() messages.Digest { return r.digest }
 
 // Specs describes the tools for which allowed is true, in the order of their lower-cased
@@ -103,7 +103,7 @@ func spec(t *tools.Tool) messages.ToolSpec {
 	return messages.ToolSpec{Name: t.Name, Signature: Signature(t), Description: t.Description, Schema: t.Form.Schema, Class: t.Class}
 }
 
-// digestOf hashes one JSON object a tool, in a fixed member order.
+// digestOf hashes one JSON object for each tool, in a fixed member order.
 func digestOf(sorted []*tools.Tool) messages.Digest {
 	type param struct {
 		Name     string `json:"name"`
@@ -141,8 +141,8 @@ func digestOf(sorted []*tools.Tool) messages.Digest {
 	return sum
 }
 
-// paramSchema gives the JSON schema of the object whose members are the
-// parameters, members in their order.
+// paramSchema returns the JSON schema of the object whose members are the parameters, in
+// their order.
 func paramSchema(params []neuroscript.Param) string {
 	var b strings.Builder
 	b.WriteString(`{"type":"object","properties":{`)
@@ -189,11 +189,11 @@ func typeSchema(t string) string {
 	return `{}`
 }
 
-// Standard gives the default set of NS-A (docs/spec/neuroscript.md §11), all of it pure:
+// Standard returns the default set of NS-A (docs/spec/neuroscript.md §11), all of it pure:
 // the groups str, list, map, math, error, userdata and meta.
 func Standard() []tools.Tool { return standard.Tools() }
 
-// AllowStandard gives the policy entries of the default set.
+// AllowStandard returns the policy entries of the default set.
 func AllowStandard() []string {
 	return []string{"str.*", "list.*", "map.*", "math.*", "error.*", "userdata.*", "meta.*"}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/seam"
 )
 
-// MaxResultBytes bounds what one of the ten tools gives back (docs/spec/cogency.md §6). Where
-// there is more it says so, and how to get it.
+// MaxResultBytes bounds the result of the ten tools of docs/spec/cogency.md §6. A longer result
+// is cut, and says so and how to get the rest.
 const MaxResultBytes = 64 << 10
 
-// Reporting makes a tool like the ten of docs/spec/cogency.md §15: it gives an outcome, one line, and
-// content. Its arguments are judged by ps, all of them before any is used; do gets one
-// value per parameter, defaults filled in, which tools.Call.Text and its like read.
+// Reporting returns a tool like the ten of docs/spec/cogency.md §15, whose result is an
+// outcome, one line, and content. All arguments are checked against ps first; do gets one
+// value per parameter, defaults filled in, for tools.Call.Text and the like.
 func Reporting(name, description string, class messages.Class, ps Parameters, do func(context.Context, *tools.Call) (outcome, content string, err error)) tools.Tool {
 	t := tools.Tool{Name: name, Description: description, Class: class}
 	t.Form.Schema, t.Form.Prepare = ps.Schema(), ps.settle
@@ -29,7 +29,7 @@ func Reporting(name, description string, class messages.Class, ps Parameters, do
 	t.Run = func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 		own := *c
 		var err error
-		// Calls that do not come from a program were not prepared; doing it twice
+		// Calls that do not come from a program are not prepared yet; preparing twice
 		// changes nothing.
 		if own.Args, err = ps.settle(c.Args); err != nil {
 			return neuroscript.Value{}, err
@@ -46,14 +46,13 @@ func Reporting(name, description string, class messages.Class, ps Parameters, do
 	return t
 }
 
-// Failed is a failure the model is told of. The text names what the model named, and
-// nothing of the host.
+// Failed returns a failure for the model, of code 21. The text must show nothing of the host.
 func Failed(format string, args ...any) error {
 	return neuroscript.Errorf(neuroscript.CodeToolFailed, format, args...)
 }
 
-// settle gives one value per parameter, defaults filled in, of positional arguments or of
-// one map that names them.
+// settle returns one value per parameter, defaults filled in, from positional arguments or
+// from one map that names them.
 func (ps Parameters) settle(args []neuroscript.Value) ([]neuroscript.Value, error) {
 	if len(args) > len(ps) {
 		return nil, neuroscript.Errorf(neuroscript.CodeArgument, "want %d arguments at most, not %d", len(ps), len(args))
@@ -95,8 +94,8 @@ func (ps Parameters) settle(args []neuroscript.Value) ([]neuroscript.Value, erro
 	return given, nil
 }
 
-// alone reports whether the arguments are one map of named ones: no parameter of the ten
-// tools takes a map.
+// alone reports whether the arguments are one map of names: no parameter of the ten tools
+// takes a map.
 func alone(given []neuroscript.Value) ([]neuroscript.Entry, bool) {
 	if len(given) == 0 || slices.ContainsFunc(given[1:], func(v neuroscript.Value) bool { return !v.IsNil() }) {
 		return nil, false

@@ -8,8 +8,8 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Failure gives the code and the message under which an error of a tool is
-// raised in a program (docs/spec/neuroscript.md §8.3).
+// Failure returns the code and the message with which an error of a tool is raised in a
+// program (docs/spec/neuroscript.md §8.3).
 func Failure(err error) (code int, message string) {
 	var script *neuroscript.ScriptError
 	if errors.As(err, &script) {
@@ -25,12 +25,11 @@ func Failure(err error) (code int, message string) {
 	return neuroscript.CodeToolFailed, err.Error()
 }
 
-// Result gives the reader of what actions of t recorded as their results (JSON). JSON
-// has no error values and no timedates: an object of an integral code, a message
-// and nothing else but details becomes the error value it was, so that it is false
-// again and must raises it; the text of a tool that Returns timedate becomes the
-// instant. A text that is neither JSON nor such an instant is a
-// *neuroscript.ScriptError.
+// Result returns a function that reads the recorded results (JSON) of actions of t. JSON has
+// no error values and no timedates: an object with an integral code, a message and at most
+// details becomes an error value again, so that it is false and must raises it; the text of
+// a tool that Returns timedate becomes an instant. The function returns a
+// *neuroscript.ScriptError for a text that is neither JSON nor such an instant.
 func Result(t *tools.Tool) func(recorded string) (neuroscript.Value, error) {
 	return func(recorded string) (neuroscript.Value, error) {
 		v, err := neuroscript.FromJSON([]byte(recorded))
@@ -51,7 +50,7 @@ func Result(t *tools.Tool) func(recorded string) (neuroscript.Value, error) {
 	}
 }
 
-// errorOf gives the error value whose JSON v is, or v.
+// errorOf returns the error value with the JSON form v, or v if there is none.
 func errorOf(v neuroscript.Value) neuroscript.Value {
 	members, _ := v.AsMap()
 	c, _ := v.MapGet("code")
@@ -69,7 +68,7 @@ func errorOf(v neuroscript.Value) neuroscript.Value {
 	return neuroscript.NewErrorValue(int(code), message, errorOf(details))
 }
 
-// Signature gives the parameters of a tool as a prompt shows them: "(s, old, new, count?)".
+// Signature returns the parameters of a tool as a prompt shows them: "(s, old, new, count?)".
 func Signature(t *tools.Tool) string {
 	ps := make(Parameters, len(t.Params))
 	for i, p := range t.Params {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Executor does the actions of one target that is no tool: an llm, a workflow, a relic.
-// It is a value that never changes, and safe for concurrent use.
+// Executor performs the actions of one target that is no tool: an llm, a workflow, a relic.
+// It never changes and is safe for concurrent use.
 type Executor struct {
 	Type    messages.ActionType
 	Name    string
@@ -22,33 +22,34 @@ type Executor struct {
 	Params  Parameters
 	Class   messages.Class
 	Timeout time.Duration // of one attempt; 0 leaves it to the action
-	// Grace is how long an attempt may take to end when its context has: 0 is what is
-	// usual. One that takes longer is left behind.
+	// Grace is how long an attempt may take to end after its context has ended; 0 is the
+	// default. The host does not wait longer for it.
 	Grace time.Duration
-	// Spends is what one attempt uses at most of the run's budget, 0 for no bound; nil
-	// for what asks no model.
+	// Spends is the most that one attempt uses of the run's budget, 0 for no bound; nil for
+	// a target that asks no model.
 	Spends *messages.Budget
-	// Within says that it changes nothing but its session: Agent.Around does not get it.
+	// Within reports whether the target changes nothing but its session: Agent.Around does
+	// not get its calls.
 	Within bool
 	// Signature replaces that of Params in the prompt.
 	Signature string
-	// Run does one attempt: args is the JSON object of its arguments, the result is
-	// JSON. Errors are as those of tools.Tool.Run; *tools.Unsettled says that nobody knows,
-	// *tools.Refused has a reason of its own.
+	// Run makes one attempt: args is the JSON object of its arguments, the result is JSON.
+	// Errors are as those of tools.Tool.Run: *tools.Unsettled for an unknown outcome,
+	// *tools.Refused for a failure with a reason.
 	Run func(ctx context.Context, c *tools.Call, args string) (result string, err error)
 
 	refuse string // why it must not be done
 }
 
-// Targets are all that actions of replies may name, by type. It never changes after the
-// last Add and is safe for concurrent use from then on.
+// Targets are all targets of actions of replies, by type. It never changes after the last
+// Add, and is safe for concurrent use from then on.
 type Targets struct {
 	set    *Set
 	limits neuroscript.Limits
 	others []*Executor
 }
 
-// NewTargets begins with the tools of a set. limits bound the work of pure ones.
+// NewTargets returns the targets for the tools of a set. limits bound the work of pure tools.
 func NewTargets(set *Set, limits neuroscript.Limits) *Targets {
 	return &Targets{set: set, limits: limits}
 }
@@ -70,7 +71,7 @@ func (t *Targets) executor(typ messages.ActionType, name string) *Executor {
 	return t.others[i]
 }
 
-// Find gives what an action may name, and its class. Names count as they are written.
+// Find reports whether a target exists, and returns its class. Case matters in names.
 func (t *Targets) Find(typ messages.ActionType, name string) (messages.Class, bool) {
 	if typ == messages.TypeTool || typ == "" {
 		return t.set.Target(name)
@@ -82,7 +83,7 @@ func (t *Targets) Find(typ messages.ActionType, name string) (messages.Class, bo
 	return x.Class, true
 }
 
-// Timeout is the target's own bound of one attempt; 0 for none.
+// Timeout returns the target's own bound of one attempt; 0 for none.
 func (t *Targets) Timeout(typ messages.ActionType, name string) time.Duration {
 	if x := t.executor(typ, name); x != nil {
 		return x.Timeout
@@ -93,8 +94,8 @@ func (t *Targets) Timeout(typ messages.ActionType, name string) time.Duration {
 	return 0
 }
 
-// Spends gives what an action uses at most of the run's budget; ok is false for one that
-// uses nothing.
+// Spends returns the most that an action uses of the run's budget; ok is false for an action
+// that uses nothing.
 func (t *Targets) Spends(typ messages.ActionType, name string) (most messages.Budget, ok bool) {
 	if x := t.executor(typ, name); x != nil && x.Spends != nil {
 		return *x.Spends, true
@@ -108,7 +109,7 @@ func (t *Targets) Within(typ messages.ActionType, name string) bool {
 	return x != nil && x.Within
 }
 
-// Grace is how long an attempt may take to end when its context has; 0 is what is usual.
+// Grace returns Executor.Grace of a target.
 func (t *Targets) Grace(typ messages.ActionType, name string) time.Duration {
 	if x := t.executor(typ, name); x != nil {
 		return x.Grace
@@ -116,8 +117,8 @@ func (t *Targets) Grace(typ messages.ActionType, name string) time.Duration {
 	return 0
 }
 
-// Do makes one attempt at an action. Errors are those of Invoke and Executor.Run;
-// a target that is not there is code 3.
+// Do makes one attempt at an action. Errors are those of Invoke and Executor.Run; an unknown
+// target is code 3.
 func (t *Targets) Do(ctx context.Context, c *tools.Call, typ messages.ActionType, args string) (result string, err error) {
 	if typ != messages.TypeTool && typ != "" {
 		x := t.executor(typ, c.Name)
@@ -133,7 +134,7 @@ func (t *Targets) Do(ctx context.Context, c *tools.Call, typ messages.ActionType
 	return do(ctx, tool, c, args, t.limits)
 }
 
-// Specs describes the targets that are no tools, by type and name.
+// Specs describes the targets that are not tools, by type and name.
 func (t *Targets) Specs() []messages.ToolSpec {
 	var all []messages.ToolSpec
 	for _, x := range t.others {

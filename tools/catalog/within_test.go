@@ -29,7 +29,7 @@ func TestWithin(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	add(catalog.KeyValue(catalog.Shelf{Name: "shelf", Operations: []string{"get", "set"}}), nil)
+	add(catalog.KeyValue(catalog.KeyValueRelic{Name: "shelf", Operations: []string{"get", "set"}}), nil)
 	add(&catalog.Executor{Type: messages.TypeLLM, Name: "reads", Class: messages.ReadOnly}, nil)
 	add(&catalog.Executor{Type: messages.TypeRelic, Name: "writes", Class: messages.Idempotent}, nil)
 	step := func(typ messages.ActionType, name string) *messages.Action {

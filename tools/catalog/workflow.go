@@ -21,24 +21,25 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Graph is a workflow: actions run by one plan inside one action (docs/spec/streaming.md §7.1).
+// Graph is a workflow: a plan of actions that runs inside one action
+// (docs/spec/streaming.md §7.1).
 type Graph struct {
 	Name    string
 	Summary string
 	Inputs  Parameters
 	Steps   []*messages.Action // mode async
-	Output  string             // JSON with references; "" is every step's result by id
+	Output  string             // JSON with references; "" is an object of all results by id
 	Timeout time.Duration
-	// RetryDelay is that of a plan.Policy, between the attempts at a step.
+	// RetryDelay is the delay between attempts at a step, as in plan.Policy.
 	RetryDelay time.Duration
-	Targets    *Targets // which have all that the steps name
-	// Gate is asked about every step. What it wants confirmed is denied: an action
-	// that has begun cannot wait for a person. Have the workflow itself confirmed.
+	Targets    *Targets // of the steps
+	// Gate decides about every step. A confirmation counts as a denial, because an action
+	// that has begun cannot wait for a person; let the workflow itself be confirmed.
 	Gate Gate
 }
 
-// Workflow makes the target of a graph. Its class is the worst of its steps'. A step
-// that names what is not there is ERR_CONFIG with Field steps[i].name.
+// Workflow returns the target of a graph. Its class is the worst of its steps'. The error is
+// ERR_CONFIG with Field steps[i].name for a step that names an unknown target.
 func Workflow(g Graph) (*Executor, error) {
 	class, grace := messages.Pure, time.Duration(0)
 	keeps, reaches := false, false // steps that change the session alone, and others that change something
@@ -55,7 +56,7 @@ func Workflow(g Graph) (*Executor, error) {
 			reaches = true
 		}
 		if _, ok := g.Targets.Spends(s.Type, s.Name); ok {
-			spends = &messages.Budget{} // as much as there is
+			spends = &messages.Budget{} // no bound of its own
 		}
 		if t := g.Targets.Grace(s.Type, s.Name); t > 0 {
 			grace = max(grace, t+stepGrace)
@@ -67,7 +68,7 @@ func Workflow(g Graph) (*Executor, error) {
 	}, nil
 }
 
-// worse gives the class of something that does both.
+// worse returns the class of a target that does both.
 func worse(a, b messages.Class) messages.Class {
 	for _, c := range []messages.Class{messages.Effectful, messages.Keyed, messages.Idempotent, messages.ReadOnly} {
 		if a == c || b == c {
@@ -77,8 +78,8 @@ func worse(a, b messages.Class) messages.Class {
 	return messages.Pure
 }
 
-// stepGrace is how long a step whose time is up may take to say so. It is less than
-// what the action itself has.
+// stepGrace is how long a step may take to end after its time is up. It is less than the
+// grace of the action itself.
 const stepGrace = 50 * time.Millisecond
 
 // maxFailureBytes bounds the text of one step's failure.
@@ -120,7 +121,7 @@ func (g *Graph) run(ctx context.Context, c *tools.Call, args string) (string, er
 	}
 	done := make(chan ended, len(g.Steps))
 	why := map[string]string{}
-	purse := g.purse(c)
+	budget := g.budget(c)
 	stop := ctx.Done()
 	running := 0
 	for {
@@ -133,7 +134,7 @@ func (g *Graph) run(ctx context.Context, c *tools.Call, args string) (string, er
 					return "", err
 				}
 				running++
-				grant, lacks := purse.reserve(steps[e.Ref.ID])
+				grant, lacks := budget.reserve(steps[e.Ref.ID])
 				go func() { done <- g.step(ctx, c, steps[e.Ref.ID], e.Parameters, grant, lacks) }()
 			case plan.End:
 				why[e.Ref.ID] = e.Reason
@@ -143,14 +144,14 @@ func (g *Graph) run(ctx context.Context, c *tools.Call, args string) (string, er
 			out, err := g.outcome(p, why)
 			var lost *tools.Unsettled
 			if err != nil && ctx.Err() != nil && !errors.As(err, &lost) {
-				err = &tools.Ceased{Reason: err.Error()} // every step says what became of it
+				err = &tools.Ceased{Reason: err.Error()} // the outcome of every step is known
 			}
 			return out, err
 		}
 		select {
 		case end := <-done:
 			running--
-			purse.settle(end.id, end.used)
+			budget.settle(end.id, end.used)
 			if end.crash != nil {
 				panic(end.crash)
 			}
@@ -168,8 +169,8 @@ func (g *Graph) run(ctx context.Context, c *tools.Call, args string) (string, er
 	}
 }
 
-// step makes the attempts at one step, which have grant together. lacks names a meter of
-// which nothing is left for it.
+// step makes the attempts at one step, which share grant. lacks names a meter of which
+// nothing is left for it.
 func (g *Graph) step(ctx context.Context, c *tools.Call, s *messages.Action, args string, grant *messages.Budget, lacks string) (end ended) {
 	end = ended{id: s.ID}
 	class, _ := g.Targets.Find(s.Type, s.Name)
@@ -227,9 +228,9 @@ func (g *Graph) step(ctx context.Context, c *tools.Call, s *messages.Action, arg
 		}
 		end.text = clip.Short(err.Error(), maxFailureBytes)
 		reason := ""
-		var said *tools.Refused
-		if errors.As(err, &said) {
-			reason, end.text = said.Reason, clip.Short(said.Text, maxFailureBytes)
+		var refused *tools.Refused
+		if errors.As(err, &refused) {
+			reason, end.text = refused.Reason, clip.Short(refused.Text, maxFailureBytes)
 		}
 		next := policy.After(plan.Attempt{N: n, Failure: failure, Reason: reason, Class: class, Key: own.Key, Now: time.Now(), Until: until})
 		if !next.Retry {
@@ -247,8 +248,8 @@ func (g *Graph) step(ctx context.Context, c *tools.Call, s *messages.Action, arg
 	}
 }
 
-// attempt does one attempt within its time. A target that is deaf to its context is left
-// behind, and what it says later is dropped. failure 0 is success.
+// attempt makes one attempt within its time. A target that ignores its context is abandoned,
+// and its result is dropped. failure 0 is success.
 func (g *Graph) attempt(ctx context.Context, c *tools.Call, typ messages.ActionType, args string, timeout time.Duration, end *ended) (value string, failure plan.Failure, err error) {
 	own, cancel := context.WithTimeoutCause(ctx, timeout, messages.Errorf(messages.ErrTimeout, "the step's time is up"))
 	defer cancel()
@@ -300,8 +301,8 @@ func (g *Graph) attempt(ctx context.Context, c *tools.Call, typ messages.ActionT
 	}
 }
 
-// cut is how an attempt failed whose context ended: by its own time, or with the
-// workflow. What changes nothing is over then; of the rest nobody knows.
+// cut returns the failure of an attempt whose context ended, by its own time or with the
+// workflow. A target that changes nothing has failed; of any other the outcome is unknown.
 func (g *Graph) cut(ctx context.Context, typ messages.ActionType, name string) plan.Failure {
 	if ctx.Err() == nil {
 		return plan.TimedOut
@@ -312,14 +313,14 @@ func (g *Graph) cut(ctx context.Context, typ messages.ActionType, name string) p
 	return plan.Stopped
 }
 
-// stepKey is the idempotency key of a step: the same for every attempt at the action.
+// stepKey returns the idempotency key of a step: the same for every attempt at the action.
 func stepKey(key, id string, args [sha256.Size]byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d:%s%d:%s%x", len(key), key, len(id), id, args)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// outcome is the result of a plan that is complete.
+// outcome returns the result of a completed plan.
 func (g *Graph) outcome(p *plan.Plan, why map[string]string) (string, error) {
 	var failed, lost []string
 	values := map[string]jsontext.Value{}

@@ -10,8 +10,8 @@ import (
 // Connections of users, tenants and sessions, apart from each other: a server may keep
 // state by connection, and its program has memory and files.
 
-// Bounds of connections that are somebody's own. A tenant has at most one for every four
-// that are free. One that nobody calls for apartIdle ends, and before that when another
+// Bounds of connections for one user, tenant or session. A tenant has at most one for every
+// four that are free. A connection without calls for apartIdle ends, or earlier when another
 // one needs its place.
 const (
 	maxApart  = 256
@@ -29,9 +29,9 @@ type apart struct {
 	idle   *time.Timer
 }
 
-// Apart gives the server of a Config whose connection is that of a tenant's key alone. done is called when the call has ended; then the connection
-// stays for some minutes. An error is *neuroscript.ScriptError: there are too many, and
-// later there may be room.
+// Apart returns the server of a Config with a connection for one key of a tenant. The caller
+// calls done when its call has ended; the connection then stays for apartIdle. The error is
+// a *neuroscript.ScriptError when there are too many connections; it may work later.
 func (p *Pool) Apart(cfg Config, tenant, key string) (s *Server, done func(), err error) {
 	made, err := p.server(cfg)
 	if err != nil {
@@ -64,15 +64,15 @@ func (p *Pool) Apart(cfg Config, tenant, key string) (s *Server, done func(), er
 	return a.Server, func() { p.rest(a) }, nil
 }
 
-// room reports whether a tenant may have one more, after one that rests has ended for it:
-// one of its own, or of another one's if it has none. The lock is held.
+// room makes room for one more connection of a tenant, by ending an idle one of its own or
+// else of another tenant, and reports whether there is room. p.mu is held.
 func (p *Pool) room(tenant string) bool {
 	may := func() bool { return fairness*p.ofTenant[tenant] < maxApart-len(p.apart) }
 	return may() || p.endResting(tenant) || p.ofTenant[tenant] == 0 && p.endResting("")
 }
 
-// endResting ends the connection that has rested for the longest, of one tenant or of all,
-// if there is one. The lock is held.
+// endResting ends the connection that has been idle for the longest, of one tenant or of all,
+// and reports whether there was one. p.mu is held.
 func (p *Pool) endResting(tenant string) bool {
 	var oldest *apart
 	for _, a := range p.apart {
@@ -87,7 +87,7 @@ func (p *Pool) endResting(tenant string) bool {
 	return true
 }
 
-// rest ends a use.
+// rest ends a use of a connection, which is idle after the last use.
 func (p *Pool) rest(a *apart) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *Pool) rest(a *apart) {
 	})
 }
 
-// endApart forgets a server; unlock ends its connection. The lock is held.
+// endApart removes a server; unlock ends its connection. p.mu is held.
 func (p *Pool) endApart(a *apart) {
 	delete(p.apart, a.key)
 	if p.ofTenant[a.tenant]--; p.ofTenant[a.tenant] == 0 {
@@ -116,8 +116,8 @@ func (p *Pool) endApart(a *apart) {
 	p.over = append(p.over, a)
 }
 
-// unlock gives the lock up and ends the connections that were given up under it: a server
-// has a lock of its own.
+// unlock unlocks p.mu and then ends the connections that were removed under it, because a
+// server has a lock of its own.
 func (p *Pool) unlock() {
 	over := p.over
 	p.over = nil
@@ -127,7 +127,7 @@ func (p *Pool) unlock() {
 	}
 }
 
-// end ends the connection of a server that nobody calls, and lets none be made any more.
+// end ends the connection of a server without calls, and refuses new connections.
 func (s *Server) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // Connections of one tenant leave room for those of others, are used again, and end when
-// nobody calls.
+// has no calls.
 func TestApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(Options{})

@@ -15,7 +15,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// A server that cannot be reached is tried less and less often, whoever asks; one that
+// A server that cannot be reached is tried less and less often, for all callers; one that
 // answered is tried at once again.
 func TestBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

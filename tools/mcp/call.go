@@ -22,17 +22,18 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
-// Call calls a tool with the JSON object of its arguments; the result is JSON: the
-// structured content when there is some, else the text, else a list of what there is,
-// in which what is no text is described alone.
+// Call calls a tool with the JSON object of its arguments. The result is JSON: the structured
+// content if there is some, else the text, else a list of the contents, with a description of
+// those that are no text.
 //
-// A tool that says it failed, a server that refuses, and a call that reached nobody are
-// *neuroscript.ScriptError, code 21. Where the server may have begun and gave no answer
-// it is *tools.Unsettled; a call of the class read_only or idempotent is made once more
-// instead. When ctx ends first the error is its cause, and the server is told.
+// The error is a *neuroscript.ScriptError of code 21 when the tool reports a failure, the
+// server refuses the call, or the call did not reach it. When the server may have begun and
+// did not answer the error is *tools.Unsettled; a call of class read_only or idempotent is
+// made once more instead. When ctx ends first the error is its cause, and the server is
+// notified.
 //
-// Where something was agreed to, the server must offer it on the connection that is used,
-// also on the one of a second attempt: else nothing is called, and the code is 1003.
+// If agreed is given, the server must offer exactly that on the connection of each attempt:
+// otherwise no tool is called, and the code is 1003.
 func (s *Server) Call(ctx context.Context, tool string, class messages.Class, args string, agreed ...Agreed) (string, error) {
 	harmless := class == messages.ReadOnly || class == messages.Idempotent
 	for first := true; ; first = false {
@@ -60,7 +61,7 @@ func (s *Server) Call(ctx context.Context, tool string, class messages.Class, ar
 	}
 }
 
-// lostError is the end of a call without an answer.
+// lostError returns the error of a call without an answer.
 func lostError(begun bool, class messages.Class, why string) error {
 	if begun && class.Durable() {
 		return &tools.Unsettled{Reason: why}
@@ -68,7 +69,7 @@ func lostError(begun bool, class messages.Class, why string) error {
 	return neuroscript.Errorf(neuroscript.CodeToolFailed, "%s", why)
 }
 
-// detailOf is what a model is told of a connection that could not be made.
+// detailOf returns the text for a model about a connection that could not be made.
 func detailOf(err error) string {
 	var u *unreached
 	if errors.As(err, &u) {
@@ -82,10 +83,10 @@ func detailOf(err error) string {
 }
 
 // callOnce makes a call on a connection. lost reports whether there was no answer, begun
-// that the server may have got the call.
+// whether the server may have got the call.
 func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string) (result string, lost, begun bool, err error) {
 	var sent, missing atomic.Bool
-	sent.Store(s.cfg.URL == "") // nobody knows when a pipe is read
+	sent.Store(s.cfg.URL == "") // a pipe does not show when it is read
 	call, cancel := context.WithCancel(httptrace.WithClientTrace(context.WithValue(ctx, missingKey{}, &missing), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
@@ -104,8 +105,8 @@ func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string)
 	if ctx.Err() != nil {
 		return "", true, sent.Load(), err
 	}
-	// Who has forgotten the session does nothing in it. The connection that ends for it
-	// may be quicker than the error that says so.
+	// A server that has lost the session does nothing in it. The end of the connection may
+	// arrive before the error that reports the loss.
 	begun = sent.Load() && !missing.Load() && !errors.Is(err, sdk.ErrSessionMissing)
 	why := redact(excerpt(address.Hidden(err)), c.secrets)
 	s.drop(c)
@@ -121,15 +122,15 @@ func (s *Server) callOnce(ctx context.Context, c *connection, tool, args string)
 	return "", true, begun, fmt.Errorf("the MCP server %s gave no answer: %s", s.cfg.Name, why)
 }
 
-// missingKey is where the context of a call keeps whether it was answered 404: the
-// server knows no such session.
+// missingKey is the context key under which a call notes that it was answered 404: the
+// server does not know the session.
 type missingKey struct{}
 
-// rejectedByTransport is the SDK's code of a call that it could not hand over; the
-// refusals of servers have others.
+// rejectedByTransport is the SDK's code for a call that it could not send; refusals of
+// servers have other codes.
 const rejectedByTransport = -32005
 
-// result is what a model gets of an answer.
+// result returns the result of a call as a model gets it.
 func (s *Server) result(res *sdk.CallToolResult, secrets []string) (string, error) {
 	var texts []string
 	var all []any
@@ -208,7 +209,7 @@ const (
 	maxExcerptBytes = 512
 )
 
-// sameJSON gives a text in compact form when it says what a value does.
+// sameJSON returns a text in compact form, and whether it is the JSON of a value.
 func sameJSON(text string, v any) (string, bool) {
 	own := jsontext.Value(text)
 	var read any
@@ -232,8 +233,7 @@ func shallow(v jsontext.Value) bool {
 	}
 }
 
-// redact takes secrets out of what others wrote, as they are and as JSON and addresses
-// would spell them.
+// redact removes secrets from a text, also in the spelling of JSON and of addresses.
 func redact(s string, secrets []string) string {
 	for _, key := range secrets {
 		forHTML, _ := json.Marshal(key)
@@ -245,7 +245,7 @@ func redact(s string, secrets []string) string {
 	return s
 }
 
-// inQuotes is what stands between the quotes of a JSON string.
+// inQuotes returns the part of a JSON string between its quotes.
 func inQuotes(b []byte) string {
 	if len(b) < 2 {
 		return string(b)

@@ -3,12 +3,12 @@
 // a program or over streamable HTTP, with the official SDK.
 //
 // Invariants:
-//   - a Pool has one connection for each equal Config, whoever asks for it; it is made
-//     when it is first needed and ends with the pool;
-//   - a call that may have reached a server which then gave no answer is *Unsettled
-//     unless repeating it is harmless (docs/spec/design.md §7). What a server says of its tools
-//     lowers no class;
-//   - what a server sends is bounded: a message, a result, the list of its tools;
+//   - a Pool has one connection for all uses of equal Configs, but those that are apart; it
+//     is made when it is first needed and ends with the pool;
+//   - a call that may have reached a server, without an answer, is *Unsettled unless
+//     repeating it is harmless (docs/spec/design.md §7). A server's description of its tools
+//     never lowers a class;
+//   - a server's messages, results and lists of tools are bounded;
 //   - a secret is read when a connection is made, and is in no error, result or log.
 //
 // It does not: decide what may be called, keep journals, repeat calls that are not

@@ -10,13 +10,13 @@ import (
 )
 
 // lines reads the messages among the lines of a program's standard output. The protocol
-// allows nothing else there, but programs greet, log and warn, and so do the launchers in
-// front of them; the SDK would end the connection for it.
+// allows nothing else there, but programs and their launchers greet, log and warn on it, for
+// which the SDK would end the connection.
 type lines struct {
 	src   io.ReadCloser
 	buf   *bufio.Reader
 	rest  []byte            // of a message, for the next Read
-	stray func(line []byte) // gets what is no message; line is not kept
+	stray func(line []byte) // gets lines that are no messages; it must not keep line
 }
 
 func newLines(src io.ReadCloser, stray func(line []byte)) *lines {
@@ -25,7 +25,7 @@ func newLines(src io.ReadCloser, stray func(line []byte)) *lines {
 
 var errLongLine = errors.New("a line of its standard output is too long")
 
-// Read implements io.Reader. It gives no two messages at once.
+// Read implements io.Reader. It returns at most one message at a time.
 func (l *lines) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
 		line, err := l.line()
@@ -46,8 +46,7 @@ func (l *lines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line is the next line, which the reading of another may overwrite. The last may lack
-// its end.
+// line returns the next line, valid until the next call. The last line may lack its LF.
 func (l *lines) line() ([]byte, error) {
 	line, err := l.buf.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -66,9 +65,9 @@ func (l *lines) line() ([]byte, error) {
 // Close implements io.Closer.
 func (l *lines) Close() error { return l.src.Close() }
 
-// isMessage reports whether a line is for the SDK: an object with the key jsonrpc, a batch
-// of such, or what may have been one before it was damaged. Who waits for its answer
-// would wait in vain if that were dropped.
+// isMessage reports whether a line is for the SDK: an object with the key jsonrpc, a batch of
+// such, or a damaged line that may have been one. If a damaged answer were dropped, its call
+// would wait in vain.
 func isMessage(line []byte) bool {
 	if len(line) == 0 || line[0] != '{' {
 		return bytes.HasPrefix(line, []byte("[")) && bytes.HasPrefix(bytes.TrimSpace(line[1:]), []byte("{")) && mentions(line)

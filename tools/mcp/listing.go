@@ -14,12 +14,12 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
-// Tool is one that a server offers.
+// Tool is a tool that a server offers.
 type Tool struct {
 	Name        string // as the server knows it
 	Description string
 	Schema      string // of its arguments, canonical JSON
-	Digest      string // of all that the server says of it: "sha256:" and 64 digits
+	Digest      string // of name, title, description, schemas and annotations: "sha256:" and 64 digits
 }
 
 // Bounds of a server's list.
@@ -29,8 +29,8 @@ const (
 	maxNameLen = 128
 )
 
-// Tools asks what the server offers now, by name. changes is what Changes says when
-// nothing has changed since. Errors are ERR_CONFIG, or ctx's.
+// Tools asks the server for the tools that it offers now, by name. While Changes returns the
+// same number as changes, the list is up to date. Errors are ERR_CONFIG, or the cause of ctx.
 func (s *Server) Tools(ctx context.Context) (all []Tool, changes int64, err error) {
 	for first := true; ; first = false {
 		c, err := s.connect(ctx)
@@ -41,7 +41,7 @@ func (s *Server) Tools(ctx context.Context) (all []Tool, changes int64, err erro
 		if err == nil || !first || ctx.Err() != nil {
 			return all, changes, err
 		}
-		s.drop(c) // it may be one that was lost and not missed yet
+		s.drop(c) // it may have been lost before without notice
 	}
 }
 
@@ -78,8 +78,8 @@ func (s *Server) list(ctx context.Context, c *connection) (all []Tool, changes i
 	}
 }
 
-// offered are the tools of a page of the list. With an error wrong is the name of the one
-// whose schema is no JSON.
+// offered returns the tools of a page of the list. With an error, wrong is the name of the
+// tool whose schema is not JSON.
 func offered(res *sdk.ListToolsResult) (all []Tool, wrong string, err error) {
 	for _, t := range res.Tools {
 		if t == nil {
@@ -101,14 +101,14 @@ func offered(res *sdk.ListToolsResult) (all []Tool, wrong string, err error) {
 	return all, "", nil
 }
 
-// Changes counts how often what the server offers may have changed.
+// Changes returns how often the list of the server's tools may have changed.
 func (s *Server) Changes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changes
 }
 
-// describe is what a model is told of a tool.
+// describe returns the description of a tool for a model.
 func describe(t *sdk.Tool) string {
 	text := t.Description
 	if text == "" {
@@ -117,8 +117,8 @@ func describe(t *sdk.Tool) string {
 	return clip.Short(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\ufffd"), catalog.MaxDescriptionBytes)
 }
 
-// Name is the part of a tool's name that all dialects can speak: a letter or '_', then
-// letters, digits and '_'. Whatever else the server's name has becomes '_'.
+// Name returns a tool's name in the form that all dialects accept: a letter or '_', then
+// letters, digits and '_'. All other characters become '_'.
 func Name(name string) string {
 	var b strings.Builder
 	for i := 0; i < len(name) && b.Len() < maxNameLen; i++ {

@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "garbage":
 		fmt.Println("Welcome to the server!")
-		select {}
+		hang()
 	case "silent":
-		select {}
+		hang()
 	case "chatty": // on the stream where messages belong
 		fmt.Printf("Welcome, %s!\r\n\n[INFO] ready\n{\"level\":30,\"msg\":\"started\"}\n[1]\nnull\n", os.Getenv("STILE_TEST_KEY"))
 		serve("chatty")
@@ -46,7 +46,14 @@ type text struct {
 	Text string `json:"text"`
 }
 
-func said(s string) *sdk.CallToolResult {
+// hang blocks for ever. Unlike an empty select it is no deadlock in a program without cgo.
+func hang() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+func textResult(s string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: s}}}
 }
 
@@ -60,7 +67,7 @@ func testServer() *sdk.Server {
 				return res, nil, err
 			})
 	}
-	tool("echo", func(_ context.Context, in text) (*sdk.CallToolResult, error) { return said(in.Text), nil })
+	tool("echo", func(_ context.Context, in text) (*sdk.CallToolResult, error) { return textResult(in.Text), nil })
 	tool("fail-softly", func(_ context.Context, in text) (*sdk.CallToolResult, error) {
 		return nil, errors.New("no: " + in.Text)
 	})
@@ -71,11 +78,13 @@ func testServer() *sdk.Server {
 	})
 	tool("print", func(_ context.Context, in text) (*sdk.CallToolResult, error) {
 		_, err := fmt.Println(in.Text)
-		return said("printed"), err
+		return textResult("printed"), err
 	})
-	tool("pid", func(context.Context, text) (*sdk.CallToolResult, error) { return said(fmt.Sprint(os.Getpid())), nil })
+	tool("pid", func(context.Context, text) (*sdk.CallToolResult, error) {
+		return textResult(fmt.Sprint(os.Getpid())), nil
+	})
 	tool("env", func(context.Context, text) (*sdk.CallToolResult, error) {
-		return said(strings.Join(os.Environ(), "\n")), nil
+		return textResult(strings.Join(os.Environ(), "\n")), nil
 	})
 	tool("hang", func(ctx context.Context, in text) (*sdk.CallToolResult, error) {
 		if err := os.WriteFile(in.Text, []byte("hanging"), 0o600); err != nil {
@@ -87,14 +96,14 @@ func testServer() *sdk.Server {
 	tool("repeat", func(_ context.Context, in text) (*sdk.CallToolResult, error) {
 		n := 0
 		_, err := fmt.Sscan(in.Text, &n)
-		return said(strings.Repeat("x", n)), err
+		return textResult(strings.Repeat("x", n)), err
 	})
 	tool("child", func(_ context.Context, in text) (*sdk.CallToolResult, error) {
 		cmd := exec.Command("sleep", "1000")
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
-		return said(fmt.Sprint(cmd.Process.Pid)), nil
+		return textResult(fmt.Sprint(cmd.Process.Pid)), nil
 	})
 	tool("picture", func(context.Context, text) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{
@@ -105,13 +114,13 @@ func testServer() *sdk.Server {
 	})
 	tool("grow", func(context.Context, text) (*sdk.CallToolResult, error) {
 		s.AddTool(&sdk.Tool{Name: "grown", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			return said("new here"), nil
+			return textResult("new here"), nil
 		})
-		return said("grew"), nil
+		return textResult("grew"), nil
 	})
 	tool("shrink", func(context.Context, text) (*sdk.CallToolResult, error) {
 		s.RemoveTools("echo")
-		return said("shrank"), nil
+		return textResult("shrank"), nil
 	})
 	type sums struct {
 		A int64 `json:"a"`
@@ -124,7 +133,7 @@ func testServer() *sdk.Server {
 		return nil, sum{in.A + in.B}, nil
 	})
 	s.AddTool(&sdk.Tool{Name: "exact", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		res := said(" " + string(req.Params.Arguments) + " ")
+		res := textResult(" " + string(req.Params.Arguments) + " ")
 		res.StructuredContent = req.Params.Arguments
 		return res, nil
 	})
@@ -189,7 +198,7 @@ func wantScript(t testing.TB, err error, code int, words ...string) {
 	}
 }
 
-// wantUnknown wants an outcome that nobody knows.
+// wantUnknown checks that the outcome is unknown.
 func wantUnknown(t testing.TB, err error, words ...string) {
 	t.Helper()
 	var e *tools.Unsettled

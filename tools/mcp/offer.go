@@ -17,29 +17,29 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// What a server says of its tools is what a model is told, and may be other words tomorrow.
-// So each tool has a digest, changes are told to the operator, and a manifest can pin what
-// it was written for.
+// A model sees a server's own descriptions of its tools, and the server may change them. So
+// each tool has a digest, changes are reported to the operator, and a manifest can pin the
+// digest of the tools that it was written for.
 
 // PinPrefix begins a digest in a manifest.
 const PinPrefix = "sha256:"
 
-// ReasonPin is that of ERR_CONFIG when a server offers something else than what is pinned.
+// ReasonPin is the reason of ERR_CONFIG when a server does not offer what is pinned.
 const ReasonPin = "MCP_PIN"
 
-// Differs reports whether an error says that a server offers something else than what is
-// pinned.
+// Differs reports whether err means that a server does not offer what is pinned.
 func Differs(err error) bool {
 	var e *messages.Error
 	return errors.As(err, &e) && e.Reason == ReasonPin
 }
 
-// Change is a tool that a server offers in other words than before. Before is "" for a
-// tool that is new, Now for one that is gone.
+// Change is a tool whose digest has changed. Before is "" for a new tool, Now for a removed
+// one.
 type Change struct{ Tool, Before, Now string }
 
-// saidOf is what the digest of a tool is of. What is not here, such as icons, no model sees.
-type saidOf struct {
+// digested is the content of a tool's digest. Other fields, such as icons, are not shown to
+// models.
+type digested struct {
 	Annotations  *sdk.ToolAnnotations `json:"annotations,omitempty"`
 	Description  string               `json:"description,omitempty"`
 	InputSchema  any                  `json:"inputSchema,omitempty"`
@@ -49,19 +49,19 @@ type saidOf struct {
 }
 
 func digestOf(t *sdk.Tool) (string, error) {
-	return digestJSON(saidOf{t.Annotations, t.Description, t.InputSchema, t.Name, t.OutputSchema, t.Title})
+	return digestJSON(digested{t.Annotations, t.Description, t.InputSchema, t.Name, t.OutputSchema, t.Title})
 }
 
-// Described is the digest of a tool that a manifest describes, and no server was asked for.
+// Described returns the digest of a tool that a manifest describes instead of its server.
 func Described(name, description, schema string) string {
-	d, err := digestJSON(saidOf{Name: name, Description: description, InputSchema: schema})
+	d, err := digestJSON(digested{Name: name, Description: description, InputSchema: schema})
 	if err != nil {
 		return "" // a text is always JSON
 	}
 	return d
 }
 
-// ListDigest is that of all tools that a server offers.
+// ListDigest returns the digest of a list of tools.
 func ListDigest(all []Tool) string {
 	digests := make([]string, len(all))
 	for i := range all {
@@ -87,15 +87,15 @@ func digestJSON(v any) (string, error) {
 	return PinPrefix + messages.Digest(sha256.Sum256(own)).String(), nil
 }
 
-// offer is what a server has offered when it was asked last.
+// offer is the list of tools that a server gave last.
 type offer struct {
 	tools   map[string]string // digests by name
 	list    string            // digest of all
 	changes int64             // Server.Changes when it was asked
 }
 
-// noted takes a list that the server gave, and tells what is not as it was: in this life
-// of the host, or in the one before.
+// noted stores a list that the server gave, and reports tools that have changed since the
+// last list, of this host process or of the one before.
 func (s *Server) noted(ctx context.Context, all []Tool, changes int64) {
 	now := &offer{tools: make(map[string]string, len(all)), list: ListDigest(all), changes: changes}
 	for i := range all {
@@ -123,7 +123,7 @@ func (s *Server) noted(ctx context.Context, all []Tool, changes int64) {
 	}
 }
 
-// identity is one for each server that a manifest can name, over restarts.
+// identity returns a key for the server of a manifest that is the same after a restart.
 func (s *Server) identity() string {
 	d, err := digestJSON([]any{s.cfg.Name, s.cfg.Command, s.cfg.Dir, s.cfg.URL})
 	if err != nil {
@@ -147,8 +147,8 @@ func changesOf(before, now map[string]string) (all []Change) {
 	return all
 }
 
-// Offered is the digest of a tool when the server was asked last; "" when it has none, or
-// was not asked yet. It waits for nothing.
+// Offered returns the digest of a tool in the last list; "" if the list lacks it or the
+// server was not asked yet. It does not block.
 func (s *Server) Offered(tool string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *Server) Offered(tool string) string {
 	return s.offered.tools[tool]
 }
 
-// fresh gives the last offer if nothing can have changed since; nil otherwise.
+// fresh returns the last offer if it cannot have changed since, and nil otherwise.
 func (s *Server) fresh() *offer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,14 +168,15 @@ func (s *Server) fresh() *offer {
 	return s.offered
 }
 
-// Agreed is what a call was agreed to by: a pin, or a person's answer. "" is not compared.
+// Agreed has the digests that a call was agreed to with: by a pin, or by a person's approval.
+// "" is not compared.
 type Agreed struct {
 	Tool string // digest of the tool
-	List string // and of all that the server offers
+	List string // digest of the list of all tools
 }
 
-// holds compares what the server offers with what was agreed to, and asks it where
-// something may have changed. An error is *neuroscript.ScriptError, or ctx's.
+// holds compares the server's offer with want, and asks the server first if the offer may have
+// changed. The error is a *neuroscript.ScriptError, or the cause of ctx.
 func (s *Server) holds(ctx context.Context, tool string, want Agreed) error {
 	if want == (Agreed{}) {
 		return nil
@@ -208,8 +209,8 @@ func orNone(digest string) string {
 	return digest
 }
 
-// Pinned compares a list with pins: of all of it, and of tools by name. An error is
-// ERR_CONFIG with ReasonPin, names the tool and has both digests.
+// Pinned compares a list with pins: of the whole list, and of tools by name. The error is
+// ERR_CONFIG with ReasonPin, the name of the tool and both digests.
 func (s *Server) Pinned(all []Tool, list string, tools map[string]string) error {
 	bad := func(what, is, pin string) error {
 		return &messages.Error{Code: messages.ErrConfig, Reason: ReasonPin, Field: "pin", Detail: fmt.Sprintf("%s of the MCP server %s has the digest %s, and the pin is %s: look at what it says now, then stile doctor --pins has the digests", what, s.cfg.Name, is, pin)}
@@ -229,12 +230,11 @@ func (s *Server) Pinned(all []Tool, list string, tools map[string]string) error 
 	return nil
 }
 
-// renewEvery is how often a server that says all the time that its list has changed is
-// asked for it.
+// renewEvery is the shortest time between two requests for the list of a server that keeps
+// reporting changes.
 const renewEvery = time.Second
 
-// renew has the list asked for again in the background, if it was asked for before. s.mu
-// is held.
+// renew asks for the list again in the background, if it was asked for before. s.mu is held.
 func (s *Server) renew() {
 	if s.offered == nil || s.renewing || s.own {
 		return
@@ -243,7 +243,7 @@ func (s *Server) renew() {
 	go s.keepFresh()
 }
 
-// keepFresh asks for the list until nothing has changed meanwhile.
+// keepFresh asks for the list until it has not changed meanwhile.
 func (s *Server) keepFresh() {
 	stop := func() {
 		s.mu.Lock()

@@ -19,32 +19,32 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
-// Config says what a server is and how it is reached: Command or URL.
+// Config describes a server and how to reach it: by Command or URL.
 type Config struct {
 	Name string // for errors
 
-	// Command is a program and its arguments, which speaks on its standard streams.
+	// Command is a program and its arguments; the server uses its standard streams.
 	Command []string
 	Dir     string            // its working directory
 	Env     map[string]string // beside the minimal environment of confine.Server
-	Memory  int64             // 0 for the defaults of confine.Server, as of CPU and Files
+	Memory  int64             // Memory, CPU and Files: 0 is the default of confine.Server
 	CPU     time.Duration
 	Files   int64
 
-	// URL is a streamable HTTP server. Whoever writes it vouches for it, as for the
-	// address of a model: it may be on this machine or in a private network.
+	// URL is a streamable HTTP server. The author of the manifest is trusted with it, as
+	// with the address of a model: it may be on this machine or in a private network.
 	URL    string
-	Header string // carries the secret as it is; "" is Authorization with a bearer token
+	Header string // has the secret as its value; "" is Authorization with a bearer token
 
-	// Secrets names variables of the host's environment. A program gets them under
-	// their names; of a URL there is one at most.
+	// Secrets names variables of the host's environment. A program gets them under their
+	// names; a URL has at most one.
 	Secrets []string
 
 	Connect  time.Duration // how long making a connection may take; 0 is 30 s
 	MaxBytes int64         // of one result; 0 is 1 MiB
 }
 
-// Bounds of what a server sends, and of how often it is tried.
+// Bounds of what a server sends, and of connection attempts.
 const (
 	DefaultConnect  = 30 * time.Second
 	DefaultMaxBytes = 1 << 20
@@ -55,17 +55,18 @@ const (
 	stopGrace       = time.Second // of a program whose standard input was closed
 )
 
-// Options are a Pool's.
+// Options configure a Pool.
 type Options struct {
 	// Secret looks up a variable of the host's environment.
 	Secret func(name string) (string, bool)
-	// Notice tells the operator that a connection was made or lost; may be nil.
+	// Notice is called when a connection was made or lost, with a text for the operator; may
+	// be nil.
 	Notice func(server, text string)
-	// Changed reports whether a server offers tools in other words than before, in this life of
-	// the host or the one before; may be nil. It is called on any goroutine.
+	// Changed is called when tools of a server have changed since the last list, of this
+	// host process or of the one before; may be nil. It is called on any goroutine.
 	Changed func(server string, changes []Change)
-	// Known and Remember keep the digests of a server's tools over restarts; may be nil.
-	// Known gives nil for a server that was not seen before.
+	// Known and Remember load and store the digests of a server's tools, to keep them over
+	// restarts; may be nil. Known returns nil for a server that was not seen before.
 	Known    func(ctx context.Context, server string) map[string]string
 	Remember func(ctx context.Context, server string, digests map[string]string)
 }
@@ -80,20 +81,20 @@ type Pool struct {
 	mu      sync.Mutex
 	servers map[string]*Server // by what is equal in their Configs
 	closed  bool
-	// Servers that are somebody's own, and how many each tenant has.
+	// Servers of one user, tenant or session, and how many each tenant has.
 	apart    map[string]*apart
 	ofTenant map[string]int
 	over     []*apart // to be ended
 }
 
-// NewPool makes a pool without connections.
+// NewPool returns a pool without connections.
 func NewPool(opts Options) *Pool {
 	p := &Pool{opts: opts, servers: map[string]*Server{}, apart: map[string]*apart{}, ofTenant: map[string]int{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
-// Server gives the server of a Config, unconnected if it is new.
+// Server returns the server of a Config; a new one is not connected yet.
 func (p *Pool) Server(cfg Config) (*Server, error) {
 	made, err := p.server(cfg)
 	if err != nil {
@@ -116,7 +117,7 @@ func (p *Pool) Server(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// server makes a server that the pool does not know yet.
+// server makes a new server of a Config.
 func (p *Pool) server(cfg Config) (*Server, error) {
 	if (len(cfg.Command) == 0) == (cfg.URL == "") {
 		return nil, &messages.Error{Code: messages.ErrConfig, Detail: "a server is a command or a url"}
@@ -139,8 +140,7 @@ func errClosed() error {
 	return messages.Errorf(messages.ErrCancelled, "the connections to MCP servers are closed")
 }
 
-// Close ends all connections and the programs behind them, and returns when they are
-// gone.
+// Close ends all connections and their programs, and returns when they have ended.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -155,7 +155,7 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// begin counts work that Close waits for; false when it is too late for any.
+// begin counts work that Close waits for; it returns false after Close.
 func (p *Pool) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,47 +175,47 @@ type Server struct {
 	live     *connection
 	dialing  *dial
 	failures int       // connections lost or not made since a call was answered
-	notUntil time.Time // the next is tried
+	notUntil time.Time // when the next connection may be tried
 	changes  int64     // how often the list of tools may have changed
-	offered  *offer    // the list when it was asked for last; nil before
-	renewing bool      // it is being asked for again
-	own      bool      // one of somebody's own, beside the agent's
-	ended    bool      // nobody calls it any more
+	offered  *offer    // the last list; nil before the first
+	renewing bool      // the list is being asked for again
+	own      bool      // made by Apart: of one user, tenant or session
+	ended    bool      // no new connections
 }
 
-// connection is one that was made.
+// connection is a connection to a server, with the session of the SDK.
 type connection struct {
 	session *sdk.ClientSession
 	secrets []string
 	ctx     context.Context // of its calls
 	cancel  context.CancelFunc
 	calls   int           // under way, under the server's mu
-	dropped bool          // no further ones: it ends with the last of them
-	done    chan struct{} // closed when it has ended
-	ended   string        // why, once it has
+	dropped bool          // no further calls: it ends with the last of them
+	done    chan struct{} // closed when the connection has ended
+	ended   string        // why it has ended
 }
 
-// ending is how a connection ended, for whoever called, and what its program wrote to
-// its standard error, else to its standard output beside messages, for the operator.
-type ending struct{ how, said string }
+// ending is how a connection ended, for callers, and what its program wrote to its standard
+// error, or else to its standard output beside messages, for the operator.
+type ending struct{ how, output string }
 
 // String joins them.
 func (e ending) String() string {
-	if e.said == "" {
+	if e.output == "" {
 		return e.how
 	}
-	return e.how + ": " + e.said
+	return e.how + ": " + e.output
 }
 
-// dial is the making of a connection, for all who wait for it.
+// dial is an attempt to connect, for all callers that wait for it.
 type dial struct {
 	done chan struct{}
 	err  error
 }
 
-// connect gives the connection, and makes one when there is none, after the back-off of
-// the failures before. Who gets it must release it. An error is *messages.Error, or
-// ctx's.
+// connect returns the connection, and makes one if there is none, after the back-off for the
+// failures before. The caller must release it. The error is a *messages.Error, or the cause
+// of ctx.
 func (s *Server) connect(ctx context.Context) (*connection, error) {
 	for {
 		s.mu.Lock()
@@ -255,7 +255,7 @@ func (s *Server) release(c *connection) {
 	}
 }
 
-// dial makes a connection and stays with it until it ends.
+// dial makes a connection and waits for its end.
 func (s *Server) dial(d *dial, wait time.Duration) {
 	defer s.pool.work.Done()
 	ctx := s.pool.ctx
@@ -275,8 +275,8 @@ func (s *Server) dial(d *dial, wait time.Duration) {
 		s.failed()
 	} else {
 		s.live = c
-		s.changes++  // what it offers now may be other than before
-		if s.ended { // who wanted it has gone meanwhile
+		s.changes++  // its tools may have changed
+		if s.ended { // no caller is left
 			s.live = nil
 			c.cancel()
 		}
@@ -318,8 +318,8 @@ func (s *Server) dial(d *dial, wait time.Duration) {
 	}
 }
 
-// drop gives a connection up, once. Calls that are under way may still be answered:
-// requests over HTTP know nothing of each other.
+// drop takes a connection out of use. Calls under way may still be answered, because requests
+// over HTTP are independent.
 func (s *Server) drop(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +333,7 @@ func (s *Server) drop(c *connection) {
 	}
 }
 
-// failed puts the next connection off. s.mu is held.
+// failed delays the next connection. s.mu is held.
 func (s *Server) failed() {
 	wait := min(firstBackOff<<min(s.failures, 16), longestBackOff)
 	s.failures++
@@ -347,24 +347,24 @@ func (s *Server) answered() {
 	s.failures = 0
 }
 
-// unreached is a connection that could not be made. Its text is the operator's; told
-// leaves out what a program wrote to its standard error.
+// unreached is the error of a connection that could not be made. Its text is for the
+// operator; told, for models, leaves out what a program wrote to its standard error.
 type unreached struct {
 	err  *messages.Error
 	told string
 }
 
-// Error implements error, and Unwrap gives the error with its code.
+// Error implements error, and Unwrap returns the error with its code.
 func (u *unreached) Error() string { return u.err.Error() }
 func (u *unreached) Unwrap() error { return u.err }
 
 func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration) ending, error) {
-	fail := func(err error, said string, secrets []string) error {
+	fail := func(err error, output string, secrets []string) error {
 		words := func(text string) string {
 			return "the MCP server " + s.cfg.Name + " cannot be reached: " + redact(excerpt(text), secrets)
 		}
 		why := address.Hidden(err)
-		e := &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: words(ending{why, said}.String())}
+		e := &messages.Error{Code: messages.ErrConfig, Reason: reasonUnreachable, Detail: words(ending{why, output}.String())}
 		var own *messages.Error
 		if errors.As(err, &own) {
 			e.Reason, e.Field, e.Detail = own.Reason, own.Field, own.Detail
@@ -403,7 +403,7 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 		if len(s.cfg.Command) > 0 {
 			err = fmt.Errorf("%s: %s", address.Hidden(err), end.how)
 		}
-		return nil, nil, fail(err, end.said, secrets)
+		return nil, nil, fail(err, end.output, secrets)
 	}
 	c := &connection{session: session, secrets: secrets, done: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(s.pool.ctx)
@@ -412,8 +412,8 @@ func (s *Server) dialOnce(ctx context.Context) (*connection, func(time.Duration)
 
 const reasonUnreachable = "MCP_UNREACHABLE"
 
-// Unreachable reports whether an error of this package says that a server could not be
-// reached, or gave no list: later it may.
+// Unreachable reports whether err, of this package, means that a server could not be reached
+// or gave no list of tools, so that another try may work.
 func Unreachable(err error) bool {
 	var e *messages.Error
 	return errors.As(err, &e) && e.Reason == reasonUnreachable
@@ -441,8 +441,8 @@ func (s *Server) notice(text string) {
 	}
 }
 
-// transport starts the program, or prepares requests. stop ends what it started and
-// tells how that ended.
+// transport starts the program, or prepares requests. The function that it returns stops
+// what was started, and returns how that ended.
 func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration) ending, error) {
 	if s.cfg.URL != "" {
 		client := s.client(secrets)
@@ -475,16 +475,16 @@ func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration)
 	stop := func(grace time.Duration) ending {
 		p.Stop(grace)
 		end := ending{p.Ended(), p.Said()}
-		if text := stray.Load(); text != nil && end.said == "" {
-			end.said = *text
+		if text := stray.Load(); text != nil && end.output == "" {
+			end.output = *text
 		}
 		return end
 	}
 	return &sdk.IOTransport{Reader: out, Writer: timely{p}, MaxLineLength: maxMessageBytes}, stop, nil
 }
 
-// timely writes to a program that reads. One that does not must not hold up for ever
-// who speaks to it.
+// timely writes to a program within writeTime. A program that does not read must not block
+// its caller for ever.
 type timely struct{ p *confine.Process }
 
 // writeTime is how long a program may leave its standard input unread.
@@ -499,8 +499,8 @@ func (w timely) Write(b []byte) (int, error) {
 // Close implements io.Closer.
 func (w timely) Close() error { return w.p.Stdin.Close() }
 
-// client is an HTTP client that shows the secret to the server alone: it follows no
-// redirect, and keeps nothing.
+// client returns an HTTP client that sends the secret to the server alone: it follows no
+// redirect and keeps no cookies.
 func (s *Server) client(secrets []string) *http.Client {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	t := &authorized{base: base, header: s.cfg.Header}
@@ -513,7 +513,7 @@ func (s *Server) client(secrets []string) *http.Client {
 	}
 }
 
-// authorized adds the secret to requests and bounds answers.
+// authorized is a transport that adds the secret to requests and bounds answers.
 type authorized struct {
 	base   *http.Transport
 	header string
@@ -542,5 +542,5 @@ func (t *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections lets the client end what it keeps.
+// CloseIdleConnections closes the idle connections of the transport below.
 func (t *authorized) CloseIdleConnections() { t.base.CloseIdleConnections() }

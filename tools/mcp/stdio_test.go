@@ -113,7 +113,7 @@ func TestChildrenEnd(t *testing.T) {
 	t.Error("the child outlives its group")
 }
 
-// A server that dies during a call: nobody knows of an effect, a harmless call is made
+// A server that dies during a call: an effect is unknown, a harmless call is made
 // once more, and the next call finds a new server.
 func TestDies(t *testing.T) {
 	var mu sync.Mutex
@@ -172,7 +172,7 @@ func TestChatty(t *testing.T) {
 		t.Error("the connection did not last")
 	}
 	_, err := s.Call(ctx, "print", messages.Effectful, `{"text":"{\"jsonrpc\":\"2.0\",\"id\":3,\"resu"}`)
-	wantUnknown(t, err) // whose answer that was nobody knows
+	wantUnknown(t, err) // the answer may be that of either call
 	if err := s.pool.Close(); err != nil {
 		t.Fatal(err)
 	}

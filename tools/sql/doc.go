@@ -1,15 +1,14 @@
-// Package sql makes relics of databases: statements that an operator wrote, which
-// actions run by name (docs/spec/streaming.md §7.1).
+// Package sql makes relics of databases: statements of an operator, which actions run by name
+// (docs/spec/streaming.md §7.1).
 //
 // Invariants:
-//   - a statement is the manifest's, whole; what an action gives is bound to it and
-//     never becomes a part of its text;
-//   - one statement is one transaction: read only for a query, so that the database
-//     itself refuses more, and for the others one that is committed before it is
-//     answered;
+//   - the whole text of a statement comes from the manifest; arguments of actions are bound
+//     to it and never become a part of the text;
+//   - one statement is one transaction: a read-only one for a query, so that the database
+//     refuses changes, and for other statements one that is committed before the answer;
 //   - rows, bytes and time are bounded;
-//   - where the database is and how one gets in is in no error and no result.
+//   - no error and no result has the address or the credentials of the database.
 //
-// It makes no tables but the one in which a keyed statement finds that it was done, and
-// it opens nothing before it is asked.
+// It creates no table but the one that records which keyed statements were done, and it
+// opens no connection before the first call.
 package sql

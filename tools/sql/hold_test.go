@@ -11,7 +11,7 @@ import (
 )
 
 // A statement makes no value that an interrupt would not end the making of, and reads
-// nothing of its host, whoever wrote it.
+// nothing of its host, whichever program wrote it.
 func TestStatementsAreHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret-place.db")
 	db, err := stdsql.Open("sqlite", path)
@@ -32,7 +32,7 @@ func TestStatementsAreHeld(t *testing.T) {
 		{"SELECT replace(hex(zeroblob(1000)), '0', hex(zeroblob(100000))) AS z", "too big"},
 		{"WITH RECURSIVE c(s) AS (SELECT 'xxxxxxxx' UNION ALL SELECT s || s FROM c) SELECT s FROM c", `{"more":true,"rows":[{"s":"xxxxxxxx"}`},
 		{"SELECT b FROM t WHERE a = 1", "too big"},
-		{"SELECT a FROM t ORDER BY a", `{"more":false,"rows":[{"a":1},{"a":2}]}`}, // what is large elsewhere in a row is in nobody's way
+		{"SELECT a FROM t ORDER BY a", `{"more":false,"rows":[{"a":1},{"a":2}]}`}, // a large value that the query does not return does no harm
 		{"SELECT file FROM pragma_database_list", "not authorized"},
 		{"SELECT * FROM pragma_table_info('t')", "not authorized"},
 		{"SELECT count(*) AS n FROM t", `"n":2`},

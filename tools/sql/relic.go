@@ -21,7 +21,7 @@ import (
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// Bounds of a relic that says nothing of them, and the highest there are.
+// Default bounds of a relic, and the highest that it can set.
 const (
 	DefaultRows    = 100
 	MaxRows        = 10_000
@@ -32,7 +32,7 @@ const (
 	idle           = 30 * time.Second
 )
 
-// Reasons of failed statements, as action.ended has them.
+// Reasons of failed statements, in action.ended.
 const (
 	ReasonStatement   = "statement"    // the database refuses it
 	ReasonUnavailable = "unavailable"  // the database cannot be reached
@@ -42,7 +42,7 @@ const (
 	ReasonFenced      = "fenced"       // a newer owner of the session has written
 )
 
-// Relic is a database with the statements that actions may run.
+// Relic is a database and the statements that actions may run.
 type Relic struct {
 	Name      string
 	Summary   string
@@ -59,25 +59,25 @@ type Endpoint struct {
 	Summary string
 	Query   string
 	Exec    string
-	// Class is read_only for a query. An Exec is effectful when nothing is said. One
-	// that is keyed finds under its key that it was done, in a table of the database.
+	// Class is read_only for a query. The default of an Exec is effectful. A keyed Exec
+	// records its key in a table of the database, and is done once for each key.
 	Class  messages.Class
 	Params catalog.Parameters
 }
 
-// Backend is a kind of database, and where it is.
+// Backend is a kind of database and the address of one.
 type Backend struct {
 	Mark    string // begins a numbered parameter
 	Driver  driver.Driver
 	Connect func(ctx context.Context, write bool) (driver.Conn, error)
 	// Begin prepares a transaction that has a time; may be nil.
 	Begin func(ctx context.Context, tx *stdsql.Tx, timeout time.Duration) error
-	// Said gives the text of an error for the model, without addresses and secrets; ok
-	// tells that the database itself refused, so that nothing was done.
-	Said func(err error) (text string, ok bool)
+	// Describe returns the text of an error for the model, without addresses and secrets;
+	// ok reports whether the database itself refused, so that nothing was done.
+	Describe func(err error) (text string, ok bool)
 }
 
-// connector makes the connections of one direction.
+// connector makes the connections for reading or those for writing.
 type connector struct {
 	b     *Backend
 	write bool
@@ -91,12 +91,12 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (c connector) Driver() driver.Driver { return c.b.Driver }
 
-// pool is the connections of a relic. Nothing is opened before it is used.
+// pool has the connections of a relic, which are opened when they are first used.
 type pool struct {
 	b      *Backend
 	mu     sync.Mutex
 	dbs    [2]*stdsql.DB // for reading, for writing
-	ledger bool          // is there
+	ledger bool          // the table of done keys exists
 	closed bool
 }
 
@@ -134,15 +134,15 @@ func (p *pool) db(write bool) (*stdsql.DB, error) {
 	return p.dbs[i], nil
 }
 
-// prepared is an endpoint whose statement was read.
+// prepared is an endpoint with its parsed statement.
 type prepared struct {
 	Endpoint
 	*statement
 	write bool
 }
 
-// New makes the target of a relic, and the pool of its connections, which the caller
-// closes. Mistakes in statements are ERR_CONFIG with Field interface.endpoints[i].
+// New returns the target of a relic, and the pool of its connections, which the caller must
+// close. Mistakes in statements are ERR_CONFIG with Field interface.endpoints[i].
 func New(r Relic) (*catalog.Executor, io.Closer, error) {
 	if r.MaxRows <= 0 {
 		r.MaxRows = DefaultRows
@@ -174,12 +174,12 @@ func New(r Relic) (*catalog.Executor, io.Closer, error) {
 		}
 		for _, name := range p.names {
 			if !slices.ContainsFunc(e.Params, func(q catalog.Parameter) bool { return q.Name == name }) {
-				return nil, nil, messages.Errorf(messages.ErrConfig, ":%s is none of its parameters", clip.Quoted(name)).At(at)
+				return nil, nil, messages.Errorf(messages.ErrConfig, ":%s is not one of its parameters", clip.Quoted(name)).At(at)
 			}
 		}
 		for _, q := range e.Params {
 			if !slices.Contains(p.names, q.Name) {
-				return nil, nil, messages.Errorf(messages.ErrConfig, "the parameter %s stands nowhere in it", q.Name).At(at)
+				return nil, nil, messages.Errorf(messages.ErrConfig, "the parameter %s is not used in it", q.Name).At(at)
 			}
 		}
 		all = append(all, p)
@@ -207,7 +207,7 @@ func New(r Relic) (*catalog.Executor, io.Closer, error) {
 	}, conns, nil
 }
 
-// bind gives the values of the numbered parameters. One that was left out is NULL.
+// bind returns the values of the numbered parameters. One that was left out is NULL.
 func (e *prepared) bind(given map[string]jsontext.Value) ([]any, error) {
 	var all []any
 	for _, name := range e.names {
@@ -221,7 +221,7 @@ func (e *prepared) bind(given map[string]jsontext.Value) ([]any, error) {
 	return all, nil
 }
 
-// run is one statement being run.
+// run is one execution of a statement.
 type run struct {
 	r     *Relic
 	pool  *pool
@@ -246,7 +246,7 @@ func (x *run) do(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", x.failed(ctx, err)
 	}
-	defer tx.Rollback() // until it is committed: what has failed was not done
+	defer tx.Rollback() // has no effect after a commit
 	if begin := x.r.Backend.Begin; begin != nil {
 		if err := begin(ctx, tx, x.limit); err != nil {
 			return "", x.failed(ctx, err)
@@ -272,7 +272,7 @@ func (x *run) do(ctx context.Context) (string, error) {
 		return result, nil
 	}
 	if err := tx.Commit(); err != nil {
-		text, refused := x.r.Backend.Said(err)
+		text, refused := x.r.Backend.Describe(err)
 		if refused || errors.Is(err, stdsql.ErrTxDone) || !x.e.Class.Durable() {
 			return "", x.failed(ctx, err)
 		}
@@ -306,19 +306,19 @@ func (x *run) statement(ctx context.Context, tx *stdsql.Tx) (string, error) {
 	return `{"more":` + strconv.FormatBool(more) + `,"rows":` + string(out) + `}`, nil
 }
 
-// failed is what the model is told of an error that left nothing behind.
+// failed returns the model's error for a statement that changed nothing.
 func (x *run) failed(ctx context.Context, err error) error {
 	var refused *tools.Refused
 	if errors.As(err, &refused) {
 		return err
 	}
-	text, said := x.r.Backend.Said(err)
+	text, byServer := x.r.Backend.Describe(err)
 	switch {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return tools.Refuse(ReasonTimeout, fmt.Sprintf("%s took longer than its time of %s and was undone", x.e.Name, x.limit))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case said:
+	case byServer:
 		return tools.Refuse(ReasonStatement, x.e.Name+": "+text)
 	case text == "":
 		text = "the database cannot be reached"
@@ -326,15 +326,15 @@ func (x *run) failed(ctx context.Context, err error) error {
 	return tools.Refuse(ReasonUnavailable, text)
 }
 
-// marked is a statement of ours with the database's own marks.
+// marked returns a statement of this package with the database's own marks of parameters.
 func (x *run) marked(text string) string { return strings.ReplaceAll(text, "#", x.r.Backend.Mark) }
 
 // Of keyed statements.
 
 const createLedger = "CREATE TABLE IF NOT EXISTS stile_calls (key TEXT PRIMARY KEY, session TEXT NOT NULL, epoch BIGINT NOT NULL, result TEXT, at TEXT NOT NULL)"
 
-// makeLedger makes the table in which keyed statements leave that they were done, unless
-// it is there: somebody else may have made it for a role that may not.
+// makeLedger creates the table that records done keys, unless it exists: an administrator may
+// have created it for a role without the right to.
 func (p *pool) makeLedger(ctx context.Context, db *stdsql.DB) error {
 	p.mu.Lock()
 	known := p.ledger
@@ -361,9 +361,9 @@ func (p *pool) makeLedger(ctx context.Context, db *stdsql.DB) error {
 	return nil
 }
 
-// claim checks the epoch and takes the key, in the statement's own transaction: a call
-// of an older owner of the session is refused, and one that was done gives its result.
-// The rows are locked until the end, so of two at once the second sees the first.
+// claim checks the epoch and takes the key, in the statement's own transaction: it refuses a
+// call of an older owner of the session, and returns the result of a call that was done. The
+// rows are locked until the end, so of two concurrent calls the second sees the first.
 func (x *run) claim(ctx context.Context, tx *stdsql.Tx) (done bool, result string, err error) {
 	at := time.Now().UTC().Format(time.RFC3339)
 	session := x.c.Inc.String()

@@ -14,19 +14,18 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// journalID marks a journal of stile, as PRAGMA application_id: it is no relic.
+// journalID marks a journal of stile, as PRAGMA application_id; a relic must not open one.
 const journalID = 0x7374696c
 
-// busyMS is how long a statement waits for another that writes.
+// busyMS is how long a statement waits for another that writes, in milliseconds.
 const busyMS = "5000"
 
-// maxValueBytes bounds a string or blob that a statement makes or reads: an interrupt does
-// not end the making of one, and twice what an answer may have is of no use.
+// maxValueBytes bounds a string or blob that a statement makes or reads, because an interrupt
+// does not end the making of one. A longer value would not fit the answer anyway.
 const maxValueBytes = 2 * MaxBytes
 
-// hold bounds what statements of a connection can do, beside what parse refuses: values
-// that take longer than a statement may, and pragmas, also those that are tables, which
-// know the paths of the host.
+// hold limits the statements of a connection beside what parse refuses: the size of values,
+// and pragmas, also as tables, which have the paths of the host.
 func hold(ctx context.Context, c driver.Conn) error {
 	auth, ok := c.(sqlite.AuthorizerRegisterer)
 	if !ok {
@@ -41,7 +40,7 @@ func hold(ctx context.Context, c driver.Conn) error {
 	}); err != nil {
 		return err
 	}
-	db := stdsql.OpenDB(lent{c}) // the driver takes limits by way of database/sql alone
+	db := stdsql.OpenDB(borrowed{c}) // the driver takes limits through database/sql alone
 	defer db.Close()
 	own, err := db.Conn(ctx)
 	if err != nil {
@@ -52,19 +51,19 @@ func hold(ctx context.Context, c driver.Conn) error {
 	return err
 }
 
-// lent is a connection that outlives its pool.
-type lent struct{ driver.Conn }
+// borrowed is a connection that outlives its pool.
+type borrowed struct{ driver.Conn }
 
 // Connect implements driver.Connector, with Driver.
-func (l lent) Connect(context.Context) (driver.Conn, error) { return l, nil }
-func (l lent) Driver() driver.Driver                        { return new(sqlite.Driver) }
+func (l borrowed) Connect(context.Context) (driver.Conn, error) { return l, nil }
+func (l borrowed) Driver() driver.Driver                        { return new(sqlite.Driver) }
 
-// Close implements driver.Conn and closes nothing. Unwrap gives the connection to the driver.
-func (l lent) Close() error        { return nil }
-func (l lent) Unwrap() driver.Conn { return l.Conn }
+// Close implements driver.Conn and closes nothing. Unwrap returns the connection, for the driver.
+func (l borrowed) Close() error        { return nil }
+func (l borrowed) Unwrap() driver.Conn { return l.Conn }
 
-// SQLite is one file. where gives its path, for each connection anew; a file that is
-// not there is not made.
+// SQLite returns the backend of one file. where returns its path, and is called for each
+// connection; a missing file is not created.
 func SQLite(where func() (path string, err error)) *Backend {
 	return &Backend{
 		Mark: "?",
@@ -97,7 +96,7 @@ func SQLite(where func() (path string, err error)) *Backend {
 			}
 			return nil
 		},
-		Said: func(err error) (text string, ok bool) {
+		Describe: func(err error) (text string, ok bool) {
 			var e *sqlite.Error
 			if !errors.As(err, &e) {
 				return "", false
@@ -108,7 +107,7 @@ func SQLite(where func() (path string, err error)) *Backend {
 			case sqlite3.SQLITE_NOTADB:
 				return "the file is no database", false
 			case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT:
-				return e.Error(), false // what became of a commit nobody knows
+				return e.Error(), false // the outcome of a commit is unknown
 			}
 			return e.Error(), true
 		},

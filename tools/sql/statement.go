@@ -12,24 +12,24 @@ import (
 // MaxStatementBytes bounds a statement of a manifest.
 const MaxStatementBytes = 64 << 10
 
-// statement is one that was read: its text with numbered parameters, and their names
-// in that order.
+// statement is a parsed statement: its text with numbered parameters, and their names in that
+// order.
 type statement struct {
 	text    string
 	names   []string
-	returns bool // it gives rows
+	returns bool // it returns rows
 }
 
-// What a statement may begin with. The rest can leave the database or change its shape:
-// ATTACH, COPY, PRAGMA, VACUUM INTO, CREATE and so on.
+// The words with which a statement may begin. Others can leave the database or change its
+// schema: ATTACH, COPY, PRAGMA, VACUUM INTO, CREATE and so on.
 var (
 	reading = []string{"SELECT", "WITH", "VALUES"}
 	writing = []string{"INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "WITH"}
 )
 
-// parse reads a statement: :name stands for a parameter, outside of strings, quoted
-// names and comments. mark begins a numbered parameter: $ or ?. Mistakes are ERR_CONFIG
-// with the byte at which they are.
+// parse parses a statement: :name is a parameter, except in strings, quoted names and
+// comments. mark begins a numbered parameter: $ or ?. Mistakes are ERR_CONFIG with their byte
+// offset.
 func parse(text, mark string, begins []string) (*statement, error) {
 	if len(text) > MaxStatementBytes {
 		return nil, mistake(0, "the statement has %d bytes; the limit is %d", len(text), MaxStatementBytes)
@@ -57,7 +57,7 @@ func parse(text, mark string, begins []string) (*statement, error) {
 				at = len(s.names) - 1
 			}
 			part = mark + strconv.Itoa(at+1)
-			// It stays a token of its own, whatever it stands beside.
+			// A space keeps it a token of its own.
 			if i > 0 && joins(text[i-1]) {
 				part = " " + part
 			}
@@ -68,7 +68,7 @@ func parse(text, mark string, begins []string) (*statement, error) {
 			return nil, mistake(i, "%s stands for nothing; a parameter is :name", part)
 		case kind == word && first == "":
 			if first = strings.ToUpper(part); !slices.Contains(begins, first) {
-				return nil, mistake(i, "it begins with %s, which is none of %s", clip.Quoted(part), strings.Join(begins, ", "))
+				return nil, mistake(i, "it begins with %s, which is not one of %s", clip.Quoted(part), strings.Join(begins, ", "))
 			}
 		case kind == word && strings.EqualFold(part, "RETURNING"):
 			s.returns = true
@@ -101,7 +101,7 @@ const (
 	unclosed
 )
 
-// token measures the first token of a text that is not empty.
+// token returns the length and the kind of the first token of a text that is not empty.
 func token(s string) (n int, kind tokenKind) {
 	switch c := s[0]; {
 	case space(c):
@@ -149,7 +149,7 @@ func token(s string) (n int, kind tokenKind) {
 	return 1, other
 }
 
-// comment measures one, with those inside it.
+// comment measures a comment, with nested ones.
 func comment(s string) (n int, kind tokenKind) {
 	depth := 0
 	for n < len(s) {
@@ -169,7 +169,7 @@ func comment(s string) (n int, kind tokenKind) {
 	return len(s), unclosed
 }
 
-// quote measures a text in quotes, in which a doubled one is one.
+// quote measures a text in quotes, in which a doubled quote is one character.
 func quote(s string, q byte, escapes bool) (n int, kind tokenKind) {
 	for n = 1; n < len(s); n++ {
 		switch {
@@ -184,7 +184,7 @@ func quote(s string, q byte, escapes bool) (n int, kind tokenKind) {
 	return len(s), unclosed
 }
 
-// dollars measures $tag$ text $tag$; a dollar sign alone is itself.
+// dollars measures $tag$ text $tag$, or a single dollar sign.
 func dollars(s string) (n int, kind tokenKind) {
 	n = 1
 	for n < len(s) && (letter(s[n]) || digit(s[n])) {

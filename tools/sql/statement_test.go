@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 		{"", "no statement"},
 		{" -- only\n", "no statement"},
 		{"SELECT 1; DELETE FROM t", "second statement, at byte 10"},
-		{"DELETE FROM t", "it begins with DELETE, which is none of SELECT, WITH, VALUES, at byte 0"},
+		{"DELETE FROM t", "it begins with DELETE, which is not one of SELECT, WITH, VALUES, at byte 0"},
 		{"/* x */ ATTACH 'a' AS b", "ATTACH"},
 		{"(SELECT 1); PRAGMA x", "second statement"},
 		{"SELECT 'a", "has no end, at byte 7"},

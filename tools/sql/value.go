@@ -17,11 +17,11 @@ import (
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// maxExact is the largest integer that every reader of JSON has exactly.
+// maxExact is the largest integer that every reader of JSON keeps exactly.
 const maxExact = 1<<53 - 1
 
-// argument is a bound value: text, number, truth, nothing; lists and objects are bound
-// as their JSON.
+// argument returns the value to bind: text, number, boolean or NULL; lists and objects are
+// bound as their JSON.
 func argument(p *catalog.Parameter, v jsontext.Value) (any, error) {
 	switch v.Kind() {
 	case 0, 'n':
@@ -51,7 +51,7 @@ func argument(p *catalog.Parameter, v jsontext.Value) (any, error) {
 	return string(v), nil
 }
 
-// table reads rows as a JSON array of objects, up to the limits: whole rows, and whether
+// table returns rows as a JSON array of objects: whole rows up to the limits, and whether
 // there are more.
 func table(rows *stdsql.Rows, maxRows int64, maxBytes int64) (out []byte, more bool, err error) {
 	types, err := rows.ColumnTypes()
@@ -112,8 +112,8 @@ func table(rows *stdsql.Rows, maxRows int64, maxBytes int64) (out []byte, more b
 	return append(out, ']'), more, rows.Close()
 }
 
-// appendCell writes a value as JSON. What JSON cannot say exactly is text: integers past
-// 2^53, decimals, bytes (base64), times (RFC 3339).
+// appendCell appends a value as JSON. A value that JSON cannot represent exactly is text:
+// integers beyond 2^53, decimals, bytes (base64), times (RFC 3339).
 func appendCell(b []byte, v any, typ string) []byte {
 	text := func(s string) []byte {
 		out, err := jsontext.AppendQuote(b, strings.ToValidUTF8(s, "\ufffd"))

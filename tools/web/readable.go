@@ -10,10 +10,10 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// leastMain is how much text a page's main part must have to stand for the page.
+// leastMain is how many bytes the main part of a page must have to be taken for the page.
 const leastMain = 200
 
-// leftOut are elements whose text nobody reads: what is no text, and what is around it.
+// leftOut are elements without text for readers: code, forms, navigation and the like.
 var leftOut = []atom.Atom{
 	atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Math, atom.Iframe, atom.Object, atom.Canvas, atom.Video, atom.Audio,
 	atom.Nav, atom.Footer, atom.Aside, atom.Form, atom.Button, atom.Select, atom.Textarea, atom.Dialog, atom.Menu,
@@ -27,9 +27,9 @@ var blocks = []atom.Atom{
 
 var headings = []atom.Atom{atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6}
 
-// readable is the text of a page as a person would read it: title, headings marked by #,
-// lists by -, no navigation and nothing hidden. One pass over the tokens: however a page
-// nests, there is no tree and no recursion.
+// readable returns the text of a page as a person would read it: title, headings marked by #,
+// lists by -, no navigation and nothing hidden. It makes one pass over the tokens, without a
+// tree or recursion, so that deep nesting costs nothing.
 func readable(page string) string {
 	r := pageText{main: -1}
 	z := html.NewTokenizer(strings.NewReader(page))
@@ -57,13 +57,13 @@ func readable(page string) string {
 type pageText struct {
 	title, out strings.Builder
 	inTitle    bool
-	skipped    atom.Atom // the element that is left out, and how deep it nests in itself
+	skipped    atom.Atom // the element that is being left out, and how deep it nests in itself
 	depth      int
 	pre        int
-	main       int // where the text of the first main part begins; -1 for none
+	main       int // offset of the text of the first main part; -1 for none
 	mainEnd    int
 	mainDepth  int
-	gap        int // line ends that are due before the next text
+	gap        int // line ends to write before the next text
 	space      bool
 }
 
@@ -134,7 +134,7 @@ func (r *pageText) end(t *html.Token) {
 	}
 }
 
-// paragraphs ends the line, with a blank one behind what is read as a paragraph.
+// paragraphs ends the line, and adds a blank one after a paragraph.
 func (r *pageText) paragraphs(a atom.Atom) {
 	switch a {
 	case atom.P, atom.Blockquote, atom.Ul, atom.Ol, atom.Dl, atom.Table, atom.Pre, atom.Figure, atom.Hr:
@@ -147,7 +147,7 @@ func (r *pageText) paragraphs(a atom.Atom) {
 func (r *pageText) block()     { r.gap = max(r.gap, 1) }
 func (r *pageText) paragraph() { r.gap = 2 }
 
-// mark puts a sign in front of the text that follows.
+// mark writes a sign before the text that follows.
 func (r *pageText) mark(sign string) {
 	r.flush()
 	r.out.WriteString(sign)
@@ -194,7 +194,7 @@ func startsBlank(s string) bool { return strings.TrimLeft(s, " \t\r\n") != s }
 
 func endsBlank(s string) bool { return strings.HasSuffix(s, " ") || strings.HasSuffix(s, "\n") }
 
-// result is the main part when there is one that says enough, under the page's title.
+// result returns the title and the main part, or all text if the main part is too short.
 func (r *pageText) result() string {
 	text := r.out.String()
 	if r.main >= 0 {
@@ -214,7 +214,7 @@ func (r *pageText) result() string {
 	return strings.TrimSpace(title + "\n\n" + text)
 }
 
-// hidden tells what a reader of the page does not see: text there is for machines.
+// hidden reports whether a reader of the page does not see an element.
 func hidden(t *html.Token) bool {
 	for _, a := range t.Attr {
 		switch a.Key {
@@ -234,7 +234,7 @@ func hidden(t *html.Token) bool {
 	return false
 }
 
-// void are elements without an end.
+// void reports whether an element has no end tag.
 func void(a atom.Atom) bool {
 	return slices.Contains([]atom.Atom{atom.Area, atom.Base, atom.Br, atom.Col, atom.Embed, atom.Hr, atom.Img, atom.Input, atom.Link, atom.Meta, atom.Source, atom.Track, atom.Wbr}, a)
 }

@@ -29,16 +29,16 @@ import (
 // Limits of the tool scrape (docs/spec/cogency.md §§14, 15).
 const (
 	ScrapeTimeout   = 15 * time.Second
-	MaxScrapeBytes  = 5 << 20 // of a page, when it is unpacked
+	MaxScrapeBytes  = 5 << 20 // of a page, uncompressed
 	MaxScrapeRunes  = 3000    // of its text
 	maxURLBytes     = 2048
 	scrapeRedirects = 5
 )
 
-// Scrape is the tool scrape: the readable text of a public page. Every address is judged
-// when it is dialled, after its name was resolved, on each redirect as well: what is
-// judged is what is dialled, so a name that resolves to another address the next time
-// gains nothing. Nothing of the environment is used, no proxy either.
+// Scrape returns the tool scrape: the readable text of a public page. Every address is checked
+// when it is dialled, after its name was resolved, also on redirects. The address that is
+// checked is the one that is dialled, so a name that resolves to another address the next
+// time gains nothing. No setting of the environment is used, so no proxy either.
 func Scrape() tools.Tool { return scrape(newFetcher(public, nil)) }
 
 func scrape(f *fetcher) tools.Tool {
@@ -50,8 +50,8 @@ func scrape(f *fetcher) tools.Tool {
 // fetcher reads pages of the open network.
 type fetcher struct{ client *http.Client }
 
-// newFetcher takes what judges an address, host and port, before it is dialled, and who
-// resolves names; nil is the system.
+// newFetcher returns a fetcher. judge checks an address, host and port, before it is dialled;
+// names resolves names, and nil is the system's resolver.
 func newFetcher(judge func(address string) error, names *net.Resolver) *fetcher {
 	dialer := &net.Dialer{
 		Timeout: connectTime, Resolver: names,
@@ -77,7 +77,7 @@ func newFetcher(judge func(address string) error, names *net.Resolver) *fetcher 
 	}}
 }
 
-// fetchable tells why an address is not one of a page.
+// fetchable returns an error for a URL that scrape does not fetch.
 func fetchable(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -117,7 +117,7 @@ func (f *fetcher) scrape(ctx context.Context, c *tools.Call) (outcome, content s
 	return fmt.Sprintf("Scraped %s (%.1fKB)", host, float64(len(text))/1024), text, nil
 }
 
-// page reads a page and gives its text.
+// page fetches a page and returns its text.
 func (f *fetcher) page(ctx context.Context, u *url.URL) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -135,7 +135,7 @@ func (f *fetcher) page(ctx context.Context, u *url.URL) (string, error) {
 	}
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
-		kind = "text/html" // as it is most often when nobody says
+		kind = "text/html" // the most frequent type of a page without one
 	}
 	page := slices.Contains([]string{"text/html", "application/xhtml+xml"}, kind)
 	if !page && !strings.HasPrefix(kind, "text/") && !slices.Contains([]string{"application/json", "application/xml"}, kind) && !strings.HasSuffix(kind, "+json") && !strings.HasSuffix(kind, "+xml") {
@@ -161,7 +161,7 @@ func (f *fetcher) page(ctx context.Context, u *url.URL) (string, error) {
 	return text, nil
 }
 
-// decoded gives text as UTF-8, by what the answer or the page itself says of it.
+// decoded returns text as UTF-8, from the character set that the answer or the page names.
 func decoded(data []byte, contentType string) (string, error) {
 	r, err := charset.NewReader(bytes.NewReader(data), contentType)
 	if errors.Is(err, io.EOF) {
@@ -178,8 +178,8 @@ func decoded(data []byte, contentType string) (string, error) {
 	return strings.ToValidUTF8(string(out), "\ufffd"), nil
 }
 
-// cutText cuts a text to most characters, behind the last paragraph, line, sentence or
-// word in its last fifth, and says so.
+// cutText cuts a text to at most most characters, after the last paragraph, line, sentence or
+// word in the last fifth, and adds a note.
 func cutText(s string, most int) string {
 	all := utf8.RuneCountInString(s)
 	if all <= most {

@@ -39,8 +39,8 @@ const (
 	searchTitleRunes = 200
 )
 
-// Search is the tool search over a backend, whose errors are shown to models: no addresses
-// and no keys in them.
+// Search returns the tool search over a backend. Models see the backend's errors, which must
+// have no addresses and no keys.
 func Search(backend tools.Searcher) tools.Tool {
 	return catalog.Reporting("search", "Searches, and gives up to five results with title, text and address.", messages.ReadOnly, catalog.Parameters{
 		{Name: "query", Type: "string", Required: true, Min: 1, Max: MaxQueryRunes, Description: "What to search for."},
@@ -70,15 +70,15 @@ func Search(backend tools.Searcher) tools.Tool {
 
 func flat(s string, most int) string { return clip.Runes(strings.Join(strings.Fields(s), " "), most) }
 
-// SearXNG searches by a server of that name, which must answer in JSON (search.formats in
-// its settings). The server is the operator's choice, so it may be on this machine; it is
-// asked directly, and a redirect is not followed.
+// SearXNG searches with a SearXNG server, which must allow JSON (search.formats in its
+// settings). The operator chooses the server, so it may be on this machine; it is asked
+// without a proxy, and redirects are not followed. It is safe for concurrent use.
 type SearXNG struct {
 	base   *url.URL
 	client *http.Client
 }
 
-// NewSearXNG takes the server's address, http or https; another is ERR_CONFIG with Field
+// NewSearXNG takes the server's address, http or https; any other is ERR_CONFIG with Field
 // search.base_url.
 func NewSearXNG(base string) (*SearXNG, error) {
 	u, err := url.Parse(base)
@@ -144,9 +144,9 @@ const (
 	MaxIndexBytes    = 64 << 20
 )
 
-// Index searches documents that were given to it, without a network: by the words of the
-// query, those that few documents have counting more (BM25). The same query gives the same
-// results in the same order. It never changes.
+// Index searches documents without a network, by the words of the query; rare words count
+// more (BM25). The same query has the same results in the same order. An Index never changes
+// and is safe for concurrent use.
 type Index struct {
 	docs  []Document
 	words map[string][]posting // by word
@@ -157,7 +157,7 @@ type Index struct {
 
 type posting struct{ doc, times int }
 
-// NewIndex makes an index. Too many or too long documents are ERR_CONFIG.
+// NewIndex returns an index of documents. Too many or too long documents are ERR_CONFIG.
 func NewIndex(docs []Document) (*Index, error) {
 	x := &Index{docs: slices.Clone(docs), words: map[string][]posting{}}
 	bad := func(format string, args ...any) (*Index, error) {
@@ -190,8 +190,8 @@ func NewIndex(docs []Document) (*Index, error) {
 	return x, nil
 }
 
-// ReadDocuments makes documents of the text files below a folder, titled by their first
-// line, addressed by their path.
+// ReadDocuments returns the text files below a folder as documents, with the first line as
+// title and the path as URL.
 func ReadDocuments(dir fs.FS) ([]Document, error) {
 	var docs []Document
 	err := fs.WalkDir(dir, ".", func(p string, e fs.DirEntry, err error) error {
@@ -231,7 +231,7 @@ func ReadDocuments(dir fs.FS) ([]Document, error) {
 	return docs, nil
 }
 
-// wordsOf gives the words of a text in lower case.
+// wordsOf iterates over the words of a text in lower case.
 func wordsOf(s string) func(yield func(string) bool) {
 	return strings.FieldsFuncSeq(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
@@ -239,13 +239,13 @@ func wordsOf(s string) func(yield func(string) bool) {
 // Words that begin alike: kestrel and kestrels, sail and sailing.
 const (
 	minStemRunes = 3   // of the shorter word
-	maxTailRunes = 4   // by which the longer one goes on
-	maxAlike     = 64  // words of the index for one that is asked for
-	alikeWeight  = 0.5 // of what the word itself counts
+	maxTailRunes = 4   // that the longer word has more
+	maxAlike     = 64  // words of the index for one of the query
+	alikeWeight  = 0.5 // relative to the word itself
 )
 
-// alike lists the words of the index that a word stands for: itself, those that it begins
-// and that end soon behind it, and those that begin it so.
+// alike returns the words of the index that match a word: itself, and words of which one is
+// the beginning of the other and at most maxTailRunes shorter.
 func (x *Index) alike(w string) []string {
 	all := []string{w}
 	if utf8.RuneCountInString(w) < minStemRunes {
@@ -307,7 +307,7 @@ func (x *Index) Search(_ context.Context, q tools.SearchRequest) ([]tools.Search
 	return hits, nil
 }
 
-// around is the part of a text where the first of the words stands.
+// around returns the part of a text around the first of the words.
 func around(text string, words []string) string {
 	lower := strings.ToLower(text)
 	at := len(lower)
@@ -316,7 +316,7 @@ func around(text string, words []string) string {
 			at = min(at, i)
 		}
 	}
-	if at == len(lower) || len(lower) != len(text) { // lower case may have other lengths
+	if at == len(lower) || len(lower) != len(text) { // lower case may change lengths
 		at = 0
 	}
 	from := max(at-searchBodyRunes/4, 0)

@@ -30,14 +30,14 @@ import (
 	"github.com/seed14be6753/stile/tools/internal/address"
 )
 
-// Service is a relic behind HTTP (docs/spec/streaming.md §7.1).
+// Service is a relic that is a service over HTTP (docs/spec/streaming.md §7.1).
 type Service struct {
 	Name      string
 	Summary   string
-	Base      string   // URL in front of the paths
-	Hosts     []string // further ones that a redirect may lead to
-	Private   bool     // it may be on this machine or in a private network
-	Header    string   // carries the key; "" is Authorization with a bearer token
+	Base      string   // URL before the paths
+	Hosts     []string // other hosts to which a redirect may lead
+	Private   bool     // the service may be on this machine or in a private network
+	Header    string   // has the key as its value; "" is Authorization with a bearer token
 	Key       func() (string, error)
 	MaxBytes  int64 // of an answer; 0 is 1 MiB
 	Timeout   time.Duration
@@ -49,7 +49,7 @@ type Endpoint struct {
 	Name    string
 	Summary string
 	Method  string // "" is GET
-	Path    string // {name} stands for a parameter
+	Path    string // {name} is a parameter
 	Class   messages.Class
 	Params  catalog.Parameters
 }
@@ -61,8 +61,8 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// Relic makes the target of a service. Its class is the worst of its endpoints'. The
-// address must be http or https without user, query or fragment: ERR_CONFIG.
+// Relic returns the target of a service. Its class is the worst of its endpoints'. The error is
+// ERR_CONFIG for a Base that is not http or https, or has a user, query or fragment.
 func Relic(s Service) (*catalog.Executor, error) {
 	base, err := url.Parse(s.Base)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
@@ -107,8 +107,8 @@ func classOfMethod(method string) messages.Class {
 	return messages.Effectful
 }
 
-// client reaches the service and nothing else: no proxy, no cookie, and every address is
-// judged after it was resolved, also those of redirects.
+// client returns an HTTP client for the service alone: no proxy, no cookie, and every address
+// is checked after it was resolved, also those of redirects.
 func (s *Service) client(base *url.URL) *http.Client {
 	dialer := &net.Dialer{Timeout: connectTime}
 	if !s.Private {
@@ -117,13 +117,13 @@ func (s *Service) client(base *url.URL) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: maxHeaderBytes,
-			// A connection is not kept: a session must not find what another left on it.
+			// A connection is not reused: a session must not see what another left on it.
 			DisableKeepAlives: true, DisableCompression: true,
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			switch first := via[0]; {
 			case first.Method != http.MethodGet && first.Method != http.MethodHead:
-				return http.ErrUseLastResponse // its meaning would change on the way
+				return http.ErrUseLastResponse // a redirect would change the method
 			case len(via) > maxRedirects:
 				return fmt.Errorf("more than %d redirects", maxRedirects)
 			case req.URL.Scheme != base.Scheme && req.URL.Scheme != "https":
@@ -148,8 +148,8 @@ func (s *Service) header() string {
 
 var errPrivate = errors.New("the address is in a private network or not a host's")
 
-// global6 is what IANA assigns addresses of hosts from. Whatever of IPv6 lies outside has a
-// purpose of its own or none: loopback, IPv4 in another form (::/96, ::ffff:0:0:0/96,
+// global6 is the block from which IANA assigns addresses of hosts. All other IPv6 addresses
+// have a special purpose or none: loopback, IPv4 in another form (::/96, ::ffff:0:0:0/96,
 // 64:ff9b::/96), segments, private and local networks.
 var global6 = netip.MustParsePrefix("2000::/3")
 
@@ -167,7 +167,7 @@ var notPublic = func() (all []netip.Prefix) {
 	return all
 }()
 
-// public refuses addresses that are not on the open network.
+// public returns an error for an address that is not on the public internet.
 func public(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -180,7 +180,7 @@ func public(address string) error {
 	return nil
 }
 
-// request makes the request of an endpoint.
+// request returns the request for a call of an endpoint.
 func (s *Service) request(ctx context.Context, base *url.URL, e *Endpoint, given map[string]jsontext.Value) (*http.Request, error) {
 	path := e.Path
 	for name, v := range given {
@@ -189,7 +189,7 @@ func (s *Service) request(ctx context.Context, base *url.URL, e *Endpoint, given
 			if part == "" || part == "." || part == ".." {
 				return nil, neuroscript.Errorf(neuroscript.CodeArgument, "argument %s: cannot stand in a path", name)
 			}
-			path = strings.ReplaceAll(path, hole, url.PathEscape(part)) // which has no brace, so nothing is put into it
+			path = strings.ReplaceAll(path, hole, url.PathEscape(part)) // escaped braces cannot name another parameter
 			delete(given, name)
 		}
 	}
@@ -223,7 +223,7 @@ func (s *Service) request(ctx context.Context, base *url.URL, e *Endpoint, given
 	return req, nil
 }
 
-// plain is a value in an address: strings raw, the rest canonical JSON.
+// plain returns a value as a part of an address: the text of a string, or canonical JSON.
 func plain(v jsontext.Value) string {
 	if v.Kind() == '"' {
 		s, err := jsontext.AppendUnquote(nil, v)
@@ -285,7 +285,7 @@ func (s *Service) do(ctx context.Context, client *http.Client, base *url.URL, e 
 	return answerOf(resp, text)
 }
 
-// answerOf is {status, body}: JSON as it is, other text as a string.
+// answerOf returns {status, body}: JSON as it is, other text as a string.
 func answerOf(resp *http.Response, text string) (string, error) {
 	body := jsontext.Value("null")
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -306,8 +306,7 @@ func answerOf(resp *http.Response, text string) (string, error) {
 	return string(b), err
 }
 
-// redact takes a key out of what others wrote, as it is and as JSON and addresses
-// would spell it.
+// redact removes a key from a text, also in the spelling of JSON and of addresses.
 func redact(s, key string) string {
 	if key == "" {
 		return s

@@ -132,7 +132,7 @@ func TestHTTPRelic(t *testing.T) {
 		t.Error("no other host")
 	}
 
-	// Its own header goes to nobody else either.
+	// Its own header goes to no other host either.
 	x = relic(t, server, func(s *Service) { s.Hosts, s.Header = []string{"localhost"}, "X-Key" })
 	if got, err := x.Run(t.Context(), &tools.Call{}, `{"operation":"raw","id":"allowed"}`); err != nil || !strings.Contains(got, `other \"\" \"\"`) {
 		t.Errorf("%s %v", got, err)

@@ -155,7 +155,7 @@ func TestScrapeTakesItsTime(t *testing.T) {
 	})
 }
 
-// However a private address is written or arrived at, nobody is connected to it.
+// However a private address is written or arrived at, it is not dialled.
 func TestScrapeAttacks(t *testing.T) {
 	var hits atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -179,7 +179,7 @@ func TestScrapeAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A proxy would dial instead of us, and what it dials nobody judges.
+	// A proxy would dial instead of us, without the check of addresses.
 	for name, c := range map[string]*http.Client{"scrape": f.client, "search": searcher.client} {
 		if tr, ok := c.Transport.(*http.Transport); !ok || tr.Proxy != nil || c.Jar != nil {
 			t.Errorf("%s goes by the proxies of the environment, or keeps cookies", name)

@@ -26,18 +26,18 @@ const (
 	MaxFileEntries   = 10_000   // of the directory one file.list reads
 )
 
-// Files are the tools file.read, file.list and file.stat over one directory.
-// Nothing outside it can be reached: paths are resolved below an open directory,
-// step by step, so neither "..", an absolute path nor a symbolic link leads out,
-// and no race between check and use does. Mounts inside the directory are part of
-// it. Devices, pipes and sockets are refused. Safe for concurrent use.
+// Files has the tools file.read, file.list and file.stat of one directory. Nothing outside it
+// can be reached: paths are resolved below an open directory, step by step, so neither "..",
+// an absolute path nor a symbolic link leads out, and no race between check and use does.
+// Mounts inside the directory are part of it. Devices, pipes and sockets are refused. Safe
+// for concurrent use.
 type Files struct {
 	root *os.Root
 	own  own
 }
 
-// NewFiles opens the directory; failing that is ERR_CONFIG. The caller closes it
-// when no tool of it runs any more.
+// NewFiles opens the directory. The error is ERR_CONFIG. The caller must close Files after the
+// last call of its tools.
 func NewFiles(dir string) (*Files, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -46,10 +46,10 @@ func NewFiles(dir string) (*Files, error) {
 	return &Files{root: root}, nil
 }
 
-// Close lets the directory go.
+// Close closes the directory.
 func (f *Files) Close() error { return f.root.Close() }
 
-// Tools gives the tools. They only read.
+// Tools returns the tools, which only read.
 func (f *Files) Tools() []tools.Tool {
 	return []tools.Tool{
 		{
@@ -70,7 +70,7 @@ func (f *Files) Tools() []tools.Tool {
 	}
 }
 
-// read gives a whole file or a run of its lines, line ends as they are.
+// read returns a whole file or a range of its lines, with their line ends.
 func (f *Files) read(ctx context.Context, c *tools.Call) (v neuroscript.Value, err error) {
 	path, err := pathArg(c, "")
 	if err != nil {
@@ -104,9 +104,9 @@ func (f *Files) read(ctx context.Context, c *tools.Call) (v neuroscript.Value, e
 	return neuroscript.String(string(text)), nil
 }
 
-// open opens a regular file. It looks before it opens, because opening a device
-// can have effects, and again afterwards, because the file may have been swapped.
-// Without blocking: a pipe put there in between must not hold the action.
+// open opens a regular file. It checks the kind of file before it opens it, because opening a
+// device can have effects, and again afterwards, because the file may have been swapped. It
+// opens without blocking, so that a pipe put there in between does not block the action.
 func (f *Files) open(path string) (*os.File, error) {
 	info, err := f.root.Stat(path)
 	if err == nil {
@@ -172,7 +172,7 @@ func readLines(r io.Reader, from, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// scanned reads at most left bytes and looks at the context before each read.
+// scanned reads at most left bytes, and checks the context before each read.
 type scanned struct {
 	r    io.Reader
 	left int64
@@ -275,9 +275,9 @@ func (f *Files) stat(_ context.Context, c *tools.Call) (neuroscript.Value, error
 	}), nil
 }
 
-// pathArg reads the path; an absent one is absent, unless that is empty. A path
-// that leaves the directory by its mere spelling is denied here, with the reason;
-// one that does so by a link is stopped by os.Root.
+// pathArg returns the path of a call, or absent if the call has none and absent is not "". A
+// path whose spelling leaves the directory is denied here, with the reason; os.Root stops
+// one that leaves it by a link.
 func pathArg(c *tools.Call, absent string) (string, error) {
 	if absent != "" && c.Arg(0).IsNil() {
 		return absent, nil
@@ -310,8 +310,8 @@ func lineArg(c *tools.Call, i int, name string, absent int64) (int64, error) {
 	return n, nil
 }
 
-// fileError tells the program what went wrong with the path it named, and nothing
-// of the host's paths. A cancelled context stays what it is.
+// fileError returns the program's error for a path that it named, without paths of the host.
+// The error of a cancelled context is returned unchanged.
 func fileError(path string, err error) error {
 	var why string
 	switch {
@@ -336,8 +336,8 @@ func fileError(path string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		why = "permission denied"
 	default:
-		// What os.Root refuses has no exported error; of what remains here, a link
-		// that leads out is the one a program can bring about.
+		// The refusals of os.Root have no exported error. Of the errors that remain, a
+		// program can cause only that of a link that leads out.
 		var pe *fs.PathError
 		if errors.As(err, &pe) {
 			if _, system := errors.AsType[syscall.Errno](pe.Err); !system {

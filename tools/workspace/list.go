@@ -28,18 +28,18 @@ const (
 	dirChunk    = 512
 )
 
-// skippedDirs are those of dependencies and builds; dot entries are skipped as well.
+// skippedDirs are folders of dependencies and builds; dot entries are skipped as well.
 var skippedDirs = []string{"node_modules", "bower_components", "vendor", "venv", "__pycache__", "dist", "build", "target"}
 
 func skips(e fs.DirEntry) bool {
 	return strings.HasPrefix(e.Name(), ".") || e.IsDir() && slices.Contains(skippedDirs, e.Name())
 }
 
-// glob is a pattern of paths, in any case. One with a slash is matched against the path
-// below where the search begins, any other against the name.
+// glob is a pattern of paths; case does not matter. A pattern with a slash is matched against
+// the path below the start of the search, any other against the name.
 type glob struct {
 	text, lower string
-	literal     bool // a part of the name
+	literal     bool // no pattern: it matches names that contain it
 }
 
 func newGlob(text string) (*glob, error) {
@@ -51,7 +51,7 @@ func newGlob(text string) (*glob, error) {
 	return g, nil
 }
 
-// match reports whether a file matches; below is its path from where the search began.
+// match reports whether a file matches; below is its path from the start of the search.
 func (g *glob) match(at, below string) bool {
 	name := strings.ToLower(path.Base(at))
 	if g.literal {
@@ -63,8 +63,8 @@ func (g *glob) match(at, below string) bool {
 	return doublestar.MatchUnvalidated(g.lower, name)
 }
 
-// entries reads a folder, directories first, each by name, up to MaxFileEntries. What is
-// denied is not among them.
+// entries returns the entries of a folder, directories first, each by name, up to
+// MaxFileEntries, without those that are denied.
 func (w *Workspace) entries(ctx context.Context, at string) ([]fs.DirEntry, error) {
 	dir, err := w.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *Workspace) list(ctx context.Context, c *tools.Call) (outcome, content s
 	return fmt.Sprintf("Listed %d items (%d dirs, %d files)", t.dirs+t.files, t.dirs, t.files), clip.Bytes(content, catalog.MaxResultBytes, "list a folder of it"), nil
 }
 
-// folder tells why a path is none.
+// folder returns an error for a path that is no folder.
 func (w *Workspace) folder(at string) error {
 	info, err := w.root.Stat(at)
 	if err == nil && !info.IsDir() {
@@ -150,8 +150,8 @@ func (w *Workspace) folder(at string) error {
 	return err
 }
 
-// add lists a folder. It recurses listDepth deep at most. Under a pattern a folder is
-// shown for the sake of what is in it.
+// add lists a folder, at most listDepth levels deep. With a pattern it shows a folder only if
+// something in it matches.
 func (t *tree) add(at string, depth int) (any bool, err error) {
 	all, err := t.w.entries(t.ctx, at)
 	if err != nil {
@@ -192,7 +192,7 @@ func (t *tree) add(at string, depth int) (any bool, err error) {
 	return any, nil
 }
 
-// below is a path as seen from a folder it is in.
+// below returns a path relative to a folder that it is in.
 func below(from, at string) string {
 	if from == "." {
 		return at
@@ -202,8 +202,8 @@ func below(from, at string) string {
 
 var errWalk = errors.New("too many files; begin in a folder further down")
 
-// walk visits what is below a folder and is not skipped, in the order of list, links as
-// what they are. A folder that cannot be read is passed by.
+// walk visits the entries below a folder in the order of list, except skipped ones. It does
+// not follow links, and skips folders that cannot be read.
 func (w *Workspace) walk(ctx context.Context, from string, visit func(at string, e fs.DirEntry) error) error {
 	seen := 0
 	var down func(at string, depth int) error
@@ -238,7 +238,7 @@ func (w *Workspace) walk(ctx context.Context, from string, visit func(at string,
 	return err
 }
 
-// search is what find looks for.
+// search has the conditions of find, and what it has found.
 type search struct {
 	glob    *glob
 	content string // in lower case
@@ -299,7 +299,7 @@ func (s *search) add(line string) {
 	}
 }
 
-// lines looks through one file. What is no text or too large is passed by.
+// lines searches one file. Files that are not text or too large are skipped.
 func (w *Workspace) lines(ctx context.Context, s *search, at string) error {
 	text, _, err := w.text(ctx, at)
 	if err != nil {

@@ -411,7 +411,7 @@ func TestShellPeers(t *testing.T) {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
-	// Documentation's addresses are nobody's: what the kernel says of them is not ours.
+	// No host has the addresses for documentation: the kernel's answer is not from this test.
 	for _, a := range []string{"192.0.2.1", "198.51.100.7"} {
 		for _, kind := range []string{"connect-nonblocking", "sendto", "sendmmsg"} {
 			all := newShell(t, b, func(s *Shell) { s.Env, s.Network = attacker(kind+" "+a+":9"), true })

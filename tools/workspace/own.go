@@ -10,35 +10,36 @@ import (
 	"strings"
 )
 
-// own are the files of the host itself: data directory, keys, tokens, settings, manifests,
-// entrypoints. Tools leave them alone wherever they lie. What a tool has opened is
-// compared by identity, so neither a link, a hard link nor another name leads to them,
-// and a swap between check and use gains nothing.
+// own has the files of the host itself: data directory, keys, tokens, settings, manifests,
+// entrypoints. Tools must not reach them, wherever they lie. An opened file is compared by
+// identity, so neither a link, a hard link nor another name leads to them, and a swap between
+// check and use gains nothing.
 type own struct {
 	paths    []string // absolute: folders with all that is below them, and files
 	editable []string // names of readOnlyNames that may be changed
 }
 
-// errOwn is for tools: what it stands for is there, and is not theirs.
+// errOwn refuses a file of the host.
 var errOwn = errors.New("it belongs to the host")
 
-// errReadOnly is for tools that change files.
+// errReadOnly refuses a change of a file of readOnlyNames.
 var errReadOnly = errors.New("read-only here, as what other programs act on is; workspace.editable of the manifest opens it")
 
-// readOnlyNames are folders and files that other programs act on: a hook in .git, a task
-// of an editor or a line of .env is run outside the jail.
+// readOnlyNames are folders and files that other programs act on: a hook in .git, a task of an
+// editor or a line of .env would run outside the sandbox.
 var readOnlyNames = []string{".git", ".hg", ".svn", ".vscode", ".idea", ".vs", ".zed", ".fleet", ".devcontainer", ".env"}
 
-// Deny has the tools leave files and folders of the host alone, and what is below those.
-// Paths that are not there yet count. It is called before the tools are used.
+// Deny denies the tools files and folders of the host, with all below them. The paths need
+// not exist yet. Deny must be called before the tools are used.
 func (w *Workspace) Deny(paths ...string) { w.own.add(paths) }
 
-// Editable lets tools change what has a name that they otherwise only read, such as .git.
+// Editable lets tools change files and folders with these names, such as .git, which they
+// can otherwise only read.
 func (w *Workspace) Editable(names ...string) {
 	w.own.editable = append(w.own.editable, names...)
 }
 
-// Deny has the tools leave files and folders of the host alone, as that of Workspace.
+// Deny denies the tools files and folders of the host, as Workspace.Deny does.
 func (f *Files) Deny(paths ...string) { f.own.add(paths) }
 
 func (o *own) add(paths []string) {
@@ -49,12 +50,12 @@ func (o *own) add(paths []string) {
 	}
 }
 
-// cachesDir is the part of a data directory that may grow large, and holds nothing that a
-// hard link could reveal: programs keep their own files there.
+// cachesDir is the part of a data directory for caches of programs. It may grow large, and has
+// nothing that a hard link could reveal.
 const cachesDir = "caches"
 
-// holds reports whether an open file, or one that was looked at, is the host's, by its
-// identity: also one with several names. Folders are judged by lineage.
+// holds reports whether a file is the host's, by its identity, so that other names of it count
+// as well. Folders are judged by lineage.
 func (o *own) holds(info fs.FileInfo) bool {
 	for _, p := range o.paths {
 		is, err := os.Stat(p)
@@ -77,7 +78,7 @@ func (o *own) within(dir string, info fs.FileInfo) bool {
 	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil // gone meanwhile
+			return nil // removed meanwhile
 		case d.IsDir() && d.Name() == cachesDir:
 			return fs.SkipDir
 		case d.IsDir():
@@ -92,7 +93,7 @@ func (o *own) within(dir string, info fs.FileInfo) bool {
 	return found
 }
 
-// judge refuses a file that is open for reading.
+// judge returns an error for an open file that is the host's.
 func (o *own) judge(f *os.File) error {
 	if len(o.paths) == 0 {
 		return nil
@@ -104,14 +105,14 @@ func (o *own) judge(f *os.File) error {
 	if o.holds(before) {
 		return errOwn
 	}
-	// One that lost its name meanwhile may have been the host's: its files are replaced.
+	// A file that has lost its name may have been the host's, which replaces its files.
 	if unnamed(f) {
 		return errChanged
 	}
 	return nil
 }
 
-// looks refuses to tell of a file or folder below a root.
+// looks returns an error for a file or folder below a root that must not be shown.
 func (o *own) looks(root *os.Root, at string, info fs.FileInfo) error {
 	if len(o.paths) == 0 {
 		return nil
@@ -129,7 +130,7 @@ func (o *own) looks(root *os.Root, at string, info fs.FileInfo) error {
 	return errors.Join(o.folder(dir), dir.Close())
 }
 
-// folder refuses an open folder that is the host's or lies in one.
+// folder returns an error for an open folder that is the host's or lies in one.
 func (o *own) folder(dir *os.File) error {
 	if len(o.paths) == 0 {
 		return nil
@@ -153,7 +154,7 @@ type ancestor struct {
 	name string // in the next one; "" at the top
 }
 
-// changes refuses to change name in an open folder.
+// changes returns an error if name in an open folder must not be changed.
 func (o *own) changes(dir *os.File, name string) error {
 	if err := o.folder(dir); err != nil {
 		return err
@@ -162,7 +163,7 @@ func (o *own) changes(dir *os.File, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range o.paths { // also what is not there yet
+	for _, p := range o.paths { // also paths that do not exist yet
 		if filepath.Base(p) != name {
 			continue
 		}
@@ -183,7 +184,7 @@ func (o *own) changes(dir *os.File, name string) error {
 	return nil
 }
 
-// readOnly reports whether a name is one that is not changed, as written in any case.
+// readOnly reports whether files of a name must not be changed; case does not matter.
 func (o *own) readOnly(name string) bool {
 	name = strings.ToLower(name)
 	if strings.HasPrefix(name, ".env") { // .envrc, .env.local
@@ -192,9 +193,9 @@ func (o *own) readOnly(name string) bool {
 	return slices.Contains(readOnlyNames, name) && !slices.Contains(o.editable, name)
 }
 
-// parent opens the folder of a path for a change, and refuses what is the host's. It is
-// held while the change is made, so that it stays the one that was judged. The caller
-// closes it.
+// parent opens the folder of a path for a change, and refuses one of the host. The caller
+// holds it open during the change, so that it stays the folder that was judged, and closes
+// it.
 func (w *Workspace) parent(at string) (*os.Root, error) {
 	dir, err := w.root.OpenRoot(path.Dir(at))
 	if err != nil {
@@ -236,7 +237,7 @@ func (w *Workspace) makeFolders(at string) error {
 	return errors.Join(err, dir.Close())
 }
 
-// Denies reports whether a file is one of the host's, or cannot be looked at.
+// Denies reports whether a file is the host's, or cannot be examined.
 func (w *Workspace) Denies(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -246,9 +247,9 @@ func (w *Workspace) Denies(path string) bool {
 	return w.own.judge(f) != nil
 }
 
-// Holds gives the first of the host's files that lie in one of the folders, "" for none:
-// programs that may use those would reach it. A folder inside the host's own is one that
-// the host lends.
+// Holds returns the first file of the host in one of the folders, or "": programs that may use
+// these folders would reach it. A folder inside a folder of the host is allowed: the host
+// gives it to programs.
 func (w *Workspace) Holds(folders ...string) string {
 	for _, dir := range folders {
 		within, err := filepath.EvalSymlinks(dir)
@@ -269,7 +270,7 @@ func (w *Workspace) Holds(folders ...string) string {
 	return ""
 }
 
-// lies reports whether a path is a folder, or below it.
+// lies reports whether a path is a folder or below it.
 func lies(p string, folder fs.FileInfo) bool {
 	for {
 		if is, err := os.Stat(p); err == nil && os.SameFile(is, folder) {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// lineage gives a folder and those above it, by the path that it resolves to.
+// lineage returns a folder and those above it, by the path that it resolves to.
 func lineage(dir *os.File) (all []ancestor, err error) {
 	at, err := filepath.EvalSymlinks(dir.Name())
 	if err == nil {
@@ -27,5 +27,5 @@ func lineage(dir *os.File) (all []ancestor, err error) {
 	return all, err
 }
 
-// unnamed cannot be told here: a file keeps its name while it is open.
+// unnamed is always false here: a file keeps its name while it is open.
 func unnamed(*os.File) bool { return false }

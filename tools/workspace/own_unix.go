@@ -14,8 +14,8 @@ import (
 // maxLineage bounds the way up from a folder.
 const maxLineage = 4096
 
-// lineage gives a folder and those above it, from their descriptors: what renames do
-// meanwhile leads to no wrong answer, only to that of before or after.
+// lineage returns a folder and those above it, from their descriptors: a rename meanwhile
+// leads to the answer of before or after it, and to no other.
 func lineage(dir *os.File) (all []ancestor, err error) {
 	at := dir
 	defer func() {
@@ -30,7 +30,7 @@ func lineage(dir *os.File) (all []ancestor, err error) {
 	for range maxLineage {
 		fd, err := unix.Openat(int(at.Fd()), "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if errors.Is(err, fs.ErrPermission) {
-			return append(all, ancestor{info: info}), nil // what is above cannot be the host's
+			return append(all, ancestor{info: info}), nil // folders above cannot be the host's
 		}
 		if err != nil {
 			return nil, &fs.PathError{Op: "open", Path: "..", Err: err}
@@ -49,7 +49,7 @@ func lineage(dir *os.File) (all []ancestor, err error) {
 	return nil, errors.New("it lies too deep")
 }
 
-// nameIn gives the name among readOnlyNames that a folder has in the open one above it.
+// nameIn returns the name among readOnlyNames that a folder has in the open one above it.
 func nameIn(above int, info fs.FileInfo) string {
 	own, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -64,7 +64,7 @@ func nameIn(above int, info fs.FileInfo) string {
 	return ""
 }
 
-// unnamed reports whether an open file has no name any more.
+// unnamed reports whether an open file has lost its last name.
 func unnamed(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil {

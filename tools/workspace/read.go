@@ -19,11 +19,11 @@ import (
 const (
 	maxLines     = 1_000_000_000
 	maxReadLines = 10_000 // docs/spec/cogency.md §15
-	// contentBytes leaves room for a note behind what is cut.
+	// contentBytes leaves room for a note after a cut.
 	contentBytes = catalog.MaxResultBytes - 256
 )
 
-// read is the tool read: the file as it is, or numbered lines when a range is asked for.
+// read is the tool read: the file as it is, or numbered lines if the call has a range.
 func (w *Workspace) read(ctx context.Context, c *tools.Call) (outcome, content string, err error) {
 	p, start, most := c.Text(0), c.Int(1), c.Int(2)
 	at, err := w.place(p)
@@ -62,7 +62,7 @@ type pager struct {
 	shown    int
 }
 
-// page takes lines start to start+most, as many as the result may have.
+// page takes the lines from start on, at most most and as many as fit the result.
 func (r *pager) page(start, most int64) error {
 	for r.line < start {
 		if err := r.skip(); err != nil {
@@ -103,7 +103,7 @@ func unlessEnd(err error) error {
 	return err
 }
 
-// skip passes a line by.
+// skip skips a line.
 func (r *pager) skip() error {
 	any := false
 	for {
@@ -119,7 +119,7 @@ func (r *pager) skip() error {
 	}
 }
 
-// take appends a line. cut says that it was too long and its end was left out.
+// take appends a line. cut reports whether the line was too long and its end left out.
 func (r *pager) take() (cut bool, err error) {
 	began := false
 	for {
@@ -149,8 +149,8 @@ func (r *pager) take() (cut bool, err error) {
 	}
 }
 
-// isBinary reports whether bytes are no text: a zero byte, or no UTF-8.
+// isBinary reports whether bytes are not text: they have a zero byte, or are not UTF-8.
 func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
 
-// oneLineOf is a line of a file, cut for a list of matches.
+// oneLineOf returns a line of a file, cut for a list of matches.
 func oneLineOf(s string) string { return clip.Runes(strings.TrimSpace(s), 200) }

@@ -22,32 +22,32 @@ import (
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// Shell is the tool shell: one program in the folder of a Workspace, without a shell in
-// between (docs/spec/cogency.md §14). Where the kernel can, the program reaches that folder, a
-// temporary one, what programs are made of, and what Read and Write name; it opens no
-// socket, and signals nobody outside.
+// Shell configures the tool shell, which runs one program in the folder of a Workspace, without
+// a shell in between (docs/spec/cogency.md §14). With Landlock, the program reaches that
+// folder, a temporary one, the system's programs and libraries, and the paths of Read and
+// Write; it opens no socket, and signals no process outside.
 type Shell struct {
 	Workspace *Workspace
-	// Sandbox is what the kernel can do; without Landlock NewShell refuses unless
-	// Unconfined says that the operator does without.
+	// Sandbox is what the kernel supports. Without Landlock NewShell fails, unless
+	// Unconfined is set.
 	Sandbox    confine.Sandbox
 	Unconfined bool
-	Network    bool     // sockets of the internet may be opened, to other machines
-	Loopback   bool     // and to this one and link-local addresses
+	Network    bool     // the program may open internet sockets, to other machines
+	Loopback   bool     // and to this machine and link-local addresses
 	Path       []string // folders of programs, before the usual ones
 	Read       []string // absolute paths that may be read and executed, with all below
 	Write      []string // absolute paths that may be changed
 	Env        map[string]string
-	// Caches are variables that each name a folder kept between calls; Cache gives the
-	// folder, which is made when it is not there.
+	// Caches are environment variables, each for a folder that is kept between calls; Cache
+	// returns the folder and creates a missing one.
 	Caches  []string
 	Cache   func(variable string) (dir string, err error)
 	Timeout time.Duration // 0 is 30 s
 	Memory  int64         // bytes of address space of a process; 0 is 4 GiB
 	CPU     time.Duration // of a process; 0 is one minute
 	Files   int64         // open files of a process; 0 is 1024
-	// Processes is how many processes and threads the host's user may have beyond those of
-	// the machine when a program begins; 0 is 1024. Linux does not bound root's.
+	// Processes is how many processes and threads the host's user may have in addition to
+	// those that run when a program begins; 0 is 1024. Linux has no such bound for root.
 	Processes int64
 }
 
@@ -55,8 +55,8 @@ type Shell struct {
 const (
 	ShellTimeout   = 30 * time.Second // docs/spec/cogency.md §15
 	MaxStreamBytes = 64 << 10         // kept of each stream, its beginning and its end
-	// shellGrace is what a call may take beyond its program: to begin, to end the group, to
-	// clean up. The tool answers for its program's time itself.
+	// shellGrace is the time of a call beside its program's: to begin, to end the group, to
+	// clean up. The tool bounds its program's time itself.
 	shellGrace     = 5 * time.Second
 	shellMemory    = 4 << 30
 	shellCPU       = time.Minute
@@ -65,12 +65,12 @@ const (
 	shellFileBytes = 1 << 30 // of one file that it writes
 )
 
-// usualPath is where programs are looked for.
+// usualPath has the folders of programs.
 var usualPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
 
-// NewShell makes the tool. Errors are ERR_CONFIG: Field shell.isolation when the host
-// cannot confine a command, shell.path, shell.read or shell.write for a path that is not
-// there.
+// NewShell returns the tool. Errors are ERR_CONFIG, with Field shell.isolation or
+// shell.network if the host cannot confine a command, and shell.path, shell.read or
+// shell.write for a path that does not exist.
 func NewShell(s Shell) (tools.Tool, error) {
 	if !confine.Supported {
 		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.isolation", Detail: "commands can be neither confined nor limited on this system"}
@@ -104,7 +104,7 @@ func NewShell(s Shell) (tools.Tool, error) {
 	return s.tool(), nil
 }
 
-// DeclareShell is the tool for a replay, which calls none; timeout as in Shell.
+// DeclareShell returns the tool for a replay, which never calls it; timeout is as in Shell.
 func DeclareShell(timeout time.Duration) tools.Tool {
 	return (&Shell{Timeout: cmp.Or(max(timeout, 0), ShellTimeout)}).tool()
 }
@@ -134,7 +134,7 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	if err != nil {
 		return "", "", err
 	}
-	// Held open, so that it stays the one that was judged.
+	// The folder is held open, so that it stays the one that was judged.
 	dir, err := s.Workspace.openFolder(at)
 	if err != nil {
 		return "", "", s.Workspace.failed(cwd, err)
@@ -158,14 +158,14 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	}
 	own, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	out, said := newEnds(MaxStreamBytes), newEnds(MaxStreamBytes)
+	outEnds, errEnds := newEnds(MaxStreamBytes), newEnds(MaxStreamBytes)
 	cmd := exec.CommandContext(own, program)
 	cmd.Args = words
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
-	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, said
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, outEnds, errEnds
 	err = confine.Run(cmd, &confine.Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: shellFileBytes, Tasks: s.Processes}, s.jail(write))
 	hide := s.hider(temp, env)
-	stdout, stderr := hide(out.text()), hide(said.text())
+	stdout, stderr := hide(outEnds.text()), hide(errEnds.text())
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -187,7 +187,7 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	return "", "", catalog.Failed("%s cannot be run: %s", clip.Excerpt(words[0]), clip.Excerpt(hide(pathless(err).Error())))
 }
 
-// report is the message of a failure: what the program said of errors first.
+// report returns the message of a failure: standard error first.
 func report(why, stdout, stderr string) string {
 	if stderr != "" {
 		why += "\n" + stderr
@@ -198,8 +198,8 @@ func report(why, stdout, stderr string) string {
 	return joinStreams(strings.TrimSuffix(why, "\n"), "Output:\n", stdout)
 }
 
-// joinStreams puts two texts together so that both are in the result: the shorter one
-// whole, or half of each.
+// joinStreams joins two texts within the bound of a result: it keeps the shorter one whole, or
+// half of each.
 func joinStreams(a, heading, b string) string {
 	const room = catalog.MaxResultBytes - 64
 	if a != "" && !strings.HasSuffix(a, "\n") {
@@ -232,8 +232,8 @@ func (w *Workspace) openFolder(at string) (*os.File, error) {
 	return dir, nil
 }
 
-// program finds what a command names: a file in the workspace by a path from cwd on, or a
-// program of the path.
+// program finds the program of a command: a file in the workspace by a path relative to cwd,
+// or a program of the search path.
 func (s *Shell) program(name, cwd string) (string, error) {
 	missing := catalog.Failed("not found: %s", clip.Excerpt(name))
 	switch {
@@ -260,8 +260,8 @@ func executable(info os.FileInfo, err error) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// environment is all that a command gets: nothing of the host's own. write are the
-// folders that it names and that may be changed.
+// environment returns the environment of a command, which has nothing of the host's. write are
+// the folders in it that the command may change.
 func (s *Shell) environment(temp string) (env, write []string, err error) {
 	vars := map[string]string{
 		"PATH": strings.Join(slices.Concat(s.Path, usualPath), ":"), "HOME": temp, "TMPDIR": temp,
@@ -294,8 +294,8 @@ func (s *Shell) jail(write []string) *confine.Jail {
 	return &confine.Jail{Sandbox: s.Sandbox, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
 }
 
-// names are the files by which programs find other machines and know them again, where
-// they are.
+// names returns the files with which programs resolve names and verify other machines, as far
+// as they exist.
 func names() []string {
 	all := []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols", "/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates"}
 	return slices.DeleteFunc(all, func(p string) bool {
@@ -304,7 +304,7 @@ func names() []string {
 	})
 }
 
-// hider takes the host's paths out of what a program says: the model could not use them.
+// hider returns a function that removes the host's paths from the output of a program.
 func (s *Shell) hider(temp string, env []string) func(string) string {
 	type pair struct{ path, word string }
 	pairs := []pair{{temp, "$TMPDIR"}}
@@ -348,7 +348,7 @@ func inName(c byte) bool {
 	return c == '/' || c == '_' || c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= 0x80
 }
 
-// removeAll removes a folder, also when a command left what cannot be entered.
+// removeAll removes a folder, even if a command left folders without the right to enter.
 func removeAll(dir string) {
 	if os.RemoveAll(dir) == nil {
 		return
@@ -362,12 +362,12 @@ func removeAll(dir string) {
 	_ = above.RemoveAll(filepath.Base(dir))
 }
 
-// maxEntered is how many levels of folders are made enterable: each holds a descriptor.
+// maxEntered bounds the levels of folders that are made enterable: each needs a descriptor.
 const maxEntered = 128
 
-// enterable makes a folder and those below it such that they can be entered. It goes from
-// handle to handle, as a process that was left may put links in the place of folders
-// meanwhile: nothing outside of in changes its mode.
+// enterable gives a folder and those below it the modes to enter them. It goes from handle to
+// handle, because a surviving process may replace folders by links meanwhile: the mode of
+// nothing outside of in may change.
 func enterable(in *os.Root, name string, levels int) {
 	was, err := in.Lstat(name)
 	if err != nil || !was.IsDir() || levels == 0 || in.Chmod(name, 0o700) != nil {
@@ -394,8 +394,8 @@ func enterable(in *os.Root, name string, levels int) {
 	}
 }
 
-// ends keeps the beginning and the end of what is written to it. It belongs to one
-// goroutine, until that has ended.
+// ends is a writer that keeps the beginning and the end of its input. It belongs to one
+// goroutine until that has ended.
 type ends struct {
 	first, last []byte
 	half        int
@@ -404,8 +404,8 @@ type ends struct {
 
 func newEnds(limit int) *ends { return &ends{half: limit / 2} }
 
-// Write implements io.Writer. It takes everything, so that a program is not stopped by
-// what is not kept.
+// Write implements io.Writer. It accepts everything, so that output beyond the bound does not
+// stop the program.
 func (e *ends) Write(p []byte) (int, error) {
 	n := len(p)
 	e.total += int64(n)
@@ -421,8 +421,8 @@ func (e *ends) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadFrom implements io.ReaderFrom, with less than the 32 KiB that a copy would take for
-// each stream of each call.
+// ReadFrom implements io.ReaderFrom, with a buffer smaller than the 32 KiB that io.Copy would
+// allocate for each stream of each call.
 func (e *ends) ReadFrom(r io.Reader) (n int64, err error) {
 	buf := make([]byte, 4<<10)
 	for {
@@ -438,7 +438,7 @@ func (e *ends) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// text is what was kept, without bytes that are no text.
+// text returns the kept output as valid UTF-8.
 func (e *ends) text() string {
 	last := e.last[max(len(e.last)-e.half, 0):]
 	if left := e.total - int64(len(e.first)) - int64(len(last)); left > 0 {

@@ -16,16 +16,16 @@ import (
 
 // Folders of tenants, users and sessions below the one of an agent.
 
-// UsersDir is the folder, in that of an agent, below which others than the host's own
-// user work. Tools of files do not enter it by its name.
+// UsersDir is the folder in an agent's folder that has the folders of tenants, users and
+// sessions. File tools of the agent's folder cannot enter it.
 const UsersDir = ".stile-users"
 
-// maxPart leaves room in a file system's names of 255 bytes.
+// maxPart leaves room in the 255 bytes that file systems allow for a name.
 const maxPart = 100
 
-// Part makes a name of a folder from a part of a SID, so that no two parts give one, also
-// where a file system takes upper and lower case for the same, and none gives a name that
-// means something, such as "..". What is long becomes its hash.
+// Part returns the name of the folder for a part of a SID. Different parts have different
+// names, also on a file system that ignores case, and no name has a meaning, such as "..". A
+// long part becomes its hash.
 func Part(part string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyz0123456789-"
 	var b strings.Builder
@@ -44,9 +44,9 @@ func Part(part string) string {
 	return b.String()
 }
 
-// Below opens a folder inside this one and makes it when it is not there. Its tools reach
-// it alone, and leave alone what this one's do. Names are those of Part. A link in the way
-// is ERR_CONFIG: what a program may have put there is not followed.
+// Below opens a folder inside this one, and creates a missing one. Its tools reach that folder
+// alone, and are denied the same files as those of w. Names are results of Part. The error is
+// ERR_CONFIG, also for a link on the path, which a program may have put there.
 func (w *Workspace) Below(names ...string) (*Workspace, error) {
 	bad := func(detail string, err error) (*Workspace, error) {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: detail, Cause: pathless(err)}
@@ -54,7 +54,7 @@ func (w *Workspace) Below(names ...string) (*Workspace, error) {
 	at := "."
 	for i, name := range names {
 		at = path.Join(at, name)
-		mode := fs.FileMode(0o711) // names inside are told to nobody
+		mode := fs.FileMode(0o711) // the names inside cannot be listed
 		if i == len(names)-1 {
 			mode = 0o700
 		}
@@ -76,8 +76,8 @@ func (w *Workspace) Below(names ...string) (*Workspace, error) {
 	return &Workspace{root: root, access: w.access, dir: filepath.Join(w.dir, filepath.FromSlash(at)), denied: w.denied, own: w.own}, nil
 }
 
-// Stays reports whether the folder is still the one that its path names: not when somebody
-// has removed or replaced it.
+// Stays reports whether the folder is still the one that its path names, and was not removed
+// or replaced.
 func (w *Workspace) Stays() bool {
 	open, err := w.root.Stat(".")
 	if err != nil {
@@ -87,8 +87,8 @@ func (w *Workspace) Stays() bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// ofUsers reports whether a path goes through UsersDir, in any spelling that a file system
-// may take for it.
+// ofUsers reports whether a path goes through UsersDir, in any spelling that a file system may
+// accept for it.
 func ofUsers(p string) bool {
 	for name := range strings.FieldsFuncSeq(p, isSeparator) {
 		name = strings.Map(func(r rune) rune {
@@ -104,8 +104,8 @@ func ofUsers(p string) bool {
 	return false
 }
 
-// Apart is a folder of the operator's, such as one that feeds read, without UsersDir: what
-// is in there is nobody's to be shown to all.
+// Apart returns files, a folder of the operator that for example feeds read, without UsersDir:
+// the files of users must not be shown to others.
 func Apart(files fs.FS) fs.FS { return apart{files} }
 
 type apart struct{ files fs.FS }

@@ -14,9 +14,9 @@ const (
 	maxWords        = 1024
 )
 
-// splitCommand reads one command line as the words of one program (docs/spec/cogency.md §14): no
-// shell ever sees it, so what a shell would act on is refused instead of being passed on
-// as text. Quotes work as in a shell. Errors are for the model.
+// splitCommand splits a command line into the words of one program (docs/spec/cogency.md §14).
+// No shell sees the line, so operators of a shell are refused and not passed on as text.
+// Quotes work as in a shell. Errors are for the model.
 func splitCommand(line string) ([]string, error) {
 	if len(line) > maxCommandBytes {
 		return nil, catalog.Failed("the command has more than %d bytes", maxCommandBytes)
@@ -51,12 +51,12 @@ type splitter struct {
 	words   []string
 	word    strings.Builder
 	inWord  bool
-	quote   rune // the one that is open, or 0
+	quote   rune // the open quote, or 0
 	escaped bool // the next character is taken as it is
 }
 
-// operators are what a shell would act on, in their full-width forms as well: what looks
-// like one is not there by chance.
+// operators are the operators of a shell. Their full-width forms, which look the same, are
+// refused as well.
 const operators = ";&|<>`；＆｜＜＞｀"
 
 // plain reports whether the next character is neither quoted nor escaped.
@@ -101,8 +101,8 @@ func (s *splitter) end() {
 	}
 }
 
-// deniedPrograms are never run, wherever they are: they change who one is, the system, or
-// what a command means.
+// deniedPrograms are never run, wherever they are: they change the user, the system, or the
+// meaning of a command.
 var deniedPrograms = []string{
 	"sudo", "su", "doas", "pkexec", "runuser", "setpriv", "capsh", "chroot", "nsenter", "unshare", "newgrp", "sg", // privilege
 	"mkfs", "fdisk", "sfdisk", "parted", "wipefs", "mount", "umount", "swapon", "swapoff", "losetup", "dd", "shred", // discs
@@ -111,8 +111,8 @@ var deniedPrograms = []string{
 	"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "ash", "busybox", "toybox", // interpreters of command lines
 }
 
-// judgeWords applies the rules that are about words, to the program as well. They make
-// attempts fail early and tell the model why; what confines a command is the kernel.
+// judgeWords checks the words of a command, the program included, so that an attempt fails
+// early and with a reason. The kernel confines the command; these rules do not.
 func judgeWords(words []string, access Access) error {
 	name := path.Base(words[0])
 	if slices.Contains(deniedPrograms, name) || strings.HasPrefix(name, "mkfs.") {

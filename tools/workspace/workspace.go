@@ -26,12 +26,12 @@ type Access string
 
 // The access levels.
 const (
-	// AccessSandbox is a folder of the agent's own. A leading sandbox/ of a path is
-	// dropped: models write it.
+	// AccessSandbox is a folder for the agent alone. A leading sandbox/ of a path is dropped,
+	// because models write it.
 	AccessSandbox Access = "sandbox"
-	// AccessProject is a folder that others work in too.
+	// AccessProject is a folder that people and other programs use too.
 	AccessProject Access = "project"
-	// AccessSystem is every file of the host but those of a short list; relative paths
+	// AccessSystem is every file of the machine but those of a short list; relative paths
 	// begin in the folder.
 	AccessSystem Access = "system"
 )
@@ -39,32 +39,32 @@ const (
 // Limits of the tools of a Workspace.
 const (
 	MaxPathBytes     = 4096
-	MaxEditBytes     = 1 << 20 // of a file that edit, replace and find go through
-	MaxWriteBytes    = 4 << 20 // of what write takes
-	MaxWalkEntries   = 100_000 // that one call looks at
+	MaxEditBytes     = 1 << 20 // of a file that edit, replace and find read
+	MaxWriteBytes    = 4 << 20 // of the content of write
+	MaxWalkEntries   = 100_000 // that one call visits
 	MaxWalkDepth     = 64      // directories below each other
 	maxWalkReadBytes = 64 << 20
 )
 
-// Workspace is the folder in which the tools read, write, edit, list, find and replace
-// work (docs/spec/cogency.md §15), and shell runs.
+// Workspace is a folder with the tools read, write, edit, list, find and replace
+// (docs/spec/cogency.md §15), and in which shell runs.
 //
 // Paths are resolved below an open directory, step by step: neither "..", an absolute
 // path nor a symbolic link leads out, and no race between check and use does. Mounts
 // inside it are part of it. Devices, pipes and sockets are neither read nor written.
-// What changes files is done one call after the other; a file that somebody else changes
-// meanwhile makes the call fail. Safe for concurrent use.
+// Calls that change files run one after the other; a call fails if another program changes
+// the file meanwhile. Safe for concurrent use.
 type Workspace struct {
 	root   *os.Root
 	access Access
 	dir    string   // absolute
-	denied []string // folders that AccessSystem leaves alone, as they are named and as they resolve
+	denied []string // folders that AccessSystem may not enter, as written and as resolved
 	own    own
 	mu     sync.Mutex
 }
 
-// Open opens a folder; failing that is ERR_CONFIG with Field workspace.root. The
-// caller closes it when no tool of it runs any more.
+// Open opens a folder. The error is ERR_CONFIG with Field workspace.root. The caller must close
+// the Workspace after the last call of its tools.
 func Open(dir string, access Access) (*Workspace, error) {
 	bad := func(detail string, err error) (*Workspace, error) {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: detail, Cause: err}
@@ -99,7 +99,7 @@ func Open(dir string, access Access) (*Workspace, error) {
 	return w, nil
 }
 
-// pathless takes the path out of an error.
+// pathless returns an error without its path.
 func pathless(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -108,13 +108,13 @@ func pathless(err error) error {
 	return err
 }
 
-// Close lets the folder go.
+// Close closes the folder.
 func (w *Workspace) Close() error { return w.root.Close() }
 
-// Dir is the folder's absolute path. It is the host's business and no tool's text.
+// Dir returns the folder's absolute path, which must not be in the text of a tool.
 func (w *Workspace) Dir() string { return w.dir }
 
-// Tools gives the tools that work on files.
+// Tools returns the tools for files.
 func (w *Workspace) Tools() []tools.Tool {
 	file := catalog.Parameter{Name: "file", Type: "string", Required: true, Description: "Path of the file."}
 	in := catalog.Parameter{Name: "path", Type: "string", Default: `"."`, Description: "Folder to begin in."}
@@ -156,25 +156,25 @@ func (w *Workspace) Tools() []tools.Tool {
 	return all
 }
 
-// Basis is what an approved call rests on: the folder it works in, by the digest of its
-// path, as those who read a journal need not know their host's paths.
+// Basis returns what an approved call depends on: the folder, by the digest of its path, so
+// that readers of a journal do not see the host's paths.
 func Basis(dir string) map[string]string {
 	return map[string]string{"folder": messages.Digest(sha256.Sum256([]byte(dir))).String()}
 }
 
-// deniedNames are the folders that even AccessSystem leaves alone: credentials, wherever
-// they are, and the system's own.
+// deniedNames are the folders that even AccessSystem may not enter: credentials, wherever they
+// are, and those of the system.
 var (
 	deniedNames = []string{".ssh", ".aws", ".gnupg", ".kube", ".docker", UsersDir}
 	deniedRoots = []string{"/etc", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/boot", "/proc", "/sys", "/dev"}
 )
 
-// place turns a path of the model into one below the root.
+// place converts a path of the model to one below the root.
 func (w *Workspace) place(p string) (string, error) {
 	if p == "" || len(p) > MaxPathBytes || strings.IndexByte(p, 0) >= 0 {
 		return "", neuroscript.Errorf(neuroscript.CodeArgument, "invalid path")
 	}
-	// Also one that comes back: what "a/.." is depends on what a is.
+	// Also a path that comes back: the meaning of "a/.." depends on what a is.
 	if slices.Contains(strings.FieldsFunc(p, isSeparator), "..") {
 		return "", w.outside(p)
 	}
@@ -198,19 +198,19 @@ func (w *Workspace) place(p string) (string, error) {
 
 func isSeparator(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) }
 
-// outside is the refusal of a path. It is a denial, so a program cannot take it for a
-// file that is not there.
+// outside returns the refusal of a path. It is a denial, so that a program cannot mistake it
+// for a missing file.
 func (w *Workspace) outside(p string) error {
 	return neuroscript.Errorf(neuroscript.CodeDenied, "path outside sandbox: %s", clip.Excerpt(p))
 }
 
-// denied is the refusal of what belongs to the host.
+// denied returns the refusal of a file of the host.
 func denied(p string) error {
 	return neuroscript.Errorf(neuroscript.CodeDenied, "%s: %s", clip.Excerpt(p), errOwn)
 }
 
-// anywhere is place under AccessSystem: links are resolved first, so that none of them
-// leads to what is denied.
+// anywhere is place under AccessSystem: links are resolved first, so that none leads to a
+// denied folder.
 func (w *Workspace) anywhere(p string) (string, error) {
 	abs := filepath.Clean(p)
 	if !filepath.IsAbs(p) {
@@ -242,17 +242,17 @@ func (w *Workspace) anywhere(p string) (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// denies reports whether AccessSystem leaves a clean absolute path alone.
+// denies reports whether AccessSystem may not reach a clean absolute path.
 func (w *Workspace) denies(abs string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(abs, isSeparator), func(name string) bool { return slices.Contains(deniedNames, name) }) ||
 		slices.ContainsFunc(w.denied, func(dir string) bool { return within(abs, dir) })
 }
 
-// base is the folder that relative paths begin in, as a path below the root.
+// base returns the folder in which relative paths begin, as a path below the root.
 func (w *Workspace) base() (string, error) { return w.place(".") }
 
-// name is what a tool calls a path below the root, and takes for it: from the folder, or
-// whole where that does not lead there.
+// name returns the path that tools show and accept for a path below the root: relative to the
+// folder, or absolute for a path outside it.
 func (w *Workspace) name(at string) string {
 	if w.access != AccessSystem {
 		return at
@@ -269,9 +269,10 @@ func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// open opens a regular file below the root for reading. It looks before it opens, because
-// opening a device can have effects, and again afterwards, because the file may have
-// been swapped. Without blocking: a pipe put there in between must not hold the action.
+// open opens a regular file below the root for reading. It checks the kind of file before it
+// opens it, because opening a device can have effects, and again afterwards, because the file
+// may have been swapped. It opens without blocking, so that a pipe put there in between does
+// not block the action.
 func (w *Workspace) open(at string) (*os.File, fs.FileInfo, error) {
 	info, err := w.root.Stat(at)
 	if err == nil {
@@ -319,12 +320,12 @@ func (w *Workspace) text(ctx context.Context, at string) (text string, info fs.F
 
 var (
 	errBinary  = errors.New("a binary file")
-	errChanged = errors.New("it was changed by somebody else meanwhile; read it again")
+	errChanged = errors.New("it was changed by another program meanwhile; read it again")
 	errExists  = errors.New("it exists; edit it, or write it with overwrite true")
 	errLink    = errors.New("a symbolic link; name the file it leads to")
 )
 
-// failed tells the model what went wrong with the path it named.
+// failed returns the model's error for a path that it named.
 func (w *Workspace) failed(p string, err error) error {
 	for _, own := range []error{errEditSize, errBinary, errChanged, errExists, errLink, errReadOnly} {
 		if errors.Is(err, own) {
@@ -344,8 +345,8 @@ func (w *Workspace) failed(p string, err error) error {
 	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrClosed) {
-		// What os.Root refuses has no exported error; a link that leads out is what a
-		// model can bring about.
+		// The refusals of os.Root have no exported error; a model can cause that of a
+		// link that leads out.
 		if _, system := errors.AsType[syscall.Errno](pe.Err); !system {
 			return w.outside(p)
 		}

@@ -335,7 +335,7 @@ func TestWorkspaceSwappedWhileOpen(t *testing.T) {
 	}
 }
 
-// Calls of one batch that change one file lose nothing of each other; what somebody else
+// Calls of one batch that change one file lose nothing of each other; what another program
 // wrote meanwhile is not overwritten; modes stay; no file is left beside.
 func TestWorkspaceWritesAreWhole(t *testing.T) {
 	b := newWorkbench(t, AccessSandbox)
@@ -374,14 +374,14 @@ func TestWorkspaceWritesAreWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.put(t, "f", "somebody else's")
-	if err := b.w.put("f", []byte("mine"), was); err == nil || !strings.Contains(b.w.failed("f", err).Error(), "changed by somebody else") {
+	b.put(t, "f", "another program's")
+	if err := b.w.put("f", []byte("mine"), was); err == nil || !strings.Contains(b.w.failed("f", err).Error(), "changed by another program") {
 		t.Errorf("%v", err)
 	}
 	if err := b.w.put("f", []byte("mine"), nil); err == nil || !strings.Contains(b.w.failed("f", err).Error(), "exists") {
 		t.Errorf("%v", err)
 	}
-	if got := b.get(t, "f"); got != "somebody else's" {
+	if got := b.get(t, "f"); got != "another program's" {
 		t.Errorf("%q", got)
 	}
 	if left, err := os.ReadDir(b.dir); err != nil || len(left) != 2 {
@@ -410,7 +410,7 @@ func TestWorkspaceReplaceIsAllOrNothing(t *testing.T) {
 	}
 	b.put(t, "c", "changed meanwhile")
 	err = b.w.apply(changes)
-	if err == nil || !strings.Contains(err.Error(), "c: it was changed by somebody else meanwhile") || !strings.Contains(err.Error(), "nothing was changed") {
+	if err == nil || !strings.Contains(err.Error(), "c: it was changed by another program meanwhile") || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("%v", err)
 	}
 	if b.get(t, "a") != "old a" || b.get(t, "b") != "old b" || b.get(t, "c") != "changed meanwhile" {

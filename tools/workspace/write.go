@@ -64,9 +64,9 @@ func (w *Workspace) write(_ context.Context, c *tools.Call) (outcome, content st
 	return fmt.Sprintf("Wrote %s (+%d/-0)", p, clip.Lines(text)), clip.Runes(text, previewRunes), nil
 }
 
-// put makes a file what data is, or leaves it as it was: the bytes go to a file beside it
-// that then takes its name. was is the file that is there, whose mode stays; nil for none,
-// and then one that has come meanwhile is not replaced.
+// put writes data to a file, whole or not at all: the bytes go to a new file beside it that
+// then takes its name. was is the existing file, whose mode is kept; if it is nil, a file that
+// was created meanwhile is not replaced.
 func (w *Workspace) put(at string, data []byte, was fs.FileInfo) (err error) {
 	beside, err := w.beside(at, data, was)
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *Workspace) put(at string, data []byte, was fs.FileInfo) (err error) {
 	return w.swap(beside, at, was)
 }
 
-// beside writes the bytes to a file in the same folder and gives its name.
+// beside writes the bytes to a new file in the same folder and returns its name.
 func (w *Workspace) beside(at string, data []byte, was fs.FileInfo) (name string, err error) {
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -96,7 +96,7 @@ func (w *Workspace) beside(at string, data []byte, was fs.FileInfo) (name string
 		err = f.Chmod(was.Mode().Perm())
 	}
 	if err == nil {
-		err = f.Sync() // else a power failure could leave the name with no bytes
+		err = f.Sync() // otherwise a power failure could leave the name without the bytes
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", errors.Join(err, dir.Remove(name))
@@ -104,7 +104,7 @@ func (w *Workspace) beside(at string, data []byte, was fs.FileInfo) (name string
 	return path.Join(path.Dir(at), name), nil
 }
 
-// swap gives a file from beside its name.
+// swap gives a file that beside has made its final name.
 func (w *Workspace) swap(beside, at string, was fs.FileInfo) error {
 	dir, err := w.parent(at)
 	if err != nil {
@@ -120,7 +120,7 @@ func (w *Workspace) swap(beside, at string, was fs.FileInfo) error {
 			}
 			return drop(err)
 		}
-		// A file system without links: what is left is to look before.
+		// A file system without links: the check before is all there is.
 		if _, err := dir.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
 			return drop(errExists)
 		}
@@ -133,8 +133,7 @@ func (w *Workspace) swap(beside, at string, was fs.FileInfo) error {
 	return nil
 }
 
-// unchanged reports whether a file is the one that was read, with the same bytes as far as
-// the system tells.
+// unchanged reports whether a file is the one that was read, with the same size and times.
 func unchanged(was, now fs.FileInfo) bool {
 	return os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime())
 }
@@ -176,7 +175,7 @@ func (w *Workspace) edit(ctx context.Context, c *tools.Call) (outcome, content s
 	return fmt.Sprintf("Edited %s (+%d/-%d)", p, added, removed), clip.Bytes(diff, catalog.MaxResultBytes, ""), nil
 }
 
-// original reads a file that is to be changed.
+// original reads a file before a change.
 func (w *Workspace) original(ctx context.Context, at string) (string, fs.FileInfo, error) {
 	if info, err := w.root.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return "", nil, errLink
@@ -184,7 +183,7 @@ func (w *Workspace) original(ctx context.Context, at string) (string, fs.FileInf
 	return w.text(ctx, at)
 }
 
-// unified is the difference of two texts and how many lines it adds and removes.
+// unified returns the unified diff of two texts, and how many lines it adds and removes.
 func unified(name, before, after string) (diff string, added, removed int, err error) {
 	diff, err = udiff.ToUnified(name, name, before, udiff.Lines(before, after), diffContext)
 	if err != nil {
@@ -202,7 +201,7 @@ func unified(name, before, after string) (diff string, added, removed int, err e
 	return diff, added, removed, nil
 }
 
-// change is a file that replace is going to write.
+// change is a file that replace will write.
 type change struct {
 	at, before, after string
 	info              fs.FileInfo
@@ -246,7 +245,7 @@ func (w *Workspace) replace(ctx context.Context, c *tools.Call) (outcome, conten
 	return fmt.Sprintf("Replaced %d in %d files", total, len(changes)), clip.Bytes(counts.String()+"\n"+diffs.String(), catalog.MaxResultBytes, ""), nil
 }
 
-// substitution is what replace does to one text.
+// substitution returns the function that replace applies to each text.
 func substitution(before, after string, exact bool) (func(string) (string, int, error), error) {
 	if before == "" {
 		return nil, catalog.Failed("old is empty; say what to replace")
@@ -286,11 +285,11 @@ func substitution(before, after string, exact bool) (func(string) (string, int, 
 	}, nil
 }
 
-// groupName finds what ExpandString reads as the name of a group.
+// groupName matches what ExpandString takes for the name of a group.
 var groupName = regexp.MustCompile(`\$\$|\$([\pL\p{Nd}_]+)|\$\{([\pL\p{Nd}_]+)\}`)
 
-// checkGroups refuses a replacement that names a group which old does not have: in $1x
-// the name is 1x, and nothing would take its place.
+// checkGroups refuses a replacement that names a group which old does not have: in $1x the
+// name is 1x, and the result would be empty.
 func checkGroups(re *regexp.Regexp, after string) error {
 	for _, m := range groupName.FindAllStringSubmatch(after, -1) {
 		name := m[1] + m[2]
@@ -305,7 +304,7 @@ func checkGroups(re *regexp.Regexp, after string) error {
 	return nil
 }
 
-// changes reads all files and makes their new texts; nothing is written yet.
+// changes reads all files and returns their new texts; it writes nothing.
 func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (string, int, error)) ([]change, error) {
 	var found []change
 	kept := 0
@@ -319,7 +318,7 @@ func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (s
 		}
 		text, was, err := w.text(ctx, at)
 		if errors.Is(err, errBinary) || errors.Is(err, errEditSize) || errors.Is(err, errOwn) {
-			return nil // as find, which would not show it
+			return nil // find does not show the file either
 		}
 		if err != nil {
 			return w.failed(w.name(at), err)
@@ -350,8 +349,8 @@ func (w *Workspace) changes(ctx context.Context, glob *glob, sub func(string) (s
 	return found, nil
 }
 
-// apply writes all changes or none: new files are complete before the first takes its
-// name, and when one cannot, those before it get their old bytes back.
+// apply writes all changes or none: all new files are complete before the first takes its
+// name, and if a later one fails, the earlier ones get their old bytes back.
 func (w *Workspace) apply(changes []change) error {
 	var failure error
 	done := 0
@@ -375,7 +374,7 @@ func (w *Workspace) apply(changes []change) error {
 	}
 	for i := range changes {
 		if ch := &changes[i]; ch.beside != "" {
-			_ = w.root.Remove(ch.beside) // swap may have done so; that it is gone is all that counts
+			_ = w.root.Remove(ch.beside) // swap may have removed it already
 		}
 	}
 	for i := range changes[:done] {

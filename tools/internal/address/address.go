@@ -1,4 +1,4 @@
-// Package address keeps addresses out of what a model is told.
+// Package address keeps network addresses out of texts for models.
 package address
 
 import (
@@ -7,8 +7,8 @@ import (
 	"net/url"
 )
 
-// Hidden is the text of a transport's error without addresses: that of the request
-// has arguments in it, and what a name resolves to is not the model's to know.
+// Hidden returns the text of a transport's error without addresses: the address of the
+// request has arguments in it, and a model must not learn to what a name resolves.
 func Hidden(err error) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {

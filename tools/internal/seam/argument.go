@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
-// TypeOf gives the parameter type (docs/spec/neuroscript.md §11) of a type of JSON schemas.
+// TypeOf returns the parameter type (docs/spec/neuroscript.md §11) of a JSON schema type.
 func TypeOf(t string) string {
 	switch t {
 	case "string":
@@ -31,7 +31,7 @@ func TypeOf(t string) string {
 // (docs/spec/neuroscript.md §13.5).
 const MaxNameBytes = 128
 
-// TurnGroup is the group of the tools a turn brings along.
+// TurnGroup is the group of the tools of a turn.
 const TurnGroup = "aeiou"
 
 // IsWord reports whether s is an identifier.
@@ -45,7 +45,8 @@ func IsWord(s string) bool {
 	return s != ""
 }
 
-// Coerce turns v into a parameter type, by the rules of docs/spec/neuroscript.md §11.
+// Coerce converts v to a parameter type by the rules of docs/spec/neuroscript.md §11, and
+// reports whether that is possible.
 func Coerce(typ string, v neuroscript.Value) (neuroscript.Value, bool) {
 	if inner, ok := strings.CutPrefix(typ, "list<"); ok {
 		l, ok := v.AsList()
@@ -100,16 +101,16 @@ func coerceBool(v neuroscript.Value) (neuroscript.Value, bool) {
 	return v, ok
 }
 
-// Mistakes are what is wrong with the arguments of a call, all told at once
+// Mistakes are the mistakes in the arguments of a call, reported in one error
 // (docs/spec/cogency.md §5).
 type Mistakes []string
 
 const maxMistakes = 16
 
-// Add notes one more.
+// Add adds a mistake.
 func (m *Mistakes) Add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
 
-// Err is one error of them, nil for none.
+// Err returns one error with all mistakes, or nil.
 func (m Mistakes) Err() error {
 	if len(m) == 0 {
 		return nil

@@ -8,11 +8,11 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// budget is what the tools of the default set use of a *neuroscript.Call.
+// budget is the part of *neuroscript.Call that the tools of the default set use.
 type budget interface {
-	// CheckValue gives the breach that a result of this charged size
-	// (docs/spec/neuroscript.md §13.3) would be. It pays nothing: the interpreter charges the
-	// result when it gets it.
+	// CheckValue returns a breach if a result of this charged size
+	// (docs/spec/neuroscript.md §13.3) would exceed a limit. It charges nothing: the
+	// interpreter charges the result when it gets it.
 	CheckValue(bytes int64) error
 	// ChargeGas pays for work beyond the flat price of a call.
 	ChargeGas(n int64) error
@@ -25,7 +25,7 @@ type budget interface {
 // function is the work of a tool of the default set.
 type function func(m budget, a []neuroscript.Value) (neuroscript.Value, error)
 
-// declare gives a tool of the default set.
+// declare returns a tool of the default set.
 func declare(name, description string, do function, params ...neuroscript.Param) tools.Tool {
 	return tools.Tool{
 		Name: name, Description: description, Params: params, Class: messages.Pure,
@@ -61,7 +61,7 @@ func product(a, b int64) int64 {
 	return a * b
 }
 
-// text makes a string result of n bytes that make builds.
+// text returns a string result of n bytes, which build makes after the check.
 func text(m budget, n int64, build func() string) (neuroscript.Value, error) {
 	if err := m.CheckValue(sum(neuroscript.StringBase, n)); err != nil {
 		return neuroscript.Value{}, err
@@ -69,7 +69,7 @@ func text(m budget, n int64, build func() string) (neuroscript.Value, error) {
 	return neuroscript.String(build()), nil
 }
 
-// part makes a string result that is a piece of an argument.
+// part returns a string result that is a piece of an argument.
 func part(m budget, s string) (neuroscript.Value, error) {
 	if err := m.CheckValue(neuroscript.StringBase + int64(len(s))); err != nil {
 		return neuroscript.Value{}, err
@@ -111,7 +111,7 @@ func number(v neuroscript.Value) float64 {
 	return f
 }
 
-// position gives an integral argument, clamped to what counts anything here.
+// position returns an integral argument, clamped to the range of positions.
 func position(v neuroscript.Value) int64 {
 	const most = 1 << 53
 	f := number(v)

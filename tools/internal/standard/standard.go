@@ -1,6 +1,6 @@
 // Package standard has the default set of NS-A (docs/spec/neuroscript.md §11): pure
-// functions of strings, lists, maps, numbers, errors and USERDATA. What a function is
-// going to make is sized and paid for before it is made (§13.4).
+// functions of strings, lists, maps, numbers, errors and USERDATA. A function checks the size
+// of its result against the limits before it makes the result (§13.4).
 package standard
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Tools gives the set: the groups str, list, map, math, error, userdata and meta.
+// Tools returns the set: the groups str, list, map, math, error, userdata and meta.
 func Tools() []tools.Tool {
 	return slices.Concat(stringTools(), listTools(), mapTools(), mathTools(), errorTools(), userdataTools(), metaTools())
 }

@@ -1,4 +1,4 @@
-// Package toolstest calls tools as tests want it, and renders what they give.
+// Package toolstest calls tools for tests, and renders their results.
 package toolstest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// Perform runs a tool for an action and renders what it gives as the language does, or
-// "code N: message".
+// Perform runs a tool for an action and renders its result as the language does, or an error
+// as "code N: message".
 func Perform(t testing.TB, all []tools.Tool, name string, c *tools.Call) string {
 	t.Helper()
 	v, err := find(t, all, name).Run(t.Context(), c)

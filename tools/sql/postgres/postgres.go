@@ -1,9 +1,8 @@
-// Package postgres lets relics be databases of PostgreSQL (tools/sql). It is a package
-// of its own so that who does not want the client need not have it.
+// Package postgres lets relics be databases of PostgreSQL (tools/sql). It is a package of its
+// own so that programs without such relics need not link the client.
 //
-// The URL comes from whoever holds the secret, for each connection anew. It is in no
-// error: of what the server says its message and its code are given on, of what the
-// network says nothing.
+// The URL comes from the caller, for each connection anew. It is in no error: errors have
+// the server's message and code, and nothing of the network's errors.
 package postgres
 
 import (
@@ -27,7 +26,8 @@ import (
 // connectWait bounds one attempt to connect, unless the URL does.
 const connectWait = 10 * time.Second
 
-// Open makes the backend of a database. where gives its URL, postgres://….
+// Open returns the backend of a database. where returns its URL, postgres://…, and is called
+// for each connection.
 func Open(where func() (url string, err error)) *sql.Backend {
 	return &sql.Backend{
 		Mark: "$", Driver: stdlib.GetDefaultDriver(),
@@ -58,23 +58,23 @@ func Open(where func() (url string, err error)) *sql.Backend {
 			return c, nil
 		},
 		Begin: func(ctx context.Context, tx *stdsql.Tx, timeout time.Duration) error {
-			// A client that goes away does not end its statement.
+			// The end of a client does not end its statement.
 			_, err := tx.ExecContext(ctx, "SELECT set_config('statement_timeout', $1, true)", strconv.FormatInt(max(1, timeout.Milliseconds()), 10))
 			return err
 		},
-		Said: said,
+		Describe: describe,
 	}
 }
 
-// said gives what may be told of an error; ok tells that the server refused.
-func said(err error) (text string, ok bool) {
+// describe returns the text of an error for a model; ok reports whether the server refused.
+func describe(err error) (text string, ok bool) {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
-		// Class 08 is of the connection, 57P of a server that goes away.
+		// Class 08 is a failure of the connection, 57P a server that shuts down.
 		lost := strings.HasPrefix(server.Code, "08") || strings.HasPrefix(server.Code, "57P")
 		var connect *pgconn.ConnectError
 		if errors.As(err, &connect) {
-			return "the database lets nobody in: SQLSTATE " + server.Code, false // its message names the user
+			return "the database refuses the login: SQLSTATE " + server.Code, false // its message names the user
 		}
 		return server.Message + " (SQLSTATE " + server.Code + ")", !lost
 	}
@@ -89,7 +89,7 @@ func said(err error) (text string, ok bool) {
 	if pgconn.SafeToRetry(err) {
 		return "the connection to the database was lost", true
 	}
-	// An argument that the client cannot write as the type that the server wants, among others.
+	// For example an argument that the client cannot encode as the type that the server wants.
 	if strings.Contains(err.Error(), "failed to encode args") {
 		return "an argument does not fit the type that the statement has for it", true
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// purse is what a workflow may spend, and who of its steps holds what of it. Steps
-// reserve before they begin, as actions do of their run. It belongs to one goroutine.
-type purse struct {
+// workflowBudget is the budget of a workflow, and the parts of it that steps have reserved.
+// Steps reserve before they begin, as actions of a run do. It belongs to one goroutine.
+type workflowBudget struct {
 	bound   messages.Budget // of the workflow; 0 is none
 	left    messages.Budget
 	targets *Targets
@@ -18,8 +18,8 @@ type purse struct {
 	held    map[string]messages.Budget
 }
 
-func (g *Graph) purse(c *tools.Call) *purse {
-	p := &purse{bound: c.Budget, left: c.Budget, targets: g.Targets, held: map[string]messages.Budget{}}
+func (g *Graph) budget(c *tools.Call) *workflowBudget {
+	p := &workflowBudget{bound: c.Budget, left: c.Budget, targets: g.Targets, held: map[string]messages.Budget{}}
 	for _, s := range g.Steps {
 		if _, ok := g.Targets.Spends(s.Type, s.Name); ok {
 			p.waiting++
@@ -28,9 +28,10 @@ func (g *Graph) purse(c *tools.Call) *purse {
 	return p
 }
 
-// reserve gives a step its share of what is left: that of each step which may still begin
-// beside it. A step that spends nothing gets nil; lacks names a meter that is used up.
-func (p *purse) reserve(s *messages.Action) (grant *messages.Budget, lacks string) {
+// reserve reserves a step's share of the rest of the budget, which it divides by the steps
+// that may still begin beside it. The grant is nil for a step that spends nothing; lacks
+// names a meter that is used up.
+func (p *workflowBudget) reserve(s *messages.Action) (grant *messages.Budget, lacks string) {
 	most, ok := p.targets.Spends(s.Type, s.Name)
 	if !ok {
 		return nil, ""
@@ -63,14 +64,14 @@ func (p *purse) reserve(s *messages.Action) (grant *messages.Budget, lacks strin
 	return grant, ""
 }
 
-// settle gives back what a step that has ended did not use.
-func (p *purse) settle(id string, used messages.Budget) {
+// settle returns the unused part of the grant of a step that has ended.
+func (p *workflowBudget) settle(id string, used messages.Budget) {
 	grant := p.held[id]
 	delete(p.held, id)
 	p.left = p.left.Plus(messages.Budget{CostUSD: grant.CostUSD, Tokens: grant.Tokens}).Minus(used)
 }
 
-// spending adds up what a step used. It is safe for concurrent use.
+// spending sums up what a step has used. It is safe for concurrent use.
 type spending struct {
 	mu    sync.Mutex
 	total messages.Budget
