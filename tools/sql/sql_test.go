@@ -326,11 +326,11 @@ func TestUnreachable(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for want, e := range map[string]sql.Endpoint{
-		"interface.endpoints[0].query: ERR_CONFIG: it begins with DELETE":           {Query: "DELETE FROM t"},
-		"interface.endpoints[0].exec: ERR_CONFIG: it begins with SELECT":            {Exec: "SELECT 1"},
-		"interface.endpoints[0].query: ERR_CONFIG: :b is not one of its parameters": {Query: "SELECT :a, :b", Params: catalog.Parameters{{Name: "a"}}},
-		"interface.endpoints[0].query: ERR_CONFIG: the parameter c is not used in it":  {Query: "SELECT :a", Params: catalog.Parameters{{Name: "a"}, {Name: "c"}}},
-		"interface.endpoints[0].exec: ERR_CONFIG: there is a second statement, at ": {Exec: "DELETE FROM t; DELETE FROM u"},
+		"interface.endpoints[0].query: ERR_CONFIG: it begins with DELETE":             {Query: "DELETE FROM t"},
+		"interface.endpoints[0].exec: ERR_CONFIG: it begins with SELECT":              {Exec: "SELECT 1"},
+		"interface.endpoints[0].query: ERR_CONFIG: :b is not one of its parameters":   {Query: "SELECT :a, :b", Params: catalog.Parameters{{Name: "a"}}},
+		"interface.endpoints[0].query: ERR_CONFIG: the parameter c is not used in it": {Query: "SELECT :a", Params: catalog.Parameters{{Name: "a"}, {Name: "c"}}},
+		"interface.endpoints[0].exec: ERR_CONFIG: there is a second statement, at ":   {Exec: "DELETE FROM t; DELETE FROM u"},
 	} {
 		_, _, err := sql.New(sql.Relic{Backend: sql.SQLite(nil), Endpoints: []sql.Endpoint{e}})
 		if err == nil || !strings.Contains(err.Error(), want) {
