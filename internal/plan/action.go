@@ -6,9 +6,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// normal gives an action as the plan keeps it, with what is empty filled in and
-// capped, or an ERR_CONFIG that names the member. A decoder does both itself; this
-// is for callers that have none, such as workflows.
+// normal returns an action as the plan keeps it, with defaults filled in and limits capped, or
+// an ERR_CONFIG that names the member. Decoders check actions themselves; this is for callers
+// without one, such as workflows.
 func (p *Plan) normal(a *messages.Action) (messages.Action, *messages.Error) {
 	bad := func(field, detail string) (messages.Action, *messages.Error) {
 		return messages.Action{}, &messages.Error{Code: messages.ErrConfig, Field: field, Detail: detail}
@@ -46,7 +46,7 @@ func (p *Plan) normal(a *messages.Action) (messages.Action, *messages.Error) {
 	return n, nil
 }
 
-// EffectKind says what the caller is to do.
+// EffectKind is what the caller must do.
 type EffectKind uint8
 
 // The effects.
@@ -54,12 +54,12 @@ const (
 	// Dispatch: judge and begin the action with Parameters; answer Started, Park
 	// or Ended. It holds a slot from here on.
 	Dispatch EffectKind = iota + 1
-	// End: the plan itself has ended the action, with State, Reason and, for an
-	// unresolved reference, the Place in its parameters. It needs no answer.
+	// End: the plan itself has ended the action, with State and Reason, and for an
+	// unresolved reference the Place in its parameters. It needs no answer.
 	End
-	// Stop: ask the executor to give up; it answers with Ended all the same.
+	// Stop: ask the executor to give up; its answer is still Ended.
 	Stop
-	// Fetch: somebody needs the value of Feed; answer FeedReady.
+	// Fetch: an action needs the value of Feed; answer FeedReady.
 	Fetch
 )
 
@@ -68,7 +68,7 @@ func (k EffectKind) String() string {
 	return [...]string{"?", "dispatch", "end", "stop", "fetch", "?"}[min(k, Fetch+1)]
 }
 
-// An Effect is what a call causes. They are to be done in order.
+// An Effect is what a call causes. Effects must be done in order.
 type Effect struct {
 	Kind       EffectKind
 	Ref        Ref    // of the action
@@ -79,8 +79,8 @@ type Effect struct {
 	Place      string // JSON pointer into the parameters
 }
 
-// Reasons of ends that the plan decides (docs/spec/streaming.md §§4, 5.1, 6). The first four
-// and ReasonUnresolved are followed by a colon and the id, ids or reference.
+// Reasons of ends that the plan decides (docs/spec/streaming.md §§4, 5.1, 6). A colon and the
+// id, ids or reference follow the first four and ReasonUnresolved.
 const (
 	ReasonDependencyFailed  = "dependency_failed"
 	ReasonUnknownDependency = "unknown_dependency"

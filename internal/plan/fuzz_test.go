@@ -42,7 +42,7 @@ func shown(t testing.TB, p *Plan, pieces [][]byte) []byte {
 		piece = bytes.Clone(piece)
 		out = text.Push(out, piece)
 		for i := range piece {
-			piece[i] = '!' // whoever kept it shows
+			piece[i] = '!' // an alias of it would show
 		}
 		if _, waits := text.Waits(); !waits && text.Held() > MaxReferenceBytes {
 			t.Fatalf("holds %d bytes", text.Held())
@@ -261,7 +261,7 @@ func FuzzCalls(f *testing.F) {
 				}
 			}
 		}
-		// Everybody is answered: then nobody waits.
+		// All that was asked for is answered: then no action waits.
 		if effs, err := p.End(nil); err == nil {
 			see(effs, nil)
 		}

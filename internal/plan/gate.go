@@ -1,9 +1,10 @@
 package plan
 
-// Part is what of the document comes to the dispatcher (docs/spec/streaming.md §4).
+// Part is a kind of part of the document, as the dispatcher meets them
+// (docs/spec/streaming.md §4).
 type Part uint8
 
-// The parts. Thoughts and errors rest on no result.
+// The parts. Thoughts and errors depend on no result.
 const (
 	PartThought Part = iota
 	PartError
@@ -13,10 +14,10 @@ const (
 	PartFeed
 )
 
-// Passes tells whether the next part of the document goes on now: nothing waits
-// before it, and the gate is open or the part rests on no result. Text between
-// blocks, which is for operators alone, passes like a thought. waiting says
-// whether an earlier part waits, also a response behind a reference.
+// Passes reports whether the next part of the document may be acted on now: no earlier part
+// waits (waiting), such as a response that stopped at a reference, and the gate is open or the
+// part depends on no result. Text between blocks, which only operators see, passes like a
+// thought.
 func (p *Plan) Passes(part Part, waiting bool) bool {
 	if waiting {
 		return false

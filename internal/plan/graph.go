@@ -7,17 +7,18 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// An edge says that user waits for dep. It is open while it counts in user.unmet.
+// An edge says that user waits for dep. It is open while it counts in user.unmet. Package
+// comment: how one node's end starts others.
 type edge struct {
 	dep, user         int32
 	nextUser, nextDep int32 // in the chains of dep's users and of user's dependencies
 	open              bool
-	soft              bool // any end of dep will do
+	soft              bool // any end of dep releases it
 }
 
-// satisfied tells whether a node fulfils those who depend on it
-// (docs/spec/streaming.md §5.2): ok, or fire_and_forget and begun, or failed and tolerated. An outcome that
-// nobody knows fulfils nothing (docs/spec/design.md §7).
+// satisfied reports whether a node lets its users go on (docs/spec/streaming.md §5.2): it is ok,
+// or fire_and_forget and begun, or failed and tolerated. An unknown outcome does not
+// (docs/spec/design.md §7).
 func (x *node) satisfied() bool {
 	switch {
 	case x.state == OK || x.Mode == messages.ModeFireAndForget && x.began:
@@ -28,8 +29,8 @@ func (x *node) satisfied() bool {
 	return false
 }
 
-// link adds an edge, open unless dep already fulfils it, and tells whether dep has
-// ended without.
+// link adds an edge, open unless dep already satisfies it. broken reports whether dep has
+// ended without satisfying it.
 func (p *Plan) link(n, dep int32, soft bool) (broken bool) {
 	d, x := &p.nodes[dep], &p.nodes[n]
 	done := d.satisfied() || soft && d.state.Terminal()
@@ -56,8 +57,8 @@ func (p *Plan) link(n, dep int32, soft bool) (broken bool) {
 	return false
 }
 
-// arrived turns the waiting for an id into edges to the node that now has it, and
-// tells whether there was any.
+// arrived turns the waiting for an id into edges to the node that now has it. It reports
+// whether some node waited.
 func (p *Plan) arrived(n int32) bool {
 	id := p.nodes[n].ID
 	list, ok := p.forward[id]
@@ -69,7 +70,7 @@ func (p *Plan) arrived(n int32) bool {
 	for _, w := range list {
 		x := &p.nodes[w]
 		if x.state != Waiting || x.forward == 0 {
-			continue // it ended meanwhile
+			continue // w has ended meanwhile
 		}
 		x.forward--
 		x.unmet--
@@ -81,9 +82,9 @@ func (p *Plan) arrived(n int32) bool {
 	return met
 }
 
-// connect finds what a new action depends on: depends_on first, then what its
-// parameters refer to. Then it is skipped, waits, or is ready. met tells that others
-// had waited for its id: only then, or by naming itself, can it close a cycle.
+// connect adds the edges of a new action: from depends_on first, then from the references in
+// its parameters. Then the action is skipped, waits, or is ready. met says that other actions
+// waited for its id: only then, or by naming itself, can it close a cycle.
 func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 	why := ""
 	blame := func(reason string) {
@@ -134,7 +135,7 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 	case why != "":
 		p.finish(dst, n, Skipped, why, "")
 	case x.Mode == messages.ModeSync && p.forwards > 0 && p.unseen(n) != "":
-		// What it waits for waits for an id that can only come from behind the gate.
+		// It waits, however indirectly, for an id that can only be declared after the gate.
 		p.finish(dst, n, Skipped, ReasonForwardDependency+":"+p.unseen(n), "")
 	case x.unmet == 0:
 		x.state = Ready
@@ -142,8 +143,8 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 	}
 }
 
-// unseen gives an id that was not declared yet and without which n cannot go on:
-// its own first, in the order of depends_on, then those of what it waits for.
+// unseen returns an id that was not declared yet and without which n cannot go on: one of n
+// itself first, in the order of depends_on, then one of the nodes that n waits for.
 func (p *Plan) unseen(n int32) string {
 	p.mark++
 	p.walk = append(p.walk[:0], n)
@@ -167,9 +168,9 @@ func (p *Plan) unseen(n int32) string {
 	return ""
 }
 
-// cascade tells dependents what ended or began, theirs in turn what became of them,
-// until nothing changes. The first cause wins; causes come in the order of their
-// ends, dependents in the order of their edges.
+// cascade passes the ends in the queue on to the users of each node, and the ends that follow
+// to their users, until nothing changes. The first cause wins. Causes come in the order of
+// their ends, users in the order of their edges.
 func (p *Plan) cascade(dst *[]Effect) {
 	for i := 0; i < len(p.queue); i++ {
 		n := p.queue[i]
@@ -196,11 +197,10 @@ func (p *Plan) cascade(dst *[]Effect) {
 	p.queue = p.queue[:0]
 }
 
-// cycle skips every action that stands on a cycle through n, in document order,
-// and tells whether there was one. All cycles there are pass through n, whose edges
-// are the newest.
+// cycle skips every action on a cycle through n, in document order, and reports whether there
+// was a cycle. Every cycle passes through n, because its edges are the newest.
 func (p *Plan) cycle(dst *[]Effect, n int32) bool {
-	// On a cycle stands who waits for n, however indirectly, and is waited for.
+	// A node is on a cycle if it waits for n, however indirectly, and n waits for it.
 	p.mark++
 	below := p.mark
 	p.spread(n, below, func(x *node) int32 { return x.users }, func(g *edge) (int32, int32) { return g.user, g.nextUser },
@@ -230,8 +230,8 @@ func (p *Plan) cycle(dst *[]Effect, n int32) bool {
 	return true
 }
 
-// spread marks what can be reached from n over open edges in one direction among
-// waiting nodes that may pass, and leaves it in p.walk.
+// spread marks the waiting nodes that can be reached from n over open edges in one direction
+// and that pass accepts. It leaves them in p.walk.
 func (p *Plan) spread(n int32, mark uint32, head func(*node) int32, next func(*edge) (int32, int32), pass func(*node) bool) {
 	p.walk = append(p.walk[:0], n)
 	p.nodes[n].mark = mark
@@ -248,6 +248,7 @@ func (p *Plan) spread(n int32, mark uint32, head func(*node) int32, next func(*e
 	}
 }
 
+// selfish reports whether n waits for itself.
 func (p *Plan) selfish(n int32) bool {
 	for e := p.nodes[n].deps; e != none; e = p.edges[e].nextDep {
 		if p.edges[e].dep == n && p.edges[e].open {
@@ -257,8 +258,8 @@ func (p *Plan) selfish(n int32) bool {
 	return false
 }
 
-// ring gives a shortest cycle through m among nodes of the mark, in the order of
-// waiting: each waits for the next, the last for m.
+// ring returns a shortest cycle through m among the nodes with the mark: each waits for the
+// next, the last for m.
 func (p *Plan) ring(m int32, mark uint32) []int32 {
 	if len(p.parent) < len(p.nodes) {
 		p.parent = make([]int32, len(p.nodes))
@@ -288,7 +289,7 @@ func (p *Plan) ring(m int32, mark uint32) []int32 {
 			}
 		}
 	}
-	return []int32{m} // m is on a cycle, so this is not reached
+	return []int32{m} // not reached: m is on a cycle
 }
 
 // spell writes a cycle, its first member again at the end.

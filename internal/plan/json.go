@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The functions below walk JSON texts that were validated when they came in. They
-// look at each byte once, recurse nowhere, and stay inside the text whatever it is.
+// The functions below walk JSON texts that were validated before. They look at each byte
+// once, do not recurse, and stay inside the text even if it is invalid.
 
 // space skips white space from i.
 func space(s string, i int) int {
@@ -17,7 +17,7 @@ func space(s string, i int) int {
 	return i
 }
 
-// quoteEnd gives the end of the string that begins at s[i] == '"'.
+// quoteEnd returns the end of the string that begins at s[i] == '"'.
 func quoteEnd(s string, i int) int {
 	for i++; i < len(s); i++ {
 		switch s[i] {
@@ -30,7 +30,7 @@ func quoteEnd(s string, i int) int {
 	return len(s)
 }
 
-// valueEnd gives the end of the value that begins at i.
+// valueEnd returns the end of the value that begins at i.
 func valueEnd(s string, i int) int {
 	i = min(i, len(s))
 	depth := 0
@@ -65,8 +65,8 @@ func valueEnd(s string, i int) int {
 	return len(s)
 }
 
-// child gives the member or element of value that a path segment names, and how
-// many bytes it looked at.
+// child returns the member or element of value that a path segment names, and how many bytes
+// it looked at.
 func child(value, seg string) (part string, seen int, ok bool) {
 	i := space(value, 0)
 	if i == len(value) {
@@ -117,12 +117,12 @@ func index(seg string) (n int, ok bool) {
 	return n, true
 }
 
-// unquote gives the text of a JSON string.
+// unquote returns the text of a JSON string.
 func unquote(s string) string {
 	if len(s) >= 2 && strings.IndexByte(s, '\\') < 0 {
 		return s[1 : len(s)-1]
 	}
-	b, _ := jsontext.AppendUnquote(nil, s) // what it could decode of an invalid one
+	b, _ := jsontext.AppendUnquote(nil, s) // of an invalid string, the part that could be decoded
 	return string(b)
 }
 

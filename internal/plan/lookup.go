@@ -18,23 +18,23 @@ type found struct {
 type foundKind uint8
 
 const (
-	foundNothing foundKind = iota // nobody knows the name, or the value has no such path
+	foundNothing foundKind = iota // no action, feed or variable has the name, or the value no such path
 	foundValue
-	foundLater  // of p.pending, who has not ended is waited for
-	foundBroken // an action that gave no value and never will
+	foundLater  // the value depends on those of p.pending that have not ended
+	foundBroken // the action ended without a value
 )
 
-// A pend is what the answer of a lookup rests on: an action, or a feed. Those that
-// have ended are there too: what an action depends on must not say how fast it was.
+// A pend is an action or feed that the answer of a lookup rests on. Actions that have ended are
+// included: the dependencies of an action must not depend on how fast others ran.
 type pend struct {
 	node int32
 	soft bool // an end of any kind decides
 	feed string
 }
 
-// lookup resolves a reference for a viewer: a node, or len(p.nodes) for the place
-// that the document has reached. The order is that of docs/spec/streaming.md §6: output key,
-// id, environment, target name.
+// lookup resolves a reference for a viewer: a node, or len(p.nodes) for the place that the
+// document has reached. It tries, in this order, output key, id, environment and target name
+// (docs/spec/streaming.md §6).
 func (p *Plan) lookup(r reference, viewer int32) found {
 	if n := p.named(r.name, viewer); n != none {
 		return p.result(n, r)
@@ -48,7 +48,7 @@ func (p *Plan) lookup(r reference, viewer int32) found {
 	return p.known(p.o.Variables, r)
 }
 
-// known asks an environment.
+// known looks a name up in an environment.
 func (p *Plan) known(env Environment, r reference) found {
 	if env == nil {
 		return found{}
@@ -65,13 +65,13 @@ func (p *Plan) known(env Environment, r reference) found {
 	return found{}
 }
 
-// named gives the action that a name means as an output key or else as an id.
-// fire_and_forget actions and rejected blocks are not known by either.
+// named returns the action that has a name as its output key, or else as its id. References do
+// not know fire_and_forget actions and rejected blocks.
 func (p *Plan) named(name string, viewer int32) int32 {
 	if n, ok := p.keys[name]; ok {
 		for ; n != none; n = p.nodes[n].prevKey {
-			// An action does not see the key it will bind itself: $count in the
-			// parameters of the action that binds count is the count before.
+			// An action does not see the key that it binds itself: $count in the
+			// parameters of the action that binds count is the value before.
 			if n != viewer && p.sees(viewer, n) && (n >= p.forgotten || viewer < p.forgotten) {
 				return n
 			}
@@ -81,7 +81,7 @@ func (p *Plan) named(name string, viewer int32) int32 {
 		for ; n != none; n = p.nodes[n].prevID {
 			if p.sees(viewer, n) {
 				if x := &p.nodes[n]; x.refused || x.Mode == messages.ModeFireAndForget {
-					return none // the id is taken, by something that has no value
+					return none // the id belongs to an action without a value
 				}
 				return n
 			}
@@ -90,9 +90,9 @@ func (p *Plan) named(name string, viewer int32) int32 {
 	return none
 }
 
-// target resolves a name as that of a target which exactly one ok action has. Who
-// has it and has not ended may become that one, and is waited for. A name as it stands
-// wins over one with its dots written as '_'.
+// target resolves a name as the target of exactly one ok action. An action with that target
+// that has not ended may become the one, so the viewer waits for it. A target of exactly this
+// name wins over one whose dots are written as '_'.
 func (p *Plan) target(r reference, viewer int32) found {
 	n, ok := p.names[r.name]
 	dotted := false
@@ -126,8 +126,8 @@ func (p *Plan) target(r reference, viewer int32) found {
 	return found{}
 }
 
-// before gives the action declared before n whose target has the same name, or the
-// same name with its dots written as '_'.
+// before returns the previous action whose target has the same name, or with dotted the same
+// name with its dots written as '_'.
 func (p *Plan) before(n int32, dotted bool) int32 {
 	if dotted {
 		return p.nodes[n].prevDotted
@@ -135,7 +135,7 @@ func (p *Plan) before(n int32, dotted bool) int32 {
 	return p.nodes[n].prevName
 }
 
-// result gives what is known of an action that a reference means.
+// result resolves a reference to the action n.
 func (p *Plan) result(n int32, r reference) found {
 	p.pending = append(p.pending, pend{node: n})
 	switch x := &p.nodes[n]; {
@@ -147,7 +147,7 @@ func (p *Plan) result(n int32, r reference) found {
 	return found{kind: foundLater}
 }
 
-// part takes the path of a reference into a value.
+// part follows the path of a reference into a value.
 func (p *Plan) part(value string, r reference) found {
 	v, ok := step(value, r.path, &p.budget)
 	if !ok {
@@ -156,9 +156,9 @@ func (p *Plan) part(value string, r reference) found {
 	return found{kind: foundValue, value: v}
 }
 
-// sees reports whether a place in the document knows an action: what was declared up
-// to it, and what it depends on, however indirectly. The latter is worked out when
-// it is first asked for in a text; p.above is 0 until then.
+// sees reports whether a viewer sees an action: one that was declared before it, or one that it
+// depends on, however indirectly. The dependencies are computed when they are first needed
+// for a text; p.above is 0 until then.
 func (p *Plan) sees(viewer, n int32) bool {
 	if n <= viewer || !p.ahead {
 		return n <= viewer
@@ -179,8 +179,8 @@ func (p *Plan) sees(viewer, n int32) bool {
 	return p.nodes[n].mark == p.above
 }
 
-// stuck reports whether the place the document has reached cannot wait for n: n waits,
-// however indirectly, for an id that can only be declared after this place.
+// stuck reports whether a response at the place that the document has reached cannot wait for
+// n, because n waits, however indirectly, for an id that can only be declared after it.
 func (p *Plan) stuck(n, viewer int32) bool {
 	if viewer < int32(len(p.nodes)) || p.forwards == 0 {
 		return false
@@ -206,10 +206,10 @@ func (p *Plan) stuck(n, viewer int32) bool {
 	return p.nodes[n].blocked == p.epoch
 }
 
-// valid reports whether a text is one JSON value without repeated members.
+// valid reports whether s is one JSON value without repeated members.
 func valid(s string) bool { return jsontext.Value(s).IsValid() }
 
-// valid is the same without an allocation for texts of common size.
+// valid is like the function, without an allocation for texts of common size.
 func (p *Plan) valid(s string) bool {
 	const keep = 64 << 10
 	if len(s) > keep {

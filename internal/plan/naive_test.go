@@ -66,7 +66,7 @@ func (m *naive) means(s *slow, name string) *slow {
 	return nil
 }
 
-// above tells whether s depends on o through depends_on and what references mean
+// above reports whether s depends on o through depends_on and what references mean
 // to actions that see only what stands before them.
 func (m *naive) above(s, o *slow, seen []*slow) bool {
 	if slices.Contains(seen, s) {
@@ -112,7 +112,7 @@ func (m *naive) needs(s *slow, far bool) (out []*slow) {
 	return out
 }
 
-// lacks tells whether s waits, through whatever, for an id nobody declared.
+// lacks reports whether s waits, however indirectly, for an undeclared id.
 func (m *naive) lacks(s *slow, seen []*slow) bool {
 	if slices.Contains(seen, s) || s.state != Waiting {
 		return false
@@ -378,6 +378,6 @@ func checkInvariants(t *testing.T, p *Plan) {
 	case len(p.ready) > 0 && p.slots < p.o.Parallel && p.halted == "":
 		t.Fatalf("%d ready and slots free", len(p.ready))
 	case p.gate != none && (p.nodes[p.gate].state.Terminal() || p.nodes[p.gate].Mode != messages.ModeSync):
-		t.Fatal("the gate is closed by nobody")
+		t.Fatal("the gate is closed, but by no action")
 	}
 }

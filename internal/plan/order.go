@@ -2,11 +2,11 @@ package plan
 
 import "slices"
 
-// Order sorts the nodes 0…n−1 so that each comes after those it depends on, lower
-// numbers first where it does not matter. If that is impossible it gives a cycle
-// instead: each member depends on the next, the last on the first. It serves what
-// is checked before it runs, the steps of a workflow or the references between
-// feeds; dependencies outside 0…n−1 are ignored.
+// Order sorts the nodes 0…n−1 so that each comes after those it depends on, lower numbers
+// first where the dependencies allow it. If that is impossible it returns a cycle instead:
+// each member depends on the next, the last on the first. Dependencies outside 0…n−1 are
+// ignored. It is for checks before a run, such as of the steps of a workflow or the references
+// between feeds.
 func Order(n int, dependencies func(i int) []int) (order, cycle []int) {
 	users := make([][]int, n)
 	unmet := make([]int, n)
@@ -36,8 +36,8 @@ func Order(n int, dependencies func(i int) []int) (order, cycle []int) {
 	if len(order) == n {
 		return order, nil
 	}
-	// Whoever is left depends on someone who is left: going from one to the next
-	// comes back.
+	// Each node that is left depends on another one that is left, so following the
+	// dependencies leads back to a node that was visited.
 	at := slices.IndexFunc(unmet, func(u int) bool { return u > 0 })
 	seen := make(map[int]int)
 	for {

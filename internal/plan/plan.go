@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Status says what an environment knows of a name.
+// Status is what an environment knows of a name.
 type Status uint8
 
 // The answers of an environment.
@@ -15,17 +15,17 @@ const (
 	Absent  Status = iota // not known
 	Present               // the value is there
 	Pending               // a feed that is fetched on first use
-	Void                  // a feed without a value: a response says so, to parameters it is not known
+	Void                  // a feed without a value: "[unavailable]" in responses, unknown in parameters
 )
 
-// An Environment knows the names that are no action's: session variables, then
-// feeds with the value of this generation (docs/spec/streaming.md §6). Values are JSON. It
-// is asked during calls only and answers the same until the next input.
+// An Environment resolves the names that no action has: session variables, then feeds with
+// their value in this generation (docs/spec/streaming.md §6). Values are JSON. The plan asks it
+// during calls only; the answer must stay the same until the next input.
 type Environment interface {
 	Lookup(name string) (value string, s Status)
 }
 
-// Options fix a plan. The zero value has the defaults and an empty environment.
+// Options configure a plan. The zero value has the defaults and an empty environment.
 type Options struct {
 	Actions        int // per generation; 0 is DefaultActions
 	Parallel       int // actions that run at once; 0 is DefaultParallel
@@ -37,11 +37,11 @@ type Options struct {
 	// $NAME is not one of them, and in a response ${NAME} is text (docs/spec/design.md §11).
 	Variables Environment
 	Verbatim  bool // "$" in parameters means nothing
-	// Sources leaves the source of a feed that an action adds or changes as it is written:
-	// what it refers to is the feed's to say, each time it is fetched.
+	// Sources leaves references in the source of a feed that an action adds or changes: the
+	// feed resolves them each time it is fetched.
 	Sources bool
-	// Dotted lets $a_b mean the target a.b too, where no action's target is a_b: a
-	// reference has no room for a dot (docs/spec/streaming.md §6).
+	// Dotted lets $a_b also stand for the target a.b if no action has the target a_b: a
+	// reference cannot contain a dot (docs/spec/streaming.md §6).
 	Dotted bool
 }
 
@@ -54,42 +54,42 @@ type Plan struct {
 	nodes []node
 	edges []edge
 
-	// The last node of each name; older ones hang on prevID, prevKey, prevName.
+	// The last node of each name; prevID, prevKey and prevName chain the older ones.
 	ids, keys, names map[string]int32
-	// dotted are the last nodes of targets with a dot, as references write them; older
-	// ones hang on prevDotted. It is empty unless Options.Dotted.
+	// dotted has the last node of each target with a dot, by the name as references write it;
+	// prevDotted chains the older ones. It is empty unless Options.Dotted.
 	dotted map[string]int32
-	// forward lists who waits for an id that was not declared yet; forwards counts
-	// the waiting.
+	// forward lists the nodes that wait for an id that is not declared yet; forwards is the
+	// number of such waits.
 	forward  map[string][]int32
 	forwards int32
-	feeds    map[string]int32 // feeds somebody waits for
+	feeds    map[string]int32 // feeds that are being fetched
 
 	gen       int32 // of the open generation, from 1
 	genStart  int32 // its first node
-	open      bool  // it still declares
-	declared  int   // actions of it
+	open      bool  // it can still declare actions
+	declared  int   // actions of the generation
 	unended   int   // sync and async actions without a terminal state
 	forgotten int32 // output keys of nodes before this one are dropped
 	gate      int32 // the sync action that holds it closed, -1 for none
 	slots     int   // taken
-	overs     int   // actions that need none
-	held      int   // actions that waited for one
+	overs     int   // actions that need no slot
+	held      int   // actions that had to wait for a slot
 	halted    string
 
 	ready   []int32 // in document order
-	queue   []int32 // scratch: what ended and was not told to its dependents yet
-	pending []pend  // scratch: what lookups rest on
+	queue   []int32 // scratch: nodes that ended or began, and whose users cascade has not reached
+	pending []pend  // scratch: the actions and feeds that lookups rest on
 	lost    bool    // a lookup met a feed without a value
-	budget  int     // of the lookups in one text: MaxPathBytes and less
+	budget  int     // left of MaxPathBytes, for the lookups in one text
 	walk    []int32 // scratch of traversals
 	parent  []int32
 	scratch []byte
 	mark    uint32 // of the last traversal
 	// blocked is the epoch whose blocked nodes are marked; every call is an epoch.
 	epoch, blocked uint32
-	above          uint32 // of the traversal that marked what the viewer of a lookup depends on, 0 for none
-	ahead          bool   // some action depends on what was declared after it
+	above          uint32 // the traversal that marked the dependencies of a lookup's viewer, 0 for none
+	ahead          bool   // some action depends on one that was declared after it
 }
 
 // node is an action, or a feed that actions wait for.
@@ -98,24 +98,25 @@ type node struct {
 	state   State
 	began   bool // Started was called
 	feed    bool
-	refused bool // a block the parser rejected
-	settled bool // its parameters are substituted and judged: it was parked
-	slot    bool
-	over    bool // ended before the plan was made: it needs no slot to be told so
-	held    bool // it waited for a slot
+	refused bool // a block that the decoder rejected
+	settled bool // its parameters are substituted and were judged: it was parked
+	slot    bool // it holds one
+	over    bool // it ended before the plan was made, and needs no slot (Over)
+	held    bool // it had to wait for a slot
 
 	gen     int32
 	unmet   int32 // open edges, and ids that were not declared yet
 	forward int32 // of these, the ids
 
-	// Edges to those who wait for it, and to what it waits for, oldest first.
+	// The chains of its edges, oldest first: to the nodes that wait for it, and to those that
+	// it waits for.
 	users, lastUser int32
 	deps, lastDep   int32
 
 	prevID, prevKey, prevName, prevDotted int32
 
 	mark    uint32 // of the traversal or deduplication that met it last
-	blocked uint32 // the epoch in which it waits, however indirectly, for an id
+	blocked uint32 // the epoch in which it waits, however indirectly, for an undeclared id
 	reason  string
 	value   string // JSON, of OK
 	params  string // substituted, while settled
@@ -142,9 +143,9 @@ func New(o Options) *Plan {
 	}
 }
 
-// Begin opens the next generation of the run: ids may be used again, results of
-// earlier generations stay. The generation before it must be complete, or stopped
-// (CancelAll): that one declares nothing more.
+// Begin opens the next generation of the run: ids may be used again, results of earlier
+// generations stay. The generation before it must be complete, or stopped by CancelAll; else
+// the error is *IllegalError.
 func (p *Plan) Begin() error {
 	if p.halted != "" {
 		p.halted, p.open = "", false
@@ -157,11 +158,11 @@ func (p *Plan) Begin() error {
 	return nil
 }
 
-// Declare takes an action at its place in the document. It may end at once (quota,
-// failed dependency, cycle), and so may those who waited for its id. A sync action
-// that has not ended closes the gate. Errors: ERR_CONFIG naming the member for an
-// action no parser lets through, *IllegalError outside a generation, behind a closed
-// gate, or for an id that the generation has.
+// Declare takes an action at its place in the document. The action may end at once (quota,
+// failed dependency, cycle), and so may actions that waited for its id. A sync action that has
+// not ended closes the gate. Errors: ERR_CONFIG naming the member for an action that no decoder
+// lets through, *IllegalError outside a generation, after a closed gate, or for an id that the
+// generation already has.
 func (p *Plan) Declare(dst []Effect, a *messages.Action) ([]Effect, error) {
 	if err := p.mayDeclare("Declare", a.ID, true); err != nil {
 		return dst, err
@@ -200,10 +201,10 @@ func (p *Plan) Declare(dst []Effect, a *messages.Action) ([]Effect, error) {
 	return dst, nil
 }
 
-// Reject takes the id of a block that was not accepted: those who name it are
-// skipped as for a failed action, references do not know it. An id that the
-// generation has stays with the first block, and "" is no id: both change nothing.
-// It comes with an error event, which passes a closed gate, and so does this.
+// Reject takes the id of a block that was not accepted: actions that depend on it are skipped
+// as for a failed action, and references do not know it. An id that the generation already
+// has, and "", change nothing. Reject is allowed while the gate is closed, because the error
+// event that it comes with passes the gate.
 func (p *Plan) Reject(dst []Effect, id string) ([]Effect, error) {
 	if err := p.mayDeclare("Reject", id, false); err != nil {
 		return dst, err
@@ -221,6 +222,8 @@ func (p *Plan) Reject(dst []Effect, id string) ([]Effect, error) {
 	return dst, nil
 }
 
+// mayDeclare returns why id cannot be declared now; nil if it can. fresh is false for a
+// rejected block, which may repeat an id and passes a closed gate.
 func (p *Plan) mayDeclare(input, id string, fresh bool) error {
 	switch {
 	case !p.open:
@@ -233,8 +236,8 @@ func (p *Plan) mayDeclare(input, id string, fresh bool) error {
 	return nil
 }
 
-// Started says that the dispatched action has begun. A fire_and_forget action has
-// satisfied its dependents by that.
+// Started says that the dispatched action has begun. That satisfies the dependents of a
+// fire_and_forget action. The error is *IllegalError for an action that is not dispatched.
 func (p *Plan) Started(dst []Effect, r Ref) ([]Effect, error) {
 	n, err := p.move("Started", r, Running)
 	if err != nil {
@@ -250,8 +253,8 @@ func (p *Plan) Started(dst []Effect, r Ref) ([]Effect, error) {
 	return dst, nil
 }
 
-// Park says that the dispatched action waits for an approval. It gives its slot to
-// others and keeps the parameters that were judged.
+// Park says that the dispatched action waits for an approval. Its slot is free for others; its
+// parameters stay as they were judged.
 func (p *Plan) Park(dst []Effect, r Ref) ([]Effect, error) {
 	n, err := p.move("Park", r, Parked)
 	if err != nil {
@@ -263,8 +266,8 @@ func (p *Plan) Park(dst []Effect, r Ref) ([]Effect, error) {
 	return dst, nil
 }
 
-// Resume says that the parked action was approved: it is dispatched again, with
-// the parameters that were judged, when a slot is free.
+// Resume says that the parked action was approved. It is dispatched again when a slot is free,
+// with the parameters that were judged.
 func (p *Plan) Resume(dst []Effect, r Ref) ([]Effect, error) {
 	n, err := p.move("Resume", r, Ready)
 	if err != nil {
@@ -275,8 +278,8 @@ func (p *Plan) Resume(dst []Effect, r Ref) ([]Effect, error) {
 	return dst, nil
 }
 
-// A Ref names an action: an id may come again in a later generation, while a
-// detached action of an earlier one still runs.
+// A Ref names an action. The id alone would not do: it may come again in a later generation
+// while a detached action of an earlier one still runs.
 type Ref struct {
 	Generation int // from 1
 	ID         string
@@ -284,7 +287,7 @@ type Ref struct {
 
 func (x *node) ref() Ref { return Ref{int(x.gen), x.ID} }
 
-// Outcome is the end of an action. Value is its result as JSON, read for OK alone;
+// Outcome is the end of an action. Value is its result as JSON for OK, and ignored otherwise;
 // "" is null.
 type Outcome struct {
 	State  State
@@ -292,10 +295,10 @@ type Outcome struct {
 	Value  string
 }
 
-// Ended says how an action ended: one that began in OK, Failed, Cancelled or
-// Unknown, one that did not in Failed or Cancelled. The effects hold what that
-// means for others, never an End of the action itself. Errors: *IllegalError for an
-// action that has ended or did not begin, ERR_CONFIG for a value that is not JSON.
+// Ended says how an action ended: in OK, Failed, Cancelled or Unknown if it began, in Failed or
+// Cancelled if it did not. The effects are the consequences for other actions, never an End of
+// the action itself. Errors: *IllegalError for an action that has ended or was not dispatched,
+// ERR_CONFIG for a value that is not JSON.
 func (p *Plan) Ended(dst []Effect, r Ref, out Outcome) ([]Effect, error) {
 	value, fault := p.checkValue(out)
 	if fault != nil {
@@ -318,9 +321,8 @@ func (p *Plan) Ended(dst []Effect, r Ref, out Outcome) ([]Effect, error) {
 	return dst, nil
 }
 
-// Cancel stops one action: one that is not with an executor has ended with this,
-// and its dependents are skipped; for one that is, a Stop is the effect. An action
-// that has ended is left alone.
+// Cancel stops one action. An action that an executor has gets a Stop. One that no executor has
+// ends at once, and its dependents are skipped. One that has ended is left alone.
 func (p *Plan) Cancel(dst []Effect, r Ref, reason string) ([]Effect, error) {
 	n := p.find(r)
 	if n == none {
@@ -332,9 +334,9 @@ func (p *Plan) Cancel(dst []Effect, r Ref, reason string) ([]Effect, error) {
 	return dst, nil
 }
 
-// CancelAll stops every action, in document order, and what the generation declares after
-// it is cancelled at once. With detached, fire_and_forget actions that were dispatched
-// are left alone: they survive the end of a run (docs/spec/streaming.md §4).
+// CancelAll stops every action, in document order; actions that the generation declares later
+// are cancelled at once. With detached, dispatched fire_and_forget actions are left alone: they
+// outlive their run (docs/spec/streaming.md §4).
 func (p *Plan) CancelAll(dst []Effect, reason string, detached bool) []Effect {
 	p.halted = reason
 	if reason == "" {
@@ -347,7 +349,7 @@ func (p *Plan) CancelAll(dst []Effect, reason string, detached bool) []Effect {
 		}
 		p.cancel(&dst, int32(n), reason)
 	}
-	p.cascade(&dst) // nobody is left to skip; edges are released
+	p.cascade(&dst) // no user is left to skip; this closes the edges
 	return dst
 }
 
@@ -362,8 +364,9 @@ func (p *Plan) cancel(dst *[]Effect, n int32, reason string) {
 	}
 }
 
-// End says that the generation declares nothing more: who still waits for an id
-// that never came is skipped, in document order, and then their dependents.
+// End says that the generation declares nothing more. Actions that still wait for an undeclared
+// id are skipped, in document order, and then their dependents. The error is *IllegalError
+// without an open generation.
 func (p *Plan) End(dst []Effect) ([]Effect, error) {
 	if !p.open {
 		return dst, &IllegalError{Input: "End", Why: "no generation is open"}
@@ -380,7 +383,7 @@ func (p *Plan) End(dst []Effect) ([]Effect, error) {
 	return dst, nil
 }
 
-// FeedReady says that a feed of a Fetch effect has a value, or never will.
+// FeedReady says that the feed of a Fetch effect has come or failed; Environment has its value.
 func (p *Plan) FeedReady(dst []Effect, name string) []Effect {
 	n, ok := p.feeds[name]
 	if !ok {
@@ -394,21 +397,22 @@ func (p *Plan) FeedReady(dst []Effect, name string) []Effect {
 	return dst
 }
 
-// Occupy says that so many actions of earlier runs hold a slot each.
+// Occupy says that n actions of earlier runs hold a slot each.
 func (p *Plan) Occupy(n int) { p.slots += max(0, n) }
 
-// Vacate says that an action of an earlier run gave its slot back.
+// Vacate says that one of these actions gave its slot back.
 func (p *Plan) Vacate(dst []Effect) []Effect {
 	p.slots = max(0, p.slots-1)
 	p.pump(&dst)
 	return dst
 }
 
-// Forget drops the output keys bound so far, as clear_context does: what comes
-// later in the document does not see them. Ids and results stay.
+// Forget drops the output keys bound so far, as clear_context does: later parts of the document
+// do not see them. Ids and results stay.
 func (p *Plan) Forget() { p.forgotten = int32(len(p.nodes)) }
 
-// Gate gives the sync action that holds the gate closed.
+// Gate returns the id of the sync action that keeps the gate closed; closed is false if the
+// gate is open.
 func (p *Plan) Gate() (id string, closed bool) {
 	if p.gate == none {
 		return "", false
@@ -416,13 +420,13 @@ func (p *Plan) Gate() (id string, closed bool) {
 	return p.nodes[p.gate].ID, true
 }
 
-// Complete reports whether the generation is over: it declares nothing more and
-// every sync and async action has ended.
+// Complete reports whether the generation has ended (End) and all its sync and async actions
+// have.
 func (p *Plan) Complete() bool { return !p.open && p.unended == 0 }
 
-// Stalled reports whether nothing goes on without an approval: there is a parked
-// action, and none is with an executor or waits for a slot. With a generation that
-// has ended this is when a turn is suspended (docs/spec/design.md §7).
+// Stalled reports whether only an approval can take the plan on: an action is parked, and none
+// is with an executor or waits for a slot or a feed. If the generation has ended, the turn is
+// suspended then (docs/spec/design.md §7).
 func (p *Plan) Stalled() bool {
 	if len(p.feeds) > 0 {
 		return false
@@ -439,17 +443,17 @@ func (p *Plan) Stalled() bool {
 	return parked
 }
 
-// A View is what is known of one action.
+// A View is the state of one action.
 type View struct {
-	messages.Action // Args as declared, references in them
+	messages.Action // Args as declared, with references
 	State           State
 	Reason          string
 	Value           string // JSON, of OK
 	Generation      int    // from 1
 }
 
-// Action gives one action.
-func (p *Plan) Action(r Ref) (View, bool) {
+// Action returns one action; ok is false if there is none with that ref.
+func (p *Plan) Action(r Ref) (v View, ok bool) {
 	n := p.find(r)
 	if n == none {
 		return View{}, false
@@ -457,8 +461,8 @@ func (p *Plan) Action(r Ref) (View, bool) {
 	return p.view(n), true
 }
 
-// Generation gives the actions of the last generation begun in document order:
-// what the next prompt reports, fire_and_forget ones included.
+// Generation returns the actions of the latest generation in document order, with the
+// fire_and_forget ones: the next prompt reports them.
 func (p *Plan) Generation() []View {
 	var all []View
 	for n := p.genStart; n < int32(len(p.nodes)); n++ {
@@ -474,7 +478,7 @@ func (p *Plan) view(n int32) View {
 	return View{Action: x.Action, State: x.state, Reason: x.reason, Value: x.value, Generation: int(x.gen)}
 }
 
-// checkValue gives the value to keep.
+// checkValue returns the value to keep of an outcome.
 func (p *Plan) checkValue(out Outcome) (string, *messages.Error) {
 	if out.State != OK {
 		return "", nil
@@ -488,10 +492,10 @@ func (p *Plan) checkValue(out Outcome) (string, *messages.Error) {
 	return out.Value, nil
 }
 
-// Grow makes room for n more actions that come at once.
+// Grow makes room for n more actions.
 func (p *Plan) Grow(n int) { p.nodes = slices.Grow(p.nodes, n) }
 
-// add appends a node and makes it the one its id means.
+// add appends a node and makes it the latest one with its id.
 func (p *Plan) add(x node) int32 {
 	n := int32(len(p.nodes))
 	x.users, x.lastUser, x.deps, x.lastDep = none, none, none, none
@@ -503,7 +507,7 @@ func (p *Plan) add(x node) int32 {
 	return n
 }
 
-// chain makes n the last node of a name and gives the one before it.
+// chain makes n the latest node of a name and returns the one before it.
 func (p *Plan) chain(index map[string]int32, name string, n int32) int32 {
 	prev, ok := index[name]
 	index[name] = n
@@ -513,7 +517,7 @@ func (p *Plan) chain(index map[string]int32, name string, n int32) int32 {
 	return prev
 }
 
-// find gives the node of an action.
+// find returns the node of an action; none if there is no such action.
 func (p *Plan) find(r Ref) int32 {
 	n, ok := p.ids[r.ID]
 	if !ok {
@@ -528,7 +532,7 @@ func (p *Plan) find(r Ref) int32 {
 	return n
 }
 
-// current gives the node of an id in the open generation.
+// current returns the node of an id in the open generation; none if there is none.
 func (p *Plan) current(id string) int32 {
 	if n, ok := p.ids[id]; ok && n >= p.genStart {
 		return n
@@ -536,7 +540,7 @@ func (p *Plan) current(id string) int32 {
 	return none
 }
 
-// move takes an action to a state that the caller reports.
+// move takes a dispatched action to the state that the caller reports.
 func (p *Plan) move(input string, r Ref, to State) (int32, error) {
 	n := p.find(r)
 	if n == none {
@@ -550,7 +554,7 @@ func (p *Plan) move(input string, r Ref, to State) (int32, error) {
 	return n, nil
 }
 
-// finish ends an action on the plan's own account.
+// finish ends an action because the plan decides so, with an End effect.
 func (p *Plan) finish(dst *[]Effect, n int32, s State, reason, place string) {
 	x := &p.nodes[n]
 	x.state = s
@@ -558,8 +562,8 @@ func (p *Plan) finish(dst *[]Effect, n int32, s State, reason, place string) {
 	p.ended(n, reason)
 }
 
-// ended does what every end of an action does, but for telling dependents: that is
-// cascade's, which the caller calls.
+// ended does what every end of an action needs, and queues the node for cascade, which the
+// caller must call.
 func (p *Plan) ended(n int32, reason string) {
 	x := &p.nodes[n]
 	x.reason, x.params = reason, ""
@@ -578,7 +582,7 @@ func (p *Plan) ended(n int32, reason string) {
 	p.queue = append(p.queue, n)
 }
 
-// release gives a slot back.
+// release gives back the slot of a node, if it holds one.
 func (p *Plan) release(n int32) {
 	if x := &p.nodes[n]; x.slot {
 		x.slot = false
@@ -586,14 +590,15 @@ func (p *Plan) release(n int32) {
 	}
 }
 
-// enqueue puts a node among those that wait for a slot.
+// enqueue adds a node to those that wait for a slot.
 func (p *Plan) enqueue(n int32) {
 	i, _ := slices.BinarySearch(p.ready, n)
 	p.ready = slices.Insert(p.ready, i, n)
 }
 
-// Over says that an action which is declared again has ended before the plan was made: it
-// is dispatched when its turn comes, to be told of its end, and takes no slot for that.
+// Over says that an action which is declared again after a restart had ended before. It is
+// dispatched without a slot as soon as its dependencies allow, and the caller then reports its
+// recorded end.
 func (p *Plan) Over(dst []Effect, r Ref) []Effect {
 	if n := p.find(r); n != none && p.nodes[n].state < Dispatched {
 		p.nodes[n].over = true
@@ -603,7 +608,7 @@ func (p *Plan) Over(dst []Effect, r Ref) []Effect {
 	return dst
 }
 
-// nextReady takes the first that may be handed out now from those that are ready.
+// nextReady takes the first ready node that may be dispatched now.
 func (p *Plan) nextReady() (n int32, ok bool) {
 	i := 0
 	if p.slots >= p.o.Parallel {
@@ -619,7 +624,7 @@ func (p *Plan) nextReady() (n int32, ok bool) {
 	return n, true
 }
 
-// pump hands out ready actions, first in the document first, while slots are free.
+// pump dispatches ready actions in document order while slots are free.
 func (p *Plan) pump(dst *[]Effect) {
 	p.epoch++
 	for {
@@ -642,7 +647,7 @@ func (p *Plan) pump(dst *[]Effect) {
 	}
 }
 
-// hold counts those that are ready and find no slot free, each once.
+// hold counts the ready actions that find no free slot, each once.
 func (p *Plan) hold() {
 	for _, n := range p.ready {
 		if x := &p.nodes[n]; !x.held {
@@ -652,5 +657,5 @@ func (p *Plan) hold() {
 	}
 }
 
-// Held counts the actions that had to wait because as many ran as may.
+// Held returns how many actions had to wait for a slot so far.
 func (p *Plan) Held() int { return p.held }

@@ -115,7 +115,7 @@ func TestAfterAttempt(t *testing.T) {
 		{"a time-out of what may be repeated", two, Attempt{N: 1, Failure: TimedOut, Class: messages.Idempotent}, again(2)},
 		{"and its end", two, Attempt{N: 3, Failure: TimedOut, Class: messages.Idempotent}, Next{N: 3, State: Failed, Reason: "timeout"}},
 		{"an effect without an answer", two, Attempt{N: 1, Failure: TimedOut, Class: messages.Effectful}, Next{N: 1, State: Unknown, Reason: "timeout"}},
-		{"a class nobody named is an effect", two, Attempt{N: 1, Failure: Panicked}, Next{N: 1, State: Unknown, Reason: "panic"}},
+		{"a class without a name is an effect", two, Attempt{N: 1, Failure: Panicked}, Next{N: 1, State: Unknown, Reason: "panic"}},
 		{"an effect that said no", two, Attempt{N: 1, Failure: Erred, Class: messages.Effectful}, again(2)},
 		{"keyed is repeated under its key", two, Attempt{N: 1, Failure: Lost, Class: messages.Keyed}, again(2)},
 		{"keyed without an answer at last", two, Attempt{N: 3, Failure: Lost, Class: messages.Keyed}, Next{N: 3, State: Unknown, Reason: "lost"}},
@@ -296,7 +296,7 @@ func TestViews(t *testing.T) {
 		t.Error("an action of a generation that was not")
 	}
 	if _, ok := p.Action(Ref{1, "b"}); ok {
-		t.Error("an action nobody declared")
+		t.Error("an action that was not declared")
 	}
 }
 
@@ -366,7 +366,7 @@ func TestTextQuotes(t *testing.T) {
 	_ = p.Begin()
 	ok("own")
 	for text, want := range map[string]bool{
-		"plain": false, "$old": false, "$$own": false, "$nobody": false, "$own": true, "a ${own} b": true, "$old $own": true, "${own.x}": false,
+		"plain": false, "$old": false, "$$own": false, "$missing": false, "$own": true, "a ${own} b": true, "$old $own": true, "${own.x}": false,
 	} {
 		r := p.Text()
 		r.End(r.Push(nil, []byte(text)))

@@ -19,7 +19,7 @@ const (
 	MaxBackoff        = 10
 )
 
-// Policy says how often and how long an action is tried.
+// Policy is how often and how long an action is tried.
 type Policy struct {
 	Timeout time.Duration // of one attempt; 0 is DefaultTimeout
 	Retries int           // further attempts after the first
@@ -59,7 +59,7 @@ func (p Policy) Pause(n int, key string) time.Duration {
 	return min(d+d/1000*spread, MaxRetryDelay)
 }
 
-// Bounded fills in defaults and applies the caps.
+// Bounded returns p with defaults filled in and limits capped.
 func (p Policy) Bounded() Policy {
 	p.Timeout = min(cmp.Or(max(p.Timeout, 0), DefaultTimeout), MaxTimeout)
 	p.Retries = min(max(p.Retries, 0), MaxRetries)
@@ -71,8 +71,8 @@ func (p Policy) Bounded() Policy {
 	return p
 }
 
-// Deadline is when an attempt that begins now is over: the smaller of its own time
-// and what is left of the turn (docs/spec/design.md §8). A zero until is no bound.
+// Deadline returns the deadline of an attempt that begins now: its own, or until, the end of
+// the turn, if that comes first (docs/spec/design.md §8). A zero until is no bound.
 func (p Policy) Deadline(now, until time.Time) time.Time {
 	d := now.Add(p.Bounded().Timeout)
 	if !until.IsZero() && until.Before(d) {
@@ -84,28 +84,27 @@ func (p Policy) Deadline(now, until time.Time) time.Time {
 // Failure is the way an attempt failed.
 type Failure uint8
 
-// The failures. The executor answered after the first four; the others left no
-// answer.
+// The failures. After the first four the executor answered; the others left no answer.
 const (
-	Erred    Failure = iota + 1 // it said no
-	Denied                      // policy or a person said no
+	Erred    Failure = iota + 1 // the executor returned an error
+	Denied                      // policy or a person denied it
 	NoTarget                    // there is no such target
-	Stopped                     // it confirmed that it stopped, or never began
+	Stopped                     // the executor confirmed that it stopped, or never began
 	TimedOut
 	Panicked
-	Lost // the contact broke, or the grace of a cancel is over
+	Lost // the connection broke, or the grace of a cancel is over
 	numFailures
 )
 
-// String is the reason that is recorded when the executor gave none.
+// String returns the reason that is recorded if the executor gave none.
 func (f Failure) String() string {
 	return [...]string{"?", "error", "denied", "unknown_target", "cancelled", "timeout", "panic", "lost", "?"}[min(f, numFailures)]
 }
 
-// Answered tells whether the executor said what became of the attempt.
+// Answered reports whether the executor reported the outcome of the attempt.
 func (f Failure) Answered() bool { return f <= Stopped }
 
-// An Attempt is one that failed.
+// An Attempt is a failed attempt, as Policy.After judges it.
 type Attempt struct {
 	N       int // from 1
 	Failure Failure
@@ -116,8 +115,8 @@ type Attempt struct {
 	Until   time.Time // when the turn is over; zero is no bound
 }
 
-// Next is what follows a failed attempt: attempt N at At, or the action's end in
-// State for Reason.
+// Next is what follows a failed attempt: with Retry, attempt N at time At; else the end of the
+// action in State for Reason.
 type Next struct {
 	Retry  bool
 	N      int
@@ -126,11 +125,11 @@ type Next struct {
 	Reason string
 }
 
-// After decides what follows. It retries errors, panics and timeouts, after
-// a pause; never what was denied, has no target or was cancelled
-// (docs/spec/streaming.md §5.3). An effectful attempt without an answer may have happened, so it is
-// unknown and not repeated; a keyed one is repeated under its key and unknown at
-// last (docs/spec/design.md §7). No attempt is planned that the turn would not see begin.
+// After decides what follows a failed attempt. It retries errors, panics and timeouts after a
+// pause, but not what was denied, has no target or was cancelled (docs/spec/streaming.md §5.3).
+// An effectful attempt without an answer may have happened: it ends as unknown and is not
+// repeated. A keyed one is repeated under its key, and unknown after the last attempt
+// (docs/spec/design.md §7). No attempt is planned after the end of the turn.
 func (p Policy) After(a Attempt) Next {
 	p = p.Bounded()
 	end := Next{N: a.N, State: Failed, Reason: a.Reason}

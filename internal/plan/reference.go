@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// MaxReferenceBytes bounds a reference, from $ to its last byte. Names are at most
-// 64 bytes; the rest is for paths. What is longer is text, in a stream as in a
-// whole string, so that a stream holds back no more than this.
+// MaxReferenceBytes bounds a reference, from $ to its last byte. Names have at most 64 bytes;
+// the rest is for paths. A longer one is text, in a stream as in a whole string, so that a
+// stream never holds back more than this.
 const MaxReferenceBytes = 512
 
-// A refKind says what stands at a $.
+// A refKind is what begins at a $.
 type refKind uint8
 
 const (
@@ -26,11 +26,11 @@ type reference struct {
 	n    int    // bytes it takes, with its sigils
 	name string // [A-Za-z_][A-Za-z0-9_]*
 	path string // "field.0.x", or ""
-	// braced tells ${name} from $name.
+	// braced distinguishes ${name} from $name.
 	braced bool
 }
 
-// Whole gives the name of a text that is exactly one reference.
+// Whole returns the name of a text that is exactly one reference; ok is false for other texts.
 func Whole(text string) (name string, ok bool) {
 	if !strings.HasPrefix(text, "$") {
 		return "", false
@@ -55,7 +55,7 @@ func Names(text string) []string {
 	}
 }
 
-// full is the reference as reasons and placeholders write it.
+// full returns the reference as reasons and placeholders write it.
 func (r reference) full() string {
 	if r.path == "" {
 		return r.name
@@ -63,8 +63,8 @@ func (r reference) full() string {
 	return r.name + "." + r.path
 }
 
-// refAt reads what stands at s[0] == '$'. Without whole, s may be the beginning of
-// a longer text.
+// refAt reads the reference at s[0] == '$'. Without whole, s may be the beginning of a longer
+// text.
 func refAt[T string | []byte](s T, whole bool) reference {
 	undecided := func(i int) reference {
 		if i >= MaxReferenceBytes || whole {
@@ -127,13 +127,13 @@ func nameByte(c byte, first bool) bool {
 	return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' || !first && c >= '0' && c <= '9'
 }
 
-// MaxPathBytes bounds what the paths of the references in one text may search of
-// the values they step into: a short path into a long value costs its length.
+// MaxPathBytes bounds how many bytes of values the paths of the references in one text may
+// search: a short path into a long value costs the length of the value.
 const MaxPathBytes = 256 << 20
 
-// step follows a path into a JSON text: object members by name, array elements by
-// index. What it looks at is taken from budget; a path that would cost more leads
-// nowhere. Of a value that is not valid JSON it may give any part or none.
+// step follows a path into a JSON text: object members by name, array elements by index. It
+// subtracts the bytes that it looks at from budget; ok is false for a path that leads nowhere
+// or costs more. Of a value that is not valid JSON it may return any part or none.
 func step(value, path string, budget *int) (string, bool) {
 	for path != "" {
 		var seg string

@@ -7,8 +7,8 @@ import (
 )
 
 // State is where an action stands (docs/spec/streaming.md §5.1, and unknown of
-// docs/spec/design.md §7). What the specification calls waiting is told apart by what is waited for:
-// Waiting, Ready, Dispatched and Parked.
+// docs/spec/design.md §7). The specification's state waiting is four states here, by what the
+// action waits for: Waiting, Ready, Dispatched and Parked.
 type State uint8
 
 // The states.
@@ -16,13 +16,13 @@ const (
 	Waiting    State = iota // for dependencies
 	Ready                   // for a slot
 	Dispatched              // handed out by a Dispatch effect, not begun
-	Parked                  // for somebody's approval; holds no slot
+	Parked                  // for an approval; holds no slot
 	Running
 	OK
 	Failed
 	Skipped
 	Cancelled
-	Unknown // begun, and nobody knows whether it happened
+	Unknown // begun; its outcome is not known
 	numStates
 )
 
@@ -34,10 +34,10 @@ func (s State) String() string {
 	}[min(s, numStates)]
 }
 
-// Terminal tells whether nothing follows the state.
+// Terminal reports whether no state follows s.
 func (s State) Terminal() bool { return s >= OK && s < numStates }
 
-// Ended is the state in the words of records; "" before the end.
+// Ended returns the word that records have for a terminal state; "" for others.
 func (s State) Ended() messages.ActionState {
 	if !s.Terminal() {
 		return ""
@@ -45,7 +45,7 @@ func (s State) Ended() messages.ActionState {
 	return messages.ActionState(s.String())
 }
 
-// StateOf reads a terminal state from a record; ok is false for any other word.
+// StateOf returns the terminal state for a word of records; ok is false for any other word.
 func StateOf(s messages.ActionState) (state State, ok bool) {
 	for state = OK; state < numStates; state++ {
 		if state.String() == string(s) {
@@ -55,8 +55,8 @@ func StateOf(s messages.ActionState) (state State, ok bool) {
 	return Waiting, false
 }
 
-// legal is the one table of transitions. Waiting → Failed is the quota, Ready →
-// Waiting a reference that turned out to need somebody else.
+// legal is the one table of transitions. Waiting → Failed is the quota; Ready → Waiting is a
+// reference that turned out to need another action or a feed.
 var legal = [numStates][]State{
 	Waiting:    {Ready, Failed, Skipped, Cancelled},
 	Ready:      {Dispatched, Waiting, Failed, Skipped, Cancelled},
@@ -65,7 +65,7 @@ var legal = [numStates][]State{
 	Running:    {OK, Failed, Cancelled, Unknown},
 }
 
-// may tells whether the table has the edge.
+// may reports whether the table allows the move.
 func (s State) may(next State) bool {
 	if s >= numStates {
 		return false
@@ -78,10 +78,9 @@ func (s State) may(next State) bool {
 	return false
 }
 
-// IllegalError is a call that does not fit what the plan knows: an answer for an
-// action that has ended, a declaration behind a closed gate. The plan is as it was
-// before. A late answer of a child is told by it from a broken invariant, which
-// the shell treats as a crash of the turn.
+// IllegalError is a call that contradicts the plan, such as an answer for an action that has
+// ended or a declaration after a closed gate. The plan is as it was before. The shell treats
+// it as a crash of the turn.
 type IllegalError struct {
 	Ref   Ref // zero when the call concerns no action
 	From  State
@@ -98,7 +97,7 @@ func (e *IllegalError) Error() string {
 	return fmt.Sprintf("plan: %s %q: %s → %s is illegal", e.Input, e.Ref.ID, e.From, e.To)
 }
 
-// As makes every IllegalError an ERR_CRASH to callers that look for codes.
+// As makes every IllegalError an ERR_CRASH for callers that ask for the code.
 func (e *IllegalError) As(target any) bool {
 	p, ok := target.(**messages.Error)
 	if ok {

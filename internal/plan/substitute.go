@@ -8,8 +8,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// eachString calls f with every string in a JSON text that is a value, not a key,
-// and may hold a reference, with its place in the text, until f says no.
+// eachString calls f with every string in a JSON text that is a value, not a key, and may hold
+// a reference, with its place in the text, until f returns false.
 func eachString(s string, f func(from, to int, text string) bool) {
 	for i := 0; i < len(s); {
 		next := strings.IndexByte(s[i:], '"')
@@ -61,8 +61,8 @@ func (p *Plan) references(n int32) {
 	})
 }
 
-// source is where in the parameters of an action the source of a feed stands that is left
-// as it is; both are 0 without one.
+// source returns where the parameters of an action have the source of a feed, in which no
+// reference is resolved; both are 0 without one.
 func (p *Plan) source(n int32) (from, to int) {
 	if !p.o.Sources || int(n) >= len(p.nodes) {
 		return 0, 0
@@ -92,16 +92,16 @@ func (p *Plan) source(n int32) (from, to int) {
 	return 0, 0
 }
 
-// A fate is what became of a substitution.
+// A fate is the outcome of a substitution.
 type fate struct {
 	failed string // reason of failure
 	place  string // JSON pointer
-	broken int32  // an action whose end forbids it
-	waits  bool   // p.pending says for what
+	broken int32  // an action that ended without a value
+	waits  bool   // for the actions and feeds of p.pending
 }
 
-// substitute gives a JSON text with the references in its strings resolved for a
-// viewer. The first that cannot be resolved decides.
+// substitute returns a JSON text with the references in its strings resolved for a viewer. The
+// first one that cannot be resolved decides the outcome.
 func (p *Plan) substitute(src string, viewer int32) (string, fate) {
 	out := make([]byte, 0, len(src)+64)
 	res := fate{broken: none}
@@ -187,8 +187,8 @@ func (p *Plan) refers(n int32) bool {
 	return !p.o.Verbatim && !p.nodes[n].Literal && mayRefer(p.nodes[n].Args)
 }
 
-// settle substitutes the parameters of an action that is about to begin. When that
-// is not possible the action has ended, or waits again.
+// settle substitutes the parameters of an action that is about to begin. It returns false if
+// that is not possible: the action has ended then, or waits again.
 func (p *Plan) settle(dst *[]Effect, n int32) bool {
 	if !p.refers(n) {
 		p.nodes[n].params = p.nodes[n].Args
@@ -206,7 +206,7 @@ func (p *Plan) settle(dst *[]Effect, n int32) bool {
 		p.nodes[n].params = out
 		return true
 	}
-	// A name that was the environment's is somebody else's now, or a feed is fetched.
+	// A name that was the environment's is an action's now, or a feed must be fetched.
 	p.nodes[n].state = Waiting
 	p.mark++
 	for _, w := range p.pending {
@@ -223,7 +223,7 @@ func (p *Plan) settle(dst *[]Effect, n int32) bool {
 	return false
 }
 
-// feedNode gives the node that stands for a feed which is fetched.
+// feedNode returns the node of a feed that is being fetched.
 func (p *Plan) feedNode(dst *[]Effect, name string) int32 {
 	if n, ok := p.feeds[name]; ok {
 		return n
@@ -234,10 +234,10 @@ func (p *Plan) feedNode(dst *[]Effect, name string) int32 {
 	return n
 }
 
-// Resolve substitutes the references in a JSON text with what is known at this
-// place of the document, as for the output of a workflow. An unresolved reference
-// is ERR_CONFIG at its JSON pointer with ReasonUnresolved; so is one whose action
-// has not ended or gave no value.
+// Resolve substitutes the references in a JSON text by the values known at this place of the
+// document, as for the output of a workflow. An unresolved reference is ERR_CONFIG at its JSON
+// pointer with ReasonUnresolved; a reference to an action that has not ended, or ended without
+// a value, is ERR_CONFIG too.
 func (p *Plan) Resolve(src string) (string, error) {
 	if !valid(src) {
 		return "", &messages.Error{Code: messages.ErrConfig, Detail: "not a JSON value"}
@@ -254,7 +254,7 @@ func (p *Plan) Resolve(src string) (string, error) {
 	return out, nil
 }
 
-// pointer gives the JSON pointer of the string that begins at a byte of a JSON text.
+// pointer returns the JSON pointer of the string that begins at a byte of a JSON text.
 func pointer(src string, at int) string {
 	d := jsontext.NewDecoder(strings.NewReader(src))
 	for {

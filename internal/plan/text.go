@@ -2,33 +2,33 @@ package plan
 
 import "bytes"
 
-// Text resolves the references in one response while it grows (docs/spec/streaming.md §6).
-// It holds back an unfinished reference, at most MaxReferenceBytes, and everything
-// behind a reference to something that has not ended: whoever feeds it counts what
-// Held says among what waits behind a gate. It is used by the goroutine of its plan.
+// Text resolves the references in one response while it grows (docs/spec/streaming.md §6). It
+// holds back an unfinished reference, at most MaxReferenceBytes, and everything after a
+// reference to an action that has not ended. The caller must bound that: it counts the bytes
+// of Held among those that wait at a gate. It is used by the goroutine of its plan.
 type Text struct {
 	p     *Plan
 	held  []byte
 	grown int  // bytes that substitution added so far
-	full  bool // more than that was asked for: no value follows
+	full  bool // GrowthBytes is used up: no further value is inserted
 	steps int  // what is left of MaxPathBytes
 	whole bool // no more bytes follow
 	own   bool // it refers to an action of its own generation
 	wait  Wait
 }
 
-// Wait is what a response waits for: the end of an action, or a feed that the
-// caller has to fetch.
+// Wait is what a response waits for: the end of an action, or a feed that the caller must
+// fetch.
 type Wait struct {
 	Action Ref
 	Feed   string
 }
 
-// Text begins a response at the place the document has reached.
+// Text begins a response at the place that the document has reached.
 func (p *Plan) Text() *Text { return &Text{p: p, steps: MaxPathBytes} }
 
-// Push takes the next bytes and appends to dst what can be shown now. With a nil
-// dst the result may alias text.
+// Push takes the next bytes and appends to dst those that can be shown now. With a nil dst the
+// result may alias text.
 func (t *Text) Push(dst, text []byte) []byte {
 	if len(t.held) > 0 {
 		t.held = append(t.held, text...)
@@ -45,30 +45,30 @@ func (t *Text) Push(dst, text []byte) []byte {
 	return dst
 }
 
-// End says that no more bytes follow. What is still held follows by Resume.
+// End says that no more bytes follow, and appends to dst those that can be shown now. The bytes
+// that are still held follow by Resume.
 func (t *Text) End(dst []byte) []byte {
 	t.whole = true
 	return t.advance(dst)
 }
 
-// Resume looks again at what the response waits for: after an action of the plan
-// ended, or the feed has a value or never will.
+// Resume tries again to go on: after an action of the plan has ended, or a feed has come or
+// failed. It appends to dst the bytes that can be shown now.
 func (t *Text) Resume(dst []byte) []byte {
 	t.wait = Wait{}
 	return t.advance(dst)
 }
 
-// Waits tells what the response waits for, if it does.
-func (t *Text) Waits() (Wait, bool) { return t.wait, t.wait != Wait{} }
+// Waits returns what the response waits for; ok is false if it does not wait.
+func (t *Text) Waits() (w Wait, ok bool) { return t.wait, t.wait != Wait{} }
 
-// Quotes tells that a reference so far was to an action of the generation that the
-// response is of.
+// Quotes reports whether the response so far refers to an action of its own generation.
 func (t *Text) Quotes() bool { return t.own }
 
-// Held counts the bytes held back.
+// Held returns the number of bytes held back.
 func (t *Text) Held() int { return len(t.held) }
 
-// Done tells that everything was given out.
+// Done reports whether the response has ended and no byte is held back.
 func (t *Text) Done() bool { return t.whole && len(t.held) == 0 }
 
 func (t *Text) advance(dst []byte) []byte {
@@ -78,12 +78,13 @@ func (t *Text) advance(dst []byte) []byte {
 	dst, n := t.run(dst, t.held)
 	t.held = append(t.held[:0], t.held[n:]...)
 	if len(t.held) == 0 && cap(t.held) > 2*MaxReferenceBytes {
-		t.held = nil // what piled up behind a wait
+		t.held = nil // drop the buffer of a long wait
 	}
 	return dst
 }
 
-// run gives out text up to where it has to hold back, and says how far it came.
+// run appends text to dst up to the first byte that must be held back, and returns how many
+// bytes it took.
 func (t *Text) run(dst, text []byte) ([]byte, int) {
 	at := 0
 	for at < len(text) {
@@ -113,8 +114,8 @@ func (t *Text) run(dst, text []byte) ([]byte, int) {
 	return dst, at
 }
 
-// replace appends what stands for a reference, or tells that it has to be waited
-// for.
+// replace appends the value of a reference. held reports that the response has to wait for it
+// instead; t.wait says for what.
 func (t *Text) replace(dst, written []byte, r reference) (_ []byte, held bool) {
 	p := t.p
 	p.pending, p.above, p.budget = p.pending[:0], 0, t.steps
@@ -136,7 +137,7 @@ func (t *Text) replace(dst, written []byte, r reference) (_ []byte, held bool) {
 				return dst, true
 			}
 		}
-		// What it waits for can only come after this response.
+		// The value can only come after this response.
 		v.kind = foundBroken
 	}
 	for _, w := range p.pending {
