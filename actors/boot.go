@@ -140,6 +140,11 @@ func (h *Host) untilClosing() (context.Context, context.CancelFunc) {
 
 // take wakes a session, which settles what it finds.
 func (h *Host) take(ctx context.Context, sid string, agent *Agent) {
+	room := h.intake.reply()
+	defer room.giveBack()
+	if !room.take(ctx, recovered) {
+		return
+	}
 	key, err := messages.ParseSID(sid)
 	if err == nil {
 		_, err = h.ask(ctx, &request{key: key, agent: agent, op: opOpen})

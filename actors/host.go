@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +92,10 @@ type Config struct {
 	Boot Boot
 	// Proofs is what sessions that are woken must prove.
 	Proofs Proofs
+	// MemoryLimit is how many bytes the process may have; 0 is Go's own limit (GOMEMLIMIT),
+	// negative is none. It bounds the long replies taken in, and the sessions recovered at
+	// the start, side by side.
+	MemoryLimit int64
 }
 
 // Proofs says what the history of a session must prove before a host goes on with it.
@@ -125,6 +131,7 @@ type Host struct {
 	alarms     alarms
 	histories  histories
 	systems    systems
+	intake     *intake
 	inline     bool // the writer answers before Append returns
 
 	reopening sync.Mutex // held by reopen
@@ -166,6 +173,11 @@ func New(cfg Config) *Host {
 	if cfg.Boot.PerSecond <= 0 {
 		cfg.Boot.PerSecond = BootPerSecond
 	}
+	if cfg.MemoryLimit == 0 {
+		if cfg.MemoryLimit = debug.SetMemoryLimit(-1); cfg.MemoryLimit == math.MaxInt64 {
+			cfg.MemoryLimit = -1
+		}
+	}
 	if cfg.Boot.Page <= 0 {
 		cfg.Boot.Page = BootPage
 	}
@@ -175,7 +187,7 @@ func New(cfg Config) *Host {
 	if cfg.SLog == nil {
 		cfg.SLog = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
+	h := &Host{cfg: cfg, log: cfg.Log, dir: newDirectory(), hub: hub.New(), intake: newIntake(cfg.MemoryLimit, func() int64 { _, n := cfg.Writer.Queued(); return n }), closing: make(chan struct{}), stopped: make(chan struct{}), wheel: make(chan struct{})}
 	h.scan.done = make(chan struct{})
 	h.alarms.init()
 	h.inline = cfg.Store.Immediate()

@@ -1,11 +1,13 @@
 package actors_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"iter"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,11 +55,15 @@ func (silent) LimitReached(string, int)       {}
 var key = messages.SessionKey{Tenant: "t", User: "u", ID: "i"}
 
 // start runs a host on a journal in memory until the test ends.
-func start(t *testing.T, store journal.Store) *actors.Host {
+func start(t *testing.T, store journal.Store) *actors.Host { return startWithin(t, store, -1) }
+
+// startWithin is start for a process that may have limit bytes of memory.
+func startWithin(t *testing.T, store journal.Store, limit int64) *actors.Host {
 	t.Helper()
 	w := groupcommit.New(store, groupcommit.Options{})
 	h := actors.New(actors.Config{
-		Store: store, Writer: w, Keys: noKeys{}, Observer: silent{}, SLog: slog.New(slog.DiscardHandler),
+		MemoryLimit: limit,
+		Store:       store, Writer: w, Keys: noKeys{}, Observer: silent{}, SLog: slog.New(slog.DiscardHandler),
 		Programs: neuroscript.NewCache(1 << 20), Rand: rand.Reader,
 	})
 	h.Start()
@@ -326,6 +332,71 @@ func TestOpenWhileCreating(t *testing.T) {
 				t.Errorf("opened %s, which is not %s", inc, head.Inc)
 			}
 		}
+	})
+}
+
+// pieces says so many pieces of 1 KiB, waits for goOn, and says as many more.
+type pieces struct {
+	n    int
+	goOn chan struct{}
+	said atomic.Int64
+}
+
+func (m *pieces) Stream(ctx context.Context, _ llm.Request) iter.Seq2[llm.Chunk, error] {
+	return func(yield func(llm.Chunk, error) bool) {
+		for i := range 2 * m.n {
+			if i == m.n {
+				select {
+				case <-m.goOn:
+				case <-ctx.Done():
+					yield(llm.Chunk{}, ctx.Err())
+					return
+				}
+			}
+			if m.said.Add(1); !yield(llm.Chunk{Text: bytes.Repeat([]byte("x"), 1024)}, nil) {
+				return
+			}
+		}
+		yield(llm.Chunk{Finish: messages.FinishComplete}, nil)
+	}
+}
+
+// Where memory is short one long reply is read at a time; a short one is not held up, and
+// a long one goes on when the turn of the one before is over.
+func TestLongRepliesWithinMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startWithin(t, memory.New(), 1<<20) // its budget is 8 KiB
+		submit := func(id string, m llm.Model) actors.Reply {
+			a := agent(t, plain.Dialect{})
+			a.Routes[0].Port = m
+			rep, err := h.Submit(t.Context(), messages.SessionKey{Tenant: "t", User: "u", ID: id}, a, messages.Input{Text: "go", User: "u"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rep
+		}
+		done := func(rep actors.Reply) {
+			_, end, err := rep.End.Wait(t.Context())
+			if err != nil || end.Body.(*messages.RunEnd).Decision != messages.Done {
+				t.Fatalf("%+v, %v", end, err)
+			}
+		}
+		first, second := &pieces{n: 100, goOn: make(chan struct{})}, &pieces{n: 100, goOn: make(chan struct{})}
+		close(second.goOn)
+		one := submit("first", first)
+		synctest.Wait()
+		two := submit("second", second)
+		synctest.Wait()
+		if n := first.said.Load(); n != 100 {
+			t.Errorf("%d KiB of the first reply were read, which no other holds up", n)
+		}
+		if n := second.said.Load(); n != 17 {
+			t.Errorf("%d KiB of the second reply were read; 16 are free, and one waits", n)
+		}
+		done(submit("short", says("hello")))
+		close(first.goOn)
+		done(one)
+		done(two)
 	})
 }
 

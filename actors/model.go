@@ -67,7 +67,8 @@ func (g *gate) pass(ctx context.Context) {
 func (s *session) openModel(c actor.Context, e *turn.OpenModel) *modelRun {
 	ctx, cancel := context.WithCancelCause(s.air.ctx)
 	view := s.view(e.Turn)
-	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, durable: s.durable(), ctx: ctx, view: view, catch: s.catchUp(view)}
+	r := &reply{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, open: e, durable: s.durable(), ctx: ctx, view: view, catch: s.catchUp(view), taken: s.host.intake.reply()}
+	context.AfterFunc(s.air.ctx, r.taken.giveBack) // what the reply took is free when its turn is over
 	run := &modelRun{cancel: cancel, gate: &r.gate}
 	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); r.last = last; r.run(); r.ended() }, nil)
 	return run
@@ -88,8 +89,9 @@ type reply struct {
 	view    *prompt.View // of the history; nil: it is to be read
 	catch   *catchUp     // the session waits for what is read; nil: it does not
 
-	last func()
-	gate gate
+	last  func()
+	gate  gate
+	taken *taken
 
 	mu   sync.Mutex // the timer flushes, too
 	held []turn.Input
@@ -377,6 +379,9 @@ func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
 		for said := chunk.Text; len(said) > 0 || len(chunk.Text) == 0 && chunk.Finish == "" && chunk.Usage != (messages.Usage{}); {
 			piece := said[:min(len(said), maxPiece)]
 			if said = said[len(piece):]; len(piece) > 0 {
+				if !r.taken.take(r.ctx, int64(len(piece))) {
+					return context.Cause(r.ctx)
+				}
 				r.delivered += int64(len(piece))
 				r.decoder.Push(piece, r.collect)
 			}
@@ -512,7 +517,11 @@ func (r *reply) blob(d messages.Digest) ([]byte, error) {
 	if d.IsZero() {
 		return nil, nil
 	}
-	return r.host.cfg.Store.Blob(r.ctx, r.inc, d)
+	b, err := r.host.cfg.Store.Blob(r.ctx, r.inc, d)
+	if err == nil && !r.taken.take(r.ctx, int64(len(b)/2)) {
+		return nil, context.Cause(r.ctx)
+	}
+	return b, err
 }
 
 // remembered is the prompt from what the session has at hand, and from its journal where
@@ -569,7 +578,11 @@ func (r *reply) records() iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		for rec, err := range journal.ReadHeld(r.ctx, r.host.cfg.Store, r.inc, 0, r.durable) {
 			if err == nil && prompt.Reads(rec.Body.Kind()) {
-				rec, err = journal.Typed(rec)
+				if !r.taken.take(r.ctx, int64(len(rec.Raw)/2)) { // a prompt costs less than a reply
+					err = context.Cause(r.ctx)
+				} else {
+					rec, err = journal.Typed(rec)
+				}
 			}
 			if !yield(rec, err) || err != nil {
 				return

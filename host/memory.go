@@ -20,9 +20,11 @@ import (
 // with room for what is not its own, and a host whose memory is taken by what lives takes
 // no more work until some of it has gone.
 const (
-	// heapShare of a group's limit is the collector's, in percent. The rest is SQLite's,
-	// and that of files.
-	heapShare = 75
+	// restShare of a group's limit is not the collector's, in percent, and at least restLeast
+	// bytes, at most half: SQLite's memory, which holds a record twice while it is written,
+	// and files.
+	restShare = 25
+	restLeast = 64 << 20
 	// liveShare of the collector's limit may be alive, and fullShare taken at all, in
 	// percent, where work is still taken.
 	liveShare = 75
@@ -41,7 +43,7 @@ func limitMemory(groups fs.FS) (limit int64, undo func()) {
 	if most == 0 {
 		return 0, func() {}
 	}
-	limit = most / 100 * heapShare
+	limit = most - min(max(most/100*restShare, restLeast), most/2)
 	was := debug.SetMemoryLimit(limit)
 	return limit, func() { debug.SetMemoryLimit(was) }
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime/debug"
+	"strconv"
 	"testing"
 	"testing/fstest"
 
@@ -32,8 +33,8 @@ func TestGroupLimit(t *testing.T) {
 	}
 }
 
-// The collector is held to three quarters of the group's limit, and to what an operator
-// says in place of it.
+// The collector is held to three quarters of the group's limit, less in a small group, and
+// to what an operator says in place of it.
 func TestMemoryLimit(t *testing.T) {
 	group := fstest.MapFS{"proc/self/cgroup": {Data: []byte("0::/\n")}, "sys/fs/cgroup/memory.max": {Data: []byte("4000000000\n")}}
 	t.Setenv("GOMEMLIMIT", "")
@@ -46,6 +47,14 @@ func TestMemoryLimit(t *testing.T) {
 	undo()
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 		t.Errorf("%d stays", got)
+	}
+	for most, want := range map[int64]int64{200 << 20: 136 << 20, 100 << 20: 50 << 20, 256 << 20: 192 << 20} {
+		group["sys/fs/cgroup/memory.max"].Data = strconv.AppendInt(nil, most, 10)
+		limit, undo := limitMemory(group)
+		undo()
+		if limit != want {
+			t.Errorf("of %d the collector has %d, want %d", most, limit, want)
+		}
 	}
 	t.Setenv("GOMEMLIMIT", "off")
 	if _, undo := limitMemory(group); debug.SetMemoryLimit(-1) != math.MaxInt64 {

@@ -34,7 +34,7 @@ type TuneOptions struct {
 // as many were allocated: hundreds of times a second under load. With a floor the heap
 // may reach so much first; from there on it is collected as ever. The floor costs at most
 // its size in memory. Where the process's control group has a limit of memory, the collector
-// gets three quarters of it as GOMEMLIMIT, and the floor is a quarter of that at most. A
+// gets three quarters of it as GOMEMLIMIT (and leaves 64 MiB, at most half), and the floor is a quarter of that at most. A
 // process has one Tune at a time; an operator's GOMEMLIMIT wins.
 func Tune(opts TuneOptions) (undo func()) {
 	undoHeap, undoProcs := func() {}, func() {}

@@ -213,12 +213,13 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
+	// The runtime shares out what the process may have of memory, so that is set first.
+	defer host.Tune(host.TuneOptions{Disk: !s.Memory && s.Journal == ""})()
 	// The interrupt is for the door: the runtime is closed when that is shut, and the last
 	// traces leave after it.
 	err = a.withRuntime(context.WithoutCancel(ctx), cfg, func(rt *stile.Runtime) error {
 		observe(rt)
 		door.Runtime, door.Agents, door.Log = rt, cfg.Agents, cfg.Log
-		defer host.Tune(host.TuneOptions{Disk: !s.Memory && s.Journal == ""})()
 		srv, err := host.New(door)
 		if err != nil {
 			return err
