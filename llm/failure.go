@@ -11,18 +11,18 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Reasons of ERR_MODEL that stand for no HTTP status. With a status the reason is
-// STATUS_ and its number.
+// Reasons of ERR_MODEL without an HTTP status. With a status the reason is STATUS_ and the
+// number.
 const (
 	ReasonTransport = "TRANSPORT" // no answer, or it broke off
 	ReasonExhausted = "EXHAUSTED" // a script has no reply left
 	ReasonProtocol  = "PROTOCOL"  // the provider's answer makes no sense
 )
 
-// Kind sorts failures by what can be done about them.
+// Kind classifies failures by what can be done about them.
 type Kind string
 
-// The kinds. "" is one that nobody sorted.
+// The kinds. "" is a failure that was not classified.
 const (
 	KindAuth       Kind = "auth"             // the key is missing, wrong or may not do this: the operator acts
 	KindRateLimit  Kind = "rate_limit"       // too much in too short a time, or a quota is used up
@@ -37,26 +37,25 @@ const (
 	KindGarbage    Kind = "garbage"          // the answer is no stream of the provider's events
 )
 
-// StatusOverloaded is the status some providers answer with when they are out of
-// capacity; no standard names it.
+// StatusOverloaded is a status of some providers that are out of capacity. It is not
+// registered.
 const StatusOverloaded = 529
 
-// Failure is what a model's failure looked like from outside. It is the cause of
-// every ERR_MODEL of this port and holds nothing secret: no key, no address, no
-// body of the answer.
+// Failure describes a model's failure. It is the cause of every ERR_MODEL of this port, and
+// holds no secret: no key, no address, no body of the answer.
 type Failure struct {
 	Kind       Kind
-	Status     int           // HTTP status; 0 when no answer came, or the failure came after a good one
-	Code       string        // the provider's own word for it, such as rate_limit_exceeded
-	RetryAfter time.Duration // how long to wait before the next request; 0 if nobody says
+	Status     int           // HTTP status; 0 without an answer, or for a failure after a good status
+	Code       string        // the provider's own code, such as rate_limit_exceeded
+	RetryAfter time.Duration // how long to wait before the next request; 0 if unknown
 	Retryable  bool          // the same request may succeed later
-	// NextKey reports whether the failure is one of the key, and that the model would use
-	// another one now, after RetryAfter. Keys is how many it has in all.
+	// NextKey reports whether the failure is one of the key, and the model will use another
+	// one for the next request, after RetryAfter. Keys is how many it has in all.
 	NextKey bool
 	Keys    int
 }
 
-// Error names status and code.
+// Error returns status and code.
 func (f *Failure) Error() string {
 	switch {
 	case f.Status != 0 && f.Code != "":
@@ -69,8 +68,8 @@ func (f *Failure) Error() string {
 	return "no answer"
 }
 
-// Reason is the constant of ERR_MODEL for f: STATUS_429, or without a status
-// the code in capitals, or TRANSPORT.
+// Reason returns the reason of ERR_MODEL for f: STATUS_429, or without a status the code in
+// capitals, or TRANSPORT.
 func (f *Failure) Reason() string {
 	if f.Status != 0 {
 		return "STATUS_" + strconv.Itoa(f.Status)
@@ -89,14 +88,14 @@ func (f *Failure) Reason() string {
 	return ReasonTransport
 }
 
-// Fail makes the ERR_MODEL of f. detail is for people and may be empty; it must
-// hold no secret.
+// Fail returns the ERR_MODEL of f. detail is for people and may be empty; it must not hold a
+// secret.
 func Fail(f Failure, detail string) *messages.Error {
 	return &messages.Error{Code: messages.ErrModel, Reason: f.Reason(), Detail: detail, Cause: &f}
 }
 
-// FailureOf finds the failure behind err. An error without one counts as a
-// failure that is not worth a retry, so that an adapter's mistake cannot loop.
+// FailureOf returns the failure that err wraps. An error without one gives a failure that is
+// not retryable, so that a defect of an adapter cannot cause endless retries.
 func FailureOf(err error) Failure {
 	var f *Failure
 	if errors.As(err, &f) {
@@ -105,8 +104,8 @@ func FailureOf(err error) Failure {
 	return Failure{Code: string(messages.CodeOf(err))}
 }
 
-// RetryableStatus reports whether a request answered with this HTTP status may
-// succeed when repeated unchanged.
+// RetryableStatus reports whether a request that got this HTTP status may succeed when it is
+// repeated unchanged.
 func RetryableStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,

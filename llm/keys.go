@@ -16,36 +16,35 @@ import (
 const (
 	MaxKeys     = 20          // numbered keys of one name
 	rotatePause = time.Second // before the next key is used, and again as jitter
-	// KeyRest is the longest rest of a key that met a rate limit, whatever its provider
-	// asks, where nothing else is set.
+	// KeyRest is the default of the longest time that a key is not used after a rate limit,
+	// also if its provider asks for more.
 	KeyRest      = time.Minute
-	refusedRest  = time.Hour // of a key that was refused: a run lasts no longer by default
+	refusedRest  = time.Hour // for a refused key: the default bound of a run
 	maxKeyLength = 4096      // bytes; longer is no key
 )
 
-// Key is an API key and the variable it came from. Printing it shows the name alone.
+// Key is an API key and the name of its variable. Printing it shows the name alone.
 type Key struct {
 	Name  string
 	value string
 }
 
-// Value is the key itself.
+// Value returns the key itself, which is secret.
 func (k Key) Value() string { return k.value }
 
-// String is the name, and GoString too, so that no verb prints the key.
+// String and GoString return the name, so that no verb prints the key.
 func (k Key) String() string   { return k.Name }
 func (k Key) GoString() string { return k.Name }
 
-// Keys hands out the keys of one provider in turn, from a random start. A key that met
-// a rate limit rests for the model that was asked; one that was refused is left out for an
-// hour, or until all are: whatever asks then starts over with all of them. Safe for
-// concurrent use.
+// Keys rotates the keys of one provider, from a random start. After a rate limit a key is not
+// used for some time for the model of the request. A refused key is not used for an hour, or
+// until all keys are refused: then all may be used again. Safe for concurrent use.
 type Keys struct {
 	*ring
-	model string // that they are for
+	model string // whose rate limits count
 }
 
-// ring is the keys, for all models.
+// ring has the keys, for all models.
 type ring struct {
 	mu   sync.Mutex
 	keys []keyState
@@ -57,21 +56,21 @@ type ring struct {
 
 type keyState struct {
 	Key
-	refused time.Time       // until when it is left out; zero when it is not
+	refused time.Time       // until when the key is not used; zero if it was not refused
 	rests   map[string]rest // by model
 }
 
-// rest is a key's, for one model.
+// rest is the time in which a key is not used for one model, and the reason.
 type rest struct {
 	until time.Time
 	why   Failure
 }
 
-// For is the same keys for a model of their provider: what one model's limit says of a
-// key is nothing of another's.
+// For returns the same keys for a model of their provider, because each model has rate limits
+// of its own.
 func (k *Keys) For(model string) *Keys { return &Keys{k.ring, model} }
 
-// RestAtMost bounds the rest of a key that met a rate limit, for all models; 0 is KeyRest.
+// RestAtMost bounds how long a key is not used after a rate limit, for all models; 0 is KeyRest.
 func (k *Keys) RestAtMost(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +79,7 @@ func (k *Keys) RestAtMost(d time.Duration) {
 	}
 }
 
-// until is when a key may be used for a model.
+// until returns when a key may be used for a model.
 func (s *keyState) until(model string) time.Time {
 	at := s.refused
 	if r := s.rests[model].until; r.After(at) {
@@ -89,8 +88,8 @@ func (s *keyState) until(model string) time.Time {
 	return at
 }
 
-// KeyNames are the variables that hold the keys of a prefix, in order:
-// <P>_API_KEY_1…20, <P>_KEY_1…20, then both without a number, for each prefix.
+// KeyNames returns the environment variables of the keys of each prefix, in order:
+// <P>_API_KEY_1…20, <P>_KEY_1…20, then both without a number.
 func KeyNames(prefixes ...string) []string {
 	var names []string
 	for _, p := range prefixes {
@@ -103,7 +102,7 @@ func KeyNames(prefixes ...string) []string {
 	return names
 }
 
-// SecretNames are the variables behind one name: NAME_1…20, then NAME.
+// SecretNames returns the environment variables of a secret: NAME_1…20, then NAME.
 func SecretNames(name string) []string { return append(numbered(name), name) }
 
 func numbered(name string) []string {
@@ -114,9 +113,9 @@ func numbered(name string) []string {
 	return names
 }
 
-// FindKeys gives the keys that are set among names, without repetitions and with the
-// blanks around them removed. A value that can be no key is ERR_CONFIG with the name
-// of its variable; none at all is an empty result.
+// FindKeys returns the keys that are set among names, without repetitions and without blanks
+// around them. The error is ERR_CONFIG with the name of the variable for a value that cannot
+// be a key.
 func FindKeys(names []string, lookup func(string) (string, bool)) ([]Key, error) {
 	var keys []Key
 	seen := map[string]bool{}
@@ -135,7 +134,8 @@ func FindKeys(names []string, lookup func(string) (string, bool)) ([]Key, error)
 	return keys, nil
 }
 
-// NewKeys makes a ring. An empty one hands out the zero Key: some servers need none.
+// NewKeys returns a rotation of keys. Without keys Take returns the zero Key, for servers that
+// need none.
 func NewKeys(keys ...Key) *Keys {
 	k := &Keys{ring: &ring{most: KeyRest, now: time.Now, rand: rand.Float64}}
 	for _, key := range keys {
@@ -147,12 +147,11 @@ func NewKeys(keys ...Key) *Keys {
 	return k
 }
 
-// Len counts the keys.
+// Len returns the number of keys.
 func (k *Keys) Len() int { return len(k.keys) }
 
-// Take gives the next key that may be used now. When all rest it fails with what made
-// the first of them rest, without asking the provider: RetryAfter is when that one is
-// ready.
+// Take returns the next key that may be used now. If there is none, it returns the failure of
+// the key that is ready first, with RetryAfter until then.
 func (k *Keys) Take() (Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -170,7 +169,7 @@ func (k *Keys) Take() (Key, error) {
 	return Key{}, Fail(f, "every key rests; the first is ready in "+f.RetryAfter.Round(time.Millisecond).String())
 }
 
-// ready finds the first usable key from next on, or −1. k.mu is held.
+// ready returns the first usable key from next on, or −1. k.mu is held.
 func (k *Keys) ready(now time.Time) int {
 	for i := range k.keys {
 		at := (k.next + i) % len(k.keys)
@@ -182,8 +181,8 @@ func (k *Keys) ready(now time.Time) int {
 	return -1
 }
 
-// first is the key that is ready first of those that are not refused; nil when all are.
-// k.mu is held.
+// first returns the key that is ready first of those that are not refused; nil if all are
+// refused. k.mu is held.
 func (k *Keys) first() (first *keyState) {
 	for i := range k.keys {
 		if s := &k.keys[i]; s.refused.IsZero() && (first == nil || s.until(k.model).Before(first.until(k.model))) {
@@ -193,8 +192,8 @@ func (k *Keys) first() (first *keyState) {
 	return first
 }
 
-// Report tells the ring how a request with key failed, and completes f: whether
-// another key may be asked, and when.
+// Report records how a request with key failed, and sets f.NextKey, f.Keys and f.RetryAfter:
+// whether another key may be used, and when.
 func (k *Keys) Report(key Key, f *Failure) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -231,12 +230,12 @@ func (k *Keys) Report(key Key, f *Failure) {
 		f.RetryAfter = max(f.RetryAfter, pause)
 	}
 	if first := k.first(); first != nil {
-		if f.Kind == KindAuth { // a better key rests: it is worth waiting for
+		if f.Kind == KindAuth { // wait for a key that was not refused
 			f.Retryable, f.RetryAfter = first.rests[k.model].why.Retryable, first.until(k.model).Sub(now)
 		}
 		return
 	}
-	for i := range k.keys { // the run ends here; the next one may find them mended
+	for i := range k.keys { // the run ends here; the keys may work for the next one
 		k.keys[i].refused = time.Time{}
 	}
 }

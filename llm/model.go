@@ -9,9 +9,8 @@
 //   - cancelling is no error: a cancelled stream ends with FinishCancelled;
 //   - breaking out of the range ends the request and releases what it held.
 //
-// It does not retry by itself: the runtime judges a Failure and tries again, with the
-// next key or the next model. It keeps no history, no clock of a turn, and no state of
-// a session.
+// A model does not retry: the runtime judges the Failure and tries again, with the next key or
+// the next model. A model keeps no history, no deadline of a turn, and no state of a session.
 package llm
 
 import (
@@ -21,32 +20,32 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Request is one question to a model. It is not changed after it was handed over.
+// Request is one request to a model. It must not be changed after Stream was called.
 type Request struct {
 	Session string // SID of the session that asks
 	Turn    int64  // turn_index
-	// Ordinal counts the model.request records of this session that came before
-	// this one: 0 for its first. Every attempt, also a retry or a fallback,
-	// writes a record of its own and counts. It is the cursor of a scripted model
-	// and all the state such a model has.
+	// Ordinal is the number of model.request records of this session before this one: 0
+	// for the first. Every attempt, also a retry or a fallback, writes a record of its own
+	// and counts. It is the position in the script of a scripted model, which has no other
+	// state.
 	Ordinal  int64
 	Provider string // key of the model in the configuration
 	Model    string // the provider's name for it; may be empty
 	Messages []messages.Message
-	// Options are how this request is to be answered, in the form of Settings.Options;
-	// what it names goes before what the model was made with. "" says nothing. The
-	// runtime passes those of the manifest.
+	// Options are the options of this request, in the form of Settings.Options. They take
+	// precedence over those of the model; "" is none. The runtime passes those of the
+	// manifest.
 	Options string
-	// Tools are sent as the provider's functions, and what the model calls of them is
-	// written into the text as Dialect writes calls. Only models that say so by a method
-	// CallsTools() bool are sent any: to all others the text is everything.
+	// Tools are offered as the provider's functions, and the model's calls of them are
+	// written into the text as Dialect writes calls. Only models with a method
+	// CallsTools() bool that returns true get any.
 	Tools   []messages.ToolSpec
-	Dialect string // how the reply is read; "" where no dialect reads it
+	Dialect string // of the reply; "" if no dialect reads it
 	// Schema is the JSON schema that the text of the reply's final answer must fit, "" for
-	// any text. The runtime checks it; a provider that can may hold the model to it.
+	// any text. The runtime checks the answer; a provider may enforce the schema.
 	Schema string
 	// Grows reports whether the next request of the session will begin with the messages of
-	// this one, so that a provider may be asked to keep what it read.
+	// this one, so that a provider should cache them.
 	Grows bool
 	// MaxReplyBytes bounds the text of the reply; 0 is no bound. See Bound.
 	MaxReplyBytes int64
@@ -55,19 +54,18 @@ type Request struct {
 // Chunk is a piece of a reply as it arrived. Pieces may be cut anywhere, also
 // inside a UTF-8 sequence.
 type Chunk struct {
-	// Text is handed over: the model never touches it again, and the receiver
-	// only reads it. It may be empty.
+	// Text belongs to the receiver, which must not change it; the model does not use it
+	// again. It may be empty.
 	Text []byte
-	// Usage and CostMicroUSD are totals of the whole reply so far. Models that
-	// learn them at the end set them on the last chunk alone; of several the last
-	// one that is not zero counts.
-	// A model that can tell them sooner does, with an estimate where it must: they are
-	// all that is known of a reply that is cancelled.
+	// Usage and CostMicroUSD are totals of the reply so far. A model that learns them at
+	// the end sets them on the last chunk alone; of several the last that is not zero
+	// counts. A model that can set them earlier should, with estimates if necessary,
+	// because they are all that is known about a cancelled reply.
 	Usage        messages.Usage
 	CostMicroUSD int64
-	Unpriced     bool // nobody knows what Usage costs
-	// Side is what the text cannot hold of calls that the model made in the provider's
-	// own form. It is opaque, and comes with the last chunk.
+	Unpriced     bool // the cost of Usage is unknown
+	// Side has the parts of calls in the provider's own form that the text cannot hold. It
+	// is opaque, and comes with the last chunk.
 	Side []byte
 	// Finish is set on the last chunk and only there.
 	Finish messages.Finish
@@ -75,20 +73,19 @@ type Chunk struct {
 
 // Model answers requests. Implementations are safe for concurrent use.
 type Model interface {
-	// Stream asks and yields the reply piece by piece; the request begins with the
-	// range and ends with it. The sequence can be ranged over once. When ctx ends,
-	// the stream ends soon after with FinishCancelled: pieces that were on their
-	// way may still come, so a receiver that cancelled must cope with late text.
+	// Stream sends the request and yields the reply piece by piece. The request begins with
+	// the range and ends with it; the sequence can be ranged over once. When ctx ends, the
+	// stream ends soon after with FinishCancelled; pieces may still come until then.
 	Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error]
 }
 
-// ReasonStreamTooLarge is the reason of the ERR_QUOTA of a reply that outgrew its
-// bound (docs/spec/streaming.md §10, docs/spec/design.md §12).
+// ReasonStreamTooLarge is the reason of ERR_QUOTA for a reply over its bound
+// (docs/spec/streaming.md §10, docs/spec/design.md §12).
 const ReasonStreamTooLarge = "STREAM_TOO_LARGE"
 
-// Bound passes seq on and ends it with ERR_QUOTA/STREAM_TOO_LARGE where its text
-// would go over limit bytes; the bytes up to it are still yielded. limit ≤ 0
-// is no bound. Models wrap what they return in it.
+// Bound yields the chunks of seq, and ends with ERR_QUOTA/STREAM_TOO_LARGE when their text
+// exceeds limit bytes; the bytes up to limit are still yielded. limit ≤ 0 is no bound.
+// Models should wrap the result of Stream in it.
 func Bound(seq iter.Seq2[Chunk, error], limit int64) iter.Seq2[Chunk, error] {
 	if limit <= 0 {
 		return seq

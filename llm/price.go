@@ -6,20 +6,20 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Price is what a million tokens of a model cost, in micro-USD: $3.00 is 3_000_000.
-// The zero Price is no price. A cache price of 0 is the price of input.
+// Price is the price of a million tokens of a model, in micro-USD: $3.00 is 3_000_000. The
+// zero Price is no price. A cache price of 0 is the price of input.
 type Price struct {
 	Input, Output         int64
 	CacheRead, CacheWrite int64
 }
 
-// IsZero reports whether there is no price.
+// IsZero reports whether p is no price.
 func (p Price) IsZero() bool { return p == Price{} }
 
-// maxMicroUSD is where a cost stops growing: records hold exact integers up to here.
+// maxMicroUSD is the largest cost: records hold exact integers up to it.
 const maxMicroUSD = 1<<53 - 1
 
-// Cost is what u costs in micro-USD, rounded up once; it does not overflow.
+// Cost returns the cost of u in micro-USD, rounded up once; it does not overflow.
 func (p Price) Cost(u messages.Usage) int64 {
 	or := func(price int64) int64 {
 		if price > 0 {

@@ -56,7 +56,7 @@ func (s *suite) withheldUsage(t *testing.T) {
 	}
 }
 
-// A model that calls a tool which nobody offered has said what it said before; when that
+// The reply of a model that calls a tool which was not offered is its text before; when that
 // is nothing it has not answered.
 func (s *suite) called(t *testing.T) {
 	f := &s.Format
@@ -64,7 +64,7 @@ func (s *suite) called(t *testing.T) {
 		return
 	}
 	got := llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Called}}}), ask())
-	if fail := failure(t, got); fail.Kind != llm.KindServer || !fail.Retryable || !strings.Contains(got.Err.Error(), "nobody offered") {
+	if fail := failure(t, got); fail.Kind != llm.KindServer || !fail.Retryable || !strings.Contains(got.Err.Error(), "the request offered none") {
 		t.Errorf("%+v of %+v", fail, got)
 	}
 	got = llmtest.Read(t.Context(), s.model(t, Options{Base: &canned{pieces: []string{f.Begin(1) + f.Text(`"Well."`) + f.Called}}}), ask())

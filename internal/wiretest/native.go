@@ -127,12 +127,12 @@ func (s *suite) nativeWhole(t *testing.T) {
 		t.Errorf("%+v, want %s", got, want)
 	}
 	if got := llmtest.Read(t.Context(), s.model(t, Options{URL: srv.URL, Whole: true}), ask()); failure(t, got).Kind != llm.KindServer {
-		t.Errorf("nobody offered them: %+v", got)
+		t.Errorf("they were not offered: %+v", got)
 	}
 }
 
 // nativeTruncated: a stream that breaks off inside calls is a failure, and nothing of a
-// batch has been said.
+// batch was delivered.
 func (s *suite) nativeTruncated(t *testing.T) {
 	f := &s.Format
 	body := f.Calls("", twoCalls)
@@ -142,7 +142,7 @@ func (s *suite) nativeTruncated(t *testing.T) {
 			t.Fatalf("cut at %d: %+v", i, got)
 		}
 		if got.Err != nil && got.Text != "" {
-			t.Fatalf("cut at %d: %q was said", i, got.Text)
+			t.Fatalf("cut at %d: delivered %q", i, got.Text)
 		}
 	}
 	large := []Called{{ID: "id-1", Name: "read", Args: `{"file":"` + strings.Repeat("x", 4096) + `"}`}}

@@ -111,7 +111,7 @@ func Wire(t *testing.T, a Adapter) {
 		{"the schema of the answer", s.answer},
 		{"withheld", s.withheld},
 		{"usage of a withheld reply", s.withheldUsage},
-		{"a call nobody offered", s.called},
+		{"a call that was not offered", s.called},
 		{"refused", s.refused},
 		{"retry after", s.retryAfter},
 		{"broken by the provider", s.brokenByProvider},

@@ -1,14 +1,14 @@
-// Package anthropic asks Anthropic's Messages interface.
+// Package anthropic is a client of Anthropic's Messages API.
 //
-// Requests are the official SDK's, streams are read by llm/wire.
+// The official SDK makes the requests; llm/internal/wire reads the streams.
 //
 // Invariants:
-//   - what a session says again with every turn is marked for the provider's cache: the
-//     system text always, the conversation where the next request begins with it;
+//   - what a session repeats with every turn is marked for the provider's cache: the system
+//     text always, the conversation if the next request begins with it;
 //   - a reply that the provider withholds (stop_reason refusal) is a failure;
 //   - thinking is not text.
 //
-// It calls no tools and sends no images: dialects speak in text.
+// It runs no tools: calls of functions become a part of the reply's text. It sends no images.
 package anthropic
 
 import (
@@ -27,31 +27,31 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Home is where Anthropic is.
+// Home is the address of Anthropic's API.
 const Home = "https://api.anthropic.com"
 
-// DefaultMaxTokens is the longest reply when nothing is said: the interface wants a
-// number, and every model it serves today allows this one.
+// DefaultMaxTokens is the default bound of a reply: the API requires one, and every model of
+// today allows this number.
 const DefaultMaxTokens = 8192
 
-// Options say how to ask. The zero value asks Anthropic without a key.
+// Options configure a model. The zero value is Anthropic's API without a key.
 type Options struct {
 	BaseURL       string    // without the version; "" is Home
-	Keys          *llm.Keys // nil asks without
+	Keys          *llm.Keys // nil is no key
 	MaxTokens     int64     // longest reply; 0 is DefaultMaxTokens
-	Options       string    // how to answer, as llm.Settings has it
+	Options       string    // see llm.Settings.Options
 	Whole         bool      // replies in one piece
 	Prices        map[string]llm.Price
 	MaxEventBytes int               // 0 is 4 MiB
 	Base          http.RoundTripper // nil is a transport of its own
 }
 
-// New makes a model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
+// New returns a model. Errors are ERR_CONFIG with the field as a manifest spells it.
 func New(o Options) (llm.Model, error) {
 	return newModel(o, llm.Settings{})
 }
 
-// Provider makes models for manifests; lookup reads the environment.
+// Provider returns an llm.Provider for manifests; lookup reads the environment.
 func Provider(lookup func(string) (string, bool)) llm.Provider {
 	m := &wire.Maker{
 		Vendor: "anthropic", Prefixes: []string{"ANTHROPIC"}, Home: Home, Lookup: lookup,
@@ -88,7 +88,7 @@ func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	}), nil
 }
 
-// options are those of the Messages interface, which has no seed.
+// options are those of the Messages API, which has no seed.
 var options = wire.Named{
 	Vendor: "anthropic",
 	Fields: map[string]string{
@@ -122,7 +122,7 @@ func (v vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) er
 	if o.TopP != nil {
 		p.TopP = sdk.Float(*o.TopP)
 	}
-	if schema, strict := ask.Answer(); strict { // it takes no other
+	if schema, strict := ask.Answer(); strict { // the API takes no other schemas
 		p.OutputConfig.Format.Schema = schema
 	}
 	p.OutputConfig.Effort = sdk.OutputConfigEffort(o.Effort)
@@ -153,8 +153,8 @@ func (v vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) er
 	svc := sdk.NewMessageService(append(v.send[:len(v.send):len(v.send)], option.WithHTTPClient(client))...)
 	var more []option.RequestOption
 	if ask.Whole {
-		// The SDK's own way has a clock, which refuses long replies and ends with the head
-		// of the answer.
+		// The SDK's own requests without a stream have a timeout, which refuses long replies
+		// and ends with the head of the answer.
 		more = append(more, option.WithMiddleware(unstreamed))
 	}
 	s := svc.NewStreaming(ctx, p, more...)
@@ -162,7 +162,7 @@ func (v vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) er
 	return s.Err()
 }
 
-// unstreamed has a request ask for its reply in one piece.
+// unstreamed makes a request ask for its reply in one piece.
 func unstreamed(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	if err := wire.AddMembers(req, map[string]any{"stream": false}); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func unstreamed(req *http.Request, next option.MiddlewareNext) (*http.Response, 
 	return next(req)
 }
 
-// message is a turn: results stand in front of texts, thoughts and texts in front of calls.
+// message returns a turn as a message: results before texts, thoughts and texts before calls.
 func message(t *wire.Turn) sdk.MessageParam {
 	m := sdk.MessageParam{Role: sdk.MessageParamRoleUser}
 	if t.Role == messages.RoleAssistant {
@@ -199,11 +199,11 @@ func (vendor) Events() wire.Events { return &events{} }
 // come again; those of the reply are totals.
 type events struct {
 	in, read, written wire.Count
-	thought           *thought // that is open
-	call              bool     // a call is
+	thought           *thought // the open thought
+	call              bool     // a call is open
 }
 
-// thought is a block that goes back with the calls behind it.
+// thought is a block that is sent back with the calls after it.
 type thought struct {
 	Type      string `json:"type"`
 	Thinking  string `json:"thinking"`
@@ -320,7 +320,7 @@ func (s *events) stop(index int64, r *wire.Reply) {
 	s.thought, s.call = nil, false
 }
 
-// finish says why the model stopped; "" is nothing.
+// finish records why the model stopped; "" is no reason.
 func finish(reason string, r *wire.Reply) {
 	switch reason {
 	case "":
@@ -332,7 +332,7 @@ func finish(reason string, r *wire.Reply) {
 		r.Withhold(reason)
 	case "tool_use":
 		r.Called(reason)
-	default: // end_turn, and what has no meaning without tools
+	default: // end_turn, and reasons without a meaning here
 		r.Finish(messages.FinishComplete)
 	}
 }
@@ -373,7 +373,8 @@ func (s *events) Whole(body []byte, r *wire.Reply) error {
 	return nil
 }
 
-// prompt counts the prompt: input_tokens leaves out what the cache had or took.
+// prompt counts the prompt: input_tokens leaves out the tokens read from and written to the
+// cache.
 func (s *events) prompt(u *usage, r *wire.Reply) {
 	for _, c := range []struct {
 		to   *wire.Count

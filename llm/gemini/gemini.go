@@ -1,14 +1,15 @@
-// Package gemini asks Google's Gemini interface (streamGenerateContent).
+// Package gemini is a client of Google's Gemini API (streamGenerateContent).
 //
-// Requests are the official SDK's, streams are read by llm/wire.
+// The official SDK makes the requests; llm/internal/wire reads the streams.
 //
 // Invariants:
 //   - a reply that the provider withholds, or a prompt that it blocks, is a failure;
-//   - a reply has ended when the provider gave a finish reason; the end of the stream
-//     without one is none;
+//   - a reply has ended when the provider gave a finish reason; a stream that ends without
+//     one is a failure;
 //   - thoughts are not text.
 //
-// It calls no tools and sends no images: dialects speak in text. Vertex AI is not asked.
+// It runs no tools: calls of functions become a part of the reply's text. It sends no images,
+// and does not support Vertex AI.
 package gemini
 
 import (
@@ -25,30 +26,30 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Home is where Gemini is.
+// Home is the address of the Gemini API.
 const Home = "https://generativelanguage.googleapis.com"
 
-// version of the interface.
+// version of the API.
 const version = "v1beta"
 
-// Options say how to ask. The zero value asks Gemini without a key.
+// Options configure a model. The zero value is the Gemini API without a key.
 type Options struct {
 	BaseURL       string    // without the version; "" is Home
-	Keys          *llm.Keys // nil asks without
+	Keys          *llm.Keys // nil is no key
 	MaxTokens     int64     // longest reply; 0 leaves it to the model
-	Options       string    // how to answer, as llm.Settings has it
+	Options       string    // see llm.Settings.Options
 	Whole         bool      // replies in one piece
 	Prices        map[string]llm.Price
 	MaxEventBytes int               // 0 is 4 MiB
 	Base          http.RoundTripper // nil is a transport of its own
 }
 
-// New makes a model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
+// New returns a model. Errors are ERR_CONFIG with the field as a manifest spells it.
 func New(o Options) (llm.Model, error) {
 	return newModel(o, llm.Settings{})
 }
 
-// Provider makes models for manifests; lookup reads the environment.
+// Provider returns an llm.Provider for manifests; lookup reads the environment.
 func Provider(lookup func(string) (string, bool)) llm.Provider {
 	m := &wire.Maker{
 		Vendor: "gemini", Prefixes: []string{"GEMINI", "GOOGLE"}, Home: Home, Lookup: lookup,
@@ -110,7 +111,7 @@ type vendor struct {
 	err  error
 }
 
-// client makes the SDK's client, once: it looks through the environment each time. The
+// client returns the SDK's client, which is made once because that reads the environment. The
 // context is not kept.
 func (v *vendor) client(ctx context.Context, client *http.Client) (*sdk.Client, error) {
 	v.once.Do(func() {
@@ -139,7 +140,7 @@ func (v *vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) e
 		contents = append(contents, c)
 	}
 	cfg := v.config(ask.Options)
-	if schema, _ := ask.Answer(); schema != nil && len(turns.Tools) == 0 { // both at once most of its models refuse
+	if schema, _ := ask.Answer(); schema != nil && len(turns.Tools) == 0 { // most models refuse both at once
 		cfg.ResponseMIMEType, cfg.ResponseJsonSchema = "application/json", schema
 	}
 	for _, f := range turns.Tools {
@@ -166,14 +167,14 @@ func (v *vendor) Send(ctx context.Context, client *http.Client, ask *wire.Ask) e
 		return err
 	}
 	for _, err := range c.Models.GenerateContentStream(ctx, ask.Model, contents, cfg) {
-		if err != nil { // the Transport kept the stream: there is nothing else
+		if err != nil { // the Transport kept the stream: this only ends
 			return err
 		}
 	}
 	return nil
 }
 
-// content is a turn.
+// content returns a turn as the API's content.
 func content(t *wire.Turn) (*sdk.Content, error) {
 	c := &sdk.Content{Role: sdk.RoleUser}
 	if t.Role == messages.RoleAssistant {
@@ -200,7 +201,7 @@ func content(t *wire.Turn) (*sdk.Content, error) {
 	return c, nil
 }
 
-// given is an id that came from a provider: here calls mostly have none, and their
+// given returns an id that came from a provider, or "": here most calls have none, and their
 // results follow in their order.
 func given(id string) string {
 	if strings.HasPrefix(id, wire.MadeID) {
@@ -209,7 +210,7 @@ func given(id string) string {
 	return id
 }
 
-// config is how the model is to answer.
+// config returns the options of a request.
 func (v *vendor) config(o *wire.Options) *sdk.GenerateContentConfig {
 	cfg := &sdk.GenerateContentConfig{MaxOutputTokens: v.maxTokens, StopSequences: o.Stop}
 	if o.MaxTokens > 0 {
@@ -294,7 +295,7 @@ func (s *events) Event(ev wire.Event, r *wire.Reply) error {
 			if err := r.Text(p.Text); err != nil {
 				return err
 			}
-			if p.Call != nil { // it comes whole
+			if p.Call != nil { // calls come in one piece
 				r.Call(s.calls, p.Call.ID, p.Call.Name)
 				r.CallObject(s.calls, p.Call.Args)
 				r.CallSign(s.calls, p.Signature)
@@ -310,7 +311,7 @@ func (s *events) Event(ev wire.Event, r *wire.Reply) error {
 			r.Finish(messages.FinishLength)
 		case "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII":
 			r.Withhold(c.FinishReason)
-		default: // the model broke, for example inside a call that nobody offered
+		default: // the model failed, for example inside a call of a function that was not offered
 			r.Fail(c.FinishReason)
 		}
 	}

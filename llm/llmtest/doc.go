@@ -1,5 +1,5 @@
-// Package llmtest is the conformance suite of the model port: Port checks what every
-// llm.Model promises. An author of a model calls it from a test.
+// Package llmtest is the conformance suite of the model port: Port checks the contract of
+// llm.Model. An author of a model calls it from a test.
 //
-// Invariant: nothing waits for a moment to pass, but for the other side.
+// Invariant: no test sleeps; it waits for the other side.
 package llmtest

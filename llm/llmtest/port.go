@@ -10,17 +10,17 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Reply is what a model shall answer.
+// Reply is the reply that a model under test must give.
 type Reply struct {
 	Pieces  []string
 	Usage   messages.Usage
 	Finish  messages.Finish // complete or length
-	Failure int             // HTTP status of an error instead; 0 none
-	Hang    bool            // after the pieces the model says nothing more
+	Failure int             // HTTP status of an error instead; 0 for none
+	Hang    bool            // after the pieces the model sends nothing more
 }
 
-// Port checks what llm promises of every model. model makes one that answers every
-// request with r.
+// Port checks the contract of package llm. model returns a model that answers every request
+// with r.
 func Port(t *testing.T, model func(t *testing.T, r Reply) llm.Model) {
 	ask := llm.Request{Session: "local:local:s", Model: "m", Messages: []messages.Message{{Role: messages.RoleUser, Text: "hello"}}}
 	whole := Reply{Pieces: []string{"Hel", "lo ", "wörld"}, Finish: messages.FinishComplete, Usage: messages.Usage{Input: 7, Output: 3}}
@@ -108,7 +108,7 @@ func Port(t *testing.T, model func(t *testing.T, r Reply) llm.Model) {
 // Outcome is a stream read to its end.
 type Outcome struct {
 	Text     string
-	Pieces   int // that held text
+	Pieces   int // with text
 	Finish   messages.Finish
 	Usage    messages.Usage
 	Cost     int64
@@ -117,7 +117,7 @@ type Outcome struct {
 	Broken   string // how the stream broke the rules of the port
 }
 
-// Take adds what a stream gave.
+// Take adds a chunk or an error of a stream.
 func (o *Outcome) Take(c llm.Chunk, err error) {
 	if o.Finish != "" || o.Err != nil {
 		o.Broken = "something follows the end"
@@ -133,8 +133,8 @@ func (o *Outcome) Take(c llm.Chunk, err error) {
 	}
 }
 
-// Read reads a stream to its end. A stream that breaks the rules of the port comes
-// back as an error that says so.
+// Read reads a stream to its end. Outcome.Err describes how a stream broke the contract of the
+// port, if it did.
 func Read(ctx context.Context, m llm.Model, req llm.Request) Outcome {
 	var o Outcome
 	for c, err := range m.Stream(ctx, req) {

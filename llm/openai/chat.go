@@ -12,7 +12,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// chatOptions are those of Chat Completions. home tells OpenAI itself.
+// chatOptions returns the options of Chat Completions. home reports whether the server is
+// OpenAI's own.
 func chatOptions(home bool) wire.Named {
 	length := "max_tokens"
 	if home {
@@ -31,7 +32,7 @@ func chatOptions(home bool) wire.Named {
 	}
 }
 
-// chat speaks Chat Completions.
+// chat is a client of Chat Completions.
 type chat struct{ vendor }
 
 // Send implements wire.Vendor.
@@ -92,12 +93,12 @@ func (v chat) Send(ctx context.Context, client *http.Client, ask *wire.Ask) erro
 	return send(ctx, ask, p, svc.New, svc.NewStreaming)
 }
 
-// chatTurn is a turn as messages: each result is one of its own.
+// chatTurn returns a turn as messages: each result is a message of its own.
 func chatTurn(t *wire.Turn) (ms []sdk.ChatCompletionMessageParamUnion) {
 	for _, r := range t.Results {
 		ms = append(ms, sdk.ToolMessage(r.Text, r.ID))
 	}
-	// One text each: compatible servers take a string everywhere, a list not.
+	// One text each: all compatible servers accept a string, but not all a list.
 	switch text := t.Text(); {
 	case t.Role == messages.RoleAssistant && len(t.Calls) > 0:
 		own := &sdk.ChatCompletionAssistantMessageParam{}
@@ -122,7 +123,7 @@ func chatTurn(t *wire.Turn) (ms []sdk.ChatCompletionMessageParamUnion) {
 func (chat) Events() wire.Events { return &chatEvents{} }
 
 type chatEvents struct {
-	calls int64 // of a server that gives them no index
+	calls int64 // calls so far of a server that sends no index
 }
 
 type chatEvent struct {
@@ -182,7 +183,7 @@ func (s *chatEvents) Event(ev wire.Event, r *wire.Reply) error {
 		}
 		switch c.FinishReason {
 		case "":
-			if c.Message != nil { // a server that leaves it out
+			if c.Message != nil { // some servers leave it out
 				r.Finish(messages.FinishComplete)
 			}
 		case "length":
@@ -193,7 +194,7 @@ func (s *chatEvents) Event(ev wire.Event, r *wire.Reply) error {
 		case "tool_calls", "function_call":
 			r.Called(c.FinishReason)
 			r.Billed()
-		default: // stop, and words of compatible servers
+		default: // stop, and codes of compatible servers
 			r.Finish(messages.FinishComplete)
 		}
 	}
@@ -205,8 +206,8 @@ func (s *chatEvents) Event(ev wire.Event, r *wire.Reply) error {
 	return nil
 }
 
-// called reads the calls of a message or of a part of it. Some servers send a call whole
-// and without an index.
+// called reads the calls of a message or of a part of it. Some servers send a call in one
+// piece and without an index.
 func (s *chatEvents) called(m *chatMessage, r *wire.Reply) error {
 	for i := range m.Calls {
 		c := &m.Calls[i]

@@ -1,17 +1,17 @@
-// Package openai asks OpenAI, and the many servers that speak its protocol: Ollama,
-// vLLM, llama.cpp, LM Studio.
+// Package openai is a client of OpenAI's APIs, and of the many servers that are compatible with
+// them: Ollama, vLLM, llama.cpp, LM Studio.
 //
-// It speaks two interfaces. Responses is OpenAI's own and the default there; Chat
-// Completions is what the others have in common and the default at any other address.
-// Requests are the official SDK's, streams are read by llm/wire.
+// It supports two APIs. Responses is OpenAI's own and the default there; Chat Completions is
+// the one that compatible servers share, and the default at any other address. The official
+// SDK makes the requests; llm/internal/wire reads the streams.
 //
 // Invariants:
 //   - requests store nothing at the provider (store: false);
-//   - a refusal that the model writes is text: it is what the model said. A reply that
-//     the provider withholds is a failure;
+//   - a refusal that the model writes is text, as any reply. A reply that the provider
+//     withholds is a failure;
 //   - reasoning is not text.
 //
-// It calls no tools and sends no images: dialects speak in text.
+// It runs no tools: calls of functions become a part of the reply's text. It sends no images.
 package openai
 
 import (
@@ -24,34 +24,34 @@ import (
 	"github.com/seed14be6753/stile/llm/internal/wire"
 )
 
-// Home is where OpenAI is.
+// Home is the address of OpenAI's API.
 const Home = "https://api.openai.com/v1"
 
-// The interfaces: Settings.API.
+// The APIs: Settings.API.
 const (
 	Responses = "responses"
 	Chat      = "chat"
 )
 
-// Options say how to ask. The zero value asks OpenAI without a key.
+// Options configure a model. The zero value is OpenAI's API without a key.
 type Options struct {
 	BaseURL       string    // with the version, such as http://localhost:11434/v1; "" is Home
 	API           string    // Responses or Chat; "" is Responses at Home and Chat elsewhere
-	Keys          *llm.Keys // nil asks without
+	Keys          *llm.Keys // nil is no key
 	MaxTokens     int64     // longest reply; 0 leaves it to the model
-	Options       string    // how to answer, as llm.Settings has it
+	Options       string    // see llm.Settings.Options
 	Whole         bool      // replies in one piece
 	Prices        map[string]llm.Price
 	MaxEventBytes int               // 0 is 4 MiB
 	Base          http.RoundTripper // nil is a transport of its own
 }
 
-// New makes a model. Errors are ERR_CONFIG, naming the field as a manifest spells it.
+// New returns a model. Errors are ERR_CONFIG with the field as a manifest spells it.
 func New(o Options) (llm.Model, error) {
 	return newModel(o, llm.Settings{})
 }
 
-// Provider makes models for manifests; lookup reads the environment.
+// Provider returns an llm.Provider for manifests; lookup reads the environment.
 func Provider(lookup func(string) (string, bool)) llm.Provider {
 	m := &wire.Maker{
 		Vendor: "openai", Prefixes: []string{"OPENAI"}, Home: Home, Lookup: lookup,
@@ -99,7 +99,7 @@ func newModel(o Options, s llm.Settings) (llm.Model, error) {
 	return wire.New(cfg), nil
 }
 
-// vendor is what both interfaces share.
+// vendor is the part that both APIs share.
 type vendor struct {
 	options Options
 	home    bool

@@ -17,7 +17,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// responseOptions are those of Responses, which has no stop texts and no seed.
+// responseOptions are the options of Responses, which has no stop texts and no seed.
 var responseOptions = wire.Named{
 	Vendor: "openai (responses)",
 	Fields: map[string]string{
@@ -29,7 +29,7 @@ var responseOptions = wire.Named{
 	},
 }
 
-// response speaks Responses.
+// response is a client of Responses.
 type response struct{ vendor }
 
 // Send implements wire.Vendor.
@@ -57,8 +57,8 @@ func (v response) Send(ctx context.Context, client *http.Client, ask *wire.Ask) 
 		p.Text.Format.OfJSONSchema = &responses.ResponseFormatTextJSONSchemaConfigParam{Name: "answer", Schema: schema, Strict: sdk.Bool(strict)}
 	}
 	if ask.Session != "" {
-		// Requests of one session go where its beginning is cached. The name itself is
-		// not the provider's business.
+		// The key routes requests of a session to the cache of their beginning. It is a hash,
+		// because the provider need not know the session's name.
 		sum := sha256.Sum256([]byte("stile/prompt-cache\n" + ask.Session))
 		p.PromptCacheKey = sdk.String(hex.EncodeToString(sum[:16]))
 	}
@@ -77,7 +77,7 @@ func (v response) Send(ctx context.Context, client *http.Client, ask *wire.Ask) 
 		}
 		p.Tools = append(p.Tools, tool)
 	}
-	if len(p.Tools) > 0 { // nothing is stored there, and thoughts belong to their calls
+	if len(p.Tools) > 0 { // the provider stores nothing, so thoughts are sent back with their calls
 		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
 	}
 	p.Input.OfInputItemList = input
@@ -85,7 +85,7 @@ func (v response) Send(ctx context.Context, client *http.Client, ask *wire.Ask) 
 	return send(ctx, ask, p, svc.New, svc.NewStreaming)
 }
 
-// responseTurn is a turn as items: each thought, text, call and result is one of its own.
+// responseTurn returns a turn as items: each thought, text, call and result is an item.
 func responseTurn(t *wire.Turn) (items []responses.ResponseInputItemUnionParam) {
 	for _, r := range t.Results {
 		item := responses.ResponseInputItemParamOfFunctionCallOutput(r.Text)
@@ -209,8 +209,8 @@ func (s *responseEvents) item(e *responseEvent, r *wire.Reply) error {
 	return nil
 }
 
-// keepThought has a thought sent back with its calls. Without its encrypted content it
-// would be a name that the provider has not stored.
+// keepThought keeps a thought to be sent back with its calls. Without its encrypted content it
+// would be an id that the provider has not stored.
 func keepThought(raw wire.Raw, r *wire.Reply) {
 	var thought struct {
 		Type      string          `json:"type"`
@@ -229,14 +229,14 @@ func keepThought(raw wire.Raw, r *wire.Reply) {
 	}
 }
 
-// bill says what the response has cost.
+// bill sets the usage of the response.
 func (w *wholeResponse) bill(r *wire.Reply) {
 	u := &w.Usage.Of
 	r.Input(u.Input, u.Details.Of.Cached, u.Details.Of.Written)
 	r.Output(u.Output)
 }
 
-// finish says how the response ended.
+// finish sets how the response ended.
 func (w *wholeResponse) finish(status string, r *wire.Reply) {
 	switch status {
 	case "completed":

@@ -9,8 +9,8 @@ import (
 	"github.com/seed14be6753/stile/llm/internal/wire"
 )
 
-// send asks an interface of OpenAI, whose SDK has two calls for it: for an answer in one
-// piece, and for a stream. What came is with the Transport.
+// send sends a request to one of the APIs. The SDK has a call for an answer in one piece and
+// one for a stream; the Transport keeps the answer of both.
 func send[Params, Answer, Event any](ctx context.Context, ask *wire.Ask, p Params,
 	whole func(context.Context, Params, ...option.RequestOption) (Answer, error),
 	stream func(context.Context, Params, ...option.RequestOption) *ssestream.Stream[Event],

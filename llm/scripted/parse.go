@@ -17,19 +17,19 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// maxMistakes bounds what Parse reports; a file of the wrong kind is wrong on
-// every line.
+// maxMistakes bounds the mistakes that Parse reports; a file of another kind has one in every
+// line.
 const maxMistakes = 100
 
 // maxInteger is 2^53−1, the largest integer every JSON reader agrees on.
 const maxInteger = 1<<53 - 1
 
-// Parse reads a script. name is what errors call the file; the data is not kept.
+// Parse parses a script. name is the file name in errors; the data is not kept.
 //
 // All mistakes are reported together (errors.Join), each a *messages.Error with
 // ERR_CONFIG, File, Line, Col, Field and the byte offset in the file, in the
 // order of the file; past 100 the rest is only counted. Unknown and repeated
-// members, wrong types, bytes that are no UTF-8 and contradictions are mistakes.
+// members, wrong types, bytes that are not UTF-8 and contradictions are mistakes.
 // There is no partial result.
 func Parse(name string, b []byte) (*Script, error) {
 	p := parser{name: name}
@@ -65,7 +65,7 @@ func Parse(name string, b []byte) (*Script, error) {
 	if len(p.mistakes) == 0 {
 		return s, nil
 	}
-	// What spans members is found last and belongs before.
+	// Mistakes about several members are found last and sorted in.
 	slices.SortStableFunc(p.mistakes, func(a, b *messages.Error) int { return cmp.Compare(a.Offset, b.Offset) })
 	if more := p.count - len(p.mistakes); more > 0 {
 		p.mistakes = append(p.mistakes, &messages.Error{Code: messages.ErrConfig, File: name, Detail: fmt.Sprintf("and %d more mistakes", more)})
@@ -77,9 +77,9 @@ func Parse(name string, b []byte) (*Script, error) {
 	return nil, errors.Join(all...)
 }
 
-// parser walks one line after the other and collects mistakes instead of stopping
-// at the first. It descends only as deep as the format does; whatever lies deeper
-// is skipped by the tokenizer, which bounds its own depth.
+// parser reads one line after the other and collects mistakes instead of stopping at the
+// first. It descends only as deep as the format does; the tokenizer skips deeper values, and
+// bounds its own depth.
 type parser struct {
 	name      string
 	line      int   // 0-based
@@ -88,7 +88,7 @@ type parser struct {
 	dec       *jsontext.Decoder
 	mistakes  []*messages.Error
 	count     int  // mistakes, also those over maxMistakes
-	broken    bool // the line is no JSON; nothing more can be said about it
+	broken    bool // the line is not JSON; no further mistakes are reported
 }
 
 func (p *parser) mistake(off int64, field, format string, args ...any) {
@@ -102,7 +102,7 @@ func (p *parser) mistake(off int64, field, format string, args ...any) {
 	})
 }
 
-// syntax reports that the line is no JSON, once.
+// syntax reports once that the line is not JSON.
 func (p *parser) syntax(err error) {
 	if p.broken {
 		return
@@ -127,7 +127,7 @@ func (p *parser) syntax(err error) {
 type draft struct {
 	reply
 	chunks    []piece
-	hasText   bool // a chunks member was there
+	hasText   bool // it has a member chunks
 	cut       *uint64
 	hasFinish bool
 	finishAt  int64
@@ -139,7 +139,7 @@ func (p *parser) reply(line []byte) reply {
 	before := p.count
 	p.broken = false
 	p.src = line
-	// Repeated names are looked for here, not in the decoder: there they would end
+	// Repeated names are checked here and not by the decoder, for which they would end
 	// the line.
 	p.dec = jsontext.NewDecoder(bytes.NewReader(line), jsontext.AllowDuplicateNames(true))
 	d := draft{after: -1}
@@ -198,7 +198,7 @@ func (p *parser) reply(line []byte) reply {
 	return d.reply
 }
 
-// settle lays out the pieces of a line whose members are right.
+// settle makes the pieces of a line without mistakes.
 func (p *parser) settle(d *draft) {
 	var total int64
 	for _, c := range d.chunks {
@@ -357,7 +357,7 @@ func (p *parser) failure(d *draft) {
 	if ok && f.Status == 0 && f.Code == "" {
 		p.mistake(at, "error", "want a status, a code, or both")
 	}
-	// Without a status no answer came: the transport failed, and that passes.
+	// A failure without a status is one of the transport, which passes.
 	f.Retryable = f.Status == 0 || llm.RetryableStatus(f.Status)
 	d.failure = f
 }

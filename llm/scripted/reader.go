@@ -72,8 +72,8 @@ func (p *parser) close() bool {
 	return true
 }
 
-// want reports whether the next value is of the kind; another one is skipped and
-// reported.
+// want reports whether the next value is of the kind. It skips a value of another kind, and
+// adds a mistake.
 func (p *parser) want(kind jsontext.Kind, field, want string) bool {
 	if p.broken {
 		return false
@@ -129,7 +129,7 @@ func (p *parser) word(field string, words ...string) (string, bool) {
 			return s, true
 		}
 	}
-	p.mistake(at, field, "%q is none of %s", s, strings.Join(words, ", "))
+	p.mistake(at, field, "%q is not one of %s", s, strings.Join(words, ", "))
 	return "", false
 }
 
@@ -151,7 +151,7 @@ func (p *parser) integer(field string, min, max int64) (int64, bool) {
 	return n, true
 }
 
-// valueStart is the offset of the next name or value, in the line.
+// valueStart returns the offset of the next name or value in the line.
 func (p *parser) valueStart() int64 {
 	i := p.dec.InputOffset()
 	for i < int64(len(p.src)) && strings.IndexByte(" \t\r:,", p.src[i]) >= 0 {

@@ -1,6 +1,6 @@
 // Package scripted is a model that reads its replies from a file (docs/spec/design.md §10).
-// It is what the product runs with when no provider is configured, and what
-// examples, tests and the bench talk to.
+// A host without a configured provider uses it, and so do examples, tests and the
+// bench.
 //
 // The file is JSON lines, one reply per line; blank lines, and lines whose first
 // visible byte is '#' or that begin with "//", are skipped. Members of a line:
@@ -8,8 +8,8 @@
 //	match      {"equals": s} or {"contains": s} or {"re2": pattern}
 //	chunks     [{"at_ms": n, "text": s}, …]; at_ms counts from the start of the
 //	           reply, never falls, default that of the chunk before (first: 0)
-//	cut        seed; all the text is cut anew into short pieces, anywhere, also
-//	           inside a character, always the same way for the same seed
+//	cut        seed; the text is cut again into short pieces, anywhere, also inside
+//	           a character, and in the same way for the same seed
 //	finish     complete (default), stop, length, cancelled or error
 //	usage      {"input": n, "output": n, "cost_micro_usd": n}
 //	error      {"status": n, "code": s, "retry_after_ms": n, "after_bytes": n};
@@ -24,10 +24,10 @@
 // the stream fails with ERR_MODEL/EXHAUSTED.
 //
 // Invariants: a Script never changes after Parse or New and may be shared by any
-// number of sessions; it keeps no cursor, so the same request always gets the
+// number of sessions; it keeps no position, so the same request always gets the
 // same reply.
 //
-// It does not look at the model's name, the history, or the other messages.
+// It ignores the model's name, the history, and the other messages.
 package scripted
 
 import (
@@ -46,18 +46,18 @@ const MaxScriptBytes = 64 << 20
 // MaxDelayMS bounds at_ms and retry_after_ms: one day.
 const MaxDelayMS = 24 * 60 * 60 * 1000
 
-// maxCutBytes is the longest piece that cut makes. Most are shorter than an
-// opener of any dialect, which is what cutting is there to test.
+// maxCutBytes is the longest piece that cut makes. Most are shorter than an opener of any
+// dialect, because cut is for testing openers that arrive in pieces.
 const maxCutBytes = 24
 
-// Script is a loaded file. It implements llm.Model.
+// Script is a parsed script. It implements llm.Model, and is safe for concurrent use.
 type Script struct {
 	name    string
 	matched []reply // lines with match, in order
 	ordered []reply // lines without
 }
 
-// reply is one line, ready to be played.
+// reply is one line of the script.
 type reply struct {
 	match   matcher
 	pieces  []piece
@@ -68,7 +68,7 @@ type reply struct {
 	drain   bool         // on_cancel: drain
 }
 
-// piece is text that is handed out in one chunk. An empty one is a pause.
+// piece is the text of one chunk. An empty one is a pause.
 type piece struct {
 	atMS int64
 	text []byte
@@ -102,7 +102,7 @@ func (m *matcher) matches(s string) bool {
 	return false
 }
 
-// New makes a script of ordered replies, each one chunk without delay.
+// New returns a script of ordered replies, each in one chunk without delay.
 func New(replies ...string) *Script {
 	s := &Script{name: "scripted.New"}
 	for _, t := range replies {
@@ -114,18 +114,17 @@ func New(replies ...string) *Script {
 	return s
 }
 
-// Name is the name the script was parsed under.
+// Name returns the name that Parse was given.
 func (s *Script) Name() string { return s.name }
 
-// Len counts the replies: those with match and those taken in order.
+// Len returns the number of replies with match, and of those taken in order.
 func (s *Script) Len() (matched, ordered int) { return len(s.matched), len(s.ordered) }
 
-// Ordered reports whether req would be served by a line that is taken in order, and
-// so whether serving it moves the cursor. A caller whose cursor shall not move on
-// matched requests counts only those for which it holds.
+// Ordered reports whether a line without match would answer req. A caller that counts
+// Request.Ordinal without matched requests counts those for which Ordered is true.
 func (s *Script) Ordered(req llm.Request) bool { return s.find(lastUser(req.Messages)) == nil }
 
-// find gives the first matching line, or nil.
+// find returns the first matching line, or nil.
 func (s *Script) find(input string, ok bool) *reply {
 	if !ok {
 		return nil
@@ -138,7 +137,7 @@ func (s *Script) find(input string, ok bool) *reply {
 	return nil
 }
 
-// choose gives the line that serves req.
+// choose returns the line that answers req.
 func (s *Script) choose(req *llm.Request) (*reply, error) {
 	if r := s.find(lastUser(req.Messages)); r != nil {
 		return r, nil
@@ -150,7 +149,7 @@ func (s *Script) choose(req *llm.Request) (*reply, error) {
 		fmt.Sprintf("%s has %d replies to give in order, this is request %d, and no match fits", s.name, len(s.ordered), req.Ordinal+1))
 }
 
-// lastUser is the last input item: the text of the last user message.
+// lastUser returns the text of the last user message.
 func lastUser(ms []messages.Message) (string, bool) {
 	for i := len(ms) - 1; i >= 0; i-- {
 		if ms[i].Role == messages.RoleUser {
@@ -160,8 +159,8 @@ func lastUser(ms []messages.Message) (string, bool) {
 	return "", false
 }
 
-// recut cuts the pieces' text anew. A piece takes the time of its last byte, so
-// that no byte comes early; pauses stay where they were.
+// recut cuts the text of pieces again. A piece gets the time of its last byte, so that no byte
+// comes early; pauses keep their places.
 func recut(in []piece, seed uint64) []piece {
 	var out []piece
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -197,8 +196,8 @@ func recut(in []piece, seed uint64) []piece {
 	return out
 }
 
-// Price gives replies that say what they used, and not what that cost, their cost. It is for
-// the maker of a script: before its first reply.
+// Price sets the cost of replies that have a usage but no cost. It must be called before the
+// first Stream.
 func (s *Script) Price(p llm.Price) {
 	for _, all := range [][]reply{s.matched, s.ordered} {
 		for i := range all {

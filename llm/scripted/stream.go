@@ -9,9 +9,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Stream plays the line that serves req. It starts no goroutine, and a timer only
-// where a delay is left to wait for, so it runs in a testing/synctest bubble and
-// costs nothing when the script has no delays.
+// Stream yields the line that answers req. It starts no goroutine, and a timer only for a
+// delay, so it runs in a testing/synctest bubble and costs little when the script has no
+// delays.
 func (s *Script) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {
 	return llm.Bound(func(yield func(llm.Chunk, error) bool) {
 		if ctx.Err() != nil {
@@ -68,7 +68,7 @@ type waiter struct {
 	timer *time.Timer
 }
 
-// until waits for start + ms and tells whether ctx lasted so long.
+// until waits for start + ms, and reports whether ctx has not ended before.
 func (w *waiter) until(ctx context.Context, ms int64) bool {
 	if ctx.Err() != nil {
 		return false

@@ -2,19 +2,19 @@ package wire
 
 import "slices"
 
-// Answer is the JSON schema that the provider shall hold a reply to; nil for none. strict
-// tells that the schema is one that every provider enforces: all objects are closed and
-// have all their members.
+// Answer returns the JSON schema that the provider should enforce for the reply, or nil. strict
+// reports whether every provider can enforce it: all objects are closed and require all
+// members.
 //
-// It is sent where the reply is the answer and nothing else: in plain, and where calls
-// are the provider's own. Elsewhere it would forbid the words of the dialect.
+// A schema is sent only if the whole reply is the answer: in dialect plain, and when calls are
+// in the provider's own form. In other dialects it would forbid the dialect's own syntax.
 func (a *Ask) Answer() (schema map[string]any, strict bool) {
 	if a.Schema == "" || a.Dialect != "plain" && (a.Dialect != "cogency" || len(a.Tools) == 0) {
 		return nil, false
 	}
 	schema, err := Object(a.Schema)
 	if err != nil || schema["type"] != "object" {
-		return nil, false // the host checks it all the same
+		return nil, false // the host still checks the answer
 	}
 	return schema, strictly(schema)
 }
@@ -22,7 +22,7 @@ func (a *Ask) Answer() (schema map[string]any, strict bool) {
 // strictWords are the words of a schema that providers enforce.
 var strictWords = []string{"type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "description", "title"}
 
-// strictly reports whether a schema has nothing else, and its objects nothing open. The
+// strictly reports whether a schema has only strictWords, and all its objects are closed. The
 // recursion is as deep as the schema, which the manifest bounds.
 func strictly(schema map[string]any) bool {
 	for word := range schema {

@@ -15,8 +15,8 @@ func (r *Reply) writes(req *llm.Request) {
 	}
 }
 
-// Call says that the model calls a function: the provider's id and the name, as far as
-// they are known. A call that nobody offered is none.
+// Call begins a call of a function, with the provider's id and the name, as far as they are
+// known. A call is ignored if the request offered no functions.
 func (r *Reply) Call(index int64, id, name string) {
 	if r.calls == nil {
 		r.stray = true
@@ -43,21 +43,21 @@ func (r *Reply) CallArgs(index int64, lit Raw) error {
 	return nil
 }
 
-// CallObject gives a call's arguments as they are.
+// CallObject sets a call's arguments.
 func (r *Reply) CallObject(index int64, object Raw) {
 	if r.calls != nil && len(object) > 0 && string(object) != "null" {
 		r.calls.Args(index, object)
 	}
 }
 
-// CallSign gives the signature of the thought behind a call.
+// CallSign sets the signature of the thought before a call.
 func (r *Reply) CallSign(index int64, signature string) {
 	if r.calls != nil && signature != "" {
 		r.calls.Sign(index, signature)
 	}
 }
 
-// CallEnd says that a call is whole.
+// CallEnd ends a call.
 func (r *Reply) CallEnd(index int64) {
 	if r.calls != nil {
 		r.say()
@@ -65,7 +65,7 @@ func (r *Reply) CallEnd(index int64) {
 	}
 }
 
-// Keep has a part of the reply sent back with its calls: a thought with its signature.
+// Keep keeps a part of the reply to be sent back with its calls: a thought with its signature.
 func (r *Reply) Keep(item Raw) {
 	if r.calls != nil {
 		r.calls.Item(item)
@@ -75,10 +75,11 @@ func (r *Reply) Keep(item Raw) {
 // Calls reports whether the model may call functions.
 func (r *Reply) Calls() bool { return r.calls != nil }
 
-// say hands the text so far to the writer of calls, behind which they stand.
+// say passes the text so far to the writer of calls, because calls follow the text before
+// them.
 func (r *Reply) say() { r.calls.Text(r.text.take()) }
 
-// take is what has come since the last time.
+// take returns the text that has come since the last take.
 func (r *Reply) take() []byte {
 	if r.calls == nil {
 		return r.text.take()
@@ -87,7 +88,8 @@ func (r *Reply) take() []byte {
 	return r.calls.Take()
 }
 
-// rest is what is left at the end of a reply, and what its bytes cannot hold.
+// rest returns the rest of the text at the end of a reply, and the parts of calls that text
+// cannot hold.
 func (r *Reply) rest(provider string) (out, side []byte) {
 	r.text.flush()
 	if r.calls == nil {
@@ -98,7 +100,7 @@ func (r *Reply) rest(provider string) (out, side []byte) {
 	return r.calls.Take(), r.calls.Side(provider)
 }
 
-// source names whose ids and signatures those of a reply are.
+// source names the provider and model that a reply's ids and signatures belong to.
 func (m *Model) source(req *llm.Request) string {
 	if t := m.cfg.Tuning; t != nil {
 		return t.named.Vendor + "/" + req.Model
@@ -109,7 +111,7 @@ func (m *Model) source(req *llm.Request) string {
 // CallsTools reports whether tools of a request are sent as functions.
 func (m *Model) CallsTools() bool { return true }
 
-// Object is a JSON object as SDKs take it.
+// Object parses a JSON object for an SDK.
 func Object(text string) (map[string]any, error) {
 	var o map[string]any
 	err := json.Unmarshal([]byte(text), &o)

@@ -14,29 +14,29 @@ import (
 // Raw is a JSON value as the provider wrote it.
 type Raw = jsontext.Value
 
-// Turns is a prompt in the shape that all vendors share: what the system says, then
-// user and assistant in turn, the user first and last.
+// Turns is a prompt in the form that all vendors share: the system text, then user and
+// assistant in turn, the user first and last.
 type Turns struct {
 	System string // its messages joined by blank lines
 	Turns  []Turn
 	Tools  []native.Function
 }
 
-// Turn is what one side said before the other answered: at least a text, a call or a
-// result, no text empty.
+// Turn is the messages of one side up to the answer of the other: at least a text, a call or
+// a result, and no empty text.
 type Turn struct {
 	Role    messages.Role
-	Results []native.Result // of the calls of the turn before, in front of the texts
-	Items   []Raw           // what this provider wants back of its own, in front of all else
+	Results []native.Result // of the calls of the turn before, before the texts
+	Items   []Raw           // parts that this provider wants back, before all else
 	Texts   []string
-	Calls   []native.Call // behind the texts
+	Calls   []native.Call // after the texts
 }
 
-// earlier stands where a prompt begins with the model's words, as a cut history does.
+// earlier is the first user message of a prompt that begins with a reply, as a cut history may.
 const earlier = "(Earlier messages are left out.)"
 
-// Conversation orders a prompt. Empty messages are left out: providers refuse them. It
-// fails when there is nothing to answer.
+// Conversation converts a prompt to turns. It leaves out empty messages, which providers
+// refuse. The error means that no message is left to answer.
 func Conversation(ask *Ask) (Turns, error) {
 	var out Turns
 	var system []string
@@ -78,8 +78,8 @@ func Conversation(ask *Ask) (Turns, error) {
 	return out, nil
 }
 
-// take reads the message of a place in the provider's own form. Another provider's
-// signatures and items say nothing here; its ids do, where there are any.
+// take adds message i in the provider's own form. Signatures and items of another provider are
+// left out; its ids are kept, if it has any.
 func (t *Turn) take(own []*native.Message, i int, source string) {
 	m := own[i]
 	if len(m.Calls) == 0 {
@@ -111,13 +111,14 @@ func (t *Turn) take(own []*native.Message, i int, source string) {
 	}
 }
 
-// MadeID begins an id that no provider gave.
+// MadeID is the prefix of ids that the host has made.
 const MadeID = "call_made_"
 
-// madeID names a call that has no id, by its message and its place in there.
+// madeID returns an id for a call without one, from the indexes of its message and of the call
+// in it.
 func madeID(message, call int) string {
 	return MadeID + strconv.Itoa(message) + "_" + strconv.Itoa(call)
 }
 
-// Text is all that a turn says, as one.
+// Text returns the texts of a turn as one.
 func (t *Turn) Text() string { return strings.Join(t.Texts, "\n\n") }

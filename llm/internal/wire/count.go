@@ -2,17 +2,17 @@ package wire
 
 import "strconv"
 
-// maxCount keeps a provider's number within what records hold.
+// maxCount bounds a provider's numbers, so that records can hold them.
 const maxCount = 1 << 50
 
-// Count is a number of tokens in an event. One that makes no sense is not said: a reply
-// is not given up for its bill.
+// Count is a number of tokens in an event. An invalid number counts as absent, so that a reply
+// does not fail for its usage.
 type Count struct {
 	N    int64 // 0 to maxCount
 	Said bool
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It fails for nothing.
+// UnmarshalJSON implements json.Unmarshaler. It never fails.
 func (c *Count) UnmarshalJSON(b []byte) error {
 	*c = Count{}
 	if f, err := strconv.ParseFloat(string(b), 64); err == nil { // JSON writes no NaN
@@ -21,15 +21,15 @@ func (c *Count) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Plus is the sum, said when one of them is.
+// Plus returns the sum, which is present if one of them is.
 func (c Count) Plus(d Count) Count {
 	return Count{N: min(c.N+d.N, maxCount), Said: c.Said || d.Said}
 }
 
-// Bill is what an event says about usage: a T, or nothing where it is none.
+// Bill is the usage in an event: a T, or the zero value if the JSON is no T.
 type Bill[T any] struct{ Of T }
 
-// UnmarshalJSON implements json.Unmarshaler. It fails for nothing.
+// UnmarshalJSON implements json.Unmarshaler. It never fails.
 func (u *Bill[T]) UnmarshalJSON(b []byte) error {
 	var of T
 	if Decode(b, &of) == nil {

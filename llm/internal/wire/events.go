@@ -11,7 +11,7 @@ import (
 // at its end.
 const DefaultMaxEventBytes = 4 << 20
 
-// errOversized ends a stream whose event is over its bound.
+// errOversized ends a stream with an event over its bound.
 var errOversized = errors.New("an event is over its bound")
 
 // Event is one server-sent event. Data joins the event's data lines by LF, and is
@@ -19,8 +19,8 @@ var errOversized = errors.New("an event is over its bound")
 type Event struct {
 	Name string
 	Data []byte
-	// Loose reports whether the stream ended without the blank line that ends an event:
-	// Data may be the beginning of one.
+	// Loose reports whether the stream ended without the blank line that ends an event, so
+	// that Data may be cut.
 	Loose bool
 }
 
@@ -29,13 +29,13 @@ type Event struct {
 type Reader struct {
 	br    *bufio.Reader
 	max   int
-	line  []byte // of a line that does not lie whole in br's buffer
+	line  []byte // a line that is longer than br's buffer
 	data  []byte
 	name  string
-	last  string // name that was seen
+	last  string // the last name
 	some  bool   // the event has a data line
 	cr    bool   // the last line ended in CR: an LF that follows belongs to it
-	begun bool   // the byte order mark has been looked for
+	begun bool   // a byte order mark was looked for
 	over  bool
 }
 
@@ -47,8 +47,8 @@ func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{br: bufio.NewReaderSize(r, 4096), max: max}
 }
 
-// Next gives the next event. The error is io.EOF at the end of the stream, errOversized,
-// or what reading met.
+// Next returns the next event. The error is io.EOF at the end of the stream, errOversized, or
+// that of reading.
 func (r *Reader) Next() (Event, error) {
 	r.data, r.name, r.some = r.data[:0], "", false
 	for !r.over {
@@ -75,7 +75,7 @@ func (r *Reader) Next() (Event, error) {
 	return Event{}, io.EOF
 }
 
-// field takes one line of an event.
+// field adds one line to the event.
 func (r *Reader) field(line []byte) error {
 	key, value, _ := bytes.Cut(line, []byte(":"))
 	if len(value) > 0 && value[0] == ' ' {
@@ -99,8 +99,8 @@ func (r *Reader) field(line []byte) error {
 	return nil
 }
 
-// readLine gives a line without its end; with io.EOF what is left of the last one. It
-// is valid until the next call.
+// readLine returns a line without its end, valid until the next call; with io.EOF it returns
+// the rest of the last line.
 func (r *Reader) readLine() ([]byte, error) {
 	r.line = r.line[:0]
 	for {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed14be6753/stile/llm"
 )
 
-// Options are how a model answers (llm.Settings.Options). What is not set is the
-// provider's to choose.
+// Options are the options of a request (llm.Settings.Options). The provider has a default for
+// each that is not set.
 type Options struct {
 	Temperature *float64       `json:"temperature"`
 	TopP        *float64       `json:"top_p"`
@@ -27,23 +27,22 @@ type Options struct {
 	Extra       map[string]any `json:"extra"`
 }
 
-// Named says what one interface makes of options.
+// Named says which options an API supports, and their names there.
 type Named struct {
-	// Vendor is its name in errors.
+	// Vendor is the vendor's name in errors.
 	Vendor string
-	// Fields are the option's names in a request, by those of the manifest. An option
-	// that is not there is refused.
+	// Fields has the names of options in a request, by their names in a manifest. Other
+	// options are refused.
 	Fields map[string]string
-	// Efforts are the words that it has for reasoning_effort; nil takes every one.
+	// Efforts are the values of reasoning_effort; nil accepts any.
 	Efforts []string
 	// HottestTemperature is the highest temperature; 0 is no bound.
 	HottestTemperature float64
-	// Own are the members of a request that the adapter writes itself, the dots
-	// leading into objects.
+	// Own are the members of a request that the adapter writes itself, as paths with dots.
 	Own []string
 }
 
-// Read checks options. Errors are ERR_CONFIG about options.NAME.
+// Read parses and checks options. Errors are ERR_CONFIG with Field options.NAME.
 func (n *Named) Read(text string) (*Options, error) {
 	o := &Options{}
 	if text == "" {
@@ -69,7 +68,7 @@ func (n *Named) Read(text string) (*Options, error) {
 	return o, nil
 }
 
-// owned finds a member among what the adapter writes itself, "" for none.
+// owned returns the first member that the adapter writes itself, or "".
 func (n *Named) owned(extra map[string]any, within string) string {
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		path := within + name
@@ -79,7 +78,7 @@ func (n *Named) owned(extra map[string]any, within string) string {
 		inner, ok := extra[name].(map[string]any)
 		under := slices.ContainsFunc(n.Own, func(own string) bool { return strings.HasPrefix(own, path+".") })
 		if under && !ok {
-			return path // it would take the place of what the host writes in there
+			return path // it would replace an object of the host
 		}
 		if under {
 			if name := n.owned(inner, path+"."); name != "" {
@@ -90,7 +89,7 @@ func (n *Named) owned(extra map[string]any, within string) string {
 	return ""
 }
 
-// Names are the options that are set, as the manifest names them.
+// Names returns the options that are set, by their names in a manifest.
 func (o *Options) Names() []string {
 	var names []string
 	for _, of := range []struct {
@@ -112,7 +111,7 @@ func (o *Options) Names() []string {
 	return names
 }
 
-// over is o with what own names before it.
+// over returns o, with the options that own sets in place of its own.
 func (o *Options) over(own *Options) *Options {
 	out := *o
 	if own.Temperature != nil {
@@ -139,14 +138,14 @@ func (o *Options) over(own *Options) *Options {
 	return &out
 }
 
-// Tuning is what a model was made with, and what its interface takes.
+// Tuning is the options of a model, and those that its API supports.
 type Tuning struct {
 	named   *Named
 	text    string // as it was given
 	options Options
 }
 
-// Tune checks what a model is made with.
+// Tune checks the options of a model. Errors are those of Read.
 func (n *Named) Tune(text string) (*Tuning, error) {
 	o, err := n.Read(text)
 	if err != nil {
@@ -155,8 +154,7 @@ func (n *Named) Tune(text string) (*Tuning, error) {
 	return &Tuning{named: n, text: text, options: *o}, nil
 }
 
-// of are the options of a request: what it names, and what the model was made with for
-// the rest.
+// of returns the options of a request: its own, and the model's for the rest.
 func (t *Tuning) of(req *llm.Request) (*Options, error) {
 	switch {
 	case t == nil:
@@ -171,8 +169,8 @@ func (t *Tuning) of(req *llm.Request) (*Options, error) {
 	return t.options.over(own), nil
 }
 
-// refused is the option, as the manifest names it, that a refused request is about: the
-// provider names its parameter, or has the word in its sentence. "" is none.
+// refused returns the option for which the provider refused a request, by its name in a
+// manifest: the provider names the parameter, or has its name in the message. "" is none.
 func (t *Tuning) refused(o *Options, r *refusal) string {
 	if t == nil || o == nil {
 		return ""
@@ -216,7 +214,7 @@ func hasWord(sentence, word string) bool {
 	return false
 }
 
-// AddMembers puts further members into the body of a request.
+// AddMembers adds members to the JSON body of a request.
 func AddMembers(req *http.Request, extra map[string]any) error {
 	body, err := io.ReadAll(req.Body)
 	_ = req.Body.Close() // it was read, or the request is not sent
@@ -232,8 +230,8 @@ func AddMembers(req *http.Request, extra map[string]any) error {
 	return nil
 }
 
-// merged is a JSON object with further members. Objects on both sides are joined; of
-// anything else the further one stays.
+// merged returns a JSON object with further members. Objects on both sides are merged; any
+// other member replaces the one of the object.
 func merged(object []byte, extra map[string]any) ([]byte, error) {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(object, &members); err != nil {

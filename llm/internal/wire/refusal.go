@@ -14,11 +14,11 @@ import (
 	"github.com/seed14be6753/stile/llm"
 )
 
-// maxErrorBytes bounds the body of an error that is looked at.
+// maxErrorBytes bounds how much of the body of an error is read.
 const maxErrorBytes = 64 << 10
 
-// lenient reads what a provider sends: names we do not know, twice, or bytes that are
-// no UTF-8 are its business.
+// lenient is how the JSON of providers is read: unknown and repeated names, and bytes that are
+// not UTF-8, are accepted.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // Decode reads the members of v out of an event's data.
@@ -27,9 +27,9 @@ func Decode(data []byte, v any) error { return json.Unmarshal(data, v, lenient) 
 // refusal is an error as providers write it.
 type refusal struct {
 	status  int    // from the body, 0 none
-	code    string // their word for it
-	message string // is looked at and never kept
-	param   string // which part of the request
+	code    string // the provider's code
+	message string // is searched and never kept
+	param   string // the part of the request
 	wait    time.Duration
 }
 
@@ -49,7 +49,7 @@ type wireError struct {
 	Details jsontext.Value `json:"details"`
 }
 
-// parseRefusal looks for an error in JSON. An event that is none gives false.
+// parseRefusal looks for an error in JSON, and reports whether there is one.
 func parseRefusal(data []byte) (refusal, bool) {
 	data = bytes.TrimSpace(data)
 	if len(data) > 0 && data[0] == '[' {
@@ -110,22 +110,22 @@ func (e *wireError) read() refusal {
 	return r
 }
 
-// noSuchPath are the sentences of servers that answer for a path they do not have as
-// they do for a model they do not have, or with 200.
+// noSuchPath are the messages of servers that answer a request for an unknown path like one for
+// an unknown model, or with status 200.
 var noSuchPath = []string{"unexpected endpoint", "invalid url", "file not found"}
 
-// elsewhere reports whether the server has nothing at the request's path.
+// elsewhere reports whether the server does not know the request's path.
 func (r *refusal) elsewhere() bool {
 	low := strings.ToLower(r.message)
 	return slices.ContainsFunc(noSuchPath, func(s string) bool { return strings.HasPrefix(low, s) })
 }
 
-// unknownModel reports whether it is the model's name that is refused.
+// unknownModel reports whether the server does not know the model.
 func (r *refusal) unknownModel(status int) bool {
 	return r.code == "model_not_found" || status == http.StatusNotFound && (r.param == "model" || strings.Contains(strings.ToLower(r.message), "model"))
 }
 
-// word is the content of a JSON string, "" for anything else.
+// word returns the content of a JSON string, or "" for any other value.
 func word(v jsontext.Value) string {
 	if v.Kind() != '"' {
 		return ""
@@ -137,8 +137,8 @@ func word(v jsontext.Value) string {
 	return string(t.out)
 }
 
-// words of providers, by what can be done. Statuses decide where they can; these are
-// for errors inside a stream, and for statuses that say too little.
+// kinds classifies the codes of providers. Statuses are used first; codes are for errors inside
+// a stream, and for statuses that are ambiguous.
 var kinds = map[string]llm.Kind{
 	"authentication_error": llm.KindAuth, "permission_error": llm.KindAuth, "invalid_api_key": llm.KindAuth,
 	"API_KEY_INVALID": llm.KindAuth, "API_KEY_EXPIRED": llm.KindAuth, "UNAUTHENTICATED": llm.KindAuth, "PERMISSION_DENIED": llm.KindAuth,
@@ -159,15 +159,15 @@ var kinds = map[string]llm.Kind{
 	"content_filter": llm.KindFiltered, "content_policy_violation": llm.KindFiltered,
 }
 
-// used up for good: waiting does not help.
+// spentWords are codes of a quota that is used up: waiting does not help.
 var spentWords = map[string]bool{"insufficient_quota": true, "billing_error": true}
 
-// tooLong are the sentences of providers that have no word for a prompt that is too
-// long. They sort a refused request and decide no rotation or retry.
+// tooLong are parts of the messages of providers that have no code for a prompt that is too
+// long. They classify a refused request, and do not decide about rotation or retries.
 var tooLong = []string{"prompt is too long", "input token count", "maximum context length", "context length", "context window", "context size"}
 
-// failure sorts an answer with an error. status is that of the answer, or 0 for an
-// error inside a stream.
+// failure classifies an error. status is that of the answer, or 0 for an error inside a
+// stream.
 func (r *refusal) failure(status int, wait time.Duration) llm.Failure {
 	f := llm.Failure{Status: status, Code: harmless(r.code), RetryAfter: max(wait, r.wait)}
 	if status == 0 || status/100 == 2 {
@@ -190,7 +190,7 @@ func (r *refusal) failure(status int, wait time.Duration) llm.Failure {
 	case s == 0 && r.elsewhere():
 		f.Kind = llm.KindRequest
 	case s == 0:
-		f.Kind = llm.KindServer // an error it has no word for that we know
+		f.Kind = llm.KindServer // an unknown code
 	default:
 		f.Kind = llm.KindRequest
 	}
@@ -209,8 +209,8 @@ func (r *refusal) failure(status int, wait time.Duration) llm.Failure {
 	return f
 }
 
-// harmless is a provider's word, if it is one: up to 64 letters, digits, '_', '-' or
-// '.'. Anything else could be a sentence, or a key that is sent back.
+// harmless returns a provider's code if it is one: up to 64 letters, digits, '_', '-' or '.'.
+// Any other text could be a message, or a key that is sent back.
 func harmless(s string) string {
 	if len(s) == 0 || len(s) > 64 {
 		return ""
@@ -225,8 +225,8 @@ func harmless(s string) string {
 	return s
 }
 
-// retryAfter reads how long an answer asks to wait: retry-after-ms, or Retry-After in
-// seconds or as a date. What makes no sense asks nothing.
+// retryAfter returns how long an answer asks to wait: retry-after-ms, or Retry-After in seconds
+// or as a date. An invalid value is 0.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	const most = 24 * time.Hour
 	unit := func(s string, d time.Duration) (time.Duration, bool) {

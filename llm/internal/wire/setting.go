@@ -10,13 +10,13 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Bad is an ERR_CONFIG about one setting, spelled as the manifest spells it.
+// Bad returns an ERR_CONFIG about a setting, spelled as in a manifest.
 func Bad(setting, detail string) error {
 	return &messages.Error{Code: messages.ErrConfig, Field: setting, Detail: detail}
 }
 
-// CheckBaseURL refuses what is no address of a provider. Credentials in an address
-// would be recorded with the manifest.
+// CheckBaseURL returns an error for an address that cannot be a provider's. It refuses
+// credentials, because the address is recorded with the manifest.
 func CheckBaseURL(s string) error {
 	if s == "" {
 		return nil
@@ -33,19 +33,19 @@ func CheckBaseURL(s string) error {
 	return nil
 }
 
-// Maker makes the llm.Provider of a vendor. Models of equal settings are one, all of
-// them share connections, and those that read the same variables share their keys.
+// Maker implements the llm.Provider of a vendor. Equal settings share a model, all models share
+// connections, and models with the same variables share their keys.
 type Maker struct {
-	// Vendor is its name in errors; Prefixes begin the variables of its keys, the usual
-	// one first; Home is its own address.
+	// Vendor is the vendor's name in errors. Prefixes are those of the variables with its
+	// keys, the usual one first. Home is the vendor's own address.
 	Vendor   string
 	Prefixes []string
 	Home     string
 	// Lookup reads the environment.
 	Lookup func(string) (string, bool)
-	// Base sends requests; nil is a transport of its own.
+	// Base sends requests; nil is a new transport.
 	Base http.RoundTripper
-	// New makes the model of checked settings. BaseURL is never empty.
+	// New makes a model of checked settings. BaseURL is never empty.
 	New func(s llm.Settings, keys *llm.Keys, base http.RoundTripper) (llm.Model, error)
 
 	mu     sync.Mutex
@@ -85,7 +85,7 @@ func (m *Maker) Provide(s llm.Settings) (llm.Model, error) {
 	return model, nil
 }
 
-// needsKey says what is missing and where it belongs.
+// needsKey returns the text that names the missing variable.
 func (m *Maker) needsKey() string {
 	name := m.Prefixes[0] + "_API_KEY"
 	also := ""
@@ -96,11 +96,12 @@ func (m *Maker) needsKey() string {
 		": export " + name + "=… (several keys: the same with _1 to _20) and start again, or name another variable in the manifest, as model.secret; a server that takes no key is named by its address, as base_url"
 }
 
-// KeyRest is the variable with the longest rest of a key that met a rate limit.
+// KeyRest is the environment variable with the longest time that a key is not used after a
+// rate limit.
 const KeyRest = "STILE_KEY_REST"
 
-// keysOf finds the keys. Without one a server at an address of its own is asked
-// without; the vendor itself, and a named secret, must have one.
+// keysOf returns the keys of settings. A server at another address than the vendor's may have
+// none; the vendor itself, and a named secret, must have one.
 func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
 	if k, ok := m.keys[s.Secret]; ok && k.Len() > 0 {
 		return k, nil

@@ -20,51 +20,50 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Vendor is what differs between providers. Implementations are safe for concurrent
-// use.
+// Vendor has the differences between providers. Implementations are safe for concurrent use.
 type Vendor interface {
-	// Send makes the request with the SDK and sends it with client: it returns when
-	// the head of the answer has come. What the SDK makes of the answer is ignored,
-	// because the Transport kept it. An error from before the request was sent says
-	// what is wrong with it; it must hold no secret.
+	// Send makes the request with the SDK and sends it with client. It returns when the
+	// head of the answer has come; the SDK's result is ignored, because the Transport kept
+	// the answer. An error before the request was sent describes what is wrong with the
+	// request; it must not hold a secret.
 	Send(ctx context.Context, client *http.Client, ask *Ask) error
-	// Events makes a reader of one reply's events.
+	// Events returns a reader of one reply's events.
 	Events() Events
 }
 
-// Ask is a request as a vendor is to send it.
+// Ask is a request for a vendor to send.
 type Ask struct {
 	*llm.Request
 	Options *Options
 	Whole   bool   // the reply in one piece, not as a stream
-	Source  string // whose ids and signatures are this model's own
+	Source  string // the provider and model that the model's own ids and signatures belong to
 }
 
 // Events reads the events of one reply, in order, or a reply in one piece.
 type Events interface {
-	// Event puts what an event says into r. An error means that it makes no sense.
+	// Event adds an event to r. An error means that the event is malformed.
 	Event(ev Event, r *Reply) error
-	// Whole puts a whole reply into r, which is JSON, and says how it finished.
+	// Whole adds a whole reply, as JSON, to r, and how it finished.
 	Whole(body []byte, r *Reply) error
 }
 
-// Config is what a Model is made of. It must not be changed afterwards.
+// Config configures a Model. It must not be changed afterwards.
 type Config struct {
 	Vendor Vendor
 	Keys   *llm.Keys // nil is none
-	// Header carries the key, after Scheme.
+	// Header is the header with the key, after Scheme.
 	Header, Scheme string
 
 	Prices        map[string]llm.Price // by model
-	Price         llm.Price            // of every model that Prices does not name
-	Tuning        *Tuning              // of options; nil takes none
+	Price         llm.Price            // of models that Prices does not name
+	Tuning        *Tuning              // options; nil supports none
 	Whole         bool                 // replies in one piece
 	FirstByte     time.Duration        // 0 is DefaultFirstByte, or DefaultWhole
 	MaxEventBytes int                  // 0 is DefaultMaxEventBytes
 	Base          http.RoundTripper    // nil is NewBase()
 }
 
-// NewBase is a transport of its own: its connections are shared by nothing else.
+// NewBase returns a new transport, which shares its connections with no other.
 func NewBase() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 16
@@ -101,22 +100,22 @@ func (m *Model) CloseIdleConnections() {
 	}
 }
 
-// Reply is what a reply has said so far.
+// Reply is a reply so far.
 type Reply struct {
 	text     text
 	usage    messages.Usage
-	hasIn    bool // usage.Input is the provider's
-	hasOut   bool // usage.Output too
-	running  bool // usage.Output is, once the reply has finished
+	hasIn    bool // usage.Input is from the provider
+	hasOut   bool // usage.Output is from the provider
+	running  bool // usage.Output is from the provider once the reply has finished
 	finish   messages.Finish
-	over     bool // nothing more is wanted
+	over     bool // nothing more is read
 	withheld string
 	failed   *llm.Failure
-	called   bool // failed, for a call of a tool
+	called   bool // failed for a call of a tool
 	billed   bool // failed, and its usage may follow
-	stray    bool // it called what nobody offered
+	stray    bool // it called a function that was not offered
 
-	calls *native.Writer // nil: it is offered none
+	calls *native.Writer // nil if no functions are offered
 	args  map[int64]*text
 
 	prompt    int64 // bytes of it
@@ -124,8 +123,8 @@ type Reply struct {
 	told      messages.Usage
 }
 
-// Text appends the content of a JSON string literal. null is no text. Of a list of parts
-// it appends those whose type is text: some servers put thoughts beside them.
+// Text appends the content of a JSON string literal; null is no text. From a list of parts it
+// appends those of type text: some servers put thoughts beside them.
 func (r *Reply) Text(lit []byte) error {
 	switch {
 	case len(lit) == 0 || string(lit) == "null":
@@ -139,7 +138,7 @@ func (r *Reply) Text(lit []byte) error {
 	return nil
 }
 
-// errNoString is an event's text that is none.
+// errNoString means that the text of an event is no string.
 var errNoString = errors.New("text that is no string")
 
 func (r *Reply) parts(list []byte) error {
@@ -158,8 +157,8 @@ func (r *Reply) parts(list []byte) error {
 	return nil
 }
 
-// Input sets the prompt's tokens: all of them, and those among them that came from the
-// provider's cache or went there. Without the first nothing is said.
+// Input sets the prompt's tokens: all, and those of them that were read from the provider's
+// cache or written to it. Without the first the others are ignored.
 func (r *Reply) Input(all, cacheRead, cacheWrite Count) {
 	if all.Said {
 		r.usage.Input, r.usage.CacheRead, r.usage.CacheWrite, r.hasIn = all.N, cacheRead.N, cacheWrite.N, true
@@ -173,14 +172,14 @@ func (r *Reply) Output(n Count) {
 	}
 }
 
-// Running sets the tokens of the reply so far: a total only once it has finished.
+// Running sets the tokens of the reply so far, which are the total once it has finished.
 func (r *Reply) Running(n Count) {
 	if n.Said {
 		r.usage.Output, r.running = n.N, true
 	}
 }
 
-// Finish says how the reply ended. Usage may still follow, until Over.
+// Finish sets how the reply ended. Usage may still follow, until Over.
 func (r *Reply) Finish(f messages.Finish) {
 	if r.finish = f; r.stray && f == messages.FinishComplete {
 		r.stray = false
@@ -188,18 +187,19 @@ func (r *Reply) Finish(f messages.Finish) {
 	}
 }
 
-// Over says that nothing will follow.
+// Over ends the reading of a reply.
 func (r *Reply) Over() { r.over = true }
 
-// Withhold says that the provider ended the reply for what is in it. code is its word.
+// Withhold records that the provider ended the reply because of its content; code is the
+// provider's.
 func (r *Reply) Withhold(code string) { r.withheld = code }
 
-// Billed says that the usage of a reply that has failed may follow.
+// Billed records that the usage of a failed reply may follow.
 func (r *Reply) Billed() { r.billed = true }
 
-// Called says that the reply ended for the host to call a tool, with the provider's word
-// for that. Nobody offered one: what was said until then is the reply, and without a word
-// of it there is none. Where functions were offered it is the end of a reply like any.
+// Called ends a reply that ended for the host to call a tool, with the provider's code for
+// that. If no functions were offered, the text until then is the reply, and a reply without
+// text has failed. Otherwise it is an ordinary end.
 func (r *Reply) Called(code string) {
 	if r.delivered > 0 || len(r.text.out) > 0 || r.calls != nil && r.calls.Called() {
 		r.finish, r.stray = messages.FinishComplete, false
@@ -210,26 +210,27 @@ func (r *Reply) Called(code string) {
 	r.called = true
 }
 
-// Fail says that the provider gave up, with its word for why.
+// Fail records that the provider failed, with its code.
 func (r *Reply) Fail(code string) {
 	f := (&refusal{code: code}).failure(0, 0)
 	r.failed = &f
 }
 
-// estimate is the usage of a reply whose provider has not said all of it.
+// estimate returns the usage of a reply, with estimates for the numbers that the provider did
+// not send.
 func (r *Reply) estimate() messages.Usage {
 	u := r.usage
 	if !r.hasIn {
 		u.Input, u.Estimated = estimate(r.prompt), true
 	}
 	if !r.hasOut && (!r.running || r.finish == "") {
-		// What the provider counted at the beginning is a part of it.
+		// The provider's count at the beginning is a part of the total.
 		u.Output, u.Estimated = max(u.Output, estimate(r.delivered)), true
 	}
 	return u
 }
 
-// estimate is the usual guess of how many tokens a text has (docs/spec/cogency.md §13).
+// estimate estimates the tokens of a text (docs/spec/cogency.md §13).
 func estimate(textBytes int64) int64 { return (textBytes + 3) / 4 }
 
 // Stream implements llm.Model: one request, with one key.
@@ -267,14 +268,14 @@ func (m *Model) stream(ctx context.Context, req *llm.Request, yield func(llm.Chu
 		}
 	case x.body != nil:
 		m.readWhole(x, r)
-		if r.failed != nil && !m.hand(r, req, yield) { // what it said and cost until then
+		if r.failed != nil && !m.hand(r, req, yield) { // text and usage until then
 			return
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
 		c := llm.Chunk{Finish: messages.FinishCancelled}
-		if x.sent { // it may have been read, and may be paid for
+		if x.sent { // the provider may have read it, and may charge for it
 			m.price(&c, r.estimate(), req.Model)
 		}
 		yield(c, nil)
@@ -288,7 +289,7 @@ func (m *Model) stream(ctx context.Context, req *llm.Request, yield func(llm.Chu
 	}
 }
 
-// read reads the stream to its end. It is false when the receiver left.
+// read reads the stream to its end. It returns false when the receiver stopped.
 func (m *Model) read(ctx context.Context, x *exchange, r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
 	in, events := NewReader(x.body, m.cfg.MaxEventBytes), m.cfg.Vendor.Events()
 	defer func() {
@@ -368,7 +369,7 @@ func (m *Model) readWhole(x *exchange, r *Reply) {
 	}
 }
 
-// settle reads on for the usage of a reply that has failed. What else follows is dropped.
+// settle reads on for the usage of a failed reply, and drops everything else.
 func (m *Model) settle(in *Reader, events Events, r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
 	failed := r.failed
 	for !r.over {
@@ -384,7 +385,7 @@ func (m *Model) settle(in *Reader, events Events, r *Reply, req *llm.Request, yi
 	return m.hand(r, req, yield)
 }
 
-// hand passes on what an event brought.
+// hand yields the text and usage of an event. It returns false when the receiver stopped.
 func (m *Model) hand(r *Reply, req *llm.Request, yield func(llm.Chunk, error) bool) bool {
 	out := r.take()
 	r.delivered += int64(len(out))
@@ -398,8 +399,8 @@ func (m *Model) hand(r *Reply, req *llm.Request, yield func(llm.Chunk, error) bo
 	return yield(c, nil)
 }
 
-// ended sorts the end of the bytes. A reply that has finished is whole: what could
-// follow is its usage.
+// ended handles the end of the stream. A reply that has finished is whole: only its usage
+// could follow.
 func (r *Reply) ended(err error) {
 	switch {
 	case errors.Is(err, errOversized):
@@ -422,7 +423,7 @@ func (m *Model) price(c *llm.Chunk, u messages.Usage, model string) {
 	c.CostMicroUSD = price.Cost(u)
 }
 
-// fail makes the ERR_MODEL of an exchange that went wrong, and tells the keys.
+// fail returns the ERR_MODEL of a failed exchange, and reports the failure to the keys.
 func (m *Model) fail(ctx context.Context, x *exchange, r *Reply, sendErr error) error {
 	var f llm.Failure
 	detail := ""
@@ -459,8 +460,8 @@ func (m *Model) fail(ctx context.Context, x *exchange, r *Reply, sendErr error) 
 	return llm.Fail(f, detail)
 }
 
-// words says what went wrong, and who acts. There is nothing of the provider's answer
-// in it but the part of the request that it names.
+// words returns what went wrong, and who must act. It has nothing of the provider's answer but
+// the name of a part of the request.
 func (m *Model) words(f *llm.Failure, x *exchange, r *Reply) string {
 	switch f.Kind {
 	case llm.KindAuth:
@@ -477,7 +478,7 @@ func (m *Model) words(f *llm.Failure, x *exchange, r *Reply) string {
 		return "the provider is overloaded"
 	case llm.KindServer:
 		if r.called {
-			return "the model called a tool in the provider's own way, and nobody offered it one"
+			return "the model called a tool in the provider's own form, but the request offered none"
 		}
 		return "the provider failed"
 	case llm.KindContext:
@@ -495,13 +496,13 @@ func (m *Model) words(f *llm.Failure, x *exchange, r *Reply) string {
 		return fmt.Sprintf("one event of the answer is over %d bytes", m.maxEvent())
 	case llm.KindGarbage:
 		return "the answer makes no sense"
-	case llm.KindNetwork: // the cause says what it is
+	case llm.KindNetwork: // the cause has the description
 	}
 	return ""
 }
 
-// requestWords is for those who meet a provider for the first time: mostly it is the
-// model's name, or the address.
+// requestWords returns a hint for a refused request, mostly about the model's name or the
+// address.
 func requestWords(f *llm.Failure, x *exchange) string {
 	switch p := harmless(x.refused.param); {
 	case f.Status/100 == 3:
@@ -523,7 +524,7 @@ func (m *Model) maxEvent() int {
 	return DefaultMaxEventBytes
 }
 
-// network says why no answer came, without addresses.
+// network describes why no answer came, without addresses.
 func network(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	var op *net.OpError

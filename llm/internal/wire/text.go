@@ -5,15 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// text joins the JSON strings of a reply. Some servers cut between the two halves of a
-// UTF-16 pair, or inside a UTF-8 sequence; both come out whole.
+// text joins the JSON strings of a reply. Some servers cut between the two halves of a UTF-16
+// pair, or inside a UTF-8 sequence; text joins both.
 type text struct {
 	out  []byte
-	high rune // the first half of a pair whose second has not come; 0 none
+	high rune // the first half of a pair whose second half has not come; 0 for none
 }
 
-// add appends the content of a JSON string literal, quotes included. Bytes that are no
-// UTF-8 stay as they are. A literal that is not one is refused.
+// add appends the content of a JSON string literal with its quotes, and reports whether it is
+// one. Bytes that are not UTF-8 are kept.
 func (t *text) add(lit []byte) bool {
 	if len(lit) < 2 || lit[0] != '"' || lit[len(lit)-1] != '"' {
 		return false
@@ -56,7 +56,7 @@ func (t *text) add(lit []byte) bool {
 
 var plainEscapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// unit takes one escaped UTF-16 code unit.
+// unit adds one escaped UTF-16 code unit.
 func (t *text) unit(r rune) {
 	if t.high != 0 {
 		if pair := utf16.DecodeRune(t.high, r); pair != utf8.RuneError {
@@ -73,7 +73,7 @@ func (t *text) unit(r rune) {
 	t.out = utf8.AppendRune(t.out, r) // a second half alone becomes U+FFFD
 }
 
-// flush gives up on the second half of a pair.
+// flush ends a pair without its second half.
 func (t *text) flush() {
 	if t.high != 0 {
 		t.high = 0
@@ -81,7 +81,7 @@ func (t *text) flush() {
 	}
 }
 
-// take hands over what has come. A half pair stays for the next literal.
+// take returns the text so far and removes it. Half a pair stays for the next literal.
 func (t *text) take() []byte {
 	out := t.out
 	t.out = nil

@@ -13,10 +13,10 @@ import (
 	"github.com/seed14be6753/stile/llm"
 )
 
-// DefaultFirstByte is how long an answer may take to begin (docs/spec/cogency.md §12, api_timeout).
+// DefaultFirstByte bounds the wait for an answer to begin (docs/spec/cogency.md §12, api_timeout).
 const DefaultFirstByte = 30 * time.Second
 
-// DefaultWhole is DefaultFirstByte of a reply in one piece, which begins when it ends.
+// DefaultWhole is DefaultFirstByte for a reply in one piece, which begins when it is complete.
 const DefaultWhole = 10 * time.Minute
 
 // errFirstByte ends a request whose answer did not begin in time.
@@ -25,9 +25,9 @@ var errFirstByte = errors.New("the answer did not begin in time")
 // exchange is one request and its answer. The Transport finds it in the request's
 // context.
 type exchange struct {
-	keys    *llm.Keys // for its model
+	keys    *llm.Keys // of the model
 	key     llm.Key
-	header  string // that carries the key
+	header  string // for the key
 	scheme  string // before the key, such as "Bearer "
 	timer   *time.Timer
 	whole   bool     // the reply is asked for in one piece
@@ -39,8 +39,8 @@ type exchange struct {
 	body      io.ReadCloser // of a stream, or of a reply in one piece
 	wait      time.Duration
 	refused   refusal
-	explained bool // refused says something
-	foreign   bool // a good status, and nothing that was asked for
+	explained bool // refused was parsed
+	foreign   bool // a good status, with an answer that is no reply
 	sent      bool
 }
 
@@ -49,8 +49,8 @@ type exchangeKey struct{}
 // transport sends requests for SDKs.
 type transport struct{ base http.RoundTripper }
 
-// newClient makes the HTTP client that an SDK sends with. It follows no redirect: the
-// key would go along.
+// newClient returns the HTTP client for an SDK. It follows no redirect, which would get the
+// key.
 func newClient(base http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport:     transport{base},
@@ -58,8 +58,7 @@ func newClient(base http.RoundTripper) *http.Client {
 	}
 }
 
-// RoundTrip implements http.RoundTripper. What the SDK gets back is the status and an
-// empty body.
+// RoundTrip implements http.RoundTripper. The SDK gets the status and an empty body.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
 	if !ok || x.sent {
@@ -68,7 +67,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x.sent = true
 	req = req.Clone(req.Context())
 	for _, h := range []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key"} {
-		req.Header.Del(h) // what an SDK found by itself
+		req.Header.Del(h) // a key that an SDK found by itself
 	}
 	if v := x.key.Value(); v != "" {
 		req.Header.Set(x.header, x.scheme+v)
@@ -97,7 +96,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.timer.Stop()
 		x.body = body
 	default:
-		b, _ := io.ReadAll(io.LimitReader(body, maxErrorBytes)) // as much of it as came
+		b, _ := io.ReadAll(io.LimitReader(body, maxErrorBytes)) // a partial body is enough
 		_ = body.Close()                                        // nothing more is wanted of it
 		x.refused, x.explained = parseRefusal(b)
 		x.foreign = res.StatusCode/100 == 2 && !x.explained
@@ -110,7 +109,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &answer, nil
 }
 
-// begin puts a new exchange into a context. end must be called.
+// begin returns a context with a new exchange. The caller must call end.
 func begin(ctx context.Context, x *exchange, firstByte time.Duration) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	x.timer = time.AfterFunc(firstByte, func() { cancel(errFirstByte) })
@@ -118,7 +117,7 @@ func begin(ctx context.Context, x *exchange, firstByte time.Duration) (_ context
 		x.timer.Stop()
 		cancel(nil)
 		if x.body != nil {
-			_ = x.body.Close() // a stream that was left: nothing more is wanted of it
+			_ = x.body.Close() // the receiver stopped: the rest is not read
 		}
 	}
 }
