@@ -1,13 +1,13 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/internal/proof"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
@@ -123,31 +123,30 @@ func fold(state *turn.State, recs []*messages.Record) error {
 // readBack reads what the journal has of a turn that is open: its records, and what
 // the decoder makes of its reply again. A reply that cannot be read back, or whose
 // decoder panics, leaves a turn that cannot be restored; the session can.
-func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head, state *turn.State) (*turn.Settle, error) {
+func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head, state *turn.State, left driver.Recovery) (*turn.Settle, error) {
 	in := &turn.Settle{}
-	if state.Open == nil {
-		return in, nil
-	}
-	if ref.agent.Dialect.Traits().InStreamActions {
+	if left.Run > 0 {
 		var err error
 		if in.Run, err = runRecords(ctx, h.cfg.Store, head, state.Open); err != nil {
 			return nil, err
 		}
 	}
-	if state.Open.Turn == nil {
+	if left.Turn == 0 {
 		return in, nil
 	}
-	recs, err := turnRecords(ctx, h.cfg.Store, head.Inc, state.Open.Turn)
+	recs, err := turnRecords(ctx, h.cfg.Store, head.Inc, left.Turn)
 	if err != nil {
 		return nil, err
 	}
-	reply, finish, err := replyOf(ctx, h.cfg.Store, head.Inc, state.Open.Turn, recs)
-	if err != nil {
-		if ctx.Err() != nil || !gone(err) {
-			return nil, err
+	reply, blob, finish := driver.Reply(recs, state.Open.Turn.Index)
+	if !blob.IsZero() {
+		if reply, err = h.cfg.Store.Blob(ctx, head.Inc, blob); err != nil {
+			if ctx.Err() != nil || !gone(err) {
+				return nil, err
+			}
+			h.log.Error("the reply of an open turn cannot be read back", zap.String("SID", ref.sid), zap.Error(err))
+			return in, nil
 		}
-		h.log.Error("the reply of an open turn cannot be read back", zap.String("SID", ref.sid), zap.Error(err))
-		return in, nil
 	}
 	in.Turn = recs
 	if in.Feeds, err = feedsOf(ctx, h.cfg.Store, head.Inc, recs); err != nil {
@@ -157,19 +156,9 @@ func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head,
 		h.log.Error("a feed of an open turn cannot be read back", zap.String("SID", ref.sid), zap.Error(err))
 	}
 	supervisor.Guard(func() {
-		d := ref.agent.Dialect.NewDecoder(messages.TurnInfo{
+		in.Events = driver.Events(ref.agent.Dialect.NewDecoder(messages.TurnInfo{
 			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: ref.agent.Rules.Limits.ReplyBytes(),
-		})
-		keep := func(ev messages.Event) {
-			ev.Text = bytes.Clone(ev.Text)
-			in.Events = append(in.Events, ev)
-		}
-		if len(reply) > 0 {
-			d.Push(reply, keep)
-		}
-		if finish != "" {
-			d.End(finish, keep)
-		}
+		}), reply, finish)
 	}, func(crash *supervisor.Crash) {
 		h.log.Error("the decoder panicked on the reply of an open turn", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))
 		in = &turn.Settle{Run: in.Run}
@@ -198,19 +187,15 @@ func runRecords(ctx context.Context, store journal.Store, head *journal.Head, ru
 // feedsOf reads the values of feeds that records name.
 func feedsOf(ctx context.Context, store journal.Store, inc messages.Incarnation, recs []*messages.Record) (map[messages.Digest]string, error) {
 	var values map[messages.Digest]string
-	for _, r := range recs {
-		b, ok := r.Body.(*messages.FeedInjected)
-		if !ok || b.Error != "" {
-			continue
-		}
-		data, err := store.Blob(ctx, inc, b.Digest)
+	for _, digest := range driver.FeedValues(recs) {
+		data, err := store.Blob(ctx, inc, digest)
 		if err != nil {
 			return values, err
 		}
 		if values == nil {
 			values = map[messages.Digest]string{}
 		}
-		values[b.Digest] = string(data)
+		values[digest] = string(data)
 	}
 	return values, nil
 }
@@ -227,9 +212,9 @@ func gone(err error) bool {
 // turnRecords reads an open turn from its first record to the head. A snapshot may
 // stand between: the chain is followed from the turn's first record on, whose hash
 // the head's vouches for.
-func turnRecords(ctx context.Context, store journal.Store, inc messages.Incarnation, t *turn.OpenTurn) ([]*messages.Record, error) {
-	from := journal.Anchor{Seq: t.Seq - 1}
-	for r, err := range store.Read(ctx, inc, t.Seq, t.Seq) {
+func turnRecords(ctx context.Context, store journal.Store, inc messages.Incarnation, first int64) ([]*messages.Record, error) {
+	from := journal.Anchor{Seq: first - 1}
+	for r, err := range store.Read(ctx, inc, first, first) {
 		if err != nil {
 			return nil, err
 		}
@@ -237,27 +222,4 @@ func turnRecords(ctx context.Context, store journal.Store, inc messages.Incarnat
 	}
 	_, recs, err := journal.LoadAfter(ctx, store, inc, from)
 	return recs, err
-}
-
-// replyOf gives the bytes of an open turn's reply: all of it with its finish, or
-// without a finish what its chunks have.
-func replyOf(ctx context.Context, store journal.Store, inc messages.Incarnation, t *turn.OpenTurn, recs []*messages.Record) (reply []byte, finish messages.Finish, err error) {
-	for _, r := range recs {
-		if r.Turn != t.Index {
-			continue
-		}
-		switch b := r.Body.(type) {
-		case *messages.ModelChunk:
-			if b.Off == int64(len(reply)) {
-				reply = append(reply, b.Bytes...)
-			}
-		case *messages.ModelReply:
-			if b.Blob.IsZero() {
-				return nil, b.Finish, nil
-			}
-			reply, err = store.Blob(ctx, inc, b.Blob)
-			return reply, b.Finish, err
-		}
-	}
-	return reply, "", nil
 }

@@ -2,13 +2,12 @@ package actors
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -22,23 +21,15 @@ func (s *session) endChildren(e *turn.EndChildren) {
 		ctx, cancel := h.untilClosing()
 		defer cancel()
 		err := h.children(ctx, parent, e.SID, func(head *journal.Head, link *messages.ParentLink) error {
-			if link.SID != parent || link.Incarnation != inc || link.Turn != e.Turn || link.Action != e.ID && !strings.HasPrefix(link.Action, e.ID+"/") {
+			if !driver.Ends(e, parent, inc, link) {
 				return nil
 			}
-			return h.endChild(ctx, head, nobody(link))
+			return h.endChild(ctx, head, driver.Unawaited(link))
 		})
 		if err != nil && ctx.Err() == nil {
 			h.log.Error("the child sessions of an action cannot be stopped", zap.String("SID", parent), zap.String("action", e.ID), zap.Error(err))
 		}
 	})
-}
-
-// childRun is the run that an action has begun in its child session: the first.
-const childRun = 1
-
-// nobody is who cancels a child whose action has ended.
-func nobody(link *messages.ParentLink) string {
-	return fmt.Sprintf("action %s of %s, which is not waited for any more", link.Action, link.SID)
 }
 
 // orphaned says by whom the run that a session is in is to be cancelled, because it is one
@@ -48,8 +39,7 @@ func nobody(link *messages.ParentLink) string {
 // child's first record, and it is asked when a child is woken that has something open,
 // which is rare.
 func (h *Host) orphaned(ctx context.Context, head *journal.Head, state *turn.State) (by string) {
-	open := state.Open != nil && state.Open.Run == childRun && state.Open.Cancel == nil
-	if !open && !slices.ContainsFunc(state.Queue, func(w turn.Waiting) bool { return w.Run == childRun }) {
+	if !driver.HasChildRun(state) {
 		return ""
 	}
 	link, err := parentOf(ctx, h.cfg.Store, head.Inc)
@@ -69,11 +59,10 @@ func (h *Host) orphaned(ctx context.Context, head *journal.Head, state *turn.Sta
 		}
 		return ""
 	}
-	id, _, _ := strings.Cut(link.Action, "/") // a step of a workflow is action/step
-	if parent.Awaits(link.Turn, id) {
+	if !driver.Orphaned(link, &parent) {
 		return ""
 	}
-	return nobody(link)
+	return driver.Unawaited(link)
 }
 
 // children visits the sessions with something open that have parent's name in theirs,

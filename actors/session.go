@@ -156,8 +156,8 @@ func (s *session) started(c actor.Context) {
 		supervisor.Guard(func() {
 			msg := &loaded{of: s}
 			msg.head, msg.state, msg.err = load(h.ctx, h, ref.key)
-			if msg.err == nil && (msg.state.Open != nil || len(msg.state.Queue) > 0 || msg.state.Window != nil) {
-				msg.settle, msg.err = readBack(h.ctx, h, ref, &msg.head, &msg.state)
+			if left := driver.Recover(&msg.state, ref.agent.Dialect.Traits().InStreamActions); msg.err == nil && left.Settle {
+				msg.settle, msg.err = readBack(h.ctx, h, ref, &msg.head, &msg.state, left)
 				msg.orphan = h.orphaned(h.ctx, &msg.head, &msg.state)
 			}
 			h.system.Root.Send(self, msg)
@@ -203,7 +203,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 		s.step(c, msg.settle)
 	}
 	if msg.orphan != "" {
-		s.step(c, &turn.Cancel{By: msg.orphan, Run: childRun})
+		s.step(c, &turn.Cancel{By: msg.orphan, Run: driver.ChildRun})
 	}
 	waiting := s.waiting
 	s.waiting = nil

@@ -212,7 +212,9 @@ func TestRestoredTurnHasItsTimeLeft(t *testing.T) {
 			return // time runs by itself in a bubble alone
 		}
 		hung := newAttempts()
-		short := func(m *manifest.Manifest) { m.Quotas.TurnWall = time.Minute }
+		short := func(m *manifest.Manifest) {
+			m.Quotas.TurnWall, m.Quotas.RunWall = time.Minute, 24*time.Hour // the run's time goes on between lives
+		}
 		a := agent(says(program(`set x = tool.test.hang()`, sayDone)), short, tool("test.hang", messages.ReadOnly, hung.run))
 		s := open(t, l.begin(), "slow", a)
 		run := submit(t, s, "go")

@@ -17,6 +17,7 @@ import (
 	"github.com/seed14be6753/stile/internal/compiler"
 	"github.com/seed14be6753/stile/internal/follow"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -43,6 +44,7 @@ type delegation struct {
 	child *compiler.Agent
 	call  *tools.Call
 	key   messages.SessionKey // of the child session
+	plan  driver.Delegation
 }
 
 func (d *delegation) run(ctx context.Context, args string) (string, error) {
@@ -50,7 +52,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if ctx.Err() != nil && d.call.Attempt == 1 {
+	if d.plan.Begin(d.call.Attempt, ctx.Err() != nil) == driver.Cease {
 		return "", &tools.Ceased{Reason: "it never began"}
 	}
 	run, err := d.submit(ctx, in)
@@ -113,8 +115,8 @@ func (d *delegation) input(args string) (messages.Input, error) {
 	return in, nil
 }
 
-// parent reads who asks, from the first record of its journal.
-func (d *delegation) parent(ctx context.Context) (key messages.SessionKey, link messages.ParentLink, err error) {
+// name names the child session, from the first record of the parent's journal.
+func (d *delegation) name(ctx context.Context) (key messages.SessionKey, link messages.ParentLink, err error) {
 	if key, err = messages.ParseSID(d.call.SID); err != nil {
 		return key, link, err
 	}
@@ -126,30 +128,27 @@ func (d *delegation) parent(ctx context.Context) (key messages.SessionKey, link 
 	if err != nil {
 		return key, link, err
 	}
-	link = messages.ParentLink{SID: d.call.SID, Incarnation: head.Inc.String(), Turn: d.call.Turn, Action: d.call.ID, Depth: 1}
-	if opened.Parent != nil {
-		link.Depth += opened.Parent.Depth
-	}
-	if link.Depth > manifest.MaxAgentDepth {
-		return key, link, &tools.Refused{Reason: string(messages.ErrDenied), Text: fmt.Sprintf("agents nest at most %d deep, and %s is %d deep already", manifest.MaxAgentDepth, d.call.SID, link.Depth-1)}
+	parent := driver.Parent{Key: key, SID: d.call.SID, Inc: head.Inc.String(), Link: opened.Parent}
+	key, link, refusal := parent.Child(d.call.Turn, d.call.ID, d.call.Name, d.call.Key, d.call.Retries)
+	switch refusal {
+	case driver.TooDeep:
+		return key, link, &tools.Refused{Reason: string(messages.ErrDenied), Text: fmt.Sprintf("agents nest at most %d deep, and %s is %d deep already", driver.MaxAgentDepth, d.call.SID, link.Depth-1)}
+	case driver.Nameless:
+		return key, link, &tools.Refused{Reason: string(messages.ErrConfig), Text: "tenant and user of " + d.call.SID + " leave no room for the name of a child session"}
 	}
 	return key, link, nil
 }
 
-// tries is how often a session is asked again that broke or lost its journal.
-const tries = 3
+// The manifest's bound is the driver's.
+var _ = [1]struct{}{}[manifest.MaxAgentDepth-driver.MaxAgentDepth]
 
 // submit begins the child's run, or joins it. It is not cut short by ctx: what was
 // submitted must be known to be stopped.
 func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run, error) {
 	ctx = context.WithoutCancel(ctx)
-	parent, link, err := d.parent(ctx)
+	key, link, err := d.name(ctx)
 	if err != nil {
 		return nil, err
-	}
-	key, ok := parent.Child(d.call.Name, d.call.Key, d.call.Retries)
-	if !ok {
-		return nil, &tools.Refused{Reason: string(messages.ErrConfig), Text: "tenant and user of " + d.call.SID + " leave no room for the name of a child session"}
 	}
 	switch head, err := d.Store.Head(ctx, key.SID()); {
 	case journal.IsNotFound(err) || err == nil && head.Closed:
@@ -169,15 +168,16 @@ func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run
 		in.Budget = &b
 	}
 	d.key = key
-	for n := 1; ; n++ {
+	for {
 		rep, err := d.Host.SubmitChild(ctx, key, d.child.Actor, link, in)
 		if err == nil {
+			d.plan.Accepted()
 			return &follow.Run{
 				Source: follow.Source{Hub: d.Host.Hub(), Store: d.Store}, SID: key.SID(), Inc: rep.Inc,
 				Ordinal: rep.Run, Seq: rep.Seq, End: rep.End, Session: d,
 			}, nil
 		}
-		if n == tries || d.Host.Stopping() {
+		if d.Host.Stopping() || d.plan.Broke() == driver.Lose {
 			return nil, &tools.Unsettled{Reason: "the session " + key.SID() + " does not take its input: " + err.Error()}
 		}
 	}
@@ -191,12 +191,12 @@ func (d *delegation) Wake(ctx context.Context) error {
 
 // wait waits for the end of the child's run.
 func (d *delegation) wait(ctx context.Context, run *follow.Run) (*answer.Account, error) {
-	for n := 1; ; n++ {
+	for {
 		a, err := run.Wait(ctx)
 		if err == nil {
 			return a, nil
 		}
-		if n == tries || ctx.Err() != nil || d.Host.Stopping() {
+		if ctx.Err() != nil || d.Host.Stopping() || d.plan.Unheard() == driver.Lose {
 			return nil, err
 		}
 	}
@@ -206,6 +206,7 @@ func (d *delegation) wait(ctx context.Context, run *follow.Run) (*answer.Account
 func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) {
 	cause := context.Cause(ctx)
 	ctx = context.WithoutCancel(ctx)
+	d.plan.Over()
 	_, err := d.Host.Cancel(ctx, d.key, d.child.Actor, run.Ordinal, "action "+d.call.ID+" of "+d.call.SID)
 	if err != nil && messages.CodeOf(err) != messages.ErrDenied { // else it has ended
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be stopped: " + err.Error()}
@@ -225,7 +226,8 @@ func (d *delegation) result(a *answer.Account, stopped error) (string, error) {
 		d.call.Spend(a.Used)
 	}
 	o := a.Ended.Body.(*messages.RunEnd)
-	if o.Decision == messages.Done {
+	outcome := d.plan.Ended(o.Decision, a.Unknown)
+	if outcome == driver.Answered {
 		text := a.Text()
 		if len(text) > maxAnswerBytes {
 			return "", &tools.Refused{Reason: string(messages.ErrQuota), Text: fmt.Sprintf("the answer has %d bytes; the limit is %d", len(text), maxAnswerBytes)}
@@ -244,10 +246,10 @@ func (d *delegation) result(a *answer.Account, stopped error) (string, error) {
 	case errors.As(stopped, &why) && why.Detail != "":
 		end.Text += ": " + why.Detail
 	}
-	switch {
-	case a.Unknown > 0:
+	switch outcome {
+	case driver.Unknown:
 		return "", &tools.Unsettled{Reason: fmt.Sprintf("%s; the outcome of %d of its actions is unknown", end, a.Unknown)}
-	case stopped != nil:
+	case driver.Ceased:
 		return "", &tools.Ceased{Reason: end.Error()}
 	}
 	return "", end

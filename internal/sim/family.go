@@ -8,18 +8,16 @@ import (
 
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/messages"
 )
 
 // Child sessions: an action of type agent has a session of its own run for it, under its
-// key. What the shells do between the two is done here once more; the checks read the
-// records of both.
+// key. What its attempt does next is the driver's to say; the checks read the records of
+// both.
 
 // agents are what actions of type agent name, and what each may use of a run's budget.
 var agents = map[string]messages.Budget{"scout": {Tokens: 150}, "digger": {}}
-
-// maxAgentDepth is how deep agents nest (docs/spec/design.md §8).
-const maxAgentDepth = 4
 
 // spends is what an action uses of its run's budget.
 func spends(t messages.ActionType, name string) (most messages.Budget, ok bool) {
@@ -63,17 +61,13 @@ func (w *world) named(sid string) *client {
 
 // delegation is an attempt at an action of type agent.
 type delegation struct {
-	child    *client
-	at       *shell // that was asked last
-	asks     int    // submits so far
-	waits    bool   // for an answer of at
-	refused  error
-	run      int64 // of the child, 0 until it is accepted
-	stopping bool
+	plan    driver.Delegation
+	child   *client
+	at      *shell // that was asked last
+	waits   bool   // for an answer of at
+	refused error
+	run     int64 // of the child, 0 until it is accepted
 }
-
-// tries is how often a child session is asked again that broke.
-const tries = 3
 
 // mayDelegate tells that an attempt at an agent has something to do.
 func (a *attempt) mayDelegate() bool {
@@ -86,7 +80,7 @@ func (a *attempt) mayDelegate() bool {
 	case d.run == 0, d.child.history.over[d.run] != 0, a.s.host.w.hastens:
 		return true
 	}
-	return !d.stopping && (a.cancelled || a.late())
+	return !d.plan.Stopping() && (a.cancelled || a.late())
 }
 
 // delegates takes an attempt at an agent a step further.
@@ -94,15 +88,12 @@ func (a *attempt) delegates(finish func(state messages.ActionState, reason, resu
 	s, d := a.s, &a.delegation
 	switch {
 	case d.child == nil:
-		if (a.cancelled || a.late()) && a.start.Attempt == 1 {
+		if d.plan.Begin(a.start.Attempt, a.cancelled || a.late()) == driver.Cease {
 			return a.ceased(finish)
 		}
-		link := messages.ParentLink{SID: s.client.sid, Incarnation: s.inc.String(), Turn: a.start.Turn, Action: a.start.ID, Depth: 1}
-		if s.client.parent != nil {
-			link.Depth += s.client.parent.Depth
-		}
-		key, ok := s.client.key.Child(a.start.Name, a.start.Key, a.start.Retries)
-		if !ok || link.Depth > maxAgentDepth {
+		parent := driver.Parent{Key: s.client.key, SID: s.client.sid, Inc: s.inc.String(), Link: s.client.parent}
+		key, link, refusal := parent.Child(a.start.Turn, a.start.ID, a.start.Name, a.start.Key, a.start.Retries)
+		if refusal != driver.Granted {
 			a.deed.confirmed = true
 			return finish(messages.ActionFailed, string(messages.ErrDenied), `"too deep"`)
 		}
@@ -113,15 +104,9 @@ func (a *attempt) delegates(finish func(state messages.ActionState, reason, resu
 		a.submit()
 		return nil
 	case d.waits || d.refused != nil: // the session broke, or it is busy with its end
-		if d.waits, d.refused = false, nil; d.stopping {
+		if d.waits, d.refused = false, nil; d.plan.Broke() == driver.Lose {
 			return finish(messages.ActionUnknown, "lost", "")
 		}
-		if d.asks >= tries {
-			return finish(messages.ActionUnknown, "lost", "")
-		}
-		a.submit()
-		return nil
-	case d.run == 0:
 		a.submit()
 		return nil
 	case d.child.history.over[d.run] != 0:
@@ -130,7 +115,7 @@ func (a *attempt) delegates(finish func(state messages.ActionState, reason, resu
 		a.links = []messages.ChildLink{{SID: d.child.sid, Incarnation: d.child.incarnation().String(), Run: d.run}}
 		return finish(messages.ActionOK, "", `"soon"`)
 	}
-	d.stopping = true
+	d.plan.Over()
 	a.door(&asked{cancel: true, by: a}, func(handle uint64) turn.Input {
 		return &turn.Cancel{Handle: handle, By: "action " + a.start.ID + " of " + s.client.sid, Run: d.run}
 	})
@@ -139,7 +124,6 @@ func (a *attempt) delegates(finish func(state messages.ActionState, reason, resu
 
 // submit begins the child's run, or joins it.
 func (a *attempt) submit() {
-	a.delegation.asks++
 	in := messages.Input{Text: "for " + a.start.Args, User: "u", Policy: messages.Enqueue, Key: a.start.Key}
 	if a.start.Budget != (messages.Budget{}) {
 		b := a.start.Budget
@@ -180,6 +164,7 @@ func (d *delegation) answered(ask *asked, e *turn.Answer) {
 		d.refused = e.Err
 	default:
 		d.run = e.Run
+		d.plan.Accepted()
 	}
 }
 
@@ -201,12 +186,13 @@ func (a *attempt) result(finish func(state messages.ActionState, reason, result 
 	a.used = *h.spent[d.run]
 	a.links = []messages.ChildLink{{SID: d.child.sid, Incarnation: d.child.incarnation().String(), Run: d.run}}
 	a.deed.confirmed = h.unknown[d.run] == 0 // what it did is in its journal
-	switch end := h.ends[d.run]; {
-	case end.Decision == messages.Done:
+	end := h.ends[d.run]
+	switch d.plan.Ended(end.Decision, h.unknown[d.run]) {
+	case driver.Answered:
 		return finish(messages.ActionOK, "", fmt.Sprintf(`"told %d"`, d.child.n))
-	case h.unknown[d.run] > 0:
+	case driver.Unknown:
 		return finish(messages.ActionUnknown, "lost", "")
-	case d.stopping:
+	case driver.Ceased:
 		return a.ceased(finish)
 	default:
 		return finish(messages.ActionFailed, string(end.Reason), `"no"`)
@@ -227,7 +213,7 @@ func (h *host) endChildren(s *shell, e *turn.EndChildren) {
 	w := h.w
 	for _, c := range w.clients {
 		p := c.parent
-		if p == nil || p.SID != s.client.sid || p.Incarnation != s.inc.String() || p.Turn != e.Turn || p.Action != e.ID {
+		if p == nil || !driver.Ends(e, s.client.sid, s.inc.String(), p) {
 			continue
 		}
 		if e.SID == "" {
@@ -238,7 +224,7 @@ func (h *host) endChildren(s *shell, e *turn.EndChildren) {
 		}
 		h.errands = append(h.errands, func() {
 			if t := h.wake(c); !t.dead {
-				t.step(&turn.Cancel{By: nobody(p)})
+				t.step(&turn.Cancel{By: driver.Unawaited(p)})
 				t.settleDown()
 			}
 		})
@@ -424,7 +410,7 @@ func (w *world) family(c *client, r *messages.Record) error {
 			}
 			return nil
 		}
-		if b.Parent == nil || *b.Parent != *c.parent || b.Parent.Depth > maxAgentDepth {
+		if b.Parent == nil || *b.Parent != *c.parent || b.Parent.Depth > driver.MaxAgentDepth {
 			return fmt.Errorf("its parent is %+v, it was made for %+v", b.Parent, c.parent)
 		}
 		if _, known := w.named(c.parent.SID).history.children[c.sid]; !known {

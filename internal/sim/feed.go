@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -370,16 +371,12 @@ func (s *shell) prompted(e *turn.OpenModel) error {
 func (s *shell) fedAgain(inc messages.Incarnation, recs []*messages.Record) (values map[messages.Digest]string) {
 	w := s.host.w
 	values = map[messages.Digest]string{}
-	for _, r := range recs {
-		b, ok := r.Body.(*messages.FeedInjected)
-		if !ok || b.Error != "" {
-			continue
-		}
-		value, err := w.disk.Blob(bg, inc, b.Digest)
+	for _, digest := range driver.FeedValues(recs) {
+		value, err := w.disk.Blob(bg, inc, digest)
 		if err != nil {
-			w.violated("forgotten", "feed %s of turn %d: %v", b.ID, r.Turn, err)
+			w.violated("forgotten", "the value %s of a feed: %v", digest, err)
 		}
-		values[b.Digest] = string(value)
+		values[digest] = string(value)
 	}
 	return values
 }

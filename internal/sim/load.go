@@ -96,51 +96,32 @@ func (s *shell) snapshot(head journal.Head, all *turn.State) (state turn.State, 
 func (s *shell) readBack(inc messages.Incarnation, recs []*messages.Record, state *turn.State) *turn.Settle {
 	w := s.host.w
 	in := &turn.Settle{}
-	if state.Open == nil {
-		return in
-	}
-	if s.audit.streams {
-		for _, r := range recs[state.Open.Seq-1:] {
+	left := driver.Recover(state, s.audit.streams)
+	if left.Run > 0 {
+		for _, r := range recs[left.Run-1:] {
 			if r.Run == state.Open.Run {
 				in.Run = append(in.Run, r)
 			}
 		}
 	}
-	if state.Open.Turn == nil {
+	if left.Turn == 0 {
 		return in
 	}
 	t := state.Open.Turn
-	in.Turn = recs[t.Seq-1:]
+	in.Turn = recs[left.Turn-1:]
 	in.Feeds = s.fedAgain(inc, in.Turn)
 	s.settles = t.Index
-	var reply []byte
-	var finish messages.Finish
-	for _, r := range in.Turn {
-		if r.Turn != t.Index {
-			continue
-		}
-		switch b := r.Body.(type) {
-		case *messages.ModelChunk:
-			reply = append(reply, b.Bytes...)
-		case *messages.ModelReply:
-			reply, finish = nil, b.Finish
-			if !b.Blob.IsZero() {
-				var err error
-				if reply, err = w.disk.Blob(bg, inc, b.Blob); err != nil {
-					w.violated("forgotten", "the reply of turn %d: %v", t.Index, err)
-				}
-			}
+	reply, blob, finish := driver.Reply(in.Turn, t.Index)
+	if !blob.IsZero() {
+		var err error
+		if reply, err = w.disk.Blob(bg, inc, blob); err != nil {
+			w.violated("forgotten", "the reply of turn %d: %v", t.Index, err)
 		}
 	}
 	d := s.client.dialect.NewDecoder(messages.TurnInfo{Turn: t.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: turn.MaxReplyBytes})
-	keep := func(ev messages.Event) {
-		ev.Text = bytes.Clone(ev.Text)
-		s.hears(t.Index, &ev)
-		in.Events = append(in.Events, ev)
-	}
-	d.Push(reply, keep)
-	if finish != "" {
-		d.End(finish, keep)
+	in.Events = driver.Events(d, reply, finish)
+	for i := range in.Events {
+		s.hears(t.Index, &in.Events[i])
 	}
 	return in
 }

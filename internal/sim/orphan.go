@@ -2,9 +2,9 @@ package sim
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -13,24 +13,9 @@ import (
 // of. Who wakes one asks the parent's records, as the shells do; whether the answer was
 // right is read once more from what a stranger knows of the parent.
 
-// childRun is the run that an action has begun in its child session.
-const childRun = 1
-
-// forNobody ends what cancels a child say of themselves when its action has ended.
-const forNobody = ", which is not waited for any more"
-
-// nobody is who cancels such a child.
-func nobody(link *messages.ParentLink) string {
-	return "action " + link.Action + " of " + link.SID + forNobody
-}
-
 // orphaned tells whether the run that a session is in is one for an action that has ended.
 func (w *world) orphaned(c *client, state *turn.State) bool {
-	open := state.Open != nil && state.Open.Run == childRun && state.Open.Cancel == nil
-	for _, q := range state.Queue {
-		open = open || q.Run == childRun
-	}
-	if c.parent == nil || !open {
+	if c.parent == nil || !driver.HasChildRun(state) {
 		return false
 	}
 	_, recs, err := journal.Load(bg, w.disk, w.named(c.parent.SID).incarnation())
@@ -43,7 +28,7 @@ func (w *world) orphaned(c *client, state *turn.State) bool {
 			w.violated("projection", "%v", err)
 		}
 	}
-	return !parent.Awaits(c.parent.Turn, c.parent.Action)
+	return driver.Orphaned(c.parent, &parent)
 }
 
 // disown cancels the run of a child that nobody waits for, and checks that no other goes on
@@ -52,9 +37,9 @@ func (s *shell) disown() {
 	w, link := s.host.w, s.client.parent
 	if s.orphan && !s.dead && !w.adopts {
 		w.stats.Orphaned++
-		s.step(&turn.Cancel{By: nobody(link), Run: childRun})
+		s.step(&turn.Cancel{By: driver.Unawaited(link), Run: driver.ChildRun})
 	}
-	if a := s.audit; link != nil && !s.dead && a.waiting[childRun] && a.cancelled[childRun] == 0 && !w.named(link.SID).history.awaits(link) {
+	if a := s.audit; link != nil && !s.dead && a.waiting[driver.ChildRun] && a.cancelled[driver.ChildRun] == 0 && !w.named(link.SID).history.awaits(link) {
 		w.violated("family", "session %s is woken and goes on, and action %s of turn %d of its parent has ended", s.client.sid, link.Action, link.Turn)
 	}
 }
@@ -67,7 +52,7 @@ func (a *audit) awaits(link *messages.ParentLink) bool {
 
 // wanted finds a child that is cancelled as nobody's while its action waits for it.
 func (w *world) wanted(c *client, b *messages.Control) error {
-	if c.parent == nil || b.What != messages.ControlCancel || !strings.HasSuffix(b.By, forNobody) {
+	if c.parent == nil || b.What != messages.ControlCancel || !driver.IsUnawaited(b.By) {
 		return nil
 	}
 	if w.named(c.parent.SID).history.awaits(c.parent) {
