@@ -325,7 +325,7 @@ func (w *world) pass() {
 	w.log.say("%s pass", d)
 	for _, h := range w.hosts {
 		for _, s := range h.shells {
-			if s != nil {
+			if s != nil && (w.calm || w.rnd.IntN(4) > 0) { // else its alarm is late
 				s.ring()
 			}
 		}

@@ -27,6 +27,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed14be6753/stile/internal/clip"
@@ -273,11 +274,21 @@ func (m *mutation) try(dir string, turns int) (v verdict, err error) {
 	var out bytes.Buffer
 	worlds.Stdout = &out
 	worlds.WaitDelay = time.Second
-	late := time.AfterFunc(5*time.Minute, func() { _ = worlds.Process.Kill() })
+	var endless atomic.Bool
+	if err := worlds.Start(); err != nil {
+		return v, err
+	}
+	late := time.AfterFunc(3*time.Minute, func() {
+		endless.Store(true)
+		_ = worlds.Process.Kill()
+	})
 	defer late.Stop()
-	_ = worlds.Run() // its status says what its summary says
-	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
-		return v, fmt.Errorf("no summary: %w", err)
+	_ = worlds.Wait() // its status says what its summary says
+	switch err := json.Unmarshal(out.Bytes(), &v); {
+	case err != nil && endless.Load():
+		v.Failure = sim.Failure{Seed: 1, Invariant: "rest", Detail: "a step does not end"}
+	case err != nil:
+		v.Failure = sim.Failure{Seed: 1, Invariant: "step", Detail: "the simulator crashes"}
 	}
 	if v.OK {
 		v.Test = m.failing(config)
@@ -301,6 +312,10 @@ func (m *mutation) failing(overlay string) string {
 		if slices.Contains(rooms[:i], room) {
 			continue
 		}
+		folder := "./" + room
+		if room == "." {
+			folder = "."
+		}
 		out, err := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", "3m", path.Join(module, room)).CombinedOutput()
 		if err == nil {
 			continue
@@ -308,11 +323,11 @@ func (m *mutation) failing(overlay string) string {
 		for line := range strings.Lines(string(out)) {
 			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: "); ok {
 				name, _, _ = strings.Cut(name, " ")
-				return "go test ./" + room + ": " + name
+				return "go test " + folder + ": " + name
 			}
 		}
 		if at := bytes.Index(out, []byte("\npanic: ")); at >= 0 { // on a goroutine of no test, or out of time
-			return "go test ./" + room + ": " + short(string(out[at+1:]))
+			return "go test " + folder + ": " + short(string(out[at+1:]))
 		}
 	}
 	return ""

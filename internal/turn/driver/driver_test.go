@@ -22,6 +22,10 @@ func newDriver(t *testing.T, rules turn.Rules) *Driver {
 	t.Helper()
 	dialect := plain.Dialect{}
 	rules.Dialect, rules.Judge, rules.Rendering = dialect.Name(), dialect, messages.Rendering
+	return drives(rules)
+}
+
+func drives(rules turn.Rules) *Driver {
 	var seed [32]byte
 	m := turn.New(turn.Config{Key: messages.SessionKey{Tenant: "t", User: "u", ID: "s"}, Rules: &rules}, turn.State{}, rand.NewChaCha8(seed))
 	d := New(m, 0)
@@ -37,6 +41,8 @@ type shell struct {
 	took     []string // duties and effects
 	batches  []Batch
 	steps    []string
+	gate     messages.GateAnswer // to every question
+	acked    int                 // of batches
 }
 
 func (s *shell) run(inputs ...turn.Input) {
@@ -80,6 +86,9 @@ func (s *shell) perform(effects []turn.Effect) {
 		if duty := s.d.Take(e); duty != Nothing {
 			s.took = append(s.took, fmt.Sprintf("%s %T", duty, e))
 		}
+		if e, ok := e.(*turn.AskGate); ok {
+			s.d.Queue(&turn.Judged{Ident: e.Ident, ID: e.ID, Answer: s.gate})
+		}
 	}
 }
 
@@ -87,13 +96,25 @@ func (s *shell) ack(seq int64) {
 	s.perform(s.d.Acked(Position{Seq: seq}))
 }
 
+// ackAll has the journal answer for everything, also for what is lazy.
+func (s *shell) ackAll() {
+	s.t.Helper()
+	for s.acked < len(s.batches) || s.d.Held() > 0 {
+		if s.d.Held() > 0 {
+			s.send()
+		}
+		recs := s.batches[s.acked].Records
+		s.acked++
+		s.ack(recs[len(recs)-1].Seq)
+		s.run()
+	}
+}
+
 // open opens the session and begins a run; the model of its first turn is asked.
 func (s *shell) open() turn.Ident {
 	s.t.Helper()
 	s.run(&turn.Open{}, &turn.Submit{Handle: 1, Input: messages.Input{Text: "hello", User: "u", Policy: messages.Enqueue}})
-	for _, b := range s.batches {
-		s.ack(b.Records[len(b.Records)-1].Seq)
-	}
+	s.ackAll()
 	id, ok := s.d.Turn()
 	if !ok {
 		s.t.Fatal("no turn has begun")
@@ -439,6 +460,18 @@ func TestClocks(t *testing.T) {
 		if got := fmt.Sprintf("%T", stepped.Input); got != want {
 			t.Errorf("%s after the clock was set: %s, want %s", at, got, want)
 		}
+		var rest []string
+		for d.Next(false) == Step {
+			stepped, _ := d.Step(t0.Add(at))
+			rest = append(rest, fmt.Sprintf("%T", stepped.Input))
+		}
+		wanted := []string{"*turn.Decoded", "*turn.Due"}
+		if want == "*turn.Decoded" {
+			wanted = wanted[1:]
+		}
+		if !slices.Equal(rest, wanted) {
+			t.Errorf("behind %s: %v, want %v", want, rest, wanted)
+		}
 	}
 	d.Begin(&turn.Due{})
 	if stepped, _ := d.Step(t0.Add(time.Hour)); !reflect.DeepEqual(stepped.Input, &turn.Due{}) {
@@ -464,6 +497,9 @@ func TestSchedules(t *testing.T) {
 	want := []turn.Input{&turn.Due{Ident: id, ID: "a", Attempt: 1}, &turn.Due{Ident: id, ID: "a", Attempt: 2}}
 	if in := d.Due(t0.Add(2)); !reflect.DeepEqual(in, want) {
 		t.Errorf("due: %v", in)
+	}
+	if in := d.Due(t0.Add(2)); in != nil {
+		t.Errorf("due twice: %v", in)
 	}
 	d.EndTurn()
 	if in := d.Due(t0.Add(time.Hour)); in != nil || !d.Wake().IsZero() {
@@ -511,12 +547,15 @@ func TestRest(t *testing.T) {
 	if d.Busy() {
 		t.Error("it is busy")
 	}
+	d.Take(lazy(1, 0, &messages.Note{}, 0))
+	d.Batch()
+	d.Acked(Position{Seq: 1, Hash: messages.Digest{1}})
 	w := d.work
 	d.Rest()
 	if d.work != nil || d.Pending() || d.Held() != 0 || d.Running(turn.ClockRun) {
 		t.Error("something is left")
 	}
-	if !reflect.DeepEqual(w.buffer, buffer{}) || len(w.inputs)+len(w.queued)+len(w.ready)+len(w.freed) != 0 {
+	if !reflect.DeepEqual(w.buffer, buffer{}) || w.acked != (Position{}) || !w.now.IsZero() || len(w.inputs)+len(w.queued)+len(w.ready)+len(w.freed) != 0 {
 		t.Errorf("the buffers are not empty: %+v", w)
 	}
 	if d.Recycle(buf); d.work != nil {
