@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/stiletest"
 )
@@ -172,5 +173,32 @@ func TestPromptsOverAnEdit(t *testing.T) {
 	}
 	if all, err := rt.Archive().Prompts(t.Context(), head.Inc, nil, 1); err == nil {
 		t.Errorf("of an erased session: %+v", all)
+	}
+}
+
+// A fork says which session has the turns before it.
+func TestPromptsOfAFork(t *testing.T) {
+	agent := &stile.Agent{Dialect: "plain", Model: scripted.New("One.", "Two.")}
+	rt := start(t, stile.Config{InMemory: true, Agents: []*stile.Agent{agent}})
+	s, err := rt.Open(t.Context(), "first", agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		run, err := s.Submit(t.Context(), "hello")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Decision(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fork, err := rt.Fork(t.Context(), "first", 1, "second")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := rt.Archive().Prompts(t.Context(), fork.Inc, agent, 1)
+	if err != nil || len(all) != 1 || all[0].Exact || !strings.Contains(all[0].Why, "local:local:first") {
+		t.Errorf("of a fork: %+v, %v", all, err)
 	}
 }

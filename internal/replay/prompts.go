@@ -50,12 +50,16 @@ func (p *Prompt) Text() string {
 // Prompts makes the prompts of a turn again. all are ways to come by the agents of the
 // session, the best first; a session that does not come out as it was under one of them is
 // run again with what differs passed over. Errors are ERR_NOT_FOUND for a turn that asked no
-// model, ERR_JOURNAL for a session that was erased, and the context's.
+// model, ERR_JOURNAL for a session of which a record was erased, and the context's.
 func Prompts(ctx context.Context, src Source, turn int64, all ...Agents) ([]Prompt, error) {
 	var out []Prompt
+	var origin *messages.ForkOrigin
 	for _, r := range src.Records {
 		if _, ok := r.Body.(*messages.Undecoded); ok || r.Body == nil {
 			return nil, messages.Errorf(messages.ErrJournal, "record %d was erased, and with it what the session's models saw", r.Seq)
+		}
+		if b, ok := r.Body.(*messages.SessionOpened); ok {
+			origin = b.Origin
 		}
 		if r.Turn != turn {
 			continue
@@ -70,10 +74,10 @@ func Prompts(ctx context.Context, src Source, turn int64, all ...Agents) ([]Prom
 		}
 	}
 	if len(out) == 0 {
-		return nil, messages.Errorf(messages.ErrNotFound, "turn %d asked no model, or is none of this session's", turn)
+		return nil, messages.Errorf(messages.ErrNotFound, "turn %d does not exist in this session, or asked no model", turn)
 	}
-	if out[0].Seq <= src.From {
-		out[0].Why = "the turn is of the session that this one is a fork of; look there"
+	if out[0].Seq <= src.From && origin != nil {
+		out[0].Why = "the turn belongs to session " + origin.SID + ", which this one is a fork of; look there"
 	} else if err := rebuild(ctx, src, turn, out, all); err != nil {
 		return nil, err
 	}
