@@ -8,22 +8,22 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// block is the action whose body is read. The slices alias src; nil is absent.
+// block is the action whose body is being read. The slices alias src; nil is absent.
 type block struct {
 	at                  int64
 	ordinal             int // of the action blocks of the reply, from 1
 	inThought           bool
 	src                 []byte // the opener
 	id, typ, mode, show []byte
-	called              []byte // a name in the tag, where none belongs
-	depends             []byte // trimmed; a list in brackets is in normal form
+	called              []byte // a name that the model wrote in the tag instead of the body
+	depends             []byte // trimmed; a list in brackets is JSON in normal form
 	dependsBad          bool
 }
 
 // span is a string in the decoder's arena.
 type span struct{ from, to int }
 
-// beginAction keeps what the opener says until the body has come.
+// beginAction keeps the opener until the body has come.
 func (d *decoder) beginAction(p []byte, at int64) {
 	d.actions++
 	b := &d.action
@@ -41,7 +41,7 @@ func (d *decoder) beginAction(p []byte, at int64) {
 	}
 }
 
-// readAttrs finds the attributes of an opener: of repeated ones the first counts.
+// readAttrs finds the attributes of an opener; of repeated ones the first counts.
 func (d *decoder) readAttrs(b *block) (depends []byte) {
 	b.id, b.typ, b.mode, b.show, b.called = nil, nil, nil, nil, nil
 	for i := d.tag.Attrs() - 1; i >= 0; i-- {
@@ -65,7 +65,7 @@ func (d *decoder) readAttrs(b *block) (depends []byte) {
 	return depends
 }
 
-// grow gives a decoder the memory of usual actions in one allocation.
+// grow allocates the memory of usual actions at once.
 func (d *decoder) grow() {
 	room := new(struct {
 		src   [256]byte
@@ -87,19 +87,19 @@ func (d *decoder) readDepends(v []byte) {
 	}
 }
 
-// forgotten tells that an opener, known by the byte behind its name, stands where
-// the closer of the action is missing.
+// forgotten reports whether an opener follows, known by the byte after its name, before the
+// open action has its closer.
 func (d *decoder) forgotten() bool {
 	return d.state == inAction && d.tag.Known() && !d.tag.Closing()
 }
 
-// forgot gives up the open action.
+// forgot rejects the open action, which has no closer.
 func (d *decoder) forgot() {
 	d.reject(UnclosedAction, "")
 }
 
-// endAction checks the action at its closer, which ends in front of end, in the order
-// of docs/spec/streaming.md §3.1: the first failure wins, and nothing runs.
+// endAction checks the action at its closer, which ends before offset end, in the order of
+// docs/spec/streaming.md §3.1. The first failure wins, and the action is rejected.
 func (d *decoder) endAction(end int64) {
 	b := &d.action
 	if d.think.open {
@@ -159,7 +159,7 @@ func (d *decoder) endAction(end int64) {
 	}
 }
 
-// reject ends the action with an error. Its id stays taken.
+// reject ends the action with an error. Its id stays in use.
 func (d *decoder) reject(reason, field string) {
 	b := &d.action
 	limit := ""
@@ -186,7 +186,7 @@ func (d *decoder) reject(reason, field string) {
 	d.fault(f)
 }
 
-// overrun names the limit that made the body of an action raw; "" for none.
+// overrun returns the limit that the body of the action exceeded; "" for none.
 func (d *decoder) overrun() string {
 	switch {
 	case !d.raw:
@@ -199,20 +199,20 @@ func (d *decoder) overrun() string {
 	return ""
 }
 
-// taken takes an id and reports whether it was taken already. Those of the form #N
-// differ by themselves.
+// taken adds an id to those in use and reports whether it was in use before. Ids of the form
+// #N are unique anyway.
 func (d *decoder) taken(id string) bool {
 	return id[0] != '#' && d.ids.take(id)
 }
 
-// ids is a set of ids: few are looked through, more are hashed.
+// ids is a set of ids: the first few are searched, more are hashed.
 type ids struct {
 	few  [8]string
 	n    int
 	many map[string]struct{}
 }
 
-// take adds an id and reports whether it was there.
+// take adds an id and reports whether it was there before.
 func (s *ids) take(id string) bool {
 	if slices.Contains(s.few[:s.n], id) {
 		return true
@@ -232,8 +232,8 @@ func (s *ids) take(id string) bool {
 	return false
 }
 
-// The strings of an action lie one behind the other in arena and become one
-// string: id, name, output key, arguments, dependencies. mark closes one of them.
+// The strings of an action (id, name, output key, arguments, dependencies) are collected in
+// arena, one after the other, and become one allocation. mark ends one of them.
 func (d *decoder) mark() {
 	from := 0
 	if n := len(d.spans); n > 0 {
@@ -251,7 +251,7 @@ func (d *decoder) keepID() {
 	d.mark()
 }
 
-// intern makes the strings.
+// intern makes the strings of the action out of arena.
 func (d *decoder) intern(a *messages.Action) {
 	all := string(d.arena)
 	at := func(i int) string { return all[d.spans[i].from:d.spans[i].to] }
@@ -325,10 +325,10 @@ func showOf(attr, field []byte) string {
 	return messages.ShowUser
 }
 
-// isID tells an action id: [A-Za-z_][A-Za-z0-9_.-]{0,63}.
+// isID reports whether p is an action id: [A-Za-z_][A-Za-z0-9_.-]{0,63}.
 func isID(p []byte) bool { return isName(p, ".-") }
 
-// isKey tells an output key: [A-Za-z_][A-Za-z0-9_]{0,63}.
+// isKey reports whether p is an output key: [A-Za-z_][A-Za-z0-9_]{0,63}.
 func isKey(p []byte) bool { return isName(p, "") }
 
 // maxNameBytes bounds ids and output keys.

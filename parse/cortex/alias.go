@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// other takes a member that some models write for another one.
+// other takes a member that some models write instead of a known one.
 func (f *fields) other(key string, v []byte) {
 	switch key {
 	case `"tool"`, `"function"`, `"tool_name"`, `"function_name"`:
@@ -21,8 +21,8 @@ func (f *fields) other(key string, v []byte) {
 	}
 }
 
-// mend puts right what has one meaning only: members under another word, and numbers and
-// objects that are written as strings. Arguments under two words have two meanings.
+// mend corrects what can have only one meaning: members under another name, and numbers and
+// objects written as strings. Arguments under two names are ambiguous and not corrected.
 func (d *decoder) mend(f *fields) {
 	b := &d.body
 	if f.name == nil && f.tool != nil {
@@ -52,7 +52,8 @@ func (d *decoder) mend(f *fields) {
 	}
 }
 
-// objectOf reads a string that holds the JSON of an object, and gives that in normal form.
+// objectOf reads a string that holds the JSON of an object, and returns the object in normal
+// form.
 func (d *decoder) objectOf(v []byte) (object []byte, ok bool) {
 	if len(v) == 0 || v[0] != '"' {
 		return nil, false
@@ -65,7 +66,7 @@ func (d *decoder) objectOf(v []byte) (object []byte, ok bool) {
 	return j.Bytes(), true
 }
 
-// numberIn gives the number that a string holds and nothing else.
+// numberIn returns the number in a string that holds nothing else.
 func numberIn(v []byte) (number []byte, ok bool) {
 	text, ok := plainString(v)
 	if !ok || len(text) == 0 {

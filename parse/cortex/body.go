@@ -8,13 +8,13 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// body is what of an action's body is no JSON: the code fence around it, where that is
-// forgiven, and the place and cause of what spoiled it.
+// body is what a decoder knows of an action's body besides its JSON: the code fence around it,
+// if that habit is forgiven, and why the body is not JSON.
 type body struct {
 	fence  fence
-	mark   byte   // that the fence is made of
-	lines  int    // line ends in it
-	cause  string // why it is no JSON, with its place; "" while it may be
+	mark   byte   // the byte that the fence consists of
+	lines  int    // line ends in the body so far
+	cause  string // why the body is not JSON, with the place; "" while it may be
 	habits parse.Habits
 	twice  bool // its arguments are given under two names
 }
@@ -25,28 +25,28 @@ type fence uint8
 const (
 	fenceNone   fence = iota
 	fenceMarker       // in the backticks of its first line
-	fenceWord         // in the word behind them
-	fenceOpen         // behind that line
+	fenceWord         // in the word after them
+	fenceOpen         // after that line
 	fenceEnd          // in the backticks of its last line
-	fenceShut         // behind them
+	fenceShut         // after them
 )
 
-// apart tells that the next byte is none of the JSON in a fence.
+// apart reports whether the next byte belongs to the fence and not to the JSON in it.
 func (f fence) apart() bool { return f != fenceNone && f != fenceOpen }
 
 // closer begins the tag that ends a body.
 const closer = "</action"
 
-// forgives reports whether habits are put right.
+// forgives reports whether the dialect corrects the habits h.
 func (d *decoder) forgives(h parse.Habits) bool { return d.habits.Has(h) }
 
-// forgave makes the lint of a habit that was put right at a byte of the reply.
+// forgave emits the lint of a habit that was corrected at offset at.
 func (d *decoder) forgave(h parse.Habits, at int64) {
 	d.emit(messages.Event{Kind: messages.EventLint, Offset: at, Fault: &messages.ParseError{Code: h.Lint(), Offset: at}})
 }
 
-// bodyText takes what of p belongs to a body that is JSON so far, within the limit of a
-// body, and tells how much.
+// bodyText takes the bytes of p that continue a body which is JSON so far, within the limit of
+// a body, and returns how many.
 func (d *decoder) bodyText(p []byte) (n int) {
 	room := p[:min(len(p), d.limits.BodyBytes-d.bodyBytes)]
 	for n < len(room) {
@@ -68,7 +68,7 @@ func (d *decoder) bodyText(p []byte) (n int) {
 
 var newline = []byte{'\n'}
 
-// fenceByte takes a byte of the code fence around a body.
+// fenceByte takes a byte of the code fence around a body. It returns false for other bytes.
 func (d *decoder) fenceByte(c byte) bool {
 	b := &d.body
 	switch {
@@ -93,8 +93,8 @@ func (d *decoder) fenceByte(c byte) bool {
 	return true
 }
 
-// swallowed ends a body whose last string has run into the closer of the action: that is
-// read as the tag it is, up to the byte at which it is known.
+// swallowed ends a body whose last string has no end and ran into the closer of the action,
+// which is now read as a tag. at is the offset after the part of the closer that json has seen.
 func (d *decoder) swallowed(at int64) {
 	d.spoil([]byte{'>'})
 	d.held = append(d.held[:0], closer...)
@@ -104,7 +104,7 @@ func (d *decoder) swallowed(at int64) {
 	d.inTag = true
 }
 
-// spoil takes bytes that make the body no JSON.
+// spoil takes bytes of a body that is not JSON.
 func (d *decoder) spoil(p []byte) {
 	if !d.raw {
 		d.raw = true
@@ -115,7 +115,7 @@ func (d *decoder) spoil(p []byte) {
 	d.white = d.white && len(trim(p)) == 0
 }
 
-// refusal says what is wrong with a byte of the body.
+// refusal returns what is wrong with the next byte of the body.
 func (d *decoder) refusal(c byte) string {
 	if d.body.fence.apart() {
 		return "text follows the code fence: leave it out"
@@ -123,7 +123,7 @@ func (d *decoder) refusal(c byte) string {
 	return d.json.Refusal(c)
 }
 
-// place is where in the body the next byte stands, for a remark on it.
+// place returns where in the body the next byte is, for an error.
 func (d *decoder) place() string {
 	at := "byte " + strconv.Itoa(d.bodyBytes+1) + ", line " + strconv.Itoa(d.body.lines+1)
 	if tail := d.json.Tail(); tail != "" {
@@ -132,7 +132,7 @@ func (d *decoder) place() string {
 	return at
 }
 
-// slipped makes lints of what was put right in a body that is accepted.
+// slipped emits lints of the habits that were corrected in an accepted body.
 func (d *decoder) slipped() {
 	all := d.body.habits
 	commas, controls := d.json.Slipped()

@@ -19,35 +19,96 @@ const (
 	inFeed
 	inSkip  // in an element that is discarded
 	inThink // in a thought under another name
-	inOver  // behind a final response
-	inCut   // behind the action that cut the reply: nothing is looked at
+	inOver  // after a final response
+	inCut   // after the action that cut the reply: the rest is ignored
 )
 
-// expected is what the next bytes are, if they are whole characters and no "<" is among
-// them.
+// expected is what the next bytes belong to, if they are whole characters without a "<".
 type expected uint8
 
 const (
 	anything  expected = iota
-	textBytes          // what text takes
+	textBytes          // text of the current state
 	bodyBytes          // the JSON of an action
 	tagBytes           // in a tag
 )
 
 // decoder reads one reply.
 //
-// Bytes come in segments of whole characters. A segment is cut at each "<": what is
-// before it goes where the state wants it, what begins there is followed by tag
-// until it is a tag or text. Only a tag that a push ends in is copied, to held. The
-// body of an action goes to json first, which knows a "<" in a string from one that
-// is none; from the first byte it refuses, the body is raw.
-//
 //	len(held) ≤ limits.TagBytes    bodyBytes ≤ limits.BodyBytes    depth > 0 ⇔ a thought is open
+//
+// # From bytes to events
+//
+//	Push ─┬─▶ letter ── one byte that only continues what is expected ────────┐
+//	      ├─▶ short ─── a short piece of whole characters ───────────┐        │
+//	      └─▶ push ──── utf8 ──▶ take: text in whole characters ─────┤        │
+//	                                                                 ▼        │
+//	   segment: until the piece is used up                                    │
+//	     in a tag of an earlier push      resume: scan.Tag goes on            │
+//	     in the body of an action         bodyText: scan.JSON takes it; it    │
+//	                                      knows a "<" in a string             │
+//	     between blocks, from version 2   run: up to a "<" of a tag ───▶ top  │
+//	     else                             candidate: the next such "<"        │
+//	   follow: scan.Tag from the "<"                                          │
+//	     Not, or Bad where it is no error    text                             │
+//	     else settle                                                          │
+//	       More    the push ends in the tag: copied to held                   │
+//	       Done    complete: opener, closer, or the end of the block          │
+//	       Bad     refused: an error, and text                                │
+//	   text, by state: unit event, top, feed.text, spoil (the body is raw) ◀──┘
+//
+// A tag can end the block that it stands in without being its closer: complete returns false,
+// or forgot rejects the open action. The same tag is then read once more (again), in the state
+// outside the block, where it may mean something else.
+//
+// # States
+//
+//	inTop ── thought ──▶ inThought (depth) ── last closer ──▶ inTop
+//	inTop, inThought ── action ──▶ inAction ── closer, or another opener ──▶ enclosing
+//	inTop, inThought ── tags of the host and of extensions ──▶ inSkip ──▶ enclosing
+//	inTop ── response (in a thought too, at the start of a line) ──▶ inResponse ──▶ inTop
+//	inTop ── context_feed ──▶ inFeed ──▶ inTop
+//	inTop ── think ──▶ inThink ──▶ inTop
+//	inResponse, final ──▶ inOver: one error for what follows, no events
+//	inAction, sync, with Dialect.Cut ──▶ inCut: nothing is read
+//
+// # What is held, and where
+//
+//	utf8        the beginning of a character           3 bytes
+//	held        a tag that a push ends in              limits.TagBytes
+//	top.text    text between blocks, from version 2: it may be the answer
+//	top.later   code fences in it that hold blocks, until the reply ends
+//	space       white space between blocks, in version 1
+//	json        the body of an action                  limits.BodyBytes
+//	feed.text   a feed
+//	think       the answer in a thought without closer
+//
+// What has no bound of its own is bounded by the reply. Thoughts and responses pass without
+// being held. An example in version 2 (TestMap); after each push:
+//
+//	push                      held                             events
+//	Let me see.<th            top.text "Let me see."           –
+//	                          held     "<th"
+//	ought>a <b                –                                the text as a unit; the
+//	                                                           thought begins, "a <b"
+//	</thought><action>{"na    json     4 bytes                 the thought ends
+//	me":"<x>"}</act           json     14 bytes, held "</act"  –
+//	ion>                      –                                the action
+//
+// # Fast paths, and what was tried
+//
+// Models send a few letters at a time. letter and short skip the classification of push for
+// them and give the same events at the same offsets; the tests read every reply whole, byte by
+// byte and at random cuts. They exist because one loop over all bytes was slow: each byte of a
+// tag was compared with every known name, and each byte of a body went through three calls.
+// Now scan.Tag finds names by a table, scan.JSON takes strings eight bytes at a time, and next
+// remembers what the next bytes belong to. A "<" that begins no tag does not cut a unit's text:
+// one event for a piece costs less than two.
 type decoder struct {
-	emit   func(messages.Event) // that of the last Push or End
+	emit   func(messages.Event) // of the current Push or End
 	limits Limits
 	limit  int64 // bytes the reply may have
-	full   bool  // it had more
+	full   bool  // the reply had more
 	next   expected
 
 	utf8    scan.UTF8
@@ -57,34 +118,34 @@ type decoder struct {
 	state   state
 
 	tag       scan.Tag
-	inTag     bool // the last push ended in a tag
+	inTag     bool // the last push ended in a tag, which is in held
 	held      []byte
 	heldAt    int64
 	heldBlank bool
 
-	open  bool // a unit is
-	unit  int  // its ordinal, or the next one's
-	kind  messages.Kind
-	space []byte // between blocks: white space that text may follow
-	over  bool   // after_final has been said
+	open       bool // a unit is open
+	unit       int  // its ordinal, or the next one's
+	kind       messages.Kind
+	space      []byte // between blocks: white space that text may follow
+	afterFinal bool   // reported already
 
 	depth     int // open thoughts
 	thoughtAt int64
 	response  struct {
-		at    int64
-		final bool
-		said  bool // it says so itself
-		ended bool // a final one has, and the reply is read on
+		at       int64
+		final    bool
+		explicit bool // it has the attribute final
+		ended    bool // a final one has ended, and the reply is still read
 	}
-	readsOn bool // see Dialect
-	asked   bool // the turn before had no action and no response
-	top     top
-	think   reasoning
-	unsaid  bool // whether a response without final is final
-	cuts    bool // a sync action ends the reply
-	second  bool // rendering version 2, or a later one
-	habits  parse.Habits
-	feed    struct {
+	readsOn      bool // see Dialect
+	warned       bool // the turn before had no action and no response, and the model was told so
+	top          top
+	think        reasoning
+	defaultFinal bool // a response without the attribute final is final
+	cuts         bool // a sync action ends the reply
+	second       bool // rendering version 2, or a later one
+	habits       parse.Habits
+	feed         struct {
 		at   int64
 		id   string
 		text []byte
@@ -98,8 +159,8 @@ type decoder struct {
 	actions   int // blocks so far
 	action    block
 	json      scan.JSON
-	raw       bool // the body is no JSON
-	white     bool // and white space alone
+	raw       bool // the body is not JSON
+	white     bool // and only white space
 	bodyBytes int
 	body      body
 	ids       ids
@@ -107,16 +168,16 @@ type decoder struct {
 	spans     []span
 }
 
-// NewDecoder reads one reply of at most info.MaxReplyBytes, or MaxReplyBytes when
-// that is not positive: what is longer ends there, with ERR_QUOTA/stream_too_large.
-// The rest of info means nothing here.
+// NewDecoder returns a decoder of one reply of at most info.MaxReplyBytes, or MaxReplyBytes
+// when that is not positive. A longer reply ends there, with ERR_QUOTA/stream_too_large. Of the
+// rest of info only State counts, which says whether the turn before had nothing to act on.
 func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	d := &decoder{limits: x.Limits.or(), limit: MaxReplyBytes, blank: true}
 	if info.MaxReplyBytes > 0 {
 		d.limit = info.MaxReplyBytes
 	}
-	d.unsaid, d.cuts, d.second, d.habits = !x.NotFinal, x.Cut, x.Rendering >= 2, x.Forgive
-	d.readsOn, d.asked = x.readsOn(), len(info.State) > 0
+	d.defaultFinal, d.cuts, d.second, d.habits = !x.NotFinal, x.Cut, x.Rendering >= 2, x.Forgive
+	d.readsOn, d.warned = x.readsOn(), len(info.State) > 0
 	d.grammar = known.Within(d.limits.TagBytes)
 	d.json.MaxDepth = d.limits.JSONDepth
 	d.json.Keep = 1 // the last of each field is looked for, see fields
@@ -143,9 +204,8 @@ func (d *decoder) piece(p []byte) {
 	d.next = d.expected()
 }
 
-// letter takes a piece of one byte where it is but one more of what is expected: of a
-// text that is open, of the JSON of a body, of a value in a tag. It is false when it has
-// taken nothing.
+// letter takes a piece of one byte that only continues what is expected: an open text, the
+// JSON of a body, or a value in a tag. It returns false if it has not taken the byte.
 func (d *decoder) letter(p []byte) bool {
 	c := p[0]
 	is := letters[c]
@@ -162,9 +222,9 @@ func (d *decoder) letter(p []byte) bool {
 			break
 		}
 		if len(d.space) > 0 {
-			d.saySpace(d.off)
+			d.emitSpace(d.off)
 		}
-		d.say(p, d.off)
+		d.emitText(p, d.off)
 	case bodyBytes:
 		if d.body.fence.apart() || d.bodyBytes >= d.limits.BodyBytes || !d.json.Letter(c) && d.json.Write(p) == 0 {
 			return false
@@ -190,11 +250,11 @@ func (d *decoder) letter(p []byte) bool {
 
 // Single bytes, as letter sees them.
 const (
-	noLetter    uint8 = iota // "<" and what is part of a longer character
-	blackLetter              // no white space
+	noLetter    uint8 = iota // "<", and bytes of longer characters
+	blackLetter              // other than white space
 	spaceLetter              // white space within a line
-	endLetter                // of a line
-	backLetter               // CR, behind which a line does not begin
+	endLetter                // LF: a line begins after it
+	backLetter               // CR: no line begins after it
 )
 
 var letters = func() (t [256]uint8) {
@@ -205,9 +265,8 @@ var letters = func() (t [256]uint8) {
 	return t
 }()
 
-// short takes a short piece of whole characters as what is expected: models send a few
-// letters at a time, for which this is cheaper than push is. It is false when it has
-// taken nothing.
+// short takes a short piece of whole characters as what is expected, which is cheaper than
+// push. It returns false if it has taken nothing.
 func (d *decoder) short(p []byte) bool {
 	plain, marked := scan.Plain(p, '<')
 	if !plain {
@@ -229,7 +288,7 @@ func (d *decoder) short(p []byte) bool {
 		d.text(p, at)
 	default:
 		if n := d.bodyText(p); n < len(p) {
-			d.segment(p[n:], at+int64(n), lineStart(p[:n], d.blank)) // no JSON, and raw from here on
+			d.segment(p[n:], at+int64(n), lineStart(p[:n], d.blank)) // not JSON, and raw from here on
 			d.next = d.expected()
 		}
 	}
@@ -238,7 +297,7 @@ func (d *decoder) short(p []byte) bool {
 	return true
 }
 
-// expected tells what the next bytes are expected to be.
+// expected returns what the next bytes will belong to.
 func (d *decoder) expected() expected {
 	switch {
 	case d.full || d.state == inCut || d.utf8.Held() > 0:
@@ -269,7 +328,8 @@ func (d *decoder) push(p []byte) {
 	}
 }
 
-// take reads text that stands for n bytes of the reply.
+// take reads text that stands for n bytes of the reply; the lengths differ if bytes were
+// replaced.
 func (d *decoder) take(text []byte, n int) {
 	d.top.mended = d.top.mended || len(text) != n
 	d.segment(text, d.off, d.blank)
@@ -277,11 +337,11 @@ func (d *decoder) take(text []byte, n int) {
 	d.blank = lineStart(text, d.blank)
 }
 
-// segment reads whole characters from off on; blank reports whether only spaces and
-// tabs stand before them on their line. Text goes out in one piece up to a tag that
-// means something: what only looks like one does not cut it.
+// segment reads whole characters from off on. blank says whether only spaces and tabs precede
+// them on their line. Text goes out in one piece up to a tag that means something in the
+// current state; one that only looks like a tag does not cut it.
 func (d *decoder) segment(seg []byte, off int64, blank bool) {
-	start := 0 // where the text begins that has not gone out
+	start := 0 // where the text begins that has not gone out yet
 	for i := 0; i < len(seg) && d.state < inOver; {
 		if d.inTag {
 			i += d.resume(seg[i:])
@@ -326,7 +386,7 @@ func (d *decoder) segment(seg []byte, off int64, blank bool) {
 	d.text(seg[start:], off+int64(start))
 }
 
-// text takes bytes that are no tag.
+// text takes bytes that belong to no tag.
 func (d *decoder) text(p []byte, at int64) {
 	if len(p) == 0 {
 		return
@@ -346,22 +406,22 @@ func (d *decoder) text(p []byte, at int64) {
 	case inThought:
 		d.unitText(messages.ThoughtUnit, p, at)
 	case inResponse:
-		d.say(p, at)
+		d.emitText(p, at)
 	case inFeed:
 		d.feed.text = append(d.feed.text, p...)
 	case inAction:
 		d.spoil(p)
 	case inOver:
-		if rest := trimLeft(p); len(rest) > 0 && !d.over {
-			d.over = true
+		if rest := trimLeft(p); len(rest) > 0 && !d.afterFinal {
+			d.afterFinal = true
 			d.fault(fault(AfterFinal, at+int64(len(p)-len(rest))))
 		}
 	case inSkip, inCut:
 	}
 }
 
-// End reads what was held back and reports what is open, from the inside out. Nothing
-// is left to say of a reply that was cut.
+// End reads the bytes that were held back and reports what is open, from the inside out. A
+// reply that was cut has nothing left to report.
 func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	if d.state == inCut {
 		return
@@ -442,7 +502,7 @@ func (d *decoder) finish(f messages.Finish) {
 func (d *decoder) cutTag() {
 	switch {
 	case d.state == inAction || d.state == inSkip || d.state == inFeed || d.state == inResponse:
-		// Of no interest, or the beginning of the block's own closer.
+		// It could only be the block's own closer: the block is reported as unclosed.
 	case d.state == inThought && d.tag.Closing():
 	case d.state == inThought && len(d.held) == 1:
 	case d.tag.Known():
@@ -455,11 +515,11 @@ func (d *decoder) cutTag() {
 	}
 }
 
-// topText takes text between blocks: outer white space is dropped, so what may be
-// outer waits.
+// topText takes text between blocks in version 1. Outer white space is dropped, so white space
+// that may be outer waits in space.
 func (d *decoder) topText(p []byte, at int64) {
 	if d.open && len(d.space) == 0 && !isWhite(p[len(p)-1]) {
-		d.say(p, at)
+		d.emitText(p, at)
 		return
 	}
 	if !d.open {
@@ -470,7 +530,7 @@ func (d *decoder) topText(p []byte, at int64) {
 	core := trimRight(p)
 	if len(core) > 0 {
 		if len(d.space) > 0 {
-			d.saySpace(at)
+			d.emitSpace(at)
 		}
 		d.unitText(messages.TextUnit, core, at)
 	}
@@ -479,22 +539,22 @@ func (d *decoder) topText(p []byte, at int64) {
 	}
 }
 
-// unitText emits text of a unit, which its first text begins.
+// unitText emits text of a unit, and begins the unit with its first text.
 func (d *decoder) unitText(kind messages.Kind, p []byte, at int64) {
 	if !d.open {
 		d.beginUnit(kind, at, false)
 	}
-	d.say(p, at)
+	d.emitText(p, at)
 }
 
-// saySpace emits the white space that waited for the text at a byte.
-func (d *decoder) saySpace(at int64) {
-	d.say(d.space, at-int64(len(d.space)))
+// emitSpace emits the white space that waited for the text at offset at.
+func (d *decoder) emitSpace(at int64) {
+	d.emitText(d.space, at-int64(len(d.space)))
 	d.space = d.space[:0]
 }
 
-// say emits text of the unit that is open.
-func (d *decoder) say(p []byte, at int64) {
+// emitText emits text of the open unit.
+func (d *decoder) emitText(p []byte, at int64) {
 	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: d.kind, Text: p, Offset: at})
 }
 
@@ -503,7 +563,7 @@ func (d *decoder) beginUnit(kind messages.Kind, at int64, final bool) {
 	d.emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: kind, Offset: at, Final: final})
 }
 
-// endUnit ends a thought's or a text's segment, if there is one.
+// endUnit ends the open unit of a thought or of text between blocks, if there is one.
 func (d *decoder) endUnit(at int64, complete bool) {
 	d.space = d.space[:0]
 	if d.second && d.state == inTop {
@@ -539,9 +599,9 @@ func (d *decoder) beginThought(at int64) {
 }
 
 func (d *decoder) beginResponse(p []byte, at int64) {
-	d.response.at, d.response.final, d.response.said = at, d.unsaid, false
+	d.response.at, d.response.final, d.response.explicit = at, d.defaultFinal, false
 	if v := d.attr(p, "final"); v != nil {
-		d.response.final, d.response.said = isWord(v, "true"), true
+		d.response.final, d.response.explicit = isWord(v, "true"), true
 		if !d.response.final && !isWord(v, "false") {
 			f := fault(BadAttribute, at)
 			f.Name = "final"
@@ -560,19 +620,19 @@ func (d *decoder) endResponse(at int64, final, complete bool) {
 	d.state = inTop
 	switch {
 	case !final:
-	case d.readsOn && !d.response.said:
+	case d.readsOn && !d.response.explicit:
 		d.response.ended = true
 	default:
 		d.stop(at, true)
 	}
 }
 
-// stop stops the reply: what follows counts for nothing. said tells that the response in
-// front of it says itself that it is final.
-func (d *decoder) stop(at int64, said bool) {
+// stop stops the reply: what follows has no effect. explicit says that the response before it
+// has the attribute final.
+func (d *decoder) stop(at int64, explicit bool) {
 	d.state = inOver
 	if d.readsOn {
-		d.emit(messages.Event{Kind: messages.EventStop, Final: said, Offset: at})
+		d.emit(messages.Event{Kind: messages.EventStop, Final: explicit, Offset: at})
 	}
 }
 
@@ -596,7 +656,7 @@ func (d *decoder) endFeed() {
 	}
 }
 
-// beginSkip begins an element that is discarded.
+// beginSkip reports and begins an element that is discarded.
 func (d *decoder) beginSkip(name int, at int64) {
 	reason := UnsupportedTag
 	if name == tagResult {
@@ -612,7 +672,8 @@ func (d *decoder) beginSkip(name int, at int64) {
 	d.state = inSkip
 }
 
-// nested counts the tags of a discarded element's own name.
+// nested counts the tags with a discarded element's own name, and ends the element with the
+// last closer.
 func (d *decoder) nested(closing bool) {
 	switch {
 	case closing:
@@ -624,7 +685,7 @@ func (d *decoder) nested(closing bool) {
 	}
 }
 
-// enclosing is the state that actions and discarded elements stand in.
+// enclosing returns the state around an action or a discarded element.
 func (d *decoder) enclosing() state {
 	if d.depth > 0 {
 		return inThought
@@ -651,7 +712,7 @@ func trimRight(p []byte) []byte {
 	return p
 }
 
-// isWord compares with a lower-case word, ASCII letters in any case.
+// isWord reports whether p is a lower-case word, with ASCII letters in any case.
 func isWord(p []byte, word string) bool {
 	if len(p) != len(word) {
 		return false
@@ -664,7 +725,7 @@ func isWord(p []byte, word string) bool {
 	return true
 }
 
-// or fills in the defaults.
+// or returns l with defaults filled in.
 func (l Limits) or() Limits {
 	for _, x := range []struct {
 		limit    *int

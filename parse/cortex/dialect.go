@@ -5,37 +5,37 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Limits of a reply (docs/spec/streaming.md §10). Those of tags and JSON are parse/scan's.
+// Limits of a reply (docs/spec/streaming.md §10). Package parse/scan has those of tags and JSON.
 const (
 	MaxBodyBytes    = 256 << 10 // of an action's body
 	MaxThoughtDepth = 8
 	MaxReplyBytes   = 8 << 20 // of a reply when the turn names no bound
 )
 
-// Dialect is the Streaming Execution Protocol. The zero value is ready; it is
-// safe for concurrent use as long as nobody changes it.
+// Dialect is the Streaming Execution Protocol. The zero value is ready to use. It is safe for
+// concurrent use if no goroutine changes it.
 type Dialect struct {
-	// NotFinal makes a response that does not say so not final, as in the first
-	// draft of the protocol (host option default_final: false).
+	// NotFinal makes a response without the attribute final not final, as in the first draft
+	// of the protocol (host option default_final: false).
 	NotFinal bool
-	// Cut ends a reply behind the first action in mode sync that is accepted: the model
-	// is asked again with its result (docs/spec/streaming.md §4, sync_policy: cut). An internal
-	// action is as if sync.
+	// Cut ends a reply after the first accepted action in mode sync; the model is asked again
+	// with its result (docs/spec/streaming.md §4, sync_policy: cut). Internal actions count as
+	// sync.
 	Cut    bool
 	Limits Limits
-	// Rendering is the version of prompts and of what a decoder makes of a reply
-	// (messages.Rendering); 0 is 1.
+	// Rendering is the version of prompts and of the reading of replies (messages.Rendering);
+	// 0 is 1.
 	Rendering int64
-	// Forgive are the habits that are put right; none by default.
+	// Forgive are the habits of models that are corrected; none by default.
 	Forgive parse.Habits
-	// Short makes the primer a short one.
+	// Short selects the short primer.
 	Short bool
-	// Kept is how many bytes of the results of a finished run the model still sees; none in
-	// version 1, and when it is not above 0.
+	// Kept is how many bytes of the results of a finished run the model still sees: none in
+	// version 1, and none when it is not above 0.
 	Kept int
 }
 
-// Limits lower or raise what a reply may have; what is not above 0 is the default.
+// Limits change what a reply may have. A value that is not above 0 is the default.
 type Limits struct {
 	TagBytes     int // 4096
 	BodyBytes    int // of an action; 256 KiB
@@ -53,30 +53,29 @@ const maxTurns = 10
 // Name is "cortex".
 func (Dialect) Name() string { return "cortex" }
 
-// Traits says that actions start while the reply streams, and that the prompt is no
-// mere appendix of the last one: thoughts leave it after their run, feeds change.
+// Traits has InStreamActions, because actions start while the reply streams. A prompt does not
+// simply extend the one before: thoughts leave it after their run, and feeds change.
 func (x Dialect) Traits() messages.Traits {
 	return messages.Traits{Unseen: x.readsOn(), InStreamActions: true, MaxTurns: maxTurns, Busy: messages.Enqueue}
 }
 
-// readsOn tells that a response which does not say that it is final is so only when no
-// action follows it.
+// readsOn reports whether a response without the attribute final is final only if no action
+// follows it, so that the reply is read to its end.
 func (x Dialect) readsOn() bool { return x.Rendering >= 2 && x.Forgive.Has(parse.HabitUnseen) }
 
-// The dialect's memory of turns in a row without action and response: one of any kind, or
-// two that were told an error.
+// The dialect's state after turns in a row without action and response: one turn of any kind,
+// or two whose errors the model was told.
 const (
 	idle  = "idle"
 	again = "again"
 )
 
-// Decide is DONE for a complete final response, whatever came after it, and else
-// CONTINUE; two turns in a row without an action and without a response, even an
-// incomplete one, are ERR_NO_PROGRESS (docs/spec/streaming.md §4, docs/spec/design.md §5). Errors of
-// the reply halt nothing: the model is told of them. An action that was rejected is
-// none.
+// Decide returns DONE for a complete final response, whatever came after it, and else CONTINUE.
+// Two turns in a row without an action and without a response, even an incomplete one, are
+// ERR_NO_PROGRESS (docs/spec/streaming.md §4, docs/spec/design.md §5). A rejected action does
+// not count as one. Errors of the reply do not halt the run: the model is told of them.
 //
-// From the second rendering on a model that is told of an error may miss twice.
+// From the second rendering on a model that is told of an error may fail twice.
 func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	v := messages.Verdict{Decision: messages.Halt, Token: -1}
 	responses := 0
@@ -105,5 +104,5 @@ func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	return v
 }
 
-// Digest is the one all dialects but aeiou share.
+// Digest is parse.Digest, which all dialects but aeiou share.
 func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }

@@ -4,18 +4,18 @@
 // actions, responses and feeds as tags in a growing reply (docs/spec/streaming.md).
 //
 // Invariants:
-//   - the events depend on the bytes of the reply alone, never on how they were cut
-//     into pushes, and an error never stops the decoder;
-//   - an action's event is out with the last byte of its closer, and text with the
-//     first byte behind it that cannot be a tag;
-//   - the content of thoughts and responses is verbatim and passes without copying.
-//     What is held back is one character (3 bytes), one tag (4096 bytes, normally
-//     below 18: the longest opener, "<action_template", and the byte behind it), the
-//     body of one action (256 KiB), and, bounded by the reply alone (8 MiB), white
-//     space between blocks and one feed;
+//   - the events depend on the bytes of the reply alone, never on how they were cut into
+//     pushes, and an error never stops the decoder;
+//   - an action's event comes with the last byte of its closer, and text with the first byte
+//     after it that cannot be a tag;
+//   - the content of thoughts and responses is verbatim and passes without copying. Held back
+//     are one character (3 bytes), one tag (4096 bytes, normally below 18: the longest opener,
+//     "<action_template", and the byte after it), the body of one action (256 KiB), and,
+//     bounded by the reply alone (8 MiB), the text between blocks and one feed. decoder.go
+//     has a map of what is held where;
 //   - work is linear in the reply.
 //
-// It runs nothing: order, gates, dependencies and variables are the machine's and
-// room plan's, and what the model writes as a feed or as a result never becomes
-// one. The control tags of the extensions (docs/spec/streaming.md §9) are known and skipped.
+// It runs nothing: order, gates, dependencies and variables belong to packages turn and plan,
+// and a feed or a result that the model writes never becomes one. The control tags of the
+// extensions (docs/spec/streaming.md §9) are known and skipped.
 package cortex

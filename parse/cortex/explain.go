@@ -8,16 +8,16 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// What the model is told of a block that was not accepted, from the second rendering on:
-// the place where there is one, the cause, and what to write instead.
+// The texts that the model reads about a block that was not accepted, from the second rendering
+// on: the place if there is one, the cause, and what to write instead.
 
-// overLimit are the reasons of bodies that are over a limit.
+// overLimit has the reasons for bodies that exceed a limit.
 var overLimit = map[string]string{messages.LimitBody: BodyTooLarge, messages.LimitJSONDepth: BodyTooDeep}
 
-// form is what the body of an action looks like.
+// form shows the body of an action.
 const form = `{"name": "…", "parameters": {…}}`
 
-// explain says what is wrong with the action that is rejected.
+// explain returns what is wrong with the rejected action.
 func (d *decoder) explain(reason, field string) string {
 	switch reason {
 	case InvalidJSON, UnclosedAction:
@@ -47,7 +47,7 @@ func (d *decoder) explain(reason, field string) string {
 	return cures[reason]
 }
 
-// cures say what is wrong, and what is right.
+// cures has, for each reason, what is wrong and what to write instead.
 var cures = map[string]string{
 	MissingBody:      "the action has no body: it is one JSON object, " + form,
 	InvalidJSON:      "the body is not valid JSON, and nothing of it ran",
@@ -67,7 +67,7 @@ var cures = map[string]string{
 	DuplicateID:      "an earlier action of this reply has the id: give each its own",
 }
 
-// wanted says what each field of a body must be.
+// wanted has what each field of a body must be.
 var wanted = map[string]string{
 	"parameters":  "an object, such as {\"key\": \"value\"}",
 	"output_key":  "a name of letters, digits and _, without $",

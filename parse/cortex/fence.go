@@ -2,10 +2,10 @@ package cortex
 
 import "bytes"
 
-// fences follows the code fences in text between blocks, by its lines: a line of three or
-// more backticks or tildes opens one, another of at least as many closes it. What is in a
-// fence is no block while it is read. A fence that holds the opener of a block stays open
-// until there is the closer: blocks hold fences of their own.
+// fences finds the code fences in text between blocks, line by line: a line of three or more
+// backticks or tildes opens one, another of at least as many closes it. Tags in a fence are
+// text at first (unwrap). A fence that holds the opener of a block stays open until the block
+// is closed, because blocks may hold fences of their own.
 type fences struct {
 	open  bool
 	mark  byte // of the fence that is open
@@ -20,17 +20,17 @@ type fences struct {
 	inside  string // the block whose closer is awaited
 }
 
-// codeFence is where a fence stands in the text: its first line, its content, and what is
-// behind its last line.
+// codeFence is a fence in the text: its first line begins at begin, its content is from:to, and
+// the text after its last line begins at end.
 type codeFence struct{ begin, from, to, end int }
 
 type fenceLine uint8
 
 const (
-	lineBegin  fenceLine = iota // nothing but blanks
+	lineBegin  fenceLine = iota // only blanks so far
 	lineMarks                   // in the marks
-	lineBehind                  // behind them
-	lineOther                   // no fence's
+	lineBehind                  // after them
+	lineOther                   // not a line of a fence
 )
 
 // step takes the byte of text at index i.
@@ -65,7 +65,7 @@ func (f *fences) step(text []byte, i int) {
 	}
 }
 
-// lineEnd judges the line that ends in front of index i.
+// lineEnd decides about the line that ends before index i.
 func (f *fences) lineEnd(text []byte, i int) {
 	marked := (f.line == lineMarks || f.line == lineBehind) && f.count >= 3
 	begin, after := f.begin, min(i+1, len(text))
@@ -83,7 +83,7 @@ func (f *fences) lineEnd(text []byte, i int) {
 	}
 }
 
-// closable reports whether no block is open in the fence. Its content is looked through once.
+// closable reports whether no block is open in the fence. It scans the content once in all.
 func (f *fences) closable(text []byte) bool {
 	for {
 		k := bytes.IndexByte(text[f.scanned:], '<')
@@ -105,7 +105,7 @@ func (f *fences) closable(text []byte) bool {
 	}
 }
 
-// finish judges the last line, which no line end follows, and ends a fence that is open.
+// finish decides about the last line, which has no line end, and ends an open fence.
 func (f *fences) finish(text []byte) {
 	f.lineEnd(text, len(text))
 	if !f.open {
@@ -115,12 +115,12 @@ func (f *fences) finish(text []byte) {
 	last := &f.all[len(f.all)-1]
 	last.to, last.end = len(text), len(text)
 	if tail := bytes.TrimRight(text[last.from:], " \t\r\n"); f.inside != "" && len(tail) > 0 && tail[len(tail)-1] == f.mark {
-		// The block in it has no closer, so that the fence's own is not seen.
+		// The block in it has no closer, so the last line of the fence was not recognised.
 		last.to = last.from + len(bytes.TrimRight(tail, string(f.mark)))
 	}
 }
 
-// prose reports whether there is text outside of the fences.
+// prose reports whether there is text outside the fences.
 func (f *fences) prose(text []byte) bool {
 	at := 0
 	for _, one := range f.all {
@@ -132,5 +132,5 @@ func (f *fences) prose(text []byte) bool {
 	return len(trim(text[at:])) > 0
 }
 
-// holds reports whether a text has the beginning of a block.
+// holds reports whether a text contains the beginning of a block.
 func holds(text []byte, name int) bool { return bytes.Contains(text, []byte("<"+names[name])) }

@@ -26,11 +26,11 @@ type fields struct {
 	name, parameters, outputKey, dependsOn, onError, skipOnError, retry, retryCount, retryDelay, backoff, timeout, show []byte
 	literal                                                                                                             bool // refs is false: "$" means nothing in the parameters
 
-	// Under other words.
+	// Under other names (parse.HabitAliases).
 	tool, arguments []byte
 }
 
-// fields finds the known members; others are ignored. Of repeated ones the last counts.
+// fields returns the known members; others are ignored. Of repeated ones the last counts.
 func (d *decoder) fields(text []byte) (f fields) {
 	for _, m := range d.json.Members() {
 		v := text[m.Value:m.ValueEnd]
@@ -80,7 +80,7 @@ func (d *decoder) fields(text []byte) (f fields) {
 	return f
 }
 
-// keepName puts the name into the arena; it must not be blank.
+// keepName puts the name into the arena. It returns false for a blank name.
 func (d *decoder) keepName(v []byte) bool {
 	if len(v) == 0 || v[0] != '"' {
 		return false
@@ -94,9 +94,8 @@ func (d *decoder) keepName(v []byte) bool {
 	return true
 }
 
-// readFields reads the fields behind the name, in the order in which a bad one is
-// reported, and gives the first of those. Strings go to the arena: output key,
-// arguments, dependencies.
+// readFields reads the fields after the name, in the order in which mistakes are reported, and
+// returns the first bad one. Output key, arguments and dependencies go to the arena.
 func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
 	args := f.parameters
 	if args == nil {
@@ -143,8 +142,8 @@ func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
 	return ""
 }
 
-// plainString gives the content of a string that holds no escape: no word that is
-// looked for has one.
+// plainString returns the content of a string as it is written. No word that the caller looks
+// for has an escape.
 func plainString(v []byte) ([]byte, bool) {
 	if len(v) < 2 || v[0] != '"' || v[len(v)-1] != '"' {
 		return nil, false
@@ -180,9 +179,8 @@ func (d *decoder) keepDepends(body []byte) bool {
 	return ok && d.keepID1(id)
 }
 
-// keepIDs keeps an array of ids in normal form. No id holds a byte that has a
-// meaning in JSON, so whatever stands between the commas is an id in quotes or
-// none.
+// keepIDs keeps an array of ids in normal form. An id holds no byte with a meaning in JSON, so
+// splitting at commas is exact.
 func (d *decoder) keepIDs(list []byte) bool {
 	list = list[1 : len(list)-1]
 	if len(list) == 0 {
@@ -253,8 +251,8 @@ func retryDelayOf(f *fields) (time.Duration, bool) {
 	return min(d, MaxRetryDelay), ok
 }
 
-// count reads a number that is an integer ≥ 0, however it is written, and caps it.
-// It is exact: no literal passes through a float.
+// count reads an integer ≥ 0 in any notation and caps it. It is exact: no literal passes
+// through a float.
 func count(v []byte, limit int) (int, bool) {
 	n, ok := numberOf(v)
 	switch {
@@ -276,8 +274,7 @@ func count(v []byte, limit int) (int, bool) {
 	return value, true
 }
 
-// number is 0.digits × 10^point. digits begin and end with another digit than 0,
-// unless zero.
+// number is 0.digits × 10^point. Unless zero, digits neither begin nor end with 0.
 type number struct {
 	negative bool
 	zero     bool
@@ -285,8 +282,8 @@ type number struct {
 	point    int
 }
 
-// maxExponent stands for every larger exponent: far beyond all that is asked of a
-// number here, and of a body's length.
+// maxExponent stands for every larger exponent: it exceeds all bounds of numbers here, and the
+// length of a body.
 const maxExponent = 1 << 30
 
 // numberOf takes a JSON number apart.
@@ -316,8 +313,8 @@ func numberOf(v []byte) (n number, ok bool) {
 	return n, true
 }
 
-// seconds reads a number of seconds above 0 and caps it. What is shorter than a
-// nanosecond is one.
+// seconds reads a number of seconds above 0 and caps it. A time below a nanosecond counts as
+// one.
 func seconds(v []byte) (time.Duration, bool) {
 	n, ok := numberOf(v)
 	if !ok || n.zero || n.negative {

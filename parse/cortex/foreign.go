@@ -10,10 +10,10 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// Calls in the forms that models know from elsewhere: JSON of a function call, tags and
-// marks of vendors, lines of ReAct. None of them runs, and none is an answer.
+// Calls in formats that models know from elsewhere: JSON of a function call, tags and marks of
+// vendors, lines of ReAct. They do not run, and they are not answers either.
 
-// marks are what such calls begin a line with.
+// marks are the beginnings of lines of such calls.
 var marks = [][]byte{
 	[]byte("<tool_call"), []byte("<tool_use"), []byte("<tool_code"), []byte("<function="), []byte("<function_call"), []byte("<function "),
 	[]byte("<invoke "), []byte("<|python_tag|>"), []byte("<|tool"), []byte("<｜tool"), []byte("<|action_start|>"),
@@ -25,10 +25,10 @@ var (
 	python = regexp.MustCompile(`^\[[A-Za-z_][\w.]*\([^\n]*\)\]$`)
 )
 
-// foreign reports whether a text is such a call, or ends in one. Within a text that goes on
-// behind it a call is an example; at its end it is taken for a slip once, and for the
-// answer when asked: the model was told and says the same again.
-func foreign(text []byte, fenced []codeFence, asked bool) bool {
+// foreign reports whether a text is such a call, or ends in one. A call with text after it is an
+// example. One at the end is a mistake, unless the model was warned about it before (warned)
+// and wrote the same again: then it is the answer.
+func foreign(text []byte, fenced []codeFence, warned bool) bool {
 	core := trim(text)
 	if callShaped(core) || marked(core) || python.Match(core) {
 		return true
@@ -38,12 +38,12 @@ func foreign(text []byte, fenced []codeFence, asked bool) bool {
 		alone := len(trim(text[:f.begin])) == 0
 		last := len(trim(text[f.end:])) == 0
 		word := trim(text[f.begin:f.from])
-		if inner := trim(text[f.from:f.to]); last && (alone || !asked) && (callShaped(inner) || marked(inner) || bytes.HasSuffix(word, []byte("tool_code"))) {
+		if inner := trim(text[f.from:f.to]); last && (alone || !warned) && (callShaped(inner) || marked(inner) || bytes.HasSuffix(word, []byte("tool_code"))) {
 			return true
 		}
 		behind = f.end
 	}
-	if asked {
+	if warned {
 		return false
 	}
 	rest := text[behind:]
@@ -68,7 +68,7 @@ func marked(text []byte) bool {
 	return false
 }
 
-// callShaped reports whether a text is JSON that calls a function, or means to be.
+// callShaped reports whether a text is JSON that calls a function, or begins like it.
 func callShaped(text []byte) bool {
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
 		return false
@@ -100,11 +100,11 @@ func callShaped(text []byte) bool {
 	return name && arguments
 }
 
-// broken is the beginning of a call that is no JSON.
+// broken is the beginning of a call that is not valid JSON.
 var broken = regexp.MustCompile(`^[\[{\s]*["'](?:name|tool|function|tool_name|action|type)["']\s*:\s*["'][\w.]+["']\s*,\s*["'](?:name|arguments|parameters|args|input|action_input|function)["']\s*:`)
 
-// otherCase reads blocks whose tags are in another case than the dialect's, in a reply that
-// has no others: a response is one, an action is told.
+// otherCase reads blocks whose tags are not in lower case, in a reply without other blocks. A
+// response is accepted, an action reported as an error. It returns false if there are none.
 func (d *decoder) otherCase(text []byte, at int64, fenced []codeFence, complete bool) bool {
 	if d.top.mended {
 		return false
@@ -118,7 +118,7 @@ func (d *decoder) otherCase(text []byte, at int64, fenced []codeFence, complete 
 	if opener == nil || !d.forgives(parse.HabitCase) {
 		return false
 	}
-	final := d.unsaid && !partial.Match(text[opener[0]:opener[1]])
+	final := d.defaultFinal && !partial.Match(text[opener[0]:opener[1]])
 	inner := text[opener[1]:]
 	if ends := responseEnd.FindAllIndex(inner, -1); ends != nil {
 		inner = inner[:ends[len(ends)-1][0]]
@@ -131,7 +131,7 @@ func (d *decoder) otherCase(text []byte, at int64, fenced []codeFence, complete 
 	return true
 }
 
-// outside finds the first match that stands in no code fence.
+// outside returns the first match outside all code fences; nil without one.
 func outside(text []byte, fenced []codeFence, what *regexp.Regexp) []int {
 	for _, at := range what.FindAllIndex(text, -1) {
 		in := func(f codeFence) bool { return f.from <= at[0] && at[0] < f.to }

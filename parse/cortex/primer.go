@@ -17,7 +17,7 @@ var primerText string
 // where there is one.
 func (x Dialect) Primer(tools []messages.ToolSpec) string {
 	if x.Rendering >= 2 {
-		return x.lesson(tools).text()
+		return x.newPrimer(tools).text()
 	}
 	var b strings.Builder
 	x.rules(&b)

@@ -20,7 +20,7 @@ const (
 	tagParallel
 	tagRollback
 	tagTemplate
-	tagThink // and behind it: thoughts under other names (parse.HabitThink)
+	tagThink // and those after it: thoughts under other names (parse.HabitThink)
 )
 
 var names = []string{
@@ -38,7 +38,7 @@ var names = []string{
 	"thinking", "thoughts", "reasoning", "Think", "Thinking", "Thought", "THINK", "THINKING", "THOUGHT",
 }
 
-// known are the same names, as tags are followed by.
+// known are the names as scan.Tag needs them.
 var known = scan.NewGrammar(names...)
 
 // Sets of tags.
@@ -49,13 +49,13 @@ const (
 	setFeed     uint32 = 1 << tagFeed
 	setThink    uint32 = 1<<20 - 1<<tagThink
 
-	// setSkipped are the elements that are discarded whole: the host's own, and
-	// those of extensions. One that is switched on leaves this set.
+	// setSkipped are the elements that are discarded whole: the host's own, and those of
+	// extensions that are off.
 	setSkipped uint32 = 1<<tagResult | 1<<tagIf | 1<<tagForeach | 1<<tagParallel | 1<<tagRollback | 1<<tagTemplate
 )
 
-// meaningful are the openers and closers that mean something to the state in which
-// the "<" at seg[i] is; all others are text (docs/spec/streaming.md §2).
+// meaningful returns the openers and closers that mean something in the current state at the
+// "<" at seg[i]; all others are text (docs/spec/streaming.md §2).
 func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close uint32) {
 	switch d.state {
 	case inThought:
@@ -78,7 +78,7 @@ func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close uint32)
 	}
 	open, close = setAll, setAll
 	if d.second && d.state == inTop && !d.top.tagged && d.forgives(parse.HabitBare) {
-		close &^= setResponse // of an opener in another case, or of none: see bare
+		close &^= setResponse // its opener is in another case or missing: see bare
 	}
 	if d.state == inTop && d.thinks() {
 		if lineStart(seg[:i], blank) {
@@ -91,8 +91,8 @@ func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close uint32)
 	return open, close
 }
 
-// lineStart reports whether only spaces and tabs have come since the last LF of the
-// input, which goes on with p; blank says so of what was before p.
+// lineStart reports whether only spaces and tabs follow the last LF of the input up to the end
+// of p. blank says the same of the input before p.
 func lineStart(p []byte, blank bool) bool {
 	for i := len(p) - 1; i >= 0; i-- {
 		switch p[i] {
@@ -117,7 +117,7 @@ var first = func() (t [256]bool) {
 // candidate finds the next "<" that may begin a tag; −1 is none. Responses and
 // feeds look for a closer alone.
 func (d *decoder) candidate(p []byte) int {
-	opens := d.state != inResponse && d.state != inFeed // those in a reasoning end nothing, but may be its answer
+	opens := d.state != inResponse && d.state != inFeed // an opener in inThink may begin the answer
 	for n := 0; ; n++ {
 		k := bytes.IndexByte(p[n:], '<')
 		if k < 0 {
@@ -130,11 +130,11 @@ func (d *decoder) candidate(p []byte) int {
 	}
 }
 
-// reports reports whether a broken tag is an error and not just text.
+// reports reports whether a malformed tag is an error and not just text.
 func (d *decoder) reports() bool { return d.state == inTop || d.state == inThought }
 
-// follow reads the tag that may begin at seg[i], to the byte that decides or to the
-// end. end is behind the tag, or at the byte that is no part of it.
+// follow reads the tag that may begin at seg[i], to the byte that decides or to the end of seg.
+// end is the index after the tag, or of the first byte that cannot belong to it.
 func (d *decoder) follow(seg []byte, i int, blank bool) (r scan.Result, end int) {
 	open, close := d.meaningful(seg, i, blank)
 	d.tag.Begin(&d.grammar, open, close)
@@ -147,8 +147,8 @@ func (d *decoder) follow(seg []byte, i int, blank bool) (r scan.Result, end int)
 	return r, end
 }
 
-// settle acts on what follow found and gives the index to go on from: behind the
-// tag, or at it when it is to be read again in another state.
+// settle acts on the result of follow and returns the index to go on from: after the tag, or at
+// its beginning if it must be read again in another state.
 func (d *decoder) settle(r scan.Result, seg []byte, i, end int, off int64, blank bool) int {
 	at := off + int64(i)
 	switch {
@@ -169,7 +169,7 @@ func (d *decoder) settle(r scan.Result, seg []byte, i, end int, off int64, blank
 	return end
 }
 
-// resume goes on with the tag that an earlier push has begun, and tells how much of seg
+// resume goes on with the tag that an earlier push has begun, and returns how many bytes of seg
 // it has read.
 func (d *decoder) resume(seg []byte) int {
 	n, r := d.tag.Take(seg)
@@ -190,14 +190,14 @@ func (d *decoder) resume(seg []byte) int {
 	return n
 }
 
-// again reads what is held once more, in the state it now means something to. It is
-// one tag's beginning or a closer, so should it be held again, it stays where it is.
+// again reads held once more, in the state outside the block that has just ended. It is the
+// beginning of one tag, or a closer: if it must be held again, it stays in place.
 func (d *decoder) again() {
 	d.inTag = false
 	d.segment(d.held, d.heldAt, d.heldBlank)
 }
 
-// refused makes text of what turned out not to be a tag.
+// refused makes text of bytes that turned out not to be a tag.
 func (d *decoder) refused(r scan.Result, p []byte, at int64) {
 	if r == scan.Bad && d.reports() {
 		d.endUnit(at, true)
@@ -212,8 +212,8 @@ func (d *decoder) refused(r scan.Result, p []byte, at int64) {
 	d.text(p, at)
 }
 
-// complete acts on a whole tag p. It is false when the tag has only ended what it
-// stands in and is to be read again.
+// complete acts on a whole tag p. It returns false if the tag has only ended the block that it
+// stands in and must be read again.
 func (d *decoder) complete(p []byte, at int64) bool {
 	name, closing := d.tag.Name(), d.tag.Closing()
 	switch d.state {
@@ -268,7 +268,7 @@ func (d *decoder) opener(name int, p []byte, at int64) {
 	}
 	if name == tagResponse && d.response.ended {
 		d.stop(at, false)
-		d.over = true
+		d.afterFinal = true
 		d.fault(fault(AfterFinal, at))
 		return
 	}
@@ -292,7 +292,8 @@ func (d *decoder) opener(name int, p []byte, at int64) {
 	}
 }
 
-// repeated reports keys that a tag repeats, each once. Tags have few attributes.
+// repeated reports keys that a tag repeats, each once. It compares all pairs, because tags
+// have few attributes.
 func (d *decoder) repeated(p []byte, at int64) {
 	for i := range d.tag.Attrs() {
 		a, earlier := d.tag.Attr(i), 0
@@ -309,7 +310,7 @@ func (d *decoder) repeated(p []byte, at int64) {
 	}
 }
 
-// attr gives the first value of a key, nil without one.
+// attr returns the first value of a key; nil if the tag does not have it.
 func (d *decoder) attr(p []byte, key string) []byte {
 	for i := range d.tag.Attrs() {
 		if a := d.tag.Attr(i); string(p[a.Key:a.KeyEnd]) == key {

@@ -12,8 +12,8 @@ import (
 // The primer from the second rendering on: what this agent has and nothing else, with
 // examples made of its own first tool, and one exchange from the question to the answer.
 
-// lesson is what a primer depends on.
-type lesson struct {
+// primer is what a primer depends on.
+type primer struct {
 	Dialect
 	tools    []messages.ToolSpec // what is called, by the model
 	internal []messages.ToolSpec // actions on the session itself
@@ -21,8 +21,8 @@ type lesson struct {
 	example  messages.ToolSpec
 }
 
-func (x Dialect) lesson(specs []messages.ToolSpec) *lesson {
-	l := &lesson{Dialect: x}
+func (x Dialect) newPrimer(specs []messages.ToolSpec) *primer {
+	l := &primer{Dialect: x}
 	for _, t := range specs {
 		if t.Type == messages.TypeInternal {
 			l.internal = append(l.internal, t)
@@ -55,10 +55,10 @@ func typeName(t *messages.ToolSpec) string {
 }
 
 // acts reports whether the agent can do anything but answer.
-func (l *lesson) acts() bool { return len(l.tools) > 0 || len(l.internal) > 0 && !l.Short }
+func (l *primer) acts() bool { return len(l.tools) > 0 || len(l.internal) > 0 && !l.Short }
 
 // text is the primer.
-func (l *lesson) text() string {
+func (l *primer) text() string {
 	var b strings.Builder
 	b.WriteString("# How to answer\n\nYour reply is made of blocks; text outside of them is not shown.\n")
 	final, partial := "", ` final="false"`
@@ -92,13 +92,13 @@ func (l *lesson) text() string {
 }
 
 // call is an example of an action.
-func (l *lesson) call(id string) string {
+func (l *primer) call(id string) string {
 	return `<action type="` + typeName(&l.example) + `" id="` + id + "\">\n" +
 		`{"name": ` + quoted(l.example.Name) + `, "parameters": ` + arguments(l.example.Schema) + "}\n</action>"
 }
 
 // rules are those of replies.
-func (l *lesson) rules(final, partial string) (all []string) {
+func (l *primer) rules(final, partial string) (all []string) {
 	if l.acts() {
 		text := "Results come in your next turn, as <action_result>. Never write one yourself, and answer only when you have it."
 		if l.Cut {
@@ -121,7 +121,7 @@ func (l *lesson) rules(final, partial string) (all []string) {
 }
 
 // actions are the attributes and members of an action.
-func (l *lesson) actions() (all []string) {
+func (l *primer) actions() (all []string) {
 	all = append(all, "id: letters, digits and _, each once a reply; results and references name it.")
 	types := l.types
 	if len(l.internal) > 0 {
@@ -142,14 +142,14 @@ func (l *lesson) actions() (all []string) {
 }
 
 // exchange is a question with its call, its result and its answer.
-func (l *lesson) exchange(b *strings.Builder, final string) {
+func (l *primer) exchange(b *strings.Builder, final string) {
 	b.WriteString("\n## Example\n\nThe user asks for what " + parse.OneLine(l.example.Name) + " knows. You write:\n\n" + l.call("r1") +
 		"\n\nYou are told:\n\n<action_result id=\"r1\" status=\"ok\" ms=\"12\">\"forty-two\"</action_result>\n\nYou write:\n\n<response" + final +
 		">\nIt is forty-two.\n</response>\n")
 }
 
 // list names what can be called, one a line; parameters that are scalars stand in it.
-func (l *lesson) list(b *strings.Builder) {
+func (l *primer) list(b *strings.Builder) {
 	b.WriteString("\n## Tools\n\n")
 	for i := range l.tools {
 		t := &l.tools[i]
@@ -172,7 +172,7 @@ func (l *lesson) list(b *strings.Builder) {
 }
 
 // session tells of the actions on the session itself, in a line for those of feeds.
-func (l *lesson) session(b *strings.Builder) {
+func (l *primer) session(b *strings.Builder) {
 	b.WriteString("\n## Your session (type=\"internal\")\n\n")
 	var others []string
 	for i := range l.internal {

@@ -5,24 +5,24 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Reasoning that a model shows in a tag of its own, such as <think>: a thought, whose
-// content is data up to its closer, drafts of blocks too.
+// Models show reasoning in tags of their own, such as <think>. It is read as a thought, whose
+// content is data up to its closer, also drafts of blocks.
 
 // reasoning is such a thought.
 type reasoning struct {
 	at int64
-	// answer is what stands in it from the first response at the start of a line on, nil
-	// without one: when the closer is missing, that is the reply's.
+	// answer is the text from the first response at the start of a line on, nil without one: it
+	// is the answer of the reply if the closer is missing.
 	answer   []byte
 	answerAt int64
-	open     bool // its closer is missing, and its answer is read
+	open     bool // its closer is missing, and answer is being read
 }
 
 // thinks reports whether such tags are thoughts.
 func (d *decoder) thinks() bool { return d.second && d.forgives(parse.HabitThink) }
 
-// endsThought reports whether a closer may stand behind the text so far, whose opener stood
-// in the prompt: on a line of its own, or right behind a sentence, and not as a word.
+// endsThought reports whether the text so far may be a thought whose opener was in the prompt,
+// so that a closer may follow: on a line of its own, or right after a sentence, not as a word.
 func (d *decoder) endsThought() bool {
 	t := d.top.text
 	return len(t) > 0 && t[len(t)-1] != ' ' && t[len(t)-1] != '`' && t[len(t)-1] != '"'
@@ -48,15 +48,14 @@ func (d *decoder) inReasoning(p []byte, at int64) {
 	d.text(p, at)
 }
 
-// reasoned takes a closer whose opener stood in the prompt: the text in front of it was
-// the thought.
+// reasoned takes a closer whose opener was in the prompt: the text before it is the thought.
 func (d *decoder) reasoned(at int64) {
 	d.segmentEnds(messages.ThoughtUnit, at)
 	d.top.prose = false
 	d.forgave(parse.HabitThink, at)
 }
 
-// unended ends a reasoning without a closer. A response in it is the answer; an action is
+// unended ends a reasoning without a closer. A response in it is the answer; actions in it do
 // not run.
 func (d *decoder) unended(f messages.Finish) {
 	d.endUnit(d.off, false)

@@ -8,20 +8,20 @@ import (
 )
 
 // Text between blocks, from the second rendering on. It is held to the end of its segment,
-// because what it is depends on what follows: a remark beside blocks, which the user does
-// not see, or, in a reply without any, the answer.
+// because its meaning depends on what follows: beside blocks it is a remark, which the user
+// does not see; in a reply without blocks it is the answer.
 
-// top is that text.
+// top is the text between blocks.
 type top struct {
-	text   []byte // of the segment, its outer white space too
+	text   []byte // of the segment, with its outer white space
 	at     int64  // of its first byte
 	fences fences
 	inline inline
-	mended bool // bytes that are no character were replaced: places in it are not exact
-	prose  bool // an earlier segment has text outside of code fences
-	tagged bool // there was a block, or a part of one, that is no thought
+	mended bool // invalid UTF-8 was replaced: offsets in it are not exact
+	prose  bool // an earlier segment has text outside code fences
+	tagged bool // there was a block, or part of one, other than a thought
 	later  []chunk
-	inner  bool // a fence's content is read
+	inner  bool // the content of a fence is being read
 }
 
 // chunk is the content of a code fence that holds blocks.
@@ -30,7 +30,7 @@ type chunk struct {
 	at   int64
 }
 
-// run takes text up to a "<" that may begin a tag, and tells how much.
+// run takes text up to a "<" that may begin a tag, and returns how many bytes.
 func (d *decoder) run(p []byte, at int64) (n int) {
 	t := &d.top
 	if len(t.text) == 0 {
@@ -52,9 +52,9 @@ func (d *decoder) run(p []byte, at int64) (n int) {
 // inline follows inline code in a line of text.
 type inline struct {
 	ticks  int  // backticks of the line
-	said   bool // words in front
-	quotes bool // words in front of the last backtick
-	behind int  // bytes behind it
+	words  bool // the line has words so far
+	quoted bool // the line had words before its last backtick
+	behind int  // bytes after that backtick
 	marked bool // the first of them is "<"
 }
 
@@ -64,20 +64,20 @@ func (l *inline) step(c byte) {
 	case c == '\n':
 		*l = inline{}
 	case c == '`':
-		l.ticks, l.quotes, l.behind = l.ticks+1, l.said, 0
+		l.ticks, l.quoted, l.behind = l.ticks+1, l.words, 0
 	default:
 		if l.behind++; l.behind == 1 {
 			l.marked = c == '<'
 		}
-		l.said = l.said || !isWhite(c)
+		l.words = l.words || !isWhite(c)
 	}
 }
 
-// open reports whether a mark that comes next stands in inline code behind other words of its
-// line: `<action>` in a sentence is spoken of, and not written.
-func (l *inline) open() bool { return l.ticks%2 == 1 && l.quotes && (l.behind == 0 || l.marked) }
+// open reports whether the next byte is in inline code after other words of its line: a
+// sentence about `<action>` does not begin one.
+func (l *inline) open() bool { return l.ticks%2 == 1 && l.quoted && (l.behind == 0 || l.marked) }
 
-// hold takes text that is no tag.
+// hold takes text that belongs to no tag.
 func (d *decoder) hold(p []byte, at int64) {
 	t := &d.top
 	if len(t.text) == 0 {
@@ -92,7 +92,7 @@ func (d *decoder) hold(p []byte, at int64) {
 	}
 }
 
-// segmentEnds gives out the text in front of a block, which begins at end, as a unit of a kind.
+// segmentEnds emits the text before a block, which begins at end, as a unit of the kind.
 func (d *decoder) segmentEnds(kind messages.Kind, end int64) {
 	t := &d.top
 	if len(t.text) == 0 {
@@ -108,8 +108,8 @@ func (d *decoder) segmentEnds(kind messages.Kind, end int64) {
 	t.text, t.fences, t.inline = t.text[:0], fences{line: lineOther}, inline{}
 }
 
-// keepFences puts the contents of fences that hold blocks aside: what they are depends on
-// the rest of the reply.
+// keepFences keeps the contents of fences that hold blocks: their meaning depends on the rest
+// of the reply.
 func (d *decoder) keepFences() {
 	t := &d.top
 	for _, f := range t.fences.all {
@@ -119,7 +119,7 @@ func (d *decoder) keepFences() {
 	}
 }
 
-// whole makes a unit of a text, without its outer white space, that ends at end.
+// whole emits a text that ends at end as a unit, without its outer white space.
 func (d *decoder) whole(kind messages.Kind, text []byte, at, end int64, final, complete bool) {
 	core := trimLeft(text)
 	at += int64(len(text) - len(core))
@@ -127,11 +127,11 @@ func (d *decoder) whole(kind messages.Kind, text []byte, at, end int64, final, c
 		return
 	}
 	d.beginUnit(kind, at, final)
-	d.say(core, at)
+	d.emitText(core, at)
 	d.closeUnit(end, final, complete)
 }
 
-// lastText judges the text that the reply ends in, and the fences it had.
+// lastText decides what the text at the end of the reply is, and the fences of the reply.
 func (d *decoder) lastText(f messages.Finish) {
 	t := &d.top
 	t.fences.finish(t.text)
@@ -143,7 +143,7 @@ func (d *decoder) lastText(f messages.Finish) {
 	case len(t.later) > 0 && d.unwrap(f, text, at):
 	case len(trim(text)) == 0:
 	case t.tagged:
-		if foreign(text, fenced, d.asked) {
+		if foreign(text, fenced, d.warned) {
 			d.fault(d.told(ForeignCall, at))
 		}
 		d.whole(messages.TextUnit, text, at, d.off, false, true)
@@ -152,9 +152,10 @@ func (d *decoder) lastText(f messages.Finish) {
 	}
 }
 
-// unwrap reads the blocks in code fences, when there is nothing but fences around: a reply
-// that has text besides may mean them as an example. Actions of such a reply are told; of
-// one that says the same again the text is its answer.
+// unwrap reads the blocks in code fences if the reply is nothing but fences: beside other text
+// they may be meant as an example. Actions beside text are reported as errors; if the model was
+// warned before (warned), the text is its answer. unwrap returns false if it has not decided
+// about the text.
 func (d *decoder) unwrap(f messages.Finish, text []byte, at int64) bool {
 	t := &d.top
 	actions := false
@@ -162,7 +163,7 @@ func (d *decoder) unwrap(f messages.Finish, text []byte, at int64) bool {
 		actions = actions || holds(c.text, tagAction)
 	}
 	switch {
-	case t.prose && actions && d.asked && !t.tagged:
+	case t.prose && actions && d.warned && !t.tagged:
 		return false
 	case t.prose && actions || !d.forgives(parse.HabitFence):
 		d.whole(messages.TextUnit, text, at, d.off, false, true)
@@ -180,19 +181,19 @@ func (d *decoder) unwrap(f messages.Finish, text []byte, at int64) bool {
 	return true
 }
 
-// bare judges the text of a reply without a block. When it is complete it is the answer,
-// unless it is a call in the form of another house.
+// bare decides about the text of a reply without blocks. A complete text is the answer, unless
+// it is a call in the format of another vendor.
 func (d *decoder) bare(f messages.Finish, text []byte, at int64, fenced []codeFence) {
 	complete := f == messages.FinishComplete || f == messages.FinishStop
 	switch {
-	case foreign(text, fenced, d.asked):
+	case foreign(text, fenced, d.warned):
 		d.whole(messages.TextUnit, text, at, d.off, false, true)
 		d.fault(d.told(ForeignCall, at))
 	case d.otherCase(text, at, fenced, complete):
 	case d.forgives(parse.HabitBare) && complete:
 		text = bytes.TrimSuffix(trimRight(text), strayEnd)
 		d.forgave(parse.HabitBare, at)
-		d.whole(messages.ResponseUnit, text, at, d.off, d.unsaid, true)
+		d.whole(messages.ResponseUnit, text, at, d.off, d.defaultFinal, true)
 	case d.forgives(parse.HabitBare) && f == messages.FinishLength:
 		d.whole(messages.ResponseUnit, text, at, d.off, false, false)
 	default:
@@ -200,10 +201,10 @@ func (d *decoder) bare(f messages.Finish, text []byte, at int64, fenced []codeFe
 	}
 }
 
-// strayEnd is the end of an answer whose beginning has no tag.
+// strayEnd is the closer of an answer without an opener.
 var strayEnd = []byte("</response>")
 
-// told is an error with what the model is to know of it.
+// told returns an error with the text that the model reads about it.
 func (d *decoder) told(reason string, at int64) messages.ParseError {
 	f := fault(reason, at)
 	if text := cures[reason]; d.second && text != "" {
