@@ -93,10 +93,11 @@ type reply struct {
 	gate  gate
 	taken *taken
 
-	mu   sync.Mutex // the timer flushes, too
-	held []turn.Input
-	due  *time.Timer
-	loan mailbox.Loan // of the reader's goroutine
+	mu    sync.Mutex // the timer flushes, too
+	held  []turn.Input
+	group group // of the texts among them, in strict durability
+	due   *time.Timer
+	loan  mailbox.Loan // of the reader's goroutine
 
 	decoder   parse.Decoder
 	events    []messages.Event
@@ -267,11 +268,24 @@ func (r *reply) post(in turn.Input) {
 func (r *reply) hand(in turn.Input, wanted bool) (lent bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held = append(r.held, in)
+	strict := r.agent.Rules.Durability == turn.Strict
+	if strict {
+		r.held = r.group.join(r.held, in)
+	} else {
+		r.held = append(r.held, in)
+	}
 	switch {
 	case !wanted:
 		r.flushSoon()
 	case shows(in):
+		if strict {
+			now := r.host.cfg.Now()
+			if r.group.waits(now, bytesHeld(r.held)) {
+				r.flushSoon()
+				return false
+			}
+			r.group.posted = now
+		}
 		r.settled()
 		r.box.lend(&r.loan, r.held...)
 		r.held = nil
@@ -308,6 +322,9 @@ func (r *reply) flushSoon() {
 func (r *reply) flush() {
 	r.settled()
 	if len(r.held) > 0 {
+		if bytesHeld(r.held) > 0 {
+			r.group.posted = r.host.cfg.Now()
+		}
 		r.box.post(r.held...)
 		r.held = nil
 	}
