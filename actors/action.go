@@ -16,6 +16,7 @@ import (
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
@@ -128,20 +129,15 @@ func (a *action) attempt() *turn.ActionEnded {
 		return end
 	}
 	ctx := a.ctx
-	deadline := a.start.Deadline
-	if timeout > 0 {
-		if at := a.host.cfg.Now().Add(timeout); deadline.IsZero() || at.Before(deadline) {
-			deadline = at
-		}
-	}
-	if !deadline.IsZero() {
+	if deadline := driver.Deadline(a.start, a.host.cfg.Now(), timeout); !deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, deadline, errTimeUp)
 		defer cancel()
 	}
 	heeds := context.AfterFunc(ctx, func() { a.late(ctx) })
 	defer heeds() // in front of cancel, which is no end of the action's time
-	return a.timely(ctx, work(ctx))
+	end = work(ctx)
+	return driver.Concluded(a.start, over(ctx), end)
 }
 
 // late gives a tool whose time is up a moment to say so. One that does not is left
@@ -162,7 +158,7 @@ func (a *action) late(ctx context.Context) {
 		}
 		a.host.cfg.Observer.Orphan()
 		a.host.log.Warn("a tool overran its time and was left behind", zap.String("SID", a.sid), zap.String("tool", a.start.Name))
-		end := a.lost(ctx)
+		end := driver.Lost(a.start, over(ctx))
 		a.conclude(end)
 		a.box.post(end)
 	})
@@ -276,33 +272,15 @@ func (a *action) around(do func(context.Context) *turn.ActionEnded) func(context
 	}
 }
 
-// timely keeps the answer of a tool that ended. One that gave up because its time was
-// over is a time-out, not a failure of its own.
-func (a *action) timely(ctx context.Context, end *turn.ActionEnded) *turn.ActionEnded {
+// over says how an attempt's time ended, if it has.
+func over(ctx context.Context) driver.Over {
 	switch {
-	case end.Failure == plan.Stopped: // it says itself that nothing of it goes on
-		end.Failure, end.Reason = 0, "timeout"
-		if messages.CodeOf(context.Cause(ctx)) == messages.ErrCancelled {
-			end.State, end.Reason = messages.ActionCancelled, "cancelled"
-		}
-		return end
-	case end.State != messages.ActionFailed || ctx.Err() == nil:
-		return end
+	case ctx.Err() == nil:
+		return driver.InTime
+	case messages.CodeOf(context.Cause(ctx)) == messages.ErrCancelled:
+		return driver.Cancelled
 	}
-	return a.lost(ctx)
-}
-
-// lost is the end of an action whose tool gave no answer: unknown when it may
-// have happened, else cancelled or failed.
-func (a *action) lost(ctx context.Context) *turn.ActionEnded {
-	end := &turn.ActionEnded{State: messages.ActionFailed, Failure: plan.TimedOut, Reason: "timeout", ErrorCode: neuroscript.CodeToolFailed}
-	if cause := context.Cause(ctx); messages.CodeOf(cause) == messages.ErrCancelled {
-		end.State, end.Failure, end.Reason = messages.ActionCancelled, 0, "cancelled"
-	}
-	if a.start.Class.Durable() {
-		end.State, end.Failure = messages.ActionUnknown, 0
-	}
-	return end
+	return driver.TimeUp
 }
 
 func conclude(v neuroscript.Value, err error) *turn.ActionEnded {

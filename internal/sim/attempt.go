@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -59,38 +60,49 @@ func (a *attempt) goOn() turn.Input {
 	if w.rnd.IntN(4) == 0 {
 		end.Audits = []messages.Audit{{Who: "sim", What: "outside", Allowed: true}}
 	}
-	finish := func(state messages.ActionState, reason, result string) turn.Input {
+	over := driver.InTime
+	switch {
+	case a.cancelled:
+		over = driver.Cancelled
+	case a.late():
+		over = driver.TimeUp
+	}
+	ends := func(by *turn.ActionEnded) turn.Input {
 		a.over = true
-		end.State, end.Reason, end.Result = state, reason, result
-		end.Used, end.Children = a.used, a.links
+		by.Ident, by.ID, by.Attempt, by.MS, by.Audits, by.Feed = end.Ident, end.ID, end.Attempt, end.MS, end.Audits, end.Feed
+		by.Used, by.Children = a.used, a.links
+		a.deed.said(by.State, by.Result)
+		return by
+	}
+	finish := func(state messages.ActionState, reason, result string) turn.Input {
+		by := &turn.ActionEnded{State: state, Reason: reason, Result: result}
 		if state == messages.ActionFailed {
-			end.ErrorCode = turn.CodeToolFailed
-			if reason == "timeout" {
-				end.Failure = plan.TimedOut
-			}
+			by.ErrorCode = turn.CodeToolFailed
 		}
-		a.deed.said(state, result)
-		return end
+		return ends(by)
+	}
+	stopped := func() turn.Input { // it says itself that nothing of it goes on
+		a.deed.confirmed = a.deed.confirmed || a.start.Type == messages.TypeAgent
+		return ends(driver.Concluded(a.start, over, &turn.ActionEnded{State: messages.ActionFailed, ErrorCode: turn.CodeToolFailed, Failure: plan.Stopped}))
+	}
+	lost := func(over driver.Over) turn.Input {
+		if may {
+			a.abandon()
+		}
+		return ends(driver.Lost(a.start, over))
 	}
 	if a.start.Type == messages.TypeAgent {
-		return a.delegates(finish)
+		return a.delegates(finish, stopped)
 	}
 	if a.cancelled && w.rnd.IntN(2) == 0 {
-		switch {
-		case !a.happened && !a.deed.wasDone() && w.rnd.IntN(2) == 0:
-			return finish(messages.ActionCancelled, "cancelled", "")
-		case may:
-			a.abandon()
-			return finish(messages.ActionUnknown, "cancelled", "")
+		if !a.happened && !a.deed.wasDone() && w.rnd.IntN(2) == 0 {
+			return stopped()
 		}
-		return finish(messages.ActionCancelled, "cancelled", "")
+		return lost(driver.Cancelled)
 	}
 	if a.late() && w.rnd.IntN(2) == 0 {
 		a.abandon()
-		if may {
-			return finish(messages.ActionUnknown, "timeout", "")
-		}
-		return finish(messages.ActionFailed, "timeout", "")
+		return lost(driver.TimeUp)
 	}
 	if !a.happened {
 		often := 3
@@ -106,10 +118,7 @@ func (a *attempt) goOn() turn.Input {
 			return finish(messages.ActionFailed, "error", `"refused"`)
 		case n < 3: // its time is up
 			a.abandon()
-			if may {
-				return finish(messages.ActionUnknown, "timeout", "")
-			}
-			return finish(messages.ActionFailed, "timeout", "")
+			return lost(driver.TimeUp)
 		default:
 			a.abandon()
 			a.deed.said(messages.ActionFailed, "")

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/messages"
@@ -84,12 +83,12 @@ func (a *attempt) mayDelegate() bool {
 }
 
 // delegates takes an attempt at an agent a step further.
-func (a *attempt) delegates(finish func(state messages.ActionState, reason, result string) turn.Input) turn.Input {
+func (a *attempt) delegates(finish func(state messages.ActionState, reason, result string) turn.Input, stopped func() turn.Input) turn.Input {
 	s, d := a.s, &a.delegation
 	switch {
 	case d.child == nil:
 		if d.plan.Begin(a.start.Attempt, a.cancelled || a.late()) == driver.Cease {
-			return a.ceased(finish)
+			return stopped()
 		}
 		parent := driver.Parent{Key: s.client.key, SID: s.client.sid, Inc: s.inc.String(), Link: s.client.parent}
 		key, link, refusal := parent.Child(a.start.Turn, a.start.ID, a.start.Name, a.start.Key, a.start.Retries)
@@ -110,7 +109,7 @@ func (a *attempt) delegates(finish func(state messages.ActionState, reason, resu
 		a.submit()
 		return nil
 	case d.child.history.over[d.run] != 0:
-		return a.result(finish)
+		return a.result(finish, stopped)
 	case s.host.w.hastens:
 		a.links = []messages.ChildLink{{SID: d.child.sid, Incarnation: d.child.incarnation().String(), Run: d.run}}
 		return finish(messages.ActionOK, "", `"soon"`)
@@ -168,19 +167,8 @@ func (d *delegation) answered(ask *asked, e *turn.Answer) {
 	}
 }
 
-// ceased is the end of an attempt of which nothing goes on.
-func (a *attempt) ceased(finish func(state messages.ActionState, reason, result string) turn.Input) turn.Input {
-	a.deed.confirmed = true
-	if a.cancelled {
-		return finish(messages.ActionCancelled, "cancelled", "")
-	}
-	in := finish(messages.ActionFailed, "timeout", "")
-	in.(*turn.ActionEnded).Failure = plan.Erred // it says itself that it stopped
-	return in
-}
-
 // result is what the child's run gave.
-func (a *attempt) result(finish func(state messages.ActionState, reason, result string) turn.Input) turn.Input {
+func (a *attempt) result(finish func(state messages.ActionState, reason, result string) turn.Input, stopped func() turn.Input) turn.Input {
 	d := &a.delegation
 	h := d.child.history
 	a.used = *h.spent[d.run]
@@ -193,7 +181,7 @@ func (a *attempt) result(finish func(state messages.ActionState, reason, result 
 	case driver.Unknown:
 		return finish(messages.ActionUnknown, "lost", "")
 	case driver.Ceased:
-		return a.ceased(finish)
+		return stopped()
 	default:
 		return finish(messages.ActionFailed, string(end.Reason), `"no"`)
 	}

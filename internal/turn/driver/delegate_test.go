@@ -281,7 +281,7 @@ func TestFeedValues(t *testing.T) {
 // Every value of the driver has a name.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
-	for _, v := range []fmt.Stringer{Idle, Step, Send, Nothing, Perform, BeginTurn, Submit, Await, Cancel, Cease, Lose, Answered, Unknown, Ceased, Refused} {
+	for _, v := range []fmt.Stringer{Idle, Step, Send, Nothing, Perform, BeginTurn, Submit, Await, Cancel, Cease, Lose, Answered, Unknown, Ceased, Refused, InTime, TimeUp, Cancelled} {
 		if s := v.String(); s == "" || seen[s] {
 			t.Errorf("%T %d is %q", v, v, s)
 		} else {
