@@ -857,6 +857,25 @@ func TestDocsDecisions(t *testing.T) {
 	}
 }
 
+// Pages are in plain English, as docs/style.md has it: a sentence names the caller, the
+// operator or the process, and the word has its object.
+func TestDocsEnglish(t *testing.T) {
+	vague := regexp.MustCompile(`\b(?:[Nn]obody|[Ss]omebody|[Ww]hoever|[Tt]ells (?:whether|what|that|who)|is none of|what is none)\b`)
+	for _, page := range pages(t) {
+		if page == "internal/sim/MUTATIONS.md" || page == "docs/style.md" {
+			continue // names of mutations, and the rule itself
+		}
+		for i, line := range strings.Split(read(t, page), "\n") {
+			if strings.HasPrefix(line, "| `ERR_") {
+				continue // the actor of a code may be "nobody"
+			}
+			if m := vague.FindString(line); m != "" {
+				t.Errorf("%s:%d: %q: see docs/style.md", page, i+1, m)
+			}
+		}
+	}
+}
+
 // The last cell of a benchmark's row names what runs it, and the package it is in.
 func TestDocsBenchmarks(t *testing.T) {
 	source := allTests(t)

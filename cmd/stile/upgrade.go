@@ -72,7 +72,7 @@ var changes = []changed{
 		},
 	},
 	{
-		"kitsu.confirm_topics", "a search about another topic waits for confirmation", "it waits only where somebody may approve",
+		"kitsu.confirm_topics", "a search about another topic waits for confirmation", "it waits only where a person may approve",
 		"kitsu: {confirm_topics: true}",
 		func(m *manifest.Manifest) bool { return speaks(m, "kitsu") && m.Kitsu.ConfirmTopics == nil },
 	},
@@ -91,7 +91,7 @@ var changes = []changed{
 		},
 	},
 	{
-		"workspace.per", "all callers of an agent have one folder, one cache and one connection to an MCP server", "each user has them, where callers show tokens; access: project and system ask for a word",
+		"workspace.per", "all callers of an agent have one folder, one cache and one connection to an MCP server", "each user has them, where callers show tokens; access: project and system need workspace.per",
 		"workspace: {per: agent}",
 		func(m *manifest.Manifest) bool {
 			return m.Workspace.Per == "" && (!speaks(m, "plain") || len(m.Import.MCP) > 0)
