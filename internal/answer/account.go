@@ -1,19 +1,19 @@
-// Package answer has the one rule of what a run said, for all who ask: a Go program, HTTP,
-// chat completions, tools of the Model Context Protocol, and the parent of a child session.
+// Package answer has the one rule for the text of a run, for all interfaces: Go, HTTP, chat
+// completions, tools of the Model Context Protocol, and the parent of a child session.
 //
 // The rule: the text of a run is the responses and emissions of all its turns that a user was
-// shown and that were not taken back, in the order of their records. A blank line stands
-// between two responses, a line end between any other two. The text of a turn that failed and
-// was repaired is part of it, and so is what was said in front of a HALT. Thoughts, candidates
-// of control tokens and text that waited for a decision are not.
+// shown and that were not taken back, in the order of their records. A blank line separates
+// two responses, a line end any other two texts. The text of a turn that failed and was
+// repaired is part of it, and so is the text before a HALT. Thoughts, candidates of control
+// tokens and text that waits for a decision are not.
 //
 // Invariants:
 //   - an Account is a fold of the run's records: the same records give the same text, whether
-//     they were heard as they were published or read from the journal;
-//   - the pieces that a Stream gives, one behind the other, are the beginning of that text at
-//     any time, and all of it at the end.
+//     they come from a subscription or from the journal;
+//   - the pieces of a Stream, joined, are the beginning of that text at any time, and all of
+//     it at the end.
 //
-// It reads no journal and waits for nothing.
+// It reads no journal and never blocks.
 package answer
 
 import (
@@ -24,33 +24,33 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Account is what a run came to. The zero Account keeps all texts. One goroutine at a time.
+// Account is the outcome of a run: texts, decision and usage. The zero Account keeps all
+// texts. It is not safe for concurrent use.
 type Account struct {
-	// Most bounds the memory for texts, in bytes: beyond it they are let go of, and Whole
-	// reports false. 0 is no bound; less than 0 keeps no text.
+	// Most bounds the memory for texts, in bytes: beyond it texts are dropped, and Whole
+	// returns false. 0 is no bound; less than 0 keeps no text.
 	Most int
 
 	Began   time.Time        // of run.begin; zero before it
 	Decided *messages.Record // the last turn.decided; nil without a turn
 	Ended   *messages.Record // run.end; nil before it
 	Usage   messages.Usage   // of the run's model replies
-	// Used counts with it what actions used: agents in child sessions, and models they asked.
+	// Used is Usage and the usage of actions: agents in child sessions, and llms.
 	Used messages.Budget
-	// Unpriced reports that a reply cost something unknown.
+	// Unpriced reports whether the cost of a reply is unknown.
 	Unpriced bool
 	Finish   messages.Finish // of the last reply
 	Unknown  int             // actions whose outcome is unknown
 
 	units []messages.UnitText
 	bytes int
-	over  bool // texts were let go of
+	over  bool // texts were dropped
 }
 
 // unitBytes is what a unit takes beside its text.
 const unitBytes = 96
 
-// Wants reports whether records of a kind say something to an Account. Other records need not
-// be decoded.
+// Wants reports whether an Account uses records of kind k. Other records need not be decoded.
 func Wants(k messages.Kind) bool {
 	switch k {
 	case messages.KindRunBegin, messages.KindResponse, messages.KindEmit, messages.KindRetract, messages.KindModelReply,
@@ -60,7 +60,7 @@ func Wants(k messages.Kind) bool {
 	return false
 }
 
-// Take takes the run's next record.
+// Take adds the run's next record.
 func (a *Account) Take(r *messages.Record) {
 	switch b := r.Body.(type) {
 	case *messages.RunBegin:
@@ -127,17 +127,17 @@ func (a *Account) reply(b *messages.ModelReply) {
 	a.Finish = b.Finish
 }
 
-// Whole reports whether the Account has taken its run from the beginning, or as much of it as
-// there was, and all its texts.
+// Whole reports whether the Account has the records of its run from the first on, and all its
+// texts.
 func (a *Account) Whole() bool {
 	return !a.over && (!a.Began.IsZero() || a.Ended != nil && a.Ended.Body.(*messages.RunEnd).Turns == 0)
 }
 
-// Units are the texts that Text is made of: responses, and emissions under the kind emit. They
-// are the Account's, and shared.
+// Units returns the parts of Text: responses, and emissions with kind emit. The slice is
+// shared: do not change it.
 func (a *Account) Units() []messages.UnitText { return a.units }
 
-// Text is what the run said.
+// Text returns the text of the run.
 func (a *Account) Text() string {
 	if len(a.units) == 1 {
 		return a.units[0].Text // most have one, and need no copy
@@ -153,7 +153,7 @@ func (a *Account) Text() string {
 	return b.String()
 }
 
-// between is what separates a text from the one before it, of the kind before; "" is none.
+// between returns the separator of two texts by their kinds; "" before is the first text.
 func between(before, kind messages.Kind) string {
 	switch {
 	case before == "":

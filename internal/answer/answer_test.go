@@ -235,8 +235,8 @@ func TestPiecesAreTheText(t *testing.T) {
 	}
 }
 
-// randomRun makes the updates of a run, as a follower gives them; crashed tells that growing
-// text was lost in it.
+// randomRun makes the updates of a run, as a follower gives them; crashed reports whether
+// growing text was lost in it.
 func randomRun(rnd *rand.Rand) (out []messages.Update, crashed bool) {
 	out = append(out, begun)
 	var pending []string // what the next text replaces

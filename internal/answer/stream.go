@@ -7,19 +7,20 @@ import (
 	"github.com/seed14be6753/stile/parse/kitsu"
 )
 
-// Stream gives the text of a run in pieces, as it grows. Text comes once it can be passed on:
-//   - growing text comes as it is shown, when all texts in front of it are whole;
+// Stream gives the text of a run in pieces, as it grows:
+//   - growing text comes as it is shown, once all texts before it are complete;
 //   - text that the dialect may still replace (kitsu, and any unit that a turn.decided names
-//     in retract) comes when it stands;
-//   - of an input that was to join a run, the text of that run comes once the run has taken
-//     the input up. When it ended first, its text is dropped and that of the next run comes.
+//     in retract) comes when it is final;
+//   - for an input that should join a run, the text of that run comes once the run has taken
+//     up the input. If the run ended before, its text is dropped and that of the next run
+//     comes.
 //
-// Text that was given and is taken back all the same, because a crash lost it, is an error
-// with the reason ReasonTakenBack: nothing can follow it. One Stream for one run.
+// When a crash has lost text that was already given, Take returns an error with the reason
+// ReasonTakenBack, and the Stream is over. Each run needs a Stream of its own.
 type Stream struct {
 	Account
-	// Merged is the position of an input that was to join a run; 0 for one with a run of
-	// its own.
+	// Merged is the position of an input that should join a run; 0 for an input with a run
+	// of its own.
 	Merged int64
 
 	taken bool // the input is the run's now
@@ -45,15 +46,15 @@ type text struct {
 	holds bool   // its turn may replace it and is not decided
 }
 
-// ReasonTakenBack is that of a Stream's error.
+// ReasonTakenBack is the reason of TakenBack.
 const ReasonTakenBack = "TEXT_TAKEN_BACK"
 
-// TakenBack is the error of a stream whose text was taken back after it was given.
+// TakenBack returns the error for text that was taken back after it was given.
 func TakenBack() *messages.Error {
 	return &messages.Error{Code: messages.ErrCrash, Reason: ReasonTakenBack, Detail: "text that was sent has been taken back; the run goes on, and its session has the text that counts"}
 }
 
-// Take gives the text that an update of the run brings. After an error the Stream is over.
+// Take returns the text that an update of the run adds. After an error the Stream is over.
 func (s *Stream) Take(u messages.Update) (piece string, err error) {
 	switch {
 	case u.Record != nil:
@@ -107,10 +108,10 @@ func (s *Stream) record(r *messages.Record) error {
 	return nil
 }
 
-// waits reports whether the run has not taken up the input that is asked for.
+// waits reports whether the run has not taken up the input yet.
 func (s *Stream) waits() bool { return s.Merged > 0 && !s.taken }
 
-// decided lets texts go that the turn could have replaced. What has no record now has none.
+// decided makes the texts final that the turn could have replaced.
 func (s *Stream) decided() {
 	s.holds = false
 	for i := s.sent; i < len(s.texts); i++ {
@@ -197,7 +198,7 @@ func (s *Stream) retract(id messages.UnitID, off int) error {
 	return nil
 }
 
-// flush gives what can be passed on.
+// flush returns the text that can be given now.
 func (s *Stream) flush() string {
 	if s.waits() {
 		return ""

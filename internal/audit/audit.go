@@ -1,19 +1,18 @@
-// Package audit keeps a log of lines that each carry the hash of the one before, and finds
-// what was changed in one.
+// Package audit keeps a log in which each line has the hash of the line before, and finds
+// changes in such a log.
 //
-// One idea: a line cannot be changed, taken out or put in without changing all that come
-// behind it, so one hash kept elsewhere proves everything in front of it.
+// One idea: a line cannot be changed, removed or inserted without changing all later lines,
+// so one hash kept elsewhere proves everything before it.
 //
 // What holds:
-//   - The chain goes on over files, restarts and processes: a file that is full is put
-//     aside under a number, one that was moved away is followed by the next.
-//   - A line is written whole or not at all, under a lock of all processes. What a crash
-//     of the machine left of one is a line of its own, which the chain covers.
-//   - A reader puts files in order by their hashes, whatever they are called.
+//   - The chain continues over files, restarts and processes: a full file is renamed with a
+//     number, and a new file follows one that was moved away.
+//   - A line is written whole or not at all, under a lock of all processes. A part of a
+//     line that a crash of the machine left is a line of its own, which the chain covers.
+//   - A reader orders files by their hashes, not by their names.
 //
-// What it does not do: sign. Who can write the log can write all of it anew; the head kept
-// elsewhere shows that. It removes no file either: how long to keep what was logged is the
-// operator's to say.
+// It does not sign: a program that can write the log can write all of it anew, which a hash
+// kept elsewhere shows. It removes no file: the operator decides how long to keep the log.
 package audit
 
 import (
@@ -33,10 +32,10 @@ import (
 	"github.com/seed14be6753/stile/internal/files"
 )
 
-// Name is what the log of a data directory is called.
+// Name is the name of the log in a data directory.
 const Name = "audit.jsonl"
 
-// MaxBytes is how large a file grows before it is put aside, unless File.Max says.
+// MaxBytes is the size at which a file is put aside, unless File.Max is set.
 const MaxBytes = 64 << 20
 
 // maxLine bounds a line, in bytes.
@@ -46,17 +45,17 @@ const maxLine = 1 << 20
 // the number of the last file that was put aside. It is the lock as well.
 const HeadSuffix = ".head"
 
-// lockTime is how long an append waits for other processes: who holds the log for longer has
-// been stopped, and must not stop the host.
+// lockTime is how long an append waits for other processes: a process that holds the lock for
+// longer was stopped, and must not stop the host.
 const lockTime = 5 * time.Second
 
-// Hash is what the next line carries of a line: SHA-256, in hex.
+// Hash returns the hash of a line that the next line must have: SHA-256, in hex.
 func Hash(line []byte) string {
 	sum := sha256.Sum256(line)
 	return hex.EncodeToString(sum[:])
 }
 
-// Zero is what the first line of all carries.
+// Zero is the hash in the first line of a log.
 var Zero = strings.Repeat("0", 2*sha256.Size)
 
 func isHash(text string) bool {
@@ -89,8 +88,9 @@ func (l File) open() (*os.File, error) {
 	return os.OpenFile(l.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
-// Append adds the line that entry makes, without its end, given what it has to carry.
-// Errors are those of the file system, and entry's; then nothing was added.
+// Append appends the line that entry returns, without its LF. entry gets the hash that the
+// line must have. Errors are those of the file system, and entry's; then nothing was
+// appended.
 func (l File) Append(entry func(prev string) ([]byte, error)) error {
 	unlock, err := files.LockWithin(l.Path+HeadSuffix, lockTime)
 	if err != nil {
@@ -135,8 +135,8 @@ func (l File) Append(entry func(prev string) ([]byte, error)) error {
 	return nil
 }
 
-// appendLine writes a line in one write. A part of one, which a full disk leaves, is taken
-// back.
+// appendLine writes a line in one write. It removes a part of a line, which a full disk
+// leaves.
 func appendLine(f *os.File, size int64, line []byte, torn bool) error {
 	var b []byte
 	if torn {
@@ -149,7 +149,7 @@ func appendLine(f *os.File, size int64, line []byte, torn bool) error {
 	return nil
 }
 
-// aside gives the file its number and begins a new one.
+// aside renames the file with its number and begins a new one.
 func (l File) aside(f *os.File, n int64) (*os.File, int64, error) {
 	for {
 		n++
@@ -175,8 +175,8 @@ func (l File) aside(f *os.File, n int64) (*os.File, int64, error) {
 	}
 }
 
-// tail gives the size of a file and the hash of its last line; torn says that the line has
-// no end.
+// tail returns the size of a file and the hash of its last line; torn reports whether the line
+// lacks its LF.
 func tail(f *os.File) (size int64, hash string, torn bool, err error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -226,7 +226,7 @@ func writeHead(path, hash string, n int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// Head is the hash of the last line that was appended; Zero where there is none.
+// Head returns the hash of the last line; Zero for a log without lines.
 func (l File) Head() (string, error) {
 	f, err := os.Open(l.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -244,9 +244,8 @@ func (l File) Head() (string, error) {
 	return hash, err
 }
 
-// Copy copies the log of a folder, with the files that were put aside, to another folder,
-// also while it is written to, and gives the names of the copies. Where there is no log
-// there are none.
+// Copy copies the log of a folder, with the files that were put aside, to another folder, and
+// returns the names of the copies; none without a log. The log may be written to meanwhile.
 func Copy(dir, dest string) (names []string, err error) {
 	l := File{Path: filepath.Join(dir, Name)}
 	if _, err := os.Lstat(l.Path + HeadSuffix); errors.Is(err, fs.ErrNotExist) {
@@ -286,8 +285,8 @@ func Copy(dir, dest string) (names []string, err error) {
 	return names, nil
 }
 
-// hold gives the log as it is at one moment: what is only appended to needs no lock to be
-// read to there. f is nil where there is no file, and the caller's to close.
+// hold returns the log as it is at one moment: a file that is only appended to needs no lock
+// to be read up to a size. f is nil without a file; the caller must close it.
 func (l File) hold() (f *os.File, size int64, head []byte, old []string, err error) {
 	unlock, err := files.LockWithin(l.Path+HeadSuffix, lockTime)
 	if err != nil {

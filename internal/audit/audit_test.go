@@ -70,7 +70,7 @@ func newLog(t *testing.T) string {
 	return path
 }
 
-// What somebody does to a log who can write it is found, with the place.
+// Changes of a program that can write the log are found, with their places.
 func TestTampering(t *testing.T) {
 	// edit changes the lines of one file.
 	edit := func(file string, change func([][]byte) [][]byte) func(*testing.T, string) {

@@ -13,13 +13,13 @@ import (
 	"strconv"
 )
 
-// Expect says what is known of a log from elsewhere.
+// Expect has hashes of a log that were kept elsewhere.
 type Expect struct {
-	Head string // the hash of a line that was seen once; "" knows none
-	From string // the hash that the first line carries, where older files are kept elsewhere
+	Head string // the hash of an earlier last line; "" for none
+	From string // the hash in the first line, if older files are kept elsewhere
 }
 
-// Report is what was found in a log. It is of good faith where there is no problem.
+// Report is the result of Verify. Without problems the log is as it was written.
 type Report struct {
 	Files     int       `json:"files"`
 	Lines     int       `json:"lines"`
@@ -56,9 +56,8 @@ type part struct {
 	plain       int // lines before the first chained one
 }
 
-// Verify reads a log and the files beside it that were put aside. Errors are those of the
-// file system, and ctx's; a log that is not as it was written is none, but a problem of
-// the report.
+// Verify reads a log and the files that were put aside. Errors are those of the file system,
+// and the cause of ctx; changes of a log are not errors but problems of the report.
 func Verify(ctx context.Context, path string, known Expect) (*Report, error) {
 	l := File{Path: path}
 	paths, err := l.old()

@@ -1,5 +1,5 @@
-// Package backup copies the data directory of a host, and makes a new directory of such a
-// copy. A copy is verified before it counts.
+// Package backup copies the data directory of a host, and restores such a copy to a new
+// directory. Every copy is verified.
 package backup
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// File is the name of what a backup says of itself, in its folder.
+// File is the name of the description of a backup, in its folder.
 const File = "backup.json"
 
 const format = 1
@@ -32,26 +32,26 @@ const format = 1
 // JournalFile is the journal's name inside a data directory.
 const JournalFile = "journal.db"
 
-// Verifier verifies every session of a data directory and counts what it has. spoilt are
-// those that do not verify, in the order of the journal.
+// Verifier verifies every session of a data directory, and counts sessions and records. spoilt
+// are the sessions that do not verify, in the order of the journal.
 type Verifier func(ctx context.Context, dir string) (sessions, records int64, spoilt []string, err error)
 
-// Backup is what a backup says of itself.
+// Backup is the description of a backup.
 type Backup struct {
 	Format   int       `json:"format"`
 	Made     time.Time `json:"made"`
 	Sessions int64     `json:"sessions"`
 	Records  int64     `json:"records"`
-	// Spoilt are the sessions that did not verify when the backup was made. They are in it
-	// as they were.
+	// Spoilt are the sessions that did not verify when the backup was made. They are copied
+	// unchanged.
 	Spoilt []string `json:"spoilt,omitempty"`
 	Files  []Entry  `json:"files"`
-	// Signature is that of a receipt key over all of this, at the time Made; nil for a backup
-	// that is not signed.
+	// Signature is the signature of a receipt key over all other fields, at the time Made;
+	// nil for a backup that is not signed.
 	Signature *Signature `json:"signature,omitempty"`
 }
 
-// Signature is one of a receipt key.
+// Signature is a signature of a receipt key.
 type Signature struct {
 	KID string `json:"kid"`
 	Sig []byte `json:"sig"`
@@ -106,16 +106,15 @@ type Entry struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Make copies a data directory into a new folder: the journal as it is at one
-// moment, also while a runtime works on it, the audit log with what was put aside of it, and
-// the files that names lists, as far as they are there. The copy is verified, every session of it, before Make returns. A shared
-// journal is backed up with the tools of its database.
+// Make copies a data directory into a new folder: the journal as it is at one moment, also
+// while a runtime works on it, the audit log with all its files, and the files of names that
+// exist. Make verifies every session of the copy. A shared journal must be backed up with the
+// tools of its database.
 //
 // A session that does not verify is copied as well and reported in Spoilt: a backup of the
-// rest is worth more than none. Errors: ERR_CONFIG (no journal there, the folder exists),
-// ERR_JOURNAL (what was copied cannot be read: the folder stays, to be looked at, without
-// backup.json; an empty one goes), and those of by, which signs the backup; nil leaves it
-// unsigned.
+// rest is better than none. Errors: ERR_CONFIG (no journal, the folder exists), ERR_JOURNAL
+// (the copy cannot be read: the folder stays for inspection, without backup.json; an empty
+// one is removed), and those of by, which signs the backup; nil leaves it unsigned.
 func Make(ctx context.Context, dir, dest string, by proof.Signer, verify Verifier, names ...string) (b Backup, err error) {
 	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err != nil {
 		return b, &messages.Error{Code: messages.ErrConfig, Field: "dir", File: dir, Detail: "there is no journal in this directory", Cause: files.Cause(err)}
@@ -169,9 +168,9 @@ func Make(ctx context.Context, dir, dest string, by proof.Signer, verify Verifie
 	return b, files.Create(filepath.Join(dest, File), append(doc, '\n'))
 }
 
-// Check verifies a backup: its files are the ones that were made, and every session
-// verifies but for those that did not when it was made. With keys one of them must have
-// signed it: else ERR_JOURNAL, with the reason UNPROVED.
+// Check verifies a backup: its files are unchanged, and every session verifies except those
+// that did not when the backup was made. With keys, one of them must have signed the backup:
+// otherwise the error is ERR_JOURNAL with the reason UNPROVED.
 func Check(ctx context.Context, src string, keys proof.Keys, verify Verifier) (b Backup, err error) {
 	wrong := func(detail string, cause error) error {
 		return &messages.Error{Code: messages.ErrConfig, File: File, Detail: detail, Cause: cause}
@@ -221,8 +220,8 @@ func Check(ctx context.Context, src string, keys proof.Keys, verify Verifier) (b
 	return b, err
 }
 
-// Restore makes a data directory of a backup, which is checked first. A directory
-// that has a journal, keys or another file of the backup is refused: nothing is replaced.
+// Restore makes a data directory from a backup, which it checks first. It replaces nothing: a
+// directory with a journal, keys or another file of the backup is ERR_CONFIG.
 func Restore(ctx context.Context, src, dir string, keys proof.Keys, verify Verifier) (Backup, error) {
 	b, err := Check(ctx, src, keys, verify)
 	if err != nil {

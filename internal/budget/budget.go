@@ -1,14 +1,14 @@
-// Package budget says what records cost, and whether a user or a session may spend more.
+// Package budget computes what records cost, and whether a user or a session may spend more.
 //
-// One idea: what was used is a sum over records, so it is known after a restart, and the same
-// for whoever adds it up.
+// One idea: usage is a sum over records, so it is the same after a restart and for every
+// reader of the journal.
 //
 // Invariants:
-//   - a record counts once: an account knows, by session, the last one it counted;
-//   - what is read back from a journal and what is observed meanwhile may come in any order;
-//   - the day is UTC; time is a value that the caller brings.
+//   - a record counts once: an account has, by session, the last record that it counted;
+//   - records read from a journal, and records observed meanwhile, may come in any order;
+//   - the day is UTC; the caller passes the time.
 //
-// It reads no journal itself, and refuses nothing that has begun.
+// It reads no journal itself, and stops nothing that has begun.
 package budget
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Of is what a record says was used: of a model's reply, or of an action's end, whose child
-// sessions say their own.
+// Of returns the usage in a record: of a model's reply, or of an action's end without that of
+// its child sessions, which have records of their own.
 func Of(r *messages.Record) (used messages.Budget) {
 	switch b := r.Body.(type) {
 	case *messages.ModelReply:
@@ -33,16 +33,17 @@ func Of(r *messages.Record) (used messages.Budget) {
 	return used
 }
 
-// Limits bound what each user may use in a day and each session in its life; 0 is no bound.
+// Limits bound the usage of each user in a day, and of each session in its life; 0 is no
+// bound.
 type Limits struct {
 	UserTokens, UserCost       int64 // of a day (UTC); cost in millionths of a dollar
 	SessionTokens, SessionCost int64
 }
 
-// User reports whether users are bounded.
+// User reports whether users have a limit.
 func (l Limits) User() bool { return l.UserTokens > 0 || l.UserCost > 0 }
 
-// Session reports whether sessions are bounded.
+// Session reports whether sessions have a limit.
 func (l Limits) Session() bool { return l.SessionTokens > 0 || l.SessionCost > 0 }
 
 // Reasons of a refusal.
@@ -53,12 +54,12 @@ const (
 	SessionCost   = "SESSION_COST"
 )
 
-// maxAccounts is how many users or sessions are known at once; those beyond are read from the
-// journal again when they come back.
+// maxAccounts bounds the accounts of users, and those of sessions, in memory; others are read
+// from the journal again when they are needed.
 const maxAccounts = 50_000
 
-// Book keeps the accounts of users and sessions that have asked. Its methods are safe for
-// concurrent use and do not block on anything but each other.
+// Book has the accounts of users and sessions. It is safe for concurrent use; its methods block
+// on each other alone.
 type Book struct {
 	limits Limits
 
@@ -68,24 +69,24 @@ type Book struct {
 	sessions map[string]*Account // by SID
 }
 
-// Account is what one user used today, or one session ever.
+// Account is the usage of one user today, or of one session ever.
 type Account struct {
 	user  bool
 	used  messages.Budget
-	known bool                           // what the journal had is in it
+	known bool                           // it has the records of the journal
 	last  map[messages.Incarnation]int64 // position of the last record that was counted
 	early []*messages.Record             // observed while the journal is read
 }
 
-// NewBook makes an empty one.
+// NewBook returns an empty Book.
 func NewBook(l Limits) *Book {
 	return &Book{limits: l, users: map[string]*Account{}, sessions: map[string]*Account{}}
 }
 
-// Day is the day of a time.
+// Day returns the day of a time in UTC.
 func Day(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
-// Resets is when a user's account begins anew.
+// Resets returns when a user's account is reset: the next midnight in UTC.
 func Resets(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour) }
 
 func userOf(sid string) string {
@@ -94,7 +95,7 @@ func userOf(sid string) string {
 	return tenant + ":" + user + ":"
 }
 
-// Observe counts a record that has become durable.
+// Observe counts a durable record.
 func (b *Book) Observe(r *messages.Record) {
 	if Of(r) == (messages.Budget{}) {
 		return
@@ -123,8 +124,8 @@ func (a *Account) count(r *messages.Record, day string) {
 	}
 }
 
-// Accounts are those that bound a session at a time; one that is not known yet must be given
-// what the journal has (Read).
+// Accounts returns the accounts that limit a session at a time. An account that is not Known
+// needs the records of the journal: see Read.
 func (b *Book) Accounts(sid string, at time.Time) (user, session *Account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,15 +153,15 @@ func (b *Book) Accounts(sid string, at time.Time) (user, session *Account) {
 	return user, session
 }
 
-// Known reports whether an account has what the journal had.
+// Known reports whether an account has the records of the journal.
 func (b *Book) Known(a *Account) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return a == nil || a.known
 }
 
-// Read gives an account what the journal has: records of each session in order. It is for one
-// goroutine at a time for each account; a second reading changes nothing.
+// Read adds the records of the journal to an account, those of each session in order. Calls for
+// one account must not be concurrent; a second call changes nothing.
 func (b *Book) Read(a *Account, records []*messages.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,8 +174,8 @@ func (b *Book) Read(a *Account, records []*messages.Record) {
 	a.known, a.early = true, nil
 }
 
-// Check says what bounds a submit: over is the reason of a refusal, "" for none, and left what
-// the run may use at most; 0 in it is no bound.
+// Check returns the limits of a submit: over is the reason of a refusal, or "", and left is
+// what the run may use; 0 in it is no bound.
 func (b *Book) Check(user, session *Account) (left messages.Budget, over string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package clip cuts texts that models and people are shown. Its functions are pure; where a
-// cut is not at a character's end they move it there.
+// Package clip cuts texts for models and people. Its functions are pure, and cut at the end of
+// a character.
 package clip
 
 import (
@@ -11,7 +11,7 @@ import (
 // maxExcerpt is the bytes of an excerpt.
 const maxExcerpt = 256
 
-// Excerpt is the beginning of a text, on one line, for an error.
+// Excerpt returns the beginning of a text, at most 256 bytes on one line, for an error.
 func Excerpt(s string) string {
 	return Short(strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " "), maxExcerpt)
 }
@@ -19,11 +19,11 @@ func Excerpt(s string) string {
 // maxQuoted is the bytes of a value in an error.
 const maxQuoted = 64
 
-// Quoted is what an error repeats of a value.
+// Quoted returns the beginning of a value, at most 64 bytes, for an error.
 func Quoted(s string) string { return Short(s, maxQuoted) }
 
-// Short is the beginning of a text of more than most bytes, with a mark. It leaves out
-// what is not UTF-8 there.
+// Short returns a text of at most most bytes unchanged, and otherwise its beginning with a
+// mark, without bytes that are not UTF-8.
 func Short(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -31,8 +31,8 @@ func Short(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// Start is the beginning of a text, of at most so many bytes and without a mark. Where no
-// character ends near there, the text is not UTF-8 and is cut at that byte.
+// Start returns the beginning of a text, at most most bytes and without a mark. A text that is
+// not UTF-8 near the cut is cut at that byte.
 func Start(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -45,8 +45,8 @@ func Start(s string, most int) string {
 	return s[:most]
 }
 
-// Bytes cuts a text to most bytes, at the end of a line where one is near, and says
-// so; hint tells how to get the rest.
+// Bytes cuts a text to most bytes, at the end of a line if one is near, and adds a note; hint
+// is the part of the note that describes how to get the rest.
 func Bytes(s string, most int, hint string) string {
 	if len(s) <= most {
 		return s
@@ -63,7 +63,7 @@ func Bytes(s string, most int, hint string) string {
 	return strings.TrimSuffix(s, "\n") + "\n" + note
 }
 
-// Lines is the number of lines; a final line end opens none.
+// Lines returns the number of lines; a final line end begins no line.
 func Lines(s string) int {
 	n := strings.Count(s, "\n")
 	if s != "" && !strings.HasSuffix(s, "\n") {
@@ -83,7 +83,7 @@ func Runes(s string, most int) string {
 	return s
 }
 
-// Middle cuts a text to most bytes, out of its middle.
+// Middle cuts a text to most bytes by leaving out its middle.
 func Middle(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -7,8 +7,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Difference is a place where two sessions are not alike. A and B are texts; one is "" where
-// that session has nothing there.
+// Difference is a place where two sessions differ. A and B are their texts; "" if a session has
+// nothing there.
 type Difference struct {
 	Sort Sort   `json:"sort"`
 	Run  int64  `json:"run"`            // place of the run, from 1
@@ -18,10 +18,10 @@ type Difference struct {
 	B    string `json:"b"`
 }
 
-// Sort is what differs.
+// Sort is the kind of a difference.
 type Sort string
 
-// The sorts of differences, in the order in which those of one turn are given.
+// The sorts of differences, in their order within a turn.
 const (
 	SortRun      Sort = "run" // one session has no such run, or no such turn
 	SortTurn     Sort = "turn"
@@ -32,7 +32,7 @@ const (
 	SortDecision Sort = "decision"
 )
 
-// Where names the place for people.
+// Where describes the place for people.
 func (d *Difference) Where() string {
 	s := fmt.Sprintf("run %d", d.Run)
 	if d.Turn > 0 {
@@ -44,7 +44,7 @@ func (d *Difference) Where() string {
 	return s
 }
 
-// Differences gives all places where two sessions are not alike, in their order.
+// Differences returns all places where two sessions differ, in their order.
 func Differences(a, b *Session) (all []Difference) {
 	for i := range max(len(a.Runs), len(b.Runs)) {
 		at := Difference{Sort: SortRun, Run: int64(i + 1)}
@@ -107,7 +107,7 @@ func runs(a, b *Run, at Difference) (all []Difference) {
 	return all
 }
 
-// text is a turn that the other session has not.
+// text describes a turn that the other session does not have.
 func (t *Turn) text() string {
 	var b strings.Builder
 	if t.Reply != "" {

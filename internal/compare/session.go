@@ -1,10 +1,10 @@
-// Package compare holds two sessions side by side: what they were told, what they answered
-// and called, what they decided, and what it took. It reads records and knows nothing else.
+// Package compare compares two sessions by their records: inputs, answers, calls, decisions
+// and usage.
 //
-// Runs are matched by their order, those that were cancelled before they began left out;
-// turns by their order in the run, calls by their order in the turn. Ids, times, nonces and
-// digests are no difference, and thoughts are none: two sessions are alike when a person who
-// talks to them, and the tools that they call, could not tell them apart.
+// Runs are matched by their order, without those that were cancelled before they began; turns
+// by their order in the run, calls by their order in the turn. Ids, times, nonces, digests
+// and thoughts are not compared: two sessions are alike if a person who talks to them, and
+// the tools that they call, could not distinguish them.
 package compare
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Session is what is compared of a session.
+// Session is the part of a session that is compared.
 type Session struct {
 	SID  string
 	Runs []*Run
@@ -54,7 +54,7 @@ type Call struct {
 	id string
 }
 
-// Sums are what something took.
+// Sums are time and usage of a turn, run or session.
 type Sums struct {
 	Runs    int64 `json:"runs"`
 	Turns   int64 `json:"turns"`
@@ -62,11 +62,11 @@ type Sums struct {
 	Input   int64 `json:"input_tokens"`
 	Output  int64 `json:"output_tokens"`
 	CostUSD int64 `json:"cost_micro_usd"`
-	// Unpriced says that a reply had no price, which is not in CostUSD.
+	// Unpriced reports whether a reply had no price, so that its cost is not in CostUSD.
 	Unpriced bool `json:"unpriced,omitzero"`
 }
 
-// Plus adds two sums.
+// Plus returns the sum of both.
 func (s Sums) Plus(o Sums) Sums {
 	return Sums{
 		Runs: s.Runs + o.Runs, Turns: s.Turns + o.Turns, Calls: s.Calls + o.Calls,
@@ -74,8 +74,8 @@ func (s Sums) Plus(o Sums) Sums {
 	}
 }
 
-// Read gathers a session from its records. ERR_JOURNAL for a record whose body was erased,
-// else errors are those of records.
+// Read returns a session from its records. The error is ERR_JOURNAL for a record whose body was
+// erased, and otherwise that of records.
 func Read(records iter.Seq2[*messages.Record, error]) (*Session, error) {
 	s := &Session{}
 	g := gatherer{s: s, inputs: map[int64][]string{}, runs: map[int64]*Run{}, turns: map[int64]*Turn{}}

@@ -19,7 +19,7 @@ import (
 
 // Agents that an agent's actions may run, each in a child session of its own.
 
-// name is what imports and children are known by.
+// name returns the name by which an agent is imported.
 func (a *Definition) name() string {
 	if a.Manifest != nil && a.Manifest.Name != "" {
 		return a.Manifest.Name
@@ -63,8 +63,8 @@ func (l *lineage) walk(a *Definition, m *manifest.Manifest, within []string) err
 	return nil
 }
 
-// child finds an agent that the manifest imports; nil when there is none. given tells
-// that it is one of a's Agents.
+// child returns an agent that the manifest imports, or nil. given reports whether it is one of
+// a's Agents.
 func (a *Definition) child(m *manifest.Manifest, name string) (child *Definition, given bool) {
 	for _, c := range a.Agents {
 		if c != nil && c.name() == name {
@@ -79,14 +79,14 @@ func (a *Definition) child(m *manifest.Manifest, name string) (child *Definition
 	return nil, false
 }
 
-// children makes the agents ready that m imports, and puts their manifests into it as they
-// are in effect: a replay finds there all that the parent knows of them. One that says
-// nothing of its model has that of its parent.
+// children compiles the agents that m imports, and puts their manifests in effect into m, where
+// a replay finds all that the parent knows about them. A child whose manifest names no model
+// has that of its parent.
 func (e *Env) children(ctx context.Context, a *Definition, m *manifest.Manifest, routes []actors.Route, c *Agent) error {
 	for _, name := range m.Import.Agents {
 		child, given := a.child(m, name)
 		if child == nil || e.replays() && !given {
-			continue // what the journal has is in effect
+			continue // the journal has the manifest in effect
 		}
 		own := *child
 		own.Name = name
@@ -113,8 +113,8 @@ func (e *Env) children(ctx context.Context, a *Definition, m *manifest.Manifest,
 	return nil
 }
 
-// childGrace is how long a child session that is told to stop may take. Its turn has
-// turn.CancelGrace for what cannot be left at once.
+// childGrace is how long a child session may take to stop. Its turn has turn.CancelGrace for
+// work that cannot be abandoned at once.
 const childGrace = turn.CancelGrace + 500*time.Millisecond
 
 // delegate makes the target of an agent. child is nil in a replay.

@@ -1,14 +1,14 @@
-// Package compiler makes agents ready to run: a definition, which is a manifest and what
-// Go adds to it, becomes the actors.Agent that sessions are given. Everything that can
-// be wrong with an agent is found here, before a session exists.
+// Package compiler makes agents ready to run: a definition, which is a manifest with additions
+// in Go, becomes the actors.Agent of sessions. All mistakes of an agent are found here, before
+// a session exists.
 //
-// Compile is the one entry. The mode in Env says what for: to run, to check that the
-// agent could be opened, or to replay a journal, where nothing is reached and every
-// answer comes from records. A Directory keeps what was compiled and finds the agent of
-// a session. Load reads a definition from a manifest's file and those beside it.
+// Compile is the one entry. The mode in Env is its purpose: to run, to check that the agent
+// could be opened, or to replay a journal, where no service is called and every answer comes
+// from records. A Directory caches compiled agents and finds the agent of a session. Load
+// reads a definition from the file of a manifest and the files beside it.
 //
-// The room runs no session: what needs one (child sessions, profiles) comes in through
-// the interfaces of Env.
+// It runs no session: work that needs one (child sessions, profiles) goes through the
+// interfaces of Env.
 package compiler
 
 import (
@@ -66,7 +66,7 @@ type Definition struct {
 	Around     func(ctx context.Context, call *messages.ActionDeclared, do func(context.Context) *messages.ActionEnded) *messages.ActionEnded
 	Output     any // of the type of the answer, or its schema as a text; nil for none
 	Keeper     bool
-	// Instructions are those of a program, and Instruct gives them for a session.
+	// Instructions come from the program; Instruct returns those of one session.
 	Instructions string
 	Instruct     func(ctx context.Context, sid string) (string, error)
 
@@ -76,7 +76,7 @@ type Definition struct {
 	routes []actors.Route // of the parent, for a child whose manifest names no model
 }
 
-// Mode is what agents are compiled for.
+// Mode is the purpose of a compilation.
 type Mode int
 
 // The modes. The zero value is Run.
@@ -89,16 +89,16 @@ const (
 	Replay
 )
 
-// Database makes the backend of a relic. where gives the URL of its database for each
-// connection.
+// Database makes the backend of a relic. where returns the URL of the database, and is called
+// for each connection.
 type Database func(where func() (url string, err error)) *sql.Backend
 
-// Env is what a host lends the compiler. Check needs no Pool, Store, Sessions or
-// Profiles; Replay needs Dialects alone.
+// Env is the host for which agents are compiled. Mode Check needs no Pool, Store, Sessions or
+// Profiles; mode Replay needs Dialects alone.
 type Env struct {
 	Mode Mode
-	// Rendering is the version of prompts, forgiveness and meters; 0 is the newest, and a
-	// replay sets that of the turn (messages.Rendering).
+	// Rendering is the version of prompts, forgiveness and meters; 0 is the newest. A replay
+	// sets that of the turn (messages.Rendering).
 	Rendering int64
 	Dialects  []parse.Dialect // beside those of the product
 	Models    map[string]llm.Model
@@ -115,16 +115,16 @@ type Env struct {
 	// Caches is the folder under which programs of agents keep their caches; "" gives
 	// each agent a temporary one.
 	Caches string
-	// Own are the host's own files and folders, which tools of agents leave alone.
+	// Own are the host's files and folders, which tools of agents must not reach.
 	Own []string
-	// Neighbours are the agents of the host, whose files each other's tools leave alone; nil
-	// has none.
+	// Neighbours returns the agents of the host, whose files the tools of other agents must
+	// not reach; may be nil.
 	Neighbours func() []*Definition
-	// Shared says that callers are told apart, so that the host's own user is one of
-	// several. Folders then are those of all agents of the host; nil looks at none.
+	// Shared reports whether the host distinguishes callers, so that its own user is one of
+	// several. Folders then returns those of all agents of the host; it may be nil.
 	Shared  bool
 	Folders *Folders
-	// Keep takes over what an agent holds open, such as its folder.
+	// Keep takes over the closing of what an agent holds open, such as its folder.
 	Keep     func(io.Closer) error
 	Sessions Sessions
 	Profiles Profiles
@@ -135,36 +135,37 @@ type Sessions interface {
 	Delegate(ctx context.Context, child *Agent, call *tools.Call, args string) (string, error)
 }
 
-// Profiles shows and learns what users are like.
+// Profiles reads and learns the profiles of users.
 type Profiles interface {
-	// JSON is the profile of the user whose session sid is; "" for none.
+	// JSON returns the profile of the user of session sid; "" for none.
 	JSON(ctx context.Context, sid string) (string, error)
-	// Ended is told the end of a run, after which keeper may learn. It does not block.
+	// Ended is called at the end of a run, after which keeper may learn. It must not block.
 	Ended(keeper *Agent, quotas messages.Budget, cadence int, sid string, end *messages.Record)
 }
 
-// Agent is a compiled definition. It does not change, but for Servers.
+// Agent is a compiled definition. It does not change, except for the cached offers of MCP
+// servers.
 type Agent struct {
 	Actor    *actors.Agent
 	Manifest *manifest.Manifest // in effect
-	// CheckInput is the check of what is submitted, the dialect's among it.
+	// CheckInput checks an input of a submit, also by the dialect's rules.
 	CheckInput func(messages.Input) (messages.Input, error)
 	MayApprove func(by string, a actors.Approval) bool
 	Carries    bool              // its model sees no transcript
-	Children   map[string]*Agent // the agents that actions may run, by name
+	Children   map[string]*Agent // agents that actions may run, by name
 	Keeper     *Agent            // learns the profiles of its users; may be nil
 
-	servers atomic.Pointer[[]offered] // MCP servers, as they were asked
+	servers atomic.Pointer[[]offered] // MCP servers, with their last offers
 }
 
-// Name is what the agent's sessions are found by; "" when it has none.
+// Name returns the agent's name, by which its sessions are found, or "".
 func (c *Agent) Name() string { return c.Actor.Name }
 
-// Digest is that of the manifest in effect.
+// Digest returns the digest of the manifest in effect.
 func (c *Agent) Digest() messages.Digest { return c.Actor.Rules.ManifestDigest }
 
-// Compile makes an agent ready, and those that its actions may run. Errors are
-// ERR_CONFIG, naming the field.
+// Compile compiles an agent, and the agents that its actions may run. Errors are ERR_CONFIG
+// with the field.
 func Compile(ctx context.Context, env *Env, a *Definition) (*Agent, error) {
 	if err := a.lineage(); err != nil {
 		return nil, err
@@ -184,10 +185,10 @@ func (e *Env) compile(ctx context.Context, a *Definition) (*Agent, error) {
 
 func (e *Env) replays() bool { return e.Mode == Replay }
 
-// rendering is the version in effect.
+// rendering returns the version in effect.
 func (e *Env) rendering() int64 { return cmp.Or(e.Rendering, messages.Rendering) }
 
-// effective is the agent's manifest with the defaults, without what its agents add.
+// effective returns the agent's manifest with the defaults, without additions of its agents.
 func (a *Definition) effective() *manifest.Manifest {
 	if a.Manifest != nil {
 		return a.Manifest.WithDefaults()
@@ -205,7 +206,7 @@ func (a *Definition) effective() *manifest.Manifest {
 	return m
 }
 
-// build fills in c. Each stage takes what those before it made, and none goes back.
+// build fills in c in stages. A stage uses results of earlier stages alone.
 func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	m, err := e.manifest(a)
 	if err != nil {
@@ -286,7 +287,7 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	return e.learning(ctx, m, routes, on, c)
 }
 
-// manifest is the agent's, in effect and without a mistake.
+// manifest returns the agent's manifest in effect, or its mistakes.
 func (e *Env) manifest(a *Definition) (*manifest.Manifest, error) {
 	m := a.effective()
 	if needsFiles(m) {
@@ -323,7 +324,7 @@ func (e *Env) manifest(a *Definition) (*manifest.Manifest, error) {
 	return m, m.Validate(known...)
 }
 
-// specsOf is what the model is told that it may call.
+// specs returns the tools and targets that are described to the model.
 func (e *Env) specs(d parse.Dialect, has *toolset, targets *catalog.Targets) ([]messages.ToolSpec, error) {
 	specs, others := has.set.Specs(), targets.Specs()
 	specs = slices.DeleteFunc(specs, func(s messages.ToolSpec) bool { return slices.Contains(has.hidden, s.Name) })
@@ -333,7 +334,7 @@ func (e *Env) specs(d parse.Dialect, has *toolset, targets *catalog.Targets) ([]
 	return append(specs, others...), nil
 }
 
-// rules are the machine's for a manifest.
+// rules returns the machine's rules for a manifest.
 func (e *Env) rules(m *manifest.Manifest, d parse.Dialect, first actors.Route, targets *catalog.Targets) *turn.Rules {
 	return &turn.Rules{
 		Dialect: d.Name(), Rendering: e.rendering(), Judge: d, Limits: e.turnLimits(m.Quotas, d),
@@ -345,7 +346,7 @@ func (e *Env) rules(m *manifest.Manifest, d parse.Dialect, first actors.Route, t
 	}
 }
 
-// window is what prompts hold of the session.
+// window returns how much of the session prompts have.
 func window(m *manifest.Manifest) prompt.Window {
 	w := prompt.Window{Messages: int(m.Memory.HistoryWindow), Bytes: m.Memory.HistoryBytes}
 	if m.Memory.HistoryWindow == manifest.NoHistory {
@@ -354,7 +355,7 @@ func window(m *manifest.Manifest) prompt.Window {
 	return w
 }
 
-// retryDelay is the time between two attempts at an action, as a policy has it.
+// retryDelay returns the time between two attempts at an action.
 func retryDelay(m *manifest.Manifest) time.Duration {
 	if d := m.Loop.RetryDelay; d != nil {
 		return cmp.Or(*d, plan.NoDelay)

@@ -16,8 +16,7 @@ import (
 	"github.com/seed14be6753/stile/tools/workspace"
 )
 
-// database makes the target of a relic that is one. Nothing is opened before an action
-// asks for it.
+// database returns the target of a relic that is a database. It is opened for the first action.
 func (e *Env) database(a *Definition, d *manifest.Relic, at string) (*catalog.Executor, error) {
 	r := sql.Relic{
 		Name: d.Name, Summary: d.Summary, Timeout: d.Timeout, MaxRows: d.Connection.MaxRows, MaxBytes: d.Connection.MaxBytes,
@@ -57,8 +56,8 @@ func (e *Env) database(a *Definition, d *manifest.Relic, at string) (*catalog.Ex
 	return x, e.Keep(pool)
 }
 
-// databaseFile gives the whole path of a relic's file: of the agent's folder, and none of
-// the host's, such as its journal.
+// databaseFile returns the absolute path of a relic's file, which must be in the agent's folder
+// and no file of the host, such as its journal.
 func (e *Env) databaseFile(a *Definition, name string) (string, error) {
 	path, err := a.inside(name)
 	if err != nil {
@@ -72,8 +71,8 @@ func (e *Env) databaseFile(a *Definition, name string) (string, error) {
 	return path, nil
 }
 
-// inside gives the whole path of a file of the agent's folder. It may be a link, but not
-// to the outside.
+// inside returns the absolute path of a file of the agent's folder. It may be a link, but not
+// one that leads out.
 func (a *Definition) inside(name string) (string, error) {
 	unavailable := func(why string) (string, error) { return "", tools.Refuse(sql.ReasonUnavailable, why) }
 	dir, err := os.OpenRoot(a.Dir)

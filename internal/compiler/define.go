@@ -20,8 +20,7 @@ import (
 // What a manifest imports besides the tools of the host: definitions become targets of
 // actions.
 
-// targets gathers what actions may name: the tools of set, and the definitions that are
-// imported.
+// targets returns the targets of actions: the tools of set, and imported definitions.
 func (e *Env) targets(a *Definition, m *manifest.Manifest, set *catalog.Set, gate catalog.Gate, children map[string]*Agent) (*catalog.Targets, error) {
 	t := catalog.NewTargets(set, e.programLimits(m.Quotas))
 	wants := m.Wants()
@@ -135,7 +134,7 @@ func (g *graphs) nested(i, depth int) error {
 	return messages.At(err, at)
 }
 
-// commands makes the tools that are programs of their own.
+// commands returns the tools that are programs of their own.
 func (e *Env) commands(a *Definition, m *manifest.Manifest) ([]tools.Tool, error) {
 	var all []tools.Tool
 	for i := range m.Define.Tools {
@@ -179,8 +178,7 @@ func (e *Env) relic(a *Definition, d *manifest.Relic, at string) (*catalog.Execu
 	}), nil
 }
 
-// service makes the target of a relic behind HTTP. Its key is read when it is needed
-// and kept nowhere.
+// service returns the target of a relic over HTTP. Its key is read for each call and not kept.
 func service(d *manifest.Relic, at string) (*catalog.Executor, error) {
 	s := web.Service{
 		Name: d.Name, Summary: d.Summary, Base: d.Connection.BaseURL, Hosts: d.Connection.Hosts, Private: d.Connection.Private,
@@ -207,7 +205,7 @@ func service(d *manifest.Relic, at string) (*catalog.Executor, error) {
 	return x, messages.At(err, at)
 }
 
-// parameters are those of a manifest as a target takes them.
+// parameters converts parameters of a manifest.
 func parameters(ps []manifest.Parameter, at string) (catalog.Parameters, error) {
 	var out catalog.Parameters
 	for i, p := range ps {
@@ -230,7 +228,7 @@ func parameters(ps []manifest.Parameter, at string) (catalog.Parameters, error) 
 	return out, nil
 }
 
-// jsonOf is a value of a manifest as canonical JSON.
+// jsonOf returns a value of a manifest as canonical JSON.
 func jsonOf(v any, at string) (string, error) {
 	b, err := json.Marshal(v)
 	own := jsontext.Value(b)

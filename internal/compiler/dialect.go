@@ -17,9 +17,9 @@ import (
 	"github.com/seed14be6753/stile/parse/profile"
 )
 
-// Dialects are those of the product and further ones, by name. There is no registration
-// at package initialisation, so what a host speaks is written in one place. A nil
-// dialect, one without a name, or two of one name are ERR_CONFIG.
+// Dialects returns the dialects of the product and further ones, by name. There is no
+// registration at package initialisation, so the dialects of a host are named in one place. A
+// nil dialect, one without a name, or two of one name are ERR_CONFIG.
 func Dialects(further []parse.Dialect) (map[string]parse.Dialect, error) {
 	all := map[string]parse.Dialect{}
 	for i, d := range append([]parse.Dialect{plain.Dialect{}, aeiou.Dialect{}, cortex.Dialect{}, cogency.Dialect{}, kitsu.Dialect{}, profile.Dialect{}}, further...) {
@@ -49,7 +49,7 @@ func names(dialects []parse.Dialect) []string {
 	return out
 }
 
-// dialect is the manifest's, with the manifest's settings.
+// dialect returns the manifest's dialect, with the manifest's settings.
 func (e *Env) dialect(m *manifest.Manifest) (parse.Dialect, error) {
 	all, err := Dialects(e.Dialects)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/seed14be6753/stile/tools/mcp"
 )
 
-// Directory keeps the agents of a host and finds the agent of a session. A definition is
-// compiled once, and again when an MCP server of it offers other tools. It is safe for
+// Directory caches the agents of a host and finds the agent of a session. A definition is
+// compiled once, and again when one of its MCP servers offers other tools. It is safe for
 // concurrent use.
 type Directory struct {
 	env     *Env
-	byKey   sync.Map                   // what the caller names a definition by → *Agent
-	there   sync.Map                   // *Agent → nothing: all that were compiled, children and keepers too
+	byKey   sync.Map                   // the caller's key of a definition → *Agent
+	there   sync.Map                   // set of all compiled *Agent, children and keepers too
 	digests map[messages.Digest]*Agent // of the configuration
 	names   map[string]*Agent          // of the configuration
 
@@ -26,14 +26,14 @@ type Directory struct {
 	named map[messages.Digest]string // names in the journal's manifests
 }
 
-// NewDirectory makes an empty one. The store of env gets the manifests in effect.
+// NewDirectory returns an empty directory. It writes manifests in effect to the store of env.
 func NewDirectory(env *Env) *Directory {
 	return &Directory{env: env, digests: map[messages.Digest]*Agent{}, names: map[string]*Agent{}, named: map[messages.Digest]string{}}
 }
 
-// Configure compiles an agent of the configuration, whose sessions the host wakes by
-// itself. An agent whose MCP server cannot be reached, or offers something else than what
-// is pinned, waits until it is opened: a host must not stay down because another one is.
+// Configure compiles an agent of the configuration, whose sessions the host recovers at its
+// start. An agent whose MCP server cannot be reached, or does not offer what is pinned, is
+// compiled when it is opened: the host starts without it.
 func (d *Directory) Configure(ctx context.Context, key any, a *Definition) error {
 	c, err := d.Agent(ctx, key, a)
 	if mcp.Unreachable(err) || mcp.Differs(err) {
@@ -53,8 +53,8 @@ func (d *Directory) Configure(ctx context.Context, key any, a *Definition) error
 	return nil
 }
 
-// Ready is the compiled agent of a key; nil when it has to be compiled, for the first time
-// or anew.
+// Ready returns the compiled agent of a key, or nil if it must be compiled, for the first time
+// or again.
 func (d *Directory) Ready(key any) *Agent {
 	if v, ok := d.byKey.Load(key); ok && !v.(*Agent).stale() {
 		return v.(*Agent)
@@ -62,8 +62,8 @@ func (d *Directory) Ready(key any) *Agent {
 	return nil
 }
 
-// Agent is the compiled agent of a definition, which key names. A failure is not kept:
-// what was missing may be there the next time.
+// Agent returns the compiled agent of a definition, which key names, and compiles it if needed.
+// A failure is not cached.
 func (d *Directory) Agent(ctx context.Context, key any, a *Definition) (*Agent, error) {
 	if c := d.Ready(key); c != nil {
 		return c, nil
@@ -75,7 +75,7 @@ func (d *Directory) Agent(ctx context.Context, key any, a *Definition) (*Agent, 
 	}
 	c, err := Compile(ctx, d.env, a)
 	switch {
-	case before != nil && err != nil && !mcp.Differs(err): // what was good goes on as it was, but for what is not what it was pinned to
+	case before != nil && err != nil && !mcp.Differs(err): // the compiled agent stays in use, unless a pin does not match
 		d.env.Log.Warn("an agent keeps the tools it had", zap.String("agent", before.Name()), zap.Error(err))
 		return before, nil
 	case err != nil:
@@ -101,8 +101,8 @@ func (d *Directory) Agent(ctx context.Context, key any, a *Definition) (*Agent, 
 	return actual.(*Agent), nil
 }
 
-// walk calls f for an agent and those that it brought with it. The recursion is as deep
-// as agents nest.
+// walk calls f for an agent, its children and its keeper. The recursion is as deep as agents
+// nest.
 func (c *Agent) walk(f func(*Agent)) {
 	f(c)
 	for _, child := range c.Children {
@@ -113,11 +113,11 @@ func (c *Agent) walk(f func(*Agent)) {
 	}
 }
 
-// ManifestKey is where a journal keeps the manifests that its sessions ran under, so that
-// a session can be replayed from the data directory alone.
+// ManifestKey returns the meta key under which a journal keeps a manifest that its sessions ran
+// under, so that a session can be replayed from the data directory alone.
 func ManifestKey(d messages.Digest) string { return "manifest/" + d.String() }
 
-// keepManifests leaves the manifests in effect beside the records, for replay.
+// keepManifests stores the manifests in effect beside the records, for replay.
 func (d *Directory) keepManifests(ctx context.Context, c *Agent) (err error) {
 	c.walk(func(c *Agent) {
 		key := ManifestKey(c.Digest())
@@ -131,7 +131,7 @@ func (d *Directory) keepManifests(ctx context.Context, c *Agent) (err error) {
 	return err
 }
 
-// Find is Of as the shells ask it.
+// Find is Of for the actors.
 func (d *Directory) Find(ctx context.Context, head *journal.Head) (*actors.Agent, error) {
 	c, err := d.Of(ctx, head)
 	if c == nil || err != nil {
@@ -140,7 +140,7 @@ func (d *Directory) Find(ctx context.Context, head *journal.Head) (*actors.Agent
 	return c.Actor, nil
 }
 
-// Running is the agent of an actor that is awake; nil when it was replaced meanwhile.
+// Running returns the agent of a session that is awake; nil if the agent was replaced meanwhile.
 func (d *Directory) Running(actor *actors.Agent) *Agent {
 	if actor == nil {
 		return nil
@@ -148,9 +148,9 @@ func (d *Directory) Running(actor *actors.Agent) *Agent {
 	return d.compiled(func(c *Agent) bool { return c.Actor == actor })
 }
 
-// Of finds the agent whose manifest a session was last seen under, or else the one of the
-// same name: a manifest may have been edited meanwhile. It is nil when no agent here is
-// the session's.
+// Of returns the agent whose manifest a session last ran under, or else the agent of the same
+// name, because a manifest may have been edited meanwhile. It returns nil if no agent matches
+// the session.
 func (d *Directory) Of(ctx context.Context, head *journal.Head) (*Agent, error) {
 	digest, err := lastManifest(ctx, d.env.Store, head)
 	if err != nil {
@@ -172,8 +172,8 @@ func (d *Directory) Of(ctx context.Context, head *journal.Head) (*Agent, error) 
 	return d.compiled(func(c *Agent) bool { return c.Name() == name }), nil
 }
 
-// Known is an agent here of a manifest, or else of its name; nil without one. It reads nothing:
-// Of is for those who run the session.
+// Known returns the agent of a manifest, or else of its name, or nil. It does not read the
+// journal: use Of to run the session.
 func (d *Directory) Known(digest messages.Digest, name string) *Agent {
 	if c := d.digests[digest]; c != nil {
 		return c
@@ -184,8 +184,8 @@ func (d *Directory) Known(digest messages.Digest, name string) *Agent {
 	return d.compiled(func(c *Agent) bool { return c.Digest() == digest || name != "" && c.Name() == name })
 }
 
-// LastName is the name in the manifest that a session was last seen under; "" when the
-// journal does not hold it.
+// LastName returns the name in the manifest that a session last ran under; "" if the journal
+// does not have the manifest.
 func (d *Directory) LastName(ctx context.Context, head *journal.Head) (string, error) {
 	digest, err := lastManifest(ctx, d.env.Store, head)
 	if err != nil {
@@ -205,10 +205,10 @@ func (d *Directory) compiled(match func(*Agent) bool) (found *Agent) {
 	return found
 }
 
-// maxManifests bounds the names that are remembered.
+// maxManifests bounds the cached names.
 const maxManifests = 4096
 
-// nameOf reads the name in a manifest that the journal keeps; "" when there is none.
+// nameOf returns the name in a manifest that the journal keeps, or "".
 func (d *Directory) nameOf(ctx context.Context, digest messages.Digest) (string, error) {
 	d.mu.Lock()
 	name, ok := d.named[digest]
@@ -224,7 +224,7 @@ func (d *Directory) nameOf(ctx context.Context, digest messages.Digest) (string,
 		m, err := ParseKept(doc, d.env.Dialects)
 		if err == nil {
 			name = m.Name
-		} else { // of a release that knew more: not ours to run
+		} else { // a manifest of a newer version, which cannot run here
 			d.env.Log.Warn("a manifest in the journal cannot be read", zap.Error(err))
 		}
 	}
@@ -236,9 +236,9 @@ func (d *Directory) nameOf(ctx context.Context, digest messages.Digest) (string,
 	return name, nil
 }
 
-// lastManifest is the digest of the manifest that the session's records name last.
-// It looks from the end: what is open began a moment ago, in records. They are held against
-// the head, because the manifest says what the session may do.
+// lastManifest returns the digest of the manifest that the session's records name last. It
+// reads them from the end, because an open turn began few records ago. They are checked
+// against the head, because the manifest has the rights of the session.
 func lastManifest(ctx context.Context, store journal.Store, head *journal.Head) (messages.Digest, error) {
 	if head.Seq == 0 {
 		return messages.Digest{}, nil

@@ -20,8 +20,7 @@ import (
 	"github.com/seed14be6753/stile/tools/workspace"
 )
 
-// feedSet is the set of a manifest, or everything that is wrong with its feeds and with
-// the parts of the prompt that it switches.
+// feedSet returns the feeds of a manifest and the parts of its prompt, or all their mistakes.
 func feedSet(m *manifest.Manifest) (feeds.Set, parts, error) {
 	specs := make([]feeds.Spec, 0, len(m.ContextFeeds))
 	on := parts{tools: true, profile: m.Memory.Profile}
@@ -80,7 +79,7 @@ func replace(err error, places []int) error {
 	return &own
 }
 
-// mistakes is what is wrong with the feeds and instructions of a manifest that is read.
+// mistakes returns the mistakes in the feeds and instructions of a manifest.
 func mistakes(m *manifest.Manifest) error {
 	_, _, err := feedSet(m)
 	return errors.Join(err, resolved(m))
@@ -134,7 +133,7 @@ func imported(m *manifest.Manifest, f *manifest.Feed, at string) error {
 	return &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.name", Detail: fmt.Sprintf("the %s %q is not in import.%s", kind, name, key)}
 }
 
-// feeding makes what an agent's sessions know of feeds. Sources must be there.
+// feeding returns the feeds of an agent's sessions. Their sources must exist.
 func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, targets *catalog.Targets) (actors.Feeds, parts, error) {
 	set, on, err := feedSet(m)
 	if err != nil {
@@ -183,7 +182,7 @@ func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, tar
 	return f, on, nil
 }
 
-// namedTools are the tools that import names, by themselves or with their groups.
+// namedTools returns the tools that import names, by name or by group.
 func namedTools(imports []string, set *catalog.Set) []string {
 	names := slices.Clone(imports)
 	for _, pattern := range imports {
@@ -199,8 +198,8 @@ func namedTools(imports []string, set *catalog.Set) []string {
 	return names
 }
 
-// variables reads what ${NAME} stands for: what the manifest says, then what it allows
-// of the process.
+// variables returns the lookup for ${NAME}: variables of the manifest, then those of the
+// process that the manifest allows.
 func variables(m *manifest.Manifest) func(string) (string, bool) {
 	own, allow := m.Environment.Variables, m.Environment.Allow
 	return func(name string) (string, bool) {
@@ -221,8 +220,8 @@ func variableNames(m *manifest.Manifest) []string {
 	return slices.Compact(names)
 }
 
-// feedsOf lists what a turn's prompt is fed with: the feeds of a set that are not
-// disabled, behind the profile when that is on.
+// feedsOf returns the feeds of a turn's prompt: those of a set that are not disabled, after the
+// profile if that is on.
 func (p *parts) feedsOf(set feeds.Set) (ids []string) {
 	if p.profile {
 		ids = append(ids, messages.ProfileFeed)

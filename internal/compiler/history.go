@@ -2,11 +2,11 @@ package compiler
 
 import "github.com/seed14be6753/stile/messages"
 
-// MaxHistoryBytes bounds the texts of a conversation that comes with an input.
+// MaxHistoryBytes bounds the texts of a conversation that a caller sends with an input.
 const MaxHistoryBytes = 1 << 20
 
-// CheckHistory refuses, with ERR_INVALID, a conversation that cannot come with an input of the
-// agent: other roles than user and assistant, too many bytes, a dialect that shows none.
+// CheckHistory returns ERR_INVALID for a conversation that cannot come with an input of the
+// agent: roles other than user and assistant, too many bytes, or a dialect without transcripts.
 func (c *Agent) CheckHistory(history []messages.Said) error {
 	size := 0
 	for _, said := range history {

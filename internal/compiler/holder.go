@@ -8,14 +8,14 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Holder closes what agents hold open.
+// Holder closes the resources of agents. It is safe for concurrent use.
 type Holder struct {
 	mu      sync.Mutex
 	over    bool
 	closers []io.Closer
 }
 
-// Keep closes c with the holder, or at once when that has closed.
+// Keep closes c when the holder closes, or at once if it has closed.
 func (h *Holder) Keep(c io.Closer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -26,7 +26,7 @@ func (h *Holder) Keep(c io.Closer) error {
 	return nil
 }
 
-// Close closes everything, also when something fails to close.
+// Close closes all resources, even if one fails, and joins the errors.
 func (h *Holder) Close() (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

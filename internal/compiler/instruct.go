@@ -12,9 +12,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// instruct puts the texts of the files that a manifest names for instructions, its own and
-// those of its llms, into the manifest, so that its digest is that of the texts. read reads a
-// file of the agent's folder.
+// instruct puts the texts of instruction files, of a manifest and of its llms, into the
+// manifest, so that its digest covers the texts. read reads a file of the agent's folder.
 func instruct(m *manifest.Manifest, read func(name string) ([]byte, error)) (mistakes []error) {
 	add := func(err error) {
 		if err != nil {
@@ -105,7 +104,7 @@ func resolvedLLM(m *manifest.Manifest, i int) error {
 	return nil
 }
 
-// system is what the system says to an llm: its instructions, and its own message.
+// system returns the system text of an llm: its instructions, and its own message.
 func (e *Env) system(m *manifest.Manifest, i int) (string, error) {
 	d := &m.Define.LLMs[i]
 	if d.Instructions.Text == "" {
@@ -133,9 +132,9 @@ func (e *Env) system(m *manifest.Manifest, i int) (string, error) {
 	return text, nil
 }
 
-// instructed puts the instructions that come with the program into the manifest: a text is
-// its text, and what a function gives stands behind it, or where it says so. An agent that
-// is replayed has them from the journal.
+// instructed puts the instructions of the program into the manifest: a text as it is, and the
+// placeholder of a function's result after it, or where the text has it. A replayed agent
+// has them from the journal.
 func (e *Env) instructed(a *Definition, m *manifest.Manifest) error {
 	own := &m.Instructions
 	switch {

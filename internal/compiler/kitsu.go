@@ -17,7 +17,7 @@ import (
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// companion is what stands behind an agent's action tokens (docs/spec/kitsu.md).
+// companion returns the implementation of an agent's action tokens (docs/spec/kitsu.md).
 func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *catalog.Registry) (catalog.Companion, error) {
 	c := catalog.Companion{
 		Permissions: kitsu.Permissions{DenySearch: no(m.Kitsu.AllowSearch), DenyContinue: no(m.Kitsu.AllowContinue)},
@@ -70,8 +70,8 @@ func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *catalog.R
 	return c, nil
 }
 
-// checkZone refuses a manifest whose zone is none: the user would be told a wrong hour. What
-// ran under one is still replayed.
+// checkZone refuses a manifest with an unknown zone, for which the user would get a wrong time.
+// Runs of such a manifest can still be replayed.
 func (e *Env) checkZone(m *manifest.Manifest) error {
 	if m.Kitsu.Zone == "" || e.replays() {
 		return nil
@@ -82,8 +82,8 @@ func (e *Env) checkZone(m *manifest.Manifest) error {
 	return nil
 }
 
-// CheckInput is the check of what is submitted to agents of a dialect, one of the product or of
-// further. ERR_CONFIG when there is none of the name, and the dialect's own errors.
+// CheckInput checks an input for agents of a dialect, of the product or of further. The error
+// is ERR_CONFIG for an unknown dialect, and otherwise the dialect's.
 func CheckInput(further []parse.Dialect, dialect string, in messages.Input) (messages.Input, error) {
 	all, err := Dialects(further)
 	if err != nil {
@@ -95,8 +95,8 @@ func CheckInput(further []parse.Dialect, dialect string, in messages.Input) (mes
 	return checkInput(all[dialect])(in)
 }
 
-// checkInput is what an agent asks of a submit: a zone that is one, and what its dialect
-// asks.
+// checkInput returns the check of an agent's inputs: the zone is known, and the dialect accepts
+// the input.
 func checkInput(d parse.Dialect) func(messages.Input) (messages.Input, error) {
 	own, _ := d.(parse.InputChecker)
 	return func(in messages.Input) (messages.Input, error) {
@@ -114,7 +114,7 @@ func checkInput(d parse.Dialect) func(messages.Input) (messages.Input, error) {
 }
 
 // confirmsTopics reports whether a search about another topic than the last one waits for a
-// person: as the manifest says, else where somebody may approve.
+// person: as the manifest says, and by default if the agent has approvers.
 func confirmsTopics(a *Definition, m *manifest.Manifest) bool {
 	if m.Kitsu.ConfirmTopics != nil {
 		return *m.Kitsu.ConfirmTopics

@@ -20,13 +20,13 @@ import (
 // builtin begins the ids that switch parts of the prompt (docs/spec/design.md §11).
 const builtin = "builtin."
 
-// parts are those of the prompt that stand in front of feeds and conversation.
+// parts are the parts of the prompt before feeds and conversation.
 type parts struct {
 	identity bool // who the agent is: name and summary
 	tools    bool // what may be called
-	security bool // on where there is something to be said (wantsSecurity)
-	profile  bool // what is known of the user; on with memory.profile
-	feeds    int  // how many there are
+	security bool // see wantsSecurity
+	profile  bool // of the user; on with memory.profile
+	feeds    int  // how many feeds the manifest has
 }
 
 // set switches one part.
@@ -38,7 +38,7 @@ func (p *parts) set(f *manifest.Feed, at string) error {
 	if f.Enabled != nil {
 		var ok bool
 		if on, ok = feeds.Truth(*f.Enabled); !ok {
-			return bad(".enabled", "it is none of true, 1, yes, on, false, 0, no, off")
+			return bad(".enabled", "it is not one of true, 1, yes, on, false, 0, no, off")
 		}
 	}
 	own := manifest.Feed{ID: f.ID, Enabled: f.Enabled}
@@ -55,12 +55,12 @@ func (p *parts) set(f *manifest.Feed, at string) error {
 	case "profile":
 		p.profile = on
 	default:
-		return bad(".id", "%q is none of builtin.identity, .tools, .security, .profile", f.ID)
+		return bad(".id", "%q is not one of builtin.identity, .tools, .security, .profile", f.ID)
 	}
 	return nil
 }
 
-// primer is what the system says: the parts that are on, in their order.
+// primer returns the system text: the parts that are on, in their order.
 func (p *parts) primer(m *manifest.Manifest, d parse.Dialect, specs []messages.ToolSpec, answer *schema.Schema) string {
 	var all []string
 	if text := m.Instructions.Text; len(prompt.Placeholders(text)) == 0 && text != "" { // else they are made for each run
@@ -94,8 +94,8 @@ func importsAny(m *manifest.Manifest, names ...string) bool {
 	return slices.ContainsFunc(m.Import.Tools, func(name string) bool { return slices.Contains(names, strings.ToLower(name)) })
 }
 
-// The tools that the security section speaks of: those that work in a folder, and those
-// that bring text from elsewhere.
+// The tools of the security section: those that work in a folder, and those that return text
+// from other sources.
 var (
 	folderTools  = []string{"read", "write", "edit", "list", "find", "replace", "shell"}
 	foreignTools = []string{"scrape", "search", catalog.RecallName}

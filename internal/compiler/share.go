@@ -187,8 +187,8 @@ func (p *places) leave(at *place) {
 	at.uses--
 }
 
-// trim closes the place that nobody has used for the longest, when there are too many. The
-// lock is held.
+// trim closes the place that was not used for the longest time, if there are too many. p.mu is
+// held.
 func (p *places) trim() {
 	if len(p.open) < maxPlaces {
 		return

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Given is a file in memory that holds b and that nobody can change, to be read from its
-// beginning: the standard input of a program that has all of it in hand before it begins,
-// whatever becomes of the host. The caller closes it.
+// Given returns a sealed file in memory with the bytes b, to be read from its beginning: the
+// standard input of a program, which is complete before the program begins, so that it does
+// not depend on the host. The caller must close it.
 func Given(b []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -13,6 +13,6 @@ type Limits struct {
 	Tasks int64
 }
 
-// pipeGrace is how long the end of a command waits for pipes that somebody outside its
-// group holds.
+// pipeGrace is how long the end of a command waits for pipes that a process outside its group
+// holds open.
 const pipeGrace = time.Second

@@ -98,7 +98,7 @@ func (s Server) Start() (*Process, error) {
 	var once sync.Once
 	p.kill = func() {
 		select {
-		case <-p.done: // its number may be somebody else's
+		case <-p.done: // another process may have its number
 		default:
 			once.Do(func() { _ = killGroup(cmd.Process.Pid) })
 		}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Program finds an executable file by its whole path, or by one inside the folder dir.
-// The error is for whoever wrote the name, and says nothing else of the host.
+// Program finds an executable file by its absolute path, or by a path inside the folder dir.
+// The error is for the author of the name, and shows nothing else of the host.
 func Program(dir, name string) (string, error) {
 	path := name
 	if !filepath.IsAbs(name) {

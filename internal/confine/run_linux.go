@@ -40,14 +40,14 @@ func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error
 	}
 	cmd.WaitDelay = pipeGrace
 	// The kernel kills it with the thread that starts it, and so with the host, also while
-	// it is still stopped. That thread is nobody else's: those of the runtime come and go.
+	// it is still stopped. That thread starts no other process: those of the runtime come and go.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Ptrace: true, Pdeathsig: syscall.SIGKILL}
 	over, err := startApart(cmd, l, j)
 	if err != nil {
 		return nil, err
 	}
 	return func() error {
-		// Until it is waited for its number, and that of its group, is nobody else's.
+		// Until it is waited for, no other process or group can have its number.
 		awaitEnd(cmd.Process.Pid)
 		_ = killGroup(cmd.Process.Pid)
 		over()

@@ -118,7 +118,7 @@ func (d *document) has(member string) bool { _, ok := d.first[member]; return ok
 // list reports whether the object has an array of this name.
 func (d *document) list(member string) bool { return d.members[member].Kind() == '[' }
 
-// describe says in words what a document that nobody recognises is made of.
+// describe describes a document of an unknown format.
 func (d *document) describe() string {
 	names := func(m map[string]jsontext.Value) string {
 		all := make([]string, 0, len(m))

@@ -142,8 +142,8 @@ func newGuard(n int) *guard {
 	}
 }
 
-// turn takes the machine through one turn with these streams and tells whether
-// the guard halted it.
+// turn takes the machine through one turn with these streams, and reports whether the guard
+// halted it.
 func (g *guard) turn(out, scr string) (halted bool, err error) {
 	var inputs []turn.Input
 	if !g.begun {

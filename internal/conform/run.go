@@ -32,7 +32,7 @@ func (o Options) validate() (Options, error) {
 type Summary struct {
 	Passed  int
 	Failed  int // judged wrong, or not to be judged because the case is malformed
-	LeftOut int // cases that bind nobody here, such as ns_a: differs; neither passed nor failed
+	LeftOut int // cases that do not apply, such as ns_a: differs; neither passed nor failed
 
 	Unsupported int // files in a format this release does not know or does not run
 	Ignored     int // notes beside the vectors; each is named in the report

@@ -51,7 +51,7 @@ func (k vectorKey) record() (*keyring.Key, error) {
 	return nil, malformed("keys."+k.KID+".alg", "unknown algorithm %q", k.Alg)
 }
 
-// vectorKeys is the table of a file: every key there is, whoever holds it.
+// vectorKeys is the table of a file: the keys of all holders.
 type vectorKeys map[string]*keyring.Key
 
 func keysOf(d *document) (vectorKeys, error) {
