@@ -150,7 +150,7 @@ func spread(b *testing.B, n int, do func(i int)) {
 	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(b.N), "cpu-us/run")
 }
 
-// talk gives the records of a conversation of so many runs, and its replies.
+// talk returns the records of a conversation of so many runs, and its replies.
 func talk(b *testing.B, runs int) (recs []*messages.Record, reply func(messages.Digest) []byte) {
 	ctx := context.Background()
 	rt, err := stile.New(ctx, stile.Config{InMemory: true})

@@ -55,7 +55,7 @@ type Permission struct {
 	References bool
 }
 
-// Judge gives the failure of a call by name: unknown_target for what is no internal
+// Judge returns the failure of a call by name: unknown_target for what is no internal
 // action, not_allowed for what the manifest does not allow.
 func (p *Permission) Judge(name string) error {
 	if !slices.Contains(allActions, name) {

@@ -41,7 +41,7 @@ type place struct {
 	value Value // zero once lost
 }
 
-// held gives the value of a place; ok is false for one that is nil or lost.
+// held returns the value of a place; ok is false for one that is nil or lost.
 func (at *place) held() (v Value, ok bool) {
 	if at == nil {
 		return Value{}, false
@@ -108,7 +108,7 @@ func (c *Cache) put(key string, v Value) {
 	}
 }
 
-// set gives a value a place, which is lost at once if the cache does not want it.
+// set stores a value, which is lost at once if the cache rejects it.
 func (c *Cache) set(key string, v Value) *place {
 	at := &place{value: v}
 	if !c.values.Set(key, cached{value: at}, int64(len(key)+len(v.JSON)+perValue)) {

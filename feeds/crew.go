@@ -57,7 +57,8 @@ func (c *crew) call() {
 	go c.work(true)
 }
 
-// next gives a worker what to do; ok is false when it may go. first is its first question.
+// next returns the next job of a worker; ok is false when the worker may end. first reports
+// whether it is the worker's first call.
 func (c *crew) next(first bool) (s start, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -79,7 +79,7 @@ func (k *Keeper) round(s Session, set Set) *round {
 	return &round{k: k, session: s, set: set, flights: make([]*flight, len(set.entries))}
 }
 
-// want gives the flight of a feed: one that has landed if the value at hand is fresh
+// want returns the flight of a feed: one that has landed if the value at hand is fresh
 // enough and none is forced. It goes no deeper than a set is long.
 func (r *round) want(i int, force bool) *flight {
 	if r.flights[i] != nil {
@@ -112,7 +112,7 @@ func (r *round) fetch(e *Entry, key string) *flight {
 	return r.k.join(r.session, *e, key, deps, r.set.rules.Env)
 }
 
-// held gives the refusal of a feed that crashed and is not to be fetched now.
+// held returns the refusal of a feed that crashed and is not to be fetched now.
 func (k *Keeper) held(session, key string) *flight {
 	k.mu.Lock()
 	defer k.mu.Unlock()

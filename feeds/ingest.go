@@ -83,7 +83,7 @@ func readIngest(params string) (ingest, []*messages.Error) {
 	return o.ingest(), o.end()
 }
 
-// Elsewhere says how the documents of an ingest source are named that are not files of
+// Elsewhere returns how the documents of an ingest source are named that are not files of
 // the agent's folder: RemoteGit or RemoteURL, which need a Remote; "" for those that are,
 // and for other sources.
 func (s *Source) Elsewhere() string {
@@ -178,7 +178,7 @@ type document struct {
 	time time.Time
 }
 
-// Fetch gives the documents of a source as a JSON string, its references resolved. A
+// Fetch returns the documents of a source as a JSON string, its references resolved. A
 // file is read again only if its size or time is another one, or so recent that it
 // may have changed since without either.
 func (in *Ingester) Fetch(ctx context.Context, src Source) (string, error) {
@@ -315,7 +315,7 @@ func reasonOf(err error) error {
 	return err
 }
 
-// text gives what a file holds: "" for what is no text.
+// text returns what a file holds: "" for what is no text.
 func (in *Ingester) text(files fs.FS, scope string, d *document) (string, error) {
 	key := fmt.Sprintf("f\x00%s\x00%s\x00%d\x00%d", scope, d.name, d.size, d.time.UnixNano())
 	if in.Cache != nil {

@@ -85,7 +85,7 @@ func checked[T any](read func(*object) T) func(string) []*messages.Error {
 	}
 }
 
-// Fetch gives the value of an internal source as JSON, its references resolved. env
+// Fetch returns the value of an internal source as JSON, its references resolved. env
 // names what of the environment may be shown: Rules.Env.
 func (in *Internals) Fetch(src Source, f Facts, env []string) (string, error) {
 	kind, ok := internals[src.Action]

@@ -120,7 +120,7 @@ type Stats struct {
 	InFlight int   // fetches now
 }
 
-// Stats gives the counts so far.
+// Stats returns the counts so far.
 func (k *Keeper) Stats() Stats {
 	k.mu.Lock()
 	s := k.stats
@@ -252,7 +252,7 @@ func (k *Keeper) Forget(session string, set Set) {
 	}
 }
 
-// Value gives what is kept of a feed, for Call.Value.
+// Value returns what is kept of a feed, for Call.Value.
 func (k *Keeper) Value(session string, e Entry) (Value, bool) {
 	return k.cache.get(valueKey(session, &e))
 }
@@ -267,7 +267,7 @@ func (k *Keeper) Status(session string, e Entry) (v Value, known, stale bool) {
 	return v, known, !known || e.stale(v, k.now()) || !e.served(v, k.now()) && e.Trigger == OnDemand && e.ServedFor() > 0
 }
 
-// Reason says why the last fetch of a feed failed (Why); "" when it did not, or when the
+// Reason returns why the last fetch of a feed failed (Why); "" when it did not, or when the
 // session is not kept: between Stop and Sync.
 func (k *Keeper) Reason(session string, e Entry) string {
 	k.mu.Lock()
@@ -278,7 +278,7 @@ func (k *Keeper) Reason(session string, e Entry) string {
 	return ""
 }
 
-// Put gives a feed a value from outside, as a fetch would have: it stands until the
+// Put sets the value of a feed from outside, as a fetch would: it stands until the
 // next one replaces it, and is served as long as its cache_ttl says. Errors are
 // ERR_NOT_FOUND: no such feed; ERR_CONFLICT: disabled; ERR_INVALID: no JSON; ERR_QUOTA over
 // MaxValueBytes.
@@ -299,7 +299,7 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 	return nil
 }
 
-// Prompt gives the elements of a prompt in the order of the set. Feeds whose value is
+// Prompt returns the elements of a prompt in the order of the set. Feeds whose value is
 // old enough are fetched side by side, after those they refer to, all under one
 // deadline, or an earlier one of their own; what is not there by then shows an older value or none
 // (docs/spec/streaming.md §7.2). Late fetches go on for the next prompt. It does not fail: elements say what
@@ -330,7 +330,7 @@ func (k *Keeper) Prompt(ctx context.Context, s Session, set Set) []Element {
 	return out
 }
 
-// Get gives one feed now, as for get_context_feed or the first use of $id: fetched if
+// Get returns one feed now, as for get_context_feed or the first use of $id: fetched if
 // its value is too old or refresh is set, for as long as ctx lasts. known reports whether
 // there is a value; ok whether there is a feed by that id which is not disabled.
 func (k *Keeper) Get(ctx context.Context, s Session, set Set, id string, refresh bool) (el Element, v Value, known, ok bool) {

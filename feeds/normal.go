@@ -12,7 +12,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Normal gives the normal form of a spec, or everything that is wrong with it: each
+// Normal returns the normal form of a spec, or everything that is wrong with it: each
 // mistake an ERR_CONFIG *messages.Error, its field below place ("context_feeds[0]";
 // "" for none). What it says of other feeds is for NewSet to check.
 //
@@ -126,7 +126,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 	return d
 }
 
-// params gives the parameters in compact form, their numbers as written.
+// params returns the parameters in compact form, their numbers as written.
 func (n *normalizer) params(p string) (string, bool) {
 	if p == "" {
 		return "{}", true

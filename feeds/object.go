@@ -80,7 +80,7 @@ func (o *object) has(key string) bool {
 	return ok
 }
 
-// unquote gives the text of a JSON string.
+// unquote returns the text of a JSON string.
 func unquote(v jsontext.Value) string {
 	b, _ := jsontext.AppendUnquote(nil, v) // read as valid
 	return string(b)

@@ -26,7 +26,7 @@ func newPatience(parent context.Context, timeout time.Duration) *patience {
 	return &patience{parent: parent, deadline: time.Now().Add(timeout)}
 }
 
-// whole gives the context that keeps the promise.
+// whole returns the context that keeps the promise.
 func (p *patience) whole() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -53,7 +53,7 @@ func landed(v Value, err error) *flight {
 	return f
 }
 
-// join gives the flight that is in the air, for one more who waits. r.mu is held.
+// join returns the flight that is in the air, for one more who waits. r.mu is held.
 func (r *runway) join() *flight {
 	if r.flight == nil {
 		r.flight = &flight{done: make(chan struct{})}
@@ -132,7 +132,7 @@ func (k *Keeper) leave(r *runway) {
 	}
 }
 
-// join gives the flight of a feed that is in the air, or begins one.
+// join returns the flight of a feed that is in the air, or begins one.
 func (k *Keeper) join(s Session, e Entry, key string, deps []dependency, env []string) *flight {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -212,7 +212,7 @@ func (k *Keeper) finish(s start) {
 	k.wheel.Done(s.ticket, next)
 }
 
-// crashes gives those of a feed that ticks; none when it does no longer.
+// crashes returns those of a feed that ticks; none when it does no longer.
 func (k *Keeper) crashes(r *runway) (in *synced, id string, c Crashes) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

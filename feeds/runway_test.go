@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// saying gives a script what to say from now on.
+// saying sets the replies of a script.
 func saying(value string) func(context.Context, Source) (string, error) {
 	return func(context.Context, Source) (string, error) { return value, nil }
 }

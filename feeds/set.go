@@ -102,7 +102,7 @@ func (s Set) Entries() []Entry { return slices.Clone(s.entries) }
 // Len counts the feeds, disabled ones too.
 func (s Set) Len() int { return len(s.entries) }
 
-// Get gives the feed of an id.
+// Get returns the feed of an id.
 func (s Set) Get(id string) (Entry, bool) {
 	if i := s.at(id); i >= 0 {
 		return s.entries[i], true

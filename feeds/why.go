@@ -30,7 +30,7 @@ func Why(err error) string {
 	return clip.Short(text, MaxReasonBytes-len("…"))
 }
 
-// leafOf says what an error that is not typed is, where its text can be shown.
+// leafOf returns what an error that is not typed is, where its text can be shown.
 func leafOf(err error) string {
 	var crash *PanicError
 	var number syscall.Errno

@@ -33,7 +33,7 @@ import (
 	"github.com/seed14be6753/stile/tools/workspace"
 )
 
-// read gives a file of the repository; its path is relative to the root.
+// read returns a file of the repository; its path is relative to the root.
 func read(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(path)))
@@ -66,7 +66,7 @@ func pages(t *testing.T) (all []string) {
 	return all
 }
 
-// section gives what stands under a heading, up to the next one of its level or a
+// section returns what stands under a heading, up to the next one of its level or a
 // higher one.
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
@@ -96,7 +96,7 @@ func headingOf(line string) int {
 	return n
 }
 
-// rows gives the tables of a text by the code in their first cell; several codes in
+// rows returns the tables of a text by the code in their first cell; several codes in
 // one cell share the row.
 func rows(text string) map[string][]string {
 	all := map[string][]string{}
@@ -754,7 +754,7 @@ func TestDocsSpecPaths(t *testing.T) {
 	}
 }
 
-// sections gives the numbers of a specification's headings, and those of the
+// sections returns the numbers of a specification's headings, and those of the
 // extensions that streaming.md §9 numbers in a list: 9.1, 9.2 …
 func sections(text string) (all []string) {
 	listed := ""

@@ -37,7 +37,7 @@ func fed(t testing.TB, m llm.Model, feeds string, ts ...tools.Tool) *stile.Agent
 	return &stile.Agent{Manifest: man, Model: m, Tools: ts}
 }
 
-// counted gives "n1", "n2" …, by its calls.
+// counted returns "n1", "n2" …, by its calls.
 func counted(name string, n *atomic.Int64) tools.Tool {
 	return tool(name, messages.ReadOnly, func(context.Context, *tools.Call) (neuroscript.Value, error) {
 		return neuroscript.String(fmt.Sprintf("n%d", n.Add(1))), nil

@@ -377,7 +377,7 @@ func TestModelFailuresCost(t *testing.T) {
 	})
 }
 
-// once gives each reply once, the last one for ever.
+// once returns each reply once, the last one for ever.
 func once(replies ...string) model {
 	n := 0
 	return func(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk, error] {

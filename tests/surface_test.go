@@ -94,7 +94,7 @@ func exportedTypes(f *ast.File) (n int) {
 // publicRow is a line of the table: package, exported types, who needs it.
 var publicRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (\\d+) \\| (.*) \\|\n")
 
-// sections gives the places of the table of public packages and of the list of the others.
+// sections returns the places of the table of public packages and of the list of the others.
 func sections(t *testing.T, page string) (table, list [2]int) {
 	t.Helper()
 	begin := strings.Index(page, "\n## Public packages\n")

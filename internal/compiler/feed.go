@@ -56,7 +56,7 @@ func feedSet(m *manifest.Manifest) (feeds.Set, parts, error) {
 	return set, on, errors.Join(found...)
 }
 
-// replace gives the mistakes of specs the places that these have in the manifest.
+// replace sets the places of mistakes in specs to those in the manifest.
 func replace(err error, places []int) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []error

@@ -51,7 +51,7 @@ func (e *Env) recollect(ctx context.Context, sid string, words []string, limit i
 // sessions (kitsu.search: recall).
 type earlier struct{ env *Env }
 
-// Search gives who said what and when. A query has at most 256 characters, and so more
+// Search returns who said what and when. A query has at most 256 characters, and so more
 // words than a recall takes only if most have one letter: the first ones count.
 func (s earlier) Search(ctx context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
 	words := journal.Words(q.Query)

@@ -73,7 +73,7 @@ func (r *Replayer) Agent(ctx context.Context, d messages.Digest, rendering int64
 	return r.done[v], nil
 }
 
-// For gives a replay its agents.
+// For returns the agents of a replay.
 func (r *Replayer) For(ctx context.Context) replay.Agents {
 	return func(d messages.Digest, rendering int64) (*replay.Agent, error) { return r.Agent(ctx, d, rendering) }
 }

@@ -28,7 +28,7 @@ var ownAnswers = map[string]messages.GateAnswer{"shell": messages.GateDeny}
 // overWorkspace are the tools that need a workspace.
 var overWorkspace = []string{"read", "write", "edit", "list", "find", "replace", "shell"}
 
-// workTools gives the tools over the agent's workspace, those of them that it imports.
+// workTools returns the tools over the agent's workspace, those of them that it imports.
 func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, error) {
 	if !importsAny(m, overWorkspace...) {
 		return nil, nil
@@ -81,7 +81,7 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 	return p.apart(own), nil
 }
 
-// shell says how the tool shell is set up in a folder.
+// shell returns the settings of the tool shell in a folder.
 func (e *Env) shell(a *Definition, m *manifest.Manifest, w *workspace.Workspace, cache func(variable string) (string, error)) workspace.Shell {
 	s := m.Shell
 	return workspace.Shell{
@@ -91,7 +91,7 @@ func (e *Env) shell(a *Definition, m *manifest.Manifest, w *workspace.Workspace,
 	}
 }
 
-// webTools gives the tools of the network that the agent imports.
+// webTools returns the tools of the network that the agent imports.
 func (e *Env) webTools(a *Definition, m *manifest.Manifest) (all []tools.Tool, err error) {
 	if importsAny(m, "scrape") {
 		all = append(all, web.Scrape())
@@ -152,14 +152,14 @@ type shellCaches struct {
 	made      string
 }
 
-// of gives the folders of those who have them together; no names are the agent's own.
+// of returns the folders of those who have them together; no names are the agent's own.
 func (c *shellCaches) of(names []string) func(variable string) (string, error) {
 	return func(variable string) (string, error) {
 		return c.folder(filepath.Join(append(slices.Clone(names), variable)...))
 	}
 }
 
-// folder gives the absolute path of a folder and makes it.
+// folder returns the absolute path of a folder and makes it.
 func (c *shellCaches) folder(name string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

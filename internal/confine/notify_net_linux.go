@@ -235,7 +235,7 @@ func (l *listener) retry(s *socket, wait bool, try func() syscall.Errno) syscall
 	return errno
 }
 
-// judge says whether a socket may speak to an address.
+// judge reports whether a socket may speak to an address.
 func (l *listener) judge(s *socket, sa []byte, message bool) syscall.Errno {
 	to, ok := peer(sa, message)
 	switch {
@@ -330,7 +330,7 @@ func (q *question) header(at uint64, flags int) (*message, syscall.Errno) {
 	return m, 0
 }
 
-// passed gives ancillary data as this process sends it to a socket of a pair: descriptors
+// passed returns ancillary data as this process sends it to a socket of a pair: descriptors
 // of the caller's are taken, and let go by the function.
 func (q *question) passed(control []byte) ([]byte, func(), syscall.Errno) {
 	var mine []int

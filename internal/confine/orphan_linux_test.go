@@ -56,7 +56,7 @@ func TestCommandsEndWithTheirHost(t *testing.T) {
 	}
 }
 
-// stateOf gives the state of a process that has not ended, "" of another.
+// stateOf returns the state of a process that has not ended, "" of another.
 func stateOf(pid string) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", pid))
 	if err != nil {

@@ -118,7 +118,7 @@ func (r *run) fileLine(path string, f int, n Count, reasons []string) {
 // otherwise grow with the square of its length.
 const cutBytes = 1 << 20
 
-// cuts gives the places to cut an input of n bytes in two: all of them, or as many
+// cuts returns the places to cut an input of n bytes in two: all of them, or as many
 // as cutBytes allows, spread evenly, with the ends.
 func cuts(n int) []int {
 	step := max(n*n/cutBytes, 1) // n is at most DefaultFileBytes

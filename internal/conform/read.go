@@ -169,7 +169,7 @@ func note(path string) bool {
 		ext == "" && slices.Contains([]string{"readme", "notice", "license", "licence", "copying"}, name)
 }
 
-// faultOf gives an error of decoding its place: the byte for a syntax error, the
+// faultOf adds the place to an error of decoding: the byte for a syntax error, the
 // member for a value of the wrong type, whose offset would count from the case.
 func faultOf(err error) *messages.Error {
 	var fault *messages.Error

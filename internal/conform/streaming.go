@@ -132,7 +132,7 @@ func (e streamedEvent) String() string {
 	return kind
 }
 
-// decodeStream gives the canonical events of a reply pushed in pieces.
+// decodeStream returns the canonical events of a reply pushed in pieces.
 func decodeStream(reply []byte, size int) (s streamed, err error) {
 	var text []byte
 	add := func(kind string, members ...any) {

@@ -87,7 +87,7 @@ type vectorContext struct {
 	SeenJTI   []string `json:"seen_jti"`
 }
 
-// verifier gives the check of one line after another, as a turn makes them: one
+// verifier returns the check of one line after another, as a turn makes them: one
 // key set, one replay set and one reading of the clock for all of them.
 func (x *vectorContext) verifier(keys vectorKeys) (func(line []byte) token.Check, error) {
 	if x == nil || x.Now == nil {

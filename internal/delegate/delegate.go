@@ -1,7 +1,7 @@
-// Package delegate runs actions of type agent, each in a child session of its own. The
-// child's name follows from the action's idempotency key, which is the key of the child's
-// submit, too: a repetition after a crash joins the run that is there. What ends the
-// action ends the child's run.
+// Package delegate runs actions of type agent, each in a child session of its own. The child's
+// name is derived from the action's idempotency key, which is also the key of the child's
+// submit: an attempt after a crash joins the run that exists. The end of the action ends the
+// child's run.
 package delegate
 
 import (
@@ -57,7 +57,7 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 	}
 	run, err := d.submit(ctx, in)
 	if err != nil {
-		if d.Host.Stopping() { // no answer: the process that takes up the parent asks again
+		if d.Host.Stopping() { // no answer: the next owner of the parent tries again
 			<-ctx.Done()
 		}
 		return "", err
@@ -79,16 +79,16 @@ func (d *delegation) run(ctx context.Context, args string) (string, error) {
 	return d.result(a, nil)
 }
 
-// leaves reports whether the child goes on without this process, which lets go of its
-// parent.
+// leaves reports whether the child goes on without this process, because the process gives up
+// its parent.
 func (d *delegation) leaves(ctx context.Context) bool {
 	return errors.Is(context.Cause(ctx), tools.ErrLetGo) || d.Host.Stopping()
 }
 
-// messageParam is the parameter that is the child's input when it stands alone.
+// messageParam is the parameter that is the child's input if it is the only one.
 const messageParam = "message"
 
-// input is what the child is asked: the message, or all parameters as they are.
+// input returns the child's input: the message, or the JSON of all parameters.
 func (d *delegation) input(args string) (messages.Input, error) {
 	var given map[string]jsontext.Value
 	if err := json.Unmarshal([]byte(args), &given); err != nil || given == nil {
@@ -142,8 +142,8 @@ func (d *delegation) name(ctx context.Context) (key messages.SessionKey, link me
 // The manifest's bound is the driver's.
 var _ = [1]struct{}{}[manifest.MaxAgentDepth-driver.MaxAgentDepth]
 
-// submit begins the child's run, or joins it. It is not cut short by ctx: what was
-// submitted must be known to be stopped.
+// submit begins the child's run, or joins it. The end of ctx does not interrupt it, because a
+// submitted run must be known to be stopped.
 func (d *delegation) submit(ctx context.Context, in messages.Input) (*follow.Run, error) {
 	ctx = context.WithoutCancel(ctx)
 	key, link, err := d.name(ctx)
@@ -208,7 +208,7 @@ func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) 
 	ctx = context.WithoutCancel(ctx)
 	d.plan.Over()
 	_, err := d.Host.Cancel(ctx, d.key, d.child.Actor, run.Ordinal, "action "+d.call.ID+" of "+d.call.SID)
-	if err != nil && messages.CodeOf(err) != messages.ErrDenied { // else it has ended
+	if err != nil && messages.CodeOf(err) != messages.ErrDenied { // ERR_DENIED: it has ended
 		return "", &tools.Unsettled{Reason: "the session " + run.SID + " cannot be stopped: " + err.Error()}
 	}
 	a, err := d.wait(ctx, run)
@@ -218,9 +218,9 @@ func (d *delegation) stop(ctx context.Context, run *follow.Run) (string, error) 
 	return d.result(a, cause)
 }
 
-// result is what the run gave its parent: what it said, or why that does not count.
-// stopped is why the run was stopped, if it was: its own detail names the session that
-// did, which is nothing for the model.
+// result returns the run's answer for its parent, or why it does not count. stopped is why the
+// run was stopped, if it was: the detail of the run itself names the stopping session, which
+// is not for the model.
 func (d *delegation) result(a *answer.Account, stopped error) (string, error) {
 	if d.call.Spend != nil {
 		d.call.Spend(a.Used)

@@ -1,6 +1,6 @@
-// Package erase ends sessions and erases what was said in them: one session, those of a
-// user, those whose time is over. Headers stay, so that the chain still verifies and shows
-// that something was erased (docs/decisions/009).
+// Package erase ends sessions and erases their contents: one session, all of a user, all past
+// their retention. Headers stay, so that the chain still verifies and shows the erasure
+// (docs/decisions/009).
 package erase
 
 import (
@@ -30,10 +30,10 @@ type Eraser struct {
 	Now  func() time.Time
 }
 
-// Session erases a session that is there, with its child sessions. What is in flight is
-// cancelled, the session is closed, and the bodies of its records, its blobs and its place
-// in recall are removed. by goes into session.closed. ERR_NOT_FOUND when it was erased
-// before; ERR_BUSY when something in flight does not end before ctx does.
+// Session erases a session and its child sessions. It cancels the runs in flight, closes the
+// session, and removes the bodies of its records, its blobs and its texts in recall. by goes
+// into session.closed. The error is ERR_NOT_FOUND if the session was erased before, ERR_BUSY if
+// a run does not end before ctx does.
 func (e *Eraser) Session(ctx context.Context, head journal.Head, by string) error {
 	if head.Closed {
 		gone, err := e.erased(ctx, &head)
@@ -47,13 +47,12 @@ func (e *Eraser) Session(ctx context.Context, head journal.Head, by string) erro
 	return e.remove(ctx, head, by)
 }
 
-// erasePasses is how often User looks for sessions that were begun meanwhile.
+// erasePasses bounds how often User looks for sessions that were begun meanwhile.
 const erasePasses = 3
 
-// User erases all sessions of a user, what was said under an id that has been another
-// session's since included, and then has its profile forgotten; key is that of the
-// profile. It gives the names of those it erased, also with an error. It may be called
-// again until it succeeds.
+// User erases all sessions of a user, retired incarnations included, and then calls forget for
+// the profile; key is that of the profile. It returns the names of the erased sessions, also
+// with an error. It may be called again until it succeeds.
 func (e *Eraser) User(ctx context.Context, key messages.SessionKey, by string, forget func(context.Context, messages.SessionKey) error) (names []string, err error) {
 	own := strings.TrimSuffix(key.SID(), messages.ProfileID)
 	for range erasePasses {
@@ -63,7 +62,7 @@ func (e *Eraser) User(ctx context.Context, key messages.SessionKey, by string, f
 				return names, err
 			}
 			if head.SID == key.SID() {
-				continue // below, after what it is learned from
+				continue // the profile is erased below, after its sources
 			}
 			if head.Closed {
 				gone, err := e.erased(ctx, &head)
@@ -86,7 +85,7 @@ func (e *Eraser) User(ctx context.Context, key messages.SessionKey, by string, f
 	return names, messages.Errorf(messages.ErrBusy, "sessions of the user are begun as fast as they are erased")
 }
 
-// remove is Delete of a session that is there.
+// remove ends and erases one session.
 func (e *Eraser) remove(ctx context.Context, head journal.Head, by string) error {
 	if !head.Closed {
 		if err := e.end(ctx, head, by); err != nil {
@@ -117,7 +116,7 @@ func (e *Eraser) erased(ctx context.Context, head *journal.Head) (bool, error) {
 	return true, nil
 }
 
-// childrenOf are the sessions that actions of this one ran, as far as they are there.
+// childrenOf returns the sessions that actions of this one have run, if they still exist.
 func (e *Eraser) childrenOf(ctx context.Context, head *journal.Head) (all []journal.Head, err error) {
 	seen := map[string]bool{}
 	for r, err := range e.Store.Read(ctx, head.Inc, 0, 0) {
@@ -159,7 +158,7 @@ func (e *Eraser) childrenOf(ctx context.Context, head *journal.Head) (all []jour
 				}
 				continue
 			}
-			// Of the same name another session may be there meanwhile.
+			// Another session may have the name by now.
 			parent, err := journal.Parent(ctx, e.Store, child.Inc)
 			if err != nil {
 				return nil, err
@@ -172,10 +171,10 @@ func (e *Eraser) childrenOf(ctx context.Context, head *journal.Head) (all []jour
 	return all, nil
 }
 
-// endWait is how long Delete waits between two looks at what it has cancelled.
+// endWait is the pause between two checks whether cancelled runs have ended.
 const endWait = 20 * time.Millisecond
 
-// end cancels what a session does, and closes it.
+// end cancels the runs of a session, and closes it.
 func (e *Eraser) end(ctx context.Context, head journal.Head, by string) error {
 	key, err := messages.ParseSID(head.SID)
 	if err != nil {
@@ -183,7 +182,7 @@ func (e *Eraser) end(ctx context.Context, head journal.Head, by string) error {
 	}
 	c, err := e.Agents.Of(ctx, &head)
 	if err != nil || c == nil {
-		// No agent here can wake it. What cannot be read wakes nowhere.
+		// No agent here can wake the session, and no host can wake one that cannot be read.
 		return e.closeAsleep(ctx, &head, by)
 	}
 	wait := time.NewTimer(0)
@@ -235,10 +234,10 @@ func (e *Eraser) closeAsleep(ctx context.Context, head *journal.Head, by string)
 	return e.Writer.AppendWait(ctx, batch)
 }
 
-// Expire deletes the sessions, of all tenants, whose last record is older than before, at
-// most limit of them (0: all), and returns how many. Sessions that have something in
-// flight, wait for an approval or belong to another one stay. What fails is logged and
-// left for the next time; the error is the journal's, or ctx's.
+// Expire erases the sessions of all tenants whose last record is older than before, at most
+// limit of them (0: all), and returns how many. Sessions with a run in flight or a pending
+// approval, and child sessions, are kept. A failure with one session is logged and tried again
+// the next time; the error is the journal's, or the cause of ctx.
 func (e *Eraser) Expire(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	for head, err := range journal.List(ctx, e.Store, "", "") {
 		if err != nil {
@@ -266,7 +265,7 @@ func (e *Eraser) Expire(ctx context.Context, before time.Time, limit int) (n int
 	return n, nil
 }
 
-// expired reports whether retention has nothing to wait for.
+// expired reports whether retention may erase a session.
 func (e *Eraser) expired(ctx context.Context, head *journal.Head, before time.Time) (bool, error) {
 	if head.Open || head.Queued > 0 || head.Suspended() || head.Seq == 0 {
 		return false, nil

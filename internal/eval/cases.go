@@ -1,7 +1,7 @@
-// Package eval judges what an agent made of a set of cases, and adds up what came of them.
+// Package eval judges the runs of agents on a set of cases, and makes a report of them.
 //
-// One idea: a case says what has to hold of one run, an attempt is one run of one agent, and
-// a report is a function of the attempts alone. The same attempts give the same report.
+// One idea: a case has conditions for one run, an attempt is one run of one agent, and a report
+// is a function of the attempts alone. The same attempts give the same report.
 //
 // It runs nothing, reads no file and no clock; the command does (docs/eval.md).
 package eval
@@ -26,10 +26,10 @@ const (
 	MaxCases     = 100_000
 	MaxLineBytes = 4 << 20
 	maxIDBytes   = 64
-	maxErrors    = 50 // that are told at once
+	maxErrors    = 50 // reported at once
 )
 
-// Case is one input with what has to hold of its run.
+// Case is one input and the conditions for its run.
 type Case struct {
 	ID      string   `json:"id"`
 	Input   string   `json:"input"`
@@ -40,7 +40,7 @@ type Case struct {
 	Line int `json:"-"` // in the file, from 1
 }
 
-// Expect is what has to hold; what is not said may be anything. All that is said must hold.
+// Expect has conditions for a run, all of which must hold.
 type Expect struct {
 	Equals   *string        `json:"equals"`   // the answer, but for white space around it
 	Contains Texts          `json:"contains"` // each is in the answer
@@ -48,7 +48,7 @@ type Expect struct {
 	Schema   jsontext.Value `json:"schema"`   // the structured answer, else the answer as JSON, fits it
 	Decision *string        `json:"decision"` // DONE, ABORT or HALT, or the code of a HALT
 	Calls    []Call         `json:"calls"`    // are among those of the run, in this order
-	// Unordered takes the calls in any order.
+	// Unordered accepts the calls in any order.
 	Unordered bool `json:"unordered"`
 
 	re     *regexp.Regexp
@@ -60,13 +60,13 @@ func (e *Expect) Empty() bool {
 	return e.Equals == nil && e.Contains == nil && e.RE2 == nil && len(e.Schema) == 0 && e.Decision == nil && e.Calls == nil
 }
 
-// Call is a call that is expected: its name, and members that its arguments have.
+// Call is an expected call: its name, and members that its arguments must have.
 type Call struct {
 	Name string         `json:"name"`
 	Args jsontext.Value `json:"args"`
 }
 
-// Result is a call with what it is answered, in place of its tool.
+// Result is a call and its answer, which replaces that of the tool.
 type Result struct {
 	Tool   string         `json:"tool"`
 	Args   jsontext.Value `json:"args"`
@@ -87,9 +87,9 @@ func (t *Texts) UnmarshalJSON(b []byte) error {
 
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
-// Parse reads cases from JSON lines; name is what errors call the file. Blank lines and lines
-// that begin with # or // are passed over. All mistakes are told at once, as ERR_CONFIG with
-// file, line and column.
+// Parse parses cases in JSON lines; name is the file name in errors. Blank lines and lines that
+// begin with # or // are skipped. All mistakes are reported at once, as ERR_CONFIG with file,
+// line and column.
 func Parse(name string, b []byte) ([]Case, error) {
 	var all []Case
 	var wrong []error
@@ -138,7 +138,8 @@ func Parse(name string, b []byte) ([]Case, error) {
 	return all, errors.Join(wrong...)
 }
 
-// placed says where a line is wrong: the column from 1, the member, and what is the matter.
+// placed returns the place of a mistake in a line: the column from 1, the member, and a
+// description.
 func placed(text []byte, err error) (col int, field, detail string) {
 	col, detail = 1, err.Error()
 	var semantic *json.SemanticError
@@ -161,7 +162,7 @@ func placed(text []byte, err error) (col int, field, detail string) {
 	return min(col, len(text)+1), field, detail
 }
 
-// known are the keys beside an unknown one.
+// known returns the valid keys beside an unknown one.
 func known(field string) string {
 	switch {
 	case strings.HasPrefix(field, "expect.calls."):
@@ -174,7 +175,7 @@ func known(field string) string {
 	return "id, input, expect, tags, results"
 }
 
-// check says what is wrong with a case; field is "" for nothing.
+// check returns what is wrong with a case; field is "" for nothing.
 func (c *Case) check() (field, detail string) {
 	e := &c.Expect
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/internal/visible"
 )
 
-// Observed is what came of a run.
+// Observed is the outcome of a run.
 type Observed struct {
 	Decision string // DONE, ABORT or HALT
 	Reason   string // of a HALT
@@ -20,11 +20,11 @@ type Observed struct {
 	Calls    []Made
 }
 
-// Made is a call of a run: its arguments are JSON.
+// Made is a call in a run; its arguments are JSON.
 type Made struct{ Name, Args string }
 
-// Judge says what does not hold: nothing, for a run that passes. A case that expects nothing
-// passes when its run is DONE.
+// Judge returns the conditions that do not hold, none for a run that passes. A case without
+// conditions passes if its run is DONE.
 func (c *Case) Judge(o *Observed) (failures []string) {
 	e := &c.Expect
 	bad := func(format string, args ...any) { failures = append(failures, fmt.Sprintf(format, args...)) }
@@ -59,8 +59,8 @@ func (c *Case) Judge(o *Observed) (failures []string) {
 	return append(failures, e.calls(o.Calls)...)
 }
 
-// calls looks for each expected call among those that were made and are not taken yet: behind
-// the one before, unless any order will do.
+// calls searches each expected call among the calls that are not matched yet: after the one
+// before, unless Unordered is set.
 func (e *Expect) calls(made []Made) (failures []string) {
 	if e.Calls != nil && len(e.Calls) == 0 && len(made) > 0 {
 		return []string{"calls: want none, there are " + list(made)}
@@ -134,5 +134,5 @@ func list(made []Made) string {
 	return strings.Join(all, ", ")
 }
 
-// quoted is a text of others, short, with nothing hidden in it.
+// quoted returns a short form of a text, with hidden characters made visible.
 func quoted(s string) string { return "«" + visible.Exact(clip.Short(s, 160)) + "»" }

@@ -38,7 +38,7 @@ type problem struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit writes a report as JUnit's XML: a suite for each agent, a test for each attempt.
+// JUnit writes the report as JUnit XML: a suite for each agent, a test for each attempt.
 func (r *Report) JUnit(w io.Writer) error {
 	out := suites{Name: "stile eval " + r.Run}
 	for _, s := range r.Agents {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// State is how an attempt stands.
+// State is the result of an attempt.
 type State string
 
 // The states of an attempt.
@@ -38,7 +38,7 @@ type Attempt struct {
 	Tags     []string `json:"tags,omitempty"`
 }
 
-// Sums are what the attempts of an agent came to. Rates are of those that were run.
+// Sums are the totals over the attempts of an agent. Rates are of the attempts that were run.
 type Sums struct {
 	Agent    string `json:"agent"`
 	Attempts int    `json:"attempts"`
@@ -46,11 +46,11 @@ type Sums struct {
 	Failed   int    `json:"failed"`
 	Broken   int    `json:"errors"`
 	NotRun   int    `json:"not_run"`
-	// Rate is the share that passed; Low and High bound it by Wilson's interval at 95 %.
+	// Rate is the share that passed; Low and High are its Wilson interval at 95 %.
 	Rate float64 `json:"pass"`
 	Low  float64 `json:"pass_low"`
 	High float64 `json:"pass_high"`
-	// Mixed counts cases some of whose attempts passed and some did not.
+	// Mixed counts the cases with attempts that passed and attempts that did not.
 	Mixed   int     `json:"mixed_cases"`
 	Tokens  float64 `json:"tokens_mean"` // in and out, of an attempt
 	CostUSD int64   `json:"cost_micro_usd"`
@@ -59,7 +59,7 @@ type Sums struct {
 	Refused int64   `json:"refused_calls"`
 }
 
-// Report is what an evaluation came to.
+// Report is the result of an evaluation.
 type Report struct {
 	Run      string    `json:"run"`
 	Agents   []Sums    `json:"agents"`
@@ -74,18 +74,19 @@ type TagSums struct {
 	Sums
 }
 
-// Versus compares the first agent with the second, case by case: a case counts for an agent
-// when most of its attempts passed.
+// Versus compares the first agent with the second, case by case: a case counts for an agent if
+// most of its attempts passed.
 type Versus struct {
 	Better int `json:"better"` // cases of the first alone
 	Worse  int `json:"worse"`  // of the second alone
 	Same   int `json:"same"`
-	// P is the chance of a difference as large where both are alike (McNemar's exact test).
+	// P is the probability of such a difference if both agents are equal (McNemar's exact
+	// test).
 	P float64 `json:"p"`
 }
 
-// Make adds up attempts; agents are the labels in their order, the first is the one that is
-// judged.
+// Make returns the report of attempts; agents are the labels in their order. The first agent is
+// the one that thresholds are for.
 func Make(run string, agents []string, attempts []Attempt) Report {
 	r := Report{Run: run, Attempts: attempts}
 	tags := map[string]bool{}
@@ -160,12 +161,12 @@ func sumsOf(agent string, attempts []Attempt, tag string) Sums {
 	return s
 }
 
-// rank is the nearest-rank percentile of sorted values.
+// rank returns the nearest-rank percentile of sorted values.
 func rank(sorted []int64, q float64) int64 {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// wilson bounds a rate at 95 %.
+// wilson returns the Wilson interval of a rate at 95 %.
 func wilson(passed, n int) (low, high float64) {
 	const z = 1.959963984540054
 	p, size := float64(passed)/float64(n), float64(n)
@@ -222,7 +223,7 @@ func versus(a, b string, attempts []Attempt) *Versus {
 	return v
 }
 
-// choose is the logarithm of a binomial coefficient.
+// choose returns the logarithm of a binomial coefficient.
 func choose(n, k int) float64 {
 	of := func(x int) float64 {
 		v, _ := math.Lgamma(float64(x) + 1)
@@ -231,18 +232,18 @@ func choose(n, k int) float64 {
 	return of(n) - of(k) - of(n-k)
 }
 
-// Threshold is a bound that the first agent has to keep.
+// Threshold is a condition on a metric of the first agent.
 type Threshold struct {
 	Metric string  `json:"metric"`
 	Op     string  `json:"op"`
 	Value  float64 `json:"value"`
 }
 
-// Metrics are the names that a threshold may have.
+// Metrics are the metrics of thresholds.
 var Metrics = []string{"pass", "tokens", "cost_micro_usd", "p50", "p90", "refused"}
 
-// ParseThreshold reads such as pass>=0.95, p90<=2s or cost_micro_usd<500000; ok is false for
-// another text.
+// ParseThreshold parses a threshold such as pass>=0.95, p90<=2s or cost_micro_usd<500000; ok is
+// false for any other text.
 func ParseThreshold(s string) (t Threshold, ok bool) {
 	at := strings.IndexAny(s, "<>")
 	if at < 0 {
@@ -265,7 +266,7 @@ func ParseThreshold(s string) (t Threshold, ok bool) {
 	return t, err == nil && !math.IsNaN(v) && slices.Contains(Metrics, t.Metric)
 }
 
-// Holds reports whether an agent keeps the threshold, and what it has.
+// Holds reports whether an agent meets the threshold, and returns its value of the metric.
 func (t *Threshold) Holds(s *Sums) (ok bool, has float64) {
 	has = map[string]float64{
 		"pass": s.Rate, "tokens": s.Tokens, "cost_micro_usd": float64(s.CostUSD), "p50": float64(s.P50), "p90": float64(s.P90), "refused": float64(s.Refused),

@@ -96,7 +96,7 @@ func (v *evaluator) value(n *node) string {
 	return boolean(v.compare(n, a, b))
 }
 
-// reference gives the part that a reference leads to.
+// reference returns the part that a reference leads to.
 func (v *evaluator) reference(n *node) string {
 	part, ok := v.find(n)
 	if !ok {

@@ -66,7 +66,7 @@ var entities = [...]struct {
 	meant    byte
 }{{"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}}
 
-// char gives the byte at s.text[i], by whichever spelling, and how long it is; 0 is the end.
+// char returns the byte at s.text[i], by whichever spelling, and how long it is; 0 is the end.
 func (s *scanner) char(i int) (c byte, size int) {
 	if i >= len(s.text) {
 		return 0, 0
@@ -81,7 +81,7 @@ func (s *scanner) char(i int) (c byte, size int) {
 	return s.text[i], 1
 }
 
-// next gives the next token. What begins none is a bad one, which the scanner stays at.
+// next returns the next token. What begins none is a bad one, which the scanner stays at.
 func (s *scanner) next() token {
 	for s.at < len(s.text) && strings.IndexByte(space, s.text[s.at]) >= 0 {
 		s.at++

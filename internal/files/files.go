@@ -1,5 +1,5 @@
-// Package files writes files that are whole or not there, for their owner's eyes alone,
-// and makes errors of files that name no path of the host.
+// Package files writes files whole or not at all, which only their owner may read, and returns
+// errors of files without paths of the host.
 package files
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Cause takes the path out of a file error: it is the host's business.
+// Cause returns a file error without its path.
 func Cause(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
@@ -21,7 +21,7 @@ func Cause(err error) error {
 	return err
 }
 
-// MakeDir makes a data directory with mode 0700. Errors are ERR_CONFIG.
+// MakeDir creates a data directory with mode 0700. Errors are ERR_CONFIG.
 func MakeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return &messages.Error{Code: messages.ErrConfig, Field: "dir", Detail: "cannot make the data directory", Cause: err}
@@ -29,8 +29,8 @@ func MakeDir(dir string) error {
 	return nil
 }
 
-// Create writes a new file durably, with mode 0600. A file that is there stays: the error
-// is fs.ErrExist then.
+// Create writes a new file durably, with mode 0600. The error is fs.ErrExist if the file
+// exists.
 func Create(path string, b []byte) error { return write(path, b, os.Link) }
 
 // Replace writes a file durably, with mode 0600. The old one is replaced in one step: a
@@ -48,8 +48,7 @@ func write(path string, b []byte, put func(from, to string) error) error {
 	return nil
 }
 
-// Copy makes a durable copy with mode 0600. A file that is there stays: the error is
-// fs.ErrExist then.
+// Copy makes a durable copy with mode 0600. The error is fs.ErrExist if to exists.
 func Copy(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -62,8 +61,8 @@ func Copy(from, to string) error {
 	})
 }
 
-// CopyFrom makes a durable file of what a reader has, with mode 0600. A file that is there
-// stays: the error is fs.ErrExist then.
+// CopyFrom writes the content of a reader to a new file durably, with mode 0600. The error is
+// fs.ErrExist if the file exists.
 func CopyFrom(r io.Reader, to string) error {
 	return place(to, os.Link, func(f *os.File) error {
 		_, err := io.Copy(f, r)
@@ -71,10 +70,10 @@ func CopyFrom(r io.Reader, to string) error {
 	})
 }
 
-// ErrHeld is that of a lock that another process kept for too long.
+// ErrHeld is the error of a lock that another process held for too long.
 var ErrHeld = errors.New("another process holds the lock")
 
-// until tries again and again, with growing pauses, for as long as d.
+// until calls try repeatedly, with growing pauses, for at most d.
 func until(d time.Duration, try func() (done bool, err error)) error {
 	end := time.Now().Add(d)
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
@@ -88,14 +87,14 @@ func until(d time.Duration, try func() (done bool, err error)) error {
 	}
 }
 
-// place fills a temporary file beside path, syncs it, and puts it there: os.Rename
-// replaces what is there, os.Link refuses to.
+// place fills a temporary file beside path, syncs it, and moves it to path: with os.Rename it
+// replaces an existing file, with os.Link it does not.
 func place(path string, put func(from, to string) error, fill func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // made with mode 0600
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails after a rename, when there is nothing left to remove
+	defer os.Remove(f.Name()) // fails after a rename, when the file is gone
 	if err = fill(f); err == nil {
 		err = f.Sync()
 	}

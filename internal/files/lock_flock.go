@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// LockWithin is Lock for those who must not wait longer than d: the error is ErrHeld then.
+// LockWithin is Lock with a bound: it returns ErrHeld after waiting for d.
 func LockWithin(path string, d time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -29,7 +29,8 @@ func LockWithin(path string, d time.Duration) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// Lock waits until no other process holds the file. The end of the process releases it too.
+// Lock waits until no other process holds the lock of the file. unlock, or the end of the
+// process, releases it.
 func Lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 var changing sync.Mutex
 
-// LockWithin is Lock for those who must not wait longer than d: the error is ErrHeld then.
+// LockWithin is Lock with a bound: it returns ErrHeld after waiting for d.
 func LockWithin(_ string, d time.Duration) (unlock func(), err error) {
 	if err := until(d, func() (bool, error) { return changing.TryLock(), nil }); err != nil {
 		return nil, err
@@ -17,8 +17,8 @@ func LockWithin(_ string, d time.Duration) (unlock func(), err error) {
 	return changing.Unlock, nil
 }
 
-// Lock keeps changes of this process apart: there is no lock here that dies with its
-// process, so two commands at once may lose one change.
+// Lock excludes other goroutines of this process alone: this system has no lock that ends with
+// its process, so of two concurrent commands one may lose its change.
 func Lock(string) (unlock func(), err error) {
 	changing.Lock()
 	return changing.Unlock, nil

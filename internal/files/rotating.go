@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Rotating is a log that is appended to, for its owner's eyes alone. A file that would grow
-// beyond Max bytes becomes Path.1, the one that had that name Path.2, and so on; beyond Keep
-// of them the oldest is removed. It is opened for each write, so it can also be moved away,
-// and several goroutines and processes may write to it at once.
+// Rotating is a log file that only its owner may read. A file that would grow beyond Max bytes
+// is renamed to Path.1, the file of that name to Path.2, and so on; files after the first Keep
+// are removed. The log is opened for each write, so it can also be moved away, and several
+// goroutines and processes may write to it concurrently.
 type Rotating struct {
 	Path string
 	Max  int64 // bytes; 0 is without a bound
 	Keep int   // files beside the one that is written to
 }
 
-// LockSuffix names, behind a log's own name, the file by which writers take turns.
+// LockSuffix is added to the name of a log for the name of its lock file.
 const LockSuffix = ".lock"
 
 // rotateWait is how long a write waits for other processes.
@@ -50,7 +50,7 @@ func (r Rotating) Write(p []byte) (n int, err error) {
 		if err != nil {
 			return 0, Cause(err)
 		}
-		_ = f.Close() // each write of it was whole
+		_ = f.Close() // its writes are complete
 		f, size = next, 0
 	}
 	if n, err = f.Write(p); err != nil {
@@ -64,7 +64,7 @@ func (r Rotating) open() (*os.File, error) {
 	return os.OpenFile(r.Path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 }
 
-// shift gives each file the next number, the oldest first.
+// shift renames each file to the next number, the oldest first.
 func (r Rotating) shift() error {
 	if r.Keep <= 0 {
 		return Cause(os.Remove(r.Path))

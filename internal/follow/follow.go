@@ -1,7 +1,7 @@
-// Package follow shows a session to those who watch it: its updates as one stream without
-// a gap or a repetition, the ends of its runs, and selections of its records. The first two join what the journal has with what
-// the hub hears. The joiner is pure; a Source reads, subscribes and waits, and changes
-// nothing.
+// Package follow reads sessions for their subscribers: updates as one stream without gaps or
+// repetitions, the ends of runs, and selections of records. The first two join the journal
+// with the hub's updates. The joiner is pure; a Source reads, subscribes and waits, and
+// changes nothing.
 package follow
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Source is where a session is followed.
+// Source has the journal and the hub that updates come from.
 type Source struct {
 	Hub   *hub.Hub
 	Store journal.Store
 }
 
-// ErrClosed says that the runtime has closed.
+// ErrClosed returns the error for a runtime that has closed.
 func ErrClosed() error { return messages.Errorf(messages.ErrCancelled, "the runtime has closed") }
 
-// Closed makes the end of a runtime, as hub and journal have it, ErrClosed; other errors
-// stay.
+// Closed returns ErrClosed for the errors with which hub and journal report the end of a
+// runtime, and other errors unchanged.
 func Closed(err error) error {
 	if errors.Is(err, hub.ErrStopped) || journal.ReasonOf(err) == journal.ReasonClosed {
 		return ErrClosed()
@@ -33,9 +33,9 @@ func Closed(err error) error {
 	return err
 }
 
-// Updates yields what lies behind a position and then what comes, as far as keep wants
-// it, up to the update that last accepts. It subscribes first, reads the journal, and
-// has a joiner drop what it has given.
+// Updates yields the updates after a position, past and new ones, for which keep returns true,
+// up to the update for which last does. It subscribes, then reads the journal, and a joiner
+// drops repetitions.
 func (s Source) Updates(ctx context.Context, sid string, inc messages.Incarnation, from messages.Position,
 	keep, last func(messages.Update) bool,
 ) iter.Seq2[messages.Update, error] {
@@ -52,7 +52,7 @@ func (s Source) Updates(ctx context.Context, sid string, inc messages.Incarnatio
 	}
 }
 
-// follower is one ranging over Updates. Its methods report whether to go on.
+// follower is the state of one iteration of Updates. Its methods report whether to go on.
 type follower struct {
 	hub    *hub.Hub
 	store  journal.Store
@@ -65,8 +65,8 @@ type follower struct {
 	joined joiner
 }
 
-// OnWait returns a context under which Updates calls f, on the goroutine that ranges over
-// it, before it waits for more. A writer that sends updates on gathers them until then.
+// OnWait returns a context under which Updates calls f, on the goroutine that ranges over it,
+// before it blocks for more updates. A writer can collect updates until then.
 func OnWait(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, onWait{}, f)
 }
@@ -75,9 +75,9 @@ func OnWait(ctx context.Context, f func()) context.Context {
 type onWait struct{}
 
 func (f *follower) run(from messages.Position) {
-	// Text that the hub keeps may be of units whose record the reader has: a record is in
-	// the journal a moment before the hub hears of it. Text that comes up after this line
-	// is newer than the reader's position.
+	// The hub's text may be of units whose record the reader has: a record is in the journal
+	// a moment before the hub gets it. Text that is shown after this line is newer than the
+	// reader's position.
 	grown := f.hub.Grown(f.sid)
 	sub, whole := f.subscribe(from)
 	defer sub.Close()
@@ -90,7 +90,8 @@ func (f *follower) run(from messages.Position) {
 	f.live(sub)
 }
 
-// subscribe tells as well whether the subscription has all that is behind the position.
+// subscribe subscribes, and reports whether the subscription has all updates after the
+// position.
 func (f *follower) subscribe(from messages.Position) (_ *hub.Subscription, whole bool) {
 	if from.Unit != (messages.UnitID{}) {
 		return f.hub.Subscribe(f.sid), false
@@ -103,7 +104,7 @@ func (f *follower) fail(err error) bool {
 	return false
 }
 
-// begin takes up the position.
+// begin starts at the position.
 func (f *follower) begin(from messages.Position, grown []messages.Update) bool {
 	f.joined.begin(from)
 	if from == (messages.Position{}) {
@@ -126,8 +127,8 @@ func (f *follower) begin(from messages.Position, grown []messages.Update) bool {
 	return f.recall(from.Seq)
 }
 
-// recall finds out what the reader knows of the turn at its position: the units that
-// have their record, and whether it is over. It reads the turn's records backwards.
+// recall finds out what the reader has of the turn at its position: the units with records,
+// and whether the turn has ended. It reads the turn's records backwards.
 func (f *follower) recall(to int64) bool {
 	if to == 0 {
 		return true // the reader has no record
@@ -153,7 +154,7 @@ func (f *follower) recall(to int64) bool {
 	return true
 }
 
-// catchUp gives what the journal has behind what was given.
+// catchUp yields the records of the journal that were not given yet.
 func (f *follower) catchUp() bool {
 	for r, err := range journal.ReadTyped(f.ctx, f.store, f.inc, f.joined.seq+1, 0) {
 		if err != nil {
@@ -201,7 +202,7 @@ func (f *follower) update(u messages.Update) bool {
 	return f.joined.record(u.Record, f.give)
 }
 
-// regrow gives the text that was shown before this reader fetched it.
+// regrow yields the text that was shown before this reader came.
 func (f *follower) regrow() bool {
 	for _, u := range f.hub.Grown(f.sid) {
 		if !f.joined.delta(u.Delta, f.give) {

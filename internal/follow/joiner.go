@@ -8,18 +8,18 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// joiner makes one stream of what comes twice, late or never: records in order, and
-// deltas of which each continues its unit (docs/spec/design.md §2). It is pure. Its methods
-// give updates to a function, stop when that returns false, and report that.
+// joiner makes one stream of updates that come twice, late or never: records in order, and
+// deltas each of which continues its unit (docs/spec/design.md §2). It is pure. Its methods
+// pass updates to a function, stop when that returns false, and return false then.
 type joiner struct {
 	seq     int64 // of the last record given
-	decided int64 // the newest turn that is over for the reader
-	// shown is what was given of units without a record, recorded the units of the
-	// turns in flight that have one.
+	decided int64 // the newest turn that has ended for the reader
+	// shown is the text that was given of units without a record, recorded the units of
+	// turns in flight with one.
 	shown    map[messages.UnitID]shownUnit
 	recorded map[messages.UnitID]bool
-	// resumed is the unit at which the reader came back: of the turn's units in front
-	// of it the reader has all that was ever shown, however much that is.
+	// resumed is the unit at which the reader resumed: it has all text that was shown of the
+	// turn's earlier units.
 	resumed messages.UnitID
 }
 
@@ -67,8 +67,8 @@ func (j *joiner) record(r *messages.Record, give func(messages.Update) bool) boo
 	return give(messages.Update{Record: r, At: j.at()})
 }
 
-// at is the place behind what was given: the last record, and the newest text that
-// grows, in front of which all is whole.
+// at returns the position after the last update: the last record, and the newest growing text,
+// before which all texts are complete.
 func (j *joiner) at() messages.Position {
 	p := messages.Position{Seq: j.seq}
 	for id, u := range j.shown {
@@ -83,7 +83,7 @@ func inOrder(a, b messages.UnitID) int {
 	return cmp.Or(cmp.Compare(a.Turn, b.Turn), cmp.Compare(a.N, b.N))
 }
 
-// complete makes the shown text of a unit that of its record.
+// complete gives the rest of a unit's text from its record.
 func (j *joiner) complete(r *messages.Record, b *messages.UnitText, give func(messages.Update) bool) bool {
 	id, err := messages.ParseUnitID(b.Unit)
 	if err != nil {
@@ -102,8 +102,7 @@ func (j *joiner) complete(r *messages.Record, b *messages.UnitText, give func(me
 	return j.change(&d, give)
 }
 
-// withdraw takes back what was shown of units that the decided turn left without a
-// record.
+// withdraw retracts the text of units that the decided turn left without a record.
 func (j *joiner) withdraw(r *messages.Record, give func(messages.Update) bool) bool {
 	defer j.forget(r.Turn)
 	var gone []messages.UnitID
@@ -128,7 +127,7 @@ func (j *joiner) withdraw(r *messages.Record, give func(messages.Update) bool) b
 	return true
 }
 
-// forget lets go of what was kept of a turn that is over.
+// forget drops the state of a turn that has ended.
 func (j *joiner) forget(turn int64) {
 	j.decided = max(j.decided, turn)
 	maps.DeleteFunc(j.shown, func(id messages.UnitID, _ shownUnit) bool { return id.Turn <= turn })
@@ -145,7 +144,7 @@ func (j *joiner) delta(d *messages.Delta, give func(messages.Update) bool) bool 
 	off := j.shown[d.Unit].off
 	from := d.Off - int64(len(d.Text))
 	if d.Off <= off || from > off {
-		return true // known; or pieces between are missing, which come by Grown or with the record
+		return true // given before; or pieces between are missing, which come by Grown or with the record
 	}
 	own := *d
 	own.Seq, own.Text = j.seq, d.Text[off-from:]

@@ -15,8 +15,8 @@ type Query struct {
 	Kinds    []messages.Kind // none means all
 	Run      int64           // ordinal; 0 means all
 	Turn     int64           // index; 0 means all
-	// Latest selects the last so many of what fits, and reads the journal backwards no
-	// farther than it must; 0 means all.
+	// Latest selects the last so many matching records, and reads the journal backwards
+	// only as far as needed; 0 means all.
 	Latest int
 }
 
@@ -25,8 +25,8 @@ func (q *Query) fits(r *messages.Record) bool {
 	return (len(q.Kinds) == 0 || slices.Contains(q.Kinds, r.Body.Kind())) && (q.Run == 0 || r.Run == q.Run) && (q.Turn == 0 || r.Turn == q.Turn)
 }
 
-// Select reads the records that q selects, in the order of the journal, bodies typed; erased
-// ones are *messages.Undecoded. It ends at the first error.
+// Select iterates over the records that q selects, in the order of the journal, with decoded
+// bodies; erased ones are *messages.Undecoded. It ends at the first error.
 func (q Query) Select(ctx context.Context, store journal.Store, inc messages.Incarnation) iter.Seq2[*messages.Record, error] {
 	if q.Latest > 0 {
 		return q.latest(ctx, store, inc)
@@ -70,5 +70,5 @@ func (q Query) latest(ctx context.Context, store journal.Store, inc messages.Inc
 	}
 }
 
-// latestPage is how many records latest begins to look at.
+// latestPage is the first window of latest, in records.
 const latestPage = 128

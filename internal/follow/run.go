@@ -21,18 +21,18 @@ type Run struct {
 	Inc     messages.Incarnation
 	Ordinal int64
 	Seq     int64 // of its input; 0 when only the ordinal is known
-	Merged  bool  // its input was to join the run at its next turn
-	// End hears of the end as it happens; nil for a run that is looked up later.
+	Merged  bool  // its input should join the run at its next turn
+	// End waits for the end as it happens; nil for a run that is looked up later.
 	End *hub.Waiter
-	// Session goes on with what is open, when no process is at it.
+	// Session wakes the session, so that an open run goes on that no process runs.
 	Session interface{ Wake(context.Context) error }
 
-	failed atomic.Bool // End gave an error: ask the journal from now on
+	failed atomic.Bool // End returned an error: read the journal from now on
 }
 
-// Wait waits until the run has ended and its end is on disk, and gives what it came to. Of a
-// merged input that is the run that took it up: the one it joined, or, when that one ended
-// first, the next.
+// Wait waits until the run has ended and its end is durable, and returns its outcome. For a
+// merged input that is the run that took it up: the one it joined, or the next if that one
+// ended before.
 func (r *Run) Wait(ctx context.Context) (*answer.Account, error) {
 	a, err := r.wait(ctx)
 	if err != nil {
@@ -45,8 +45,8 @@ func (r *Run) Wait(ctx context.Context) (*answer.Account, error) {
 	return next.wait(ctx)
 }
 
-// next is the run that took a merged input up when its own, which has ended, did not; nil when
-// it did.
+// next returns the run that took up a merged input if its own run ended without it; nil
+// otherwise.
 func (r *Run) next(ctx context.Context, a *answer.Account) (*Run, error) {
 	if !r.Merged || a.Ended.Body.(*messages.RunEnd).Next == 0 {
 		return nil, nil
@@ -69,8 +69,8 @@ func (r *Run) wait(ctx context.Context) (*answer.Account, error) {
 		}
 		if ctx.Err() == nil {
 			// The session's journal refused, or the runtime closed. The run may have
-			// ended all the same; what has not may end under a later activation, which
-			// a later call waits for.
+			// ended nevertheless; if not, it may end under a later activation, which a
+			// later call waits for.
 			if a, look := r.look(ctx); look == nil && a != nil {
 				return a, nil
 			}
@@ -82,8 +82,8 @@ func (r *Run) wait(ctx context.Context) (*answer.Account, error) {
 	defer w.Cancel()
 	a, err := r.look(ctx)
 	if err == nil && a == nil {
-		// The session may sleep, or the process that ran it may be gone. Awake, it goes
-		// on with what is open.
+		// The session may sleep, or the process that ran it may have died. Once awake,
+		// it goes on with an open run.
 		err = r.Session.Wake(ctx)
 	}
 	if err == nil && a == nil {
@@ -98,8 +98,8 @@ func (r *Run) wait(ctx context.Context) (*answer.Account, error) {
 	return a, nil
 }
 
-// account reads what a run that has ended came to. Its input is in front of it, but for one
-// that was merged into it, or joined one that was.
+// account returns the outcome of a run that has ended. Its input is before it, except for an
+// input that was merged into it, or joined such an input.
 func (r *Run) account(ctx context.Context, ended *messages.Record) (*answer.Account, error) {
 	a, err := r.read(ctx, max(1, r.Seq), ended)
 	if err == nil && r.Seq > 1 && !a.Whole() {
@@ -139,8 +139,8 @@ func (r *Run) read(ctx context.Context, from int64, ended *messages.Record) (*an
 	return a, nil
 }
 
-// Look reads from the journal what Wait would give; nil for a run that is in flight or waits. A
-// run that was not submitted is ERR_NOT_FOUND.
+// Look returns what Wait would, from the journal; nil for a run that is in flight or queued. The
+// error is ERR_NOT_FOUND for a run that was not submitted.
 func (r *Run) Look(ctx context.Context) (*answer.Account, error) {
 	a, err := r.look(ctx)
 	if err != nil || a == nil {
@@ -176,7 +176,7 @@ func (r *Run) look(ctx context.Context) (*answer.Account, error) {
 			return nil, err
 		}
 		end, over := rec.Body.(*messages.RunEnd)
-		if over && r.Ordinal > 0 && end.Next == r.Ordinal { // it takes up what another one left, and has no input of its own
+		if over && r.Ordinal > 0 && end.Next == r.Ordinal { // it continues another run, and has no input of its own
 			known = true
 		}
 		if !mine {
@@ -194,8 +194,8 @@ func (r *Run) look(ctx context.Context) (*answer.Account, error) {
 	return nil, nil
 }
 
-// takenUp gives the run that took a merged input up, its own as long as it may, and the
-// record that says so.
+// takenUp returns the run that took up a merged input, or its own while that still may, and the
+// record of it.
 func (r *Run) takenUp(ctx context.Context) (run, at int64, err error) {
 	for rec, err := range journal.ReadTyped(ctx, r.Store, r.Inc, r.Seq, 0) {
 		if err != nil {
@@ -216,8 +216,8 @@ func (r *Run) takenUp(ctx context.Context) (run, at int64, err error) {
 	return r.Ordinal, 0, nil
 }
 
-// Updates follows the run behind a position, up to its run.end. Of a merged input that its
-// run did not take up, those of the next run follow.
+// Updates yields the updates of the run after a position, up to its run.end. For a merged input
+// that its run did not take up, those of the next run follow.
 func (r *Run) Updates(ctx context.Context, from messages.Position) iter.Seq2[messages.Update, error] {
 	return func(yield func(messages.Update, error) bool) {
 		ordinal := r.Ordinal
@@ -249,8 +249,8 @@ func (r *Run) Updates(ctx context.Context, from messages.Position) iter.Seq2[mes
 	}
 }
 
-// Text gives what the run says, in pieces as it grows; see answer.Stream. It ends with the run.
-// more hears of what the run came to when it has ended; ranging ends with its error.
+// Text yields the run's text in pieces as it grows; see answer.Stream. It ends with the run.
+// ended is called with the outcome of the run; the iteration ends with its error.
 func (r *Run) Text(ctx context.Context, ended func(*answer.Account) error) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		s := answer.Stream{Account: answer.Account{Most: -1}}

@@ -7,26 +7,25 @@ import (
 	"github.com/seed14be6753/stile/internal/hub"
 )
 
-// watchPause is how often a host looks after what other hosts of its journal do.
+// watchPause is how often a host checks sessions that other hosts of its journal run.
 const watchPause = time.Second
 
-// Watch has those who follow sessions hear of them where other hosts run them: what those
-// write the hub of this one does not hear, and when they are gone nobody goes on with
-// what they had open. It looks once in a while, only at sessions that are followed and
-// not awake here.
+// Watch serves subscribers of sessions that other hosts run: this host's hub does not get the
+// records of other hosts, and when such a host dies its open runs must be taken up. It checks
+// once in a while, and only sessions with subscribers that are not awake here.
 type Watch struct {
 	Hub *hub.Hub
 	// Awake reports whether a session is in memory here.
 	Awake func(sid string) bool
 	// Alone reports whether no other host works on the journal.
 	Alone func() (bool, error)
-	// Settle has a session go on with what is open in it, if something is.
+	// Settle recovers a session, so that an open run goes on.
 	Settle func(ctx context.Context, sid string)
 
-	alone bool // at the last look
+	alone bool // at the last check
 }
 
-// Run looks until ctx ends.
+// Run checks until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	tick := time.NewTicker(watchPause)
 	defer tick.Stop()
@@ -40,8 +39,8 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// look is one look. Sessions of hosts that have gone are settled once: whoever comes
-// later asks for himself.
+// look is one check. Sessions of a dead host are recovered once: later subscribers wake their
+// sessions themselves.
 func (w *Watch) look(ctx context.Context) {
 	var elsewhere []string
 	for _, sid := range w.Hub.Subscribed() {
@@ -50,12 +49,12 @@ func (w *Watch) look(ctx context.Context) {
 		}
 	}
 	if len(elsewhere) == 0 {
-		w.alone = false // who is followed next is looked at
+		w.alone = false // later subscriptions are checked
 		return
 	}
 	alone, err := w.Alone()
 	if err != nil {
-		return // a journal that cannot be asked says so to those who read it
+		return // readers of the journal get the error themselves
 	}
 	for _, sid := range elsewhere {
 		switch {

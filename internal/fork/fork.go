@@ -1,6 +1,6 @@
-// Package fork writes the beginning of a session that continues another one: its records
-// up to the decision of a turn, under a chain of their own. It decides what a fork takes
-// over; the host seals and appends it.
+// Package fork makes the beginning of a session that continues another one: the records of that
+// one up to the decision of a turn, in a new chain. It decides which records a fork copies;
+// the host seals and appends them.
 package fork
 
 import (
@@ -14,27 +14,25 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Point says where a fork begins and how. The zero Point is the last decision.
+// Point is where and how a fork begins. The zero Point is the last decision.
 type Point struct {
-	// Turn is the turn from whose decision on the fork continues; 0 is the last that was
-	// decided.
+	// Turn is the turn after whose decision the fork continues; 0 is the last decided one.
 	Turn int64
 	// Stop ends a run that would go on there: HALT(ERR_CANCELLED).
 	Stop bool
-	// Again begins the fork before the run of Turn, 0 for the last run that began, and gives
-	// the input that begins it there, made of the one that began the run. dialect is that of
-	// the run's first turn. nil begins the fork behind a decision.
+	// Again, if not nil, lets the fork begin before the run of Turn, or before the last run
+	// for 0. It returns the input that begins the run in the fork, from the original one.
+	// dialect is that of the run's first turn.
 	Again func(dialect string, was messages.Input) (messages.Input, error)
 }
 
-// Batch makes the records of session key, incarnation inc, that go on from a point of
-// another session, and says how the original was
-// signed. The records are taken over with their own times; session.opened names where
-// they came from. Inputs that were waiting are left behind, cancelled and without their
-// idempotency keys, so that a client may send them again. prove judges the first records
-// of a session and says how they were signed (proof.Prefix): the fork will be signed so.
-// Errors: ERR_NOT_FOUND (no such turn), ERR_JOURNAL (an erased body cannot be taken over),
-// those of prove, and those of at.Again.
+// Batch makes the records of session key, incarnation inc, which continues another session from
+// a point, and returns the receipt policy of the original. The records keep their own times;
+// session.opened names their origin. Inputs that were queued are cancelled in the fork, and
+// lose their idempotency keys, so that a client may send them again. prove checks the first
+// records of the original and returns its receipt policy (proof.Prefix), which is that of the
+// fork too. Errors: ERR_NOT_FOUND (no such turn), ERR_JOURNAL (an erased body cannot be
+// copied), those of prove, and those of at.Again.
 func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages.Record, cut int) (journal.Receipts, error), from journal.Head, at Point, key messages.SessionKey, inc messages.Incarnation, now time.Time) (batch journal.Batch, signed journal.Receipts, err error) {
 	_, recs, err := journal.Load(ctx, store, from.Inc)
 	if err != nil {
@@ -94,7 +92,7 @@ func Batch(ctx context.Context, store journal.Store, prove func(recs []*messages
 	return batch, signed, nil
 }
 
-// lastRun is the highest ordinal that a run of the records has.
+// lastRun returns the highest ordinal of a run in the records.
 func lastRun(recs []*messages.Record) (run int64) {
 	for _, r := range recs {
 		run = max(run, r.Run)
@@ -160,8 +158,8 @@ func noTurn(detail string) error {
 	return &messages.Error{Code: messages.ErrNotFound, Field: "at", Detail: detail}
 }
 
-// Made is the last record that a fork wrote by itself, before anything ran: what it took
-// over, and the ends of what it left behind. 0 for other sessions.
+// Made returns the last record of a fork from before anything ran in it: the copied records, and
+// the ends of cancelled runs. It returns 0 for other sessions.
 func Made(recs []*messages.Record) (seq int64) {
 	if len(recs) == 0 {
 		return 0
@@ -178,11 +176,11 @@ func Made(recs []*messages.Record) (seq int64) {
 	return seq
 }
 
-// Epoch is the activation under which a fork is written; no session runs in it.
+// Epoch is the epoch of the records that a fork begins with; no session runs in it.
 const Epoch = 1
 
-// waitingAt are the runs whose input was accepted and that had not begun. With stop, end is
-// the record that ends the run that would go on; nil when there is none.
+// waitingAt returns the runs whose input was accepted and that had not begun. With stop, end is
+// the record that ends the open run; nil if there is none.
 func waitingAt(recs []*messages.Record, stop bool, now time.Time) (end *messages.Record, _ []turn.Waiting, _ error) {
 	var state turn.State
 	for _, r := range recs {
@@ -207,7 +205,7 @@ func waitingAt(recs []*messages.Record, stop bool, now time.Time) (end *messages
 	return end, waiting, nil
 }
 
-// furtherInputs are those of a run but for the first.
+// furtherInputs returns a run's inputs after the first.
 func furtherInputs(w *turn.Waiting) (seqs []int64) {
 	for _, p := range slices.Concat(w.More, w.Merged) {
 		seqs = append(seqs, p.Seq)
@@ -225,8 +223,8 @@ func leftBehind(waiting []turn.Waiting, cut int, now time.Time) (ends []*message
 	return ends
 }
 
-// cutAt gives how many records belong to the fork: through the decision of the
-// turn, and the end of its run when that follows at once.
+// cutAt returns how many records belong to the fork: through the decision of the turn, and the
+// end of its run if that follows at once.
 func cutAt(recs []*messages.Record, turn int64) (int, error) {
 	at := -1
 	for i, r := range recs {

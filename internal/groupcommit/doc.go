@@ -1,6 +1,6 @@
-// Package groupcommit is the one way into a store (docs/spec/design.md §7).
+// Package groupcommit appends the batches of all sessions to a store (docs/spec/design.md §7).
 //
-// One idea: while one commit runs the batches of all sessions queue, and then they become
+// One idea: while one commit runs, the batches of all sessions queue, and then they become
 // one commit, without a timer. Each batch is acknowledged once, after it is durable.
 //
 // Invariants:
@@ -8,5 +8,5 @@
 //     after a refused one every later batch of that activation is refused as well;
 //   - after a failed write or sync nothing is written until Reopen.
 //
-// It knows nothing of what records mean, and does not retry.
+// It does not interpret records, and does not retry.
 package groupcommit

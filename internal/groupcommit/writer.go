@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Limits of one commit, and of what may wait.
+// Default limits of one commit, and of the queue.
 const (
 	DefaultGroupBatches = 512
 	DefaultGroupBytes   = 8 << 20
@@ -23,16 +23,16 @@ type Options struct {
 	// GroupBytes gets a commit of its own.
 	GroupBatches int
 	GroupBytes   int64
-	// QueueBytes is the hard limit of what waits. It is a last resort: admission
-	// should refuse work long before, by Queued.
+	// QueueBytes is the hard limit of the queue. It is a last resort: admission should
+	// refuse work long before, by Queued.
 	QueueBytes int64
 }
 
 // keptQueue is how many entries an empty queue keeps room for.
 const keptQueue = 64
 
-// Writer is the one way into a store. It groups: while one commit runs the next
-// batches queue, and then they become one commit, without any timer.
+// Writer is the only writer of a store. It groups batches: while one commit runs the next
+// batches queue, and then they become one commit, without a timer.
 //
 // Every batch is acknowledged exactly once, in the order of Append per session.
 // With an ordinary store the acknowledgement runs on the writer's goroutine, after
@@ -41,10 +41,10 @@ const keptQueue = 64
 // caller's goroutine before it returns, which spares two hops.
 //
 // After a refused batch every later batch of that activation (incarnation, epoch)
-// is refused with the same error, untried. After an I/O failure everything is
-// refused with it until Reopen.
+// is refused with the same error, untried. After an I/O failure every batch is refused
+// with it until Reopen.
 //
-// All methods are safe from any goroutine.
+// All methods are safe for concurrent use.
 type Writer struct {
 	store   journal.Store
 	opts    Options
@@ -72,7 +72,7 @@ type activation struct {
 	epoch int64
 }
 
-// entry is a batch, or (with act) something to do when all before it is decided.
+// entry is a batch, or an act to run when all entries before it are decided.
 type entry struct {
 	batch journal.Batch
 	ack   func(error)
@@ -81,7 +81,7 @@ type entry struct {
 	act   func()
 }
 
-// New starts a writer. The store stays the caller's to close, after Close.
+// New starts a writer. The caller must close it, and then the store.
 func New(store journal.Store, opts Options) *Writer {
 	if opts.GroupBatches <= 0 {
 		opts.GroupBatches = DefaultGroupBatches
@@ -105,9 +105,9 @@ func New(store journal.Store, opts Options) *Writer {
 	return w
 }
 
-// Append hands over a batch and never blocks on the disk. ack may be nil. Over
-// the hard limit of the queue the batch is refused (OVERLOAD), after Close too
-// (CLOSED, at once).
+// Append queues a batch and never blocks on the disk. ack gets the error of the batch, or nil; it
+// may be nil. A batch over the hard limit of the queue is refused (OVERLOAD), and every batch
+// after Close (CLOSED, at once).
 func (w *Writer) Append(b journal.Batch, ack func(error)) {
 	if w.inline {
 		err := w.appendInline(b)
@@ -126,8 +126,8 @@ func (w *Writer) Append(b journal.Batch, ack func(error)) {
 		return
 	}
 	if w.queued.Load()+e.size > w.opts.QueueBytes {
-		// It still queues, without its bytes, so that it is refused in its turn and
-		// takes what follows with it.
+		// It still queues, without its bytes, so that it is refused in its turn and the later
+		// batches of its activation with it.
 		e.over, e.size = true, 0
 		e.batch = journal.Batch{SID: b.SID, Inc: b.Inc, Epoch: b.Epoch}
 	}
@@ -137,8 +137,8 @@ func (w *Writer) Append(b journal.Batch, ack func(error)) {
 	w.mu.Unlock()
 }
 
-// AppendWait is Append for callers that wait for the answer. When ctx ends first the
-// batch may be written all the same.
+// AppendWait appends a batch and waits for its acknowledgement. When ctx ends first the batch
+// may still be written.
 func (w *Writer) AppendWait(ctx context.Context, b journal.Batch) error {
 	done := make(chan error, 1)
 	w.Append(b, func(err error) { done <- err })
@@ -178,13 +178,13 @@ func (w *Writer) appendInline(b journal.Batch) error {
 	return errs[0]
 }
 
-// Queued tells what waits, in batches and estimated bytes: for admission.
+// Queued returns the length of the queue in batches and in estimated bytes, for admission.
 func (w *Writer) Queued() (batches, bytes int64) { return w.waiting.Load(), w.queued.Load() }
 
-// Metrics gives the counters, live.
+// Metrics returns the counters, which go on counting.
 func (w *Writer) Metrics() *journal.Metrics { return &w.metrics }
 
-// Err is the sticky failure, or nil.
+// Err returns the sticky failure, or nil.
 func (w *Writer) Err() error {
 	if p := w.failed.Load(); p != nil {
 		return *p
@@ -192,19 +192,18 @@ func (w *Writer) Err() error {
 	return nil
 }
 
-// Barrier returns when everything appended before is decided and acknowledged
-// (with an Immediate store: decided). An activation reads the head after it. It
-// also ends the refusal of activations that were refused before: whoever reads the
-// head now is a new one, and the fence still stands against the old.
+// Barrier returns when all batches appended before are decided and acknowledged (with an
+// Immediate store: decided). An activation reads the head after it. It also forgets which
+// activations were refused: an activation that reads the head now is a new one, and the fence
+// still refuses the old ones.
 //
-// It fails with ctx, or CLOSED.
+// The error is the cause of ctx, or CLOSED.
 func (w *Writer) Barrier(ctx context.Context) error {
 	return w.after(ctx, func() { clear(w.refused) })
 }
 
-// Activate is what an activation does before its first append: a barrier, then
-// the head of the live incarnation (NOT_FOUND: begin with NewHead). The activation
-// uses Head.Epoch + 1.
+// Activate begins an activation: it is a Barrier, and returns the head of the live incarnation
+// (NOT_FOUND: begin with NewHead). The activation uses Head.Epoch + 1.
 func (w *Writer) Activate(ctx context.Context, sid string) (journal.Head, error) {
 	if err := w.Barrier(ctx); err != nil {
 		return journal.Head{}, err
@@ -212,9 +211,9 @@ func (w *Writer) Activate(ctx context.Context, sid string) (journal.Head, error)
 	return w.store.Head(ctx, sid)
 }
 
-// Reopen opens the store anew, after an I/O failure or without one. Everything
-// appended before it is decided first, that is, refused if the failure stands.
-// Activations must read their heads again.
+// Reopen reopens the store, after an I/O failure or without one. All batches appended before
+// are decided first, which after a failure means refused. Activations must read their heads
+// again.
 func (w *Writer) Reopen(ctx context.Context) error {
 	var failed error
 	err := w.after(ctx, func() {
@@ -229,8 +228,8 @@ func (w *Writer) Reopen(ctx context.Context) error {
 	return failed
 }
 
-// after runs act when everything appended before it is decided.
-// When ctx ends first, act still runs in its turn.
+// after runs act when all batches appended before it are decided. When ctx ends first, act still
+// runs in its turn.
 func (w *Writer) after(ctx context.Context, act func()) error {
 	if w.inline {
 		w.commit.Lock()
@@ -263,9 +262,8 @@ func (w *Writer) after(ctx context.Context, act func()) error {
 	}
 }
 
-// Close takes no more, decides everything that is queued, and returns when the
-// last acknowledgement has run. It may be called twice. An acknowledgement must
-// not call it.
+// Close refuses new batches, decides the queued ones, and returns when the last acknowledgement
+// has run. It may be called twice. An acknowledgement must not call it.
 func (w *Writer) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -284,9 +282,9 @@ func (w *Writer) run() {
 	var group []entry
 	var errs []error
 	for {
-		// Whoever is ready to run may have a batch for the next commit: sessions that the
-		// last one woke, above all. A commit costs the same for more of them, and where
-		// nobody waits for a processor this costs nothing.
+		// Goroutines that are ready to run may append batches for the next commit, above all
+		// sessions that the last one woke. A larger commit costs the same, and without waiting
+		// goroutines this costs nothing.
 		runtime.Gosched()
 		group = w.take(group[:0])
 		if len(group) == 0 {
@@ -311,8 +309,8 @@ func (w *Writer) run() {
 	}
 }
 
-// take waits for work and moves the next group out of the queue: batches within
-// the limits, or one act alone. An empty group means closed and drained.
+// take waits for work and removes the next group from the queue: batches within the limits, or
+// one act alone. An empty group means that the writer is closed and the queue empty.
 func (w *Writer) take(group []entry) []entry {
 	for {
 		w.mu.Lock()
@@ -320,7 +318,7 @@ func (w *Writer) take(group []entry) []entry {
 			break
 		}
 		closed := w.closed
-		if cap(w.queue) > keptQueue { // a burst's room is not kept
+		if cap(w.queue) > keptQueue { // release the memory of a burst
 			w.queue = nil
 		}
 		w.mu.Unlock()
@@ -405,7 +403,7 @@ func (w *Writer) decide(group []entry, errs []error) {
 	}
 }
 
-// refuse remembers a refusal and counts it.
+// refuse records a refusal for later batches, and counts it.
 func (w *Writer) refuse(a activation, err error) {
 	if w.refused[a] == nil {
 		w.refused[a] = err

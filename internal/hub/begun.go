@@ -2,15 +2,15 @@ package hub
 
 import "github.com/seed14be6753/stile/messages"
 
-// begun is the first records of what a session has in flight, one behind the other.
-// Whoever submits follows at once: that is all there is to catch up with, and the
-// journal need not be read.
+// begun has the first records of a session's run in flight, without gaps. A client that submits
+// usually subscribes at once: these records are all it has missed, and the journal need not be
+// read.
 type begun []*messages.Record
 
-// maxBegun bounds it: who comes behind so many records reads the journal.
+// maxBegun bounds begun: a subscriber that has missed more records reads the journal.
 const maxBegun = 12
 
-// begin keeps a record that was published, or lets go of what was kept.
+// begin keeps a published record, or drops the kept ones.
 func (sh *hubShard) begin(sid string, r *messages.Record) {
 	kept := sh.begun[sid]
 	switch r.Body.(type) {
@@ -40,13 +40,13 @@ func (b begun) follows(r *messages.Record) bool {
 	return r.Seq == last.Seq+1 && r.Inc == last.Inc
 }
 
-// behind gives the records behind a position of an incarnation, and tells whether they,
-// with the text that is shown, are all there is behind it.
+// behind returns the records after a position of an incarnation, and reports whether they and
+// the shown text are all there is after it.
 func (b begun) behind(inc messages.Incarnation, seq int64, shown []messages.Update) (all []messages.Update, whole bool) {
 	if len(b) == 0 || b[0].Inc != inc || seq < b[0].Seq-1 || seq >= b[len(b)-1].Seq {
 		return nil, false
 	}
-	var turn int64 // the first that begins behind the position
+	var turn int64 // the first that begins after the position
 	for _, r := range b[seq-b[0].Seq+1:] {
 		if _, ok := r.Body.(*messages.TurnBegin); ok && turn == 0 {
 			turn = r.Turn
@@ -62,8 +62,8 @@ func (b begun) behind(inc messages.Incarnation, seq int64, shown []messages.Upda
 	return append(all, shown...), true
 }
 
-// Forget says that a session is read back from its journal: what was published is not
-// known to be all there is.
+// Forget drops the kept records of a session that is loaded from its journal: they may not be
+// all of its records.
 func (h *Hub) Forget(sid string) {
 	sh := h.shard(sid)
 	sh.mu.Lock()

@@ -7,9 +7,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// grown is the shown text of a session that no record has yet, in the order of its units.
-// A reply may have very many: one is found by looking at the newest, else at as many as a
-// binary search does, and the oldest goes without moving the others.
+// grown is the shown text of a session without records, in the order of its units. A reply may
+// have very many units: the newest is found at once, others by binary search, and the oldest
+// is removed without moving the others.
 type grown []grownUnit
 
 // grownUnit is the shown text of one unit.
@@ -27,7 +27,7 @@ func (sh *hubShard) shown(sid string) (all []messages.Update) {
 	return all
 }
 
-// find gives the place of a unit, and whether it is there.
+// find returns the place of a unit, and whether it is there.
 func (sh *hubShard) find(units grown, unit messages.UnitID) (at int, found bool) {
 	order := func(u grownUnit, unit messages.UnitID) int {
 		sh.looked++
@@ -41,7 +41,7 @@ func (sh *hubShard) find(units grown, unit messages.UnitID) (at int, found bool)
 	return slices.BinarySearchFunc(units, unit, order)
 }
 
-// grow keeps what was shown until a record has it.
+// grow keeps shown text until a record has it.
 func (sh *hubShard) grow(sid string, d *messages.Delta) {
 	units := sh.grown[sid]
 	i, found := sh.find(units, d.Unit)

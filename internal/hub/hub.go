@@ -1,7 +1,7 @@
-// Package hub is the publisher: updates of sessions to whoever follows them.
+// Package hub publishes the updates of sessions to their subscribers.
 //
 // Invariants:
-//   - a publisher never waits for a subscriber: what does not fit into a bounded queue is
+//   - a publisher never waits for a subscriber: an update that does not fit a bounded queue is
 //     dropped and said to be missing, and is read from the journal;
 //   - what was published before a subscription is not told again, but for the text that is
 //     shown and has no record yet, and for the first records of what is in flight, to whom
@@ -20,12 +20,11 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Hub hands the updates of sessions to their subscribers.
-// It is keyed by session and lives apart from the actors, so a subscriber keeps
-// no session awake and a slow one holds none up: what a subscriber does not fetch
-// in time it reads back from the journal. Of text that is shown and not yet in a record
-// it keeps what was shown, so that whoever comes late, or again, gets that as well.
-// All methods are safe for concurrent use.
+// Hub passes the updates of sessions to their subscribers. It is independent of the actors, so a
+// subscriber keeps no session awake and a slow one delays none: a subscriber reads updates that
+// it did not fetch in time from the journal. The hub keeps shown text that has no record yet,
+// so that a late or returning subscriber gets it as well. All methods are safe for concurrent
+// use.
 type Hub struct {
 	seed   maphash.Seed
 	shards [64]hubShard
@@ -75,21 +74,21 @@ type Subscription struct {
 	wake   chan struct{}
 	mu     sync.Mutex
 	queue  []messages.Update
-	missed bool // records were dropped: catch up from the journal
+	missed bool // records were dropped: read the journal
 	closed bool
 	err    error // why it ended, instead of ErrStopped
 }
 
-// Subscribe registers for what sid publishes from now on. In front of it come deltas
-// with the text that is shown and has no record yet.
+// Subscribe registers for the updates of sid from now on. Before them come deltas with the shown
+// text that has no record yet.
 func (h *Hub) Subscribe(sid string) *Subscription {
 	s, _ := h.subscribe(sid, func(sh *hubShard) ([]messages.Update, bool) { return sh.shown(sid), true })
 	return s
 }
 
-// SubscribeBehind is Subscribe for who has the session's records up to seq and no text
-// of units without a record. whole reports whether the records behind seq come first, as far
-// as they are published: there is nothing to read from the journal.
+// SubscribeBehind is Subscribe for a reader that has the session's records up to seq and no text
+// of units without a record. whole reports whether the published records after seq come first,
+// so that the reader need not read the journal.
 func (h *Hub) SubscribeBehind(sid string, inc messages.Incarnation, seq int64) (s *Subscription, whole bool) {
 	return h.subscribe(sid, func(sh *hubShard) ([]messages.Update, bool) {
 		shown := sh.shown(sid)
@@ -100,7 +99,7 @@ func (h *Hub) SubscribeBehind(sid string, inc messages.Incarnation, seq int64) (
 	})
 }
 
-// subscribe registers with what the shard has for a beginning.
+// subscribe registers, with the updates that first returns from the shard.
 func (h *Hub) subscribe(sid string, first func(*hubShard) ([]messages.Update, bool)) (_ *Subscription, whole bool) {
 	s := &Subscription{hub: h, sid: sid, wake: make(chan struct{}, 1)}
 	sh := h.shard(sid)
@@ -126,7 +125,7 @@ func (h *Hub) Followed(sid string) bool {
 	return len(sh.subs[sid]) > 0
 }
 
-// Grown gives the text of sid that is shown and has no record yet, a delta a unit.
+// Grown returns the shown text of sid that has no record yet, one delta for each unit.
 func (h *Hub) Grown(sid string) []messages.Update {
 	sh := h.shard(sid)
 	sh.mu.Lock()
@@ -182,10 +181,10 @@ func (s *Subscription) push(u messages.Update) {
 	s.signal()
 }
 
-// Next waits for updates. Text that came up in pieces while nobody fetched it is one
-// piece. missed reports whether updates were dropped behind them. It ends with ErrStopped,
-// with the failure of the session's journal, or with the context's error, which goes
-// before all that is queued: a reader that is slower than the publisher hears of it too.
+// Next waits for updates, and returns all that are queued. Pieces of one text that were queued
+// together are one piece. missed reports whether updates were dropped after them. The error is
+// ErrStopped, the failure of the session's journal, or the context's error, which takes
+// precedence over queued updates, so that a slow reader gets it too.
 func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, missed bool, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -213,8 +212,8 @@ func (s *Subscription) Next(ctx context.Context) (batch []messages.Update, misse
 	}
 }
 
-// joined makes one delta of those that follow one another, in place: whoever is behind
-// catches up with one write where those who are not take many.
+// joined joins consecutive deltas of one text in place, so that a slow subscriber needs one write
+// where a fast one needs many.
 func joined(batch []messages.Update) []messages.Update {
 	out := batch[:0]
 	for i := 0; i < len(batch); {
@@ -231,13 +230,14 @@ func joined(batch []messages.Update) []messages.Update {
 	return out
 }
 
-// continues reports whether b is what follows a in the text of its unit.
+// continues reports whether b follows a in the text of one unit.
 func continues(a, b *messages.Delta) bool {
 	return a != nil && b != nil && !a.Retract && !b.Retract && a.Run == b.Run && a.Unit == b.Unit && a.Kind == b.Kind &&
 		b.Off-int64(len(b.Text)) == a.Off
 }
 
-// concat is one delta with the text of several, which stay as they are: others read them.
+// concat returns one delta with the text of several, which it does not change because other
+// subscribers share them.
 func concat(pieces []messages.Update) *messages.Delta {
 	d := *pieces[len(pieces)-1].Delta
 	var text strings.Builder
@@ -248,8 +248,8 @@ func concat(pieces []messages.Update) *messages.Delta {
 	return &d
 }
 
-// Hearer is told a run's records as they are published, in their order, under the hub's
-// lock: it does little with each.
+// Hearer gets a run's records as they are published, in their order. Take is called under the
+// hub's lock and must be fast.
 type Hearer interface{ Take(*messages.Record) }
 
 // Waiter waits for the end of one run.
@@ -264,9 +264,9 @@ type Waiter struct {
 	err     error
 }
 
-// Await registers for the end of a run of sid. Register before the journal is
-// asked, or the end may slip through between. What hears, unless it is nil, is told the
-// run's records from here on, behind those of its beginning that the hub still has.
+// Await registers for the end of a run of sid. Register before reading the journal: otherwise
+// the end may come in between and be missed. hears, unless it is nil, gets the run's records
+// that the hub still has, and then the new ones.
 func (h *Hub) Await(sid string, run int64, hears Hearer) *Waiter {
 	w := &Waiter{hub: h, sid: sid, run: run, hears: hears, done: make(chan struct{})}
 	sh := h.shard(sid)
@@ -290,13 +290,13 @@ func (w *Waiter) hear(r *messages.Record) {
 	}
 }
 
-// Heard gives what was told the run's records, once Wait has given its end; nil when some
-// were not published here.
+// Heard returns the Hearer of Await once Wait has returned the end; nil if some records of the
+// run were not published here.
 func (w *Waiter) Heard() Hearer { return w.hears }
 
-// Wait gives the records turn.decided (nil when the run ended without a turn)
-// and run.end. Any number of goroutines may wait, before or after the end; a
-// context that ends leaves the waiter registered.
+// Wait returns the records turn.decided (nil when the run ended without a turn) and run.end. It
+// is safe for concurrent use, before and after the end. The end of ctx leaves the waiter
+// registered.
 func (w *Waiter) Wait(ctx context.Context) (decided, ended *messages.Record, err error) {
 	select {
 	case <-w.done:
@@ -306,7 +306,7 @@ func (w *Waiter) Wait(ctx context.Context) (decided, ended *messages.Record, err
 	}
 }
 
-// Cancel forgets the waiter.
+// Cancel unregisters the waiter.
 func (w *Waiter) Cancel() {
 	sh := w.hub.shard(w.sid)
 	sh.mu.Lock()
@@ -329,7 +329,7 @@ func (sh *hubShard) drop(w *Waiter) {
 	}
 }
 
-// Publish hands an update of sid to whoever waits for it. It never blocks.
+// Publish passes an update of sid to its subscribers and waiters. It never blocks.
 func (h *Hub) Publish(sid string, u messages.Update) {
 	sh := h.shard(sid)
 	sh.mu.Lock()
@@ -368,8 +368,8 @@ func (h *Hub) Publish(sid string, u messages.Update) {
 	}
 }
 
-// Fail ends the subscriptions and waiters of one session: its journal refused, so
-// nothing will be published until it is opened again.
+// Fail ends the subscriptions and waiters of one session with an error of its journal: nothing
+// is published until the session is opened again.
 func (h *Hub) Fail(sid string, err error) {
 	sh := h.shard(sid)
 	sh.mu.Lock()
@@ -425,8 +425,8 @@ func (h *Hub) Subscribed() (sids []string) {
 	return sids
 }
 
-// Stir says to the subscribers of a session that there may be records which nobody
-// published here: they read the journal.
+// Stir makes the subscribers of a session read the journal, which may have records that were not
+// published here.
 func (h *Hub) Stir(sid string) {
 	sh := h.shard(sid)
 	sh.mu.Lock()

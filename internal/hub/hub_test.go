@@ -202,7 +202,7 @@ func TestGrownText(t *testing.T) {
 	say(0, 4, "cd")
 	say(1, 1, "x")
 	say(0, 3, "bc")  // again
-	say(0, 9, "too") // a gap: nobody can say what was between
+	say(0, 9, "too") // a gap: the text between is unknown
 	if got := grown(); !slices.Equal(got, []string{"2.0@3 abc", "2.1@1 x"}) {
 		t.Errorf("%q", got)
 	}

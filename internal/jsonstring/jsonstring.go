@@ -1,8 +1,8 @@
-// Package jsonstring writes, reads and orders the strings of canonical JSON (RFC 8785):
-// tokens, records, scripts and what models write have to agree on them to the byte.
+// Package jsonstring writes, reads and orders the strings of canonical JSON (RFC 8785): tokens,
+// records, scripts and replies of models must agree on them to the byte.
 //
-// Its functions are pure. They check nothing: what they write is UTF-8 if what they are
-// given is, and what they read has been accepted by a scanner.
+// Its functions are pure. They check nothing: their output is UTF-8 if the input is, and the
+// strings that they read must have been accepted by a scanner.
 package jsonstring
 
 import (
@@ -49,8 +49,7 @@ func Len(s string) int64 {
 	return n
 }
 
-// AppendEscape appends a byte that a string cannot hold as it is: a quote, a backslash
-// or a control character.
+// AppendEscape appends the escape of a quote, a backslash or a control character.
 func AppendEscape(dst []byte, c byte) []byte {
 	const hex = "0123456789abcdef"
 	switch c {
@@ -70,7 +69,7 @@ func AppendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
-// AppendMeant appends what a string means, from its text between the quotes.
+// AppendMeant appends the decoded value of a string, given as its text between the quotes.
 func AppendMeant(dst, s []byte) []byte {
 	for {
 		i := bytes.IndexByte(s, '\\')
@@ -108,7 +107,7 @@ func unescape(s []byte) (r rune, size int) {
 	return rune(s[1]), 2 // \" \\ \/
 }
 
-// Unit reads the \uXXXX that s begins with; ok is false when it begins with none.
+// Unit decodes the \uXXXX at the start of s; ok is false if there is none.
 func Unit(s []byte) (unit uint16, ok bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
@@ -129,9 +128,9 @@ func Unit(s []byte) (unit uint16, ok bool) {
 	return unit, true
 }
 
-// Compare orders two strings, given as their texts between the quotes, by the UTF-16 code
-// units of what they mean (RFC 8785 §3.2.3): 😀 (D83D DE00) before דּ (FB33), the reverse
-// of their bytes.
+// Compare compares two strings, given as their texts between the quotes, by the UTF-16 code
+// units of their values (RFC 8785 §3.2.3): 😀 (D83D DE00) is before דּ (FB33), unlike in the
+// order of bytes.
 func Compare(a, b []byte) int {
 	for i := range min(len(a), len(b)) {
 		if c, d := a[i], b[i]; c|d >= utf8.RuneSelf || c == '\\' || d == '\\' {
@@ -143,7 +142,7 @@ func Compare(a, b []byte) int {
 	return len(a) - len(b)
 }
 
-// compareCharacters compares what strings go on with, one character after the other.
+// compareCharacters compares the rest of two strings, one character after the other.
 func compareCharacters(a, b []byte) int {
 	if bytes.Equal(a, b) {
 		return 0

@@ -18,7 +18,7 @@ type Decimal struct {
 // nearDigits are as many digits as an exponent has that fits beside the length of any number.
 const nearDigits = 17
 
-// DecimalOf gives the value of a JSON number.
+// DecimalOf returns the value of a JSON number.
 func DecimalOf(v string) Decimal {
 	var d Decimal
 	if strings.HasPrefix(v, "-") {
@@ -119,7 +119,7 @@ func (d Decimal) Integer() bool {
 	return d.digits == "" || d.exponent().Cmp(big.NewInt(int64(len(d.digits)))) >= 0
 }
 
-// Int gives an integer from 0 to limit. ok is false for any other number; what is above
+// Int returns an integer from 0 to limit. ok is false for any other number; what is above
 // limit is limit.
 func (d Decimal) Int(limit int) (n int, ok bool) {
 	if d.negative || !d.Integer() {

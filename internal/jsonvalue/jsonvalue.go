@@ -18,7 +18,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// Normal gives the normal form of a JSON text (RFC 8259). ok is false for what is no JSON
+// Normal returns the normal form of a JSON text (RFC 8259). ok is false for what is no JSON
 // text of UTF-8, for one with a lone surrogate, and for one whose arrays and objects nest more than
 // scan.MaxJSONDepth deep.
 func Normal(text string) (value string, ok bool) {
@@ -78,7 +78,7 @@ func Word(v string) string {
 	return "number"
 }
 
-// Quote gives the string value of a text of UTF-8.
+// Quote returns the string value of a text of UTF-8.
 func Quote(text string) string { return string(jsonstring.Append(nil, text)) }
 
 // Meant is what a string value means.
@@ -152,7 +152,7 @@ func Count(v string) (n int) {
 	return n
 }
 
-// Member gives the member of an object that has a name.
+// Member returns the member of an object that has a name.
 func Member(v, name string) (value string, ok bool) {
 	for key, value := range Members(v) {
 		if len(key)-2 == len(name) && key[1:len(key)-1] == name || strings.IndexByte(key, '\\') >= 0 && Meant(key) == name {
@@ -197,7 +197,7 @@ func index(s string) (n int, ok bool) {
 	return n, true
 }
 
-// skip gives the end of the value that begins at v[i].
+// skip returns the end of the value that begins at v[i].
 func skip(v string, i int) int {
 	for depth := 0; i < len(v); {
 		switch v[i] {
@@ -226,7 +226,7 @@ func skip(v string, i int) int {
 	return len(v)
 }
 
-// stringEnd gives the end of the string that begins at v[i].
+// stringEnd returns the end of the string that begins at v[i].
 func stringEnd(v string, i int) int {
 	for i++; i < len(v); i++ {
 		n := strings.IndexByte(v[i:], '"')
@@ -245,7 +245,7 @@ func stringEnd(v string, i int) int {
 	return len(v)
 }
 
-// scalarEnd gives the end of the number or word that begins at v[i].
+// scalarEnd returns the end of the number or word that begins at v[i].
 func scalarEnd(v string, i int) int {
 	for i++; i < len(v); i++ {
 		switch v[i] {

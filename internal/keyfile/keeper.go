@@ -27,7 +27,7 @@ import (
 const (
 	Lead     = 10 * time.Second
 	freshFor = 2 * time.Second
-	// aloneLead is that of a ring without a file: a record that got its time before the
+	// aloneLead is Lead for a ring without a file: a record that got its time before the
 	// rotation may be signed after it.
 	aloneLead = time.Second
 	// slack is how long a private half outlives its last use by the clock: a record may
@@ -37,12 +37,12 @@ const (
 	every = 5 * time.Second
 )
 
-// KeeperConfig is what a Keeper is made of.
+// KeeperConfig configures a Keeper.
 type KeeperConfig struct {
 	Ring *keyring.Ring
 	// Path is the key file that the ring was read from; "" is none.
 	Path string
-	// Seen is what was there before the file was read; nil has it read once more.
+	// Seen is the file's information from before it was read; nil reads it once more.
 	Seen       os.FileInfo
 	Passphrase []byte
 	Store      journal.Store // has the public keys beside the records
@@ -51,24 +51,24 @@ type KeeperConfig struct {
 	Log        *zap.Logger
 }
 
-// Keeper keeps the ring of a running host: it takes up what other processes do to the key
-// file, rotates, and erases private halves when their time is over. Its methods are safe
-// for concurrent use.
+// Keeper manages the key ring of a running host: it reloads the key file after changes of other
+// processes, rotates keys, and erases private halves when their time is over. It is safe for
+// concurrent use.
 type Keeper struct {
 	cfg       KeeperConfig
 	retention atomic.Int64 // how long a retired token key verifies, in nanoseconds
 
-	checked atomic.Int64 // when the file was last known to be what the ring is; Unix nanoseconds
-	mu      sync.Mutex   // guards what follows, and changes of the file from here
-	seen    os.FileInfo  // of the file that the ring is
-	failed  bool         // the file could not be taken up; the next tick tries again
-	told    string       // what was logged of that
+	checked atomic.Int64 // when ring and file were last known to be equal; Unix nanoseconds
+	mu      sync.Mutex   // guards the fields below, and changes of the file from here
+	seen    os.FileInfo  // of the file that the ring was read from
+	failed  bool         // the file could not be reloaded; the next tick tries again
+	told    string       // the logged failure
 
 	closing chan struct{}
 	done    chan struct{}
 }
 
-// NewKeeper publishes the public keys and keeps the ring until Close.
+// NewKeeper publishes the public keys and manages the ring until Close.
 func NewKeeper(ctx context.Context, cfg KeeperConfig) (*Keeper, error) {
 	k := &Keeper{cfg: cfg, seen: cfg.Seen, closing: make(chan struct{}), done: make(chan struct{})}
 	if err := k.look(ctx); err != nil {
@@ -81,14 +81,14 @@ func NewKeeper(ctx context.Context, cfg KeeperConfig) (*Keeper, error) {
 	return k, nil
 }
 
-// Close ends what the keeper does by itself.
+// Close ends the keeper's background work.
 func (k *Keeper) Close() error {
 	close(k.closing)
 	<-k.done
 	return nil
 }
 
-// Retain says that retired token keys verify for at least this long.
+// Retain makes retired token keys verify for at least retention.
 func (k *Keeper) Retain(retention time.Duration) {
 	for {
 		has := k.retention.Load()
@@ -118,7 +118,7 @@ func (k *Keeper) run() {
 	}
 }
 
-// Fresh makes sure that the ring is what the key file was a moment ago.
+// Fresh makes sure that the ring is at most a moment older than the key file.
 func (k *Keeper) Fresh() {
 	if k.cfg.Path == "" {
 		return
@@ -128,7 +128,7 @@ func (k *Keeper) Fresh() {
 	}
 }
 
-// look takes up the key file if it is another one than before.
+// look reloads the key file if it has changed.
 func (k *Keeper) look(ctx context.Context) error {
 	if k.cfg.Path == "" {
 		return nil
@@ -180,8 +180,8 @@ func same(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// Rotate makes a new token key, fallback signer and receipt key, with the algorithm of
-// the tokens so far. They sign from Lead on where there is a key file.
+// Rotate makes a new token key, fallback signer and receipt key, with the algorithm of the last
+// token key. With a key file they sign after Lead.
 func (k *Keeper) Rotate(ctx context.Context) error {
 	var begins time.Time
 	err := k.change(ctx, func(ring *keyring.Ring) error {
@@ -212,9 +212,9 @@ func (k *Keeper) Rotate(ctx context.Context) error {
 	return err
 }
 
-// Trust takes up the receipt keys of a set, public halves that are not in the ring yet: what
-// they signed is believed from now on. It gives their ids. ERR_CONFIG when one has the id of
-// another key.
+// Trust adds the public receipt keys of a set to the ring, so that their signatures count from
+// now on, and returns the ids of new ones. The error is ERR_CONFIG if one has the id of another
+// key.
 func (k *Keeper) Trust(ctx context.Context, set *keyring.Set) (kids []string, err error) {
 	err = k.change(ctx, func(ring *keyring.Ring) error {
 		kids = nil
@@ -232,7 +232,7 @@ func (k *Keeper) Trust(ctx context.Context, set *keyring.Set) (kids []string, er
 	return kids, err
 }
 
-// Extend believes what a retired receipt key signed up to until.
+// Extend accepts signatures of a retired receipt key up to until.
 func (k *Keeper) Extend(ctx context.Context, kid string, until time.Time) error {
 	return k.change(ctx, func(ring *keyring.Ring) error { return ring.Extend(kid, until) })
 }
@@ -251,8 +251,8 @@ func tokenAlg(ring *keyring.Ring) keyring.Alg {
 	return alg
 }
 
-// EraseDue erases the private halves whose time is over, in the file first. What fails is
-// logged and tried again.
+// EraseDue erases the private halves whose time is over, in the file first. A failure is logged
+// and tried again.
 func (k *Keeper) EraseDue(ctx context.Context) {
 	if !k.due() {
 		return

@@ -1,5 +1,5 @@
-// Package keyfile keeps a host's keys: the key file of its data directory, and the public
-// receipt keys beside the records of its journal.
+// Package keyfile stores a host's keys: the key file of its data directory, and the public
+// receipt keys in its journal.
 package keyfile
 
 import (
@@ -20,10 +20,10 @@ import (
 // Name is the key file's name inside the data directory.
 const Name = "keys.json"
 
-// Open reads the key file of a data directory, or makes one, sealed when there is a
-// passphrase. Of two hosts that start at once in a new directory one makes it and both
-// read it. Where signed, the journal beside it, has public keys the file was there before:
-// one that is lost is not replaced in silence (ERR_CONFIG).
+// Open reads the key file of a data directory, or creates a missing one, sealed if there is a
+// passphrase. Of two hosts that start at once in a new directory one creates it and both read
+// it. If signed, the journal of the directory, has public keys, the file existed before: a
+// missing one is ERR_CONFIG and not replaced.
 func Open(ctx context.Context, signed journal.Store, dir string, passphrase []byte, rand io.Reader, now time.Time) (*keyring.Ring, error) {
 	path := filepath.Join(dir, Name)
 	ring, err := Read(path, passphrase)
@@ -58,7 +58,7 @@ func Open(ctx context.Context, signed journal.Store, dir string, passphrase []by
 	return Read(path, passphrase)
 }
 
-// Generate makes a ring with a token key, a fallback signer and a receipt key.
+// Generate returns a ring with a new token key, fallback signer and receipt key.
 func Generate(rand io.Reader, now time.Time) (*keyring.Ring, error) {
 	keys, err := fresh(keyring.EdDSA, rand, now, now)
 	if err != nil {
@@ -67,8 +67,8 @@ func Generate(rand io.Reader, now time.Time) (*keyring.Ring, error) {
 	return keyring.New(keys...)
 }
 
-// fresh makes a token key, a fallback signer and a receipt key, which sign from their times
-// on.
+// fresh returns a new token key, fallback signer and receipt key, which sign from the given
+// times on.
 func fresh(alg keyring.Alg, rand io.Reader, tokens, receipts time.Time) ([]*keyring.Key, error) {
 	tok, err := keyring.Generate("", keyring.Token, alg, rand, tokens)
 	if err != nil {
@@ -82,8 +82,8 @@ func fresh(alg keyring.Alg, rand io.Reader, tokens, receipts time.Time) ([]*keyr
 	return []*keyring.Key{tok, fallback, receipt}, err
 }
 
-// Read reads a key file. A missing one is fs.ErrNotExist; a wrong passphrase
-// or a damaged file is ERR_CONFIG naming the place.
+// Read reads a key file. The error is fs.ErrNotExist for a missing file, and ERR_CONFIG with
+// the place for a wrong passphrase or a damaged file.
 func Read(path string, passphrase []byte) (*keyring.Ring, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -106,9 +106,8 @@ func Write(path string, ring *keyring.Ring, passphrase []byte, rand io.Reader) e
 	return files.Replace(path, b)
 }
 
-// Publish leaves the public receipt keys beside the records, together
-// with those that are there already, so that a journal verifies from its file
-// alone and after any rotation.
+// Publish stores the public receipt keys in the journal, together with those that it has, so
+// that a journal verifies from its file alone and after any rotation.
 func Publish(ctx context.Context, store journal.Store, ring *keyring.Ring) error {
 	own, err := ring.JWKS()
 	if err != nil {

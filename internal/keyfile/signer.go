@@ -11,10 +11,10 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Signer gives the shells and the journal their views of a key ring.
+// Signer implements the interfaces of actors, journal and proof for a key ring.
 type Signer struct {
 	Ring *keyring.Ring
-	// Fresh, if there is one, is called before anything is signed.
+	// Fresh, if not nil, is called before each signature.
 	Fresh func()
 }
 
@@ -52,7 +52,7 @@ func (s Signer) SignStatement(kind string, digest [32]byte, at time.Time) (kid s
 	return s.ring().SignStatement(kind, digest, at)
 }
 
-// Verifier gives the journal its view of public receipt keys.
+// Verifier implements journal.ReceiptKeys and proof.Keys for public receipt keys.
 type Verifier struct{ Set *keyring.Set }
 
 // VerifyReceipt implements journal.ReceiptKeys.
@@ -69,12 +69,12 @@ func (v Verifier) VerifyStatement(kind string, digest [32]byte, at time.Time, ki
 	return v.Set.VerifyStatement(kind, digest, at, kid, sig)
 }
 
-// Believed are the keys that a host believes: those of its own ring and, where hosts share
-// a journal, those that the others left beside the records. It is safe for concurrent use.
+// Believed verifies with the keys that a host trusts: those of its own ring and, if hosts share a
+// journal, those that the others published in it. It is safe for concurrent use.
 type Believed struct {
 	Ring *keyring.Ring
-	// Shared is the journal of several hosts; nil believes the ring alone, because who can
-	// write a host's own journal can write the keys in it as well.
+	// Shared is the journal of several hosts. nil trusts the ring alone, because a program
+	// that can write a host's own journal can also write the keys in it.
 	Shared journal.Store
 
 	mu     sync.Mutex

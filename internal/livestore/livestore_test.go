@@ -64,7 +64,7 @@ func TestCarriedStreamsAreAtHand(t *testing.T) {
 	}
 }
 
-// trodden is a store whose file somebody may have taken away.
+// trodden is a store whose file a test can take away.
 type trodden struct {
 	journal.Store
 	err error
@@ -92,6 +92,6 @@ func TestWritableLooksAtTheFile(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if w.failed.Load() == nil {
-		t.Error("the failure is forgotten: nobody opens the file anew")
+		t.Error("the failure is forgotten, and the file is not opened again")
 	}
 }

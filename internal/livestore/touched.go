@@ -7,8 +7,8 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// Touched reports whether a runtime has a journal open that has written to a session since
-// it started, as far as the store tells who has it open.
+// Touched reports whether a runtime that has a journal open has written to a session since it
+// started. It is false for a store that does not track its runtimes.
 func Touched(ctx context.Context, s journal.Store, h journal.Head) (bool, error) {
 	store, ok := s.(interface {
 		Attended() (since time.Time, attended bool, err error)

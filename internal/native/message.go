@@ -89,8 +89,8 @@ const (
 // that apart from it.
 const didNotRun = "The call did not run."
 
-// outcomes takes what a dialect told of the calls of a turn apart, one for each; rest is
-// what is none of them. ok is false when a call of the turn was written as text.
+// outcomes splits the dialect's text about the calls of a turn into one result for each; rest is
+// the other text. ok is false if a call of the turn was written as text.
 func outcomes(text string, calls []Call, recorded []messages.Call) (all []Result, rest string, ok bool) {
 	for i := range recorded {
 		if !slices.ContainsFunc(calls, func(c Call) bool { return c.Action == recorded[i].ID }) {

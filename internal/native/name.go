@@ -30,7 +30,7 @@ type Functions struct {
 func NewFunctions(specs []messages.ToolSpec) *Functions {
 	f := &Functions{spec: make(map[string]*messages.ToolSpec, len(specs))}
 	names := make([]string, len(specs))
-	for i := range specs { // names that fit come first: they are nobody else's
+	for i := range specs { // valid names come first, so that no made name takes one
 		if name := specs[i].Name; fit(name) == name && f.spec[name] == nil {
 			f.spec[name], names[i] = &specs[i], name
 		}
@@ -91,8 +91,8 @@ func schema(own string) string {
 	return own
 }
 
-// tool is what a function stands for; a function that nobody offered stands for a tool of
-// its name, which the host will not find.
+// tool returns the target of a function; a function that was not offered is a tool of its name,
+// which the host will not find.
 func (f *Functions) tool(function string) (name string, typ messages.ActionType) {
 	if t := f.spec[function]; t != nil {
 		return t.Name, t.Type

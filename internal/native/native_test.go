@@ -41,7 +41,7 @@ func TestFunctions(t *testing.T) {
 	if name, typ := f.tool("str_ToUpper_3"); name != "str.ToUpper" || typ != messages.TypeLLM {
 		t.Errorf("%s %s", name, typ)
 	}
-	if name, typ := f.tool("nobody"); name != "nobody" || typ != "" {
+	if name, typ := f.tool("unknown"); name != "unknown" || typ != "" {
 		t.Errorf("%s %s", name, typ)
 	}
 	if d := f.All[1].Description; d != "str_ToUpper(s) Capitals." {

@@ -145,7 +145,7 @@ func (w *Writer) flow(all bool) {
 	}
 }
 
-// Take gives the bytes since the last time.
+// Take returns the bytes since the last time.
 func (w *Writer) Take() []byte {
 	w.flow(false)
 	if w.at == len(w.out) {
@@ -191,9 +191,9 @@ func (c *pending) settle(action string) {
 	c.args = nil
 }
 
-// arguments are those of a call as JSON: what is none goes as a string, so that no byte of
-// it can end what is around it, and the decoder says what is wrong. Of a call that was cut
-// the string is left open.
+// arguments returns those of a call as JSON. Invalid JSON becomes a string, so that no byte of it
+// can end the text around it, and the decoder reports the mistake. The string of a call that was
+// cut is left open.
 func (c *pending) arguments(cut bool) (text string, open bool) {
 	if valid([]byte(c.Args)) && !(cut && c.none) {
 		return strings.TrimSpace(c.Args), false

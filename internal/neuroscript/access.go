@@ -10,7 +10,7 @@ func (m *machine) scan(n *node, length int64) bool {
 	return length <= shortScan || m.pay(n, work(length))
 }
 
-// keyText gives the text of a map key (§6.4).
+// keyText returns the text of a map key (§6.4).
 func (m *machine) keyText(n *node, key Value) (string, bool) {
 	text, ok := m.rendered(n, key)
 	if ok && key.k == KindString {

@@ -185,7 +185,7 @@ func (m *machine) payWrite(t *node, v Value, o *owner) bool {
 	return true
 }
 
-// depthWith gives the container's depth when its member has a new depth. Only
+// depthWith returns the container's depth when its member has a new depth. Only
 // when the deepest member is replaced by a shallower one are the others looked
 // at: their number is paid for.
 func (l *level) depthWith(inner int32) int32 {

@@ -35,7 +35,7 @@ func NewCache(limit int64) *Cache {
 	return &Cache{limit: limit, entries: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// Compile gives the program of src, compiled now or before. Errors are not kept.
+// Compile returns the program of src, compiled now or before. Errors are not kept.
 func (c *Cache) Compile(src []byte) (*Program, error) {
 	key := sha256.Sum256(src)
 	if p := c.get(key); p != nil {
@@ -87,7 +87,7 @@ type CacheStats struct {
 	Misses   int64
 }
 
-// Stats gives the state of the cache.
+// Stats returns the state of the cache.
 func (c *Cache) Stats() CacheStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

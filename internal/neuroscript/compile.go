@@ -123,7 +123,7 @@ type Program struct {
 // Meta is one metadata line of a program (§2).
 type Meta = syntax.Meta
 
-// Metadata gives the metadata lines, in order, to be read only.
+// Metadata returns the metadata lines, in order, to be read only.
 func (p *Program) Metadata() []Meta { return p.meta }
 
 // Bytes is the memory the program holds, for cache bounds.

@@ -15,7 +15,7 @@ import (
 // The program itself never is: what a handler reads of an error is the same in both
 // versions.
 
-// Guide is what a ToolSet may be besides: it tells what can be called.
+// Guide is an optional interface of a ToolSet, which describes what can be called.
 type Guide interface {
 	// Near gives the signatures of the tools whose names are most like one, the most
 	// like it first, as calls write them: "tool.file.read(path: string)".
@@ -91,7 +91,7 @@ func Explained(l Limits, tools ToolSet, compile func([]byte) (*Program, error)) 
 	}
 }
 
-// cureOfParse says what a parse error leaves open: the line it is in, the end of a
+// cureOfParse returns what a parse error leaves open: the line it is in, the end of a
 // program, the whole name of a tool.
 func cureOfParse(e *messages.Error, src string, tools ToolSet) string {
 	cure := ""
@@ -131,7 +131,7 @@ func calledIn(line string) string {
 	return name
 }
 
-// cure says how to mend a program that ended with an error or a breach.
+// cure returns a hint on how to fix a program that ended with an error or a breach.
 func (m *machine) cure() string {
 	guide, _ := m.env.Tools.(Guide)
 	if guide == nil {
@@ -165,7 +165,7 @@ func nearOf(g Guide, name string) string {
 	return ""
 }
 
-// cureOfBreach says how to stay within a limit.
+// cureOfBreach returns how to stay within a limit.
 func cureOfBreach(b *Breach) string {
 	limit := strconv.FormatInt(b.Limit, 10)
 	switch b.Meter {

@@ -39,7 +39,7 @@ type ScriptError struct {
 	about string // the tool or function that it is about, where that may be a wrong one
 }
 
-// Error gives "line L:C: code N: message".
+// Error returns "line L:C: code N: message".
 func (e *ScriptError) Error() string {
 	if e.Line > 0 {
 		return fmt.Sprintf("line %d:%d: code %d: %s", e.Line, e.Col, e.Code, e.Message)
@@ -75,7 +75,7 @@ type Breach struct {
 	Line, Col int
 }
 
-// Error gives "line L:C: ERR_QUOTA/GAS: limit N".
+// Error returns "line L:C: ERR_QUOTA/GAS: limit N".
 func (b *Breach) Error() string {
 	s := string(b.Code)
 	if b.Meter != "" {

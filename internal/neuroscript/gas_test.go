@@ -200,7 +200,7 @@ func TestNothingAllocated(t *testing.T) {
 	}
 }
 
-// allocatedBy gives the bytes allocated while f runs, by everyone: an upper bound.
+// allocatedBy returns the bytes allocated while f runs, by everyone: an upper bound.
 func allocatedBy(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -27,7 +27,7 @@ type function struct {
 	needs  int
 }
 
-// Funcs gives the number of functions.
+// Funcs returns the number of functions.
 func (l *Library) Funcs() int { return len(l.funcs) }
 
 // CompileLibrary loads trusted functions, which may call each other across

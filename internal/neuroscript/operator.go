@@ -162,7 +162,7 @@ func (m *machine) bitsResult(n *node, i int64) (Value, bool) {
 	return Number(float64(i)), true
 }
 
-// adopt makes a string value of bytes nobody else holds.
+// adopt returns a string value of bytes without other references.
 func adopt(b []byte) Value {
 	return Value{p: unsafe.Pointer(unsafe.SliceData(b)), n: uint64(len(b)), k: KindString}
 }
@@ -210,7 +210,7 @@ func (m *machine) repeat(n *node, s string, count float64) (Value, bool) {
 	return String(strings.Repeat(s, int(count))), true
 }
 
-// rendered gives the text of a value: a string as it is, anything else rendered
+// rendered returns the text of a value: a string as it is, anything else rendered
 // and paid as a new string.
 func (m *machine) rendered(n *node, v Value) (string, bool) {
 	if v.k == KindString {

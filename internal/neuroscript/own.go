@@ -126,7 +126,7 @@ type room struct {
 	used int
 }
 
-// appended gives a list with one more member. The old list stays what it was; both have
+// appended returns a list with one more member. The old list stays what it was; both have
 // the same members in the same place as long as it is the longest of those that begin so.
 func (m *machine) appended(n *node, list, v Value) (Value, bool) {
 	old := list.list()

@@ -47,7 +47,7 @@ func TestGasInPlace(t *testing.T) {
 	}
 }
 
-// TestGrows: with the limits nobody set, a list and a map of 10,000 are built in a loop,
+// TestGrows: with the default limits, a list and a map of 10,000 are built in a loop,
 // and what an element costs stays the same.
 func TestGrows(t *testing.T) {
 	for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestAppended(t *testing.T) {
 	}
 }
 
-// TestHeldTwice: whoever else holds a container never sees it change.
+// TestHeldTwice: no other holder of a container sees it change.
 func TestHeldTwice(t *testing.T) {
 	lib, err := CompileLibrary(Source{"lib", []byte("func put(needs l) means\nset l[0] = 9\nreturn l\nendfunc\nfunc same(needs l) means\nreturn l\nendfunc\n")})
 	if err != nil {

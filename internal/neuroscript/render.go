@@ -20,7 +20,7 @@ func (v Value) AppendText(dst []byte) []byte {
 	return appendNested(dst, v, 0)
 }
 
-// Render gives the top-level rendering of v (§10); code 17 when v nests deeper
+// Render returns the top-level rendering of v (§10); code 17 when v nests deeper
 // than MaxValueDepth.
 func Render(v Value) (string, error) {
 	if v.k == KindString {
@@ -84,7 +84,7 @@ func appendNested(dst []byte, v Value, depth int) []byte {
 	return dst
 }
 
-// textLen gives the length of the top-level rendering, or some number above most
+// textLen returns the length of the top-level rendering, or some number above most
 // as soon as it is above most: so the work stays within what can be paid for.
 func textLen(v Value, most int64) int64 {
 	switch v.k {

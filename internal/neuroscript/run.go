@@ -28,7 +28,7 @@ type Limits struct {
 // CallsOf2 is the default of Limits.Tools from version 2 on.
 const CallsOf2 = 4096
 
-// DefaultLimits gives the defaults of §13.1.
+// DefaultLimits returns the defaults of §13.1.
 func DefaultLimits() Limits {
 	return Limits{
 		Gas: 1_000_000, Alloc: 64 << 20, Value: 8 << 20, Depth: 64, Tools: 256, Emits: 10_000,
@@ -114,7 +114,7 @@ func newMachine(ctx context.Context, env *Env) *machine {
 	return m
 }
 
-// ended gives what the meters say at the end of a run.
+// ended returns what the meters say at the end of a run.
 func (m *machine) ended() Result {
 	m.result.Breach = m.breach
 	m.result.Gas, m.result.Alloc = m.gas, m.alloc
@@ -178,7 +178,7 @@ func (m *machine) predefine(slots []Value) {
 	slots[slotTurnIndex] = Number(float64(m.env.TurnIndex))
 }
 
-// position gives the place of a node of the running unit.
+// position returns the place of a node of the running unit.
 func (m *machine) position(at *node) (line, col int) {
 	return syntax.Position(m.lines, at.pos)
 }

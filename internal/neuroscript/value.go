@@ -30,7 +30,7 @@ const (
 
 var kindNames = [...]string{"nil", "boolean", "number", "string", "list", "map", "error", "timedate"}
 
-// String gives the name that typeof gives.
+// String returns the name that typeof gives.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -225,10 +225,10 @@ func (v Value) Truthy() bool {
 	return false
 }
 
-// AsBool gives a boolean's content.
+// AsBool returns a boolean's content.
 func (v Value) AsBool() (b, ok bool) { return v.k == KindBool && v.n != 0, v.k == KindBool }
 
-// AsNumber gives a number's content. Numeric strings are not numbers here: see
+// AsNumber returns a number's content. Numeric strings are not numbers here: see
 // ParseNumber.
 func (v Value) AsNumber() (float64, bool) {
 	if v.k != KindNumber {
@@ -237,7 +237,7 @@ func (v Value) AsNumber() (float64, bool) {
 	return v.num(), true
 }
 
-// AsInt gives a number that is integral and within ±2^53.
+// AsInt returns a number that is integral and within ±2^53.
 func (v Value) AsInt() (int64, bool) {
 	if v.k != KindNumber {
 		return 0, false
@@ -249,7 +249,7 @@ func (v Value) AsInt() (int64, bool) {
 	return int64(f), true
 }
 
-// AsString gives a string's content.
+// AsString returns a string's content.
 func (v Value) AsString() (string, bool) {
 	if v.k != KindString {
 		return "", false
@@ -257,7 +257,7 @@ func (v Value) AsString() (string, bool) {
 	return v.str(), true
 }
 
-// AsList gives the elements, to be read only.
+// AsList returns the elements, to be read only.
 func (v Value) AsList() ([]Value, bool) {
 	if v.k != KindList {
 		return nil, false
@@ -266,7 +266,7 @@ func (v Value) AsList() ([]Value, bool) {
 	return e[:len(e):len(e)], true
 }
 
-// AsMap gives the entries ascending by key, to be read only.
+// AsMap returns the entries ascending by key, to be read only.
 func (v Value) AsMap() ([]Entry, bool) {
 	if v.k != KindMap {
 		return nil, false
@@ -275,7 +275,7 @@ func (v Value) AsMap() ([]Entry, bool) {
 	return e[:len(e):len(e)], true
 }
 
-// AsTime gives the instant of a timedate, in UTC.
+// AsTime returns the instant of a timedate, in UTC.
 func (v Value) AsTime() (time.Time, bool) {
 	if v.k != KindTimeDate {
 		return time.Time{}, false
@@ -283,7 +283,7 @@ func (v Value) AsTime() (time.Time, bool) {
 	return v.time(), true
 }
 
-// AsError gives the members of an error value.
+// AsError returns the members of an error value.
 func (v Value) AsError() (code int, message string, details Value, ok bool) {
 	if v.k != KindError {
 		return 0, "", Value{}, false
@@ -292,7 +292,7 @@ func (v Value) AsError() (code int, message string, details Value, ok bool) {
 	return e.code, e.message, e.details, true
 }
 
-// MapKeys gives a map's keys, ascending by bytes; nil for other kinds.
+// MapKeys returns a map's keys, ascending by bytes; nil for other kinds.
 func (v Value) MapKeys() []string {
 	if v.k != KindMap {
 		return nil
@@ -317,7 +317,7 @@ func (v Value) MapGet(key string) (Value, bool) {
 	return Value{}, false
 }
 
-// findKey gives the place of key in entries, or the place where it belongs.
+// findKey returns the place of key in entries, or the place where it belongs.
 func findKey(entries []Entry, key string) (int, bool) {
 	lo, hi := 0, len(entries)
 	for lo < hi {

@@ -232,7 +232,7 @@ func (s *Server) Kill() {
 	if s.process == nil {
 		return
 	}
-	_ = s.process.Signal(syscall.SIGSTOP) // so that it starts nobody meanwhile
+	_ = s.process.Signal(syscall.SIGSTOP) // so that it starts no process meanwhile
 	children := childrenOf(s.process.Pid)
 	_ = s.process.Kill()
 	for _, pid := range children {

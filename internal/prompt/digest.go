@@ -207,8 +207,8 @@ type search struct {
 	missed int
 }
 
-// maxMissed bounds the looks through all of a view: a prompt has few texts of its own, or
-// somebody has made another one of it.
+// maxMissed bounds the searches through all of a view: a prompt has few texts of its own, unless
+// a Transform has rewritten it.
 const maxMissed = 16
 
 func (s *search) sum(text string) *[sha256.Size]byte {

@@ -194,7 +194,7 @@ func (l *Log) end() {
 	count := 0
 	first, settled := l.since()
 	for i := len(l.runs) - 1; i >= 0; i-- {
-		// One run more than a prompt holds tells that nothing before it counts.
+		// One more run than a prompt holds shows that earlier runs do not count.
 		if l.window.Messages > 0 && count > l.window.Messages || settled && i < first-1 {
 			// What is left out goes when the rest moves to grow.
 			clear(l.runs[:i+1])
@@ -240,8 +240,8 @@ func (l *Log) tell(r *run, replies map[messages.Digest]string) texts {
 	return sumsOf(ms)
 }
 
-// amend is a record of a run that is over: an action that nobody waited for has begun or
-// ended. Views keep what they have.
+// amend adds a record to a run that has ended: a detached action has begun or ended. Views
+// keep their messages.
 func (l *Log) amend(i int, rec *messages.Record) bool {
 	t := &l.runs[i]
 	switch rec.Body.(type) {
@@ -278,7 +278,7 @@ func given(in *messages.Input) int {
 	return n
 }
 
-// forget gives back a map that has grown.
+// forget drops a map that has grown.
 func forget(m map[int64]*messages.Input) map[int64]*messages.Input {
 	if len(m) == 0 {
 		return map[int64]*messages.Input{}

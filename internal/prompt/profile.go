@@ -15,9 +15,8 @@ const (
 	profileRunes   = 2000
 )
 
-// markers are the characters with which anything begins or ends that a dialect takes for
-// more than text, and those that end a line for somebody. In JSON they stand in strings
-// alone, where each may be written as an escape.
+// markers are the characters that begin or end markup of a dialect, and all line ends of
+// Unicode. In JSON they are in strings alone, where each may be escaped.
 var markers = strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`, "`", `\u0060`, "[", `\u005b`, "]", `\u005d`,
 	"\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
 

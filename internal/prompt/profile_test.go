@@ -49,7 +49,7 @@ func (d dumb) Render(messages.Projection) (ms []messages.Message) {
 	return append(ms, messages.Message{Role: messages.RoleUser, Text: "hello"})
 }
 
-// The profile ends what the system says, whoever says it, in front of the feeds.
+// The profile ends the system text, in each of its forms, before the feeds.
 func TestProfileInThePrompt(t *testing.T) {
 	fs := []messages.Feed{{ID: messages.ProfileFeed, Value: `{"who":"a"}`}, {ID: "f", Value: `1`}}
 	const shown = "USER PROFILE:\n{\"who\":\"a\"}"

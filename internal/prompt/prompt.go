@@ -328,7 +328,7 @@ func (r *run) acts() bool {
 	})
 }
 
-// before is the conversation that somebody else kept and gave with the run's inputs.
+// before appends the conversation that callers sent with the run's inputs.
 func (r *run) before(to []messages.Item) []messages.Item {
 	for _, in := range r.inputs {
 		for _, s := range in.History {
@@ -380,9 +380,9 @@ func (r *run) items(to []messages.Item, spec *Spec) []messages.Item {
 	return to
 }
 
-// gather sorts the records into runs, in order, and settles spec.Run. Inputs are
-// kept only until their run begins: a journal holds few that wait. In a tail a run whose
-// input lies before it takes all runs before it along; whole tells that spec.Run stayed.
+// gather groups the records by run, in order, and resolves spec.Run. Inputs are kept only until
+// their run begins, because few wait in a journal. In a tail, a run whose input is before the
+// tail drops all earlier runs too; whole reports whether spec.Run was kept.
 func gather(records iter.Seq[*messages.Record], spec *Spec, tail bool) (runs []*run, whole bool) {
 	var (
 		byRun   = map[int64]*run{}
@@ -430,7 +430,7 @@ func gather(records iter.Seq[*messages.Record], spec *Spec, tail bool) (runs []*
 	return runs, byRun[spec.Run] != nil
 }
 
-// take gives the inputs of records, as far as they are there.
+// take returns the inputs of records, as far as they are there.
 func take(waiting map[int64]*messages.Input, seqs []int64) (ins []*messages.Input) {
 	for _, seq := range seqs {
 		if in := waiting[seq]; in != nil {

@@ -25,8 +25,8 @@ type past struct {
 	withdrawn bool
 }
 
-// since gives the first of n runs, the oldest is 0, that is in a prompt. settled tells that
-// runs in front of them would change nothing.
+// since returns the first of n runs, the oldest of which is 0, that is in a prompt. settled
+// reports whether earlier runs would change nothing.
 func (w Window) since(n int, at func(i int) past) (first int, settled bool) {
 	if !w.None && w.Bytes == 0 {
 		return 0, false

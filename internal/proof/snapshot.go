@@ -41,7 +41,7 @@ func SealSnapshot(s Signer, inc messages.Incarnation, at journal.Anchor, format 
 	return snap, nil
 }
 
-// OpenSnapshot gives the state of a snapshot that a trusted key signed; nil keys check
+// OpenSnapshot returns the state of a snapshot that a trusted key signed; nil keys check
 // nothing. ERR_JOURNAL when none did: drop it and read the records.
 func OpenSnapshot(keys Keys, inc messages.Incarnation, snap journal.Snapshot) (state []byte, err error) {
 	head, state, ok := bytes.Cut(snap.State, []byte("\n"))

@@ -17,7 +17,7 @@ type Call struct {
 	End  messages.ActionEnded
 }
 
-// Recorded gives the calls of a session that a target has answered, in the order in which
+// Recorded returns the calls of a session that a target has answered, in the order in which
 // they were declared: those of state ok and failed. Calls of turns before from are left out;
 // 0 takes all. Calls that were denied, skipped, cancelled, or whose outcome is unknown
 // have no answer to give again. An error is that of records.

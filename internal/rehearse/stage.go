@@ -83,7 +83,7 @@ func (s *Stage) Reaches(typ messages.ActionType, name, args string, class messag
 	return len(s.left[keyOf(typ, name, args)]) == 0 && s.runs(class)
 }
 
-// Counts says what became of the calls so far.
+// Counts returns what became of the calls so far.
 func (s *Stage) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Stage) runs(class messages.Class) bool {
 	return s.opts.Effects || class == messages.Pure || class == messages.ReadOnly
 }
 
-// take gives the next recorded end of a call; nil when there is none.
+// take returns the next recorded end of a call; nil when there is none.
 func (s *Stage) take(call *messages.ActionDeclared) *messages.ActionEnded {
 	k := keyOf(call.Type, call.Name, call.Args)
 	s.mu.Lock()

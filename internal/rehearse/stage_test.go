@@ -12,7 +12,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// records gives bodies as the records of turns: each body with the turn in front of it.
+// records returns bodies as the records of turns: each body with the turn in front of it.
 func records(turns map[messages.Body]int64, bodies ...messages.Body) iter.Seq2[*messages.Record, error] {
 	return func(yield func(*messages.Record, error) bool) {
 		for i, b := range bodies {

@@ -125,7 +125,7 @@ func (p *player) tryAgain(r *messages.Record, b *messages.ActionStarted) error {
 	return p.step(r.TS.Add(-delay), in)
 }
 
-// linked gives those of an action's runs in child sessions that the attempts before the
+// linked returns those of an action's runs in child sessions that the attempts before the
 // latest have not brought about.
 func (p *player) linked(turn int64, id string, all []messages.ChildLink) []messages.ChildLink {
 	return all[min(p.links[action{turn, id}], len(all)):]
@@ -323,7 +323,7 @@ func (p *player) decides(at int) bool {
 	return false
 }
 
-// detaches reports whether nobody waits for an action that was declared before a position.
+// detaches reports whether an action that was declared before a position is detached.
 func (p *player) detaches(turnIndex int64, id string, at int) bool {
 	for _, r := range slices.Backward(p.src.Records[:at]) {
 		if r.Turn != turnIndex {

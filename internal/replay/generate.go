@@ -244,7 +244,7 @@ func (p *player) remember(r *messages.Record) error {
 	return p.step(r.TS, in)
 }
 
-// unitOf gives what a decoder says of a unit: its begin, its text, its end.
+// unitOf returns what a decoder says of a unit: its begin, its text, its end.
 func (p *player) unitOf(r *messages.Record, b *messages.UnitText) ([]messages.Event, error) {
 	_, n, _ := strings.Cut(b.Unit, ".")
 	unit, err := strconv.Atoi(n)

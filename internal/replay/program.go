@@ -24,7 +24,7 @@ type program struct {
 	next   func() (said, bool)
 	stop   func()
 	cancel context.CancelCauseFunc
-	halted bool // it is being stopped: nobody listens any more
+	halted bool // it is being stopped: its calls are not answered any more
 
 	answers map[string]*turn.AnswerCall
 	calls   int
@@ -50,7 +50,7 @@ type said struct {
 	emission *turn.Emission
 	call     *turn.ProgramCall
 	end      *turn.ProgramEnd
-	blind    bool // it cannot go on without lines that nobody kept
+	blind    bool // it cannot go on without lines that are not recorded
 }
 
 // String describes it in a divergence.
@@ -288,7 +288,7 @@ func (x *program) give(r *messages.Record, d *messages.TurnDecided) error {
 	if end.Minted, err = p.blob(d.Minted); err != nil {
 		return err
 	}
-	if len(x.past) > 0 { // nobody knows how far it had come again
+	if len(x.past) > 0 { // how far it had come again is unknown
 		x.halt()
 		x.blind = true
 		if err := x.catchUp(r); err != nil {

@@ -193,7 +193,7 @@ func TestRunStuck(t *testing.T) {
 		&messages.ActionDeclared{ID: "#1"}, &messages.ActionApproval{ID: "#1"}, &messages.ActionStarted{ID: "#1"}, &messages.ActionEnded{ID: "#1"},
 		&messages.ActionEnded{Reason: "lost"}, &messages.ActionEnded{Reason: "panic"}, &messages.Audit{}, &messages.Note{}, &messages.TurnDecided{},
 		&messages.Control{What: messages.ControlTimer, Name: "no such clock"}, &messages.Control{What: messages.ControlTimer, Name: "turn_wall"},
-		&messages.Control{What: messages.ControlCrash, Name: "nobody"}, &messages.Control{What: "unheard of"}, &messages.Control{What: messages.ControlModelError},
+		&messages.Control{What: messages.ControlCrash, Name: "unknown"}, &messages.Control{What: "unheard of"}, &messages.Control{What: messages.ControlModelError},
 	} {
 		bad := src
 		bad.Records = append(src.Records[:4:4], &messages.Record{Seq: 5, Run: 1, Turn: 1, Epoch: 1, TS: src.Records[3].TS, Body: body, Raw: []byte("{}")})

@@ -50,7 +50,7 @@ const (
 	ChangedCall     Sort = "call"     // the class or the handling of a call
 )
 
-// Change gives the first difference of a sort; nil for none.
+// Change returns the first difference of a sort; nil for none.
 func (t *Trial) Change(s Sort) *Change {
 	for i := range t.Changes {
 		if t.Changes[i].Sort == s {
@@ -364,7 +364,7 @@ func handling(b *messages.ActionDeclared) string {
 	return fmt.Sprintf("%s %s\nclass: %s\nmode: %s\non_error: %s\n", b.Type, b.Name, b.Class, b.Mode, b.OnError)
 }
 
-// named says what a record is, for people.
+// named returns what a record is, for people.
 func named(r *messages.Record) string {
 	switch b := r.Body.(type) {
 	case *messages.ActionDeclared:

@@ -2,10 +2,10 @@ package replay
 
 import "github.com/seed14be6753/stile/messages"
 
-// reword gives got the explanation that stands in the journal, and tells whether it
-// was another one. An explanation is prose for people: a version may say it better,
-// and still decides the same, by the same code at the same place. What is not prose
-// stays as the replay made it.
+// reword sets the explanation in got to the one in the journal, and reports whether that was
+// another one. An explanation is prose for people: a later version may word it better and still
+// make the same decision, with the same code at the same place. Other fields keep the values
+// that the replay computed.
 func reword(want, got messages.Body) bool {
 	var was, is *string
 	switch g := got.(type) {

@@ -35,7 +35,7 @@ func (s *Schema) Answer(text string) (value, fault string) {
 // placed calls a place by its pointer.
 func placed(pointer string) string { return cmp.Or(pointer, "the answer") }
 
-// oneValue says why a text is not one JSON value whose names are there once.
+// oneValue returns why a text is not one JSON value whose names are there once.
 func oneValue(text string) (fault string) {
 	d := jsontext.NewDecoder(strings.NewReader(text))
 	switch err := d.SkipValue(); {
@@ -63,7 +63,7 @@ func unfenced(text string) string {
 	return strings.TrimSpace(body)
 }
 
-// Of gives the schema of a value's Go type as JSON: what encoding/json writes of it.
+// Of returns the schema of a value's Go type as JSON: what encoding/json writes of it.
 func Of(v any) (string, error) {
 	t := reflect.TypeOf(v)
 	if t == nil {

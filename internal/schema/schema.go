@@ -76,7 +76,7 @@ func Compile(text string) (*Schema, error) {
 // Text is the schema as JSON on one line.
 func (s *Schema) Text() string { return s.text }
 
-// Check says what of a JSON text does not fit: place and fault, parted by "; ", at most
+// Check returns what of a JSON text does not fit: place and fault, parted by "; ", at most
 // 1 KiB; "" for nothing. name says how a place is called, which is a JSON pointer, "" for
 // the value itself.
 func (s *Schema) Check(text string, name func(pointer string) string) string {

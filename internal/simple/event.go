@@ -6,11 +6,11 @@
 // Invariants:
 //   - each event has an id, and who comes back with it gets what follows: no event twice, none
 //     left out;
-//   - what is told depends on the session's updates alone, not on where a stream began or was
-//     cut. Only growing text may come in other pieces.
+//   - the events depend on the session's updates alone, not on where a stream began or was cut.
+//     Only growing text may come in other pieces.
 //
-// It tells what is shown: no candidates of control tokens, no text that waits for a decision,
-// no call that is shown to nobody.
+// Events have what is shown: no candidates of control tokens, no text that waits for a decision,
+// no hidden call.
 package simple
 
 import (

@@ -18,8 +18,8 @@ type Stream struct {
 	Tokens bool // texts while they grow
 }
 
-// Events tells what lies behind the event with the id after, "" for all, and then what comes.
-// It ends as the updates do, and with the session. An id that is none is ERR_INVALID.
+// Events yields the events after the one with the id after, "" for all, and then new ones. It
+// ends as the updates do, and with the session. The error is ERR_INVALID for an invalid id.
 func (s Stream) Events(ctx context.Context, after string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		t := Teller{Tokens: s.Tokens}
@@ -53,8 +53,8 @@ func (s Stream) Events(ctx context.Context, after string) iter.Seq2[Event, error
 	}
 }
 
-// recall has a teller know what the reader of a position has been told: it tells it, to
-// nobody, the records of the run that was in flight there.
+// recall brings a Teller to the state of a reader at a position: it passes it the records of the
+// run that was in flight there, and drops the events.
 func (s Stream) recall(ctx context.Context, t *Teller, to int64) error {
 	if to == 0 {
 		return nil
@@ -81,8 +81,8 @@ func (s Stream) recall(ctx context.Context, t *Teller, to int64) error {
 	return nil
 }
 
-// declare has a teller know a call that ends and was declared in an earlier run: nobody
-// waited for it, so it outlived that run and is not among what recall told.
+// declare passes a Teller the declaration of a call that ends after its run: the call was
+// detached, so recall has not passed it.
 func (s Stream) declare(ctx context.Context, t *Teller, r *messages.Record) error {
 	if r == nil {
 		return nil

@@ -60,7 +60,7 @@ func (t *Teller) from(p place) {
 	}
 }
 
-// Tell gives the events of an update, which are the Teller's until the next one.
+// Tell returns the events of an update, which are the Teller's until the next one.
 func (t *Teller) Tell(u messages.Update) []Event {
 	t.events = t.events[:0]
 	if u.Delta != nil {
@@ -271,7 +271,8 @@ func (t *Teller) results(results []cogency.Result) {
 	t.add(cogency.Results, string(cogency.AppendResults(nil, results, 0))).Payload = p
 }
 
-// fault tells what is wrong with a reply. To a batch that did not run it is the result.
+// fault makes the event of a mistake in a reply. It is also the result of each call of a batch
+// that did not run.
 func (t *Teller) fault(b *messages.ParseFault) {
 	code := b.Reason
 	if code == "" {

@@ -25,7 +25,7 @@ func Seed(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// Bodies gives one empty body of every kind.
+// Bodies returns one empty body of every kind.
 func Bodies() []messages.Body {
 	return []messages.Body{
 		&messages.SessionOpened{}, &messages.SessionClosed{}, &messages.SessionDescribed{}, &messages.Input{}, &messages.RunBegin{},

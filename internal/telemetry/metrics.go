@@ -313,7 +313,7 @@ type cache[K comparable] struct {
 	now atomic.Pointer[map[K]prometheus.Counter]
 }
 
-// get gives the counter of k and asks child for it the first time; child is
+// get returns the counter of k and asks child for it the first time; child is
 // told whether there is room for k.
 func (c *cache[K]) get(k K, child func(known bool) prometheus.Counter) prometheus.Counter {
 	if m := c.now.Load(); m != nil {

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Slog gives libraries that log by slog, protoactor above all, a way into log.
+// Slog returns libraries that log by slog, protoactor above all, a way into log.
 func Slog(log *zap.Logger) *slog.Logger {
 	return slog.New(zapslog.NewHandler(log.Core(), zapslog.WithName(log.Name())))
 }

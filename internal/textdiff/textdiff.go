@@ -29,7 +29,7 @@ type Line struct {
 	Text string
 }
 
-// Lines gives all lines of both texts: those of a are kept or removed, those of b kept or
+// Lines returns all lines of both texts: those of a are kept or removed, those of b kept or
 // inserted. Of a replacement the removed lines come first.
 func Lines(a, b string) []Line {
 	as, bs := split(a), split(b)
@@ -148,7 +148,7 @@ func replaced(a, b []string) (out []Line) {
 	return out
 }
 
-// Unified gives the changes with so many lines around each, under headers of the form
+// Unified returns the changes with so many lines around each, under headers of the form
 // "@@ -first,count +first,count @@". It is "" for texts whose lines are equal. Every line
 // ends with LF; the last line of a text is shown alike with and without one.
 func Unified(a, b string, around int) string {

@@ -166,7 +166,7 @@ func joined(all []string) string { return jsonvalue.Quote(strings.Join(all, "\n"
 
 func array(items []string) string { return "[" + strings.Join(items, ",") + "]" }
 
-// cut gives the first or the last lines, items or characters.
+// cut returns the first or the last lines, items or characters.
 func (r *run) cut(s *step, v string) string {
 	text := jsonvalue.Kind(v) == jsonvalue.String
 	part := func(all []string) []string {
@@ -186,7 +186,7 @@ func (r *run) cut(s *step, v string) string {
 	return r.wrong(v, s.op+" takes a text for lines and chars, and an array for items")
 }
 
-// characters gives the first or the last n of a text.
+// characters returns the first or the last n of a text.
 func characters(text string, n int, head bool) string {
 	at := 0
 	if !head {

@@ -20,7 +20,7 @@ const (
 // ErrUnknown is a name that is no zone.
 var ErrUnknown = errors.New("no time zone of that name: write one such as Europe/Oslo, or an offset from -12:00 to +14:00 such as UTC+2 or -03:30")
 
-// Parse gives the place of a name: one of the IANA database, such as Europe/Oslo; or an
+// Parse returns the place of a name: one of the IANA database, such as Europe/Oslo; or an
 // offset, +H, +HH, +H:MM, +HH:MM or +HHMM, behind UTC, GMT or nothing, in any case; or UTC,
 // GMT or Z. It is safe for concurrent use.
 func Parse(name string) (*time.Location, error) {

@@ -224,7 +224,7 @@ func (s *Store) Sessions(ctx context.Context, q journal.Query) ([]journal.Head, 
 	return heads[:min(len(heads), q.Page())], nil
 }
 
-// Listings gives a page as journal.Listings describes it, of which it looks at every session.
+// Listings returns a page as journal.Listings describes it, of which it looks at every session.
 func (s *Store) Listings(ctx context.Context, q journal.Query) ([]journal.Listing, error) {
 	if err := s.open(ctx); err != nil {
 		return nil, err

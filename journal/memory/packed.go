@@ -29,7 +29,7 @@ const (
 	lastPieceBytes  = 256 << 10
 )
 
-// room gives n bytes at the end of the last piece, in a new one if need be.
+// room returns n bytes at the end of the last piece, in a new one if need be.
 func (p *packed) room(n int) ([]byte, place) {
 	last := len(p.pieces) - 1
 	if last < 0 || len(p.pieces[last])-p.used < n {
@@ -46,7 +46,7 @@ func (p *packed) room(n int) ([]byte, place) {
 	return p.pieces[last][off : off+n : off+n], place{uint32(last), uint32(off), uint32(n)}
 }
 
-// bytes gives what stands at a place.
+// bytes returns what stands at a place.
 func (p *packed) bytes(at place) []byte {
 	return p.pieces[at.piece][at.off : at.off+at.n : at.off+at.n]
 }
@@ -149,7 +149,7 @@ func (p *packed) record(sid string, inc messages.Incarnation, seq int64) (*messa
 	return r, nil
 }
 
-// hash gives a record's hash alone.
+// hash returns a record's hash alone.
 func (p *packed) hash(seq int64) messages.Digest {
 	return messages.Digest(p.bytes(p.at[seq-1])[32+16+64:])
 }

@@ -67,7 +67,7 @@ func (p *proxy) arm(f fault) {
 	p.armed = f
 }
 
-// connections tells how many were made so far.
+// connections returns how many were made so far.
 func (p *proxy) connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -90,7 +90,7 @@ func (d *disk) cut(rnd *rand.Rand) map[string][]byte {
 	return left
 }
 
-// count tells how often something was done.
+// count returns how often something was done.
 func (d *disk) count(op string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,7 +176,7 @@ func register() error {
 	return glue.err
 }
 
-// alloc gives memory that is not Go's, as C wants it.
+// alloc returns memory that is not Go's, as C wants it.
 func alloc(tls *libc.TLS, n uintptr) uintptr {
 	p := sqlite3.Xsqlite3_malloc64(tls, sqlite3.Tsqlite3_uint64(n))
 	if p == 0 {

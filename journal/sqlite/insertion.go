@@ -81,7 +81,7 @@ func (w *writer) rest() error {
 // maxKinds bounds the names kept: an imported record may be of a kind unknown here.
 const maxKinds = 64
 
-// kind gives the name of a record's kind as a value of the driver, made once.
+// kind returns the name of a record's kind as a value of the driver, made once.
 func (w *writer) kind(k messages.Kind) driver.Value {
 	v, ok := w.kinds[k]
 	if !ok {

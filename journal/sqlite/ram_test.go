@@ -32,7 +32,7 @@ type ramFile struct {
 	shared  []uintptr
 }
 
-// newRAM gives the name of the file system.
+// newRAM returns the name of the file system.
 func newRAM(t testing.TB) (vfs string) {
 	t.Helper()
 	ram.once.Do(func() {

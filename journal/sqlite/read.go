@@ -84,7 +84,7 @@ func (r *readers) Exec(stmt string, args ...any) (int64, error) {
 	return changed(r.db.Exec(stmt, args...))
 }
 
-// found gives rows, which it closes.
+// found returns rows, which it closes.
 func found(rows *sql.Rows, err error) iter.Seq2[sqlstore.Row, error] {
 	return func(yield func(sqlstore.Row, error) bool) {
 		if err != nil {

@@ -485,7 +485,7 @@ func (f history) write(db *sql.DB) error {
 	return err
 }
 
-// verified says what stile verify finds in a journal, with keys from elsewhere.
+// verified returns what stile verify finds in a journal, with keys from elsewhere.
 func verified(dir string, trusted *keyring.Set) error {
 	ar, err := stile.OpenArchive(dir)
 	if err != nil {

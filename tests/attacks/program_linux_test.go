@@ -22,7 +22,7 @@ import (
 	"github.com/seed14be6753/stile/internal/confine"
 )
 
-// jailMissing says why this kernel confines no program. The kernel is asked here again, so
+// jailMissing returns why this kernel confines no program. The kernel is asked here again, so
 // that a Probe which finds less than there is fails the test instead of leaving rows out.
 func jailMissing() string {
 	box := confine.Probe()
@@ -548,7 +548,7 @@ func said(text string) map[string]string {
 	return out
 }
 
-// onlineMissing says why this kernel lets no program have the network and not this machine.
+// onlineMissing returns why this kernel lets no program have the network and not this machine.
 func onlineMissing() string {
 	if why := jailMissing(); why != "" {
 		return why

@@ -296,7 +296,7 @@ func (w *world) token(holder string, scopes ...string) {
 	w.secrets[holder], w.ids[holder] = s, tok.ID
 }
 
-// harmed says which file outside is not what it was; "" for none.
+// harmed returns which file outside is not what it was; "" for none.
 func (w *world) harmed() error {
 	for path, want := range w.files {
 		if b, err := os.ReadFile(path); err != nil || string(b) != want {
@@ -309,7 +309,7 @@ func (w *world) harmed() error {
 	return nil
 }
 
-// leaks says whether a text has something that the attacker may not know.
+// leaks reports whether a text has something that the attacker may not know.
 func (w *world) leaks(text string) error {
 	for _, bad := range append([]string{secret, "goroutine "}, w.hidden()...) {
 		if strings.Contains(text, bad) {
@@ -394,7 +394,7 @@ func (w *world) must(status int, holder, method, path, body string, headers ...s
 	return a
 }
 
-// whole says whether ann's session is as it was.
+// whole reports whether ann's session is as it was.
 func (w *world) whole() error {
 	a, err := w.ask("acme/ann/read", "GET", "/v1/sessions/secret", "")
 	var s struct {

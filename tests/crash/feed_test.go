@@ -40,7 +40,7 @@ func headlines(o outside) tools.Tool {
 
 var headline = regexp.MustCompile(`<context_feed id="news">\n(.*)\n</context_feed>`)
 
-// informed says what its prompt has of the feed, acts on it twice, and quotes it.
+// informed repeats what its prompt has of the feed, acts on it twice, and quotes it.
 func informed(_ *scenario, req llm.Request) string {
 	step, cut := steps(req)
 	read := "nothing"

@@ -140,7 +140,7 @@ func (g *gate) at(w where) error {
 	return g.pass(w, n, n)
 }
 
-// effect gives what is closed when the next effect is about to happen, or the life ends.
+// effect returns what is closed when the next effect is about to happen, or the life ends.
 func (g *gate) effect() (next, dead <-chan struct{}) {
 	if g == nil {
 		return nil, nil

@@ -141,7 +141,7 @@ func resolved(final []event, ops []porcupine.Operation) (left []porcupine.Operat
 	return left
 }
 
-// refused tells why a session cannot have had this history, or "".
+// refused returns why a session cannot have had this history, or "".
 func refused(final []event, ops []porcupine.Operation) string {
 	m := &model{final: final}
 	pm := m.porcupine()

@@ -232,7 +232,7 @@ func (m *model) porcupine() porcupine.Model {
 	return nm.ToModel()
 }
 
-// step gives the states after one operation with this outcome; none when the
+// step returns the states after one operation with this outcome; none when the
 // session cannot have answered so.
 func (m *model) step(s state, in, out any) []state {
 	switch in := in.(type) {
@@ -455,7 +455,7 @@ func (m *model) cancelled(s state, of int64, out answer) []state {
 	return states
 }
 
-// settled gives s and what it may become by itself: runs go on and end, and the window
+// settled returns s and what it may become by itself: runs go on and end, and the window
 // closes.
 func (m *model) settled(s state) []state {
 	all := []state{s}
@@ -523,7 +523,7 @@ func (m *model) end(s state, n int64) int {
 	return slices.IndexFunc(m.final[:s.log], func(e event) bool { return e.kind == ended && e.run == n })
 }
 
-// takenUp gives the run that took up the input of a wait: the one it was to join, or, when
+// takenUp returns the run that took up the input of a wait: the one it was to join, or, when
 // that one ended before a turn of it did, the next.
 func (m *model) takenUp(s state, in wait) int64 {
 	i, j := m.input(in), m.end(s, in.run)

@@ -91,7 +91,7 @@ func newWorld(t testing.TB, v variant, seed uint64) *world {
 	return w
 }
 
-// rand gives everyone a source of their own.
+// rand returns a source of randomness for each client.
 func (w *world) rand(who uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, who)) }
 
 func (w *world) tick() int64 { return w.ticks.Add(1) }

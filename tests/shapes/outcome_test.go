@@ -51,7 +51,7 @@ func (a *anyOf) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(a))
 }
 
-// compare gives the ways in which a result is not as wanted.
+// compare returns the ways in which a result is not as wanted.
 func (o *outcome) compare(got *result) (bad []string) {
 	add := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	has := func(what, text string, all []anyOf) {

@@ -104,7 +104,7 @@ func (w *Workspace) beside(at string, data []byte, was fs.FileInfo) (name string
 	return path.Join(path.Dir(at), name), nil
 }
 
-// swap gives a file that beside has made its final name.
+// swap renames a file that beside has made to its final name.
 func (w *Workspace) swap(beside, at string, was fs.FileInfo) error {
 	dir, err := w.parent(at)
 	if err != nil {

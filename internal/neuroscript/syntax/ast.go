@@ -93,7 +93,7 @@ const (
 
 var opNames = [...]string{"", "or", "and", "|", "^", "&", "==", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "%", "**", "-", "~", "not", "some", "typeof"}
 
-// String gives the operator as written.
+// String returns the operator as written.
 func (o Op) String() string { return opNames[o] }
 
 // Node is one node; Kind gives its fields their meaning.
@@ -151,11 +151,11 @@ type Tree struct {
 	lines []uint32 // offsets at which lines 2, 3, … begin
 }
 
-// Position gives the 1-based line and column (in bytes) of a byte offset. A line
+// Position returns the 1-based line and column (in bytes) of a byte offset. A line
 // ends with LF, CRLF or CR.
 func (t *Tree) Position(offset uint32) (line, col int) { return Position(t.lines, offset) }
 
-// Lines gives the offsets at which lines 2, 3, … begin, to be read only.
+// Lines returns the offsets at which lines 2, 3, … begin, to be read only.
 func (t *Tree) Lines() []uint32 { return t.lines }
 
 // Position finds a byte offset in the line table of a tree (Tree.Lines), which may

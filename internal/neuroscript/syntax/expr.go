@@ -248,7 +248,7 @@ func (p *parser) callable(want string) Ref {
 	return 0
 }
 
-// dotted gives a tool's name as it would be without the blanks, joined lines and
+// dotted returns a tool's name as it would be without the blanks, joined lines and
 // comments that may stand between its words.
 func dotted(text string) string {
 	for i := 0; i < len(text); i++ {

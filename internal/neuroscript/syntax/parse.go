@@ -71,7 +71,7 @@ func newParser(src []byte) *parser {
 	return p
 }
 
-// badUTF8 gives the offset of the first byte that is not UTF-8, or -1.
+// badUTF8 returns the offset of the first byte that is not UTF-8, or -1.
 func badUTF8(s string) int {
 	if utf8.ValidString(s) {
 		return -1

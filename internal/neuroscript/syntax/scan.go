@@ -81,7 +81,7 @@ func (s *scanner) failFor(reason string, offset int, detail string) {
 	s.tok = tokEOF
 }
 
-// lineEnd gives the length of the line end at i: 0, 1, or 2 for CRLF.
+// lineEnd returns the length of the line end at i: 0, 1, or 2 for CRLF.
 func (s *scanner) lineEnd(i int) int {
 	if i >= len(s.src) {
 		return 0
@@ -181,7 +181,7 @@ func (s *scanner) set(t token) {
 	}
 }
 
-// comment gives the offset of the line end, or of the end of the source, that
+// comment returns the offset of the line end, or of the end of the source, that
 // ends the comment at i.
 func (s *scanner) comment(i int) int {
 	if n := strings.IndexAny(s.src[i:], "\r\n"); n >= 0 {

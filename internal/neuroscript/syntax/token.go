@@ -107,7 +107,7 @@ const (
 	kwWith
 )
 
-// keyword gives the token of a reserved word and tokIdent for any other.
+// keyword returns the token of a reserved word and tokIdent for any other.
 func keyword(w string) token {
 	if len(w) < 2 || len(w) > 11 || w[0] < 'a' {
 		return tokIdent

@@ -68,7 +68,7 @@ func unlist(c Conn, id, from, to int64) error {
 	return err
 }
 
-// Listings gives a page as journal.Listings describes it.
+// Listings returns a page as journal.Listings describes it.
 func (t *Tables) Listings(ctx context.Context, q journal.Query) ([]journal.Listing, error) {
 	if !t.listable(&q) {
 		return nil, t.d.Reading(ctx, "", func(Conn) error { return nil }) // no session is so

@@ -101,7 +101,7 @@ type Tables struct {
 	d Dialect
 }
 
-// New gives the tables of a store.
+// New returns the tables of a store.
 func New(d Dialect) *Tables { return &Tables{d: d} }
 
 // HeadColumns are those of the table of heads, as Session.Scan takes them.

@@ -56,7 +56,7 @@ func mapHas(_ budget, a []neuroscript.Value) (neuroscript.Value, error) {
 	return neuroscript.Bool(ok), nil
 }
 
-// mapGet gives the default for a missing key alone: a key whose value is nil is
+// mapGet returns the default for a missing key alone: a key whose value is nil is
 // there.
 func mapGet(_ budget, a []neuroscript.Value) (neuroscript.Value, error) {
 	if v, ok := a[0].MapGet(str(a[1])); ok {

@@ -77,7 +77,7 @@ func has(f func(s, what string) bool) function {
 	}
 }
 
-// strSplit gives [""] for an empty s and a separator, and [] for an empty s
+// strSplit returns [""] for an empty s and a separator, and [] for an empty s
 // without one: the empty text has one piece and no code point.
 func strSplit(m budget, a []neuroscript.Value) (neuroscript.Value, error) {
 	s, sep := str(a[0]), str(a[1])
@@ -173,7 +173,7 @@ func strSubstring(m budget, a []neuroscript.Value) (neuroscript.Value, error) {
 	return part(m, s[:runeOffset(s, position(a[2]))])
 }
 
-// runeOffset gives the byte offset of the n-th code point, or the nearest end.
+// runeOffset returns the byte offset of the n-th code point, or the nearest end.
 func runeOffset(s string, n int64) int {
 	if n <= 0 {
 		return 0
