@@ -27,7 +27,7 @@ const (
 // FromModel is the origin of results that the model wrote: never an outcome.
 const FromModel = "model"
 
-// Stored tells the types that are conversation. The others are control.
+// Stored reports whether events of the type are conversation. The others are control.
 func (t Type) Stored() bool {
 	switch t {
 	case User, Think, Respond, Call, Results, Fault, Cancelled:
@@ -50,10 +50,10 @@ type Event struct {
 	Executed, Succeeded, Failed int // of Results: the payload counts
 }
 
-// Accumulator makes the vocabulary's events of a decoder's, in the order of the
-// wire: it stores each before it yields it, and what it stores does not depend on
-// Deltas (docs/spec/cogency.md §4). Store may be nil; once it has failed, the consumer is told
-// Fault "storage" and nothing more. One goroutine, one reply.
+// Accumulator turns the events of a decoder into the vocabulary's, in the order of the wire. It
+// stores each event before it yields it, and what it stores does not depend on Deltas
+// (docs/spec/cogency.md §4). Store may be nil. When Store fails, the consumer gets Fault
+// "storage" and nothing after it. An Accumulator reads one reply and belongs to one goroutine.
 type Accumulator struct {
 	// Deltas yields texts while they grow, raw, instead of each unit at its end.
 	Deltas bool
@@ -65,7 +65,7 @@ type Accumulator struct {
 	Yield   func(Event)
 
 	text    strings.Builder
-	invalid string // why it is none
+	invalid string // why the batch is invalid
 	state   Waits
 	broken  bool
 }
@@ -75,15 +75,15 @@ type Waits uint8
 
 // What may follow.
 const (
-	WaitsForReply   Waits = iota // its end is not there yet, or it had no batch
+	WaitsForReply   Waits = iota // the reply has not ended, or had no batch
 	WaitsForResults              // Answer is due
-	WaitsForNobody               // the model said that it is done
+	WaitsForNothing              // the model ended its work
 )
 
-// State tells what the reply so far waits for.
+// State returns what the reply so far waits for.
 func (a *Accumulator) State() Waits { return a.state }
 
-// Take takes an event of the decoder.
+// Take accumulates an event of the decoder.
 func (a *Accumulator) Take(ev messages.Event) {
 	if a.broken {
 		return
@@ -115,7 +115,7 @@ func (a *Accumulator) Take(ev messages.Event) {
 	case messages.EventStop:
 		switch {
 		case ev.Final:
-			a.state = WaitsForNobody
+			a.state = WaitsForNothing
 			a.emit(Event{Type: End})
 		case a.invalid != "":
 			a.state = WaitsForResults
@@ -126,8 +126,8 @@ func (a *Accumulator) Take(ev messages.Event) {
 	}
 }
 
-// Answer gives the results of the batch, in the order of its calls. A batch that was
-// invalid has one failure whatever results are.
+// Answer takes the results of the batch, in the order of its calls. An invalid batch has one
+// failure whatever the results are.
 func (a *Accumulator) Answer(results []Result) {
 	if a.broken || a.state != WaitsForResults {
 		return
@@ -148,7 +148,7 @@ func (a *Accumulator) Answer(results []Result) {
 	a.emit(e)
 }
 
-// emit stores, if it is to be stored, and yields.
+// emit stores an event if its type is stored, and yields it.
 func (a *Accumulator) emit(e Event) {
 	if !e.Type.Stored() || a.accepted(a.Store, e) {
 		a.Yield(e)

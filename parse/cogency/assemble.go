@@ -11,22 +11,22 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// What the model is told of calls that nobody answered (docs/spec/cogency.md §7).
+// The results that the model reads for calls without an answer (docs/spec/cogency.md §7).
 const (
 	noResult  = "interrupted: no result recorded"
 	cancelled = "cancelled"
 )
 
-// MaxEvents is how many events a context without a window is made of at most.
+// MaxEvents is the greatest number of events of a context without a window.
 const MaxEvents = 10_000
 
-// Assemble rebuilds a context, without its system message, from stored events in
-// their order (docs/spec/cogency.md §7). window is how many messages it may have, 0 all of them; below 0 is
-// ERR_CONFIG, and more than MaxEvents events without a window are ERR_QUOTA with the
-// reason context_overflow. skipped counts the calls that could not be read.
+// Assemble rebuilds a context, without its system message, from stored events in their order
+// (docs/spec/cogency.md §7). window is how many messages the context may have; 0 is no limit,
+// a negative window is ERR_CONFIG. More than MaxEvents events without a window are ERR_QUOTA
+// with the reason context_overflow. skipped counts the calls that could not be read.
 //
-// Calls and results come in pairs, whatever the log holds, and a windowed context
-// begins with its question.
+// Calls and results come in pairs, whatever the log holds, and a windowed context begins with
+// its question.
 func Assemble(events []Event, window int) (ms []messages.Message, skipped int, err error) {
 	switch {
 	case window < 0:
@@ -62,7 +62,7 @@ func (x Dialect) assembly() assembly { return assembly{second: x.second()} }
 
 type called struct{ name, text string }
 
-// settled tells that no message is being made.
+// settled reports whether no message is unfinished.
 func (a *assembly) settled() bool { return len(a.parts) == 0 && len(a.pending) == 0 }
 
 func (a *assembly) add(e *Event) {
@@ -108,7 +108,7 @@ func (a *assembly) answer(results string) {
 // escaped writes "<" of a JSON text, which stands in strings alone, as its escape.
 func escaped(text string) string { return strings.ReplaceAll(text, "<", `\u003c`) }
 
-// pair is answer with the array as it is to stand.
+// pair is answer with the array as the message will have it.
 func (a *assembly) pair(results string) {
 	if len(a.pending) > 0 {
 		var b strings.Builder

@@ -13,18 +13,18 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// execute reads a batch up to its closer. What it begins with goes to json, for as long
-// as it continues a text that is not too long; the rest, which is to be the closer, is
-// kept and followed by quotes. A batch that is too large, or that no JSON can become of
-// because of a control character in a string, is over at once.
+// execute reads a batch up to its closer. json takes its beginning, as long as that is JSON and
+// within the limit. The rest, which should be the closer, is kept in body and followed by
+// quotes. A batch that is too large, or has a control character in a string and so cannot
+// become JSON, ends at once.
 func (d *decoder) execute(p []byte, at int64) int {
 	room := d.bodyAt + int64(d.limits.ExecuteBytes) - at
 	end := int(min(int64(len(p)), room+int64(len(shutExecute))))
 	i := 0
-	if !d.behind {
+	if !d.jsonEnded {
 		i = d.write(p[:min(int64(len(p)), room)])
 		if i < len(p) {
-			d.behind = true
+			d.jsonEnded = true
 			d.slipAt = d.off(at + int64(i))
 			d.quotes.inside = d.json.InString()
 			if d.json.Closed() {
@@ -59,8 +59,8 @@ func (d *decoder) execute(p []byte, at int64) int {
 	return len(p)
 }
 
-// write gives json what goes on with the batch, and takes a code fence around it. n is how
-// much that is.
+// write gives json the bytes that continue the batch, and takes a code fence around it. n is
+// the number of bytes.
 func (d *decoder) write(p []byte) (n int) {
 	for n < len(p) {
 		if d.fence.opening() && d.fence.open(p[n]) {
@@ -80,7 +80,7 @@ func (d *decoder) write(p []byte) (n int) {
 
 // closer looks for the closer of a batch, whatever stands around it.
 type closer struct {
-	begun int // bytes of one that the last piece ended with
+	begun int // bytes of a closer that the last piece ended with
 	found bool
 }
 
@@ -102,8 +102,8 @@ func (c *closer) read(p []byte) {
 	}
 }
 
-// unterminated judges a batch whose closer is missing. At a clean end a stop sequence
-// may have eaten it (docs/spec/cogency.md §2.3); in a string it may be content (§2.2).
+// unterminated decides about a batch whose closer is missing. At a clean end a stop sequence
+// may have removed it (docs/spec/cogency.md §2.3); in a string it may be content (§2.2).
 func (d *decoder) unterminated(clean bool) {
 	rest := bytes.TrimRightFunc(d.body, unicode.IsSpace)
 	if i := bytes.LastIndexByte(rest, '<'); i >= 0 && len(rest)-i < len(shutExecute) && shutExecute[:len(rest)-i] == string(rest[i:]) {
@@ -117,26 +117,26 @@ func (d *decoder) unterminated(clean bool) {
 	case len(rest) > 0:
 		d.fail(ExecuteTooLarge, d.pos)
 	default:
-		d.closed = d.second
+		d.closerAdded = d.second
 		d.batch(d.pos)
 	}
 }
 
-// inString tells that the batch so far ends within a string.
+// inString reports whether the batch so far ends within a string.
 func (d *decoder) inString() bool {
-	if d.behind {
+	if d.jsonEnded {
 		return d.quotes.inside
 	}
 	return d.json.InString()
 }
 
-// complete tells that the batch is JSON, with what json did not take yet.
+// complete reports whether the batch, with the rest that json did not take yet, is JSON.
 func (d *decoder) complete(rest []byte) bool {
 	return d.write(rest) == len(rest) && d.json.End()
 }
 
-// batch judges a batch that is JSON (docs/spec/cogency.md §2.2) and emits its calls. at is behind
-// it.
+// batch checks a batch that is JSON (docs/spec/cogency.md §2.2) and emits its calls. at is the
+// position after it.
 func (d *decoder) batch(at int64) {
 	calls, ok := d.calls()
 	var used parse.Habits
@@ -166,7 +166,7 @@ func (d *decoder) batch(at int64) {
 	d.stop(at, false)
 }
 
-// habits are those in how the batch was written.
+// habits returns the habits that the batch shows.
 func (d *decoder) habits() (used parse.Habits) {
 	if d.fence.used || d.fenced {
 		used |= parse.HabitFence
@@ -178,13 +178,13 @@ func (d *decoder) habits() (used parse.Habits) {
 	if controls {
 		used |= parse.HabitControls
 	}
-	if d.closed {
+	if d.closerAdded {
 		used |= parse.HabitClosing
 	}
 	return used
 }
 
-// remark makes a lint of each habit that was forgiven.
+// remark emits a lint of each habit that was forgiven.
 func (d *decoder) remark(used parse.Habits) {
 	for one := parse.Habits(1); one <= used; one <<= 1 {
 		if used.Has(one) {
@@ -193,21 +193,21 @@ func (d *decoder) remark(used parse.Habits) {
 	}
 }
 
-// lint remarks a habit at a byte of the reply.
+// lint emits a lint of a habit at offset off.
 func (d *decoder) lint(habit parse.Habits, off int64) {
 	d.emit(messages.Event{Kind: messages.EventLint, Offset: off, Fault: &messages.ParseError{
 		Code: habit.Lint(), Offset: off, Detail: habit.String(),
 	}})
 }
 
-// CallTimeout is what one call may take (docs/spec/cogency.md §5).
+// CallTimeout is the time limit of one call (docs/spec/cogency.md §5).
 const CallTimeout = 30 * time.Second
 
 // call is an element of a batch. args is in normal form.
 type call struct{ name, args string }
 
-// calls reads the elements of the array in d.json, where the members of each are in one
-// list (docs/spec/cogency.md §1): of repeated ones the last counts.
+// calls reads the elements of the array in d.json, which has the members of all elements in one
+// list (docs/spec/cogency.md §1). Of repeated members the last counts.
 func (d *decoder) calls() (calls []call, ok bool) {
 	text, members := string(d.json.Bytes()), d.json.Members()
 	if text[0] != '[' {
@@ -239,7 +239,7 @@ func (d *decoder) calls() (calls []call, ok bool) {
 	return calls, true
 }
 
-// stringOf gives what a string means, "" of another value.
+// stringOf returns the text of a JSON string; "" for another value.
 func stringOf(value string) string {
 	switch {
 	case value[0] != '"':
@@ -250,7 +250,7 @@ func stringOf(value string) string {
 	return string(scan.AppendString(nil, []byte(value)))
 }
 
-// objectOf gives an object, "" of another value.
+// objectOf returns value if it is an object, else "".
 func objectOf(value string) string {
 	if value[0] != '{' {
 		return ""
@@ -258,15 +258,15 @@ func objectOf(value string) string {
 	return value
 }
 
-// scanners keeps the memory of batches, which is many times that of the rest of a
+// scanners pools the scanners of batches: their memory is many times that of the rest of a
 // decoder.
 var scanners = sync.Pool{New: func() any { return new(scan.JSON) }}
 
-// maxKeptBytes is how large a scanner may be that is used again. A batch of the standard
-// size makes none larger, unless it has very many members.
+// maxKeptBytes is the size above which a scanner is not pooled. A batch of the standard size
+// stays below it unless it has very many members.
 const maxKeptBytes = 4 << 20
 
-// newScanner reads a batch whose calls may be so deep.
+// newScanner returns a scanner of a batch whose calls may nest to depth.
 func newScanner(depth int) *scan.JSON {
 	j := scanners.Get().(*scan.JSON)
 	j.Reset()
@@ -275,7 +275,7 @@ func newScanner(depth int) *scan.JSON {
 	return j
 }
 
-// free takes back a scanner.
+// free returns a scanner to the pool.
 func free(j *scan.JSON) {
 	if j.MemoryBytes() <= maxKeptBytes {
 		scanners.Put(j)

@@ -5,14 +5,19 @@ import (
 	"unicode"
 )
 
-// results reads a block of results that the model wrote, up to its closer.
+// results reads a block of results that the model wrote, up to its closer. A closer in a string
+// does not count. But a control character in a string means that the block is not JSON, and its
+// quotes mean nothing: then the first closer counts, and the bytes after it are read again as
+// text. For example, with LF as the control character:
 //
-// A control character in a string means that there are no strings: the first closer
-// counts, and what was read behind it is read again as text. That a reply of such
-// blocks is not read again and again is the work of trail and doomed. Behind a quote
-// there are two states, in a string or not, so two readings that are both in one
-// there go the same way from then on: the second is broken by the same character, and
-// is so at once.
+//	<results>"a</results>b"</results>     the unit is "a</results>b", with its quotes
+//	<results>"a</results>b LF …           the unit is "a; then b LF … is text
+//
+// A reply could repeat such blocks so that each makes the rest be read again. stringStarts and
+// brokenStarts keep that linear. A reading that is in a string after the quote at some position
+// goes on like any other reading that is in a string there, and meets the same control
+// character. So the quotes of a block that broke (stringStarts) are remembered (brokenStarts),
+// and a later reading that reaches one of them is broken at once.
 func (d *decoder) results(p []byte, at int64) int {
 	for i := 0; i < len(p); {
 		if d.raw {
@@ -36,12 +41,12 @@ func (d *decoder) results(p []byte, at int64) int {
 			}
 		case nextQuote:
 			q := at + int64(i)
-			if _, doomed := d.doomed[q]; doomed {
+			if _, doomed := d.brokenStarts[q]; doomed {
 				if d.unquote() {
 					return i
 				}
 			} else {
-				d.trail = append(d.trail, q)
+				d.stringStarts = append(d.stringStarts, q)
 			}
 		case nextControl:
 			if d.unquote() {
@@ -53,7 +58,7 @@ func (d *decoder) results(p []byte, at int64) int {
 	return len(p)
 }
 
-// first reads up to the next ">" and tells whether it ends the block.
+// first reads up to the next ">". shut reports whether that ends the block.
 func (d *decoder) first(p []byte) (n int, shut bool) {
 	k := bytes.IndexByte(p, '>')
 	if k < 0 {
@@ -64,47 +69,48 @@ func (d *decoder) first(p []byte) (n int, shut bool) {
 	return k + 1, bytes.HasSuffix(d.body, []byte(shutResults))
 }
 
-// unquote takes the block as one without strings. If that ended it already, what it
-// has behind its closer is the tape.
+// unquote reads the block as one without strings. If that ends it already, the bytes after its
+// closer become pending, and shut is true.
 func (d *decoder) unquote() (shut bool) {
 	d.raw = true
-	if d.doomed == nil {
-		d.doomed = map[int64]struct{}{}
+	if d.brokenStarts == nil {
+		d.brokenStarts = map[int64]struct{}{}
 	}
-	for _, q := range d.trail {
-		d.doomed[q] = struct{}{}
+	for _, q := range d.stringStarts {
+		d.brokenStarts[q] = struct{}{}
 	}
 	k := bytes.Index(d.body, []byte(shutResults))
-	d.steps += int64(len(d.trail))
+	d.steps += int64(len(d.stringStarts))
 	if k < 0 {
 		return false
 	}
 	body := d.body
 	k += len(shutResults)
-	d.body = nil // the tape stays as it is
-	d.tape, d.tapeAt = body[k:], d.bodyAt+int64(k)
-	d.result(body[:k-len(shutResults)], d.tapeAt, true)
+	d.body = nil // pending aliases the old one
+	d.pending, d.pendingAt = body[k:], d.bodyAt+int64(k)
+	d.result(body[:k-len(shutResults)], d.pendingAt, true)
 	d.state = inText
 	return true
 }
 
-// reread reads the tape. Where a block on it is unquoted, what is to be read again
-// is on it already.
+// reread reads pending. If unquote sets pending meanwhile, it is a part of the same bytes, so
+// reread goes on from there.
 func (d *decoder) reread() {
-	if d.tape == nil {
+	if d.pending == nil {
 		return
 	}
-	tape, at := d.tape, d.tapeAt
-	d.tape = nil
+	tape, at := d.pending, d.pendingAt
+	d.pending = nil
 	for i := 0; i < len(tape); {
 		i += d.read(tape[i:], at+int64(i))
-		if d.tape != nil {
-			i = int(d.tapeAt - at)
-			d.tape = nil
+		if d.pending != nil {
+			i = int(d.pendingAt - at)
+			d.pending = nil
 		}
 	}
 }
 
+// shut ends a block of results behind its closer.
 func (d *decoder) shut(at int64) {
 	d.result(d.body[:len(d.body)-len(shutResults)], at, true)
 	d.state = inText
@@ -113,7 +119,7 @@ func (d *decoder) shut(at int64) {
 // result emits the content of a block as one unit that operators see.
 func (d *decoder) result(body []byte, at int64, complete bool) {
 	if content := bytes.TrimSpace(body); len(content) > 0 {
-		d.say(content, d.bodyAt+int64(len(body)-len(bytes.TrimLeftFunc(body, unicode.IsSpace))))
+		d.emitText(content, d.bodyAt+int64(len(body)-len(bytes.TrimLeftFunc(body, unicode.IsSpace))))
 		d.close(at, complete)
 	}
 	d.body = d.body[:0]

@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// What other interfaces call the members of a call, and what may stand beside them.
+// The names that other interfaces have for the members of a call, and members beside them.
 var (
 	nameWords = []string{"name", "tool", "function", "tool_name", "function_name", "action"}
 	argsWords = []string{"args", "arguments", "parameters", "params", "input", "tool_input", "action_input"}
@@ -17,7 +17,7 @@ var (
 	callLists = []string{"tool_calls", "function_call", "calls", "tool_uses"}
 )
 
-// member is one of an object, its value in normal form.
+// member is a member of an object, with its value in normal form.
 type member struct{ key, value string }
 
 // membersOf takes an object in normal form apart.
@@ -58,8 +58,8 @@ func elementsOf(array string) (all []string) {
 	return all
 }
 
-// leniently reads a batch that breaks docs/spec/cogency.md §1, as far as its habits are
-// forgiven. problem says what is wrong with the first of it that has no one meaning.
+// leniently reads a batch that breaks docs/spec/cogency.md §1, as far as its habits are forgiven.
+// problem is what is wrong with the first call that is ambiguous or not forgiven.
 func (d *decoder) leniently(text string) (calls []call, used parse.Habits, problem string) {
 	elements := []string{text}
 	switch {
@@ -88,7 +88,7 @@ func (d *decoder) leniently(text string) (calls []call, used parse.Habits, probl
 	return calls, used, ""
 }
 
-// strict says what is wrong with a habit that is not forgiven.
+// strict returns the mistake of a habit that is not forgiven.
 func strict(habit parse.Habits) string {
 	if habit.Has(parse.HabitStrings) {
 		return `has a string as "args": write an object`
@@ -96,7 +96,7 @@ func strict(habit parse.Habits) string {
 	return `needs the members "name" and "args"`
 }
 
-// listed tells an object with a list of calls in it.
+// listed reports whether an object has a list of calls.
 func listed(object string) bool {
 	for _, m := range membersOf(object) {
 		if has(callLists, m.key) {
@@ -106,8 +106,8 @@ func listed(object string) bool {
 	return false
 }
 
-// readElement reads one call whatever its members are called. of are the habits in it, and
-// wrong says why it has no one meaning.
+// readElement reads one call whatever the names of its members are. of are the habits that it
+// shows; wrong is why it is ambiguous, "" if it is not.
 func readElement(text string) (c call, of parse.Habits, wrong string) {
 	if text[0] != '{' {
 		return c, 0, `is no object: write {"name": …, "args": {…}}`
@@ -158,8 +158,8 @@ func readElement(text string) (c call, of parse.Habits, wrong string) {
 	return c, of, ""
 }
 
-// pick gives the value of the member that one of the words names: of the first word where
-// it is there, else of the only one of the others. The last of repeated ones counts.
+// pick returns the value of the member with one of the names in words: of the first name if it
+// is there, else of the only other one. The last of repeated members counts.
 func pick(all []member, words []string, fits func(value string) bool) (value string, alias, twice bool) {
 	found := ""
 	for _, m := range all {
@@ -181,8 +181,8 @@ func pick(all []member, words []string, fits func(value string) bool) (value str
 	return value, found != "", twice
 }
 
-// objectIn reads the JSON object that a string holds, "" where it holds none. Nothing is no
-// argument.
+// objectIn returns the JSON object that a string holds; "" if it holds none. An empty string
+// means no arguments.
 func objectIn(text string) string {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -207,7 +207,7 @@ func has(words []string, word string) bool {
 // maxShownKeys is how many members of a call are named in an error.
 const maxShownKeys = 6
 
-// keys lists members for an error.
+// keys lists the names of members for an error.
 func keys(all []member) string {
 	if len(all) == 0 {
 		return "no members"
@@ -226,7 +226,7 @@ func keys(all []member) string {
 	return b.String()
 }
 
-// quoted shows a name of the model's in an error.
+// quoted returns a name that the model wrote, as an error shows it.
 func quoted(name string) string {
 	const most = 40
 	r := []rune(parse.OneLine(name))

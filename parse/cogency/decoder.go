@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// The markers (docs/spec/cogency.md §1). No "<" stands in one but at its beginning.
+// The markers (docs/spec/cogency.md §1). A marker has a "<" only at its beginning.
 const (
 	openThink   = "<think>"
 	shutThink   = "</think>"
@@ -40,22 +40,21 @@ const (
 
 // decoder reads one reply.
 //
-// Bytes come in segments of whole characters. In text and thoughts a segment goes
-// out in one piece up to a marker; only what may be the beginning of one and stands
-// at the end of a push is copied, to held. A batch goes to json, which knows a "<" in a
-// string from one that is none; what it refuses, and results, are kept in body and
-// followed by quotes.
+// Bytes come in segments of whole characters. In text and thoughts a segment goes out in one
+// piece up to a marker; only a possible beginning of a marker at the end of a push is copied, to
+// held. A batch goes to json, which distinguishes a "<" in a string from a marker. The bytes
+// that json refuses, and results, are kept in body and followed by quotes.
 //
-// Positions count the bytes of the mended text; lag is what that is longer than the
-// reply so far. Events have offsets in the reply.
+// Positions count the bytes of the text after invalid UTF-8 was replaced; lag is how much longer
+// that is than the reply so far. Events have offsets in the reply.
 //
 //	len(held) ≤ maxHeldBytes    open ⇒ len(blank) = 0    len(body) ≤ limits.ExecuteBytes + len(shutExecute) in EXECUTE
 type decoder struct {
-	emit   func(messages.Event) // that of the last Push or End
+	emit   func(messages.Event) // of the current Push or End
 	limits Limits
 	room   int64 // bytes the reply may still have
-	full   bool  // it had more
-	// textOnly ends the reply where its batch begins: for those whose calls are known.
+	full   bool  // the reply had more
+	// textOnly ends the reply where its batch begins, because its calls are known.
 	textOnly bool
 
 	utf8  scan.UTF8
@@ -67,45 +66,45 @@ type decoder struct {
 	heldAt int64
 	hold   [maxHeldBytes + 1]byte
 
-	open    bool // a unit is
+	open    bool // a unit is open
 	unit    int  // its ordinal, or the next one's
 	blank   []byte
 	blankAt int64
 
 	body    []byte
 	bodyAt  int64
-	bodyOff int64 // bodyAt in the reply
+	bodyOff int64 // offset of bodyAt in the reply
 	quotes  quotes
 
-	json    *scan.JSON // the batch, as far as it is JSON; nil outside of EXECUTE
-	behind  bool       // that was not all of it: the rest is in body
-	closer  closer
-	fence   fence
-	fenced  bool   // a fence stands in front of the batch's opener
-	closed  bool   // the closer is missing, and was added
-	slipAt  int64  // where json refused a byte, in the reply
-	problem string // why the batch has no right shape
+	json        *scan.JSON // the batch, as far as it is JSON; nil outside EXECUTE
+	jsonEnded   bool       // json took less than the batch: the rest is in body
+	closer      closer
+	fence       fence
+	fenced      bool   // a code fence precedes the batch's opener
+	closerAdded bool   // the closer is missing and was added
+	slipAt      int64  // where json refused a byte, in the reply
+	problem     string // why the batch has not the right shape
 
-	second   bool         // the rendering is 2 or later
-	forgive  parse.Habits // that are put right, of 2 and later
-	prose    suspicion    // what is looked for in text, of 2 and later
-	ends     []string     // the closers of the open thought in lower case, nil for the marker alone
-	remarked bool         // the thought's tag has its lint
+	second    bool         // the rendering is 2 or later
+	forgive   parse.Habits // habits that are corrected, from rendering 2 on
+	prose     search       // what text is searched for, from rendering 2 on
+	thinkEnds []string     // the closers of the open thought in lower case, nil for the marker alone
+	linted    bool         // the lint of the thought's tag is out
 
-	raw    bool               // the first closer ends the results, quoted or not
-	trail  []int64            // quotes that the results were in a string behind
-	doomed map[int64]struct{} // such quotes from which a control character is reached
-	tape   []byte             // to be read again, from tapeAt on
-	tapeAt int64
-	steps  int64 // bytes looked at in results, and in text of rendering 2: the tests hold it linear
+	raw          bool               // the first closer ends the results, in a string or not
+	stringStarts []int64            // positions after quotes, at which the results were in a string (results)
+	brokenStarts map[int64]struct{} // such positions from which a string breaks
+	pending      []byte             // bytes to be read again, from position pendingAt on
+	pendingAt    int64
+	steps        int64 // bytes looked at in results, and in text of rendering 2; the tests check that it is linear
 }
 
-// NewDecoder reads one reply of at most info.MaxReplyBytes, or MaxReplyBytes when
-// that is not positive: what is longer ends there, with ERR_QUOTA/stream_too_large.
-// The rest of info means nothing here.
+// NewDecoder returns a decoder of one reply of at most info.MaxReplyBytes, or MaxReplyBytes
+// when that is not positive. A longer reply ends there, with ERR_QUOTA/stream_too_large. The
+// rest of info is not used.
 func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	d := &decoder{limits: x.Limits.or(), room: MaxReplyBytes, second: x.second(), forgive: x.Forgive}
-	d.prose.bol, d.prose.skip = true, -1
+	d.prose.bol, d.prose.noMarkerAt = true, -1
 	if info.MaxReplyBytes > 0 {
 		d.room = info.MaxReplyBytes
 	}
@@ -113,10 +112,10 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	return d
 }
 
-// reset readies the decoder for another reply, of which as little is known.
+// reset prepares the decoder for another reply, with the default limit of bytes.
 func (d *decoder) reset() {
 	*d = decoder{limits: d.limits, room: MaxReplyBytes, second: d.second, forgive: d.forgive}
-	d.prose.bol, d.prose.skip = true, -1
+	d.prose.bol, d.prose.noMarkerAt = true, -1
 	d.held = d.hold[:0]
 }
 
@@ -149,15 +148,15 @@ func (d *decoder) Push(p []byte, emit func(messages.Event)) {
 		p = rest
 	}
 	if d.utf8.Held() > 0 {
-		d.release() // no marker has such a byte
+		d.release() // no marker has a byte of a longer character
 	}
 }
 
-// letters takes what of a short piece without "<" goes on with the JSON of a batch, and
-// tells how much: models send a few letters at a time, for which this is cheaper than
-// execute is.
+// letters takes the part of a short piece without "<" that continues the JSON of a batch, and
+// returns how many bytes. Models send a few letters at a time, for which this is cheaper than
+// execute.
 func (d *decoder) letters(p []byte) int {
-	if d.behind || d.closer.begun > 0 || d.fence.opening() || d.pos+int64(len(p)) > d.bodyAt+int64(d.limits.ExecuteBytes) {
+	if d.jsonEnded || d.closer.begun > 0 || d.fence.opening() || d.pos+int64(len(p)) > d.bodyAt+int64(d.limits.ExecuteBytes) {
 		return 0
 	}
 	n := 1
@@ -168,7 +167,8 @@ func (d *decoder) letters(p []byte) int {
 	return n
 }
 
-// segment reads whole characters that stand for n bytes of the reply.
+// segment reads whole characters that stand for n bytes of the reply; the lengths differ if
+// bytes were replaced.
 func (d *decoder) segment(p []byte, n int) {
 	at, grown := d.pos, int64(len(p)-n)
 	d.pos += int64(len(p))
@@ -180,7 +180,7 @@ func (d *decoder) segment(p []byte, n int) {
 	d.lag += grown
 }
 
-// read reads some of p and tells how much.
+// read reads a part of p and returns how many bytes.
 func (d *decoder) read(p []byte, at int64) int {
 	switch d.state {
 	case inText:
@@ -199,11 +199,11 @@ func (d *decoder) read(p []byte, at int64) int {
 	return len(p)
 }
 
-// off is where in the reply a position is. Where bytes were mended in results that
-// are read again, it is before that by two for each of them.
+// off returns the offset in the reply of a position. In results that are read again it is too
+// low by two for each byte that was replaced.
 func (d *decoder) off(at int64) int64 { return max(0, at-d.lag) }
 
-// text reads up to a marker, or all of p, and tells how much that is.
+// text reads up to a marker, or all of p, and returns how many bytes.
 func (d *decoder) text(p []byte, at int64, markers []string) int {
 	if len(d.held) > 0 {
 		return d.resume(p, markers)
@@ -211,18 +211,18 @@ func (d *decoder) text(p []byte, at int64, markers []string) int {
 	for i := 0; ; i++ {
 		k := bytes.IndexByte(p[i:], '<')
 		if k < 0 {
-			d.say(p, at)
+			d.emitText(p, at)
 			return len(p)
 		}
 		i += k
 		m, begun := d.find(p[i:], markers)
 		switch {
 		case m != "":
-			d.say(p[:i], at)
+			d.emitText(p[:i], at)
 			d.mark(m, at+int64(i))
 			return i + len(m)
 		case begun:
-			d.say(p[:i], at)
+			d.emitText(p[:i], at)
 			d.held = append(d.held, p[i:]...)
 			d.heldAt = at + int64(i)
 			return len(p)
@@ -230,7 +230,7 @@ func (d *decoder) text(p []byte, at int64, markers []string) int {
 	}
 }
 
-// resume follows what the last push ended in.
+// resume goes on with the possible marker that an earlier push ended in.
 func (d *decoder) resume(p []byte, markers []string) int {
 	for i, c := range p {
 		d.held = append(d.held, c)
@@ -250,15 +250,15 @@ func (d *decoder) resume(p []byte, markers []string) int {
 	return len(p)
 }
 
-// release gives up waiting for a marker.
+// release emits held as text: it is not a marker.
 func (d *decoder) release() {
 	if len(d.held) > 0 {
-		d.say(d.held, d.heldAt)
+		d.emitText(d.held, d.heldAt)
 		d.held = d.hold[:0]
 	}
 }
 
-// find gives the marker p begins with, or tells that p is the beginning of one.
+// find returns the marker that p begins with; begun reports whether p is the beginning of one.
 func find(p []byte, markers []string) (marker string, begun bool) {
 	for _, m := range markers {
 		n := min(len(p), len(m))
@@ -272,9 +272,9 @@ func find(p []byte, markers []string) (marker string, begun bool) {
 	return "", false
 }
 
-// find is find, in any case where other closers of thoughts count.
+// find is like the function, but ignores case if other closers of thoughts count.
 func (d *decoder) find(p []byte, markers []string) (marker string, begun bool) {
-	if d.ends == nil || d.state != inThink {
+	if d.thinkEnds == nil || d.state != inThink {
 		return find(p, markers)
 	}
 	for _, m := range markers {
@@ -291,12 +291,12 @@ func (d *decoder) find(p []byte, markers []string) (marker string, begun bool) {
 	return "", begun
 }
 
-// closers are what ends the open thought.
+// closers returns the markers that end the open thought.
 func (d *decoder) closers() []string {
-	if d.ends == nil {
+	if d.thinkEnds == nil {
 		return thinkMarkers
 	}
-	return d.ends
+	return d.thinkEnds
 }
 
 // mark acts on a marker: each of them ends the unit (docs/spec/cogency.md §2.1).
@@ -304,12 +304,12 @@ func (d *decoder) mark(m string, at int64) {
 	d.close(at, true)
 	d.bodyAt = at + int64(len(m))
 	d.bodyOff = d.off(d.bodyAt)
-	d.body, d.trail, d.quotes, d.raw = d.body[:0], d.trail[:0], quotes{every: m == openResults}, false
+	d.body, d.stringStarts, d.quotes, d.raw = d.body[:0], d.stringStarts[:0], quotes{every: m == openResults}, false
 	switch m {
 	case openThink:
 		d.state = inThink
 		if d.forgive.Has(parse.HabitThink) {
-			d.ends, d.remarked = thinkClosers, false
+			d.thinkEnds, d.linted = thinkClosers, false
 		}
 	case openExecute:
 		if d.textOnly {
@@ -326,14 +326,14 @@ func (d *decoder) mark(m string, at int64) {
 	case endReply:
 		d.stop(at, true)
 	default: // a closer of thoughts
-		if m != shutThink && !d.remarked {
+		if m != shutThink && !d.linted {
 			d.lint(parse.HabitThink, d.off(at))
 		}
-		d.state, d.prose.layout = inText, layout{bol: true, said: d.prose.said}
+		d.state, d.prose.layout = inText, layout{bol: true, anyText: d.prose.anyText}
 	}
 }
 
-// kind is that of the units in the state's texts.
+// kind returns the kind of the units in the current state.
 func (d *decoder) kind() messages.Kind {
 	switch d.state {
 	case inThink:
@@ -344,9 +344,9 @@ func (d *decoder) kind() messages.Kind {
 	return messages.ResponseUnit
 }
 
-// say emits text of a unit. The unit begins with its first character that is no
-// white space; what stands before that waits.
-func (d *decoder) say(p []byte, at int64) {
+// emitText emits text of a unit. The unit begins with its first character other than white
+// space; white space before that waits.
+func (d *decoder) emitText(p []byte, at int64) {
 	if len(p) == 0 {
 		return
 	}
@@ -368,7 +368,7 @@ func (d *decoder) say(p []byte, at int64) {
 	d.emit(messages.Event{Kind: messages.EventUnitText, Unit: d.unit, UnitKind: d.kind(), Text: p, Offset: d.off(at)})
 }
 
-// close ends the unit, if there is one, and forgets the blanks of one that is none.
+// close ends the open unit, if there is one, and drops waiting white space.
 func (d *decoder) close(at int64, complete bool) {
 	d.blank = d.blank[:0]
 	if !d.open {
@@ -385,18 +385,18 @@ func (d *decoder) stop(at int64, final bool) {
 	d.emit(messages.Event{Kind: messages.EventStop, Offset: d.off(at), Final: final})
 }
 
-// done lets go of what only a reply that goes on needs.
+// done frees what only a reply that goes on needs.
 func (d *decoder) done() {
 	d.state = inDone
-	d.body, d.trail, d.doomed = nil, nil, nil
+	d.body, d.stringStarts, d.brokenStarts = nil, nil, nil
 	if d.json != nil {
 		free(d.json)
 		d.json = nil
 	}
 }
 
-// fail ends the reply with an error, which is placed at its batch; in rendering 2 at the
-// byte that is wrong, as far as there is one.
+// fail ends the reply with an error. Its place is the batch; in rendering 2 the wrong byte, if
+// there is one.
 func (d *decoder) fail(reason string, at int64) {
 	f := fault(reason, d.bodyOff)
 	if d.second {
@@ -409,7 +409,8 @@ func (d *decoder) fail(reason string, at int64) {
 	d.stop(at, false)
 }
 
-// End reads what was held back and closes what is open (docs/spec/cogency.md §2.3).
+// End reads the bytes that were held back and closes the open unit or batch
+// (docs/spec/cogency.md §2.3).
 func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	d.emit = emit
 	for {

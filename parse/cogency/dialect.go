@@ -12,23 +12,22 @@ import (
 // MaxReplyBytes bounds a reply when the turn names no bound.
 const MaxReplyBytes = 8 << 20
 
-// Dialect is the batches of docs/spec/cogency.md. The zero value is ready; it is safe for
-// concurrent use as long as nobody changes it.
+// Dialect is the dialect of batches of docs/spec/cogency.md. The zero value is ready to use. It is
+// safe for concurrent use if no goroutine changes it.
 type Dialect struct {
 	Limits Limits
-	// MaxFailures is how many failing turns in a row a run may have; 3 when it is
-	// not above 0.
+	// MaxFailures is how many failing turns in a row end a run; 3 when it is not above 0.
 	MaxFailures int
-	// Rendering is the version of prompts and of what a decoder makes of a reply
-	// (messages.Rendering); 0 is 1.
+	// Rendering is the version of prompts and of the reading of replies (messages.Rendering);
+	// 0 is 1.
 	Rendering int64
-	// Forgive are the habits that are put right; none by default.
+	// Forgive are the habits of models that are corrected; none by default.
 	Forgive parse.Habits
-	// Short makes the primer a short one.
+	// Short selects the short primer.
 	Short bool
 }
 
-// Limits are what a batch may have; what is not above 0 is the default.
+// Limits are the limits of a batch. A value that is not above 0 is the default.
 type Limits struct {
 	Calls        int // 64
 	ExecuteBytes int // between the markers; 1 MiB
@@ -36,10 +35,10 @@ type Limits struct {
 	ResultBytes  int // of one result's content, before the note; 64 KiB
 }
 
-// batchDepth is what array and call add to the depth of JSON.
+// batchDepth is the depth that array and call add to the JSON of arguments.
 const batchDepth = 2
 
-// or fills in the defaults.
+// or returns l with defaults filled in.
 func (l Limits) or() Limits {
 	for _, x := range []struct {
 		limit    *int
@@ -67,23 +66,22 @@ const maxTurns = 10
 // (docs/spec/cogency.md §5).
 const maxParallel = 8
 
-// Name is what manifests and records call the dialect.
+// Name is the dialect's name in manifests and records.
 const Name = "cogency"
 
-// Name is Name.
+// Name returns Name.
 func (Dialect) Name() string { return Name }
 
-// Traits says that the calls of a batch start when its closer has come, that neither
-// arguments nor texts have variables in them, and that a call sets no time-out.
+// Traits returns the dialect's traits: calls start when the closer of their batch has come,
+// arguments and texts hold no variables, and a call sets no time-out.
 func (Dialect) Traits() messages.Traits {
 	return messages.Traits{InStreamActions: true, Verbatim: true, AppendOnly: true, Transcript: true, Untimed: true, MaxTurns: maxTurns, Parallel: maxParallel, Busy: messages.Enqueue}
 }
 
-// Decide is CONTINUE after a batch, valid or not, whatever became of the stream
-// behind it; DONE after <end> and after a reply without a batch; and HALT ERR_LOOP
-// when a run's failing turns in a row are as many as may be (docs/spec/design.md §5). In
-// rendering 2 a reply that says nothing to the user is asked for again, once: the second in
-// a row is HALT ERR_NO_PROGRESS.
+// Decide returns CONTINUE after a batch, valid or not, however the stream ended after it; DONE
+// after <end> and after a reply without a batch; and HALT ERR_LOOP when MaxFailures turns of a
+// run in a row have failed (docs/spec/design.md §5). In rendering 2 a reply without text for the
+// user is asked for again once; the second in a row is HALT ERR_NO_PROGRESS.
 func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	v := messages.Verdict{Decision: messages.Halt, Token: -1}
 	past := recall(f.State)
@@ -117,7 +115,7 @@ func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	return v
 }
 
-// Digest is the one all dialects but aeiou share.
+// Digest is parse.Digest, which all dialects but aeiou share.
 func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }
 
 // CircuitOpen is the error of a run that fails again and again (docs/spec/cogency.md §5).
@@ -126,7 +124,7 @@ const CircuitOpen = "circuit_open"
 // MaxFailures is the default of Circuit.Max.
 const MaxFailures = 3
 
-// Batch is what became of a turn's batch.
+// Batch is the outcome of a turn's batch.
 type Batch uint8
 
 // The outcomes of a batch.
@@ -136,7 +134,7 @@ const (
 	BatchInvalid              // nothing ran
 )
 
-// Outcome reads what became of the batch of a turn.
+// Outcome returns the outcome of the batch of a turn.
 func Outcome(f messages.Facts) Batch {
 	for i := range f.Errors {
 		if strings.HasPrefix(f.Errors[i].Reason, "execute_") {
@@ -175,5 +173,5 @@ func (c *Circuit) Add(b Batch) (open bool) {
 	return c.Failures >= most
 }
 
-// second tells that the rendering is 2 or later.
+// second reports whether the rendering is 2 or later.
 func (x Dialect) second() bool { return x.Rendering >= 2 }

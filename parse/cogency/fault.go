@@ -7,8 +7,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Reasons of ERR_DIALECT: the error codes of docs/spec/cogency.md §2.2, and behind them those
-// of §2.4.
+// Reasons of ERR_DIALECT: the error codes of docs/spec/cogency.md §2.2, and after them those of
+// §2.4.
 const (
 	ExecuteJSON         = "execute_json"
 	ExecuteShape        = "execute_shape"
@@ -21,7 +21,7 @@ const (
 	TooLarge = "stream_too_large" // of ERR_QUOTA
 )
 
-// meanings say each reason in words that help a model to do better.
+// meanings has the text of each reason, in words that help a model to correct itself.
 var meanings = map[string]string{
 	ExecuteJSON:         "the batch is not valid JSON; nothing ran",
 	ExecuteShape:        `the batch is not an array of {"name": non-empty string, "args": object}; nothing ran`,
@@ -33,24 +33,24 @@ var meanings = map[string]string{
 	TooLarge:            "the reply is longer than it may be; the rest was not read",
 }
 
-// fault makes a parse error at a byte of the reply.
+// fault returns a parse error at offset at.
 func fault(reason string, at int64) *messages.ParseError {
 	return &messages.ParseError{
 		Code: messages.ErrDialect, Reason: reason, Offset: at, Detail: reason + ": " + meanings[reason],
 	}
 }
 
-// form is how a call is written; it ends what is told of a batch that did not run.
+// form shows how a call is written; it ends the error of a batch that did not run.
 const form = `Write <execute>[{"name": "tool", "args": {"parameter": "value"}}]</execute>, a JSON array.`
 
-// faulty is fault in rendering 2: why says what is wrong and what to write instead.
+// faulty is fault in rendering 2; why is what is wrong and what to write instead.
 func faulty(reason, why string, at int64) *messages.ParseError {
 	return &messages.ParseError{
 		Code: messages.ErrDialect, Reason: reason, Offset: at, Detail: reason + ": " + why + ". Nothing ran. " + form,
 	}
 }
 
-// explained is what is wrong with the batch in rendering 2.
+// explained returns the error of the batch in rendering 2.
 func (d *decoder) explained(reason string, at int64) *messages.ParseError {
 	switch reason {
 	case ExecuteJSON, ExecuteUnterminated:
@@ -74,7 +74,7 @@ func (d *decoder) explained(reason string, at int64) *messages.ParseError {
 	return fault(reason, d.off(at))
 }
 
-// closes tells that what json did not take is the closer or the beginning of one.
+// closes reports whether the bytes that json did not take are the closer or its beginning.
 func (d *decoder) closes() bool {
 	rest := bytes.TrimSpace(d.body)
 	n := min(len(rest), len(shutExecute))

@@ -3,8 +3,7 @@ package cogency
 import "github.com/seed14be6753/stile/parse/scan"
 
 // fence follows a code fence around a batch, such as ```json … ``` (docs/spec/cogency.md §2.4):
-// backticks where nothing of the JSON has come, with a word behind three or more of them, and
-// backticks behind the whole of it.
+// backticks before the JSON, with a word after three or more of them, and backticks after it.
 type fence struct {
 	state fenceState
 	ticks int
@@ -23,13 +22,13 @@ const (
 
 const (
 	fenceRun   = 3  // backticks of a fence
-	fenceBytes = 24 // of the word behind them
+	fenceBytes = 24 // of the word after them
 )
 
-// opening tells that the next byte may belong to the fence's first line.
+// opening reports whether the next byte may belong to the fence's first line.
 func (f *fence) opening() bool { return f.state == fenceTicks || f.state == fenceWord }
 
-// open takes a byte of the fence's first line. It is false where the JSON begins.
+// open takes a byte of the fence's first line. It returns false when the JSON begins.
 func (f *fence) open(c byte) bool {
 	switch {
 	case c == '`' && f.state == fenceTicks:
@@ -44,7 +43,7 @@ func (f *fence) open(c byte) bool {
 	return false
 }
 
-// edge takes a backtick that j does not.
+// edge takes a backtick that j refuses.
 func (f *fence) edge(c byte, j *scan.JSON) bool {
 	switch {
 	case c != '`':
@@ -57,7 +56,7 @@ func (f *fence) edge(c byte, j *scan.JSON) bool {
 	return j.End()
 }
 
-// isWord tells a byte of a name.
+// isWord reports whether c may be in a name.
 func isWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '+' || c == '.'
 }

@@ -189,7 +189,7 @@ var data = []string{
 	"Qwen writes:\n```\n<tool_call>\n{\"name\": \"x\"}\n</tool_call>\n```\nand so on.",
 	"Qwen writes `<tool_call>{}</tool_call>`.",
 	"<tool_call> is what Qwen writes.",
-	"The <invoke name=\"x\"> of Claude is none of ours, <function=x> neither.",
+	"The <invoke name=\"x\"> of Claude does nothing here, nor does <function=x>.",
 	"<table><tr><td>1</td></tr></table>",
 	"<thinkpad> and <Thinking> aloud", // not at the beginning of a line
 	"a <thinking> b",

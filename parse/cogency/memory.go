@@ -8,21 +8,21 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// memory is what the dialect remembers within a run.
+// memory is the dialect's state within a run.
 type memory struct {
 	failures int  // turns in a row in which no call succeeded
-	silent   int  // replies that said nothing, since a call succeeded
+	silent   int  // replies without text for the user, since a call succeeded
 	said     bool // the user has seen a text; known in rendering 2
 }
 
-// The words of the memory's form: "failures 2 silent 1 said 1", without what is 0.
+// The words of the encoded memory: "failures 2 silent 1 said 1", without values of 0.
 const (
 	wordFailures = "failures"
 	wordSilent   = "silent"
 	wordSaid     = "said"
 )
 
-// state is the memory's form; nil when there is nothing to remember.
+// state encodes the memory; nil if all values are 0.
 func (m memory) state() []byte {
 	var words []string
 	add := func(word string, n int) {
@@ -41,7 +41,7 @@ func (m memory) state() []byte {
 	return []byte(strings.Join(words, " "))
 }
 
-// recall reads a memory. What is none counts for nothing.
+// recall decodes a memory. Words that it does not know are ignored.
 func recall(state []byte) (m memory) {
 	words := strings.Split(string(state), " ")
 	for i := 0; i+1 < len(words); i += 2 {
@@ -71,8 +71,8 @@ func said(units []messages.Unit) bool {
 	return false
 }
 
-// silent tells a reply, which has come to its end and has no batch, that leaves the user with
-// nothing: neither a text nor an end behind texts of earlier turns.
+// silent reports whether a complete reply without a batch leaves the user without an answer: it
+// has no text, and no <end> after texts of earlier turns.
 func (x Dialect) silent(f messages.Facts, past memory) bool {
 	return x.second() && x.Forgive.Has(parse.HabitSilence) && !said(f.Units) && !(f.Final && past.said)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// finding is what a beginning has come to be.
+// finding is what a candidate turned out to be.
 type finding uint8
 
 const (
@@ -16,13 +16,13 @@ const (
 	foundText
 	foundMarker
 	foundThought // a thought in another tag
-	foundCloser  // the end of a thought that nothing began
+	foundCloser  // the end of a thought without a beginning
 	foundEnd     // the end of the reply in another form
-	foundOther   // <execute> in another spelling, with a batch behind it
-	foundCall    // a call in the form of another interface
+	foundOther   // <execute> in another spelling, with a batch after it
+	foundCall    // a call in the format of another interface
 )
 
-// Tags of others, in lower case.
+// Tags of other formats, in lower case.
 var (
 	thoughtTags = []string{"think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad"}
 	callTags    = []string{
@@ -44,13 +44,13 @@ const (
 	maxGap      = 16  // blanks between a fence's first line and what it holds
 )
 
-// judge tells what seen has come to be; end says that the reply ends with it.
+// judge returns what seen is, as far as it is known; end says that the reply ends with it.
 func (d *decoder) judge(end bool) (finding, int) {
 	s := &d.prose
 	switch {
 	case s.exact:
 		return d.marker(s.seen, end)
-	case s.late != foundNothing:
+	case s.deferred != foundNothing:
 		return s.judgeLate(end)
 	case s.value != nil:
 		return d.judgeValue(end)
@@ -80,18 +80,18 @@ func (d *decoder) judge(end bool) (finding, int) {
 	return d.judgeAt(n, end)
 }
 
-// wait gives what was found at seen[at] in a code fence: behind other text only where nothing
-// follows the fence, because it may be an example. Its content goes on at seen[n].
-func (s *suspicion) wait(what finding, at, n int, end bool) (finding, int) {
-	if !s.from.said {
+// wait returns a finding at seen[at] in a code fence. After other text the finding counts only
+// if nothing follows the fence, because it may be an example. The content goes on at seen[n].
+func (s *search) wait(what finding, at, n int, end bool) (finding, int) {
+	if !s.from.anyText {
 		return what, at
 	}
-	s.late, s.start, s.fed = what, at, n
+	s.deferred, s.start, s.fed = what, at, n
 	return s.judgeLate(end)
 }
 
-// judgeLate reads on to the end of the fence, and behind it.
-func (s *suspicion) judgeLate(end bool) (finding, int) {
+// judgeLate reads on to the end of the fence, and after it.
+func (s *search) judgeLate(end bool) (finding, int) {
 	if len(s.seen) > maxCallBytes {
 		return foundText, 0
 	}
@@ -105,12 +105,12 @@ func (s *suspicion) judgeLate(end bool) (finding, int) {
 		}
 	}
 	if end {
-		return s.late, s.start
+		return s.deferred, s.start
 	}
 	return foundNothing, 0
 }
 
-// fenceLine reads the first line of a code fence. n is behind it, 0 while it goes on.
+// fenceLine reads the first line of a code fence. n is the index after it, 0 while it goes on.
 func fenceLine(b []byte) (n int, word string, what finding) {
 	ticks := 0
 	for ticks < len(b) && b[ticks] == '`' {
@@ -145,7 +145,7 @@ func fenceLine(b []byte) (n int, word string, what finding) {
 	return 0, "", foundText
 }
 
-// judgeAt judges what begins at seen[n]: in front of it is at most a fence's first line.
+// judgeAt is judge for what begins at seen[n], after nothing or a fence's first line.
 func (d *decoder) judgeAt(n int, end bool) (finding, int) {
 	s := &d.prose
 	b := s.seen[n:]
@@ -176,11 +176,11 @@ func (d *decoder) judgeAt(n int, end bool) (finding, int) {
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' }
 
-// maxInline is how long a batch in inline code may be that is an example.
+// maxInline is the greatest length of a batch in inline code that counts as an example.
 const maxInline = 4 << 10
 
-// marker looks for a marker. One that stands alone in backticks is its name, and text; so is a
-// batch that inline code in a line of text holds.
+// marker looks for a marker. One alone in backticks is its name, and so text; so is a batch in
+// inline code within a line of text.
 func (d *decoder) marker(b []byte, end bool) (finding, int) {
 	m, begun := find(b, textMarkers)
 	from := &d.prose.from
@@ -209,7 +209,7 @@ func (d *decoder) marker(b []byte, end bool) (finding, int) {
 	return foundMarker, len(m)
 }
 
-// tag judges what begins with "<". fenced tells that a fence's first line is in front of it.
+// tag is judge for what begins with "<". fenced says that a fence's first line precedes it.
 func (d *decoder) tag(b []byte, fenced, end bool) (finding, int) {
 	s := &d.prose
 	if what, n := d.marker(b, end); what != foundText {
@@ -283,12 +283,12 @@ func (d *decoder) tag(b []byte, fenced, end bool) (finding, int) {
 	return foundCall, 0
 }
 
-// stray looks for the closer of a thought that the model's template opened: alone in its line,
-// behind text.
+// stray looks for the closer of a thought that the model's template opened: alone on its line,
+// after text.
 func (d *decoder) stray(b []byte, end bool) (finding, int) {
 	n := min(len(b), len(shutThink))
 	switch from := &d.prose.from; {
-	case !from.bol || !from.said || from.fenced != fencedNot || !d.forgive.Has(parse.HabitThink), string(b[:n]) != shutThink[:n]:
+	case !from.bol || !from.anyText || from.fenced != fencedNot || !d.forgive.Has(parse.HabitThink), string(b[:n]) != shutThink[:n]:
 		return foundText, 0
 	case n < len(shutThink) || len(b) == n && !end:
 		return foundNothing, 0
@@ -301,8 +301,8 @@ func (d *decoder) stray(b []byte, end bool) (finding, int) {
 // endings are other forms of the marker that ends a reply, in any case.
 var endings = [...]string{endReply, "</end>", "<end/>", "<end />"}
 
-// ending looks for one of them behind everything else: text behind it would say that it is
-// text as well.
+// ending looks for one of the endings at the end of the reply: if text follows it, it is text
+// as well.
 func (d *decoder) ending(b []byte, end bool) finding {
 	if !d.forgive.Has(parse.HabitCase) {
 		return foundText
@@ -322,7 +322,7 @@ func (d *decoder) ending(b []byte, end bool) finding {
 	return foundText
 }
 
-// begun tells that name is the beginning of one of the words.
+// begun reports whether name is the beginning of one of the words.
 func begun(name string, words []string) bool {
 	for _, w := range words {
 		if strings.HasPrefix(w, name) {
@@ -332,7 +332,7 @@ func begun(name string, words []string) bool {
 	return false
 }
 
-// special judges a control word of a model's own template, such as <|python_tag|>.
+// special is judge for a control word of a model's own template, such as <|python_tag|>.
 func special(b []byte) (finding, int) {
 	const most = 64
 	k := bytes.IndexByte(b, '>')
@@ -351,7 +351,7 @@ func special(b []byte) (finding, int) {
 	return foundText, 0
 }
 
-// eventOf is an error as an event.
+// eventOf returns the event of an error.
 func eventOf(f *messages.ParseError) messages.Event {
 	return messages.Event{Kind: messages.EventParseError, Offset: f.Offset, Fault: f}
 }

@@ -15,10 +15,10 @@ import (
 //go:embed primer.txt
 var primerText string
 
-// Primer teaches the markers and lists the tools, one a line, in the order given
-// (docs/spec/cogency.md §15), each with the schema of its arguments where there is one. In
-// rendering 2 it teaches what an agent with these tools needs, by an example with the first of
-// them, and a tool whose parameters are scalars is one line (docs/spec/cogency.md §7.2).
+// Primer returns the text that teaches the markers and lists the tools, one a line, in the order
+// given (docs/spec/cogency.md §15), each with the schema of its arguments if it has one. In
+// rendering 2 it teaches only what an agent with these tools needs, by an example with the
+// first of them, and a tool whose parameters are scalars is one line (docs/spec/cogency.md §7.2).
 func (x Dialect) Primer(tools []messages.ToolSpec) string {
 	if x.second() {
 		return x.primer(tools)
@@ -35,8 +35,8 @@ func (x Dialect) Primer(tools []messages.ToolSpec) string {
 	return b.String()
 }
 
-// described is the line of a tool, and one of its schema: always, or where the line does not
-// say as much.
+// described writes the line of a tool, and one of its schema: always, or only if the line does
+// not hold as much.
 func described(b *strings.Builder, t *messages.ToolSpec, always bool) {
 	line, ok := parse.Signature(t)
 	if ok = ok && !always; !ok {

@@ -9,59 +9,63 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// suspicion is what text is searched for in rendering 2 besides the markers: calls that are
-// written in another form, thoughts in another tag, and a code fence in front of a batch
-// (docs/spec/cogency.md §2.4). Of these none is shown.
+// search looks in text of rendering 2 for more than markers: calls in another format, thoughts
+// in another tag, and a code fence before a batch (docs/spec/cogency.md §2.4). None of these is
+// shown.
 //
-// What may be the beginning of one is kept in seen until it is one, or is text: then it is
-// read again as text, in which nothing but markers is looked for up to trust. So each byte is
-// read twice at most, but for the short beginnings of tags.
+// The possible beginning of one is kept in seen until it is known what it is. If it is text, it
+// is read again, and only markers are looked for in it, up to textUpTo. So each byte is read
+// twice at most, except for short beginnings of tags. An example:
+//
+//	I'd use {"name": …       "{" begins a line or not? Not: text, shown at once
+//	LF {"name": "a", "x"     seen; "x" is no member of a call: text, and textUpTo is its end
+//	LF {"name": "a", "args"  seen, up to 64 KiB: a call in another format, if nothing follows
 //
 //	len(seen) ≤ maxCallBytes
-type suspicion struct {
+type search struct {
 	layout
-	seen   []byte
-	seenAt int64
-	from   layout // in front of seen
-	exact  bool   // only a marker can come of seen
-	trust  int64
-	skip   int64 // here stands no marker: it was looked at
+	seen       []byte
+	seenAt     int64
+	from       layout // before seen
+	exact      bool   // seen can only be a marker
+	textUpTo   int64
+	noMarkerAt int64 // position that was searched before: no marker is there
 
-	// What of seen is a value of JSON.
-	value *scan.JSON
-	start int // in seen; 0 is at its beginning too
-	fed   int // bytes of seen that the value has, or that follow it
-	depth int
-	whole bool
-	late  finding // what it is if nothing follows its fence
+	// The value of JSON in seen.
+	value    *scan.JSON
+	start    int // index in seen
+	fed      int // bytes of seen that were given to value, or that follow it
+	depth    int
+	whole    bool
+	deferred finding // what seen is if nothing follows its fence
 }
 
-// maxCallBytes is how much text waits for being a call in another form.
+// maxCallBytes is how much text may wait because it may be a call in another format.
 const maxCallBytes = 64 << 10
 
-// lookahead bounds what is searched for the end of a line and a "<" at once: the search begins
-// again behind what was looked at in vain.
+// lookahead bounds how far the end of a line and a "<" are searched for at once: the next
+// search begins after the bytes that were searched in vain.
 const lookahead = 512
 
-// layout is where in the text a byte stands.
+// layout is the place of a byte in the text.
 type layout struct {
-	bol    bool // the line has nothing but blanks so far
-	ticks  int  // backticks the line began with, so far
-	fenced fencing
-	said   bool // there is text
-	last   byte // of the text
+	bol     bool // the line has only blanks so far
+	ticks   int  // backticks the line began with, so far
+	fenced  fencing
+	anyText bool // there is text
+	last    byte // of the text
 }
 
-// fencing reports whether text stands in a code fence.
+// fencing is whether text is in a code fence.
 type fencing uint8
 
 const (
 	fencedNot   fencing = iota
 	fencedAlone         // a fence that the reply began with
-	fencedQuote         // one behind text: an example
+	fencedQuote         // one after text: an example
 )
 
-// advance follows text that is none of what is searched for.
+// advance moves over text that the search does not look for.
 func (l *layout) advance(p []byte) {
 	for i := 0; i < len(p); {
 		switch c := p[i]; {
@@ -78,14 +82,14 @@ func (l *layout) advance(p []byte) {
 				switch {
 				case l.fenced != fencedNot:
 					l.fenced = fencedNot
-				case l.said:
+				case l.anyText:
 					l.fenced = fencedQuote
 				default:
 					l.fenced = fencedAlone
 				}
 			}
 		default:
-			l.bol, l.ticks, l.said = false, 0, true
+			l.bol, l.ticks, l.anyText = false, 0, true
 			k := bytes.IndexByte(p[i:], '\n')
 			if k < 0 {
 				k = len(p) - i
@@ -100,8 +104,8 @@ func (l *layout) advance(p []byte) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// begins tells that p may begin with something other than text. What it needs to see and p
-// has not is taken for granted.
+// begins reports whether p may begin with something other than text. Bytes that p does not have
+// yet are assumed to match.
 func (l *layout) begins(p []byte, exact bool) bool {
 	c := p[0]
 	if c == '<' {
@@ -131,13 +135,13 @@ func (l *layout) begins(p []byte, exact bool) bool {
 	return false
 }
 
-// agrees tells that p and word are the same as far as both go.
+// agrees reports whether p and word are equal over their common length.
 func agrees(p []byte, word string) bool {
 	n := min(len(p), len(word))
 	return string(p[:n]) == word[:n]
 }
 
-// tagLetters are what the tags of native.go and the markers have behind "<".
+// tagLetters are the bytes after "<" of the markers and of the tags of native.go.
 var tagLetters = func() (t [256]bool) {
 	for _, words := range [][]string{thoughtTags, callTags, ownTags, {"results", "end", "|", "\xef"}} {
 		for _, w := range words {
@@ -148,7 +152,7 @@ var tagLetters = func() (t [256]bool) {
 	return t
 }()
 
-// readProse reads text in rendering 2, and tells how much.
+// readProse reads text in rendering 2, and returns how many bytes.
 func (d *decoder) readProse(p []byte, at int64) int {
 	s := &d.prose
 	if len(s.seen) > 0 {
@@ -156,9 +160,9 @@ func (d *decoder) readProse(p []byte, at int64) int {
 	}
 	for i := 0; i < len(p); {
 		pos := at + int64(i)
-		if pos != s.skip && s.begins(p[i:], pos < s.trust) {
-			d.say(p[:i], at)
-			s.seen, s.seenAt, s.from, s.exact = append(s.seen[:0], p[i]), pos, s.layout, pos < s.trust
+		if pos != s.noMarkerAt && s.begins(p[i:], pos < s.textUpTo) {
+			d.emitText(p[:i], at)
+			s.seen, s.seenAt, s.from, s.exact = append(s.seen[:0], p[i]), pos, s.layout, pos < s.textUpTo
 			return d.suspect(p, i+1, at)
 		}
 		end := i + 1
@@ -178,12 +182,12 @@ func (d *decoder) readProse(p []byte, at int64) int {
 		s.advance(p[i:end])
 		i = end
 	}
-	d.say(p, at)
+	d.emitText(p, at)
 	return len(p)
 }
 
-// suspect follows what may be the beginning of something, with p from p[i] on, and tells
-// how much of p is read.
+// suspect goes on with seen, from p[i] on, until it is known what it is. It returns how many
+// bytes of p are read.
 func (d *decoder) suspect(p []byte, i int, at int64) int {
 	s := &d.prose
 	last := 1
@@ -206,40 +210,40 @@ func (d *decoder) suspect(p []byte, i int, at int64) int {
 	}
 }
 
-// found acts on what seen has come to be. n is where in it that begins, or ends in the case of
-// a marker; last is how long its last character is.
+// found acts on what seen turned out to be. n is the index in seen where that begins, or ends in
+// the case of a marker; last is the length of the last character.
 func (d *decoder) found(what finding, n, last int) {
 	s := &d.prose
 	seen, at := s.seen, s.seenAt
-	s.seen, s.value, s.start, s.fed, s.depth, s.whole, s.late = nil, nil, 0, 0, 0, false, foundNothing
+	s.seen, s.value, s.start, s.fed, s.depth, s.whole, s.deferred = nil, nil, 0, 0, 0, false, foundNothing
 	switch what {
 	case foundNothing:
 	case foundText:
-		s.skip, s.trust = at, max(s.trust, at+int64(len(seen)-last))
-		d.tape, d.tapeAt = seen, at
+		s.noMarkerAt, s.textUpTo = at, max(s.textUpTo, at+int64(len(seen)-last))
+		d.pending, d.pendingAt = seen, at
 	case foundMarker:
 		k := bytes.LastIndexByte(seen[:n], '<')
 		m := string(seen[k:n])
 		if k > 0 {
 			if m != openExecute || !d.forgive.Has(parse.HabitFence) { // a fence in front of something else is text
-				s.skip, s.trust = at, max(s.trust, at+int64(len(seen)))
-				d.tape, d.tapeAt = seen, at
+				s.noMarkerAt, s.textUpTo = at, max(s.textUpTo, at+int64(len(seen)))
+				d.pending, d.pendingAt = seen, at
 				return
 			}
 			d.fenced = true
 		}
 		d.mark(m, at+int64(k))
 		if n < len(seen) {
-			d.tape, d.tapeAt = seen[n:], at+int64(n)
+			d.pending, d.pendingAt = seen[n:], at+int64(n)
 		}
 	case foundThought:
 		d.think(seen, at)
 	case foundCloser: // what was shown stays; the answer is a unit of its own
 		d.close(at, true)
 		d.lint(parse.HabitThink, d.off(at))
-		s.layout = layout{said: true}
+		s.layout = layout{anyText: true}
 		if n < len(seen) {
-			d.tape, d.tapeAt = seen[n:], at+int64(n)
+			d.pending, d.pendingAt = seen[n:], at+int64(n)
 		}
 	case foundEnd:
 		d.close(at, true)
@@ -255,7 +259,7 @@ func (d *decoder) found(what finding, n, last int) {
 	}
 }
 
-// refuse ends the reply at what is a call in another form.
+// refuse ends the reply at a call in another format.
 func (d *decoder) refuse(reason, why string, at int64) {
 	off := d.off(at)
 	f := faulty(reason, why, off)
@@ -263,18 +267,18 @@ func (d *decoder) refuse(reason, why string, at int64) {
 	d.stop(at, false)
 }
 
-// think opens a thought whose tag is another's.
+// think opens a thought with a tag of another format.
 func (d *decoder) think(tag []byte, at int64) {
 	d.close(at, true)
 	d.bodyAt = at + int64(len(tag))
 	d.bodyOff = d.off(d.bodyAt)
 	name := bytes.ToLower(bytes.Trim(tag, "<> \t"))
-	d.ends, d.remarked = append([]string{"</" + string(name) + ">"}, thinkClosers...), true
+	d.thinkEnds, d.linted = append([]string{"</" + string(name) + ">"}, thinkClosers...), true
 	d.lint(parse.HabitThink, d.off(at))
 	d.state = inThink
 }
 
-// flushProse settles at the end of a reply what may still have become something.
+// flushProse decides, at the end of a reply, about seen.
 func (d *decoder) flushProse() {
 	s := &d.prose
 	if len(s.seen) == 0 {
@@ -289,11 +293,11 @@ func (d *decoder) flushProse() {
 		d.reread()
 		return
 	}
-	s.trust = 1<<63 - 1
+	s.textUpTo = 1<<63 - 1
 	d.found(foundText, 0, 0)
 	d.reread()
 	if d.state == inText && len(s.seen) > 0 { // the beginning of a marker
-		d.say(s.seen, s.seenAt)
+		d.emitText(s.seen, s.seenAt)
 		s.seen = nil
 	}
 }

@@ -2,8 +2,8 @@ package cogency
 
 import "github.com/seed14be6753/stile/parse/scan"
 
-// quotes follows strings: where it is in one, and behind a backslash there. every tells
-// that it stops at each quote, because what is read may be read again from there.
+// quotes follows the strings in a text: inside one, and after a backslash there. With every it
+// stops at each quote, because the text may be read again from there.
 type quotes struct{ inside, escaped, every bool }
 
 // next is what quotes stopped at.
@@ -11,12 +11,12 @@ type next uint8
 
 const (
 	nextNothing next = iota // all of p is read
-	nextAngle               // behind a ">" outside of strings
-	nextQuote               // behind a quote, in a string, if every
+	nextAngle               // after a ">" outside strings
+	nextQuote               // after a quote, in a string, if every
 	nextControl             // at a control character in a string
 )
 
-// step reads p up to what may matter. n is how much was read.
+// step reads p up to the next byte that may matter, and returns how many bytes.
 func (q *quotes) step(p []byte) (n int, what next) {
 	for n < len(p) {
 		if !q.inside {
@@ -57,7 +57,7 @@ func (q *quotes) step(p []byte) (n int, what next) {
 	return n, nextNothing
 }
 
-// skip gives the place of the next byte of a string, from p[n] on, that may matter.
+// skip returns the index of the next byte of a string, from p[n] on, that may matter.
 func (q *quotes) skip(p []byte, n int) int {
 	for {
 		n += scan.StringRun(p[n:])

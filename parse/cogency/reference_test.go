@@ -261,7 +261,7 @@ func checkReply(t testing.TB, r *rand.Rand, reply []byte) {
 	}
 }
 
-// deep tells what might be deeper than a call may be: the reference has no bound.
+// deep reports whether something may be deeper than a call allows: the reference has no bound.
 func deep(reply []byte) bool {
 	return strings.Count(string(reply), "[")+strings.Count(string(reply), "{") > 64
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Render is Assemble on what the projection tells: the user's text of each run, this
-// one's last, and behind it the turns of the run with their thoughts, as they went. So
-// the messages of a turn are the beginning of those of the next one, as long as no turn
-// failed between them; the note on the last turn a run may take ends its prompt alone.
+// Render assembles the messages of a projection: the user's text of each run, the current run's
+// last, and after it the turns of the run with their thoughts, in order. So the messages of a
+// turn are the beginning of those of the next one, unless a turn between them failed; only the
+// note about the last turn of a run is at the end of its own prompt.
 func (x Dialect) Render(p messages.Projection) []messages.Message {
 	a := x.assembly()
 	for i := range p.History {
@@ -36,19 +36,19 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	return out
 }
 
-// lastTurn asks the model to conclude where the run has no turn left to show it the
-// results of calls (docs/spec/cogency.md §8).
+// lastTurn asks the model to conclude, because the run has no turn left to show it the results
+// of calls (docs/spec/cogency.md §8).
 const lastTurn = "This is the last turn for this message. Conclude: answer the user with what you have. Calls still run, but you will not see their results."
 
-// Past is what Render makes of a finished run, or of one entry of a conversation that was
-// held elsewhere: no message is of two of them.
+// Past returns the messages that Render makes of a finished run, or of one entry of an imported
+// conversation. No message belongs to two of them.
 func (x Dialect) Past(it *messages.Item) []messages.Message {
 	a := x.assembly()
 	x.item(&a, it)
 	return a.messages
 }
 
-// end settles what events leave open.
+// end finishes the message and the calls that the events leave open.
 func (a *assembly) end() {
 	a.dangle(noResult)
 	a.flush()
@@ -66,8 +66,8 @@ func (x Dialect) item(a *assembly, it *messages.Item) {
 	a.end()
 }
 
-// batch tells of calls and their results. Recorded calls are in normal form: those that
-// plainly are need not be read again.
+// batch adds calls and their results. Recorded calls are in normal form: the obvious cases need
+// not be parsed again.
 func (x Dialect) batch(a *assembly, calls []messages.Call) {
 	results := make([]Result, len(calls))
 	size := len(openResults) + len(shutResults)
@@ -86,8 +86,8 @@ func (x Dialect) batch(a *assembly, calls []messages.Call) {
 	a.messages[len(a.messages)-1].Limits = slices.Repeat([]string{messages.LimitResult}, cut)
 }
 
-// reply tells of an earlier turn of the run: its texts as the model wrote them, and
-// what the host recorded of its batch; then what joined the run.
+// reply adds an earlier turn of the run: its texts as the model wrote them, its batch as the
+// host recorded it, and then the inputs that joined the run.
 func (x Dialect) reply(a *assembly, r *messages.Reply) {
 	if r.Told != nil && a.settled() {
 		a.messages = append(a.messages, r.Told...)
@@ -99,7 +99,7 @@ func (x Dialect) reply(a *assembly, r *messages.Reply) {
 	}
 }
 
-// Tell is what Render makes of one turn, unless its last message is yet to grow.
+// Tell returns the messages that Render makes of one turn.
 func (x Dialect) Tell(r *messages.Reply) []messages.Message {
 	a := x.assembly()
 	if x.turn(&a, r); !a.settled() {
@@ -123,8 +123,8 @@ func (x Dialect) turn(a *assembly, r *messages.Reply) {
 	} else {
 		d.reset()
 	}
-	d.textOnly = len(r.Calls) > 0 // what the batch was is on record
-	told := int64(0)              // where what follows the last unit begins
+	d.textOnly = len(r.Calls) > 0 // the batch is recorded
+	told := int64(0)              // end of the last unit
 	take := func(ev messages.Event) {
 		if ev.Kind == messages.EventUnitEnd {
 			told = ev.Offset

@@ -11,8 +11,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// MaxResultBytes is what one result's content may have, before the note that says
-// that it was cut.
+// MaxResultBytes bounds the content of one result, without the note that it was cut.
 const MaxResultBytes = 64 << 10
 
 // Result is the outcome of one call.
@@ -20,27 +19,26 @@ type Result struct {
 	Tool    string
 	Success bool
 	Outcome string // of a success: a few words
-	// Content is JSON, or "" for none. A failure's is its message, a JSON string.
+	// Content is JSON, or "" for none. Of a failure it is the message, a JSON string.
 	Content string
 }
 
-// Text makes content of text.
+// Text returns a text as content.
 func Text(s string) string { return string(appendString(nil, s)) }
 
-// Failure is a failed call.
+// Failure returns the result of a failed call.
 func Failure(tool, message string) Result { return Result{Tool: tool, Content: Text(message)} }
 
-// AppendResults appends the JSON array of docs/spec/cogency.md §6 to dst. Content is always
-// there: the tool's, or its outcome where that is empty. What is longer than most
-// bytes (MaxResultBytes when most is not above 0) is cut at a character and becomes a
-// text with a note. Nothing is escaped for HTML; bytes that are no UTF-8 become
-// U+FFFD.
+// AppendResults appends the JSON array of docs/spec/cogency.md §6 to dst. Each result has a
+// content: the tool's, or its outcome if that is empty. A content longer than most bytes
+// (MaxResultBytes when most is not above 0) is cut at a character and becomes a text with a
+// note. Nothing is escaped for HTML; invalid UTF-8 becomes U+FFFD.
 func AppendResults(dst []byte, results []Result, most int) []byte {
 	dst, _ = appendResults(dst, results, most)
 	return dst
 }
 
-// appendResults is AppendResults, and counts the results of which a part is shown.
+// appendResults is AppendResults; cut counts the results that were cut.
 func appendResults(dst []byte, results []Result, most int) (_ []byte, cut int) {
 	if most <= 0 {
 		most = MaxResultBytes
@@ -58,7 +56,7 @@ func appendResults(dst []byte, results []Result, most int) (_ []byte, cut int) {
 	return append(dst, ']'), cut
 }
 
-// resultFrame is about what a result has beside its texts.
+// resultFrame is about the length of a result without its texts.
 const resultFrame = 56
 
 func appendResult(dst []byte, r *Result, most int) (_ []byte, cut bool) {
@@ -78,7 +76,7 @@ func appendResult(dst []byte, r *Result, most int) (_ []byte, cut bool) {
 func appendContent(dst []byte, r *Result, most int) (_ []byte, cut bool) {
 	v := jsontext.Value(r.Content)
 	if len(v) > 0 && v.Compact() != nil {
-		v = appendString(nil, r.Content) // no JSON: told as it is
+		v = appendString(nil, r.Content) // not JSON: shown as text
 	}
 	if len(v) == 0 || string(v) == "null" || string(v) == `""` {
 		return appendString(dst, r.Outcome), false
@@ -104,9 +102,9 @@ func appendString(dst []byte, s string) []byte {
 	return dst
 }
 
-// parts takes the result of a tool that gives an outcome and a content (docs/spec/cogency.md §15)
-// apart: an object of these two texts and nothing else. Any other result is a content,
-// and all that can be said of its outcome is that there is one.
+// parts splits the result of a tool that gives an outcome and a content (docs/spec/cogency.md
+// §15): an object of exactly these two texts. Any other result is a content with a standard
+// outcome.
 func parts(value string) (outcome, content string) {
 	var both struct {
 		Content *string `json:"content"`
@@ -118,11 +116,11 @@ func parts(value string) (outcome, content string) {
 	return "ok", value
 }
 
-// ownWords is the reason of a call whose tool says itself what went wrong: that is the
-// whole message (docs/spec/cogency.md §6).
+// ownWords is the reason of a call whose tool returned an error text: that is the whole message
+// (docs/spec/cogency.md §6).
 const ownWords = "error"
 
-// ResultOf tells of a finished call of the runtime.
+// ResultOf returns the result of a finished call of the runtime.
 func ResultOf(c *messages.Call) Result {
 	switch c.State {
 	case messages.ActionOK:

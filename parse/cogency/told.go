@@ -10,7 +10,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// What rendering 2 tells the model of a reply that did not do what it was meant to do.
+// The errors that the model reads in rendering 2 about a reply that failed.
 
 // tell is answer with one failure that is the host's: in rendering 2 the markers that it names
 // stand as the model is to write them.
@@ -22,13 +22,13 @@ func (a *assembly) tell(detail string) {
 	a.pair(results)
 }
 
-// named are the markers that the host names.
+// named are the markers that texts of the host name.
 var named = strings.NewReplacer(`\u003cexecute>`, openExecute, `\u003c/execute>`, shutExecute, `\u003c/think>`, shutThink)
 
-// maxQuoteBytes is how much of a batch that did not run the model sees again.
+// maxQuoteBytes bounds how much of a batch that did not run the model sees again.
 const maxQuoteBytes = 2 << 10
 
-// quote adds what a reply has behind its last unit: the model mends what it sees.
+// quote adds the part of a reply after its last unit: a model corrects what it sees.
 func (a *assembly) quote(reply string, from int64) {
 	text := strings.TrimSpace(strings.ToValidUTF8(reply[min(int(from), len(reply)):], "\ufffd"))
 	if kept := clip.Start(text, maxQuoteBytes); len(kept) < len(text) {
@@ -42,7 +42,7 @@ func (a *assembly) quote(reply string, from int64) {
 // shownRunes is how much of a reply an error shows.
 const shownRunes = 24
 
-// placed is an error with its place: line and byte of the reply, and what stands there.
+// placed returns an error with its place: line and byte of the reply, and the text there.
 func placed(reply string, e *messages.ParseError) string {
 	words, ok := strings.CutPrefix(e.Detail, e.Reason)
 	at := int(e.Offset)
@@ -64,7 +64,7 @@ func placed(reply string, e *messages.ParseError) string {
 	return e.Reason + place + words
 }
 
-// silence tells of a reply that said nothing.
+// silence adds the error of a reply without text for the user.
 func silence(finish messages.Finish, thought bool) string {
 	text := "silence: You have said nothing to the user."
 	switch {

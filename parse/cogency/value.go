@@ -2,7 +2,7 @@ package cogency
 
 import "github.com/seed14be6753/stile/parse/scan"
 
-// beginValue follows what may be the JSON of a call, from seen[n] on.
+// beginValue reads what may be the JSON of a call, from seen[n] on.
 func (d *decoder) beginValue(n int, end bool) (finding, int) {
 	s := &d.prose
 	s.value = &scan.JSON{Keep: 1, Commas: true, Controls: true}
@@ -13,9 +13,9 @@ func (d *decoder) beginValue(n int, end bool) (finding, int) {
 	return d.judgeValue(end)
 }
 
-// judgeValue reads on in it. A member that no call has ends the suspicion; a call at the
-// beginning of a reply is one at once, behind other text only where nothing follows it: it may
-// be an example.
+// judgeValue reads on in the value. A member that calls do not have makes it text. A call at the
+// beginning of a reply counts at once; after other text it counts only if nothing follows it,
+// because it may be an example.
 func (d *decoder) judgeValue(end bool) (finding, int) {
 	s := &d.prose
 	if len(s.seen) > maxCallBytes {
@@ -49,7 +49,7 @@ func (d *decoder) judgeValue(end bool) (finding, int) {
 		if !s.whole || !callLike(string(s.value.Bytes())) {
 			return foundText, 0
 		}
-		if !s.from.said {
+		if !s.from.anyText {
 			return foundCall, s.start
 		}
 	}
@@ -60,16 +60,16 @@ func (d *decoder) judgeValue(end bool) (finding, int) {
 	return foundNothing, 0
 }
 
-// callKey tells that the member which begins is one that calls have.
-func (s *suspicion) callKey() bool {
+// callKey reports whether calls have the member that begins.
+func (s *search) callKey() bool {
 	m := s.value.Members()
 	p := m[len(m)-1]
 	key := stringOf(string(s.value.Bytes()[p.Key:p.KeyEnd]))
 	return has(nameWords, key) || has(argsWords, key) || has(restWords, key) || has(callLists, key)
 }
 
-// cutCall tells a call that was cut behind the beginning of its arguments.
-func (s *suspicion) cutCall() bool {
+// cutCall reports whether seen is a call that was cut after its arguments began.
+func (s *search) cutCall() bool {
 	if s.value == nil || s.whole {
 		return false
 	}
@@ -84,7 +84,7 @@ func (s *suspicion) cutCall() bool {
 	return name && args
 }
 
-// callLike tells a call, or an array of calls: each has a name, and arguments.
+// callLike reports whether text is a call, or an array of calls: each has a name and arguments.
 func callLike(text string) bool {
 	if text[0] == '[' {
 		all := elementsOf(text)

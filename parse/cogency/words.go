@@ -11,16 +11,16 @@ const (
 	maxCallText  = 4 << 10
 )
 
-// What calls in words begin with, beside a bracket.
+// The beginnings of calls in words, besides a bracket.
 const (
 	reactAction   = "Action:"
 	functionGroup = "functions."
 )
 
-// words judges calls that are no markup: [TOOL_CALLS] of Mistral, [read(file="x")] of Llama,
+// words is judge for calls without markup: [TOOL_CALLS] of Mistral, [read(file="x")] of Llama,
 // the lines of ReAct, and functions.read(…).
 func (d *decoder) words(b []byte, n int, end bool) (finding, int) {
-	behind := d.prose.from.said
+	behind := d.prose.from.anyText
 	line := string(b[:min(len(b), 2*maxWordBytes+1)])
 	switch {
 	case b[0] == '[' && b[1] == 'T':
