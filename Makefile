@@ -17,6 +17,8 @@
 #   make api-compat  what changed against BASE, and what of it breaks its users (BASE=main)
 #   make notice  write NOTICE, the licences of what is linked; make notice-check compares
 #   make sbom    build the command as it is released, with its bill of materials beside it
+#   make release  build both commands for every system, with checksums (SYSTEMS, RELEASE)
+#   make weigh   compare the sizes of both commands with their bounds, and print what they are made of
 #   make vulncheck  ask whether a known vulnerability is reached, where the database is
 #   make outdated   which modules of docs/dependencies.md have a newer version
 #   make clean   remove what the others made
@@ -72,7 +74,7 @@ GOTEST      = $(GO) test -vet=off -timeout 20m $(RACE)
 # there before they run, and the linter comes to lie in it later.
 LINTER      = bin/_lint/lint
 
-.PHONY: run test race allocs mcp-servers node-packages check format lint vectors sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated sbom vulncheck clean
+.PHONY: run test race allocs mcp-servers node-packages check format lint vectors sim sim-short mutants long clients crash-sweep bench fuzz history interleavings api api-check api-compat notice notice-check outdated release weigh sbom vulncheck clean
 
 run:
 	$(LITE) tour --dir $(DATA)
@@ -205,6 +207,37 @@ outdated:
 # bytes in every folder.
 RELEASE    ?= bin/_release
 BUILDFLAGS ?= -trimpath
+
+# What a release is built with: without the tables of debuggers (a panic names functions and
+# lines all the same), and without the page of grpc that shows its traffic, whose templates
+# keep every method of every type.
+RELEASETAGS  = grpcnotrace
+RELEASELD    = -ldflags='-s -w'
+SYSTEMS     ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+# stile-lite has no providers but the scripted one, no PostgreSQL and no export of traces.
+release:
+	@set -e; mkdir -p $(RELEASE); cp LICENSE NOTICE $(RELEASE); for s in $(SYSTEMS); do \
+		os=$${s%/*} arch=$${s#*/}; end=; if [ $$os = windows ]; then end=.exe; fi; \
+		for kind in stile stile-lite; do \
+			tags=$(RELEASETAGS); if [ $$kind = stile-lite ]; then tags=$$tags,lite; fi; \
+			bin=$(RELEASE)/$$kind-$$os-$$arch$$end; echo "release $$bin"; \
+			GOOS=$$os GOARCH=$$arch $(PLAIN) build $(BUILDFLAGS) -tags $$tags $(RELEASELD) -o $$bin ./cmd/stile; \
+			$(SUPPLY) -sbom $$bin >$$bin.cdx.json; \
+		done; \
+	done
+	cd $(RELEASE) && rm -f SHA256SUMS && sha256sum * >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS
+
+# Bounds in MiB (docs/decisions/024-a-small-binary.md); what exceeds one is mostly a new dependency.
+FULLMAX = 48
+LITEMAX = 32
+
+weigh:
+	@set -e; tmp=$$(mktemp -d); trap 'rm -rf $$tmp' EXIT; export GOOS=linux GOARCH=amd64; \
+	$(PLAIN) build $(BUILDFLAGS) -tags $(RELEASETAGS) $(RELEASELD) -o $$tmp/stile ./cmd/stile; \
+	$(PLAIN) build $(BUILDFLAGS) -tags $(RELEASETAGS),lite $(RELEASELD) -o $$tmp/stile-lite ./cmd/stile; \
+	unset GOOS GOARCH; $(PLAIN) build -o $$tmp/weigh ./docs/internal/weigh; \
+	$$tmp/weigh -max $(FULLMAX) $$tmp/stile; echo; $$tmp/weigh -max $(LITEMAX) -rows 10 $$tmp/stile-lite
 
 sbom:
 	@mkdir -p $(RELEASE)

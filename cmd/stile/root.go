@@ -48,9 +48,17 @@ journaled, signed, verifiable and replayable.
   stile verify`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       versionOf(debug.ReadBuildInfo()).String(),
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Not Command.Version: another text than cobra's needs a template, and text/template calls
+	// methods by name, for which the linker keeps every exported method of every type.
+	version := root.Flags().BoolP("version", "v", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !*version {
+			return cmd.Help()
+		}
+		_, err := fmt.Fprintln(a.out, versionOf(debug.ReadBuildInfo()))
+		return err
+	}
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.evalCommand(), a.execCommand(), a.sessionsCommand(), a.approvalsCommand(), a.verifyCommand(), a.replayCommand(),
 		a.forkCommand(), a.keysCommand(), a.conformCommand(), a.serveCommand(), a.tokensCommand(), a.auditCommand(), a.checkpointCommand(), a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.simCommand(), a.tourCommand(), a.versionCommand())
 	return root

@@ -5,9 +5,6 @@ import (
 	"context"
 	"net/http"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/shared"
-
 	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -35,18 +32,81 @@ func chatOptions(home bool) wire.Named {
 // chat is a client of Chat Completions.
 type chat struct{ vendor }
 
+// chatRequest is the body of a request, with the members that this package uses. Empty
+// members are left out.
+type chatRequest struct {
+	Model           string        `json:"model"`
+	Messages        []chatText    `json:"messages"`
+	Stream          bool          `json:"stream,omitempty"`
+	StreamOptions   *streamOption `json:"stream_options,omitempty"`
+	Tools           []chatTool    `json:"tools,omitempty"`
+	MaxTokens       int64         `json:"max_tokens,omitempty"` // the name that compatible servers know
+	MaxCompletion   int64         `json:"max_completion_tokens,omitempty"`
+	ResponseFormat  *chatFormat   `json:"response_format,omitempty"`
+	Store           *bool         `json:"store,omitempty"`
+	Temperature     *float64      `json:"temperature,omitempty"`
+	TopP            *float64      `json:"top_p,omitempty"`
+	Seed            *int64        `json:"seed,omitempty"`
+	Stop            []string      `json:"stop,omitempty"`
+	ReasoningEffort string        `json:"reasoning_effort,omitempty"`
+}
+
+type streamOption struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type chatFormat struct {
+	Type       string       `json:"type"`
+	JSONSchema schemaFormat `json:"json_schema"`
+}
+
+type chatTool struct {
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+// chatText is a message. Content is one text: all compatible servers accept a string, but not
+// all a list.
+type chatText struct {
+	Role    string     `json:"role"`
+	Content *string    `json:"content,omitempty"`
+	CallID  string     `json:"tool_call_id,omitempty"`
+	Calls   []chatCall `json:"tool_calls,omitempty"`
+}
+
+type chatCall struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
 // Send implements wire.Vendor.
 func (v chat) Send(ctx context.Context, client *http.Client, ask *wire.Ask) error {
-	turns, err := wire.Conversation(ask)
+	p, err := v.request(ask)
 	if err != nil {
 		return err
 	}
-	p := sdk.ChatCompletionNewParams{Model: ask.Model}
-	if !ask.Whole {
-		p.StreamOptions.IncludeUsage = sdk.Bool(true)
+	return wire.Post(ctx, client, v.base+"/chat/completions", p)
+}
+
+func (v chat) request(ask *wire.Ask) (*chatRequest, error) {
+	turns, err := wire.Conversation(ask)
+	if err != nil {
+		return nil, err
+	}
+	o := ask.Options
+	p := &chatRequest{
+		Model: ask.Model, Stream: !ask.Whole,
+		Temperature: o.Temperature, TopP: o.TopP, Seed: o.Seed, Stop: o.Stop, ReasoningEffort: o.Effort,
+	}
+	if p.Stream {
+		p.StreamOptions = &streamOption{IncludeUsage: true}
 	}
 	if turns.System != "" {
-		p.Messages = append(p.Messages, sdk.SystemMessage(turns.System))
+		p.Messages = append(p.Messages, chatText{Role: "system", Content: &turns.System})
 	}
 	for i := range turns.Turns {
 		p.Messages = append(p.Messages, chatTurn(&turns.Turns[i])...)
@@ -54,69 +114,42 @@ func (v chat) Send(ctx context.Context, client *http.Client, ask *wire.Ask) erro
 	for _, f := range turns.Tools {
 		parameters, err := wire.Object(f.Schema)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		own := shared.FunctionDefinitionParam{Name: f.Name, Parameters: parameters}
-		if f.Description != "" {
-			own.Description = sdk.String(f.Description)
-		}
-		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(own))
+		p.Tools = append(p.Tools, chatTool{Type: "function", Function: function{Name: f.Name, Description: f.Description, Parameters: parameters}})
 	}
-	o := ask.Options
-	if n := cmp.Or(o.MaxTokens, v.options.MaxTokens); n > 0 {
-		if v.home {
-			p.MaxCompletionTokens = sdk.Int(n)
-		} else {
-			p.MaxTokens = sdk.Int(n) // the name that compatible servers know
-		}
+	n := cmp.Or(o.MaxTokens, v.options.MaxTokens)
+	if p.MaxTokens = n; v.home {
+		p.MaxTokens, p.MaxCompletion, p.Store = 0, n, no
 	}
 	if schema, strict := ask.Answer(); schema != nil {
-		p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{
-			JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "answer", Schema: schema, Strict: sdk.Bool(strict)},
-		}
+		p.ResponseFormat = &chatFormat{Type: "json_schema", JSONSchema: schemaFormat{Name: "answer", Schema: schema, Strict: strict}}
 	}
-	if v.home {
-		p.Store = sdk.Bool(false)
-	}
-	if o.Temperature != nil {
-		p.Temperature = sdk.Float(*o.Temperature)
-	}
-	if o.TopP != nil {
-		p.TopP = sdk.Float(*o.TopP)
-	}
-	if o.Seed != nil {
-		p.Seed = sdk.Int(*o.Seed)
-	}
-	p.Stop.OfStringArray = o.Stop
-	p.ReasoningEffort = sdk.ReasoningEffort(o.Effort)
-	svc := sdk.NewChatCompletionService(v.with(client)...)
-	return send(ctx, ask, p, svc.New, svc.NewStreaming)
+	return p, nil
 }
 
 // chatTurn returns a turn as messages: each result is a message of its own.
-func chatTurn(t *wire.Turn) (ms []sdk.ChatCompletionMessageParamUnion) {
+func chatTurn(t *wire.Turn) (ms []chatText) {
 	for _, r := range t.Results {
-		ms = append(ms, sdk.ToolMessage(r.Text, r.ID))
+		ms = append(ms, chatText{Role: "tool", Content: &r.Text, CallID: r.ID})
 	}
-	// One text each: all compatible servers accept a string, but not all a list.
-	switch text := t.Text(); {
-	case t.Role == messages.RoleAssistant && len(t.Calls) > 0:
-		own := &sdk.ChatCompletionAssistantMessageParam{}
-		if text != "" {
-			own.Content.OfString = sdk.String(text)
-		}
-		for _, c := range t.Calls {
-			own.ToolCalls = append(own.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID: c.ID, Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.Name, Arguments: string(c.Object())},
-			}})
-		}
-		ms = append(ms, sdk.ChatCompletionMessageParamUnion{OfAssistant: own})
-	case t.Role == messages.RoleAssistant:
-		ms = append(ms, sdk.AssistantMessage(text))
-	case text != "":
-		ms = append(ms, sdk.UserMessage(text))
+	text := t.Text()
+	if text == "" && len(t.Calls) == 0 && t.Role != messages.RoleAssistant {
+		return ms
 	}
-	return ms
+	own := chatText{Role: "user"}
+	if t.Role == messages.RoleAssistant {
+		own.Role = "assistant"
+	}
+	if text != "" || len(t.Calls) == 0 {
+		own.Content = &text
+	}
+	for _, c := range t.Calls {
+		call := chatCall{ID: c.ID, Type: "function"}
+		call.Function.Name, call.Function.Arguments = c.Name, string(c.Object())
+		own.Calls = append(own.Calls, call)
+	}
+	return append(ms, own)
 }
 
 // Events implements wire.Vendor.

@@ -9,10 +9,6 @@ import (
 	"net/http"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/responses"
-
 	"github.com/seed14be6753/stile/llm/internal/wire"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -32,78 +28,121 @@ var responseOptions = wire.Named{
 // response is a client of Responses.
 type response struct{ vendor }
 
+// responseRequest is the body of a request, with the members that this package uses. Empty
+// members are left out.
+type responseRequest struct {
+	Model           string         `json:"model"`
+	Store           bool           `json:"store"`
+	Stream          bool           `json:"stream,omitempty"`
+	Instructions    string         `json:"instructions,omitempty"`
+	Input           []any          `json:"input"`
+	MaxOutputTokens int64          `json:"max_output_tokens,omitempty"`
+	Temperature     *float64       `json:"temperature,omitempty"`
+	TopP            *float64       `json:"top_p,omitempty"`
+	Reasoning       *reasoning     `json:"reasoning,omitempty"`
+	Text            *responseText  `json:"text,omitempty"`
+	PromptCacheKey  string         `json:"prompt_cache_key,omitempty"`
+	Tools           []responseTool `json:"tools,omitempty"`
+	Include         []string       `json:"include,omitempty"`
+}
+
+type reasoning struct {
+	Effort string `json:"effort"`
+}
+
+type responseText struct {
+	Format schemaFormat `json:"format"`
+}
+
+type responseTool struct {
+	Type string `json:"type"`
+	function
+	Strict bool `json:"strict"`
+}
+
+// The items that this package makes. Items of the provider are sent back as they came.
+type (
+	textItem struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	callItem struct {
+		Type      string `json:"type"` // function_call
+		CallID    string `json:"call_id"`
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	resultItem struct {
+		Type   string `json:"type"` // function_call_output
+		CallID string `json:"call_id"`
+		Output string `json:"output"`
+	}
+)
+
 // Send implements wire.Vendor.
 func (v response) Send(ctx context.Context, client *http.Client, ask *wire.Ask) error {
-	turns, err := wire.Conversation(ask)
+	p, err := v.request(ask)
 	if err != nil {
 		return err
 	}
-	p := responses.ResponseNewParams{Model: ask.Model, Store: sdk.Bool(false)}
-	if turns.System != "" {
-		p.Instructions = sdk.String(turns.System)
+	return wire.Post(ctx, client, v.base+"/responses", p)
+}
+
+func (v response) request(ask *wire.Ask) (*responseRequest, error) {
+	turns, err := wire.Conversation(ask)
+	if err != nil {
+		return nil, err
 	}
 	o := ask.Options
-	if n := cmp.Or(o.MaxTokens, v.options.MaxTokens); n > 0 {
-		p.MaxOutputTokens = sdk.Int(n)
+	p := &responseRequest{
+		Model: ask.Model, Stream: !ask.Whole, Instructions: turns.System,
+		MaxOutputTokens: cmp.Or(o.MaxTokens, v.options.MaxTokens), Temperature: o.Temperature, TopP: o.TopP,
 	}
-	if o.Temperature != nil {
-		p.Temperature = sdk.Float(*o.Temperature)
+	if o.Effort != "" {
+		p.Reasoning = &reasoning{Effort: o.Effort}
 	}
-	if o.TopP != nil {
-		p.TopP = sdk.Float(*o.TopP)
-	}
-	p.Reasoning.Effort = sdk.ReasoningEffort(o.Effort)
 	if schema, strict := ask.Answer(); schema != nil {
-		p.Text.Format.OfJSONSchema = &responses.ResponseFormatTextJSONSchemaConfigParam{Name: "answer", Schema: schema, Strict: sdk.Bool(strict)}
+		p.Text = &responseText{Format: schemaFormat{Type: "json_schema", Name: "answer", Schema: schema, Strict: strict}}
 	}
 	if ask.Session != "" {
 		// The key routes requests of a session to the cache of their beginning. It is a hash,
 		// because the provider need not know the session's name.
 		sum := sha256.Sum256([]byte("stile/prompt-cache\n" + ask.Session))
-		p.PromptCacheKey = sdk.String(hex.EncodeToString(sum[:16]))
+		p.PromptCacheKey = hex.EncodeToString(sum[:16])
 	}
-	var input responses.ResponseInputParam
 	for i := range turns.Turns {
-		input = append(input, responseTurn(&turns.Turns[i])...)
+		p.Input = append(p.Input, responseTurn(&turns.Turns[i])...)
 	}
 	for _, f := range turns.Tools {
 		parameters, err := wire.Object(f.Schema)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		tool := responses.ToolParamOfFunction(f.Name, parameters, false)
-		if f.Description != "" {
-			tool.OfFunction.Description = sdk.String(f.Description)
-		}
-		p.Tools = append(p.Tools, tool)
+		p.Tools = append(p.Tools, responseTool{Type: "function", function: function{Name: f.Name, Description: f.Description, Parameters: parameters}})
 	}
 	if len(p.Tools) > 0 { // the provider stores nothing, so thoughts are sent back with their calls
-		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
+		p.Include = []string{"reasoning.encrypted_content"}
 	}
-	p.Input.OfInputItemList = input
-	svc := responses.NewResponseService(v.with(client)...)
-	return send(ctx, ask, p, svc.New, svc.NewStreaming)
+	return p, nil
 }
 
 // responseTurn returns a turn as items: each thought, text, call and result is an item.
-func responseTurn(t *wire.Turn) (items []responses.ResponseInputItemUnionParam) {
+func responseTurn(t *wire.Turn) (items []any) {
 	for _, r := range t.Results {
-		item := responses.ResponseInputItemParamOfFunctionCallOutput(r.Text)
-		item.OfFunctionCallOutput.CallID = sdk.String(r.ID)
-		items = append(items, item)
+		items = append(items, resultItem{Type: "function_call_output", CallID: r.ID, Output: r.Text})
 	}
 	for _, own := range t.Items {
-		items = append(items, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(own)))
+		items = append(items, json.RawMessage(own))
 	}
-	role := responses.EasyInputMessageRoleUser
+	role := "user"
 	if t.Role == messages.RoleAssistant {
-		role = responses.EasyInputMessageRoleAssistant
+		role = "assistant"
 	}
 	if text := t.Text(); text != "" {
-		items = append(items, responses.ResponseInputItemParamOfMessage(text, role))
+		items = append(items, textItem{Role: role, Content: text})
 	}
 	for _, c := range t.Calls {
-		items = append(items, responses.ResponseInputItemParamOfFunctionCall(string(c.Object()), c.ID, c.Name))
+		items = append(items, callItem{Type: "function_call", CallID: c.ID, Name: c.Name, Arguments: string(c.Object())})
 	}
 	return items
 }
