@@ -249,8 +249,8 @@ func TestSuspendedTurnSurvivesTheProcess(t *testing.T) {
 	})
 }
 
-// Nobody answers: after a day the call fails, whether its session sleeps, its process
-// is gone meanwhile, or nobody knows its agent until it is opened.
+// Without an answer the call fails after a day, whether its session sleeps, its process has
+// died meanwhile, or its agent is unknown until it is opened.
 func TestApprovalExpires(t *testing.T) {
 	for _, where := range []string{"asleep", "restarted before", "restarted after", "unknown agent", "off"} {
 		t.Run(where, func(t *testing.T) {
@@ -304,8 +304,8 @@ func TestApprovalExpires(t *testing.T) {
 	}
 }
 
-// Whoever is refused, and whoever lists, wakes nobody: a run that was interrupted stays as
-// it is, however often that happens, and goes on when it is taken up.
+// A refused answer and a listing wake no session: a run that was interrupted stays as it is,
+// however often that happens, and goes on when it is recovered.
 func TestRefusedAnswersTouchNothing(t *testing.T) {
 	onJournals(t, func(t *testing.T, l *life) {
 		p := newPayer()

@@ -151,8 +151,8 @@ func TestBootScanIsPaced(t *testing.T) {
 	})
 }
 
-// A session whose agent nobody knows waits to be opened, and says so. A manifest
-// that was edited is known by its name.
+// A session without a known agent waits to be opened, and says so. A manifest that was
+// edited is known by its name.
 func TestBootWithoutAgent(t *testing.T) {
 	onJournals(t, func(t *testing.T, l *life) {
 		named := func(name string) func(*manifest.Manifest) {

@@ -116,7 +116,7 @@ func TestClocks(t *testing.T) {
 }
 
 // A tool's own time-out is a failed action, which the program may handle; an effect
-// whose outcome nobody knows is unknown.
+// without an outcome is unknown.
 func TestToolTimeout(t *testing.T) {
 	handler := "on error as e do\nemit \"caught \" + e.code\nclear_error\nendon"
 	for class, want := range map[messages.Class]messages.ActionState{
@@ -222,7 +222,7 @@ func TestStuckInterpreter(t *testing.T) {
 	})
 }
 
-// A model that goes on talking after it was cancelled talks to nobody.
+// The reply of a model that goes on after it was cancelled is dropped.
 func TestLateReplyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {

@@ -206,8 +206,7 @@ func TestAgentIsStopped(t *testing.T) {
 	}
 }
 
-// What a stopped child began and nobody knows the end of makes its parent's action
-// unknown.
+// An action of a stopped child with an unknown outcome makes its parent's action unknown.
 func TestAgentLeavesDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := worker("w", "cortex", `<action id="t">{"name":"own.deaf"}</action><response>done: $t</response>`)
@@ -343,7 +342,7 @@ func TestChildrenOfEarlierLives(t *testing.T) {
 }
 
 // A host that ends a turn whose agent works, and dies before it has told the child: the
-// child is cancelled when it is woken, whoever wakes it, and once. One that is waited for
+// child is cancelled when it is woken, by any process, and once. One that is waited for
 // goes on (TestAgentOutlivesTheProcess).
 func TestOrphanIsCancelled(t *testing.T) {
 	for _, boots := range []bool{false, true} {
@@ -375,8 +374,8 @@ func TestOrphanIsCancelled(t *testing.T) {
 				run := submit(t, s, "go")
 				<-in
 				l.end()
-				// Nobody in this life knows the child's agent: it is not told, as if the host
-				// had died in between.
+				// This life does not know the child's agent: the child is not cancelled, as if the
+				// host had died in between.
 				s = open(t, l.begin(), "stream", agentOf("other", tool("own.wait", messages.ReadOnly, gives("waited"))))
 				wantDone(t, decision(t, s.Run(run.Ordinal())))
 				l.end()
@@ -463,8 +462,8 @@ func answersAfter(now <-chan struct{}, reply string) model {
 	}
 }
 
-// A crash in the middle of the parent's reply ends its turn: the child that it began is
-// nobody's, and is cancelled when the parent is settled.
+// A crash in the middle of the parent's reply ends its turn: no action waits for the child that
+// it began, which is cancelled when the parent is settled.
 func TestAgentOfALostTurn(t *testing.T) {
 	onJournals(t, func(t *testing.T, l *life) {
 		never := make(chan struct{})
@@ -802,7 +801,7 @@ func oneOf(t *testing.T, rt *stile.Runtime, s *stile.Session) *stile.Session {
 	return nil
 }
 
-// Nobody waits for an agent that is let go: it outlives the run, ends by itself, and
+// A run does not wait for a detached agent: the agent outlives the run, ends by itself, and
 // goes on in the next process, which joins it.
 func TestAgentDetached(t *testing.T) {
 	onJournals(t, func(t *testing.T, l *life) {

@@ -562,7 +562,7 @@ func TestDocsSnippets(t *testing.T) {
 				}
 			case "":
 			default:
-				t.Errorf("%s: nobody checks %s", where, b.lang)
+				t.Errorf("%s: no test checks %s", where, b.lang)
 			}
 		}
 	}
@@ -729,7 +729,7 @@ func specReferences(text string) (all [][]string) {
 	}
 }
 
-// Paths that a specification gives in code are there: it sends nobody outside the
+// Paths that a specification gives in code are there: it refers to nothing outside the
 // repository.
 func TestDocsSpecPaths(t *testing.T) {
 	path := regexp.MustCompile(`^([a-z]+)(?:/[A-Za-z0-9._-]+)+/?$`)

@@ -327,7 +327,7 @@ func TestResumeAgainAndAgain(t *testing.T) {
 	}
 }
 
-// Whoever comes while a text grows gets what was shown of it.
+// A subscriber that comes while a text grows gets what was shown of it.
 func TestLateSubscriberGetsTheText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := start(t, stile.Config{})
@@ -351,7 +351,7 @@ func TestLateSubscriberGetsTheText(t *testing.T) {
 
 // Who follows a session sees that a call begins when it begins, not when a record that
 // hurries comes by: 250 ms later, behind text that was written after it. The journal of a
-// session that nobody follows gathers as before.
+// session without subscribers gathers as before.
 func TestCallsAreAnnouncedAtOnce(t *testing.T) {
 	commits := map[bool]int64{}
 	for _, followed := range []bool{false, true} {

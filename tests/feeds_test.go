@@ -135,8 +135,8 @@ context_feeds:
 	})
 }
 
-// A feed that fails, hangs or panics is said to have, and stands in nobody's way
-// beyond the deadline.
+// A feed that fails, hangs or panics is reported as such, and delays no prompt beyond the
+// deadline.
 func TestFeedsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &recorder{Model: scripted.New(`<response>$bad</response>`, `<response>again</response>`)}

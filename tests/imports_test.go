@@ -133,7 +133,7 @@ var forbidden = []edge{
 	},
 	{
 		from: []string{"<words>"}, to: []string{"*foreign*"}, except: []string{"github.com/google/uuid"},
-		reason: "whoever imports a word imports what it imports",
+		reason: "a package that imports messages imports all that messages imports",
 	},
 	{
 		from: []string{"<pure>"}, to: []string{"<ports>", "<shells>", "<assembly>", "<facade>", "<doors>", "<proofs>", "<command>", "<outside>"},
@@ -200,7 +200,7 @@ var forbidden = []edge{
 	{from: []string{"internal/hub"}, to: []string{"<pure>", "<ports>", "./supervisor", "./actors/internal/mailbox", protoactor}, reason: "what is published is words, and who hears it keeps no actor awake"},
 	{from: []string{"actors/internal/mailbox"}, to: []string{"<words>", "<pure>", "<ports>", "./supervisor", "./internal/hub"}, reason: "a mailbox does not know what it carries"},
 	{from: []string{"<facade>"}, to: []string{"<doors>", "<proofs>", "<command>", "<outside>"}, reason: "the facade is what they import"},
-	{from: []string{"<facade>", "<assembly>"}, to: []string{"./journal/postgres", "github.com/jackc/..."}, reason: "a database client comes in through Config.Store alone: whoever is content with SQLite links none"},
+	{from: []string{"<facade>", "<assembly>"}, to: []string{"./journal/postgres", "github.com/jackc/..."}, reason: "a database client comes in through Config.Store alone: a program with SQLite links none"},
 	{
 		from: adapterless, to: []string{"./llm/openai", "./llm/anthropic", "./llm/gemini", "./llm/internal/wire"},
 		reason: "vendor SDKs are heavy: the command alone imports their adapters, and gives them to the facade as Config.Providers",

@@ -154,7 +154,7 @@ func TestInstructionsMistakes(t *testing.T) {
 		"missing":         {"dialect: plain\ninstructions: {file: other.md}\n", "", []string{"other.md", "cannot read"}},
 		"too large":       {"dialect: plain\ninstructions: {file: i.md}\n", strings.Repeat("x", manifest.MaxInstructions+1), []string{"i.md", "64"}},
 		"not UTF-8":       {"dialect: plain\ninstructions: {file: i.md}\n", "\xff", []string{"i.md", "UTF-8"}},
-		"given by nobody": {"dialect: plain\ninstructions: \"${builtin.instructions}\"\n", "", []string{"instructions", "none does"}},
+		"not given":       {"dialect: plain\ninstructions: \"${builtin.instructions}\"\n", "", []string{"instructions", "none does"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

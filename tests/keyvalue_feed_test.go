@@ -32,7 +32,7 @@ context_feeds:
   - {id: flow, type: on_demand, source: {type: workflow, name: look}}
   - {id: adds, type: on_demand, source: {type: relic, name: notes, params: {operation: add, key: n}}}
   - {id: sets, type: on_demand, source: {type: relic, name: notes, params: {operation: set, key: city, value: 1}}}
-  - {id: drops, type: on_demand, source: {type: relic, name: notes, params: {operation: delete, key: nobody}}}
+  - {id: drops, type: on_demand, source: {type: relic, name: notes, params: {operation: delete, key: absent}}}
   - {id: wrong, type: on_demand, source: {type: relic, name: notes, params: {operation: get}}}
 `))
 		if err != nil {

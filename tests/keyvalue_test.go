@@ -159,7 +159,7 @@ func TestKeyValueRefusals(t *testing.T) {
 }
 
 // readings returns the number that the latest action g read, and how many changes are on
-// record in front of it and in front of its end. One that nobody waits for may come
+// record in front of it and in front of its end. A detached one may come
 // between the two, or later.
 func readings(t *testing.T, recs []*stile.Record) (got, least, most int) {
 	t.Helper()

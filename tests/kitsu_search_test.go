@@ -84,7 +84,7 @@ func TestSearches(t *testing.T) {
 		})
 	}
 	for field, change := range map[string]func(*stile.Agent){
-		"kitsu.search": func(a *stile.Agent) { a.Manifest.Kitsu.Search = "nobody.knows" },
+		"kitsu.search": func(a *stile.Agent) { a.Manifest.Kitsu.Search = "not.imported" },
 		"tools.get_time": func(a *stile.Agent) {
 			a.Tools = []tools.Tool{{Name: "get_time", Class: messages.ReadOnly, Run: func(context.Context, *tools.Call) (neuroscript.Value, error) {
 				return neuroscript.Value{}, nil

@@ -352,7 +352,7 @@ func TestYesAndNo(t *testing.T) {
 	wantDone(t, decision(t, run))
 }
 
-// A search about another topic asks nobody where nobody may approve, and else a person.
+// A search about another topic asks a person if the agent has approvers, and no one otherwise.
 func TestTopicsWithoutApprover(t *testing.T) {
 	yes := func(string, stile.Approval) bool { return true }
 	no := false
@@ -360,7 +360,7 @@ func TestTopicsWithoutApprover(t *testing.T) {
 		change func(*stile.Agent)
 		asks   bool
 	}{
-		"nobody":           {func(*stile.Agent) {}, false},
+		"no approver":      {func(*stile.Agent) {}, false},
 		"an approver":      {func(a *stile.Agent) { a.MayApprove = yes }, true},
 		"and switched off": {func(a *stile.Agent) { a.MayApprove, a.Manifest.Kitsu.ConfirmTopics = yes, &no }, false},
 	} {

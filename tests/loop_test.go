@@ -57,8 +57,8 @@ func TestSingleFlightReject(t *testing.T) {
 	})
 }
 
-// A run is at work from before its input is told of until its end was told, also where
-// no turn is in flight: whoever stops the host waits for it.
+// A run counts as work from before its input is acknowledged until its end was published, also
+// when no turn is in flight: stopping the host waits for it.
 func TestRunsAtWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := start(t, stile.Config{})
@@ -209,7 +209,7 @@ func TestCancel(t *testing.T) {
 }
 
 // OUTPUT and SCRATCHPAD of a turn are in the next prompt, old tokens included, and
-// nowhere else; USERDATA stays, and nobody is told the nonce.
+// nowhere else; USERDATA stays, and the nonce is shown nowhere.
 func TestCarryOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{Model: scripted.New(

@@ -115,7 +115,7 @@ func lines(replies ...string) string {
 }
 
 // The tools of a server in a dialect with batches: mapped names, checked arguments, its
-// words as data, an effect whose outcome nobody knows although the server calls itself
+// words as data, an effect with an unknown outcome although the server calls itself
 // harmless; and a replay that needs no server.
 func TestMCPTools(t *testing.T) {
 	d := newDesk(t)
@@ -313,7 +313,7 @@ func TestMCPDown(t *testing.T) {
 	d.setDown(true)
 	a := load(t, write(t, "agent.yaml", "name: desk\ndialect: plain\nmodel: {script: m.jsonl}\nimport: {mcp: [{name: desk, url: "+d.URL+", secrets: [STILE_TEST_DESK]}]}\n", "m.jsonl", lines("x")))
 	if err := stile.Check(a, stile.Config{}); err != nil {
-		t.Errorf("check asks nobody: %v", err)
+		t.Errorf("check must ask no server: %v", err)
 	}
 	_, err := stile.New(t.Context(), stile.Config{InMemory: true, Agents: []*stile.Agent{a}})
 	wantCode(t, err, messages.ErrConfig)

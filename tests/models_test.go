@@ -53,7 +53,7 @@ type modelSubmit struct {
 	Text    string
 }
 
-// modelBounds holds for cases that name no bound: nobody may need more.
+// modelBounds holds for cases that name no bound.
 var modelBounds = modelCase{Calls: 257, Bytes: 4 << 20, Gas: 1_000_000, Seconds: 1}
 
 // A corpus of models that mean harm must always be halted, for the right reason and
@@ -100,7 +100,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// readModels reads an index, and names the scripts nobody uses.
+// readModels reads an index, and returns the scripts that it does not use.
 func readModels(t *testing.T, folder string) (cases []modelCase, unused []string) {
 	t.Helper()
 	dir := filepath.Join("testdata", "models", folder)

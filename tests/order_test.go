@@ -150,7 +150,7 @@ func (w *watcher) records() []*stile.Record {
 	return slices.Clone(w.seen)
 }
 
-// The order contract of docs/spec/design.md §2, commit by commit: nobody sees a record
+// The order contract of docs/spec/design.md §2, commit by commit: no reader sees a record
 // before its commit; a submit is answered after it; the model is asked after
 // turn.begin; an effect begins after its action.started, a read before.
 func TestOrderContract(t *testing.T) {
@@ -279,7 +279,7 @@ func TestCancelOvertakesAnEffect(t *testing.T) {
 		}
 		wantHalt(t, decision(t, run), messages.ErrCancelled, "ada")
 		if took := time.Since(began); took != 0 {
-			t.Errorf("the cancel took %s: somebody waited for an effect that never began", took)
+			t.Errorf("the cancel took %s: it waited for an effect that never began", took)
 		}
 		ended := bodies[*messages.ActionEnded](records(t, s))
 		if len(ended) != 1 || ended[0].State != messages.ActionCancelled {

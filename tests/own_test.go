@@ -152,7 +152,7 @@ func TestNeighboursFiles(t *testing.T) {
 	}
 }
 
-// A database of the manifest is none of the host's own files: neither its journal nor a link
+// A database of the manifest must not be a file of the host: neither its journal nor a link
 // to it.
 func TestHostsJournalIsNoDatabase(t *testing.T) {
 	for _, file := range []string{"stile-data/journal.db", "door.db"} {

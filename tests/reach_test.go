@@ -51,7 +51,7 @@ type target struct {
 	setup func(t *testing.T, dir string, a *stile.Agent, r *reached) (gone func(t *testing.T))
 }
 
-// dead reports whether no process of the number is left but a body that nobody has buried.
+// dead reports whether no process of the number is left but a zombie.
 func dead(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -53,7 +53,7 @@ func schedule(jobs []job, streamEnds time.Duration, limit int) (end time.Duratio
 	ends := make([]time.Duration, len(jobs))
 	begun := make([]bool, len(jobs)) // it has its slot, and the gate let it pass
 	over := func(i int) bool { return state[i] >= ok }
-	// fulfilled and hopeless are what a dependency means to whoever waits for it.
+	// fulfilled and hopeless are what a dependency means to the actions that wait for it.
 	fulfilled := func(i int) bool {
 		if jobs[i].mode == messages.ModeFireAndForget {
 			return begun[i] // whatever becomes of it
@@ -148,7 +148,7 @@ func graph(rng *rand.Rand) (jobs []job, streamEnds time.Duration) {
 	jobs = make([]job, n)
 	at := time.Duration(0)
 	later := make([]bool, n) // waits for something later, also by way of others
-	free := make([]bool, n)  // somebody before it waits for it
+	free := make([]bool, n)  // an earlier action waits for it
 	for i := range jobs {
 		j := &jobs[i]
 		j.id = fmt.Sprintf("j%d", i)

@@ -208,7 +208,7 @@ func seedTranscript(t *testing.T, file, address string) {
 	sess := open(t, rt, "seed", a)
 	wantDone(t, ask(t, sess, "go"))
 	var got strings.Builder
-	quick := map[string]bool{} // nobody waits for them, so nobody knows whether they are over
+	quick := map[string]bool{} // detached, so whether they have ended is unknown
 	for _, r := range records(t, sess) {
 		switch b := r.Body.(type) {
 		case *messages.ActionDeclared:

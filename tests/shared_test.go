@@ -13,7 +13,7 @@ import (
 )
 
 // Two hosts share a PostgreSQL database, each with a store of its own: either may
-// own a session, one at a time, and whoever was superseded is told so.
+// own a session, one at a time, and a superseded owner gets an error.
 func TestHostsShareADatabase(t *testing.T) {
 	u, ok := postgrestest.ForTest(t)
 	if !ok {

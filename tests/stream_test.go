@@ -319,7 +319,7 @@ func TestDetachedFailsAtOnce(t *testing.T) {
 	}
 }
 
-// Somebody who approves a call is shown what it would begin with, and that is what the
+// An approver is shown the arguments that the call would begin with, and that is what the
 // answer is about.
 func TestApprovalOfReferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

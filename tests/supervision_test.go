@@ -217,9 +217,8 @@ func (l lean) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A session that cannot even be settled is stopped after its restarts, and whoever
-// waits for it is told instead of left waiting; opening it again works once the
-// cause is gone.
+// A session that cannot even be settled is stopped after its restarts, and callers that wait
+// for it get an error instead of waiting; opening it again works once the cause is gone.
 func TestSessionThatCannotComeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, err := stile.GenerateKeys(stile.Config{})

@@ -306,7 +306,7 @@ func TestMCPConnectionsAreApart(t *testing.T) {
 	}
 }
 
-// A feed of the agent's folder, and documents that are searched, show nobody the files of
+// A feed of the agent's folder, and documents that are searched, do not show the files of
 // users below it.
 func TestFeedsWithoutFilesOfUsers(t *testing.T) {
 	a := tenantAgent(t, "context_feeds: [{id: docs, type: ingest, source: {params: {paths: [.], format: text}}}]\nsearch: {documents: .}\nimport: {tools: [write, search]}\n")

@@ -37,7 +37,7 @@ func (u *unreadable) Blob(ctx context.Context, inc messages.Incarnation, d messa
 }
 
 // A prompt that cannot be made because its journal cannot be read is the journal's
-// failure, not the model's: nobody was asked.
+// failure, not the model's: no model was asked.
 func TestUnreadablePrompt(t *testing.T) {
 	const program = "command\n whisper self, \"kept\"\n emit tool.aeiou.magic(\"LOOP\", {\"action\":\"done\"})\nendcommand"
 	for dialect, reply := range map[string]string{"plain": "fine", "cortex": `<response final="true">fine</response>`, "kitsu": "fine", "aeiou": program} {

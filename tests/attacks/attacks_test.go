@@ -45,7 +45,7 @@ const (
 	byModel   attacker = "model"                     // by calls of its tools
 	byScript  attacker = "model's program"           // in NeuroScript
 	byProgram attacker = "program in the shell"      // native code in the jail
-	byToken   attacker = "tenant's token"            // a good token of somebody else
+	byToken   attacker = "tenant's token"            // a valid token of another tenant
 	byClient  attacker = "client without a token"    // whatever reaches the port
 	byIssuer  attacker = "forger of JWTs"            // has no key of the issuer
 	byFile    attacker = "writer of the file"        // the journal's or the keys'

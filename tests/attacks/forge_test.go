@@ -556,7 +556,7 @@ func keyFileRows(t *testing.T) (rows []row) {
 		"a scope that is none": swap(good, `"read"`, `"root"`), "a tenant with a colon": swap(good, `"acme"`, `"acme:ann"`), "a user with a colon": swap(good, `"ann"`, `"ann:x"`), "an empty tenant": swap(good, `"acme"`, `""`), "an empty id": swap(good, `"`+tok.ID+`"`, `""`), "a list": []byte("[]"), "text behind": append(slices.Clone(good), "x"...), "a second format": swap(good, `"format": 1`, `"format": 1, "format": 1`),
 		"17 MiB": append(slices.Clone(good), bytes.Repeat([]byte(" "), 17<<20)...), "no UTF-8": swap(good, `"ann"`, "\"\xff\""),
 	} {
-		rows = append(rows, row{class: "files of keys", by: byFile, tries: "tokens: " + what, holds: "nobody is let in, and the host says so", attack: func() error {
+		rows = append(rows, row{class: "files of keys", by: byFile, tries: "tokens: " + what, holds: "no token is accepted, and the host says so", attack: func() error {
 			path := filepath.Join(dir, strings.ReplaceAll(what, " ", "-")+".json")
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				return err

@@ -233,7 +233,7 @@ func (w *world) described() map[string]bool {
 }
 
 // The walk over tenants: to each route come the owner's neighbours, a token for each scope
-// that is not enough, and nobody; what others have is answered as what is not there, and in
+// that is not enough, and no token; what others have is answered as what is not there, and in
 // what a caller is told of its own there is nothing of another's.
 func TestWalkOverTenants(t *testing.T) {
 	w := newWorld(t)
@@ -257,13 +257,13 @@ func TestWalkOverTenants(t *testing.T) {
 		return a
 	}
 	of := map[string]string{"session": "secret", "token": w.ids["acme/ann/all"], "user": "ann"}
-	missing := map[string]string{"session": "absent", "token": strings.Repeat("0", len(of["token"])), "user": "nobody"}
+	missing := map[string]string{"session": "absent", "token": strings.Repeat("0", len(of["token"])), "user": "stranger"}
 	told := []string{secret, w.ids["acme/ann/all"], "acme"}
 	for pattern, r := range routes {
 		if r.scope == public {
 			for holder := range map[string]bool{"": true, "evil/eve/all": true} {
 				if a := ask(holder, pattern, of); slices.ContainsFunc(told, func(s string) bool { return strings.Contains(a.body, s) }) {
-					t.Errorf("%s tells all of somebody: %s", pattern, a)
+					t.Errorf("%s shows data of a user to all: %s", pattern, a)
 				}
 			}
 			continue
@@ -292,7 +292,7 @@ func TestWalkOverTenants(t *testing.T) {
 				}
 			case r.names == "user" && !same:
 				there, absent := ask(holder, pattern, of), ask(holder, pattern, missing)
-				hide := func(a answer) string { return strings.NewReplacer("ann", "USER", "nobody", "USER").Replace(a.body) }
+				hide := func(a answer) string { return strings.NewReplacer("ann", "USER", "stranger", "USER").Replace(a.body) }
 				if there.status != absent.status || hide(there) != hide(absent) {
 					t.Errorf("%s by %s: %s; of a user who is not there: %s", pattern, holder, there, absent)
 				}

@@ -18,8 +18,8 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// desk is an agent of the command whose searches wait for somebody's word, over a journal
-// of its own.
+// desk is an agent of the command whose searches wait for approval, over a journal of its
+// own.
 type desk struct {
 	bin, manifest, dir string
 	tries              int
@@ -185,8 +185,8 @@ func (d *desk) settled(t *testing.T, name string, began int, decision messages.D
 	}
 }
 
-// A process dies by SIGKILL while its turn waits for somebody's word. The command gives
-// that word: what is forged, foreign, of other arguments, nobody's, double or late is
+// A process dies by SIGKILL while its turn waits for approval. The command gives it: an
+// approval that is forged, foreign, of other arguments, without a name, double or late is
 // refused, each by its reason and with status 1, and no search begins for it. Between the
 // first answer and the second a process dies again, in the pass that the first one let
 // begin.
@@ -216,8 +216,8 @@ func TestAnswersAfterKills(t *testing.T) {
 	d.settled(t, other, 0, messages.Done, messages.GateConfirm, messages.GateDeny)
 }
 
-// The question expires while nobody runs. The answer is late, and wakes nobody; who comes
-// with a message finds that the call has failed.
+// The question expires while no host runs. The answer is late, and wakes no session; the next
+// message finds that the call has failed.
 func TestAnswerAfterExpiry(t *testing.T) {
 	d := newDesk(t, "1s")
 	s, q := d.wait(t)

@@ -110,7 +110,7 @@ func (w *witness) note(n news) {
 		if was, ok := w.runs[n.Run.Submit]; ok && was != n.Run.Run {
 			w.problems = append(w.problems, fmt.Sprintf("doubled: submit %d was run %d, and then run %d", n.Run.Submit, was, n.Run.Run))
 		} else if ok && !n.Run.Joined {
-			w.problems = append(w.problems, fmt.Sprintf("lost: submit %d was answered as run %d, and then nobody knew it", n.Run.Submit, was))
+			w.problems = append(w.problems, fmt.Sprintf("lost: submit %d was answered as run %d, which then did not exist", n.Run.Submit, was))
 		}
 		w.runs[n.Run.Submit] = n.Run.Run
 	case n.Word != nil:

@@ -215,7 +215,7 @@ func judgeCommand(t *testing.T, manifest, dir string, told *witness) (v verdict)
 		}
 	}
 	if last := recs[len(recs)-1]; last.Body.Kind() != messages.KindRunEnd || found.decisions[len(found.decisions)-1] != "DONE" {
-		v.fault("the last run, which nobody killed, ended %v", found.decisions)
+		v.fault("the last run, which was not killed, ended %v", found.decisions)
 	}
 	if got, err := ar.Head(ctx, session); err != nil || got.Pending() {
 		v.fault("something is left open: %+v, %v", got, err)

@@ -10,7 +10,7 @@
 //   - an answer to a question that was taken is in the journal, once, and no call that
 //     needs one begins without it, whatever died while the turn was suspended;
 //   - every run, turn and action has exactly one end; the decision is the one of the
-//     run that nobody killed, or the settled one that is documented;
+//     run that was not killed, or the settled one that is documented;
 //   - in a world outside the journal, which remembers everything, an effectful call
 //     happened at most once, a keyed one never under two keys, each behind its
 //     durable action.started; "cancelled" never happened and "ok" did;

@@ -78,7 +78,7 @@ func reference() []scenario {
 			change: func(m *manifest.Manifest) { m.Kitsu.Search, m.Stream.Durability = "world.keyed", d },
 		})
 	}
-	// Turns that wait for somebody, and outlive their process meanwhile.
+	// Turns that wait for a person, and outlive their process meanwhile.
 	confirm := func(m *manifest.Manifest) {
 		m.Approval.Tools = map[string]messages.GateAnswer{"world.keyed": messages.GateConfirm, "world.effectful": messages.GateConfirm}
 	}
@@ -112,7 +112,7 @@ func reference() []scenario {
 }
 
 // lingering is the scenario whose agents work while its reply has no end: a kill then ends
-// the turn, and leaves the agents to nobody.
+// the turn, and leaves the agents without a parent.
 var lingering = scenario{name: "cortex/agent-early", dialect: "cortex", reply: delegate, submits: 1, delegates: true, lingers: true}
 
 // agent makes the scenario's agent for one life.

@@ -134,8 +134,8 @@ func settle(ctx context.Context, rt *stile.Runtime) error {
 	return nil
 }
 
-// awaited: nobody goes on for an action that had ended, at the time over, when its process
-// began, and nobody is cancelled as one that is not waited for before its action has ended.
+// awaited: no child goes on for an action that had ended, at the time over, when its process
+// began, and no child is cancelled as one that is not waited for before its action has ended.
 func (tr *trial) awaited(v *verdict, recs []*stile.Record, over time.Time) {
 	i := slices.IndexFunc(tr.told.lives, over.Before)
 	for _, r := range recs {
@@ -216,7 +216,7 @@ func (tr *trial) helped(ctx context.Context, v *verdict, recs []*stile.Record) {
 			continue
 		}
 		if !named[head.SID] {
-			v.fault("nobody asked for session %s", head.SID)
+			v.fault("no action asked for session %s", head.SID)
 		}
 		if head.Open || head.Queued > 0 || head.Run > 1 {
 			v.fault("session %s is at run %d, open %v", head.SID, head.Run, head.Open)
@@ -256,9 +256,9 @@ func (tr *trial) helped(ctx context.Context, v *verdict, recs []*stile.Record) {
 	}
 }
 
-// A child that its parent has let go of is not told when the host dies in between. One
-// kill ends the parent's turn while the child works, a second one comes when the end of
-// the child's action is on disk; whoever wakes the child then finds that nobody waits.
+// A child whose parent's action has ended is not cancelled when the host dies in between. One
+// kill ends the parent's turn while the child works, a second one comes when the end of the
+// child's action is on disk; the process that wakes the child then finds that no action waits.
 func TestOrphans(t *testing.T) {
 	sc := lingering
 	for _, store := range []string{"memory", "sqlite"} {
@@ -267,7 +267,7 @@ func TestOrphans(t *testing.T) {
 			for _, first := range []point{{midReply, 2}, {beforeEffect, 1}, {afterEffect, 2}} {
 				for n := range int64(orphanPlaces) {
 					if killed, _ := kill(t, &sc, store, false, calm, first, point{anyPlace, n + 1}); killed == 0 {
-						t.Errorf("nobody died %s", first)
+						t.Errorf("no process died %s", first)
 					}
 				}
 			}

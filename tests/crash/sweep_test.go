@@ -192,7 +192,7 @@ func (g *ground) judge(unhurt *calm) (v verdict, found calm) {
 	return v, found
 }
 
-// unhurt is the run that nobody kills.
+// unhurt runs the scenario without a kill.
 func unhurt(t *testing.T, sc *scenario, store string, single bool) *calm {
 	t.Helper()
 	g := newGround(t, sc, store, single)

@@ -35,8 +35,8 @@ func (v *verdict) fault(format string, args ...any) {
 	v.problems = append(v.problems, text)
 }
 
-// trial is the evidence: the journal after recovery, what clients were told, what
-// happened outside, and the run that nobody killed.
+// trial is the evidence: the journal after recovery, the answers to clients, what
+// happened outside, and the run that was not killed.
 type trial struct {
 	sc      *scenario
 	agent   *stile.Agent
@@ -48,7 +48,7 @@ type trial struct {
 	all     []deed // of all sessions
 }
 
-// calm is the run that nobody killed.
+// calm is the run that was not killed.
 type calm struct {
 	decisions []string
 	texts     []string // what users were shown, run by run
@@ -108,7 +108,7 @@ func (tr *trial) proved(ctx context.Context, v *verdict, head journal.Head) {
 	}
 }
 
-// kept: what somebody was told is in the journal.
+// kept: everything that a client was told is in the journal.
 func (tr *trial) kept(v *verdict, recs []*stile.Record) {
 	for _, p := range tr.told.problems {
 		v.fault("%s", p)
@@ -354,7 +354,7 @@ func (tr *trial) happened(v *verdict, recs []*stile.Record) {
 	}
 }
 
-// outcome: the decisions are those of the run nobody killed, or the settled ones.
+// outcome: the decisions are those of the run that was not killed, or the settled ones.
 func (tr *trial) outcome(v *verdict, recs []*stile.Record) (found calm) {
 	found.deeds, found.heard = len(tr.deeds), tr.told.heard
 	ends := map[int64]*messages.RunEnd{}

@@ -84,7 +84,7 @@ type where string
 // The places.
 const (
 	beforeCommit where = "before the commit of record"
-	afterCommit  where = "after the commit of record" // on disk, nobody knows
+	afterCommit  where = "after the commit of record" // on disk, not acknowledged
 	beforeEffect where = "before the effect"          // the tool was called
 	afterEffect  where = "after the effect"           // it happened, its end is no record
 	beforeReply  where = "before the first word of reply"
@@ -96,16 +96,15 @@ const (
 
 func (p point) String() string { return fmt.Sprintf("%s %d", p.where, p.n) }
 
-// gate is where a life meets its end: everything through which it could still
-// change the world passes it. Once closed, whoever comes waits there until thaw, and
-// then is sent away with errDead; so the code of the life that ended runs no
-// clean-up that anyone could see, exactly as after a kill.
+// gate ends a life: everything through which it could still change the world passes the gate.
+// Once it is closed, callers wait until thaw and then get errDead; so the code of the life that
+// ended runs no visible clean-up, exactly as after a kill.
 type gate struct {
 	target point
 	onEnd  func() // takes the picture of what a kill would leave
 
 	// world is held while the journal changes: a commit that is under way when the life
-	// ends is in the picture, or it did not happen and nobody reads it.
+	// ends is in the picture, or it did not happen and is never read.
 	world sync.RWMutex
 
 	mu     sync.Mutex
@@ -124,7 +123,7 @@ var errDead = journal.Fail(journal.ReasonClosed, nil, "the process is dead")
 
 // at passes a place that has an ordinal.
 func (g *gate) at(w where) error {
-	if g == nil { // nobody kills this life from inside
+	if g == nil { // this life is not killed from inside
 		return nil
 	}
 	g.mu.Lock()

@@ -19,7 +19,7 @@ type abstraction struct {
 }
 
 // add takes the next record and reports whether the log grew. A record that was seen
-// before, or a gap, is a mistake of whoever showed it: the log then holds an event
+// before, or a gap, is a mistake of the reader that showed it: the log then holds an event
 // that no session has.
 func (a *abstraction) add(r *stile.Record) bool {
 	if a.said == nil {

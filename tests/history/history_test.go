@@ -80,7 +80,7 @@ func TestHistories(t *testing.T) {
 				}
 			}
 			// A restart that meets a submit on its way is rare, and so is half a second in which
-			// nobody asks for anything: a short run may have none.
+			// no client asks for anything: a short run may have none.
 			for _, want := range []string{"history.submit enqueue unknown", "history.submit interrupt unknown", "a window closes"} {
 				if seen[want] == 0 && n > 500 {
 					t.Errorf("no history had %s", want)

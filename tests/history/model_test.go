@@ -23,7 +23,7 @@ const (
 	begun     eventKind = "begun"     // the run left the queue
 	turned    eventKind = "turned"    // the run went on with another turn
 	closed    eventKind = "closed"    // nothing more came into the window of debounce
-	cancelled eventKind = "cancelled" // somebody cancelled the run in flight
+	cancelled eventKind = "cancelled" // a client cancelled the run in flight
 	ended     eventKind = "ended"
 )
 

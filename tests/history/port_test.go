@@ -6,9 +6,8 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// port is what one process sees of the store. When the process dies, what it still
-// has in flight is lost, or is committed and nobody hears of it; nothing reaches the
-// store afterwards.
+// port is the store as one process sees it. When the process dies, each batch in flight is
+// lost, or committed without an acknowledgement; nothing reaches the store afterwards.
 type port struct {
 	journal.Store
 	immediate bool

@@ -151,7 +151,7 @@ func TestModelRefuses(t *testing.T) {
 			good: new(note).then(ask("1", enqueue), ok(1)).then(restart{}, nil), goodLog: "a1 b1 e1",
 			bad: new(note).then(ask("1", enqueue), ok(1)).then(restart{}, nil), badLog: " ",
 		},
-		"an input nobody gave": {
+		"an input without a submit": {
 			good: new(note).then(ask("1", enqueue), ok(1)), goodLog: "a1 b1 e1",
 			bad: new(note).then(ask("1", enqueue), ok(1)), badLog: "a1 b1 e1 a2 b2 e2",
 		},
@@ -206,7 +206,7 @@ func TestModelRefuses(t *testing.T) {
 			bad:     new(note).then(ask("1", enqueue), ok(1)).then(ask("2", enqueue), ok(2)).then(cancel{2}, answered),
 			badLog:  "a1 b1 a2 c1 x1 b2 e2",
 		},
-		"a run is cancelled by nobody": {
+		"a run is cancelled without a cancel": {
 			good: new(note).then(ask("1", enqueue), ok(1)), goodLog: "a1 b1 e1",
 			bad: new(note).then(ask("1", enqueue), ok(1)), badLog: "a1 b1 x1",
 		},
@@ -239,7 +239,7 @@ func TestModelRefuses(t *testing.T) {
 			good: new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{logged("a1 b1")}), goodLog: "a1 b1 e1",
 			bad: new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{}),
 		},
-		"a read of what nobody wrote": {
+		"a read of an unwritten value": {
 			good: new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{logged("a1 b1")}), goodLog: "a1 b1 e1",
 			bad: new(note).then(ask("1", enqueue), ok(1)).then(read{}, seen{logged("a1:k b1")}),
 		},

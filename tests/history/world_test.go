@@ -125,7 +125,7 @@ func (w *world) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Chunk
 		}
 		before := ""
 		if r.IntN(3) == 0 {
-			// Of a call that a restart cut off nobody knows the outcome: a script error.
+			// A call that a restart cut off has an unknown outcome: a script error.
 			before = "on error as e do\nclear_error\nendon\ncall tool.test.linger(turn_index)\n"
 		}
 		yield(llm.Chunk{Finish: messages.FinishComplete, Text: []byte("command\nwhisper self, turn_index\n" + before +
@@ -305,7 +305,7 @@ func (w *world) finish(t testing.TB) {
 				break
 			}
 			if err := p.wait(sid, 90, handle{Run: p.sessions[sid].Run(run)}); err != nil {
-				w.endless = fmt.Sprintf("nobody knows of the end of run %d of %s: %v", run, sid, err)
+				w.endless = fmt.Sprintf("the end of run %d of %s is unknown: %v", run, sid, err)
 				break
 			}
 		}
@@ -431,9 +431,9 @@ func (p *process) cancelOne(sid string, id int, r *rand.Rand) {
 	call := p.tick()
 	var err error
 	if s := p.sessions[sid]; in.run == 0 {
-		err = s.Cancel(p.ctx, "somebody")
+		err = s.Cancel(p.ctx, "a client")
 	} else {
-		err = s.Run(in.run).Cancel(p.ctx, "somebody")
+		err = s.Run(in.run).Cancel(p.ctx, "a client")
 	}
 	p.record(sid, id, call, in, answerOf(err))
 }

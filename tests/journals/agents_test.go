@@ -129,7 +129,7 @@ func toolSet(entered chan<- struct{}) []tools.Tool {
 		tool("wait", messages.Effectful, func(ctx context.Context, c *tools.Call) (neuroscript.Value, error) {
 			select {
 			case entered <- struct{}{}:
-			default: // nobody looks
+			default: // no test reads it
 			}
 			return waits(ctx, c)
 		}),

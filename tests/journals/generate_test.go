@@ -27,8 +27,8 @@ var generate = flag.String("generate", "", "write the corpus of this version ane
 // corpus is the folder of all versions.
 const corpus = "../testdata/journals"
 
-// TestGenerate writes a version's corpus. Without -generate it makes one all the same
-// and lets it go: a generator that nobody runs does not run when it is needed.
+// TestGenerate writes a version's corpus. Without -generate it makes one too and discards it:
+// a generator that is never run does not work when it is needed.
 func TestGenerate(t *testing.T) {
 	dir := t.TempDir()
 	if *generate != "" {

@@ -365,7 +365,7 @@ func (s expectation) goOn(t *testing.T, dir string, agent *stile.Agent) {
 	}
 }
 
-// covers tells what a corpus must hold to be worth keeping.
+// covers fails for a corpus without the cases that make it worth keeping.
 func covers(t *testing.T, m expectations) {
 	t.Helper()
 	seen := map[string]int{}
