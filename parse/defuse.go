@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// reserved are the words of every dialect's markers: what begins with "<" and one of them,
-// or with "</" and one of them, is written by hosts and models alone
-// (docs/spec/design.md §10). A user's text keeps the word and loses the "<".
+// reserved are the words of all dialects' markers. Only hosts and models may write a word of
+// them after "<" or "</" (docs/spec/design.md §10). A user's text keeps the word and loses the
+// "<".
 //
-// "<if", "<foreach" and "<parallel", which docs/spec/streaming.md §9 keeps for later, are
-// not among them: no host writes them, and users write programs.
+// "<if", "<foreach" and "<parallel" of docs/spec/streaming.md §9 are not among them: no host
+// writes them, and users write programs.
 var reserved = [...]struct {
 	word string
 	// whole asks for the ">" of a tag without attributes: "i <end" is a comparison.
@@ -32,10 +32,10 @@ var reserved = [...]struct {
 	{word: "thought"},
 }
 
-// internalWord is behind the "[" of the host's line in kitsu.
+// internalWord follows the "[" of the host's line in kitsu.
 const internalWord = "internal"
 
-// quiet are what markers become, by the place they stand in.
+// quiet are the replacements for the first byte of a marker, by its place.
 type quiet struct{ tag, bracket string }
 
 var (
@@ -43,14 +43,14 @@ var (
 	inJSON = quiet{`\u003c`, `\u005b`}
 )
 
-// Defuse writes a text from outside so that nothing in it is a marker of any dialect: "<"
-// in front of a reserved word is "&lt;", and the "[" of "[INTERNAL" is "(". Case does not
-// matter, nor where in a line a marker stands, nor characters in it that have no width.
-// A text without a marker is returned as it is, and a second time changes nothing.
+// Defuse returns a text from outside without markers of any dialect: "<" before a reserved
+// word becomes "&lt;", and the "[" of "[INTERNAL" becomes "(". The case of a marker, its place
+// in a line, and characters without width in it do not matter. A text without markers is
+// returned as it is, so a second call changes nothing.
 func Defuse(text string) string { return defuse(text, inText) }
 
-// DefuseJSON is Defuse of a JSON text: the value stays the same, because markers are
-// within its strings and there become escapes.
+// DefuseJSON is Defuse for a JSON text. It does not change the value: markers are within
+// strings, and there become escapes.
 func DefuseJSON(text string) string { return defuse(text, inJSON) }
 
 func defuse(text string, as quiet) string {
@@ -75,9 +75,9 @@ func defuse(text string, as quiet) string {
 	return b.String()
 }
 
-// marker gives the place of the first "<" or "[" of a marker from a place on, -1 for none.
+// marker returns the index of the first "<" or "[" of a marker from an index on, -1 for none.
 func marker(text string, from int) (at int, bracket bool) {
-	// One search at a time: each is a vector search, and most texts hold neither.
+	// Two searches: each is a vector search, and most texts have neither byte.
 	tag, mark := -1, -1
 	for i := from; ; {
 		if tag < i {
@@ -106,7 +106,7 @@ func next(text string, from int, c byte) int {
 	return len(text)
 }
 
-// isTag reports whether a text that stands behind a "<" makes it a marker's.
+// isTag reports whether the text after a "<" makes it a marker.
 func isTag(text string) bool {
 	text = skip(text, false)
 	if rest, closer := strings.CutPrefix(text, "/"); closer {
@@ -135,13 +135,13 @@ func isTag(text string) bool {
 	return false
 }
 
-// isInternal reports whether a text that stands behind a "[" makes it the host's.
+// isInternal reports whether the text after a "[" makes it the host's line.
 func isInternal(text string) bool {
 	_, ok := cutWord(skip(text, true), internalWord)
 	return ok
 }
 
-// cutWord cuts a word of ASCII in any case, and what has no width in it and behind it.
+// cutWord cuts an ASCII word in any case, with characters without width in it and after it.
 func cutWord(text, word string) (rest string, ok bool) {
 	for i := range len(word) {
 		if text == "" || text[0]|0x20 != word[i]|0x20 {
@@ -154,7 +154,7 @@ func cutWord(text, word string) (rest string, ok bool) {
 	return text, true
 }
 
-// skip cuts characters without width, and white space where that is asked for.
+// skip cuts characters without width, and white space too if asked for.
 func skip(text string, space bool) string {
 	for text != "" {
 		r, n := utf8.DecodeRuneInString(text)

@@ -7,11 +7,10 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// NormalLines yields the lines of s as the progress guard sees them
-// (docs/spec/aeiou.md §12): CRLF and CR end a line like LF, one final line end is dropped, lines for
-// which drop is true are left out, and trailing SP and HTAB are cut from the
-// rest. The lines alias s. Joined with LF they are norm(s). The work is linear in
-// s, whatever the lines look like; drop may be nil.
+// NormalLines yields the lines of s as the progress guard compares them (docs/spec/aeiou.md
+// §12): CRLF and CR end a line like LF, one final line end is dropped, lines for which drop
+// returns true are left out, and trailing SP and HTAB are cut. The lines alias s. Joined with LF
+// they are norm(s). The work is linear in s. drop may be nil.
 func NormalLines(s []byte, drop func(line []byte) bool) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s := s
@@ -22,8 +21,8 @@ func NormalLines(s []byte, drop func(line []byte) bool) iter.Seq[[]byte] {
 			s = s[:len(s)-1]
 		}
 		for more := true; more; {
-			// One stretch up to LF, then its CRs: each byte is looked at once
-			// per kind of line end.
+			// One piece up to LF, then the CRs in it: each byte is looked at once for
+			// each kind of line end.
 			var stretch []byte
 			stretch, s, more = bytes.Cut(s, []byte{'\n'})
 			if more && len(stretch) > 0 && stretch[len(stretch)-1] == '\r' {
@@ -60,11 +59,11 @@ func AppendNormal(dst, s []byte, drop func(line []byte) bool) []byte {
 	return dst
 }
 
-// Digest is what the progress guard hashes for every dialect but aeiou
-// (docs/spec/design.md §5): out is the visible text, normalised, and each call as
-// "name canonical-args"; scr is each result as "status canonical-value". One a
-// line, in the order of the facts. Thoughts and the text between blocks, which
-// users do not see, are no progress.
+// Digest returns the texts that the progress guard hashes, for all dialects but aeiou
+// (docs/spec/design.md §5): out is the visible text, normalised, and a line "name
+// canonical-args" for each call; scr is a line "status canonical-value" for each result, in the
+// order of the facts. Thoughts and text between blocks, which users do not see, do not count as
+// progress.
 func Digest(f messages.Facts) (out, scr []byte) {
 	for _, u := range f.Units {
 		if u.Kind != messages.ResponseUnit {

@@ -1,13 +1,13 @@
-// Package parse says how a model speaks: a dialect turns reply bytes into events
-// and judges, purely, what a turn's facts mean (docs/spec/design.md §5). The rooms below it
-// are one dialect each.
+// Package parse defines dialects, the formats in which models write: a dialect turns the bytes
+// of a reply into events, and gives a verdict on the facts of a turn (docs/spec/design.md §5).
+// Each package below it is one dialect.
 //
 // Invariants:
-//   - a dialect has no loop, clock, key or store of its own. It is a codec and a
-//     judgement; the turn machine acts;
-//   - a decoder gives the same events for the same reply, however the bytes were
-//     cut into pushes, and holds back a bounded part of them;
+//   - a dialect has no loop, clock, key or store. It is a codec and a pure verdict; the turn
+//     machine acts;
+//   - a decoder gives the same events for the same reply, however the bytes were cut into
+//     pushes, and holds back a bounded part of them;
 //
-// It does not execute, verify tokens or keep state between turns: that a dialect
-// remembers anything within a run is the State it hands back in its verdict.
+// It does not execute, verify tokens or keep state between turns: all that a dialect remembers
+// within a run is the State in its verdict.
 package parse

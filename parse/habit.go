@@ -6,33 +6,33 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Habits are ways in which models miss a dialect and leave no doubt of what they mean, as
-// a set of bits. A decoder puts right those that it is given and makes a lint of each
-// (docs/spec/design.md §5). The zero value forgives nothing.
+// Habits is a set of mistakes that models make in a dialect although their meaning is clear. A
+// decoder corrects those that it is given, and emits a lint for each (docs/spec/design.md §5).
+// The zero value forgives nothing.
 type Habits uint32
 
 // The habits.
 const (
-	HabitFence    Habits = 1 << iota // a code fence around what is read
-	HabitProse                       // text in front of a program, and behind it
-	HabitThink                       // reasoning in a tag that the dialect has not
-	HabitCommas                      // a comma behind the last member of JSON
-	HabitControls                    // line ends and tabs as they are in a string of JSON
-	HabitAliases                     // another word for a member, such as arguments
+	HabitFence    Habits = 1 << iota // a code fence around a block or program
+	HabitProse                       // text before or after a program
+	HabitThink                       // reasoning in a tag that the dialect does not have
+	HabitCommas                      // a comma after the last member in JSON
+	HabitControls                    // unescaped line ends and tabs in a string of JSON
+	HabitAliases                     // another name for a member, such as arguments
 	HabitStrings                     // a number, or an object, written as a string
-	HabitCase                        // a marker in other case
-	HabitSingle                      // one call where an array of calls belongs
-	HabitClosing                     // a last marker that is missing at the end of a reply
-	HabitSections                    // an envelope without the sections that are the host's
-	HabitBare                        // an answer outside of blocks
+	HabitCase                        // a marker in another case
+	HabitSingle                      // one call instead of an array of calls
+	HabitClosing                     // no last marker at the end of a reply
+	HabitSections                    // an envelope without the sections of the host
+	HabitBare                        // an answer outside blocks
 	HabitUnseen                      // an answer beside calls whose results it has not seen
-	HabitSilence                     // a reply that says nothing
+	HabitSilence                     // a reply without text for the user
 
-	// AllHabits are all of them.
+	// AllHabits is the set of all habits.
 	AllHabits Habits = 1<<iota - 1
 )
 
-// habits name them, in the order of their bits.
+// habits are the names, in the order of the bits.
 var habits = []struct {
 	name string
 	lint messages.Code
@@ -53,8 +53,8 @@ var habits = []struct {
 	{"silence", messages.LintSilence},
 }
 
-// HabitsOf gives the habits of names; "all" names all of them. A name that is none stands
-// for none: the manifest refuses it.
+// HabitsOf returns the set of the named habits; "all" names all of them. Unknown names are
+// ignored: the manifest refuses them.
 func HabitsOf(names ...string) (set Habits) {
 	for _, name := range names {
 		if name == "all" {
@@ -69,10 +69,10 @@ func HabitsOf(names ...string) (set Habits) {
 	return set
 }
 
-// Has reports whether all of some habits are in the set.
+// Has reports whether the set has all habits of another set.
 func (h Habits) Has(some Habits) bool { return h&some == some }
 
-// Lint is the code of the first habit of a set.
+// Lint returns the lint code of the first habit of the set.
 func (h Habits) Lint() messages.Code {
 	for i := range habits {
 		if h.Has(1 << i) {
@@ -82,7 +82,7 @@ func (h Habits) Lint() messages.Code {
 	return ""
 }
 
-// String lists the names, parted by commas.
+// String returns the names, separated by commas.
 func (h Habits) String() string {
 	var names []string
 	for i := range habits {

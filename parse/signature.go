@@ -8,9 +8,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Signature writes a tool as one line, such as "read(path: string, start?: integer)", as
-// long as all its parameters are scalars; ok is false when one is not, or when the tool has
-// no schema. Parameters that must be given come first, each kind in the schema's order.
+// Signature returns a tool as one line, such as "read(path: string, start?: integer)". ok is
+// false if the tool has no schema or a parameter that is not a scalar. Required parameters come
+// first; otherwise the order is the schema's.
 func Signature(t *messages.ToolSpec) (line string, ok bool) {
 	var schema struct {
 		Type       string   `json:"type"`
@@ -41,7 +41,7 @@ type parameter struct {
 	raw  json.RawMessage
 }
 
-// scalar is the type of a parameter, a list of its values where there are few of them.
+// scalar returns the type of a parameter, or the list of its values if they are few.
 func (p *parameter) scalar() (string, bool) {
 	var own struct {
 		Type string   `json:"type"`
@@ -70,10 +70,10 @@ func (p *parameter) scalar() (string, bool) {
 	return "", false
 }
 
-// maxShownValues is how many values of a string a signature lists.
+// maxShownValues is the greatest number of values that a signature lists.
 const maxShownValues = 8
 
-// ordered are the members of an object in the order they are written in.
+// ordered are the members of an object in their order in the text.
 type ordered []parameter
 
 // UnmarshalJSON reads an object.

@@ -8,14 +8,13 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// chunkBytes is how much Chunks reads at once.
+// chunkBytes is the size of the buffer of Chunks.
 const chunkBytes = 32 << 10
 
-// Events reads a reply with a fresh decoder: the iterator form of pushing every
-// chunk and ending once. When the chunks end the reply was complete; when they fail
-// it is ended with FinishError, what that gives is yielded, and then the error.
-// Breaking out of the loop stops reading. An event's Text holds until the next
-// event. The iterator runs once.
+// Events reads a reply with a fresh decoder: it is the iterator form of Push for every chunk and
+// End. When the chunks end, the reply is complete. When they fail, it ends with FinishError: the
+// events of that come first, and then the error. Breaking out of the loop stops reading. The
+// Text of an event is valid until the next event. The iterator can be used once.
 func Events(d Decoder, chunks iter.Seq2[[]byte, error]) iter.Seq2[messages.Event, error] {
 	return func(yield func(messages.Event, error) bool) {
 		more := true
@@ -36,7 +35,7 @@ func Events(d Decoder, chunks iter.Seq2[[]byte, error]) iter.Seq2[messages.Event
 	}
 }
 
-// Chunks reads r to its end, into one buffer: a chunk holds until the next one.
+// Chunks reads r to its end into one buffer: a chunk is valid until the next one.
 func Chunks(r io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		buf := make([]byte, chunkBytes)

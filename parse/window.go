@@ -2,12 +2,12 @@ package parse
 
 import "github.com/seed14be6753/stile/messages"
 
-// Window keeps the last n messages of a context at most, beside the system messages in
-// front of it and behind it: never results without their question, and never a context
-// without one (docs/spec/cogency.md §7.1). n <= 0 keeps all.
+// Window keeps at most the last n messages of a context, and the system messages before and
+// after it. It never keeps results without their question, and never a context without a
+// question (docs/spec/cogency.md §7.1). n <= 0 keeps all.
 //
-// settled tells that messages in front of ms would change nothing: whoever reads a
-// history backwards may stop.
+// settled reports whether messages before ms would not change the result, so that a caller who
+// reads a history backwards may stop.
 func Window(ms []messages.Message, n int) (kept []messages.Message, settled bool) {
 	if n <= 0 {
 		return ms, false
@@ -47,7 +47,7 @@ func question(m *messages.Message) bool {
 	return m.Role == messages.RoleUser && m.Holds != messages.HoldsResults
 }
 
-// join puts together system messages, a question, and the end of a context.
+// join concatenates system messages, a question, and the end of a context.
 func join(system []messages.Message, q *messages.Message, end []messages.Message) []messages.Message {
 	if q == nil && len(system) == 0 {
 		return end

@@ -5,56 +5,52 @@ import (
 	"math/bits"
 )
 
-// MaxJSONDepth is how deep arrays and objects may nest by default; a flat one has
-// depth 1 (docs/spec/streaming.md §2).
+// MaxJSONDepth is the default limit of the nesting of arrays and objects; a flat one has depth 1
+// (docs/spec/streaming.md §2).
 const MaxJSONDepth = 64
 
-// JSON takes one JSON text (RFC 8259) as it arrives, tells the first byte that
-// cannot belong to one, and keeps the text in normal form (docs/spec/design.md §10):
+// JSON reads one JSON text (RFC 8259) while it arrives, finds the first byte that cannot belong
+// to one, and keeps the text in normal form (docs/spec/design.md §10):
 //
 //   - no white space between tokens;
-//   - of members with one name the last stands, its value replacing the whole
-//     earlier one; members are in the order of RFC 8785;
-//   - strings hold escapes for `"`, `\` and control characters alone, in the
-//     shortest form; everything else is itself;
+//   - of members with one name the last one counts; members are in the order of RFC 8785;
+//   - strings have escapes only for `"`, `\` and control characters, in the shortest form;
 //   - numbers keep their literals: 1.0, 1e2 and 12345678901234567890 stay.
 //
-// A text whose numbers are canonical is in the form of RFC 8785. A lone surrogate
-// is no character: such a text stays readable to its end, so that its strings keep
-// protecting what is in them, and is then invalid.
+// A text whose numbers are canonical is in the form of RFC 8785. A text with a lone surrogate is
+// read to its end, because its strings may hold brackets and quotes, and is then invalid.
 //
-// Input is UTF-8 (see UTF8). Each byte is looked at once; members that come
-// unsorted are moved once for each object they are in, so at most MaxDepth times.
-// The zero value is ready; Reset makes it so again and keeps its memory.
+// Input must be UTF-8 (see UTF8). Each byte is looked at once; unsorted members are moved once
+// for each object around them, so at most MaxDepth times. The zero value is ready to use; Reset
+// makes it so again and keeps its memory. It is not safe for concurrent use.
 type JSON struct {
 	MaxDepth int // 0 is MaxJSONDepth
-	// Keep is how deep objects are whose members stay as they come, in their order and
-	// the repeated ones too: for those who look for members and have no use for the
-	// object's normal form.
+	// Keep is the depth up to which members of objects stay in their order, with repeated
+	// ones: for callers that look for members and do not need the objects' normal form.
 	Keep int
-	// Commas lets one comma stand behind the last element or member; Controls lets line
-	// ends and tabs stand as they are in a string that is a value, which Closer watches.
+	// Commas allows one comma after the last element or member. Controls allows unescaped
+	// line ends and tabs in a string that is a value; see Closer.
 	Commas, Controls bool
-	// Closer is a tag's beginning, such as "</action": where it stands in a string behind
-	// a raw line end, followed by white space or ">", the string's end is missing, and the
-	// byte that follows is not taken (Closed).
+	// Closer is the beginning of a tag, such as "</action". If a string has it after an
+	// unescaped line end, followed by white space or ">", the end of the string is missing:
+	// Write stops before that byte (Closed).
 	Closer string
 
 	state    jsonState
 	buf      []byte  // the normal form so far
-	stack    []frame // the arrays and objects that are open
-	members  []Pair  // those of the open objects; of the outermost ones they stay
-	literal  string  // true, false or null, what is left of it
-	unit     rune    // of \u: what its digits have given
-	digits   int     // and how many came
+	stack    []frame // the open arrays and objects
+	members  []Pair  // of the open objects; those of the outermost ones are kept
+	literal  string  // the rest of true, false or null
+	unit     rune    // of \u: the value of its digits so far
+	digits   int     // and their number
 	high     rune    // a high surrogate that waits for its low one; 0 none
-	lone     bool    // one waited in vain
+	lone     bool    // a lone surrogate was found
 	inKey    bool    // the string is a key
 	started  bool
 	deep     bool // MaxDepth ended it
-	commas   bool // such a comma was there
-	controls bool // such a character was
-	wrapped  bool // the string has a raw line end
+	commas   bool // the text has a comma that Commas allows
+	controls bool // the text has a character that Controls allows
+	wrapped  bool // the string has an unescaped line end
 	closer   int  // bytes of Closer that the string ends in, while wrapped
 	closed   bool
 	spare    []byte // for sort
@@ -66,7 +62,7 @@ type frame struct {
 	sorted  bool // its keys ascend so far, so that none repeats
 	at      int  // of its bracket in buf
 	members int  // index of its first in members
-	last    int  // and of its last
+	last    int  // index of its last
 }
 
 type jsonState uint8
@@ -93,36 +89,35 @@ const (
 	jsonDone // white space may follow
 )
 
-// Reset forgets the text.
+// Reset drops the text and keeps the settings.
 func (j *JSON) Reset() {
 	j.state, j.high, j.lone, j.inKey, j.started, j.deep = jsonValue, 0, false, false, false, false
 	j.commas, j.controls, j.wrapped, j.closed = false, false, false, false
 	j.buf, j.stack, j.members = j.buf[:0], j.stack[:0], j.members[:0]
 }
 
-// MemoryBytes is how much memory Reset keeps, but for the stack's, which MaxDepth bounds.
+// MemoryBytes returns how much memory Reset keeps, without the stack, which MaxDepth bounds.
 func (j *JSON) MemoryBytes() int {
 	const memberBytes = 4 * bits.UintSize / 8
 	return cap(j.buf) + cap(j.spare) + cap(j.members)*memberBytes
 }
 
-// Blank tells that nothing but white space has come.
+// Blank reports whether only white space has come.
 func (j *JSON) Blank() bool { return !j.started }
 
-// Deep tells that Write took no more because of MaxDepth.
+// Deep reports whether Write stopped because of MaxDepth.
 func (j *JSON) Deep() bool { return j.deep }
 
-// InString tells that the text so far ends within a string.
+// InString reports whether the text so far ends within a string.
 func (j *JSON) InString() bool {
 	return j.state == jsonString || j.state == jsonEscape || j.state == jsonHex
 }
 
-// depth is how deep a text may be.
+// depth returns the limit of nesting.
 func (j *JSON) depth() int { return cmp.Or(j.MaxDepth, MaxJSONDepth) }
 
-// Write takes the bytes of p for as long as they continue a JSON text. n is how
-// many that are; when it is less than len(p), p[n] belongs to no JSON text there,
-// and nothing of it was taken.
+// Write takes the bytes of p as long as they continue a JSON text, and returns their number n. If
+// n is less than len(p), p[n] cannot follow there and was not taken.
 func (j *JSON) Write(p []byte) (n int) {
 	for n < len(p) {
 		end := min(len(p), n+pieceBytes)
@@ -134,11 +129,11 @@ func (j *JSON) Write(p []byte) (n int) {
 	return n
 }
 
-// pieceBytes is how much of a push there is made room for at once: what is behind the
-// text in a long one needs none.
+// pieceBytes is for how much of a push room is made at once: in a long one, most bytes may come
+// after the text and need no room.
 const pieceBytes = 256
 
-// write takes p from p[n] on and gives the place of the byte that it does not take.
+// write takes p from p[n] on and returns the index of the first byte that it does not take.
 func (j *JSON) write(p []byte, n int) int {
 	for n < len(p) {
 		switch c := p[n]; j.state {
@@ -166,7 +161,7 @@ func (j *JSON) write(p []byte, n int) int {
 				if !j.control(p[n]) {
 					return n
 				}
-				j.room(len(p) - n) // an escape is longer than what it stands for
+				j.room(len(p) - n) // an escape can be longer than the byte it stands for
 			}
 		case jsonEscape:
 			if !j.escape(c) {
@@ -191,8 +186,8 @@ func (j *JSON) write(p []byte, n int) int {
 			if !j.numberEnds() {
 				return n
 			}
-			// What ends a number is judged as what follows a value. That it may be
-			// refused does no harm: a number without it is complete as well.
+			// The byte that ends a number is read as the one after a value. If it is
+			// refused there, the number is complete without it.
 			j.ended()
 			continue
 		default:
@@ -205,11 +200,10 @@ func (j *JSON) write(p []byte, n int) int {
 	return n
 }
 
-// Whole tells that what came is an array, an object or a string that has ended.
+// Whole reports whether the text so far is a complete array, object or string.
 func (j *JSON) Whole() bool { return j.state == jsonDone }
 
-// End reports whether the text is complete and valid. Nothing may be written after
-// it.
+// End reports whether the text is complete and valid. Write must not be called after it.
 func (j *JSON) End() bool {
 	if len(j.stack) == 0 && j.numberEnds() {
 		j.state = jsonDone
@@ -217,26 +211,26 @@ func (j *JSON) End() bool {
 	return j.state == jsonDone && !j.lone
 }
 
-// Bytes is the normal form of a text that End found valid. It holds until Reset.
+// Bytes returns the normal form of a text that End found valid. It is valid until Reset.
 func (j *JSON) Bytes() []byte { return j.buf }
 
-// Members are those of the outermost value, when it is an object, and of all objects
-// at most Keep deep, in the order of their keys in Bytes. They hold until Reset.
+// Members returns the members of the outermost value, if it is an object, and of all objects at
+// most Keep deep, in the order of their keys in Bytes. They are valid until Reset.
 func (j *JSON) Members() []Pair { return j.members }
 
-// slack is the room that a piece needs besides its own length: an escape that was begun
-// may end in it, and words are written whole.
+// slack is the room that a piece needs besides its own length: an escape may end in it that began
+// before, and words are written whole.
 const slack = len(`\u0000`) + wordBytes
 
-// room is made for n bytes more, where there is none.
+// room makes room for n more bytes, if there is none.
 func (j *JSON) room(n int) {
 	if cap(j.buf)-len(j.buf) < n+slack {
 		j.grow(n)
 	}
 }
 
-// grow makes room for n bytes more, and doubles what there is: append lets a large text
-// grow by little, and copies it again and again.
+// grow makes room for n more bytes by doubling: append would let a large text grow by little and
+// copy it often.
 func (j *JSON) grow(n int) {
 	if j.buf == nil {
 		j.begin()
@@ -246,7 +240,7 @@ func (j *JSON) grow(n int) {
 	}
 }
 
-// begin gives a scanner the memory of a usual text in one allocation.
+// begin allocates the memory of a usual text at once.
 func (j *JSON) begin() {
 	room := new(struct {
 		buf     [512]byte
@@ -257,8 +251,8 @@ func (j *JSON) begin() {
 	j.buf, j.spare, j.stack, j.members = room.buf[:0], room.spare[:0], room.stack[:0], room.members[:0]
 }
 
-// number takes what a number goes on with, from p[n] on, and gives the place of the
-// byte that it does not.
+// number takes the bytes that continue a number, from p[n] on, and returns the index of the first
+// other byte.
 func (j *JSON) number(p []byte, n int) int {
 	from := n
 	for ; n < len(p); n++ {
@@ -362,7 +356,7 @@ func (j *JSON) value(c byte) bool {
 	return true
 }
 
-// ended follows the last byte of a value.
+// ended notes that a value is complete.
 func (j *JSON) ended() {
 	if len(j.stack) == 0 {
 		j.state = jsonDone
@@ -388,7 +382,7 @@ func (j *JSON) shut(c byte) {
 	j.ended()
 }
 
-// numberEnds tells a number that may end where it is.
+// numberEnds reports whether a number may end in the current state.
 func (j *JSON) numberEnds() bool {
 	switch j.state {
 	case jsonZero, jsonInt, jsonFrac, jsonExpInt:

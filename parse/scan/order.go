@@ -6,8 +6,8 @@ import (
 	"github.com/seed14be6753/stile/internal/jsonstring"
 )
 
-// sort puts the members of an object that is about to close in order, without
-// those that a later one of the same name replaces.
+// sort orders the members of an object that is about to close, and drops those that a later
+// member of the same name replaces.
 func (j *JSON) sort(f frame) {
 	ms := j.members[f.members:]
 	slices.SortFunc(ms, func(a, b Pair) int {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Refusal says why Write did not take a byte, and what is to be written there. It holds
-// until the next Write.
+// Refusal returns why Write did not take a byte, and what to write instead. It is valid until the
+// next Write.
 func (j *JSON) Refusal(c byte) string {
 	switch {
 	case j.closed:
@@ -78,7 +78,7 @@ func (j *JSON) Refusal(c byte) string {
 	return "a comma is missing"
 }
 
-// behindComma is what a closing bracket means where another value is due.
+// behindComma is the mistake of a closing bracket after a comma.
 func (j *JSON) behindComma(otherwise string) string {
 	if n := len(j.buf); n > 0 && j.buf[n-1] == ',' {
 		return "a comma behind the last one: leave it out"
@@ -86,7 +86,7 @@ func (j *JSON) behindComma(otherwise string) string {
 	return otherwise
 }
 
-// strays are bytes that mean nothing outside of strings, and what was likely meant.
+// strays are bytes without a meaning outside strings, and what was likely meant.
 var strays = func() (t [256]string) {
 	t['\''] = "a single quote: JSON has double quotes alone"
 	t['/'], t['#'] = "a comment: JSON has none, leave it out", "a comment: JSON has none, leave it out"
@@ -98,7 +98,7 @@ var strays = func() (t [256]string) {
 	return t
 }()
 
-// Unfinished says what is missing at the end of a text that End found incomplete.
+// Unfinished returns what is missing at the end of a text that End found incomplete.
 func (j *JSON) Unfinished() string {
 	switch {
 	case j.InString():
@@ -121,10 +121,10 @@ func (j *JSON) Unfinished() string {
 	return "it breaks off"
 }
 
-// shownBytes is how much of a text Tail gives.
+// shownBytes is the length of Tail.
 const shownBytes = 24
 
-// Tail is the end of what was taken so far, in normal form: for a remark on what follows.
+// Tail returns the end of the text so far, in normal form, for an error about the next byte.
 func (j *JSON) Tail() string {
 	tail := j.buf
 	if len(tail) > shownBytes {

@@ -1,13 +1,12 @@
 package scan
 
-// Slipped tells what the text has that is no JSON and that Commas or Controls let pass.
+// Slipped reports which mistakes the text has that Commas and Controls allow.
 func (j *JSON) Slipped() (commas, controls bool) { return j.commas, j.controls }
 
-// Closed tells that Write took no more because a string ran into Closer, which it has
-// taken.
+// Closed reports whether Write stopped because a string ran into Closer, which it has taken.
 func (j *JSON) Closed() bool { return j.closed }
 
-// trailing closes the innermost array or object behind a comma, which it takes back.
+// trailing closes the innermost array or object after a comma, and removes the comma.
 func (j *JSON) trailing() bool {
 	end := len(j.buf) - 1
 	if !j.Commas || end < 0 || j.buf[end] != ',' {
@@ -37,8 +36,8 @@ func (j *JSON) control(c byte) bool {
 	return true
 }
 
-// wrappedByte takes a byte of a string that has a raw line end: its closing quote may be
-// missing, so that what was meant to end the text would be read as a part of it.
+// wrappedByte takes a byte of a string with an unescaped line end. Its closing quote may be
+// missing, so that the string runs into the tag after the text: see Closer.
 func (j *JSON) wrappedByte(c byte) bool {
 	switch {
 	case j.closer == len(j.Closer) && (c == '>' || isWhite(c)):

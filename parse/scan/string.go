@@ -9,8 +9,8 @@ import (
 	"github.com/seed14be6753/stile/internal/jsonstring"
 )
 
-// Letter takes one byte in a string that means itself there, as Write does. It is false
-// when it has taken nothing, and Write is to be asked.
+// Letter takes one byte that stands for itself in a string, as Write does. It returns false if it
+// has not taken the byte; then call Write.
 func (j *JSON) Letter(c byte) bool {
 	if j.state != jsonString || j.wrapped || c < ' ' || c == '"' || c == '\\' || j.high != 0 || cap(j.buf)-len(j.buf) <= slack {
 		return false
@@ -19,8 +19,8 @@ func (j *JSON) Letter(c byte) bool {
 	return true
 }
 
-// run takes what of a string stays as it is, escapes of two bytes among it, from p[n]
-// on. It gives the place of the byte that it stopped at.
+// run takes bytes of a string that do not change in normal form, with escapes of two bytes, from
+// p[n] on. It returns the index of the byte that it stopped at.
 func (j *JSON) run(p []byte, n int) int {
 	from, buf := n, j.buf
 	for {
@@ -41,9 +41,9 @@ func (j *JSON) run(p []byte, n int) int {
 // short are the escapes that the normal form keeps.
 var short = [256]bool{'"': true, '\\': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// appendPlain appends the bytes from p[n] on that mean themselves in a string, and
-// gives the place of the first that does not. It goes by words, of which it may write
-// one too many: dst has room for it.
+// appendPlain appends the bytes from p[n] on that stand for themselves in a string, and returns
+// the index of the first that does not. It works by words and may write one too many: dst must
+// have room for it.
 func appendPlain(dst, p []byte, n int) ([]byte, int) {
 	for ; len(p)-n >= wordBytes; n += wordBytes {
 		x := binary.LittleEndian.Uint64(p[n:])
@@ -56,7 +56,7 @@ func appendPlain(dst, p []byte, n int) ([]byte, int) {
 		}
 	}
 	if rest := len(p) - n; rest > 1 && len(p) >= wordBytes {
-		// The last word of p, without what was looked at: zeros follow, and are special.
+		// The last word of p, without bytes that were looked at: zeros follow, and are special.
 		x := binary.LittleEndian.Uint64(p[len(p)-wordBytes:]) >> (8 * (wordBytes - rest))
 		at, k := len(dst), bits.TrailingZeros64(special(x))/8
 		dst = dst[:at+wordBytes]
@@ -73,8 +73,8 @@ func appendPlain(dst, p []byte, n int) ([]byte, int) {
 	return dst, n
 }
 
-// StringRun counts the bytes p begins with that mean themselves in a JSON string, which
-// no control character, quote or backslash does.
+// StringRun returns how many bytes at the beginning of p stand for themselves in a JSON string:
+// all but control characters, quotes and backslashes.
 func StringRun(p []byte) (n int) {
 	for ; len(p)-n >= wordBytes; n += wordBytes {
 		if m := special(binary.LittleEndian.Uint64(p[n:])); m != 0 {
@@ -106,14 +106,14 @@ func (j *JSON) unquote() {
 	}
 }
 
-// alone follows what is no low surrogate: a high one in front of it waited in vain.
+// alone notes that no low surrogate follows a high one.
 func (j *JSON) alone() {
 	if j.high != 0 {
 		j.high, j.lone = 0, true
 	}
 }
 
-// escape takes the byte behind a backslash.
+// escape takes the byte after a backslash.
 func (j *JSON) escape(c byte) bool {
 	var r rune
 	switch c {
@@ -141,7 +141,7 @@ func (j *JSON) escape(c byte) bool {
 	return true
 }
 
-// hex takes a digit behind \u; the fourth makes a character, or half of one.
+// hex takes a digit after \u; the fourth completes a character or half of one.
 func (j *JSON) hex(c byte) bool {
 	switch {
 	case c >= '0' && c <= '9':
@@ -176,7 +176,7 @@ func (j *JSON) hex(c byte) bool {
 	return true
 }
 
-// appendRune writes a character as a string in normal form has it.
+// appendRune appends a character as strings in normal form have it.
 func appendRune(dst []byte, r rune) []byte {
 	if r < ' ' || r == '"' || r == '\\' {
 		return jsonstring.AppendEscape(dst, byte(r))
@@ -184,7 +184,7 @@ func appendRune(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
-// AppendString appends what a string literal in normal form means.
+// AppendString appends the text of a string literal in normal form.
 func AppendString(dst, literal []byte) []byte {
 	return jsonstring.AppendMeant(dst, literal[1:len(literal)-1])
 }

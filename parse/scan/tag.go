@@ -16,8 +16,8 @@ const (
 // letters counts the bytes from "A" to "z".
 const letters = 'z' - 'A' + 1
 
-// A Grammar says which tags there are. It is immutable and may be shared. A set
-// of its names is a number whose bit i stands for the i-th one.
+// A Grammar is the set of known tags. It is immutable and safe for concurrent use. A set of its
+// names is a number whose bit i stands for the i-th name.
 //
 //	open  = "<" name *( 1*WS attr ) *WS [ "/" ] ">"
 //	close = "</" name *WS ">"
@@ -26,11 +26,11 @@ const letters = 'z' - 'A' + 1
 //	value = DQ *(not DQ) DQ / SQ *(not SQ) SQ / "[" *(not "]") "]" /
 //	        1*( any but WS " ' = < > ` / [ ] )
 //
-// WS is space, tab, CR, LF. No value holds "<", no quoted one CR or LF.
+// WS is space, tab, CR, LF. A value cannot contain "<", a quoted one neither CR nor LF.
 type Grammar struct {
 	words    []string
-	fits     [][letters]uint32 // by place in a name and letter: the names that have it there
-	ends     []uint32          // by length: the names that have it
+	fits     [][letters]uint32 // by place in a name and letter: the names with that letter there
+	ends     []uint32          // by length: the names of that length
 	maxBytes int               // of a tag
 }
 
@@ -41,7 +41,7 @@ func NewGrammar(names ...string) *Grammar {
 	for _, w := range names {
 		longest = max(longest, len(w))
 	}
-	// One place more, which nothing fits.
+	// One place more, which no name has.
 	g := &Grammar{words: names, fits: make([][letters]uint32, longest+1), ends: make([]uint32, longest+1), maxBytes: MaxTagBytes}
 	for i, w := range names {
 		for k := range len(w) {
@@ -52,48 +52,47 @@ func NewGrammar(names ...string) *Grammar {
 	return g
 }
 
-// Within is the grammar for tags of at most so many bytes; 0 is MaxTagBytes.
+// Within returns the grammar for tags of at most maxBytes; 0 is MaxTagBytes.
 func (g *Grammar) Within(maxBytes int) Grammar {
 	h := *g
 	h.maxBytes = cmp.Or(maxBytes, MaxTagBytes)
 	return h
 }
 
-// All is the set of all names.
+// All returns the set of all names.
 func (g *Grammar) All() uint32 { return uint32(1)<<len(g.words) - 1 }
 
-// Result is what bytes did to a tag.
+// Result is the state of a tag after Take.
 type Result uint8
 
 // The results of Take.
 const (
-	More Result = iota // the bytes belong to the tag, and it goes on
-	Done               // the last of them ends the tag
-	Not                // it is no tag: no name that is looked for
-	Bad                // it is one, but the next byte breaks its grammar or limits
+	More Result = iota // the tag goes on
+	Done               // the tag is complete
+	Not                // it is not a tag: it has no name of the set
+	Bad                // it is a tag, but the next byte breaks the grammar or the limit
 )
 
-// Pair is where a key and its value stand: an attribute, as offsets from the tag's "<",
-// whose value is empty where it has none; or a member of an object, as offsets into the
-// text's normal form, whose key is a string literal.
+// Pair is the place of a key and its value. For an attribute it has offsets from the tag's "<",
+// and an empty value if there is none. For a member of an object it has offsets in the normal
+// form of the text, and the key is a string literal.
 type Pair struct{ Key, KeyEnd, Value, ValueEnd int }
 
 // attr is the Pair of an attribute in half the memory.
 type attr struct{ key, keyEnd, value, valueEnd int32 }
 
-// Tag follows one tag. The caller keeps its bytes: at most as many as the grammar lets a tag be, because
-// Take ends what gets longer.
+// Tag reads one tag. The caller keeps its bytes, which the grammar's limit bounds. It is not safe
+// for concurrent use.
 //
-//	Begin, then Take for what is behind "<" until the result is not More. After Not
-//	and Bad the byte that was not taken is no part of the tag, which is text; as it
-//	holds no second "<", all of it is.
+//	Call Begin, then Take with the bytes after "<" until the result is not More. After Not and
+//	Bad the bytes taken are text, all of them, because there is no second "<" among them.
 type Tag struct {
 	grammar *Grammar
 	open    uint32 // names that still fit, as an opener
 	close   uint32 // and as a closer
 	phase   phase
 	name    int
-	n       int // bytes, "<" included
+	n       int // bytes, with "<"
 	letter  int // place in the name
 	closing bool
 	selfEnd bool
@@ -105,58 +104,58 @@ type Tag struct {
 type phase uint8
 
 const (
-	phaseLead     phase = iota // behind "<"
+	phaseLead     phase = iota // after "<"
 	phaseName                  // in the name
-	phaseGap                   // behind WS: an attribute or the end may come
+	phaseGap                   // after WS: an attribute or the end may follow
 	phaseKey                   // in a key
-	phaseAfterKey              // behind WS behind a key
-	phaseEquals                // behind "="
+	phaseAfterKey              // in WS after a key
+	phaseEquals                // after "="
 	phaseDouble                // in a value
 	phaseSingle
 	phaseBracket
 	phaseBare
-	phaseValueEnd // behind a closing quote or bracket
-	phaseSlash    // behind the "/" of a tag that closes itself
-	phaseClose    // behind the name of a closer
+	phaseValueEnd // after a closing quote or bracket
+	phaseSlash    // after the "/" of a tag that closes itself
+	phaseClose    // after the name of a closer
 )
 
-// Begin starts a tag at a "<": only openers and closers of these names count.
+// Begin starts a tag at a "<". Only openers and closers with names of the sets count.
 func (t *Tag) Begin(g *Grammar, open, close uint32) {
 	t.grammar, t.open, t.close = g, open, close
 	t.phase, t.n, t.letter, t.name, t.nAttrs = phaseLead, 1, 0, -1, 0
 	t.closing, t.selfEnd, t.over = false, false, false
 }
 
-// Known tells that the name and the byte after it have come.
+// Known reports whether the name is complete: the byte after it has come.
 func (t *Tag) Known() bool { return t.name >= 0 }
 
-// Name is the index of the name in the grammar, −1 before it is known.
+// Name returns the index of the name in the grammar, −1 before it is known.
 func (t *Tag) Name() int { return t.name }
 
-// Closing tells a closer from an opener, once "/" has come.
+// Closing reports whether the tag is a closer, once "/" has come.
 func (t *Tag) Closing() bool { return t.closing }
 
-// SelfClosing tells an opener that ends with "/>".
+// SelfClosing reports whether the tag is an opener that ends with "/>".
 func (t *Tag) SelfClosing() bool { return t.selfEnd }
 
-// Len is the bytes taken, "<" included.
+// Len returns the number of bytes taken, with "<".
 func (t *Tag) Len() int { return t.n }
 
-// Over tells that a tag is Bad because it is longer than the grammar lets it be.
+// Over reports whether a tag is Bad because it exceeds the grammar's limit.
 func (t *Tag) Over() bool { return t.over }
 
-// Attrs counts the attributes of a tag that is Done.
+// Attrs returns the number of attributes of a tag that is Done.
 func (t *Tag) Attrs() int { return t.nAttrs }
 
-// Attr is one of them, in order from 0.
+// Attr returns an attribute by its index, in order.
 func (t *Tag) Attr(i int) Pair {
 	a := &t.attrs[i]
 	return Pair{int(a.key), int(a.keyEnd), int(a.value), int(a.valueEnd)}
 }
 
-// Take takes the next bytes, whole characters (see UTF8), and tells how many belong to
-// the tag. It stops behind the byte that makes the name known, with More if that does
-// not end the tag: call it again for what is left.
+// Take takes the next bytes, which must be whole characters (see UTF8), and returns how many
+// belong to the tag. It stops after the byte that makes the name known, with More if that does
+// not end the tag: call it again for the rest.
 func (t *Tag) Take(p []byte) (n int, r Result) {
 	if t.phase <= phaseName {
 		n, r = t.takeName(p)
@@ -167,8 +166,8 @@ func (t *Tag) Take(p []byte) (n int, r Result) {
 	return n, r
 }
 
-// Letter takes one ASCII byte within a value in double quotes, as Take does. It is false
-// when it has taken nothing, and Take is to be asked.
+// Letter takes one ASCII byte within a value in double quotes, as Take does. It returns false if
+// it has not taken the byte; then call Take.
 func (t *Tag) Letter(c byte) bool {
 	if t.phase != phaseDouble || classes[c]&inDouble == 0 || t.n >= t.grammar.maxBytes {
 		return false
@@ -177,8 +176,8 @@ func (t *Tag) Letter(c byte) bool {
 	return true
 }
 
-// takeName matches the name: the set loses every name that does not fit, so that "<"
-// stops being held back at the first byte that cannot be.
+// takeName matches the name: names that do not fit leave the set, so that the caller stops
+// holding back the "<" at the first byte that no name has.
 func (t *Tag) takeName(p []byte) (n int, r Result) {
 	if len(p) == 0 {
 		return 0, More
@@ -210,7 +209,7 @@ func (t *Tag) takeName(p []byte) (n int, r Result) {
 	return n, More
 }
 
-// named takes the byte behind the name.
+// named takes the byte after the name.
 func (t *Tag) named(c byte) Result {
 	switch {
 	case c == '>':
@@ -225,7 +224,7 @@ func (t *Tag) named(c byte) Result {
 	return More
 }
 
-// takeWithin takes what is behind the name, as far as the limit lets it.
+// takeWithin takes the bytes after the name, within the limit.
 func (t *Tag) takeWithin(p []byte) (n int, r Result) {
 	k := t.fitting(p)
 	n, r = t.takeAttrs(p[:k])
@@ -235,8 +234,8 @@ func (t *Tag) takeWithin(p []byte) (n int, r Result) {
 	return n, r
 }
 
-// fitting counts the bytes of p that are within the limit: whole characters, so that a
-// tag that is text after all ends with a whole one.
+// fitting returns how many bytes of p are within the limit: whole characters, so that a tag that
+// turns out to be text ends with a whole one.
 func (t *Tag) fitting(p []byte) int {
 	k := max(0, t.grammar.maxBytes-t.n)
 	if k >= len(p) {
@@ -248,8 +247,8 @@ func (t *Tag) fitting(p []byte) int {
 	return k
 }
 
-// takeAttrs takes attributes and the end of the tag. What a key or a value goes on
-// with is taken in one go.
+// takeAttrs takes attributes and the end of the tag. The bytes that continue a key or a value are
+// taken at once.
 func (t *Tag) takeAttrs(p []byte) (n int, r Result) {
 	for n < len(p) {
 		at := int32(t.n + n)
@@ -298,7 +297,7 @@ func (t *Tag) takeAttrs(p []byte) (n int, r Result) {
 	return n, More
 }
 
-// span counts the bytes of a class that p begins with.
+// span returns how many bytes at the beginning of p are in a class.
 func span(p []byte, c class) int {
 	for i, b := range p {
 		if classes[b]&c == 0 {
@@ -308,11 +307,11 @@ func span(p []byte, c class) int {
 	return len(p)
 }
 
-// within are the bytes that do not end a value that phaseDouble, phaseSingle or
-// phaseBracket is in.
+// within are the classes of the bytes that continue a value in phaseDouble, phaseSingle and
+// phaseBracket.
 var within = [...]class{inDouble, inSingle, inBracket}
 
-// last takes a byte behind which only the end of the tag can come.
+// last takes a byte where only the end of the tag can follow.
 func (t *Tag) last(c byte) Result {
 	switch {
 	case c == '>':
@@ -324,7 +323,7 @@ func (t *Tag) last(c byte) Result {
 	return Bad
 }
 
-// afterKey takes a byte behind a key.
+// afterKey takes a byte after a key.
 func (t *Tag) afterKey(c byte, at int32) Result {
 	if c == '=' {
 		t.phase = phaseEquals
@@ -347,8 +346,8 @@ func (t *Tag) gap(c byte, at int32) Result {
 	return More
 }
 
-// behind takes a byte that ends what was before it. A key that WS is behind may still
-// have a value.
+// behind takes a byte that ends a name, key or value. A key followed by WS may still have a
+// value.
 func (t *Tag) behind(c byte) Result {
 	switch {
 	case isWhite(c):
@@ -376,7 +375,7 @@ func (t *Tag) value(c byte, at int32) Result {
 	case c == '\'':
 		t.phase = phaseSingle
 	case c == '[':
-		// The brackets stay: they say that it is a list.
+		// The brackets stay: they mark a list.
 		t.phase = phaseBracket
 		a.value = at
 	case classes[c]&bare != 0:
@@ -388,7 +387,7 @@ func (t *Tag) value(c byte, at int32) Result {
 	return More
 }
 
-// shut takes the byte that a value in quotes or brackets does not go on with.
+// shut takes the byte that ends a value in quotes or brackets.
 func (t *Tag) shut(c byte, at int32) Result {
 	switch c {
 	case '"', '\'':
@@ -402,7 +401,7 @@ func (t *Tag) shut(c byte, at int32) Result {
 	return More
 }
 
-// class is a set of the things that a byte may be.
+// class is a set of properties of a byte.
 type class uint8
 
 const (

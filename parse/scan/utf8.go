@@ -5,21 +5,21 @@ import (
 	"unicode/utf8"
 )
 
-// UTF8 mends a stream of bytes: each byte that belongs to no character becomes one
-// U+FFFD. It holds back at most three bytes, the beginning of one character. The
-// zero value is ready.
+// UTF8 turns a stream of bytes into valid UTF-8: each byte that belongs to no character becomes
+// one U+FFFD. It holds back at most three bytes, the beginning of one character. The zero value
+// is ready to use. It is not safe for concurrent use.
 type UTF8 struct {
 	cut [utf8.UTFMax]byte // cut[:n] began a character in an earlier push
 	n   int
-	at  int // bytes of cut the caller still looks at
+	at  int // bytes of cut that the caller may still read
 }
 
 var replacement = []byte("\ufffd")
 
-// Next takes the beginning of p. text is whole characters that stand for the next
-// n bytes of the stream, and rest is what it has not taken. Call it until n is 0,
-// also with nothing left: then all of p is taken, but for what is held back. text
-// aliases p or the scanner and holds until the next call.
+// Next takes the beginning of p. text is whole characters that stand for the next n bytes of the
+// stream, and rest is the part of p that it has not taken. Call it with rest until n is 0, also
+// when rest is empty: then all of p is taken or held back. text aliases p or the scanner and is
+// valid until the next call.
 func (u *UTF8) Next(p []byte) (text []byte, n int, rest []byte) {
 	u.drop()
 	for u.n > 0 {
@@ -48,13 +48,13 @@ func (u *UTF8) Next(p []byte) (text []byte, n int, rest []byte) {
 	return replacement, 1, p[1:]
 }
 
-// shortPiece is how long a piece may be for Plain to look at it.
+// shortPiece is the greatest length of a piece that Plain looks at.
 const shortPiece = 64
 
-// Plain tells that p is a short piece of whole characters, which is what Next would give
-// of it if nothing is held back; and then, whether a mark is in it, which is ASCII.
-// Models send a few letters at a time, for which asking is cheaper than Next is. Of a
-// longer piece it says no.
+// Plain reports whether p is a short piece of whole characters: then Next would return it
+// unchanged if nothing is held back. marked reports whether it contains the ASCII byte mark.
+// Models send a few letters at a time, for which Plain is cheaper than Next. plain is false for
+// every longer piece.
 func Plain(p []byte, mark byte) (plain, marked bool) {
 	if len(p) == 1 {
 		return p[0] < utf8.RuneSelf, p[0] == mark
@@ -73,7 +73,7 @@ func Plain(p []byte, mark byte) (plain, marked bool) {
 	return all&tops == 0 || utf8.Valid(p), hits != 0
 }
 
-// End gives what is held back, one byte a call, and then nothing.
+// End returns U+FFFD for each byte that is held back, one a call, and then n = 0.
 func (u *UTF8) End() (text []byte, n int) {
 	u.drop()
 	if u.n == 0 {
@@ -82,10 +82,10 @@ func (u *UTF8) End() (text []byte, n int) {
 	return u.first()
 }
 
-// Held counts the bytes that are held back: below 4.
+// Held returns the number of bytes that are held back, at most 3.
 func (u *UTF8) Held() int { return u.n - u.at }
 
-// first gives the character cut begins with, or U+FFFD for its first byte.
+// first returns the character that cut begins with, or U+FFFD for its first byte.
 func (u *UTF8) first() (text []byte, n int) {
 	r, size := utf8.DecodeRune(u.cut[:u.n])
 	u.at = size
@@ -95,7 +95,7 @@ func (u *UTF8) first() (text []byte, n int) {
 	return u.cut[:size], size
 }
 
-// drop lets go of what the last call handed out.
+// drop removes the bytes that the last call returned.
 func (u *UTF8) drop() {
 	if u.at > 0 {
 		u.n = copy(u.cut[:], u.cut[u.at:u.n])
@@ -103,7 +103,7 @@ func (u *UTF8) drop() {
 	}
 }
 
-// tail counts the last bytes of p that begin a character without ending it.
+// tail returns how many bytes at the end of p begin a character without ending it.
 func tail(p []byte) int {
 	for i := 1; i < utf8.UTFMax && i <= len(p); i++ {
 		if c := p[len(p)-i]; utf8.RuneStart(c) {
@@ -116,7 +116,7 @@ func tail(p []byte) int {
 	return 0
 }
 
-// valid counts the bytes of p before the first one that belongs to no character.
+// valid returns how many bytes of p precede the first one that belongs to no character.
 func valid(p []byte) int {
 	i := 0
 	for i < len(p) {

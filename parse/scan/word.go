@@ -2,7 +2,7 @@ package scan
 
 import "encoding/binary"
 
-// wordBytes is how many bytes are looked at, and copied, together.
+// wordBytes is how many bytes are looked at and copied at once.
 const wordBytes = 8
 
 // The lowest bit of each byte of a word, and the highest.
@@ -11,11 +11,11 @@ const (
 	tops = 0x8080808080808080
 )
 
-// zeros is not 0 if a byte of x is.
+// zeros returns a value other than 0 if a byte of x is 0.
 func zeros(x uint64) uint64 { return (x - ones) &^ x & tops }
 
-// lastWord is the last eight bytes of p; of a shorter one all of it, some bytes
-// more than once. p is not empty.
+// lastWord returns the last eight bytes of p; of a shorter p all of it, some bytes more than
+// once. p must not be empty.
 func lastWord(p []byte) uint64 {
 	switch n := len(p); {
 	case n >= wordBytes:
@@ -27,8 +27,8 @@ func lastWord(p []byte) uint64 {
 	}
 }
 
-// special marks the bytes of a word that do not mean themselves in a string: the lowest
-// bit set is that of the first one, and those above it may be wrong.
+// special marks the bytes of a word that do not stand for themselves in a string: the lowest bit
+// is that of the first one; bits above it may be wrong.
 func special(x uint64) uint64 {
 	quote, slash := x^ones*'"', x^ones*'\\'
 	return ((x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash) & tops
