@@ -831,7 +831,7 @@ func allTests(t *testing.T) string {
 // Every decision has a status and a date, and a row of the index that has the same.
 func TestDocsDecisions(t *testing.T) {
 	index := read(t, "docs/decisions/README.md")
-	status := regexp.MustCompile(`^\*\*Status\.\*\* ([A-Z][a-z]+(?: by \[[0-9]{3}\]\([^)]*\))?), (2[0-9]{3}-[0-9]{2}-[0-9]{2})\.$`)
+	status := regexp.MustCompile(`^\*\*Status\.\*\* ([A-Z][a-z]+(?: by \[[0-9]{3}\]\([^)]*\))?), (2[0-9]{3}-[0-9]{2}-[0-9]{2})\.(?: .*)?$`)
 	n := 0
 	for _, page := range pages(t) {
 		if filepath.ToSlash(filepath.Dir(page)) != "docs/decisions" || strings.HasSuffix(page, "README.md") {
