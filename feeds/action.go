@@ -55,8 +55,8 @@ type Permission struct {
 	References bool
 }
 
-// Judge returns the failure of a call by name: unknown_target for what is no internal
-// action, not_allowed for what the manifest does not allow.
+// Judge returns the failure of a call by name: unknown_target for an unknown action,
+// not_allowed for one that the manifest does not allow, or nil.
 func (p *Permission) Judge(name string) error {
 	if !slices.Contains(allActions, name) {
 		return fail(messages.ErrConfig, ReasonUnknownTarget, "%q is no internal action", shortened(name))
@@ -87,7 +87,7 @@ type Call struct {
 	Counter Counter // of max_tokens; nil is CodePoints
 }
 
-// An Outcome is what a call came to.
+// An Outcome is the result of a call.
 type Outcome struct {
 	Set    Set
 	Result string // canonical JSON; "" while Fetch is set
@@ -392,7 +392,7 @@ func badField(e *messages.Error) error {
 	return e
 }
 
-// ended refuses parameters that nobody took.
+// ended refuses unknown parameters.
 func ended(o *object) error {
 	delete(o.members, "id")
 	if found := o.end(); len(found) > 0 {

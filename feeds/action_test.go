@@ -282,7 +282,7 @@ func TestAddedReferences(t *testing.T) {
 		s = out.Set
 	}
 	do(AddFeed, `{"id":"b","source":{"type":"tool","name":"t","params":{"x":"$a"}}}`, "")
-	do(AddFeed, `{"id":"c","source":{"type":"tool","name":"t","params":{"x":"$nobody"}}}`, "invalid_feed: source.params: UNKNOWN_FEED: $nobody is no feed")
+	do(AddFeed, `{"id":"c","source":{"type":"tool","name":"t","params":{"x":"$absent"}}}`, "invalid_feed: source.params: UNKNOWN_FEED: $absent is no feed")
 	do(UpdateFeed, `{"id":"a","source":{"type":"tool","name":"t","params":{"x":"$b"}}}`, "invalid_feed: source.params: FEED_CYCLE: a>b>a")
 	// What is left without a feed it refers to stops nothing else, and can be healed.
 	do(RemoveFeed, `{"id":"a"}`, "")

@@ -11,16 +11,16 @@ import (
 // DefaultCacheBytes is how much a cache keeps.
 const DefaultCacheBytes = 64 << 20
 
-// A Value is what the last fetch of a feed gave.
+// A Value is the result of the last fetch of a feed.
 type Value struct {
 	JSON   string
 	At     time.Time // when it was fetched
 	Failed bool      // a refresh after it failed
 }
 
-// A Cache keeps the last values of feeds and the texts of ingested files. It may lose
-// anything at any time, also what was just put in: whoever asks fetches again. It is
-// safe for many goroutines. Close it.
+// A Cache has the last values of feeds and the texts of ingested files. It may lose any entry
+// at any time, also a new one: a lost value is fetched again. It is safe for concurrent use,
+// and must be closed.
 type Cache struct {
 	values *ristretto.Cache[string, cached]
 }
@@ -31,10 +31,10 @@ type cached struct {
 	text  string
 }
 
-// place holds a value, so that another of the same size takes it without a word to the
-// cache: a policy that hears of 100,000 values a second is most of what they cost. Whoever
-// keeps a place need not look for it again, which the cache would count as a use. What the
-// cache has lost, the place has lost.
+// place holds a value, so that another one of the same size can replace it without a call of
+// the cache: with 100,000 values a second the cache's policy would be most of their cost. A
+// holder of a place need not look it up again, which the cache would count as a use. A value
+// that the cache loses is removed from its place.
 type place struct {
 	mu    sync.Mutex
 	lost  bool
@@ -66,7 +66,8 @@ func (at *place) take(v Value) bool {
 	return true
 }
 
-// lose drops the value: a place that somebody keeps keeps nothing beyond the cache's bound.
+// lose drops the value, so that a place that is still held keeps nothing beyond the cache's
+// bound.
 func (at *place) lose() {
 	at.mu.Lock()
 	defer at.mu.Unlock()

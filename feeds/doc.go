@@ -1,22 +1,22 @@
 // Package feeds is the host's own and no part of the public API: it may change in any release.
 //
-// It keeps named context at hand: what a session's manifest or its model
-// asked for, fetched periodically or when a prompt is built, and injected before the
-// conversation (docs/spec/streaming.md §7).
+// It keeps named context for prompts: data that a session's manifest or its model asked for,
+// fetched periodically or when a prompt is built, and injected before the conversation
+// (docs/spec/streaming.md §7).
 //
 // Invariants:
 //   - a Definition is in normal form: trigger and source kind are apart, every bound
 //     is checked, references name feeds of the same set and make no cycle;
-//   - a Set is a value. What the model does to it is a function of the call and its
+//   - a Set is a value. A change by the model is a function of the call and its
 //     permission, so folding the recorded calls gives the same set again;
-//   - the cache is a cache. Losing any value costs a fetch and nothing else;
-//   - a feed is fetched at most once at a time, whoever asks, and a prompt waits for
+//   - the loss of any cached value costs a fetch and nothing else;
+//   - a feed is fetched at most once at a time, for all callers, and a prompt waits for
 //     all its feeds together no longer than one deadline;
-//   - no feed has a goroutine or timer of its own: one wheel turns for the host, and
-//     what is due goes to a bounded number of workers, which end when nothing is due;
+//   - no feed has a goroutine or timer of its own: the host has one wheel, and feeds that
+//     are due go to a bounded number of workers, which end when no feed is due;
 //   - no value can close its element.
 //
-// It calls no tool, relic, workflow or model itself: a session brings a Fetcher for
-// those. It writes no journal, builds no prompt, and does not decide who may call
-// what beyond the permissions it is given. Expansion of ${NAME} is the manifest's.
+// It calls no tool, relic, workflow or model itself: a session passes a Fetcher for those.
+// It writes no journal, builds no prompt, and checks no permissions but those it is given.
+// The manifest expands ${NAME}.
 package feeds

@@ -190,7 +190,7 @@ func (l *landing) put(v Value) {
 }
 
 // cleared clears the runway of a feed that ticks and of which nothing is remembered,
-// which is nobody else's business. It is false for any other.
+// so that only its own state changes. It is false for any other feed.
 func (l *landing) cleared() (f *flight, ok bool) {
 	r := l.runway
 	r.mu.Lock()

@@ -223,12 +223,12 @@ func TestIngestBounds(t *testing.T) {
 type broken struct{}
 
 func (broken) Open(string) (fs.File, error) {
-	return nil, &fs.PathError{Op: "open", Path: "/home/somebody/secret", Err: fs.ErrPermission}
+	return nil, &fs.PathError{Op: "open", Path: "/home/owner/secret", Err: fs.ErrPermission}
 }
 
 func TestIngestTellsNoHostPath(t *testing.T) {
 	_, err := (&Ingester{Files: broken{}}).Fetch(context.Background(), Source{Kind: Ingest, Params: `{"paths":["a"]}`})
-	if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "somebody") {
+	if !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "owner") {
 		t.Error(err)
 	}
 }

@@ -137,7 +137,7 @@ func readClock(o *object) clock {
 	}
 	if name, ok := o.text("timezone"); ok {
 		zone, err := time.LoadLocation(name)
-		// Local differs from host to host and the empty name is nobody's wish.
+		// Local differs from host to host, and an empty name is a mistake.
 		if name == "" || name == "Local" || len(name) > maxTimezoneBytes || err != nil {
 			o.add("timezone", ReasonBadValue, "%q is no time zone such as UTC or Europe/Oslo", shortened(name))
 		} else {

@@ -30,11 +30,10 @@ const (
 	ReasonTimeout       = "timeout"
 )
 
-// A Fetcher calls the tools, relics, workflows and models of a session. src has its
-// references resolved. The answer is one JSON value. It is called by many goroutines,
-// and returns soon after ctx is done: a feed is never fetched twice at a time, so a
-// deaf fetch keeps its feed as it is. A panic in it counts as a crash of the feed, and so
-// does runtime.Goexit.
+// A Fetcher calls the tools, relics, workflows and models of a session. The references of src
+// are resolved; the result is one JSON value. It must be safe for concurrent use, and return
+// soon after ctx is done: a feed is never fetched twice at a time, so a fetch that ignores ctx
+// blocks its feed. A panic in it counts as a crash of the feed, and so does runtime.Goexit.
 type Fetcher interface {
 	Fetch(ctx context.Context, src Source) (json string, err error)
 }
@@ -73,7 +72,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// A Session is whose feeds are fetched, and with what.
+// A Session is a session with feeds, and the sources of their values.
 type Session struct {
 	Key     string       // unique in the host and for ever: the incarnation
 	Fetcher Fetcher      // nil fails sources other than internal and ingest
@@ -84,8 +83,8 @@ type Session struct {
 	Env func(name string) (string, bool)
 }
 
-// A Keeper fetches the feeds of all sessions of a host. It is safe for many
-// goroutines. Close it.
+// A Keeper fetches the feeds of all sessions of a host. It is safe for concurrent use, and
+// must be closed.
 type Keeper struct {
 	cfg      Config
 	cache    *Cache
@@ -154,8 +153,8 @@ func NewKeeper(cfg Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Close cancels all fetches and returns when they are over. Feeds that are asked for
-// afterwards fail. Closing twice is allowed.
+// Close cancels all fetches and returns when they have ended. Later fetches fail. Close may be
+// called twice.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	first := !k.closed
@@ -170,10 +169,10 @@ func (k *Keeper) Close() {
 	}
 }
 
-// Sync has the periodic feeds of a session tick as its set says: new ones are fetched
-// now, those with another interval or source begin anew, those that are gone stop.
-// Crashes of its feeds, periodic or not, are remembered between the first Sync and
-// Stop. The calls of one session are made one after the other.
+// Sync starts, changes and stops the periodic feeds of a session by its set: a new feed is
+// fetched now, one with another interval or source is started again, a removed one stops.
+// Crashes of its feeds, periodic or not, are counted between the first Sync and Stop. Calls for
+// one session must not be concurrent.
 func (k *Keeper) Sync(s Session, set Set) {
 	k.mu.Lock()
 	if k.closed {
@@ -260,8 +259,8 @@ func (k *Keeper) Value(session string, e Entry) (Value, bool) {
 // Settle returns when all values that were fetched before it are there for Value.
 func (k *Keeper) Settle() { k.cache.Wait() }
 
-// Status tells of a feed: what is kept of it, and whether that is older than it should
-// be.
+// Status returns the last value of a feed, whether there is one, and whether it is older than
+// it should be.
 func (k *Keeper) Status(session string, e Entry) (v Value, known, stale bool) {
 	v, known = k.Value(session, e)
 	return v, known, !known || e.stale(v, k.now()) || !e.served(v, k.now()) && e.Trigger == OnDemand && e.ServedFor() > 0
@@ -299,11 +298,10 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 	return nil
 }
 
-// Prompt returns the elements of a prompt in the order of the set. Feeds whose value is
-// old enough are fetched side by side, after those they refer to, all under one
-// deadline, or an earlier one of their own; what is not there by then shows an older value or none
-// (docs/spec/streaming.md §7.2). Late fetches go on for the next prompt. It does not fail: elements say what
-// went wrong.
+// Prompt returns the elements of a prompt in the order of the set. Feeds whose value is too old
+// are fetched concurrently, after those they refer to, all under one deadline, or an earlier
+// one of their own; a feed that is late has an older value or none (docs/spec/streaming.md
+// §7.2). Late fetches go on for the next prompt. Prompt does not fail: elements have the errors.
 func (k *Keeper) Prompt(ctx context.Context, s Session, set Set) []Element {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Deadline)

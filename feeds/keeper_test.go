@@ -205,7 +205,7 @@ func TestPromptDeadline(t *testing.T) {
 	})
 }
 
-// One fetch is given up after its own time, whoever waits.
+// One fetch is given up after its own time, for all that wait.
 func TestFetchTimeout(t *testing.T) {
 	bubble(t, Config{FetchTimeout: 5 * time.Second}, func(t *testing.T, k *Keeper, s Session, f *script) {
 		set := setOf(t, onDemand("slow", ""))
@@ -430,7 +430,7 @@ func TestCrashes(t *testing.T) {
 	})
 }
 
-// A source that ends the goroutine it is called on crashes its feed and no more: whoever
+// A source that ends the goroutine it is called on crashes its feed and no more: a caller that
 // waits is told, its worker is replaced, and the feed goes on behind its back-off.
 func TestSourceExits(t *testing.T) {
 	bubble(t, Config{Workers: 1}, func(t *testing.T, k *Keeper, s Session, f *script) {

@@ -162,7 +162,7 @@ func (o *object) texts(key string, most int) ([]string, bool) {
 	return out, true
 }
 
-// end refuses the members nobody took.
+// end refuses the members that were not taken.
 func (o *object) end() []*messages.Error {
 	for _, key := range o.order {
 		if o.has(key) {

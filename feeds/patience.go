@@ -7,11 +7,11 @@ import (
 )
 
 // patience is the context of one fetch: it ends with its parent, or at its deadline. The
-// timer, and the place in the parent, are made when somebody asks for more than the time:
+// timer, and the place in the parent, are made when a caller asks for more than the time:
 // most fetches of most hosts are over before anybody has waited for their end, and there
 // may be 100,000 a second of them.
 //
-// It is safe for many goroutines. Whoever makes it calls end.
+// It is safe for concurrent use. Its maker must call end.
 type patience struct {
 	parent   context.Context
 	deadline time.Time
@@ -26,7 +26,7 @@ func newPatience(parent context.Context, timeout time.Duration) *patience {
 	return &patience{parent: parent, deadline: time.Now().Add(timeout)}
 }
 
-// whole returns the context that keeps the promise.
+// whole returns the real context, and makes it on the first call.
 func (p *patience) whole() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()

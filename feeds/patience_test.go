@@ -23,7 +23,7 @@ func TestPatience(t *testing.T) {
 		"its end":               {func(_ context.CancelCauseFunc, p *patience) { time.Sleep(2 * time.Second); p.end() }, context.Canceled, context.Canceled, 2 * time.Second},
 		"a parent that is over": {func(cancel context.CancelCauseFunc, _ *patience) { cancel(gone) }, context.Canceled, gone, 0},
 	} {
-		for _, first := range []bool{true, false} { // whether somebody waits before it ends
+		for _, first := range []bool{true, false} { // whether a caller waits before it ends
 			synctest.Test(t, func(t *testing.T) {
 				parent, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
@@ -79,7 +79,7 @@ func TestPatienceOfNobody(t *testing.T) {
 }
 
 // A prompt joins the fetch of a tick, and a tick that of a prompt: nothing is fetched
-// twice at a time, whoever began.
+// twice at a time, for any caller.
 func TestTicksAndPromptsShareFetches(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {
 		f.set("a", after(1500*time.Millisecond, `"a"`))

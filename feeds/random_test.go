@@ -63,7 +63,7 @@ func randomLives(t *testing.T, seed uint64) {
 			if rnd.IntN(8) == 0 {
 				pause *= 8
 			}
-			// No two things that happen at one instant, in an order that nobody knows.
+			// No two things happen at one instant, in an undefined order.
 			time.Sleep(pause + time.Duration(1+rnd.IntN(999_999))*time.Nanosecond)
 		}
 		for _, l := range lives {
@@ -75,7 +75,7 @@ func randomLives(t *testing.T, seed uint64) {
 			l.judge()
 		}
 		if n := k.Stats().Periodic; n != 0 {
-			t.Errorf("nobody is awake, and %d feeds tick", n)
+			t.Errorf("no session is awake, and %d feeds tick", n)
 		}
 	})
 }

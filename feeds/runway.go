@@ -19,7 +19,7 @@ type runway struct {
 	in      *synced // nil while the feed does not tick
 	entry   *Entry  // in in.set
 	at      *place  // where its value was last, which the cache may have lost
-	flight  *flight // that of those who wait; nil while nobody does
+	flight  *flight // for callers that wait; nil without any
 	flying  bool
 	crashed bool // there are crashes of it that are remembered
 	failed  bool // a failure of it is remembered
@@ -62,7 +62,7 @@ func (r *runway) join() *flight {
 }
 
 // clear ends the flight, which put what it brought at a place, and gives it; nil when
-// nobody waits. r.mu is held.
+// no caller waits. r.mu is held.
 func (r *runway) clear(at *place) *flight {
 	f := r.flight
 	r.at, r.flight, r.flying = at, nil, false

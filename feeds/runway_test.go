@@ -129,7 +129,7 @@ func TestCacheEndsFirst(t *testing.T) {
 	})
 }
 
-// A fetch in the air is joined by whoever wants its feed, whether that ticks or not, begins
+// A fetch in the air is joined by all that want its feed, whether that ticks or not, begins
 // to or ends meanwhile: at most one at a time.
 func TestOneFlightThroughout(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, k *Keeper, s Session, f *script) {

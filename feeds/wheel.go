@@ -12,13 +12,13 @@ const BatchSize = 256
 // over, and how much room for them is kept.
 const keepDue = 4096
 
-// A Wheel tells when periodic feeds are due: one goroutine with one timer for all
-// feeds of all sessions of a host (docs/spec/design.md §4), none while no feed is periodic. It
-// hands over what is due in batches, from start to start of a feed its interval; a
-// start that comes while the one before is not Done is dropped. It keeps nothing but
-// names: whoever is handed a feed that is no longer there lets it pass.
+// A Wheel delivers periodic feeds when they are due, with one goroutine and one timer for all
+// feeds of all sessions of a host (docs/spec/design.md §4), and none while no feed is periodic.
+// It delivers due feeds in batches; an interval is from start to start, and a start that comes
+// while the one before is not Done is dropped. It keeps names alone: a receiver must ignore a
+// feed that does not exist any more.
 //
-// It is safe for many goroutines. Close it.
+// It is safe for concurrent use, and must be closed.
 type Wheel struct {
 	deliver func([]Due)
 	origin  time.Time
@@ -89,9 +89,9 @@ func (w *Wheel) RemoveSession(session string) {
 	w.poke()
 }
 
-// Done says that what was handed over is finished. With a time, the feed is due then
-// instead, and its interval counts from there. A ticket of a feed that was started
-// anew or removed since changes nothing.
+// Done ends a delivered start. With a time, the feed is due then instead, and its interval
+// counts from there. A ticket of a feed that was started again or removed since changes
+// nothing.
 func (w *Wheel) Done(t Ticket, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
