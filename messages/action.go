@@ -78,4 +78,12 @@ type Action struct {
 	Show       string // ShowUser, ShowOperator or ShowNone
 	InThought  bool
 	Literal    bool // "$" means nothing in Args
+
+	// Of the protocol's extensions (docs/spec/extensions.md).
+	Block    string // id of the innermost control block around; "" for none
+	Thought  int    // ordinal of the innermost thought around, where thoughts are numbered; 0 for none
+	Template string // the template it was made of; "" for none
+	Stream   bool   // its result is shown as it grows
+	Group    string // of actions that are undone together; "" for none
+	Rollback string // the compensation: a JSON object with type, name, parameters and timeout in seconds; "" for none
 }

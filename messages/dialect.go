@@ -1,5 +1,7 @@
 package messages
 
+import "time"
+
 // EventKind is what a decoder found in a reply.
 type EventKind uint8
 
@@ -15,6 +17,11 @@ const (
 	EventFeed                            // the model wrote a feed: ID, Text; for logs, never a feed's value
 	EventStop                            // what follows in the reply counts for nothing: Final when the model is done, else it waits for results
 	EventCut                             // the reply ends in front of Offset, whatever the model goes on to say: it waits for results
+	EventBlock                           // a control block opens: Block
+	EventBranch                          // another branch of an if begins: Block has its ID, Branch and Test
+	EventBlockEnd                        // a control block closes: Block has its ID, Kind and OK
+	EventRollback                        // the model asks for a rollback: Block has Group and Within
+	EventTemplate                        // the model defined a template of actions: Block has Name and Params
 )
 
 // Event is one thing a decoder found. Text aliases the pushed bytes and is valid
@@ -31,7 +38,39 @@ type Event struct {
 	Offset   int64       // byte offset in the reply
 	Fault    *ParseError // of a parse error and a lint
 	Action   *Action     // of an action
+	Block    *Block      // of the events of control blocks; of a unit where it stands, nil at top level
 	ID       string
+}
+
+// Block is a part of a reply's structure beyond units and actions (docs/spec/extensions.md): a
+// control block, one of its branches, a rollback, a template, or the place of a unit.
+type Block struct {
+	Kind      string // if, foreach, parallel; thought for the place of a thought
+	ID        string // of a block; "#bN" when the model gave none
+	Within    string // id of the innermost block around; "" for none
+	InThought bool
+	DependsOn []string
+	OutputKey string // "" for none
+	OK        bool   // of a block's end: the block is whole
+
+	Test   string // of an if, and of a branch that has a condition
+	Branch string // elif1, elif2, …, else
+
+	List     string        // of a foreach: the reference to its list
+	As       string        // its variable
+	Max      int           // of a foreach: iterations; of a parallel: children at once
+	Parallel int           // of a foreach: iterations at once
+	Fail     string        // all or fast
+	Timeout  time.Duration // of a parallel; 0 for none
+
+	Group  string   // of a rollback
+	Name   string   // of a template
+	Params []string // of a template, in the order of RFC 8785
+
+	N      int    // of a thought: its ordinal in the reply, from 1
+	Parent int    // N of the thought around; 0 for none
+	Depth  int    // from 1
+	Label  string // "" for none
 }
 
 // ParseError is a complaint about a reply, placed by byte offset.
@@ -49,6 +88,8 @@ type ParseError struct {
 	Tag    string
 	Name   string // of an attribute
 	Field  string // of an action's body
+	Within string // what a misplaced element stands in: if, foreach, parallel, thought; "" for nothing
+	At     int    // of a condition: the byte that cannot stand there, from 0
 	N      int64  // of MoreErrors: how many it stands for
 
 	Limit string // that was reached; "" for none. It is counted, and not recorded

@@ -28,6 +28,7 @@ var formats = []format{
 	{"tokens", func(d *document) bool { return d.has("line") && d.has("context") }, tokenCases},
 	{"turns", func(d *document) bool { return d.has("output_lines") }, turnCases},
 	{"progress", func(d *document) bool { return d.list("digests") || d.list("sequences") }, progressCases},
+	{"templates", func(d *document) bool { return d.has("template") }, templateCases},
 	{"expressions", func(d *document) bool { return d.has("expr") }, expressionCases},
 	{"transforms", func(d *document) bool { return d.has("steps") && d.has("input") }, transformCases},
 	{"jcs numbers", func(d *document) bool { return d.has("ieee") }, numberCases},

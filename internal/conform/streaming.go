@@ -17,6 +17,10 @@ type streamingCase struct {
 	Input  *string            `json:"input"`
 	Events *[]streamedEvent   `json:"events"`
 	Accept *[][]streamedEvent `json:"accept"`
+
+	// Of docs/spec/extensions.md: what is on, and the manifest's action_templates.
+	Extensions []string                  `json:"extensions"`
+	Templates  map[string]jsontext.Value `json:"templates"`
 }
 
 // streamedEvent is a canonical event of docs/spec/streaming.md §3.2: its members.
@@ -29,8 +33,9 @@ func streamingCases(d *document) ([]testCase, error) {
 	return each(d.listed, "id", "", judgeStreaming), nil
 }
 
-// judgeStreaming decodes a reply whole, byte by byte and in pieces of seven: one
-// that gives other events when it is cut otherwise has failed with those.
+// judgeStreaming decodes a reply whole, byte by byte and in pieces of seven, with extensions
+// also of two and three: one that gives other events when it is cut otherwise has failed
+// with those.
 func judgeStreaming(raw jsontext.Value) (verdict, error) {
 	var c streamingCase
 	if err := decode(raw, &c); err != nil {
@@ -53,9 +58,17 @@ func judgeStreaming(raw jsontext.Value) (verdict, error) {
 			return verdict{}, err
 		}
 	}
+	x, err := c.dialect()
+	if err != nil {
+		return verdict{}, err
+	}
 	var v verdict
-	for _, size := range []int{max(len(*c.Input), 1), 1, 7} {
-		got, err := decodeStream([]byte(*c.Input), size)
+	sizes := []int{max(len(*c.Input), 1), 1, 7}
+	if c.Extensions != nil {
+		sizes = append(sizes, 2, 3)
+	}
+	for _, size := range sizes {
+		got, err := decodeStream(x, []byte(*c.Input), size)
 		if err != nil {
 			return verdict{}, err
 		}
@@ -66,18 +79,41 @@ func judgeStreaming(raw jsontext.Value) (verdict, error) {
 	return v, nil
 }
 
+// dialect is the one with the case's extensions and templates.
+func (c *streamingCase) dialect() (cortex.Dialect, error) {
+	x := cortex.Dialect{Extensions: cortex.ExtensionsOf(c.Extensions)}
+	for name, definition := range c.Templates {
+		t, wrong := cortex.LoadTemplate(string(definition), x.Extensions)
+		if wrong != nil {
+			return x, malformed("templates."+name, "%s", wrong)
+		}
+		if x.Templates == nil {
+			x.Templates = make(map[string]*cortex.Template)
+		}
+		x.Templates[name] = t
+	}
+	return x, nil
+}
+
 // check wants of an event that it is a known one.
 func (s streamed) check() error {
 	for i, e := range s {
 		var kind string
-		if err := json.Unmarshal(e["ev"], &kind); err != nil || !slices.Contains([]string{"thought", "text", "response", "action", "feed", "error"}, kind) {
+		if err := json.Unmarshal(e["ev"], &kind); err != nil || !slices.Contains(eventKinds, kind) {
 			return malformed(fmt.Sprintf("events.%d.ev", i), "%s is no kind of event", quoted(e["ev"]))
 		}
 	}
 	return nil
 }
 
-// matches compares the members that are wanted; others are not looked at.
+// eventKinds are those of docs/spec/streaming.md §3.2, and of its extensions.
+var eventKinds = []string{"thought", "text", "response", "action", "feed", "error", "block", "branch", "block_end", "rollback", "template"}
+
+// structural are the members of extensions: where an event that is wanted has none of them,
+// the event that came must have none, or null or false.
+var structural = []string{"block", "thought", "template", "group", "rollback", "stream"}
+
+// matches compares the members that are wanted, and structural ones; others are not looked at.
 func (s streamed) matches(want streamed) bool {
 	return slices.EqualFunc(s, want, func(got, want streamedEvent) bool {
 		for name, value := range want {
@@ -85,7 +121,11 @@ func (s streamed) matches(want streamed) bool {
 				return false
 			}
 		}
-		return true
+		return !slices.ContainsFunc(structural, func(name string) bool {
+			_, wanted := want[name]
+			v := string(got[name])
+			return !wanted && v != "" && v != "null" && v != "false"
+		})
 	})
 }
 
@@ -133,7 +173,7 @@ func (e streamedEvent) String() string {
 }
 
 // decodeStream returns the canonical events of a reply pushed in pieces.
-func decodeStream(reply []byte, size int) (s streamed, err error) {
+func decodeStream(x cortex.Dialect, reply []byte, size int) (s streamed, err error) {
 	var text []byte
 	add := func(kind string, members ...any) {
 		e := streamedEvent{}
@@ -155,17 +195,31 @@ func decodeStream(reply []byte, size int) (s streamed, err error) {
 			} else {
 				add(string(ev.UnitKind), "text", string(text))
 			}
+			s[len(s)-1].stand(ev.Block, &err)
 		case messages.EventFeed:
 			add("feed", "id", ev.ID, "text", string(ev.Text))
 		case messages.EventAction:
 			a := ev.Action
-			var key any
-			if a.OutputKey != "" {
-				key = a.OutputKey
-			}
-			add("action", "type", a.Type, "mode", a.Mode, "id", a.ID, "name", a.Name, "parameters", jsontext.Value(a.Args), "output_key", key,
+			add("action", "type", a.Type, "mode", a.Mode, "id", a.ID, "name", a.Name, "parameters", jsontext.Value(a.Args), "output_key", orNull(a.OutputKey),
 				"depends_on", append([]string{}, a.DependsOn...), "timeout", a.Timeout.Seconds(), "retry", a.Retry, "on_error", a.OnError,
 				"show", a.Show, "in_thought", a.InThought)
+			s[len(s)-1].extend(a, &err)
+		case messages.EventBlock:
+			b := ev.Block
+			add("block", "kind", b.Kind, "id", b.ID, "depends_on", append([]string{}, b.DependsOn...), "output_key", orNull(b.OutputKey),
+				"in_thought", b.InThought, "block", orNull(b.Within))
+			s[len(s)-1].block(b, &err)
+		case messages.EventBranch:
+			add("branch", "id", ev.Block.ID, "branch", ev.Block.Branch)
+			if ev.Block.Branch != "else" {
+				s[len(s)-1].set("test", ev.Block.Test, &err)
+			}
+		case messages.EventBlockEnd:
+			add("block_end", "id", ev.Block.ID, "kind", ev.Block.Kind, "ok", ev.Block.OK)
+		case messages.EventRollback:
+			add("rollback", "group", ev.Block.Group, "block", orNull(ev.Block.Within))
+		case messages.EventTemplate:
+			add("template", "name", ev.Block.Name, "params", append([]string{}, ev.Block.Params...))
 		case messages.EventParseError:
 			f := ev.Fault
 			add("error", "code", f.Reason)
@@ -174,14 +228,82 @@ func decodeStream(reply []byte, size int) (s streamed, err error) {
 					s[len(s)-1].set(name, v, &err)
 				}
 			}
+			switch {
+			case f.Reason == cortex.Misplaced:
+				s[len(s)-1].set("within", f.Within, &err)
+			case f.Reason == cortex.BadCondition:
+				s[len(s)-1].set("at", f.At, &err)
+			case f.ID == "" && slices.Contains(ofTemplates, f.Reason):
+				s[len(s)-1].set("name", f.Name, &err)
+			}
 		}
 	}
-	d := cortex.Dialect{}.NewDecoder(messages.TurnInfo{})
+	d := x.NewDecoder(messages.TurnInfo{})
 	for i := 0; i < len(reply); i += size {
 		d.Push(reply[i:min(i+size, len(reply))], emit)
 	}
 	d.End(messages.FinishComplete, emit)
 	return s, err
+}
+
+// ofTemplates are the reasons of errors that have the name of a template, where they have no
+// action's id.
+var ofTemplates = []string{
+	cortex.MissingBody, cortex.InvalidJSON, cortex.InvalidBody, cortex.BadTemplate, cortex.TemplateExists, cortex.TemplateLimit,
+}
+
+// orNull is a text, or null for none.
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// stand has the members of where a unit stands.
+func (e streamedEvent) stand(b *messages.Block, err *error) {
+	switch {
+	case b == nil:
+	case b.Kind == "thought":
+		for name, v := range map[string]any{"n": b.N, "parent": b.Parent, "depth": b.Depth, "label": orNull(b.Label)} {
+			e.set(name, v, err)
+		}
+	default:
+		e.set("block", orNull(b.Within), err)
+	}
+}
+
+// extend has the members of an action that extensions have.
+func (e streamedEvent) extend(a *messages.Action, err *error) {
+	for name, v := range map[string]any{"block": orNull(a.Block), "template": orNull(a.Template), "group": orNull(a.Group), "stream": a.Stream} {
+		e.set(name, v, err)
+	}
+	if a.Thought > 0 {
+		e.set("thought", a.Thought, err)
+	}
+	if a.Rollback != "" {
+		e["rollback"] = jsontext.Value(a.Rollback)
+	}
+}
+
+// block has the members of a kind of block.
+func (e streamedEvent) block(b *messages.Block, err *error) {
+	switch b.Kind {
+	case "if":
+		e.set("test", b.Test, err)
+	case "foreach":
+		for name, v := range map[string]any{"list": b.List, "as": b.As, "max": b.Max, "parallel": b.Parallel, "fail": b.Fail} {
+			e.set(name, v, err)
+		}
+	case "parallel":
+		var timeout any
+		if b.Timeout > 0 {
+			timeout = b.Timeout.Seconds()
+		}
+		for name, v := range map[string]any{"max": b.Max, "fail": b.Fail, "timeout": timeout} {
+			e.set(name, v, err)
+		}
+	}
 }
 
 // set encodes a member; the first error stays.

@@ -16,6 +16,7 @@ type block struct {
 	src                 []byte // the opener
 	id, typ, mode, show []byte
 	called              []byte // a name that the model wrote in the tag instead of the body
+	template            []byte // that it uses; nil for none
 	depends             []byte // trimmed; a list in brackets is JSON in normal form
 	dependsBad          bool
 }
@@ -35,6 +36,7 @@ func (d *decoder) beginAction(p []byte, at int64) {
 	d.readDepends(trim(d.readAttrs(b)))
 	d.json.Reset()
 	d.raw, d.white, d.bodyBytes, d.body = false, true, 0, body{}
+	d.bodyTag, d.bodyLimit = tagAction, d.limits.BodyBytes
 	d.state = inAction
 	if d.tag.SelfClosing() {
 		d.endAction(at + int64(len(p)))
@@ -44,6 +46,7 @@ func (d *decoder) beginAction(p []byte, at int64) {
 // readAttrs finds the attributes of an opener; of repeated ones the first counts.
 func (d *decoder) readAttrs(b *block) (depends []byte) {
 	b.id, b.typ, b.mode, b.show, b.called = nil, nil, nil, nil, nil
+	b.template = nil
 	for i := d.tag.Attrs() - 1; i >= 0; i-- {
 		a := d.tag.Attr(i)
 		v := b.src[a.Value:a.ValueEnd]
@@ -58,6 +61,10 @@ func (d *decoder) readAttrs(b *block) (depends []byte) {
 			b.show = v
 		case "depends_on":
 			depends = v
+		case "template":
+			if d.on(ExtTemplates) {
+				b.template = v[:len(v):len(v)]
+			}
 		case "name", "tool", "function", "target":
 			b.called = v
 		}
@@ -95,6 +102,14 @@ func (d *decoder) forgotten() bool {
 
 // forgot rejects the open action, which has no closer.
 func (d *decoder) forgot() {
+	switch {
+	case d.quiet():
+		d.endQuiet()
+		return
+	case d.bodyTag == tagTemplate:
+		d.forgotTemplate()
+		return
+	}
 	d.reject(UnclosedAction, "")
 }
 
@@ -102,20 +117,30 @@ func (d *decoder) forgot() {
 // docs/spec/streaming.md §3.1. The first failure wins, and the action is rejected.
 func (d *decoder) endAction(end int64) {
 	b := &d.action
+	switch {
+	case d.quiet():
+		d.endQuiet()
+		return
+	case d.bodyTag == tagTemplate:
+		d.endTemplate()
+		return
+	}
 	if d.think.open {
 		d.reject(UnclosedThought, "")
 		return
 	}
 	valid := !d.raw && d.json.End()
-	if d.json.Blank() && d.white {
+	text := d.json.Bytes()
+	switch {
+	case d.json.Blank() && d.white && b.template != nil:
+		text = emptyObject
+	case d.json.Blank() && d.white:
 		d.reject(MissingBody, "")
 		return
-	}
-	if !valid {
+	case !valid:
 		d.reject(InvalidJSON, "")
 		return
 	}
-	text := d.json.Bytes()
 	if text[0] != '{' {
 		d.reject(InvalidBody, "")
 		return
@@ -125,6 +150,13 @@ func (d *decoder) endAction(end int64) {
 		return
 	}
 	a := &messages.Action{InThought: b.inThought}
+	f := d.fields(text)
+	if b.template != nil {
+		if wrong := d.fill(&f, text, a); wrong != nil {
+			d.reject(BadTemplate, wrong.Field)
+			return
+		}
+	}
 	var ok bool
 	if a.Type, ok = typeOf(b.typ); !ok {
 		d.reject(UnknownType, "")
@@ -134,7 +166,6 @@ func (d *decoder) endAction(end int64) {
 		d.reject(UnknownMode, "")
 		return
 	}
-	f := d.fields(text)
 	d.arena, d.spans = d.arena[:0], d.spans[:0]
 	d.keepID()
 	if !d.keepName(f.name) {
@@ -146,14 +177,17 @@ func (d *decoder) endAction(end int64) {
 		return
 	}
 	d.intern(a)
-	if d.taken(a.ID) {
+	if d.taken(a.ID) || d.ext != nil && d.ext.variable(a.ID) {
 		d.reject(DuplicateID, "")
 		return
+	}
+	if d.ext != nil {
+		d.placed(a)
 	}
 	d.state = d.enclosing()
 	d.slipped()
 	d.emit(messages.Event{Kind: messages.EventAction, Offset: b.at, Action: a, Complete: true})
-	if d.cuts && (a.Mode == messages.ModeSync || a.Type == messages.TypeInternal) {
+	if d.cuts && (a.Mode == messages.ModeSync || a.Type == messages.TypeInternal) && !d.gated() {
 		d.state = inCut
 		d.emit(messages.Event{Kind: messages.EventCut, Offset: end})
 	}
@@ -193,7 +227,7 @@ func (d *decoder) overrun() string {
 		return ""
 	case d.json.Deep():
 		return messages.LimitJSONDepth
-	case d.bodyBytes >= d.limits.BodyBytes:
+	case d.bodyBytes >= d.bodyLimit:
 		return messages.LimitBody
 	}
 	return ""
@@ -210,6 +244,12 @@ type ids struct {
 	few  [8]string
 	n    int
 	many map[string]struct{}
+}
+
+// has reports whether an id is there.
+func (s *ids) has(id string) bool {
+	_, ok := s.many[id]
+	return ok || slices.Contains(s.few[:s.n], id)
 }
 
 // take adds an id and reports whether it was there before.
@@ -279,6 +319,8 @@ func distinct(all []string) []string {
 	}
 	return kept
 }
+
+var emptyObject = []byte("{}")
 
 // typeOf reads the attribute type.
 func typeOf(v []byte) (messages.ActionType, bool) {

@@ -48,7 +48,7 @@ func (d *decoder) forgave(h parse.Habits, at int64) {
 // bodyText takes the bytes of p that continue a body which is JSON so far, within the limit of
 // a body, and returns how many.
 func (d *decoder) bodyText(p []byte) (n int) {
-	room := p[:min(len(p), d.limits.BodyBytes-d.bodyBytes)]
+	room := p[:min(len(p), d.bodyLimit-d.bodyBytes)]
 	for n < len(room) {
 		k := 0
 		if !d.body.fence.apart() {
@@ -72,7 +72,7 @@ var newline = []byte{'\n'}
 func (d *decoder) fenceByte(c byte) bool {
 	b := &d.body
 	switch {
-	case !d.forgives(parse.HabitFence):
+	case !d.forgives(parse.HabitFence) || d.bodyTag != tagAction:
 		return false
 	case b.fence == fenceNone && (c == '`' || c == '~') && d.json.Blank():
 		b.fence, b.mark = fenceMarker, c

@@ -113,8 +113,9 @@ type decoder struct {
 
 	utf8    scan.UTF8
 	grammar scan.Grammar
-	off     int64 // bytes of the reply taken
-	blank   bool  // only spaces and tabs since the last LF
+	first   *[256]bool // what a known name begins with
+	off     int64      // bytes of the reply taken
+	blank   bool       // only spaces and tabs since the last LF
 	state   state
 
 	tag       scan.Tag
@@ -153,8 +154,10 @@ type decoder struct {
 	skip struct {
 		at    int64
 		tag   int
+		opens uint32 // the openers that mean something in it
 		depth int
 	}
+	ext *extended // nil while no extension is on
 
 	actions   int // blocks so far
 	action    block
@@ -162,6 +165,8 @@ type decoder struct {
 	raw       bool // the body is not JSON
 	white     bool // and only white space
 	bodyBytes int
+	bodyLimit int
+	bodyTag   int // whose body is read
 	body      body
 	ids       ids
 	arena     []byte
@@ -178,7 +183,8 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	}
 	d.defaultFinal, d.cuts, d.second, d.habits = !x.NotFinal, x.Cut, x.Rendering >= 2, x.Forgive
 	d.readsOn, d.warned = x.readsOn(), len(info.State) > 0
-	d.grammar = known.Within(d.limits.TagBytes)
+	d.grammar, d.first = known.Within(d.limits.TagBytes), first
+	d.extend(x)
 	d.json.MaxDepth = d.limits.JSONDepth
 	d.json.Keep = 1 // the last of each field is looked for, see fields
 	d.json.Commas, d.json.Controls = d.forgives(parse.HabitCommas), d.forgives(parse.HabitControls)
@@ -226,7 +232,7 @@ func (d *decoder) letter(p []byte) bool {
 		}
 		d.emitText(p, d.off)
 	case bodyBytes:
-		if d.body.fence.apart() || d.bodyBytes >= d.limits.BodyBytes || !d.json.Letter(c) && d.json.Write(p) == 0 {
+		if d.body.fence.apart() || d.bodyBytes >= d.bodyLimit || !d.json.Letter(c) && d.json.Write(p) == 0 {
 			return false
 		}
 		d.bodyBytes++
@@ -373,6 +379,9 @@ func (d *decoder) segment(seg []byte, off int64, blank bool) {
 		r, end := d.follow(seg, i, blank)
 		switch {
 		case r == scan.Not || r == scan.Bad && !d.reports():
+			if r == scan.Bad {
+				d.badInSkip()
+			}
 			if i = end; d.state == inAction || d.second && d.state == inTop {
 				d.text(seg[start:i], off+int64(start))
 				start = i
@@ -475,20 +484,26 @@ func (d *decoder) finish(f messages.Finish) {
 		e.ID = d.feed.id
 		d.fault(e)
 	case inAction:
-		if closes && !d.raw && d.json.Whole() {
+		if d.quiet() {
+			d.endQuiet()
+			d.skipEnds()
+			break
+		}
+		if d.bodyTag == tagAction && closes && !d.raw && d.json.Whole() {
 			d.forgave(parse.HabitClosing, d.off)
 			d.endAction(d.off)
 			break
 		}
 		d.forgot()
 	case inSkip:
-		e := d.told(UnclosedTag, d.skip.at)
-		e.Tag = names[d.skip.tag]
-		d.fault(e)
+		d.skipEnds()
 	case inThink:
 		d.unended(f)
 	}
-	if d.depth > 0 {
+	switch {
+	case d.ext != nil:
+		d.closeAll()
+	case d.depth > 0:
 		d.endUnit(d.off, false)
 		d.depth = 0
 		d.fault(d.told(UnclosedThought, d.thoughtAt))
@@ -498,11 +513,19 @@ func (d *decoder) finish(f messages.Finish) {
 	}
 }
 
+// skipEnds reports the discarded element that the reply ends in.
+func (d *decoder) skipEnds() {
+	e := d.told(UnclosedTag, d.skip.at)
+	e.Tag = names[d.skip.tag]
+	d.fault(e)
+}
+
 // cutTag judges a tag that the end of the reply has cut.
 func (d *decoder) cutTag() {
 	switch {
 	case d.state == inAction || d.state == inSkip || d.state == inFeed || d.state == inResponse:
 		// It could only be the block's own closer: the block is reported as unclosed.
+	case d.ext != nil && len(d.ext.nest) > 0 && d.ownCloser():
 	case d.state == inThought && d.tag.Closing():
 	case d.state == inThought && len(d.held) == 1:
 	case d.tag.Known():
@@ -560,7 +583,7 @@ func (d *decoder) emitText(p []byte, at int64) {
 
 func (d *decoder) beginUnit(kind messages.Kind, at int64, final bool) {
 	d.open, d.kind = true, kind
-	d.emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: kind, Offset: at, Final: final})
+	d.emit(messages.Event{Kind: messages.EventUnitBegin, Unit: d.unit, UnitKind: kind, Offset: at, Final: final, Block: d.standing(kind)})
 }
 
 // endUnit ends the open unit of a thought or of text between blocks, if there is one.
@@ -577,15 +600,19 @@ func (d *decoder) closeUnit(at int64, final, complete bool) {
 		return
 	}
 	d.open = false
-	d.emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: d.kind, Offset: at, Final: final, Complete: complete})
+	d.emit(messages.Event{Kind: messages.EventUnitEnd, Unit: d.unit, UnitKind: d.kind, Offset: at, Final: final, Complete: complete, Block: d.standing(d.kind)})
 	d.unit++
 }
 
-func (d *decoder) beginThought(at int64) {
+func (d *decoder) beginThought(p []byte, at int64) {
 	if d.tag.SelfClosing() {
 		return
 	}
 	d.depth++
+	if d.ext != nil {
+		d.thoughtOpens(p, at)
+		return
+	}
 	switch {
 	case d.depth == 1:
 		d.state, d.thoughtAt = inThought, at
@@ -619,7 +646,7 @@ func (d *decoder) endResponse(at int64, final, complete bool) {
 	d.closeUnit(at, final, complete)
 	d.state = inTop
 	switch {
-	case !final:
+	case !final, d.inBlock():
 	case d.readsOn && !d.response.explicit:
 		d.response.ended = true
 	default:
@@ -668,7 +695,12 @@ func (d *decoder) beginSkip(name int, at int64) {
 	if d.tag.SelfClosing() {
 		return
 	}
-	d.skip.at, d.skip.tag, d.skip.depth = at, name, 1
+	d.discard(name, at)
+}
+
+// discard begins to skip an element, behind its opener.
+func (d *decoder) discard(name int, at int64) {
+	d.skip.at, d.skip.tag, d.skip.depth, d.skip.opens = at, name, 1, 1<<name
 	d.state = inSkip
 }
 
@@ -679,8 +711,11 @@ func (d *decoder) nested(closing bool) {
 	case closing:
 		if d.skip.depth--; d.skip.depth == 0 {
 			d.state = d.enclosing()
+			if d.ext != nil {
+				d.discarded()
+			}
 		}
-	case !d.tag.SelfClosing():
+	case !d.tag.SelfClosing() || d.skip.tag == tagElse:
 		d.skip.depth++
 	}
 }

@@ -30,6 +30,10 @@ type Dialect struct {
 	Forgive parse.Habits
 	// Short selects the short primer.
 	Short bool
+	// Extensions are those that are on.
+	Extensions Extensions
+	// Templates are those of the agent, by name, for ExtTemplates. They are not changed.
+	Templates map[string]*Template
 	// Kept is how many bytes of the results of a finished run the model still sees: none in
 	// version 1, and none when it is not above 0.
 	Kept int

@@ -17,5 +17,7 @@
 //
 // It runs nothing: order, gates, dependencies and variables belong to packages turn and plan,
 // and a feed or a result that the model writes never becomes one. The control tags of the
-// extensions (docs/spec/streaming.md §9) are known and skipped.
+// extensions (docs/spec/extensions.md) are known and skipped. Those of Dialect.Extensions are
+// read: blocks, branches, rollbacks and templates become events, and whether a block is whole
+// is known at its closer.
 package cortex

@@ -38,6 +38,8 @@ func (d *decoder) explain(reason, field string) string {
 			name := clip.Short(strings.ToValidUTF8(string(d.action.called), "\ufffd"), maxAttrBytes)
 			return `the name stands in the body, not in the tag: {"name": "` + name + `", "parameters": {…}}`
 		}
+	case BadTemplate:
+		return d.ext.templates.wrong
 	case BadField:
 		if field == "parameters" && d.body.twice {
 			return "the arguments are given twice: write them once, in \"parameters\""
@@ -77,4 +79,7 @@ var wanted = map[string]string{
 	"retry_delay": "a number of seconds, 0 to 60, without quotes and unit",
 	"backoff":     "an integer, 1 to 10",
 	"timeout":     "a number of seconds above 0, without quotes and unit",
+	"stream":      "true or false",
+	"group":       "the id of a group, beside \"rollback\" and on_error \"rollback\" too, and of no action that is fired and forgotten",
+	"rollback":    "an object with \"name\", and \"type\", \"parameters\" and \"timeout\" where they are needed",
 }

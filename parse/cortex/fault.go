@@ -29,6 +29,13 @@ const (
 	BadField           = "bad_field"
 	DuplicateID        = "duplicate_id"
 
+	// Of the protocol's extensions (docs/spec/extensions.md).
+	Misplaced      = "misplaced"
+	BadCondition   = "bad_condition"
+	BadTemplate    = "bad_template"
+	TemplateExists = "template_exists"
+	TemplateLimit  = "template_limit"
+
 	// From the second rendering on.
 	BodyTooLarge = "body_too_large"
 	BodyTooDeep  = "body_too_deep"
@@ -65,6 +72,11 @@ var meanings = map[string]string{
 	MissingName:        "the body has no name",
 	BadField:           "the field's value is not allowed",
 	DuplicateID:        "the id is taken by an earlier action",
+	Misplaced:          "the element may not stand here and was skipped",
+	BadCondition:       "the condition does not parse; the element was skipped",
+	BadTemplate:        "the template, or its use, is not allowed",
+	TemplateExists:     "the manifest has a template of this name",
+	TemplateLimit:      "a reply may not define more templates",
 	BodyTooLarge:       "the body is longer than it may be",
 	BodyTooDeep:        "the body is nested too deeply",
 	ForeignCall:        "a call in a form that is not this dialect's; nothing ran",

@@ -26,6 +26,8 @@ type fields struct {
 	name, parameters, outputKey, dependsOn, onError, skipOnError, retry, retryCount, retryDelay, backoff, timeout, show []byte
 	literal                                                                                                             bool // refs is false: "$" means nothing in the parameters
 
+	stream, group, rollback []byte // of extensions that are on
+
 	// Under other names (parse.HabitAliases).
 	tool, arguments []byte
 }
@@ -69,6 +71,9 @@ func (d *decoder) fields(text []byte) (f fields) {
 		case `"refs"`:
 			f.literal = d.second && string(v) == "false"
 		default:
+			if d.ext != nil && d.ext.field(&f, string(text[m.Key:m.KeyEnd]), v) {
+				break
+			}
 			if d.forgives(parse.HabitAliases) {
 				f.other(string(text[m.Key:m.KeyEnd]), v)
 			}
@@ -106,7 +111,7 @@ func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
 	}
 	if f.outputKey != nil {
 		key, ok := plainString(f.outputKey)
-		if !ok || !isKey(key) {
+		if !ok || !isKey(key) || d.ext != nil && d.ext.variable(string(key)) {
 			return "output_key"
 		}
 		d.arena = append(d.arena, key...)
@@ -118,7 +123,7 @@ func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
 		return "depends_on"
 	}
 	var ok bool
-	if a.OnError, ok = onErrorOf(f); !ok {
+	if a.OnError, ok = d.onErrorOf(f); !ok {
 		return "on_error"
 	}
 	if a.Retry, ok = retryOf(f, a.OnError); !ok {
@@ -139,6 +144,9 @@ func (d *decoder) readFields(f *fields, a *messages.Action) (bad string) {
 		}
 	}
 	a.Show, a.Literal = showOf(d.action.show, f.show), f.literal
+	if d.ext != nil {
+		return d.ext.readFields(f, a)
+	}
 	return ""
 }
 
@@ -205,7 +213,7 @@ func (d *decoder) keepID1(id []byte) bool {
 }
 
 // onErrorOf reads on_error, or its alias.
-func onErrorOf(f *fields) (string, bool) {
+func (d *decoder) onErrorOf(f *fields) (string, bool) {
 	if f.onError == nil {
 		switch {
 		case f.skipOnError == nil || string(f.skipOnError) == "false":
@@ -221,7 +229,7 @@ func onErrorOf(f *fields) (string, bool) {
 			return o, true
 		}
 	}
-	return "", false
+	return onErrorRollback, d.on(ExtRollback) && string(word) == onErrorRollback
 }
 
 // retryOf reads retry, or its alias.

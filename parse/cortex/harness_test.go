@@ -35,6 +35,7 @@ func decodeIn(t testing.TB, x Dialect, info messages.TurnInfo, f messages.Finish
 	reply := bytes.Join(pieces, nil)
 	unit, open := 0, false
 	var text []byte
+	var blocks blockStack
 	emit := func(e messages.Event) {
 		if e.Offset < 0 || e.Offset > int64(len(reply)) {
 			t.Fatalf("offset %d of %d: %+v", e.Offset, len(reply), e)
@@ -52,6 +53,7 @@ func decodeIn(t testing.TB, x Dialect, info messages.TurnInfo, f messages.Finish
 				t.Fatalf("inside unit %d: %+v", unit, e)
 			}
 		}
+		blocks.check(t, reply, &e)
 		switch e.Kind {
 		case messages.EventUnitBegin:
 			open, text = true, text[:0]
@@ -67,7 +69,7 @@ func decodeIn(t testing.TB, x Dialect, info messages.TurnInfo, f messages.Finish
 		case messages.EventUnitEnd:
 			open = false
 			unit++
-			fmt.Fprintf(&exact, "%q @%d %v %v\n", text, e.Offset, e.Final, e.Complete)
+			fmt.Fprintf(&exact, "%q @%d %v %v %s\n", text, e.Offset, e.Final, e.Complete, blockText(e.Block))
 			ev := map[string]any{"ev": string(e.UnitKind), "text": string(text)}
 			if e.UnitKind == messages.ResponseUnit {
 				ev["final"], ev["complete"] = e.Final, e.Complete
@@ -100,6 +102,9 @@ func decodeIn(t testing.TB, x Dialect, info messages.TurnInfo, f messages.Finish
 		case messages.EventLint:
 			fmt.Fprintf(&exact, "lint@%d %s\n", e.Offset, e.Fault.Code)
 			r.canonical = append(r.canonical, map[string]any{"ev": "lint", "code": string(e.Fault.Code)})
+		case messages.EventBlock, messages.EventBranch, messages.EventBlockEnd, messages.EventRollback, messages.EventTemplate:
+			fmt.Fprintf(&exact, "%d@%d %s\n", e.Kind, e.Offset, blockText(e.Block))
+			r.canonical = append(r.canonical, map[string]any{"ev": "block", "kind": e.Kind, "block": blockText(e.Block)})
 		case messages.EventStop:
 			fmt.Fprintf(&exact, "stop@%d %v\n", e.Offset, e.Final)
 			r.canonical = append(r.canonical, map[string]any{"ev": "stop", "final": e.Final})
@@ -121,6 +126,9 @@ func decodeIn(t testing.TB, x Dialect, info messages.TurnInfo, f messages.Finish
 	d.End(f, emit)
 	if open {
 		t.Fatalf("unit %d stays open in %q", unit, reply)
+	}
+	if n := len(r.canonical); len(blocks) > 0 && (n == 0 || r.canonical[n-1]["ev"] != "cut") {
+		t.Fatalf("%d blocks stay open in %q", len(blocks), reply)
 	}
 	r.exact = exact.String()
 	return r

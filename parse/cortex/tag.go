@@ -23,6 +23,12 @@ const (
 	tagThink // and those after it: thoughts under other names (parse.HabitThink)
 )
 
+// Branches of an if are tags while that extension is on.
+const (
+	tagElif = 20
+	tagElse = 21
+)
+
 var names = []string{
 	tagThought:  "thought",
 	tagAction:   "action",
@@ -36,10 +42,12 @@ var names = []string{
 	tagTemplate: "action_template",
 	tagThink:    "think",
 	"thinking", "thoughts", "reasoning", "Think", "Thinking", "Thought", "THINK", "THINKING", "THOUGHT",
+	tagElif: "elif",
+	tagElse: "else",
 }
 
 // known are the names as scan.Tag needs them.
-var known = scan.NewGrammar(names...)
+var known = scan.NewGrammar(names[:tagElif]...)
 
 // Sets of tags.
 const (
@@ -59,17 +67,21 @@ const (
 func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close uint32) {
 	switch d.state {
 	case inThought:
-		open = setThought | 1<<tagAction | setSkipped
+		open, close = setThought|1<<tagAction|setSkipped, setThought
 		if lineStart(seg[:i], blank) {
 			open |= setResponse
 		}
-		return open, setThought
+		if d.ext != nil {
+			open |= d.ext.branches
+			close |= d.ext.closers()
+		}
+		return open, close
 	case inResponse:
 		return 0, setResponse
 	case inFeed:
 		return 0, setFeed
 	case inSkip:
-		return 1 << d.skip.tag, 1 << d.skip.tag
+		return d.skip.opens, 1 << d.skip.tag
 	case inThink:
 		if lineStart(seg[:i], blank) {
 			open = setResponse
@@ -77,6 +89,10 @@ func (d *decoder) meaningful(seg []byte, i int, blank bool) (open, close uint32)
 		return open, setThink | setThought
 	}
 	open, close = setAll, setAll
+	if d.ext != nil {
+		open |= d.ext.branches
+		close |= d.ext.branches
+	}
 	if d.second && d.state == inTop && !d.top.tagged && d.forgives(parse.HabitBare) {
 		close &^= setResponse // its opener is in another case or missing: see bare
 	}
@@ -106,13 +122,16 @@ func lineStart(p []byte, blank bool) bool {
 	return blank
 }
 
-// first are the bytes a known name begins with.
-var first = func() (t [256]bool) {
+// first are the bytes a known name begins with; firstWithBranches has those of branches too.
+var first, firstWithBranches = firstOf(names[:tagElif]), firstOf(names)
+
+func firstOf(names []string) *[256]bool {
+	t := new([256]bool)
 	for _, name := range names {
 		t[name[0]] = true
 	}
 	return t
-}()
+}
 
 // candidate finds the next "<" that may begin a tag; −1 is none. Responses and
 // feeds look for a closer alone.
@@ -124,7 +143,7 @@ func (d *decoder) candidate(p []byte) int {
 			return -1
 		}
 		n += k
-		if n+1 == len(p) || p[n+1] == '/' || opens && first[p[n+1]] {
+		if n+1 == len(p) || p[n+1] == '/' || opens && d.first[p[n+1]] {
 			return n
 		}
 	}
@@ -208,6 +227,12 @@ func (d *decoder) refused(r scan.Result, p []byte, at int64) {
 			f.Limit = messages.LimitTag
 		}
 		d.fault(f)
+		if d.ext != nil && d.badControl(at) {
+			return
+		}
+	}
+	if r == scan.Bad {
+		d.badInSkip()
 	}
 	d.text(p, at)
 }
@@ -218,7 +243,7 @@ func (d *decoder) complete(p []byte, at int64) bool {
 	name, closing := d.tag.Name(), d.tag.Closing()
 	switch d.state {
 	case inAction:
-		if !closing || name != tagAction {
+		if !closing || name != d.bodyTag {
 			d.forgot()
 			return false
 		}
@@ -228,11 +253,15 @@ func (d *decoder) complete(p []byte, at int64) bool {
 	case inFeed:
 		d.endFeed()
 	case inSkip:
+		if name != d.skip.tag {
+			d.beginQuiet()
+			break
+		}
 		d.nested(closing)
 	case inThink:
 		d.inReasoning(p, at)
 	default:
-		if d.state == inTop && closing && name >= tagThink {
+		if d.state == inTop && closing && isThink(name) {
 			d.reasoned(at)
 			return true
 		}
@@ -248,6 +277,10 @@ func (d *decoder) complete(p []byte, at int64) bool {
 
 // closer acts on a closer between blocks or in a thought.
 func (d *decoder) closer(name int, at int64) {
+	if d.ext != nil {
+		d.closeLevel(name, at)
+		return
+	}
 	if d.state == inTop {
 		f := fault(StrayClose, at)
 		f.Tag = names[name]
@@ -262,21 +295,27 @@ func (d *decoder) closer(name int, at int64) {
 // opener acts on an opener between blocks or in a thought. The errors come in the
 // order of docs/spec/streaming.md §1: a thought left open, repeated keys, the tag's own.
 func (d *decoder) opener(name int, p []byte, at int64) {
-	if name == tagResponse && d.state == inThought {
+	switch {
+	case name == tagResponse && d.state == inThought && d.ext != nil:
+		d.closeThoughts()
+	case name == tagResponse && d.state == inThought:
 		d.fault(fault(UnclosedThought, d.thoughtAt))
 		d.depth, d.state = 0, inTop
 	}
-	if name == tagResponse && d.response.ended {
+	if name == tagResponse && d.response.ended && !d.inBlock() {
 		d.stop(at, false)
 		d.afterFinal = true
 		d.fault(fault(AfterFinal, at))
 		return
 	}
-	d.top.tagged = d.top.tagged || name != tagThought && name < tagThink
+	d.top.tagged = d.top.tagged || name != tagThought && !isThink(name)
 	d.repeated(p, at)
+	if d.ext != nil && d.extended(name, p, at) {
+		return
+	}
 	switch name {
 	case tagThought:
-		d.beginThought(at)
+		d.beginThought(p, at)
 	case tagAction:
 		d.beginAction(p, at)
 	case tagResponse:
@@ -284,13 +323,16 @@ func (d *decoder) opener(name int, p []byte, at int64) {
 	case tagFeed:
 		d.beginFeed(p, at)
 	default:
-		if name >= tagThink {
+		if isThink(name) {
 			d.beginReasoning(at)
 			return
 		}
 		d.beginSkip(name, at)
 	}
 }
+
+// isThink reports whether a tag is a thought under another name.
+func isThink(name int) bool { return name >= tagThink && name < tagElif }
 
 // repeated reports keys that a tag repeats, each once. It compares all pairs, because tags
 // have few attributes.

@@ -37,7 +37,7 @@ func (d *decoder) run(p []byte, at int64) (n int) {
 		t.at = at
 	}
 	for ; n < len(p); n++ {
-		if p[n] == '<' && !t.fences.open && !t.inline.open() && (n+1 == len(p) || p[n+1] == '/' || first[p[n+1]]) {
+		if p[n] == '<' && !t.fences.open && !t.inline.open() && (n+1 == len(p) || p[n+1] == '/' || d.first[p[n+1]]) {
 			break
 		}
 		t.text = append(t.text, p[n])

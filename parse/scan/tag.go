@@ -26,12 +26,14 @@ const letters = 'z' - 'A' + 1
 //	value = DQ *(not DQ) DQ / SQ *(not SQ) SQ / "[" *(not "]") "]" /
 //	        1*( any but WS " ' = < > ` / [ ] )
 //
-// WS is space, tab, CR, LF. A value cannot contain "<", a quoted one neither CR nor LF.
+// WS is space, tab, CR, LF. A value cannot contain "<" (but see Quoting), a quoted one neither
+// CR nor LF.
 type Grammar struct {
 	words    []string
 	fits     [][letters]uint32 // by place in a name and letter: the names with that letter there
 	ends     []uint32          // by length: the names of that length
 	maxBytes int               // of a tag
+	quoting  uint32            // names whose quoted values may hold "<"
 }
 
 // NewGrammar makes the grammar of tags with these names, at most 32, of ASCII letters
@@ -57,6 +59,14 @@ func (g *Grammar) Within(maxBytes int) Grammar {
 	h := *g
 	h.maxBytes = cmp.Or(maxBytes, MaxTagBytes)
 	return h
+}
+
+// Quoting returns the grammar in which quoted values in openers of some names may hold "<": a
+// tag that is Bad can then hold one.
+func (g *Grammar) Quoting(names uint32) *Grammar {
+	h := *g
+	h.quoting = names
+	return &h
 }
 
 // All returns the set of all names.
@@ -268,6 +278,9 @@ func (t *Tag) takeAttrs(p []byte) (n int, r Result) {
 			r = t.value(p[n], at)
 		case phaseDouble, phaseSingle, phaseBracket:
 			k := span(p[n:], within[t.phase-phaseDouble])
+			for t.quotes() && n+k < len(p) && p[n+k] == '<' {
+				k += 1 + span(p[n+k+1:], within[t.phase-phaseDouble])
+			}
 			if n += k; n == len(p) {
 				return n, More
 			}
@@ -295,6 +308,11 @@ func (t *Tag) takeAttrs(p []byte) (n int, r Result) {
 		}
 	}
 	return n, More
+}
+
+// quotes reports whether "<" belongs to the value that the tag is in.
+func (t *Tag) quotes() bool {
+	return t.grammar.quoting != 0 && !t.closing && t.phase != phaseBracket && t.grammar.quoting&(1<<t.name) != 0
 }
 
 // span returns how many bytes at the beginning of p are in a class.
