@@ -8,5 +8,6 @@
 //     after a refused one every later batch of that activation is refused as well;
 //   - after a failed write or sync nothing is written until Reopen.
 //
-// It does not interpret records, and does not retry.
+// It does not interpret records, and does not retry. The package comment of internal/turn draws
+// the way of a record through it.
 package groupcommit
