@@ -15,9 +15,8 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Agent is what sessions run: a manifest, and what Go adds to it. Set it up, then
-// share one pointer among all sessions; it must not be changed after the first
-// Open.
+// Agent is a manifest together with Go values: model, tools, policies. All sessions of an
+// agent share one pointer to it. It must not be changed after the first Open.
 type Agent struct {
 	// Manifest is the agent's description; nil stands for the defaults of Dialect,
 	// with all of Tools allowed.
@@ -27,45 +26,46 @@ type Agent struct {
 	Dialect string
 	// Name goes into session.opened when Manifest has none.
 	Name string
-	// Dir is the folder of the manifest: scripts are read from it, and the file
-	// tools see it and nothing else. "" means neither.
+	// Dir is the folder of the manifest: scripts are read from it, and file tools have access
+	// to it alone. "" means no scripts and no files.
 	Dir string
-	// Model answers instead of the manifest's provider.
+	// Model replaces the model that the manifest names.
 	Model llm.Model
 	// Tools are added to the built-in ones. A manifest must import them by name.
 	Tools []tools.Tool
-	// Agents are those that actions may run as child sessions. A manifest must import
-	// them by name. LoadAgent puts here what the manifest imports or defines.
+	// Agents are the agents that actions may run as child sessions. A manifest must import
+	// them by name. LoadAgent fills in those that the manifest imports or defines.
 	Agents []*Agent
-	// Output is of the type that the final answer of a run must be JSON of, or a JSON
-	// schema as a string; nil leaves it to the manifest's output. Outcome.Output has it.
+	// Output sets the schema of a run's final answer: a value of the Go type that the answer's
+	// JSON must decode into, or a JSON schema as a string. nil takes the manifest's output.
+	// The answer is in Outcome.Output.
 	Output any
 	// Library holds trusted function libraries (docs/spec/neuroscript.md §12).
 	Library []Source
-	// Gate decides where no rule of the manifest denies; may be nil. Its answers are
-	// recorded, and a replay takes them from there.
+	// Gate decides on calls that no rule of the manifest denies; ok false means no decision.
+	// It may be nil. Its answers are recorded, and a replay uses the recorded ones.
 	Gate func(tools.Request) (answer messages.GateAnswer, reason string, ok bool)
 
-	// Instructions are those of the manifest, which then has none. What Instruct gives for
-	// a session, when a run begins, is recorded and stands behind them, or in the place of
-	// ${builtin.instructions}. Both together have 64 KiB at most.
+	// Instructions are the agent's instructions; the manifest must then have none. Instruct
+	// returns further instructions for a session when a run begins. They are recorded and
+	// follow Instructions, or replace ${builtin.instructions}. Both together may have 64 KiB.
 	Instructions string
 	Instruct     func(ctx context.Context, sid string) (string, error)
 
-	// Transform is the last to change a prompt, after the window; what it returns is
-	// sent as it is. It may leave out, replace and add messages: a place for summaries
-	// of what is long past. It must be a function of what it gets, and of what does not
-	// change while sessions run, or a replay finds another prompt; and a replay must be
+	// Transform is the last step that changes a prompt, after the context window is applied;
+	// its result is sent unchanged. It may leave out, replace and add messages, for example
+	// to summarise old ones. Its result must depend only on its argument and on values that
+	// do not change while sessions run, or a replay finds another prompt; a replay must be
 	// given the agent. nil changes nothing.
 	Transform func(History) []messages.Message
 
-	// Policies are further judgements of calls, each with a name that stands in the journal
-	// beside its answers. Of what they and Gate answer the strictest counts.
+	// Policies decide on calls too, each under a name that is recorded with its answers. Of
+	// the answers of Policies and Gate the strictest counts.
 	Policies []tools.CustomPolicy
 
-	// Search is what the tool search asks, in place of the manifest's search, and what a
-	// search of the dialect kitsu asks, in place of the offline stub and of the manifest's
-	// kitsu.search. Mood gives the intensity of the user's mood in 0…1; above 0.85,
+	// Search is the search engine of the tool search, in place of the manifest's search, and
+	// of searches in the dialect kitsu, in place of the manifest's kitsu.search or the
+	// offline stub. Mood returns the intensity of the user's mood in 0…1; above 0.85,
 	// continue tokens are denied. nil is 0.
 	Search tools.Searcher
 	Mood   func(sid string) (float64, error)
@@ -74,22 +74,23 @@ type Agent struct {
 	// confirmation; nil allows every principal for whom the program calls Approve or Deny.
 	MayApprove func(by string, a Approval) bool
 
-	// Canned is asked once for each tool, but those of class pure, and each other target:
-	// what it gives, JSON or an error, is what calls give, and nothing is done. nil: they run.
+	// Canned replaces tools, except those of class pure, and other targets by fixed results,
+	// for tests. It is called once for each; every call then returns this result, JSON or an
+	// error, and has no effect. With nil the targets run.
 	Canned func(messages.ToolSpec) (result string, err error)
 
-	// Around stands around every call of a tool or other target that may reach beyond its
-	// session: it gives the end of the call, by do, which has the target work and gives its
-	// end, or by what it knows itself, such as the recorded end of an equal call. call has
-	// type, name, class and arguments as they are after references were replaced. Of the end
-	// State (ok, failed, unknown or cancelled), Reason, Result (JSON) and ErrorCode count; an
-	// end that is not do's is final, and no attempt follows. It is called for each attempt,
-	// from many goroutines, within the time of the action. Pure tools of programs, actions on
-	// the session and key-value relics do not pass it; nor do the calls of Agents and the
-	// steps of workflows, whose own call does. nil: calls reach their targets.
+	// Around wraps every call of a tool or other target that may have effects outside its
+	// session. It returns the end of the call: either the result of do, which runs the target,
+	// or an end of its own, such as the recorded end of an equal call. call has type, name,
+	// class and arguments, with references replaced. Of the end, State (ok, failed, unknown or
+	// cancelled), Reason, Result (JSON) and ErrorCode count; an end that did not come from do
+	// is final, and the call is not retried. Around is called for each attempt, from many
+	// goroutines, within the action's deadline. It is not called for pure tools of programs,
+	// actions on the session and key-value relics, nor for calls inside a child session or
+	// workflow; it is called for the action that starts that one. nil wraps nothing.
 	Around func(ctx context.Context, call *messages.ActionDeclared, do func(context.Context) *messages.ActionEnded) *messages.ActionEnded
 
-	files []string // that it was loaded from
+	files []string // from which it was loaded
 }
 
 // History is a prompt that is about to be sent: the first message may be the system
@@ -99,9 +100,9 @@ type History = actors.History
 // Source is the text of a function library.
 type Source = neuroscript.Source
 
-// LoadAgent reads a manifest file, which may name a dialect of the product or one of
-// dialects, those of the Config it is meant for. All mistakes are reported at once,
-// each with file, line and key.
+// LoadAgent reads a manifest file and the files that it imports. dialects are those of
+// Config.Dialects; the manifest may name one of them or a built-in one. All mistakes are
+// reported at once, each with file, line and key.
 func LoadAgent(path string, dialects ...parse.Dialect) (*Agent, error) {
 	d, err := compiler.Load(path, dialects)
 	if err != nil {
@@ -110,7 +111,7 @@ func LoadAgent(path string, dialects ...parse.Dialect) (*Agent, error) {
 	return loaded(d), nil
 }
 
-// loaded is what a manifest's file says of an agent, and of those that it imports.
+// loaded makes an Agent of a definition that was read from files, with its children.
 func loaded(d *compiler.Definition) *Agent {
 	a := &Agent{Manifest: d.Manifest, Dir: d.Dir, files: d.Files}
 	for _, child := range d.Agents {
@@ -119,13 +120,12 @@ func loaded(d *compiler.Definition) *Agent {
 	return a
 }
 
-// Check reports whether an agent could be opened, without a runtime: what it names
-// must exist and its files must be readable. Of cfg, the Config it is meant for,
-// Databases, Dialects, Models, Providers and Sandbox are looked at. Errors are ERR_CONFIG, naming the
-// field.
+// Check reports whether a Runtime with cfg could open an agent, without starting one: names
+// must resolve and files must be readable. Of cfg it uses Databases, Dialects, Models,
+// Providers and Sandbox. Errors are ERR_CONFIG and name the field.
 func Check(a *Agent, cfg Config) error {
 	if a == nil {
-		return &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "there is none"}
+		return &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "is nil"}
 	}
 	cfg = cfg.withDefaults()
 	held := compiler.Holder{}
@@ -145,8 +145,8 @@ func (a *Agent) Retention() time.Duration {
 	return m.Token.MaxTTL + m.Key.Grace
 }
 
-// lineage are the definitions of agents that are on the way, so that one that runs itself
-// gets its own definition and is refused by the compiler.
+// lineage holds the definitions in progress, so that an agent that runs itself refers to its
+// own definition, which the compiler refuses.
 type lineage map[*Agent]*compiler.Definition
 
 // definition is the agent as the compiler takes it; nil for nil.
@@ -167,7 +167,7 @@ func (a *Agent) definition(seen lineage) *compiler.Definition {
 	return d
 }
 
-// own are the files of the host that agents leave alone.
+// own are the files of the host that agents must not touch.
 func (c *Config) own() []string {
 	if c.InMemory {
 		return c.Protect
@@ -175,7 +175,7 @@ func (c *Config) own() []string {
 	return append([]string{c.Dir}, c.Protect...)
 }
 
-// compiler is the part of a configuration that agents are compiled with.
+// compiler is the part of a configuration that the compiler of agents needs.
 func (c *Config) compiler(mode compiler.Mode) *compiler.Env {
 	return &compiler.Env{
 		Mode: mode, Dialects: c.Dialects, Models: c.Models, Providers: c.Providers, Databases: c.Databases,

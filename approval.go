@@ -5,22 +5,23 @@ import (
 	"strings"
 
 	"github.com/seed14be6753/stile/actors"
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Approval is a call that waits for somebody's word: the manifest, or the gate's
-// hook, wants it confirmed. Its turn is suspended meanwhile. It belongs to one
+// Approval is a call that waits for approval, because the manifest or the gate's
+// hook asks for confirmation. Its turn is suspended meanwhile. An approval belongs to one
 // session, turn, action and arguments, and expires after 24 hours.
 type Approval = actors.Approval
 
 // Reasons in Error.Reason why an answer does not count: ApprovalUnknown of an
 // ERR_NOT_FOUND, the others of an ERR_APPROVAL.
 const (
-	ApprovalUnknown   = turn.ReasonUnknown   // the session has no such question: it is another's, or long over
+	ApprovalUnknown   = turn.ReasonUnknown   // the session has no such call: the id is of another session, or of an ended run
 	ApprovalLate      = turn.ReasonLate      // it has expired
-	ApprovalAnswered  = turn.ReasonAnswered  // somebody was quicker, or the action was cancelled
-	ApprovalChanged   = turn.ReasonChanged   // the answer was given for other arguments, or for a tool or folder that is another by now
+	ApprovalAnswered  = turn.ReasonAnswered  // another answer came first, or the action was cancelled
+	ApprovalChanged   = turn.ReasonChanged   // the arguments, the tool or its folder have changed since the digest was taken
 	ApprovalPrincipal = turn.ReasonPrincipal // the principal is missing or not allowed
 )
 
@@ -41,34 +42,35 @@ func (s *Session) Approvals(ctx context.Context) ([]Approval, error) {
 	return list, closedError(err)
 }
 
-// Approve lets a call happen, on behalf of by. Of a it needs the ID, and the
-// Digest of what by has seen: a call that was not shown to anybody is not approved. What
-// was approved is what runs: a tool whose server describes it otherwise by now, or that
-// works in another folder, is CHANGED. It returns when the answer is durable; the turn goes on by itself. An
-// answer that is refused does not wake a session that sleeps.
+// Approve allows a call on behalf of the principal by. Of a it needs the ID and the
+// Digest; the digest must match the arguments shown to the approver. Only the approved
+// call runs: if the server describes the tool differently by now, or the tool works in
+// another folder, Approve fails with ApprovalChanged. Approve returns when the answer is
+// durable; the turn then continues by itself. A refused answer wakes no sleeping session.
 //
 // Errors: ERR_APPROVAL with one of the reasons above, ERR_JOURNAL.
 func (s *Session) Approve(ctx context.Context, a Approval, by string) error {
 	return s.answer(ctx, a, turn.Approve{Answer: messages.GateApprove, By: by})
 }
 
-// Deny lets a call fail, on behalf of by. The program sees the reason as a script
-// error of code 1003, and the turn goes on. It is as Approve otherwise.
+// Deny makes a call fail on behalf of the principal by. The program sees the reason as a
+// script error of code 1003, and the turn continues. Otherwise Deny behaves as Approve.
 func (s *Session) Deny(ctx context.Context, a Approval, by, reason string) error {
 	return s.answer(ctx, a, turn.Approve{Answer: messages.GateDeny, By: by, Reason: reason})
 }
 
-// word takes a bare yes or no for the answer to the one call that waits, and gives its run.
-func (s *Session) word(ctx context.Context, in *messages.Input) (*Run, error) {
-	said := strings.ToLower(strings.Trim(in.Text, " \t\r\n.!"))
-	if said != "yes" && said != "no" {
+// answerByText takes a bare yes or no as the answer to the one waiting call, and returns
+// the run of that call; nil when the text is neither, or no call or several wait.
+func (s *Session) answerByText(ctx context.Context, in *messages.Input) (*Run, error) {
+	text := strings.ToLower(strings.Trim(in.Text, " \t\r\n.!"))
+	if text != "yes" && text != "no" {
 		return nil, nil
 	}
 	list, err := s.Approvals(ctx)
 	if err != nil || len(list) != 1 {
 		return nil, err
 	}
-	if said == "yes" {
+	if text == "yes" {
 		err = s.Approve(ctx, list[0], in.User)
 	} else {
 		err = s.Deny(ctx, list[0], in.User, "the user said no")
@@ -87,7 +89,7 @@ func (s *Session) answer(ctx context.Context, a Approval, word turn.Approve) err
 	return closedError(s.rt.host.Approve(ctx, s.key, s.agent.Actor, word))
 }
 
-// mayAnswer refuses what can be refused before anything is woken.
+// mayAnswer refuses an answer that cannot count, before it wakes the session.
 func (s *Session) mayAnswer(ctx context.Context, a Approval, by string) error {
 	if !s.rt.host.Awake(s.sid) {
 		ar := s.rt.Archive()
@@ -109,7 +111,7 @@ func (s *Session) mayAnswer(ctx context.Context, a Approval, by string) error {
 	}
 	for _, asked := range list {
 		if asked.ID == a.ID && !may(by, asked) {
-			return &Error{Code: messages.ErrApproval, Reason: ApprovalPrincipal, Detail: "the answer is not theirs to give"}
+			return &Error{Code: messages.ErrApproval, Reason: ApprovalPrincipal, Detail: "principal " + clip.Quoted(by) + " may not answer this call"}
 		}
 	}
 	return nil

@@ -113,14 +113,14 @@ func (a *Archive) Records(ctx context.Context, inc messages.Incarnation) iter.Se
 	return journal.ReadTyped(ctx, a.store, inc, 0, 0)
 }
 
-// Parent gives the session and action for which a child session runs; nil for a top-level
+// Parent returns the session and action that a child session runs for; nil for a top-level
 // session, and for one whose first record was erased.
 func (a *Archive) Parent(ctx context.Context, inc messages.Incarnation) (*messages.ParentLink, error) {
 	return journal.Parent(ctx, a.store, inc)
 }
 
 // Approvals lists the calls of a session that wait for approval, without waking it. One
-// whose time is over is still listed until somebody takes the session up.
+// whose time is over is still listed until the session is woken.
 func (a *Archive) Approvals(ctx context.Context, h Head) ([]Approval, error) {
 	if !h.Open {
 		return nil, nil
@@ -132,9 +132,9 @@ func (a *Archive) Approvals(ctx context.Context, h Head) ([]Approval, error) {
 	return actors.ApprovalsOf(&state), nil
 }
 
-// CheckAnswer tells why an answer to q on behalf of by would not count, as Session.Approve
-// does, and wakes no session: an answer that is refused must not touch a run that waits to be
-// taken up. nil says that it would count now.
+// CheckAnswer returns the error with which Session.Approve would refuse an answer to q on
+// behalf of by; nil when the answer would count now. It wakes no session: a refused answer
+// must not touch a run that waits to be continued.
 func (a *Archive) CheckAnswer(ctx context.Context, h Head, q Approval, by string) error {
 	_, state, err := actors.StateOf(ctx, a.store, h.Inc)
 	if err != nil {
@@ -147,7 +147,7 @@ func (a *Archive) CheckAnswer(ctx context.Context, h Head, q Approval, by string
 	return state.Refuses(&turn.Approve{Approval: q.ID, Digest: q.Digest, Answer: messages.GateApprove, By: by}, now())
 }
 
-// Blob gives bytes that a record names.
+// Blob returns the bytes that a record names by digest; ERR_NOT_FOUND when they were erased.
 func (a *Archive) Blob(ctx context.Context, inc messages.Incarnation, d messages.Digest) ([]byte, error) {
 	b, err := a.store.Blob(ctx, inc, d)
 	return b, missing(err)
@@ -158,23 +158,21 @@ func (a *Archive) PublicKeys(ctx context.Context) (*keyring.Set, error) {
 	return keyfile.Published(ctx, a.store)
 }
 
-// VerifyOptions say against what Verify judges.
+// VerifyOptions are the keys, heads and policy that Verify compares a session with.
 type VerifyOptions struct {
-	// Keys are the public receipt keys; nil takes those kept beside the records,
-	// which proves only that no record was changed without the private keys by a
-	// party that left the public ones alone. Pass keys that were exported to prove more.
+	// Keys are the public receipt keys. nil takes the keys stored beside the records. These
+	// do not detect an attacker who replaced records and keys alike; pass keys that were
+	// exported and kept elsewhere to detect that too.
 	Keys *keyring.Set
-	// Head is an exported head; with it a cut tail is found.
+	// Head is an exported head; with it Verify detects a cut tail.
 	Head journal.Anchor
-	// Since is a head of an earlier time, as a checkpoint has it: the session must go through
-	// it, however much follows.
+	// Since is an earlier head, such as one of a checkpoint: the session's chain must contain it.
 	Since journal.Anchor
-	// Receipts is the policy of a session whose opening does not say one, as those that
-	// versions before wrote; with Keys, "" takes each receipt that decision asks for and
-	// that is missing in such a session for taken away.
+	// Receipts is the policy for sessions whose opening record names none, as written by early
+	// versions. With Keys, "" reports every missing receipt of a decision as removed.
 	Receipts journal.Receipts
-	// AllowMissing takes missing receipts and erasures without a signed statement for
-	// no problem also with Keys: there was no signer.
+	// AllowMissing accepts missing receipts, and erasures without a signed statement, also
+	// with Keys: for journals that were written without a signer.
 	AllowMissing bool
 }
 
@@ -200,8 +198,8 @@ func (a *Archive) Verify(ctx context.Context, inc messages.Incarnation, opts Ver
 	}), nil
 }
 
-// ReceiptKeys lets journal.Verify check receipts against public keys: for exports,
-// which no Archive holds.
+// ReceiptKeys makes the keys that journal.Verify takes of a set of public keys, to verify
+// exported records without an Archive.
 func ReceiptKeys(set *keyring.Set) journal.ReceiptKeys { return keyfile.Verifier{Set: set} }
 
 // Export writes a session as JSON lines, one record each: the header, the body,
@@ -220,7 +218,7 @@ func (a *Archive) Export(ctx context.Context, inc messages.Incarnation, w io.Wri
 	return nil
 }
 
-// ExportBlobs writes what stands behind the records in an export that has blobs: what the
+// ExportBlobs writes the part of an export that follows the records: the blobs that the
 // records of an incarnation name by digest and the journal still holds (replies, system
 // messages, OUTPUT and SCRATCHPAD of turns), each once, one line of JSON each.
 func (a *Archive) ExportBlobs(ctx context.Context, inc messages.Incarnation, w io.Writer) error {

@@ -9,50 +9,50 @@ import (
 	"github.com/seed14be6753/stile/internal/keyfile"
 )
 
-// BackupFile is the name of what a backup says of itself, in its folder.
+// BackupFile is the name of the manifest file in the folder of a backup.
 const BackupFile = backup.File
 
-// Backup is what a backup says of itself.
+// Backup is the manifest of a backup: its time, files with digests, and counts.
 type Backup = backup.Backup
 
-// MakeBackup copies a data directory into a new folder: the journal as it is at one
-// moment, also while a runtime works on it, the key file, the audit log, and the files that
-// also lists, as far as they are there. The copy is verified, every session of it, before MakeBackup
-// returns. A shared journal is backed up with the tools of its database.
+// MakeBackup copies a data directory into a new folder: a consistent copy of the journal,
+// also while a runtime uses it, the key file, the audit log, and those of the files in also
+// that exist. It verifies every session of the copy before it returns. Back up a shared
+// journal with the tools of its database.
 //
 // A session that does not verify is copied as it is and named in Spoilt. Errors: ERR_CONFIG
-// (no journal there, the folder exists), ERR_JOURNAL (what was copied cannot be read: the
-// folder stays, to be looked at, without backup.json; an empty one goes).
+// (dir has no journal, dest exists), ERR_JOURNAL (the copy cannot be read: the folder stays
+// for inspection, without backup.json; an empty one is removed).
 func MakeBackup(ctx context.Context, dir, dest string, also ...string) (Backup, error) {
 	return backup.Make(ctx, dir, dest, nil, verifyAll, append([]string{KeyFile}, also...)...)
 }
 
-// MakeSignedBackup is MakeBackup, and signs what the backup says of itself, the digests of its
-// files, with the receipt key of a ring.
+// MakeSignedBackup is MakeBackup, and signs the backup's manifest, which has the digests of
+// its files, with the receipt key of a ring.
 func MakeSignedBackup(ctx context.Context, keys *keyring.Ring, dir, dest string, also ...string) (Backup, error) {
 	return backup.Make(ctx, dir, dest, keyfile.Signer{Ring: keys}, verifyAll, append([]string{KeyFile}, also...)...)
 }
 
-// CheckBackup verifies a backup: its files are the ones that were made, and every
-// session verifies but for those in Spoilt.
+// CheckBackup verifies a backup: its files have the recorded digests, and every session
+// verifies except those in Spoilt.
 func CheckBackup(ctx context.Context, src string) (Backup, error) {
 	return backup.Check(ctx, src, nil, verifyAll)
 }
 
-// CheckSignedBackup is CheckBackup of a backup that one of the keys must have signed: public
-// keys that were exported and kept elsewhere. Else it is ERR_JOURNAL, which IsUnproved
-// reports.
+// CheckSignedBackup is CheckBackup, and requires a signature by one of keys: public keys that
+// were exported and kept elsewhere. Without one the error is ERR_JOURNAL, and IsUnproved
+// reports true for it.
 func CheckSignedBackup(ctx context.Context, keys *keyring.Set, src string) (Backup, error) {
 	return backup.Check(ctx, src, keyfile.Verifier{Set: keys}, verifyAll)
 }
 
-// RestoreBackup makes a data directory of a backup, which is checked first. A directory
-// that has a journal, keys or another file of the backup is refused: nothing is replaced.
+// RestoreBackup checks a backup and restores it into the data directory dir. It replaces
+// nothing: a directory that has a journal, keys or another file of the backup is refused.
 func RestoreBackup(ctx context.Context, src, dir string) (Backup, error) {
 	return backup.Restore(ctx, src, dir, nil, verifyAll)
 }
 
-// RestoreSignedBackup is RestoreBackup of what CheckSignedBackup accepts.
+// RestoreSignedBackup is RestoreBackup of a backup that CheckSignedBackup accepts.
 func RestoreSignedBackup(ctx context.Context, keys *keyring.Set, src, dir string) (Backup, error) {
 	return backup.Restore(ctx, src, dir, keyfile.Verifier{Set: keys}, verifyAll)
 }

@@ -130,7 +130,7 @@ func TestBackupChanged(t *testing.T) {
 	stopped, stop := context.WithCancel(ctx)
 	stop()
 	if _, err := stile.MakeBackup(stopped, dir, dest); err == nil {
-		t.Error("made although nobody waited")
+		t.Error("made although no caller waited")
 	}
 	t.Chdir(filepath.Dir(dest)) // and be named relative to the working directory
 	if _, err := stile.MakeBackup(ctx, dir, filepath.Base(dest)); err != nil {

@@ -9,30 +9,30 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// Boot says how a runtime takes up what was open when the process before it ended.
-// It does so for the sessions of Config.Agents; every other session waits until it
-// is opened (docs/decisions/011).
+// Boot configures recovery at the start: how a runtime continues the sessions that the
+// previous process left open. Recovery covers the sessions of Config.Agents; every other
+// session waits until it is opened (docs/decisions/011).
 type Boot struct {
-	// Off leaves every session alone until it is opened, also suspended ones whose
-	// approvals expire.
+	// Off disables recovery: every session waits until it is opened, also a suspended
+	// session whose approval expires.
 	Off bool
 	// Concurrency bounds how many sessions are loaded and settled at once; 0 is 16.
 	Concurrency int
-	// PerSecond bounds how many are begun in a second; 0 is 50. Each may go on with a
-	// turn, and asks its model then.
+	// PerSecond bounds how many sessions are started in a second; 0 is 50. Each may continue
+	// a turn, which calls its model.
 	PerSecond int
 }
 
 // BootReport counts what the boot scan did.
 type BootReport = actors.BootReport
 
-// Booted waits until the scan of the start is over, and tells what it did: how many
-// sessions had something open, how many of them run again or have ended, how many
-// wait to be opened because none of Config.Agents is theirs. Without Config.Agents
-// there is no scan. The error is the journal's, or ctx's.
+// Booted waits until the boot scan is done and returns its counts: sessions with open work,
+// sessions that run again or have ended, and sessions that wait to be opened because
+// Config.Agents does not have their agent. Without Config.Agents there is no scan. The error
+// is the journal's, or ctx's.
 func (rt *Runtime) Booted(ctx context.Context) (BootReport, error) { return rt.host.Boot(ctx) }
 
-// Status says in a word what a session is about.
+// Status is the state of a session in one word.
 type Status string
 
 // The statuses of sessions.
@@ -41,17 +41,17 @@ const (
 	StatusRunning Status = "running" // a run is in flight
 	// StatusSuspended: the run in flight waits for an approval.
 	StatusSuspended Status = "suspended"
-	// StatusInterrupted: a run or an input is open, and no process is at it. It goes on
-	// when the session is opened, or when a runtime starts that knows its agent.
+	// StatusInterrupted: a run or an input is open, and no process works on it. It continues
+	// when the session is opened, or when a runtime with its agent starts.
 	StatusInterrupted Status = "interrupted"
 	StatusClosed      Status = "closed"
-	StatusRetired     Status = "retired" // another incarnation has its name now
+	StatusRetired     Status = "retired" // another incarnation uses its name now
 )
 
-// Status tells what a session that was listed is about. A runtime's own archive
-// knows what runs in it, and that sessions of other runtimes are not run any more when
-// these have gone. Any other looks whether a runtime works on the journal, and
-// whether it has touched the session since it started.
+// Status returns the state of a listed session. The archive of a runtime knows what runs in
+// that runtime, and whether other runtimes have the journal open. An archive that was opened
+// by itself reports StatusRunning when a runtime has the journal open and has written to the
+// session since that runtime started.
 func (a *Archive) Status(ctx context.Context, h journal.Head) (Status, error) {
 	switch {
 	case !h.Live:
@@ -81,8 +81,8 @@ func (a *Archive) running(ctx context.Context, h journal.Head) (bool, error) {
 	return livestore.Touched(ctx, a.store, h)
 }
 
-// aloneOf asks a store that tracks which runtimes have it open whether the others have
-// gone; nil for one that cannot say.
+// aloneOf returns the function by which a store reports whether no other runtime has it
+// open; nil for a store that does not track this.
 func aloneOf(store journal.Store) func() (bool, error) {
 	if s, ok := store.(interface{ Alone() (bool, error) }); ok {
 		return s.Alone
@@ -90,8 +90,8 @@ func aloneOf(store journal.Store) func() (bool, error) {
 	return nil
 }
 
-// watch has those who follow sessions here hear what other runtimes write, and goes on
-// with what these left when they have gone, until stop is called.
+// watch passes on to local subscribers what other runtimes write, and continues the open
+// sessions of runtimes that have gone, until stop is called.
 func (rt *Runtime) watch() (stop func()) {
 	alone := aloneOf(rt.store.Store)
 	if alone == nil {
@@ -101,10 +101,10 @@ func (rt *Runtime) watch() (stop func()) {
 	w := follow.Watch{Hub: rt.host.Hub(), Awake: rt.host.Awake, Alone: alone, Settle: func(ctx context.Context, sid string) {
 		ses, err := rt.Find(ctx, sid)
 		if err != nil {
-			return // its agent is not known here: it waits to be opened
+			return // its agent is not registered here: the session waits to be opened
 		}
 		if h, err := ses.Head(ctx); err == nil && (h.Open || h.Queued > 0) && !h.Suspended() {
-			_ = ses.Wake(ctx) // who follows it hears of a journal that fails
+			_ = ses.Wake(ctx) // subscribers of the session get the error of a journal that fails
 		}
 	}}
 	done := make(chan struct{})

@@ -10,19 +10,19 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Spending bounds what users and sessions may use of models; 0 is no bound. It is counted
-// from the journal's records, so a restart forgets nothing. A submit that finds a bound
-// reached is ERR_QUOTA with one of the reasons below. One that does not gets what is left as
-// the budget of its run, which ends it HALT(ERR_QUOTA); of submits at once each gets what was
-// left before any of them. Replies without a price cost nothing.
+// Spending bounds the model use of users and sessions; 0 means no bound. Use is counted from
+// the journal's records, so a restart loses no count. A submit above a bound is refused with
+// ERR_QUOTA and one of the reasons below. Otherwise the run gets the remainder as its budget,
+// and ends HALT(ERR_QUOTA) when that is used up. Submits at the same time each get the whole
+// remainder. Replies without a price count as free.
 type Spending struct {
-	UserTokensPerDay    int64 // of a day, UTC
-	UserCostPerDay      int64 // millionths of a dollar
-	SessionTokens       int64 // of the session's life
-	SessionCostMicroUSD int64
+	UserTokensPerDay    int64 // tokens per UTC day
+	UserCostPerDay      int64 // millionths of a dollar per UTC day
+	SessionTokens       int64 // tokens over the session's life
+	SessionCostMicroUSD int64 // millionths of a dollar over the session's life
 }
 
-// Reasons of a submit that is refused because of Config.Spending.
+// Reasons in Error.Reason of a submit that Config.Spending refuses.
 const (
 	OverUserTokens    = budget.UserTokens
 	OverUserCost      = budget.UserCost

@@ -5,21 +5,20 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Said is one entry of a conversation that was held elsewhere.
+// Said is one message of a conversation with roles user and assistant.
 type Said = messages.Said
 
-// MaxHistoryBytes bounds the texts of Conversation together.
+// MaxHistoryBytes bounds the sum of the texts of a Conversation.
 const MaxHistoryBytes = compiler.MaxHistoryBytes
 
-// Conversation attaches prior messages to a submit, held elsewhere: the model sees them
-// in front of the input, as if they had been said here, and so does every later run of
-// the session. They are recorded with the input. Roles are user and assistant; another one,
-// or more than MaxHistoryBytes, is ERR_INVALID, and so is any history for an agent whose
-// dialect shows its model no transcript (aeiou).
-func Conversation(said ...Said) SubmitOption {
-	return func(in *messages.Input) { in.History = said }
+// Conversation attaches the messages of an earlier conversation to a submit: the model sees
+// them before the input, in this and every later run of the session. They are recorded with
+// the input. Roles are user and assistant. Submit returns ERR_INVALID for another role, for
+// more than MaxHistoryBytes, and for an agent whose dialect shows its model no transcript
+// (aeiou).
+func Conversation(history ...Said) SubmitOption {
+	return func(in *messages.Input) { in.History = history }
 }
 
-// AgentName is the name of the agent that the session runs under; "" when its manifest
-// has none.
+// AgentName returns the name in the manifest of the session's agent; "" when it has none.
 func (s *Session) AgentName() string { return s.agent.Manifest.Name }

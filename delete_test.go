@@ -126,7 +126,7 @@ func TestDelete(t *testing.T) {
 				}
 			}
 			gone(t, rt, "busy", b.Incarnation())
-			if err := rt.Delete(ctx, "nobody", "ann"); !stile.IsNotFound(err) {
+			if err := rt.Delete(ctx, "absent", "ann"); !stile.IsNotFound(err) {
 				t.Errorf("%v", err)
 			}
 			if _, err := rt.Fork(ctx, "busy", 0, "fork"); err == nil {
@@ -155,7 +155,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// Child sessions go with their parent, and with nobody else.
+// Child sessions are deleted with their parent, and with no other session.
 func TestDeleteChildren(t *testing.T) {
 	ctx := context.Background()
 	rt := start(t, stile.Config{})

@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// A program branches on errors by these predicates, or, with a switch, by the code:
+// Programs branch on errors with the predicates below, or with a switch on the code:
 //
 //	switch stile.CodeOf(err) {
 //	case stile.CodeBusy: // ask again later
@@ -24,28 +24,28 @@ type Code = messages.Code
 const (
 	CodeNotFound  = messages.ErrNotFound  // what is named does not exist
 	CodeInvalid   = messages.ErrInvalid   // a name, position or argument is malformed
-	CodeConflict  = messages.ErrConflict  // the call does not fit what is there
-	CodeBusy      = messages.ErrBusy      // something is in flight: the same call may succeed later
-	CodeApproval  = messages.ErrApproval  // an answer does not count: it is late, the second, changed or not theirs to give
+	CodeConflict  = messages.ErrConflict  // the call conflicts with existing state
+	CodeBusy      = messages.ErrBusy      // work is in flight: the same call may succeed later
+	CodeApproval  = messages.ErrApproval  // an answer to an approval was refused: see ApprovalLate and the other reasons
 	CodeDenied    = messages.ErrDenied    // policy does not allow it
 	CodeConfig    = messages.ErrConfig    // a setting, file, manifest or agent cannot be used
 	CodeCancelled = messages.ErrCancelled // the runtime has closed, or the run was cancelled
 	CodeJournal   = messages.ErrJournal   // the journal cannot be read or appended to
 )
 
-// CodeOf gives the code of err, "" for an error that has none. Of joined errors it is that
+// CodeOf returns the code of err, "" for an error that has none; for joined errors the code
 // of the first that has one.
 func CodeOf(err error) Code { return messages.CodeOf(err) }
 
-// IsNotFound reports whether err means that what is named does not exist: a session, a
-// run, the bytes that a record names, an approval.
+// IsNotFound reports whether err means that a session, a run, an approval or the bytes that
+// a record names do not exist.
 func IsNotFound(err error) bool { return CodeOf(err) == CodeNotFound || journal.IsNotFound(err) }
 
 // IsUnproved reports whether err means that the receipts of a session do not prove its
 // history, so that the host does not go on with it (Config.Unproved).
 func IsUnproved(err error) bool { return proof.IsUnproved(err) }
 
-// missing gives what the journal does not have the code that callers know.
+// missing turns the journal's error for a missing value into ERR_NOT_FOUND.
 func missing(err error) error {
 	if !journal.IsNotFound(err) {
 		return err
@@ -53,16 +53,16 @@ func missing(err error) error {
 	return &messages.Error{Code: messages.ErrNotFound, Reason: journal.ReasonNotFound, Cause: err}
 }
 
-// IsInvalid reports whether err is about a malformed name, position or argument: another
-// call is wanted.
+// IsInvalid reports whether err means that a name, position or argument is malformed: the
+// same call fails again.
 func IsInvalid(err error) bool { return CodeOf(err) == CodeInvalid }
 
-// IsConflict reports whether err says that a call does not fit what is there: a session
-// of that name exists, an idempotency key was another input's, a position is to come.
+// IsConflict reports whether err means that a call conflicts with existing state: a session
+// of that name exists, an idempotency key belongs to another input, a position is after the
+// end of the journal.
 func IsConflict(err error) bool { return CodeOf(err) == CodeConflict }
 
-// IsBusy reports whether err says that something is in flight. The same call may succeed
-// later.
+// IsBusy reports whether err means that work is in flight. The same call may succeed later.
 func IsBusy(err error) bool { return CodeOf(err) == CodeBusy }
 
 // IsDenied reports whether err says that policy does not allow a call.
@@ -72,8 +72,8 @@ func IsDenied(err error) bool { return CodeOf(err) == CodeDenied }
 // used.
 func IsConfig(err error) bool { return CodeOf(err) == CodeConfig }
 
-// IsHalt reports whether err says that a run ended HALT; CodeOf gives why. The *Outcome is in
-// err: errors.As finds it.
+// IsHalt reports whether err means that a run ended HALT; CodeOf returns the reason. errors.As
+// finds the *Outcome in err.
 func IsHalt(err error) bool { return decisionOf(err) == Halt }
 
 // IsAbort reports whether err says that a run ended ABORT: its program gave up.
@@ -87,8 +87,8 @@ func decisionOf(err error) Decision {
 	return o.Decision
 }
 
-// IsTakenBack reports whether err says that a crash took back text which a TextStream had
-// yielded: Run.Text has the text that counts.
+// IsTakenBack reports whether err means that a crash took back text which a TextStream had
+// yielded; Run.Text returns the final text.
 func IsTakenBack(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Reason == answer.ReasonTakenBack

@@ -50,7 +50,7 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
-// What the journal does not have is not found, whoever is asked.
+// IsNotFound holds for everything that the journal does not have, from every method.
 func TestNoBlob(t *testing.T) {
 	rt := start(t, stile.Config{})
 	s := opened(t, rt, "s", &stile.Agent{Dialect: "plain", Model: scripted.New("x")})

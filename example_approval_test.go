@@ -10,7 +10,7 @@ import (
 )
 
 // A call that needs confirmation suspends its turn: nothing runs, the session may
-// sleep and the process may end. Somebody's answer lets the turn go on.
+// sleep and the process may end. An answer lets the turn continue.
 func Example_approval() {
 	ctx := context.Background()
 	rt, err := stile.New(ctx, stile.Config{InMemory: true})

@@ -8,7 +8,7 @@ import (
 )
 
 // Events follows a run: its records in order, none missing, and the deltas of text
-// while it grows. Whoever comes late gets the records from the journal.
+// while it grows. A late subscriber gets the records from the journal.
 func Example_events() {
 	ctx := context.Background()
 	rt, err := stile.New(ctx, stile.Config{InMemory: true})

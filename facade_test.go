@@ -241,7 +241,7 @@ func TestDecisionOfLeftovers(t *testing.T) {
 }
 
 // heard is a model whose first turn is short and whose second waits, after its first
-// byte, until somebody has heard it.
+// byte, until a subscriber has got it.
 type heard struct {
 	gated
 	heard chan struct{}
@@ -315,7 +315,7 @@ func TestEvents(t *testing.T) {
 			t.Fatalf("record %d of run %d after %d", u.Record.Seq, u.Record.Run, seen)
 		}
 		if seen == 0 {
-			close(model.open) // now that somebody listens
+			close(model.open) // now that a subscriber listens
 		}
 		if seen = u.Record.Seq; u.Record.Turn > 0 {
 			turn = u.Record.Turn
@@ -429,7 +429,7 @@ func TestTwoRuntimes(t *testing.T) {
 		}
 	}
 	if refused == 0 {
-		t.Error("nobody was fenced")
+		t.Error("no runtime was fenced")
 	}
 	for _, rt := range rts {
 		closed(t, rt)

@@ -13,42 +13,41 @@ import (
 // DefaultFeedDeadline is how long a prompt waits for its feeds when Feeds says nothing.
 const DefaultFeedDeadline = feeds.DefaultDeadline
 
-// Feeds says how context feeds are kept. The zero value has the defaults.
+// Feeds configures the context feeds of all sessions. The zero value has the defaults.
 type Feeds struct {
-	// CacheBytes is how much of the values of all sessions is kept; 0 is 64 MiB.
+	// CacheBytes bounds the cache of feed values, over all sessions; 0 is 64 MiB.
 	CacheBytes int64
 	// Deadline is how long a prompt waits for its feeds together; 0 is DefaultFeedDeadline.
 	Deadline time.Duration
-	// FetchTimeout bounds one fetch, which goes on when a prompt gave up on it; 0 is
-	// 30 s.
+	// FetchTimeout bounds one fetch. A fetch continues after the prompt's Deadline; 0 is 30 s.
 	FetchTimeout time.Duration
 	// Workers is how many fetches of periodic feeds run at once; 0 is 64.
 	Workers int
-	// Counter counts tokens for max_tokens; nil is a token for every four characters.
+	// Counter counts tokens for max_tokens; nil counts one token per four characters.
 	Counter feeds.Counter
-	// Remote opens what ingest sources name as git or url; without one an agent with such
+	// Remote opens the git and url sources of ingest feeds; without it an agent with such
 	// feeds is refused.
 	Remote feeds.Remote
 }
 
-// FeedState is what is known of a feed of a session.
+// FeedState is the state of one feed of a session.
 type FeedState = actors.FeedState
 
-// Feeds lists the session's feeds in the order of their injection, those that its model
-// added too. It fetches nothing, and wakes the session.
+// Feeds lists the session's feeds in the order of their injection, including those that its
+// model added. It fetches nothing. It wakes the session.
 func (s *Session) Feeds(ctx context.Context) ([]FeedState, error) {
 	return s.rt.host.FeedStates(ctx, s.key, s.agent.Actor)
 }
 
-// IngestFeed gives a feed a value, JSON, as if its source had: it is served until the
-// next fetch replaces it, by an on-demand feed as long as its cache_ttl says. It is kept
-// in memory; what a prompt shows of it is recorded. Errors are ERR_NOT_FOUND (no such
-// feed), ERR_CONFLICT (disabled), ERR_INVALID (no JSON) and ERR_QUOTA.
+// IngestFeed sets the value of a feed, JSON, in place of a fetch. The value is used until the
+// next fetch replaces it; an on-demand feed uses it for its cache_ttl. It is kept in memory;
+// the part that a prompt shows is recorded. Errors: ERR_NOT_FOUND (no such feed),
+// ERR_CONFLICT (the feed is disabled), ERR_INVALID (not JSON), ERR_QUOTA (too large).
 func (s *Session) IngestFeed(ctx context.Context, id, value string) error {
 	return s.rt.host.IngestFeed(ctx, s.key, s.agent.Actor, id, value)
 }
 
-// startFeeds makes what keeps the feeds of all sessions.
+// startFeeds starts the cache and the keeper of the feeds of all sessions.
 func (rt *Runtime) startFeeds() (err error) {
 	cfg := rt.cfg.Feeds
 	if rt.cache, err = feeds.NewCache(cfg.CacheBytes); err != nil {

@@ -10,30 +10,29 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Fork makes a new session that continues name from the decision of turn atTurn on
-// (0: from its last decision). The records up to there are taken over under the new
-// session's chain, with their own times; session.opened names where they came from. A run
-// that goes on at that turn goes on in the fork when it is opened; inputs that were
-// waiting are left behind, cancelled and without their idempotency keys, so that a
-// client may send them again there. Errors: ERR_NOT_FOUND (no such turn),
-// ERR_CONFLICT (the new name exists), ERR_INVALID (the new name), ERR_JOURNAL (an erased body cannot be taken over,
-// or the receipts of the session do not prove its records).
+// Fork makes the new session newName from the records of name up to the decision of turn
+// atTurn (0: up to its last decision). The records are copied into the new session's chain
+// with their original times; session.opened names their origin. A run that was open at that
+// decision continues when the fork is opened. Queued inputs are cancelled in the fork and
+// lose their idempotency keys, so that a client may send them again. Errors: ERR_NOT_FOUND
+// (no such turn), ERR_CONFLICT (newName exists), ERR_INVALID (newName is malformed),
+// ERR_JOURNAL (a body was erased, or the receipts of the session do not prove its records).
 func (rt *Runtime) Fork(ctx context.Context, name string, atTurn int64, newName string) (*Head, error) {
 	return rt.fork(ctx, name, fork.Point{Turn: atTurn}, newName)
 }
 
-// ForkStopped is Fork of a session that has ended at that turn: a run that would go on ends
-// HALT(ERR_CANCELLED) in the fork, which then waits for an input.
+// ForkStopped is Fork, and ends an open run HALT(ERR_CANCELLED) in the fork, which then waits
+// for an input.
 func (rt *Runtime) ForkStopped(ctx context.Context, name string, atTurn int64, newName string) (*Head, error) {
 	return rt.fork(ctx, name, fork.Point{Turn: atTurn, Stop: true}, newName)
 }
 
-// ForkInput makes a new session that has of name what was before the run of turn atTurn (0:
-// the last run that began), and text as its next input, in place of the one that began the
-// run: "edit and try again from here". User, time zone, budget and given history stay those of
-// the old input, and opts change them. An empty text says the old input again. The input is on
-// disk with the fork; its run begins when the fork is opened. Errors are those of Fork,
-// ERR_NOT_FOUND when no such turn began, and what the dialect says of the text.
+// ForkInput makes the new session newName from the records of name before the run of turn
+// atTurn (0: before the last run), with text as its next input: "edit and try again from
+// here". User, time zone, budget and history are those of the input that began the run; opts
+// change them. An empty text repeats the old input. The input is durable with the fork; its
+// run begins when the fork is opened. Errors are those of Fork, ERR_NOT_FOUND when no such
+// turn began, and the dialect's errors for the text.
 func (rt *Runtime) ForkInput(ctx context.Context, name string, atTurn int64, newName, text string, opts ...SubmitOption) (*Head, error) {
 	return rt.fork(ctx, name, fork.Point{Turn: atTurn, Again: func(dialect string, in messages.Input) (messages.Input, error) {
 		if text != "" {
@@ -56,7 +55,7 @@ func (rt *Runtime) fork(ctx context.Context, name string, at fork.Point, newName
 	}
 	if there, err := rt.store.Head(ctx, key.SID()); !journal.IsNotFound(err) && !there.Closed {
 		if err == nil {
-			err = &messages.Error{Code: messages.ErrConflict, Field: "as", Detail: "the session " + key.SID() + " exists already"}
+			err = &messages.Error{Code: messages.ErrConflict, Field: "as", Detail: "session " + key.SID() + " exists already"}
 		}
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 // KeyFile is the key file's name inside the data directory.
 const KeyFile = keyfile.Name
 
-// openKeys takes the given ring, reads the key file, or makes one.
+// openKeys returns Config.Keys, or reads the key file, or makes one.
 func (rt *Runtime) openKeys(ctx context.Context) (*keyring.Ring, error) {
 	switch {
 	case rt.cfg.Keys != nil:
@@ -57,34 +57,35 @@ func WriteKeys(path string, ring *keyring.Ring, cfg Config) error {
 	return keyfile.Write(path, ring, cfg.Passphrase, cfg.Rand)
 }
 
-// Keys is the ring in use. Rotating it is an atomic swap: turns in flight keep
-// working.
+// Keys returns the ring in use. Rotation swaps its keys atomically; turns in flight are not
+// disturbed.
 func (rt *Runtime) Keys() *keyring.Ring { return rt.keys }
 
-// RotateKeys makes a new token key, fallback signer and receipt key, and retires the old
-// ones with their grace. With a key file the new keys sign from ten seconds on, so that every
-// process that shares the file has them by then, and the private half of the old receipt key
-// is erased after that. retention is how long a retired token key verifies: that of
+// RotateKeys makes a new token key, fallback signer and receipt key, and retires the old ones
+// with their grace. With a key file the new keys begin to sign after ten seconds, so that
+// every process that shares the file has read them; then the private half of the old receipt
+// key is erased. retention is the time for which a retired token key still verifies, see
 // Agent.Retention.
 func (rt *Runtime) RotateKeys(ctx context.Context, retention time.Duration) error {
 	rt.keeper.Retain(retention)
 	return rt.keeper.Rotate(ctx)
 }
 
-// TrustKeys has what the receipt keys of a set signed believed from now on: public halves,
-// such as those of another host, or of a key file that was lost. It gives the ids of those
-// that were not known. ERR_CONFIG when one has the id of another key.
+// TrustKeys adds a set of public receipt keys to the trusted ones, such as those of another
+// host or of a lost key file. It returns the ids of the keys that were new. An id that
+// belongs to another key is ERR_CONFIG.
 func (rt *Runtime) TrustKeys(ctx context.Context, set *keyring.Set) (kids []string, err error) {
 	return rt.keeper.Trust(ctx, set)
 }
 
-// ExtendKey has what a retired receipt key signed up to until believed: hosts of versions
-// before went on to sign with it when keys were rotated beside them.
+// ExtendKey trusts the signatures of a retired receipt key up to until. Hosts of early
+// versions continued to sign with the old key after another process had rotated it.
 func (rt *Runtime) ExtendKey(ctx context.Context, kid string, until time.Time) error {
 	return rt.keeper.Extend(ctx, kid, until)
 }
 
-// keepKeys has the keys taken up, published and erased from here on.
+// keepKeys starts the keeper, which reloads a changed key file, publishes public keys and
+// erases retired ones.
 func (rt *Runtime) keepKeys(ctx context.Context) (err error) {
 	rt.keeper, err = keyfile.NewKeeper(ctx, keyfile.KeeperConfig{
 		Ring: rt.keys, Path: rt.keyFile, Seen: rt.keysSeen, Passphrase: rt.cfg.Passphrase, Store: rt.store, Rand: rt.cfg.Rand, Now: rt.cfg.Now, Log: rt.log.Named("keys"),
@@ -101,20 +102,20 @@ func (rt *Runtime) keepKeys(ctx context.Context) (err error) {
 	return err
 }
 
-// signer is what tokens and receipts are signed with.
+// signer signs tokens and receipts with the keys of the ring.
 func (rt *Runtime) signer() keyfile.Signer {
 	return keyfile.Signer{Ring: rt.keys, Fresh: rt.keeper.Fresh}
 }
 
-// What a host does with a session whose receipts do not prove its history: Config.Unproved.
+// The values of Config.Unproved.
 const (
 	UnprovedRefuse = "refuse" // default
 	UnprovedStrict = "strict"
 	UnprovedGoOn   = "go_on"
 )
 
-// proofs is what sessions that are gone on with must prove. A ring without a receipt key
-// has nothing to check with.
+// proofs are the keys and policy by which a session's history is checked before the session
+// continues. They are empty for a ring without a receipt key.
 func (rt *Runtime) proofs() actors.Proofs {
 	if rt.keys.Set().ReceiptSigner(rt.cfg.Now()) == nil {
 		return actors.Proofs{}
@@ -126,8 +127,8 @@ func (rt *Runtime) proofs() actors.Proofs {
 	return actors.Proofs{Keys: b, Signer: rt.signer(), Strict: rt.cfg.Unproved == UnprovedStrict, GoOn: rt.cfg.Unproved == UnprovedGoOn}
 }
 
-// proves judges the first cut records of a session that is to be forked, and says how it
-// was signed.
+// proves checks the receipts of the first cut records of a session before it is forked, and
+// returns the policy under which the session was signed.
 func (rt *Runtime) proves(recs []*messages.Record, cut int) (journal.Receipts, error) {
 	p := rt.proofs()
 	if p.Keys == nil {
@@ -135,7 +136,7 @@ func (rt *Runtime) proves(recs []*messages.Record, cut int) (journal.Receipts, e
 	}
 	signed, err := proof.Prefix(recs, cut, p.Keys, p.Strict)
 	if err != nil && p.GoOn {
-		rt.log.Warn("a session is forked that proves nothing", zap.Error(err))
+		rt.log.Warn("a session is forked although its receipts do not prove its history", zap.Error(err))
 		err = nil
 	}
 	return signed, err

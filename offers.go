@@ -13,30 +13,30 @@ import (
 	"github.com/seed14be6753/stile/tools/mcp"
 )
 
-// What MCP servers say of their tools, over restarts and changes.
+// Digests of the tools that MCP servers offer, kept over restarts to detect changes.
 
-// Pins asks the MCP servers of an agent what they offer now, and gives the digests that a
-// manifest can pin, by server and tool, such as "sha256:9f86d0…"; that of the whole list
-// is under "". It starts programs and makes connections, and ends them. Errors are
-// ERR_CONFIG, naming the server.
+// Pins reads the tool lists of an agent's MCP servers and returns the digests that a manifest
+// can pin, by server and tool, such as "sha256:9f86d0…"; the digest of a server's whole list
+// is under the tool "". It starts programs and opens connections, and ends them before it
+// returns. Errors are ERR_CONFIG and name the server.
 func Pins(ctx context.Context, a *Agent) (map[string]map[string]string, error) {
 	pool := mcp.NewPool(mcp.Options{Secret: os.LookupEnv})
 	defer func() { _ = pool.Close() }() // it returns nothing but nil
 	return compiler.Pins(ctx, pool, a.definition(lineage{}))
 }
 
-// maxToldChanges bounds the lines that one change of a list makes in the log.
-const maxToldChanges = 20
+// maxLoggedChanges bounds the log lines of one change of a server's list.
+const maxLoggedChanges = 20
 
-// toolsChanged tells the operator of tools that are not what they were.
+// toolsChanged logs the tools whose description a server has changed.
 func (rt *Runtime) toolsChanged(server string, changes []mcp.Change) {
 	rt.metrics.ToolsChanged(server, len(changes))
 	for i, c := range changes {
-		if i == maxToldChanges {
-			rt.log.Warn("an MCP server offers further tools in other words than before", zap.String("server", server), zap.Int("tools", len(changes)-i))
+		if i == maxLoggedChanges {
+			rt.log.Warn("an MCP server changed the descriptions of further tools", zap.String("server", server), zap.Int("tools", len(changes)-i))
 			return
 		}
-		rt.log.Warn("an MCP server offers a tool in other words than before: pin it where that must not be (stile doctor --pins)",
+		rt.log.Warn("an MCP server changed the description of a tool; pin the tool to refuse changes (stile doctor --pins)",
 			zap.String("server", server), zap.String("tool", clip.Excerpt(c.Tool)), zap.String("before", c.Before), zap.String("now", c.Now))
 	}
 }
@@ -51,7 +51,7 @@ func (rt *Runtime) knownTools(ctx context.Context, server string) map[string]str
 		err = json.Unmarshal(raw, &known)
 	}
 	if err != nil && !journal.IsNotFound(err) {
-		rt.log.Warn("what an MCP server offered before cannot be read", zap.Error(err))
+		rt.log.Warn("the earlier tool digests of an MCP server cannot be read", zap.Error(err))
 	}
 	return known
 }
@@ -62,6 +62,6 @@ func (rt *Runtime) rememberTools(ctx context.Context, server string, digests map
 		err = rt.store.PutMeta(ctx, metaTools+server, raw)
 	}
 	if err != nil {
-		rt.log.Warn("what an MCP server offers cannot be kept", zap.Error(err))
+		rt.log.Warn("the tool digests of an MCP server cannot be stored", zap.Error(err))
 	}
 }

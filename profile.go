@@ -7,16 +7,16 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Profile is what is known of a user.
+// Profile is the learned profile of a user.
 type Profile = learn.Profile
 
-// Profile gives what is known of the session's user.
+// Profile returns the profile of the session's user.
 func (s *Session) Profile(ctx context.Context) (Profile, error) {
 	return s.rt.Profile(ctx, s.key.Tenant, s.key.User)
 }
 
-// Profile gives what is known of a user; the zero Profile when nothing is. Errors are
-// ERR_INVALID (names) and ERR_JOURNAL.
+// Profile returns the profile of a user; the zero Profile when nothing was learned. Errors:
+// ERR_INVALID (tenant or user is malformed), ERR_JOURNAL.
 func (rt *Runtime) Profile(ctx context.Context, tenant, user string) (Profile, error) {
 	key := messages.SessionKey{Tenant: tenant, User: user, ID: messages.ProfileID}
 	if err := key.Validate(); err != nil {
@@ -33,12 +33,12 @@ func (rt *Runtime) Profile(ctx context.Context, tenant, user string) (Profile, e
 	return p, nil
 }
 
-// Learned returns when all profiles are learned that were due when it was called.
+// Learned waits until every profile update that was due when it was called is done.
 func (rt *Runtime) Learned(ctx context.Context) error { return rt.learner.Wait(ctx) }
 
-// ForgetProfile deletes all that is known of a user, every version of it. What is learned
-// later is learned from what the user says from now on. Prompts that showed the profile
-// are records of their sessions and stay there until those are erased.
+// ForgetProfile deletes every version of a user's profile. Later profiles are learned from
+// later inputs alone. Prompts that showed the profile are records of their sessions, and stay
+// until those are erased.
 func (rt *Runtime) ForgetProfile(ctx context.Context, tenant, user string) error {
 	key := messages.SessionKey{Tenant: tenant, User: user, ID: messages.ProfileID}
 	if err := key.Validate(); err != nil {
@@ -47,7 +47,7 @@ func (rt *Runtime) ForgetProfile(ctx context.Context, tenant, user string) error
 	return closedError(rt.learner.Forget(ctx, key))
 }
 
-// refuseProfile keeps all but the host out of the sessions of profiles.
+// refuseProfile refuses sessions that hold a user's profile, which the host alone writes.
 func refuseProfile(key messages.SessionKey) error {
 	if key.ID != messages.ProfileID {
 		return nil

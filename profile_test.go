@@ -242,7 +242,7 @@ func TestProfileIsAskedInItsOwnWay(t *testing.T) {
 }
 
 // A profile is its user's alone: neither what it is learned from nor where it is shown
-// crosses users, whatever their names are like; and nobody writes into it.
+// crosses users, whatever their names are like; and no caller writes into it.
 func TestProfileIsTheUsersOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeps{}
@@ -301,7 +301,7 @@ func TestProfileIsTheUsersOwn(t *testing.T) {
 	})
 }
 
-// What fails is neither kept nor shown, costs nobody the answer, is tried again with
+// What fails is neither kept nor shown, costs no user the answer, is tried again with
 // further messages alone, and is given up in the end.
 func TestProfileFails(t *testing.T) {
 	bad := []string{

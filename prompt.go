@@ -9,16 +9,16 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Prompt is one request to a model, as the journal can show it: what was sent, whether that
-// is exact, and what came back.
+// Prompt is one request to a model, rebuilt from the journal: the messages sent, whether they
+// are exact, and the reply.
 type Prompt = replay.Prompt
 
-// Prompts are the requests of a turn of a session, in their order: one, or more where a model
-// failed and was asked again. They are made again from the journal, by running the session up
-// to the turn without model and tools, and compared with the digest of what was sent; one
-// that differs says so and why (Prompt.Exact, Prompt.Why). agent is for sessions whose agents
-// have Go tools or a library; nil takes the manifests that the journal keeps. Errors:
-// ERR_NOT_FOUND for a turn that asked no model, ERR_JOURNAL for a session that was erased.
+// Prompts returns the model requests of one turn in order: one, or more when a failed request
+// was retried. They are rebuilt from the journal by replaying the session up to the turn,
+// without model and tools, and compared with the recorded digest of the request; Prompt.Exact
+// and Prompt.Why report a difference. Pass agent for sessions whose agents have Go tools or a
+// library; nil takes the manifests in the journal. Errors: ERR_NOT_FOUND for a turn without a
+// model request, ERR_JOURNAL for an erased session.
 func (a *Archive) Prompts(ctx context.Context, inc messages.Incarnation, agent *Agent, turn int64) (_ []Prompt, err error) {
 	held := compiler.Holder{}
 	defer func() { err = errors.Join(err, held.Close()) }()

@@ -14,8 +14,8 @@ type RecordQuery struct {
 	Kinds    []messages.Kind // none means all
 	Run      int64           // ordinal; 0 means all
 	Turn     int64           // index; 0 means all
-	// Latest selects the last so many of what fits, and reads the journal backwards no
-	// farther than it must; 0 means all.
+	// Latest selects the last n of the matching records, and reads the journal backwards
+	// only until it has found them; 0 means all.
 	Latest int
 }
 

@@ -12,20 +12,19 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// ReplayReport is what a replay found equal.
+// ReplayReport counts the records that a replay compared and found equal.
 type ReplayReport = replay.Report
 
-// Divergence says where this build and a journal disagree.
+// Divergence is the first record in which a replay by this build differs from the journal.
 type Divergence = replay.Divergence
 
-// Replay runs a session again from its journal, without model, tools or network,
-// and compares every record and hash; an explanation that another version worded
-// otherwise is counted, not a difference. agent nil takes the manifests kept in the
-// journal, which is enough for sessions whose agents had no Go tools or library of
-// their own. A *Divergence says where this build and the journal disagree;
-// other errors why nothing could be compared: ERR_CONFIG when the agent or a Go tool
-// of it must be passed, ERR_JOURNAL when the history is damaged or erased, ERR_QUOTA when
-// a program takes more than a replay gives (replay.MaxProgramGas).
+// Replay runs a session again from its journal, without model, tools or network, and
+// compares every record and hash. A detail text that another version worded differently is
+// counted and is no difference. A nil agent takes the manifests in the journal, which is
+// enough for agents without Go tools and libraries. The error is a *Divergence for the first
+// record that differs. Other errors mean that nothing was compared: ERR_CONFIG when the agent
+// must be passed, ERR_JOURNAL when the history is damaged or erased, ERR_QUOTA when a program
+// exceeds a replay's budget (replay.MaxProgramGas).
 func (rt *Runtime) Replay(ctx context.Context, name string, agent *Agent) (ReplayReport, error) {
 	a := rt.Archive()
 	head, err := a.Head(ctx, name)
@@ -46,11 +45,11 @@ func (a *Archive) Replay(ctx context.Context, inc messages.Incarnation, agent *A
 	return replay.Run(ctx, src, agents.For(ctx))
 }
 
-// Try runs one incarnation again under another agent than its own, such as an edited one:
-// inputs, replies and the ends of calls are those of the journal, nothing is asked and no tool
-// runs. It says what comes out otherwise: the first prompt and the first decision that differ,
-// each as two texts, how many turns do, and where and why it could not go on. Errors are
-// those of Replay but for a *Divergence; an agent must be passed.
+// Try replays one incarnation under a different agent, such as an edited one: inputs, replies
+// and ends of calls are taken from the journal; no model is called and no tool runs. The
+// Trial has the first prompt and the first decision that differ, each as two texts, the number
+// of turns that differ, and where and why the replay had to stop. An agent must be passed.
+// Errors are those of Replay, except *Divergence.
 func (a *Archive) Try(ctx context.Context, inc messages.Incarnation, agent *Agent) (_ replay.Trial, err error) {
 	if agent == nil {
 		return replay.Trial{}, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "pass the agent to try"}
@@ -70,7 +69,7 @@ func (a *Archive) Try(ctx context.Context, inc messages.Incarnation, agent *Agen
 	return replay.TryFrom(ctx, src, agents.For(ctx), was.For(ctx))
 }
 
-// replayed is what a replay of an incarnation takes.
+// replayed collects the source and the agents for a replay of an incarnation.
 func (a *Archive) replayed(ctx context.Context, inc messages.Incarnation, agent *Agent, held *compiler.Holder) (replay.Source, *compiler.Replayer, error) {
 	head, recs, err := journal.Load(ctx, a.store, inc)
 	if err != nil {
@@ -91,7 +90,7 @@ func (a *Archive) replayed(ctx context.Context, inc messages.Incarnation, agent 
 	}}, agents, nil
 }
 
-// manifest reads a manifest that the journal keeps.
+// manifest reads a manifest from the journal.
 func (a *Archive) manifest(ctx context.Context, d messages.Digest) (*manifest.Manifest, error) {
 	doc, err := a.store.Meta(ctx, compiler.ManifestKey(d))
 	if journal.IsNotFound(err) {

@@ -188,7 +188,7 @@ func TestReplayFindsChanges(t *testing.T) {
 // onlySeed is given as go test . -run TestReplayFindsChanges -args -seed N.
 var onlySeed = flag.Uint64("seed", 0, "change the history of this seed alone")
 
-// lostTurns are those whose program never answered, so that nobody kept the tokens
+// lostTurns are those whose program never answered, so that no record has the tokens
 // it had minted: what it said after the first is taken as the journal has it.
 func lostTurns(recs []*stile.Record) map[int64]bool {
 	lost := map[int64]bool{}
@@ -280,7 +280,7 @@ func change(v any, rnd *rand.Rand) (any, bool) {
 }
 
 // A decision with streams that the journal has of another turn, and their lengths, is
-// found: also that of a program that ran again and was stopped, whose tokens nobody can
+// found: also that of a program that ran again and was stopped, whose tokens no record can
 // make again.
 func TestReplayFindsOtherStreams(t *testing.T) {
 	tried := 0

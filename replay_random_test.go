@@ -117,7 +117,7 @@ func randomSession(t *testing.T, seed uint64) *world {
 					runs = append(runs, r)
 				}
 			case n < 8 && len(runs) > 0:
-				// Of whoever it was; one that ended already refuses.
+				// Any of the runs: one that has ended refuses.
 				_ = runs[w.rnd.IntN(len(runs))].Cancel(ctx, []string{"", "Ada", "cancelled by "}[w.rnd.IntN(3)])
 			default:
 				_, _ = s.Submit(ctx, "busy?", stile.Policy(messages.Reject))
@@ -155,7 +155,7 @@ func randomSession(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// opened opens a session, and has somebody answer its questions: yes, no, or never.
+// opened opens a session, and answers its approvals: yes, no, or never.
 func (w *world) opened(t testing.TB, rt *stile.Runtime, name string) *stile.Session {
 	s := opened(t, rt, name, w.agent)
 	patient := w.idle <= 0 // a day of a host that looks for idle sessions all the time takes long

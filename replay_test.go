@@ -214,7 +214,7 @@ func TestReplaySnapshot(t *testing.T) {
 	})
 }
 
-// A program that does not come back within the grace: nobody knows what it used or
+// A program that does not return within the grace: it is unknown what it used or
 // minted, and what it had said is taken from the journal.
 func TestReplayGraceOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,21 +26,21 @@ type Outcome struct {
 	Reason   messages.Code // for HALT
 	Detail   string
 	Turns    int64
-	// Text is what the run said: the responses and emissions of all its turns that were
-	// shown and not taken back, a blank line between responses and a line end around
-	// emissions. Units are the texts it is made of, under the kinds Response and "emit"; they
-	// are shared and not to be changed.
+	// Text is the answer of the run: the responses and emissions of all its turns, without
+	// text that was taken back, with a blank line between responses and a line end around
+	// emissions. Units are the texts it is made of, of the kinds Response and "emit". They are
+	// shared and must not be changed.
 	Text  string
 	Units []UnitText
-	// Usage counts the tokens of the run's model replies. CostMicroUSD is what these cost,
-	// and what its actions did (agents in child sessions, models they asked), in millionths
-	// of a dollar; Unpriced reports that a reply had no price, which is not in it.
+	// Usage counts the tokens of the run's model replies. CostMicroUSD is the cost of these
+	// replies and of the run's actions (child sessions, models that actions call), in
+	// millionths of a dollar. Unpriced reports whether a reply without a price is missing in it.
 	Usage        messages.Usage
 	CostMicroUSD int64
 	Unpriced     bool
 	// Finish is how the last reply ended; FinishLength means that the model was cut short.
 	Finish messages.Finish
-	// Began and Ended are when the run's first turn began and its end was recorded, in UTC.
+	// Began is the time of the run's first turn, Ended that of its end record, both in UTC.
 	// Began is zero for a run that was cancelled while it waited.
 	Began, Ended time.Time
 	// Turn is the decision of the last turn; nil when the run was cancelled before
@@ -48,10 +48,10 @@ type Outcome struct {
 	Turn *messages.TurnDecided
 	// Records are the positions of turn.decided (0 without a turn) and run.end.
 	DecidedSeq, EndSeq int64
-	// Output is the answer as JSON, where the agent wants one that fits a schema; see Decode.
+	// Output is the answer as JSON when the agent has an output schema; see Decode.
 	Output []byte
-	// Next is the run that takes up what was merged into this one too late for a turn of
-	// it; 0 when there is none.
+	// Next is the run that takes up an input which was merged into this run after its last
+	// turn began; 0 when there is none.
 	Next int64
 }
 
@@ -73,7 +73,7 @@ func (o *Outcome) Decode(v any) error {
 }
 
 // Err is nil for a run that is DONE. For one that ended HALT or ABORT it is the outcome as an
-// *Outcome: errors.As finds it, IsHalt and IsAbort tell them apart, and CodeOf gives the code of
+// *Outcome: errors.As finds it, IsHalt and IsAbort distinguish them, and CodeOf gives the code of
 // a HALT.
 func (o *Outcome) Err() error {
 	if o.Decision == Done {
@@ -125,9 +125,9 @@ func (r *Run) Decision(ctx context.Context) (Outcome, error) {
 	return outcome(a), nil
 }
 
-// Text waits as Decision does and gives what the run said (Outcome.Text). A run that ended HALT
-// or ABORT is an error, an *Outcome, beside what text there is. Without an outcome the text
-// is "".
+// Text waits for the end of the run, as Decision does, and returns its answer (Outcome.Text).
+// For a run that ended HALT or ABORT it returns the text so far and an *Outcome as error.
+// When Decision fails, the text is "".
 func (r *Run) Text(ctx context.Context) (string, error) {
 	o, err := r.Decision(ctx)
 	if err != nil {
@@ -136,15 +136,15 @@ func (r *Run) Text(ctx context.Context) (string, error) {
 	return o.Text, o.Err()
 }
 
-// TextStream gives what Text gives, in pieces as it grows, and ends with the run. The pieces,
-// one behind the other, are the text; an error, of which a HALT or ABORT is one as in Text, is
-// the last thing yielded.
+// TextStream yields the text of Text in pieces while it grows, and ends with the run. The
+// pieces, joined, are the text. An error is the last element; a run that ended HALT or ABORT
+// is an error as in Text.
 //
-// A reader never has to take anything back. Text that the dialect may replace (kitsu's, until a
-// pass has replaced it or the run has ended) comes when it stands, and of a merged submit
-// nothing comes before a run has taken it up. Other text comes while it grows. Should a crash of
-// the session lose text that was yielded, the stream ends with an error for which IsTakenBack
-// holds: the run goes on, and Text has the text that counts.
+// Yielded text is final: text that the dialect may still replace (kitsu's, until a pass has
+// replaced it or the run has ended) is yielded once it can no longer change, and a merged
+// submit yields nothing before a run has taken it up. If a crash of the session loses text
+// that was yielded, the stream ends with an error for which IsTakenBack is true: the run
+// continues, and Text returns the final text.
 func (r *Run) TextStream(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if r.at.Seq == 0 { // a run that is looked up, which another process may have left open
@@ -178,27 +178,27 @@ func outcome(a *answer.Account) Outcome {
 	return o
 }
 
-// Cancel stops the run, also one that still waits.
+// Cancel stops the run, also one that is still queued. by is recorded as the principal who
+// cancelled.
 func (r *Run) Cancel(ctx context.Context, by string) error {
 	_, err := r.session.rt.host.Cancel(ctx, r.session.key, r.session.agent.Actor, r.at.Ordinal, by)
 	return err
 }
 
-// Events follows the run from its input to its run.end. Ranging over it again
-// starts from the input again. Of a merged submit that its run did not take up, those of
-// the next run follow.
+// Events follows the run from its input to its run.end. Each range over it starts from the
+// input. If the run did not take up a merged submit, the updates of the next run follow.
 func (r *Run) Events(ctx context.Context) iter.Seq2[Update, error] {
 	return r.Resume(ctx, Position{Seq: max(0, r.at.Seq-1)})
 }
 
-// Resume is Events behind a position that an earlier stream of this run came to.
+// Resume is Events from a position that an earlier stream of this run yielded.
 func (r *Run) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
 	return r.at.Updates(ctx, from)
 }
 
 // Simple follows the run as Events does, in the words of docs/spec/cogency.md §3: think,
-// respond, call and so on to end. With tokens texts come while they grow. after is the ID of
-// the last event seen, "" for none; any other text is ERR_INVALID.
+// respond, call and so on to end. With tokens, texts are yielded while they grow. after is the
+// ID of the last event seen, "" for none; any other text is ERR_INVALID.
 func (r *Run) Simple(ctx context.Context, after string, tokens bool) iter.Seq2[SimpleEvent, error] {
 	if after == "" {
 		after = Position{Seq: max(0, r.at.Seq-1)}.String()

@@ -15,17 +15,17 @@ import (
 
 // Types of the runtime's vocabulary, for embedders that import this package alone.
 type (
-	// Update is what subscribers get: a record, or a delta of growing text.
+	// Update is one element of a subscriber's stream: a record, or a delta of growing text.
 	Update = messages.Update
 	// Position is where a stream of updates is resumed.
 	Position = messages.Position
 	// Record is one entry of a session's journal.
 	Record = messages.Record
-	// Head is what the journal knows of a session without reading it.
+	// Head is the journal's summary of a session: name, length, last hash, whether a run is open.
 	Head = journal.Head
 	// Error is the one error type; its Code says what happened.
 	Error = messages.Error
-	// SimpleEvent is what Run.Simple and Session.Simple give.
+	// SimpleEvent is an element of the streams Run.Simple and Session.Simple.
 	SimpleEvent = simple.Event
 	// Decision ends a turn.
 	Decision = messages.Decision
@@ -72,25 +72,25 @@ func (rt *Runtime) Open(ctx context.Context, name string, agent *Agent) (*Sessio
 	return &Session{rt: rt, agent: c, key: key, sid: key.SID(), inc: rep.Inc}, nil
 }
 
-// refuseName refuses the host's own session, and what paths take for folders: a route that
-// names such a session is another one to clients and proxies.
+// refuseName refuses the host's profile sessions and the names . and ..: clients and proxies
+// resolve these in a path, so that the request would reach another route.
 func refuseName(key messages.SessionKey) error {
 	if err := refuseProfile(key); err != nil {
 		return err
 	}
 	for _, p := range []struct{ field, name string }{{"tenant", key.Tenant}, {"user", key.User}, {"id", key.ID}} {
 		if p.name == "." || p.name == ".." {
-			return &messages.Error{Code: messages.ErrInvalid, Field: p.field, Detail: "is not . or .., which mean folders"}
+			return &messages.Error{Code: messages.ErrInvalid, Field: p.field, Detail: "must not be . or .., which paths resolve as folders"}
 		}
 	}
 	return nil
 }
 
-// Find gives a handle on a session that exists, under the agent that it last ran under:
-// one of Config.Agents, one that sessions were opened with here, or one that those run
-// in child sessions. It wakes no session; what is done with the handle does. A session that
-// does not exist is ERR_NOT_FOUND; a session of an agent that is not registered
-// here is ERR_CONFLICT, ReasonAgentGone.
+// Find returns a handle on an existing session, under the agent that the session last ran
+// under. Find knows Config.Agents, the agents that were passed to Open, and the agents
+// that these run in child sessions. Find does not wake the session; calls on the handle do.
+// Errors: ERR_NOT_FOUND when the session does not exist; ERR_CONFLICT, ReasonAgentGone,
+// when its agent is not registered in this runtime.
 func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 	head, err := rt.Archive().Head(ctx, name)
 	if journal.IsNotFound(err) || err == nil && head.Closed {
@@ -116,50 +116,51 @@ func (rt *Runtime) Find(ctx context.Context, name string) (*Session, error) {
 }
 
 func noSession(name string) error {
-	return &messages.Error{Code: messages.ErrNotFound, Reason: journal.ReasonNotFound, Field: "session", Detail: "there is no session " + name}
+	return &messages.Error{Code: messages.ErrNotFound, Reason: journal.ReasonNotFound, Field: "session", Detail: "no session " + name}
 }
 
 // SID is the session's id, tenant:user:id.
 func (s *Session) SID() string { return s.sid }
 
-// Incarnation tells this session from an earlier one of the same name.
+// Incarnation distinguishes this session from earlier ones of the same name.
 func (s *Session) Incarnation() messages.Incarnation { return s.inc }
 
-// SubmitOption changes how a submit is taken.
+// SubmitOption is an option of Submit.
 type SubmitOption func(*messages.Input)
 
 // The policies of a submit (docs/spec/design.md §9).
 const (
 	Reject    = messages.Reject    // ERR_BUSY while a run is in flight
 	Enqueue   = messages.Enqueue   // a run of its own, after those that wait
-	Interrupt = messages.Interrupt // the run in flight is cancelled, this one goes first
-	Rollback  = messages.Rollback  // as Interrupt, and later prompts know nothing of that run
+	Interrupt = messages.Interrupt // the run in flight is cancelled, the new one goes first
+	Rollback  = messages.Rollback  // as Interrupt, and later prompts leave out the cancelled run
 	Merge     = messages.Merge     // joins the run in flight at its next turn
-	Debounce  = messages.Debounce  // what comes within half a second becomes one run
-	Answer    = messages.Answer    // a bare yes or no answers the call that waits; else as the manifest says
+	Debounce  = messages.Debounce  // inputs within half a second become one run
+	Answer    = messages.Answer    // a bare yes or no answers the waiting call; any other text follows loop.busy
 )
 
-// Policy says what happens when a run is in flight; the manifest's loop.busy is
-// the default.
+// Policy sets what a submit does while a run is in flight; the default is the manifest's
+// loop.busy.
 func Policy(p messages.Policy) SubmitOption { return func(in *messages.Input) { in.Policy = p } }
 
-// IdempotencyKey makes a repeated submit join the run the first one started, whatever
-// its policy. A session remembers the last 64 keys. One that says something else under
-// the same key is refused with ERR_CONFLICT, ReasonKeyReused.
+// IdempotencyKey makes a repeated submit join the run that the first one started, under
+// any policy. A session remembers the last 64 keys. A different input under the same key
+// is refused with ERR_CONFLICT, ReasonKeyReused.
 func IdempotencyKey(key string) SubmitOption { return func(in *messages.Input) { in.Key = key } }
 
-// ReasonKeyReused is that of a submit whose idempotency key named another input.
+// ReasonKeyReused means that the idempotency key of a submit belongs to another input.
 const ReasonKeyReused = turn.ReasonKeyReused
 
-// User names who submits; the session's user is the default.
+// User sets the user who submits; the default is the session's user.
 func User(name string) SubmitOption { return func(in *messages.Input) { in.User = name } }
 
-// Zone is the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the last one.
+// Zone sets the user's time zone, such as Europe/Oslo or UTC+2; the session keeps the last one.
 func Zone(name string) SubmitOption { return func(in *messages.Input) { in.Zone = name } }
 
 // Submit starts a run, or queues one, by policy. It returns when the input is durable.
-// Errors: ERR_BUSY, ERR_QUOTA (Config.Spending), ERR_USERDATA_SCHEMA or what else the dialect says of the text,
-// ERR_CONFLICT for a key of another input, ERR_JOURNAL; none changes the session.
+// Errors: ERR_BUSY, ERR_QUOTA (Config.Spending), ERR_USERDATA_SCHEMA or another code of the
+// dialect for the text, ERR_CONFLICT for an idempotency key of another input, ERR_JOURNAL. A
+// refused submit changes nothing in the session.
 func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption) (*Run, error) {
 	if err := refuseProfile(s.key); err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	}
 	if in.Policy == Answer {
 		in.Policy = s.agent.Manifest.Loop.Busy
-		if run, err := s.word(ctx, &in); run != nil || err != nil {
+		if run, err := s.answerByText(ctx, &in); run != nil || err != nil {
 			return run, err
 		}
 	}
@@ -198,42 +199,42 @@ func (s *Session) Submit(ctx context.Context, text string, opts ...SubmitOption)
 	return run, nil
 }
 
-// repeats refuses a submit whose key is that of the input at seq and which says something
-// else. To join is rare enough to ask the journal: the session remembers keys alone.
+// repeats refuses a submit that has the idempotency key of the input at seq, and differs from
+// that input. The session keeps keys without inputs, so the input is read from the journal.
 func (s *Session) repeats(ctx context.Context, seq int64, in *messages.Input) error {
 	for r, err := range journal.ReadTyped(ctx, s.rt.store, s.inc, seq, seq) {
 		if err != nil {
 			return closedError(err)
 		}
 		if b, ok := r.Body.(*messages.Input); ok && !turn.Repeats(b, in) {
-			return &messages.Error{Code: messages.ErrConflict, Reason: ReasonKeyReused, Field: "key", Detail: "the idempotency key is that of another input, of run " + strconv.FormatInt(r.Run, 10)}
+			return &messages.Error{Code: messages.ErrConflict, Reason: ReasonKeyReused, Field: "key", Detail: "the idempotency key belongs to another input, of run " + strconv.FormatInt(r.Run, 10)}
 		}
 	}
 	return nil
 }
 
-// Cancel stops the run in flight; its turn ends HALT(ERR_CANCELLED).
+// Cancel stops the run in flight, whose turn ends HALT(ERR_CANCELLED). by is recorded as the
+// principal who cancelled. Without a run in flight Cancel does nothing.
 func (s *Session) Cancel(ctx context.Context, by string) error {
 	_, err := s.rt.host.Cancel(ctx, s.key, s.agent.Actor, 0, by)
 	return err
 }
 
-// Run is the handle on a run by its ordinal, for callers that kept the number.
+// Run returns the handle on the run with that ordinal. It does not check that the run exists.
 func (s *Session) Run(ordinal int64) *Run { return s.run(ordinal) }
 
 func (s *Session) run(ordinal int64) *Run {
 	return &Run{session: s, at: follow.Run{Source: s.rt.follow(), SID: s.sid, Inc: s.inc, Ordinal: ordinal, Session: s}}
 }
 
-// Wake has the session go on with what is open in it: a run that another process left,
-// or an input that waits. Nothing open is no error.
+// Wake makes the session continue an open run that another process left, or take up a
+// waiting input. With neither, Wake does nothing and returns nil.
 func (s *Session) Wake(ctx context.Context) error {
 	_, err := s.rt.host.Open(ctx, s.key, s.agent.Actor)
 	return err
 }
 
-// Flush writes records that still wait for company, and returns when they are on
-// disk.
+// Flush writes the buffered records of the session, and returns when they are on disk.
 func (s *Session) Flush(ctx context.Context) error {
 	return s.rt.host.Flush(ctx, s.key, s.agent.Actor)
 }
@@ -244,30 +245,30 @@ func (s *Session) Records(ctx context.Context) iter.Seq2[*Record, error] {
 	return journal.ReadTyped(ctx, s.rt.store, s.inc, 0, 0)
 }
 
-// RecordsAfter is Records behind a position.
+// RecordsAfter is Records from the first record after a position.
 func (s *Session) RecordsAfter(ctx context.Context, after int64) iter.Seq2[*Record, error] {
 	return journal.ReadTyped(ctx, s.rt.store, s.inc, after+1, 0)
 }
 
-// Blob gives bytes that a record names: a reply, an OUTPUT, a SCRATCHPAD.
+// Blob returns the bytes that a record names by digest: a reply, an OUTPUT, a SCRATCHPAD.
+// Bytes that the journal does not have, or that were erased, are ERR_NOT_FOUND.
 func (s *Session) Blob(ctx context.Context, d messages.Digest) ([]byte, error) {
 	b, err := s.rt.store.Blob(ctx, s.inc, d)
 	return b, missing(err)
 }
 
-// Events follows the session: every record after the position after, then what
-// comes, until ctx ends or the runtime closes. Deltas of growing text come between
-// records. A subscriber that is too slow or comes late loses nothing: it gets the
-// text that was shown meanwhile in fewer, longer deltas. All deltas of a unit,
-// retractions applied, are the text of its record.
+// Events follows the session: it yields every record after the position after, then new
+// records until ctx ends or the runtime closes. Between records it yields deltas of growing
+// text. A slow or late subscriber misses no text: it gets the same text in fewer, longer
+// deltas. The deltas of a unit, with retractions applied, add up to the text of its record.
 func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[Update, error] {
 	return s.Resume(ctx, Position{Seq: after})
 }
 
-// Resume is Events behind any position, also inside a growing text: what it yields
-// continues what the reader of the position had, byte for byte. Text that was shown
-// and is not in the journal after a crash is taken back first (Delta.Retract). A
-// position behind the session's last record is ERR_CONFLICT.
+// Resume is Events from any position, also one inside a growing text: the stream continues
+// at exactly that byte. Text that was yielded before a crash and is not in the journal is
+// taken back first (Delta.Retract). A position after the session's last record is
+// ERR_CONFLICT.
 func (s *Session) Resume(ctx context.Context, from Position) iter.Seq2[Update, error] {
 	return s.rt.follow().Updates(ctx, s.sid, s.inc, from, func(Update) bool { return true }, func(Update) bool { return false })
 }

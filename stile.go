@@ -1,5 +1,5 @@
 // Package stile hosts sessions of language-model agents inside a Go program: one
-// turn in flight per session, the model's reply acted on while it streams, every
+// turn in flight per session, actions started while the model's reply streams, every
 // turn ended by exactly one decision that is verified, journaled and replayable.
 //
 //	rt, err := stile.New(ctx, stile.Config{})      // SQLite in ./stile-data
@@ -11,20 +11,20 @@
 // tools are Go functions ([DefineTool]); its model is a provider that the manifest names,
 // or a [Model] of the program's own, such as [ScriptedModel] in tests.
 //
-// A Runtime owns what it starts: Close ends it all, and is safe to call twice.
+// A Runtime owns everything that it starts: Close stops all of it, and may be called twice.
 // Every method is safe for concurrent use unless it says otherwise. Failures are
 // *Error values: branch on [CodeOf] or on predicates such as [IsNotFound], not on texts.
 //
-// What a decision promises: it is on disk before a subscriber gets it, nothing that was
-// acknowledged is forgotten by a restart, and a turn that could not end well ends
-// as HALT with a code. What it does not promise is in docs/limits.md.
+// Guarantees: a decision is on disk before a subscriber gets it, a restart loses no
+// acknowledged record, and a turn that fails ends as HALT with a code. The limits are in
+// docs/limits.md.
 //
 // # Compatibility
 //
 // From version 1.0 on, what this package and those under "Public packages" in
 // ARCHITECTURE.md export keeps its name, type and meaning within a major version.
 // Structs may gain fields, so name those that you set; codes, kinds of records and
-// members of JSON may be added, so pass over unknown ones. Interfaces that a program
+// members of JSON may be added, so ignore unknown ones. Interfaces that a program
 // implements, such as [Model], gain no method. Before 1.0 a release may change an
 // exported name, and CHANGELOG.md says how to follow. A package whose comment says that
 // it is the host's own promises nothing. A journal that a release wrote is opened,
@@ -70,55 +70,55 @@ import (
 	"github.com/seed14be6753/stile/tools/mcp"
 )
 
-// DefaultDir is where a Runtime keeps its journal and keys.
+// DefaultDir is the data directory of a Runtime whose Config names none.
 const DefaultDir = "stile-data"
 
 // JournalFile is the journal's name inside the data directory.
 const JournalFile = backup.JournalFile
 
-// Config says how to run. The zero value works: SQLite and generated keys in
+// Config configures a Runtime. The zero value works: SQLite and generated keys in
 // ./stile-data, the scripted model, no logs.
 type Config struct {
 	// Dir is the data directory; "" is DefaultDir. It is made with mode 0700.
 	Dir string
-	// Protect are further files and folders of the host, beside Dir, that tools of agents
-	// leave alone, such as keys of TLS.
+	// Protect lists files and folders of the host, in addition to Dir, that tools of agents
+	// must not read or change, such as TLS keys.
 	Protect []string
-	// Shared says that callers of the sessions are told apart, as by a host with tokens.
-	// The user local:local then works in a folder of its own like every other one, and an
-	// agent with workspace.access: project or system has to say workspace.per. Without it
+	// Shared says that several authenticated users use the runtime, as behind a host with
+	// tokens. Then local:local works in a folder of its own like every other user, and an
+	// agent with workspace.access: project or system must set workspace.per. Without Shared,
 	// local:local works in the agent's folder itself.
 	Shared bool
 	// InMemory keeps journal and keys in memory: nothing survives Close.
 	InMemory bool
-	// Store replaces the journal's store, such as one of journal/postgres that several
-	// hosts share. It stays the caller's to close. Keys are still those of Dir.
+	// Store replaces the journal's store, for example by one of journal/postgres that several
+	// hosts share. The caller closes it. Keys are still read from Dir.
 	Store journal.Store
 	// Keys replaces the key file. It must hold a token key, a fallback and, unless
 	// receipts are off, a receipt key.
 	Keys *keyring.Ring
 	// Passphrase seals the key file; empty leaves it protected by its mode alone.
 	Passphrase []byte
-	// Unproved says what to do with a session whose receipts do not prove its history:
-	// UnprovedRefuse ("" too) leaves it alone, with ERR_JOURNAL and the reason UNPROVED, when
-	// it is opened, taken up or forked, but goes on with one of a version before openings
-	// said what is signed; UnprovedStrict refuses that as well where nothing is signed;
-	// UnprovedGoOn goes on with all of them and logs it.
+	// Unproved is the policy for a session whose receipts do not prove its history.
+	// UnprovedRefuse, the default, refuses to open, continue or fork it with ERR_JOURNAL,
+	// reason UNPROVED; it accepts sessions of early versions, whose opening record does not
+	// say what is signed. UnprovedStrict refuses also these when nothing is signed.
+	// UnprovedGoOn accepts all of them and logs a warning.
 	Unproved string
 	// Models are the providers that manifests may name. "scripted" is built in. Models
 	// takes precedence over Providers.
 	Models map[string]llm.Model
-	// Providers make the models of manifests that say where a model is and which key
-	// it gets: model.base_url, secret and so on.
+	// Providers make models from the model section of manifests: base_url, secret and so on.
+	// The key is the provider's name.
 	Providers map[string]llm.Provider
-	// Databases are the kinds of database, beside sqlite, that relics may be in, such as
-	// postgres: tools/sql/postgres.Open.
+	// Databases are further kinds of database for relics, beside the built-in sqlite, such as
+	// "postgres": postgres.Open of tools/sql/postgres.
 	Databases map[string]Database
 	// Dialects are further ones, beside plain, aeiou, cortex, cogency and kitsu.
 	Dialects []parse.Dialect
-	// Log gets what operators want to know; nil is silent.
+	// Log gets warnings and notices for operators; nil logs nothing.
 	Log *zap.Logger
-	// Slog is Log for a program that logs by log/slog; both are ERR_CONFIG.
+	// Slog is Log for programs that use log/slog. Setting both is ERR_CONFIG.
 	Slog *slog.Logger
 	// DecisionLog gets one JSON object per decided turn (docs/spec/aeiou.md §17); may be nil.
 	// The session writes to it synchronously, sometimes inside Submit: a slow writer
@@ -129,17 +129,17 @@ type Config struct {
 	IdleTimeout time.Duration
 	// ProgramCacheBytes bounds the cache of parsed programs; 0 is 32 MiB.
 	ProgramCacheBytes int64
-	// Agents are those whose sessions go on by themselves when the runtime starts: runs
-	// that were in flight when the process before it ended, and inputs that waited.
-	// Names must differ. Boot says how fast. Open works with any agent.
+	// Agents are the agents whose sessions are recovered when the runtime starts: runs that
+	// were in flight when the previous process ended, and queued inputs. Their names must
+	// differ. Boot limits the rate. Open works with any agent.
 	Agents []*Agent
 	Boot   Boot
 	// Sandbox overrides the detected sandbox support of the kernel, for tests; nil detects
 	// it.
 	Sandbox func() Sandbox
-	// Feeds says how context feeds are kept.
+	// Feeds configures context feeds.
 	Feeds Feeds
-	// Spending bounds what users and sessions may use of models.
+	// Spending bounds the model tokens and cost of users and sessions.
 	Spending Spending
 
 	// Rand and Now replace randomness and clock, for tests. Rand must be safe for
@@ -148,14 +148,15 @@ type Config struct {
 	Now  func() time.Time
 }
 
-// Database makes the backend of a relic. where gives the URL of its database for each
-// connection.
+// Database opens the backend of a relic. Its argument where returns the URL of the database,
+// and is called for each connection.
 type Database = compiler.Database
 
-// Sandbox is what the kernel can confine commands with.
+// Sandbox describes the sandbox support of the kernel, in which commands are confined.
 type Sandbox = confine.Sandbox
 
-// Runtime runs sessions.
+// Runtime runs sessions. Make one with New and end it with Close. Its methods are safe for
+// concurrent use.
 type Runtime struct {
 	cfg      Config
 	log      *zap.Logger
@@ -184,8 +185,8 @@ type Runtime struct {
 	closed  error
 }
 
-// New starts a runtime. Errors are ERR_CONFIG (a setting or key file), or
-// ERR_JOURNAL (the store refuses).
+// New starts a runtime. Errors: ERR_CONFIG for a setting or the key file, ERR_JOURNAL when
+// the store cannot be opened.
 func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if cfg.Log != nil && cfg.Slog != nil {
 		return nil, &messages.Error{Code: messages.ErrConfig, Field: "slog", Detail: "a runtime has one log: Log or Slog"}
@@ -274,7 +275,7 @@ func New(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	return rt, nil
 }
 
-// compileFor is what this runtime lends the compiler of its agents.
+// compileFor is the environment in which this runtime compiles its agents.
 func (rt *Runtime) compileFor(children compiler.Sessions) *compiler.Env {
 	env := rt.cfg.compiler(compiler.Run)
 	env.Pool, env.Store, env.Cache, env.Keep = rt.pool, rt.store, rt.cache, rt.held.Keep
@@ -361,49 +362,49 @@ func (rt *Runtime) closeStore() error {
 // closedError makes the end of the runtime a typed error.
 func closedError(err error) error { return follow.Closed(err) }
 
-// follow is where the runtime's sessions are followed.
+// follow is the hub and store from which subscribers of the runtime's sessions read.
 func (rt *Runtime) follow() follow.Source { return follow.Source{Hub: rt.host.Hub(), Store: rt.store} }
 
-// Metrics counts what a runtime does, for Prometheus.
+// Metrics are the Prometheus metrics of a runtime.
 type Metrics = telemetry.Metrics
 
-// Metrics are the runtime's, in a registry of their own.
+// Metrics returns the runtime's metrics. They are in a registry of their own.
 func (rt *Runtime) Metrics() *Metrics { return rt.metrics }
 
 // Shared reports whether Config.Shared was set.
 func (rt *Runtime) Shared() bool { return rt.cfg.Shared }
 
-// Observe has f called with every record of every session from now on, when it has become
-// durable, in the order of its session, before subscribers get it. It is called from
-// many goroutines, also from one that is in Submit, must not block or call Observe, and
-// changes nothing of the record. stop ends it.
+// Observe calls f with every record that becomes durable from now on, of every session,
+// before subscribers get the record. Records of one session come in order. f is called from
+// many goroutines, sometimes inside Submit; it must not block, call Observe or change the
+// record. stop removes f.
 func (rt *Runtime) Observe(f func(*Record)) (stop func()) { return rt.observer.Observe(f) }
 
 // Journal counts commits and records since New.
 func (rt *Runtime) Journal() *journal.Metrics { return rt.writer.Metrics() }
 
-// Counters counts what leaves no record: turns in flight, late answers, orphans and the like.
+// Counters are counts of events without a record: turns in flight, late answers, orphans.
 func (rt *Runtime) Counters() *actors.Counters { return rt.host.Counters() }
 
 // ProbePause is the least time between two attempts of Writable to write to a journal that
 // failed.
 const ProbePause = livestore.ProbePause
 
-// Writable reports whether the journal takes what sessions append: nil, or the failure of
-// the last commit, ERR_JOURNAL. While commits succeed it costs nothing. After one that
-// failed it opens the journal anew and writes one small value, at most every ProbePause
-// and until that succeeds.
+// Writable reports whether the journal accepts appends: it returns nil, or the error of the
+// last commit, ERR_JOURNAL. While commits succeed it does no I/O. After a failed commit it
+// reopens the journal and writes one small value, at most once every ProbePause, until that
+// write succeeds.
 func (rt *Runtime) Writable(ctx context.Context) error {
 	return closedError(rt.store.Writable(ctx, rt.writer, rt.cfg.Now()))
 }
 
-// SessionsInMemory counts the sessions that are awake.
+// SessionsInMemory returns the number of sessions that are awake.
 func (rt *Runtime) SessionsInMemory() int { return rt.host.Sessions() }
 
-// Close stops every session, writes what was accepted, and closes the journal
-// last. Turns in flight are settled by the next start. Tools that do not heed their
-// context are left behind after five seconds; when ctx ends before, the error is its
-// own and the rest of the work goes on in the background.
+// Close stops every session, writes all accepted records, and closes the journal last.
+// The next start recovers turns in flight. Close waits up to five seconds for tools that
+// ignore their cancelled context. When ctx ends first, Close returns ctx's error and
+// finishes in the background.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		go func() {

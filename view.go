@@ -6,14 +6,14 @@ import (
 	"github.com/seed14be6753/stile/journal"
 )
 
-// Head is what the journal knows of the session without reading it.
+// Head returns the journal's summary of the session, without reading its records.
 func (s *Session) Head(ctx context.Context) (Head, error) {
 	h, err := s.rt.store.HeadOf(ctx, s.inc)
 	return h, closedError(err)
 }
 
-// Outcome is how the run ended; ended is false while it is in flight or waits. It
-// waits for nothing. A run that the session does not have is ERR_NOT_FOUND.
+// Outcome returns how the run ended, without waiting; ended is false while the run is in
+// flight or queued. A run that does not exist is ERR_NOT_FOUND.
 func (r *Run) Outcome(ctx context.Context) (o Outcome, ended bool, err error) {
 	a, err := r.at.Look(ctx)
 	if err != nil || a == nil {
@@ -22,7 +22,7 @@ func (r *Run) Outcome(ctx context.Context) (o Outcome, ended bool, err error) {
 	return outcome(a), true, nil
 }
 
-// Seq is the position of the run's input; 0 for a handle made from a number.
+// Seq returns the position of the run's input; 0 for a handle made by Session.Run.
 func (r *Run) Seq() int64 { return r.at.Seq }
 
 // AppendUpdate appends an update as JSON: a record as exports have it, or

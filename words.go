@@ -10,22 +10,22 @@ import (
 	"github.com/seed14be6753/stile/tools"
 )
 
-// Words of other packages that most programs need, so that this one is enough for them.
-// An author of a dialect, store or model imports the package of that port.
+// Types of other packages, so that most programs import this package alone. Authors of
+// dialects, stores and models import the package of that port.
 type (
-	// Class says what a crash may do with a call of a tool.
+	// Class is the effect class of a tool: whether a call may be repeated after a crash.
 	Class = messages.Class
 	// Tool is what an agent can call.
 	Tool = tools.Tool
-	// ToolCall is what a tool knows of its call.
+	// ToolCall is the context of one tool call: session, turn, key.
 	ToolCall = tools.Call
 	// ToolValue is a value of programs.
 	ToolValue = tools.Value
-	// ToolParam declares a parameter of a Tool that is written by hand.
+	// ToolParam declares a parameter of a Tool that is written without DefineTool.
 	ToolParam = tools.Param
 	// GateRequest is a call as Agent.Gate sees it.
 	GateRequest = tools.Request
-	// GateAnswer is what a gate says of a call.
+	// GateAnswer is a gate's decision on a call: approve, deny or confirm.
 	GateAnswer = messages.GateAnswer
 	// Manifest describes an agent.
 	Manifest = manifest.Manifest
@@ -37,8 +37,8 @@ type (
 	Message = messages.Message
 	// Kind is the kind of a record, and of a growing text.
 	Kind = messages.Kind
-	// UnitText is the body of a record of text: a thought, a response. Emit is that of
-	// what an AEIOU program showed, ActionEnded that of a call's result.
+	// UnitText is the body of a text record: a thought or a response. Emit is the body of
+	// an emission of an AEIOU program, ActionEnded the body of a call's end.
 	UnitText    = messages.UnitText
 	Emit        = messages.Emit
 	ActionEnded = messages.ActionEnded
@@ -48,7 +48,7 @@ type (
 const (
 	Pure       = messages.Pure       // a function of its arguments
 	ReadOnly   = messages.ReadOnly   // changes nothing: repeated after a crash
-	Idempotent = messages.Idempotent // twice is once: repeated after a crash
+	Idempotent = messages.Idempotent // a second call changes nothing: repeated after a crash
 	Keyed      = messages.Keyed      // honours ToolCall.Key: repeated under the same key
 	Effectful  = messages.Effectful  // never repeated: after a crash its outcome is unknown
 )
@@ -73,21 +73,21 @@ const (
 	FinishStop     = messages.FinishStop
 )
 
-// DefineTool makes a tool of a function from one struct to another; see tools.Define.
+// DefineTool makes a tool from a function of one struct to another; see tools.Define.
 func DefineTool[In, Out any](name, description string, class Class, do func(context.Context, In) (Out, error)) (Tool, error) {
 	return tools.Define(name, description, class, do)
 }
 
-// DefineToolCall is DefineTool for a tool that wants its call, such as the key of a keyed
-// one; see tools.DefineCall.
+// DefineToolCall is DefineTool for a function that also takes its ToolCall, such as for the
+// idempotency key; see tools.DefineCall.
 func DefineToolCall[In, Out any](name, description string, class Class, do func(context.Context, *ToolCall, In) (Out, error)) (Tool, error) {
 	return tools.DefineCall(name, description, class, do)
 }
 
-// ScriptedModel makes a model that gives these replies in their order: for examples and
-// tests, without a network.
+// ScriptedModel makes a model that returns these replies in order, for examples and tests.
+// It needs no network.
 func ScriptedModel(replies ...string) Model { return scripted.New(replies...) }
 
-// ParseManifest reads a manifest in YAML; name is what errors call it. It reads no other
-// file and no environment variable.
+// ParseManifest parses a manifest in YAML. Errors call it name. It reads no other file and no
+// environment variable.
 func ParseManifest(name string, doc []byte) (*Manifest, error) { return manifest.Parse(name, doc) }

@@ -98,7 +98,7 @@ func (r *recording) Cleanup(f func()) { r.undo = append(r.undo, f) }
 func TestFailuresAreTold(t *testing.T) {
 	tool := func(context.Context, refund) (string, error) { return "", fmt.Errorf("the till is closed") }
 	said := failed(t, func(t2 testing.TB) {
-		s := stiletest.Open(t2, desk(t, tool), asks, `<response>Sorry.</response>`) // nobody approves
+		s := stiletest.Open(t2, desk(t, tool), asks, `<response>Sorry.</response>`) // no principal approves
 		r := s.Say("Please.")
 		r.Want(stile.Halt)
 		r.WantText("Done.")

@@ -108,7 +108,7 @@ func TestMCPRugPullIsTold(t *testing.T) {
 	if before == evil {
 		t.Fatal("the digest has not changed")
 	}
-	warned(t, read, "in other words than before", "notes", "read-note", before, evil)
+	warned(t, read, "changed the description of a tool", "notes", "read-note", before, evil)
 	if n := metric(t, rt, "mcp_tool_changes_total", "server", "notes"); n != 1 {
 		t.Errorf("%v changes are counted", n)
 	}
@@ -119,7 +119,7 @@ func TestMCPRugPullIsTold(t *testing.T) {
 	log, read = warnings()
 	rt = start(t, stile.Config{Dir: dir, Log: log})
 	open(t, rt, "two", a)
-	warned(t, read, "in other words than before", "notes", "read-note", before, evil)
+	warned(t, read, "changed the description of a tool", "notes", "read-note", before, evil)
 }
 
 // An agent that pins never has the new words in a prompt: it cannot be opened, and a
