@@ -107,14 +107,23 @@ func agent(t *testing.T, d parse.Dialect) *actors.Agent {
 	}
 }
 
+// within is a context for a bubble, where time passes at once: what never comes fails in an
+// hour of it.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // run submits and waits for the end.
 func run(t *testing.T, h *actors.Host, a *actors.Agent) (*messages.RunEnd, error) {
 	t.Helper()
-	rep, err := h.Submit(t.Context(), key, a, messages.Input{Text: "go", User: "u"})
+	ctx := within(t)
+	rep, err := h.Submit(ctx, key, a, messages.Input{Text: "go", User: "u"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, ended, err := rep.End.Wait(t.Context())
+	_, ended, err := rep.End.Wait(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -290,10 +290,6 @@ func (s *session) requested(c actor.Context, req *request) {
 	case opFlush:
 		s.flushFor(c, req)
 	case opClose:
-		if s.busy() {
-			req.refuse(messages.ErrBusy, "something of the session is in flight")
-			break
-		}
 		s.step(c, &turn.Close{Handle: s.expect(req), Reason: req.by})
 	}
 	s.settleDown()

@@ -108,7 +108,7 @@ func host(t *testing.T, store journal.Store, every int64) *actors.Host {
 
 func submit(t *testing.T, h *actors.Host, a *actors.Agent) actors.Reply {
 	t.Helper()
-	rep, err := h.Submit(t.Context(), key, a, messages.Input{Text: "go", User: "u"})
+	rep, err := h.Submit(within(t), key, a, messages.Input{Text: "go", User: "u"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +117,7 @@ func submit(t *testing.T, h *actors.Host, a *actors.Agent) actors.Reply {
 
 func ended(t *testing.T, rep actors.Reply) *messages.RunEnd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	_, end, err := rep.End.Wait(ctx)
+	_, end, err := rep.End.Wait(within(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +209,7 @@ func TestFlushIsDurable(t *testing.T) {
 				m.words <- "word "
 				synctest.Wait()
 				from := time.Now()
-				if err := h.Flush(t.Context(), key, a); err != nil {
+				if err := h.Flush(within(t), key, a); err != nil {
 					t.Fatal(err)
 				}
 				if seq := head(t, store).Seq; seq == before {
@@ -220,7 +218,7 @@ func TestFlushIsDurable(t *testing.T) {
 				if took := time.Since(from); took >= turn.LazyHold {
 					t.Errorf("it took %s", took)
 				}
-				if err := h.Flush(t.Context(), key, a); err != nil { // nothing is left
+				if err := h.Flush(within(t), key, a); err != nil { // nothing is left
 					t.Fatal(err)
 				}
 				close(m.words)
@@ -275,7 +273,7 @@ func TestSuperseded(t *testing.T) {
 				ended(t, submit(t, one, a))
 				ended(t, submit(t, two, a))
 				sub := one.Hub().Subscribe(key.SID())
-				_, err := one.Submit(t.Context(), key, a, messages.Input{Text: "late", User: "u"})
+				_, err := one.Submit(within(t), key, a, messages.Input{Text: "late", User: "u"})
 				if code := messages.CodeOf(err); code != messages.ErrFenced && code != messages.ErrJournal {
 					t.Errorf("the loser is told %v", err)
 				}
@@ -317,12 +315,12 @@ func TestAtWork(t *testing.T) {
 				if n := h.Counters().InFlight.Load(); n != 1 {
 					t.Errorf("%d runs at work, want 1", n)
 				}
-				if err := h.Close(t.Context(), key, a, "over"); messages.CodeOf(err) != messages.ErrBusy {
+				if err := h.Close(within(t), key, a, "over"); messages.CodeOf(err) != messages.ErrBusy {
 					t.Errorf("close: %v", err)
 				}
 				h.PutToSleep(key)
 				other := agent(t, plain.Dialect{})
-				if _, err := h.Open(t.Context(), key, other); err != nil {
+				if _, err := h.Open(within(t), key, other); err != nil {
 					t.Fatal(err)
 				}
 				settle()
@@ -337,7 +335,7 @@ func TestAtWork(t *testing.T) {
 				if n := h.Counters().InFlight.Load(); n != 0 {
 					t.Errorf("%d runs at work, want none", n)
 				}
-				if _, err := h.Open(t.Context(), key, other); err != nil {
+				if _, err := h.Open(within(t), key, other); err != nil {
 					t.Fatal(err)
 				}
 				if h.Agent(key.SID()) != other {
@@ -363,7 +361,7 @@ func TestClosed(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				rep, err := h.Open(t.Context(), key, a)
+				rep, err := h.Open(within(t), key, a)
 				if err != nil {
 					t.Error(err)
 				}
@@ -379,9 +377,9 @@ func TestClosed(t *testing.T) {
 		}
 		first := open()
 		closed := make(chan error, 1)
-		go func() { closed <- h.Close(t.Context(), key, a, "over") }()
+		go func() { closed <- h.Close(within(t), key, a, "over") }()
 		synctest.Wait()
-		if _, err := h.Submit(t.Context(), key, a, messages.Input{Text: "late", User: "u"}); messages.CodeOf(err) != messages.ErrBusy {
+		if _, err := h.Submit(within(t), key, a, messages.Input{Text: "late", User: "u"}); messages.CodeOf(err) != messages.ErrBusy {
 			t.Errorf("a submit meets the end: %v", err)
 		}
 		store.gate <- struct{}{}
@@ -430,7 +428,7 @@ func TestRequestsWhileLoading(t *testing.T) {
 		runs := make(chan int64, 5)
 		for n := range cap(runs) {
 			go func() {
-				rep, err := h.Submit(t.Context(), key, a, messages.Input{Text: "go", User: "u", Policy: messages.Enqueue})
+				rep, err := h.Submit(within(t), key, a, messages.Input{Text: "go", User: "u", Policy: messages.Enqueue})
 				if err != nil {
 					t.Errorf("request %d: %v", n, err)
 				}
@@ -480,7 +478,7 @@ func TestCancelReachesChildren(t *testing.T) {
 				rep := submit(t, h, a)
 				m.words <- `<action id="a" mode="async">{"name":"own.tool"}</action>`
 				settle()
-				if _, err := h.Cancel(t.Context(), key, a, rep.Run, "ann"); err != nil {
+				if _, err := h.Cancel(within(t), key, a, rep.Run, "ann"); err != nil {
 					t.Fatal(err)
 				}
 				from := time.Now()
@@ -542,12 +540,10 @@ func TestTakesUpWhatWasLeft(t *testing.T) {
 				<-m.ended
 				b := agent(t, plain.Dialect{})
 				wait := two.Hub().Await(key.SID(), rep.Run, nil)
-				if _, err := two.Open(t.Context(), key, b); err != nil {
+				if _, err := two.Open(within(t), key, b); err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				_, end, err := wait.Wait(ctx)
+				_, end, err := wait.Wait(within(t))
 				if err != nil || end.Body.(*messages.RunEnd).Decision != messages.Done {
 					t.Errorf("%+v, %v", end, err)
 				}
