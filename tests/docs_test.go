@@ -233,7 +233,7 @@ func at(doc map[string]any, path string) any {
 	return at(inner, rest)
 }
 
-// vacant tells a group of keys, or a list or map with nothing in it.
+// vacant reports whether v is a group of keys, or a list or map with nothing in it.
 func vacant(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:

@@ -5,7 +5,7 @@
 // does not come across in so many turns, or has no part of, the tests of the room itself must
 // notice, of the machine where the room is below it, or those of the whole where a shell or a
 // door is broken. It fails when a mutation does not apply any more, does not build, or is
-// noticed by nobody.
+// noticed by no test.
 //
 // Names try some of the list, -in those of files below a folder, and -new those that have no
 // row yet; the others' rows stay as they are. The table is written after every mutation, so that a pass can be stopped
@@ -123,7 +123,7 @@ func run(only []string, in string, fresh bool, turns, beside int) error {
 		case v.err != nil:
 			missed = append(missed, fmt.Errorf("%s: %w", m.name, v.err))
 		case v.OK && v.Test == "":
-			missed = append(missed, fmt.Errorf("%s: nobody noticed in %d turns", m.name, v.Turns))
+			missed = append(missed, fmt.Errorf("%s: not noticed in %d turns", m.name, v.Turns))
 		case v.OK:
 			after := fmt.Sprintf("not in %d", v.Turns)
 			if v.Turns == 0 {
