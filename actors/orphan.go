@@ -42,7 +42,7 @@ func (h *Host) orphaned(ctx context.Context, head *journal.Head, state *turn.Sta
 	if !driver.HasChildRun(state) {
 		return ""
 	}
-	link, err := parentOf(ctx, h.cfg.Store, head.Inc)
+	link, err := journal.Parent(ctx, h.cfg.Store, head.Inc)
 	if link == nil && err == nil {
 		return ""
 	}
@@ -72,7 +72,7 @@ func (h *Host) children(ctx context.Context, parent, sid string, visit func(*jou
 		if !head.Open && head.Queued == 0 {
 			return nil
 		}
-		link, err := parentOf(ctx, h.cfg.Store, head.Inc)
+		link, err := journal.Parent(ctx, h.cfg.Store, head.Inc)
 		if err != nil || link == nil {
 			return err
 		}
@@ -104,19 +104,6 @@ func (h *Host) children(ctx context.Context, parent, sid string, visit func(*jou
 		last := &page[len(page)-1]
 		q.AfterSID, q.AfterInc = last.SID, last.Inc
 	}
-}
-
-// parentOf reads which action a session is a child of; nil for a top-level session, and
-// for one whose first record is gone.
-func parentOf(ctx context.Context, store journal.Store, inc messages.Incarnation) (*messages.ParentLink, error) {
-	opened, err := journal.Opened(ctx, store, inc)
-	if journal.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return opened.Parent, nil
 }
 
 // endChild cancels whatever is open in a session.

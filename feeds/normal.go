@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed14be6753/stile/internal/clip"
+	"github.com/seed14be6753/stile/internal/jsonstring"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -222,21 +223,7 @@ func Truth(s string) (on, ok bool) {
 	return false, false
 }
 
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "a boolean"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case '{':
-		return "an object"
-	}
-	return "an array"
-}
+func kindName(k jsontext.Kind) string { return jsonstring.KindName(byte(k)) }
 
 // shortened is what a message repeats of a value.
 func shortened(s string) string {

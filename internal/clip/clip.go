@@ -12,8 +12,11 @@ import (
 const maxExcerpt = 256
 
 // Excerpt returns the beginning of a text, at most 256 bytes on one line, for an error.
-func Excerpt(s string) string {
-	return Short(strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " "), maxExcerpt)
+func Excerpt(s string) string { return OneLine(s, maxExcerpt) }
+
+// OneLine returns the beginning of a text, at most most bytes on one line, as Short does.
+func OneLine(s string, most int) string {
+	return Short(strings.Join(strings.Fields(strings.ToValidUTF8(s, "\ufffd")), " "), most)
 }
 
 // maxQuoted is the bytes of a value in an error.

@@ -54,7 +54,7 @@ func (l *lineage) walk(a *Definition, m *manifest.Manifest, within []string) err
 	for _, imported := range m.Import.Agents {
 		child, _ := a.child(m, imported)
 		if child == nil {
-			continue // said when it is looked for
+			continue // the import reports it
 		}
 		if err := l.walk(child, child.effective(), within); err != nil {
 			return err

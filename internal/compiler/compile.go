@@ -263,7 +263,7 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	}
 	speaks, functions := dialect, e.isNative(m) && on.tools
 	if functions {
-		speaks = tongue{dialect, m.Primer == manifest.PrimerShort}
+		speaks = nativeDialect{dialect, m.Primer == manifest.PrimerShort}
 	}
 	primer := on.primer(m, speaks, specs, answer)
 	c.Actor = &actors.Agent{

@@ -9,10 +9,10 @@ const MaxHistoryBytes = 1 << 20
 // agent: roles other than user and assistant, too many bytes, or a dialect without transcripts.
 func (c *Agent) CheckHistory(history []messages.Said) error {
 	size := 0
-	for _, said := range history {
-		size += len(said.Text)
+	for _, message := range history {
+		size += len(message.Text)
 		switch {
-		case said.Role != messages.RoleUser && said.Role != messages.RoleAssistant:
+		case message.Role != messages.RoleUser && message.Role != messages.RoleAssistant:
 			return &messages.Error{Code: messages.ErrInvalid, Field: "history", Detail: "its roles are user and assistant"}
 		case size > MaxHistoryBytes:
 			return &messages.Error{Code: messages.ErrInvalid, Field: "history", Detail: "its texts have more than 1 MiB together"}

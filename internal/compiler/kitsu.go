@@ -61,7 +61,7 @@ func (e *Env) companion(a *Definition, m *manifest.Manifest, registry *catalog.R
 		c.Permissions.NoIndex = e.rendering() >= 2 && (m.Model.Provider != "scripted" || m.Model.Script == "")
 	case name == manifest.SearchStub && !own(a, name):
 	case name == catalog.RecallName && !own(a, name):
-		c.Search = earlier{e}
+		c.Search = recallSearcher{e}
 	default:
 		if c.SearchTool, err = set.Lookup(name); err != nil {
 			return c, &messages.Error{Code: messages.ErrConfig, Field: "kitsu.search", Detail: "there is no tool " + m.Kitsu.Search + " among those that are imported"}
@@ -108,8 +108,8 @@ func checkInput(d parse.Dialect) func(messages.Input) (messages.Input, error) {
 		if own == nil {
 			return in, nil
 		}
-		said, err := own.CheckInput(in)
-		return said, err
+		checked, err := own.CheckInput(in)
+		return checked, err
 	}
 }
 

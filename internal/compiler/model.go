@@ -45,16 +45,16 @@ func (e *Env) routes(a *Definition, m *manifest.Manifest) ([]actors.Route, error
 // own is the model that stands for every provider of the manifest; nil when there is none.
 func (e *Env) own(a *Definition) llm.Model {
 	if e.replays() {
-		return silent{}
+		return replayModel{}
 	}
 	return a.Model
 }
 
-// silent is the model of a replay, whose replies are in the journal.
-type silent struct{}
+// replayModel is the model of a replay, whose replies are in the journal.
+type replayModel struct{}
 
 // Stream implements llm.Model.
-func (silent) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
+func (replayModel) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 	return func(yield func(llm.Chunk, error) bool) {
 		yield(llm.Chunk{}, messages.Errorf(messages.ErrModel, "there is no model here"))
 	}

@@ -55,14 +55,14 @@ func (e *Env) isNative(m *manifest.Manifest) bool {
 	return e.rendering() >= 2 && m.Model.ToolCalls == manifest.ToolCallsNative
 }
 
-// tongue is a dialect whose calls come in the provider's own form: only what the system
+// nativeDialect is a dialect whose calls come in the provider's own form: only what the system
 // says of it differs.
-type tongue struct {
+type nativeDialect struct {
 	parse.Dialect
 	short bool // primer: short
 }
 
 // Primer teaches the dialect without its calls.
-func (t tongue) Primer(tools []messages.ToolSpec) string {
+func (t nativeDialect) Primer(tools []messages.ToolSpec) string {
 	return native.Primer(t.Name(), tools, t.short)
 }

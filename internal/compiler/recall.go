@@ -47,13 +47,13 @@ func (e *Env) recollect(ctx context.Context, sid string, words []string, limit i
 	})
 }
 
-// earlier is the search of action tokens in what the user said, and was told, in earlier
+// recallSearcher is the search of action tokens in what the user said, and was told, in earlier
 // sessions (kitsu.search: recall).
-type earlier struct{ env *Env }
+type recallSearcher struct{ env *Env }
 
 // Search returns who said what and when. A query has at most 256 characters, and so more
 // words than a recall takes only if most have one letter: the first ones count.
-func (s earlier) Search(ctx context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
+func (s recallSearcher) Search(ctx context.Context, q tools.SearchRequest) ([]tools.SearchResult, error) {
 	words := journal.Words(q.Query)
 	if len(words) == 0 {
 		return nil, nil

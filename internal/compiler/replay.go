@@ -130,10 +130,10 @@ func (a *Definition) offered(kept *manifest.Manifest) *Definition {
 				continue
 			}
 			if k >= 0 { // what the definition says of it goes first
-				said := s.Tools[k]
-				said.Name, said.Schema = t.Name, cmp.Or(said.Schema, t.Schema)
-				said.Description, said.As = cmp.Or(said.Description, t.Description), cmp.Or(said.As, t.As)
-				t = said
+				merged := s.Tools[k]
+				merged.Name, merged.Schema = t.Name, cmp.Or(merged.Schema, t.Schema)
+				merged.Description, merged.As = cmp.Or(merged.Description, t.Description), cmp.Or(merged.As, t.As)
+				t = merged
 			}
 			all = append(all, t)
 		}

@@ -117,7 +117,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("it says %q", got)
 	}
 	p.Stop(time.Minute) // it ends by itself, once its input is closed
-	if got := p.Ended() + ": " + p.Said(); got != "exit status 3: bad" {
+	if got := p.Ended() + ": " + p.Output(); got != "exit status 3: bad" {
 		t.Errorf("it says %q", got)
 	}
 	for _, entry := range [][]string{nil, {""}, {"no-such-program-here"}} {

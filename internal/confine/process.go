@@ -32,8 +32,8 @@ const (
 	serverCPU       = time.Hour
 	serverFiles     = 256
 	serverFileBytes = 64 << 20 // of one file that it writes
-	serverSaid      = 2 << 10  // of its standard error, the end
-	saidExcerpt     = 256      // of that, what Said tells
+	serverOutput    = 2 << 10  // of its standard error, the end
+	outputExcerpt   = 256      // of that, in Output
 )
 
 // Path is where programs of a bare name are looked for.
@@ -45,10 +45,10 @@ type Process struct {
 	Stdin  *os.File
 	Stdout *os.File
 
-	said *tail
-	kill func()
-	done chan struct{} // closed when it has ended and its group is gone
-	err  error
+	output *tail
+	kill   func()
+	done   chan struct{} // closed when it has ended and its group is gone
+	err    error
 }
 
 // Start starts a server. Errors are ERR_CONFIG with Field command when there is no such
@@ -75,11 +75,11 @@ func (s Server) Start() (*Process, error) {
 	if err != nil {
 		return nil, errors.Join(err, theirIn.Close(), in.Close())
 	}
-	p := &Process{Stdin: in, Stdout: out, said: &tail{}, done: make(chan struct{})}
+	p := &Process{Stdin: in, Stdout: out, output: &tail{}, done: make(chan struct{})}
 	cmd := exec.Command(program, s.Entrypoint[1:]...)
 	cmd.Dir = s.Dir
 	cmd.Env = append([]string{"PATH=" + Path, "HOME=" + home(), "LANG=C.UTF-8"}, s.Env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, p.said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, p.output
 	l := Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: serverFileBytes}
 	if l.Memory <= 0 {
 		l.Memory = serverMemory
@@ -164,9 +164,9 @@ func (p *Process) Ended() string {
 	}
 }
 
-// Said is the end of what it wrote to its standard error, on one line: traces and paths
+// Output is the end of what it wrote to its standard error, on one line: traces and paths
 // of the host may be in it.
-func (p *Process) Said() string { return p.said.String() }
+func (p *Process) Output() string { return p.output.String() }
 
 // tail keeps the end of what is written to it.
 type tail struct {
@@ -178,8 +178,8 @@ type tail struct {
 func (w *tail) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.b = append(w.b, p[max(0, len(p)-serverSaid):]...)
-	if over := len(w.b) - serverSaid; over > 0 {
+	w.b = append(w.b, p[max(0, len(p)-serverOutput):]...)
+	if over := len(w.b) - serverOutput; over > 0 {
 		w.b = append(w.b[:0], w.b[over:]...)
 	}
 	return len(p), nil
@@ -190,7 +190,7 @@ func (w *tail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(w.b), "\ufffd")), " ")
-	if over := len(s) - saidExcerpt; over > 0 {
+	if over := len(s) - outputExcerpt; over > 0 {
 		s = "…" + strings.ToValidUTF8(s[over:], "")
 	}
 	return s

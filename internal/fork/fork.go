@@ -141,7 +141,7 @@ func again(recs []*messages.Record, at Point) (cut int, input *messages.Input, e
 			old.Text += "\n" + more.Text
 		}
 	}
-	said, err := at.Again(turn.Dialect, old)
+	changed, err := at.Again(turn.Dialect, old)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -150,8 +150,8 @@ func again(recs []*messages.Record, at Point) (cut int, input *messages.Input, e
 			break
 		}
 	}
-	said.Key, said.Policy = "", messages.Enqueue
-	return cut, &said, nil
+	changed.Key, changed.Policy = "", messages.Enqueue
+	return cut, &changed, nil
 }
 
 func noTurn(detail string) error {

@@ -1,6 +1,8 @@
 // Package jsonstring writes, reads and orders the strings of canonical JSON (RFC 8785): tokens,
 // records, scripts and replies of models must agree on them to the byte.
 //
+// KindName names kinds of JSON values in errors.
+//
 // Its functions are pure. They check nothing: their output is UTF-8 if the input is, and the
 // strings that they read must have been accepted by a scanner.
 package jsonstring

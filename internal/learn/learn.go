@@ -51,10 +51,10 @@ type Learner struct {
 
 	mu     sync.Mutex
 	closed bool
-	busy   int                // of users
-	idle   chan struct{}      // closed when busy is 0 again; nil while it is
-	users  map[string]*lesson // by SID of the profile
-	shown  map[string]showing // by SID of the profile
+	busy   int                      // of users
+	idle   chan struct{}            // closed when busy is 0 again; nil while it is
+	users  map[string]*userState    // by SID of the profile
+	cached map[string]cachedProfile // by SID of the profile
 }
 
 // Profile is what is known of a user.
@@ -65,16 +65,16 @@ type Profile struct {
 	Messages   int64  // of the user that were looked at
 }
 
-// lesson is what is remembered of a user between looks. Losing it costs one look.
-type lesson struct {
+// userState is what is remembered of a user between looks. Losing it costs one look.
+type userState struct {
 	busy bool
 	wait int       // runs that may end before looking is worth anything
 	last *runEnded // while busy: the latest
 	ends int       // while busy: how many have ended, which the look may not have seen
 }
 
-// showing is a profile as of a head.
-type showing struct {
+// cachedProfile is a profile as of a head.
+type cachedProfile struct {
 	inc  messages.Incarnation
 	seq  int64
 	json string
@@ -93,7 +93,7 @@ func New(store journal.Store, metrics *telemetry.Metrics, log *zap.Logger, now f
 	ctx, stop := context.WithCancel(context.Background())
 	return &Learner{
 		store: store, metrics: metrics, log: log, now: now,
-		ctx: ctx, stop: stop, slots: make(chan struct{}, learners), users: map[string]*lesson{}, shown: map[string]showing{},
+		ctx: ctx, stop: stop, slots: make(chan struct{}, learners), users: map[string]*userState{}, cached: map[string]cachedProfile{},
 	}
 }
 
@@ -140,7 +140,7 @@ func (l *Learner) Forget(ctx context.Context, key messages.SessionKey) error {
 	sid := key.SID()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.shown, sid)
+	delete(l.cached, sid)
 	if u := l.users[sid]; u != nil {
 		u.wait = 0
 	}
@@ -171,7 +171,7 @@ func (l *Learner) JSON(ctx context.Context, sid string) (string, error) {
 		return "", err
 	}
 	l.mu.Lock()
-	s, ok := l.shown[key.SID()]
+	s, ok := l.cached[key.SID()]
 	l.mu.Unlock()
 	if ok && s.inc == head.Inc && s.seq == head.Seq {
 		return s.json, nil
@@ -180,14 +180,14 @@ func (l *Learner) JSON(ctx context.Context, sid string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s = showing{inc: head.Inc, seq: head.Seq}
+	s = cachedProfile{inc: head.Inc, seq: head.Seq}
 	if !state.Data.IsZero() {
 		s.json = state.Data.JSON()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	room(l.shown)
-	l.shown[key.SID()] = s
+	room(l.cached)
+	l.cached[key.SID()] = s
 	return s.json, nil
 }
 
@@ -225,7 +225,7 @@ func (l *Learner) Ended(keeper *compiler.Agent, quotas messages.Budget, cadence 
 		if len(l.users) >= knownUsers && !l.drop() {
 			return // every one of them is being learned of
 		}
-		u = &lesson{}
+		u = &userState{}
 		l.users[sid] = u
 	case u.busy:
 		u.last = e
@@ -254,7 +254,7 @@ func (l *Learner) drop() bool {
 }
 
 // teach learns as long as runs end meanwhile.
-func (l *Learner) teach(u *lesson, to messages.SessionKey, e *runEnded) {
+func (l *Learner) teach(u *userState, to messages.SessionKey, e *runEnded) {
 	for e != nil {
 		wait, again := 0, false
 		select {
@@ -427,7 +427,7 @@ func (l *Learner) unseen(ctx context.Context, to messages.SessionKey, from profi
 			if first.Parent != nil || first.Origin != nil && h.Seq <= first.Origin.Seq {
 				continue
 			}
-			text, err := l.said(ctx, h)
+			text, err := l.messageText(ctx, h)
 			if err != nil {
 				return nil, err
 			}
@@ -445,8 +445,8 @@ func (l *Learner) unseen(ctx context.Context, to messages.SessionKey, from profi
 	}
 }
 
-// said is a message, "" for one that was erased meanwhile or withdrawn.
-func (l *Learner) said(ctx context.Context, h journal.Heard) (text string, err error) {
+// messageText is a message, "" for one that was erased meanwhile or withdrawn.
+func (l *Learner) messageText(ctx context.Context, h journal.Heard) (text string, err error) {
 	var run int64
 	for r, err := range l.store.Read(ctx, h.Inc, h.Seq, 0) {
 		if err != nil {

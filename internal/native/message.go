@@ -14,7 +14,7 @@ import (
 type Message struct {
 	// Of the model.
 	Provider string           `json:"provider,omitzero"` // whose ids, signatures and items they are
-	Said     string           `json:"said,omitzero"`     // its text, without calls
+	Text     string           `json:"said,omitzero"`     // its text, without calls
 	Calls    []Call           `json:"calls,omitzero"`
 	Items    []jsontext.Value `json:"items,omitzero"`
 	// Of the host.
@@ -41,7 +41,7 @@ func Attach(told []messages.Message, r *messages.Reply) []messages.Message {
 	if r.Side == "" || len(told) != 2 || json.Unmarshal([]byte(r.Side), &s) != nil || len(s.Calls) == 0 {
 		return told
 	}
-	said, ok := without(r.Text, s.Cuts)
+	text, ok := without(r.Text, s.Cuts)
 	if !ok || told[0].Role != messages.RoleAssistant || told[1].Role != messages.RoleUser {
 		return told
 	}
@@ -50,7 +50,7 @@ func Attach(told []messages.Message, r *messages.Reply) []messages.Message {
 		return told
 	}
 	out := slices.Clone(told)
-	out[0].Native = encode(&Message{Provider: s.Provider, Said: said, Calls: s.Calls, Items: s.Items})
+	out[0].Native = encode(&Message{Provider: s.Provider, Text: text, Calls: s.Calls, Items: s.Items})
 	out[1].Native = encode(&results)
 	return out
 }
@@ -131,15 +131,15 @@ func Pair(ms []messages.Message) []*Message {
 		if ms[i].Native == "" || ms[i+1].Native == "" || ms[i].Role != messages.RoleAssistant || ms[i+1].Role != messages.RoleUser {
 			continue
 		}
-		var said, came Message
-		if json.Unmarshal([]byte(ms[i].Native), &said) != nil || json.Unmarshal([]byte(ms[i+1].Native), &came) != nil ||
-			len(said.Calls) == 0 || len(said.Calls) != len(came.Results) || came.Shown > len(ms[i+1].Text) {
+		var calling, came Message
+		if json.Unmarshal([]byte(ms[i].Native), &calling) != nil || json.Unmarshal([]byte(ms[i+1].Native), &came) != nil ||
+			len(calling.Calls) == 0 || len(calling.Calls) != len(came.Results) || came.Shown > len(ms[i+1].Text) {
 			continue
 		}
 		if more := strings.TrimSpace(ms[i+1].Text[came.Shown:]); more != "" {
 			came.Rest = strings.TrimSpace(came.Rest + "\n\n" + more)
 		}
-		out[i], out[i+1] = &said, &came
+		out[i], out[i+1] = &calling, &came
 	}
 	return out
 }

@@ -227,7 +227,7 @@ func TestAttach(t *testing.T) {
 		own := Pair(got)
 		text := ""
 		if len(own) == 2 && own[1] != nil {
-			if own[0].Said != "Well." || own[0].Provider != "me" {
+			if own[0].Text != "Well." || own[0].Provider != "me" {
 				t.Errorf("%s: %+v", c.name, own[0])
 			}
 			for _, r := range own[1].Results {

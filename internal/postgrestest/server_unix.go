@@ -192,7 +192,7 @@ func (s *Server) start(settings []string) (log string, err error) {
 	}
 	started, ready := make(chan error, 1), make(chan bool, 1)
 	ended := make(chan struct{})
-	var said strings.Builder
+	var output strings.Builder
 	go func() {
 		defer close(ended)
 		runtime.LockOSThread() // its end would be taken for ours: see attributes
@@ -205,7 +205,7 @@ func (s *Server) start(settings []string) (log string, err error) {
 		up := false
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			if !up {
-				said.WriteString(lines.Text() + "\n")
+				output.WriteString(lines.Text() + "\n")
 				if up = strings.Contains(lines.Text(), "ready to accept connections"); up {
 					ready <- true
 				}
@@ -221,7 +221,7 @@ func (s *Server) start(settings []string) (log string, err error) {
 	}
 	if up := <-ready; !up {
 		<-ended
-		return said.String(), fmt.Errorf("the server did not start: %s", said.String())
+		return output.String(), fmt.Errorf("the server did not start: %s", output.String())
 	}
 	s.process, s.ended = cmd.Process, ended
 	return "", nil

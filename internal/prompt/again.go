@@ -15,12 +15,12 @@ func askAgain(p *messages.Projection, rendered []messages.Message) []messages.Me
 	}
 	rendered = slices.Clip(rendered)
 	if n := len(p.Replies); n > 0 {
-		said := strings.TrimSpace(p.Replies[n-1].Text)
+		reply := strings.TrimSpace(p.Replies[n-1].Text)
 		shown := slices.ContainsFunc(rendered, func(m messages.Message) bool {
-			return m.Role == messages.RoleAssistant && strings.Contains(m.Text, said)
+			return m.Role == messages.RoleAssistant && strings.Contains(m.Text, reply)
 		})
-		if said != "" && !shown {
-			rendered = append(rendered, messages.Message{Role: messages.RoleAssistant, Text: said})
+		if reply != "" && !shown {
+			rendered = append(rendered, messages.Message{Role: messages.RoleAssistant, Text: reply})
 		}
 	}
 	text := "Your answer was not shown: it does not fit the schema. " + p.Refused + "\nGive the whole answer again, so that it fits."

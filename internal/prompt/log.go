@@ -65,8 +65,8 @@ type told struct {
 }
 
 // weigh counts what is kept of the run whose messages are said.
-func (t *told) weigh(said *texts) {
-	t.messages, t.text, t.bytes = len(said.messages), textBytes(said.messages), said.bytes()
+func (t *told) weigh(added *texts) {
+	t.messages, t.text, t.bytes = len(added.messages), textBytes(added.messages), added.bytes()
 	for _, text := range t.replies {
 		t.bytes += len(text)
 	}
@@ -126,7 +126,7 @@ func (l *Log) Add(rec *messages.Record, blobs []messages.Blob) (ok bool) {
 			}
 			break
 		}
-		if m, said := b.(*messages.ModelReply); said && !(l.hear(m.Blob, blobs) && l.hear(m.Side, blobs)) {
+		if m, ok := b.(*messages.ModelReply); ok && !(l.hear(m.Blob, blobs) && l.hear(m.Side, blobs)) {
 			l.lost = true
 			break
 		}
@@ -173,20 +173,20 @@ func (l *Log) begin(ordinal int64, inputs []int64) {
 // end turns the open run into messages, and lets go of runs that no window reaches.
 func (l *Log) end() {
 	r := l.open
-	var said texts // nothing of a finished run that no prompt has
+	var added texts // nothing of a finished run that no prompt has
 	t := told{ordinal: r.ordinal, withdrawn: r.withdrawn}
 	unseen := l.window.None && !r.withdrawn
 	if !unseen {
-		said = l.tell(r, l.replies)
+		added = l.tell(r, l.replies)
 	}
 	if r.acts() && !unseen {
 		if t.open = r; l.d.Traits().Transcript {
 			t.replies = l.replies
 		}
 	}
-	t.weigh(&said)
+	t.weigh(&added)
 	l.open, l.view, l.replies = nil, nil, nil
-	l.runs, l.past = append(l.runs, t), l.past.with(said)
+	l.runs, l.past = append(l.runs, t), l.past.with(added)
 	l.bytes, l.waiting = 0, forget(l.waiting)
 	for _, in := range l.waiting {
 		l.bytes += given(in)
@@ -259,13 +259,13 @@ func (l *Log) amend(i int, rec *messages.Record) bool {
 	to := from + t.messages
 	l.bytes -= t.bytes
 	t.open.add(rec)
-	said := l.tell(t.open, t.replies)
+	added := l.tell(t.open, t.replies)
 	if !t.open.acts() {
 		t.open, t.replies = nil, nil
 	}
-	t.weigh(&said)
+	t.weigh(&added)
 	l.bytes += t.bytes
-	l.past = texts{}.with(l.past.cut(0, from)).with(said).with(l.past.cut(to, len(l.past.messages)))
+	l.past = texts{}.with(l.past.cut(0, from)).with(added).with(l.past.cut(to, len(l.past.messages)))
 	return true
 }
 

@@ -224,16 +224,16 @@ func textOf(ins []*messages.Input) string {
 
 // turnOf is what the records say of one turn.
 type turnOf struct {
-	turn   int64
-	reply  messages.Digest
-	side   messages.Digest // of the reply
-	finish messages.Finish
-	said   bool // there is a model.reply
-	calls  []messages.Call
-	byID   map[string]int // index into calls
-	errors []messages.ParseError
-	told   texts // what a Log's dialect made of it
-	shown  bool  // a view has calls: they are copied before they change
+	turn    int64
+	reply   messages.Digest
+	side    messages.Digest // of the reply
+	finish  messages.Finish
+	replied bool // there is a model.reply
+	calls   []messages.Call
+	byID    map[string]int // index into calls
+	errors  []messages.ParseError
+	told    texts // what a Log's dialect made of it
+	shown   bool  // a view has calls: they are copied before they change
 }
 
 // call finds a call of the turn that is about to change.
@@ -252,7 +252,7 @@ func (t *turnOf) add(rec *messages.Record) {
 	t.told = texts{}
 	switch b := rec.Body.(type) {
 	case *messages.ModelReply:
-		t.reply, t.side, t.finish, t.said = b.Blob, b.Side, b.Finish, true
+		t.reply, t.side, t.finish, t.replied = b.Blob, b.Side, b.Finish, true
 	case *messages.ParseFault:
 		t.errors = append(t.errors, b.Complaint())
 	case *messages.ActionDeclared:
@@ -299,14 +299,14 @@ func (r *run) replies(text func(messages.Digest) string, asked *string, finished
 		catchUp(t.turn)
 		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.calls, Errors: t.errors, Told: t.told.messages}
 		switch {
-		case t.said && !t.reply.IsZero():
+		case t.replied && !t.reply.IsZero():
 			reply.Text = text(t.reply)
 			if !t.side.IsZero() {
 				reply.Side = text(t.side)
 			}
-		case !t.said && !finished:
+		case !t.replied && !finished:
 			continue
-		case !t.said:
+		case !t.replied:
 			for _, u := range r.responses {
 				if u.turn == t.turn {
 					reply.Text += u.Text

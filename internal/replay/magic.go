@@ -41,7 +41,7 @@ const defaultMagicCalls = 32
 
 // mint is tool.aeiou.magic: it counts and refuses as the live one does, and gives
 // the line that was minted then, which must say what is asked for now.
-func (x *program) mint(tell func(said) bool, args []neuroscript.Value) (neuroscript.Value, error) {
+func (x *program) mint(tell func(programStep) bool, args []neuroscript.Value) (neuroscript.Value, error) {
 	limit := x.p.agent.MagicCalls
 	if limit <= 0 {
 		limit = defaultMagicCalls
@@ -63,7 +63,7 @@ func (x *program) mint(tell func(said) bool, args []neuroscript.Value) (neuroscr
 	}
 	if len(x.minted) == 0 {
 		if !x.whole { // the process, or the program's time, ended before its lines were kept
-			tell(said{blind: true})
+			tell(programStep{blind: true})
 			return neuroscript.Value{}, errHalted
 		}
 		x.failed = true

@@ -21,7 +21,7 @@ import (
 type program struct {
 	p      *player
 	start  *turn.RunProgram
-	next   func() (said, bool)
+	next   func() (programStep, bool)
 	stop   func()
 	cancel context.CancelCauseFunc
 	halted bool // it is being stopped: its calls are not answered any more
@@ -34,8 +34,8 @@ type program struct {
 	whole   bool   // minted holds every line: the program had answered
 	failed  bool   // magic failed
 
-	past  []said // what it said before the turn was restored
-	again int    // how much of past it has said again
+	past  []programStep // steps from before the turn was restored
+	again int           // how many of past it has repeated
 
 	emitted  []turn.Emission     // what was fed
 	out, scr []byte              // the same
@@ -45,8 +45,8 @@ type program struct {
 	over     *neuroscript.Breach // of the replay's own limit
 }
 
-// said is what a program does next; one of the fields is set.
-type said struct {
+// programStep is what a program does next; one of the fields is set.
+type programStep struct {
 	emission *turn.Emission
 	call     *turn.ProgramCall
 	end      *turn.ProgramEnd
@@ -54,7 +54,7 @@ type said struct {
 }
 
 // String describes it in a divergence.
-func (s said) String() string {
+func (s programStep) String() string {
 	switch {
 	case s.emission != nil && s.emission.Whisper:
 		return "whispers " + strconv.Quote(s.emission.Text)
@@ -86,13 +86,13 @@ func (p *player) run(e *turn.RunProgram) error {
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	x.cancel = cancel
-	x.next, x.stop = iter.Pull(func(yield func(said) bool) {
-		tell := func(s said) bool {
+	x.next, x.stop = iter.Pull(func(yield func(programStep) bool) {
+		tell := func(s programStep) bool {
 			x.halted = x.halted || !yield(s)
 			return !x.halted
 		}
 		if end := x.execute(ctx, tell); end != nil && !x.halted {
-			tell(said{end: end})
+			tell(programStep{end: end})
 		}
 	})
 	p.prog = x
@@ -151,12 +151,12 @@ func (p *player) proceed(r *messages.Record) (done bool, err error) {
 
 // goOn lets the program run to the next thing it says. One that is blind says what
 // the record says.
-func (x *program) goOn(r *messages.Record) (said, error) {
+func (x *program) goOn(r *messages.Record) (programStep, error) {
 	if err := x.catchUp(r); err != nil {
-		return said{}, err
+		return programStep{}, err
 	}
 	if x.ended {
-		return said{}, x.p.stuck(r, "the program has ended")
+		return programStep{}, x.p.stuck(r, "the program has ended")
 	}
 	if s, ok, err := x.hear(r); ok || err != nil {
 		return s, err
@@ -164,28 +164,28 @@ func (x *program) goOn(r *messages.Record) (said, error) {
 	if s, ok := told(r); ok {
 		return s, nil
 	}
-	return said{end: &turn.ProgramEnd{}}, nil
+	return programStep{end: &turn.ProgramEnd{}}, nil
 }
 
 // hear runs the program to the next thing it says; ok is false for one that is or
 // becomes blind.
-func (x *program) hear(r *messages.Record) (s said, ok bool, err error) {
+func (x *program) hear(r *messages.Record) (s programStep, ok bool, err error) {
 	if !x.blind {
 		s, ok := x.next()
 		switch {
 		case x.over != nil:
-			return said{}, false, &messages.Error{Code: messages.ErrQuota, Detail: "record " + strconv.FormatInt(r.Seq, 10) + ": a replay gives a program no more: " + x.over.Error()}
+			return programStep{}, false, &messages.Error{Code: messages.ErrQuota, Detail: "record " + strconv.FormatInt(r.Seq, 10) + ": a replay gives a program no more: " + x.over.Error()}
 		case x.fault != "":
-			return said{}, false, x.p.stuck(r, x.fault)
+			return programStep{}, false, x.p.stuck(r, x.fault)
 		case !ok:
-			return said{}, false, x.p.stuck(r, "the program has ended")
+			return programStep{}, false, x.p.stuck(r, "the program has ended")
 		case !s.blind:
 			return s, true, nil
 		}
 		x.blind = true
 		x.halt()
 	}
-	return said{}, false, nil
+	return programStep{}, false, nil
 }
 
 // catchUp lets the program of a restored turn say again what it had said. The
@@ -207,8 +207,8 @@ func (x *program) catchUp(r *messages.Record) error {
 	return nil
 }
 
-// past is what the program of a restored turn had said by then.
-func (p *player) past(turnIndex int64) (all []said) {
+// past returns the steps that the program of a restored turn had taken by then.
+func (p *player) past(turnIndex int64) (all []programStep) {
 	for i := p.at - 1; i >= 0 && p.src.Records[i].Seq >= p.machine.State().Open.Turn.Seq; i-- {
 		if r := p.src.Records[i]; r.Turn == turnIndex {
 			if s, ok := told(r); ok {
@@ -221,20 +221,20 @@ func (p *player) past(turnIndex int64) (all []said) {
 }
 
 // told is what a record shows that its program said.
-func told(r *messages.Record) (s said, ok bool) {
+func told(r *messages.Record) (s programStep, ok bool) {
 	switch b := r.Body.(type) {
 	case *messages.Emit:
-		return said{emission: &turn.Emission{Text: b.Text, Candidate: b.Candidate}}, true
+		return programStep{emission: &turn.Emission{Text: b.Text, Candidate: b.Candidate}}, true
 	case *messages.Whisper:
-		return said{emission: &turn.Emission{Whisper: true, Target: b.Target, Text: b.Text}}, true
+		return programStep{emission: &turn.Emission{Whisper: true, Target: b.Target, Text: b.Text}}, true
 	case *messages.ActionDeclared:
-		return said{call: &turn.ProgramCall{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}}, true
+		return programStep{call: &turn.ProgramCall{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}}, true
 	}
-	return said{}, false
+	return programStep{}, false
 }
 
 // tell feeds an emission or a call.
-func (x *program) tell(r *messages.Record, s said) error {
+func (x *program) tell(r *messages.Record, s programStep) error {
 	switch {
 	case s.emission != nil:
 		to := &x.out
@@ -270,7 +270,7 @@ func (x *program) finish(r *messages.Record) error {
 }
 
 // conclude feeds the end of the program.
-func (x *program) conclude(r *messages.Record, s said) error {
+func (x *program) conclude(r *messages.Record, s programStep) error {
 	end := *s.end
 	end.Ident, end.Out, end.Scr, end.Minted, end.MagicFailed = x.start.Ident, x.out, x.scr, x.used, x.failed
 	x.ended = true
@@ -345,7 +345,7 @@ func (x *program) output(r *messages.Record, kept messages.Digest) ([]byte, erro
 func valid(s string) string { return string([]rune(s)) }
 
 // execute runs the program on its coroutine, as the interpreter's actor does.
-func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.ProgramEnd) {
+func (x *program) execute(ctx context.Context, tell func(programStep) bool) (end *turn.ProgramEnd) {
 	defer func() {
 		if crash := recover(); crash != nil {
 			end, x.fault = nil, fmt.Sprintf("the program panics: %v", crash)
@@ -353,7 +353,7 @@ func (x *program) execute(ctx context.Context, tell func(said) bool) (end *turn.
 	}()
 	say := func(e turn.Emission) {
 		if !x.halted {
-			tell(said{emission: &e})
+			tell(programStep{emission: &e})
 		}
 	}
 	magic := &neuroscript.Tool{
@@ -406,14 +406,14 @@ func (x *program) limits() (l neuroscript.Limits, capped func(*neuroscript.Breac
 }
 
 // act tells of a call. When the program is to go on, the journal has had its end.
-func (x *program) act(tell func(said) bool, c *neuroscript.Call, name string, class messages.Class, args []neuroscript.Value, decode Decode) (neuroscript.Value, error) {
+func (x *program) act(tell func(programStep) bool, c *neuroscript.Call, name string, class messages.Class, args []neuroscript.Value, decode Decode) (neuroscript.Value, error) {
 	raw, err := neuroscript.AppendJSON(nil, neuroscript.List(args))
 	if err != nil {
 		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeArgument, "arguments of %s: %v", name, err)
 	}
 	x.calls++
 	id := "#" + strconv.Itoa(x.calls)
-	if x.halted || !tell(said{call: &turn.ProgramCall{ID: id, Name: name, Args: string(raw), Class: class}}) {
+	if x.halted || !tell(programStep{call: &turn.ProgramCall{ID: id, Name: name, Args: string(raw), Class: class}}) {
 		return neuroscript.Value{}, errHalted
 	}
 	if a := x.answers[id]; a != nil {

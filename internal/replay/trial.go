@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/prompt"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
@@ -368,7 +369,7 @@ func handling(b *messages.ActionDeclared) string {
 func named(r *messages.Record) string {
 	switch b := r.Body.(type) {
 	case *messages.ActionDeclared:
-		return "the call " + b.Name + " " + short(b.Args)
+		return "the call " + b.Name + " " + clip.Short(b.Args, maxWords)
 	case *messages.ActionStarted:
 		return "the start of call " + b.ID
 	case *messages.ActionApproval:
@@ -386,7 +387,7 @@ func named(r *messages.Record) string {
 	case *messages.TurnBegin:
 		return "the beginning of turn " + strconv.FormatInt(r.Turn, 10)
 	case *messages.UnitText:
-		return "a " + string(b.UnitKind) + " " + short(strconv.Quote(b.Text))
+		return "a " + string(b.UnitKind) + " " + clip.Short(strconv.Quote(b.Text), maxWords)
 	case *messages.ParseFault:
 		return "a complaint of the dialect: " + string(b.Code)
 	case *messages.Control:
@@ -404,13 +405,6 @@ func decided(d messages.Decision, reason messages.Code) string {
 
 // maxWords is the bytes of a record's contents in a sentence.
 const maxWords = 200
-
-func short(s string) string {
-	if len(s) <= maxWords {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxWords], "") + "…"
-}
 
 // PromptText is a prompt as a text: each message under a line with its role.
 func PromptText(ms []messages.Message) string {

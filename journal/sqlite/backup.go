@@ -48,12 +48,12 @@ func Backup(ctx context.Context, path, dest string) (err error) {
 		return journal.Fail(journal.ReasonIO, err, "copying the journal")
 	}
 	if err := onFile(ctx, dest, "mode=ro&immutable=1", func(db *sql.DB) error {
-		var said string
-		if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&said); err != nil {
+		var verdict string
+		if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
 			return err
 		}
-		if said != "ok" {
-			return errors.New(said)
+		if verdict != "ok" {
+			return errors.New(verdict)
 		}
 		return nil
 	}); err != nil {

@@ -380,7 +380,7 @@ func (s *events) prompt(u *usage, r *wire.Reply) {
 		to   *wire.Count
 		from wire.Count
 	}{{&s.in, u.Input}, {&s.read, u.Read}, {&s.written, u.Written}} {
-		if c.from.Said {
+		if c.from.Known {
 			*c.to = c.from
 		}
 	}

@@ -201,17 +201,17 @@ func (s *chatEvents) Event(ev wire.Event, r *wire.Reply) error {
 		if c.Index != 0 {
 			continue
 		}
-		said := &c.Delta
+		message := &c.Delta
 		if c.Message != nil {
-			said = c.Message
+			message = c.Message
 		}
-		if err := r.Text(said.Content); err != nil {
+		if err := r.Text(message.Content); err != nil {
 			return err
 		}
-		if err := r.Text(said.Refusal); err != nil {
+		if err := r.Text(message.Refusal); err != nil {
 			return err
 		}
-		if err := s.called(said, r); err != nil {
+		if err := s.called(message, r); err != nil {
 			return err
 		}
 		switch c.FinishReason {

@@ -120,7 +120,7 @@ func called(t *testing.T, said, more, item string) []messages.Message {
 		}
 		return string(b)
 	}
-	own := &native.Message{Provider: "here", Said: said, Calls: []native.Call{{ID: "c1", Name: "file_read", Args: `{"path": "a<b"}`}, {Name: "clock", Args: "{}"}}}
+	own := &native.Message{Provider: "here", Text: said, Calls: []native.Call{{ID: "c1", Name: "file_read", Args: `{"path": "a<b"}`}, {Name: "clock", Args: "{}"}}}
 	if item != "" {
 		own.Items = append(own.Items, jsontext.Value(item))
 	}

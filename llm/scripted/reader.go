@@ -1,10 +1,13 @@
 package scripted
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed14be6753/stile/internal/jsonstring"
 )
 
 // object reads an object and calls member at each value. It reports whether there
@@ -168,19 +171,5 @@ func join(field, key string) string {
 }
 
 func kindName(k jsontext.Kind) string {
-	switch k {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "a boolean"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	}
-	return "the end of the line"
+	return cmp.Or(jsonstring.KindName(byte(k)), "the end of the line")
 }

@@ -253,6 +253,4 @@ func inQuotes(b []byte) string {
 	return string(b[1 : len(b)-1])
 }
 
-func excerpt(s string) string {
-	return clip.Short(strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "\ufffd"), maxExcerptBytes)
-}
+func excerpt(s string) string { return clip.OneLine(s, maxExcerptBytes) }

@@ -114,7 +114,7 @@ func describe(t *sdk.Tool) string {
 	if text == "" {
 		text = t.Title
 	}
-	return clip.Short(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\ufffd"), catalog.MaxDescriptionBytes)
+	return clip.OneLine(text, catalog.MaxDescriptionBytes)
 }
 
 // Name returns a tool's name in the form that all dialects accept: a letter or '_', then

@@ -474,7 +474,7 @@ func (s *Server) transport(secrets []string) (sdk.Transport, func(time.Duration)
 	})
 	stop := func(grace time.Duration) ending {
 		p.Stop(grace)
-		end := ending{p.Ended(), p.Said()}
+		end := ending{p.Ended(), p.Output()}
 		if text := stray.Load(); text != nil && end.output == "" {
 			end.output = *text
 		}

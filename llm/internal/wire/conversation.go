@@ -94,8 +94,8 @@ func (t *Turn) take(own []*native.Message, i int, source string) {
 		}
 		return
 	}
-	if strings.TrimSpace(m.Said) != "" {
-		t.Texts = []string{m.Said}
+	if strings.TrimSpace(m.Text) != "" {
+		t.Texts = []string{m.Text}
 	}
 	for k, c := range m.Calls {
 		if c.ID == "" {

@@ -175,7 +175,7 @@ func (t *Tuning) refused(o *Options, r *refusal) string {
 	if t == nil || o == nil {
 		return ""
 	}
-	said := func(member string) bool {
+	mentions := func(member string) bool {
 		if r.param != "" {
 			return r.param == member || strings.HasPrefix(r.param, member+".") || strings.HasPrefix(r.param, member+"[")
 		}
@@ -184,13 +184,13 @@ func (t *Tuning) refused(o *Options, r *refusal) string {
 	for _, name := range o.Names() {
 		if name == "extra" {
 			for _, member := range slices.Sorted(maps.Keys(o.Extra)) {
-				if said(member) {
+				if mentions(member) {
 					return "extra." + member
 				}
 			}
 			continue
 		}
-		if member := t.named.Fields[name]; said(member) || said(member[strings.LastIndexByte(member, '.')+1:]) {
+		if member := t.named.Fields[name]; mentions(member) || mentions(member[strings.LastIndexByte(member, '.')+1:]) {
 			return name
 		}
 	}

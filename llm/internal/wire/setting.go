@@ -122,8 +122,8 @@ func (m *Maker) keysOf(s llm.Settings) (*llm.Keys, error) {
 		return nil, Bad("provider", m.needsKey())
 	}
 	keys := llm.NewKeys(found...)
-	if said, ok := m.Lookup(KeyRest); ok {
-		rest, err := time.ParseDuration(said)
+	if value, ok := m.Lookup(KeyRest); ok {
+		rest, err := time.ParseDuration(value)
 		if err != nil || rest < time.Second || rest > time.Hour {
 			return nil, &messages.Error{Code: messages.ErrConfig, Field: KeyRest, Detail: "how long a key rests after a rate limit, at most: 1s to 1h"}
 		}

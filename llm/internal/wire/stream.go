@@ -160,21 +160,21 @@ func (r *Reply) parts(list []byte) error {
 // Input sets the prompt's tokens: all, and those of them that were read from the provider's
 // cache or written to it. Without the first the others are ignored.
 func (r *Reply) Input(all, cacheRead, cacheWrite Count) {
-	if all.Said {
+	if all.Known {
 		r.usage.Input, r.usage.CacheRead, r.usage.CacheWrite, r.hasIn = all.N, cacheRead.N, cacheWrite.N, true
 	}
 }
 
 // Output sets the tokens of the whole reply.
 func (r *Reply) Output(n Count) {
-	if n.Said {
+	if n.Known {
 		r.usage.Output, r.hasOut = n.N, true
 	}
 }
 
 // Running sets the tokens of the reply so far, which are the total once it has finished.
 func (r *Reply) Running(n Count) {
-	if n.Said {
+	if n.Known {
 		r.usage.Output, r.running = n.N, true
 	}
 }

@@ -1,6 +1,7 @@
 package standard
 
 import (
+	"github.com/seed14be6753/stile/internal/jsonstring"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 )
 
@@ -55,29 +56,13 @@ func (w *jsonWriter) scalar(v neuroscript.Value) error {
 		return err
 	}
 	if s, ok := v.AsString(); ok {
-		w.n = sum(w.n, quotedLen(s))
+		w.n = sum(w.n, jsonstring.Len(s))
 		return nil
 	}
 	var room [64]byte
 	b, err := neuroscript.AppendJSON(room[:0], v)
 	w.n = sum(w.n, int64(len(b)))
 	return err
-}
-
-// quotedLen is the length of s as a JSON string.
-func quotedLen(s string) int64 {
-	n := int64(len(s)) + 2
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; c {
-		case '"', '\\', '\n', '\r', '\t', '\b', '\f':
-			n++
-		default:
-			if c < 0x20 {
-				n += 5
-			}
-		}
-	}
-	return n
 }
 
 const jsonIndent = "  "
