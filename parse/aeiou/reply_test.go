@@ -239,7 +239,7 @@ func checkReply(t *testing.T, r *rand.Rand, b []byte) {
 		return
 	}
 	if !strings.Contains(string(b), whole[at:]) {
-		t.Fatalf("%q: runs %q, which is none of it", b, whole[at:])
+		t.Fatalf("%q: runs %q, which is not in it", b, whole[at:])
 	}
 	for _, tag := range thoughts {
 		if i := strings.Index(string(b), "<"+tag+">"); i == 0 && !strings.Contains(string(b), "</") {

@@ -44,8 +44,7 @@ func (w *walker) digits() bool {
 	return w.i > from
 }
 
-// str reads a string whose opening quote is at i; esc tells whether it holds an
-// escape.
+// str reads a string whose opening quote is at i; esc reports whether it holds an escape.
 func (w *walker) str() (esc, ok bool) {
 	b, i := w.b, w.i+1
 	for i < len(b) {

@@ -11,8 +11,8 @@ import (
 // a quoted, indented or mid-line token is plain text.
 const candidatePrefix = "<<<NSMAG:V3:"
 
-// IsCandidate tells whether a line is a token candidate: by its first 12 bytes,
-// well-formed or not.
+// IsCandidate reports whether a line is a token candidate, by its first 12 bytes. It may still be
+// malformed.
 func IsCandidate(line []byte) bool { return bytes.HasPrefix(line, []byte(candidatePrefix)) }
 
 // Candidates yields the candidate lines of a current-turn OUTPUT in emission
@@ -49,8 +49,8 @@ func Failures(checks []messages.TokenCheck) []string {
 	return all
 }
 
-// Furthest gives the index of the failed check that got furthest through the
-// stages of §10, the last of those that got equally far, or -1 when none failed
+// Furthest returns the index of the failed check that passed most stages of §10, the last of
+// several such checks, or -1 when none failed
 // (§11 rule 3). Its FailureText is the decision log's verification_failure_reason.
 func Furthest(checks []messages.TokenCheck) int {
 	best := -1
@@ -91,7 +91,7 @@ func Select(checks []messages.TokenCheck, out []byte) messages.Verdict {
 		}
 		r, d := rank(c.Action)
 		if r == 0 {
-			continue // not a valid token, whoever checked it
+			continue // the check found it invalid
 		}
 		valid++
 		if r >= best {
@@ -115,8 +115,7 @@ func Select(checks []messages.TokenCheck, out []byte) messages.Verdict {
 	return v
 }
 
-// textAfter tells whether a line behind the given one holds more than SP, HTAB,
-// CR, VT and FF.
+// textAfter reports whether a line after the given one holds more than SP, HTAB, CR, VT and FF.
 func textAfter(out []byte, line int) bool {
 	for ; line >= 0; line-- {
 		lf := bytes.IndexByte(out, '\n')

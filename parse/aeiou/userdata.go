@@ -13,7 +13,7 @@ import (
 // MaxUserdataDepth bounds the nesting of USERDATA; the outer object counts 1 (§4).
 const MaxUserdataDepth = 64
 
-// CheckUserdata tells whether b is one JSON object after the schema of
+// CheckUserdata checks that b is one JSON object after the schema of
 // docs/spec/aeiou.md §4: RFC 8259 with nothing after it, valid UTF-8, nesting at most 64, no name
 // twice in one object, no unpaired surrogate escape, subject a string, fields an
 // object, brief a string if present. Other members are anything.
@@ -67,9 +67,8 @@ func (w *walker) reset(b []byte, tolerant bool) {
 	w.syntax, w.rule = fault{}, fault{}
 }
 
-// looksLikeUserdata tells whether b is a JSON object with members subject and
-// fields, of whatever kind and however wrong otherwise: the shape that
-// docs/spec/design.md §10 takes as it is.
+// looksLikeUserdata reports whether b is a JSON object with members subject and fields, even if
+// it is wrong otherwise: docs/spec/design.md §10 takes that shape as it is.
 func looksLikeUserdata(b []byte) bool {
 	if t := bytes.TrimLeft(b, " \t\r\n"); len(t) == 0 || t[0] != '{' {
 		return false // most submits are plain text
@@ -126,7 +125,7 @@ type name struct {
 	own    bool
 }
 
-// verdict gives the first thing wrong.
+// verdict returns the first fault.
 func (w *walker) verdict() fault {
 	switch {
 	case w.rule.detail != "":
@@ -150,7 +149,7 @@ func (w *walker) bad(detail string) bool {
 	return false
 }
 
-// broke notes a broken rule and tells whether to go on.
+// broke notes a broken rule and reports whether to go on.
 func (w *walker) broke(at int, field, detail string) bool {
 	if w.rule.detail == "" {
 		w.rule = w.schema(at, field, detail)
@@ -169,7 +168,7 @@ func (w *walker) space() {
 	}
 }
 
-// peek gives the next byte that is no white space, 0 at the end.
+// peek returns the next byte other than white space, 0 at the end.
 func (w *walker) peek() byte {
 	w.space()
 	if w.i < len(w.b) {

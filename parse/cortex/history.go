@@ -7,7 +7,7 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Past is what Render makes of one entry of the conversation: a finished run is its user's
+// Past returns the messages of one entry of the conversation: a finished run is its user's
 // text with a line for each action, and its responses. From version 2 on an action's line
 // has its result as far as the run's bytes for results reach, of the last actions first.
 func (x Dialect) Past(it *messages.Item) []messages.Message {
@@ -42,8 +42,8 @@ func resultLines(calls []messages.Call, most int) string {
 	return "\n\n" + strings.Join(lines, "\n")
 }
 
-// Tell is what Render makes of an earlier turn of the run: what the model wrote and, as one
-// user message, what came of it.
+// Tell returns the messages of an earlier turn of the run: the model's reply and, as one user
+// message, its results.
 func (x Dialect) Tell(r *messages.Reply) []messages.Message {
 	text, met := results(r.Calls, r.Errors, x.Limits.or().ResultBytes, x.Rendering >= 2)
 	for _, remark := range x.remarks(r, text) {

@@ -13,8 +13,8 @@ import (
 var primerText string
 
 // Primer teaches the blocks, their rules and the fields of an action, then lists
-// the tools, one a line, in the order given, and behind them what is none, each with the schema of its parameters
-// where there is one.
+// the tools, one a line, in the order given, and after them the other targets, each with the
+// schema of its parameters if it has one.
 func (x Dialect) Primer(tools []messages.ToolSpec) string {
 	if x.Rendering >= 2 {
 		return x.newPrimer(tools).text()

@@ -177,7 +177,7 @@ func (r *reference) run() {
 	}
 }
 
-// means tells whether a tag means something between blocks or in a thought.
+// means reports whether a tag means something between blocks or in a thought.
 func (r *reference) means(t refTag, at int) bool {
 	if r.depth == 0 {
 		return true

@@ -23,7 +23,7 @@ const (
 // goOn is the answer to a reply that had nothing to answer.
 const goOn = "No action ran and no final response was given. Go on, or end with a final <response>."
 
-// What is said behind the results, from the second rendering on.
+// The texts after the results, from the second rendering on.
 const (
 	silence   = "Your reply had no action and no response: the user has seen nothing of it. Call a tool in an <action> block, or answer the user in a <response> block."
 	goFurther = "Your reply had no final response. Go on, or end with a final <response>."
@@ -32,13 +32,13 @@ const (
 	callForm  = "A call is an action block and nothing else:\n" + `<action type="tool" id="a">{"name": "…", "parameters": {…}}</action>`
 )
 
-// Render gives the transcript, the input, and for each earlier turn of the run what
-// the model wrote and, as one user message, what came of it (docs/spec/design.md §10). A
-// finished run is its user's text with a line for each action, and its responses.
+// Render returns the transcript, the input, and for each earlier turn of the run the model's reply
+// and, as one user message, its results (docs/spec/design.md §10). A finished run is its user's
+// text with a line for each action, and its responses.
 //
-// Results are in document order, fire_and_forget left out, and the errors of the
-// reply behind them. Nothing in them can end their element: "<" is written \u003c
-// in JSON and &lt; in attributes.
+// Results are in document order, without those of fire_and_forget, and the errors of the reply
+// follow them. Nothing in them can end their element: "<" is written \u003c in JSON and &lt; in
+// attributes.
 func (x Dialect) Render(p messages.Projection) []messages.Message {
 	out := make([]messages.Message, 0, len(p.History)+1+2*len(p.Replies))
 	for i := range p.History {
@@ -70,7 +70,7 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	return out
 }
 
-// actionLines tell of a finished run's actions, one a line.
+// actionLines lists the actions of a finished run, one a line.
 func actionLines(calls []messages.Call) string {
 	var b strings.Builder
 	for _, c := range calls {

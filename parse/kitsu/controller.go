@@ -19,12 +19,12 @@ const (
 	ReasonUnhandled = "unsupported action: " // and the kind
 )
 
-// Permissions are what a user's agent may do. The zero value allows what there is:
-// a kind that is added later needs a permission of its own, denied by default.
+// Permissions are the permissions of a user's agent. The zero value allows all present kinds; a
+// kind that is added later needs a permission of its own, denied by default.
 type Permissions struct {
 	DenySearch   bool // allow_search: false
 	DenyContinue bool // allow_continue: false
-	NoIndex      bool // there is nothing that a search could ask
+	NoIndex      bool // there is no index to search
 }
 
 // Continuation counts the approved continues of one user message.
@@ -33,7 +33,7 @@ type Continuation struct {
 	Max   int // 0 is MaxContinues, below 0 none
 }
 
-// Limit is the number that Max stands for.
+// Limit returns the number that Max stands for.
 func (c Continuation) Limit() int {
 	if c.Max == 0 {
 		return MaxContinues
@@ -41,7 +41,7 @@ func (c Continuation) Limit() int {
 	return max(c.Max, 0)
 }
 
-// Next is the executor of continue: it counts and nothing else (docs/spec/kitsu.md §5).
+// Next is the executor of continue: it only counts (docs/spec/kitsu.md §5).
 func (c Continuation) Next() (allowed bool, count int) {
 	if c.Count < c.Limit() {
 		return true, c.Count + 1
@@ -49,8 +49,7 @@ func (c Continuation) Next() (allowed bool, count int) {
 	return false, c.Count
 }
 
-// Request is what the meta-controller judges. Action is nil when the reply had no
-// token.
+// Request is the input of the meta-controller. Action is nil if the reply had no token.
 type Request struct {
 	Action       *Action
 	Permissions  Permissions
@@ -59,9 +58,8 @@ type Request struct {
 	Mood         float64 // intensity in 0…1; a host hook that fails counts as 0
 }
 
-// Decision is what the meta-controller says. Exactly one of Approved,
-// RequiresConfirmation and neither, which is denied, holds. Reason is "" for
-// approved. Results is how many results an approved search gives.
+// Decision is the answer of the meta-controller: Approved, RequiresConfirmation, or denied if
+// neither is set. Reason is "" if approved. Results is how many results an approved search gives.
 type Decision struct {
 	Approved             bool
 	RequiresConfirmation bool
@@ -69,8 +67,8 @@ type Decision struct {
 	Results              int
 }
 
-// Decide is the meta-controller (docs/spec/kitsu.md §4): the first rule that matches. It
-// allocates only to name a kind that it does not know.
+// Decide is the meta-controller (docs/spec/kitsu.md §4): the first rule that matches decides. It
+// allocates only for an unknown kind.
 func Decide(r Request) Decision {
 	if r.Action == nil {
 		return Decision{Reason: ReasonNoAction}

@@ -12,8 +12,8 @@ import (
 // MaxReplyBytes bounds the token that is kept when the turn names no bound.
 const MaxReplyBytes = 8 << 20
 
-// decoder reads one reply: thoughts in front of it, one response, and at its end the
-// action, or why there is none.
+// decoder reads one reply: thoughts before it, one response, and at its end the action, or the
+// error for which there is none.
 type decoder struct {
 	utf8    scan.UTF8
 	think   thinker
@@ -21,8 +21,8 @@ type decoder struct {
 	find    finder
 	off     int64 // bytes of the reply taken
 	unit    int   // ordinal of the next unit
-	open    bool  // the response is
-	within  bool  // a thought is
+	open    bool  // the response is open
+	within  bool  // a thought is open
 	second  bool  // of version 2
 	spent   bool  // search and get_time are not run any more
 	said    bool  // something was shown
@@ -31,10 +31,10 @@ type decoder struct {
 	emit    func(messages.Event)
 }
 
-// NewDecoder reads one reply. In a continuation pass, which info.State tells, a
-// search or get_time is stripped and not run when one was done before
-// (docs/spec/kitsu.md §6). info.MaxReplyBytes bounds the token that is kept,
-// MaxReplyBytes when it is 0; a longer one is malformed.
+// NewDecoder returns a decoder of one reply. In a continuation pass, which it knows by info.State,
+// a search or get_time is stripped and not run if one was done before (docs/spec/kitsu.md §6).
+// info.MaxReplyBytes bounds the token that is kept, MaxReplyBytes when it is 0; a longer token is
+// malformed.
 func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	d := &decoder{second: x.Rendering >= 2}
 	d.spent = len(info.State) > 0
@@ -105,9 +105,8 @@ func (d *decoder) pondered(at int64) {
 	}})
 }
 
-// End closes the response and gives the action, or an error with its reason. A
-// reply that broke off, or was cancelled, runs nothing. A complete one has a
-// response even if nothing of it is shown.
+// End closes the response and emits the action, or an error with its reason. A reply that failed
+// or was cancelled runs nothing. A complete reply has a response even if nothing of it is shown.
 func (d *decoder) End(f messages.Finish, emit func(messages.Event)) {
 	d.emit = emit
 	for {

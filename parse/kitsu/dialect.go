@@ -10,32 +10,32 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Dialect is the action tokens of docs/spec/kitsu.md. The zero value is ready and safe for
-// concurrent use.
+// Dialect is the dialect of action tokens of docs/spec/kitsu.md. The zero value is ready to use,
+// and safe for concurrent use.
 type Dialect struct {
 	// Continues bounds the continues of one user message; 0 is MaxContinues, below 0
 	// none. The meta-controller denies what is over it; here it bounds the turns.
 	Continues int
-	// Rendering is the version of prompts and of what a decoder makes of a reply
-	// (messages.Rendering); 0 is 1.
+	// Rendering is the version of prompts and of the reading of replies (messages.Rendering);
+	// 0 is 1.
 	Rendering int64
-	// Forgive are the habits that are put right; none by default.
+	// Forgive are the habits of models that are corrected; none by default.
 	Forgive parse.Habits
-	// Short makes the primer a short one.
+	// Short selects the short primer.
 	Short bool
 }
 
 var _ parse.Dialect = Dialect{}
 
-// Name is what a manifest calls the dialect.
+// Name is the dialect's name in manifests.
 const Name = "kitsu"
 
 // Name is "kitsu".
 func (Dialect) Name() string { return Name }
 
-// Traits says that a run is the reply to the user, one pass for a search or
-// get_time, and the continues; that the prompt grows at its end; and that a new
-// message interrupts (docs/spec/design.md §§9, 11).
+// Traits returns the dialect's traits: a run has the reply to the user, one pass for a search or
+// get_time, and the continues; the prompt grows at its end; a new message interrupts
+// (docs/spec/design.md §§9, 11).
 func (x Dialect) Traits() messages.Traits {
 	most := 2 + int64(Continuation{Max: x.Continues}.Limit())
 	if x.Rendering >= 2 {
@@ -46,12 +46,12 @@ func (x Dialect) Traits() messages.Traits {
 	}
 }
 
-// resultPrefix begins the line by which the host tells a result (docs/spec/kitsu.md §6).
+// resultPrefix begins the line with which the host shows a result (docs/spec/kitsu.md §6).
 const resultPrefix = "[INTERNAL] Tool result (machine-only): "
 
-// Render gives the transcript and the input, in which nothing looks like the host's
-// line, and behind it one such line for each approved action of the run. The model
-// does not see again what it wrote before it (docs/spec/kitsu.md §6).
+// Render returns the transcript and the input, without anything that looks like the host's line,
+// and after them one such line for each approved action of the run. The model does not see again
+// the text that it wrote before the token (docs/spec/kitsu.md §6).
 func (x Dialect) Render(p messages.Projection) []messages.Message {
 	if x.Rendering >= 2 {
 		return x.render(&p)
@@ -95,10 +95,10 @@ func AppendResult(dst []byte, kind Kind, result string) []byte {
 	return append(dst, '}')
 }
 
-// Decide is CONTINUE when the reply's action was approved and ran, and else DONE;
-// two tokens are HALT ERR_DIALECT (docs/spec/kitsu.md §§3, 6; docs/spec/design.md §5). The texts that a
-// CONTINUE names in Retract are replaced by the pass: at its first visible byte,
-// not before, so that a pass which fails or says nothing leaves them.
+// Decide returns CONTINUE if the reply's action was approved and ran, and else DONE; two tokens are
+// HALT ERR_DIALECT (docs/spec/kitsu.md §§3, 6; docs/spec/design.md §5). The next pass replaces the
+// texts in Retract of a CONTINUE at its first visible byte, so a pass that fails or shows nothing
+// leaves them.
 func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 	if x.Rendering >= 2 {
 		return x.decide(&f)
@@ -144,8 +144,8 @@ func queryOf(args string) string {
 	return a.Query
 }
 
-// Digest is the one all dialects but aeiou share. In version 2 the memory is in it: a
-// model that says the same again is told something else, and the passes are counted.
+// Digest is parse.Digest, which all dialects but aeiou share. In version 2 the memory is part of
+// it: a model that repeats itself reads another complaint, and the passes are counted.
 func (x Dialect) Digest(f messages.Facts) (out, scr []byte) {
 	out, scr = parse.Digest(f)
 	if x.Rendering >= 2 {

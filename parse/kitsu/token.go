@@ -14,7 +14,7 @@ import (
 	"github.com/seed14be6753/stile/parse/scan"
 )
 
-// Kind is what a token asks for.
+// Kind is the kind of action that a token asks for.
 type Kind string
 
 // The kinds.
@@ -64,14 +64,14 @@ var meanings = map[string]string{
 // Action is a valid token.
 type Action struct {
 	Kind Kind
-	// Value is the cleaned query or reason. A reason may be absent, which HasValue
-	// tells; given, it is never empty.
+	// Value is the cleaned query or reason. A reason may be absent (HasValue is false); if
+	// given, it is never empty.
 	Value    string
 	HasValue bool
 	Raw      string // the token as written
 }
 
-// Payload is the canonical JSON of what the token carries.
+// Payload returns the token's arguments as canonical JSON.
 func (a *Action) Payload() string {
 	switch {
 	case a.Kind == GetTime:
@@ -87,9 +87,9 @@ func (a *Action) Payload() string {
 	return string(append(b, '}'))
 }
 
-// ActionOf gives the action that was declared as a call of this name and these
-// arguments, so that a gate can put it to Decide. A name that is no kind is kept:
-// Decide denies it. Arguments that Payload does not write are ERR_DIALECT.
+// ActionOf returns the action of a call with this name and these arguments, for Decide. An
+// unknown kind is kept, and Decide denies it. Arguments that Payload cannot have written are
+// ERR_DIALECT.
 func ActionOf(name, args string) (*Action, error) {
 	a := &Action{Kind: Kind(name)}
 	var p struct {
@@ -120,10 +120,10 @@ func ActionOf(name, args string) (*Action, error) {
 	return a, nil
 }
 
-// Parse reads a whole reply: no token is nil without an error, and any error is a
-// *messages.Error, ERR_DIALECT with one of the reasons above, placed by byte offset in text and
-// line. Bytes that are no UTF-8 count as U+FFFD. Only what a model wrote may be
-// parsed (docs/spec/kitsu.md §3).
+// Parse reads a whole reply. It returns nil without an error if there is no token. An error is a
+// *messages.Error, ERR_DIALECT with one of the reasons above, the byte offset in text and the
+// line. Invalid UTF-8 counts as U+FFFD. Only the text of a model may be parsed
+// (docs/spec/kitsu.md §3).
 func Parse(text string) (*Action, error) {
 	f := finder{limit: 3*len(text) + len(tokenPrefix)} // nothing is longer
 	mend([]byte(text), f.push)
@@ -180,8 +180,8 @@ func (f *finder) action() (*Action, string) {
 	return a, reason
 }
 
-// unseen is a value of version 2 without characters that have no width: they make a query
-// find nothing, and nobody sees why.
+// unseen returns a value of version 2 without characters that have no width: with them a query
+// would find nothing, for no visible reason.
 func unseen(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if parse.Invisible(r) {

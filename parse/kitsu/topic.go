@@ -13,23 +13,23 @@ import (
 // a millisecond. The last byte of a character has six bits of it, which are its place
 // in a page; the bytes before it are the number of the page.
 
-// differs tells whether a query has a topic and it is not last, ignoring case
+// differs reports whether a query has a topic other than last, ignoring case
 // (docs/spec/kitsu.md §4).
 func differs(last, query string) bool {
 	word, same := topic(query, last)
 	return word != "" && !same
 }
 
-// Topic of a query is its first word of letters only, in lower case; "" if it has
+// Topic returns the first word of a query that consists of letters, in lower case; "" if it has
 // none.
 func Topic(query string) string {
 	word, _ := topic(query, "")
 	return strings.ToLower(word)
 }
 
-// topic looks at each byte once: as a letter until its word has a character that is
-// none, and from there on for the white space that ends the word. It tells whether the
-// topic is last, ignoring case.
+// topic returns the topic of a query. same reports whether it is last, ignoring case. It looks at
+// each byte once: as a letter until its word has another character, and from there on only for
+// the white space that ends the word.
 func topic(query, last string) (word string, same bool) {
 	for i := 0; i < len(query); {
 		end, k := skipLetters(query, i, last)

@@ -70,7 +70,7 @@ func told(t testing.TB, x Dialect, f messages.Finish, pieces ...[]byte) string {
 	return b.String()
 }
 
-// A thought in front of the answer is none of it; a reply without an answer has none.
+// A thought before the answer is not part of it; a reply without an answer has none.
 func TestFront(t *testing.T) {
 	for _, c := range []struct{ reply, want string }{
 		{"hi", "response@0 hi FC@2|"},

@@ -1,7 +1,7 @@
 // Package plain is the host's own and no part of the public API: it may change in any release.
 //
-// It is the dialect of models that just talk: the reply is one
-// response and the turn is done (docs/spec/design.md §5).
+// It is the dialect of plain text: the reply is one response, and the run is done
+// (docs/spec/design.md §5).
 //
 // Invariants:
 //   - the response is the reply as valid UTF-8: every byte that belongs to no
@@ -21,13 +21,13 @@ import (
 	"github.com/seed14be6753/stile/parse"
 )
 
-// Dialect is plain text. The zero value is ready and safe for concurrent use.
+// Dialect is plain text. The zero value is ready to use, and safe for concurrent use.
 type Dialect struct {
-	// Rendering is the version of prompts and of what a decoder makes of a reply
-	// (messages.Rendering); 0 is 1.
+	// Rendering is the version of prompts and of the reading of replies (messages.Rendering);
+	// 0 is 1.
 	Rendering int64
-	// Forgive are the habits that are put right in rendering 2: a thought in front of the
-	// answer, and a reply that says nothing. None by default.
+	// Forgive are the habits that are corrected in rendering 2: a thought before the answer,
+	// and a reply without text. None by default.
 	Forgive parse.Habits
 }
 
@@ -36,13 +36,13 @@ var _ parse.Dialect = Dialect{}
 // Name is "plain".
 func (Dialect) Name() string { return "plain" }
 
-// Traits says: one turn a run, guards judge CONTINUE only and so never, and the
-// prompt grows at its end.
+// Traits returns the dialect's traits: a run has one turn, guards judge CONTINUE only and so never,
+// and the prompt grows at its end.
 func (Dialect) Traits() messages.Traits {
 	return messages.Traits{AppendOnly: true, MaxTurns: 1, Busy: messages.Enqueue}
 }
 
-// Primer is empty: there is nothing to teach.
+// Primer returns "": there is nothing to teach.
 func (Dialect) Primer([]messages.ToolSpec) string { return "" }
 
 // Render gives the transcript and then the input, its text or else its USERDATA

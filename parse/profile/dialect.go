@@ -9,7 +9,7 @@ import (
 	"github.com/seed14be6753/stile/parse/plain"
 )
 
-// Name is the word of the dialect. No manifest of a user's may name it.
+// Name is the dialect's name. Manifests of users may not use it.
 const Name = "profile"
 
 // primer is how the model is told to keep a profile.
@@ -17,7 +17,7 @@ const Name = "profile"
 //go:embed primer.txt
 var primer string
 
-// Dialect asks for a profile. The zero value is ready and safe for concurrent use.
+// Dialect asks for a profile. The zero value is ready to use, and safe for concurrent use.
 type Dialect struct{}
 
 var _ parse.Dialect = Dialect{}
@@ -25,7 +25,7 @@ var _ parse.Dialect = Dialect{}
 // Name is "profile".
 func (Dialect) Name() string { return Name }
 
-// Traits says: one turn a run, no history, and no two runs at once.
+// Traits returns the dialect's traits: one turn a run, no history, and one run at a time.
 func (Dialect) Traits() messages.Traits {
 	return messages.Traits{Carry: true, MaxTurns: 1, Busy: messages.Reject}
 }
@@ -61,7 +61,7 @@ func (Dialect) Render(p messages.Projection) []messages.Message {
 	return []messages.Message{{Role: messages.RoleUser, Text: text}}
 }
 
-// Decide is DONE for a reply that may be kept, or says that nothing changed.
+// Decide returns DONE for a reply that may be kept, or that means no change.
 func (Dialect) Decide(f messages.Facts) messages.Verdict {
 	if why := parse.Failure(f); why != "" {
 		return parse.Halt(why, "")
@@ -84,7 +84,7 @@ func (Dialect) Decide(f messages.Facts) messages.Verdict {
 	return messages.Verdict{Decision: messages.Done, Token: -1}
 }
 
-// Digest is the one all dialects but aeiou share.
+// Digest is parse.Digest, which all dialects but aeiou share.
 func (Dialect) Digest(f messages.Facts) (out, scr []byte) { return parse.Digest(f) }
 
 // NewDecoder reads one reply as a text that operators see, users do not, and no recall

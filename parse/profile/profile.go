@@ -24,7 +24,7 @@ const (
 	maxReplyBytes = 64 << 10 // of a reply that is looked at
 )
 
-// Data is what is known of a user.
+// Data is the profile of a user.
 type Data struct {
 	Who       string `json:"who,omitzero"`
 	Style     string `json:"style,omitzero"`
@@ -33,10 +33,10 @@ type Data struct {
 	Misc      string `json:"misc,omitzero"`
 }
 
-// IsZero tells that nothing is.
+// IsZero reports whether the profile is empty.
 func (d Data) IsZero() bool { return d == Data{} }
 
-// JSON is the profile as it is stored and shown, without blanks.
+// JSON returns the profile as it is stored and shown, without blanks.
 func (d Data) JSON() string {
 	b, err := json.Marshal(d, jsontext.AllowInvalidUTF8(true))
 	if err != nil { // strings alone
@@ -45,7 +45,7 @@ func (d Data) JSON() string {
 	return string(b)
 }
 
-// Runes is its length: the char_count of a version.
+// Runes returns the length of the profile: the char_count of a version.
 func (d Data) Runes() int {
 	if d.IsZero() {
 		return 0
@@ -63,7 +63,7 @@ type Meta struct {
 	MessagesProcessed int64  `json:"messages_processed"`
 }
 
-// State is what is known after a run.
+// State is the profile after a run, with its version and cursor.
 type State struct {
 	Version  int64 `json:"version"` // 0 is no profile yet
 	Data     Data  `json:"data"`
@@ -71,23 +71,23 @@ type State struct {
 	Failures int64 `json:"failures,omitzero"` // in a row, at the same messages
 }
 
-// Due tells whether to learn when so many messages came after the cursor. What failed is
-// tried again with further messages alone.
+// Due reports whether to learn, given the number of messages after the cursor. After a failure the
+// next attempt needs further messages.
 func (s *State) Due(unseen, cadence int) bool {
 	return unseen >= cadence*int(s.Failures+1) || s.Failures == 0 && s.Data.Runes() > LongRunes
 }
 
-// Request is the input of a run: what was known, and the messages that are fed.
+// Request is the input of a run: the state before it, and the messages to learn from.
 type Request struct {
 	Before   State    `json:"before"`
 	Messages []string `json:"messages"` // oldest first
-	Upto     Meta     `json:"upto"`     // the cursor behind them
+	Upto     Meta     `json:"upto"`     // the cursor after them
 }
 
-// Compact tells that the profile has grown too long.
+// Compact reports whether the profile is too long and must be compacted.
 func (r *Request) Compact() bool { return r.Before.Data.Runes() > LongRunes }
 
-// Encode is the request as the USERDATA of an input.
+// Encode returns the request as the USERDATA of an input.
 func (r *Request) Encode() string {
 	b, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *Request) Encode() string {
 	return string(b)
 }
 
-// Decode reads a request from the USERDATA of an input.
+// Decode reads a request from the USERDATA of an input. The error is ERR_DIALECT.
 func Decode(userdata string) (Request, error) {
 	var r Request
 	if err := json.Unmarshal([]byte(userdata), &r, json.RejectUnknownMembers(true)); err != nil {
@@ -105,8 +105,8 @@ func Decode(userdata string) (Request, error) {
 	return r, nil
 }
 
-// After is what is known when the run of the request has ended so; reply is its text.
-// What a crash or a cancel ended says nothing of the model and counts for nothing.
+// After returns the state after the run of the request, given how the run ended and the text of its
+// reply. A run that a crash or a cancel ended does not change the state.
 func (r *Request) After(d messages.Decision, reason messages.Code, reply string) State {
 	s := r.Before
 	if d == messages.Done {
@@ -128,9 +128,9 @@ func (r *Request) After(d messages.Decision, reason messages.Code, reply string)
 	return s
 }
 
-// Parse reads a reply: an object of the five fields, all strings, a code fence around it
-// tolerated. {} is no change. One that was to be compacted must not be long any more, and
-// {} is no answer to that. Errors are ERR_DIALECT.
+// Parse reads a reply: an object of the five fields, all strings, with or without a code fence. {}
+// means no change. The reply to a request to compact must be short enough, and must not be {}.
+// Errors are ERR_DIALECT.
 func Parse(reply string, compact bool) (Data, error) {
 	refuse := func(cause error, format string, args ...any) (Data, error) {
 		return Data{}, &messages.Error{Code: messages.ErrDialect, Detail: "the profile: " + fmt.Sprintf(format, args...), Cause: cause}
@@ -182,7 +182,7 @@ func unfence(s string) string {
 	return strings.TrimSpace(body)
 }
 
-// Cut is a message as it is fed.
+// Cut returns a message, cut to MaxMessageRunes.
 func Cut(text string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	n := 0
