@@ -72,6 +72,10 @@ const (
 //	inResponse, final ──▶ inOver: one error for what follows, no events
 //	inAction, sync, with Dialect.Cut ──▶ inCut: nothing is read
 //
+// Extensions that are on (extend.go) add no state: the open blocks, branches and sub-thoughts are
+// in ext.nest, and text in them is read as inTop or inThought. A template's body is read as an
+// action's; bodyTag says which of the two it is.
+//
 // # What is held, and where
 //
 //	utf8        the beginning of a character           3 bytes
