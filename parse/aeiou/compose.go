@@ -8,9 +8,9 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// Compose writes e as an envelope (docs/spec/aeiou.md §3.4): START, the present sections in
-// order, END, each line closed by LF. An optional section without a body is left
-// out. The USERDATA schema is Parse's to check.
+// Compose returns e as an envelope (docs/spec/aeiou.md §3.4): START, the present sections in order,
+// END, each line with LF. An optional section without a body is left out. Parse, not Compose,
+// checks the USERDATA schema.
 //
 // USERDATA and ACTIONS are the caller's own: a line in them that a parser would
 // take for a marker is ERR_ENV_MARKERS_INVALID, a body over its limit

@@ -14,6 +14,6 @@
 //     the limits of §3.2; there is no recursion;
 //   - selection is a pure function of checks that were made elsewhere.
 //
-// It does not parse or run ACTIONS, verify tokens, or count equal turns: those
-// are the interpreter's, the token room's and the machine's.
+// It does not parse or run ACTIONS, verify tokens, or count equal turns: the interpreter, package
+// token and the turn machine do.
 package aeiou

@@ -18,7 +18,7 @@ type Envelope struct {
 	Actions    []byte // a program; Parse does not look inside
 }
 
-// Options choose how Parse reads.
+// Options are the settings of Parse.
 type Options struct {
 	// StrictDuplicates makes a repeated section ERR_ENV_SECTION_DUP instead of a
 	// lint. Hosts use it to check what they composed.
@@ -29,7 +29,7 @@ type Options struct {
 	Extract bool
 }
 
-// Lint is a remark about an envelope.
+// Lint is a remark about a valid envelope.
 type Lint struct {
 	Code    messages.Code
 	Section string // the section's name

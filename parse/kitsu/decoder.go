@@ -77,7 +77,7 @@ func (d *decoder) take(text []byte, n int) {
 	d.off += int64(n)
 }
 
-// pass takes what is no thought.
+// pass takes text outside thoughts.
 func (d *decoder) pass(text []byte, at int64) {
 	d.find.push(text, at)
 	d.strip.push(text, at)
@@ -159,7 +159,7 @@ func (d *decoder) show(text []byte, at int64) {
 	d.emit(messages.Event{Kind: messages.EventUnitText, UnitKind: messages.ResponseUnit, Unit: d.unit, Text: text, Offset: at})
 }
 
-// rest shows what is held at the end: of a reply that has a token, not what is left of that.
+// rest shows the bytes that are held at the end, without leftovers of a token.
 func (d *decoder) rest() {
 	if d.said || len(bytes.TrimSpace(d.blank)) == 0 {
 		return
@@ -201,8 +201,8 @@ func (d *decoder) act(emit func(messages.Event)) {
 	}
 }
 
-// Defuse makes the lines of a user's text that look like the host's harmless: the
-// "[" that begins one becomes "(" (docs/spec/kitsu.md §6).
+// Defuse returns a user's text in which no line looks like the host's: the "[" that begins such a
+// line becomes "(" (docs/spec/kitsu.md §6).
 func Defuse(text string) string {
 	if !strings.Contains(text, internalPrefix) {
 		return text

@@ -79,8 +79,8 @@ func (x Dialect) Render(p messages.Projection) []messages.Message {
 	return append(out, messages.Message{Role: messages.RoleUser, Text: string(b)})
 }
 
-// AppendResult appends the result line of an action, without a line end. result is
-// JSON; "" is null, and what is not JSON is told as a string.
+// AppendResult appends the result line of an action, without a line end. result is JSON; "" is
+// null, and text that is not JSON becomes a string.
 func AppendResult(dst []byte, kind Kind, result string) []byte {
 	v := jsontext.Value(result)
 	if result == "" {

@@ -8,12 +8,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MostResults is how many results a search gives at most (docs/spec/kitsu.md §5).
+// MostResults is the greatest number of results of a search (docs/spec/kitsu.md §5).
 const MostResults = 50
 
-// SearchStub gives the result of a search without an index: canonical JSON that
-// depends on the query alone. It stands where no real index does, offline and in
-// tests. No results are asked for by n < 1, more than MostResults are not given.
+// SearchStub returns the result of a search without an index, for offline use and tests: canonical
+// JSON that depends on the query alone. It has min(n, MostResults) results, none for n < 1.
 func SearchStub(query string, n int) string {
 	q := strings.ToLower(strings.TrimSpace(strings.ToValidUTF8(query, "\ufffd")))
 	b := append([]byte(nil), `{"query":`...)
@@ -56,9 +55,9 @@ func escapeQuery(s string) string {
 	return b.String()
 }
 
-// Time gives the result of get_time as canonical JSON: a time of whole seconds in
-// RFC 3339. A zone UTC±H, UTC±HH or UTC±HH:MM from −12 to +14 gives local time with
-// that offset, also +00:00; anything else gives UTC with Z.
+// Time returns the result of get_time as canonical JSON: a time of whole seconds in RFC 3339. For
+// a zone UTC±H, UTC±HH or UTC±HH:MM from −12 to +14 it is local time with that offset, also
+// +00:00; for any other zone it is UTC with Z.
 func Time(zone string, now time.Time) string {
 	if offset, ok := zoneOffset(zone); ok {
 		return now.In(time.FixedZone("", offset)).Format(`"2006-01-02T15:04:05-07:00"`)
@@ -66,7 +65,7 @@ func Time(zone string, now time.Time) string {
 	return now.UTC().Format(`"2006-01-02T15:04:05Z"`)
 }
 
-// zoneOffset gives the seconds east of UTC.
+// zoneOffset returns the seconds east of UTC.
 func zoneOffset(zone string) (int, bool) {
 	if len(zone) < 5 || !strings.EqualFold(zone[:3], "UTC") || zone[3] != '+' && zone[3] != '-' {
 		return 0, false
@@ -97,7 +96,7 @@ func digits(s string) (n int, ok bool) {
 	return n, len(s) == 1 || len(s) == 2
 }
 
-// Counted gives the result of continue as canonical JSON.
+// Counted returns the result of continue as canonical JSON.
 func (c Continuation) Counted() string {
 	allowed, count := c.Next()
 	return `{"allowed":` + strconv.FormatBool(allowed) + `,"new_count":` + strconv.Itoa(count) + `}`

@@ -2,8 +2,8 @@ package kitsu
 
 import "github.com/seed14be6753/stile/messages"
 
-// Past is what Render makes of one entry of the conversation, in which nothing looks like
-// the host's line.
+// Past returns the messages of one entry of the conversation, in which nothing looks like the
+// host's line.
 func (x Dialect) Past(it *messages.Item) []messages.Message {
 	text := it.Text
 	if x.Rendering >= 2 {
@@ -23,5 +23,5 @@ func (x Dialect) Past(it *messages.Item) []messages.Message {
 	return []messages.Message{{Role: it.Role, Text: text}}
 }
 
-// Tell is nothing: the results of a run stand in the message of its user.
+// Tell returns nil: the results of a run are in the message of its user.
 func (Dialect) Tell(*messages.Reply) []messages.Message { return nil }

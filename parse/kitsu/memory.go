@@ -24,8 +24,8 @@ const (
 	wordAsked  = " asked"
 )
 
-// recall reads a memory. What is no memory of this dialect counts as the most there can
-// be: it allows no more.
+// recall decodes a memory. Bytes that no version of this dialect wrote count as a memory at its
+// limits, which allows no further pass.
 func recall(state []byte) (m memory) {
 	if len(state) == 0 {
 		return m
@@ -54,7 +54,7 @@ func recall(state []byte) (m memory) {
 	return m
 }
 
-// bytes writes the memory as recall reads it.
+// bytes encodes the memory for recall.
 func (m memory) bytes() []byte {
 	b := strconv.AppendInt([]byte(head), int64(m.continues), 10)
 	for _, w := range []struct {
@@ -68,5 +68,5 @@ func (m memory) bytes() []byte {
 	return b
 }
 
-// Count gives the continues of a run from the dialect's memory.
+// Count returns the number of continues of a run, from the dialect's memory.
 func Count(state []byte) int { return recall(state).continues }

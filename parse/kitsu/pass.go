@@ -16,10 +16,10 @@ type reply struct {
 	errors []messages.ParseError
 }
 
-// outcome is what comes of a reply.
+// outcome is what follows from a reply.
 type outcome struct {
 	again bool // one more pass follows
-	keep  bool // its text stays, and the pass goes on behind it
+	keep  bool // its text stays, and the pass continues after it
 	mute  bool // the run ends, and the user has read nothing
 	// What the model is told: of a result, of a complaint, or that it is to answer.
 	result    *messages.Call

@@ -10,8 +10,8 @@ import (
 //go:embed primer.txt
 var primer string
 
-// Primer teaches the tokens. Of search and get_time it tells those among tools, in
-// version 2 of continue as well.
+// Primer returns the text that teaches the tokens: search and get_time if they are among tools,
+// and in version 2 the same for continue.
 func (x Dialect) Primer(tools []messages.ToolSpec) string {
 	has := map[string]bool{string(Continue): x.Rendering < 2}
 	for _, t := range tools {

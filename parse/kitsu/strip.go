@@ -2,12 +2,12 @@ package kitsu
 
 import "bytes"
 
-// MaxHeldBytes is how much of a line is held back at most, because it may still be
-// the machine's (docs/spec/kitsu.md §7). A line that would need more is discarded from there.
+// MaxHeldBytes bounds how much of a line is held back because it may still belong to the machine
+// (docs/spec/kitsu.md §7). The rest of a line that would need more is discarded.
 const MaxHeldBytes = 4096
 
-// stripper gives what a user may see. It gets whole characters, in pieces of any
-// size; what it gives aliases the piece or the stripper.
+// stripper emits the text that a user may see. It gets whole characters, in pieces of any size;
+// what it emits aliases the piece or the stripper.
 //
 // A line begins in atStart: white space, spaces that replaced tokens, and the
 // beginning of a prefix are in held. It goes on in inside, which holds nothing but
@@ -429,7 +429,7 @@ func (s *stripper) unended(lf bool, at int64) {
 	s.newLine()
 }
 
-// machine reports whether a line begins as the machine's do.
+// machine reports whether a line begins like the machine's.
 func (s *stripper) machine(line []byte) bool {
 	line = bytes.TrimLeft(line, " \t")
 	return bytes.HasPrefix(line, []byte(internalPrefix)) || len(line) >= len(tokenPrefix) && s.mayBegin(line, tokenPrefix)
@@ -504,8 +504,8 @@ func (c *cursor) next(line []byte, i, parity int) int {
 	return -1
 }
 
-// Visible gives what a user may see of a text (docs/spec/kitsu.md §7): the same bytes as a
-// reply that is stripped while it streams.
+// Visible returns the part of a text that a user may see (docs/spec/kitsu.md §7): the same bytes
+// as for a reply that is stripped while it streams.
 func Visible(text string) string { return visible(text, false) }
 
 func visible(text string, loose bool) string {
