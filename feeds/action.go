@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/transform"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -53,6 +54,8 @@ type Permission struct {
 	Import map[Kind][]string
 	// References lets added feeds refer to others (docs/spec/streaming.md §9.9).
 	References bool
+	// Transform lets the model give feeds steps, all but redact.
+	Transform bool
 }
 
 // Judge returns the failure of a call by name: unknown_target for an unknown action,
@@ -153,7 +156,7 @@ func (s Set) do(c *Call, o *object) (Outcome, error) {
 }
 
 func (s Set) add(c *Call, o *object) (Outcome, error) {
-	spec := o.spec(Spec{})
+	spec := o.spec(Spec{}, c.Permission.Transform)
 	if err := invalid(o.end()); err != nil {
 		return Outcome{}, err
 	}
@@ -166,6 +169,9 @@ func (s Set) add(c *Call, o *object) (Outcome, error) {
 	}
 	if len(s.entries) >= s.rules.maxFeeds() {
 		return Outcome{}, fail(messages.ErrQuota, ReasonFeedLimit, "a session has %d feeds at most", s.rules.maxFeeds())
+	}
+	if err := steps("", d.Transform); err != nil {
+		return Outcome{}, err
 	}
 	next := s.with()
 	next.version++
@@ -199,7 +205,7 @@ func (s Set) update(c *Call, o *object) (Outcome, error) {
 		return Outcome{}, fail(messages.ErrDenied, ReasonPinned, "%s is pinned", was.ID)
 	}
 	source, interval := o.has("source"), o.has("interval")
-	spec := o.spec(was.Spec())
+	spec := o.spec(was.Spec(), c.Permission.Transform)
 	if err := invalid(o.end()); err != nil {
 		return Outcome{}, err
 	}
@@ -207,14 +213,35 @@ func (s Set) update(c *Call, o *object) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, invalid(flat(err))
 	}
+	if err := steps(was.Transform, d.Transform); err != nil {
+		return Outcome{}, err
+	}
 	next := s.with()
 	e := &next.entries[i]
 	e.Definition = d
-	if d.Source != was.Source {
+	fresh := d.Source != was.Source || d.Transform != was.Transform
+	if fresh {
 		next.version++
 		e.Version = next.version
 	}
-	return next.checked(c, i, source, interval, d.Source != was.Source)
+	return next.checked(c, i, source, interval, fresh)
+}
+
+// steps judges the change of a transform by the model: redact is the operator's, to give and
+// to take away.
+func steps(was, is string) error {
+	if was == is {
+		return nil
+	}
+	for _, steps := range [...]string{was, is} {
+		if steps == "" {
+			continue
+		}
+		if chain, wrong := transform.Load(steps); wrong == nil && chain.Uses(transform.OpRedact) {
+			return fail(messages.ErrDenied, ReasonNotAllowed, "redact is the operator's: no action gives it to a feed or takes it away")
+		}
+	}
+	return nil
 }
 
 // checked ends a change of the feed at i: what the model wrote of it is held to the
@@ -239,8 +266,9 @@ func (s Set) checked(c *Call, i int, source, interval, fresh bool) (Outcome, err
 	return Outcome{Set: s, Result: idResult(e.ID), Changed: *e, Fresh: fresh}, nil
 }
 
-// spec reads the members of a feed over those it has. null leaves a member out.
-func (o *object) spec(s Spec) Spec {
+// spec reads the members of a feed over those it has. null leaves a member out. Unless
+// transforms is set, there is no member transform.
+func (o *object) spec(s Spec, transforms bool) Spec {
 	if o.has("id") {
 		s.ID, _ = o.text("id")
 	}
@@ -266,6 +294,12 @@ func (o *object) spec(s Spec) Spec {
 			s.Enabled = &text
 		default:
 			o.add("enabled", ReasonWrongType, "want true or false, not %s", kindName(v.Kind()))
+		}
+	}
+	if transforms && o.has("transform") {
+		v, ok := o.take("transform")
+		if s.Transform = ""; ok {
+			s.Transform = string(v)
 		}
 	}
 	if v, ok := o.take("source"); ok {

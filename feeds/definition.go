@@ -82,6 +82,7 @@ type Definition struct {
 	MaxBytes  int64         // 0 is no limit
 	Disabled  bool          // known, not fetched, not injected
 	Pinned    bool          // the model cannot change or remove it
+	Transform string        // the steps that change a value (internal/transform), a JSON array; "" for none
 	Source    Source
 }
 
@@ -107,6 +108,7 @@ type Spec struct {
 	MaxSizeBytes *int64     `json:"max_size_bytes,omitzero"`
 	Enabled      *string    `json:"enabled,omitzero"`
 	Pinned       bool       `json:"pinned,omitzero"`
+	Transform    string     `json:"transform,omitzero"` // a JSON array of steps; "" for none
 	Source       SourceSpec `json:"source,omitzero"`
 }
 
@@ -125,7 +127,7 @@ func (d *Definition) Spec() Spec {
 		enabled = "false"
 	}
 	s := Spec{
-		ID: d.ID, Type: string(d.Trigger), Enabled: &enabled, Pinned: d.Pinned,
+		ID: d.ID, Type: string(d.Trigger), Enabled: &enabled, Pinned: d.Pinned, Transform: d.Transform,
 		Source: SourceSpec{Type: string(d.Source.Kind), Name: d.Source.Name, Action: d.Source.Action, Params: d.Source.Params},
 	}
 	number := func(n int64, given bool) *int64 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed14be6753/stile/internal/transform"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -293,10 +294,27 @@ func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old string, deps []d
 			err = fail(messages.ErrConfig, ReasonInvalidJSON, "the source gave no JSON value")
 		}
 	}
+	if err == nil && e.Transform != "" {
+		value, err = transformed(e.Transform, value)
+	}
 	if err != nil && ctx.over() {
 		err = failCause(ReasonTimeout, err, "the fetch was given up")
 	}
 	return value, err
+}
+
+// transformed applies the steps of a feed to a value. Where one fails there is no value: what
+// the steps were to change is never shown unchanged.
+func transformed(steps, value string) (string, error) {
+	chain, wrong := transform.Load(steps)
+	if wrong != nil { // Normal has loaded it
+		return "", fail(messages.ErrConfig, ReasonTransform, "%s", wrong)
+	}
+	out, failed := chain.Apply(value)
+	if failed != nil {
+		return "", fail(messages.ErrConfig, ReasonTransform, "%s", failed)
+	}
+	return out, nil
 }
 
 // A PanicError is a panic of a source.

@@ -23,6 +23,7 @@ const (
 const (
 	ReasonValueTooLarge = "value_too_large"
 	ReasonInvalidJSON   = "invalid_json"
+	ReasonTransform     = "transform"   // a step of its transform failed
 	ReasonNeeds         = "feed_failed" // a feed it needs failed, is disabled or is gone
 	ReasonBackOff       = "back_off"    // it crashed, and is not restarted yet
 	ReasonDisabled      = "disabled"    // it crashed too often, and is not restarted
@@ -280,7 +281,7 @@ func (k *Keeper) Reason(session string, e Entry) string {
 // Put sets the value of a feed from outside, as a fetch would: it stands until the
 // next one replaces it, and is served as long as its cache_ttl says. Errors are
 // ERR_NOT_FOUND: no such feed; ERR_CONFLICT: disabled; ERR_INVALID: no JSON; ERR_QUOTA over
-// MaxValueBytes.
+// MaxValueBytes; ERR_CONFIG: a step of its transform failed.
 func (k *Keeper) Put(session string, set Set, id, value string) error {
 	i := set.at(id)
 	switch {
@@ -292,6 +293,12 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 		return fail(messages.ErrQuota, ReasonValueTooLarge, "%d bytes, more than %d", len(value), MaxValueBytes)
 	case !jsontext.Value(value).IsValid():
 		return fail(messages.ErrInvalid, ReasonInvalidJSON, "the value is no JSON")
+	}
+	if steps := set.entries[i].Transform; steps != "" {
+		var err error
+		if value, err = transformed(steps, value); err != nil {
+			return err
+		}
 	}
 	k.cache.put(valueKey(session, &set.entries[i]), Value{JSON: value, At: k.now()})
 	k.cache.Wait()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/jsonstring"
+	"github.com/seed14be6753/stile/internal/jsonvalue"
+	"github.com/seed14be6753/stile/internal/transform"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -117,6 +119,7 @@ func (n *normalizer) definition(s *Spec) Definition {
 		d.Disabled = !on
 	}
 
+	d.Transform = n.transform(s.Transform)
 	d.Source = Source{Kind: kind, Name: s.Source.Name, Action: s.Source.Action, Params: "{}"}
 	if p, ok := n.params(s.Source.Params); ok {
 		d.Source.Params = p
@@ -125,6 +128,24 @@ func (n *normalizer) definition(s *Spec) Definition {
 		}
 	}
 	return d
+}
+
+// transform checks the steps of a feed and returns them in normal form.
+func (n *normalizer) transform(steps string) string {
+	if steps == "" {
+		return ""
+	}
+	if len(steps) > MaxParamsBytes {
+		n.add("transform", ReasonBadValue, "%d bytes, more than %d", len(steps), MaxParamsBytes)
+		return ""
+	}
+	if _, wrong := transform.Load(steps); wrong != nil {
+		field, detail, _ := strings.Cut(wrong.Error(), ": ")
+		n.add(field, ReasonBadValue, "%s", detail)
+		return ""
+	}
+	normal, _ := jsonvalue.Normal(steps)
+	return normal
 }
 
 // params returns the parameters in compact form, their numbers as written.

@@ -245,6 +245,11 @@ func (c *checker) across(m *Manifest) {
 	if m.Loop.DefaultFinal != nil && m.Dialect != "cortex" && m.Dialect != "" {
 		c.add("loop.default_final", ReasonBadValue, "only the dialect cortex has final responses, not %q", clip.Quoted(m.Dialect))
 	}
+	for i := range m.ContextFeeds {
+		if m.ContextFeeds[i].Transform != nil && !slices.Contains(m.Extensions, FeedTransform) {
+			c.add(index("context_feeds", i)+".transform", ReasonBadValue, "needs the extension: write extensions: [%s]", FeedTransform)
+		}
+	}
 	c.replies(m)
 	if m.Quotas.ProgramWall >= m.Token.TTL {
 		c.add("quotas.program_wall", ReasonBadValue, "%s must be less than token.ttl, which is %s: a token must outlive its program", m.Quotas.ProgramWall, m.Token.TTL)

@@ -52,7 +52,11 @@ type Manifest struct {
 	Dialect string `yaml:"dialect" enum:"plain|aeiou|cortex|cogency|kitsu" doc:"How the model speaks."`
 	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
-	Import  Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
+
+	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_references|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	ActionTemplates map[string]any `yaml:"action_templates" later:"*" raw:"true" optional:"true" doc:"Actions with places for values, by name, for the extension templates."`
+
+	Import Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
 
 	Define Define `yaml:"define" optional:"true" doc:"What import names, when it has no file of its own."`
 
@@ -238,8 +242,12 @@ type Feed struct {
 	MaxSizeBytes int64         `yaml:"max_size_bytes" min:"1" optional:"true" doc:"Longest value in bytes."`
 	Enabled      *string       `yaml:"enabled" shape:"scalar" undefined:"empty" doc:"Whether the feed is fetched, after expansion: true, 1, yes, on, or false, 0, no, off or empty."`
 	Pinned       bool          `yaml:"pinned" doc:"Keeps the model from changing the feed."`
+	Transform    any           `yaml:"transform" raw:"true" optional:"true" doc:"Steps that change each value before its limits apply, for the extension feed_transform: a list of at most 16, each {op: …} with its members."`
 	Source       FeedSource    `yaml:"source" doc:"Where values come from."`
 }
+
+// FeedTransform is the extension that lets feeds have transform, and the model write one.
+const FeedTransform = "feed_transform"
 
 // FeedSource is where a feed's values come from.
 type FeedSource struct {

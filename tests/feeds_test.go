@@ -468,3 +468,74 @@ func TestEnvironmentOfFeeds(t *testing.T) {
 		t.Errorf("the prompt has\n%s", got)
 	}
 }
+
+// Steps change what a feed's prompt, references and cache have; a step that fails leaves
+// nothing of the value. The model may give its own feeds steps, and leaves redact alone.
+func TestTransformedFeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const secret = "sk-abc1"
+		var got []string
+		keeps := tools.Tool{
+			Name: "own.keep", Class: messages.ReadOnly, Params: []neuroscript.Param{{Name: "v", Type: "any"}},
+			Run: func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
+				b, err := neuroscript.AppendJSON(nil, c.Args[0])
+				got = append(got, string(b))
+				return c.Args[0], err
+			},
+		}
+		m := &recorder{Model: scripted.New(
+			`<action id="a" type="internal">{"name":"add_context_feed","parameters":{"id":"first","source":{"type":"tool","name":"own.log"},"transform":[{"op":"head","lines":1}]}}</action>`+
+				`<action id="b" type="internal">{"name":"update_context_feed","parameters":{"id":"log","transform":null}}</action>`+
+				`<action id="c" type="internal">{"name":"add_context_feed","parameters":{"id":"x","source":{"type":"tool","name":"own.log"},"transform":[{"op":"redact","re2":"."}]}}</action>`+
+				`<action id="d" type="internal">{"name":"add_context_feed","parameters":{"id":"x","source":{"type":"tool","name":"own.log"},"transform":[{"op":"jump"}]}}</action>`+
+				`<action id="k">{"name":"own.keep","parameters":{"v":"$log"}}</action>`,
+			`<response>$first</response>`,
+		)}
+		a := fed(t, m, `
+extensions: [feed_transform]
+context_feeds:
+  - {id: log, max_size_bytes: 400, source: {type: tool, name: own.log}, transform: [{op: redact, re2: "sk-[a-z0-9]+"}, {op: match, re2: "^ERROR (.*)$", group: 1}]}
+  - {id: bad, source: {type: tool, name: own.log}, transform: [{op: text}, {op: select, path: items}]}
+`, keeps, tool("own.log", messages.ReadOnly, gives("INFO start\nERROR key "+secret+"\nERROR disk\n")))
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "fed", a)
+		wantDone(t, ask(t, s, "go"))
+		reqs := m.requests()
+		const log = "<context_feed id=\"log\">\nkey [redacted]\ndisk\n</context_feed>\n<context_feed id=\"bad\" error=\"failed\">\n"
+		for i, want := range []string{log, log} {
+			if got := fedWith(reqs[i]); !strings.HasPrefix(got, want) || strings.Contains(got, secret) {
+				t.Errorf("prompt %d has\n%s", i, got)
+			}
+		}
+		if got := fedWith(reqs[1]); !strings.Contains(got, "<context_feed id=\"first\">\nINFO start\n</context_feed>") {
+			t.Errorf("the second prompt has\n%s", got)
+		}
+		if len(got) != 1 || got[0] != `"key [redacted]\ndisk"` {
+			t.Errorf("the tool got %v", got)
+		}
+		if primer := reqs[0].Messages[0].Text; !strings.Contains(primer, `"transform": [{"op": "json"}`) {
+			t.Error("the primer says nothing of transform")
+		}
+		recs := records(t, s)
+		for _, b := range bodies[*messages.FeedInjected](recs) {
+			if b.ID == "bad" && b.Reason != `transform[1] select: type: select takes an array or an object, and the value is of type string` {
+				t.Errorf("the reason is %q", b.Reason)
+			}
+		}
+		ends := map[string]string{}
+		for _, b := range bodies[*messages.ActionEnded](recs) {
+			ends[b.ID] = b.Reason
+		}
+		for id, want := range map[string]string{
+			"a": "", "b": "not_allowed", "c": "not_allowed",
+			"d": `invalid_feed: transform[0].op: BAD_VALUE: unknown operation "jump": it is one of drop, head, json, markdown, match, redact, replace, select, sort, tail, template, text, unique, yaml`,
+		} {
+			if ends[id] != want {
+				t.Errorf("%s ended as %q, want %q", id, ends[id], want)
+			}
+		}
+		if _, err := rt.Replay(t.Context(), "fed", a); err != nil {
+			t.Errorf("replay: %v", err)
+		}
+	})
+}

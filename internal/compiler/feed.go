@@ -97,6 +97,13 @@ func feedSpec(f *manifest.Feed, at string) (feeds.Spec, error) {
 		MaxSizeBytes: number(f.MaxSizeBytes), Enabled: f.Enabled, Pinned: f.Pinned,
 		Source: feeds.SourceSpec{Type: f.Source.Type, Name: f.Source.Name, Action: f.Source.Action},
 	}
+	if f.Transform != nil {
+		b, err := json.Marshal(f.Transform)
+		if err != nil {
+			return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".transform", Detail: "cannot be written as JSON", Cause: err}
+		}
+		spec.Transform = string(b)
+	}
 	if f.Source.Params == nil {
 		return spec, nil
 	}
@@ -143,7 +150,8 @@ func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, tar
 		Name: m.Name, Version: m.Version, Summary: m.Summary, Author: m.Author, State: m.State, Dialect: m.Dialect, Model: m.Model.Model,
 	}}
 	f.Permission = feeds.Permission{
-		Disabled: !*m.InternalActions.Enabled, Allowed: *m.InternalActions.Allowed, Blocked: m.InternalActions.Blocked,
+		Transform: slices.Contains(m.Extensions, manifest.FeedTransform),
+		Disabled:  !*m.InternalActions.Enabled, Allowed: *m.InternalActions.Allowed, Blocked: m.InternalActions.Blocked,
 		Import: map[feeds.Kind][]string{feeds.Tool: namedTools(m.Import.Tools, has), feeds.Relic: m.Import.Relics, feeds.Workflow: m.Import.Workflows, feeds.LLM: m.Import.LLMs},
 	}
 	ingests := false

@@ -14,8 +14,8 @@ import (
 )
 
 // internals adds the actions on the session itself, where the dialect has a way to
-// name them (docs/spec/streaming.md §7.4). m has its defaults.
-func internals(t *catalog.Targets, d parse.Dialect, m manifest.InternalActions) error {
+// name them (docs/spec/streaming.md §7.4). m has its defaults. transforms lets feeds have steps.
+func internals(t *catalog.Targets, d parse.Dialect, m manifest.InternalActions, transforms bool) error {
 	if tr := d.Traits(); !tr.InStreamActions || tr.Verbatim {
 		// A manifest that was made for another dialect has that one's defaults.
 		if m.Allowed != nil && len(*m.Allowed) > 0 && !slices.Equal(*m.Allowed, *manifest.Default("cortex").InternalActions.Allowed) {
@@ -23,7 +23,7 @@ func internals(t *catalog.Targets, d parse.Dialect, m manifest.InternalActions) 
 		}
 		return nil
 	}
-	return t.AddInternal(catalog.Permission{Disabled: !*m.Enabled, Allowed: *m.Allowed, Blocked: m.Blocked}, append(feedActions(), variableActions()...)...)
+	return t.AddInternal(catalog.Permission{Disabled: !*m.Enabled, Allowed: *m.Allowed, Blocked: m.Blocked}, append(feedActions(transforms), variableActions()...)...)
 }
 
 // variableActions are those about the session's variables.
@@ -57,7 +57,7 @@ func variableActions() []catalog.Internal {
 
 // feedActions are those about the session's feeds. What their parameters must be is the
 // feeds' own to say.
-func feedActions() []catalog.Internal {
+func feedActions(transforms bool) []catalog.Internal {
 	do := func(action string) func(context.Context, *tools.Call, string) (string, error) {
 		return func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			if c.Host.Feeds == nil {
@@ -76,6 +76,11 @@ func feedActions() []catalog.Internal {
 		{Name: "max_size_bytes", Type: "integer"},
 		{Name: "enabled", Type: "boolean"},
 		{Name: "source", Type: "object", Description: "type: internal, tool, relic, workflow or llm; name of what is called, or action of internal (system_clock, random, env, session, agent_metadata); params: an object."},
+	}
+	if transforms {
+		members = append(members, catalog.Parameter{
+			Name: "transform", Type: "array", Description: "Steps that change the value, in order, such as {\"op\": \"head\", \"lines\": 20}; 16 at most.",
+		})
 	}
 	return []catalog.Internal{
 		{

@@ -13,7 +13,7 @@ import (
 const (
 	MaxSteps        = 16
 	MaxBytes        = 4 << 20 // of the input and of each value after it
-	MaxPatternBytes = 4 << 10 // of a regular expression
+	MaxPatternBytes = 1 << 10 // of a regular expression
 	MaxGroups       = 64      // of a regular expression
 	MaxMatches      = 10_000  // of match; standardMatches where it does not say
 	standardMatches = 1000

@@ -83,7 +83,7 @@ func TestSteps(t *testing.T) {
 		{`[{"op":"template","text":"%{value"}]`, `1`, `transform[0].text: a placeholder is %{value} or %{value.path}; a percent sign in front of { is written %%`},
 		{`[{"op":"sort","by":1}]`, `1`, `transform[0].by: unknown member of sort, which has none beside op`},
 		{`[{"op":"match","re2":"` + strings.Repeat("()", 65) + `"}]`, `1`, `transform[0].re2: a regular expression has at most 64 groups`},
-		{`[{"op":"drop","re2":"` + strings.Repeat("a", 4097) + `"}]`, `1`, `transform[0].re2: a regular expression has at most 4096 bytes`},
+		{`[{"op":"drop","re2":"` + strings.Repeat("a", 1025) + `"}]`, `1`, `transform[0].re2: a regular expression has at most 1024 bytes`},
 	} {
 		if got := outcome(c.steps, c.input); got != c.want {
 			t.Errorf("%s of %s\ngot  %s\nwant %s", c.steps, c.input, got, c.want)

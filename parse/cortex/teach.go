@@ -180,6 +180,9 @@ func (l *primer) session(b *strings.Builder) {
 		switch t.Name {
 		case messages.InternalAddFeed:
 			b.WriteString(`- add_context_feed {"id": "now", "source": {"type": "tool", "name": "…", "params": {}}}: its value is in all your next prompts, and $now.` + "\n")
+			if strings.Contains(t.Signature, "transform") {
+				b.WriteString(`  "transform": [{"op": "json"}, {"op": "select", "path": "items"}, {"op": "head", "items": 5}] in it changes each value first. Further steps: tail, match, drop, replace, sort, unique, text, markdown, yaml, template.` + "\n")
+			}
 		case messages.InternalUpdateFeed, messages.InternalRemoveFeed, messages.InternalListFeeds, messages.InternalGetFeed:
 			others = append(others, t.Name)
 		default:
