@@ -81,6 +81,7 @@ func (e *Env) dialect(m *manifest.Manifest) (parse.Dialect, error) {
 			d.Kept = int(*m.Memory.Results)
 		}
 		d.NotFinal = m.Loop.DefaultFinal != nil && !*m.Loop.DefaultFinal
+		d.Extensions = cortex.ExtensionsOf(m.Extensions)
 		d.Limits = cortex.Limits{
 			TagBytes: int(m.Quotas.Tag), BodyBytes: int(m.Quotas.Body), JSONDepth: int(m.Quotas.JSONDepth),
 			ThoughtDepth: int(m.Quotas.ThoughtDepth), ResultBytes: int(m.Quotas.Result),

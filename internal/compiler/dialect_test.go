@@ -7,6 +7,7 @@ import (
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/parse"
+	"github.com/seed14be6753/stile/parse/cortex"
 	"github.com/seed14be6753/stile/parse/plain"
 )
 
@@ -35,6 +36,22 @@ func TestDialects(t *testing.T) {
 	} {
 		if _, err := Dialects(further); messages.CodeOf(err) != messages.ErrConfig {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestExtensionsOfDecoders: a decoder reads the extensions that the manifest names, and none
+// without them.
+func TestExtensionsOfDecoders(t *testing.T) {
+	for _, words := range [][]string{nil, {"if"}, {"foreach", "parallel", "rollback", "stream", "sub_thoughts", "templates"}, {"feed_transform"}} {
+		m := manifest.Default("cortex")
+		m.Extensions = words
+		d, err := (&Env{}).dialect(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := d.(cortex.Dialect).Extensions, cortex.ExtensionsOf(words); got != want {
+			t.Errorf("%v: %b, want %b", words, got, want)
 		}
 	}
 }
