@@ -64,7 +64,7 @@ func (s *Server) offers(tenant string) (names []string) {
 // agent that the host offers to nobody is one that others run, and their callers see it.
 func (s *Server) usable(sid, agent string) error {
 	if s.agents[agent] != nil && !s.may(tenantOf(sid), agent) {
-		return &messages.Error{Code: messages.ErrNotFound, Reason: access.ReasonNotFound, Field: "session", Detail: "there is no session " + sid}
+		return &messages.Error{Code: messages.ErrNotFound, Reason: access.ReasonNotFound, Field: "session", Detail: "no session " + sid}
 	}
 	return nil
 }

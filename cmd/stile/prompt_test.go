@@ -34,7 +34,7 @@ func TestSessionsPrompt(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--turn", "9"}, "turn 9 asked no model"},
+		{[]string{"--turn", "9"}, "turn 9 does not exist in this session"},
 		{[]string{"--turn", "-1"}, "--turn"},
 		{[]string{"--request", "2"}, "the turn has 1 request"},
 		{[]string{"--reply", "--json"}, "none of the others can be"},

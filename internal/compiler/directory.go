@@ -71,7 +71,7 @@ func (d *Directory) Agent(ctx context.Context, key any, a *Definition) (*Agent, 
 	v, _ := d.byKey.Load(key)
 	before, _ := v.(*Agent)
 	if a == nil {
-		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "there is none"}
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "agent", Detail: "is nil"}
 	}
 	c, err := Compile(ctx, d.env, a)
 	switch {
