@@ -264,11 +264,14 @@ func (r *reply) post(in turn.Input) {
 	}
 }
 
+// strict reports whether text must be durable before it is shown: it is grouped then.
+func (r *reply) strict() bool { return r.agent.Rules.Durability == turn.Strict }
+
 // hand is post; lent tells that the session may take the input on this goroutine.
 func (r *reply) hand(in turn.Input, wanted bool) (lent bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	strict := r.agent.Rules.Durability == turn.Strict
+	strict := r.strict()
 	if strict {
 		r.held = r.group.join(r.held, in)
 	} else {
@@ -322,7 +325,7 @@ func (r *reply) flushSoon() {
 func (r *reply) flush() {
 	r.settled()
 	if len(r.held) > 0 {
-		if bytesHeld(r.held) > 0 {
+		if r.strict() && bytesHeld(r.held) > 0 {
 			r.group.posted = r.host.cfg.Now()
 		}
 		r.box.post(r.held...)
