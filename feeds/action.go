@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -41,7 +42,9 @@ const (
 	ReasonFeedLimit     = "feed_limit"
 	ReasonFeedNotFound  = "feed_not_found"
 	ReasonPinned        = "pinned"
-	ReasonBadField      = "bad_field" // parameters that are none of the action's
+	ReasonCycle         = "feed_cycle"  // the change makes a feed refer to itself
+	ReasonInUse         = "feed_in_use" // others refer to it
+	ReasonBadField      = "bad_field"   // parameters that are none of the action's
 )
 
 // Permission is what an agent's manifest lets its model do (docs/spec/streaming.md §7.4).
@@ -52,7 +55,8 @@ type Permission struct {
 	// Import lists what sources of a kind may name (import of the manifest). Internal
 	// sources need no import, ingest ones have none and are the operator's alone.
 	Import map[Kind][]string
-	// References lets added feeds refer to others (docs/spec/streaming.md §9.9).
+	// References lets added feeds refer to others, and protects those that others refer to
+	// (docs/spec/extensions.md §9).
 	References bool
 	// Transform lets the model give feeds steps, all but redact.
 	Transform bool
@@ -98,6 +102,8 @@ type Outcome struct {
 	// when it is gone. Keeper.Sync brings its timer in line.
 	Changed Entry
 	Gone    bool
+	// Also are the feeds that were removed or disabled with Changed, because they refer to it.
+	Also []Entry
 	// Fresh reports whether it is another feed than before: no value fetched before is its.
 	Fresh bool
 	// Cleared reports whether no value fetched before is used again.
@@ -131,7 +137,7 @@ func (s Set) do(c *Call, o *object) (Outcome, error) {
 	case AddFeed:
 		return s.add(c, o)
 	case RemoveFeed:
-		return s.remove(o)
+		return s.remove(c, o)
 	case UpdateFeed:
 		return s.update(c, o)
 	case ListFeeds:
@@ -179,20 +185,68 @@ func (s Set) add(c *Call, o *object) (Outcome, error) {
 	return next.checked(c, len(next.entries)-1, true, spec.Interval != nil, true)
 }
 
-func (s Set) remove(o *object) (Outcome, error) {
+func (s Set) remove(c *Call, o *object) (Outcome, error) {
 	i, err := s.named(o)
-	if err == nil {
-		err = ended(o)
-	}
 	if err != nil {
+		return Outcome{}, err
+	}
+	cascade := c.Permission.References && o.cascade()
+	if err := ended(o); err != nil {
 		return Outcome{}, err
 	}
 	if s.entries[i].Pinned {
 		return Outcome{}, fail(messages.ErrDenied, ReasonPinned, "%s is pinned", s.entries[i].ID)
 	}
+	out := Outcome{Result: idResult(s.entries[i].ID), Changed: s.entries[i], Gone: true}
+	gone := []int{i}
+	if c.Permission.References {
+		users, err := s.leaving(i, cascade)
+		if err != nil {
+			return Outcome{}, err
+		}
+		for _, j := range users {
+			out.Also = append(out.Also, s.entries[j])
+		}
+		gone = append(gone, users...)
+	}
 	next := s.with()
-	next.entries = slices.Delete(next.entries, i, i+1)
-	return Outcome{Set: next, Result: idResult(s.entries[i].ID), Changed: s.entries[i], Gone: true}, nil
+	next.entries = next.entries[:0]
+	for j := range s.entries {
+		if !slices.Contains(gone, j) {
+			next.entries = append(next.entries, s.entries[j])
+		}
+	}
+	out.Set = next
+	return out, nil
+}
+
+// cascade reads whether feeds that refer to a feed go with it.
+func (o *object) cascade() bool {
+	v, ok := o.take("cascade")
+	if ok && v.Kind() != 't' && v.Kind() != 'f' {
+		o.add("cascade", ReasonWrongType, "want true or false, not %s", kindName(v.Kind()))
+	}
+	return ok && v.Kind() == 't'
+}
+
+// leaving returns the feeds that go with the feed at i, or why it cannot go.
+func (s *Set) leaving(i int, cascade bool) (users []int, err error) {
+	users = s.users(i)
+	if len(users) > 0 && !cascade {
+		var names []string
+		for _, j := range users {
+			if slices.Contains(s.entries[j].needs, s.entries[i].ID) {
+				names = append(names, s.entries[j].ID)
+			}
+		}
+		return nil, fail(messages.ErrConflict, ReasonInUse, "%s", strings.Join(names, ", "))
+	}
+	for _, j := range users {
+		if s.entries[j].Pinned {
+			return nil, fail(messages.ErrDenied, ReasonPinned, "%s is pinned and needs %s", s.entries[j].ID, s.entries[i].ID)
+		}
+	}
+	return users, nil
 }
 
 func (s Set) update(c *Call, o *object) (Outcome, error) {
@@ -205,6 +259,7 @@ func (s Set) update(c *Call, o *object) (Outcome, error) {
 		return Outcome{}, fail(messages.ErrDenied, ReasonPinned, "%s is pinned", was.ID)
 	}
 	source, interval := o.has("source"), o.has("interval")
+	cascade := c.Permission.References && o.cascade()
 	spec := o.spec(was.Spec(), c.Permission.Transform)
 	if err := invalid(o.end()); err != nil {
 		return Outcome{}, err
@@ -217,6 +272,17 @@ func (s Set) update(c *Call, o *object) (Outcome, error) {
 		return Outcome{}, err
 	}
 	next := s.with()
+	var also []Entry
+	if c.Permission.References && d.Disabled && !was.Disabled {
+		users, err := s.leaving(i, cascade)
+		if err != nil {
+			return Outcome{}, err
+		}
+		for _, j := range users {
+			next.entries[j].Disabled = true
+			also = append(also, next.entries[j])
+		}
+	}
 	e := &next.entries[i]
 	e.Definition = d
 	fresh := d.Source != was.Source || d.Transform != was.Transform
@@ -224,7 +290,9 @@ func (s Set) update(c *Call, o *object) (Outcome, error) {
 		next.version++
 		e.Version = next.version
 	}
-	return next.checked(c, i, source, interval, fresh)
+	out, err := next.checked(c, i, source, interval, fresh)
+	out.Also = also
+	return out, err
 }
 
 // steps judges the change of a transform by the model: redact is the operator's, to give and
@@ -260,8 +328,11 @@ func (s Set) checked(c *Call, i int, source, interval, fresh bool) (Outcome, err
 			return Outcome{}, invalid([]*messages.Error{refuse("source.params", ReasonBadValue, "references are not allowed here; $$ is a dollar")})
 		}
 	}
-	if found := link(s.entries, i, func(int) string { return "" }); len(found) > 0 {
-		return Outcome{}, invalid(flat(errors.Join(found...)))
+	if found := flat(errors.Join(link(s.entries, i, func(int) string { return "" }, c.Permission.References)...)); len(found) > 0 {
+		if found[0].Reason == ReasonFeedCycle && c.Permission.References {
+			return Outcome{}, fail(messages.ErrConfig, ReasonCycle, "%s", found[0].Detail)
+		}
+		return Outcome{}, invalid(found)
 	}
 	return Outcome{Set: s, Result: idResult(e.ID), Changed: *e, Fresh: fresh}, nil
 }
@@ -447,8 +518,11 @@ func invalid(found []*messages.Error) error {
 	return &messages.Error{Code: messages.ErrConfig, Reason: ReasonInvalidFeed, Field: e.Field, Detail: e.Reason + ": " + e.Detail}
 }
 
-// flat takes a joined error apart.
+// flat takes a joined error apart; nil is none.
 func flat(err error) (out []*messages.Error) {
+	if err == nil {
+		return nil
+	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			out = append(out, flat(e)...)
@@ -469,7 +543,11 @@ func FailureReason(err error) string {
 	if !errors.As(err, &e) {
 		return ReasonBadField
 	}
-	if e.Reason != ReasonInvalidFeed {
+	switch e.Reason {
+	case ReasonCycle, ReasonInUse:
+		return e.Reason + ": " + e.Detail
+	case ReasonInvalidFeed:
+	default:
 		return e.Reason
 	}
 	r := e.Reason + ": "

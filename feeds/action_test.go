@@ -283,14 +283,130 @@ func TestAddedReferences(t *testing.T) {
 	}
 	do(AddFeed, `{"id":"b","source":{"type":"tool","name":"t","params":{"x":"$a"}}}`, "")
 	do(AddFeed, `{"id":"c","source":{"type":"tool","name":"t","params":{"x":"$absent"}}}`, "invalid_feed: source.params: UNKNOWN_FEED: $absent is no feed")
-	do(UpdateFeed, `{"id":"a","source":{"type":"tool","name":"t","params":{"x":"$b"}}}`, "invalid_feed: source.params: FEED_CYCLE: a>b>a")
+	do(UpdateFeed, `{"id":"a","source":{"type":"tool","name":"t","params":{"x":"$b"}}}`, "feed_cycle: a>b>a")
+	do(AddFeed, `{"id":"self","source":{"type":"tool","name":"t","params":{"x":"$self"}}}`, "feed_cycle: self>self")
+
+	// What others refer to stays, or goes with them.
+	do(AddFeed, `{"id":"c","source":{"type":"tool","name":"t","params":{"x":"${b.m}"}}}`, "")
+	do(AddFeed, `{"id":"d","source":{"type":"tool","name":"t","params":{"x":"$a"}}}`, "")
+	do(RemoveFeed, `{"id":"a"}`, "feed_in_use: b, d")
+	do(RemoveFeed, `{"id":"a","cascade":false}`, "feed_in_use: b, d")
+	do(RemoveFeed, `{"id":"a","cascade":1}`, "bad_field")
+	do(UpdateFeed, `{"id":"b","enabled":false}`, "feed_in_use: c")
+	do(UpdateFeed, `{"id":"b","enabled":false,"cascade":true}`, "")
+	enabled := ""
+	for _, e := range s.Entries() {
+		if !e.Disabled {
+			enabled += e.ID
+		}
+	}
+	if enabled != "ad" {
+		t.Fatalf("enabled are %s", enabled)
+	}
+	do(UpdateFeed, `{"id":"c","enabled":true}`, "invalid_feed: source.params: UNKNOWN_FEED: $b is disabled")
+	do(RemoveFeed, `{"id":"b"}`, "") // of those that refer to it none is fetched
+	do(RemoveFeed, `{"id":"a","cascade":true}`, "")
+	if got := ids(s); got != "c" {
+		t.Fatalf("the set is %q", got)
+	}
 	// What is left without a feed it refers to stops nothing else, and can be healed.
-	do(RemoveFeed, `{"id":"a"}`, "")
-	do(AddFeed, `{"id":"c","source":{"type":"tool","name":"t"}}`, "")
-	do(UpdateFeed, `{"id":"b","max_tokens":3}`, "invalid_feed: source.params: UNKNOWN_FEED: $a is no feed")
-	do(AddFeed, `{"id":"a","source":{"type":"tool","name":"t","params":{"x":"$b"}}}`, "invalid_feed: source.params: FEED_CYCLE: b>a>b")
-	do(AddFeed, `{"id":"a","source":{"type":"tool","name":"t"}}`, "")
-	do(UpdateFeed, `{"id":"b","max_tokens":3}`, "")
+	do(AddFeed, `{"id":"z","source":{"type":"tool","name":"t"}}`, "")
+	do(UpdateFeed, `{"id":"c","enabled":true}`, "invalid_feed: source.params: UNKNOWN_FEED: $b is no feed")
+	do(AddFeed, `{"id":"b","source":{"type":"tool","name":"t"}}`, "")
+	do(UpdateFeed, `{"id":"c","enabled":true}`, "")
+}
+
+// A pinned feed does not go with one that it refers to, and the records of a cascade give the
+// same set.
+func TestCascade(t *testing.T) {
+	p := everything()
+	p.References = true
+	pinned := onDemand("pinned", `{"x":"$b"}`)
+	pinned.Pinned = true
+	base := setOf(t, onDemand("a", ""), onDemand("b", `{"x":"$a"}`), onDemand("c", `{"x":"$b"}`))
+	with := setOf(t, onDemand("a", ""), onDemand("b", `{"x":"$a"}`), pinned)
+	for _, action := range []struct{ name, params string }{
+		{RemoveFeed, `{"id":"a","cascade":true}`}, {UpdateFeed, `{"id":"a","enabled":false,"cascade":true}`},
+	} {
+		if _, err := with.Do(Call{Name: action.name, Params: action.params, Permission: p}); err == nil || FailureReason(err) != ReasonPinned {
+			t.Errorf("%s under a pinned one: %v", action.name, err)
+		}
+		out, err := base.Do(Call{Name: action.name, Params: action.params, Permission: p})
+		if err != nil || len(out.Also) != 2 {
+			t.Fatalf("%s: %+v, %v", action.name, out.Also, err)
+		}
+		var rec fold
+		c := out.Change()
+		rec.take(c)
+		for i := range c.Also {
+			rec.take(&c.Also[i])
+		}
+		again, err := base.With(rec.edits, rec.cleared)
+		if err != nil || !reflect.DeepEqual(definitions(again), definitions(out.Set)) {
+			t.Errorf("%s: with its records %v, want %v: %v", action.name, definitions(again), definitions(out.Set), err)
+		}
+	}
+}
+
+func definitions(s Set) (all []Definition) {
+	for _, e := range s.Entries() {
+		all = append(all, e.Definition)
+	}
+	return all
+}
+
+// References are eight deep at most: in what the model adds, and in a manifest with the
+// extension.
+func TestDepthOfReferences(t *testing.T) {
+	var specs []Spec
+	for i := range MaxReferences + 1 {
+		params := ""
+		if i > 0 {
+			params = fmt.Sprintf(`{"x":"$f%d"}`, i-1)
+		}
+		specs = append(specs, onDemand(fmt.Sprintf("f%d", i), params))
+	}
+	s, err := NewSet(specs, Rules{References: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := everything()
+	p.References = true
+	_, err = s.Do(Call{Name: AddFeed, Params: `{"id":"deep","source":{"type":"tool","name":"t","params":{"x":"$f8"}}}`, Permission: p})
+	if err == nil || FailureReason(err) != "invalid_feed: source.params: BAD_VALUE: references are 9 deep from deep, more than 8" {
+		t.Errorf("%v", err)
+	}
+	specs = append(specs, onDemand("deep", `{"x":"$f8"}`))
+	if _, err := NewSet(specs, Rules{References: true}); err == nil || !strings.Contains(err.Error(), "context_feeds[9].source.params: ERR_CONFIG/BAD_VALUE: references are 9 deep") {
+		t.Errorf("%v", err)
+	}
+	if _, err := NewSet(specs, Rules{}); err != nil { // as before there was an extension
+		t.Error(err)
+	}
+}
+
+func TestReferring(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "",
+		"100%":                         "100%",
+		"100% of %{a}":                 "100% of ${a}",
+		"%{a.b.0}/%{c}":                "${a.b.0}/${c}",
+		"%%{a} %% %x %":                "%{a} % %x %",
+		"$a ${b} %{c}":                 "$a ${b} ${c}",
+		"%{a.b":                        "!%{a.b",
+		"%{}":                          "!%{}",
+		"x %{1a}":                      "!%{1a}",
+		"%{a b}":                       "!%{a b}",
+		"%{" + strings.Repeat("a", 70): "!%{" + strings.Repeat("a", 61) + "… (72 bytes)",
+	} {
+		got, bad, ok := Referring(text)
+		if !ok {
+			got = "!" + bad
+		}
+		if got != want && !(strings.HasPrefix(want, "!") && strings.HasSuffix(want, "bytes)") && strings.HasPrefix(got, "!%{aaa")) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
 }
 
 // A value is never taken for another definition's: versions change with the source,

@@ -79,7 +79,7 @@ func (s Set) With(edits []Edit, cleared int64) (Set, error) {
 	}
 	// References may lead nowhere, as after a removal; they were checked when they
 	// came in.
-	link(next.entries, -1, func(int) string { return "" })
+	link(next.entries, -1, func(int) string { return "" }, false)
 	return next, nil
 }
 
@@ -106,14 +106,22 @@ func (o *Outcome) Change() *messages.FeedChange {
 		return &messages.FeedChange{Cleared: true}
 	case o.Changed.ID == "":
 		return nil
-	case o.Gone:
-		return &messages.FeedChange{ID: o.Changed.ID, Added: o.Changed.Added, Gone: true}
 	}
-	spec, err := json.Marshal(o.Changed.Spec())
+	c := o.changeOf(&o.Changed)
+	c.Fresh = o.Fresh
+	for i := range o.Also {
+		c.Also = append(c.Also, o.changeOf(&o.Also[i]))
+	}
+	return &c
+}
+
+func (o *Outcome) changeOf(e *Entry) messages.FeedChange {
+	if o.Gone {
+		return messages.FeedChange{ID: e.ID, Added: e.Added, Gone: true}
+	}
+	spec, err := json.Marshal(e.Spec())
 	if err != nil { // strings, numbers and booleans alone
 		panic("feeds: no edit: " + err.Error())
 	}
-	return &messages.FeedChange{
-		ID: o.Changed.ID, Added: o.Changed.Added, Disabled: o.Changed.Disabled, Fresh: o.Fresh, Spec: string(spec),
-	}
+	return messages.FeedChange{ID: e.ID, Added: e.Added, Disabled: e.Disabled, Spec: string(spec)}
 }

@@ -106,7 +106,7 @@ func (r *round) fetch(e *Entry, key string) *flight {
 	for _, name := range e.needs {
 		j := r.set.at(name)
 		if j < 0 || r.set.entries[j].Disabled {
-			return landed(Value{}, fail(messages.ErrConfig, ReasonNeeds, "it needs $%s, which is gone or disabled", name))
+			return landed(Value{}, fail(messages.ErrConfig, ReasonNeeds, "needs %s: it is gone or disabled", name))
 		}
 		deps = append(deps, dependency{r.set.entries[j], r.want(j, false)})
 	}
@@ -277,7 +277,7 @@ func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old string, deps []d
 		d := &deps[i]
 		v, ok, err := k.await(ctx, s.Key, &d.entry, d.flight)
 		if !ok {
-			return "", failCause(ReasonNeeds, err, "it needs $%s, which failed", d.entry.ID)
+			return "", failCause(ReasonNeeds, err, "needs %s", d.entry.ID)
 		}
 		_, _, values[d.entry.ID] = injected(&d.entry, v.JSON, k.cfg.Counter)
 	}

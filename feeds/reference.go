@@ -42,6 +42,67 @@ func resolve(params string, values map[string]string) (string, error) {
 	return plan.New(plan.Options{Environment: known(values), ParameterBytes: MaxResolvedBytes}).Resolve(params)
 }
 
+// MaxReferences is how deep feeds may refer to each other: of a>b, a is 1 deep.
+const MaxReferences = 8
+
+// Referring returns a text of a manifest with its placeholders %{feed.path} written as the
+// references ${feed.path}; %% is %, and any other % stands for itself. ok is false for a
+// placeholder that is no reference; bad is its text.
+func Referring(text string) (refers, bad string, ok bool) {
+	if !strings.Contains(text, "%") {
+		return text, "", true
+	}
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(text, '%')
+		if i < 0 || i+1 == len(text) {
+			b.WriteString(text)
+			return b.String(), "", true
+		}
+		b.WriteString(text[:i])
+		switch text[i+1] {
+		case '%':
+			b.WriteByte('%')
+			text = text[i+2:]
+		case '{':
+			end := strings.IndexByte(text[i:], '}')
+			if end < 0 {
+				return "", shortened(text[i:]), false
+			}
+			ref := "$" + text[i+1:i+end+1]
+			if _, whole := plan.Whole(ref); !whole {
+				return "", shortened(text[i : i+end+1]), false
+			}
+			b.WriteString(ref)
+			text = text[i+end+1:]
+		default:
+			b.WriteByte('%')
+			text = text[i+1:]
+		}
+	}
+}
+
+// users returns the feeds of a set that are fetched and refer to the feed at i, directly or
+// through others, in their order.
+func (s *Set) users(i int) (all []int) {
+	used := map[string]bool{s.entries[i].ID: true}
+	for again := true; again; {
+		again = false
+		for j := range s.entries {
+			e := &s.entries[j]
+			if !e.Disabled && !used[e.ID] && slices.ContainsFunc(e.needs, func(name string) bool { return used[name] }) {
+				used[e.ID], again = true, true
+			}
+		}
+	}
+	for j := range s.entries {
+		if j != i && used[s.entries[j].ID] {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
 // MaxResolvedBytes bounds a source's parameters after their references are resolved.
 const MaxResolvedBytes = 1 << 20
 
@@ -56,8 +117,8 @@ func (k known) Lookup(name string) (string, plan.Status) {
 
 // link works out what every feed of a set refers to, and refuses what names no feed
 // that is fetched, and cycles. at names the feed that is checked alone, as when the
-// model adds one; -1 checks all.
-func link(entries []Entry, at int, place func(i int) string) (found []error) {
+// model adds one; -1 checks all. bounded holds the chains of references to MaxReferences.
+func link(entries []Entry, at int, place func(i int) string, bounded bool) (found []error) {
 	index := make(map[string]int, len(entries))
 	for i := range entries {
 		index[entries[i].ID] = i
@@ -83,7 +144,7 @@ func link(entries []Entry, at int, place func(i int) string) (found []error) {
 			}
 		}
 	}
-	_, cycle := plan.Order(len(entries), func(i int) []int {
+	needs := func(i int) []int {
 		deps := make([]int, 0, len(entries[i].needs))
 		for _, name := range entries[i].needs {
 			if t, ok := index[name]; ok {
@@ -91,7 +152,20 @@ func link(entries []Entry, at int, place func(i int) string) (found []error) {
 			}
 		}
 		return deps
-	})
+	}
+	order, cycle := plan.Order(len(entries), needs)
+	if bounded {
+		depths := make([]int, len(entries))
+		for _, i := range order {
+			for _, dep := range needs(i) {
+				depths[i] = max(depths[i], depths[dep]+1)
+			}
+			if depths[i] > MaxReferences {
+				found = append(found, refuse(place(i)+"source.params", ReasonBadValue, "references are %d deep from %s, more than %d", depths[i], entries[i].ID, MaxReferences))
+				break
+			}
+		}
+	}
 	if cycle != nil {
 		var b strings.Builder
 		for _, i := range cycle {

@@ -32,6 +32,9 @@ type Rules struct {
 	Env []string
 	// MaxFeeds is how many a session may have; 0 is MaxFeeds.
 	MaxFeeds int
+	// References bounds how deep feeds refer to each other (MaxReferences), for sets whose
+	// model may write references (docs/spec/extensions.md §9).
+	References bool
 }
 
 func (r *Rules) maxFeeds() int {
@@ -70,7 +73,7 @@ func NewSet(specs []Spec, rules Rules) (Set, error) {
 		s.entries = append(s.entries, Entry{Definition: d, Version: s.version})
 	}
 	if whole { // what names a feed that is itself wrong is not another mistake
-		found = append(found, link(s.entries, -1, place)...)
+		found = append(found, link(s.entries, -1, place, rules.References)...)
 	}
 	if len(found) > 0 {
 		return Set{}, errors.Join(found...)

@@ -23,7 +23,7 @@ func TestWhy(t *testing.T) {
 		{"none", nil, ""},
 		{"typed", fail(messages.ErrQuota, ReasonValueTooLarge, "9 bytes, more than 8"), "9 bytes, more than 8"},
 		{"wrapped", fmt.Errorf("secret: %w", fail(messages.ErrConfig, ReasonNeeds, "boom")), "boom"},
-		{"chain", failCause(ReasonNeeds, fail(messages.ErrConfig, ReasonInvalidJSON, "the source gave no JSON value"), "it needs $a, which failed"), "it needs $a, which failed: the source gave no JSON value"},
+		{"chain", failCause(ReasonNeeds, fail(messages.ErrConfig, ReasonInvalidJSON, "the source gave no JSON value"), "needs a"), "needs a: the source gave no JSON value"},
 		{"said twice", failCause(ReasonNeeds, fail(messages.ErrConfig, ReasonInvalidJSON, "no"), "it says no"), "it says no"},
 		{"not typed", errors.New("/home/ada: token=x"), ""},
 		{"cause not typed", failCause(ReasonTimeout, errors.New("/home/ada"), "the fetch was given up"), "the fetch was given up"},

@@ -329,16 +329,22 @@ func (d *decoder) feedz() *messages.FeedChange {
 	if !d.has("feed") {
 		return nil
 	}
+	f := d.feed(true)
+	return &f
+}
+
+// alsoFeed is the change of a feed that came with another's. It has none of its own, so the
+// decoder goes no deeper.
+func (d *decoder) alsoFeed() messages.FeedChange { return d.feed(false) }
+
+func (d *decoder) feed(whole bool) messages.FeedChange {
 	d.lit("{")
-	f := &messages.FeedChange{
-		Added:    d.booleanz("added"),
-		Cleared:  d.booleanz("cleared"),
-		Disabled: d.booleanz("disabled"),
-		Fresh:    d.booleanz("fresh"),
-		Gone:     d.booleanz("gone"),
-		ID:       d.strz("id"),
-		Spec:     d.strz("spec"),
+	f := messages.FeedChange{Added: d.booleanz("added")}
+	if whole {
+		f.Also = decodeListz(d, "also", (*decoder).alsoFeed)
 	}
+	f.Cleared, f.Disabled, f.Fresh, f.Gone = d.booleanz("cleared"), d.booleanz("disabled"), d.booleanz("fresh"), d.booleanz("gone")
+	f.ID, f.Spec = d.strz("id"), d.strz("spec")
 	d.lit("}")
 	return f
 }

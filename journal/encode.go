@@ -262,8 +262,23 @@ func (e *encoder) feedz(f *messages.FeedChange) {
 		return
 	}
 	e.name("feed")
+	e.feed(f)
+}
+
+func (e *encoder) feed(f *messages.FeedChange) {
 	e.dst = append(e.dst, '{')
 	e.booleanz("added", f.Added)
+	if f.Also != nil {
+		e.name("also")
+		e.dst = append(e.dst, '[')
+		for i := range f.Also {
+			if i > 0 {
+				e.dst = append(e.dst, ',')
+			}
+			e.feed(&f.Also[i])
+		}
+		e.dst = append(e.dst, ']')
+	}
 	e.booleanz("cleared", f.Cleared)
 	e.booleanz("disabled", f.Disabled)
 	e.booleanz("fresh", f.Fresh)

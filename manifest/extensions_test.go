@@ -9,6 +9,7 @@ import (
 func TestExtensions(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"extensions: [feed_transform]", ""},
+		{"extensions: [feed_references]", ""},
 		{"extensions: []", ""},
 		{"extensions: [if]", `"if" is not in this release`},
 		{"extensions: [feed_transform, sub_thoughts]", `"sub_thoughts" is not in this release`},

@@ -53,7 +53,7 @@ type Manifest struct {
 	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 
-	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_references|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
 	ActionTemplates map[string]any `yaml:"action_templates" later:"*" raw:"true" optional:"true" doc:"Actions with places for values, by name, for the extension templates."`
 
 	Import Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
@@ -248,6 +248,10 @@ type Feed struct {
 
 // FeedTransform is the extension that lets feeds have transform, and the model write one.
 const FeedTransform = "feed_transform"
+
+// FeedReferences is the extension that lets feeds that the model adds refer to other feeds, and
+// feeds of the manifest write references as %{feed.path}.
+const FeedReferences = "feed_references"
 
 // FeedSource is where a feed's values come from.
 type FeedSource struct {

@@ -27,13 +27,16 @@ const InstructionsFeed = "builtin.instructions"
 // FeedChange is what an internal action made of a session's feeds (docs/spec/streaming.md §7.4).
 // It stands in the action's end: both are there, or neither is.
 type FeedChange struct {
-	Added    bool   `json:"added,omitzero"`    // the feed is the model's, not the manifest's
-	Cleared  bool   `json:"cleared,omitzero"`  // no value fetched before is used again, of any feed
-	Disabled bool   `json:"disabled,omitzero"` // it is not fetched
-	Fresh    bool   `json:"fresh,omitzero"`    // values fetched before are not its own
-	Gone     bool   `json:"gone,omitzero"`     // it was removed
-	ID       string `json:"id,omitzero"`
-	Spec     string `json:"spec,omitzero"` // JSON: the feed as a manifest has it, params as text
+	Added bool `json:"added,omitzero"` // the feed is the model's, not the manifest's
+	// Also are the changes of other feeds that came with this one: of those that refer to it.
+	// They have no Also of their own.
+	Also     []FeedChange `json:"also,omitzero"`
+	Cleared  bool         `json:"cleared,omitzero"`  // no value fetched before is used again, of any feed
+	Disabled bool         `json:"disabled,omitzero"` // it is not fetched
+	Fresh    bool         `json:"fresh,omitzero"`    // values fetched before are not its own
+	Gone     bool         `json:"gone,omitzero"`     // it was removed
+	ID       string       `json:"id,omitzero"`
+	Spec     string       `json:"spec,omitzero"` // JSON: the feed as a manifest has it, params as text
 }
 
 // FeedInjected says what a turn has of a feed. The value is the blob; there is none

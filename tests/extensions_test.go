@@ -68,6 +68,7 @@ func TestExtensionsAreRefused(t *testing.T) {
 	for _, c := range []struct{ extension, params, want string }{
 		{"8 transform", `{"id":"b","source":{"type":"tool","name":"t"},"transform":[{"op":"json"}]}`, "invalid_feed: transform"},
 		{"9 references", `{"id":"b","source":{"type":"tool","name":"t","params":{"x":"$a"}}}`, "invalid_feed: source.params"},
+		{"9 cascade", `{"id":"b","cascade":true,"source":{"type":"tool","name":"t"}}`, "invalid_feed: cascade"},
 		{"10 remote", `{"id":"b","source":{"type":"remote","address":"h:1","feed":"f"}}`, "invalid_feed: source."},
 	} {
 		out, err := set.Do(feeds.Call{Name: feeds.AddFeed, Params: c.params, Permission: feeds.Permission{Import: map[feeds.Kind][]string{feeds.Tool: {"t"}}}})

@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/llm/scripted"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/tools"
 )
 
 // fates are how the actions of a session ended, by id.
@@ -106,6 +110,95 @@ context_feeds:
 		}
 		if n.Load() != 1 {
 			t.Errorf("the removed feed was fetched %d times", n.Load())
+		}
+		if _, err := rt.Replay(t.Context(), "fed", a); err != nil {
+			t.Errorf("replay: %v", err)
+		}
+		l.end()
+	})
+}
+
+// With the extension feed_references the model's feeds refer to others: each is fetched after
+// those it names, fails with them, and keeps them from being removed. It is all as before after
+// a restart and in a replay.
+func TestReferencesOfAModel(t *testing.T) {
+	onJournals(t, func(t *testing.T, l *life) {
+		var asked []string
+		var broken atomic.Bool
+		echo := tools.Tool{
+			Name: "own.echo", Class: messages.ReadOnly, Params: []neuroscript.Param{{Name: "v", Type: "any"}},
+			Run: func(_ context.Context, c *tools.Call) (neuroscript.Value, error) {
+				b, err := neuroscript.AppendJSON(nil, c.Args[0])
+				asked = append(asked, string(b))
+				if broken.Load() {
+					return neuroscript.Value{}, errors.New("out of order")
+				}
+				return c.Args[0], err
+			},
+		}
+		agent := func(replies ...string) (*stile.Agent, *recorder) {
+			m := &recorder{Model: scripted.New(replies...)}
+			return fed(t, m, `
+extensions: [feed_references]
+context_feeds:
+  - {id: who, cache_ttl: 3600, source: {type: internal, action: agent_metadata}}
+  - {id: twice, source: {type: tool, name: own.echo, params: {v: "%{who.name}, %{who.name} 100%%"}}}
+`, echo), m
+		}
+		first := []string{
+			on("add", "add_context_feed", `{"id":"top","source":{"type":"tool","name":"own.echo","params":{"v":{"is":"$twice"}}}}`) +
+				`<response final="false">${top.is}</response>` +
+				on("circle", "update_context_feed", `{"id":"twice","source":{"type":"tool","name":"own.echo","params":{"v":"$top"}}}`) +
+				on("used", "remove_context_feed", `{"id":"twice"}`) +
+				on("off", "update_context_feed", `{"id":"who","enabled":false}`),
+			`<response>done</response>`,
+		}
+		a, m := agent(first...)
+		s := open(t, l.begin(), "fed", a)
+		wantDone(t, ask(t, s, "go"))
+		got := fates(records(t, s))
+		for id, want := range map[string]string{
+			"add": "ok", "circle": "failed feed_cycle: twice>top>twice", "used": "failed feed_in_use: top", "off": "failed feed_in_use: twice",
+		} {
+			if got[id] != want {
+				t.Errorf("%s ended %q, want %q", id, got[id], want)
+			}
+		}
+		if got := said(t, s); !strings.HasPrefix(got, "fed, fed 100%|") {
+			t.Errorf("said %q", got)
+		}
+		const tail = "<context_feed id=\"twice\">\nfed, fed 100%\n</context_feed>\n<context_feed id=\"top\">\n{\"is\":\"fed, fed 100%\"}\n</context_feed>\n"
+		if got := fedWith(m.requests()[1]); !strings.HasSuffix(got, tail) {
+			t.Errorf("the second prompt has\n%s", got)
+		}
+		if system := m.requests()[0].Messages[0].Text; !strings.Contains(system, `"cascade": true`) {
+			t.Errorf("the primer has no example:\n%s", system)
+		}
+
+		// Another process; the source at the bottom fails now, and all that need it.
+		a, m = agent(append(first, `<response>worse</response>`,
+			on("all", "remove_context_feed", `{"id":"twice","cascade":true}`)+`<response>bare</response>`, `<response>last</response>`)...)
+		l.end()
+		rt := l.begin()
+		s = open(t, rt, "fed", a)
+		broken.Store(true)
+		wantDone(t, ask(t, s, "again"))
+		reasons := map[string]string{}
+		for _, b := range bodies[*messages.FeedInjected](records(t, s)) {
+			reasons[b.ID] = b.Error + " " + b.Reason
+		}
+		if got := reasons["top"]; !strings.HasPrefix(got, "failed needs twice: ") {
+			t.Errorf("top: %q", got)
+		}
+		broken.Store(false)
+		wantDone(t, ask(t, s, "and again"))
+		if got := fates(records(t, s))["all"]; got != "ok" {
+			t.Errorf("the cascade ended %q", got)
+		}
+		wantDone(t, ask(t, s, "at last"))
+		reqs := m.requests()
+		if got := fedWith(reqs[len(reqs)-1]); strings.Contains(got, "twice") || strings.Contains(got, "top") || !strings.Contains(got, "who") {
+			t.Errorf("after the cascade the prompt has\n%s", got)
 		}
 		if _, err := rt.Replay(t.Context(), "fed", a); err != nil {
 			t.Errorf("replay: %v", err)

@@ -235,7 +235,7 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	if err != nil {
 		return err
 	}
-	if err := internals(targets, dialect, m.InternalActions, slices.Contains(m.Extensions, manifest.FeedTransform)); err != nil {
+	if err := internals(targets, dialect, m.InternalActions, m.Extensions); err != nil {
 		return err
 	}
 	if err := e.distinct(has, targets); err != nil {

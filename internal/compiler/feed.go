@@ -38,7 +38,7 @@ func feedSet(m *manifest.Manifest) (feeds.Set, parts, error) {
 			found = append(found, on.set(f, at))
 			continue
 		}
-		spec, err := feedSpec(f, at)
+		spec, err := feedSpec(f, at, slices.Contains(m.Extensions, manifest.FeedReferences))
 		if err != nil {
 			found = append(found, err)
 		}
@@ -47,7 +47,7 @@ func feedSet(m *manifest.Manifest) (feeds.Set, parts, error) {
 			found = append(found, e)
 		}
 	}
-	set, err := feeds.NewSet(specs, feeds.Rules{Env: m.Environment.Allow, MaxFeeds: int(m.Quotas.Feeds)})
+	set, err := feeds.NewSet(specs, feeds.Rules{Env: m.Environment.Allow, MaxFeeds: int(m.Quotas.Feeds), References: slices.Contains(m.Extensions, manifest.FeedReferences)})
 	found = append(found, replace(err, places))
 	on.feeds = set.Len()
 	if !seen[builtin+"security"] {
@@ -85,7 +85,8 @@ func mistakes(m *manifest.Manifest) error {
 	return errors.Join(err, resolved(m))
 }
 
-func feedSpec(f *manifest.Feed, at string) (feeds.Spec, error) {
+// feedSpec converts a feed of a manifest. referring reads %{feed.path} in its parameters.
+func feedSpec(f *manifest.Feed, at string, referring bool) (feeds.Spec, error) {
 	number := func(n int64) *int64 {
 		if n == 0 {
 			return nil
@@ -107,12 +108,49 @@ func feedSpec(f *manifest.Feed, at string) (feeds.Spec, error) {
 	if f.Source.Params == nil {
 		return spec, nil
 	}
-	b, err := json.Marshal(f.Source.Params)
+	params := any(f.Source.Params)
+	if referring {
+		bad := ""
+		if params, bad = refers(f.Source.Params); bad != "" {
+			return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.params", Detail: bad + " is no reference such as %{feed.member}; %% is a percent sign"}
+		}
+	}
+	b, err := json.Marshal(params)
 	if err != nil {
 		return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.params", Detail: "cannot be written as JSON", Cause: err}
 	}
 	spec.Source.Params = string(b)
 	return spec, nil
+}
+
+// refers returns a value of a manifest whose texts, at any depth, write references as feeds
+// read them. bad is the first text that cannot be one.
+func refers(v any) (out any, bad string) {
+	switch v := v.(type) {
+	case string:
+		text, wrong, ok := feeds.Referring(v)
+		if !ok {
+			return nil, wrong
+		}
+		return text, ""
+	case map[string]any:
+		own := make(map[string]any, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if own[key], bad = refers(v[key]); bad != "" {
+				return nil, bad
+			}
+		}
+		return own, ""
+	case []any:
+		own := make([]any, len(v))
+		for i := range v {
+			if own[i], bad = refers(v[i]); bad != "" {
+				return nil, bad
+			}
+		}
+		return own, ""
+	}
+	return v, ""
 }
 
 // imported reports an error when a feed's source may not be called at all.
@@ -150,8 +188,8 @@ func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, tar
 		Name: m.Name, Version: m.Version, Summary: m.Summary, Author: m.Author, State: m.State, Dialect: m.Dialect, Model: m.Model.Model,
 	}}
 	f.Permission = feeds.Permission{
-		Transform: slices.Contains(m.Extensions, manifest.FeedTransform),
-		Disabled:  !*m.InternalActions.Enabled, Allowed: *m.InternalActions.Allowed, Blocked: m.InternalActions.Blocked,
+		Transform: slices.Contains(m.Extensions, manifest.FeedTransform), References: slices.Contains(m.Extensions, manifest.FeedReferences),
+		Disabled: !*m.InternalActions.Enabled, Allowed: *m.InternalActions.Allowed, Blocked: m.InternalActions.Blocked,
 		Import: map[feeds.Kind][]string{feeds.Tool: namedTools(m.Import.Tools, has), feeds.Relic: m.Import.Relics, feeds.Workflow: m.Import.Workflows, feeds.LLM: m.Import.LLMs},
 	}
 	ingests := false

@@ -14,8 +14,8 @@ import (
 )
 
 // internals adds the actions on the session itself, where the dialect has a way to
-// name them (docs/spec/streaming.md §7.4). m has its defaults. transforms lets feeds have steps.
-func internals(t *catalog.Targets, d parse.Dialect, m manifest.InternalActions, transforms bool) error {
+// name them (docs/spec/streaming.md §7.4). m has its defaults.
+func internals(t *catalog.Targets, d parse.Dialect, m manifest.InternalActions, extensions []string) error {
 	if tr := d.Traits(); !tr.InStreamActions || tr.Verbatim {
 		// A manifest that was made for another dialect has that one's defaults.
 		if m.Allowed != nil && len(*m.Allowed) > 0 && !slices.Equal(*m.Allowed, *manifest.Default("cortex").InternalActions.Allowed) {
@@ -23,7 +23,7 @@ func internals(t *catalog.Targets, d parse.Dialect, m manifest.InternalActions, 
 		}
 		return nil
 	}
-	return t.AddInternal(catalog.Permission{Disabled: !*m.Enabled, Allowed: *m.Allowed, Blocked: m.Blocked}, append(feedActions(transforms), variableActions()...)...)
+	return t.AddInternal(catalog.Permission{Disabled: !*m.Enabled, Allowed: *m.Allowed, Blocked: m.Blocked}, append(feedActions(extensions), variableActions()...)...)
 }
 
 // variableActions are those about the session's variables.
@@ -57,7 +57,7 @@ func variableActions() []catalog.Internal {
 
 // feedActions are those about the session's feeds. What their parameters must be is the
 // feeds' own to say.
-func feedActions(transforms bool) []catalog.Internal {
+func feedActions(extensions []string) []catalog.Internal {
 	do := func(action string) func(context.Context, *tools.Call, string) (string, error) {
 		return func(ctx context.Context, c *tools.Call, args string) (string, error) {
 			if c.Host.Feeds == nil {
@@ -77,22 +77,27 @@ func feedActions(transforms bool) []catalog.Internal {
 		{Name: "enabled", Type: "boolean"},
 		{Name: "source", Type: "object", Description: "type: internal, tool, relic, workflow or llm; name of what is called, or action of internal (system_clock, random, env, session, agent_metadata); params: an object."},
 	}
-	if transforms {
+	if slices.Contains(extensions, manifest.FeedTransform) {
 		members = append(members, catalog.Parameter{
 			Name: "transform", Type: "array", Description: "Steps that change the value, in order, such as {\"op\": \"head\", \"lines\": 20}; 16 at most.",
 		})
 	}
+	add, update, remove := members, members, catalog.Parameters{id}
+	if slices.Contains(extensions, manifest.FeedReferences) {
+		cascade := catalog.Parameter{Name: "cascade", Type: "boolean", Description: "Feeds that refer to it go with it."}
+		update, remove = append(slices.Clone(members), cascade), append(remove, cascade)
+	}
 	return []catalog.Internal{
 		{
-			Name: messages.InternalAddFeed, Class: messages.Idempotent, Do: do(messages.InternalAddFeed), Params: members,
+			Name: messages.InternalAddFeed, Class: messages.Idempotent, Do: do(messages.InternalAddFeed), Params: add,
 			Summary: "Keeps named context at hand: its value is in your next prompts, and $id is it at once.",
 		},
 		{
-			Name: messages.InternalRemoveFeed, Class: messages.Idempotent, Do: do(messages.InternalRemoveFeed), Params: catalog.Parameters{id},
+			Name: messages.InternalRemoveFeed, Class: messages.Idempotent, Do: do(messages.InternalRemoveFeed), Params: remove,
 			Summary: "Removes a feed.",
 		},
 		{
-			Name: messages.InternalUpdateFeed, Class: messages.Idempotent, Do: do(messages.InternalUpdateFeed), Params: members,
+			Name: messages.InternalUpdateFeed, Class: messages.Idempotent, Do: do(messages.InternalUpdateFeed), Params: update,
 			Summary: "Replaces members of a feed; source as a whole.",
 		},
 		{

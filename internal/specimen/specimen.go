@@ -42,10 +42,11 @@ func Bodies() []messages.Body {
 // Fill sets every field of b at random, about one in four to zero. Texts are
 // UTF-8 with all that needs escaping; integers keep to ±(2^53−1).
 func Fill(rng *rand.Rand, b messages.Body) {
-	fill(rng, reflect.ValueOf(b).Elem())
+	fill(rng, reflect.ValueOf(b).Elem(), nil)
 }
 
-func fill(rng *rand.Rand, v reflect.Value) {
+// fill sets v, which is in a list of type within, or in none: no list holds itself.
+func fill(rng *rand.Rand, v reflect.Value, within reflect.Type) {
 	if u, ok := v.Addr().Interface().(*messages.Kind); ok && *u != "" {
 		return // part of the kind
 	}
@@ -58,14 +59,17 @@ func fill(rng *rand.Rand, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(rng, v.Field(i))
+			fill(rng, v.Field(i), within)
 		}
 	case reflect.Pointer:
 		if rng.IntN(2) == 0 {
 			v.Set(reflect.New(v.Type().Elem()))
-			fill(rng, v.Elem())
+			fill(rng, v.Elem(), within)
 		}
 	case reflect.Slice:
+		if v.Type() == within {
+			return
+		}
 		if rng.IntN(4) == 0 {
 			if v.Len() == 0 && !v.IsNil() {
 				return // stays empty
@@ -75,7 +79,7 @@ func fill(rng *rand.Rand, v reflect.Value) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), rng.IntN(5), 5))
 		for i := range v.Len() {
-			fill(rng, v.Index(i))
+			fill(rng, v.Index(i), v.Type())
 		}
 	case reflect.String:
 		if rng.IntN(4) > 0 {

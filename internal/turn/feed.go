@@ -96,8 +96,15 @@ type FeedEdit struct {
 // that a session may have (docs/spec/streaming.md §10).
 const MaxFeedEdits = 2 * 32
 
-// changeFeeds folds a change, recorded at seq.
+// changeFeeds folds a change, recorded at seq, and those that came with it.
 func (s *State) changeFeeds(seq int64, c *messages.FeedChange) {
+	s.changeFeed(seq, c)
+	for i := range c.Also {
+		s.changeFeed(seq, &c.Also[i])
+	}
+}
+
+func (s *State) changeFeed(seq int64, c *messages.FeedChange) {
 	f := &s.Feeds
 	f.Changed = seq
 	if c.Cleared {

@@ -184,6 +184,9 @@ func (l *primer) session(b *strings.Builder) {
 				b.WriteString(`  "transform": [{"op": "json"}, {"op": "select", "path": "items"}, {"op": "head", "items": 5}] in it changes each value first. Further steps: tail, match, drop, replace, sort, unique, text, markdown, yaml, template.` + "\n")
 			}
 		case messages.InternalUpdateFeed, messages.InternalRemoveFeed, messages.InternalListFeeds, messages.InternalGetFeed:
+			if strings.Contains(t.Signature, "cascade") && t.Name == messages.InternalRemoveFeed {
+				b.WriteString(`- In params of a feed's source, "$now" or "${now.member}" is the value of the feed now, each time the feed is fetched. remove_context_feed {"id": "now", "cascade": true} also removes the feeds that refer to it.` + "\n")
+			}
 			others = append(others, t.Name)
 		default:
 			b.WriteString("- " + parse.OneLine(t.Name) + parse.OneLine(t.Signature) + ": " + parse.OneLine(t.Description) + "\n")
