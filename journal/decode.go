@@ -174,7 +174,11 @@ func (d *decoder) body() messages.Body {
 		return &messages.UnitText{
 			UnitKind: d.kind,
 			Complete: d.boolean("complete"),
+			Depth:    d.numz("depth"),
 			Final:    d.booleanz("final"),
+			Label:    d.strz("label"),
+			N:        d.numz("n"),
+			Parent:   d.numz("parent"),
 			Text:     d.str("text"),
 			Unit:     d.str("unit"),
 		}
@@ -195,6 +199,7 @@ func (d *decoder) body() messages.Body {
 			OnError:    d.strz("on_error"),
 			OutputKey:  d.strz("output_key"),
 			Show:       d.strz("show"),
+			Thought:    d.numz("thought"),
 			Type:       messages.ActionType(d.str("type")),
 		}
 	case messages.KindActionApproval:

@@ -141,7 +141,11 @@ func (e *encoder) body(b messages.Body) {
 			e.fail("type")
 		}
 		e.boolean("complete", b.Complete)
+		e.numz("depth", b.Depth)
 		e.booleanz("final", b.Final)
+		e.strz("label", b.Label)
+		e.numz("n", b.N)
+		e.numz("parent", b.Parent)
 		e.str("text", b.Text)
 		e.str("unit", b.Unit)
 	case *messages.Emit:
@@ -163,6 +167,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("on_error", b.OnError)
 		e.strz("output_key", b.OutputKey)
 		e.strz("show", b.Show)
+		e.numz("thought", b.Thought)
 		e.str("type", string(b.Type))
 	case *messages.ActionApproval:
 		e.strz("approval", b.Approval)

@@ -9,8 +9,8 @@ import (
 )
 
 // AppendUpdate appends an update of a subscription as JSON: a record as AppendRecord writes
-// it, or {"type":"delta"} with unit, kind, offset and text, or {"type":"retract"} with unit
-// and offset.
+// it, or {"type":"delta"} with unit, kind, offset and text, and the place of a numbered
+// thought, or {"type":"retract"} with unit and offset.
 func AppendUpdate(buf []byte, u messages.Update) []byte {
 	if u.Record != nil {
 		return AppendRecord(buf, u.Record)
@@ -22,10 +22,22 @@ func AppendUpdate(buf []byte, u messages.Update) []byte {
 // looking at types: a stream does it for each token.
 func appendDelta(buf []byte, d *messages.Delta) []byte {
 	buf = append(buf, '{')
+	if d.Thought != nil {
+		buf = append(strconv.AppendInt(append(buf, `"depth":`...), int64(d.Thought.Depth), 10), ',')
+	}
 	if d.Kind != "" {
 		buf = append(appendLossy(append(buf, `"kind":`...), string(d.Kind)), ',')
 	}
+	if t := d.Thought; t != nil {
+		if t.Label != "" {
+			buf = append(appendLossy(append(buf, `"label":`...), t.Label), ',')
+		}
+		buf = append(strconv.AppendInt(append(buf, `"n":`...), int64(t.N), 10), ',')
+	}
 	buf = strconv.AppendInt(append(buf, `"off":`...), d.Off, 10)
+	if d.Thought != nil && d.Thought.Parent > 0 {
+		buf = strconv.AppendInt(append(buf, `,"parent":`...), int64(d.Thought.Parent), 10)
+	}
 	buf = strconv.AppendInt(append(buf, `,"run":`...), d.Run, 10)
 	buf = strconv.AppendInt(append(buf, `,"seq":`...), d.Seq, 10)
 	if d.Text != "" {

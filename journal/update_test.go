@@ -23,6 +23,11 @@ func TestAppendDelta(t *testing.T) {
 			Seq: rnd.Int64N(1 << 53), Run: rnd.Int64N(9), Unit: messages.UnitID{Turn: 1 + rnd.Int64N(99), N: rnd.IntN(9)},
 			Kind: kinds[rnd.IntN(len(kinds))], Off: rnd.Int64N(1 << 40), Retract: rnd.IntN(2) == 0,
 		}
+		var place messages.Block
+		if rnd.IntN(3) == 0 {
+			place = messages.Block{N: 1 + rnd.IntN(9), Parent: rnd.IntN(3), Depth: 1 + rnd.IntN(3), Label: pieces[rnd.IntN(len(pieces))]}
+			d.Thought = &place
+		}
 		for range rnd.IntN(6) {
 			d.Text += pieces[rnd.IntN(len(pieces))]
 		}
@@ -31,14 +36,18 @@ func TestAppendDelta(t *testing.T) {
 			kind = "retract"
 		}
 		want, err := json.Marshal(struct {
-			Kind messages.Kind `json:"kind,omitzero"`
-			Off  int64         `json:"off"`
-			Run  int64         `json:"run"`
-			Seq  int64         `json:"seq"`
-			Text string        `json:"text,omitzero"`
-			Type string        `json:"type"`
-			Unit string        `json:"unit"`
-		}{d.Kind, d.Off, d.Run, d.Seq, d.Text, kind, d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
+			Depth  int           `json:"depth,omitzero"`
+			Kind   messages.Kind `json:"kind,omitzero"`
+			Label  string        `json:"label,omitzero"`
+			N      int           `json:"n,omitzero"`
+			Off    int64         `json:"off"`
+			Parent int           `json:"parent,omitzero"`
+			Run    int64         `json:"run"`
+			Seq    int64         `json:"seq"`
+			Text   string        `json:"text,omitzero"`
+			Type   string        `json:"type"`
+			Unit   string        `json:"unit"`
+		}{place.Depth, d.Kind, place.Label, place.N, d.Off, place.Parent, d.Run, d.Seq, d.Text, kind, d.Unit.String()}, jsontext.AllowInvalidUTF8(true))
 		if err != nil {
 			t.Fatal(err)
 		}

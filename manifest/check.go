@@ -250,6 +250,7 @@ func (c *checker) across(m *Manifest) {
 			c.add(index("context_feeds", i)+".transform", ReasonBadValue, "needs the extension: write extensions: [%s]", FeedTransform)
 		}
 	}
+	c.extensions(m)
 	c.replies(m)
 	if m.Quotas.ProgramWall >= m.Token.TTL {
 		c.add("quotas.program_wall", ReasonBadValue, "%s must be less than token.ttl, which is %s: a token must outlive its program", m.Quotas.ProgramWall, m.Token.TTL)
@@ -276,6 +277,18 @@ func (c *checker) across(m *Manifest) {
 		}
 		if _, err := messages.ParseSID(g.Session); err != nil && shapes["grant"].re.MatchString(g.Session) {
 			c.add(join(index("grants", i), "session"), ReasonBadValue, "tenant:user:id is over its limit of %d bytes", messages.MaxSIDBytes)
+		}
+	}
+}
+
+// cortexAlone are the extensions that only replies of the dialect cortex can use.
+var cortexAlone = []string{subThoughts}
+
+// extensions refuses those that the dialect has no use for.
+func (c *checker) extensions(m *Manifest) {
+	for i, word := range m.Extensions {
+		if slices.Contains(cortexAlone, word) && m.Dialect != "cortex" && m.Dialect != "" {
+			c.add(index("extensions", i), ReasonBadValue, "only replies of the dialect cortex can use %s, not those of %q", word, clip.Quoted(m.Dialect))
 		}
 	}
 }

@@ -53,7 +53,7 @@ type Manifest struct {
 	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 
-	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream|templates|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
 	ActionTemplates map[string]any `yaml:"action_templates" later:"*" raw:"true" optional:"true" doc:"Actions with places for values, by name, for the extension templates."`
 
 	Import Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
@@ -245,6 +245,10 @@ type Feed struct {
 	Transform    any           `yaml:"transform" raw:"true" optional:"true" doc:"Steps that change each value before its limits apply, for the extension feed_transform: a list of at most 16, each {op: …} with its members."`
 	Source       FeedSource    `yaml:"source" doc:"Where values come from."`
 }
+
+// subThoughts is the extension that numbers the thoughts of a reply, labels them, and lets them
+// nest.
+const subThoughts = "sub_thoughts"
 
 // FeedTransform is the extension that lets feeds have transform, and the model write one.
 const FeedTransform = "feed_transform"

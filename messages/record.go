@@ -292,9 +292,21 @@ type ModelFallback struct {
 type UnitText struct {
 	UnitKind Kind   `json:"-"`
 	Complete bool   `json:"complete"`
+	Depth    int64  `json:"depth,omitzero"` // of a numbered thought, from 1
 	Final    bool   `json:"final,omitzero"`
+	Label    string `json:"label,omitzero"`  // of a numbered thought
+	N        int64  `json:"n,omitzero"`      // ordinal of the thought in the reply, where thoughts are numbered
+	Parent   int64  `json:"parent,omitzero"` // N of the thought around
 	Text     string `json:"text"`
 	Unit     string `json:"unit"` // UnitID
+}
+
+// Place is where a unit stands among numbered thoughts; nil elsewhere.
+func (u *UnitText) Place() *Block {
+	if u.N == 0 {
+		return nil
+	}
+	return &Block{Kind: string(KindThought), N: int(u.N), Parent: int(u.Parent), Depth: int(u.Depth), Label: u.Label}
 }
 
 // Emit is one emission of a program, without its final LF. Candidate marks a
@@ -324,6 +336,7 @@ type ActionDeclared struct {
 	OnError    string     `json:"on_error,omitzero"`
 	OutputKey  string     `json:"output_key,omitzero"`
 	Show       string     `json:"show,omitzero"`
+	Thought    int64      `json:"thought,omitzero"` // ordinal of the innermost thought around, where thoughts are numbered
 	Type       ActionType `json:"type"`
 }
 

@@ -33,6 +33,7 @@ type Delta struct {
 	Off     int64
 	Text    string
 	Retract bool
+	Thought *Block // where the unit stands among numbered thoughts; nil elsewhere
 }
 
 // Position is a place in the stream of a session's updates: behind record Seq, and if

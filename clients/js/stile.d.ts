@@ -64,6 +64,8 @@ export interface Event {
   content?: string;
   text?: string;
   complete?: boolean;
+  /** Of think, where the extension sub_thoughts numbers the thoughts of a reply: n from 1, parent the n of the thought around or 0, depth from 1. */
+  thought?: { n: number; parent: number; depth: number; label: string | null };
   /** Of run.end, and of the one event of stream "none": the answer, of an agent that wants one that fits a schema. */
   output?: any;
   /** Of records: what they hold. */
@@ -105,6 +107,8 @@ export interface SimpleEvent {
   /** Of think and respond: which text the piece is of, and all of that text so far. */
   unit?: number;
   text?: string;
+  /** Of think, and of a call in a thought, where the extension sub_thoughts numbers thoughts. */
+  thought?: { n: number; parent?: number; depth?: number; label?: string };
   /** The text was cut. */
   partial?: boolean;
   /** Of the text only so many bytes stay: text is what is left of it. */

@@ -80,8 +80,10 @@ class Texts {
   #units = new Map();
 
   event({ id, data }) {
-    const { type, kind, unit, off, text = "", seq, run, turn, ts, body } = JSON.parse(data);
+    const { type, kind, unit, off, text = "", seq, run, turn, ts, body, ...place } = JSON.parse(data);
     const event = { type: names[kind ?? type] ?? kind ?? type, id, seq, run, turn, ts, body };
+    const { n, parent = 0, depth, label = null } = body ?? place;
+    if (event.type === "think" && n) event.thought = { n, parent, depth, label };
     const at = unit ?? body?.unit;
     const shown = this.#units.get(at) ?? "";
     const show = (text, content) => {

@@ -116,6 +116,7 @@ func (l *live) delta(d *messages.Delta) {
 	if l.unit != d.Unit {
 		l.closeText()
 		l.unit, l.kind = d.Unit, d.Kind
+		l.line = append(l.line, harmless(placeText(d.Thought))...)
 	}
 	from := d.Off - int64(len(d.Text))
 	if from > l.shown || d.Off <= l.shown {
@@ -201,7 +202,7 @@ func (l *live) record(u stile.Update) {
 		}
 		l.p.names[b.ID] = b.Name
 		l.index[b.ID] = len(l.rows)
-		l.rows = append(l.rows, liveRow{id: b.ID, name: b.Name, state: "waiting", more: oneLine(b.Args, 60)})
+		l.rows = append(l.rows, liveRow{id: b.ID, name: b.Name, state: "waiting", more: oneLine(b.Args, 60) + thoughtText(b)})
 		return
 	case *messages.ActionApproval:
 		if r := l.row(b.ID); r != nil && b.Approval != "" {

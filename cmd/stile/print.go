@@ -149,7 +149,7 @@ func (p *printer) delta(d *messages.Delta) {
 	if p.open != d.Unit {
 		p.finish()
 		p.open = d.Unit
-		p.print(p.indent + p.paint(unitColour(d.Kind), fmt.Sprintf("%-*s", labelWidth, unitLabel(d.Kind))))
+		p.print(p.indent + p.paint(unitColour(d.Kind), fmt.Sprintf("%-*s", labelWidth, unitLabel(d.Kind))) + harmless(placeText(d.Thought)))
 	}
 	from := d.Off - int64(len(d.Text))
 	if from > p.shown || d.Off <= p.shown {
@@ -185,6 +185,14 @@ func unitLabel(k messages.Kind) string {
 	return "says"
 }
 
+// placeText stands in front of the text of a numbered thought: its depth, ordinal and label.
+func placeText(at *messages.Block) string {
+	if at == nil {
+		return ""
+	}
+	return strings.Repeat("› ", at.Depth-1) + strings.TrimSuffix(fmt.Sprintf("[%d %s", at.N, at.Label), " ") + "] "
+}
+
 func unitColour(k messages.Kind) string {
 	if k == messages.ResponseUnit {
 		return green
@@ -198,11 +206,19 @@ func (p *printer) unit(b *messages.UnitText) {
 		p.grow(b.Text[p.shown:])
 		p.finish()
 	} else {
-		p.line(unitColour(b.UnitKind), unitLabel(b.UnitKind), b.Text)
+		p.line(unitColour(b.UnitKind), unitLabel(b.UnitKind), placeText(b.Place())+b.Text)
 	}
 	if !b.Complete {
 		p.line(yellow, "", "(cut off)")
 	}
+}
+
+// thoughtText says in which numbered thought an action was asked for.
+func thoughtText(b *messages.ActionDeclared) string {
+	if b.Thought == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" in thought %d", b.Thought)
 }
 
 // record shows one record. Those that only the host needs are left out.
@@ -249,7 +265,7 @@ func (p *printer) record(r *messages.Record) {
 			p.names = map[string]string{}
 		}
 		p.names[b.ID] = b.Name
-		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100))
+		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100)+thoughtText(b))
 	case *messages.ActionStarted:
 		if b.Child != "" {
 			p.line(dim, "", b.ID+" runs in session "+b.Child)

@@ -71,6 +71,9 @@ func TestPrinterShowsRecords(t *testing.T) {
 		"model    the reply ended: length\n":                        &messages.ModelReply{Finish: messages.FinishLength},
 		"model    a failed, asking b: busy\n":                       &messages.ModelFallback{From: "a", To: "b", Reason: "busy"},
 		"thought  hm\n         (cut off)\n":                         &messages.UnitText{UnitKind: messages.ThoughtUnit, Text: "hm"},
+		"thought  › [2 risk] hm\n":                                  &messages.UnitText{UnitKind: messages.ThoughtUnit, Text: "hm", Complete: true, N: 2, Parent: 1, Depth: 2, Label: "risk"},
+		"thought  [1] hm\n":                                         &messages.UnitText{UnitKind: messages.ThoughtUnit, Text: "hm", Complete: true, N: 1, Depth: 1},
+		"call     a read {} in thought 2\n":                         &messages.ActionDeclared{ID: "a", Name: "read", Args: "{}", Thought: 2},
 		"text     between\n":                                        &messages.UnitText{UnitKind: messages.TextUnit, Text: "between", Complete: true},
 		"emit     two\n         lines\n":                            &messages.Emit{Text: "two\nlines"},
 		"emit     one\n":                                            &messages.Emit{Text: "one\n"},
@@ -89,6 +92,36 @@ func TestPrinterShowsRecords(t *testing.T) {
 		if err := p.update(stile.Update{Record: &messages.Record{Body: body}}); err != nil || b.String() != want {
 			t.Errorf("got %q, want %q, %v", b.String(), want, err)
 		}
+	}
+}
+
+// A numbered thought that grows looks like its record, on a terminal as elsewhere.
+func TestNumberedThoughts(t *testing.T) {
+	unit := messages.UnitID{Turn: 1}
+	record := stile.Update{Record: &messages.Record{Seq: 5, Body: &messages.UnitText{
+		UnitKind: messages.ThoughtUnit, Complete: true, Text: "old news", Unit: unit.String(), N: 2, Parent: 1, Depth: 2, Label: "risk",
+	}}}
+	at := record.Record.Body.(*messages.UnitText).Place()
+	for off := range len("old news") {
+		delta := stile.Update{Delta: &messages.Delta{Unit: unit, Kind: messages.ThoughtUnit, Off: int64(off), Text: "old news"[:off], Thought: at}}
+		var b bytes.Buffer
+		p := &printer{w: &b, growing: true}
+		for _, u := range []stile.Update{delta, record} {
+			if err := p.update(u); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const want = "thought  › [2 risk] old news\n"
+		if b.String() != want {
+			t.Errorf("printed %q", b.String())
+		}
+		s := newStage(t, 60, 12)
+		for _, u := range []stile.Update{delta, record} {
+			if err := s.live.update(u); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.want("whole", want)
 	}
 }
 

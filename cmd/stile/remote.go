@@ -350,13 +350,17 @@ func (a *app) tailed(name string, data []byte, each func(stile.Update, []byte) e
 // parseDelta reads what stile.AppendUpdate writes of growing text.
 func parseDelta(data []byte) (u stile.Update, err error) {
 	var d struct {
-		Kind messages.Kind
-		Off  int64
-		Run  int64
-		Seq  int64
-		Text string
-		Type string
-		Unit string
+		Depth  int
+		Kind   messages.Kind
+		Label  string
+		N      int
+		Off    int64
+		Parent int
+		Run    int64
+		Seq    int64
+		Text   string
+		Type   string
+		Unit   string
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
 		return u, messages.Errorf(messages.ErrConfig, "the host sends a delta that is none")
@@ -370,6 +374,9 @@ func parseDelta(data []byte) (u stile.Update, err error) {
 		return u, messages.Errorf(messages.ErrConfig, "the host sends a delta of no unit")
 	}
 	u.Delta = &messages.Delta{Kind: d.Kind, Off: d.Off, Run: d.Run, Seq: d.Seq, Text: d.Text, Unit: unit, Retract: d.Type == "retract"}
+	if d.N > 0 {
+		u.Delta.Thought = &messages.Block{Kind: string(messages.KindThought), N: d.N, Parent: d.Parent, Depth: max(d.Depth, 1), Label: d.Label}
+	}
 	return u, nil
 }
 

@@ -90,7 +90,7 @@ func (j *joiner) complete(r *messages.Record, b *messages.UnitText, give func(me
 		return true
 	}
 	off, size := j.shown[id].off, int64(len(b.Text))
-	d := messages.Delta{TS: r.TS, Seq: j.seq, Run: r.Run, Unit: id, Kind: b.UnitKind, Off: size}
+	d := messages.Delta{TS: r.TS, Seq: j.seq, Run: r.Run, Unit: id, Kind: b.UnitKind, Off: size, Thought: b.Place()}
 	switch {
 	case j.whole(id) && !b.Complete || off > size:
 		d.Retract = true

@@ -252,7 +252,7 @@ func (p *player) unitOf(r *messages.Record, b *messages.UnitText) ([]messages.Ev
 		return nil, p.stuck(r, "a unit without an ordinal")
 	}
 	return []messages.Event{
-		{Kind: messages.EventUnitBegin, Unit: unit, UnitKind: b.UnitKind},
+		{Kind: messages.EventUnitBegin, Unit: unit, UnitKind: b.UnitKind, Block: b.Place()},
 		{Kind: messages.EventUnitText, Text: []byte(b.Text)},
 		{Kind: messages.EventUnitEnd, Final: b.Final, Complete: b.Complete},
 	}, nil

@@ -33,6 +33,8 @@ type Event struct {
 	// behind it another.
 	Unit    int64 `json:"unit,omitzero"`
 	Partial bool  `json:"partial,omitzero"` // the text was cut
+	// Thought is the numbered thought of a think, or around a call; nil elsewhere.
+	Thought *Thought `json:"thought,omitzero"`
 	// Keep takes text back: of the unit the first Keep bytes stay. Content is empty then.
 	Keep    *int64   `json:"keep,omitzero"`
 	Code    string   `json:"code,omitzero"`    // of an error
@@ -41,6 +43,23 @@ type Event struct {
 	Total   *Use     `json:"total,omitzero"`   // of a metric: of the run so far
 	// ID is where a stream goes on behind the event.
 	ID string `json:"-"`
+}
+
+// Thought is a numbered thought of a reply: its ordinal and, of a think, the ordinal of the
+// thought around, the depth from 1, and the label.
+type Thought struct {
+	N      int    `json:"n"`
+	Parent int    `json:"parent,omitzero"`
+	Depth  int    `json:"depth,omitzero"`
+	Label  string `json:"label,omitzero"`
+}
+
+// thoughtAt is the place of a text; nil for none.
+func thoughtAt(at *messages.Block) *Thought {
+	if at == nil {
+		return nil
+	}
+	return &Thought{N: at.N, Parent: at.Parent, Depth: at.Depth, Label: at.Label}
 }
 
 // Payload counts the calls of a result.

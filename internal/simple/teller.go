@@ -103,7 +103,7 @@ func (t *Teller) delta(d *messages.Delta) {
 	}
 	t.shown[d.Unit] = d.Off
 	e := t.add(kind, d.Text)
-	e.Unit = number(d.Unit)
+	e.Unit, e.Thought = number(d.Unit), thoughtAt(d.Thought)
 	if d.Retract {
 		e.Keep = &d.Off
 	}
@@ -190,7 +190,7 @@ func (t *Teller) unit(b *messages.UnitText) {
 		return
 	}
 	e := t.add(kind, text)
-	e.Unit, e.Partial = number(id), !b.Complete
+	e.Unit, e.Partial, e.Thought = number(id), !b.Complete, thoughtAt(b.Place())
 }
 
 func (t *Teller) used(u *messages.Usage, at time.Time) {
@@ -216,7 +216,10 @@ func (t *Teller) declared(of int64, b *messages.ActionDeclared) {
 	c.hidden = b.Show == messages.ShowNone
 	t.calls = append(t.calls, c)
 	if !c.hidden {
-		t.add(cogency.Call, cogency.CallText(b.Name, b.Args))
+		e := t.add(cogency.Call, cogency.CallText(b.Name, b.Args))
+		if b.Thought > 0 {
+			e.Thought = &Thought{N: int(b.Thought)}
+		}
 	}
 }
 

@@ -55,6 +55,18 @@ func TestTeller(t *testing.T) {
 `,
 		},
 		{
+			"thoughts with their places", "", true,
+			[]messages.Update{
+				{Delta: &messages.Delta{TS: time.UnixMicro(2_500_001).UTC(), Unit: messages.UnitID{Turn: 1}, Kind: messages.ThoughtUnit, Off: 2, Text: "ab", Thought: &messages.Block{N: 2, Parent: 1, Depth: 2, Label: "risk"}}, At: messages.Position{Seq: 1, Unit: messages.UnitID{Turn: 1}, Off: 2}},
+				rec(2, &messages.UnitText{UnitKind: messages.ThoughtUnit, Unit: "1.1", Text: "c", Complete: true, N: 3, Depth: 1}),
+				rec(3, &messages.ActionDeclared{ID: "a", Name: "read", Args: "{}", Thought: 3}),
+			},
+			`1.1.0.2 {"type":"think","content":"ab","timestamp":2.500001,"unit":65536,"thought":{"n":2,"parent":1,"depth":2,"label":"risk"}}
+2 {"type":"think","content":"c","timestamp":1.002,"unit":65537,"thought":{"n":3,"depth":1}}
+3 {"type":"call","content":"{\"name\":\"read\",\"args\":{}}","timestamp":1.003,"thought":{"n":3}}
+`,
+		},
+		{
 			"or as a whole", "", false,
 			[]messages.Update{grown(1, 2, 0, "ab"), response(2, 0, "abc "), response(3, 1, " \n")},
 			`2 {"type":"respond","content":"abc","timestamp":1.002,"unit":65536}

@@ -67,7 +67,7 @@ func init() {
 // rendering), answer (a word that the final answer must have), exempt_final,
 // recovery, on_panic, the clocks by their names, actions, tokens, cost; broken=
 // for a dialect that breaks its contract. ack=manual leaves acknowledging to the
-// script; internal has actions on the session; brief leaves publications of records, clocks and held effects out. cut: an
+// script; extensions names those of cortex that are on; internal has actions on the session; brief leaves publications of records, clocks and held effects out. cut: an
 // action in mode sync ends the reply of a stream.
 func (s *script) session(c *command) {
 	rules := Rules{
@@ -107,7 +107,7 @@ func (s *script) session(c *command) {
 	case "batch":
 		rules.Judge, rules.Target, rules.Limits.Parallel = cogency.Dialect{}, targets, int(c.num("parallel", 0))
 	case "stream":
-		rules.Judge, rules.Target, rules.Limits.Parallel = cortex.Dialect{Cut: c.flag("cut")}, targets, int(c.num("parallel", 0))
+		rules.Judge, rules.Target, rules.Limits.Parallel = s.cortex(c), targets, int(c.num("parallel", 0))
 		if c.flag("internal") {
 			rules.Target = ruled
 		}
@@ -119,11 +119,20 @@ func (s *script) session(c *command) {
 	s.handle = 0
 	s.last, s.prev = Ident{}, Ident{Turn: 99, Nonce: "none"}
 	s.hearing, s.decoder = Ident{}, nil
-	s.dialect = cortex.Dialect{Cut: c.flag("cut")}
+	s.dialect = s.cortex(c)
 	if c.str("judge", "") == "batch" {
 		s.dialect = cogency.Dialect{}
 	}
 	s.step(&Open{Name: "script"})
+}
+
+// cortex is the dialect of a stream judge.
+func (*script) cortex(c *command) cortex.Dialect {
+	x := cortex.Dialect{Cut: c.flag("cut")}
+	if on := c.str("extensions", ""); on != "" {
+		x.Extensions = cortex.ExtensionsOf(strings.Split(on, ","))
+	}
+	return x
 }
 
 // targets are what actions of a reply may name: a name's first letter says its class.

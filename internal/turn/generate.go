@@ -186,7 +186,16 @@ func (f *flight) begin(ev *messages.Event) (fault string) {
 	}
 	f.parsed.units = append(f.parsed.units, messages.Unit{ID: messages.UnitID{Turn: f.Turn, N: ev.Unit}, Kind: ev.UnitKind})
 	f.parsed.open = len(f.parsed.units) - 1
+	f.parsed.place = numbered(ev.Block)
 	return ""
+}
+
+// numbered returns the place of a unit that stands in a numbered thought, else nil.
+func numbered(at *messages.Block) *messages.Block {
+	if at == nil || at.N == 0 {
+		return nil
+	}
+	return at
 }
 
 // tooManyUnits ends a turn whose reply has over MaxUnits units, from rendering 2 on: each unit
@@ -212,6 +221,7 @@ func (m *Machine) unitText(ev *messages.Event) {
 	}
 	p := &Publish{Update: messages.Update{Delta: &messages.Delta{
 		TS: m.now, Run: m.state.Open.Run, Unit: u.ID, Kind: u.Kind, Off: int64(f.parsed.text.Len()), Text: string(ev.Text),
+		Thought: f.parsed.place,
 	}}}
 	if m.cfg.Durability == Strict {
 		p.After = m.state.Seq
@@ -252,7 +262,11 @@ func (m *Machine) recordUnit(u *messages.Unit) {
 	if u.Text != "" && u.Kind == messages.ResponseUnit {
 		m.replace()
 	}
-	m.persist(&messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}, LazyHold)
+	body := &messages.UnitText{UnitKind: u.Kind, Unit: u.ID.String(), Text: u.Text, Final: u.Final, Complete: u.Complete}
+	if at := m.flight.parsed.place; at != nil {
+		body.N, body.Parent, body.Depth, body.Label = int64(at.N), int64(at.Parent), int64(at.Depth), at.Label
+	}
+	m.persist(body, LazyHold)
 }
 
 // replyEnd seals the reply and runs its program, if there is one.

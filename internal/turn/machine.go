@@ -105,6 +105,7 @@ type parsed struct {
 	units  []messages.Unit
 	open   int             // index into units of the growing one, -1 none
 	text   strings.Builder // of the growing one
+	place  *messages.Block // where it stands among numbered thoughts; nil elsewhere
 	final  bool            // a final response is complete
 	awaits bool            // the decoder stopped the reply: results are due
 	errors []messages.ParseError

@@ -158,6 +158,9 @@ func renderBody(w *words, body messages.Body) {
 		w.put(b.Unit + fmt.Sprintf(" %q", cut(b.Text)))
 		w.flag("final", b.Final)
 		w.flag("incomplete", !b.Complete)
+		if b.N > 0 {
+			w.put(fmt.Sprintf("n=%d parent=%d depth=%d label=%q", b.N, b.Parent, b.Depth, b.Label))
+		}
 	case *messages.Emit:
 		w.put(fmt.Sprintf("%q", b.Text))
 		w.flag("candidate", b.Candidate)
@@ -165,6 +168,9 @@ func renderBody(w *words, body messages.Body) {
 		w.put(b.Target + fmt.Sprintf(" %q", b.Text))
 	case *messages.ActionDeclared:
 		w.put(b.ID + " " + b.Name + " " + string(b.Class))
+		if b.Thought > 0 {
+			w.put(fmt.Sprintf("thought=%d", b.Thought))
+		}
 	case *messages.ActionApproval:
 		w.put(b.ID + " " + string(b.State))
 		w.str("by", b.By)

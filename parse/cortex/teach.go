@@ -81,6 +81,7 @@ func (l *primer) text() string {
 			b.WriteString("- " + rule + "\n")
 		}
 	}
+	l.lessons(&b)
 	if len(l.tools) > 0 {
 		l.exchange(&b, final)
 		l.list(&b)

@@ -414,6 +414,23 @@ test("a retract counts bytes", async (t) => {
   ]);
 });
 
+test("numbered thoughts say where they stand", async (t) => {
+  const server = await answers(t, (n, res) => {
+    res.writeHead(200, { "Content-Type": "text/event-stream" });
+    const thought = { unit: "1.0", text: "old news", complete: true, n: 2, parent: 1, depth: 2, label: "risk" };
+    res.end(
+      frame("1.1.0.3", { type: "delta", kind: "thought", unit: "1.0", seq: 1, run: 1, off: 3, text: "old", n: 2, parent: 1, depth: 2, label: "risk" }) +
+        frame("2", { type: "thought", seq: 2, run: 1, body: thought }) +
+        frame("3", { type: "thought", seq: 3, run: 1, body: { unit: "1.1", text: "x", complete: true, n: 3, depth: 1 } }) +
+        frame("4", { type: "thought", seq: 4, run: 1, body: { unit: "1.2", text: "y", complete: true } }) +
+        frame("5", { type: "run.end", seq: 5, run: 1 }),
+    );
+  });
+  const got = await keep(new Stile(server.url).session("s").stream("x"));
+  const inner = { n: 2, parent: 1, depth: 2, label: "risk" };
+  assert.deepEqual(got.events.map((e) => e.thought), [inner, inner, { n: 3, parent: 0, depth: 1, label: null }, undefined, undefined]);
+});
+
 test("the examples of the pages run", async (t) => {
   const host = await startHost(t);
   const dir = mkdtempSync(join(tmpdir(), "stile-examples-"));

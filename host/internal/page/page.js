@@ -116,7 +116,7 @@ function show(event, rows) {
     row.lastChild.textContent = event.text;
   } else if (event.type !== "retract") {
     const [kind, text] = words(event);
-    row = element("li", { className: kind }, element("span", { className: "kind" }, event.type), element("span", {}, text));
+    row = element("li", { className: kind }, element("span", { className: "kind" }, [event.type, plainly(event.thought?.label ?? "")].filter(Boolean).join(" ")), element("span", {}, text));
     row.title = event.ts ? `${event.seq} · ${event.ts}` : "";
     log.append(row);
     if (key) rows.set(key, row);

@@ -1,0 +1,33 @@
+package follow
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/seed14be6753/stile/messages"
+)
+
+// The rest of a numbered thought, which a reader had in part, says where it stands as its first
+// pieces did.
+func TestRestOfANumberedThought(t *testing.T) {
+	unit := messages.UnitID{Turn: 1}
+	body := &messages.UnitText{UnitKind: messages.ThoughtUnit, Unit: unit.String(), Text: "old news", Complete: true, N: 2, Parent: 1, Depth: 2, Label: "risk"}
+	var j joiner
+	j.begin(messages.Position{})
+	var given []messages.Update
+	give := func(u messages.Update) bool {
+		given = append(given, u)
+		return true
+	}
+	j.delta(&messages.Delta{Run: 1, Unit: unit, Kind: messages.ThoughtUnit, Off: 3, Text: "old", Thought: body.Place()}, give)
+	j.record(&messages.Record{Seq: 1, Run: 1, Turn: 1, Body: body}, give)
+	want := &messages.Block{Kind: "thought", N: 2, Parent: 1, Depth: 2, Label: "risk"}
+	if len(given) != 3 || given[1].Delta.Text != " news" {
+		t.Fatalf("%+v", given)
+	}
+	for _, u := range given[:2] {
+		if !reflect.DeepEqual(u.Delta.Thought, want) {
+			t.Errorf("%q stands in %+v", u.Delta.Text, u.Delta.Thought)
+		}
+	}
+}
