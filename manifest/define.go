@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -72,6 +73,8 @@ type Step struct {
 	DependsOn  []string       `yaml:"depends_on" shape:"action" doc:"Steps that must end first; those that parameters refer to need not be named."`
 	OnError    string         `yaml:"on_error" enum:"fail|skip|retry" doc:"What a failure means: as of actions."`
 	Retry      int64          `yaml:"retry" min:"1" max:"5" optional:"true" doc:"Further attempts after the first; 3 under on_error retry."`
+	RetryDelay *time.Duration `yaml:"retry_delay" min:"0s" max:"60s" doc:"Time before the second attempt, 0s to 60s; loop.retry_delay when nothing is said."`
+	Backoff    int64          `yaml:"backoff" min:"1" max:"10" optional:"true" doc:"Each pause is so many times the one before, 1 to 10; 1 when nothing is said."`
 	Timeout    time.Duration  `yaml:"timeout" min:"1ms" max:"1h" optional:"true" doc:"Longest attempt."`
 }
 
@@ -573,7 +576,10 @@ func (everything) Lookup(string) (string, plan.Status) { return "null", plan.Pre
 func (s *Step) Action() (*messages.Action, error) {
 	a := &messages.Action{
 		ID: s.ID, Type: messages.ActionType(s.Type), Mode: messages.ModeAsync, Name: s.Name, DependsOn: s.DependsOn,
-		OnError: s.OnError, Retry: int(s.Retry), Timeout: s.Timeout,
+		OnError: s.OnError, Retry: int(s.Retry), Backoff: int(s.Backoff), Timeout: s.Timeout,
+	}
+	if s.RetryDelay != nil {
+		a.RetryDelay = cmp.Or(*s.RetryDelay, plan.NoDelay)
 	}
 	if a.Type == "" {
 		a.Type = messages.TypeTool

@@ -162,6 +162,7 @@ func TestMistakes(t *testing.T) {
 		{"limits without actions", "dialect: plain\nquotas: {reply_actions: 3, json_depth: 3, reply: 1KiB, feeds: 3}\n", []string{"2:25 quotas.reply_actions BAD_VALUE", "2:40 quotas.json_depth BAD_VALUE"}},
 		{"no zero", ok + "approval: {wait: 0s}\nimport: {mcp: [{name: a, command: [b], max_bytes: 0KiB, timeout: 0h}]}\n", []string{"2:18 approval.wait BAD_VALUE", "3:51 import.mcp[0].max_bytes BAD_VALUE", "3:66 import.mcp[0].timeout BAD_VALUE"}},
 		{"delays", "dialect: cortex\nloop: {retry_delay: 61s}\n", []string{"2:21 loop.retry_delay BAD_VALUE"}},
+		{"delays of steps", "dialect: cortex\ndefine: {workflows: [{name: w, steps: [{id: s, name: t, retry_delay: 61s, backoff: 11}]}]}\n", []string{"2:70 define.workflows[0].steps[0].retry_delay BAD_VALUE", "2:84 define.workflows[0].steps[0].backoff BAD_VALUE"}},
 		{"no delay", "dialect: cortex\nloop: {retry_delay: -1s}\n", []string{"2:21 loop.retry_delay BAD_VALUE"}},
 		{"no policy", "dialect: cortex\nloop: {sync_policy: stop}\n", []string{"2:21 loop.sync_policy BAD_VALUE"}},
 		{

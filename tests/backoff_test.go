@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -60,6 +61,55 @@ func TestBackoff(t *testing.T) {
 		}
 		replays(t, rt, a)
 	})
+}
+
+// A step of a workflow has pauses of its own; without, those of the agent. The workflow is one
+// action, whose end is what a replay needs.
+func TestBackoffOfSteps(t *testing.T) {
+	none, second, four := time.Duration(0), time.Second, 4*time.Second
+	for _, c := range []struct {
+		step        manifest.Step
+		least, most time.Duration
+	}{
+		{manifest.Step{Retry: 2}, 20 * time.Second, 20 * time.Second}, // of the loop
+		{manifest.Step{Retry: 2, RetryDelay: &none}, 0, 0},
+		{manifest.Step{Retry: 2, RetryDelay: &second}, 2 * time.Second, 2 * time.Second},
+		{manifest.Step{Retry: 2, RetryDelay: &four, Backoff: 3}, 12 * time.Second, 20 * time.Second}, // 4 + 12 s, a quarter around
+		{manifest.Step{Retry: 2, RetryDelay: &four, Backoff: 1}, 8 * time.Second, 8 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64
+			a := streaming(&calls, `<action id="w" type="workflow">{"name":"flow"}</action><response>end</response>`)
+			ten := 10 * time.Second
+			a.Manifest.Loop.RetryDelay = &ten
+			a.Manifest.Import.Workflows = []string{"flow"}
+			step := c.step
+			step.ID, step.Name = "s", "own.fails"
+			a.Manifest.Define.Workflows = []manifest.Workflow{{Name: "flow", Steps: []manifest.Step{step}}}
+			rt := start(t, stile.Config{})
+			s := open(t, rt, "stream", a)
+			began := time.Now()
+			wantDone(t, ask(t, s, "go"))
+			if took := time.Since(began); took < c.least || took > c.most || calls.Load() != 3 {
+				t.Errorf("%+v: %d calls took %s", c.step, calls.Load(), took)
+			}
+			replays(t, rt, a)
+		})
+	}
+}
+
+// The body member refs: false leaves the parameters as they are written.
+func TestRefsFalse(t *testing.T) {
+	var calls atomic.Int64
+	a := streaming(&calls, `<action id="a">{"name":"str.ToUpper","parameters":{"s":"x"},"output_key":"k"}</action>`+
+		`<action id="b">{"name":"str.ToUpper","parameters":{"s":"$k and $$"},"refs":false}</action>`+
+		`<action id="c">{"name":"str.ToUpper","parameters":{"s":"$k and $$"},"refs":true}</action>`, "<response>$b, $c</response>")
+	rt := start(t, stile.Config{})
+	s := open(t, rt, "stream", a)
+	if o := ask(t, s, "go"); o.Text != "$K AND $$, X AND $" {
+		t.Errorf("%+v", o)
+	}
+	replays(t, rt, a)
 }
 
 // The time of an action that is cancelled is what it was at work.
