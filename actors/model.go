@@ -293,10 +293,21 @@ func (r *reply) hand(in turn.Input, wanted bool) (lent bool) {
 		r.box.lend(&r.loan, r.held...)
 		r.held = nil
 		return true
+	case strict && closes(in) && r.group.waits(r.host.cfg.Now(), bytesHeld(r.held)):
+		// The end of the reply mostly follows at once, and is decided in the same commit.
+		r.flushSoon()
 	default:
 		r.flush()
 	}
 	return false
+}
+
+// closes reports whether an input ends a text or the reply and starts nothing.
+func closes(in turn.Input) bool {
+	d, ok := in.(*turn.Decoded)
+	return ok && !slices.ContainsFunc(d.Events, func(ev messages.Event) bool {
+		return ev.Kind < messages.EventUnitBegin || ev.Kind > messages.EventUnitEnd && ev.Kind != messages.EventStop
+	})
 }
 
 // shows tells that an input is text to be shown and nothing else. An idle session takes

@@ -32,8 +32,10 @@ func TestTextThatComesTogether(t *testing.T) {
 				g := newGate()
 				rt := start(t, stile.Config{Store: g})
 				var first time.Time
+				followed := make(chan struct{}) // texts of a run that is over come as records
 				s := open(t, rt, "grouped", &stile.Agent{Manifest: manifest.Default("cogency"), Model: model(func(context.Context, llm.Request) iter.Seq2[llm.Chunk, error] {
 					return func(yield func(llm.Chunk, error) bool) {
+						<-followed
 						for i := range pieces {
 							if time.Sleep(c.every); i == 0 {
 								first = time.Now()
@@ -56,8 +58,12 @@ func TestTextThatComesTogether(t *testing.T) {
 						t.Fatal(err)
 					}
 					if u.Record != nil {
-						if u.Record.Body.Kind() == messages.KindRunEnd {
+						kind := u.Record.Body.Kind()
+						if kind == messages.KindRunEnd {
 							break
+						}
+						if kind == messages.KindTurnBegin {
+							close(followed)
 						}
 						continue
 					}
