@@ -210,7 +210,7 @@ type Workspace struct {
 
 // Shell is what the programs of the tool shell may use (docs/spec/cogency.md §14).
 type Shell struct {
-	Isolation   string            `yaml:"isolation" enum:"landlock|none" doc:"What confines programs: the kernel, by Landlock, which is what nothing says; or nothing, on a host whose operator does without."`
+	Isolation   string            `yaml:"isolation" enum:"landlock|namespace|bubblewrap|none" doc:"What confines programs: the kernel, by Landlock, which is what nothing says, and a mount namespace where the host can make one; namespace, the same and never without the namespace; an installed bubblewrap; or nothing, on a host whose operator does without."`
 	Network     bool              `yaml:"network" mapped:"loopback" doc:"Lets programs use the network: other machines, and the name servers of this one. {loopback: true} lets them reach this machine and link-local addresses too."`
 	Loopback    bool              `yaml:"loopback" optional:"true" doc:"Lets programs that have the network reach this machine and link-local addresses, and so what listens here for people of this machine, such as a host without tokens."`
 	Path        []string          `yaml:"path" doc:"Folders of programs, before /usr/local/bin, /usr/bin and /bin. They may be read and executed."`

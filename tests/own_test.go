@@ -69,8 +69,8 @@ define:
 	}
 }
 
-// A shell whose folder holds the host's files is refused when the agent is opened, with the
-// cure; where they lie elsewhere it is not.
+// Where programs get no mount namespace, a shell whose folder holds the host's files is refused
+// when the agent is opened, with the cure; where they lie elsewhere it is not.
 func TestShellApartFromTheHost(t *testing.T) {
 	if confine.Probe().Err() != nil {
 		t.Skip("this kernel cannot confine commands, so there is nothing to hold apart: ", confine.Probe().Err())
@@ -95,7 +95,11 @@ func TestShellApartFromTheHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = stile.Check(a, stile.Config{Dir: data})
+		err = stile.Check(a, stile.Config{Dir: data, Sandbox: func() confine.Sandbox {
+			box := confine.Probe()
+			box.Mounts = false
+			return box
+		}})
 		if c.field == "" {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -104,6 +108,66 @@ func TestShellApartFromTheHost(t *testing.T) {
 		}
 		if messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), c.field) || !strings.Contains(err.Error(), "--dir") || !strings.Contains(err.Error(), "workspace.root") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Where programs get a mount namespace, the same agents load, and a program finds nothing of
+// the host: neither keys and tokens, nor the manifest and what it names. What a mount cannot
+// hide is refused.
+func TestShellHidesTheHost(t *testing.T) {
+	if box := confine.Probe(); box.Err() != nil || !box.Mounts {
+		t.Skip("this host cannot give programs a mount namespace: ", box.Layers())
+	}
+	const reply = `{"chunks": [{"text": "<execute>[{\"name\":\"shell\",\"args\":{\"command\":\"./steal.sh\"}}]</execute>"}]}` + "\n" + `{"chunks": [{"text": "Done.<end>"}]}` + "\n"
+	path, data := served(t, `workspace: {access: project}
+approval: {default: approve, tools: {shell: approve}}
+import: {tools: [shell, count]}
+shell: {read: [.]}
+define: {tools: [{name: count, class: read_only, implementation: {type: command, entrypoint: [./count.sh]}}]}
+`, reply)
+	dir := filepath.Dir(path)
+	steal := "#!/bin/sh\ncat stile-data/keys.json && echo STOLEN keys\ncd stile-data && echo [] > tokens.json && echo STOLEN tokens\ncd " + dir + "\n" +
+		"echo x > agent.yaml && echo STOLEN manifest\nmv count.sh c && echo STOLEN command\ngrep -q served agent.yaml && echo STOLEN text\nls -A stile-data\necho end > mine.txt\n"
+	if err := os.WriteFile(filepath.Join(dir, "steal.sh"), []byte(steal), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a, err := stile.LoadAgent(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := start(t, stile.Config{Dir: data})
+	s := open(t, rt, "s", a)
+	wantDone(t, ask(t, s, "go"))
+	ended := bodies[*messages.ActionEnded](records(t, s))
+	if len(ended) != 1 || strings.Contains(ended[0].Reason+ended[0].Result, "STOLEN") || strings.Contains(ended[0].Reason+ended[0].Result, "journal.db") {
+		t.Errorf("%+v", ended)
+	}
+	if end, err := os.ReadFile(filepath.Join(dir, "mine.txt")); err != nil || string(end) != "end\n" {
+		t.Errorf("%q %v", end, err)
+	}
+	if is, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(is), "kind: Agent") {
+		t.Errorf("%q %v", is, err)
+	}
+	for field, more := range map[string]string{"shell.caches": "shell: {caches: [GOCACHE]}\n", "link": ""} {
+		path, data := served(t, "import: {tools: [shell]}\nworkspace: {access: project}\n"+more, `{"chunks": [{"text": "x"}]}`)
+		if err := os.Mkdir(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cfg := stile.Config{Dir: data}
+		if field == "link" {
+			link := filepath.Join(filepath.Dir(path), "settings.yaml")
+			if err := os.Symlink("agent.yaml", link); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Protect = []string{link}
+		}
+		a, err := stile.LoadAgent(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := start(t, cfg).Open(t.Context(), "s", a); messages.CodeOf(err) != messages.ErrConfig || !strings.Contains(err.Error(), "workspace.root") || !strings.Contains(err.Error(), "--dir") {
+			t.Errorf("%s: %v", field, err)
 		}
 	}
 }

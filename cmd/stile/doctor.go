@@ -398,13 +398,20 @@ func (a *app) answers(ctx context.Context, scheme, addr string) bool {
 func (a *app) lookSandbox(context.Context, *settings) []finding {
 	box := confine.Probe()
 	if err := box.Err(); err != nil {
+		if _, missing := confine.Bubblewrap(); missing == nil {
+			return found("sandbox", isWarn, "agents with the tool shell are refused, but for those with shell.isolation: bubblewrap: %v", err)
+		}
 		return found("sandbox", isWarn, "commands cannot be confined, agents with the tool shell are refused: %v", err)
 	}
 	state := isOK
 	if !box.Filter || !box.Asks {
 		state = isWarn
 	}
-	return found("sandbox", state, "%s (Landlock version %d)", box.Layers(), box.ABI)
+	wrapper := "bubblewrap can be used"
+	if _, err := confine.Bubblewrap(); err != nil {
+		wrapper = "bubblewrap cannot be used"
+	}
+	return found("sandbox", state, "%s (Landlock version %d); %s", box.Layers(), box.ABI, wrapper)
 }
 
 func (a *app) lookClock(context.Context, *settings) []finding {

@@ -49,13 +49,21 @@ func (a *Definition) made(m *manifest.Manifest) []string {
 }
 
 // apart refuses a shell whose programs would reach files of the host: Landlock opens
-// folders and cannot leave out a part of one.
+// folders and cannot leave out a part of one. A mount namespace can, of what exists.
 func (e *Env) apart(a *Definition, m *manifest.Manifest, w *workspace.Workspace) error {
 	if m.Shell.Isolation == "none" {
 		return nil // all that the host's user can reach is open
 	}
+	holds := (*workspace.Workspace).Holds
+	if e.Sandbox().Mounts || m.Shell.Isolation == "bubblewrap" {
+		holds = (*workspace.Workspace).Bare
+	}
 	for field, folders := range map[string][]string{"workspace.root": {w.Dir()}, "shell.write": a.beside(m.Shell.Write)} {
-		if p := w.Holds(folders...); p != "" {
+		if p := holds(w, folders...); p != "" {
+			return e.reaches(field, p)
+		}
+		// What is hidden takes what lies in it along.
+		if p := w.Holds(folders...); p != "" && len(m.Shell.Caches) > 0 && e.Caches != "" && below(e.Caches, p) {
 			return e.reaches(field, p)
 		}
 	}
@@ -63,7 +71,7 @@ func (e *Env) apart(a *Definition, m *manifest.Manifest, w *workspace.Workspace)
 		for _, p := range e.Own { // an agent's own files may be read
 			only := workspace.Workspace{}
 			only.Deny(p)
-			if only.Holds(folders...) != "" {
+			if holds(&only, folders...) != "" {
 				return e.reaches(field, p)
 			}
 		}
@@ -92,6 +100,12 @@ func (e *Env) holdApart(a *Definition, m *manifest.Manifest, w *workspace.Worksp
 		return &messages.Error{Code: messages.ErrConfig, Reason: manifest.ReasonBadValue, Field: "workspace.per", Detail: "programs of the tool shell would reach the folders of users in " + filepath.Base(dir) + ": give the agents folders (workspace.root, shell.read, shell.write) of which none holds the other's"}
 	}
 	return nil
+}
+
+// below reports whether a path is a folder or in it.
+func below(p, folder string) bool {
+	rel, err := filepath.Rel(folder, p)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 func (e *Env) reaches(field, p string) error {

@@ -85,7 +85,7 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 func (e *Env) shell(a *Definition, m *manifest.Manifest, w *workspace.Workspace, cache func(variable string) (string, error)) workspace.Shell {
 	s := m.Shell
 	return workspace.Shell{
-		Workspace: w, Sandbox: e.Sandbox(), Unconfined: s.Isolation == "none", Network: s.Network, Loopback: s.Loopback,
+		Workspace: w, Sandbox: e.Sandbox(), Unconfined: s.Isolation == "none", Mounts: s.Isolation == "namespace", Bubblewrap: s.Isolation == "bubblewrap", Host: e.Own, Network: s.Network, Loopback: s.Loopback,
 		Path: a.beside(s.Path), Read: a.beside(s.Read), Write: a.beside(s.Write), Env: s.Environment,
 		Caches: s.Caches, Cache: cache, Timeout: s.Timeout, Memory: s.Memory, CPU: s.CPU, Files: s.Files, Processes: s.Processes,
 	}

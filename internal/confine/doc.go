@@ -1,6 +1,6 @@
 // Package confine runs programs under what the kernel can hold them to: limits, a process
-// group that does not outlive them, and, where it has Landlock, a jail of folders without
-// sockets (docs/spec/cogency.md §14, decision 014).
+// group that does not outlive them, and, where it has Landlock or bubblewrap is installed, a
+// jail of folders without sockets (docs/spec/cogency.md §14, decision 014).
 //
 // Invariants:
 //   - a program's limits are set before its first instruction, and whatever it starts
@@ -9,6 +9,8 @@
 //     that its processes have made;
 //   - what the kernel asks about a path or an address is done here, on a descriptor of what
 //     was judged: the program's memory is read once and not believed twice (decision 023);
+//   - in a mount namespace, every place that the program is given was opened there, without
+//     following a symbolic link (decision 025);
 //   - the host is not confined: a jail belongs to one thread, which is thrown away.
 //
 // It does not: judge what is run, or with which words; that is its callers'. It is a part

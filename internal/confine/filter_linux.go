@@ -3,6 +3,7 @@
 package confine
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math"
@@ -220,7 +221,16 @@ func program(sockets reach, ask uint32) filter {
 			f.answer(nothing)
 		})
 	}
-	r.answer(ask, asked()...)
+	if ask == passes { // bubblewrap shows nothing of the outside that could be changed
+		for nr, mode := range chmods() {
+			r.of(nr, func(f *filter) {
+				f.loadArg(mode, 0)
+				f.when(unix.BPF_JSET, setID, refuse)
+			})
+		}
+	} else {
+		r.answer(ask, asked()...)
+	}
 	if ask != refuse { // else they pass, and what leaves its group outlives the call
 		r.answer(ask, unix.SYS_SETSID)
 		r.of(unix.SYS_SETPGID, func(f *filter) {
@@ -308,6 +318,11 @@ func owners() map[uint32]uint32 {
 		all[nr] = arg
 	}
 	return all
+}
+
+// chmods are the calls that change a file's mode, by which argument.
+func chmods() map[uint32]uint32 {
+	return map[uint32]uint32{unix.SYS_FCHMOD: 1, unix.SYS_FCHMODAT: 2, unix.SYS_FCHMODAT2: 2, chmodHere: 1}
 }
 
 // modes are the calls that make a file with a mode, by which argument.
@@ -405,4 +420,11 @@ func asks() (asks, takes bool) {
 		return true, false
 	}
 	return true, unix.Close(fd) == nil
+}
+
+// passing is the filter of a jail that bubblewrap makes, as the kernel reads it. Nobody is
+// asked: what is outside cannot be named there.
+func passing(sockets reach) []byte {
+	f := program(sockets, passes)
+	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&f[0])), len(f)*int(unsafe.Sizeof(f[0]))))
 }

@@ -9,6 +9,9 @@ const filterKnown = false
 // installFilter is not reached: Probe says that there is no filter.
 func installFilter(reach, bool, uint32) (int, error) { return -1, errors.ErrUnsupported }
 
+// passing is not reached.
+func passing(reach) []byte { return nil }
+
 func asks() (asks, takes bool) { return false, false }
 
 // reach is as in the filter of other processors.
@@ -23,6 +26,6 @@ const (
 // listener is not made here.
 type listener struct{}
 
-func (j *Jail) listen(int) (*listener, error) { return nil, errors.ErrUnsupported }
+func (j *Jail) listen(int, int) (*listener, error) { return nil, errors.ErrUnsupported }
 
 func (*listener) stop() {}

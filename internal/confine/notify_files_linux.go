@@ -112,9 +112,6 @@ func (l *listener) utimes(q *question, dir, path, times, flags uint64, form int)
 	return errnoOf(unix.UtimesNanoAt(unix.AT_FDCWD, magic(f), ts, 0))
 }
 
-// magic is a path that leads to what a descriptor is of.
-func magic(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
-
 // open opens, without any right to it, what a call names, and refuses what is outside the
 // folders that the jail may change or belongs to another user.
 func (l *listener) open(q *question, dir, path, flags uint64) (int, *unix.Stat_t, syscall.Errno) {

@@ -59,8 +59,8 @@ type listener struct {
 }
 
 // listen answers what comes of a descriptor that the kernel gave, until it is stopped. It
-// owns the descriptor.
-func (j *Jail) listen(fd int) (*listener, error) {
+// owns the descriptor. ns is the mount namespace of the jail, or -1 for the host's.
+func (j *Jail) listen(fd, ns int) (*listener, error) {
 	l := &listener{jail: j, keeps: foreign(j.Read) || foreign(j.Write), network: j.peers, groups: groups{}, pending: make(chan struct{}, maxPending), done: make(chan struct{})}
 	for _, p := range j.Write {
 		root, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -77,8 +77,31 @@ func (j *Jail) listen(fd int) (*listener, error) {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	l.file = os.NewFile(uintptr(fd), "seccomp")
-	l.ended.Go(l.serve)
+	if err := l.begin(ns); err != nil {
+		l.closeRoots()
+		return nil, errors.Join(err, l.file.Close())
+	}
 	return l, nil
+}
+
+// begin answers, on a thread that sees the mounts of the jail: paths mean what they mean to
+// the program, and what is read-only for it stays so.
+func (l *listener) begin(ns int) error {
+	if ns < 0 {
+		l.ended.Go(l.serve)
+		return nil
+	}
+	joined := make(chan error)
+	l.ended.Add(1)
+	onThreadOfItsOwn(func() {
+		defer l.ended.Done()
+		err := join(ns)
+		joined <- err
+		if err == nil {
+			l.serve()
+		}
+	})
+	return <-joined
 }
 
 // stop answers nothing more, and ends what has left the program's process group.

@@ -58,7 +58,15 @@ func startGroup(cmd *exec.Cmd, l *Limits, j *Jail) (wait func() error, err error
 // startApart starts a command on a thread of its own, in a jail if there is one. over lets
 // the thread go; it must not be called before the command has ended.
 func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
-	enter, limit := func() (*listener, error) { return nil, nil }, l.set
+	if j != nil && j.Bubblewrap != "" {
+		done, err := j.wrap(cmd)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		j = nil
+	}
+	enter, limit := func() (*listener, view, error) { return nil, noView, nil }, l.set
 	if j != nil {
 		rules, err := j.ruleset()
 		if err != nil {
@@ -67,15 +75,22 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 		defer func() { _ = syscall.Close(rules) }()
 		own := rand.Uint32()
 		cmd.SysProcAttr.Pgid = int(uint64(own) << 32)
-		enter, limit = func() (*listener, error) { return j.enter(rules, own) }, fromAFreeThread(l.set)
+		if j.Dir != nil {
+			cmd.Dir = magic(int(j.Dir.Fd()))
+		}
+		enter, limit = func() (*listener, view, error) { return j.enter(rules, own) }, fromAFreeThread(l.set)
 	}
 	var asked *listener
 	started, ended := make(chan error), make(chan struct{})
 	onThreadOfItsOwn(func() {
-		answers, err := enter()
+		answers, v, err := enter()
 		if err == nil {
 			asked = answers
+			if v.dir >= 0 {
+				cmd.Dir = magic(v.dir)
+			}
 			err = startLimited(cmd, limit)
+			v.close()
 		}
 		started <- err
 		if err == nil {

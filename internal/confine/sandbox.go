@@ -2,6 +2,7 @@ package confine
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
@@ -17,6 +18,7 @@ type Sandbox struct {
 	Filter bool   // system calls can be filtered
 	Asks   bool   // the kernel asks about those that a filter cannot judge
 	Peers  bool   // and about peers of sockets, which this process may take to look at
+	Mounts bool   // programs can have a mount namespace of their own
 	Why    string // Landlock is not there
 }
 
@@ -57,6 +59,9 @@ func (s Sandbox) Layers() string {
 	if s.Peers {
 		layers = append(layers, "peers")
 	}
+	if s.Mounts {
+		layers = append(layers, "mounts")
+	}
 	return strings.Join(layers, ", ")
 }
 
@@ -65,6 +70,15 @@ type Jail struct {
 	Sandbox Sandbox
 	Read    []string // absolute paths: read and execute, with all that is below
 	Write   []string // everything but making devices
+	// ReadOnly and Hidden are parts of Read and Write: absolute paths without symbolic links,
+	// of files and folders that exist. The program can only read those of ReadOnly, and finds
+	// those of Hidden empty. Both need Sandbox.Mounts, or Bubblewrap.
+	ReadOnly, Hidden []string
+	// Bubblewrap is the program that makes the jail, by namespaces, in place of Landlock; "" is
+	// none. Sandbox is not needed then. Network without Loopback cannot be had.
+	Bubblewrap string
+	// Dir is the folder that the program begins in, held open; nil leaves it to the command.
+	Dir *os.File
 	// Network lets programs open sockets of the internet, to other machines. Loopback lets
 	// them reach this machine and link-local addresses too.
 	Network, Loopback bool

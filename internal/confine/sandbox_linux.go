@@ -24,6 +24,7 @@ func Probe() Sandbox {
 	if s.Filter {
 		s.Asks, s.Peers = asks()
 	}
+	s.Mounts = errno == 0 && mounts()
 	switch errno {
 	case 0:
 		s.ABI = int(abi)
@@ -156,21 +157,30 @@ func allow(rules int, path string, rights uint64) error {
 	return nil
 }
 
-// enter confines this thread for ever. What the kernel asks about it and what it starts the
+// enter confines this thread for ever, in a mount namespace if the jail needs one. What the kernel asks about it and what it starts the
 // listener answers, which is nil where the kernel does not ask; it is stopped when both have
 // ended. own is the number by which the filter knows the host's own calls.
-func (j *Jail) enter(rules int, own uint32) (*listener, error) {
+func (j *Jail) enter(rules int, own uint32) (_ *listener, v view, err error) {
+	defer func() {
+		if err != nil {
+			v.close()
+		}
+	}()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("no_new_privs: %w", err)
+		return nil, noView, fmt.Errorf("no_new_privs: %w", err)
+	}
+	v, err = j.mount()
+	if err != nil {
+		return nil, v, fmt.Errorf("mount namespace: %w", err)
 	}
 	if err := j.dropCapabilities(); err != nil {
-		return nil, fmt.Errorf("capabilities: %w", err)
+		return nil, v, fmt.Errorf("capabilities: %w", err)
 	}
 	if _, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
-		return nil, fmt.Errorf("landlock: %w", errno)
+		return nil, v, fmt.Errorf("landlock: %w", errno)
 	}
 	if !j.Sandbox.Filter {
-		return nil, nil
+		return nil, v, nil
 	}
 	sockets := noSockets
 	switch {
@@ -181,16 +191,16 @@ func (j *Jail) enter(rules int, own uint32) (*listener, error) {
 	}
 	fd, err := installFilter(sockets, j.Sandbox.Asks, own)
 	if err != nil {
-		return nil, fmt.Errorf("filter of system calls: %w", err)
+		return nil, v, fmt.Errorf("filter of system calls: %w", err)
 	}
 	if fd < 0 {
-		return nil, nil
+		return nil, v, nil
 	}
-	l, err := j.listen(fd)
+	l, err := j.listen(fd, v.ns)
 	if err != nil {
-		return nil, fmt.Errorf("questions about system calls: %w", err)
+		return nil, v, fmt.Errorf("questions about system calls: %w", err)
 	}
-	return l, nil
+	return l, v, nil
 }
 
 // dropCapabilities gives up what root may do. Where a folder of the jail is another user's,

@@ -32,12 +32,22 @@ type Shell struct {
 	// Unconfined is set.
 	Sandbox    confine.Sandbox
 	Unconfined bool
-	Network    bool     // the program may open internet sockets, to other machines
-	Loopback   bool     // and to this machine and link-local addresses
-	Path       []string // folders of programs, before the usual ones
-	Read       []string // absolute paths that may be read and executed, with all below
-	Write      []string // absolute paths that may be changed
-	Env        map[string]string
+	// Mounts refuses a host that cannot give programs a mount namespace. Without it they get
+	// one where the host can.
+	Mounts bool
+	// Bubblewrap has bubblewrap confine programs, in place of Landlock: an installed bwrap makes
+	// namespaces of a user. NewShell fails where it does not.
+	Bubblewrap bool
+	// Host has files of the host that programs must not find in Read and Path, beside those
+	// that the Workspace denies, which they must not find in its folder and in Write. A mount
+	// namespace hides them; without one they must lie elsewhere.
+	Host     []string
+	Network  bool     // the program may open internet sockets, to other machines
+	Loopback bool     // and to this machine and link-local addresses
+	Path     []string // folders of programs, before the usual ones
+	Read     []string // absolute paths that may be read and executed, with all below
+	Write    []string // absolute paths that may be changed
+	Env      map[string]string
 	// Caches are environment variables, each for a folder that is kept between calls; Cache
 	// returns the folder and creates a missing one.
 	Caches  []string
@@ -49,6 +59,9 @@ type Shell struct {
 	// Processes is how many processes and threads the host's user may have in addition to
 	// those that run when a program begins; 0 is 1024. Linux has no such bound for root.
 	Processes int64
+
+	wrapper string   // bwrap
+	hidden  []string // what Host and the Workspace deny, as far as it is in reach
 }
 
 // Limits of the tool shell.
@@ -75,13 +88,37 @@ func NewShell(s Shell) (tools.Tool, error) {
 	if !confine.Supported {
 		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.isolation", Detail: "commands can be neither confined nor limited on this system"}
 	}
-	if !s.Unconfined {
+	switch {
+	case s.Unconfined:
+	case s.Bubblewrap:
+		var err error
+		if s.wrapper, err = confine.Bubblewrap(); err != nil {
+			return tools.Tool{}, err
+		}
+	default:
 		if err := s.Sandbox.Err(); err != nil {
 			return tools.Tool{}, err
 		}
 	}
-	if s.Network && !s.Loopback && !s.Unconfined && !s.Sandbox.Peers {
+	if s.Network && !s.Loopback && !s.Unconfined && (s.Bubblewrap || !s.Sandbox.Peers) {
 		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.network", Detail: "this host cannot keep programs with the network from this machine, where a host without tokens takes them for its user; say network: {loopback: true} where that is meant"}
+	}
+	if s.Mounts && !s.Sandbox.Mounts {
+		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.isolation", Detail: "this host cannot give programs a mount namespace, which needs the right to mount (CAP_SYS_ADMIN); isolation: bubblewrap may do it without, and isolation: landlock does without it"}
+	}
+	if s.namespaced() {
+		for _, part := range []struct{ paths, folders []string }{
+			{s.Workspace.own.paths, append([]string{s.Workspace.dir}, s.Write...)},
+			{s.Host, slices.Concat(s.Read, s.Path)},
+		} {
+			hidden, bare := hides(part.paths, part.folders)
+			if bare != "" {
+				return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: filepath.Base(bare) + " is the host's, and cannot be hidden from programs"}
+			}
+			s.hidden = append(s.hidden, hidden...)
+		}
+		slices.Sort(s.hidden)
+		s.hidden = slices.Compact(s.hidden)
 	}
 	for _, part := range []struct {
 		field string
@@ -163,9 +200,21 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	cmd.Args = words
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, outEnds, errEnds
-	err = confine.Run(cmd, &confine.Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: shellFileBytes, Tasks: s.Processes}, s.jail(write))
+	jail := s.jail(write)
+	var guards *guarded
+	if s.namespaced() {
+		if guards, err = s.Workspace.guards(maxGuardFolders); err != nil {
+			return "", "", s.Workspace.failed(".", err)
+		}
+		defer guards.root.Close()
+		jail.Dir, jail.Hidden, jail.ReadOnly = dir, s.hidden, guards.fixed(s.Workspace.dir)
+	}
+	err = confine.Run(cmd, &confine.Limits{Memory: s.Memory, CPU: s.CPU, Files: s.Files, FileBytes: shellFileBytes, Tasks: s.Processes}, jail)
 	hide := s.hider(temp, env)
 	stdout, stderr := hide(outEnds.text()), hide(errEnds.text())
+	if guards != nil {
+		stderr = noted(stderr, s.Workspace.settle(guards))
+	}
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -283,6 +332,9 @@ func (s *Shell) environment(temp string) (env, write []string, err error) {
 	return env, write, nil
 }
 
+// namespaced reports whether programs get a mount namespace.
+func (s *Shell) namespaced() bool { return !s.Unconfined && (s.Bubblewrap || s.Sandbox.Mounts) }
+
 func (s *Shell) jail(write []string) *confine.Jail {
 	if s.Unconfined {
 		return nil
@@ -291,7 +343,7 @@ func (s *Shell) jail(write []string) *confine.Jail {
 	if s.Network {
 		read = append(read, names()...)
 	}
-	return &confine.Jail{Sandbox: s.Sandbox, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
+	return &confine.Jail{Sandbox: s.Sandbox, Bubblewrap: s.wrapper, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
 }
 
 // names returns the files with which programs resolve names and verify other machines, as far
