@@ -1,52 +1,183 @@
 package actors
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"errors"
-	"sync"
-	"time"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/go-json-experiment/json/jsontext"
-	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
 	"github.com/seed14be6753/stile/internal/neuroscript"
-	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/turn"
-	"github.com/seed14be6753/stile/internal/turn/driver"
-	"github.com/seed14be6753/stile/journal"
 	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/supervisor"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
-// actionRun is a running action as its session sees it.
-type actionRun struct {
-	pid    *actor.PID
-	cancel context.CancelCauseFunc
+// action is the actor of one action, from its declaration to its end. It has the gate's hook
+// asked, makes the attempts one after the other, and ends each exactly once: by its target, by
+// its time, by a cancel or by a crash. What follows an attempt is the plan's decision.
+//
+//	accepts             in state
+//	*declared           new: whose it is, and what it waits for
+//	*dependencyEnded    declared: the plan lets it go on, as far as that one goes
+//	*turn.AskGate       declared: the gate's hook is asked
+//	*begin              declared, and between two attempts
+//	*turn.CancelAction  any; means something during an attempt
+//	*attemptEnded       during an attempt: the end goes to the session
+//	*crashed            the hook or an attempt: it fails
+//	*released           any: it ends with its attempt
+//
+// An action of a turn that was restored is declared by its first message.
+type action struct {
+	*declared
+	now  *attempt // nil when none is under way
+	left bool
 }
 
-func (s *session) startAction(c actor.Context, e *turn.StartAction) {
-	if e.Detached {
-		s.startDetached(c, e)
+// declared says that an action is there.
+type declared struct {
+	*family
+	turn.Ident
+	id string
+	// waits are the actions that this one waits for.
+	waits []string
+}
+
+// dependencyEnded says that an action does not wait for another one any more.
+type dependencyEnded struct{ id string }
+
+// begin begins an attempt. variables, feeds and set are those of the session, for an internal
+// action.
+type begin struct {
+	*turn.StartAction
+	under     context.Context // ends with the turn, or with the host for a detached action
+	variables map[string]string
+	feeds     *attendance
+	set       feeds.Set
+}
+
+// attemptEnded says how the attempt under way ended.
+type attemptEnded struct{ end *turn.ActionEnded }
+
+// crashed says that the work of a child has crashed, and what that is to the session.
+type crashed struct {
+	*supervisor.Crash
+	what *turn.ChildDown
+}
+
+var errTurnStopped = messages.Errorf(messages.ErrCancelled, "the turn is stopped")
+
+// Receive implements actor.Actor.
+func (a *action) Receive(c actor.Context) {
+	switch msg := c.Message().(type) {
+	case *declared:
+		a.declared = msg
+	case *dependencyEnded:
+		a.waits = slices.DeleteFunc(a.waits, func(id string) bool { return id == msg.id })
+	case *turn.AskGate:
+		a.judge(c.Self(), msg)
+	case *begin:
+		a.begin(c.Self(), msg)
+	case *turn.CancelAction:
+		if a.now != nil {
+			a.now.cancel(errTurnStopped)
+		}
+	case *attemptEnded:
+		a.now = nil
+		a.box.post(msg.end)
+		if a.left {
+			c.Stop(c.Self())
+		}
+	case *crashed:
+		down(msg.Crash, msg.what)
+	case *released:
+		a.left = true
+		switch {
+		case a.now == nil:
+			c.Stop(c.Self())
+		case msg.why != nil:
+			a.now.cancel(msg.why)
+		}
+	}
+}
+
+// begin begins an attempt.
+func (a *action) begin(self *actor.PID, msg *begin) {
+	t := &attempt{family: a.family, actor: self, start: msg.StartAction, variables: msg.variables, feeds: msg.feeds, set: msg.set}
+	t.ctx, t.cancel = context.WithCancelCause(msg.under)
+	a.now, a.waits = t, nil
+	a.work(self, t.run, func(crash *supervisor.Crash) any {
+		if !t.claim() {
+			return nil // its end was posted
+		}
+		return &crashed{crash, &turn.ChildDown{Ident: t.start.Ident, Child: turn.ChildAction, ID: t.start.ID, Attempt: t.start.Attempt}}
+	})
+}
+
+// judge asks the gate's hook, which is foreign code: it may take its time, panic, or end its
+// goroutine.
+func (a *action) judge(self *actor.PID, e *turn.AskGate) {
+	q := tools.Request{SID: a.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest, JSON: e.Args, State: e.State, Keep: e.Keep}
+	if v, err := neuroscript.FromJSON([]byte(e.Args)); err == nil {
+		q.Args, _ = v.AsList()
+	}
+	f := a.family
+	f.host.run(func() {
+		supervisor.Guard(func() { f.box.post(f.judged(e, f.agent.Gate.Decide(q))) }, func(crash *supervisor.Crash) {
+			f.tell(self, &crashed{crash, &turn.ChildDown{Ident: e.Ident, Child: turn.ChildGate, ID: e.ID, Detail: "the gate's hook: "}})
+		})
+	})
+}
+
+// judged is the gate's answer for the machine. A question says what it is about.
+func (f *family) judged(e *turn.AskGate, v catalog.Verdict) *turn.Judged {
+	in := &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != catalog.ByDefault}
+	if v.Answer == messages.GateConfirm {
+		in.Basis = f.agent.basis(f.sid, e.Type, e.Name)
+	}
+	return in
+}
+
+// The session's side: which actor is whose.
+
+// declare spawns the actor of an action that the machine has declared.
+func (s *session) declare(c actor.Context, id string) {
+	s.actionOf(c, s.air.Ident, id, s.drive.Declared(id))
+}
+
+// actionOf finds the actor of an action of the turn in flight, or spawns it.
+func (s *session) actionOf(c actor.Context, of turn.Ident, id string, waits []string) *actor.PID {
+	if pid := s.air.actions[id]; pid != nil {
+		return pid
+	}
+	pid := s.spawnAction(c)
+	s.tell(pid, &declared{family: s.family, Ident: of, id: id, waits: waits})
+	if s.air.actions == nil {
+		s.air.actions = map[string]*actor.PID{}
+	}
+	s.air.actions[id] = pid
+	return pid
+}
+
+// dependenciesMet tells actors which actions they need not wait for any more.
+func (s *session) dependenciesMet() {
+	for _, met := range s.drive.Met() {
+		if pid := s.air.actions[met.ID]; pid != nil {
+			s.tell(pid, &dependencyEnded{met.On})
+		}
+	}
+}
+
+// askGate asks the rules of the gate here, and its hook by way of the action's actor.
+func (s *session) askGate(c actor.Context, e *turn.AskGate) {
+	gate := s.ref.agent.Gate
+	if !gate.Foreign() { // the rules look at the name alone, and are ours
+		s.input(s.judged(e, gate.Decide(tools.Request{Tool: e.Name})))
 		return
 	}
-	ctx, cancel := context.WithCancelCause(s.air.ctx)
-	if s.air.actions == nil {
-		s.air.actions = map[string]*actionRun{}
-	}
-	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, inc: s.inc, epoch: s.sealer.Epoch()}
-	if e.Type == messages.TypeInternal {
-		a.variables = s.machine.State().Variables // a value: changes give another
-		a.feeds = s.attending()
-		a.set = a.feeds.set
-	}
-	run := &actionRun{cancel: cancel}
-	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) }, a.claim)
-	s.air.actions[e.ID] = run
+	s.tell(s.actionOf(c, e.Ident, e.ID, nil), e)
 }
 
 // detachedID names an action that outlives its turn.
@@ -55,335 +186,58 @@ type detachedID struct {
 	id string
 }
 
-// startDetached begins an action that ends with the session at the latest.
-func (s *session) startDetached(c actor.Context, e *turn.StartAction) {
-	ctx, cancel := context.WithCancelCause(s.host.ctx)
-	a := &action{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, inc: s.inc, epoch: s.sealer.Epoch()}
-	run := &actionRun{cancel: cancel}
-	run.pid = s.spawnChild(c, func(last func()) { defer cancel(nil); a.run(last) }, a.claim)
-	if s.detached == nil {
-		s.detached = map[detachedID]*actionRun{}
+// startAction begins an attempt of an action. A detached one ends with the session at the
+// latest.
+func (s *session) startAction(c actor.Context, e *turn.StartAction) {
+	msg := &begin{StartAction: e, under: s.host.ctx}
+	var pid *actor.PID
+	if e.Detached {
+		pid = s.detach(c, detachedID{e.Ident, e.ID})
+	} else {
+		pid, msg.under = s.actionOf(c, e.Ident, e.ID, nil), s.air.ctx
+		if e.Type == messages.TypeInternal {
+			msg.variables = s.machine.State().Variables // a value: changes give another
+			msg.feeds = s.attending()
+			msg.set = msg.feeds.set
+		}
 	}
-	s.detached[detachedID{e.Ident, e.ID}] = run
+	s.deferred = true
+	s.tell(pid, msg)
 }
 
-// endDetached stops the actors of detached actions: all of them, or those that the
-// machine has the end of.
+// detach takes the actor of an action out of its turn; one of a turn before is spawned.
+func (s *session) detach(c actor.Context, id detachedID) *actor.PID {
+	pid := s.detached[id]
+	if pid == nil && s.drive.InTurn(id.Ident) {
+		pid = s.air.actions[id.id]
+		delete(s.air.actions, id.id)
+	}
+	if pid == nil {
+		pid = c.Spawn(s.host.childProps.action)
+		s.tell(pid, &declared{family: s.family, Ident: id.Ident, id: id.id})
+	}
+	if s.detached == nil {
+		s.detached = map[detachedID]*actor.PID{}
+	}
+	s.detached[id] = pid
+	return pid
+}
+
+// endDetached releases the actors of detached actions: all of them, or those whose end the
+// machine has.
 func (s *session) endDetached(all bool) {
-	for id, run := range s.detached {
+	for id, pid := range s.detached {
 		if all || !s.machine.Runs(id.Ident, id.id) {
-			run.cancel(tools.ErrLetGo)
-			s.host.system.Root.Stop(run.pid)
+			s.tell(pid, &released{why: tools.ErrLetGo})
 			delete(s.detached, id)
 		}
 	}
 }
 
-// action is the work of an action actor: one attempt of one tool call.
-type action struct {
-	host  *Host
-	agent *Agent
-	box   *inbox
-	sid   string
-	start *turn.StartAction
-	ctx   context.Context
-	inc   messages.Incarnation
-	epoch int64
-	// variables are the session's, for an internal action.
-	variables map[string]string
-	feeds     *attendance // of the session, for an internal action
-	set       feeds.Set   // as it was when the action began
-
-	mu     sync.Mutex // audits come from the tool's goroutines
-	audits []messages.Audit
-	used   messages.Budget
-	runs   []messages.ChildLink
-	change *messages.FeedChange
-	closed bool
-	began  time.Time
-	grace  *time.Timer // runs once the tool's time is up
-}
-
-var errTimeUp = messages.Errorf(messages.ErrTimeout, "the action's time is up")
-
-// overrunGrace is how long a tool whose time is up may take to say so.
-const overrunGrace = 100 * time.Millisecond
-
-// run does the attempt on the goroutine it is called on: whoever wakes another for the
-// tool has paid for that wake-up with more than all its own bookkeeping. So it is the
-// end that is somebody else's where the tool does not come back: see late.
-func (a *action) run(last func()) {
-	a.began = a.host.cfg.Now()
-	end := a.attempt()
-	if a.claim() {
-		a.conclude(end)
-		last()
-		a.box.post(end)
+// running finds the actor of an action; nil when it has none.
+func (s *session) running(id turn.Ident, action string) *actor.PID {
+	if s.drive.InTurn(id) && s.air.actions[action] != nil {
+		return s.air.actions[action]
 	}
-}
-
-// attempt runs the target within its time.
-func (a *action) attempt() *turn.ActionEnded {
-	work, timeout, end := a.work()
-	if end != nil {
-		return end
-	}
-	ctx := a.ctx
-	if deadline := driver.Deadline(a.start, a.host.cfg.Now(), timeout); !deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, deadline, errTimeUp)
-		defer cancel()
-	}
-	heeds := context.AfterFunc(ctx, func() { a.late(ctx) })
-	defer heeds() // in front of cancel, which is no end of the action's time
-	end = work(ctx)
-	return driver.Concluded(a.start, over(ctx), end)
-}
-
-// late gives a tool whose time is up a moment to say so. One that does not is left
-// behind as an orphan: the action ends without it, and what it says later is dropped.
-func (a *action) late(ctx context.Context) {
-	patience := overrunGrace
-	if a.start.Type != "" {
-		patience = max(patience, a.agent.Targets.Grace(a.start.Type, a.start.Name))
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return
-	}
-	a.grace = time.AfterFunc(patience, func() {
-		if !a.claim() {
-			return
-		}
-		a.host.cfg.Observer.Orphan()
-		a.host.log.Warn("a tool overran its time and was left behind", zap.String("SID", a.sid), zap.String("tool", a.start.Name))
-		end := driver.Lost(a.start, over(ctx))
-		a.conclude(end)
-		a.box.post(end)
-	})
-}
-
-// claim makes the caller the one that ends the action: false when it has ended.
-func (a *action) claim() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return false
-	}
-	a.closed = true
-	if a.grace != nil {
-		a.grace.Stop()
-	}
-	return true
-}
-
-// conclude fills in what the action's end says of it, once it is claimed.
-func (a *action) conclude(end *turn.ActionEnded) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	end.Ident, end.ID, end.Attempt = a.start.Ident, a.start.ID, a.start.Attempt
-	end.MS = max(0, a.host.cfg.Now().Sub(a.began).Milliseconds())
-	end.Audits, end.Feed, end.Used, end.Children = a.audits, a.change, a.used, a.runs
-}
-
-// work finds what the action is to do. end says that there is nothing.
-func (a *action) work() (do func(context.Context) *turn.ActionEnded, timeout time.Duration, end *turn.ActionEnded) {
-	if b := a.start.Basis; b != "" && b != a.agent.basis(a.sid, a.start.Type, a.start.Name) {
-		return nil, 0, failed("changed", neuroscript.CodeDenied, "the tool, or the folder it works in, is another than the one that was approved: nothing was done")
-	}
-	call := &tools.Call{
-		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
-		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Audit: a.audit, Spend: a.spend,
-		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep, Basis: a.start.Basis},
-	}
-	if a.feeds != nil {
-		call.Host.Feeds = a.doFeeds
-	}
-	if a.start.Type != "" {
-		targets, typ := a.agent.Targets, a.start.Type
-		if _, ok := targets.Find(typ, call.Name); !ok {
-			return nil, 0, failed("unavailable", neuroscript.CodeToolNotFound, string(typ)+" "+call.Name+" is not available")
-		}
-		do = func(ctx context.Context) *turn.ActionEnded {
-			return concludeJSON(targets.Do(ctx, call, typ, a.start.Args))
-		}
-		if !targets.Within(typ, call.Name) {
-			do = a.around(do)
-		}
-		return do, targets.Timeout(typ, call.Name), nil
-	}
-	t, err := a.agent.Tools.Lookup(call.Name)
-	if err != nil || t == nil || t.Run == nil {
-		return nil, 0, failed("unavailable", neuroscript.CodeToolNotFound, "tool."+call.Name+" is not available")
-	}
-	args, err := neuroscript.FromJSON([]byte(a.start.Args))
-	if err != nil {
-		return nil, 0, failed("arguments", neuroscript.CodeArgument, err.Error())
-	}
-	list, positional := args.AsList()
-	return a.around(func(ctx context.Context) *turn.ActionEnded {
-		if positional { // of a program, which has coerced them
-			call.Args = list
-			return conclude(t.Run(ctx, call))
-		}
-		return conclude(catalog.Invoke(ctx, t, call, args, a.agent.Limits))
-	}), t.Timeout, nil
-}
-
-// around is the work with the agent's Around around it. What Around gives in place of the
-// work's own end is final: no attempt follows.
-func (a *action) around(do func(context.Context) *turn.ActionEnded) func(context.Context) *turn.ActionEnded {
-	if a.agent.Around == nil {
-		return do
-	}
-	return func(ctx context.Context) *turn.ActionEnded {
-		call := &messages.ActionDeclared{
-			Args: a.start.Args, ArgsDigest: sha256.Sum256([]byte(a.start.Args)), Class: a.start.Class, ID: a.start.ID,
-			Name: a.start.Name, Type: cmp.Or(a.start.Type, messages.TypeTool),
-		}
-		var own *turn.ActionEnded // what the work said last
-		var told *messages.ActionEnded
-		end := a.agent.Around(ctx, call, func(ctx context.Context) *messages.ActionEnded {
-			own = do(ctx)
-			told = &messages.ActionEnded{ID: a.start.ID, State: own.State, Reason: own.Reason, Result: own.Result, ErrorCode: own.ErrorCode}
-			return told
-		})
-		switch {
-		case end == nil:
-			return failed("result", neuroscript.CodeToolFailed, "Agent.Around gave no end of the call")
-		case end == told:
-			own.Reason, own.Result, own.ErrorCode = end.Reason, end.Result, end.ErrorCode
-			if own.State == end.State {
-				return own
-			}
-		}
-		switch end.State {
-		case messages.ActionOK, messages.ActionFailed, messages.ActionUnknown, messages.ActionCancelled:
-		case messages.ActionSkipped:
-			return failed("result", neuroscript.CodeToolFailed, "Agent.Around gave the state skipped, which is of actions that never began")
-		default:
-			return failed("result", neuroscript.CodeToolFailed, "Agent.Around gave an unknown state")
-		}
-		if end.Result != "" && !jsontext.Value(end.Result).IsValid() {
-			return failed("result", neuroscript.CodeToolFailed, "Agent.Around gave a result that is not JSON")
-		}
-		return &turn.ActionEnded{State: end.State, Last: true, Reason: end.Reason, Result: end.Result, ErrorCode: end.ErrorCode}
-	}
-}
-
-// over says how an attempt's time ended, if it has.
-func over(ctx context.Context) driver.Over {
-	switch {
-	case ctx.Err() == nil:
-		return driver.InTime
-	case messages.CodeOf(context.Cause(ctx)) == messages.ErrCancelled:
-		return driver.Cancelled
-	}
-	return driver.TimeUp
-}
-
-func conclude(v neuroscript.Value, err error) *turn.ActionEnded {
-	if err != nil {
-		return concludeJSON("", err)
-	}
-	raw, err := neuroscript.AppendJSON(nil, v)
-	if err != nil {
-		return failed("result", neuroscript.CodeToolFailed, err.Error())
-	}
-	return &turn.ActionEnded{State: messages.ActionOK, Result: string(raw)}
-}
-
-func concludeJSON(result string, err error) *turn.ActionEnded {
-	if err == nil {
-		return &turn.ActionEnded{State: messages.ActionOK, Result: result}
-	}
-	var lost *tools.Unsettled
-	var refused *tools.Refused
-	var ceased *tools.Ceased
-	switch {
-	case errors.As(err, &ceased):
-		end := failed("cancelled", neuroscript.CodeToolFailed, ceased.Reason)
-		end.Failure = plan.Stopped
-		return end
-	case errors.As(err, &lost):
-		end := failed("lost", neuroscript.CodeToolFailed, messages.UnknownText+" "+lost.Reason)
-		end.State = messages.ActionUnknown
-		return end
-	case errors.As(err, &refused):
-		code, text := catalog.Failure(err)
-		return failed(refused.Reason, code, text)
-	}
-	code, text := catalog.Failure(err)
-	return failed("error", code, text)
-}
-
-func failed(reason string, code int, text string) *turn.ActionEnded {
-	raw, err := neuroscript.AppendJSON(nil, neuroscript.String(text))
-	if err != nil {
-		raw = nil
-	}
-	return &turn.ActionEnded{State: messages.ActionFailed, Reason: reason, ErrorCode: int64(code), Result: string(raw)}
-}
-
-// spend counts what a target used of the run's budget. What it says too late is lost.
-func (a *action) spend(used messages.Budget) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.closed {
-		a.used = a.used.Plus(messages.Budget{Actions: max(used.Actions, 0), CostUSD: max(used.CostUSD, 0), Tokens: max(used.Tokens, 0)})
-	}
-}
-
-// child notes a run of a child session. What comes too late is lost; the child's own
-// journal names its parent.
-func (a *action) child(run messages.ChildLink) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.closed {
-		a.runs = append(a.runs, run)
-	}
-}
-
-func (a *action) audit(entry messages.Audit) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.closed {
-		a.audits = append(a.audits, entry)
-	}
-}
-
-// reader serves tools that read other sessions. The tool has checked the grant.
-type reader struct{ host *Host }
-
-// Output gives the OUTPUT of a session's last decided turn.
-func (r reader) Output(ctx context.Context, of messages.SessionKey) (string, bool, error) {
-	head, err := r.host.cfg.Store.Head(ctx, of.SID())
-	if journal.IsNotFound(err) {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, err
-	}
-	var last *messages.TurnDecided
-	for rec, err := range journal.Backward(ctx, r.host.cfg.Store, head.Inc, 0, head.Seq, 0) {
-		if err == nil && rec.Body.Kind() == messages.KindTurnDecided {
-			rec, err = journal.Typed(rec)
-		}
-		if err != nil {
-			return "", false, err
-		}
-		if b, ok := rec.Body.(*messages.TurnDecided); ok {
-			last = b
-			break
-		}
-	}
-	if last == nil || last.Output.IsZero() {
-		return "", true, nil
-	}
-	b, err := r.host.cfg.Store.Blob(ctx, head.Inc, last.Output)
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return "", false, err
-	}
-	return string(b), true, nil
+	return s.detached[detachedID{id, action}]
 }

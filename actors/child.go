@@ -5,42 +5,90 @@ import (
 
 	"github.com/seed14be6753/stile/actors/internal/mailbox"
 	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/supervisor"
 )
 
-// child is the actor of a turn's child: its work runs on a goroutine of its own,
-// and the actor answers for the crash, so that the supervisor sees it. The actor's
-// few messages are handled on the goroutine that sends them: waking one for each
-// would cost a turn more than its whole bookkeeping.
+// The children of a session are actors: model, interpreter and action, each in a file of that
+// name. A child handles its messages on the goroutine that sends them: a goroutine that is woken
+// for each costs a turn more than its whole bookkeeping. So a child never blocks either. Foreign
+// code runs on a goroutine of the pool, and what it comes to is a message to the child:
 //
-//	accepts: *supervisor.Crash (fail with it)
-//	sends:   nothing; the work posts to the session's inbox
-type child struct{}
+//	session ─ typed messages ─▶ child ─ work ─▶ pool
+//	   ▲                         │ ▲              │
+//	   └──── inputs, by inbox ───┘ └─ end, Crash ─┘
+//	   ▲                         │
+//	   └── Failure ◀ strategy ◀──┘ a panic: Crash or Breach
+//
+// A child whose turn is over stays until its work has ended, and is stopped then.
 
-// spawnChild starts work under a new child of the session. The work begins when the
-// session is done with the message at hand, on the same goroutine if nobody is
-// quicker. It calls last right before it posts its last input, and returns then: the
-// session goes on with that input on the work's goroutine. claim, if not nil, is false
-// when nobody waits for the work any more: then its crash is nobody's either.
-func (s *session) spawnChild(c actor.Context, work func(last func()), claim func() bool) *actor.PID {
-	h := s.host
-	var pid *actor.PID
-	if a := s.air; a != nil && a.spare != nil {
-		pid, a.spare = a.spare, nil
-	} else {
-		pid = c.Spawn(h.childProps)
+// family is what the children of a session know of it. It is never changed.
+type family struct {
+	host  *Host
+	agent *Agent
+	box   *inbox
+	sid   string
+	inc   messages.Incarnation
+	epoch int64
+}
+
+// released says that the session goes on without a child.
+type released struct {
+	why  *messages.Error // not nil: the child's work is cancelled
+	over bool            // the child's turn has ended, and not only its activation
+}
+
+// childProps make the children of sessions.
+type childProps struct{ model, interpreter, action *actor.Props }
+
+func newChildProps() childProps {
+	props := func(make func() actor.Actor) *actor.Props {
+		return actor.PropsFromProducer(make, actor.WithMailbox(mailbox.NewLeaf), actor.WithDispatcher(mailbox.OnTheSpot{}))
 	}
+	return childProps{
+		model:       props(func() actor.Actor { return &model{} }),
+		interpreter: props(func() actor.Actor { return &interpreter{} }),
+		action:      props(func() actor.Actor { return &action{} }),
+	}
+}
+
+// tell sends a child a message, which it handles before tell returns, or another goroutine that
+// is in its mailbox.
+func (f *family) tell(child *actor.PID, msg any) { f.host.system.Root.Send(child, msg) }
+
+// work runs the work of a child. It begins when the session is done with the message at hand,
+// on the session's goroutine if no other is quicker. It calls last right before it hands over
+// its end, and returns then: the session goes on with that end on the work's goroutine.
+//
+// crashed makes the message of a crash, and is called by the work's goroutine. nil drops it.
+func (f *family) work(child *actor.PID, work func(last func()), crashed func(*supervisor.Crash) any) {
+	h := f.host
 	h.work.Add(1)
-	s.deferred = true
 	h.pool.Defer(func(w *mailbox.Worker) {
 		defer h.work.Done()
 		supervisor.Guard(func() { work(w.Leaving) }, func(crash *supervisor.Crash) {
-			if claim == nil || claim() {
-				h.system.Root.Send(pid, crash)
+			if msg := crashed(crash); msg != nil {
+				f.tell(child, msg)
 			}
 		})
 	})
-	return pid
+}
+
+// down fails an actor because its work has crashed: the strategy stops it and tells the session.
+func down(crash *supervisor.Crash, what *turn.ChildDown) {
+	what.Detail += supervisor.Detail(crash)
+	crash.For = what
+	panic(crash)
+}
+
+// spawnAction spawns the actor of an action, or takes the one that waits for it.
+func (s *session) spawnAction(c actor.Context) *actor.PID {
+	if a := s.air; a != nil && a.spare != nil {
+		pid := a.spare
+		a.spare = nil
+		return pid
+	}
+	return c.Spawn(s.host.childProps.action)
 }
 
 // prepare does, while a reply that is acted on still streams, what the next action would
@@ -51,14 +99,7 @@ func (s *session) prepare(c actor.Context) {
 		return
 	}
 	if a.spare == nil {
-		a.spare = c.Spawn(s.host.childProps)
+		a.spare = c.Spawn(s.host.childProps.action)
 	}
 	s.seal()
-}
-
-// Receive implements actor.Actor.
-func (child) Receive(c actor.Context) {
-	if crash, ok := c.Message().(*supervisor.Crash); ok {
-		panic(crash)
-	}
 }

@@ -5,15 +5,15 @@
 // (docs/spec/design.md §§2, 4). Anything that can be decided without a goroutine is decided elsewhere.
 //
 //	root ─ supervises the sessions; owns the map from SID to actor
-//	 └─ session/<sid>        one machine, one turn in flight; restarted from the journal
-//	     ├─ model/<turn>      reads one reply
-//	     ├─ interpreter/<turn> runs one program; stopped on crash
-//	     └─ action/<turn>/<id> runs one tool call; stopped on crash
+//	 └─ session        one machine, one turn in flight; restarted from the journal
+//	     ├─ model       has one reply read
+//	     ├─ interpreter has one program run
+//	     └─ action      makes the attempts of one action, from its declaration to its end
 //
 // Invariants:
 //   - a session never blocks in Receive: what waits (loading, models, programs,
 //     tools) waits on a goroutine of its own and answers with turn and nonce;
-//   - foreign code never runs on an actor's goroutine. Its panic is carried to the
+//   - foreign code never runs in an actor's Receive. Its panic is carried to the
 //     child actor, whose supervisor turns it into an input of the machine;
 //   - what a session persists goes out in the order of its machine, and nothing an
 //     effect waits for is assumed durable before the journal said so;

@@ -103,7 +103,7 @@ func (s *session) syncFeeds() {
 
 // doFeeds does an internal action on feeds (docs/spec/streaming.md §7.4). What it changes counts
 // when its end is recorded.
-func (a *action) doFeeds(ctx context.Context, name, args string) (string, error) {
+func (a *attempt) doFeeds(ctx context.Context, name, args string) (string, error) {
 	keeper := a.host.cfg.Feeds
 	call := feeds.Call{Name: name, Params: args, Permission: a.agent.Feeds.Permission, Now: a.host.cfg.Now()}
 	if keeper != nil {

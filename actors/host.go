@@ -125,7 +125,7 @@ type Host struct {
 	cancel     context.CancelFunc
 	pool       mailbox.Pool
 	work       sync.WaitGroup // functions of children and loaders at work
-	childProps *actor.Props
+	childProps childProps
 	wheel      chan struct{}
 	scan       scan
 	alarms     alarms
@@ -197,8 +197,7 @@ func New(cfg Config) *Host {
 	// directory.aim), the other messages mean nothing to a stopped actor, and the
 	// library's own listener prints what is in them and leaves a goroutine behind.
 	h.system.EventStream = eventstream.NewEventStream()
-	h.childProps = actor.PropsFromProducer(func() actor.Actor { return child{} },
-		actor.WithMailbox(mailbox.NewLeaf), actor.WithDispatcher(mailbox.OnTheSpot{}))
+	h.childProps = newChildProps()
 	h.root = h.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRoot(h) },
 		actor.WithSupervisor(supervisor.OfSessions{}), actor.WithDispatcher(&h.pool)))
 	return h

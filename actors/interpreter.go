@@ -2,182 +2,96 @@ package actors
 
 import (
 	"context"
-	"errors"
-	"strconv"
-	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/zap"
 
-	"github.com/seed14be6753/stile/crypto/token"
-	"github.com/seed14be6753/stile/internal/neuroscript"
-	"github.com/seed14be6753/stile/internal/replay"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/tools"
-	"github.com/seed14be6753/stile/tools/catalog"
+	"github.com/seed14be6753/stile/supervisor"
 )
 
-// programRun is a running program as its session sees it.
-type programRun struct {
-	pid     *actor.PID
-	cancel  context.CancelCauseFunc
-	answers chan *turn.AnswerCall // one call at a time, so one place is enough
-	ended   atomic.Bool           // it answered, or crashed
+// interpreter is the actor of a turn's program. A program that breaches a limit fails its
+// interpreter, as one does whose tool crashes.
+//
+//	accepts             in state
+//	*program            new: it runs
+//	*turn.AnswerCall    running: the result of the call that the program waits for
+//	*turn.StopProgram   running
+//	*programEnded       running: the end goes to the session, or it fails with a breach
+//	*crashed            running: it fails
+//	*released           any: it ends with its program
+type interpreter struct {
+	program *program
+	ended   bool
+	left    bool
 }
 
-// deliver hands the result of a call to the program. A program that does not
-// wait any more does not miss it.
-func (p *programRun) deliver(a *turn.AnswerCall) {
-	select {
-	case p.answers <- a:
-	default:
-	}
+// programEnded says how the program ended.
+type programEnded struct {
+	*turn.ProgramEnd
+	breach bool
 }
 
-func (s *session) runProgram(c actor.Context, e *turn.RunProgram) *programRun {
-	ctx, cancel := context.WithCancelCause(s.air.ctx)
-	run := &programRun{cancel: cancel, answers: make(chan *turn.AnswerCall, 1)}
-	p := &program{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, start: e, ctx: ctx, running: run}
-	run.pid = s.spawnChild(c, func(last func()) {
-		defer cancel(nil)
-		defer run.ended.Store(true)
-		p.run(last)
-	}, nil)
-	return run
-}
-
-// program is the work of an interpreter actor: a fresh interpreter for one turn.
-type program struct {
-	host    *Host
-	agent   *Agent
-	box     *inbox
-	sid     string
-	start   *turn.RunProgram
-	ctx     context.Context
-	running *programRun
-
-	out, scr    []byte
-	minted      []byte
-	magic       int
-	magicFailed bool
-	calls       int
-	pending     []turn.Emission
-	flushed     time.Time
-}
-
-// emitHold bounds how long an emission of a program that goes on computing may
-// wait to be shown; emitBatch bounds how many wait.
-const (
-	emitHold  = 10 * time.Millisecond
-	emitBatch = 64
-)
-
-func (p *program) run(last func()) {
-	end := p.execute()
-	p.running.ended.Store(true)
-	end.Ident = p.start.Ident
-	end.Emissions, end.Out, end.Scr, end.Minted, end.MagicFailed = p.pending, p.out, p.scr, p.minted, p.magicFailed
-	last()
-	p.box.post(end)
-}
-
-func (p *program) execute() *turn.ProgramEnd {
-	bound := p.agent.Tools.Bind(catalog.Binding{Act: p.act, Turn: []*neuroscript.Tool{p.magicTool()}})
-	prog, userdata, end := replay.Compile(p.start, neuroscript.Explained(p.agent.Limits, bound, p.host.cfg.Programs.Compile))
-	if end != nil {
-		return end
-	}
-	p.flushed = p.host.cfg.Now()
-	res := prog.Run(p.ctx, &neuroscript.Env{
-		SID: p.sid, TurnIndex: p.start.Turn, Userdata: userdata, Tools: bound,
-		Library: p.agent.Library, Limits: p.agent.Limits, Emit: p.emit, Whisper: p.whisper,
-	})
-	return replay.Ended(&res, p.magicFailed)
-}
-
-func (p *program) emit(text string) {
-	p.out = append(append(p.out, text...), '\n')
-	p.say(turn.Emission{Text: text, Candidate: strings.Contains(text, "<<<NSMAG:") && replay.HoldsCandidate(text)})
-}
-
-func (p *program) whisper(target, text string) {
-	p.scr = append(append(p.scr, text...), '\n')
-	p.say(turn.Emission{Whisper: true, Target: target, Text: text})
-}
-
-// say queues an emission and shows what has waited long enough. A program that
-// ends soon sends everything with its end, which is one message instead of many.
-func (p *program) say(e turn.Emission) {
-	p.pending = append(p.pending, e)
-	if len(p.pending) < emitBatch && p.host.cfg.Now().Sub(p.flushed) < emitHold {
-		return
-	}
-	p.flushed = p.host.cfg.Now()
-	p.box.post(&turn.Emitted{Ident: p.start.Ident, Emissions: p.pending})
-	p.pending = nil
-}
-
-// act asks the session for an action and waits for its end.
-func (p *program) act(c *neuroscript.Call, t *tools.Tool, args []neuroscript.Value) (neuroscript.Value, error) {
-	raw, err := neuroscript.AppendJSON(nil, neuroscript.List(args))
-	if err != nil {
-		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeArgument, "arguments of %s: %v", t.Name, err)
-	}
-	p.calls++
-	call := &turn.ProgramCall{
-		Ident: p.start.Ident, Emissions: p.pending, ID: "#" + strconv.Itoa(p.calls), Name: t.Name, Args: string(raw), Class: t.Class,
-	}
-	p.pending, p.flushed = nil, p.host.cfg.Now()
-	p.box.post(call)
-	for {
-		select {
-		case a := <-p.running.answers:
-			if a.ID != call.ID {
-				continue // of an earlier call, answered twice
-			}
-			return replay.Answer(c, t.Name, a, catalog.Result(t))
-		case <-c.Context().Done():
-			// The interpreter polls after every tool call and reports the breach.
-			return neuroscript.Value{}, nil
+// Receive implements actor.Actor.
+func (i *interpreter) Receive(c actor.Context) {
+	switch msg := c.Message().(type) {
+	case *program:
+		i.program = msg
+		self := c.Self()
+		msg.work(self, func(last func()) {
+			end := msg.run()
+			last()
+			msg.tell(self, &programEnded{end, breached(end)})
+		}, func(crash *supervisor.Crash) any {
+			return &crashed{crash, &turn.ChildDown{Ident: msg.start.Ident, Child: turn.ChildInterpreter}}
+		})
+	case *turn.AnswerCall:
+		i.program.deliver(msg)
+	case *turn.StopProgram:
+		i.program.cancel(messages.Errorf(msg.Code, "the turn is stopped"))
+	case *programEnded:
+		i.ended = true
+		if msg.breach {
+			panic(&supervisor.Breach{For: msg.ProgramEnd, Text: string(msg.Code) + ": " + msg.Reason})
 		}
+		i.program.box.post(msg.ProgramEnd)
+		if i.left {
+			c.Stop(c.Self())
+		}
+	case *crashed:
+		i.ended = true
+		down(msg.Crash, msg.what)
+	case *released:
+		i.release(c, msg)
 	}
 }
 
-// magicTool is tool.aeiou.magic of this turn (docs/spec/aeiou.md §6).
-func (p *program) magicTool() *neuroscript.Tool {
-	return &neuroscript.Tool{Name: "aeiou.magic", Params: replay.MagicParams(), Uncounted: true, Func: p.mint}
+// breached reports whether a program ended at a bound of its own, such as a meter, and not
+// because its turn is stopped or its script failed.
+func breached(end *turn.ProgramEnd) bool {
+	return end.Code == messages.ErrQuota || end.Code == messages.ErrEnvSize
 }
 
-func (p *program) mint(_ *neuroscript.Call, args []neuroscript.Value) (neuroscript.Value, error) {
-	if p.magic++; p.magic > p.agent.magicCalls() {
-		return neuroscript.Value{}, &neuroscript.Breach{
-			Code: messages.ErrQuota, Meter: neuroscript.MeterMagic, Limit: int64(p.agent.magicCalls()),
-		}
+// release ends an interpreter, once its program has ended. A pure tool may hold the program
+// longer than its turn lasts.
+func (i *interpreter) release(c actor.Context, msg *released) {
+	i.left = true
+	p := i.program
+	switch {
+	case i.ended:
+		c.Stop(c.Self())
+	case msg.over:
+		p.host.cfg.Observer.Orphan()
+		p.host.log.Warn("an interpreter overran its time and was left behind", zap.String("SID", p.sid), zap.Int64("turn_index", p.start.Turn))
 	}
-	kind, payload, ttl, err := replay.MagicArguments(args)
-	if err != nil {
-		return neuroscript.Value{}, err
-	}
-	m := token.Minter{Signers: p.host.cfg.Keys, Rand: p.host.cfg.Rand, TTL: p.agent.TokenTTL, MaxTTL: p.agent.TokenMaxTTL}
-	scope := token.Scope{SID: p.sid, TurnIndex: p.start.Turn, Nonce: p.start.Nonce}
-	minted, err := m.Mint(kind, payload, ttl, scope, p.host.cfg.Now())
-	if err != nil {
-		var fault *token.ArgumentError
-		if errors.As(err, &fault) {
-			return neuroscript.Value{}, neuroscript.Errorf(token.ScriptArgumentCode, "%s", fault.Error())
-		}
-		p.magicFailed = true
-		p.host.log.Error("no signer could mint a token", zap.String("SID", p.sid), zap.Int64("turn_index", p.start.Turn), zap.Error(err))
-		return neuroscript.Value{}, neuroscript.Errorf(neuroscript.CodeInternal, "tool.aeiou.magic: no signer is available")
-	}
-	if minted.Fallback {
-		p.host.cfg.Observer.FallbackMint()
-		p.host.log.Warn("the fallback signer minted a token", zap.String("SID", p.sid), zap.String("kid", minted.KID),
-			zap.String("jti", minted.JTI), zap.NamedError("primary", minted.PrimaryErr))
-	}
-	p.minted = append(append(p.minted, minted.Line...), '\n')
-	return neuroscript.String(minted.Line), nil
+}
+
+// runProgram spawns the interpreter of a turn.
+func (s *session) runProgram(c actor.Context, e *turn.RunProgram) {
+	p := &program{family: s.family, start: e, answers: make(chan *turn.AnswerCall, 1)}
+	p.ctx, p.cancel = context.WithCancelCause(s.air.ctx)
+	s.air.program = c.Spawn(s.host.childProps.interpreter)
+	s.deferred = true
+	s.tell(s.air.program, p)
 }

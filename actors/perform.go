@@ -12,12 +12,9 @@ import (
 
 	"github.com/seed14be6753/stile/crypto/token"
 	"github.com/seed14be6753/stile/internal/answer"
-	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/internal/turn/driver"
 	"github.com/seed14be6753/stile/messages"
-	"github.com/seed14be6753/stile/supervisor"
-	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
 )
 
@@ -27,36 +24,12 @@ type air struct {
 	turn.Ident
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	model   *modelRun
-	program *programRun
-	actions map[string]*actionRun
-	spare   *actor.PID // of the next child
+	model   *actor.PID // nil for none, as those below
+	program *actor.PID
+	actions map[string]*actor.PID // by id
+	spare   *actor.PID            // of the next action
 	// catching gathers for the history that the turn's reply reads; nil where it reads none.
 	catching *catchUp
-}
-
-// who names the child behind a PID.
-func (s *session) who(pid *actor.PID) (*turn.ChildDown, bool) {
-	for id, run := range s.detached {
-		if run.pid.Equal(pid) {
-			return &turn.ChildDown{Ident: id.Ident, Child: turn.ChildAction, ID: id.id}, true
-		}
-	}
-	a := s.air
-	switch {
-	case a == nil:
-		return nil, false
-	case a.model != nil && a.model.pid.Equal(pid):
-		return &turn.ChildDown{Ident: a.Ident, Child: turn.ChildModel}, true
-	case a.program != nil && a.program.pid.Equal(pid):
-		return &turn.ChildDown{Ident: a.Ident, Child: turn.ChildInterpreter}, true
-	}
-	for id, run := range a.actions {
-		if run.pid.Equal(pid) {
-			return &turn.ChildDown{Ident: a.Ident, Child: turn.ChildAction, ID: id}, true
-		}
-	}
-	return nil, false
 }
 
 // takeOff makes room for the turn that the driver has begun.
@@ -84,19 +57,15 @@ func (s *session) stopChildren(why *messages.Error) {
 	}
 	s.air = nil
 	a.cancel(why)
-	if a.model != nil {
-		s.host.system.Root.Stop(a.model.pid)
-	}
-	if a.program != nil {
-		if id, flying := s.machine.Flight(); !a.program.ended.Load() && (!flying || id != a.Ident) {
-			// The turn is over and its interpreter is not: a pure tool holds it.
-			s.host.cfg.Observer.Orphan()
-			s.host.log.Warn("an interpreter overran its time and was left behind", zap.String("SID", s.ref.sid), zap.Int64("turn_index", a.Turn))
+	id, flying := s.machine.Flight()
+	end := &released{over: !flying || id != a.Ident}
+	for _, pid := range []*actor.PID{a.model, a.program} {
+		if pid != nil {
+			s.tell(pid, end)
 		}
-		s.host.system.Root.Stop(a.program.pid)
 	}
-	for _, run := range a.actions {
-		s.host.system.Root.Stop(run.pid)
+	for _, pid := range a.actions {
+		s.tell(pid, end)
 	}
 	if a.spare != nil {
 		s.host.system.Root.Stop(a.spare)
@@ -115,6 +84,9 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	switch e := e.(type) {
 	case *turn.Persist:
 		s.remember(e)
+		if id, ok := s.drive.Declares(e); ok && s.drive.InTurn(s.drive.Flight()) {
+			s.declare(c, id)
+		}
 		if b, asks := e.Record.Body.(*messages.ModelRequest); asks && len(e.Blobs) > 0 {
 			s.host.keepSystem(s.inc, b.System)
 		}
@@ -125,40 +97,30 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	case *turn.FetchFeeds:
 		s.fetchFeeds(e)
 	case *turn.OpenModel:
-		s.air.model = s.openModel(c, e)
+		s.openModel(c, e)
 	case *turn.CancelModel:
-		if s.air.model != nil {
-			s.air.model.cancel(messages.Errorf(messages.ErrCancelled, "the reply is not wanted any more"))
-		}
+		s.pass(s.air.model, e)
 	case *turn.RunProgram:
-		s.air.program = s.runProgram(c, e)
+		s.runProgram(c, e)
 	case *turn.StopProgram:
-		if s.air.program != nil {
-			s.air.program.cancel(messages.Errorf(e.Code, "the turn is stopped"))
-		}
+		s.pass(s.air.program, e)
 	case *turn.AskGate:
-		s.askGate(e)
+		s.askGate(c, e)
 	case *turn.StartAction:
 		s.startAction(c, e)
 	case *turn.CancelAction:
-		if run := s.running(e.Ident, e.ID); run != nil {
-			run.cancel(messages.Errorf(messages.ErrCancelled, "the turn is stopped"))
-		}
+		s.pass(s.running(e.Ident, e.ID), e)
 	case *turn.HoldModel:
 		if e.Hold {
 			s.host.cfg.Observer.LimitReached(messages.LimitGateBuffer, 1)
 		}
-		if s.air.model != nil {
-			s.air.model.hold(e.Hold)
-		}
+		s.pass(s.air.model, e)
 	case turn.Reached:
 		s.host.cfg.Observer.LimitReached(e.Limit, e.N)
 	case *turn.EndChildren:
 		s.endChildren(e)
 	case *turn.AnswerCall:
-		if s.air.program != nil {
-			s.air.program.deliver(e)
-		}
+		s.pass(s.air.program, e)
 	case *turn.AnswerRelic:
 		s.box.waiting().answer(e)
 	case *turn.Verify:
@@ -169,12 +131,11 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 	}
 }
 
-// running finds the actor of an action.
-func (s *session) running(id turn.Ident, action string) *actionRun {
-	if s.drive.InTurn(id) && s.air.actions[action] != nil {
-		return s.air.actions[action]
+// pass passes an effect on to the child that it is for, if there is one.
+func (s *session) pass(child *actor.PID, e turn.Effect) {
+	if child != nil {
+		s.tell(child, e)
 	}
-	return s.detached[detachedID{id, action}]
 }
 
 // input queues what an effect brought about at once; the step loop takes it.
@@ -214,35 +175,6 @@ func (s *session) answer(e *turn.Answer) {
 		rep.End = s.host.hub.Await(s.ref.sid, e.Run, &answer.Account{Most: heardBytes})
 	}
 	req.answer(rep)
-}
-
-func (s *session) askGate(e *turn.AskGate) {
-	gate := s.ref.agent.Gate
-	if !gate.Foreign() { // the rules look at the name alone, and are ours
-		s.input(s.judged(e, gate.Decide(tools.Request{Tool: e.Name})))
-		return
-	}
-	q := tools.Request{SID: s.ref.sid, Tool: e.Name, Class: e.Class, ArgsDigest: e.ArgsDigest, JSON: e.Args, State: e.State, Keep: e.Keep}
-	if v, err := neuroscript.FromJSON([]byte(e.Args)); err == nil {
-		q.Args, _ = v.AsList()
-	}
-	// The hook is foreign code: it may take its time, panic, or end its goroutine.
-	h, box := s.host, s.box
-	h.run(func() {
-		supervisor.Guard(func() { box.post(s.judged(e, gate.Decide(q))) }, func(crash *supervisor.Crash) {
-			h.log.Error("the gate's hook crashed", zap.String("SID", q.SID), zap.String("tool", q.Tool), zap.ByteString("stack", crash.Stack))
-			box.post(&turn.ChildDown{Ident: e.Ident, Child: turn.ChildGate, Detail: "the gate's hook: " + supervisor.Detail(crash)})
-		})
-	})
-}
-
-// judged is the gate's answer for the machine. A question says what it is about.
-func (s *session) judged(e *turn.AskGate, v catalog.Verdict) *turn.Judged {
-	in := &turn.Judged{Ident: e.Ident, ID: e.ID, Answer: v.Answer, By: v.By, Reason: v.Reason, Record: v.By != catalog.ByDefault}
-	if v.Answer == messages.GateConfirm {
-		in.Basis = s.ref.agent.basis(s.ref.sid, e.Type, e.Name)
-	}
-	return in
 }
 
 // basis is what a call rests on beside its arguments. It asks nothing and waits for nothing.

@@ -42,6 +42,7 @@ type session struct {
 	waiting []*request
 
 	// ready
+	*family
 	machine  *turn.Machine
 	sealer   *journal.Sealer
 	drive    driver.Driver
@@ -64,7 +65,7 @@ type session struct {
 	// feeds are the session's while it is awake; nil before somebody needs them.
 	feeds *attendance
 	// detached are the actors of actions that nobody waits for.
-	detached map[detachedID]*actionRun
+	detached map[detachedID]*actor.PID
 	clock    *clock // of what the driver has due; nil without any
 }
 
@@ -192,6 +193,7 @@ func (s *session) ready(c actor.Context, msg *loaded) {
 	s.sealer = journal.NewSealer(journal.SealerConfig{
 		Head: msg.head, Rand: s.host.cfg.Rand, Signer: s.host.cfg.Receipts, Receipts: signed,
 	})
+	s.family = &family{host: s.host, agent: s.ref.agent, box: s.box, sid: s.ref.sid, inc: s.inc, epoch: s.sealer.Epoch()}
 	s.replay = token.NewReplaySet(s.ref.agent.ReplayCap, s.ref.agent.ReplayTTL)
 	s.machine = turn.New(turn.Config{Key: s.ref.key, SID: s.ref.sid, Inc: s.inc, Rules: s.ref.agent.Rules}, msg.state, s.host.cfg.Rand)
 	s.drive = driver.New(s.machine, msg.head.Seq)
@@ -335,19 +337,23 @@ func (s *session) drain(c actor.Context) {
 	s.settleDown()
 }
 
-// childFailed turns a crash into an input. The strategy has stopped the child.
+// childFailed turns the failure of a child into the input that the child has made of it. The
+// strategy has stopped the child. A defect of the child itself is one of the session: it is
+// restarted from its journal.
 func (s *session) childFailed(c actor.Context, f *supervisor.Failure) {
 	if s.machine == nil || s.dead != nil {
 		return
 	}
-	down, ok := s.who(f.Who)
-	if !ok {
-		return
+	switch in := f.For.(type) {
+	case *turn.ChildDown:
+		s.host.log.Error("a child of a turn crashed", zap.String("SID", s.ref.sid), zap.Int64("turn_index", in.Turn),
+			zap.String("child", string(in.Child)), zap.String("action", in.ID), zap.String("panic", in.Detail), zap.ByteString("stack", f.Stack))
+		s.step(c, in)
+	case *turn.ProgramEnd:
+		s.step(c, in)
+	default:
+		panic(&supervisor.Crash{Panic: f.Panic, Stack: f.Stack})
 	}
-	s.host.log.Error("a child of a turn crashed", zap.String("SID", s.ref.sid), zap.Int64("turn_index", down.Turn),
-		zap.String("child", string(down.Child)), zap.String("panic", supervisor.Detail(f.Panic)), zap.ByteString("stack", f.Stack))
-	down.Detail = supervisor.Detail(f.Panic)
-	s.step(c, down)
 	s.settleDown()
 }
 
@@ -375,6 +381,7 @@ func (s *session) step(c actor.Context, inputs ...turn.Input) {
 			s.count(true) // before anybody hears of the run
 		}
 		s.followFeeds()
+		s.dependenciesMet()
 		for _, e := range stepped.Ready {
 			s.perform(c, e)
 		}

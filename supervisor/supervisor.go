@@ -23,11 +23,13 @@ import (
 	"github.com/seed14be6753/stile/internal/clip"
 )
 
-// Failure tells a parent that a child failed. Panic is what it panicked with.
+// Failure tells a parent that a child failed. Panic is what it panicked with, and For what that
+// is to the parent: nil for a defect of the child itself.
 type Failure struct {
 	Who   *actor.PID
 	Panic any
 	Stack []byte
+	For   any
 	// Stopped tells that the child is gone; otherwise it is being restarted.
 	Stopped bool
 }
@@ -38,7 +40,18 @@ type Failure struct {
 type Crash struct {
 	Panic any
 	Stack []byte
+	For   any // what the crash is to the actor's parent, set by the actor
 }
+
+// Breach is what an actor panics with whose work met a bound: one path leads from every breach
+// to the strategy, the one of crashes.
+type Breach struct {
+	For  any // what the breach is to the actor's parent
+	Text string
+}
+
+// Error returns the text of the breach.
+func (b *Breach) Error() string { return b.Text }
 
 // Error makes a Crash readable in protoactor's own log lines, without the stack.
 func (c *Crash) Error() string { return Detail(c.Panic) }
@@ -125,9 +138,12 @@ func (s OfSessions) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, 
 
 func failureOf(child *actor.PID, reason any, stopped bool) *Failure {
 	f := &Failure{Who: child, Panic: reason, Stopped: stopped}
-	if c, ok := reason.(*Crash); ok {
-		f.Panic, f.Stack = c.Panic, c.Stack
-	} else {
+	switch r := reason.(type) {
+	case *Crash:
+		f.Panic, f.Stack, f.For = r.Panic, r.Stack, r.For
+	case *Breach:
+		f.For = r.For
+	default:
 		// The strategy runs on the failing child's goroutine or its parent's; this
 		// stack still shows where the report came from when the panic had no Crash.
 		f.Stack = debug.Stack()

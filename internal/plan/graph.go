@@ -182,6 +182,7 @@ func (p *Plan) cascade(dst *[]Effect) {
 				continue
 			}
 			g.open = false
+			p.met++
 			x := &p.nodes[g.user]
 			if x.state != Waiting {
 				continue

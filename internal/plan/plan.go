@@ -75,6 +75,7 @@ type Plan struct {
 	slots     int   // taken
 	overs     int   // actions that need no slot
 	held      int   // actions that had to wait for a slot
+	met       int   // waits of actions for others that are over
 	halted    string
 
 	ready   []int32 // in document order

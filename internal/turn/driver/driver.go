@@ -51,6 +51,8 @@ type work struct {
 	acked     Position // the last record that was acknowledged
 	flushes   []uint64 // handles that wait until nothing is pending
 	schedules []turn.Schedule
+	waits     []wait // in the order of their declarations
+	met       int    // of the machine, when waits were looked at
 	clocks
 }
 

@@ -43,6 +43,7 @@ type shell struct {
 	steps    []string
 	gate     messages.GateAnswer // to every question
 	acked    int                 // of batches
+	started  []*turn.StartAction
 }
 
 func (s *shell) run(inputs ...turn.Input) {
@@ -86,8 +87,11 @@ func (s *shell) perform(effects []turn.Effect) {
 		if duty := s.d.Take(e); duty != Nothing {
 			s.took = append(s.took, fmt.Sprintf("%s %T", duty, e))
 		}
-		if e, ok := e.(*turn.AskGate); ok {
+		switch e := e.(type) {
+		case *turn.AskGate:
 			s.d.Queue(&turn.Judged{Ident: e.Ident, ID: e.ID, Answer: s.gate})
+		case *turn.StartAction:
+			s.started = append(s.started, e)
 		}
 	}
 }
@@ -293,7 +297,7 @@ func TestTake(t *testing.T) {
 		"a call's answer":      {func(id turn.Ident) turn.Effect { return &turn.AnswerCall{Ident: id} }, map[string]Duty{mine: Perform, others: Nothing, restored: Nothing}},
 		"the end of a program": {func(id turn.Ident) turn.Effect { return &turn.StopProgram{Ident: id} }, map[string]Duty{mine: Perform, others: Nothing, restored: Nothing}},
 		"the end of an action": {func(id turn.Ident) turn.Effect { return &turn.CancelAction{Ident: id} }, map[string]Duty{mine: Perform, others: Perform, restored: Perform}},
-		"a question":           {func(id turn.Ident) turn.Effect { return &turn.AskGate{Ident: id} }, map[string]Duty{mine: Perform, others: Perform, restored: Perform}},
+		"a question":           {func(id turn.Ident) turn.Effect { return &turn.AskGate{Ident: id} }, map[string]Duty{mine: Perform, others: Nothing, restored: BeginTurn}},
 		"a verification":       {func(id turn.Ident) turn.Effect { return &turn.Verify{Ident: id} }, map[string]Duty{mine: Perform, others: Perform, restored: Perform}},
 		"an answer":            {func(turn.Ident) turn.Effect { return &turn.Answer{} }, map[string]Duty{mine: Perform, others: Perform, restored: Perform}},
 		"a record":             {func(turn.Ident) turn.Effect { return lazy(9, 0, &messages.Note{}, 0) }, map[string]Duty{mine: Perform, others: Perform, restored: Perform}},

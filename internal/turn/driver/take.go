@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"cmp"
+
 	"github.com/seed14be6753/stile/internal/turn"
 	"github.com/seed14be6753/stile/messages"
 )
@@ -29,6 +31,9 @@ func (d *Driver) Take(e turn.Effect) Duty {
 	case *turn.Persist:
 		w := d.working()
 		w.add(e, w.now)
+		if _, ok := d.Declares(e); ok { // its actor is one of the turn's children
+			return cmp.Or(d.restored(d.Flight()), Perform)
+		}
 	case turn.Hurry:
 		if w := d.work; d.Held() > 0 {
 			w.eager = true
@@ -60,6 +65,8 @@ func (d *Driver) Take(e turn.Effect) Duty {
 		if e.Detached {
 			return Perform
 		}
+		return d.restored(e.Ident)
+	case *turn.AskGate:
 		return d.restored(e.Ident)
 	case *turn.CancelModel:
 		return d.only(e.Ident)
@@ -93,8 +100,14 @@ func (d *Driver) Turn() (id turn.Ident, ok bool) { return d.turn, d.begun }
 func (d *Driver) EndTurn() {
 	d.begun = false
 	if d.work != nil {
-		d.work.schedules = nil
+		d.work.schedules, d.work.waits = nil, nil
 	}
+}
+
+// Flight is the turn that the machine has in flight; the zero Ident between turns.
+func (d *Driver) Flight() turn.Ident {
+	id, _ := d.machine.Flight()
+	return id
 }
 
 // begin makes room for a turn.

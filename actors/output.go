@@ -1,0 +1,44 @@
+package actors
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// reader serves tools that read other sessions. The tool has checked the grant.
+type reader struct{ host *Host }
+
+// Output gives the OUTPUT of a session's last decided turn.
+func (r reader) Output(ctx context.Context, of messages.SessionKey) (string, bool, error) {
+	head, err := r.host.cfg.Store.Head(ctx, of.SID())
+	if journal.IsNotFound(err) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	var last *messages.TurnDecided
+	for rec, err := range journal.Backward(ctx, r.host.cfg.Store, head.Inc, 0, head.Seq, 0) {
+		if err == nil && rec.Body.Kind() == messages.KindTurnDecided {
+			rec, err = journal.Typed(rec)
+		}
+		if err != nil {
+			return "", false, err
+		}
+		if b, ok := rec.Body.(*messages.TurnDecided); ok {
+			last = b
+			break
+		}
+	}
+	if last == nil || last.Output.IsZero() {
+		return "", true, nil
+	}
+	b, err := r.host.cfg.Store.Blob(ctx, head.Inc, last.Output)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return "", false, err
+	}
+	return string(b), true, nil
+}

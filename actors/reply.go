@@ -1,0 +1,470 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed14be6753/stile/actors/internal/mailbox"
+	"github.com/seed14be6753/stile/internal/prompt"
+	"github.com/seed14be6753/stile/internal/retry"
+	"github.com/seed14be6753/stile/internal/turn"
+	"github.com/seed14be6753/stile/journal"
+	"github.com/seed14be6753/stile/llm"
+	"github.com/seed14be6753/stile/messages"
+	"github.com/seed14be6753/stile/parse"
+)
+
+// reply is the work of a model actor: it assembles the prompt, asks the routes in turn, decodes
+// what comes and posts it.
+type reply struct {
+	*family
+	open *turn.OpenModel
+	// durable is a record that the session has written: what is read of its journal is held
+	// against that.
+	durable journal.Anchor
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	view    *prompt.View // of the history; nil: it is to be read
+	catch   *catchUp     // the session waits for what is read; nil: it does not
+
+	gate  gate
+	taken *taken
+
+	mu    sync.Mutex // the timer flushes, too
+	held  []turn.Input
+	group group // of the texts among them, in strict durability
+	due   *time.Timer
+	loan  mailbox.Loan // of the reader's goroutine
+
+	decoder   parse.Decoder
+	events    []messages.Event
+	delivered int64
+	system    string
+	requests  int64 // model.request records of this turn that move the cursor
+
+	asked   int64 // bytes of the prompt
+	script  bool  // the model reads a script, and costs nothing
+	attempt bill  // as far as the model has said
+	failed  bill  // of the attempts before it
+}
+
+// bill is what attempts have cost.
+type bill struct {
+	usage    messages.Usage
+	cost     int64
+	unpriced bool
+}
+
+// plus is the bill of both.
+func (b bill) plus(o bill) bill {
+	u := &b.usage
+	u.Input, u.Output = u.Input+o.usage.Input, u.Output+o.usage.Output
+	u.CacheRead, u.CacheWrite = u.CacheRead+o.usage.CacheRead, u.CacheWrite+o.usage.CacheWrite
+	u.Estimated = u.Estimated || o.usage.Estimated
+	return bill{*u, b.cost + o.cost, b.unpriced || o.unpriced}
+}
+
+func (r *reply) run() {
+	gathered := gathers.Get().(*[]messages.Event)
+	r.events = *gathered
+	defer func() {
+		if cap(r.events) <= keptEvents {
+			*gathered = r.events[:0]
+			gathers.Put(gathered)
+		}
+	}()
+	msgs, err := r.assemble()
+	if err != nil {
+		r.fail(err, cmp.Or(messages.CodeOf(err), messages.ErrJournal)) // a prompt is made of the journal
+		return
+	}
+	r.decoder = r.agent.Dialect.NewDecoder(messages.TurnInfo{
+		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes(),
+	})
+	req := messages.ModelRequest{
+		Mode: "replay", Prompt: r.agent.digester().Digest(msgs, r.view), Messages: int64(len(msgs)),
+	}
+	if r.agent.Rules.Rendering >= 2 {
+		req.System, r.system = r.agent.digester().System(msgs)
+	}
+	for i := range msgs {
+		req.Lints = append(req.Lints, msgs[i].Lints...)
+	}
+	r.countCut(msgs)
+	for i := 0; ; i++ {
+		again, err := r.ask(i, msgs, &req)
+		if err == nil || !again {
+			if err != nil {
+				r.fail(err, "")
+			}
+			return
+		}
+		from, to := r.agent.Routes[i], r.agent.Routes[i+1]
+		r.post(&turn.ModelSwitched{Ident: r.open.Ident, Fallback: messages.ModelFallback{
+			From: from.Provider + "/" + from.Model, To: to.Provider + "/" + to.Model, Reason: reasonOf(err),
+		}})
+	}
+}
+
+// countCut counts the results of the turn before of which the model sees a part now.
+// Later prompts of the run show them in the same way.
+func (r *reply) countCut(msgs []messages.Message) {
+	if r.open.Pass < 2 {
+		return // results that are in the prompt are those of runs before
+	}
+	for i := range slices.Backward(msgs) {
+		if msgs[i].Holds == messages.HoldsResults {
+			for _, l := range msgs[i].Limits {
+				r.host.cfg.Observer.LimitReached(l, 1)
+			}
+			return
+		}
+	}
+}
+
+// ask tries one route until its policy says otherwise. again asks for the next.
+// What does not depend on the route is in asked.
+func (r *reply) ask(i int, msgs []messages.Message, asked *messages.ModelRequest) (again bool, err error) {
+	route := r.agent.Routes[i]
+	rotations := 0
+	for n := 1; ; {
+		req := llm.Request{
+			Session: r.sid, Turn: r.open.Turn, Ordinal: r.open.Ordinal + r.requests,
+			Provider: route.Provider, Model: route.Model, Options: route.Options, Messages: msgs, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes() + pastBound,
+			Schema: r.agent.Schema,
+			Grows:  r.agent.Dialect.Traits().AppendOnly, Dialect: r.agent.Dialect.Name(),
+		}
+		if r.agent.Native {
+			req.Tools = r.agent.Specs
+		}
+		// A script's rule answers as often as it matches and moves no cursor.
+		script, ok := route.Port.(interface{ Ordered(llm.Request) bool })
+		matched := ok && !script.Ordered(req)
+		r.asked, r.script = bytesOf(msgs), ok
+		if !matched {
+			r.requests++
+		}
+		opened := &turn.ModelOpened{Ident: r.open.Ident, Request: *asked}
+		opened.Request.Provider, opened.Request.Model, opened.Request.Options, opened.Request.Matched = route.Provider, route.Model, route.Options, matched
+		if !asked.System.IsZero() && !r.host.knowsSystem(r.inc, asked.System) {
+			opened.System = []byte(r.system)
+		}
+		r.post(opened)
+		asked.Lints = nil // once per turn
+		err := r.read(route.Port.Stream(r.ctx, req))
+		if err == nil {
+			return false, nil
+		}
+		step := r.agent.Retry.Next(retry.Attempt{N: n, Rotations: rotations, Delivered: r.delivered, Models: len(r.agent.Routes) - i - 1}, llm.FailureOf(err))
+		switch step.Do {
+		case retry.Retry, retry.Rotate:
+			if !r.pause(step.Wait) {
+				return false, err
+			}
+			if step.Do == retry.Rotate {
+				rotations++
+			} else {
+				n++
+			}
+		case retry.Fallback:
+			return true, err
+		default:
+			return false, err
+		}
+	}
+}
+
+// pastBound is how much more than a reply may have the port lets through: the machine's
+// meter must see that byte and halt with ERR_QUOTA, before the port's own bound ends the
+// stream as a failure of the model.
+const pastBound = 1
+
+// holdBack bounds how long an input that nobody waits for is held back.
+const holdBack = 20 * time.Millisecond
+
+// post hands an input over. One that nobody waits for – what was asked, bytes that
+// made no event – is held back until something follows that is wanted, or the reply
+// ends: waking a session for each would cost a short reply more than itself.
+func (r *reply) post(in turn.Input) {
+	wanted := true
+	switch in := in.(type) {
+	case *turn.ModelOpened:
+		wanted = false
+	case *turn.Decoded:
+		wanted = len(in.Events) > 0
+	}
+	if !r.hand(in, wanted) {
+		return
+	}
+	if r.loan.Work() {
+		r.host.pool.Kick() // what the session put off until this goroutine is done
+	}
+}
+
+// hand is post; lent tells that the session may take the input on this goroutine.
+func (r *reply) hand(in turn.Input, wanted bool) (lent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.strict() {
+		r.held = r.group.join(r.held, in)
+	} else {
+		r.held = append(r.held, in)
+	}
+	switch {
+	case !wanted:
+		r.flushSoon()
+	case shows(in):
+		if r.strict() {
+			now := r.host.cfg.Now()
+			if r.group.waits(now, bytesHeld(r.held)) {
+				r.flushSoon()
+				return false
+			}
+			r.group.posted = now
+		}
+		r.settled()
+		r.box.lend(&r.loan, r.held...)
+		r.held = nil
+		return true
+	case r.strict() && closes(in) && r.group.waits(r.host.cfg.Now(), bytesHeld(r.held)):
+		// The end of the reply mostly follows at once, and is decided in the same commit.
+		r.flushSoon()
+	default:
+		r.flush()
+	}
+	return false
+}
+
+// closes reports whether an input ends a text or the reply and starts nothing.
+func closes(in turn.Input) bool {
+	d, ok := in.(*turn.Decoded)
+	return ok && !slices.ContainsFunc(d.Events, func(ev messages.Event) bool {
+		return ev.Kind < messages.EventUnitBegin || ev.Kind > messages.EventUnitEnd && ev.Kind != messages.EventStop
+	})
+}
+
+// strict reports whether text is shown only once its bytes are durable: then what comes together
+// is one record.
+func (r *reply) strict() bool { return r.agent.Rules.Durability == turn.Strict }
+
+// shows tells that an input is text to be shown and nothing else. An idle session takes
+// it on the goroutine that reads the reply: a token is no work, and to wake another
+// goroutine for each costs more than to handle it. What may start an action is handed
+// over: the reader goes on reading while it starts.
+func shows(in turn.Input) bool {
+	d, ok := in.(*turn.Decoded)
+	return ok && !slices.ContainsFunc(d.Events, func(ev messages.Event) bool {
+		return ev.Kind != messages.EventUnitBegin && ev.Kind != messages.EventUnitText
+	})
+}
+
+// flushSoon posts what is held in a moment, if nothing else does. r.mu is held.
+func (r *reply) flushSoon() {
+	if r.due == nil {
+		r.due = time.AfterFunc(holdBack, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.flush()
+		})
+	}
+}
+
+// flush posts what is held. r.mu is held.
+func (r *reply) flush() {
+	r.settled()
+	if len(r.held) > 0 {
+		if r.strict() && bytesHeld(r.held) > 0 {
+			r.group.posted = r.host.cfg.Now()
+		}
+		r.box.post(r.held...)
+		r.held = nil
+	}
+}
+
+// end takes the last input of the reply; hurry posts it. Between the two the
+// model's code runs once more, to let go of its connection: should that take long,
+// the timer does not wait for it.
+func (r *reply) end(in *turn.ReplyEnd) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = append(r.held, in)
+	r.flushSoon()
+}
+
+// hurry posts the end of the reply. Nothing of the model may run on this goroutine from here
+// on: the session's next messages wait for it.
+func (r *reply) hurry() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flush()
+}
+
+// settled stops the timer: what is held is posted now. r.mu is held.
+func (r *reply) settled() {
+	if r.due != nil {
+		r.due.Stop()
+		r.due = nil
+	}
+}
+
+func (r *reply) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// maxPiece bounds the bytes of one turn.Decoded: a session looks at its clocks between
+// two, and a model may say megabytes at once.
+const maxPiece = 32 << 10
+
+// read decodes one stream to its end. An error is the attempt's.
+func (r *reply) read(stream iter.Seq2[llm.Chunk, error]) error {
+	r.failed, r.attempt = r.failed.plus(r.attempt), bill{}
+	text := int64(0) // bytes of this attempt
+	for chunk, err := range stream {
+		if err != nil {
+			return err
+		}
+		if chunk.Usage != (messages.Usage{}) {
+			r.attempt.usage, r.attempt.unpriced = chunk.Usage, chunk.Unpriced
+		}
+		if chunk.CostMicroUSD != 0 {
+			r.attempt.cost = chunk.CostMicroUSD
+		}
+		text += int64(len(chunk.Text))
+		if chunk.Finish != "" && r.attempt.usage == (messages.Usage{}) && !r.script && r.agent.Rules.Rendering >= 2 {
+			r.attempt.usage = estimate(r.asked, text)
+		}
+		on := r.failed.plus(r.attempt)
+		for said := chunk.Text; len(said) > 0 || len(chunk.Text) == 0 && chunk.Finish == "" && chunk.Usage != (messages.Usage{}); {
+			piece := said[:min(len(said), maxPiece)]
+			if said = said[len(piece):]; len(piece) > 0 {
+				if !r.taken.take(r.ctx, int64(len(piece))) {
+					return context.Cause(r.ctx)
+				}
+				r.delivered += int64(len(piece))
+				r.decoder.Push(piece, r.collect)
+			}
+			r.post(&turn.Decoded{
+				Ident: r.open.Ident, Bytes: piece, Events: r.take(),
+				Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced,
+			})
+			r.gate.pass(r.ctx)
+			if len(said) == 0 {
+				break
+			}
+		}
+		if chunk.Finish != "" {
+			r.decoder.End(chunk.Finish, r.collect)
+			r.end(&turn.ReplyEnd{Ident: r.open.Ident, Events: r.take(), Finish: chunk.Finish, Side: chunk.Side, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced})
+			return nil
+		}
+	}
+	return llm.Fail(llm.Failure{Code: "protocol"}, "the stream ended without a finish")
+}
+
+// estimate is the usage of a reply whose model says nothing of it, so that its run has a
+// bound all the same: the usual guess of how many tokens a text has
+// (docs/spec/cogency.md §13).
+func estimate(prompt, reply int64) messages.Usage {
+	return messages.Usage{Input: (prompt + 3) / 4, Output: (reply + 3) / 4, Estimated: true}
+}
+
+// bytesOf is how much text a prompt has.
+func bytesOf(msgs []messages.Message) (n int64) {
+	for i := range msgs {
+		n += int64(len(msgs[i].Text))
+	}
+	return n
+}
+
+// gathers keeps room for the events of a push while they are found: nobody knows how
+// many there will be, and a slice that grows to them is twice what they need.
+var gathers = sync.Pool{New: func() any { return new([]messages.Event) }}
+
+// keptEvents is the largest room kept.
+const keptEvents = 64
+
+// collect copies an event: its text aliases the decoder's buffers.
+func (r *reply) collect(ev messages.Event) {
+	if ev.Fault != nil && ev.Fault.Limit != "" {
+		r.host.cfg.Observer.LimitReached(ev.Fault.Limit, 1)
+	}
+	ev.Text = slices.Clone(ev.Text)
+	r.events = append(r.events, ev)
+}
+
+func (r *reply) take() []messages.Event {
+	if len(r.events) == 0 {
+		return nil
+	}
+	evs := slices.Clone(r.events)
+	clear(r.events)
+	r.events = r.events[:0]
+	return evs
+}
+
+// fail ends the reply with an error, or as cancelled when that is why. code is whose it
+// is, "" the model's.
+func (r *reply) fail(err error, code messages.Code) {
+	on := r.failed.plus(r.attempt)
+	end := &turn.ReplyEnd{Ident: r.open.Ident, Finish: messages.FinishError, Err: err.Error(), Code: code, Usage: on.usage, CostMicroUSD: on.cost, Unpriced: on.unpriced}
+	if r.ctx.Err() != nil {
+		end.Finish, end.Err, end.Code = messages.FinishCancelled, "", ""
+	}
+	if r.decoder != nil {
+		r.decoder.End(end.Finish, r.collect)
+		end.Events = r.take()
+	}
+	r.end(end)
+}
+
+func reasonOf(err error) string {
+	var e *messages.Error
+	if errors.As(err, &e) && e.Reason != "" {
+		return e.Reason
+	}
+	return string(messages.CodeOf(err))
+}
+
+// gate stops the reader of a stream while it is shut. Its zero value is open.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // not nil while it is shut
+}
+
+func (g *gate) set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case shut && g.open == nil:
+		g.open = make(chan struct{})
+	case !shut && g.open != nil:
+		close(g.open)
+		g.open = nil
+	}
+}
+
+// pass waits while the gate is shut, or until ctx ends.
+func (g *gate) pass(ctx context.Context) {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open == nil {
+		return
+	}
+	select {
+	case <-open:
+	case <-ctx.Done():
+	}
+}
