@@ -157,7 +157,7 @@ func readBack(ctx context.Context, h *Host, ref *sessionRef, head *journal.Head,
 	}
 	supervisor.Guard(func() {
 		in.Events = driver.Events(ref.agent.Dialect.NewDecoder(messages.TurnInfo{
-			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: ref.agent.Rules.Limits.ReplyBytes(),
+			Turn: state.Open.Turn.Index, Pass: int(state.Open.Turns), State: state.Open.State, Templates: state.Open.Templates, MaxReplyBytes: ref.agent.Rules.Limits.ReplyBytes(),
 		}), reply, finish)
 	}, func(crash *supervisor.Crash) {
 		h.log.Error("the decoder panicked on the reply of an open turn", zap.String("SID", ref.sid), zap.ByteString("stack", crash.Stack))

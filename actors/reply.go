@@ -84,7 +84,7 @@ func (r *reply) run() {
 		return
 	}
 	r.decoder = r.agent.Dialect.NewDecoder(messages.TurnInfo{
-		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes(),
+		Turn: r.open.Turn, Pass: r.open.Pass, State: r.open.State, Templates: r.open.Templates, MaxReplyBytes: r.agent.Rules.Limits.ReplyBytes(),
 	})
 	req := messages.ModelRequest{
 		Mode: "replay", Prompt: r.agent.digester().Digest(msgs, r.view), Messages: int64(len(msgs)),

@@ -199,9 +199,12 @@ func (d *decoder) body() messages.Body {
 			OnError:    d.strz("on_error"),
 			OutputKey:  d.strz("output_key"),
 			Show:       d.strz("show"),
+			Template:   d.strz("template"),
 			Thought:    d.numz("thought"),
 			Type:       messages.ActionType(d.str("type")),
 		}
+	case messages.KindActionTemplate:
+		return &messages.ActionTemplate{Definition: d.str("definition"), Name: d.str("name")}
 	case messages.KindActionApproval:
 		return &messages.ActionApproval{
 			Approval: d.strz("approval"),

@@ -167,8 +167,12 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("on_error", b.OnError)
 		e.strz("output_key", b.OutputKey)
 		e.strz("show", b.Show)
+		e.strz("template", b.Template)
 		e.numz("thought", b.Thought)
 		e.str("type", string(b.Type))
+	case *messages.ActionTemplate:
+		e.str("definition", b.Definition)
+		e.str("name", b.Name)
 	case *messages.ActionApproval:
 		e.strz("approval", b.Approval)
 		e.strz("args", b.Args)

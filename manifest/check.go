@@ -125,7 +125,7 @@ func (c *checker) value(path string, f *field, v reflect.Value) {
 			}
 		}
 	case reflect.Map:
-		if v.Type().Elem().Kind() == reflect.Interface {
+		if v.Type().Elem().Kind() == reflect.Interface && f.shape == "" {
 			return
 		}
 		for _, k := range v.MapKeys() {
@@ -251,6 +251,7 @@ func (c *checker) across(m *Manifest) {
 		}
 	}
 	c.extensions(m)
+	c.templates(m)
 	c.replies(m)
 	if m.Quotas.ProgramWall >= m.Token.TTL {
 		c.add("quotas.program_wall", ReasonBadValue, "%s must be less than token.ttl, which is %s: a token must outlive its program", m.Quotas.ProgramWall, m.Token.TTL)

@@ -53,8 +53,8 @@ type Manifest struct {
 	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 
-	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream|templates|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
-	ActionTemplates map[string]any `yaml:"action_templates" later:"*" raw:"true" optional:"true" doc:"Actions with places for values, by name, for the extension templates."`
+	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	ActionTemplates map[string]any `yaml:"action_templates" shape:"action" raw:"true" optional:"true" doc:"Actions with places for values, by name, for the extension templates."`
 
 	Import Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
 
@@ -249,6 +249,9 @@ type Feed struct {
 // subThoughts is the extension that numbers the thoughts of a reply, labels them, and lets them
 // nest.
 const subThoughts = "sub_thoughts"
+
+// Templates is the extension that has templates of actions.
+const Templates = "templates"
 
 // FeedTransform is the extension that lets feeds have transform, and the model write one.
 const FeedTransform = "feed_transform"

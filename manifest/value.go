@@ -272,6 +272,9 @@ func (l *loader) anything(path string, n *yaml.Node, depth int) (any, bool) {
 		return nil, false
 	}
 	n = resolve(n)
+	if depth > 0 {
+		l.places[path] = at(n)
+	}
 	switch n.Kind {
 	case yaml.MappingNode:
 		out := map[string]any{}

@@ -67,6 +67,8 @@ type Block struct {
 	Name   string   // of a template
 	Params []string // of a template, in the order of RFC 8785
 
+	Definition string // of a template: a JSON object in normal form
+
 	N      int    // of a thought: its ordinal in the reply, from 1
 	Parent int    // N of the thought around; 0 for none
 	Depth  int    // from 1
@@ -102,6 +104,9 @@ type TurnInfo struct {
 	State []byte // the dialect's memory within the run
 	// MaxReplyBytes bounds what a decoder may hold back.
 	MaxReplyBytes int64
+	// Templates are those that earlier turns of the run defined, each name once. They are
+	// shared and not changed.
+	Templates []*ActionTemplate
 }
 
 // Traits are a dialect's fixed properties (docs/spec/design.md §5).

@@ -30,6 +30,7 @@ const (
 	KindActionApproval Kind = "action.approval"
 	KindActionStarted  Kind = "action.started"
 	KindActionEnded    Kind = "action.ended"
+	KindActionTemplate Kind = "action.template"
 	KindRelicChanged   Kind = "relic.changed"
 	KindFeedInjected   Kind = "feed.injected"
 	KindParseError     Kind = "parse.error"
@@ -336,8 +337,16 @@ type ActionDeclared struct {
 	OnError    string     `json:"on_error,omitzero"`
 	OutputKey  string     `json:"output_key,omitzero"`
 	Show       string     `json:"show,omitzero"`
-	Thought    int64      `json:"thought,omitzero"` // ordinal of the innermost thought around, where thoughts are numbered
+	Template   string     `json:"template,omitzero"` // the template that it was made of
+	Thought    int64      `json:"thought,omitzero"`  // ordinal of the innermost thought around, where thoughts are numbered
 	Type       ActionType `json:"type"`
+}
+
+// ActionTemplate is a template of actions that the model defined. It holds to the end of the
+// run, or until another record of the run has its name.
+type ActionTemplate struct {
+	Definition string `json:"definition"` // a JSON object
+	Name       string `json:"name"`
 }
 
 // ActionApproval is the gate's answer, or that of whoever it asked. A call that
@@ -576,7 +585,8 @@ func (*ActionStarted) Kind() Kind { return KindActionStarted }
 func (*ActionEnded) Kind() Kind { return KindActionEnded }
 
 // Kind implements Body.
-func (*RelicChanged) Kind() Kind { return KindRelicChanged }
+func (*ActionTemplate) Kind() Kind { return KindActionTemplate }
+func (*RelicChanged) Kind() Kind   { return KindRelicChanged }
 
 // Kind implements Body.
 func (*ParseFault) Kind() Kind { return KindParseError }

@@ -49,7 +49,7 @@ func TestExtensionsAreRefused(t *testing.T) {
 	}
 
 	for _, c := range []struct{ extension, yaml, want string }{
-		{"7 templates", "action_templates: {fetch: {name: t}}", "action_templates NOT_IN_RELEASE"},
+		{"7 templates", "action_templates: {fetch: {name: t}}", "action_templates BAD_VALUE"},
 		{"8 transform", "context_feeds: [{id: a, type: on_demand, source: {type: tool, name: t}, transform: [{op: head, lines: 20}]}]", "context_feeds[0].transform BAD_VALUE"},
 		{"10 remote", "context_feeds: [{id: a, type: on_demand, source: {type: remote, address: 'h:1', feed: b}}]", "context_feeds[0].source.type BAD_VALUE"},
 		{"10 agent", "context_feeds: [{id: a, type: on_demand, source: {type: agent, name: b}}]", "context_feeds[0].source.type BAD_VALUE"},

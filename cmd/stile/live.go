@@ -202,7 +202,7 @@ func (l *live) record(u stile.Update) {
 		}
 		l.p.names[b.ID] = b.Name
 		l.index[b.ID] = len(l.rows)
-		l.rows = append(l.rows, liveRow{id: b.ID, name: b.Name, state: "waiting", more: oneLine(b.Args, 60) + thoughtText(b)})
+		l.rows = append(l.rows, liveRow{id: b.ID, name: b.Name, state: "waiting", more: oneLine(b.Args, 60) + originText(b)})
 		return
 	case *messages.ActionApproval:
 		if r := l.row(b.ID); r != nil && b.Approval != "" {

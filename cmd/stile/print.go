@@ -213,12 +213,15 @@ func (p *printer) unit(b *messages.UnitText) {
 	}
 }
 
-// thoughtText says in which numbered thought an action was asked for.
-func thoughtText(b *messages.ActionDeclared) string {
-	if b.Thought == 0 {
-		return ""
+// originText says of which template an action was made, and in which numbered thought.
+func originText(b *messages.ActionDeclared) (text string) {
+	if b.Template != "" {
+		text += " by template " + b.Template
 	}
-	return fmt.Sprintf(" in thought %d", b.Thought)
+	if b.Thought > 0 {
+		text += fmt.Sprintf(" in thought %d", b.Thought)
+	}
+	return text
 }
 
 // record shows one record. Those that only the host needs are left out.
@@ -265,7 +268,9 @@ func (p *printer) record(r *messages.Record) {
 			p.names = map[string]string{}
 		}
 		p.names[b.ID] = b.Name
-		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100)+thoughtText(b))
+		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100)+originText(b))
+	case *messages.ActionTemplate:
+		p.line(cyan, "template", b.Name+" "+oneLine(b.Definition, 100))
 	case *messages.ActionStarted:
 		if b.Child != "" {
 			p.line(dim, "", b.ID+" runs in session "+b.Child)

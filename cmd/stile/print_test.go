@@ -73,6 +73,8 @@ func TestPrinterShowsRecords(t *testing.T) {
 		"thought  hm\n         (cut off)\n":                         &messages.UnitText{UnitKind: messages.ThoughtUnit, Text: "hm"},
 		"thought  › [2 risk] hm\n":                                  &messages.UnitText{UnitKind: messages.ThoughtUnit, Text: "hm", Complete: true, N: 2, Parent: 1, Depth: 2, Label: "risk"},
 		"thought  [1] hm\n":                                         &messages.UnitText{UnitKind: messages.ThoughtUnit, Text: "hm", Complete: true, N: 1, Depth: 1},
+		"template f {\"name\":\"read\"}\n":                          &messages.ActionTemplate{Name: "f", Definition: `{"name":"read"}`},
+		"call     b read {} by template f\n":                        &messages.ActionDeclared{ID: "b", Name: "read", Args: "{}", Template: "f"},
 		"call     a read {} in thought 2\n":                         &messages.ActionDeclared{ID: "a", Name: "read", Args: "{}", Thought: 2},
 		"text     between\n":                                        &messages.UnitText{UnitKind: messages.TextUnit, Text: "between", Complete: true},
 		"emit     two\n         lines\n":                            &messages.Emit{Text: "two\nlines"},

@@ -238,6 +238,9 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 	if err := internals(targets, dialect, m.InternalActions, m.Extensions); err != nil {
 		return err
 	}
+	if err := e.templateTargets(m, dialect, targets); err != nil {
+		return err
+	}
 	if err := e.distinct(has, targets); err != nil {
 		return err
 	}

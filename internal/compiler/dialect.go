@@ -82,6 +82,9 @@ func (e *Env) dialect(m *manifest.Manifest) (parse.Dialect, error) {
 		}
 		d.NotFinal = m.Loop.DefaultFinal != nil && !*m.Loop.DefaultFinal
 		d.Extensions = cortex.ExtensionsOf(m.Extensions)
+		if d.Templates, err = templates(m); err != nil {
+			return nil, err
+		}
 		d.Limits = cortex.Limits{
 			TagBytes: int(m.Quotas.Tag), BodyBytes: int(m.Quotas.Body), JSONDepth: int(m.Quotas.JSONDepth),
 			ThoughtDepth: int(m.Quotas.ThoughtDepth), ResultBytes: int(m.Quotas.Result),

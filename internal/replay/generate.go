@@ -31,7 +31,7 @@ type generation struct {
 // open prepares to read the turn's reply again.
 func (p *player) open(e *turn.OpenModel) error {
 	g := &generation{ask: e, bytes: p.ahead.chunks, route: p.agent.Rules.Provider + "/" + p.agent.Rules.Model}
-	g.decoder = p.agent.Dialect.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, MaxReplyBytes: p.agent.Rules.Limits.ReplyBytes()})
+	g.decoder = p.agent.Dialect.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, Templates: e.Templates, MaxReplyBytes: p.agent.Rules.Limits.ReplyBytes()})
 	if reply := p.ahead.reply; reply != nil {
 		var err error
 		if g.bytes, err = p.blob(reply.Blob); err != nil {
@@ -171,7 +171,7 @@ func (g *generation) watch(evs []messages.Event, replaces bool) (telling bool) {
 			telling = telling || !g.unit || replaces && len(evs[i].Text) > 0 && evs[i].UnitKind == messages.ResponseUnit
 		case messages.EventUnitEnd:
 			telling, g.unit = true, false
-		case messages.EventParseError, messages.EventLint, messages.EventFeed:
+		case messages.EventParseError, messages.EventLint, messages.EventFeed, messages.EventTemplate:
 			telling = true
 		}
 	}
@@ -202,6 +202,8 @@ func (p *player) remember(r *messages.Record) error {
 		in.Events = []messages.Event{{Kind: messages.EventParseError, Fault: &fault}}
 	case *messages.Lint:
 		in.Events = []messages.Event{{Kind: messages.EventLint, Fault: &messages.ParseError{Code: b.Code, Offset: b.Offset, Detail: b.Detail}}}
+	case *messages.ActionTemplate:
+		in.Events = []messages.Event{{Kind: messages.EventTemplate, Block: &messages.Block{Name: b.Name, Definition: b.Definition}}}
 	case *messages.Retract:
 		if !p.replaces() {
 			return p.stuck(r, "nothing in the journal brings it about")

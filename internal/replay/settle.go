@@ -60,7 +60,7 @@ func (p *player) settle(r *messages.Record) error {
 		}
 	}
 	d := p.agent.Dialect.NewDecoder(messages.TurnInfo{
-		Turn: t.Index, Pass: int(open.Turns), State: open.State, MaxReplyBytes: p.agent.Rules.Limits.ReplyBytes(),
+		Turn: t.Index, Pass: int(open.Turns), State: open.State, Templates: open.Templates, MaxReplyBytes: p.agent.Rules.Limits.ReplyBytes(),
 	})
 	keep := func(ev messages.Event) { in.Events = append(in.Events, own(ev)) }
 	if len(bytes) > 0 {

@@ -118,7 +118,7 @@ func (s *shell) readBack(inc messages.Incarnation, recs []*messages.Record, stat
 			w.violated("forgotten", "the reply of turn %d: %v", t.Index, err)
 		}
 	}
-	d := s.client.dialect.NewDecoder(messages.TurnInfo{Turn: t.Index, Pass: int(state.Open.Turns), State: state.Open.State, MaxReplyBytes: turn.MaxReplyBytes})
+	d := s.client.dialect.NewDecoder(messages.TurnInfo{Turn: t.Index, Pass: int(state.Open.Turns), State: state.Open.State, Templates: state.Open.Templates, MaxReplyBytes: turn.MaxReplyBytes})
 	in.Events = driver.Events(d, reply, finish)
 	for i := range in.Events {
 		s.hears(t.Index, &in.Events[i])

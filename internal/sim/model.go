@@ -28,7 +28,7 @@ func (s *shell) newModel(e *turn.OpenModel) *model {
 	w := s.host.w
 	d := s.client.dialect
 	m := &model{s: s, open: e, breaks: -1}
-	m.decoder = d.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, MaxReplyBytes: turn.MaxReplyBytes})
+	m.decoder = d.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, Templates: e.Templates, MaxReplyBytes: turn.MaxReplyBytes})
 	a := &author{rnd: w.rnd, calm: w.calm, forged: s.client.forged, habit: s.client.wont(e), hoards: s.client.hoards, trusts: s.client.trusts, tends: s.client.tends}
 	m.reply = a.lapse(d.reply(a))
 	if c := s.client; c.stubborn && !c.heeds && !w.calm {

@@ -150,13 +150,21 @@ func targets(t messages.ActionType, name string) (messages.Class, bool) {
 func (s *script) speak(c *command) {
 	id := s.id(c)
 	if s.hearing != id {
-		s.hearing, s.decoder = id, s.dialect.NewDecoder(messages.TurnInfo{Turn: id.Turn})
+		s.hearing, s.decoder = id, s.dialect.NewDecoder(messages.TurnInfo{Turn: id.Turn, Templates: s.templates()})
 		s.opened(c)
 	}
 	in := &Decoded{Ident: id, Bytes: []byte(strings.Join(c.words, " "))}
 	s.decoder.Push(in.Bytes, func(ev messages.Event) { in.Events = append(in.Events, ownEvent(ev)) })
 	s.spoken = in
 	s.step(in)
+}
+
+// templates are those that the open run knew when its turn began.
+func (s *script) templates() []*messages.ActionTemplate {
+	if run := s.r.m.State().Open; run != nil {
+		return run.Templates
+	}
+	return nil
 }
 
 // stutter says the last words again, as a broken decoder might.

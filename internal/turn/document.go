@@ -41,7 +41,7 @@ type document struct {
 
 // known counts what a restored turn finds recorded of its reply.
 type known struct {
-	units, faults, lints, actions int
+	units, faults, lints, actions, templates int
 }
 
 // waits reports whether the open response has stopped: at a reference, or undecided.
@@ -205,6 +205,8 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		m.forged(ev)
 	case messages.EventAction:
 		return m.declareAction(ev.Action)
+	case messages.EventTemplate:
+		return m.defined(ev)
 	case messages.EventCut:
 		f.reply.cut = true // upToCut has set it, except when a restored turn is read again
 	case messages.EventStop:

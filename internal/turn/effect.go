@@ -64,10 +64,11 @@ type OpenModel struct {
 	ScrDigest messages.Digest
 	State     []byte
 	LastError string
-	Failed    []Failed        // turns after the last that completed; shared, must not be changed
-	Note      string          // what withdrawn runs have done
-	Last      bool            // no turn of the run may follow
-	Feeds     []messages.Feed // of the prompt, in order
+	Failed    []Failed                   // turns after the last that completed; shared, must not be changed
+	Note      string                     // what withdrawn runs have done
+	Last      bool                       // no turn of the run may follow
+	Templates []*messages.ActionTemplate // that the run has defined; shared, must not be changed
+	Feeds     []messages.Feed            // of the prompt, in order
 }
 
 // CancelModel ends the stream; later inputs from it are dropped. The Outbox withdraws an

@@ -135,6 +135,10 @@ func hollow(ev *messages.Event) (fault string) {
 		if ev.Action == nil {
 			return "decoder: an action that is none"
 		}
+	case messages.EventTemplate:
+		if ev.Block == nil || ev.Block.Name == "" {
+			return "decoder: a template that is none"
+		}
 	}
 	return ""
 }

@@ -111,6 +111,7 @@ type parsed struct {
 	errors []messages.ParseError
 	// moreErrors counts the errors over MaxParseErrors, which have no record of their own.
 	moreErrors messages.ParseFault
+	templates  int // definitions of templates so far
 	lints      []messages.Code
 }
 
@@ -516,7 +517,7 @@ func (m *Machine) beginTurn(carry *messages.Facts) {
 	text, userdata := m.inputOf(run)
 	open := &OpenModel{
 		After: begin.Seq, Ident: f.Ident, Run: run.Run, Pass: f.pass, Ordinal: m.state.Requests,
-		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Failed: m.state.Failed, Note: m.state.Note,
+		Text: text, Userdata: userdata, State: run.State, LastError: run.LastError, Failed: m.state.Failed, Note: m.state.Note, Templates: run.Templates,
 		Last: m.lastTurn(), OutDigest: m.state.OutDigest, ScrDigest: m.state.ScrDigest,
 	}
 	switch {

@@ -168,9 +168,12 @@ func renderBody(w *words, body messages.Body) {
 		w.put(b.Target + fmt.Sprintf(" %q", b.Text))
 	case *messages.ActionDeclared:
 		w.put(b.ID + " " + b.Name + " " + string(b.Class))
+		w.str("template", b.Template)
 		if b.Thought > 0 {
 			w.put(fmt.Sprintf("thought=%d", b.Thought))
 		}
+	case *messages.ActionTemplate:
+		w.put(b.Name + " " + b.Definition)
 	case *messages.ActionApproval:
 		w.put(b.ID + " " + string(b.State))
 		w.str("by", b.By)

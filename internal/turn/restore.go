@@ -137,6 +137,8 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 		f.program.emitted(&Emission{Text: b.Text, Candidate: b.Candidate})
 	case *messages.Whisper:
 		f.program.emitted(&Emission{Whisper: true, Target: b.Target, Text: b.Text})
+	case *messages.ActionTemplate:
+		f.restore.known.templates++
 	case *messages.ActionDeclared:
 		f.restore.known.actions++
 		f.declare(call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}})

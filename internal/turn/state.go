@@ -147,6 +147,9 @@ type OpenRun struct {
 	Panics      map[string]int64 `json:"panics,omitzero"`
 	// Instructions is the blob of the run's instructions; zero for none.
 	Instructions messages.Digest `json:"instructions,omitzero"`
+	// Templates are those of actions that the model has defined in turns that are over, each
+	// name once. The slice is shared and not changed.
+	Templates []*messages.ActionTemplate `json:"templates,omitzero"`
 	// Retract are units that the run's next text replaces.
 	Retract []string   `json:"retract,omitzero"`
 	Cancel  *Cancelled `json:"cancel,omitzero"`
@@ -211,6 +214,8 @@ type OpenTurn struct {
 	// Was has the earlier values of the variables that the turn changed, nil for one that did
 	// not exist.
 	Was map[string]*string `json:"was,omitzero"`
+	// Templates are those that the turn has defined, in order.
+	Templates []*messages.ActionTemplate `json:"templates,omitzero"`
 }
 
 // Breach is why a turn ends before its time.
@@ -459,6 +464,8 @@ func (s *State) applyTurn(r *messages.Record) {
 			a.Type = b.Type
 		}
 		t.Actions = append(t.Actions, a)
+	case *messages.ActionTemplate:
+		t.Templates = append(t.Templates, b)
 	case *messages.ActionStarted:
 		if a := t.action(b.ID); a != nil {
 			a.Started, a.Attempt = true, b.Attempt
@@ -551,6 +558,7 @@ func (s *State) applyTurn(r *messages.Record) {
 			run.Progress.count(b.Digest)
 		}
 		run.Loop.count(t.Calls)
+		run.define(t.Templates)
 		run.Ending = nil
 		if b.Decision != messages.Continue && !b.Repair && (!b.Resumed || t.Breach != nil) {
 			run.Ending = &Ending{Decision: b.Decision, Reason: b.Reason, Detail: b.Detail}

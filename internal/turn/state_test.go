@@ -36,6 +36,7 @@ func fullState() State {
 		Open: &OpenRun{
 			Away:         9,
 			Retract:      []string{"7.0"},
+			Templates:    []*messages.ActionTemplate{{Name: "f", Definition: "{}"}},
 			Instructions: d, Completed: true, OutBefore: d, ScrBefore: d, FailedBefore: []Failed{failed}, Repairs: 1, Asked: 1, Done: []Deed{{Name: "n", Args: "[]", State: messages.ActionOK}}, MoreDone: 1,
 			Waiting: Waiting{
 				Run: 3, Seq: 30, Text: "t", Budget: &messages.Budget{Actions: 1, CostUSD: 2, Tokens: 3}, Policy: messages.Rollback, More: []Part{{Seq: 31, Text: "m"}}, Merged: []Part{{Seq: 32, Userdata: "{}"}},
@@ -53,7 +54,8 @@ func fullState() State {
 					Question: &Question{ID: "q", Asked: 6, Expires: 8, Answer: messages.GateApprove, Reason: "r"},
 				}},
 				Calls: []ActionShape{{Call: d, Counts: true}}, Rendering: 2, Did: failed,
-				Was: map[string]*string{"v": nil, "w": new(string)},
+				Was:       map[string]*string{"v": nil, "w": new(string)},
+				Templates: []*messages.ActionTemplate{{Name: "g", Definition: "{}"}},
 			},
 		},
 	}

@@ -179,7 +179,8 @@ type decoder struct {
 
 // NewDecoder returns a decoder of one reply of at most info.MaxReplyBytes, or MaxReplyBytes
 // when that is not positive. A longer reply ends there, with ERR_QUOTA/stream_too_large. Of the
-// rest of info only State counts, which says whether the turn before had nothing to act on.
+// rest of info State counts, which says whether the turn before had nothing to act on, and
+// Templates, while they are on.
 func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	d := &decoder{limits: x.Limits.or(), limit: MaxReplyBytes, blank: true}
 	if info.MaxReplyBytes > 0 {
@@ -188,7 +189,7 @@ func (x Dialect) NewDecoder(info messages.TurnInfo) parse.Decoder {
 	d.defaultFinal, d.cuts, d.second, d.habits = !x.NotFinal, x.Cut, x.Rendering >= 2, x.Forgive
 	d.readsOn, d.warned = x.readsOn(), len(info.State) > 0
 	d.grammar, d.first = known.Within(d.limits.TagBytes), first
-	d.extend(x)
+	d.extend(x, info.Templates)
 	d.json.MaxDepth = d.limits.JSONDepth
 	d.json.Keep = 1 // the last of each field is looked for, see fields
 	d.json.Commas, d.json.Controls = d.forgives(parse.HabitCommas), d.forgives(parse.HabitControls)

@@ -85,11 +85,12 @@ type openBlock struct {
 }
 
 // extend switches the extensions on.
-func (d *decoder) extend(x Dialect) {
+func (d *decoder) extend(x Dialect, known []*messages.ActionTemplate) {
 	if x.Extensions == 0 {
 		return
 	}
 	d.ext = &extended{set: x.Extensions, templates: templates{manifest: x.Templates}}
+	d.recall(known)
 	if d.on(ExtIf) {
 		d.ext.branches = 1<<tagElif | 1<<tagElse
 		d.grammar, d.first = extendedNames.Within(d.limits.TagBytes), firstWithBranches

@@ -1,6 +1,10 @@
 package cortex
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // lesson teaches one extension: a short section with an example.
 type lesson struct {
@@ -14,6 +18,27 @@ var lessons = []lesson{
 	{of: ExtSubThoughts, text: func(*primer) string {
 		return "## Thoughts in thoughts\n\n" + `<thought label="plan">Look first.<thought label="risk">It may be old.</thought></thought>` + "\n"
 	}},
+	{of: ExtTemplates, short: true, text: (*primer).templates},
+}
+
+// templates lists those of the agent, and says how one is used and made.
+func (l *primer) templates() string {
+	var b strings.Builder
+	b.WriteString("## Templates of actions\n\n")
+	for _, name := range slices.Sorted(maps.Keys(l.Templates)) {
+		b.WriteString("- template=" + quoted(name) + " (" + strings.Join(l.Templates[name].Params(), ", ") + ")\n")
+	}
+	switch {
+	case len(l.Templates) > 0:
+		b.WriteString("\nThe body of such an action has the values: <action template=\"…\" id=\"t1\">{\"with\": {…}}</action>\n")
+	case l.Short:
+		return ""
+	}
+	if !l.Short && len(l.tools) > 0 {
+		b.WriteString("\nYou may define your own, for the rest of your work:\n\n<action_template name=\"mine\">{\"name\": " + quoted(l.example.Name) +
+			", \"params\": [\"x\"], \"parameters\": {\"…\": \"%{x}\"}}</action_template>\n<action template=\"mine\" id=\"t2\">{\"with\": {\"x\": 1}}</action>\n")
+	}
+	return b.String()
 }
 
 // lessons writes those of the extensions that are on.

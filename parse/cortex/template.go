@@ -60,6 +60,16 @@ func (t *Template) Params() []string {
 	return all
 }
 
+// Target is what actions of the template call.
+func (t *Template) Target() (typ messages.ActionType, name string) {
+	var word []byte
+	if v, said := t.fields["type"]; said {
+		word = []byte(jsonvalue.Meant(v))
+	}
+	typ, _ = typeOf(word) // which LoadTemplate has checked
+	return typ, jsonvalue.Meant(t.fields["name"])
+}
+
 // names are those of the values.
 func (t *Template) names() []string {
 	all := make([]string, len(t.params))
@@ -556,6 +566,27 @@ type templates struct {
 	wrong    string // with the use that is refused
 }
 
+// recall takes the templates that earlier turns of the run defined. One that the extensions
+// that are on do not allow any more is not known.
+func (d *decoder) recall(known []*messages.ActionTemplate) {
+	if !d.on(ExtTemplates) {
+		return
+	}
+	t := &d.ext.templates
+	for _, k := range known {
+		if made, wrong := LoadTemplate(k.Definition, d.ext.set); wrong == nil {
+			t.keep(k.Name, made)
+		}
+	}
+}
+
+func (t *templates) keep(name string, made *Template) {
+	if t.inline == nil {
+		t.inline = make(map[string]*Template)
+	}
+	t.inline[name] = made
+}
+
 // find gives a template by name.
 func (t *templates) find(name string) *Template {
 	if found := t.manifest[name]; found != nil {
@@ -726,11 +757,8 @@ func (d *decoder) endTemplate() {
 		refuse(BadTemplate, wrong.Field, wrong.Error())
 		return
 	}
-	if t.inline == nil {
-		t.inline = make(map[string]*Template)
-	}
-	t.inline[t.name] = made
-	d.emit(messages.Event{Kind: messages.EventTemplate, Offset: t.at, Block: &messages.Block{Name: t.name, Params: made.names()}})
+	t.keep(t.name, made)
+	d.emit(messages.Event{Kind: messages.EventTemplate, Offset: t.at, Block: &messages.Block{Name: t.name, Params: made.names(), Definition: text}})
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
