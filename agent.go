@@ -177,8 +177,12 @@ func (c *Config) own() []string {
 
 // compiler is the part of a configuration that the compiler of agents needs.
 func (c *Config) compiler(mode compiler.Mode) *compiler.Env {
+	peers, err := c.Feeds.peers()
+	if err != nil { // New says so
+		peers = nil
+	}
 	return &compiler.Env{
-		Mode: mode, Dialects: c.Dialects, Models: c.Models, Providers: c.Providers, Databases: c.Databases,
+		Mode: mode, Peers: peers, Dialects: c.Dialects, Models: c.Models, Providers: c.Providers, Databases: c.Databases,
 		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote, Own: c.own(), Neighbours: c.neighbours, Shared: c.Shared,
 	}
 }

@@ -27,6 +27,7 @@ type Feeds struct {
 	Set    feeds.Set // of the manifest
 	Agent  feeds.AgentFacts
 	Ingest *feeds.Ingester // nil: there is nothing to ingest from
+	Peers  feeds.Peers     // nil: no other host is asked
 	// Permission is what internal actions may do to feeds.
 	Permission feeds.Permission
 	// Environment reads a variable that parameters may name; nil knows none.
@@ -65,7 +66,7 @@ func (s *session) attend() {
 		}
 	}
 	s.feeds = &attendance{at: at, who: feeds.Session{
-		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest, Env: agent.Feeds.Environment,
+		Key: s.inc.String(), Facts: facts, Ingest: agent.Feeds.Ingest, Peers: agent.Feeds.Peers, Env: agent.Feeds.Environment,
 		Fetcher: &fetcher{host: s.host, agent: agent, sid: sid, inc: s.inc, epoch: s.sealer.Epoch(), self: s.box.pid},
 	}}
 	s.syncFeeds()
@@ -153,6 +154,9 @@ type FeedState struct {
 	Stale    bool      // there is none, or a refresh should have replaced it
 	Value    string    // JSON, before limits; "" for none
 	Reason   string    // why its last fetch failed, in words; "" when it did not
+	// Failure is why Session.FeedValues has no value: failed, timeout, too_large, or forwarded
+	// for one that comes from another host.
+	Failure string
 }
 
 func (s *session) feedStates() []FeedState {
@@ -160,7 +164,7 @@ func (s *session) feedStates() []FeedState {
 	f := s.attending()
 	for _, e := range f.set.Entries() {
 		st := FeedState{
-			ID: e.ID, Trigger: string(e.Trigger), Source: strings.TrimRight(string(e.Source.Kind)+" "+e.Source.Name+e.Source.Action, " "),
+			ID: e.ID, Trigger: string(e.Trigger), Source: e.Source.Shown(),
 			Interval: e.Interval, Added: e.Added, Disabled: e.Disabled, Pinned: e.Pinned, Stale: true,
 		}
 		if keeper := s.host.cfg.Feeds; keeper != nil {
@@ -173,6 +177,49 @@ func (s *session) feedStates() []FeedState {
 		all = append(all, st)
 	}
 	return all
+}
+
+// feedAsk is what a fetch of a session's feeds needs, away from its goroutine.
+type feedAsk struct {
+	who feeds.Session
+	set feeds.Set
+}
+
+// FeedValues returns feeds of a session by their ids, each with a value that a prompt would
+// take now: what is too old is fetched, for as long as ctx lasts. Feeds that are not there, or
+// are disabled, are left out. first is false for a value that goes on to a further host: then
+// what comes from another one is not given. It wakes the session.
+func (h *Host) FeedValues(ctx context.Context, key messages.SessionKey, agent *Agent, ids []string, first bool) ([]FeedState, Reply, error) {
+	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
+	if err != nil || rep.feeds == nil || h.cfg.Feeds == nil {
+		return nil, rep, err
+	}
+	states := map[string]FeedState{}
+	for _, st := range rep.Feeds {
+		states[st.ID] = st
+	}
+	var all []FeedState
+	for _, id := range ids {
+		st, ok := states[id]
+		if !ok || st.Disabled {
+			continue
+		}
+		if !first && rep.feeds.set.Forwards(id) {
+			st.Value, st.Failure = "", feeds.ReasonForwarded
+			all = append(all, st)
+			continue
+		}
+		el, v, known, ok := h.cfg.Feeds.Get(ctx, rep.feeds.who, rep.feeds.set, id, false)
+		if !ok {
+			continue
+		}
+		st.Value, st.Updated, st.Stale, st.Reason = v.JSON, v.At, el.Stale, el.Reason
+		if !known {
+			st.Value, st.Updated, st.Stale, st.Failure = "", time.Time{}, true, el.Error
+		}
+		all = append(all, st)
+	}
+	return all, rep, nil
 }
 
 // fetchFeeds gets what a turn asks for, on a goroutine of the pool: the keeper bounds

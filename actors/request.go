@@ -59,7 +59,8 @@ type Reply struct {
 	End *hub.Waiter
 	// Approvals answers opApprovals.
 	Approvals []Approval
-	Feeds     []FeedState // answers opFeeds
+	Feeds     []FeedState // answers opFeeds, with feeds
+	feeds     *feedAsk
 	Err       error
 }
 

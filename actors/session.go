@@ -275,7 +275,8 @@ func (s *session) requested(c actor.Context, req *request) {
 		s.step(c, &turn.Expire{})
 		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq})
 	case opFeeds:
-		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Feeds: s.feedStates()})
+		f := s.attending()
+		req.answer(Reply{Inc: s.inc, Seq: s.machine.State().Seq, Feeds: s.feedStates(), feeds: &feedAsk{who: f.who, set: f.set}})
 	case opIngest:
 		rep := Reply{Inc: s.inc, Seq: s.machine.State().Seq}
 		if keeper := s.host.cfg.Feeds; keeper != nil {

@@ -16,6 +16,9 @@ type Value struct {
 	JSON   string
 	At     time.Time // when it was fetched
 	Failed bool      // a refresh after it failed
+	// Of a value of another host: where it comes from, and the tag under which that host knows
+	// whether it has changed.
+	Origin, Tag string
 }
 
 // A Cache has the last values of feeds and the texts of ingested files. It may lose any entry

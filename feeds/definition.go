@@ -55,12 +55,13 @@ const (
 	Relic    Kind = "relic"
 	Workflow Kind = "workflow"
 	LLM      Kind = "llm"
+	Remote   Kind = "remote" // a feed of another host (docs/spec/extensions.md §10)
 )
 
 // importable reports whether sources of a kind are named and looked up in a registry.
 func (k Kind) importable() bool { return k == Tool || k == Relic || k == Workflow || k == LLM }
 
-func (k Kind) known() bool { return k.importable() || k == Internal || k == Ingest }
+func (k Kind) known() bool { return k.importable() || k == Internal || k == Ingest || k == Remote }
 
 // A Source is where a feed's values come from. It is comparable.
 type Source struct {

@@ -57,6 +57,7 @@ func (k *Keeper) element(session string, e *Entry, v Value, ok bool, err error) 
 			el.Reason = k.Reason(session, *e)
 		}
 		el.Body, el.Truncated, el.Value = injected(e, v.JSON, k.cfg.Counter)
+		el.Origin = v.Origin
 	case isReason(err, ReasonTimeout):
 		el.Error = ErrorTimeout
 	default:
@@ -146,10 +147,10 @@ func (k *Keeper) fly(r *runway, at *place, s *Session, e *Entry, deps []dependen
 	gone := true
 	defer func() {
 		if gone {
-			l.land("", &PanicError{Value: "the goroutine ended with runtime.Goexit", Stack: debug.Stack()})
+			l.land(Value{}, &PanicError{Value: "the goroutine ended with runtime.Goexit", Stack: debug.Stack()})
 		}
 	}()
-	value, err := k.fetch(ctx, s, e, l.old.JSON, deps, env)
+	value, err := k.fetch(ctx, s, e, l.old, deps, env)
 	gone = false
 	return l.land(value, err)
 }
@@ -166,9 +167,9 @@ type landing struct {
 }
 
 // land ends a flight, tells those who wait for it, and gives the time.
-func (l *landing) land(value string, err error) time.Time {
+func (l *landing) land(v Value, err error) time.Time {
 	now := l.k.now()
-	v := Value{JSON: value, At: now}
+	v.At = now
 	if err == nil {
 		l.put(v)
 		if f, ok := l.cleared(); ok {
@@ -268,7 +269,7 @@ func (k *Keeper) remember(a *active, key string, now time.Time, crashed, succeed
 }
 
 // fetch resolves what a feed refers to and asks its source. old is its value so far.
-func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old string, deps []dependency, env []string) (value string, err error) {
+func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old Value, deps []dependency, env []string) (v Value, err error) {
 	var values map[string]string
 	if len(deps) > 0 {
 		values = make(map[string]string, len(deps))
@@ -277,20 +278,26 @@ func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old string, deps []d
 		d := &deps[i]
 		v, ok, err := k.await(ctx, s.Key, &d.entry, d.flight)
 		if !ok {
-			return "", failCause(ReasonNeeds, err, "needs %s", d.entry.ID)
+			return Value{}, failCause(ReasonNeeds, err, "needs %s", d.entry.ID)
 		}
 		_, _, values[d.entry.ID] = injected(&d.entry, v.JSON, k.cfg.Counter)
 	}
 	src := e.Source
-	if src.Params, err = resolve(src.Params, values); err != nil {
-		return "", err
+	if src.Kind != Remote {
+		if src.Params, err = resolve(src.Params, values); err != nil {
+			return Value{}, err
+		}
 	}
-	value, err = k.ask(ctx, s, src, env)
+	v, same, err := k.ask(ctx, s, src, env, old.Tag)
+	if err == nil && same {
+		return old, nil
+	}
+	value := v.JSON
 	if err == nil {
 		switch {
 		case len(value) > MaxValueBytes:
 			err = fail(messages.ErrQuota, ReasonValueTooLarge, "%d bytes, more than %d", len(value), MaxValueBytes)
-		case (value != old || value == "") && !jsontext.Value(value).IsValid():
+		case (value != old.JSON || value == "") && !jsontext.Value(value).IsValid():
 			err = fail(messages.ErrConfig, ReasonInvalidJSON, "the source gave no JSON value")
 		}
 	}
@@ -300,7 +307,8 @@ func (k *Keeper) fetch(ctx *patience, s *Session, e *Entry, old string, deps []d
 	if err != nil && ctx.over() {
 		err = failCause(ReasonTimeout, err, "the fetch was given up")
 	}
-	return value, err
+	v.JSON = value
+	return v, err
 }
 
 // transformed applies the steps of a feed to a value. Where one fails there is no value: what
@@ -326,10 +334,11 @@ type PanicError struct {
 // Error names the panic's value.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-func (k *Keeper) ask(ctx context.Context, s *Session, src Source, env []string) (value string, err error) {
+// ask gets a value from a source. same reports that the value under tag is still the source's.
+func (k *Keeper) ask(ctx context.Context, s *Session, src Source, env []string, tag string) (v Value, same bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			value, err = "", &PanicError{Value: p, Stack: debug.Stack()}
+			v, same, err = Value{}, false, &PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
 	switch {
@@ -342,15 +351,21 @@ func (k *Keeper) ask(ctx context.Context, s *Session, src Source, env []string) 
 		if s.Env != nil {
 			in.Env = s.Env
 		}
-		return in.Fetch(src, facts, env)
+		v.JSON, err = in.Fetch(src, facts, env)
 	case src.Kind == Ingest && s.Ingest != nil:
-		return s.Ingest.Fetch(ctx, src)
+		v.JSON, err = s.Ingest.Fetch(ctx, src)
 	case src.Kind == Ingest:
-		return "", fail(messages.ErrConfig, ReasonNoFiles, "this session has nothing to ingest from")
+		err = fail(messages.ErrConfig, ReasonNoFiles, "this session has nothing to ingest from")
+	case src.Kind == Remote && s.Peers != nil:
+		return s.Peers.Fetch(ctx, src, tag)
+	case src.Kind == Remote:
+		err = fail(messages.ErrConfig, ReasonUnknownTarget, "this host asks no other: feeds.remotes is empty")
 	case s.Fetcher == nil:
-		return "", fail(messages.ErrConfig, ReasonUnknownTarget, "this session calls no %s", src.Kind)
+		err = fail(messages.ErrConfig, ReasonUnknownTarget, "this session calls no %s", src.Kind)
+	default:
+		v.JSON, err = s.Fetcher.Fetch(ctx, src)
 	}
-	return s.Fetcher.Fetch(ctx, src)
+	return v, false, err
 }
 
 func failCause(reason string, cause error, format string, args ...any) *messages.Error {

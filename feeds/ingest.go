@@ -38,15 +38,15 @@ const (
 	ReasonTooMany     = "too_many"    // more than MaxIngestEntries
 )
 
-// A Remote opens what git and url sources name, as a file system: a checked out tree,
+// Sources opens what git and url sources name, as a file system: a checked out tree,
 // a directory of one document. It guards against what must not be reached. Files that
 // did not change keep their time and size; the file system is closed after use if it
 // is an io.Closer.
-type Remote interface {
+type Sources interface {
 	Open(ctx context.Context, how, location string) (fs.FS, error)
 }
 
-// How a Remote is asked.
+// How Sources are asked.
 const (
 	RemoteGit = "git"
 	RemoteURL = "url"
@@ -58,7 +58,7 @@ const (
 // Cache, if there is one. It is safe for many goroutines.
 type Ingester struct {
 	Files  fs.FS
-	Remote Remote
+	Remote Sources
 	Cache  *Cache
 	// Scope tells apart ingesters that share a cache.
 	Scope string
@@ -84,7 +84,7 @@ func readIngest(params string) (ingest, []*messages.Error) {
 }
 
 // Elsewhere returns how the documents of an ingest source are named that are not files of
-// the agent's folder: RemoteGit or RemoteURL, which need a Remote; "" for those that are,
+// the agent's folder: RemoteGit or RemoteURL, which need Sources; "" for those that are,
 // and for other sources.
 func (s *Source) Elsewhere() string {
 	if s.Kind != Ingest {

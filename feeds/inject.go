@@ -24,6 +24,8 @@ type Element struct {
 	Value string
 	// Cause says for logs why Error or Stale is set. It is nothing for a model.
 	Cause error
+	// Origin is where a value of another host comes from.
+	Origin string
 	// Reason says the same in words that a record may hold. Where an older value is shown
 	// because the refresh before failed, it is that one's.
 	Reason string
@@ -31,7 +33,7 @@ type Element struct {
 
 // Feed is the element as a turn keeps it.
 func (e *Element) Feed() messages.Feed {
-	return messages.Feed{ID: e.ID, Stale: e.Stale, Truncated: e.Truncated, Error: e.Error, Reason: e.Reason, Value: e.Value}
+	return messages.Feed{ID: e.ID, Stale: e.Stale, Truncated: e.Truncated, Error: e.Error, Origin: e.Origin, Reason: e.Reason, Value: e.Value}
 }
 
 // Append appends the element to a prompt (docs/spec/streaming.md §7.3). However it is written,

@@ -39,6 +39,21 @@ type Fetcher interface {
 	Fetch(ctx context.Context, src Source) (json string, err error)
 }
 
+// Peers gets the values of remote sources: feeds of other hosts. tag is that of the value at
+// hand, "" for none; same reports that the value has not changed. It is used by many goroutines
+// and returns soon after ctx is done. Failures have a reason of those below.
+type Peers interface {
+	Fetch(ctx context.Context, src Source, tag string) (v Value, same bool, err error)
+}
+
+// Reasons of remote fetches that failed (docs/spec/extensions.md §10), and ReasonTimeout.
+const (
+	ReasonUnauthenticated = "unauthenticated" // the peer does not take the token
+	ReasonNotFound        = "not_found"       // there is no such feed, or what answers is no stile host
+	ReasonTooLarge        = "too_large"
+	ReasonForwarded       = "forwarded" // the peer has the value from another host itself
+)
+
 // Config makes a Keeper. The zero value has the defaults.
 type Config struct {
 	Cache        *Cache // nil makes one, which the keeper closes
@@ -78,6 +93,7 @@ type Session struct {
 	Key     string       // unique in the host and for ever: the incarnation
 	Fetcher Fetcher      // nil fails sources other than internal and ingest
 	Ingest  *Ingester    // nil fails ingest sources
+	Peers   Peers        // nil fails remote sources
 	Facts   func() Facts // of internal sources; nil is none. Called by many goroutines
 	// Env reads a variable for internal sources; nil is Internals.Env. Called by many
 	// goroutines.

@@ -187,6 +187,10 @@ func (n *normalizer) source(d *Definition) {
 		}
 		return
 	}
+	if src.Kind == Remote {
+		n.remote(src)
+		return
+	}
 	if src.Name != "" {
 		n.add("source.name", ReasonBadValue, "an %s source has none", src.Kind)
 	}

@@ -257,6 +257,7 @@ func (d *decoder) body() messages.Body {
 			Digest:    d.digest("digest"),
 			Error:     d.strz("error"),
 			ID:        d.str("id"),
+			Origin:    d.strz("origin"),
 			Reason:    d.strz("reason"),
 			Stale:     d.booleanz("stale"),
 			Truncated: d.booleanz("truncated"),

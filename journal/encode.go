@@ -217,6 +217,7 @@ func (e *encoder) body(b messages.Body) {
 		e.digest("digest", b.Digest)
 		e.strz("error", b.Error)
 		e.str("id", b.ID)
+		e.strz("origin", b.Origin)
 		e.strz("reason", b.Reason)
 		e.booleanz("stale", b.Stale)
 		e.booleanz("truncated", b.Truncated)

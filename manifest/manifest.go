@@ -53,7 +53,7 @@ type Manifest struct {
 	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 
-	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream|remote_feeds" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
 	ActionTemplates map[string]any `yaml:"action_templates" shape:"action" raw:"true" optional:"true" doc:"Actions with places for values, by name, for the extension templates."`
 
 	Import Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
@@ -234,7 +234,7 @@ type Search struct {
 // Feed is a context feed (docs/spec/streaming.md §7.1).
 type Feed struct {
 	ID           string        `yaml:"id" required:"true" shape:"feed" doc:"Unique name of the feed. builtin.identity, builtin.tools and builtin.security are parts of the prompt, which enabled switches."`
-	Type         string        `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
+	Type         string        `yaml:"type" enum:"on_demand|periodic|internal|ingest|tool|relic|workflow|llm|remote" unsupported:"streaming|event_driven" doc:"Trigger, or kind of source."`
 	Interval     int64         `yaml:"interval" min:"1" optional:"true" doc:"Seconds between fetches of a periodic feed."`
 	CacheTTL     *int64        `yaml:"cache_ttl" min:"0" doc:"Seconds a value may be served; 0 and none differ for a periodic feed."`
 	Deadline     time.Duration `yaml:"deadline" min:"1ms" max:"60s" optional:"true" doc:"Longest time that a prompt waits for the feed, where the host's feeds.deadline, 2s, is not shorter."`
@@ -256,16 +256,24 @@ const Templates = "templates"
 // FeedTransform is the extension that lets feeds have transform, and the model write one.
 const FeedTransform = "feed_transform"
 
+// RemoteFeeds is the extension that lets feeds of the manifest have their values from other
+// hosts.
+const RemoteFeeds = "remote_feeds"
+
 // FeedReferences is the extension that lets feeds that the model adds refer to other feeds, and
 // feeds of the manifest write references as %{feed.path}.
 const FeedReferences = "feed_references"
 
 // FeedSource is where a feed's values come from.
 type FeedSource struct {
-	Type   string         `yaml:"type" enum:"internal|ingest|tool|relic|workflow|llm" doc:"Kind of source."`
-	Name   string         `yaml:"name" doc:"Target in the registry of that kind."`
-	Action string         `yaml:"action" doc:"Internal source."`
-	Params map[string]any `yaml:"params" doc:"Parameters of the source."`
+	Type    string         `yaml:"type" enum:"internal|ingest|tool|relic|workflow|llm|remote" doc:"Kind of source."`
+	Name    string         `yaml:"name" doc:"Target in the registry of that kind."`
+	Action  string         `yaml:"action" doc:"Internal source."`
+	Params  map[string]any `yaml:"params" doc:"Parameters of the source."`
+	URL     string         `yaml:"url" shape:"url" doc:"Of a remote source: the other host, such as https://host:8471."`
+	Session string         `yaml:"session" doc:"Of a remote source: tenant:user:id, or agent/id with a session of the token's user that runs that agent."`
+	Feed    string         `yaml:"feed" doc:"Of a remote source: the feed of that session."`
+	Secret  string         `yaml:"secret" shape:"secret" doc:"Of a remote source: the environment variable with a token of the scope feeds; never the token itself."`
 }
 
 // InternalActions allows actions on the session itself (docs/spec/streaming.md §7.4). A list that

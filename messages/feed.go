@@ -8,6 +8,7 @@ type Feed struct {
 	Stale     bool   // an older value, because the last refresh failed or is late
 	Truncated bool   // cut to the limits of the feed
 	Error     string // there is no value: timeout or failed
+	Origin    string // of a value of another host, as of FeedInjected
 	Reason    string // why there is no fresh value, in words and for people alone; may be empty
 	Value     string // JSON, as injected; "" with Error
 }
@@ -43,9 +44,12 @@ type FeedChange struct {
 // with Error. Reason says in words why there is none, or why it is stale; a prompt does
 // not show it.
 type FeedInjected struct {
-	Digest    Digest `json:"digest"`
-	Error     string `json:"error,omitzero"`
-	ID        string `json:"id"`
+	Digest Digest `json:"digest"`
+	Error  string `json:"error,omitzero"`
+	ID     string `json:"id"`
+	// Origin is where another host got the value: session@incarnation, position. "" for a value
+	// that this host fetched from its source.
+	Origin    string `json:"origin,omitzero"`
 	Reason    string `json:"reason,omitzero"`
 	Stale     bool   `json:"stale,omitzero"`
 	Truncated bool   `json:"truncated,omitzero"`
@@ -56,5 +60,5 @@ func (*FeedInjected) Kind() Kind { return KindFeedInjected }
 
 // Feed is the feed with its value, which is read from the blob.
 func (f *FeedInjected) Feed(value string) Feed {
-	return Feed{ID: f.ID, Stale: f.Stale, Truncated: f.Truncated, Error: f.Error, Reason: f.Reason, Value: value}
+	return Feed{ID: f.ID, Stale: f.Stale, Truncated: f.Truncated, Error: f.Error, Origin: f.Origin, Reason: f.Reason, Value: value}
 }

@@ -62,7 +62,7 @@ var layers = []struct {
 	{"text", []string{"internal/jsonstring", "internal/clip", "internal/visible", "internal/textdiff"}},
 	{"words", []string{"messages"}},
 	{"pure", []string{"parse/...", "crypto/...", "internal/turn", "internal/turn/driver", "internal/plan", "internal/neuroscript/...", "internal/prompt", "internal/compare", "internal/native", "internal/answer", "internal/budget", "internal/jsonvalue", "internal/expr", "internal/transform"}},
-	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/rehearse", "internal/eval", "internal/proof", "internal/groupcommit", "internal/specimen", "internal/confine", "internal/files", "internal/audit", "internal/retry", "internal/schema", "internal/zone", "internal/postgrestest", "internal/wiretest"}},
+	{"ports", []string{"llm/...", "tools/...", "feeds/...", "journal/...", "internal/telemetry", "manifest", "internal/replay", "internal/rehearse", "internal/eval", "internal/proof", "internal/groupcommit", "internal/specimen", "internal/confine", "internal/files", "internal/audit", "internal/retry", "internal/schema", "internal/zone", "internal/publicnet", "internal/postgrestest", "internal/wiretest"}},
 	{"shells", []string{"supervisor", "actors/...", "internal/hub"}},
 	{"assembly", []string{"internal/compiler", "internal/delegate", "internal/learn", "internal/follow", "internal/simple", "internal/livestore", "internal/keyfile", "internal/backup", "internal/fork", "internal/erase"}},
 	{"facade", []string{""}},

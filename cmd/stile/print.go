@@ -291,6 +291,9 @@ func (p *printer) record(r *messages.Record) {
 			text += ", stale"
 		}
 		text += reasonText(b.Reason)
+		if b.Origin != "" {
+			text += ", from " + b.Origin
+		}
 		p.line(dim, "feed", text)
 	case *messages.ParseFault:
 		why := b.Detail

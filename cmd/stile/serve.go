@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/host/access"
 	"github.com/seed14be6753/stile/internal/audit"
+	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/internal/telemetry"
 )
 
@@ -207,7 +209,12 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	cfg.InMemory = s.Memory
 	cfg.IdleTimeout = s.IdleTimeout
 	cfg.Spending = s.Spending.runtime()
-	cfg.Feeds.Deadline = s.Feeds.Deadline
+	cfg.Feeds.Deadline, cfg.Feeds.Remotes = s.Feeds.Deadline, s.Feeds.Remotes
+	if s.Feeds.RemoteCA != "" {
+		if cfg.Feeds.RemoteCA, err = os.ReadFile(s.Feeds.RemoteCA); err != nil {
+			return configError("feeds.remote_ca", files.Cause(err).Error())
+		}
+	}
 	cfg.Boot = stile.Boot{Off: s.Boot.Off, Concurrency: s.Boot.Concurrency, PerSecond: s.Boot.PerSecond}
 	observe, flush, err := tracing(ctx, a.env)
 	if err != nil {

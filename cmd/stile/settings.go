@@ -111,6 +111,8 @@ type tenant struct {
 
 type feedSettings struct {
 	Deadline time.Duration `yaml:"deadline" doc:"How long a prompt waits for its feeds together."`
+	Remotes  []string      `yaml:"remotes" doc:"Hosts that remote feeds may ask: origins such as https://host:8471, and addresses or prefixes such as 10.0.0.0/8 for those in private networks."`
+	RemoteCA string        `yaml:"remote_ca" doc:"File of certificates, in PEM, that vouch for these hosts beside those of the system."`
 }
 
 type bootSettings struct {

@@ -22,10 +22,11 @@ const (
 	Admin   Scope = "admin"   // delete sessions; make and revoke tokens of the tenant
 	Users   Scope = "users"   // act for any user of the tenant
 	Metrics Scope = "metrics" // the host's numbers, of all tenants
+	Feeds   Scope = "feeds"   // values of feeds, for other hosts
 )
 
 // Scopes lists all of them, in the order of the documentation.
-func Scopes() []Scope { return []Scope{Read, Submit, Approve, Admin, Users, Metrics} }
+func Scopes() []Scope { return []Scope{Read, Submit, Approve, Admin, Users, Metrics, Feeds} }
 
 // ParseScopes checks names of scopes, and gives them once each in their order. No name,
 // or one that is no scope, is ERR_INVALID.

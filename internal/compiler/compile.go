@@ -110,8 +110,10 @@ type Env struct {
 
 	Pool   *mcp.Pool
 	Store  journal.Store // searched by recall
-	Remote feeds.Remote
+	Remote feeds.Sources
 	Cache  *feeds.Cache
+	// Peers asks other hosts for feeds; nil where none is listed.
+	Peers Peers
 	// Caches is the folder under which programs of agents keep their caches; "" gives
 	// each agent a temporary one.
 	Caches string
@@ -128,6 +130,12 @@ type Env struct {
 	Keep     func(io.Closer) error
 	Sessions Sessions
 	Profiles Profiles
+}
+
+// Peers asks other hosts for feeds, and knows which are listed.
+type Peers interface {
+	feeds.Peers
+	Allows(origin string) bool
 }
 
 // Sessions runs the actions of type agent, each in a child session.

@@ -105,6 +105,18 @@ func feedSpec(f *manifest.Feed, at string, referring bool) (feeds.Spec, error) {
 		}
 		spec.Transform = string(b)
 	}
+	if kindOf(f) == string(feeds.Remote) {
+		if f.Source.Params != nil {
+			return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.params", Detail: "a remote source has none"}
+		}
+		spec.Source.Params = feeds.PeerParams(f.Source.URL, f.Source.Session, f.Source.Feed, f.Source.Secret)
+		return spec, nil
+	}
+	for _, own := range [][2]string{{"url", f.Source.URL}, {"session", f.Source.Session}, {"feed", f.Source.Feed}, {"secret", f.Source.Secret}} {
+		if own[1] != "" {
+			return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source." + own[0], Detail: "only a remote source has one"}
+		}
+	}
 	if f.Source.Params == nil {
 		return spec, nil
 	}
@@ -121,6 +133,14 @@ func feedSpec(f *manifest.Feed, at string, referring bool) (feeds.Spec, error) {
 	}
 	spec.Source.Params = string(b)
 	return spec, nil
+}
+
+// kindOf returns the kind of a feed's source, which type may say as well.
+func kindOf(f *manifest.Feed) string {
+	if f.Source.Type == "" {
+		return f.Type
+	}
+	return f.Source.Type
 }
 
 // refers returns a value of a manifest whose texts, at any depth, write references as feeds
@@ -155,10 +175,7 @@ func refers(v any) (out any, bad string) {
 
 // imported reports an error when a feed's source may not be called at all.
 func imported(m *manifest.Manifest, f *manifest.Feed, at string) error {
-	kind := f.Source.Type
-	if kind == "" {
-		kind = f.Type
-	}
+	kind := kindOf(f)
 	names, key := m.Import.Tools, "tools"
 	switch feeds.Kind(kind) {
 	case feeds.Tool:
@@ -203,6 +220,15 @@ func (e *Env) feeding(a *Definition, m *manifest.Manifest, has *catalog.Set, tar
 				Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at() + ".source.params." + how,
 				Detail: "this host opens no " + how + " sources: set Config.Feeds.Remote, or name paths of the agent's folder",
 			}
+		}
+		if p, ok := entry.Source.Peer(); ok && !e.replays() {
+			if e.Peers == nil || !e.Peers.Allows(p.Origin) {
+				return f, on, &messages.Error{
+					Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at() + ".source.url",
+					Detail: p.Origin + " is not in feeds.remotes of the host's settings (Config.Feeds.Remotes)",
+				}
+			}
+			f.Peers = e.Peers
 		}
 		if entry.Source.Name == "" {
 			continue

@@ -175,7 +175,7 @@ func (m *Machine) feedsReady(in *FeedsReady) {
 
 // inject records the value of a feed that the turn has from now on.
 func (m *Machine) inject(fd *messages.Feed) {
-	body := &messages.FeedInjected{ID: fd.ID, Stale: fd.Stale, Truncated: fd.Truncated, Error: fd.Error, Reason: fd.Reason}
+	body := &messages.FeedInjected{ID: fd.ID, Stale: fd.Stale, Truncated: fd.Truncated, Error: fd.Error, Origin: fd.Origin, Reason: fd.Reason}
 	var blobs []messages.Blob
 	if fd.Error == "" {
 		b := blobOf([]byte(fd.Value))

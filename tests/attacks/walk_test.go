@@ -237,7 +237,7 @@ func (w *world) described() map[string]bool {
 // what a caller is told of its own there is nothing of another's.
 func TestWalkOverTenants(t *testing.T) {
 	w := newWorld(t)
-	for _, scope := range []string{"read", "submit", "approve", "admin", "users", "metrics"} {
+	for _, scope := range []string{"read", "submit", "approve", "admin", "users", "metrics", "feeds"} {
 		w.token("acme/ann/only "+scope, scope)
 	}
 	tries := 0
@@ -271,7 +271,7 @@ func TestWalkOverTenants(t *testing.T) {
 		if a := ask("", pattern, of); a.status != http.StatusUnauthorized {
 			t.Errorf("%s without a token: %s", pattern, a)
 		}
-		for _, scope := range []string{"read", "submit", "approve", "admin", "users", "metrics"} {
+		for _, scope := range []string{"read", "submit", "approve", "admin", "users", "metrics", "feeds"} {
 			implied := scope == "admin" && slices.Contains([]string{"read", "submit", "approve"}, r.scope)
 			if scope == r.scope || implied {
 				continue
@@ -306,6 +306,19 @@ func TestWalkOverTenants(t *testing.T) {
 					t.Errorf("%s by %s: %s", pattern, holder, a)
 				}
 			}
+		}
+	}
+	// A token for other hosts has values of feeds, which is a right of its own on a route that
+	// others have too.
+	for holder, want := range map[string]int{
+		"acme/ann/only feeds": http.StatusOK, "acme/ann/only read": http.StatusForbidden, "acme/ann/only admin": http.StatusForbidden,
+		"evil/eve/all": http.StatusForbidden, "evil/eve/feeds": http.StatusNotFound, "acme/bob/feeds": http.StatusNotFound, "": http.StatusUnauthorized,
+	} {
+		if strings.HasSuffix(holder, "/feeds") {
+			w.token(holder, "feeds")
+		}
+		if a, err := w.ask(holder, "GET", "/v1/sessions/secret/feeds?values=now,", ""); err != nil || a.status != want || strings.Contains(a.body, secret) {
+			t.Errorf("values of feeds by %q: %s, %v; want %d", holder, a, err, want)
 		}
 	}
 	if err := w.whole(); err != nil {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
+	"github.com/seed14be6753/stile/internal/publicnet"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools"
 	"github.com/seed14be6753/stile/tools/catalog"
@@ -146,39 +146,10 @@ func (s *Service) header() string {
 	return s.Header
 }
 
-var errPrivate = errors.New("the address is in a private network or not a host's")
-
-// global6 is the block from which IANA assigns addresses of hosts. All other IPv6 addresses
-// have a special purpose or none: loopback, IPv4 in another form (::/96, ::ffff:0:0:0/96,
-// 64:ff9b::/96), segments, private and local networks.
-var global6 = netip.MustParsePrefix("2000::/3")
-
-// notPublic are the other blocks of IANA's two registries of special-purpose addresses,
-// where the methods of netip.Addr do not know them. Anycast sinks (AS112, AMT) are among
-// them: a network may have its own.
-var notPublic = func() (all []netip.Prefix) {
-	for _, p := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24",
-		"192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-		"2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
-	} {
-		all = append(all, netip.MustParsePrefix(p))
-	}
-	return all
-}()
+var errPrivate = publicnet.ErrPrivate
 
 // public returns an error for an address that is not on the public internet.
-func public(address string) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return errPrivate
-	}
-	ip := at.Addr().Unmap().WithZone("")
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Is6() && !global6.Contains(ip) || slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(ip) }) {
-		return errPrivate
-	}
-	return nil
-}
+func public(address string) error { return publicnet.Judge(address) }
 
 // request returns the request for a call of an endpoint.
 func (s *Service) request(ctx context.Context, base *url.URL, e *Endpoint, given map[string]jsontext.Value) (*http.Request, error) {
