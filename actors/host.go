@@ -48,6 +48,7 @@ type Observer interface {
 	ReceiptMissing() // a record that should bear a receipt does not
 	// LimitReached counts what met a limit and is told by no record.
 	LimitReached(l string, n int)
+	RolledBack(outcome string) // a group of actions was rolled back: ok, failed or unknown
 }
 
 // Counters are what a host counts besides what it tells its Observer. All are

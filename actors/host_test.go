@@ -51,6 +51,7 @@ func (silent) FallbackMint()                  {}
 func (silent) Orphan()                        {}
 func (silent) ReceiptMissing()                {}
 func (silent) LimitReached(string, int)       {}
+func (silent) RolledBack(string)              {}
 
 var key = messages.SessionKey{Tenant: "t", User: "u", ID: "i"}
 

@@ -117,6 +117,8 @@ func (s *session) perform(c actor.Context, e turn.Effect) {
 		s.pass(s.air.model, e)
 	case turn.Reached:
 		s.host.cfg.Observer.LimitReached(e.Limit, e.N)
+	case turn.RolledBack:
+		s.host.cfg.Observer.RolledBack(e.Outcome)
 	case *turn.EndChildren:
 		s.endChildren(e)
 	case *turn.AnswerCall:

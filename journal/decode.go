@@ -188,20 +188,24 @@ func (d *decoder) body() messages.Body {
 		return &messages.Whisper{Target: d.str("target"), Text: d.str("text")}
 	case messages.KindActionDeclared:
 		return &messages.ActionDeclared{
-			Args:       d.str("args"),
-			ArgsDigest: d.digest("args_digest"),
-			Class:      messages.Class(d.str("class")),
-			DependsOn:  decodeListz(d, "depends_on", decodeText[string]),
-			ID:         d.str("id"),
-			InThought:  d.booleanz("in_thought"),
-			Mode:       d.str("mode"),
-			Name:       d.str("name"),
-			OnError:    d.strz("on_error"),
-			OutputKey:  d.strz("output_key"),
-			Show:       d.strz("show"),
-			Template:   d.strz("template"),
-			Thought:    d.numz("thought"),
-			Type:       messages.ActionType(d.str("type")),
+			Args:            d.str("args"),
+			ArgsDigest:      d.digest("args_digest"),
+			Class:           messages.Class(d.str("class")),
+			Compensates:     d.strz("compensates"),
+			CompensatesTurn: d.numz("compensates_turn"),
+			DependsOn:       decodeListz(d, "depends_on", decodeText[string]),
+			Group:           d.strz("group"),
+			ID:              d.str("id"),
+			InThought:       d.booleanz("in_thought"),
+			Mode:            d.str("mode"),
+			Name:            d.str("name"),
+			OnError:         d.strz("on_error"),
+			OutputKey:       d.strz("output_key"),
+			Rollback:        d.strz("rollback"),
+			Show:            d.strz("show"),
+			Template:        d.strz("template"),
+			Thought:         d.numz("thought"),
+			Type:            messages.ActionType(d.str("type")),
 		}
 	case messages.KindActionTemplate:
 		return &messages.ActionTemplate{Definition: d.str("definition"), Name: d.str("name")}
@@ -303,6 +307,8 @@ func (d *decoder) body() messages.Body {
 		}
 	case messages.KindNote:
 		return &messages.Note{Text: d.str("text")}
+	case messages.KindRollbackBegin:
+		return &messages.RollbackBegin{Cause: d.str("cause"), Group: d.str("group")}
 	case messages.KindRetract:
 		return &messages.Retract{Off: d.num("off"), Unit: d.str("unit")}
 	}

@@ -159,13 +159,17 @@ func (e *encoder) body(b messages.Body) {
 		e.str("args", b.Args)
 		e.digest("args_digest", b.ArgsDigest)
 		e.str("class", string(b.Class))
+		e.strz("compensates", b.Compensates)
+		e.numz("compensates_turn", b.CompensatesTurn)
 		appendListz(e, "depends_on", b.DependsOn)
+		e.strz("group", b.Group)
 		e.str("id", b.ID)
 		e.booleanz("in_thought", b.InThought)
 		e.str("mode", b.Mode)
 		e.str("name", b.Name)
 		e.strz("on_error", b.OnError)
 		e.strz("output_key", b.OutputKey)
+		e.strz("rollback", b.Rollback)
 		e.strz("show", b.Show)
 		e.strz("template", b.Template)
 		e.numz("thought", b.Thought)
@@ -256,6 +260,9 @@ func (e *encoder) body(b messages.Body) {
 		e.str("who", b.Who)
 	case *messages.Note:
 		e.str("text", b.Text)
+	case *messages.RollbackBegin:
+		e.str("cause", b.Cause)
+		e.str("group", b.Group)
 	case *messages.Retract:
 		e.num("off", b.Off)
 		e.str("unit", b.Unit)

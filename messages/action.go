@@ -50,6 +50,8 @@ const (
 	OnErrorFail  = "fail"
 	OnErrorSkip  = "skip"  // failed, but tolerated: dependents run
 	OnErrorRetry = "retry" // as fail, with three further attempts unless said otherwise
+	// OnErrorRollback is as fail, and the action's group is undone.
+	OnErrorRollback = "rollback"
 )
 
 // The audiences of an action, in streams and the console.

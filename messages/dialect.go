@@ -144,6 +144,12 @@ type Call struct {
 	Value  string // canonical JSON
 	Mode   string // "" in dialects without modes
 	MS     int64  // how long it took
+	// RolledBack is how the action was undone: ok, failed or unknown; "" if it was not.
+	// RolledBackWhy is why that failed. Earlier says that the action is of an earlier turn,
+	// which has told its result.
+	RolledBack    ActionState
+	RolledBackWhy string
+	Earlier       bool
 }
 
 // TokenCheck is the verification of one candidate line.

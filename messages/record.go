@@ -42,6 +42,7 @@ const (
 	KindAudit          Kind = "audit"
 	KindNote           Kind = "note"
 	KindRetract        Kind = "retract"
+	KindRollbackBegin  Kind = "rollback.begin"
 )
 
 // Record is one entry of a session's journal. The machine fills Seq, Run, Turn,
@@ -326,20 +327,28 @@ type Whisper struct {
 
 // ActionDeclared announces a call. What has a default and has it is left out.
 type ActionDeclared struct {
-	Args       string     `json:"args"` // canonical JSON, references as they were written
-	ArgsDigest Digest     `json:"args_digest"`
-	Class      Class      `json:"class"`
-	DependsOn  []string   `json:"depends_on,omitzero"`
-	ID         string     `json:"id"` // "#k" in aeiou
-	InThought  bool       `json:"in_thought,omitzero"`
-	Mode       string     `json:"mode"`
-	Name       string     `json:"name"`
-	OnError    string     `json:"on_error,omitzero"`
-	OutputKey  string     `json:"output_key,omitzero"`
-	Show       string     `json:"show,omitzero"`
-	Template   string     `json:"template,omitzero"` // the template that it was made of
-	Thought    int64      `json:"thought,omitzero"`  // ordinal of the innermost thought around, where thoughts are numbered
-	Type       ActionType `json:"type"`
+	Args       string `json:"args"` // canonical JSON, references as they were written
+	ArgsDigest Digest `json:"args_digest"`
+	Class      Class  `json:"class"`
+	// Compensates is the action that this one undoes, and CompensatesTurn its turn if that is
+	// not the turn of the record. Args are then as they are sent.
+	Compensates     string   `json:"compensates,omitzero"`
+	CompensatesTurn int64    `json:"compensates_turn,omitzero"`
+	DependsOn       []string `json:"depends_on,omitzero"`
+	// Group is the group whose members are undone together, and Rollback how this one is: a
+	// JSON object with name, parameters, timeout and type.
+	Group     string     `json:"group,omitzero"`
+	ID        string     `json:"id"` // "#k" in aeiou
+	InThought bool       `json:"in_thought,omitzero"`
+	Mode      string     `json:"mode"`
+	Name      string     `json:"name"`
+	OnError   string     `json:"on_error,omitzero"`
+	OutputKey string     `json:"output_key,omitzero"`
+	Rollback  string     `json:"rollback,omitzero"`
+	Show      string     `json:"show,omitzero"`
+	Template  string     `json:"template,omitzero"` // the template that it was made of
+	Thought   int64      `json:"thought,omitzero"`  // ordinal of the innermost thought around, where thoughts are numbered
+	Type      ActionType `json:"type"`
 }
 
 // ActionTemplate is a template of actions that the model defined. It holds to the end of the
@@ -474,6 +483,7 @@ type TurnSuspended struct {
 const (
 	RestoreCrash    = "crash"    // the process had died
 	RestoreApproval = "approval" // a question was answered, or expired
+	RestoreRollback = "rollback" // the process had died; compensations run, then the turn ends
 )
 
 // TurnRestored says that a turn goes on from what the journal holds of it, under
@@ -621,6 +631,24 @@ func (*Retract) Kind() Kind { return KindRetract }
 
 // Kind implements Body.
 func (*Note) Kind() Kind { return KindNote }
+
+// The causes of a RollbackBegin. A colon and the id of the member follow CauseError.
+const (
+	CauseError  = "error"
+	CauseAsked  = "asked" // by the model, with the tag rollback
+	CauseHalt   = "halt"
+	CauseCancel = "cancel"
+)
+
+// RollbackBegin closes a group of actions: its members that ended ok are undone from now on,
+// by actions that say what they compensate (docs/spec/extensions.md §4).
+type RollbackBegin struct {
+	Cause string `json:"cause"`
+	Group string `json:"group"`
+}
+
+// Kind implements Body.
+func (*RollbackBegin) Kind() Kind { return KindRollbackBegin }
 
 // Undecoded stands in for a body that was read from a store and not decoded yet:
 // its bytes are the record's Raw, or were erased when Raw is nil. It never

@@ -27,9 +27,9 @@ func (p *Plan) normal(a *messages.Action) (messages.Action, *messages.Error) {
 	switch n.OnError {
 	case "":
 		n.OnError = messages.OnErrorFail
-	case messages.OnErrorFail, messages.OnErrorSkip, messages.OnErrorRetry:
+	case messages.OnErrorFail, messages.OnErrorSkip, messages.OnErrorRetry, messages.OnErrorRollback:
 	default:
-		return bad("on_error", "none of fail, skip and retry: "+n.OnError)
+		return bad("on_error", "none of fail, skip, retry and rollback: "+n.OnError)
 	}
 	if n.Args == "" {
 		n.Args = "{}"

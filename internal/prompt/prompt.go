@@ -230,7 +230,8 @@ type turnOf struct {
 	finish  messages.Finish
 	replied bool // there is a model.reply
 	calls   []messages.Call
-	byID    map[string]int // index into calls
+	byID    map[string]int                      // index into calls
+	undoes  map[string]*messages.ActionDeclared // compensations by id
 	errors  []messages.ParseError
 	told    texts // what a Log's dialect made of it
 	shown   bool  // a view has calls: they are copied before they change
@@ -256,6 +257,9 @@ func (t *turnOf) add(rec *messages.Record) {
 	case *messages.ParseFault:
 		t.errors = append(t.errors, b.Complaint())
 	case *messages.ActionDeclared:
+		if b.Compensates != "" {
+			break // rollback tells what came of it
+		}
 		if t.byID == nil {
 			t.byID = map[string]int{}
 		}
@@ -272,6 +276,41 @@ func (t *turnOf) add(rec *messages.Record) {
 		if c := t.call(b.ID); c != nil {
 			c.State, c.Reason, c.Value, c.MS = b.State, b.Reason, b.Result, b.MS
 		}
+	}
+}
+
+// rollback takes a compensation that is declared in turn t, or its end: that shows on the action
+// that it undoes. One of an earlier turn, whose result was told, is told of once more.
+func (r *run) rollback(t *turnOf, body messages.Body) {
+	b, declared := body.(*messages.ActionDeclared)
+	if declared && b.Compensates != "" {
+		if t.undoes == nil {
+			t.undoes = map[string]*messages.ActionDeclared{}
+		}
+		t.undoes[b.ID] = b
+	}
+	end, ended := body.(*messages.ActionEnded)
+	if !ended || t.undoes[end.ID] == nil {
+		return
+	}
+	b = t.undoes[end.ID]
+	state, why := end.State, ""
+	if state != messages.ActionOK && state != messages.ActionUnknown {
+		state, why = messages.ActionFailed, end.Reason
+	}
+	c := t.call(b.Compensates)
+	if b.CompensatesTurn > 0 {
+		c = nil
+		if of := r.at(b.CompensatesTurn); of != nil {
+			if i, ok := of.byID[b.Compensates]; ok {
+				was := of.calls[i]
+				t.calls = append(slices.Clip(t.calls), messages.Call{ID: was.ID, Name: was.Name, Class: was.Class, State: was.State, Mode: was.Mode, Earlier: true})
+				c = &t.calls[len(t.calls)-1]
+			}
+		}
+	}
+	if c != nil {
+		c.RolledBack, c.RolledBackWhy = state, why
 	}
 }
 
@@ -460,6 +499,7 @@ func (r *run) at(turn int64) *turnOf {
 func (r *run) add(rec *messages.Record) {
 	if t := r.at(rec.Turn); t != nil { // a detached action may end turns later
 		t.add(rec)
+		r.rollback(t, rec.Body)
 	}
 	switch b := rec.Body.(type) {
 	case *messages.TurnBegin:

@@ -35,7 +35,7 @@ func Bodies() []messages.Body {
 		&messages.UnitText{UnitKind: messages.TextUnit},
 		&messages.Emit{}, &messages.Whisper{}, &messages.ActionDeclared{}, &messages.ActionTemplate{}, &messages.ActionApproval{},
 		&messages.ActionStarted{}, &messages.ActionEnded{}, &messages.ParseFault{}, &messages.Lint{}, &messages.FeedInjected{},
-		&messages.TurnDecided{}, &messages.TurnSuspended{}, &messages.TurnRestored{}, &messages.Control{}, &messages.Audit{}, &messages.Note{}, &messages.Retract{},
+		&messages.TurnDecided{}, &messages.TurnSuspended{}, &messages.TurnRestored{}, &messages.Control{}, &messages.Audit{}, &messages.Note{}, &messages.Retract{}, &messages.RollbackBegin{},
 	}
 }
 

@@ -36,6 +36,7 @@ type Metrics struct {
 	profiles    family
 	toolChanges family
 	limits      family
+	rollbacks   family
 	refused     family
 
 	ttlExpired      prometheus.Counter
@@ -86,6 +87,7 @@ func NewMetrics() *Metrics {
 		quotaBreach:     family{vec: vec("quota_breach_total", "Meters and clocks that ran out, by name.", "kind")},
 		profiles:        family{vec: vec("profiles_total", "Attempts to learn the profile of a user, by outcome.", "outcome")},
 		limits:          family{vec: vec("limit_reached_total", "Limits of replies, results, actions and feeds that were reached, by name.", "limit")},
+		rollbacks:       family{vec: vec("rollbacks_total", "Groups of actions that were rolled back, by outcome.", "outcome")},
 		refused:         family{vec: vec("token_refused_total", "Requests that were refused for their token, by reason.", "reason")},
 		toolChanges:     family{vec: vec("mcp_tool_changes_total", "Tools that an MCP server offered in other words than before, by server.", "server")},
 		ttlExpired:      counter("ttl_expired_total", "Control tokens that had expired."),
@@ -106,6 +108,9 @@ func NewMetrics() *Metrics {
 	}
 	for _, l := range messages.Limits() { // there from the start, so that the first time shows
 		m.LimitReached(l, 0)
+	}
+	for _, outcome := range []messages.ActionState{messages.ActionOK, messages.ActionFailed, messages.ActionUnknown} {
+		m.rollbacks.add(string(outcome), 0)
 	}
 	for _, reason := range Refusals() {
 		m.refused.add(reason, 0)
@@ -221,6 +226,10 @@ func (m *Metrics) SessionAsleep() { m.sessions.Dec() }
 
 // LimitReached counts n times that something met a limit.
 func (m *Metrics) LimitReached(l string, n int) { m.limits.add(l, n) }
+
+// RolledBack counts a group of actions that was rolled back. Its outcome is ok, failed if a
+// compensation failed, or unknown.
+func (m *Metrics) RolledBack(outcome string) { m.rollbacks.inc(outcome) }
 
 // Refusals are the reasons of TokenRefused.
 func Refusals() []string {

@@ -132,6 +132,9 @@ func TestObserveRecord(t *testing.T) {
 	for _, reason := range Refusals() {
 		zero["stile_token_refused_total reason="+reason] = 0
 	}
+	for _, outcome := range []string{"ok", "failed", "unknown"} {
+		zero["stile_rollbacks_total outcome="+outcome] = 0
+	}
 	if d := cmp.Diff(zero, values(t, m)); d != "" {
 		t.Error(d)
 	}
@@ -183,6 +186,9 @@ func TestObserveRecord(t *testing.T) {
 	}
 	for _, reason := range Refusals() {
 		want["stile_token_refused_total reason="+reason] = 0
+	}
+	for _, outcome := range []string{"ok", "failed", "unknown"} {
+		want["stile_rollbacks_total outcome="+outcome] = 0
 	}
 	want["stile_limit_reached_total limit=drain"], want["stile_limit_reached_total limit=reply"], want["stile_limit_reached_total limit=tag"] = 1, 1, 3
 	if d := cmp.Diff(want, values(t, m)); d != "" {

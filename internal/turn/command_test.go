@@ -67,8 +67,9 @@ func init() {
 // rendering), answer (a word that the final answer must have), exempt_final,
 // recovery, on_panic, the clocks by their names, actions, tokens, cost; broken=
 // for a dialect that breaks its contract. ack=manual leaves acknowledging to the
-// script; extensions names those of cortex that are on; internal has actions on the session; brief leaves publications of records, clocks and held effects out. cut: an
-// action in mode sync ends the reply of a stream.
+// script; internal has actions on the session; brief leaves publications of records, clocks and held effects out. cut: an
+// action in mode sync ends the reply of a stream. extensions names those of cortex that are on;
+// rollback: what rolls a group back, with run_unknown members of unknown outcome as well.
 func (s *script) session(c *command) {
 	rules := Rules{
 		Dialect: "test", NoProgressN: int(c.num("no_progress_n", 0)), MaxTurns: c.num("max_turns", 0),
@@ -108,6 +109,10 @@ func (s *script) session(c *command) {
 		rules.Judge, rules.Target, rules.Limits.Parallel = cogency.Dialect{}, targets, int(c.num("parallel", 0))
 	case "stream":
 		rules.Judge, rules.Target, rules.Limits.Parallel = s.cortex(c), targets, int(c.num("parallel", 0))
+		on := "," + c.str("rollback", "error") + ","
+		rules.Rollback = Rollback{
+			Error: strings.Contains(on, ",error,"), Halt: strings.Contains(on, ",halt,"), Cancel: strings.Contains(on, ",cancel,"), Unknown: c.flag("run_unknown"),
+		}
 		if c.flag("internal") {
 			rules.Target = ruled
 		}

@@ -61,6 +61,8 @@ type Limits struct {
 	Calls      int           // actions; MaxGenerationCalls
 	GateBuffer int           // bytes behind a gate; plan.GateBufferBytes
 	Drain      time.Duration // of async actions after a final response; plan.DrainTime
+
+	RollbackWall time.Duration // of the compensations of a turn that is being stopped; RollbackWall
 }
 
 // ReplyBytes returns the greatest length of a reply in bytes.
@@ -76,6 +78,8 @@ func (l *Limits) calls() int { return cmp.Or(l.Calls, MaxGenerationCalls) }
 func (l *Limits) gateBuffer() int { return cmp.Or(l.GateBuffer, plan.GateBufferBytes) }
 
 func (l *Limits) drain() time.Duration { return cmp.Or(l.Drain, plan.DrainTime) }
+
+func (l *Limits) rollbackWall() time.Duration { return cmp.Or(l.RollbackWall, RollbackWall) }
 
 // Config is the identity of one session and the rules it runs under.
 type Config struct {
@@ -135,6 +139,9 @@ type Rules struct {
 	// Refuse returns the reason to refuse an action that Target finds, before the gate is
 	// asked; "" does not refuse. It is pure; nil refuses nothing.
 	Refuse func(t messages.ActionType, name string) (reason string)
+
+	// Rollback is when groups of actions are rolled back.
+	Rollback Rollback
 
 	// Feeds are the ids of the manifest's feeds that are fetched, in order. Environment
 	// names the variables that parameters may write as ${NAME}.

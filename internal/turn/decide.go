@@ -22,10 +22,12 @@ func (m *Machine) facts() messages.Facts {
 		}
 	}
 	if len(f.calls) > 0 {
-		fs.Calls = make([]messages.Call, len(f.calls))
+		fs.Calls = make([]messages.Call, 0, len(f.calls))
 	}
 	for i := range f.calls {
-		fs.Calls[i] = f.calls[i].Call
+		if f.calls[i].undo.of == nil { // a compensation is the host's, not the reply's
+			fs.Calls = append(fs.Calls, f.calls[i].Call)
+		}
 	}
 	return fs
 }
@@ -42,6 +44,9 @@ func (m *Machine) decide() {
 	}
 	m.guard(&v, digest)
 	repair := m.mends(&v)
+	if m.unwindFor(&v, repair) {
+		return
+	}
 	if repair { // the number of repairs is its guard
 		digest = messages.Digest{}
 		if v.State == nil { // a final answer drops the state, but the run goes on

@@ -64,7 +64,7 @@ func partOf(ev *messages.Event, open messages.Kind) plan.Part {
 	switch ev.Kind {
 	case messages.EventParseError, messages.EventLint:
 		return plan.PartError
-	case messages.EventAction:
+	case messages.EventAction, messages.EventRollback:
 		return plan.PartAction
 	case messages.EventFeed:
 		return plan.PartFeed
@@ -207,6 +207,8 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		return m.declareAction(ev.Action)
 	case messages.EventTemplate:
 		return m.defined(ev)
+	case messages.EventRollback:
+		m.askRollback(ev)
 	case messages.EventCut:
 		f.reply.cut = true // upToCut has set it, except when a restored turn is read again
 	case messages.EventStop:

@@ -318,6 +318,9 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 	}
 	c.budget.used = c.budget.used.Plus(in.Used)
 	c.tries.children = append(c.tries.children, in.Children...)
+	if c.undo.of != nil && in.State != messages.ActionOK && !in.Last {
+		m.triedUndo(c, in)
+	}
 	if c.node.ref.Generation > 0 && in.State != messages.ActionOK && m.phase != Draining && !in.Last {
 		if m.tried(c, in) {
 			return

@@ -101,7 +101,7 @@ func (g *graph) relive(recs []*messages.Record) error {
 			}
 		}
 		b, ok := r.Body.(*messages.ActionDeclared)
-		if !ok || !begun {
+		if !ok || !begun || b.Compensates != "" {
 			continue
 		}
 		mode := messages.ModeAsync
@@ -157,11 +157,7 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 		own.Mode, own.Retry = messages.ModeSync, 0
 		a = &own
 	}
-	class, found := messages.Effectful, false
-	if m.cfg.Target != nil {
-		class, found = m.cfg.Target(a.Type, a.Name)
-	}
-	class = classOf(class)
+	class, found := m.target(a.Type, a.Name)
 	switch {
 	case d.known.actions > 0:
 		d.known.actions--
@@ -178,6 +174,7 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 		if a.Show != messages.ShowUser {
 			body.Show = a.Show
 		}
+		body.Group, body.Rollback = a.Group, a.Rollback
 		m.persist(body, LazyHold)
 		f.declare(call{Call: messages.Call{ID: a.ID, Name: a.Name, Args: a.Args, Class: class}})
 	}
@@ -187,6 +184,7 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	}
 	c.node.ref = plan.Ref{Generation: m.graph.generation, ID: a.ID}
 	c.typ, c.mode, c.node.found = a.Type, a.Mode, found
+	m.grouped(c, a)
 	if m.cfg.Timeout != nil && m.cfg.Judge.Traits().Untimed {
 		if own := m.cfg.Timeout(a.Type, a.Name); own > 0 {
 			timed := *a
@@ -227,8 +225,21 @@ func (m *Machine) reject(id string) (fault string) {
 	return ""
 }
 
-// runPlan does the plan's effects, and those that they cause.
+// runPlan does the plan's effects, and those that they cause, and goes on with rollbacks.
 func (m *Machine) runPlan() (fault string) {
+	f := m.flight
+	for {
+		if fault = m.runEffects(); fault != "" || !m.acts(f) || len(m.state.Open.Groups) == 0 {
+			return fault
+		}
+		if m.unwind(); len(m.graph.todo) == 0 {
+			return ""
+		}
+	}
+}
+
+// runEffects does the plan's effects, and those that they cause.
+func (m *Machine) runEffects() (fault string) {
 	g := m.graph
 	f := m.flight
 	for len(g.todo) > 0 && fault == "" && m.flight == f {
@@ -291,6 +302,7 @@ func (m *Machine) dispatch(c *call, params string) (fault string) {
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: plan.NoTarget.String(), Result: quote(m.missing(c))})
 	case m.refused(c) != "":
 		m.endCall(c, &ActionEnded{State: messages.ActionFailed, Reason: m.refused(c), ErrorCode: CodeDenied})
+	case m.unfit(c):
 	case q.ID != "" && q.Answer == "":
 		return m.park(c)
 	case c.phase.began() || q.ID != "" || c.gate.answer != "":
@@ -462,7 +474,10 @@ func (m *Machine) giveUp(c *call) {
 // untilOf returns the deadline of an attempt that begins now.
 func (m *Machine) untilOf(c *call) time.Time {
 	at := m.deadline()
-	if c.node.ref.Generation == 0 {
+	if c.undo.of != nil && m.phase == Draining { // the other clocks may be over
+		at = m.flight.undo.until
+	}
+	if c.node.ref.Generation == 0 && c.undo.of == nil {
 		return at
 	}
 	return c.node.policy.Deadline(m.now, at)

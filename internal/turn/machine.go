@@ -74,6 +74,8 @@ type flight struct {
 	// are shown after it.
 	replaced int64
 
+	undo unwinding
+
 	checks []messages.TokenCheck
 	// breach is the code that ends the turn before its time, "" while none does; the first
 	// one wins.
@@ -154,6 +156,7 @@ type call struct {
 	budget  share
 	program fromProgram
 	node    node
+	undo    undo
 }
 
 // ruling is the gate's recorded answer about a call that has not begun.

@@ -15,7 +15,7 @@ const (
 	Idle Phase = iota
 	Generating
 	Running
-	Draining  // stopping children after a breach, a cancel or a crash
+	Draining  // stopping children after a breach, a cancel or a crash; undoing what is to be undone
 	Suspended // the open actions wait for approval: nothing runs, no clock counts
 	Verifying
 	Decided
@@ -36,13 +36,14 @@ func (p Phase) String() string {
 // testdata, and a test says so.
 var legal = [numPhases][]Phase{
 	// What a dead process left open is settled from Idle too: to Decided when the turn
-	// ends, to Running or Suspended when it is restored.
-	Idle:       {Generating, Running, Suspended, Decided},
+	// ends, to Running or Suspended when it is restored, to Draining when compensations are
+	// left to run before it ends.
+	Idle:       {Generating, Running, Suspended, Draining, Decided},
 	Generating: {Running, Draining, Verifying},
 	Running:    {Draining, Suspended, Verifying},
-	Draining:   {Decided},
+	Draining:   {Suspended, Decided}, // suspended: a compensation waits for approval
 	Suspended:  {Running, Draining},
-	Verifying:  {Decided},
+	Verifying:  {Draining, Decided}, // draining: the run ends HALT, and groups are rolled back
 	Decided:    {EmitNext, Final},
 	EmitNext:   {Idle},
 	Final:      {Idle},

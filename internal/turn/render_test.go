@@ -93,6 +93,8 @@ func render(e Effect, now time.Time) string {
 		w.put("hurry")
 	case Reached:
 		w.put(fmt.Sprintf("reached %s %d", e.Limit, e.N))
+	case RolledBack:
+		w.put("rolled-back " + e.Outcome)
 	case *Schedule:
 		w.put(fmt.Sprintf("schedule %s attempt=%d in %s", e.ID, e.Attempt, e.At.Sub(now)))
 	case *CancelAction:
@@ -172,6 +174,15 @@ func renderBody(w *words, body messages.Body) {
 		if b.Thought > 0 {
 			w.put(fmt.Sprintf("thought=%d", b.Thought))
 		}
+		w.str("group", b.Group)
+		w.str("compensates", b.Compensates)
+		w.num("of_turn", b.CompensatesTurn)
+		if b.Compensates != "" {
+			w.put(b.Args)
+		}
+	case *messages.RollbackBegin:
+		w.put(b.Group)
+		w.str("cause", b.Cause)
 	case *messages.ActionTemplate:
 		w.put(b.Name + " " + b.Definition)
 	case *messages.ActionApproval:

@@ -52,7 +52,7 @@ func (m *Machine) takeUp(in *Settle) bool {
 	run := m.state.Open
 	t := run.Turn
 	switch {
-	case t == nil || !t.Replied || run.Cancel != nil || t.Breach != nil:
+	case t == nil || !t.Replied || run.Cancel != nil || t.Breach != nil || t.Unwinds > 0:
 		return false
 	case t.Suspended:
 	case m.cfg.Recovery == messages.RecoverHalt || run.Settlements >= MaxSettlements:
@@ -110,6 +110,9 @@ func (m *Machine) rebuild(in *Settle) *flight {
 	}
 	for i := range f.calls {
 		c := &f.calls[i]
+		if c.undo.of != nil {
+			continue
+		}
 		c.key = m.actionKey(c.ID, sha256.Sum256([]byte(c.Args)))
 	}
 	return f
@@ -140,8 +143,13 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 	case *messages.ActionTemplate:
 		f.restore.known.templates++
 	case *messages.ActionDeclared:
+		c := call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}}
+		if b.Compensates != "" {
+			f.declare(m.restoreUndo(b.Compensates, cmp.Or(b.CompensatesTurn, r.Turn), c))
+			break
+		}
 		f.restore.known.actions++
-		f.declare(call{Call: messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class}})
+		f.declare(c)
 	case *messages.ActionApproval:
 		if c := f.call(b.ID); c != nil && b.Approval == "" {
 			c.gate.answer, c.gate.reason = b.State, b.Reason
@@ -255,6 +263,13 @@ func (m *Machine) resume(cause string) {
 	f := m.flight
 	f.Nonce, f.program.ran, f.program.ended, f.program.end = nonce, false, false, nil
 	f.program.rerun = rerun{emissions: len(f.program.emissions), calls: len(f.calls)}
+	if f.undo.drains { // a compensation waited
+		f.undo.drains = false
+		m.to(Draining)
+		m.persist(&messages.TurnRestored{Cause: cause, Count: m.state.Open.Turn.Restores + 1, Nonce: nonce, Manifest: m.cfg.ManifestDigest}, 0)
+		m.drained()
+		return
+	}
 	m.to(Running)
 	restored := m.persist(&messages.TurnRestored{Cause: cause, Count: m.state.Open.Turn.Restores + 1, Nonce: nonce, Manifest: m.cfg.ManifestDigest}, 0)
 	m.turnClock()

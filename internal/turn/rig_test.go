@@ -66,7 +66,7 @@ func nonces(seed uint64) *rand.ChaCha8 {
 func (r *rig) activate() {
 	r.seed++
 	r.log = r.log[:r.box.Acked()]
-	r.folded, r.audit = State{}, audit{}
+	r.folded, r.audit = State{}, audit{streams: r.rules.Judge.Traits().InStreamActions}
 	for _, rec := range r.log {
 		r.fold(rec)
 	}
@@ -337,6 +337,7 @@ func encoded(t testing.TB, s *State) []byte {
 
 // audit reads a journal as a stranger would and finds what no journal may hold.
 type audit struct {
+	streams       bool // actions wait for each other
 	seq, lastTurn int64
 	turn          int64 // open, 0 none
 	nonce         string
@@ -548,14 +549,14 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("suspended again, or for nothing: %v until %q", b.Waiting, b.Until)
 		}
 		for id := range a.open {
-			if !a.detached[id] && (!slices.Contains(b.Waiting, id) || a.started[id] > 0) {
+			if !a.detached[id] && (!slices.Contains(b.Waiting, id) && !a.streams || a.started[id] > 0) {
 				return fmt.Errorf("suspended while action %s is open", id)
 			}
 		}
 		a.suspended = true
 		return inTurn()
 	case *messages.TurnRestored:
-		if (b.Cause == messages.RestoreApproval) != a.suspended || b.Nonce == "" || b.Nonce == a.nonce {
+		if (b.Cause == messages.RestoreApproval) != a.suspended && b.Cause != messages.RestoreRollback || b.Nonce == "" || b.Nonce == a.nonce {
 			return fmt.Errorf("restored by %q, suspended %v, nonce %q", b.Cause, a.suspended, b.Nonce)
 		}
 		a.suspended, a.nonce = false, b.Nonce

@@ -28,16 +28,27 @@ func (m *Machine) settle(in *Settle) {
 	if m.takeUp(in) {
 		return
 	}
-	m.to(Decided)
 	if t := run.Turn; t != nil {
-		m.settleTurn(t, in)
+		m.abandon(t, in)
 		m.bygone(in, func(int64) bool { return true }) // later turns can refer to its actions as well
 		for _, e := range m.out {
 			if p, ok := e.(*Persist); ok && p.Record.Turn == t.Index {
 				m.past = append(m.past, p.Record)
 			}
 		}
+		if m.unwindLate() {
+			return
+		}
+		m.to(Decided)
+		m.closeTurn()
+	} else {
+		m.to(Decided)
 	}
+	m.settled()
+}
+
+// settled goes on behind a turn that a restart has ended.
+func (m *Machine) settled() {
 	if v, over := m.ended(); over {
 		m.endRun(v, "")
 		m.nextRun()
@@ -90,23 +101,31 @@ func (m *Machine) broken() messages.Verdict {
 	return v
 }
 
-// settleTurn ends the open turn as settle describes it.
-func (m *Machine) settleTurn(t *OpenTurn, in *Settle) {
+// abandon seals the open turn and ends its actions, as settle describes it. Compensations are
+// left to unwindLate.
+func (m *Machine) abandon(t *OpenTurn, in *Settle) {
 	m.flight = &flight{Ident: Ident{Turn: t.Index, Nonce: t.Nonce}, began: time.Unix(0, t.Began).UTC(), parsed: parsed{open: -1}}
 	if !t.Replied {
 		m.sealDurable(in)
 	}
-	var orphans []OpenAction
 	for _, a := range append([]OpenAction(nil), t.Actions...) {
+		if a.Compensates != "" {
+			continue
+		}
 		end := &messages.ActionEnded{ID: a.ID, State: messages.ActionCancelled, Reason: reasonCrash, Children: a.Children}
 		if a.Started && a.Class.Durable() || a.changed() {
 			end.State, end.Result = messages.ActionUnknown, quote(messages.UnknownText)
 		}
 		m.persist(end, LazyHold)
 		if a.Started && (a.Type == messages.TypeAgent || a.Type == messages.TypeWorkflow) {
-			orphans = append(orphans, a)
+			m.flight.undo.orphans = append(m.flight.undo.orphans, a)
 		}
 	}
+}
+
+// closeTurn decides an abandoned turn.
+func (m *Machine) closeTurn() {
+	t, orphans := m.state.Open.Turn, m.flight.undo.orphans
 	v := m.broken()
 	m.persist(&messages.TurnDecided{
 		Decision: v.Decision, Reason: v.Code, Detail: v.Detail, TurnIndex: t.Index, Resumed: true, Repair: m.mends(&v),

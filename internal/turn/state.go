@@ -167,6 +167,8 @@ type OpenRun struct {
 	// MoreDone counts the others.
 	Done     []Deed `json:"done,omitzero"`
 	MoreDone int64  `json:"more_done,omitzero"`
+	// Groups are the groups of the run's actions.
+	Groups []Group `json:"groups,omitzero"`
 }
 
 // Cancelled is an accepted cancel of the run: a crash before the decision must not bring the
@@ -203,6 +205,8 @@ type OpenTurn struct {
 	// Suspended says that the turn waits for an answer until Until, in unix nanoseconds.
 	Suspended bool  `json:"suspended,omitzero"`
 	Until     int64 `json:"until,omitzero"`
+	// Unwinds counts how often the turn went on for its rollbacks alone, to end after them.
+	Unwinds int64 `json:"unwinds,omitzero"`
 	// Breach is why the turn was being stopped when the process died.
 	Breach  *Breach       `json:"breach,omitzero"`
 	Actions []OpenAction  `json:"actions,omitzero"`
@@ -247,6 +251,9 @@ type OpenAction struct {
 	Question *Question            `json:"question,omitzero"`
 	// Kept are the changes that the action made to key-value relics.
 	Kept []Kept `json:"kept,omitzero"`
+	// Compensates is the action that this one undoes, of the turn CompensatesTurn.
+	Compensates     string `json:"compensates,omitzero"`
+	CompensatesTurn int64  `json:"compensates_turn,omitzero"`
 }
 
 // ActionShape is what the loop guard keeps of an ended action.
@@ -318,6 +325,8 @@ func (s *State) impossible() string {
 		return "open.turn.index"
 	case run.Turn != nil && (run.Turn.Seq < 1 || run.Turn.Seq > s.Seq):
 		return "open.turn.seq"
+	case len(run.Groups) > MaxGroups || slices.ContainsFunc(run.Groups, func(g Group) bool { return len(g.Members) > MaxMembers }):
+		return "open.groups"
 	case run.Turn != nil && (run.Turn.Away < 0 || run.Turn.Restores < 0):
 		return "open.turn"
 	}
@@ -463,9 +472,20 @@ func (s *State) applyTurn(r *messages.Record) {
 		if b.Type != messages.TypeTool {
 			a.Type = b.Type
 		}
+		switch {
+		case b.Compensates != "":
+			a.Compensates, a.CompensatesTurn = b.Compensates, cmp.Or(b.CompensatesTurn, r.Turn)
+			run.compensated(&a)
+		case b.Group != "":
+			run.enlist(r.Turn, b)
+		}
 		t.Actions = append(t.Actions, a)
 	case *messages.ActionTemplate:
 		t.Templates = append(t.Templates, b)
+	case *messages.RollbackBegin:
+		if g := run.group(b.Group); g != nil && g.Cause == "" {
+			g.Cause = b.Cause
+		}
 	case *messages.ActionStarted:
 		if a := t.action(b.ID); a != nil {
 			a.Started, a.Attempt = true, b.Attempt
@@ -475,6 +495,7 @@ func (s *State) applyTurn(r *messages.Record) {
 				a.Args = b.Args
 			}
 		}
+		run.startMember(r.Turn, b)
 	case *messages.RelicChanged:
 		s.changeRelic(t.action(b.ID), b, r.TS)
 	case *messages.ActionApproval:
@@ -498,6 +519,9 @@ func (s *State) applyTurn(r *messages.Record) {
 		if b.Cause == messages.RestoreCrash {
 			run.Settlements++
 		}
+		if b.Cause == messages.RestoreRollback {
+			t.Unwinds++
+		}
 		t.Nonce, t.Restores = b.Nonce, b.Count
 		t.Suspended, t.Until = false, 0
 	case *messages.ActionEnded:
@@ -508,7 +532,10 @@ func (s *State) applyTurn(r *messages.Record) {
 		a := t.Actions[i]
 		t.Actions = slices.Delete(t.Actions, i, i+1)
 		s.close(a.Question)
-		t.Calls = append(t.Calls, shapeOf(a, b))
+		if a.Compensates == "" {
+			t.Calls = append(t.Calls, shapeOf(a, b))
+		}
+		run.endMember(r, &a, b)
 		t.called(&a, b)
 		run.did(&a, b.State)
 		run.spend(b)
@@ -526,6 +553,7 @@ func (s *State) applyTurn(r *messages.Record) {
 		}
 	case *messages.TurnDecided:
 		s.leave(t)
+		run.settleGroups()
 		s.carry(r, b, t)
 		run.State = nil
 		if len(b.State) > 0 {

@@ -44,9 +44,10 @@ func fullState() State {
 			State: []byte{0, 255}, LastError: "e", Progress: Progress{Digest: d, N: 2},
 			Loop:   Loop{Seen: []Seen{{Call: d, N: 2}}, Last: []messages.Digest{d}},
 			Panics: map[string]int64{"b": 1, "a": 2}, Cancel: &Cancelled{Seq: 38, By: "u", Superseded: 4, Withdrawn: 4},
+			Groups: []Group{{ID: "g", Cause: "asked", Done: true, Members: []Member{{ID: "a", Turn: 6, Key: "k", Undo: "{}", State: messages.ActionOK, End: 35, Undoing: true}}}},
 			Ending: &Ending{Decision: messages.Halt, Reason: messages.ErrCrash, Detail: "x"},
 			Turn: &OpenTurn{
-				Index: 7, Seq: 33, Nonce: "n", Began: 2, Last: 5, Away: 3, Replied: true, Restores: 2, Suspended: true, Until: 8,
+				Index: 7, Seq: 33, Nonce: "n", Began: 2, Last: 5, Away: 3, Replied: true, Restores: 2, Unwinds: 1, Suspended: true, Until: 8,
 				Breach: &Breach{Code: messages.ErrTimeout, Detail: "turn_wall"},
 				Actions: []OpenAction{{
 					ID: "#1", Name: "x", Args: "[]", Class: messages.Keyed, Started: true, Attempt: 2, Type: messages.TypeRelic, Detached: true, Retries: 1,
@@ -125,6 +126,7 @@ func TestSnapshotRefused(t *testing.T) {
 		"open turn seq": {open(`{"run":1,"seq":1,"turn":{"index":2,"seq":10}}`), "open.turn.seq"},
 		"open away":     {open(`{"run":1,"seq":1,"away":-1}`), "open"},
 		"turn restores": {open(`{"run":1,"seq":1,"turn":{"index":2,"seq":1,"restores":-1}}`), "open.turn"},
+		"groups":        {open(`{"run":1,"seq":1,"groups":[` + strings.TrimSuffix(strings.Repeat(`{"id":"g","members":[]},`, MaxGroups+1), ",") + `]}`), "open.groups"},
 		"questions":     {`{"questions":[` + strings.TrimSuffix(strings.Repeat(`{"id":"q"},`, QuestionMemory+1), ",") + `]}`, "questions"},
 	} {
 		_, err := DecodeState([]byte(c.in))

@@ -83,7 +83,7 @@ func (m *Machine) stopCalls(which func(*call) bool, grace time.Duration) {
 	for i := range f.calls {
 		c := &f.calls[i]
 		switch {
-		case c.phase.ended() || !which(c):
+		case c.phase.ended() || !which(c) || c.undo.of != nil: // compensations go on
 		case !c.phase.began() || c.phase == callPaused:
 			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
 		case c.Class.Durable():
@@ -100,18 +100,34 @@ func (m *Machine) stopCalls(which func(*call) bool, grace time.Duration) {
 	m.drained()
 }
 
-// drained decides the turn when every child has answered.
+// drained decides the turn when every child has answered and what is to be undone is.
 func (m *Machine) drained() {
 	f := m.flight
-	if m.phase == Draining && (!f.program.ran || f.program.ended) && !f.openCalls() {
-		m.decide()
+	if m.phase != Draining || f.program.ran && !f.program.ended || f.openCalls() {
+		return
 	}
+	if len(m.state.Open.Groups) > 0 {
+		if f.undo.late {
+			m.lateEnding()
+		}
+		if m.unwind(); m.unwinds() {
+			return
+		}
+	}
+	if f.undo.late {
+		m.to(Decided)
+		m.closeTurn()
+		m.settled()
+		return
+	}
+	m.decide()
 }
 
-// openCalls reports whether an action that the turn waits for has no terminal record yet.
+// openCalls reports whether an action that the turn waits for, and that is no compensation, has
+// no terminal record yet.
 func (f *flight) openCalls() bool {
 	stay := f.breach != messages.ErrCancelled
-	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && (!stay || !c.stays()) })
+	return slices.ContainsFunc(f.calls, func(c call) bool { return !c.phase.ended() && c.undo.of == nil && (!stay || !c.stays()) })
 }
 
 // graceOver decides the turn without the children that did not answer: effects that may
@@ -123,11 +139,11 @@ func (m *Machine) graceOver() {
 	}
 	f.program.ended = true
 	for i := range f.calls {
-		if c := &f.calls[i]; !c.phase.ended() && (!c.stays() || f.breach == messages.ErrCancelled) {
+		if c := &f.calls[i]; !c.phase.ended() && c.undo.of == nil && (!c.stays() || f.breach == messages.ErrCancelled) {
 			m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonLost})
 		}
 	}
-	m.decide()
+	m.drained()
 }
 
 // timer handles a clock of the current generation.
@@ -143,6 +159,10 @@ func (m *Machine) timer(in *Timer) {
 	m.armed[in.Clock] = false
 	if in.Clock == ClockGrace {
 		m.graceOver()
+		return
+	}
+	if in.Clock == ClockRollback {
+		m.wallOver()
 		return
 	}
 	if m.phase == Draining {

@@ -50,7 +50,8 @@ func (m *Machine) ask(c *call, in *Judged) {
 func (m *Machine) waits() bool {
 	f := m.flight
 	if f.doc != nil {
-		return f.reply.ended && len(f.feeds.pending) == 0 && m.graph.plan.Stalled()
+		asked, busy := m.undoWaits()
+		return f.reply.ended && len(f.feeds.pending) == 0 && !busy && (m.graph.plan.Stalled() || asked && m.graph.plan.Complete())
 	}
 	n := 0
 	for i := range f.calls {
@@ -206,6 +207,8 @@ func (m *Machine) answered() {
 	switch m.phase {
 	case Suspended:
 		m.resume(messages.RestoreApproval)
+	case Draining: // of a compensation
+		m.drained()
 	case Running, Generating:
 		f := m.flight
 		if f.doc != nil {

@@ -229,7 +229,7 @@ func (d *decoder) onErrorOf(f *fields) (string, bool) {
 			return o, true
 		}
 	}
-	return onErrorRollback, d.on(ExtRollback) && string(word) == onErrorRollback
+	return messages.OnErrorRollback, d.on(ExtRollback) && string(word) == messages.OnErrorRollback
 }
 
 // retryOf reads retry, or its alias.

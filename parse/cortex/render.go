@@ -78,6 +78,7 @@ func actionLines(calls []messages.Call) string {
 		if c.Reason != "" {
 			b.WriteString(", " + attribute(c.Reason))
 		}
+		b.WriteString(undone[c.RolledBack])
 		b.WriteByte(']')
 	}
 	if b.Len() == 0 {
@@ -168,14 +169,30 @@ func plain(c messages.Call) messages.Call {
 // codeWords are the reasons of errors, such as BAD_VALUE.
 var codeWords = regexp.MustCompile(`\b[A-Z]+(?:_[A-Z]+)+: `)
 
+// undone is what a finished run says of an action that was rolled back.
+var undone = map[messages.ActionState]string{
+	messages.ActionOK: ", rolled back", messages.ActionFailed: ", rollback failed", messages.ActionUnknown: ", rollback unknown",
+}
+
 func writeResult(b *strings.Builder, c *messages.Call, most int) (cut bool) {
-	fmt.Fprintf(b, `<action_result id="%s" status="%s" ms="%d"`, attribute(c.ID), c.State, c.MS)
+	fmt.Fprintf(b, `<action_result id="%s" status="%s"`, attribute(c.ID), c.State)
+	if c.Earlier {
+		b.WriteString(` earlier="true"`)
+	} else {
+		fmt.Fprintf(b, ` ms="%d"`, c.MS)
+	}
 	reason := c.Reason
+	if reason == "" && c.RolledBackWhy != "" {
+		reason = "rollback: " + c.RolledBackWhy
+	}
 	if c.State == messages.ActionUnknown {
 		reason = messages.UnknownText
 	}
 	if reason != "" {
 		fmt.Fprintf(b, ` reason="%s"`, attribute(reason))
+	}
+	if c.RolledBack != "" {
+		fmt.Fprintf(b, ` rolled_back="%s"`, c.RolledBack)
 	}
 	body, cut := resultBody(c.Value, most)
 	if cut {

@@ -5,9 +5,6 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// onErrorRollback is the value of on_error that undoes the action's group.
-const onErrorRollback = "rollback"
-
 // beginRollback reads a rollback. That of a pair is asked for at its closer: one without is
 // nothing.
 func (d *decoder) beginRollback(p []byte, at int64) {
@@ -63,7 +60,7 @@ func (x *extended) readFields(f *fields, a *messages.Action) (bad string) {
 		group, ok = plainString(f.group)
 		ok = ok && isID(group)
 	}
-	undone := f.rollback != nil || a.OnError == onErrorRollback
+	undone := f.rollback != nil || a.OnError == messages.OnErrorRollback
 	if !ok || f.group == nil && undone || f.group != nil && a.Mode == messages.ModeFireAndForget {
 		return "group"
 	}
