@@ -42,13 +42,13 @@ func canonical(tree any) ([]byte, error) {
 // turn.begin. Comments, order, spelling and x-* keys do not change it.
 func (m *Manifest) Digest() messages.Digest { return sha256.Sum256(m.Canonical()) }
 
-// LimitsDigest is the SHA-256 of the canonical form of loop, quotas and extensions alone: the
+// LimitsDigest is the SHA-256 of the canonical form of loop, quotas, extensions and rollback alone: the
 // limits digest of turn.begin.
 func (m *Manifest) LimitsDigest() messages.Digest {
 	d := m.WithDefaults()
 	// The digest is in journals: what is no limit stays as the first release wrote it.
 	off := InternalActions{Enabled: new(bool), Allowed: new([]string)}
-	return (&Manifest{Dialect: d.Dialect, Extensions: d.Extensions, Loop: d.Loop, Quotas: d.Quotas, InternalActions: off}).Digest()
+	return (&Manifest{Dialect: d.Dialect, Extensions: d.Extensions, Loop: d.Loop, Quotas: d.Quotas, Rollback: d.Rollback, InternalActions: off}).Digest()
 }
 
 // tree is v as encoding/json knows it.

@@ -256,6 +256,15 @@ func (c *checker) across(m *Manifest) {
 	c.extensions(m)
 	c.templates(m)
 	c.replies(m)
+	if !slices.Contains(m.Extensions, rollback) {
+		const needs = "needs the extension: write extensions: [" + rollback + "]"
+		if m.Rollback.On != nil || m.Rollback.Unknown != "" {
+			c.add("rollback", ReasonBadValue, needs)
+		}
+		if m.Quotas.RollbackWall != 0 {
+			c.add("quotas.rollback_wall", ReasonBadValue, needs)
+		}
+	}
 	if m.Quotas.ProgramWall >= m.Token.TTL {
 		c.add("quotas.program_wall", ReasonBadValue, "%s must be less than token.ttl, which is %s: a token must outlive its program", m.Quotas.ProgramWall, m.Token.TTL)
 	}
@@ -286,7 +295,7 @@ func (c *checker) across(m *Manifest) {
 }
 
 // cortexAlone are the extensions that only replies of the dialect cortex can use.
-var cortexAlone = []string{subThoughts}
+var cortexAlone = []string{subThoughts, rollback}
 
 // extensions refuses those that the dialect has no use for.
 func (c *checker) extensions(m *Manifest) {

@@ -53,7 +53,11 @@ type Manifest struct {
 	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 
-	Extensions      []string       `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|rollback|stream" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	Extensions []string `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"if|foreach|parallel|stream" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	Rollback   struct {
+		On      *[]string `yaml:"on" enum:"error|halt|cancel" optional:"true" doc:"What rolls groups of actions back unasked: error, a member failed; halt, the run ends HALT; cancel, it is cancelled. error alone when nothing is said."`
+		Unknown string    `yaml:"unknown" enum:"run|report" optional:"true" doc:"What a rollback does about a member whose outcome is unknown: run its compensation, or report it alone. report when nothing is said."`
+	} `yaml:"rollback" optional:"true" doc:"When groups of actions are undone, with the extension rollback."`
 	ActionTemplates map[string]any `yaml:"action_templates" shape:"action" raw:"true" optional:"true" doc:"Actions with places for values, by name, for the extension templates."`
 
 	Import Import `yaml:"import" doc:"All that may be called; nothing else can be. The key tools is a short form of import.tools."`
@@ -246,9 +250,11 @@ type Feed struct {
 	Source       FeedSource    `yaml:"source" doc:"Where values come from."`
 }
 
-// subThoughts is the extension that numbers the thoughts of a reply, labels them, and lets them
-// nest.
-const subThoughts = "sub_thoughts"
+// Extensions of the dialect cortex.
+const (
+	subThoughts = "sub_thoughts" // numbers the thoughts of a reply, labels them, and lets them nest
+	rollback    = "rollback"     // undoes groups of actions
+)
 
 // Templates is the extension that has templates of actions.
 const Templates = "templates"
@@ -330,6 +336,7 @@ type Quotas struct {
 	ReplyActions int64         `yaml:"reply_actions" min:"1" max:"1024" optional:"true" doc:"Actions of a reply; 64 when nothing is said."`
 	GateBuffer   int64         `yaml:"gate_buffer" unit:"bytes" min:"1" max:"8388608" optional:"true" doc:"What waits behind a sync action before the model's stream is left unread; 256KiB when nothing is said."`
 	Drain        time.Duration `yaml:"drain" min:"1ms" max:"1h" optional:"true" doc:"How long async actions may run on after a final response; 5s when nothing is said."`
+	RollbackWall time.Duration `yaml:"rollback_wall" min:"1ms" max:"1h" optional:"true" doc:"How long compensations may run in a turn that is being stopped, with the extension rollback; 60s when nothing is said."`
 	Tag          int64         `yaml:"tag" unit:"bytes" min:"64" max:"65536" optional:"true" doc:"Longest tag, in the dialect cortex; 4KiB when nothing is said."`
 	Body         int64         `yaml:"body" unit:"bytes" min:"2" max:"8388608" optional:"true" doc:"Longest body of an action, in the dialect cortex; 256KiB when nothing is said."`
 	JSONDepth    int64         `yaml:"json_depth" min:"1" max:"64" optional:"true" doc:"Nested arrays and objects in the body of an action, in the dialects cortex and cogency; 64 when nothing is said."`

@@ -353,7 +353,19 @@ func (e *Env) rules(m *manifest.Manifest, d parse.Dialect, first actors.Route, t
 		RetryDelay: retryDelay(m), ApprovalWait: m.ApprovalWait(), Recovery: m.Loop.Recovery, OnPanic: m.Loop.OnPanic, Durability: turn.Durability(m.Stream.Durability),
 		Provider: first.Provider, Model: first.Model, Mode: "replay",
 		Target: targets.Find, Missing: targets.Missing, Timeout: targets.Timeout, Spends: targets.Spends, Refuse: targets.Refuse,
-		Environment: variableNames(m), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(),
+		Rollback: rollback(m), Environment: variableNames(m), ManifestDigest: m.Digest(), LimitsDigest: m.LimitsDigest(),
+	}
+}
+
+// rollback returns when groups of actions are rolled back.
+func rollback(m *manifest.Manifest) turn.Rollback {
+	on := []string{messages.CauseError}
+	if m.Rollback.On != nil {
+		on = *m.Rollback.On
+	}
+	return turn.Rollback{
+		Error: slices.Contains(on, messages.CauseError), Halt: slices.Contains(on, messages.CauseHalt),
+		Cancel: slices.Contains(on, messages.CauseCancel), Unknown: m.Rollback.Unknown == "run",
 	}
 }
 

@@ -73,7 +73,7 @@ func (e *Env) turnLimits(q manifest.Quotas, d parse.Dialect) turn.Limits {
 	l := turn.Limits{
 		ProgramWall: q.ProgramWall, GenerationWall: q.GenerationWall, TurnWall: q.TurnWall, RunWall: q.RunWall,
 		Actions: q.Actions, Parallel: cmp.Or(int(q.Parallel), d.Traits().Parallel), Tokens: q.Tokens, CostMicroUSD: q.CostMicroUSD,
-		Reply: q.Reply, Calls: int(q.ReplyActions), GateBuffer: int(q.GateBuffer), Drain: q.Drain,
+		Reply: q.Reply, Calls: int(q.ReplyActions), GateBuffer: int(q.GateBuffer), Drain: q.Drain, RollbackWall: q.RollbackWall,
 	}
 	if d.Name() == aeiou.Name && e.rendering() >= 2 {
 		calls := cmp.Or(q.Calls, aeiou.DefaultCalls)

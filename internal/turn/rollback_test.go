@@ -372,7 +372,7 @@ func TestRollbackSurvivesEveryRecord(t *testing.T) {
 
 // Random documents with groups, failures of every kind, questions, cancels, clocks and deaths.
 func TestRollbackAtRandom(t *testing.T) {
-	seeds := 400
+	seeds := 160
 	if testing.Short() {
 		seeds = 60
 	}

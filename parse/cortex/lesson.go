@@ -15,6 +15,7 @@ type lesson struct {
 
 // lessons are in the order of docs/spec/extensions.md.
 var lessons = []lesson{
+	{of: ExtRollback, text: (*primer).undoing},
 	{of: ExtSubThoughts, text: func(*primer) string {
 		return "## Thoughts in thoughts\n\n" + `<thought label="plan">Look first.<thought label="risk">It may be old.</thought></thought>` + "\n"
 	}},

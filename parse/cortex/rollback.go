@@ -117,3 +117,14 @@ func compensation(v string) (whole string, ok bool) {
 	}
 	return `{"name":` + name + `,"parameters":` + parameters + `,"timeout":` + secondsText(timeout) + `,"type":` + jsonvalue.Quote(string(typ)) + `}`, true
 }
+
+// undoing teaches groups.
+func (l *primer) undoing() string {
+	if len(l.tools) == 0 {
+		return ""
+	}
+	name := quoted(l.example.Name)
+	return "## Undo\n\n" + `<action type="` + typeName(&l.example) + `" id="u1">` + "\n" +
+		`{"name": ` + name + `, "parameters": ` + arguments(l.example.Schema) + `, "group": "trip", "rollback": {"name": "…", "parameters": {"id": "${result.id}", "of": "${params.of}"}}}` + "\n</action>\n" +
+		"\nrollback is the call that undoes the action. When a member of the group fails, or for <rollback group=\"trip\"/>, those that were ok are undone, the last first, and the group is closed. Results then say rolled_back.\n"
+}
