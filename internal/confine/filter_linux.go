@@ -167,6 +167,30 @@ var byWayOf = [][2]uint32{{unix.SOL_IP, unix.IP_OPTIONS}, {unix.SOL_IPV6, unix.I
 // in the half of an argument that the kernel does not look at.
 const ownGroup = 0x5741_4954
 
+// ownThread stands in a filter for the thread of the host that starts the program. Landlock
+// takes that thread for a part of the jail, and it shares memory and fate with the host: a
+// program that could trace or end it would have the host.
+const ownThread = 0x5741_4955
+
+// byThread are the calls that reach into another process, or send it a signal, by which argument
+// names it. A thread has a number as a process has. For the host's other threads Landlock
+// does: the filter must leave them to the one that it holds, from which Go's runtime stops them
+// by signals.
+var byThread = []struct{ nr, arg uint32 }{
+	{unix.SYS_PTRACE, 1},
+	{unix.SYS_PROCESS_VM_READV, 0},
+	{unix.SYS_PROCESS_VM_WRITEV, 0},
+	{unix.SYS_PIDFD_OPEN, 0},
+	{unix.SYS_KILL, 0},
+	{unix.SYS_TKILL, 0},
+	{unix.SYS_TGKILL, 1},
+	{unix.SYS_RT_SIGQUEUEINFO, 0},
+	{unix.SYS_RT_TGSIGQUEUEINFO, 1},
+	{unix.SYS_GET_ROBUST_LIST, 0},
+	{unix.SYS_MIGRATE_PAGES, 0},
+	{unix.SYS_MOVE_PAGES, 0},
+}
+
 // program is the filter of a jail. ask is the answer to what the kernel asks about.
 func program(sockets reach, ask uint32) filter {
 	const number, arch, x32 = 0, 4, 0x40000000
@@ -184,6 +208,22 @@ func program(sockets reach, ask uint32) filter {
 	r.of(unix.SYS_CLONE, func(f *filter) {
 		f.loadArg(0, 0)
 		f.when(unix.BPF_JSET, newNamespaces, refuse)
+	})
+	for _, c := range byThread {
+		r.of(c.nr, func(f *filter) {
+			f.loadArg(c.arg, 0)
+			f.when(unix.BPF_JEQ, ownThread, refuse)
+		})
+	}
+	r.of(unix.SYS_KCMP, func(f *filter) {
+		for arg := range uint32(2) {
+			f.loadArg(arg, 0)
+			f.when(unix.BPF_JEQ, ownThread, refuse)
+		}
+	})
+	r.of(unix.SYS_FCNTL, func(f *filter) { // it names in memory which thread gets signals
+		f.loadArg(1, 0)
+		f.when(unix.BPF_JEQ, unix.F_SETOWN_EX, refuse)
 	})
 	// A process changes its own limits and its own place among others: by the number 0,
 	// because a filter cannot know the numbers of its processes.
@@ -355,16 +395,20 @@ var programs = [3][2]filter{
 // says. The kernel asks the descriptor, if asks is set; else it is -1. own is the number of
 // the jail, for which ownGroup stands.
 func installFilter(sockets reach, asks bool, own uint32) (fd int, err error) {
+	made, flags := programs[sockets][0], uintptr(listens)
 	if !asks {
-		return install(programs[sockets][1], 0)
+		made, flags = programs[sockets][1], 0
 	}
-	f := slices.Clone(programs[sockets][0])
+	f := slices.Clone(made)
 	for i := range f {
-		if f[i].K == ownGroup {
+		switch f[i].K {
+		case ownGroup:
 			f[i].K = own
+		case ownThread:
+			f[i].K = uint32(unix.Gettid())
 		}
 	}
-	return install(f, listens)
+	return install(f, flags)
 }
 
 func install(f filter, flags uintptr) (fd int, err error) {

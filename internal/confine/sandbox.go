@@ -25,11 +25,15 @@ type Sandbox struct {
 // Err is nil when commands can be confined, and otherwise ERR_CONFIG with Field
 // shell.isolation, which says what is missing and what to do.
 func (s Sandbox) Err() error {
-	if s.ABI >= MinLandlockABI {
+	if s.ABI >= MinLandlockABI && s.Filter {
 		return nil
 	}
 	why := s.Why
-	if why == "" {
+	switch {
+	case why != "":
+	case s.ABI >= MinLandlockABI: // a program would have the host by the thread that starts it
+		why = "without a filter of system calls, which this processor or kernel does not have, a program reaches the host"
+	default:
 		why = fmt.Sprintf("its version here is %d, and %d is needed (Linux 6.2)", s.ABI, MinLandlockABI)
 	}
 	return &messages.Error{

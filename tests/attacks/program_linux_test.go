@@ -90,6 +90,86 @@ func judged(err error) error {
 	return err
 }
 
+// ofHostsThreads makes an attack on threads of the host, whose numbers it finds by trying. An
+// error is that of the last number that is a thread of it.
+func ofHostsThreads(how string) error {
+	host, own := os.Getppid(), os.Getpid()
+	last := own + 64
+	if last < host {
+		last = 1 << 16
+	}
+	err := errors.New("no thread found")
+	for tid := host; tid < last; tid++ {
+		is := unix.Tgkill(host, tid, 0)
+		if errors.Is(is, unix.ESRCH) || tid == host { // its first thread is tried by other attacks
+			continue
+		}
+		if err = ofThread(how, host, tid); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func ofThread(how string, host, tid int) error {
+	b := make([]byte, 8)
+	mine := []unix.Iovec{{Base: &b[0]}}
+	mine[0].SetLen(len(b))
+	theirs := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&b[0])), Len: len(b)}}
+	switch how {
+	case "tgkill":
+		return unix.Tgkill(host, tid, 0)
+	case "kill":
+		return unix.Kill(tid, 0)
+	case "tkill":
+		return call(unix.SYS_TKILL, tid, 0)
+	case "queue":
+		info := make([]byte, 128)
+		info[8] = 0xff // SI_QUEUE
+		info[9], info[10], info[11] = 0xff, 0xff, 0xff
+		return call(unix.SYS_RT_TGSIGQUEUEINFO, host, tid, 0, info)
+	case "own": // signals of a descriptor
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		owner := make([]byte, 8)
+		owner[4], owner[5], owner[6], owner[7] = byte(tid), byte(tid>>8), byte(tid>>16), byte(tid>>24)
+		return errors.Join(call(unix.SYS_FCNTL, fd, unix.F_SETOWN_EX, owner), unix.Close(fd))
+	case "seize":
+		return unix.PtraceSeize(tid)
+	case "read":
+		_, err := unix.ProcessVMReadv(tid, mine, theirs, 0)
+		return judged(err)
+	case "write":
+		theirs[0].Base = 8 // nothing is there: the right is the harm
+		_, err := unix.ProcessVMWritev(tid, mine, theirs, 0)
+		return judged(err)
+	case "pidfd":
+		fd, err := unix.PidfdOpen(tid, unix.O_EXCL) // PIDFD_THREAD
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.PidfdSendSignal(fd, 0, nil, 0); err != nil {
+			_, err = unix.PidfdGetfd(fd, 0, 0)
+			return err
+		}
+		return nil
+	case "compare":
+		_, _, errno := syscall.Syscall6(unix.SYS_KCMP, uintptr(tid), uintptr(tid), 1, 0, 0, 0)
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	case "pages":
+		return call(unix.SYS_MOVE_PAGES, tid, 0, 0, 0, 0, 0)
+	case "list":
+		return call(unix.SYS_GET_ROBUST_LIST, tid, make([]byte, 8), make([]byte, 8))
+	}
+	return errNoAttack
+}
+
 func attempt(kind, to string) error {
 	pid, _ := strconv.Atoi(to)
 	closing := func(fd int, err error) error {
@@ -494,6 +574,8 @@ func attempt(kind, to string) error {
 		failed := make(chan error, 1)
 		go func() { failed <- attempt("read", to) }()
 		return <-failed
+	case "host-thread": // the one that has started this program is in the jail as well
+		return ofHostsThreads(to)
 	case "copy-range":
 		fd, err := unix.Open(to, unix.O_RDONLY, 0)
 		if err != nil {
@@ -699,6 +781,8 @@ func programRows(w *world) (rows []row) {
 		"socket 1 1 0", "socket 1 2 0", "socket 1 5 0", "socket 2 1 0", "socket 2 2 0", "socket 10 1 0", "socket 10 2 0", "socket 16 3 0", "socket 16 3 15",
 		"signal "+host, "signal-thread "+host, "pidfd-signal "+host, "limit 4 "+host, "limit 7 "+host, "limit 0 "+host, "limit 1 "+host, "limit 9 "+host, "affinity "+host, "scheduler "+host, "scheduling "+host, "attributes "+host, "disk "+host, "mode "+spare, "mode-open "+spare, "mode-of-open "+spare, "mode-at "+spare, "mode-by-link "+spare, "times "+spare, "times-by-link "+spare, "mode "+filepath.Dir(spare), "times "+data("tokens.json"), "mode "+data("keys.json"), "times "+w.data, "setuid victim", "setgid victim", "made-setuid", "watch "+w.outside, "watch "+w.data, "open-tree", "environment",
 	)
+	add(alone, "host-thread tgkill", "host-thread kill", "host-thread tkill", "host-thread read", "host-thread write", "host-thread list", "host-thread pages", "host-thread own")
+	add(kernel, "host-thread seize", "host-thread queue", "host-thread pidfd", "host-thread compare")
 	add(kernel, "socket-out", "socket 2 1 262", "socket 2 3 1", "socket 2 3 255", "socket 2 1 132", "socket 17 3 768", "socket 38 5 0", "socket 40 1 0", "socket 44 3 0", "socket 29 3 1", "socket 31 5 0", "socket 41 2 0", "socket 30 5 0", "socket 21 5 0", "socket 15 3 2", "socket 16 3 16", "socket 16 3 9", "socket 16 3 12",
 		"read /etc/shadow", "read /root/.ssh/id_rsa", "read /proc/kcore", "read /proc/kallsyms", "read /dev/mem", "read /dev/kmsg", "read /proc/1/environ", "read /proc/"+host+"/mem", "list /root", "list /home", "list /proc/"+host+"/root", "list /proc/"+host+"/task", "read /sys/kernel/mm/transparent_hugepage/enabled", "read /run/utmp", "list /run", "list /var/log", "list /dev/shm", "list /proc/"+host+"/cwd",
 		"write /dev/shm/stile-attack", "write /tmp/stile-attack", "write /var/tmp/stile-attack", "write /etc/stile-attack", "write /usr/bin/stile-attack", "write /sys/fs/cgroup/cgroup.procs", "write /proc/sys/kernel/core_pattern", "write /proc/"+host+"/oom_score_adj", "write /proc/"+host+"/comm", "write /proc/"+host+"/mem", "write /proc/self/oom_score_adj", "write /dev/kmsg", "io-control", "as-root "+foreign, "handle "+foreign, "handle "+data("keys.json"), "loader "+out("program"),

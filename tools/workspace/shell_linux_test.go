@@ -399,7 +399,7 @@ func TestShellLeavesTheHostFree(t *testing.T) {
 // operator does without.
 func TestShellWithoutLandlock(t *testing.T) {
 	b := newWorkbench(t, AccessSandbox)
-	for _, box := range []confine.Sandbox{{Why: "this kernel does not have it"}, {ABI: 1}, {ABI: 2, Filter: true}} {
+	for _, box := range []confine.Sandbox{{Why: "this kernel does not have it"}, {ABI: 1}, {ABI: 2, Filter: true}, {ABI: 7}} {
 		_, err := NewShell(Shell{Workspace: b.w, Sandbox: box})
 		var e *messages.Error
 		if !errors.As(err, &e) || e.Code != messages.ErrConfig || e.Field != "shell.isolation" || !strings.Contains(e.Detail, "isolation: none") || box.Layers() != "none" {
@@ -410,7 +410,7 @@ func TestShellWithoutLandlock(t *testing.T) {
 	if got := sh(t, all, "echo free"); got != "Success|free\n" {
 		t.Error(got)
 	}
-	if (confine.Sandbox{ABI: 3}).Err() != nil {
+	if (confine.Sandbox{ABI: 3, Filter: true}).Err() != nil {
 		t.Error("Linux 6.2 is enough")
 	}
 	if got := (confine.Sandbox{ABI: 7, Filter: true}).Layers(); got != "Landlock 7: files, TCP, signals, no sockets" {
