@@ -255,6 +255,7 @@ func (c *checker) across(m *Manifest) {
 	}
 	c.extensions(m)
 	c.templates(m)
+	c.aliases(m)
 	c.replies(m)
 	if !slices.Contains(m.Extensions, rollback) {
 		const needs = "needs the extension: write extensions: [" + rollback + "]"

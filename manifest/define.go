@@ -26,6 +26,14 @@ type Define struct {
 	Relics    []Relic    `yaml:"relics" doc:"Services with endpoints; else relics/<name>.yaml."`
 	Tools     []Command  `yaml:"tools" doc:"External commands; else tools/<name>.yaml."`
 	Workflows []Workflow `yaml:"workflows" doc:"Graphs of actions; else workflows/<name>.yaml."`
+	Aliases   []Alias    `yaml:"aliases" doc:"Templates of actions as tools, in every dialect with tools."`
+}
+
+// Alias offers a template of actions as a tool.
+type Alias struct {
+	Name     string `yaml:"name" required:"true" shape:"tool" doc:"Name that calls know the tool by; not that of another tool."`
+	Template string `yaml:"template" required:"true" shape:"action" doc:"Name in action_templates, of a template that calls a tool."`
+	Summary  string `yaml:"summary" doc:"One line for the model that calls it."`
 }
 
 // LLM is a prompt template with a model.
@@ -339,6 +347,11 @@ func (m *Manifest) groups() []group {
 		g.value = reflect.ValueOf(&m.Define).Elem().Field(f.index)
 		for j := range g.value.Len() {
 			g.defined = append(g.defined, g.value.Index(j).FieldByName("Name").String())
+		}
+		if g.kind == "Tool" { // what is an alias has no file
+			for j := range m.Define.Aliases {
+				g.defined = append(g.defined, m.Define.Aliases[j].Name)
+			}
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/parse/cortex"
 )
 
@@ -31,6 +32,24 @@ func (c *checker) templates(m *Manifest) {
 				field = join(at, wrong.Field)
 			}
 			c.add(field, reasonOfTemplate(wrong), "%s", wrong.Detail)
+		}
+	}
+}
+
+// aliases checks the templates that are offered as tools.
+func (c *checker) aliases(m *Manifest) {
+	for i := range m.Define.Aliases {
+		a, at := &m.Define.Aliases[i], index("define.aliases", i)
+		for j := range m.Define.Tools {
+			if m.Define.Tools[j].Name == a.Name {
+				c.add(join(at, "name"), ReasonDuplicate, "%q is a tool already", clip.Quoted(a.Name))
+			}
+		}
+		if slices.ContainsFunc(m.Define.Aliases[:i], func(o Alias) bool { return o.Name == a.Name }) {
+			c.add(join(at, "name"), ReasonDuplicate, "%q is an alias already", clip.Quoted(a.Name))
+		}
+		if _, there := m.ActionTemplates[a.Template]; !there && a.Template != "" {
+			c.add(join(at, "template"), ReasonBadValue, "there is no template %q in action_templates", clip.Quoted(a.Template))
 		}
 	}
 }

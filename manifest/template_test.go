@@ -32,6 +32,26 @@ func TestActionTemplates(t *testing.T) {
 	}
 }
 
+// An alias names a template, and is no other tool.
+func TestAliases(t *testing.T) {
+	const head = "dialect: cogency\nextensions: [templates]\naction_templates: {f: {name: t}}\n"
+	for text, want := range map[string]string{
+		"import: {tools: [a]}\ndefine: {aliases: [{name: a, template: f, summary: x}]}":                                             "",
+		"define: {aliases: [{name: a}]}":                                                                                            "m.yaml:4:20: define.aliases[0].template: ERR_CONFIG/MISSING",
+		"define: {aliases: [{name: a, template: g}]}":                                                                               `m.yaml:4:40: define.aliases[0].template: ERR_CONFIG/BAD_VALUE: there is no template "g" in action_templates`,
+		"define: {aliases: [{name: a, template: f}, {name: a, template: f}]}":                                                       `define.aliases[1].name: ERR_CONFIG/DUPLICATE: "a" is an alias already`,
+		"define: {aliases: [{name: a, template: f}], tools: [{name: a, implementation: {type: command, entrypoint: [/bin/true]}}]}": `define.aliases[0].name: ERR_CONFIG/DUPLICATE: "a" is a tool already`,
+	} {
+		m, err := Parse("m.yaml", []byte(head+text+"\n"))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+		if err == nil && len(m.Wants()) != 0 {
+			t.Errorf("an alias has a file: %v", m.Wants())
+		}
+	}
+}
+
 // A manifest has its templates in its digest, and reads back with them.
 func TestActionTemplatesAreInTheDigest(t *testing.T) {
 	var digests [2]string

@@ -163,7 +163,8 @@ type Agent struct {
 	Children   map[string]*Agent // agents that actions may run, by name
 	Keeper     *Agent            // learns the profiles of its users; may be nil
 
-	servers atomic.Pointer[[]offered] // MCP servers, with their last offers
+	aliases map[string]catalog.Aliased // by name of the tool
+	servers atomic.Pointer[[]offered]  // MCP servers, with their last offers
 }
 
 // Name returns the agent's name, by which its sessions are found, or "".
@@ -286,6 +287,15 @@ func (e *Env) build(ctx context.Context, a *Definition, c *Agent) error {
 		Rules: e.rules(m, dialect, routes[0], targets),
 	}
 	r := c.Actor.Rules
+	if of := has.aliases.templates; len(of) > 0 {
+		r.Template = func(t messages.ActionType, name string) string {
+			if t != messages.TypeTool {
+				return ""
+			}
+			return of[name]
+		}
+	}
+	c.aliases = has.aliases.of
 	if answer != nil {
 		c.Actor.Schema, r.Output = answer.Text(), answer.Answer
 	}

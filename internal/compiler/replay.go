@@ -146,7 +146,7 @@ func (a *Definition) offered(kept *manifest.Manifest) *Definition {
 // replay is the agent as a replay needs it.
 func (c *Agent) replay(sid string) *replay.Agent {
 	a := c.Actor
-	rules := catalog.Gate{Default: c.Manifest.Approval.Default, ByTool: c.Manifest.Approval.Tools, Own: ownAnswers}
+	rules := catalog.Gate{Default: c.Manifest.Approval.Default, ByTool: c.Manifest.Approval.Tools, Own: ownAnswers, Aliases: c.aliases}
 	return &replay.Agent{
 		Rules: a.Rules, Dialect: a.Dialect, Specs: a.Specs, Native: a.Native, Primer: a.Primer,
 		Receipts: string(a.Receipts), Library: a.Library, Limits: a.Limits, Window: a.Window, Shape: shape(a.Shape, sid),

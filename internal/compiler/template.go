@@ -43,7 +43,7 @@ func (e *Env) templateTargets(m *manifest.Manifest, d parse.Dialect, targets *ca
 	for _, name := range slices.Sorted(maps.Keys(x.Templates)) {
 		typ, target := x.Templates[name].Target()
 		server, _, _ := strings.Cut(target, ".")
-		if slices.ContainsFunc(m.Import.MCP, func(s manifest.MCP) bool { return s.Name == server }) {
+		if serves(m, server) {
 			continue
 		}
 		if _, found := targets.Find(typ, target); !found {
@@ -54,4 +54,9 @@ func (e *Env) templateTargets(m *manifest.Manifest, d parse.Dialect, targets *ca
 		}
 	}
 	return nil
+}
+
+// serves reports whether a group of tools is that of an MCP server.
+func serves(m *manifest.Manifest, group string) bool {
+	return slices.ContainsFunc(m.Import.MCP, func(s manifest.MCP) bool { return s.Name == group })
 }

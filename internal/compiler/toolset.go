@@ -24,6 +24,7 @@ type toolset struct {
 	digest  messages.Digest // of all tools there are, those that are not imported too
 	foreign []tools.Tool    // those of MCP servers
 	hidden  []string        // tools of set that the model is not told of
+	aliases *aliases
 }
 
 // toolset gathers the agent's tools. It completes m with what MCP servers say of theirs.
@@ -40,6 +41,14 @@ func (e *Env) toolset(ctx context.Context, a *Definition, m *manifest.Manifest, 
 	registry, err := e.registry(a, m, foreign)
 	if err != nil {
 		return has, err
+	}
+	if has.aliases, err = e.aliases(m, registry); err != nil {
+		return has, err
+	}
+	if len(has.aliases.tools) > 0 {
+		if registry, err = registry.Override(has.aliases.tools...); err != nil {
+			return has, err
+		}
 	}
 	imports, err := importable(m, registry)
 	if err != nil {
@@ -85,7 +94,10 @@ func (e *Env) toolset(ctx context.Context, a *Definition, m *manifest.Manifest, 
 			return has, err
 		}
 	}
-	has.gate = catalog.Gate{Default: m.Approval.Default, ByTool: m.Approval.Tools, Own: ownAnswers, Hook: a.Gate, Policies: policies}
+	if err := has.aliases.allowed(m, has.set); err != nil {
+		return has, err
+	}
+	has.gate = catalog.Gate{Aliases: has.aliases.of, Default: m.Approval.Default, ByTool: m.Approval.Tools, Own: ownAnswers, Hook: a.Gate, Policies: policies}
 	has.digest = registry.Digest()
 	return has, has.gate.Validate()
 }

@@ -139,6 +139,9 @@ type Rules struct {
 	// Refuse returns the reason to refuse an action that Target finds, before the gate is
 	// asked; "" does not refuse. It is pure; nil refuses nothing.
 	Refuse func(t messages.ActionType, name string) (reason string)
+	// Template returns the template that a tool is an alias of, "" for other targets. It is
+	// pure; nil is "" for all.
+	Template func(t messages.ActionType, name string) string
 
 	// Rollback is when groups of actions are rolled back.
 	Rollback Rollback
@@ -152,6 +155,14 @@ type Rules struct {
 	LibraryDigest  messages.Digest
 	ToolsDigest    messages.Digest
 	LimitsDigest   messages.Digest
+}
+
+// templateOf returns the template that an action is made of where its target is an alias.
+func (r *Rules) templateOf(t messages.ActionType, name string) string {
+	if r.Template == nil {
+		return ""
+	}
+	return r.Template(t, name)
 }
 
 func (r *Rules) noProgressN() int {

@@ -109,6 +109,7 @@ func (m *Machine) programCall(in *ProgramCall) {
 	digest := messages.Digest(sha256.Sum256([]byte(args)))
 	m.persist(&messages.ActionDeclared{
 		ID: id, Type: messages.TypeTool, Name: name, Mode: messages.ModeSync, Args: args, ArgsDigest: digest, Class: class,
+		Template: m.cfg.templateOf(messages.TypeTool, name),
 	}, LazyHold)
 	p := f.declare(call{
 		Call: messages.Call{ID: id, Name: name, Args: args, Class: class}, key: m.actionKey(id, digest), program: fromProgram{waits: true},

@@ -166,7 +166,7 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	default:
 		body := &messages.ActionDeclared{
 			Args: a.Args, ArgsDigest: sha256.Sum256([]byte(a.Args)), Class: class, DependsOn: a.DependsOn,
-			ID: a.ID, InThought: a.InThought, Mode: a.Mode, Name: a.Name, OutputKey: a.OutputKey, Template: a.Template, Thought: int64(a.Thought), Type: a.Type,
+			ID: a.ID, InThought: a.InThought, Mode: a.Mode, Name: a.Name, OutputKey: a.OutputKey, Template: cmp.Or(a.Template, m.cfg.templateOf(a.Type, a.Name)), Thought: int64(a.Thought), Type: a.Type,
 		}
 		if a.OnError != messages.OnErrorFail {
 			body.OnError = a.OnError

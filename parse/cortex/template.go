@@ -34,6 +34,7 @@ type param struct {
 	typ      string
 	required bool
 	standard string // "" for none
+	about    string // a JSON string; "" for none
 }
 
 // pattern is a JSON object in which placeholders stand.
@@ -68,6 +69,55 @@ func (t *Template) Target() (typ messages.ActionType, name string) {
 	}
 	typ, _ = typeOf(word) // which LoadTemplate has checked
 	return typ, jsonvalue.Meant(t.fields["name"])
+}
+
+// Schema is a JSON schema of the values.
+func (t *Template) Schema() string {
+	var properties, required []string
+	for _, p := range t.params {
+		var about []string
+		if p.typ != anyType {
+			about = append(about, `"type":`+jsonvalue.Quote(p.typ))
+		}
+		if p.about != "" {
+			about = append(about, `"description":`+p.about)
+		}
+		if p.standard != "" {
+			about = append(about, `"default":`+p.standard)
+		}
+		properties = append(properties, jsonvalue.Quote(p.name)+":{"+strings.Join(about, ",")+"}")
+		if p.required {
+			required = append(required, jsonvalue.Quote(p.name))
+		}
+	}
+	return `{"type":"object","properties":{` + strings.Join(properties, ",") + `},"required":[` + strings.Join(required, ",") + `],"additionalProperties":false}`
+}
+
+// Fill makes the parameters of an action of an object with values. The error names the value at
+// fault.
+func (t *Template) Fill(with string) (parameters string, wrong *TemplateError) {
+	normal, ok := jsonvalue.Normal(with)
+	if !ok || jsonvalue.Kind(normal) != jsonvalue.Object {
+		return "", &TemplateError{"with", "type", "must be an object of values, not nested too deeply"}
+	}
+	given, wrong := t.with(`{"with":` + normal + `}`)
+	if wrong != nil {
+		return "", wrong
+	}
+	if parameters, ok = t.text.filled(given, MaxBodyBytes); !ok {
+		return "", &TemplateError{"parameters", "type", "have more than " + strconv.Itoa(MaxBodyBytes) + " bytes"}
+	}
+	return parameters, nil
+}
+
+// Timeout is that of one attempt at its actions; 0 when it says none.
+func (t *Template) Timeout() time.Duration {
+	v := t.fields["timeout"]
+	if v == "" {
+		return 0
+	}
+	d, _ := seconds([]byte(v)) // which LoadTemplate has checked
+	return d
 }
 
 // names are those of the values.
@@ -269,7 +319,7 @@ func (l *definitionLoader) param(name, properties string) {
 		case "default":
 			p.standard = value
 		case "description":
-			ok = kind == jsonvalue.String
+			p.about, ok = value, kind == jsonvalue.String
 		default:
 			l.fail(field, "unknown", "has no member "+jsonvalue.Meant(key)+": there are type, required, default and description")
 			return

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"crypto/sha256"
 	"maps"
 	"slices"
 	"strconv"
@@ -32,6 +33,17 @@ type Gate struct {
 	// Policies are further rules, asked before Hook. The strictest answer of Policies and
 	// Hook counts; of equally strict ones, the first.
 	Policies []tools.CustomPolicy
+	// Aliases are tools that stand for a call of another one, by name. Such a call is judged
+	// under both names, and the stricter answer counts.
+	Aliases map[string]Aliased
+}
+
+// Aliased is what an alias stands for.
+type Aliased struct {
+	Tool string
+	// Args are the arguments of the call that it makes, from its own: JSON objects. ok is false
+	// for arguments that do not fit, with which no call is made.
+	Args func(args string) (made string, ok bool)
 }
 
 // Foreign reports whether the gate calls code of the embedder: a hook or policies.
@@ -57,6 +69,31 @@ const (
 // Decide returns the verdict on a request. An answer other than approve, deny and confirm
 // counts as a denial.
 func (g *Gate) Decide(q tools.Request) Verdict {
+	v := g.decide(q)
+	if of, ok := g.Aliases[q.Tool]; ok {
+		if made := g.decide(of.request(q)); strictness(made.Answer) > strictness(v.Answer) {
+			return made
+		}
+	}
+	return v
+}
+
+// request is the call that an alias makes.
+func (a Aliased) request(q tools.Request) tools.Request {
+	q.Tool = a.Tool
+	args := strings.TrimSpace(q.JSON)
+	if strings.HasPrefix(args, "[") { // of a program: one map of names, as NewForeign makes it
+		args = strings.TrimSuffix(strings.TrimPrefix(args, "["), "]")
+	}
+	made, ok := a.Args(args)
+	if !ok {
+		return q
+	}
+	q.JSON, q.ArgsDigest, q.Args = made, sha256.Sum256([]byte(made)), nil
+	return q
+}
+
+func (g *Gate) decide(q tools.Request) Verdict {
 	for _, pattern := range g.Deny {
 		if matches(pattern, q.Tool) {
 			return rule(messages.GateDeny, ByDeny)
