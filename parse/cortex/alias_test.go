@@ -1,6 +1,10 @@
 package cortex
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed14be6753/stile/messages"
+)
 
 // A template as a tool: the schema of its arguments, and the parameters that they become.
 func TestTemplateAsATool(t *testing.T) {
@@ -33,6 +37,35 @@ func TestTemplateAsATool(t *testing.T) {
 			if field = wrong.Field; field != c.field {
 				t.Errorf("%s: field %s, want %s", c.with, field, c.field)
 			}
+		}
+	}
+}
+
+// A decoder knows what the turns before it have defined, and a definition of its own takes the
+// place of theirs. One that the extensions do not allow is not known.
+func TestTemplatesOfEarlierTurns(t *testing.T) {
+	known := []*messages.ActionTemplate{
+		{Name: "f", Definition: `{"name":"one"}`}, {Name: "g", Definition: `{"name":"two","group":"x"}`},
+	}
+	for reply, want := range map[string]string{
+		`<action template="f"/>`: "one",
+		`<action_template name="f">{"name":"three"}</action_template><action template="f"/>`: "three",
+		`<action template="g"/>`: "bad_template",
+	} {
+		got := ""
+		emit := func(ev messages.Event) {
+			switch ev.Kind {
+			case messages.EventAction:
+				got += ev.Action.Name
+			case messages.EventParseError:
+				got += ev.Fault.Reason
+			}
+		}
+		d := Dialect{Extensions: ExtTemplates}.NewDecoder(messages.TurnInfo{Templates: known})
+		d.Push([]byte(reply), emit)
+		d.End(messages.FinishComplete, emit)
+		if got != want {
+			t.Errorf("%s: %s, want %s", reply, got, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,43 @@ func TestGateOwn(t *testing.T) {
 		}
 		if c.by == ByOwn && !strings.Contains(v.Reason, "approval.tools.shell") {
 			t.Errorf("%s: the reason %q does not say what to do", name, v.Reason)
+		}
+	}
+}
+
+// A call of an alias is judged under both names, and the stricter answer counts; rules see the
+// call that is made, from a reply's object as from a program's array.
+func TestGateJudgesAliases(t *testing.T) {
+	of := map[string]Aliased{"page": {Tool: "web.get", Args: func(args string) (string, bool) {
+		return `{"url":` + args + `}`, args != "{}"
+	}}}
+	var seen []string
+	for _, c := range []struct {
+		tools map[string]messages.GateAnswer
+		want  messages.GateAnswer
+	}{
+		{nil, messages.GateApprove},
+		{map[string]messages.GateAnswer{"web.get": messages.GateDeny}, messages.GateDeny},
+		{map[string]messages.GateAnswer{"page": messages.GateDeny}, messages.GateDeny},
+		{map[string]messages.GateAnswer{"page": messages.GateApprove, "web.*": messages.GateConfirm}, messages.GateConfirm},
+		{map[string]messages.GateAnswer{"page": messages.GateConfirm, "web.get": messages.GateApprove}, messages.GateConfirm},
+	} {
+		g := Gate{ByTool: c.tools, Aliases: of, Policies: []tools.CustomPolicy{{Name: "sees", Judge: func(q tools.Request) (messages.GateAnswer, string, bool) {
+			seen = append(seen, q.Tool+" "+q.JSON)
+			return "", "", false
+		}}}}
+		for _, args := range []string{`{"p":1}`, `[{"p":1}]`, `{}`} {
+			if v := g.Decide(tools.Request{Tool: "page", JSON: args}); v.Answer != c.want {
+				t.Errorf("%v: %+v, want %s", c.tools, v, c.want)
+			}
+		}
+		if v := g.Decide(tools.Request{Tool: "other"}); v.Answer != messages.GateApprove {
+			t.Errorf("%+v", v)
+		}
+	}
+	for _, want := range []string{`page {"p":1}`, `web.get {"url":{"p":1}}`, `page [{"p":1}]`, `web.get {}`} {
+		if !slices.Contains(seen, want) {
+			t.Errorf("no rule saw %s: %q", want, seen)
 		}
 	}
 }
