@@ -8,5 +8,5 @@ import "embed"
 
 // Files are the manifests with what they name, by their paths in this folder.
 //
-//go:embed coder companion demo gallery ledger newsroom plain research
+//go:embed booking coder companion demo gallery ledger newsroom plain research
 var Files embed.FS

@@ -213,8 +213,15 @@ func (p *printer) unit(b *messages.UnitText) {
 	}
 }
 
-// originText says of which template an action was made, and in which numbered thought.
+// originText says what an action undoes, of which template it was made, and in which numbered
+// thought.
 func originText(b *messages.ActionDeclared) (text string) {
+	if b.Compensates != "" {
+		text = ", undoes " + b.Compensates
+		if b.CompensatesTurn > 0 {
+			text += fmt.Sprintf(" of turn %d", b.CompensatesTurn)
+		}
+	}
 	if b.Template != "" {
 		text += " by template " + b.Template
 	}
@@ -271,6 +278,8 @@ func (p *printer) record(r *messages.Record) {
 		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100)+originText(b))
 	case *messages.ActionTemplate:
 		p.line(cyan, "template", b.Name+" "+oneLine(b.Definition, 100))
+	case *messages.RollbackBegin:
+		p.line(yellow, "rollback", b.Group+": "+b.Cause)
 	case *messages.ActionStarted:
 		if b.Child != "" {
 			p.line(dim, "", b.ID+" runs in session "+b.Child)
@@ -312,6 +321,7 @@ func (p *printer) record(r *messages.Record) {
 	case *messages.TurnRestored:
 		p.line(yellow, "restored", map[string]string{
 			messages.RestoreCrash: "after a restart", messages.RestoreApproval: "after an approval",
+			messages.RestoreRollback: "for its rollbacks, then the turn ends",
 		}[b.Cause])
 	case *messages.TurnDecided:
 		p.decided(b)

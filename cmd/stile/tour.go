@@ -71,6 +71,13 @@ var sound = []stop{
 		runs: []visit{{"How many kestrels did we count?", []ending{goesOn, isDone}}},
 	},
 	{
+		name: "booking", manifest: "booking/agent.yaml", about: "Bookings that belong together: the car is taken, and flight and hotel are cancelled.",
+		runs: []visit{
+			{"Book me a trip to Oslo on 3 May: flight, hotel and car. I am Ada.", []ending{goesOn, isDone}},
+			{"The same for Ben, please.", []ending{goesOn, goesOn, isDone}},
+		},
+	},
+	{
 		name: "newsroom", manifest: "newsroom/agent.yaml", about: "Agents that call agents, each in a session of its own.",
 		runs: []visit{{"What is new at Hollow Lane?", []ending{isDone}}},
 	},

@@ -34,6 +34,7 @@ func TestTour(t *testing.T) {
 			"DONE", "DONE",
 			"CONTINUE", "CONTINUE", "DONE",
 			"CONTINUE", "DONE",
+			"CONTINUE", "DONE", "CONTINUE", "CONTINUE", "DONE",
 			"DONE",
 			"CONTINUE", "DONE", "CONTINUE", "DONE", "CONTINUE", "DONE",
 			"CONTINUE", "CONTINUE", "CONTINUE", "CONTINUE", "DONE",
@@ -57,6 +58,10 @@ func TestTour(t *testing.T) {
 		holds(t, out, "research  ", "call     north file.read", "call     north_kestrels math.Subtract", "CONTINUE",
 			"20 in the north valley, 8 in the east, 14 in the west; 42 in all.", "DONE")
 		must(t, "replay", prefix+"research", "--dir", data)
+		// What belongs together is undone together, the last first.
+		holds(t, out, "booking  ", "Ada, it is all booked", "car failed: conflict", "rollback ben3: error:car", "call     undo:hotel bookings", ", undoes hotel",
+			"call     undo:flight bookings", "On 4 May you have flight, hotel and car.", "DONE")
+		must(t, "replay", prefix+"booking", "--dir", data)
 		holds(t, out, "newsroom  ", "stile runs in session local:local:"+prefix+"newsroom.reporter.", "Hollow Lane: new steps, no key")
 		must(t, "replay", prefix+"newsroom", "--dir", data)
 		holds(t, must(t, "sessions", "list", "--json", "--prefix", "local:local:"+prefix+"newsroom.headline.", "--dir", data), `"parent":"local:local:`+prefix+`newsroom"`)
@@ -89,7 +94,7 @@ func TestTour(t *testing.T) {
 		holds(t, out, "  stile verify --dir "+data+"\n", "  stile replay "+prefix+"ledger --dir "+data+"\n")
 		must(t, "replay", prefix+"ledger", "--dir", data)
 	}
-	holds(t, must(t, "verify", "--dir", data), "34 sessions, 0 with problems")
+	holds(t, must(t, "verify", "--dir", data), "36 sessions, 0 with problems")
 }
 
 // A session that ends otherwise than expected makes the tour fail, by name.

@@ -109,6 +109,8 @@ func (t *transcript) record(r *stile.Record) {
 	case *messages.ActionDeclared:
 		t.names[b.ID] = b.Name
 		t.said("Call "+inline(b.ID)+": "+inline(b.Name), b.Args)
+	case *messages.RollbackBegin:
+		t.print("*Group %s is rolled back: %s.*\n\n", inline(b.Group), inline(b.Cause))
 	case *messages.ActionApproval:
 		if b.State != messages.GateApprove || b.Approval != "" {
 			t.print("*Call %s: %s by %s%s*\n\n", inline(b.ID), b.State, inline(b.By), inline(reasonText(b.Reason)))
