@@ -58,6 +58,12 @@ func (s *Session) FeedValues(ctx context.Context, ids []string, forwarded bool) 
 	return all, rep.Seq, err
 }
 
+// AwaitFeeds returns when the value of one of these feeds is another one than in them, as
+// FeedValues returned it, or when ctx ends. It fetches nothing.
+func (s *Session) AwaitFeeds(ctx context.Context, seen []FeedState) error {
+	return s.rt.host.AwaitFeeds(ctx, s.key, s.agent.Actor, seen)
+}
+
 // IngestFeed sets the value of a feed, JSON, in place of a fetch. The value is used until the
 // next fetch replaces it; an on-demand feed uses it for its cache_ttl. It is kept in memory;
 // the part that a prompt shows is recorded. Errors: ERR_NOT_FOUND (no such feed),

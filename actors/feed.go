@@ -222,6 +222,20 @@ func (h *Host) FeedValues(ctx context.Context, key messages.SessionKey, agent *A
 	return all, rep, nil
 }
 
+// AwaitFeeds returns when the value of one of the feeds is another one than in states, or when
+// ctx ends. It wakes the session, which may sleep again meanwhile.
+func (h *Host) AwaitFeeds(ctx context.Context, key messages.SessionKey, agent *Agent, states []FeedState) error {
+	rep, err := h.ask(ctx, &request{key: key, agent: agent, op: opFeeds})
+	if err != nil || rep.feeds == nil || h.cfg.Feeds == nil {
+		return err
+	}
+	seen := map[string]string{}
+	for i := range states {
+		seen[states[i].ID] = states[i].Value
+	}
+	return h.cfg.Feeds.Await(ctx, rep.feeds.who.Key, rep.feeds.set, seen)
+}
+
 // fetchFeeds gets what a turn asks for, on a goroutine of the pool: the keeper bounds
 // how long a prompt waits, the turn's end how long a reference does.
 func (s *session) fetchFeeds(e *turn.FetchFeeds) {

@@ -91,7 +91,7 @@ func (r *round) want(i int, force bool) *flight {
 	key := valueKey(r.session.Key, e)
 	f := r.k.held(r.session.Key, key)
 	if f == nil && !force {
-		if v, ok := r.k.cache.get(key); ok && e.fresh(v, r.k.now()) {
+		if v, ok := r.k.cache.get(key); ok && (e.fresh(v, r.k.now()) || e.Source.Kind == Remote && r.k.hears(r.session.Key, key)) {
 			f = landed(v, nil)
 		}
 	}
@@ -188,6 +188,9 @@ func (l *landing) land(v Value, err error) time.Time {
 func (l *landing) put(v Value) {
 	if !l.at.take(v) {
 		l.at = l.k.cache.set(valueKey(l.session, l.entry), v)
+	}
+	if v.JSON != l.old.JSON {
+		l.k.watches.changed(valueKey(l.session, l.entry))
 	}
 }
 

@@ -44,6 +44,9 @@ type Fetcher interface {
 // and returns soon after ctx is done. Failures have a reason of those below.
 type Peers interface {
 	Fetch(ctx context.Context, src Source, tag string) (v Value, same bool, err error)
+	// Wait returns when the value is another one than that of tag, or after a while with
+	// changed false.
+	Wait(ctx context.Context, src Source, tag string) (changed bool, err error)
 }
 
 // Reasons of remote fetches that failed (docs/spec/extensions.md §10), and ReasonTimeout.
@@ -121,6 +124,8 @@ type Keeper struct {
 	runways  map[string]*runway // by valueKey: in the air, of feeds that do not tick
 	sessions map[string]*active
 	stats    Stats
+
+	watches watches
 }
 
 // Stats counts what a keeper did since it was made, for metrics.
@@ -217,6 +222,7 @@ func (k *Keeper) Sync(s Session, set Set) {
 		}
 	}
 	k.settle(a)
+	k.subscribe(a)
 	runways := a.runways
 	k.mu.Unlock()
 
@@ -256,6 +262,9 @@ func (k *Keeper) Stop(session string) {
 	if a := k.sessions[session]; a != nil {
 		for _, r := range a.runways {
 			k.leave(r)
+		}
+		for _, sub := range a.subscriptions {
+			sub.cancel()
 		}
 		delete(k.sessions, session)
 	}
@@ -318,6 +327,7 @@ func (k *Keeper) Put(session string, set Set, id, value string) error {
 	}
 	k.cache.put(valueKey(session, &set.entries[i]), Value{JSON: value, At: k.now()})
 	k.cache.Wait()
+	k.watches.changed(valueKey(session, &set.entries[i]))
 	return nil
 }
 

@@ -17,6 +17,7 @@ type Peer struct {
 	Session string
 	Feed    string
 	Secret  string // name of the environment variable with the token
+	Push    bool   // the peer is asked for changes
 }
 
 // SID splits Session: of tenant:user:id the user and the id, of agent/id the agent and the id.
@@ -57,6 +58,11 @@ func readPeer(params string) (p Peer, found []*messages.Error) {
 	}
 	address := need("url")
 	p.Session, p.Feed, p.Secret = need("session"), need("feed"), need("secret")
+	if v, ok := o.take("push"); ok {
+		if p.Push = v.Kind() == 't'; !p.Push && v.Kind() != 'f' {
+			o.add("push", ReasonWrongType, "want true or false, not %s", kindName(v.Kind()))
+		}
+	}
 	found = o.end()
 	if len(found) > 0 {
 		return p, found
@@ -111,9 +117,12 @@ func (n *normalizer) remote(src *Source) {
 }
 
 // PeerParams are the parameters of a remote source, as JSON.
-func PeerParams(address, session, feed, secret string) string {
+func PeerParams(address, session, feed, secret string, push bool) string {
 	var b builder
 	b.some("feed", feed)
+	if push {
+		b.raw("push", "true")
+	}
 	b.some("secret", secret)
 	b.some("session", session)
 	b.some("url", address)

@@ -31,6 +31,8 @@ type active struct {
 	runways []*runway          // of the feeds that tick, in the order of the set
 	crashes map[string]Crashes // by valueKey
 	reasons map[string]string  // why the last fetch of a feed failed, by valueKey
+	// subscriptions to feeds of other hosts, by valueKey
+	subscriptions map[string]*subscription
 }
 
 // synced is what Sync was told of a session. It is never changed.

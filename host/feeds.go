@@ -81,6 +81,7 @@ func (s *Server) feedRoutes() {
 		ID     string `path:"id" maxLength:"128"`
 		Values string `query:"values" default:"true" maxLength:"4096" doc:"true or false: the list, with values or without; else the names of feeds, separated by commas, whose values are fetched where they are too old: for other hosts, with the scope feeds"`
 		Hop    int    `header:"Stile-Feed-Hop" minimum:"0" maximum:"1" doc:"1: the values are for another host, so those that come from a further one are refused"`
+		Wait   int    `query:"wait" minimum:"0" maximum:"30" doc:"of named feeds: the seconds to wait for another answer than that of If-None-Match"`
 		Tag    string `header:"If-None-Match" maxLength:"1024" doc:"of named feeds: the ETag of the answer at hand"`
 	}
 	route(s, get("list-feeds", feedsPath, "The context feeds of a session, in the order of their injection", "feeds"),
@@ -94,7 +95,7 @@ func (s *Server) feedRoutes() {
 				return nil, access.Denied(access.ReasonScope, "values is said once")
 			}
 			if byName {
-				return s.feedValues(ctx, ses, ids, in.Hop > 0, in.Tag)
+				return s.feedValues(ctx, ses, ids, in.Hop > 0, in.Tag, time.Duration(in.Wait)*time.Second)
 			}
 			all, err := ses.Feeds(ctx)
 			if err != nil {
@@ -128,15 +129,38 @@ func feedViewOf(f *stile.FeedState) feedView {
 
 // feedValues answers another host. It learns values alone: neither what is called for them nor
 // why one failed.
-func (s *Server) feedValues(ctx context.Context, ses *stile.Session, ids []string, forwarded bool, tag string) (*feedsOut, error) {
+func (s *Server) feedValues(ctx context.Context, ses *stile.Session, ids []string, forwarded bool, tag string, wait time.Duration) (*feedsOut, error) {
 	if len(ids) > maxNamed {
 		return nil, &messages.Error{Code: messages.ErrInvalid, Field: "values", Detail: "names more than " + strconv.Itoa(maxNamed) + " feeds"}
 	}
+	out, all, err := s.namedFeeds(ctx, ses, ids, forwarded)
+	if err != nil || tag != out.ETag {
+		return out, err
+	}
+	if wait > 0 {
+		waiting, done := context.WithTimeout(ctx, wait)
+		defer done()
+		defer context.AfterFunc(s.leaving, done)()
+		if ses.AwaitFeeds(waiting, all) == nil {
+			if out, _, err = s.namedFeeds(ctx, ses, ids, forwarded); err != nil || tag != out.ETag {
+				return out, err
+			}
+		}
+		if err := lost(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out.Status = http.StatusNotModified
+	return out, nil
+}
+
+// namedFeeds is the answer for named feeds, and what it was made of.
+func (s *Server) namedFeeds(ctx context.Context, ses *stile.Session, ids []string, forwarded bool) (*feedsOut, []stile.FeedState, error) {
 	patient, done := context.WithTimeout(ctx, peerPatience)
 	defer done()
 	all, seq, err := ses.FeedValues(patient, ids, forwarded)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out := feedsOut{Status: http.StatusOK}
 	out.Body.Feeds = []feedView{}
@@ -150,15 +174,11 @@ func (s *Server) feedValues(ctx context.Context, ses *stile.Session, ids []strin
 		out.Body.Feeds = append(out.Body.Feeds, v)
 		v.Updated = "" // the same value, fetched again, is the same
 		if err := json.NewEncoder(sum).Encode(v); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	_, _ = sum.Write([]byte(ses.Incarnation().String())) // a hash takes everything
 	out.ETag = `"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)) + `"`
-	if tag == out.ETag {
-		out.Status = http.StatusNotModified
-		return &out, nil
-	}
 	out.Body.Session, out.Body.Agent, out.Body.Incarnation, out.Body.Seq = ses.SID(), ses.AgentName(), ses.Incarnation().String(), seq
-	return &out, nil
+	return &out, all, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
@@ -121,6 +122,9 @@ func TestRemoteFeed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err := source.IngestFeed(t.Context(), "now", `"n1"`); err != nil { // what is ingested is there to be found at once
+				t.Fatal(err)
+			}
 
 			near := feeding(t, "near", "extensions: [remote_feeds]\ncontext_feeds:\n"+remoteFeed("there", url, "acme:ann:main", "now", "")+remoteFeed("again", url, "far/main", "now", ""))
 			here := peered(t, ca, []string{url}, near)
@@ -144,7 +148,7 @@ func TestRemoteFeed(t *testing.T) {
 					}
 				}
 			}
-			if n.Load() != 1 {
+			if n.Load() != 0 {
 				t.Errorf("the source was asked %d times", n.Load())
 			}
 			if _, err := here.Replay(t.Context(), "local:local:s", near); err != nil {
@@ -216,7 +220,7 @@ func TestRemoteFeedsInACircle(t *testing.T) {
 			}
 		}
 	}
-	if n.Load() != 2 {
+	if n.Load() < 2 || n.Load() > 4 { // a value that a cache has just got may not be there yet
 		t.Errorf("the sources were asked %d times", n.Load())
 	}
 }
@@ -321,4 +325,67 @@ func TestRemoteFeedsMustBeListed(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
+}
+
+// A change at the peer is at hand without a fetch that anything here asked for, and a token that
+// is revoked hears no more.
+func TestRemoteFeedIsPushed(t *testing.T) {
+	k := newTokens(t)
+	secret, id := k.make("acme", "ann", "feeds")
+	t.Setenv(peerToken, secret)
+	var n atomic.Int64
+	far := feeding(t, "far", "context_feeds:\n  - {id: now, cache_ttl: 3600, source: {type: tool, name: own.count}}\n", counting(&n))
+	l, at := listening(t)
+	rt := peered(t, nil, nil, far)
+	serveRuntime(t, l, rt, host.Config{Access: k}, far)
+	source, err := rt.Open(t.Context(), "acme:ann:main", far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + at
+	near := feeding(t, "near", "extensions: [remote_feeds]\ncontext_feeds:\n  - {id: there, cache_ttl: 3600, source: {type: remote, push: true, url: \""+url+"\", session: far/main, feed: now, secret: "+peerToken+"}}\n")
+	here := peered(t, nil, []string{url}, near)
+	t.Cleanup(func() { _ = here.Close(context.WithoutCancel(t.Context())) })
+	s, err := here.Open(t.Context(), "local:local:s", near)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fedBy(t, s)
+	arrives := func(want string) {
+		t.Helper()
+		for {
+			states, err := s.Feeds(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if states[0].Value == want {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	arrives(`"n1"`)
+	if err := source.IngestFeed(t.Context(), "now", `"two"`); err != nil {
+		t.Fatal(err)
+	}
+	arrives(`"two"`)
+	b := fedBy(t, s)[0]
+	if value, err := s.Blob(t.Context(), b.Digest); err != nil || string(value) != `"two"` || b.Stale {
+		t.Errorf("%s, %+v, %v", value, b, err)
+	}
+	if _, _, err := k.Revoke(access.Revocation{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	d := http.Client{}
+	defer d.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", url+"/v1/sessions/main/feeds?values=now,&wait=30", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+secret)
+	resp, err := d.Do(req)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
 }

@@ -280,6 +280,7 @@ type FeedSource struct {
 	Session string         `yaml:"session" doc:"Of a remote source: tenant:user:id, or agent/id with a session of the token's user that runs that agent."`
 	Feed    string         `yaml:"feed" doc:"Of a remote source: the feed of that session."`
 	Secret  string         `yaml:"secret" shape:"secret" doc:"Of a remote source: the environment variable with a token of the scope feeds; never the token itself."`
+	Push    bool           `yaml:"push" optional:"true" doc:"Of a remote source: the other host is asked for changes, and the feed is fetched when there is one."`
 }
 
 // InternalActions allows actions on the session itself (docs/spec/streaming.md §7.4). A list that

@@ -178,50 +178,13 @@ type answer struct {
 
 // Fetch implements feeds.Peers.
 func (c *Client) Fetch(ctx context.Context, src feeds.Source, tag string) (v feeds.Value, same bool, err error) {
-	p, ok := src.Peer()
-	if !ok || !c.Allows(p.Origin) {
-		return v, false, failed(feeds.ReasonNotFound, "the host is not in feeds.remotes")
-	}
-	token := strings.TrimSpace(c.secret(p.Secret))
-	if token == "" {
-		return v, false, failed(feeds.ReasonUnauthenticated, p.Secret+" is not set")
-	}
 	ctx, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
-	agent, user, id := p.SID()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Origin+"/v1/sessions/"+url.PathEscape(id)+"/feeds?values="+url.QueryEscape(p.Feed+","), nil)
-	if err != nil {
-		return v, false, failed(feeds.ReasonNotFound, "the source makes no address")
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set(HopHeader, "1")
-	if user != "" {
-		req.Header.Set("X-Stile-User", user)
-	}
-	if tag != "" {
-		req.Header.Set("If-None-Match", tag)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return v, false, unanswered(ctx, err)
+	resp, p, err := c.ask(ctx, src, tag, "")
+	if err != nil || resp == nil {
+		return v, err == nil, err
 	}
 	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode == http.StatusOK:
-	case resp.StatusCode == http.StatusNotModified && tag != "":
-		return v, true, nil
-	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
-		return v, false, failed(feeds.ReasonUnauthenticated, "the peer does not take the token: "+resp.Status)
-	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return v, false, failed(feeds.ReasonNotFound, "the peer redirects, and no redirect is followed")
-	case resp.StatusCode == http.StatusRequestEntityTooLarge:
-		return v, false, failed(feeds.ReasonTooLarge, "the peer says so")
-	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
-		return v, false, failed(feeds.ReasonTimeout, "the peer cannot answer now: "+resp.Status)
-	default:
-		return v, false, failed(feeds.ReasonNotFound, "the peer answers "+resp.Status)
-	}
 	if resp.ContentLength > MaxBytes {
 		return v, false, failed(feeds.ReasonTooLarge, strconv.FormatInt(resp.ContentLength, 10)+" bytes, more than "+strconv.Itoa(MaxBytes))
 	}
@@ -236,10 +199,79 @@ func (c *Client) Fetch(ctx context.Context, src feeds.Source, tag string) (v fee
 	if err := json.Unmarshal(body, &a); err != nil {
 		return v, false, failed(feeds.ReasonNotFound, "the answer is no list of feeds")
 	}
+	agent, _, _ := p.SID()
 	if agent != "" && a.Agent != agent || agent == "" && a.Session != p.Session {
 		return v, false, failed(feeds.ReasonNotFound, "the token's session is another one")
 	}
 	return c.value(&a, p.Feed, resp.Header.Get("Etag"))
+}
+
+// Waits of a request for a change: how long the peer is asked to wait, and how long its answer is
+// waited for.
+const (
+	peerWaits = 25
+	waits     = peerWaits*time.Second + Deadline
+)
+
+// Wait implements feeds.Peers.
+func (c *Client) Wait(ctx context.Context, src feeds.Source, tag string) (changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, waits)
+	defer cancel()
+	resp, _, err := c.ask(ctx, src, tag, "&wait="+strconv.Itoa(peerWaits))
+	if err != nil || resp == nil {
+		return false, err
+	}
+	return true, resp.Body.Close()
+}
+
+// ask makes a request. The answer has the status 200; it is nil for one that says that the value
+// under tag is still the peer's.
+func (c *Client) ask(ctx context.Context, src feeds.Source, tag, more string) (resp *http.Response, p feeds.Peer, err error) {
+	p, ok := src.Peer()
+	if !ok || !c.Allows(p.Origin) {
+		return nil, p, failed(feeds.ReasonNotFound, "the host is not in feeds.remotes")
+	}
+	token := strings.TrimSpace(c.secret(p.Secret))
+	if token == "" {
+		return nil, p, failed(feeds.ReasonUnauthenticated, p.Secret+" is not set")
+	}
+	_, user, id := p.SID()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Origin+"/v1/sessions/"+url.PathEscape(id)+"/feeds?values="+url.QueryEscape(p.Feed+",")+more, nil)
+	if err != nil {
+		return nil, p, failed(feeds.ReasonNotFound, "the source makes no address")
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set(HopHeader, "1")
+	if user != "" {
+		req.Header.Set("X-Stile-User", user)
+	}
+	if tag != "" {
+		req.Header.Set("If-None-Match", tag)
+	}
+	resp, err = c.http.Do(req)
+	if err != nil {
+		return nil, p, unanswered(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, p, nil
+	}
+	_ = resp.Body.Close() // it is not read
+	switch status := resp.StatusCode; {
+	case status == http.StatusNotModified && tag != "":
+		return nil, p, nil
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		err = failed(feeds.ReasonUnauthenticated, "the peer does not take the token: "+resp.Status)
+	case status >= 300 && status < 400:
+		err = failed(feeds.ReasonNotFound, "the peer redirects, and no redirect is followed")
+	case status == http.StatusRequestEntityTooLarge:
+		err = failed(feeds.ReasonTooLarge, "the peer says so")
+	case status == http.StatusTooManyRequests || status >= 500:
+		err = failed(feeds.ReasonTimeout, "the peer cannot answer now: "+resp.Status)
+	default:
+		err = failed(feeds.ReasonNotFound, "the peer answers "+resp.Status)
+	}
+	return nil, p, err
 }
 
 // value takes the value of a feed from an answer.
@@ -262,7 +294,7 @@ func (c *Client) value(a *answer, id, tag string) (v feeds.Value, same bool, err
 			return v, false, failed(feeds.ReasonNotFound, "the value is no JSON")
 		}
 		v = feeds.Value{JSON: f.Value, Failed: f.Stale}
-		if len(tag) <= maxTagBytes && !f.Stale {
+		if len(tag) <= maxTagBytes {
 			v.Tag = tag
 		}
 		if origin := a.Session + "@" + a.Incarnation + ", " + strconv.FormatInt(a.Seq, 10); len(origin) <= maxOrigin {

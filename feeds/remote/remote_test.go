@@ -17,7 +17,7 @@ import (
 const session = "acme:ann:main"
 
 func source(at string) feeds.Source {
-	return feeds.Source{Kind: feeds.Remote, Params: feeds.PeerParams(at, session, "now", "PEER_TOKEN")}
+	return feeds.Source{Kind: feeds.Remote, Params: feeds.PeerParams(at, session, "now", "PEER_TOKEN", false)}
 }
 
 func client(t *testing.T, allow ...string) *Client {

@@ -109,13 +109,16 @@ func feedSpec(f *manifest.Feed, at string, referring bool) (feeds.Spec, error) {
 		if f.Source.Params != nil {
 			return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.params", Detail: "a remote source has none"}
 		}
-		spec.Source.Params = feeds.PeerParams(f.Source.URL, f.Source.Session, f.Source.Feed, f.Source.Secret)
+		spec.Source.Params = feeds.PeerParams(f.Source.URL, f.Source.Session, f.Source.Feed, f.Source.Secret, f.Source.Push)
 		return spec, nil
 	}
 	for _, own := range [][2]string{{"url", f.Source.URL}, {"session", f.Source.Session}, {"feed", f.Source.Feed}, {"secret", f.Source.Secret}} {
 		if own[1] != "" {
 			return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source." + own[0], Detail: "only a remote source has one"}
 		}
+	}
+	if f.Source.Push {
+		return spec, &messages.Error{Code: messages.ErrConfig, Reason: feeds.ReasonBadValue, Field: at + ".source.push", Detail: "only a remote source has it"}
 	}
 	if f.Source.Params == nil {
 		return spec, nil
