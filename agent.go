@@ -183,7 +183,7 @@ func (c *Config) compiler(mode compiler.Mode) *compiler.Env {
 	}
 	return &compiler.Env{
 		Mode: mode, Peers: peers, Dialects: c.Dialects, Models: c.Models, Providers: c.Providers, Databases: c.Databases,
-		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote, Own: c.own(), Neighbours: c.neighbours, Shared: c.Shared,
+		Sandbox: c.Sandbox, Now: c.Now, Log: c.Log, Remote: c.Feeds.Remote, Own: c.own(), Neighbours: c.neighbours, Shared: c.Shared, ProgramUser: c.ProgramUser,
 	}
 }
 

@@ -99,6 +99,11 @@ type Config struct {
 	Keys *keyring.Ring
 	// Passphrase seals the key file; empty leaves it protected by its mode alone.
 	Passphrase []byte
+	// ProgramUser is the user, by name or number, that programs of the tool shell run as; "" is
+	// the host's own. The host must be root and have the right to mount: the folders that
+	// programs work in are mounted so that the user owns there what the host's user owns.
+	// Otherwise agents with shell are refused.
+	ProgramUser string
 	// Unproved is the policy for a session whose receipts do not prove its history.
 	// UnprovedRefuse, the default, refuses to open, continue or fork it with ERR_JOURNAL,
 	// reason UNPROVED; it accepts sessions of early versions, whose opening record does not

@@ -134,7 +134,7 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 	for _, path := range s.Agents {
 		agent, err := stile.LoadAgent(path)
 		if err == nil {
-			err = stile.Check(agent, stile.Config{Dir: s.Dir, InMemory: s.Memory, Shared: who != nil, Protect: a.protected(), Providers: vendors(a.lookup), Databases: databases()})
+			err = stile.Check(agent, stile.Config{Dir: s.Dir, InMemory: s.Memory, Shared: who != nil, Protect: a.protected(), ProgramUser: s.ProgramUser, Providers: vendors(a.lookup), Databases: databases()})
 		}
 		if err != nil {
 			for _, e := range leaves(err) {

@@ -11,7 +11,7 @@ type setup struct{ name, remains string }
 
 var (
 	setupUser = setup{"user", "A program of `shell` reaches nothing of the host, and may change `.git`, `.env` and folders of editors in its workspace, unless `shell.isolation` is `bubblewrap`. Commands and MCP servers are not in the jail: they reach what the host's user reaches"}
-	setupRoot = setup{"root", "A program of `shell` reaches nothing of the host, but can make processes until the machine has no more. Commands and MCP servers run as root. Run the host as a user of its own"}
+	setupRoot = setup{"root", "A program of `shell` reaches nothing of the host, but can make processes until the machine has no more, unless `program_user` names a user for it. Commands and MCP servers run as root. Run the host as a user of its own"}
 	setupBox  = setup{"container", "As user or root, of what is in the container. Where its own filter refuses Landlock, agents with `shell` are refused. Where its keeper is asked about system calls itself (LXC), programs of `shell` can change no mode and no time of a file, `shell.network` needs `{loopback: true}`, and what leaves its process group outlives its call. Docker's own filter needs `--cap-add SYS_PTRACE` for `shell.network` without it"}
 )
 

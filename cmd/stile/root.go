@@ -27,6 +27,7 @@ type app struct {
 	noticed        map[string]bool // what the shared journal has said
 	passphraseFile string
 	keyRest        time.Duration // of the settings, where they are read; goes before $STILE_KEY_REST
+	programUser    string        // of the settings, where they are read; goes before $STILE_PROGRAM_USER
 	unproved       string        // of the settings, where they are read; goes before $STILE_UNPROVED
 	own            []string      // further files of the host
 	demo           bool          // the host serves the command's own agent
@@ -126,7 +127,7 @@ func (a *app) passphrase() ([]byte, error) {
 // config is how this command line wants its runtime.
 func (a *app) config() (stile.Config, error) {
 	pass, err := a.passphrase()
-	return stile.Config{Dir: a.dir, Protect: a.protected(), Passphrase: pass, Providers: vendors(a.lookup), Databases: databases(), Unproved: cmp.Or(a.unproved, a.env("STILE_UNPROVED"))}, err
+	return stile.Config{Dir: a.dir, Protect: a.protected(), Passphrase: pass, Providers: vendors(a.lookup), Databases: databases(), Unproved: cmp.Or(a.unproved, a.env("STILE_UNPROVED")), ProgramUser: cmp.Or(a.programUser, a.env("STILE_PROGRAM_USER"))}, err
 }
 
 // protected are the files of the host beside the data directory: those that settings name,

@@ -160,7 +160,7 @@ func (a *app) auditOf(s *settings) (io.Writer, string) {
 }
 
 func (a *app) serve(ctx context.Context, s *settings) error {
-	a.dir, a.journal, a.passphraseFile, a.keyRest, a.unproved = s.Dir, s.Journal, s.PassphraseFile, s.KeyRest, s.Unproved
+	a.dir, a.journal, a.passphraseFile, a.keyRest, a.unproved, a.programUser = s.Dir, s.Journal, s.PassphraseFile, s.KeyRest, s.Unproved, s.ProgramUser
 	if len(s.Agents) == 0 {
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile)
 	}

@@ -55,6 +55,7 @@ type settings struct {
 	IdleTimeout    time.Duration       `yaml:"idle_timeout" doc:"How long a session without work stays in memory."`
 	KeyRest        time.Duration       `yaml:"key_rest" doc:"How long a provider's key that met a rate limit rests at most, for the model that was asked; 1s to 1h."`
 	Retention      time.Duration       `yaml:"retention" doc:"Sessions that have said nothing for so long are deleted; 0 keeps them."`
+	ProgramUser    string              `yaml:"program_user" doc:"User that programs of the tool shell run as, by name or number; without it the host's own. The host must be root and have the right to mount, else agents with shell are refused."`
 	Unproved       string              `yaml:"unproved" enum:"refuse|strict|go_on" doc:"What to do with a session whose receipts do not prove its history, when it is to be gone on with or forked: refuse it; refuse also one of a version before receipts were promised where nothing is signed (strict); or go on and log it."`
 	Checkpoint     time.Duration       `yaml:"checkpoint" doc:"How often a signed list of the heads of all sessions is written into dir (checkpoint.jsonl), and its digest to the log; 0 writes none."`
 	Feeds          feedSettings        `yaml:"feeds" doc:"How context feeds are kept."`

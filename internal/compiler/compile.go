@@ -117,6 +117,8 @@ type Env struct {
 	// Caches is the folder under which programs of agents keep their caches; "" gives
 	// each agent a temporary one.
 	Caches string
+	// ProgramUser names the user that programs of shell run as; "" is the host's own.
+	ProgramUser string
 	// Own are the host's files and folders, which tools of agents must not reach.
 	Own []string
 	// Neighbours returns the agents of the host, whose files the tools of other agents must

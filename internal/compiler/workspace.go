@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/seed14be6753/stile/internal/confine"
 	"github.com/seed14be6753/stile/internal/files"
 	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
@@ -63,8 +64,16 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 		if err := e.Keep(c); err != nil {
 			return nil, err
 		}
+		var user *confine.User
+		if e.ProgramUser != "" {
+			if user, err = confine.FindUser(e.ProgramUser); err != nil {
+				return nil, err
+			}
+		}
 		p.make = func(w *workspace.Workspace, names []string) ([]tools.Tool, error) {
-			shell, err := workspace.NewShell(e.shell(a, m, w, c.of(names)))
+			s := e.shell(a, m, w, c.of(names))
+			s.User = user
+			shell, err := workspace.NewShell(s)
 			return append(w.Tools(), shell), err
 		}
 	}

@@ -191,8 +191,9 @@ var byThread = []struct{ nr, arg uint32 }{
 	{unix.SYS_MOVE_PAGES, 0},
 }
 
-// program is the filter of a jail. ask is the answer to what the kernel asks about.
-func program(sockets reach, ask uint32) filter {
+// program is the filter of a jail. ask is the answer to what the kernel asks about; u is whom
+// its programs run as, nil for the host's user.
+func program(sockets reach, ask uint32, u *User) filter {
 	const number, arch, x32 = 0, 4, 0x40000000
 	var f filter
 	f.load(arch)
@@ -253,9 +254,9 @@ func program(sockets reach, ask uint32) filter {
 	// program runs as changes nothing of its own files, and tar run by root fails without.
 	for nr, owner := range owners() {
 		r.of(nr, func(f *filter) {
-			for i, id := range []int{unix.Geteuid(), unix.Getegid()} {
+			for i, id := range []uint32{u.uid(), u.gid()} {
 				f.loadArg(owner+uint32(i), 0)
-				*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 2, K: uint32(id)})
+				*f = append(*f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 2, K: id})
 				f.unless(math.MaxUint32, refuse) // which leaves it as it is
 			}
 			f.answer(nothing)
@@ -386,20 +387,25 @@ func opens() map[uint32]uint32 {
 // The programs are made once: they are the same for each call. The second one of each is
 // for a kernel that does not ask.
 var programs = [3][2]filter{
-	{program(noSockets, unix.SECCOMP_RET_USER_NOTIF), program(noSockets, refuse)},
-	{program(others, unix.SECCOMP_RET_USER_NOTIF), program(others, refuse)},
-	{program(everywhere, unix.SECCOMP_RET_USER_NOTIF), program(everywhere, refuse)},
+	{program(noSockets, unix.SECCOMP_RET_USER_NOTIF, nil), program(noSockets, refuse, nil)},
+	{program(others, unix.SECCOMP_RET_USER_NOTIF, nil), program(others, refuse, nil)},
+	{program(everywhere, unix.SECCOMP_RET_USER_NOTIF, nil), program(everywhere, refuse, nil)},
 }
 
 // installFilter has the kernel refuse this thread, and all that it starts, what the filter
 // says. The kernel asks the descriptor, if asks is set; else it is -1. own is the number of
 // the jail, for which ownGroup stands.
-func installFilter(sockets reach, asks bool, own uint32) (fd int, err error) {
-	made, flags := programs[sockets][0], uintptr(listens)
+// u is whom the programs run as, nil for the host's user.
+func installFilter(sockets reach, asks bool, own uint32, u *User) (fd int, err error) {
+	ask, flags := uint32(unix.SECCOMP_RET_USER_NOTIF), uintptr(listens)
+	made := programs[sockets][0]
 	if !asks {
-		made, flags = programs[sockets][1], 0
+		ask, flags, made = refuse, 0, programs[sockets][1]
 	}
 	f := slices.Clone(made)
+	if u != nil {
+		f = program(sockets, ask, u)
+	}
 	for i := range f {
 		switch f[i].K {
 		case ownGroup:
@@ -469,6 +475,6 @@ func asks() (asks, takes bool) {
 // passing is the filter of a jail that bubblewrap makes, as the kernel reads it. Nobody is
 // asked: what is outside cannot be named there.
 func passing(sockets reach) []byte {
-	f := program(sockets, passes)
+	f := program(sockets, passes, nil)
 	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&f[0])), len(f)*int(unsafe.Sizeof(f[0]))))
 }

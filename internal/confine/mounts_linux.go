@@ -35,7 +35,7 @@ func (v view) close() {
 // ReadOnly and Hidden there is nothing to do. Every part must be there: a program could move
 // one that is not found to another place.
 func (j *Jail) mount() (v view, err error) {
-	if len(j.ReadOnly) == 0 && len(j.Hidden) == 0 {
+	if len(j.ReadOnly) == 0 && len(j.Hidden) == 0 && j.User == nil {
 		return noView, nil
 	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -44,8 +44,11 @@ func (j *Jail) mount() (v view, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return noView, os.NewSyscallError("mount", err)
 	}
+	if err := j.owned(); err != nil {
+		return noView, err
+	}
 	for _, p := range j.ReadOnly {
-		if err := freeze(p); err != nil {
+		if err := remount(p, &fixed); err != nil {
 			return noView, &fs.PathError{Op: "protect", Path: p, Err: err}
 		}
 	}
@@ -79,24 +82,6 @@ func over(tree, at int) error {
 
 // fixed makes mounts read-only for this namespace.
 var fixed = unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-
-// freeze makes a file, or a folder with all below it, read-only.
-func freeze(path string) error {
-	at, err := target(path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(at)
-	tree, err := unix.OpenTree(at, "", unix.OPEN_TREE_CLONE|unix.O_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(tree)
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &fixed); err != nil {
-		return err
-	}
-	return over(tree, at)
-}
 
 // hide covers files with an empty file, and folders with an empty folder. Both are read-only.
 func hide(paths []string) error {

@@ -132,7 +132,7 @@ func (l *listener) open(q *question, dir, path, flags uint64) (int, *unix.Stat_t
 	case errno != 0:
 	case !l.still(q): // the thread is gone: its number may be another's
 		errno = unix.ESRCH
-	case !l.inside(f), !l.keeps && st.Uid != uint32(unix.Geteuid()):
+	case !l.inside(f), !l.keeps && st.Uid != l.jail.User.uid():
 		errno = unix.EPERM
 	}
 	if errno != 0 {

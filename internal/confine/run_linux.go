@@ -78,7 +78,7 @@ func startApart(cmd *exec.Cmd, l *Limits, j *Jail) (over func(), err error) {
 		if j.Dir != nil {
 			cmd.Dir = magic(int(j.Dir.Fd()))
 		}
-		enter, limit = func() (*listener, view, error) { return j.enter(rules, own) }, fromAFreeThread(l.set)
+		enter, limit = func() (*listener, view, error) { return j.enter(rules, own) }, fromAFreeThread(j.User, l.set)
 	}
 	var asked *listener
 	started, ended := make(chan error), make(chan struct{})

@@ -21,3 +21,6 @@ func Given([]byte) (*os.File, error) { return nil, errors.ErrUnsupported }
 func startGroup(*exec.Cmd, *Limits, *Jail) (func() error, error) { return nil, errors.ErrUnsupported }
 
 func killGroup(int) error { return errors.ErrUnsupported }
+
+// Try is not reached.
+func (j *Jail) Try() error { return errors.ErrUnsupported }

@@ -3,6 +3,8 @@ package confine
 import (
 	"fmt"
 	"os"
+	"os/user"
+	"strconv"
 	"strings"
 
 	"github.com/seed14be6753/stile/messages"
@@ -81,6 +83,9 @@ type Jail struct {
 	// Bubblewrap is the program that makes the jail, by namespaces, in place of Landlock; "" is
 	// none. Sandbox is not needed then. Network without Loopback cannot be had.
 	Bubblewrap string
+	// User is whom the program runs as; nil is the host's user. The host must be root, with
+	// Sandbox.Mounts, and Write have no symbolic links.
+	User *User
 	// Dir is the folder that the program begins in, held open; nil leaves it to the command.
 	Dir *os.File
 	// Network lets programs open sockets of the internet, to other machines. Loopback lets
@@ -88,6 +93,38 @@ type Jail struct {
 	Network, Loopback bool
 
 	peers peers // judged without Loopback
+}
+
+// User is a user of the machine that programs run as.
+type User struct{ UID, GID uint32 }
+
+// FindUser returns a user by name or number. It must not be root. The error is ERR_CONFIG.
+func FindUser(name string) (*User, error) {
+	bad := func(detail string) (*User, error) {
+		return nil, &messages.Error{Code: messages.ErrConfig, Field: "program_user", Detail: detail}
+	}
+	is, err := user.LookupId(name)
+	if err != nil {
+		is, err = user.Lookup(name)
+	}
+	var uid, gid uint64
+	if err != nil { // a number without an entry will do: its group has the same number
+		if uid, err = strconv.ParseUint(name, 10, 31); err != nil {
+			return bad("this machine has no user " + strconv.Quote(name))
+		}
+		gid = uid
+	} else {
+		var failed error
+		uid, err = strconv.ParseUint(is.Uid, 10, 32)
+		gid, failed = strconv.ParseUint(is.Gid, 10, 32)
+		if err != nil || failed != nil {
+			return bad("the user " + strconv.Quote(name) + " has no number")
+		}
+	}
+	if uid == 0 || gid == 0 {
+		return bad("programs must not run as root: name a user who owns nothing")
+	}
+	return &User{UID: uint32(uid), GID: uint32(gid)}, nil
 }
 
 // peers are the addresses that may be spoken to. The zero value is the strict one.

@@ -65,11 +65,22 @@ const (
 )
 
 // fromAFreeThread has a thread that is not confined do it: a confined one may not change
-// the limits of another process.
-func fromAFreeThread(do func(int) error) func(int) error {
+// the limits of another process. It is one of the program's user, since not every root may
+// change the limits of others (CAP_SYS_RESOURCE).
+func fromAFreeThread(u *User, do func(int) error) func(int) error {
 	return func(pid int) error {
 		done := make(chan error, 1)
-		go func() { done <- do(pid) }()
+		if u == nil {
+			go func() { done <- do(pid) }()
+		} else {
+			onThreadOfItsOwn(func() {
+				err := u.become()
+				if err == nil {
+					err = do(pid)
+				}
+				done <- err
+			})
+		}
 		return <-done
 	}
 }
@@ -173,6 +184,9 @@ func (j *Jail) enter(rules int, own uint32) (_ *listener, v view, err error) {
 	if err != nil {
 		return nil, v, fmt.Errorf("mount namespace: %w", err)
 	}
+	if err := j.User.become(); err != nil {
+		return nil, v, fmt.Errorf("user of programs: %w", err)
+	}
 	if err := j.dropCapabilities(); err != nil {
 		return nil, v, fmt.Errorf("capabilities: %w", err)
 	}
@@ -189,7 +203,7 @@ func (j *Jail) enter(rules int, own uint32) (_ *listener, v view, err error) {
 	case j.Network:
 		sockets = others
 	}
-	fd, err := installFilter(sockets, j.Sandbox.Asks, own)
+	fd, err := installFilter(sockets, j.Sandbox.Asks, own, j.User)
 	if err != nil {
 		return nil, v, fmt.Errorf("filter of system calls: %w", err)
 	}
@@ -208,7 +222,7 @@ func (j *Jail) enter(rules int, own uint32) (_ *listener, v view, err error) {
 // no_new_privs no program gets rights back.
 func (j *Jail) dropCapabilities() error {
 	keep := uint32(0)
-	if foreign(j.Read) || foreign(j.Write) {
+	if j.User == nil && (foreign(j.Read) || foreign(j.Write)) {
 		keep = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -38,6 +39,9 @@ type Shell struct {
 	// Bubblewrap has bubblewrap confine programs, in place of Landlock: an installed bwrap makes
 	// namespaces of a user. NewShell fails where it does not.
 	Bubblewrap bool
+	// User is whom programs run as; nil is the host's user. Their folders look to them as if
+	// they owned what the host's user owns. It needs a mount namespace of Landlock's jail.
+	User *confine.User
 	// Host has files of the host that programs must not find in Read and Path, beside those
 	// that the Workspace denies, which they must not find in its folder and in Write. A mount
 	// namespace hides them; without one they must lie elsewhere.
@@ -106,6 +110,11 @@ func NewShell(s Shell) (tools.Tool, error) {
 	if s.Mounts && !s.Sandbox.Mounts {
 		return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "shell.isolation", Detail: "this host cannot give programs a mount namespace, which needs the right to mount (CAP_SYS_ADMIN); isolation: bubblewrap may do it without, and isolation: landlock does without it"}
 	}
+	if s.User != nil {
+		if err := s.tryUser(); err != nil {
+			return tools.Tool{}, err
+		}
+	}
 	if s.namespaced() {
 		for _, part := range []struct{ paths, folders []string }{
 			{s.Workspace.own.paths, append([]string{s.Workspace.dir}, s.Write...)},
@@ -139,6 +148,41 @@ func NewShell(s Shell) (tools.Tool, error) {
 		}
 	}
 	return s.tool(), nil
+}
+
+// tryUser returns why programs cannot run as their own user.
+func (s *Shell) tryUser() error {
+	bad := func(detail string, err error) error {
+		return &messages.Error{Code: messages.ErrConfig, Field: "program_user", Detail: detail, Cause: pathless(err)}
+	}
+	// Before version 6 of Landlock a program could signal threads that have become the user.
+	if s.Unconfined || s.Bubblewrap || !s.Sandbox.Mounts || s.Sandbox.ABI < 6 {
+		return bad("programs can have a user of their own on a host that is root and may mount (Linux 6.12), with shell.isolation: namespace or landlock", nil)
+	}
+	write, err := real(append([]string{s.Workspace.dir}, s.Write...))
+	if err == nil {
+		err = (&confine.Jail{Sandbox: s.Sandbox, User: s.User, Write: write}).Try()
+	}
+	if err == nil {
+		return nil
+	}
+	var at *fs.PathError
+	if !errors.As(err, &at) {
+		return bad("this host cannot run programs as another user", err)
+	}
+	return bad("the user of programs cannot work in "+filepath.Base(at.Path)+": every folder above it must let others enter (mode 0711), it must be the host's, and its file system must take mapped mounts", err)
+}
+
+// real resolves the symbolic links of paths.
+func real(paths []string) (all []string, err error) {
+	for _, p := range paths {
+		to, err := filepath.EvalSymlinks(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, to)
+	}
+	return all, nil
 }
 
 // DeclareShell returns the tool for a replay, which never calls it; timeout is as in Shell.
@@ -200,6 +244,11 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	cmd.Args = words
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, outEnds, errEnds
+	if s.User != nil {
+		if write, err = real(write); err != nil {
+			return "", "", catalog.Failed("a folder of the program is not there")
+		}
+	}
 	jail := s.jail(write)
 	var guards *guarded
 	if s.namespaced() {
@@ -343,7 +392,7 @@ func (s *Shell) jail(write []string) *confine.Jail {
 	if s.Network {
 		read = append(read, names()...)
 	}
-	return &confine.Jail{Sandbox: s.Sandbox, Bubblewrap: s.wrapper, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
+	return &confine.Jail{Sandbox: s.Sandbox, Bubblewrap: s.wrapper, User: s.User, Read: read, Write: write, Network: s.Network, Loopback: s.Loopback}
 }
 
 // names returns the files with which programs resolve names and verify other machines, as far
