@@ -185,6 +185,9 @@ func Check(ctx context.Context, src string, keys proof.Keys, verify Verifier) (b
 	if err := dec.Decode(&b); err != nil {
 		return b, wrong("is not what a backup says of itself", err)
 	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return b, wrong("has text behind what a backup says of itself", err)
+	}
 	if b.Format != format {
 		return b, wrong("is of another format", nil)
 	}

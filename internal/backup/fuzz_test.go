@@ -3,6 +3,7 @@ package backup
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -58,6 +59,9 @@ func FuzzRestore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		b, around, dir, err := restore(t, doc)
 		defer os.RemoveAll(around)
+		if err == nil && !json.Valid(doc) {
+			t.Fatal("text behind it is taken")
+		}
 		if all, e := os.ReadDir(around); e != nil || len(all) > 1 {
 			t.Fatalf("beside the new directory there is %v, %v", all, e)
 		}

@@ -164,9 +164,10 @@ func noted(stderr string, notes []string) string {
 	return stderr + strings.Join(notes, "\n") + "\n(workspace.editable of the manifest opens such names)\n"
 }
 
-// hides returns those of the paths that lie in one of the folders, as a mount can cover them,
-// or the first one that none can: a symbolic link, what does not exist, and the folder itself.
-func hides(paths, folders []string) (hidden []string, bare string) {
+// hides returns those of the paths that lie in one of the folders, as a mount can cover them;
+// those that are not there yet; or the first one that no mount can cover: a symbolic link, and
+// the folder itself.
+func hides(paths, folders []string) (hidden, absent []string, bare string) {
 	for _, dir := range folders {
 		within, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -183,18 +184,42 @@ func hides(paths, folders []string) (hidden []string, bare string) {
 			}
 			parent, failed := filepath.EvalSymlinks(filepath.Dir(p))
 			info, missing := os.Lstat(p)
-			if err != nil || failed != nil || missing != nil || info.Mode().Type() == fs.ModeSymlink || os.SameFile(info, is) {
-				return nil, p
+			switch at := filepath.Join(parent, filepath.Base(p)); {
+			case failed == nil && errors.Is(missing, fs.ErrNotExist):
+				absent = append(absent, at)
+			case err != nil || failed != nil || missing != nil || info.Mode().Type() == fs.ModeSymlink || os.SameFile(info, is):
+				return nil, nil, p
+			default:
+				hidden = append(hidden, at)
 			}
-			hidden = append(hidden, filepath.Join(parent, filepath.Base(p)))
 		}
 	}
-	return hidden, ""
+	return hidden, absent, ""
+}
+
+// reclaim gives another name to what a program has made in the place of a file of the host,
+// such as settings that it would read.
+func reclaim(absent []string) (notes []string) {
+	for _, p := range absent {
+		root, err := os.OpenRoot(filepath.Dir(p))
+		if err != nil {
+			continue
+		}
+		if _, err := root.Lstat(filepath.Base(p)); err == nil {
+			aside, err := setAside(root, filepath.Base(p))
+			if err != nil {
+				aside = "not to be renamed"
+			}
+			notes = append(notes, filepath.Base(p)+" belongs to the host: what the program made is now "+aside)
+		}
+		_ = root.Close()
+	}
+	return notes
 }
 
 // Bare returns the first file of the host in one of the folders that a mount cannot hide from
 // programs, or "".
 func (w *Workspace) Bare(folders ...string) string {
-	_, bare := hides(w.own.paths, folders)
+	_, _, bare := hides(w.own.paths, folders)
 	return bare
 }

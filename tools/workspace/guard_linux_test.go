@@ -175,6 +175,15 @@ func setsAside(t *testing.T, set func(*Shell)) {
 	if got := sh(t, all, "true"); got != "Success|" {
 		t.Errorf("the next call: %q", got)
 	}
+	// In the place of a file that the host would read, such as its settings.
+	b.w.Deny(filepath.Join(b.dir, "stile.yaml"))
+	b.script(t, "settings.sh", "#!/bin/sh\necho 'agents: [evil.yaml]' > stile.yaml\n")
+	if got := sh(t, newShell(t, b, set), "./settings.sh"); !strings.Contains(got, "stile.yaml belongs to the host: what the program made is now asidestile.yaml\n") {
+		t.Error(got)
+	}
+	if _, err := os.Lstat(filepath.Join(b.dir, "stile.yaml")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
 }
 
 // In a tree with more folders than are searched, nothing that may be older is renamed.
@@ -232,7 +241,7 @@ func TestShellNeedsWhatItAsksFor(t *testing.T) {
 	}
 	refused(Shell{Workspace: b.w, Sandbox: box, Mounts: true}, "shell.isolation")
 	box.Mounts = true
-	for _, p := range []string{"link.yaml", "gone.yaml", "."} {
+	for _, p := range []string{"link.yaml", "."} {
 		w, err := Open(b.dir, AccessSandbox)
 		if err != nil {
 			t.Fatal(err)

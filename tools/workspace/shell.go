@@ -65,6 +65,7 @@ type Shell struct {
 	Processes int64
 
 	wrapper string   // bwrap
+	absent  []string // and of that what is not there yet
 	hidden  []string // what Host and the Workspace deny, as far as it is in reach
 }
 
@@ -120,14 +121,16 @@ func NewShell(s Shell) (tools.Tool, error) {
 			{s.Workspace.own.paths, append([]string{s.Workspace.dir}, s.Write...)},
 			{s.Host, slices.Concat(s.Read, s.Path)},
 		} {
-			hidden, bare := hides(part.paths, part.folders)
+			hidden, absent, bare := hides(part.paths, part.folders)
 			if bare != "" {
 				return tools.Tool{}, &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: filepath.Base(bare) + " is the host's, and cannot be hidden from programs"}
 			}
-			s.hidden = append(s.hidden, hidden...)
+			s.hidden, s.absent = append(s.hidden, hidden...), append(s.absent, absent...)
 		}
-		slices.Sort(s.hidden)
-		s.hidden = slices.Compact(s.hidden)
+		for _, all := range []*[]string{&s.hidden, &s.absent} {
+			slices.Sort(*all)
+			*all = slices.Compact(*all)
+		}
 	}
 	for _, part := range []struct {
 		field string
@@ -262,7 +265,7 @@ func (s *Shell) run(ctx context.Context, c *tools.Call) (outcome, content string
 	hide := s.hider(temp, env)
 	stdout, stderr := hide(outEnds.text()), hide(errEnds.text())
 	if guards != nil {
-		stderr = noted(stderr, s.Workspace.settle(guards))
+		stderr = noted(stderr, append(s.Workspace.settle(guards), reclaim(s.absent)...))
 	}
 	var exit *exec.ExitError
 	switch {
