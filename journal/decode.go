@@ -190,6 +190,7 @@ func (d *decoder) body() messages.Body {
 		return &messages.ActionDeclared{
 			Args:            d.str("args"),
 			ArgsDigest:      d.digest("args_digest"),
+			Block:           d.strz("block"),
 			Class:           messages.Class(d.str("class")),
 			Compensates:     d.strz("compensates"),
 			CompensatesTurn: d.numz("compensates_turn"),
@@ -199,6 +200,7 @@ func (d *decoder) body() messages.Body {
 			InThought:       d.booleanz("in_thought"),
 			Mode:            d.str("mode"),
 			Name:            d.str("name"),
+			Of:              d.strz("of"),
 			OnError:         d.strz("on_error"),
 			OutputKey:       d.strz("output_key"),
 			Rollback:        d.strz("rollback"),
@@ -265,6 +267,41 @@ func (d *decoder) body() messages.Body {
 			Reason:    d.strz("reason"),
 			Stale:     d.booleanz("stale"),
 			Truncated: d.booleanz("truncated"),
+		}
+	case messages.KindBlockBegin:
+		return &messages.BlockBegin{
+			As:        d.strz("as"),
+			Block:     d.strz("block"),
+			DependsOn: decodeListz(d, "depends_on", decodeText[string]),
+			Each:      decodeListz(d, "each", decodeText[string]),
+			EachKeys:  decodeListz(d, "each_keys", decodeText[string]),
+			Fail:      d.strz("fail"),
+			ID:        d.str("id"),
+			List:      d.strz("in"),
+			InThought: d.booleanz("in_thought"),
+			BlockKind: d.str("kind"),
+			Max:       d.numz("max"),
+			Of:        d.strz("of"),
+			OutputKey: d.strz("output_key"),
+			Parallel:  d.numz("parallel"),
+			Test:      d.strz("test"),
+			TimeoutMS: d.numz("timeout_ms"),
+		}
+	case messages.KindBlockDecided:
+		return &messages.BlockDecided{
+			Branch:      d.strz("branch"),
+			Count:       d.numz("count"),
+			ID:          d.str("id"),
+			ItemsDigest: d.digestz("items_digest"),
+			ValueDigest: d.digestz("value_digest"),
+		}
+	case messages.KindBlockEnded:
+		return &messages.BlockEnded{
+			Failed: d.numz("failed"),
+			ID:     d.str("id"),
+			OK:     d.numz("ok"),
+			Reason: d.strz("reason"),
+			State:  messages.ActionState(d.str("state")),
 		}
 	case messages.KindRelicChanged:
 		return &messages.RelicChanged{

@@ -51,7 +51,7 @@ type Block struct {
 	InThought bool
 	DependsOn []string
 	OutputKey string // "" for none
-	OK        bool   // of a block's end: the block is whole
+	OK        bool   // of a block's end: the block is whole; of the end of a response in a block: its attribute says whether it is final
 
 	Test   string // of an if, and of a branch that has a condition
 	Branch string // elif1, elif2, …, else
@@ -150,6 +150,12 @@ type Call struct {
 	RolledBack    ActionState
 	RolledBackWhy string
 	Earlier       bool
+
+	// Of the protocol's extensions (docs/spec/extensions.md).
+	Control    string // kind of a control block, for an entry that is one: if, foreach, parallel; "" for an action
+	Block      string // id of the innermost control block around; "" for none
+	Branch     string // of an if: the one that was taken
+	OK, Failed int64  // of a foreach and a parallel: iterations or children by their ends
 }
 
 // TokenCheck is the verification of one candidate line.
@@ -172,6 +178,7 @@ type Facts struct {
 	Final       bool
 	Awaits      bool // the decoder stopped the reply because its results are due
 	Calls       []Call
+	Blocks      int          // control blocks of the reply that were read whole
 	Errors      []ParseError // where actions begin while the reply streams the first MaxParseErrors
 	Out, Scr    []byte       // every emitted line closed by LF
 	Tokens      []TokenCheck

@@ -31,6 +31,9 @@ const (
 	KindActionStarted  Kind = "action.started"
 	KindActionEnded    Kind = "action.ended"
 	KindActionTemplate Kind = "action.template"
+	KindBlockBegin     Kind = "block.begin"
+	KindBlockDecided   Kind = "block.decided"
+	KindBlockEnded     Kind = "block.ended"
 	KindRelicChanged   Kind = "relic.changed"
 	KindFeedInjected   Kind = "feed.injected"
 	KindParseError     Kind = "parse.error"
@@ -329,6 +332,7 @@ type Whisper struct {
 type ActionDeclared struct {
 	Args       string `json:"args"` // canonical JSON, references as they were written
 	ArgsDigest Digest `json:"args_digest"`
+	Block      string `json:"block,omitzero"` // id of the innermost control block around
 	Class      Class  `json:"class"`
 	// Compensates is the action that this one undoes, and CompensatesTurn its turn if that is
 	// not the turn of the record. Args are then as they are sent.
@@ -342,6 +346,7 @@ type ActionDeclared struct {
 	InThought bool       `json:"in_thought,omitzero"`
 	Mode      string     `json:"mode"`
 	Name      string     `json:"name"`
+	Of        string     `json:"of,omitzero"` // the iteration of a loop that it is an instance of, such as "l[3]"
 	OnError   string     `json:"on_error,omitzero"`
 	OutputKey string     `json:"output_key,omitzero"`
 	Rollback  string     `json:"rollback,omitzero"`
@@ -403,6 +408,49 @@ type ActionEnded struct {
 	Result    string      `json:"result,omitzero"` // canonical JSON
 	State     ActionState `json:"state"`
 	Tokens    int64       `json:"tokens,omitzero"` // of models it asked, input and output
+}
+
+// BlockBegin announces a control block whose closer was read, or one in a block that was
+// decided (docs/spec/extensions.md §0). What has a default and has it is left out.
+type BlockBegin struct {
+	As        string   `json:"as,omitzero"`
+	Block     string   `json:"block,omitzero"` // id of the block around
+	BlockKind string   `json:"kind"`           // if, foreach or parallel
+	DependsOn []string `json:"depends_on,omitzero"`
+	Each      []string `json:"each,omitzero"`      // of a foreach: ids of what stands in it
+	EachKeys  []string `json:"each_keys,omitzero"` // their output keys, in the same order; "" for none
+	Fail      string   `json:"fail,omitzero"`
+	ID        string   `json:"id"`
+	InThought bool     `json:"in_thought,omitzero"`
+	List      string   `json:"in,omitzero"` // of a foreach
+	Max       int64    `json:"max,omitzero"`
+	Of        string   `json:"of,omitzero"` // as in action.declared
+	OutputKey string   `json:"output_key,omitzero"`
+	Parallel  int64    `json:"parallel,omitzero"`
+	Test      string   `json:"test,omitzero"`       // of an if: of its first branch
+	TimeoutMS int64    `json:"timeout_ms,omitzero"` // of a parallel
+}
+
+// BlockDecided fixes what a control block does: a restart takes the same path.
+type BlockDecided struct {
+	Branch      string `json:"branch,omitzero"` // of an if: then, elif1, …, else, none
+	Count       int64  `json:"count,omitzero"`  // of a foreach: its items
+	ID          string `json:"id"`
+	ItemsDigest Digest `json:"items_digest,omitzero"` // of a foreach
+	ValueDigest Digest `json:"value_digest,omitzero"` // of the values that an if was decided by
+}
+
+// BranchNotTaken is the reason of what stands in a branch that was not taken: it is no failure,
+// and the model is not told of it.
+const BranchNotTaken = "branch_not_taken"
+
+// BlockEnded is the one terminal record of a control block.
+type BlockEnded struct {
+	Failed int64       `json:"failed,omitzero"` // of a foreach and a parallel: iterations or children that failed
+	ID     string      `json:"id"`
+	OK     int64       `json:"ok,omitzero"` // and those that did not
+	Reason string      `json:"reason,omitzero"`
+	State  ActionState `json:"state"`
 }
 
 // ParseFault is a decoder's complaint: kind parse.error. Reason is the dialect's own
@@ -596,7 +644,18 @@ func (*ActionEnded) Kind() Kind { return KindActionEnded }
 
 // Kind implements Body.
 func (*ActionTemplate) Kind() Kind { return KindActionTemplate }
-func (*RelicChanged) Kind() Kind   { return KindRelicChanged }
+
+// Kind implements Body.
+func (*BlockBegin) Kind() Kind { return KindBlockBegin }
+
+// Kind implements Body.
+func (*BlockDecided) Kind() Kind { return KindBlockDecided }
+
+// Kind implements Body.
+func (*BlockEnded) Kind() Kind { return KindBlockEnded }
+
+// Kind implements Body.
+func (*RelicChanged) Kind() Kind { return KindRelicChanged }
 
 // Kind implements Body.
 func (*ParseFault) Kind() Kind { return KindParseError }

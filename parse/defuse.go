@@ -20,6 +20,7 @@ var reserved = [...]struct {
 	{word: "action"}, // "<action:" of kitsu too
 	{word: "action_result"},
 	{word: "action_template"},
+	{word: "block_result"},
 	{word: "context_feed"},
 	{word: "end", whole: true},
 	{word: "execute"},

@@ -193,16 +193,33 @@ func (l *live) record(u stile.Update) {
 			}
 			return
 		}
-	case *messages.ActionDeclared:
-		if l.index == nil {
-			l.index = map[string]int{}
+	case *messages.BlockBegin:
+		l.addRow(liveRow{id: b.ID, name: b.BlockKind, state: "waiting", more: blockHead(b)})
+		return
+	case *messages.BlockDecided:
+		if r := l.row(b.ID); r != nil {
+			r.state, r.sgr, r.began = "running", cyan, at
+			if text := decidedText(b); text != "" {
+				r.more = text
+			}
+			return
 		}
+	case *messages.BlockEnded:
+		if r := l.row(b.ID); r != nil {
+			if r.state, r.ended, r.sgr = string(b.State), at, yellow; b.State == messages.ActionOK {
+				r.sgr = green
+			}
+			if b.OK > 0 || b.Failed > 0 || b.Reason != "" {
+				r.more = strings.TrimLeft(strings.TrimPrefix(endedText(b), string(b.State)), ",: ")
+			}
+			return
+		}
+	case *messages.ActionDeclared:
 		if l.p.names == nil {
 			l.p.names = map[string]string{}
 		}
 		l.p.names[b.ID] = b.Name
-		l.index[b.ID] = len(l.rows)
-		l.rows = append(l.rows, liveRow{id: b.ID, name: b.Name, state: "waiting", more: oneLine(b.Args, 60) + originText(b)})
+		l.addRow(liveRow{id: b.ID, name: b.Name, state: "waiting", more: oneLine(b.Args, 60) + originText(b) + blockText(b)})
 		return
 	case *messages.ActionApproval:
 		if r := l.row(b.ID); r != nil && b.Approval != "" {
@@ -245,6 +262,15 @@ func (l *live) record(u stile.Update) {
 	if l.done.Len() > before && l.unit != (messages.UnitID{}) && len(l.line)+len(l.cut) > 0 {
 		l.begun = true // what was written stands between the lines of the text
 	}
+}
+
+// addRow adds a row to the table of actions.
+func (l *live) addRow(r liveRow) {
+	if l.index == nil {
+		l.index = map[string]int{}
+	}
+	l.index[r.id] = len(l.rows)
+	l.rows = append(l.rows, r)
 }
 
 func (l *live) row(id string) *liveRow {

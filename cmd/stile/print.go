@@ -270,12 +270,14 @@ func (p *printer) record(r *messages.Record) {
 		}
 	case *messages.Whisper:
 		p.line(dim, "whisper", firstLines(b.Text))
+	case *messages.BlockBegin, *messages.BlockDecided, *messages.BlockEnded:
+		p.block(b)
 	case *messages.ActionDeclared:
 		if p.names == nil {
 			p.names = map[string]string{}
 		}
 		p.names[b.ID] = b.Name
-		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100)+originText(b))
+		p.line(cyan, "call", b.ID+" "+b.Name+" "+oneLine(b.Args, 100)+originText(b)+blockText(b))
 	case *messages.ActionTemplate:
 		p.line(cyan, "template", b.Name+" "+oneLine(b.Definition, 100))
 	case *messages.RollbackBegin:

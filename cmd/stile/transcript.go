@@ -106,6 +106,14 @@ func (t *transcript) record(r *stile.Record) {
 		}
 	case *messages.Retract:
 		t.print("*What was said in %s is taken back.*\n\n", inline(b.Unit))
+	case *messages.BlockBegin:
+		t.print("*Block %s: %s*\n\n", inline(b.ID), inline(blockHead(b)))
+	case *messages.BlockDecided:
+		if text := decidedText(b); text != "" {
+			t.print("*Block %s %s.*\n\n", inline(b.ID), inline(text))
+		}
+	case *messages.BlockEnded:
+		t.print("*Block %s: %s*\n\n", inline(b.ID), inline(endedText(b)))
 	case *messages.ActionDeclared:
 		t.names[b.ID] = b.Name
 		t.said("Call "+inline(b.ID)+": "+inline(b.Name), b.Args)

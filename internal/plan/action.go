@@ -61,22 +61,32 @@ const (
 	Stop
 	// Fetch: an action needs the value of Feed; answer FeedReady.
 	Fetch
+	// Judge: a block can be decided; answer Decide.
+	Judge
+	// Open: the children of the block are known now, and their effects follow.
+	Open
+	// EndBlock: the block has ended, with State and Reason. It needs no answer.
+	EndBlock
+	// Say: the response N of a block may be shown; answer Said.
+	Say
 )
 
 // String is the effect's name in traces.
 func (k EffectKind) String() string {
-	return [...]string{"?", "dispatch", "end", "stop", "fetch", "?"}[min(k, Fetch+1)]
+	return [...]string{"?", "dispatch", "end", "stop", "fetch", "judge", "open", "end-block", "say", "?"}[min(k, Say+1)]
 }
 
 // An Effect is what a call causes. Effects must be done in order.
 type Effect struct {
 	Kind       EffectKind
-	Ref        Ref    // of the action
+	Ref        Ref    // of the action or block
 	Feed       string // of Fetch
 	Parameters string // of Dispatch: JSON, references substituted
 	State      State  // of End
 	Reason     string // of End and Stop
 	Place      string // JSON pointer into the parameters
+	N          int    // of Say
+	OK, Failed int    // of EndBlock: of a group, its children by their ends
 }
 
 // Reasons of ends that the plan decides (docs/spec/streaming.md §§4, 5.1, 6). A colon and the

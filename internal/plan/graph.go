@@ -33,7 +33,7 @@ func (x *node) satisfied() bool {
 // ended without satisfying it.
 func (p *Plan) link(n, dep int32, soft bool) (broken bool) {
 	d, x := &p.nodes[dep], &p.nodes[n]
-	done := d.satisfied() || soft && d.state.Terminal()
+	done := d.satisfied() || soft && d.state.Terminal() || x.forgives(d)
 	if !done && d.state.Terminal() {
 		return true
 	}
@@ -86,7 +86,27 @@ func (p *Plan) arrived(n int32) bool {
 // its parameters. Then the action is skipped, waits, or is ready. met says that other actions
 // waited for its id: only then, or by naming itself, can it close a cycle.
 func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
-	why := ""
+	why, far := p.wire(n, p.nodes[n].Mode == messages.ModeSync)
+	met = met || far == n
+	x := &p.nodes[n]
+	switch {
+	case met && x.unmet > x.forward && p.cycle(dst, n):
+	case why != "":
+		p.finish(dst, n, Skipped, why, "")
+	case x.Mode == messages.ModeSync && p.forwards > 0 && p.unseen(n) != "":
+		// It waits, however indirectly, for an id that can only be declared after the gate.
+		p.finish(dst, n, Skipped, ReasonForwardDependency+":"+p.unseen(n), "")
+	case x.unmet == 0:
+		x.state = Ready
+		p.enqueue(n)
+	}
+}
+
+// wire adds the edges of a node to what it depends on and refers to. why is the reason for
+// which the node cannot go on, "" if it can; far is the node that stands last in the document
+// of those that it waits for. A sync node cannot wait for an id that is not declared.
+func (p *Plan) wire(n int32, sync bool) (why string, far int32) {
+	far = none
 	blame := func(reason string) {
 		if why == "" {
 			why = reason
@@ -96,7 +116,7 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 	for _, id := range p.nodes[n].DependsOn {
 		dep, ok := p.ids[id]
 		if !ok {
-			if p.nodes[n].Mode == messages.ModeSync {
+			if sync {
 				blame(ReasonForwardDependency + ":" + id)
 			}
 			p.forward[id] = append(p.forward[id], n)
@@ -111,9 +131,10 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 		}
 		p.nodes[dep].mark = p.mark
 		if p.link(n, dep, false) {
-			blame(ReasonDependencyFailed + ":" + id)
+			blame(p.because(dep))
 		}
-		met = met || dep == n
+		far = max(far, dep)
+		p.ahead = p.ahead || dep > n
 	}
 	if p.refers(n) {
 		p.pending = p.pending[:0]
@@ -124,23 +145,12 @@ func (p *Plan) connect(dst *[]Effect, n int32, met bool) {
 			}
 			p.nodes[w.node].mark = p.mark
 			if p.link(n, w.node, w.soft) {
-				blame(ReasonDependencyFailed + ":" + p.nodes[w.node].ID)
+				blame(p.because(w.node))
 			}
-			met = met || w.node == n
+			far = max(far, w.node)
 		}
 	}
-	x := &p.nodes[n]
-	switch {
-	case met && x.unmet > x.forward && p.cycle(dst, n):
-	case why != "":
-		p.finish(dst, n, Skipped, why, "")
-	case x.Mode == messages.ModeSync && p.forwards > 0 && p.unseen(n) != "":
-		// It waits, however indirectly, for an id that can only be declared after the gate.
-		p.finish(dst, n, Skipped, ReasonForwardDependency+":"+p.unseen(n), "")
-	case x.unmet == 0:
-		x.state = Ready
-		p.enqueue(n)
-	}
+	return why, far
 }
 
 // unseen returns an id that was not declared yet and without which n cannot go on: one of n
@@ -187,12 +197,15 @@ func (p *Plan) cascade(dst *[]Effect) {
 			if x.state != Waiting {
 				continue
 			}
-			if x.unmet--; !ok && !g.soft {
-				p.finish(dst, g.user, Skipped, ReasonDependencyFailed+":"+d.ID, "")
+			if x.unmet--; !ok && !g.soft && !x.forgives(d) {
+				p.finish(dst, g.user, Skipped, p.because(n), "")
 			} else if x.unmet == 0 {
-				x.state = Ready
-				p.enqueue(g.user)
+				p.rise(dst, g.user)
 			}
+			d = &p.nodes[n]
+		}
+		if d.box != nil {
+			p.kidEnded(dst, n)
 		}
 	}
 	p.queue = p.queue[:0]
@@ -226,7 +239,9 @@ func (p *Plan) cycle(dst *[]Effect, n int32) bool {
 				}
 			}
 		}
-		p.finish(dst, m, Skipped, ReasonDependencyCycle+":"+reasons[m], "")
+		if x := &p.nodes[m]; x.role != roleEnd && x.role != roleSay && !x.state.Terminal() { // these end with the others
+			p.finish(dst, m, Skipped, ReasonDependencyCycle+":"+reasons[m], "")
+		}
 	}
 	return true
 }

@@ -42,7 +42,7 @@ func (p *Plan) lookup(r reference, viewer int32) found {
 	if f := p.known(p.o.Environment, r); f.kind != foundNothing {
 		return f
 	}
-	if f := p.target(r, viewer); f.kind != foundNothing || !r.braced || viewer == int32(len(p.nodes)) {
+	if f := p.target(r, viewer); f.kind != foundNothing || !r.braced || viewer == int32(len(p.nodes)) || p.nodes[viewer].role == roleSay {
 		return f
 	}
 	return p.known(p.o.Variables, r)

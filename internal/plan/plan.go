@@ -73,10 +73,13 @@ type Plan struct {
 	forgotten int32 // output keys of nodes before this one are dropped
 	gate      int32 // the sync action that holds it closed, -1 for none
 	slots     int   // taken
-	overs     int   // actions that need no slot
-	held      int   // actions that had to wait for a slot
-	met       int   // waits of actions for others that are over
-	halted    string
+	// holding are the ends of outermost blocks that hold responses and feeds behind them alone.
+	holding []int32
+	crowded bool // some child of a group waits for a place
+	overs   int  // actions that need no slot
+	held    int  // actions that had to wait for a slot
+	met     int  // waits of actions for others that are over
+	halted  string
 
 	ready   []int32 // in document order
 	queue   []int32 // scratch: nodes that ended or began, and whose users cascade has not reached
@@ -104,6 +107,7 @@ type node struct {
 	slot    bool // it holds one
 	over    bool // it ended before the plan was made, and needs no slot (Over)
 	held    bool // it had to wait for a slot
+	role    role
 
 	gen     int32
 	unmet   int32 // open edges, and ids that were not declared yet
@@ -121,6 +125,7 @@ type node struct {
 	reason  string
 	value   string // JSON, of OK
 	params  string // substituted, while settled
+	box     *box   // nil outside of blocks
 }
 
 // none is the end of every chain of nodes or edges.
@@ -174,17 +179,7 @@ func (p *Plan) Declare(dst []Effect, a *messages.Action) ([]Effect, error) {
 	}
 	n := p.add(node{Action: norm, gen: p.gen})
 	p.declared++
-	x := &p.nodes[n]
-	if x.Mode != messages.ModeFireAndForget {
-		p.unended++
-		if x.OutputKey != "" {
-			x.prevKey = p.chain(p.keys, x.OutputKey, n)
-		}
-		x.prevName = p.chain(p.names, x.Name, n)
-		if p.o.Dotted && strings.Contains(x.Name, ".") {
-			x.prevDotted = p.chain(p.dotted, strings.ReplaceAll(x.Name, ".", "_"), n)
-		}
-	}
+	p.index(n)
 	met := p.arrived(n)
 	switch {
 	case p.halted != "":
@@ -195,11 +190,27 @@ func (p *Plan) Declare(dst []Effect, a *messages.Action) ([]Effect, error) {
 		p.connect(&dst, n, met)
 	}
 	p.cascade(&dst)
-	if x = &p.nodes[n]; x.Mode == messages.ModeSync && !x.state.Terminal() {
+	if x := &p.nodes[n]; x.Mode == messages.ModeSync && !x.state.Terminal() {
 		p.gate = n
 	}
 	p.pump(&dst)
 	return dst, nil
+}
+
+// index counts a new action and makes it known by its key and its target.
+func (p *Plan) index(n int32) {
+	x := &p.nodes[n]
+	if x.Mode == messages.ModeFireAndForget {
+		return
+	}
+	p.unended++
+	if x.OutputKey != "" {
+		x.prevKey = p.chain(p.keys, x.OutputKey, n)
+	}
+	x.prevName = p.chain(p.names, x.Name, n)
+	if p.o.Dotted && strings.Contains(x.Name, ".") {
+		x.prevDotted = p.chain(p.dotted, strings.ReplaceAll(x.Name, ".", "_"), n)
+	}
 }
 
 // Reject takes the id of a block that was not accepted: actions that depend on it are skipped
@@ -345,7 +356,10 @@ func (p *Plan) CancelAll(dst []Effect, reason string, detached bool) []Effect {
 	}
 	for n := range p.nodes {
 		x := &p.nodes[n]
-		if detached && x.Mode == messages.ModeFireAndForget && (x.state == Dispatched || x.state == Running) {
+		if x.role == roleEnd || x.role == roleSay && x.state.Terminal() {
+			continue // it ends with its children
+		}
+		if detached && x.role == roleAction && x.Mode == messages.ModeFireAndForget && (x.state == Dispatched || x.state == Running) {
 			continue
 		}
 		p.cancel(&dst, int32(n), reason)
@@ -358,6 +372,8 @@ func (p *Plan) cancel(dst *[]Effect, n int32, reason string) {
 	x := &p.nodes[n]
 	switch {
 	case x.feed:
+	case x.role != roleAction && !x.state.Terminal():
+		p.finish(dst, n, Cancelled, reason, "")
 	case x.state == Dispatched || x.state == Running:
 		*dst = append(*dst, Effect{Kind: Stop, Ref: x.ref(), Reason: reason})
 	case !x.state.Terminal():
@@ -467,7 +483,7 @@ func (p *Plan) Action(r Ref) (v View, ok bool) {
 func (p *Plan) Generation() []View {
 	var all []View
 	for n := p.genStart; n < int32(len(p.nodes)); n++ {
-		if x := &p.nodes[n]; !x.feed && !x.refused {
+		if x := &p.nodes[n]; !x.feed && !x.refused && x.role == roleAction {
 			all = append(all, p.view(n))
 		}
 	}
@@ -502,7 +518,7 @@ func (p *Plan) add(x node) int32 {
 	x.users, x.lastUser, x.deps, x.lastDep = none, none, none, none
 	x.prevID, x.prevKey, x.prevName, x.prevDotted = none, none, none, none
 	p.nodes = append(p.nodes, x)
-	if !x.feed {
+	if !x.feed && x.role != roleBegin && x.role != roleSay {
 		p.nodes[n].prevID = p.chain(p.ids, x.ID, n)
 	}
 	return n
@@ -558,8 +574,17 @@ func (p *Plan) move(input string, r Ref, to State) (int32, error) {
 // finish ends an action because the plan decides so, with an End effect.
 func (p *Plan) finish(dst *[]Effect, n int32, s State, reason, place string) {
 	x := &p.nodes[n]
+	if x.role == roleBegin {
+		p.void(dst, x.box.own, s, reason)
+		return
+	}
 	x.state = s
-	*dst = append(*dst, Effect{Kind: End, Ref: x.ref(), State: s, Reason: reason, Place: place})
+	if x.role == roleAction {
+		if x.box != nil && !x.box.parent.opened {
+			dst = &x.box.parent.early // the caller does not know the action yet
+		}
+		*dst = append(*dst, Effect{Kind: End, Ref: x.ref(), State: s, Reason: reason, Place: place})
+	}
 	p.ended(n, reason)
 }
 
@@ -574,7 +599,7 @@ func (p *Plan) ended(n int32, reason string) {
 	if i, ok := slices.BinarySearch(p.ready, n); ok {
 		p.ready = slices.Delete(p.ready, i, i+1)
 	}
-	if x.Mode != messages.ModeFireAndForget {
+	if x.Mode != messages.ModeFireAndForget && x.role != roleBegin {
 		p.unended--
 	}
 	if p.gate == n {
@@ -632,6 +657,10 @@ func (p *Plan) pump(dst *[]Effect) {
 		n, ok := p.nextReady()
 		if !ok {
 			p.hold()
+			if p.crowded && p.uncrowd(dst) {
+				p.cascade(dst)
+				continue
+			}
 			return
 		}
 		if !p.nodes[n].settled && !p.settle(dst, n) {

@@ -116,7 +116,7 @@ func (p *Plan) substitute(src string, viewer int32) (string, fate) {
 		out = append(out, src[done:from]...)
 		done = to
 		if r := refAt(text, true); r.kind == refName && r.n == len(text) {
-			switch v := p.tolerate(p.lookup(r, viewer), r); v.kind {
+			switch v := p.tolerate(p.lookup(r, viewer), r, viewer); v.kind {
 			case foundValue:
 				out = append(out, v.value...)
 			case foundLater:
@@ -144,7 +144,7 @@ func (p *Plan) substitute(src string, viewer int32) (string, fate) {
 				case refDollar:
 					buf = append(buf, '$')
 				case refName:
-					switch v := p.tolerate(p.lookup(r, viewer), r); v.kind {
+					switch v := p.tolerate(p.lookup(r, viewer), r, viewer); v.kind {
 					case foundValue:
 						buf = appendEmbedded(buf, v.value)
 					case foundLater:
@@ -174,9 +174,10 @@ func (p *Plan) substitute(src string, viewer int32) (string, fate) {
 	return string(out), res
 }
 
-// tolerate reads a failure that the action's on_error allows as null.
-func (p *Plan) tolerate(v found, r reference) found {
-	if v.kind == foundBroken && p.nodes[v.node].satisfied() {
+// tolerate reads as null a failure that the action's on_error allows, and for a viewer whose
+// on_error allows it what stood in a branch that was not taken.
+func (p *Plan) tolerate(v found, r reference, viewer int32) found {
+	if v.kind == foundBroken && (p.nodes[v.node].satisfied() || int(viewer) < len(p.nodes) && p.nodes[viewer].forgives(&p.nodes[v.node])) {
 		return p.part("null", r)
 	}
 	return v
@@ -197,7 +198,7 @@ func (p *Plan) settle(dst *[]Effect, n int32) bool {
 	out, res := p.substitute(p.nodes[n].Args, n)
 	switch {
 	case res.broken != none:
-		p.finish(dst, n, Skipped, ReasonDependencyFailed+":"+p.nodes[res.broken].ID, "")
+		p.finish(dst, n, Skipped, p.because(res.broken), "")
 		return false
 	case res.failed != "":
 		p.finish(dst, n, Failed, res.failed, res.place)

@@ -14,7 +14,10 @@ type Text struct {
 	steps int  // what is left of MaxPathBytes
 	whole bool // no more bytes follow
 	own   bool // it refers to an action of its own generation
-	wait  Wait
+	// viewer is the place in the document that it sees the plan from, of a response in a
+	// block; none for the place that the document has reached.
+	viewer int32
+	wait   Wait
 }
 
 // Wait is what a response waits for: the end of an action, or a feed that the caller must
@@ -25,7 +28,7 @@ type Wait struct {
 }
 
 // Text begins a response at the place that the document has reached.
-func (p *Plan) Text() *Text { return &Text{p: p, steps: MaxPathBytes} }
+func (p *Plan) Text() *Text { return &Text{p: p, steps: MaxPathBytes, viewer: none} }
 
 // Push takes the next bytes and appends to dst those that can be shown now. With a nil dst the
 // result may alias text.
@@ -120,6 +123,9 @@ func (t *Text) replace(dst, written []byte, r reference) (_ []byte, held bool) {
 	p := t.p
 	p.pending, p.above, p.budget = p.pending[:0], 0, t.steps
 	here := int32(len(p.nodes))
+	if t.viewer != none {
+		here = t.viewer
+	}
 	p.lost = false
 	v := p.lookup(r, here)
 	t.steps = p.budget
@@ -132,7 +138,7 @@ func (t *Text) replace(dst, written []byte, r reference) (_ []byte, held bool) {
 			case w.node == none:
 				t.wait = Wait{Feed: w.feed}
 				return dst, true
-			case !p.nodes[w.node].state.Terminal() && !p.stuck(w.node, here):
+			case !p.nodes[w.node].state.Terminal() && !p.stuck(w.node, int32(len(p.nodes))):
 				t.wait = Wait{Action: p.nodes[w.node].ref()}
 				return dst, true
 			}

@@ -177,7 +177,8 @@ func Reads(k messages.Kind) bool {
 	switch k {
 	case messages.KindInput, messages.KindRunBegin, messages.KindRunEnd, messages.KindRunWithdrawn, messages.KindTurnBegin, messages.KindTurnDecided,
 		messages.KindModelReply, messages.KindResponse, messages.KindParseError, messages.KindActionDeclared, messages.KindActionStarted,
-		messages.KindActionEnded, messages.KindNote, messages.KindRetract:
+		messages.KindActionEnded, messages.KindNote, messages.KindRetract,
+		messages.KindBlockBegin, messages.KindBlockDecided, messages.KindBlockEnded:
 		return true
 	}
 	return false
@@ -235,6 +236,7 @@ type turnOf struct {
 	errors  []messages.ParseError
 	told    texts // what a Log's dialect made of it
 	shown   bool  // a view has calls: they are copied before they change
+	blocks  bool  // there are control blocks among calls
 }
 
 // call finds a call of the turn that is about to change.
@@ -264,7 +266,9 @@ func (t *turnOf) add(rec *messages.Record) {
 			t.byID = map[string]int{}
 		}
 		t.byID[b.ID] = len(t.calls)
-		t.calls = append(t.calls, messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Mode: b.Mode})
+		t.calls = append(t.calls, messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Mode: b.Mode, Block: b.Block})
+	case *messages.BlockBegin, *messages.BlockDecided, *messages.BlockEnded:
+		t.block(b)
 	case *messages.ActionStarted:
 		if b.Args == "" {
 			break
@@ -336,7 +340,7 @@ func (r *run) replies(text func(messages.Digest) string, asked *string, finished
 	defer func() { catchUp(math.MaxInt64) }()
 	for _, t := range r.turns {
 		catchUp(t.turn)
-		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.calls, Errors: t.errors, Told: t.told.messages}
+		reply := messages.Reply{Turn: t.turn, Finish: t.finish, Calls: t.inOrder(), Errors: t.errors, Told: t.told.messages}
 		switch {
 		case t.replied && !t.reply.IsZero():
 			reply.Text = text(t.reply)
@@ -380,7 +384,11 @@ func (r *run) before(to []messages.Item) []messages.Item {
 // calls are all actions of the run, in order.
 func (r *run) calls() (all []messages.Call) {
 	for _, t := range r.turns {
-		all = append(all, t.calls...)
+		for _, c := range t.inOrder() {
+			if c.Control == "" && c.Reason != messages.BranchNotTaken {
+				all = append(all, c)
+			}
+		}
 	}
 	return all
 }

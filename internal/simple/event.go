@@ -35,6 +35,8 @@ type Event struct {
 	Partial bool  `json:"partial,omitzero"` // the text was cut
 	// Thought is the numbered thought of a think, or around a call; nil elsewhere.
 	Thought *Thought `json:"thought,omitzero"`
+	// Block is the id of the control block that a call stands in; "" for none.
+	Block string `json:"block,omitzero"`
 	// Keep takes text back: of the unit the first Keep bytes stay. Content is empty then.
 	Keep    *int64   `json:"keep,omitzero"`
 	Code    string   `json:"code,omitzero"`    // of an error

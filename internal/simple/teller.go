@@ -217,6 +217,7 @@ func (t *Teller) declared(of int64, b *messages.ActionDeclared) {
 	t.calls = append(t.calls, c)
 	if !c.hidden {
 		e := t.add(cogency.Call, cogency.CallText(b.Name, b.Args))
+		e.Block = b.Block
 		if b.Thought > 0 {
 			e.Thought = &Thought{N: int(b.Thought)}
 		}

@@ -34,7 +34,7 @@ func Bodies() []messages.Body {
 		&messages.UnitText{UnitKind: messages.ResponseUnit}, &messages.UnitText{UnitKind: messages.ThoughtUnit},
 		&messages.UnitText{UnitKind: messages.TextUnit},
 		&messages.Emit{}, &messages.Whisper{}, &messages.ActionDeclared{}, &messages.ActionTemplate{}, &messages.ActionApproval{},
-		&messages.ActionStarted{}, &messages.ActionEnded{}, &messages.ParseFault{}, &messages.Lint{}, &messages.FeedInjected{},
+		&messages.ActionStarted{}, &messages.ActionEnded{}, &messages.BlockBegin{}, &messages.BlockDecided{}, &messages.BlockEnded{}, &messages.ParseFault{}, &messages.Lint{}, &messages.FeedInjected{},
 		&messages.TurnDecided{}, &messages.TurnSuspended{}, &messages.TurnRestored{}, &messages.Control{}, &messages.Audit{}, &messages.Note{}, &messages.Retract{}, &messages.RollbackBegin{},
 	}
 }

@@ -29,6 +29,7 @@ const (
 const (
 	MaxReplyBytes      = 8 << 20                // docs/spec/design.md §7
 	MaxUnits           = 4096                   // of a reply, docs/spec/design.md §8
+	MaxBlocks          = 256                    // control blocks of a reply: each is some records
 	MaxGenerationCalls = 64                     // actions of one generation, docs/spec/design.md §8
 	CancelGrace        = 2 * time.Second        // docs/spec/design.md §9
 	ProgramGrace       = 250 * time.Millisecond // a stopped program answers within its next poll

@@ -12,7 +12,7 @@ func (m *Machine) facts() messages.Facts {
 	f := m.flight
 	fs := messages.Facts{
 		Turn: f.Turn, Pass: f.pass, Finish: f.reply.finish, Breach: f.breach,
-		Units: f.parsed.units, Final: f.parsed.final, Awaits: f.parsed.awaits, Errors: f.parsed.errors, Tokens: f.checks, State: m.state.Open.State, Keep: m.state.Keep,
+		Units: f.parsed.units, Final: f.parsed.final, Awaits: f.parsed.awaits, Errors: f.parsed.errors, Tokens: f.checks, State: m.state.Open.State, Keep: m.state.Keep, Blocks: f.blocks,
 		Out: f.program.out, Scr: f.program.scr,
 	}
 	if f.program.end != nil {
@@ -171,6 +171,7 @@ func (m *Machine) commit(fs messages.Facts, v messages.Verdict, digest messages.
 		m.persist(&f.parsed.moreErrors, LazyHold)
 	}
 	m.detach()
+	m.leaveBlocks(reasonCancelled)
 	m.to(Decided)
 	m.persist(body, 0, blobs...)
 }

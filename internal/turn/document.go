@@ -32,8 +32,9 @@ type document struct {
 	heldEnd    *messages.Event // end of the open response, while it waits for a reference
 	undecided  *messages.Event // the same, while it is not known whether it is final
 
-	unseen bool // there are actions whose results the reply cannot know
-	forged int  // feeds that the model wrote
+	blocks blocks // control blocks
+	unseen bool   // there are actions whose results the reply cannot know
+	forged int    // feeds that the model wrote
 
 	// known counts what the records of a turn that is read again have already.
 	known known
@@ -41,7 +42,8 @@ type document struct {
 
 // known counts what a restored turn finds recorded of its reply.
 type known struct {
-	units, faults, lints, actions, templates int
+	faults, lints, actions, templates int
+	units                             map[string]bool // by id
 }
 
 // waits reports whether the open response has stopped: at a reference, or undecided.
@@ -64,7 +66,7 @@ func partOf(ev *messages.Event, open messages.Kind) plan.Part {
 	switch ev.Kind {
 	case messages.EventParseError, messages.EventLint:
 		return plan.PartError
-	case messages.EventAction, messages.EventRollback:
+	case messages.EventAction, messages.EventRollback, messages.EventBlock, messages.EventBranch, messages.EventBlockEnd:
 		return plan.PartAction
 	case messages.EventFeed:
 		return plan.PartFeed
@@ -87,7 +89,12 @@ func (m *Machine) passes(ev *messages.Event) bool {
 	if f.parsed.open >= 0 {
 		open = f.parsed.units[f.parsed.open].Kind
 	}
-	return m.graph.plan.Passes(partOf(ev, open), f.doc.waits())
+	part := partOf(ev, open)
+	if !m.graph.plan.Passes(part, f.doc.waits()) {
+		return false
+	}
+	// A response that is collected with its block is not shown here.
+	return part != plan.PartResponse && part != plan.PartFeed || f.doc.blocks.open != nil || !m.graph.plan.Blocked(0)
 }
 
 // arrive takes events of the decoder: it acts on them at once, or queues them behind others.
@@ -113,6 +120,11 @@ func (m *Machine) arrive(evs []messages.Event) (fault string) {
 		}
 		if fault = m.runPlan(); fault != "" || !m.acts(f) {
 			return fault
+		}
+		if len(d.blocks.says) > 0 {
+			if fault = m.speak(); fault != "" || !m.acts(f) {
+				return fault
+			}
 		}
 	}
 	if d.bytes > m.cfg.Limits.gateBuffer() && !d.paused && !f.reply.ended && !m.gateParked() {
@@ -143,23 +155,26 @@ func weight(ev *messages.Event) int {
 
 // gateParked reports whether the gate waits for an approval: then the reply is read to its
 // end, however long it is (docs/spec/design.md §7).
-func (m *Machine) gateParked() bool {
-	id, closed := m.graph.plan.Gate()
-	if !closed {
-		return false
-	}
-	v, ok := m.graph.plan.Action(plan.Ref{Generation: m.graph.generation, ID: id})
-	return ok && v.State == plan.Parked
-}
+func (m *Machine) gateParked() bool { return m.graph.plan.GateParked() }
 
 // take acts on one event.
 func (m *Machine) take(ev *messages.Event) (fault string) {
 	f := m.flight
 	d := f.doc
-	if fault = hollow(ev); fault != "" || f.parsed.final && m.ignores(ev) {
+	if fault = hollow(ev); fault != "" || m.behindFinal(ev) || f.parsed.final && m.ignores(ev) {
 		return fault
 	}
 	d.unseen = d.unseen || m.blinds(ev) || m.invents(ev)
+	if m.structured(ev) {
+		return m.collect(ev)
+	}
+	return m.act(ev)
+}
+
+// act acts on an event that stands in no control block.
+func (m *Machine) act(ev *messages.Event) (fault string) {
+	f := m.flight
+	d := f.doc
 	switch ev.Kind {
 	case messages.EventUnitBegin:
 		if fault = f.begin(ev); fault != "" || m.tooManyUnits() {
@@ -195,6 +210,7 @@ func (m *Machine) take(ev *messages.Event) (fault string) {
 		m.conclude(ev)
 	case messages.EventParseError:
 		m.complain(ev.Fault)
+		d.rejectedIn(ev)
 		if refuses(ev.Fault.Reason, ev.Fault.ID) {
 			return m.reject(ev.Fault.ID)
 		}
@@ -270,8 +286,9 @@ func (m *Machine) grow(text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	if m.flight.doc.known.units > 0 { // shown before the turn was restored
-		m.flight.parsed.text.Write(text)
+	f := m.flight
+	if f.doc.known.units != nil && f.doc.known.units[f.parsed.units[f.parsed.open].ID.String()] { // shown before the turn was restored
+		f.parsed.text.Write(text)
 		return
 	}
 	m.unitText(&messages.Event{Text: text})
@@ -281,12 +298,12 @@ func (m *Machine) grow(text []byte) {
 func (m *Machine) endUnit(ev *messages.Event) {
 	d := m.flight.doc
 	d.text, d.heldEnd, d.undecided = nil, nil, nil
-	if d.known.units > 0 {
-		d.known.units--
+	if id := m.flight.parsed.units[m.flight.parsed.open].ID; d.known.units != nil && d.known.units[id.String()] {
 		m.flight.shut(ev.Final, ev.Complete)
-		return
+	} else {
+		m.unitEnd(ev)
 	}
-	m.unitEnd(ev)
+	m.spoken(ev.Final && ev.Complete)
 }
 
 // pump goes on with the document after an action or the reply has ended, or a value has
@@ -306,6 +323,14 @@ func (m *Machine) pump() (fault string) {
 			}
 			if w, waits := d.waiting(); waits && w.Feed != "" {
 				m.wantFeed(w.Feed)
+			}
+		}
+		if len(d.blocks.says) > 0 || d.blocks.speaking != nil {
+			if fault = m.speak(); fault != "" || !m.acts(f) {
+				return fault
+			}
+			if fault = m.runPlan(); fault != "" || !m.acts(f) {
+				return fault
 			}
 		}
 		if len(d.queue) == 0 {
@@ -381,6 +406,7 @@ func (m *Machine) partial() {
 	f := m.flight
 	if f.doc != nil {
 		f.doc.queue, f.doc.bytes = nil, 0
+		f.doc.blocks = blocks{}
 		if f.parsed.open >= 0 {
 			m.endUnit(&messages.Event{})
 		}

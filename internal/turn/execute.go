@@ -345,6 +345,9 @@ func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 	if state == messages.ActionCancelled && c.phase.began() && c.Class.Durable() && (end.Reason == reasonLost || c.tries.attempt > 1 || c.tries.doubt) {
 		state = messages.ActionUnknown // this attempt did not begin, but one that was cut off before it may have
 	}
+	if state == messages.ActionCancelled && c.stopped != "" && end.Reason != reasonLost {
+		end.Reason = c.stopped
+	}
 	told := c.phase.planned()
 	m.move(c, c.phase.over())
 	c.State, c.Reason, c.Value, c.code = state, clean(end.Reason), clean(end.Result), end.ErrorCode

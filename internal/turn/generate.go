@@ -139,6 +139,10 @@ func hollow(ev *messages.Event) (fault string) {
 		if ev.Block == nil || ev.Block.Name == "" {
 			return "decoder: a template that is none"
 		}
+	case messages.EventBlock, messages.EventBranch, messages.EventBlockEnd:
+		if ev.Block == nil {
+			return "decoder: a block that does not say which"
+		}
 	}
 	return ""
 }

@@ -86,7 +86,8 @@ func (g *graph) relive(recs []*messages.Record) error {
 	}
 	var effects []plan.Effect
 	begun := false
-	for _, r := range recs {
+	past := pastOf(recs)
+	for _, r := range past.ordered(recs) {
 		if _, ok := r.Body.(*messages.TurnBegin); ok && !begun {
 			begun = true
 			if err := g.plan.Begin(); err != nil {
@@ -99,6 +100,9 @@ func (g *graph) relive(recs []*messages.Record) error {
 			if effects, err = g.plan.Reject(effects[:0], fault.ID); err != nil {
 				return err
 			}
+		}
+		if b, ok := r.Body.(*messages.BlockBegin); ok && begun {
+			g.plan.Past(past.view(b))
 		}
 		b, ok := r.Body.(*messages.ActionDeclared)
 		if !ok || !begun || b.Compensates != "" {
@@ -150,22 +154,60 @@ func (g *graph) relive(recs []*messages.Record) error {
 
 // declareAction takes an action at its place in the document.
 func (m *Machine) declareAction(a *messages.Action) (fault string) {
-	f := m.flight
-	d := f.doc
+	a = m.inOrder(a)
+	c, fault := m.recordAction(a)
+	if fault != "" {
+		return fault
+	}
+	effects, err := m.graph.plan.Declare(nil, a)
+	if err != nil {
+		return err.Error()
+	}
+	if c.phase.ended() { // before the turn was restored
+		effects = m.graph.plan.Over(effects, c.node.ref)
+	}
+	m.graph.todo = append(m.graph.todo, effects...)
+	if !c.phase.ended() {
+		m.tooManyActions()
+	}
+	return ""
+}
+
+// inOrder returns an action as the plan is given it.
+func (m *Machine) inOrder(a *messages.Action) *messages.Action {
 	if a.Type == messages.TypeInternal { // always as if sync, never retried (docs/spec/streaming.md §7.4)
 		own := *a
 		own.Mode, own.Retry = messages.ModeSync, 0
 		a = &own
 	}
+	if m.cfg.Timeout != nil && m.cfg.Judge.Traits().Untimed {
+		if most := m.cfg.Timeout(a.Type, a.Name); most > 0 {
+			timed := *a
+			timed.Timeout = most
+			a = &timed
+		}
+	}
+	return a
+}
+
+// recordAction records an action, unless the journal has it already, and adds its call, which
+// the caller must not keep beyond the next one.
+func (m *Machine) recordAction(a *messages.Action) (c *call, fault string) {
+	f := m.flight
+	d := f.doc
 	class, found := m.target(a.Type, a.Name)
+	c = f.any(a.ID)
 	switch {
-	case d.known.actions > 0:
+	case c != nil && c.known:
+		c.known = false
 		d.known.actions--
-	case f.any(a.ID) != nil:
-		return "decoder: the reply has two actions " + a.ID
+	case c != nil:
+		return nil, "decoder: the reply has two actions " + a.ID
+	case d.known.actions > 0 && len(f.restore.blocks) == 0:
+		return nil, "decoder: an action that was recorded under another name"
 	default:
 		body := &messages.ActionDeclared{
-			Args: a.Args, ArgsDigest: sha256.Sum256([]byte(a.Args)), Class: class, DependsOn: a.DependsOn,
+			Args: a.Args, ArgsDigest: sha256.Sum256([]byte(a.Args)), Block: a.Block, Class: class, DependsOn: a.DependsOn,
 			ID: a.ID, InThought: a.InThought, Mode: a.Mode, Name: a.Name, OutputKey: a.OutputKey, Template: cmp.Or(a.Template, m.cfg.templateOf(a.Type, a.Name)), Thought: int64(a.Thought), Type: a.Type,
 		}
 		if a.OnError != messages.OnErrorFail {
@@ -176,35 +218,20 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 		}
 		body.Group, body.Rollback = a.Group, a.Rollback
 		m.persist(body, LazyHold)
-		f.declare(call{Call: messages.Call{ID: a.ID, Name: a.Name, Args: a.Args, Class: class}})
-	}
-	c := f.any(a.ID)
-	if c == nil {
-		return "decoder: an action that was recorded under another name"
+		c = f.declare(call{Call: messages.Call{ID: a.ID, Name: a.Name, Args: a.Args, Class: class}})
 	}
 	c.node.ref = plan.Ref{Generation: m.graph.generation, ID: a.ID}
 	c.typ, c.mode, c.node.found = a.Type, a.Mode, found
 	m.grouped(c, a)
-	if m.cfg.Timeout != nil && m.cfg.Judge.Traits().Untimed {
-		if own := m.cfg.Timeout(a.Type, a.Name); own > 0 {
-			timed := *a
-			timed.Timeout = own
-			a = &timed
-		}
-	}
 	c.node.policy = plan.PolicyOf(a, m.cfg.RetryDelay)
-	effects, err := m.graph.plan.Declare(nil, a)
-	if err != nil {
-		return err.Error()
-	}
-	if c.phase.ended() { // before the turn was restored
-		effects = m.graph.plan.Over(effects, c.node.ref)
-	}
-	m.graph.todo = append(m.graph.todo, effects...)
-	if limit := m.limits().Actions; limit > 0 && m.state.Open.Actions > limit && !c.phase.ended() {
+	return c, ""
+}
+
+// tooManyActions ends a turn whose run has more actions than it may have.
+func (m *Machine) tooManyActions() {
+	if limit := m.limits().Actions; limit > 0 && m.state.Open.Actions > limit {
 		m.overrun("actions", limit, "a run")
 	}
-	return ""
 }
 
 // refuses reports whether a fault of the reply rejects the block of an action that others can
@@ -251,6 +278,8 @@ func (m *Machine) runEffects() (fault string) {
 			if m.acts(f) {
 				m.wantFeed(e.Feed)
 			}
+		case e.Kind >= plan.Judge:
+			fault = m.blockEffect(&e)
 		case c == nil || c.node.ref != e.Ref:
 			// A detached action of an earlier turn of the run: nothing waits for it.
 		case e.Kind == plan.End:
@@ -260,7 +289,7 @@ func (m *Machine) runEffects() (fault string) {
 		case e.Kind == plan.Dispatch:
 			fault = m.dispatch(c, e.Parameters)
 		case e.Kind == plan.Stop:
-			m.giveUp(c)
+			m.giveUp(c, e.Reason)
 		}
 	}
 	if len(g.todo) == 0 {
@@ -389,6 +418,9 @@ func (m *Machine) park(c *call) (fault string) {
 // another attempt follows; else in has the end to record.
 func (m *Machine) tried(c *call, in *ActionEnded) (again bool) {
 	until := m.deadline()
+	if c.stopped != "" {
+		return false
+	}
 	next := c.node.policy.After(plan.Attempt{
 		N: int(c.tries.attempt), Failure: failureOf(in), Reason: in.Reason, Class: c.Class, Key: c.key, Now: m.now, Until: until,
 	})
@@ -459,13 +491,16 @@ func (m *Machine) Pause(id string) (d time.Duration, ok bool) {
 	return c.node.policy.Pause(int(c.tries.attempt), c.key), true
 }
 
-// giveUp stops an action because the plan asks for it.
-func (m *Machine) giveUp(c *call) {
-	if c.phase.ended() || !c.phase.began() {
+// giveUp stops an action because the plan asks for it: a group of it is stopped.
+func (m *Machine) giveUp(c *call, reason string) {
+	if c.phase.ended() {
 		return
 	}
-	if c.phase == callPaused { // between two attempts: nothing runs
-		m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reasonCancelled})
+	if reason != reasonCancelled {
+		c.stopped = reason
+	}
+	if !c.phase.began() || c.phase == callPaused { // nothing runs
+		m.endCall(c, &ActionEnded{State: messages.ActionCancelled, Reason: reason})
 		return
 	}
 	m.do(&CancelAction{Ident: m.flight.Ident, ID: c.ID})

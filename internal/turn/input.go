@@ -263,6 +263,7 @@ const (
 	ClockTurn
 	ClockRun
 	ClockGrace
+	ClockBlock    // for the groups of a reply that have a time-out
 	ClockDrain    // for actions that still run when the final response is complete
 	ClockRollback // for the compensations of a turn that is being stopped
 	// ClockDebounce closes a window of inputs. It belongs to the session; the clocks before it
@@ -273,7 +274,7 @@ const (
 
 // String is the clock's name in records and settings.
 func (c Clock) String() string {
-	return [...]string{"program_wall", "generation_wall", "turn_wall", "run_wall", "cancel_grace", "drain", "rollback_wall", "debounce", "?"}[min(c, NumClocks)]
+	return [...]string{"program_wall", "generation_wall", "turn_wall", "run_wall", "cancel_grace", "block", "drain", "rollback_wall", "debounce", "?"}[min(c, NumClocks)]
 }
 
 // Child names a kind of child actor.

@@ -67,9 +67,11 @@ type flight struct {
 	program program
 	restore restoration
 
-	calls   []call
-	byID    map[string]int // index into calls
-	lastEnd int64          // position of the latest action.ended of the turn
+	calls     []call
+	byID      map[string]int // index into calls
+	blocks    int            // control blocks that were read whole
+	deadlines []deadline     // of groups
+	lastEnd   int64          // position of the latest action.ended of the turn
 	// replaced is the position of the latest retract of the turn: the texts of the turn
 	// are shown after it.
 	replaced int64
@@ -132,7 +134,8 @@ type program struct {
 type restoration struct {
 	known  known            // what is recorded of the reply
 	events []messages.Event // what the decoder finds in the reply, until it is read again
-	lints  []messages.Code  // of the request
+	blocks map[string]*knownBlock
+	lints  []messages.Code // of the request
 }
 
 // spent is what a reply cost.
@@ -150,6 +153,9 @@ type call struct {
 	key   string // idempotency key
 	phase callPhase
 	code  int64 // of its end
+	known bool  // recorded before the turn was restored, and not read again yet
+	// stopped is why the plan told it to stop; "" while it has not.
+	stopped string
 
 	gate    ruling
 	tries   attempts

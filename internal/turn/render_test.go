@@ -174,6 +174,8 @@ func renderBody(w *words, body messages.Body) {
 		if b.Thought > 0 {
 			w.put(fmt.Sprintf("thought=%d", b.Thought))
 		}
+		w.str("block", b.Block)
+		w.str("of", b.Of)
 		w.str("group", b.Group)
 		w.str("compensates", b.Compensates)
 		w.num("of_turn", b.CompensatesTurn)
@@ -183,6 +185,19 @@ func renderBody(w *words, body messages.Body) {
 	case *messages.RollbackBegin:
 		w.put(b.Group)
 		w.str("cause", b.Cause)
+	case *messages.BlockBegin:
+		w.put(b.ID + " " + b.BlockKind)
+		w.str("block", b.Block)
+		w.str("of", b.Of)
+	case *messages.BlockDecided:
+		w.put(b.ID)
+		w.str("branch", b.Branch)
+		w.num("count", b.Count)
+	case *messages.BlockEnded:
+		w.put(b.ID + " " + string(b.State))
+		w.quoted("reason", b.Reason)
+		w.num("ok", b.OK)
+		w.num("failed", b.Failed)
 	case *messages.ActionTemplate:
 		w.put(b.Name + " " + b.Definition)
 	case *messages.ActionApproval:

@@ -125,7 +125,10 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 		f.parsed.lints = append(f.parsed.lints, b.Lints...)
 		f.restore.lints = f.parsed.lints
 	case *messages.UnitText:
-		f.restore.known.units++
+		if f.restore.known.units == nil {
+			f.restore.known.units = map[string]bool{}
+		}
+		f.restore.known.units[b.Unit] = true
 	case *messages.ParseFault:
 		f.restore.known.faults++
 	case *messages.Lint:
@@ -149,7 +152,21 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 			break
 		}
 		f.restore.known.actions++
+		c.known = true
 		f.declare(c)
+	case *messages.BlockBegin:
+		if f.restore.blocks == nil {
+			f.restore.blocks = map[string]*knownBlock{}
+		}
+		f.restore.blocks[b.ID] = &knownBlock{}
+	case *messages.BlockDecided:
+		if k := f.restore.blocks[b.ID]; k != nil {
+			k.decided, k.at = b, r.TS
+		}
+	case *messages.BlockEnded:
+		if k := f.restore.blocks[b.ID]; k != nil {
+			k.ended = true
+		}
 	case *messages.ActionApproval:
 		if c := f.call(b.ID); c != nil && b.Approval == "" {
 			c.gate.answer, c.gate.reason = b.State, b.Reason
@@ -274,6 +291,7 @@ func (m *Machine) resume(cause string) {
 	restored := m.persist(&messages.TurnRestored{Cause: cause, Count: m.state.Open.Turn.Restores + 1, Nonce: nonce, Manifest: m.cfg.ManifestDigest}, 0)
 	m.turnClock()
 	m.runClock()
+	m.blockClock()
 	if f.doc != nil {
 		m.resumeDocument()
 		return

@@ -336,6 +336,13 @@ func encoded(t testing.TB, s *State) []byte {
 }
 
 // audit reads a journal as a stranger would and finds what no journal may hold.
+// What an audit has seen of a block.
+const (
+	blockOpen = 1 << iota
+	blockDecided
+	blockEnded
+)
+
 type audit struct {
 	streams       bool // actions wait for each other
 	seq, lastTurn int64
@@ -354,6 +361,7 @@ type audit struct {
 	over          map[int64]bool
 	cancelled     map[int64]bool
 	declared      int
+	blocks        map[string]int // control blocks of the turn
 	requests      int64
 	inputs        map[int64]int64 // accepted and not taken up: the run each is for
 	begun         map[int64]bool
@@ -480,7 +488,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.turn, a.lastTurn, a.nonce = r.Turn, r.Turn, b.Nonce
 		a.open, a.started, a.ended, a.declared = map[string]bool{}, map[string]int64{}, map[string]bool{}, 0
 		a.class, a.questions, a.suspended = map[string]messages.Class{}, map[string]bool{}, false
-		a.detached = map[string]bool{}
+		a.detached, a.blocks = map[string]bool{}, nil
 		if err := a.take(r.Run, b.Merged...); err != nil || a.left(r.Run) > 0 && b.Pass > 1 {
 			return fmt.Errorf("turn %d takes up %v, left are %d: %w", r.Turn, b.Merged, a.left(r.Run), err)
 		}
@@ -501,6 +509,11 @@ func (a *audit) apply(r *messages.Record) error {
 				delete(a.open, id)
 			}
 		}
+		for id, was := range a.blocks {
+			if was&blockEnded == 0 {
+				return fmt.Errorf("decided while block %s is open", id)
+			}
+		}
 		if len(a.open) > 0 || len(a.ended) != a.declared {
 			return fmt.Errorf("decided with %d open actions of %d", len(a.open), a.declared)
 		}
@@ -508,7 +521,31 @@ func (a *audit) apply(r *messages.Record) error {
 			return fmt.Errorf("decision %q %q of turn %d", b.Decision, b.Reason, b.TurnIndex)
 		}
 		a.turn = 0
+	case *messages.BlockBegin:
+		if a.blocks[b.ID] != 0 || b.Block != "" && a.blocks[b.Block]&(blockOpen|blockEnded) == 0 {
+			return fmt.Errorf("block %s begins twice, or in one that has not", b.ID)
+		}
+		if a.blocks == nil {
+			a.blocks = map[string]int{}
+		}
+		a.blocks[b.ID] = blockOpen
+		return inTurn()
+	case *messages.BlockDecided:
+		if a.blocks[b.ID] != blockOpen {
+			return fmt.Errorf("block %s is decided out of place", b.ID)
+		}
+		a.blocks[b.ID] |= blockDecided
+		return inTurn()
+	case *messages.BlockEnded:
+		if a.blocks[b.ID]&blockEnded != 0 || a.blocks[b.ID] == 0 || b.State == messages.ActionOK && a.blocks[b.ID]&blockDecided == 0 {
+			return fmt.Errorf("block %s has no place for a terminal record", b.ID)
+		}
+		a.blocks[b.ID] |= blockEnded
+		return inTurn()
 	case *messages.ActionDeclared:
+		if b.Block != "" && a.blocks[b.Block] == 0 {
+			return fmt.Errorf("action %s stands in block %s, which has not begun", b.ID, b.Block)
+		}
 		if a.open[b.ID] || a.ended[b.ID] {
 			return fmt.Errorf("action %s declared twice", b.ID)
 		}

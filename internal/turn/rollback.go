@@ -425,7 +425,7 @@ func (m *Machine) recallMember(e *Member) {
 		m.exclude(c)
 	case c.phase.planned():
 		c.undo.told = true
-		m.giveUp(c)
+		m.giveUp(c, reasonCancelled)
 	} // else it is about to be dispatched, and does not begin
 }
 

@@ -121,6 +121,7 @@ func (m *Machine) abandon(t *OpenTurn, in *Settle) {
 			m.flight.undo.orphans = append(m.flight.undo.orphans, a)
 		}
 	}
+	m.leaveBlocks(reasonCrash)
 }
 
 // closeTurn decides an abandoned turn.

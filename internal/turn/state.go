@@ -211,6 +211,8 @@ type OpenTurn struct {
 	Breach  *Breach       `json:"breach,omitzero"`
 	Actions []OpenAction  `json:"actions,omitzero"`
 	Calls   []ActionShape `json:"calls,omitzero"` // ended ones, for the loop guard
+	// Blocks are the control blocks that have no terminal record yet, by id.
+	Blocks []string `json:"blocks,omitzero"`
 	// Rendering is the turn's version (messages.Rendering), 0 for the first. Did is what later
 	// turns learn of this one if it fails, from rendering 2 on.
 	Rendering int64  `json:"rendering,omitzero"`
@@ -485,6 +487,13 @@ func (s *State) applyTurn(r *messages.Record) {
 	case *messages.RollbackBegin:
 		if g := run.group(b.Group); g != nil && g.Cause == "" {
 			g.Cause = b.Cause
+		}
+	case *messages.BlockBegin:
+		t.Blocks = append(t.Blocks, b.ID)
+	case *messages.BlockEnded:
+		t.Blocks = slices.DeleteFunc(t.Blocks, func(id string) bool { return id == b.ID })
+		if len(t.Blocks) == 0 {
+			t.Blocks = nil
 		}
 	case *messages.ActionStarted:
 		if a := t.action(b.ID); a != nil {

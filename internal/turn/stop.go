@@ -59,6 +59,7 @@ func (m *Machine) stopRest() {
 	m.stopTimer(ClockGeneration)
 	m.stopTimer(ClockProgram)
 	m.stopTimer(ClockDrain)
+	m.stopTimer(ClockBlock)
 	stay := f.breach != messages.ErrCancelled // a cancel reaches every child
 	if f.doc != nil {
 		m.graph.todo = m.graph.plan.CancelAll(m.graph.todo, reasonCancelled, stay)
@@ -171,6 +172,11 @@ func (m *Machine) timer(in *Timer) {
 	if in.Clock == ClockDrain { // the reply is complete: the turn does not wait for running actions
 		m.persist(&messages.Control{What: messages.ControlTimer, Name: in.Clock.String()}, LazyHold)
 		m.stopRest()
+		return
+	}
+	if in.Clock == ClockBlock {
+		m.persist(&messages.Control{What: messages.ControlTimer, Name: in.Clock.String()}, LazyHold)
+		m.blocksDue()
 		return
 	}
 	m.persist(&messages.Control{What: messages.ControlTimer, Name: in.Clock.String(), Code: messages.ErrTimeout}, LazyHold)

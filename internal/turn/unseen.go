@@ -19,8 +19,12 @@ func (m *Machine) conclude(ev *messages.Event) {
 	switch {
 	case !ev.Final || !m.cfg.Judge.Traits().Unseen || f.parsed.units[f.parsed.open].Kind != messages.ResponseUnit,
 		d.text != nil && d.text.Quotes(),
-		m.lastTurn(): // no other turn could see the results
+		m.lastTurn(),                   // no other turn could see the results
+		ev.Block != nil && ev.Block.OK: // in a control block, and the attribute says that it is final
 		m.endUnit(ev)
+		return
+	case ev.Block != nil && d.unseen:
+		m.partly(ev)
 		return
 	}
 	own := *ev

@@ -93,7 +93,7 @@ func (x Dialect) Decide(f messages.Facts) messages.Verdict {
 		v.Decision = messages.Done
 	case why != "":
 		v.Code = why
-	case responses > 0 || len(f.Calls) > 0:
+	case responses > 0 || len(f.Calls) > 0 || f.Blocks > 0:
 		v.Decision = messages.Continue
 	case x.Rendering >= 2 && string(f.State) == idle && len(f.Errors) > 0:
 		v.Decision, v.State = messages.Continue, []byte(again)

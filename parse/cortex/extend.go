@@ -178,7 +178,7 @@ func (d *decoder) standing(kind messages.Kind) *messages.Block {
 	case d.ext == nil:
 		return nil
 	case kind == messages.ResponseUnit && d.ext.open > 0:
-		return &messages.Block{Within: d.ext.within()}
+		return &messages.Block{Within: d.ext.within(), OK: d.response.explicit}
 	case kind == messages.ThoughtUnit && d.depth > 0:
 		return d.ext.thought()
 	}

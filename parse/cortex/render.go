@@ -100,7 +100,11 @@ func cutReply(s string) string {
 func results(calls []messages.Call, errors []messages.ParseError, most int, second bool) (text string, met []string) {
 	var b strings.Builder
 	for i := range calls {
-		if calls[i].Mode != messages.ModeFireAndForget {
+		if calls[i].Control != "" {
+			writeBlock(&b, &calls[i])
+			continue
+		}
+		if calls[i].Mode != messages.ModeFireAndForget && calls[i].Reason != messages.BranchNotTaken {
 			call := calls[i]
 			if second {
 				call = plain(call)
@@ -172,6 +176,28 @@ var codeWords = regexp.MustCompile(`\b[A-Z]+(?:_[A-Z]+)+: `)
 // undone is what a finished run says of an action that was rolled back.
 var undone = map[messages.ActionState]string{
 	messages.ActionOK: ", rolled back", messages.ActionFailed: ", rollback failed", messages.ActionUnknown: ", rollback unknown",
+}
+
+// writeBlock writes what became of a control block: the branch of an if that was taken, the
+// children of a group by their ends, and why it did not end well.
+func writeBlock(b *strings.Builder, c *messages.Call) {
+	if c.Reason == messages.BranchNotTaken {
+		return
+	}
+	fmt.Fprintf(b, `<block_result id="%s" kind="%s"`, attribute(c.ID), c.Control)
+	switch {
+	case c.Branch != "":
+		fmt.Fprintf(b, ` branch="%s"`, attribute(c.Branch))
+	case c.Control != names[tagIf] && (c.OK > 0 || c.Failed > 0 || c.State == messages.ActionOK):
+		fmt.Fprintf(b, ` ok="%d" failed="%d"`, c.OK, c.Failed)
+	}
+	if c.State != messages.ActionOK && c.State != "" {
+		fmt.Fprintf(b, ` status="%s"`, c.State)
+		if c.Reason != "" {
+			fmt.Fprintf(b, ` reason="%s"`, attribute(c.Reason))
+		}
+	}
+	b.WriteString("/>\n")
 }
 
 func writeResult(b *strings.Builder, c *messages.Call, most int) (cut bool) {

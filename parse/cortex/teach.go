@@ -82,6 +82,7 @@ func (l *primer) text() string {
 		}
 	}
 	l.lessons(&b)
+	l.blocks(&b)
 	if len(l.tools) > 0 {
 		l.exchange(&b, final)
 		l.list(&b)

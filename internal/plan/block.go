@@ -1,0 +1,984 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed14be6753/stile/internal/expr"
+	"github.com/seed14be6753/stile/internal/jsonstring"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// Control blocks (docs/spec/extensions.md §0–§2). A block is two nodes. Its begin waits for what
+// the block depends on and is decided by the caller (Judge, Decide); its children wait for the
+// begin. Its end waits for the children, has the block's id, state and value, and is what
+// others depend on. A response in a block is a node too, so that what follows it in its branch
+// waits until it was shown (Say, Said).
+//
+//	begin ◀── child ◀── end        "◀──": is waited for
+//	  ▲         ▲
+//	  │         └── later siblings, of a sync child, a response, or a block with one of these
+//	  └── nested begin ◀── … ◀── nested end ◀── end
+//
+// A group (parallel) also gives its children places, at most max at once. A place that is needed
+// by what has one is given beyond max, but only when nothing else goes on.
+
+// The kinds of blocks.
+const (
+	kindIf       = "if"
+	kindParallel = "parallel"
+	failFast     = "fast"
+)
+
+// Reasons of ends that blocks bring about (docs/spec/extensions.md).
+const (
+	ReasonMalformed      = "malformed"             // a block that is not whole, and its children
+	ReasonTooMuch        = "too_large"             // a block of which too much was held
+	ReasonBranchNotTaken = messages.BranchNotTaken // no failure
+	ReasonBadCondition   = "bad_condition"
+	ReasonChildFailed    = "child_failed" // a colon and the child's id follow
+	ReasonTimeout        = "timeout"
+	ReasonAfterFinal     = "after_final" // behind a final response in a branch
+	reasonGroup          = "group "      // the id follows
+)
+
+// The branches of an if.
+const (
+	BranchThen = "then"
+	BranchNone = "none"
+)
+
+// Tree is a control block as it was read, whole, with what stands in it. It is not changed.
+type Tree struct {
+	messages.Block
+	Branches []Branch // of an if, in order; the first is then
+	Children []Child
+	// Broken is the reason for which nothing of an outermost block runs; "" for none.
+	Broken string
+}
+
+// Branch is a branch of an if. Else has no test.
+type Branch struct{ Name, Test string }
+
+// Child is what stands in a block: an action, a block, a response, or an action that was not
+// accepted.
+type Child struct {
+	Branch   int // of an if: index into Branches
+	Action   *messages.Action
+	Block    *Tree
+	Say      int    // of a response: above 0, and its own in the generation
+	Rejected string // id of an action that was not accepted
+}
+
+// sync reports whether what follows a part in its branch waits for it.
+func (t *Child) sync() bool {
+	switch {
+	case t.Action != nil:
+		return t.Action.Mode == "" || t.Action.Mode == messages.ModeSync || t.Action.Type == messages.TypeInternal
+	case t.Block != nil:
+		return t.Block.holds()
+	}
+	return t.Say > 0
+}
+
+// Gates reports whether what follows an outermost block waits for its end: a parallel, or a
+// block with a sync action anywhere inside.
+func (t *Tree) Gates() bool {
+	if t.Kind == kindParallel {
+		return true
+	}
+	return slices.ContainsFunc(t.Children, func(part Child) bool {
+		return part.Action != nil && part.sync() || part.Block != nil && part.Block.Gates()
+	})
+}
+
+// holds reports whether what follows the block in a branch waits for its end.
+func (t *Tree) holds() bool {
+	return t.Gates() || slices.ContainsFunc(t.Children, func(part Child) bool { return part.Say > 0 || part.Block != nil && part.Block.holds() })
+}
+
+// role is what a node stands for.
+type role uint8
+
+const (
+	roleAction role = iota
+	roleBegin       // of a block
+	roleEnd         // of a block
+	roleSay         // of a response in a block
+)
+
+// box says where a node stands among blocks. A node outside of blocks has none.
+type box struct {
+	own    *block // whose begin or end it is
+	parent *block // the innermost block around; nil for none
+	placed bool   // it has one of its group's places
+	say    int    // of a response
+}
+
+// block is a control block of the plan.
+type block struct {
+	tree       *Tree
+	begin, end int32
+	parent     *block
+	root       *block
+	kids       []int32 // by part: an action, the begin of a block, a response; none of a rejected action
+	opened     bool    // its children are known to the caller
+	decided    bool
+	branch     string
+	taken      int // index into tree.Branches, -1 for none
+	placed     int // children that have a place
+	waiting    []int32
+	stopped    string // why its children were told to stop
+	early      []Effect
+}
+
+// Decision is what becomes of a block whose begin can be decided.
+type Decision struct {
+	Branch string // of an if
+	Basis  string // what an if was decided by, for comparison
+	// State is Skipped or Failed, with Reason, for a block of which nothing runs.
+	State  State
+	Reason string
+}
+
+// DeclareBlock takes an outermost block at its place in the document, when it was read whole.
+// Errors are those of Declare.
+func (p *Plan) DeclareBlock(dst []Effect, t *Tree) ([]Effect, error) {
+	if err := p.mayDeclareBlock(t); err != nil {
+		return dst, err
+	}
+	first := int32(len(p.nodes))
+	b, err := p.plant(t, nil)
+	if err != nil { // mayDeclareBlock has looked at all
+		return dst, err
+	}
+	met := false
+	for n := first; n < int32(len(p.nodes)); n++ {
+		if p.named1(n) {
+			met = p.arrived(n) || met
+		}
+	}
+	switch {
+	case p.halted != "":
+		p.void(&dst, b, Cancelled, p.halted)
+	case t.Broken != "":
+		p.void(&dst, b, Failed, t.Broken)
+	default:
+		p.wireBlock(&dst, b, met)
+	}
+	p.cascade(&dst)
+	if end := &p.nodes[b.end]; !end.state.Terminal() {
+		if t.Gates() {
+			p.gate = b.end
+		} else {
+			p.holding = append(p.holding, b.end)
+		}
+	}
+	p.pump(&dst)
+	return dst, nil
+}
+
+// named1 reports whether a node can be named by its id.
+func (p *Plan) named1(n int32) bool {
+	r := p.nodes[n].role
+	return r == roleAction || r == roleEnd
+}
+
+// mayDeclareBlock returns why a block cannot be declared.
+func (p *Plan) mayDeclareBlock(t *Tree) error {
+	if err := p.mayDeclare("DeclareBlock", t.ID, true); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	var check func(t *Tree) error
+	check = func(t *Tree) error {
+		if err := p.mayDeclare("DeclareBlock", t.ID, true); err != nil || seen[t.ID] {
+			if err == nil {
+				err = &IllegalError{Ref: Ref{int(p.gen), t.ID}, Input: "DeclareBlock", Why: "the block has this id twice"}
+			}
+			return err
+		}
+		seen[t.ID] = true
+		for i := range t.Children {
+			switch part := &t.Children[i]; {
+			case part.Block != nil:
+				if err := check(part.Block); err != nil {
+					return err
+				}
+			case part.Action != nil:
+				if err := p.mayDeclare("DeclareBlock", part.Action.ID, true); err != nil {
+					return err
+				}
+				if seen[part.Action.ID] {
+					return &IllegalError{Ref: Ref{int(p.gen), part.Action.ID}, Input: "DeclareBlock", Why: "the block has this id twice"}
+				}
+				seen[part.Action.ID] = true
+				if _, fault := p.normal(part.Action); fault != nil {
+					return fault
+				}
+			}
+		}
+		return nil
+	}
+	return check(t)
+}
+
+// plant makes the nodes of a block, without edges.
+func (p *Plan) plant(t *Tree, parent *block) (*block, error) {
+	b := &block{tree: t, parent: parent, taken: -1, kids: make([]int32, len(t.Children))}
+	b.root = b
+	if parent != nil {
+		b.root = parent.root
+	}
+	b.begin = p.add(node{
+		Action: messages.Action{ID: t.ID, DependsOn: t.DependsOn, Mode: messages.ModeAsync, OnError: messages.OnErrorFail},
+		gen:    p.gen, role: roleBegin, box: &box{own: b, parent: parent},
+	})
+	b.end = p.add(node{
+		Action: messages.Action{ID: t.ID, Mode: messages.ModeAsync, OnError: messages.OnErrorFail, OutputKey: t.OutputKey},
+		gen:    p.gen, role: roleEnd, box: &box{own: b, parent: parent},
+	})
+	p.unended++
+	if t.OutputKey != "" {
+		p.nodes[b.end].prevKey = p.chain(p.keys, t.OutputKey, b.end)
+	}
+	for i := range t.Children {
+		b.kids[i] = none
+		switch part := &t.Children[i]; {
+		case part.Block != nil:
+			kid, err := p.plant(part.Block, b)
+			if err != nil {
+				return nil, err
+			}
+			b.kids[i] = kid.begin
+		case part.Action != nil:
+			norm, fault := p.normal(part.Action)
+			if fault != nil {
+				return nil, fault
+			}
+			n := p.add(node{Action: norm, gen: p.gen, box: &box{parent: b}})
+			p.declared++
+			p.index(n)
+			b.kids[i] = n
+		case part.Say > 0:
+			b.kids[i] = p.add(node{
+				Action: messages.Action{Mode: messages.ModeFireAndForget}, gen: p.gen, role: roleSay, box: &box{parent: b, say: part.Say},
+			})
+		}
+	}
+	return b, nil
+}
+
+// wireBlock makes the edges of an outermost block, and ends what cannot go on.
+func (p *Plan) wireBlock(dst *[]Effect, b *block, met bool) {
+	type doom struct {
+		n   int32
+		why string
+	}
+	var dooms []doom
+	p.wires(b, func(n int32, why string) { dooms = append(dooms, doom{n, why}) }, &met)
+	last := int32(len(p.nodes))
+	if met {
+		for n := b.begin; n < last; n++ {
+			if x := &p.nodes[n]; x.role != roleEnd && x.state == Waiting && x.unmet > x.forward {
+				p.cycle(dst, n)
+			}
+		}
+	}
+	for _, d := range dooms {
+		if !p.nodes[d.n].state.Terminal() {
+			p.finish(dst, d.n, Skipped, d.why, "")
+		}
+	}
+	left := p.o.Actions - (p.declared - countActions(b.tree))
+	for n := b.begin; n < last; n++ {
+		if x := &p.nodes[n]; x.role == roleAction && !x.feed {
+			if left--; left < 0 && !x.state.Terminal() {
+				p.finish(dst, n, Failed, ReasonQuota, "")
+			}
+		}
+	}
+	if b.tree.Gates() && p.forwards > 0 {
+		for n := b.begin; n < last; n++ {
+			if x := &p.nodes[n]; x.role != roleEnd && x.role != roleSay && x.state == Waiting {
+				if id := p.unseen(n); id != "" {
+					p.finish(dst, n, Skipped, ReasonForwardDependency+":"+id, "")
+				}
+			}
+		}
+	}
+	if x := &p.nodes[b.begin]; x.state == Waiting && x.unmet == 0 {
+		p.rise(dst, b.begin)
+	}
+}
+
+// countActions counts the actions in a block, at any depth.
+func countActions(t *Tree) (n int) {
+	for i := range t.Children {
+		switch c := &t.Children[i]; {
+		case c.Action != nil:
+			n++
+		case c.Block != nil:
+			n += countActions(c.Block)
+		}
+	}
+	return n
+}
+
+// wires makes the edges of a block and of those in it. doom takes what cannot go on.
+func (p *Plan) wires(b *block, doom func(n int32, why string), met *bool) {
+	join := func(n, dep int32, soft bool) {
+		if p.link(n, dep, soft) {
+			doom(n, p.because(dep))
+		}
+		*met = *met || dep >= b.root.begin
+	}
+	why, far := p.wire(b.begin, false)
+	if why != "" {
+		doom(b.begin, why)
+	}
+	*met = *met || far >= b.root.begin
+	p.wireNames(b, join)
+	join(b.end, b.begin, true)
+	group := b.tree.Kind == kindParallel
+	held, branch := none, 0
+	for i, n := range b.kids {
+		part := &b.tree.Children[i]
+		if n == none {
+			continue
+		}
+		if part.Branch != branch {
+			held, branch = none, part.Branch
+		}
+		p.link(n, b.begin, false)
+		if held != none && !group {
+			p.link(n, held, true)
+		}
+		end := n
+		switch {
+		case part.Block != nil:
+			kid := p.nodes[n].box.own
+			p.wires(kid, doom, met)
+			end = kid.end
+		case part.Action != nil:
+			why, far := p.wire(n, false)
+			if part.sync() && !group && why == "" {
+				why = p.ahead1(b, i)
+			}
+			if why != "" {
+				doom(n, why)
+			}
+			*met = *met || far >= b.root.begin
+		}
+		p.link(b.end, end, true)
+		if part.sync() {
+			held = end
+		}
+	}
+}
+
+// ahead1 returns why a sync child cannot go on that depends on one behind it in its branch, "" if
+// it can.
+func (p *Plan) ahead1(b *block, i int) string {
+	part := &b.tree.Children[i]
+	for j := i + 1; j < len(b.tree.Children); j++ {
+		later := &b.tree.Children[j]
+		if later.Branch == part.Branch && later.Action != nil && slices.Contains(part.Action.DependsOn, later.Action.ID) {
+			return ReasonForwardDependency + ":" + later.Action.ID
+		}
+	}
+	return ""
+}
+
+// wireNames makes the edges to what the conditions of an if name.
+func (p *Plan) wireNames(b *block, join func(n, dep int32, soft bool)) {
+	if b.tree.Kind != kindIf {
+		return
+	}
+	p.eachName(b, func(name string, needs bool) {
+		p.pending, p.above, p.budget = p.pending[:0], 0, MaxPathBytes
+		p.lookup(reference{kind: refName, name: name}, b.begin)
+		for _, w := range slices.Clone(p.pending) {
+			if w.node != none { // feeds are fetched when the begin is decided
+				join(b.begin, w.node, w.soft || !needs)
+			}
+		}
+		if needs {
+			return
+		}
+		if n := p.known1(b, name); n != none {
+			join(b.begin, n, true)
+		}
+	})
+}
+
+// eachName calls f with each name that a block is decided by. Without needs its end alone is
+// awaited.
+func (p *Plan) eachName(b *block, f func(name string, needs bool)) {
+	for _, branch := range b.tree.Branches {
+		if branch.Test == "" {
+			continue
+		}
+		e, wrong := expr.Parse(branch.Test)
+		if wrong != nil {
+			continue // Judge says so
+		}
+		for _, name := range e.Needs() {
+			f(name, true)
+		}
+		for _, name := range e.Awaits() {
+			f(name, false)
+		}
+	}
+}
+
+// known1 returns the action or block with an id that stands before a block; none for an unknown
+// one, and for one whose state nothing may know.
+func (p *Plan) known1(b *block, id string) int32 {
+	n, ok := p.ids[id]
+	for ; ok && n != none; n = p.nodes[n].prevID {
+		if p.sees(b.begin, n) {
+			if x := &p.nodes[n]; x.role == roleAction && x.Mode == messages.ModeFireAndForget && !x.refused {
+				return none
+			}
+			return n
+		}
+	}
+	return none
+}
+
+// because returns the reason for which what needs a node is skipped.
+func (p *Plan) because(dep int32) string {
+	x := &p.nodes[dep]
+	if x.notTaken() {
+		return ReasonBranchNotTaken
+	}
+	return ReasonDependencyFailed + ":" + x.ID
+}
+
+// notTaken reports whether a node stood in a branch that was not taken, or was skipped because
+// of one: no failure.
+func (x *node) notTaken() bool {
+	return x.reason == ReasonBranchNotTaken && (x.state == Skipped || x.state == Cancelled)
+}
+
+// forgives reports whether a node goes on although dep stood in a branch that was not taken.
+func (x *node) forgives(dep *node) bool { return x.OnError == messages.OnErrorSkip && dep.notTaken() }
+
+// rise takes a node on whose dependencies are met.
+func (p *Plan) rise(dst *[]Effect, n int32) {
+	x := &p.nodes[n]
+	if x.box == nil {
+		x.state = Ready
+		p.enqueue(n)
+		return
+	}
+	if g := x.box.parent; g != nil && g.tree.Kind == kindParallel && x.role != roleEnd && !x.box.placed {
+		if g.placed >= g.tree.Max {
+			i, _ := slices.BinarySearch(g.waiting, n)
+			g.waiting = slices.Insert(g.waiting, i, n)
+			p.crowded = true
+			return
+		}
+		x.box.placed = true
+		g.placed++
+	}
+	switch x.role {
+	case roleBegin:
+		p.decidable(dst, n)
+	case roleEnd:
+		p.conclude(dst, x.box.own)
+	case roleSay:
+		x.state = Dispatched
+		*dst = append(*dst, Effect{Kind: Say, Ref: Ref{int(x.gen), x.box.parent.tree.ID}, N: x.box.say})
+	default:
+		x.state = Ready
+		p.enqueue(n)
+	}
+}
+
+// decidable asks the caller to decide a block, as soon as the feeds that it names are there.
+func (p *Plan) decidable(dst *[]Effect, n int32) {
+	x := &p.nodes[n]
+	b := x.box.own
+	x.state = Waiting
+	if b.tree.Kind == kindIf {
+		p.mark++
+		var feeds []string
+		p.eachName(b, func(name string, _ bool) {
+			p.pending, p.above, p.budget = p.pending[:0], 0, MaxPathBytes
+			if p.lookup(reference{kind: refName, name: name}, n).kind == foundLater {
+				for _, w := range p.pending {
+					if w.node == none && !slices.Contains(feeds, w.feed) {
+						feeds = append(feeds, w.feed)
+					}
+				}
+			}
+		})
+		for _, feed := range feeds {
+			p.link(n, p.feedNode(dst, feed), true)
+		}
+		if len(feeds) > 0 {
+			return
+		}
+	}
+	p.nodes[n].state = Dispatched
+	*dst = append(*dst, Effect{Kind: Judge, Ref: p.nodes[n].ref()})
+}
+
+// blockOf returns the block with a ref, nil if there is none.
+func (p *Plan) blockOf(r Ref) *block {
+	if n := p.find(r); n != none && p.nodes[n].role == roleEnd {
+		return p.nodes[n].box.own
+	}
+	return nil
+}
+
+// Tree returns a block as it was declared; nil if there is none with that ref.
+func (p *Plan) Tree(r Ref) *Tree {
+	if b := p.blockOf(r); b != nil {
+		return b.tree
+	}
+	return nil
+}
+
+// Judge returns what a block whose begin can be decided does, by the values that there are.
+func (p *Plan) Judge(r Ref) Decision {
+	b := p.blockOf(r)
+	if b == nil || b.tree.Kind != kindIf {
+		return Decision{}
+	}
+	env := &judging{p: p, b: b}
+	for _, branch := range b.tree.Branches {
+		if branch.Test == "" {
+			return Decision{Branch: branch.Name, Basis: env.basis.String()}
+		}
+		e, wrong := expr.Parse(branch.Test)
+		taken := false
+		if wrong == nil {
+			taken, wrong = e.Eval(env)
+		}
+		if wrong != nil {
+			return Decision{State: Skipped, Reason: ReasonBadCondition + ": " + wrong.Error()}
+		}
+		if taken {
+			return Decision{Branch: branch.Name, Basis: env.basis.String()}
+		}
+	}
+	return Decision{Branch: BranchNone, Basis: env.basis.String()}
+}
+
+// judging is what the conditions of a block can look up. It keeps what they looked at.
+type judging struct {
+	p     *Plan
+	b     *block
+	basis strings.Builder
+}
+
+func (j *judging) saw(what, name, value string) {
+	j.basis.WriteString(what + " " + strconv.Quote(name) + " " + value + "\n")
+}
+
+// Value implements expr.Env.
+func (j *judging) Value(name string) (string, bool) {
+	p := j.p
+	p.pending, p.above, p.budget = p.pending[:0], 0, MaxPathBytes
+	r := reference{kind: refName, name: name}
+	v := p.tolerate(p.lookup(r, j.b.begin), r, j.b.begin)
+	if v.kind != foundValue {
+		j.saw("value", name, "?")
+		return "", false
+	}
+	j.saw("value", name, v.value)
+	return v.value, true
+}
+
+// Status implements expr.Env.
+func (j *judging) Status(id string) (string, bool) {
+	n := j.p.known1(j.b, id)
+	if n == none || !j.p.nodes[n].state.Terminal() {
+		return "", false
+	}
+	word := j.p.nodes[n].state.String()
+	j.saw("status", id, word)
+	return word, true
+}
+
+// Decide says what a block does: what Judge returned, or what was recorded of it. The error is
+// *IllegalError for a block that does not wait for it.
+func (p *Plan) Decide(dst []Effect, r Ref, d Decision) ([]Effect, error) {
+	b := p.blockOf(r)
+	if b == nil || p.nodes[b.begin].state != Dispatched {
+		return dst, &IllegalError{Ref: r, Input: "Decide", Why: "no block waits to be decided"}
+	}
+	if d.State.Terminal() {
+		p.void(&dst, b, d.State, d.Reason)
+	} else {
+		p.openBlock(&dst, b, d.Branch)
+	}
+	p.cascade(&dst)
+	p.pump(&dst)
+	return dst, nil
+}
+
+// openBlock lets the children of a decided block go on.
+func (p *Plan) openBlock(dst *[]Effect, b *block, branch string) {
+	b.decided, b.branch = true, branch
+	b.taken = slices.IndexFunc(b.tree.Branches, func(o Branch) bool { return o.Name == branch })
+	p.show(dst, b)
+	for i, n := range b.kids {
+		if n != none && b.tree.Kind == kindIf && b.tree.Children[i].Branch != b.taken && !p.nodes[n].state.Terminal() {
+			p.finish(dst, n, Skipped, ReasonBranchNotTaken, "")
+		}
+	}
+	x := &p.nodes[b.begin]
+	x.state = OK
+	p.queue = append(p.queue, b.begin)
+}
+
+// show makes the children of a block known to the caller, with the ends that they have already.
+func (p *Plan) show(dst *[]Effect, b *block) {
+	if b.opened {
+		return
+	}
+	b.opened = true
+	*dst = append(*dst, Effect{Kind: Open, Ref: p.nodes[b.end].ref()})
+	*dst = append(*dst, b.early...)
+	b.early = nil
+}
+
+// void ends a block of which nothing runs, and all that stands in it, in document order.
+func (p *Plan) void(dst *[]Effect, b *block, s State, reason string) {
+	x := &p.nodes[b.begin]
+	if x.state.Terminal() {
+		return
+	}
+	x.state = s
+	p.ended(b.begin, reason)
+	if b.parent != nil && !b.parent.opened { // the caller learns of both when the parent is shown
+		dst = &b.parent.early
+	}
+	p.voids(dst, b, s, reason)
+}
+
+// voids ends the children of a block, and then the block.
+func (p *Plan) voids(dst *[]Effect, b *block, s State, reason string) {
+	p.show(dst, b)
+	child, why := childOf(s, reason, b.tree.ID)
+	for _, n := range b.kids {
+		if n != none && !p.nodes[n].state.Terminal() {
+			p.finish(dst, n, child, why, "")
+		}
+	}
+	e := &p.nodes[b.end]
+	if e.state.Terminal() {
+		return
+	}
+	e.state = s
+	*dst = append(*dst, Effect{Kind: EndBlock, Ref: e.ref(), State: s, Reason: reason})
+	p.ended(b.end, reason)
+}
+
+// childOf returns how a child of a block ends of which nothing runs.
+func childOf(s State, reason, id string) (State, string) {
+	word, _, _ := strings.Cut(reason, ":")
+	switch {
+	case s == Cancelled:
+		return Cancelled, reason
+	case word == ReasonMalformed || word == ReasonTooMuch || word == ReasonBadCondition || word == ReasonBranchNotTaken || word == ReasonAfterFinal:
+		return Skipped, word
+	}
+	return Skipped, ReasonDependencyFailed + ":" + id
+}
+
+// fails reports whether the end of a child makes its block fail.
+func (x *node) fails() bool {
+	switch x.state {
+	case Failed:
+		return x.OnError != messages.OnErrorSkip && x.Mode != messages.ModeFireAndForget
+	case Cancelled, Skipped, Unknown:
+		return x.Mode != messages.ModeFireAndForget && !x.notTaken() && x.reason != ReasonAfterFinal
+	}
+	return false
+}
+
+// kid returns the node that has the end of a child: of a block that of its end.
+func (p *Plan) kid(n int32) int32 {
+	if x := &p.nodes[n]; x.role == roleBegin {
+		return x.box.own.end
+	}
+	return n
+}
+
+// conclude ends a block whose children have ended.
+func (p *Plan) conclude(dst *[]Effect, b *block) {
+	e := &p.nodes[b.end]
+	if e.state.Terminal() {
+		return
+	}
+	state, reason := OK, ""
+	out := Effect{Kind: EndBlock, Ref: e.ref()}
+	for i, n := range b.kids {
+		part := &b.tree.Children[i]
+		if b.tree.Kind == kindIf && part.Branch != b.taken {
+			continue
+		}
+		failed, id := part.Rejected != "", part.Rejected
+		if n != none {
+			x := &p.nodes[p.kid(n)]
+			if x.role == roleSay || x.Mode == messages.ModeFireAndForget {
+				continue
+			}
+			failed, id = x.fails(), x.ID
+		}
+		if !failed {
+			out.OK++
+			continue
+		}
+		out.Failed++
+		if state == OK {
+			state, reason = Failed, ReasonChildFailed+":"+id
+		}
+	}
+	switch {
+	case p.halted != "":
+		state, reason = Cancelled, p.halted
+	case b.stopped == ReasonTimeout:
+		state, reason = Failed, ReasonTimeout
+	}
+	if b.tree.Kind == kindIf {
+		out.OK, out.Failed = 0, 0
+	}
+	if e.state = state; state == OK {
+		e.value = p.valueOf(b)
+	}
+	out.State, out.Reason = state, reason
+	*dst = append(*dst, out)
+	p.ended(b.end, reason)
+}
+
+// valueOf returns the result of a block that ended well.
+func (p *Plan) valueOf(b *block) string {
+	if b.tree.Kind == kindIf {
+		return `"` + b.branch + `"`
+	}
+	var named []int32
+	for _, n := range b.kids {
+		if n == none {
+			continue
+		}
+		if x := &p.nodes[p.kid(n)]; x.role != roleSay && x.Mode != messages.ModeFireAndForget {
+			named = append(named, p.kid(n))
+		}
+	}
+	slices.SortFunc(named, func(a, b int32) int { return strings.Compare(p.nodes[a].ID, p.nodes[b].ID) }) // ids are ASCII
+	out := []byte{'{'}
+	for i, n := range named {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(jsonstring.Append(out, p.nodes[n].ID), ':')
+		if x := &p.nodes[n]; x.state == OK {
+			out = append(out, x.value...)
+		} else {
+			out = append(out, "null"...)
+		}
+	}
+	return string(append(out, '}'))
+}
+
+// kidEnded does what the end of a child, or the start of one that nothing waits for, means for
+// its group.
+func (p *Plan) kidEnded(dst *[]Effect, n int32) {
+	x := &p.nodes[n]
+	g := x.box.parent
+	if g == nil || g.tree.Kind != kindParallel || x.role == roleBegin && x.state == OK {
+		return
+	}
+	failed := x.fails()
+	if x.role == roleEnd {
+		x = &p.nodes[x.box.own.begin]
+	}
+	if x.box.placed {
+		x.box.placed = false
+		g.placed--
+	} else if i, ok := slices.BinarySearch(g.waiting, n); ok {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
+	if failed && g.tree.Fail == failFast && g.decided && g.stopped == "" {
+		p.stopGroup(dst, g, reasonGroup+g.tree.ID)
+	}
+	for len(g.waiting) > 0 && g.placed < g.tree.Max {
+		next := g.waiting[0]
+		g.waiting = g.waiting[1:]
+		if p.nodes[next].state == Waiting {
+			p.rise(dst, next)
+		}
+	}
+}
+
+// stopGroup stops all that runs in a block and skips what has not begun.
+func (p *Plan) stopGroup(dst *[]Effect, b *block, reason string) {
+	if b.stopped == "" {
+		b.stopped = reason
+	}
+	for _, n := range b.kids {
+		if n == none {
+			continue
+		}
+		x := &p.nodes[n]
+		switch {
+		case x.role == roleBegin && x.state == OK:
+			p.stopGroup(dst, x.box.own, reason)
+		case x.state.Terminal():
+		case x.role == roleBegin:
+			p.void(dst, x.box.own, Cancelled, reason)
+		case x.role == roleSay:
+			p.finish(dst, n, Cancelled, reason, "")
+		default:
+			p.cancel(dst, n, reason)
+		}
+	}
+}
+
+// Expire says that the time of a group is over. One that has ended, or was not decided, is left
+// alone.
+func (p *Plan) Expire(dst []Effect, r Ref) []Effect {
+	b := p.blockOf(r)
+	if b == nil || !b.decided || p.nodes[b.end].state.Terminal() || b.stopped == ReasonTimeout {
+		return dst
+	}
+	b.stopped = ReasonTimeout
+	p.stopGroup(&dst, b, reasonGroup+b.tree.ID)
+	p.cascade(&dst)
+	p.pump(&dst)
+	return dst
+}
+
+// uncrowd gives a place beyond its group's max to the first child that waits for one, if nothing
+// of the plan can go on otherwise: a child that has a place waits for one that has none.
+func (p *Plan) uncrowd(dst *[]Effect) bool {
+	first := none
+	for n := p.genStart; n < int32(len(p.nodes)); n++ {
+		x := &p.nodes[n]
+		switch {
+		case x.state == Ready || x.state == Dispatched || x.state == Running || x.state == Parked || x.feed && x.state == Waiting:
+			return false
+		case x.state == Waiting && x.unmet == 0 && x.box != nil && x.role != roleEnd && first == none:
+			first = n
+		}
+	}
+	if first == none {
+		p.crowded = false
+		return false
+	}
+	x := &p.nodes[first]
+	if g := x.box.parent; g != nil {
+		if i, ok := slices.BinarySearch(g.waiting, first); ok {
+			g.waiting = slices.Delete(g.waiting, i, i+1)
+			x.box.placed = true
+			g.placed++
+		}
+	}
+	p.rise(dst, first)
+	return true
+}
+
+// Said says that a response in a block was shown, or will not be. With final it ends the reply:
+// what stands behind it in the outermost block and has not begun is skipped.
+func (p *Plan) Said(dst []Effect, say int, final bool) []Effect {
+	n := p.sayNode(say)
+	if n == none || p.nodes[n].state.Terminal() {
+		return dst
+	}
+	p.nodes[n].state = OK
+	p.ended(n, "")
+	if final {
+		p.skipBehind(&dst, p.nodes[n].box.parent.root, n)
+	}
+	p.cascade(&dst)
+	p.pump(&dst)
+	return dst
+}
+
+// skipBehind skips what stands behind a node in an outermost block and has not begun.
+func (p *Plan) skipBehind(dst *[]Effect, root *block, n int32) {
+	for m := n + 1; m < int32(len(p.nodes)); m++ {
+		x := &p.nodes[m]
+		if x.box == nil || x.box.parent == nil || x.box.parent.root != root || x.role == roleEnd || x.state >= Dispatched {
+			continue
+		}
+		p.finish(dst, m, Skipped, ReasonAfterFinal, "")
+	}
+}
+
+// Blocked reports whether responses and feeds wait: an outermost block that is not a gate stands
+// before them and has not ended. With say it is about a response in a block, which waits for
+// earlier blocks alone.
+func (p *Plan) Blocked(say int) bool {
+	p.holding = slices.DeleteFunc(p.holding, func(n int32) bool { return p.nodes[n].state.Terminal() })
+	before := int32(len(p.nodes))
+	if n := p.sayNode(say); n != none {
+		before = p.nodes[n].box.parent.root.end
+	}
+	return slices.ContainsFunc(p.holding, func(n int32) bool {
+		// A block that waits for an id which only comes behind it cannot hold what is behind it.
+		return n < before && !p.stuck(n, int32(len(p.nodes)))
+	})
+}
+
+// sayNode returns the node of a response in a block of this generation; none for 0.
+func (p *Plan) sayNode(say int) int32 {
+	if say > 0 {
+		for n := p.genStart; n < int32(len(p.nodes)); n++ {
+			if x := &p.nodes[n]; x.role == roleSay && x.box.say == say {
+				return n
+			}
+		}
+	}
+	return none
+}
+
+// SayState returns what became of a response in a block: Waiting, Dispatched while it may be
+// shown, or a terminal state.
+func (p *Plan) SayState(say int) State {
+	if n := p.sayNode(say); n != none {
+		return p.nodes[n].state
+	}
+	return Skipped
+}
+
+// TextIn begins a response that stands in a block: it sees what stands before it.
+func (p *Plan) TextIn(say int) *Text {
+	t := p.Text()
+	t.viewer = p.sayNode(say)
+	return t
+}
+
+// GateParked reports whether the gate waits for an approval: of its action, or of one in its block.
+func (p *Plan) GateParked() bool {
+	if p.gate == none {
+		return false
+	}
+	g := &p.nodes[p.gate]
+	if g.role != roleEnd {
+		return g.state == Parked
+	}
+	for n := g.box.own.begin; n < int32(len(p.nodes)); n++ {
+		if x := &p.nodes[n]; x.state == Parked && x.box != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Past adds an action or block that ended in an earlier generation, from its records.
+func (p *Plan) Past(v View) {
+	n := p.add(node{Action: v.Action, gen: p.gen})
+	x := &p.nodes[n]
+	x.state, x.reason, x.value = v.State, v.Reason, v.Value
+	if x.OutputKey != "" {
+		x.prevKey = p.chain(p.keys, x.OutputKey, n)
+	}
+}

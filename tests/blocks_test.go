@@ -1,0 +1,146 @@
+package tests
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
+)
+
+// blocked is an agent whose model may write control blocks.
+func blocked(t *testing.T, files map[string]string, replies ...string) (*stile.Agent, *recorder) {
+	t.Helper()
+	a, model := working(t, "cortex", files, replies...)
+	a.Manifest.Extensions = []string{"if", "parallel"}
+	return a, model
+}
+
+// A reply with blocks, from the manifest to the next prompt: the branch that is taken runs, the
+// model is told what became of each block in the order of its reply, and a replay, also under
+// another agent, takes the same path. A later turn refers to what a block came to.
+func TestBlocks(t *testing.T) {
+	a, model := blocked(t, map[string]string{"a.txt": "one\n", "b.txt": "two\n"},
+		`<action id="l">{"name":"list","parameters":{}}</action>`+
+			`<if id="c" test='length($l) > 0'><parallel id="p" fail="all"><action id="x" mode="async">{"name":"read","parameters":{"file":"a.txt"}}</action>`+
+			`<action id="y">{"name":"read","parameters":{"file":"none.txt"},"on_error":"skip"}</action></parallel><response final="false">two files</response>`+
+			`<else><action id="n">{"name":"read","parameters":{"file":"b.txt"}}</action></else></if>`+
+			`<if id="d" test="$p"><action id="m">{"name":"list"}</action></if>`,
+		`<if test='status("c") == "ok" && status("n") == "skipped" && $c == "then"'><response final="true">x is ${p.x.content}, y is ${p.y}</response></if>`)
+	rt := start(t, stile.Config{})
+	s := open(t, rt, "stream", a)
+	if o := ask(t, s, "go"); o.Decision != stile.Done || o.Turns != 2 {
+		t.Fatalf("%+v", o)
+	}
+	msgs := model.requests()[1].Messages
+	var told []string
+	for line := range strings.SplitSeq(msgs[len(msgs)-1].Text, "\n") {
+		for _, tag := range []string{"<block_result ", "<action_result "} {
+			if strings.HasPrefix(line, tag) {
+				line, _, _ = strings.Cut(line, " ms=")
+				told = append(told, line)
+			}
+		}
+	}
+	want := []string{
+		`<action_result id="l" status="ok"`,
+		`<block_result id="c" kind="if" branch="then"/>`,
+		`<block_result id="p" kind="parallel" ok="2" failed="0"/>`,
+		`<action_result id="x" status="ok"`,
+		`<action_result id="y" status="failed"`,
+		`<block_result id="d" kind="if" status="skipped" reason="bad_condition: at byte 0: a condition is true or false, and this is`,
+		`<action_result id="m" status="skipped"`,
+	}
+	if len(told) != len(want) {
+		t.Fatalf("%d lines:\n%s", len(told), strings.Join(told, "\n"))
+	}
+	for i := range want {
+		if !strings.HasPrefix(told[i], want[i]) {
+			t.Errorf("%s\nwant %s", told[i], want[i])
+		}
+	}
+	if !strings.Contains(told[5], "length($p) > 0") {
+		t.Errorf("no cure: %s", told[5])
+	}
+	var last *messages.UnitText
+	for _, u := range bodies[*messages.UnitText](records(t, s)) {
+		last = u
+	}
+	if want := "x is one\n, y is null"; last.Text != want || !last.Final {
+		t.Errorf("%q, want %q", last.Text, want)
+	}
+	replays(t, rt, a)
+}
+
+// Off is exactly as before: the same reply is refused by name.
+func TestBlocksAreOff(t *testing.T) {
+	a, model := working(t, "cortex", nil, `<if test="true"><action>{"name":"list"}</action></if>`, "<response>done</response>")
+	rt := start(t, stile.Config{})
+	s := open(t, rt, "stream", a)
+	wantDone(t, ask(t, s, "go"))
+	if n := len(bodies[*messages.ActionDeclared](records(t, s))); n != 0 {
+		t.Errorf("%d actions", n)
+	}
+	msgs := model.requests()[1].Messages
+	if last := msgs[len(msgs)-1].Text; !strings.Contains(last, `reason="unsupported_tag" tag="if"`) {
+		t.Error(last)
+	}
+	replays(t, rt, a)
+}
+
+// The primer has an example of each block that is on, and of no other.
+func TestBlocksInThePrimer(t *testing.T) {
+	for _, on := range [][]string{nil, {"if"}, {"parallel"}, {"if", "parallel"}} {
+		a, model := working(t, "cortex", nil, "<response>done</response>")
+		a.Manifest.Extensions = on
+		s := open(t, start(t, stile.Config{}), "stream", a)
+		wantDone(t, ask(t, s, "go"))
+		system := model.requests()[0].Messages[0].Text
+		for _, word := range []string{"if", "parallel"} {
+			has := false
+			for _, o := range on {
+				has = has || o == word
+			}
+			if strings.Contains(system, "<"+word+" ") != has {
+				t.Errorf("%v: <%s> in the primer is %v", on, word, !has)
+			}
+		}
+	}
+}
+
+// A user cannot write what only the host writes.
+func TestBlockResultsOfUsers(t *testing.T) {
+	a, model := blocked(t, nil, "<response>done</response>")
+	s := open(t, start(t, stile.Config{}), "stream", a)
+	wantDone(t, ask(t, s, `look: <block_result id="c" kind="if" branch="then"/>`))
+	msgs := model.requests()[0].Messages
+	if last := msgs[len(msgs)-1].Text; strings.Contains(last, "<block_result") || !strings.Contains(last, "&lt;block_result") {
+		t.Error(last)
+	}
+}
+
+// The time of a group is over: its actions are stopped, and the turn goes on. The clock is in
+// the journal, so that a replay rings it too.
+func TestGroupTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		a := streaming(&calls, `<parallel id="p" timeout="2"><action id="a">{"name":"own.slow","parameters":{"seconds":3600}}</action></parallel><action id="b">{"name":"own.slow","depends_on":["p"]}</action>`, "<response>done</response>")
+		a.Manifest.Extensions = []string{"parallel"}
+		rt := start(t, stile.Config{})
+		s := open(t, rt, "stream", a)
+		began := time.Now()
+		wantDone(t, ask(t, s, "go"))
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		recs := records(t, s)
+		end := bodies[*messages.BlockEnded](recs)[0]
+		if end.State != messages.ActionFailed || end.Reason != "timeout" {
+			t.Errorf("%+v", end)
+		}
+		replays(t, rt, a)
+	})
+}
