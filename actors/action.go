@@ -20,29 +20,30 @@ import (
 // its time, by a cancel or by a crash. What follows an attempt is the plan's decision.
 //
 //	accepts             in state
-//	*declared           new: whose it is, and what it waits for
+//	*family             spawned: whose it is
+//	*declared           new: which action it is, and what it waits for
 //	*dependencyEnded    declared: the plan lets it go on, as far as that one goes
 //	*turn.AskGate       declared: the gate's hook is asked
-//	*begin              declared, and between two attempts
+//	*turn.StartAction   declared, and between two attempts
+//	*begin              the same, for one that is internal or detached
 //	*turn.CancelAction  any; means something during an attempt
-//	*attemptEnded       during an attempt: the end goes to the session
+//	*turn.ActionEnded   during an attempt: the end goes to the session
 //	*crashed            the hook or an attempt: it fails
 //	*released           any: it ends with its attempt
 //
 // An action of a turn that was restored is declared by its first message.
 type action struct {
+	*family
 	*declared
 	now  *attempt // nil when none is under way
 	left bool
 }
 
-// declared says that an action is there.
+// declared says that an action is there, in the turn of that context.
 type declared struct {
-	*family
-	turn.Ident
-	id string
-	// waits are the actions that this one waits for.
-	waits []string
+	id    string
+	turn  context.Context
+	waits []string // the actions that this one waits for
 }
 
 // dependencyEnded says that an action does not wait for another one any more.
@@ -58,9 +59,6 @@ type begin struct {
 	set       feeds.Set
 }
 
-// attemptEnded says how the attempt under way ended.
-type attemptEnded struct{ end *turn.ActionEnded }
-
 // crashed says that the work of a child has crashed, and what that is to the session.
 type crashed struct {
 	*supervisor.Crash
@@ -72,21 +70,25 @@ var errTurnStopped = messages.Errorf(messages.ErrCancelled, "the turn is stopped
 // Receive implements actor.Actor.
 func (a *action) Receive(c actor.Context) {
 	switch msg := c.Message().(type) {
+	case *family:
+		a.family = msg
 	case *declared:
 		a.declared = msg
 	case *dependencyEnded:
 		a.waits = slices.DeleteFunc(a.waits, func(id string) bool { return id == msg.id })
 	case *turn.AskGate:
 		a.judge(c.Self(), msg)
+	case *turn.StartAction:
+		a.begin(c.Self(), &attempt{start: msg}, a.turn)
 	case *begin:
-		a.begin(c.Self(), msg)
+		a.begin(c.Self(), &attempt{start: msg.StartAction, variables: msg.variables, feeds: msg.feeds, set: msg.set}, msg.under)
 	case *turn.CancelAction:
 		if a.now != nil {
 			a.now.cancel(errTurnStopped)
 		}
-	case *attemptEnded:
+	case *turn.ActionEnded:
 		a.now = nil
-		a.box.post(msg.end)
+		a.box.post(msg)
 		if a.left {
 			c.Stop(c.Self())
 		}
@@ -103,10 +105,10 @@ func (a *action) Receive(c actor.Context) {
 	}
 }
 
-// begin begins an attempt.
-func (a *action) begin(self *actor.PID, msg *begin) {
-	t := &attempt{family: a.family, actor: self, start: msg.StartAction, variables: msg.variables, feeds: msg.feeds, set: msg.set}
-	t.ctx, t.cancel = context.WithCancelCause(msg.under)
+// begin begins an attempt, which is cancelled when under ends.
+func (a *action) begin(self *actor.PID, t *attempt, under context.Context) {
+	t.family, t.actor = a.family, self
+	t.ctx, t.cancel = context.WithCancelCause(under)
 	a.now, a.waits = t, nil
 	a.work(self, t.run, func(crash *supervisor.Crash) any {
 		if !t.claim() {
@@ -144,16 +146,19 @@ func (f *family) judged(e *turn.AskGate, v catalog.Verdict) *turn.Judged {
 
 // declare spawns the actor of an action that the machine has declared.
 func (s *session) declare(c actor.Context, id string) {
-	s.actionOf(c, s.air.Ident, id, s.drive.Declared(id))
+	s.actionOf(c, id, s.drive.Declared(id))
 }
 
 // actionOf finds the actor of an action of the turn in flight, or spawns it.
-func (s *session) actionOf(c actor.Context, of turn.Ident, id string, waits []string) *actor.PID {
+func (s *session) actionOf(c actor.Context, id string, waits []string) *actor.PID {
 	if pid := s.air.actions[id]; pid != nil {
 		return pid
 	}
-	pid := s.spawnAction(c)
-	s.tell(pid, &declared{family: s.family, Ident: of, id: id, waits: waits})
+	pid := s.air.spare
+	if s.air.spare = nil; pid == nil {
+		pid = s.spawnAction(c)
+	}
+	s.tell(pid, &declared{id: id, turn: s.air.ctx, waits: waits})
 	if s.air.actions == nil {
 		s.air.actions = map[string]*actor.PID{}
 	}
@@ -177,7 +182,7 @@ func (s *session) askGate(c actor.Context, e *turn.AskGate) {
 		s.input(s.judged(e, gate.Decide(tools.Request{Tool: e.Name})))
 		return
 	}
-	s.tell(s.actionOf(c, e.Ident, e.ID, nil), e)
+	s.tell(s.actionOf(c, e.ID, nil), e)
 }
 
 // detachedID names an action that outlives its turn.
@@ -189,20 +194,17 @@ type detachedID struct {
 // startAction begins an attempt of an action. A detached one ends with the session at the
 // latest.
 func (s *session) startAction(c actor.Context, e *turn.StartAction) {
-	msg := &begin{StartAction: e, under: s.host.ctx}
-	var pid *actor.PID
-	if e.Detached {
-		pid = s.detach(c, detachedID{e.Ident, e.ID})
-	} else {
-		pid, msg.under = s.actionOf(c, e.Ident, e.ID, nil), s.air.ctx
-		if e.Type == messages.TypeInternal {
-			msg.variables = s.machine.State().Variables // a value: changes give another
-			msg.feeds = s.attending()
-			msg.set = msg.feeds.set
-		}
-	}
 	s.deferred = true
-	s.tell(pid, msg)
+	switch {
+	case e.Detached:
+		s.tell(s.detach(c, detachedID{e.Ident, e.ID}), &begin{StartAction: e, under: s.host.ctx})
+	case e.Type == messages.TypeInternal:
+		f := s.attending()
+		// The variables are a value: changes give another.
+		s.tell(s.actionOf(c, e.ID, nil), &begin{StartAction: e, under: s.air.ctx, variables: s.machine.State().Variables, feeds: f, set: f.set})
+	default:
+		s.tell(s.actionOf(c, e.ID, nil), e)
+	}
 }
 
 // detach takes the actor of an action out of its turn; one of a turn before is spawned.
@@ -213,8 +215,8 @@ func (s *session) detach(c actor.Context, id detachedID) *actor.PID {
 		delete(s.air.actions, id.id)
 	}
 	if pid == nil {
-		pid = c.Spawn(s.host.childProps.action)
-		s.tell(pid, &declared{family: s.family, Ident: id.Ident, id: id.id})
+		pid = s.spawnAction(c)
+		s.tell(pid, &declared{id: id.id, turn: s.host.ctx})
 	}
 	if s.detached == nil {
 		s.detached = map[detachedID]*actor.PID{}

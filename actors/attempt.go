@@ -59,7 +59,7 @@ func (a *attempt) run(last func()) {
 	if a.claim() {
 		a.conclude(end)
 		last()
-		a.tell(a.actor, &attemptEnded{end})
+		a.tell(a.actor, end)
 	}
 }
 
@@ -101,7 +101,7 @@ func (a *attempt) late(ctx context.Context) {
 		a.host.log.Warn("a tool overran its time and was left behind", zap.String("SID", a.sid), zap.String("tool", a.start.Name))
 		end := driver.Lost(a.start, over(ctx))
 		a.conclude(end)
-		a.tell(a.actor, &attemptEnded{end})
+		a.tell(a.actor, end)
 	})
 }
 

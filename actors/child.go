@@ -81,14 +81,11 @@ func down(crash *supervisor.Crash, what *turn.ChildDown) {
 	panic(crash)
 }
 
-// spawnAction spawns the actor of an action, or takes the one that waits for it.
+// spawnAction spawns the actor of an action.
 func (s *session) spawnAction(c actor.Context) *actor.PID {
-	if a := s.air; a != nil && a.spare != nil {
-		pid := a.spare
-		a.spare = nil
-		return pid
-	}
-	return c.Spawn(s.host.childProps.action)
+	pid := c.Spawn(s.host.childProps.action)
+	s.tell(pid, s.family)
+	return pid
 }
 
 // prepare does, while a reply that is acted on still streams, what the next action would
@@ -99,7 +96,7 @@ func (s *session) prepare(c actor.Context) {
 		return
 	}
 	if a.spare == nil {
-		a.spare = c.Spawn(s.host.childProps.action)
+		a.spare = s.spawnAction(c)
 	}
 	s.seal()
 }

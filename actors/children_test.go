@@ -127,11 +127,15 @@ func (c *child) tell(msgs ...any) {
 }
 
 func (c *child) declared(waits ...string) *declared {
-	return &declared{family: c.fam, Ident: anIdent, id: "a", waits: waits}
+	return &declared{id: "a", turn: c.fam.host.ctx, waits: waits}
 }
 
-func (c *child) begins(n int64) *begin {
-	return &begin{under: c.fam.host.ctx, StartAction: &turn.StartAction{Ident: anIdent, ID: "a", Name: "x", Type: messages.TypeTool, Args: "{}", Class: messages.Keyed, Attempt: n}}
+func (c *child) begins(n int64) any {
+	start := &turn.StartAction{Ident: anIdent, ID: "a", Name: "x", Type: messages.TypeTool, Args: "{}", Class: messages.Keyed, Attempt: n}
+	if n == 2 {
+		return &begin{under: c.fam.host.ctx, StartAction: start}
+	}
+	return start
 }
 
 var anIdent = turn.Ident{Turn: 3, Nonce: "n"}
@@ -165,7 +169,7 @@ func TestActionAttempts(t *testing.T) {
 			}
 			return nil
 		}, nil)
-		c.tell(c.declared("b", "c"), &dependencyEnded{"c"}, &dependencyEnded{"b"})
+		c.tell(c.fam, c.declared("b", "c"), &dependencyEnded{"c"}, &dependencyEnded{"b"})
 		if n != 0 || len(c.heard().inputs) > 0 {
 			t.Fatalf("%d attempts and %v before it begins", n, c.heard().inputs)
 		}
@@ -194,7 +198,7 @@ func TestActionCancelled(t *testing.T) {
 			return ctx.Err()
 		}, nil)
 		cancel := &turn.CancelAction{Ident: anIdent, ID: "a"}
-		c.tell(c.declared(), cancel, c.begins(1), cancel, c.begins(2), cancel)
+		c.tell(c.fam, c.declared(), cancel, c.begins(1), cancel, c.begins(2), cancel)
 		c.wantEnds(messages.ActionUnknown, messages.ActionOK)
 		if len(causes) != 1 || messages.CodeOf(causes[0]) != messages.ErrCancelled {
 			t.Errorf("cancelled with %v", causes)
@@ -209,7 +213,7 @@ func TestActionReleased(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			goOn := make(chan struct{})
 			c := spawned(t, theAction, func(context.Context) error { <-goOn; return nil }, nil)
-			c.tell(c.declared(), c.begins(1), &released{why: why})
+			c.tell(c.fam, c.declared(), c.begins(1), &released{why: why})
 			if c.heard().ended != 0 {
 				t.Fatal("the action ended before its attempt")
 			}
@@ -260,7 +264,7 @@ func TestActionCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := spawned(t, theAction, c.run, c.gate)
-				a.tell(a.declared())
+				a.tell(a.fam, a.declared())
 				if c.gate != nil {
 					a.tell(&turn.AskGate{Ident: anIdent, ID: "a", Name: "x", Args: "[]"})
 				} else {
@@ -283,7 +287,7 @@ func TestActionCrashesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
 		c := spawned(t, theAction, func(context.Context) error { <-goOn; panic("late") }, nil)
-		c.tell(c.declared(), c.begins(1), &turn.CancelAction{Ident: anIdent, ID: "a"})
+		c.tell(c.fam, c.declared(), c.begins(1), &turn.CancelAction{Ident: anIdent, ID: "a"})
 		time.Sleep(2 * overrunGrace)
 		close(goOn)
 		synctest.Wait()

@@ -42,7 +42,7 @@ func (a *acting) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error
 			return
 		}
 		a.entered <- <-a.entered // the benchmark has it next
-		yield(llm.Chunk{Text: []byte("<response>done</response>"), Finish: messages.FinishComplete}, nil)
+		yield(llm.Chunk{Text: []byte("<response final=\"true\">done</response>"), Finish: messages.FinishComplete}, nil)
 	}
 }
 
@@ -77,7 +77,7 @@ func (c *chatty) Stream(context.Context, llm.Request) iter.Seq2[llm.Chunk, error
 			}
 			c.took = append(c.took, <-c.entered)
 		}
-		yield(llm.Chunk{Text: []byte("<response>done</response>"), Finish: messages.FinishComplete}, nil)
+		yield(llm.Chunk{Text: []byte("<response final=\"true\">done</response>"), Finish: messages.FinishComplete}, nil)
 	}
 }
 
