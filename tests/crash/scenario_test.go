@@ -32,6 +32,8 @@ type scenario struct {
 	lingers bool
 	// told: its prompts have a feed, which it says and acts on.
 	told bool
+	// undoes: its actions are members of groups, which are rolled back.
+	undoes bool
 }
 
 // every class of effect (docs/spec/design.md §7).
@@ -101,6 +103,19 @@ func reference() []scenario {
 		scenario{name: "cortex/agent", dialect: "cortex", reply: delegate, submits: 1, delegates: true},
 		lingering,
 		scenario{name: "cortex/feed", dialect: "cortex", reply: informed, submits: 1, change: newspaper, told: true},
+	)
+	undone := []messages.Class{messages.ReadOnly, messages.Keyed, messages.Effectful}
+	set = append(set,
+		scenario{
+			name: "cortex/rollback", dialect: "cortex", classes: undone, reply: undo, submits: 1, undoes: true,
+			change: func(m *manifest.Manifest) { m.Extensions = []string{"rollback"} },
+		},
+		scenario{
+			name: "cortex/rollback-halt", dialect: "cortex", classes: undone, reply: stay, submits: 1, undoes: true,
+			change: func(m *manifest.Manifest) {
+				m.Extensions, m.Rollback.On, m.Loop.MaxTurns = []string{"rollback"}, &[]string{messages.CauseHalt}, 1
+			},
+		},
 	)
 	for _, d := range []manifest.Durability{manifest.DurabilityStrict, manifest.DurabilityCheckpoint, manifest.DurabilityUnit} {
 		set = append(set, scenario{
@@ -259,6 +274,36 @@ func stream(sc *scenario, req llm.Request) string {
 	fmt.Fprintf(&b, `<response final="%v">step %d ends%s. </response>`, step == turns, step, quoted)
 	return b.String()
 }
+
+// undo is stream with the actions of each step as a group, which the step rolls back.
+func undo(sc *scenario, req llm.Request) string {
+	text := stay(sc, req)
+	if !strings.Contains(text, "<action") {
+		return text
+	}
+	at := strings.Index(text, "<response")
+	return text[:at] + `<rollback group="g"/>` + text[at:]
+}
+
+// stay is undo without the rollback.
+func stay(sc *scenario, req llm.Request) string {
+	text := stream(sc, req)
+	if strings.Contains(text, "step 2 begins") { // one step acts: a group is closed for the rest of the run
+		return strings.Replace(actions.ReplaceAllString(text, ""), ", it $a0, it $a1, it $a2", "", 1)
+	}
+	for i := len(sc.classes) - 1; i >= 0; i-- {
+		// An effect is undone by a keyed call, and a keyed call by an effect.
+		class := sc.classes[len(sc.classes)-1-i]
+		if class == messages.ReadOnly || sc.classes[i] == messages.ReadOnly {
+			class = sc.classes[i]
+		}
+		text = strings.Replace(text, fmt.Sprintf(`-%d"}}</action>`, i), fmt.Sprintf(
+			`-%d"}, "group": "g", "rollback": {"name": "world.%s", "parameters": {"what": "undo of ${result}"}}}</action>`, i, class), 1)
+	}
+	return text
+}
+
+var actions = regexp.MustCompile(`<action .*</action>`)
 
 // batch does the scenario's calls as one batch a turn, side by side. Told of a restart
 // it ends the run.

@@ -84,6 +84,9 @@ func (tr *trial) judge(ctx context.Context) (v verdict, found calm) {
 	if tr.sc.delegates {
 		tr.helped(ctx, &v, recs)
 	}
+	if tr.sc.undoes {
+		tr.undone(&v, recs)
+	}
 	if tr.sc.told {
 		tr.informed(ctx, &v, head, recs)
 	}
@@ -351,6 +354,45 @@ func (tr *trial) happened(v *verdict, recs []*stile.Record) {
 				v.fault("doubled: %s %s happened %d times in %d runs", d.Tool, d.What, byWhat[d.What], tr.sc.submits)
 			}
 		}
+	}
+}
+
+// undone: when a turn is over, each member of a group that was rolled back has one compensation
+// if it ended ok, and none if it did not.
+func (tr *trial) undone(v *verdict, recs []*stile.Record) {
+	groups, begun, ok, undoes := map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]int{}
+	for _, r := range recs {
+		switch b := r.Body.(type) {
+		case *messages.RollbackBegin:
+			begun[b.Group] = true
+		case *messages.ActionDeclared:
+			of := b.CompensatesTurn
+			if of == 0 {
+				of = r.Turn
+			}
+			if b.Compensates != "" {
+				undoes[fmt.Sprint(of, b.Compensates)]++
+			} else if b.Group != "" {
+				groups[fmt.Sprint(r.Turn, b.ID)] = b.Group
+			}
+		case *messages.ActionEnded:
+			ok[fmt.Sprint(r.Turn, b.ID)] = b.State == messages.ActionOK
+		case *messages.TurnDecided:
+			for id, group := range groups {
+				want := 0
+				if begun[group] && ok[id] {
+					want = 1
+				}
+				if n := undoes[id]; n > want {
+					v.fault("doubled: action %s has %d compensations", id, n)
+				} else if n < want {
+					v.fault("lost: action %s is not undone", id)
+				}
+			}
+		}
+	}
+	if tr.unhurt == nil && (len(undoes) != len(groups) || len(groups) != len(tr.sc.classes)) {
+		v.fault("%d of %d actions were undone", len(undoes), len(groups))
 	}
 }
 
