@@ -39,7 +39,7 @@ type world struct {
 
 func newWorld(t testing.TB, seed uint64, rules Rules, replies ...string) *world {
 	w := &world{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 7)), seed: seed, replies: replies, dialect: cortex.Dialect{Extensions: cortex.ExtRollback},
+		t: t, rnd: rand.New(rand.NewPCG(seed, 7)), seed: seed, replies: replies, dialect: cortex.Dialect{Extensions: cortex.ExtRollback | cortex.ExtIf | cortex.ExtParallel},
 		starts: map[string]int{}, classes: map[string]messages.Class{}, keys: map[string]string{},
 	}
 	rules.Judge, rules.Target, rules.Durability = w.dialect, targets, Checkpoint
@@ -402,7 +402,8 @@ func TestRollbackAtRandom(t *testing.T) {
 				body += fmt.Sprintf(`,"depends_on":%q`, ids[rnd.IntN(len(ids))])
 			}
 			ids = append(ids, id)
-			fmt.Fprintf(&doc, `<action id=%q mode=%q>{%s}</action>`, id, []string{"async", "async", "sync"}[rnd.IntN(3)], body)
+			around := [][2]string{{}, {}, {}, {`<if test="true">`, `</if>`}, {`<if test="$a0.ref == 'a0'">`, `</if>`}, {`<parallel>`, `</parallel>`}}[rnd.IntN(6)]
+			fmt.Fprintf(&doc, `%s<action id=%q mode=%q>{%s}</action>%s`, around[0], id, []string{"async", "async", "sync"}[rnd.IntN(3)], body, around[1])
 			if rnd.IntN(5) == 0 {
 				fmt.Fprintf(&doc, `<rollback group="g%d"/>`, rnd.IntN(3))
 			}
