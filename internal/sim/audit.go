@@ -52,6 +52,7 @@ type audit struct {
 	after     *messages.TurnDecided // the record before, when it was a decision
 	resumed   int                   // turns of the run that a restart ended
 	loops     loops                 // of the run
+	patterns  patterns              // of the run
 
 	streams bool // the dialect acts while a reply streams
 	document
@@ -142,6 +143,7 @@ func (a *audit) apply(r *messages.Record) error {
 		a.repairs, a.asked, a.before, a.outWas = 0, 0, a.failed, a.out
 		a.past, a.values, a.acts = map[string]*act{}, map[string]int64{}, nil
 		a.passes = passes{first: map[string]bool{}}
+		a.patterns = patterns{}
 	case *messages.RunEnd:
 		if a.run == r.Run && a.turn != 0 || !a.waiting[r.Run] || a.over[r.Run] != 0 {
 			return fmt.Errorf("run %d ends in turn %d", r.Run, a.turn)
@@ -224,12 +226,20 @@ func (a *audit) apply(r *messages.Record) error {
 		if err := inTurn(); err != nil {
 			return err
 		}
+		if err := a.patterns.made(b); err != nil {
+			return err
+		}
 		c := &act{id: b.ID, name: b.Name, args: b.Args, class: b.Class, run: r.Run, node: a.nodeOf(b)}
 		if err := a.behind(c.id); err != nil {
 			return err
 		}
 		a.calls[b.ID], a.acts = c, append(a.acts, c)
 		a.open++
+	case *messages.ActionTemplate:
+		if err := inTurn(); err != nil {
+			return err
+		}
+		return a.patterns.defines(b)
 	case *messages.ActionApproval:
 		c := a.calls[b.ID]
 		if c == nil || c.attempts > 0 || c.ended {

@@ -35,6 +35,9 @@ var dialects = []language{
 	{2, func(r int64, f parse.Habits) parse.Dialect {
 		return cortex.Dialect{Rendering: r, Forgive: f, Cut: true}
 	}, (*author).stream},
+	{2, func(r int64, f parse.Habits) parse.Dialect {
+		return cortex.Dialect{Rendering: r, Forgive: f, Extensions: cortex.ExtSubThoughts | cortex.ExtTemplates, Templates: ownTemplates}
+	}, (*author).templated},
 	{2, func(r int64, f parse.Habits) parse.Dialect { return cogency.Dialect{Rendering: r, Forgive: f} }, (*author).batch},
 	{2, func(r int64, f parse.Habits) parse.Dialect { return kitsu.Dialect{Rendering: r, Forgive: f} }, (*author).companion},
 }

@@ -28,6 +28,9 @@ func (s *shell) newModel(e *turn.OpenModel) *model {
 	w := s.host.w
 	d := s.client.dialect
 	m := &model{s: s, open: e, breaks: -1}
+	if w.sabotage.misleads {
+		e.Templates = misled(e.Templates)
+	}
 	m.decoder = d.NewDecoder(messages.TurnInfo{Turn: e.Turn, Pass: e.Pass, State: e.State, Templates: e.Templates, MaxReplyBytes: turn.MaxReplyBytes})
 	a := &author{rnd: w.rnd, calm: w.calm, forged: s.client.forged, habit: s.client.wont(e), hoards: s.client.hoards, trusts: s.client.trusts, tends: s.client.tends}
 	m.reply = a.lapse(d.reply(a))

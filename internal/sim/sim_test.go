@@ -118,6 +118,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"a feed too few":      {sabotage{skimps: true}, "feed"},
 		"a failure untold":    {sabotage{mumbles: true}, "chance"},
 		"any answer":          {sabotage{blurts: true}, "history"},
+		"templates of others": {sabotage{misleads: true}, "history"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(80) {

@@ -46,22 +46,23 @@ type world struct {
 
 // sabotage breaks the world on purpose: tests see by it that every check can fail.
 type sabotage struct {
-	early   bool // an activation takes a record for durable that is on its way
-	lies    bool // the disk says that it synced, and did not
-	twice   bool // an attempt is made twice
-	tampers bool // a byte changes on its way to the disk
-	deaf    bool // the ends of actions never come
-	forges  bool // the verifier takes any token for a wish to go on
-	forgets bool // the stranger who reads along misses an end
-	doubles bool // the machine's flight is not seen
-	amnesia bool // a power failure empties the disk
-	slips   bool // the fold takes a run's end for a remark
-	reopens bool // a session is opened again
-	hastens bool // an agent answers before its session has ended
-	skimps  bool // a prompt goes without one of its feeds
-	mumbles bool // a prompt does not tell of turns that failed
-	blurts  bool // any answer passes its schema
-	adopts  bool // who wakes a child does not ask whether anybody waits for it
+	early    bool // an activation takes a record for durable that is on its way
+	lies     bool // the disk says that it synced, and did not
+	twice    bool // an attempt is made twice
+	tampers  bool // a byte changes on its way to the disk
+	deaf     bool // the ends of actions never come
+	forges   bool // the verifier takes any token for a wish to go on
+	forgets  bool // the stranger who reads along misses an end
+	doubles  bool // the machine's flight is not seen
+	amnesia  bool // a power failure empties the disk
+	slips    bool // the fold takes a run's end for a remark
+	reopens  bool // a session is opened again
+	hastens  bool // an agent answers before its session has ended
+	skimps   bool // a prompt goes without one of its feeds
+	mumbles  bool // a prompt does not tell of turns that failed
+	blurts   bool // any answer passes its schema
+	misleads bool // a decoder is given other templates than the run has defined
+	adopts   bool // who wakes a child does not ask whether anybody waits for it
 }
 
 // weather is how much trouble a world has, each in so many of a thousand steps of
