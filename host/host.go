@@ -361,6 +361,9 @@ func methodsAt(mux *http.ServeMux, r *http.Request) (methods []string) {
 	return methods
 }
 
+// statusHungUp is what logs have for a request whose client is gone. It is never seen.
+const statusHungUp = 499
+
 // route registers one operation. Its errors are Problems.
 func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
 	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem")
@@ -374,7 +377,11 @@ func route[I, O any](s *Server, op huma.Operation, handle func(context.Context, 
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
-			p := problemOf(orLost(ctx, err))
+			err = orLost(ctx, err)
+			p := problemOf(err)
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) { // the client hung up, and nothing failed
+				p = refusal(statusHungUp, messages.ErrCancelled, "", "the client ended the request")
+			}
 			if p.Status >= http.StatusInternalServerError && p.Code != string(messages.ErrBusy) && p.Code != string(messages.ErrAudit) { // load that is shed is no failure, and the audit log has told its own
 				s.log.Error("a request failed", zap.String("operation", op.OperationID), zap.Error(err))
 			}

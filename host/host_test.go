@@ -11,6 +11,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -602,6 +603,26 @@ func TestTooManyStreams(t *testing.T) {
 		}
 	}
 	for _, e := range logged.All() { // load that is shed must not flood the log
+		t.Errorf("logged: %s %v", e.Message, e.ContextMap())
+	}
+}
+
+// A client that hangs up while the host works for it is no failure of the host.
+func TestClientsThatHangUp(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	d := serve(t, host.Config{Log: zap.New(core)}, agentOf("talker", speaks([]string{"one"}, nil)))
+	d.session("s", "talker")
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	for _, path := range []string{"/v1/sessions/s", "/v1/sessions/s/records", "/v1/sessions/s/approvals", "/v1/sessions"} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(gone, "GET", d.url+path, nil)
+		d.srv.Handler().ServeHTTP(w, r)
+		if w.Code >= 500 {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	for _, e := range logged.All() {
 		t.Errorf("logged: %s %v", e.Message, e.ContextMap())
 	}
 }
