@@ -113,7 +113,9 @@ type box struct {
 	own    *block // whose begin or end it is
 	parent *block // the innermost block around; nil for none
 	placed bool   // it has one of its group's places
-	say    int    // of a response
+	// doom is why a child is skipped when its block is decided and the child's branch taken.
+	doom string
+	say  int // of a response
 }
 
 // block is a control block of the plan.
@@ -132,6 +134,17 @@ type block struct {
 	stopped    string // why its children were told to stop
 	early      []Effect
 }
+
+// blame keeps the first reason to skip a child of a block that is not decided.
+func (x *box) blame(reason string) {
+	if x.doom == "" {
+		x.doom = reason
+	}
+}
+
+// undecided reports whether a node is a child of a block that is not decided. What its
+// dependencies come to counts only when it is: it may be in a branch that is not taken.
+func (x *node) undecided() bool { return x.box != nil && x.box.parent != nil && !x.box.parent.decided }
 
 // Decision is what becomes of a block whose begin can be decided.
 type Decision struct {
@@ -287,7 +300,9 @@ func (p *Plan) wireBlock(dst *[]Effect, b *block, met bool) {
 		}
 	}
 	for _, d := range dooms {
-		if !p.nodes[d.n].state.Terminal() {
+		if x := &p.nodes[d.n]; x.undecided() {
+			x.box.blame(d.why)
+		} else if !x.state.Terminal() {
 			p.finish(dst, d.n, Skipped, d.why, "")
 		}
 	}

@@ -197,9 +197,15 @@ func (p *Plan) cascade(dst *[]Effect) {
 			if x.state != Waiting {
 				continue
 			}
-			if x.unmet--; !ok && !g.soft && !x.forgives(d) {
+			x.unmet--
+			switch broken := !ok && !g.soft && !x.forgives(d); {
+			case broken && x.undecided(): // a branch that is not taken is the cause that counts
+				x.box.blame(p.because(n))
+			case broken:
 				p.finish(dst, g.user, Skipped, p.because(n), "")
-			} else if x.unmet == 0 {
+			case ok && x.box != nil && x.box.doom != "" && d.role == roleBegin:
+				p.finish(dst, g.user, Skipped, x.box.doom, "")
+			case x.unmet == 0:
 				p.rise(dst, g.user)
 			}
 			d = &p.nodes[n]

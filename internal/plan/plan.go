@@ -391,7 +391,15 @@ func (p *Plan) End(dst []Effect) ([]Effect, error) {
 	p.open = false
 	for n := p.genStart; n < int32(len(p.nodes)) && p.forwards > 0; n++ {
 		if x := &p.nodes[n]; x.forward > 0 && x.state == Waiting {
-			p.finish(&dst, n, Skipped, ReasonUnknownDependency+":"+p.unseen(n), "")
+			why := ReasonUnknownDependency + ":" + p.unseen(n)
+			if x.undecided() {
+				x.box.blame(why)
+				x.unmet -= x.forward
+				p.forwards -= x.forward
+				x.forward = 0
+				continue
+			}
+			p.finish(&dst, n, Skipped, why, "")
 		}
 	}
 	clear(p.forward)

@@ -225,6 +225,8 @@ func (m *Machine) act(ev *messages.Event) (fault string) {
 		return m.defined(ev)
 	case messages.EventRollback:
 		m.askRollback(ev)
+	case messages.EventBlock, messages.EventBranch, messages.EventBlockEnd:
+		return "decoder: a control block that was not begun" // collect takes those that were
 	case messages.EventCut:
 		f.reply.cut = true // upToCut has set it, except when a restored turn is read again
 	case messages.EventStop:
