@@ -60,6 +60,26 @@ func (a *app) typed(ctx context.Context, question string) (string, error) {
 	}
 }
 
+// yesOrNo asks whether a call may run until the answer is yes, no or nothing, which is "".
+// Nothing shorter than the word lets a call happen: a letter may be typed ahead.
+func (a *app) yesOrNo(ctx context.Context) (said string, err error) {
+	ask := a.ask
+	if ask == nil {
+		ask = a.typed
+	}
+	question := "Allow this call? yes, no, or nothing for later: "
+	for {
+		if said, err = ask(ctx, question); err != nil {
+			return "", err
+		}
+		switch said = strings.ToLower(strings.TrimSpace(said)); said {
+		case "yes", "no", "":
+			return said, nil
+		}
+		question = "Type yes or no, or press Enter to answer later: "
+	}
+}
+
 // decide shows the calls of a session that wait, but for those in left, and asks a person
 // about each, where there is one. It reports whether some were answered. The others are
 // noted in left, with the command that answers them.
@@ -79,11 +99,11 @@ func (a *app) decide(ctx context.Context, s *stile.Session, left map[string]bool
 		}
 		said := ""
 		if a.asks() && by != "" {
-			if said, err = a.typed(ctx, "Allow this call? yes, no, or nothing for later: "); err != nil {
+			if said, err = a.yesOrNo(ctx); err != nil {
 				return answered, err
 			}
 		}
-		switch strings.ToLower(said) {
+		switch said {
 		case "yes":
 			err = s.Approve(ctx, *q, by)
 		case "no":

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -23,14 +25,17 @@ func (a *app) chatCommand() *cobra.Command {
 		Long: `Talks to an agent in one session: a line is a message, and its run is shown as stile run
 shows it. On a terminal the arrows bring earlier messages back, and lines that are pasted
 together are one message. Calls that wait for approval are shown whole and answered in
-place. From a pipe each line is a message.
+place; one that is left for later is asked about again before the next message, which is
+not sent while the call waits, unless the manifest's loop.busy says what to do with it.
+From a pipe each line is a message.
 
 Ctrl-C cancels the run in flight, which is in the journal like all else; a second one
-leaves. At the prompt it clears the line, and leaves when there is none. So does Ctrl-D.
+leaves. At the prompt it clears the line, and twice in a row it leaves, as Ctrl-D does.
 
-  /new      begin another session       /session  say which session this is
-  /help     say this                    /quit     leave
-  //text    a message that begins with a slash`,
+  /new        begin another session     /session  say which session this is
+  /approvals  answer calls that wait    /cancel   cancel the run that waits
+  /help       say this                  /quit     leave
+  //text      a message that begins with a slash`,
 		Example: `  stile chat examples/demo/agent.yaml
   stile chat agent.yaml --session ada`,
 		Args: cobra.ExactArgs(1),
@@ -73,6 +78,7 @@ func (a *app) chat(ctx context.Context, args []string, opts runOptions) error {
 	}
 	cfg.InMemory = opts.memory
 	t := &talk{app: a, agent: agent, opts: opts, lines: a.lineReader()}
+	a.ask = t.ask
 	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
 		t.rt = rt
 		if err := t.open(ctx, opts.session); err != nil {
@@ -107,11 +113,83 @@ func (t *talk) open(ctx context.Context, name string) (err error) {
 		if _, err := fmt.Fprintf(t.out, "goes on  run %d, which was open\n", n); err != nil {
 			return err
 		}
-		if err := t.follow(ctx, t.s.Run(n)); err != nil {
+		if err := t.follow(ctx, t.s.Run(n), 0); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err = t.settled(ctx)
+	return err
+}
+
+// ask reads an answer as the messages are read. An interrupt, or the end of the input, is no
+// answer.
+func (t *talk) ask(ctx context.Context, question string) (string, error) {
+	if at, ok := t.lines.(*terminal); ok {
+		at.keys.question = true
+		defer func() { at.keys.question = false }()
+	}
+	said, err := t.lines.next(ctx, question)
+	if errors.Is(err, io.EOF) {
+		return "", nil
+	}
+	return said, err
+}
+
+// settled asks about the calls that wait in the session, and shows how their run goes on. It
+// reports whether none waits any more.
+func (t *talk) settled(ctx context.Context) (bool, error) {
+	for {
+		head, err := t.s.Head(ctx)
+		if err != nil {
+			return false, err
+		}
+		waiting, err := t.s.Approvals(ctx)
+		if err != nil || len(waiting) == 0 || !t.asks() {
+			return err == nil && len(waiting) == 0, err
+		}
+		answered, err := t.decide(ctx, t.s, map[string]bool{})
+		if err != nil || !answered {
+			return false, err
+		}
+		if err := t.follow(ctx, t.s.Run(waiting[0].Run), head.Seq); err != nil {
+			return false, err
+		}
+	}
+}
+
+// approvals shows the calls that wait, and asks about them.
+func (t *talk) approvals(ctx context.Context) error {
+	waiting, err := t.s.Approvals(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(waiting) == 0:
+		_, err = fmt.Fprintln(t.out, "no call waits for approval")
+	case t.asks():
+		_, err = t.settled(ctx)
+	default:
+		_, err = t.decide(ctx, t.s, map[string]bool{}) // nobody to ask: the commands that answer
+	}
+	return err
+}
+
+// cancel cancels the run that waits for approval, and shows its end.
+func (t *talk) cancel(ctx context.Context) error {
+	head, err := t.s.Head(ctx)
+	if err != nil {
+		return err
+	}
+	waiting, err := t.s.Approvals(ctx)
+	if err != nil {
+		return err
+	}
+	if len(waiting) == 0 {
+		return t.told(&messages.Error{Code: messages.ErrConflict, Detail: "no run waits for approval"})
+	}
+	if err := t.s.Cancel(ctx, "interrupt"); err != nil {
+		return err
+	}
+	return t.follow(ctx, t.s.Run(waiting[0].Run), head.Seq)
 }
 
 // loop takes messages until there are no more.
@@ -148,8 +226,12 @@ func (t *talk) command(ctx context.Context, name string) error {
 	case "/session":
 		_, err := fmt.Fprintf(t.out, "session  %s\n", t.s.SID())
 		return err
+	case "/approvals":
+		return t.approvals(ctx)
+	case "/cancel":
+		return t.cancel(ctx)
 	}
-	_, err := fmt.Fprint(t.out, "/new  /session  /help  /quit, and // for a message that begins with a slash; Ctrl-C cancels a run, Ctrl-D leaves\n")
+	_, err := fmt.Fprint(t.out, "/new  /session  /approvals  /cancel  /help  /quit, and // for a message that begins with a slash; Ctrl-C cancels a run, Ctrl-D leaves\n")
 	return err
 }
 
@@ -158,6 +240,14 @@ func (t *talk) command(ctx context.Context, name string) error {
 func (t *talk) say(ctx context.Context, text string) error {
 	if len(text) > maxMessageBytes {
 		return t.told(&messages.Error{Code: messages.ErrInvalid, Field: "message", Detail: fmt.Sprintf("it has more than %d bytes", maxMessageBytes)})
+	}
+	if t.opts.waits(t.agent.Manifest) {
+		switch settled, err := t.settled(ctx); {
+		case err != nil:
+			return err
+		case !settled:
+			return t.told(&messages.Error{Code: messages.ErrApproval, Field: "message", Detail: "it is not sent while a call waits for approval: /approvals answers the call, /cancel cancels its run"})
+		}
 	}
 	var how []stile.SubmitOption
 	if t.opts.zone != "" {
@@ -170,7 +260,7 @@ func (t *talk) say(ctx context.Context, text string) error {
 		}
 		return t.told(err)
 	}
-	return t.follow(ctx, run)
+	return t.follow(ctx, run, 0)
 }
 
 func (t *talk) told(err error) error {
@@ -179,8 +269,9 @@ func (t *talk) told(err error) error {
 	return p.err
 }
 
-// follow shows a run to its end. The first interrupt cancels it, the second one leaves.
-func (t *talk) follow(ctx context.Context, run *stile.Run) error {
+// follow shows a run to its end, from its input on, or from behind the record after. The first
+// interrupt cancels it, the second one leaves, also at the prompt that comes then.
+func (t *talk) follow(ctx context.Context, run *stile.Run, after int64) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	interrupts, release := t.hold()
@@ -194,6 +285,7 @@ func (t *talk) follow(ctx context.Context, run *stile.Run) error {
 				return
 			}
 			if n == 0 {
+				t.lines.interrupted()
 				cancel()
 				continue
 			}
@@ -202,7 +294,13 @@ func (t *talk) follow(ctx context.Context, run *stile.Run) error {
 		}
 	}()
 	ended := make(chan error, 1)
-	go func() { ended <- t.watch(within, t.s, run, run.Events, false) }()
+	events := run.Events
+	if after > 0 {
+		events = func(ctx context.Context) iter.Seq2[stile.Update, error] {
+			return run.Resume(ctx, stile.Position{Seq: after})
+		}
+	}
+	go func() { ended <- t.watch(within, t.s, run, events, false) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -228,6 +326,8 @@ func (a *app) hold() (interrupts <-chan struct{}, release func()) {
 // lineReader gives messages: io.EOF ends them.
 type lineReader interface {
 	next(ctx context.Context, prompt string) (string, error)
+	// interrupted has the next interrupt count as the second one.
+	interrupted()
 }
 
 func (a *app) lineReader() lineReader {
@@ -239,6 +339,8 @@ func (a *app) lineReader() lineReader {
 
 // plainLines reads lines from what is no terminal. No byte of the next line is taken.
 type plainLines struct{ a *app }
+
+func (p *plainLines) interrupted() {}
 
 func (p *plainLines) next(ctx context.Context, prompt string) (string, error) {
 	if p.a.asks() {
@@ -292,7 +394,11 @@ type terminal struct {
 	file *os.File
 	keys *keys
 	t    *term.Terminal
+	// again says that a run was interrupted since the last line: the next interrupt leaves.
+	again atomic.Bool
 }
+
+func (t *terminal) interrupted() { t.again.Store(true) }
 
 func newTerminal(a *app, file *os.File) *terminal {
 	k := &keys{in: file}
@@ -317,7 +423,7 @@ func (t *terminal) next(ctx context.Context, prompt string) (string, error) {
 	t.t.SetPrompt(prompt)
 	t.t.SetBracketedPasteMode(true)
 	defer t.t.SetBracketedPasteMode(false)
-	t.keys.interrupted = false
+	t.keys.interrupted = t.again.Swap(false)
 	return awaited(ctx, func() (string, error) {
 		var pasted []string
 		for {
@@ -332,10 +438,11 @@ func (t *terminal) next(ctx context.Context, prompt string) (string, error) {
 }
 
 // keys are what is typed. An interrupt clears the line, and a second one right behind it is the
-// end of the input.
+// end of the input. At a question an interrupt and the end are an empty line.
 type keys struct {
 	in          io.Reader
 	interrupted bool
+	question    bool
 	rest        []byte
 }
 
@@ -355,6 +462,8 @@ func (k *keys) Read(p []byte) (int, error) {
 		n, err := k.in.Read(b[:])
 		for _, c := range b[:n] {
 			switch {
+			case k.question && (c == keyInterrupt || c == keyEnd):
+				k.rest = append(append(k.rest, clearLine...), '\r')
 			case c != keyInterrupt:
 				k.rest, k.interrupted = append(k.rest, c), false
 			case k.interrupted:

@@ -15,7 +15,7 @@ func TestChat(t *testing.T) {
 	if a.status != 0 || a.err != "" {
 		t.Fatalf("%+v", a)
 	}
-	holds(t, a.out, "session  local:local:ada\n", "no key is needed", "session  local:local:ada\n", "/new  /session  /help  /quit", "The clock of this host says 20", "input    /slash", "session  local:local:demo-", "input    Hi\n")
+	holds(t, a.out, "session  local:local:ada\n", "no key is needed", "session  local:local:ada\n", "/new  /session  /approvals  /cancel  /help  /quit", "The clock of this host says 20", "input    /slash", "session  local:local:demo-", "input    Hi\n")
 	if strings.Contains(a.out, "not said") {
 		t.Error("a line behind /quit was said")
 	}
@@ -79,6 +79,12 @@ func TestChatKeys(t *testing.T) {
 		got, err := io.ReadAll(&keys{in: strings.NewReader(in)})
 		if err != nil || string(got) != want {
 			t.Errorf("%q: %q, %v, want %q", in, got, err, want)
+		}
+	}
+	// At a question there is always an answer: the end of the input would be that of the chat.
+	for in, want := range map[string]string{"ye\x03": "ye\x05\x15\r", "\x04": "\x05\x15\r", "yes\r": "yes\r"} {
+		if got, err := io.ReadAll(&keys{in: strings.NewReader(in), question: true}); err != nil || string(got) != want {
+			t.Errorf("at a question, %q: %q, %v, want %q", in, got, err, want)
 		}
 	}
 }

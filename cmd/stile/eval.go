@@ -321,6 +321,9 @@ func (e *evaluation) all(ctx context.Context, rt *stile.Runtime) error {
 	for range min(e.opts.parallel, len(e.attempts)) {
 		workers.Go(func() {
 			for i := range next {
+				if e.spent() { // since it was given away
+					continue
+				}
 				a, err := e.attempt(ctx, rt, i)
 				e.mu.Lock()
 				if err != nil && broken == nil && ctx.Err() == nil {
@@ -333,10 +336,7 @@ func (e *evaluation) all(ctx context.Context, rt *stile.Runtime) error {
 		})
 	}
 	for i := range e.attempts {
-		e.mu.Lock()
-		spent := over(e.budget, e.used)
-		e.mu.Unlock()
-		if spent || ctx.Err() != nil {
+		if e.spent() || ctx.Err() != nil {
 			break
 		}
 		select {
@@ -348,6 +348,13 @@ func (e *evaluation) all(ctx context.Context, rt *stile.Runtime) error {
 	workers.Wait()
 	e.line("")
 	return broken
+}
+
+// spent reports whether the attempts that have ended used the budget up.
+func (e *evaluation) spent() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return over(e.budget, e.used)
 }
 
 // ended notes an attempt and draws the live line; e.mu is held.
@@ -487,7 +494,7 @@ func (e *evaluation) report(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := e.write(e.opts.junit, r.JUnit); err != nil {
+	if err := e.write(e.opts.junit, func(w io.Writer) error { return r.JUnit(w, e.where()) }); err != nil {
 		return err
 	}
 	own := &r.Agents[0]
@@ -505,11 +512,11 @@ func (e *evaluation) report(ctx context.Context) error {
 		missing += s.NotRun
 	}
 	if missing > 0 && !quiet {
-		why := "the budget is spent"
+		why, how := "the budget is spent", "--resume "+e.run+" with a higher --budget"
 		if ctx.Err() != nil {
-			why = "interrupted"
+			why, how = "interrupted", "--resume "+e.run
 		}
-		p.line(yellow, "not run", fmt.Sprintf("%s: %s; the others are not run again by --resume %s", count(int64(missing), "attempt"), why, e.run))
+		p.line(yellow, "not run", fmt.Sprintf("%s: %s; %s runs them, and none of the others again", count(int64(missing), "attempt"), why, how))
 	}
 	switch {
 	case p.err != nil:
@@ -572,7 +579,7 @@ func (e *evaluation) table(r *eval.Report) error {
 		if a.State != eval.Failed && a.State != eval.Broken {
 			continue
 		}
-		p.line(red, string(a.State), fmt.Sprintf("%s #%d of %s: stile sessions show %s", a.Case, a.N, a.Agent, a.SID))
+		p.line(red, string(a.State), fmt.Sprintf("%s #%d of %s: stile sessions show %s", a.Case, a.N, a.Agent, a.SID+e.where()))
 		for _, f := range a.Failures {
 			p.line("", "", oneLine(f, evalWidth))
 		}

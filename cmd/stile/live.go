@@ -157,7 +157,8 @@ func wholeRunes(text string) int {
 
 // finishLine writes a line of the growing text for good.
 func (l *live) finishLine(s string) {
-	fmt.Fprintf(&l.done, "%s%s\n", l.label(), s)
+	columns, _ := l.size()
+	fmt.Fprintf(&l.done, "%s%s\n", l.label(), l.p.hang(wrapped(s, columns-labelWidth)))
 	l.begun = true
 }
 

@@ -296,3 +296,12 @@ func TestLiveWritesWhatChanges(t *testing.T) {
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// A finished line is broken at spaces, and its further rows stand under its text.
+func TestLiveWraps(t *testing.T) {
+	s := newStage(t, 40, 12)
+	s.says(0, messages.ResponseUnit, 0, "Short.\nA stile lets people over a fence one at a time.\n")
+	s.rec(&messages.UnitText{UnitKind: messages.ResponseUnit, Unit: "1.0", Text: "Short.\nA stile lets people over a fence one at a time.\n", Complete: true})
+	s.rec(&messages.TurnDecided{Decision: messages.Done})
+	s.want("wrapped", "says     Short.\n         A stile lets people over a\n         fence one at a time.\nDONE     (0 ms)\n")
+}

@@ -29,6 +29,7 @@ type printer struct {
 
 	out, scr int64             // bytes the next prompt carries over
 	names    map[string]string // of the actions of this turn
+	halted   messages.Code     // what the last turn of the run was halted for
 }
 
 func (a *app) printer(indent string) *printer {
@@ -328,7 +329,12 @@ func (p *printer) record(r *messages.Record) {
 	case *messages.TurnDecided:
 		p.decided(b)
 	case *messages.RunEnd:
-		p.line(dim, "run", fmt.Sprintf("%d ended %s after %s", r.Run, b.Decision, count(b.Turns, "turn")))
+		text := fmt.Sprintf("%d ended %s after %s", r.Run, b.Decision, count(b.Turns, "turn"))
+		if b.Reason != "" && b.Reason != p.halted { // no turn has said it
+			text += ": " + haltText(b.Reason, b.Detail)
+		}
+		p.halted = ""
+		p.line(dim, "run", text)
 	case *messages.Control:
 		p.control(b)
 	case *messages.Audit:
@@ -429,14 +435,11 @@ func (p *printer) control(b *messages.Control) {
 }
 
 func (p *printer) decided(b *messages.TurnDecided) {
-	p.out, p.scr, p.names = b.OutputBytes, b.ScratchBytes, nil
+	p.out, p.scr, p.names, p.halted = b.OutputBytes, b.ScratchBytes, nil, b.Reason
 	sgr, text := green, ""
 	switch b.Decision {
 	case messages.Halt:
-		sgr, text = red, oneLine(b.Detail, 160)
-		if !strings.HasPrefix(text, string(b.Reason)) {
-			text = string(b.Reason) + reasonText(text)
-		}
+		sgr, text = red, haltText(b.Reason, b.Detail)
 		if b.Verification != "" && !strings.Contains(b.Detail, b.Verification) {
 			text += " (" + b.Verification + ")"
 		}
@@ -458,6 +461,14 @@ func (p *printer) decided(b *messages.TurnDecided) {
 	}
 	p.finish()
 	p.print(p.indent + p.paint(bold+";"+sgr, fmt.Sprintf("%-*s", labelWidth, b.Decision)) + harmless(text) + p.paint(dim, "("+facts+")") + "\n")
+}
+
+// haltText is the code of a HALT and its detail, which may begin with the code.
+func haltText(code messages.Code, detail string) string {
+	if detail = oneLine(detail, 160); strings.HasPrefix(detail, string(code)) {
+		return detail
+	}
+	return string(code) + reasonText(detail)
 }
 
 func reasonText(s string) string {

@@ -223,3 +223,26 @@ func TestFeedLine(t *testing.T) {
 		}
 	}
 }
+
+// The end of a run says why it was halted, unless its last turn has said so.
+func TestRunEndSaysWhy(t *testing.T) {
+	end := &messages.RunEnd{Decision: messages.Halt, Reason: messages.ErrCancelled, Detail: "ERR_CANCELLED: ended by the fork", Turns: 1}
+	for name, c := range map[string]struct {
+		turn messages.Body
+		want string
+	}{
+		"no turn":                {nil, "run      1 ended HALT after 1 turn: ERR_CANCELLED: ended by the fork\n"},
+		"a turn that went on":    {&messages.TurnDecided{Decision: messages.Continue}, "run      1 ended HALT after 1 turn: ERR_CANCELLED: ended by the fork\n"},
+		"a turn that was halted": {&messages.TurnDecided{Decision: messages.Halt, Reason: messages.ErrCancelled}, "run      1 ended HALT after 1 turn\n"},
+	} {
+		var b strings.Builder
+		p := &printer{w: &b}
+		if c.turn != nil {
+			p.record(&stile.Record{Run: 1, Turn: 1, Body: c.turn})
+		}
+		p.record(&stile.Record{Run: 1, Body: end})
+		if got := b.String(); !strings.HasSuffix(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,13 +36,14 @@ func (a *app) sessionsPromptCommand() *cobra.Command {
 role. It is made again from the journal, by a replay up to the turn, and compared with
 the digest of what was sent: exact says that it is the same byte for byte, else the
 first line says what differs and why. --reply shows the model's raw reply in its place,
---diff the difference to the prompt of another turn.
+--diff the difference to the prompt of another turn, and both the difference of the replies.
 
 The session is one of --dir. With --host a running host is asked. Agents with tools in
 Go are named by --manifest where they have one.`,
 		Example: `  stile sessions prompt ledger
   stile sessions prompt ledger --turn 2 --diff 1
   stile sessions prompt ledger --turn 2 --reply
+  stile sessions prompt ledger --turn 2 --reply --diff 1
   stile sessions prompt ada --host http://127.0.0.1:8471 --json`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -55,12 +57,13 @@ Go are named by --manifest where they have one.`,
 	flags := cmd.Flags()
 	flags.Int64Var(&o.turn, "turn", 0, "the turn (default the last one that asked a model)")
 	flags.Int64Var(&o.request, "request", 0, "the request, from 1, of a turn that has several (default the last)")
-	flags.Int64Var(&o.diff, "diff", 0, "show the difference to the prompt of this turn")
+	flags.Int64Var(&o.diff, "diff", 0, "show the difference to the prompt, or with --reply to the reply, of this turn")
 	flags.BoolVar(&o.reply, "reply", false, "show the raw reply")
 	flags.StringVar(&o.manifest, "manifest", "", "manifest of the agent, where the journal has none that is enough")
 	flags.BoolVar(&o.json, "json", false, "print the requests of the turn as JSON, with their replies")
 	cmd.MarkFlagsMutuallyExclusive("host", "dir")
-	cmd.MarkFlagsMutuallyExclusive("reply", "diff", "json")
+	cmd.MarkFlagsMutuallyExclusive("reply", "json")
+	cmd.MarkFlagsMutuallyExclusive("diff", "json")
 	return cmd
 }
 
@@ -161,9 +164,10 @@ func (a *app) sessionsPrompt(ctx context.Context, name string, o promptOptions) 
 		return err
 	}
 	p := a.printer("")
-	head := fmt.Sprintf("turn %d, run %d, request %d of %d, %s, %s", one.Turn, one.Run, cmp.Or(o.request, int64(len(prompts))), len(prompts), one.At.Format(time.RFC3339), one.Provider+"/"+one.Model)
+	asked := strings.TrimSuffix(one.Provider+"/"+one.Model, "/") // the scripted model has no name
+	head := fmt.Sprintf("turn %d, run %d, request %d of %d, %s, %s", one.Turn, one.Run, cmp.Or(o.request, int64(len(prompts))), len(prompts), one.At.Format(time.RFC3339), asked)
 	switch {
-	case o.reply:
+	case o.reply && o.diff == 0:
 		return a.showReply(p, one, head)
 	case o.diff > 0:
 		others, err := a.prompts(ctx, name, o, o.diff)
@@ -171,6 +175,9 @@ func (a *app) sessionsPrompt(ctx context.Context, name string, o promptOptions) 
 			return err
 		}
 		other := &others[len(others)-1]
+		if o.reply {
+			return a.diffReplies(p, one, other, head)
+		}
 		p.line(dim, "prompt", head+", "+exactly(one)+", beside turn "+fmt.Sprint(o.diff)+", "+exactly(other))
 		p.print(a.shown(textdiff.Unified(other.text(), one.text(), diffAround)))
 		return p.err
@@ -204,6 +211,28 @@ func (a *app) showReply(p *printer, one *promptJSON, head string) error {
 	if n := len(r.Text); n > 0 && r.Text[n-1] != '\n' {
 		p.print("\n")
 	}
+	return p.err
+}
+
+// diffReplies shows how the reply of one request differs from that of the other.
+func (a *app) diffReplies(p *printer, one, other *promptJSON, head string) error {
+	var texts [2]string
+	for i, v := range []*promptJSON{other, one} {
+		switch {
+		case v.Reply == nil:
+			return messages.Errorf(messages.ErrNotFound, "no reply is recorded of turn %d", v.Turn)
+		case v.Reply.Lost != "":
+			return messages.Errorf(messages.ErrNotFound, "the reply of turn %d is lost: %s", v.Turn, v.Reply.Lost)
+		}
+		if texts[i] = v.Reply.Text; texts[i] != "" && !strings.HasSuffix(texts[i], "\n") {
+			texts[i] += "\n"
+		}
+	}
+	p.line(dim, "reply", fmt.Sprintf("%s, %s, beside turn %d, %s", head, cmp.Or(one.Reply.Finish, "no end"), other.Turn, cmp.Or(other.Reply.Finish, "no end")))
+	if texts[0] == texts[1] {
+		p.line("", "same", "no difference")
+	}
+	p.print(a.shown(textdiff.Unified(texts[0], texts[1], diffAround)))
 	return p.err
 }
 

@@ -32,6 +32,9 @@ type app struct {
 	own            []string      // further files of the host
 	demo           bool          // the host serves the command's own agent
 
+	// ask asks a person at the terminal; nil is typed.
+	ask func(ctx context.Context, question string) (string, error)
+
 	ran bool // the command began: what fails from here on is no usage mistake by itself
 }
 

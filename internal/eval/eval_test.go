@@ -121,7 +121,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%+v", r.Tags)
 	}
 	var b strings.Builder
-	if err := r.JUnit(&b); err != nil {
+	if err := r.JUnit(&b, ""); err != nil {
 		t.Fatal(err)
 	}
 	var back suites

@@ -38,8 +38,9 @@ type problem struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit writes the report as JUnit XML: a suite for each agent, a test for each attempt.
-func (r *Report) JUnit(w io.Writer) error {
+// JUnit writes the report as JUnit XML: a suite for each agent, a test for each attempt. where
+// ends the commands that show the sessions of attempts.
+func (r *Report) JUnit(w io.Writer, where string) error {
 	out := suites{Name: "stile eval " + r.Run}
 	for _, s := range r.Agents {
 		one := suite{Name: s.Agent, Tests: s.Attempts, Failures: s.Failed, Errors: s.Broken, Skipped: s.NotRun}
@@ -50,7 +51,7 @@ func (r *Report) JUnit(w io.Writer) error {
 				continue
 			}
 			total += a.MS
-			c := xcase{Name: fmt.Sprintf("%s #%d", a.Case, a.N), Class: s.Agent, Time: inSeconds(a.MS), Out: "stile sessions show " + a.SID}
+			c := xcase{Name: fmt.Sprintf("%s #%d", a.Case, a.N), Class: s.Agent, Time: inSeconds(a.MS), Out: "stile sessions show " + a.SID + where}
 			p := &problem{Text: strings.Join(a.Failures, "\n")}
 			p.Message, _, _ = strings.Cut(p.Text, "\n")
 			switch a.State {
