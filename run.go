@@ -206,6 +206,12 @@ func (r *Run) Simple(ctx context.Context, after string, tokens bool) iter.Seq2[S
 	return r.session.simple(r.Resume, tokens).Events(ctx, after)
 }
 
+// WithProgress returns a context under which Events and Resume also yield what running tools
+// report by ToolCall.Progress: deltas of the kind messages.KindProgress, with the action, how
+// much of how many is done, and a line of text. Progress is not in the journal: it is yielded
+// to those who follow while it happens, and may come before the record of the action's start.
+func WithProgress(ctx context.Context) context.Context { return follow.WithProgress(ctx) }
+
 // OnWait returns a context under which Events and Resume call f, on the goroutine that
 // ranges over them, before they wait for more updates. A writer that sends updates on
 // gathers them until then.

@@ -43,6 +43,7 @@ type action struct {
 type declared struct {
 	id    string
 	turn  context.Context
+	run   int64    // the ordinal of the run; 0 when none is open
 	waits []string // the actions that this one waits for
 }
 
@@ -107,7 +108,7 @@ func (a *action) Receive(c actor.Context) {
 
 // begin begins an attempt, which is cancelled when under ends.
 func (a *action) begin(self *actor.PID, t *attempt, under context.Context) {
-	t.family, t.actor = a.family, self
+	t.family, t.actor, t.of = a.family, self, a.run
 	t.ctx, t.cancel = context.WithCancelCause(under)
 	a.now, a.waits = t, nil
 	a.work(self, t.run, func(crash *supervisor.Crash) any {
@@ -158,12 +159,20 @@ func (s *session) actionOf(c actor.Context, id string, waits []string) *actor.PI
 	if s.air.spare = nil; pid == nil {
 		pid = s.spawnAction(c)
 	}
-	s.tell(pid, &declared{id: id, turn: s.air.ctx, waits: waits})
+	s.tell(pid, &declared{id: id, turn: s.air.ctx, run: s.openRun(), waits: waits})
 	if s.air.actions == nil {
 		s.air.actions = map[string]*actor.PID{}
 	}
 	s.air.actions[id] = pid
 	return pid
+}
+
+// openRun is the ordinal of the run in flight, or 0.
+func (s *session) openRun() int64 {
+	if open := s.machine.State().Open; open != nil {
+		return open.Run
+	}
+	return 0
 }
 
 // dependenciesMet tells actors which actions they need not wait for any more.
@@ -216,7 +225,7 @@ func (s *session) detach(c actor.Context, id detachedID) *actor.PID {
 	}
 	if pid == nil {
 		pid = s.spawnAction(c)
-		s.tell(pid, &declared{id: id.id, turn: s.host.ctx})
+		s.tell(pid, &declared{id: id.id, turn: s.host.ctx, run: s.openRun()})
 	}
 	if s.detached == nil {
 		s.detached = map[detachedID]*actor.PID{}

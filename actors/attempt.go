@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/seed14be6753/stile/feeds"
+	"github.com/seed14be6753/stile/internal/clip"
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/internal/plan"
 	"github.com/seed14be6753/stile/internal/turn"
@@ -29,6 +30,7 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	actor  *actor.PID
+	of     int64 // the ordinal of its run
 	// variables are the session's, for an internal action.
 	variables map[string]string
 	feeds     *attendance // of the session, for an internal action
@@ -40,6 +42,7 @@ type attempt struct {
 	runs   []messages.ChildLink
 	change *messages.FeedChange
 	closed bool
+	told   time.Time // when progress was shown last
 	began  time.Time
 	grace  *time.Timer // runs once the tool's time is up
 }
@@ -136,7 +139,7 @@ func (a *attempt) work() (do func(context.Context) *turn.ActionEnded, timeout ti
 	call := &tools.Call{
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
 		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Audit: a.audit, Spend: a.spend,
-		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep, Basis: a.start.Basis},
+		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep, Progress: a.progress, Basis: a.start.Basis},
 	}
 	if a.feeds != nil {
 		call.Host.Feeds = a.doFeeds
@@ -284,6 +287,27 @@ func (a *attempt) child(run messages.ChildLink) {
 	if !a.closed {
 		a.runs = append(a.runs, run)
 	}
+}
+
+// Progress is shown this often at most, and its text is cut to this many bytes.
+const (
+	progressEvery = 100 * time.Millisecond
+	progressBytes = 200
+)
+
+// progress shows those who follow the session how far the action is.
+func (a *attempt) progress(done, total int64, text string) {
+	now := a.host.cfg.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock() // in order, and none behind the end
+	if a.closed || now.Sub(a.told) < progressEvery && (done != total || total == 0) || !a.host.hub.Followed(a.sid) {
+		return
+	}
+	a.told = now
+	a.host.hub.Tell(a.sid, &messages.Delta{
+		TS: now.UTC(), Run: a.of, Unit: messages.UnitID{Turn: a.start.Turn}, Kind: messages.KindProgress,
+		Off: max(done, 0), Total: max(total, 0), Text: clip.OneLine(text, progressBytes), Action: a.start.ID,
+	})
 }
 
 func (a *attempt) audit(entry messages.Audit) {

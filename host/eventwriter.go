@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed14be6753/stile"
+	"github.com/seed14be6753/stile/messages"
 )
 
 // eventWriter writes events in a form, server-sent or messages of a WebSocket, and a
@@ -140,6 +141,8 @@ func (e *eventWriter) tell(t told) (err error) {
 		name = string(u.Record.Body.Kind())
 	case u.Delta.Retract:
 		name = "retract"
+	case u.Delta.Kind == messages.KindProgress:
+		name = string(messages.KindProgress)
 	}
 	e.form.frame(&e.buf, name, u.At.String(), e.line)
 	return e.sendSoon()

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/host"
+	"github.com/seed14be6753/stile/manifest"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -167,4 +170,58 @@ func (s *same) Read(p []byte) (int, error) {
 	}
 	s.n -= n
 	return n, nil
+}
+
+// A stream with growing text has the progress of actions, with the id of the event before it;
+// one without has not.
+func TestProgressOverHTTP(t *testing.T) {
+	for stream, want := range map[string]bool{"token": true, "event": false} {
+		followed := make(chan struct{})
+		work, err := stile.DefineToolCall("work.do", "Works.", stile.ReadOnly, func(_ context.Context, c *stile.ToolCall, _ struct{}) (string, error) {
+			<-followed
+			c.Progress(2, 2, "all of it")
+			return "worked", nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := manifest.Default("cortex")
+		m.Name, m.Import.Tools = "worker", []string{"work.do"}
+		d := serve(t, host.Config{}, &stile.Agent{Manifest: m, Tools: []stile.Tool{work}, Model: stile.ScriptedModel(`<action id="i" mode="sync">{"name":"work.do","parameters":{}}</action>`, `<response>Done.</response>`)})
+		d.session("w", "worker")
+		res := d.ask("POST", "/v1/sessions/w/runs?stream="+stream, `{"input": "go"}`)
+		all := events(t, &spotted{Reader: res.Body, text: "action.started", then: func() { close(followed) }}, 1000)
+		var got []event
+		for i, e := range all {
+			if e.name == "progress" {
+				got = append(got, e)
+				if i == 0 || e.id != all[i-1].id {
+					t.Errorf("the id of %+v is not that of the event before it", e)
+				}
+			}
+		}
+		if (len(got) == 1) != want {
+			t.Fatalf("stream=%s: %v", stream, got)
+		}
+		if want && (got[0].data["text"] != "all of it" || got[0].data["action"] != "i") {
+			t.Errorf("%+v", got[0])
+		}
+	}
+}
+
+// spotted calls then once it has read a text.
+type spotted struct {
+	io.Reader
+	text string
+	then func()
+	read []byte
+}
+
+func (s *spotted) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if s.read = append(s.read, p[:n]...); s.then != nil && bytes.Contains(s.read, []byte(s.text)) {
+		s.then()
+		s.then = nil
+	}
+	return n, err
 }

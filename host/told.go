@@ -77,6 +77,9 @@ func (p start) told(of teller, format, stream string) telling {
 				}
 				return
 			}
+			if tokens {
+				ctx = stile.WithProgress(ctx)
+			}
 			for u, err := range of.Resume(ctx, p.at) {
 				if err == nil && u.Delta != nil && !tokens {
 					continue

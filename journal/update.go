@@ -10,7 +10,8 @@ import (
 
 // AppendUpdate appends an update of a subscription as JSON: a record as AppendRecord writes
 // it, or {"type":"delta"} with unit, kind, offset and text, and the place of a numbered
-// thought, or {"type":"retract"} with unit and offset.
+// thought, {"type":"retract"} with unit and offset, or {"type":"progress"} with action, done,
+// total and text.
 func AppendUpdate(buf []byte, u messages.Update) []byte {
 	if u.Record != nil {
 		return AppendRecord(buf, u.Record)
@@ -21,6 +22,9 @@ func AppendUpdate(buf []byte, u messages.Update) []byte {
 // appendDelta writes what encoding/json would of a struct with these members, without
 // looking at types: a stream does it for each token.
 func appendDelta(buf []byte, d *messages.Delta) []byte {
+	if d.Kind == messages.KindProgress {
+		return appendProgress(buf, d)
+	}
 	buf = append(buf, '{')
 	if d.Thought != nil {
 		buf = append(strconv.AppendInt(append(buf, `"depth":`...), int64(d.Thought.Depth), 10), ',')
@@ -49,6 +53,21 @@ func appendDelta(buf []byte, d *messages.Delta) []byte {
 	}
 	buf = append(append(append(buf, `,"type":"`...), kind...), `","unit":"`...)
 	return append(append(buf, d.Unit.String()...), `"}`...)
+}
+
+func appendProgress(buf []byte, d *messages.Delta) []byte {
+	buf = appendLossy(append(buf, `{"action":`...), d.Action)
+	buf = strconv.AppendInt(append(buf, `,"done":`...), d.Off, 10)
+	buf = strconv.AppendInt(append(buf, `,"run":`...), d.Run, 10)
+	buf = strconv.AppendInt(append(buf, `,"seq":`...), d.Seq, 10)
+	if d.Text != "" {
+		buf = appendLossy(append(buf, `,"text":`...), d.Text)
+	}
+	if d.Total != 0 {
+		buf = strconv.AppendInt(append(buf, `,"total":`...), d.Total, 10)
+	}
+	buf = strconv.AppendInt(append(buf, `,"turn":`...), d.Unit.Turn, 10)
+	return append(buf, `,"type":"progress"}`...)
 }
 
 // appendLossy writes a string of JSON; bytes that are no UTF-8 become U+FFFD.

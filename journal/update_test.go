@@ -54,5 +54,21 @@ func TestAppendDelta(t *testing.T) {
 		if got := AppendUpdate([]byte("in front "), messages.Update{Delta: &d}); string(got) != "in front "+string(want) {
 			t.Fatalf("%+v\n%s, want\n%s", d, got, want)
 		}
+		d.Kind, d.Action, d.Total = messages.KindProgress, "#1"+d.Text, rnd.Int64N(3)
+		if want, err = json.Marshal(struct {
+			Action string `json:"action"`
+			Done   int64  `json:"done"`
+			Run    int64  `json:"run"`
+			Seq    int64  `json:"seq"`
+			Text   string `json:"text,omitzero"`
+			Total  int64  `json:"total,omitzero"`
+			Turn   int64  `json:"turn"`
+			Type   string `json:"type"`
+		}{d.Action, d.Off, d.Run, d.Seq, d.Text, d.Total, d.Unit.Turn, "progress"}, jsontext.AllowInvalidUTF8(true)); err != nil {
+			t.Fatal(err)
+		}
+		if got := AppendUpdate(nil, messages.Update{Delta: &d}); string(got) != string(want) {
+			t.Fatalf("%+v\n%s, want\n%s", d, got, want)
+		}
 	}
 }

@@ -24,6 +24,10 @@ type Update struct {
 // shown and will never be in the journal. Text is empty then.
 //
 // TS is when the host showed it, in UTC; of several pieces that came as one, the last.
+//
+// Of the kind KindProgress it is no text but how far a running action is: the action of the turn
+// Unit.Turn has done Off of Total, 0 for a total that is not known, and Text is a line about it.
+// It replaces the last one of the action. Subscribers get it if they ask for it.
 type Delta struct {
 	TS      time.Time
 	Seq     int64
@@ -34,7 +38,12 @@ type Delta struct {
 	Text    string
 	Retract bool
 	Thought *Block // where the unit stands among numbered thoughts; nil elsewhere
+	Action  string // of KindProgress
+	Total   int64  // of KindProgress
 }
+
+// KindProgress is the kind of a Delta that no record follows: progress is not in the journal.
+const KindProgress Kind = "progress"
 
 // Position is a place in the stream of a session's updates: behind record Seq, and if
 // Unit names one, with Off bytes of that unit's text shown. The zero Position is the

@@ -33,6 +33,16 @@ type Call struct {
 	Host seam.Host
 }
 
+// Progress shows those who follow the session how far the call is: done of total, which is 0
+// when it is not known, and a line of text, cut to 200 bytes. The journal and the model do not
+// get it. Ten a second are shown of a call at most, and always one with done = total. It never
+// blocks, and may be called by several goroutines, until the tool returns.
+func (c *Call) Progress(done, total int64, text string) {
+	if c.Host.Progress != nil {
+		c.Host.Progress(done, total, text)
+	}
+}
+
 // Arg returns argument i, or nil if the call has fewer.
 func (c *Call) Arg(i int) Value {
 	if i < len(c.Args) {

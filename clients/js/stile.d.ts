@@ -47,6 +47,7 @@ export interface Event {
     | "retract" // of the unit only text stays: the rest was shown and is no more
     | "emit" // a program's output
     | "call" | "result" // an action was asked for; it ended
+    | "progress" // how far a running action is; content is a line about it
     | "metric" // a reply ended: body.usage
     | "run.end" // body.decision is DONE, ABORT or HALT, body.reason a code
     | (string & {});
@@ -66,6 +67,10 @@ export interface Event {
   complete?: boolean;
   /** Of think, where the extension sub_thoughts numbers the thoughts of a reply: n from 1, parent the n of the thought around or 0, depth from 1. */
   thought?: { n: number; parent: number; depth: number; label: string | null };
+  /** Of progress: the id of the action, and how much of how many is done; total is left out when it is not known. */
+  action?: string;
+  done?: number;
+  total?: number;
   /** Of run.end, and of the one event of stream "none": the answer, of an agent that wants one that fits a schema. */
   output?: any;
   /** Of records: what they hold. */

@@ -82,6 +82,7 @@ class Texts {
   event({ id, data }) {
     const { type, kind, unit, off, text = "", seq, run, turn, ts, body, ...place } = JSON.parse(data);
     const event = { type: names[kind ?? type] ?? kind ?? type, id, seq, run, turn, ts, body };
+    if (type === "progress") return Object.assign(event, { action: place.action, done: place.done, total: place.total, content: text });
     const { n, parent = 0, depth, label = null } = body ?? place;
     if (event.type === "think" && n) event.thought = { n, parent, depth, label };
     const at = unit ?? body?.unit;

@@ -108,6 +108,12 @@ func (l *live) end() error {
 }
 
 func (l *live) delta(d *messages.Delta) {
+	if d.Kind == messages.KindProgress {
+		if r := l.row(d.Action); r != nil && r.ended.IsZero() {
+			r.more = progressText(d)
+		}
+		return
+	}
 	if d.Retract {
 		l.closeText()
 		l.p.line(dim, "retract", fmt.Sprintf("of this text only %d bytes count", d.Off))
@@ -272,6 +278,18 @@ func (l *live) addRow(r liveRow) {
 	}
 	l.index[r.id] = len(l.rows)
 	l.rows = append(l.rows, r)
+}
+
+// progressText is how far an action is, for people.
+func progressText(d *messages.Delta) string {
+	text := oneLine(d.Text, 60)
+	switch {
+	case d.Total > 0:
+		return strings.TrimSpace(fmt.Sprintf("%d of %d %s", d.Off, d.Total, text))
+	case d.Off > 0:
+		return strings.TrimSpace(fmt.Sprintf("%d %s", d.Off, text))
+	}
+	return text
 }
 
 func (l *live) row(id string) *liveRow {

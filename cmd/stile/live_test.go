@@ -305,3 +305,42 @@ func TestLiveWraps(t *testing.T) {
 	s.rec(&messages.TurnDecided{Decision: messages.Done})
 	s.want("wrapped", "says     Short.\n         A stile lets people over a\n         fence one at a time.\nDONE     (0 ms)\n")
 }
+
+// A running action shows how far it is, until it has ended; what came over the wire reads back.
+func TestLiveProgress(t *testing.T) {
+	s := newStage(t, 120, 12)
+	s.rec(&messages.TurnBegin{Dialect: "cortex"})
+	s.rec(&messages.ActionDeclared{ID: "i", Name: "files.index", Args: `{}`})
+	s.rec(&messages.ActionStarted{ID: "i", Attempt: 1})
+	for _, c := range []struct {
+		d    messages.Delta
+		want string
+	}{
+		{messages.Delta{Off: 3, Total: 10, Text: "notes\x1b[2J.txt"}, `3 of 10 notes\u{1b}[2J.txt`},
+		{messages.Delta{Off: 4}, "4"},
+		{messages.Delta{Text: "last ones"}, "last ones"},
+	} {
+		c.d.Kind, c.d.Action, c.d.Run, c.d.Seq, c.d.Unit.Turn = messages.KindProgress, "i", 1, 7, 1
+		line, err := stile.AppendUpdate(nil, stile.Update{Delta: &c.d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := parseProgress(line)
+		if err != nil || *d != c.d {
+			t.Fatalf("%s reads as %+v, %v", line, d, err)
+		}
+		if err := s.live.update(stile.Update{Delta: d}); err != nil {
+			t.Fatal(err)
+		}
+		s.want("under way", "turn     1\nactions  i            files.index        running     0.0 s  "+c.want+"\n")
+	}
+	s.rec(&messages.ActionEnded{ID: "i", State: messages.ActionOK, Result: `"ok"`})
+	late := &messages.Delta{Kind: messages.KindProgress, Action: "i", Off: 10, Total: 10}
+	if err := s.live.update(stile.Update{Delta: late}); err != nil {
+		t.Fatal(err)
+	}
+	s.want("ended", "turn     1\nactions  i            files.index        ok          0.0 s  4 B: \"ok\"\n")
+	if _, err := parseProgress([]byte(`{"action": 1}`)); err == nil {
+		t.Error("an action that is a number is read")
+	}
+}

@@ -140,7 +140,7 @@ func (p *printer) update(u stile.Update) error {
 }
 
 func (p *printer) delta(d *messages.Delta) {
-	if !p.growing {
+	if !p.growing || d.Kind == messages.KindProgress { // that is of the table of live
 		return
 	}
 	if d.Retract {

@@ -328,6 +328,12 @@ func (a *app) tailed(name string, data []byte, each func(stile.Update, []byte) e
 			return false, err
 		}
 		return false, &messages.Error{Code: messages.Code(p.Code), Reason: p.Reason, Detail: p.Detail}
+	case "progress":
+		d, err := parseProgress(data)
+		if err != nil {
+			return false, err
+		}
+		return false, each(stile.Update{Delta: d}, data)
 	case "delta", "retract":
 		u, err := parseDelta(data)
 		if err != nil {
@@ -345,6 +351,22 @@ func (a *app) tailed(name string, data []byte, each func(stile.Update, []byte) e
 		}
 	}
 	return rec.Body.Kind() == messages.KindSessionClosed, each(stile.Update{Record: rec}, data)
+}
+
+// parseProgress reads what stile.AppendUpdate writes of a running action.
+func parseProgress(data []byte) (*messages.Delta, error) {
+	var p struct {
+		Action      string
+		Done, Total int64
+		Run         int64
+		Turn        int64
+		Seq         int64
+		Text        string
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, messages.Errorf(messages.ErrConfig, "the host sends progress that is none")
+	}
+	return &messages.Delta{Kind: messages.KindProgress, Action: p.Action, Off: p.Done, Total: p.Total, Run: p.Run, Unit: messages.UnitID{Turn: p.Turn}, Seq: p.Seq, Text: p.Text}, nil
 }
 
 // parseDelta reads what stile.AppendUpdate writes of growing text.

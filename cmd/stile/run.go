@@ -337,6 +337,7 @@ func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, event
 	for {
 		last := int64(0)
 		show, done := a.watcher(asJSON)
+		events := withProgress(events)
 		d, err := followFrom(ctx, run, events, func(u stile.Update) error {
 			if err := show(u); err != nil || u.Record == nil {
 				return err
@@ -363,6 +364,11 @@ func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, event
 			return run.Resume(ctx, stile.Position{Seq: last})
 		}
 	}
+}
+
+// withProgress has running actions say how far they are.
+func withProgress(events func(context.Context) iter.Seq2[stile.Update, error]) func(context.Context) iter.Seq2[stile.Update, error] {
+	return func(ctx context.Context) iter.Seq2[stile.Update, error] { return events(stile.WithProgress(ctx)) }
 }
 
 // message is the argument, or standard input without its last line end.

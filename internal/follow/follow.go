@@ -42,6 +42,7 @@ func (s Source) Updates(ctx context.Context, sid string, inc messages.Incarnatio
 	return func(yield func(messages.Update, error) bool) {
 		f := follower{hub: s.Hub, store: s.Store, ctx: ctx, sid: sid, inc: inc, yield: yield}
 		f.waits, _ = ctx.Value(onWait{}).(func())
+		f.progress = ctx.Value(withProgress{}) != nil
 		f.give = func(u messages.Update) (more bool) {
 			if !keep(u) {
 				return true
@@ -63,6 +64,8 @@ type follower struct {
 	give   func(messages.Update) bool
 	waits  func() // see OnWait; or nil
 	joined joiner
+
+	progress bool // see WithProgress
 }
 
 // OnWait returns a context under which Updates calls f, on the goroutine that ranges over it,
@@ -70,6 +73,14 @@ type follower struct {
 func OnWait(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, onWait{}, f)
 }
+
+// WithProgress returns a context under which Updates also yields the progress of running actions.
+func WithProgress(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withProgress{}, true)
+}
+
+// withProgress is the key of WithProgress.
+type withProgress struct{}
 
 // onWait is the key of OnWait's function.
 type onWait struct{}
@@ -189,8 +200,16 @@ func (f *follower) live(sub *hub.Subscription) {
 }
 
 func (f *follower) update(u messages.Update) bool {
-	if u.Delta != nil {
+	switch {
+	case u.Delta == nil:
+	case u.Delta.Kind != messages.KindProgress:
 		return f.joined.delta(u.Delta, f.give)
+	case !f.progress || u.Delta.Unit.Turn <= f.joined.decided:
+		return true
+	default:
+		own := *u.Delta
+		own.Seq = f.joined.seq
+		return f.give(messages.Update{Delta: &own, At: f.joined.at()})
 	}
 	if u.Record.Inc != f.inc {
 		return true

@@ -181,6 +181,19 @@ func (s *Subscription) push(u messages.Update) {
 	s.signal()
 }
 
+// tell is push for what may be lost.
+func (s *Subscription) tell(u messages.Update) {
+	s.mu.Lock()
+	fits := len(s.queue) < subscriptionLimit/2
+	if fits {
+		s.queue = append(s.queue, u)
+	}
+	s.mu.Unlock()
+	if fits {
+		s.signal()
+	}
+}
+
 // Next waits for updates, and returns all that are queued. Pieces of one text that were queued
 // together are one piece. missed reports whether updates were dropped after them. The error is
 // ErrStopped, the failure of the session's journal, or the context's error, which takes
@@ -232,7 +245,7 @@ func joined(batch []messages.Update) []messages.Update {
 
 // continues reports whether b follows a in the text of one unit.
 func continues(a, b *messages.Delta) bool {
-	return a != nil && b != nil && !a.Retract && !b.Retract && a.Run == b.Run && a.Unit == b.Unit && a.Kind == b.Kind &&
+	return a != nil && b != nil && !a.Retract && !b.Retract && a.Kind != messages.KindProgress && a.Run == b.Run && a.Unit == b.Unit && a.Kind == b.Kind &&
 		b.Off-int64(len(b.Text)) == a.Off
 }
 
@@ -365,6 +378,17 @@ func (h *Hub) Publish(sid string, u messages.Update) {
 				sh.drop(w)
 			}
 		}
+	}
+}
+
+// Tell passes progress of an action to the subscribers of sid: nothing keeps it, and a
+// subscriber whose queue is half full does not get it. It never blocks.
+func (h *Hub) Tell(sid string, d *messages.Delta) {
+	sh := h.shard(sid)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for _, s := range sh.subs[sid] {
+		s.tell(messages.Update{Delta: d})
 	}
 }
 

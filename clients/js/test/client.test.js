@@ -431,6 +431,19 @@ test("numbered thoughts say where they stand", async (t) => {
   assert.deepEqual(got.events.map((e) => e.thought), [inner, inner, { n: 3, parent: 0, depth: 1, label: null }, undefined, undefined]);
 });
 
+test("a running action says how far it is", async (t) => {
+  const server = await answers(t, (n, res) => {
+    res.writeHead(200, { "Content-Type": "text/event-stream" });
+    const at = (done, more) => frame("2", { type: "progress", action: "i", done, run: 1, seq: 2, turn: 1, ...more });
+    res.end(at(1, { total: 3, text: "one file" }) + at(2) + frame("3", { type: "run.end", seq: 3, run: 1 }));
+  });
+  const got = await keep(new Stile(server.url).session("s").stream("x"));
+  assert.deepEqual(got.events.slice(0, 2).map((e) => [e.type, e.action, e.done, e.total, e.content, e.id]), [
+    ["progress", "i", 1, 3, "one file", "2"],
+    ["progress", "i", 2, undefined, "", "2"],
+  ]);
+});
+
 test("the examples of the pages run", async (t) => {
   const host = await startHost(t);
   const dir = mkdtempSync(join(tmpdir(), "stile-examples-"));

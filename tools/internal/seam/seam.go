@@ -55,6 +55,8 @@ type Host struct {
 	// Child records a run of a child session; nil where none are recorded. It may be called
 	// until the tool returns.
 	Child func(messages.ChildLink)
+	// Progress shows those who follow the session how far the call is; nil where none do.
+	Progress func(done, total int64, text string)
 	// Basis is the Form.Basis that a person has approved, as JSON; "" if no approval was
 	// needed.
 	Basis string
