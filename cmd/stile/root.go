@@ -72,6 +72,9 @@ journaled, signed, verifiable and replayable.
 func (a *app) do(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.ran = true
+		if err := a.resolve(cmd); err != nil {
+			return err
+		}
 		return f(cmd.Context(), args)
 	}
 }
@@ -97,7 +100,7 @@ func known(cmd *cobra.Command, args []string) error {
 
 // dirFlag gives a command the data directory.
 func (a *app) dirFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.dir, "dir", stile.DefaultDir, "data directory: journal and keys")
+	cmd.Flags().StringVar(&a.dir, "dir", stile.DefaultDir, "data directory: journal and keys; without it the one of $STILE_DIR, or of stile.yaml")
 }
 
 // keyFlag gives a command the way to the passphrase.

@@ -157,6 +157,34 @@ func (a *app) ofHost(cmd *cobra.Command, f func(ctx context.Context, s *settings
 	}
 }
 
+// ownDir annotates a command whose sessions do not belong into the directory of a host.
+const ownDir = "own directory"
+
+// resolve takes what no flag says from the settings, so that all commands look at the journal,
+// and with the keys, that the host has: every command with a data directory, but those that
+// read the settings themselves.
+func (a *app) resolve(cmd *cobra.Command) error {
+	flags := cmd.Flags()
+	if flags.Lookup("dir") == nil || flags.Lookup("config") != nil || cmd.Annotations[ownDir] != "" {
+		return nil
+	}
+	s, err := a.loadSettings("")
+	if err != nil {
+		return err
+	}
+	if !flags.Changed("dir") {
+		a.dir = s.Dir
+	}
+	if a.journal == "" && a.env(envJournal) == "" {
+		a.journal = s.Journal
+	}
+	if a.passphraseFile == "" {
+		a.passphraseFile = s.PassphraseFile
+	}
+	a.keyRest, a.unproved = s.KeyRest, s.Unproved
+	return nil
+}
+
 // loadSettings reads the file and the environment. Without a name the file may be
 // missing. All mistakes are told at once, with file, line and key.
 func (a *app) loadSettings(path string) (settings, error) {

@@ -14,7 +14,7 @@ func settingsReference() string {
 
 <!-- Made by go test ./cmd/stile -run TestSettingsReference -update -->
 
-` + "`stile serve`, `stile doctor`, `stile tokens`, `stile audit`, `stile backup` and `stile restore`" + ` read them from ` + "`stile.yaml`" + ` in the working directory, or from the file that ` + "`--config` or `$STILE_CONFIG`" + ` names. A flag goes before the environment, the environment before the file, the file before the default. Unknown keys and wrong values are refused, all at once, with file, line and key. So is a variable whose name is nearly that of a setting, such as ` + "`STILE_AUHT`" + `; other names that begin with ` + "`STILE_`" + ` are left alone, because agents may have their secrets in such and Kubernetes sets some.
+` + "`stile serve`, `stile doctor`, `stile tokens`, `stile audit`, `stile backup` and `stile restore`" + ` read them from ` + "`stile.yaml`" + ` in the working directory, or from the file that ` + "`--config` or `$STILE_CONFIG`" + ` names. Every other command with ` + "`--dir`" + ` takes ` + "`dir`, `journal`, `passphrase_file`, `key_rest` and `unproved`" + ` from the same places, so that it looks at the host's journal; only ` + "`stile tour`" + ` does not. A flag goes before the environment, the environment before the file, the file before the default. Unknown keys and wrong values are refused, all at once, with file, line and key. So is a variable whose name is nearly that of a setting, such as ` + "`STILE_AUHT`" + `; other names that begin with ` + "`STILE_`" + ` are left alone, because agents may have their secrets in such and Kubernetes sets some.
 
     agents: [agents/support.yaml]
     listen: 0.0.0.0:8471

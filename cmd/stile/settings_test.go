@@ -254,3 +254,64 @@ func TestSettingsOfOtherCommands(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// Every command looks where the host does: a flag goes before the environment, that before
+// the file. A file with a mistake is refused before anything is done.
+func TestSettingsOfEveryCommand(t *testing.T) {
+	agent, err := filepath.Abs(example("plain/agent.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	write(t, ".", settingsFile, "dir: data\npassphrase_file: secret\n")
+	write(t, ".", "secret", "open sesame\n")
+	in := func(env map[string]string, args ...string) answer {
+		t.Helper()
+		return call{args: args, env: env}.do(t)
+	}
+	if a := in(nil, "run", agent, "hello", "--session", "s"); a.status != 0 {
+		t.Fatalf("%+v", a)
+	}
+	elsewhere := map[string]string{"STILE_DIR": "elsewhere"}
+	if a := in(elsewhere, "run", agent, "hello", "--session", "e"); a.status != 0 {
+		t.Fatalf("%+v", a)
+	}
+	for _, dir := range []string{"data", "elsewhere"} {
+		if _, err := os.Stat(filepath.Join(dir, "journal.db")); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat("stile-data"); err == nil {
+		t.Error("a command made the default directory")
+	}
+	for _, c := range []struct {
+		env  map[string]string
+		args []string
+		want string // a session that is shown
+	}{
+		{nil, nil, "local:local:s"},
+		{elsewhere, nil, "local:local:e"},
+		{elsewhere, []string{"--dir", "data"}, "local:local:s"},
+	} {
+		for _, command := range [][]string{{"sessions", "list"}, {"sessions", "cost"}, {"verify"}} {
+			a := in(c.env, append(command, c.args...)...)
+			if a.status != 0 || strings.Count(a.out, "local:local:") != 1 || !strings.Contains(a.out, c.want) {
+				t.Errorf("%v %v under %v: %+v", command, c.args, c.env, a)
+			}
+		}
+	}
+	// The keys open with the passphrase of the settings alone.
+	if a := in(nil, "keys", "list"); a.status != 0 {
+		t.Errorf("%+v", a)
+	}
+	if a := in(nil, "replay", "s"); a.status != 0 {
+		t.Errorf("%+v", a)
+	}
+	write(t, ".", settingsFile, "dir: data\nlisten: 1\nlimits: {run: 2}\ngrace: 2h\n")
+	if a := in(nil, "sessions", "list"); a.status != int(exitUsage) || !strings.Contains(a.err, "stile.yaml:3:") {
+		t.Errorf("%+v", a)
+	}
+	if a := in(map[string]string{"STILE_CONFIG": "none.yaml"}, "verify"); a.status != int(exitUsage) || !strings.Contains(a.err, "none.yaml") {
+		t.Errorf("%+v", a)
+	}
+}

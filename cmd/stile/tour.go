@@ -122,8 +122,9 @@ func misbehaving(name, about string, want ...ending) stop {
 func (a *app) tourCommand() *cobra.Command {
 	var examples string
 	cmd := &cobra.Command{
-		Use:   "tour",
-		Short: "Run the examples: a chat, a ledger, and a gallery of misbehaviour",
+		Use:         "tour",
+		Annotations: map[string]string{ownDir: "yes"},
+		Short:       "Run the examples: a chat, a ledger, and a gallery of misbehaviour",
 		Long: `Runs the examples on the scripted model, without a network, and shows turns,
 emissions and decisions as they happen. Each session of the gallery misbehaves in its
 own way and must end in the HALT that names it; exit status 1 says that one did not.
