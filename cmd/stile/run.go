@@ -337,8 +337,7 @@ func (a *app) watch(ctx context.Context, s *stile.Session, run *stile.Run, event
 	for {
 		last := int64(0)
 		show, done := a.watcher(asJSON)
-		events := withProgress(events)
-		d, err := followFrom(ctx, run, events, func(u stile.Update) error {
+		d, err := followFrom(ctx, run, withProgress(events), func(u stile.Update) error {
 			if err := show(u); err != nil || u.Record == nil {
 				return err
 			}
