@@ -110,6 +110,9 @@ func (a *action) Receive(c actor.Context) {
 func (a *action) begin(self *actor.PID, t *attempt, under context.Context) {
 	t.family, t.actor, t.of = a.family, self, a.run
 	t.ctx, t.cancel = context.WithCancelCause(under)
+	if t.start.Stream {
+		t.sink = newSink(t)
+	}
 	a.now, a.waits = t, nil
 	a.work(self, t.run, func(crash *supervisor.Crash) any {
 		if !t.claim() {

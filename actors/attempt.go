@@ -35,6 +35,7 @@ type attempt struct {
 	variables map[string]string
 	feeds     *attendance // of the session, for an internal action
 	set       feeds.Set   // as it was when the action began
+	sink      *sink       // nil unless its result is shown as it grows
 
 	mu     sync.Mutex // audits come from the tool's goroutines
 	audits []messages.Audit
@@ -119,6 +120,9 @@ func (a *attempt) claim() bool {
 	if a.grace != nil {
 		a.grace.Stop()
 	}
+	if a.sink != nil {
+		a.sink.close()
+	}
 	return true
 }
 
@@ -140,6 +144,9 @@ func (a *attempt) work() (do func(context.Context) *turn.ActionEnded, timeout ti
 		SID: a.sid, Turn: a.start.Turn, ID: a.start.ID, Name: a.start.Name, Key: a.start.Key, Inc: a.inc, Epoch: a.epoch,
 		Attempt: a.start.Attempt, Retries: a.start.Retries, Budget: a.start.Budget, Audit: a.audit, Spend: a.spend,
 		Host: catalog.Host{Memory: a.start.State, Zone: a.start.Zone, Variables: a.variables, Session: reader{a.host}, Child: a.child, Keep: a.keep, Progress: a.progress, Basis: a.start.Basis},
+	}
+	if a.sink != nil {
+		call.Sink = a.sink.emit
 	}
 	if a.feeds != nil {
 		call.Host.Feeds = a.doFeeds

@@ -20,6 +20,7 @@ type inbox struct {
 	queue  []turn.Input
 	asked  bool // the inbox is on its way to the actor, as the message that says so
 	closed bool
+	sinks  []*sink // of the pieces of results in queue
 
 	waiters *waiters // nil before the first
 }
@@ -56,12 +57,27 @@ func (b *inbox) add(in []turn.Input) (ask bool) {
 	return ask
 }
 
+// postPiece is post for a piece of a result that grows; its sink learns when it is taken.
+func (b *inbox) postPiece(s *sink, in *turn.ActionChunk) {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return
+	}
+	b.sinks = append(b.sinks, s)
+	b.mu.Unlock()
+	b.post(in)
+}
+
 // take empties the queue. spare is the slice to go on with.
 func (b *inbox) take(spare []turn.Input) []turn.Input {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	q := b.queue
-	b.queue, b.asked = spare[:0], false
+	q, sinks := b.queue, b.sinks
+	b.queue, b.asked, b.sinks = spare[:0], false, nil
+	b.mu.Unlock()
+	for _, s := range sinks {
+		s.taken()
+	}
 	return q
 }
 

@@ -54,12 +54,12 @@ func beginning(after, last, format string) (start, error) {
 		return start{}, nil
 	}
 	text := id
-	if at, n, ok := strings.Cut(id, "-"); ok && format == formatSimple && (n == "1" || n == "2") {
-		text = at // one of several events of a record
+	if i := strings.LastIndexByte(id, '-'); format == formatSimple && i > strings.LastIndexByte(id, ':') && (id[i+1:] == "1" || id[i+1:] == "2") {
+		text = id[:i] // one of several events of a record
 	}
 	at, err := messages.ParsePosition(text)
 	if err != nil {
-		return start{}, &messages.Error{Code: messages.ErrInvalid, Field: field, Detail: "want the id of an update: seq, or seq.turn.unit.offset"}
+		return start{}, &messages.Error{Code: messages.ErrInvalid, Field: field, Detail: "want the id of an update: seq, or seq.turn.unit.offset, and ~turn:action:offset for each result that grows"}
 	}
 	return start{at, id}, nil
 }

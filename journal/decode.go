@@ -205,6 +205,7 @@ func (d *decoder) body() messages.Body {
 			OutputKey:       d.strz("output_key"),
 			Rollback:        d.strz("rollback"),
 			Show:            d.strz("show"),
+			Stream:          d.booleanz("stream"),
 			Template:        d.strz("template"),
 			Thought:         d.numz("thought"),
 			Type:            messages.ActionType(d.str("type")),
@@ -244,6 +245,8 @@ func (d *decoder) body() messages.Body {
 			Reserved: d.budgetz("reserved"),
 			Used:     d.budgetz("used"),
 		}
+	case messages.KindActionChunk:
+		return &messages.ActionChunk{Bytes: d.bytes("bytes"), ID: d.str("id"), Off: d.num("off"), Seq: d.num("seq")}
 	case messages.KindActionEnded:
 		return &messages.ActionEnded{
 			Actions:   d.numz("actions"),
@@ -256,6 +259,7 @@ func (d *decoder) body() messages.Body {
 			Reason:    d.strz("reason"),
 			Result:    d.strz("result"),
 			State:     messages.ActionState(d.str("state")),
+			Streamed:  d.numz("streamed"),
 			Tokens:    d.numz("tokens"),
 		}
 	case messages.KindFeedInjected:

@@ -173,6 +173,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("output_key", b.OutputKey)
 		e.strz("rollback", b.Rollback)
 		e.strz("show", b.Show)
+		e.booleanz("stream", b.Stream)
 		e.strz("template", b.Template)
 		e.numz("thought", b.Thought)
 		e.str("type", string(b.Type))
@@ -207,6 +208,11 @@ func (e *encoder) body(b messages.Body) {
 		e.str("key", b.Key)
 		e.budgetz("reserved", b.Reserved)
 		e.budgetz("used", b.Used)
+	case *messages.ActionChunk:
+		e.bytes("bytes", b.Bytes)
+		e.str("id", b.ID)
+		e.num("off", b.Off)
+		e.num("seq", b.Seq)
 	case *messages.ActionEnded:
 		e.numz("actions", b.Actions)
 		e.childrenz(b.Children)
@@ -218,6 +224,7 @@ func (e *encoder) body(b messages.Body) {
 		e.strz("reason", b.Reason)
 		e.strz("result", b.Result)
 		e.str("state", string(b.State))
+		e.numz("streamed", b.Streamed)
 		e.numz("tokens", b.Tokens)
 	case *messages.FeedInjected:
 		e.digest("digest", b.Digest)

@@ -9,8 +9,8 @@ import (
 )
 
 // AppendUpdate appends an update of a subscription as JSON: a record as AppendRecord writes
-// it, or {"type":"delta"} with unit, kind, offset and text, and the place of a numbered
-// thought, {"type":"retract"} with unit and offset, or {"type":"progress"} with action, done,
+// it, or {"type":"delta"} with unit or action, kind, offset and text, and the place of a numbered
+// thought, {"type":"retract"} with unit or action and offset, or {"type":"progress"} with action, done,
 // total and text.
 func AppendUpdate(buf []byte, u messages.Update) []byte {
 	if u.Record != nil {
@@ -26,6 +26,9 @@ func appendDelta(buf []byte, d *messages.Delta) []byte {
 		return appendProgress(buf, d)
 	}
 	buf = append(buf, '{')
+	if d.Action != "" {
+		buf = append(appendLossy(append(buf, `"action":`...), d.Action), ',')
+	}
 	if d.Thought != nil {
 		buf = append(strconv.AppendInt(append(buf, `"depth":`...), int64(d.Thought.Depth), 10), ',')
 	}
@@ -51,7 +54,11 @@ func appendDelta(buf []byte, d *messages.Delta) []byte {
 	if d.Retract {
 		kind = "retract"
 	}
-	buf = append(append(append(buf, `,"type":"`...), kind...), `","unit":"`...)
+	buf = append(append(buf, `,"type":"`...), kind...)
+	if d.Action != "" {
+		return append(strconv.AppendInt(append(buf, `","turn":`...), d.Unit.Turn, 10), '}')
+	}
+	buf = append(buf, `","unit":"`...)
 	return append(append(buf, d.Unit.String()...), `"}`...)
 }
 

@@ -296,7 +296,7 @@ func (c *checker) across(m *Manifest) {
 }
 
 // cortexAlone are the extensions that only replies of the dialect cortex can use.
-var cortexAlone = []string{subThoughts, rollback}
+var cortexAlone = []string{stream, subThoughts, rollback}
 
 // extensions refuses those that the dialect has no use for.
 func (c *checker) extensions(m *Manifest) {

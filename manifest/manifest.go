@@ -53,7 +53,7 @@ type Manifest struct {
 	Primer  string `yaml:"primer" enum:"full|short" doc:"How the dialect is taught to the model; full when nothing is said."`
 	Model   Model  `yaml:"model" doc:"Which model answers."`
 
-	Extensions []string `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"foreach|stream" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
+	Extensions []string `yaml:"extensions" enum:"if|foreach|parallel|rollback|stream|sub_thoughts|templates|feed_transform|feed_references|remote_feeds" later:"foreach" optional:"true" doc:"Parts of the streaming protocol beyond its core that are on; none when nothing is said."`
 	Rollback   struct {
 		On      *[]string `yaml:"on" enum:"error|halt|cancel" optional:"true" doc:"What rolls groups of actions back unasked: error, a member failed; halt, the run ends HALT; cancel, it is cancelled. error alone when nothing is said."`
 		Unknown string    `yaml:"unknown" enum:"run|report" optional:"true" doc:"What a rollback does about a member whose outcome is unknown: run its compensation, or report it alone. report when nothing is said."`
@@ -258,6 +258,9 @@ const (
 
 // Templates is the extension that has templates of actions.
 const Templates = "templates"
+
+// stream shows results as they grow.
+const stream = "stream"
 
 // FeedTransform is the extension that lets feeds have transform, and the model write one.
 const FeedTransform = "feed_transform"

@@ -29,6 +29,7 @@ const (
 	KindActionDeclared Kind = "action.declared"
 	KindActionApproval Kind = "action.approval"
 	KindActionStarted  Kind = "action.started"
+	KindActionChunk    Kind = "action.chunk"
 	KindActionEnded    Kind = "action.ended"
 	KindActionTemplate Kind = "action.template"
 	KindBlockBegin     Kind = "block.begin"
@@ -351,6 +352,7 @@ type ActionDeclared struct {
 	OutputKey string     `json:"output_key,omitzero"`
 	Rollback  string     `json:"rollback,omitzero"`
 	Show      string     `json:"show,omitzero"`
+	Stream    bool       `json:"stream,omitzero"`   // its result is shown as it grows
 	Template  string     `json:"template,omitzero"` // the template that it was made of
 	Thought   int64      `json:"thought,omitzero"`  // ordinal of the innermost thought around, where thoughts are numbered
 	Type      ActionType `json:"type"`
@@ -395,6 +397,16 @@ type ActionStarted struct {
 	Used     *Budget     `json:"used,omitzero"`
 }
 
+// ActionChunk keeps what an attempt has shown of its result. Off is the place of the first
+// byte in the result, which each attempt begins at 0; Seq numbers the chunks of the action
+// from 1. The end has the whole result (docs/spec/extensions.md §5).
+type ActionChunk struct {
+	Bytes []byte `json:"bytes"`
+	ID    string `json:"id"`
+	Off   int64  `json:"off"`
+	Seq   int64  `json:"seq"`
+}
+
 // ActionEnded is the one terminal record of an action.
 type ActionEnded struct {
 	Actions   int64       `json:"actions,omitzero"`        // of child sessions
@@ -407,7 +419,8 @@ type ActionEnded struct {
 	Reason    string      `json:"reason,omitzero"`
 	Result    string      `json:"result,omitzero"` // canonical JSON
 	State     ActionState `json:"state"`
-	Tokens    int64       `json:"tokens,omitzero"` // of models it asked, input and output
+	Streamed  int64       `json:"streamed,omitzero"` // bytes of the result that chunks have, of the last attempt
+	Tokens    int64       `json:"tokens,omitzero"`   // of models it asked, input and output
 }
 
 // BlockBegin announces a control block whose closer was read, or one in a block that was
@@ -638,6 +651,9 @@ func (*ActionApproval) Kind() Kind { return KindActionApproval }
 
 // Kind implements Body.
 func (*ActionStarted) Kind() Kind { return KindActionStarted }
+
+// Kind implements Body.
+func (*ActionChunk) Kind() Kind { return KindActionChunk }
 
 // Kind implements Body.
 func (*ActionEnded) Kind() Kind { return KindActionEnded }

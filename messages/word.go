@@ -120,4 +120,6 @@ const (
 	ResponseUnit = KindResponse
 	ThoughtUnit  = KindThought
 	TextUnit     = KindText
+	// ResultText is that of a result, which grows without being a unit: an untyped constant, because no record has it.
+	ResultText = "result"
 )

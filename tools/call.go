@@ -1,6 +1,8 @@
 package tools
 
 import (
+	"context"
+
 	"github.com/seed14be6753/stile/internal/neuroscript"
 	"github.com/seed14be6753/stile/messages"
 	"github.com/seed14be6753/stile/tools/internal/seam"
@@ -29,6 +31,9 @@ type Call struct {
 	// Spend adds model tokens and money to what the run has used; nil where the run has no
 	// budget. It may be called until the tool returns.
 	Spend func(used messages.Budget)
+	// Sink takes the next piece of the result's text; nil where the result is not shown as it
+	// grows. Emit and EmitJSON call it.
+	Sink func(ctx context.Context, text string) error
 	// Host is for the host's own tools. It is not covered by the compatibility promise.
 	Host seam.Host
 }

@@ -85,7 +85,9 @@ class Texts {
     if (type === "progress") return Object.assign(event, { action: place.action, done: place.done, total: place.total, content: text });
     const { n, parent = 0, depth, label = null } = body ?? place;
     if (event.type === "think" && n) event.thought = { n, parent, depth, label };
-    const at = unit ?? body?.unit;
+    const grows = kind === "result"; // of an action, which has no unit
+    const at = grows ? `${turn} ${place.action}` : (unit ?? body?.unit);
+    if (grows) Object.assign(event, { type: "chunk", action: place.action });
     const shown = this.#units.get(at) ?? "";
     const show = (text, content) => {
       this.#units.set(at, text);

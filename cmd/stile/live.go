@@ -114,6 +114,13 @@ func (l *live) delta(d *messages.Delta) {
 		}
 		return
 	}
+	if d.Kind == messages.ResultText { // the row has its last line
+		if r := l.row(d.Action); r != nil && r.ended.IsZero() && !d.Retract {
+			text := strings.TrimRight(d.Text, "\n")
+			r.more = oneLine(text[strings.LastIndexByte(text, '\n')+1:], 60)
+		}
+		return
+	}
 	if d.Retract {
 		l.closeText()
 		l.p.line(dim, "retract", fmt.Sprintf("of this text only %d bytes count", d.Off))

@@ -140,7 +140,7 @@ func (p *printer) update(u stile.Update) error {
 }
 
 func (p *printer) delta(d *messages.Delta) {
-	if !p.growing || d.Kind == messages.KindProgress { // that is of the table of live
+	if !p.growing || d.Kind == messages.KindProgress || d.Kind == messages.ResultText { // these are of the table of live
 		return
 	}
 	if d.Retract {
@@ -345,7 +345,7 @@ func (p *printer) record(r *messages.Record) {
 		p.line(dim, "audit", word+": "+b.What+reasonText(b.Text))
 	case *messages.Note:
 		p.line(dim, "note", b.Text)
-	case *messages.RunBegin, *messages.ModelRequest, *messages.ModelChunk:
+	case *messages.RunBegin, *messages.ModelRequest, *messages.ModelChunk, *messages.ActionChunk:
 	}
 }
 

@@ -372,6 +372,7 @@ func parseProgress(data []byte) (*messages.Delta, error) {
 // parseDelta reads what stile.AppendUpdate writes of growing text.
 func parseDelta(data []byte) (u stile.Update, err error) {
 	var d struct {
+		Action string
 		Depth  int
 		Kind   messages.Kind
 		Label  string
@@ -381,11 +382,16 @@ func parseDelta(data []byte) (u stile.Update, err error) {
 		Run    int64
 		Seq    int64
 		Text   string
+		Turn   int64
 		Type   string
 		Unit   string
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
 		return u, messages.Errorf(messages.ErrConfig, "the host sends a delta that is none")
+	}
+	if d.Action != "" {
+		u.Delta = &messages.Delta{Kind: d.Kind, Off: d.Off, Run: d.Run, Seq: d.Seq, Text: d.Text, Unit: messages.UnitID{Turn: d.Turn}, Retract: d.Type == "retract", Action: d.Action}
+		return u, nil
 	}
 	turn, n, _ := strings.Cut(d.Unit, ".")
 	unit := messages.UnitID{}

@@ -59,6 +59,7 @@ func (s *Stream) Take(u messages.Update) (piece string, err error) {
 	switch {
 	case u.Record != nil:
 		err = s.record(u.Record)
+	case u.Delta.Kind == messages.ResultText: // of a result, which is no text of the answer
 	case u.Delta.Retract:
 		err = s.retract(u.Delta.Unit, int(u.Delta.Off))
 	case u.Delta.Kind == messages.ResponseUnit:

@@ -104,7 +104,7 @@ func (f *follower) run(from messages.Position) {
 // subscribe subscribes, and reports whether the subscription has all updates after the
 // position.
 func (f *follower) subscribe(from messages.Position) (_ *hub.Subscription, whole bool) {
-	if from.Unit != (messages.UnitID{}) {
+	if from.Unit != (messages.UnitID{}) || from.Results != "" {
 		return f.hub.Subscribe(f.sid), false
 	}
 	return f.hub.SubscribeBehind(f.sid, f.inc, from.Seq)
@@ -132,7 +132,7 @@ func (f *follower) begin(from messages.Position, grown []messages.Update) bool {
 		})
 	case from.Unit.N > maxUnits:
 		return f.fail(&messages.Error{Code: messages.ErrInvalid, Field: "position", Detail: "no turn has more than " + strconv.Itoa(maxUnits) + " units"})
-	case from.Unit.N == 0 && len(grown) == 0:
+	case from.Unit.N == 0 && len(grown) == 0 && from.Results == "":
 		return true
 	}
 	return f.recall(from.Seq)
@@ -144,6 +144,7 @@ func (f *follower) recall(to int64) bool {
 	if to == 0 {
 		return true // the reader has no record
 	}
+	settled := map[string]bool{} // actions whose latest record about their result was met
 	for r, err := range journal.Backward(f.ctx, f.store, f.inc, 1, to, 0) {
 		if err == nil {
 			r, err = journal.Typed(r)
@@ -154,6 +155,8 @@ func (f *follower) recall(to int64) bool {
 		switch b := r.Body.(type) {
 		case *messages.UnitText:
 			f.joined.known(b)
+		case *messages.ActionStarted, *messages.ActionChunk, *messages.ActionEnded:
+			f.joined.recallResult(r, settled)
 		case *messages.TurnDecided:
 			f.joined.forget(r.Turn)
 			return true

@@ -21,6 +21,9 @@ type joiner struct {
 	// resumed is the unit at which the reader resumed: it has all text that was shown of the
 	// turn's earlier units.
 	resumed messages.UnitID
+	// results is what was given of results that grow; nil while none does.
+	results map[resultID]*shownResult
+	floor   int64 // the position at which the reader began
 }
 
 type shownUnit struct {
@@ -33,6 +36,7 @@ func (j *joiner) begin(from messages.Position) {
 	if from.Unit.Turn > 0 {
 		j.shown[from.Unit] = shownUnit{off: from.Off}
 	}
+	j.resumeResults(from)
 }
 
 // whole reports whether the reader has all of a unit, and not its record.
@@ -62,6 +66,14 @@ func (j *joiner) record(r *messages.Record, give func(messages.Update) bool) boo
 		if !j.withdraw(r, give) {
 			return false
 		}
+	case *messages.ActionStarted, *messages.ActionChunk, *messages.ActionEnded:
+		if !j.resultRecord(r, give) {
+			return false
+		}
+	case *messages.Retract:
+		if !j.cut(r, b, give) {
+			return false
+		}
 	}
 	j.seq = r.Seq
 	return give(messages.Update{Record: r, At: j.at()})
@@ -70,7 +82,7 @@ func (j *joiner) record(r *messages.Record, give func(messages.Update) bool) boo
 // at returns the position after the last update: the last record, and the newest growing text,
 // before which all texts are complete.
 func (j *joiner) at() messages.Position {
-	p := messages.Position{Seq: j.seq}
+	p := messages.Position{Seq: j.seq, Results: j.resultsAt()}
 	for id, u := range j.shown {
 		if u.off > 0 && inOrder(p.Unit, id) < 0 {
 			p.Unit, p.Off = id, u.off
@@ -102,6 +114,16 @@ func (j *joiner) complete(r *messages.Record, b *messages.UnitText, give func(me
 	return j.change(&d, give)
 }
 
+// cut takes back the growing text of a unit behind its first bytes.
+func (j *joiner) cut(r *messages.Record, b *messages.Retract, give func(messages.Update) bool) bool {
+	id, err := messages.ParseUnitID(b.Unit)
+	u := j.shown[id]
+	if err != nil || u.off <= b.Off {
+		return true
+	}
+	return j.change(&messages.Delta{TS: r.TS, Seq: j.seq, Run: r.Run, Unit: id, Kind: u.kind, Off: b.Off, Retract: true}, give)
+}
+
 // withdraw retracts the text of units that the decided turn left without a record.
 func (j *joiner) withdraw(r *messages.Record, give func(messages.Update) bool) bool {
 	defer j.forget(r.Turn)
@@ -131,6 +153,7 @@ func (j *joiner) withdraw(r *messages.Record, give func(messages.Update) bool) b
 func (j *joiner) forget(turn int64) {
 	j.decided = max(j.decided, turn)
 	maps.DeleteFunc(j.shown, func(id messages.UnitID, _ shownUnit) bool { return id.Turn <= turn })
+	j.forgetResults(turn)
 	maps.DeleteFunc(j.recorded, func(id messages.UnitID, _ bool) bool { return id.Turn <= turn })
 	if j.resumed.Turn <= turn {
 		j.resumed = messages.UnitID{}
@@ -138,6 +161,9 @@ func (j *joiner) forget(turn int64) {
 }
 
 func (j *joiner) delta(d *messages.Delta, give func(messages.Update) bool) bool {
+	if d.Kind == messages.ResultText {
+		return j.resultDelta(d, give)
+	}
 	if d.Unit.Turn <= j.decided || j.recorded[d.Unit] || j.whole(d.Unit) {
 		return true
 	}

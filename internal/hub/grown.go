@@ -24,6 +24,11 @@ func (sh *hubShard) shown(sid string) (all []messages.Update) {
 		d.Text = string(u.text)
 		all = append(all, messages.Update{Delta: &d})
 	}
+	for _, g := range sh.results[sid] {
+		d := g.last
+		d.Text = string(g.text)
+		all = append(all, messages.Update{Delta: &d})
+	}
 	return all
 }
 
@@ -43,6 +48,10 @@ func (sh *hubShard) find(units grown, unit messages.UnitID) (at int, found bool)
 
 // grow keeps shown text until a record has it.
 func (sh *hubShard) grow(sid string, d *messages.Delta) {
+	if d.Kind == messages.ResultText {
+		sh.growResult(sid, d)
+		return
+	}
 	units := sh.grown[sid]
 	i, found := sh.find(units, d.Unit)
 	var text []byte
@@ -83,6 +92,16 @@ func (sh *hubShard) settle(sid string, r *messages.Record) {
 		default:
 			units = slices.Delete(units, i, i+1)
 		}
+	case *messages.Retract:
+		unit, err := messages.ParseUnitID(b.Unit)
+		if err != nil {
+			return
+		}
+		if i, found := sh.find(units, unit); found && int(b.Off) < len(units[i].text) {
+			units[i].text = units[i].text[:b.Off]
+			units[i].last.Off = b.Off
+		}
+		return
 	case *messages.TurnDecided:
 		units = slices.DeleteFunc(units, func(u grownUnit) bool {
 			sh.looked++

@@ -36,6 +36,8 @@ type hubShard struct {
 	waits map[string][]*Waiter
 	// grown is the shown text of the turn in flight that no record has yet.
 	grown map[string]grown
+	// results is the shown text of results that grow; nil before the first.
+	results map[string][]grownResult
 	// looked counts the units of shown text that were looked at: a test bounds it.
 	looked int
 	begun  map[string]begun
@@ -245,7 +247,7 @@ func joined(batch []messages.Update) []messages.Update {
 
 // continues reports whether b follows a in the text of one unit.
 func continues(a, b *messages.Delta) bool {
-	return a != nil && b != nil && !a.Retract && !b.Retract && a.Kind != messages.KindProgress && a.Run == b.Run && a.Unit == b.Unit && a.Kind == b.Kind &&
+	return a != nil && b != nil && !a.Retract && !b.Retract && a.Kind != messages.KindProgress && a.Run == b.Run && a.Unit == b.Unit && a.Kind == b.Kind && a.Action == b.Action &&
 		b.Off-int64(len(b.Text)) == a.Off
 }
 
@@ -354,6 +356,7 @@ func (h *Hub) Publish(sid string, u messages.Update) {
 		sh.grow(sid, u.Delta)
 	} else {
 		sh.settle(sid, u.Record)
+		sh.settleResult(sid, u.Record)
 		sh.begin(sid, u.Record)
 	}
 	waits := sh.waits[sid]
@@ -408,6 +411,7 @@ func (h *Hub) Fail(sid string, err error) {
 	delete(sh.subs, sid)
 	delete(sh.waits, sid)
 	delete(sh.grown, sid)
+	delete(sh.results, sid)
 	delete(sh.begun, sid)
 }
 
@@ -431,6 +435,7 @@ func (h *Hub) Close() {
 		clear(sh.subs)
 		clear(sh.waits)
 		clear(sh.grown)
+		clear(sh.results)
 		clear(sh.begun)
 		sh.mu.Unlock()
 	}

@@ -37,6 +37,10 @@ type pend struct {
 // (docs/spec/streaming.md §6).
 func (p *Plan) lookup(r reference, viewer int32) found {
 	if n := p.named(r.name, viewer); n != none {
+		if _, text, ok := p.partial(r, viewer); ok {
+			value, _ := jsontext.AppendQuote(nil, text)
+			return found{kind: foundValue, value: string(value)}
+		}
 		return p.result(n, r)
 	}
 	if f := p.known(p.o.Environment, r); f.kind != foundNothing {

@@ -126,6 +126,7 @@ type node struct {
 	value   string // JSON, of OK
 	params  string // substituted, while settled
 	box     *box   // nil outside of blocks
+	partial []byte // the text so far, of an action with stream
 }
 
 // none is the end of every chain of nodes or edges.
@@ -327,6 +328,9 @@ func (p *Plan) Ended(dst []Effect, r Ref, out Outcome) ([]Effect, error) {
 		return dst, err
 	}
 	p.nodes[n].value = value
+	if out.State == OK {
+		p.nodes[n].partial = nil // StreamedText has it
+	}
 	p.ended(n, out.Reason)
 	p.cascade(&dst)
 	p.pump(&dst)

@@ -19,12 +19,14 @@ import (
 //	new [parallel=N] [actions=N] [occupied=N] [bytes=N] [growth=N] [dotted=1]   a plan in its first generation
 //	env NAME JSON | env NAME pending | env NAME absent               what the environment knows
 //	begin, end, forget, vacate
-//	declare ID [MODE] [key=K] [name=N] [type=T] [on_error=E] [deps=a,b] [PARAMETERS]
+//	declare ID [MODE] [stream=1] [key=K] [name=N] [type=T] [on_error=E] [deps=a,b] [PARAMETERS]
 //	reject ID; started ID; park ID; resume ID; cancel ID REASON
 //	ok ID [JSON]; failed|cancelled|unknown ID REASON
 //	did ID [JSON]              started, then ok
 //	cancelall REASON [detached]
 //	feed NAME                  it is ready
+//	chunk ID QUOTED; again ID  the result of an action with stream grows, or begins again
+//	rewind                     take back what the response has of it
 //	text QUOTED; textend; textgo   a response: more bytes, its end, look again
 //	resolve JSON
 //	state
@@ -187,6 +189,16 @@ func (r *rig) command(line string) {
 	case "failed", "cancelled", "unknown", "skipped", "running":
 		s := map[string]State{"failed": Failed, "cancelled": Cancelled, "unknown": Unknown, "skipped": Skipped, "running": Running}[word]
 		effs, err = r.p.Ended(nil, ref, Outcome{State: s, Reason: more})
+	case "chunk":
+		s, fault := strconv.Unquote(more)
+		if fault != nil {
+			r.t.Fatal(line, fault)
+		}
+		err = r.p.Chunk(ref, []byte(s))
+	case "again":
+		r.p.Again(ref)
+	case "rewind":
+		fmt.Fprintf(&r.said, "%d stay\n", r.text.Rewind())
 	case "feed":
 		effs = r.p.FeedReady(nil, first)
 	case "text", "textend", "textgo":
@@ -224,6 +236,8 @@ func (r *rig) action(rest string) *messages.Action {
 			}
 		case !has:
 			a.Mode = f
+		case k == "stream":
+			a.Stream = true
 		case k == "key":
 			a.OutputKey = v
 		case k == "name":
@@ -263,6 +277,9 @@ func (r *rig) respond(word, rest string) {
 	fmt.Fprintf(&r.said, "shown %q", shown)
 	if w, waits := r.text.Waits(); waits {
 		fmt.Fprintf(&r.said, " waits for %s%s", w.Action.ID, w.Feed)
+	}
+	if from, ok := r.text.Flowed(); ok {
+		fmt.Fprintf(&r.said, " grows from %d", from)
 	}
 	if n := r.text.Held(); n > 0 {
 		fmt.Fprintf(&r.said, " holds %d", n)

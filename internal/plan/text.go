@@ -18,6 +18,10 @@ type Text struct {
 	// block; none for the place that the document has reached.
 	viewer int32
 	wait   Wait
+	shown  int // bytes given
+	flow   flow
+	news   bool // a flow began since Flowed was asked
+	first  int  // where
 }
 
 // Wait is what a response waits for: the end of an action, or a feed that the caller must
@@ -38,12 +42,15 @@ func (t *Text) Push(dst, text []byte) []byte {
 		return t.advance(dst)
 	}
 	if bytes.IndexByte(text, '$') < 0 {
+		t.shown += len(text)
 		if dst == nil {
 			return text
 		}
 		return append(dst, text...)
 	}
+	before := len(dst)
 	dst, n := t.run(dst, text)
+	t.shown += len(dst) - before
 	t.held = append(t.held[:0], text[n:]...)
 	return dst
 }
@@ -78,7 +85,9 @@ func (t *Text) advance(dst []byte) []byte {
 	if t.wait != (Wait{}) || len(t.held) == 0 {
 		return dst
 	}
+	before := len(dst)
 	dst, n := t.run(dst, t.held)
+	t.shown += len(dst) - before
 	t.held = append(t.held[:0], t.held[n:]...)
 	if len(t.held) == 0 && cap(t.held) > 2*MaxReferenceBytes {
 		t.held = nil // drop the buffer of a long wait
@@ -89,7 +98,7 @@ func (t *Text) advance(dst []byte) []byte {
 // run appends text to dst up to the first byte that must be held back, and returns how many
 // bytes it took.
 func (t *Text) run(dst, text []byte) ([]byte, int) {
-	at := 0
+	at, start := 0, len(dst)
 	for at < len(text) {
 		i := bytes.IndexByte(text[at:], '$')
 		if i < 0 {
@@ -108,7 +117,16 @@ func (t *Text) run(dst, text []byte) ([]byte, int) {
 			dst = append(dst, '$')
 		case refName:
 			var held bool
-			if dst, held = t.replace(dst, head[:r.n], r); held {
+			here := int32(len(t.p.nodes))
+			if t.viewer != none {
+				here = t.viewer
+			}
+			if n, grown, ok := t.p.partial(r, here); ok {
+				dst, held = t.follow(dst, n, grown, r, len(dst)-start)
+			} else {
+				dst, held = t.replace(dst, head[:r.n], r)
+			}
+			if held {
 				return dst, at
 			}
 		}

@@ -266,7 +266,7 @@ func (t *turnOf) add(rec *messages.Record) {
 			t.byID = map[string]int{}
 		}
 		t.byID[b.ID] = len(t.calls)
-		t.calls = append(t.calls, messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Mode: b.Mode, Block: b.Block})
+		t.calls = append(t.calls, messages.Call{ID: b.ID, Name: b.Name, Args: b.Args, Class: b.Class, Mode: b.Mode, Block: b.Block, Unstreamed: b.Stream})
 	case *messages.BlockBegin, *messages.BlockDecided, *messages.BlockEnded:
 		t.block(b)
 	case *messages.ActionStarted:
@@ -279,6 +279,7 @@ func (t *turnOf) add(rec *messages.Record) {
 	case *messages.ActionEnded:
 		if c := t.call(b.ID); c != nil {
 			c.State, c.Reason, c.Value, c.MS = b.State, b.Reason, b.Result, b.MS
+			c.Unstreamed = c.Unstreamed && b.State == messages.ActionOK && b.Streamed == 0
 		}
 	}
 }

@@ -24,6 +24,10 @@ func (p *player) meanwhile(r *messages.Record) turn.Input {
 				return in
 			}
 		}
+	case *messages.ActionChunk:
+		if id, flying := p.machine.Flight(); flying && id.Turn == r.Turn {
+			return &turn.ActionChunk{Ident: id, ID: b.ID, Text: string(b.Bytes), Record: true}
+		}
 	case *messages.Input:
 		return &turn.Submit{Input: *b}
 	case *messages.SessionDescribed:

@@ -37,7 +37,10 @@ type Event struct {
 	Thought *Thought `json:"thought,omitzero"`
 	// Block is the id of the control block that a call stands in; "" for none.
 	Block string `json:"block,omitzero"`
-	// Keep takes text back: of the unit the first Keep bytes stay. Content is empty then.
+	// Action is that of a chunk: all pieces of its growing result have the same.
+	Action string `json:"action,omitzero"`
+	// Keep takes text back: of the unit or result the first Keep bytes stay. Content is empty
+	// then.
 	Keep    *int64   `json:"keep,omitzero"`
 	Code    string   `json:"code,omitzero"`    // of an error
 	Payload *Payload `json:"payload,omitzero"` // of a result
@@ -108,7 +111,10 @@ func parseID(id string) (p place, err error) {
 	if id == "" {
 		return p, nil
 	}
-	at, n, more := strings.Cut(id, "-")
+	at, n, more := id, "", false
+	if i := strings.LastIndexByte(id, '-'); i > strings.LastIndexByte(id, ':') { // ids of actions may have one
+		at, n, more = id[:i], id[i+1:], true
+	}
 	if more {
 		if p.n, err = strconv.Atoi(n); err != nil || p.n < 1 || p.n >= mostOfOne || n != strconv.Itoa(p.n) {
 			return p, &messages.Error{Code: messages.ErrInvalid, Field: "position", Detail: "want the id of an event, such as 12, 12-1 or 12.3.0.55"}

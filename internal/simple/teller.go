@@ -89,7 +89,27 @@ func (t *Teller) add(kind cogency.Type, content string) *Event {
 	return &t.events[len(t.events)-1]
 }
 
+// chunk is the type of a piece of a result that grows.
+const chunk cogency.Type = "chunk"
+
+// grown tells a piece of a result.
+func (t *Teller) grown(d *messages.Delta) {
+	if !t.Tokens {
+		return
+	}
+	t.now = seconds(d.TS)
+	e := t.add(chunk, d.Text)
+	e.Action = d.Action
+	if d.Retract {
+		e.Keep = &d.Off
+	}
+}
+
 func (t *Teller) delta(d *messages.Delta) {
+	if d.Kind == messages.ResultText {
+		t.grown(d)
+		return
+	}
 	kind := wordOf(d.Kind)
 	if d.Retract && d.Kind == "" { // of a text that the reader had before it came back
 		kind = cogency.Respond

@@ -29,7 +29,7 @@ func Seed(t testing.TB) *rand.Rand {
 func Bodies() []messages.Body {
 	return []messages.Body{
 		&messages.SessionOpened{}, &messages.SessionClosed{}, &messages.SessionDescribed{}, &messages.Input{}, &messages.RunBegin{},
-		&messages.RunEnd{}, &messages.RunWithdrawn{}, &messages.TurnBegin{}, &messages.ModelRequest{}, &messages.ModelChunk{Bytes: []byte{}},
+		&messages.RunEnd{}, &messages.RunWithdrawn{}, &messages.TurnBegin{}, &messages.ModelRequest{}, &messages.ModelChunk{Bytes: []byte{}}, &messages.ActionChunk{Bytes: []byte{}},
 		&messages.ModelReply{}, &messages.ModelFallback{},
 		&messages.UnitText{UnitKind: messages.ResponseUnit}, &messages.UnitText{UnitKind: messages.ThoughtUnit},
 		&messages.UnitText{UnitKind: messages.TextUnit},

@@ -280,6 +280,9 @@ func (m *Machine) openBlock(ref plan.Ref) (fault string) {
 			if fault != "" {
 				return fault
 			}
+			if fault = m.recallStream(own); fault != "" {
+				return fault
+			}
 			if own.phase.ended() {
 				over = append(over, own.node.ref)
 			}

@@ -59,7 +59,7 @@ func init() {
 		"end": (*script).end, "action": (*script).action, "program": (*script).program, "verified": (*script).verified,
 		"turn": (*script).turn, "tick": (*script).tick, "timer": (*script).timer, "crash": (*script).crash,
 		"restart": (*script).restart, "lose": (*script).restart, "settle": (*script).settle, "show": (*script).show,
-		"approve": (*script).approve, "expire": (*script).expire, "speak": (*script).speak, "hush": (*script).silence, "stutter": (*script).stutter, "due": (*script).dueNow, "feeds": (*script).feeds,
+		"approve": (*script).approve, "expire": (*script).expire, "speak": (*script).speak, "hush": (*script).silence, "stutter": (*script).stutter, "due": (*script).dueNow, "chunk": (*script).chunk, "feeds": (*script).feeds,
 	}
 }
 
@@ -388,6 +388,10 @@ func (s *script) end(c *command) {
 		Result: c.str("result", ""), Reason: c.str("reason", ""), ErrorCode: c.num("code", 0), MS: 7,
 		Failure: map[string]plan.Failure{"timeout": plan.TimedOut}[c.str("failure", "")], Attempt: c.num("attempt", 0),
 	})
+}
+
+func (s *script) chunk(c *command) {
+	s.step(&ActionChunk{Ident: s.id(c), ID: c.word(0), Text: strings.Repeat(c.word(1), int(c.num("times", 1))), Attempt: c.num("attempt", 0)})
 }
 
 func (s *script) action(c *command) {

@@ -193,13 +193,13 @@ func (m *Machine) act(ev *messages.Event) (fault string) {
 		}
 		text := d.text.Push(nil, ev.Text)
 		d.quotes = d.quotes || !bytes.Equal(text, ev.Text)
-		m.grow(text)
+		m.grow(m.flowed(text))
 	case messages.EventUnitEnd:
 		if f.parsed.open < 0 {
 			return "decoder: a unit ends that never began"
 		}
 		if d.text != nil {
-			m.grow(d.text.End(nil))
+			m.grow(m.flowed(d.text.End(nil)))
 			if !d.text.Done() {
 				own := *ev
 				own.Text = nil
@@ -319,7 +319,10 @@ func (m *Machine) pump() (fault string) {
 		}
 		m.followed()
 		if d.text != nil && d.undecided == nil {
-			m.grow(d.text.Resume(nil))
+			if fault = m.recordQuoted(); fault != "" {
+				return fault
+			}
+			m.grow(m.flowed(d.text.Resume(nil)))
 			if d.heldEnd != nil && d.text.Done() {
 				m.conclude(d.heldEnd)
 			}

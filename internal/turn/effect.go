@@ -163,6 +163,7 @@ type StartAction struct {
 	Deadline time.Time
 	State    []byte // the dialect's memory in the run
 	Zone     string // the user's, "" unknown
+	Stream   bool   // its result is shown as it grows: ActionChunk
 	// Basis is what a person approved besides Args, such as the tool's description; "" if no
 	// person was asked. A call whose basis has changed since must not begin.
 	Basis string

@@ -251,6 +251,9 @@ func (m *Machine) begin(c *call) {
 		start.After = r.Seq
 	}
 	m.do(start)
+	if start.Stream = c.stream != nil; start.Stream {
+		m.streams(c, r.Seq)
+	}
 	if c.node.ref.Generation > 0 && !told {
 		var err error
 		if m.graph.todo, err = m.graph.plan.Started(m.graph.todo, c.node.ref); err != nil {
@@ -307,6 +310,7 @@ func (m *Machine) actionEnded(in *ActionEnded) {
 		m.dropped++
 		return
 	}
+	m.streamEnds(c, in)
 	if m.overdue(in); m.flight == nil || m.call(in.ID) != c {
 		if !m.detachedEnded(in) { // the turn has just let go of a detached action
 			m.dropped++ // the action ended with the turn
@@ -364,6 +368,9 @@ func (m *Machine) endCallBy(c *call, end *ActionEnded, byPlan bool) {
 	}
 	if c.typ == messages.TypeInternal && state == messages.ActionOK {
 		body.Feed = end.Feed
+	}
+	if c.stream != nil {
+		body.Streamed = int64(c.stream.recorded)
 	}
 	m.flight.lastEnd = m.persist(body, hold).Seq
 	if c.typ == messages.TypeInternal && !byPlan { // every call is audited (docs/spec/streaming.md §7.4)

@@ -76,10 +76,17 @@ func (m *Machine) newGraph() (fault string) {
 // action ended. No action of it waits any more.
 func (g *graph) relive(recs []*messages.Record) error {
 	ends, started := map[string]*messages.ActionEnded{}, map[string]bool{}
+	var texts map[string][]byte // of streamed results
 	for _, r := range recs {
 		switch b := r.Body.(type) {
 		case *messages.ActionStarted:
 			started[b.ID] = true
+			delete(texts, b.ID)
+		case *messages.ActionChunk:
+			if texts == nil {
+				texts = map[string][]byte{}
+			}
+			texts[b.ID] = append(texts[b.ID], b.Bytes...)
 		case *messages.ActionEnded:
 			ends[b.ID] = b
 		}
@@ -115,13 +122,18 @@ func (g *graph) relive(recs []*messages.Record) error {
 		ref := plan.Ref{Generation: g.generation, ID: b.ID}
 		var err error
 		if effects, err = g.plan.Declare(effects[:0], &messages.Action{
-			ID: b.ID, Type: b.Type, Name: b.Name, Mode: mode, OutputKey: b.OutputKey, OnError: b.OnError,
+			ID: b.ID, Type: b.Type, Name: b.Name, Mode: mode, OutputKey: b.OutputKey, OnError: b.OnError, Stream: b.Stream,
 		}); err != nil {
 			return err
 		}
 		v, _ := g.plan.Action(ref)
 		if v.State.Terminal() {
 			continue // over the limit, as it was then
+		}
+		if text := texts[b.ID]; len(text) > 0 {
+			if err = g.plan.Chunk(ref, text); err != nil {
+				return err
+			}
 		}
 		out := plan.Outcome{State: plan.Cancelled} // like skipped; Failed could be tolerated by on_error
 		if mode == messages.ModeFireAndForget && started[b.ID] {
@@ -162,6 +174,9 @@ func (m *Machine) declareAction(a *messages.Action) (fault string) {
 	effects, err := m.graph.plan.Declare(nil, a)
 	if err != nil {
 		return err.Error()
+	}
+	if fault = m.recallStream(c); fault != "" {
+		return fault
 	}
 	if c.phase.ended() { // before the turn was restored
 		effects = m.graph.plan.Over(effects, c.node.ref)
@@ -217,12 +232,14 @@ func (m *Machine) recordAction(a *messages.Action) (c *call, fault string) {
 			body.Show = a.Show
 		}
 		body.Group, body.Rollback = a.Group, a.Rollback
+		body.Stream = a.Stream
 		m.persist(body, LazyHold)
 		c = f.declare(call{Call: messages.Call{ID: a.ID, Name: a.Name, Args: a.Args, Class: class}})
 	}
 	c.node.ref = plan.Ref{Generation: m.graph.generation, ID: a.ID}
 	c.typ, c.mode, c.node.found = a.Type, a.Mode, found
 	m.grouped(c, a)
+	m.declareStream(c, a)
 	c.node.policy = plan.PolicyOf(a, m.cfg.RetryDelay)
 	return c, ""
 }

@@ -163,6 +163,7 @@ type call struct {
 	program fromProgram
 	node    node
 	undo    undo
+	stream  *streaming // nil unless its result is shown as it grows
 }
 
 // ruling is the gate's recorded answer about a call that has not begun.
@@ -275,6 +276,8 @@ func (m *Machine) Step(now time.Time, in Input) ([]Effect, error) {
 		m.judged(in)
 	case *ActionEnded:
 		m.actionEnded(in)
+	case *ActionChunk:
+		m.actionChunk(in)
 	case *RelicCall:
 		m.relicCall(in)
 	case *FeedsReady:

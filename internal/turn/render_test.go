@@ -31,7 +31,11 @@ func render(e Effect, now time.Time) string {
 			w.put(fmt.Sprintf("publish %d %s", r.Seq, r.Body.Kind()))
 		} else {
 			d := e.Update.Delta
-			w.put(fmt.Sprintf("delta %d.%s.%d %q", d.Seq, d.Unit, d.Off, cut(d.Text)))
+			where := d.Unit.String()
+			if d.Action != "" {
+				where += "(" + d.Action + ")"
+			}
+			w.put(fmt.Sprintf("delta %d.%s.%d %q", d.Seq, where, d.Off, cut(d.Text)))
 		}
 	case *Answer:
 		w.put(fmt.Sprintf("answer h%d", e.Handle))
@@ -84,6 +88,7 @@ func render(e Effect, now time.Time) string {
 			w.put(e.Args)
 		}
 		w.flag("detached", e.Detached)
+		w.flag("stream", e.Stream)
 		if !e.Deadline.IsZero() {
 			w.str("within", e.Deadline.Sub(now).String())
 		}
@@ -225,6 +230,11 @@ func renderBody(w *words, body messages.Body) {
 		w.str("reason", b.Reason)
 		w.quoted("result", b.Result)
 		w.num("error_code", b.ErrorCode)
+		w.num("streamed", b.Streamed)
+	case *messages.ActionChunk:
+		w.put(fmt.Sprintf("%s %d off=%d %q", b.ID, b.Seq, b.Off, cut(string(b.Bytes))))
+	case *messages.Retract:
+		w.put(fmt.Sprintf("%s off=%d", b.Unit, b.Off))
 	case *messages.FeedInjected:
 		w.put(b.ID)
 		w.str("error", b.Error)
@@ -260,7 +270,7 @@ func renderBody(w *words, body messages.Body) {
 		w.quoted("detail", b.Detail)
 	case *messages.Audit:
 		w.put(b.Who + " " + b.What)
-	case *messages.ModelRequest, *messages.RelicChanged, *messages.Retract, *messages.SessionClosed, *messages.SessionDescribed, *messages.Undecoded:
+	case *messages.ModelRequest, *messages.RelicChanged, *messages.SessionClosed, *messages.SessionDescribed, *messages.Undecoded:
 	}
 }
 

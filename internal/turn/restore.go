@@ -153,6 +153,9 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 		}
 		f.restore.known.actions++
 		c.known = true
+		if b.Stream {
+			c.stream = &streaming{}
+		}
 		f.declare(c)
 	case *messages.BlockBegin:
 		if f.restore.blocks == nil {
@@ -176,6 +179,9 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 			if c.tries.attempt = b.Attempt; c.phase == callDeclared {
 				m.move(c, callInterrupted)
 			}
+			if c.stream != nil {
+				c.stream.text, c.stream.recorded = nil, 0
+			}
 			if b.Args != "" {
 				c.Args = b.Args
 			}
@@ -184,6 +190,12 @@ func (m *Machine) remember(f *flight, r *messages.Record) {
 			if c.budget.reserved = b.Reserved; b.Used != nil {
 				c.budget.used = *b.Used
 			}
+		}
+	case *messages.ActionChunk:
+		if c := f.call(b.ID); c != nil && c.stream != nil {
+			s := c.stream
+			s.text, s.seq = append(s.text, b.Bytes...), b.Seq
+			s.recorded = len(s.text)
 		}
 	case *messages.ActionEnded:
 		if c := f.call(b.ID); c != nil {

@@ -16,6 +16,7 @@ type lesson struct {
 // lessons are in the order of docs/spec/extensions.md.
 var lessons = []lesson{
 	{of: ExtRollback, text: (*primer).undoing},
+	{of: ExtStream, text: (*primer).streams},
 	{of: ExtSubThoughts, text: func(*primer) string {
 		return "## Thoughts in thoughts\n\n" + `<thought label="plan">Look first.<thought label="risk">It may be old.</thought></thought>` + "\n"
 	}},
@@ -51,4 +52,18 @@ func (l *primer) lessons(b *strings.Builder) {
 			}
 		}
 	}
+}
+
+// streams teaches "stream": true with the primer's own example.
+func (l *primer) streams() string {
+	if len(l.tools) == 0 {
+		return ""
+	}
+	final := ""
+	if l.NotFinal {
+		final = ` final="true"`
+	}
+	return "## Results as they grow\n\nThe user sees the result of an async action with \"stream\": true while it comes; ${id.partial} is its text so far.\n\n" +
+		`<action type="` + typeName(&l.example) + `" id="s1" mode="async">{"name": ` + quoted(l.example.Name) + `, "parameters": ` + arguments(l.example.Schema) + `, "stream": true}</action>` +
+		"\n<response" + final + ">It says: ${s1.partial}</response>\n"
 }

@@ -220,6 +220,9 @@ func writeResult(b *strings.Builder, c *messages.Call, most int) (cut bool) {
 	if c.RolledBack != "" {
 		fmt.Fprintf(b, ` rolled_back="%s"`, c.RolledBack)
 	}
+	if c.Unstreamed {
+		b.WriteString(` streamed="false"`)
+	}
 	body, cut := resultBody(c.Value, most)
 	if cut {
 		b.WriteString(` truncated="true"`)
