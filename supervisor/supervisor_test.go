@@ -130,9 +130,9 @@ func TestOfTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		child := &fragile{}
 		sys, p, pid := spawn(t, supervisor.OfTurn{}, child)
-		sys.Root.Send(pid, &supervisor.Crash{Panic: "boom", Stack: []byte("where it was")})
+		sys.Root.Send(pid, &supervisor.Crash{Panic: "boom", Stack: []byte("where it was"), For: "the parent"})
 		f := <-p.told
-		if !f.Who.Equal(pid) || f.Panic != "boom" || string(f.Stack) != "where it was" || !f.Stopped {
+		if !f.Who.Equal(pid) || f.Panic != "boom" || string(f.Stack) != "where it was" || !f.Stopped || f.For != "the parent" {
 			t.Errorf("told %+v", f)
 		}
 		<-p.ended
