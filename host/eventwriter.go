@@ -142,7 +142,7 @@ func (e *eventWriter) tell(t told) (err error) {
 	case u.Delta.Retract:
 		name = "retract"
 	case u.Delta.Kind == messages.KindProgress:
-		name = string(messages.KindProgress)
+		name = messages.KindProgress
 	}
 	e.form.frame(&e.buf, name, u.At.String(), e.line)
 	return e.sendSoon()

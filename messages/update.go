@@ -46,8 +46,9 @@ type Delta struct {
 	Total   int64  // of KindProgress
 }
 
-// KindProgress is the kind of a Delta that no record follows: progress is not in the journal.
-const KindProgress Kind = "progress"
+// KindProgress is the kind of a Delta that no record follows: progress is not in the journal. It
+// is an untyped constant, because no record has it.
+const KindProgress = "progress"
 
 // Position is a place in the stream of a session's updates: behind record Seq, and if
 // Unit names one, with Off bytes of that unit's text shown. Results has the bytes that were
