@@ -51,7 +51,7 @@ type scan struct {
 	err  error // after done
 }
 
-// Boot waits for the end of the boot scan and tells what it did. The error is the
+// Boot waits for the end of the boot scan and returns what it did. The error is the
 // store's when the listing could not be read, or ctx's.
 func (h *Host) Boot(ctx context.Context) (BootReport, error) {
 	var err error
@@ -178,7 +178,7 @@ type pacer struct {
 	next  time.Time
 }
 
-// wait tells whether the next may go; ctx may end before.
+// wait reports whether the next may go; ctx may end before.
 func (p *pacer) wait(ctx context.Context) bool {
 	now := p.now()
 	if d := p.next.Sub(now); d > 0 {

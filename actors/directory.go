@@ -118,7 +118,7 @@ func (d *directory) put(ref *sessionRef) {
 	s.sids[ref.sid] = ref
 }
 
-// retire takes a session out from under its SID and tells whether it was there.
+// retire takes a session out from under its SID and reports whether it was there.
 // Nothing is sent to it from then on.
 func (d *directory) retire(ref *sessionRef) bool {
 	s := d.at(ref.sid)

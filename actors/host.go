@@ -141,7 +141,7 @@ type Host struct {
 	stopped   chan struct{}
 }
 
-// Stopping tells that Stop has begun.
+// Stopping reports whether Stop has begun.
 func (h *Host) Stopping() bool {
 	select {
 	case <-h.closing:

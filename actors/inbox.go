@@ -45,7 +45,7 @@ func (b *inbox) lend(loan *mailbox.Loan, in ...turn.Input) {
 	}
 }
 
-// add queues inputs, and tells whether the actor is to be told.
+// add queues inputs, and reports whether the actor is to be told.
 func (b *inbox) add(in []turn.Input) (ask bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -200,7 +200,7 @@ func feedsOf(ctx context.Context, store journal.Store, inc messages.Incarnation,
 	return values, nil
 }
 
-// gone tells that bytes are not there any more, or not those that were written.
+// gone means that bytes are not there any more, or not those that were written.
 func gone(err error) bool {
 	switch journal.ReasonOf(err) {
 	case journal.ReasonNotFound, journal.ReasonErased, journal.ReasonCorrupt:

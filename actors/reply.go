@@ -206,7 +206,7 @@ func (r *reply) post(in turn.Input) {
 	}
 }
 
-// hand is post; lent tells that the session may take the input on this goroutine.
+// hand is post; lent reports whether the session may take the input on this goroutine.
 func (r *reply) hand(in turn.Input, wanted bool) (lent bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,7 +252,7 @@ func closes(in turn.Input) bool {
 // is one record.
 func (r *reply) strict() bool { return r.agent.Rules.Durability == turn.Strict }
 
-// shows tells that an input is text to be shown and nothing else. An idle session takes
+// shows reports whether an input is text to be shown and nothing else. An idle session takes
 // it on the goroutine that reads the reply: a token is no work, and to wake another
 // goroutine for each costs more than to handle it. What may start an action is handed
 // over: the reader goes on reading while it starts.

@@ -65,7 +65,7 @@ func (r *root) Receive(c actor.Context) {
 	}
 }
 
-// retire takes a session out of the directory and tells whether it was there.
+// retire takes a session out of the directory and reports whether it was there.
 func (r *root) retire(ref *sessionRef) bool {
 	if !r.host.dir.retire(ref) {
 		return false

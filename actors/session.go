@@ -307,7 +307,7 @@ func (s *session) closed(c actor.Context) {
 	}
 }
 
-// otherAgent tells that a request comes for another agent than the one this activation
+// otherAgent reports whether a request comes for another agent than the one this activation
 // was made for, and that nothing keeps the session from going on under that one: a
 // turn ends under the rules it began with.
 func (s *session) otherAgent(req *request) bool {

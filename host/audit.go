@@ -83,7 +83,7 @@ func (path AuditFile) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// regular tells that the file is one that can be read back, if it is there: no pipe and no
+// regular reports whether the file is one that can be read back, if it is there: no pipe and no
 // device.
 func (path AuditFile) regular() bool {
 	info, err := os.Stat(string(path))
@@ -227,7 +227,7 @@ func newTrail(r *http.Request) *trail {
 	return t
 }
 
-// audited tells what leaves a line: what changes something, and what takes all of a
+// audited lists what leaves a line: what changes something, and what takes all of a
 // session away.
 func audited(r *http.Request, pattern string) bool {
 	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions || pattern == "GET /v1/sessions/{id}/export"

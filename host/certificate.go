@@ -85,7 +85,7 @@ func (c *Certificate) look() (info [2]os.FileInfo) {
 	return info
 }
 
-// sameFile tells whether a file is the one that was there before, unchanged.
+// sameFile reports whether a file is the one that was there before, unchanged.
 func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -121,7 +121,7 @@ func (c *Certificate) Valid() (from, to time.Time) {
 	return c.now.Leaf.NotBefore, c.now.Leaf.NotAfter
 }
 
-// Names tells whether the certificate was made for a name or address: nil if it was.
+// Names reports whether the certificate was made for a name or address: nil if it was.
 func (c *Certificate) Names(host string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -369,7 +369,7 @@ func chatErrorOf(p *problem) chatError {
 	return chatError{e}
 }
 
-// isChat tells whether a request is one for this door, also when its method is wrong.
+// isChat reports whether a request is one for this door, also when its method is wrong.
 func isChat(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/chat/") || r.URL.Path == "/v1/models" || strings.HasPrefix(r.URL.Path, "/v1/models/")
 }

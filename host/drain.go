@@ -11,7 +11,7 @@ import (
 	"github.com/seed14be6753/stile/messages"
 )
 
-// LeftError tells that a host stopped with turns in flight: their journal has all that
+// LeftError means that a host stopped with turns in flight: their journal has all that
 // was acknowledged, and the next start goes on with them.
 type LeftError struct{ Turns int64 }
 

@@ -35,7 +35,7 @@ type eventForm interface {
 	beat(buf *bytes.Buffer)
 	// write sends what was appended, with writeTimeout or a little more to do it.
 	write(p []byte) error
-	// joins tells that several events may be sent at once.
+	// joins reports whether several events may be sent at once.
 	joins() bool
 }
 
@@ -81,7 +81,7 @@ func (e *eventWriter) start(first string) {
 	_ = e.send() // failed tells it
 }
 
-// failed tells that nothing reaches the client any more.
+// failed reports whether nothing reaches the client any more.
 func (e *eventWriter) failed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -108,7 +108,7 @@ func (f *framing) refuse() {
 	f.blind.Store(true)
 }
 
-// framed tells whether it is certain where a request ends; the connection of one that is
+// framed reports whether it is certain where a request ends; the connection of one that is
 // chunked is closed behind the answer.
 func framed(h http.Header, r *http.Request) bool {
 	if r.ProtoMajor > 1 {

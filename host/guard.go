@@ -81,7 +81,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 	})
 }
 
-// mine tells whether a Host header names this host: an address or name of loopback, or
+// mine reports whether a Host header names this host: an address or name of loopback, or
 // one of Config.Hosts. Where callers authenticate, any address will do: no foreign name
 // can resolve to one, and a browser sends no token by itself.
 func (s *Server) mine(host string) bool {
@@ -93,7 +93,7 @@ func (s *Server) mine(host string) bool {
 	return err == nil && (ip.IsLoopback() || s.cfg.Access != nil)
 }
 
-// friendly tells whether a request comes from no page at all, from a page of this
+// friendly reports whether a request comes from no page at all, from a page of this
 // host, or from one of Config.Origins. A header that is there twice is none that a
 // browser sends.
 func (s *Server) friendly(r *http.Request) bool {
@@ -138,7 +138,7 @@ func nameOf(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// Loopback tells whether an address to listen on can be reached from this machine alone.
+// Loopback reports whether an address to listen on can be reached from this machine alone.
 func Loopback(addr string) bool {
 	name, _, err := net.SplitHostPort(addr)
 	if err != nil {

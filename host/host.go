@@ -56,7 +56,7 @@ type Config struct {
 	// Origins are those of pages on other hosts that may use this one, such as
 	// https://app.example.com.
 	Origins []string
-	// Access tells who a bearer token is. Without it everybody is the local user, and the
+	// Access identifies the bearer of a token. Without it everybody is the local user, and the
 	// door listens on loopback alone.
 	Access access.Authenticator
 	// Certificate has the host speak TLS, 1.2 or later, and HTTP/2 with who can; nil is
@@ -258,7 +258,7 @@ func exposed(addr string) error {
 // refused, and it is not ready. Turns in flight have grace to end, and who follows them
 // sees their end; then streams are told, no connection is taken, and requests have five
 // seconds to end. What comes after that is the runtime's Close, the journal last. A *LeftError
-// tells that turns were left in flight, for the next start to settle.
+// says that turns were left in flight, for the next start to settle.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	if addr, ok := l.Addr().(*net.TCPAddr); ok && s.cfg.Access == nil && !addr.IP.IsLoopback() {
 		return exposed(addr.String())
@@ -400,13 +400,13 @@ func post(id, path, summary string, status int, tags ...string) huma.Operation {
 	return huma.Operation{OperationID: id, Method: http.MethodPost, Path: path, Summary: summary, DefaultStatus: status, Tags: tags}
 }
 
-// healthy tells that the process answers.
+// healthy reports whether the process answers.
 func (s *Server) healthy(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// ready tells that work is taken: the host is not stopping, what was open at the start
+// ready reports whether work is taken: the host is not stopping, what was open at the start
 // has been taken up, and the journal answers and takes what is appended.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)

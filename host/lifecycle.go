@@ -18,10 +18,10 @@ import (
 // deleteWait is how long a session that is deleted has to let go of what it does.
 const deleteWait = 20 * time.Second
 
-// reasonErasing tells that a person's sessions are too many for one request.
+// reasonErasing means that a person's sessions are too many for one request.
 const reasonErasing = "ERASING"
 
-// erasedUser tells what was erased of a person.
+// erasedUser is what was erased of a person.
 type erasedUser struct {
 	User     string `json:"user" doc:"as sessions have it"`
 	Sessions int    `json:"sessions" doc:"erased now; 0 when nothing was left"`

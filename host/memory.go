@@ -100,7 +100,7 @@ func readMemory() (m memory) {
 	return m
 }
 
-// tight tells that more work would be the end of what is there.
+// tight reports whether more work would be the end of what is there.
 func (m memory) tight() bool {
 	return m.limit > 0 && m.limit < math.MaxInt64 && (m.live > m.limit/100*liveShare || m.taken > m.limit/100*fullShare)
 }

@@ -136,7 +136,7 @@ func (m *meter) drop(u *usage, id runID) {
 	}
 }
 
-// used tells what a tenant uses, and used today.
+// used returns what a tenant uses, and used today.
 func (m *meter) used(tenant string) (runs, streams int, today spent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

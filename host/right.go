@@ -135,7 +135,7 @@ func (w *right) look() {
 	}
 }
 
-// still tells whether the caller of a request that began then may still have its answer:
+// still reports whether the caller of a request that began then may still have its answer:
 // meanwhile the token may have expired, been revoked, or changed in what it may, its key
 // may be gone, or its user erased.
 func (s *Server) still(ctx context.Context, p principal, began time.Time) error {
@@ -171,7 +171,7 @@ const (
 	maxErasures = 4096
 )
 
-// room tells whether one more can be remembered.
+// room reports whether one more can be remembered.
 func (e *erasures) room() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -192,7 +192,7 @@ func (e *erasures) add(tenant, user string) {
 	e.at[[2]string{tenant, user}] = time.Now()
 }
 
-// after tells whether a user was erased after that time.
+// after reports whether a user was erased after that time.
 func (e *erasures) after(tenant, user string, began time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

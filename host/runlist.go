@@ -116,7 +116,7 @@ func runsBefore(ctx context.Context, ses *stile.Session, seq, before int64, limi
 				e.Began = at
 			case *messages.Input:
 				e.Accepted = at // an earlier one of the same run comes later
-			case *messages.Undecoded: // erased: the header still tells what there was
+			case *messages.Undecoded: // erased: the header still names the kind
 				switch b.Of {
 				case messages.KindRunEnd:
 					e.State, e.Ended = runEnded, at

@@ -102,7 +102,7 @@ func (s *Server) resume(ctx context.Context, ses *stile.Session, at stile.Positi
 // events is an answer that streams until there is no more, the client goes, or the host
 // stops. An event's name is the record's type, delta or retract, and message in the simple
 // format; its id is where the next one resumes; its data one line of JSON. A comment each
-// heartbeat tells that the stream lives. An error ends it as an event named error, with a
+// heartbeat shows that the stream lives. An error ends it as an event named error, with a
 // problem.
 func (s *Server) events(release func(), all telling) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(c huma.Context) {

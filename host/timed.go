@@ -16,7 +16,7 @@ type timed struct {
 	http.ResponseWriter
 	ctl   *http.ResponseController
 	until time.Time
-	// eager tells that the deadline ends the answer when it passes, also while nothing
+	// eager reports whether the deadline ends the answer when it passes, also while nothing
 	// is written: so it is with HTTP/2.
 	eager bool
 }

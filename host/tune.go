@@ -20,7 +20,7 @@ type TuneOptions struct {
 	// HeapFloor is in bytes; 0 means DefaultHeapFloor, a negative one leaves the
 	// collector alone. An operator's GOGC wins over it.
 	HeapFloor int64
-	// Disk tells that the journal is a file of this machine. The goroutine that syncs it
+	// Disk reports whether the journal is a file of this machine. The goroutine that syncs it
 	// keeps a processor of Go's scheduler for as long as the disk takes, so one more is
 	// set up than the machine has. An operator's GOMAXPROCS wins over it.
 	Disk bool

@@ -54,7 +54,7 @@ func (m *Manifest) LimitsDigest() messages.Digest {
 // tree is v as encoding/json knows it.
 func tree(v reflect.Value, f *field) any { return writer{}.tree(v, f) }
 
-// writer makes the tree. raw tells that the reader expands nothing in what is written.
+// writer makes the tree. raw reports whether the reader expands nothing in what is written.
 type writer struct{ raw bool }
 
 func (w writer) tree(v reflect.Value, f *field) any {

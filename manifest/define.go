@@ -319,7 +319,7 @@ type Wanted struct {
 	Kind  string // Agent, LLM, Relic, Tool or Workflow
 	Name  string // "" where the file says it: an agent imported by its path
 	File  string // where its definition is expected, relative to the manifest
-	// Host tells that the host may have it: there need not be a definition.
+	// Host reports whether the host may have it: there need not be a definition.
 	Host bool
 }
 

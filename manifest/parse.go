@@ -117,7 +117,7 @@ type loader struct {
 	dialects []string // known beside the product's
 	allow    []string
 	vars     map[string]string
-	// definition tells that the file is one of a definition: no key has an alias.
+	// definition reports whether the file is one of a definition: no key has an alias.
 	definition bool
 	raw        bool // the value being read is not expanded
 	nodes      int  // read into values without a shape
@@ -189,7 +189,7 @@ func (l *loader) merge(wrong []*messages.Error) {
 	}
 }
 
-// inside tells whether a path lies in one of a set.
+// inside reports whether a path lies in one of a set.
 func inside(set map[string]bool, path string) bool {
 	for path != "" {
 		if path = path[:max(strings.LastIndexAny(path, ".["), 0)]; set[path] {

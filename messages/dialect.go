@@ -295,7 +295,7 @@ type Message struct {
 	Text string
 	// Holds marks what a window must know (docs/spec/cogency.md §7.1). It is not sent.
 	Holds string
-	// Lints tells what rendering had to change.
+	// Lints are what rendering had to change.
 	Lints []Code
 	// Limits are those that rendering met: one for each result that it shows in part.
 	Limits []string

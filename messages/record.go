@@ -176,7 +176,7 @@ func (b Budget) Minus(o Budget) Budget {
 	return Budget{Actions: b.Actions - o.Actions, CostUSD: b.CostUSD - o.CostUSD, Tokens: b.Tokens - o.Tokens}
 }
 
-// Left is what is left of a bound when something was used; none tells that one of its
+// Left is what is left of a bound when something was used; none reports whether one of its
 // meters is used up.
 func (b Budget) Left(used Budget) (left Budget, none bool) {
 	left = b
@@ -241,7 +241,7 @@ type TurnBegin struct {
 // ModelRequest says what was asked of which model.
 type ModelRequest struct {
 	Lints []Code `json:"lints,omitzero"` // of rendering the prompt
-	// Matched tells that a scripted model answered by a rule on the input: such a
+	// Matched reports whether a scripted model answered by a rule on the input: such a
 	// request does not move the script's cursor (docs/spec/design.md §10).
 	Matched  bool   `json:"matched,omitzero"`
 	Messages int64  `json:"messages"`
@@ -273,7 +273,7 @@ type ModelReply struct {
 	// Side is the blob with what the bytes cannot hold: the provider's ids of calls, and
 	// its signatures.
 	Side Digest `json:"side,omitzero"`
-	// Unpriced tells that what the reply cost is unknown: there is no price for its model.
+	// Unpriced reports whether what the reply cost is unknown: there is no price for its model.
 	Unpriced bool  `json:"unpriced,omitzero"`
 	Usage    Usage `json:"usage"`
 }

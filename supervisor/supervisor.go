@@ -30,7 +30,7 @@ type Failure struct {
 	Panic any
 	Stack []byte
 	For   any
-	// Stopped tells that the child is gone; otherwise it is being restarted.
+	// Stopped reports whether the child is gone; otherwise it is being restarted.
 	Stopped bool
 }
 

@@ -36,7 +36,7 @@ func isID(s string) bool {
 	return len(s) == idLetters && strings.Trim(s, letters) == ""
 }
 
-// takesValue tells whether what follows arg is the value of a flag.
+// takesValue reports whether what follows arg is the value of a flag.
 func takesValue(cmd *cobra.Command, arg string) bool {
 	name, long := strings.CutPrefix(arg, "--")
 	if !long {

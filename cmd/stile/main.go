@@ -85,7 +85,7 @@ func (c console) variables() (names []string) {
 	return names
 }
 
-// colour tells whether to paint: on a terminal that can, unless NO_COLOR has a
+// colour reports whether to paint: on a terminal that can, unless NO_COLOR has a
 // value (no-color.org).
 func (c console) colour() bool {
 	return c.outTerminal && c.env("NO_COLOR") == "" && c.env("TERM") != "dumb"

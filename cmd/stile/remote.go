@@ -271,7 +271,7 @@ func (a *app) tail(ctx context.Context, r *remote, id string, opts tailOptions) 
 	}
 }
 
-// tailOnce reads one connection. over tells that nothing more comes.
+// tailOnce reads one connection. over reports whether nothing more comes.
 func (a *app) tailOnce(ctx context.Context, r *remote, path string, last *string, each func(stile.Update, []byte) error) (over bool, err error) {
 	var headers []string
 	if *last != "" {

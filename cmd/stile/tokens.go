@@ -36,7 +36,7 @@ func (a *app) tokens() (*access.Tokens, error) {
 	return access.Open(filepath.Join(a.dir, tokenFile), nil)
 }
 
-// access is how a host tells who calls; nil when everybody is the local user.
+// access identifies the callers of a host; nil when everybody is the local user.
 func (a *app) access(s *settings) (access.Authenticator, error) {
 	_, err := os.Stat(filepath.Join(a.dir, tokenFile))
 	none := errors.Is(err, fs.ErrNotExist)
@@ -376,7 +376,7 @@ and what that made.`,
 	return cmd
 }
 
-// revokedJSON tells what a revocation did.
+// revokedJSON is what a revocation did.
 type revokedJSON struct {
 	Revoked []tokenJSON `json:"revoked"`
 	Left    []tokenJSON `json:"left"`

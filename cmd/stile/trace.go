@@ -49,7 +49,7 @@ func tracing(ctx context.Context, env func(string) string) (observe func(*stile.
 	}, nil
 }
 
-// wantsTraces tells whether the environment asks for traces.
+// wantsTraces reports whether the environment asks for traces.
 func wantsTraces(env func(string) string) bool {
 	switch exporter := env("OTEL_TRACES_EXPORTER"); {
 	case env("OTEL_SDK_DISABLED") == "true", exporter == "none":

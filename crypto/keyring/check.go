@@ -39,7 +39,7 @@ func newChecker(public ed25519.PublicKey) *checker {
 	})}
 }
 
-// good tells whether sig is the key's signature of message.
+// good reports whether sig is the key's signature of message.
 func (c *checker) good(message, sig []byte) bool {
 	// A scalar that is not reduced would be a second signature of the same message.
 	if len(sig) != ed25519.SignatureSize || !scalar.ScMinimalVartime(sig[32:]) {

@@ -234,7 +234,7 @@ func (k *Key) Alg() Alg { return k.alg }
 // Purpose gives what the key signs.
 func (k *Key) Purpose() Purpose { return k.attrs.Purpose }
 
-// AbortOnly tells that the key backs no action but abort.
+// AbortOnly reports whether the key backs no action but abort.
 func (k *Key) AbortOnly() bool { return k.attrs.AbortOnly }
 
 // NotBefore gives the Unix second from which the key signs.
@@ -252,7 +252,7 @@ func (k *Key) RetiredAt() (unix int64, ok bool) {
 // Public gives a copy of the public key, nil for HS256.
 func (k *Key) Public() ed25519.PublicKey { return append(ed25519.PublicKey(nil), k.public...) }
 
-// CanSign tells that there is something to sign with, whatever the time.
+// CanSign reports whether there is something to sign with, whatever the time.
 func (k *Key) CanSign() bool {
 	if k.outside != nil {
 		return true
@@ -266,7 +266,7 @@ func (k *Key) CanSign() bool {
 	return v.bytes != nil
 }
 
-// VerifyTag tells whether tag is this key's tag over message. Its length must be
+// VerifyTag reports whether tag is this key's tag over message. Its length must be
 // exactly that of the algorithm: 64 bytes for EdDSA, 32 for HS256. An erased
 // HS256 key verifies nothing.
 func (k *Key) VerifyTag(message, tag []byte) bool {
@@ -280,7 +280,7 @@ func (k *Key) VerifyTag(message, tag []byte) bool {
 	return err == nil && subtle.ConstantTimeCompare(want, tag) == 1
 }
 
-// signs tells whether the key is in force for signing in the Unix second at.
+// signs reports whether the key is in force for signing in the Unix second at.
 func (k *Key) signs(at int64) bool {
 	retired, is := k.RetiredAt()
 	return k.attrs.NotBefore <= at && (!is || at < retired) && k.CanSign()

@@ -69,7 +69,7 @@ type Minted struct {
 	Line string // without LF
 	JTI  string
 	KID  string
-	// Fallback tells that the fallback signer made it and that it asks for abort:
+	// Fallback reports whether the fallback signer made it; it asks for abort then:
 	// the host counts it in fallback_mint_total and logs PrimaryErr at warn.
 	Fallback   bool
 	PrimaryErr error

@@ -160,7 +160,7 @@ func validKID(kid []byte) bool {
 	return true
 }
 
-// knownAction tells whether action is one of the three.
+// knownAction reports whether action is one of the three.
 func knownAction(action string) bool {
 	return action == ActionContinue || action == ActionDone || action == ActionAbort
 }

@@ -65,7 +65,7 @@ func NewReplaySet(capacity int, ttl time.Duration) *ReplaySet {
 // Len counts the entries, expired ones that nothing has removed yet included.
 func (r *ReplaySet) Len() int { return int(r.used) }
 
-// Claim tells whether jti is new, and makes it known, in one step. false means
+// Claim reports whether jti is new, and makes it known, in one step. false means
 // that it was claimed before and has not expired.
 //
 // Whole Unix seconds count, and an entry lives up to and including its last one:

@@ -175,7 +175,7 @@ func (s *shape) name(b []byte, i int, top *frame) (int, *fault) {
 }
 
 // text reads a string that begins with the quote at b[i]; end is behind its
-// closing quote. plain tells that it is ASCII without escapes.
+// closing quote. plain reports whether it is ASCII without escapes.
 func (s *shape) text(b []byte, i int) (end int, plain bool, f *fault) {
 	start := i
 	plain = true
@@ -212,7 +212,7 @@ func (s *shape) text(b []byte, i int) (end int, plain bool, f *fault) {
 }
 
 // escape measures the escape sequence at the start of b, a surrogate pair being
-// one. minimal tells that canonical form spells the character this way.
+// one. minimal reports whether canonical form spells the character this way.
 func escape(b []byte) (n int, minimal bool, what string) {
 	if len(b) < 2 {
 		return 0, false, "a string is not closed"
@@ -319,7 +319,7 @@ func literal(b []byte) int {
 	return 0
 }
 
-// safeInteger tells whether digits, without leading zeros, are at most
+// safeInteger reports whether digits, without leading zeros, are at most
 // maxSafeInteger.
 func safeInteger(digits []byte) bool {
 	if len(digits) > 16 {

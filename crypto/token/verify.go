@@ -64,12 +64,12 @@ type Scope struct {
 // Key is one verification key. The interface is unnamed so that a key ring fits
 // it without importing this room.
 type Key = interface {
-	// AbortOnly tells that the key may back no action but abort.
+	// AbortOnly reports whether the key may back no action but abort.
 	AbortOnly() bool
 	// RetiredAt gives the Unix second in which the key retired; ok is false for a
 	// key that has not.
 	RetiredAt() (unix int64, ok bool)
-	// VerifyTag tells whether tag is this key's tag over message by the algorithm
+	// VerifyTag reports whether tag is this key's tag over message by the algorithm
 	// of the key's record, its exact length included.
 	VerifyTag(message, tag []byte) bool
 }
@@ -103,7 +103,7 @@ type Check struct {
 	Reason  string
 }
 
-// Valid tells that the line is a token that may decide the turn.
+// Valid reports whether the line is a token that may decide the turn.
 func (c Check) Valid() bool { return c.Failure == "" }
 
 // FailureReason gives CODE/DETAIL, the form of verification_failure_reason
@@ -115,7 +115,7 @@ func (c Check) FailureReason() string {
 	return string(c.Failure) + "/" + c.Reason
 }
 
-// Candidate tells whether a physical line of OUTPUT, without its LF, is to be
+// Candidate reports whether a physical line of OUTPUT, without its LF, is to be
 // handed to [Verify]: its first 12 bytes are the prefix of a token. Nothing is
 // trimmed, so a quoted or indented token is plain text (docs/spec/aeiou.md §10).
 func Candidate(line []byte) bool {
@@ -207,7 +207,7 @@ func seconds(d, def time.Duration) int64 {
 }
 
 // parse is stage 1: it takes a line apart and reads its payload. reason is the
-// first detail that fails, or "". canonical tells whether the payload equals its
+// first detail that fails, or "". canonical reports whether the payload equals its
 // own canonical form, which only stage 2 may hold against it.
 func parse(line []byte) (payload, tag []byte, f fields, canonical bool, reason string) {
 	if !Candidate(line) {

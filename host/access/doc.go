@@ -1,4 +1,4 @@
-// Package access tells who speaks: it takes a bearer token to a tenant, a user and what
+// Package access identifies callers: it takes a bearer token to a tenant, a user and what
 // they may do.
 //
 // One idea: an Identity comes from a secret alone, never from what a request says of

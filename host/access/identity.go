@@ -84,7 +84,7 @@ func Local() Identity {
 	return Identity{Tenant: "local", User: "local", Token: "local", Scopes: Scopes()}
 }
 
-// May tells whether the identity has a right.
+// May reports whether the identity has a right.
 func (i *Identity) May(s Scope) bool {
 	if slices.Contains(i.Scopes, s) {
 		return true
@@ -138,7 +138,7 @@ func Part(name string) string {
 	return hashedPart + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
 }
 
-// hashed tells whether a part is one that Part made of another name.
+// hashed reports whether a part is one that Part made of another name.
 func hashed(part string) bool {
 	sum, ours := strings.CutPrefix(part, hashedPart)
 	_, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(strings.ToUpper(sum))

@@ -48,7 +48,7 @@ func newKeySet(cfg Issuer) *keySet {
 	return k
 }
 
-// silent tells that the issuer has not given usable keys.
+// silent reports whether the issuer has not given usable keys.
 func (k *keySet) silent() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,7 +85,7 @@ func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error
 	return payload, nil
 }
 
-// isAccess tells whether a JWT is of a kind that lets in, by its typ: one of no kind, one
+// isAccess reports whether a JWT is of a kind that lets in, by its typ: one of no kind, one
 // of all kinds, or an access token (RFC 9068). Others, such as logout+jwt, mean something
 // else.
 func isAccess(head map[jose.HeaderKey]any) bool {
@@ -208,7 +208,7 @@ func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 // leastRSA is how long an RSA key is at least, in bits (NIST SP 800-131A).
 const leastRSA = 2048
 
-// weak tells that signatures under a key can be forged by who takes the trouble.
+// weak reports whether signatures under a key can be forged by who takes the trouble.
 func weak(key any) bool {
 	k, ok := key.(*rsa.PublicKey)
 	return ok && k.N.BitLen() < leastRSA

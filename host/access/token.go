@@ -244,7 +244,7 @@ const (
 	StateRevoked = "revoked"
 )
 
-// State tells whether a token is good.
+// State reports whether a token is good.
 func (tok *Token) State(now time.Time) string {
 	switch {
 	case !tok.Revoked.IsZero():

@@ -89,7 +89,7 @@ type action struct {
 	attempts int64
 }
 
-// plainID tells that an id is a short name.
+// plainID reports whether an id is a short name.
 func plainID(id string) bool {
 	return len(id) <= 32 && !strings.ContainsFunc(id, func(r rune) bool {
 		return r != '#' && r != '.' && r != '-' && r != '_' && r != '/' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')

@@ -73,7 +73,7 @@ type Ask func(ctx context.Context, c Call) (Answer, error)
 type Config struct {
 	Agents  []Agent
 	Version string
-	// Caller tells who makes a request.
+	// Caller identifies the caller of a request.
 	Caller func(*http.Request) Caller
 	// Full refuses a request for a further session; what names what has none left.
 	Full func(w http.ResponseWriter, r *http.Request, what string)
@@ -252,7 +252,7 @@ func (d *Door) seal(key, text string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// owns tells whether an id is one of the caller's.
+// owns reports whether an id is one of the caller's.
 func (d *Door) owns(key, id string) bool {
 	text, seal, ok := strings.Cut(id, "-")
 	return ok && hmac.Equal([]byte(seal), []byte(d.seal(key, text)))
