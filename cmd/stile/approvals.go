@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"os/user"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -305,12 +306,18 @@ func (a *app) answer(ctx context.Context, args []string, answer messages.GateAns
 			}
 		}
 		run := s.Run(q.Run)
-		if answer == messages.GateDeny {
-			err = s.Deny(ctx, q, opts.by, opts.reason)
-		} else {
-			err = s.Approve(ctx, q, opts.by)
-		}
+		key, err := messages.ParseSID(s.SID())
 		if err != nil {
+			return err
+		}
+		e := about("answer-approval", key)
+		e.Run, e.Approval, e.Detail = strconv.FormatInt(q.Run, 10), q.ID, fmt.Sprintf("%s by %.256s", answer, opts.by)
+		if err := a.onRecord(&e, func() error {
+			if answer == messages.GateDeny {
+				return s.Deny(ctx, q, opts.by, opts.reason)
+			}
+			return s.Approve(ctx, q, opts.by)
+		}); err != nil {
 			return err
 		}
 		return a.watch(ctx, s, run, func(ctx context.Context) iter.Seq2[stile.Update, error] {

@@ -69,6 +69,7 @@ func (a *app) fork(ctx context.Context, name string, o forkOptions) error {
 	if err != nil {
 		return err
 	}
+	e := about("fork-session", key)
 	if o.as == "" {
 		key.ID += "-fork"
 		if o.at > 0 {
@@ -86,15 +87,18 @@ func (a *app) fork(ctx context.Context, name string, o forkOptions) error {
 	}
 	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
 		var h *stile.Head
-		switch {
-		case o.stop:
-			h, err = rt.ForkStopped(ctx, name, o.at, o.as)
-		case o.input != "":
-			h, err = rt.ForkInput(ctx, name, o.at, o.as, o.input)
-		default:
-			h, err = rt.Fork(ctx, name, o.at, o.as)
-		}
-		if err != nil {
+		e.Session += fmt.Sprintf(" as %.256s", o.as)
+		if err := a.onRecord(&e, func() (err error) {
+			switch {
+			case o.stop:
+				h, err = rt.ForkStopped(ctx, name, o.at, o.as)
+			case o.input != "":
+				h, err = rt.ForkInput(ctx, name, o.at, o.as, o.input)
+			default:
+				h, err = rt.Fork(ctx, name, o.at, o.as)
+			}
+			return err
+		}); err != nil {
 			return err
 		}
 		head := headText(journal.Anchor{Seq: h.Seq, Hash: h.Hash})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/seed14be6753/stile"
 	"github.com/seed14be6753/stile/crypto/keyring"
+	"github.com/seed14be6753/stile/host"
 	"github.com/seed14be6753/stile/messages"
 )
 
@@ -101,7 +103,8 @@ func (a *app) keysGenerate(alg keyring.Alg) error {
 	if err != nil {
 		return err
 	}
-	if err := stile.WriteKeys(a.keyPath(), ring, cfg); err != nil {
+	e := host.AuditEntry{Action: "generate-keys", Detail: newKeys(nil, ring)}
+	if err := a.onRecord(&e, func() error { return stile.WriteKeys(a.keyPath(), ring, cfg) }); err != nil {
 		return err
 	}
 	return a.keyTable(ring)
@@ -169,7 +172,7 @@ func (a *app) keysRotate(ctx context.Context, retention time.Duration) error {
 	if retention < 0 {
 		return configError("retention", "is not negative")
 	}
-	return a.withKeys(ctx, func(rt *stile.Runtime) error { return rt.RotateKeys(ctx, retention) })
+	return a.withKeys(ctx, "rotate-keys", "", func(rt *stile.Runtime) error { return rt.RotateKeys(ctx, retention) })
 }
 
 func (a *app) keysListCommand() *cobra.Command {
@@ -296,7 +299,7 @@ func (a *app) keysTrust(ctx context.Context, args []string, published bool) erro
 			return err
 		}
 	}
-	return a.withKeys(ctx, func(rt *stile.Runtime) error {
+	return a.withKeys(ctx, "trust-keys", "", func(rt *stile.Runtime) error {
 		if published {
 			var err error
 			if set, err = rt.Archive().PublicKeys(ctx); err != nil {
@@ -337,11 +340,12 @@ func (a *app) keysExtend(ctx context.Context, kid, until string) error {
 			return configError("until", "must not be in the future")
 		}
 	}
-	return a.withKeys(ctx, func(rt *stile.Runtime) error { return rt.ExtendKey(ctx, kid, at) })
+	return a.withKeys(ctx, "extend-key", fmt.Sprintf("key %.64s until %s", kid, at.UTC().Format(time.RFC3339)), func(rt *stile.Runtime) error { return rt.ExtendKey(ctx, kid, at) })
 }
 
-// withKeys changes the keys of a directory that has some, and shows them.
-func (a *app) withKeys(ctx context.Context, change func(*stile.Runtime) error) error {
+// withKeys changes the keys of a directory that has some, and shows them. The audit log says
+// detail, or which keys are new.
+func (a *app) withKeys(ctx context.Context, action, detail string, change func(*stile.Runtime) error) error {
 	if _, err := os.Lstat(a.keyPath()); err != nil {
 		return a.noKeys() // New would make some
 	}
@@ -350,7 +354,12 @@ func (a *app) withKeys(ctx context.Context, change func(*stile.Runtime) error) e
 		return err
 	}
 	return a.withRuntime(ctx, cfg, func(rt *stile.Runtime) error {
-		if err := change(rt); err != nil {
+		e, before := host.AuditEntry{Action: action}, kids(rt.Keys())
+		if err := a.onRecord(&e, func() error {
+			err := change(rt)
+			e.Detail = cmp.Or(detail, newKeys(before, rt.Keys()))
+			return err
+		}); err != nil {
 			return err
 		}
 		return a.keyTable(rt.Keys())

@@ -30,6 +30,8 @@ type app struct {
 	programUser    string        // of the settings, where they are read; goes before $STILE_PROGRAM_USER
 	unproved       string        // of the settings, where they are read; goes before $STILE_UNPROVED
 	own            []string      // further files of the host
+	auditLog       io.Writer     // of the settings, where they are read: the audit log of a host of the directory; nil without one
+	auditPath      string        // its name
 	demo           bool          // the host serves the command's own agent
 
 	// ask asks a person at the terminal; nil is typed.

@@ -182,6 +182,8 @@ func (a *app) resolve(cmd *cobra.Command) error {
 		a.passphraseFile = s.PassphraseFile
 	}
 	a.keyRest, a.unproved = s.KeyRest, s.Unproved
+	s.Dir = a.dir
+	a.auditLog, a.auditPath = a.auditOf(&s)
 	return nil
 }
 
