@@ -82,7 +82,8 @@ type Config struct {
 	// Dir is the data directory; "" is DefaultDir. It is made with mode 0700.
 	Dir string
 	// Protect lists files and folders of the host, in addition to Dir, that tools of agents
-	// must not read or change, such as TLS keys.
+	// must not read or change, such as TLS keys. One that ends in * is all files whose paths
+	// begin so, also later ones.
 	Protect []string
 	// Shared says that several authenticated users use the runtime, as behind a host with
 	// tokens. Then local:local works in a folder of its own like every other user, and an

@@ -113,10 +113,11 @@ func (a *app) audited(path string, rep *audit.Report, asJSON bool) error {
 	return errors.Join(err, bad)
 }
 
-// headOf is the file beside an audit log that the settings name; "" where they name none.
-func headOf(log string) string {
+// auditFiles are those of an audit log that the settings name, with all that were put aside
+// and will be, for what keeps the files of the host from tools.
+func auditFiles(log string) []string {
 	if log == "" || log == "-" || log == "off" {
-		return ""
+		return nil
 	}
-	return log + audit.HeadSuffix
+	return []string{log, log + audit.HeadSuffix, log + ".*"}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/seed14be6753/stile/internal/audit"
@@ -61,5 +62,21 @@ func TestAuditVerify(t *testing.T) {
 	must(t, "audit", "verify", path)
 	if a := stileDo(t, "audit", "verify", path, "--head", rep.Head); a.status != int(exitDifference) {
 		t.Errorf("%+v", a)
+	}
+}
+
+// Files of a log that settings name are the host's, those that are put aside later too.
+func TestAuditFilesAreTheHosts(t *testing.T) {
+	a := &app{console: console{env: func(string) string { return "" }}}
+	a.own = append(a.own, auditFiles("logs/audit.jsonl")...)
+	for _, want := range []string{"logs/audit.jsonl", "logs/audit.jsonl.head", "logs/audit.jsonl.*"} {
+		if !slices.Contains(a.protected(), want) {
+			t.Errorf("%s is not among %q", want, a.protected())
+		}
+	}
+	for _, none := range []string{"", "-", "off"} {
+		if got := auditFiles(none); got != nil {
+			t.Errorf("%q: %q", none, got)
+		}
 	}
 }

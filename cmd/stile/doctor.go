@@ -128,7 +128,8 @@ func (a *app) lookAgents(ctx context.Context, s *settings) (all []finding) {
 	if len(s.Agents) == 0 {
 		return found("agents", isWarn, "none is named; stile serve needs one")
 	}
-	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, headOf(s.AuditLog))
+	a.own = append(a.own, s.TLSCert, s.TLSKey)
+	a.own = append(a.own, auditFiles(s.AuditLog)...)
 	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
 	who, _ := a.access(s) // lookTokens says what is wrong with it
 	for _, path := range s.Agents {

@@ -164,7 +164,8 @@ func (a *app) serve(ctx context.Context, s *settings) error {
 	if len(s.Agents) == 0 {
 		return configError("agents", "name a manifest to serve, as an argument or in "+settingsFile)
 	}
-	a.own = append(a.own, s.TLSCert, s.TLSKey, s.AuditLog, headOf(s.AuditLog))
+	a.own = append(a.own, s.TLSCert, s.TLSKey)
+	a.own = append(a.own, auditFiles(s.AuditLog)...)
 	a.own = append(a.own, decisionLogFiles(s.DecisionLog, s.DecisionKeep)...)
 	cfg, err := a.config()
 	if err != nil {

@@ -220,6 +220,6 @@ func reclaim(absent []string) (notes []string) {
 // Bare returns the first file of the host in one of the folders that a mount cannot hide from
 // programs, or "".
 func (w *Workspace) Bare(folders ...string) string {
-	_, _, bare := hides(w.own.paths, folders)
+	_, _, bare := hides(w.own.now(), folders)
 	return bare
 }

@@ -16,6 +16,7 @@ import (
 // check and use gains nothing.
 type own struct {
 	paths    []string // absolute: folders with all that is below them, and files
+	prefixes []string // absolute: files whose paths begin so
 	editable []string // names of readOnlyNames that may be changed
 }
 
@@ -30,7 +31,8 @@ var errReadOnly = errors.New("read-only here, as what other programs act on is; 
 var readOnlyNames = []string{".git", ".hg", ".svn", ".vscode", ".idea", ".vs", ".zed", ".fleet", ".devcontainer", ".env"}
 
 // Deny denies the tools files and folders of the host, with all below them. The paths need
-// not exist yet. Deny must be called before the tools are used.
+// not exist yet. A path that ends in * denies the files whose paths begin so, also those that
+// come later. Deny must be called before the tools are used.
 func (w *Workspace) Deny(paths ...string) { w.own.add(paths) }
 
 // Editable lets tools change files and folders with these names, such as .git, which they
@@ -44,10 +46,33 @@ func (f *Files) Deny(paths ...string) { f.own.add(paths) }
 
 func (o *own) add(paths []string) {
 	for _, p := range paths {
-		if abs, err := filepath.Abs(p); err == nil {
+		abs, err := filepath.Abs(p)
+		if err != nil {
+			continue
+		}
+		if prefix, ok := strings.CutSuffix(abs, "*"); ok {
+			o.prefixes = append(o.prefixes, prefix)
+		} else {
 			o.paths = append(o.paths, abs)
 		}
 	}
+}
+
+func (o *own) none() bool { return len(o.paths) == 0 && len(o.prefixes) == 0 }
+
+// now are the paths, with those that begin with one of the prefixes.
+func (o *own) now() []string {
+	all := slices.Clone(o.paths)
+	for _, p := range o.prefixes {
+		dir, begin := filepath.Split(p)
+		entries, _ := os.ReadDir(dir) // what can be read of it
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), begin) && !e.IsDir() {
+				all = append(all, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return all
 }
 
 // cachesDir is the part of a data directory for caches of programs. It may grow large, and has
@@ -57,7 +82,7 @@ const cachesDir = "caches"
 // holds reports whether a file is the host's, by its identity, so that other names of it count
 // as well. Folders are judged by lineage.
 func (o *own) holds(info fs.FileInfo) bool {
-	for _, p := range o.paths {
+	for _, p := range o.now() {
 		is, err := os.Stat(p)
 		if err != nil {
 			continue
@@ -95,7 +120,7 @@ func (o *own) within(dir string, info fs.FileInfo) bool {
 
 // judge returns an error for an open file that is the host's.
 func (o *own) judge(f *os.File) error {
-	if len(o.paths) == 0 {
+	if o.none() {
 		return nil
 	}
 	before, err := f.Stat()
@@ -114,7 +139,7 @@ func (o *own) judge(f *os.File) error {
 
 // looks returns an error for a file or folder below a root that must not be shown.
 func (o *own) looks(root *os.Root, at string, info fs.FileInfo) error {
-	if len(o.paths) == 0 {
+	if o.none() {
 		return nil
 	}
 	if o.holds(info) {
@@ -132,7 +157,7 @@ func (o *own) looks(root *os.Root, at string, info fs.FileInfo) error {
 
 // folder returns an error for an open folder that is the host's or lies in one.
 func (o *own) folder(dir *os.File) error {
-	if len(o.paths) == 0 {
+	if o.none() {
 		return nil
 	}
 	above, err := lineage(dir)
@@ -168,6 +193,15 @@ func (o *own) changes(dir *os.File, name string) error {
 			continue
 		}
 		if is, err := os.Stat(filepath.Dir(p)); err == nil && os.SameFile(is, in) {
+			return errOwn
+		}
+	}
+	for _, p := range o.prefixes {
+		folder, begin := filepath.Split(p)
+		if !strings.HasPrefix(name, begin) {
+			continue
+		}
+		if is, err := os.Stat(folder); err == nil && os.SameFile(is, in) {
 			return errOwn
 		}
 	}
@@ -260,7 +294,7 @@ func (w *Workspace) Holds(folders ...string) string {
 		if err != nil {
 			continue
 		}
-		for _, p := range w.own.paths {
+		for _, p := range w.own.now() {
 			real, err := filepath.EvalSymlinks(p)
 			if lies(p, is) || err == nil && lies(real, is) {
 				return p

@@ -91,6 +91,42 @@ func TestHostsFilesAreOutOfReach(t *testing.T) {
 	}
 }
 
+// Files whose paths begin as one of the host's are denied under all their names, those that
+// are made later too, and so are new ones; others in their folder are not.
+func TestHostsFilesByTheirBeginning(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		b := newWorkbench(t, AccessProject)
+		b.put(t, "audit.jsonl.000001", "old lines\n")
+		if held {
+			b.w.Deny(filepath.Join(b.dir, "audit.jsonl.*"))
+		}
+		b.put(t, "audit.jsonl.000002", "later lines\n")
+		b.put(t, "audit.json", "mine\n")
+		if err := os.Link(filepath.Join(b.dir, "audit.jsonl.000002"), filepath.Join(b.dir, "hard.txt")); err != nil {
+			t.Fatal(err)
+		}
+		for _, try := range [][2]string{
+			{"read", `{"file":"audit.jsonl.000001"}`},
+			{"read", `{"file":"audit.jsonl.000002"}`},
+			{"read", `{"file":"hard.txt"}`},
+			{"edit", `{"file":"hard.txt","old":"later","new":"other"}`},
+			{"write", `{"file":"audit.jsonl.000001","content":"","overwrite":true}`},
+			{"write", `{"file":"audit.jsonl.000003","content":"made up"}`},
+		} {
+			got := toolstest.Do(t, b.w.Tools(), try[0], try[1])
+			if denied := strings.HasPrefix(got, "code 1003: ") && strings.HasSuffix(got, "it belongs to the host"); denied != held {
+				t.Errorf("denied %t: %s %s: %q", held, try[0], try[1], got)
+			}
+		}
+		if got := toolstest.Do(t, b.w.Tools(), "read", `{"file":"audit.json"}`); !strings.Contains(got, "mine") {
+			t.Errorf("%q", got)
+		}
+		if holds := b.w.Holds(b.dir) != ""; holds != held {
+			t.Errorf("the folder holds files of the host: %t", holds)
+		}
+	}
+}
+
 // What walks through the folder passes the host's files by, and the rest is there.
 func TestHostsFilesArePassedBy(t *testing.T) {
 	b := hosting(t, AccessProject)

@@ -117,9 +117,11 @@ func NewShell(s Shell) (tools.Tool, error) {
 		}
 	}
 	if s.namespaced() {
+		var host own
+		host.add(s.Host)
 		for _, part := range []struct{ paths, folders []string }{
-			{s.Workspace.own.paths, append([]string{s.Workspace.dir}, s.Write...)},
-			{s.Host, slices.Concat(s.Read, s.Path)},
+			{s.Workspace.own.now(), append([]string{s.Workspace.dir}, s.Write...)},
+			{host.now(), slices.Concat(s.Read, s.Path)},
 		} {
 			hidden, absent, bare := hides(part.paths, part.folders)
 			if bare != "" {
