@@ -35,8 +35,9 @@ func (rt *Runtime) Delete(ctx context.Context, name, by string) error {
 	return closedError(err)
 }
 
-// EraseUser does Delete for all sessions of a user, retired ones included, and ForgetProfile.
-// It returns the names of the erased sessions, also with an error. It may be called again
+// EraseUser does Delete for all sessions of a user, retired ones included, and ForgetProfile,
+// and removes the folders of the user and of the user's sessions (workspace.per) below those of
+// the agents that this runtime has opened. It returns the names of the erased sessions, also with an error. It may be called again
 // until it succeeds.
 //
 // ERR_BUSY means that work in flight does not end before ctx does, or that new sessions begin
@@ -47,7 +48,9 @@ func (rt *Runtime) EraseUser(ctx context.Context, tenant, user, by string) (name
 	if err := key.Validate(); err != nil {
 		return nil, err
 	}
-	names, err = rt.eraser().User(ctx, key, by, rt.learner.Forget)
+	if names, err = rt.eraser().User(ctx, key, by, rt.learner.Forget); err == nil {
+		err = rt.folders.Erase(tenant, user)
+	}
 	return names, closedError(err)
 }
 

@@ -179,6 +179,7 @@ type Runtime struct {
 	observer *telemetry.Observer
 	host     *actors.Host
 	agents   *compiler.Directory
+	folders  compiler.Folders
 	pool     *mcp.Pool // connections to MCP servers
 	feeds    *feeds.Keeper
 	cache    *feeds.Cache
@@ -286,7 +287,7 @@ func (rt *Runtime) compileFor(children compiler.Sessions) *compiler.Env {
 	env := rt.cfg.compiler(compiler.Run)
 	env.Pool, env.Store, env.Cache, env.Keep = rt.pool, rt.store, rt.cache, rt.held.Keep
 	env.Sessions, env.Profiles = children, rt.learner
-	env.Folders = &compiler.Folders{}
+	env.Folders = &rt.folders
 	if !rt.cfg.InMemory {
 		env.Caches = filepath.Join(rt.cfg.Dir, "caches")
 	}

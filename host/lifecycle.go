@@ -61,7 +61,7 @@ func (s *Server) lifecycleRoutes() {
 	})
 	erase := huma.Operation{
 		OperationID: "erase-user", Method: http.MethodDelete, Path: "/v1/users/{user}", Summary: "Erase what a user of the tenant said, and what was learned of them", Tags: []string{"sessions"},
-		Description: "Deletes all sessions of the user, as delete-session does, and the learned profile. Tokens of the user stay, and so do backups. It may be repeated until it succeeds; then it finds nothing.",
+		Description: "Deletes all sessions of the user, as delete-session does, the learned profile, and the folders in which agents worked for the user alone. Tokens of the user stay, and so do backups. It may be repeated until it succeeds; then it finds nothing.",
 	}
 	type userIn struct {
 		User string `path:"user" maxLength:"256" doc:"of the tenant, as X-Stile-User names one; another one than the caller needs the scope users"`

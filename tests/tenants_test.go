@@ -336,3 +336,33 @@ func TestFeedsWithoutFilesOfUsers(t *testing.T) {
 		t.Errorf("the prompts have %s", all.String())
 	}
 }
+
+// Whoever is erased has no files any more, nor have the person's sessions; others have theirs.
+func TestErasedUsersFiles(t *testing.T) {
+	for _, per := range []string{"user", "session"} {
+		a := tenantAgent(t, "workspace: {per: "+per+"}\nimport: {tools: [read, write]}\n")
+		rt := start(t, stile.Config{Shared: true, InMemory: true})
+		ann, eve := open(t, rt, "acme:ann:s", a), open(t, rt, "acme:eve:s", a)
+		for _, s := range []*stile.Session{ann, eve} {
+			does(t, s, call{"write", args{"file": "contract.txt", "content": "offer 1.2M"}})
+		}
+		of := filepath.Join(a.Dir, "sandbox", ".stile-users", per, "acme")
+		if _, err := os.Stat(filepath.Join(of, "ann")); err != nil {
+			t.Fatal(err) // else nothing is erased
+		}
+		if names, err := rt.EraseUser(t.Context(), "acme", "ann", "test"); err != nil || len(names) != 1 {
+			t.Errorf("%s: %q, %v", per, names, err)
+		}
+		if _, err := os.Lstat(filepath.Join(of, "ann")); !os.IsNotExist(err) {
+			t.Errorf("%s: the person's files are left: %v", per, err)
+		}
+		if got := does(t, eve, call{"read", args{"file": "contract.txt"}})[0]; !strings.Contains(got, "1.2M") {
+			t.Errorf("%s: another one's: %s", per, got)
+		}
+		again := open(t, rt, "acme:ann:s", a)
+		does(t, again, call{"write", args{"file": "new.txt", "content": "later"}})
+		if got := does(t, again, call{"read", args{"file": "new.txt"}})[0]; !strings.Contains(got, "later") {
+			t.Errorf("%s: works no more: %s", per, got)
+		}
+	}
+}

@@ -222,6 +222,31 @@ type Folders struct {
 	mu    sync.Mutex
 	users map[string]bool // folders of users
 	open  map[string]bool // what programs reach for all callers
+	parts map[string]bool // folders of agents that have folders of users
+}
+
+// note remembers the folder of an agent whose sessions work in folders of users below it.
+func (f *Folders) note(dir string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.parts == nil {
+		f.parts = map[string]bool{}
+	}
+	f.parts[dir] = true
+}
+
+// Erase removes the folders of a user, and of the user's sessions, from those of all agents.
+// It may be called again until it succeeds.
+func (f *Folders) Erase(tenant, user string) (err error) {
+	f.mu.Lock()
+	dirs := keys(f.parts)
+	f.mu.Unlock()
+	for _, dir := range dirs {
+		for _, per := range []string{perUser, perSession} {
+			err = errors.Join(err, workspace.Forget(dir, workspace.UsersDir, per, workspace.Part(tenant), workspace.Part(user)))
+		}
+	}
+	return err
 }
 
 // claim notes the folders of users of an agent, "" for none, and those that its programs

@@ -77,6 +77,9 @@ func (e *Env) workTools(a *Definition, m *manifest.Manifest) ([]tools.Tool, erro
 			return append(w.Tools(), shell), err
 		}
 	}
+	if e.Folders != nil && (who.per == perUser || who.per == perSession) {
+		e.Folders.note(w.Dir())
+	}
 	if err := e.holdApart(a, m, w, who); err != nil {
 		return nil, err
 	}

@@ -76,6 +76,53 @@ func (w *Workspace) Below(names ...string) (*Workspace, error) {
 	return &Workspace{root: root, access: w.access, dir: filepath.Join(w.dir, filepath.FromSlash(at)), denied: w.denied, own: w.own}, nil
 }
 
+// Forget removes a folder that Below made inside the folder of a path, with all that is in it.
+// A missing one is no error. A link in the place of a folder on the way is one; other links
+// are removed, and what they lead to stays.
+func Forget(dir string, names ...string) error {
+	bad := func(detail string, err error) error {
+		return &messages.Error{Code: messages.ErrConfig, Field: "workspace.root", Detail: detail, Cause: pathless(err)}
+	}
+	at, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return bad("it cannot be opened", err)
+	}
+	defer func() { at.Close() }() // nothing was written through it
+	last := len(names) - 1
+	for _, name := range names[:last] {
+		info, err := at.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && !info.IsDir() {
+			return bad("what is in the place of a folder in it is none", nil)
+		}
+		if err != nil {
+			return bad("a folder in it cannot be opened", err)
+		}
+		next, err := at.OpenRoot(name)
+		if err != nil {
+			return bad("a folder in it cannot be opened", err)
+		}
+		at.Close()
+		at = next
+		if is, err := at.Stat("."); err != nil || !os.SameFile(is, info) {
+			return bad("a folder in it was replaced meanwhile", err)
+		}
+	}
+	if at.RemoveAll(names[last]) == nil {
+		return nil
+	}
+	enterable(at, names[last], maxEntered)
+	if err := at.RemoveAll(names[last]); err != nil {
+		return bad("the folder of a user cannot be removed", err)
+	}
+	return nil
+}
+
 // Stays reports whether the folder is still the one that its path names, and was not removed
 // or replaced.
 func (w *Workspace) Stays() bool {

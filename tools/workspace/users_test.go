@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,5 +99,47 @@ func TestBelow(t *testing.T) {
 	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) != 0 {
 		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// A folder is removed with all that is in it, and nothing that links lead to, in it or in the
+// place of a folder on the way.
+func TestForget(t *testing.T) {
+	b := newWorkbench(t, AccessSandbox)
+	dir, elsewhere := b.w.Dir(), t.TempDir()
+	kept := filepath.Join(elsewhere, "acme", "ann", "kept.txt")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(kept), 0o700), os.WriteFile(kept, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(dir, UsersDir, "user", "acme", "ann")
+	locked := filepath.Join(at, "deep", "locked")
+	if err := errors.Join(os.MkdirAll(filepath.Join(locked, "in"), 0o700), os.Symlink(filepath.Dir(kept), filepath.Join(at, "link")), os.Chmod(locked, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is none
+		if err := Forget(dir, UsersDir, "user", "acme", "ann"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is left: %v", err)
+	}
+	for _, place := range []string{filepath.Join(dir, UsersDir, "user", "acme"), filepath.Join(dir, UsersDir, "user")} {
+		to := elsewhere
+		if filepath.Base(place) == "acme" {
+			to = filepath.Join(elsewhere, "acme")
+		}
+		if err := errors.Join(os.RemoveAll(place), os.Symlink(to, place)); err != nil {
+			t.Fatal(err)
+		}
+		if err := Forget(dir, UsersDir, "user", "acme", "ann"); messages.CodeOf(err) != messages.ErrConfig {
+			t.Errorf("%s: %v", place, err)
+		}
+	}
+	if err := Forget(filepath.Join(dir, "missing"), UsersDir, "user", "acme", "ann"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("what a link leads to is gone: %v", err)
 	}
 }
